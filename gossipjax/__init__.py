@@ -1,0 +1,1 @@
+"""Communication strategies of data-parallel training, compared."""
