@@ -1,0 +1,20 @@
+"""Handwritten digits, 8x8: real data that needs no download.
+
+1,797 pictures of UCI's optical recognition data set, as scikit-learn carries
+them. Alpaydin and Kaynak, 1998. archive.ics.uci.edu/dataset/80
+"""
+
+import numpy as np
+
+TRAIN = 1_500  # Held out are the last 297, 27 to 33 of each class.
+Examples = tuple[np.ndarray, np.ndarray]
+
+
+def load() -> tuple[Examples, Examples]:
+  """Train and test: images uint8[n, 8, 8, 1] in 0..16, labels int32[n]."""
+  from sklearn import datasets  # a second to import, and only needed here
+
+  digits = datasets.load_digits()
+  x = digits.images[..., None].astype(np.uint8)
+  y = digits.target.astype(np.int32)
+  return (x[:TRAIN], y[:TRAIN]), (x[TRAIN:], y[TRAIN:])

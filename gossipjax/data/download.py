@@ -1,0 +1,61 @@
+"""Fetching published files into the user's cache, once."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pooch
+import requests
+
+from gossipjax.refusal import Refusal
+
+TIMEOUT_S = 30
+
+
+def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
+  """Downloads what the cache lacks, and checks what it holds.
+
+  Args:
+    name: the data set; its folder in the cache.
+    url: where its files are; a file's name is appended.
+    downloads: file -> MD5 of it, as it is downloaded.
+
+  Returns:
+    The folder that holds all of them.
+
+  Raises:
+    Refusal: the server cannot be reached, sends something else, or the cache
+      cannot be written.
+  """
+  folder = Path(pooch.os_cache('gossipjax')) / name
+  pooch.get_logger().setLevel('WARNING')
+  for file, md5 in downloads.items():
+    _retrieve(url + file, md5, folder / file)
+  return folder
+
+
+def _retrieve(url: str, md5: str, path: Path) -> None:
+  # A progress bar is control characters: only a terminal gets one.
+  downloader = pooch.HTTPDownloader(
+      progressbar=sys.stderr.isatty(), timeout=TIMEOUT_S)
+  try:
+    pooch.retrieve(url, f'md5:{md5}', fname=path.name, path=path.parent,
+                   downloader=downloader)
+  except requests.RequestException as error:
+    raise Refusal(f'{url} cannot be downloaded ({_reason(error)}); check the '
+                  f'network, or put the files into a folder and name it with '
+                  f'data.dir or GOSSIPJAX_DATA') from error
+  except ValueError as error:  # what pooch raises for a wrong checksum
+    raise Refusal(f'{url} does not have the published MD5 {md5}; try again '
+                  f'later, or put the files into a folder and name it with '
+                  f'data.dir or GOSSIPJAX_DATA') from error
+  except OSError as error:
+    raise Refusal(f'{str(path)!r} cannot be written ({error.strerror}); make '
+                  f'room, or choose another cache with XDG_CACHE_HOME'
+                  ) from error
+
+
+def _reason(error: requests.RequestException) -> str:
+  if error.response is not None:
+    return f'the server answers {error.response.status_code}'
+  return type(error).__name__

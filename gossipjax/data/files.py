@@ -1,0 +1,151 @@
+"""Where a data set's files are, and whether they are the right ones.
+
+A file is known by its contents: the MD5 is that of the unpacked bytes, so a
+copy that somebody compressed anew is as good as the published one. Nothing
+here is ever unpickled or extracted to disk.
+"""
+
+import functools
+import gzip
+import hashlib
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from gossipjax.data import download
+from gossipjax.refusal import Refusal
+
+VARIABLE = 'GOSSIPJAX_DATA'
+UNPACK: dict[str, Callable[[bytes], bytes]] = {
+    '': bytes, '.gz': gzip.decompress, '.xz': lzma.decompress}
+BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError)
+
+
+class Source(NamedTuple):
+  """What is published under a data set's name.
+
+  Attributes:
+    name: the data set, and the folder in which it is looked for.
+    url: where it is published; a name in `downloads` is appended.
+    downloads: name of a published file -> its MD5, as it is downloaded.
+    files: name of an unpacked file -> MD5 of its contents; '' if nobody
+      published one, so that only its form can be checked.
+    folders: other names that its folder goes by.
+  """
+
+  name: str
+  url: str
+  downloads: Mapping[str, str]
+  files: Mapping[str, str]
+  folders: tuple[str, ...] = ()
+
+
+def folder(source: Source, data_dir: str | None = None) -> Path:
+  """The folder that holds a data set; downloads it if there is none.
+
+  Args:
+    source: the data set.
+    data_dir: the data set's folder, or the one that folder is in. If None,
+      $GOSSIPJAX_DATA is searched, and what is not there is downloaded.
+
+  Raises:
+    Refusal: `data_dir` is given and the data set is not there, or it cannot
+      be downloaded.
+  """
+  root = data_dir or os.environ.get(VARIABLE)
+  for name in (source.name, *source.folders, '.') if root else ():
+    place = Path(root).expanduser() / name
+    if _present(place, source.files) or _archive(place, source):
+      return place
+  if data_dir:
+    raise Refusal(
+        f'data.dir: there is no {next(iter(source.files))!r} (plain, .gz or '
+        f'.xz) in {data_dir!r} or its folder {source.name!r}; put the files of '
+        f'{source.name} there, or leave data.dir out to download them')
+  return download.fetch(source.name, source.url, source.downloads)
+
+
+def contents(source: Source, place: Path) -> dict[str, bytes]:
+  """The unpacked bytes of every file of a data set, verified.
+
+  Args:
+    source: the data set.
+    place: the folder that holds its files or the archive of them.
+
+  Returns:
+    name of the file -> its bytes.
+
+  Raises:
+    Refusal: a file is missing, truncated, corrupt or another one.
+  """
+  archive = _archive(place, source)
+  if archive and not _present(place, source.files):
+    found = _members(archive, list(source.files))
+  else:
+    read = functools.partial(_read, place)
+    with ThreadPoolExecutor() as pool:  # lzma and zlib let go of the lock
+      found = dict(zip(source.files, pool.map(read, source.files),
+                       strict=True))
+  for name, (path, data) in found.items():
+    _verify(path, data, source.name, source.files[name])
+  return {name: data for name, (_, data) in found.items()}
+
+
+def _present(place: Path, names: Mapping[str, str]) -> bool:
+  return any((place / (name + suffix)).is_file()
+             for name in names for suffix in UNPACK)
+
+
+def _archive(place: Path, source: Source) -> Path | None:
+  paths = (place / name for name in source.downloads)
+  return next((path for path in paths
+               if path.suffixes[-2:] == ['.tar', '.gz'] and path.is_file()),
+              None)
+
+
+def _read(place: Path, name: str) -> tuple[Path, bytes]:
+  for suffix, unpack in UNPACK.items():
+    path = place / (name + suffix)
+    if path.is_file():
+      try:
+        return path, unpack(path.read_bytes())
+      except BROKEN as error:
+        raise _unreadable(path, error) from error
+  raise Refusal(f'{str(place / name)!r} is missing (plain, .gz or .xz) though '
+                f'other files of its data set are there; add it, or delete '
+                f'them all to have the data set downloaded')
+
+
+def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
+  found = {}
+  try:
+    with tarfile.open(archive, 'r:gz') as tar:
+      for member in tar:
+        name = Path(member.name).name
+        if member.isfile() and name in names:
+          found[name] = archive / member.name, tar.extractfile(member).read()
+  except BROKEN as error:
+    raise _unreadable(archive, error) from error
+  for name in names:
+    if name not in found:
+      raise Refusal(f'{str(archive)!r} holds no {name!r}; delete it to have it '
+                    f'downloaded anew')
+  return found
+
+
+def _unreadable(path: Path, error: Exception) -> Refusal:
+  return Refusal(f'{str(path)!r} cannot be read and may be truncated or '
+                 f'corrupt ({error}); delete it to have it downloaded anew')
+
+
+def _verify(path: Path, data: bytes, name: str, expected: str) -> None:
+  found = hashlib.md5(data, usedforsecurity=False).hexdigest()
+  if expected and found != expected:
+    raise Refusal(f'{str(path)!r} is not the published file of {name}: the MD5 '
+                  f'of its contents is {found}, not {expected}; delete it to '
+                  f'have it downloaded anew')
