@@ -1,0 +1,122 @@
+"""Which worker gets which example: pure functions of labels and seed.
+
+Every worker gets the same number of examples, because workers are rows of one
+array: n // workers of them, and the n % workers left over are left out.
+"""
+
+import numpy as np
+
+from gossipjax.refusal import Refusal
+
+
+def iid(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
+  """Everybody gets a uniform sample of everything.
+
+  Args:
+    labels: int[n].
+    workers: number of shares.
+    seed: of the shuffle.
+
+  Returns:
+    int64[workers, n // workers]: indices, none of them twice.
+
+  Raises:
+    Refusal: there are more workers than examples.
+  """
+  share = _share(len(labels), workers)
+  rows = np.random.default_rng(seed).permutation(len(labels))
+  return rows[:workers * share].reshape(workers, share)
+
+
+def dirichlet(labels: np.ndarray, workers: int, seed: int,
+              alpha: float) -> np.ndarray:
+  """Every worker has its own mix of classes, drawn from Dir(alpha, ...).
+
+    q_i ~ Dir(alpha, ..., alpha),  share_i ~ q_i, without replacement
+
+  A class that is used up leaves q_i, which is then scaled to sum to one, so
+  the last workers' mixes are those of what is left. alpha -> inf is `iid`,
+  alpha -> 0 is one class per worker.
+
+  Hsu, Qi and Brown, 2019. arXiv:1909.06335, section 2 (there alpha is the sum
+  over classes, here it is the parameter of each class, as in most later work).
+
+  Args:
+    labels: int[n].
+    workers: number of shares.
+    seed: of the mixes and of the draws.
+    alpha: > 0.
+
+  Returns:
+    int64[workers, n // workers]: indices, none of them twice.
+
+  Raises:
+    Refusal: alpha <= 0, or there are more workers than examples.
+  """
+  if not alpha > 0:
+    raise Refusal(f'task.alpha must be positive, not {alpha}; 0.1 is very '
+                  f'skewed, 100 nearly even')
+  share = _share(len(labels), workers)
+  random = np.random.default_rng(seed)
+  rows = random.permutation(len(labels))
+  pools = [rows[labels[rows] == label] for label in np.unique(labels)]
+  left = np.array([len(pool) for pool in pools])
+  shares = []
+  for q in random.dirichlet(np.full(len(pools), alpha), workers):
+    take = _draw(random, q, left, share)
+    shares.append(np.concatenate([pool[have - k:have] for pool, have, k
+                                  in zip(pools, left, take, strict=True)]))
+    left = left - take
+  return np.stack(shares)
+
+
+def by_label(labels: np.ndarray, workers: int, seed: int,
+             shards: int = 2) -> np.ndarray:
+  """Every worker sees only a few classes: sorted by label, cut into shards.
+
+  McMahan et al., 2017. arXiv:1602.05629, section 3 (two shards each).
+
+  Args:
+    labels: int[n].
+    workers: number of shares.
+    seed: of who gets which shards.
+    shards: runs of the sorted examples that make up a share.
+
+  Returns:
+    int64[workers, n // workers]: indices, none of them twice; n // workers is
+    rounded down to a multiple of `shards`.
+
+  Raises:
+    Refusal: shards < 1, or there are fewer examples than shards.
+  """
+  if shards < 1:
+    raise Refusal(f'task.shards must be at least 1, not {shards}')
+  size = _share(len(labels), workers * shards)
+  random = np.random.default_rng(seed)
+  rows = random.permutation(len(labels))
+  rows = np.sort(rows[:workers * shards * size])  # what is trimmed is random
+  rows = rows[np.argsort(labels[rows], kind='stable')]
+  pieces = rows.reshape(workers * shards, size)
+  return random.permutation(pieces).reshape(workers, shards * size)
+
+
+def _share(examples: int, workers: int) -> int:
+  if workers < 1:
+    raise Refusal(f'workers must be at least 1, not {workers}')
+  if examples < workers:
+    raise Refusal(f'workers: {examples} examples cannot be shared by '
+                  f'{workers}; use at most {examples}')
+  return examples // workers
+
+
+def _draw(random: np.random.Generator, q: np.ndarray, left: np.ndarray,
+          share: int) -> np.ndarray:
+  """How many of each class: `share` in all, at most `left` of each."""
+  take = np.zeros_like(left)
+  while take.sum() < share:
+    weight = np.where(take < left, q, 0.0)
+    if not weight.sum():  # all classes of this mix are used up
+      weight = (left - take).astype(float)
+    more = random.multinomial(share - take.sum(), weight / weight.sum())
+    take = np.minimum(take + more, left)
+  return take
