@@ -1,0 +1,48 @@
+"""Models by name: `make('resnet8', classes=10)` is a flax module.
+
+Layers are normalised by group or layer norm, never batch norm: the running
+statistics of a batch norm are neither gradients nor parameters, so workers
+would need a second channel that no strategy here has and no ledger bills.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+
+from flax import linen as nn
+
+from gossipjax.models.cnn import cnn
+from gossipjax.models.mlp import mlp
+from gossipjax.refusal import Refusal, nearest
+
+# (classes, **sizes) -> module: [n, height, width, channels] -> [n, classes]
+IMAGES: Mapping[str, Callable[..., nn.Module]] = {
+    model.__name__: model for model in (mlp, cnn)}
+# (classes, **sizes) -> module: int[n, sequence] -> [n, sequence, classes]
+TEXT: Mapping[str, Callable[..., nn.Module]] = {}
+
+
+def make(name: str, classes: int, among: Mapping[str, Callable] = IMAGES,
+         **sizes: int | None) -> nn.Module:
+  """The model of that name.
+
+  Args:
+    name: a key of `among`.
+    classes: number of outputs.
+    among: IMAGES or TEXT.
+    **sizes: arguments of the model; None stands for the model's own.
+
+  Raises:
+    Refusal: no such model, it has no such size, or a size below 1.
+  """
+  if name not in among:
+    raise Refusal(f'task.model: there is no model {name!r} for this task'
+                  f'{nearest(name, among)}')
+  sizes = {size: value for size, value in sizes.items() if value is not None}
+  known = list(inspect.signature(among[name]).parameters)[1:]
+  for size, value in sizes.items():
+    if size not in known:
+      raise Refusal(f'task.{size}: the model {name!r} has no {size}; leave it '
+                    f'out')
+    if value < 1:
+      raise Refusal(f'task.{size} must be at least 1, not {value}')
+  return among[name](classes, **sizes)

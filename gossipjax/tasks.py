@@ -1,0 +1,186 @@
+"""What is learned: a task is a model, a loss and every worker's examples.
+
+The keyword arguments of a task are the keys of `config.task`.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+
+from gossipjax import models
+from gossipjax.data import augment as augmentation
+from gossipjax.data import images as pictures
+from gossipjax.data import split as splits
+from gossipjax.refusal import Refusal, nearest
+
+Tree = Any
+
+
+class Task(NamedTuple):
+  """Attributes:
+    init: key -> parameters.
+    loss: (parameters, batch, key) -> f32[], the mean training loss of a batch;
+      the key drives augmentation only.
+    score: (parameters, batch) -> {'loss', 'accuracy'}, each f32[], the means
+      over a batch; of text: nats per byte, and the share of next bytes right.
+    train: arrays [workers, examples, ...]; row i belongs to worker i.
+    test: arrays [examples, ...]; held out.
+  """
+
+  init: Callable[[jax.Array], Tree]
+  loss: Callable[[Tree, Tree, jax.Array], jax.Array]
+  score: Callable[[Tree, Tree], dict[str, jax.Array]]
+  train: Tree
+  test: Tree
+
+
+def make(name: str, workers: int, **settings: Any) -> Task:
+  """The task of that name.
+
+  Args:
+    name: a key of TASKS.
+    workers: number of shares of the examples.
+    **settings: keyword arguments of the task's function.
+
+  Raises:
+    Refusal: no such task or setting, or what the task refuses.
+  """
+  if name not in TASKS:
+    raise Refusal(f'task.name: there is no task {name!r}'
+                  f'{nearest(name, TASKS)}')
+  known = list(inspect.signature(TASKS[name]).parameters)[1:]
+  for key in settings:
+    if key not in known:
+      raise Refusal(f'task.{key}: there is no such setting'
+                    f'{nearest(key, known)}')
+  return TASKS[name](workers, **settings)
+
+
+def images(name: str, workers: int, *, model: str = 'cnn',
+           width: int | None = None, layers: int | None = None,
+           split: str = 'iid', alpha: float = 0.5, shards: int = 2,
+           augment: bool = False, holdout: str = 'test',
+           validation: float = 0.1, examples: int | None = None,
+           seed: int = 0, data_dir: str | None = None) -> Task:
+  """Classes of pictures.
+
+  Args:
+    name: a data set of `data.images`.
+    workers: number of shares.
+    model: a name in `models.IMAGES`.
+    width: of the model; None for its own.
+    layers: of the model; None for its own.
+    split: 'iid', 'dirichlet' or 'label', see `data.split`.
+    alpha: of 'dirichlet'; the smaller, the more the workers differ.
+    shards: of 'label'; runs of one label each worker gets.
+    augment: random crops and flips in training.
+    holdout: 'test', or 'validation': the last of the training set, for tuning
+      without a look at the test set.
+    validation: that part of the training set, in (0, 1).
+    examples: at most so many for each worker, for quick runs.
+    seed: of the split.
+    data_dir: where the files are, see `data.files`.
+
+  Raises:
+    Refusal: an argument is out of range, or a file is.
+  """
+  data = pictures.load(name, data_dir)
+  train, test = hold_out(data.train, data.test, holdout, validation)
+  rows = _split(train[1], workers, split, seed, alpha, shards)
+  net = models.make(model, data.classes, width=width, layers=layers)
+
+  def logits(params: Tree, x: jax.Array) -> jax.Array:
+    return net.apply({'params': params}, _normalise(x, data))
+
+  def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+    x, y = batch
+    x = augmentation.crop_and_flip(x, key) if augment else x
+    return _cross_entropy(logits(params, x), y)
+
+  def score(params: Tree, batch: Tree) -> dict[str, jax.Array]:
+    x, y = batch
+    return _score(logits(params, x), y)
+
+  init = _init(net, _normalise(train[0][:1], data))
+  return Task(init, loss, score, share(train, rows, examples), test)
+
+
+def hold_out(train: Tree, test: Tree, holdout: str,
+             validation: float) -> tuple[Tree, Tree]:
+  """What is trained on and what is held out, as `images` explains.
+
+  Raises:
+    Refusal: another word than 'test' or 'validation', or a part of nothing.
+  """
+  if holdout == 'test':
+    return train, test
+  if holdout != 'validation':
+    raise Refusal(f"task.holdout: {holdout!r} is neither 'test' nor "
+                  f"'validation'")
+  total = len(jax.tree.leaves(train)[0])
+  held = round(total * validation)
+  if not 0 < held < total:
+    raise Refusal(f'task.validation must hold out some of the {total} examples '
+                  f'and leave some, not {validation}')
+  return (jax.tree.map(lambda x: x[:total - held], train),
+          jax.tree.map(lambda x: x[total - held:], train))
+
+
+def share(train: Tree, rows: np.ndarray, examples: int | None) -> Tree:
+  """The examples [workers, m, ...] at `rows`, at most `examples` of each.
+
+  Raises:
+    Refusal: examples < 1.
+  """
+  if examples is not None and examples < 1:
+    raise Refusal(f'task.examples must be at least 1, not {examples}')
+  return jax.tree.map(lambda x: x[rows[:, :examples]], train)
+
+
+def _split(labels: np.ndarray, workers: int, split: str, seed: int,
+           alpha: float, shards: int) -> np.ndarray:
+  choices = {
+      'iid': splits.iid,
+      'dirichlet': functools.partial(splits.dirichlet, alpha=alpha),
+      'label': functools.partial(splits.by_label, shards=shards)}
+  if split not in choices:
+    raise Refusal(f'task.split: there is no split {split!r}'
+                  f'{nearest(split, choices)}')
+  return choices[split](labels, workers, seed)
+
+
+def _normalise(x: jax.Array, data: pictures.Images) -> jax.Array:
+  """Zero mean, unit variance: here, as bytes are a quarter of the memory."""
+  mean, std = np.float32(data.mean), np.float32(data.std)
+  return (x.astype(jnp.float32) / data.white - mean) / std
+
+
+def _init(net: nn.Module, x: jax.Array) -> Callable[[jax.Array], Tree]:
+  return jax.jit(lambda key: net.init(key, x)['params'])
+
+
+def _cross_entropy(logits: jax.Array, y: jax.Array) -> jax.Array:
+  return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+
+def _score(logits: jax.Array, y: jax.Array) -> dict[str, jax.Array]:
+  return {'loss': _cross_entropy(logits, y),
+          'accuracy': (logits.argmax(-1) == y).mean()}
+
+
+TASKS: Mapping[str, Callable[..., Task]] = {
+    'digits': functools.partial(images, 'digits', model='mlp'),
+    'mnist': functools.partial(images, 'mnist'),
+    'fashion_mnist': functools.partial(images, 'fashion_mnist'),
+    'cifar10': functools.partial(
+        images, 'cifar10', model='resnet20', augment=True),
+    'cifar100': functools.partial(
+        images, 'cifar100', model='resnet20', augment=True),
+}
