@@ -108,14 +108,23 @@ def _archive(place: Path, source: Source) -> Path | None:
               None)
 
 
+def unpack(path: Path) -> bytes:
+  """The contents of a file, which its name says is plain, .gz or .xz.
+
+  Raises:
+    Refusal: it is missing, truncated, corrupt, or not what its name says.
+  """
+  try:
+    return UNPACK.get(path.suffix, bytes)(path.read_bytes())
+  except BROKEN as error:
+    raise _unreadable(path, error) from error
+
+
 def _read(place: Path, name: str) -> tuple[Path, bytes]:
-  for suffix, unpack in UNPACK.items():
+  for suffix in UNPACK:
     path = place / (name + suffix)
     if path.is_file():
-      try:
-        return path, unpack(path.read_bytes())
-      except BROKEN as error:
-        raise _unreadable(path, error) from error
+      return path, unpack(path)
   raise Refusal(f'{str(place / name)!r} is missing (plain, .gz or .xz) though '
                 f'other files of its data set are there; add it, or delete '
                 f'them all to have the data set downloaded')

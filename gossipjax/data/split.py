@@ -4,9 +4,14 @@ Every worker gets the same number of examples, because workers are rows of one
 array: n // workers of them, and the n % workers left over are left out.
 """
 
+from typing import Any
+
+import jax
 import numpy as np
 
 from gossipjax.refusal import Refusal
+
+Tree = Any
 
 
 def iid(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
@@ -98,6 +103,65 @@ def by_label(labels: np.ndarray, workers: int, seed: int,
   rows = rows[np.argsort(labels[rows], kind='stable')]
   pieces = rows.reshape(workers * shards, size)
   return random.permutation(pieces).reshape(workers, shards * size)
+
+
+def contiguous(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
+  """Everybody gets a run of neighbours, the first worker the first.
+
+  Args, returns and raises as `iid`; nothing is drawn, so the seed is not used.
+  """
+  del seed
+  share = _share(len(labels), workers)
+  return np.arange(workers * share).reshape(workers, share)
+
+
+def hold_out(train: Tree, test: Tree, holdout: str,
+             validation: float) -> tuple[Tree, Tree]:
+  """What is trained on and what is held out, for good or for tuning.
+
+  Args:
+    train: arrays [n, ...].
+    test: arrays [m, ...].
+    holdout: 'test', or 'validation' for the last of `train`.
+    validation: that part of `train`, in (0, 1).
+
+  Returns:
+    what to train on, and what to evaluate on.
+
+  Raises:
+    Refusal: another word than 'test' or 'validation', or a part of nothing.
+  """
+  if holdout == 'test':
+    return train, test
+  if holdout != 'validation':
+    raise Refusal(f"task.holdout: {holdout!r} is neither 'test' nor "
+                  f"'validation'")
+  total = len(jax.tree.leaves(train)[0])
+  held = round(total * validation)
+  if not 0 < held < total:
+    raise Refusal(f'task.validation must hold out some of the {total} examples '
+                  f'and leave some, not {validation}')
+  return (jax.tree.map(lambda x: x[:total - held], train),
+          jax.tree.map(lambda x: x[total - held:], train))
+
+
+def share(train: Tree, rows: np.ndarray, examples: int | None) -> Tree:
+  """Every worker's examples, stacked.
+
+  Args:
+    train: arrays [n, ...].
+    rows: int[workers, m], from one of the splits.
+    examples: at most so many for each worker; None for all.
+
+  Returns:
+    arrays [workers, m, ...].
+
+  Raises:
+    Refusal: examples < 1.
+  """
+  if examples is not None and examples < 1:
+    raise Refusal(f'task.examples must be at least 1, not {examples}')
+  return jax.tree.map(lambda x: x[rows[:, :examples]], train)
 
 
 def _share(examples: int, workers: int) -> int:

@@ -1,0 +1,110 @@
+"""Any text, by bytes: what is learned is the next byte.
+
+A file is cut at nine tenths, by custom (nanoGPT): the first part is train, the
+rest held out. A folder with train.txt, valid.txt and test.txt is taken as is.
+"""
+
+import functools
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.data import files
+from gossipjax.refusal import Refusal
+
+BYTES = 256  # the vocabulary
+PARTS = ('train.txt', 'valid.txt', 'test.txt')
+TRAIN = 0.9
+# MD5 of the file whose SHA-256 (86c4e6aa...) is published in many places.
+SHAKESPEARE = files.Source(
+    'tinyshakespeare',
+    'https://raw.githubusercontent.com/karpathy/char-rnn/'
+    '6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/',
+    {'input.txt': '6fb458f1232090904fb40fe944165e91'},
+    {'input.txt': '6fb458f1232090904fb40fe944165e91'})
+
+
+class Text(NamedTuple):
+  """Attributes: uint8[bytes] each; `valid` is None in a single file."""
+
+  train: np.ndarray
+  valid: np.ndarray | None
+  test: np.ndarray
+
+
+def load(file: str, data_dir: str | None = None) -> Text:
+  """Reads a text.
+
+  Args:
+    file: 'tinyshakespeare' (downloaded if it is nowhere), or the path of a
+      file (plain, .gz or .xz) or of a folder with the three parts; looked for
+      in `data_dir`, then in $GOSSIPJAX_DATA, then as it stands.
+    data_dir: a folder.
+
+  Raises:
+    Refusal: it is nowhere, cannot be read, or is empty.
+  """
+  if file == SHAKESPEARE.name:
+    return _shakespeare(files.folder(SHAKESPEARE, data_dir))
+  path = _find(file, data_dir)
+  if not path.is_dir():
+    return _cut(_read(path))
+  return Text(*(_read(path / part) for part in PARTS))
+
+
+def windows(data: np.ndarray, sequence: int) -> np.ndarray:
+  """A text in rows: inputs are row[:-1], targets row[1:].
+
+  Rows overlap by one byte, so every byte but the first is a target once; what
+  does not fill a row is left out.
+
+  Args:
+    data: uint8[bytes].
+    sequence: bytes a model reads at once.
+
+  Returns:
+    uint8[(bytes - 1) // sequence, sequence + 1].
+
+  Raises:
+    Refusal: sequence < 1, or the text is too short for one row.
+  """
+  if not 1 <= sequence < len(data):
+    raise Refusal(f'task.sequence must be between 1 and {len(data) - 1}, one '
+                  f'less than the bytes of the text, not {sequence}')
+  start = np.arange((len(data) - 1) // sequence) * sequence
+  return data[start[:, None] + np.arange(sequence + 1)]
+
+
+@functools.cache
+def _shakespeare(place: Path) -> Text:
+  data = files.contents(SHAKESPEARE, place)['input.txt']
+  return _cut(np.frombuffer(data, np.uint8))
+
+
+def _cut(data: np.ndarray) -> Text:
+  end = int(len(data) * TRAIN)
+  return Text(data[:end], None, data[end:])
+
+
+def _find(file: str, data_dir: str | None) -> Path:
+  roots = [root for root in (data_dir, os.environ.get(files.VARIABLE), '.')
+           if root]
+  paths = [Path(root).expanduser() / Path(file).expanduser() for root in roots]
+  found = next((path for path in paths if path.exists()), None)
+  if not found:
+    raise Refusal(f'task.file: there is no {file!r} in '
+                  f'{" or ".join(map(repr, roots))}; give the path of a text, '
+                  f"or 'tinyshakespeare'")
+  return found
+
+
+def _read(path: Path) -> np.ndarray:
+  if not path.is_file():
+    raise Refusal(f'task.file: {str(path)!r} is missing; a folder needs '
+                  f'{", ".join(PARTS)}')
+  data = np.frombuffer(files.unpack(path), np.uint8)
+  if not len(data):
+    raise Refusal(f'task.file: {str(path)!r} is empty')
+  return data
