@@ -18,6 +18,7 @@ from gossipjax import models
 from gossipjax.data import augment as augmentation
 from gossipjax.data import images as pictures
 from gossipjax.data import split as splits
+from gossipjax.data import text as written
 from gossipjax.refusal import Refusal, nearest
 
 Tree = Any
@@ -92,8 +93,12 @@ def images(name: str, workers: int, *, model: str = 'cnn',
     Refusal: an argument is out of range, or a file is.
   """
   data = pictures.load(name, data_dir)
-  train, test = hold_out(data.train, data.test, holdout, validation)
-  rows = _split(train[1], workers, split, seed, alpha, shards)
+  train, test = splits.hold_out(data.train, data.test, holdout, validation)
+  choices = {
+      'iid': splits.iid,
+      'dirichlet': functools.partial(splits.dirichlet, alpha=alpha),
+      'label': functools.partial(splits.by_label, shards=shards)}
+  rows = _named(split, choices)(train[1], workers, seed)
   net = models.make(model, data.classes, width=width, layers=layers)
 
   def logits(params: Tree, x: jax.Array) -> jax.Array:
@@ -109,51 +114,68 @@ def images(name: str, workers: int, *, model: str = 'cnn',
     return _score(logits(params, x), y)
 
   init = _init(net, _normalise(train[0][:1], data))
-  return Task(init, loss, score, share(train, rows, examples), test)
+  return Task(init, loss, score, splits.share(train, rows, examples), test)
 
 
-def hold_out(train: Tree, test: Tree, holdout: str,
-             validation: float) -> tuple[Tree, Tree]:
-  """What is trained on and what is held out, as `images` explains.
+def text(workers: int, *, file: str = 'tinyshakespeare',
+         model: str = 'transformer', width: int | None = None,
+         layers: int | None = None, heads: int | None = None,
+         sequence: int = 128, split: str = 'iid', holdout: str = 'test',
+         validation: float = 0.1, examples: int | None = None, seed: int = 0,
+         data_dir: str | None = None) -> Task:
+  """The next byte of a text.
+
+  Args:
+    workers: number of shares.
+    file: the text, see `data.text`.
+    model: a name in `models.TEXT`.
+    width: of the model; None for its own.
+    layers: of the model; None for its own.
+    heads: of the transformer; None for its own.
+    sequence: bytes a model reads at once; an example is such a window.
+    split: 'iid', or 'contiguous': every worker gets its own piece of the text.
+    holdout: 'test', or 'validation': the folder's valid.txt, or the last of
+      the training text.
+    validation: that part of the training text, in (0, 1).
+    examples: at most so many for each worker, for quick runs.
+    seed: of the split.
+    data_dir: where the file is, see `data.text`.
 
   Raises:
-    Refusal: another word than 'test' or 'validation', or a part of nothing.
+    Refusal: an argument is out of range, or a file is.
   """
-  if holdout == 'test':
-    return train, test
-  if holdout != 'validation':
-    raise Refusal(f"task.holdout: {holdout!r} is neither 'test' nor "
-                  f"'validation'")
-  total = len(jax.tree.leaves(train)[0])
-  held = round(total * validation)
-  if not 0 < held < total:
-    raise Refusal(f'task.validation must hold out some of the {total} examples '
-                  f'and leave some, not {validation}')
-  return (jax.tree.map(lambda x: x[:total - held], train),
-          jax.tree.map(lambda x: x[total - held:], train))
+  data = written.load(file, data_dir)
+  train, test = (written.windows(part, sequence)
+                 for part in (data.train, data.test))
+  if holdout == 'validation' and data.valid is not None:
+    test = written.windows(data.valid, sequence)
+  else:
+    train, test = splits.hold_out(train, test, holdout, validation)
+  choices = {'iid': splits.iid, 'contiguous': splits.contiguous}
+  rows = _named(split, choices)(np.arange(len(train)), workers, seed)
+  net = models.make(model, written.BYTES, models.TEXT, width=width,
+                    layers=layers, heads=heads)
+
+  def logits(params: Tree, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    rows = rows.astype(jnp.int32)
+    return net.apply({'params': params}, rows[:, :-1]), rows[:, 1:]
+
+  def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+    del key  # nothing is augmented
+    return _cross_entropy(*logits(params, batch))
+
+  def score(params: Tree, batch: Tree) -> dict[str, jax.Array]:
+    return _score(*logits(params, batch))
+
+  init = _init(net, np.int32(train[:1, :-1]))
+  return Task(init, loss, score, splits.share(train, rows, examples), test)
 
 
-def share(train: Tree, rows: np.ndarray, examples: int | None) -> Tree:
-  """The examples [workers, m, ...] at `rows`, at most `examples` of each.
-
-  Raises:
-    Refusal: examples < 1.
-  """
-  if examples is not None and examples < 1:
-    raise Refusal(f'task.examples must be at least 1, not {examples}')
-  return jax.tree.map(lambda x: x[rows[:, :examples]], train)
-
-
-def _split(labels: np.ndarray, workers: int, split: str, seed: int,
-           alpha: float, shards: int) -> np.ndarray:
-  choices = {
-      'iid': splits.iid,
-      'dirichlet': functools.partial(splits.dirichlet, alpha=alpha),
-      'label': functools.partial(splits.by_label, shards=shards)}
+def _named(split: str, choices: Mapping[str, Callable]) -> Callable:
   if split not in choices:
-    raise Refusal(f'task.split: there is no split {split!r}'
+    raise Refusal(f'task.split: there is no split {split!r} for this task'
                   f'{nearest(split, choices)}')
-  return choices[split](labels, workers, seed)
+  return choices[split]
 
 
 def _normalise(x: jax.Array, data: pictures.Images) -> jax.Array:
@@ -183,4 +205,5 @@ TASKS: Mapping[str, Callable[..., Task]] = {
         images, 'cifar10', model='resnet20', augment=True),
     'cifar100': functools.partial(
         images, 'cifar100', model='resnet20', augment=True),
+    'text': text,
 }

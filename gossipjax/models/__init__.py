@@ -11,14 +11,27 @@ from collections.abc import Callable, Mapping
 from flax import linen as nn
 
 from gossipjax.models.cnn import cnn
+from gossipjax.models.lstm import lstm
 from gossipjax.models.mlp import mlp
+from gossipjax.models.resnet import (
+    resnet8,
+    resnet18,
+    resnet20,
+    resnet32,
+    resnet50,
+)
+from gossipjax.models.transformer import transformer
+from gossipjax.models.vgg import vgg16
 from gossipjax.refusal import Refusal, nearest
 
 # (classes, **sizes) -> module: [n, height, width, channels] -> [n, classes]
 IMAGES: Mapping[str, Callable[..., nn.Module]] = {
-    model.__name__: model for model in (mlp, cnn)}
+    model.__name__: model
+    for model in (mlp, cnn, resnet8, resnet20, resnet32, resnet18, resnet50,
+                  vgg16)}
 # (classes, **sizes) -> module: int[n, sequence] -> [n, sequence, classes]
-TEXT: Mapping[str, Callable[..., nn.Module]] = {}
+TEXT: Mapping[str, Callable[..., nn.Module]] = {
+    model.__name__: model for model in (lstm, transformer)}
 
 
 def make(name: str, classes: int, among: Mapping[str, Callable] = IMAGES,

@@ -1,0 +1,27 @@
+"""A recurrent network that reads bytes.
+
+Hochreiter and Schmidhuber, 1997. doi:10.1162/neco.1997.9.8.1735
+"""
+
+import jax
+from flax import linen as nn
+
+
+class LSTM(nn.Module):
+  """int32[n, sequence] -> [n, sequence, classes]."""
+
+  classes: int
+  width: int
+  layers: int
+
+  @nn.compact
+  def __call__(self, tokens: jax.Array) -> jax.Array:
+    x = nn.Embed(self.classes, self.width)(tokens)
+    for _ in range(self.layers):
+      x = nn.RNN(nn.OptimizedLSTMCell(self.width))(x)
+    return nn.Dense(self.classes)(nn.LayerNorm()(x))
+
+
+def lstm(classes: int, width: int = 128, layers: int = 1) -> nn.Module:
+  """`layers` recurrent layers of `width` cells; no state between batches."""
+  return LSTM(classes, width, layers)

@@ -1,0 +1,60 @@
+"""A decoder-only transformer, normalised before each sublayer.
+
+  x <- x + Attention(LN(x)),  x <- x + MLP(LN(x))
+
+Vaswani et al., 2017. arXiv:1706.03762; Radford et al., 2019 (GPT-2).
+"""
+
+import jax
+from flax import linen as nn
+
+from gossipjax.refusal import Refusal
+
+SMALL = nn.initializers.normal(0.02)  # GPT-2's
+
+
+class Block(nn.Module):
+  """[n, sequence, width] -> the same; a position sees no later one."""
+
+  heads: int
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    n, sequence, width = x.shape
+    qkv = nn.Dense(3 * width, kernel_init=SMALL)(nn.LayerNorm()(x))
+    qkv = qkv.reshape(n, sequence, 3, self.heads, width // self.heads)
+    q, k, v = (qkv[:, :, i] for i in range(3))
+    y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+    x = x + nn.Dense(width, kernel_init=SMALL)(y.reshape(x.shape))
+    y = nn.gelu(nn.Dense(4 * width, kernel_init=SMALL)(nn.LayerNorm()(x)))
+    return x + nn.Dense(width, kernel_init=SMALL)(y)
+
+
+class Transformer(nn.Module):
+  """int32[n, sequence] -> [n, sequence, classes]."""
+
+  classes: int
+  width: int
+  layers: int
+  heads: int
+
+  @nn.compact
+  def __call__(self, tokens: jax.Array) -> jax.Array:
+    place = self.param('place', SMALL, (tokens.shape[1], self.width))
+    x = nn.Embed(self.classes, self.width, embedding_init=SMALL)(tokens) + place
+    for _ in range(self.layers):
+      x = Block(self.heads)(x)
+    return nn.Dense(self.classes, kernel_init=SMALL)(nn.LayerNorm()(x))
+
+
+def transformer(classes: int, width: int = 128, layers: int = 4,
+                heads: int = 4) -> nn.Module:
+  """0.87 M parameters for bytes in sequences of 128.
+
+  Raises:
+    Refusal: the heads do not share the width equally.
+  """
+  if width % heads:
+    raise Refusal(f'task.width must be a multiple of the {heads} heads, not '
+                  f'{width}')
+  return Transformer(classes, width, layers, heads)
