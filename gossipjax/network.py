@@ -1,0 +1,43 @@
+"""What traffic costs in seconds: the alpha-beta model of a link."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.traffic import Traffic
+
+
+class Link(NamedTuple):
+  """Every worker's own full-duplex link (Hockney, 1994).
+
+  Attributes:
+    latency_s: per round, alpha.
+    bytes_per_s: in each direction, 1 / beta.
+  """
+
+  latency_s: float
+  bytes_per_s: float
+
+
+PRESETS = {
+    # Fitted to 32 hosts by Shi et al., 2019 (arXiv:1901.04359), section IV.
+    '1gbe': Link(latency_s=0.436e-3, bytes_per_s=1 / 9e-9),
+    # Nominal rates below, with latencies usual for the kind of link.
+    '10gbe': Link(latency_s=50e-6, bytes_per_s=10e9 / 8),
+    '100g': Link(latency_s=5e-6, bytes_per_s=100e9 / 8),
+    'nvlink': Link(latency_s=2e-6, bytes_per_s=300e9),
+    'wan': Link(latency_s=30e-3, bytes_per_s=100e6 / 8),
+}
+
+
+def seconds(link: Link, traffic: Traffic) -> np.ndarray:
+  """Modelled seconds of each step, f64[steps].
+
+  Workers step together, so the one with the longest path sets the pace.
+
+  Args:
+    link: joins every worker to the others, and the server if there is one.
+    traffic: with leading axes [workers, steps].
+  """
+  rounds, path = np.asarray(traffic.rounds), np.asarray(traffic.path_bytes)
+  return (rounds * link.latency_s + path / link.bytes_per_s).max(axis=0)

@@ -1,0 +1,116 @@
+"""One program per worker, and three ways to run it.
+
+Positional arguments have the workers on axis 0; keyword arguments are shared.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from gossipjax.collectives import WORKERS
+from gossipjax.refusal import Refusal, nearest
+
+Program = Callable[..., Any]
+
+
+class Executor(NamedTuple):
+  """Attributes:
+    name: how the workers run.
+    run: lifts a worker's program to all workers; `donate` are the positional
+      arguments whose memory it may reuse.
+    put: places a tree whose axis 0 are the workers.
+  """
+
+  name: str
+  run: Callable[..., Program]
+  put: Callable[[Any], Any]
+
+
+def emulate(num_devices: int) -> None:
+  """Splits the CPU into devices; only before JAX's backend has started.
+
+  Every device of a collective waits in a thread of its own, so a thread pool
+  of the size of the machine (the default) can deadlock.
+  """
+  os.environ.setdefault('NPROC', str(max(32, 4 * num_devices)))
+  jax.config.update('jax_num_cpu_devices', num_devices)
+
+
+def on_one_device(program: Program, donate: tuple[int, ...] = ()) -> Program:
+  """Runs the workers as a batch."""
+
+  def everyone(*args, **shared):
+    one = lambda *args: program(*args, **shared)
+    return jax.vmap(one, axis_name=WORKERS)(*args)
+
+  return jax.jit(everyone, donate_argnums=donate)
+
+
+def on_many_devices(program: Program, mesh: jax.sharding.Mesh,
+                    donate: tuple[int, ...] = ()) -> Program:
+  """Runs every worker on its own device of the mesh."""
+
+  def everyone(*args, **shared):
+
+    def block(args, shared):  # shard_map keeps axis 0, with size one.
+      out = program(*jax.tree.map(lambda x: x[0], args), **shared)
+      return jax.tree.map(lambda x: x[None], out)
+
+    # Nothing is claimed to be replicated, so there is no claim to check.
+    return jax.shard_map(
+        block, mesh=mesh, in_specs=(jax.P(WORKERS), jax.P()),
+        out_specs=jax.P(WORKERS), check_vma=False)(args, shared)
+
+  return jax.jit(everyone, donate_argnums=donate)
+
+
+def by_pmap(program: Program, devices: list[jax.Device],
+            donate: tuple[int, ...] = ()) -> Program:
+  """Runs every worker on its own device through the older `jax.pmap`."""
+
+  @functools.cache
+  def mapped(num_args, names):
+
+    def positional(*args):
+      shared = dict(zip(names, args[num_args:], strict=True))
+      return program(*args[:num_args], **shared)
+
+    return jax.pmap(
+        positional, axis_name=WORKERS, devices=devices, donate_argnums=donate,
+        in_axes=(0,) * num_args + (None,) * len(names))
+
+  return lambda *args, **shared: mapped(len(args), tuple(shared))(
+      *args, *shared.values())
+
+
+def executor(num_workers: int, name: str = 'auto') -> Executor:
+  """How to run `num_workers`: 'vmap', 'shard_map', 'pmap', or 'auto'.
+
+  'auto' takes a device per worker if there are enough, else one for all.
+  """
+  names = ('auto', 'vmap', 'shard_map', 'pmap')
+  if name not in names:
+    raise Refusal(f'executor={name} is unknown{nearest(name, names)}.')
+  enough = jax.device_count() >= num_workers
+  if name == 'auto':
+    name = 'shard_map' if enough else 'vmap'
+  if name == 'vmap':
+    return Executor(name, on_one_device, jax.device_put)
+  if not enough:
+    raise Refusal(f'executor={name} needs a device per worker: workers='
+                  f'{num_workers}, devices={jax.device_count()}; executor=vmap '
+                  'runs any number on one.')
+  devices = jax.devices()[:num_workers]
+  mesh = jax.make_mesh(
+      (num_workers,), (WORKERS,), devices=devices,
+      axis_types=(jax.sharding.AxisType.Auto,))
+  placed = jax.NamedSharding(mesh, jax.P(WORKERS))
+  put = lambda tree: jax.device_put(tree, placed)
+  if name == 'pmap':
+    return Executor(
+        name, lambda p, donate=(): by_pmap(p, devices, donate), put)
+  return Executor(
+      name, lambda p, donate=(): on_many_devices(p, mesh, donate), put)

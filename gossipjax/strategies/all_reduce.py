@@ -1,0 +1,33 @@
+"""AR-SGD: the exact mean of the gradients at every step.
+
+  g <- 1/P sum_i g_i
+
+Synchronous SGD over a ring all-reduce (Patarasuk & Yuan, 2009).
+"""
+
+import jax
+
+from gossipjax import collectives
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  identity,
+  select,
+  stateless,
+)
+
+
+def exact_mean() -> Aggregator:
+  """The mean over the workers taking part."""
+
+  def update(tree, step, active):
+    del step
+    total, count, sent = collectives.all_reduce(tree, active)
+    mean = jax.tree.map(lambda x: x / count, total)
+    return select(active, mean, tree), sent
+
+  return stateless(update)
+
+
+def strategy() -> Strategy:
+  return Strategy(gradients=exact_mean(), parameters=identity())

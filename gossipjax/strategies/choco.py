@@ -1,0 +1,67 @@
+"""CHOCO-SGD: gossip over compressed differences to public copies.
+
+  y_i <- y_i + C(x_i - y_i),    x_i <- x_i + a sum_j W_ij (y_j - y_i)
+
+Everyone keeps its own public copy y_i and the weighted sum of its neighbors'.
+
+Koloskova et al., Decentralized stochastic optimization and gossip algorithms
+with compressed communication, 2019. arXiv:1902.00340
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from gossipjax import collectives, compressors
+from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.refusal import Refusal
+from gossipjax.topology import Topology, ring
+from gossipjax.traffic import SILENCE
+
+
+class ChocoState(NamedTuple):
+  mine: jax.Array  # f32[n]; y_i.
+  theirs: jax.Array  # f32[n]; sum of W_ij y_j over neighbors.
+
+
+def choco_mean(compressor: compressors.Compressor, topology: Topology,
+               stepsize: float, seed: int = 0) -> Aggregator:
+  """Moves towards the neighbors' public copies, on a fixed graph."""
+
+  def init(tree):
+    zeros = jnp.zeros(ravel_pytree(tree)[0].size, jnp.float32)
+    return ChocoState(mine=zeros, theirs=zeros)
+
+  def update(tree, state, step, active=True):
+    collectives.needs_everyone(active)
+    flat, unravel = ravel_pytree(tree)
+    me, n = (f(collectives.WORKERS) for f in (lax.axis_index, lax.axis_size))
+    rounds = topology(n)
+    if len(rounds) > 1:
+      raise Refusal('choco needs a topology that is the same at every step, '
+                    'such as ring or complete.')
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
+    message = compressor.compress(flat - state.mine, key)
+    mine = state.mine + compressor.decompress(message, flat.size)
+    theirs, degree, sent = state.theirs, 0, SILENCE
+    for weight, source in rounds[0]:
+      news, cost = collectives.swap(message, source)
+      theirs += weight * compressor.decompress(news, flat.size)
+      degree += weight
+      sent += cost
+    mixed = flat + stepsize * (theirs - degree * mine)
+    return unravel(mixed.astype(flat.dtype)), ChocoState(mine, theirs), sent
+
+  return Aggregator(init, update)
+
+
+def strategy(
+    compressor: compressors.Compressor = compressors.topk(0.1),
+    topology: Topology = ring, stepsize: float = 0.3, seed: int = 0
+) -> Strategy:
+  """`stepsize`: of the consensus step, gamma in the paper."""
+  return Strategy(
+      identity(), choco_mean(compressor, topology, stepsize, seed))

@@ -1,0 +1,56 @@
+"""Compressed SGD with error feedback: all-gather everyone's small message.
+
+  a_i = g_i + e_i,    g <- mean_j C(a_j),    e_i <- a_i - C(a_i)
+
+Karimireddy et al., Error feedback fixes SignSGD and other gradient compression
+schemes, 2019. arXiv:1901.09847
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from gossipjax import collectives, compressors
+from gossipjax.aggregator import Aggregator, Strategy, identity, select
+
+
+class ResidualState(NamedTuple):
+  residual: jax.Array  # f32[n]; what compression has withheld so far.
+
+
+def no_residual(tree) -> ResidualState:
+  """An empty memory for a tree of n entries in all."""
+  flat, _ = ravel_pytree(tree)
+  return ResidualState(jnp.zeros(flat.size, jnp.float32))
+
+
+def compressed_mean(
+    compressor: compressors.Compressor, seed: int = 0) -> Aggregator:
+  """The mean of compressed trees; each worker remembers its own error."""
+
+  def update(tree, state, step, active=True):
+    flat, unravel = ravel_pytree(tree)
+    wanted = flat + state.residual
+    me = lax.axis_index(collectives.WORKERS)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
+    message = compressor.compress(wanted, key)
+    messages, count, sent = collectives.all_gather(message, active)
+
+    mean = compressor.sum(messages, flat.size) / count
+    residual = wanted - compressor.decompress(message, flat.size)
+    tree, residual = select(
+        active, (unravel(mean.astype(flat.dtype)), residual),
+        (tree, state.residual))
+    return tree, ResidualState(residual), sent
+
+  return Aggregator(no_residual, update)
+
+
+def strategy(
+    compressor: compressors.Compressor = compressors.int8(), seed: int = 0
+) -> Strategy:
+  """`seed`: of random compressors."""
+  return Strategy(compressed_mean(compressor, seed), identity())

@@ -1,0 +1,56 @@
+"""EASGD: workers on springs around a common center.
+
+  x_i <- x_i - b (x_i - c),    c <- c + b sum_i (x_i - c),    b = stiffness / P
+
+Both sides move from the other's old value.
+
+Zhang et al., Deep learning with elastic averaging SGD, 2015. arXiv:1412.6651;
+stiffness 0.8 and period 1 from Jin et al., 2016. arXiv:1611.04581
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax import collectives
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  Tree,
+  every,
+  identity,
+  select,
+)
+from gossipjax.refusal import Refusal
+
+
+class CenterState(NamedTuple):
+  center: Tree  # Like the parameters; the same on every worker.
+
+
+def elastic_mean(stiffness: float) -> Aggregator:
+  """Pulls the workers taking part and the center towards each other."""
+  if not 0 < stiffness <= 1:
+    raise Refusal(f'stiffness is above 0 and at most 1, got {stiffness}; '
+                  'beyond 1 the center overshoots.')
+
+  def init(tree):
+    return CenterState(center=tree)
+
+  def update(tree, state, step, active=True):
+    del step
+    b = stiffness / lax.axis_size(collectives.WORKERS)
+    pull = jax.tree.map(lambda x, c: b * (x - c), tree, state.center)
+    total, _, sent = collectives.serve(pull, active)
+    pulled = jax.tree.map(jnp.subtract, tree, pull)
+    center = jax.tree.map(jnp.add, state.center, total)
+    return select(active, pulled, tree), CenterState(center), sent
+
+  return Aggregator(init, update)
+
+
+def strategy(stiffness: float = 0.8, period: int = 1) -> Strategy:
+  """`period`: local steps between two exchanges."""
+  return Strategy(identity(), every(period, elastic_mean(stiffness)))

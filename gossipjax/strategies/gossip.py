@@ -1,0 +1,57 @@
+"""D-PSGD: average the parameters of neighbors after every local step.
+
+  x_i <- sum_j W_ij x_j
+
+Lian et al., Can decentralized algorithms outperform centralized algorithms?,
+2017. arXiv:1705.09056
+"""
+
+import functools
+
+import jax
+from jax import lax
+
+from gossipjax import collectives
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  every,
+  identity,
+  stateless,
+)
+from gossipjax.refusal import Refusal
+from gossipjax.topology import Round, Topology, is_symmetric, ring
+from gossipjax.traffic import SILENCE
+
+
+def _mix(tree, active, exchanges: Round):
+  mixed, sent = tree, SILENCE
+  for weight, source in exchanges:
+    theirs, cost = collectives.swap(tree, source, active)
+    mixed = jax.tree.map(
+        lambda m, t, x: m + weight * (t - x), mixed, theirs, tree)
+    sent += cost
+  return mixed, sent
+
+
+def neighbor_mean(topology: Topology) -> Aggregator:
+  """One multiplication with W; `step` cycles through the topology's rounds.
+
+  With workers missing, a directed graph would move the mean: it is refused.
+  """
+
+  def update(tree, step, active):
+    n = lax.axis_size(collectives.WORKERS)
+    rounds = topology(n)
+    if active is not True and not all(is_symmetric(r, n) for r in rounds):
+      raise Refusal('A directed topology needs every worker in every round; '
+                    'ring, hypercube and complete do not.')
+    mix = [functools.partial(_mix, tree, active, r) for r in rounds]
+    return lax.switch(step % len(rounds), mix)
+
+  return stateless(update)
+
+
+def strategy(topology: Topology = ring, period: int = 1) -> Strategy:
+  """`period`: local steps between two exchanges."""
+  return Strategy(identity(), every(period, neighbor_mean(topology)))

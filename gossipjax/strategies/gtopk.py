@@ -1,0 +1,119 @@
+"""gTop-k S-SGD: a sparse all-reduce in log2(P) merges.
+
+  a_i = g_i + e_i,    S_i = top_k(a_i),    G = S_1 + ... + S_P,  where + merges
+  two messages and keeps k,    g <- G / P,    e_i <- a_i - S_i where G has it
+
+The published rule returns an entry to memory unless its index is in G; a part
+that was dropped in one subtree while its index survived through another is
+lost. With `conserve` the merging worker puts such parts into its own memory.
+
+Shi et al., A distributed synchronous SGD algorithm with global top-k
+sparsification for low bandwidth networks, 2019. arXiv:1901.04359
+"""
+
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.collectives import WORKERS, needs_everyone, send
+from gossipjax.compressors import sparse, topk
+from gossipjax.refusal import Refusal, nearest
+from gossipjax.strategies.compressed import ResidualState, no_residual
+from gossipjax.traffic import SILENCE
+
+
+def _absorb(total, pairs, size):
+  """Each target adds its source's message and keeps k; what it drops, too."""
+  theirs, arrived, sent = send(total, pairs)
+  theirs = theirs._replace(indices=jnp.where(arrived, theirs.indices, size))
+  both = sparse.merge(total, theirs, size)
+  kept, dropped = sparse.split(both, total.indices.size, size)
+  return kept, dropped, sent
+
+
+def _adopt(total, pairs):
+  """Each target forgets its own message for its source's."""
+  theirs, arrived, sent = send(total, pairs)
+  values = jnp.where(arrived, theirs.values, total.values)
+  indices = jnp.where(arrived, theirs.indices, total.indices)
+  return sparse.Sparse(values, indices), sent
+
+
+def tree(message, size: int):
+  """As published: a reduction to worker 0, then a broadcast, any P.
+
+  Returns:
+    The message that all agree on, what this worker dropped, the bill.
+  """
+  n = lax.axis_size(WORKERS)
+  hops = [2**r for r in range((n - 1).bit_length())]
+  edges = [[(i + h, i) for i in range(0, n - h, 2 * h)] for h in hops]
+  total, dropped, sent = message, [], SILENCE
+  for pairs in edges:
+    total, lost, cost = _absorb(total, pairs, size)
+    dropped, sent = [*dropped, lost], sent + cost
+  for pairs in reversed(edges):
+    total, cost = _adopt(total, [(i, j) for j, i in pairs])
+    sent += cost
+  return total, dropped, sent
+
+
+def butterfly(message, size: int):
+  """Partners exchange and merge, so that no broadcast is needed.
+
+  Half the rounds of the tree. Beyond a power of two, the surplus workers hand
+  their message to a partner first and get the result from it last. A sum that
+  a group of 2h workers drops is dropped by all of them; their first keeps it.
+  """
+  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  core = 2**(n.bit_length() - 1)
+  surplus = [(i, i - core) for i in range(core, n)]
+  total, lost, sent = _absorb(message, surplus, size)
+  dropped = [lost]
+  for h in (2**r for r in range(core.bit_length() - 1)):
+    pairs = [(i, i ^ h) for i in range(core)]
+    total, lost, cost = _absorb(total, pairs, size)
+    mine = jnp.where(me % (2 * h) == 0, lost.values, 0)
+    dropped, sent = [*dropped, lost._replace(values=mine)], sent + cost
+  total, cost = _adopt(total, [(i, j) for j, i in surplus])
+  return total, dropped, sent + cost
+
+
+EXCHANGES = {'tree': tree, 'butterfly': butterfly}
+
+
+def global_topk_mean(
+    density: float, conserve: bool = False, exchange: str = 'tree'
+) -> Aggregator:
+  """Approximate top-k of the sum of everyone's top-k, over P."""
+  if exchange not in EXCHANGES:
+    raise Refusal(f'exchange={exchange} of gtopk is unknown'
+                  f'{nearest(exchange, EXCHANGES)}.')
+  compressor = topk(density)
+
+  def update(gradients, state, step, active=True):
+    del step
+    needs_everyone(active)
+    flat, unravel = ravel_pytree(gradients)
+    wanted = flat + state.residual
+    mine = compressor.compress(wanted)
+    total, dropped, sent = EXCHANGES[exchange](mine, flat.size)
+
+    residual = wanted.at[mine.indices].add(
+        -jnp.where(sparse.contains(total, mine.indices), mine.values, 0))
+    for lost in dropped if conserve else ():
+      residual = residual.at[lost.indices].add(
+          jnp.where(sparse.contains(total, lost.indices), lost.values, 0),
+          mode='drop')
+    mean = compressor.decompress(total, flat.size) / lax.axis_size(WORKERS)
+    return unravel(mean.astype(flat.dtype)), ResidualState(residual), sent
+
+  return Aggregator(no_residual, update)
+
+
+def strategy(
+    density: float = 0.001, conserve: bool = False, exchange: str = 'tree'
+) -> Strategy:
+  """`density`: k / n; `exchange`: tree (published) or butterfly."""
+  return Strategy(global_topk_mean(density, conserve, exchange), identity())

@@ -1,0 +1,51 @@
+"""Downpour SGD: push your progress to a server, pull its parameters.
+
+  c <- c + mean_i (x_i - p_i),    x_i <- c,    p_i <- c
+
+where p_i is what worker i pulled last and the mean runs over those who came:
+everybody in the synchronous form, one at a time in the asynchronous one.
+
+Dean et al., Large scale distributed deep networks, 2012.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossipjax import collectives
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  Tree,
+  every,
+  identity,
+  select,
+)
+
+
+class ServerState(NamedTuple):
+  center: Tree  # Held by the server; the same on every worker.
+  pulled: Tree  # What this worker fetched last.
+
+
+def push_pull() -> Aggregator:
+  """The center moves by the mean progress since their pull of those present."""
+
+  def init(tree):
+    return ServerState(center=tree, pulled=tree)
+
+  def update(tree, state, step, active=True):
+    del step
+    progress = jax.tree.map(jnp.subtract, tree, state.pulled)
+    total, count, sent = collectives.serve(progress, active)
+    center = jax.tree.map(lambda c, p: c + p / count, state.center, total)
+    tree, pulled = select(active, (center, center), (tree, state.pulled))
+    return tree, ServerState(center, pulled), sent
+
+  return Aggregator(init, update)
+
+
+def strategy(period: int = 1) -> Strategy:
+  """`period`: local steps between two visits."""
+  return Strategy(identity(), every(period, push_pull()))

@@ -1,0 +1,83 @@
+"""Communication graphs as weighted permutations.
+
+A doubly stochastic mixing matrix is a convex combination of permutations
+(Birkhoff, 1946). A permutation is exactly what `lax.ppermute` carries, so one
+description yields the collective, the mixing matrix and the spectral gap.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.refusal import Refusal
+
+
+class Exchange(NamedTuple):
+  """Worker i reads from worker `source[i]`; nothing moves where that is i.
+
+  Attributes:
+    weight: of what is read.
+    source: int per worker; no worker is read by two others.
+  """
+
+  weight: float
+  source: tuple[int, ...]
+
+
+Round = tuple[Exchange, ...]  # One's own weight is 1 minus the others'.
+Topology = Callable[[int], tuple[Round, ...]]  # num_workers -> rounds.
+
+
+def _shift(n: int, k: int) -> tuple[int, ...]:
+  return tuple((i - k) % n for i in range(n))
+
+
+def ring(n: int) -> tuple[Round, ...]:
+  """Both neighbors on a cycle, every step; two workers have one neighbor."""
+  if n <= 2:
+    return ((Exchange(1 / 2, _shift(n, 1)),),)
+  return ((Exchange(1 / 3, _shift(n, 1)), Exchange(1 / 3, _shift(n, -1))),)
+
+
+def exponential(n: int) -> tuple[Round, ...]:
+  """One peer per step, 2^t hops away; directed (Assran et al., 2019)."""
+  hops = range(max(1, (n - 1).bit_length()))
+  return tuple((Exchange(1 / 2, _shift(n, 2**t)),) for t in hops)
+
+
+def hypercube(n: int) -> tuple[Round, ...]:
+  """Pairwise averaging along one dimension per step; n is a power of two."""
+  if n & (n - 1):
+    raise Refusal(f'topology=hypercube needs a power of two, got workers={n}; '
+                  'ring, exponential and complete take any number.')
+  dimensions = range(max(1, n.bit_length() - 1))
+  return tuple((Exchange(1 / 2, tuple((i ^ 2**t) % n for i in range(n))),)
+               for t in dimensions)
+
+
+def complete(n: int) -> tuple[Round, ...]:
+  """Everyone reads everyone, every step."""
+  return (tuple(Exchange(1 / n, _shift(n, k)) for k in range(1, n)),)
+
+
+def is_symmetric(exchanges: Round, n: int) -> bool:
+  """Whether i weighs j as j weighs i, so that absentees cannot shift a mean."""
+  w = mixing_matrix(exchanges, n)
+  return bool((w == w.T).all())
+
+
+def mixing_matrix(exchanges: Round, n: int) -> np.ndarray:
+  """W of one round, f64[n, n]: `W[i, j]` is what i makes of j's value."""
+  own = 1 - sum(e.weight for e in exchanges)
+  return own * np.eye(n) + sum(
+      (e.weight * np.eye(n)[list(e.source)] for e in exchanges),
+      np.zeros((n, n)))
+
+
+def spectral_gap(topology: Topology, n: int) -> float:
+  """1 - second largest singular value of one cycle of rounds, in [0, 1]."""
+  cycle = np.eye(n)
+  for exchanges in topology(n):
+    cycle = mixing_matrix(exchanges, n) @ cycle
+  return 1 - np.linalg.norm(cycle - 1 / n, ord=2)
