@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gossipjax.refusal import Refusal
 from gossipjax.traffic import Traffic
 
 
@@ -17,6 +18,14 @@ class Link(NamedTuple):
 
   latency_s: float
   bytes_per_s: float
+
+
+def link(latency_s: float, bytes_per_s: float) -> Link:
+  """A link of one's own; refuses what no link can be."""
+  if latency_s < 0 or not bytes_per_s > 0:
+    raise Refusal(f'link.latency_s={latency_s} is at least 0 and '
+                  f'link.bytes_per_s={bytes_per_s} above 0.')
+  return Link(latency_s, bytes_per_s)
 
 
 PRESETS = {

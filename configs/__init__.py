@@ -1,0 +1,1 @@
+"""One file per experiment; `python run.py --config=configs/NAME.py` runs it."""

@@ -1,0 +1,58 @@
+"""Every knob of a run, with its unit. Other configs change a few.
+
+`config.variants` turns a run into a comparison: a name, and what is different.
+"""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax import build, tasks
+
+
+def get_config(strategy: str = 'all_reduce') -> ConfigDict:
+  """One run of a strategy: an MLP on scikit-learn's digits."""
+  return ConfigDict({
+      'workers': 8,
+      'steps': 300,  # Local steps of each worker.
+      'batch_size': 16,  # Examples per worker and step.
+      'seed': 0,  # Of initial parameters, data split and data order.
+      'log_every': 20,  # Steps between two records.
+      'eval_every': 100,  # Steps between two held-out evaluations.
+      'checkpoint_every': 100,  # Steps between two checkpoints; 0: never.
+      'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
+      'link': '1gbe',  # A preset of network.py, whose seconds are plotted.
+      'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.
+      'task': task('digits'),
+      'optimizer': optimizer('sgd', learning_rate=0.1, momentum=0.9),
+      'strategy': build.strategy_config(strategy),
+      'variants': {},
+  })
+
+
+def task(name: str, **given: Any) -> ConfigDict:
+  """`config.task` with every argument of that task."""
+  known = build.settings(tasks.TASKS[name], **given)
+  for key in ('workers', 'seed', 'data_dir', 'name'):  # Known from elsewhere.
+    known.pop(key, None)
+  return ConfigDict({'name': name, **known})
+
+
+def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
+  """`config.optimizer`: an optax optimizer, its schedule and arguments."""
+  return ConfigDict({
+      'name': name,
+      'learning_rate': learning_rate,
+      'schedule': 'constant',  # constant, cosine, piecewise.
+      'warmup_steps': 0,  # Linear, from zero.
+      'boundaries': (),  # Of piecewise: steps at which the rate falls tenfold.
+      'weight_decay': 0.0,  # Added to the aggregated gradient.
+      **given,
+  })
+
+
+def variants(**strategies: ConfigDict | str) -> ConfigDict:
+  """A comparison of strategies: a name, and the strategy or its name."""
+  return ConfigDict({
+      name: {'strategy': build.strategy_config(s) if isinstance(s, str) else s}
+      for name, s in strategies.items()})

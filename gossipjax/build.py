@@ -1,0 +1,173 @@
+"""The config boundary: here strings turn into functions, and nowhere else."""
+
+import importlib
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import optax
+from ml_collections import ConfigDict, config_dict
+
+from gossipjax import compressors, network, strategies, topology
+from gossipjax.aggregator import Strategy
+from gossipjax.refusal import Refusal, nearest
+
+PLAIN = (bool, int, float, str, tuple)
+STRATEGIES = tuple(m.name for m in pkgutil.iter_modules(strategies.__path__))
+
+
+def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
+  """`options[name]`, or a refusal that names `key`."""
+  if name not in options:
+    raise Refusal(f'{key}={name} is unknown{nearest(str(name), options)}.')
+  return options[name]
+
+
+def _topologies() -> dict[str, Callable]:
+  """Those of topology.py that map a number of workers to rounds."""
+  return {name: f for name, f in vars(topology).items()
+          if inspect.isfunction(f) and not name.startswith('_')
+          and list(inspect.signature(f).parameters) == ['n']}
+
+
+def _strategy_function(name: str) -> Callable[..., Strategy]:
+  pick(name, dict.fromkeys(STRATEGIES), 'strategy.name')
+  return importlib.import_module(f'gossipjax.strategies.{name}').strategy
+
+
+def _plain_types(annotation) -> tuple[type, ...]:
+  """The types that a config may give for an argument; () if not plain."""
+  if isinstance(annotation, types.UnionType):
+    return sum(map(_plain_types, typing.get_args(annotation)), ())
+  plain = typing.get_origin(annotation) or annotation
+  return (plain,) if plain in PLAIN else ()
+
+
+def settings(function: Callable, **given: Any) -> dict[str, Any]:
+  """All that a config can say of a function: its defaults, `given` on top.
+
+  What has no plain default (a compressor, say) is there only if given; where
+  the default is None there is a placeholder of the right type.
+  """
+  found = {}
+  for name, parameter in inspect.signature(function).parameters.items():
+    default, plain = parameter.default, _plain_types(parameter.annotation)
+    if name in given:
+      found[name] = given[name]
+    elif default is None and plain:
+      found[name] = config_dict.placeholder(plain[0])
+    elif isinstance(default, PLAIN):
+      found[name] = default
+    elif inspect.isfunction(default):
+      found[name] = default.__name__
+  return found
+
+
+def strategy_config(name: str, **given: Any) -> ConfigDict:
+  """`config.strategy` with every argument that the strategy takes."""
+  function = _strategy_function(name)
+  known = inspect.signature(function).parameters
+  for key in given:
+    pick(key, known, f'strategy {name}: argument')
+  return ConfigDict({'name': name, **settings(function, **given)})
+
+
+def call(function: Callable, arguments: Mapping[str, Any], key: str,
+         *positional: Any) -> Any:
+  """Calls with arguments from a config, refusing unknown keys and types."""
+  parameters = inspect.signature(function).parameters
+  keyword = list(parameters)[len(positional):]
+  resolved = {}
+  for name, value in arguments.items():
+    if name not in keyword:
+      raise Refusal(f'{key}.{name} is unknown{nearest(name, keyword)}.')
+    if value is not None:
+      resolved[name] = _resolve(
+          value, parameters[name].annotation, f'{key}.{name}')
+  return function(*positional, **resolved)
+
+
+def _resolve(value: Any, annotation: Any, key: str) -> Any:
+  if annotation == topology.Topology and not callable(value):
+    return pick(value, _topologies(), key)
+  if annotation is compressors.Compressor and not callable(value):
+    return _compressor(value, key)
+  plain = _plain_types(annotation)
+  if float in plain and isinstance(value, int):
+    plain = (*plain, int)
+  if plain and (not isinstance(value, plain)
+                or (isinstance(value, bool) and bool not in plain)):
+    expected = ' or '.join(dict.fromkeys(t.__name__ for t in plain))
+    raise Refusal(f'{key}={value!r} has the wrong type; '
+                  f'it takes {expected}.')
+  return value
+
+
+def _compressor(value: str | Mapping, key: str) -> compressors.Compressor:
+  arguments = {'name': value} if isinstance(value, str) else dict(value)
+  name = arguments.pop('name', '')
+  known = {f: getattr(compressors, f) for f in compressors.__all__
+           if inspect.isfunction(getattr(compressors, f))}
+  return call(pick(name, known, f'{key}.name'), arguments, key)
+
+
+def strategy(config: Mapping[str, Any]) -> Strategy:
+  """The strategy of `config.strategy`: a name and its arguments."""
+  arguments = dict(config)
+  name = arguments.pop('name')
+  return call(_strategy_function(name), arguments, 'strategy')
+
+
+def schedule(kind: str, learning_rate: float, steps: int, warmup_steps: int,
+             boundaries: tuple[int, ...]) -> optax.Schedule:
+  """Learning rate by step: a linear warm-up, then what `kind` says.
+
+  Args:
+    kind: constant, cosine (to zero at `steps`), or piecewise (a tenth at each
+      of `boundaries`, in steps).
+    learning_rate: at its highest.
+    steps: of the whole run.
+    warmup_steps: until the highest.
+    boundaries: of piecewise.
+  """
+  kinds = {
+      'constant': lambda: optax.constant_schedule(learning_rate),
+      'cosine': lambda: optax.cosine_decay_schedule(
+          learning_rate, max(1, steps - warmup_steps)),
+      'piecewise': lambda: optax.piecewise_constant_schedule(
+          learning_rate, {b - warmup_steps: 0.1 for b in boundaries})}
+  after = pick(kind, kinds, 'optimizer.schedule')()
+  if not warmup_steps:
+    return after
+  rise = optax.linear_schedule(0, learning_rate, warmup_steps)
+  return optax.join_schedules([rise, after], [warmup_steps])
+
+
+def optimizer(config: Mapping[str, Any], steps: int
+              ) -> optax.GradientTransformation:
+  """Any optax optimizer by name; weight decay in front if it has none."""
+  arguments = dict(config)
+  rate = schedule(arguments.pop('schedule', 'constant'),
+                  arguments.pop('learning_rate'), steps,
+                  arguments.pop('warmup_steps', 0),
+                  arguments.pop('boundaries', ()))
+  known = {name: f for name, f in vars(optax).items() if inspect.isfunction(f)
+           and 'learning_rate' in inspect.signature(f).parameters}
+  function = pick(arguments.pop('name'), known, 'optimizer.name')
+  decay = []
+  if 'weight_decay' not in inspect.signature(function).parameters:
+    decay = [optax.add_decayed_weights(arguments.pop('weight_decay', 0.0))]
+  return optax.chain(*decay, call(function, arguments, 'optimizer', rate))
+
+
+def links(choice: str | Mapping[str, float]) -> dict[str, network.Link]:
+  """All presets; the one that `config.link` chose, or describes, comes first.
+  """
+  if isinstance(choice, str):
+    chosen = {choice: pick(choice, network.PRESETS, 'link')}
+  else:
+    chosen = {'custom': call(network.link, dict(choice), 'link')}
+  return chosen | network.PRESETS

@@ -1,0 +1,65 @@
+"""The ledger of a run: exact integers per worker, modelled seconds per link."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gossipjax import network
+from gossipjax.refusal import Refusal
+from gossipjax.traffic import Traffic
+
+
+class Diverged(Refusal):
+  """The loss is no number any more."""
+
+
+class Ledger:
+  """What a run has cost so far; lives on the host, in 64 bits.
+
+  Attributes:
+    step: steps done.
+    train_s: seconds in training steps.
+    bytes, received, messages: i64[workers], see `Traffic`.
+    comm_s: modelled seconds of communication, per link.
+  """
+
+  def __init__(self, links: dict[str, network.Link], workers: int):
+    self._links = links
+    self.step, self.train_s = 0, 0.0
+    self.loss_sum, self.loss_steps = 0.0, 0
+    self.comm_s = dict.fromkeys(links, 0.0)
+    self.bytes, self.received, self.messages = np.zeros((3, workers), np.int64)
+
+  def add(self, losses: np.ndarray, sent: Traffic) -> None:
+    """The next steps: losses f32[workers, steps], traffic likewise."""
+    bad = np.flatnonzero(~np.isfinite(losses).all(axis=0))
+    if bad.size:
+      raise Diverged(
+          f'The loss is NaN or Inf at step {self.step + int(bad[0]) + 1}; '
+          'lower optimizer.learning_rate. The last checkpoint is kept.')
+    self.step += losses.shape[1]
+    self.loss_sum += float(losses.mean(axis=0, dtype=np.float64).sum())
+    self.loss_steps += losses.shape[1]
+    self.bytes += sent.bytes.sum(axis=1)
+    self.received += sent.received.sum(axis=1)
+    self.messages += sent.messages.sum(axis=1)
+    for name, link in self._links.items():
+      self.comm_s[name] += float(network.seconds(link, sent).sum())
+
+  def take_loss(self) -> float:
+    """The mean loss since the last call."""
+    loss = self.loss_sum / self.loss_steps if self.loss_steps else math.nan
+    self.loss_sum, self.loss_steps = 0.0, 0
+    return loss
+
+  def to_json(self) -> dict[str, Any]:
+    """All of it, without loss of a bit."""
+    return {k: v.tolist() if isinstance(v, np.ndarray) else v
+            for k, v in vars(self).items() if not k.startswith('_')}
+
+  def from_json(self, found: dict[str, Any]) -> None:
+    """Continues where `to_json` was."""
+    for key, value in found.items():
+      array = isinstance(getattr(self, key), np.ndarray)
+      setattr(self, key, np.array(value, np.int64) if array else value)

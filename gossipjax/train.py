@@ -1,0 +1,146 @@
+"""Synchronous training, as a stream of records."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax import build, evaluate
+from gossipjax.aggregator import Tree
+from gossipjax.checkpoint import Store
+from gossipjax.ledger import Ledger
+from gossipjax.session import set_up
+
+
+class Record(NamedTuple):
+  """Where a run stands; lists have one entry per worker.
+
+  Held-out figures are None between evaluations.
+  """
+
+  step: int
+  train_loss: float  # Mean over workers and steps since the last record.
+  test_loss: float | None  # Of the exact mean of the workers' models.
+  test_accuracy: float | None
+  worker0_loss: float | None  # Of worker 0's own model.
+  worker0_accuracy: float | None
+  consensus_distance: float | None  # sqrt(1/P sum_i |x_i - mean|^2).
+  bytes_sent: list[int]  # Since the start, as the three below.
+  bytes_received: list[int]
+  messages: list[int]
+  comm_s: dict[str, float]  # Modelled, per link; the slowest sets the pace.
+  train_s: float  # In training steps: no compiling, evaluating, saving.
+  examples_per_s: float | None  # Since the last record.
+
+
+class Interrupted(Exception):
+  """Somebody asked the run to stop; it stopped after `step`."""
+
+  def __init__(self, step: int):
+    super().__init__(step)
+    self.step = step
+
+
+class Stopwatch:
+  """Seconds spent in steps; the first step, which compiles, does not count."""
+
+  def __init__(self):
+    self._since, self._steps, self._warm = None, 0, False
+
+  def start(self) -> None:
+    """Before a step; does nothing while running."""
+    self._since = self._since or time.perf_counter()
+
+  def count(self) -> None:
+    """After a step."""
+    if self._warm:
+      self._steps += 1
+    else:
+      self._warm, self._since = True, time.perf_counter()
+
+  def stop(self) -> tuple[float, float | None]:
+    """Seconds and steps per second since the start."""
+    seconds, steps = time.perf_counter() - self._since, self._steps
+    self._since, self._steps = None, 0
+    return seconds, steps / seconds if steps else None
+
+
+def _scores(params: Tree, score: Callable[[Tree], dict[str, float]]):
+  """The held-out fields of a record."""
+  mean, distance = evaluate.mean_and_distance(params)
+  of_mean, distance = score(mean), float(distance)
+  # Equal replicas are their mean: no need to score the same model twice.
+  of_first = of_mean if distance == 0 else score(
+      jax.tree.map(lambda x: x[0], params))
+  return {'consensus_distance': distance,
+          **{f'test_{k}': v for k, v in of_mean.items()},
+          **{f'worker0_{k}': v for k, v in of_first.items()}}
+
+
+def _record(ledger: Ledger, examples_per_s: float | None, scores) -> Record:
+  return Record(**dict.fromkeys(Record._fields) | scores | dict(
+      step=ledger.step, train_loss=ledger.take_loss(),
+      bytes_sent=ledger.bytes.tolist(),
+      bytes_received=ledger.received.tolist(),
+      messages=ledger.messages.tolist(), comm_s=dict(ledger.comm_s),
+      train_s=ledger.train_s, examples_per_s=examples_per_s))
+
+
+def _fetch(pending):
+  """Losses and traffic of some steps, on the host: leaves [workers, steps]."""
+  return jax.tree.map(lambda *x: np.stack(x, axis=1), *jax.device_get(pending))
+
+
+def train(config, store: Store | None = None,
+          interrupted: Callable[[], bool] = lambda: False) -> Iterator[Record]:
+  """Trains and yields a record every `log_every` and `eval_every` steps.
+
+  Continues bit-exactly where `store` stands, if it holds anything.
+
+  Args:
+    config: see configs/default.py.
+    store: where to keep checkpoints; None keeps none.
+    interrupted: asked after every step; True stops the run.
+
+  Raises:
+    Refusal: the config asks for something impossible.
+    Diverged: the loss became NaN or Inf.
+    Interrupted: `interrupted` said so; a checkpoint was kept.
+  """
+  setup = set_up(config)
+  workers, ledger = setup.workers, Ledger(
+      build.links(config.link), config.workers)
+  if store is not None and store.last() is not None:
+    workers, found = store.load(workers)
+    ledger.from_json(found)
+  score = evaluate.held_out(setup.task, config.workers, setup.executor)
+
+  def due(period: int) -> bool:
+    return t + 1 == config.steps or (period > 0 and (t + 1) % period == 0)
+
+  watch, pending = Stopwatch(), []
+  for t in range(ledger.step, config.steps):
+    watch.start()
+    workers, metrics = setup.step(workers, setup.examples, t=jnp.int32(t))
+    # At most two steps in flight: emulated devices share a thread pool.
+    jax.block_until_ready(pending[-1] if pending else metrics)
+    pending.append(metrics)
+    watch.count()
+    stop = interrupted()
+    log, test = due(config.log_every), due(config.eval_every)
+    save = store is not None and (due(config.checkpoint_every) or stop)
+    if log or test or save or stop:
+      ledger.add(*_fetch(pending))
+      seconds, steps_per_s = watch.stop()
+      ledger.train_s, pending = ledger.train_s + seconds, []
+    if log or test:
+      rate = steps_per_s and steps_per_s * config.workers * config.batch_size
+      yield _record(
+          ledger, rate, _scores(workers.params, score) if test else {})
+    if save:
+      store.save(t + 1, workers, ledger.to_json())
+    if stop:
+      raise Interrupted(t + 1)
