@@ -3,8 +3,24 @@
 The functions below are what `compressor.name` of a config can say.
 """
 
-from gossipjax.compressors.compressor import Compressor, Message
-from gossipjax.compressors.quantised import int8
-from gossipjax.compressors.sparse import Sparse, topk, topk_int8
+from gossipjax.compressors.compressor import Compressor, Message, none
+from gossipjax.compressors.quantised import int8, sign, two_bit
+from gossipjax.compressors.sampled import random_k
+from gossipjax.compressors.sparse import Sparse, threshold, topk, topk_int8
+from gossipjax.compressors.stochastic import qsgd, terngrad
 
-__all__ = ['Compressor', 'Message', 'Sparse', 'int8', 'topk', 'topk_int8']
+__all__ = [
+  'Compressor',
+  'Message',
+  'Sparse',
+  'int8',
+  'none',
+  'qsgd',
+  'random_k',
+  'sign',
+  'terngrad',
+  'threshold',
+  'topk',
+  'topk_int8',
+  'two_bit',
+]

@@ -33,3 +33,8 @@ class Compressor(NamedTuple):
       return total + self.decompress(message, size), None
 
     return lax.scan(add, jnp.zeros(size), messages)[0]
+
+
+def none() -> Compressor:
+  """Every entry as it is: 4 bytes."""
+  return Compressor(lambda x, key=None: x, lambda message, size: message)

@@ -5,12 +5,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
+from gossipjax.refusal import Refusal
 
 
 class Quantised(NamedTuple):
-  codes: jax.Array  # i8[n]
-  scale: jax.Array  # f32[]
+  codes: jax.Array  # i8[n], or u8 with several codes to a byte.
+  scale: jax.Array  # f32[], or f32[buckets].
+
+
+def needs_floats(x: jax.Array) -> None:
+  """Refuses integers, which fractions of a level cannot stand for."""
+  if not jnp.issubdtype(x.dtype, jnp.floating):
+    raise Refusal(f'Compression needs floating point numbers, got {x.dtype}; '
+                  'leave integers out of the tree.')
 
 
 def int8() -> Compressor:
@@ -18,6 +27,7 @@ def int8() -> Compressor:
 
   def compress(x, key=None):
     del key
+    needs_floats(x)
     scale = jnp.max(jnp.abs(x)) / 127
     codes = jnp.round(x / jnp.where(scale > 0, scale, 1)).astype(jnp.int8)
     return Quantised(codes, scale)
@@ -27,3 +37,54 @@ def int8() -> Compressor:
     return message.codes * message.scale
 
   return Compressor(compress, decompress)
+
+
+def sign() -> Compressor:
+  """Signs times the mean magnitude: 1 bit an entry, 4 bytes more.
+
+  Karimireddy et al., Error feedback fixes SignSGD, 2019. arXiv:1901.09847
+  """
+
+  def compress(x, key=None):
+    del key
+    needs_floats(x)
+    return Quantised(packing.pack(x >= 0, 1), jnp.abs(x).mean())
+
+  def decompress(message, size):
+    positive = packing.unpack(message.codes, 1, size)
+    return jnp.where(positive, message.scale, -message.scale)
+
+  return Compressor(compress, decompress)
+
+
+def ternary(x: jax.Array, threshold: jax.Array) -> jax.Array:
+  """Codes of 2 bits, u8[ceil(n / 4)]: 11 from t on, 10 to -t, 00 between."""
+  codes = jnp.where(x >= threshold, 3, jnp.where(x <= -threshold, 2, 0))
+  return packing.pack(codes, 2)
+
+
+def signs(codes: jax.Array, size: int) -> jax.Array:
+  """What ternary codes stand for: f32[size] of -1, 0, 1."""
+  codes = packing.unpack(codes, 2, size)
+  return (codes == 3).astype(jnp.float32) - (codes == 2).astype(jnp.float32)
+
+
+def two_bit(threshold: float = 0.5) -> Compressor:
+  """MXNet's codec, t for x >= t, -t for x <= -t: 2 bits an entry.
+
+  One t for all, known to everyone. What a step can remove from a residual is
+  at most t, and the rest of a larger entry waits.
+
+  Args:
+    threshold: t, in units of the gradient.
+  """
+  if threshold <= 0:
+    raise Refusal(f'threshold of two_bit is above 0, got {threshold}.')
+
+  def compress(x, key=None):
+    del key
+    needs_floats(x)
+    return ternary(x, threshold)
+
+  return Compressor(
+      compress, lambda codes, size: threshold * signs(codes, size))

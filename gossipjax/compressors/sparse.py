@@ -65,6 +65,30 @@ def topk_int8(density: float = 0.01) -> Compressor:
   return Compressor(compress, decompress)
 
 
+def threshold(threshold: float, density: float = 0.01) -> Compressor:
+  """Keeps the entries with |x| >= threshold, the largest first.
+
+  A program's messages have a fixed size, so room for `density * n` entries
+  travels, 8 bytes each, however many are taken; what finds no room is left
+  for an error feedback.
+
+  Args:
+    threshold: in units of x.
+    density: the room, a part of n.
+  """
+  if threshold < 0:
+    raise Refusal(f'threshold is at least 0, got {threshold}.')
+  room = topk(density)
+
+  def compress(x, key=None):
+    values, indices = room.compress(x, key)
+    large = jnp.abs(values) >= threshold
+    return Sparse(jnp.where(large, values, 0),
+                  jnp.where(large, indices, x.size))
+
+  return room._replace(compress=compress)
+
+
 def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
   """The sum of two messages in O(k log k), sorted by index; a, b commute.
 

@@ -1,0 +1,37 @@
+"""Codes of a few bits, several to a byte.
+
+By hand, since the compiler widens small integers on some backends.
+"""
+
+import jax
+import jax.numpy as jnp
+
+WIDTHS = (1, 2, 4, 8)  # Bits of a code that fill bytes without a gap.
+
+
+def width(num_codes: int) -> int:
+  """The fewest bits of WIDTHS that tell `num_codes` codes apart."""
+  return next(bits for bits in WIDTHS if 2**bits >= num_codes)
+
+
+def _places(bits: int) -> jax.Array:
+  """Where in a byte each of its codes begins, u8[8 / bits]."""
+  if bits not in WIDTHS:
+    raise ValueError(f'A code has a width of {WIDTHS} bits, not {bits}.')
+  return jnp.arange(0, 8, bits, dtype=jnp.uint8)
+
+
+def pack(codes: jax.Array, bits: int) -> jax.Array:
+  """u8[n] of codes below 2^bits to u8[ceil(n * bits / 8)]."""
+  places = _places(bits)
+  codes = jnp.pad(codes.astype(jnp.uint8), (0, -codes.size % places.size))
+  codes = codes.reshape(-1, places.size)
+  # The codes of a byte share no bits, so that their sum joins them.
+  return (codes << places[None]).sum(axis=1, dtype=jnp.uint8)
+
+
+def unpack(packed: jax.Array, bits: int, size: int) -> jax.Array:
+  """The first `size` codes, u8[size]."""
+  mask = jnp.uint8(2**bits - 1)
+  codes = packed[:, None] >> _places(bits)[None] & mask
+  return codes.reshape(-1)[:size]

@@ -1,0 +1,87 @@
+"""Every entry in fewer bits, rounded at random so that the mean is right.
+
+Unbiased codecs need no memory of their error. Their error can exceed the
+vector itself, and then an error feedback around them diverges.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from gossipjax.compressors import packing
+from gossipjax.compressors.compressor import Compressor
+from gossipjax.compressors.quantised import Quantised, needs_floats, signs
+from gossipjax.refusal import Refusal
+
+
+def needs_key(key: jax.Array | None) -> None:
+  """Refuses to draw without a key."""
+  if key is None:
+    raise Refusal('A random compressor needs a key in compress(x, key).')
+
+
+def terngrad(clip: float | None = 2.5) -> Compressor:
+  """Signs times the largest magnitude s, kept with probability |x| / s.
+
+  2 bits an entry, 4 bytes more.
+
+  Wen et al., TernGrad: ternary gradients, 2017. arXiv:1705.07878
+
+  Args:
+    clip: entries beyond so many standard deviations are cut to them first,
+      which is a bias; None keeps them.
+  """
+  if clip is not None and clip <= 0:
+    raise Refusal(f'clip is above 0 standard deviations or null, got {clip}.')
+
+  def compress(x, key=None):
+    needs_key(key)
+    needs_floats(x)
+    if clip is not None:
+      x = jnp.clip(x, -clip * x.std(), clip * x.std())
+    scale = jnp.max(jnp.abs(x))
+    kept = jax.random.uniform(key, x.shape) * scale < jnp.abs(x)
+    codes = jnp.where(kept, jnp.where(x > 0, 3, 2), 0)
+    return Quantised(packing.pack(codes, 2), scale)
+
+  def decompress(message, size):
+    return message.scale * signs(message.codes, size)
+
+  return Compressor(compress, decompress)
+
+
+def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
+  """Rounds |x| / |bucket|_2 up or down to a multiple of 1 / levels.
+
+  The 2 levels + 1 codes take 2, 4 or 8 bits an entry, whichever is the first
+  to hold them, and each bucket 4 bytes more.
+
+  Alistarh et al., QSGD, 2017. arXiv:1610.02132; 4 bits and buckets of 512
+  entries are among the settings of its experiments.
+
+  Args:
+    levels: s, from 1 (2 bits) by 7 (4 bits) to 127 (8 bits).
+    bucket: entries that share a norm.
+  """
+  if not 1 <= levels <= 127:
+    raise Refusal(f'levels is from 1 to 127, got {levels}.')
+  if bucket < 1:
+    raise Refusal(f'bucket is at least 1 entry, got {bucket}.')
+  bits = packing.width(2 * levels + 1)
+
+  def compress(x, key=None):
+    needs_key(key)
+    needs_floats(x)
+    rows = jnp.pad(x, (0, -x.size % bucket)).reshape(-1, bucket)
+    norm = jnp.linalg.norm(rows, axis=1)
+    exact = levels * rows / jnp.where(norm > 0, norm, 1)[:, None]
+    codes = jnp.floor(exact + jax.random.uniform(key, rows.shape))
+    # Modulo 2^bits, so that the code 0 means zero.
+    codes = codes.astype(jnp.int32) & 2**bits - 1
+    return Quantised(packing.pack(codes.ravel()[:x.size], bits), norm)
+
+  def decompress(message, size):
+    codes = packing.unpack(message.codes, bits, size).astype(jnp.int32)
+    level = jnp.where(codes > levels, codes - 2**bits, codes)
+    return level / levels * jnp.repeat(message.scale, bucket)[:size]
+
+  return Compressor(compress, decompress)
