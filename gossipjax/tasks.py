@@ -180,7 +180,8 @@ def _named(split: str, choices: Mapping[str, Callable]) -> Callable:
 
 def _normalise(x: jax.Array, data: pictures.Images) -> jax.Array:
   """Zero mean, unit variance: here, as bytes are a quarter of the memory."""
-  mean, std = np.float32(data.mean), np.float32(data.std)
+  mean = np.float32(data.mean).reshape(1, 1, 1, -1)
+  std = np.float32(data.std).reshape(1, 1, 1, -1)
   return (x.astype(jnp.float32) / data.white - mean) / std
 
 

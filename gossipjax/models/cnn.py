@@ -3,22 +3,7 @@
 import jax
 from flax import linen as nn
 
-
-def halve(x: jax.Array) -> jax.Array:
-  """The largest of every 2x2 pixels; an odd last row or column is dropped.
-
-  As max_pool, but by reshaping: on a CPU its gradient is 2-3x faster.
-
-  Args:
-    x: [n, height, width, channels].
-
-  Returns:
-    [n, height // 2, width // 2, channels].
-  """
-  n, height, width, channels = x.shape
-  x = x[:, :height // 2 * 2, :width // 2 * 2]
-  x = x.reshape(n, height // 2, 2, width // 2, 2, channels)
-  return x.max((2, 4))
+from gossipjax.models.pool import halve
 
 
 class CNN(nn.Module):

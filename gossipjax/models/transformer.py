@@ -40,8 +40,8 @@ class Transformer(nn.Module):
 
   @nn.compact
   def __call__(self, tokens: jax.Array) -> jax.Array:
-    place = self.param('place', SMALL, (tokens.shape[1], self.width))
-    x = nn.Embed(self.classes, self.width, embedding_init=SMALL)(tokens) + place
+    place = self.param('place', SMALL, (1, tokens.shape[1], self.width))
+    x = place + nn.Embed(self.classes, self.width, embedding_init=SMALL)(tokens)
     for _ in range(self.layers):
       x = Block(self.heads)(x)
     return nn.Dense(self.classes, kernel_init=SMALL)(nn.LayerNorm()(x))

@@ -7,8 +7,8 @@ dense layers of 4,096 units are left out, as is usual for small pictures.
 import jax
 from flax import linen as nn
 
-from gossipjax.models.cnn import halve
 from gossipjax.models.norm import group_norm
+from gossipjax.models.pool import halve
 from gossipjax.refusal import Refusal
 
 STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
