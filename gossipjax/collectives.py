@@ -138,3 +138,173 @@ def serve(tree, active=True):
   bill = Traffic.of(size, 1, rounds=2, path_bytes=0)
   queue = Traffic.of(0, 0, path_bytes=2 * size) * count
   return total, count, (bill + queue) * active
+
+
+def all_max(x, active=True):
+  """The largest x of all workers, as a ring all-reduce, and the bill."""
+  needs_everyone(active)
+  n = lax.axis_size(WORKERS)
+  bill = Traffic.of(ring_bytes(nbytes(x), n), 2 * (n - 1))
+  return lax.pmax(x, WORKERS), bill
+
+
+def all_to_all(tree, active=True):
+  """Row j of every leaf goes to worker j, one message to each other worker.
+
+  Args:
+    tree: leaves with a leading axis of n.
+    active: only a literal True; who is missing would leave a hole.
+
+  Returns:
+    The tree whose row i came from worker i, and the bill.
+  """
+  needs_everyone(active)
+  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  # Of an operand that is the same on all workers, vmap would get it wrong.
+  mine = jax.tree.map(lambda x: jnp.where(me < 0, jnp.zeros_like(x), x), tree)
+  theirs = lax.all_to_all(mine, WORKERS, 0, 0, tiled=True)
+  return theirs, Traffic.of((n - 1) * nbytes(tree) // n, n - 1)
+
+
+def read(tree, source, active=True):
+  """Worker i reads the tree of `source[i]`, who need not take part.
+
+  One-sided: any number may read one worker, whose link serves them one after
+  the other and is charged even where it is absent itself.
+
+  Args:
+    tree: what this worker offers to others.
+    source: static, int per worker; nobody reads from oneself.
+    active: whether this worker reads; a request says so.
+
+  Returns:
+    The tree read (zeros if none was), i32[] how many were, and the bill.
+  """
+  waves = _waves((s, i) for i, s in enumerate(source) if s != i)
+  total, into, out = _nothing(tree)
+  for wave in waves:
+    is_source, is_target = _ends(wave)
+    asked = is_source & _hear(active, [(t, s) for s, t in wave])
+    theirs = _carry(tree, wave, is_target & active)
+    total = jax.tree.map(jnp.add, total, theirs)
+    into, out = into + (is_target & active), out + asked
+  bill = _bill(out, into, nbytes(tree))
+  if active is not True:
+    bill += _bill(into, out, _FLAG)
+  return total, into, bill
+
+
+def push(tree, target, active=True):
+  """Worker i hands its tree to `target[i]`, who need not take part.
+
+  One-sided, as `read`: the link of an absent target is charged for arrivals.
+
+  Returns:
+    The sum of the trees that arrived, i32[] how many did, and the bill.
+  """
+  waves = _waves((i, t) for i, t in enumerate(target) if t != i)
+  total, into, out = _nothing(tree)
+  for wave in waves:
+    is_source, is_target = _ends(wave)
+    arrived = is_target & _hear(active, wave)
+    total = jax.tree.map(jnp.add, total, _carry(tree, wave, arrived))
+    into, out = into + arrived, out + (is_source & active)
+  size = nbytes(tree) + (0 if active is True else _FLAG)
+  return total, into, _bill(out, into, size)
+
+
+def meet(tree, source, wants=True, active=True):
+  """Worker i takes the tree of `source[i]` if either wants to and both can.
+
+  Both ends learn of it by a flag each way; where nobody wants, nothing is
+  charged, since there silence is the message.
+
+  Args:
+    tree: what this worker hands over.
+    source: static, int per worker; no worker is read by two others.
+    wants: bool[], whether this worker starts an exchange.
+    active: whether it takes part in one.
+
+  Returns:
+    The tree taken (zeros if none was), whether one was, whether one's own was
+    handed over, and the bill.
+  """
+  pairs = [(s, i) for i, s in enumerate(source) if s != i]
+  back = [(t, s) for s, t in pairs]
+  gives, takes = _ends(pairs)
+  size = nbytes(tree)
+  if wants is True and active is True:
+    return _carry(tree, pairs, takes), takes, gives, _bill(gives, takes, size)
+  mine = jnp.uint8(active) * (1 + jnp.uint8(wants))  # Absent, there, wanting.
+  giver = _hear(mine, pairs)
+  taker = giver if set(back) == set(pairs) else _hear(mine, back)
+  takes, gives = takes & (mine * giver >= 2), gives & (mine * taker >= 2)
+  bill = _bill(gives, takes, size + _FLAG)
+  if taker is not giver:
+    bill += _bill(takes, gives, _FLAG)
+  return _carry(tree, pairs, takes), takes, gives, bill
+
+
+def agree(flags, active=True):
+  """Whether anyone taking part raises each of `flags`: the same everywhere.
+
+  A message this small goes up and down a tree: a ring's bytes, few rounds.
+  """
+  n, flags = lax.axis_size(WORKERS), jnp.uint8(flags)
+  size, rounds = nbytes(flags), 2 * (n - 1).bit_length()
+  anyone = lax.pmax(_present(flags, active), WORKERS) > 0
+  bill = Traffic.of(ring_bytes(size, n), 2 if n > 1 else 0, rounds=rounds,
+                    path_bytes=rounds * size)
+  return anyone, bill * active
+
+
+def _waves(pairs):
+  """Splits pairs that repeat on one side into the fewest partial permutations.
+  """
+  waves = []
+  for source, target in pairs:
+    for wave in waves:
+      if all(s != source and t != target for s, t in wave):
+        wave.append((source, target))
+        break
+    else:
+      waves.append([(source, target)])
+  return waves
+
+
+def _nothing(tree):
+  """A sum of no trees, and two counts of none."""
+  return jax.tree.map(jnp.zeros_like, tree), jnp.int32(0), jnp.int32(0)
+
+
+def _ends(pairs):
+  """Whether this worker is a source, and whether it is a target."""
+  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  sources, targets = np.zeros((2, n), bool)
+  sources[[s for s, _ in pairs]] = True
+  targets[[t for _, t in pairs]] = True
+  return jnp.asarray(sources)[me], jnp.asarray(targets)[me]
+
+
+def _hear(flag, pairs):
+  """A source's flag, at its target; no message if it is a promise."""
+  if flag is True:
+    return True
+  wires = _permutation(pairs, lax.axis_size(WORKERS))
+  return lax.ppermute(flag, WORKERS, wires)
+
+
+def _carry(tree, pairs, takes):
+  """A source's tree, at its target; zeros where it `takes` none."""
+  wires = _permutation(pairs, lax.axis_size(WORKERS))
+  return _present(lax.ppermute(tree, WORKERS, wires), takes)
+
+
+def _bill(out, into, size: int) -> Traffic:
+  """For messages of `size` bytes, `out` sent while `into` are received."""
+  out, into = jnp.uint32(out), jnp.uint32(into)
+  one = Traffic.of(size, 1)
+  return Traffic(
+      bytes=one.bytes * out, received=one.received * into,
+      messages=one.messages * out, rounds=one.rounds * ((out + into) > 0),
+      path_bytes=one.path_bytes * jnp.maximum(out, into))
