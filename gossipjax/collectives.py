@@ -141,10 +141,13 @@ def serve(tree, active=True):
 
 
 def all_max(x, active=True):
-  """The largest x of all workers, as a ring all-reduce, and the bill."""
+  """The largest x of all workers, and the bill; for a few numbers, as `agree`.
+  """
   needs_everyone(active)
   n = lax.axis_size(WORKERS)
-  bill = Traffic.of(ring_bytes(nbytes(x), n), 2 * (n - 1))
+  size, rounds = nbytes(x), 2 * (n - 1).bit_length()
+  bill = Traffic.of(ring_bytes(size, n), 2 if n > 1 else 0, rounds=rounds,
+                    path_bytes=rounds * size)
   return lax.pmax(x, WORKERS), bill
 
 

@@ -1,0 +1,96 @@
+"""Codecs of one tensor of a network, cut into a share for each server."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossipjax.compressors import quantised, rows
+
+Shape = tuple[int, ...]
+
+
+class Layer(NamedTuple):
+  """How one tensor travels to n servers.
+
+  Attributes:
+    shard: `f32[*shape] -> f32[n, ...]`; a share each, filled up with zeros.
+    compress: of all shares, to a message with a leading axis of n.
+    decompress: of one share's message, to the share.
+  """
+
+  shard: Callable
+  compress: Callable
+  decompress: Callable
+
+  def join(self, shares: jax.Array, shape: Shape) -> jax.Array:
+    """The tensor again."""
+    # Filling up is linear, and its transpose is to cut off again.
+    like = jax.ShapeDtypeStruct(shape, shares.dtype)
+    return jax.linear_transpose(self.shard, like)(shares)[0]
+
+
+def _cut(x: jax.Array, n: int) -> jax.Array:
+  pad = [(0, -len(x) % n)] + [(0, 0)] * (x.ndim - 1)
+  return jnp.pad(x, pad).reshape(n, -1, *x.shape[1:])
+
+
+def _of_rows(shard, shape: Shape, rate: float, together: bool) -> Layer:
+  num_rows = jax.eval_shape(shard, jax.ShapeDtypeStruct(shape, 'f4')).shape[1]
+  k = math.ceil(rate * num_rows)
+  return Layer(shard, lambda shares: rows.compress(shares, k, together),
+               lambda message: rows.decompress(message, num_rows))
+
+
+def filters(shape: Shape, n: int, rate: float) -> Layer:
+  """Of f32[..., in, out] the `rate * out` filters of largest mean magnitude.
+
+  4 bytes an entry kept and, to each server, 1 bit a filter: a server has a
+  part of every filter, f32[out, d].
+  """
+  shard = lambda x: _cut(x.reshape(-1, shape[-1]), n).swapaxes(1, 2)
+  return _of_rows(shard, shape, rate, together=True)
+
+
+def slices(shape: Shape, n: int, rate: float) -> Layer:
+  """Of f32[..., in, out] the kernels [...] of largest mean magnitude.
+
+  4 bytes an entry kept and 1 bit a kernel: a server has some of the kernels,
+  f32[in * out / n, d], of which each worker sends the same number.
+  """
+  shard = lambda x: _cut(x.reshape(math.prod(shape[:-2]), -1).T, n)
+  return _of_rows(shard, shape, rate, together=False)
+
+
+LEVELS = {  # What a code stands for: of |a| and the threshold t.
+    'threshold': lambda a, t: t,
+    'mean': lambda a, t: (
+        jnp.sum(a * (a >= t)) / jnp.maximum(1, jnp.sum(a >= t))),
+}
+
+
+def codes(shape: Shape, n: int, factor: float, level: str) -> Layer:
+  """All entries in 2 bits, and 4 bytes to each server.
+
+  Args:
+    shape: any.
+    n: servers.
+    factor: the threshold, in mean magnitudes.
+    level: a key of LEVELS.
+  """
+  size = math.prod(shape)
+
+  def compress(shares):
+    magnitude = jnp.abs(shares)
+    threshold = factor * magnitude.sum() / size
+    scale = LEVELS[level](magnitude, threshold)
+    return quantised.Quantised(
+        jax.vmap(lambda x: quantised.ternary(x, threshold))(shares),
+        jnp.full(n, scale))
+
+  def decompress(message):
+    return message.scale * quantised.signs(message.codes, -(-size // n))
+
+  return Layer(lambda x: _cut(x.ravel(), n), compress, decompress)

@@ -1,0 +1,41 @@
+"""Whole rows of a matrix, the important ones, with a bitmap of which."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax.compressors import packing
+
+
+class Rows(NamedTuple):
+  values: jax.Array  # f32[..., k, d], in the order of their rows.
+  bitmap: jax.Array  # u8[..., ceil(rows / 8)]
+
+
+def compress(pieces: jax.Array, k: int, together: bool) -> Rows:
+  """Keeps the k rows of each piece with the largest mean magnitude.
+
+  Args:
+    pieces: f32[pieces, rows, d].
+    k: static, 1 to rows.
+    together: all pieces keep the same rows, those that matter in the mean, as
+      where the pieces are parts of the same rows.
+  """
+  scores = jnp.abs(pieces).mean(axis=2)
+  if together:
+    scores = jnp.broadcast_to(scores.mean(axis=0), scores.shape)
+  best = jnp.sort(lax.top_k(scores, k)[1], axis=1)
+  kept = jax.vmap(lambda rows, i: rows.at[i].set(True))(
+      jnp.zeros(scores.shape, bool), best)
+  return Rows(jnp.take_along_axis(pieces, best[:, :, None], axis=1),
+              jax.vmap(lambda mask: packing.pack(mask, 1))(kept))
+
+
+def decompress(message: Rows, rows: int) -> jax.Array:
+  """One piece again, f32[rows, d]; zeros where a row was left out."""
+  k, d = message.values.shape
+  mask = packing.unpack(message.bitmap, 1, rows)
+  kept = jnp.nonzero(mask, size=k, fill_value=rows)[0]
+  return jnp.zeros((rows, d)).at[kept].set(message.values, mode='drop')

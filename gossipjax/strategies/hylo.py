@@ -1,0 +1,130 @@
+"""Hylo: another compression for each kind of layer, to a parameter server.
+
+  a_i = g_i + e_i,    g <- 1/P sum_i C_l(a_i),    e_i <- a_i - C_l(a_i)
+
+where C_l depends on layer l of n_l entries:
+
+  convolution      the filters with the largest mean |a|, as many as the rate
+                   r_l = r_max (N / n_l)^gamma, within r_min and r_max
+  fully connected  2 bits: t for a >= t, -t for a <= -t, t = c mean |a|
+  below N entries  everything; so do biases and norms of any size
+
+Each worker is the server of a share of every layer. It gets that share from
+all, compressed, and returns the mean to all, dense, as published.
+
+J. Peng, Hylo, a thesis of 2021 whose text is not public: these forms and their
+defaults are our reading of its summary.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax import collectives
+from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
+from gossipjax.compressors import layers
+from gossipjax.refusal import Refusal, nearest
+
+
+class HyloState(NamedTuple):
+  residual: Tree  # f32, shaped like the gradients; zeros where all travels.
+
+
+UNITS = {'filter': layers.filters, 'slice': layers.slices}
+
+
+class Gate(NamedTuple):
+  """Which layers are compressed, and how; see `strategy`."""
+
+  min_size: int
+  unit: str
+  level: str
+  factor: float
+  max_rate: float
+  min_rate: float
+  exponent: float
+
+  def opens(self, x: jax.Array) -> bool:
+    return x.ndim > 1 and x.size >= self.min_size
+
+  def layer(self, x: jax.Array, n: int) -> layers.Layer:
+    if x.ndim == 2:
+      return layers.codes(x.shape, n, self.factor, self.level)
+    rate = self.max_rate * (self.min_size / x.size)**self.exponent
+    rate = min(max(rate, self.min_rate), self.max_rate)
+    return UNITS[self.unit](x.shape, n, rate)
+
+
+def _through_servers(tensors, codecs):
+  """The mean of compressed tensors, what this worker's held, and the bill."""
+  mine = [c.compress(c.shard(x)) for c, x in zip(codecs, tensors, strict=True)]
+  theirs, pushed = collectives.all_to_all(mine)
+  unpack = lambda messages: [
+      jax.vmap(c.decompress)(m) for c, m in zip(codecs, messages, strict=True)]
+  join = lambda shares: [
+      c.join(s, x.shape)
+      for c, s, x in zip(codecs, shares, tensors, strict=True)]
+  served = [shares.mean(axis=0) for shares in unpack(theirs)]
+  means, _, pulled = collectives.all_gather(served)
+  return join(means), join(unpack(mine)), pushed + pulled
+
+
+def hylo_mean(gate: Gate) -> Aggregator:
+  """The mean of the workers' trees, with large layers compressed."""
+
+  def init(tree):
+    leaves = jax.tree.leaves(tree)
+    if not any(map(gate.opens, leaves)):
+      largest = max((x.size for x in leaves if x.ndim > 1), default=0)
+      raise Refusal(f'min_size={gate.min_size} of hylo leaves nothing '
+                    f'compressed: the largest weight has {largest} entries.')
+    return HyloState(jax.tree.map(lambda x: jnp.zeros(x.shape), tree))
+
+  def update(tree, state, step, active=True):
+    del step
+    collectives.needs_everyone(active)
+    n = lax.axis_size(collectives.WORKERS)
+    leaves, treedef = jax.tree.flatten(tree)
+    residuals = jax.tree.leaves(state.residual)
+    large = [i for i, x in enumerate(leaves) if gate.opens(x)]
+    small = [i for i, x in enumerate(leaves) if not gate.opens(x)]
+
+    wanted = [leaves[i] + residuals[i] for i in large]
+    means, held, cost = _through_servers(
+        wanted, [gate.layer(x, n) for x in wanted])
+    # Dense, a push of shares and a pull of them is a ring all-reduce.
+    totals, _, sent = collectives.all_reduce([leaves[i] for i in small])
+    for i, mean, x, h in zip(large, means, wanted, held, strict=True):
+      leaves[i], residuals[i] = mean.astype(leaves[i].dtype), x - h
+    for i, total in zip(small, totals, strict=True):
+      leaves[i] = total / n
+    return (treedef.unflatten(leaves),
+            HyloState(treedef.unflatten(residuals)), sent + cost)
+
+  return Aggregator(init, update)
+
+
+def strategy(min_size: int = 1024, unit: str = 'filter',
+             level: str = 'threshold', factor: float = 1.,
+             max_rate: float = 0.5, min_rate: float = 0.01,
+             exponent: float = 0.5) -> Strategy:
+  """Args:
+    min_size: N, entries from which on a layer is compressed.
+    unit: of a convolution, `filter` or `slice` (kernels of one input channel).
+    level: what a 2-bit code stands for, `threshold` t (faithful) or the `mean`
+      of |a| above t (ours: t can remove no more than t a step from a residual).
+    factor: c, thresholds in mean magnitudes.
+    max_rate, min_rate, exponent: r_max, r_min, gamma.
+  """
+  for key, value, known in (
+      ('unit', unit, UNITS), ('level', level, layers.LEVELS)):
+    if value not in known:
+      raise Refusal(f'{key}={value} of hylo is unknown{nearest(value, known)}')
+  if factor <= 0 or exponent < 0 or not 0 < min_rate <= max_rate <= 1:
+    raise Refusal(
+        'hylo takes factor > 0, exponent >= 0 and 0 < min_rate <= max_rate <= 1'
+        f', not {factor}, {exponent}, {min_rate}, {max_rate}.')
+  return Strategy(hylo_mean(Gate(
+      min_size, unit, level, factor, max_rate, min_rate, exponent)), identity())
