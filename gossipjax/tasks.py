@@ -19,6 +19,7 @@ from gossipjax.data import augment as augmentation
 from gossipjax.data import images as pictures
 from gossipjax.data import split as splits
 from gossipjax.data import text as written
+from gossipjax.data.holdout import hold_out
 from gossipjax.refusal import Refusal, nearest
 
 Tree = Any
@@ -93,7 +94,7 @@ def images(name: str, workers: int, *, model: str = 'cnn',
     Refusal: an argument is out of range, or a file is.
   """
   data = pictures.load(name, data_dir)
-  train, test = splits.hold_out(data.train, data.test, holdout, validation)
+  train, test = hold_out(data.train, data.test, holdout, validation)
   choices = {
       'iid': splits.iid,
       'dirichlet': functools.partial(splits.dirichlet, alpha=alpha),
@@ -150,7 +151,7 @@ def text(workers: int, *, file: str = 'tinyshakespeare',
   if holdout == 'validation' and data.valid is not None:
     test = written.windows(data.valid, sequence)
   else:
-    train, test = splits.hold_out(train, test, holdout, validation)
+    train, test = hold_out(train, test, holdout, validation)
   choices = {'iid': splits.iid, 'contiguous': splits.contiguous}
   rows = _named(split, choices)(np.arange(len(train)), workers, seed)
   net = models.make(model, written.BYTES, models.TEXT, width=width,

@@ -86,7 +86,7 @@ def test_a_concentration_that_is_not_positive_is_refused(alpha):
 KEY = jax.random.key(0)
 
 
-@pytest.mark.parametrize('n', [1, 2, 3, 5, 9, 10, 17, 100, 6_250])
+@pytest.mark.parametrize('n', [1, 2, 7, 6_250])
 def test_a_permutation_is_one(n):
   keys = jax.random.split(KEY, 20)
   draw = jax.jit(jax.vmap(lambda key: permuted(jnp.arange(n), key, n)))
@@ -94,7 +94,7 @@ def test_a_permutation_is_one(n):
     assert sorted(places.tolist()) == list(range(n))
 
 
-@pytest.mark.parametrize('n', [3, 12, 30])
+@pytest.mark.parametrize('n', [3, 30])
 def test_every_pair_of_places_is_equally_likely_in_a_permutation(n):
   draws = 20_000
   keys = jax.random.split(KEY, draws)
@@ -106,7 +106,7 @@ def test_every_pair_of_places_is_equally_likely_in_a_permutation(n):
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
-@pytest.mark.parametrize('m, size', [(12, 4), (13, 4), (7, 7), (5, 1)])
+@pytest.mark.parametrize('m, size', [(12, 4), (13, 4), (7, 7)])
 def test_no_example_comes_twice_in_an_epoch(m, size):
   share = {'x': np.arange(m) + 100, 'y': np.arange(m)}
   draw = jax.jit(functools.partial(batch, share, size=size))
@@ -123,19 +123,20 @@ def test_no_example_comes_twice_in_an_epoch(m, size):
 
 def test_a_batch_is_a_pure_function_of_key_and_step():
   share = np.arange(1_000)
-  once = batch(share, KEY, 77, 10)
-  traced = jax.jit(lambda step: batch(share, KEY, step, 10))(77)
-  np.testing.assert_array_equal(once, traced)
-  assert (once != batch(share, jax.random.key(1), 77, 10)).any()
-  assert (once != batch(share, KEY, 177, 10)).any()  # the same turn, next epoch
+  draw = jax.jit(lambda key, step: batch(share, key, step, 10))
+  once = draw(KEY, 77)
+  np.testing.assert_array_equal(once, batch(share, KEY, 77, 10))
+  assert (once != draw(jax.random.key(1), 77)).any()
+  assert (once != draw(KEY, 177)).any()  # the same turn of the next epoch
 
 
 def test_workers_under_vmap_draw_what_each_draws_alone():
   shares = np.arange(60).reshape(3, 20)
   keys = jax.random.split(KEY, 3)
-  together = jax.vmap(lambda share, key: batch(share, key, 9, 4))(shares, keys)
+  draw = jax.jit(lambda share, key: batch(share, key, 9, 4))
+  together = jax.jit(jax.vmap(draw))(shares, keys)
   for i in range(3):
-    np.testing.assert_array_equal(together[i], batch(shares[i], keys[i], 9, 4))
+    np.testing.assert_array_equal(together[i], draw(shares[i], keys[i]))
 
 
 @pytest.mark.parametrize('size', [0, 21])

@@ -7,6 +7,7 @@
   cifar     the format of CIFAR's binary version
   text      any text, by bytes
   split     which worker gets which example
+  holdout   what no worker gets
   batch     which of its examples a worker takes in a step (on the device)
   augment   random crops and flips (on the device)
 """

@@ -115,36 +115,6 @@ def contiguous(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
   return np.arange(workers * share).reshape(workers, share)
 
 
-def hold_out(train: Tree, test: Tree, holdout: str,
-             validation: float) -> tuple[Tree, Tree]:
-  """What is trained on and what is held out, for good or for tuning.
-
-  Args:
-    train: arrays [n, ...].
-    test: arrays [m, ...].
-    holdout: 'test', or 'validation' for the last of `train`.
-    validation: that part of `train`, in (0, 1).
-
-  Returns:
-    what to train on, and what to evaluate on.
-
-  Raises:
-    Refusal: another word than 'test' or 'validation', or a part of nothing.
-  """
-  if holdout == 'test':
-    return train, test
-  if holdout != 'validation':
-    raise Refusal(f"task.holdout: {holdout!r} is neither 'test' nor "
-                  f"'validation'")
-  total = len(jax.tree.leaves(train)[0])
-  held = round(total * validation)
-  if not 0 < held < total:
-    raise Refusal(f'task.validation must hold out some of the {total} examples '
-                  f'and leave some, not {validation}')
-  return (jax.tree.map(lambda x: x[:total - held], train),
-          jax.tree.map(lambda x: x[total - held:], train))
-
-
 def share(train: Tree, rows: np.ndarray, examples: int | None) -> Tree:
   """Every worker's examples, stacked.
 
