@@ -18,7 +18,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'batch_size': 16,  # Examples per worker and step.
       'seed': 0,  # Of initial parameters, data split and data order.
       'log_every': 20,  # Steps between two records.
-      'eval_every': 100,  # Steps between two held-out evaluations.
+      'eval_every': 20,  # Steps between two held-out evaluations.
       'checkpoint_every': 100,  # Steps between two checkpoints; 0: never.
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
       'link': '1gbe',  # A preset of network.py, whose seconds are plotted.
@@ -27,7 +27,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'optimizer': optimizer('sgd', learning_rate=0.1, momentum=0.9),
       'strategy': build.strategy_config(strategy),
       'variants': {},
-  })
+  }, sort_keys=False)
 
 
 def task(name: str, **given: Any) -> ConfigDict:
@@ -52,7 +52,8 @@ def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
 
 
 def variants(**strategies: ConfigDict | str) -> ConfigDict:
-  """A comparison of strategies: a name, and the strategy or its name."""
+  """A comparison of strategies, in this order: a name, the strategy (or its
+  name)."""
   return ConfigDict({
       name: {'strategy': build.strategy_config(s) if isinstance(s, str) else s}
-      for name, s in strategies.items()})
+      for name, s in strategies.items()}, sort_keys=False)

@@ -22,7 +22,7 @@ STRATEGIES = tuple(m.name for m in pkgutil.iter_modules(strategies.__path__))
 def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
   """`options[name]`, or a refusal that names `key`."""
   if name not in options:
-    raise Refusal(f'{key}={name} is unknown{nearest(str(name), options)}.')
+    raise Refusal(f'{key}={name} is unknown{nearest(str(name), options)}')
   return options[name]
 
 
@@ -83,7 +83,7 @@ def call(function: Callable, arguments: Mapping[str, Any], key: str,
   resolved = {}
   for name, value in arguments.items():
     if name not in keyword:
-      raise Refusal(f'{key}.{name} is unknown{nearest(name, keyword)}.')
+      raise Refusal(f'{key}.{name} is unknown{nearest(name, keyword)}')
     if value is not None:
       resolved[name] = _resolve(
           value, parameters[name].annotation, f'{key}.{name}')

@@ -1,6 +1,5 @@
 """Where a run stands, on disk: atomic, and resumable to the last bit."""
 
-import logging
 import pathlib
 from typing import Any
 
@@ -8,8 +7,6 @@ import jax
 import orbax.checkpoint as ocp
 
 from gossipjax.aggregator import Tree
-
-logging.getLogger('absl').setLevel(logging.ERROR)  # Orbax tells all it does.
 
 
 class Store:

@@ -19,6 +19,7 @@ class Ledger:
 
   Attributes:
     step: steps done.
+    wall_s: seconds since the start of the run.
     train_s: seconds in training steps.
     bytes, received, messages: i64[workers], see `Traffic`.
     comm_s: modelled seconds of communication, per link.
@@ -26,7 +27,7 @@ class Ledger:
 
   def __init__(self, links: dict[str, network.Link], workers: int):
     self._links = links
-    self.step, self.train_s = 0, 0.0
+    self.step, self.wall_s, self.train_s = 0, 0.0, 0.0
     self.loss_sum, self.loss_steps = 0.0, 0
     self.comm_s = dict.fromkeys(links, 0.0)
     self.bytes, self.received, self.messages = np.zeros((3, workers), np.int64)
@@ -39,13 +40,16 @@ class Ledger:
           f'The loss is NaN or Inf at step {self.step + int(bad[0]) + 1}; '
           'lower optimizer.learning_rate. The last checkpoint is kept.')
     self.step += losses.shape[1]
-    self.loss_sum += float(losses.mean(axis=0, dtype=np.float64).sum())
+    # Step by step, so that where a run was cut leaves no trace in a rounding.
+    for loss in losses.mean(axis=0, dtype=np.float64).tolist():
+      self.loss_sum += loss
     self.loss_steps += losses.shape[1]
     self.bytes += sent.bytes.sum(axis=1)
     self.received += sent.received.sum(axis=1)
     self.messages += sent.messages.sum(axis=1)
     for name, link in self._links.items():
-      self.comm_s[name] += float(network.seconds(link, sent).sum())
+      for seconds in network.seconds(link, sent).tolist():
+        self.comm_s[name] += seconds
 
   def take_loss(self) -> float:
     """The mean loss since the last call."""

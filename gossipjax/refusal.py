@@ -16,10 +16,10 @@ def nearest(name: str, options: Iterable[str]) -> str:
     options: every name that would have been right.
 
   Returns:
-    ", did you mean 'x'?" if an option is close, else "; there are a, b, c".
+    "; did you mean 'x'?" if an option is close, else "; there are a, b, c."
   """
   options = sorted(options)
   close = difflib.get_close_matches(name, options, n=1)
   if close:
-    return f', did you mean {close[0]!r}?'
-  return f'; there are {", ".join(options)}'
+    return f'; did you mean {close[0]!r}?'
+  return f'; there are {", ".join(options)}.'

@@ -4,37 +4,43 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from gossipjax import build, spmd, tasks
+from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
 from gossipjax.data.batch import batch
 from gossipjax.worker import Worker, make_worker
 
 
-class Setup(NamedTuple):
-  """A task, its workers, and the step that all of them run."""
+class Session(NamedTuple):
+  """A task and one worker's program, not yet running.
+
+  Attributes:
+    init: parameters -> Worker.
+    step: (worker, examples, t=step) -> (worker, (loss f32[], sent)): one local
+      step and its exchange.
+  """
 
   task: tasks.Task
   executor: spmd.Executor
-  step: Callable[..., tuple[Worker, Any]]  # (workers, examples, t=step).
-  workers: Worker  # Leaves [workers, ...]; all start from the same parameters.
-  examples: Any
+  init: Callable[[Tree], Worker]
+  step: Callable[..., tuple[Worker, Any]]
 
 
-def set_up(config) -> Setup:
-  """Builds task, workers and the step that all of them run."""
-  n, seed = config.workers, jax.random.key(config.seed)
-  executor = spmd.executor(n, config.executor)
+def make(config) -> Session:
+  """Builds everything by name; see configs/default.py for the keys."""
+  executor = spmd.executor(config.workers, config.executor)
   task = make_task(config)
   init, update = make_worker(
       build.strategy(config.strategy),
       build.optimizer(config.optimizer, config.steps))
 
   def step(worker, examples, t):
-    """One local step and its exchange: (worker, (loss, sent))."""
-    key = jax.random.fold_in(seed, lax.axis_index(WORKERS))
+    key = jax.random.fold_in(
+        jax.random.key(config.seed), lax.axis_index(WORKERS))
     order, noise = jax.random.split(key)
     mine = batch(examples, order, t, config.batch_size)
     loss, grads = jax.value_and_grad(task.loss)(
@@ -42,11 +48,7 @@ def set_up(config) -> Setup:
     worker, sent = update(worker, grads, t)
     return worker, (loss, sent)
 
-  params = task.init(seed)
-  same = jax.tree.map(lambda x: np.stack([x] * n), jax.device_get(params))
-  workers = executor.run(init)(executor.put(same))
-  return Setup(task, executor, executor.run(step, donate=(0,)), workers,
-               executor.put(task.train))
+  return Session(task, executor, init, step)
 
 
 def make_task(config) -> tasks.Task:
@@ -54,3 +56,32 @@ def make_task(config) -> tasks.Task:
   arguments = {k: v for k, v in config.task.items() if v is not None}
   return tasks.make(arguments.pop('name'), config.workers, seed=config.seed,
                     data_dir=config.data.dir or None, **arguments)
+
+
+def start(session: Session, config) -> tuple[Worker, Tree]:
+  """Workers that share their initial parameters, and their examples.
+
+  Returns:
+    Both with leaves [workers, ...], placed.
+  """
+  params = jax.device_get(session.task.init(jax.random.key(config.seed)))
+  put = session.executor.put
+  same = jax.tree.map(lambda x: np.stack([x] * config.workers), params)
+  return session.executor.run(session.init)(put(same)), put(session.task.train)
+
+
+def rehearse(config) -> Tree:
+  """Traces a step without computing it, to refuse now what would fail later.
+
+  Returns:
+    Shapes and dtypes of the parameters.
+  """
+  session = make(config)
+  shapes = jax.eval_shape(session.task.init, jax.random.key(0))
+
+  def one_step(examples, params):
+    return session.step(session.init(params), examples, t=jnp.int32(0))
+
+  everyone = jax.vmap(one_step, axis_name=WORKERS, in_axes=(0, None))
+  jax.eval_shape(everyone, session.task.train, shapes)
+  return shapes

@@ -29,12 +29,16 @@ class Executor(NamedTuple):
   put: Callable[[Any], Any]
 
 
+MOST_DEVICES = 64  # Emulated; each costs threads.
+
+
 def emulate(num_devices: int) -> None:
   """Splits the CPU into devices; only before JAX's backend has started.
 
   Every device of a collective waits in a thread of its own, so a thread pool
   of the size of the machine (the default) can deadlock.
   """
+  num_devices = max(1, min(num_devices, MOST_DEVICES))
   os.environ.setdefault('NPROC', str(max(32, 4 * num_devices)))
   jax.config.update('jax_num_cpu_devices', num_devices)
 
@@ -93,7 +97,7 @@ def executor(num_workers: int, name: str = 'auto') -> Executor:
   """
   names = ('auto', 'vmap', 'shard_map', 'pmap')
   if name not in names:
-    raise Refusal(f'executor={name} is unknown{nearest(name, names)}.')
+    raise Refusal(f'executor={name} is unknown{nearest(name, names)}')
   enough = jax.device_count() >= num_workers
   if name == 'auto':
     name = 'shard_map' if enough else 'vmap'

@@ -8,11 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax import build, evaluate
+from gossipjax import build, evaluate, session
 from gossipjax.aggregator import Tree
 from gossipjax.checkpoint import Store
 from gossipjax.ledger import Ledger
-from gossipjax.session import set_up
 
 
 class Record(NamedTuple):
@@ -32,6 +31,7 @@ class Record(NamedTuple):
   bytes_received: list[int]
   messages: list[int]
   comm_s: dict[str, float]  # Modelled, per link; the slowest sets the pace.
+  wall_s: float  # Since the start of the run, all in all.
   train_s: float  # In training steps: no compiling, evaluating, saving.
   examples_per_s: float | None  # Since the last record.
 
@@ -86,7 +86,8 @@ def _record(ledger: Ledger, examples_per_s: float | None, scores) -> Record:
       bytes_sent=ledger.bytes.tolist(),
       bytes_received=ledger.received.tolist(),
       messages=ledger.messages.tolist(), comm_s=dict(ledger.comm_s),
-      train_s=ledger.train_s, examples_per_s=examples_per_s))
+      wall_s=ledger.wall_s, train_s=ledger.train_s,
+      examples_per_s=examples_per_s))
 
 
 def _fetch(pending):
@@ -110,13 +111,15 @@ def train(config, store: Store | None = None,
     Diverged: the loss became NaN or Inf.
     Interrupted: `interrupted` said so; a checkpoint was kept.
   """
-  setup = set_up(config)
-  workers, ledger = setup.workers, Ledger(
-      build.links(config.link), config.workers)
+  began, run = time.perf_counter(), session.make(config)
+  workers, examples = session.start(run, config)
+  ledger = Ledger(build.links(config.link), config.workers)
   if store is not None and store.last() is not None:
     workers, found = store.load(workers)
     ledger.from_json(found)
-  score = evaluate.held_out(setup.task, config.workers, setup.executor)
+  began -= ledger.wall_s
+  score = evaluate.held_out(run.task, config.workers, run.executor)
+  step = run.executor.run(run.step, donate=(0,))
 
   def due(period: int) -> bool:
     return t + 1 == config.steps or (period > 0 and (t + 1) % period == 0)
@@ -124,7 +127,7 @@ def train(config, store: Store | None = None,
   watch, pending = Stopwatch(), []
   for t in range(ledger.step, config.steps):
     watch.start()
-    workers, metrics = setup.step(workers, setup.examples, t=jnp.int32(t))
+    workers, metrics = step(workers, examples, t=jnp.int32(t))
     # At most two steps in flight: emulated devices share a thread pool.
     jax.block_until_ready(pending[-1] if pending else metrics)
     pending.append(metrics)
@@ -136,6 +139,7 @@ def train(config, store: Store | None = None,
       ledger.add(*_fetch(pending))
       seconds, steps_per_s = watch.stop()
       ledger.train_s, pending = ledger.train_s + seconds, []
+      ledger.wall_s = time.perf_counter() - began
     if log or test:
       rate = steps_per_s and steps_per_s * config.workers * config.batch_size
       yield _record(

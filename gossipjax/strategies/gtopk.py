@@ -89,7 +89,7 @@ def global_topk_mean(
   """Approximate top-k of the sum of everyone's top-k, over P."""
   if exchange not in EXCHANGES:
     raise Refusal(f'exchange={exchange} of gtopk is unknown'
-                  f'{nearest(exchange, EXCHANGES)}.')
+                  f'{nearest(exchange, EXCHANGES)}')
   compressor = topk(density)
 
   def update(gradients, state, step, active=True):

@@ -1,0 +1,1 @@
+"""What is done with runs: comparisons, and one file per claim."""

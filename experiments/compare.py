@@ -1,0 +1,132 @@
+"""Trains a config's variants one after the other and compares them."""
+
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from experiments import figures, table, workdir
+from gossipjax import build, session, spmd
+from gossipjax.checkpoint import Store
+from gossipjax.refusal import Refusal, nearest
+from gossipjax.train import Record, train
+
+Watch = Callable[[str, ConfigDict, Record], None]
+
+
+def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
+  """The runs of a config: itself, or each variant on top of it."""
+  base = {k: v for k, v in config.items() if k != 'variants'}
+  if not config.get('variants'):
+    yield config.strategy.name, ConfigDict(base)
+  for name, changes in config.get('variants', {}).items():
+    if not name.replace('_', '').replace('-', '').isalnum():
+      raise Refusal(f'config.variants: {name!r} names a folder; it may have '
+                    'letters, digits, _ and - only.')
+    yield name, ConfigDict(_changed(base, changes, f'variants.{name}'))
+
+
+def _changed(base: Any, changes: Any, key: str) -> dict[str, Any]:
+  result = dict(base)
+  for k, value in changes.items():
+    if k not in result:
+      raise Refusal(f'config.{key}.{k} is unknown{nearest(k, result)}')
+    kind = type(result[k])
+    if not isinstance(value, (kind, int) if kind is float else kind):
+      raise Refusal(f'config.{key}.{k}={value!r} has the wrong type; '
+                    f'it takes {kind.__name__}.')
+    # Another strategy, task or optimizer brings all its own arguments.
+    whole = not isinstance(value, ConfigDict) or 'name' in value
+    result[k] = value if whole else _changed(result[k], value, f'{key}.{k}')
+  return result
+
+
+def check(config: ConfigDict) -> Any:
+  """Refuses what would fail later, before anything is written.
+
+  Returns:
+    Shapes of the parameters.
+  """
+  at_least = {'workers': 1, 'steps': 1, 'batch_size': 1, 'log_every': 1,
+              'eval_every': 0, 'checkpoint_every': 0}
+  for key, least in at_least.items():
+    if config[key] < least:
+      raise Refusal(f'config.{key} is at least {least}, got {config[key]}.')
+  build.links(config.link)
+  return session.rehearse(config)
+
+
+def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
+            audited: bool = False, watch: Watch = lambda *_: None,
+            interrupted: Callable[[], bool] = lambda: False
+            ) -> dict[str, Any]:
+  """Runs all variants, writes the folder's files, returns the summary.
+
+  Args:
+    config: see configs/default.py.
+    folder: the workdir.
+    resume: continue where an earlier call of the same config stopped.
+    audited: hold every variant's ledger against its compiled program.
+    watch: called with each record as it comes.
+    interrupted: asked after every step; True saves and stops.
+  """
+  runs = {name: (run, check(run)) for name, run in variants(config)}
+  workdir.claim(folder, config, resume)
+  summaries = [_run(name, *run, folder / name, audited, watch, interrupted)
+               for name, run in runs.items()]
+  summary = {'config': config.to_dict(), 'runs': summaries,
+             **workdir.provenance()}
+  workdir.write(folder / 'summary.json', json.dumps(summary, indent=2))
+  workdir.write(folder / 'comparison.md', table.markdown(summary))
+  figures.draw(folder, summary)
+  return summary
+
+
+def _run(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
+         audited: bool, watch: Watch, interrupted: Callable[[], bool]
+         ) -> dict[str, Any]:
+  """One variant, from where it stands; returns its summary."""
+  finished = folder / 'summary.json'
+  if finished.exists():
+    return json.loads(finished.read_text())
+  folder.mkdir(exist_ok=True)
+  store, lines = Store(folder / 'checkpoints'), folder / 'records.jsonl'
+  workdir.keep_records(lines, store.last() or 0)
+  for record in train(config, store, interrupted):
+    workdir.append(lines, record)
+    watch(name, config, record)
+  summary = summarise(name, config, shapes, workdir.records(lines)[-1])
+  if audited:
+    summary['audit'] = _audit(name, config, shapes)
+  workdir.write(finished, json.dumps(summary, indent=2))
+  return summary
+
+
+def summarise(name: str, config: ConfigDict, shapes: Any,
+              last: dict[str, Any]) -> dict[str, Any]:
+  """What is left of a run in the end; counts are the largest over workers."""
+  return {
+      'name': name,
+      'strategy': config.strategy.to_dict(),
+      'workers': config.workers,
+      'steps': last['step'],
+      'executor': spmd.executor(config.workers, config.executor).name,
+      'seed': config.seed,
+      'parameters': sum(x.size for x in jax.tree.leaves(shapes)),
+      **{key: last[key] for key in (
+          'train_loss', 'test_loss', 'test_accuracy', 'worker0_accuracy',
+          'consensus_distance', 'comm_s', 'wall_s', 'train_s')},
+      **{key: max(last[key]) for key in (
+          'bytes_sent', 'bytes_received', 'messages')},
+      'examples_per_s': last['step'] * config.workers * config.batch_size
+                        / last['train_s'] if last['train_s'] else None,
+  }
+
+
+def _audit(name: str, config: ConfigDict, shapes: Any) -> list[dict[str, Any]]:
+  from gossipjax import audit
+  return audit.report(name, build.strategy(config.strategy), shapes,
+                      config.workers, config.steps)

@@ -1,0 +1,76 @@
+"""The table of a comparison, for Markdown and for a terminal."""
+
+from typing import Any
+
+from rich.table import Table
+
+UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
+
+
+def size(num_bytes: float) -> str:
+  """Bytes to three digits, with a decimal unit."""
+  for scale, unit in UNITS:
+    if num_bytes >= scale:
+      return f'{num_bytes / scale:.3g} {unit}'
+  return f'{num_bytes:.0f} B'
+
+
+def duration(seconds: float) -> str:
+  """Seconds to three digits."""
+  return f'{seconds:.3g} s'
+
+
+def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
+  """One row per run, headings as keys, the best held-out figure in bold."""
+  link = link_name(summary['config'])
+  runs = summary['runs']
+  least = runs[0]['bytes_sent'] or 1
+  return [{
+      'run': run['name'],
+      'held-out accuracy': f'{100 * run["test_accuracy"]:.2f} %',
+      'held-out loss': f'{run["test_loss"]:.4f}',
+      'train loss': f'{run["train_loss"]:.4f}',
+      'consensus distance': f'{run["consensus_distance"]:.3g}',
+      'sent per step (logical)': size(run['bytes_sent'] / run['steps']),
+      'sent in all': size(run['bytes_sent']),
+      'against the first': f'{run["bytes_sent"] / least:.3g} x',
+      f'communication on {link} (model)': duration(run['comm_s'][link]),
+      'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
+  } for run in runs]
+
+
+def link_name(config: dict[str, Any]) -> str:
+  """What `config.link` is called in `comm_s`."""
+  return config['link'] if isinstance(config['link'], str) else 'custom'
+
+
+NOTE = """
+Bytes are those of the worker that sent most, counted from the messages that
+travelled (logical; `--audit` holds them against the compiled program).
+Communication seconds are modelled from them, training is not overlapped.
+Held-out figures are those of the exact mean of the workers' models.
+"""
+
+
+def markdown(summary: dict[str, Any]) -> str:
+  """comparison.md."""
+  found = rows(summary)
+  lines = [list(found[0]), ['---', *['---:'] * (len(found[0]) - 1)],
+           *(list(row.values()) for row in found)]
+  text = '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
+  config = summary['config']
+  head = (f'{config["task"]["name"]}, {config["workers"]} workers, '
+          f'{config["steps"]} steps of {config["batch_size"]} examples each, '
+          f'seed {config["seed"]}, commit {summary["commit"]}')
+  return f'# Comparison\n\n{head}\n\n{text}\n{NOTE}'
+
+
+def on_terminal(summary: dict[str, Any]) -> Table:
+  """The same for rich."""
+  found = rows(summary)
+  table = Table(header_style='bold')
+  for heading in found[0]:
+    table.add_column(heading, justify='left' if heading == 'run' else 'right')
+  for row in found:
+    table.add_row(*row.values())
+  return table

@@ -1,0 +1,112 @@
+"""The folder of a comparison: whose it is, and what is written into it.
+
+  config.json                 the config, versions, commit, devices
+  <variant>/records.jsonl     one record a line
+  <variant>/checkpoints/      orbax
+  <variant>/summary.json      there when the variant is finished
+  summary.json comparison.md *.png
+"""
+
+import json
+import os
+import pathlib
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from typing import Any
+
+import jax
+
+from gossipjax.refusal import Refusal
+from gossipjax.train import Record
+
+PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
+
+
+def write(path: pathlib.Path, text: str) -> None:
+  """Writes a whole file or nothing."""
+  half = path.with_name(f'.{path.name}.half')
+  half.write_text(text)
+  os.replace(half, path)
+
+
+def claim(folder: pathlib.Path, config, resume: bool) -> None:
+  """Makes the folder this config's own, or refuses; overwrites nothing."""
+  found, wanted = folder / 'config.json', json.loads(config.to_json())
+  if folder.exists() and not folder.is_dir():
+    raise Refusal(f'--workdir={folder} is a file; name a folder.')
+  if found.exists():
+    theirs = _read(found)['config']
+    if theirs != wanted:
+      raise Refusal(
+          f'--workdir={folder} holds a run of another config (they differ in '
+          f'{", ".join(_differences(theirs, wanted))}); name another folder.')
+    if not resume:
+      raise Refusal(f'--workdir={folder} already holds a run of this config; '
+                    '--resume continues it, another folder starts anew.')
+    return
+  if folder.exists() and any(folder.iterdir()):
+    raise Refusal(f'--workdir={folder} is not empty and holds no run; '
+                  'name another folder.')
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    raise Refusal(f'--workdir={folder} cannot be made: {error.strerror}.'
+                  ) from error
+  write(found, json.dumps({'config': wanted, **provenance()}, indent=2))
+
+
+def _read(path: pathlib.Path) -> Any:
+  try:
+    return json.loads(path.read_text())
+  except (OSError, ValueError) as error:
+    raise Refusal(f'{path} is damaged ({error}); remove its folder or name '
+                  'another.') from error
+
+
+def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:
+  if not isinstance(a, dict) or not isinstance(b, dict):
+    yield key
+    return
+  for k in sorted({*a, *b}):
+    if a.get(k) != b.get(k):
+      yield from _differences(a.get(k), b.get(k), f'{key}.{k}')
+
+
+def provenance() -> dict[str, Any]:
+  """What ran where: commit, versions, devices."""
+  git = ('git', '-C', os.path.dirname(__file__))
+  try:
+    commit = subprocess.check_output(
+        [*git, 'rev-parse', 'HEAD'], text=True, stderr=subprocess.DEVNULL)
+    dirty = subprocess.check_output([*git, 'status', '--porcelain'], text=True)
+  except (OSError, subprocess.CalledProcessError):
+    commit, dirty = 'unknown', ''
+  return {
+      'commit': commit.strip() + (' (modified)' if dirty.strip() else ''),
+      'python': platform.python_version(),
+      'versions': {name: metadata.version(name) for name in PACKAGES},
+      'devices': [str(d) for d in jax.devices()],
+      'cores': os.cpu_count(),
+  }
+
+
+def keep_records(path: pathlib.Path, until: int) -> None:
+  """Forgets records after step `until`, and a line that was cut short."""
+  if not path.exists():
+    return
+  lines = [line for line in path.read_text().splitlines(keepends=True)
+           if line.endswith('\n') and json.loads(line)['step'] <= until]
+  write(path, ''.join(lines))
+
+
+def append(path: pathlib.Path, record: Record) -> None:
+  """One more line of JSON."""
+  with path.open('a') as file:
+    file.write(json.dumps(record._asdict()) + '\n')
+
+
+def records(path: pathlib.Path) -> Iterable[dict[str, Any]]:
+  """The records of one run."""
+  return [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,0 +1,98 @@
+"""How programs end: a sentence for a mistake, a checkpoint for a signal."""
+
+import errno
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from absl import flags, logging
+
+from gossipjax.refusal import Refusal
+from gossipjax.train import Interrupted
+
+_DEBUG = flags.DEFINE_bool('debug', False, 'Show the traceback of an error.')
+
+MISTAKE = 2  # Exit code of a refusal.
+
+
+class Signals:
+  """Remembers a SIGINT or SIGTERM until a step is done; a second one kills."""
+
+  def __init__(self):
+    self.received = None
+    for number in (signal.SIGINT, signal.SIGTERM):
+      signal.signal(number, self._receive)
+
+  def _receive(self, number, frame):
+    del frame
+    self.received = number
+    signal.signal(number, signal.SIG_DFL)
+    say('Stopping after this step; once more stops at once.')
+
+  def __call__(self) -> bool:
+    return self.received is not None
+
+
+def say(sentence: str) -> None:
+  """One line on stderr."""
+  print(' '.join(sentence.split()), file=sys.stderr, flush=True)
+
+
+def parse(argv: list[str]) -> list[str]:
+  """Flags and config overrides, or exit code 2 and a sentence."""
+  try:
+    rest = flags.FLAGS(argv)
+    if len(rest) > 1:
+      raise Refusal(f'{rest[1]!r} is no flag; flags look like --key=value.')
+    return rest
+  except AttributeError as error:  # How ml_collections names an unknown key.
+    key = re.search(r'\w+', str(error.args[0])).group()
+    hint = re.search(r'mean "(\w+)"', str(error.args[0]))
+    return _refuse(f'There is no config key {key!r}' + (
+        f'; did you mean {hint.group(1)!r}?' if hint else
+        '; configs/default.py lists them.'), error)
+  except (flags.Error, Refusal, OSError, SyntaxError, ValueError) as error:
+    # It wraps the traceback of a config file in the message.
+    last = str(error).strip().splitlines()[-1]
+    return _refuse(last.rpartition('Refusal: ')[2], error)
+
+
+def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], Any]:
+  """`main`, without tracebacks for what a user can mend."""
+
+  def run(argv):
+    logging.set_verbosity(logging.ERROR)  # Orbax tells all it does.
+    signals = Signals()
+    try:
+      main(argv, signals)
+    except Interrupted as stop:
+      say(f'Stopped after step {stop.step}, checkpoint kept; '
+          '--resume continues.')
+      sys.exit(128 + signals.received)
+    except Refusal as error:
+      _refuse(str(error), error)
+    except OSError as error:
+      if error.errno not in _MENDABLE:
+        raise
+      _refuse(f'{error.filename or "A file"}: {_MENDABLE[error.errno]}', error)
+
+  return run
+
+
+_MENDABLE = {
+    errno.ENOSPC: 'the disk is full; make room, then --resume continues.',
+    errno.EDQUOT: 'the disk quota is used up; make room, then --resume '
+                  'continues.',
+    errno.EACCES: 'no permission; choose another --workdir or data.dir.',
+    errno.EROFS: 'the disk is read-only; choose another --workdir.',
+}
+
+
+def _refuse(sentence: str, error: Exception):
+  if '--debug' in sys.argv:
+    traceback.print_exception(error)
+  say(sentence)
+  sys.exit(MISTAKE)

@@ -1,0 +1,50 @@
+"""Trains a model under one or several communication strategies.
+
+    python run.py --config=configs/quickstart.py
+    python run.py --config=configs/cifar10.py:gtopk --config.workers=4
+
+Leaves records, tables and figures in --workdir (default: runs/NAME-TIME).
+"""
+
+import pathlib
+import time
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from experiments import progress
+from experiments.compare import compare, variants
+from gossipjax import console, spmd
+from gossipjax.refusal import Refusal
+
+_CONFIG = config_flags.DEFINE_config_file('config', None, 'What to run.')
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
+_RESUME = flags.DEFINE_bool('resume', False, 'Continue the run in --workdir.')
+_AUDIT = flags.DEFINE_bool(
+    'audit', False, 'Hold every bill against the compiled program.')
+
+
+def main(argv, interrupted):
+  del argv
+  if _CONFIG.value is None:
+    raise Refusal('--config is missing; start with '
+                  '--config=configs/quickstart.py.')
+  if _RESUME.value and _WORKDIR.value is None:
+    raise Refusal('--resume needs --workdir, the folder of the run.')
+  source = pathlib.Path(
+      flags.FLAGS['config'].config_filename.partition(':')[0])
+  if not source.is_file():
+    raise Refusal(f'--config={source}: there is no such file; there are '
+                  f'{", ".join(map(str, pathlib.Path("configs").glob("*.py")))}')
+  config = _CONFIG.value
+  spmd.emulate(max(run.workers for _, run in variants(config)))
+  folder = pathlib.Path(
+      _WORKDIR.value or f'runs/{source.stem}-{time.strftime("%Y%m%d-%H%M%S")}')
+  with progress.Bar() as bar:
+    summary = compare(config, folder, _RESUME.value, _AUDIT.value,
+                      watch=bar.show, interrupted=interrupted)
+  progress.show(summary, folder)
+
+
+if __name__ == '__main__':
+  app.run(console.guarded(main), flags_parser=console.parse)
