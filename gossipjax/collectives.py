@@ -234,6 +234,9 @@ def meet(tree, source, wants=True, active=True):
   """
   pairs = [(s, i) for i, s in enumerate(source) if s != i]
   back = [(t, s) for s, t in pairs]
+  if not pairs:
+    nobody = jnp.bool_(False)
+    return jax.tree.map(jnp.zeros_like, tree), nobody, nobody, SILENCE
   gives, takes = _ends(pairs)
   size = nbytes(tree)
   if wants is True and active is True:

@@ -1,0 +1,32 @@
+"""Pairwise gossip: workers meet in random pairs and both take the average.
+
+  x_i, x_j <- (x_i + x_j) / 2
+
+The symmetric form of Jin et al.'s gossip, and AD-PSGD where a round has one
+pair: the mean of the workers is preserved.
+
+Lian et al., Asynchronous decentralized parallel stochastic gradient descent,
+2018. arXiv:1710.06952; Boyd et al., Randomized gossip algorithms, 2006.
+"""
+
+from gossipjax.aggregator import Strategy, every, identity
+from gossipjax.momentum import without_look_ahead
+from gossipjax.packed import packed
+from gossipjax.strategies.gossip import neighbor_mean
+from gossipjax.topology import random_matching
+
+
+def strategy(period: int = 1, momentum: float = 0.0, seed: int = 0,
+             schedule: int = 16) -> Strategy:
+  """Pairs that are drawn anew in every round.
+
+  Args:
+    period: local steps between two meetings.
+    momentum: 0.9 exchanges without Nesterov's look-ahead, as `pull_gossip`
+      does; AD-PSGD leaves it on.
+    seed: of the draws, the same for all workers.
+    schedule: draws before they repeat.
+  """
+  pairs = random_matching(seed, schedule)
+  meeting = every(period, packed(neighbor_mean(pairs)))
+  return Strategy(identity(), without_look_ahead(momentum, meeting))

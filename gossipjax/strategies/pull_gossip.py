@@ -1,0 +1,83 @@
+"""Pull-gossip: average with what a random worker has published.
+
+  x_i <- (x_i + sum_r y_j(r)) / (R + 1),    j(1..R) uniform over all workers
+
+where y_j is x_j as j published it, after its gradient step and before its own
+averaging; drawing oneself leaves x_i in the sum. Nobody waits for j, and j is
+not changed: the mean of the workers is NOT preserved. The momentum is local.
+
+Jin et al., How to scale distributed deep learning?, 2016. arXiv:1611.04581
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax import collectives
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  Tree,
+  every,
+  identity,
+  select,
+)
+from gossipjax.momentum import without_look_ahead
+from gossipjax.packed import packed
+from gossipjax.refusal import Refusal
+from gossipjax.topology import random_targets
+from gossipjax.traffic import SILENCE
+
+
+class PublishedState(NamedTuple):
+  published: Tree  # Like the parameters; what others read from this worker.
+
+
+def _read_all(tree, sources, active):
+  total, count, sent = jax.tree.map(jnp.zeros_like, tree), 0, SILENCE
+  for source in sources:
+    theirs, found, cost = collectives.read(tree, source, active)
+    total = jax.tree.map(jnp.add, total, theirs)
+    count, sent = count + found, sent + cost
+  return total, count, sent
+
+
+def pull_mean(pulls: int, seed: int = 0, schedule: int = 16) -> Aggregator:
+  """Averages with `pulls` published trees; one's own copy is the memory."""
+  if pulls < 1:
+    raise Refusal(f'pulls is at least 1, got {pulls}.')
+
+  def init(tree):
+    return PublishedState(published=tree)
+
+  def update(tree, state, step, active=True):
+    published = select(active, tree, state.published)
+    n = lax.axis_size(collectives.WORKERS)
+    drawn = random_targets(n * pulls, n, seed, schedule)
+    rounds = [[m[r * n:(r + 1) * n] for r in range(pulls)] for m in drawn]
+    reads = [functools.partial(_read_all, published, r, active) for r in rounds]
+    total, count, sent = lax.switch(step % schedule, reads)
+    tree = jax.tree.map(
+        lambda x, t: x + (t - count.astype(x.dtype) * x) / (pulls + 1),
+        tree, total)
+    return tree, PublishedState(published), sent
+
+  return Aggregator(init, update)
+
+
+def strategy(pulls: int = 1, period: int = 1, momentum: float = 0.9,
+             seed: int = 0, schedule: int = 16) -> Strategy:
+  """Pull-gossip for a local optimizer with Nesterov momentum.
+
+  Args:
+    pulls: workers read per exchange, R.
+    period: local steps between two exchanges, tau.
+    momentum: of the local `optax.sgd(..., nesterov=True)`; 0 if it has none.
+    seed: of the draws, the same for all workers.
+    schedule: draws before they repeat, see `topology.random_targets`.
+  """
+  pull = every(period, packed(pull_mean(pulls, seed, schedule)))
+  return Strategy(identity(), without_look_ahead(momentum, pull))

@@ -1,0 +1,77 @@
+"""Push-gossip: hand one's parameters to a random worker, average arrivals.
+
+  x_i <- (w x_i + sum of the m arrived x_j) / (w + m)
+
+Everyone sends to a target uniform over all workers and goes on; w is 1, or 2
+for who drew itself. What reaches a busy worker waits for it. The mean of the
+workers is NOT preserved. The momentum is local.
+
+Jin et al., How to scale distributed deep learning?, 2016. arXiv:1611.04581
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from gossipjax import collectives
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  Tree,
+  every,
+  identity,
+  select,
+)
+from gossipjax.momentum import without_look_ahead
+from gossipjax.packed import packed
+from gossipjax.topology import random_targets
+
+
+class InboxState(NamedTuple):
+  inbox: Tree  # Like the parameters; the sum of what arrived while absent.
+  waiting: jax.Array  # i32[]; how many are in it.
+
+
+def push_mean(seed: int = 0, schedule: int = 16) -> Aggregator:
+  """Averages with all that arrived since this worker last took part."""
+
+  def init(tree):
+    return InboxState(jax.tree.map(jnp.zeros_like, tree), jnp.int32(0))
+
+  def update(tree, state, step, active=True):
+    n, me = (f(collectives.WORKERS) for f in (lax.axis_size, lax.axis_index))
+    targets, turn = random_targets(n, n, seed, schedule), step % schedule
+    pushes = [functools.partial(collectives.push, tree, t, active)
+              for t in targets]
+    arrived, count, sent = lax.switch(turn, pushes)
+    inbox = jax.tree.map(jnp.add, state.inbox, arrived)
+    m = state.waiting + count
+
+    drew_itself = np.asarray(targets) == np.arange(n)
+    w = 1 + jnp.asarray(drew_itself)[turn, me].astype(jnp.int32)
+    mean = lambda x, i: x + (i - m.astype(x.dtype) * x) / (w + m).astype(
+        x.dtype)
+    mixed, empty = jax.tree.map(mean, tree, inbox), init(tree)
+    tree, state = select(
+        active, (mixed, empty), (tree, InboxState(inbox, m)))
+    return tree, state, sent
+
+  return Aggregator(init, update)
+
+
+def strategy(period: int = 1, momentum: float = 0.9, seed: int = 0,
+             schedule: int = 16) -> Strategy:
+  """Push-gossip for a local optimizer with Nesterov momentum.
+
+  Args:
+    period: local steps between two exchanges, tau.
+    momentum: of the local `optax.sgd(..., nesterov=True)`; 0 if it has none.
+    seed: of the draws, the same for all workers.
+    schedule: draws before they repeat, see `topology.random_targets`.
+  """
+  push = every(period, packed(push_mean(seed, schedule)))
+  return Strategy(identity(), without_look_ahead(momentum, push))

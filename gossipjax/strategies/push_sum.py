@@ -1,0 +1,81 @@
+"""Stochastic gradient push: directed gossip that weighs what it passes on.
+
+  x_i <- x_i - step(z_i)
+  (x_i, w_i) <- sum of the shares (x_j, w_j) / 2 that arrive and that stay
+  z_i <- x_i / w_i
+
+Workers train on z. The sums of x and of w are preserved whoever is missing:
+a share that finds nobody stays where it is.
+
+Assran et al., Stochastic gradient push for distributed deep learning, 2019.
+arXiv:1811.10792; Kempe et al., Gossip-based computation of aggregate
+information, 2003.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax import collectives
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  Tree,
+  every,
+  identity,
+  select,
+)
+from gossipjax.packed import packed
+from gossipjax.topology import Round, Topology, exponential
+from gossipjax.traffic import SILENCE
+
+
+class PushSumState(NamedTuple):
+  residual: Tree  # Like the parameters; x - z, what the workers' z leave out.
+  weight: jax.Array  # f32[]; w.
+
+
+def _share(held, active, exchanges: Round):
+  kept, sent = held, SILENCE
+  for weight, source in exchanges:
+    theirs, _, gave, cost = collectives.meet(held, source, active=active)
+    kept = jax.tree.map(
+        lambda k, t, x: k + weight * (t - jnp.where(gave, x, 0)),
+        kept, theirs, held)
+    sent += cost
+  return kept, sent
+
+
+def push_sum_mean(topology: Topology) -> Aggregator:
+  """Every worker passes shares of (x, w) along the edges of the round."""
+
+  def init(tree):
+    return PushSumState(jax.tree.map(jnp.zeros_like, tree), jnp.float32(1))
+
+  def update(tree, state, step, active=True):
+    rounds = topology(lax.axis_size(collectives.WORKERS))
+    # z has made a step, which is added to x as it is, not w times.
+    x = jax.tree.map(jnp.add, tree, state.residual)
+    held = x, state.weight
+    shares = [functools.partial(_share, held, active, r) for r in rounds]
+    (x, w), sent = lax.switch(step % len(rounds), shares)
+    z = jax.tree.map(lambda x: x / w.astype(x.dtype), x)
+    residual = jax.tree.map(jnp.subtract, x, z)
+    tree, state = select(
+        active, (z, PushSumState(residual, w)), (tree, state))
+    return tree, state, sent
+
+  return Aggregator(init, update)
+
+
+def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
+  """Any graph, directed or not, with any workers missing.
+
+  Args:
+    topology: `exponential` sends to one peer per step, 1, 2, 4, ... hops away.
+    period: local steps between two exchanges.
+  """
+  return Strategy(identity(), every(period, packed(push_sum_mean(topology))))
