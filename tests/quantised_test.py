@@ -27,6 +27,7 @@ CLAIMS = {
     'topk_int8': (compressors.topk_int8(0.25), 40 / 4, 32),
     'threshold': (compressors.threshold(1., 0.25), 64 / 4, 0),
     'random_k': (compressors.random_k(0.25), 32 / 4, 32),
+    'chunk_topk': (compressors.chunk_topk(0.25), 18 / 4, 64),
 }
 UNBIASED = {
     'terngrad': compressors.terngrad(clip=None),
@@ -50,7 +51,7 @@ def test_unpacking_gives_back_the_codes_of_any_length(bits, size, seed):
 
 
 @pytest.mark.parametrize('name', CLAIMS)
-@pytest.mark.parametrize('size', [400, 1000])
+@pytest.mark.parametrize('size', [400, 1200])
 def test_a_message_has_the_bytes_its_name_claims(name, size):
   compressor, bits, more = CLAIMS[name]
   message = compressor.compress(gaussian(size), KEY)
@@ -131,6 +132,18 @@ def test_sign_decodes_to_the_mean_magnitude():
       compressor.decompress(compressor.compress(x), 4), [2., -2., 2., -2.])
 
 
+def test_chunk_topk_keeps_the_largest_of_each_chunk_at_two_levels():
+  x = jnp.array([1., -8., 2., 6., 0., 3., 40., -20., 10., 30.])
+  compressor = compressors.chunk_topk(0.5, chunk=4)
+  back = compressor.decompress(compressor.compress(x), 10)
+  np.testing.assert_array_equal(
+      back, [0., -8., 0., 6., 0., 0., 40., -20., 10., 30.])
+  compressor = compressors.chunk_topk(0.3, chunk=10)  # Mean magnitude is 30.
+  back = compressor.decompress(compressor.compress(x), 10)
+  np.testing.assert_array_equal(np.flatnonzero(back), [6, 7, 9])
+  np.testing.assert_array_equal(back[np.array([6, 7, 9])], [35., -20., 35.])
+
+
 def test_random_k_draws_its_entries_once_each_and_another_set_next_time():
   compressor, x = compressors.random_k(0.25), jnp.ones(100)
   first, second = (compressor.decompress(
@@ -164,7 +177,9 @@ def test_integers_are_refused(name):
     lambda: compressors.two_bit(0.), lambda: compressors.qsgd(0),
     lambda: compressors.qsgd(128), lambda: compressors.qsgd(7, 0),
     lambda: compressors.terngrad(-1.), lambda: compressors.threshold(-1.),
-    lambda: compressors.random_k(0.), lambda: compressors.threshold(1., 2.)])
+    lambda: compressors.random_k(0.), lambda: compressors.chunk_topk(0.0001),
+    lambda: compressors.chunk_topk(0.1, 2**17),
+    lambda: compressors.threshold(1., 2.)])
 def test_impossible_settings_are_refused(make):
   with pytest.raises(Refusal):
     make()

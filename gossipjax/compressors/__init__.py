@@ -3,6 +3,7 @@
 The functions below are what `compressor.name` of a config can say.
 """
 
+from gossipjax.compressors.chunked import chunk_topk
 from gossipjax.compressors.compressor import Compressor, Message, none
 from gossipjax.compressors.quantised import int8, sign, two_bit
 from gossipjax.compressors.sampled import random_k
@@ -13,6 +14,7 @@ __all__ = [
   'Compressor',
   'Message',
   'Sparse',
+  'chunk_topk',
   'int8',
   'none',
   'qsgd',

@@ -1,0 +1,59 @@
+"""EF-signSGD: one bit an entry, one scale a layer, and a memory of the error.
+
+  a_i = g_i + e_i,    C(a) = sign(a) mean |a| of each layer
+  g <- mean_j C(a_j),    e_i <- a_i - C(a_i)
+
+Karimireddy et al., Error feedback fixes SignSGD and other gradient compression
+schemes, 2019. arXiv:1901.09847
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossipjax import collectives
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  Tree,
+  identity,
+  select,
+)
+from gossipjax.compressors import sign
+
+
+class LayerState(NamedTuple):
+  residual: Tree  # f32, shaped like the gradients; what was withheld so far.
+
+
+def sign_mean() -> Aggregator:
+  """The mean of everyone's signs, scaled layer by layer."""
+  codec = sign()
+
+  def init(tree):
+    return LayerState(jax.tree.map(lambda x: jnp.zeros(x.shape), tree))
+
+  def update(tree, state, step, active=True):
+    del step
+    wanted = jax.tree.map(jnp.add, tree, state.residual)
+    mine = [codec.compress(x.ravel()) for x in jax.tree.leaves(wanted)]
+    theirs, count, sent = collectives.all_gather(mine, active)
+
+    leaves, treedef = jax.tree.flatten(wanted)
+    mean, residual = [], []
+    for x, message, messages in zip(leaves, mine, theirs, strict=True):
+      total = codec.sum(messages, x.size).reshape(x.shape)
+      mean.append(total / count)
+      residual.append(x - codec.decompress(message, x.size).reshape(x.shape))
+    mean = jax.tree.map(
+        lambda m, x: m.astype(x.dtype), treedef.unflatten(mean), tree)
+    tree, residual = select(
+        active, (mean, treedef.unflatten(residual)), (tree, state.residual))
+    return tree, LayerState(residual), sent
+
+  return Aggregator(init, update)
+
+
+def strategy() -> Strategy:
+  return Strategy(sign_mean(), identity())

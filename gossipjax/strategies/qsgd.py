@@ -1,0 +1,47 @@
+"""QSGD: round at random so that the mean is right, and remember nothing.
+
+  g <- 1/P sum_i Q(g_i),    E Q(g) = g
+
+For unbiased compressors only: qsgd, terngrad(clip=None), or
+random_k(unbiased=True). Their error can exceed the gradient itself, and an
+error feedback would feed on it. What is lost in one step is made up for in the
+mean over steps.
+
+Alistarh et al., QSGD: communication-efficient SGD via gradient quantization and
+encoding, 2017. arXiv:1610.02132
+"""
+
+import jax
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from gossipjax import collectives, compressors
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  identity,
+  select,
+  stateless,
+)
+
+
+def unbiased_mean(compressor: compressors.Compressor, seed: int = 0
+                  ) -> Aggregator:
+  """The mean of compressed trees, each rounded by its own dice."""
+
+  def update(tree, step, active):
+    flat, unravel = ravel_pytree(tree)
+    me = lax.axis_index(collectives.WORKERS)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
+    messages, count, sent = collectives.all_gather(
+        compressor.compress(flat, key), active)
+    mean = compressor.sum(messages, flat.size) / count
+    return select(active, unravel(mean.astype(flat.dtype)), tree), sent
+
+  return stateless(update)
+
+
+def strategy(compressor: compressors.Compressor = compressors.qsgd(),
+             seed: int = 0) -> Strategy:
+  """`seed`: of the dice."""
+  return Strategy(unbiased_mean(compressor, seed), identity())

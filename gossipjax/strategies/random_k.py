@@ -1,0 +1,45 @@
+"""Random-k SGD: all workers send the same entries, drawn from a shared seed.
+
+  a_i = g_i + e_i,    g <- 1/P sum_i a_i on R,    e_i <- a_i off R
+
+where R are k entries drawn anew at every step. Nobody has to say which, and so
+the messages add up in a ring all-reduce of k values, for any number of workers.
+
+Stich et al., Sparsified SGD with memory, 2018. arXiv:1809.07599
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from gossipjax import collectives
+from gossipjax.aggregator import Aggregator, Strategy, identity, select
+from gossipjax.compressors import sparse
+from gossipjax.strategies.compressed import ResidualState, no_residual
+
+
+def random_k_mean(density: float, seed: int) -> Aggregator:
+  """The exact mean of few entries; the others wait for their turn."""
+
+  def update(tree, state, step, active=True):
+    flat, unravel = ravel_pytree(tree)
+    wanted = flat + state.residual
+    drawn = jax.random.choice(
+        jax.random.fold_in(jax.random.key(seed), step), flat.size,
+        (sparse.count(density, flat.size),), replace=False)
+    total, count, sent = collectives.all_reduce(wanted[drawn], active)
+
+    mean = jnp.zeros(flat.size).at[drawn].set(total / count)
+    residual = wanted.at[drawn].set(0)
+    tree, residual = select(
+        active, (unravel(mean.astype(flat.dtype)), residual),
+        (tree, state.residual))
+    return tree, ResidualState(residual), sent
+
+  return Aggregator(no_residual, update)
+
+
+def strategy(density: float = 0.01, seed: int = 0) -> Strategy:
+  """`density`: k / n; `seed`: of the draw."""
+  sparse.count(density, 10**9)  # An impossible density is refused at once.
+  return Strategy(random_k_mean(density, seed), identity())
