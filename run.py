@@ -34,8 +34,9 @@ def main(argv, interrupted):
   source = pathlib.Path(
       flags.FLAGS['config'].config_filename.partition(':')[0])
   if not source.is_file():
+    known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
     raise Refusal(f'--config={source}: there is no such file; there are '
-                  f'{", ".join(map(str, pathlib.Path("configs").glob("*.py")))}')
+                  f'{", ".join(known)}.')
   config = _CONFIG.value
   spmd.emulate(max(run.workers for _, run in variants(config)))
   folder = pathlib.Path(

@@ -1,0 +1,33 @@
+"""CIFAR-10 with a fast ResNet-8, or ResNet-20; a comparison, or one strategy.
+
+    python run.py --config=configs/cifar10.py
+    python run.py --config=configs/cifar10.py:gtopk --config.task.model=resnet20
+"""
+
+from ml_collections import ConfigDict
+
+from configs import default
+from gossipjax import build
+
+
+def get_config(strategy: str = '') -> ConfigDict:
+  config = default.get_config(strategy or 'all_reduce')
+  config.task = default.task('cifar10', model='resnet8', augment=True)
+  config.steps = 1000
+  config.batch_size = 16
+  config.log_every = 50
+  config.eval_every = 250
+  config.checkpoint_every = 250
+  config.optimizer.learning_rate = 0.1
+  config.optimizer.schedule = 'cosine'
+  config.optimizer.warmup_steps = 100
+  config.optimizer.weight_decay = 5e-4
+  if not strategy:
+    config.variants = default.variants(
+        all_reduce='all_reduce',
+        gossip=build.strategy_config('gossip', topology='exponential'),
+        elastic=build.strategy_config('elastic', period=4),
+        local_sgd='local_sgd',
+        topk='topk',
+        gtopk=build.strategy_config('gtopk', density=0.01))
+  return config

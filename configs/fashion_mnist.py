@@ -1,0 +1,31 @@
+"""Eight strategies on Fashion-MNIST, or one: configs/fashion_mnist.py:gtopk.
+
+    python run.py --config=configs/fashion_mnist.py
+"""
+
+from ml_collections import ConfigDict
+
+from configs import default
+from gossipjax import build
+
+
+def get_config(strategy: str = '') -> ConfigDict:
+  config = default.get_config(strategy or 'all_reduce')
+  config.task = default.task('fashion_mnist', model='cnn')
+  config.steps = 400
+  config.batch_size = 32
+  config.eval_every = 100
+  config.optimizer.learning_rate = 0.05
+  config.optimizer.schedule = 'cosine'
+  config.optimizer.warmup_steps = 40
+  if not strategy:
+    config.variants = default.variants(
+        all_reduce='all_reduce',
+        local_sgd='local_sgd',
+        gossip=build.strategy_config('gossip', topology='exponential'),
+        adaptive_gossip='adaptive_gossip',
+        elastic=build.strategy_config('elastic', period=4),
+        parameter_server=build.strategy_config('parameter_server', period=4),
+        topk='topk',
+        gtopk=build.strategy_config('gtopk', density=0.01))
+  return config
