@@ -10,8 +10,11 @@ from gossipjax import compressors, spmd
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import (
   diloco,
+  double_squeeze,
   ef_sign,
+  hylo,
   local_sgd,
+  power_sgd,
   qsgd,
   random_k,
   sparse_loco,
@@ -82,6 +85,37 @@ def test_qsgd_is_right_in_the_mean_over_steps_and_workers():
   bound = 6 * answers.std(axis=0) / steps**0.5
   assert (np.abs(answers.mean(axis=0) - x[0]) <= bound).all()
   assert (answers.std(axis=0) > 0).all()
+
+
+@pytest.mark.parametrize('workers', [2, 3])
+def test_double_squeeze_with_a_dense_answer_is_mxnets_two_bit(workers):
+  gradients = [gaussians(workers, seed) for seed in range(3)]
+  aggregator = double_squeeze.strategy(
+      compressors.two_bit(0.5), compressors.none()).gradients
+  residual = np.zeros((workers, SIZE))
+  for g, (answer, state, sent) in zip(
+      gradients, play(aggregator, gradients), strict=True):
+    wanted = g + residual
+    codes = 0.5 * (wanted >= 0.5) - 0.5 * (wanted <= -0.5)
+    residual = wanted - codes
+    np.testing.assert_allclose(answer[0], codes.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(state.residual, residual, atol=1e-5)
+    # To and from every other server: 2 bits an entry, then 4 bytes.
+    share = SIZE // workers
+    assert sent == (workers - 1) * (share // 4 + 4 * share)
+
+
+def test_double_squeeze_keeps_what_both_sides_withhold():
+  workers, total = 3, np.zeros(SIZE)
+  gradients = [gaussians(workers, seed) for seed in range(4)]
+  for g, (answer, state, sent) in zip(gradients, play(double_squeeze.strategy(
+      compressors.sign(), compressors.topk(0.1)).gradients, gradients),
+                                      strict=True):
+    total += g.sum(axis=0) - workers * answer[0]
+    np.testing.assert_allclose(
+        state.residual.sum(axis=0), total, atol=1e-4)
+    assert np.count_nonzero(answer[0]) <= workers * 4
+    assert sent == 2 * (5 + 4) + 2 * 4 * 8
 
 
 def outer_rounds(workers, start, rounds):
@@ -160,6 +194,15 @@ def test_sparse_loco_trains_where_diloco_does():
       x, state, _ = step_of(local, state, step=jnp.int32(step))
     error = np.abs(x[0] - target.mean(axis=0)).max()
     assert error < 0.1 * np.abs(target).max()
+
+
+@pytest.mark.parametrize('aggregator', [
+    hylo.strategy().gradients, power_sgd.strategy().gradients,
+    ef_sign.strategy().gradients, sparse_loco.strategy().parameters])
+def test_a_tree_with_integers_is_refused(aggregator):
+  tree = {'w': jnp.zeros((40, 50)), 'count': jnp.zeros(3, jnp.int32)}
+  with pytest.raises(Refusal, match='int32'):
+    aggregator.init(tree)
 
 
 @pytest.mark.parametrize('make', [

@@ -1,6 +1,6 @@
 """Every entry, in fewer bits."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,12 @@ class Quantised(NamedTuple):
   scale: jax.Array  # f32[], or f32[buckets].
 
 
-def needs_floats(x: jax.Array) -> None:
-  """Refuses integers, which fractions of a level cannot stand for."""
-  if not jnp.issubdtype(x.dtype, jnp.floating):
-    raise Refusal(f'Compression needs floating point numbers, got {x.dtype}; '
-                  'leave integers out of the tree.')
+def needs_floats(tree: Any) -> None:
+  """Refuses a tree with integers, since what a step withholds is a fraction."""
+  for x in jax.tree.leaves(tree):
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+      raise Refusal(f'Compression needs floating point numbers, got {x.dtype}; '
+                    'leave integers out of the tree.')
 
 
 def int8() -> Compressor:

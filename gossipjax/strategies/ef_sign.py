@@ -21,6 +21,7 @@ from gossipjax.aggregator import (
   select,
 )
 from gossipjax.compressors import sign
+from gossipjax.compressors.quantised import needs_floats
 
 
 class LayerState(NamedTuple):
@@ -32,6 +33,7 @@ def sign_mean() -> Aggregator:
   codec = sign()
 
   def init(tree):
+    needs_floats(tree)
     return LayerState(jax.tree.map(lambda x: jnp.zeros(x.shape), tree))
 
   def update(tree, state, step, active=True):

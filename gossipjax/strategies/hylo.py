@@ -24,7 +24,7 @@ from jax import lax
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
-from gossipjax.compressors import layers
+from gossipjax.compressors import layers, quantised
 from gossipjax.refusal import Refusal, nearest
 
 
@@ -75,6 +75,7 @@ def hylo_mean(gate: Gate) -> Aggregator:
   """The mean of the workers' trees, with large layers compressed."""
 
   def init(tree):
+    quantised.needs_floats(tree)
     leaves = jax.tree.leaves(tree)
     if not any(map(gate.opens, leaves)):
       largest = max((x.size for x in leaves if x.ndim > 1), default=0)

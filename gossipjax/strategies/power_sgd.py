@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
+from gossipjax.compressors.quantised import needs_floats
 from gossipjax.refusal import Refusal
 
 _LEFT = 1e-12  # Of a squared norm: less is rounding, and no direction.
@@ -57,6 +58,7 @@ def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
     raise Refusal(f'rank is at least 1, got {rank}.')
 
   def init(tree):
+    needs_floats(tree)
     key = jax.random.key(seed)
     large = [x for x in jax.tree.leaves(tree) if _shrinks(x, rank)]
     return PowerState(

@@ -19,6 +19,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, Tree, every, identity
+from gossipjax.compressors.quantised import needs_floats
 from gossipjax.refusal import Refusal
 
 
@@ -32,6 +33,7 @@ def compressed_progress(compressor: compressors.Compressor, decay: float,
   """Moves everyone by the mean of the workers' compressed moves."""
 
   def init(tree):
+    needs_floats(tree)
     size = ravel_pytree(tree)[0].size
     return LocoState(tree, jnp.zeros(size, jnp.float32))
 

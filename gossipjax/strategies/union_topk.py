@@ -6,11 +6,11 @@
 Each worker sends its entries to their owners, who add up and send U to all:
 the answer's size is |U|, from k if all chose alike to P k. Metrics:
 
+  plain        |a_j|
   popularity   |a_j| (1 + lambda p_j),    p <- gamma p + (1 - gamma) [j in U]
   recent       an average of |a_j| over the latest steps, decaying with gamma
   two_budgets  |a_j| if above c times its root mean square, the others only
                after these and only from the previous U; at most k
-  plain        |a_j|
 
 Wang, Liu, Wu, Communication usage optimization of gradient sparsification with
 aggregation, 2018. The paper's metrics and numbers are not public; these forms
@@ -78,7 +78,7 @@ def union_mean(density: float, metric: Metric, patience: int | None = None
   """The mean of everyone's k entries of the highest score.
 
   Args:
-    density: k / n, above 0 to 1.
+    density: k / n.
     metric: what is worth sending.
     patience: no entry waits longer than so many steps, since each of them
       begins with its share of all entries in turn, the same for everyone;
@@ -103,10 +103,9 @@ def union_mean(density: float, metric: Metric, patience: int | None = None
     k = sparse.count(density, size)
     best = selection.largest(score, k)
     best = jnp.where(score[best] > 0, best, size)
-    message = sparse.Sparse(
-        wanted.at[best].get(mode='fill', fill_value=0), best)
+    values = wanted.at[best].get(mode='fill', fill_value=0)
 
-    total, touched, pushed = sharded.push(message, size)
+    total, touched, pushed = sharded.push(sparse.Sparse(values, best), size)
     total, union, pulled = sharded.pull(total, touched, size, k)
     residual = wanted.at[best].set(0, mode='drop')
     memory = metric.remember(state.memory, jnp.abs(wanted), union)
@@ -127,7 +126,6 @@ def strategy(density: float = 0.01, metric: str = 'popularity',
         f' not weight={weight}, decay={decay}, large={large}.')
   known = _metrics(weight, decay, large)
   if metric not in known:
-    raise Refusal(
-        f'metric={metric} of union_topk is unknown{nearest(metric, known)}.')
+    raise Refusal(f'metric={metric} is unknown{nearest(metric, known)}.')
   sparse.count(density, 10**9)
   return Strategy(union_mean(density, known[metric], patience), identity())

@@ -1,0 +1,59 @@
+"""DoubleSqueeze: a parameter server that is sent, and sends, small messages.
+
+  a_i = g_i + e_i,    s = sum_i C(a_i),    g <- D(s) / P
+  e_i <- a_i - C(a_i), and + s - D(s) where worker i is the server
+
+Each worker is the server of one share of the vector. What D withholds joins
+the server's own memory and not, as in the paper, a second one; it is as safe
+there. With C = two_bit and D = none this is MXNet's 2-bit compression.
+
+Tang et al., DoubleSqueeze: parallel stochastic gradient descent with double-
+pass error-compensated compression, 2019. arXiv:1905.05957
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from gossipjax import collectives, compressors
+from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.collectives import WORKERS
+from gossipjax.strategies.compressed import ResidualState, no_residual
+
+
+def squeezed_mean(push: compressors.Compressor, pull: compressors.Compressor,
+                  seed: int) -> Aggregator:
+  """The mean through sharded servers, compressed on the way in and out."""
+
+  def update(tree, state, step, active=True):
+    collectives.needs_everyone(active)
+    flat, unravel = ravel_pytree(tree)
+    n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+    wanted = jnp.pad(flat + state.residual, (0, -flat.size % n)).reshape(n, -1)
+    size = wanted.shape[1]  # Of a share.
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
+    *keys, last = jax.random.split(key, n + 1)
+
+    mine = jax.vmap(push.compress)(wanted, jnp.stack(keys))
+    theirs, pushed = collectives.all_to_all(mine)
+    total = push.sum(theirs, size)
+    message = pull.compress(total, last)
+    messages, _, pulled = collectives.all_gather(message)
+
+    read = lambda compressor, messages: jax.vmap(
+        lambda m: compressor.decompress(m, size))(messages)
+    residual = wanted - read(push, mine)
+    residual = residual.at[me].add(total - pull.decompress(message, size))
+    mean = read(pull, messages).ravel()[:flat.size] / n
+    return unravel(mean.astype(flat.dtype)), ResidualState(
+        residual.ravel()[:flat.size]), pushed + pulled
+
+  return Aggregator(no_residual, update)
+
+
+def strategy(push: compressors.Compressor = compressors.sign(),
+             pull: compressors.Compressor = compressors.sign(),
+             seed: int = 0) -> Strategy:
+  """`push`, `pull`: C and D, of each share; `seed`: of random ones."""
+  return Strategy(squeezed_mean(push, pull, seed), identity())
