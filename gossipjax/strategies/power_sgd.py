@@ -33,12 +33,13 @@ class PowerState(NamedTuple):
 def orthonormal(p: jax.Array) -> jax.Array:
   """Gram and Schmidt's columns of f32[rows, r], zero where one is redundant.
   """
+  dot = lambda a, b: (a * b).sum()  # In f32 also where @ rounds its operands.
   columns = []
   for column in p.T:
-    before = column @ column
+    before = dot(column, column)
     for other in columns:
-      column -= (column @ other) * other
-    left = column @ column
+      column -= dot(column, other) * other
+    left = dot(column, column)
     columns.append(column * jnp.where(
         left > _LEFT * before, jax.lax.rsqrt(left), 0))
   return jnp.stack(columns, axis=1)
