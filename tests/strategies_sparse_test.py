@@ -152,6 +152,14 @@ def test_patience_bounds_the_wait_of_every_entry():
   assert not np.stack(unbounded)[:, :, 20:].any()
 
 
+def test_a_patience_too_short_for_all_entries_is_refused():
+  init = lambda patience: union_topk.strategy(
+      density=0.05, patience=patience).gradients.init(jnp.zeros(205))
+  init(21)  # 10 entries a step.
+  with pytest.raises(Refusal, match='21 or more'):
+    init(20)
+
+
 def test_a_smaller_union_really_sends_fewer_bytes():
   apart = [gaussians(8, seed=0)]
   alike = [np.broadcast_to(apart[0][:1], apart[0].shape)]
@@ -188,7 +196,6 @@ def test_ok_topk_reuses_its_threshold_between_exact_ones():
 
 @pytest.mark.parametrize('make', [
     lambda: union_topk.strategy(metric='popularty'),
-    lambda: union_topk.strategy(density=0.01, patience=50),
     lambda: union_topk.strategy(decay=1.), lambda: ok_topk.strategy(period=0),
     lambda: union_topk.strategy(large=0.), lambda: union_topk.strategy(0.)])
 def test_impossible_settings_are_refused(make):

@@ -84,12 +84,13 @@ def union_mean(density: float, metric: Metric, patience: int | None = None
       begins with its share of all entries in turn, the same for everyone;
       None lets entries wait forever.
   """
-  if patience is not None and not patience * density >= 1:
-    raise Refusal(f'patience={patience} steps of density={density} do not get '
-                  f'round all entries; it has to be {1 / density:.0f} or more.')
 
   def init(tree):
     residual = no_residual(tree).residual
+    size, k = residual.size, sparse.count(density, residual.size)
+    if patience is not None and patience * k < size:
+      raise Refusal(f'patience={patience} steps of {k} entries do not get round'
+                    f' all {size}; it has to be {-(-size // k)} or more.')
     return UnionState(residual, residual, jnp.int32(0))
 
   def update(gradients, state, step, active=True):
