@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
+from gossipjax.compressors.quantised import needs_floats
 
 
 class ResidualState(NamedTuple):
@@ -23,6 +24,7 @@ class ResidualState(NamedTuple):
 
 def no_residual(tree) -> ResidualState:
   """An empty memory for a tree of n entries in all."""
+  needs_floats(tree)
   flat, _ = ravel_pytree(tree)
   return ResidualState(jnp.zeros(flat.size, jnp.float32))
 
