@@ -79,9 +79,10 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
       r['gTop-k step s, model'] / r['gTop-k step s, published'] for r in known]
   verdict = (
       f'At P = 32 the model gives gTop-k {dense[0]:.1f} to {dense[1]:.1f} '
-      'times the throughput of dense S-SGD (published: 2.7 to 12; from the published '
-      f'samples/s: {theirs[0]:.1f} to {theirs[1]:.1f}) and {sparse[0]:.2f} to '
-      f'{sparse[1]:.2f} times that of Top-k (published: 1.1 to 1.7): the gain '
+      'times the throughput of dense S-SGD (published: 2.7 to 12; from the '
+      f'published samples/s: {theirs[0]:.1f} to {theirs[1]:.1f}) and '
+      f'{sparse[0]:.2f} to {sparse[1]:.2f} times that of Top-k (published: 1.1 '
+      'to 1.7): the gain '
       'holds, its size only in part. The modelled gTop-k step takes '
       f'{min(errors):.2f} to {max(errors):.2f} of the published one: what the '
       'published runs spent beyond latency and bandwidth is not in an '

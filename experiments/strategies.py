@@ -14,18 +14,20 @@ from experiments.table import size
 from gossipjax import build, models, spmd
 from gossipjax.worker import make_worker
 
-WORKERS, STEPS = 8, 16
+WORKERS = 8
 
 
 def bytes_per_step(name: str) -> float:
-  """What the worker that sends most sends per step, a mean over 16 steps.
+  """What the worker that sends most sends per step, a mean over a cycle.
 
   Of the CNN for 28x28 pictures, under random gradients, at the defaults.
   """
+  settings = build.strategy_config(name)
+  steps = max(16, settings.get('period', 1))
   net = models.make('cnn', 10)
   shapes = jax.eval_shape(
       net.init, jax.random.key(0), jnp.zeros((1, 28, 28, 1)))['params']
-  init, update = make_worker(build.strategy({'name': name}), optax.sgd(0.1))
+  init, update = make_worker(build.strategy(settings), optax.sgd(0.1))
 
   def noise(key):
     keys = iter(jax.random.split(key, len(jax.tree.leaves(shapes))))
@@ -40,10 +42,10 @@ def bytes_per_step(name: str) -> float:
   keys = jax.random.split(jax.random.key(1), WORKERS)
   same = jnp.broadcast_to(keys[:1], (WORKERS,))
   workers, total = spmd.on_one_device(lambda key: init(noise(key)))(same), 0
-  for t in range(STEPS):
+  for t in range(steps):
     workers, sent = step(workers, keys, t=jnp.int32(t))
     total += sent[:]
-  return total.max() / STEPS
+  return total.max() / steps
 
 
 def table() -> str:
