@@ -30,9 +30,12 @@ class Count:
   @classmethod
   def of(cls, value) -> 'Count':
     """From non-negative Python integers or NumPy arrays of them."""
-    value = np.asarray(value, np.int64)
-    if value.size and not 0 <= value.min() <= value.max() < _BASE * 2**32:
-      raise ValueError(f'A count is within [0, 4.5e15], not {value}.')
+    given = np.asarray(value)
+    if given.size and not 0 <= given.min() <= given.max() < _BASE * 2**32:
+      raise ValueError(f'A count is within [0, 4.5e15], not {given}.')
+    value = given.astype(np.int64)
+    if (value != given).any():
+      raise ValueError(f'A count is an integer, not {given}.')
     return cls(np.uint32(value % _BASE), np.uint32(value // _BASE))
 
   def __add__(self, other: 'Count') -> 'Count':
