@@ -1,0 +1,160 @@
+"""Which entries are kept, and that sparse messages add up. See also
+quantised_test.py."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+from gossipjax import compressors
+from gossipjax.compressors import selection, sparse
+from gossipjax.refusal import Refusal
+from gossipjax.traffic import nbytes
+
+few = settings(max_examples=40, deadline=None, derandomize=True)
+# Lengths on both sides of the blocks of 32 that the selection looks at.
+sizes = st.sampled_from([1, 2, 31, 32, 33, 64, 95, 130, 321, 1000, 4099])
+seeds = st.integers(0, 2**32 - 1)
+
+
+def vector(size, seed, distinct):
+  """f32[size] with few distinct magnitudes, hence ties, or with many."""
+  rng = np.random.default_rng(seed)
+  if distinct:
+    return rng.integers(-distinct, distinct + 1, size).astype(np.float32)
+  return rng.standard_normal(size, np.float32)
+
+
+@given(sizes, seeds, st.sampled_from([0, 1, 2, 5]), st.sampled_from(
+    [0.001, 0.01, 0.1, 0.5, 0.97, 1]))
+@few
+def test_the_largest_are_those_of_top_k_with_its_order_of_ties(
+    size, seed, distinct, density):
+  x, k = vector(size, seed, distinct), max(1, int(density * size))
+  np.testing.assert_array_equal(
+      selection.largest(x, k), lax.top_k(jnp.abs(x), k)[1])
+
+
+def test_an_entry_of_the_tail_that_fills_no_block_is_found():
+  x = np.zeros(32 * 100 + 5, np.float32)
+  x[[3, -2]] = 1, -2
+  np.testing.assert_array_equal(selection.largest(x, 2), [x.size - 2, 3])
+
+
+def test_of_equal_entries_the_first_is_kept():
+  np.testing.assert_array_equal(
+      selection.largest(np.ones(1000, np.float32), 3), [0, 1, 2])
+
+
+@given(sizes, seeds, st.sampled_from([0, 2]))
+@few
+def test_top_k_gives_back_what_it_kept_and_zeros(size, seed, distinct):
+  x, codec = vector(size, seed, distinct), compressors.topk(0.5)
+  if round(0.5 * size) == 0:
+    return
+  message = codec.compress(x)
+  kept = np.asarray(message.indices)
+  expected = np.zeros_like(x)
+  expected[kept] = x[kept]
+  np.testing.assert_array_equal(codec.decompress(message, size), expected)
+  dropped = np.delete(np.abs(x), kept)
+  assert np.abs(x[kept]).min() >= dropped.max(initial=0)
+  assert nbytes(message) == 8 * round(0.5 * size)
+
+
+def messages(size, k, seed, distinct, empty):
+  """Two messages; some of the second's places are empty."""
+  rng = np.random.default_rng(seed)
+  a, b = (np.sort(rng.permutation(size)[:k]).astype(np.int32) for _ in 'ab')
+  values = [vector(k, seed + i, distinct) for i in range(2)]
+  b[k - empty:], values[1][k - empty:] = size, 0
+  return sparse.Sparse(values[0], a), sparse.Sparse(values[1], b)
+
+
+lengths = st.sampled_from([(1, 1), (2, 1), (5, 3), (9, 9), (40, 7), (100, 60)])
+
+
+@given(lengths, seeds, st.sampled_from([0, 1, 3]), st.floats(0, 1))
+@few
+def test_a_merge_is_the_dense_sum_and_commutes_to_the_last_bit(
+    length, seed, distinct, emptiness):
+  size, k = length
+  a, b = messages(size, k, seed, distinct, int(emptiness * k))
+  both, swapped = sparse.merge(a, b, size), sparse.merge(b, a, size)
+  dense = compressors.topk().decompress
+  np.testing.assert_array_equal(
+      dense(both, size), dense(a, size) + dense(b, size))
+  jax.tree.map(np.testing.assert_array_equal, both, swapped)
+
+  indices = np.asarray(both.indices)
+  real = indices[indices < size]
+  assert len(indices) == 2 * k and len(set(real)) == len(real)
+  assert set(real) == {*a.indices, *b.indices} - {size}
+  assert (np.diff(real) > 0).all()
+  assert not np.asarray(both.values)[indices == size].any()
+
+
+@given(lengths, seeds, st.sampled_from([0, 1, 3]))
+@few
+def test_a_split_keeps_the_k_largest_and_loses_none(length, seed, distinct):
+  size, k = length
+  both = sparse.merge(*messages(size, k, seed, distinct, k // 3), size)
+  kept, dropped = sparse.split(both, k, size)
+  dense = compressors.topk().decompress
+  np.testing.assert_array_equal(
+      dense(kept, size) + dense(dropped, size), dense(both, size))
+  real = {int(i): float(v) for i, v in zip(both.indices, both.values,
+                                           strict=True) if i < size}
+  best = sorted(real, key=lambda i: (-abs(real[i]), i))[:k]
+  assert [int(i) for i in kept.indices if i < size] == best
+
+
+@given(lengths, seeds)
+@few
+def test_a_message_contains_its_indices_and_no_others(length, seed):
+  size, k = length
+  a, b = messages(size, k, seed, 0, k // 2)
+  expected = np.isin(np.arange(size), b.indices)
+  np.testing.assert_array_equal(
+      sparse.contains(b, jnp.arange(size)), expected)
+  np.testing.assert_array_equal(
+      sparse.contains(b, a.indices), expected[a.indices])
+
+
+@given(sizes, seeds, st.sampled_from([1e-37, 1e-30, 1e-3, 1, 1e20, 1e36]))
+@few
+def test_int8_is_off_by_half_a_level_at_most(size, seed, unit):
+  x = np.float32(unit) * vector(size, seed, 0)
+  message = compressors.int8().compress(x)
+  half = np.abs(x).max() / 127 / 2
+  # A level below the smallest normal number is zero to XLA, and so are all x.
+  allowed = max(half * (1 + 1e-4), 127 * np.finfo(np.float32).tiny)
+  error = np.abs(compressors.int8().decompress(message, size) - x)
+  assert error.max() <= allowed and nbytes(message) == size + 4
+
+
+@pytest.mark.parametrize('make', [
+    compressors.topk, compressors.topk_int8, compressors.random_k])
+@pytest.mark.parametrize('density', [0, -0.1, 1.5, float('nan')])
+def test_an_impossible_density_is_refused_at_once_by_name(make, density):
+  with pytest.raises(Refusal, match=f'density is above 0.*{density}'):
+    make(density)
+
+
+@pytest.mark.parametrize('make', [
+    compressors.topk, compressors.topk_int8, compressors.random_k])
+def test_a_density_that_keeps_nothing_is_refused_with_the_least(make):
+  with pytest.raises(Refusal, match=r'density=0\.001 keeps none.*0\.01'):
+    make(0.001).compress(jnp.ones(100), jax.random.key(0))
+
+
+def test_the_sum_of_stacked_messages_is_the_sum_of_each():
+  x = np.random.default_rng(0).standard_normal((3, 65), np.float32)
+  for codec in (compressors.topk(0.3), compressors.int8()):
+    stacked = jax.vmap(codec.compress)(x)
+    each = [codec.decompress(codec.compress(row), 65) for row in x]
+    np.testing.assert_allclose(
+        codec.sum(stacked, 65), np.sum(each, axis=0), atol=1e-6)
