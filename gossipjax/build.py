@@ -103,6 +103,9 @@ def _resolve(value: Any, annotation: Any, key: str) -> Any:
     expected = ' or '.join(dict.fromkeys(t.__name__ for t in plain))
     raise Refusal(f'{key}={value!r} has the wrong type; '
                   f'it takes {expected}.')
+  if isinstance(value, tuple) and typing.get_args(annotation):
+    return tuple(_resolve(v, typing.get_args(annotation)[0], key)
+                 for v in value)
   return value
 
 
@@ -121,15 +124,16 @@ def strategy(config: Mapping[str, Any]) -> Strategy:
   return call(_strategy_function(name), arguments, 'strategy')
 
 
-def schedule(kind: str, learning_rate: float, steps: int, warmup_steps: int,
-             boundaries: tuple[int, ...]) -> optax.Schedule:
-  """Learning rate by step: a linear warm-up, then what `kind` says.
+def schedule(learning_rate: float, steps: int, schedule: str = 'constant',
+             warmup_steps: int = 0, boundaries: tuple[int, ...] = ()
+             ) -> optax.Schedule:
+  """Learning rate by step: a linear warm-up, then what `schedule` says.
 
   Args:
-    kind: constant, cosine (to zero at `steps`), or piecewise (a tenth at each
-      of `boundaries`, in steps).
     learning_rate: at its highest.
     steps: of the whole run.
+    schedule: constant, cosine (to zero at `steps`), or piecewise (a tenth at
+      each of `boundaries`, in steps).
     warmup_steps: until the highest.
     boundaries: of piecewise.
   """
@@ -139,7 +143,7 @@ def schedule(kind: str, learning_rate: float, steps: int, warmup_steps: int,
           learning_rate, max(1, steps - warmup_steps)),
       'piecewise': lambda: optax.piecewise_constant_schedule(
           learning_rate, {b - warmup_steps: 0.1 for b in boundaries})}
-  after = pick(kind, kinds, 'optimizer.schedule')()
+  after = pick(schedule, kinds, 'optimizer.schedule')()
   if not warmup_steps:
     return after
   rise = optax.linear_schedule(0, learning_rate, warmup_steps)
@@ -150,10 +154,9 @@ def optimizer(config: Mapping[str, Any], steps: int
               ) -> optax.GradientTransformation:
   """Any optax optimizer by name; weight decay in front if it has none."""
   arguments = dict(config)
-  rate = schedule(arguments.pop('schedule', 'constant'),
-                  arguments.pop('learning_rate'), steps,
-                  arguments.pop('warmup_steps', 0),
-                  arguments.pop('boundaries', ()))
+  of_rate = {k: arguments.pop(k) for k in inspect.signature(schedule).parameters
+             if k in arguments}
+  rate = call(schedule, {'steps': steps, **of_rate}, 'optimizer')
   known = {name: f for name, f in vars(optax).items() if inspect.isfunction(f)
            and 'learning_rate' in inspect.signature(f).parameters}
   function = pick(arguments.pop('name'), known, 'optimizer.name')
