@@ -1,6 +1,8 @@
 """Where a run stands, on disk: atomic, and resumable to the last bit."""
 
+import os
 import pathlib
+import re
 from typing import Any
 
 import jax
@@ -18,10 +20,22 @@ class Store:
             max_to_keep=keep, enable_async_checkpointing=False))
 
   def save(self, step: int, workers: Tree, totals: dict[str, Any]) -> None:
-    """Keeps the workers' arrays and the ledger's totals (JSON) of a step."""
-    self._manager.save(step, force=True, args=ocp.args.Composite(
-        workers=ocp.args.StandardSave(workers),
-        totals=ocp.args.JsonSave(totals)))
+    """Keeps the workers' arrays and the ledger's totals (JSON) of a step.
+
+    Raises:
+      OSError: the disk does not take it; the last checkpoint is as it was.
+    """
+    try:
+      self._manager.save(step, force=True, args=ocp.args.Composite(
+          workers=ocp.args.StandardSave(workers),
+          totals=ocp.args.JsonSave(totals)))
+    except ValueError as error:  # How tensorstore reports the system's errors.
+      number = re.search(r"os_error_code='(\d+)'", str(error))
+      if number is None:
+        raise
+      code = int(number.group(1))
+      raise OSError(code, os.strerror(code), str(self._manager.directory)
+                    ) from error
 
   def last(self) -> int | None:
     """The newest complete step, if there is one."""

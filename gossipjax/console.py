@@ -48,12 +48,18 @@ def parse(argv: list[str]) -> list[str]:
     if len(rest) > 1:
       raise Refusal(f'{rest[1]!r} is no flag; flags look like --key=value.')
     return rest
-  except AttributeError as error:  # How ml_collections names an unknown key.
+  # How ml_collections names an unknown key, and an unknown key's child.
+  except (AttributeError, KeyError) as error:
     key = re.search(r'\w+', str(error.args[0])).group()
     hint = re.search(r'mean "(\w+)"', str(error.args[0]))
     return _refuse(f'There is no config key {key!r}' + (
         f'; did you mean {hint.group(1)!r}?' if hint else
         '; configs/default.py lists them.'), error)
+  except flags.IllegalFlagValueError as error:
+    flag, value = re.match(r'flag --(.+?)=(.*?): ', str(error)).groups()
+    kind = flags.FLAGS[flag].parser.flag_type()
+    return _refuse(f'--{flag}={value} has the wrong type; it takes {kind}.',
+                   error)
   except (flags.Error, Refusal, OSError, SyntaxError, ValueError) as error:
     # It wraps the traceback of a config file in the message.
     last = str(error).strip().splitlines()[-1]
@@ -64,7 +70,10 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], Any]:
   """`main`, without tracebacks for what a user can mend."""
 
   def run(argv):
-    logging.set_verbosity(logging.ERROR)  # Orbax tells all it does.
+    # Orbax tells all it does, and logs the errors that it raises.
+    logging.set_verbosity(
+        logging.ERROR if _DEBUG.value else logging.FATAL)
+    sys.unraisablehook = _unless_too_late
     signals = Signals()
     try:
       main(argv, signals)
@@ -77,22 +86,31 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], Any]:
     except OSError as error:
       if error.errno not in _MENDABLE:
         raise
-      _refuse(f'{error.filename or "A file"}: {_MENDABLE[error.errno]}', error)
+      where = error.filename or '--workdir'
+      _refuse(f'{where}: {_MENDABLE[error.errno]}', error)
 
   return run
+
+
+def _unless_too_late(error, show=sys.unraisablehook):
+  # When one write of a checkpoint fails, the others tell a loop that is gone.
+  if str(error.exc_value) != 'Event loop is closed':
+    show(error)
 
 
 _MENDABLE = {
     errno.ENOSPC: 'the disk is full; make room, then --resume continues.',
     errno.EDQUOT: 'the disk quota is used up; make room, then --resume '
                   'continues.',
+    errno.EFBIG: 'a file would grow larger than ulimit -f allows; raise it, '
+                 'then --resume continues.',
     errno.EACCES: 'no permission; choose another --workdir or data.dir.',
     errno.EROFS: 'the disk is read-only; choose another --workdir.',
 }
 
 
 def _refuse(sentence: str, error: Exception):
-  if '--debug' in sys.argv:
+  if {'--debug', '--debug=true'} & {*sys.argv}:
     traceback.print_exception(error)
   say(sentence)
   sys.exit(MISTAKE)
