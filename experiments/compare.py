@@ -55,7 +55,10 @@ def check(config: ConfigDict) -> Any:
   for key, least in at_least.items():
     if config[key] < least:
       raise Refusal(f'config.{key} is at least {least}, got {config[key]}.')
+  # The cheap ones first: a task may have to be downloaded.
   build.links(config.link)
+  build.strategy(config.strategy)
+  build.optimizer(config.optimizer, config.steps)
   return session.rehearse(config)
 
 

@@ -24,9 +24,13 @@ from gossipjax.train import Record
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 
 
+def _half(path: pathlib.Path) -> pathlib.Path:
+  return path.with_name(f'.{path.name}.half')
+
+
 def write(path: pathlib.Path, text: str) -> None:
   """Writes a whole file or nothing."""
-  half = path.with_name(f'.{path.name}.half')
+  half = _half(path)
   half.write_text(text)
   os.replace(half, path)
 
@@ -37,7 +41,7 @@ def claim(folder: pathlib.Path, config, resume: bool) -> None:
   if folder.exists() and not folder.is_dir():
     raise Refusal(f'--workdir={folder} is a file; name a folder.')
   if found.exists():
-    theirs = _read(found)['config']
+    theirs = _read(found)
     if theirs != wanted:
       raise Refusal(
           f'--workdir={folder} holds a run of another config (they differ in '
@@ -46,7 +50,8 @@ def claim(folder: pathlib.Path, config, resume: bool) -> None:
       raise Refusal(f'--workdir={folder} already holds a run of this config; '
                     '--resume continues it, another folder starts anew.')
     return
-  if folder.exists() and any(folder.iterdir()):
+  # Somebody may have been stopped while claiming it.
+  if folder.exists() and {*folder.iterdir()} - {_half(found)}:
     raise Refusal(f'--workdir={folder} is not empty and holds no run; '
                   'name another folder.')
   try:
@@ -59,8 +64,8 @@ def claim(folder: pathlib.Path, config, resume: bool) -> None:
 
 def _read(path: pathlib.Path) -> Any:
   try:
-    return json.loads(path.read_text())
-  except (OSError, ValueError) as error:
+    return json.loads(path.read_text())['config']
+  except (OSError, ValueError, LookupError, TypeError) as error:
     raise Refusal(f'{path} is damaged ({error}); remove its folder or name '
                   'another.') from error
 
