@@ -243,10 +243,11 @@ def meet(tree, source, wants=True, active=True):
     return _carry(tree, pairs, takes), takes, gives, _bill(gives, takes, size)
   mine = jnp.uint8(active) * (1 + jnp.uint8(wants))  # Absent, there, wanting.
   giver = _hear(mine, pairs)
-  taker = giver if set(back) == set(pairs) else _hear(mine, back)
+  mutual = set(back) == set(pairs)  # Then one flag each way is all.
+  taker = giver if mutual else _hear(mine, back)
   takes, gives = takes & (mine * giver >= 2), gives & (mine * taker >= 2)
   bill = _bill(gives, takes, size + _FLAG)
-  if taker is not giver:
+  if not mutual:
     bill += _bill(takes, gives, _FLAG)
   return _carry(tree, pairs, takes), takes, gives, bill
 

@@ -1,53 +1,139 @@
-"""Event-triggered gossip: talk only after moving far enough.
+"""Event-triggered gossip: talk only after having changed enough.
 
-  worker i takes part in an exchange when |x_i - s_i| > threshold |s_i|
+  worker i starts an exchange when its trigger fires, for example when
+    |x_i - s_i| > threshold_i |s_i|,    s_i: x_i after its last exchange
+  for every pair of neighbors of whom one has started:
+    x_i <- x_i + W_ij (x_j - x_i),    x_j <- x_j + W_ij (x_i - x_j)
 
-where s_i are its parameters at its last exchange; an exchange needs both ends.
+Ho, Wu, Liu, Adaptive communication for distributed deep learning on commodity
+GPU cluster, 2018. Triggers and their sources: gossipjax/triggers.
 
-cf. Ho, Wu, Liu, Adaptive communication for distributed deep learning on
-commodity GPU cluster, 2018; Singh et al., SPARQ-SGD, 2019. arXiv:1910.14280
+The paper is closed; this is our reading. One end suffices, as in the published
+push of a changed model, and the other end answers, so that the mean of the
+workers is preserved: if both had to fire, a changed worker would send in vain
+until its neighbor changes too; if nobody answered, every message would move
+the mean, as in `push_gossip`.
 """
 
-from typing import NamedTuple
+import functools
 
-import optax
+import jax
+import jax.numpy as jnp
+from jax import lax
 
-from gossipjax.aggregator import (
-  Aggregator,
-  State,
-  Strategy,
-  Tree,
-  identity,
-  select,
-)
-from gossipjax.refusal import Refusal
+from gossipjax import collectives, triggers
+from gossipjax.aggregator import Aggregator, Strategy, identity, select
+from gossipjax.packed import packed
+from gossipjax.refusal import Refusal, nearest
 from gossipjax.strategies.gossip import neighbor_mean
-from gossipjax.topology import Topology, ring
+from gossipjax.topology import Round, Topology, is_symmetric, ring
+from gossipjax.traffic import SILENCE
+
+SCOPES = ('local', 'all')
 
 
-class DriftState(NamedTuple):
-  shared: Tree  # Parameters when this worker last took part.
-  inner: State
+def _meet(part, wants, active, exchanges: Round):
+  mixed, talked, sent = part, jnp.bool_(False), SILENCE
+  for weight, source in exchanges:
+    theirs, takes, gives, cost = collectives.meet(part, source, wants, active)
+    mixed = jax.tree.map(
+        lambda m, t, x: m + weight * jnp.where(takes, t - x, 0),
+        mixed, theirs, part)
+    talked, sent = talked | takes | gives, sent + cost
+  return mixed, talked, sent
 
 
-def when_drifted(threshold: float, aggregator: Aggregator) -> Aggregator:
-  """Holds a worker back until it has drifted."""
-  if threshold < 0:
-    raise Refusal(f'threshold is at least 0, got {threshold}.')
+def _alone(part, wants, turn, active, topology: Topology):
+  """Those pairs mix of whom one wants to."""
+  n = lax.axis_size(collectives.WORKERS)
+  rounds = topology(n)
+  if not all(is_symmetric(r, n) for r in rounds):
+    raise Refusal('scope=local needs a topology where both ends of an exchange '
+                  'answer, such as ring, hypercube or complete; scope=all '
+                  'takes any.')
+  meetings = [functools.partial(_meet, part, wants, active, r) for r in rounds]
+  return lax.switch(turn % len(rounds), meetings)
+
+
+def _together(part, anyone, turn, active, topology: Topology):
+  """All mix or none; `anyone` is the same everywhere, so none means none."""
+  mean = neighbor_mean(topology)
+  part, _, sent = lax.cond(
+      anyone,
+      lambda: mean.update(part, (), turn, active),
+      lambda: (part, (), SILENCE))
+  return part, anyone & active, sent
+
+
+def triggered_mean(trigger: triggers.Trigger, topology: Topology, scope: str,
+                   reset_on_receipt: bool) -> Aggregator:
+  """`neighbor_mean` at the times, and of the layers, that the trigger says."""
+  if scope not in SCOPES:
+    raise Refusal(f'scope={scope} is unknown{nearest(scope, SCOPES)}')
+  split = jax.tree.leaves if trigger.per_layer else lambda tree: [tree]
+  exchange = _together if scope == 'all' else _alone
 
   def init(tree):
-    return DriftState(shared=tree, inner=aggregator.init(tree))
+    return [trigger.init(part) for part in split(tree)]
 
-  def update(tree, state, step, active=True):
-    drift = optax.tree.norm(optax.tree.sub(tree, state.shared))
-    active = active & (drift > threshold * optax.tree.norm(state.shared))
-    tree, inner, sent = aggregator.update(tree, state.inner, step, active)
-    return tree, DriftState(select(active, tree, state.shared), inner), sent
+  def update(tree, memories, step, active=True):
+    who = 0 if scope == 'all' else lax.axis_index(collectives.WORKERS)
+    # Drawn, lest the times of exchanges resonate with the topology's cycle.
+    turn = jax.random.randint(
+        jax.random.fold_in(jax.random.key(0), step), (), 0, 2**30)
+    parts, sent = split(tree), SILENCE
+    wants, news = zip(*(
+        trigger.update(part, memory, step, who)
+        for part, memory in zip(parts, memories, strict=True)), strict=True)
+    starts = jnp.stack(wants)
+    if scope == 'all' and not trigger.shared:
+      starts, sent = collectives.agree(starts, active)
+    for k, memory in enumerate(news):
+      parts[k], talked, cost = exchange(
+          parts[k], starts[k], turn, active, topology)
+      reset = talked if reset_on_receipt else talked & wants[k]
+      memory = trigger.settle(parts[k], memory, reset)
+      memories[k], sent = select(active, memory, memories[k]), sent + cost
+    tree = jax.tree.unflatten(jax.tree.structure(tree), jax.tree.leaves(parts))
+    return tree, memories, sent
 
   return Aggregator(init, update)
 
 
-def strategy(threshold: float = 0.01, topology: Topology = ring) -> Strategy:
-  """`threshold`: relative l2 distance from the last shared parameters."""
-  return Strategy(
-      identity(), when_drifted(threshold, neighbor_mean(topology)))
+def strategy(
+    trigger: str = 'relative_drift', scope: str = 'local',
+    topology: Topology = ring, shortest: int = 1, longest: int | None = None,
+    reset_on_receipt: bool = True, per_layer: bool | None = None,
+    scale: float | None = None, decay: float | None = None,
+    interval: float | None = None, kappa: float | None = None,
+    horizon: float | None = None, warmup: int | None = None,
+    learning_rate: float | None = None, squared_steps: float | None = None,
+    growth: float | None = None, period: int | None = None,
+    rate: float | None = None, seed: int | None = None) -> Strategy:
+  """One trigger, with its own arguments from `scale` to `seed`.
+
+  Args:
+    trigger: relative_drift, target_interval, norm_slope, step_size; or, as
+      controls, fixed and random. See gossipjax/triggers for their arguments.
+    scope: 'local', each worker decides: in this lock-step program the bytes
+      saved are logical, since the others' silence still moves. 'all', one
+      flag agrees whether anyone wants: a silent step really sends nothing else.
+    topology: who is whose neighbor.
+    shortest: steps between two exchanges at least, H_min.
+    longest: steps between two exchanges at most, H_max; None is no limit.
+    reset_on_receipt: whether an exchange that others started counts as one's
+      last; else only one's own do.
+    per_layer: whether layers decide apart; None is as the trigger was
+      published.
+  """
+  options = dict(
+      scale=scale, decay=decay, interval=interval, kappa=kappa,
+      horizon=horizon, warmup=warmup, learning_rate=learning_rate,
+      squared_steps=squared_steps, growth=growth, period=period, rate=rate,
+      seed=seed)
+  chosen = triggers.named(trigger, **options)
+  if per_layer is not None:
+    chosen = chosen._replace(per_layer=per_layer)
+  mean = triggered_mean(triggers.bounded(chosen, shortest, longest), topology,
+                        scope, reset_on_receipt)
+  return Strategy(identity(), mean if chosen.per_layer else packed(mean))

@@ -1,0 +1,80 @@
+"""Triggers from papers that say exactly what they do."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossipjax.aggregator import select
+from gossipjax.refusal import Refusal
+from gossipjax.triggers.trigger import Trigger, at_least, distance, norm
+
+
+class Slope(NamedTuple):
+  sent: jax.Array  # f32[]; norm at the last exchange.
+  norm: jax.Array  # f32[]; norm now, before any exchange.
+  threshold: jax.Array  # f32[]; of the change of norm.
+  slopes: jax.Array  # f32[2]; change of norm per step, last two exchanges.
+  since: jax.Array  # i32[]; steps since the last exchange.
+
+
+def norm_slope(horizon: float = 1., warmup: int = 30) -> Trigger:
+  """EventGraD: | |x| - |x sent| | >= threshold, layer by layer.
+
+  The threshold is the mean of the last two slopes of the norm, times `horizon`
+  at every step. Costs five numbers per layer.
+
+  Ghosh, Aquino, Gupta, EventGraD, 2021. arXiv:2103.07454
+
+  Args:
+    horizon: 0 always talks; 1 is what the authors' example runs with.
+    warmup: steps at the start that always talk.
+  """
+  at_least(0, horizon=horizon, warmup=warmup)
+
+  def init(part):
+    now = norm(part)
+    return Slope(now, now, jnp.float32(0), jnp.zeros(2), jnp.int32(0))
+
+  def update(part, memory, step, who):
+    now, threshold = norm(part), memory.threshold * horizon
+    wants = (jnp.abs(now - memory.sent) >= threshold) | (step < warmup)
+    return wants, memory._replace(
+        norm=now, threshold=threshold, since=memory.since + 1)
+
+  def settle(part, memory, reset):
+    slope = jnp.abs(memory.norm - memory.sent) / jnp.maximum(memory.since, 1)
+    slopes = jnp.stack([memory.slopes[1], slope])
+    talked = Slope(
+        memory.norm, memory.norm, slopes.mean(), slopes, jnp.int32(0))
+    return select(reset, talked, memory)
+
+  return Trigger(init, update, settle, per_layer=True)
+
+
+def step_size(learning_rate: float | Callable[[jax.Array], jax.Array],
+              squared_steps: float = 100., growth: float = 0.) -> Trigger:
+  """SPARQ-SGD: |x - s|^2 > c_t eta_t^2 with c_t = squared_steps (t + 1)^growth.
+
+  Falls with the learning rate, so that a drop does not silence the workers.
+  Costs one copy of the parameters.
+
+  Singh et al., SPARQ-SGD, 2019. arXiv:1910.14280
+
+  Args:
+    learning_rate: eta, a number or a schedule of the step, as for optax.
+    squared_steps: c; 100 are ten steps with gradients of norm one, all one way.
+    growth: of c with time, 0 is none.
+  """
+  if not callable(learning_rate) and not learning_rate > 0:
+    raise Refusal(f'learning_rate is above 0, got {learning_rate}.')
+  at_least(0, squared_steps=squared_steps, growth=growth)
+
+  def update(part, shared, step, who):
+    eta = learning_rate(step) if callable(learning_rate) else learning_rate
+    c = squared_steps * (step + 1.)**growth
+    return distance(part, shared)**2 > c * eta**2, shared
+
+  settle = lambda part, shared, reset: select(reset, part, shared)
+  return Trigger(lambda part: part, update, settle)
