@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from gossipjax import collectives, spmd, topology
+from gossipjax import collectives, packed, spmd, topology
 from gossipjax.momentum import without_look_ahead
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import (
@@ -336,6 +336,19 @@ def test_a_step_without_gradient_leaves_the_velocity_alone():
   np.testing.assert_allclose(velocity, 1 / (1 + MU), rtol=1e-6)
   _, state, _ = play(kept, tree, state, nobody, 1)
   np.testing.assert_array_equal(rows(state.velocity), velocity)
+
+
+def test_what_is_packed_comes_back_as_it_was():
+  tree = {'big': jnp.ones((130, 130)), 'half': jnp.ones((3, 2), jnp.bfloat16),
+          'scalar': jnp.float32(2), 'small': jnp.arange(6.).reshape(2, 3)}
+  pieces, unpack = packed.pack(tree)
+  assert len(pieces) == 3  # The large one alone; a vector per dtype.
+  assert sum(x.nbytes for x in pieces.values()) == sum(
+      x.nbytes for x in tree.values())
+  back = unpack(pieces)
+  assert jax.tree.map(jnp.shape, back) == jax.tree.map(jnp.shape, tree)
+  assert jax.tree.all(jax.tree.map(
+      lambda a, b: a.dtype == b.dtype and (a == b).all(), tree, back))
 
 
 @pytest.mark.parametrize('n', [2, 5, 8])

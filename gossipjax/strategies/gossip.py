@@ -19,6 +19,7 @@ from gossipjax.aggregator import (
   identity,
   stateless,
 )
+from gossipjax.packed import packed
 from gossipjax.refusal import Refusal
 from gossipjax.topology import Round, Topology, is_symmetric, ring
 from gossipjax.traffic import SILENCE
@@ -54,4 +55,4 @@ def neighbor_mean(topology: Topology) -> Aggregator:
 
 def strategy(topology: Topology = ring, period: int = 1) -> Strategy:
   """`period`: local steps between two exchanges."""
-  return Strategy(identity(), every(period, neighbor_mean(topology)))
+  return Strategy(identity(), every(period, packed(neighbor_mean(topology))))
