@@ -26,11 +26,16 @@ def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
   return options[name]
 
 
-def _topologies() -> dict[str, Callable]:
-  """Those of topology.py that map a number of workers to rounds."""
-  return {name: f for name, f in vars(topology).items()
-          if inspect.isfunction(f) and not name.startswith('_')
-          and list(inspect.signature(f).parameters) == ['n']}
+def _topologies() -> dict[str, topology.Topology]:
+  """Those of topology.py; the ones that are made from a seed, by default."""
+  found = {}
+  for name, f in inspect.getmembers(topology, inspect.isfunction):
+    kind = inspect.signature(f).return_annotation
+    if kind == topology.Topology:
+      found[name] = f()
+    elif kind == tuple[topology.Round, ...] and not name.startswith('_'):
+      found[name] = f
+  return found
 
 
 def _strategy_function(name: str) -> Callable[..., Strategy]:
@@ -59,7 +64,7 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
       found[name] = given[name]
     elif default is None and plain:
       found[name] = config_dict.placeholder(plain[0])
-    elif isinstance(default, PLAIN):
+    elif type(default) in PLAIN:  # A compressor is a tuple, but not plain.
       found[name] = default
     elif inspect.isfunction(default):
       found[name] = default.__name__
