@@ -30,7 +30,8 @@ class Signals:
     del frame
     self.received = number
     signal.signal(number, signal.SIG_DFL)
-    say('Stopping after this step; once more stops at once.')
+    if sys.stderr.isatty():  # A log wants the one line at the end.
+      say('Stopping after this step; once more stops at once.')
 
   def __call__(self) -> bool:
     return self.received is not None
