@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from gossipjax.records import SCHEMA
 from gossipjax.refusal import Refusal
 from gossipjax.train import Record
 
@@ -80,7 +81,7 @@ def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:
 
 
 def provenance() -> dict[str, Any]:
-  """What ran where: commit, versions, devices."""
+  """What ran where: form of the files, commit, versions, devices."""
   git = ('git', '-C', os.path.dirname(__file__))
   try:
     commit = subprocess.check_output(
@@ -89,6 +90,7 @@ def provenance() -> dict[str, Any]:
   except (OSError, subprocess.CalledProcessError):
     commit, dirty = 'unknown', ''
   return {
+      'schema': SCHEMA,
       'commit': commit.strip() + (' (modified)' if dirty.strip() else ''),
       'python': platform.python_version(),
       'versions': {name: metadata.version(name) for name in PACKAGES},
