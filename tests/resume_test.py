@@ -14,8 +14,9 @@ import pytest
 
 from tests import program
 
-STEPS = ('--config.steps=120', '--config.log_every=4', '--config.eval_every=60',
-         '--config.checkpoint_every=6', '--config.optimizer.schedule=cosine')
+STEPS = ('--config.workers=4', '--config.steps=120', '--config.log_every=4',
+         '--config.eval_every=60', '--config.checkpoint_every=6',
+         '--config.optimizer.schedule=cosine')
 RUNS = {
     'gtopk': ('--config=configs/default.py:gtopk',  # Has a residual.
               '--config.strategy.density=0.01', *STEPS),
