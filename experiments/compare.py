@@ -9,7 +9,7 @@ import jax
 from ml_collections import ConfigDict
 
 from experiments import figures, table, workdir
-from gossipjax import build, session, spmd
+from gossipjax import audit, build, session, spmd
 from gossipjax.checkpoint import Store
 from gossipjax.refusal import Refusal, nearest
 from gossipjax.train import Record, train
@@ -130,6 +130,5 @@ def summarise(name: str, config: ConfigDict, shapes: Any,
 
 
 def _audit(name: str, config: ConfigDict, shapes: Any) -> list[dict[str, Any]]:
-  from gossipjax import audit
   return audit.report(name, build.strategy(config.strategy), shapes,
                       config.workers, config.steps)

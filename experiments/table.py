@@ -62,7 +62,26 @@ def markdown(summary: dict[str, Any]) -> str:
   head = (f'{config["task"]["name"]}, {config["workers"]} workers, '
           f'{config["steps"]} steps of {config["batch_size"]} examples each, '
           f'seed {config["seed"]}, commit {summary["commit"]}')
-  return f'# Comparison\n\n{head}\n\n{text}\n{NOTE}'
+  return f'# Comparison\n\n{head}\n\n{text}\n{NOTE}{audited(summary)}'
+
+
+def audited(summary: dict[str, Any]) -> str:
+  """The ledger beside the compiled program, if `--audit` looked."""
+  lines = [
+      f'| {run["name"]} | {row["step"]} | {row["ledger"]:,} | '
+      f'{row["compiled"]:,} | {_kinds(row["kinds"])} | {row["reason"]} |'
+      for run in summary['runs'] for row in run.get('audit', ())]
+  if not lines:
+    return ''
+  return '\n'.join([
+      '', '## Audit', '', 'Bytes sent in a step by the worker where the two '
+      'differ most; a difference has a reason.', '',
+      '| run | step | logical | compiled | collectives | reason |',
+      '| --- | ---: | ---: | ---: | --- | --- |', *lines, ''])
+
+
+def _kinds(kinds: dict[str, int]) -> str:
+  return ', '.join(f'{kind} {sent:,}' for kind, sent in kinds.items())
 
 
 def on_terminal(summary: dict[str, Any]) -> Table:
