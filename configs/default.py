@@ -12,6 +12,8 @@ from gossipjax import build, tasks
 
 def get_config(strategy: str = 'all_reduce') -> ConfigDict:
   """One run of a strategy: an MLP on scikit-learn's digits."""
+  method = build.strategy_config(strategy)
+  momentum = 0.0 if 'own_momentum' in method else 0.9
   return ConfigDict({
       'workers': 8,
       'steps': 300,  # Local steps of each worker.
@@ -24,8 +26,9 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'link': '1gbe',  # A preset of network.py, whose seconds are plotted.
       'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.
       'task': task('digits'),
-      'optimizer': optimizer('sgd', learning_rate=0.1, momentum=0.9),
-      'strategy': build.strategy_config(strategy),
+      'optimizer': optimizer('sgd', learning_rate=0.1, momentum=momentum,
+                             nesterov=momentum > 0),
+      'strategy': method,
       'variants': {},
   }, sort_keys=False)
 

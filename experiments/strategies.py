@@ -23,7 +23,7 @@ def bytes_per_step(name: str) -> float:
   Of the CNN for 28x28 pictures, under random gradients, at the defaults.
   """
   settings = build.strategy_config(name)
-  steps = max(16, settings.get('period', 1))
+  steps = max(16, settings.get('period') or 1)
   net = models.make('cnn', 10)
   shapes = jax.eval_shape(
       net.init, jax.random.key(0), jnp.zeros((1, 28, 28, 1)))['params']

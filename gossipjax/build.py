@@ -129,6 +129,26 @@ def strategy(config: Mapping[str, Any]) -> Strategy:
   return call(_strategy_function(name), arguments, 'strategy')
 
 
+def check_momentum(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]
+                   ) -> None:
+  """Refuses a strategy that assumes another momentum than the optimizer has.
+
+  `look_ahead` is Nesterov's, which is not to be exchanged; `own_momentum`
+  takes the place of the optimizer's. A strategy sees neither for itself.
+  """
+  theirs = optimizer.get('momentum') or 0
+  assumed = strategy.get('look_ahead') or 0
+  if assumed and (optimizer['name'], optimizer.get('nesterov'), theirs) != (
+      'sgd', True, assumed):
+    raise Refusal(
+        f'strategy.look_ahead={assumed} needs optimizer.name=sgd, '
+        f'nesterov=True and momentum={assumed}; strategy.look_ahead=0 takes any optimizer.')
+  if strategy.get('own_momentum') and theirs:
+    raise Refusal(
+        f'strategy {strategy["name"]} has a momentum of its own; set '
+        'optimizer.momentum=0 and optimizer.nesterov=False.')
+
+
 def schedule(learning_rate: float, steps: int, schedule: str = 'constant',
              warmup_steps: int = 0, boundaries: tuple[int, ...] = ()
              ) -> optax.Schedule:

@@ -32,6 +32,7 @@ class Session(NamedTuple):
 
 def make(config) -> Session:
   """Builds everything by name; see configs/default.py for the keys."""
+  build.check_momentum(config.strategy, config.optimizer)
   executor = spmd.executor(config.workers, config.executor)
   task = make_task(config)
   init, update = make_worker(

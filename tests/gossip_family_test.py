@@ -119,7 +119,7 @@ def test_pull_gossip_is_jins_rule_with_its_local_nesterov(pulls, period):
 
 
 def test_pull_gossip_without_momentum_is_jins_rule():
-  same(train(pull_gossip.strategy(momentum=0., seed=3), SGD),
+  same(train(pull_gossip.strategy(look_ahead=0., seed=3), SGD),
        nesterov(pulled(seed=3), mu=0.))
 
 
@@ -128,7 +128,7 @@ def test_push_gossip_is_jins_rule_with_its_local_nesterov():
 
 
 def test_exchanging_the_look_ahead_would_be_another_method():
-  *_, (ours, *_) = train(pull_gossip.strategy(momentum=0.), NESTEROV)
+  *_, (ours, *_) = train(pull_gossip.strategy(look_ahead=0.), NESTEROV)
   *_, by_hand = nesterov(pulled())
   assert np.abs(ours - by_hand).max() > 0.01
 
@@ -141,7 +141,7 @@ def test_pairwise_gossip_averages_pairs():
     return (x + x[list(e.source)]) / 2
 
   same(train(pairwise_gossip.strategy(), SGD), nesterov(met, mu=0.))
-  same(train(pairwise_gossip.strategy(momentum=MU), NESTEROV), nesterov(met))
+  same(train(pairwise_gossip.strategy(look_ahead=MU), NESTEROV), nesterov(met))
 
 
 def test_gossip_is_dpsgd():
@@ -208,7 +208,7 @@ def moved_mean(aggregator):
 
 
 @pytest.mark.parametrize('strategy', [
-    pairwise_gossip.strategy(), pairwise_gossip.strategy(momentum=MU),
+    pairwise_gossip.strategy(), pairwise_gossip.strategy(look_ahead=MU),
     push_sum.strategy(), gossip.strategy()])
 def test_symmetric_gossip_and_push_sum_keep_the_mean(strategy):
   assert moved_mean(strategy.parameters) < 1e-6
@@ -378,8 +378,8 @@ def test_sixteen_draws_mix_about_as_fast_as_fresh_ones(n):
 @pytest.mark.parametrize('make, sentence', [
     (lambda: pull_gossip.strategy(period=0), 'period'),
     (lambda: pull_gossip.strategy(pulls=0), 'pulls'),
-    (lambda: pull_gossip.strategy(momentum=1.), 'momentum'),
-    (lambda: push_gossip.strategy(momentum=-.1), 'momentum'),
+    (lambda: pull_gossip.strategy(look_ahead=1.), 'momentum'),
+    (lambda: push_gossip.strategy(look_ahead=-.1), 'momentum'),
     (lambda: push_sum.strategy(period=-3), 'period'),
     (lambda: pairwise_gossip.strategy(schedule=0), 'schedule'),
     (lambda: topology.random_targets(4, 4, schedule=0), 'schedule')])

@@ -64,7 +64,7 @@ def test_dgc_without_momentum_loses_nothing(sample):
   gradients = [gaussians(3, seed) for seed in range(4)]
   total = np.zeros(SIZE)
   for g, (answer, state, _) in zip(gradients, play(dgc.strategy(
-      density=0.05, momentum=0., sample=sample), gradients), strict=True):
+      density=0.05, own_momentum=0., sample=sample), gradients), strict=True):
     total += g.sum(axis=0) - 3 * answer[0]
     np.testing.assert_allclose(state.residual.sum(axis=0), total, atol=1e-4)
 
@@ -154,7 +154,7 @@ def test_power_sgd_bills_both_of_its_small_sums():
 
 
 @pytest.mark.parametrize('make', [
-    lambda: dgc.strategy(momentum=1.), lambda: dgc.strategy(clip=0.),
+    lambda: dgc.strategy(own_momentum=1.), lambda: dgc.strategy(clip=0.),
     lambda: dgc.strategy(warmup_steps=-1), lambda: dgc.strategy(density=0.),
     lambda: power_sgd.strategy(rank=0)])
 def test_impossible_settings_are_refused(make):

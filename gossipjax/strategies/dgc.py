@@ -104,26 +104,26 @@ def warming_up(steps: int, aggregators: list[Aggregator]) -> Aggregator:
   return Aggregator(aggregators[0].init, update)
 
 
-def strategy(density: float = 0.001, momentum: float = 0.9,
+def strategy(density: float = 0.001, own_momentum: float = 0.9,
              nesterov: bool = False, clip: float | None = None,
              sample: bool = False, warmup_steps: int = 0) -> Strategy:
   """Args:
     density: k / n.
-    momentum: m, a step.
+    own_momentum: m, a step.
     nesterov: whether the gradient looks ahead.
     clip: the largest norm of the workers' summed gradient; None for any.
     sample: whether a sample of 1 % finds the threshold.
     warmup_steps: for each density of WARMUP, which the paper gives an epoch.
   """
-  if not 0 <= momentum < 1:
-    raise Refusal(f'momentum is from 0 to below 1, got {momentum}.')
+  if not 0 <= own_momentum < 1:
+    raise Refusal(f'own_momentum is from 0 to below 1, got {own_momentum}.')
   if clip is not None and clip <= 0:
     raise Refusal(f'clip is a norm above 0 or null, got {clip}.')
   if warmup_steps < 0:
     raise Refusal(f'warmup_steps is at least 0, got {warmup_steps}.')
   sparse.count(density, 10**9)
   of = lambda d: velocity_mean(
-      d, momentum, nesterov, clip, sampled if sample else selection.largest)
+      d, own_momentum, nesterov, clip, sampled if sample else selection.largest)
   stages = [of(d) for d in (*WARMUP, density) if d >= density]
   return Strategy(warming_up(warmup_steps, stages) if warmup_steps
                   else of(density), identity())

@@ -16,17 +16,17 @@ from gossipjax.strategies.gossip import neighbor_mean
 from gossipjax.topology import random_matching
 
 
-def strategy(period: int = 1, momentum: float = 0.0, seed: int = 0,
+def strategy(period: int = 1, look_ahead: float = 0.0, seed: int = 0,
              schedule: int = 16) -> Strategy:
   """Pairs that are drawn anew in every round.
 
   Args:
     period: local steps between two meetings.
-    momentum: 0.9 exchanges without Nesterov's look-ahead, as `pull_gossip`
+    look_ahead: 0.9 exchanges without Nesterov's look-ahead, as `pull_gossip`
       does; AD-PSGD leaves it on.
     seed: of the draws, the same for all workers.
     schedule: draws before they repeat.
   """
   pairs = random_matching(seed, schedule)
   meeting = every(period, packed(neighbor_mean(pairs)))
-  return Strategy(identity(), without_look_ahead(momentum, meeting))
+  return Strategy(identity(), without_look_ahead(look_ahead, meeting))

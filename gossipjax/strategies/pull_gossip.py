@@ -68,16 +68,17 @@ def pull_mean(pulls: int, seed: int = 0, schedule: int = 16) -> Aggregator:
   return Aggregator(init, update)
 
 
-def strategy(pulls: int = 1, period: int = 1, momentum: float = 0.9,
+def strategy(pulls: int = 1, period: int = 1, look_ahead: float = 0.9,
              seed: int = 0, schedule: int = 16) -> Strategy:
   """Pull-gossip for a local optimizer with Nesterov momentum.
 
   Args:
     pulls: workers read per exchange, R.
     period: local steps between two exchanges, tau.
-    momentum: of the local `optax.sgd(..., nesterov=True)`; 0 if it has none.
+    look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
+      look-ahead is not exchanged; 0 if it has none.
     seed: of the draws, the same for all workers.
     schedule: draws before they repeat, see `topology.random_targets`.
   """
   pull = every(period, packed(pull_mean(pulls, seed, schedule)))
-  return Strategy(identity(), without_look_ahead(momentum, pull))
+  return Strategy(identity(), without_look_ahead(look_ahead, pull))

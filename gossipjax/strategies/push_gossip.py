@@ -63,15 +63,16 @@ def push_mean(seed: int = 0, schedule: int = 16) -> Aggregator:
   return Aggregator(init, update)
 
 
-def strategy(period: int = 1, momentum: float = 0.9, seed: int = 0,
+def strategy(period: int = 1, look_ahead: float = 0.9, seed: int = 0,
              schedule: int = 16) -> Strategy:
   """Push-gossip for a local optimizer with Nesterov momentum.
 
   Args:
     period: local steps between two exchanges, tau.
-    momentum: of the local `optax.sgd(..., nesterov=True)`; 0 if it has none.
+    look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
+      look-ahead is not exchanged; 0 if it has none.
     seed: of the draws, the same for all workers.
     schedule: draws before they repeat, see `topology.random_targets`.
   """
   push = every(period, packed(push_mean(seed, schedule)))
-  return Strategy(identity(), without_look_ahead(momentum, push))
+  return Strategy(identity(), without_look_ahead(look_ahead, push))
