@@ -142,7 +142,8 @@ def check_momentum(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]
       'sgd', True, assumed):
     raise Refusal(
         f'strategy.look_ahead={assumed} needs optimizer.name=sgd, '
-        f'nesterov=True and momentum={assumed}; strategy.look_ahead=0 takes any optimizer.')
+        f'nesterov=True and momentum={assumed}; strategy.look_ahead=0 takes '
+        'any optimizer.')
   if strategy.get('own_momentum') and theirs:
     raise Refusal(
         f'strategy {strategy["name"]} has a momentum of its own; set '
