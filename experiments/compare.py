@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from experiments import figures, table, workdir
+from experiments import figures, report, table, workdir
 from gossipjax import audit, build, session, spmd
 from gossipjax.checkpoint import Store
 from gossipjax.refusal import Refusal, nearest
@@ -85,6 +85,7 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
   workdir.write(folder / 'summary.json', json.dumps(summary, indent=2))
   workdir.write(folder / 'comparison.md', table.markdown(summary))
   figures.draw(folder, summary)
+  report.write(folder, summary)
   return summary
 
 

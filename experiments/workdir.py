@@ -4,7 +4,7 @@
   <variant>/records.jsonl     one record a line
   <variant>/checkpoints/      orbax
   <variant>/summary.json      there when the variant is finished
-  summary.json comparison.md *.png
+  summary.json comparison.md report.html *.png
 """
 
 import json

@@ -1,0 +1,113 @@
+// What can be done on report.html: choose axes, hide lines, sort the table.
+const told = JSON.parse(document.getElementById('data').textContent);
+const by = id => document.getElementById(id);
+const chosen = {x: by('cost'), y: by('score')};
+
+// A number with three digits and the unit of what is drawn along the axis.
+function readable(value, key) {
+  const unit = /^bytes/.test(key) ? 'B' : /_s$/.test(key) ? 's' : '';
+  if (value === 0 || !unit || (unit === 's' && Math.abs(value) >= 1e-3)) {
+    return `${+value.toPrecision(3)} ${unit}`.trim();
+  }
+  const scales = unit === 'B'
+      ? [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, '']]
+      : [[1e-3, 'm'], [1e-6, 'µ'], [1e-9, 'n']];
+  const [scale, prefix] = scales.find(([s]) => Math.abs(value) >= s)
+      ?? scales.at(-1);
+  return `${+(value / scale).toPrecision(3)} ${prefix}${unit}`;
+}
+
+function draw(plot, model) {
+  const [x, y] = [chosen.x.value, chosen.y.value];
+  const points = Object.entries(told.lines).map(([run, line]) => {
+    const log = by('logx').checked, logy = by('logy').checked;
+    const known = line.step.map((_, i) => i).filter(i =>
+        line[y][i] !== null && line[x][i] !== null
+        && (line[x][i] > 0 || !log) && (line[y][i] > 0 || !logy));
+    const data = {x: known.map(i => line[x][i]), y: known.map(i => line[y][i]),
+                  run: known.map(() => run)};
+    for (const key of Object.keys(line)) {
+      data[key] = known.map(i => line[key][i] === null
+          ? 'not evaluated' : readable(line[key][i], key));
+    }
+    return data;
+  });
+  points.forEach((data, i) => {
+    model(`line${i}`).data_source.data = data;
+    model(`dots${i}`).glyph.size = data.x.length > 60 ? 2 : 5;
+  });
+  for (const [axis, key, log] of [[plot.below[0], x, by('logx').checked],
+                                  [plot.left[0], y, by('logy').checked]]) {
+    const side = axis === plot.below[0] ? 'x' : 'y';
+    const kind = log ? 'Log' : 'Linear';
+    const Ticker = Bokeh.Models.get(log ? 'LogTicker' : 'BasicTicker');
+    plot[`${side}_scale`] = new (Bokeh.Models.get(`${kind}Scale`))();
+    axis.ticker = new Ticker();
+    axis.formatter.args = {axis: key, readable};
+    axis.axis_label = told.costs[key] ?? told.scores[key];
+  }
+  by('empty').hidden = points.some(data => data.x.length);
+}
+
+function hide(model) {
+  document.querySelectorAll('#runs input').forEach((box, i) => {
+    for (const glyph of ['line', 'dots']) {
+      model(`${glyph}${i}`).visible = box.checked;
+    }
+  });
+}
+
+// '4.04 MB', '92.9 %', '1,234', '0.57 x' as a number; words stay words.
+function sortable(text) {
+  const [, number, prefix] =
+      /^([-+\d.,e]+)(?: ([kMGT]?)\S*)?$/.exec(text) ?? [];
+  const scale = {k: 1e3, M: 1e6, G: 1e9, T: 1e12}[prefix] ?? 1;
+  return number === undefined ? text : scale * number.replaceAll(',', '');
+}
+
+function sort(heading) {
+  const up = heading.ariaSort !== 'ascending';
+  heading.parentElement.querySelectorAll('th').forEach(h => {
+    h.ariaSort = 'none';
+  });
+  heading.ariaSort = up ? 'ascending' : 'descending';
+  const body = heading.closest('table').tBodies[0];
+  const cell = row => sortable(row.cells[heading.cellIndex].textContent);
+  const order = (a, b) => typeof a === 'number' && typeof b === 'number'
+      ? a - b : String(a).localeCompare(String(b));
+  body.append(...[...body.rows].sort(
+      (a, b) => (up ? 1 : -1) * order(cell(a), cell(b))));
+}
+
+document.querySelectorAll('th button').forEach(button => {
+  button.onclick = () => sort(button.parentElement);
+});
+
+Bokeh.embed.embed_item(told.chart, 'chart').then(() => {
+  const doc = Bokeh.documents[0];
+  const model = name => doc.get_model_by_name(name);
+  const plot = model('chart');
+  if (innerWidth < 600) plot.height = 340;
+  const again = () => draw(plot, model);
+  chosen.x.onchange = () => {
+    by('logx').checked = chosen.x.value !== 'step';
+    again();
+  };
+  chosen.y.onchange = () => {
+    by('logy').checked = chosen.y.value.endsWith('loss');
+    again();
+  };
+  by('logx').onchange = by('logy').onchange = again;
+  by('runs').onchange = () => hide(model);
+  for (const [id, value] of [['all', true], ['none', false]]) {
+    by(id).onclick = () => {
+      document.querySelectorAll('#runs input').forEach(box => {
+        box.checked = value;
+      });
+      hide(model);
+    };
+  }
+  again();
+  hide(model);  // A browser that goes back keeps boxes as they were.
+  document.body.dataset.ready = 'yes';
+});
