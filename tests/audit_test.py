@@ -211,6 +211,18 @@ def test_a_wrong_worker_is_caught_though_the_sum_is_right():
   assert not audit.holds(row)
 
 
+def test_a_run_that_charges_more_than_moves_is_caught():
+  """Held back may mean less than what moves, never more."""
+  def update(tree, step, active):
+    del step, active
+    quiet = (tree['x'] == 0).all()
+    return jax.tree.map(_permute, tree), Traffic.of(nbytes(tree), 1) * (
+        1 + quiet)
+
+  found = audit.audit(on_gradients(stateless(update)), SMALL, 8, [0])
+  assert [audit.holds(row) for row in found] == [True, False]
+
+
 def test_a_step_that_pays_late_is_caught():
   """What moves at even steps is charged at odd ones."""
   def update(tree, step, active):

@@ -48,11 +48,12 @@ def set_up(strategy: Strategy, params: Tree, workers: int) -> Stage:
   init, update = make_worker(strategy, optax.sgd(1.0))
   leaves, form = jax.tree.flatten(params)
 
-  def noise(seed, scale):
-    keys = jax.random.split(jax.random.key(seed), len(leaves))
+  def noise(seed, scale):  # Drawn at once: a draw per leaf compiles for long.
+    ends = np.cumsum([x.size for x in leaves])
+    flat = scale * jax.random.normal(jax.random.key(seed), ends[-1:])
     return form.unflatten([
-        (scale * jax.random.normal(key, x.shape)).astype(x.dtype)
-        for key, x in zip(keys, leaves, strict=True)])
+        part.reshape(x.shape).astype(x.dtype)
+        for part, x in zip(jnp.split(flat, ends[:-1]), leaves, strict=True)])
 
   draw, seeds = executor.run(noise), np.arange(workers)
   mine = draw(executor.put(seeds), scale=1.0)
