@@ -39,7 +39,8 @@ def emulate(num_devices: int) -> None:
   of the size of the machine (the default) can deadlock.
   """
   num_devices = max(1, min(num_devices, MOST_DEVICES))
-  os.environ.setdefault('NPROC', str(max(32, 4 * num_devices)))
+  threads = max(int(os.environ.get('NPROC') or 0), 32, 4 * num_devices)
+  os.environ['NPROC'] = str(threads)
   jax.config.update('jax_num_cpu_devices', num_devices)
 
 
