@@ -99,6 +99,8 @@ def executor(num_workers: int, name: str = 'auto') -> Executor:
   names = ('auto', 'vmap', 'shard_map', 'pmap')
   if name not in names:
     raise Refusal(f'executor={name} is unknown{nearest(name, names)}')
+  if num_workers < 1:
+    raise Refusal(f'workers is at least 1, got {num_workers}.')
   enough = jax.device_count() >= num_workers
   if name == 'auto':
     name = 'shard_map' if enough else 'vmap'

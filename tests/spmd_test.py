@@ -104,3 +104,10 @@ def test_auto_takes_devices_if_there_are_enough():
 def test_an_unknown_executor_is_refused_with_the_nearest(name, meant):
   with pytest.raises(Refusal, match=f'executor={name} is unknown.*{meant}'):
     spmd.executor(8, name)
+
+
+@pytest.mark.parametrize('workers', [0, -1])
+@pytest.mark.parametrize('name', [*EXECUTORS, 'auto'])
+def test_less_than_one_worker_is_refused(name, workers):
+  with pytest.raises(Refusal, match=f'workers.*at least 1.*{workers}'):
+    spmd.executor(workers, name)
