@@ -34,7 +34,8 @@ strategy = agg.Strategy(
 init, update = make_worker(strategy, optax.sgd(0.1))
 where = spmd.executor(workers, 'shard_map')
 step = where.run(lambda worker, grads: update(worker, grads, jnp.int32(0))[0])
-trees = where.put({k: jnp.ones((workers, n)) for k, n in (('b', 9), ('w', 999))})
+trees = where.put(
+    {k: jnp.ones((workers, n)) for k, n in (('b', 9), ('w', 999))})
 worker = where.run(init)(jax.tree.map(jnp.zeros_like, trees))
 for _ in range(300):
   worker = step(worker, trees)
