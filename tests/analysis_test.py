@@ -7,11 +7,11 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import workdirs
+from workdirs import record
 
-from gossipjax import analysis
+from gossipjax import analysis, jsonl
 from gossipjax.refusal import Refusal
-from tests import workdirs
-from tests.workdirs import record
 
 TWO = {'dense': {}, 'sparse': {'strategy': {'name': 'topk', 'density': 0.01}}}
 
@@ -114,6 +114,27 @@ def test_fast_and_careful_reading_give_the_same(folder):
   path.write_text('\n'.join([*lines[:-1], lines[-1][:-1] + ', "x": 1}']) + '\n')
   careful = analysis.load(folder)
   pd.testing.assert_frame_equal(careful.drop(columns='x'), fast)
+
+
+def test_a_long_file_is_read_in_pieces_that_lose_nothing(folder, monkeypatch):
+  workdirs.run(folder, 'long', [record(s) for s in range(1, 3001)])
+  whole = jsonl.columns(folder / 'long' / 'records.jsonl')
+  assert whole['step'].tolist() == list(range(1, 3001))
+  assert whole['bytes_sent'].tolist() == list(range(20, 60_001, 20))
+  for size in (1, 777, 10**9):
+    monkeypatch.setattr(jsonl, '_BLOCK', size)
+    pieces = jsonl.columns(folder / 'long' / 'records.jsonl')
+    assert pieces.keys() == whole.keys()
+    for name, column in pieces.items():
+      assert np.array_equal(column, whole[name]), name
+
+
+def test_a_broken_line_far_down_is_counted_from_the_top(folder):
+  path = folder / 'dense' / 'records.jsonl'
+  lines = [json.dumps(record(s)) for s in range(1, 3001)]
+  path.write_text('\n'.join([*lines, 'broken', *lines]) + '\n')
+  with pytest.raises(Refusal, match='line 3001 is no record'):
+    analysis.load(folder)
 
 
 def test_schema_versions_are_not_mixed(folder, tmp_path):

@@ -5,10 +5,10 @@ import pathlib
 import shutil
 
 import pytest
+import workdirs
+from workdirs import record
 
 from experiments import report, workdir
-from tests import workdirs
-from tests.workdirs import record
 
 CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
 FLAGS = ('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic',
