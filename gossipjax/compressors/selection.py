@@ -1,30 +1,177 @@
-"""Which entries are the largest."""
+"""Which entries are the largest: exactly, in one pass and a bit.
+
+A sample tells a threshold that between k and 2 k entries or so exceed; one
+pass over all finds them, as a bit each, and the k largest are among them.
+Where the sample misleads, further passes mend the threshold. The magnitude of
+a float orders like its bits read as an integer, so NaN counts as larger than
+infinity, and nothing here rounds.
+"""
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-_BLOCK = 32
+from gossipjax.compressors import packing
+
+_ROOM = 8192  # Candidates at least: fewer need a larger sample.
+_SAMPLED = 128  # Candidates expected in the sample, give or take 11.
+_STRIDE = 512  # By what the steps from a wrong guess grow.
 
 
-def largest(x: jax.Array, k: int) -> jax.Array:
-  """Indices of the k largest |x|, i32[k], as `lax.top_k(abs(x), k)` gives them.
+class _Search(NamedTuple):
+  """Where between two keys the threshold lies, and what exceeds both."""
 
-  Ties go to the lower index. The k largest lie in the k blocks with the
-  largest maxima, so one pass finds those blocks and the rest is small: several
-  times faster than a selection from all of x.
+  low: jax.Array  # int[]; enough entries reach this key,
+  high: jax.Array  # int[]; and too few this one.
+  key: jax.Array  # int[]; to be looked at next.
+  step: jax.Array  # int[]; from there to the one after.
+  enough: jax.Array  # u32[ceil(n / 32)]; a bit for each entry that reaches low.
+  few: jax.Array  # The same of high.
+  count: jax.Array  # i32[]; bits of `enough`.
+
+
+def _keys(x: jax.Array) -> jax.Array:
+  """Integers in the order of |x|."""
+  x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  bits = lax.bitcast_convert_type(x, f'i{x.dtype.itemsize}')
+  return bits & jnp.iinfo(bits.dtype).max
+
+
+def _bits(mask: jax.Array) -> jax.Array:
+  """bool[n] to u32[ceil(n / 32)]."""
+  octets = packing.pack(jnp.pad(mask, (0, -mask.size % 32)), 1)
+  return lax.bitcast_convert_type(octets.reshape(-1, 4), jnp.uint32)
+
+
+def _ones(bits: jax.Array) -> jax.Array:
+  return lax.population_count(bits).astype(jnp.int32)
+
+
+def _search(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
+            ) -> _Search:
+  """A key that `least` to `most` entries reach, or the one where ties are."""
+  kind = jax.eval_shape(_keys, x).dtype
+  top = jnp.iinfo(kind).max
+  unsure = guess is None
+  zero, none = jnp.zeros((), kind), jnp.zeros(-(-x.size // 32), jnp.uint32)
+  start = _Search(
+      zero, zero + top, zero + top // 2 if unsure else guess,
+      zero + (top // _STRIDE if unsure else 1), ~none, none,
+      jnp.int32(32 * none.size))
+
+  def look(s):
+    # Or the compiler would compute all keys beforehand, and keep them.
+    entries, key = lax.optimization_barrier((x, s.key))
+    bits = _bits(_keys(entries) >= key)
+    count = _ones(bits).sum()
+    found = count >= least
+    pick = lambda a, b: jnp.where(found, a, b)
+    low, high = pick(key, s.low), pick(s.high, key)
+    half = (high - low) // 2
+    step = jnp.minimum(s.step, half)
+    return _Search(
+        low, high, pick(low + step, high - step),
+        jnp.minimum(s.step, top // _STRIDE) * _STRIDE,
+        pick(bits, s.enough), pick(s.few, bits), pick(count, s.count))
+
+  more = lambda s: (s.count > most) & (s.high - s.low > 1)
+  return lax.while_loop(more, look, start)
+
+
+def _without_ties(s: _Search, least: int, most: int) -> jax.Array:
+  """Bits of `least` to `most` entries: of those at the threshold the first."""
+  start = 32 * jnp.arange(s.few.size)
+
+  def until(end):
+    own = jnp.clip(end - start, 0, 32).astype(jnp.uint32)
+    below = jnp.where(own < 32, (jnp.uint32(1) << own) - 1, ~jnp.uint32(0))
+    return s.few | (s.enough & below)
+
+  def look(state):
+    low, high, _ = state
+    middle = (low + high) // 2
+    bits = until(middle)
+    short = _ones(bits).sum() < least
+    return jnp.where(short, middle, low), jnp.where(short, high, middle), bits
+
+  def fails(state):
+    count = _ones(state[2]).sum()
+    return (count > most) | (count < least)
+
+  end = jnp.int32(32 * s.few.size)
+  return lax.while_loop(
+      fails, look, (jnp.zeros_like(end), end, s.enough))[2]
+
+
+def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
+  """Where in a word its bit of that rank is, 0 to 31."""
+  place = jnp.zeros_like(rank)
+  for half in (16, 8, 4, 2, 1):
+    below = _ones(bits & jnp.uint32(2**half - 1))
+    above = rank >= below
+    bits = jnp.where(above, bits >> half, bits)
+    rank -= jnp.where(above, below, 0)
+    place += jnp.where(above, half, 0)
+  return place
+
+
+def _indices(bits: jax.Array, room: int, size: int) -> jax.Array:
+  """Of the first `room` bits that are set, ascending; then `size`."""
+  ends = jnp.cumsum(_ones(bits))
+  rank = jnp.arange(room, dtype=jnp.int32)
+  word = jnp.searchsorted(ends, rank, side='right').astype(jnp.int32)
+  word = jnp.minimum(word, bits.size - 1)
+  begin = ends[word] - _ones(bits[word])
+  return jnp.where(rank < ends[-1],
+                   32 * word + _place(bits[word], rank - begin), size)
+
+
+def _among(x: jax.Array, k: int, room: int, guess: jax.Array | None = None
+           ) -> jax.Array:
+  """k to `room` indices, ascending, that hold the k largest; then n."""
+  found = _without_ties(_search(x, k, room, guess), k, room)
+  return _indices(found, room, x.size)
+
+
+def _candidates(x: jax.Array, k: int, room: int) -> jax.Array:
+  """The same with a guess from a sample, for a large x."""
+  expected = 0.7 * room
+  # Odd, so that it meets all columns of a layer.
+  sample = x[::int(expected / _SAMPLED) | 1]
+  wanted = expected * sample.size / x.size
+  guess = _search(sample, int(0.93 * wanted), int(1.07 * wanted) + 1).low
+  return _among(x, k, room, guess)
+
+
+def ascending(x: jax.Array, k: int) -> jax.Array:
+  """Indices of the k largest |x|, i32[k], ascending; cheaper than `largest`.
+
+  Of ties the lower indices are kept. One pass over x as a rule, and
+  memory for some masks of n bits and some lists of k, not for a copy of x.
 
   Args:
     x: f[n].
     k: static, 1 to n.
   """
-  magnitude, blocks = jnp.abs(x), x.size // _BLOCK
-  if blocks <= 2 * k:
-    return lax.top_k(magnitude, k)[1]
-  # The tail that fills no block is a candidate in any case.
-  body = magnitude[:blocks * _BLOCK].reshape(blocks, _BLOCK)
-  best = jnp.sort(lax.top_k(body.max(axis=1), k)[1])  # In order, for ties.
-  start = best[:, None] * _BLOCK + jnp.arange(_BLOCK)[None]
-  candidates = jnp.concatenate(
-      [start.ravel(), jnp.arange(blocks * _BLOCK, x.size)])
-  return candidates[lax.top_k(magnitude[candidates], k)[1]]
+  x, room = jnp.asarray(x), max(2 * k, _ROOM)
+  if 2 * room > x.size:
+    return _among(x, k, k)
+  found = _candidates(x, k, room)
+  values = x.at[found].get(mode='fill', fill_value=0)
+  return found[_among(values, k, k)]
+
+
+def largest(x: jax.Array, k: int) -> jax.Array:
+  """Indices of the k largest |x|, i32[k], as `lax.top_k(abs(x), k)` gives them.
+
+  In the order of their magnitude, of ties the lower index first.
+
+  Args:
+    x: f[n].
+    k: static, 1 to n.
+  """
+  found = ascending(x, k)
+  descending = ~_keys(jnp.asarray(x)[found])
+  return lax.sort((descending, found), num_keys=1, is_stable=True)[1]
