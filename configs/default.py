@@ -22,6 +22,8 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'log_every': 20,  # Steps between two records.
       'eval_every': 20,  # Steps between two held-out evaluations.
       'checkpoint_every': 100,  # Steps between two checkpoints; 0: never.
+      # Beside records.jsonl: extras to install, see experiments/livelog.py.
+      'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
       'link': '1gbe',  # A preset of network.py, whose seconds are plotted.
       'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.

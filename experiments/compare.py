@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from experiments import figures, report, table, workdir
+from experiments import figures, livelog, report, table, workdir
 from gossipjax import audit, build, session, spmd
 from gossipjax.checkpoint import Store
 from gossipjax.refusal import Refusal, nearest
@@ -77,9 +77,16 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
     interrupted: asked after every step; True saves and stops.
   """
   runs = {name: (run, check(run)) for name, run in variants(config)}
+  live = livelog.Live(folder, {name: run for name, (run, _) in runs.items()})
   workdir.claim(folder, config, resume)
-  summaries = [_run(name, *run, folder / name, audited, watch, interrupted)
-               for name, run in runs.items()]
+
+  def show(*told):
+    live(*told)
+    watch(*told)
+
+  with live:
+    summaries = [_run(name, *run, folder / name, audited, show, interrupted)
+                 for name, run in runs.items()]
   summary = {'config': config.to_dict(), 'runs': summaries,
              **workdir.provenance()}
   workdir.write(folder / 'summary.json', json.dumps(summary, indent=2))
