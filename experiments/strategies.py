@@ -54,11 +54,23 @@ def table() -> str:
            '| --- | --- | ---: | --- |']
   for name in build.STRATEGIES:
     doc = importlib.import_module(f'gossipjax.strategies.{name}').__doc__
-    what, source = doc.splitlines()[0], re.findall(r'arXiv:[\d.]+\d', doc)
     link = f'gossipjax/strategies/{name}.py'
-    lines.append(f'| [`{name}`]({link}) | {what} | '
-                 f'{size(bytes_per_step(name))} | {", ".join(source)} |')
+    lines.append(f'| [`{name}`]({link}) | {doc.splitlines()[0]} | '
+                 f'{size(bytes_per_step(name))} | {source(doc)} |')
   return '\n'.join(lines)
+
+
+def source(doc: str) -> str:
+  """The preprints that a strategy's docstring names, or an author and year."""
+  preprints = re.findall(r'arXiv:[\d.]+\d', doc)
+  if preprints:
+    return ', '.join(preprints)
+  for paragraph in doc.split('\n\n')[1:]:
+    author = re.match(r'(?:[A-Z]\. )?([A-Z]\w+)', paragraph)
+    year = re.search(r'\b(?:19|20)\d\d\b', paragraph)
+    if author and year:
+      return f'{author[1]} {year[0]}'
+  return ''
 
 
 if __name__ == '__main__':

@@ -2,7 +2,8 @@
 
   g <- 1/P sum_i g_i
 
-Synchronous SGD over a ring all-reduce (Patarasuk & Yuan, 2009).
+Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms for clusters of
+workstations, 2009.
 """
 
 import jax
