@@ -1,0 +1,66 @@
+"""`train` against the same training by hand: ResNet-8 on CIFAR-10.
+
+    GOSSIPJAX_DATA=... python -m benchmarks.end_to_end
+
+Eight emulated workers, batches of 16, all-reduce. Data order, augmentation and
+loss are the same functions; by hand there is no ledger, no record, no worker.
+"""
+
+import functools
+import statistics
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from benchmarks import by_hand, turns
+from configs import cifar10
+from gossipjax import session, spmd
+from gossipjax.data.batch import batch
+from gossipjax.train import train
+
+CHUNK = 5  # Steps in a turn.
+TURNS = 24
+
+
+def settings() -> ConfigDict:
+  """configs/cifar10.py at a constant rate, without evaluations."""
+  config = cifar10.get_config('all_reduce')
+  config.update(steps=10**6, log_every=CHUNK, eval_every=0)
+  config.optimizer.update(schedule='constant', warmup_steps=0)
+  return config
+
+
+def hand_written(config: ConfigDict) -> Iterator[jax.Array]:
+  """The same training."""
+  task, rate = session.make_task(config), config.optimizer
+  program = by_hand.step(
+      task.loss, functools.partial(batch, size=config.batch_size),
+      rate.learning_rate, rate.momentum, rate.weight_decay)
+  params = task.init(jax.random.key(config.seed))
+  return by_hand.train(program, params, task.train, config.seed, CHUNK)
+
+
+def check(config: ConfigDict) -> None:
+  """Both have the same loss after CHUNK steps, or it is no comparison."""
+  last = config.copy_and_resolve_references()
+  last.update(log_every=1)
+  ours = [r.train_loss for r, _ in zip(train(last), range(CHUNK), strict=False)]
+  theirs = float(np.mean(next(hand_written(config))))
+  np.testing.assert_allclose(ours[-1], theirs, rtol=1e-3)
+
+
+def main() -> None:
+  config = settings()
+  spmd.emulate(config.workers)
+  check(config)
+  ours, theirs = turns.take(train(config), hand_written(config), TURNS)
+  images = config.workers * config.batch_size * CHUNK
+  rate = lambda costs: images / statistics.median(c.wall_s for c in costs)
+  print(f'images/s: train {rate(ours):,.0f}, by hand {rate(theirs):,.0f}')
+  turns.report('a step of train', ours, theirs)
+
+
+if __name__ == '__main__':
+  main()

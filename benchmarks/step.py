@@ -1,0 +1,86 @@
+"""A step through `worker.update` against the same mathematics by hand.
+
+    python -m benchmarks.step
+
+Eight emulated workers, all-reduce, SGD with momentum and weight decay; the
+same gradients of the same batch on both sides, and no data order: what is left
+is what the abstraction costs.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchmarks import by_hand, turns
+from gossipjax import build, models, spmd
+from gossipjax.worker import make_worker
+
+WORKERS, BATCH, RATE, MOMENTUM, DECAY = 8, 16, 0.05, 0.9, 5e-4
+TASKS = {  # A model, the shape of its pictures, steps in a turn.
+    'resnet8': ((32, 32, 3), 5),
+    'mlp': ((8, 8, 1), 100),
+}
+
+
+def problem(model: str, shape: tuple[int, ...]):
+  """A loss, parameters, and a batch for each worker, [workers, batch, ...]."""
+  random, net = np.random.default_rng(0), models.make(model, 10)
+  x = random.standard_normal((WORKERS, BATCH, *shape), np.float32)
+  y = random.integers(0, 10, (WORKERS, BATCH), np.int32)
+
+  def loss(params, batch, key):
+    del key
+    logits = net.apply({'params': params}, batch[0])
+    return optax.softmax_cross_entropy_with_integer_labels(
+        logits, batch[1]).mean()
+
+  params = net.init(jax.random.key(0), x[0])['params']
+  return loss, jax.tree.map(np.array, params), (x, y)
+
+
+def through_update(loss, params: Any, batches: Any, chunk: int
+                   ) -> Iterator[jax.Array]:
+  """Yields the last of every `chunk` losses, f32[workers]."""
+  init, update = make_worker(
+      build.strategy({'name': 'all_reduce'}),
+      optax.chain(optax.add_decayed_weights(DECAY),
+                  optax.sgd(RATE, MOMENTUM, nesterov=True)))
+  executor = spmd.executor(WORKERS, 'shard_map')
+
+  def program(worker, batch, t):
+    value, grads = jax.value_and_grad(loss)(worker.params, batch, None)
+    worker, sent = update(worker, grads, t)
+    # One array, as in train: ten outputs would be the most of what it costs.
+    return worker, (value, jnp.stack(jax.tree.leaves(sent)))
+
+  run = executor.run(program, donate=(0,))
+  same = jax.tree.map(lambda x: np.stack([x] * WORKERS), params)
+  worker = executor.run(init)(executor.put(same))
+  batches, before, t = executor.put(batches), None, 0
+  while True:
+    for _ in range(chunk):
+      worker, metrics = run(worker, batches, t=jnp.int32(t))
+      jax.block_until_ready(metrics if before is None else before)
+      before, t = metrics, t + 1
+    yield jax.device_get(metrics[0])
+
+
+def main() -> None:
+  spmd.emulate(WORKERS)
+  for model, (shape, chunk) in TASKS.items():
+    loss, params, batches = problem(model, shape)
+    program = by_hand.step(
+        loss, lambda batch, key, t: batch, RATE, MOMENTUM, DECAY)
+    make = lambda: (through_update(loss, params, batches, chunk),
+                    by_hand.train(program, params, batches, 0, chunk))
+    # The same losses, or it is no comparison.
+    np.testing.assert_allclose(*map(next, make()), rtol=1e-3)
+    turns.report(model, *turns.take(*make(), turns=24))
+
+
+if __name__ == '__main__':
+  main()
