@@ -72,7 +72,8 @@ def summary(done):
 def test_a_comparison_leaves_the_documented_files_and_no_other(done):
   folder, _ = done
   assert sorted(p.name for p in folder.iterdir()) == sorted(
-      ['config.json', 'summary.json', 'comparison.md', *FIGURES, *VARIANTS])
+      ['config.json', 'summary.json', 'comparison.md', 'report.html', *FIGURES,
+       *VARIANTS])
   for name in VARIANTS:
     assert sorted(p.name for p in (folder / name).iterdir()) == [
         'checkpoints', 'records.jsonl', 'summary.json']
