@@ -79,7 +79,7 @@ def main() -> None:
                     by_hand.train(program, params, batches, 0, chunk))
     # The same losses, or it is no comparison.
     np.testing.assert_allclose(*map(next, make()), rtol=1e-3)
-    turns.report(model, *turns.take(*make(), turns=24))
+    turns.report(model, *turns.take(*make(), turns=40))
 
 
 if __name__ == '__main__':

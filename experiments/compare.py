@@ -9,7 +9,7 @@ import jax
 from ml_collections import ConfigDict
 
 from experiments import figures, livelog, report, table, workdir
-from gossipjax import audit, build, session, spmd
+from gossipjax import audit, build, optimizer, session, spmd
 from gossipjax.checkpoint import Store
 from gossipjax.refusal import Refusal, nearest
 from gossipjax.train import Record, train
@@ -58,7 +58,7 @@ def check(config: ConfigDict) -> Any:
   # The cheap ones first: a task may have to be downloaded.
   build.links(config.link)
   build.strategy(config.strategy)
-  build.optimizer(config.optimizer, config.steps)
+  optimizer.make(config.optimizer, config.steps)
   return session.rehearse(config)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gossipjax import build, spmd, tasks
+from gossipjax import build, optimizer, spmd, tasks
 from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
 from gossipjax.data.batch import batch
@@ -32,12 +32,12 @@ class Session(NamedTuple):
 
 def make(config) -> Session:
   """Builds everything by name; see configs/default.py for the keys."""
-  build.check_momentum(config.strategy, config.optimizer)
+  optimizer.check_momentum(config.strategy, config.optimizer)
   executor = spmd.executor(config.workers, config.executor)
   task = make_task(config)
   init, update = make_worker(
       build.strategy(config.strategy),
-      build.optimizer(config.optimizer, config.steps))
+      optimizer.make(config.optimizer, config.steps))
 
   def step(worker, examples, t):
     key = jax.random.fold_in(

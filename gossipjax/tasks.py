@@ -1,6 +1,17 @@
 """What is learned: a task is a model, a loss and every worker's examples.
 
-The keyword arguments of a task are the keys of `config.task`.
+The keyword arguments of a task are the keys of `config.task`. Of all tasks:
+
+  workers       number of shares of the examples
+  model         a name in `models.IMAGES` or `models.TEXT`
+  width, layers of the model; None for its own
+  split         how examples are shared out, see `data.split`
+  holdout       'test', or 'validation': the last of the training set (or the
+                folder's valid.txt), for tuning without a look at the test set
+  validation    that part of the training set, in (0, 1)
+  examples      at most so many for each worker, for quick runs
+  seed          of the split
+  data_dir      where the files are, see `data.files`
 """
 
 import functools
@@ -75,20 +86,9 @@ def images(name: str, workers: int, *, model: str = 'cnn',
 
   Args:
     name: a data set of `data.images`.
-    workers: number of shares.
-    model: a name in `models.IMAGES`.
-    width: of the model; None for its own.
-    layers: of the model; None for its own.
-    split: 'iid', 'dirichlet' or 'label', see `data.split`.
-    alpha: of 'dirichlet'; the smaller, the more the workers differ.
-    shards: of 'label'; runs of one label each worker gets.
+    alpha: of split 'dirichlet'; the smaller, the more the workers differ.
+    shards: of split 'label'; runs of one label each worker gets.
     augment: random crops and flips in training.
-    holdout: 'test', or 'validation': the last of the training set, for tuning
-      without a look at the test set.
-    validation: that part of the training set, in (0, 1).
-    examples: at most so many for each worker, for quick runs.
-    seed: of the split.
-    data_dir: where the files are, see `data.files`.
 
   Raises:
     Refusal: an argument is out of range, or a file is.
@@ -127,20 +127,9 @@ def text(workers: int, *, file: str = 'tinyshakespeare',
   """The next byte of a text.
 
   Args:
-    workers: number of shares.
     file: the text, see `data.text`.
-    model: a name in `models.TEXT`.
-    width: of the model; None for its own.
-    layers: of the model; None for its own.
     heads: of the transformer; None for its own.
     sequence: bytes a model reads at once; an example is such a window.
-    split: 'iid', or 'contiguous': every worker gets its own piece of the text.
-    holdout: 'test', or 'validation': the folder's valid.txt, or the last of
-      the training text.
-    validation: that part of the training text, in (0, 1).
-    examples: at most so many for each worker, for quick runs.
-    seed: of the split.
-    data_dir: where the file is, see `data.text`.
 
   Raises:
     Refusal: an argument is out of range, or a file is.

@@ -110,6 +110,30 @@ def _fetch(pending):
       jax.tree.structure(SILENCE), counts)
 
 
+def _due(period: int, done: int, steps: int) -> bool:
+  """Every `period` steps (never if 0), and at the end."""
+  return done == steps or (period > 0 and done % period == 0)
+
+
+def _settle(ledger: Ledger, pending, watch: Stopwatch, began: float):
+  """Enters the pending steps; returns steps per second, None if unknown."""
+  ledger.add(*_fetch(pending))
+  seconds, steps_per_s = watch.stop()
+  ledger.train_s += seconds
+  ledger.wall_s = time.perf_counter() - began
+  return steps_per_s
+
+
+def _stand(run: session.Session, config, store: Store | None):
+  """Workers, examples and ledger: as `store` has them, else at the start."""
+  workers, examples = session.start(run, config)
+  ledger = Ledger(build.links(config.link), config.workers)
+  if store is not None and store.last() is not None:
+    workers, found = store.load(workers)
+    ledger.from_json(found)
+  return workers, examples, ledger
+
+
 def train(config, store: Store | None = None,
           interrupted: Callable[[], bool] = lambda: False) -> Iterator[Record]:
   """Trains and yields a record every `log_every` and `eval_every` steps.
@@ -127,17 +151,10 @@ def train(config, store: Store | None = None,
     Interrupted: `interrupted` said so; a checkpoint was kept.
   """
   began, run = time.perf_counter(), session.make(config)
-  workers, examples = session.start(run, config)
-  ledger = Ledger(build.links(config.link), config.workers)
-  if store is not None and store.last() is not None:
-    workers, found = store.load(workers)
-    ledger.from_json(found)
+  workers, examples, ledger = _stand(run, config, store)
   began -= ledger.wall_s
   score = evaluate.held_out(run.task, config.workers, run.executor)
   step = run.executor.run(_compact(run.step), donate=(0,))
-
-  def due(period: int) -> bool:
-    return t + 1 == config.steps or (period > 0 and (t + 1) % period == 0)
 
   watch, pending = Stopwatch(), []
   for t in range(ledger.step, config.steps):
@@ -148,13 +165,11 @@ def train(config, store: Store | None = None,
     pending.append(metrics)
     watch.count()
     stop = interrupted()
-    log, test = due(config.log_every), due(config.eval_every)
-    save = store is not None and (due(config.checkpoint_every) or stop)
+    log, test, keep = (_due(p, t + 1, config.steps) for p in (
+        config.log_every, config.eval_every, config.checkpoint_every))
+    save = store is not None and (keep or stop)
     if log or test or save or stop:
-      ledger.add(*_fetch(pending))
-      seconds, steps_per_s = watch.stop()
-      ledger.train_s, pending = ledger.train_s + seconds, []
-      ledger.wall_s = time.perf_counter() - began
+      steps_per_s, pending = _settle(ledger, pending, watch, began), []
     if log or test:
       rate = steps_per_s and steps_per_s * config.workers * config.batch_size
       yield _record(

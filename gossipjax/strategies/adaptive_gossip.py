@@ -8,11 +8,9 @@
 Ho, Wu, Liu, Adaptive communication for distributed deep learning on commodity
 GPU cluster, 2018. Triggers and their sources: gossipjax/triggers.
 
-The paper is closed; this is our reading. One end suffices, as in the published
-push of a changed model, and the other end answers, so that the mean of the
-workers is preserved: if both had to fire, a changed worker would send in vain
-until its neighbor changes too; if nobody answered, every message would move
-the mean, as in `push_gossip`.
+The paper is closed; this is our reading. One end suffices, and the other end
+answers, which preserves the mean: if both had to fire, a changed worker would
+send in vain; if nobody answered, the mean would move as in `push_gossip`.
 """
 
 import functools
@@ -115,23 +113,16 @@ def strategy(
   Args:
     trigger: relative_drift, target_interval, norm_slope, step_size; or, as
       controls, fixed and random. See gossipjax/triggers for their arguments.
-    scope: 'local', each worker decides: in this lock-step program the bytes
-      saved are logical, since the others' silence still moves. 'all', one
-      flag agrees whether anyone wants: a silent step really sends nothing else.
-    topology: who is whose neighbor.
-    shortest: steps between two exchanges at least, H_min.
-    longest: steps between two exchanges at most, H_max; None is no limit.
-    reset_on_receipt: whether an exchange that others started counts as one's
-      last; else only one's own do.
-    per_layer: whether layers decide apart; None is as the trigger was
-      published.
+    scope: 'local', each worker decides (saves logical bytes only, in lock-step)
+      or 'all', a flag agrees whether anyone wants; silence then sends no more.
+    shortest, longest: steps between exchanges, H_min, H_max; None: no limit.
+    reset_on_receipt: whether exchanges that others started count as one's own.
+    per_layer: whether layers decide apart; None is as published.
   """
-  options = dict(
-      scale=scale, decay=decay, interval=interval, kappa=kappa,
-      horizon=horizon, warmup=warmup, learning_rate=learning_rate,
-      squared_steps=squared_steps, growth=growth, period=period, rate=rate,
-      seed=seed)
-  chosen = triggers.named(trigger, **options)
+  chosen = triggers.named(
+      trigger, scale=scale, decay=decay, interval=interval, kappa=kappa,
+      horizon=horizon, warmup=warmup, learning_rate=learning_rate, seed=seed,
+      squared_steps=squared_steps, growth=growth, period=period, rate=rate)
   if per_layer is not None:
     chosen = chosen._replace(per_layer=per_layer)
   mean = triggered_mean(triggers.bounded(chosen, shortest, longest), topology,

@@ -12,8 +12,7 @@ where C_l depends on layer l of n_l entries:
 Each worker is the server of a share of every layer. It gets that share from
 all, compressed, and returns the mean to all, dense, as published.
 
-J. Peng, Hylo, a thesis of 2021 whose text is not public: these forms and their
-defaults are our reading of its summary.
+J. Peng, Hylo, a thesis of 2021; not public: our reading of its summary.
 """
 
 from typing import NamedTuple

@@ -13,8 +13,7 @@ the answer's size is |U|, from k if all chose alike to P k. Metrics:
                after these and only from the previous U; at most k
 
 Wang, Liu, Wu, Communication usage optimization of gradient sparsification with
-aggregation, 2018. The paper's metrics and numbers are not public; these forms
-and their defaults are ours.
+aggregation, 2018. Metrics and numbers are not public: these are ours.
 """
 
 from collections.abc import Callable
@@ -122,11 +121,10 @@ def strategy(density: float = 0.01, metric: str = 'popularity',
              patience: int | None = None) -> Strategy:
   """`weight`, `decay`, `large`: lambda, gamma (a step) and c above."""
   if weight < 0 or not 0 <= decay < 1 or large <= 0:
-    raise Refusal(
-        'union_topk takes weight >= 0, decay from 0 to below 1, and large > 0,'
-        f' not weight={weight}, decay={decay}, large={large}.')
+    raise Refusal('union_topk takes weight >= 0, 0 <= decay < 1 and large > 0, '
+                  f'not {weight}, {decay} and {large}.')
   known = _metrics(weight, decay, large)
   if metric not in known:
-    raise Refusal(f'metric={metric} is unknown{nearest(metric, known)}.')
+    raise Refusal(f'metric={metric} is unknown{nearest(metric, known)}')
   sparse.count(density, 10**9)
   return Strategy(union_mean(density, known[metric], patience), identity())
