@@ -7,6 +7,7 @@ a float orders like its bits read as an integer, so NaN counts as larger than
 infinity, and nothing here rounds.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -145,6 +146,7 @@ def _candidates(x: jax.Array, k: int, room: int) -> jax.Array:
   return _among(x, k, room, guess)
 
 
+@functools.partial(jax.jit, static_argnames='k')
 def ascending(x: jax.Array, k: int) -> jax.Array:
   """Indices of the k largest |x|, i32[k], ascending; cheaper than `largest`.
 
@@ -155,7 +157,7 @@ def ascending(x: jax.Array, k: int) -> jax.Array:
     x: f[n].
     k: static, 1 to n.
   """
-  x, room = jnp.asarray(x), max(2 * k, _ROOM)
+  room = max(2 * k, _ROOM)
   if 2 * room > x.size:
     return _among(x, k, k)
   found = _candidates(x, k, room)
@@ -163,6 +165,7 @@ def ascending(x: jax.Array, k: int) -> jax.Array:
   return found[_among(values, k, k)]
 
 
+@functools.partial(jax.jit, static_argnames='k')
 def largest(x: jax.Array, k: int) -> jax.Array:
   """Indices of the k largest |x|, i32[k], as `lax.top_k(abs(x), k)` gives them.
 
@@ -173,5 +176,5 @@ def largest(x: jax.Array, k: int) -> jax.Array:
     k: static, 1 to n.
   """
   found = ascending(x, k)
-  descending = ~_keys(jnp.asarray(x)[found])
+  descending = ~_keys(x[found])
   return lax.sort((descending, found), num_keys=1, is_stable=True)[1]
