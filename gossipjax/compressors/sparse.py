@@ -44,7 +44,7 @@ def topk(density: float = 0.01) -> Compressor:
 
   def compress(x, key=None):
     del key
-    indices = selection.largest(x, count(density, x.size))
+    indices = selection.ascending(x, count(density, x.size))
     return Sparse(x[indices], indices)
 
   return Compressor(compress, _scatter, _scatter)
@@ -96,14 +96,14 @@ def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
     `len(a) + len(b)` entries; where a and b shared an index one is left over
     and says so with index `size`.
   """
-  indices, values = lax.sort(
-      (jnp.concatenate([a.indices, b.indices]),
-       jnp.concatenate([a.values, b.values])), num_keys=1)
-  twins = indices[1:] == indices[:-1]
-  is_first, is_second = jnp.pad(twins, (0, 1)), jnp.pad(twins, (1, 0))
-  values += jnp.where(is_first, jnp.roll(values, -1), 0)
-  return Sparse(jnp.where(is_second, 0, values),
-                jnp.where(is_second, size, indices))
+  each = jnp.concatenate([a.indices, b.indices])
+  # A sort of one array is several times as fast as one that carries another.
+  indices = jnp.sort(each)
+  values = jnp.zeros(each.size).at[jnp.searchsorted(indices, each)].add(
+      jnp.concatenate([a.values, b.values]))
+  again = jnp.pad(indices[1:] == indices[:-1], (1, 0))
+  indices = jnp.where(again, size, indices)
+  return Sparse(jnp.where(indices == size, 0, values), indices)
 
 
 def split(message: Sparse, k: int, size: int) -> tuple[Sparse, Sparse]:
