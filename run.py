@@ -14,7 +14,7 @@ from ml_collections import config_flags
 
 from experiments import progress
 from experiments.compare import compare, variants
-from gossipjax import console, spmd
+from gossipjax import console, processes, spmd
 from gossipjax.refusal import Refusal
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'What to run.')
@@ -38,13 +38,18 @@ def main(argv, interrupted):
     raise Refusal(f'--config={source}: there is no such file; there are '
                   f'{", ".join(known)}.')
   config = _CONFIG.value
-  spmd.emulate(max(run.workers for _, run in variants(config)))
+  if not processes.distributed():
+    spmd.emulate(max(run.workers for _, run in variants(config)))
+  elif _WORKDIR.value is None or _AUDIT.value:
+    raise Refusal('--distributed needs --workdir, a folder that all processes '
+                  'see, and no --audit, which compiles for one.')
   folder = pathlib.Path(
       _WORKDIR.value or f'runs/{source.stem}-{time.strftime("%Y%m%d-%H%M%S")}')
   with progress.Bar() as bar:
     summary = compare(config, folder, _RESUME.value, _AUDIT.value,
                       watch=bar.show, interrupted=interrupted)
-  progress.show(summary, folder)
+  if processes.first():
+    progress.show(summary, folder)
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 """Trains a config's variants one after the other and compares them."""
 
+import collections
 import json
 import pathlib
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import jax
 from ml_collections import ConfigDict
 
 from experiments import figures, livelog, report, table, workdir
-from gossipjax import audit, build, optimizer, session, spmd
+from gossipjax import audit, build, optimizer, processes, session, spmd
 from gossipjax.checkpoint import Store
 from gossipjax.refusal import Refusal, nearest
 from gossipjax.train import Record, train
@@ -78,7 +79,7 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
   """
   runs = {name: (run, check(run)) for name, run in variants(config)}
   live = livelog.Live(folder, {name: run for name, (run, _) in runs.items()})
-  workdir.claim(folder, config, resume)
+  processes.decide(lambda: workdir.claim(folder, config, resume))
 
   def show(*told):
     live(*told)
@@ -87,6 +88,8 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
   with live:
     summaries = [_run(name, *run, folder / name, audited, show, interrupted)
                  for name, run in runs.items()]
+  if not processes.first():
+    return {}
   summary = {'config': config.to_dict(), 'runs': summaries,
              **workdir.provenance()}
   workdir.write(folder / 'summary.json', json.dumps(summary, indent=2))
@@ -99,14 +102,19 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
 def _run(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
          audited: bool, watch: Watch, interrupted: Callable[[], bool]
          ) -> dict[str, Any]:
-  """One variant, from where it stands; returns its summary."""
+  """One variant, from where it stands; returns its summary, {} where another
+  process writes it."""
   finished = folder / 'summary.json'
   if finished.exists():
     return json.loads(finished.read_text())
-  folder.mkdir(exist_ok=True)
+  processes.decide(lambda: folder.mkdir(exist_ok=True))
   store, lines = Store(folder / 'checkpoints'), folder / 'records.jsonl'
+  records = train(config, store, interrupted)
+  if not processes.first():
+    collections.deque(records, maxlen=0)  # It takes part, that is all.
+    return {}
   workdir.keep_records(lines, store.last() or 0)
-  for record in train(config, store, interrupted):
+  for record in records:
     workdir.append(lines, record)
     watch(name, config, record)
   summary = summarise(name, config, shapes, workdir.records(lines)[-1])

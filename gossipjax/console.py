@@ -10,6 +10,7 @@ from typing import Any
 
 from absl import flags, logging
 
+from gossipjax import processes
 from gossipjax.refusal import Refusal
 from gossipjax.train import Interrupted
 
@@ -75,20 +76,25 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], Any]:
     logging.set_verbosity(
         logging.ERROR if _DEBUG.value else logging.FATAL)
     sys.unraisablehook = _unless_too_late
-    signals = Signals()
     try:
+      signals = processes.Stop() if processes.join() else Signals()
       main(argv, signals)
     except Interrupted as stop:
-      say(f'Stopped after step {stop.step}, checkpoint kept; '
-          '--resume continues.')
+      if processes.first():
+        say(f'Stopped after step {stop.step}, checkpoint kept; '
+            '--resume continues.')
       sys.exit(128 + signals.received)
     except Refusal as error:
       _refuse(str(error), error)
     except OSError as error:
       if error.errno not in _MENDABLE:
+        processes.abandon(error)
         raise
       where = error.filename or '--workdir'
       _refuse(f'{where}: {_MENDABLE[error.errno]}', error)
+    except Exception as error:
+      processes.abandon(error)
+      raise
 
   return run
 
@@ -114,4 +120,4 @@ def _refuse(sentence: str, error: Exception):
   if {'--debug', '--debug=true'} & {*sys.argv}:
     traceback.print_exception(error)
   say(sentence)
-  sys.exit(MISTAKE)
+  processes.leave(MISTAKE)

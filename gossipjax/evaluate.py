@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossipjax import spmd
 from gossipjax.aggregator import Tree
-from gossipjax.spmd import Executor
 from gossipjax.tasks import Task
 
 _CHUNK = 256  # Examples per worker and call; more is no faster on a CPU.
@@ -31,7 +31,7 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
   return mean, jnp.sqrt(sum(jax.tree.leaves(squares)))
 
 
-def held_out(task: Task, workers: int, executor: Executor
+def held_out(task: Task, workers: int, executor: spmd.Executor
              ) -> Callable[[Tree], dict[str, float]]:
   """Scores a model on all held-out examples, shared among the workers.
 
@@ -42,7 +42,9 @@ def held_out(task: Task, workers: int, executor: Executor
   chunk = -(-total // (workers * calls))
   rows = np.arange(calls * workers * chunk).reshape(calls, workers, chunk)
   real = (rows < total).astype(np.float32)
-  chunks = [executor.put((jax.tree.map(lambda x: x[r % total], task.test), w))
+  mine = executor.mine
+  chunks = [executor.put(
+      (jax.tree.map(lambda x: x[r[mine] % total], task.test), w[mine]))
             for r, w in zip(rows, real, strict=True)]
 
   @executor.run
@@ -52,8 +54,9 @@ def held_out(task: Task, workers: int, executor: Executor
     return jax.tree.map(lambda value: jnp.vdot(value, weight), each)
 
   def evaluate(params: Tree) -> dict[str, float]:
-    sums = [jax.device_get(score(*c, params=params)) for c in chunks]
-    return {name: float(sum(s[name].sum(dtype=np.float64) for s in sums)
-                        / total) for name in sums[0]}
+    mine = [spmd.rows(score(*c, params=params)) for c in chunks]
+    sums = spmd.gather(jax.tree.map(lambda *s: np.stack(s, axis=1), *mine))
+    return {name: float(s.sum(dtype=np.float64) / total)
+            for name, s in sums.items()}
 
   return evaluate

@@ -34,7 +34,7 @@ def make(config) -> Session:
   """Builds everything by name; see configs/default.py for the keys."""
   optimizer.check_momentum(config.strategy, config.optimizer)
   executor = spmd.executor(config.workers, config.executor)
-  task = make_task(config)
+  task = make_task(config, executor.mine)
   init, update = make_worker(
       build.strategy(config.strategy),
       optimizer.make(config.optimizer, config.steps))
@@ -52,11 +52,12 @@ def make(config) -> Session:
   return Session(task, executor, init, step)
 
 
-def make_task(config) -> tasks.Task:
-  """The task of `config.task` for the workers of the config."""
+def make_task(config, mine: slice = slice(None)) -> tasks.Task:
+  """The task of `config.task`, with examples for `mine` of the workers."""
   arguments = {k: v for k, v in config.task.items() if v is not None}
-  return tasks.make(arguments.pop('name'), config.workers, seed=config.seed,
-                    data_dir=config.data.dir or None, **arguments)
+  return tasks.make(arguments.pop('name'), config.workers, mine=mine,
+                    seed=config.seed, data_dir=config.data.dir or None,
+                    **arguments)
 
 
 def start(session: Session, config) -> tuple[Worker, Tree]:
@@ -66,8 +67,8 @@ def start(session: Session, config) -> tuple[Worker, Tree]:
     Both with leaves [workers, ...], placed.
   """
   params = jax.device_get(session.task.init(jax.random.key(config.seed)))
-  put = session.executor.put
-  same = jax.tree.map(lambda x: np.stack([x] * config.workers), params)
+  put, mine = session.executor.put, range(config.workers)[session.executor.mine]
+  same = jax.tree.map(lambda x: np.stack([x] * len(mine)), params)
   return session.executor.run(session.init)(put(same)), put(session.task.train)
 
 
@@ -84,5 +85,8 @@ def rehearse(config) -> Tree:
     return session.step(session.init(params), examples, t=jnp.int32(0))
 
   everyone = jax.vmap(one_step, axis_name=WORKERS, in_axes=(0, None))
-  jax.eval_shape(everyone, session.task.train, shapes)
+  examples = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct((config.workers, *x.shape[1:]), x.dtype),
+      session.task.train)
+  jax.eval_shape(everyone, examples, shapes)
   return shapes

@@ -1,6 +1,7 @@
 """One program per worker, and three ways to run it.
 
 Positional arguments have the workers on axis 0; keyword arguments are shared.
+Of several processes each puts in and takes out the rows of its own workers.
 """
 
 import functools
@@ -9,6 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from gossipjax.collectives import WORKERS
 from gossipjax.refusal import Refusal, nearest
@@ -21,12 +24,14 @@ class Executor(NamedTuple):
     name: how the workers run.
     run: lifts a worker's program to all workers; `donate` are the positional
       arguments whose memory it may reuse.
-    put: places a tree whose axis 0 are the workers.
+    put: places a tree whose axis 0 are the workers of this process.
+    mine: which of all the workers these are.
   """
 
   name: str
   run: Callable[..., Program]
   put: Callable[[Any], Any]
+  mine: slice = slice(None)
 
 
 MOST_DEVICES = 64  # Emulated; each costs threads.
@@ -101,6 +106,8 @@ def executor(num_workers: int, name: str = 'auto') -> Executor:
     raise Refusal(f'executor={name} is unknown{nearest(name, names)}')
   if num_workers < 1:
     raise Refusal(f'workers is at least 1, got {num_workers}.')
+  if jax.process_count() > 1:
+    return _over_processes(num_workers, name)
   enough = jax.device_count() >= num_workers
   if name == 'auto':
     name = 'shard_map' if enough else 'vmap'
@@ -111,9 +118,7 @@ def executor(num_workers: int, name: str = 'auto') -> Executor:
                   f'{num_workers}, devices={jax.device_count()}; executor=vmap '
                   'runs any number on one.')
   devices = jax.devices()[:num_workers]
-  mesh = jax.make_mesh(
-      (num_workers,), (WORKERS,), devices=devices,
-      axis_types=(jax.sharding.AxisType.Auto,))
+  mesh = _mesh(devices)
   placed = jax.NamedSharding(mesh, jax.P(WORKERS))
   put = lambda tree: jax.device_put(tree, placed)
   if name == 'pmap':
@@ -121,3 +126,50 @@ def executor(num_workers: int, name: str = 'auto') -> Executor:
         name, lambda p, donate=(): by_pmap(p, devices, donate), put)
   return Executor(
       name, lambda p, donate=(): on_many_devices(p, mesh, donate), put)
+
+
+def _mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:
+  return jax.make_mesh(
+      (len(devices),), (WORKERS,), devices=devices,
+      axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def _over_processes(num_workers: int, name: str) -> Executor:
+  """A worker on every device of every process."""
+  if name not in ('auto', 'shard_map'):
+    raise Refusal(f'executor={name} runs in one process; shard_map runs in '
+                  f'{jax.process_count()}.')
+  if num_workers != jax.device_count():
+    raise Refusal(f'workers={num_workers}, but {jax.process_count()} processes '
+                  f'have {jax.device_count()} devices; it takes one for each.')
+  # In the order of the processes, so that each has a run of the workers.
+  devices = sorted(jax.devices(), key=lambda d: (d.process_index, d.id))
+  mesh = _mesh(devices)
+  placed = jax.NamedSharding(mesh, jax.P(WORKERS))
+  put = lambda tree: jax.tree.map(
+      lambda x: jax.make_array_from_process_local_data(placed, x), tree)
+  here = [i for i, d in enumerate(devices)
+          if d.process_index == jax.process_index()]
+  return Executor(
+      'shard_map', lambda p, donate=(): on_many_devices(p, mesh, donate), put,
+      slice(here[0], here[-1] + 1))
+
+
+def rows(tree: Any) -> Any:
+  """The rows of this process's workers, on the host."""
+  if jax.process_count() == 1:
+    return jax.device_get(tree)
+
+  def of_array(x):
+    shards = sorted(x.addressable_shards, key=lambda s: s.index[0].start or 0)
+    return np.concatenate([s.data for s in shards])
+
+  return jax.tree.map(of_array, tree)
+
+
+def gather(mine: Any) -> Any:
+  """All workers' rows, in every process, from those of each: arrays on hosts.
+  """
+  if jax.process_count() == 1:
+    return mine
+  return multihost_utils.process_allgather(mine, tiled=True)

@@ -2,7 +2,7 @@
 
 The keyword arguments of a task are the keys of `config.task`. Of all tasks:
 
-  workers       number of shares of the examples
+  workers, mine number of shares of the examples, and which are wanted here
   model         a name in `models.IMAGES` or `models.TEXT`
   width, layers of the model; None for its own
   split         how examples are shared out, see `data.split`
@@ -43,7 +43,7 @@ class Task(NamedTuple):
       the key drives augmentation only.
     score: (parameters, batch) -> {'loss', 'accuracy'}, each f32[], the means
       over a batch; of text: nats per byte, and the share of next bytes right.
-    train: arrays [workers, examples, ...]; row i belongs to worker i.
+    train: arrays [workers, examples, ...], a row for each worker wanted.
     test: arrays [examples, ...]; held out.
   """
 
@@ -79,9 +79,9 @@ def make(name: str, workers: int, **settings: Any) -> Task:
 def images(name: str, workers: int, *, model: str = 'cnn',
            width: int | None = None, layers: int | None = None,
            split: str = 'iid', alpha: float = 0.5, shards: int = 2,
-           augment: bool = False, holdout: str = 'test',
+           augment: bool = False, holdout: str = 'test', seed: int = 0,
            validation: float = 0.1, examples: int | None = None,
-           seed: int = 0, data_dir: str | None = None) -> Task:
+           data_dir: str | None = None, mine: slice = slice(None)) -> Task:
   """Classes of pictures.
 
   Args:
@@ -99,7 +99,7 @@ def images(name: str, workers: int, *, model: str = 'cnn',
       'iid': splits.iid,
       'dirichlet': functools.partial(splits.dirichlet, alpha=alpha),
       'label': functools.partial(splits.by_label, shards=shards)}
-  rows = _named(split, choices)(train[1], workers, seed)
+  rows = _named(split, choices)(train[1], workers, seed)[mine]
   net = models.make(model, data.classes, width=width, layers=layers)
 
   def logits(params: Tree, x: jax.Array) -> jax.Array:
@@ -123,7 +123,7 @@ def text(workers: int, *, file: str = 'tinyshakespeare',
          layers: int | None = None, heads: int | None = None,
          sequence: int = 128, split: str = 'iid', holdout: str = 'test',
          validation: float = 0.1, examples: int | None = None, seed: int = 0,
-         data_dir: str | None = None) -> Task:
+         data_dir: str | None = None, mine: slice = slice(None)) -> Task:
   """The next byte of a text.
 
   Args:
@@ -142,7 +142,7 @@ def text(workers: int, *, file: str = 'tinyshakespeare',
   else:
     train, test = hold_out(train, test, holdout, validation)
   choices = {'iid': splits.iid, 'contiguous': splits.contiguous}
-  rows = _named(split, choices)(np.arange(len(train)), workers, seed)
+  rows = _named(split, choices)(np.arange(len(train)), workers, seed)[mine]
   net = models.make(model, written.BYTES, models.TEXT, width=width,
                     layers=layers, heads=heads)
 

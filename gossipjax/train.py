@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax import build, evaluate, session
+from gossipjax import build, evaluate, session, spmd
 from gossipjax.aggregator import Tree
 from gossipjax.checkpoint import Store
 from gossipjax.ledger import Ledger
@@ -104,10 +104,10 @@ def _compact(step):
 
 def _fetch(pending):
   """Losses and traffic of some steps, on the host: leaves [workers, steps]."""
-  losses, sent = zip(*jax.device_get(pending), strict=True)
-  counts = np.moveaxis(np.stack(sent, axis=1), -1, 0)
-  return np.stack(losses, axis=1), jax.tree.unflatten(
-      jax.tree.structure(SILENCE), counts)
+  losses, sent = spmd.gather(jax.tree.map(
+      lambda *steps: np.stack(steps, axis=1), *spmd.rows(pending)))
+  return losses, jax.tree.unflatten(
+      jax.tree.structure(SILENCE), np.moveaxis(sent, -1, 0))
 
 
 def _due(period: int, done: int, steps: int) -> bool:

@@ -59,14 +59,14 @@ def _program(aggregator, executor, workers, everyone):
 forget = _program.cache_clear  # After a change in the code under test.
 
 
-def _start(workers):
+def start(workers):
   rng = np.random.default_rng(0)
   return {name: np.broadcast_to(
       rng.standard_normal(shape, np.float32), (workers, *shape))
           for name, shape in SHAPES.items()}
 
 
-def _walk(tree, seed):
+def walk(tree, seed):
   """Everybody's next tree: close to the last, and different per worker."""
   rng = np.random.default_rng(seed + 1)
   length = np.where(np.isin(np.arange(len(tree['bias'])), QUIET), 1e-4, 1)
@@ -78,12 +78,12 @@ def _walk(tree, seed):
 def record(aggregator: Aggregator, everyone=True, workers=N) -> list[Event]:
   """STEPS rounds on one device, with absentees unless `everyone`."""
   update = _program(aggregator, 'vmap', workers, everyone)
-  tree, events = _start(workers), []
+  tree, events = start(workers), []
   state = jax.device_get(jax.vmap(
       aggregator.init, axis_name=collectives.WORKERS)(tree))
   for step, there in zip(STEPS, _attendance(workers), strict=True):
     there |= everyone
-    tree = _walk(tree, len(events))
+    tree = walk(tree, len(events))
     events.append(Event(
         step, there, tree, state, *update(tree, state, there, step)))
     tree, state = events[-1].new_tree, events[-1].new_state
@@ -102,10 +102,10 @@ def train(strategy: Strategy, executor='vmap', workers=N, steps=4):
   init, update = make_worker(strategy, optax.sgd(0.1, momentum=0.9))
   where = spmd.executor(workers, executor)
   run = where.run(update)
-  params = _start(workers)
+  params = start(workers)
   worker = where.put(jax.vmap(init, axis_name=collectives.WORKERS)(params))
   for step in range(steps):
-    grads = where.put(_walk(params, step))
+    grads = where.put(walk(params, step))
     worker, _ = run(worker, grads, step=jnp.int32(step))
     yield jax.device_get(worker.params)
 
