@@ -17,7 +17,7 @@ from experiments.compare import compare, variants
 from gossipjax import console, processes, spmd
 from gossipjax.refusal import Refusal
 
-_CONFIG = config_flags.DEFINE_config_file('config', None, 'What to run.')
+config_flags.DEFINE_config_file('config', None, 'What to run.')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Where results go.')
 _RESUME = flags.DEFINE_bool('resume', False, 'Continue the run in --workdir.')
 _AUDIT = flags.DEFINE_bool(
@@ -26,25 +26,16 @@ _AUDIT = flags.DEFINE_bool(
 
 def main(argv, interrupted):
   del argv
-  if _CONFIG.value is None:
-    raise Refusal('--config is missing; start with '
-                  '--config=configs/quickstart.py.')
   if _RESUME.value and _WORKDIR.value is None:
     raise Refusal('--resume needs --workdir, the folder of the run.')
-  source = pathlib.Path(
-      flags.FLAGS['config'].config_filename.partition(':')[0])
-  if not source.is_file():
-    known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
-    raise Refusal(f'--config={source}: there is no such file; there are '
-                  f'{", ".join(known)}.')
-  config = _CONFIG.value
+  config, name = console.config()
   if not processes.distributed():
     spmd.emulate(max(run.workers for _, run in variants(config)))
   elif _WORKDIR.value is None or _AUDIT.value:
     raise Refusal('--distributed needs --workdir, a folder that all processes '
                   'see, and no --audit, which compiles for one.')
   folder = pathlib.Path(
-      _WORKDIR.value or f'runs/{source.stem}-{time.strftime("%Y%m%d-%H%M%S")}')
+      _WORKDIR.value or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}')
   with progress.Bar() as bar:
     summary = compare(config, folder, _RESUME.value, _AUDIT.value,
                       watch=bar.show, interrupted=interrupted)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from absl import app, flags
 from matplotlib.figure import Figure
 
-from experiments import workdir
+from experiments import table, workdir
 from gossipjax import console
 
 QUICK = flags.DEFINE_bool('quick', False, 'Prove the path in two minutes.')
@@ -67,7 +67,7 @@ def write(folder: pathlib.Path, name: str, title: str, found: Finding,
   """table.md, table.csv and figure.png."""
   facts = workdir.provenance()
   command = f'python -m experiments.{name}' + (' --quick' if quick else '')
-  text = (f'# {title}\n\n**{found.verdict}**\n\n{markdown(found.rows)}\n\n'
+  text = (f'# {title}\n\n**{found.verdict}**\n\n{table.of_rows(found.rows)}\n\n'
           f'{found.notes.strip()}\n\n`{command}`, commit {facts["commit"]}, '
           f'{os.cpu_count()} cores ({platform.machine()}), jax '
           f'{facts["versions"]["jax"]}, {took_s:.0f} s.\n')
@@ -78,16 +78,3 @@ def write(folder: pathlib.Path, name: str, title: str, found: Finding,
   writer.writerows(found.rows)
   workdir.write(folder / 'table.csv', lines.getvalue())
   found.figure.savefig(folder / 'figure.png', dpi=110)
-
-
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-  """A table whose numbers have three digits."""
-  cells = [[_cell(value) for value in row.values()] for row in rows]
-  lines = [list(rows[0]), ['---'] * len(rows[0]), *cells]
-  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
-
-
-def _cell(value: Any) -> str:
-  if value is None:
-    return ''
-  return f'{value:.3g}' if isinstance(value, float) else str(value)

@@ -27,22 +27,30 @@ def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
     if not name.replace('_', '').replace('-', '').isalnum():
       raise Refusal(f'config.variants: {name!r} names a folder; it may have '
                     'letters, digits, _ and - only.')
-    yield name, ConfigDict(_changed(base, changes, f'variants.{name}'))
+    yield name, ConfigDict(changed(base, changes, f'config.variants.{name}.'))
 
 
-def _changed(base: Any, changes: Any, key: str) -> dict[str, Any]:
+def changed(base: Any, changes: Any, where: str) -> dict[str, Any]:
+  """A config with some changes; `where` they come from is for refusals."""
   result = dict(base)
   for k, value in changes.items():
     if k not in result:
-      raise Refusal(f'config.{key}.{k} is unknown{nearest(k, result)}')
-    kind = type(result[k])
+      raise Refusal(f'{where}{k} is unknown{nearest(k, result)}')
+    kind = _kind(base, k)
     if not isinstance(value, (kind, int) if kind is float else kind):
-      raise Refusal(f'config.{key}.{k}={value!r} has the wrong type; '
+      raise Refusal(f'{where}{k}={value!r} has the wrong type; '
                     f'it takes {kind.__name__}.')
     # Another strategy, task or optimizer brings all its own arguments.
     whole = not isinstance(value, ConfigDict) or 'name' in value
-    result[k] = value if whole else _changed(result[k], value, f'{key}.{k}')
+    result[k] = value if whole else changed(result[k], value, f'{where}{k}.')
   return result
+
+
+def _kind(config: Any, key: str) -> type:
+  """What a key takes; one that is None as yet knows it in a ConfigDict."""
+  if config[key] is None and isinstance(config, ConfigDict):
+    return config.get_type(key)
+  return type(config[key])
 
 
 def check(config: ConfigDict) -> Any:
@@ -86,7 +94,7 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
     watch(*told)
 
   with live:
-    summaries = [_run(name, *run, folder / name, audited, show, interrupted)
+    summaries = [run_one(name, *run, folder / name, audited, show, interrupted)
                  for name, run in runs.items()]
   if not processes.first():
     return {}
@@ -99,15 +107,21 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
   return summary
 
 
-def _run(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
-         audited: bool, watch: Watch, interrupted: Callable[[], bool]
-         ) -> dict[str, Any]:
-  """One variant, from where it stands; returns its summary, {} where another
-  process writes it."""
+def run_one(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
+            audited: bool, watch: Watch, interrupted: Callable[[], bool]
+            ) -> dict[str, Any]:
+  """One variant, from where it stands; returns its summary, {} where
+  another process writes it.
+
+  Args:
+    shapes: from `check`.
+    folder: of this variant.
+    others: as those of `compare`.
+  """
   finished = folder / 'summary.json'
   if finished.exists():
     return json.loads(finished.read_text())
-  processes.decide(lambda: folder.mkdir(exist_ok=True))
+  processes.decide(lambda: folder.mkdir(parents=True, exist_ok=True))
   store, lines = Store(folder / 'checkpoints'), folder / 'records.jsonl'
   records = train(config, store, interrupted)
   if not processes.first():

@@ -1,5 +1,6 @@
 """The table of a comparison, for Markdown and for a terminal."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
@@ -93,3 +94,16 @@ def on_terminal(summary: dict[str, Any]) -> Table:
   for row in found:
     table.add_row(*row.values())
   return table
+
+
+def of_rows(rows: Sequence[dict[str, Any]]) -> str:
+  """Markdown of rows with the same keys; numbers have three digits."""
+  cells = [[_cell(value) for value in row.values()] for row in rows]
+  lines = [list(rows[0]), ['---'] * len(rows[0]), *cells]
+  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+
+
+def _cell(value: Any) -> str:
+  if value is None:
+    return ''
+  return f'{value:.3g}' if isinstance(value, float) else str(value)

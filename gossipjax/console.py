@@ -1,6 +1,7 @@
 """How programs end: a sentence for a mistake, a checkpoint for a signal."""
 
 import errno
+import pathlib
 import re
 import signal
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import flags, logging
+from ml_collections import ConfigDict
 
 from gossipjax import processes
 from gossipjax.refusal import Refusal
@@ -68,8 +70,32 @@ def parse(argv: list[str]) -> list[str]:
     return _refuse(last.rpartition('Refusal: ')[2], error)
 
 
-def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], Any]:
-  """`main`, without tracebacks for what a user can mend."""
+def config() -> tuple[ConfigDict, str]:
+  """What --config has loaded, and the name of its file.
+
+  Raises:
+    Refusal: it is missing, or no file.
+  """
+  flag = flags.FLAGS['config']
+  if flag.value is None:
+    raise Refusal('--config is missing; start with '
+                  '--config=configs/quickstart.py.')
+  source = pathlib.Path(flag.config_filename.partition(':')[0])
+  if not source.is_file():
+    known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
+    raise Refusal(f'--config={source}: there is no such file; there are '
+                  f'{", ".join(known)}.')
+  return flag.value, source.stem
+
+
+def guarded(main: Callable[[list[str]], None], again: str = '--resume'
+            ) -> Callable[[list[str]], Any]:
+  """`main`, without tracebacks for what a user can mend.
+
+  Args:
+    main: (argv, signals) -> None.
+    again: what continues it after it was stopped.
+  """
 
   def run(argv):
     # Orbax tells all it does, and logs the errors that it raises.
@@ -82,7 +108,7 @@ def guarded(main: Callable[[list[str]], None]) -> Callable[[list[str]], Any]:
     except Interrupted as stop:
       if processes.first():
         say(f'Stopped after step {stop.step}, checkpoint kept; '
-            '--resume continues.')
+            f'{again} continues.')
       sys.exit(128 + signals.received)
     except Refusal as error:
       _refuse(str(error), error)

@@ -57,19 +57,22 @@ class Running:
         (self._folder / name).read_text() for name in ('out', 'err')))
 
 
-def start(folder: pathlib.Path, *args: str, max_file_bytes: int | None = None,
-          **environment: str | None) -> Running:
+def start(folder: pathlib.Path, *args: str, module: str = '',
+          max_file_bytes: int | None = None, **environment: str | None
+          ) -> Running:
   """Starts run.py with these arguments.
 
   Args:
     folder: where its output goes; made if it is not there.
     *args: what follows `python run.py`.
+    module: to be run with `python -m` instead of run.py.
     max_file_bytes: no file may grow larger.
     **environment: variables on top of this process's; None removes one.
   """
   folder.mkdir(parents=True, exist_ok=True)
   process = _FORK.Process(
-      target=_become, args=(folder, args, max_file_bytes, environment))
+      target=_become,
+      args=(folder, args, module, max_file_bytes, environment))
   process.start()
   return Running(process, folder)
 
@@ -79,7 +82,7 @@ def run(folder: pathlib.Path, *args: str, **settings) -> Ended:
   return start(folder, *args, **settings).end()
 
 
-def _become(folder, args, max_file_bytes, environment):
+def _become(folder, args, module, max_file_bytes, environment):
   for name, value in {'NPROC': None, **environment}.items():
     os.environ.pop(name, None)
     if value is not None:
@@ -90,8 +93,11 @@ def _become(folder, args, max_file_bytes, environment):
   if max_file_bytes is not None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_bytes,) * 2)
   os.chdir(ROOT)
-  sys.argv = ['run.py', *args]
-  runpy.run_path('run.py', run_name='__main__')
+  sys.argv = [module or 'run.py', *args]
+  if module:
+    runpy.run_module(module, run_name='__main__', alter_sys=True)
+  else:
+    runpy.run_path('run.py', run_name='__main__')
 
 
 def really(*args: str, **environment: str) -> Ended:
