@@ -10,6 +10,7 @@ after the same step, with a checkpoint. When one dies, so do all.
 import argparse
 import contextlib
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -18,7 +19,9 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-GRACE_S = 25  # For the others to end by themselves, once one has.
+GRACE_S = 10  # For the others to end by themselves, once one has.
+# What C++ leaves behind when it gives up; its reason stands before it.
+_STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
 
 
 def free_port() -> int:
@@ -52,9 +55,7 @@ def run(commands: Iterable[Sequence[str]], grace_s: float = GRACE_S) -> int:
   signals = _Signals(running)
   try:
     failed = _first_failure(running)
-    if failed is not None:
-      sentence = _why(failed, running[failed].returncode)
-      _end(running, grace_s)
+    stuck = [] if failed is None else _end(running, grace_s)
   finally:
     for process in running:
       process.kill()
@@ -63,7 +64,8 @@ def run(commands: Iterable[Sequence[str]], grace_s: float = GRACE_S) -> int:
   if failed is None:
     return 0
   if not signals.received:
-    print(f'{sentence}; all {len(running)} have ended.', file=sys.stderr)
+    print(f'{_why(running, failed, stuck)}; all {len(running)} have ended.',
+          file=sys.stderr)
   code = running[failed].returncode
   return code if code > 0 else 128 - code
 
@@ -86,6 +88,8 @@ class _Signals:
 def _echo(number: int, process: subprocess.Popen) -> None:
   for line in process.stdout:
     text = line.decode(errors='replace').rstrip('\n')
+    if _STACK.match(text):
+      continue
     with contextlib.suppress(BrokenPipeError):
       print(f'[{number}] {text}', flush=True)
 
@@ -102,20 +106,24 @@ def _first_failure(running: Sequence[subprocess.Popen]) -> int | None:
     time.sleep(0.1)
 
 
-def _end(running: Sequence[subprocess.Popen], grace_s: float) -> None:
-  """Gives them `grace_s` to end by themselves, then kills."""
+def _end(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
+  """Gives them `grace_s` to end by themselves; returns those that did not."""
   until = time.monotonic() + grace_s
   for process in running:
     with contextlib.suppress(subprocess.TimeoutExpired):
       process.wait(max(0.0, until - time.monotonic()))
-  for process in running:
-    process.kill()
+  return [i for i, process in enumerate(running) if process.poll() is None]
 
 
-def _why(number: int, code: int) -> str:
+def _why(running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
+         ) -> str:
+  """The one that drew the others with it: it hangs, or was the first."""
+  if stuck:
+    return f'Process {", ".join(map(str, stuck))} did not answer any more'
+  code = running[failed].returncode
   if code < 0:
-    return f'Process {number} died of {signal.Signals(-code).name}'
-  return f'Process {number} ended with exit code {code}'
+    return f'Process {failed} died of {signal.Signals(-code).name}'
+  return f'Process {failed} ended with exit code {code}'
 
 
 def main() -> int:

@@ -28,7 +28,7 @@ _COORDINATOR = flags.DEFINE_string(
 _NUM_PROCESSES = flags.DEFINE_integer('num_processes', None, 'In all.')
 _PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Of this one, from 0.')
 _HEARTBEAT_S = flags.DEFINE_integer(
-    'heartbeat_s', 20, 'Seconds of silence after which a process is lost.')
+    'heartbeat_s', 15, 'Seconds of silence after which a process is lost.')
 _STEP_TIMEOUT_S = flags.DEFINE_integer(
     'step_timeout_s', 300, 'Seconds that a step may take, compiling included, '
     'before its process gives up.')

@@ -2,9 +2,13 @@
 """
 
 import os
+import pathlib
 import pickle
+import re
+import signal
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
@@ -60,3 +64,68 @@ def test_processes_and_devices_agree(found, name):
 
 def close(a, b):
   np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(b).max())
+
+
+GOSSIP = ('--config=configs/default.py:gossip', '--config.workers=3',
+          '--config.steps=2000', '--config.log_every=4',
+          '--config.eval_every=1000', '--config.checkpoint_every=10')
+
+
+def launched(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
+  """Three processes that train; what they say is in `<folder>.log`."""
+  log = folder.with_suffix('.log').open('a')
+  return subprocess.Popen(
+      [sys.executable, '-m', 'gossipjax.launch', '--processes=3', '--',
+       *GOSSIP, f'--workdir={folder}', '--heartbeat_s=5', *arguments],
+      cwd=program.ROOT, env=ENVIRONMENT, stdout=log, stderr=log)
+
+
+def in_the_midst(folder: pathlib.Path) -> None:
+  """Waits until a checkpoint is there and training goes on."""
+  until = time.monotonic() + 120
+  while not [*folder.glob('gossip/checkpoints/[0-9]*0')]:
+    assert time.monotonic() < until, folder.with_suffix('.log').read_text()
+    time.sleep(0.05)
+
+
+def process(launcher: subprocess.Popen, number: int) -> int:
+  """Its pid."""
+  children = pathlib.Path(
+      f'/proc/{launcher.pid}/task/{launcher.pid}/children').read_text().split()
+  return next(int(child) for child in children if f'--process_id={number}' in
+              pathlib.Path(f'/proc/{child}/cmdline').read_text().split('\0'))
+
+
+@pytest.mark.parametrize('number, sentence', [
+    (signal.SIGKILL, 'Process 1 died of SIGKILL; all 3 have ended.'),
+    (signal.SIGSTOP, 'Process 1 did not answer any more; all 3 have ended.')])
+def test_one_that_dies_or_freezes_ends_all_with_a_sentence(
+    number, sentence, tmp_path):
+  folder = tmp_path / 'run'
+  launcher = launched(folder)
+  in_the_midst(folder)
+  os.kill(process(launcher, 1), number)
+  began = time.monotonic()
+  assert launcher.wait() != 0
+  assert time.monotonic() - began < 30
+  assert folder.with_suffix('.log').read_text().splitlines()[-1] == sentence
+
+
+def test_what_was_stopped_goes_on_as_if_on_one_process(tmp_path):
+  """Gossip moves numbers without adding up: no bit may differ."""
+  folder, alone = tmp_path / 'run', tmp_path / 'alone'
+  launcher = launched(folder, '--config.steps=100')
+  in_the_midst(folder)
+  launcher.send_signal(signal.SIGINT)
+  assert launcher.wait() == 128 + signal.SIGTERM
+  said = folder.with_suffix('.log').read_text()
+  assert re.search(r'\[0\] Stopped after step \d+, checkpoint kept', said), said
+  assert launched(folder, '--config.steps=100', '--resume').wait() == 0
+  one = program.run(alone, *GOSSIP, '--config.steps=100',
+                    f'--workdir={alone / "run"}')
+  assert one.code == 0, one.err
+  ours, theirs = (program.arrays(f / 'gossip' / 'checkpoints')
+                  for f in (alone / 'run', folder))
+  assert ours.keys() == theirs.keys()
+  for name, array in ours.items():
+    np.testing.assert_array_equal(theirs[name], array)
