@@ -61,13 +61,18 @@ def parse(argv: list[str]) -> list[str]:
         '; configs/default.py lists them.'), error)
   except flags.IllegalFlagValueError as error:
     flag, value = re.match(r'flag --(.+?)=(.*?): ', str(error)).groups()
+    if flag == 'config':  # The file was found; what it does went wrong.
+      return _refuse(_last(error), error)
     kind = flags.FLAGS[flag].parser.flag_type()
     return _refuse(f'--{flag}={value} has the wrong type; it takes {kind}.',
                    error)
   except (flags.Error, Refusal, OSError, SyntaxError, ValueError) as error:
-    # It wraps the traceback of a config file in the message.
-    last = str(error).strip().splitlines()[-1]
-    return _refuse(last.rpartition('Refusal: ')[2], error)
+    return _refuse(_last(error), error)
+
+
+def _last(error: Exception) -> str:
+  """What counts where the traceback of a config file is in the message."""
+  return str(error).strip().splitlines()[-1].rpartition('Refusal: ')[2]
 
 
 def config() -> tuple[ConfigDict, str]:

@@ -4,9 +4,11 @@ All run the same program. The first alone writes and prints; what it decides
 about files, the others hear from it.
 """
 
+import faulthandler
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -47,7 +49,8 @@ def join() -> bool:
     Whether there are others to join.
 
   Raises:
-    Refusal: nobody says who the others are, or they do not come.
+    Refusal: nobody says who the others are, or process 0 does not answer.
+      (If one of the others does not come, JAX itself aborts, and says so.)
   """
   given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
   if not _DISTRIBUTED.value:
@@ -56,6 +59,9 @@ def join() -> bool:
                     '--distributed.')
     return False
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  faulthandler.disable()  # Pages of stacks where JAX's service gives up.
+  if _PROCESS_ID.value:
+    _wait_for(_COORDINATOR.value)
   try:
     jax.distributed.initialize(
         *given, heartbeat_timeout_seconds=_HEARTBEAT_S.value,
@@ -64,11 +70,25 @@ def join() -> bool:
     raise Refusal(f'--distributed: {error} Give --coordinator=host:port '
                   '--num_processes=N --process_id=I, or run under SLURM, Open '
                   'MPI or Kubernetes.') from error
-  except jax.errors.JaxRuntimeError as error:
-    raise Refusal(f'--distributed: not all of the processes met at '
-                  f'{_COORDINATOR.value or "their coordinator"}: '
-                  f'{str(error).splitlines()[0]}') from error
   return True
+
+
+def _wait_for(coordinator: str | None) -> None:
+  """Until it listens; JAX would abort the process where it never does."""
+  host, _, port = (coordinator or '').rpartition(':')
+  if not (host and port.isdigit()):
+    raise Refusal(f'--coordinator={coordinator} is no host:port.')
+  until = time.monotonic() + _STEP_TIMEOUT_S.value
+  while True:
+    try:
+      socket.create_connection((host, int(port)), timeout=5).close()
+      return
+    except OSError as error:
+      if time.monotonic() > until:
+        raise Refusal(f'--coordinator={coordinator}: nobody answers there '
+                      f'({error}); is process 0 running, and the port open?'
+                      ) from error
+      time.sleep(0.2)
 
 
 def first() -> bool:

@@ -89,7 +89,7 @@ MISTAKES = {
         (f'{DEFAULT} --config.strategy.name=allreduce',
          'strategy.name=allreduce all_reduce'),
     'an unknown strategy after the colon':
-        (f'{DEFAULT}:gtopkk', 'gtopkk gtopk'),
+        (f'{DEFAULT}:gtopkk', 'strategy.name=gtopkk gtopk'),
     'an unknown topology':
         (f'{DEFAULT}:gossip --config.strategy.topology=rng',
          'strategy.topology=rng ring'),
