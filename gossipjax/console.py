@@ -46,9 +46,14 @@ def say(sentence: str) -> None:
 
 
 def parse(argv: list[str]) -> list[str]:
-  """Flags and config overrides, or exit code 2 and a sentence."""
+  """Flags and config overrides, or exit code 2 and a sentence.
+
+  A flag's name may be written with hyphens.
+  """
   try:
-    rest = flags.FLAGS(argv)
+    rest = flags.FLAGS([re.sub(
+        r'^--[a-z-]+(?==|$)', lambda name: '--' + name[0][2:].replace('-', '_'),
+        word) for word in argv])
     if len(rest) > 1:
       raise Refusal(f'{rest[1]!r} is no flag; flags look like --key=value.')
     return rest
