@@ -92,7 +92,8 @@ def _arguments(name: str) -> Iterator[str]:
     yield from ('None.', '')
     return
   if function.__doc__:
-    yield from (inspect.cleandoc(function.__doc__), '')
+    text, _, args = inspect.cleandoc(function.__doc__).partition('\n\nArgs:\n')
+    yield from (text, '', *(['```text', args, '```', ''] if args else []))
   yield from ('| argument | default |', '| --- | --- |', *rows, '')
 
 
