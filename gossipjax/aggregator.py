@@ -1,10 +1,11 @@
 """The one abstraction: an aggregator is a distributed, approximate mean."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 
@@ -32,11 +33,31 @@ class Aggregator(NamedTuple):
   update: Callable[..., tuple[Tree, State, Traffic]]
 
 
+class Apart(NamedTuple):
+  """How a worker exchanges that does not wait for all: a round few came to.
+
+  Attributes:
+    parameters: over an axis of those who came; the one whose step it is comes
+      first. A field `center` of its state is a server's, one for all.
+    way: how they come together, see apart.py.
+    draw: `(worker, generator) -> others`, with whom; itself means nobody.
+  """
+
+  parameters: Aggregator
+  way: str
+  draw: Callable[[int, np.random.Generator], Sequence[int]]
+
+
 class Strategy(NamedTuple):
-  """What workers agree on: gradients before the optimizer, parameters after."""
+  """What workers agree on: gradients before the optimizer, parameters after.
+
+  `apart` is the strategy for so many workers that do not wait for each other;
+  None if it needs all of them at once.
+  """
 
   gradients: Aggregator
   parameters: Aggregator
+  apart: Callable[[int], Apart] | None = None
 
 
 def stateless(update: Callable[..., tuple[Tree, Traffic]]) -> Aggregator:

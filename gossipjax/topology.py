@@ -27,6 +27,8 @@ class Exchange(NamedTuple):
 
 Round = tuple[Exchange, ...]  # One's own weight is 1 minus the others'.
 Topology = Callable[[int], tuple[Round, ...]]  # num_workers -> rounds.
+# (count, num_workers) -> int[schedule][count], workers that are drawn.
+Draws = Callable[[int, int], tuple[tuple[int, ...], ...]]
 
 
 def _shift(n: int, k: int) -> tuple[int, ...]:

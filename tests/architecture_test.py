@@ -22,7 +22,7 @@ LAYERS = (
     {'traffic', 'topology', 'compressors', 'data', 'models'},
     {'collectives', 'network'},
     {'aggregator', 'sharded', 'spmd'},
-    {'momentum', 'packed', 'triggers'},
+    {'apart', 'momentum', 'packed', 'triggers'},
     {'strategies', 'worker'},
 )
 COLLECTIVES = {

@@ -301,8 +301,9 @@ def permuted_bytes(hlo):
 @pytest.mark.parametrize('seed', [0, 7])
 @pytest.mark.parametrize('kind', ['pull', 'push'])
 def test_bytes_move_where_drawn_and_nowhere_else(kind, seed):
-  mean = (pull_gossip.pull_mean(1, seed, schedule=1) if kind == 'pull'
-          else push_gossip.push_mean(seed, schedule=1))
+  draws = functools.partial(topology.random_targets, seed=seed, schedule=1)
+  mean = (pull_gossip.pull_mean(1, draws) if kind == 'pull'
+          else push_gossip.push_mean(draws))
   tree = spmd.executor(8, 'shard_map').put(
       {'x': np.ones((8, 1000), np.float32)})
   run = spmd.executor(8, 'shard_map').run(

@@ -7,10 +7,8 @@
 
 Ho, Wu, Liu, Adaptive communication for distributed deep learning on commodity
 GPU cluster, 2018. Triggers and their sources: gossipjax/triggers.
-
-The paper is closed; this is our reading. One end suffices, and the other end
-answers, which preserves the mean: if both had to fire, a changed worker would
-send in vain; if nobody answered, the mean would move as in `push_gossip`.
+The paper is closed; this is our reading. One end suffices and the other
+answers, which preserves the mean. Who does not wait meets one drawn neighbor.
 """
 
 import functools
@@ -19,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import collectives, triggers
+from gossipjax import apart, collectives, triggers
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.packed import packed
 from gossipjax.refusal import Refusal, nearest
@@ -46,19 +44,16 @@ def _alone(part, wants, turn, active, topology: Topology):
   n = lax.axis_size(collectives.WORKERS)
   rounds = topology(n)
   if not all(is_symmetric(r, n) for r in rounds):
-    raise Refusal('scope=local needs a topology where both ends of an exchange '
-                  'answer, such as ring, hypercube or complete; scope=all '
-                  'takes any.')
+    raise Refusal('scope=local needs a topology where both ends answer, as in '
+                  'ring, hypercube or complete; scope=all takes any.')
   meetings = [functools.partial(_meet, part, wants, active, r) for r in rounds]
   return lax.switch(turn % len(rounds), meetings)
 
 
 def _together(part, anyone, turn, active, topology: Topology):
   """All mix or none; `anyone` is the same everywhere, so none means none."""
-  mean = neighbor_mean(topology)
   part, _, sent = lax.cond(
-      anyone,
-      lambda: mean.update(part, (), turn, active),
+      anyone, lambda: neighbor_mean(topology).update(part, (), turn, active),
       lambda: (part, (), SILENCE))
   return part, anyone & active, sent
 
@@ -108,11 +103,9 @@ def strategy(
     learning_rate: float | None = None, squared_steps: float | None = None,
     growth: float | None = None, period: int | None = None,
     rate: float | None = None, seed: int | None = None) -> Strategy:
-  """One trigger, with its own arguments from `scale` to `seed`.
+  """A trigger of gossipjax/triggers, its own arguments from `scale` to `seed`.
 
   Args:
-    trigger: relative_drift, target_interval, norm_slope, step_size; or, as
-      controls, fixed and random. See gossipjax/triggers for their arguments.
     scope: 'local', each worker decides (saves logical bytes only, in lock-step)
       or 'all', a flag agrees whether anyone wants; silence then sends no more.
     shortest, longest: steps between exchanges, H_min, H_max; None: no limit.
@@ -125,6 +118,13 @@ def strategy(
       squared_steps=squared_steps, growth=growth, period=period, rate=rate)
   if per_layer is not None:
     chosen = chosen._replace(per_layer=per_layer)
-  mean = triggered_mean(triggers.bounded(chosen, shortest, longest), topology,
-                        scope, reset_on_receipt)
-  return Strategy(identity(), mean if chosen.per_layer else packed(mean))
+  trigger = triggers.bounded(chosen, shortest, longest)
+
+  def exchange(*how):
+    mean = triggered_mean(*how, reset_on_receipt)
+    return mean if chosen.per_layer else packed(mean)
+
+  alone = lambda workers: apart.meets(
+      exchange(triggers.of_first(trigger), apart.pair, 'local'),
+      apart.neighbors(topology, workers))
+  return Strategy(identity(), exchange(trigger, topology, scope), alone)

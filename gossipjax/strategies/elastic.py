@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import collectives
+from gossipjax import apart, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -30,8 +30,13 @@ class CenterState(NamedTuple):
   center: Tree  # Like the parameters; the same on every worker.
 
 
-def elastic_mean(stiffness: float) -> Aggregator:
-  """Pulls the workers taking part and the center towards each other."""
+def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
+  """Pulls those taking part and the center towards each other.
+
+  Args:
+    stiffness: b times the number of workers.
+    workers: that number, if not all of them share the axis.
+  """
   if not 0 < stiffness <= 1:
     raise Refusal(f'stiffness is above 0 and at most 1, got {stiffness}; '
                   'beyond 1 the center overshoots.')
@@ -41,7 +46,7 @@ def elastic_mean(stiffness: float) -> Aggregator:
 
   def update(tree, state, step, active=True):
     del step
-    b = stiffness / lax.axis_size(collectives.WORKERS)
+    b = stiffness / (workers or lax.axis_size(collectives.WORKERS))
     pull = jax.tree.map(lambda x, c: b * (x - c), tree, state.center)
     total, _, sent = collectives.serve(pull, active)
     pulled = jax.tree.map(jnp.subtract, tree, pull)
@@ -53,4 +58,9 @@ def elastic_mean(stiffness: float) -> Aggregator:
 
 def strategy(stiffness: float = 0.8, period: int = 1) -> Strategy:
   """`period`: local steps between two exchanges."""
-  return Strategy(identity(), every(period, elastic_mean(stiffness)))
+
+  def exchange(workers=None):
+    return every(period, elastic_mean(stiffness, workers))
+
+  return Strategy(identity(), exchange(),
+                  lambda workers: apart.visits(exchange(workers)))

@@ -2,6 +2,8 @@
 
   x_i <- sum_j W_ij x_j
 
+Who does not wait averages with one neighbor, drawn in every step (AD-PSGD).
+
 Lian et al., Can decentralized algorithms outperform centralized algorithms?,
 2017. arXiv:1705.09056
 """
@@ -11,7 +13,7 @@ import functools
 import jax
 from jax import lax
 
-from gossipjax import collectives
+from gossipjax import apart, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -55,4 +57,9 @@ def neighbor_mean(topology: Topology) -> Aggregator:
 
 def strategy(topology: Topology = ring, period: int = 1) -> Strategy:
   """`period`: local steps between two exchanges."""
-  return Strategy(identity(), every(period, packed(neighbor_mean(topology))))
+
+  def exchange(topology):
+    return every(period, packed(neighbor_mean(topology)))
+
+  return Strategy(identity(), exchange(topology), lambda workers: apart.meets(
+      exchange(apart.pair), apart.neighbors(topology, workers)))

@@ -2,13 +2,21 @@
 
   x_i <- 1/P sum_j x_j    every `period` steps
 
-Stich, Local SGD converges fast and communicates little, 2019. arXiv:1805.09767
+Who does not wait hands its progress to a server, as in `parameter_server`: all
+at once, that is the same mean.
+
+Stich, Local SGD converges fast and communicates little, 2019. arXiv:1805.09767;
+apart: Liu et al., Asynchronous local-SGD training for language modeling, 2024.
+arXiv:2401.09135
 """
 
+from gossipjax import apart
 from gossipjax.aggregator import Strategy, every, identity
 from gossipjax.strategies.all_reduce import exact_mean
+from gossipjax.strategies.parameter_server import push_pull
 
 
 def strategy(period: int = 8) -> Strategy:
   """`period`: local steps between two averages."""
-  return Strategy(identity(), every(period, exact_mean()))
+  return Strategy(identity(), every(period, exact_mean()),
+                  lambda workers: apart.visits(every(period, push_pull())))

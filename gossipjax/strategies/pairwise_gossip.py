@@ -9,11 +9,12 @@ Lian et al., Asynchronous decentralized parallel stochastic gradient descent,
 2018. arXiv:1710.06952; Boyd et al., Randomized gossip algorithms, 2006.
 """
 
+from gossipjax import apart
 from gossipjax.aggregator import Strategy, every, identity
 from gossipjax.momentum import without_look_ahead
 from gossipjax.packed import packed
 from gossipjax.strategies.gossip import neighbor_mean
-from gossipjax.topology import random_matching
+from gossipjax.topology import complete, random_matching
 
 
 def strategy(period: int = 1, look_ahead: float = 0.0, seed: int = 0,
@@ -27,6 +28,12 @@ def strategy(period: int = 1, look_ahead: float = 0.0, seed: int = 0,
     seed: of the draws, the same for all workers.
     schedule: draws before they repeat.
   """
-  pairs = random_matching(seed, schedule)
-  meeting = every(period, packed(neighbor_mean(pairs)))
-  return Strategy(identity(), without_look_ahead(look_ahead, meeting))
+
+  def exchange(pairs):
+    meeting = every(period, packed(neighbor_mean(pairs)))
+    return without_look_ahead(look_ahead, meeting)
+
+  return Strategy(
+      identity(), exchange(random_matching(seed, schedule)),
+      lambda workers: apart.meets(
+          exchange(apart.pair), apart.neighbors(complete, workers)))

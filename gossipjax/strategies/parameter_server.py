@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossipjax import collectives
+from gossipjax import apart, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -48,4 +48,5 @@ def push_pull() -> Aggregator:
 
 def strategy(period: int = 1) -> Strategy:
   """`period`: local steps between two visits."""
-  return Strategy(identity(), every(period, push_pull()))
+  visit = every(period, push_pull())
+  return Strategy(identity(), visit, lambda workers: apart.visits(visit))

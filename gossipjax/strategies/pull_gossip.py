@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import collectives
+from gossipjax import apart, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -28,7 +28,7 @@ from gossipjax.aggregator import (
 from gossipjax.momentum import without_look_ahead
 from gossipjax.packed import packed
 from gossipjax.refusal import Refusal
-from gossipjax.topology import random_targets
+from gossipjax.topology import Draws, random_targets
 from gossipjax.traffic import SILENCE
 
 
@@ -45,7 +45,7 @@ def _read_all(tree, sources, active):
   return total, count, sent
 
 
-def pull_mean(pulls: int, seed: int = 0, schedule: int = 16) -> Aggregator:
+def pull_mean(pulls: int, draws: Draws = random_targets) -> Aggregator:
   """Averages with `pulls` published trees; one's own copy is the memory."""
   if pulls < 1:
     raise Refusal(f'pulls is at least 1, got {pulls}.')
@@ -56,10 +56,10 @@ def pull_mean(pulls: int, seed: int = 0, schedule: int = 16) -> Aggregator:
   def update(tree, state, step, active=True):
     published = select(active, tree, state.published)
     n = lax.axis_size(collectives.WORKERS)
-    drawn = random_targets(n * pulls, n, seed, schedule)
+    drawn = draws(n * pulls, n)
     rounds = [[m[r * n:(r + 1) * n] for r in range(pulls)] for m in drawn]
     reads = [functools.partial(_read_all, published, r, active) for r in rounds]
-    total, count, sent = lax.switch(step % schedule, reads)
+    total, count, sent = lax.switch(step % len(reads), reads)
     tree = jax.tree.map(
         lambda x, t: x + (t - count.astype(x.dtype) * x) / (pulls + 1),
         tree, total)
@@ -80,5 +80,11 @@ def strategy(pulls: int = 1, period: int = 1, look_ahead: float = 0.9,
     seed: of the draws, the same for all workers.
     schedule: draws before they repeat, see `topology.random_targets`.
   """
-  pull = every(period, packed(pull_mean(pulls, seed, schedule)))
-  return Strategy(identity(), without_look_ahead(look_ahead, pull))
+
+  def exchange(draws):
+    pull = every(period, packed(pull_mean(pulls, draws)))
+    return without_look_ahead(look_ahead, pull)
+
+  drawn = functools.partial(random_targets, seed=seed, schedule=schedule)
+  return Strategy(identity(), exchange(drawn), lambda workers: apart.reads(
+      exchange(apart.from_the_others), apart.anyone(workers, pulls)))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gossipjax import collectives
+from gossipjax import apart, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -28,7 +28,7 @@ from gossipjax.aggregator import (
 )
 from gossipjax.momentum import without_look_ahead
 from gossipjax.packed import packed
-from gossipjax.topology import random_targets
+from gossipjax.topology import Draws, random_targets
 
 
 class InboxState(NamedTuple):
@@ -36,7 +36,7 @@ class InboxState(NamedTuple):
   waiting: jax.Array  # i32[]; how many are in it.
 
 
-def push_mean(seed: int = 0, schedule: int = 16) -> Aggregator:
+def push_mean(draws: Draws = random_targets) -> Aggregator:
   """Averages with all that arrived since this worker last took part."""
 
   def init(tree):
@@ -44,7 +44,8 @@ def push_mean(seed: int = 0, schedule: int = 16) -> Aggregator:
 
   def update(tree, state, step, active=True):
     n, me = (f(collectives.WORKERS) for f in (lax.axis_size, lax.axis_index))
-    targets, turn = random_targets(n, n, seed, schedule), step % schedule
+    targets = draws(n, n)
+    turn = step % len(targets)
     pushes = [functools.partial(collectives.push, tree, t, active)
               for t in targets]
     arrived, count, sent = lax.switch(turn, pushes)
@@ -74,5 +75,11 @@ def strategy(period: int = 1, look_ahead: float = 0.9, seed: int = 0,
     seed: of the draws, the same for all workers.
     schedule: draws before they repeat, see `topology.random_targets`.
   """
-  push = every(period, packed(push_mean(seed, schedule)))
-  return Strategy(identity(), without_look_ahead(look_ahead, push))
+
+  def exchange(draws):
+    push = every(period, packed(push_mean(draws)))
+    return without_look_ahead(look_ahead, push)
+
+  drawn = functools.partial(random_targets, seed=seed, schedule=schedule)
+  return Strategy(identity(), exchange(drawn), lambda workers: apart.pushes(
+      exchange(apart.to_the_other), apart.anyone(workers)))

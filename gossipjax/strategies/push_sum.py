@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import collectives
+from gossipjax import apart, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -75,7 +75,13 @@ def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
   """Any graph, directed or not, with any workers missing.
 
   Args:
-    topology: `exponential` sends to one peer per step, 1, 2, 4, ... hops away.
+    topology: `exponential` sends to one peer per step, 1, 2, 4, ... hops away;
+      who does not wait draws one of them (of `complete`: GoSGD, 2016).
     period: local steps between two exchanges.
   """
-  return Strategy(identity(), every(period, packed(push_sum_mean(topology))))
+
+  def exchange(topology):
+    return every(period, packed(push_sum_mean(topology)))
+
+  return Strategy(identity(), exchange(topology), lambda workers: apart.meets(
+      exchange(apart.hand_over), apart.neighbors(topology, workers)))

@@ -10,7 +10,7 @@ from gossipjax.refusal import Refusal, nearest
 from gossipjax.triggers.controls import fixed, random
 from gossipjax.triggers.drift import relative_drift, target_interval
 from gossipjax.triggers.published import norm_slope, step_size
-from gossipjax.triggers.trigger import Trigger, bounded
+from gossipjax.triggers.trigger import Trigger, bounded, of_first
 
 __all__ = [
   'TRIGGERS',
@@ -19,6 +19,7 @@ __all__ = [
   'fixed',
   'named',
   'norm_slope',
+  'of_first',
   'random',
   'relative_drift',
   'step_size',

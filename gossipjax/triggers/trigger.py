@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gossipjax.aggregator import Tree
+from gossipjax.aggregator import Tree, select
 from gossipjax.refusal import Refusal
 
 Memory = Any
@@ -62,6 +62,16 @@ def bounded(trigger: Trigger, shortest: int = 1,
   return trigger._replace(
       init=lambda part: Bounded(trigger.init(part), jnp.int32(0)),
       update=update, settle=settle, shared=False)
+
+
+def of_first(trigger: Trigger) -> Trigger:
+  """Asks worker 0 only, where nobody else has stepped; who answers waits."""
+
+  def update(part, memory, step, who):
+    wants, asked = trigger.update(part, memory, step, who)
+    return wants & (who == 0), select(who == 0, asked, memory)
+
+  return trigger._replace(update=update, shared=False)
 
 
 def distance(a: Tree, b: Tree) -> jax.Array:
