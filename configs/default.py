@@ -8,6 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from gossipjax import build, tasks
+from gossipjax import cluster as machines
 
 
 def get_config(strategy: str = 'all_reduce') -> ConfigDict:
@@ -26,6 +27,8 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
       'link': '1gbe',  # A preset of network.py, whose seconds are plotted.
+      # Machines to run on in virtual time, see `cluster` below; {}: lock-step.
+      'cluster': {},
       'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.
       'task': task('digits'),
       'optimizer': optimizer('sgd', learning_rate=0.1, momentum=momentum,
@@ -33,6 +36,12 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'strategy': method,
       'variants': {},
   }, sort_keys=False)
+
+
+def cluster(**given: Any) -> ConfigDict:
+  """`config.cluster` with all that gossipjax/cluster.py explains."""
+  known = build.settings(machines.cluster, **given)
+  return ConfigDict(known)
 
 
 def task(name: str, **given: Any) -> ConfigDict:

@@ -51,6 +51,19 @@ class Ledger:
       for seconds in network.seconds(link, sent).tolist():
         self.comm_s[name] += seconds
 
+  def enter(self, who: list[int], losses: np.ndarray, sent: Traffic) -> None:
+    """An event of virtual time: who came, losses of those who stepped, bill."""
+    if not np.isfinite(losses).all():
+      raise Diverged(
+          f'The loss is NaN or Inf after step {self.step}; lower '
+          'optimizer.learning_rate. The last checkpoint is kept.')
+    for loss in losses.tolist():
+      self.loss_sum += loss
+    self.loss_steps += len(losses)
+    np.add.at(self.bytes, who, np.asarray(sent.bytes))
+    np.add.at(self.received, who, np.asarray(sent.received))
+    np.add.at(self.messages, who, np.asarray(sent.messages))
+
   def take_loss(self) -> float:
     """The mean loss since the last call."""
     loss = self.loss_sum / self.loss_steps if self.loss_steps else math.nan

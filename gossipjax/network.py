@@ -9,23 +9,26 @@ from gossipjax.traffic import Traffic
 
 
 class Link(NamedTuple):
-  """Every worker's own full-duplex link (Hockney, 1994).
+  """Every worker's own link (Hockney, 1994).
 
   Attributes:
     latency_s: per round, alpha.
-    bytes_per_s: in each direction, 1 / beta.
+    bytes_per_s: in each direction, 1 / beta; may be infinite.
+    full_duplex: whether both directions carry that at the same time.
   """
 
   latency_s: float
   bytes_per_s: float
+  full_duplex: bool = True
 
 
-def link(latency_s: float, bytes_per_s: float) -> Link:
+def link(latency_s: float, bytes_per_s: float, full_duplex: bool = True
+         ) -> Link:
   """A link of one's own; refuses what no link can be."""
-  if latency_s < 0 or not bytes_per_s > 0:
+  if not latency_s >= 0 or not bytes_per_s > 0:
     raise Refusal(f'link.latency_s={latency_s} is at least 0 and '
                   f'link.bytes_per_s={bytes_per_s} above 0.')
-  return Link(latency_s, bytes_per_s)
+  return Link(latency_s, bytes_per_s, full_duplex)
 
 
 PRESETS = {
@@ -48,5 +51,14 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
     link: joins every worker to the others, and the server if there is one.
     traffic: with leading axes [workers, steps].
   """
-  rounds, path = np.asarray(traffic.rounds), np.asarray(traffic.path_bytes)
+  rounds, path = np.asarray(traffic.rounds), busiest(link, traffic)
   return (rounds * link.latency_s + path / link.bytes_per_s).max(axis=0)
+
+
+def busiest(link: Link, traffic: Traffic) -> np.ndarray:
+  """Bytes that pass the busiest link one after the other."""
+  path = np.asarray(traffic.path_bytes)
+  if link.full_duplex:
+    return path
+  both = np.asarray(traffic.bytes) + np.asarray(traffic.received)
+  return np.maximum(path, both)

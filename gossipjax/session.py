@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from gossipjax import build, optimizer, spmd, tasks
-from gossipjax.aggregator import Tree
+from gossipjax.aggregator import Strategy, Tree
 from gossipjax.collectives import WORKERS
 from gossipjax.data.batch import batch
 from gossipjax.worker import Worker, make_worker
@@ -20,6 +20,9 @@ class Session(NamedTuple):
 
   Attributes:
     init: parameters -> Worker.
+    gradient: (parameters, examples, worker, t) -> (loss f32[], gradient), of a
+      worker's batch of its step t; examples [workers, m, ...].
+    update: see worker.py.
     step: (worker, examples, t=step) -> (worker, (loss f32[], sent)): one local
       step and its exchange.
   """
@@ -27,29 +30,42 @@ class Session(NamedTuple):
   task: tasks.Task
   executor: spmd.Executor
   init: Callable[[Tree], Worker]
+  gradient: Callable[..., tuple[jax.Array, Tree]]
+  update: Callable[..., tuple[Worker, Any]]
   step: Callable[..., tuple[Worker, Any]]
 
 
-def make(config) -> Session:
-  """Builds everything by name; see configs/default.py for the keys."""
+def make(config, strategy: Strategy | None = None) -> Session:
+  """Builds everything by name; see configs/default.py for the keys.
+
+  Args:
+    config: the run.
+    strategy: in place of the one that it names.
+  """
   optimizer.check_momentum(config.strategy, config.optimizer)
-  executor = spmd.executor(config.workers, config.executor)
+  on_one = 'vmap' if config.get('cluster') else config.executor
+  executor = spmd.executor(config.workers, on_one)
   task = make_task(config, executor.mine)
   init, update = make_worker(
-      build.strategy(config.strategy),
+      strategy or build.strategy(config.strategy),
       optimizer.make(config.optimizer, config.steps))
 
-  def step(worker, examples, t):
-    key = jax.random.fold_in(
-        jax.random.key(config.seed), lax.axis_index(WORKERS))
+  def gradient(params, examples, worker, t, row=None):
+    key = jax.random.fold_in(jax.random.key(config.seed), worker)
     order, noise = jax.random.split(key)
-    mine = batch(examples, order, t, config.batch_size)
-    loss, grads = jax.value_and_grad(task.loss)(
-        worker.params, mine, jax.random.fold_in(noise, t))
+    mine = batch(examples, order, t, config.batch_size, row)
+    return jax.value_and_grad(task.loss)(
+        params, mine, jax.random.fold_in(noise, t))
+
+  def step(worker, examples, t):
+    loss, grads = gradient(
+        worker.params, examples, lax.axis_index(WORKERS), t)
     worker, sent = update(worker, grads, t)
     return worker, (loss, sent)
 
-  return Session(task, executor, init, step)
+  of_any = lambda params, examples, worker, t: gradient(
+      params, examples, worker, t, row=worker)
+  return Session(task, executor, init, of_any, update, step)
 
 
 def make_task(config, mine: slice = slice(None)) -> tasks.Task:
@@ -72,13 +88,19 @@ def start(session: Session, config) -> tuple[Worker, Tree]:
   return session.executor.run(session.init)(put(same)), put(session.task.train)
 
 
-def rehearse(config) -> Tree:
+def rehearse(config, strategy: Strategy | None = None,
+             come: int | None = None) -> Tree:
   """Traces a step without computing it, to refuse now what would fail later.
+
+  Args:
+    config: the run.
+    strategy: in place of the one that it names.
+    come: workers in a step; None is all.
 
   Returns:
     Shapes and dtypes of the parameters.
   """
-  session = make(config)
+  session = make(config, strategy)
   shapes = jax.eval_shape(session.task.init, jax.random.key(0))
 
   def one_step(examples, params):
@@ -86,7 +108,8 @@ def rehearse(config) -> Tree:
 
   everyone = jax.vmap(one_step, axis_name=WORKERS, in_axes=(0, None))
   examples = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct((config.workers, *x.shape[1:]), x.dtype),
+      lambda x: jax.ShapeDtypeStruct(
+          (come or config.workers, *x.shape[1:]), x.dtype),
       session.task.train)
   jax.eval_shape(everyone, examples, shapes)
   return shapes

@@ -23,7 +23,7 @@ class Record(NamedTuple):
 
   step: int
   train_loss: float  # Mean over workers and steps since the last record.
-  test_loss: float | None  # Of the exact mean of the workers' models.
+  test_loss: float | None  # Of the workers' exact mean; or a server's model.
   test_accuracy: float | None
   worker0_loss: float | None  # Of worker 0's own model.
   worker0_accuracy: float | None
@@ -35,6 +35,15 @@ class Record(NamedTuple):
   wall_s: float  # Since the start of the run, all in all.
   train_s: float  # In training steps: no compiling, evaluating, saving.
   examples_per_s: float | None  # Since the last record.
+  # Of runs in virtual time, see simulate.py; None of others.
+  virtual_s: float | None = None
+  staleness: float | None = None  # Mean since the last record, in versions.
+  most_stale: int | None = None
+  compute_s: list[float] | None = None  # Since the start, as the next two.
+  waiting_s: list[float] | None = None
+  transfer_s: list[float] | None = None
+  link_utilisation: float | None = None  # Of the busiest link, since the start.
+  lost_worker: int | None = None  # Whom a round waited for until the time-out.
 
 
 class Interrupted(Exception):
@@ -69,19 +78,22 @@ class Stopwatch:
     return seconds, steps / seconds if steps else None
 
 
-def _scores(params: Tree, score: Callable[[Tree], dict[str, float]]):
-  """The held-out fields of a record."""
+def scores_of(params: Tree, score: Callable[[Tree], dict[str, float]],
+              center: Tree | None = None) -> dict[str, float]:
+  """The held-out fields of a record, of a server's model if it has one."""
   mean, distance = evaluate.mean_and_distance(params)
-  of_mean, distance = score(mean), float(distance)
+  distance, first = float(distance), jax.tree.map(lambda x: x[0], params)
+  of_mean = score(mean if center is None else center)
   # Equal replicas are their mean: no need to score the same model twice.
-  of_first = of_mean if distance == 0 else score(
-      jax.tree.map(lambda x: x[0], params))
+  alike = distance == 0 and center is None
+  of_first = of_mean if alike else score(first)
   return {'consensus_distance': distance,
           **{f'test_{k}': v for k, v in of_mean.items()},
           **{f'worker0_{k}': v for k, v in of_first.items()}}
 
 
-def _record(ledger: Ledger, examples_per_s: float | None, scores) -> Record:
+def record_of(ledger: Ledger, examples_per_s: float | None, scores) -> Record:
+  """Where the ledger stands; what is not known stays None."""
   return Record(**dict.fromkeys(Record._fields) | scores | dict(
       step=ledger.step, train_loss=ledger.take_loss(),
       bytes_sent=ledger.bytes.tolist(),
@@ -110,7 +122,7 @@ def _fetch(pending):
       jax.tree.structure(SILENCE), np.moveaxis(sent, -1, 0))
 
 
-def _due(period: int, done: int, steps: int) -> bool:
+def due(period: int, done: int, steps: int) -> bool:
   """Every `period` steps (never if 0), and at the end."""
   return done == steps or (period > 0 and done % period == 0)
 
@@ -165,15 +177,15 @@ def train(config, store: Store | None = None,
     pending.append(metrics)
     watch.count()
     stop = interrupted()
-    log, test, keep = (_due(p, t + 1, config.steps) for p in (
+    log, test, keep = (due(p, t + 1, config.steps) for p in (
         config.log_every, config.eval_every, config.checkpoint_every))
     save = store is not None and (keep or stop)
     if log or test or save or stop:
       steps_per_s, pending = _settle(ledger, pending, watch, began), []
     if log or test:
       rate = steps_per_s and steps_per_s * config.workers * config.batch_size
-      yield _record(
-          ledger, rate, _scores(workers.params, score) if test else {})
+      yield record_of(
+          ledger, rate, scores_of(workers.params, score) if test else {})
     if save:
       store.save(t + 1, workers, ledger.to_json())
     if stop:

@@ -15,14 +15,15 @@ ROUNDS = 6
 
 
 def batch(examples: Tree, key: jax.Array, step: jax.Array | int,
-          size: int) -> Tree:
+          size: int, worker: jax.Array | None = None) -> Tree:
   """A worker's batch: a pure function of its key and the step.
 
   An epoch is m // size steps; each takes the next slice of a permutation that
   is drawn anew for every epoch, so no example comes twice in an epoch.
 
   Args:
-    examples: arrays [m, ...]: one worker's share.
+    examples: arrays [m, ...]: one worker's share; or everyone's,
+      [workers, m, ...], if `worker` says whose is meant.
     key: this worker's key.
     step: int32[], from 0.
     size: examples in a batch.
@@ -33,14 +34,15 @@ def batch(examples: Tree, key: jax.Array, step: jax.Array | int,
   Raises:
     Refusal: the batch is larger than the share.
   """
-  share = jax.tree.leaves(examples)[0].shape[0]
+  share = jax.tree.leaves(examples)[0].shape[0 if worker is None else 1]
   if not 1 <= size <= share:
     raise Refusal(f'batch_size must be between 1 and the {share} examples each '
                   f'worker has, not {size}')
   epoch, turn = step // (share // size), step % (share // size)
   places = turn * size + jnp.arange(size)
   rows = permuted(places, jax.random.fold_in(key, epoch), share)
-  return jax.tree.map(lambda x: jnp.asarray(x)[rows], examples)
+  whose = rows if worker is None else (worker, rows)
+  return jax.tree.map(lambda x: jnp.asarray(x)[whose], examples)
 
 
 def permuted(i: jax.Array, key: jax.Array, n: int) -> jax.Array:

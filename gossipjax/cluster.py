@@ -1,0 +1,176 @@
+"""Machines to train on in virtual time: `config.cluster`, checked.
+
+Speeds, stragglers and failures of the workers, and what their links share. The
+link itself is `config.link`.
+"""
+
+import math
+import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.refusal import Refusal, nearest
+
+COMPUTE = ('constant', 'uniform', 'lognormal', 'gamma', 'trace')
+SERVERS = ('fifo', 'fair')
+
+
+class Cluster(NamedTuple):
+  """See `cluster`; a straggler's factor is 1, who never fails has no outage.
+
+  Attributes:
+    trace: f64[steps, 1 or workers], seconds; None without a file.
+    slow: (worker, from_s, until_s, factor).
+    outages: (worker, from_s, until_s), infinite for good.
+  """
+
+  asynchronous: bool
+  compute: str
+  step_s: float
+  spread: float
+  trace: np.ndarray | None
+  factors: tuple[float, ...]
+  stragglers: tuple[int, ...]
+  sleep_s: float
+  slow: tuple[tuple[float, ...], ...]
+  outages: tuple[tuple[float, float, float], ...]
+  fair: bool
+  shards: int
+  serial: bool
+  first: int
+  timeout_s: float
+  target_accuracy: float
+
+
+def cluster(
+    workers: int, steps: int, asynchronous: bool = True,
+    compute: str = 'constant', step_s: float = 0.1, spread: float = 0.0,
+    trace: str = '', factors: tuple[float, ...] = (),
+    stragglers: tuple[int, ...] = (), sleep_s: float = 0.3,
+    slow: tuple[tuple[float, ...], ...] = (),
+    failures: tuple[tuple[float, ...], ...] = (), server: str = 'fifo',
+    shards: int = 1, serial: bool = True, first: int = 0,
+    timeout_s: float = 600.0, target_accuracy: float = 0.0) -> Cluster:
+  """A cluster, or a refusal.
+
+  Args:
+    workers, steps: of the run.
+    asynchronous: nobody waits for others, or everybody does after each step.
+    compute: the seconds of a gradient: constant, uniform, lognormal, gamma
+      with a mean of `step_s`, or trace.
+    spread: half the width over the mean; sigma; or the deviation over the mean.
+    trace: a file of measured seconds, a line per step with one number for all
+      workers, or one for each.
+    factors: of the seconds, per worker; () is 1 for all.
+    stragglers: workers that sleep Uniform(0, sleep_s) after each gradient; the
+      0.3 s of Jin et al., 2016 (arXiv:1611.04581).
+    slow: (worker, from_s, until_s, factor): gradients begun then take longer.
+    failures: (worker, at_s) for good or (worker, at_s, back_s); what it was
+      computing is lost, what it holds is not.
+    server: its link serves one after the other (fifo) or shares (fair).
+    shards: of the server; each adds a link, no transfer is faster than one.
+    serial: a worker's link takes part in one exchange at a time.
+    first: a synchronous round takes the first so many; 0 is all. The late drop
+      theirs and fetch the model (backup workers, arXiv:1604.00981).
+    timeout_s: for a synchronous round; 600 as PyTorch has it.
+    target_accuracy: held out, at which to stop; 0 does not.
+  """
+  _named('compute', compute, COMPUTE)
+  _named('server', server, SERVERS)
+  found = Cluster(
+      asynchronous, compute, step_s, spread,
+      _trace(trace, steps, workers) if compute == 'trace' else None,
+      factors or (1.0,) * workers, stragglers, sleep_s, _slow(slow, workers),
+      _outages(failures, workers), server == 'fair', shards, serial, first,
+      timeout_s, target_accuracy)
+  return _checked(found, workers)
+
+
+def _checked(c: Cluster, workers: int) -> Cluster:
+  _workers('stragglers', c.stragglers, workers)
+  _at_least(0, step_s=c.step_s, spread=c.spread, sleep_s=c.sleep_s,
+            timeout_s=c.timeout_s, first=c.first,
+            target_accuracy=c.target_accuracy)
+  _at_least(1, shards=c.shards)
+  for key in ('step_s', 'spread', 'sleep_s', 'timeout_s'):
+    if not math.isfinite(getattr(c, key)):
+      raise Refusal(f'cluster.{key}={getattr(c, key)} is not finite.')
+  if c.compute == 'uniform' and c.spread > 1:
+    raise Refusal(f'cluster.spread={c.spread} of compute=uniform is at most 1; '
+                  'beyond, times are negative.')
+  if c.target_accuracy > 1:
+    raise Refusal(f'cluster.target_accuracy={c.target_accuracy} is a share, at '
+                  'most 1.')
+  if c.first > workers:
+    raise Refusal(f'cluster.first={c.first} of workers={workers} never come.')
+  if c.first and c.asynchronous:
+    raise Refusal(f'cluster.first={c.first} is for synchronous rounds; set '
+                  'cluster.asynchronous=False.')
+  if len(c.factors) != workers or not min(c.factors) > 0:
+    raise Refusal(f'cluster.factors={c.factors} takes a number above 0 for '
+                  f'each of {workers} workers.')
+  return c
+
+
+def _named(key: str, value: str, names: Sequence[str]) -> None:
+  if value not in names:
+    raise Refusal(f'cluster.{key}={value} is unknown{nearest(value, names)}')
+
+
+def _at_least(least: float, **numbers: float) -> None:
+  for key, number in numbers.items():
+    if not number >= least:
+      raise Refusal(f'cluster.{key} is at least {least}, got {number}.')
+
+
+def _workers(key: str, found: Sequence[float], workers: int) -> None:
+  for worker in found:
+    if worker not in range(workers):
+      raise Refusal(f'cluster.{key}: there is no worker {worker:g} among 0 to '
+                    f'{workers - 1}.')
+
+
+def _slow(slow, workers: int) -> tuple[tuple[float, ...], ...]:
+  for entry in slow:
+    if len(entry) != 4 or not 0 <= entry[1] <= entry[2] or not entry[3] > 0:
+      raise Refusal(f'cluster.slow: {entry} is not (worker, from_s, until_s, '
+                    'factor) with 0 <= from_s <= until_s and factor > 0.')
+  _workers('slow', [entry[0] for entry in slow], workers)
+  return tuple(slow)
+
+
+def _outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
+  for entry in failures:
+    times = entry[1:]
+    if len(times) not in (1, 2) or not 0 <= times[0] <= times[-1]:
+      raise Refusal(f'cluster.failures: {entry} is not (worker, at_s) or '
+                    '(worker, at_s, back_s) with 0 <= at_s <= back_s.')
+  _workers('failures', [entry[0] for entry in failures], workers)
+  if {e[0] for e in failures if len(e) == 2} >= {*range(workers)}:
+    raise Refusal('cluster.failures leaves no worker; let one run on or come '
+                  'back.')
+  return tuple((int(e[0]), e[1], e[2] if len(e) == 3 else math.inf)
+               for e in failures)
+
+
+def _trace(name: str, steps: int, workers: int) -> np.ndarray:
+  path = pathlib.Path(name)
+  if not path.is_file():
+    raise Refusal(f'cluster.trace={name!r} is no file; compute=trace needs one '
+                  'with a line of seconds per step.')
+  try:
+    lines = path.read_text().replace(',', ' ').splitlines()
+    seconds = np.loadtxt(lines, ndmin=2)
+  except ValueError as error:
+    raise Refusal(f'{path}: {error}; lines of seconds are meant.') from error
+  if seconds.shape[1] not in (1, workers):
+    raise Refusal(f'{path} has {seconds.shape[1]} columns; it takes 1, or one '
+                  f'for each of {workers} workers.')
+  if not (np.isfinite(seconds) & (seconds >= 0)).all():
+    raise Refusal(f'{path} has times that are negative or no numbers.')
+  if len(seconds) < steps:
+    raise Refusal(f'{path} has {len(seconds)} lines, steps={steps} need as '
+                  'many; a shorter run or a longer trace will do.')
+  return seconds
