@@ -30,7 +30,8 @@ def main(argv, interrupted):
     raise Refusal('--resume needs --workdir, the folder of the run.')
   config, name = console.config()
   if not processes.distributed():
-    spmd.emulate(max(run.workers for _, run in variants(config)))
+    spmd.emulate(max(1 if run.get('cluster') else run.workers
+                     for _, run in variants(config)))
   elif _WORKDIR.value is None or _AUDIT.value:
     raise Refusal('--distributed needs --workdir, a folder that all processes '
                   'see, and no --audit, which compiles for one.')

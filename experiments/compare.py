@@ -9,8 +9,16 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from experiments import figures, livelog, report, table, workdir
-from gossipjax import audit, build, optimizer, processes, session, spmd
+from experiments import figures, livelog, report, table, timelines, workdir
+from gossipjax import (
+  audit,
+  build,
+  optimizer,
+  processes,
+  session,
+  simulate,
+  spmd,
+)
 from gossipjax.checkpoint import Store
 from gossipjax.refusal import Refusal, nearest
 from gossipjax.train import Record, train
@@ -68,7 +76,11 @@ def check(config: ConfigDict) -> Any:
   build.links(config.link)
   build.strategy(config.strategy)
   optimizer.make(config.optimizer, config.steps)
-  return session.rehearse(config)
+  if not config.get('cluster'):
+    return session.rehearse(config)
+  if processes.distributed():
+    raise Refusal('--distributed trains in real time; set config.cluster={}.')
+  return simulate.rehearse(config)
 
 
 def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
@@ -86,6 +98,8 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
     interrupted: asked after every step; True saves and stops.
   """
   runs = {name: (run, check(run)) for name, run in variants(config)}
+  if audited and any(run.get('cluster') for run, _ in runs.values()):
+    raise Refusal('--audit is for lock-step programs; set config.cluster={}.')
   live = livelog.Live(folder, {name: run for name, (run, _) in runs.items()})
   processes.decide(lambda: workdir.claim(folder, config, resume))
 
@@ -103,6 +117,7 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
   workdir.write(folder / 'summary.json', json.dumps(summary, indent=2))
   workdir.write(folder / 'comparison.md', table.markdown(summary))
   figures.draw(folder, summary)
+  timelines.draw(folder, summary)
   report.write(folder, summary)
   return summary
 
@@ -123,7 +138,10 @@ def run_one(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
     return json.loads(finished.read_text())
   processes.decide(lambda: folder.mkdir(parents=True, exist_ok=True))
   store, lines = Store(folder / 'checkpoints'), folder / 'records.jsonl'
-  records = train(config, store, interrupted)
+  in_virtual_time, spans = bool(config.get('cluster')), []
+  records = simulate.simulate(config, store, interrupted, spans.extend
+                              ) if in_virtual_time else train(
+                                  config, store, interrupted)
   if not processes.first():
     collections.deque(records, maxlen=0)  # It takes part, that is all.
     return {}
@@ -131,7 +149,11 @@ def run_one(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
   for record in records:
     workdir.append(lines, record)
     watch(name, config, record)
-  summary = summarise(name, config, shapes, workdir.records(lines)[-1])
+  last = workdir.records(lines)[-1]
+  summary = summarise(name, config, shapes, last)
+  if in_virtual_time:
+    summary |= timelines.summarise(config, last)
+    workdir.write(folder / timelines.FILE, json.dumps(spans))
   if audited:
     summary['audit'] = _audit(name, config, shapes)
   workdir.write(finished, json.dumps(summary, indent=2))
@@ -146,7 +168,7 @@ def summarise(name: str, config: ConfigDict, shapes: Any,
       'strategy': config.strategy.to_dict(),
       'workers': config.workers,
       'steps': last['step'],
-      'executor': spmd.executor(config.workers, config.executor).name,
+      'executor': spmd.executor(config.workers, session.how(config)).name,
       'seed': config.seed,
       'parameters': sum(x.size for x in jax.tree.leaves(shapes)),
       **{key: last[key] for key in (

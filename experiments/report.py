@@ -75,6 +75,8 @@ def _costs(frame: pd.DataFrame, link: str) -> dict[str, str]:
   return {'step': 'local steps', 'bytes_sent': 'bytes sent (logical)',
           **{f'comm_{name}_s': f'communication seconds on {name} (model)'
              for name in links},
+          **({'virtual_s': 'virtual seconds (model)'}
+             if 'virtual_s' in frame else {}),
           'train_s': 'training seconds here (measured)'}
 
 

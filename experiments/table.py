@@ -5,6 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
+from experiments import timelines
+
 UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
 
 
@@ -37,6 +39,7 @@ def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
       'against the first': f'{run["bytes_sent"] / least:.3g} x',
       f'communication on {link} (model)': duration(run['comm_s'][link]),
       'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
+      **timelines.cells(run, runs),
   } for run in runs]
 
 
@@ -63,7 +66,8 @@ def markdown(summary: dict[str, Any]) -> str:
   head = (f'{config["task"]["name"]}, {config["workers"]} workers, '
           f'{config["steps"]} steps of {config["batch_size"]} examples each, '
           f'seed {config["seed"]}, commit {summary["commit"]}')
-  return f'# Comparison\n\n{head}\n\n{text}\n{NOTE}{audited(summary)}'
+  return (f'# Comparison\n\n{head}\n\n{text}\n{NOTE}'
+          f'{timelines.note(summary)}{audited(summary)}')
 
 
 def audited(summary: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@
   <variant>/records.jsonl     one record a line
   <variant>/checkpoints/      orbax
   <variant>/summary.json      there when the variant is finished
+  <variant>/timeline.json     of virtual time: what workers did at first
   summary.json comparison.md report.html *.png
 """
 
@@ -111,7 +112,13 @@ def keep_records(path: pathlib.Path, until: int) -> None:
 def append(path: pathlib.Path, record: Record) -> None:
   """One more line of JSON."""
   with path.open('a') as file:
-    file.write(json.dumps(record._asdict()) + '\n')
+    file.write(json.dumps(told(record)) + '\n')
+
+
+def told(record: Record) -> dict[str, Any]:
+  """Its fields, without those that only virtual time knows where it is not."""
+  return {key: value for key, value in record._asdict().items()
+          if value is not None or key not in Record._field_defaults}
 
 
 def records(path: pathlib.Path) -> Iterable[dict[str, Any]]:

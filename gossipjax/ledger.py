@@ -28,7 +28,7 @@ class Ledger:
   def __init__(self, links: dict[str, network.Link], workers: int):
     self._links = links
     self.step, self.wall_s, self.train_s = 0, 0.0, 0.0
-    self.loss_sum, self.loss_steps = 0.0, 0
+    self.loss_sum, self.loss_steps, self.last_loss = 0.0, 0, None
     self.comm_s = dict.fromkeys(links, 0.0)
     self.bytes, self.received, self.messages = np.zeros((3, workers), np.int64)
 
@@ -65,10 +65,11 @@ class Ledger:
     np.add.at(self.messages, who, np.asarray(sent.messages))
 
   def take_loss(self) -> float:
-    """The mean loss since the last call."""
-    loss = self.loss_sum / self.loss_steps if self.loss_steps else math.nan
+    """The mean loss since the last call; that one's if there was no step."""
+    if self.loss_steps:
+      self.last_loss = self.loss_sum / self.loss_steps
     self.loss_sum, self.loss_steps = 0.0, 0
-    return loss
+    return math.nan if self.last_loss is None else self.last_loss
 
   def to_json(self) -> dict[str, Any]:
     """All of it, without loss of a bit."""

@@ -43,8 +43,7 @@ def make(config, strategy: Strategy | None = None) -> Session:
     strategy: in place of the one that it names.
   """
   optimizer.check_momentum(config.strategy, config.optimizer)
-  on_one = 'vmap' if config.get('cluster') else config.executor
-  executor = spmd.executor(config.workers, on_one)
+  executor = spmd.executor(config.workers, how(config))
   task = make_task(config, executor.mine)
   init, update = make_worker(
       strategy or build.strategy(config.strategy),
@@ -66,6 +65,11 @@ def make(config, strategy: Strategy | None = None) -> Session:
   of_any = lambda params, examples, worker, t: gradient(
       params, examples, worker, t, row=worker)
   return Session(task, executor, init, of_any, update, step)
+
+
+def how(config) -> str:
+  """The executor's name; in virtual time all workers share a device."""
+  return 'vmap' if config.get('cluster') else config.executor
 
 
 def make_task(config, mine: slice = slice(None)) -> tasks.Task:

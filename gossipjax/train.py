@@ -82,11 +82,10 @@ def scores_of(params: Tree, score: Callable[[Tree], dict[str, float]],
               center: Tree | None = None) -> dict[str, float]:
   """The held-out fields of a record, of a server's model if it has one."""
   mean, distance = evaluate.mean_and_distance(params)
-  distance, first = float(distance), jax.tree.map(lambda x: x[0], params)
-  of_mean = score(mean if center is None else center)
+  distance, of_mean = float(distance), score(mean if center is None else center)
   # Equal replicas are their mean: no need to score the same model twice.
   alike = distance == 0 and center is None
-  of_first = of_mean if alike else score(first)
+  of_first = of_mean if alike else score(jax.tree.map(lambda x: x[0], params))
   return {'consensus_distance': distance,
           **{f'test_{k}': v for k, v in of_mean.items()},
           **{f'worker0_{k}': v for k, v in of_first.items()}}

@@ -70,8 +70,8 @@ GOSSIP = {f'gossip({name})': graph for name, graph in topologies()}
 AGGREGATORS = {
     f'{name}.{slot}': aggregator
     for name, strategy in STRATEGIES.items()
-    for slot, aggregator in strategy._asdict().items()
-    if not is_identity(aggregator)
+    for slot in ('gradients', 'parameters')
+    if not is_identity(aggregator := getattr(strategy, slot))
 } | {
     name: gossip.neighbor_mean(graph) for name, graph in GOSSIP.items()
 } | {

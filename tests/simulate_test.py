@@ -154,8 +154,7 @@ def pairing(strategy, exchange):
   x, w, steps = np.tile(START, (P, 1)), np.ones(P), [0] * P
   taken = np.tile(START, (P, 1))
   for i in finishes():
-    z = x / w[:, None]
-    x[i] -= RATE * gradient(i, taken[i])
+    x[i] -= w[i] * RATE * gradient(i, taken[i])
     (j,) = drawn(strategy, i, steps[i])
     if i != j:
       exchange(x, w, i, j)

@@ -10,7 +10,7 @@ from gossipjax.train import Record
 
 def record(step: int, **given: Any) -> dict[str, Any]:
   """A record of two workers; what is not given grows with the step."""
-  return Record(**{
+  return workdir.told(Record(**{
       'step': step, 'train_loss': 1 / step, 'test_loss': 1 / step,
       'test_accuracy': 1 - 1 / step, 'worker0_loss': 1 / step,
       'worker0_accuracy': 1 - 1 / step, 'consensus_distance': 0.0,
@@ -18,7 +18,7 @@ def record(step: int, **given: Any) -> dict[str, Any]:
       'bytes_received': [15 * step, 15 * step], 'messages': [step, 2 * step],
       'comm_s': {'1gbe': 0.5 * step, 'wan': 2.0 * step},
       'wall_s': 2.0 * step, 'train_s': 1.0 * step, 'examples_per_s': 32.0,
-      **given})._asdict()
+      **given}))
 
 
 def config(seed: int = 0, **variants: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,13 @@
   z_i <- x_i / w_i
 
 Workers train on z. The sums of x and of w are preserved whoever is missing:
-a share that finds nobody stays where it is.
+a share that finds nobody stays where it is. Who does not wait hands its share
+to one worker, and steps with its weight: GoSGD.
 
 Assran et al., Stochastic gradient push for distributed deep learning, 2019.
 arXiv:1811.10792; Kempe et al., Gossip-based computation of aggregate
-information, 2003.
+information, 2003; Blot et al., Gossip training for deep learning, 2016.
+arXiv:1611.09726
 """
 
 import functools
@@ -49,16 +51,23 @@ def _share(held, active, exchanges: Round):
   return kept, sent
 
 
-def push_sum_mean(topology: Topology) -> Aggregator:
-  """Every worker passes shares of (x, w) along the edges of the round."""
+def push_sum_mean(topology: Topology, weighted: bool = False) -> Aggregator:
+  """Every worker passes shares of (x, w) along the edges of the round.
+
+  Args:
+    topology: where shares go.
+    weighted: whether a step on z counts w times in x, as in GoSGD. As it is, it
+      would move z by 1 / w: too far for who has given away much of its weight.
+  """
 
   def init(tree):
     return PushSumState(jax.tree.map(jnp.zeros_like, tree), jnp.float32(1))
 
   def update(tree, state, step, active=True):
     rounds = topology(lax.axis_size(collectives.WORKERS))
-    # z has made a step, which is added to x as it is, not w times.
-    x = jax.tree.map(jnp.add, tree, state.residual)
+    # z has made a step: x makes it, too.
+    x = (jax.tree.map(lambda z: z * state.weight.astype(z.dtype), tree)
+         if weighted else jax.tree.map(jnp.add, tree, state.residual))
     held = x, state.weight
     shares = [functools.partial(_share, held, active, r) for r in rounds]
     (x, w), sent = lax.switch(step % len(rounds), shares)
@@ -76,12 +85,12 @@ def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
 
   Args:
     topology: `exponential` sends to one peer per step, 1, 2, 4, ... hops away;
-      who does not wait draws one of them (of `complete`: GoSGD, 2016).
+      who does not wait draws one of them (GoSGD: of `complete`).
     period: local steps between two exchanges.
   """
 
-  def exchange(topology):
-    return every(period, packed(push_sum_mean(topology)))
+  def exchange(*how):
+    return every(period, packed(push_sum_mean(*how)))
 
   return Strategy(identity(), exchange(topology), lambda workers: apart.meets(
-      exchange(apart.hand_over), apart.neighbors(topology, workers)))
+      exchange(apart.hand_over, True), apart.neighbors(topology, workers)))
