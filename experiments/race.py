@@ -23,7 +23,8 @@ WAITS = {'asynchronous': False}
 def config(strategy: str, workers: int, steps: int, rate: float,
            momentum: float = 0.9, cluster: dict[str, Any] | None = None,
            link: dict[str, Any] | None = None, eval_every: int = 5,
-           width: int = 32, **given: Any) -> ConfigDict:
+           width: int = 32, schedule: str = 'constant', **given: Any
+           ) -> ConfigDict:
   """An MLP on Fashion-MNIST; judged by 1,200 pictures of the training set.
 
   Args:
@@ -32,6 +33,7 @@ def config(strategy: str, workers: int, steps: int, rate: float,
     cluster: what differs from the defaults.
     link: latency_s and bytes_per_s.
     width: of the hidden layer.
+    schedule: of the rate, see `optimizer.schedule`.
   """
   run = default.get_config()
   run.update(workers=workers, steps=steps, batch_size=16, log_every=eval_every,
@@ -39,7 +41,8 @@ def config(strategy: str, workers: int, steps: int, rate: float,
   run.task = default.task('fashion_mnist', model='mlp', width=width, layers=1,
                           holdout='validation', validation=0.02)
   run.optimizer = default.optimizer(
-      'sgd', rate, momentum=momentum, nesterov=momentum > 0)
+      'sgd', rate, schedule=schedule, momentum=momentum,
+      nesterov=momentum > 0)
   run.strategy = build.strategy_config(strategy, **given)
   run.cluster = default.cluster(**(cluster or {}))
   with run.ignore_type():

@@ -5,7 +5,7 @@ an axis of just them, and puts the rows back in place.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +18,14 @@ from gossipjax.ledger import Ledger
 from gossipjax.traffic import SILENCE, Traffic
 
 
-class Fleet:
-  """A `timeline.Player` that really learns.
+class State(NamedTuple):
+  leaves: list[jax.Array]  # Of all Workers, [workers, ...]; a center once.
+  gradients: Any  # Like their parameters; each worker's pending one.
+  losses: jax.Array  # f32[workers]; where those were taken.
 
-  Attributes:
-    state: workers, their pending gradients and losses; leaves [workers, ...],
-      but for a server's center, which is there once.
-  """
+
+class Fleet:
+  """A `timeline.Player` that really learns; `state` is all that it holds."""
 
   def __init__(self, run: session.Session, config, way: str | None,
                ledger: Ledger):
@@ -32,15 +33,15 @@ class Fleet:
     self._run, self._ledger, self._size = run, ledger, config.workers
     self._paired = way in (apart.READ, apart.PUSH, apart.MEET)
     self._answers = way == apart.MEET
-    workers, self._examples = session.start(run, config)
+    workers, self.examples = session.start(run, config)
     leaves, self._tree = jax.tree.flatten(workers)
     paths, _ = jax.tree.flatten_with_path(workers)
     self._axes = [None if way == apart.VISIT and _of_server(path) else 0
                   for path, _ in paths]
     leaves = [x[0] if axis is None else x
               for x, axis in zip(leaves, self._axes, strict=True)]
-    self.state = (leaves, jax.tree.map(jnp.zeros_like, workers.params),
-                  jnp.zeros(config.workers))
+    self.state = State(leaves, jax.tree.map(jnp.zeros_like, workers.params),
+                       jnp.zeros(config.workers))
     self._start = jax.jit(self._take_gradient, donate_argnums=0)
     self._play = jax.jit(self._meet, donate_argnums=0)
     self._price = jax.jit(lambda *given: self._meet(*given)[1])
@@ -50,23 +51,23 @@ class Fleet:
   @property
   def params(self) -> Any:
     """Everyone's parameters, leaves [workers, ...]."""
-    return self._workers(self.state[0]).params
+    return self._workers(self.state.leaves).params
 
   @property
   def center(self) -> Any:
     """The server's parameters; None if there is no server."""
     if None not in self._axes:
       return None
-    shared = [x for x, axis in zip(self.state[0], self._axes, strict=True)
+    shared = [x for x, axis in zip(self.state.leaves, self._axes, strict=True)
               if axis is None]
     return jax.tree.unflatten(jax.tree.structure(self.params), shared)
 
   def start(self, worker: int, step: int) -> None:
     """See `timeline.Player`, as the rest."""
     leaves, *held = self.state
-    held = self._start(held, self._workers(leaves).params, self._examples,
+    held = self._start(held, self._workers(leaves).params, self.examples,
                        np.int32(worker), np.int32(step))
-    self.state = (leaves, *held)
+    self.state = State(leaves, *held)
 
   def price(self, who: Sequence[int], step: int) -> Traffic:
     leaves, grads, _ = self.state
@@ -76,17 +77,16 @@ class Fleet:
     leaves, grads, losses = self.state
     leaves, sent = self._play(leaves, grads, self._whom(who), np.int32(step))
     stepping = who[:1] if self._paired else who
-    self.state, bill = (leaves, grads, losses), _bill(sent)
+    self.state, bill = State(leaves, grads, losses), _bill(sent)
     self._ledger.enter(who, np.asarray(losses)[stepping], bill)
     return bill
 
   def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
     who = np.int32([worker, giver])
     if not really:
-      return _bill(self._ask(self.state[0], who))
-    leaves, sent = self._fetch(self.state[0], who)
-    self.state = (leaves, *self.state[1:])
-    bill = _bill(sent)
+      return _bill(self._ask(self.state.leaves, who))
+    leaves, sent = self._fetch(self.state.leaves, who)
+    self.state, bill = self.state._replace(leaves=leaves), _bill(sent)
     self._ledger.enter(who, np.zeros(0), bill)
     return bill
 

@@ -5,6 +5,7 @@ their own (three workers that compute with unequal speeds on an instant or a
 slow link) and one line of mathematics per method.
 """
 
+import json
 
 import jax
 import jax.numpy as jnp
@@ -251,15 +252,14 @@ EVERYTHING = {'compute': 'gamma', 'spread': 0.5, 'stragglers': (1,),
 def test_the_mean_moves_by_gradients_only_all_along_a_rough_timeline(strategy):
   # Without a gradient, whatever comes and goes: no mass may come or go.
   fleet, clock, _ = sailing(strategy, SLOW, optax.sgd(0.0), **EVERYTHING)
-  leaves, *held = fleet.state
   apart_ = np.random.default_rng(0).standard_normal((P, SIZE))
-  x = fleet._workers(leaves)
-  fleet.state = (jax.tree.leaves(x._replace(
-      params={'x': jnp.float32(apart_)})), *held)
+  x = fleet._workers(fleet.state.leaves)
+  fleet.state = fleet.state._replace(leaves=jax.tree.leaves(
+      x._replace(params={'x': jnp.float32(apart_)})))
   for _ in range(EVENTS):
     clock.next()
     z = where(fleet)
-    memory = fleet._workers(fleet.state[0]).parameters
+    memory = fleet._workers(fleet.state.leaves).parameters
     if strategy is GOSGD:
       np.testing.assert_allclose(
           np.asarray(memory.weight).sum(), P, rtol=1e-6)
@@ -276,7 +276,7 @@ def test_what_a_server_holds_is_what_was_pushed():
   def play(who, step):
     nonlocal expected
     (i,) = who
-    expected = expected - RATE * np.asarray(fleet.state[1]['x'][i], np.float64)
+    expected = expected - RATE * np.asarray(fleet.state.gradients['x'][i])
     bill = played(who, step)
     pulled[i] = expected
     np.testing.assert_allclose(where(fleet)[i], expected, atol=1e-5)
@@ -389,3 +389,19 @@ def test_who_was_late_joins_the_round_that_goes_on_when_it_is_done():
     clock.next()
     x = x - RATE * sum(gradient(i, x) for i in who) / 2
     np.testing.assert_allclose(where(fleet)[list(who)], [x, x], atol=1e-5)
+
+
+def test_a_timeline_goes_on_from_json_as_if_nothing_had_happened():
+  make = lambda: sailing(TRIGGERED, SLOW, **EVERYTHING)
+  fleet, clock, _ = make()
+  again, other, _ = make()
+  for _ in range(15):
+    clock.next()
+  other.from_json(json.loads(json.dumps(clock.to_json())))
+  again.state = jax.tree.map(jnp.array, fleet.state)
+  for _ in range(25):
+    clock.next()
+    other.next()
+    assert other.now == clock.now
+  np.testing.assert_array_equal(where(again), where(fleet))
+  assert json.dumps(other.to_json()) == json.dumps(clock.to_json())

@@ -1,0 +1,89 @@
+"""A simulation against its gradients alone, and the memory of its workers.
+
+    python -m benchmarks.virtual_time
+
+The CNN on Fashion-MNIST with 128 workers; the same gradients, of the same
+parameters and batches, one after the other in a plain loop. Both take turns.
+"""
+
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+
+from benchmarks import turns
+from configs import default
+from gossipjax import build, session, simulate
+from gossipjax.fleet import Fleet
+from gossipjax.ledger import Ledger
+
+WORKERS, EVENTS, TURNS = 128, 64, 9
+METHODS = {
+    'all_reduce': False, 'parameter_server': True, 'elastic': True,
+    'pull_gossip': True, 'push_gossip': True, 'pairwise_gossip': True,
+    'adaptive_gossip': True}
+
+
+def config(name: str, asynchronous: bool):
+  """Plain SGD: what an optimizer remembers is not the simulator's."""
+  run = default.get_config()
+  run.update(workers=WORKERS, batch_size=32)
+  run.task = default.task('fashion_mnist', model='cnn', examples=256)
+  run.optimizer = default.optimizer('sgd', learning_rate=0.01)
+  known = build.strategy_config(name)
+  bare = {'look_ahead': 0.0} if 'look_ahead' in known else {}
+  run.strategy = build.strategy_config(name, **bare)
+  run.cluster = default.cluster(
+      asynchronous=asynchronous, compute='lognormal', spread=0.3)
+  return run
+
+
+def simulated(fleet: Fleet, timeline: simulate.Clock, many: int
+              ) -> Iterator[None]:
+  """So many gradients a turn."""
+  target = 0.0
+  while True:
+    target += many / WORKERS
+    while timeline.rounds < target:
+      timeline.next()
+    jax.block_until_ready(fleet.state)
+    yield
+
+
+def gradients(run: session.Session, fleet: Fleet, many: int) -> Iterator[None]:
+  """So many gradients a turn, each waited for as a plain loop does."""
+  one = jax.jit(run.gradient)
+  params = [jax.tree.map(lambda x, i=i: x[i], fleet.params)
+            for i in range(WORKERS)]
+  examples, t = fleet.examples, 0
+  while True:
+    for _ in range(many):
+      jax.block_until_ready(one(params[t % WORKERS], examples,
+                                np.int32(t % WORKERS), np.int32(t // WORKERS)))
+      t += 1
+    yield
+
+
+def copies(fleet: Fleet) -> float:
+  """What the simulation holds, in parameters per worker; without the data."""
+  size = lambda tree: sum(x.nbytes for x in jax.tree.leaves(tree))
+  return size(fleet.state) / size(fleet.params)
+
+
+def main() -> None:
+  for name, asynchronous in METHODS.items():
+    wanted = config(name, asynchronous)
+    plan = simulate.plan(wanted)
+    run = session.make(wanted, plan.strategy)
+    fleet = Fleet(run, wanted, plan.form and plan.form.way,
+                  Ledger({}, WORKERS))
+    timeline = simulate.clock(plan, wanted, fleet)
+    many = EVENTS if asynchronous else WORKERS
+    turns.report(name, *turns.take(
+        simulated(fleet, timeline, many), gradients(run, fleet, many), TURNS))
+    print(f'{name} holds {copies(fleet):.2f} copies of the parameters per '
+          'worker', flush=True)
+
+
+if __name__ == '__main__':
+  main()
