@@ -141,7 +141,7 @@ def run_one(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
   in_virtual_time, spans = bool(config.get('cluster')), []
   records = simulate.simulate(config, store, interrupted, spans.extend
                               ) if in_virtual_time else train(
-                                  config, store, interrupted)
+                                  config, store, interrupted, processes.meter())
   if not processes.first():
     collections.deque(records, maxlen=0)  # It takes part, that is all.
     return {}
@@ -176,6 +176,7 @@ def summarise(name: str, config: ConfigDict, shapes: Any,
           'consensus_distance', 'comm_s', 'wall_s', 'train_s')},
       **{key: max(last[key]) for key in (
           'bytes_sent', 'bytes_received', 'messages')},
+      'wire_bytes': last['wire_bytes'] and max(last['wire_bytes']),
       'examples_per_s': last['step'] * config.workers * config.batch_size
                         / last['train_s'] if last['train_s'] else None,
   }

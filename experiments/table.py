@@ -35,12 +35,22 @@ def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
       'train loss': f'{run["train_loss"]:.4f}',
       'consensus distance': f'{run["consensus_distance"]:.3g}',
       'sent per step (logical)': size(run['bytes_sent'] / run['steps']),
+      **_wire(run, runs),
       'sent in all': size(run['bytes_sent']),
       'against the first': f'{run["bytes_sent"] / least:.3g} x',
       f'communication on {link} (model)': duration(run['comm_s'][link]),
       'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
       **timelines.cells(run, runs),
   } for run in runs]
+
+
+def _wire(run: dict[str, Any], runs: Sequence[dict[str, Any]]
+          ) -> dict[str, str]:
+  """A column if interface counters were read, see gossipjax/wire.py."""
+  if not any(r.get('wire_bytes') for r in runs):
+    return {}
+  sent = run.get('wire_bytes')
+  return {'sent per step (wire)': size(sent / run['steps']) if sent else ''}
 
 
 def link_name(config: dict[str, Any]) -> str:

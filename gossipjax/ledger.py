@@ -22,6 +22,7 @@ class Ledger:
     wall_s: seconds since the start of the run.
     train_s: seconds in training steps.
     bytes, received, messages: i64[workers], see `Traffic`.
+    wire: bytes by interface counters, per process; None if none are read.
     comm_s: modelled seconds of communication, per link.
   """
 
@@ -31,6 +32,7 @@ class Ledger:
     self.loss_sum, self.loss_steps, self.last_loss = 0.0, 0, None
     self.comm_s = dict.fromkeys(links, 0.0)
     self.bytes, self.received, self.messages = np.zeros((3, workers), np.int64)
+    self.wire: list[int] | None = None
 
   def add(self, losses: np.ndarray, sent: Traffic) -> None:
     """The next steps: losses f32[workers, steps], traffic likewise."""
@@ -63,6 +65,11 @@ class Ledger:
     np.add.at(self.bytes, who, np.asarray(sent.bytes))
     np.add.at(self.received, who, np.asarray(sent.received))
     np.add.at(self.messages, who, np.asarray(sent.messages))
+
+  def add_wire(self, sent: np.ndarray | None) -> None:
+    """What every process's interface has sent in the next steps."""
+    if sent is not None:
+      self.wire = (sent + (self.wire or 0)).tolist()
 
   def take_loss(self) -> float:
     """The mean loss since the last call; that one's if there was no step."""

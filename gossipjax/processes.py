@@ -20,6 +20,7 @@ import numpy as np
 from absl import flags
 from jax.experimental import multihost_utils
 
+from gossipjax import wire
 from gossipjax.refusal import Refusal
 
 _DISTRIBUTED = flags.DEFINE_bool(
@@ -29,6 +30,9 @@ _COORDINATOR = flags.DEFINE_string(
     'coordinator', None, 'host:port of process 0.')
 _NUM_PROCESSES = flags.DEFINE_integer('num_processes', None, 'In all.')
 _PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Of this one, from 0.')
+_INTERFACE = flags.DEFINE_string(
+    'interface', None, 'Network interface whose counters fill the column of '
+    'wire bytes, such as eth0.')
 _HEARTBEAT_S = flags.DEFINE_integer(
     'heartbeat_s', 15, 'Seconds of silence after which a process is lost.')
 _STEP_TIMEOUT_S = flags.DEFINE_integer(
@@ -89,6 +93,20 @@ def _wait_for(coordinator: str | None) -> None:
                       f'({error}); is process 0 running, and the port open?'
                       ) from error
       time.sleep(0.2)
+
+
+def meter() -> wire.Meter:
+  """Of --interface, which only several processes send through.
+
+  Raises:
+    Refusal: there is one process, or no such interface.
+  """
+  if distributed():
+    return wire.Meter(_INTERFACE.value)
+  if flags.FLAGS.is_parsed() and _INTERFACE.value:
+    raise Refusal('--interface counts what processes send each other; it needs '
+                  '--distributed.')
+  return wire.Meter()
 
 
 def first() -> bool:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax import build, evaluate, session, spmd
+from gossipjax import build, evaluate, session, spmd, wire
 from gossipjax.aggregator import Tree
 from gossipjax.checkpoint import Store
 from gossipjax.ledger import Ledger
@@ -31,6 +31,7 @@ class Record(NamedTuple):
   bytes_sent: list[int]  # Since the start, as the three below.
   bytes_received: list[int]
   messages: list[int]
+  wire_bytes: list[int] | None  # By interface counters, one of each process.
   comm_s: dict[str, float]  # Modelled, per link; the slowest sets the pace.
   wall_s: float  # Since the start of the run, all in all.
   train_s: float  # In training steps: no compiling, evaluating, saving.
@@ -97,8 +98,8 @@ def record_of(ledger: Ledger, examples_per_s: float | None, scores) -> Record:
       step=ledger.step, train_loss=ledger.take_loss(),
       bytes_sent=ledger.bytes.tolist(),
       bytes_received=ledger.received.tolist(),
-      messages=ledger.messages.tolist(), comm_s=dict(ledger.comm_s),
-      wall_s=ledger.wall_s, train_s=ledger.train_s,
+      messages=ledger.messages.tolist(), wire_bytes=ledger.wire,
+      comm_s=dict(ledger.comm_s), wall_s=ledger.wall_s, train_s=ledger.train_s,
       examples_per_s=examples_per_s))
 
 
@@ -126,8 +127,11 @@ def due(period: int, done: int, steps: int) -> bool:
   return done == steps or (period > 0 and done % period == 0)
 
 
-def _settle(ledger: Ledger, pending, watch: Stopwatch, began: float):
+def _settle(ledger: Ledger, pending, watch: Stopwatch, meter: wire.Meter,
+            began: float):
   """Enters the pending steps; returns steps per second, None if unknown."""
+  jax.block_until_ready(pending)
+  ledger.add_wire(meter.stop())
   ledger.add(*_fetch(pending))
   seconds, steps_per_s = watch.stop()
   ledger.train_s += seconds
@@ -146,7 +150,8 @@ def _stand(run: session.Session, config, store: Store | None):
 
 
 def train(config, store: Store | None = None,
-          interrupted: Callable[[], bool] = lambda: False) -> Iterator[Record]:
+          interrupted: Callable[[], bool] = lambda: False,
+          meter: wire.Meter = wire.Meter()) -> Iterator[Record]:
   """Trains and yields a record every `log_every` and `eval_every` steps.
 
   Continues bit-exactly where `store` stands, if it holds anything.
@@ -155,6 +160,7 @@ def train(config, store: Store | None = None,
     config: see configs/default.py.
     store: where to keep checkpoints; None keeps none.
     interrupted: asked after every step; True stops the run.
+    meter: of the interface that this process sends through.
 
   Raises:
     Refusal: the config asks for something impossible.
@@ -170,6 +176,7 @@ def train(config, store: Store | None = None,
   watch, pending = Stopwatch(), []
   for t in range(ledger.step, config.steps):
     watch.start()
+    meter.start()
     workers, metrics = step(workers, examples, t=jnp.int32(t))
     # At most two steps in flight: emulated devices share a thread pool.
     jax.block_until_ready(pending[-1] if pending else metrics)
@@ -180,7 +187,8 @@ def train(config, store: Store | None = None,
         config.log_every, config.eval_every, config.checkpoint_every))
     save = store is not None and (keep or stop)
     if log or test or save or stop:
-      steps_per_s, pending = _settle(ledger, pending, watch, began), []
+      steps_per_s, pending = _settle(
+          ledger, pending, watch, meter, began), []
     if log or test:
       rate = steps_per_s and steps_per_s * config.workers * config.batch_size
       yield record_of(

@@ -16,6 +16,7 @@ def record(step: int, **given: Any) -> dict[str, Any]:
       'worker0_accuracy': 1 - 1 / step, 'consensus_distance': 0.0,
       'bytes_sent': [10 * step, 20 * step],
       'bytes_received': [15 * step, 15 * step], 'messages': [step, 2 * step],
+      'wire_bytes': None,
       'comm_s': {'1gbe': 0.5 * step, 'wan': 2.0 * step},
       'wall_s': 2.0 * step, 'train_s': 1.0 * step, 'examples_per_s': 32.0,
       **given}))

@@ -1,0 +1,1 @@
+"""Real bytes and seconds: processes in network namespaces on one machine."""

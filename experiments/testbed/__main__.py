@@ -1,0 +1,56 @@
+"""A training on a real, slow network that exists on this machine only.
+
+    python -m experiments.testbed --workers=4 --rate=1gbit -- \
+        --config=configs/quickstart.py --config.workers=4
+
+Makes a network namespace per worker, starts run.py in each, reads the counters
+of their interfaces around the training steps (the column of wire bytes), and
+removes all of it, also after a failure or ctrl-C. Linux, root, iproute2.
+"""
+
+import argparse
+import sys
+import time
+
+from experiments.testbed import network
+from gossipjax import launch
+from gossipjax.refusal import Refusal
+
+_PORT = 7077
+
+
+def main() -> int:
+  parser = argparse.ArgumentParser(
+      prog='python -m experiments.testbed', description=__doc__.split('\n')[0])
+  parser.add_argument('--workers', type=int, default=4)
+  parser.add_argument('--rate', default='', help='such as 100mbit, 1gbit')
+  parser.add_argument('--delay', default='', help='each way, such as 0.2ms')
+  parser.add_argument('--loss', type=float, default=0.0, help='such as 0.01')
+  parser.add_argument('--clean', action='store_true',
+                      help='remove what a killed testbed has left')
+  parser.add_argument('arguments', nargs='*', help='after --, for run.py')
+  given = parser.parse_args()
+  try:
+    if given.clean:
+      print('Removed:', ', '.join(network.clean()) or 'nothing was left')
+      return 0
+    link = network.shape(given.rate, given.delay, given.loss)
+    return run(given.workers, link, given.arguments)
+  except Refusal as error:
+    print(error, file=sys.stderr)
+    return 2
+
+
+def run(workers: int, link: network.Shape, arguments: list[str]) -> int:
+  """Trains with one worker in each namespace; returns the exit code."""
+  if not any(a.startswith('--workdir') for a in arguments):
+    arguments = [*arguments, f'--workdir=runs/testbed-{time.time():.0f}']
+  with network.network(workers, link):
+    coordinator = f'{network.address(0)}:{_PORT}'
+    return launch.run(network.inside(i, launch.command(
+        [*arguments, f'--interface={network.INTERFACE}'], workers, i,
+        coordinator)) for i in range(workers))
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,115 @@
+"""Network namespaces on this machine: what really leaves a worker's interface.
+
+They take root and iproute2; where these are missing, the tests are skipped.
+"""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from experiments.testbed import network
+from gossipjax.refusal import Refusal
+from tests import program, wired
+from tests.processes_test import ENVIRONMENT, GOSSIP, in_the_midst
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which('tc') is None,
+    reason='network namespaces take root and iproute2')
+# What a sum at a server costs where a ring stands in for it.
+RING = 2 * (wired.WORKERS - 1) / wired.WORKERS
+
+
+def in_namespaces(folder, names, **link) -> dict:
+  """What WORKERS processes found, each behind its own link."""
+  with network.network(wired.WORKERS, network.shape(**link)):
+    running = [subprocess.Popen(
+        network.inside(i, [
+            sys.executable, '-m', 'tests.wired', f'{network.address(0)}:7077',
+            str(i), str(folder), network.INTERFACE, *names]),
+        cwd=program.ROOT, text=True, env=ENVIRONMENT, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT) for i in range(wired.WORKERS)]
+    said = [process.communicate()[0] for process in running]
+  assert not any(p.returncode for p in running), '\n'.join(said)
+  return pickle.loads((folder / 'found').read_bytes())
+
+
+@pytest.fixture(scope='module')
+def found(tmp_path_factory):
+  return in_namespaces(tmp_path_factory.mktemp('wired'), wired.STRATEGIES)
+
+
+@pytest.mark.parametrize('name', [*wired.STRATEGIES][:-1])
+def test_what_leaves_the_interface_is_what_the_ledger_says(found, name):
+  """To 2 %: Gloo frames every message with some 100 bytes of its own."""
+  _, ledger, wire = found[name]
+  served = RING if name == 'elastic' else 1
+  np.testing.assert_allclose(wire, served * ledger, rtol=0.02)
+
+
+def test_a_strategy_that_claims_fewer_bytes_than_it_sends_is_caught(found):
+  _, claimed, wire = found['liar']
+  assert (claimed == found['all_reduce'][1] // 2).all()
+  with pytest.raises(AssertionError):
+    np.testing.assert_allclose(wire, claimed, rtol=0.02)
+
+
+@pytest.mark.skipif(shutil.which('nft') is None, reason='loss takes nftables')
+def test_a_lost_packet_costs_bytes_and_no_bit_of_the_result(found, tmp_path):
+  lossy = in_namespaces(tmp_path, ['gossip'], loss=0.02)
+  np.testing.assert_array_equal(
+      lossy['gossip'][0]['dense'], found['gossip'][0]['dense'])
+  assert lossy['gossip'][2].sum() > found['gossip'][2].sum()
+
+
+def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
+    tmp_path):
+  folder, log = tmp_path / 'run', (tmp_path / 'run.log').open('w')
+  testbed = subprocess.Popen(
+      [sys.executable, '-m', 'experiments.testbed', '--workers=3',
+       '--rate=1gbit', '--', *GOSSIP, f'--workdir={folder}',
+       '--heartbeat_s=5'], cwd=program.ROOT, env=ENVIRONMENT, stdout=log,
+      stderr=log)
+  in_the_midst(folder)
+  subprocess.run(network.inside(
+      1, ['ip', 'link', 'set', network.INTERFACE, 'down']), check=True)
+  began = time.monotonic()
+  assert testbed.wait() != 0
+  assert time.monotonic() - began < 30
+  last = (tmp_path / 'run.log').read_text().splitlines()[-1]
+  assert last.startswith('Process ') and last.endswith('all 3 have ended.')
+  assert not network.clean(), 'Something was left.'
+  assert program.arrays(folder / 'gossip' / 'checkpoints')
+
+
+def test_names_that_exist_are_refused_and_left_alone():
+  subprocess.run(['ip', 'netns', 'add', network.name(1)], check=True)
+  try:
+    with pytest.raises(Refusal, match=r'gossip-w1 exists already.*--clean'), \
+        network.network(2, network.shape()):
+      pass
+    assert network.clean() == [network.name(1)]
+  finally:
+    subprocess.run(['ip', 'netns', 'del', network.name(1)],
+                   stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize('wrong, words', [
+    ({'rate': '1gb'}, '--rate=1gb is no rate'),
+    ({'delay': '3'}, '--delay=3 is no time'),
+    ({'loss': 1.0}, '--loss=1.0 is a share')])
+def test_a_shape_that_no_link_has_is_refused(wrong, words):
+  with pytest.raises(Refusal, match=words):
+    network.shape(**wrong)
+
+
+def test_a_failure_leaves_nothing_behind():
+  with pytest.raises(ZeroDivisionError), network.network(2, network.shape(
+      rate='1gbit')):
+    1 / 0  # noqa: B018
+  assert not network.clean()

@@ -1,0 +1,90 @@
+"""What one of several processes sends, by its ledger and by its interface.
+
+    python -m tests.wired HOST:PORT PROCESS FOLDER INTERFACE STRATEGY ...
+"""
+
+import dataclasses
+import pathlib
+import pickle
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from gossipjax import spmd, topology, wire
+from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.strategies import (
+  all_reduce,
+  elastic,
+  gossip,
+  gtopk,
+  hylo,
+  power_sgd,
+  topk,
+)
+from gossipjax.traffic import Count
+from gossipjax.worker import make_worker
+
+WORKERS, STEPS = 4, 6
+SHAPE = (1024, 1024)
+
+
+def liar() -> Strategy:
+  """Claims half of what it sends."""
+  honest = all_reduce.exact_mean()
+
+  def update(*args):
+    tree, state, sent = honest.update(*args)
+    claimed = Count(sent.bytes.low // 2, sent.bytes.high // 2)
+    return tree, state, dataclasses.replace(sent, bytes=claimed)
+
+  return Strategy(Aggregator(honest.init, update), identity())
+
+
+STRATEGIES = {
+    'all_reduce': all_reduce.strategy(),
+    'gossip': gossip.strategy(topology=topology.exponential),
+    'topk': topk.strategy(density=0.05),
+    'gtopk': gtopk.strategy(density=0.05),
+    'power_sgd': power_sgd.strategy(rank=64),
+    'hylo': hylo.strategy(),
+    'elastic': elastic.strategy(),
+    'liar': liar(),
+}
+
+
+def run(strategy: Strategy, meter: wire.Meter | None = None):
+  """Everybody's parameters after STEPS, bytes sent by the ledger, and by the
+  interface: f32[4, ...], i64[4], i64[4] or None."""
+  init, update = make_worker(strategy, optax.sgd(0.1))
+  where = spmd.executor(WORKERS, 'shard_map')
+  step, rng = where.run(update), np.random.default_rng(0)
+  draw = lambda: where.put({'dense': rng.standard_normal(
+      (WORKERS, *SHAPE), np.float32)[where.mine]})
+  worker, total, sent = where.run(init)(draw()), 0, None
+  for t in range(STEPS + 1):
+    grads = jax.block_until_ready(draw())
+    if t == 1 and meter:  # The first step compiles, and opens connections.
+      meter.start()
+    worker, cost = step(worker, grads, step=jnp.int32(t))
+    jax.block_until_ready(worker)
+    total += np.asarray(spmd.rows(cost.bytes)) if t else 0
+  if meter:
+    sent = meter.stop()
+  return spmd.gather(spmd.rows(worker.params)), spmd.gather(total), sent
+
+
+def main(address, process, folder, interface, *names) -> None:
+  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  jax.config.update('jax_disable_most_optimizations', True)
+  jax.distributed.initialize(address, WORKERS, int(process))
+  found = {name: run(STRATEGIES[name], wire.Meter(interface))
+           for name in names}
+  if process == '0':
+    (pathlib.Path(folder) / 'found').write_bytes(pickle.dumps(found))
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])
