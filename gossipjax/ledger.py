@@ -34,8 +34,10 @@ class Ledger:
     self.bytes, self.received, self.messages = np.zeros((3, workers), np.int64)
     self.wire: list[int] | None = None
 
-  def add(self, losses: np.ndarray, sent: Traffic) -> None:
-    """The next steps: losses f32[workers, steps], traffic likewise."""
+  def add(self, losses: np.ndarray, sent: Traffic,
+          wire: np.ndarray | None = None) -> None:
+    """The next steps: losses f32[workers, steps], traffic likewise, and what
+    left the processes' interfaces, i64[processes]."""
     bad = np.flatnonzero(~np.isfinite(losses).all(axis=0))
     if bad.size:
       raise Diverged(
@@ -49,6 +51,8 @@ class Ledger:
     self.bytes += sent.bytes.sum(axis=1)
     self.received += sent.received.sum(axis=1)
     self.messages += sent.messages.sum(axis=1)
+    if wire is not None:
+      self.wire = (wire + (self.wire or 0)).tolist()
     for name, link in self._links.items():
       for seconds in network.seconds(link, sent).tolist():
         self.comm_s[name] += seconds
@@ -65,11 +69,6 @@ class Ledger:
     np.add.at(self.bytes, who, np.asarray(sent.bytes))
     np.add.at(self.received, who, np.asarray(sent.received))
     np.add.at(self.messages, who, np.asarray(sent.messages))
-
-  def add_wire(self, sent: np.ndarray | None) -> None:
-    """What every process's interface has sent in the next steps."""
-    if sent is not None:
-      self.wire = (sent + (self.wire or 0)).tolist()
 
   def take_loss(self) -> float:
     """The mean loss since the last call; that one's if there was no step."""

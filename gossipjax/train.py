@@ -56,14 +56,19 @@ class Interrupted(Exception):
 
 
 class Stopwatch:
-  """Seconds spent in steps; the first step, which compiles, does not count."""
+  """Seconds spent in steps, and bytes that left in them.
 
-  def __init__(self):
+  The first step, which compiles, takes no time.
+  """
+
+  def __init__(self, meter: wire.Meter):
+    self._meter = meter
     self._since, self._steps, self._warm = None, 0, False
 
   def start(self) -> None:
     """Before a step; does nothing while running."""
     self._since = self._since or time.perf_counter()
+    self._meter.start()
 
   def count(self) -> None:
     """After a step."""
@@ -72,11 +77,11 @@ class Stopwatch:
     else:
       self._warm, self._since = True, time.perf_counter()
 
-  def stop(self) -> tuple[float, float | None]:
-    """Seconds and steps per second since the start."""
+  def stop(self) -> tuple[float, float | None, np.ndarray | None]:
+    """Seconds, steps per second and wire bytes since the start."""
     seconds, steps = time.perf_counter() - self._since, self._steps
     self._since, self._steps = None, 0
-    return seconds, steps / seconds if steps else None
+    return seconds, steps / seconds if steps else None, self._meter.stop()
 
 
 def scores_of(params: Tree, score: Callable[[Tree], dict[str, float]],
@@ -127,13 +132,11 @@ def due(period: int, done: int, steps: int) -> bool:
   return done == steps or (period > 0 and done % period == 0)
 
 
-def _settle(ledger: Ledger, pending, watch: Stopwatch, meter: wire.Meter,
-            began: float):
+def _settle(ledger: Ledger, pending, watch: Stopwatch, began: float):
   """Enters the pending steps; returns steps per second, None if unknown."""
   jax.block_until_ready(pending)
-  ledger.add_wire(meter.stop())
-  ledger.add(*_fetch(pending))
-  seconds, steps_per_s = watch.stop()
+  seconds, steps_per_s, left = watch.stop()
+  ledger.add(*_fetch(pending), left)
   ledger.train_s += seconds
   ledger.wall_s = time.perf_counter() - began
   return steps_per_s
@@ -172,11 +175,9 @@ def train(config, store: Store | None = None,
   began -= ledger.wall_s
   score = evaluate.held_out(run.task, config.workers, run.executor)
   step = run.executor.run(_compact(run.step), donate=(0,))
-
-  watch, pending = Stopwatch(), []
+  watch, pending = Stopwatch(meter), []
   for t in range(ledger.step, config.steps):
     watch.start()
-    meter.start()
     workers, metrics = step(workers, examples, t=jnp.int32(t))
     # At most two steps in flight: emulated devices share a thread pool.
     jax.block_until_ready(pending[-1] if pending else metrics)
@@ -187,8 +188,7 @@ def train(config, store: Store | None = None,
         config.log_every, config.eval_every, config.checkpoint_every))
     save = store is not None and (keep or stop)
     if log or test or save or stop:
-      steps_per_s, pending = _settle(
-          ledger, pending, watch, meter, began), []
+      steps_per_s, pending = _settle(ledger, pending, watch, began), []
     if log or test:
       rate = steps_per_s and steps_per_s * config.workers * config.batch_size
       yield record_of(

@@ -126,7 +126,7 @@ def test_a_long_file_is_read_in_pieces_that_lose_nothing(folder, monkeypatch):
     pieces = jsonl.columns(folder / 'long' / 'records.jsonl')
     assert pieces.keys() == whole.keys()
     for name, column in pieces.items():
-      assert np.array_equal(column, whole[name]), name
+      np.testing.assert_array_equal(column, whole[name], name)
 
 
 def test_a_broken_line_far_down_is_counted_from_the_top(folder):
