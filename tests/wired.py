@@ -63,9 +63,8 @@ def run(strategy: Strategy, meter: wire.Meter | None = None):
   step, rng = where.run(update), np.random.default_rng(0)
   draw = lambda: where.put({'dense': rng.standard_normal(
       (WORKERS, *SHAPE), np.float32)[where.mine]})
-  worker, total, sent = where.run(init)(draw()), 0, None
+  worker, grads, total, sent = where.run(init)(draw()), draw(), 0, None
   for t in range(STEPS + 1):
-    grads = jax.block_until_ready(draw())
     if t == 1 and meter:  # The first step compiles, and opens connections.
       meter.start()
     worker, cost = step(worker, grads, step=jnp.int32(t))
