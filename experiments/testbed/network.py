@@ -20,7 +20,7 @@ from gossipjax.refusal import Refusal
 BRIDGE = 'gossip-br'
 INTERFACE = 'eth0'  # What a worker's link is called inside its namespace.
 _HOSTS = pathlib.Path('/etc/netns')  # Where `ip netns exec` looks.
-_BURST_BYTES = 128 * 1024  # A bucket large enough for 10 Gbit/s at 1 kHz.
+_BITS = {'': 1, 'k': 1e3, 'm': 1e6, 'g': 1e9, 't': 1e12}
 
 
 class Shape(NamedTuple):
@@ -147,7 +147,7 @@ def _shape(tc, device: str, link: Shape) -> None:
   parent = ['root']
   if link.rate:
     tc('qdisc', 'add', 'dev', device, *parent, 'handle', '1:', 'tbf', 'rate',
-       link.rate, 'burst', str(_BURST_BYTES), 'latency', '400ms')
+       link.rate, 'burst', str(_burst_bytes(link.rate)), 'latency', '400ms')
     parent = ['parent', '1:']
   if link.delay:
     try:
@@ -156,6 +156,12 @@ def _shape(tc, device: str, link: Shape) -> None:
     except Refusal as error:
       raise Refusal(f'--delay={link.delay}: this kernel has no sch_netem '
                     f'({error}); leave --delay out.') from error
+
+
+def _burst_bytes(rate: str) -> int:
+  """What may pass at once: a millisecond's worth, or ten packets."""
+  number, scale = re.fullmatch(r'([\d.]+)(.?)bit', rate).groups()
+  return max(15_000, round(float(number) * _BITS[scale] / 8 * 1e-3))
 
 
 def _remove(worker: int) -> None:

@@ -1,0 +1,106 @@
+"""Fits the link model to measured exchanges, and says how far off it is.
+
+    python -m experiments.testbed.calibrate --rate=1gbit --out=link.json
+
+  seconds = local + latency_s rounds + path_bytes / bytes_per_s
+
+fitted to single collectives of several sizes, least squares of the relative
+error, then held against whole strategies. `local` is measured with the
+others' messages echoed. The file is a link that --config.link and
+experiments.advise take.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from experiments import table, workdir
+from experiments.testbed import network, timing
+from experiments.testbed.processes import run
+from gossipjax.network import Link
+from gossipjax.refusal import Refusal
+
+SIZES = (1_000, 100_000, 1_000_000, 4_000_000)
+STRATEGIES = (
+    ('all_reduce', {}), ('gossip', {'topology': 'exponential'}),
+    ('topk', {'density': 0.001}), ('gtopk', {'density': 0.001}),
+    ('topk', {'density': 0.01}), ('power_sgd', {'rank': 4}))
+
+
+def measure(workers: int, link: network.Shape,
+            exchanges: Sequence[tuple[str, int, dict[str, Any]]]
+            ) -> list[timing.Timing]:
+  """Times (what, numbers, arguments) in namespaces behind such links."""
+  spec = json.dumps([dict(zip(('what', 'numbers', 'arguments'), e, strict=True))
+                     for e in exchanges])
+  with tempfile.TemporaryDirectory() as folder:
+    out = pathlib.Path(folder) / 'timings.json'
+    with network.network(workers, link):
+      code = run(workers, 'experiments.testbed.timing', spec, str(out))
+    if code:
+      raise Refusal(f'The processes ended with exit code {code}; what they '
+                    'said stands above.')
+    return [timing.Timing(**found) for found in json.loads(out.read_text())]
+
+
+def fit(timings: Sequence[timing.Timing]) -> Link:
+  """The link that explains them best."""
+  each = np.array([t.seconds for t in timings])
+  costs = np.array([(t.rounds, t.path_bytes) for t in timings]) / each[:, None]
+  (latency_s, s_per_byte), _ = nnls(
+      costs, 1 - np.array([t.local_s for t in timings]) / each)
+  if not s_per_byte:
+    raise Refusal('The link is too fast to be seen beside the computing; give '
+                  'a lower --rate.')
+  return Link(float(latency_s), float(1 / s_per_byte))
+
+
+def rows(link: Link, timings: Sequence[timing.Timing]) -> list[dict[str, Any]]:
+  """Measured and modelled seconds of each exchange."""
+  found = []
+  for t in timings:
+    wire_s = t.rounds * link.latency_s + t.path_bytes / link.bytes_per_s
+    found.append({
+        'exchange': t.what, 'numbers': t.numbers, 'bytes': t.bytes,
+        'measured s': t.seconds, 'of that local s': t.local_s,
+        'model: link s': wire_s, 'model: all s': t.local_s + wire_s,
+        'model / measured': (t.local_s + wire_s) / t.seconds})
+  return found
+
+
+def main() -> int:
+  parser = argparse.ArgumentParser(
+      prog='python -m experiments.testbed.calibrate',
+      description=__doc__.split('\n')[0])
+  parser.add_argument('--workers', type=int, default=4)
+  parser.add_argument('--rate', default='1gbit')
+  parser.add_argument('--delay', default='')
+  parser.add_argument('--numbers', type=int, default=4_000_000,
+                      help='size of the gradient that strategies exchange')
+  parser.add_argument('--out', default='link.json')
+  given = parser.parse_args()
+  moves = [(what, n, {}) for what in timing.MOVES for n in SIZES]
+  whole = [(what, given.numbers, a) for what, a in STRATEGIES]
+  try:
+    timings = measure(given.workers, network.shape(given.rate, given.delay),
+                      moves + whole)
+    link = fit(timings[:len(moves)])
+  except Refusal as error:
+    print(error, file=sys.stderr)
+    return 2
+  workdir.write(pathlib.Path(given.out), json.dumps(link._asdict(), indent=2))
+  print(table.of_rows(rows(link, timings)))
+  print(f'{link.latency_s * 1e6:.0f} us and {link.bytes_per_s / 1e6:.1f} MB/s, '
+        f'written to {given.out}.')
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

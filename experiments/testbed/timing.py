@@ -1,0 +1,115 @@
+"""Seconds of exchanges on a real link, measured by all processes at once.
+
+    python -m experiments.testbed.timing HOST:PORT PROCESSES PROCESS SPEC OUT
+
+SPEC is JSON, a list of {"what", "numbers", "arguments"}: a strategy, or one of
+MOVES, on a float32 gradient of so many numbers. OUT gets a list of `Timing`s.
+"""
+
+import json
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+
+from experiments.alone import alone
+from gossipjax import build, collectives, spmd
+from gossipjax.aggregator import Aggregator, stateless
+
+TURNS = 5
+ROWS = 1000  # Layers are matrices, which some strategies need.
+
+
+class Timing(NamedTuple):
+  """Of one exchange; the slowest process counts.
+
+  Attributes:
+    seconds: all in all, from a common start; median of TURNS.
+    local_s: of that, with the others' messages echoed: what is no
+      communication.
+    bytes, rounds, path_bytes: of `Traffic`, the largest over workers.
+  """
+
+  what: str
+  numbers: int
+  seconds: float
+  local_s: float
+  bytes: int
+  rounds: int
+  path_bytes: int
+
+
+def _around() -> list[tuple[int, int]]:
+  n = jax.lax.axis_size(collectives.WORKERS)
+  return [(i, (i + 1) % n) for i in range(n)]
+
+
+MOVES = {
+    'ppermute': lambda x: collectives.send(x, _around())[::2],
+    'all_reduce': lambda x: collectives.all_reduce(x)[::2],
+    'all_gather': lambda x: collectives.all_gather(x)[::2],
+}
+
+
+def aggregator(what: str, arguments: dict[str, Any]) -> Aggregator:
+  """The slot of a strategy that communicates, or one collective."""
+  if what in MOVES:
+    return stateless(lambda tree, step, active: MOVES[what](tree))
+  strategy = build.strategy(build.strategy_config(what, **arguments))
+  probe = {'x': jnp.zeros((2, 2))}
+  quiet = strategy.gradients.init(probe) == () and what not in ('all_reduce',)
+  return strategy.parameters if quiet else strategy.gradients
+
+
+def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
+  """Times one exchange; every process calls this at the same time."""
+  where, method = spmd.executor(jax.process_count()), aggregator(
+      what, arguments)
+  grow = lambda seed: {'layer': jax.random.normal(
+      jax.random.key(seed), (max(1, numbers // ROWS), min(numbers, ROWS)))}
+  tree = where.run(grow)(where.put(np.arange(1) + jax.process_index()))
+  state = where.run(method.init)(tree)
+  update = lambda tree, state, step: method.update(tree, state, step)
+  step = jnp.int32(0)
+  program = where.run(update)
+  together = lambda: program(tree, state, step=step)
+  bill = jax.tree.map(np.asarray, spmd.gather(spmd.rows(together()[2])))
+  own = jax.tree.map(lambda x: x.addressable_shards[0].data[0], (tree, state))
+  echoed = jax.jit(alone(update, jax.process_count(), *own, step))
+  return Timing(
+      what, numbers, _median(together), _median(lambda: echoed(*own, step)),
+      *(int(np.asarray(getattr(bill, name)).max())
+        for name in ('bytes', 'rounds', 'path_bytes')))
+
+
+def _median(call: Callable[[], Any]) -> float:
+  jax.block_until_ready(call())
+  seconds = []
+  for _ in range(TURNS):
+    multihost_utils.sync_global_devices('turn')
+    began = time.perf_counter()
+    jax.block_until_ready(call())
+    seconds.append(time.perf_counter() - began)
+  mine = np.array([statistics.median(seconds)])
+  return float(spmd.gather(mine).max())
+
+
+def main(address: str, processes: str, process: str, spec: str, out: str
+         ) -> None:
+  """One of the processes."""
+  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  jax.distributed.initialize(address, int(processes), int(process))
+  found = [measure(**exchange)._asdict() for exchange in json.loads(spec)]
+  if process == '0':
+    pathlib.Path(out).write_text(json.dumps(found))
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])
