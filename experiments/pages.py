@@ -85,8 +85,9 @@ def _prose(paragraphs: list[str]) -> Iterator[str]:
 def _arguments(name: str) -> Iterator[str]:
   function = importlib.import_module(f'gossipjax.strategies.{name}').strategy
   defaults = build.settings(function)
-  rows = [f'| `{key}` | `{defaults[key]!r}` |' if key in defaults else
-          f'| `{key}` | see the code |'
+  told = {key: f'`{value!r}`' for key, value in defaults.items()
+          if not isinstance(value, dict)}
+  rows = [f'| `{key}` | {told.get(key, "see the code")} |'
           for key in inspect.signature(function).parameters]
   if not rows:
     yield from ('None.', '')

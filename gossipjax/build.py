@@ -53,8 +53,8 @@ def _plain_types(annotation) -> tuple[type, ...]:
 def settings(function: Callable, **given: Any) -> dict[str, Any]:
   """All that a config can say of a function: its defaults, `given` on top.
 
-  What has no plain default (a compressor, say) is there only if given; where
-  the default is None there is a placeholder of the right type.
+  What has no plain default is there only if given; where the default is None,
+  or a compressor, there is a placeholder of the right type.
   """
   found = {}
   for name, parameter in inspect.signature(function).parameters.items():
@@ -67,7 +67,24 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
       found[name] = default
     elif inspect.isfunction(default):
       found[name] = default.__name__
+    elif parameter.annotation is compressors.Compressor:
+      found[name] = _any_compressor()
   return found
+
+
+def _compressors() -> dict[str, Callable[..., compressors.Compressor]]:
+  return {f: getattr(compressors, f) for f in compressors.__all__
+          if inspect.isfunction(getattr(compressors, f))}
+
+
+def _any_compressor() -> dict[str, Any]:
+  """A name and the arguments of all, none of them given."""
+  arguments = {key: _plain_types(p.annotation)
+               for function in _compressors().values()
+               for key, p in inspect.signature(function).parameters.items()}
+  return {'name': config_dict.placeholder(str), **{
+      key: config_dict.placeholder(kinds[0])
+      for key, kinds in arguments.items() if kinds}}
 
 
 def strategy_config(name: str, **given: Any) -> ConfigDict:
@@ -88,6 +105,8 @@ def call(function: Callable, arguments: Mapping[str, Any], key: str,
   for name, value in arguments.items():
     if name not in keyword:
       raise Refusal(f'{key}.{name} is unknown{nearest(name, keyword)}')
+    if isinstance(value, ConfigDict):
+      value = {k: v for k, v in value.items() if v is not None} or None
     if value is not None:
       resolved[name] = _resolve(
           value, parameters[name].annotation, f'{key}.{name}')
@@ -115,10 +134,11 @@ def _resolve(value: Any, annotation: Any, key: str) -> Any:
 
 def _compressor(value: str | Mapping, key: str) -> compressors.Compressor:
   arguments = {'name': value} if isinstance(value, str) else dict(value)
-  name = arguments.pop('name', '')
-  known = {f: getattr(compressors, f) for f in compressors.__all__
-           if inspect.isfunction(getattr(compressors, f))}
-  return call(pick(name, known, f'{key}.name'), arguments, key)
+  if 'name' not in arguments:
+    raise Refusal(f'{key}.{next(iter(arguments))} needs {key}.name; there are '
+                  f'{", ".join(sorted(_compressors()))}.')
+  function = pick(arguments.pop('name'), _compressors(), f'{key}.name')
+  return call(function, arguments, key)
 
 
 def strategy(config: Mapping[str, Any]) -> Strategy:

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from gossipjax import compressors, spmd
+from gossipjax import build, compressors, spmd
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import (
   diloco,
@@ -212,3 +212,15 @@ def test_a_tree_with_integers_is_refused(aggregator):
 def test_impossible_settings_are_refused(make):
   with pytest.raises(Refusal):
     make()
+
+
+def test_a_config_names_a_compressor_and_its_arguments():
+  settings = build.strategy_config('compressed')
+  settings.compressor.name = 'topk'
+  settings.compressor.density = 0.1
+  trees = [gaussians(4)]
+  *_, sent = next(play(build.strategy(settings).gradients, trees))
+  assert sent == 3 * 8 * SIZE // 10  # To each other: a value and an index.
+  *_, sent = next(play(
+      build.strategy(build.strategy_config('compressed')).gradients, trees))
+  assert sent == 3 * (SIZE + 4)  # As it is: int8 and a scale.
