@@ -7,12 +7,17 @@ Leaves records, tables and figures in --workdir (default: runs/NAME-TIME).
 """
 
 import pathlib
+import signal
 import time
+
+# Imports take seconds, in which ctrl-C is to end it and not to show a
+# traceback; `guarded` replaces this.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from absl import app, flags
 from ml_collections import config_flags
 
-from experiments import progress
+from experiments import progress, workdir
 from experiments.compare import compare, variants
 from gossipjax import console, processes, spmd
 from gossipjax.refusal import Refusal
@@ -37,6 +42,8 @@ def main(argv, interrupted):
                   'see, and no --audit, which compiles for one.')
   folder = pathlib.Path(
       _WORKDIR.value or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}')
+  if _RESUME.value:
+    processes.decide(lambda: workdir.needs(folder))
   with progress.Bar() as bar:
     summary = compare(config, folder, _RESUME.value, _AUDIT.value,
                       watch=bar.show, interrupted=interrupted)

@@ -146,7 +146,7 @@ def run_one(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
     collections.deque(records, maxlen=0)  # It takes part, that is all.
     return {}
   workdir.keep_records(lines, store.last() or 0)
-  for record in records:
+  for record in workdir.until_divergence(records, store):
     workdir.append(lines, record)
     watch(name, config, record)
   last = workdir.records(lines)[-1]

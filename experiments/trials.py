@@ -90,7 +90,7 @@ def _run(trial: Trial, interrupted: Callable[[], bool]) -> Mapping[str, Any]:
         trial.variant, trial.config, compare.check(trial.config), trial.folder,
         False, lambda *_: None, interrupted)
   except Diverged as error:
-    summary = {'name': trial.variant, 'diverged': str(error)}
+    summary = {'name': trial.variant, 'diverged': str(error.__cause__ or error)}
     workdir.write(finished, json.dumps(summary))
   # Nobody continues a trial that is done.
   shutil.rmtree(trial.folder / 'checkpoints', ignore_errors=True)

@@ -19,6 +19,8 @@ from typing import Any
 
 import jax
 
+from gossipjax.checkpoint import Store
+from gossipjax.ledger import Diverged
 from gossipjax.records import SCHEMA
 from gossipjax.refusal import Refusal
 from gossipjax.train import Record
@@ -35,6 +37,13 @@ def write(path: pathlib.Path, text: str) -> None:
   half = _half(path)
   half.write_text(text)
   os.replace(half, path)
+
+
+def needs(folder: pathlib.Path) -> None:
+  """Refuses to continue what never began."""
+  if not folder.exists():
+    raise Refusal(f'--workdir={folder} is not there, so there is nothing to '
+                  '--resume; leave that out, or name the folder of the run.')
 
 
 def claim(folder: pathlib.Path, config, resume: bool) -> None:
@@ -104,9 +113,30 @@ def keep_records(path: pathlib.Path, until: int) -> None:
   """Forgets records after step `until`, and a line that was cut short."""
   if not path.exists():
     return
-  lines = [line for line in path.read_text().splitlines(keepends=True)
-           if line.endswith('\n') and json.loads(line)['step'] <= until]
-  write(path, ''.join(lines))
+  lines = path.read_text().splitlines(keepends=True)
+  write(path, ''.join(
+      line for number, line in enumerate(lines, 1)
+      if line.endswith('\n') and _step(path, number, line) <= until))
+
+
+def _step(path: pathlib.Path, number: int, line: str) -> int:
+  try:
+    return json.loads(line)['step']
+  except (ValueError, LookupError, TypeError) as error:
+    raise Refusal(f'{path}, line {number} is no record ({error}); delete the '
+                  'line, or the folder of the variant.') from error
+
+
+def until_divergence(records: Iterable[Record], store: Store
+                     ) -> Iterator[Record]:
+  """The records; where they end in a NaN, says which checkpoint is left."""
+  try:
+    yield from records
+  except Diverged as error:
+    if step := store.last():
+      raise Diverged(f'{error} The checkpoint of step {step} is kept.'
+                     ) from error
+    raise
 
 
 def append(path: pathlib.Path, record: Record) -> None:

@@ -42,7 +42,7 @@ class Ledger:
     if bad.size:
       raise Diverged(
           f'The loss is NaN or Inf at step {self.step + int(bad[0]) + 1}; '
-          'lower optimizer.learning_rate. The last checkpoint is kept.')
+          'lower optimizer.learning_rate.')
     self.step += losses.shape[1]
     # Step by step, so that where a run was cut leaves no trace in a rounding.
     for loss in losses.mean(axis=0, dtype=np.float64).tolist():

@@ -3,8 +3,11 @@
 import gzip
 import os
 import pathlib
+import shutil
+import signal
 import struct
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -24,6 +27,18 @@ MISTAKES = {
     'an unknown flag': (f'{DEFAULT} --workers=4', 'workers'),
     'a word that is no flag': (f'{DEFAULT} resume', "'resume' flag"),
     'resuming nothing': (f'{DEFAULT} --resume', '--workdir'),
+    'resuming what never began':
+        (f'{DEFAULT} --resume', 'not there nothing to --resume'),
+    'an unknown compressor':
+        (f'{DEFAULT}:compressed --config.strategy.compressor.name=topp',
+         "strategy.compressor.name=topp 'topk'"),
+    'an argument of no compressor':
+        (f'{DEFAULT}:compressed --config.strategy.compressor.density=0.1',
+         'compressor.density needs compressor.name topk'),
+    'an argument of another compressor':
+        (f'{DEFAULT}:compressed --config.strategy.compressor.name=sign '
+         '--config.strategy.compressor.density=0.1',
+         'compressor.density unknown'),
     'an unknown key':
         (f'{DEFAULT} --config.stepz=3', "'stepz' mean 'steps'"),
     'an unknown key of the optimizer':
@@ -137,6 +152,18 @@ def test_a_plain_process_says_the_same_and_debug_adds_the_traceback(tmp_path):
   refused(plain, 'batch_size 187 188', tmp_path / 'run')
   assert debug.code == 2 and debug.err.startswith('Traceback')
   assert debug.err.endswith(plain.err)
+
+
+def test_ctrl_c_while_things_are_imported_shows_no_traceback(tmp_path):
+  with subprocess.Popen(
+      [sys.executable, '-X', 'importtime', 'run.py', DEFAULT,
+       f'--workdir={tmp_path}/run'], cwd=program.ROOT, text=True,
+      stderr=subprocess.PIPE) as process:
+    seen = iter(process.stderr.readline, '')
+    next(line for line in seen if line.endswith(' absl.flags\n'))
+    process.send_signal(signal.SIGINT)
+    said = [line for line in seen if not line.startswith('import time:')]
+  assert process.returncode == -signal.SIGINT and not said
 
 
 def test_a_bad_density_is_refused_before_anything_is_downloaded(tmp_path):
@@ -261,6 +288,26 @@ def test_a_loss_that_is_no_number_stops_the_run_at_its_step(tmp_path):
   assert sorted(steps) == [1, 2]
   kept = program.arrays(tmp_path / 'run/all_reduce/checkpoints', step=1)
   assert all(np.isfinite(x).all() for x in kept.values())
+
+
+def test_a_loss_that_is_no_number_before_a_checkpoint_promises_none(tmp_path):
+  ended = program.run(
+      tmp_path, *DIGITS, '--config.optimizer.learning_rate=1e30',
+      '--config.eval_every=0', f'--workdir={tmp_path}/run')
+  refused(ended, 'NaN learning_rate', None)
+  assert 'checkpoint' not in ended.err
+
+
+def test_a_broken_record_is_named_when_a_run_is_resumed(finished, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(finished, workdir)
+  (workdir / 'all_reduce/summary.json').unlink()
+  lines = workdir / 'all_reduce/records.jsonl'
+  lines.write_text('{"step": 2, "tra\n' + lines.read_text())
+  before = snapshot(workdir / 'all_reduce')
+  ended = program.run(tmp_path, *DIGITS, '--resume', f'--workdir={workdir}')
+  refused(ended, f'{lines}, line 1 delete', None)
+  assert snapshot(workdir / 'all_reduce') == before
 
 
 def can_mount() -> bool:
