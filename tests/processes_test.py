@@ -68,7 +68,7 @@ def close(a, b):
 
 GOSSIP = ('--config=configs/default.py:gossip', '--config.workers=3',
           '--config.steps=2000', '--config.log_every=4',
-          '--config.eval_every=1000', '--config.checkpoint_every=10')
+          '--config.eval_every=1000', '--config.checkpoint_every=20')
 
 
 def launched(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
@@ -80,10 +80,11 @@ def launched(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
       cwd=program.ROOT, env=ENVIRONMENT, stdout=log, stderr=log)
 
 
-def in_the_midst(folder: pathlib.Path) -> None:
-  """Waits until a checkpoint is there and training goes on."""
-  until = time.monotonic() + 120
-  while not [*folder.glob('gossip/checkpoints/[0-9]*0')]:
+def in_the_midst(folder: pathlib.Path, step: int = 1) -> None:
+  """Waits until there is a checkpoint of `step` or later."""
+  until, found = time.monotonic() + 120, folder / 'gossip' / 'checkpoints'
+  while not any(p.name.isdigit() and int(p.name) >= step
+                for p in found.glob('*')):
     assert time.monotonic() < until, folder.with_suffix('.log').read_text()
     time.sleep(0.05)
 
@@ -96,33 +97,40 @@ def process(launcher: subprocess.Popen, number: int) -> int:
               pathlib.Path(f'/proc/{child}/cmdline').read_text().split('\0'))
 
 
-@pytest.mark.parametrize('number, sentence', [
-    (signal.SIGKILL, 'Process 1 died of SIGKILL; all 3 have ended.'),
-    (signal.SIGSTOP, 'Process 1 did not answer any more; all 3 have ended.')])
-def test_one_that_dies_or_freezes_ends_all_with_a_sentence(
-    number, sentence, tmp_path):
-  folder = tmp_path / 'run'
-  launcher = launched(folder)
-  in_the_midst(folder)
-  os.kill(process(launcher, 1), number)
+def ends_with(launcher: subprocess.Popen, folder: pathlib.Path, sentence: str
+              ) -> None:
   began = time.monotonic()
   assert launcher.wait() != 0
   assert time.monotonic() - began < 30
   assert folder.with_suffix('.log').read_text().splitlines()[-1] == sentence
 
 
-def test_what_was_stopped_goes_on_as_if_on_one_process(tmp_path):
+def test_one_that_freezes_ends_all_with_a_sentence(tmp_path):
+  folder = tmp_path / 'run'
+  launcher = launched(folder)
+  in_the_midst(folder)
+  os.kill(process(launcher, 1), signal.SIGSTOP)
+  ends_with(launcher, folder,
+            'Process 1 did not answer any more; all 3 have ended.')
+
+
+def test_what_was_stopped_and_killed_goes_on_as_if_on_one_process(tmp_path):
   """Gossip moves numbers without adding up: no bit may differ."""
-  folder, alone = tmp_path / 'run', tmp_path / 'alone'
-  launcher = launched(folder, '--config.steps=100')
+  folder, alone, steps = tmp_path / 'run', tmp_path / 'alone', '300'
+  some = f'--config.steps={steps}'
+  launcher = launched(folder, some)
   in_the_midst(folder)
   launcher.send_signal(signal.SIGINT)
   assert launcher.wait() == 128 + signal.SIGTERM
   said = folder.with_suffix('.log').read_text()
-  assert re.search(r'\[0\] Stopped after step \d+, checkpoint kept', said), said
-  assert launched(folder, '--config.steps=100', '--resume').wait() == 0
-  one = program.run(alone, *GOSSIP, '--config.steps=100',
-                    f'--workdir={alone / "run"}')
+  stopped = re.search(r'\[0\] Stopped after step (\d+), checkpoint kept', said)
+  assert stopped, said
+  launcher = launched(folder, some, '--resume')
+  in_the_midst(folder, int(stopped.group(1)) + 1)
+  os.kill(process(launcher, 1), signal.SIGKILL)
+  ends_with(launcher, folder, 'Process 1 died of SIGKILL; all 3 have ended.')
+  assert launched(folder, some, '--resume').wait() == 0
+  one = program.run(alone, *GOSSIP, some, f'--workdir={alone / "run"}')
   assert one.code == 0, one.err
   ours, theirs = (program.arrays(f / 'gossip' / 'checkpoints')
                   for f in (alone / 'run', folder))

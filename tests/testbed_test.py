@@ -3,6 +3,7 @@
 They take root and iproute2; where these are missing, the tests are skipped.
 """
 
+import csv
 import os
 import pickle
 import shutil
@@ -13,7 +14,9 @@ import time
 import numpy as np
 import pytest
 
-from experiments.testbed import network
+from experiments.testbed import calibrate, network
+from experiments.testbed.timing import Timing
+from gossipjax.network import Link
 from gossipjax.refusal import Refusal
 from tests import program, wired
 from tests.processes_test import ENVIRONMENT, GOSSIP, in_the_midst
@@ -113,3 +116,24 @@ def test_a_failure_leaves_nothing_behind():
       rate='1gbit')):
     1 / 0  # noqa: B018
   assert not network.clean()
+
+
+def test_a_fit_finds_the_link_that_made_the_timings():
+  link = Link(latency_s=2e-4, bytes_per_s=1.25e7)
+  timings = [Timing('made up', 0, 0.01 + rounds * link.latency_s
+                    + size / link.bytes_per_s, 0.01, size, rounds, size)
+             for rounds, size in ((1, 10**3), (3, 10**5), (6, 10**7))]
+  np.testing.assert_allclose(calibrate.fit(timings), link, rtol=1e-6)
+  assert all(abs(row['model / measured'] - 1) < 1e-6
+             for row in calibrate.rows(link, timings))
+
+
+def test_gtopk_scaling_is_measured(tmp_path):
+  done = subprocess.run(
+      [sys.executable, '-m', 'experiments.gtopk_scaling', '--quick',
+       f'--out={tmp_path}'], cwd=program.ROOT, env=ENVIRONMENT, text=True,
+      capture_output=True)
+  assert done.returncode == 0, done.stderr
+  row, = csv.DictReader((tmp_path / 'table.csv').open())
+  assert float(row['dense / ring bound']) > 0.9
+  assert (tmp_path / 'figure.png').stat().st_size

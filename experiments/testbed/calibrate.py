@@ -14,7 +14,6 @@ import argparse
 import json
 import pathlib
 import sys
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from scipy.optimize import nnls
 
 from experiments import table, workdir
 from experiments.testbed import network, timing
-from experiments.testbed.processes import run
+from experiments.testbed.processes import measured
 from gossipjax.network import Link
 from gossipjax.refusal import Refusal
 
@@ -38,16 +37,10 @@ def measure(workers: int, link: network.Shape,
             exchanges: Sequence[tuple[str, int, dict[str, Any]]]
             ) -> list[timing.Timing]:
   """Times (what, numbers, arguments) in namespaces behind such links."""
-  spec = json.dumps([dict(zip(('what', 'numbers', 'arguments'), e, strict=True))
-                     for e in exchanges])
-  with tempfile.TemporaryDirectory() as folder:
-    out = pathlib.Path(folder) / 'timings.json'
-    with network.network(workers, link):
-      code = run(workers, 'experiments.testbed.timing', spec, str(out))
-    if code:
-      raise Refusal(f'The processes ended with exit code {code}; what they '
-                    'said stands above.')
-    return [timing.Timing(**found) for found in json.loads(out.read_text())]
+  spec = [dict(zip(('what', 'numbers', 'arguments'), exchange, strict=True))
+          for exchange in exchanges]
+  return [timing.Timing(**found) for found in measured(
+      workers, link, 'experiments.testbed.timing', spec)]
 
 
 def fit(timings: Sequence[timing.Timing]) -> Link:

@@ -21,7 +21,7 @@ from jax.experimental import multihost_utils
 
 from experiments.alone import alone
 from gossipjax import build, collectives, spmd
-from gossipjax.aggregator import Aggregator, stateless
+from gossipjax.aggregator import Aggregator, chain, stateless
 
 TURNS = 5
 ROWS = 1000  # Layers are matrices, which some strategies need.
@@ -59,13 +59,12 @@ MOVES = {
 
 
 def aggregator(what: str, arguments: dict[str, Any]) -> Aggregator:
-  """The slot of a strategy that communicates, or one collective."""
+  """Both slots of a strategy, one of which communicates; or one collective.
+  """
   if what in MOVES:
     return stateless(lambda tree, step, active: MOVES[what](tree))
   strategy = build.strategy(build.strategy_config(what, **arguments))
-  probe = {'x': jnp.zeros((2, 2))}
-  quiet = strategy.gradients.init(probe) == () and what not in ('all_reduce',)
-  return strategy.parameters if quiet else strategy.gradients
+  return chain(strategy.gradients, strategy.parameters)
 
 
 def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:

@@ -1,0 +1,160 @@
+"""gTop-k on a real link: seconds per exchange, measured, beside the model's.
+
+    python -m experiments.gtopk_scaling
+
+Gradients of the published models' sizes, exchanged between network namespaces
+with 1 GbE (100 Mbit/s where many workers share this machine's cores), and in
+the same namespaces PyTorch's own exchanges. Linux, root, iproute2; with torch
+installed its columns are filled.
+
+Shi et al., 2019. arXiv:1901.04359
+"""
+
+import importlib.util
+import pathlib
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments import claim, gtopk_cost
+from experiments.testbed import calibrate, network, processes
+from gossipjax.network import Link, link
+
+DENSITY = gtopk_cost.DENSITY
+SCHEMES = {
+    'dense': ('all_reduce', {}),
+    'top-k': ('topk', {'density': DENSITY}),
+    'gTop-k': ('gtopk', {'density': DENSITY}),
+    'gTop-k butterfly': ('gtopk', {'density': DENSITY,
+                                   'exchange': 'butterfly'}),
+    'gossip': ('gossip', {'topology': 'exponential'}),
+    'Hylo': ('hylo', {}),
+}
+TORCH = {
+    'torch dense': ('all_reduce', {}),
+    'torch top-k': ('topk', {'density': DENSITY}),
+    'torch PowerSGD': ('power_sgd', {'rank': 4}),
+}
+# Workers, rate, and the models whose gradients fit this machine's memory.
+CELLS = ((2, '1gbit', 4), (4, '1gbit', 4), (8, '1gbit', 3),
+         (4, '100mbit', 2), (16, '100mbit', 2))
+MODELS = ('ResNet-20', 'VGG-16', 'ResNet-50', 'AlexNet')  # By size.
+RATES = {'1gbit': link(100e-6, 1e9 / 8), '100mbit': link(200e-6, 1e8 / 8)}
+
+
+def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+  """All cells; the quick form has one, of the smallest model."""
+  del folder
+  rows = []
+  for workers, rate, models in ((2, '1gbit', 1),) if quick else CELLS:
+    rows += _cell(workers, rate, MODELS[:models])
+  return claim.Finding(rows, _figure(rows), _verdict(rows), NOTES)
+
+
+def _cell(workers: int, rate: str, models: tuple[str, ...]
+          ) -> list[dict[str, Any]]:
+  sizes = {model: gtopk_cost.MODELS[model][0] for model in models}
+  exchange = lambda schemes: [(what, n, given) for n in sizes.values()
+                              for what, given in schemes.values()]
+  shape = network.shape(rate)
+  ours = calibrate.measure(workers, shape, exchange(SCHEMES))
+  theirs = [None] * (len(sizes) * len(TORCH))
+  if importlib.util.find_spec('torch'):
+    theirs = [found['seconds'] for found in processes.measured(
+        workers, shape, 'experiments.testbed.torch_timing',
+        [dict(zip(('what', 'numbers', 'arguments'), e, strict=True))
+         for e in exchange(TORCH)])]
+  rows = []
+  for i, model in enumerate(models):
+    timings = dict(zip(SCHEMES, ours[i * len(SCHEMES):], strict=False))
+    torch = dict(zip(TORCH, theirs[i * len(TORCH):], strict=False))
+    rows.append(_row(model, workers, rate, timings, torch))
+  return rows
+
+
+def _row(model: str, workers: int, rate: str, timings, torch
+         ) -> dict[str, Any]:
+  seconds = {scheme: t.seconds for scheme, t in timings.items()}
+  size, batch, _, _, throughput, _ = gtopk_cost.MODELS[model]
+  compute = batch / throughput  # Published, of one GPU alone.
+  ring = 2 * (workers - 1) / workers * 4 * size / RATES[rate].bytes_per_s
+  return {
+      'model': model, 'P': workers, 'rate': rate,
+      **{f'{scheme} s': s for scheme, s in seconds.items()},
+      **{f'{scheme} local s': timings[scheme].local_s
+         for scheme in ('top-k', 'gTop-k')},
+      **{f'{scheme} s, model': _modelled(timings[scheme], RATES[rate])
+         for scheme in ('dense', 'top-k', 'gTop-k')},
+      **{f'{scheme} s': s for scheme, s in torch.items()},
+      'dense / ring bound': seconds['dense'] / ring,
+      'gTop-k over dense': seconds['dense'] / seconds['gTop-k'],
+      'gTop-k over top-k': seconds['top-k'] / seconds['gTop-k'],
+      'gTop-k over torch top-k': torch['torch top-k'] and (
+          torch['torch top-k'] / seconds['gTop-k']),
+      **{f'{scheme} efficiency': compute / (compute + seconds[scheme])
+         for scheme in ('dense', 'top-k', 'gTop-k')}}
+
+
+def _modelled(timing, link: Link) -> float:
+  return (timing.local_s + timing.rounds * link.latency_s
+          + timing.path_bytes / link.bytes_per_s)
+
+
+def _verdict(rows: list[dict[str, Any]]) -> str:
+  span = lambda key: (min(r[key] for r in rows), max(r[key] for r in rows))
+  dense, sparse, ring = map(span, (
+      'gTop-k over dense', 'gTop-k over top-k', 'dense / ring bound'))
+  errors = [r[f'{s} s, model'] / r[f'{s} s'] for r in rows
+            for s in ('dense', 'top-k', 'gTop-k')]
+  text = (
+      f'Measured per exchange, gTop-k is {dense[0]:.3g} to {dense[1]:.3g} '
+      f'times as fast as the dense all-reduce and {sparse[0]:.2f} to '
+      f'{sparse[1]:.2f} times as fast as Top-k (published, as scaling '
+      'efficiency of whole steps at P = 32: 2.7 to 12 and 1.1 to 1.7). The '
+      f'dense ring takes {ring[0]:.2f} to {ring[1]:.2f} of its bound; the '
+      'link model gives '
+      f'{min(errors):.2f} to {max(errors):.2f} of what was measured.')
+  goal = [r for r in rows if (r['model'], r['P'], r['rate']) == (
+      'ResNet-50', 4, '1gbit')]
+  for row in goal:
+    text += (f' For 25.6 M numbers, P = 4 and 1 Gbit/s: '
+             f'{row["gTop-k over dense"]:.1f} times over dense (goal: 12)')
+    if row['gTop-k over torch top-k']:
+      text += (f', {row["gTop-k over torch top-k"]:.1f} times over '
+               'PyTorch\'s top-k (goal: 8)')
+    text += f', dense at {row["dense / ring bound"]:.2f} of the bound (1.08).'
+  return text
+
+
+NOTES = """
+Seconds are medians of five exchanges from a common start, of the slowest
+process; all processes share this machine's cores, which slows selection down
+as real hosts would not. `local` is what the same processes take when the
+others' messages are echoed: selecting, merging, packing. The model adds to it
+rounds and bytes of the ledger on the nominal link. Efficiency sets the
+published single-GPU seconds of a step beside the measured exchange. Columns of
+torch are empty where it is not installed; its top-k gathers int64 indices.
+Left out: AlexNet with 8 workers, and with 16 all but two, for memory; adaptive
+gossip, whose exchange is that of gossip, in the steps in which there is one.
+"""
+
+
+def _figure(rows: list[dict[str, Any]]) -> Figure:
+  figure = Figure(figsize=(9, 4), layout='constrained')
+  axes = figure.subplots()
+  names = [f'{r["model"]}\nP={r["P"]}\n{r["rate"]}' for r in rows]
+  schemes = [*SCHEMES, *(s for s in TORCH if rows[0][f'{s} s'])]
+  width = 0.8 / len(schemes)
+  for i, scheme in enumerate(schemes):
+    axes.bar([x + i * width for x in range(len(rows))],
+             [r[f'{scheme} s'] for r in rows], width, label=scheme,
+             hatch='//' if scheme in TORCH else None)
+  axes.set_xticks([x + 0.4 for x in range(len(rows))], names, fontsize=6)
+  axes.set(yscale='log', ylabel='seconds per exchange (measured)')
+  axes.legend(ncols=5, fontsize=7, frameon=False, loc='lower center',
+              bbox_to_anchor=(.5, 1))
+  return figure
+
+
+if __name__ == '__main__':
+  claim.run('gtopk_scaling', 'gTop-k on a real, slow link', measure)
