@@ -72,7 +72,9 @@ def _costs(frame: pd.DataFrame, link: str) -> dict[str, str]:
   links = [c[len('comm_'):-len('_s')] for c in frame.columns
            if c.startswith('comm_') and c.endswith('_s')]
   links.sort(key=lambda name: name != link)
+  on_wire = 'wire_bytes' in frame and frame['wire_bytes'].notna().any()
   return {'step': 'local steps', 'bytes_sent': 'bytes sent (logical)',
+          **({'wire_bytes': 'bytes sent (wire)'} if on_wire else {}),
           **{f'comm_{name}_s': f'communication seconds on {name} (model)'
              for name in links},
           **({'virtual_s': 'virtual seconds (model)'}

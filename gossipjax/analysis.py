@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -98,8 +99,7 @@ def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     y: a column; which way is better see `higher_is_better`.
   """
   needs(frame, x, y)
-  known = frame[[x, y]].dropna()
-  if known.empty:
+  if (known := frame[[x, y]].dropna()).empty:
     raise Refusal(f'No row has both {x} and {y}; choose other columns.')
   signed = pd.DataFrame({
       name: -known[name] if higher_is_better(name) else known[name]
@@ -111,7 +111,7 @@ def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 def _is_cost(column: str) -> bool:
   seconds = column.endswith('_s') and not column.endswith('_per_s')
   return (seconds or column.startswith('bytes_')
-          or column in ('step', 'messages'))
+          or column in ('step', 'messages', 'wire_bytes'))
 
 
 def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
@@ -174,18 +174,27 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
 
 
 def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
-  """The ledger's columns side by side, for each step that was audited.
+  """The ledger's columns: of audited steps, and of whole runs whose interface
+  was read (then per step, and `step` is the last).
 
   Returns:
-    workdir, run, step, worker, logical_bytes, compiled_bytes, and the reason
-    for a difference ('' for none).
+    workdir, run, step, worker, logical_bytes, compiled_bytes, wire_bytes, and
+    the reason for a difference ('' for none); NaN for what was not counted.
   """
-  rows = [
-      {'workdir': str(run.workdir), 'run': run.name, 'step': row['step'],
-       'worker': row['worker'], 'logical_bytes': row['ledger'],
-       'compiled_bytes': row['compiled'], 'reason': row['reason']}
-      for run in records.read(*workdirs)
-      for row in (run.summary or {}).get('audit', [])]
+  rows = [{'workdir': str(run.workdir), 'run': run.name, **row}
+          for run in records.read(*workdirs) for row in _ledger(run)]
   if not rows:
     raise Refusal('No finished run was audited; run.py --audit does it.')
-  return pd.DataFrame(rows)
+  return pd.DataFrame(rows, columns=[*RUN, 'step', 'worker', *(
+      f'{kind}_bytes' for kind in ('logical', 'compiled', 'wire')), 'reason'])
+
+
+def _ledger(run: records.Run) -> Iterator[dict]:
+  for row in (run.summary or {}).get('audit', []):
+    yield {**row, 'logical_bytes': row['ledger'],
+           'compiled_bytes': row['compiled']}
+  step, sent, wire = (run.records.get(name, [math.nan])[-1]
+                      for name in ('step', 'bytes_sent', 'wire_bytes'))
+  if not math.isnan(wire):
+    yield {'step': step, 'reason': '', 'logical_bytes': sent / step,
+           'wire_bytes': wire / step}

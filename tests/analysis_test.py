@@ -260,6 +260,17 @@ def test_ledgers_stand_side_by_side(folder, tmp_path):
       ) == [[4, 8, 'served']]
 
 
+def test_a_run_whose_interface_was_read_has_a_ledger_of_wire_bytes(tmp_path):
+  folder = workdirs.claim(tmp_path / 'w', workdirs.config())
+  workdirs.run(folder, 'all_reduce', [
+      record(s, wire_bytes=[21 * s, 24 * s]) for s in (1, 2)])
+  row = analysis.ledgers(folder).iloc[0]
+  assert (row['logical_bytes'], row['wire_bytes'], row['step']) == (20, 24, 2)
+  assert np.isnan(row['compiled_bytes'])
+  cost = analysis.to_target(analysis.load(folder), 'test_accuracy', 0.5)
+  assert cost['wire_bytes'].tolist() == [48]
+
+
 def test_a_hundred_thousand_records_are_read_in_a_few_seconds(tmp_path):
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(
       **{f'run{i}': {} for i in range(10)}))

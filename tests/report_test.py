@@ -78,7 +78,9 @@ def comparison(folder: pathlib.Path, runs: dict[str, list], **config
     workdirs.run(folder, name, records)
     last = records[-1]
     summaries.append({**last, 'name': name, 'steps': last['step'],
-                      'bytes_sent': max(last['bytes_sent'])})
+                      'bytes_sent': max(last['bytes_sent']),
+                      'wire_bytes': last['wire_bytes'] and max(
+                          last['wire_bytes'])})
   report.write(folder, {'config': config, 'runs': summaries,
                         **workdir.provenance()})
   return folder / 'report.html'
@@ -126,6 +128,15 @@ def test_what_a_logarithm_cannot_show_is_left_out_and_told(opened, two):
   page.tab.check('#logy')
   assert page.model('chart', 'y_scale.type') == 'LogScale'
   assert page.tab.is_visible('#empty')
+
+
+def test_wire_bytes_are_shown_where_they_were_counted(opened, two, tmp_path):
+  assert opened(two).tab.locator('#cost option[value=wire_bytes]').count() == 0
+  page = opened(comparison(tmp_path / 'a', {
+      'dense': [record(s, wire_bytes=[3000 * s, 10]) for s in (1, 2)]}))
+  assert '3 kB' in page.tab.inner_text('#results')
+  page.tab.select_option('#cost', 'wire_bytes')
+  assert page.model('line0', 'data_source.data.x') == [3000, 6000]
 
 
 def test_a_hidden_run_is_gone_and_the_others_fill_the_chart(opened, two):
