@@ -91,7 +91,7 @@ def simulate(config, store: Store | None = None,
         config.log_every, config.eval_every, config.checkpoint_every))
     save = store is not None and (keep or stop)
     if log or test or save or stop:
-      seconds, rate = watch.stop()
+      seconds, rate, _ = watch.stop()
       ledger.train_s += seconds
       ledger.wall_s = time.perf_counter() - began
     if log or test:

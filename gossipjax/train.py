@@ -61,7 +61,7 @@ class Stopwatch:
   The first step, which compiles, takes no time.
   """
 
-  def __init__(self, meter: wire.Meter):
+  def __init__(self, meter: wire.Meter = wire.Meter()):
     self._meter = meter
     self._since, self._steps, self._warm = None, 0, False
 
