@@ -17,7 +17,7 @@ from gossipjax import build, session, simulate
 from gossipjax.fleet import Fleet
 from gossipjax.ledger import Ledger
 
-WORKERS, EVENTS, TURNS = 128, 64, 9
+WORKERS, EVENTS, TURNS = 128, 48, 7
 METHODS = {
     'all_reduce': False, 'parameter_server': True, 'elastic': True,
     'pull_gossip': True, 'push_gossip': True, 'pairwise_gossip': True,

@@ -43,9 +43,13 @@ class Fleet:
     self.state = State(leaves, jax.tree.map(jnp.zeros_like, workers.params),
                        jnp.zeros(config.workers))
     self._start = jax.jit(self._take_gradient, donate_argnums=0)
-    self._play = jax.jit(self._meet, donate_argnums=0)
+    # Rows are put back by a program of its own: where one reads and writes
+    # them, XLA copies all workers first, at nine times a CNN's gradient.
+    self._play = jax.jit(self._meet)
+    self._play_all = jax.jit(self._meet, donate_argnums=0)
+    self._put = jax.jit(self._put_back, donate_argnums=0)
     self._price = jax.jit(lambda *given: self._meet(*given)[1])
-    self._fetch = jax.jit(self._adopt, donate_argnums=0)
+    self._fetch = jax.jit(self._adopt)
     self._ask = jax.jit(lambda *given: self._adopt(*given)[1])
 
   @property
@@ -75,7 +79,12 @@ class Fleet:
 
   def play(self, who: Sequence[int], step: int) -> Traffic:
     leaves, grads, losses = self.state
-    leaves, sent = self._play(leaves, grads, self._whom(who), np.int32(step))
+    whom, step = self._whom(who), np.int32(step)
+    if whom is None:
+      leaves, sent = self._play_all(leaves, grads, None, step)
+    else:
+      rows, sent = self._play(leaves, grads, whom, step)
+      leaves = self._put(leaves, rows, whom)
     stepping = who[:1] if self._paired else who
     self.state, bill = State(leaves, grads, losses), _bill(sent)
     self._ledger.enter(who, np.asarray(losses)[stepping], bill)
@@ -85,8 +94,10 @@ class Fleet:
     who = np.int32([worker, giver])
     if not really:
       return _bill(self._ask(self.state.leaves, who))
-    leaves, sent = self._fetch(self.state.leaves, who)
-    self.state, bill = self.state._replace(leaves=leaves), _bill(sent)
+    rows, sent = self._fetch(self.state.leaves, who)
+    self.state = self.state._replace(
+        leaves=self._put(self.state.leaves, rows, who))
+    bill = _bill(sent)
     self._ledger.enter(who, np.zeros(0), bill)
     return bill
 
@@ -135,14 +146,12 @@ class Fleet:
     each = jax.vmap(
         one, axis_name=WORKERS, in_axes=(self._axes, *(0 for _ in given)),
         out_axes=(self._axes, 0))
-    own = lambda function, *trees: [
-        x[-1] if axis is None else function(*x)
-        for axis, *x in zip(self._axes, *trees, strict=True)]
-    mine, sent = each(
-        own(lambda x: _rows(x, who), leaves), *given)
-    if who is None:
-      return mine, sent
-    return own(lambda x, new: x.at[who].set(new), leaves, mine), sent
+    return each([x if axis is None else _rows(x, who)
+                 for x, axis in zip(leaves, self._axes, strict=True)], *given)
+
+  def _put_back(self, leaves, rows, who):
+    return [new if axis is None else x.at[who].set(new)
+            for x, new, axis in zip(leaves, rows, self._axes, strict=True)]
 
 
 def _rows(tree, who):
