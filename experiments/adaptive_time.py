@@ -45,10 +45,10 @@ def talking(record: dict) -> float:
   return idle / (idle + sum(record['compute_s']))
 
 
-def calibrate(folder: pathlib.Path, steps: int) -> float:
+def calibrate(folder: pathlib.Path, steps: int, halvings: int) -> float:
   """Seconds of a transfer at which the baseline talks SHARE of its time."""
   low, high = 0.1 * STEP_S, 3 * STEP_S
-  for _ in range(6):
+  for _ in range(halvings):
     middle = (low + high) / 2
     share = talking(_run(folder, BASELINE, steps, middle)[-1])
     low, high = (middle, high) if share < SHARE else (low, middle)
@@ -58,7 +58,7 @@ def calibrate(folder: pathlib.Path, steps: int) -> float:
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """All methods at three bandwidths, three seeds at the one in the middle."""
   steps, seeds = (15, 1) if quick else (300, 3)
-  found = calibrate(folder, 5 if quick else 40)
+  found = calibrate(folder, *((5, 2) if quick else (40, 6)))
   scales = (1.0,) if quick else (4.0, 1.0, 0.25)
   rows = []
   for scale in scales:

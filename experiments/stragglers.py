@@ -45,7 +45,7 @@ RATES = {'server': 0.05 / P, 'async local SGD, 8': 0.05 / P}
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Every method in every weather, for so many steps per worker."""
   names, steps, seeds = (
-      (('all-reduce', 'pull-gossip', 'EASGD'), 12, 1) if quick else
+      (('all-reduce', 'pull-gossip'), 12, 1) if quick else
       (METHODS, 120, 3))
   rows = [_row(name, {
       weather: [_run(folder, name, steps, seed, what) for seed in range(seeds)]

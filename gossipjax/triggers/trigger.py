@@ -65,7 +65,11 @@ def bounded(trigger: Trigger, shortest: int = 1,
 
 
 def of_first(trigger: Trigger) -> Trigger:
-  """Asks worker 0 only, where nobody else has stepped; who answers waits."""
+  """Asks worker 0 only, where nobody else has stepped.
+
+  Whoever steps is worker 0: `random` tosses the same coins for all workers,
+  each at steps of its own.
+  """
 
   def update(part, memory, step, who):
     wants, asked = trigger.update(part, memory, step, who)
