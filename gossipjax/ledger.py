@@ -62,7 +62,7 @@ class Ledger:
     if not np.isfinite(losses).all():
       raise Diverged(
           f'The loss is NaN or Inf after step {self.step}; lower '
-          'optimizer.learning_rate. The last checkpoint is kept.')
+          'optimizer.learning_rate.')
     for loss in losses.tolist():
       self.loss_sum += loss
     self.loss_steps += len(losses)

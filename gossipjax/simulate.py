@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from gossipjax import build, evaluate, network, session
+from gossipjax import build, evaluate, network, session, wire
 from gossipjax.aggregator import Apart, Strategy, Tree, identity
 from gossipjax.asynchronous import Asynchronous
 from gossipjax.checkpoint import Store
@@ -79,9 +79,10 @@ def simulate(config, store: Store | None = None,
     interrupted: asked after every step; True stops the run.
     spans: told in the end what the workers did at first, see `Hours`.
   """
-  began, planned, watch = time.perf_counter(), plan(config), Stopwatch()
+  began, planned = time.perf_counter(), plan(config)
   fleet, timeline, ledger, score = _stand(planned, config, store)
   began, over = began - ledger.wall_s, False
+  watch = Stopwatch(wire.Meter())  # Of an interface that nothing leaves.
   while ledger.step < config.steps and not over:
     watch.start()
     lost = _advance(timeline, ledger)

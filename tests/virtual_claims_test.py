@@ -32,14 +32,15 @@ def row(rate, workers, waiting, others):
 
 
 @pytest.mark.parametrize('rows, verdict', [
-    ([row(.1, 16, 2., 1.), row(.1, 32, 2., 1.), row(.1, 64, 1., 2.)],
-     'Holds only in part: there is a crossover near 32'),
-    ([row(.1, 16, 2., 1.), row(.1, 64, 2., 1.)],
-     'Does not hold: there is no crossover in the range'),
-    ([row(.1, 4, 2., 1.), row(.1, 64, 2., None)],
-     'Does not hold: the lead ends after P = 4'),
-    ([row(.1, 16, None, 1.), row(.1, 64, 1., 2.), row(.2, 16, 1., 2.),
-      row(.2, 64, 1., 2.)], 'it depends on eta')])
+    ([row(.1, 16, 2., 1.), row(.1, 32, 2., 1.), row(.1, 128, 1., 2.)],
+     'Holds: a lead'),
+    ([row(.1, 16, 2., 1.), row(.1, 128, 2., 1.)], 'Does not hold: a lead'),
+    ([row(.1, 4, 2., 1.), row(.1, 128, 2., None)], 'Does not hold: a lead'),
+    ([row(.1, 4, 2., 1.), row(.1, 128, None, 1.)], 'leads at 4, 128 (0.50'),
+    ([row(.1, 16, None, 1.), row(.1, 128, 1., 2.), row(.2, 16, 1., 2.),
+      row(.2, 128, 1., 2.)], 'Holds only for some'),
+    ([row(.1, 16, None, 1.), row(.1, 128, 1., 2.), row(.2, 16, 1., 2.),
+      row(.2, 128, 1., 2.)], 'who leads depends on eta')])
 def test_a_verdict_on_the_crossover_follows_from_the_rows(rows, verdict):
   assert verdict in async_crossover.verdict(rows)
 
