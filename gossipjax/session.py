@@ -23,8 +23,8 @@ class Session(NamedTuple):
     gradient: (parameters, examples, worker, t) -> (loss f32[], gradient), of a
       worker's batch of its step t; examples [workers, m, ...].
     update: see worker.py.
-    step: (worker, examples, t=step) -> (worker, (loss f32[], sent)): one local
-      step and its exchange.
+    step: (worker, examples, t=step, key=None) -> (worker, (loss f32[], sent)):
+      one local step and its exchange; the key is that of the config's seed.
   """
 
   task: tasks.Task
@@ -49,16 +49,17 @@ def make(config, strategy: Strategy | None = None) -> Session:
       strategy or build.strategy(config.strategy),
       optimizer.make(config.optimizer, config.steps))
 
-  def gradient(params, examples, worker, t, row=None):
-    key = jax.random.fold_in(jax.random.key(config.seed), worker)
-    order, noise = jax.random.split(key)
+  def gradient(params, examples, worker, t, row=None, key=None):
+    key = jax.random.key(config.seed) if key is None else key
+    order, noise = jax.random.split(jax.random.fold_in(key, worker))
     mine = batch(examples, order, t, config.batch_size, row)
     return jax.value_and_grad(task.loss)(
         params, mine, jax.random.fold_in(noise, t))
 
-  def step(worker, examples, t):
+  # With the key as an argument all seeds run the same compiled program.
+  def step(worker, examples, t, key=None):
     loss, grads = gradient(
-        worker.params, examples, lax.axis_index(WORKERS), t)
+        worker.params, examples, lax.axis_index(WORKERS), t, key=key)
     worker, sent = update(worker, grads, t)
     return worker, (loss, sent)
 

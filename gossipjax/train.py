@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossipjax import build, evaluate, session, spmd, wire
-from gossipjax.aggregator import Tree
+from gossipjax.aggregator import Strategy, Tree
 from gossipjax.checkpoint import Store
 from gossipjax.ledger import Ledger
 from gossipjax.traffic import SILENCE
@@ -112,8 +112,8 @@ def _compact(step):
   """`Session.step` with its traffic in one array: ten cost an MLP a third
   more, since every step has to make them anew on every device."""
 
-  def program(worker, examples, t):
-    worker, (loss, sent) = step(worker, examples, t=t)
+  def program(worker, examples, t, key):
+    worker, (loss, sent) = step(worker, examples, t=t, key=key)
     return worker, (loss, jnp.stack(jax.tree.leaves(sent)))
 
   return program
@@ -154,7 +154,8 @@ def _stand(run: session.Session, config, store: Store | None):
 
 def train(config, store: Store | None = None,
           interrupted: Callable[[], bool] = lambda: False,
-          meter: wire.Meter = wire.Meter()) -> Iterator[Record]:
+          meter: wire.Meter = wire.Meter(),
+          strategy: Strategy | None = None) -> Iterator[Record]:
   """Trains and yields a record every `log_every` and `eval_every` steps.
 
   Continues bit-exactly where `store` stands, if it holds anything.
@@ -164,28 +165,29 @@ def train(config, store: Store | None = None,
     store: where to keep checkpoints; None keeps none.
     interrupted: asked after every step; True stops the run.
     meter: of the interface that this process sends through.
+    strategy: in place of the one that the config names.
 
   Raises:
     Refusal: the config asks for something impossible.
     Diverged: the loss became NaN or Inf.
     Interrupted: `interrupted` said so; a checkpoint was kept.
   """
-  began, run = time.perf_counter(), session.make(config)
+  began, run = time.perf_counter(), session.make(config, strategy)
   workers, examples, ledger = _stand(run, config, store)
-  began -= ledger.wall_s
+  began, key = began - ledger.wall_s, jax.random.key(config.seed)
   score = evaluate.held_out(run.task, config.workers, run.executor)
   step = run.executor.run(_compact(run.step), donate=(0,))
   watch, pending = Stopwatch(meter), []
   for t in range(ledger.step, config.steps):
     watch.start()
-    workers, metrics = step(workers, examples, t=jnp.int32(t))
+    workers, metrics = step(workers, examples, t=jnp.int32(t), key=key)
     # At most two steps in flight: emulated devices share a thread pool.
     jax.block_until_ready(pending[-1] if pending else metrics)
     pending.append(metrics)
     watch.count()
     stop = interrupted()
-    log, test, keep = (due(p, t + 1, config.steps) for p in (
-        config.log_every, config.eval_every, config.checkpoint_every))
+    log, test, keep = (due(config[every], t + 1, config.steps) for every in (
+        'log_every', 'eval_every', 'checkpoint_every'))
     save = store is not None and (keep or stop)
     if log or test or save or stop:
       steps_per_s, pending = _settle(ledger, pending, watch, began), []
