@@ -12,14 +12,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 from absl import app, flags
 from matplotlib.figure import Figure
 
 from experiments import table, workdir
-from gossipjax import console
+from experiments.evidence import Evidence
+from gossipjax import console, spmd
 
 QUICK = flags.DEFINE_bool('quick', False, 'Prove the path in two minutes.')
-OUT = flags.DEFINE_string('out', None, 'Folder; default experiments/results/.')
+OUT = flags.DEFINE_string('out', None, 'Folder of the table and the figure.')
+RUNS = flags.DEFINE_string('runs', 'runs/claims', 'What is finished, to go on.')
+MINUTES = flags.DEFINE_float('minutes', None, 'After which no run begins.')
 
 
 class Finding(NamedTuple):
@@ -38,23 +42,30 @@ class Finding(NamedTuple):
   notes: str
 
 
-def run(name: str, title: str, measure: Callable[[bool, pathlib.Path], Finding]
-        ) -> None:
+def run(name: str, title: str, measure: Callable[[bool, Evidence], Finding],
+        devices: int = 1) -> None:
   """A claim's command line: `python -m experiments.NAME [--quick] [--out]`.
 
   Args:
     name: of the module and of its folder.
     title: the claim in a sentence.
-    measure: (quick, folder for its runs) -> what was found.
+    measure: (quick, its runs so far) -> what was found.
+    devices: to emulate.
   """
 
   def main(argv, interrupted):
-    del argv, interrupted
-    default = pathlib.Path(__file__).parent / 'results' / name
-    folder = pathlib.Path(OUT.value or default)
+    del argv
+    runs = pathlib.Path(RUNS.value) / name
+    results = pathlib.Path(__file__).parent / 'results' / name
+    folder = pathlib.Path(OUT.value or (runs if QUICK.value else results))
     folder.mkdir(parents=True, exist_ok=True)
+    spmd.emulate(devices)
+    # Seeds run the same programs, and so does who goes on tomorrow.
+    jax.config.update('jax_compilation_cache_dir', f'{RUNS.value}/programs')
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
     began = time.perf_counter()
-    found = measure(QUICK.value, folder)
+    evidence = Evidence(runs, MINUTES.value, interrupted)
+    found = measure(QUICK.value, evidence)
     took_s = time.perf_counter() - began
     write(folder, name, title, found, took_s, QUICK.value)
     print(found.verdict)

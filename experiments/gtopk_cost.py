@@ -10,7 +10,6 @@ Shi et al., 2019. arXiv:1901.04359
 """
 
 import functools
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import claim
+from experiments.evidence import Evidence
 from gossipjax import network
 from gossipjax.collectives import WORKERS
 from gossipjax.strategies import all_reduce, gtopk, topk
@@ -66,9 +66,9 @@ def seconds(scheme: str, size: int, workers: int) -> float:
   return float(network.seconds(network.PRESETS['1gbe'], steps)[0])
 
 
-def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+def measure(quick: bool, evidence: Evidence) -> claim.Finding:
   """All models, P from 4 to 32 and on to 1,024."""
-  del folder
+  del evidence
   sizes = (4, 8, 16, 32) if quick else (4, 8, 16, 32, 64, 256, 1024)
   rows = [_row(model, p) for model in MODELS for p in sizes]
   at_32 = [r for r in rows if r['P'] == 32]
