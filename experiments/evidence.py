@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from ml_collections import ConfigDict
 
 from experiments import tune, workdir
@@ -139,3 +140,55 @@ class Evidence:
         console.say(f'{i}/{len(cells)} {key}: {took_s:.0f} s, about '
                     f'{left_s / 60:.0f} min to go')
     return found
+
+
+def scores(runs: Mapping[tuple, dict[str, Any]], cell: tuple,
+           field: str = 'test_accuracy') -> dict[int, float]:
+  """By seed, what the runs of a cell ended with; keys are `(*cell, seed)`."""
+  return {key[-1]: run['records'][-1][field]
+          for key, run in runs.items() if key[:-1] == cell}
+
+
+def difference(runs: Mapping[tuple, dict[str, Any]], a: tuple, b: tuple
+               ) -> tuple[float, float]:
+  """Points of accuracy that cell a is above b: mean over their common seeds,
+  and its standard error (NaN for one seed)."""
+  ours, theirs = scores(runs, a), scores(runs, b)
+  found = 100 * np.array([ours[s] - theirs[s] for s in ours if s in theirs])
+  error = found.std(ddof=1) / len(found)**.5 if len(found) > 1 else np.nan
+  return (float(found.mean()) if len(found) else np.nan), float(error)
+
+
+def rows(runs: Mapping[tuple, dict[str, Any]], names: Sequence[str]
+         ) -> list[dict[str, Any]]:
+  """A row per cell, means over its seeds; of what was told, the second half.
+
+  Args:
+    runs: by `(*cell, seed)`.
+    names: of the parts of a cell.
+  """
+  groups: dict[tuple, list] = {}
+  for key, found in runs.items():
+    groups.setdefault(key[:-1], []).append(found)
+  told = list(dict.fromkeys(
+      name for r in runs.values() for line in r['told'] for name in line
+      if name != 'step'))
+  return [dict(zip(names, cell, strict=True)) | _row(group, told)
+          for cell, group in groups.items()]
+
+
+def _row(group: list[dict[str, Any]], told: list[str]) -> dict[str, Any]:
+  last = [found['records'][-1] for found in group]
+  accuracy = 100 * np.array([record['test_accuracy'] for record in last])
+  lines = [line for found in group
+           for line in found['told'][len(found['told']) // 2:]]
+  return {
+      'seeds': len(group),
+      'rate': group[0]['config']['optimizer']['learning_rate'],
+      'accuracy %': f'{accuracy.mean():.2f}',
+      'sd': f'{accuracy.std(ddof=1):.2f}' if len(group) > 1 else None,
+      'loss': float(np.mean([record['test_loss'] for record in last])),
+      'sent a step': int(np.mean([
+          max(record['bytes_sent']) / record['step'] for record in last])),
+      **{name: float(np.mean([line[name] for line in lines]))
+         if lines else None for name in told}}
