@@ -115,7 +115,8 @@ class Evidence:
     Each tries all the rates once, on the config's seed, and is judged by a
     part of the training set.
     """
-    key = 'optimizer.learning_rate'
+    key, config = 'optimizer.learning_rate', config.copy_and_resolve_references()
+    config.checkpoint_every = 0  # They are short.
     name = hashlib.sha256(config.to_json(sort_keys=True).encode()).hexdigest()
     found = tune.best(config, {key: tuple(rates)}, 1,
                       self.folder / f'tuning-{name[:16]}',
@@ -157,6 +158,15 @@ def difference(runs: Mapping[tuple, dict[str, Any]], a: tuple, b: tuple
   found = 100 * np.array([ours[s] - theirs[s] for s in ours if s in theirs])
   error = found.std(ddof=1) / len(found)**.5 if len(found) > 1 else np.nan
   return (float(found.mean()) if len(found) else np.nan), float(error)
+
+
+def extent(runs: Mapping[tuple, dict[str, Any]], wanted: Mapping) -> str:
+  """A sentence on how much of what was wanted there is."""
+  minutes = sum(found['took_s'] for found in runs.values()) / 60
+  rest = '' if len(runs) == len(wanted) else (
+      ' The others had no time; the same command goes on with them.')
+  return (f'{len(runs)} of {len(wanted)} runs are in the table; they took '
+          f'{minutes:.0f} minutes, tuning not counted.{rest}')
 
 
 def rows(runs: Mapping[tuple, dict[str, Any]], names: Sequence[str]
