@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from ml_collections import ConfigDict
 
 from experiments import tune, workdir
@@ -115,13 +114,18 @@ class Evidence:
     Each tries all the rates once, on the config's seed, and is judged by a
     part of the training set.
     """
-    key, config = 'optimizer.learning_rate', config.copy_and_resolve_references()
+    key = 'optimizer.learning_rate'
+    config = config.copy_and_resolve_references()
     config.checkpoint_every = 0  # They are short.
     name = hashlib.sha256(config.to_json(sort_keys=True).encode()).hexdigest()
     found = tune.best(config, {key: tuple(rates)}, 1,
                       self.folder / f'tuning-{name[:16]}',
                       interrupted=self._interrupted)
     return {name: point[key] for name, point in found.chosen.items()}
+
+  def one(self, config: ConfigDict) -> dict[str, Any]:
+    """One run, whatever the time."""
+    return run(config, self.folder, interrupted=self._interrupted)
 
   def collect(self, cells: Mapping[Hashable, ConfigDict],
               watch: Callable[[Hashable], Watch | None] = lambda key: None
@@ -141,64 +145,3 @@ class Evidence:
         console.say(f'{i}/{len(cells)} {key}: {took_s:.0f} s, about '
                     f'{left_s / 60:.0f} min to go')
     return found
-
-
-def scores(runs: Mapping[tuple, dict[str, Any]], cell: tuple,
-           field: str = 'test_accuracy') -> dict[int, float]:
-  """By seed, what the runs of a cell ended with; keys are `(*cell, seed)`."""
-  return {key[-1]: run['records'][-1][field]
-          for key, run in runs.items() if key[:-1] == cell}
-
-
-def difference(runs: Mapping[tuple, dict[str, Any]], a: tuple, b: tuple
-               ) -> tuple[float, float]:
-  """Points of accuracy that cell a is above b: mean over their common seeds,
-  and its standard error (NaN for one seed)."""
-  ours, theirs = scores(runs, a), scores(runs, b)
-  found = 100 * np.array([ours[s] - theirs[s] for s in ours if s in theirs])
-  error = found.std(ddof=1) / len(found)**.5 if len(found) > 1 else np.nan
-  return (float(found.mean()) if len(found) else np.nan), float(error)
-
-
-def extent(runs: Mapping[tuple, dict[str, Any]], wanted: Mapping) -> str:
-  """A sentence on how much of what was wanted there is."""
-  minutes = sum(found['took_s'] for found in runs.values()) / 60
-  rest = '' if len(runs) == len(wanted) else (
-      ' The others had no time; the same command goes on with them.')
-  return (f'{len(runs)} of {len(wanted)} runs are in the table; they took '
-          f'{minutes:.0f} minutes, tuning not counted.{rest}')
-
-
-def rows(runs: Mapping[tuple, dict[str, Any]], names: Sequence[str]
-         ) -> list[dict[str, Any]]:
-  """A row per cell, means over its seeds; of what was told, the second half.
-
-  Args:
-    runs: by `(*cell, seed)`.
-    names: of the parts of a cell.
-  """
-  groups: dict[tuple, list] = {}
-  for key, found in runs.items():
-    groups.setdefault(key[:-1], []).append(found)
-  told = list(dict.fromkeys(
-      name for r in runs.values() for line in r['told'] for name in line
-      if name != 'step'))
-  return [dict(zip(names, cell, strict=True)) | _row(group, told)
-          for cell, group in groups.items()]
-
-
-def _row(group: list[dict[str, Any]], told: list[str]) -> dict[str, Any]:
-  last = [found['records'][-1] for found in group]
-  accuracy = 100 * np.array([record['test_accuracy'] for record in last])
-  lines = [line for found in group
-           for line in found['told'][len(found['told']) // 2:]]
-  return {
-      'seeds': len(group),
-      'rate': group[0]['config']['optimizer']['learning_rate'],
-      'accuracy %': f'{accuracy.mean():.2f}',
-      'sd': f'{accuracy.std(ddof=1):.2f}' if len(group) > 1 else None,
-      'loss': float(np.mean([record['test_loss'] for record in last])),
-      'sent a step': int(np.mean([
-          max(record['bytes_sent']) / record['step'] for record in last])),
-      **{name: float(np.mean([line[name] for line in lines]))
-         if lines else None for name in told}}

@@ -21,14 +21,14 @@ from gossipjax.models.resnet import (
     resnet50,
 )
 from gossipjax.models.transformer import transformer
-from gossipjax.models.vgg import vgg16
+from gossipjax.models.vgg import vgg8, vgg16
 from gossipjax.refusal import Refusal, nearest
 
 # (classes, **sizes) -> module: [n, height, width, channels] -> [n, classes]
 IMAGES: Mapping[str, Callable[..., nn.Module]] = {
     model.__name__: model
     for model in (mlp, cnn, resnet8, resnet20, resnet32, resnet18, resnet50,
-                  vgg16)}
+                  vgg8, vgg16)}
 # (classes, **sizes) -> module: int[n, sequence] -> [n, sequence, classes]
 TEXT: Mapping[str, Callable[..., nn.Module]] = {
     model.__name__: model for model in (lstm, transformer)}

@@ -1,4 +1,4 @@
-"""VGG-16 for 32x32: thirteen convolutions, group norm, one dense layer.
+"""VGG for 32x32: convolutions with group norm, dense layers.
 
 Simonyan and Zisserman, 2014. arXiv:1409.1556, configuration D. ImageNet's two
 dense layers of 4,096 units are left out, as is usual for small pictures.
@@ -11,29 +11,47 @@ from gossipjax.models.norm import group_norm
 from gossipjax.models.pool import halve
 from gossipjax.refusal import Refusal
 
+Stages = tuple[tuple[int, int], ...]  # Channels, convolutions.
 STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
-SIDE = 2 ** len(STAGES)
 
 
 class VGG(nn.Module):
-  """[n, height, width, channels] -> [n, classes]; both sides at least 32."""
+  """[n, height, width, channels] -> [n, classes].
+
+  Attributes:
+    stages: each ends by halving the picture.
+    units: of a dense layer before the last; 0 for none.
+  """
 
   classes: int
+  stages: Stages
+  units: int = 0
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    if min(x.shape[1:3]) < SIDE:
-      raise Refusal(f'task.model: vgg16 needs pictures of at least {SIDE}x'
-                    f'{SIDE}, not {x.shape[1]}x{x.shape[2]}; use cnn')
-    for width, layers in STAGES:
+    side = 2 ** len(self.stages)
+    if min(x.shape[1:3]) < side:
+      raise Refusal(f'task.model: this VGG needs pictures of at least {side}x'
+                    f'{side}, not {x.shape[1]}x{x.shape[2]}; use cnn')
+    for width, layers in self.stages:
       for _ in range(layers):
         x = nn.Conv(width, (3, 3), use_bias=False,
                     kernel_init=nn.initializers.he_normal())(x)
         x = nn.relu(group_norm(x))
       x = halve(x)
-    return nn.Dense(self.classes)(x.reshape(len(x), -1))
+    x = x.reshape(len(x), -1)
+    if self.units:
+      x = nn.relu(nn.Dense(self.units)(x))
+    return nn.Dense(self.classes)(x)
 
 
 def vgg16(classes: int) -> nn.Module:
   """14.7 M parameters for 32x32."""
-  return VGG(classes)
+  return VGG(classes, STAGES)
+
+
+def vgg8(classes: int, width: int = 64) -> nn.Module:
+  """A small one whose dense layer holds most of the parameters, as in the
+  first VGGs: 3.3 M for 32x32."""
+  stages = (width, 2), (2 * width, 2), (4 * width, 2)
+  return VGG(classes, stages, 8 * width)

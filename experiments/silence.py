@@ -1,0 +1,68 @@
+"""What a silent step of triggered gossip costs if all workers are silent.
+
+Under scope=all a flag agrees whether anyone wants to talk; if nobody does, the
+collectives of the exchange are in a branch that is not taken.
+"""
+
+import re
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax import spmd
+from gossipjax.strategies import adaptive_gossip
+
+WORKERS, SIZE, TURNS = 8, 5_000_000, 8
+# A way to talk at every step, and a way to keep silent after the first.
+TRIGGERS = {
+    'fixed': (dict(period=1), dict(period=10**6)),
+    'norm_slope': (dict(warmup=10**6), dict(warmup=1)),
+    'relative_drift': (dict(scale=0.), dict(scale=1e9)),
+}
+
+
+def measure(trigger: str) -> dict[str, Any]:
+  """How long a silent step takes, in talking steps, and where the exchange is.
+  """
+  (talking, program), (silent, _) = (
+      _step(trigger, settings) for settings in TRIGGERS[trigger])
+  # In turns, so that a busy machine is busy for both.
+  seconds = np.array([(talking(), silent()) for _ in range(TURNS)])
+  ratio = statistics.median(seconds[:, 1] / seconds[:, 0])
+  return {'trigger': trigger, 'silent / talking': float(ratio),
+          'in a branch': in_a_branch(program)}
+
+
+def _step(trigger: str, settings: dict[str, Any]
+          ) -> tuple[Callable[[], float], str]:
+  """Seconds of a step that finds the parameters changed; and its program."""
+  mesh = spmd.executor(WORKERS, 'shard_map')
+  mean = adaptive_gossip.strategy(trigger, 'all', **settings).parameters
+  tree = mesh.put(np.ones((WORKERS, SIZE), np.float32))
+  state = mesh.run(mean.init)(tree)
+  run = mesh.run(mean.update, donate=(0, 1))
+  program = run.lower(tree, state, step=jnp.int32(1)).compile().as_text()
+  changed = jax.tree.map(lambda x: x + 1, tree)
+  *begun, _ = run(changed, state, step=jnp.int32(0))
+
+  def step():
+    tree, state = jax.block_until_ready(
+        jax.tree.map(lambda x: x + 0, tuple(begun)))
+    began = time.perf_counter()
+    jax.block_until_ready(run(tree, state, step=jnp.int32(5)))
+    return time.perf_counter() - began
+
+  return step, program
+
+
+def in_a_branch(program: str) -> bool:
+  """Whether parameters move only in branches of a compiled program."""
+  entry = re.search(r'^ENTRY .*?^}', program, re.M | re.S).group()
+  moves = 'collective-permute'
+  return (' conditional(' in entry and moves not in entry
+          and moves in program)
