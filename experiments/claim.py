@@ -1,6 +1,7 @@
 """The form of a claim: rows, a picture, and a sentence that says if it holds.
 
-A claim is a module of `experiments/` with `main = claim.runs(NAME, measure)`.
+A claim is a module of `experiments/` that ends with `claim.run(...)`. Runs that
+are finished are kept in --runs, so that the same command goes on.
 """
 
 import csv
@@ -32,14 +33,23 @@ class Finding(NamedTuple):
   Attributes:
     rows: of the table; all have the same keys.
     figure: what to look at.
-    verdict: holds, does not hold, or holds only when ..., with the numbers.
+    holds: whether the claim does, see `word`.
+    verdict: the same in a sentence, with the numbers.
     notes: how it was measured, settings and tuning.
   """
 
   rows: Sequence[dict[str, Any]]
   figure: Figure
+  holds: str
   verdict: str
   notes: str
+
+
+def word(met: int, of: int) -> str:
+  """What is said of a claim that is met in so many cases."""
+  if not of:
+    return 'open'
+  return {of: 'holds', 0: 'does not hold'}.get(met, f'holds in {met} of {of}')
 
 
 def run(name: str, title: str, measure: Callable[[bool, Evidence], Finding],
@@ -68,7 +78,7 @@ def run(name: str, title: str, measure: Callable[[bool, Evidence], Finding],
     found = measure(QUICK.value, evidence)
     took_s = time.perf_counter() - began
     write(folder, name, title, found, took_s, QUICK.value)
-    print(found.verdict)
+    print(f'{found.holds}: {found.verdict}')
 
   app.run(console.guarded(main), flags_parser=console.parse)
 
@@ -78,7 +88,8 @@ def write(folder: pathlib.Path, name: str, title: str, found: Finding,
   """table.md, table.csv and figure.png."""
   facts = workdir.provenance()
   command = f'python -m experiments.{name}' + (' --quick' if quick else '')
-  text = (f'# {title}\n\n**{found.verdict}**\n\n{table.of_rows(found.rows)}\n\n'
+  text = (f'# {title}\n\n**{found.holds}**: {found.verdict}\n\n'
+          f'{table.of_rows(found.rows)}\n\n'
           f'{found.notes.strip()}\n\n`{command}`, commit {facts["commit"]}, '
           f'{os.cpu_count()} cores ({platform.machine()}), jax '
           f'{facts["versions"]["jax"]}, {took_s:.0f} s.\n')

@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from experiments import tune, workdir
 from gossipjax import console
 from gossipjax.aggregator import Aggregator, State, Strategy, Tree
+from gossipjax.refusal import Refusal
 from gossipjax.train import train
 
 
@@ -78,20 +79,27 @@ class _Observer:
         **{side: watched(getattr(strategy, side), self._watch)})
 
 
+def _digest(config: ConfigDict) -> str:
+  text = config.to_json(sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _kept(config: ConfigDict, folder: pathlib.Path) -> pathlib.Path:
+  return folder / f'{config.strategy.name}-{_digest(config)}.json'
+
+
 def run(config: ConfigDict, folder: pathlib.Path, watch: Watch | None = None,
         interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any]:
   """One run: its records, and what was seen at each `checkpoint_every` steps.
   """
-  text = config.to_json(sort_keys=True)
-  name = hashlib.sha256(text.encode()).hexdigest()[:16]
-  path = folder / f'{config.strategy.name}-{name}.json'
+  path = _kept(config, folder)
   if path.exists():
     return json.loads(path.read_text())
   began, observer = time.perf_counter(), watch and _Observer(watch)
   looking = dict(store=observer, change=observer.change) if watch else {}
   records = [record._asdict() for record in train(
       config, interrupted=interrupted, **looking)]
-  result = {'config': json.loads(text), 'records': records,
+  result = {'config': config.to_dict(), 'records': records,
             'told': observer.told if watch else [],
             'took_s': time.perf_counter() - began}
   workdir.write(path, json.dumps(result))
@@ -117,9 +125,8 @@ class Evidence:
     key = 'optimizer.learning_rate'
     config = config.copy_and_resolve_references()
     config.checkpoint_every = 0  # They are short.
-    name = hashlib.sha256(config.to_json(sort_keys=True).encode()).hexdigest()
     found = tune.best(config, {key: tuple(rates)}, 1,
-                      self.folder / f'tuning-{name[:16]}',
+                      self.folder / f'tuning-{_digest(config)}',
                       interrupted=self._interrupted)
     return {name: point[key] for name, point in found.chosen.items()}
 
@@ -130,18 +137,18 @@ class Evidence:
   def collect(self, cells: Mapping[Hashable, ConfigDict],
               watch: Callable[[Hashable], Watch | None] = lambda key: None
               ) -> dict[Hashable, dict[str, Any]]:
-    """The runs that are finished, in this order, when all are or time is over.
-    """
+    """The runs that are finished when all are, or time is over."""
     found, new_s = {}, []
     for i, (key, config) in enumerate(cells.items(), 1):
-      if time.monotonic() > self._until:
-        break
-      began = time.perf_counter()
+      kept = _kept(config, self.folder).exists()
+      if not kept and time.monotonic() > self._until:
+        continue
       found[key] = run(config, self.folder, watch(key), self._interrupted)
-      took_s = time.perf_counter() - began
-      new_s += [took_s] * (took_s > 0.5)  # Others were only read.
-      if new_s:
+      if not kept:
+        new_s.append(found[key]['took_s'])
         left_s = (len(cells) - i) * sum(new_s) / len(new_s)
-        console.say(f'{i}/{len(cells)} {key}: {took_s:.0f} s, about '
+        console.say(f'{i}/{len(cells)} {key}: {new_s[-1]:.0f} s, about '
                     f'{left_s / 60:.0f} min to go')
+    if not found:
+      raise Refusal('--minutes is too short: no run has finished.')
     return found

@@ -100,12 +100,12 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
       wanted, lambda key: None if key[3] == 'dense' else weigh())
   rows = scores.rows(runs, ('task', 'P', 'density', 'method'))
   return claim.Finding(
-      rows, _figure(rows), verdict(runs, rows),
+      rows, _figure(rows), *verdict(runs, rows),
       scores.extent(runs, wanted) + NOTES + settings.NOTE)
 
 
-def verdict(runs: dict[tuple, dict], rows: list[dict]) -> str:
-  """Whether mass is lost, and whether accuracy is."""
+def verdict(runs: scores.Runs, rows: list[dict]) -> tuple[str, str]:
+  """Whether accuracy suffers from the mass that is lost; and how much is."""
   lost = lambda name, p: [100 * row['lost'] for row in rows
                           if (row['method'], row['P']) == (name, p)]
   sizes = sorted({row['P'] for row in rows if lost('published', row['P'])})
@@ -113,29 +113,19 @@ def verdict(runs: dict[tuple, dict], rows: list[dict]) -> str:
       f'{min(lost("published", p)):.1f} to {max(lost("published", p)):.1f} % '
       f'at P = {p}' for p in sizes)
   kept = max(share for p in sizes for share in lost('conserving', p) or [0])
-  most = sizes[-1]
   gains = {cell[:3]: scores.difference(
       runs, (*cell[:3], 'conserving'), (*cell[:3], 'published'))
-      for cell in runs if cell[1] == most and cell[2]}
-  return (
-      f'The published merge loses {shares} of the applied mass (the conserving '
-      f'one at most {kept:.2g} %): that holds. That conserving it raises '
-      f'held-out accuracy at P = {most} {_word(gains)}.')
-
-
-def _word(gains: dict[tuple, tuple[float, float]]) -> str:
-  sure = {cell: g for cell, g in gains.items() if not np.isnan(g[1])}
-  better = [cell for cell, (gain, error) in sure.items() if gain > 2 * error]
-  worse = [cell for cell, (gain, error) in sure.items() if gain < -2 * error]
+      for cell in runs if cell[1] == sizes[-1] and cell[2]}
+  sure = [gain / error for gain, error in gains.values() if error > 0]
   each = '; '.join(
-      f'{task} at density {density} {gain:+.2f} +- {error:.2f}'.replace(
-          '+- nan', '(one seed)')
-      for (task, _, density), (gain, error) in gains.items())
-  word = ('is open, with one seed' if not sure
-          else 'holds' if len(better) == len(sure)
-          else 'holds in some' if better else 'does not hold')
-  return (f'{word}: points gained are {each}; {len(better)} of {len(sure)} '
-          f'are gains beyond two standard errors, {len(worse)} losses')
+      f'{task} at density {density} {scores.told(*gains[task, p, density])}'
+      for task, p, density in gains)
+  better, worse = sum(g > 2 for g in sure), sum(g < -2 for g in sure)
+  return claim.word(better, len(sure)), (
+      f'the published merge loses {shares} of the applied mass, the conserving '
+      f'one at most {kept:.2g} %. Points of held-out accuracy gained by '
+      f'conserving at P = {sizes[-1]}: {each}. Of {len(sure)} with several '
+      f'seeds {better} are gains beyond two standard errors, {worse} losses.')
 
 
 NOTES = """

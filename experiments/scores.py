@@ -28,6 +28,12 @@ def difference(runs: Runs, a: tuple, b: tuple
   return (float(found.mean()) if len(found) else np.nan), float(error)
 
 
+def told(gain: float, error: float) -> str:
+  """A difference, with its standard error if it is known."""
+  return f'{gain:+.2f} ' + (
+      '(one seed)' if np.isnan(error) else f'+- {error:.2f}')
+
+
 def extent(runs: Runs, wanted: Mapping) -> str:
   """A sentence on how much of what was wanted there is."""
   minutes = sum(found['took_s'] for found in runs.values()) / 60

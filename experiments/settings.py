@@ -1,8 +1,11 @@
 """The short trainings that claims are tried on."""
 
+from collections.abc import Iterator, Mapping
+
 from ml_collections import ConfigDict
 
 from configs import default
+from experiments import compare
 
 # Task, model, width, steps.
 NETWORKS = {'fashion_mnist': ('fashion_mnist', 'cnn', 16, 200),
@@ -35,3 +38,35 @@ def config(network: str, workers: int, quick: bool) -> ConfigDict:
       'sgd', learning_rate=0., momentum=0.9, schedule='cosine',
       warmup_steps=found.steps // 10)
   return found
+
+
+# A link without latency: its seconds, times its rate, are bytes alone.
+RATE = 1e6
+LINK = {'latency_s': 0., 'bytes_per_s': RATE}
+
+
+def with_link(found: ConfigDict) -> ConfigDict:
+  """The config, whose records then tell `comm_s['custom']`."""
+  with found.ignore_type():
+    found.link = ConfigDict(LINK)
+  return found
+
+
+def compared(found: ConfigDict, strategies: Mapping[str, ConfigDict]
+             ) -> ConfigDict:
+  """The comparison of these strategies, each with the momentum it assumes."""
+  found.variants = default.variants(**strategies)
+  for name, strategy in strategies.items():
+    if 'own_momentum' in strategy:
+      found.variants[name].optimizer = ConfigDict({'momentum': 0.})
+  return found
+
+
+def runs(comparison: ConfigDict, rates: Mapping[str, float], seeds: int
+         ) -> Iterator[tuple[str, int, ConfigDict]]:
+  """Every method, at its learning rate, with every seed."""
+  for name, method in compare.variants(comparison):
+    for seed in range(seeds):
+      found = method.copy_and_resolve_references()
+      found.optimizer.learning_rate, found.seed = rates[name], seed
+      yield name, seed, found

@@ -1,0 +1,62 @@
+"""RESULTS.md: every claim in a row, from the tables of experiments/results.
+
+    python -m experiments.overview
+"""
+
+import pathlib
+import re
+
+from experiments import table, workdir
+
+ROOT = pathlib.Path(__file__).parents[1]
+# By module: the claim, and what was published.
+CLAIMS = {
+    'gtopk_cost': (
+        'gTop-k is faster than dense S-SGD and Top-k on 32 hosts with 1 GbE',
+        '2.7 to 12 times, 1.1 to 1.7 times (arXiv:1901.04359)'),
+    'gtopk_mass': (
+        "gTop-k's merge loses gradient mass, and keeping it raises accuracy "
+        'at the largest P', 'nothing; the lead is ours'),
+    'adaptive_gossip': (
+        'Gossip that talks only after a change is as good as at every step, '
+        'and better than a fixed period at the same bytes',
+        '92 % less traffic, 52 % less time, accuracy kept (Ho 2018); nothing '
+        'on a fixed period'),
+    'hylo': (
+        'Hylo is as accurate as dense, and faster',
+        'less than 0.5 % of accuracy lost, up to 1.31 times as fast as others '
+        '(Peng 2021)'),
+    'union_size': (
+        'Workers can select so that the server has less to send',
+        'smaller, without numbers (Wang 2018); the target is ours'),
+}
+HEAD = """# Results
+
+What was claimed, and what came out here. Each row is written by the command
+`python -m experiments.NAME`, which goes on where it was stopped; the tables
+say how it was measured, and with how many runs. Bytes are counted, seconds on
+a link are modelled.
+
+"""
+
+
+def row(name: str, folder: pathlib.Path) -> dict[str, str]:
+  """Of a claim whose table is in the folder."""
+  claim, published = CLAIMS[name]
+  found = re.search(r'^\*\*(.+?)\*\*: (.+)$',
+                    (folder / name / 'table.md').read_text(), re.M)
+  place = (folder / name / 'table.md').relative_to(folder.parents[1])
+  return {'claim': claim, 'published': published, 'ours': found[2],
+          'verdict': f'**{found[1]}**', 'table': f'[{name}]({place})'}
+
+
+def main() -> None:
+  """Writes RESULTS.md of the claims that have a table."""
+  folder = ROOT / 'experiments' / 'results'
+  rows = [row(name, folder) for name in CLAIMS
+          if (folder / name / 'table.md').exists()]
+  workdir.write(ROOT / 'RESULTS.md', HEAD + table.of_rows(rows) + '\n')
+
+
+if __name__ == '__main__':
+  main()
