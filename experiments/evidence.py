@@ -15,7 +15,7 @@ import jax
 from ml_collections import ConfigDict
 
 from experiments import tune, workdir
-from gossipjax import console
+from gossipjax import build, console
 from gossipjax.aggregator import Aggregator, State, Strategy, Tree
 from gossipjax.refusal import Refusal
 from gossipjax.train import train
@@ -73,8 +73,9 @@ class _Observer:
     told = self._watch.tell(jax.device_get(seen))
     self.told.append({'step': step, **told})
 
-  def change(self, strategy: Strategy) -> Strategy:
-    side = self._watch.side
+  def watching(self, config: ConfigDict) -> Strategy:
+    """The config's strategy, under eyes."""
+    strategy, side = build.strategy(config.strategy), self._watch.side
     return strategy._replace(
         **{side: watched(getattr(strategy, side), self._watch)})
 
@@ -96,7 +97,8 @@ def run(config: ConfigDict, folder: pathlib.Path, watch: Watch | None = None,
   if path.exists():
     return json.loads(path.read_text())
   began, observer = time.perf_counter(), watch and _Observer(watch)
-  looking = dict(store=observer, change=observer.change) if watch else {}
+  looking = {} if watch is None else dict(
+      store=observer, strategy=observer.watching(config))
   records = [record._asdict() for record in train(
       config, interrupted=interrupted, **looking)]
   result = {'config': config.to_dict(), 'records': records,

@@ -158,11 +158,9 @@ def train(config, store: Store | None = None,
           strategy: Strategy | None = None) -> Iterator[Record]:
   """Trains and yields a record every `log_every` and `eval_every` steps.
 
-  Continues bit-exactly where `store` stands, if it holds anything.
-
   Args:
     config: see configs/default.py.
-    store: where to keep checkpoints; None keeps none.
+    store: of checkpoints, from the last of which it continues bit-exactly.
     interrupted: asked after every step; True stops the run.
     meter: of the interface that this process sends through.
     strategy: in place of the one that the config names.

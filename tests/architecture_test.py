@@ -21,7 +21,7 @@ LAYERS = (
     {'refusal'},
     {'traffic', 'topology', 'compressors', 'data', 'models'},
     {'collectives', 'network'},
-    {'aggregator', 'sharded', 'spmd'},
+    {'aggregator', 'layered', 'sharded', 'spmd'},
     {'apart', 'momentum', 'packed', 'triggers'},
     {'strategies', 'worker'},
 )

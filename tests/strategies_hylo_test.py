@@ -88,6 +88,22 @@ def test_the_bill_is_a_compressed_push_and_a_dense_pull():
   assert set(np.asarray(sent.bytes)) == {2 * (push + pull) + ring}
 
 
+@pytest.mark.parametrize('unit', ['filter', 'slice'])
+@pytest.mark.parametrize('level', ['threshold', 'mean'])
+def test_a_compressed_pull_loses_nothing_and_sends_less(unit, level):
+  settings = dict(min_size=200, unit=unit, level=level)
+  trees = [random_trees(seed) for seed in range(3)]
+  answers, residual, sent = play(
+      hylo.strategy(**settings, pull='compressed'), trees)
+  for name in SHAPES:
+    assert (np.ptp(np.stack([a[name] for a in answers]), axis=1) == 0).all()
+    np.testing.assert_allclose(
+        N * sum(a[name][0] for a in answers) + residual[name].sum(axis=0),
+        sum(tree[name] for tree in trees).sum(axis=0), atol=1e-4)
+  *_, dense = play(hylo.strategy(**settings), trees[:1])
+  assert (np.asarray(sent.bytes) < 0.5 * np.asarray(dense.bytes)).all()
+
+
 def test_a_gate_that_compresses_nothing_is_refused_with_the_largest_size():
   tree = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
   with pytest.raises(Refusal, match=r'min_size=721 .* 720'):
@@ -107,7 +123,7 @@ def test_larger_convolutions_send_a_smaller_part_within_bounds():
 
 @pytest.mark.parametrize('arguments', [
     {'unit': 'filters'}, {'level': 'max'}, {'factor': 0.}, {'exponent': -1.},
-    {'min_rate': 0.6}, {'max_rate': 2.}, {'min_rate': 0.}])
+    {'min_rate': 0.6}, {'max_rate': 2.}, {'min_rate': 0.}, {'pull': 'dens'}])
 def test_impossible_settings_are_refused(arguments):
   with pytest.raises(Refusal):
     hylo.strategy(**arguments)

@@ -19,11 +19,13 @@ class Layer(NamedTuple):
     shard: `f32[*shape] -> f32[n, ...]`; a share each, filled up with zeros.
     compress: of all shares, to a message with a leading axis of n.
     decompress: of one share's message, to the share.
+    again: `shape of a share -> Layer`, for a server's answer: one share.
   """
 
   shard: Callable
   compress: Callable
   decompress: Callable
+  again: Callable[[Shape], 'Layer']
 
   def join(self, shares: jax.Array, shape: Shape) -> jax.Array:
     """The tensor again."""
@@ -40,8 +42,10 @@ def _cut(x: jax.Array, n: int) -> jax.Array:
 def _of_rows(shard, shape: Shape, rate: float, together: bool) -> Layer:
   num_rows = jax.eval_shape(shard, jax.ShapeDtypeStruct(shape, 'f4')).shape[1]
   k = math.ceil(rate * num_rows)
+  whole = lambda share: share[None]
   return Layer(shard, lambda shares: rows.compress(shares, k, together),
-               lambda message: rows.decompress(message, num_rows))
+               lambda message: rows.decompress(message, num_rows),
+               lambda share: _of_rows(whole, share, rate, together))
 
 
 def filters(shape: Shape, n: int, rate: float) -> Layer:
@@ -93,4 +97,5 @@ def codes(shape: Shape, n: int, factor: float, level: str) -> Layer:
   def decompress(message):
     return message.scale * quantised.signs(message.codes, -(-size // n))
 
-  return Layer(lambda x: _cut(x.ravel(), n), compress, decompress)
+  return Layer(lambda x: _cut(x.ravel(), n), compress, decompress,
+               lambda share: codes(share, 1, factor, level))

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import collectives
+from gossipjax import collectives, layered
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
 from gossipjax.compressors import layers, quantised
 from gossipjax.refusal import Refusal, nearest
@@ -32,6 +32,7 @@ class HyloState(NamedTuple):
 
 
 UNITS = {'filter': layers.filters, 'slice': layers.slices}
+PULLS = ('dense', 'compressed')
 
 
 class Gate(NamedTuple):
@@ -56,22 +57,9 @@ class Gate(NamedTuple):
     return UNITS[self.unit](x.shape, n, rate)
 
 
-def _through_servers(tensors, codecs):
-  """The mean of compressed tensors, what this worker's held, and the bill."""
-  mine = [c.compress(c.shard(x)) for c, x in zip(codecs, tensors, strict=True)]
-  theirs, pushed = collectives.all_to_all(mine)
-  unpack = lambda messages: [
-      jax.vmap(c.decompress)(m) for c, m in zip(codecs, messages, strict=True)]
-  join = lambda shares: [
-      c.join(s, x.shape)
-      for c, s, x in zip(codecs, shares, tensors, strict=True)]
-  served = [shares.mean(axis=0) for shares in unpack(theirs)]
-  means, _, pulled = collectives.all_gather(served)
-  return join(means), join(unpack(mine)), pushed + pulled
-
-
-def hylo_mean(gate: Gate) -> Aggregator:
-  """The mean of the workers' trees, with large layers compressed."""
+def hylo_mean(gate: Gate, squeezed: bool) -> Aggregator:
+  """The mean of the workers' trees, with large layers compressed, on the way
+  to the servers and, if `squeezed`, also on the way back."""
 
   def init(tree):
     quantised.needs_floats(tree)
@@ -92,12 +80,12 @@ def hylo_mean(gate: Gate) -> Aggregator:
     small = [i for i, x in enumerate(leaves) if not gate.opens(x)]
 
     wanted = [leaves[i] + residuals[i] for i in large]
-    means, held, cost = _through_servers(
-        wanted, [gate.layer(x, n) for x in wanted])
+    means, withheld, cost = layered.mean(
+        wanted, [gate.layer(x, n) for x in wanted], squeezed)
     # Dense, a push of shares and a pull of them is a ring all-reduce.
     totals, _, sent = collectives.all_reduce([leaves[i] for i in small])
-    for i, mean, x, h in zip(large, means, wanted, held, strict=True):
-      leaves[i], residuals[i] = mean.astype(leaves[i].dtype), x - h
+    for i, mean, rest in zip(large, means, withheld, strict=True):
+      leaves[i], residuals[i] = mean.astype(leaves[i].dtype), rest
     for i, total in zip(small, totals, strict=True):
       leaves[i] = total / n
     return (treedef.unflatten(leaves),
@@ -109,7 +97,7 @@ def hylo_mean(gate: Gate) -> Aggregator:
 def strategy(min_size: int = 1024, unit: str = 'filter',
              level: str = 'threshold', factor: float = 1.,
              max_rate: float = 0.5, min_rate: float = 0.01,
-             exponent: float = 0.5) -> Strategy:
+             exponent: float = 0.5, pull: str = 'dense') -> Strategy:
   """Args:
     min_size: N, entries from which on a layer is compressed.
     unit: of a convolution, `filter` or `slice` (kernels of one input channel).
@@ -117,14 +105,17 @@ def strategy(min_size: int = 1024, unit: str = 'filter',
       of |a| above t (ours: t can remove no more than t a step from a residual).
     factor: c, thresholds in mean magnitudes.
     max_rate, min_rate, exponent: r_max, r_min, gamma.
+    pull: what servers return, `dense` as published, or `compressed` once more
+      (our extension), where what is withheld joins the server's memory.
   """
   for key, value, known in (
-      ('unit', unit, UNITS), ('level', level, layers.LEVELS)):
+      ('unit', unit, UNITS), ('level', level, layers.LEVELS),
+      ('pull', pull, PULLS)):
     if value not in known:
       raise Refusal(f'{key}={value} of hylo is unknown{nearest(value, known)}')
   if factor <= 0 or exponent < 0 or not 0 < min_rate <= max_rate <= 1:
     raise Refusal(
         'hylo takes factor > 0, exponent >= 0 and 0 < min_rate <= max_rate <= 1'
         f', not {factor}, {exponent}, {min_rate}, {max_rate}.')
-  return Strategy(hylo_mean(Gate(
-      min_size, unit, level, factor, max_rate, min_rate, exponent)), identity())
+  gate = Gate(min_size, unit, level, factor, max_rate, min_rate, exponent)
+  return Strategy(hylo_mean(gate, pull == 'compressed'), identity())
