@@ -85,18 +85,20 @@ def run(name: str, title: str, measure: Callable[[bool, Evidence], Finding],
 
 def write(folder: pathlib.Path, name: str, title: str, found: Finding,
           took_s: float, quick: bool) -> None:
-  """table.md, table.csv and figure.png."""
+  """table.md, table.csv and figure.png; what is NaN is left empty."""
+  rows = [{key: None if value != value else value
+           for key, value in row.items()} for row in found.rows]
   facts = workdir.provenance()
   command = f'python -m experiments.{name}' + (' --quick' if quick else '')
   text = (f'# {title}\n\n**{found.holds}**: {found.verdict}\n\n'
-          f'{table.of_rows(found.rows)}\n\n'
+          f'{table.of_rows(rows)}\n\n'
           f'{found.notes.strip()}\n\n`{command}`, commit {facts["commit"]}, '
           f'{os.cpu_count()} cores ({platform.machine()}), jax '
           f'{facts["versions"]["jax"]}, {took_s:.0f} s.\n')
   workdir.write(folder / 'table.md', text)
   lines = io.StringIO()
-  writer = csv.DictWriter(lines, list(found.rows[0]), lineterminator='\n')
+  writer = csv.DictWriter(lines, list(rows[0]), lineterminator='\n')
   writer.writeheader()
-  writer.writerows(found.rows)
+  writer.writerows(rows)
   workdir.write(folder / 'table.csv', lines.getvalue())
   found.figure.savefig(folder / 'figure.png', dpi=110)
