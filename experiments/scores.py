@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gossipjax.refusal import Refusal
+
 Runs = Mapping[tuple, dict[str, Any]]  # See `evidence.run`.
 
 
@@ -34,12 +36,12 @@ def told(gain: float, error: float) -> str:
       '(one seed)' if np.isnan(error) else f'+- {error:.2f}')
 
 
-def extent(runs: Runs, wanted: Mapping) -> str:
-  """A sentence on how much of what was wanted there is."""
+def extent(runs: Runs, wanted: int) -> str:
+  """A sentence on how many of the runs that were wanted there are."""
   minutes = sum(found['took_s'] for found in runs.values()) / 60
-  rest = '' if len(runs) == len(wanted) else (
+  rest = '' if len(runs) == wanted else (
       ' The others had no time; the same command goes on with them.')
-  return (f'{len(runs)} of {len(wanted)} runs are in the table; they took '
+  return (f'{len(runs)} of {wanted} runs are in the table; they took '
           f'{minutes:.0f} minutes, tuning not counted.{rest}')
 
 
@@ -49,7 +51,12 @@ def rows(runs: Runs, names: Sequence[str]
 
   Args:
     names: of the parts of a cell.
+
+  Raises:
+    Refusal: there is no run.
   """
+  if not runs:
+    raise Refusal('--minutes is too short: no run has finished.')
   groups: dict[tuple, list] = {}
   for key, found in runs.items():
     groups.setdefault(key[:-1], []).append(found)

@@ -9,8 +9,8 @@ from experiments import compare
 
 # Task, model, width, steps.
 NETWORKS = {'fashion_mnist': ('fashion_mnist', 'cnn', 16, 200),
-            'cifar10': ('cifar10', 'resnet8', 8, 80),
-            'cifar10-vgg': ('cifar10', 'vgg8', 8, 80)}
+            'cifar10': ('cifar10', 'resnet8', 8, 150),
+            'cifar10-vgg': ('cifar10', 'vgg8', 8, 150)}
 TWO = ('fashion_mnist', 'cifar10')
 EXAMPLES = 64  # In a step, of all workers together.
 RATES = (0.01, 0.03, 0.1)  # What every method tries.
@@ -18,8 +18,8 @@ NOTE = """
 Learning rates: each method tried the same 0.01, 0.03 and 0.1 once and was
 judged by a tenth of the training set, which it did not train on. SGD with
 momentum 0.9, cosine. fashion_mnist: CNN of width 16 (55,338 parameters), 200
-steps; cifar10: ResNet-8 of width 8 (19,858), 80 steps; cifar10-vgg: VGG of six
-convolutions and two dense layers, width 8 (51,778), 80 steps; nothing is
+steps; cifar10: ResNet-8 of width 8 (19,858), 150 steps; cifar10-vgg: VGG of six
+convolutions and two dense layers, width 8 (51,778), 150 steps; nothing is
 augmented; 64 examples a step from all workers together. Trainings are short:
 read accuracies (held out, of the mean model) as differences between methods.
 """

@@ -72,7 +72,7 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
   runs = found.collect(wanted, lambda key: look_at_union())
   rows = [_beside(runs, row) for row in scores.rows(runs, ('P', 'metric'))]
   return claim.Finding(rows, _figure(rows), *verdict(rows),
-                       scores.extent(runs, wanted) + NOTES + settings.NOTE)
+                       scores.extent(runs, len(wanted)) + NOTES + settings.NOTE)
 
 
 def _beside(runs: scores.Runs, row: dict) -> dict:

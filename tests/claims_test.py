@@ -107,8 +107,9 @@ def test_what_is_finished_is_not_run_again_even_when_time_is_over(
   first = Evidence(tmp_path).collect({('a', 0): config})
   late = Evidence(tmp_path, minutes=1e-9)
   assert late.collect({('b', 1): other, ('a', 0): config}) == first
+  assert not late.collect({('b', 1): other})
   with pytest.raises(Refusal, match='--minutes is too short'):
-    late.collect({('b', 1): other})
+    scores.rows({}, ('name',))
 
 
 def test_differences_are_paired_by_seed():
