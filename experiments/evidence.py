@@ -79,13 +79,15 @@ class _Observer:
         **{side: watched(getattr(strategy, side), self._watch)})
 
 
-def _digest(config: ConfigDict) -> str:
-  text = config.to_json(sort_keys=True)
+def _digest(config: Mapping[str, Any]) -> str:
+  """Of what a config says; keys that say nothing may come and go."""
+  said = {key: value for key, value in config.items() if value}
+  text = json.dumps(said, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _kept(config: ConfigDict, folder: pathlib.Path) -> pathlib.Path:
-  return folder / f'{config.strategy.name}-{_digest(config)}.json'
+  return folder / f'{config.strategy.name}-{_digest(config.to_dict())}.json'
 
 
 def run(config: ConfigDict, folder: pathlib.Path, watch: Watch | None = None,
@@ -131,7 +133,7 @@ class Evidence:
     config = config.copy_and_resolve_references()
     config.checkpoint_every = 0  # They are short.
     found = tune.best(config, {key: tuple(rates)}, 1,
-                      self.folder / f'tuning-{_digest(config)}',
+                      self.folder / f'tuning-{_digest(config.to_dict())}',
                       interrupted=self._interrupted)
     return {name: point[key] for name, point in found.chosen.items()}
 
