@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from experiments import claim, scores, settings, silence
+from experiments import claim, evidence, scores, settings, silence
 from experiments.evidence import Evidence
 from gossipjax import build
 
@@ -94,7 +94,7 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
   silent = [silence.measure(trigger) for trigger in (
       ['fixed'] if quick else silence.TRIGGERS)]
   return claim.Finding(
-      rows, _figure(rows), *verdict(rows),
+      rows, _figure(rows), verdict(rows),
       scores.extent(runs, len(mine) * len(tasks)) + NOTES + _skipping(silent)
       + settings.NOTE)
 
@@ -118,7 +118,7 @@ def _beside(runs: scores.Runs, row: dict) -> dict:
       'points over fixed-12': over, 'its error': its_error}
 
 
-def verdict(rows: list[dict]) -> tuple[str, str]:
+def verdict(rows: list[dict]) -> str:
   """The claim for each scope, then the question that the paper left open."""
   mine = [row for row in rows if row['method'].startswith('adaptive')]
   met = [row['traffic saved %'] >= 100 * SAVED - 0.05
@@ -140,7 +140,7 @@ def verdict(rows: list[dict]) -> tuple[str, str]:
         f'(claimed: {100 * TIME_SAVED:.0f}). Over a fixed period of 12 it is '
         f'{span("points over fixed-12")} points: beyond two standard errors '
         f'better in {better} and worse in {worse} of {len(these)} cells.')
-  return claim.word(sum(met), len(met)), ' '.join(said)
+  return f'{claim.word(sum(met), len(met))}: ' + ' '.join(said)
 
 
 NOTES = """
@@ -187,5 +187,5 @@ def _figure(rows: list[dict]) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run('adaptive_gossip', 'Gossip that adapts when it talks', measure,
+  evidence.run('adaptive_gossip', 'Gossip that adapts when it talks', measure,
             devices=max(WORKERS))

@@ -7,17 +7,23 @@ out with the workers' state, so that no byte and no number changes.
 import hashlib
 import json
 import pathlib
+import signal
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+from absl import flags
 from ml_collections import ConfigDict
 
-from experiments import tune, workdir
-from gossipjax import build, console
+from experiments import claim, tune, workdir
+from gossipjax import build, console, spmd
 from gossipjax.aggregator import Aggregator, State, Strategy, Tree
 from gossipjax.train import train
+
+RUNS = flags.DEFINE_string(
+    'runs', 'runs/claims', 'What is finished, so that the same goes on.')
+MINUTES = flags.DEFINE_float('minutes', None, 'After which no run begins.')
 
 
 class Watch(NamedTuple):
@@ -90,8 +96,8 @@ def _kept(config: ConfigDict, folder: pathlib.Path) -> pathlib.Path:
   return folder / f'{config.strategy.name}-{_digest(config.to_dict())}.json'
 
 
-def run(config: ConfigDict, folder: pathlib.Path, watch: Watch | None = None,
-        interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+def one(config: ConfigDict, folder: pathlib.Path, watch: Watch | None = None
+        ) -> dict[str, Any]:
   """One run: its records, and what was seen at each `checkpoint_every` steps.
   """
   path = _kept(config, folder)
@@ -100,8 +106,7 @@ def run(config: ConfigDict, folder: pathlib.Path, watch: Watch | None = None,
   began, observer = time.perf_counter(), watch and _Observer(watch)
   looking = {} if watch is None else dict(
       store=observer, strategy=observer.watching(config))
-  records = [record._asdict() for record in train(
-      config, interrupted=interrupted, **looking)]
+  records = [record._asdict() for record in train(config, **looking)]
   result = {'config': config.to_dict(), 'records': records,
             'told': observer.told if watch else [],
             'took_s': time.perf_counter() - began}
@@ -112,9 +117,8 @@ def run(config: ConfigDict, folder: pathlib.Path, watch: Watch | None = None,
 class Evidence:
   """The runs of one claim, in a folder of their own, within some minutes."""
 
-  def __init__(self, folder: pathlib.Path, minutes: float | None = None,
-               interrupted: Callable[[], bool] = lambda: False):
-    self.folder, self._interrupted = folder, interrupted
+  def __init__(self, folder: pathlib.Path, minutes: float | None = None):
+    self.folder = folder
     folder.mkdir(parents=True, exist_ok=True)
     self._until = time.monotonic() + 60 * (minutes or 1e9)
 
@@ -133,13 +137,12 @@ class Evidence:
     config = config.copy_and_resolve_references()
     config.checkpoint_every = 0  # They are short.
     found = tune.best(config, {key: tuple(rates)}, 1,
-                      self.folder / f'tuning-{_digest(config.to_dict())}',
-                      interrupted=self._interrupted)
+                      self.folder / f'tuning-{_digest(config.to_dict())}')
     return {name: point[key] for name, point in found.chosen.items()}
 
   def one(self, config: ConfigDict) -> dict[str, Any]:
     """One run, whatever the time."""
-    return run(config, self.folder, interrupted=self._interrupted)
+    return one(config, self.folder)
 
   def collect(self, cells: Mapping[Hashable, ConfigDict],
               watch: Callable[[Hashable], Watch | None] = lambda key: None
@@ -150,10 +153,30 @@ class Evidence:
       kept = _kept(config, self.folder).exists()
       if not kept and self.over():
         continue
-      found[key] = run(config, self.folder, watch(key), self._interrupted)
+      found[key] = one(config, self.folder, watch(key))
       if not kept:
         new_s.append(found[key]['took_s'])
         left_s = (len(cells) - i) * sum(new_s) / len(new_s)
         console.say(f'{i}/{len(cells)} {key}: {new_s[-1]:.0f} s, about '
                     f'{left_s / 60:.0f} min to go')
     return found
+
+
+def run(name: str, title: str,
+        measure: Callable[[bool, Evidence], claim.Finding], devices: int
+        ) -> None:
+  """As `claim.run`, for a claim that keeps runs, on emulated devices."""
+
+  def with_evidence(quick: bool, folder: pathlib.Path) -> claim.Finding:
+    del folder
+    # To stop at once costs no more than the run that is under way.
+    for number in (signal.SIGINT, signal.SIGTERM):
+      signal.signal(number, signal.SIG_DFL)
+    spmd.emulate(devices)
+    # Seeds run the same programs, and so does who goes on tomorrow.
+    jax.config.update('jax_compilation_cache_dir', f'{RUNS.value}/programs')
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
+    return measure(quick, Evidence(
+        pathlib.Path(RUNS.value) / name, MINUTES.value))
+
+  claim.run(name, title, with_evidence)

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from configs import default
-from experiments import claim, scores, settings
+from experiments import claim, evidence, scores, settings
 from experiments.evidence import Evidence, Watch
 from gossipjax import build
 
@@ -105,11 +105,11 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
                 key=lambda row: (tasks.index(row['task']), row['P'],
                                  row['density'] or 0))
   return claim.Finding(
-      rows, _figure(rows), *verdict(runs, rows),
+      rows, _figure(rows), verdict(runs, rows),
       scores.extent(runs, len(mine) * len(tasks)) + NOTES + settings.NOTE)
 
 
-def verdict(runs: scores.Runs, rows: list[dict]) -> tuple[str, str]:
+def verdict(runs: scores.Runs, rows: list[dict]) -> str:
   """Whether accuracy suffers from the mass that is lost; and how much is."""
   lost = lambda name, p: [100 * row['lost'] for row in rows
                           if (row['method'], row['P']) == (name, p)]
@@ -126,10 +126,10 @@ def verdict(runs: scores.Runs, rows: list[dict]) -> tuple[str, str]:
       f'{task} at density {density} {scores.told(*gains[task, p, density])}'
       for task, p, density in gains)
   better, worse = sum(g > 2 for g in sure), sum(g < -2 for g in sure)
-  return claim.word(better, len(sure)), (
-      f'the published merge loses {shares} of the applied mass, the conserving '
-      f'one at most {kept:.2g} %. Points of held-out accuracy gained by '
-      f'conserving at P = {sizes[-1]}: {each}. Of {len(sure)} with several '
+  return (
+      f'{claim.word(better, len(sure))}: the published merge loses {shares} of '
+      f'the applied mass, the conserving one at most {kept:.2g} %. Points of '
+      f'held-out accuracy gained by conserving at P = {sizes[-1]}: {each}. Of {len(sure)} with several '
       f'seeds {better} are gains beyond two standard errors, {worse} losses.')
 
 
@@ -163,5 +163,5 @@ def _figure(rows: list[dict]) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run('gtopk_mass', "gTop-k's lost mass, and what it costs", measure,
+  evidence.run('gtopk_mass', "gTop-k's lost mass, and what it costs", measure,
             devices=max(WORKERS))

@@ -13,7 +13,7 @@ import jax
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from experiments import claim, costs, scores, settings, slew, table
+from experiments import claim, costs, evidence, scores, settings, slew, table
 from experiments.evidence import Evidence
 from gossipjax import build, session
 
@@ -68,7 +68,7 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
   slow = slew.measure(*((slew.FACTORS[2:3], 1000) if quick else ()))
   total = len(strategies) * seeds * (1 if quick else len(NETWORKS))
   return claim.Finding(
-      rows, _figure(rows, slow), *verdict(rows, slow),
+      rows, _figure(rows, slow), verdict(rows, slow),
       scores.extent(runs, total) + NOTES + table.of_rows(slow) + '\n'
       + settings.NOTE)
 
@@ -103,7 +103,7 @@ def _paced(rows: list[dict], row: dict) -> dict:
           'step s there': own(row) + row['path bytes'] / rate}
 
 
-def verdict(rows: list[dict], slow: list[dict]) -> tuple[str, str]:
+def verdict(rows: list[dict], slow: list[dict]) -> str:
   """Accuracy and time on each network, then the limit of the codec."""
   met, said = [], []
   for row in (row for row in rows if row['method'] == 'hylo'):
@@ -117,7 +117,8 @@ def verdict(rows: list[dict], slow: list[dict]) -> tuple[str, str]:
     said.append(f'on {row["network"]} Hylo is {points} points over dense '
                 f'(allowed: {-WITHIN}), and {pace} (at most {most:.2f} times, '
                 'on the slowest links).')
-  return claim.word(sum(met), len(met)), ' '.join([*said, _limit(slow)])
+  return f'{claim.word(sum(met), len(met))}: ' + ' '.join([
+      *said, _limit(slow)])
 
 
 def _limit(slow: list[dict]) -> str:
@@ -174,4 +175,4 @@ def _figure(rows: list[dict], slow: list[dict]) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run('hylo', 'Hylo', measure, devices=WORKERS)
+  evidence.run('hylo', 'Hylo', measure, devices=WORKERS)

@@ -40,14 +40,18 @@ a link are modelled.
 """
 
 
+WORDS = 'holds|does not hold|holds in [0-9]+ of [0-9]+|open'
+
+
 def row(name: str, folder: pathlib.Path) -> dict[str, str]:
   """Of a claim whose table is in the folder."""
   claim, published = CLAIMS[name]
-  found = re.search(r'^\*\*(.+?)\*\*: (.+)$',
-                    (folder / name / 'table.md').read_text(), re.M)
+  text = (folder / name / 'table.md').read_text()
+  sentence = re.search(r'^\*\*(.+)\*\*$', text, re.M)[1]
+  word, ours = re.match(f'(?:({WORDS}): )?(.+)', sentence).groups()
   place = (folder / name / 'table.md').relative_to(folder.parents[1])
-  return {'claim': claim, 'published': published, 'ours': found[2],
-          'verdict': f'**{found[1]}**', 'table': f'[{name}]({place})'}
+  return {'claim': claim, 'published': published, 'ours': ours,
+          'verdict': word, 'table': f'[{name}]({place})'}
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from experiments import claim, scores, settings
+from experiments import claim, evidence, scores, settings
 from experiments.evidence import Evidence, Watch
 from gossipjax import build
 from gossipjax.compressors import sparse
@@ -71,7 +71,7 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
   wanted = {key: wanted[key] for key in sorted(wanted, key=lambda k: k[-1])}
   runs = found.collect(wanted, lambda key: look_at_union())
   rows = [_beside(runs, row) for row in scores.rows(runs, ('P', 'metric'))]
-  return claim.Finding(rows, _figure(rows), *verdict(rows),
+  return claim.Finding(rows, _figure(rows), verdict(rows),
                        scores.extent(runs, len(wanted)) + NOTES + settings.NOTE)
 
 
@@ -90,16 +90,17 @@ def _beside(runs: scores.Runs, row: dict) -> dict:
                     smaller >= SMALLER and gain >= -WITHIN)}
 
 
-def verdict(rows: list[dict]) -> tuple[str, str]:
+def verdict(rows: list[dict]) -> str:
   """For which metrics and P the target is met."""
   others = [row for row in rows if row['metric'] != 'plain']
   each = '; '.join(
       f'{row["metric"]} at P = {row["P"]} {row["smaller %"]:.0f} %, '
       f'{scores.told(row["points gained"], row["error"])}'
       f'{" (met)" if row["target met"] else ""}' for row in others)
-  return claim.word(sum(row['target met'] for row in others), len(others)), (
-      f'the target is a union at least {100 * SMALLER:.0f} % smaller than with '
-      f'plain top-k at an accuracy within {WITHIN} points. Smaller by, and '
+  word = claim.word(sum(row['target met'] for row in others), len(others))
+  return (
+      f'{word}: the target is a union at least {100 * SMALLER:.0f} % smaller '
+      f'than with plain top-k at an accuracy within {WITHIN} points. Smaller by, and '
       f'points gained: {each}.')
 
 
@@ -131,5 +132,5 @@ def _figure(rows: list[dict]) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run('union_size', 'The union of what workers select', measure,
+  evidence.run('union_size', 'The union of what workers select', measure,
             devices=max(WORKERS))

@@ -1,14 +1,23 @@
 """Experiments that test claims: what they look at, keep, and leave behind."""
 
 import importlib
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import claim, gtopk_mass, scores, settings, slew, union_size
-from experiments.evidence import Evidence, run, watched
+from experiments import (
+  claim,
+  gtopk_mass,
+  overview,
+  scores,
+  settings,
+  slew,
+  union_size,
+)
+from experiments.evidence import Evidence, one, watched
 from gossipjax import spmd
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import gtopk, union_topk
@@ -59,8 +68,8 @@ def test_watching_changes_neither_numbers_nor_bytes(tmp_path, small):
   config = settings.config('fashion_mnist', 4, quick=True)
   config.strategy = gtopk_mass.method('published', 0.05)
   config.optimizer.learning_rate = 0.1
-  plain = run(config, tmp_path / 'plain')['records']
-  seen = run(config, tmp_path / 'seen', gtopk_mass.weigh())
+  plain = one(config, tmp_path / 'plain')['records']
+  seen = one(config, tmp_path / 'seen', gtopk_mass.weigh())
   for a, b in zip(plain, seen['records'], strict=True):
     for key in ('train_loss', 'test_loss', 'bytes_sent', 'comm_s'):
       assert a[key] == b[key]
@@ -90,7 +99,8 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   found = module.measure(True, Evidence(tmp_path / 'runs'))
   claim.write(tmp_path, name, 'A title', found, 1., quick=True)
   text = (tmp_path / 'table.md').read_text()
-  assert f'**{found.holds}**: {found.verdict}' in text
+  assert f'**{found.verdict}**' in text
+  assert re.match(f'(?:{overview.WORDS}): ', found.verdict)
   assert f'python -m experiments.{name} --quick' in text
   assert 'nan' not in text.split('\n\n')[2]
   lines = (tmp_path / 'table.csv').read_text().splitlines()
