@@ -129,8 +129,9 @@ def verdict(runs: scores.Runs, rows: list[dict]) -> str:
   return (
       f'{claim.word(better, len(sure))}: the published merge loses {shares} of '
       f'the applied mass, the conserving one at most {kept:.2g} %. Points of '
-      f'held-out accuracy gained by conserving at P = {sizes[-1]}: {each}. Of {len(sure)} with several '
-      f'seeds {better} are gains beyond two standard errors, {worse} losses.')
+      f'held-out accuracy gained by conserving at P = {sizes[-1]}: {each}. Of '
+      f'{len(sure)} with several seeds {better} are gains beyond two standard '
+      f'errors, {worse} losses.')
 
 
 NOTES = """

@@ -100,8 +100,8 @@ def verdict(rows: list[dict]) -> str:
   word = claim.word(sum(row['target met'] for row in others), len(others))
   return (
       f'{word}: the target is a union at least {100 * SMALLER:.0f} % smaller '
-      f'than with plain top-k at an accuracy within {WITHIN} points. Smaller by, and '
-      f'points gained: {each}.')
+      f'than with plain top-k at an accuracy within {WITHIN} points. Smaller '
+      f'by, and points gained: {each}.')
 
 
 NOTES = """

@@ -14,6 +14,7 @@ from experiments import (
   overview,
   scores,
   settings,
+  silence,
   slew,
   union_size,
 )
@@ -93,6 +94,7 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   if name != 'hylo':  # One that really tunes is enough.
     monkeypatch.setattr(Evidence, 'rates', lambda self, config, rates:
                         dict.fromkeys(config.variants, rates[-1]))
+  monkeypatch.setattr(silence, 'SIZE', 1_000)
   if name == 'gtopk_mass':
     monkeypatch.setattr(module, 'METHODS', {
         m: module.METHODS[m] for m in ('dense', 'published', 'conserving')})
