@@ -98,13 +98,14 @@ def config() -> tuple[ConfigDict, str]:
   return flag.value, source.stem
 
 
-def guarded(main: Callable[[list[str]], None], again: str = '--resume'
+def guarded(main: Callable[[list[str]], None], again: str | None = '--resume'
             ) -> Callable[[list[str]], Any]:
   """`main`, without tracebacks for what a user can mend.
 
   Args:
     main: (argv, signals) -> None.
-    again: what continues it after it was stopped.
+    again: what continues it after it was stopped; None if nothing does, then
+      signals end it at once and `signals` is None.
   """
 
   def run(argv):
@@ -113,7 +114,7 @@ def guarded(main: Callable[[list[str]], None], again: str = '--resume'
         logging.ERROR if _DEBUG.value else logging.FATAL)
     sys.unraisablehook = _unless_too_late
     try:
-      signals = processes.Stop() if processes.join() else Signals()
+      signals = _signals(again)
       main(argv, signals)
     except Interrupted as stop:
       if processes.first():
@@ -133,6 +134,15 @@ def guarded(main: Callable[[list[str]], None], again: str = '--resume'
       raise
 
   return run
+
+
+def _signals(again: str | None) -> Any:
+  if processes.join():
+    return processes.Stop()
+  if again:
+    return Signals()
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
+  return None
 
 
 def _unless_too_late(error, show=sys.unraisablehook):

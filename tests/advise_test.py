@@ -117,6 +117,8 @@ def accuracy(strategy: str, score: float) -> measured.Accuracy:
 def test_all_reduce_is_the_answer_where_nothing_good_is_faster():
   slow = forecast('half', 500, select_s=0.25)
   assert advise.verdict([DENSE, slow], LINK).startswith('Use all-reduce')
+  little = forecast('little', 980)  # 0.2 % of a step.
+  assert advise.verdict([DENSE, little], LINK).startswith('Use all-reduce')
   bad = forecast('small', 10, accuracies=[accuracy('small', 0.88)])
   assert advise.verdict([DENSE, bad], LINK).startswith('Use all-reduce')
   assert 'somewhere: 88.0 %' in advise.warnings([DENSE, bad])[0]
