@@ -40,8 +40,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
 
 def cluster(**given: Any) -> ConfigDict:
   """`config.cluster` with all that gossipjax/cluster.py explains."""
-  known = build.settings(machines.cluster, **given)
-  return ConfigDict(known)
+  return ConfigDict(build.settings(machines.cluster, **given))
 
 
 def task(name: str, **given: Any) -> ConfigDict:

@@ -22,16 +22,14 @@ WAITS = {'asynchronous': False}
 
 def config(strategy: str, workers: int, steps: int, rate: float,
            momentum: float = 0.9, cluster: dict[str, Any] | None = None,
-           link: dict[str, Any] | None = None, eval_every: int = 5,
-           width: int = 32, schedule: str = 'constant', **given: Any
-           ) -> ConfigDict:
+           eval_every: int = 5, width: int = 32, schedule: str = 'constant',
+           **given: Any) -> ConfigDict:
   """An MLP on Fashion-MNIST; judged by 1,200 pictures of the training set.
 
   Args:
     strategy: its name; `given` are its arguments.
     rate: eta of SGD, with Nesterov's `momentum`.
     cluster: what differs from the defaults.
-    link: latency_s and bytes_per_s.
     width: of the hidden layer.
     schedule: of the rate, see `optimizer.schedule`.
   """
@@ -45,8 +43,6 @@ def config(strategy: str, workers: int, steps: int, rate: float,
       nesterov=momentum > 0)
   run.strategy = build.strategy_config(strategy, **given)
   run.cluster = default.cluster(**(cluster or {}))
-  with run.ignore_type():
-    run.link = link or run.link
   return run
 
 

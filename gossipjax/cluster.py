@@ -1,7 +1,6 @@
 """Machines to train on in virtual time: `config.cluster`, checked.
 
-Speeds, stragglers and failures of the workers, and what their links share. The
-link itself is `config.link`.
+Speeds, stragglers and failures of the workers, their links and a server's.
 """
 
 import math
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gossipjax import network
 from gossipjax.refusal import Refusal, nearest
 
 COMPUTE = ('constant', 'uniform', 'lognormal', 'gamma', 'trace')
@@ -18,69 +18,59 @@ SERVERS = ('fifo', 'fair')
 
 
 class Cluster(NamedTuple):
-  """See `cluster`; a straggler's factor is 1, who never fails has no outage.
+  """What `config.cluster` says; see `cluster` for what it writes otherwise."""
 
-  Attributes:
-    trace: f64[steps, 1 or workers], seconds; None without a file.
-    slow: (worker, from_s, until_s, factor).
-    outages: (worker, from_s, until_s), infinite for good.
-  """
-
-  asynchronous: bool
-  compute: str
-  step_s: float
-  spread: float
-  trace: np.ndarray | None
-  factors: tuple[float, ...]
-  stragglers: tuple[int, ...]
-  sleep_s: float
-  slow: tuple[tuple[float, ...], ...]
-  outages: tuple[tuple[float, float, float], ...]
-  fair: bool
-  shards: int
-  serial: bool
-  first: int
-  timeout_s: float
-  target_accuracy: float
+  asynchronous: bool  # Nobody waits for others; or all do, after each step.
+  link: network.Link  # Of every worker, and of every shard of a server.
+  compute: str  # How the seconds of a gradient are drawn, one of COMPUTE.
+  step_s: float  # Their mean, but for a trace.
+  spread: float  # uniform: half the width, gamma: the deviation, both over the
+                 # mean; lognormal: sigma.
+  trace: np.ndarray | None  # f64[steps, 1 or workers], measured seconds.
+  factors: tuple[float, ...]  # Of these seconds, per worker.
+  stragglers: tuple[int, ...]  # Who sleeps after each gradient,
+  sleep_s: float  # Uniform(0, sleep_s); 0.3 in Jin et al. (arXiv:1611.04581).
+  slow: tuple[tuple[float, ...], ...]  # (worker, from_s, until_s, factor).
+  outages: tuple[tuple[float, float, float], ...]  # (worker, from_s, until_s).
+  fair: bool  # A server's link serves all at once; else one after the other.
+  shards: int  # Of the server; each adds a link, none makes a transfer faster.
+  serial: bool  # A worker's link takes part in one exchange at a time.
+  first: int  # A synchronous round takes the first so many, 0: all. The late
+              # drop theirs and fetch the model (arXiv:1604.00981).
+  timeout_s: float  # Of a synchronous round; 600 as PyTorch has it.
+  target_accuracy: float  # Held out, at which to stop; 0 does not.
 
 
 def cluster(
-    workers: int, steps: int, asynchronous: bool = True,
-    compute: str = 'constant', step_s: float = 0.1, spread: float = 0.0,
-    trace: str = '', factors: tuple[float, ...] = (),
+    workers: int, steps: int, preset: network.Link, asynchronous: bool = True,
+    latency_s: float | None = None, bytes_per_s: float | None = None,
+    full_duplex: bool = True, compute: str = 'constant', step_s: float = 0.1,
+    spread: float = 0.0, trace: str = '', factors: tuple[float, ...] = (),
     stragglers: tuple[int, ...] = (), sleep_s: float = 0.3,
     slow: tuple[tuple[float, ...], ...] = (),
     failures: tuple[tuple[float, ...], ...] = (), server: str = 'fifo',
     shards: int = 1, serial: bool = True, first: int = 0,
     timeout_s: float = 600.0, target_accuracy: float = 0.0) -> Cluster:
-  """A cluster, or a refusal.
+  """A cluster as a config describes it, or a refusal.
 
   Args:
-    workers, steps: of the run.
-    asynchronous: nobody waits for others, or everybody does after each step.
-    compute: the seconds of a gradient: constant, uniform, lognormal, gamma
-      with a mean of `step_s`, or trace.
-    spread: half the width over the mean; sigma; or the deviation over the mean.
-    trace: a file of measured seconds, a line per step with one number for all
-      workers, or one for each.
-    factors: of the seconds, per worker; () is 1 for all.
-    stragglers: workers that sleep Uniform(0, sleep_s) after each gradient; the
-      0.3 s of Jin et al., 2016 (arXiv:1611.04581).
-    slow: (worker, from_s, until_s, factor): gradients begun then take longer.
+    workers, steps, preset: of the run; `config.link`.
+    latency_s, bytes_per_s, full_duplex: in place of the preset's.
+    trace: a file with a line of seconds per step: one for all workers, or one
+      for each; for compute=trace.
+    factors: () is 1 for all.
     failures: (worker, at_s) for good or (worker, at_s, back_s); what it was
       computing is lost, what it holds is not.
-    server: its link serves one after the other (fifo) or shares (fair).
-    shards: of the server; each adds a link, no transfer is faster than one.
-    serial: a worker's link takes part in one exchange at a time.
-    first: a synchronous round takes the first so many; 0 is all. The late drop
-      theirs and fetch the model (backup workers, arXiv:1604.00981).
-    timeout_s: for a synchronous round; 600 as PyTorch has it.
-    target_accuracy: held out, at which to stop; 0 does not.
+    server: 'fifo' or 'fair'.
   """
   _named('compute', compute, COMPUTE)
   _named('server', server, SERVERS)
+  link = network.link(
+      preset.latency_s if latency_s is None else latency_s,
+      preset.bytes_per_s if bytes_per_s is None else bytes_per_s,
+      full_duplex and preset.full_duplex)
   found = Cluster(
-      asynchronous, compute, step_s, spread,
+      asynchronous, link, compute, step_s, spread,
       _trace(trace, steps, workers) if compute == 'trace' else None,
       factors or (1.0,) * workers, stragglers, sleep_s, _slow(slow, workers),
       _outages(failures, workers), server == 'fair', shards, serial, first,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from gossipjax import build, evaluate, network, session, wire
+from gossipjax import build, evaluate, session, wire
 from gossipjax.aggregator import Apart, Strategy, Tree, identity
 from gossipjax.asynchronous import Asynchronous
 from gossipjax.checkpoint import Store
@@ -35,33 +35,32 @@ class Plan(NamedTuple):
   """What a config asks for; `form` is None if everybody waits."""
 
   cluster: Cluster
-  link: network.Link
   strategy: Strategy
   form: Apart | None
 
 
 def plan(config) -> Plan:
   """The machines and what runs on them, or a refusal."""
+  preset = next(iter(build.links(config.link).values()))
   found = build.call(cluster, config.cluster, 'cluster', config.workers,
-                     config.steps)
-  link = next(iter(build.links(config.link).values()))
+                     config.steps, preset)
   strategy = build.strategy(config.strategy)
   if not found.asynchronous:
-    return Plan(found, link, strategy, None)
+    return Plan(found, strategy, None)
   if strategy.apart is None:
     raise Refusal(f'strategy {config.strategy.name} needs all workers at once; '
                   'set cluster.asynchronous=False.')
   form = strategy.apart(config.workers)
-  return Plan(found, link, Strategy(identity(), form.parameters), form)
+  return Plan(found, Strategy(identity(), form.parameters), form)
 
 
 def clock(plan: Plan, config, player: Player) -> Clock:
   """A timeline at its beginning."""
   c, pace = plan.cluster, Pace(plan.cluster, config.workers, config.seed)
   if plan.form is None:
-    return Synchronous(pace, plan.link, player, c.first, c.timeout_s)
+    return Synchronous(pace, c.link, player, c.first, c.timeout_s)
   return Asynchronous(
-      pace, plan.link, plan.form, player, c.fair, c.shards, c.serial)
+      pace, c.link, plan.form, player, c.fair, c.shards, c.serial)
 
 
 def simulate(config, store: Store | None = None,

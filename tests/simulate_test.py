@@ -60,7 +60,7 @@ def sailing(strategy, link=INSTANT, optimizer=None, workers=P, seed=0,
             **machines):
   """A fleet on quadratics, and its clock."""
   machines = {'step_s': STEP_S, 'factors': SPEEDS, **machines}
-  found = cluster(workers, EVENTS, **machines)
+  found = cluster(workers, EVENTS, link, **machines)
   form = strategy.apart(workers) if found.asynchronous else None
   used = Strategy(identity(), form.parameters) if form else strategy
   init, update = make_worker(used, optimizer or optax.sgd(RATE))
@@ -72,7 +72,7 @@ def sailing(strategy, link=INSTANT, optimizer=None, workers=P, seed=0,
   config = ConfigDict({'workers': workers, 'seed': seed})
   ledger = Ledger({}, workers)
   fleet = Fleet(run, config, form and form.way, ledger)
-  planned = simulate.Plan(found, link, used, form)
+  planned = simulate.Plan(found, used, form)
   return fleet, simulate.clock(planned, config, fleet), ledger
 
 

@@ -53,7 +53,7 @@ class Told:
 
 def clock(way, link, workers=3, draw=lambda worker, rng: (), fair=False,
           shards=1, serial=True, **machines):
-  pace = Pace(cluster(workers, 9, step_s=1.0, **machines), workers, 0)
+  pace = Pace(cluster(workers, 9, FULL, step_s=1.0, **machines), workers, 0)
   player = Told(way)
   return player, Asynchronous(
       pace, link, Apart(None, way, draw), player, fair, shards, serial)
@@ -135,14 +135,15 @@ def test_a_visitor_is_as_stale_as_the_visits_in_between():
 @pytest.mark.parametrize('kind, spread', [
     ('constant', 0.0), ('uniform', 0.5), ('lognormal', 0.5), ('gamma', 0.5)])
 def test_times_have_the_mean_that_was_asked_for(kind, spread):
-  pace = Pace(cluster(2, 9, compute=kind, spread=spread, step_s=0.2), 2, 0)
+  pace = Pace(cluster(
+      2, 9, FULL, compute=kind, spread=spread, step_s=0.2), 2, 0)
   times = [pace.seconds(w, t, 0.0) for w in range(2) for t in range(2_000)]
   assert np.mean(times) == pytest.approx(0.2, rel=0.03)
   assert (np.ptp(times) > 0) == (spread > 0) and min(times) > 0
 
 
 def test_a_straggler_sleeps_and_a_slow_spell_ends():
-  pace = Pace(cluster(3, 9, step_s=1.0, stragglers=(1,), sleep_s=0.3,
+  pace = Pace(cluster(3, 9, FULL, step_s=1.0, stragglers=(1,), sleep_s=0.3,
                       slow=((2, 5.0, 6.0, 4.0),)), 3, 0)
   slept = [pace.seconds(1, t, 0.0) - 1.0 for t in range(1_000)]
   assert 0 < min(slept) < max(slept) < 0.3
@@ -154,25 +155,27 @@ def test_a_straggler_sleeps_and_a_slow_spell_ends():
 def test_a_trace_is_read_and_its_end_is_told(tmp_path):
   path = tmp_path / 'trace.csv'
   path.write_text('0.1, 0.2\n0.3, 0.4\n')
-  pace = Pace(cluster(2, 2, compute='trace', trace=str(path)), 2, 0)
+  pace = Pace(cluster(2, 2, FULL, compute='trace', trace=str(path)), 2, 0)
   assert [pace.seconds(w, t, 0.0) for w in range(2) for t in range(2)] == [
       0.1, 0.3, 0.2, 0.4]
   with pytest.raises(Refusal, match='ends after 2 steps, worker 1'):
     pace.seconds(1, 2, 0.0)
   with pytest.raises(Refusal, match='has 2 lines, steps=3'):
-    cluster(2, 3, compute='trace', trace=str(path))
+    cluster(2, 3, FULL, compute='trace', trace=str(path))
   path.write_text('0.1\n-0.2\n')
   with pytest.raises(Refusal, match='negative'):
-    cluster(2, 2, compute='trace', trace=str(path))
+    cluster(2, 2, FULL, compute='trace', trace=str(path))
   path.write_text('0.1\nsoon\n')
   with pytest.raises(Refusal, match='seconds are meant'):
-    cluster(2, 2, compute='trace', trace=str(path))
+    cluster(2, 2, FULL, compute='trace', trace=str(path))
 
 
 @pytest.mark.parametrize('wrong, sentence', [
     ({'step_s': -0.1}, 'step_s is at least 0'),
     ({'step_s': math.nan}, 'step_s is at least 0'),
     ({'sleep_s': -1.0}, 'sleep_s is at least 0'),
+    ({'latency_s': -1.0}, 'latency_s=-1.0 is at least 0'),
+    ({'bytes_per_s': 0.0}, 'bytes_per_s=0.0 above 0'),
     ({'spread': -1.0}, 'spread is at least 0'),
     ({'timeout_s': math.inf}, 'timeout_s=inf is not finite'),
     ({'compute': 'uniform', 'spread': 1.5}, 'times are negative'),
@@ -192,7 +195,7 @@ def test_a_trace_is_read_and_its_end_is_told(tmp_path):
     ({'target_accuracy': 80.0}, 'at most 1')])
 def test_impossible_machines_are_refused_by_name(wrong, sentence):
   with pytest.raises(Refusal, match=sentence):
-    cluster(3, 10, **wrong)
+    cluster(3, 10, FULL, **wrong)
 
 
 @pytest.mark.parametrize('strategy, changes, sentence', [
@@ -209,7 +212,7 @@ def test_impossible_runs_are_refused_before_they_start(
 
 
 def test_a_round_with_nobody_left_to_wait_for_stops_at_the_time_out():
-  pace = Pace(cluster(3, 9, step_s=1.0, asynchronous=False,
+  pace = Pace(cluster(3, 9, FULL, step_s=1.0, asynchronous=False,
                       failures=((0, 2.5), (1, 2.7))), 3, 0)
   timeline = Synchronous(pace, FULL, Told(None), timeout_s=60.0)
   timeline.next()

@@ -37,8 +37,8 @@ def row(rate, workers, waiting, others):
     ([row(.1, 16, 2., 1.), row(.1, 128, 2., 1.)], 'Does not hold: a lead'),
     ([row(.1, 4, 2., 1.), row(.1, 128, 2., None)], 'Does not hold: a lead'),
     ([row(.1, 4, 2., 1.), row(.1, 128, None, 1.)], 'leads at 4, 128 (0.50'),
-    ([row(.1, 16, None, 1.), row(.1, 128, 1., 2.), row(.2, 16, 1., 2.),
-      row(.2, 128, 1., 2.)], 'Holds only for some'),
+    ([row(.1, 8, None, 1.), row(.1, 16, 2., 1.), row(.1, 128, 1., 2.),
+      row(.2, 16, 1., 2.), row(.2, 128, 1., 2.)], 'Holds only for some'),
     ([row(.1, 16, None, 1.), row(.1, 128, 1., 2.), row(.2, 16, 1., 2.),
       row(.2, 128, 1., 2.)], 'who leads depends on eta')])
 def test_a_verdict_on_the_crossover_follows_from_the_rows(rows, verdict):
