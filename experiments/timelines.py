@@ -55,7 +55,8 @@ NOTE = """
 Virtual time is modelled from the cluster of the config; the bytes that it
 carries and the learning are real. Staleness: versions of the model between a
 gradient and its use, at the end. Longest wait: of any worker, over all time.
-Communication is the transfers of the worker with most.
+Communication is the transfers of the worker with most. Where there is a server,
+held-out figures are those of its model.
 """
 
 
