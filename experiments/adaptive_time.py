@@ -5,6 +5,8 @@
 Ho, Wu, Liu, 2018, report 92 % less traffic and 52 % less training time than
 gossiping SGD at the same accuracy: their baseline must have spent 52 / 92, or
 56 % of its time communicating. Nobody waits here: a silent step saves time.
+
+It takes about 6 minutes on 2 busy cores.
 """
 
 import pathlib

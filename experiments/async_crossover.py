@@ -5,6 +5,8 @@
 Jin et al., 2016, found asynchronous methods (elastic averaging and gossip)
 faster up to about 32 workers and all-reduce beyond, depending on the learning
 rate. arXiv:1611.04581
+
+It takes about 25 minutes on 2 busy cores.
 """
 
 import pathlib

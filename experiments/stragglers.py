@@ -4,6 +4,8 @@
 
 Worker 0 sleeps Uniform(0, 300 ms) after every gradient, as in Jin et al., 2016
 (arXiv:1611.04581); or it fails for good.
+
+It takes about 12 minutes on 2 busy cores.
 """
 
 import pathlib

@@ -242,6 +242,26 @@ def test_alike_workers_on_an_instant_link_are_in_step_without_waiting(
   assert fast.now == pytest.approx(slow.now)
 
 
+@pytest.mark.parametrize('strategy', [
+    all_reduce.strategy(), local_sgd.strategy(4), topk.strategy(0.3),
+    gtopk.strategy(0.3), elastic.strategy(), PULL])
+def test_who_waits_does_what_lock_step_does(strategy):
+  fleet, clock, ledger = sailing(
+      strategy, SLOW, asynchronous=False, compute='gamma', spread=0.5)
+  init, update = make_worker(strategy, optax.sgd(RATE))
+  run = spmd.on_one_device(lambda worker, g, step: update(worker, g, step))
+  worker = jax.vmap(init)({'x': jnp.float32(np.tile(START, (P, 1)))})
+  sent = 0
+  for t in range(EVENTS):
+    clock.next()
+    x = np.asarray(worker.params['x'])
+    grads = np.stack([gradient(i, x[i]) for i in range(P)])
+    worker, bill = run(worker, {'x': jnp.float32(grads)}, step=jnp.int32(t))
+    sent += bill.bytes[:]
+    np.testing.assert_allclose(where(fleet), worker.params['x'], atol=1e-5)
+  np.testing.assert_array_equal(ledger.bytes, sent)
+
+
 SLOW = network.Link(0.01, SIZE * 4 / 0.08)  # 0.08 s for the model.
 EVERYTHING = {'compute': 'gamma', 'spread': 0.5, 'stragglers': (1,),
               'sleep_s': 0.2, 'slow': ((2, 0.5, 2.0, 3.0),),

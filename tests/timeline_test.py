@@ -108,6 +108,18 @@ def test_a_receivers_link_takes_one_at_a_time(way, serial, expected):
   assert [[0.0, at] for at in expected] == begun
 
 
+@pytest.mark.parametrize('way, expected', [
+    (apart.READ, 1.0),  # What was published when the transfer began.
+    (apart.PUSH, 1.4), (apart.MEET, 1.4),  # Nothing before it has arrived.
+    (apart.VISIT, 1.4)])  # Up, but not yet down again.
+def test_an_exchange_takes_effect_when_it_can(way, expected):
+  player, timeline = clock(way, FULL, draw=lambda worker, rng: (2,) if (
+      worker == 0) else (), factors=(1.0, 9.0, 9.0))
+  timeline.next()
+  assert player.rounds == [[0] if way == apart.VISIT else [0, 2]]
+  assert timeline.now == pytest.approx(expected)
+
+
 def test_the_hours_of_a_worker_are_all_of_its_time():
   _, timeline = clock(
       apart.READ, FULL, 5, apart.anyone(5), compute='gamma', spread=0.4,
