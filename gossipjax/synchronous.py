@@ -52,8 +52,7 @@ class Synchronous:
         return self._apart(begin, ready)
     barrier = ready[order[self._first - 1]]
     if barrier - ready[order[0]] > self._timeout_s:
-      self.now = ready[order[0]] + self._timeout_s
-      raise Stalled(self.now, order[self._first - 1])
+      self._give_up(begin, ready, order)
     if late:
       self._fetch(begin, who, barrier)
       self._start(who)
@@ -88,6 +87,14 @@ class Synchronous:
       self._clock[i] = ready[i]
     self.rounds += 1
     self.now = max(self._clock)
+
+  def _give_up(self, begin: list[float], ready: list[float],
+               order: list[int]) -> None:
+    self.now = ready[order[0]] + self._timeout_s
+    for i in (i for i in order if ready[i] <= self.now):
+      self._book(i, begin[i], ready[i])
+      self.hours.spend(i, 'wait', ready[i], self.now)
+    raise Stalled(self.now, order[self._first - 1])
 
   def _fetch(self, begin: list[float], who: list[int], barrier: float) -> None:
     givers = [i for i in who if not self._behind[i]] or [

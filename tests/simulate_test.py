@@ -362,6 +362,7 @@ def test_a_synchronous_round_waits_until_the_time_out(strategy):
   waits = 0.8 if strategy.apart else 0.6
   assert stalled.value.time_s == pytest.approx(waits + 5.0)
   assert stalled.value.worker == 1
+  assert clock.hours.spent_s['wait'][[0, 2]] == pytest.approx([5.0, 5.0])
 
 
 def test_a_synchronous_round_waits_for_who_comes_back_in_time():
