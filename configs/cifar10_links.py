@@ -1,0 +1,32 @@
+"""ResNet-20 on CIFAR-10 with four workers, for links that are slow.
+
+    python -m experiments.testbed --workers=4 --rate=100mbit -- \\
+        --config=configs/cifar10_links.py
+
+experiments/train_1gbit.py runs it at two rates and compares the seconds.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import default
+from gossipjax import build
+
+
+def get_config(strategy: str = '') -> ConfigDict:
+  config = default.get_config(strategy or 'all_reduce')
+  config.task = default.task('cifar10')
+  config.workers = 4
+  config.steps = 400
+  config.batch_size = 32
+  config.log_every = config.eval_every = 50
+  config.optimizer.learning_rate = 0.1
+  config.optimizer.schedule = 'cosine'
+  config.optimizer.warmup_steps = 40
+  if not strategy:
+    config.variants = default.variants(
+        all_reduce='all_reduce',
+        gossip=build.strategy_config('gossip', topology='exponential'),
+        local_sgd='local_sgd',
+        topk=build.strategy_config('topk', density=0.01),
+        gtopk=build.strategy_config('gtopk', density=0.01))
+  return config
