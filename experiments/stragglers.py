@@ -130,8 +130,9 @@ def verdict(rows: list[dict]) -> str:
       f'{span(free, TIME)}. A lost worker stops '
       f'{sum(row[stopped] is not None for row in waits)} of {len(waits)} who '
       f'wait, {sum(row[stopped] is not None for row in free)} of {len(free)} '
-      'who do not.' + (f' Waiting for the first {P - 1} costs '
-                       f'{span(backup, slow)} of a step.' if backup else ''))
+      'who do not.' + ''.join(
+          f' Waiting for the first {P - 1} only makes a step {row[slow]:.2f} '
+          'times as long.' for row in backup))
 
 
 TIME = 'target, slow / calm'
