@@ -34,9 +34,14 @@ def config_of(task: str, workers: int, quick: bool) -> ConfigDict:
 
 
 def sent(run: dict) -> float:
-  """Bytes a step of all workers."""
-  last = run['records'][-1]
-  return sum(last['bytes_sent']) / last['step']
+  """Bytes a step of all workers, NaN if it diverged."""
+  end = scores.last(run)
+  return sum(end['bytes_sent']) / end['step'] if end else np.nan
+
+
+def _comm_s(run: dict) -> float:
+  end = scores.last(run)
+  return end['comm_s']['custom'] if end else np.nan
 
 
 def scale_for(task: str, scope: str, found: Evidence, quick: bool) -> float:
@@ -106,7 +111,7 @@ def _beside(runs: scores.Runs, row: dict) -> dict:
       [number(run) for key, run in runs.items() if key[:3] == (*cell[:2], name)]
       or [np.nan])
   ratio = lambda number: of(cell[2], number) / of('gossip', number)
-  seconds = ratio(lambda run: run['records'][-1]['comm_s']['custom'])
+  seconds = ratio(_comm_s)
   gain, error = scores.difference(runs, cell, (*cell[:2], 'gossip'))
   over, its_error = scores.difference(runs, cell, (*cell[:2], 'fixed-12'))
   scale = next(run for key, run in runs.items() if key[:3] == cell)[

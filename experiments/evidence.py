@@ -19,6 +19,7 @@ from ml_collections import ConfigDict
 from experiments import claim, tune, workdir
 from gossipjax import build, console, spmd
 from gossipjax.aggregator import Aggregator, State, Strategy, Tree
+from gossipjax.ledger import Diverged
 from gossipjax.train import train
 
 RUNS = flags.DEFINE_string(
@@ -98,17 +99,22 @@ def _kept(config: ConfigDict, folder: pathlib.Path) -> pathlib.Path:
 
 def one(config: ConfigDict, folder: pathlib.Path, watch: Watch | None = None
         ) -> dict[str, Any]:
-  """One run: its records, and what was seen at each `checkpoint_every` steps.
-  """
+  """One run: its records, what was seen at each `checkpoint_every` steps, and
+  the sentence about it if it diverged."""
   path = _kept(config, folder)
   if path.exists():
     return json.loads(path.read_text())
   began, observer = time.perf_counter(), watch and _Observer(watch)
   looking = {} if watch is None else dict(
       store=observer, strategy=observer.watching(config))
-  records = [record._asdict() for record in train(config, **looking)]
+  records, diverged = [], ''
+  try:
+    for record in train(config, **looking):
+      records.append(record._asdict())
+  except Diverged as error:
+    diverged = str(error)
   result = {'config': config.to_dict(), 'records': records,
-            'told': observer.told if watch else [],
+            'diverged': diverged, 'told': observer.told if watch else [],
             'took_s': time.perf_counter() - began}
   workdir.write(path, json.dumps(result))
   return json.loads(path.read_text())

@@ -9,6 +9,8 @@ server), and top-k and DGC that send as many bytes as Hylo.
 J. Peng, 2021; not public, our reading of its summary.
 """
 
+import math
+
 import jax
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
@@ -77,12 +79,13 @@ def _beside(runs: scores.Runs, row: dict, here_s: dict) -> dict:
   """The row, how it compares with dense, and what its steps are made of."""
   cell = row['network'], row['method']
   gain, error = scores.difference(runs, cell, (cell[0], 'dense'))
-  last = next(run for key, run in runs.items() if key[:2] == cell)[
-      'records'][-1]
-  path = last['comm_s']['custom'] * settings.RATE / last['step']
+  end = next(filter(None, (scores.last(run) for key, run in runs.items()
+                           if key[:2] == cell)), None)
+  path = (end['comm_s']['custom'] * settings.RATE / end['step']
+          if end else math.nan)
   own_s = here_s[cell[0]]
   return row | {'points over dense': gain, 'error': error,
-                'path bytes': int(path), 'gradient s': own_s['gradient'],
+                'path bytes': path, 'gradient s': own_s['gradient'],
                 'coding s': own_s[cell[1]]}
 
 

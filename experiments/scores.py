@@ -3,7 +3,7 @@
 Runs are kept by key, the cell's parts and then the seed: `(*cell, seed)`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,14 @@ Runs = Mapping[tuple, dict[str, Any]]  # See `evidence.run`.
 
 def scores(runs: Runs, cell: tuple,
            field: str = 'test_accuracy') -> dict[int, float]:
-  """By seed, what the runs of a cell ended with."""
-  return {key[-1]: run['records'][-1][field]
+  """By seed, what the runs of a cell ended with; NaN if they diverged."""
+  return {key[-1]: last(run).get(field, np.nan)
           for key, run in runs.items() if key[:-1] == cell}
+
+
+def last(run: Mapping[str, Any]) -> dict[str, Any]:
+  """The last record, {} of a run that diverged."""
+  return {} if run.get('diverged') else run['records'][-1]
 
 
 def difference(runs: Runs, a: tuple, b: tuple
@@ -68,17 +73,23 @@ def rows(runs: Runs, names: Sequence[str]
 
 
 def _row(group: list[dict[str, Any]], told: list[str]) -> dict[str, Any]:
-  last = [found['records'][-1] for found in group]
-  accuracy = 100 * np.array([record['test_accuracy'] for record in last])
+  ends = [end for end in map(last, group) if end]
+  accuracy = 100 * np.array([end['test_accuracy'] for end in ends])
   lines = [line for found in group
            for line in found['told'][len(found['told']) // 2:]]
   return {
       'seeds': len(group),
       'rate': group[0]['config']['optimizer']['learning_rate'],
-      'accuracy %': f'{accuracy.mean():.2f}',
-      'sd': f'{accuracy.std(ddof=1):.2f}' if len(group) > 1 else None,
-      'loss': float(np.mean([record['test_loss'] for record in last])),
-      'sent a step': int(np.mean([
-          max(record['bytes_sent']) / record['step'] for record in last])),
-      **{name: float(np.mean([line[name] for line in lines]))
-         if lines else None for name in told}}
+      'diverged': len(group) - len(ends),
+      'accuracy %': f'{accuracy.mean():.2f}' if ends else np.nan,
+      'sd': f'{accuracy.std(ddof=1):.2f}' if ends[1:] else None,
+      'loss': _mean(end['test_loss'] for end in ends),
+      'sent a step': _mean(
+          max(end['bytes_sent']) / end['step'] for end in ends),
+      **{name: _mean(line[name] for line in lines) if lines else None
+         for name in told}}
+
+
+def _mean(numbers: Iterable[float]) -> float:
+  found = list(numbers)
+  return float(np.mean(found)) if found else np.nan

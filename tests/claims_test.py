@@ -124,6 +124,16 @@ def test_what_is_finished_is_not_run_again_even_when_time_is_over(
     scores.rows({}, ('name',))
 
 
+def test_a_run_that_diverged_says_so_and_has_no_score(tmp_path, small):
+  config = settings.config('fashion_mnist', 4, quick=True)
+  config.optimizer.learning_rate, config.optimizer.warmup_steps = 1e30, 0
+  runs = Evidence(tmp_path).collect({('a', 0): config})
+  assert 'NaN or Inf' in runs['a', 0]['diverged']
+  (row,) = scores.rows(runs, ('name',))
+  assert row['diverged'] == 1 and np.isnan(row['accuracy %'])
+  assert np.isnan(scores.difference(runs, ('a',), ('a',))[0])
+
+
 def test_differences_are_paired_by_seed():
   at = lambda accuracy: {'records': [{'test_accuracy': accuracy}]}
   runs = {('a', 0): at(.5), ('a', 1): at(.9), ('b', 0): at(.4),
