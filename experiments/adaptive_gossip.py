@@ -88,7 +88,7 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
   """
   wanted, tasks = {}, settings.TWO[:1 if quick else None]
   for task in tasks:
-    if wanted and found.over():
+    if wanted and not found.again():
       break
     mine = cells(task, quick, found)
     found.collect({key: mine[key] for key in mine if key[-1] == 0})

@@ -126,11 +126,17 @@ class Evidence:
   def __init__(self, folder: pathlib.Path, minutes: float | None = None):
     self.folder = folder
     folder.mkdir(parents=True, exist_ok=True)
-    self._until = time.monotonic() + 60 * (minutes or 1e9)
+    self._since = time.monotonic()
+    self._until = self._since + 60 * (minutes or 1e9)
 
   def over(self) -> bool:
     """Whether nothing new may begin."""
     return time.monotonic() > self._until
+
+  def again(self) -> bool:
+    """Whether there is time for as much again as has been done."""
+    now = time.monotonic()
+    return now - self._since < self._until - now
 
   def rates(self, config: ConfigDict, rates: Sequence[float]
             ) -> dict[str, float]:

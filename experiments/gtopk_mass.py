@@ -95,7 +95,7 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
   wanted, tasks = {}, settings.TWO[:1 if quick else None]
   watch = lambda key: None if key[3] == 'dense' else weigh()
   for task in tasks:
-    if wanted and found.over():
+    if wanted and not found.again():
       break
     mine = cells(task, found, quick)
     found.collect({key: mine[key] for key in mine if key[-1] == 0}, watch)

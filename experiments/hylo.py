@@ -54,7 +54,7 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
   """
   wanted, here_s, seeds = {}, {}, 1 if quick else SEEDS
   for network in NETWORKS[:1 if quick else None]:
-    if wanted and found.over():
+    if wanted and not found.again():
       break
     strategies = methods(network, quick)
     config = settings.compared(config_of(network, quick), strategies)
