@@ -138,11 +138,13 @@ def _outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
       raise Refusal(f'cluster.failures: {entry} is not (worker, at_s) or '
                     '(worker, at_s, back_s) with 0 <= at_s <= back_s.')
   _workers('failures', [entry[0] for entry in failures], workers)
-  if {e[0] for e in failures if len(e) == 2} >= {*range(workers)}:
+  outages = tuple((int(e[0]), e[1], e[2] if len(e) == 3 else math.inf)
+                  for e in failures)
+  if {who for who, _, until in outages if until == math.inf} >= {
+      *range(workers)}:
     raise Refusal('cluster.failures leaves no worker; let one run on or come '
                   'back.')
-  return tuple((int(e[0]), e[1], e[2] if len(e) == 3 else math.inf)
-               for e in failures)
+  return outages
 
 
 def _trace(name: str, steps: int, workers: int) -> np.ndarray:

@@ -202,6 +202,8 @@ def test_a_trace_is_read_and_its_end_is_told(tmp_path):
     ({'failures': ((0, -1.0),)}, 'failures: '),
     ({'failures': ((0, 2.0, 1.0),)}, 'failures: '),
     ({'failures': ((0, 1.0), (1, 1.0), (2, 5.0))}, 'leaves no worker'),
+    ({'failures': ((0, 1.0), (1, 1.0), (2, 5.0, math.inf))},
+     'leaves no worker'),
     ({'first': 2}, 'asynchronous=False'),
     ({'first': 4, 'asynchronous': False}, 'first=4 of workers=3'),
     ({'target_accuracy': 80.0}, 'at most 1')])
