@@ -37,6 +37,8 @@ def difference(runs: Runs, a: tuple, b: tuple
 
 def told(gain: float, error: float) -> str:
   """A difference, with its standard error if it is known."""
+  if np.isnan(gain):
+    return 'unknown (a seed diverged)'
   return f'{gain:+.2f} ' + (
       '(one seed)' if np.isnan(error) else f'+- {error:.2f}')
 
@@ -84,8 +86,9 @@ def _row(group: list[dict[str, Any]], told: list[str]) -> dict[str, Any]:
       'accuracy %': f'{accuracy.mean():.2f}' if ends else np.nan,
       'sd': f'{accuracy.std(ddof=1):.2f}' if ends[1:] else None,
       'loss': _mean(end['test_loss'] for end in ends),
-      'sent a step': _mean(
-          max(end['bytes_sent']) / end['step'] for end in ends),
+      'sent a step': round(_mean(
+          max(end['bytes_sent']) / end['step'] for end in ends)) if ends
+                     else None,
       **{name: _mean(line[name] for line in lines) if lines else None
          for name in told}}
 
