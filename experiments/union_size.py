@@ -108,8 +108,8 @@ NOTES = """
 `union / k` between 1 and P, `mean age` and `oldest`: steps since an entry of a
 worker's residual was last zero, over all entries; these three are means over
 every tenth step of the second half, so that an oldest of 155 means that some
-entry was never sent. `points gained` over plain top-k, paired by seed, `error` its
-standard error. Rates were chosen at P = 8. Density 0.01; popularity with
+entry was never sent. `points gained` over plain top-k, paired by seed, `error`
+its standard error. Rates were chosen at P = 8. Density 0.01; popularity with
 lambda 2 and gamma 0.9, recent with gamma 0.9, two_budgets with c = 3, bounded
 is popularity with a patience of 200 steps, for which half of the budget goes
 round all entries in turn. Our reading of metrics that were not published.
