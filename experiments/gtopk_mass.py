@@ -31,6 +31,9 @@ METHODS = {
 }
 WORKERS, DENSITIES, SEEDS = (4, 8, 16, 32), (0.001, 0.01), 3
 TUNED_AT = 8  # Workers.
+# Dense has no density of its own.
+TOTAL = len(settings.TWO) * len(WORKERS) * SEEDS * (
+    1 + (len(METHODS) - 1) * len(DENSITIES))
 
 
 def weigh() -> Watch:
@@ -78,6 +81,8 @@ def cells(task: str, found: Evidence, quick: bool) -> dict[tuple, ConfigDict]:
   """By task, P, density, method and seed; the most telling come first."""
   wanted = {}
   for density in DENSITIES[:1 if quick else None]:
+    if wanted and not found.again():
+      break
     rates = tuned(task, density, found, quick)
     for workers, name, seed in itertools.product(
         WORKERS[:1 if quick else None], rates, range(1 if quick else SEEDS)):
@@ -106,7 +111,8 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
                                  row['density'] or 0))
   return claim.Finding(
       rows, _figure(rows), verdict(runs, rows),
-      scores.extent(runs, len(mine) * len(tasks)) + NOTES + settings.NOTE)
+      scores.extent(runs, len(mine) if quick else TOTAL) + NOTES
+      + settings.NOTE)
 
 
 def verdict(runs: scores.Runs, rows: list[dict]) -> str:

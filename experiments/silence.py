@@ -32,15 +32,17 @@ def measure(trigger: str) -> dict[str, Any]:
   (talking, program), (silent, _) = (
       _step(trigger, settings) for settings in TRIGGERS[trigger])
   # In turns, so that a busy machine is busy for both.
-  seconds = np.array([(talking(), silent()) for _ in range(TURNS)])
-  ratio = statistics.median(seconds[:, 1] / seconds[:, 0])
-  return {'trigger': trigger, 'silent / talking': float(ratio),
+  turns = [(talking(), silent()) for _ in range(TURNS)]
+  ratio = statistics.median(quiet[0] / loud[0] for loud, quiet in turns)
+  loud, quiet = (told[1] for told in turns[0])
+  return {'trigger': trigger, 'silent / talking': ratio,
+          'bytes talking': loud, 'bytes silent': quiet,
           'in a branch': in_a_branch(program)}
 
 
 def _step(trigger: str, settings: dict[str, Any]
-          ) -> tuple[Callable[[], float], str]:
-  """Seconds of a step that finds the parameters changed; and its program."""
+          ) -> tuple[Callable[[], tuple[float, int]], str]:
+  """A step's seconds and the bytes a worker sent in it; and its program."""
   mesh = spmd.executor(WORKERS, 'shard_map')
   mean = adaptive_gossip.strategy(trigger, 'all', **settings).parameters
   tree = mesh.put(np.ones((WORKERS, SIZE), np.float32))
@@ -51,11 +53,13 @@ def _step(trigger: str, settings: dict[str, Any]
   *begun, _ = run(changed, state, step=jnp.int32(0))
 
   def step():
-    tree, state = jax.block_until_ready(
-        jax.tree.map(lambda x: x + 0, tuple(begun)))
+    # Changed a little, lest a drift of zero be no reason to talk.
+    tree, state = jax.block_until_ready((
+        begun[0] + 1e-3, jax.tree.map(lambda x: x + 0, begun[1])))
     began = time.perf_counter()
-    jax.block_until_ready(run(tree, state, step=jnp.int32(5)))
-    return time.perf_counter() - began
+    *_, sent = jax.block_until_ready(run(tree, state, step=jnp.int32(5)))
+    took_s = time.perf_counter() - began
+    return took_s, int(sent.bytes[0])
 
   return step, program
 
