@@ -40,8 +40,7 @@ def sent(run: dict) -> float:
 
 
 def _comm_s(run: dict) -> float:
-  end = scores.last(run)
-  return end['comm_s']['custom'] if end else np.nan
+  return scores.last(run).get('comm_s', {}).get('custom', np.nan)
 
 
 def scale_for(task: str, scope: str, found: Evidence, quick: bool) -> float:
