@@ -45,7 +45,8 @@ def read_link(path: pathlib.Path) -> network.Link:
   """A link that was measured: JSON with latency_s and bytes_per_s."""
   try:
     found = json.loads(path.read_text())
-    return network.link(*(float(found[k]) for k in network.Link._fields))
+    return network.link(float(found['latency_s']), float(found['bytes_per_s']),
+                        bool(found.get('full_duplex', True)))
   except OSError as error:
     raise Refusal(f'--link={path}: {error.strerror}.') from error
   except (LookupError, TypeError, json.JSONDecodeError) as error:

@@ -167,7 +167,8 @@ def test_a_calibrated_link_is_read_from_its_file(tmp_path):
   file = tmp_path / 'link.json'
   file.write_text(json.dumps(
       {'name': 'ours', 'latency_s': 1e-4, 'bytes_per_s': 2e8}))
-  assert advise.chosen_link(str(file), None, None, '1gbe') == (1e-4, 2e8)
+  assert advise.chosen_link(str(file), None, None, '1gbe') == network.link(
+      latency_s=1e-4, bytes_per_s=2e8)
   file.write_text('{"latency_s": 1e-4}')
   with pytest.raises(Refusal, match=r'link.json is no link.*bytes_per_s'):
     advise.chosen_link(str(file), None, None, '1gbe')
