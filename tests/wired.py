@@ -55,24 +55,23 @@ STRATEGIES = {
 }
 
 
-def run(strategy: Strategy, meter: wire.Meter | None = None):
+def run(strategy: Strategy, meter: wire.Meter):
   """Everybody's parameters after STEPS, bytes sent by the ledger, and by the
-  interface: f32[4, ...], i64[4], i64[4] or None."""
+  interface: f32[4, ...], i64[4], i64[4]."""
   init, update = make_worker(strategy, optax.sgd(0.1))
   where = spmd.executor(WORKERS, 'shard_map')
   step, rng = where.run(update), np.random.default_rng(0)
   draw = lambda: where.put({'dense': rng.standard_normal(
       (WORKERS, *SHAPE), np.float32)[where.mine]})
-  worker, grads, total, sent = where.run(init)(draw()), draw(), 0, None
+  worker, grads, total = where.run(init)(draw()), draw(), 0
   for t in range(STEPS + 1):
-    if t == 1 and meter:  # The first step compiles, and opens connections.
+    if t == 1:  # The first step compiles, and opens connections.
       meter.start()
     worker, cost = step(worker, grads, step=jnp.int32(t))
     jax.block_until_ready(worker)
     total += np.asarray(spmd.rows(cost.bytes)) if t else 0
-  if meter:
-    sent = meter.stop()
-  return spmd.gather(spmd.rows(worker.params)), spmd.gather(total), sent
+  left = meter.stop()
+  return spmd.gather(spmd.rows(worker.params)), spmd.gather(total), left
 
 
 def main(address, process, folder, interface, *names) -> None:
@@ -81,6 +80,7 @@ def main(address, process, folder, interface, *names) -> None:
   jax.distributed.initialize(address, WORKERS, int(process))
   found = {name: run(STRATEGIES[name], wire.Meter(interface))
            for name in names}
+  found['retransmitted'] = wire.sent(interface).retransmitted
   if process == '0':
     (pathlib.Path(folder) / 'found').write_bytes(pickle.dumps(found))
 
