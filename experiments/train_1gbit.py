@@ -14,8 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import claim
-from experiments.testbed import __main__ as testbed
-from experiments.testbed import network
+from experiments.testbed import network, processes
 from gossipjax import analysis
 from gossipjax.refusal import Refusal
 
@@ -44,7 +43,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 def _trained(rate: str, workdir: pathlib.Path, quick: bool) -> pd.DataFrame:
   if not (workdir / 'summary.json').exists():
-    code = testbed.run(WORKERS, network.shape(rate), [
+    code = processes.trained(WORKERS, network.shape(rate), [
         '--config=configs/cifar10_links.py', f'--workdir={workdir}',
         *(QUICK if quick else ()),
         *(['--resume'] if (workdir / 'config.json').exists() else ())])

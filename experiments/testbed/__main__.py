@@ -10,13 +10,9 @@ removes all of it, also after a failure or ctrl-C. Linux, root, iproute2.
 
 import argparse
 import sys
-import time
 
-from experiments.testbed import network
-from gossipjax import launch
+from experiments.testbed import network, processes
 from gossipjax.refusal import Refusal
-
-_PORT = 7077
 
 
 def main() -> int:
@@ -35,21 +31,10 @@ def main() -> int:
       print('Removed:', ', '.join(network.clean()) or 'nothing was left')
       return 0
     link = network.shape(given.rate, given.delay, given.loss)
-    return run(given.workers, link, given.arguments)
+    return processes.trained(given.workers, link, given.arguments)
   except Refusal as error:
     print(error, file=sys.stderr)
     return 2
-
-
-def run(workers: int, link: network.Shape, arguments: list[str]) -> int:
-  """Trains with one worker in each namespace; returns the exit code."""
-  if not any(a.startswith('--workdir') for a in arguments):
-    arguments = [*arguments, f'--workdir=runs/testbed-{time.time():.0f}']
-  with network.network(workers, link):
-    coordinator = f'{network.address(0)}:{_PORT}'
-    return launch.run(network.inside(i, launch.command(
-        [*arguments, f'--interface={network.INTERFACE}'], workers, i,
-        coordinator)) for i in range(workers))
 
 
 if __name__ == '__main__':

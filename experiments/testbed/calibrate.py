@@ -6,8 +6,7 @@
 
 fitted to single collectives of several sizes, least squares of the relative
 error, then held against whole strategies. `local` is measured with the
-others' messages echoed. The file is a link that --config.link and
-experiments.advise take.
+others' messages echoed. The file is a link that experiments.advise takes.
 """
 
 import argparse

@@ -1,9 +1,11 @@
-"""A module's `main(HOST:PORT, PROCESSES, PROCESS, SPEC, OUT)`, everywhere."""
+"""The same program in every namespace: run.py, or a module that measures."""
 
 import json
 import pathlib
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from typing import Any
 
 from experiments.testbed import network
@@ -13,24 +15,36 @@ from gossipjax.refusal import Refusal
 PORT = 7077
 
 
+def trained(workers: int, link: network.Shape, arguments: list[str]) -> int:
+  """Trains by run.py, with a worker in each namespace; the exit code."""
+  if not any(a.startswith('--workdir') for a in arguments):
+    arguments = [*arguments, f'--workdir=runs/testbed-{time.time():.0f}']
+  arguments = [*arguments, f'--interface={network.INTERFACE}']
+  return _everywhere(workers, link, lambda coordinator, i: launch.command(
+      arguments, workers, i, coordinator))
+
+
 def measured(workers: int, link: network.Shape, module: str, spec: Any) -> Any:
-  """What `python -m module` leaves in OUT, run in namespaces for SPEC (JSON).
+  """What `main(HOST:PORT, PROCESSES, PROCESS, SPEC, OUT)` of a module leaves in
+  OUT, run in namespaces for SPEC (JSON).
 
   Raises:
     Refusal: the network cannot be made, or a process failed.
   """
   with tempfile.TemporaryDirectory() as folder:
     out = pathlib.Path(folder) / 'out.json'
-    with network.network(workers, link):
-      code = _run(workers, module, json.dumps(spec), str(out))
+    code = _everywhere(workers, link, lambda coordinator, i: [
+        sys.executable, '-u', '-m', module, coordinator, str(workers), str(i),
+        json.dumps(spec), str(out)])
     if code:
       raise Refusal(f'{module} ended with exit code {code}; what its processes '
                     'said stands above.')
     return json.loads(out.read_text())
 
 
-def _run(workers: int, module: str, *arguments: str) -> int:
+def _everywhere(workers: int, link: network.Shape,
+                command: Callable[[str, int], list[str]]) -> int:
   coordinator = f'{network.address(0)}:{PORT}'
-  return launch.run(network.inside(
-      i, [sys.executable, '-u', '-m', module, coordinator, str(workers), str(i),
-          *arguments]) for i in range(workers))
+  with network.network(workers, link):
+    return launch.run(network.inside(i, command(coordinator, i))
+                      for i in range(workers))
