@@ -18,7 +18,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from experiments import progress, workdir
-from experiments.compare import compare, variants
+from experiments.compare import compare, devices, variants
 from gossipjax import console, processes, spmd
 from gossipjax.refusal import Refusal
 
@@ -35,8 +35,7 @@ def main(argv, interrupted):
     raise Refusal('--resume needs --workdir, the folder of the run.')
   config, name = console.config()
   if not processes.distributed():
-    spmd.emulate(max(1 if run.get('cluster') else run.workers
-                     for _, run in variants(config)))
+    spmd.emulate(devices(run for _, run in variants(config)))
   elif _WORKDIR.value is None or _AUDIT.value:
     raise Refusal('--distributed needs --workdir, a folder that all processes '
                   'see, and no --audit, which compiles for one.')

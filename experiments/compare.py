@@ -3,7 +3,7 @@
 import collections
 import json
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -59,6 +59,12 @@ def _kind(config: Any, key: str) -> type:
   if config[key] is None and isinstance(config, ConfigDict):
     return config.get_type(key)
   return type(config[key])
+
+
+def devices(configs: Iterable[ConfigDict]) -> int:
+  """As many as are to be emulated; in virtual time all workers share one."""
+  return max(1 if config.get('cluster') else config.workers
+             for config in configs)
 
 
 def check(config: ConfigDict) -> Any:

@@ -118,7 +118,7 @@ def _over_processes(trials: Sequence[Trial], processes: int,
                     ) -> Iterator[Mapping[str, Any]]:
   context = multiprocessing.get_context('spawn')  # JAX does not survive a fork.
   stopping = context.Event()
-  devices = max(trial.config.workers for trial in trials)
+  devices = compare.devices(trial.config for trial in trials)
   with ProcessPoolExecutor(
       processes, context, _begin, (stopping, devices)) as pool:
     try:

@@ -86,8 +86,7 @@ def main(argv: list[str], interrupted: Callable[[], bool]) -> None:
   """The command line."""
   del argv
   config, name = console.config()
-  spmd.emulate(max(1 if run.get('cluster') else run.workers
-                   for _, run in compare.variants(config)))
+  spmd.emulate(compare.devices(run for _, run in compare.variants(config)))
   given = flags.FLAGS
   folder = pathlib.Path(given.workdir or
                         f'runs/tune-{name}-{time.strftime("%Y%m%d-%H%M%S")}')
