@@ -80,7 +80,6 @@ def main(address, process, folder, interface, *names) -> None:
   jax.distributed.initialize(address, WORKERS, int(process))
   found = {name: run(STRATEGIES[name], wire.Meter(interface))
            for name in names}
-  found['retransmitted'] = wire.sent(interface).retransmitted
   if process == '0':
     (pathlib.Path(folder) / 'found').write_bytes(pickle.dumps(found))
 

@@ -139,7 +139,7 @@ def _add(worker: int, link: Shape) -> None:
   if link.loss:
     within('nft', f'add table ip loss; add chain ip loss drops {{ type filter '
            'hook input priority 0; }; add rule ip loss drops numgen random mod '
-           f'100000 < {round(1e5 * link.loss)} drop')
+           f'100000 < {round(1e5 * link.loss)} counter drop')
 
 
 def _shape(tc, device: str, link: Shape) -> None:
