@@ -46,7 +46,7 @@ def simulated(fleet: Fleet, timeline: simulate.Clock, many: int
     target += many / WORKERS
     while timeline.rounds < target:
       timeline.next()
-    jax.block_until_ready(fleet.state)
+    fleet.wait()
     yield
 
 
@@ -64,10 +64,15 @@ def gradients(run: session.Session, fleet: Fleet, many: int) -> Iterator[None]:
     yield
 
 
-def copies(fleet: Fleet) -> float:
-  """What the simulation holds, in parameters per worker; without the data."""
+def copies(fleet: Fleet) -> tuple[float, float]:
+  """What the simulation holds, in parameters per worker; without the data.
+
+  Returns:
+    All of it, and what of that a worker would hold anyhow, between two steps.
+  """
   size = lambda tree: sum(x.nbytes for x in jax.tree.leaves(tree))
-  return size(fleet.state) / size(fleet.params)
+  one = size(fleet.params)
+  return size(fleet.held) / one, size(fleet.state.workers) / one
 
 
 def main() -> None:
@@ -75,14 +80,14 @@ def main() -> None:
     wanted = config(name, asynchronous)
     plan = simulate.plan(wanted)
     run = session.make(wanted, plan.strategy)
-    fleet = Fleet(run, wanted, plan.form and plan.form.way,
-                  Ledger({}, WORKERS))
+    fleet = simulate.fleet(plan, run, wanted, Ledger({}, WORKERS))
     timeline = simulate.clock(plan, wanted, fleet)
     many = EVENTS if asynchronous else WORKERS
     turns.report(name, *turns.take(
         simulated(fleet, timeline, many), gradients(run, fleet, many), TURNS))
-    print(f'{name} holds {copies(fleet):.2f} copies of the parameters per '
-          'worker', flush=True)
+    total, own = copies(fleet)
+    print(f'{name} holds {total:.2f} copies of the parameters per worker, '
+          f'{own:.2f} of them its own state', flush=True)
 
 
 if __name__ == '__main__':

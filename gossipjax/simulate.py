@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gossipjax import build, evaluate, session, wire
 from gossipjax.aggregator import Apart, Strategy, Tree, identity
 from gossipjax.asynchronous import Asynchronous
+from gossipjax.asynchronous_fleet import AsynchronousFleet
 from gossipjax.checkpoint import Store
 from gossipjax.cluster import Cluster, cluster
 from gossipjax.fleet import Fleet
@@ -18,6 +19,7 @@ from gossipjax.ledger import Ledger
 from gossipjax.pace import Pace
 from gossipjax.refusal import Refusal
 from gossipjax.synchronous import Synchronous
+from gossipjax.synchronous_fleet import SynchronousFleet
 from gossipjax.timeline import Player, Stalled
 from gossipjax.train import (
   Interrupted,
@@ -63,6 +65,13 @@ def clock(plan: Plan, config, player: Player) -> Clock:
       pace, c.link, plan.form, player, c.fair, c.shards, c.serial)
 
 
+def fleet(plan: Plan, run: session.Session, config, ledger: Ledger) -> Fleet:
+  """All workers at the beginning."""
+  if plan.form is None:
+    return SynchronousFleet(run, config, ledger)
+  return AsynchronousFleet(run, config, plan.form.way, ledger)
+
+
 def simulate(config, store: Store | None = None,
              interrupted: Callable[[], bool] = lambda: False,
              spans: Callable[[list], None] = lambda spans: None
@@ -79,7 +88,7 @@ def simulate(config, store: Store | None = None,
     spans: told in the end what the workers did at first, see `Hours`.
   """
   began, planned = time.perf_counter(), plan(config)
-  fleet, timeline, ledger, score = _stand(planned, config, store)
+  player, timeline, ledger, score = _stand(planned, config, store)
   began, over = began - ledger.wall_s, False
   watch = Stopwatch(wire.Meter())  # Of an interface that nothing leaves.
   while ledger.step < config.steps and not over:
@@ -96,12 +105,12 @@ def simulate(config, store: Store | None = None,
       ledger.wall_s = time.perf_counter() - began
     if log or test:
       rate = rate and rate * config.workers * config.batch_size
-      scores = scores_of(fleet.params, score, fleet.center) if test else {}
+      scores = scores_of(player.params, score, player.center) if test else {}
       yield _record(ledger, timeline, config, rate, scores, lost)
       over |= _reached(planned.cluster, scores)
     # Who resumes gets to a premature end again, and sees that it is one.
     if save and not over:
-      store.save(ledger.step, fleet.state, {
+      store.save(ledger.step, player.state, {
           'ledger': ledger.to_json(), 'clock': timeline.to_json()})
     if stop:
       raise Interrupted(ledger.step)
@@ -112,14 +121,14 @@ def _stand(planned: Plan, config, store: Store | None):
   """Fleet, timeline and ledger, as `store` has them, and how to score."""
   run = session.make(config, planned.strategy)
   ledger = Ledger({}, config.workers)
-  fleet = Fleet(run, config, planned.form and planned.form.way, ledger)
-  timeline = clock(planned, config, fleet)
+  player = fleet(planned, run, config, ledger)
+  timeline = clock(planned, config, player)
   if store is not None and store.last() is not None:
-    fleet.state, totals = store.load(fleet.state)
+    player.state, totals = store.load(player.state)
     ledger.from_json(totals['ledger'])
     timeline.from_json(totals['clock'])
   score = evaluate.held_out(run.task, config.workers, run.executor)
-  return fleet, timeline, ledger, score
+  return player, timeline, ledger, score
 
 
 def _advance(timeline: Clock, ledger: Ledger) -> int | None:

@@ -155,6 +155,17 @@ def _over_processes(num_workers: int, name: str) -> Executor:
       slice(here[0], here[-1] + 1))
 
 
+def looks(program: Any, *like: Any) -> bool:
+  """Whether what a jitted program returns depends on its arguments' values.
+
+  Args:
+    program: the compiler drops those of its arguments that it does not need.
+    like: arguments, or their shapes and dtypes.
+  """
+  facts = program.lower(*like).compile().memory_analysis()
+  return facts.argument_size_in_bytes > 0
+
+
 def rows(tree: Any) -> Any:
   """The rows of this process's workers, on the host."""
   if jax.process_count() == 1:

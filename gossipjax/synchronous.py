@@ -6,12 +6,20 @@ late drop their gradient, and fetch the model before they begin another.
 """
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 from gossipjax import network
 from gossipjax.pace import Pace
 from gossipjax.refusal import Refusal
 from gossipjax.timeline import Hours, Player, Stalled, seconds, silent
+from gossipjax.traffic import Traffic
+
+
+class Fetching(Player, Protocol):
+  """Players of whom one can be late."""
+
+  def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
+    """Takes over another's model; what that sends, of both."""
 
 
 class Synchronous:
@@ -21,7 +29,7 @@ class Synchronous:
     hours: see timeline.py.
   """
 
-  def __init__(self, pace: Pace, link: network.Link, player: Player,
+  def __init__(self, pace: Pace, link: network.Link, player: Fetching,
                first: int = 0, timeout_s: float = math.inf):
     n = pace.workers
     self._pace, self._link, self._player = pace, link, player

@@ -29,9 +29,6 @@ class Player(Protocol):
   def play(self, who: Sequence[int], step: int) -> Traffic:
     """Plays a round to which those came."""
 
-  def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
-    """Takes over another's model; what that sends, of both."""
-
 
 class Stalled(Refusal):
   """A synchronous round waited for somebody until the time-out.

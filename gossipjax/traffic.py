@@ -52,7 +52,7 @@ class Count:
 
   def __array__(self, dtype=None, copy=None) -> np.ndarray:
     del copy
-    low, high = jax.device_get((self.low, self.high))
+    low, high = np.asarray(self.low), np.asarray(self.high)
     value = np.int64(high) * _BASE + np.int64(low)
     return np.asarray(value, dtype or np.int64)
 

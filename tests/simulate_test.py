@@ -17,7 +17,6 @@ from ml_collections import ConfigDict
 from gossipjax import network, session, simulate, spmd, tasks, topology
 from gossipjax.aggregator import Strategy, identity
 from gossipjax.cluster import cluster
-from gossipjax.fleet import Fleet
 from gossipjax.ledger import Ledger
 from gossipjax.strategies import (
   adaptive_gossip,
@@ -71,8 +70,8 @@ def sailing(strategy, link=INSTANT, optimizer=None, workers=P, seed=0,
                         quadratic, update, None)
   config = ConfigDict({'workers': workers, 'seed': seed})
   ledger = Ledger({}, workers)
-  fleet = Fleet(run, config, form and form.way, ledger)
   planned = simulate.Plan(found, used, form)
+  fleet = simulate.fleet(planned, run, config, ledger)
   return fleet, simulate.clock(planned, config, fleet), ledger
 
 
@@ -273,13 +272,12 @@ def test_the_mean_moves_by_gradients_only_all_along_a_rough_timeline(strategy):
   # Without a gradient, whatever comes and goes: no mass may come or go.
   fleet, clock, _ = sailing(strategy, SLOW, optax.sgd(0.0), **EVERYTHING)
   apart_ = np.random.default_rng(0).standard_normal((P, SIZE))
-  x = fleet._workers(fleet.state.leaves)
-  fleet.state = fleet.state._replace(leaves=jax.tree.leaves(
-      x._replace(params={'x': jnp.float32(apart_)})))
+  fleet.state = fleet.state._replace(workers=fleet.state.workers._replace(
+      params={'x': jnp.float32(apart_)}))
   for _ in range(EVENTS):
     clock.next()
     z = where(fleet)
-    memory = fleet._workers(fleet.state.leaves).parameters
+    memory = fleet.state.workers.parameters
     if strategy is GOSGD:
       np.testing.assert_allclose(
           np.asarray(memory.weight).sum(), P, rtol=1e-6)
