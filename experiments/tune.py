@@ -21,7 +21,7 @@ from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
 from experiments import choice, compare, grid, pinned, trials, workdir
-from gossipjax import console, spmd
+from gossipjax import console, processes, spmd
 from gossipjax.refusal import Refusal, nearest
 
 Row = trials.Row
@@ -85,6 +85,9 @@ def best(config: ConfigDict, values: grid.Grid, seeds: int,
 def main(argv: list[str], interrupted: Callable[[], bool]) -> None:
   """The command line."""
   del argv
+  if processes.distributed():
+    raise Refusal('--distributed is for run.py; --processes=K trains K trials '
+                  'at the same time, on this machine.')
   config, name = console.config()
   spmd.emulate(compare.devices(run for _, run in compare.variants(config)))
   given = flags.FLAGS

@@ -11,8 +11,11 @@ import pathlib
 import pickle
 import socket
 import struct
+import subprocess
+import sys
 import tarfile
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -311,11 +314,12 @@ class Server:
   """Serves a folder, counts what it is asked for, may cut an answer short."""
 
   def __init__(self, folder):
-    self.asked, self.cut, owner = [], False, self
+    self.asked, self.cut, self.delay_s, owner = [], False, 0, self
 
     class Handler(http.server.SimpleHTTPRequestHandler):
       def do_GET(self):
         owner.asked.append(self.path)
+        time.sleep(owner.delay_s)
         if not owner.cut:
           return super().do_GET()
         self.send_response(200)
@@ -354,6 +358,15 @@ def test_what_is_nowhere_is_downloaded_once_and_in_silence(server, capfd):
   assert fetch(server.source) == SMALL
   assert len(server.asked) == len(PACKED)
   assert capfd.readouterr() == ('', '')  # no terminal, so no progress bar
+
+
+def test_processes_that_lack_it_at_once_download_it_once(server):
+  ask = ('from gossipjax.data import download; download.fetch("small", '
+         f'{server.source.url!r}, {dict(server.source.downloads)!r})')
+  server.delay_s = 1
+  both = [subprocess.Popen([sys.executable, '-c', ask]) for _ in range(2)]
+  assert [process.wait() for process in both] == [0, 0]
+  assert sorted(server.asked) == sorted(f'/{name}' for name in PACKED)
 
 
 def test_a_data_set_the_environment_lacks_is_downloaded(

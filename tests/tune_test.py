@@ -9,6 +9,7 @@ import pytest
 from configs import default
 from experiments import choice, compare, grid, pinned, trials, tune
 from gossipjax import session
+from gossipjax.launch import free_port
 from gossipjax.refusal import Refusal
 from tests import program
 
@@ -187,6 +188,9 @@ MISTAKES = {
     'no budget': ('--grid=batch_size=8,9 --budget=0', '--budget least 1'),
     'no process': ('--grid=batch_size=8,9 --processes=0', '--processes 1'),
     'another metric': ('--grid=batch_size=8,9 --metric=speed', 'metric speed'),
+    'another way to use processes': (
+        '--distributed --num_processes=1 --process_id=0 '
+        f'--coordinator=127.0.0.1:{free_port()}', 'run.py --processes=K'),
     'no config file': ('--config=configs/no.py', 'configs/no.py quickstart'),
 }
 

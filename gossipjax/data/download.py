@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pooch
 import requests
+from filelock import FileLock
 
 from gossipjax.refusal import Refusal
 
@@ -29,8 +30,16 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
   """
   folder = Path(pooch.os_cache('gossipjax')) / name
   pooch.get_logger().setLevel('WARNING')
-  for file, md5 in downloads.items():
-    _retrieve(url + file, md5, folder / file)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    # Of processes that start together, one fetches and the others wait.
+    with FileLock(f'{folder}.lock'):
+      for file, md5 in downloads.items():
+        _retrieve(url + file, md5, folder / file)
+  except OSError as error:
+    raise Refusal(f'{str(error.filename or folder)!r} cannot be written '
+                  f'({error.strerror}); make room, or choose another cache '
+                  'with XDG_CACHE_HOME') from error
   return folder
 
 
@@ -49,10 +58,6 @@ def _retrieve(url: str, md5: str, path: Path) -> None:
     raise Refusal(f'{url} does not have the published MD5 {md5}; try again '
                   f'later, or put the files into a folder and name it with '
                   f'data.dir or GOSSIPJAX_DATA') from error
-  except OSError as error:
-    raise Refusal(f'{str(path)!r} cannot be written ({error.strerror}); make '
-                  f'room, or choose another cache with XDG_CACHE_HOME'
-                  ) from error
 
 
 def _reason(error: requests.RequestException) -> str:
