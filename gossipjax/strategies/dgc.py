@@ -49,7 +49,7 @@ def sampled(v: jax.Array, k: int) -> jax.Array:
   return lax.cond(
       (count >= _FEW * k) & (count <= room),
       lambda: jnp.nonzero(chosen, size=room, fill_value=v.size)[0].astype('i4'),
-      lambda: jnp.pad(selection.largest(v, k).astype('i4'), (0, room - k),
+      lambda: jnp.pad(selection.ascending(v, k).astype('i4'), (0, room - k),
                       constant_values=v.size))
 
 
@@ -123,7 +123,8 @@ def strategy(density: float = 0.001, own_momentum: float = 0.9,
     raise Refusal(f'warmup_steps is at least 0, got {warmup_steps}.')
   sparse.count(density, 10**9)
   of = lambda d: velocity_mean(
-      d, own_momentum, nesterov, clip, sampled if sample else selection.largest)
+      d, own_momentum, nesterov, clip,
+      sampled if sample else selection.ascending)
   stages = [of(d) for d in (*WARMUP, density) if d >= density]
   return Strategy(warming_up(warmup_steps, stages) if warmup_steps
                   else of(density), identity())

@@ -31,7 +31,7 @@ def exact_global_topk_mean(density: float) -> Aggregator:
     messages, count, sent = collectives.all_gather(mine, active)
 
     total = sharded.add_up(messages, flat.size)
-    best = selection.largest(total, mine.indices.size)
+    best = selection.ascending(total, mine.indices.size)
     mean = jnp.zeros(flat.size).at[best].set(total[best]) / count
     applied = sparse.contains(sparse.Sparse(None, best), mine.indices)
     residual = wanted.at[mine.indices].add(-jnp.where(applied, mine.values, 0))

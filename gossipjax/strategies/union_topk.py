@@ -101,7 +101,7 @@ def union_mean(density: float, metric: Metric, patience: int | None = None
       turn = jnp.arange(size) % patience == step % patience
       score = jnp.where(turn, jnp.inf, score)
     k = sparse.count(density, size)
-    best = selection.largest(score, k)
+    best = selection.ascending(score, k)
     best = jnp.where(score[best] > 0, best, size)
     values = wanted.at[best].get(mode='fill', fill_value=0)
 
