@@ -12,6 +12,7 @@ from ml_collections import ConfigDict, config_dict
 
 from gossipjax import compressors, network, strategies, topology
 from gossipjax.aggregator import Strategy
+from gossipjax.compressors import selections
 from gossipjax.refusal import Refusal, nearest
 
 PLAIN = (bool, int, float, str, tuple)
@@ -67,8 +68,8 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
       found[name] = default
     elif inspect.isfunction(default):
       found[name] = default.__name__
-    elif parameter.annotation is compressors.Compressor:
-      found[name] = _any_compressor()
+    elif parameter.annotation in PARTS:
+      found[name] = _any_part(parameter.annotation)
   return found
 
 
@@ -77,14 +78,35 @@ def _compressors() -> dict[str, Callable[..., compressors.Compressor]]:
           if inspect.isfunction(getattr(compressors, f))}
 
 
-def _any_compressor() -> dict[str, Any]:
-  """A name and the arguments of all, none of them given."""
-  arguments = {key: _plain_types(p.annotation)
-               for function in _compressors().values()
-               for key, p in inspect.signature(function).parameters.items()}
-  return {'name': config_dict.placeholder(str), **{
-      key: config_dict.placeholder(kinds[0])
-      for key, kinds in arguments.items() if kinds}}
+def _selections() -> dict[str, Callable[..., selections.Selection]]:
+  return {m.name: importlib.import_module(
+      f'{selections.__name__}.{m.name}').selection
+          for m in pkgutil.iter_modules(selections.__path__)}
+
+
+# Arguments that a config gives as a name and arguments: what there is of them.
+PARTS = {compressors.Compressor: _compressors,
+         selections.Selection: _selections}
+
+
+def _any_part(kind: type) -> dict[str, Any]:
+  """A name and the arguments of all of a kind, none of them given."""
+  found = {'name': config_dict.placeholder(str)}
+  for function in PARTS[kind]().values():
+    for key, parameter in inspect.signature(function).parameters.items():
+      if parameter.annotation in PARTS:
+        found[key] = _any_part(parameter.annotation)
+      elif plain := _plain_types(parameter.annotation):
+        found[key] = config_dict.placeholder(plain[0])
+  return found
+
+
+def _given(value: Any) -> Any:
+  """Without what nobody has set; None if that is all."""
+  if not isinstance(value, ConfigDict | dict):
+    return value
+  found = {k: _given(v) for k, v in value.items()}
+  return {k: v for k, v in found.items() if v is not None} or None
 
 
 def strategy_config(name: str, **given: Any) -> ConfigDict:
@@ -105,8 +127,7 @@ def call(function: Callable, arguments: Mapping[str, Any], key: str,
   for name, value in arguments.items():
     if name not in keyword:
       raise Refusal(f'{key}.{name} is unknown{nearest(name, keyword)}')
-    if isinstance(value, ConfigDict):
-      value = {k: v for k, v in value.items() if v is not None} or None
+    value = _given(value)
     if value is not None:
       resolved[name] = _resolve(
           value, parameters[name].annotation, f'{key}.{name}')
@@ -116,8 +137,8 @@ def call(function: Callable, arguments: Mapping[str, Any], key: str,
 def _resolve(value: Any, annotation: Any, key: str) -> Any:
   if annotation == topology.Topology and not callable(value):
     return pick(value, _topologies(), key)
-  if annotation is compressors.Compressor and not callable(value):
-    return _compressor(value, key)
+  if annotation in PARTS and isinstance(value, str | Mapping):
+    return _part(PARTS[annotation](), value, key)
   plain = _plain_types(annotation)
   if float in plain and isinstance(value, int):
     plain = (*plain, int)
@@ -132,12 +153,13 @@ def _resolve(value: Any, annotation: Any, key: str) -> Any:
   return value
 
 
-def _compressor(value: str | Mapping, key: str) -> compressors.Compressor:
+def _part(options: Mapping[str, Callable], value: str | Mapping, key: str
+          ) -> Any:
   arguments = {'name': value} if isinstance(value, str) else dict(value)
   if 'name' not in arguments:
     raise Refusal(f'{key}.{next(iter(arguments))} needs {key}.name; there are '
-                  f'{", ".join(sorted(_compressors()))}.')
-  function = pick(arguments.pop('name'), _compressors(), f'{key}.name')
+                  f'{", ".join(sorted(options))}.')
+  function = pick(arguments.pop('name'), options, f'{key}.name')
   return call(function, arguments, key)
 
 

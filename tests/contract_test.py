@@ -17,6 +17,7 @@ import pytest
 
 from gossipjax import compressors, strategies, topology
 from gossipjax.aggregator import Aggregator, chain, every
+from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import all_reduce, compressed, gossip, gtopk
 
@@ -78,6 +79,11 @@ AGGREGATORS = {
     f'compressed({name})': compressed.compressed_mean(
         getattr(compressors, name)(**NEEDED.get(name, {})))
     for name in compressors.__all__ if name[0].islower()
+} | {
+    'compressed(reused)': compressed.compressed_mean(
+        compressors.topk(0.01, reused.selection(2))),
+    'compressed(blockwise)': compressed.compressed_mean(
+        compressors.topk(0.01, blockwise.selection(), 'bfloat16')),
 } | {
     'every(2, gossip)': every(2, gossip.neighbor_mean(topology.exponential)),
     'chain(gossip, every(2, mean))': chain(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gossipjax import spmd
+from gossipjax.compressors.selections import exact, reused, sampled
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import dgc, power_sgd
 
@@ -59,31 +60,15 @@ def test_dgc_sends_the_largest_velocities_and_masks_them(
         workers * answer[0] + state.residual.sum(axis=0), owed, atol=1e-4)
 
 
-@pytest.mark.parametrize('sample', [False, True])
-def test_dgc_without_momentum_loses_nothing(sample):
+@pytest.mark.parametrize('selection', [exact, sampled, reused])
+def test_dgc_without_momentum_loses_nothing(selection):
   gradients = [gaussians(3, seed) for seed in range(4)]
   total = np.zeros(SIZE)
   for g, (answer, state, _) in zip(gradients, play(dgc.strategy(
-      density=0.05, own_momentum=0., sample=sample), gradients), strict=True):
+      density=0.05, own_momentum=0., selection=selection.selection()),
+                                           gradients), strict=True):
     total += g.sum(axis=0) - 3 * answer[0]
     np.testing.assert_allclose(state.residual.sum(axis=0), total, atol=1e-4)
-
-
-def test_a_sampled_threshold_selects_about_k_large_entries():
-  n, k = 100_000, 1000
-  x = gaussians(1, shape=(n,))[0]
-  indices = np.asarray(dgc.sampled(jnp.asarray(x), k))
-  taken = indices[indices < n]
-  assert indices.size == 1300 and 800 <= taken.size <= 1300
-  assert set(taken) == set(largest(x, taken.size))
-
-
-def test_a_misleading_sample_is_replaced_by_an_exact_selection():
-  x = gaussians(1, shape=(10_000,))[0]
-  x[::100] = 100.  # Just what is sampled, so that its threshold lets none by.
-  indices = np.asarray(dgc.sampled(jnp.asarray(x), 1000))
-  np.testing.assert_array_equal(
-      np.sort(indices[indices < 10_000]), np.sort(largest(x, 1000)))
 
 
 def test_dgc_warms_up_through_falling_densities():

@@ -18,11 +18,25 @@ class Compressor(NamedTuple):
     decompress: `(Message, n) -> f32[n]`; a message of zeros means zeros.
     decompress_sum: the same for a message with a leading axis of several, to
       their sum; if None they are decompressed one after the other.
+    start: `() -> memory` of one that goes by its earlier messages, else None.
+    proceed: `(f32[n], key, step, memory) -> (message, memory)` of such a one.
   """
 
   compress: Callable[..., Message]
   decompress: Callable[[Message, int], jax.Array]
   decompress_sum: Callable[[Message, int], jax.Array] | None = None
+  start: Callable[[], Any] | None = None
+  proceed: Callable[..., tuple[Message, Any]] | None = None
+
+  def begin(self) -> Any:
+    """The memory to start with; `()` if there is none."""
+    return () if self.start is None else self.start()
+
+  def next(self, x: jax.Array, key, step, memory) -> tuple[Message, Any]:
+    """The message of a step that all are at, and what to remember."""
+    if self.proceed is None:
+      return self.compress(x, key), memory
+    return self.proceed(x, key, step, memory)
 
   def sum(self, messages: Message, size: int) -> jax.Array:
     """The sum of stacked messages, f32[n], holding one at a time."""

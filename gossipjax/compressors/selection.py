@@ -33,7 +33,7 @@ class _Search(NamedTuple):
   count: jax.Array  # i32[]; bits of `enough`.
 
 
-def _keys(x: jax.Array) -> jax.Array:
+def keys(x: jax.Array) -> jax.Array:
   """Integers in the order of |x|."""
   x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
   bits = lax.bitcast_convert_type(x, f'i{x.dtype.itemsize}')
@@ -53,7 +53,7 @@ def _ones(bits: jax.Array) -> jax.Array:
 def _search(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
             ) -> _Search:
   """A key that `least` to `most` entries reach, or the one where ties are."""
-  kind = jax.eval_shape(_keys, x).dtype
+  kind = jax.eval_shape(keys, x).dtype
   top = jnp.iinfo(kind).max
   unsure = guess is None
   zero, none = jnp.zeros((), kind), jnp.zeros(-(-x.size // 32), jnp.uint32)
@@ -65,7 +65,7 @@ def _search(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
   def look(s):
     # Or the compiler would compute all keys beforehand, and keep them.
     entries, key = lax.optimization_barrier((x, s.key))
-    bits = _bits(_keys(entries) >= key)
+    bits = _bits(keys(entries) >= key)
     count = _ones(bits).sum()
     found = count >= least
     pick = lambda a, b: jnp.where(found, a, b)
@@ -146,6 +146,26 @@ def _candidates(x: jax.Array, k: int, room: int) -> jax.Array:
   return _among(x, k, room, guess)
 
 
+@functools.partial(jax.jit, static_argnames=('least', 'most'))
+def above(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
+          ) -> tuple[jax.Array, jax.Array]:
+  """The largest |x|, `least` to `most` of them: one pass if a guess is right.
+
+  Args:
+    x: f[n].
+    least, most: static, 1 to n.
+    guess: f32[], a threshold that so many reach.
+
+  Returns:
+    Indices, i32[most], ascending, at the end n for none; the threshold that
+    they reach, f32[].
+  """
+  found = _search(x, least, most, None if guess is None else keys(guess))
+  bits = _without_ties(found, least, most)
+  return _indices(bits, most, x.size), lax.bitcast_convert_type(
+      found.low, jnp.float32)
+
+
 @functools.partial(jax.jit, static_argnames='k')
 def ascending(x: jax.Array, k: int) -> jax.Array:
   """Indices of the k largest |x|, i32[k], ascending; cheaper than `largest`.
@@ -176,5 +196,5 @@ def largest(x: jax.Array, k: int) -> jax.Array:
     k: static, 1 to n.
   """
   found = ascending(x, k)
-  descending = ~_keys(x[found])
+  descending = ~keys(x[found])
   return lax.sort((descending, found), num_keys=1, is_stable=True)[1]

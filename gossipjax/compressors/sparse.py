@@ -1,14 +1,16 @@
 """Few entries with their indices, and how to add two such messages."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax.compressors import quantised, selection
+from gossipjax.compressors import quantised
 from gossipjax.compressors.compressor import Compressor
-from gossipjax.refusal import Refusal
+from gossipjax.compressors.selections import Selection, exact
+from gossipjax.refusal import Refusal, nearest
 
 
 class Sparse(NamedTuple):
@@ -29,40 +31,87 @@ def count(density: float, size: int) -> int:
   return k
 
 
-def _scatter(message: Sparse, size: int) -> jax.Array:
+def choose(x: jax.Array, density: float, selection: Selection, step=None,
+           memory=()) -> tuple[Sparse, Any]:
+  """The chosen entries of f32[n], and what the selection remembers."""
+  x, k = jnp.asarray(x), count(density, x.size)
+  indices, memory = selection.select(x, k, step, memory)
+  return Sparse(x.at[indices].get(mode='fill', fill_value=0), indices), memory
+
+
+def scatter(message: Sparse, size: int) -> jax.Array:
   """Adds up the entries of one message or of several stacked ones."""
   return jnp.zeros(size).at[message.indices.ravel()].add(
       message.values.ravel(), mode='drop')
 
 
-def topk(density: float = 0.01) -> Compressor:
+def _compressor(selection: Selection, proceed: Callable, *back: Callable
+                ) -> Compressor:
+  """Whose `compress` is for those who keep no memory, or refuses them."""
+  if selection.start is None:
+    return Compressor(lambda x, key=None: proceed(x, key, None, ())[0], *back)
+
+  def refuse(x, key=None):
+    raise Refusal('This selection goes by the step before, which only topk, '
+                  'gtopk, dgc and compressed remember; take exact.')
+
+  return Compressor(refuse, *back)._replace(
+      start=selection.start, proceed=proceed)
+
+
+# How values travel: on the way out, and back. A CPU would move bf16 as f32.
+DTYPES = {
+    'float32': (lambda x: x, lambda x: x),
+    'bfloat16': (
+        lambda x: lax.bitcast_convert_type(x.astype(jnp.bfloat16), jnp.uint16),
+        lambda x: lax.bitcast_convert_type(x, jnp.bfloat16).astype('f4')),
+}
+
+
+def topk(density: float = 0.01, selection: Selection = exact.selection(),
+         dtype: str = 'float32') -> Compressor:
   """Keeps the `density * n` largest entries (Aji & Heafield, 2017).
 
-  8 bytes an entry: f32 value, i32 index.
+  8 bytes an entry: f32 value, i32 index; 2 less with dtype bfloat16, and 2 less
+  with the selection blockwise.
+
+  Args:
+    density: k / n.
+    selection: of the largest, or nearly.
+    dtype: of the values that travel, float32 or bfloat16.
   """
   count(density, 10**9)  # An impossible density is refused before any math.
+  if dtype not in DTYPES:
+    raise Refusal(f'dtype={dtype} of topk is unknown{nearest(dtype, DTYPES)}')
+  encode, decode = DTYPES[dtype]
 
-  def compress(x, key=None):
+  def proceed(x, key, step, memory):
     del key
-    indices = selection.ascending(x, count(density, x.size))
-    return Sparse(x[indices], indices)
+    kept, memory = choose(x, density, selection, step, memory)
+    return Sparse(encode(kept.values),
+                  selection.narrow(kept.indices, x.size)), memory
 
-  return Compressor(compress, _scatter, _scatter)
+  def decompress(message, size):
+    return scatter(Sparse(decode(message.values),
+                          selection.widen(message.indices, size)), size)
+
+  return _compressor(selection, proceed, decompress, decompress)
 
 
-def topk_int8(density: float = 0.01) -> Compressor:
+def topk_int8(density: float = 0.01, selection: Selection = exact.selection()
+              ) -> Compressor:
   """Top-k whose surviving values travel as int8: 5 bytes an entry, 4 more."""
-  sparse, dense = topk(density), quantised.int8()
+  sparse, dense = topk(density, selection), quantised.int8()
 
-  def compress(x, key=None):
-    values, indices = sparse.compress(x, key)
-    return Sparse(dense.compress(values), indices)
+  def proceed(x, key, step, memory):
+    message, memory = sparse.next(x, key, step, memory)
+    return message._replace(values=dense.compress(message.values)), memory
 
   def decompress(message, size):
     values = dense.decompress(message.values, message.indices.size)
-    return _scatter(Sparse(values, message.indices), size)
+    return sparse.decompress(Sparse(values, message.indices), size)
 
-  return Compressor(compress, decompress)
+  return _compressor(selection, proceed, decompress)
 
 
 def threshold(threshold: float, density: float = 0.01) -> Compressor:

@@ -6,7 +6,7 @@ Karimireddy et al., Error feedback fixes SignSGD and other gradient compression
 schemes, 2019. arXiv:1901.09847
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +20,14 @@ from gossipjax.compressors.quantised import needs_floats
 
 class ResidualState(NamedTuple):
   residual: jax.Array  # f32[n]; what compression has withheld so far.
+  past: Any = ()  # What the compressor or selection goes by.
 
 
-def no_residual(tree) -> ResidualState:
+def no_residual(tree, past=()) -> ResidualState:
   """An empty memory for a tree of n entries in all."""
   needs_floats(tree)
   flat, _ = ravel_pytree(tree)
-  return ResidualState(jnp.zeros(flat.size, jnp.float32))
+  return ResidualState(jnp.zeros(flat.size, jnp.float32), past)
 
 
 def compressed_mean(
@@ -38,17 +39,17 @@ def compressed_mean(
     wanted = flat + state.residual
     me = lax.axis_index(collectives.WORKERS)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
-    message = compressor.compress(wanted, key)
+    message, past = compressor.next(wanted, key, step, state.past)
     messages, count, sent = collectives.all_gather(message, active)
 
     mean = compressor.sum(messages, flat.size) / count
     residual = wanted - compressor.decompress(message, flat.size)
-    tree, residual = select(
-        active, (unravel(mean.astype(flat.dtype)), residual),
-        (tree, state.residual))
-    return tree, ResidualState(residual), sent
+    tree, state = select(
+        active, (unravel(mean.astype(flat.dtype)),
+                 ResidualState(residual, past)), (tree, state))
+    return tree, state, sent
 
-  return Aggregator(no_residual, update)
+  return Aggregator(lambda tree: no_residual(tree, compressor.begin()), update)
 
 
 def strategy(

@@ -12,7 +12,7 @@ Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,36 +21,18 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, sharded
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.compressors import selection, sparse
+from gossipjax.compressors import sparse
+from gossipjax.compressors.selections import Selection, exact
 from gossipjax.refusal import Refusal
 from gossipjax.strategies.compressed import no_residual
 
 WARMUP = (0.25, 0.0625, 0.015625, 0.004)  # Densities before the final one.
-_FEW, _MANY = 0.8, 1.3  # Of k, what a sampled threshold may select.
 
 
 class DgcState(NamedTuple):
   velocity: jax.Array  # f32[n]; u.
   residual: jax.Array  # f32[n]; v, what was not sent so far.
-
-
-def sampled(v: jax.Array, k: int) -> jax.Array:
-  """Indices of about k large |v|, above a threshold found in 1 % of them.
-
-  Where it selects not 0.8 k to 1.3 k entries they are selected exactly. There
-  is room for 1.3 k, which travels, used or not (an index of n means no entry).
-  """
-  room, magnitude = min(int(_MANY * k), v.size), jnp.abs(v)
-  sample = magnitude[::100]
-  threshold = lax.top_k(sample, -(-k * sample.size // v.size))[0][-1]
-  chosen = magnitude >= threshold
-  count = chosen.sum()
-  # The branches differ between workers, but no collective is in them.
-  return lax.cond(
-      (count >= _FEW * k) & (count <= room),
-      lambda: jnp.nonzero(chosen, size=room, fill_value=v.size)[0].astype('i4'),
-      lambda: jnp.pad(selection.ascending(v, k).astype('i4'), (0, room - k),
-                      constant_values=v.size))
+  past: Any = ()  # What the selection goes by.
 
 
 def _clipped(gradient, clip):
@@ -62,16 +44,14 @@ def _clipped(gradient, clip):
   return gradient * jnp.minimum(1, limit / jnp.where(norm > 0, norm, 1))
 
 
-def velocity_mean(density, momentum, nesterov, clip, select_indices
-                  ) -> Aggregator:
+def velocity_mean(density, momentum, nesterov, clip, selection) -> Aggregator:
   """The mean of everyone's largest velocities."""
 
   def init(tree):
     zeros = no_residual(tree).residual
-    return DgcState(zeros, zeros)
+    return DgcState(zeros, zeros, selection.begin())
 
   def update(gradients, state, step, active=True):
-    del step
     flat, unravel = ravel_pytree(gradients)
     g = _clipped(flat, clip)
     if nesterov:
@@ -80,15 +60,14 @@ def velocity_mean(density, momentum, nesterov, clip, select_indices
     else:
       u = momentum * state.velocity + g
       v = state.residual + u
-    indices = select_indices(v, sparse.count(density, v.size))
-    values = v.at[indices].get(mode='fill', fill_value=0)
-    messages, count, sent = collectives.all_gather(
-        sparse.Sparse(values, indices), active)
+    mine, past = sparse.choose(v, density, selection, step, state.past)
+    messages, count, sent = collectives.all_gather(mine, active)
     mean = sharded.add_up(messages, v.size) / count
-    masked = lambda x: x.at[indices].set(0, mode='drop')
-    return *select(
+    masked = lambda x: x.at[mine.indices].set(0, mode='drop')
+    gradients, state = select(
         active, (unravel(mean.astype(flat.dtype)),
-                 DgcState(masked(u), masked(v))), (gradients, state)), sent
+                 DgcState(masked(u), masked(v), past)), (gradients, state))
+    return gradients, state, sent
 
   return Aggregator(init, update)
 
@@ -106,13 +85,14 @@ def warming_up(steps: int, aggregators: list[Aggregator]) -> Aggregator:
 
 def strategy(density: float = 0.001, own_momentum: float = 0.9,
              nesterov: bool = False, clip: float | None = None,
-             sample: bool = False, warmup_steps: int = 0) -> Strategy:
+             selection: Selection = exact.selection(), warmup_steps: int = 0
+             ) -> Strategy:
   """Args:
     density: k / n.
     own_momentum: m, a step.
     nesterov: whether the gradient looks ahead.
     clip: the largest norm of the workers' summed gradient; None for any.
-    sample: whether a sample of 1 % finds the threshold.
+    selection: of the k largest, or nearly; `sampled` in the paper.
     warmup_steps: for each density of WARMUP, which the paper gives an epoch.
   """
   if not 0 <= own_momentum < 1:
@@ -122,9 +102,7 @@ def strategy(density: float = 0.001, own_momentum: float = 0.9,
   if warmup_steps < 0:
     raise Refusal(f'warmup_steps is at least 0, got {warmup_steps}.')
   sparse.count(density, 10**9)
-  of = lambda d: velocity_mean(
-      d, own_momentum, nesterov, clip,
-      sampled if sample else selection.ascending)
+  of = lambda d: velocity_mean(d, own_momentum, nesterov, clip, selection)
   stages = [of(d) for d in (*WARMUP, density) if d >= density]
   return Strategy(warming_up(warmup_steps, stages) if warmup_steps
                   else of(density), identity())

@@ -17,7 +17,8 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.collectives import WORKERS, needs_everyone, send
-from gossipjax.compressors import sparse, topk
+from gossipjax.compressors import sparse
+from gossipjax.compressors.selections import Selection, exact
 from gossipjax.refusal import Refusal, nearest
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.traffic import SILENCE
@@ -84,36 +85,41 @@ EXCHANGES = {'tree': tree, 'butterfly': butterfly}
 
 
 def global_topk_mean(
-    density: float, conserve: bool = False, exchange: str = 'tree'
+    density: float, conserve: bool = False, exchange: str = 'tree',
+    selection: Selection = exact.selection()
 ) -> Aggregator:
   """Approximate top-k of the sum of everyone's top-k, over P."""
   if exchange not in EXCHANGES:
     raise Refusal(f'exchange={exchange} of gtopk is unknown'
                   f'{nearest(exchange, EXCHANGES)}')
-  compressor = topk(density)
+  sparse.count(density, 10**9)
 
   def update(gradients, state, step, active=True):
-    del step
     needs_everyone(active)
     flat, unravel = ravel_pytree(gradients)
     wanted = flat + state.residual
-    mine = compressor.compress(wanted)
+    mine, past = sparse.choose(wanted, density, selection, step, state.past)
     total, dropped, sent = EXCHANGES[exchange](mine, flat.size)
 
     residual = wanted.at[mine.indices].add(
-        -jnp.where(sparse.contains(total, mine.indices), mine.values, 0))
+        -jnp.where(sparse.contains(total, mine.indices), mine.values, 0),
+        mode='drop')
     for lost in dropped if conserve else ():
       residual = residual.at[lost.indices].add(
           jnp.where(sparse.contains(total, lost.indices), lost.values, 0),
           mode='drop')
-    mean = compressor.decompress(total, flat.size) / lax.axis_size(WORKERS)
-    return unravel(mean.astype(flat.dtype)), ResidualState(residual), sent
+    mean = sparse.scatter(total, flat.size) / lax.axis_size(WORKERS)
+    return unravel(mean.astype(flat.dtype)), ResidualState(
+        residual, past), sent
 
-  return Aggregator(no_residual, update)
+  return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
 def strategy(
-    density: float = 0.001, conserve: bool = False, exchange: str = 'tree'
+    density: float = 0.001, conserve: bool = False, exchange: str = 'tree',
+    selection: Selection = exact.selection()
 ) -> Strategy:
-  """`density`: k / n; `exchange`: tree (published) or butterfly."""
-  return Strategy(global_topk_mean(density, conserve, exchange), identity())
+  """`density`: k / n; `exchange`: tree (published) or butterfly; `selection`:
+  of a worker's k largest, or nearly, always with indices of 4 bytes."""
+  return Strategy(global_topk_mean(density, conserve, exchange, selection),
+                  identity())

@@ -1,0 +1,53 @@
+"""Of each of k blocks the largest entry, so that 16 bits tell which.
+
+A block is every k-th entry, for neighbors tend to be large together. Against
+the exact selection it misses what shares a block with something larger.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax.compressors import selection as find
+from gossipjax.compressors.selections import Selection
+from gossipjax.refusal import Refusal
+
+
+def _rows(size: int, k: int) -> int:
+  rows = -(-size // k)
+  if rows > 2**16:
+    raise Refusal('selection=blockwise has 16 bits for an index; density has '
+                  f'to be at least {2**-16:.2g}, got {k / size:.2g}.')
+  return rows
+
+
+def _select(x: jax.Array, k: int, step, memory):
+  del step
+  last = _rows(x.size, k) - 1
+
+  def look(row, keys, best):
+    key, place = best
+    return jnp.maximum(key, keys), jnp.where(keys > key, row, place)
+
+  tail = x[last * k:]
+  keys = jnp.pad(find.keys(tail), (0, k - tail.size), constant_values=-1)
+  first = find.keys(x[:k]) if last else keys
+  best = lax.fori_loop(
+      1, last, lambda row, best: look(
+          row, find.keys(lax.dynamic_slice_in_dim(x, row * k, k)), best),
+      (first, jnp.zeros(k, jnp.int32)))
+  place = look(last, keys, best)[1]
+  return place * k + jnp.arange(k, dtype=jnp.int32), memory
+
+
+def _widen(places: jax.Array, size: int) -> jax.Array:
+  del size
+  block = lax.broadcasted_iota(jnp.int32, places.shape, places.ndim - 1)
+  return places.astype(jnp.int32) * places.shape[-1] + block
+
+
+def selection() -> Selection:
+  """2 bytes an index, in the order of the blocks; k is at least n / 2^16."""
+  return Selection(
+      _select, narrow=lambda indices, size: (
+          indices // indices.size).astype(jnp.uint16), widen=_widen)

@@ -1,0 +1,39 @@
+"""What exceeds the threshold of the step before, and in every m-th the largest.
+
+Li and Hoefler, Near-optimal sparse allreduce for distributed deep learning,
+2022. arXiv:2201.07598
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax.compressors import selection as find
+from gossipjax.compressors.selections import Selection
+from gossipjax.refusal import Refusal
+
+
+def selection(period: int = 8) -> Selection:
+  """4 bytes for each of k indices, used or not, in ascending order.
+
+  A threshold by which more than k or less than 0.8 k would travel is mended,
+  and remembered as mended. The paper keeps it, and sends what exceeds it.
+
+  Args:
+    period: m, steps from one exact selection to the next.
+  """
+  if period < 1:
+    raise Refusal(f'period of reused is at least 1 step, got {period}.')
+
+  def exactly(x, k):
+    indices = find.ascending(x, k)
+    # Not the smallest of them, which half of all steps would have to mend.
+    middle = find.above(x[indices], -(-85 * k // 100), -(-95 * k // 100))[1]
+    return indices, middle
+
+  def select(x: jax.Array, k: int, step, memory):
+    return lax.cond(
+        step % period == 0, lambda: exactly(x, k),
+        lambda: find.above(x, -(-8 * k // 10), k, memory))
+
+  return Selection(select, lambda: jnp.float32(0))

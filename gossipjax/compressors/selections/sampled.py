@@ -1,0 +1,32 @@
+"""What exceeds a threshold that was found in a sample.
+
+Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
+"""
+
+from gossipjax.compressors import selection as find
+from gossipjax.compressors.selections import Selection
+from gossipjax.refusal import Refusal
+
+
+def selection(rate: float = 0.01) -> Selection:
+  """4 bytes for each of k indices, used or not, in ascending order.
+
+  A threshold by which more than k or less than 0.8 k would travel is mended.
+  The paper selects again among those that exceed one too low.
+
+  Args:
+    rate: the sample's part of the entries; 0.001 to 0.01 in the paper.
+  """
+  if not 0 < rate <= 1:
+    raise Refusal(f'rate of sampled is above 0 and at most 1, got {rate}.')
+
+  def select(x, k, step, memory):
+    del step
+    # Odd, so that it meets all columns of a layer.
+    sample = x[::round(1 / rate) | 1]
+    wanted = 0.9 * k * sample.size / x.size
+    guess = find.above(sample, max(1, int(0.95 * wanted)),
+                       max(1, round(1.05 * wanted)))[1]
+    return find.above(x, -(-8 * k // 10), k, guess)[0], memory
+
+  return Selection(select)
