@@ -1,0 +1,83 @@
+"""What each selection keeps of what exact top-k keeps, its bytes and its time.
+
+    python -m benchmarks.selections
+
+A vector of which four fifths are replaced at each step and the rest remembered,
+as by an error feedback: normal, or with heavier tails (normal to the third
+power), or normal in rows of very different sizes, as layers are.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.exchange import in_turns, show
+from gossipjax.compressors import topk
+from gossipjax.compressors.selections import (
+  blockwise,
+  exact,
+  reused,
+  sampled,
+)
+from gossipjax.traffic import nbytes
+
+N, DENSITY, STEPS = 25_600_000, 0.001, 6
+WAYS = {
+    'exact': topk(DENSITY),
+    'reused': topk(DENSITY, reused.selection()),
+    'sampled': topk(DENSITY, sampled.selection()),
+    'blockwise': topk(DENSITY, blockwise.selection()),
+    'blockwise, bf16': topk(DENSITY, blockwise.selection(), 'bfloat16'),
+    'exact, bf16': topk(DENSITY, exact.selection(), 'bfloat16'),
+}
+KINDS = {
+    'normal': lambda x: x,
+    'heavy': lambda x: x**3,
+    'layers': lambda x: x * np.repeat(
+        10**np.linspace(-2, 0, 100, dtype='f4'), x.size // 100),
+}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def step(codec, x, t, memory):
+  """Energy that is left, and of how much; the memory; the message."""
+  message, memory = codec.next(x, None, t, memory)
+  rest = x - codec.decompress(message, x.size)
+  return (x**2).sum() - (rest**2).sum(), memory, message
+
+
+def energy(codec, vectors) -> float:
+  """Mean energy kept, over steps after the first."""
+  memory, kept = codec.begin(), []
+  for t, x in enumerate(vectors):
+    found, memory, _ = step(codec, x, jnp.int32(t), memory)
+    kept.append(float(found))
+  return float(np.mean(kept[1:]))
+
+
+def main() -> None:
+  """Prints a line per kind of vector, then bytes, then times."""
+  rng = np.random.default_rng(0)
+  n = N // 10
+  for kind, shape in KINDS.items():
+    fresh = [shape(rng.standard_normal(n, np.float32)) for _ in range(STEPS)]
+    vectors = [a + 0.2 * b for a, b in zip(fresh[1:], fresh[:-1], strict=True)]
+    found = {name: energy(codec, vectors) for name, codec in WAYS.items()}
+    print(f'{kind}, n={n}: energy over exact: ' + ', '.join(
+        f'{name} {kept / found["exact"]:.3f}' for name, kept in found.items()),
+          flush=True)
+  x = jnp.asarray(rng.standard_normal(N, np.float32))
+  calls = {'read': lambda read=jax.jit(lambda x: jnp.abs(x).sum()): read(x)}
+  for name, codec in WAYS.items():
+    _, memory, message = step(codec, x, jnp.int32(0), codec.begin())
+    print(f'{name}: {nbytes(message) / round(DENSITY * N):.2f} bytes an entry')
+    follow = jax.jit(lambda x, t, memory, codec=codec: codec.next(
+        x, None, t, memory)[0])
+    calls[name] = lambda f=follow, memory=memory: f(x, jnp.int32(1), memory)
+  show(f'n={N}', in_turns(calls, 5))
+
+
+if __name__ == '__main__':
+  main()
