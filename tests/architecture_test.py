@@ -22,7 +22,7 @@ LAYERS = (
     {'traffic', 'topology', 'compressors', 'data', 'models'},
     {'collectives', 'network'},
     {'aggregator', 'layered', 'sharded', 'spmd'},
-    {'apart', 'momentum', 'packed', 'triggers'},
+    {'apart', 'bucketed', 'momentum', 'packed', 'triggers'},
     {'strategies', 'worker'},
 )
 COLLECTIVES = {

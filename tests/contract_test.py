@@ -84,6 +84,8 @@ AGGREGATORS = {
         compressors.topk(0.01, reused.selection(2))),
     'compressed(blockwise)': compressed.compressed_mean(
         compressors.topk(0.01, blockwise.selection(), 'bfloat16')),
+    'compressed(by layer)': compressed.strategy(
+        compressors.topk(0.1), granularity='layer').gradients,
 } | {
     'every(2, gossip)': every(2, gossip.neighbor_mean(topology.exponential)),
     'chain(gossip, every(2, mean))': chain(

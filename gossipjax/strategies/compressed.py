@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
+from gossipjax.bucketed import bucketed
 from gossipjax.compressors.quantised import needs_floats
 
 
@@ -53,7 +54,10 @@ def compressed_mean(
 
 
 def strategy(
-    compressor: compressors.Compressor = compressors.int8(), seed: int = 0
+    compressor: compressors.Compressor = compressors.int8(), seed: int = 0,
+    granularity: str | int = 'model'
 ) -> Strategy:
-  """`seed`: of random compressors."""
-  return Strategy(compressed_mean(compressor, seed), identity())
+  """`seed`: of random compressors; `granularity`: model, layer, or the bytes of
+  a bucket."""
+  return Strategy(bucketed(granularity, lambda bucket: compressed_mean(
+      compressor, seed + bucket)), identity())

@@ -16,6 +16,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.bucketed import bucketed
 from gossipjax.collectives import WORKERS, needs_everyone, send
 from gossipjax.compressors import sparse
 from gossipjax.compressors.selections import Selection, exact
@@ -117,9 +118,10 @@ def global_topk_mean(
 
 def strategy(
     density: float = 0.001, conserve: bool = False, exchange: str = 'tree',
-    selection: Selection = exact.selection()
+    selection: Selection = exact.selection(), granularity: str | int = 'model'
 ) -> Strategy:
   """`density`: k / n; `exchange`: tree (published) or butterfly; `selection`:
-  of a worker's k largest, or nearly, always with indices of 4 bytes."""
-  return Strategy(global_topk_mean(density, conserve, exchange, selection),
-                  identity())
+  of a worker's k largest, or nearly, always with indices of 4 bytes;
+  `granularity`: model, layer, or the bytes of a bucket."""
+  mean = global_topk_mean(density, conserve, exchange, selection)
+  return Strategy(bucketed(granularity, lambda bucket: mean), identity())

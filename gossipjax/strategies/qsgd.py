@@ -23,6 +23,7 @@ from gossipjax.aggregator import (
   select,
   stateless,
 )
+from gossipjax.bucketed import bucketed
 
 
 def unbiased_mean(compressor: compressors.Compressor, seed: int = 0
@@ -42,6 +43,8 @@ def unbiased_mean(compressor: compressors.Compressor, seed: int = 0
 
 
 def strategy(compressor: compressors.Compressor = compressors.qsgd(),
-             seed: int = 0) -> Strategy:
-  """`seed`: of the dice."""
-  return Strategy(unbiased_mean(compressor, seed), identity())
+             seed: int = 0, granularity: str | int = 'model') -> Strategy:
+  """`seed`: of the dice; `granularity`: model, layer, or the bytes of a bucket.
+  """
+  return Strategy(bucketed(granularity, lambda bucket: unbiased_mean(
+      compressor, seed + bucket)), identity())

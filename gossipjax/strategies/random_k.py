@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
+from gossipjax.bucketed import bucketed
 from gossipjax.compressors import sparse
 from gossipjax.strategies.compressed import ResidualState, no_residual
 
@@ -39,7 +40,10 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
   return Aggregator(no_residual, update)
 
 
-def strategy(density: float = 0.01, seed: int = 0) -> Strategy:
-  """`density`: k / n; `seed`: of the draw."""
+def strategy(density: float = 0.01, seed: int = 0,
+             granularity: str | int = 'model') -> Strategy:
+  """`density`: k / n; `seed`: of the draw; `granularity`: model, layer, or the
+  bytes of a bucket."""
   sparse.count(density, 10**9)  # An impossible density is refused at once.
-  return Strategy(random_k_mean(density, seed), identity())
+  return Strategy(bucketed(granularity, lambda bucket: random_k_mean(
+      density, seed + bucket)), identity())

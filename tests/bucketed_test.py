@@ -1,0 +1,77 @@
+"""Pieces of a tree are exchanged as each of them would be alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossipjax import build, spmd
+from gossipjax.bucketed import buckets
+from gossipjax.refusal import Refusal
+
+SHAPES = {'a': (40, 5), 'b': (30,), 'c': (60,), 'd': (300,)}
+
+
+def trees(workers=3):
+  rng = np.random.default_rng(0)
+  return {name: rng.standard_normal((workers, *shape), np.float32)
+          for name, shape in SHAPES.items()}
+
+
+def play(name, tree, **arguments):
+  """An answer, and the bill, after a step that leaves something in memory."""
+  mean = build.strategy(build.strategy_config(name, **arguments)).gradients
+  state = spmd.on_one_device(mean.init)(tree)
+  update = spmd.on_one_device(lambda x, s, step: mean.update(x, s, step))
+  for step in range(2):
+    answer, state, sent = update(tree, state, step=jnp.int32(step))
+  return jax.device_get((answer, sent))
+
+
+@given(st.lists(st.integers(1, 50), min_size=1), st.integers(1, 120))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
+    sizes, most):
+  found = buckets(sizes, most)
+  assert [i for bucket in found for i in bucket] == list(range(len(sizes)))
+  full = [sum(sizes[i] for i in bucket) for bucket in found]
+  assert all(len(b) == 1 or f <= most for b, f in zip(found, full, strict=True))
+  assert all(f + sizes[b[0]] > most for f, b in zip(
+      full[:-1], found[1:], strict=True))
+
+
+@pytest.mark.parametrize('name, arguments, messages', [
+    ('topk', {'density': 0.1}, 2), ('compressed', {}, 2)])
+def test_a_layer_is_exchanged_as_if_alone_and_costs_messages(
+    name, arguments, messages):
+  tree = {k: x for k, x in trees().items() if k in 'ab'}
+  answer, sent = play(name, tree, granularity='layer', **arguments)
+  alone = [play(name, {k: x}, **arguments) for k, x in tree.items()]
+  for k, (expected, _) in zip(tree, alone, strict=True):
+    np.testing.assert_array_equal(answer[k], expected[k])
+  for field in ('bytes', 'messages', 'rounds'):
+    assert getattr(sent, field)[0] == sum(
+        getattr(bill, field)[0] for _, bill in alone)
+  assert sent.messages[0] == len(tree) * messages
+
+
+@pytest.mark.parametrize('granularity, count', [
+    ('model', 1), ('layer', 4), (920, 3), ('1000', 3), (10**6, 1)])
+def test_messages_are_those_of_the_model_times_the_buckets(granularity, count):
+  _, sent = play('random_k', trees(), density=0.1, granularity=granularity)
+  assert sent.messages[0] == 2 * 2 * count
+
+
+def test_buckets_that_hold_all_are_the_model():
+  for a, b in zip(*(jax.tree.leaves(play(
+      'qsgd', trees(), granularity=g)) for g in ('model', 10**6)), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize('granularity, remedy', [
+    ('layr', "'layer'"), (0, 'at least 1 byte'), ('', 'model')])
+def test_an_unknown_granularity_is_refused(granularity, remedy):
+  with pytest.raises(Refusal, match=remedy):
+    play('topk', trees(), granularity=granularity)
