@@ -83,21 +83,23 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   own = jax.tree.map(lambda x: x.addressable_shards[0].data[0], (tree, state))
   echoed = jax.jit(alone(update, jax.process_count(), *own, step))
   return Timing(
-      what, numbers, _median(together), _median(lambda: echoed(*own, step)),
+      what, numbers, *_medians(together, lambda: echoed(*own, step)),
       *(int(np.asarray(getattr(bill, name)).max())
         for name in ('bytes', 'rounds', 'path_bytes')))
 
 
-def _median(call: Callable[[], Any]) -> float:
-  jax.block_until_ready(call())
-  seconds = []
+def _medians(*calls: Callable[[], Any]) -> list[float]:
+  """They take turns, so that a busy machine is as busy for each."""
+  jax.block_until_ready([call() for call in calls])
+  seconds = [[] for _ in calls]
   for _ in range(TURNS):
-    multihost_utils.sync_global_devices('turn')
-    began = time.perf_counter()
-    jax.block_until_ready(call())
-    seconds.append(time.perf_counter() - began)
-  mine = np.array([statistics.median(seconds)])
-  return float(spmd.gather(mine).max())
+    for call, mine in zip(calls, seconds, strict=True):
+      multihost_utils.sync_global_devices('turn')
+      began = time.perf_counter()
+      jax.block_until_ready(call())
+      mine.append(time.perf_counter() - began)
+  mine = np.array([[statistics.median(each) for each in seconds]])
+  return spmd.gather(mine).max(axis=0).tolist()
 
 
 def main(address: str, processes: str, process: str, spec: str, out: str
