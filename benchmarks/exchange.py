@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gossipjax.compressors import Sparse, packing, selection, sparse
+from gossipjax.compressors import Sparse, merging, packing, selection, sparse
 
 SIZES = [(220_234, 2_202), (1_000_000, 1_000), (1_000_000, 10_000),
          (25_600_000, 25_600)]  # n, k
@@ -54,15 +54,15 @@ def stages(n: int, k: int) -> dict[str, tuple]:
   rng = np.random.default_rng(0)
   x = jnp.asarray(rng.standard_normal(n, np.float32))
   a, b = message(n, k, rng), message(n, k, rng)
-  both = sparse.merge(a, b, n)
+  both = merging.merge(a, b, n)
   return {
       'read': (lambda x: jnp.abs(x).sum(), x),
       'lax.top_k': (lambda x: lax.top_k(jnp.abs(x), k)[1], x),
       'ascending': (lambda x: selection.ascending(x, k), x),
       'largest': (lambda x: selection.largest(x, k), x),
-      'merge': (lambda a, b: sparse.merge(a, b, n), a, b),
-      'split': (lambda both: sparse.split(both, k, n), both),
-      'contains': (lambda a, b: sparse.contains(a, b.indices), a, b),
+      'merge': (lambda a, b: merging.merge(a, b, n), a, b),
+      'split': (lambda both: merging.split(both, k, n), both),
+      'contains': (lambda a, b: merging.contains(a, b.indices), a, b),
       'scatter': (lambda a: sparse.topk(k / n).decompress(a, n), a)}
 
 

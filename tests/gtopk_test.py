@@ -9,6 +9,7 @@ import pytest
 
 from gossipjax import spmd
 from gossipjax.collectives import WORKERS
+from gossipjax.compressors.selections import blockwise
 from gossipjax.strategies import gtopk
 
 STEPS = 4
@@ -187,3 +188,16 @@ def test_no_smaller_example_exists(exchange):
         2 * means[0] + residuals.sum(axis=0), pair.sum(axis=0))
   np.testing.assert_allclose(
       lost(np.float32([[3], [4], [5]]), 1, exchange=exchange), 0, atol=1e-6)
+
+
+def test_messages_whose_entries_are_in_no_order_lose_nothing_either():
+  grads = gradients(4, 60, STEPS)
+  aggregator = gtopk.global_topk_mean(
+      0.2, conserve=True, selection=blockwise.selection())
+  state = jax.vmap(aggregator.init, axis_name=WORKERS)(grads)
+  got, state, bill = spmd.on_one_device(aggregator.update)(
+      grads, state, step=jnp.int32(0))
+  np.testing.assert_allclose(
+      4 * np.asarray(got[0]) + np.asarray(state.residual).sum(axis=0),
+      grads.sum(axis=0), rtol=0, atol=1e-5)
+  assert bill.bytes[3] == 8 * 12  # Up the tree, once: indices of 4 bytes.

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax.compressors import packing
+from gossipjax.compressors import bitmap
 
 _ROOM = 8192  # Candidates at least: fewer need a larger sample.
 _SAMPLED = 128  # Candidates expected in the sample, give or take 11.
@@ -40,16 +40,6 @@ def keys(x: jax.Array) -> jax.Array:
   return bits & jnp.iinfo(bits.dtype).max
 
 
-def _bits(mask: jax.Array) -> jax.Array:
-  """bool[n] to u32[ceil(n / 32)]."""
-  octets = packing.pack(jnp.pad(mask, (0, -mask.size % 32)), 1)
-  return lax.bitcast_convert_type(octets.reshape(-1, 4), jnp.uint32)
-
-
-def _ones(bits: jax.Array) -> jax.Array:
-  return lax.population_count(bits).astype(jnp.int32)
-
-
 def _search(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
             ) -> _Search:
   """A key that `least` to `most` entries reach, or the one where ties are."""
@@ -65,8 +55,8 @@ def _search(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
   def look(s):
     # Or the compiler would compute all keys beforehand, and keep them.
     entries, key = lax.optimization_barrier((x, s.key))
-    bits = _bits(keys(entries) >= key)
-    count = _ones(bits).sum()
+    bits = bitmap.words(keys(entries) >= key)
+    count = bitmap.ones(bits).sum()
     found = count >= least
     pick = lambda a, b: jnp.where(found, a, b)
     low, high = pick(key, s.low), pick(s.high, key)
@@ -94,11 +84,11 @@ def _without_ties(s: _Search, least: int, most: int) -> jax.Array:
     low, high, _ = state
     middle = (low + high) // 2
     bits = until(middle)
-    short = _ones(bits).sum() < least
+    short = bitmap.ones(bits).sum() < least
     return jnp.where(short, middle, low), jnp.where(short, high, middle), bits
 
   def fails(state):
-    count = _ones(state[2]).sum()
+    count = bitmap.ones(state[2]).sum()
     return (count > most) | (count < least)
 
   end = jnp.int32(32 * s.few.size)
@@ -106,34 +96,11 @@ def _without_ties(s: _Search, least: int, most: int) -> jax.Array:
       fails, look, (jnp.zeros_like(end), end, s.enough))[2]
 
 
-def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
-  """Where in a word its bit of that rank is, 0 to 31."""
-  place = jnp.zeros_like(rank)
-  for half in (16, 8, 4, 2, 1):
-    below = _ones(bits & jnp.uint32(2**half - 1))
-    above = rank >= below
-    bits = jnp.where(above, bits >> half, bits)
-    rank -= jnp.where(above, below, 0)
-    place += jnp.where(above, half, 0)
-  return place
-
-
-def _indices(bits: jax.Array, room: int, size: int) -> jax.Array:
-  """Of the first `room` bits that are set, ascending; then `size`."""
-  ends = jnp.cumsum(_ones(bits))
-  rank = jnp.arange(room, dtype=jnp.int32)
-  word = jnp.searchsorted(ends, rank, side='right').astype(jnp.int32)
-  word = jnp.minimum(word, bits.size - 1)
-  begin = ends[word] - _ones(bits[word])
-  return jnp.where(rank < ends[-1],
-                   32 * word + _place(bits[word], rank - begin), size)
-
-
 def _among(x: jax.Array, k: int, room: int, guess: jax.Array | None = None
            ) -> jax.Array:
   """k to `room` indices, ascending, that hold the k largest; then n."""
   found = _without_ties(_search(x, k, room, guess), k, room)
-  return _indices(found, room, x.size)
+  return bitmap.indices(found, room, x.size)
 
 
 def _candidates(x: jax.Array, k: int, room: int) -> jax.Array:
@@ -162,8 +129,17 @@ def above(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
   """
   found = _search(x, least, most, None if guess is None else keys(guess))
   bits = _without_ties(found, least, most)
-  return _indices(bits, most, x.size), lax.bitcast_convert_type(
+  return bitmap.indices(bits, most, x.size), lax.bitcast_convert_type(
       found.low, jnp.float32)
+
+
+def largest_of(x: jax.Array, real: jax.Array, k: int) -> jax.Array:
+  """Indices of the k largest |x| where `real`, ascending; n for what is short.
+  """
+  ranks = jnp.minimum(keys(x), jnp.iinfo(jnp.int32).max - 1) + 1
+  ranks = lax.bitcast_convert_type(jnp.where(real, ranks, 0), jnp.float32)
+  bits = _without_ties(_search(ranks, k, k), k, k) & bitmap.words(real)
+  return bitmap.indices(bits, k, x.size)
 
 
 @functools.partial(jax.jit, static_argnames='k')

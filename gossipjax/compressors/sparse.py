@@ -1,4 +1,4 @@
-"""Few entries with their indices, and how to add two such messages."""
+"""Few entries with their indices. How two are added: see merging.py."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -136,35 +136,3 @@ def threshold(threshold: float, density: float = 0.01) -> Compressor:
                   jnp.where(large, indices, x.size))
 
   return room._replace(compress=compress)
-
-
-def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
-  """The sum of two messages in O(k log k), sorted by index; a, b commute.
-
-  Returns:
-    `len(a) + len(b)` entries; where a and b shared an index one is left over
-    and says so with index `size`.
-  """
-  each = jnp.concatenate([a.indices, b.indices])
-  # A sort of one array is several times as fast as one that carries another.
-  indices = jnp.sort(each)
-  values = jnp.zeros(each.size).at[jnp.searchsorted(indices, each)].add(
-      jnp.concatenate([a.values, b.values]))
-  again = jnp.pad(indices[1:] == indices[:-1], (1, 0))
-  indices = jnp.where(again, size, indices)
-  return Sparse(jnp.where(indices == size, 0, values), indices)
-
-
-def split(message: Sparse, k: int, size: int) -> tuple[Sparse, Sparse]:
-  """The k largest entries (ties by position), and all with those zeroed."""
-  rank = jnp.where(message.indices == size, -1, jnp.abs(message.values))
-  best = lax.top_k(rank, k)[1]
-  kept = Sparse(message.values[best], message.indices[best])
-  return kept, message._replace(values=message.values.at[best].set(0))
-
-
-def contains(message: Sparse, indices: jax.Array) -> jax.Array:
-  """Whether each of `indices` has an entry in `message`, bool."""
-  known = jnp.sort(message.indices)
-  place = jnp.searchsorted(known, indices)
-  return known[jnp.minimum(place, known.size - 1)] == indices

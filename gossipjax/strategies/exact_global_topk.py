@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, sharded
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.compressors import selection, sparse, topk
+from gossipjax.compressors import merging, selection, sparse, topk
 from gossipjax.strategies.compressed import ResidualState, no_residual
 
 
@@ -33,7 +33,7 @@ def exact_global_topk_mean(density: float) -> Aggregator:
     total = sharded.add_up(messages, flat.size)
     best = selection.ascending(total, mine.indices.size)
     mean = jnp.zeros(flat.size).at[best].set(total[best]) / count
-    applied = sparse.contains(sparse.Sparse(None, best), mine.indices)
+    applied = merging.contains(sparse.Sparse(None, best), mine.indices)
     residual = wanted.at[mine.indices].add(-jnp.where(applied, mine.values, 0))
     gradients, residual = select(
         active, (unravel(mean.astype(flat.dtype)), residual),

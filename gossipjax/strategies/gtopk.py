@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.bucketed import bucketed
 from gossipjax.collectives import WORKERS, needs_everyone, send
-from gossipjax.compressors import sparse
+from gossipjax.compressors import merging, sparse
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.refusal import Refusal, nearest
 from gossipjax.strategies.compressed import ResidualState, no_residual
@@ -29,8 +29,8 @@ def _absorb(total, pairs, size):
   """Each target adds its source's message and keeps k; what it drops, too."""
   theirs, arrived, sent = send(total, pairs)
   theirs = theirs._replace(indices=jnp.where(arrived, theirs.indices, size))
-  both = sparse.merge(total, theirs, size)
-  kept, dropped = sparse.split(both, total.indices.size, size)
+  both = merging.merge(total, theirs, size)
+  kept, dropped = merging.split(both, total.indices.size, size)
   return kept, dropped, sent
 
 
@@ -100,14 +100,15 @@ def global_topk_mean(
     flat, unravel = ravel_pytree(gradients)
     wanted = flat + state.residual
     mine, past = sparse.choose(wanted, density, selection, step, state.past)
+    mine = mine if selection.in_order else merging.in_order(mine)
     total, dropped, sent = EXCHANGES[exchange](mine, flat.size)
 
     residual = wanted.at[mine.indices].add(
-        -jnp.where(sparse.contains(total, mine.indices), mine.values, 0),
+        -jnp.where(merging.contains(total, mine.indices), mine.values, 0),
         mode='drop')
     for lost in dropped if conserve else ():
       residual = residual.at[lost.indices].add(
-          jnp.where(sparse.contains(total, lost.indices), lost.values, 0),
+          jnp.where(merging.contains(total, lost.indices), lost.values, 0),
           mode='drop')
     mean = sparse.scatter(total, flat.size) / lax.axis_size(WORKERS)
     return unravel(mean.astype(flat.dtype)), ResidualState(

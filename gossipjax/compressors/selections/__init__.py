@@ -24,12 +24,14 @@ class Selection(NamedTuple):
     start: `() -> memory` of one that goes by earlier steps, else None.
     narrow: `(i32[k], n) -> what travels of the indices`.
     widen: `(what travels, n) -> i32[..., k]`, also of several messages.
+    in_order: whether indices ascend.
   """
 
   select: Callable[[jax.Array, int, Any, Any], tuple[jax.Array, Any]]
   start: Callable[[], Any] | None = None
   narrow: Callable[[jax.Array, int], jax.Array] = _as_they_are
   widen: Callable[[jax.Array, int], jax.Array] = _as_they_are
+  in_order: bool = True
 
   def begin(self) -> Any:
     """The memory to start with; `()` if there is none."""
