@@ -1,25 +1,25 @@
 """Trains a config's variants one after the other and compares them."""
 
-import collections
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import jax
 from ml_collections import ConfigDict
 
 from experiments import figures, livelog, report, table, timelines, workdir
+from experiments.summaries import summarise
 from gossipjax import (
   audit,
   build,
+  console,
   optimizer,
   processes,
   session,
   simulate,
-  spmd,
 )
 from gossipjax.checkpoint import Store
+from gossipjax.ledger import Diverged
 from gossipjax.refusal import Refusal, nearest
 from gossipjax.train import Record, train
 
@@ -114,10 +114,16 @@ def compare(config: ConfigDict, folder: pathlib.Path, resume: bool = False,
     watch(*told)
 
   with live:
-    summaries = [run_one(name, *run, folder / name, audited, show, interrupted)
-                 for name, run in runs.items()]
+    summaries = []
+    for name, run in runs.items():
+      summaries.append(run_one(
+          name, *run, folder / name, audited, show, interrupted))
+      if len(runs) > 1 and (why := summaries[-1].get('diverged')):
+        console.say(f'{name}: {why} The others go on.')
   if not processes.first():
     return {}
+  if all(run.get('diverged') for run in summaries):
+    raise Diverged(summaries[0]['diverged'])
   summary = {'config': config.to_dict(), 'runs': summaries,
              **workdir.provenance()}
   workdir.write(folder / 'summary.json', json.dumps(summary, indent=2))
@@ -134,6 +140,8 @@ def run_one(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
   """One variant, from where it stands; returns its summary, {} where
   another process writes it.
 
+  That its loss is no number stops no other variant.
+
   Args:
     shapes: from `check`.
     folder: of this variant.
@@ -148,44 +156,27 @@ def run_one(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
   records = simulate.simulate(config, store, interrupted, spans.extend
                               ) if in_virtual_time else train(
                                   config, store, interrupted, processes.meter())
+  if processes.first():
+    workdir.keep_records(lines, store.last() or 0)
+  diverged = ''
+  try:
+    for record in workdir.until_divergence(records, store):
+      if processes.first():  # The others take part, that is all.
+        workdir.append(lines, record)
+        watch(name, config, record)
+  except Diverged as error:
+    diverged = str(error)
   if not processes.first():
-    collections.deque(records, maxlen=0)  # It takes part, that is all.
     return {}
-  workdir.keep_records(lines, store.last() or 0)
-  for record in workdir.until_divergence(records, store):
-    workdir.append(lines, record)
-    watch(name, config, record)
-  last = workdir.records(lines)[-1]
-  summary = summarise(name, config, shapes, last)
-  if in_virtual_time:
+  last = (workdir.records(lines) or [None])[-1]
+  summary = summarise(name, config, shapes, last, diverged)
+  if in_virtual_time and not diverged:
     summary |= timelines.summarise(config, last)
     workdir.write(folder / timelines.FILE, json.dumps(spans))
   if audited:
     summary['audit'] = _audit(name, config, shapes)
   workdir.write(finished, json.dumps(summary, indent=2))
   return summary
-
-
-def summarise(name: str, config: ConfigDict, shapes: Any,
-              last: dict[str, Any]) -> dict[str, Any]:
-  """What is left of a run in the end; counts are the largest over workers."""
-  return {
-      'name': name,
-      'strategy': config.strategy.to_dict(),
-      'workers': config.workers,
-      'steps': last['step'],
-      'executor': spmd.executor(config.workers, session.how(config)).name,
-      'seed': config.seed,
-      'parameters': sum(x.size for x in jax.tree.leaves(shapes)),
-      **{key: last[key] for key in (
-          'train_loss', 'test_loss', 'test_accuracy', 'worker0_accuracy',
-          'consensus_distance', 'comm_s', 'wall_s', 'train_s')},
-      **{key: max(last[key]) for key in (
-          'bytes_sent', 'bytes_received', 'messages')},
-      'wire_bytes': last['wire_bytes'] and max(last['wire_bytes']),
-      'examples_per_s': last['step'] * config.workers * config.batch_size
-                        / last['train_s'] if last['train_s'] else None,
-  }
 
 
 def _audit(name: str, config: ConfigDict, shapes: Any) -> list[dict[str, Any]]:

@@ -58,7 +58,8 @@ def page(folder: pathlib.Path, summary: dict[str, Any]) -> str:
       summary=summary, whole=json.dumps(summary['config'], indent=2),
       data=data, costs=costs, scores=SCORES,
       runs=[(name, *_style(i)) for i, name in enumerate(lines)],
-      table=table.rows(summary), note=table.NOTE,
+      table=table.rows(summary),
+      note=table.NOTE + table.diverged(summary),
       audit=[(run['name'], row) for run in summary['runs']
              for row in run.get('audit', ())],
       differences=dict(differences(runs)), left_out=left_out, most=most,

@@ -24,11 +24,19 @@ def duration(seconds: float) -> str:
 
 
 def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
-  """One row per run, headings as keys, the best held-out figure in bold."""
-  link = link_name(summary['config'])
+  """One row per run, headings as keys; who diverged has a word in place of
+  figures."""
   runs = summary['runs']
+  found = [_row(run, summary) for run in runs if not run.get('diverged')]
+  found, empty = iter(found), dict.fromkeys(found[0], '')
+  return [empty | {'run': run['name'], 'held-out accuracy': 'diverged'}
+          if run.get('diverged') else next(found) for run in runs]
+
+
+def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
+  link, runs = link_name(summary['config']), summary['runs']
   least = runs[0]['bytes_sent'] or 1
-  return [{
+  return {
       'run': run['name'],
       'held-out accuracy': f'{100 * run["test_accuracy"]:.2f} %',
       'held-out loss': f'{run["test_loss"]:.4f}',
@@ -37,11 +45,12 @@ def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
       'sent per step (logical)': size(run['bytes_sent'] / run['steps']),
       **_wire(run, runs),
       'sent in all': size(run['bytes_sent']),
-      'against the first': f'{run["bytes_sent"] / least:.3g} x',
+      'against the first': '' if runs[0].get('diverged') else (
+          f'{run["bytes_sent"] / least:.3g} x'),
       f'communication on {link} (model)': duration(run['comm_s'][link]),
       'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
       **timelines.cells(run, runs),
-  } for run in runs]
+  }
 
 
 def _wire(run: dict[str, Any], runs: Sequence[dict[str, Any]]
@@ -77,7 +86,13 @@ def markdown(summary: dict[str, Any]) -> str:
           f'{config["steps"]} steps of {config["batch_size"]} examples each, '
           f'seed {config["seed"]}, commit {summary["commit"]}')
   return (f'# Comparison\n\n{head}\n\n{text}\n{NOTE}'
-          f'{timelines.note(summary)}{audited(summary)}')
+          f'{timelines.note(summary)}{diverged(summary)}{audited(summary)}')
+
+
+def diverged(summary: dict[str, Any]) -> str:
+  """Why some runs have no figures."""
+  return ''.join(f'\n{run["name"]}: {run["diverged"]}\n'
+                 for run in summary['runs'] if run.get('diverged'))
 
 
 def audited(summary: dict[str, Any]) -> str:

@@ -111,8 +111,7 @@ def provenance() -> dict[str, Any]:
 
 def keep_records(path: pathlib.Path, until: int) -> None:
   """Forgets records after step `until`, and a line that was cut short."""
-  if not path.exists():
-    return
+  path.touch()
   lines = path.read_text().splitlines(keepends=True)
   write(path, ''.join(
       line for number, line in enumerate(lines, 1)

@@ -9,9 +9,11 @@ import unicodedata
 
 import matplotlib.image
 import pytest
+from ml_collections import ConfigDict
 
 from configs import default
-from gossipjax import build, network
+from experiments import compare
+from gossipjax import analysis, build, network
 from gossipjax.train import train
 from tests import program
 
@@ -177,3 +179,27 @@ def _read(terminal: int) -> bytes:
     return os.read(terminal, 65536)
   except OSError:  # How a terminal says that nobody is at its other end.
     return b''
+
+
+def test_a_variant_that_diverges_is_told_and_stops_no_other(tmp_path, capfd):
+  config = default.get_config()
+  config.update(workers=2, steps=6, log_every=2, eval_every=6)
+  one = build.strategy_config('all_reduce')
+  hot = lambda warmup: {'strategy': one, 'optimizer': {
+      'learning_rate': 1e30, 'warmup_steps': warmup}}
+  config.variants = ConfigDict({
+      'at_once': hot(0), 'later': hot(3), 'good': {'strategy': one}})
+  summary = compare.compare(config, tmp_path / 'run')
+  at_once, good, later = summary['runs']
+  assert (at_once['steps'], later['steps'], good['steps']) == (0, 2, 6)
+  assert good['test_accuracy'] and later['test_accuracy'] is None
+  assert 'at_once: The loss is NaN' in (said := capfd.readouterr().err)
+  assert 'later: ' in said and 'good: ' not in said
+  table = (tmp_path / 'run/comparison.md').read_text()
+  assert '| later | diverged |' in table and 'later: The loss is NaN' in table
+  assert 'later: The loss is NaN' in (tmp_path / 'run/report.html').read_text()
+  frame = analysis.load(tmp_path / 'run')
+  assert set(frame['run']) == {'later', 'good'}
+  # What is known is not trained again.
+  again = compare.compare(config, tmp_path / 'run', resume=True)
+  assert again['runs'] == summary['runs']
