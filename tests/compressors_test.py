@@ -160,10 +160,13 @@ def test_a_density_that_keeps_nothing_is_refused_with_the_least(make):
     make(0.001).compress(jnp.ones(100), jax.random.key(0))
 
 
-def test_the_sum_of_stacked_messages_is_the_sum_of_each():
+def test_the_mean_of_stacked_messages_is_that_of_each_and_the_rest_waits():
   x = np.random.default_rng(0).standard_normal((3, 65), np.float32)
   for codec in (compressors.topk(0.3), compressors.int8()):
     stacked = jax.vmap(codec.compress)(x)
     each = [codec.decompress(codec.compress(row), 65) for row in x]
     np.testing.assert_allclose(
-        codec.sum(stacked, 65), np.sum(each, axis=0), atol=1e-6)
+        codec.mean(stacked, 65, 4), np.sum(each, axis=0) / 4, atol=1e-6)
+    for row, known in zip(x, each, strict=True):
+      np.testing.assert_allclose(
+          codec.withheld(row, codec.compress(row)), row - known, atol=1e-6)

@@ -84,7 +84,7 @@ def test_the_sum_of_messages_is_the_sum_of_what_they_mean(name):
               for i in range(3)]
   stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *messages)
   np.testing.assert_allclose(
-      compressor.sum(stacked, 40),
+      compressor.mean(stacked, 40, 1),
       sum(compressor.decompress(m, 40) for m in messages), atol=1e-5)
 
 

@@ -16,15 +16,19 @@ class Compressor(NamedTuple):
   Attributes:
     compress: `(f32[n], key=None) -> Message`; random codecs need the key.
     decompress: `(Message, n) -> f32[n]`; a message of zeros means zeros.
-    decompress_sum: the same for a message with a leading axis of several, to
-      their sum; if None they are decompressed one after the other.
+    decompress_mean: `(messages, n, count) -> f32[n]`, the sum of several
+      messages on a leading axis, over a count; if None they are decompressed
+      one after the other.
+    subtract: `(f32[n], Message) -> f32[n]`, the vector without what the message
+      says, in place where it is sparse; if None by the difference.
     start: `() -> memory` of one that goes by its earlier messages, else None.
     proceed: `(f32[n], key, step, memory) -> (message, memory)` of such a one.
   """
 
   compress: Callable[..., Message]
   decompress: Callable[[Message, int], jax.Array]
-  decompress_sum: Callable[[Message, int], jax.Array] | None = None
+  decompress_mean: Callable[..., jax.Array] | None = None
+  subtract: Callable[[jax.Array, Message], jax.Array] | None = None
   start: Callable[[], Any] | None = None
   proceed: Callable[..., tuple[Message, Any]] | None = None
 
@@ -38,15 +42,21 @@ class Compressor(NamedTuple):
       return self.compress(x, key), memory
     return self.proceed(x, key, step, memory)
 
-  def sum(self, messages: Message, size: int) -> jax.Array:
-    """The sum of stacked messages, f32[n], holding one at a time."""
-    if self.decompress_sum is not None:
-      return self.decompress_sum(messages, size)
+  def mean(self, messages: Message, size: int, count) -> jax.Array:
+    """The sum of stacked messages over `count`, holding one at a time."""
+    if self.decompress_mean is not None:
+      return self.decompress_mean(messages, size, count)
 
     def add(total, message):
       return total + self.decompress(message, size), None
 
-    return lax.scan(add, jnp.zeros(size), messages)[0]
+    return lax.scan(add, jnp.zeros(size), messages)[0] / count
+
+  def withheld(self, x: jax.Array, message: Message) -> jax.Array:
+    """What a message does not say of f32[n]."""
+    if self.subtract is not None:
+      return self.subtract(x, message)
+    return x - self.decompress(message, x.size)
 
 
 def none() -> Compressor:

@@ -91,11 +91,21 @@ def topk(density: float = 0.01, selection: Selection = exact.selection(),
     return Sparse(encode(kept.values),
                   selection.narrow(kept.indices, x.size)), memory
 
-  def decompress(message, size):
-    return scatter(Sparse(decode(message.values),
-                          selection.widen(message.indices, size)), size)
+  read = lambda message, size: Sparse(
+      decode(message.values), selection.widen(message.indices, size))
 
-  return _compressor(selection, proceed, decompress, decompress)
+  def mean(messages, size, count):
+    values, indices = read(messages, size)
+    # Few divisions, and the sum is written once.
+    return scatter(Sparse(values / count, indices), size)
+
+  def subtract(x, message):
+    values, indices = read(message, x.size)
+    return jnp.asarray(x).at[indices].add(-values, mode='drop')
+
+  return _compressor(
+      selection, proceed, lambda message, size: scatter(
+          read(message, size), size), mean, subtract)
 
 
 def topk_int8(density: float = 0.01, selection: Selection = exact.selection()

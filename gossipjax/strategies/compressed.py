@@ -43,8 +43,8 @@ def compressed_mean(
     message, past = compressor.next(wanted, key, step, state.past)
     messages, count, sent = collectives.all_gather(message, active)
 
-    mean = compressor.sum(messages, flat.size) / count
-    residual = wanted - compressor.decompress(message, flat.size)
+    mean = compressor.mean(messages, flat.size, count)
+    residual = compressor.withheld(wanted, message)
     tree, state = select(
         active, (unravel(mean.astype(flat.dtype)),
                  ResidualState(residual, past)), (tree, state))

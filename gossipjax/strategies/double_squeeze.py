@@ -37,7 +37,7 @@ def squeezed_mean(push: compressors.Compressor, pull: compressors.Compressor,
 
     mine = jax.vmap(push.compress)(wanted, jnp.stack(keys))
     theirs, pushed = collectives.all_to_all(mine)
-    total = push.sum(theirs, size)
+    total = push.mean(theirs, size, 1)
     message = pull.compress(total, last)
     messages, _, pulled = collectives.all_gather(message)
 

@@ -45,8 +45,7 @@ def sign_mean() -> Aggregator:
     leaves, treedef = jax.tree.flatten(wanted)
     mean, residual = [], []
     for x, message, messages in zip(leaves, mine, theirs, strict=True):
-      total = codec.sum(messages, x.size).reshape(x.shape)
-      mean.append(total / count)
+      mean.append(codec.mean(messages, x.size, count).reshape(x.shape))
       residual.append(x - codec.decompress(message, x.size).reshape(x.shape))
     mean = jax.tree.map(
         lambda m, x: m.astype(x.dtype), treedef.unflatten(mean), tree)

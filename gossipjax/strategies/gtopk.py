@@ -110,7 +110,8 @@ def global_topk_mean(
       residual = residual.at[lost.indices].add(
           jnp.where(merging.contains(total, lost.indices), lost.values, 0),
           mode='drop')
-    mean = sparse.scatter(total, flat.size) / lax.axis_size(WORKERS)
+    mean = sparse.scatter(total._replace(
+        values=total.values / lax.axis_size(WORKERS)), flat.size)
     return unravel(mean.astype(flat.dtype)), ResidualState(
         residual, past), sent
 

@@ -36,7 +36,7 @@ def unbiased_mean(compressor: compressors.Compressor, seed: int = 0
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     messages, count, sent = collectives.all_gather(
         compressor.compress(flat, key), active)
-    mean = compressor.sum(messages, flat.size) / count
+    mean = compressor.mean(messages, flat.size, count)
     return select(active, unravel(mean.astype(flat.dtype)), tree), sent
 
   return stateless(update)

@@ -45,9 +45,9 @@ def compressed_progress(compressor: compressors.Compressor, decay: float,
     message = compressor.compress(wanted)
     messages, n, sent = collectives.all_gather(message)
 
-    mean = compressor.sum(messages, mine.size) / n
+    mean = compressor.mean(messages, mine.size, n)
     start = unravel((start + stepsize * mean).astype(start.dtype))
-    residual = wanted - compressor.decompress(message, mine.size)
+    residual = compressor.withheld(wanted, message)
     return start, LocoState(start, residual), sent
 
   return Aggregator(init, update)

@@ -1,0 +1,75 @@
+"""How often a step of top-k with error feedback passes over the n entries.
+
+    python -m benchmarks.passes
+
+Of one worker with SGD, whose memory and parameters are donated. The least is 3
+reads (gradient, memory, their sum for the selection) and 2 writes (the sum,
+which becomes the memory; the mean), and 2 and 1 for SGD. Passes are counted in
+the compiled program: n entries that an operation takes or makes, without the
+scatters in place, which touch k, and with the body of a loop once.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchmarks.exchange import in_turns, show
+from gossipjax import spmd
+from gossipjax.strategies import gtopk, topk
+from gossipjax.worker import make_worker
+
+N, DENSITY = 25_600_000, 0.001
+STRATEGIES = {'topk': topk.strategy(DENSITY), 'gtopk': gtopk.strategy(DENSITY)}
+FREE = ('parameter', 'bitcast', 'tuple', 'get-tuple-element', 'while')
+FEW = (' gather(', ' scatter(', ' slice(', ' dynamic-slice(')
+
+
+def passes(program: str) -> np.ndarray:
+  """How often a compiled program reads and writes n entries, [2]."""
+  blocks = dict(re.findall(
+      r'^(?:ENTRY )?%([\w.-]+) (.*?\n)}', program, re.M | re.S))
+  parts = set(re.findall(r'(?:calls|to_apply)=%([\w.-]+)', program))
+  total = np.zeros(2, int)
+  for lines in (text for name, text in blocks.items() if name not in parts):
+    made = set()
+    for name, shape, kind, rest in re.findall(
+        r'%([\w.-]+) = (\S+) ([\w-]+)\((.*)', lines):
+      large = bool(re.match(rf'\w+\[(1,)?{N}(,1)?\]', shape))
+      made |= {name} if large else set()
+      called = re.search(r'calls=%([\w.-]+)', rest)
+      inside = blocks[called[1]] if called else f' {kind}('
+      if kind in FREE or any(few in inside for few in FEW):
+        continue
+      taken = made & set(re.findall(r'%([\w.-]+)', rest.split(')')[0]))
+      total += len(taken), large
+  return total
+
+
+def main() -> None:
+  """Prints the passes of each strategy, and its time over reading n."""
+  where = spmd.executor(1, 'shard_map')
+  x = where.put(np.random.default_rng(0).standard_normal((1, N), np.float32))
+  read, write = jax.jit(lambda x: jnp.abs(x).sum()), jax.jit(jnp.zeros_like)
+  calls = {'read': lambda: read(x), 'write': lambda: write(x)}
+  for name, strategy in STRATEGIES.items():
+    init, update = make_worker(strategy, optax.sgd(0.1))
+    step = where.run(lambda worker, grads, step, update=update: update(
+        worker, grads, step)[0], donate=(0,))
+    worker = [where.run(init)(where.put(np.zeros((1, N), np.float32)))]
+    program = step.lower(worker[0], x, step=jnp.int32(1)).compile()
+    reads, writes = passes(program.as_text())
+    print(f'{name}: {reads} reads, {writes} writes of n', flush=True)
+
+    def call(program=program, worker=worker):
+      worker[0] = program(worker[0], x, step=jnp.int32(1))
+      return worker[0]
+
+    calls[name] = call
+  show(f'n={N}', in_turns(calls, 5))
+
+
+if __name__ == '__main__':
+  main()
