@@ -1,0 +1,54 @@
+"""A tree that is sent to the next worker, over one vector of as many bytes.
+
+    python -m benchmarks.permute
+
+Eight emulated devices, a ring. "raw" is `lax.ppermute` of a vector, "leaves"
+the same of the tree, "swap" the vector through `collectives.swap`, "packed"
+what gossip does: the tree in few pieces, a swap, and the tree again.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from benchmarks.exchange import in_turns, show
+from gossipjax import collectives, models, packed, spmd
+
+WORKERS = 8
+MODELS = ('resnet20', 'vgg16')
+SOURCE = [(i - 1) % WORKERS for i in range(WORKERS)]
+WIRES = [(s, i) for i, s in enumerate(SOURCE)]
+
+
+def raw(tree):
+  """Whatever it is, as jax moves it."""
+  return lax.ppermute(tree, collectives.WORKERS, WIRES)
+
+
+def gossip(tree):
+  """As a strategy moves it, with its bill left out."""
+  pieces, unpack = packed.pack(tree)
+  return unpack(collectives.swap(pieces, SOURCE)[0])
+
+
+def main() -> None:
+  """Prints a line per model."""
+  spmd.emulate(WORKERS)
+  where = spmd.executor(WORKERS, 'shard_map')
+  for name in MODELS:
+    shapes = jax.eval_shape(models.make(name, 10).init, jax.random.key(0),
+                            jnp.zeros((1, 32, 32, 3)))['params']
+    tree = where.put(jax.tree.map(
+        lambda x: np.ones((WORKERS, *x.shape), np.float32), shapes))
+    n = sum(x.size for x in jax.tree.leaves(shapes))
+    vector = where.put(np.ones((WORKERS, n), np.float32))
+    call = lambda f, x: (lambda run=where.run(f): run(x))
+    show(f'{name}, n={n}', in_turns({
+        'raw': call(raw, vector), 'leaves': call(raw, tree),
+        'swap': call(lambda x: collectives.swap(x, SOURCE)[0], vector),
+        'packed': call(gossip, tree)}, 15))
+
+
+if __name__ == '__main__':
+  main()
