@@ -3,7 +3,6 @@
 In one stack, rows would be gathered and scattered, out of cold memory.
 """
 
-import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -35,9 +34,9 @@ class AsynchronousFleet(Fleet):
   def __init__(self, run: Session, config, way: str, ledger: Ledger):
     self._visit, self._answers = way == apart.VISIT, way == apart.MEET
     super().__init__(run, config, ledger)
-    # What one thread asks for, JAX computes in its order; so independent work
-    # is asked for by others.
-    self._threads = itertools.cycle([ThreadPoolExecutor(1) for _ in range(2)])
+    # What one thread asks for, JAX computes in its order; so gradients, that
+    # nobody needs at once, are asked for by another.
+    self._other = ThreadPoolExecutor(1)
     self._start = jax.jit(self._take_gradient)
     self._play = jax.jit(self._round, donate_argnums=0)
     self._rehearse = jax.jit(self._round)
@@ -84,10 +83,9 @@ class AsynchronousFleet(Fleet):
   def start(self, worker: int, step: int) -> None:
     """See `timeline.Player`, as the rest."""
     own = self._berths[worker].own
-    begin = next(self._threads).submit(
+    loss, gradient = self._other.submit(
         self._start, own, self._server, self.examples, np.int32(worker),
-        np.int32(step))
-    loss, gradient = begin.result()
+        np.int32(step)).result()
     self._berths[worker] = Berth(own, gradient, loss)
 
   def price(self, who: Sequence[int], step: int) -> Traffic:
