@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gossipjax import sharded, spmd
+from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.compressors.sparse import Sparse
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import (
@@ -192,6 +193,16 @@ def test_ok_topk_reuses_its_threshold_between_exact_ones():
   assert applied.min() >= np.sort(np.abs(first))[-10] - 1e-5
   assert sent[0] > sent[1]  # Only an exact threshold asks everyone.
   assert not np.allclose(state.threshold[0], np.sort(np.abs(first))[-10])
+
+
+@pytest.mark.parametrize('selection', [reused, blockwise])
+def test_ok_topk_loses_nothing_whatever_it_selects(selection):
+  gradients = [gaussians(3, seed) for seed in range(3)]
+  answers, state, _ = play(ok_topk.strategy(
+      density=0.05, selection=selection.selection()), gradients)
+  np.testing.assert_allclose(
+      3 * sum(answer[0] for answer in answers) + state.residual.sum(axis=0),
+      np.sum(gradients, axis=(0, 1)), atol=1e-4)
 
 
 @pytest.mark.parametrize('make', [

@@ -53,7 +53,7 @@ def _compressor(selection: Selection, proceed: Callable, *back: Callable
 
   def refuse(x, key=None):
     raise Refusal('This selection goes by the step before, which only topk, '
-                  'gtopk, dgc and compressed remember; take exact.')
+                  'gtopk, ok_topk, dgc and compressed remember; take exact.')
 
   return Compressor(refuse, *back)._replace(
       start=selection.start, proceed=proceed)

@@ -7,13 +7,13 @@ Each worker sends its entries to their owners, who add up and send to all what
 exceeds the threshold t, about k entries; t is exact every `period` steps and
 reused between. Owners take entries in turn, which balances them without the
 paper's regions that move every 64 steps. The local selection is exact at every
-step: reusing a local threshold saves selection time, not bytes.
+step unless `selection` is `reused`, which saves time, not bytes.
 
 Li and Hoefler, Near-optimal sparse allreduce for distributed deep learning,
 2022. arXiv:2201.07598
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,8 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, sharded
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.compressors import topk
+from gossipjax.compressors import sparse
+from gossipjax.compressors.selections import Selection, exact
 from gossipjax.refusal import Refusal
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.traffic import SILENCE
@@ -31,6 +32,7 @@ from gossipjax.traffic import SILENCE
 class OkTopkState(NamedTuple):
   residual: jax.Array  # f32[n]; what was not applied so far.
   threshold: jax.Array  # f32[]; t, the same on every worker.
+  past: Any = ()  # What the local selection goes by.
 
 
 def _kth_of_all(magnitude: jax.Array, k: int):
@@ -40,20 +42,22 @@ def _kth_of_all(magnitude: jax.Array, k: int):
   return lax.top_k(candidates.ravel(), k)[0][-1], sent
 
 
-def ok_topk_mean(density: float, period: int) -> Aggregator:
+def ok_topk_mean(density: float, period: int,
+                 selection: Selection = exact.selection()) -> Aggregator:
   """The sum's entries above a threshold that about k exceed, over P."""
-  compressor = topk(density)
+  sparse.count(density, 10**9)
   if period < 1:
     raise Refusal(f'period of ok_topk is at least 1 step, got {period}.')
 
   def init(tree):
-    return OkTopkState(no_residual(tree).residual, jnp.float32(0))
+    return OkTopkState(
+        no_residual(tree).residual, jnp.float32(0), selection.begin())
 
   def update(gradients, state, step, active=True):
     collectives.needs_everyone(active)
     flat, unravel = ravel_pytree(gradients)
     wanted, size = flat + state.residual, flat.size
-    mine = compressor.compress(wanted)
+    mine, past = sparse.choose(wanted, density, selection, step, state.past)
     k = mine.indices.size
     total, touched, pushed = sharded.push(mine, size)
     threshold, compared = lax.cond(
@@ -65,12 +69,14 @@ def ok_topk_mean(density: float, period: int) -> Aggregator:
     residual = wanted.at[mine.indices].add(
         -jnp.where(applied[mine.indices], mine.values, 0))
     mean = total / lax.axis_size(collectives.WORKERS)
-    return (unravel(mean.astype(flat.dtype)), OkTopkState(residual, threshold),
-            pushed + compared + pulled)
+    state = OkTopkState(residual, threshold, past)
+    return unravel(mean.astype(flat.dtype)), state, pushed + compared + pulled
 
   return Aggregator(init, update)
 
 
-def strategy(density: float = 0.01, period: int = 32) -> Strategy:
-  """`density`: k / n; `period`: steps between two exact thresholds."""
-  return Strategy(ok_topk_mean(density, period), identity())
+def strategy(density: float = 0.01, period: int = 32,
+             selection: Selection = exact.selection()) -> Strategy:
+  """`density`: k / n; `period`: steps between two exact thresholds of the sum;
+  `selection`: of a worker's k largest, or nearly."""
+  return Strategy(ok_topk_mean(density, period, selection), identity())
