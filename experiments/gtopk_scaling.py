@@ -13,15 +13,22 @@ Shi et al., 2019. arXiv:1901.04359
 import importlib.util
 import json
 import pathlib
+import time
+from collections.abc import Callable
 from typing import Any
 
+from absl import flags
 from matplotlib.figure import Figure
 
 from experiments import claim, gtopk_cost, workdir
 from experiments.testbed import calibrate, network, processes
+from experiments.testbed.timing import Timing
 from gossipjax import console
 from gossipjax.network import Link, link
 
+_MINUTES = flags.DEFINE_float(
+    'minutes', None, 'After which nothing new is measured; what is finished '
+    'is kept in runs/, so that the same goes on.')
 DENSITY = gtopk_cost.DENSITY
 SCHEMES = {
     'dense': ('all_reduce', {}),
@@ -45,33 +52,48 @@ RATES = {'1gbit': link(100e-6, 1e9 / 8), '100mbit': link(200e-6, 1e8 / 8)}
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All cells but those that an earlier call has finished; the quick form has
-  one, of the smallest model."""
+  """Cells that no earlier call has finished, while there is time; the quick
+  form has one, of the smallest model."""
   runs, rows = folder if quick else pathlib.Path('runs/gtopk_scaling'), []
-  for workers, rate, models in ((2, '1gbit', 1),) if quick else CELLS:
-    kept = runs / f'{workers}-{rate}.json'
-    if not kept.exists():
-      console.say(f'{workers} workers at {rate} ...')
-      found = _cell(workers, rate, MODELS[:models])
-      kept.parent.mkdir(parents=True, exist_ok=True)
-      workdir.write(kept, json.dumps(found))
-    rows += json.loads(kept.read_text())
-  return claim.Finding(rows, _figure(rows), _verdict(rows), NOTES)
+  cells = ((2, '1gbit', 1),) if quick else CELLS
+  began, done = time.monotonic(), 0
+  for workers, rate, models in cells:
+    kept = runs / f'{workers}-{rate}'
+    over = time.monotonic() - began > 60 * (_MINUTES.value or 1e9)
+    if over and not kept.with_suffix('.ours.json').exists():
+      continue
+    rows += _cell(workers, rate, MODELS[:models], kept)
+    done += 1
+  extent = f'{done} of {len(cells)} settings are in the table.\n'
+  return claim.Finding(rows, _figure(rows), _verdict(rows), extent + NOTES)
 
 
-def _cell(workers: int, rate: str, models: tuple[str, ...]
+def _once(path: pathlib.Path, call: Callable[[], Any]) -> Any:
+  """What it returns, from the file where an earlier call has left it."""
+  if not path.exists():
+    console.say(f'Measuring {path.stem} ...')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    workdir.write(path, json.dumps(call()))
+  return json.loads(path.read_text())
+
+
+def _cell(workers: int, rate: str, models: tuple[str, ...], kept: pathlib.Path
           ) -> list[dict[str, Any]]:
   sizes = {model: gtopk_cost.MODELS[model][0] for model in models}
   exchange = lambda schemes: [(what, n, given) for n in sizes.values()
                               for what, given in schemes.values()]
   shape = network.shape(rate)
-  ours = calibrate.measure(workers, shape, exchange(SCHEMES))
+  ours = [Timing(*found) for found in _once(
+      kept.with_suffix('.ours.json'),
+      lambda: calibrate.measure(workers, shape, exchange(SCHEMES)))]
   theirs = [None] * (len(sizes) * len(TORCH))
   if importlib.util.find_spec('torch'):
-    theirs = [found['seconds'] for found in processes.measured(
-        workers, shape, 'experiments.testbed.torch_timing',
-        [dict(zip(('what', 'numbers', 'arguments'), e, strict=True))
-         for e in exchange(TORCH)])]
+    theirs = [found['seconds'] for found in _once(
+        kept.with_suffix('.torch.json'),
+        lambda: processes.measured(
+            workers, shape, 'experiments.testbed.torch_timing',
+            [dict(zip(('what', 'numbers', 'arguments'), e, strict=True))
+             for e in exchange(TORCH)]))]
   rows = []
   for i, model in enumerate(models):
     timings = dict(zip(SCHEMES, ours[i * len(SCHEMES):], strict=False))
