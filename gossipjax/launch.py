@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
+LOST = 3  # Exit code of a process whose peer or link is gone.
 GRACE_S = 10  # For the others to end by themselves, once one has.
 # What C++ leaves behind when it gives up; its reason stands before it.
 _STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
@@ -98,9 +99,9 @@ def _first_failure(running: Sequence[subprocess.Popen]) -> int | None:
   """Waits; which process ended badly, None if all ended well."""
   while True:
     codes = [process.poll() for process in running]
-    for number, code in enumerate(codes):
-      if code:
-        return number
+    if ended := [i for i, code in enumerate(codes) if code]:
+      # Who lost a peer may be found in the same moment as that peer.
+      return min(ended, key=lambda i: codes[i] == LOST)
     if None not in codes:
       return None
     time.sleep(0.1)

@@ -21,6 +21,7 @@ from absl import flags
 from jax.experimental import multihost_utils
 
 from gossipjax import wire
+from gossipjax.launch import LOST
 from gossipjax.refusal import Refusal
 
 _DISTRIBUTED = flags.DEFINE_bool(
@@ -39,7 +40,6 @@ _STEP_TIMEOUT_S = flags.DEFINE_integer(
     'step_timeout_s', 300, 'Seconds that a step may take, compiling included, '
     'before its process gives up.')
 
-LOST = 3  # Exit code where a peer or the link is gone.
 # How Gloo, NCCL and the coordinator tell.
 _GONE = re.compile(
     'Connection closed by peer|Connection reset by peer|[Tt]imed out|'

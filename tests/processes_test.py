@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from gossipjax import launch
 from gossipjax.launch import free_port
 from tests import program, together
 
@@ -69,6 +70,12 @@ def close(a, b):
 GOSSIP = ('--config=configs/default.py:gossip', '--config.workers=3',
           '--config.steps=2000', '--config.log_every=4',
           '--config.eval_every=1000', '--config.checkpoint_every=20')
+
+
+def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
+  running = [subprocess.Popen(['sh', '-c', what]) for what in (
+      f'sleep 0.3; exit {launch.LOST}', 'sleep 0.25; kill -9 $$', 'sleep 1')]
+  assert launch._first_failure(running) == 1
 
 
 def launched(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
