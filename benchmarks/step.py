@@ -25,6 +25,7 @@ import optax
 
 from benchmarks import by_hand, turns
 from gossipjax import build, models, spmd
+from gossipjax.traffic import digits
 from gossipjax.worker import make_worker
 
 WORKERS, BATCH, RATE, MOMENTUM, DECAY = 8, 16, 0.05, 0.9, 5e-4
@@ -62,8 +63,7 @@ def through_update(loss, params: Any, batches: Any, chunk: int
   def program(worker, batch, t):
     value, grads = jax.value_and_grad(loss)(worker.params, batch, None)
     worker, sent = update(worker, grads, t)
-    # One array, as in train: ten outputs would be the most of what it costs.
-    return worker, (value, jnp.stack(jax.tree.leaves(sent)))
+    return worker, (value, digits(sent))
 
   run = executor.run(program, donate=(0,))
   same = jax.tree.map(lambda x: np.stack([x] * WORKERS), params)

@@ -160,12 +160,12 @@ def run_one(name: str, config: ConfigDict, shapes: Any, folder: pathlib.Path,
     workdir.keep_records(lines, store.last() or 0)
   diverged = ''
   try:
-    for record in workdir.until_divergence(records, store):
+    for record in records:
       if processes.first():  # The others take part, that is all.
         workdir.append(lines, record)
         watch(name, config, record)
   except Diverged as error:
-    diverged = str(error)
+    diverged = workdir.told_divergence(error, store)
   if not processes.first():
     return {}
   last = (workdir.records(lines) or [None])[-1]

@@ -13,22 +13,18 @@ Shi et al., 2019. arXiv:1901.04359
 import importlib.util
 import json
 import pathlib
-import time
 from collections.abc import Callable
 from typing import Any
 
-from absl import flags
 from matplotlib.figure import Figure
 
 from experiments import claim, gtopk_cost, workdir
+from experiments.evidence import MINUTES, RUNS, Evidence
 from experiments.testbed import calibrate, network, processes
 from experiments.testbed.timing import Timing
 from gossipjax import console
 from gossipjax.network import Link, link
 
-_MINUTES = flags.DEFINE_float(
-    'minutes', None, 'After which nothing new is measured; what is finished '
-    'is kept in runs/, so that the same goes on.')
 DENSITY = gtopk_cost.DENSITY
 SCHEMES = {
     'dense': ('all_reduce', {}),
@@ -54,13 +50,12 @@ RATES = {'1gbit': link(100e-6, 1e9 / 8), '100mbit': link(200e-6, 1e8 / 8)}
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Cells that no earlier call has finished, while there is time; the quick
   form has one, of the smallest model."""
-  runs, rows = folder if quick else pathlib.Path('runs/gtopk_scaling'), []
-  cells = ((2, '1gbit', 1),) if quick else CELLS
-  began, done = time.monotonic(), 0
+  cells, rows, done = ((2, '1gbit', 1),) if quick else CELLS, [], 0
+  runs = Evidence(folder if quick else pathlib.Path(
+      RUNS.value) / 'gtopk_scaling', MINUTES.value)
   for workers, rate, models in cells:
-    kept = runs / f'{workers}-{rate}'
-    over = time.monotonic() - began > 60 * (_MINUTES.value or 1e9)
-    if over and not kept.with_suffix('.ours.json').exists():
+    kept = runs.folder / f'{workers}-{rate}'
+    if runs.over() and not kept.with_suffix('.ours.json').exists():
       continue
     rows += _cell(workers, rate, MODELS[:models], kept)
     done += 1
@@ -72,7 +67,6 @@ def _once(path: pathlib.Path, call: Callable[[], Any]) -> Any:
   """What it returns, from the file where an earlier call has left it."""
   if not path.exists():
     console.say(f'Measuring {path.stem} ...')
-    path.parent.mkdir(parents=True, exist_ok=True)
     workdir.write(path, json.dumps(call()))
   return json.loads(path.read_text())
 

@@ -27,10 +27,10 @@ def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
   """One row per run, headings as keys; who diverged has a word in place of
   figures."""
   runs = summary['runs']
-  found = [_row(run, summary) for run in runs if not run.get('diverged')]
-  found, empty = iter(found), dict.fromkeys(found[0], '')
-  return [empty | {'run': run['name'], 'held-out accuracy': 'diverged'}
-          if run.get('diverged') else next(found) for run in runs]
+  found = [{'run': run['name'], 'held-out accuracy': 'diverged'}
+           if run.get('diverged') else _row(run, summary) for run in runs]
+  headings = max(found, key=len)
+  return [dict.fromkeys(headings, '') | row for row in found]
 
 
 def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:

@@ -126,16 +126,11 @@ def _step(path: pathlib.Path, number: int, line: str) -> int:
                   'line, or the folder of the variant.') from error
 
 
-def until_divergence(records: Iterable[Record], store: Store
-                     ) -> Iterator[Record]:
-  """The records; where they end in a NaN, says which checkpoint is left."""
-  try:
-    yield from records
-  except Diverged as error:
-    if step := store.last():
-      raise Diverged(f'{error} The checkpoint of step {step} is kept.'
-                     ) from error
-    raise
+def told_divergence(error: Diverged, store: Store) -> str:
+  """What it says, and which checkpoint is left."""
+  step = store.last()
+  return f'{error} The checkpoint of step {step} is kept.' if step else (
+      str(error))
 
 
 def append(path: pathlib.Path, record: Record) -> None:

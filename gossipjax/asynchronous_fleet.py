@@ -14,10 +14,10 @@ from jax import lax
 
 from gossipjax import apart
 from gossipjax.collectives import WORKERS
-from gossipjax.fleet import Fleet, State, bill, sheet
+from gossipjax.fleet import Fleet, State
 from gossipjax.ledger import Ledger
 from gossipjax.session import Session
-from gossipjax.traffic import Traffic
+from gossipjax.traffic import Traffic, digits, from_digits
 
 
 class Berth(NamedTuple):
@@ -45,8 +45,7 @@ class AsynchronousFleet(Fleet):
   @property
   def state(self) -> State:
     """See `Fleet`."""
-    own, gradients, losses = jax.tree.map(
-        lambda *each: jnp.stack(each), *self._berths)
+    own, gradients, losses = _stacked(self._berths)
     return State(self._joined(own, self._server), gradients, losses)
 
   @state.setter
@@ -68,9 +67,8 @@ class AsynchronousFleet(Fleet):
   @property
   def params(self) -> Any:
     """See `Fleet`."""
-    each = [self._joined(berth.own, self._server).params
-            for berth in self._berths]
-    return jax.tree.map(lambda *x: jnp.stack(x), *each)
+    return _stacked([self._joined(berth.own, self._server).params
+                     for berth in self._berths])
 
   @property
   def center(self) -> Any:
@@ -93,7 +91,7 @@ class AsynchronousFleet(Fleet):
       return super().price(who, step)
     done = self._rehearse(*self._given(who), np.int32(step))
     self._rehearsed = self._cast(who), done
-    return bill(done[-1])
+    return from_digits(done[-1])
 
   def play(self, who: Sequence[int], step: int) -> Traffic:
     cast, done = self._rehearsed
@@ -105,9 +103,7 @@ class AsynchronousFleet(Fleet):
       self._berths[i] = self._berths[i]._replace(own=own)
     losses = jax.device_get(
         [self._berths[i].loss for i in self._stepping(who)])
-    found = bill(sent)
-    self._ledger.enter(who, np.float32(losses), found)
-    return found
+    return self._enter(who, np.float32(losses), sent)
 
   def _without_copies(self, workers):
     return jax.tree.map_with_path(
@@ -137,14 +133,13 @@ class AsynchronousFleet(Fleet):
           True if self._visit else first,
           True if self._visit or self._answers else first)
       leaves = jax.tree.leaves(worker)
-      return self._part(leaves, False), self._part(leaves, True), sheet(sent)
+      return self._part(leaves, False), self._part(leaves, True), digits(sent)
 
-    stacked = lambda trees: jax.tree.map(lambda *x: jnp.stack(x), *trees)
-    gradient, axis = (stacked(gradients), 0) if self._visit else (
+    gradient, axis = (_stacked(gradients), 0) if self._visit else (
         gradients[0], None)
     rows, server, sent = jax.vmap(
         one, axis_name=WORKERS, in_axes=(0, axis), out_axes=(0, None, 0))(
-            stacked(own), gradient)
+            _stacked(own), gradient)
     return [[x[i] for x in rows] for i in range(len(own))], server, sent
 
   def _part(self, leaves, served):
@@ -155,6 +150,10 @@ class AsynchronousFleet(Fleet):
     own, server = iter(own), iter(server)
     return jax.tree.unflatten(
         self._tree, [next(server if s else own) for s in self._served])
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+  return jax.tree.map(lambda *each: jnp.stack(each), *trees)
 
 
 def _of_server(path) -> bool:

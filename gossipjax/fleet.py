@@ -5,7 +5,6 @@ the states lie in memory depends on who comes: see asynchronous_fleet.py and
 synchronous_fleet.py.
 """
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,10 +15,8 @@ import numpy as np
 
 from gossipjax import session, spmd
 from gossipjax.ledger import Ledger
-from gossipjax.traffic import SILENCE, Traffic
+from gossipjax.traffic import Traffic, from_digits
 from gossipjax.worker import Worker
-
-_FORM = jax.tree.structure(SILENCE)
 
 
 class State(NamedTuple):
@@ -70,6 +67,12 @@ class Fleet:
       return self._ask_price(who, step)
     return self._fixed_price(len(who), step)
 
+  def _enter(self, who, losses, sent) -> Traffic:
+    """Tells the ledger of a round; returns its bills."""
+    found = from_digits(sent)
+    self._ledger.enter(who, losses, found)
+    return found
+
   def wait(self) -> None:
     """Until all that was begun is done."""
     jax.block_until_ready(self.held)
@@ -86,22 +89,9 @@ class Fleet:
     raise NotImplementedError
 
   def _ask_price(self, who, step):
-    return bill(self._price(*self._given(who), np.int32(step)))
+    return from_digits(self._price(*self._given(who), np.int32(step)))
 
   def _price_looks(self, come):
     """Whether what so many would send depends on what they hold."""
     price = jax.jit(lambda *given: self._round(*given, np.int32(0))[-1])
     return spmd.looks(price, *self._given(range(come)))
-
-
-def bill(sent: jax.Array) -> Traffic:
-  """From u32[who, 10], on the host; leaves i64[who]."""
-  digits = np.asarray(sent).T
-  found = jax.tree.unflatten(_FORM, digits)
-  return Traffic(*(np.asarray(getattr(found, field.name))
-                   for field in dataclasses.fields(Traffic)))
-
-
-def sheet(sent: Traffic) -> jax.Array:
-  """The way there, u32[10], of one worker."""
-  return jnp.stack(jax.tree.leaves(sent))

@@ -9,10 +9,10 @@ from jax import lax
 
 from gossipjax import collectives
 from gossipjax.collectives import WORKERS
-from gossipjax.fleet import Fleet, State, bill, sheet
+from gossipjax.fleet import Fleet, State
 from gossipjax.ledger import Ledger
 from gossipjax.session import Session
-from gossipjax.traffic import Traffic
+from gossipjax.traffic import Traffic, digits, from_digits
 
 
 class SynchronousFleet(Fleet):
@@ -50,20 +50,16 @@ class SynchronousFleet(Fleet):
       rows, sent = self._play(workers, grads, whom, step)
       workers = self._put(workers, rows, whom)
     self.state = State(workers, grads, losses)
-    found = bill(sent)
-    self._ledger.enter(who, np.asarray(losses)[list(who)], found)
-    return found
+    return self._enter(who, np.asarray(losses)[list(who)], sent)
 
   def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
     who = np.int32([worker, giver])
     if not really:
-      return bill(self._ask(self.state.workers, who))
+      return from_digits(self._ask(self.state.workers, who))
     rows, sent = self._fetch(self.state.workers, who)
     self.state = self.state._replace(
         workers=self._put(self.state.workers, rows, who))
-    found = bill(sent)
-    self._ledger.enter(who, np.zeros(0), found)
-    return found
+    return self._enter(who, np.zeros(0), sent)
 
   def _given(self, who):
     return self.state.workers, self.state.gradients, self._whom(who)
@@ -82,7 +78,7 @@ class SynchronousFleet(Fleet):
 
     def one(worker, grads):
       worker, sent = self._run.update(worker, grads, step)
-      return worker, sheet(sent)
+      return worker, digits(sent)
 
     return _among(one, _rows(workers, who), _rows(grads, who))
 
@@ -93,7 +89,7 @@ class SynchronousFleet(Fleet):
       theirs, _, sent = collectives.read(mine, (1, 1), late)
       params, opt = jax.tree.map(
           lambda t, x: jnp.where(late, t, x), theirs, mine)
-      return worker._replace(params=params, opt=opt), sheet(sent)
+      return worker._replace(params=params, opt=opt), digits(sent)
 
     return _among(one, _rows(workers, who))
 

@@ -125,6 +125,19 @@ class Traffic:
 
 
 SILENCE = Traffic.of(0, 0)
+_FORM = jax.tree.structure(SILENCE)
+
+
+def digits(sent: Traffic) -> jax.Array:
+  """All digits in one array, u32[10]: ten outputs cost a small program a third
+  more, since every step has to make them anew on every device."""
+  return jnp.stack(jax.tree.leaves(sent))
+
+
+def from_digits(array: jax.Array) -> Traffic:
+  """The way back on the host, from u32[..., 10]; leaves i64[...]."""
+  found = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
+  return Traffic(*map(np.asarray, found._counts()))
 
 
 def nbytes(message: Any) -> int:

@@ -12,7 +12,7 @@ from gossipjax import build, evaluate, session, spmd, wire
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.checkpoint import Store
 from gossipjax.ledger import Ledger
-from gossipjax.traffic import SILENCE
+from gossipjax.traffic import digits, from_digits
 
 
 class Record(NamedTuple):
@@ -109,12 +109,11 @@ def record_of(ledger: Ledger, examples_per_s: float | None, scores) -> Record:
 
 
 def _compact(step):
-  """`Session.step` with its traffic in one array: ten cost an MLP a third
-  more, since every step has to make them anew on every device."""
+  """`Session.step` with its traffic in one array."""
 
   def program(worker, examples, t, key):
     worker, (loss, sent) = step(worker, examples, t=t, key=key)
-    return worker, (loss, jnp.stack(jax.tree.leaves(sent)))
+    return worker, (loss, digits(sent))
 
   return program
 
@@ -123,8 +122,7 @@ def _fetch(pending):
   """Losses and traffic of some steps, on the host: leaves [workers, steps]."""
   losses, sent = spmd.gather(jax.tree.map(
       lambda *steps: np.stack(steps, axis=1), *spmd.rows(pending)))
-  return losses, jax.tree.unflatten(
-      jax.tree.structure(SILENCE), np.moveaxis(sent, -1, 0))
+  return losses, from_digits(sent)
 
 
 def due(period: int, done: int, steps: int) -> bool:
