@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gossipjax import sharded, spmd
-from gossipjax.compressors.selections import blockwise, reused
+from gossipjax.compressors.selections import blockwise, reused, sampled
 from gossipjax.compressors.sparse import Sparse
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import (
@@ -195,10 +195,11 @@ def test_ok_topk_reuses_its_threshold_between_exact_ones():
   assert not np.allclose(state.threshold[0], np.sort(np.abs(first))[-10])
 
 
-@pytest.mark.parametrize('selection', [reused, blockwise])
-def test_ok_topk_loses_nothing_whatever_it_selects(selection):
+@pytest.mark.parametrize('selection', [reused, sampled, blockwise])
+@pytest.mark.parametrize('strategy', [exact_global_topk, ok_topk, union_topk])
+def test_nothing_is_lost_whatever_is_selected(strategy, selection):
   gradients = [gaussians(3, seed) for seed in range(3)]
-  answers, state, _ = play(ok_topk.strategy(
+  answers, state, _ = play(strategy.strategy(
       density=0.05, selection=selection.selection()), gradients)
   np.testing.assert_allclose(
       3 * sum(answer[0] for answer in answers) + state.residual.sum(axis=0),
@@ -208,7 +209,9 @@ def test_ok_topk_loses_nothing_whatever_it_selects(selection):
 @pytest.mark.parametrize('make', [
     lambda: union_topk.strategy(metric='popularty'),
     lambda: union_topk.strategy(decay=1.), lambda: ok_topk.strategy(period=0),
-    lambda: union_topk.strategy(large=0.), lambda: union_topk.strategy(0.)])
+    lambda: union_topk.strategy(large=0.), lambda: union_topk.strategy(0.),
+    lambda: exact_global_topk.strategy(0.), lambda: union_topk.strategy(
+        patience=200, selection=blockwise.selection())])
 def test_impossible_settings_are_refused(make):
   with pytest.raises(Refusal):
     make()

@@ -53,7 +53,8 @@ def _compressor(selection: Selection, proceed: Callable, *back: Callable
 
   def refuse(x, key=None):
     raise Refusal('This selection goes by the step before, which only topk, '
-                  'gtopk, ok_topk, dgc and compressed remember; take exact.')
+                  'gtopk, exact_global_topk, ok_topk, union_topk, dgc and '
+                  'compressed remember; take exact.')
 
   return Compressor(refuse, *back)._replace(
       start=selection.start, proceed=proceed)

@@ -15,34 +15,39 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, sharded
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.compressors import merging, selection, sparse, topk
+from gossipjax.compressors import merging, sparse
+from gossipjax.compressors import selection as find
+from gossipjax.compressors.selections import Selection, exact
 from gossipjax.strategies.compressed import ResidualState, no_residual
 
 
-def exact_global_topk_mean(density: float) -> Aggregator:
+def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
   """The k largest entries of the sum of everyone's top-k, over P."""
-  compressor = topk(density)
+  sparse.count(density, 10**9)
 
   def update(gradients, state, step, active=True):
-    del step
     flat, unravel = ravel_pytree(gradients)
     wanted = flat + state.residual
-    mine = compressor.compress(wanted)
+    mine, past = sparse.choose(wanted, density, selection, step, state.past)
     messages, count, sent = collectives.all_gather(mine, active)
 
     total = sharded.add_up(messages, flat.size)
-    best = selection.ascending(total, mine.indices.size)
+    best = find.ascending(total, mine.indices.size)
     mean = jnp.zeros(flat.size).at[best].set(total[best]) / count
     applied = merging.contains(sparse.Sparse(None, best), mine.indices)
-    residual = wanted.at[mine.indices].add(-jnp.where(applied, mine.values, 0))
-    gradients, residual = select(
-        active, (unravel(mean.astype(flat.dtype)), residual),
-        (gradients, state.residual))
-    return gradients, ResidualState(residual), sent
+    residual = wanted.at[mine.indices].add(
+        -jnp.where(applied, mine.values, 0), mode='drop')
+    gradients, state = select(
+        active, (unravel(mean.astype(flat.dtype)),
+                 ResidualState(residual, past)), (gradients, state))
+    return gradients, state, sent
 
-  return Aggregator(no_residual, update)
+  return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
-def strategy(density: float = 0.001) -> Strategy:
-  """`density`: k / n, of each message and of what is applied."""
-  return Strategy(exact_global_topk_mean(density), identity())
+def strategy(density: float = 0.001, selection: Selection = exact.selection()
+             ) -> Strategy:
+  """`density`: k / n, of each message and of what is applied; `selection`: of a
+  worker's k largest, or nearly, always with indices of 4 bytes. That of the
+  sum's k largest is always exact."""
+  return Strategy(exact_global_topk_mean(density, selection), identity())

@@ -25,6 +25,7 @@ class Selection(NamedTuple):
     narrow: `(i32[k], n) -> what travels of the indices`.
     widen: `(what travels, n) -> i32[..., k]`, also of several messages.
     in_order: whether indices ascend.
+    largest: whether no entry that is left out is larger than a chosen one.
   """
 
   select: Callable[[jax.Array, int, Any, Any], tuple[jax.Array, Any]]
@@ -32,6 +33,7 @@ class Selection(NamedTuple):
   narrow: Callable[[jax.Array, int], jax.Array] = _as_they_are
   widen: Callable[[jax.Array, int], jax.Array] = _as_they_are
   in_order: bool = True
+  largest: bool = True
 
   def begin(self) -> Any:
     """The memory to start with; `()` if there is none."""

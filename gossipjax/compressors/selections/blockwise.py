@@ -49,4 +49,5 @@ def _widen(places: jax.Array, size: int) -> jax.Array:
 def selection() -> Selection:
   """2 bytes an index, in the order of the blocks; k is at least n / 2^16."""
   narrow = lambda indices, size: (indices // indices.size).astype(jnp.uint16)
-  return Selection(_select, None, narrow, _widen, in_order=False)
+  return Selection(
+      _select, None, narrow, _widen, in_order=False, largest=False)

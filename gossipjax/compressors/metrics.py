@@ -1,0 +1,56 @@
+"""What an entry is worth sending, by more than its magnitude.
+
+  plain        |a_j|
+  popularity   |a_j| (1 + lambda p_j),    p <- gamma p + (1 - gamma) [j in U]
+  recent       an average of |a_j| over the latest steps, decaying with gamma
+  two_budgets  |a_j| if above c times its root mean square, the others only
+               after these and only from the previous U; at most k
+
+where U are the entries that anyone sent.
+
+Wang, Liu, Wu, Communication usage optimization of gradient sparsification with
+aggregation, 2018. Metrics and numbers are not public: these are ours.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Metric(NamedTuple):
+  """Attributes:
+    remember: `(memory, |a|, in_union) -> memory`, after an exchange.
+    score: `(|a|, memory) -> f32[n]`; the largest are sent, zeros never.
+  """
+
+  remember: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+  score: Callable[[jax.Array, jax.Array], jax.Array]
+
+
+def _popularity(weight: float, decay: float) -> Metric:
+  return Metric(lambda p, a, union: decay * p + (1 - decay) * union,
+                lambda a, p: a * (1 + weight * p))
+
+
+def _recent(decay: float) -> Metric:
+  mean = lambda m, a: decay * m + (1 - decay) * a
+  return Metric(lambda m, a, union: mean(m, a), lambda a, m: mean(m, a))
+
+
+def _two_budgets(large: float) -> Metric:
+
+  def score(a, union):
+    is_large = a >= large * jnp.sqrt(jnp.mean(a**2))
+    a = a / jnp.where(a.max() > 0, a.max(), 1)  # At most 1, so large is first.
+    return jnp.where(is_large, 1 + a, a * union)
+
+  return Metric(lambda u, a, union: union.astype(jnp.float32), score)
+
+
+def metrics(weight: float, decay: float, large: float) -> dict[str, Metric]:
+  """All by name; the arguments are lambda, gamma (a step) and c above."""
+  return {'plain': _popularity(0., decay), 'recent': _recent(decay),
+          'popularity': _popularity(weight, decay),
+          'two_budgets': _two_budgets(large)}
