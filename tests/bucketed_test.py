@@ -43,7 +43,11 @@ def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
 
 
 @pytest.mark.parametrize('name, arguments, messages', [
-    ('topk', {'density': 0.1}, 2), ('compressed', {}, 2)])
+    ('topk', {'density': 0.1}, 2), ('compressed', {}, 2),
+    ('gtopk', {'density': 0.1}, 2), ('double_squeeze', {}, 4),
+    ('exact_global_topk', {'density': 0.1}, 2),
+    ('dgc', {'density': 0.1, 'warmup_steps': 1}, 2),
+    ('ok_topk', {'density': 0.1}, 8), ('union_topk', {'density': 0.1}, 8)])
 def test_a_layer_is_exchanged_as_if_alone_and_costs_messages(
     name, arguments, messages):
   tree = {k: x for k, x in trees().items() if k in 'ab'}
@@ -55,6 +59,16 @@ def test_a_layer_is_exchanged_as_if_alone_and_costs_messages(
     assert getattr(sent, field)[0] == sum(
         getattr(bill, field)[0] for _, bill in alone)
   assert sent.messages[0] == len(tree) * messages
+
+
+def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
+  tree = trees()
+  norm = sum((x.reshape(3, -1)**2).sum(axis=1) for x in tree.values())**0.5
+  short = {k: (x.T * 5 / 3**0.5 / norm).T for k, x in tree.items()}
+  cut = {'density': 0.1, 'granularity': 'layer'}
+  expected, _ = play('dgc', short, **cut)
+  for k, answer in play('dgc', tree, clip=5., **cut)[0].items():
+    np.testing.assert_allclose(answer, expected[k], atol=1e-6)
 
 
 @pytest.mark.parametrize('granularity, count', [

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, sharded
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
+from gossipjax.bucketed import bucketed
 from gossipjax.compressors import sparse
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.refusal import Refusal
@@ -35,16 +37,24 @@ class DgcState(NamedTuple):
   past: Any = ()  # What the selection goes by.
 
 
-def _clipped(gradient, clip):
-  """By a share of the norm that the sum of all workers' may have."""
+def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
+  """For gradients with a share of the norm that all workers' sum may have; that
+  of the whole tree, however it is cut further on."""
   if clip is None:
-    return gradient
-  limit = clip / lax.axis_size(collectives.WORKERS)**0.5
-  norm = jnp.linalg.norm(gradient)
-  return gradient * jnp.minimum(1, limit / jnp.where(norm > 0, norm, 1))
+    return aggregator
+
+  def update(gradients, state, step, active=True):
+    limit = clip / lax.axis_size(collectives.WORKERS)**0.5
+    norm = optax.tree.norm(gradients)
+    factor = jnp.minimum(1, limit / jnp.where(norm > 0, norm, 1))
+    short = jax.tree.map(lambda g: (factor * g).astype(g.dtype), gradients)
+    mean, state, sent = aggregator.update(short, state, step, active)
+    return select(active, mean, gradients), state, sent
+
+  return Aggregator(aggregator.init, update)
 
 
-def velocity_mean(density, momentum, nesterov, clip, selection) -> Aggregator:
+def velocity_mean(density, momentum, nesterov, selection) -> Aggregator:
   """The mean of everyone's largest velocities."""
 
   def init(tree):
@@ -52,8 +62,7 @@ def velocity_mean(density, momentum, nesterov, clip, selection) -> Aggregator:
     return DgcState(zeros, zeros, selection.begin())
 
   def update(gradients, state, step, active=True):
-    flat, unravel = ravel_pytree(gradients)
-    g = _clipped(flat, clip)
+    g, unravel = ravel_pytree(gradients)
     if nesterov:
       u = momentum * (state.velocity + g)
       v = state.residual + u + g
@@ -65,7 +74,7 @@ def velocity_mean(density, momentum, nesterov, clip, selection) -> Aggregator:
     mean = sharded.add_up(messages, v.size) / count
     masked = lambda x: x.at[mine.indices].set(0, mode='drop')
     gradients, state = select(
-        active, (unravel(mean.astype(flat.dtype)),
+        active, (unravel(mean.astype(g.dtype)),
                  DgcState(masked(u), masked(v), past)), (gradients, state))
     return gradients, state, sent
 
@@ -83,17 +92,20 @@ def warming_up(steps: int, aggregators: list[Aggregator]) -> Aggregator:
   return Aggregator(aggregators[0].init, update)
 
 
-def strategy(density: float = 0.001, own_momentum: float = 0.9,
-             nesterov: bool = False, clip: float | None = None,
-             selection: Selection = exact.selection(), warmup_steps: int = 0
-             ) -> Strategy:
+def strategy(
+    density: float = 0.001, own_momentum: float = 0.9, nesterov: bool = False,
+    clip: float | None = None, selection: Selection = exact.selection(),
+    warmup_steps: int = 0, granularity: str | int = 'model'
+) -> Strategy:
   """Args:
     density: k / n.
     own_momentum: m, a step.
     nesterov: whether the gradient looks ahead.
-    clip: the largest norm of the workers' summed gradient; None for any.
+    clip: the largest norm of the workers' summed gradient, of the whole model
+      whatever the granularity; None for any.
     selection: of the k largest, or nearly; `sampled` in the paper.
     warmup_steps: for each density of WARMUP, which the paper gives an epoch.
+    granularity: model, layer, or the bytes of a bucket; all warm up together.
   """
   if not 0 <= own_momentum < 1:
     raise Refusal(f'own_momentum is from 0 to below 1, got {own_momentum}.')
@@ -102,7 +114,8 @@ def strategy(density: float = 0.001, own_momentum: float = 0.9,
   if warmup_steps < 0:
     raise Refusal(f'warmup_steps is at least 0, got {warmup_steps}.')
   sparse.count(density, 10**9)
-  of = lambda d: velocity_mean(d, own_momentum, nesterov, clip, selection)
+  of = lambda d: bucketed(granularity, lambda bucket: velocity_mean(
+      d, own_momentum, nesterov, selection))
   stages = [of(d) for d in (*WARMUP, density) if d >= density]
-  return Strategy(warming_up(warmup_steps, stages) if warmup_steps
-                  else of(density), identity())
+  mean = warming_up(warmup_steps, stages) if warmup_steps else of(density)
+  return Strategy(clipped(clip, mean), identity())

@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.bucketed import bucketed
 from gossipjax.collectives import WORKERS
 from gossipjax.strategies.compressed import ResidualState, no_residual
 
@@ -54,6 +55,9 @@ def squeezed_mean(push: compressors.Compressor, pull: compressors.Compressor,
 
 def strategy(push: compressors.Compressor = compressors.sign(),
              pull: compressors.Compressor = compressors.sign(),
-             seed: int = 0) -> Strategy:
-  """`push`, `pull`: C and D, of each share; `seed`: of random ones."""
-  return Strategy(squeezed_mean(push, pull, seed), identity())
+             seed: int = 0, granularity: str | int = 'model') -> Strategy:
+  """`push`, `pull`: C and D, of each share; `seed`: of random ones;
+  `granularity`: model, layer, or the bytes of a bucket, each of them shared out
+  by itself."""
+  return Strategy(bucketed(granularity, lambda bucket: squeezed_mean(
+      push, pull, seed + bucket)), identity())

@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, sharded
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
+from gossipjax.bucketed import bucketed
 from gossipjax.compressors import merging, sparse
 from gossipjax.compressors import selection as find
 from gossipjax.compressors.selections import Selection, exact
@@ -45,9 +46,15 @@ def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
   return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
-def strategy(density: float = 0.001, selection: Selection = exact.selection()
-             ) -> Strategy:
-  """`density`: k / n, of each message and of what is applied; `selection`: of a
-  worker's k largest, or nearly, always with indices of 4 bytes. That of the
-  sum's k largest is always exact."""
-  return Strategy(exact_global_topk_mean(density, selection), identity())
+def strategy(
+    density: float = 0.001, selection: Selection = exact.selection(),
+    granularity: str | int = 'model'
+) -> Strategy:
+  """Args:
+    density: k / n, of each message and of what is applied.
+    selection: of a worker's k largest, or nearly, always with indices of 4
+      bytes; that of the sum's k largest is always exact.
+    granularity: model, layer, or the bytes of a bucket.
+  """
+  mean = exact_global_topk_mean(density, selection)
+  return Strategy(bucketed(granularity, lambda bucket: mean), identity())

@@ -22,6 +22,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, sharded
 from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.bucketed import bucketed
 from gossipjax.compressors import sparse
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.refusal import Refusal
@@ -75,8 +76,16 @@ def ok_topk_mean(density: float, period: int,
   return Aggregator(init, update)
 
 
-def strategy(density: float = 0.01, period: int = 32,
-             selection: Selection = exact.selection()) -> Strategy:
-  """`density`: k / n; `period`: steps between two exact thresholds of the sum;
-  `selection`: of a worker's k largest, or nearly."""
-  return Strategy(ok_topk_mean(density, period, selection), identity())
+def strategy(
+    density: float = 0.01, period: int = 32,
+    selection: Selection = exact.selection(), granularity: str | int = 'model'
+) -> Strategy:
+  """Args:
+    density: k / n.
+    period: steps between two exact thresholds of the sum.
+    selection: of a worker's k largest, or nearly.
+    granularity: model, layer, or the bytes of a bucket; each has a threshold of
+      its own.
+  """
+  mean = ok_topk_mean(density, period, selection)
+  return Strategy(bucketed(granularity, lambda bucket: mean), identity())

@@ -19,6 +19,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, sharded
 from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.bucketed import bucketed
 from gossipjax.compressors import sparse
 from gossipjax.compressors.metrics import Metric, metrics
 from gossipjax.compressors.selections import Selection, exact
@@ -83,9 +84,14 @@ def union_mean(density: float, metric: Metric, patience: int | None,
 def strategy(density: float = 0.01, metric: str = 'popularity',
              weight: float = 2., decay: float = 0.9, large: float = 3.,
              patience: int | None = None,
-             selection: Selection = exact.selection()) -> Strategy:
-  """`metric`, and of all of them `weight`, `decay`, `large`: see metrics.py;
-  `patience`, `selection`: see `union_mean`."""
+             selection: Selection = exact.selection(),
+             granularity: str | int = 'model') -> Strategy:
+  """Args:
+    metric: and of all of them `weight`, `decay` and `large`, see metrics.py.
+    patience: see `union_mean`; so is `selection`.
+    granularity: model, layer, or the bytes of a bucket; the mean square of
+      two_budgets is of a bucket, and the patience has to suffice for each.
+  """
   if weight < 0 or not 0 <= decay < 1 or large <= 0:
     raise Refusal('union_topk takes weight >= 0, 0 <= decay < 1 and large > 0, '
                   f'not {weight}, {decay} and {large}.')
@@ -93,5 +99,5 @@ def strategy(density: float = 0.01, metric: str = 'popularity',
   if metric not in known:
     raise Refusal(f'metric={metric} is unknown{nearest(metric, known)}')
   sparse.count(density, 10**9)
-  return Strategy(
-      union_mean(density, known[metric], patience, selection), identity())
+  mean = union_mean(density, known[metric], patience, selection)
+  return Strategy(bucketed(granularity, lambda bucket: mean), identity())
