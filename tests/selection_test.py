@@ -52,6 +52,18 @@ def test_the_largest_are_those_of_top_k_whatever_the_vector(n, density):
       np.testing.assert_array_equal(ascending(x), np.sort(expected), name)
 
 
+def test_nan_of_all_bits_is_no_riddle():
+  x = np.full(40000, 0xffffffff, np.uint32).view(np.float32)
+  np.testing.assert_array_equal(selection.ascending(x, 300), np.arange(300))
+
+
+@pytest.mark.parametrize('k', [1_000, 10_000, 100_000, 1_000_000])
+def test_memory_for_a_fifth_of_the_vector_is_enough_for_any_k(k):
+  x = jax.ShapeDtypeStruct((1_000_000,), np.float32)
+  program = selection.ascending.lower(x, k).compile()
+  assert program.memory_analysis().temp_size_in_bytes <= 0.2 * 4 * x.size
+
+
 def test_nan_is_kept_before_infinity():
   x = np.zeros(40000, np.float32)
   x[[7, 30000, 9]] = np.inf, np.nan, -np.nan

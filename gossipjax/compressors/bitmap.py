@@ -6,6 +6,8 @@ from jax import lax
 
 from gossipjax.compressors import packing
 
+_AT_ONCE = 2048  # Indices found together, so that few lists of them are short.
+
 
 def words(mask: jax.Array) -> jax.Array:
   """bool[n] to u32[ceil(n / 32)]."""
@@ -30,12 +32,36 @@ def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
   return place
 
 
+def _counts(bits: jax.Array) -> list[jax.Array]:
+  """How many are in each word, in each two words, in each four, to all."""
+  levels = [ones(bits)]
+  while levels[-1].size > 1:
+    pairs = jnp.pad(levels[-1], (0, levels[-1].size % 2)).reshape(-1, 2)
+    levels.append(pairs[:, 0] + pairs[:, 1])
+  return levels
+
+
 def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
   """Of the first `room` bits that are set, ascending; then `size`."""
-  ends = jnp.cumsum(ones(bits))
-  rank = jnp.arange(room, dtype=jnp.int32)
-  word = jnp.searchsorted(ends, rank, side='right').astype(jnp.int32)
-  word = jnp.minimum(word, bits.size - 1)
-  begin = ends[word] - ones(bits[word])
-  return jnp.where(rank < ends[-1],
-                   32 * word + _place(bits[word], rank - begin), size)
+  *levels, total = _counts(bits)
+
+  def find(first, count):
+    wanted = first + jnp.arange(count, dtype=jnp.int32)
+    rank, word = wanted, jnp.zeros_like(wanted)
+    for level in reversed(levels):
+      left = level[2 * word]
+      right = rank >= left
+      rank -= jnp.where(right, left, 0)
+      word = jnp.minimum(2 * word + right, level.size - 1)
+    place = 32 * word + _place(bits[word], rank)
+    return jnp.where(wanted < total[0], place, size)
+
+  if room <= _AT_ONCE:
+    return find(0, room)
+
+  def fill(i, found):
+    first = jnp.minimum(i * _AT_ONCE, room - _AT_ONCE)
+    return lax.dynamic_update_slice(found, find(first, _AT_ONCE), (first,))
+
+  return lax.fori_loop(
+      0, -(-room // _AT_ONCE), fill, jnp.zeros(room, jnp.int32))

@@ -29,7 +29,6 @@ class _Search(NamedTuple):
   key: jax.Array  # int[]; to be looked at next.
   step: jax.Array  # int[]; from there to the one after.
   enough: jax.Array  # u32[ceil(n / 32)]; a bit for each entry that reaches low.
-  few: jax.Array  # The same of high.
   count: jax.Array  # i32[]; bits of `enough`.
 
 
@@ -40,22 +39,27 @@ def keys(x: jax.Array) -> jax.Array:
   return bits & jnp.iinfo(bits.dtype).max
 
 
+def _reaching(x: jax.Array, key: jax.Array) -> jax.Array:
+  """A bit for each entry that does."""
+  # Or the compiler would compute all keys before a loop, and keep them.
+  x, key = lax.optimization_barrier((x, key))
+  return bitmap.words(keys(x) >= key)
+
+
 def _search(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
             ) -> _Search:
   """A key that `least` to `most` entries reach, or the one where ties are."""
   kind = jax.eval_shape(keys, x).dtype
   top = jnp.iinfo(kind).max
   unsure = guess is None
-  zero, none = jnp.zeros((), kind), jnp.zeros(-(-x.size // 32), jnp.uint32)
+  zero, every = jnp.zeros((), kind), ~jnp.zeros(-(-x.size // 32), jnp.uint32)
   start = _Search(
       zero, zero + top, zero + top // 2 if unsure else guess,
-      zero + (top // _STRIDE if unsure else 1), ~none, none,
-      jnp.int32(32 * none.size))
+      zero + (top // _STRIDE if unsure else 1), every,
+      jnp.int32(32 * every.size))
 
   def look(s):
-    # Or the compiler would compute all keys beforehand, and keep them.
-    entries, key = lax.optimization_barrier((x, s.key))
-    bits = bitmap.words(keys(entries) >= key)
+    bits, key = _reaching(x, s.key), s.key
     count = bitmap.ones(bits).sum()
     found = count >= least
     pick = lambda a, b: jnp.where(found, a, b)
@@ -65,20 +69,27 @@ def _search(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
     return _Search(
         low, high, pick(low + step, high - step),
         jnp.minimum(s.step, top // _STRIDE) * _STRIDE,
-        pick(bits, s.enough), pick(s.few, bits), pick(count, s.count))
+        pick(bits, s.enough), pick(count, s.count))
 
   more = lambda s: (s.count > most) & (s.high - s.low > 1)
   return lax.while_loop(more, look, start)
 
 
-def _without_ties(s: _Search, least: int, most: int) -> jax.Array:
+def _without_ties(x: jax.Array, s: _Search, least: int, most: int
+                  ) -> jax.Array:
   """Bits of `least` to `most` entries: of those at the threshold the first."""
-  start = 32 * jnp.arange(s.few.size)
+  start = 32 * jnp.arange(s.enough.size)
+  # A loop and no condition, of which a batch of workers pays both sides. The
+  # highest key is where a search begins, and was not looked at.
+  ties = (s.count > most) & (s.high < jnp.iinfo(s.high.dtype).max)
+  few = lax.while_loop(
+      lambda state: state[0], lambda state: (False, _reaching(x, s.high)),
+      (ties, jnp.zeros_like(s.enough)))[1]
 
   def until(end):
     own = jnp.clip(end - start, 0, 32).astype(jnp.uint32)
     below = jnp.where(own < 32, (jnp.uint32(1) << own) - 1, ~jnp.uint32(0))
-    return s.few | (s.enough & below)
+    return few | (s.enough & below)
 
   def look(state):
     low, high, _ = state
@@ -91,7 +102,7 @@ def _without_ties(s: _Search, least: int, most: int) -> jax.Array:
     count = bitmap.ones(state[2]).sum()
     return (count > most) | (count < least)
 
-  end = jnp.int32(32 * s.few.size)
+  end = jnp.int32(32 * s.enough.size)
   return lax.while_loop(
       fails, look, (jnp.zeros_like(end), end, s.enough))[2]
 
@@ -99,7 +110,7 @@ def _without_ties(s: _Search, least: int, most: int) -> jax.Array:
 def _among(x: jax.Array, k: int, room: int, guess: jax.Array | None = None
            ) -> jax.Array:
   """k to `room` indices, ascending, that hold the k largest; then n."""
-  found = _without_ties(_search(x, k, room, guess), k, room)
+  found = _without_ties(x, _search(x, k, room, guess), k, room)
   return bitmap.indices(found, room, x.size)
 
 
@@ -128,7 +139,7 @@ def above(x: jax.Array, least: int, most: int, guess: jax.Array | None = None
     they reach, f32[].
   """
   found = _search(x, least, most, None if guess is None else keys(guess))
-  bits = _without_ties(found, least, most)
+  bits = _without_ties(x, found, least, most)
   return bitmap.indices(bits, most, x.size), lax.bitcast_convert_type(
       found.low, jnp.float32)
 
@@ -138,7 +149,8 @@ def largest_of(x: jax.Array, real: jax.Array, k: int) -> jax.Array:
   """
   ranks = jnp.minimum(keys(x), jnp.iinfo(jnp.int32).max - 1) + 1
   ranks = lax.bitcast_convert_type(jnp.where(real, ranks, 0), jnp.float32)
-  bits = _without_ties(_search(ranks, k, k), k, k) & bitmap.words(real)
+  bits = _without_ties(ranks, _search(ranks, k, k), k, k)
+  bits &= bitmap.words(real)
   return bitmap.indices(bits, k, x.size)
 
 
@@ -153,8 +165,8 @@ def ascending(x: jax.Array, k: int) -> jax.Array:
     x: f[n].
     k: static, 1 to n.
   """
-  room = max(2 * k, _ROOM)
-  if 2 * room > x.size:
+  room = max(2 * k, min(_ROOM, x.size // 64))
+  if room > x.size // 32:  # Lists of candidates would take more than passes.
     return _among(x, k, k)
   found = _candidates(x, k, room)
   values = x.at[found].get(mode='fill', fill_value=0)
