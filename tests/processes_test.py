@@ -72,6 +72,18 @@ GOSSIP = ('--config=configs/default.py:gossip', '--config.workers=3',
           '--config.eval_every=1000', '--config.checkpoint_every=20')
 
 
+LARGE_PAGES = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
+
+
+@pytest.mark.skipif(not LARGE_PAGES.exists() or '[madvise]' not in
+                    LARGE_PAGES.read_text(), reason='No large pages on demand.')
+def test_large_arrays_of_launched_processes_come_in_few_pages(capfd):
+  count = ('from resource import getrusage; before = getrusage(0).ru_minflt; '
+           'x = b"x" * 10**8; print(getrusage(0).ru_minflt - before)')
+  assert launch.run([[sys.executable, '-c', count]]) == 0
+  assert int(capfd.readouterr().out.split()[-1]) < 10**8 / 4096 / 10
+
+
 def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
   running = [subprocess.Popen(['sh', '-c', what]) for what in (
       f'sleep 0.3; exit {launch.LOST}', 'sleep 0.25; kill -9 $$', 'sleep 1')]
