@@ -369,6 +369,14 @@ def test_processes_that_lack_it_at_once_download_it_once(server):
   assert sorted(server.asked) == sorted(f'/{name}' for name in PACKED)
 
 
+def test_a_cache_that_is_whole_need_not_be_written(server):
+  place = files.folder(server.source)
+  lock = place.with_name(f'{place.name}.lock')
+  lock.unlink()
+  lock.mkdir()  # Nobody can lock that, not even root.
+  assert fetch(server.source) == SMALL
+
+
 def test_a_data_set_the_environment_lacks_is_downloaded(
     server, tmp_path, monkeypatch):
   monkeypatch.setenv('GOSSIPJAX_DATA', str(put(tmp_path / 'other', {})))

@@ -30,6 +30,8 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
   """
   folder = Path(pooch.os_cache('gossipjax')) / name
   pooch.get_logger().setLevel('WARNING')
+  if _whole(folder, downloads):
+    return folder  # Without a lock: a cache may be read-only.
   try:
     folder.mkdir(parents=True, exist_ok=True)
     # Of processes that start together, one fetches and the others wait.
@@ -41,6 +43,12 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
                   f'({error.strerror}); make room, or choose another cache '
                   'with XDG_CACHE_HOME') from error
   return folder
+
+
+def _whole(folder: Path, downloads: Mapping[str, str]) -> bool:
+  return all((folder / file).is_file() and
+             pooch.file_hash(str(folder / file), 'md5') == md5
+             for file, md5 in downloads.items())
 
 
 def _retrieve(url: str, md5: str, path: Path) -> None:
