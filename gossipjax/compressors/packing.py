@@ -5,6 +5,7 @@ By hand, since the compiler widens small integers on some backends.
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 WIDTHS = (1, 2, 4, 8)  # Bits of a code that fill bytes without a gap.
 
@@ -14,16 +15,16 @@ def width(num_codes: int) -> int:
   return next(bits for bits in WIDTHS if 2**bits >= num_codes)
 
 
-def _places(bits: int) -> jax.Array:
-  """Where in a byte each of its codes begins, u8[8 / bits]."""
+def _places(bits: int, kind: type) -> jax.Array:
+  """Where in such an integer each of its codes begins."""
   if bits not in WIDTHS:
     raise ValueError(f'A code has a width of {WIDTHS} bits, not {bits}.')
-  return jnp.arange(0, 8, bits, dtype=jnp.uint8)
+  return jnp.arange(0, jnp.iinfo(kind).bits, bits, dtype=kind)
 
 
 def pack(codes: jax.Array, bits: int) -> jax.Array:
   """u8[n] of codes below 2^bits to u8[ceil(n * bits / 8)]."""
-  places = _places(bits)
+  places = _places(bits, jnp.uint8)
   codes = jnp.pad(codes.astype(jnp.uint8), (0, -codes.size % places.size))
   codes = codes.reshape(-1, places.size)
   # The codes of a byte share no bits, so that their sum joins them.
@@ -32,6 +33,11 @@ def pack(codes: jax.Array, bits: int) -> jax.Array:
 
 def unpack(packed: jax.Array, bits: int, size: int) -> jax.Array:
   """The first `size` codes, u8[size]."""
-  mask = jnp.uint8(2**bits - 1)
-  codes = packed[:, None] >> _places(bits)[None] & mask
-  return codes.reshape(-1)[:size]
+  if bits == 8:
+    return packed[:size]
+  # From words: out of a byte the compiler takes two codes one after the other.
+  octets = jnp.pad(packed, (0, -packed.size % 4)).reshape(-1, 4)
+  words = lax.bitcast_convert_type(octets, jnp.uint32)
+  places = _places(bits, jnp.uint32)
+  codes = words[:, None] >> places[None] & jnp.uint32(2**bits - 1)
+  return codes.astype(jnp.uint8).reshape(-1)[:size]
