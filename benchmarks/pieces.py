@@ -1,0 +1,54 @@
+"""What an exchange costs in pieces: the model, buckets of bytes, or layers.
+
+    GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.pieces
+
+One `update` with SGD of eight workers, a batch on one device, over reading
+their entries once, and what worker 0 sends. The tree is ResNet-20's, 1.1 MB in
+61 leaves; its smallest has 10 entries, of which one in ten can be kept and no
+smaller part. A link's latency is not in the time: it is paid per message. Takes
+four minutes, most of them to compile the layers.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchmarks.exchange import in_turns, show
+from gossipjax import build, models, spmd
+from gossipjax.worker import make_worker
+
+WORKERS, DENSITY = 8, 0.1
+PIECES = ('model', 2**20, 2**18, 2**16, 'layer')
+STRATEGIES = ('topk', 'gtopk')
+
+
+def main() -> None:
+  """Prints a line per strategy and granularity, then their times."""
+  shapes = jax.eval_shape(models.make('resnet20', 10).init, jax.random.key(0),
+                          jnp.zeros((1, 32, 32, 3)))['params']
+  grads = jax.tree.map(lambda x: jnp.asarray(
+      np.random.default_rng(0).standard_normal(
+          (WORKERS, *x.shape), np.float32)), shapes)
+  flat = jnp.concatenate([x.ravel() for x in jax.tree.leaves(grads)])
+  read = jax.jit(lambda x: jnp.abs(x).sum())
+  calls = {'read': lambda: read(flat)}
+  for name, granularity in itertools.product(STRATEGIES, PIECES):
+    init, update = make_worker(build.strategy(build.strategy_config(
+        name, density=DENSITY, granularity=granularity)), optax.sgd(0.1))
+    step = spmd.on_one_device(lambda worker, grads, step, update=update: update(
+        worker, grads, step))
+    worker = spmd.on_one_device(init)(grads)
+    call = lambda step=step, worker=worker: step(
+        worker, grads, step=jnp.int32(1))
+    sent = call()[1]
+    print(f'{name}, {granularity}: {sent.messages[0]} messages, '
+          f'{sent.bytes[0]} bytes', flush=True)
+    calls[f'{name} {granularity}'] = call
+  show(f'{len(jax.tree.leaves(grads))} leaves', in_turns(calls, 9))
+
+
+if __name__ == '__main__':
+  main()
