@@ -9,43 +9,29 @@ the compiled program: n entries that an operation takes or makes, without the
 scatters in place, which touch k, and with the body of a loop once.
 """
 
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from benchmarks import touched
 from benchmarks.exchange import in_turns, show
 from gossipjax import spmd
+from gossipjax.audit import hlo
 from gossipjax.strategies import gtopk, topk
 from gossipjax.worker import make_worker
 
 N, DENSITY = 25_600_000, 0.001
 STRATEGIES = {'topk': topk.strategy(DENSITY), 'gtopk': gtopk.strategy(DENSITY)}
-FREE = ('parameter', 'bitcast', 'tuple', 'get-tuple-element', 'while')
-FEW = (' gather(', ' scatter(', ' slice(', ' dynamic-slice(')
 
 
-def passes(program: str) -> np.ndarray:
+def passes(program: str, n: int) -> np.ndarray:
   """How often a compiled program reads and writes n entries, [2]."""
-  blocks = dict(re.findall(
-      r'^(?:ENTRY )?%([\w.-]+) (.*?\n)}', program, re.M | re.S))
-  parts = set(re.findall(r'(?:calls|to_apply)=%([\w.-]+)', program))
-  total = np.zeros(2, int)
-  for lines in (text for name, text in blocks.items() if name not in parts):
-    made = set()
-    for name, shape, kind, rest in re.findall(
-        r'%([\w.-]+) = (\S+) ([\w-]+)\((.*)', lines):
-      large = bool(re.match(rf'\w+\[(1,)?{N}(,1)?\]', shape))
-      made |= {name} if large else set()
-      called = re.search(r'calls=%([\w.-]+)', rest)
-      inside = blocks[called[1]] if called else f' {kind}('
-      if kind in FREE or any(few in inside for few in FEW):
-        continue
-      taken = made & set(re.findall(r'%([\w.-]+)', rest.split(')')[0]))
-      total += len(taken), large
-  return total
+  module = hlo.parse(program)
+  large = lambda arrays: sum(a.size == n for a in arrays)
+  return np.sum([[large(x) for x in touched.touched(module, body, i)]
+                 for body in touched.bodies(module) for i in body.values()],
+                axis=0)
 
 
 def main() -> None:
@@ -60,7 +46,7 @@ def main() -> None:
         worker, grads, step)[0], donate=(0,))
     worker = [where.run(init)(where.put(np.zeros((1, N), np.float32)))]
     program = step.lower(worker[0], x, step=jnp.int32(1)).compile()
-    reads, writes = passes(program.as_text())
+    reads, writes = passes(program.as_text(), N)
     print(f'{name}: {reads} reads, {writes} writes of n', flush=True)
 
     def call(program=program, worker=worker):
