@@ -47,17 +47,23 @@ def _part(user: Instruction, name: str, body: Body) -> list[Array] | None:
   return None
 
 
-def _used(name: str, body: Body) -> list[Array] | None:
-  """By all that is fused; of a sum only as much as of its result is used."""
-  found = []
-  for user in (i for i in body.values() if name in operands(i)):
-    part = _part(user, name, body)
-    if part is None and user.shape[1:] == body[name].shape[1:]:
-      part = _used(user.name, body)
-    if part is None:
-      return None
-    found += part
-  return found or None
+def _used(body: Body) -> dict[str, dict[str, list[Array]] | None]:
+  """What is used of all that is fused, by who looks it up; None for all of it.
+
+  Of a term as much is used as of its sum.
+  """
+  found = {name: {} for name in body} | {[*body][-1]: None}
+  for user in reversed(body.values()):
+    for name in operands(user):
+      part = _part(user, name, body)
+      if part is not None:
+        used = {user.name: part}
+      else:
+        same = user.shape[1:] == body[name].shape[1:]  # All but the dtype.
+        used = found[user.name] if same else None
+      whole = found[name] is None or used is None
+      found[name] = None if whole else found[name] | used
+  return found
 
 
 def _changed(instruction: Instruction, body: Body) -> list[Array]:
@@ -87,7 +93,9 @@ def touched(module: Module, body: Body, instruction: Instruction
     inside = {i.name: i for i in inner}
     numbered = {int(i.attributes.partition(')')[0]): i.name for i in inner
                 if i.opcode == 'parameter'}
-    parts = [_used(numbered[i], inside) for i in range(len(whole))]
+    used = _used(inside)
+    parts = [None if by is None else [a for part in by.values() for a in part]
+             for by in (used[numbered[i]] for i in range(len(whole)))]
     written = _changed(root, inside)
   return [a for all_, part in zip(whole, parts, strict=True)
           for a in (all_ if part is None else part)], written
