@@ -18,7 +18,7 @@ from jax import lax
 
 from gossipjax import collectives
 from gossipjax.collectives import WORKERS
-from gossipjax.compressors import packing
+from gossipjax.compressors import bitmap, packing
 from gossipjax.compressors.sparse import Sparse
 from gossipjax.traffic import Traffic
 
@@ -116,12 +116,12 @@ def pull(values: jax.Array, mask: jax.Array, size: int, k: int
   n, mine = lax.axis_size(WORKERS), values.size
 
   def move(box):
-    indices = jnp.nonzero(mask, size=box, fill_value=mine)[0].astype(jnp.int32)
+    indices = bitmap.indices(bitmap.words(mask), box, mine)
     chosen = values.at[indices].get(mode='fill', fill_value=0)
-    bitmap = _bitmap_is_cheaper(box, mine)
-    where = packing.pack(mask, 1) if bitmap else indices
+    cheaper = _bitmap_is_cheaper(box, mine)
+    where = packing.pack(mask, 1) if cheaper else indices
     (chosen, where), _, sent = collectives.all_gather((chosen, where))
-    if bitmap:
+    if cheaper:
       there = jax.vmap(lambda bits: packing.unpack(bits, 1, mine))(where) > 0
       where = jnp.where(there, jnp.cumsum(there, axis=1) - 1, box)
       dense = jax.vmap(
