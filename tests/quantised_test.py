@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossipjax import compressors
-from gossipjax.compressors import packing
+from gossipjax.compressors import packing, sampled
 from gossipjax.refusal import Refusal
 from gossipjax.traffic import nbytes
 
@@ -149,6 +149,17 @@ def test_random_k_draws_its_entries_once_each_and_another_set_next_time():
   first, second = (compressor.decompress(
       compressor.compress(x, jax.random.key(i)), 100) for i in range(2))
   assert first.sum() == second.sum() == 25 and (first != second).any()
+
+
+def test_random_k_draws_all_entries_and_pairs_of_neighbors_equally_often():
+  keys = jax.random.split(jax.random.key(0), 4000)
+  drawn = np.asarray(jax.vmap(lambda key: sampled.draw(key, 100, 25))(keys))
+  seen = (drawn[:, :, None] == np.arange(100)).any(axis=1)
+  assert (np.diff(drawn) > 0).all()
+  # Six standard deviations of a count of independent draws are beyond chance.
+  for found, p in ((seen, 1 / 4), (seen[:, 1:] & seen[:, :-1], 24 / 99 / 4)):
+    error = 6 * np.sqrt(p * (1 - p) / len(keys))
+    assert abs(found.mean(axis=0) - p).max() < error
 
 
 def test_threshold_takes_no_small_entry_and_no_more_than_its_room():

@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.bucketed import bucketed
-from gossipjax.compressors import sparse
+from gossipjax.compressors import sampled, sparse
 from gossipjax.strategies.compressed import ResidualState, no_residual
 
 
@@ -25,9 +25,9 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
   def update(tree, state, step, active=True):
     flat, unravel = ravel_pytree(tree)
     wanted = flat + state.residual
-    drawn = jax.random.choice(
+    drawn = sampled.draw(
         jax.random.fold_in(jax.random.key(seed), step), flat.size,
-        (sparse.count(density, flat.size),), replace=False)
+        sparse.count(density, flat.size))
     total, count, sent = collectives.all_reduce(wanted[drawn], active)
 
     mean = jnp.zeros(flat.size).at[drawn].set(total / count)
