@@ -16,12 +16,12 @@ def get_config(strategy: str = '') -> ConfigDict:
   config = default.get_config(strategy or 'all_reduce')
   config.task = default.task('cifar10')
   config.workers = 4
-  config.steps = 400
+  config.steps = 200
   config.batch_size = 32
   config.log_every = config.eval_every = 50
   config.optimizer.learning_rate = 0.1
   config.optimizer.schedule = 'cosine'
-  config.optimizer.warmup_steps = 40
+  config.optimizer.warmup_steps = 20
   if not strategy:
     config.variants = default.variants(
         all_reduce='all_reduce',
