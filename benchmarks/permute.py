@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from benchmarks.exchange import in_turns, show
-from gossipjax import collectives, models, packed, spmd
+from gossipjax import collectives, models, pieces, spmd
 
 WORKERS = 8
 MODELS = ('resnet20', 'vgg16')
@@ -28,8 +28,8 @@ def raw(tree):
 
 def gossip(tree):
   """As a strategy moves it, with its bill left out."""
-  pieces, unpack = packed.pack(tree)
-  return unpack(collectives.swap(pieces, SOURCE)[0])
+  parts, unpack = pieces.pack(tree)
+  return unpack(collectives.swap(parts, SOURCE)[0])
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from gossipjax.audit.hlo import Instruction, Module
 STAGES = {
     'merge': r'compressors/merging\.py|^sharded\.py add_up',
     'select': r'compressors/(selection|bitmap)',
-    'exchange': r'^(collectives|sharded|packed)\.py',
+    'exchange': r'^(collectives|sharded|packed|pieces)\.py',
     'pack': r'^compressors/',
     'own': r'^(?!worker|spmd|aggregator)\w[\w/]*\.py',
     'apply': '',

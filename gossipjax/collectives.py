@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from gossipjax.pieces import pack
 from gossipjax.refusal import Refusal
 from gossipjax.traffic import SILENCE, Traffic, nbytes
 
@@ -24,6 +25,12 @@ def _present(tree, active):
   if active is True:
     return tree
   return jax.tree.map(lambda x: jnp.where(active, x, jnp.zeros_like(x)), tree)
+
+
+def _sum(tree):
+  """Over workers; in few pieces, since each is a collective of its own."""
+  pieces, unpack = pack(tree)
+  return unpack(lax.psum(pieces, WORKERS))
 
 
 def needs_everyone(active):
@@ -99,10 +106,10 @@ def all_reduce(tree, active=True):
   """
   n = lax.axis_size(WORKERS)
   if active is True:
-    total, count, size = lax.psum(tree, WORKERS), n, nbytes(tree)
+    total, count, size = _sum(tree), n, nbytes(tree)
   else:
     flag = jnp.asarray(active, jnp.int32)
-    total, count = lax.psum((_present(tree, active), flag), WORKERS)
+    total, count = _sum((_present(tree, active), flag))
     count, size = jnp.maximum(count, 1), nbytes((tree, flag))
   return total, count, Traffic.of(ring_bytes(size, n), 2 * (n - 1)) * active
 
@@ -132,7 +139,7 @@ def serve(tree, active=True):
   """
   n, size = lax.axis_size(WORKERS), nbytes(tree)
   with jax.named_scope(SERVED):
-    total = lax.psum(_present(tree, active), WORKERS)
+    total = _sum(_present(tree, active))
     count = n if active is True else jnp.maximum(
         lax.psum(jnp.asarray(active, jnp.int32), WORKERS), 1)
   bill = Traffic.of(size, 1, rounds=2, path_bytes=0)

@@ -19,7 +19,7 @@ STRATEGIES = [path for path in FILES if path.parent.name == 'strategies'
 # What is in no layer lies above them all: experiments in the widest sense.
 LAYERS = (
     {'refusal'},
-    {'traffic', 'topology', 'compressors', 'data', 'models'},
+    {'traffic', 'topology', 'compressors', 'data', 'models', 'pieces'},
     {'collectives', 'network'},
     {'aggregator', 'layered', 'sharded', 'spmd'},
     {'apart', 'bucketed', 'momentum', 'packed', 'triggers'},

@@ -9,8 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from gossipjax import collectives, packed, spmd, topology
+from gossipjax import collectives, spmd, topology
 from gossipjax.momentum import without_look_ahead
+from gossipjax.pieces import pack
 from gossipjax.refusal import Refusal
 from gossipjax.strategies import (
   gossip,
@@ -342,7 +343,7 @@ def test_a_step_without_gradient_leaves_the_velocity_alone():
 def test_what_is_packed_comes_back_as_it_was():
   tree = {'big': jnp.ones((130, 130)), 'half': jnp.ones((3, 2), jnp.bfloat16),
           'scalar': jnp.float32(2), 'small': jnp.arange(6.).reshape(2, 3)}
-  pieces, unpack = packed.pack(tree)
+  pieces, unpack = pack(tree)
   assert len(pieces) == 3  # The large one alone; a vector per dtype.
   assert sum(x.nbytes for x in pieces.values()) == sum(
       x.nbytes for x in tree.values())
