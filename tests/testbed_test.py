@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -157,3 +158,17 @@ def test_gtopk_scaling_is_measured(tmp_path):
   row, = csv.DictReader((tmp_path / 'table.csv').open())
   assert float(row['dense / ring bound']) > 0.9
   assert (tmp_path / 'figure.png').stat().st_size
+
+
+def test_one_ctrl_c_ends_a_measurement_and_leaves_nothing(tmp_path):
+  running = subprocess.Popen(
+      [sys.executable, '-m', 'experiments.testbed.calibrate', '--workers=2',
+       f'--out={tmp_path / "link.json"}'], cwd=program.ROOT, env=ENVIRONMENT,
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+  try:
+    assert any('Gloo' in line for line in running.stdout)  # They have met.
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=20)  # It measures for minutes otherwise.
+  finally:
+    running.kill()
+  assert running.returncode and not network.clean()

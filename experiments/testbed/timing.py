@@ -106,6 +106,8 @@ def main(address: str, processes: str, process: str, spec: str, out: str
          ) -> None:
   """One of the processes."""
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  # Or JAX catches SIGTERM, and who stops a measurement waits for its end.
+  jax.config.update('jax_enable_preemption_service', False)
   jax.distributed.initialize(address, int(processes), int(process))
   found = [measure(**exchange)._asdict() for exchange in json.loads(spec)]
   if process == '0':
