@@ -155,10 +155,9 @@ def test_an_impossible_density_is_refused_at_once_by_name(make, density):
 
 @pytest.mark.parametrize('make', [
     compressors.topk, compressors.topk_int8, compressors.random_k])
-def test_a_density_below_one_entry_keeps_one(make):
-  compressor, x = make(0.001), jnp.arange(1., 101.)
-  back = compressor.decompress(compressor.compress(x, jax.random.key(0)), 100)
-  assert (back != 0).sum() == 1
+def test_a_density_that_keeps_nothing_is_refused_with_the_least(make):
+  with pytest.raises(Refusal, match=r'density=0\.001 keeps none.*0\.01'):
+    make(0.001).compress(jnp.ones(100), jax.random.key(0))
 
 
 def test_the_mean_of_stacked_messages_is_that_of_each_and_the_rest_waits():

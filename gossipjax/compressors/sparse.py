@@ -21,11 +21,14 @@ class Sparse(NamedTuple):
 
 
 def count(density: float, size: int) -> int:
-  """k, the entries that a density keeps of `size`: at least one, so that each
-  of many small layers sends something."""
+  """k, the entries that a density keeps of `size`."""
   if not 0 < density <= 1:
     raise Refusal(f'density is above 0 and at most 1, got {density}.')
-  return max(1, round(density * size))
+  k = round(density * size)
+  if k == 0:
+    raise Refusal(f'density={density} keeps none of {size} entries; '
+                  f'it has to be at least {1 / size:.2g}.')
+  return k
 
 
 def choose(x: jax.Array, density: float, selection: Selection, step=None,
