@@ -108,8 +108,9 @@ def _row(model: str, workers: int, rate: str, timings, torch
   return {
       'model': model, 'P': workers, 'rate': rate,
       **{f'{scheme} s': s for scheme, s in seconds.items()},
-      **{f'{scheme} local s': timings[scheme].local_s
-         for scheme in ('top-k', 'gTop-k')},
+      **{f'{scheme} {part} s': getattr(timings[scheme], f'{part}_s')
+         for scheme in ('top-k', 'gTop-k')
+         for part in ('local', 'selection')},
       **{f'{scheme} s, model': _modelled(timings[scheme], RATES[rate])
          for scheme in ('dense', 'top-k', 'gTop-k')},
       **{f'{scheme} s': s for scheme, s in torch.items()},
@@ -158,14 +159,16 @@ def _verdict(rows: list[dict[str, Any]]) -> str:
 
 NOTES = """
 Seconds are medians of five exchanges from a common start, of the slowest
-process; all processes share this machine's cores, which slows selection down
-as real hosts would not. `local` is what the same processes take when the
-others' messages are echoed: selecting, merging, packing. The model adds to it
-rounds and bytes of the ledger on the nominal link. Efficiency sets the
-published single-GPU seconds of a step beside the measured exchange. Columns of
-torch are empty where it is not installed; its top-k gathers int64 indices.
-Adaptive gossip has a trigger that all share, and is timed in a step in which it
-fires. Left out: AlexNet with 8 workers, and with 16 all but two, for memory.
+process; each has its share of this machine's cores, and where these are fewer
+than processes selection is slower than on real hosts. `local` is what the same
+processes take when the others' messages are echoed: selecting, merging,
+packing; `selection`, by JAX's profiler, is what the first takes in the
+exchange. The model adds to `local` the rounds and bytes of the ledger on the
+nominal link. Efficiency sets the published single-GPU seconds of a step beside
+the measured exchange. Columns of torch are empty where it is not installed; its
+top-k gathers int64 indices. Adaptive gossip has a trigger that all share, and
+is timed in a step in which it fires. Left out: AlexNet with 8 workers, and with
+16 all but two, for memory.
 """
 
 

@@ -142,7 +142,7 @@ def test_a_failure_leaves_nothing_behind():
 def test_a_fit_finds_the_link_that_made_the_timings():
   link = Link(latency_s=2e-4, bytes_per_s=1.25e7)
   timings = [Timing('made up', 0, 0.01 + rounds * link.latency_s
-                    + size / link.bytes_per_s, 0.01, size, rounds, size)
+                    + size / link.bytes_per_s, 0.01, 0., size, rounds, size)
              for rounds, size in ((1, 10**3), (3, 10**5), (6, 10**7))]
   np.testing.assert_allclose(calibrate.fit(timings), link, rtol=1e-6)
   assert all(abs(row['model / measured'] - 1) < 1e-6
@@ -157,6 +157,7 @@ def test_gtopk_scaling_is_measured(tmp_path):
   assert done.returncode == 0, done.stderr
   row, = csv.DictReader((tmp_path / 'table.csv').open())
   assert float(row['dense / ring bound']) > 0.9
+  assert 0 < float(row['gTop-k selection s']) < float(row['gTop-k s'])
   assert (tmp_path / 'figure.png').stat().st_size
 
 

@@ -6,7 +6,8 @@
 
 fitted to single collectives of several sizes, least squares of the relative
 error, then held against whole strategies. `local` is measured with the
-others' messages echoed. The file is a link that experiments.advise takes.
+others' messages echoed, and the selection in it by JAX's profiler. The file is
+a link that experiments.advise takes.
 """
 
 import argparse
@@ -61,8 +62,10 @@ def rows(link: Link, timings: Sequence[timing.Timing]) -> list[dict[str, Any]]:
     wire_s = t.rounds * link.latency_s + t.path_bytes / link.bytes_per_s
     found.append({
         'exchange': t.what, 'numbers': t.numbers, 'bytes': t.bytes,
-        'measured s': t.seconds, 'of that local s': t.local_s,
-        'model: link s': wire_s, 'model: all s': t.local_s + wire_s,
+        'measured s': t.seconds, 'selection s': t.selection_s,
+        'other computing s': t.local_s - t.selection_s,
+        'communication s': t.seconds - t.local_s,
+        'model: communication s': wire_s, 'model: all s': t.local_s + wire_s,
         'model / measured': (t.local_s + wire_s) / t.seconds})
   return found
 

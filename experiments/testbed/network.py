@@ -94,6 +94,7 @@ def check(workers: int, link: Shape) -> None:
                   'it with sudo, or in a container with CAP_SYS_ADMIN and '
                   'CAP_NET_ADMIN.')
   for tool, package in (('ip', 'iproute2'), ('tc', 'iproute2'),
+                        ('taskset', 'util-linux'),
                         *([('nft', 'nftables')] if link.loss else ())):
     if shutil.which(tool) is None:
       raise Refusal(f'The testbed needs `{tool}`; install {package} (apt-get '

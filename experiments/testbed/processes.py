@@ -1,6 +1,7 @@
 """The same program in every namespace: run.py, or a module that measures."""
 
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -46,5 +47,19 @@ def _everywhere(workers: int, link: network.Shape,
                 command: Callable[[str, int], list[str]]) -> int:
   coordinator = f'{network.address(0)}:{PORT}'
   with network.network(workers, link):
-    return launch.run(network.inside(i, command(coordinator, i))
-                      for i in range(workers))
+    return launch.run(
+        network.inside(i, ['taskset', '-c', _cores(i, workers),
+                           *command(coordinator, i)])
+        for i in range(workers))
+
+
+def _cores(worker: int, workers: int) -> str:
+  """A worker's share of this machine's, such as '2,3': hosts compute apart.
+
+  Where it could go to any, a worker waits for threads that others' displace.
+  """
+  cores = sorted(os.sched_getaffinity(0))
+  each = len(cores) // workers
+  mine = (cores[worker * each:(worker + 1) * each] if each
+          else [cores[worker % len(cores)]])
+  return ','.join(map(str, mine))

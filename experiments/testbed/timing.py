@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
+from benchmarks import stages
 from experiments.alone import alone
 from gossipjax import build, collectives, spmd
 from gossipjax.aggregator import Aggregator, chain, stateless
@@ -34,6 +35,7 @@ class Timing(NamedTuple):
     seconds: all in all, from a common start; median of TURNS.
     local_s: of that, with the others' messages echoed: what is no
       communication.
+    selection_s: of that, what finds the entries to send, by JAX's profiler.
     bytes, rounds, path_bytes: of `Traffic`, the largest over workers.
   """
 
@@ -41,6 +43,7 @@ class Timing(NamedTuple):
   numbers: int
   seconds: float
   local_s: float
+  selection_s: float
   bytes: int
   rounds: int
   path_bytes: int
@@ -77,13 +80,15 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   state = where.run(method.init)(tree)
   update = lambda tree, state, step: method.update(tree, state, step)
   step = jnp.int32(0)
-  program = where.run(update)
+  program = where.run(update).lower(tree, state, step=step).compile()
   together = lambda: program(tree, state, step=step)
   bill = jax.tree.map(np.asarray, spmd.gather(spmd.rows(together()[2])))
   own = jax.tree.map(lambda x: x.addressable_shards[0].data[0], (tree, state))
   echoed = jax.jit(alone(update, jax.process_count(), *own, step))
   return Timing(
-      what, numbers, *_medians(together, lambda: echoed(*own, step)),
+      what, numbers, *_slowest(
+          *_medians(together, lambda: echoed(*own, step)),
+          _selecting(program, together)),
       *(int(np.asarray(getattr(bill, name)).max())
         for name in ('bytes', 'rounds', 'path_bytes')))
 
@@ -98,8 +103,22 @@ def _medians(*calls: Callable[[], Any]) -> list[float]:
       began = time.perf_counter()
       jax.block_until_ready(call())
       mine.append(time.perf_counter() - began)
-  mine = np.array([[statistics.median(each) for each in seconds]])
-  return spmd.gather(mine).max(axis=0).tolist()
+  return [statistics.median(each) for each in seconds]
+
+
+def _selecting(program: Any, call: Callable[[], Any]) -> float:
+  """What those instructions of the program take that select."""
+  found = stages.program(program, call).stages
+  names = {name for name, stage in found.items() if stage == 'select'}
+  if not names:
+    return 0.
+  return statistics.median(
+      sum(stages.traced(call, names).seconds.values()) for _ in range(TURNS))
+
+
+def _slowest(*mine: float) -> list[float]:
+  """The largest of all processes' figures."""
+  return spmd.gather(np.array([mine])).max(axis=0).tolist()
 
 
 def main(address: str, processes: str, process: str, spec: str, out: str
