@@ -26,7 +26,8 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       # Beside records.jsonl: extras to install, see experiments/livelog.py.
       'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
-      'link': '1gbe',  # A preset of network.py, whose seconds are plotted.
+      # A preset of network.py, or a JSON file; its seconds are plotted.
+      'link': '1gbe',
       # Machines to run on in virtual time, see `cluster` below; {}: lock-step.
       'cluster': {},
       'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.

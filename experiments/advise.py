@@ -11,8 +11,6 @@ also be a JSON file with latency_s and bytes_per_s. Communication is not
 overlapped with computing, as in the program itself.
 """
 
-import json
-import pathlib
 from typing import Any
 
 import jax
@@ -36,22 +34,7 @@ def chosen_link(link: str | None, latency_s: float | None,
     if link or len(given) < 2:
       raise Refusal('Give --link, or both --latency-s and --bytes-per-s.')
     return network.link(**given)
-  if link and link.endswith('.json'):
-    return read_link(pathlib.Path(link))
   return next(iter(build.links(link or default).values()))
-
-
-def read_link(path: pathlib.Path) -> network.Link:
-  """A link that was measured: JSON with latency_s and bytes_per_s."""
-  try:
-    found = json.loads(path.read_text())
-    return network.link(float(found['latency_s']), float(found['bytes_per_s']),
-                        bool(found.get('full_duplex', True)))
-  except OSError as error:
-    raise Refusal(f'--link={path}: {error.strerror}.') from error
-  except (LookupError, TypeError, json.JSONDecodeError) as error:
-    raise Refusal(f'--link={path} is no link; it needs latency_s and '
-                  f'bytes_per_s ({error}).') from error
 
 
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:

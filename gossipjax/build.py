@@ -172,8 +172,13 @@ def strategy(config: Mapping[str, Any]) -> Strategy:
 
 def links(choice: str | Mapping[str, float]) -> dict[str, network.Link]:
   """All presets; the one that `config.link` chose, or describes, comes first.
+
+  Args:
+    choice: a preset's name, a JSON file's, or what `network.link` takes.
   """
-  if isinstance(choice, str):
+  if isinstance(choice, str) and choice.endswith('.json'):
+    chosen = {choice: network.read(choice)}
+  elif isinstance(choice, str):
     chosen = {choice: pick(choice, network.PRESETS, 'link')}
   else:
     chosen = {'custom': call(network.link, dict(choice), 'link')}

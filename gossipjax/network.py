@@ -1,5 +1,7 @@
 """What traffic costs in seconds: the alpha-beta model of a link."""
 
+import json
+import pathlib
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +31,20 @@ def link(latency_s: float, bytes_per_s: float, full_duplex: bool = True
     raise Refusal(f'link.latency_s={latency_s} is at least 0 and '
                   f'link.bytes_per_s={bytes_per_s} above 0.')
   return Link(latency_s, bytes_per_s, full_duplex)
+
+
+def read(path: str) -> Link:
+  """A link that was measured: JSON with latency_s and bytes_per_s."""
+  try:
+    found = json.loads(pathlib.Path(path).read_text())
+    facts = (float(found['latency_s']), float(found['bytes_per_s']),
+             bool(found.get('full_duplex', True)))
+  except OSError as error:
+    raise Refusal(f'link={path}: {error.strerror}.') from error
+  except (LookupError, TypeError, ValueError) as error:
+    raise Refusal(f'link={path} is no link; it needs latency_s and '
+                  f'bytes_per_s ({error}).') from error
+  return link(*facts)
 
 
 PRESETS = {

@@ -165,13 +165,23 @@ def test_a_plain_all_reduce_is_compared_with_every_strategy():
 
 def test_a_calibrated_link_is_read_from_its_file(tmp_path):
   file = tmp_path / 'link.json'
-  file.write_text(json.dumps(
-      {'name': 'ours', 'latency_s': 1e-4, 'bytes_per_s': 2e8}))
-  assert advise.chosen_link(str(file), None, None, '1gbe') == network.link(
-      latency_s=1e-4, bytes_per_s=2e8)
-  file.write_text('{"latency_s": 1e-4}')
-  with pytest.raises(Refusal, match=r'link.json is no link.*bytes_per_s'):
-    advise.chosen_link(str(file), None, None, '1gbe')
+  file.write_text(json.dumps({'latency_s': 1e-4, 'bytes_per_s': 2e8}))
+  ours = network.link(latency_s=1e-4, bytes_per_s=2e8)
+  assert advise.chosen_link(str(file), None, None, '1gbe') == ours
+  assert next(iter(build.links(str(file)).items())) == (str(file), ours)
+
+
+@pytest.mark.parametrize('text, words', [
+    ('{"latency_s": 1e-4}', r'link.json is no link.*bytes_per_s'),
+    ('[1, 2]', 'link.json is no link'), ('{', 'link.json is no link'),
+    ('{"latency_s": -1, "bytes_per_s": 1}', r'link.latency_s=-1.0 is at least'),
+    (None, r'link.json: No such file')])
+def test_a_file_that_is_no_link_is_refused(tmp_path, text, words):
+  file = tmp_path / 'link.json'
+  if text is not None:
+    file.write_text(text)
+  with pytest.raises(Refusal, match=words):
+    build.links(str(file))
 
 
 MISTAKES = {
