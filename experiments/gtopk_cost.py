@@ -14,12 +14,10 @@ import pathlib
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import claim
+from experiments import bills, claim
 from gossipjax import network
-from gossipjax.collectives import WORKERS
 from gossipjax.strategies import all_reduce, gtopk, topk
 
 DENSITY = 0.001
@@ -55,15 +53,9 @@ SCHEMES = {
 @functools.cache
 def seconds(scheme: str, size: int, workers: int) -> float:
   """Modelled communication of one step, by the strategy's own bill."""
-  gradients = SCHEMES[scheme].gradients
-
-  def bill(_):
-    tree = jnp.zeros(size)  # Never exists: only the bill is asked for.
-    return gradients.update(tree, gradients.init(tree), jnp.int32(0))[2]
-
-  sent = jax.jit(jax.vmap(bill, axis_name=WORKERS))(np.zeros(workers))
-  steps = jax.tree.map(lambda x: x[:, None], jax.device_get(sent))
-  return float(network.seconds(network.PRESETS['1gbe'], steps)[0])
+  gradients = jax.ShapeDtypeStruct((size,), jnp.float32)
+  sent = bills.of(SCHEMES[scheme], gradients, workers, steps=1).sent
+  return float(network.seconds(network.PRESETS['1gbe'], sent)[0])
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
