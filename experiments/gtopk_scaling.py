@@ -23,7 +23,7 @@ from experiments.evidence import MINUTES, RUNS, Evidence
 from experiments.testbed import calibrate, network, processes
 from experiments.testbed.timing import Timing
 from gossipjax import console
-from gossipjax.network import Link, link
+from gossipjax.network import link
 
 DENSITY = gtopk_cost.DENSITY
 SCHEMES = {
@@ -111,7 +111,8 @@ def _row(model: str, workers: int, rate: str, timings, torch
       **{f'{scheme} {part} s': getattr(timings[scheme], f'{part}_s')
          for scheme in ('top-k', 'gTop-k')
          for part in ('local', 'selection')},
-      **{f'{scheme} s, model': _modelled(timings[scheme], RATES[rate])
+      **{f'{scheme} s, model': timings[scheme].local_s
+         + timings[scheme].link_s(RATES[rate])
          for scheme in ('dense', 'top-k', 'gTop-k')},
       **{f'{scheme} s': s for scheme, s in torch.items()},
       'dense / ring bound': seconds['dense'] / ring,
@@ -121,11 +122,6 @@ def _row(model: str, workers: int, rate: str, timings, torch
           torch['torch top-k'] / seconds['gTop-k']),
       **{f'{scheme} efficiency': compute / (compute + seconds[scheme])
          for scheme in ('dense', 'top-k', 'gTop-k')}}
-
-
-def _modelled(timing, link: Link) -> float:
-  return (timing.local_s + timing.rounds * link.latency_s
-          + timing.path_bytes / link.bytes_per_s)
 
 
 def _verdict(rows: list[dict[str, Any]]) -> str:

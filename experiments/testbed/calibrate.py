@@ -59,14 +59,14 @@ def rows(link: Link, timings: Sequence[timing.Timing]) -> list[dict[str, Any]]:
   """Measured and modelled seconds of each exchange."""
   found = []
   for t in timings:
-    wire_s = t.rounds * link.latency_s + t.path_bytes / link.bytes_per_s
+    link_s = t.link_s(link)
     found.append({
         'exchange': t.what, 'numbers': t.numbers, 'bytes': t.bytes,
         'measured s': t.seconds, 'selection s': t.selection_s,
         'other computing s': t.local_s - t.selection_s,
         'communication s': t.seconds - t.local_s,
-        'model: communication s': wire_s, 'model: all s': t.local_s + wire_s,
-        'model / measured': (t.local_s + wire_s) / t.seconds})
+        'model: communication s': link_s, 'model: all s': t.local_s + link_s,
+        'model / measured': (t.local_s + link_s) / t.seconds})
   return found
 
 

@@ -23,6 +23,7 @@ from benchmarks import stages
 from experiments.alone import alone
 from gossipjax import build, collectives, spmd
 from gossipjax.aggregator import Aggregator, chain, stateless
+from gossipjax.network import Link
 
 TURNS = 5
 ROWS = 1000  # Layers are matrices, which some strategies need.
@@ -47,6 +48,10 @@ class Timing(NamedTuple):
   bytes: int
   rounds: int
   path_bytes: int
+
+  def link_s(self, link: Link) -> float:
+    """What the model says that communication takes."""
+    return self.rounds * link.latency_s + self.path_bytes / link.bytes_per_s
 
 
 def _around() -> list[tuple[int, int]]:
