@@ -22,19 +22,22 @@ def step(loss, batch, rate: float, momentum: float, decay: float):
     key = jax.random.fold_in(key, lax.axis_index(AXIS))
     order, noise = jax.random.split(key)
     value, grads = jax.value_and_grad(loss)(
-        params, batch(examples, order, t), jax.random.fold_in(noise, t))
+      params, batch(examples, order, t), jax.random.fold_in(noise, t)
+    )
     grads = lax.pmean(grads, AXIS)
     grads = jax.tree.map(lambda g, p: g + decay * p, grads, params)
     velocity = jax.tree.map(lambda v, g: momentum * v + g, velocity, grads)
-    params = jax.tree.map(lambda p, g, v: p - rate * (g + momentum * v),
-                          params, grads, velocity)
+    params = jax.tree.map(
+      lambda p, g, v: p - rate * (g + momentum * v), params, grads, velocity
+    )
     return params, velocity, value
 
   return program
 
 
-def train(program, params: Any, examples: Any, seed: int, chunk: int
-          ) -> Iterator[jax.Array]:
+def train(
+  program, params: Any, examples: Any, seed: int, chunk: int
+) -> Iterator[jax.Array]:
   """Trains on as many devices as there are shares of examples.
 
   Args:
@@ -45,8 +48,9 @@ def train(program, params: Any, examples: Any, seed: int, chunk: int
     chunk: steps between two losses that are yielded, f32[devices].
   """
   devices = len(jax.tree.leaves(examples)[0])
-  mesh = jax.make_mesh((devices,), (AXIS,),
-                       axis_types=(jax.sharding.AxisType.Auto,))
+  mesh = jax.make_mesh(
+    (devices,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,)
+  )
   mine, all_alike = jax.P(AXIS), jax.P()
 
   def block(params, velocity, examples, key, t):
@@ -54,11 +58,16 @@ def train(program, params: Any, examples: Any, seed: int, chunk: int
     params, velocity, value = program(params, velocity, examples, key, t)
     return params, velocity, value[None]
 
-  run = jax.jit(jax.shard_map(
-      block, mesh=mesh, in_specs=(all_alike, all_alike, mine, all_alike,
-                                  all_alike),
-      out_specs=(all_alike, all_alike, mine), check_vma=False),
-      donate_argnums=(0, 1))
+  run = jax.jit(
+    jax.shard_map(
+      block,
+      mesh=mesh,
+      in_specs=(all_alike, all_alike, mine, all_alike, all_alike),
+      out_specs=(all_alike, all_alike, mine),
+      check_vma=False,
+    ),
+    donate_argnums=(0, 1),
+  )
   put = lambda tree, spec: jax.device_put(tree, jax.NamedSharding(mesh, spec))
   examples, params = put(examples, mine), put(params, all_alike)
   velocity = put(jax.tree.map(jnp.zeros_like, params), all_alike)
@@ -66,7 +75,8 @@ def train(program, params: Any, examples: Any, seed: int, chunk: int
   while True:
     for _ in range(chunk):
       params, velocity, value = run(
-          params, velocity, examples, key, jnp.int32(t))
+        params, velocity, examples, key, jnp.int32(t)
+      )
       # More than two steps in flight can deadlock on emulated devices.
       jax.block_until_ready(value if before is None else before)
       before, t = value, t + 1

@@ -22,9 +22,10 @@ from ml_collections import ConfigDict
 
 from benchmarks import by_hand, turns
 from configs import cifar10
-from gossipjax import session, spmd
+from gossipjax import executors
 from gossipjax.data.batch import batch
-from gossipjax.train import train
+from gossipjax.training import worker_program
+from gossipjax.training.train import train
 
 CHUNK = 5  # Steps in a turn.
 TURNS = 24
@@ -40,10 +41,14 @@ def settings() -> ConfigDict:
 
 def hand_written(config: ConfigDict) -> Iterator[jax.Array]:
   """The same training."""
-  task, rate = session.make_task(config), config.optimizer
+  task, rate = worker_program.make_task(config), config.optimizer
   program = by_hand.step(
-      task.loss, functools.partial(batch, size=config.batch_size),
-      rate.learning_rate, rate.momentum, rate.weight_decay)
+    task.loss,
+    functools.partial(batch, size=config.batch_size),
+    rate.learning_rate,
+    rate.momentum,
+    rate.weight_decay,
+  )
   params = task.init(jax.random.key(config.seed))
   return by_hand.train(program, params, task.train, config.seed, CHUNK)
 
@@ -59,7 +64,7 @@ def check(config: ConfigDict) -> None:
 
 def main() -> None:
   config = settings()
-  spmd.emulate(config.workers)
+  executors.emulate(config.workers)
   check(config)
   ours, theirs = turns.take(train(config), hand_written(config), TURNS)
   images = config.workers * config.batch_size * CHUNK

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gossipjax import spmd
+from gossipjax import executors
 from gossipjax.strategies import topk
 from gossipjax.worker import make_worker
 
@@ -32,26 +32,31 @@ def step():
     loss = lambda params: sum((x**2).sum() for x in jax.tree.leaves(params))
     return update(worker, jax.grad(loss)(worker.params), step)
 
-  return init, spmd.on_one_device(program, donate=(0,))
+  return init, executors.on_one_device(program, donate=(0,))
 
 
 def parameters(width: int):
-  return {f'layer{i}': jax.ShapeDtypeStruct((WORKERS, width, width), 'f4')
-          for i in range(10)}
+  return {
+    f'layer{i}': jax.ShapeDtypeStruct((WORKERS, width, width), 'f4')
+    for i in range(10)
+  }
 
 
 def by_compiler(width: int) -> dict[str, float]:
   """Copies of the parameters of all workers."""
   init, run = step()
-  worker = jax.eval_shape(spmd.on_one_device(init), parameters(width))
+  worker = jax.eval_shape(executors.on_one_device(init), parameters(width))
   program = run.lower(worker, step=jax.ShapeDtypeStruct((), 'i4')).compile()
   found = program.memory_analysis()
   held = found.argument_size_in_bytes
   made = found.output_size_in_bytes - found.alias_size_in_bytes
   unit = 4 * WORKERS * 10 * width**2
-  return {'held': held / unit, 'made': made / unit,
-          'on the way': found.temp_size_in_bytes / unit,
-          'peak': (held + made + found.temp_size_in_bytes) / unit}
+  return {
+    'held': held / unit,
+    'made': made / unit,
+    'on the way': found.temp_size_in_bytes / unit,
+    'peak': (held + made + found.temp_size_in_bytes) / unit,
+  }
 
 
 def _peak_bytes() -> int:
@@ -64,12 +69,14 @@ def by_process(width: int) -> float:
   """The same peak, from what the process held at most."""
   init, run = step()
   # Compiled before, so that the compiler's own memory is not in the difference.
-  program = run.lower(jax.eval_shape(
-      spmd.on_one_device(init), parameters(width)),
-                      step=jax.ShapeDtypeStruct((), 'i4')).compile()
+  program = run.lower(
+    jax.eval_shape(executors.on_one_device(init), parameters(width)),
+    step=jax.ShapeDtypeStruct((), 'i4'),
+  ).compile()
   before = _peak_bytes()
-  worker = spmd.on_one_device(init)(
-      jax.tree.map(lambda x: jnp.ones(x.shape), parameters(width)))
+  worker = executors.on_one_device(init)(
+    jax.tree.map(lambda x: jnp.ones(x.shape), parameters(width))
+  )
   for t in range(3):
     worker, _ = jax.block_until_ready(program(worker, step=jnp.int32(t)))
   return (_peak_bytes() - before) / (4 * WORKERS * 10 * width**2)
@@ -78,13 +85,18 @@ def by_process(width: int) -> float:
 def main() -> None:
   """Prints a line per size."""
   for width in WIDTHS:
-    print(f'{10 * width**2 / 1e6:.0f} M, {WORKERS} workers: ' + ', '.join(
-        f'{name} {copies:.2f}'
-        for name, copies in by_compiler(width).items()), flush=True)
+    print(
+      f'{10 * width**2 / 1e6:.0f} M, {WORKERS} workers: '
+      + ', '.join(
+        f'{name} {copies:.2f}' for name, copies in by_compiler(width).items()
+      ),
+      flush=True,
+    )
   with concurrent.futures.ProcessPoolExecutor(
-      1, multiprocessing.get_context('spawn')) as pool:
+    1, multiprocessing.get_context('spawn')
+  ) as pool:
     copies = pool.submit(by_process, WIDTHS[0]).result()
-  print(f'{10 * WIDTHS[0]**2 / 1e6:.0f} M, run: peak {copies:.2f}')
+  print(f'{10 * WIDTHS[0] ** 2 / 1e6:.0f} M, run: peak {copies:.2f}')
 
 
 if __name__ == '__main__':

@@ -16,7 +16,7 @@ import optax
 
 from benchmarks import touched
 from benchmarks.exchange import in_turns, show
-from gossipjax import spmd
+from gossipjax import executors
 from gossipjax.audit import hlo
 from gossipjax.strategies import gtopk, topk
 from gossipjax.worker import make_worker
@@ -29,21 +29,28 @@ def passes(program: str, n: int) -> np.ndarray:
   """How often a compiled program reads and writes n entries, [2]."""
   module = hlo.parse(program)
   large = lambda arrays: sum(a.size == n for a in arrays)
-  return np.sum([[large(x) for x in touched.touched(module, body, i)]
-                 for body in touched.bodies(module) for i in body.values()],
-                axis=0)
+  return np.sum(
+    [
+      [large(x) for x in touched.touched(module, body, i)]
+      for body in touched.bodies(module)
+      for i in body.values()
+    ],
+    axis=0,
+  )
 
 
 def main() -> None:
   """Prints the passes of each strategy, and its time over reading n."""
-  where = spmd.executor(1, 'shard_map')
+  where = executors.executor(1, 'shard_map')
   x = where.put(np.random.default_rng(0).standard_normal((1, N), np.float32))
   read, write = jax.jit(lambda x: jnp.abs(x).sum()), jax.jit(jnp.zeros_like)
   calls = {'read': lambda: read(x), 'write': lambda: write(x)}
   for name, strategy in STRATEGIES.items():
     init, update = make_worker(strategy, optax.sgd(0.1))
-    step = where.run(lambda worker, grads, step, update=update: update(
-        worker, grads, step)[0], donate=(0,))
+    step = where.run(
+      lambda worker, grads, step, update=update: update(worker, grads, step)[0],
+      donate=(0,),
+    )
     worker = [where.run(init)(where.put(np.zeros((1, N), np.float32)))]
     program = step.lower(worker[0], x, step=jnp.int32(1)).compile()
     reads, writes = passes(program.as_text(), N)

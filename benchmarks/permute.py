@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from benchmarks.exchange import in_turns, show
-from gossipjax import collectives, models, pieces, spmd
+from gossipjax import collectives, executors, flatten, models
 
 WORKERS = 8
 MODELS = ('resnet20', 'vgg16')
@@ -28,26 +28,36 @@ def raw(tree):
 
 def gossip(tree):
   """As a strategy moves it, with its bill left out."""
-  parts, unpack = pieces.pack(tree)
+  parts, unpack = flatten.pack(tree)
   return unpack(collectives.swap(parts, SOURCE)[0])
 
 
 def main() -> None:
   """Prints a line per model."""
-  spmd.emulate(WORKERS)
-  where = spmd.executor(WORKERS, 'shard_map')
+  executors.emulate(WORKERS)
+  where = executors.executor(WORKERS, 'shard_map')
   for name in MODELS:
-    shapes = jax.eval_shape(models.make(name, 10).init, jax.random.key(0),
-                            jnp.zeros((1, 32, 32, 3)))['params']
-    tree = where.put(jax.tree.map(
-        lambda x: np.ones((WORKERS, *x.shape), np.float32), shapes))
+    shapes = jax.eval_shape(
+      models.make(name, 10).init, jax.random.key(0), jnp.zeros((1, 32, 32, 3))
+    )['params']
+    tree = where.put(
+      jax.tree.map(lambda x: np.ones((WORKERS, *x.shape), np.float32), shapes)
+    )
     n = sum(x.size for x in jax.tree.leaves(shapes))
     vector = where.put(np.ones((WORKERS, n), np.float32))
-    call = lambda f, x: (lambda run=where.run(f): run(x))
-    show(f'{name}, n={n}', in_turns({
-        'raw': call(raw, vector), 'leaves': call(raw, tree),
-        'swap': call(lambda x: collectives.swap(x, SOURCE)[0], vector),
-        'packed': call(gossip, tree)}, 15))
+    call = lambda f, x: lambda run=where.run(f): run(x)
+    show(
+      f'{name}, n={n}',
+      in_turns(
+        {
+          'raw': call(raw, vector),
+          'leaves': call(raw, tree),
+          'swap': call(lambda x: collectives.swap(x, SOURCE)[0], vector),
+          'packed': call(gossip, tree),
+        },
+        15,
+      ),
+    )
 
 
 if __name__ == '__main__':

@@ -17,7 +17,8 @@ import numpy as np
 import optax
 
 from benchmarks.exchange import in_turns, show
-from gossipjax import build, models, spmd
+from gossipjax import executors, models
+from gossipjax.config import resolve
 from gossipjax.worker import make_worker
 
 WORKERS, DENSITY = 8, 0.1
@@ -27,25 +28,40 @@ STRATEGIES = ('topk', 'gtopk')
 
 def main() -> None:
   """Prints a line per strategy and granularity, then their times."""
-  shapes = jax.eval_shape(models.make('resnet20', 10).init, jax.random.key(0),
-                          jnp.zeros((1, 32, 32, 3)))['params']
-  grads = jax.tree.map(lambda x: jnp.asarray(
-      np.random.default_rng(0).standard_normal(
-          (WORKERS, *x.shape), np.float32)), shapes)
+  shapes = jax.eval_shape(
+    models.make('resnet20', 10).init,
+    jax.random.key(0),
+    jnp.zeros((1, 32, 32, 3)),
+  )['params']
+  grads = jax.tree.map(
+    lambda x: jnp.asarray(
+      np.random.default_rng(0).standard_normal((WORKERS, *x.shape), np.float32)
+    ),
+    shapes,
+  )
   flat = jnp.concatenate([x.ravel() for x in jax.tree.leaves(grads)])
   read = jax.jit(lambda x: jnp.abs(x).sum())
   calls = {'read': lambda: read(flat)}
   for name, granularity in itertools.product(STRATEGIES, PIECES):
-    init, update = make_worker(build.strategy(build.strategy_config(
-        name, density=DENSITY, granularity=granularity)), optax.sgd(0.1))
-    step = spmd.on_one_device(lambda worker, grads, step, update=update: update(
-        worker, grads, step))
-    worker = spmd.on_one_device(init)(grads)
+    init, update = make_worker(
+      resolve.strategy(
+        resolve.strategy_config(name, density=DENSITY, granularity=granularity)
+      ),
+      optax.sgd(0.1),
+    )
+    step = executors.on_one_device(
+      lambda worker, grads, step, update=update: update(worker, grads, step)
+    )
+    worker = executors.on_one_device(init)(grads)
     call = lambda step=step, worker=worker: step(
-        worker, grads, step=jnp.int32(1))
+      worker, grads, step=jnp.int32(1)
+    )
     sent = call()[1]
-    print(f'{name}, {granularity}: {sent.messages[0]} messages, '
-          f'{sent.bytes[0]} bytes', flush=True)
+    print(
+      f'{name}, {granularity}: {sent.messages[0]} messages, '
+      f'{sent.bytes[0]} bytes',
+      flush=True,
+    )
     calls[f'{name} {granularity}'] = call
   show(f'{len(jax.tree.leaves(grads))} leaves', in_turns(calls, 9))
 

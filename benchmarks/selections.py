@@ -25,18 +25,19 @@ from gossipjax.traffic import nbytes
 
 N, DENSITY, STEPS = 25_600_000, 0.001, 6
 WAYS = {
-    'exact': topk(DENSITY),
-    'reused': topk(DENSITY, reused.selection()),
-    'sampled': topk(DENSITY, sampled.selection()),
-    'blockwise': topk(DENSITY, blockwise.selection()),
-    'blockwise, bf16': topk(DENSITY, blockwise.selection(), 'bfloat16'),
-    'exact, bf16': topk(DENSITY, exact.selection(), 'bfloat16'),
+  'exact': topk(DENSITY),
+  'reused': topk(DENSITY, reused.selection()),
+  'sampled': topk(DENSITY, sampled.selection()),
+  'blockwise': topk(DENSITY, blockwise.selection()),
+  'blockwise, bf16': topk(DENSITY, blockwise.selection(), 'bfloat16'),
+  'exact, bf16': topk(DENSITY, exact.selection(), 'bfloat16'),
 }
 KINDS = {
-    'normal': lambda x: x,
-    'heavy': lambda x: x**3,
-    'layers': lambda x: x * np.repeat(
-        10**np.linspace(-2, 0, 100, dtype='f4'), x.size // 100),
+  'normal': lambda x: x,
+  'heavy': lambda x: x**3,
+  'layers': lambda x: (
+    x * np.repeat(10 ** np.linspace(-2, 0, 100, dtype='f4'), x.size // 100)
+  ),
 }
 
 
@@ -65,16 +66,21 @@ def main() -> None:
     fresh = [shape(rng.standard_normal(n, np.float32)) for _ in range(STEPS)]
     vectors = [a + 0.2 * b for a, b in zip(fresh[1:], fresh[:-1], strict=True)]
     found = {name: energy(codec, vectors) for name, codec in WAYS.items()}
-    print(f'{kind}, n={n}: energy over exact: ' + ', '.join(
-        f'{name} {kept / found["exact"]:.3f}' for name, kept in found.items()),
-          flush=True)
+    print(
+      f'{kind}, n={n}: energy over exact: '
+      + ', '.join(
+        f'{name} {kept / found["exact"]:.3f}' for name, kept in found.items()
+      ),
+      flush=True,
+    )
   x = jnp.asarray(rng.standard_normal(N, np.float32))
   calls = {'read': lambda read=jax.jit(lambda x: jnp.abs(x).sum()): read(x)}
   for name, codec in WAYS.items():
     _, memory, message = step(codec, x, jnp.int32(0), codec.begin())
     print(f'{name}: {nbytes(message) / round(DENSITY * N):.2f} bytes an entry')
-    follow = jax.jit(lambda x, t, memory, codec=codec: codec.next(
-        x, None, t, memory)[0])
+    follow = jax.jit(
+      lambda x, t, memory, codec=codec: codec.next(x, None, t, memory)[0]
+    )
     calls[name] = lambda f=follow, memory=memory: f(x, jnp.int32(1), memory)
   show(f'n={N}', in_turns(calls, 5))
 

@@ -35,16 +35,33 @@ import numpy as np
 import optax
 
 from benchmarks import stacks, touched
-from gossipjax import build, compressors, models, spmd
+from gossipjax import compressors, executors, models
 from gossipjax.audit import hlo
+from gossipjax.config import resolve
 from gossipjax.worker import make_worker
 
 TURNS = 9
 SIZES = {220_234: (8, 0.01), 1_000_000: (8, 0.001), 25_600_000: (2, 0.001)}
-SELECT = ('topk', 'gtopk', 'exact_global_topk', 'ok_topk', 'union_topk', 'dgc',
-          'random_k')
-COLUMNS = ('step', 'select', 'pack', 'exchange', 'merge', 'own', 'apply',
-           'covered', 'bytes')
+SELECT = (
+  'topk',
+  'gtopk',
+  'exact_global_topk',
+  'ok_topk',
+  'union_topk',
+  'dgc',
+  'random_k',
+)
+COLUMNS = (
+  'step',
+  'select',
+  'pack',
+  'exchange',
+  'merge',
+  'own',
+  'apply',
+  'covered',
+  'bytes',
+)
 RARE = ('local_sgd', 'diloco', 'sparse_loco')  # Not in each step by default.
 
 
@@ -58,16 +75,22 @@ def arguments(name: str, density: float) -> dict[str, Any]:
   """What is not the default: k, and that it exchanges in each step."""
   if name == 'choco':
     return {'compressor': compressors.topk(density)}
-  return ({'density': density} if name in SELECT else
-          {'period': 1} if name in RARE else {})
+  return (
+    {'density': density}
+    if name in SELECT
+    else {'period': 1}
+    if name in RARE
+    else {}
+  )
 
 
 def shapes(size: int) -> Any:
   """The CNN's tree; of the larger sizes a matrix."""
   if size == 220_234:
     init = models.make('cnn', 10).init
-    return jax.eval_shape(
-        init, jax.random.key(0), jnp.zeros((1, 28, 28, 1)))['params']
+    return jax.eval_shape(init, jax.random.key(0), jnp.zeros((1, 28, 28, 1)))[
+      'params'
+    ]
   rows = next(r for r in range(int(size**0.5), 0, -1) if size % r == 0)
   return jax.ShapeDtypeStruct((rows, size // rows), 'f4')
 
@@ -102,20 +125,27 @@ def program(run: Any, call: Callable[[], Any]) -> Program:
   """Of a compiled function."""
   text = run.as_text()
   module = hlo.parse(text)
-  cost = {i.name: sum(map(touched.size, touched.touched(module, body, i)))
-          for body in touched.bodies(module) for i in body.values()
-          if i.opcode not in touched.FREE}
+  cost = {
+    i.name: sum(map(touched.size, touched.touched(module, body, i)))
+    for body in touched.bodies(module)
+    for i in body.values()
+    if i.opcode not in touched.FREE
+  }
   stage, facts = stacks.stages(text, module), run.memory_analysis()
-  return Program(call, {name: stage[name] for name in cost}, cost,
-                 facts.argument_size_in_bytes + facts.output_size_in_bytes)
+  return Program(
+    call,
+    {name: stage[name] for name in cost},
+    cost,
+    facts.argument_size_in_bytes + facts.output_size_in_bytes,
+  )
 
 
 def stepping(strategy: Any, grads: Any) -> Program:
   """One update after another, each of the worker that the last one made."""
   init, update = make_worker(strategy, optax.sgd(0.1))
   one = lambda worker, grads, step: update(worker, grads, step)[0]
-  step = spmd.on_one_device(one, donate=(0,))
-  worker = spmd.on_one_device(init)(jax.tree.map(jnp.zeros_like, grads))
+  step = executors.on_one_device(one, donate=(0,))
+  worker = executors.on_one_device(init)(jax.tree.map(jnp.zeros_like, grads))
   run = step.lower(worker, grads, step=jnp.int32(0)).compile()
   held, count = [worker], itertools.count()
 
@@ -140,35 +170,49 @@ def turns(step: Program, read: Program) -> Iterator[dict[str, float]]:
     unit = sum(traced(read.call, set(read.stages)).seconds.values())
     if turn < 2:
       continue
-    found = collections.Counter(dict.fromkeys(stacks.STAGES, 0.))
+    found = collections.Counter(dict.fromkeys(stacks.STAGES, 0.0))
     for name, seconds in cost.seconds.items():
       found[step.stages[name]] += seconds / unit
     moved = sum(step.bytes[name] * n for name, n in cost.times.items())
-    yield {'step': cost.wall_s / unit, **found, 'bytes': moved / step.least,
-           'covered': sum(cost.seconds.values()) / cost.wall_s}
+    yield {
+      'step': cost.wall_s / unit,
+      **found,
+      'bytes': moved / step.least,
+      'covered': sum(cost.seconds.values()) / cost.wall_s,
+    }
 
 
 def main() -> None:
   """Prints a table per size, a row as soon as it is known."""
   parser = argparse.ArgumentParser()
   parser.add_argument('--size', type=int, choices=SIZES)
-  parser.add_argument('strategies', nargs='*', choices=[[], *build.STRATEGIES])
+  parser.add_argument(
+    'strategies', nargs='*', choices=[[], *resolve.STRATEGIES]
+  )
   flags = parser.parse_args()
   for size in [flags.size] if flags.size else SIZES:
     workers, density = SIZES[size]
     random = np.random.default_rng(0)
-    grads = jax.tree.map(lambda x: jnp.asarray(random.standard_normal(
-        (workers, *x.shape), np.float32)), shapes(size))
+    grads = jax.tree.map(
+      lambda x: jnp.asarray(
+        random.standard_normal((workers, *x.shape), np.float32)
+      ),
+      shapes(size),
+    )
     read = reading(grads)
-    print(f'\nn={size}, density={density}, workers={workers}\n\n'
-          f'| strategy | {" | ".join(COLUMNS)} |\n|---{len(COLUMNS) * "|---"}|')
-    for name in flags.strategies or build.STRATEGIES:
-      strategy = build.strategy(
-          build.strategy_config(name, **arguments(name, density)))
+    print(
+      f'\nn={size}, density={density}, workers={workers}\n\n'
+      f'| strategy | {" | ".join(COLUMNS)} |\n|---{len(COLUMNS) * "|---"}|'
+    )
+    for name in flags.strategies or resolve.STRATEGIES:
+      strategy = resolve.strategy(
+        resolve.strategy_config(name, **arguments(name, density))
+      )
       each = list(turns(stepping(strategy, grads), read))
       row = [statistics.median(e[c] for e in each) for c in COLUMNS]
-      print(f'| {name} | ' + ' | '.join(f'{x:.2f}' for x in row) + ' |',
-            flush=True)
+      print(
+        f'| {name} | ' + ' | '.join(f'{x:.2f}' for x in row) + ' |', flush=True
+      )
       jax.clear_caches()  # Or what another strategy has traced keeps its stack.
 
 

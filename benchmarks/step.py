@@ -24,14 +24,15 @@ import numpy as np
 import optax
 
 from benchmarks import by_hand, turns
-from gossipjax import build, models, spmd
+from gossipjax import executors, models
+from gossipjax.config import resolve
 from gossipjax.traffic import digits
 from gossipjax.worker import make_worker
 
 WORKERS, BATCH, RATE, MOMENTUM, DECAY = 8, 16, 0.05, 0.9, 5e-4
 TASKS = {  # A model, the shape of its pictures, steps in a turn.
-    'resnet8': ((32, 32, 3), 5),
-    'mlp': ((8, 8, 1), 100),
+  'resnet8': ((32, 32, 3), 5),
+  'mlp': ((8, 8, 1), 100),
 }
 
 
@@ -45,20 +46,24 @@ def problem(model: str, shape: tuple[int, ...]):
     del key
     logits = net.apply({'params': params}, batch[0])
     return optax.softmax_cross_entropy_with_integer_labels(
-        logits, batch[1]).mean()
+      logits, batch[1]
+    ).mean()
 
   params = net.init(jax.random.key(0), x[0])['params']
   return loss, jax.tree.map(np.array, params), (x, y)
 
 
-def through_update(loss, params: Any, batches: Any, chunk: int
-                   ) -> Iterator[jax.Array]:
+def through_update(
+  loss, params: Any, batches: Any, chunk: int
+) -> Iterator[jax.Array]:
   """Yields the last of every `chunk` losses, f32[workers]."""
   init, update = make_worker(
-      build.strategy({'name': 'all_reduce'}),
-      optax.chain(optax.add_decayed_weights(DECAY),
-                  optax.sgd(RATE, MOMENTUM, nesterov=True)))
-  executor = spmd.executor(WORKERS, 'shard_map')
+    resolve.strategy({'name': 'all_reduce'}),
+    optax.chain(
+      optax.add_decayed_weights(DECAY), optax.sgd(RATE, MOMENTUM, nesterov=True)
+    ),
+  )
+  executor = executors.executor(WORKERS, 'shard_map')
 
   def program(worker, batch, t):
     value, grads = jax.value_and_grad(loss)(worker.params, batch, None)
@@ -78,13 +83,16 @@ def through_update(loss, params: Any, batches: Any, chunk: int
 
 
 def main() -> None:
-  spmd.emulate(WORKERS)
+  executors.emulate(WORKERS)
   for model, (shape, chunk) in TASKS.items():
     loss, params, batches = problem(model, shape)
     program = by_hand.step(
-        loss, lambda batch, key, t: batch, RATE, MOMENTUM, DECAY)
-    make = lambda: (through_update(loss, params, batches, chunk),
-                    by_hand.train(program, params, batches, 0, chunk))
+      loss, lambda batch, key, t: batch, RATE, MOMENTUM, DECAY
+    )
+    make = lambda: (
+      through_update(loss, params, batches, chunk),
+      by_hand.train(program, params, batches, 0, chunk),
+    )
     # The same losses, or it is no comparison.
     np.testing.assert_allclose(*map(next, make()), rtol=1e-3)
     turns.report(model, *turns.take(*make(), turns=40))

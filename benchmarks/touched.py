@@ -15,8 +15,16 @@ Body = dict[str, Instruction]
 LOOKS_UP = ('gather', 'slice', 'dynamic-slice')
 CHANGES = {'scatter': 2, 'dynamic-update-slice': 1}  # Which operand is new.
 AS_IT_IS = ('bitcast', 'reshape')
-FREE = (*AS_IT_IS, 'parameter', 'constant', 'tuple', 'get-tuple-element',
-        'while', 'conditional', 'call')
+FREE = (
+  *AS_IT_IS,
+  'parameter',
+  'constant',
+  'tuple',
+  'get-tuple-element',
+  'while',
+  'conditional',
+  'call',
+)
 
 
 def operands(instruction: Instruction) -> list[str]:
@@ -26,8 +34,13 @@ def operands(instruction: Instruction) -> list[str]:
 
 def bodies(module: Module) -> Iterator[Body]:
   """The computations whose instructions run one by one: no fusion's."""
-  parts = {name for i in module.instructions() if i.opcode != 'call'
-           for role in ('calls', 'to_apply') for name in i.calls.get(role, ())}
+  parts = {
+    name
+    for i in module.instructions()
+    if i.opcode != 'call'
+    for role in ('calls', 'to_apply')
+    for name in i.calls.get(role, ())
+  }
   for name, body in module.computations.items():
     if name not in parts:
       yield {i.name: i for i in body}
@@ -79,8 +92,9 @@ def _changed(instruction: Instruction, body: Body) -> list[Array]:
   return hlo.arrays(instruction.shape)
 
 
-def touched(module: Module, body: Body, instruction: Instruction
-            ) -> tuple[list[Array], list[Array]]:
+def touched(
+  module: Module, body: Body, instruction: Instruction
+) -> tuple[list[Array], list[Array]]:
   """What an instruction of that body reads and what it writes."""
   if instruction.opcode in FREE:
     return [], []
@@ -91,11 +105,19 @@ def touched(module: Module, body: Body, instruction: Instruction
   else:
     *_, root = inner = module.computations[instruction.calls['calls'][0]]
     inside = {i.name: i for i in inner}
-    numbered = {int(i.attributes.partition(')')[0]): i.name for i in inner
-                if i.opcode == 'parameter'}
+    numbered = {
+      int(i.attributes.partition(')')[0]): i.name
+      for i in inner
+      if i.opcode == 'parameter'
+    }
     used = _used(inside)
-    parts = [None if by is None else [a for part in by.values() for a in part]
-             for by in (used[numbered[i]] for i in range(len(whole)))]
+    parts = [
+      None if by is None else [a for part in by.values() for a in part]
+      for by in (used[numbered[i]] for i in range(len(whole)))
+    ]
     written = _changed(root, inside)
-  return [a for all_, part in zip(whole, parts, strict=True)
-          for a in (all_ if part is None else part)], written
+  return [
+    a
+    for all_, part in zip(whole, parts, strict=True)
+    for a in (all_ if part is None else part)
+  ], written

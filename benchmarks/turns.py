@@ -20,8 +20,9 @@ def _cost(work: Iterator[Any]) -> Cost:
   return Cost(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def take(ours: Iterator[Any], theirs: Iterator[Any], turns: int
-         ) -> tuple[list[Cost], list[Cost]]:
+def take(
+  ours: Iterator[Any], theirs: Iterator[Any], turns: int
+) -> tuple[list[Cost], list[Cost]]:
   """Costs of every turn, after one each that compiles and warms up.
 
   Args:
@@ -42,9 +43,14 @@ def report(name: str, ours: list[Cost], theirs: list[Cost]) -> None:
   """Prints the median of the ratios, and in brackets their quartiles."""
   found = []
   for kind in Cost._fields:
-    ratios = [getattr(a, kind) / getattr(b, kind)
-              for a, b in zip(ours, theirs, strict=True)]
+    ratios = [
+      getattr(a, kind) / getattr(b, kind)
+      for a, b in zip(ours, theirs, strict=True)
+    ]
     low, middle, high = statistics.quantiles(ratios, n=4)
     found.append(f'{kind} {middle:.3f} ({low:.3f} to {high:.3f})')
-  print(f'{name} over the same by hand, medians of {len(ours)} turns: '
-        f'{", ".join(found)}', flush=True)
+  print(
+    f'{name} over the same by hand, medians of {len(ours)} turns: '
+    f'{", ".join(found)}',
+    flush=True,
+  )

@@ -1,6 +1,6 @@
 """Selection, packing, PowerSGD beside PyTorch, in turns; needs torch==2.13.0.
 
-    python -m benchmarks.versus_torch
+python -m benchmarks.versus_torch
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from benchmarks.exchange import compiled, in_turns, show
-from gossipjax import spmd
-from gossipjax.compressors import packing, selection
+from gossipjax import executors
+from gossipjax.compressors import largest, packing
 from gossipjax.strategies import power_sgd
 
 N, K = 25_600_000, 25_600
@@ -33,8 +33,9 @@ def torch_orthonormal(p: torch.Tensor) -> torch.Tensor:
     for other in columns:
       column = column - column.dot(other) * other
     left = column.dot(column)
-    columns.append(column * torch.where(
-        left > 1e-12 * before, left.rsqrt(), torch.zeros(())))
+    columns.append(
+      column * torch.where(left > 1e-12 * before, left.rsqrt(), torch.zeros(()))
+    )
   return torch.stack(columns, 1)
 
 
@@ -54,9 +55,10 @@ def power_steps(rank: int) -> dict[str, Callable]:
   rng = np.random.default_rng(0)
   grads = [rng.standard_normal(shape, np.float32) for shape in MATRICES]
   aggregator = power_sgd.low_rank_mean(rank)
-  where = spmd.executor(1, 'vmap')
-  run = where.run(lambda tree, state: aggregator.update(
-      tree, state, 0)[:2], donate=(1,))
+  where = executors.executor(1, 'vmap')
+  run = where.run(
+    lambda tree, state: aggregator.update(tree, state, 0)[:2], donate=(1,)
+  )
   mine = [jnp.asarray(g)[None] for g in grads]
   state = [where.run(aggregator.init)(mine)]
   theirs = [torch.from_numpy(g) for g in grads]
@@ -68,10 +70,14 @@ def power_steps(rank: int) -> dict[str, Callable]:
     return means, state[0]
 
   np.testing.assert_allclose(
-      np.asarray(ours()[0][0][0]),
-      torch_power_step(theirs, residuals, qs)[0].numpy(), atol=1e-3)
-  return {'torch': lambda: torch_power_step(theirs, residuals, qs),
-          'power_sgd': ours}
+    np.asarray(ours()[0][0][0]),
+    torch_power_step(theirs, residuals, qs)[0].numpy(),
+    atol=1e-3,
+  )
+  return {
+    'torch': lambda: torch_power_step(theirs, residuals, qs),
+    'power_sgd': ours,
+  }
 
 
 def main() -> None:
@@ -81,17 +87,32 @@ def main() -> None:
     show(f'PowerSGD of rank {rank}', in_turns(power_steps(rank), 15))
   x = np.random.default_rng(0).standard_normal(N, np.float32)
   theirs, ours = torch.from_numpy(x), jnp.asarray(x)
-  show('selection', in_turns({
-      'torch.topk': lambda: torch.topk(theirs.abs(), K)[1].numpy(),
-      **compiled({
-          'ascending': (lambda x: selection.ascending(x, K), ours),
-          'largest': (lambda x: selection.largest(x, K), ours)})}))
+  show(
+    'selection',
+    in_turns(
+      {
+        'torch.topk': lambda: torch.topk(theirs.abs(), K)[1].numpy(),
+        **compiled(
+          {
+            'ascending': (lambda x: largest.ascending(x, K), ours),
+            'largest': (lambda x: largest.largest(x, K), ours),
+          }
+        ),
+      }
+    ),
+  )
   for bits in (1, 2):
     codes = (x > 0).astype(np.uint8)
     mine, tensor = jnp.asarray(codes), torch.from_numpy(codes)
-    show(f'pack to {bits} bits', in_turns({
-        'torch': lambda: torch_pack(tensor, bits).numpy(),
-        **compiled({'pack': (lambda c: packing.pack(c, bits), mine)})}))
+    show(
+      f'pack to {bits} bits',
+      in_turns(
+        {
+          'torch': lambda: torch_pack(tensor, bits).numpy(),
+          **compiled({'pack': (lambda c: packing.pack(c, bits), mine)}),
+        }
+      ),
+    )
 
 
 if __name__ == '__main__':

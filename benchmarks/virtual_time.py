@@ -12,34 +12,42 @@ import jax
 import numpy as np
 
 from benchmarks import turns
-from configs import default
-from gossipjax import build, session, simulate
-from gossipjax.fleet import Fleet
-from gossipjax.ledger import Ledger
+from gossipjax.config import defaults, resolve
+from gossipjax.simulation import simulate
+from gossipjax.simulation.fleet import Fleet
+from gossipjax.training import worker_program
+from gossipjax.training.ledger import Ledger
 
 WORKERS, EVENTS, TURNS = 128, 48, 7
 METHODS = {
-    'all_reduce': False, 'parameter_server': True, 'elastic': True,
-    'pull_gossip': True, 'push_gossip': True, 'pairwise_gossip': True,
-    'adaptive_gossip': True}
+  'all_reduce': False,
+  'parameter_server': True,
+  'elastic': True,
+  'pull_gossip': True,
+  'push_gossip': True,
+  'pairwise_gossip': True,
+  'adaptive_gossip': True,
+}
 
 
 def config(name: str, asynchronous: bool):
   """Plain SGD: what an optimizer remembers is not the simulator's."""
-  run = default.get_config()
+  run = defaults.get_config()
   run.update(workers=WORKERS, batch_size=32)
-  run.task = default.task('fashion_mnist', model='cnn', examples=256)
-  run.optimizer = default.optimizer('sgd', learning_rate=0.01)
-  known = build.strategy_config(name)
+  run.task = defaults.task('fashion_mnist', model='cnn', examples=256)
+  run.optimizer = defaults.optimizer('sgd', learning_rate=0.01)
+  known = resolve.strategy_config(name)
   bare = {'look_ahead': 0.0} if 'look_ahead' in known else {}
-  run.strategy = build.strategy_config(name, **bare)
-  run.cluster = default.cluster(
-      asynchronous=asynchronous, compute='lognormal', spread=0.3)
+  run.strategy = resolve.strategy_config(name, **bare)
+  run.cluster = defaults.cluster(
+    asynchronous=asynchronous, compute='lognormal', spread=0.3
+  )
   return run
 
 
-def simulated(fleet: Fleet, timeline: simulate.Clock, many: int
-              ) -> Iterator[None]:
+def simulated(
+  fleet: Fleet, timeline: simulate.Clock, many: int
+) -> Iterator[None]:
   """So many gradients a turn."""
   target = 0.0
   while True:
@@ -50,16 +58,25 @@ def simulated(fleet: Fleet, timeline: simulate.Clock, many: int
     yield
 
 
-def gradients(run: session.Session, fleet: Fleet, many: int) -> Iterator[None]:
+def gradients(
+  run: worker_program.Session, fleet: Fleet, many: int
+) -> Iterator[None]:
   """So many gradients a turn, each waited for as a plain loop does."""
   one = jax.jit(run.gradient)
-  params = [jax.tree.map(lambda x, i=i: x[i], fleet.params)
-            for i in range(WORKERS)]
+  params = [
+    jax.tree.map(lambda x, i=i: x[i], fleet.params) for i in range(WORKERS)
+  ]
   examples, t = fleet.examples, 0
   while True:
     for _ in range(many):
-      jax.block_until_ready(one(params[t % WORKERS], examples,
-                                np.int32(t % WORKERS), np.int32(t // WORKERS)))
+      jax.block_until_ready(
+        one(
+          params[t % WORKERS],
+          examples,
+          np.int32(t % WORKERS),
+          np.int32(t // WORKERS),
+        )
+      )
       t += 1
     yield
 
@@ -79,15 +96,22 @@ def main() -> None:
   for name, asynchronous in METHODS.items():
     wanted = config(name, asynchronous)
     plan = simulate.plan(wanted)
-    run = session.make(wanted, plan.strategy)
+    run = worker_program.make(wanted, plan.strategy)
     fleet = simulate.fleet(plan, run, wanted, Ledger({}, WORKERS))
     timeline = simulate.clock(plan, wanted, fleet)
     many = EVENTS if asynchronous else WORKERS
-    turns.report(name, *turns.take(
-        simulated(fleet, timeline, many), gradients(run, fleet, many), TURNS))
+    turns.report(
+      name,
+      *turns.take(
+        simulated(fleet, timeline, many), gradients(run, fleet, many), TURNS
+      ),
+    )
     total, own = copies(fleet)
-    print(f'{name} holds {total:.2f} copies of the parameters per worker, '
-          f'{own:.2f} of them its own state', flush=True)
+    print(
+      f'{name} holds {total:.2f} copies of the parameters per worker, '
+      f'{own:.2f} of them its own state',
+      flush=True,
+    )
 
 
 if __name__ == '__main__':

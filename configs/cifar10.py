@@ -10,13 +10,12 @@ topk 41.6 %, gtopk 36.9 %. 25 minutes on 2 busy cores.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from gossipjax import build
+from gossipjax.config import defaults, resolve
 
 
 def get_config(strategy: str = '') -> ConfigDict:
-  config = default.get_config(strategy or 'all_reduce')
-  config.task = default.task('cifar10', model='resnet8', augment=True)
+  config = defaults.get_config(strategy or 'all_reduce')
+  config.task = defaults.task('cifar10', model='resnet8', augment=True)
   config.steps = 1000
   config.batch_size = 16
   config.log_every = 50
@@ -27,11 +26,12 @@ def get_config(strategy: str = '') -> ConfigDict:
   config.optimizer.warmup_steps = 100
   config.optimizer.weight_decay = 5e-4
   if not strategy:
-    config.variants = default.variants(
-        all_reduce='all_reduce',
-        gossip=build.strategy_config('gossip', topology='exponential'),
-        elastic=build.strategy_config('elastic', period=4),
-        local_sgd='local_sgd',
-        topk='topk',
-        gtopk=build.strategy_config('gtopk', density=0.01))
+    config.variants = defaults.variants(
+      all_reduce='all_reduce',
+      gossip=resolve.strategy_config('gossip', topology='exponential'),
+      elastic=resolve.strategy_config('elastic', period=4),
+      local_sgd='local_sgd',
+      topk='topk',
+      gtopk=resolve.strategy_config('gtopk', density=0.01),
+    )
   return config

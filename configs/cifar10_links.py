@@ -8,13 +8,12 @@ experiments/train_1gbit.py runs it at two rates and compares the seconds.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from gossipjax import build
+from gossipjax.config import defaults, resolve
 
 
 def get_config(strategy: str = '') -> ConfigDict:
-  config = default.get_config(strategy or 'all_reduce')
-  config.task = default.task('cifar10')
+  config = defaults.get_config(strategy or 'all_reduce')
+  config.task = defaults.task('cifar10')
   config.workers = 4
   config.steps = 200
   config.batch_size = 32
@@ -23,10 +22,11 @@ def get_config(strategy: str = '') -> ConfigDict:
   config.optimizer.schedule = 'cosine'
   config.optimizer.warmup_steps = 20
   if not strategy:
-    config.variants = default.variants(
-        all_reduce='all_reduce',
-        gossip=build.strategy_config('gossip', topology='exponential'),
-        local_sgd='local_sgd',
-        topk=build.strategy_config('topk', density=0.01),
-        gtopk=build.strategy_config('gtopk', density=0.01))
+    config.variants = defaults.variants(
+      all_reduce='all_reduce',
+      gossip=resolve.strategy_config('gossip', topology='exponential'),
+      local_sgd='local_sgd',
+      topk=resolve.strategy_config('topk', density=0.01),
+      gtopk=resolve.strategy_config('gtopk', density=0.01),
+    )
   return config

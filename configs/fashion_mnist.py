@@ -10,13 +10,12 @@ experiments/results/fashion_mnist/comparison.md.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from gossipjax import build
+from gossipjax.config import defaults, resolve
 
 
 def get_config(strategy: str = '') -> ConfigDict:
-  config = default.get_config(strategy or 'all_reduce')
-  config.task = default.task('fashion_mnist', model='cnn')
+  config = defaults.get_config(strategy or 'all_reduce')
+  config.task = defaults.task('fashion_mnist', model='cnn')
   config.steps = 400
   config.batch_size = 32
   config.eval_every = 100
@@ -24,13 +23,14 @@ def get_config(strategy: str = '') -> ConfigDict:
   config.optimizer.schedule = 'cosine'
   config.optimizer.warmup_steps = 40
   if not strategy:
-    config.variants = default.variants(
-        all_reduce='all_reduce',
-        local_sgd='local_sgd',
-        gossip=build.strategy_config('gossip', topology='exponential'),
-        adaptive_gossip='adaptive_gossip',
-        elastic=build.strategy_config('elastic', period=4),
-        parameter_server=build.strategy_config('parameter_server', period=4),
-        topk='topk',
-        gtopk=build.strategy_config('gtopk', density=0.01))
+    config.variants = defaults.variants(
+      all_reduce='all_reduce',
+      local_sgd='local_sgd',
+      gossip=resolve.strategy_config('gossip', topology='exponential'),
+      adaptive_gossip='adaptive_gossip',
+      elastic=resolve.strategy_config('elastic', period=4),
+      parameter_server=resolve.strategy_config('parameter_server', period=4),
+      topk='topk',
+      gtopk=resolve.strategy_config('gtopk', density=0.01),
+    )
   return config

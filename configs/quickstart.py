@@ -9,18 +9,18 @@ local_sgd 92.9 %, topk 92.3 %, gtopk 91.3 %, for 67.3, 38.4, 38.4, 8.3, 5.4 and
 
 from ml_collections import ConfigDict
 
-from configs import default
-from gossipjax import build
+from gossipjax.config import defaults, resolve
 
 
 def get_config() -> ConfigDict:
-  config = default.get_config()
+  config = defaults.get_config()
   config.optimizer.schedule = 'cosine'
-  config.variants = default.variants(
-      all_reduce='all_reduce',
-      gossip=build.strategy_config('gossip', topology='exponential'),
-      elastic='elastic',
-      local_sgd='local_sgd',
-      topk='topk',
-      gtopk=build.strategy_config('gtopk', density=0.01))
+  config.variants = defaults.variants(
+    all_reduce='all_reduce',
+    gossip=resolve.strategy_config('gossip', topology='exponential'),
+    elastic='elastic',
+    local_sgd='local_sgd',
+    topk='topk',
+    gtopk=resolve.strategy_config('gtopk', density=0.01),
+  )
   return config

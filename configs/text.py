@@ -12,25 +12,26 @@ want another rate. 3 minutes on 2 cores.
 
 from ml_collections import ConfigDict
 
-from configs import default
-from gossipjax import build
+from gossipjax.config import defaults, resolve
 
 
 def get_config(strategy: str = '') -> ConfigDict:
-  config = default.get_config(strategy or 'all_reduce')
-  config.task = default.task('text', width=64, layers=2, sequence=64)
+  config = defaults.get_config(strategy or 'all_reduce')
+  config.task = defaults.task('text', width=64, layers=2, sequence=64)
   config.workers = 4
   config.steps = 400
   config.batch_size = 8
   config.eval_every = 200
-  config.optimizer = default.optimizer(
-      'adam', learning_rate=3e-3, schedule='cosine', warmup_steps=40)
+  config.optimizer = defaults.optimizer(
+    'adam', learning_rate=3e-3, schedule='cosine', warmup_steps=40
+  )
   if not strategy:
-    config.variants = default.variants(
-        all_reduce='all_reduce',
-        gossip=build.strategy_config('gossip', topology='exponential'),
-        local_sgd='local_sgd',
-        compressed='compressed',
-        topk='topk',
-        gtopk=build.strategy_config('gtopk', density=0.01))
+    config.variants = defaults.variants(
+      all_reduce='all_reduce',
+      gossip=resolve.strategy_config('gossip', topology='exponential'),
+      local_sgd='local_sgd',
+      compressed='compressed',
+      topk='topk',
+      gtopk=resolve.strategy_config('gtopk', density=0.01),
+    )
   return config

@@ -13,46 +13,53 @@ import numpy as np
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from experiments import claim, evidence, scores, settings, silence
-from experiments.evidence import Evidence
-from gossipjax import build
+from experiments.framework import (
+  claim,
+  kept_runs,
+  seed_statistics,
+  silent_steps,
+  workloads,
+)
+from experiments.framework.kept_runs import Evidence
+from gossipjax.config import resolve
 
 SAVED, WITHIN, TIME_SAVED = 0.92, 0.5, 0.52  # As claimed; points of accuracy.
 COMM_SHARE = TIME_SAVED / SAVED  # Of the baseline's time.
-SCALES = (6., 9., 13., 19., 28.)  # Of the drift, until the traffic is met.
+SCALES = (6.0, 9.0, 13.0, 19.0, 28.0)  # Of the drift, until the traffic is met.
 WORKERS, SEEDS = (8, 16), 3
 CONTROLS = {
-    'fixed-12': {'trigger': 'fixed', 'scope': 'all', 'period': 12},
-    'fixed-13': {'trigger': 'fixed', 'scope': 'all', 'period': 13},
-    'random': {'trigger': 'random', 'scope': 'all', 'rate': 1 - SAVED},
+  'fixed-12': {'trigger': 'fixed', 'scope': 'all', 'period': 12},
+  'fixed-13': {'trigger': 'fixed', 'scope': 'all', 'period': 13},
+  'random': {'trigger': 'random', 'scope': 'all', 'rate': 1 - SAVED},
 }
 
 
 def config_of(task: str, workers: int, quick: bool) -> ConfigDict:
   """As all claims', on a link where bytes alone count."""
-  return settings.with_link(settings.config(task, workers, quick))
+  return workloads.with_link(workloads.config(task, workers, quick))
 
 
 def sent(run: dict) -> float:
   """Bytes a step of all workers, NaN if it diverged."""
-  end = scores.last(run)
+  end = seed_statistics.last(run)
   return sum(end['bytes_sent']) / end['step'] if end else np.nan
 
 
 def _comm_s(run: dict) -> float:
-  return scores.last(run).get('comm_s', {}).get('custom', np.nan)
+  return seed_statistics.last(run).get('comm_s', {}).get('custom', np.nan)
 
 
 def scale_for(task: str, scope: str, found: Evidence, quick: bool) -> float:
   """The least scale of the drift that saves enough, on validation data."""
   config = config_of(task, WORKERS[0], quick)
   config.task.holdout = 'validation'
-  config.optimizer.learning_rate = settings.RATES[1]
-  config.strategy = build.strategy_config('gossip')
+  config.optimizer.learning_rate = workloads.RATES[1]
+  config.strategy = resolve.strategy_config('gossip')
   always = sent(found.one(config))
   for scale in SCALES[:1] if quick else SCALES:
-    config.strategy = build.strategy_config(
-        'adaptive_gossip', scope=scope, scale=scale)
+    config.strategy = resolve.strategy_config(
+      'adaptive_gossip', scope=scope, scale=scale
+    )
     if sent(found.one(config)) <= (1 - SAVED) * always:
       break
   return scale
@@ -61,31 +68,38 @@ def scale_for(task: str, scope: str, found: Evidence, quick: bool) -> float:
 def methods(task: str, found: Evidence, quick: bool) -> dict[str, ConfigDict]:
   """Gossip, adaptive at the claimed traffic, and the controls."""
   adaptive = {
-      f'adaptive-{scope}': {
-          'scope': scope, 'scale': scale_for(task, scope, found, quick)}
-      for scope in (['all'] if quick else ['local', 'all'])}
+    f'adaptive-{scope}': {
+      'scope': scope,
+      'scale': scale_for(task, scope, found, quick),
+    }
+    for scope in (['all'] if quick else ['local', 'all'])
+  }
   controls = {} if quick else CONTROLS
-  return {'gossip': build.strategy_config('gossip')} | {
-      name: build.strategy_config('adaptive_gossip', **given)
-      for name, given in (adaptive | controls).items()}
+  return {'gossip': resolve.strategy_config('gossip')} | {
+    name: resolve.strategy_config('adaptive_gossip', **given)
+    for name, given in (adaptive | controls).items()
+  }
 
 
 def cells(task: str, quick: bool, found: Evidence) -> dict[tuple, ConfigDict]:
   """By task, P, method and seed."""
   strategies = methods(task, found, quick)
-  here = lambda workers: settings.compared(
-      config_of(task, workers, quick), strategies)
-  rates = found.rates(here(WORKERS[0]), settings.RATES[:2 if quick else None])
-  return {(task, workers, name, seed): run
-          for workers in WORKERS[:1 if quick else None]
-          for name, seed, run in settings.runs(
-              here(workers), rates, 1 if quick else SEEDS)}
+  here = lambda workers: workloads.compared(
+    config_of(task, workers, quick), strategies
+  )
+  rates = found.rates(here(WORKERS[0]), workloads.RATES[: 2 if quick else None])
+  return {
+    (task, workers, name, seed): run
+    for workers in WORKERS[: 1 if quick else None]
+    for name, seed, run in workloads.runs(
+      here(workers), rates, 1 if quick else SEEDS
+    )
+  }
 
 
 def measure(quick: bool, found: Evidence) -> claim.Finding:
-  """One seed of each task, then the others; quick, two methods on 8 workers.
-  """
-  wanted, tasks = {}, settings.TWO[:1 if quick else None]
+  """One seed of each task, then the others; quick, two methods on 8 workers."""
+  wanted, tasks = {}, workloads.TWO[: 1 if quick else None]
   for task in tasks:
     if wanted and not found.again():
       break
@@ -93,60 +107,89 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
     found.collect({key: mine[key] for key in mine if key[-1] == 0})
     wanted |= mine
   runs = found.collect(wanted)
-  rows = [_beside(runs, row)
-          for row in scores.rows(runs, ('task', 'P', 'method'))]
-  silent = [silence.measure(trigger) for trigger in (
-      ['fixed'] if quick else silence.TRIGGERS)]
+  rows = [
+    _beside(runs, row)
+    for row in seed_statistics.rows(runs, ('task', 'P', 'method'))
+  ]
+  silent = [
+    silent_steps.measure(trigger)
+    for trigger in (['fixed'] if quick else silent_steps.TRIGGERS)
+  ]
   return claim.Finding(
-      rows, _figure(rows), verdict(rows),
-      scores.extent(runs, len(mine) * len(tasks)) + NOTES + _skipping(silent)
-      + settings.NOTE)
+    rows,
+    _figure(rows),
+    verdict(rows),
+    seed_statistics.extent(runs, len(mine) * len(tasks))
+    + NOTES
+    + _skipping(silent)
+    + workloads.NOTE,
+  )
 
 
-def _beside(runs: scores.Runs, row: dict) -> dict:
+def _beside(runs: seed_statistics.Runs, row: dict) -> dict:
   """The row, and how it compares with gossip and with a period of 12."""
   cell = row['task'], row['P'], row['method']
   of = lambda name, number: np.mean(
-      [number(run) for key, run in runs.items() if key[:3] == (*cell[:2], name)]
-      or [np.nan])
+    [number(run) for key, run in runs.items() if key[:3] == (*cell[:2], name)]
+    or [np.nan]
+  )
   ratio = lambda number: of(cell[2], number) / of('gossip', number)
   seconds = ratio(_comm_s)
-  gain, error = scores.difference(runs, cell, (*cell[:2], 'gossip'))
-  over, its_error = scores.difference(runs, cell, (*cell[:2], 'fixed-12'))
-  lots, lots_error = scores.difference(runs, cell, (*cell[:2], 'random'))
-  scale = next(run for key, run in runs.items() if key[:3] == cell)[
-      'config']['strategy'].get('scale')
+  gain, error = seed_statistics.difference(runs, cell, (*cell[:2], 'gossip'))
+  over, its_error = seed_statistics.difference(
+    runs, cell, (*cell[:2], 'fixed-12')
+  )
+  lots, lots_error = seed_statistics.difference(
+    runs, cell, (*cell[:2], 'random')
+  )
+  scale = next(run for key, run in runs.items() if key[:3] == cell)['config'][
+    'strategy'
+  ].get('scale')
   return row | {
-      'scale': scale, 'traffic saved %': 100 * (1 - ratio(sent)),
-      'time saved %': 100 * COMM_SHARE * (1 - seconds),
-      'points over gossip': gain, 'error': error,
-      'points over fixed-12': over, 'its error': its_error,
-      'points over random': lots, 'error of that': lots_error}
+    'scale': scale,
+    'traffic saved %': 100 * (1 - ratio(sent)),
+    'time saved %': 100 * COMM_SHARE * (1 - seconds),
+    'points over gossip': gain,
+    'error': error,
+    'points over fixed-12': over,
+    'its error': its_error,
+    'points over random': lots,
+    'error of that': lots_error,
+  }
 
 
 def verdict(rows: list[dict]) -> str:
   """The claim for each scope, then the question that the paper left open."""
   mine = [row for row in rows if row['method'].startswith('adaptive')]
-  met = [row['traffic saved %'] >= 100 * SAVED - 0.05
-         and row['points over gossip'] >= -WITHIN for row in mine]
+  met = [
+    row['traffic saved %'] >= 100 * SAVED - 0.05
+    and row['points over gossip'] >= -WITHIN
+    for row in mine
+  ]
   said = []
   for name in dict.fromkeys(row['method'] for row in mine):
     these = [row for row in mine if row['method'] == name]
     span = lambda key, these=these: (
-        f'{min(row[key] for row in these):.2f} to '
-        f'{max(row[key] for row in these):.2f}')
-    better, worse = (sum(
+      f'{min(row[key] for row in these):.2f} to '
+      f'{max(row[key] for row in these):.2f}'
+    )
+    better, worse = (
+      sum(
         sign * row['points over fixed-12'] > 2 * row['its error']
-        for row in these) for sign in (1, -1))
+        for row in these
+      )
+      for sign in (1, -1)
+    )
     said.append(
-        f'{name} saves {span("traffic saved %")} % of the traffic (claimed: '
-        f'{100 * SAVED:.0f}) at {span("points over gossip")} points over '
-        f'gossip (allowed: {-WITHIN}), and {span("time saved %")} % of the '
-        f'time where gossip communicates {100 * COMM_SHARE:.0f} % of it '
-        f'(claimed: {100 * TIME_SAVED:.0f}). Over a fixed period of 12 it is '
-        f'{span("points over fixed-12")} points: beyond two standard errors '
-        f'better in {better} and worse in {worse} of {len(these)} cells; over '
-        f'random times it is {span("points over random")}.')
+      f'{name} saves {span("traffic saved %")} % of the traffic (claimed: '
+      f'{100 * SAVED:.0f}) at {span("points over gossip")} points over '
+      f'gossip (allowed: {-WITHIN}), and {span("time saved %")} % of the '
+      f'time where gossip communicates {100 * COMM_SHARE:.0f} % of it '
+      f'(claimed: {100 * TIME_SAVED:.0f}). Over a fixed period of 12 it is '
+      f'{span("points over fixed-12")} points: beyond two standard errors '
+      f'better in {better} and worse in {worse} of {len(these)} cells; over '
+      f'random times it is {span("points over random")}.'
+    )
   return f'{claim.word(sum(met), len(met))}: ' + ' '.join(said)
 
 
@@ -165,14 +208,18 @@ standard errors; rates were chosen at P = 8. All on a ring.
 
 def _skipping(found: list[dict]) -> str:
   each = '; '.join(
-      f'{row["trigger"]} {row["silent / talking"]:.2f} '
-      f'({row["bytes silent"]:,} bytes against {row["bytes talking"]:,}; the '
-      'exchange is '
-      f'{"in a branch" if row["in a branch"] else "in no branch"} of the '
-      'compiled program)' for row in found)
-  return (f'\nscope=all really skips: wall time of a silent step over that of '
-          f'a talking one, {silence.SIZE:,} parameters, {silence.WORKERS} '
-          f'emulated devices: {each}.\n')
+    f'{row["trigger"]} {row["silent / talking"]:.2f} '
+    f'({row["bytes silent"]:,} bytes against {row["bytes talking"]:,}; the '
+    'exchange is '
+    f'{"in a branch" if row["in a branch"] else "in no branch"} of the '
+    'compiled program)'
+    for row in found
+  )
+  return (
+    f'\nscope=all really skips: wall time of a silent step over that of '
+    f'a talking one, {silent_steps.SIZE:,} parameters, {silent_steps.WORKERS} '
+    f'emulated devices: {each}.\n'
+  )
 
 
 def _figure(rows: list[dict]) -> Figure:
@@ -184,17 +231,28 @@ def _figure(rows: list[dict]) -> Figure:
     for row in rows:
       if row['task'] == task:
         axes.errorbar(
-            row['traffic saved %'], float(row['accuracy %']),
-            float(row['sd'] or 0), color=f'C{names.index(row["method"])}',
-            marker='o' if row['P'] == WORKERS[0] else 's',
-            label=f'{row["method"]}, P = {row["P"]}')
-    axes.set(title=task, xlabel='traffic saved, %',
-             ylabel='held-out accuracy, %')
-  figure.legend(*panels[0].get_legend_handles_labels(), frameon=False,
-                loc='outside right upper')
+          row['traffic saved %'],
+          float(row['accuracy %']),
+          float(row['sd'] or 0),
+          color=f'C{names.index(row["method"])}',
+          marker='o' if row['P'] == WORKERS[0] else 's',
+          label=f'{row["method"]}, P = {row["P"]}',
+        )
+    axes.set(
+      title=task, xlabel='traffic saved, %', ylabel='held-out accuracy, %'
+    )
+  figure.legend(
+    *panels[0].get_legend_handles_labels(),
+    frameon=False,
+    loc='outside right upper',
+  )
   return figure
 
 
 if __name__ == '__main__':
-  evidence.run('adaptive_gossip', 'Gossip that adapts when it talks', measure,
-            devices=max(WORKERS))
+  kept_runs.run(
+    'adaptive_gossip',
+    'Gossip that adapts when it talks',
+    measure,
+    devices=max(WORKERS),
+  )

@@ -14,16 +14,16 @@ import statistics
 
 from matplotlib.figure import Figure
 
-from experiments import claim, race
+from experiments.framework import claim, virtual_time_runs
 
 P, STEP_S, TARGET, SHARE = 8, 0.1, 0.8, 0.56
 PARAMETERS = 784 * 32 + 32 + 32 * 10 + 10
 CLUSTER = {'compute': 'lognormal', 'step_s': STEP_S, 'spread': 0.3}
 METHODS = {
-    'every step': ('gossip', {}),
-    'every 12': ('gossip', {'period': 12}),
-    'relative drift': ('adaptive_gossip', {}),
-    'target interval': ('adaptive_gossip', {'trigger': 'target_interval'}),
+  'every step': ('gossip', {}),
+  'every 12': ('gossip', {'period': 12}),
+  'relative drift': ('adaptive_gossip', {}),
+  'target interval': ('adaptive_gossip', {'trigger': 'target_interval'}),
 }
 BASELINE = 'every step'
 
@@ -32,14 +32,21 @@ def _link(transfer_s: float) -> dict[str, float]:
   return {'latency_s': 1e-4, 'bytes_per_s': 4 * PARAMETERS / transfer_s}
 
 
-def _run(folder: pathlib.Path, name: str, steps: int, transfer_s: float,
-         seed: int = 0) -> race.Run:
+def _run(
+  folder: pathlib.Path, name: str, steps: int, transfer_s: float, seed: int = 0
+) -> virtual_time_runs.Run:
   strategy, given = METHODS[name]
-  config = race.config(
-      strategy, P, steps, 0.05, schedule='cosine',
-      cluster={**CLUSTER, **_link(transfer_s)}, **given)
+  config = virtual_time_runs.config(
+    strategy,
+    P,
+    steps,
+    0.05,
+    schedule='cosine',
+    cluster={**CLUSTER, **_link(transfer_s)},
+    **given,
+  )
   config.seed = seed
-  return race.run(folder, config)
+  return virtual_time_runs.run(folder, config)
 
 
 def talking(record: dict) -> float:
@@ -66,10 +73,13 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   rows = []
   for scale in scales:
     for seed in range(seeds if scale == 1.0 else 1):
-      runs = {name: _run(folder, name, steps, scale * found, seed)
-              for name in METHODS}
-      rows += [_row(name, run, runs[BASELINE], scale, seed)
-               for name, run in runs.items()]
+      runs = {
+        name: _run(folder, name, steps, scale * found, seed) for name in METHODS
+      }
+      rows += [
+        _row(name, run, runs[BASELINE], scale, seed)
+        for name, run in runs.items()
+      ]
   notes = NOTES.format(found, steps)
   return claim.Finding(rows, _figure(rows), verdict(rows), notes)
 
@@ -87,18 +97,28 @@ Runs are kept, not repeated: the seconds below are those of the last call.
 """
 
 
-def _row(name: str, run: race.Run, baseline: race.Run, scale: float, seed: int
-         ) -> dict:
+def _row(
+  name: str,
+  run: virtual_time_runs.Run,
+  baseline: virtual_time_runs.Run,
+  scale: float,
+  seed: int,
+) -> dict:
   last, base = run[-1], baseline[-1]
-  ours, theirs = (race.to_target(r, TARGET) for r in (run, baseline))
+  ours, theirs = (
+    virtual_time_runs.to_target(r, TARGET) for r in (run, baseline)
+  )
   return {
-      'transfer': scale, 'seed': seed, 'method': name,
-      'not computing': talking(last),
-      'traffic saved': 1 - sum(last['bytes_sent']) / sum(base['bytes_sent']),
-      'time saved': 1 - last['virtual_s'] / base['virtual_s'],
-      f'time to {TARGET}: s': ours,
-      f'saved to {TARGET}': 1 - ours / theirs if ours and theirs else None,
-      'held out': last['test_accuracy']}
+    'transfer': scale,
+    'seed': seed,
+    'method': name,
+    'not computing': talking(last),
+    'traffic saved': 1 - sum(last['bytes_sent']) / sum(base['bytes_sent']),
+    'time saved': 1 - last['virtual_s'] / base['virtual_s'],
+    f'time to {TARGET}: s': ours,
+    f'saved to {TARGET}': 1 - ours / theirs if ours and theirs else None,
+    'held out': last['test_accuracy'],
+  }
 
 
 def verdict(rows: list[dict]) -> str:
@@ -115,21 +135,32 @@ def verdict(rows: list[dict]) -> str:
       continue
     to = mean(name, f'saved to {TARGET}')
     told.append(
-        f'{name} saves {mean(name, "traffic saved"):.0%} of the traffic and '
-        f'{mean(name, "time saved"):.0%} of the time'
-        + (f' ({to:.0%} of that to {TARGET})' if to is not None else
-           f' ({TARGET} is not always reached)')
-        + f', {mean(name, "held out"):.3f} held out')
-  best = max(mean(n, 'time saved') for n in ('relative drift',
-                                             'target interval'))
-  kept = mean('relative drift', 'held out') >= mean(BASELINE, 'held out') - .01
-  verb = ('Holds' if best >= 0.47 and kept else
-          'Holds for the time, not for the accuracy' if best >= 0.47 else
-          'Does not hold')
-  return (f'{verb} (published: 92 % and 52 %): against gossip after every step '
-          f'({mean(BASELINE, "held out"):.3f} held out, '
-          f'{mean(BASELINE, "not computing"):.0%} of its time not computing), '
-          f'{"; ".join(told)}.')
+      f'{name} saves {mean(name, "traffic saved"):.0%} of the traffic and '
+      f'{mean(name, "time saved"):.0%} of the time'
+      + (
+        f' ({to:.0%} of that to {TARGET})'
+        if to is not None
+        else f' ({TARGET} is not always reached)'
+      )
+      + f', {mean(name, "held out"):.3f} held out'
+    )
+  best = max(
+    mean(n, 'time saved') for n in ('relative drift', 'target interval')
+  )
+  kept = mean('relative drift', 'held out') >= mean(BASELINE, 'held out') - 0.01
+  verb = (
+    'Holds'
+    if best >= 0.47 and kept
+    else 'Holds for the time, not for the accuracy'
+    if best >= 0.47
+    else 'Does not hold'
+  )
+  return (
+    f'{verb} (published: 92 % and 52 %): against gossip after every step '
+    f'({mean(BASELINE, "held out"):.3f} held out, '
+    f'{mean(BASELINE, "not computing"):.0%} of its time not computing), '
+    f'{"; ".join(told)}.'
+  )
 
 
 def _figure(rows: list[dict]) -> Figure:
@@ -137,19 +168,33 @@ def _figure(rows: list[dict]) -> Figure:
   panels = figure.subplots(1, 2)
   names = [name for name in METHODS if name != BASELINE]
   for i, name in enumerate(names):
-    mine = sorted((r for r in rows if r['method'] == name and not r['seed']),
-                  key=lambda r: r['transfer'])
-    panels[0].plot([r['transfer'] for r in mine],
-                   [r['time saved'] for r in mine], 'o-', label=name)
+    mine = sorted(
+      (r for r in rows if r['method'] == name and not r['seed']),
+      key=lambda r: r['transfer'],
+    )
+    panels[0].plot(
+      [r['transfer'] for r in mine],
+      [r['time saved'] for r in mine],
+      'o-',
+      label=name,
+    )
     some = [r for r in rows if r['method'] == name and r['transfer'] == 1.0]
-    panels[1].plot([r['traffic saved'] for r in some],
-                   [r['held out'] for r in some], 'o', color=f'C{i}')
-  base = [r['held out'] for r in rows
-          if r['method'] == BASELINE and r['transfer'] == 1.0]
+    panels[1].plot(
+      [r['traffic saved'] for r in some],
+      [r['held out'] for r in some],
+      'o',
+      color=f'C{i}',
+    )
+  base = [
+    r['held out']
+    for r in rows
+    if r['method'] == BASELINE and r['transfer'] == 1.0
+  ]
   panels[1].plot([0] * len(base), base, 'o', color='0.5', label=BASELINE)
   panels[0].axhline(0.52, color='0.5', linestyle=':', label='published')
-  panels[0].set(xlabel='time of a transfer, over that at 56 %',
-                ylabel='time saved')
+  panels[0].set(
+    xlabel='time of a transfer, over that at 56 %', ylabel='time saved'
+  )
   panels[0].set_xscale('log', base=2)
   panels[1].set(xlabel='traffic saved', ylabel='held-out accuracy')
   figure.legend(frameon=False, loc='outside right upper')
@@ -157,5 +202,6 @@ def _figure(rows: list[dict]) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run('adaptive_time', 'Adaptive gossip saves half of the training time',
-            measure)
+  claim.run(
+    'adaptive_time', 'Adaptive gossip saves half of the training time', measure
+  )

@@ -13,7 +13,7 @@ import pathlib
 
 from matplotlib.figure import Figure
 
-from experiments import claim, race
+from experiments.framework import claim, virtual_time_runs
 
 TARGET = 0.78
 RATES = (0.05, 0.005)
@@ -22,14 +22,20 @@ PARAMETERS = 784 * 32 + 32 + 32 * 10 + 10
 # A model travels in 0.14 of a gradient's time: 45 MB of ResNet-18 on 10 Gbit/s
 # beside 0.25 s for 32 pictures. Four shards keep a server up to 28 workers.
 LINK = {'latency_s': 1e-4, 'bytes_per_s': 4 * PARAMETERS / (0.14 * STEP_S)}
-CLUSTER = {'compute': 'lognormal', 'step_s': STEP_S, 'spread': SPREAD,
-           'shards': 4, 'target_accuracy': TARGET, **LINK}
+CLUSTER = {
+  'compute': 'lognormal',
+  'step_s': STEP_S,
+  'spread': SPREAD,
+  'shards': 4,
+  'target_accuracy': TARGET,
+  **LINK,
+}
 METHODS = {
-    'all-reduce': ('all_reduce', race.WAITS),
-    'EASGD': ('elastic', race.ASYNCHRONOUS),
-    'pull-gossip': ('pull_gossip', race.ASYNCHRONOUS),
-    'push-gossip': ('push_gossip', race.ASYNCHRONOUS),
-    'server': ('parameter_server', race.ASYNCHRONOUS),
+  'all-reduce': ('all_reduce', virtual_time_runs.WAITS),
+  'EASGD': ('elastic', virtual_time_runs.ASYNCHRONOUS),
+  'pull-gossip': ('pull_gossip', virtual_time_runs.ASYNCHRONOUS),
+  'push-gossip': ('push_gossip', virtual_time_runs.ASYNCHRONOUS),
+  'server': ('parameter_server', virtual_time_runs.ASYNCHRONOUS),
 }
 FREE = [name for name in METHODS if name != 'all-reduce']
 
@@ -42,11 +48,16 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
     for workers in sizes:
       row = {'eta': rate, 'P': workers}
       for name, (strategy, how) in METHODS.items():
-        found = race.run(folder, race.config(
-            strategy, workers, steps, rate, cluster={**CLUSTER, **how}))
-        row[f'{name}: s'] = race.to_target(found, TARGET)
-        row[f'{name}: last accuracy'] = found[-1]['test_accuracy'] if (
-            found) else None
+        found = virtual_time_runs.run(
+          folder,
+          virtual_time_runs.config(
+            strategy, workers, steps, rate, cluster={**CLUSTER, **how}
+          ),
+        )
+        row[f'{name}: s'] = virtual_time_runs.to_target(found, TARGET)
+        row[f'{name}: last accuracy'] = (
+          found[-1]['test_accuracy'] if (found) else None
+        )
       rows.append(row)
   notes = NOTES.format(TARGET, steps)
   return claim.Finding(rows, _figure(rows), verdict(rows), notes)
@@ -79,19 +90,34 @@ def verdict(rows: list[dict]) -> str:
   """Per eta: who is ahead up to which P, and whether that ends near 32."""
   rates = list(dict.fromkeys(row['eta'] for row in rows))
   most = max(row['P'] for row in rows)
-  leads = {rate: {name: ahead(rows, rate, name) for name in FREE}
-           for rate in rates}
-  near = [f'{name} (eta = {rate:g})' for rate in rates
-          for name, sizes in leads[rate].items()
-          if len(sizes) > 1 and 16 <= max(sizes) < min(65, most)]
+  leads = {
+    rate: {name: ahead(rows, rate, name) for name in FREE} for rate in rates
+  }
+  near = [
+    f'{name} (eta = {rate:g})'
+    for rate in rates
+    for name, sizes in leads[rate].items()
+    if len(sizes) > 1 and 16 <= max(sizes) < min(65, most)
+  ]
   total = len(rates) * len(FREE)
   differ = any(leads[rate] != leads[rates[0]] for rate in rates)
-  head = ('Holds' if len(near) == total else
-          'Holds only for some' if near else 'Does not hold')
-  told = [f'{head}: a lead over all-reduce that ends between 16 and 64 workers '
-          f'is found for {", ".join(near) or "none"} of {total} cases'
-          + (f'; who leads {"depends" if differ else "does not depend"} on eta'
-             if len(rates) > 1 else '') + '.']
+  head = (
+    'Holds'
+    if len(near) == total
+    else 'Holds only for some'
+    if near
+    else 'Does not hold'
+  )
+  told = [
+    f'{head}: a lead over all-reduce that ends between 16 and 64 workers '
+    f'is found for {", ".join(near) or "none"} of {total} cases'
+    + (
+      f'; who leads {"depends" if differ else "does not depend"} on eta'
+      if len(rates) > 1
+      else ''
+    )
+    + '.'
+  ]
   for rate in rates:
     shares = '; '.join(_share(rows, rate, name) for name in FREE)
     told.append(f'At eta = {rate:g}: {shares}.')
@@ -101,9 +127,11 @@ def verdict(rows: list[dict]) -> str:
 def _share(rows: list[dict], rate: float, name: str) -> str:
   """Where a method leads, and its time over all-reduce's at the ends."""
   mine = [row for row in rows if row['eta'] == rate]
-  ends = [f'{row[f"{name}: s"] / row["all-reduce: s"]:.2f} at P = {row["P"]}'
-          for row in (mine[0], mine[-1])
-          if row[f'{name}: s'] and row['all-reduce: s']]
+  ends = [
+    f'{row[f"{name}: s"] / row["all-reduce: s"]:.2f} at P = {row["P"]}'
+    for row in (mine[0], mine[-1])
+    if row[f'{name}: s'] and row['all-reduce: s']
+  ]
   sizes = ', '.join(map(str, ahead(rows, rate, name))) or 'no P'
   return f'{name} leads at {sizes} ({", ".join(ends) or "never there"})'
 
@@ -115,19 +143,28 @@ def _figure(rows: list[dict]) -> Figure:
   for axes, rate in zip(panels, rates, strict=True):
     mine = [row for row in rows if row['eta'] == rate]
     for i, name in enumerate(METHODS):
-      known = [(r['P'], r[f'{name}: s']) for r in mine
-               if r[f'{name}: s'] is not None]
-      axes.plot(*zip(*known, strict=True) if known else ((), ()), 'o-',
-                color=f'C{i}', label=name)
+      known = [
+        (r['P'], r[f'{name}: s']) for r in mine if r[f'{name}: s'] is not None
+      ]
+      axes.plot(
+        *zip(*known, strict=True) if known else ((), ()),
+        'o-',
+        color=f'C{i}',
+        label=name,
+      )
     axes.set(title=f'eta = {rate:g}', xlabel='workers', yscale='log')
     axes.set_xscale('log', base=2)
-    axes.grid(alpha=.3)
+    axes.grid(alpha=0.3)
   panels[0].set_ylabel(f'virtual seconds to {TARGET} held out')
-  figure.legend(*panels[0].get_legend_handles_labels(), frameon=False,
-                loc='outside right upper')
+  figure.legend(
+    *panels[0].get_legend_handles_labels(),
+    frameon=False,
+    loc='outside right upper',
+  )
   return figure
 
 
 if __name__ == '__main__':
-  claim.run('async_crossover', 'Not waiting pays up to about 32 workers',
-            measure)
+  claim.run(
+    'async_crossover', 'Not waiting pays up to about 32 workers', measure
+  )

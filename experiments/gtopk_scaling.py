@@ -18,34 +18,46 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments import claim, gtopk_cost, workdir
-from experiments.evidence import MINUTES, RUNS, Evidence
+from experiments import gtopk_cost
+from experiments.framework import claim
+from experiments.framework.kept_runs import MINUTES, RUNS, Evidence
 from experiments.testbed import calibrate, network, processes
 from experiments.testbed.timing import Timing
-from gossipjax import console
+from gossipjax.commands import console
 from gossipjax.network import link
+from gossipjax.results import workdir
 
 DENSITY = gtopk_cost.DENSITY
 SCHEMES = {
-    'dense': ('all_reduce', {}),
-    'top-k': ('topk', {'density': DENSITY}),
-    'gTop-k': ('gtopk', {'density': DENSITY}),
-    'gTop-k butterfly': ('gtopk', {'density': DENSITY,
-                                   'exchange': 'butterfly'}),
-    'gossip': ('gossip', {'topology': 'exponential'}),
-    'adaptive gossip': ('adaptive_gossip', {
-        'topology': 'exponential', 'scope': 'all', 'trigger': 'random',
-        'rate': 1.0}),
-    'Hylo': ('hylo', {}),
+  'dense': ('all_reduce', {}),
+  'top-k': ('topk', {'density': DENSITY}),
+  'gTop-k': ('gtopk', {'density': DENSITY}),
+  'gTop-k butterfly': ('gtopk', {'density': DENSITY, 'exchange': 'butterfly'}),
+  'gossip': ('gossip', {'topology': 'exponential'}),
+  'adaptive gossip': (
+    'adaptive_gossip',
+    {
+      'topology': 'exponential',
+      'scope': 'all',
+      'trigger': 'random',
+      'rate': 1.0,
+    },
+  ),
+  'Hylo': ('hylo', {}),
 }
 TORCH = {
-    'torch dense': ('all_reduce', {}),
-    'torch top-k': ('topk', {'density': DENSITY}),
-    'torch PowerSGD': ('power_sgd', {'rank': 4}),
+  'torch dense': ('all_reduce', {}),
+  'torch top-k': ('topk', {'density': DENSITY}),
+  'torch PowerSGD': ('power_sgd', {'rank': 4}),
 }
 # Workers, rate, and the models whose gradients fit this machine's memory.
-CELLS = ((2, '1gbit', 4), (4, '1gbit', 4), (8, '1gbit', 3),
-         (4, '100mbit', 2), (16, '100mbit', 2))
+CELLS = (
+  (2, '1gbit', 4),
+  (4, '1gbit', 4),
+  (8, '1gbit', 3),
+  (4, '100mbit', 2),
+  (16, '100mbit', 2),
+)
 MODELS = ('ResNet-20', 'VGG-16', 'ResNet-50', 'AlexNet')  # By size.
 RATES = {'1gbit': link(100e-6, 1e9 / 8), '100mbit': link(200e-6, 1e8 / 8)}
 
@@ -54,8 +66,10 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Cells that no earlier call has finished, while there is time; the quick
   form has one, of the smallest model."""
   cells, rows, done = ((2, '1gbit', 1),) if quick else CELLS, [], 0
-  runs = Evidence(folder if quick else pathlib.Path(
-      RUNS.value) / 'gtopk_scaling', MINUTES.value)
+  runs = Evidence(
+    folder if quick else pathlib.Path(RUNS.value) / 'gtopk_scaling',
+    MINUTES.value,
+  )
   for workers, rate, models in cells:
     kept = runs.folder / f'{workers}-{rate}'
     if runs.over() and not kept.with_suffix('.ours.json').exists():
@@ -74,83 +88,124 @@ def _once(path: pathlib.Path, call: Callable[[], Any]) -> Any:
   return json.loads(path.read_text())
 
 
-def _cell(workers: int, rate: str, models: tuple[str, ...], kept: pathlib.Path
-          ) -> list[dict[str, Any]]:
+def _cell(
+  workers: int, rate: str, models: tuple[str, ...], kept: pathlib.Path
+) -> list[dict[str, Any]]:
   sizes = {model: gtopk_cost.MODELS[model][0] for model in models}
-  exchange = lambda schemes: [(what, n, given) for n in sizes.values()
-                              for what, given in schemes.values()]
+  exchange = lambda schemes: [
+    (what, n, given) for n in sizes.values() for what, given in schemes.values()
+  ]
   shape = network.shape(rate)
-  ours = [Timing(*found) for found in _once(
+  ours = [
+    Timing(*found)
+    for found in _once(
       kept.with_suffix('.ours.json'),
-      lambda: calibrate.measure(workers, shape, exchange(SCHEMES)))]
+      lambda: calibrate.measure(workers, shape, exchange(SCHEMES)),
+    )
+  ]
   theirs = [None] * (len(sizes) * len(TORCH))
   if importlib.util.find_spec('torch'):
-    theirs = [found['seconds'] for found in _once(
+    theirs = [
+      found['seconds']
+      for found in _once(
         kept.with_suffix('.torch.json'),
         lambda: processes.measured(
-            workers, shape, 'experiments.testbed.torch_timing',
-            [dict(zip(('what', 'numbers', 'arguments'), e, strict=True))
-             for e in exchange(TORCH)]))]
+          workers,
+          shape,
+          'experiments.testbed.torch_timing',
+          [
+            dict(zip(('what', 'numbers', 'arguments'), e, strict=True))
+            for e in exchange(TORCH)
+          ],
+        ),
+      )
+    ]
   rows = []
   for i, model in enumerate(models):
-    timings = dict(zip(SCHEMES, ours[i * len(SCHEMES):], strict=False))
-    torch = dict(zip(TORCH, theirs[i * len(TORCH):], strict=False))
+    timings = dict(zip(SCHEMES, ours[i * len(SCHEMES) :], strict=False))
+    torch = dict(zip(TORCH, theirs[i * len(TORCH) :], strict=False))
     rows.append(_row(model, workers, rate, timings, torch))
   return rows
 
 
-def _row(model: str, workers: int, rate: str, timings, torch
-         ) -> dict[str, Any]:
+def _row(model: str, workers: int, rate: str, timings, torch) -> dict[str, Any]:
   seconds = {scheme: t.seconds for scheme, t in timings.items()}
   size, batch, _, _, throughput, _ = gtopk_cost.MODELS[model]
   compute = batch / throughput  # Published, of one GPU alone.
   ring = 2 * (workers - 1) / workers * 4 * size / RATES[rate].bytes_per_s
   return {
-      'model': model, 'P': workers, 'rate': rate,
-      **{f'{scheme} s': s for scheme, s in seconds.items()},
-      **{f'{scheme} {part} s': getattr(timings[scheme], f'{part}_s')
-         for scheme in ('top-k', 'gTop-k')
-         for part in ('local', 'selection')},
-      **{f'{scheme} s, model': timings[scheme].local_s
-         + timings[scheme].link_s(RATES[rate])
-         for scheme in ('dense', 'top-k', 'gTop-k')},
-      **{f'{scheme} s': s for scheme, s in torch.items()},
-      'dense / ring bound': seconds['dense'] / ring,
-      'gTop-k over dense': seconds['dense'] / seconds['gTop-k'],
-      'gTop-k over top-k': seconds['top-k'] / seconds['gTop-k'],
-      'gTop-k over torch top-k': torch['torch top-k'] and (
-          torch['torch top-k'] / seconds['gTop-k']),
-      **{f'{scheme} efficiency': compute / (compute + seconds[scheme])
-         for scheme in ('dense', 'top-k', 'gTop-k')}}
+    'model': model,
+    'P': workers,
+    'rate': rate,
+    **{f'{scheme} s': s for scheme, s in seconds.items()},
+    **{
+      f'{scheme} {part} s': getattr(timings[scheme], f'{part}_s')
+      for scheme in ('top-k', 'gTop-k')
+      for part in ('local', 'selection')
+    },
+    **{
+      f'{scheme} s, model': timings[scheme].local_s
+      + timings[scheme].link_s(RATES[rate])
+      for scheme in ('dense', 'top-k', 'gTop-k')
+    },
+    **{f'{scheme} s': s for scheme, s in torch.items()},
+    'dense / ring bound': seconds['dense'] / ring,
+    'gTop-k over dense': seconds['dense'] / seconds['gTop-k'],
+    'gTop-k over top-k': seconds['top-k'] / seconds['gTop-k'],
+    'gTop-k over torch top-k': torch['torch top-k']
+    and (torch['torch top-k'] / seconds['gTop-k']),
+    **{
+      f'{scheme} efficiency': compute / (compute + seconds[scheme])
+      for scheme in ('dense', 'top-k', 'gTop-k')
+    },
+  }
 
 
 def _verdict(rows: list[dict[str, Any]]) -> str:
   span = lambda key: (min(r[key] for r in rows), max(r[key] for r in rows))
-  dense, sparse, ring = map(span, (
-      'gTop-k over dense', 'gTop-k over top-k', 'dense / ring bound'))
-  errors = [r[f'{s} s, model'] / r[f'{s} s'] for r in rows
-            for s in ('dense', 'top-k', 'gTop-k')]
+  dense, sparse, ring = map(
+    span, ('gTop-k over dense', 'gTop-k over top-k', 'dense / ring bound')
+  )
+  errors = [
+    r[f'{s} s, model'] / r[f'{s} s']
+    for r in rows
+    for s in ('dense', 'top-k', 'gTop-k')
+  ]
   text = (
-      f'Measured per exchange, gTop-k is {dense[0]:.3g} to {dense[1]:.3g} '
-      f'times as fast as the dense all-reduce and {sparse[0]:.2f} to '
-      f'{sparse[1]:.2f} times as fast as Top-k (published, as scaling '
-      'efficiency of whole steps at P = 32: 2.7 to 12 and 1.1 to 1.7). The '
-      f'dense ring takes {ring[0]:.2f} to {ring[1]:.2f} of its bound; the '
-      'link model gives '
-      f'{min(errors):.2f} to {max(errors):.2f} of what was measured.')
-  goal = next((r for r in rows if (r['model'], r['P'], r['rate']) == (
-      'ResNet-50', 4, '1gbit')), None)
+    f'Measured per exchange, gTop-k is {dense[0]:.3g} to {dense[1]:.3g} '
+    f'times as fast as the dense all-reduce and {sparse[0]:.2f} to '
+    f'{sparse[1]:.2f} times as fast as Top-k (published, as scaling '
+    'efficiency of whole steps at P = 32: 2.7 to 12 and 1.1 to 1.7). The '
+    f'dense ring takes {ring[0]:.2f} to {ring[1]:.2f} of its bound; the '
+    'link model gives '
+    f'{min(errors):.2f} to {max(errors):.2f} of what was measured.'
+  )
+  goal = next(
+    (
+      r
+      for r in rows
+      if (r['model'], r['P'], r['rate']) == ('ResNet-50', 4, '1gbit')
+    ),
+    None,
+  )
   if goal is None:
     return f'{claim.word(0, 0)}: {text}'
-  over, beside, bound = (goal[key] for key in (
-      'gTop-k over dense', 'gTop-k over torch top-k', 'dense / ring bound'))
+  over, beside, bound = (
+    goal[key]
+    for key in (
+      'gTop-k over dense',
+      'gTop-k over torch top-k',
+      'dense / ring bound',
+    )
+  )
   met = [over >= 12, bound <= 1.08, *([beside >= 8] if beside else [])]
   other = f'{beside:.1f}' if beside else 'an unknown number of'
   return (
-      f'{claim.word(sum(met), len(met))}: for 25.6 M numbers, P = 4 and 1 '
-      f'Gbit/s gTop-k is {over:.1f} times as fast as dense (goal: 12) and '
-      f'{other} times as fast as PyTorch\'s top-k (goal: 8), and dense takes '
-      f'{bound:.2f} of the ring\'s bound (goal: 1.08). {text}')
+    f'{claim.word(sum(met), len(met))}: for 25.6 M numbers, P = 4 and 1 '
+    f'Gbit/s gTop-k is {over:.1f} times as fast as dense (goal: 12) and '
+    f"{other} times as fast as PyTorch's top-k (goal: 8), and dense takes "
+    f"{bound:.2f} of the ring's bound (goal: 1.08). {text}"
+  )
 
 
 NOTES = """
@@ -175,13 +230,22 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
   schemes = [*SCHEMES, *(s for s in TORCH if rows[0][f'{s} s'])]
   width = 0.8 / len(schemes)
   for i, scheme in enumerate(schemes):
-    axes.bar([x + i * width for x in range(len(rows))],
-             [r[f'{scheme} s'] for r in rows], width, label=scheme,
-             hatch='//' if scheme in TORCH else None)
+    axes.bar(
+      [x + i * width for x in range(len(rows))],
+      [r[f'{scheme} s'] for r in rows],
+      width,
+      label=scheme,
+      hatch='//' if scheme in TORCH else None,
+    )
   axes.set_xticks([x + 0.4 for x in range(len(rows))], names, fontsize=6)
   axes.set(yscale='log', ylabel='seconds per exchange (measured)')
-  axes.legend(ncols=5, fontsize=7, frameon=False, loc='lower center',
-              bbox_to_anchor=(.5, 1))
+  axes.legend(
+    ncols=5,
+    fontsize=7,
+    frameon=False,
+    loc='lower center',
+    bbox_to_anchor=(0.5, 1),
+  )
   return figure
 
 

@@ -13,43 +13,63 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments import claim
+from experiments.framework import claim
 from experiments.testbed import network, processes
-from gossipjax import analysis
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
+from gossipjax.results import analysis
 
 RATES = ('1gbit', '100mbit')
 WORKERS = 4
-QUICK = ('--config.steps=4', '--config.log_every=2', '--config.eval_every=2',
-         '--config.task.name=digits', '--config.task.model=mlp',
-         '--config.task.augment=False')
+QUICK = (
+  '--config.steps=4',
+  '--config.log_every=2',
+  '--config.eval_every=2',
+  '--config.task.name=digits',
+  '--config.task.model=mlp',
+  '--config.task.augment=False',
+)
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Trains at both rates, unless an earlier call has, and compares; the quick
   form at one, an MLP."""
-  frames = [_trained(rate, folder / rate if quick
-                     else pathlib.Path('runs/train_1gbit') / rate, quick)
-            for rate in (RATES[:1] if quick else RATES)]
+  frames = [
+    _trained(
+      rate,
+      folder / rate if quick else pathlib.Path('runs/train_1gbit') / rate,
+      quick,
+    )
+    for rate in (RATES[:1] if quick else RATES)
+  ]
   frame = pd.concat(frames, ignore_index=True)
   # What the worst of them reaches in the end, all can be asked for.
   last = frame.groupby(['rate', 'run']).test_accuracy.last()
   target = float(np.floor(100 * last.min()) / 100)
-  rows = [_row(run, target) for _, run in frame.groupby(
-      ['rate', 'run'], sort=False)]
-  return claim.Finding(rows, _figure(frame, target), _verdict(rows, target),
-                       NOTES)
+  rows = [
+    _row(run, target) for _, run in frame.groupby(['rate', 'run'], sort=False)
+  ]
+  return claim.Finding(
+    rows, _figure(frame, target), _verdict(rows, target), NOTES
+  )
 
 
 def _trained(rate: str, workdir: pathlib.Path, quick: bool) -> pd.DataFrame:
   if not (workdir / 'summary.json').exists():
-    code = processes.trained(WORKERS, network.shape(rate), [
-        '--config=configs/cifar10_links.py', f'--workdir={workdir}',
+    code = processes.trained(
+      WORKERS,
+      network.shape(rate),
+      [
+        '--config=configs/cifar10_links.py',
+        f'--workdir={workdir}',
         *(QUICK if quick else ()),
-        *(['--resume'] if (workdir / 'config.json').exists() else ())])
+        *(['--resume'] if (workdir / 'config.json').exists() else ()),
+      ],
+    )
     if code:
-      raise Refusal(f'The training at {rate} ended with exit code {code}; the '
-                    'same command goes on with it.')
+      raise UserError(
+        f'The training at {rate} ended with exit code {code}; the '
+        'same command goes on with it.'
+      )
   return analysis.load(workdir).assign(rate=rate)
 
 
@@ -57,13 +77,15 @@ def _row(run: pd.DataFrame, target: float) -> dict[str, Any]:
   good = run[run.test_accuracy >= target]
   end = run.iloc[-1]
   return {
-      'rate': end.rate, 'strategy': end.run,
-      'seconds to target': float(good.train_s.iloc[0]) if len(good) else None,
-      'steps to target': int(good.step.iloc[0]) if len(good) else None,
-      'seconds a step': float(end.train_s / end.step),
-      'held out': float(end.test_accuracy),
-      'sent a step': int(end.bytes_sent / end.step),
-      'wire a step': int(end.wire_bytes / end.step)}
+    'rate': end.rate,
+    'strategy': end.run,
+    'seconds to target': float(good.train_s.iloc[0]) if len(good) else None,
+    'steps to target': int(good.step.iloc[0]) if len(good) else None,
+    'seconds a step': float(end.train_s / end.step),
+    'held out': float(end.test_accuracy),
+    'sent a step': int(end.bytes_sent / end.step),
+    'wire a step': int(end.wire_bytes / end.step),
+  }
 
 
 def _verdict(rows: list[dict[str, Any]], target: float) -> str:
@@ -73,10 +95,11 @@ def _verdict(rows: list[dict[str, Any]], target: float) -> str:
     dense = next(r for r in mine if r['strategy'] == 'all_reduce')
     best = min(mine, key=lambda r: r['seconds to target'])
     ratio = dense['seconds to target'] / best['seconds to target']
-    text.append(f'at {rate} {best["strategy"]} is first, {ratio:.2f} times as '
-                'fast as all_reduce')
-  return (f'To {target:.2f} held out, in measured seconds: '
-          f'{"; ".join(text)}.')
+    text.append(
+      f'at {rate} {best["strategy"]} is first, {ratio:.2f} times as '
+      'fast as all_reduce'
+    )
+  return f'To {target:.2f} held out, in measured seconds: {"; ".join(text)}.'
 
 
 NOTES = """

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jax import lax
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE, Traffic
 
 Tree = Any  # A pytree of arrays, one worker's view.
@@ -33,13 +33,13 @@ class Aggregator(NamedTuple):
   update: Callable[..., tuple[Tree, State, Traffic]]
 
 
-class Apart(NamedTuple):
+class AsyncExchange(NamedTuple):
   """How a worker exchanges that does not wait for all: a round few came to.
 
   Attributes:
     parameters: over an axis of those who came; the one whose step it is comes
       first. A field `center` of its state is a server's, one for all.
-    way: how they come together, see apart.py.
+    way: how they come together, see async_exchange.py.
     draw: `(worker, generator) -> others`, with whom; itself means nobody.
   """
 
@@ -51,13 +51,14 @@ class Apart(NamedTuple):
 class Strategy(NamedTuple):
   """What workers agree on: gradients before the optimizer, parameters after.
 
-  `apart` is the strategy for so many workers that do not wait for each other;
+  `async_exchange` is the strategy for so many workers that do not wait for
+  each other;
   None if it needs all of them at once.
   """
 
   gradients: Aggregator
   parameters: Aggregator
-  apart: Callable[[int], Apart] | None = None
+  async_exchange: Callable[[int], AsyncExchange] | None = None
 
 
 def stateless(update: Callable[..., tuple[Tree, Traffic]]) -> Aggregator:
@@ -78,7 +79,7 @@ def identity() -> Aggregator:
 def every(period: int, aggregator: Aggregator) -> Aggregator:
   """Runs `aggregator` at the end of each `period` steps."""
   if period < 1:
-    raise Refusal(f'period is at least 1 step, got {period}.')
+    raise UserError(f'period is at least 1 step, got {period}.')
   if period == 1:
     return aggregator
 
@@ -86,9 +87,10 @@ def every(period: int, aggregator: Aggregator) -> Aggregator:
     # All workers agree on the step, so all take the same branch. A condition
     # on anything local would deadlock here; that is what `active` is for.
     return lax.cond(
-        step % period == period - 1,
-        lambda: aggregator.update(tree, state, step // period, active),
-        lambda: (tree, state, SILENCE))
+      step % period == period - 1,
+      lambda: aggregator.update(tree, state, step // period, active),
+      lambda: (tree, state, SILENCE),
+    )
 
   return Aggregator(aggregator.init, update)
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gossipjax.pieces import pack
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
+from gossipjax.flatten import flatten
 from gossipjax.traffic import SILENCE, Traffic, nbytes
 
 WORKERS = 'workers'  # The mesh axis.
@@ -29,14 +29,14 @@ def _present(tree, active):
 
 def _sum(tree):
   """Over workers; in few pieces, since each is a collective of its own."""
-  pieces, unpack = pack(tree)
+  pieces, unpack = flatten(tree)
   return unpack(lax.psum(pieces, WORKERS))
 
 
 def needs_everyone(active):
   """Refuses for algorithms that are not defined when workers are missing."""
   if active is not True:
-    raise Refusal('This aggregator needs every worker in every round.')
+    raise UserError('This aggregator needs every worker in every round.')
 
 
 def ring_bytes(size: int, n: int) -> int:
@@ -82,8 +82,13 @@ def send(tree, pairs, active=True):
   if active is not True:
     arrived &= active & lax.ppermute(active, WORKERS, wires)
     size += _FLAG
-  bill = Traffic.of(size * sources, sources, received=size * targets,
-                    rounds=np.ones(n), path_bytes=np.full(n, size))
+  bill = Traffic.of(
+    size * sources,
+    sources,
+    received=size * targets,
+    rounds=np.ones(n),
+    path_bytes=np.full(n, size),
+  )
   bill = jax.tree.map(lambda table: jnp.asarray(table)[me], bill)
   return _present(theirs, arrived), arrived, bill * active
 
@@ -94,8 +99,7 @@ def swap(tree, source, active=True):
   theirs, arrived, sent = send(tree, pairs, active)
   if active is True and all(s != i for s, i in pairs):
     return theirs, sent
-  return jax.tree.map(
-      lambda t, x: jnp.where(arrived, t, x), theirs, tree), sent
+  return jax.tree.map(lambda t, x: jnp.where(arrived, t, x), theirs, tree), sent
 
 
 def all_reduce(tree, active=True):
@@ -140,21 +144,27 @@ def serve(tree, active=True):
   n, size = lax.axis_size(WORKERS), nbytes(tree)
   with jax.named_scope(SERVED):
     total = _sum(_present(tree, active))
-    count = n if active is True else jnp.maximum(
-        lax.psum(jnp.asarray(active, jnp.int32), WORKERS), 1)
+    count = (
+      n
+      if active is True
+      else jnp.maximum(lax.psum(jnp.asarray(active, jnp.int32), WORKERS), 1)
+    )
   bill = Traffic.of(size, 1, rounds=2, path_bytes=0)
   queue = Traffic.of(0, 0, path_bytes=2 * size) * count
   return total, count, (bill + queue) * active
 
 
 def all_max(x, active=True):
-  """The largest x of all workers, and the bill; for a few numbers, as `agree`.
-  """
+  """The largest x of all workers, and the bill; for few numbers, as `agree`."""
   needs_everyone(active)
   n = lax.axis_size(WORKERS)
   size, rounds = nbytes(x), 2 * (n - 1).bit_length()
-  bill = Traffic.of(ring_bytes(size, n), 2 if n > 1 else 0, rounds=rounds,
-                    path_bytes=rounds * size)
+  bill = Traffic.of(
+    ring_bytes(size, n),
+    2 if n > 1 else 0,
+    rounds=rounds,
+    path_bytes=rounds * size,
+  )
   return lax.pmax(x, WORKERS), bill
 
 
@@ -267,14 +277,17 @@ def agree(flags, active=True):
   n, flags = lax.axis_size(WORKERS), jnp.uint8(flags)
   size, rounds = nbytes(flags), 2 * (n - 1).bit_length()
   anyone = lax.pmax(_present(flags, active), WORKERS) > 0
-  bill = Traffic.of(ring_bytes(size, n), 2 if n > 1 else 0, rounds=rounds,
-                    path_bytes=rounds * size)
+  bill = Traffic.of(
+    ring_bytes(size, n),
+    2 if n > 1 else 0,
+    rounds=rounds,
+    path_bytes=rounds * size,
+  )
   return anyone, bill * active
 
 
 def _waves(pairs):
-  """Splits pairs that repeat on one side into the fewest partial permutations.
-  """
+  """Splits pairs that repeat a worker into the fewest partial permutations."""
   waves = []
   for source, target in pairs:
     for wave in waves:
@@ -319,6 +332,9 @@ def _bill(out, into, size: int) -> Traffic:
   out, into = jnp.uint32(out), jnp.uint32(into)
   one = Traffic.of(size, 1)
   return Traffic(
-      bytes=one.bytes * out, received=one.received * into,
-      messages=one.messages * out, rounds=one.rounds * ((out + into) > 0),
-      path_bytes=one.path_bytes * jnp.maximum(out, into))
+    bytes=one.bytes * out,
+    received=one.received * into,
+    messages=one.messages * out,
+    rounds=one.rounds * ((out + into) > 0),
+    path_bytes=one.path_bytes * jnp.maximum(out, into),
+  )

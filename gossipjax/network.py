@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 from gossipjax.traffic import Traffic
 
 
@@ -24,12 +24,15 @@ class Link(NamedTuple):
   full_duplex: bool = True
 
 
-def link(latency_s: float, bytes_per_s: float, full_duplex: bool = True
-         ) -> Link:
+def link(
+  latency_s: float, bytes_per_s: float, full_duplex: bool = True
+) -> Link:
   """A link of one's own; refuses what no link can be."""
   if not latency_s >= 0 or not bytes_per_s > 0:
-    raise Refusal(f'link.latency_s={latency_s} is at least 0 and '
-                  f'link.bytes_per_s={bytes_per_s} above 0.')
+    raise UserError(
+      f'link.latency_s={latency_s} is at least 0 and '
+      f'link.bytes_per_s={bytes_per_s} above 0.'
+    )
   return Link(latency_s, bytes_per_s, full_duplex)
 
 
@@ -37,24 +40,28 @@ def read(path: str) -> Link:
   """A link that was measured: JSON with latency_s and bytes_per_s."""
   try:
     found = json.loads(pathlib.Path(path).read_text())
-    facts = (float(found['latency_s']), float(found['bytes_per_s']),
-             bool(found.get('full_duplex', True)))
+    facts = (
+      float(found['latency_s']),
+      float(found['bytes_per_s']),
+      bool(found.get('full_duplex', True)),
+    )
   except OSError as error:
-    raise Refusal(f'link={path}: {error.strerror}.') from error
+    raise UserError(f'link={path}: {error.strerror}.') from error
   except (LookupError, TypeError, ValueError) as error:
-    raise Refusal(f'link={path} is no link; it needs latency_s and '
-                  f'bytes_per_s ({error}).') from error
+    raise UserError(
+      f'link={path} is no link; it needs latency_s and bytes_per_s ({error}).'
+    ) from error
   return link(*facts)
 
 
 PRESETS = {
-    # Fitted to 32 hosts by Shi et al., 2019 (arXiv:1901.04359), section IV.
-    '1gbe': Link(latency_s=0.436e-3, bytes_per_s=1 / 9e-9),
-    # Nominal rates below, with latencies usual for the kind of link.
-    '10gbe': Link(latency_s=50e-6, bytes_per_s=10e9 / 8),
-    '100g': Link(latency_s=5e-6, bytes_per_s=100e9 / 8),
-    'nvlink': Link(latency_s=2e-6, bytes_per_s=300e9),
-    'wan': Link(latency_s=30e-3, bytes_per_s=100e6 / 8),
+  # Fitted to 32 hosts by Shi et al., 2019 (arXiv:1901.04359), section IV.
+  '1gbe': Link(latency_s=0.436e-3, bytes_per_s=1 / 9e-9),
+  # Nominal rates below, with latencies usual for the kind of link.
+  '10gbe': Link(latency_s=50e-6, bytes_per_s=10e9 / 8),
+  '100g': Link(latency_s=5e-6, bytes_per_s=100e9 / 8),
+  'nvlink': Link(latency_s=2e-6, bytes_per_s=300e9),
+  'wan': Link(latency_s=30e-3, bytes_per_s=100e6 / 8),
 }
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 class Exchange(NamedTuple):
@@ -51,11 +51,15 @@ def exponential(n: int) -> tuple[Round, ...]:
 def hypercube(n: int) -> tuple[Round, ...]:
   """Pairwise averaging along one dimension per step; n is a power of two."""
   if n & (n - 1):
-    raise Refusal(f'topology=hypercube needs a power of two, got workers={n}; '
-                  'ring, exponential and complete take any number.')
+    raise UserError(
+      f'topology=hypercube needs a power of two, got workers={n}; '
+      'ring, exponential and complete take any number.'
+    )
   dimensions = range(max(1, n.bit_length() - 1))
-  return tuple((Exchange(1 / 2, tuple((i ^ 2**t) % n for i in range(n))),)
-               for t in dimensions)
+  return tuple(
+    (Exchange(1 / 2, tuple((i ^ 2**t) % n for i in range(n))),)
+    for t in dimensions
+  )
 
 
 def complete(n: int) -> tuple[Round, ...]:
@@ -64,7 +68,7 @@ def complete(n: int) -> tuple[Round, ...]:
 
 
 def random_targets(
-    count: int, n: int, seed: int = 0, schedule: int = 16
+  count: int, n: int, seed: int = 0, schedule: int = 16
 ) -> tuple[tuple[int, ...], ...]:
   """Workers drawn uniformly, int[schedule][count]; drawing oneself happens.
 
@@ -73,7 +77,7 @@ def random_targets(
   within 5 % as fast per step as fresh draws do; after 4, some never do.
   """
   if schedule < 1:
-    raise Refusal(f'schedule is at least 1 draw, got {schedule}.')
+    raise UserError(f'schedule is at least 1 draw, got {schedule}.')
   drawn = np.random.default_rng(seed).integers(n, size=(schedule, count))
   return tuple(map(tuple, drawn.tolist()))
 
@@ -81,13 +85,13 @@ def random_targets(
 def random_matching(seed: int = 0, schedule: int = 16) -> Topology:
   """Random pairs, other ones in each round; with n odd, one stays alone."""
   if schedule < 1:
-    raise Refusal(f'schedule is at least 1 draw, got {schedule}.')
+    raise UserError(f'schedule is at least 1 draw, got {schedule}.')
 
   def pairs(n: int) -> tuple[Round, ...]:
     rng, rounds = np.random.default_rng(seed), []
     for _ in range(schedule):
       order, partner = rng.permutation(n), np.arange(n)
-      a, b = order[0:n - 1:2], order[1:n:2]
+      a, b = order[0 : n - 1 : 2], order[1:n:2]
       partner[a], partner[b] = b, a
       rounds.append((Exchange(1 / 2, tuple(partner.tolist())),))
     return tuple(rounds)
@@ -105,8 +109,8 @@ def mixing_matrix(exchanges: Round, n: int) -> np.ndarray:
   """W of one round, f64[n, n]: `W[i, j]` is what i makes of j's value."""
   own = 1 - sum(e.weight for e in exchanges)
   return own * np.eye(n) + sum(
-      (e.weight * np.eye(n)[list(e.source)] for e in exchanges),
-      np.zeros((n, n)))
+    (e.weight * np.eye(n)[list(e.source)] for e in exchanges), np.zeros((n, n))
+  )
 
 
 def spectral_gap(topology: Topology, n: int) -> float:

@@ -99,16 +99,26 @@ class Traffic:
   path_bytes: Count
 
   @classmethod
-  def of(cls, num_bytes, messages, received=None, rounds=None, path_bytes=None
-         ) -> 'Traffic':
+  def of(
+    cls, num_bytes, messages, received=None, rounds=None, path_bytes=None
+  ) -> 'Traffic':
     """Of non-negative integers; what is not given is as in a ring.
 
     There everybody receives what it sends, and every message is a round.
     """
     either = lambda given, default: default if given is None else given
-    return cls(*map(Count.of, (
-        num_bytes, either(received, num_bytes), messages,
-        either(rounds, messages), either(path_bytes, num_bytes))))
+    return cls(
+      *map(
+        Count.of,
+        (
+          num_bytes,
+          either(received, num_bytes),
+          messages,
+          either(rounds, messages),
+          either(path_bytes, num_bytes),
+        ),
+      )
+    )
 
   def __add__(self, other: 'Traffic') -> 'Traffic':
     pairs = zip(self._counts(), other._counts(), strict=True)

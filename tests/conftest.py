@@ -3,11 +3,11 @@
 import jax
 import pytest
 
-from gossipjax import spmd
+from gossipjax import executors
 
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-spmd.emulate(8)
+executors.emulate(8)
 
 
 @pytest.fixture(autouse=True, scope='module')

@@ -12,18 +12,20 @@ import argparse
 import sys
 
 from experiments.testbed import network, processes
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 def main() -> int:
   parser = argparse.ArgumentParser(
-      prog='python -m experiments.testbed', description=__doc__.split('\n')[0])
+    prog='python -m experiments.testbed', description=__doc__.split('\n')[0]
+  )
   parser.add_argument('--workers', type=int, default=4)
   parser.add_argument('--rate', default='', help='such as 100mbit, 1gbit')
   parser.add_argument('--delay', default='', help='each way, such as 0.2ms')
   parser.add_argument('--loss', type=float, default=0.0, help='such as 0.01')
-  parser.add_argument('--clean', action='store_true',
-                      help='remove what a killed testbed has left')
+  parser.add_argument(
+    '--clean', action='store_true', help='remove what a killed testbed has left'
+  )
   parser.add_argument('arguments', nargs='*', help='after --, for run.py')
   given = parser.parse_args()
   try:
@@ -32,7 +34,7 @@ def main() -> int:
       return 0
     link = network.shape(given.rate, given.delay, given.loss)
     return processes.trained(given.workers, link, given.arguments)
-  except Refusal as error:
+  except UserError as error:
     print(error, file=sys.stderr)
     return 2
 

@@ -7,7 +7,7 @@
 fitted to single collectives of several sizes, least squares of the relative
 error, then held against whole strategies. `local` is measured with the
 others' messages echoed, and the selection in it by JAX's profiler. The file is
-a link for --config.link, and for --link of experiments.advise.
+a link for --config.link, and for --link of gossipjax.advice.advise.
 """
 
 import argparse
@@ -20,27 +20,38 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from experiments import table, workdir
 from experiments.testbed import network, timing
 from experiments.testbed.processes import measured
+from gossipjax.comparison import table
+from gossipjax.errors import UserError
 from gossipjax.network import Link
-from gossipjax.refusal import Refusal
+from gossipjax.results import workdir
 
 SIZES = (1_000, 100_000, 1_000_000, 4_000_000)
 STRATEGIES = (
-    ('all_reduce', {}), ('gossip', {'topology': 'exponential'}),
-    ('topk', {'density': 0.001}), ('gtopk', {'density': 0.001}),
-    ('topk', {'density': 0.01}), ('power_sgd', {'rank': 4}))
+  ('all_reduce', {}),
+  ('gossip', {'topology': 'exponential'}),
+  ('topk', {'density': 0.001}),
+  ('gtopk', {'density': 0.001}),
+  ('topk', {'density': 0.01}),
+  ('power_sgd', {'rank': 4}),
+)
 
 
-def measure(workers: int, link: network.Shape,
-            exchanges: Sequence[tuple[str, int, dict[str, Any]]]
-            ) -> list[timing.Timing]:
+def measure(
+  workers: int,
+  link: network.Shape,
+  exchanges: Sequence[tuple[str, int, dict[str, Any]]],
+) -> list[timing.Timing]:
   """Times (what, numbers, arguments) in namespaces behind such links."""
-  spec = [dict(zip(('what', 'numbers', 'arguments'), exchange, strict=True))
-          for exchange in exchanges]
-  return [timing.Timing(**found) for found in measured(
-      workers, link, 'experiments.testbed.timing', spec)]
+  spec = [
+    dict(zip(('what', 'numbers', 'arguments'), exchange, strict=True))
+    for exchange in exchanges
+  ]
+  return [
+    timing.Timing(**found)
+    for found in measured(workers, link, 'experiments.testbed.timing', spec)
+  ]
 
 
 def fit(timings: Sequence[timing.Timing]) -> Link:
@@ -48,10 +59,13 @@ def fit(timings: Sequence[timing.Timing]) -> Link:
   each = np.array([t.seconds for t in timings])
   costs = np.array([(t.rounds, t.path_bytes) for t in timings]) / each[:, None]
   (latency_s, s_per_byte), _ = nnls(
-      costs, 1 - np.array([t.local_s for t in timings]) / each)
+    costs, 1 - np.array([t.local_s for t in timings]) / each
+  )
   if not s_per_byte:
-    raise Refusal('The link is too fast to be seen beside the computing; give '
-                  'a lower --rate.')
+    raise UserError(
+      'The link is too fast to be seen beside the computing; give '
+      'a lower --rate.'
+    )
   return Link(float(latency_s), float(1 / s_per_byte))
 
 
@@ -60,40 +74,55 @@ def rows(link: Link, timings: Sequence[timing.Timing]) -> list[dict[str, Any]]:
   found = []
   for t in timings:
     link_s = t.link_s(link)
-    found.append({
-        'exchange': t.what, 'numbers': t.numbers, 'bytes': t.bytes,
-        'measured s': t.seconds, 'selection s': t.selection_s,
+    found.append(
+      {
+        'exchange': t.what,
+        'numbers': t.numbers,
+        'bytes': t.bytes,
+        'measured s': t.seconds,
+        'selection s': t.selection_s,
         'other computing s': t.local_s - t.selection_s,
         'communication s': t.seconds - t.local_s,
-        'model: communication s': link_s, 'model: all s': t.local_s + link_s,
-        'model / measured': (t.local_s + link_s) / t.seconds})
+        'model: communication s': link_s,
+        'model: all s': t.local_s + link_s,
+        'model / measured': (t.local_s + link_s) / t.seconds,
+      }
+    )
   return found
 
 
 def main() -> int:
   parser = argparse.ArgumentParser(
-      prog='python -m experiments.testbed.calibrate',
-      description=__doc__.split('\n')[0])
+    prog='python -m experiments.testbed.calibrate',
+    description=__doc__.split('\n')[0],
+  )
   parser.add_argument('--workers', type=int, default=4)
   parser.add_argument('--rate', default='1gbit')
   parser.add_argument('--delay', default='')
-  parser.add_argument('--numbers', type=int, default=4_000_000,
-                      help='size of the gradient that strategies exchange')
+  parser.add_argument(
+    '--numbers',
+    type=int,
+    default=4_000_000,
+    help='size of the gradient that strategies exchange',
+  )
   parser.add_argument('--out', default='link.json')
   given = parser.parse_args()
   moves = [(what, n, {}) for what in timing.MOVES for n in SIZES]
   whole = [(what, given.numbers, a) for what, a in STRATEGIES]
   try:
-    timings = measure(given.workers, network.shape(given.rate, given.delay),
-                      moves + whole)
-    link = fit(timings[:len(moves)])
-  except Refusal as error:
+    timings = measure(
+      given.workers, network.shape(given.rate, given.delay), moves + whole
+    )
+    link = fit(timings[: len(moves)])
+  except UserError as error:
     print(error, file=sys.stderr)
     return 2
   workdir.write(pathlib.Path(given.out), json.dumps(link._asdict(), indent=2))
   print(table.of_rows(rows(link, timings)))
-  print(f'{link.latency_s * 1e6:.0f} us and {link.bytes_per_s / 1e6:.1f} MB/s, '
-        f'written to {given.out}.')
+  print(
+    f'{link.latency_s * 1e6:.0f} us and {link.bytes_per_s / 1e6:.1f} MB/s, '
+    f'written to {given.out}.'
+  )
   return 0
 
 

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 BRIDGE = 'gossip-br'
 INTERFACE = 'eth0'  # What a worker's link is called inside its namespace.
@@ -41,11 +41,11 @@ class Shape(NamedTuple):
 def shape(rate: str = '', delay: str = '', loss: float = 0.0) -> Shape:
   """A shape, or a refusal of what no link can be."""
   if rate and not re.fullmatch(r'[1-9]\d*(\.\d+)?[kmgt]?bit', rate):
-    raise Refusal(f'--rate={rate} is no rate; write 100mbit or 1gbit.')
+    raise UserError(f'--rate={rate} is no rate; write 100mbit or 1gbit.')
   if delay and not re.fullmatch(r'\d+(\.\d+)?(us|ms|s)', delay):
-    raise Refusal(f'--delay={delay} is no time; write 0.2ms or 30ms.')
+    raise UserError(f'--delay={delay} is no time; write 0.2ms or 30ms.')
   if not 0 <= loss < 1:
-    raise Refusal(f'--loss={loss} is a share, at least 0 and below 1.')
+    raise UserError(f'--loss={loss} is a share, at least 0 and below 1.')
   return Shape(rate, delay, loss)
 
 
@@ -69,7 +69,7 @@ def network(workers: int, link: Shape) -> Iterator[None]:
   """Sets up the namespaces and takes them down, come what may.
 
   Raises:
-    Refusal: no root, no iproute2, names that exist, a kernel without what the
+    UserError: no root, no iproute2, names that exist, a kernel without what the
       shape needs.
   """
   check(workers, link)
@@ -88,23 +88,33 @@ def network(workers: int, link: Shape) -> Iterator[None]:
 def check(workers: int, link: Shape) -> None:
   """Refuses what would fail half-way."""
   if not 2 <= workers <= 200:
-    raise Refusal(f'--workers={workers}: a network has 2 to 200.')
+    raise UserError(f'--workers={workers}: a network has 2 to 200.')
   if os.geteuid() != 0:
-    raise Refusal('The testbed makes network namespaces, which takes root; run '
-                  'it with sudo, or in a container with CAP_SYS_ADMIN and '
-                  'CAP_NET_ADMIN.')
-  for tool, package in (('ip', 'iproute2'), ('tc', 'iproute2'),
-                        ('taskset', 'util-linux'),
-                        *([('nft', 'nftables')] if link.loss else ())):
+    raise UserError(
+      'The testbed makes network namespaces, which takes root; run '
+      'it with sudo, or in a container with CAP_SYS_ADMIN and '
+      'CAP_NET_ADMIN.'
+    )
+  for tool, package in (
+    ('ip', 'iproute2'),
+    ('tc', 'iproute2'),
+    ('taskset', 'util-linux'),
+    *([('nft', 'nftables')] if link.loss else ()),
+  ):
     if shutil.which(tool) is None:
-      raise Refusal(f'The testbed needs `{tool}`; install {package} (apt-get '
-                    f'install {package}).')
+      raise UserError(
+        f'The testbed needs `{tool}`; install {package} (apt-get '
+        f'install {package}).'
+      )
   taken = {*_run('ip', 'netns', 'list').split()} & {
-      name(i) for i in range(workers)}
+    name(i) for i in range(workers)
+  }
   if taken or _exists(BRIDGE):
-    raise Refusal(f'{", ".join(sorted(taken)) or BRIDGE} exists already: '
-                  'another testbed runs, or one was killed; `python -m '
-                  'experiments.testbed --clean` removes what it left.')
+    raise UserError(
+      f'{", ".join(sorted(taken)) or BRIDGE} exists already: '
+      'another testbed runs, or one was killed; `python -m '
+      'experiments.testbed --clean` removes what it left.'
+    )
 
 
 def clean() -> list[str]:
@@ -126,10 +136,22 @@ def _add(worker: int, link: Shape) -> None:
   folder.mkdir(parents=True)
   # Gloo listens on the address that the host's own name resolves to.
   (folder / 'hosts').write_text(
-      f'127.0.0.1 localhost\n{address(worker)} {socket.gethostname()}\n')
+    f'127.0.0.1 localhost\n{address(worker)} {socket.gethostname()}\n'
+  )
   _run('ip', 'netns', 'add', space)
-  _run('ip', 'link', 'add', outside, 'type', 'veth', 'peer', 'name', INTERFACE,
-       'netns', space)
+  _run(
+    'ip',
+    'link',
+    'add',
+    outside,
+    'type',
+    'veth',
+    'peer',
+    'name',
+    INTERFACE,
+    'netns',
+    space,
+  )
   _run('ip', 'link', 'set', outside, 'master', BRIDGE, 'up')
   within = lambda *command: _run(*inside(worker, command))
   within('ip', 'link', 'set', 'lo', 'up')
@@ -138,25 +160,54 @@ def _add(worker: int, link: Shape) -> None:
   _shape(lambda *command: within('tc', *command), INTERFACE, link)
   _shape(lambda *command: _run('tc', *command), outside, link)
   if link.loss:
-    within('nft', f'add table ip loss; add chain ip loss drops {{ type filter '
-           'hook input priority 0; }; add rule ip loss drops numgen random mod '
-           f'100000 < {round(1e5 * link.loss)} counter drop')
+    within(
+      'nft',
+      f'add table ip loss; add chain ip loss drops {{ type filter '
+      'hook input priority 0; }; add rule ip loss drops numgen random mod '
+      f'100000 < {round(1e5 * link.loss)} counter drop',
+    )
 
 
 def _shape(tc, device: str, link: Shape) -> None:
   """Rate by a token bucket, delay by netem below it."""
   parent = ['root']
   if link.rate:
-    tc('qdisc', 'add', 'dev', device, *parent, 'handle', '1:', 'tbf', 'rate',
-       link.rate, 'burst', str(_burst_bytes(link.rate)), 'latency', '400ms')
+    tc(
+      'qdisc',
+      'add',
+      'dev',
+      device,
+      *parent,
+      'handle',
+      '1:',
+      'tbf',
+      'rate',
+      link.rate,
+      'burst',
+      str(_burst_bytes(link.rate)),
+      'latency',
+      '400ms',
+    )
     parent = ['parent', '1:']
   if link.delay:
     try:
-      tc('qdisc', 'add', 'dev', device, *parent, 'netem', 'delay', link.delay,
-         'limit', '100000')
-    except Refusal as error:
-      raise Refusal(f'--delay={link.delay}: this kernel has no sch_netem '
-                    f'({error}); leave --delay out.') from error
+      tc(
+        'qdisc',
+        'add',
+        'dev',
+        device,
+        *parent,
+        'netem',
+        'delay',
+        link.delay,
+        'limit',
+        '100000',
+      )
+    except UserError as error:
+      raise UserError(
+        f'--delay={link.delay}: this kernel has no sch_netem '
+        f'({error}); leave --delay out.'
+      ) from error
 
 
 def _burst_bytes(rate: str) -> int:
@@ -182,6 +233,7 @@ def _exists(device: str) -> bool:
 def _run(*command: str, check: bool = True) -> str:
   done = subprocess.run(command, capture_output=True, text=True)
   if check and done.returncode:
-    raise Refusal(f'`{" ".join(command)}` failed: '
-                  f'{done.stderr.strip().splitlines()[-1:]}.')
+    raise UserError(
+      f'`{" ".join(command)}` failed: {done.stderr.strip().splitlines()[-1:]}.'
+    )
   return done.stdout

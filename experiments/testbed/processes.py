@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.testbed import network
-from gossipjax import launch
-from gossipjax.refusal import Refusal
+from gossipjax.distributed import launcher
+from gossipjax.errors import UserError
 
 PORT = 7077
 
@@ -21,8 +21,11 @@ def trained(workers: int, link: network.Shape, arguments: list[str]) -> int:
   if not any(a.startswith('--workdir') for a in arguments):
     arguments = [*arguments, f'--workdir=runs/testbed-{time.time():.0f}']
   arguments = [*arguments, f'--interface={network.INTERFACE}']
-  return _everywhere(workers, link, lambda coordinator, i: launch.command(
-      arguments, workers, i, coordinator))
+  return _everywhere(
+    workers,
+    link,
+    lambda coordinator, i: launcher.command(arguments, workers, i, coordinator),
+  )
 
 
 def measured(workers: int, link: network.Shape, module: str, spec: Any) -> Any:
@@ -30,27 +33,44 @@ def measured(workers: int, link: network.Shape, module: str, spec: Any) -> Any:
   OUT, run in namespaces for SPEC (JSON).
 
   Raises:
-    Refusal: the network cannot be made, or a process failed.
+    UserError: the network cannot be made, or a process failed.
   """
   with tempfile.TemporaryDirectory() as folder:
     out = pathlib.Path(folder) / 'out.json'
-    code = _everywhere(workers, link, lambda coordinator, i: [
-        sys.executable, '-u', '-m', module, coordinator, str(workers), str(i),
-        json.dumps(spec), str(out)])
+    code = _everywhere(
+      workers,
+      link,
+      lambda coordinator, i: [
+        sys.executable,
+        '-u',
+        '-m',
+        module,
+        coordinator,
+        str(workers),
+        str(i),
+        json.dumps(spec),
+        str(out),
+      ],
+    )
     if code:
-      raise Refusal(f'{module} ended with exit code {code}; what its processes '
-                    'said stands above.')
+      raise UserError(
+        f'{module} ended with exit code {code}; what its processes '
+        'said stands above.'
+      )
     return json.loads(out.read_text())
 
 
-def _everywhere(workers: int, link: network.Shape,
-                command: Callable[[str, int], list[str]]) -> int:
+def _everywhere(
+  workers: int, link: network.Shape, command: Callable[[str, int], list[str]]
+) -> int:
   coordinator = f'{network.address(0)}:{PORT}'
   with network.network(workers, link):
-    return launch.run(
-        network.inside(i, ['taskset', '-c', _cores(i, workers),
-                           *command(coordinator, i)])
-        for i in range(workers))
+    return launcher.run(
+      network.inside(
+        i, ['taskset', '-c', _cores(i, workers), *command(coordinator, i)]
+      )
+      for i in range(workers)
+    )
 
 
 def _cores(worker: int, workers: int) -> str:
@@ -60,6 +80,9 @@ def _cores(worker: int, workers: int) -> str:
   """
   cores = sorted(os.sched_getaffinity(0))
   each = len(cores) // workers
-  mine = (cores[worker * each:(worker + 1) * each] if each
-          else [cores[worker % len(cores)]])
+  mine = (
+    cores[worker * each : (worker + 1) * each]
+    if each
+    else [cores[worker % len(cores)]]
+  )
   return ','.join(map(str, mine))

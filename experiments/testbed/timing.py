@@ -20,9 +20,10 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from benchmarks import stages
-from experiments.alone import alone
-from gossipjax import build, collectives, spmd
+from gossipjax import collectives, executors
+from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Aggregator, chain, stateless
+from gossipjax.config import resolve
 from gossipjax.network import Link
 
 TURNS = 5
@@ -60,42 +61,54 @@ def _around() -> list[tuple[int, int]]:
 
 
 MOVES = {
-    'ppermute': lambda x: collectives.send(x, _around())[::2],
-    'all_reduce': lambda x: collectives.all_reduce(x)[::2],
-    'all_gather': lambda x: collectives.all_gather(x)[::2],
+  'ppermute': lambda x: collectives.send(x, _around())[::2],
+  'all_reduce': lambda x: collectives.all_reduce(x)[::2],
+  'all_gather': lambda x: collectives.all_gather(x)[::2],
 }
 
 
 def aggregator(what: str, arguments: dict[str, Any]) -> Aggregator:
-  """Both slots of a strategy, one of which communicates; or one collective.
-  """
+  """Both slots of a strategy, one of which communicates; or one collective."""
   if what in MOVES:
     return stateless(lambda tree, step, active: MOVES[what](tree))
-  strategy = build.strategy(build.strategy_config(what, **arguments))
+  strategy = resolve.strategy(resolve.strategy_config(what, **arguments))
   return chain(strategy.gradients, strategy.parameters)
 
 
 def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   """Times one exchange; every process calls this at the same time."""
-  where, method = spmd.executor(jax.process_count()), aggregator(
-      what, arguments)
-  grow = lambda seed: {'layer': jax.random.normal(
-      jax.random.key(seed), (max(1, numbers // ROWS), min(numbers, ROWS)))}
+  where, method = (
+    executors.executor(jax.process_count()),
+    aggregator(what, arguments),
+  )
+  grow = lambda seed: {
+    'layer': jax.random.normal(
+      jax.random.key(seed), (max(1, numbers // ROWS), min(numbers, ROWS))
+    )
+  }
   tree = where.run(grow)(where.put(np.arange(1) + jax.process_index()))
   state = where.run(method.init)(tree)
   update = lambda tree, state, step: method.update(tree, state, step)
   step = jnp.int32(0)
   program = where.run(update).lower(tree, state, step=step).compile()
   together = lambda: program(tree, state, step=step)
-  bill = jax.tree.map(np.asarray, spmd.gather(spmd.rows(together()[2])))
+  bill = jax.tree.map(
+    np.asarray, executors.gather(executors.rows(together()[2]))
+  )
   own = jax.tree.map(lambda x: x.addressable_shards[0].data[0], (tree, state))
   echoed = jax.jit(alone(update, jax.process_count(), *own, step))
   return Timing(
-      what, numbers, *_slowest(
-          *_medians(together, lambda: echoed(*own, step)),
-          _selecting(program, together)),
-      *(int(np.asarray(getattr(bill, name)).max())
-        for name in ('bytes', 'rounds', 'path_bytes')))
+    what,
+    numbers,
+    *_slowest(
+      *_medians(together, lambda: echoed(*own, step)),
+      _selecting(program, together),
+    ),
+    *(
+      int(np.asarray(getattr(bill, name)).max())
+      for name in ('bytes', 'rounds', 'path_bytes')
+    ),
+  )
 
 
 def _medians(*calls: Callable[[], Any]) -> list[float]:
@@ -116,18 +129,20 @@ def _selecting(program: Any, call: Callable[[], Any]) -> float:
   found = stages.program(program, call).stages
   names = {name for name, stage in found.items() if stage == 'select'}
   if not names:
-    return 0.
+    return 0.0
   return statistics.median(
-      sum(stages.traced(call, names).seconds.values()) for _ in range(TURNS))
+    sum(stages.traced(call, names).seconds.values()) for _ in range(TURNS)
+  )
 
 
 def _slowest(*mine: float) -> list[float]:
   """The largest of all processes' figures."""
-  return spmd.gather(np.array([mine])).max(axis=0).tolist()
+  return executors.gather(np.array([mine])).max(axis=0).tolist()
 
 
-def main(address: str, processes: str, process: str, spec: str, out: str
-         ) -> None:
+def main(
+  address: str, processes: str, process: str, spec: str, out: str
+) -> None:
   """One of the processes."""
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   # Or JAX catches SIGTERM, and who stops a measurement waits for its end.

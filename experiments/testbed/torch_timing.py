@@ -40,7 +40,8 @@ def top_k(numbers: int, density: float = 0.001) -> Callable[[], object]:
     dist.all_gather(all_values, values)
     dist.all_gather(all_indices, indices)
     return torch.zeros_like(x).index_add_(
-        0, torch.cat(all_indices), torch.cat(all_values))
+      0, torch.cat(all_indices), torch.cat(all_values)
+    )
 
   return exchange
 
@@ -50,7 +51,8 @@ def power_sgd(numbers: int, rank: int = 4) -> Callable[[], object]:
   layer = torch.nn.Linear(ROWS, max(1, numbers // ROWS), bias=False)
   model = DistributedDataParallel(layer, bucket_cap_mb=numbers)
   state = powerSGD_hook.PowerSGDState(
-      None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
+    None, matrix_approximation_rank=rank, start_powerSGD_iter=2
+  )
   model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
   x = torch.randn(1, ROWS)
 
@@ -80,12 +82,17 @@ def measure(what: str, numbers: int, arguments: dict) -> dict:
   return {'what': what, 'numbers': numbers, 'seconds': slowest.item()}
 
 
-def main(address: str, processes: str, process: str, spec: str, out: str
-         ) -> None:
+def main(
+  address: str, processes: str, process: str, spec: str, out: str
+) -> None:
   """One of the processes."""
   os.environ['GLOO_SOCKET_IFNAME'] = INTERFACE
-  dist.init_process_group('gloo', init_method=f'tcp://{address}',
-                          world_size=int(processes), rank=int(process))
+  dist.init_process_group(
+    'gloo',
+    init_method=f'tcp://{address}',
+    world_size=int(processes),
+    rank=int(process),
+  )
   found = [measure(**exchange) for exchange in json.loads(spec)]
   if process == '0':
     pathlib.Path(out).write_text(json.dumps(found))

@@ -20,7 +20,14 @@ not the step, decide on a branch, the run itself is asked which one it took.
 """
 
 from gossipjax.audit.check import Unbalanced, audit, audit_steps, report
-from gossipjax.audit.rows import Row, holds, sentence
+from gossipjax.audit.comparison import Row, holds, sentence
 
-__all__ = ['Row', 'Unbalanced', 'audit', 'audit_steps', 'holds', 'report',
-           'sentence']
+__all__ = [
+  'Row',
+  'Unbalanced',
+  'audit',
+  'audit_steps',
+  'holds',
+  'report',
+  'sentence',
+]

@@ -18,8 +18,9 @@ _INSTRUCTION = re.compile(r'\s+(?:ROOT )?%?([\w.-]+) = (.*)$')
 _OPCODE = re.compile(r'\s*([\w-]+)\(')
 _ARRAY = re.compile(r'([a-z]\w*)\[([^]]*)\]')
 _CALL = re.compile(
-    r'\b(calls|to_apply|body|condition|(?:true|false)_computation|'
-    r'(?:branch|called)_computations)=(?:\{([^}]*)\}|%?([\w.-]+))')
+  r'\b(calls|to_apply|body|condition|(?:true|false)_computation|'
+  r'(?:branch|called)_computations)=(?:\{([^}]*)\}|%?([\w.-]+))'
+)
 _TRIPS = re.compile(r'known_trip_count\W+n\W+(\d+)')  # Any style of quoting.
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 
@@ -81,15 +82,21 @@ def parse(text: str) -> Module:
 def _instruction(name: str, text: str) -> Instruction:
   end = _end(text) if text.startswith('(') else text.index(' ')
   opcode = _OPCODE.match(text, end)
-  attributes = _STRING.sub('""', text[opcode.end():])
+  attributes = _STRING.sub('""', text[opcode.end() :])
   calls = {
-      role: [name.strip(' %') for name in (several or one).split(',')]
-      for role, several, one in _CALL.findall(attributes)}
+    role: [name.strip(' %') for name in (several or one).split(',')]
+    for role, several, one in _CALL.findall(attributes)
+  }
   trips, op_name = _TRIPS.search(text, end), _OP_NAME.search(text, end)
   return Instruction(
-      name, opcode[1], _shape(text[:end]), calls,
-      int(trips[1]) if trips else None, op_name[1] if op_name else '',
-      attributes)
+    name,
+    opcode[1],
+    _shape(text[:end]),
+    calls,
+    int(trips[1]) if trips else None,
+    op_name[1] if op_name else '',
+    attributes,
+  )
 
 
 def _depths(text: str) -> Iterator[tuple[int, str]]:
@@ -103,8 +110,11 @@ def _depths(text: str) -> Iterator[tuple[int, str]]:
 
 def _end(text: str) -> int:
   """Just behind the bracket that closes the first one."""
-  return next(i + 1 for i, (depth, letter) in enumerate(_depths(text))
-              if depth == 0 and letter == ')')
+  return next(
+    i + 1
+    for i, (depth, letter) in enumerate(_depths(text))
+    if depth == 0 and letter == ')'
+  )
 
 
 def _shape(text: str) -> Shape:
@@ -112,7 +122,7 @@ def _shape(text: str) -> Shape:
   if text.startswith('('):
     commas = [i for i, d in enumerate(_depths(text)) if d == (1, ',')]
     edges = [0, *commas, len(text) - 1]
-    parts = [text[a + 1:b] for a, b in itertools.pairwise(edges)]
+    parts = [text[a + 1 : b] for a, b in itertools.pairwise(edges)]
     return tuple(_shape(part) for part in parts if part.strip())
   dtype, dimensions = _ARRAY.match(text).groups()
   return Array(dtype, math.prod(map(int, re.findall(r'\d+', dimensions))))

@@ -64,4 +64,5 @@ def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
     return lax.dynamic_update_slice(found, find(first, _AT_ONCE), (first,))
 
   return lax.fori_loop(
-      0, -(-room // _AT_ONCE), fill, jnp.zeros(room, jnp.int32))
+    0, -(-room // _AT_ONCE), fill, jnp.zeros(room, jnp.int32)
+  )

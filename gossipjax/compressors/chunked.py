@@ -10,7 +10,7 @@ from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.quantised import needs_floats
 from gossipjax.compressors.sparse import count
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 class Chunks(NamedTuple):
@@ -20,11 +20,11 @@ class Chunks(NamedTuple):
 
 
 def _levels(magnitude: jax.Array):
-  """Which entries of f32[chunks, k] exceed their mean, and both sides' means.
-  """
+  """Which entries of f32[chunks, k] exceed their mean, and means of both."""
   large = magnitude >= magnitude.mean(axis=1, keepdims=True)
-  mean = lambda of: (magnitude * of).sum(axis=1) / jnp.maximum(
-      1, of.sum(axis=1))
+  mean = lambda of: (
+    (magnitude * of).sum(axis=1) / jnp.maximum(1, of.sum(axis=1))
+  )
   return large, jnp.stack([mean(~large), mean(large)], axis=1)
 
 
@@ -42,7 +42,7 @@ def chunk_topk(density: float = 0.02, chunk: int = 4096) -> Compressor:
     chunk: entries of a chunk; a shorter vector is one chunk.
   """
   if not 1 <= chunk <= 2**16:
-    raise Refusal(f'chunk is from 1 to 65536 entries, got {chunk}.')
+    raise UserError(f'chunk is from 1 to 65536 entries, got {chunk}.')
   count(density, chunk)
 
   def compress(x, key=None):
@@ -61,11 +61,15 @@ def chunk_topk(density: float = 0.02, chunk: int = 4096) -> Compressor:
     codes = packing.unpack(message.codes, 2, message.indices.size)
     codes = codes.reshape(shape)
     values = jnp.take_along_axis(
-        message.levels, (codes & 1).astype(jnp.int32), axis=1)
+      message.levels, (codes & 1).astype(jnp.int32), axis=1
+    )
     values = jnp.where(codes & 2, -values, values)
     rows = jnp.arange(shape[0])[:, None]
-    chunks = jnp.zeros((shape[0], width)).at[
-        rows, message.indices.astype(jnp.int32)].add(values)
+    chunks = (
+      jnp.zeros((shape[0], width))
+      .at[rows, message.indices.astype(jnp.int32)]
+      .add(values)
+    )
     return chunks.reshape(-1)[:size]
 
   return Compressor(compress, decompress)

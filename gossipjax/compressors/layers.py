@@ -43,9 +43,12 @@ def _of_rows(shard, shape: Shape, rate: float, together: bool) -> Layer:
   num_rows = jax.eval_shape(shard, jax.ShapeDtypeStruct(shape, 'f4')).shape[1]
   k = math.ceil(rate * num_rows)
   whole = lambda share: share[None]
-  return Layer(shard, lambda shares: rows.compress(shares, k, together),
-               lambda message: rows.decompress(message, num_rows),
-               lambda share: _of_rows(whole, share, rate, together))
+  return Layer(
+    shard,
+    lambda shares: rows.compress(shares, k, together),
+    lambda message: rows.decompress(message, num_rows),
+    lambda share: _of_rows(whole, share, rate, together),
+  )
 
 
 def filters(shape: Shape, n: int, rate: float) -> Layer:
@@ -69,9 +72,8 @@ def slices(shape: Shape, n: int, rate: float) -> Layer:
 
 
 LEVELS = {  # What a code stands for: of |a| and the threshold t.
-    'threshold': lambda a, t: t,
-    'mean': lambda a, t: (
-        jnp.sum(a * (a >= t)) / jnp.maximum(1, jnp.sum(a >= t))),
+  'threshold': lambda a, t: t,
+  'mean': lambda a, t: jnp.sum(a * (a >= t)) / jnp.maximum(1, jnp.sum(a >= t)),
 }
 
 
@@ -91,11 +93,16 @@ def codes(shape: Shape, n: int, factor: float, level: str) -> Layer:
     threshold = factor * magnitude.sum() / size
     scale = LEVELS[level](magnitude, threshold)
     return quantised.Quantised(
-        jax.vmap(lambda x: quantised.ternary(x, threshold))(shares),
-        jnp.full(n, scale))
+      jax.vmap(lambda x: quantised.ternary(x, threshold))(shares),
+      jnp.full(n, scale),
+    )
 
   def decompress(message):
     return message.scale * quantised.signs(message.codes, -(-size // n))
 
-  return Layer(lambda x: _cut(x.ravel(), n), compress, decompress,
-               lambda share: codes(share, 1, factor, level))
+  return Layer(
+    lambda x: _cut(x.ravel(), n),
+    compress,
+    decompress,
+    lambda share: codes(share, 1, factor, level),
+  )

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax.compressors import selection
+from gossipjax.compressors import largest
 from gossipjax.compressors.sparse import Sparse
 
 
@@ -30,21 +30,31 @@ def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
   again = (up_to > 0) & (a.indices[jnp.maximum(up_to - 1, 0)] == b.indices)
   a = a._replace(values=jnp.where(shared, a.values + b.values[twin], a.values))
   b = Sparse(jnp.where(again, 0, b.values), jnp.where(again, size, b.indices))
-  place = jnp.concatenate([jnp.arange(below.size) + below,
-                           jnp.arange(up_to.size) + up_to])
-  return jax.tree.map(lambda x, y: jnp.zeros(place.size, x.dtype).at[place].set(
-      jnp.concatenate([x, y]), unique_indices=True), a, b)
+  place = jnp.concatenate(
+    [jnp.arange(below.size) + below, jnp.arange(up_to.size) + up_to]
+  )
+  return jax.tree.map(
+    lambda x, y: (
+      jnp.zeros(place.size, x.dtype)
+      .at[place]
+      .set(jnp.concatenate([x, y]), unique_indices=True)
+    ),
+    a,
+    b,
+  )
 
 
 def split(message: Sparse, k: int, size: int) -> tuple[Sparse, Sparse]:
   """The k largest entries (ties by position), in order, empty ones last; and
   all with those zeroed."""
-  best = selection.largest_of(message.values, message.indices < size, k)
+  best = largest.largest_of(message.values, message.indices < size, k)
   kept = Sparse(
-      message.values.at[best].get(mode='fill', fill_value=0),
-      message.indices.at[best].get(mode='fill', fill_value=size))
+    message.values.at[best].get(mode='fill', fill_value=0),
+    message.indices.at[best].get(mode='fill', fill_value=size),
+  )
   return kept, message._replace(
-      values=message.values.at[best].set(0, mode='drop'))
+    values=message.values.at[best].set(0, mode='drop')
+  )
 
 
 def contains(message: Sparse, indices: jax.Array) -> jax.Array:

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 
 class Metric(NamedTuple):
   """Attributes:
-    remember: `(memory, |a|, in_union) -> memory`, after an exchange.
-    score: `(|a|, memory) -> f32[n]`; the largest are sent, zeros never.
+  remember: `(memory, |a|, in_union) -> memory`, after an exchange.
+  score: `(|a|, memory) -> f32[n]`; the largest are sent, zeros never.
   """
 
   remember: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -30,8 +30,10 @@ class Metric(NamedTuple):
 
 
 def _popularity(weight: float, decay: float) -> Metric:
-  return Metric(lambda p, a, union: decay * p + (1 - decay) * union,
-                lambda a, p: a * (1 + weight * p))
+  return Metric(
+    lambda p, a, union: decay * p + (1 - decay) * union,
+    lambda a, p: a * (1 + weight * p),
+  )
 
 
 def _recent(decay: float) -> Metric:
@@ -51,6 +53,9 @@ def _two_budgets(large: float) -> Metric:
 
 def metrics(weight: float, decay: float, large: float) -> dict[str, Metric]:
   """All by name; the arguments are lambda, gamma (a step) and c above."""
-  return {'plain': _popularity(0., decay), 'recent': _recent(decay),
-          'popularity': _popularity(weight, decay),
-          'two_budgets': _two_budgets(large)}
+  return {
+    'plain': _popularity(0.0, decay),
+    'recent': _recent(decay),
+    'popularity': _popularity(weight, decay),
+    'two_budgets': _two_budgets(large),
+  }

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 class Quantised(NamedTuple):
@@ -19,8 +19,10 @@ def needs_floats(tree: Any) -> None:
   """Refuses a tree with integers, since what a step withholds is a fraction."""
   for x in jax.tree.leaves(tree):
     if not jnp.issubdtype(x.dtype, jnp.floating):
-      raise Refusal(f'Compression needs floating point numbers, got {x.dtype}; '
-                    'leave integers out of the tree.')
+      raise UserError(
+        f'Compression needs floating point numbers, got {x.dtype}; '
+        'leave integers out of the tree.'
+      )
 
 
 def int8() -> Compressor:
@@ -80,7 +82,7 @@ def two_bit(threshold: float = 0.5) -> Compressor:
     threshold: t, in units of the gradient.
   """
   if threshold <= 0:
-    raise Refusal(f'threshold of two_bit is above 0, got {threshold}.')
+    raise UserError(f'threshold of two_bit is above 0, got {threshold}.')
 
   def compress(x, key=None):
     del key
@@ -88,4 +90,5 @@ def two_bit(threshold: float = 0.5) -> Compressor:
     return ternary(x, threshold)
 
   return Compressor(
-      compress, lambda codes, size: threshold * signs(codes, size))
+    compress, lambda codes, size: threshold * signs(codes, size)
+  )

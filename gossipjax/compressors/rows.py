@@ -28,9 +28,12 @@ def compress(pieces: jax.Array, k: int, together: bool) -> Rows:
     scores = jnp.broadcast_to(scores.mean(axis=0), scores.shape)
   best = jnp.sort(lax.top_k(scores, k)[1], axis=1)
   kept = jax.vmap(lambda rows, i: rows.at[i].set(True))(
-      jnp.zeros(scores.shape, bool), best)
-  return Rows(jnp.take_along_axis(pieces, best[:, :, None], axis=1),
-              jax.vmap(lambda mask: packing.pack(mask, 1))(kept))
+    jnp.zeros(scores.shape, bool), best
+  )
+  return Rows(
+    jnp.take_along_axis(pieces, best[:, :, None], axis=1),
+    jax.vmap(lambda mask: packing.pack(mask, 1))(kept),
+  )
 
 
 def decompress(message: Rows, rows: int) -> jax.Array:

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.quantised import Quantised, needs_floats, signs
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 def needs_key(key: jax.Array | None) -> None:
   """Refuses to draw without a key."""
   if key is None:
-    raise Refusal('A random compressor needs a key in compress(x, key).')
+    raise UserError('A random compressor needs a key in compress(x, key).')
 
 
 def terngrad(clip: float | None = 2.5) -> Compressor:
@@ -31,7 +31,7 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
       which is a bias; None keeps them.
   """
   if clip is not None and clip <= 0:
-    raise Refusal(f'clip is above 0 standard deviations or null, got {clip}.')
+    raise UserError(f'clip is above 0 standard deviations or null, got {clip}.')
 
   def compress(x, key=None):
     needs_key(key)
@@ -63,9 +63,9 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
     bucket: entries that share a norm.
   """
   if not 1 <= levels <= 127:
-    raise Refusal(f'levels is from 1 to 127, got {levels}.')
+    raise UserError(f'levels is from 1 to 127, got {levels}.')
   if bucket < 1:
-    raise Refusal(f'bucket is at least 1 entry, got {bucket}.')
+    raise UserError(f'bucket is at least 1 entry, got {bucket}.')
   bits = packing.width(2 * levels + 1)
 
   def compress(x, key=None):
@@ -77,7 +77,7 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
     codes = jnp.floor(exact + jax.random.uniform(key, rows.shape))
     # Modulo 2^bits, so that the code 0 means zero.
     codes = codes.astype(jnp.int32) & 2**bits - 1
-    return Quantised(packing.pack(codes.ravel()[:x.size], bits), norm)
+    return Quantised(packing.pack(codes.ravel()[: x.size], bits), norm)
 
   def decompress(message, size):
     codes = packing.unpack(message.codes, bits, size).astype(jnp.int32)

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 PAD = 4
 
 
-def crop_and_flip(images: jax.Array, key: jax.Array,
-                  pad: int = PAD) -> jax.Array:
+def crop_and_flip(
+  images: jax.Array, key: jax.Array, pad: int = PAD
+) -> jax.Array:
   """Every picture is moved by up to `pad` pixels and perhaps mirrored.
 
   Args:
@@ -31,8 +32,7 @@ def crop_and_flip(images: jax.Array, key: jax.Array,
   padded = jnp.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
 
   def crop(image: jax.Array, corner: jax.Array) -> jax.Array:
-    return jax.lax.dynamic_slice(
-        image, (*corner, 0), (height, width, channels))
+    return jax.lax.dynamic_slice(image, (*corner, 0), (height, width, channels))
 
   cropped = jax.vmap(crop)(padded, corner)
   return jnp.where(flip, cropped[:, :, ::-1], cropped)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 Tree = Any
 # With 6, single places and pairs of them are uniform as far as 40,000 draws of
@@ -14,8 +14,13 @@ Tree = Any
 ROUNDS = 6
 
 
-def batch(examples: Tree, key: jax.Array, step: jax.Array | int,
-          size: int, worker: jax.Array | None = None) -> Tree:
+def batch(
+  examples: Tree,
+  key: jax.Array,
+  step: jax.Array | int,
+  size: int,
+  worker: jax.Array | None = None,
+) -> Tree:
   """A worker's batch: a pure function of its key and the step.
 
   An epoch is m // size steps; each takes the next slice of a permutation that
@@ -32,12 +37,14 @@ def batch(examples: Tree, key: jax.Array, step: jax.Array | int,
     arrays [size, ...].
 
   Raises:
-    Refusal: the batch is larger than the share.
+    UserError: the batch is larger than the share.
   """
   share = jax.tree.leaves(examples)[0].shape[0 if worker is None else 1]
   if not 1 <= size <= share:
-    raise Refusal(f'batch_size must be between 1 and the {share} examples each '
-                  f'worker has, not {size}')
+    raise UserError(
+      f'batch_size must be between 1 and the {share} examples each '
+      f'worker has, not {size}'
+    )
   epoch, turn = step // (share // size), step % (share // size)
   places = turn * size + jnp.arange(size)
   rows = permuted(places, jax.random.fold_in(key, epoch), share)
@@ -78,5 +85,7 @@ def permuted(i: jax.Array, key: jax.Array, n: int) -> jax.Array:
     return row * width + column
 
   return jax.lax.while_loop(
-      lambda i: jnp.any(i >= n), lambda i: jnp.where(i < n, i, rotate(i)),
-      rotate(i))
+    lambda i: jnp.any(i >= n),
+    lambda i: jnp.where(i < n, i, rotate(i)),
+    rotate(i),
+  )

@@ -8,13 +8,14 @@ Krizhevsky, 2009. www.cs.toronto.edu/~kriz/cifar.html
 
 import numpy as np
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 SIDE, CHANNELS = 32, 3
 
 
-def parse(data: bytes, name: str, classes: int) -> tuple[np.ndarray,
-                                                         np.ndarray]:
+def parse(
+  data: bytes, name: str, classes: int
+) -> tuple[np.ndarray, np.ndarray]:
   """Reads one file of the binary version.
 
   Args:
@@ -26,19 +27,23 @@ def parse(data: bytes, name: str, classes: int) -> tuple[np.ndarray,
     images uint8[n, 32, 32, 3] and labels int32[n].
 
   Raises:
-    Refusal: not a whole number of records, or a label out of range.
+    UserError: not a whole number of records, or a label out of range.
   """
   labels = 2 if classes == 100 else 1
   record = labels + SIDE * SIDE * CHANNELS
   if not data or len(data) % record:
-    raise Refusal(f'{name!r} is truncated or corrupt: {len(data)} bytes are no '
-                  f'whole number of records of {record}; delete it to have it '
-                  f'downloaded anew')
+    raise UserError(
+      f'{name!r} is truncated or corrupt: {len(data)} bytes are no '
+      f'whole number of records of {record}; delete it to have it '
+      f'downloaded anew'
+    )
   rows = np.frombuffer(data, np.uint8).reshape(-1, record)
   y = rows[:, labels - 1].astype(np.int32)
   if y.max() >= classes:
-    raise Refusal(f'{name!r} is corrupt: it has a label {y.max()} though there '
-                  f'are {classes} classes; delete it to have it downloaded '
-                  f'anew')
+    raise UserError(
+      f'{name!r} is corrupt: it has a label {y.max()} though there '
+      f'are {classes} classes; delete it to have it downloaded '
+      f'anew'
+    )
   planes = rows[:, labels:].reshape(-1, CHANNELS, SIDE, SIDE)
   return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), y

@@ -8,7 +8,7 @@ import pooch
 import requests
 from filelock import FileLock
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 TIMEOUT_S = 30
 
@@ -25,7 +25,7 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
     The folder that holds all of them.
 
   Raises:
-    Refusal: the server cannot be reached, sends something else, or the cache
+    UserError: the server cannot be reached, sends something else, or the cache
       cannot be written.
   """
   folder = Path(pooch.os_cache('gossipjax')) / name
@@ -39,33 +39,47 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
       for file, md5 in downloads.items():
         _retrieve(url + file, md5, folder / file)
   except OSError as error:
-    raise Refusal(f'{str(error.filename or folder)!r} cannot be written '
-                  f'({error.strerror}); make room, or choose another cache '
-                  'with XDG_CACHE_HOME') from error
+    raise UserError(
+      f'{str(error.filename or folder)!r} cannot be written '
+      f'({error.strerror}); make room, or choose another cache '
+      'with XDG_CACHE_HOME'
+    ) from error
   return folder
 
 
 def _whole(folder: Path, downloads: Mapping[str, str]) -> bool:
-  return all((folder / file).is_file() and
-             pooch.file_hash(str(folder / file), 'md5') == md5
-             for file, md5 in downloads.items())
+  return all(
+    (folder / file).is_file()
+    and pooch.file_hash(str(folder / file), 'md5') == md5
+    for file, md5 in downloads.items()
+  )
 
 
 def _retrieve(url: str, md5: str, path: Path) -> None:
   # A progress bar is control characters: only a terminal gets one.
   downloader = pooch.HTTPDownloader(
-      progressbar=sys.stderr.isatty(), timeout=TIMEOUT_S)
+    progressbar=sys.stderr.isatty(), timeout=TIMEOUT_S
+  )
   try:
-    pooch.retrieve(url, f'md5:{md5}', fname=path.name, path=path.parent,
-                   downloader=downloader)
+    pooch.retrieve(
+      url,
+      f'md5:{md5}',
+      fname=path.name,
+      path=path.parent,
+      downloader=downloader,
+    )
   except requests.RequestException as error:
-    raise Refusal(f'{url} cannot be downloaded ({_reason(error)}); check the '
-                  f'network, or put the files into a folder and name it with '
-                  f'data.dir or GOSSIPJAX_DATA') from error
+    raise UserError(
+      f'{url} cannot be downloaded ({_reason(error)}); check the '
+      f'network, or put the files into a folder and name it with '
+      f'data.dir or GOSSIPJAX_DATA'
+    ) from error
   except ValueError as error:  # what pooch raises for a wrong checksum
-    raise Refusal(f'{url} does not have the published MD5 {md5}; try again '
-                  f'later, or put the files into a folder and name it with '
-                  f'data.dir or GOSSIPJAX_DATA') from error
+    raise UserError(
+      f'{url} does not have the published MD5 {md5}; try again '
+      f'later, or put the files into a folder and name it with '
+      f'data.dir or GOSSIPJAX_DATA'
+    ) from error
 
 
 def _reason(error: requests.RequestException) -> str:

@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gossipjax.data import download
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 VARIABLE = 'GOSSIPJAX_DATA'
 UNPACK: dict[str, Callable[[bytes], bytes]] = {
-    '': bytes, '.gz': gzip.decompress, '.xz': lzma.decompress}
+  '': bytes,
+  '.gz': gzip.decompress,
+  '.xz': lzma.decompress,
+}
 BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
@@ -54,7 +57,7 @@ def folder(source: Source, data_dir: str | None = None) -> Path:
       $GOSSIPJAX_DATA is searched, and what is not there is downloaded.
 
   Raises:
-    Refusal: `data_dir` is given and the data set is not there, or it cannot
+    UserError: `data_dir` is given and the data set is not there, or it cannot
       be downloaded.
   """
   root = data_dir or os.environ.get(VARIABLE)
@@ -63,10 +66,11 @@ def folder(source: Source, data_dir: str | None = None) -> Path:
     if _present(place, source.files) or _archive(place, source):
       return place
   if data_dir:
-    raise Refusal(
-        f'data.dir: there is no {next(iter(source.files))!r} (plain, .gz or '
-        f'.xz) in {data_dir!r} or its folder {source.name!r}; put the files of '
-        f'{source.name} there, or leave data.dir out to download them')
+    raise UserError(
+      f'data.dir: there is no {next(iter(source.files))!r} (plain, .gz or '
+      f'.xz) in {data_dir!r} or its folder {source.name!r}; put the files of '
+      f'{source.name} there, or leave data.dir out to download them'
+    )
   return download.fetch(source.name, source.url, source.downloads)
 
 
@@ -81,7 +85,7 @@ def contents(source: Source, place: Path) -> dict[str, bytes]:
     name of the file -> its bytes.
 
   Raises:
-    Refusal: a file is missing, truncated, corrupt or another one.
+    UserError: a file is missing, truncated, corrupt or another one.
   """
   archive = _archive(place, source)
   if archive and not _present(place, source.files):
@@ -89,30 +93,35 @@ def contents(source: Source, place: Path) -> dict[str, bytes]:
   else:
     read = functools.partial(_read, place)
     with ThreadPoolExecutor() as pool:  # lzma and zlib let go of the lock
-      found = dict(zip(source.files, pool.map(read, source.files),
-                       strict=True))
+      found = dict(zip(source.files, pool.map(read, source.files), strict=True))
   for name, (path, data) in found.items():
     _verify(path, data, source.name, source.files[name])
   return {name: data for name, (_, data) in found.items()}
 
 
 def _present(place: Path, names: Mapping[str, str]) -> bool:
-  return any((place / (name + suffix)).is_file()
-             for name in names for suffix in UNPACK)
+  return any(
+    (place / (name + suffix)).is_file() for name in names for suffix in UNPACK
+  )
 
 
 def _archive(place: Path, source: Source) -> Path | None:
   paths = (place / name for name in source.downloads)
-  return next((path for path in paths
-               if path.suffixes[-2:] == ['.tar', '.gz'] and path.is_file()),
-              None)
+  return next(
+    (
+      path
+      for path in paths
+      if path.suffixes[-2:] == ['.tar', '.gz'] and path.is_file()
+    ),
+    None,
+  )
 
 
 def unpack(path: Path) -> bytes:
   """The contents of a file, which its name says is plain, .gz or .xz.
 
   Raises:
-    Refusal: it is missing, truncated, corrupt, or not what its name says.
+    UserError: it is missing, truncated, corrupt, or not what its name says.
   """
   try:
     return UNPACK.get(path.suffix, bytes)(path.read_bytes())
@@ -125,9 +134,11 @@ def _read(place: Path, name: str) -> tuple[Path, bytes]:
     path = place / (name + suffix)
     if path.is_file():
       return path, unpack(path)
-  raise Refusal(f'{str(place / name)!r} is missing (plain, .gz or .xz) though '
-                f'other files of its data set are there; add it, or delete '
-                f'them all to have the data set downloaded')
+  raise UserError(
+    f'{str(place / name)!r} is missing (plain, .gz or .xz) though '
+    f'other files of its data set are there; add it, or delete '
+    f'them all to have the data set downloaded'
+  )
 
 
 def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
@@ -142,19 +153,25 @@ def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
     raise _unreadable(archive, error) from error
   for name in names:
     if name not in found:
-      raise Refusal(f'{str(archive)!r} holds no {name!r}; delete it to have it '
-                    f'downloaded anew')
+      raise UserError(
+        f'{str(archive)!r} holds no {name!r}; delete it to have it '
+        f'downloaded anew'
+      )
   return found
 
 
-def _unreadable(path: Path, error: Exception) -> Refusal:
-  return Refusal(f'{str(path)!r} cannot be read and may be truncated or '
-                 f'corrupt ({error}); delete it to have it downloaded anew')
+def _unreadable(path: Path, error: Exception) -> UserError:
+  return UserError(
+    f'{str(path)!r} cannot be read and may be truncated or '
+    f'corrupt ({error}); delete it to have it downloaded anew'
+  )
 
 
 def _verify(path: Path, data: bytes, name: str, expected: str) -> None:
   found = hashlib.md5(data, usedforsecurity=False).hexdigest()
   if expected and found != expected:
-    raise Refusal(f'{str(path)!r} is not the published file of {name}: the MD5 '
-                  f'of its contents is {found}, not {expected}; delete it to '
-                  f'have it downloaded anew')
+    raise UserError(
+      f'{str(path)!r} is not the published file of {name}: the MD5 '
+      f'of its contents is {found}, not {expected}; delete it to '
+      f'have it downloaded anew'
+    )

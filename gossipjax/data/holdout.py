@@ -4,13 +4,14 @@ from typing import Any
 
 import jax
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 Tree = Any
 
 
-def hold_out(train: Tree, test: Tree, holdout: str,
-             validation: float) -> tuple[Tree, Tree]:
+def hold_out(
+  train: Tree, test: Tree, holdout: str, validation: float
+) -> tuple[Tree, Tree]:
   """What is trained on and what is held out, for good or for tuning.
 
   Args:
@@ -23,17 +24,22 @@ def hold_out(train: Tree, test: Tree, holdout: str,
     what to train on, and what to evaluate on.
 
   Raises:
-    Refusal: another word than 'test' or 'validation', or a part of nothing.
+    UserError: another word than 'test' or 'validation', or a part of nothing.
   """
   if holdout == 'test':
     return train, test
   if holdout != 'validation':
-    raise Refusal(f"task.holdout: {holdout!r} is neither 'test' nor "
-                  f"'validation'")
+    raise UserError(
+      f"task.holdout: {holdout!r} is neither 'test' nor 'validation'"
+    )
   total = len(jax.tree.leaves(train)[0])
   held = round(total * validation) if 0 < validation < 1 else 0
   if not 0 < held < total:
-    raise Refusal(f'task.validation must hold out some of the {total} examples '
-                  f'and leave some, not {validation}')
-  return (jax.tree.map(lambda x: x[:total - held], train),
-          jax.tree.map(lambda x: x[total - held:], train))
+    raise UserError(
+      f'task.validation must hold out some of the {total} examples '
+      f'and leave some, not {validation}'
+    )
+  return (
+    jax.tree.map(lambda x: x[: total - held], train),
+    jax.tree.map(lambda x: x[total - held :], train),
+  )

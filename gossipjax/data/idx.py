@@ -10,7 +10,7 @@ import struct
 
 import numpy as np
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 UNSIGNED_BYTE = 8
 
@@ -26,17 +26,21 @@ def parse(data: bytes, name: str) -> np.ndarray:
     uint8, in the shape the header says.
 
   Raises:
-    Refusal: it is no IDX file of bytes, or its length is not what it says.
+    UserError: it is no IDX file of bytes, or its length is not what it says.
   """
   if len(data) < 4 or data[:3] != bytes([0, 0, UNSIGNED_BYTE]):
-    raise Refusal(f'{name!r} is not an IDX file of bytes: it begins with '
-                  f'{data[:4].hex()!r}, not 000008..; delete it to have it '
-                  f'downloaded anew')
+    raise UserError(
+      f'{name!r} is not an IDX file of bytes: it begins with '
+      f'{data[:4].hex()!r}, not 000008..; delete it to have it '
+      f'downloaded anew'
+    )
   start = 4 + 4 * data[3]
   if len(data) >= start:
     shape = struct.unpack(f'>{data[3]}I', data[4:start])
     if len(data) - start == math.prod(shape):
       return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
-  raise Refusal(f'{name!r} is truncated or corrupt: it has {len(data)} bytes, '
-                f'which is not what its header says; delete it to have it '
-                f'downloaded anew')
+  raise UserError(
+    f'{name!r} is truncated or corrupt: it has {len(data)} bytes, '
+    f'which is not what its header says; delete it to have it '
+    f'downloaded anew'
+  )

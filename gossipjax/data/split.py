@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 Tree = Any
 
@@ -26,15 +26,16 @@ def iid(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
     int64[workers, n // workers]: indices, none of them twice.
 
   Raises:
-    Refusal: there are more workers than examples.
+    UserError: there are more workers than examples.
   """
   share = _share(len(labels), workers)
   rows = np.random.default_rng(seed).permutation(len(labels))
-  return rows[:workers * share].reshape(workers, share)
+  return rows[: workers * share].reshape(workers, share)
 
 
-def dirichlet(labels: np.ndarray, workers: int, seed: int,
-              alpha: float) -> np.ndarray:
+def dirichlet(
+  labels: np.ndarray, workers: int, seed: int, alpha: float
+) -> np.ndarray:
   """Every worker has its own mix of classes, drawn from Dir(alpha, ...).
 
     q_i ~ Dir(alpha, ..., alpha),  share_i ~ q_i, without replacement
@@ -56,11 +57,13 @@ def dirichlet(labels: np.ndarray, workers: int, seed: int,
     int64[workers, n // workers]: indices, none of them twice.
 
   Raises:
-    Refusal: alpha <= 0, or there are more workers than examples.
+    UserError: alpha <= 0, or there are more workers than examples.
   """
   if not alpha > 0:
-    raise Refusal(f'task.alpha must be positive, not {alpha}; 0.1 is very '
-                  f'skewed, 100 nearly even')
+    raise UserError(
+      f'task.alpha must be positive, not {alpha}; 0.1 is very '
+      f'skewed, 100 nearly even'
+    )
   share = _share(len(labels), workers)
   random = np.random.default_rng(seed)
   rows = random.permutation(len(labels))
@@ -69,14 +72,21 @@ def dirichlet(labels: np.ndarray, workers: int, seed: int,
   shares = []
   for q in random.dirichlet(np.full(len(pools), alpha), workers):
     take = _draw(random, q, left, share)
-    shares.append(np.concatenate([pool[have - k:have] for pool, have, k
-                                  in zip(pools, left, take, strict=True)]))
+    shares.append(
+      np.concatenate(
+        [
+          pool[have - k : have]
+          for pool, have, k in zip(pools, left, take, strict=True)
+        ]
+      )
+    )
     left = left - take
   return np.stack(shares)
 
 
-def by_label(labels: np.ndarray, workers: int, seed: int,
-             shards: int = 2) -> np.ndarray:
+def by_label(
+  labels: np.ndarray, workers: int, seed: int, shards: int = 2
+) -> np.ndarray:
   """Every worker sees only a few classes: sorted by label, cut into shards.
 
   McMahan et al., 2017. arXiv:1602.05629, section 3 (two shards each).
@@ -92,14 +102,14 @@ def by_label(labels: np.ndarray, workers: int, seed: int,
     rounded down to a multiple of `shards`.
 
   Raises:
-    Refusal: shards < 1, or there are fewer examples than shards.
+    UserError: shards < 1, or there are fewer examples than shards.
   """
   if shards < 1:
-    raise Refusal(f'task.shards must be at least 1, not {shards}')
+    raise UserError(f'task.shards must be at least 1, not {shards}')
   size = _share(len(labels), workers * shards)
   random = np.random.default_rng(seed)
   rows = random.permutation(len(labels))
-  rows = np.sort(rows[:workers * shards * size])  # what is trimmed is random
+  rows = np.sort(rows[: workers * shards * size])  # what is trimmed is random
   rows = rows[np.argsort(labels[rows], kind='stable')]
   pieces = rows.reshape(workers * shards, size)
   return random.permutation(pieces).reshape(workers, shards * size)
@@ -127,24 +137,27 @@ def share(train: Tree, rows: np.ndarray, examples: int | None) -> Tree:
     arrays [workers, m, ...].
 
   Raises:
-    Refusal: examples < 1.
+    UserError: examples < 1.
   """
   if examples is not None and examples < 1:
-    raise Refusal(f'task.examples must be at least 1, not {examples}')
+    raise UserError(f'task.examples must be at least 1, not {examples}')
   return jax.tree.map(lambda x: x[rows[:, :examples]], train)
 
 
 def _share(examples: int, workers: int) -> int:
   if workers < 1:
-    raise Refusal(f'workers must be at least 1, not {workers}')
+    raise UserError(f'workers must be at least 1, not {workers}')
   if examples < workers:
-    raise Refusal(f'workers: {examples} examples cannot be shared by '
-                  f'{workers}; use at most {examples}')
+    raise UserError(
+      f'workers: {examples} examples cannot be shared by '
+      f'{workers}; use at most {examples}'
+    )
   return examples // workers
 
 
-def _draw(random: np.random.Generator, q: np.ndarray, left: np.ndarray,
-          share: int) -> np.ndarray:
+def _draw(
+  random: np.random.Generator, q: np.ndarray, left: np.ndarray, share: int
+) -> np.ndarray:
   """How many of each class: `share` in all, at most `left` of each."""
   take = np.zeros_like(left)
   while take.sum() < share:

@@ -12,18 +12,19 @@ from typing import NamedTuple
 import numpy as np
 
 from gossipjax.data import files
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 BYTES = 256  # the vocabulary
 PARTS = ('train.txt', 'valid.txt', 'test.txt')
 TRAIN = 0.9
 # MD5 of the file whose SHA-256 (86c4e6aa...) is published in many places.
 SHAKESPEARE = files.Source(
-    'tinyshakespeare',
-    'https://raw.githubusercontent.com/karpathy/char-rnn/'
-    '6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/',
-    {'input.txt': '6fb458f1232090904fb40fe944165e91'},
-    {'input.txt': '6fb458f1232090904fb40fe944165e91'})
+  'tinyshakespeare',
+  'https://raw.githubusercontent.com/karpathy/char-rnn/'
+  '6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/',
+  {'input.txt': '6fb458f1232090904fb40fe944165e91'},
+  {'input.txt': '6fb458f1232090904fb40fe944165e91'},
+)
 
 
 class Text(NamedTuple):
@@ -44,7 +45,7 @@ def load(file: str, data_dir: str | None = None) -> Text:
     data_dir: a folder.
 
   Raises:
-    Refusal: it is nowhere, cannot be read, or is empty.
+    UserError: it is nowhere, cannot be read, or is empty.
   """
   if file == SHAKESPEARE.name:
     return _shakespeare(files.folder(SHAKESPEARE, data_dir))
@@ -68,11 +69,13 @@ def windows(data: np.ndarray, sequence: int) -> np.ndarray:
     uint8[(bytes - 1) // sequence, sequence + 1].
 
   Raises:
-    Refusal: sequence < 1, or the text is too short for one row.
+    UserError: sequence < 1, or the text is too short for one row.
   """
   if not 1 <= sequence < len(data):
-    raise Refusal(f'task.sequence must be between 1 and {len(data) - 1}, one '
-                  f'less than the bytes of the text, not {sequence}')
+    raise UserError(
+      f'task.sequence must be between 1 and {len(data) - 1}, one '
+      f'less than the bytes of the text, not {sequence}'
+    )
   start = np.arange((len(data) - 1) // sequence) * sequence
   return data[start[:, None] + np.arange(sequence + 1)]
 
@@ -89,22 +92,26 @@ def _cut(data: np.ndarray) -> Text:
 
 
 def _find(file: str, data_dir: str | None) -> Path:
-  roots = [root for root in (data_dir, os.environ.get(files.VARIABLE), '.')
-           if root]
+  roots = [
+    root for root in (data_dir, os.environ.get(files.VARIABLE), '.') if root
+  ]
   paths = [Path(root).expanduser() / Path(file).expanduser() for root in roots]
   found = next((path for path in paths if path.exists()), None)
   if not found:
-    raise Refusal(f'task.file: there is no {file!r} in '
-                  f'{" or ".join(map(repr, roots))}; give the path of a text, '
-                  f"or 'tinyshakespeare'")
+    raise UserError(
+      f'task.file: there is no {file!r} in '
+      f'{" or ".join(map(repr, roots))}; give the path of a text, '
+      f"or 'tinyshakespeare'"
+    )
   return found
 
 
 def _read(path: Path) -> np.ndarray:
   if not path.is_file():
-    raise Refusal(f'task.file: {str(path)!r} is missing; a folder needs '
-                  f'{", ".join(PARTS)}')
+    raise UserError(
+      f'task.file: {str(path)!r} is missing; a folder needs {", ".join(PARTS)}'
+    )
   data = np.frombuffer(files.unpack(path), np.uint8)
   if not len(data):
-    raise Refusal(f'task.file: {str(path)!r} is empty')
+    raise UserError(f'task.file: {str(path)!r} is empty')
   return data

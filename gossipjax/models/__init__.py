@@ -10,32 +10,47 @@ from collections.abc import Callable, Mapping
 
 from flax import linen as nn
 
+from gossipjax.errors import UserError, nearest
 from gossipjax.models.cnn import cnn
 from gossipjax.models.lstm import lstm
 from gossipjax.models.mlp import mlp
 from gossipjax.models.resnet import (
-    resnet8,
-    resnet18,
-    resnet20,
-    resnet32,
-    resnet50,
+  resnet8,
+  resnet18,
+  resnet20,
+  resnet32,
+  resnet50,
 )
 from gossipjax.models.transformer import transformer
 from gossipjax.models.vgg import vgg8, vgg16
-from gossipjax.refusal import Refusal, nearest
 
 # (classes, **sizes) -> module: [n, height, width, channels] -> [n, classes]
 IMAGES: Mapping[str, Callable[..., nn.Module]] = {
-    model.__name__: model
-    for model in (mlp, cnn, resnet8, resnet20, resnet32, resnet18, resnet50,
-                  vgg8, vgg16)}
+  model.__name__: model
+  for model in (
+    mlp,
+    cnn,
+    resnet8,
+    resnet20,
+    resnet32,
+    resnet18,
+    resnet50,
+    vgg8,
+    vgg16,
+  )
+}
 # (classes, **sizes) -> module: int[n, sequence] -> [n, sequence, classes]
 TEXT: Mapping[str, Callable[..., nn.Module]] = {
-    model.__name__: model for model in (lstm, transformer)}
+  model.__name__: model for model in (lstm, transformer)
+}
 
 
-def make(name: str, classes: int, among: Mapping[str, Callable] = IMAGES,
-         **sizes: int | None) -> nn.Module:
+def make(
+  name: str,
+  classes: int,
+  among: Mapping[str, Callable] = IMAGES,
+  **sizes: int | None,
+) -> nn.Module:
   """The model of that name.
 
   Args:
@@ -45,17 +60,20 @@ def make(name: str, classes: int, among: Mapping[str, Callable] = IMAGES,
     **sizes: arguments of the model; None stands for the model's own.
 
   Raises:
-    Refusal: no such model, it has no such size, or a size below 1.
+    UserError: no such model, it has no such size, or a size below 1.
   """
   if name not in among:
-    raise Refusal(f'task.model: there is no model {name!r} for this task'
-                  f'{nearest(name, among)}')
+    raise UserError(
+      f'task.model: there is no model {name!r} for this task'
+      f'{nearest(name, among)}'
+    )
   sizes = {size: value for size, value in sizes.items() if value is not None}
   known = list(inspect.signature(among[name]).parameters)[1:]
   for size, value in sizes.items():
     if size not in known:
-      raise Refusal(f'task.{size}: the model {name!r} has no {size}; leave it '
-                    f'out')
+      raise UserError(
+        f'task.{size}: the model {name!r} has no {size}; leave it out'
+      )
     if value < 1:
-      raise Refusal(f'task.{size} must be at least 1, not {value}')
+      raise UserError(f'task.{size} must be at least 1, not {value}')
   return among[name](classes, **sizes)

@@ -15,6 +15,6 @@ def halve(x: jax.Array) -> jax.Array:
     [n, height // 2, width // 2, channels].
   """
   n, height, width, channels = x.shape
-  x = x[:, :height // 2 * 2, :width // 2 * 2]
+  x = x[:, : height // 2 * 2, : width // 2 * 2]
   x = x.reshape(n, height // 2, 2, width // 2, 2, channels)
   return x.max((2, 4))

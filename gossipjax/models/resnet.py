@@ -51,8 +51,9 @@ class Bottleneck(nn.Module):
     return nn.relu(y + shortcut(x, y, self.stride, self.normed))
 
 
-def shortcut(x: jax.Array, y: jax.Array, stride: int,
-             normed: bool) -> jax.Array:
+def shortcut(
+  x: jax.Array, y: jax.Array, stride: int, normed: bool
+) -> jax.Array:
   """x, projected where the block changes its shape (the paper's option B)."""
   if x.shape == y.shape:
     return x

@@ -8,7 +8,7 @@ Vaswani et al., 2017. arXiv:1706.03762; Radford et al., 2019 (GPT-2).
 import jax
 from flax import linen as nn
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 SMALL = nn.initializers.normal(0.02)  # GPT-2's
 
@@ -47,14 +47,16 @@ class Transformer(nn.Module):
     return nn.Dense(self.classes, kernel_init=SMALL)(nn.LayerNorm()(x))
 
 
-def transformer(classes: int, width: int = 128, layers: int = 4,
-                heads: int = 4) -> nn.Module:
+def transformer(
+  classes: int, width: int = 128, layers: int = 4, heads: int = 4
+) -> nn.Module:
   """0.87 M parameters for bytes in sequences of 128.
 
   Raises:
-    Refusal: the heads do not share the width equally.
+    UserError: the heads do not share the width equally.
   """
   if width % heads:
-    raise Refusal(f'task.width must be a multiple of the {heads} heads, not '
-                  f'{width}')
+    raise UserError(
+      f'task.width must be a multiple of the {heads} heads, not {width}'
+    )
   return Transformer(classes, width, layers, heads)

@@ -7,9 +7,9 @@ dense layers of 4,096 units are left out, as is usual for small pictures.
 import jax
 from flax import linen as nn
 
+from gossipjax.errors import UserError
 from gossipjax.models.norm import group_norm
 from gossipjax.models.pool import halve
-from gossipjax.refusal import Refusal
 
 Stages = tuple[tuple[int, int], ...]  # Channels, convolutions.
 STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
@@ -31,12 +31,15 @@ class VGG(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     side = 2 ** len(self.stages)
     if min(x.shape[1:3]) < side:
-      raise Refusal(f'task.model: this VGG needs pictures of at least {side}x'
-                    f'{side}, not {x.shape[1]}x{x.shape[2]}; use cnn')
+      raise UserError(
+        f'task.model: this VGG needs pictures of at least {side}x'
+        f'{side}, not {x.shape[1]}x{x.shape[2]}; use cnn'
+      )
     for width, layers in self.stages:
       for _ in range(layers):
-        x = nn.Conv(width, (3, 3), use_bias=False,
-                    kernel_init=nn.initializers.he_normal())(x)
+        x = nn.Conv(
+          width, (3, 3), use_bias=False, kernel_init=nn.initializers.he_normal()
+        )(x)
         x = nn.relu(group_norm(x))
       x = halve(x)
     x = x.reshape(len(x), -1)

@@ -17,13 +17,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import apart, collectives, triggers
+from gossipjax import async_exchange, collectives, triggers
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.packed import packed
-from gossipjax.refusal import Refusal, nearest
+from gossipjax.errors import UserError, nearest
 from gossipjax.strategies.gossip import neighbor_mean
 from gossipjax.topology import Round, Topology, is_symmetric, ring
 from gossipjax.traffic import SILENCE
+from gossipjax.transforms.flattened import flattened
 
 SCOPES = ('local', 'all')
 
@@ -33,8 +33,11 @@ def _meet(part, wants, active, exchanges: Round):
   for weight, source in exchanges:
     theirs, takes, gives, cost = collectives.meet(part, source, wants, active)
     mixed = jax.tree.map(
-        lambda m, t, x: m + weight * jnp.where(takes, t - x, 0),
-        mixed, theirs, part)
+      lambda m, t, x: m + weight * jnp.where(takes, t - x, 0),
+      mixed,
+      theirs,
+      part,
+    )
     talked, sent = talked | takes | gives, sent + cost
   return mixed, talked, sent
 
@@ -44,8 +47,10 @@ def _alone(part, wants, turn, active, topology: Topology):
   n = lax.axis_size(collectives.WORKERS)
   rounds = topology(n)
   if not all(is_symmetric(r, n) for r in rounds):
-    raise Refusal('scope=local needs a topology where both ends answer, as in '
-                  'ring, hypercube or complete; scope=all takes any.')
+    raise UserError(
+      'scope=local needs a topology where both ends answer, as in '
+      'ring, hypercube or complete; scope=all takes any.'
+    )
   meetings = [functools.partial(_meet, part, wants, active, r) for r in rounds]
   return lax.switch(turn % len(rounds), meetings)
 
@@ -53,16 +58,22 @@ def _alone(part, wants, turn, active, topology: Topology):
 def _together(part, anyone, turn, active, topology: Topology):
   """All mix or none; `anyone` is the same everywhere, so none means none."""
   part, _, sent = lax.cond(
-      anyone, lambda: neighbor_mean(topology).update(part, (), turn, active),
-      lambda: (part, (), SILENCE))
+    anyone,
+    lambda: neighbor_mean(topology).update(part, (), turn, active),
+    lambda: (part, (), SILENCE),
+  )
   return part, anyone & active, sent
 
 
-def triggered_mean(trigger: triggers.Trigger, topology: Topology, scope: str,
-                   reset_on_receipt: bool) -> Aggregator:
+def triggered_mean(
+  trigger: triggers.Trigger,
+  topology: Topology,
+  scope: str,
+  reset_on_receipt: bool,
+) -> Aggregator:
   """`neighbor_mean` at the times, and of the layers, that the trigger says."""
   if scope not in SCOPES:
-    raise Refusal(f'scope={scope} is unknown{nearest(scope, SCOPES)}')
+    raise UserError(f'scope={scope} is unknown{nearest(scope, SCOPES)}')
   split = jax.tree.leaves if trigger.per_layer else lambda tree: [tree]
   exchange = _together if scope == 'all' else _alone
 
@@ -73,17 +84,23 @@ def triggered_mean(trigger: triggers.Trigger, topology: Topology, scope: str,
     who = 0 if scope == 'all' else lax.axis_index(collectives.WORKERS)
     # Drawn, lest the times of exchanges resonate with the topology's cycle.
     turn = jax.random.randint(
-        jax.random.fold_in(jax.random.key(0), step), (), 0, 2**30)
+      jax.random.fold_in(jax.random.key(0), step), (), 0, 2**30
+    )
     parts, sent = split(tree), SILENCE
-    wants, news = zip(*(
+    wants, news = zip(
+      *(
         trigger.update(part, memory, step, who)
-        for part, memory in zip(parts, memories, strict=True)), strict=True)
+        for part, memory in zip(parts, memories, strict=True)
+      ),
+      strict=True,
+    )
     starts = jnp.stack(wants)
     if scope == 'all' and not trigger.shared:
       starts, sent = collectives.agree(starts, active)
     for k, memory in enumerate(news):
       parts[k], talked, cost = exchange(
-          parts[k], starts[k], turn, active, topology)
+        parts[k], starts[k], turn, active, topology
+      )
       reset = talked if reset_on_receipt else talked & wants[k]
       memory = trigger.settle(parts[k], memory, reset)
       memories[k], sent = select(active, memory, memories[k]), sent + cost
@@ -94,15 +111,26 @@ def triggered_mean(trigger: triggers.Trigger, topology: Topology, scope: str,
 
 
 def strategy(
-    trigger: str = 'relative_drift', scope: str = 'local',
-    topology: Topology = ring, shortest: int = 1, longest: int | None = None,
-    reset_on_receipt: bool = True, per_layer: bool | None = None,
-    scale: float | None = None, decay: float | None = None,
-    interval: float | None = None, kappa: float | None = None,
-    horizon: float | None = None, warmup: int | None = None,
-    learning_rate: float | None = None, squared_steps: float | None = None,
-    growth: float | None = None, period: int | None = None,
-    rate: float | None = None, seed: int | None = None) -> Strategy:
+  trigger: str = 'relative_drift',
+  scope: str = 'local',
+  topology: Topology = ring,
+  shortest: int = 1,
+  longest: int | None = None,
+  reset_on_receipt: bool = True,
+  per_layer: bool | None = None,
+  scale: float | None = None,
+  decay: float | None = None,
+  interval: float | None = None,
+  kappa: float | None = None,
+  horizon: float | None = None,
+  warmup: int | None = None,
+  learning_rate: float | None = None,
+  squared_steps: float | None = None,
+  growth: float | None = None,
+  period: int | None = None,
+  rate: float | None = None,
+  seed: int | None = None,
+) -> Strategy:
   """A trigger of gossipjax/triggers, its own arguments from `scale` to `seed`.
 
   Args:
@@ -113,18 +141,30 @@ def strategy(
     per_layer: whether layers decide apart; None is as published.
   """
   chosen = triggers.named(
-      trigger, scale=scale, decay=decay, interval=interval, kappa=kappa,
-      horizon=horizon, warmup=warmup, learning_rate=learning_rate, seed=seed,
-      squared_steps=squared_steps, growth=growth, period=period, rate=rate)
+    trigger,
+    scale=scale,
+    decay=decay,
+    interval=interval,
+    kappa=kappa,
+    horizon=horizon,
+    warmup=warmup,
+    learning_rate=learning_rate,
+    seed=seed,
+    squared_steps=squared_steps,
+    growth=growth,
+    period=period,
+    rate=rate,
+  )
   if per_layer is not None:
     chosen = chosen._replace(per_layer=per_layer)
   trigger = triggers.bounded(chosen, shortest, longest)
 
   def exchange(*how):
     mean = triggered_mean(*how, reset_on_receipt)
-    return mean if chosen.per_layer else packed(mean)
+    return mean if chosen.per_layer else flattened(mean)
 
-  alone = lambda workers: apart.meets(
-      exchange(triggers.of_first(trigger), apart.pair, 'local'),
-      apart.neighbors(topology, workers))
+  alone = lambda workers: async_exchange.meets(
+    exchange(triggers.of_first(trigger), async_exchange.pair, 'local'),
+    async_exchange.neighbors(topology, workers),
+  )
   return Strategy(identity(), exchange(trigger, topology, scope), alone)

@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 from gossipjax.topology import Topology, ring
 from gossipjax.traffic import SILENCE
 
@@ -27,8 +27,12 @@ class ChocoState(NamedTuple):
   theirs: jax.Array  # f32[n]; sum of W_ij y_j over neighbors.
 
 
-def choco_mean(compressor: compressors.Compressor, topology: Topology,
-               stepsize: float, seed: int = 0) -> Aggregator:
+def choco_mean(
+  compressor: compressors.Compressor,
+  topology: Topology,
+  stepsize: float,
+  seed: int = 0,
+) -> Aggregator:
   """Moves towards the neighbors' public copies, on a fixed graph."""
 
   def init(tree):
@@ -41,8 +45,10 @@ def choco_mean(compressor: compressors.Compressor, topology: Topology,
     me, n = (f(collectives.WORKERS) for f in (lax.axis_index, lax.axis_size))
     rounds = topology(n)
     if len(rounds) > 1:
-      raise Refusal('choco needs a topology that is the same at every step, '
-                    'such as ring or complete.')
+      raise UserError(
+        'choco needs a topology that is the same at every step, '
+        'such as ring or complete.'
+      )
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     message = compressor.compress(flat - state.mine, key)
     mine = state.mine + compressor.decompress(message, flat.size)
@@ -59,9 +65,10 @@ def choco_mean(compressor: compressors.Compressor, topology: Topology,
 
 
 def strategy(
-    compressor: compressors.Compressor = compressors.topk(0.1),
-    topology: Topology = ring, stepsize: float = 0.3, seed: int = 0
+  compressor: compressors.Compressor = compressors.topk(0.1),
+  topology: Topology = ring,
+  stepsize: float = 0.3,
+  seed: int = 0,
 ) -> Strategy:
   """`stepsize`: of the consensus step, gamma in the paper."""
-  return Strategy(
-      identity(), choco_mean(compressor, topology, stepsize, seed))
+  return Strategy(identity(), choco_mean(compressor, topology, stepsize, seed))

@@ -15,8 +15,8 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.bucketed import bucketed
 from gossipjax.compressors.quantised import needs_floats
+from gossipjax.transforms.bucketed import bucketed
 
 
 class ResidualState(NamedTuple):
@@ -32,7 +32,8 @@ def no_residual(tree, past=()) -> ResidualState:
 
 
 def compressed_mean(
-    compressor: compressors.Compressor, seed: int = 0) -> Aggregator:
+  compressor: compressors.Compressor, seed: int = 0
+) -> Aggregator:
   """The mean of compressed trees; each worker remembers its own error."""
 
   def update(tree, state, step, active=True):
@@ -46,18 +47,25 @@ def compressed_mean(
     mean = compressor.mean(messages, flat.size, count)
     residual = compressor.withheld(wanted, message)
     tree, state = select(
-        active, (unravel(mean.astype(flat.dtype)),
-                 ResidualState(residual, past)), (tree, state))
+      active,
+      (unravel(mean.astype(flat.dtype)), ResidualState(residual, past)),
+      (tree, state),
+    )
     return tree, state, sent
 
   return Aggregator(lambda tree: no_residual(tree, compressor.begin()), update)
 
 
 def strategy(
-    compressor: compressors.Compressor = compressors.int8(), seed: int = 0,
-    granularity: str | int = 'model'
+  compressor: compressors.Compressor = compressors.int8(),
+  seed: int = 0,
+  granularity: str | int = 'model',
 ) -> Strategy:
   """`seed`: of random compressors; `granularity`: model, layer, or the bytes of
   a bucket."""
-  return Strategy(bucketed(granularity, lambda bucket: compressed_mean(
-      compressor, seed + bucket)), identity())
+  return Strategy(
+    bucketed(
+      granularity, lambda bucket: compressed_mean(compressor, seed + bucket)
+    ),
+    identity(),
+  )

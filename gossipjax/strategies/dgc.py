@@ -20,13 +20,14 @@ import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from gossipjax import collectives, sharded
+from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.bucketed import bucketed
 from gossipjax.compressors import sparse
 from gossipjax.compressors.selections import Selection, exact
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
+from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
+from gossipjax.transforms.bucketed import bucketed
 
 WARMUP = (0.25, 0.0625, 0.015625, 0.004)  # Densities before the final one.
 
@@ -44,7 +45,7 @@ def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
     return aggregator
 
   def update(gradients, state, step, active=True):
-    limit = clip / lax.axis_size(collectives.WORKERS)**0.5
+    limit = clip / lax.axis_size(collectives.WORKERS) ** 0.5
     norm = optax.tree.norm(gradients)
     factor = jnp.minimum(1, limit / jnp.where(norm > 0, norm, 1))
     short = jax.tree.map(lambda g: (factor * g).astype(g.dtype), gradients)
@@ -71,11 +72,13 @@ def velocity_mean(density, momentum, nesterov, selection) -> Aggregator:
       v = state.residual + u
     mine, past = sparse.choose(v, density, selection, step, state.past)
     messages, count, sent = collectives.all_gather(mine, active)
-    mean = sharded.add_up(messages, v.size) / count
+    mean = sharded_server.add_up(messages, v.size) / count
     masked = lambda x: x.at[mine.indices].set(0, mode='drop')
     gradients, state = select(
-        active, (unravel(mean.astype(g.dtype)),
-                 DgcState(masked(u), masked(v), past)), (gradients, state))
+      active,
+      (unravel(mean.astype(g.dtype)), DgcState(masked(u), masked(v), past)),
+      (gradients, state),
+    )
     return gradients, state, sent
 
   return Aggregator(init, update)
@@ -86,36 +89,47 @@ def warming_up(steps: int, aggregators: list[Aggregator]) -> Aggregator:
 
   def update(tree, state, step, active=True):
     stage = jnp.minimum(step // steps, len(aggregators) - 1)
-    return lax.switch(stage, [functools.partial(
-        a.update, tree, state, step, active) for a in aggregators])
+    return lax.switch(
+      stage,
+      [
+        functools.partial(a.update, tree, state, step, active)
+        for a in aggregators
+      ],
+    )
 
   return Aggregator(aggregators[0].init, update)
 
 
 def strategy(
-    density: float = 0.001, own_momentum: float = 0.9, nesterov: bool = False,
-    clip: float | None = None, selection: Selection = exact.selection(),
-    warmup_steps: int = 0, granularity: str | int = 'model'
+  density: float = 0.001,
+  own_momentum: float = 0.9,
+  nesterov: bool = False,
+  clip: float | None = None,
+  selection: Selection = exact.selection(),
+  warmup_steps: int = 0,
+  granularity: str | int = 'model',
 ) -> Strategy:
   """Args:
-    density: k / n.
-    own_momentum: m, a step.
-    nesterov: whether the gradient looks ahead.
-    clip: the largest norm of the workers' summed gradient, of the whole model
-      whatever the granularity; None for any.
-    selection: of the k largest, or nearly; `sampled` in the paper.
-    warmup_steps: for each density of WARMUP, which the paper gives an epoch.
-    granularity: model, layer, or the bytes of a bucket; all warm up together.
+  density: k / n.
+  own_momentum: m, a step.
+  nesterov: whether the gradient looks ahead.
+  clip: the largest norm of the workers' summed gradient, of the whole model
+    whatever the granularity; None for any.
+  selection: of the k largest, or nearly; `sampled` in the paper.
+  warmup_steps: for each density of WARMUP, which the paper gives an epoch.
+  granularity: model, layer, or the bytes of a bucket; all warm up together.
   """
   if not 0 <= own_momentum < 1:
-    raise Refusal(f'own_momentum is from 0 to below 1, got {own_momentum}.')
+    raise UserError(f'own_momentum is from 0 to below 1, got {own_momentum}.')
   if clip is not None and clip <= 0:
-    raise Refusal(f'clip is a norm above 0 or null, got {clip}.')
+    raise UserError(f'clip is a norm above 0 or null, got {clip}.')
   if warmup_steps < 0:
-    raise Refusal(f'warmup_steps is at least 0, got {warmup_steps}.')
+    raise UserError(f'warmup_steps is at least 0, got {warmup_steps}.')
   sparse.count(density, 10**9)
-  of = lambda d: bucketed(granularity, lambda bucket: velocity_mean(
-      d, own_momentum, nesterov, selection))
+  of = lambda d: bucketed(
+    granularity,
+    lambda bucket: velocity_mean(d, own_momentum, nesterov, selection),
+  )
   stages = [of(d) for d in (*WARMUP, density) if d >= density]
   mean = warming_up(warmup_steps, stages) if warmup_steps else of(density)
   return Strategy(clipped(clip, mean), identity())

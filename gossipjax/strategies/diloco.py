@@ -17,7 +17,7 @@ import optax
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, Tree, every, identity
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 class OuterState(NamedTuple):
@@ -44,14 +44,17 @@ def outer_step(optimizer: optax.GradientTransformation) -> Aggregator:
   return Aggregator(init, update)
 
 
-def strategy(period: int = 500, stepsize: float = 0.7, momentum: float = 0.9
-             ) -> Strategy:
+def strategy(
+  period: int = 500, stepsize: float = 0.7, momentum: float = 0.9
+) -> Strategy:
   """Args:
-    period: H, local steps between two exchanges.
-    stepsize, momentum: a, m of the outer steps.
+  period: H, local steps between two exchanges.
+  stepsize, momentum: a, m of the outer steps.
   """
   if stepsize <= 0 or not 0 <= momentum < 1:
-    raise Refusal(f'diloco takes stepsize > 0 and momentum from 0 to below 1, '
-                  f'not {stepsize} and {momentum}.')
+    raise UserError(
+      f'diloco takes stepsize > 0 and momentum from 0 to below 1, '
+      f'not {stepsize} and {momentum}.'
+    )
   outer = optax.sgd(stepsize, momentum=momentum, nesterov=True)
   return Strategy(identity(), every(period, outer_step(outer)))

@@ -18,13 +18,14 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.bucketed import bucketed
 from gossipjax.collectives import WORKERS
 from gossipjax.strategies.compressed import ResidualState, no_residual
+from gossipjax.transforms.bucketed import bucketed
 
 
-def squeezed_mean(push: compressors.Compressor, pull: compressors.Compressor,
-                  seed: int) -> Aggregator:
+def squeezed_mean(
+  push: compressors.Compressor, pull: compressors.Compressor, seed: int
+) -> Aggregator:
   """The mean through sharded servers, compressed on the way in and out."""
 
   def update(tree, state, step, active=True):
@@ -43,21 +44,32 @@ def squeezed_mean(push: compressors.Compressor, pull: compressors.Compressor,
     messages, _, pulled = collectives.all_gather(message)
 
     read = lambda compressor, messages: jax.vmap(
-        lambda m: compressor.decompress(m, size))(messages)
+      lambda m: compressor.decompress(m, size)
+    )(messages)
     residual = wanted - read(push, mine)
     residual = residual.at[me].add(total - pull.decompress(message, size))
-    mean = read(pull, messages).ravel()[:flat.size] / n
-    return unravel(mean.astype(flat.dtype)), ResidualState(
-        residual.ravel()[:flat.size]), pushed + pulled
+    mean = read(pull, messages).ravel()[: flat.size] / n
+    return (
+      unravel(mean.astype(flat.dtype)),
+      ResidualState(residual.ravel()[: flat.size]),
+      pushed + pulled,
+    )
 
   return Aggregator(no_residual, update)
 
 
-def strategy(push: compressors.Compressor = compressors.sign(),
-             pull: compressors.Compressor = compressors.sign(),
-             seed: int = 0, granularity: str | int = 'model') -> Strategy:
+def strategy(
+  push: compressors.Compressor = compressors.sign(),
+  pull: compressors.Compressor = compressors.sign(),
+  seed: int = 0,
+  granularity: str | int = 'model',
+) -> Strategy:
   """`push`, `pull`: C and D, of each share; `seed`: of random ones;
   `granularity`: model, layer, or the bytes of a bucket, each of them shared out
   by itself."""
-  return Strategy(bucketed(granularity, lambda bucket: squeezed_mean(
-      push, pull, seed + bucket)), identity())
+  return Strategy(
+    bucketed(
+      granularity, lambda bucket: squeezed_mean(push, pull, seed + bucket)
+    ),
+    identity(),
+  )

@@ -48,9 +48,11 @@ def sign_mean() -> Aggregator:
       mean.append(codec.mean(messages, x.size, count).reshape(x.shape))
       residual.append(x - codec.decompress(message, x.size).reshape(x.shape))
     mean = jax.tree.map(
-        lambda m, x: m.astype(x.dtype), treedef.unflatten(mean), tree)
+      lambda m, x: m.astype(x.dtype), treedef.unflatten(mean), tree
+    )
     tree, residual = select(
-        active, (mean, treedef.unflatten(residual)), (tree, state.residual))
+      active, (mean, treedef.unflatten(residual)), (tree, state.residual)
+    )
     return tree, LayerState(residual), sent
 
   return Aggregator(init, update)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import apart, collectives
+from gossipjax import async_exchange, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -23,7 +23,7 @@ from gossipjax.aggregator import (
   identity,
   select,
 )
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 class CenterState(NamedTuple):
@@ -38,8 +38,10 @@ def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
     workers: that number, if not all of them share the axis.
   """
   if not 0 < stiffness <= 1:
-    raise Refusal(f'stiffness is above 0 and at most 1, got {stiffness}; '
-                  'beyond 1 the center overshoots.')
+    raise UserError(
+      f'stiffness is above 0 and at most 1, got {stiffness}; '
+      'beyond 1 the center overshoots.'
+    )
 
   def init(tree):
     return CenterState(center=tree)
@@ -62,5 +64,8 @@ def strategy(stiffness: float = 0.8, period: int = 1) -> Strategy:
   def exchange(workers=None):
     return every(period, elastic_mean(stiffness, workers))
 
-  return Strategy(identity(), exchange(),
-                  lambda workers: apart.visits(exchange(workers)))
+  return Strategy(
+    identity(),
+    exchange(),
+    lambda workers: async_exchange.visits(exchange(workers)),
+  )

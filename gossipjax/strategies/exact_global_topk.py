@@ -13,13 +13,14 @@ The reference algorithm in Shi et al., 2019. arXiv:1901.04359
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from gossipjax import collectives, sharded
+from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.bucketed import bucketed
+from gossipjax.compressors import largest as find
 from gossipjax.compressors import merging, sparse
-from gossipjax.compressors import selection as find
 from gossipjax.compressors.selections import Selection, exact
+from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import ResidualState, no_residual
+from gossipjax.transforms.bucketed import bucketed
 
 
 def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
@@ -32,29 +33,33 @@ def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
     mine, past = sparse.choose(wanted, density, selection, step, state.past)
     messages, count, sent = collectives.all_gather(mine, active)
 
-    total = sharded.add_up(messages, flat.size)
+    total = sharded_server.add_up(messages, flat.size)
     best = find.ascending(total, mine.indices.size)
     mean = jnp.zeros(flat.size).at[best].set(total[best]) / count
     applied = merging.contains(sparse.Sparse(None, best), mine.indices)
     residual = wanted.at[mine.indices].add(
-        -jnp.where(applied, mine.values, 0), mode='drop')
+      -jnp.where(applied, mine.values, 0), mode='drop'
+    )
     gradients, state = select(
-        active, (unravel(mean.astype(flat.dtype)),
-                 ResidualState(residual, past)), (gradients, state))
+      active,
+      (unravel(mean.astype(flat.dtype)), ResidualState(residual, past)),
+      (gradients, state),
+    )
     return gradients, state, sent
 
   return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
 def strategy(
-    density: float = 0.001, selection: Selection = exact.selection(),
-    granularity: str | int = 'model'
+  density: float = 0.001,
+  selection: Selection = exact.selection(),
+  granularity: str | int = 'model',
 ) -> Strategy:
   """Args:
-    density: k / n, of each message and of what is applied.
-    selection: of a worker's k largest, or nearly, always with indices of 4
-      bytes; that of the sum's k largest is always exact.
-    granularity: model, layer, or the bytes of a bucket.
+  density: k / n, of each message and of what is applied.
+  selection: of a worker's k largest, or nearly, always with indices of 4
+    bytes; that of the sum's k largest is always exact.
+  granularity: model, layer, or the bytes of a bucket.
   """
   mean = exact_global_topk_mean(density, selection)
   return Strategy(bucketed(granularity, lambda bucket: mean), identity())

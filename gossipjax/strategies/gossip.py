@@ -13,7 +13,7 @@ import functools
 import jax
 from jax import lax
 
-from gossipjax import apart, collectives
+from gossipjax import async_exchange, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -21,10 +21,10 @@ from gossipjax.aggregator import (
   identity,
   stateless,
 )
-from gossipjax.packed import packed
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 from gossipjax.topology import Round, Topology, is_symmetric, ring
 from gossipjax.traffic import SILENCE
+from gossipjax.transforms.flattened import flattened
 
 
 def _mix(tree, active, exchanges: Round):
@@ -32,7 +32,8 @@ def _mix(tree, active, exchanges: Round):
   for weight, source in exchanges:
     theirs, cost = collectives.swap(tree, source, active)
     mixed = jax.tree.map(
-        lambda m, t, x: m + weight * (t - x), mixed, theirs, tree)
+      lambda m, t, x: m + weight * (t - x), mixed, theirs, tree
+    )
     sent += cost
   return mixed, sent
 
@@ -47,8 +48,10 @@ def neighbor_mean(topology: Topology) -> Aggregator:
     n = lax.axis_size(collectives.WORKERS)
     rounds = topology(n)
     if active is not True and not all(is_symmetric(r, n) for r in rounds):
-      raise Refusal('A directed topology needs every worker in every round; '
-                    'ring, hypercube and complete do not.')
+      raise UserError(
+        'A directed topology needs every worker in every round; '
+        'ring, hypercube and complete do not.'
+      )
     mix = [functools.partial(_mix, tree, active, r) for r in rounds]
     return lax.switch(step % len(rounds), mix)
 
@@ -59,7 +62,12 @@ def strategy(topology: Topology = ring, period: int = 1) -> Strategy:
   """`period`: local steps between two exchanges."""
 
   def exchange(topology):
-    return every(period, packed(neighbor_mean(topology)))
+    return every(period, flattened(neighbor_mean(topology)))
 
-  return Strategy(identity(), exchange(topology), lambda workers: apart.meets(
-      exchange(apart.pair), apart.neighbors(topology, workers)))
+  return Strategy(
+    identity(),
+    exchange(topology),
+    lambda workers: async_exchange.meets(
+      exchange(async_exchange.pair), async_exchange.neighbors(topology, workers)
+    ),
+  )

@@ -16,13 +16,13 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.bucketed import bucketed
 from gossipjax.collectives import WORKERS, needs_everyone, send
 from gossipjax.compressors import merging, sparse
 from gossipjax.compressors.selections import Selection, exact
-from gossipjax.refusal import Refusal, nearest
+from gossipjax.errors import UserError, nearest
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.traffic import SILENCE
+from gossipjax.transforms.bucketed import bucketed
 
 
 def _absorb(total, pairs, size):
@@ -69,7 +69,7 @@ def butterfly(message, size: int):
   a group of 2h workers drops is dropped by all of them; their first keeps it.
   """
   n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
-  core = 2**(n.bit_length() - 1)
+  core = 2 ** (n.bit_length() - 1)
   surplus = [(i, i - core) for i in range(core, n)]
   total, lost, sent = _absorb(message, surplus, size)
   dropped = [lost]
@@ -86,13 +86,16 @@ EXCHANGES = {'tree': tree, 'butterfly': butterfly}
 
 
 def global_topk_mean(
-    density: float, conserve: bool = False, exchange: str = 'tree',
-    selection: Selection = exact.selection()
+  density: float,
+  conserve: bool = False,
+  exchange: str = 'tree',
+  selection: Selection = exact.selection(),
 ) -> Aggregator:
   """Approximate top-k of the sum of everyone's top-k, over P."""
   if exchange not in EXCHANGES:
-    raise Refusal(f'exchange={exchange} of gtopk is unknown'
-                  f'{nearest(exchange, EXCHANGES)}')
+    raise UserError(
+      f'exchange={exchange} of gtopk is unknown{nearest(exchange, EXCHANGES)}'
+    )
   sparse.count(density, 10**9)
 
   def update(gradients, state, step, active=True):
@@ -104,23 +107,28 @@ def global_topk_mean(
     total, dropped, sent = EXCHANGES[exchange](mine, flat.size)
 
     residual = wanted.at[mine.indices].add(
-        -jnp.where(merging.contains(total, mine.indices), mine.values, 0),
-        mode='drop')
+      -jnp.where(merging.contains(total, mine.indices), mine.values, 0),
+      mode='drop',
+    )
     for lost in dropped if conserve else ():
       residual = residual.at[lost.indices].add(
-          jnp.where(merging.contains(total, lost.indices), lost.values, 0),
-          mode='drop')
-    mean = sparse.scatter(total._replace(
-        values=total.values / lax.axis_size(WORKERS)), flat.size)
-    return unravel(mean.astype(flat.dtype)), ResidualState(
-        residual, past), sent
+        jnp.where(merging.contains(total, lost.indices), lost.values, 0),
+        mode='drop',
+      )
+    mean = sparse.scatter(
+      total._replace(values=total.values / lax.axis_size(WORKERS)), flat.size
+    )
+    return unravel(mean.astype(flat.dtype)), ResidualState(residual, past), sent
 
   return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
 def strategy(
-    density: float = 0.001, conserve: bool = False, exchange: str = 'tree',
-    selection: Selection = exact.selection(), granularity: str | int = 'model'
+  density: float = 0.001,
+  conserve: bool = False,
+  exchange: str = 'tree',
+  selection: Selection = exact.selection(),
+  granularity: str | int = 'model',
 ) -> Strategy:
   """`density`: k / n; `exchange`: tree (published) or butterfly; `selection`:
   of a worker's k largest, or nearly, always with indices of 4 bytes;

@@ -21,10 +21,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import collectives, layered
+from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
 from gossipjax.compressors import layers, quantised
-from gossipjax.refusal import Refusal, nearest
+from gossipjax.errors import UserError, nearest
+from gossipjax.servers import layerwise_server
 
 
 class HyloState(NamedTuple):
@@ -52,7 +53,7 @@ class Gate(NamedTuple):
   def layer(self, x: jax.Array, n: int) -> layers.Layer:
     if x.ndim == 2:
       return layers.codes(x.shape, n, self.factor, self.level)
-    rate = self.max_rate * (self.min_size / x.size)**self.exponent
+    rate = self.max_rate * (self.min_size / x.size) ** self.exponent
     rate = min(max(rate, self.min_rate), self.max_rate)
     return UNITS[self.unit](x.shape, n, rate)
 
@@ -66,8 +67,10 @@ def hylo_mean(gate: Gate, squeezed: bool) -> Aggregator:
     leaves = jax.tree.leaves(tree)
     if not any(map(gate.opens, leaves)):
       largest = max((x.size for x in leaves if x.ndim > 1), default=0)
-      raise Refusal(f'min_size={gate.min_size} of hylo leaves nothing '
-                    f'compressed: the largest weight has {largest} entries.')
+      raise UserError(
+        f'min_size={gate.min_size} of hylo leaves nothing '
+        f'compressed: the largest weight has {largest} entries.'
+      )
     return HyloState(jax.tree.map(lambda x: jnp.zeros(x.shape), tree))
 
   def update(tree, state, step, active=True):
@@ -80,42 +83,57 @@ def hylo_mean(gate: Gate, squeezed: bool) -> Aggregator:
     small = [i for i, x in enumerate(leaves) if not gate.opens(x)]
 
     wanted = [leaves[i] + residuals[i] for i in large]
-    means, withheld, cost = layered.mean(
-        wanted, [gate.layer(x, n) for x in wanted], squeezed)
+    means, withheld, cost = layerwise_server.mean(
+      wanted, [gate.layer(x, n) for x in wanted], squeezed
+    )
     # Dense, a push of shares and a pull of them is a ring all-reduce.
     totals, _, sent = collectives.all_reduce([leaves[i] for i in small])
     for i, mean, rest in zip(large, means, withheld, strict=True):
       leaves[i], residuals[i] = mean.astype(leaves[i].dtype), rest
     for i, total in zip(small, totals, strict=True):
       leaves[i] = total / n
-    return (treedef.unflatten(leaves),
-            HyloState(treedef.unflatten(residuals)), sent + cost)
+    return (
+      treedef.unflatten(leaves),
+      HyloState(treedef.unflatten(residuals)),
+      sent + cost,
+    )
 
   return Aggregator(init, update)
 
 
-def strategy(min_size: int = 1024, unit: str = 'filter',
-             level: str = 'threshold', factor: float = 1.,
-             max_rate: float = 0.5, min_rate: float = 0.01,
-             exponent: float = 0.5, pull: str = 'dense') -> Strategy:
+def strategy(
+  min_size: int = 1024,
+  unit: str = 'filter',
+  level: str = 'threshold',
+  factor: float = 1.0,
+  max_rate: float = 0.5,
+  min_rate: float = 0.01,
+  exponent: float = 0.5,
+  pull: str = 'dense',
+) -> Strategy:
   """Args:
-    min_size: N, entries from which on a layer is compressed.
-    unit: of a convolution, `filter` or `slice` (kernels of one input channel).
-    level: what a 2-bit code stands for, `threshold` t (faithful) or the `mean`
-      of |a| above t (ours: t can remove no more than t a step from a residual).
-    factor: c, thresholds in mean magnitudes.
-    max_rate, min_rate, exponent: r_max, r_min, gamma.
-    pull: what servers return, `dense` as published, or `compressed` once more
-      (our extension), where what is withheld joins the server's memory.
+  min_size: N, entries from which on a layer is compressed.
+  unit: of a convolution, `filter` or `slice` (kernels of one input channel).
+  level: what a 2-bit code stands for, `threshold` t (faithful) or the `mean`
+    of |a| above t (ours: t can remove no more than t a step from a residual).
+  factor: c, thresholds in mean magnitudes.
+  max_rate, min_rate, exponent: r_max, r_min, gamma.
+  pull: what servers return, `dense` as published, or `compressed` once more
+    (our extension), where what is withheld joins the server's memory.
   """
   for key, value, known in (
-      ('unit', unit, UNITS), ('level', level, layers.LEVELS),
-      ('pull', pull, PULLS)):
+    ('unit', unit, UNITS),
+    ('level', level, layers.LEVELS),
+    ('pull', pull, PULLS),
+  ):
     if value not in known:
-      raise Refusal(f'{key}={value} of hylo is unknown{nearest(value, known)}')
+      raise UserError(
+        f'{key}={value} of hylo is unknown{nearest(value, known)}'
+      )
   if factor <= 0 or exponent < 0 or not 0 < min_rate <= max_rate <= 1:
-    raise Refusal(
-        'hylo takes factor > 0, exponent >= 0 and 0 < min_rate <= max_rate <= 1'
-        f', not {factor}, {exponent}, {min_rate}, {max_rate}.')
+    raise UserError(
+      'hylo takes factor > 0, exponent >= 0 and 0 < min_rate <= max_rate <= 1'
+      f', not {factor}, {exponent}, {min_rate}, {max_rate}.'
+    )
   gate = Gate(min_size, unit, level, factor, max_rate, min_rate, exponent)
   return Strategy(hylo_mean(gate, pull == 'compressed'), identity())

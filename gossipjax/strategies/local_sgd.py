@@ -10,7 +10,7 @@ apart: Liu et al., Asynchronous local-SGD training for language modeling, 2024.
 arXiv:2401.09135
 """
 
-from gossipjax import apart
+from gossipjax import async_exchange
 from gossipjax.aggregator import Strategy, every, identity
 from gossipjax.strategies.all_reduce import exact_mean
 from gossipjax.strategies.parameter_server import push_pull
@@ -18,5 +18,8 @@ from gossipjax.strategies.parameter_server import push_pull
 
 def strategy(period: int = 8) -> Strategy:
   """`period`: local steps between two averages."""
-  return Strategy(identity(), every(period, exact_mean()),
-                  lambda workers: apart.visits(every(period, push_pull())))
+  return Strategy(
+    identity(),
+    every(period, exact_mean()),
+    lambda workers: async_exchange.visits(every(period, push_pull())),
+  )

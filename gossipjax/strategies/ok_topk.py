@@ -20,14 +20,15 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from gossipjax import collectives, sharded
+from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.bucketed import bucketed
 from gossipjax.compressors import sparse
 from gossipjax.compressors.selections import Selection, exact
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
+from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.traffic import SILENCE
+from gossipjax.transforms.bucketed import bucketed
 
 
 class OkTopkState(NamedTuple):
@@ -43,16 +44,18 @@ def _kth_of_all(magnitude: jax.Array, k: int):
   return lax.top_k(candidates.ravel(), k)[0][-1], sent
 
 
-def ok_topk_mean(density: float, period: int,
-                 selection: Selection = exact.selection()) -> Aggregator:
+def ok_topk_mean(
+  density: float, period: int, selection: Selection = exact.selection()
+) -> Aggregator:
   """The sum's entries above a threshold that about k exceed, over P."""
   sparse.count(density, 10**9)
   if period < 1:
-    raise Refusal(f'period of ok_topk is at least 1 step, got {period}.')
+    raise UserError(f'period of ok_topk is at least 1 step, got {period}.')
 
   def init(tree):
     return OkTopkState(
-        no_residual(tree).residual, jnp.float32(0), selection.begin())
+      no_residual(tree).residual, jnp.float32(0), selection.begin()
+    )
 
   def update(gradients, state, step, active=True):
     collectives.needs_everyone(active)
@@ -60,15 +63,18 @@ def ok_topk_mean(density: float, period: int,
     wanted, size = flat + state.residual, flat.size
     mine, past = sparse.choose(wanted, density, selection, step, state.past)
     k = mine.indices.size
-    total, touched, pushed = sharded.push(mine, size)
+    total, touched, pushed = sharded_server.push(mine, size)
     threshold, compared = lax.cond(
-        step % period == 0, lambda: _kth_of_all(jnp.abs(total), k),
-        lambda: (state.threshold, SILENCE))
+      step % period == 0,
+      lambda: _kth_of_all(jnp.abs(total), k),
+      lambda: (state.threshold, SILENCE),
+    )
 
     touched &= jnp.abs(total) >= threshold
-    total, applied, pulled = sharded.pull(total, touched, size, k)
+    total, applied, pulled = sharded_server.pull(total, touched, size, k)
     residual = wanted.at[mine.indices].add(
-        -jnp.where(applied[mine.indices], mine.values, 0))
+      -jnp.where(applied[mine.indices], mine.values, 0)
+    )
     mean = total / lax.axis_size(collectives.WORKERS)
     state = OkTopkState(residual, threshold, past)
     return unravel(mean.astype(flat.dtype)), state, pushed + compared + pulled
@@ -77,15 +83,17 @@ def ok_topk_mean(density: float, period: int,
 
 
 def strategy(
-    density: float = 0.01, period: int = 32,
-    selection: Selection = exact.selection(), granularity: str | int = 'model'
+  density: float = 0.01,
+  period: int = 32,
+  selection: Selection = exact.selection(),
+  granularity: str | int = 'model',
 ) -> Strategy:
   """Args:
-    density: k / n.
-    period: steps between two exact thresholds of the sum.
-    selection: of a worker's k largest, or nearly.
-    granularity: model, layer, or the bytes of a bucket; each has a threshold of
-      its own.
+  density: k / n.
+  period: steps between two exact thresholds of the sum.
+  selection: of a worker's k largest, or nearly.
+  granularity: model, layer, or the bytes of a bucket; each has a threshold of
+    its own.
   """
   mean = ok_topk_mean(density, period, selection)
   return Strategy(bucketed(granularity, lambda bucket: mean), identity())

@@ -9,16 +9,17 @@ Lian et al., Asynchronous decentralized parallel stochastic gradient descent,
 2018. arXiv:1710.06952; Boyd et al., Randomized gossip algorithms, 2006.
 """
 
-from gossipjax import apart
+from gossipjax import async_exchange
 from gossipjax.aggregator import Strategy, every, identity
-from gossipjax.momentum import without_look_ahead
-from gossipjax.packed import packed
 from gossipjax.strategies.gossip import neighbor_mean
 from gossipjax.topology import complete, random_matching
+from gossipjax.transforms.flattened import flattened
+from gossipjax.transforms.nesterov import without_look_ahead
 
 
-def strategy(period: int = 1, look_ahead: float = 0.0, seed: int = 0,
-             schedule: int = 16) -> Strategy:
+def strategy(
+  period: int = 1, look_ahead: float = 0.0, seed: int = 0, schedule: int = 16
+) -> Strategy:
   """Pairs that are drawn anew in every round.
 
   Args:
@@ -30,10 +31,13 @@ def strategy(period: int = 1, look_ahead: float = 0.0, seed: int = 0,
   """
 
   def exchange(pairs):
-    meeting = every(period, packed(neighbor_mean(pairs)))
+    meeting = every(period, flattened(neighbor_mean(pairs)))
     return without_look_ahead(look_ahead, meeting)
 
   return Strategy(
-      identity(), exchange(random_matching(seed, schedule)),
-      lambda workers: apart.meets(
-          exchange(apart.pair), apart.neighbors(complete, workers)))
+    identity(),
+    exchange(random_matching(seed, schedule)),
+    lambda workers: async_exchange.meets(
+      exchange(async_exchange.pair), async_exchange.neighbors(complete, workers)
+    ),
+  )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossipjax import apart, collectives
+from gossipjax import async_exchange, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -49,4 +49,6 @@ def push_pull() -> Aggregator:
 def strategy(period: int = 1) -> Strategy:
   """`period`: local steps between two visits."""
   visit = every(period, push_pull())
-  return Strategy(identity(), visit, lambda workers: apart.visits(visit))
+  return Strategy(
+    identity(), visit, lambda workers: async_exchange.visits(visit)
+  )

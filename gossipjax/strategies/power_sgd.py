@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
 from gossipjax.compressors.quantised import needs_floats
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 _LEFT = 1e-12  # Of a squared norm: less is rounding, and no direction.
 
@@ -31,8 +31,7 @@ class PowerState(NamedTuple):
 
 
 def orthonormal(p: jax.Array) -> jax.Array:
-  """Gram and Schmidt's columns of f32[rows, r], zero where one is redundant.
-  """
+  """Gram and Schmidt's columns of f32[rows, r], zero where one is redundant."""
   dot = lambda a, b: (a * b).sum()  # In f32 also where @ rounds its operands.
   columns = []
   for i in range(p.shape[1]):
@@ -41,8 +40,9 @@ def orthonormal(p: jax.Array) -> jax.Array:
     for other in columns:
       column -= dot(column, other) * other
     left = dot(column, column)
-    columns.append(column * jnp.where(
-        left > _LEFT * before, jax.lax.rsqrt(left), 0))
+    columns.append(
+      column * jnp.where(left > _LEFT * before, jax.lax.rsqrt(left), 0)
+    )
   return jnp.stack(columns, axis=1)
 
 
@@ -62,16 +62,19 @@ def _shrinks(x: jax.Array, rank: int) -> bool:
 def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
   """A mean of the given rank of every matrix; the rest waits in memory."""
   if rank < 1:
-    raise Refusal(f'rank is at least 1, got {rank}.')
+    raise UserError(f'rank is at least 1, got {rank}.')
 
   def init(tree):
     needs_floats(tree)
     key = jax.random.key(seed)
     large = [x for x in jax.tree.leaves(tree) if _shrinks(x, rank)]
     return PowerState(
-        jax.tree.map(lambda x: jnp.zeros(x.shape), tree),
-        [jax.random.normal(jax.random.fold_in(key, i), (x.shape[-1], rank))
-         for i, x in enumerate(large)])
+      jax.tree.map(lambda x: jnp.zeros(x.shape), tree),
+      [
+        jax.random.normal(jax.random.fold_in(key, i), (x.shape[-1], rank))
+        for i, x in enumerate(large)
+      ],
+    )
 
   def update(tree, state, step, active=True):
     del step
@@ -80,15 +83,19 @@ def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
     residuals = jax.tree.leaves(state.residual)
     large = [i for i, x in enumerate(leaves) if _shrinks(x, rank)]
     small = [i for i, x in enumerate(leaves) if not _shrinks(x, rank)]
-    wanted = [(leaves[i] + residuals[i]).reshape(_matrix(leaves[i].shape))
-              for i in large]
+    wanted = [
+      (leaves[i] + residuals[i]).reshape(_matrix(leaves[i].shape))
+      for i in large
+    ]
 
     sketches = [m @ q for m, q in zip(wanted, state.q, strict=True)]
     (ps, dense), n, sent = collectives.all_reduce(
-        (sketches, [leaves[i] for i in small]))
+      (sketches, [leaves[i] for i in small])
+    )
     ps = [orthonormal(p / n) for p in ps]
     qs, _, cost = collectives.all_reduce(
-        [_transposed_times(m, p) for m, p in zip(wanted, ps, strict=True)])
+      [_transposed_times(m, p) for m, p in zip(wanted, ps, strict=True)]
+    )
     qs = [q / n for q in qs]
 
     for i, m, p, q in zip(large, wanted, ps, qs, strict=True):
@@ -98,8 +105,10 @@ def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
     for i, total in zip(small, dense, strict=True):
       leaves[i] = total / n
     # A column of zeros would stay one; its old self may find more next time.
-    qs = [jnp.where((q != 0).any(axis=0, keepdims=True), q, old)
-          for q, old in zip(qs, state.q, strict=True)]
+    qs = [
+      jnp.where((q != 0).any(axis=0, keepdims=True), q, old)
+      for q, old in zip(qs, state.q, strict=True)
+    ]
     state = PowerState(treedef.unflatten(residuals), qs)
     return treedef.unflatten(leaves), state, sent + cost
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import apart, collectives
+from gossipjax import async_exchange, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -25,11 +25,11 @@ from gossipjax.aggregator import (
   identity,
   select,
 )
-from gossipjax.momentum import without_look_ahead
-from gossipjax.packed import packed
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 from gossipjax.topology import Draws, random_targets
 from gossipjax.traffic import SILENCE
+from gossipjax.transforms.flattened import flattened
+from gossipjax.transforms.nesterov import without_look_ahead
 
 
 class PublishedState(NamedTuple):
@@ -48,7 +48,7 @@ def _read_all(tree, sources, active):
 def pull_mean(pulls: int, draws: Draws = random_targets) -> Aggregator:
   """Averages with `pulls` published trees; one's own copy is the memory."""
   if pulls < 1:
-    raise Refusal(f'pulls is at least 1, got {pulls}.')
+    raise UserError(f'pulls is at least 1, got {pulls}.')
 
   def init(tree):
     return PublishedState(published=tree)
@@ -57,19 +57,26 @@ def pull_mean(pulls: int, draws: Draws = random_targets) -> Aggregator:
     published = select(active, tree, state.published)
     n = lax.axis_size(collectives.WORKERS)
     drawn = draws(n * pulls, n)
-    rounds = [[m[r * n:(r + 1) * n] for r in range(pulls)] for m in drawn]
+    rounds = [[m[r * n : (r + 1) * n] for r in range(pulls)] for m in drawn]
     reads = [functools.partial(_read_all, published, r, active) for r in rounds]
     total, count, sent = lax.switch(step % len(reads), reads)
     tree = jax.tree.map(
-        lambda x, t: x + (t - count.astype(x.dtype) * x) / (pulls + 1),
-        tree, total)
+      lambda x, t: x + (t - count.astype(x.dtype) * x) / (pulls + 1),
+      tree,
+      total,
+    )
     return tree, PublishedState(published), sent
 
   return Aggregator(init, update)
 
 
-def strategy(pulls: int = 1, period: int = 1, look_ahead: float = 0.9,
-             seed: int = 0, schedule: int = 16) -> Strategy:
+def strategy(
+  pulls: int = 1,
+  period: int = 1,
+  look_ahead: float = 0.9,
+  seed: int = 0,
+  schedule: int = 16,
+) -> Strategy:
   """Pull-gossip for a local optimizer with Nesterov momentum.
 
   Args:
@@ -82,9 +89,15 @@ def strategy(pulls: int = 1, period: int = 1, look_ahead: float = 0.9,
   """
 
   def exchange(draws):
-    pull = every(period, packed(pull_mean(pulls, draws)))
+    pull = every(period, flattened(pull_mean(pulls, draws)))
     return without_look_ahead(look_ahead, pull)
 
   drawn = functools.partial(random_targets, seed=seed, schedule=schedule)
-  return Strategy(identity(), exchange(drawn), lambda workers: apart.reads(
-      exchange(apart.from_the_others), apart.anyone(workers, pulls)))
+  return Strategy(
+    identity(),
+    exchange(drawn),
+    lambda workers: async_exchange.reads(
+      exchange(async_exchange.from_the_others),
+      async_exchange.anyone(workers, pulls),
+    ),
+  )

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gossipjax import apart, collectives
+from gossipjax import async_exchange, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -26,9 +26,9 @@ from gossipjax.aggregator import (
   identity,
   select,
 )
-from gossipjax.momentum import without_look_ahead
-from gossipjax.packed import packed
 from gossipjax.topology import Draws, random_targets
+from gossipjax.transforms.flattened import flattened
+from gossipjax.transforms.nesterov import without_look_ahead
 
 
 class InboxState(NamedTuple):
@@ -46,26 +46,28 @@ def push_mean(draws: Draws = random_targets) -> Aggregator:
     n, me = (f(collectives.WORKERS) for f in (lax.axis_size, lax.axis_index))
     targets = draws(n, n)
     turn = step % len(targets)
-    pushes = [functools.partial(collectives.push, tree, t, active)
-              for t in targets]
+    pushes = [
+      functools.partial(collectives.push, tree, t, active) for t in targets
+    ]
     arrived, count, sent = lax.switch(turn, pushes)
     inbox = jax.tree.map(jnp.add, state.inbox, arrived)
     m = state.waiting + count
 
     drew_itself = np.asarray(targets) == np.arange(n)
     w = 1 + jnp.asarray(drew_itself)[turn, me].astype(jnp.int32)
-    mean = lambda x, i: x + (i - m.astype(x.dtype) * x) / (w + m).astype(
-        x.dtype)
+    mean = lambda x, i: (
+      x + (i - m.astype(x.dtype) * x) / (w + m).astype(x.dtype)
+    )
     mixed, empty = jax.tree.map(mean, tree, inbox), init(tree)
-    tree, state = select(
-        active, (mixed, empty), (tree, InboxState(inbox, m)))
+    tree, state = select(active, (mixed, empty), (tree, InboxState(inbox, m)))
     return tree, state, sent
 
   return Aggregator(init, update)
 
 
-def strategy(period: int = 1, look_ahead: float = 0.9, seed: int = 0,
-             schedule: int = 16) -> Strategy:
+def strategy(
+  period: int = 1, look_ahead: float = 0.9, seed: int = 0, schedule: int = 16
+) -> Strategy:
   """Push-gossip for a local optimizer with Nesterov momentum.
 
   Args:
@@ -77,9 +79,14 @@ def strategy(period: int = 1, look_ahead: float = 0.9, seed: int = 0,
   """
 
   def exchange(draws):
-    push = every(period, packed(push_mean(draws)))
+    push = every(period, flattened(push_mean(draws)))
     return without_look_ahead(look_ahead, push)
 
   drawn = functools.partial(random_targets, seed=seed, schedule=schedule)
-  return Strategy(identity(), exchange(drawn), lambda workers: apart.pushes(
-      exchange(apart.to_the_other), apart.anyone(workers)))
+  return Strategy(
+    identity(),
+    exchange(drawn),
+    lambda workers: async_exchange.pushes(
+      exchange(async_exchange.to_the_other), async_exchange.anyone(workers)
+    ),
+  )

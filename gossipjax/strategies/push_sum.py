@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import apart, collectives
+from gossipjax import async_exchange, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -30,9 +30,9 @@ from gossipjax.aggregator import (
   identity,
   select,
 )
-from gossipjax.packed import packed
 from gossipjax.topology import Round, Topology, exponential
 from gossipjax.traffic import SILENCE
+from gossipjax.transforms.flattened import flattened
 
 
 class PushSumState(NamedTuple):
@@ -45,8 +45,11 @@ def _share(held, active, exchanges: Round):
   for weight, source in exchanges:
     theirs, _, gave, cost = collectives.meet(held, source, active=active)
     kept = jax.tree.map(
-        lambda k, t, x: k + weight * (t - jnp.where(gave, x, 0)),
-        kept, theirs, held)
+      lambda k, t, x: k + weight * (t - jnp.where(gave, x, 0)),
+      kept,
+      theirs,
+      held,
+    )
     sent += cost
   return kept, sent
 
@@ -66,15 +69,17 @@ def push_sum_mean(topology: Topology, weighted: bool = False) -> Aggregator:
   def update(tree, state, step, active=True):
     rounds = topology(lax.axis_size(collectives.WORKERS))
     # z has made a step: x makes it, too.
-    x = (jax.tree.map(lambda z: z * state.weight.astype(z.dtype), tree)
-         if weighted else jax.tree.map(jnp.add, tree, state.residual))
+    x = (
+      jax.tree.map(lambda z: z * state.weight.astype(z.dtype), tree)
+      if weighted
+      else jax.tree.map(jnp.add, tree, state.residual)
+    )
     held = x, state.weight
     shares = [functools.partial(_share, held, active, r) for r in rounds]
     (x, w), sent = lax.switch(step % len(rounds), shares)
     z = jax.tree.map(lambda x: x / w.astype(x.dtype), x)
     residual = jax.tree.map(jnp.subtract, x, z)
-    tree, state = select(
-        active, (z, PushSumState(residual, w)), (tree, state))
+    tree, state = select(active, (z, PushSumState(residual, w)), (tree, state))
     return tree, state, sent
 
   return Aggregator(init, update)
@@ -90,7 +95,13 @@ def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
   """
 
   def exchange(*how):
-    return every(period, packed(push_sum_mean(*how)))
+    return every(period, flattened(push_sum_mean(*how)))
 
-  return Strategy(identity(), exchange(topology), lambda workers: apart.meets(
-      exchange(apart.hand_over, True), apart.neighbors(topology, workers)))
+  return Strategy(
+    identity(),
+    exchange(topology),
+    lambda workers: async_exchange.meets(
+      exchange(async_exchange.hand_over, True),
+      async_exchange.neighbors(topology, workers),
+    ),
+  )

@@ -23,11 +23,12 @@ from gossipjax.aggregator import (
   select,
   stateless,
 )
-from gossipjax.bucketed import bucketed
+from gossipjax.transforms.bucketed import bucketed
 
 
-def unbiased_mean(compressor: compressors.Compressor, seed: int = 0
-                  ) -> Aggregator:
+def unbiased_mean(
+  compressor: compressors.Compressor, seed: int = 0
+) -> Aggregator:
   """The mean of compressed trees, each rounded by its own dice."""
 
   def update(tree, step, active):
@@ -35,16 +36,23 @@ def unbiased_mean(compressor: compressors.Compressor, seed: int = 0
     me = lax.axis_index(collectives.WORKERS)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     messages, count, sent = collectives.all_gather(
-        compressor.compress(flat, key), active)
+      compressor.compress(flat, key), active
+    )
     mean = compressor.mean(messages, flat.size, count)
     return select(active, unravel(mean.astype(flat.dtype)), tree), sent
 
   return stateless(update)
 
 
-def strategy(compressor: compressors.Compressor = compressors.qsgd(),
-             seed: int = 0, granularity: str | int = 'model') -> Strategy:
-  """`seed`: of the dice; `granularity`: model, layer, or the bytes of a bucket.
-  """
-  return Strategy(bucketed(granularity, lambda bucket: unbiased_mean(
-      compressor, seed + bucket)), identity())
+def strategy(
+  compressor: compressors.Compressor = compressors.qsgd(),
+  seed: int = 0,
+  granularity: str | int = 'model',
+) -> Strategy:
+  """`seed`: of the draws; `granularity`: model, layer, or bytes of a bucket."""
+  return Strategy(
+    bucketed(
+      granularity, lambda bucket: unbiased_mean(compressor, seed + bucket)
+    ),
+    identity(),
+  )

@@ -14,9 +14,9 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.bucketed import bucketed
-from gossipjax.compressors import sampled, sparse
+from gossipjax.compressors import random_indices, sparse
 from gossipjax.strategies.compressed import ResidualState, no_residual
+from gossipjax.transforms.bucketed import bucketed
 
 
 def random_k_mean(density: float, seed: int) -> Aggregator:
@@ -25,25 +25,32 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
   def update(tree, state, step, active=True):
     flat, unravel = ravel_pytree(tree)
     wanted = flat + state.residual
-    drawn = sampled.draw(
-        jax.random.fold_in(jax.random.key(seed), step), flat.size,
-        sparse.count(density, flat.size))
+    drawn = random_indices.draw(
+      jax.random.fold_in(jax.random.key(seed), step),
+      flat.size,
+      sparse.count(density, flat.size),
+    )
     total, count, sent = collectives.all_reduce(wanted[drawn], active)
 
     mean = jnp.zeros(flat.size).at[drawn].set(total / count)
     residual = wanted.at[drawn].set(0)
     tree, residual = select(
-        active, (unravel(mean.astype(flat.dtype)), residual),
-        (tree, state.residual))
+      active,
+      (unravel(mean.astype(flat.dtype)), residual),
+      (tree, state.residual),
+    )
     return tree, ResidualState(residual), sent
 
   return Aggregator(no_residual, update)
 
 
-def strategy(density: float = 0.01, seed: int = 0,
-             granularity: str | int = 'model') -> Strategy:
+def strategy(
+  density: float = 0.01, seed: int = 0, granularity: str | int = 'model'
+) -> Strategy:
   """`density`: k / n; `seed`: of the draw; `granularity`: model, layer, or the
   bytes of a bucket."""
   sparse.count(density, 10**9)  # An impossible density is refused at once.
-  return Strategy(bucketed(granularity, lambda bucket: random_k_mean(
-      density, seed + bucket)), identity())
+  return Strategy(
+    bucketed(granularity, lambda bucket: random_k_mean(density, seed + bucket)),
+    identity(),
+  )

@@ -20,7 +20,7 @@ from jax.flatten_util import ravel_pytree
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, Tree, every, identity
 from gossipjax.compressors.quantised import needs_floats
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 class LocoState(NamedTuple):
@@ -28,8 +28,9 @@ class LocoState(NamedTuple):
   residual: jax.Array  # f32[n]; moves made and not yet told.
 
 
-def compressed_progress(compressor: compressors.Compressor, decay: float,
-                        stepsize: float) -> Aggregator:
+def compressed_progress(
+  compressor: compressors.Compressor, decay: float, stepsize: float
+) -> Aggregator:
   """Moves everyone by the mean of the workers' compressed moves."""
 
   def init(tree):
@@ -54,16 +55,21 @@ def compressed_progress(compressor: compressors.Compressor, decay: float,
 
 
 def strategy(
-    compressor: compressors.Compressor = compressors.chunk_topk(0.02),
-    period: int = 30, decay: float = 0.95, stepsize: float = 1.
+  compressor: compressors.Compressor = compressors.chunk_topk(0.02),
+  period: int = 30,
+  decay: float = 0.95,
+  stepsize: float = 1.0,
 ) -> Strategy:
   """Args:
-    compressor: C; not a random one.
-    period: local steps between two exchanges.
-    decay, stepsize: b, eta of the outer steps.
+  compressor: C; not a random one.
+  period: local steps between two exchanges.
+  decay, stepsize: b, eta of the outer steps.
   """
   if not 0 <= decay <= 1 or stepsize <= 0:
-    raise Refusal('sparse_loco takes decay from 0 to 1 and stepsize > 0, not '
-                  f'{decay} and {stepsize}.')
-  return Strategy(identity(), every(
-      period, compressed_progress(compressor, decay, stepsize)))
+    raise UserError(
+      'sparse_loco takes decay from 0 to 1 and stepsize > 0, not '
+      f'{decay} and {stepsize}.'
+    )
+  return Strategy(
+    identity(), every(period, compressed_progress(compressor, decay, stepsize))
+  )

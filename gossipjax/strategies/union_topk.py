@@ -17,14 +17,15 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from gossipjax import collectives, sharded
+from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.bucketed import bucketed
 from gossipjax.compressors import sparse
 from gossipjax.compressors.metrics import Metric, metrics
 from gossipjax.compressors.selections import Selection, exact
-from gossipjax.refusal import Refusal, nearest
+from gossipjax.errors import UserError, nearest
+from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
+from gossipjax.transforms.bucketed import bucketed
 
 
 class UnionState(NamedTuple):
@@ -34,8 +35,9 @@ class UnionState(NamedTuple):
   past: Any = ()  # What the selection goes by.
 
 
-def union_mean(density: float, metric: Metric, patience: int | None,
-               selection: Selection) -> Aggregator:
+def union_mean(
+  density: float, metric: Metric, patience: int | None, selection: Selection
+) -> Aggregator:
   """The mean of everyone's k entries of the highest score.
 
   Args:
@@ -47,14 +49,16 @@ def union_mean(density: float, metric: Metric, patience: int | None,
     selection: of the k highest scores, or nearly.
   """
   if patience is not None and not selection.largest:
-    raise Refusal('patience needs a selection of the largest, not blockwise.')
+    raise UserError('patience needs a selection of the largest, not blockwise.')
 
   def init(tree):
     zeros = no_residual(tree).residual
     size, k = zeros.size, sparse.count(density, zeros.size)
     if patience is not None and patience * k < size:
-      raise Refusal(f'patience={patience} steps of {k} entries do not get round'
-                    f' all {size}; it has to be {-(-size // k)} or more.')
+      raise UserError(
+        f'patience={patience} steps of {k} entries do not get round'
+        f' all {size}; it has to be {-(-size // k)} or more.'
+      )
     return UnionState(zeros, zeros, jnp.int32(0), selection.begin())
 
   def update(gradients, state, step, active=True):
@@ -66,38 +70,51 @@ def union_mean(density: float, metric: Metric, patience: int | None,
       turn = jnp.arange(size) % patience == step % patience
       score = jnp.where(turn, jnp.inf, score)
     (worth, best), past = sparse.choose(
-        score, density, selection, step, state.past)
+      score, density, selection, step, state.past
+    )
     best = jnp.where(worth > 0, best, size)
     values = wanted.at[best].get(mode='fill', fill_value=0)
 
-    total, touched, pushed = sharded.push(sparse.Sparse(values, best), size)
-    total, union, pulled = sharded.pull(total, touched, size, best.size)
+    total, touched, pushed = sharded_server.push(
+      sparse.Sparse(values, best), size
+    )
+    total, union, pulled = sharded_server.pull(total, touched, size, best.size)
     residual = wanted.at[best].set(0, mode='drop')
     memory = metric.remember(state.memory, jnp.abs(wanted), union)
     mean = total / jax.lax.axis_size(collectives.WORKERS)
-    return unravel(mean.astype(flat.dtype)), UnionState(
-        residual, memory, union.sum(dtype=jnp.int32), past), pushed + pulled
+    return (
+      unravel(mean.astype(flat.dtype)),
+      UnionState(residual, memory, union.sum(dtype=jnp.int32), past),
+      pushed + pulled,
+    )
 
   return Aggregator(init, update)
 
 
-def strategy(density: float = 0.01, metric: str = 'popularity',
-             weight: float = 2., decay: float = 0.9, large: float = 3.,
-             patience: int | None = None,
-             selection: Selection = exact.selection(),
-             granularity: str | int = 'model') -> Strategy:
+def strategy(
+  density: float = 0.01,
+  metric: str = 'popularity',
+  weight: float = 2.0,
+  decay: float = 0.9,
+  large: float = 3.0,
+  patience: int | None = None,
+  selection: Selection = exact.selection(),
+  granularity: str | int = 'model',
+) -> Strategy:
   """Args:
-    metric: and of all of them `weight`, `decay` and `large`, see metrics.py.
-    patience: see `union_mean`; so is `selection`.
-    granularity: model, layer, or the bytes of a bucket; the mean square of
-      two_budgets is of a bucket, and the patience has to suffice for each.
+  metric: and of all of them `weight`, `decay` and `large`, see metrics.py.
+  patience: see `union_mean`; so is `selection`.
+  granularity: model, layer, or the bytes of a bucket; the mean square of
+    two_budgets is of a bucket, and the patience has to suffice for each.
   """
   if weight < 0 or not 0 <= decay < 1 or large <= 0:
-    raise Refusal('union_topk takes weight >= 0, 0 <= decay < 1 and large > 0, '
-                  f'not {weight}, {decay} and {large}.')
+    raise UserError(
+      'union_topk takes weight >= 0, 0 <= decay < 1 and large > 0, '
+      f'not {weight}, {decay} and {large}.'
+    )
   known = metrics(weight, decay, large)
   if metric not in known:
-    raise Refusal(f'metric={metric} is unknown{nearest(metric, known)}')
+    raise UserError(f'metric={metric} is unknown{nearest(metric, known)}')
   sparse.count(density, 10**9)
   mean = union_mean(density, known[metric], patience, selection)
   return Strategy(bucketed(granularity, lambda bucket: mean), identity())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax
 
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 from gossipjax.triggers.trigger import Trigger, at_least
 
 
@@ -23,15 +23,19 @@ def random(rate: float = 0.08, seed: int = 0) -> Trigger:
       as one.
   """
   if not 0 <= rate <= 1:
-    raise Refusal(f'rate is a probability, 0 to 1, got {rate}.')
+    raise UserError(f'rate is a probability, 0 to 1, got {rate}.')
   key = jax.random.key(seed)
-  return _blind(lambda step, who: jax.random.bernoulli(
-      jax.random.fold_in(jax.random.fold_in(key, who), step), rate))
+  return _blind(
+    lambda step, who: jax.random.bernoulli(
+      jax.random.fold_in(jax.random.fold_in(key, who), step), rate
+    )
+  )
 
 
 def _blind(wants: Callable[..., jax.Array]) -> Trigger:
   return Trigger(
-      init=lambda part: (),
-      update=lambda part, memory, step, who: (wants(step, who), memory),
-      settle=lambda part, memory, reset: memory,
-      shared=True)
+    init=lambda part: (),
+    update=lambda part, memory, step, who: (wants(step, who), memory),
+    settle=lambda part, memory, reset: memory,
+    shared=True,
+  )

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from gossipjax.aggregator import Tree, select
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 from gossipjax.triggers.trigger import Trigger, at_least, distance, norm
 
 
@@ -21,7 +21,7 @@ class Drift(NamedTuple):
   pace: jax.Array  # f32[]; running mean of the relative drift per step.
 
 
-def relative_drift(scale: float = 6., decay: float = 0.9) -> Trigger:
+def relative_drift(scale: float = 6.0, decay: float = 0.9) -> Trigger:
   """|x - s| / |s| > scale * (running mean of the same over one step).
 
   The mean starts at zero, so that workers talk more often at first. Costs two
@@ -34,13 +34,14 @@ def relative_drift(scale: float = 6., decay: float = 0.9) -> Trigger:
   """
   at_least(0, scale=scale, decay=decay)
   if decay >= 1:
-    raise Refusal(f'decay is below 1, got {decay}.')
+    raise UserError(f'decay is below 1, got {decay}.')
 
   def update(part, memory, step, who):
     size = norm(memory.shared)
     moved = distance(part, memory.last) / size
     pace = jnp.where(  # Who has not moved has not stepped.
-        moved == 0, memory.pace, decay * memory.pace + (1 - decay) * moved)
+      moved == 0, memory.pace, decay * memory.pace + (1 - decay) * moved
+    )
     drift = distance(part, memory.shared) / size
     return drift > scale * pace, memory._replace(pace=pace)
 
@@ -73,12 +74,13 @@ def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
     since = memory.since + 1
     drift = distance(part, memory.shared) / norm(memory.shared)
     threshold = jnp.where(
-        memory.threshold == 0, interval * drift, memory.threshold)
-    wants = drift > threshold * jnp.minimum(1, interval / since)**kappa
+      memory.threshold == 0, interval * drift, memory.threshold
+    )
+    wants = drift > threshold * jnp.minimum(1, interval / since) ** kappa
     return wants, Interval(memory.shared, threshold, since)
 
   def settle(part, memory, reset):
-    change = (interval / jnp.maximum(memory.since, 1))**kappa
+    change = (interval / jnp.maximum(memory.since, 1)) ** kappa
     talked = Interval(part, memory.threshold * change, jnp.int32(0))
     return select(reset, talked, memory)
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from gossipjax.aggregator import select
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 from gossipjax.triggers.trigger import Trigger, at_least, distance, norm
 
 
@@ -19,7 +19,7 @@ class Slope(NamedTuple):
   since: jax.Array  # i32[]; steps since the last exchange.
 
 
-def norm_slope(horizon: float = 1., warmup: int = 30) -> Trigger:
+def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
   """EventGraD: | |x| - |x sent| | >= threshold, layer by layer.
 
   The threshold is the mean of the last two slopes of the norm, times `horizon`
@@ -41,20 +41,25 @@ def norm_slope(horizon: float = 1., warmup: int = 30) -> Trigger:
     now, threshold = norm(part), memory.threshold * horizon
     wants = (jnp.abs(now - memory.sent) >= threshold) | (step < warmup)
     return wants, memory._replace(
-        norm=now, threshold=threshold, since=memory.since + 1)
+      norm=now, threshold=threshold, since=memory.since + 1
+    )
 
   def settle(part, memory, reset):
     slope = jnp.abs(memory.norm - memory.sent) / jnp.maximum(memory.since, 1)
     slopes = jnp.stack([memory.slopes[1], slope])
     talked = Slope(
-        memory.norm, memory.norm, slopes.mean(), slopes, jnp.int32(0))
+      memory.norm, memory.norm, slopes.mean(), slopes, jnp.int32(0)
+    )
     return select(reset, talked, memory)
 
   return Trigger(init, update, settle, per_layer=True)
 
 
-def step_size(learning_rate: float | Callable[[jax.Array], jax.Array],
-              squared_steps: float = 100., growth: float = 0.) -> Trigger:
+def step_size(
+  learning_rate: float | Callable[[jax.Array], jax.Array],
+  squared_steps: float = 100.0,
+  growth: float = 0.0,
+) -> Trigger:
   """SPARQ-SGD: |x - s|^2 > c_t eta_t^2 with c_t = squared_steps (t + 1)^growth.
 
   Falls with the learning rate, so that a drop does not silence the workers.
@@ -68,13 +73,13 @@ def step_size(learning_rate: float | Callable[[jax.Array], jax.Array],
     growth: of c with time, 0 is none.
   """
   if not callable(learning_rate) and not learning_rate > 0:
-    raise Refusal(f'learning_rate is above 0, got {learning_rate}.')
+    raise UserError(f'learning_rate is above 0, got {learning_rate}.')
   at_least(0, squared_steps=squared_steps, growth=growth)
 
   def update(part, shared, step, who):
     eta = learning_rate(step) if callable(learning_rate) else learning_rate
-    c = squared_steps * (step + 1.)**growth
-    return distance(part, shared)**2 > c * eta**2, shared
+    c = squared_steps * (step + 1.0) ** growth
+    return distance(part, shared) ** 2 > c * eta**2, shared
 
   settle = lambda part, shared, reset: select(reset, part, shared)
   return Trigger(lambda part: part, update, settle)

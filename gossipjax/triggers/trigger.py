@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from gossipjax.aggregator import Tree, select
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 Memory = Any
 
@@ -38,12 +38,15 @@ class Bounded(NamedTuple):
   since: jax.Array  # i32[]; steps since the last exchange.
 
 
-def bounded(trigger: Trigger, shortest: int = 1,
-            longest: int | None = None) -> Trigger:
+def bounded(
+  trigger: Trigger, shortest: int = 1, longest: int | None = None
+) -> Trigger:
   """Keeps exchanges `shortest` to `longest` steps apart; None is never."""
   at_least(1, shortest=shortest)
   if longest is not None and longest < shortest:
-    raise Refusal(f'longest={longest} steps is less than shortest={shortest}.')
+    raise UserError(
+      f'longest={longest} steps is less than shortest={shortest}.'
+    )
   if shortest == 1 and longest is None:
     return trigger
 
@@ -56,12 +59,17 @@ def bounded(trigger: Trigger, shortest: int = 1,
     return wants, Bounded(inner, since)
 
   def settle(part, memory, reset):
-    return Bounded(trigger.settle(part, memory.inner, reset),
-                   jnp.where(reset, 0, memory.since))
+    return Bounded(
+      trigger.settle(part, memory.inner, reset),
+      jnp.where(reset, 0, memory.since),
+    )
 
   return trigger._replace(
-      init=lambda part: Bounded(trigger.init(part), jnp.int32(0)),
-      update=update, settle=settle, shared=False)
+    init=lambda part: Bounded(trigger.init(part), jnp.int32(0)),
+    update=update,
+    settle=settle,
+    shared=False,
+  )
 
 
 def of_first(trigger: Trigger) -> Trigger:
@@ -92,4 +100,4 @@ def at_least(least: float, **numbers: float) -> None:
   """Refuses numbers below, by name."""
   for name, number in numbers.items():
     if not number >= least:
-      raise Refusal(f'{name} is at least {least}, got {number}.')
+      raise UserError(f'{name} is at least {least}, got {number}.')

@@ -8,16 +8,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax.compressors import selection as find
+from gossipjax.compressors import largest as find
 from gossipjax.compressors.selections import Selection
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 def _rows(size: int, k: int) -> int:
   rows = -(-size // k)
   if rows > 2**16:
-    raise Refusal('selection=blockwise has 16 bits for an index; density has '
-                  f'to be at least {2**-16:.2g}, got {k / size:.2g}.')
+    raise UserError(
+      'selection=blockwise has 16 bits for an index; density has '
+      f'to be at least {2**-16:.2g}, got {k / size:.2g}.'
+    )
   return rows
 
 
@@ -29,13 +31,17 @@ def _select(x: jax.Array, k: int, step, memory):
     key, place = best
     return jnp.maximum(key, keys), jnp.where(keys > key, row, place)
 
-  tail = x[last * k:]
+  tail = x[last * k :]
   keys = jnp.pad(find.keys(tail), (0, k - tail.size), constant_values=-1)
   first = find.keys(x[:k]) if last else keys
   best = lax.fori_loop(
-      1, last, lambda row, best: look(
-          row, find.keys(lax.dynamic_slice_in_dim(x, row * k, k)), best),
-      (first, jnp.zeros(k, jnp.int32)))
+    1,
+    last,
+    lambda row, best: look(
+      row, find.keys(lax.dynamic_slice_in_dim(x, row * k, k)), best
+    ),
+    (first, jnp.zeros(k, jnp.int32)),
+  )
   place = look(last, keys, best)[1]
   return place * k + jnp.arange(k, dtype=jnp.int32), memory
 
@@ -49,5 +55,4 @@ def _widen(places: jax.Array, size: int) -> jax.Array:
 def selection() -> Selection:
   """2 bytes an index, in the order of the blocks; k is at least n / 2^16."""
   narrow = lambda indices, size: (indices // indices.size).astype(jnp.uint16)
-  return Selection(
-      _select, None, narrow, _widen, in_order=False, largest=False)
+  return Selection(_select, None, narrow, _widen, in_order=False, largest=False)

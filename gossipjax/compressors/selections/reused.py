@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax.compressors import selection as find
+from gossipjax.compressors import largest as find
 from gossipjax.compressors.selections import Selection
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 def selection(period: int = 8) -> Selection:
@@ -23,7 +23,7 @@ def selection(period: int = 8) -> Selection:
     period: m, steps from one exact selection to the next.
   """
   if period < 1:
-    raise Refusal(f'period of reused is at least 1 step, got {period}.')
+    raise UserError(f'period of reused is at least 1 step, got {period}.')
 
   def exactly(x, k):
     indices = find.ascending(x, k)
@@ -33,7 +33,9 @@ def selection(period: int = 8) -> Selection:
 
   def select(x: jax.Array, k: int, step, memory):
     return lax.cond(
-        step % period == 0, lambda: exactly(x, k),
-        lambda: find.above(x, -(-8 * k // 10), k, memory))
+      step % period == 0,
+      lambda: exactly(x, k),
+      lambda: find.above(x, -(-8 * k // 10), k, memory),
+    )
 
   return Selection(select, lambda: jnp.float32(0))

@@ -3,9 +3,9 @@
 Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
 """
 
-from gossipjax.compressors import selection as find
+from gossipjax.compressors import largest as find
 from gossipjax.compressors.selections import Selection
-from gossipjax.refusal import Refusal
+from gossipjax.errors import UserError
 
 
 def selection(rate: float = 0.01) -> Selection:
@@ -18,15 +18,16 @@ def selection(rate: float = 0.01) -> Selection:
     rate: the sample's part of the entries; 0.001 to 0.01 in the paper.
   """
   if not 0 < rate <= 1:
-    raise Refusal(f'rate of sampled is above 0 and at most 1, got {rate}.')
+    raise UserError(f'rate of sampled is above 0 and at most 1, got {rate}.')
 
   def select(x, k, step, memory):
     del step
     # Odd, so that it meets all columns of a layer.
-    sample = x[::round(1 / rate) | 1]
+    sample = x[:: round(1 / rate) | 1]
     wanted = 0.9 * k * sample.size / x.size
-    guess = find.above(sample, max(1, int(0.95 * wanted)),
-                       max(1, round(1.05 * wanted)))[1]
+    guess = find.above(
+      sample, max(1, int(0.95 * wanted)), max(1, round(1.05 * wanted))
+    )[1]
     return find.above(x, -(-8 * k // 10), k, guess)[0], memory
 
   return Selection(select)

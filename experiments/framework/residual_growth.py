@@ -1,0 +1,71 @@
+"""How fast can a 2-bit codec follow? One coordinate has a large gradient.
+
+A code stands for +-t, so that a step removes at most t from a residual: where
+the mean gradient is larger, what is withheld grows. MXNet's t is fixed; Hylo's
+is a multiple c of the mean magnitude, residuals included, and so grows along.
+Under `mean` a code stands for the mean of |a| above t instead.
+"""
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax import compressors, executors
+from gossipjax.aggregator import Aggregator
+from gossipjax.strategies import compressed, hylo
+
+SHAPE, STEPS = (64, 32), 20_000
+MEANS = (2.0, 10.0)  # Of the one coordinate, in standard deviations of all.
+LEVELS = ('fixed', 'threshold', 'mean')
+FACTORS = (0.5, 0.8, 1.0, 1.25, 2.0)  # c: thresholds in mean magnitudes.
+
+
+def measure(factors=FACTORS, steps: int = STEPS) -> list[dict[str, Any]]:
+  """A row per decode level, threshold and gradient.
+
+  Growth is that of the residual of the large coordinate in the last quarter,
+  per step, over its mean gradient: 1 if nothing is ever sent, 0 if it is kept
+  in bounds. The residual is told in such gradients, hence in steps of delay.
+  """
+  return [
+    _row(level, factor, mean, steps)
+    for level, factor, mean in itertools.product(LEVELS, factors, MEANS)
+  ]
+
+
+def _codec(level: str, factor: float) -> Aggregator:
+  if level == 'fixed':
+    normal = (2 / np.pi) ** 0.5  # The mean magnitude without any residual.
+    return compressed.compressed_mean(compressors.two_bit(factor * normal))
+  return hylo.strategy(min_size=1, level=level, factor=factor).gradients
+
+
+def _row(level: str, factor: float, mean: float, steps: int) -> dict[str, Any]:
+  codec = _codec(level, factor)
+
+  @executors.on_one_device
+  def run(key):
+
+    def step(state, t):
+      gradient = jax.random.normal(jax.random.fold_in(key, t), SHAPE)
+      _, state, _ = codec.update(
+        gradient.at[0, 0].add(mean), state, jnp.int32(0)
+      )
+      return state, state.residual.reshape(-1)[0]
+
+    begin = codec.init(jnp.zeros(SHAPE))
+    return jax.lax.scan(step, begin, jnp.arange(steps))[1]
+
+  large = np.abs(run(jax.random.split(jax.random.key(0), 1))[0]) / mean
+  late = large[3 * steps // 4 :]
+  growth = np.polyfit(np.arange(len(late)), late, 1)[0]
+  return {
+    'level': level,
+    'c': factor,
+    'mean gradient': mean,
+    'growth': float(growth),
+    'residual': float(late[-1]),
+  }

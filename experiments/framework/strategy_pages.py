@@ -1,0 +1,157 @@
+"""The page of each strategy, for mkdocs: its docstring, bytes and results.
+
+    python -m mkdocs build
+
+Nothing of it is kept: the files of strategies and the tables are the source.
+"""
+
+import functools
+import importlib
+import inspect
+import pathlib
+import re
+from collections.abc import Iterator
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from gossipjax.advice import measured_accuracies
+from gossipjax.config import resolve
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+  """Adds the pages to the navigation."""
+  config.nav.append(
+    {
+      'Strategies': [
+        'strategies/index.md',
+        *({name: f'strategies/{name}.md'} for name in resolve.STRATEGIES),
+      ]
+    }
+  )
+  return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+  """Adds the pages themselves."""
+  files.append(File.generated(config, 'strategies/index.md', content=index()))
+  for name in resolve.STRATEGIES:
+    files.append(
+      File.generated(config, f'strategies/{name}.md', content=page(name))
+    )
+  return files
+
+
+@functools.cache
+def measured_bytes() -> dict[str, str]:
+  """Per strategy the cell of the README's table, made by strategies.py."""
+  rows = re.findall(
+    r'^\| \[`(\w+)`\].*?\|.*?\| (.*?) \|.*$',
+    (ROOT / 'README.md').read_text(),
+    re.M,
+  )
+  return dict(rows)
+
+
+def index() -> str:
+  """All strategies in a table."""
+  lines = [
+    f'| [`{name}`]({name}.md) | {_doc(name).splitlines()[0]} | '
+    f'{measured_bytes().get(name, "not measured")} |'
+    for name in resolve.STRATEGIES
+  ]
+  return '\n'.join(
+    [
+      '# Strategies',
+      '',
+      'Bytes are what the busiest of 8 workers sends per '
+      'step for a CNN of 220,234 parameters, all at their defaults.',
+      '',
+      '| strategy | what it is | bytes per step |',
+      '| --- | --- | ---: |',
+      *lines,
+      '',
+    ]
+  )
+
+
+def page(name: str) -> str:
+  """One strategy."""
+  title, *rest = _doc(name).strip().split('\n\n')
+  return '\n'.join(
+    [
+      f'# `{name}`',
+      '',
+      title,
+      '',
+      *_prose(rest),
+      '## Arguments',
+      '',
+      *_arguments(name),
+      '## Measured',
+      '',
+      f'Sends {measured_bytes().get(name, "not measured")} per step: the '
+      'busiest of 8 workers, a CNN of 220,234 parameters, at the defaults.',
+      '',
+      *_results(name),
+      '## Run it',
+      '',
+      f'    python run.py --config=configs/fashion_mnist.py:{name}',
+      '',
+      f'The code is `gossipjax/strategies/{name}.py`.',
+      '',
+    ]
+  )
+
+
+def _doc(name: str) -> str:
+  return importlib.import_module(f'gossipjax.strategies.{name}').__doc__
+
+
+def _prose(paragraphs: list[str]) -> Iterator[str]:
+  """Equations, which are indented, stay as they are written."""
+  for paragraph in paragraphs:
+    indented = all(line.startswith('  ') for line in paragraph.splitlines())
+    yield from (
+      ['```text', paragraph, '```', ''] if indented else [paragraph, '']
+    )
+
+
+def _arguments(name: str) -> Iterator[str]:
+  function = importlib.import_module(f'gossipjax.strategies.{name}').strategy
+  defaults = resolve.settings(function)
+  told = {
+    key: f'`{value!r}`'
+    for key, value in defaults.items()
+    if not isinstance(value, dict)
+  }
+  rows = [
+    f'| `{key}` | {told.get(key, "see the code")} |'
+    for key in inspect.signature(function).parameters
+  ]
+  if not rows:
+    yield from ('None.', '')
+    return
+  if function.__doc__:
+    text, _, args = inspect.cleandoc(function.__doc__).partition('\n\nArgs:\n')
+    yield from (text, '', *(['```text', args, '```', ''] if args else []))
+  yield from ('| argument | default |', '| --- | --- |', *rows, '')
+
+
+def _results(name: str) -> Iterator[str]:
+  found = [a for a in measured_accuracies.accuracies() if a.strategy == name]
+  if not found:
+    yield 'Its convergence is in no table of `experiments/results` yet.'
+  else:
+    yield from (
+      '| table | held-out accuracy | all-reduce |',
+      '| --- | ---: | ---: |',
+    )
+  for a in found:
+    yield (
+      f'| `experiments/results/{a.table}` | {100 * a.accuracy:.2f} % | '
+      f'{100 * a.dense:.2f} % |'
+    )
+  yield ''

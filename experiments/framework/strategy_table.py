@@ -1,0 +1,87 @@
+"""The README's table of strategies: measured bytes, sources, configs.
+
+python -m experiments.framework.strategy_table
+"""
+
+import importlib
+import re
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from gossipjax import executors, models
+from gossipjax.comparison.table import size
+from gossipjax.config import resolve
+from gossipjax.worker import make_worker
+
+WORKERS = 8
+
+
+def bytes_per_step(name: str) -> float:
+  """What the worker that sends most sends per step, a mean over a cycle.
+
+  Of the CNN for 28x28 pictures, under random gradients, at the defaults.
+  """
+  settings = resolve.strategy_config(name)
+  steps = max(16, settings.get('period') or 1)
+  net = models.make('cnn', 10)
+  shapes = jax.eval_shape(
+    net.init, jax.random.key(0), jnp.zeros((1, 28, 28, 1))
+  )['params']
+  init, update = make_worker(resolve.strategy(settings), optax.sgd(0.1))
+
+  def noise(key):
+    keys = iter(jax.random.split(key, len(jax.tree.leaves(shapes))))
+    return jax.tree.map(
+      lambda x: jax.random.normal(next(keys), x.shape), shapes
+    )
+
+  @executors.on_one_device
+  def step(worker, key, t):
+    worker, sent = update(worker, noise(jax.random.fold_in(key, t)), t)
+    return worker, sent.bytes
+
+  keys = jax.random.split(jax.random.key(1), WORKERS)
+  same = jnp.broadcast_to(keys[:1], (WORKERS,))
+  workers, total = (
+    executors.on_one_device(lambda key: init(noise(key)))(same),
+    0,
+  )
+  for t in range(steps):
+    workers, sent = step(workers, keys, t=jnp.int32(t))
+    total += sent[:]
+  return total.max() / steps
+
+
+def table() -> str:
+  """Markdown."""
+  lines = [
+    '| strategy | what it is | bytes per step | source |',
+    '| --- | --- | ---: | --- |',
+  ]
+  for name in resolve.STRATEGIES:
+    doc = importlib.import_module(f'gossipjax.strategies.{name}').__doc__
+    link = f'gossipjax/strategies/{name}.py'
+    lines.append(
+      f'| [`{name}`]({link}) | {doc.splitlines()[0]} | '
+      f'{size(bytes_per_step(name))} | {source(doc)} |'
+    )
+  return '\n'.join(lines)
+
+
+def source(doc: str) -> str:
+  """The preprints that a strategy's docstring names, or an author and year."""
+  preprints = re.findall(r'arXiv:[\d.]+\d', doc)
+  if preprints:
+    return ', '.join(preprints)
+  for paragraph in doc.split('\n\n')[1:]:
+    author = re.match(r'(?:[A-Z]\. )?([A-Z]\w+)', paragraph)
+    year = re.search(r'\b(?:19|20)\d\d\b', paragraph)
+    if author and year:
+      return f'{author[1]} {year[0]}'
+  return ''
+
+
+if __name__ == '__main__':
+  print(table())

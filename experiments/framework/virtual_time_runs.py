@@ -1,0 +1,100 @@
+"""Runs in virtual time for claims: short, alike but for what is compared.
+
+What ran is kept in `runs/` of a claim's folder and not run again.
+"""
+
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax.config import defaults, resolve
+from gossipjax.results import workdir
+from gossipjax.simulation import simulate
+from gossipjax.training.ledger import Diverged
+
+Run = list[dict[str, Any]]  # Records, as dicts.
+ASYNCHRONOUS = {'asynchronous': True}
+WAITS = {'asynchronous': False}
+
+
+def config(
+  strategy: str,
+  workers: int,
+  steps: int,
+  rate: float,
+  momentum: float = 0.9,
+  cluster: dict[str, Any] | None = None,
+  eval_every: int = 5,
+  width: int = 32,
+  schedule: str = 'constant',
+  **given: Any,
+) -> ConfigDict:
+  """An MLP on Fashion-MNIST; judged by 1,200 pictures of the training set.
+
+  Args:
+    strategy: its name; `given` are its arguments.
+    rate: eta of SGD, with Nesterov's `momentum`.
+    cluster: what differs from the defaults.
+    width: of the hidden layer.
+    schedule: of the rate, see `optimizer.schedule`.
+  """
+  run = defaults.get_config()
+  run.update(
+    workers=workers,
+    steps=steps,
+    batch_size=16,
+    log_every=eval_every,
+    eval_every=eval_every,
+    checkpoint_every=0,
+  )
+  run.task = defaults.task(
+    'fashion_mnist',
+    model='mlp',
+    width=width,
+    layers=1,
+    holdout='validation',
+    validation=0.02,
+  )
+  run.optimizer = defaults.optimizer(
+    'sgd', rate, schedule=schedule, momentum=momentum, nesterov=momentum > 0
+  )
+  run.strategy = resolve.strategy_config(strategy, **given)
+  run.cluster = defaults.cluster(**(cluster or {}))
+  return run
+
+
+def run(folder: pathlib.Path, wanted: ConfigDict) -> Run:
+  """The records of a run; the last ones are missing where it diverged."""
+  text = wanted.to_json(sort_keys=True)
+  path = folder / 'runs' / f'{hashlib.sha1(text.encode()).hexdigest()}.json'
+  if path.exists():
+    return json.loads(path.read_text())
+  records = []
+  try:
+    for record in simulate.simulate(wanted):
+      records.append(record._asdict())
+  except Diverged:
+    pass
+  path.parent.mkdir(parents=True, exist_ok=True)
+  workdir.write(path, json.dumps(records))
+  return records
+
+
+def to_target(records: Run, accuracy: float) -> float | None:
+  """Virtual seconds until a held-out accuracy; None if it is never reached.
+
+  Between two evaluations on the straight line.
+  """
+  before = (0.0, 0.0)
+  for record in records:
+    if record['test_accuracy'] is None:
+      continue
+    now = record['virtual_s'], record['test_accuracy']
+    if now[1] >= accuracy:
+      share = (accuracy - before[1]) / (now[1] - before[1])
+      return before[0] + share * (now[0] - before[0])
+    before = now
+  return None

@@ -1,0 +1,187 @@
+"""Which strategy on this model, this machine and this link?
+
+    python -m gossipjax.advice.advise --config=configs/cifar10.py --workers=16 \
+        --link=10gbe
+    python -m gossipjax.advice.advise --config=configs/cifar10.py --workers=16 \
+        --latency-s=0.0001 --bytes-per-s=2e8 --plot
+
+Measures what a step costs one worker here, takes the bill of what the strategy
+would send (neither needs the other workers), and models the link. --link may
+also be a JSON file with latency_s and bytes_per_s. Communication is not
+overlapped with computing, as in the program itself.
+"""
+
+from typing import Any
+
+import jax
+from absl import app, flags
+from ml_collections import ConfigDict, config_flags
+
+from gossipjax import network
+from gossipjax.advice import measured_accuracies, step_cost
+from gossipjax.advice.forecast import Forecast, draw, rows
+from gossipjax.commands import console
+from gossipjax.comparison import compare, table
+from gossipjax.config import resolve
+from gossipjax.errors import UserError
+from gossipjax.training import worker_program
+
+_NOISE = 0.05  # Medians of a few turns on a shared machine repeat to that.
+
+
+def chosen_link(
+  link: str | None,
+  latency_s: float | None,
+  bytes_per_s: float | None,
+  default: Any,
+) -> network.Link:
+  """From a preset's name, a JSON file or two numbers, else from the config."""
+  numbers = {'latency_s': latency_s, 'bytes_per_s': bytes_per_s}
+  given = {k: v for k, v in numbers.items() if v is not None}
+  if given:
+    if link or len(given) < 2:
+      raise UserError('Give --link, or both --latency-s and --bytes-per-s.')
+    return network.link(**given)
+  return next(iter(resolve.links(link or default).values()))
+
+
+def runs(config: ConfigDict) -> dict[str, ConfigDict]:
+  """The variants, all-reduce first; of a plain all-reduce, all strategies."""
+  found = dict(compare.variants(config))
+  names = [measured_accuracies.DENSE]
+  if (
+    not config.get('variants')
+    and config.strategy.name == measured_accuracies.DENSE
+  ):
+    names += [s for s in resolve.STRATEGIES if s != measured_accuracies.DENSE]
+  known = {run.strategy.name for run in found.values()}
+  for name in names:
+    if name not in known:
+      found[name] = ConfigDict(
+        {**config, 'strategy': resolve.strategy_config(name), 'variants': {}}
+      )
+  dense = next(
+    n
+    for n, run in found.items()
+    if run.strategy.name == measured_accuracies.DENSE
+  )
+  return {dense: found.pop(dense), **found}
+
+
+def forecasts(config: ConfigDict) -> list[Forecast]:
+  """Measures all of a config's runs; the first is all-reduce."""
+  compare.check(next(run for _, run in compare.variants(config)))
+  task = worker_program.make_task(config)
+  params = jax.eval_shape(task.init, jax.random.key(0))
+  gradient_s = step_cost.gradient_s(task, config.batch_size)
+  known = measured_accuracies.accuracies()
+  result = []
+  for name, run in runs(config).items():
+    optimizer_s, found = step_cost.of(run, params, config.workers)
+    if not result:
+      compute_s = gradient_s + optimizer_s  # The same for all.
+    result.append(
+      Forecast(
+        name,
+        compute_s,
+        found.select_s,
+        found.bill,
+        [a for a in known if a.strategy in (name, run.strategy.name)],
+      )
+    )
+  return result
+
+
+def verdict(found: list[Forecast], link: network.Link) -> str:
+  """What to use, in a sentence or two."""
+  dense, *others = found
+  faster = [
+    f for f in others if f.step_s(link) < (1 - _NOISE) * dense.step_s(link)
+  ]
+  good = [f for f in faster if not any(a.suffers for a in f.accuracies)]
+  if not faster:
+    return (
+      f'Use all-reduce: on this link nothing is faster than its '
+      f'{table.duration(dense.step_s(link))} a step by more than '
+      f'{100 * _NOISE:.0f} %.'
+    )
+  best = min(good or faster, key=lambda f: f.step_s(link))
+  gain = (
+    f'{best.name}: {table.duration(best.step_s(link))} a step, '
+    f'all-reduce takes {table.duration(dense.step_s(link))}'
+  )
+  if not good:
+    return (
+      f'Use all-reduce: what is faster ({gain}) was measured to learn '
+      'worse; see the warnings.'
+    )
+  untried = (
+    ''
+    if best.accuracies
+    else (
+      ' Its convergence is in no table of experiments/results: compare first.'
+    )
+  )
+  return f'Use {gain}.{untried}'
+
+
+def main(argv: list[str], interrupted: Any) -> None:
+  """The command line."""
+  del argv, interrupted
+  given = flags.FLAGS
+  config, name = console.config()
+  link = chosen_link(
+    given.link, given.latency_s, given.bytes_per_s, config.link
+  )
+  if given.workers is not None:
+    config.workers = given.workers
+  config.executor = 'vmap'  # Only one worker computes.
+  found = forecasts(config)
+  print(
+    f'{name}, {config.workers} workers, batches of {config.batch_size}; '
+    f'link: {link.latency_s:.3g} s, {table.size(link.bytes_per_s)}/s\n'
+  )
+  print(table.of_rows(rows(found, link)) + '\n')
+  for line in warnings(found):
+    print(line)
+  print(verdict(found, link))
+  if given.plot:
+    draw(found, link).savefig(given.out, dpi=120)
+    print(f'Seconds per step against bandwidth: {given.out}')
+
+
+def warnings(found: list[Forecast]) -> list[str]:
+  """Where a result is to be doubted."""
+  worse = [
+    f'Warning: {f.name} was measured to learn worse ({a}).'
+    for f in found
+    for a in f.accuracies
+    if a.suffers
+  ]
+  drawn = [f.name for f in found if not f.bill.exact]
+  return worse + (
+    [
+      f'The bill of {", ".join(drawn)} depends on the gradients; '
+      'theirs is for random ones.'
+    ]
+    if drawn
+    else []
+  )
+
+
+def define_flags() -> None:
+  """Here and not above, as in tune.py."""
+  config_flags.DEFINE_config_file('config', None, 'Model, data, strategies.')
+  flags.DEFINE_integer('workers', None, "How many; default: the config's.")
+  flags.DEFINE_string(
+    'link', None, "A preset, or a JSON file; default: the config's."
+  )
+  flags.DEFINE_float('latency_s', None, 'Of a link of your own.')
+  flags.DEFINE_float('bytes_per_s', None, 'Of a link of your own.')
+  flags.DEFINE_bool('plot', False, 'Draw seconds per step against bandwidth.')
+  flags.DEFINE_string('out', 'advice.png', 'Where to draw.')
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(console.guarded(main, None), flags_parser=console.parse)

@@ -1,0 +1,122 @@
+"""Seconds per step of a strategy on any link, and against all-reduce."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from gossipjax import network
+from gossipjax.advice.measured_accuracies import Accuracy
+from gossipjax.advice.step_traffic import Bill
+from gossipjax.comparison import table
+from gossipjax.comparison.figures import STYLES
+
+BYTES_PER_S = np.geomspace(1e3, 1e13, 401)  # Looked at for a break-even.
+
+
+class Forecast(NamedTuple):
+  """Attributes:
+  compute_s: of the gradient and the optimizer.
+  select_s: of what the strategy adds, without the link.
+  bill: what it sends.
+  accuracies: what tables say of it.
+  """
+
+  name: str
+  compute_s: float
+  select_s: float
+  bill: Bill
+  accuracies: Sequence[Accuracy]
+
+  def comm_s(self, link: network.Link) -> float:
+    """Modelled, of a mean step."""
+    return float(network.seconds(link, self.bill.sent).mean())
+
+  def step_s(self, link: network.Link) -> float:
+    """All of a mean step."""
+    return self.compute_s + self.select_s + self.comm_s(link)
+
+
+def break_even(mine: Forecast, dense: Forecast, latency_s: float) -> float:
+  """Bytes per second below which a strategy is faster than all-reduce.
+
+  Returns:
+    0 if it never is within BYTES_PER_S, infinity if it always is; NaN if it is
+    only above some bandwidth.
+  """
+
+  def gain(bytes_per_s: float) -> float:
+    link = network.Link(latency_s, bytes_per_s)
+    return dense.step_s(link) - mine.step_s(link)
+
+  wins = np.array([gain(b) > 0 for b in BYTES_PER_S])
+  if wins.all() or not wins.any():
+    return math.inf if wins.all() else 0.0
+  if not wins[0]:
+    return math.nan
+  low, high = BYTES_PER_S[np.argmin(wins) - 1], BYTES_PER_S[np.argmin(wins)]
+  for _ in range(40):
+    middle = math.sqrt(low * high)
+    low, high = (middle, high) if gain(middle) > 0 else (low, middle)
+  return low
+
+
+def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
+  """Of the table; the first forecast is that of all-reduce."""
+  return [
+    {
+      'strategy': f.name,
+      'seconds per step': f.step_s(link),
+      'compute': f.compute_s,
+      'select, merge': f.select_s,
+      'communicate (model)': f.comm_s(link),
+      'efficiency': f'{100 * f.compute_s / f.step_s(link):.0f} %',
+      'faster than all-reduce': _below(f, found[0], link.latency_s),
+    }
+    for f in found
+  ]
+
+
+def _below(mine: Forecast, dense: Forecast, latency_s: float) -> str:
+  if mine is dense:
+    return ''
+  edge = break_even(mine, dense, latency_s)
+  words = {0.0: 'never', math.inf: 'always'}
+  if math.isnan(edge):
+    return 'on fast links only'
+  return words.get(edge) or f'below {table.size(edge)}/s'
+
+
+def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
+  """Seconds per step against bandwidth, at the link's latency."""
+  figure = Figure(figsize=(9, 5), layout='constrained')
+  axes = figure.subplots()
+  bandwidth = np.geomspace(
+    min(1e6, link.bytes_per_s / 10), max(1e11, link.bytes_per_s * 10), 200
+  )
+  for i, f in enumerate(found):
+    axes.loglog(
+      bandwidth,
+      [f.step_s(network.Link(link.latency_s, b)) for b in bandwidth],
+      STYLES[i // 10 % 3],
+      color=f'C{i % 10}',
+      label=f.name,
+    )
+  axes.axvline(link.bytes_per_s, color='gray', lw=1)
+  axes.annotate(
+    ' this link',
+    (link.bytes_per_s, 1),
+    va='top',
+    color='gray',
+    xycoords=('data', 'axes fraction'),
+  )
+  axes.set(
+    xlabel="bandwidth of a worker's link, bytes per second",
+    ylabel=f'seconds per step, latency {link.latency_s:.3g} s (model)',
+  )
+  axes.grid(alpha=0.3)
+  axes.spines[['top', 'right']].set_visible(False)
+  figure.legend(loc='outside right upper', frameon=False)
+  return figure

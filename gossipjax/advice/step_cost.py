@@ -1,0 +1,96 @@
+"""What a step costs one worker on this machine, apart from the link."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from benchmarks.exchange import in_turns
+from gossipjax.advice import step_traffic
+from gossipjax.advice.isolated_worker import alone
+from gossipjax.aggregator import Strategy, Tree, identity
+from gossipjax.config import resolve
+from gossipjax.tasks import named
+from gossipjax.training import optimizer
+from gossipjax.worker import make_worker
+
+_TURNS = 3
+
+
+class Cost(NamedTuple):
+  """Of a mean step.
+
+  Attributes:
+    select_s: selecting, packing, merging, averaging.
+    bill: what it communicates.
+  """
+
+  select_s: float
+  bill: step_traffic.Bill
+
+
+def gradient_s(task: named.Task, batch_size: int) -> float:
+  """Seconds of a loss and its gradients, for one worker's batch."""
+  params = task.init(jax.random.key(0))
+  rows = np.arange(batch_size) % len(jax.tree.leaves(task.train)[0][0])
+  batch = jax.tree.map(lambda x: jnp.asarray(x[0][rows]), task.train)
+  gradient = jax.jit(jax.value_and_grad(task.loss))
+  key = jax.random.key(1)
+  return in_turns({'all': lambda: gradient(params, batch, key)}, _TURNS)['all']
+
+
+def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:
+  """Seconds of the optimizer, and what the strategy adds to them.
+
+  Args:
+    config: of a run; its strategy and its optimizer count.
+    params: of one worker; only shapes and dtypes matter.
+    workers: how many.
+  """
+  strategy = resolve.strategy(config.strategy)
+  bill = step_traffic.of(
+    strategy, params, workers, step_traffic.cycle(config.strategy)
+  )
+  talks = np.asarray(bill.sent.rounds).max(axis=0) > 0  # [steps]
+  local = optimizer.make(config.optimizer, config.steps)
+  nothing = Strategy(identity(), identity())
+  calls = {'optimizer': _update(nothing, local, params, workers, 0)}
+  for kind in {*talks.tolist()}:
+    step = int(np.flatnonzero(talks == kind)[0])
+    calls[kind] = _update(strategy, local, params, workers, step)
+  seconds = in_turns(calls, _TURNS)
+  plain = seconds.pop('optimizer')
+  # A quiet step may be too short to tell from none.
+  added = sum(
+    max(0.0, s - plain) * np.mean(talks == kind) for kind, s in seconds.items()
+  )
+  return plain, Cost(float(added), bill)
+
+
+def _update(
+  strategy: Strategy,
+  local: optax.GradientTransformation,
+  params: Tree,
+  workers: int,
+  step: int,
+) -> Callable[[], Any]:
+  """A worker's update alone, as often as it is called."""
+  init, update = make_worker(strategy, local)
+  leaves, form = jax.tree.flatten(params)
+  draw = np.random.default_rng(0)
+  noise = form.unflatten(
+    [jnp.asarray(draw.standard_normal(x.shape, np.float32)) for x in leaves]
+  )
+  # Copies, since memory is donated and init may return what it is given.
+  state, t = [jax.tree.map(jnp.copy, init(noise))], jnp.int32(step)
+  run = jax.jit(alone(update, workers, state[0], noise, t), donate_argnums=0)
+
+  def call():
+    state[0], sent = run(state[0], noise, t)
+    return state[0], sent
+
+  return call

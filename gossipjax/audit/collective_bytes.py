@@ -1,0 +1,120 @@
+"""What one collective of a compiled program puts on the wire."""
+
+import itertools
+import math
+import re
+from collections import Counter
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.audit import hlo
+from gossipjax.collectives import SERVED
+from gossipjax.errors import UserError
+
+# What a member of a group of g sends, in sizes of its result, as a ring.
+_RING = {
+  'all-reduce': lambda g: Fraction(2 * (g - 1), g),
+  'all-gather': lambda g: Fraction(g - 1, g),
+  'reduce-scatter': lambda g: Fraction(g - 1),
+  'all-to-all': lambda g: Fraction(g - 1, g),
+}
+_PERMUTE = 'collective-permute'
+_UNKNOWN = {'collective-broadcast', 'ragged-all-to-all', 'send', 'recv'}
+
+Route = tuple[tuple[int, ...], ...]
+
+
+class Move(NamedTuple):
+  """One array of one collective."""
+
+  kind: str  # all-reduce, collective-permute, ...
+  array: hlo.Array  # What one worker has in the end.
+  route: Route  # Groups of workers, () for one of all; or (source, target)s.
+  served: bool  # Whether it stands for a server.
+  bits: int  # Of an entry, in the program before compilation.
+
+  def compiled(self, workers: int) -> list[Fraction]:
+    """Bytes that each worker sends in the compiled program."""
+    return self._sent(workers, self.array.bits)
+
+  def meant(self, workers: int) -> list[Fraction]:
+    """Bytes that each would send with the server and the width intended."""
+    if not self.served:
+      return self._sent(workers, self.bits)
+    # Nobody tells a server how many are present: it sees who comes.
+    is_count = self.array == hlo.Array('s32', 1)
+    upload = Fraction(0 if is_count else self.array.size * self.bits, 8)
+    members = {*itertools.chain(*self.route)} or range(workers)
+    return [upload * (i in members) for i in range(workers)]
+
+  def reasons(self) -> set[str]:
+    """Why what is meant may differ from what is compiled."""
+    widened = {'widened'} if self.bits != self.array.bits else set()
+    return widened | ({'served'} if self.served else set())
+
+  def _sent(self, workers, bits):
+    size = Fraction(self.array.size * bits, 8)
+    if self.kind == _PERMUTE:
+      times = Counter(s for s, t in self.route if s != t)
+      return [size * times[i] for i in range(workers)]
+    groups = self.route or [range(workers)]
+    members = {i: len(group) for group in groups for i in group}
+    return [size * _RING[self.kind](members.get(i, 1)) for i in range(workers)]
+
+
+def moves(program: hlo.Module, instruction: hlo.Instruction) -> list[Move]:
+  """One for each array that an instruction of the program moves.
+
+  Raises:
+    UserError: it is a collective whose bytes depend on more than its text.
+  """
+  kind = instruction.opcode.removesuffix('-start')
+  if kind in _UNKNOWN:
+    raise UserError(f'audit knows no rule for the bytes of a {kind}.')
+  if kind not in _RING and kind != _PERMUTE:
+    return []
+  shape = instruction.shape
+  if instruction.opcode != kind != 'all-reduce':
+    shape = shape[1]  # Of (operands, results, and what the device needs).
+  arrays = hlo.arrays(shape)
+  if kind == 'all-to-all':  # May come in pieces, one from each worker.
+    arrays = [hlo.Array(arrays[0].dtype, sum(a.size for a in arrays))]
+  served = _is_served(program, instruction)
+  route = _route(instruction)
+  return [Move(kind, a, route, served, a.bits) for a in arrays]
+
+
+def _is_served(program, instruction) -> bool:
+  """Whether its name says so, or its reducer's where a merge has lost it."""
+  reducers = instruction.calls.get('to_apply', [])
+  named = [instruction, *(i for r in reducers for i in program.computations[r])]
+  return any(SERVED in i.op_name.split('/') for i in named)
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+  return tuple(map(int, re.findall(r'\d+', text or '')))
+
+
+def _route(instruction: hlo.Instruction) -> Route:
+  text = instruction.attributes
+  if found := re.search(
+    r'(?:replica_groups|source_target_pairs)='
+    r'\{((?:\{[\d,]*\},?)*)\}',
+    text,
+  ):
+    return tuple(map(_numbers, re.findall(r'\{([\d,]+)\}', found[1])))
+  # Iota: the workers in these dimensions, transposed, cut into groups.
+  if found := re.search(
+    r'replica_groups=\[([\d,]+)\]<=\[([\d,]+)\]'
+    r'(?:T\(([\d,]+)\))?',
+    text,
+  ):
+    shape, dimensions, order = map(_numbers, found.groups())
+    ids = np.arange(math.prod(dimensions)).reshape(dimensions)
+    ids = ids.transpose(order or None).reshape(shape)
+    return tuple(map(tuple, ids.tolist()))
+  if 'replica_groups=' in text:
+    raise UserError(f'audit cannot read the replica_groups in: {text}')
+  return ()

@@ -1,0 +1,4 @@
+"""The command line.
+
+console  flags, signals and exit codes; errors become one sentence
+"""

@@ -1,0 +1,124 @@
+"""Records shown live: TensorBoard and Weights & Biases, where installed.
+
+Nothing is read back from them; records.jsonl remains what counts.
+"""
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax.errors import UserError
+from gossipjax.training.train import Record
+
+Show = Callable[[int, dict[str, float]], None]
+
+
+class Live:
+  """A `watch` of compare() that logs each run where its config.log says.
+
+  Logs of TensorBoard lie in the run's folder, `<workdir>/<run>/tensorboard`.
+  Runs of W&B belong to the project $WANDB_PROJECT (default: gossipjax) and,
+  with WANDB_MODE=offline, lie in <workdir>/wandb.
+
+  Args:
+    folder: the workdir.
+    configs: of the runs, by name; refused is what asks for a log that is not
+      installed.
+  """
+
+  def __init__(self, folder: pathlib.Path, configs: dict[str, ConfigDict]):
+    self._folder, self._run = folder, None
+    self._show, self._close = [], []
+    for config in configs.values():
+      for key, wanted in config.get('log', {}).items():
+        if wanted:
+          _import(key)
+
+  def __enter__(self) -> 'Live':
+    return self
+
+  def __exit__(self, *_) -> None:
+    self._end()
+
+  def __call__(self, name: str, config: ConfigDict, record: Record) -> None:
+    """Takes up a record; the first of another run ends the one before."""
+    if name != self._run:
+      self._end()
+      self._run = name
+      for key, begin in (('tensorboard', _tensorboard), ('wandb', _wandb)):
+        if config.get('log', {}).get(key):
+          show, close = begin(self._folder, name, config, record.step)
+          self._show.append(show)
+          self._close.append(close)
+    for show in self._show:
+      show(record.step, scalars(record))
+
+  def _end(self) -> None:
+    for close in self._close:
+      close()
+    self._show, self._close = [], []
+
+
+def scalars(record: Record) -> dict[str, float]:
+  """What a record knows, as numbers; the largest over workers."""
+  found = {}
+  for key, value in record._asdict().items():
+    if isinstance(value, dict):
+      found |= {f'{key}/{link}': seconds for link, seconds in value.items()}
+    elif value is not None and key != 'step':
+      found[key] = max(value) if isinstance(value, list) else value
+  return found
+
+
+def _import(key: str) -> Any:
+  try:
+    if key == 'tensorboard':
+      import tensorboardX
+
+      return tensorboardX
+    import wandb
+
+    return wandb
+  except ImportError as error:
+    raise UserError(
+      f'config.log.{key} needs a package more: pip install '
+      f"'.[{key}]', or set it to False."
+    ) from error
+
+
+def _tensorboard(
+  folder: pathlib.Path, name: str, config: ConfigDict, step: int
+) -> tuple[Show, Callable[[], None]]:
+  del config
+  # A resumed run repeats steps; those shown before are to be forgotten.
+  writer = _import('tensorboard').SummaryWriter(
+    str(folder / name / 'tensorboard'), purge_step=step
+  )
+
+  def show(step, values):
+    for key, value in values.items():
+      writer.add_scalar(key, value, step)
+    writer.flush()
+
+  return show, writer.close
+
+
+def _wandb(
+  folder: pathlib.Path, name: str, config: ConfigDict, step: int
+) -> tuple[Show, Callable[[], None]]:
+  del step
+  path = str((folder / name).resolve())
+  run = _import('wandb').init(
+    project=os.environ.get('WANDB_PROJECT', 'gossipjax'),
+    group=folder.name,
+    name=name,
+    dir=str(folder),
+    config=config.to_dict(),
+    resume='allow',
+    id=hashlib.sha1(path.encode()).hexdigest()[:16],
+  )
+  return lambda step, values: run.log(values, step=step), run.finish

@@ -1,0 +1,199 @@
+"""Which entries are the largest: exactly, in one pass and a bit.
+
+A sample tells a threshold that between k and 2 k entries or so exceed; one
+pass over all finds them, as a bit each, and the k largest are among them.
+Where the sample misleads, further passes mend the threshold. The magnitude of
+a float orders like its bits read as an integer, so NaN counts as larger than
+infinity, and nothing here rounds.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax.compressors import bitmap
+
+_ROOM = 8192  # Candidates at least: fewer need a larger sample.
+_SAMPLED = 128  # Candidates expected in the sample, give or take 11.
+_STRIDE = 512  # By what the steps from a wrong guess grow.
+
+
+class _Search(NamedTuple):
+  """Where between two keys the threshold lies, and what exceeds both."""
+
+  low: jax.Array  # int[]; enough entries reach this key,
+  high: jax.Array  # int[]; and too few this one.
+  key: jax.Array  # int[]; to be looked at next.
+  step: jax.Array  # int[]; from there to the one after.
+  enough: jax.Array  # u32[ceil(n / 32)]; a bit for each entry that reaches low.
+  count: jax.Array  # i32[]; bits of `enough`.
+
+
+def keys(x: jax.Array) -> jax.Array:
+  """Integers in the order of |x|."""
+  x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  bits = lax.bitcast_convert_type(x, f'i{x.dtype.itemsize}')
+  return bits & jnp.iinfo(bits.dtype).max
+
+
+def _reaching(x: jax.Array, key: jax.Array) -> jax.Array:
+  """A bit for each entry that does."""
+  # Or the compiler would compute all keys before a loop, and keep them.
+  x, key = lax.optimization_barrier((x, key))
+  return bitmap.words(keys(x) >= key)
+
+
+def _search(
+  x: jax.Array, least: int, most: int, guess: jax.Array | None = None
+) -> _Search:
+  """A key that `least` to `most` entries reach, or the one where ties are."""
+  kind = jax.eval_shape(keys, x).dtype
+  top = jnp.iinfo(kind).max
+  unsure = guess is None
+  zero, every = jnp.zeros((), kind), ~jnp.zeros(-(-x.size // 32), jnp.uint32)
+  start = _Search(
+    zero,
+    zero + top,
+    zero + top // 2 if unsure else guess,
+    zero + (top // _STRIDE if unsure else 1),
+    every,
+    jnp.int32(32 * every.size),
+  )
+
+  def look(s):
+    bits, key = _reaching(x, s.key), s.key
+    count = bitmap.ones(bits).sum()
+    found = count >= least
+    pick = lambda a, b: jnp.where(found, a, b)
+    low, high = pick(key, s.low), pick(s.high, key)
+    half = (high - low) // 2
+    step = jnp.minimum(s.step, half)
+    return _Search(
+      low,
+      high,
+      pick(low + step, high - step),
+      jnp.minimum(s.step, top // _STRIDE) * _STRIDE,
+      pick(bits, s.enough),
+      pick(count, s.count),
+    )
+
+  more = lambda s: (s.count > most) & (s.high - s.low > 1)
+  return lax.while_loop(more, look, start)
+
+
+def _without_ties(x: jax.Array, s: _Search, least: int, most: int) -> jax.Array:
+  """Bits of `least` to `most` entries: of those at the threshold the first."""
+  start = 32 * jnp.arange(s.enough.size)
+  # A loop and no condition, of which a batch of workers pays both sides. The
+  # highest key is where a search begins, and was not looked at.
+  ties = (s.count > most) & (s.high < jnp.iinfo(s.high.dtype).max)
+  few = lax.while_loop(
+    lambda state: state[0],
+    lambda state: (False, _reaching(x, s.high)),
+    (ties, jnp.zeros_like(s.enough)),
+  )[1]
+
+  def until(end):
+    own = jnp.clip(end - start, 0, 32).astype(jnp.uint32)
+    below = jnp.where(own < 32, (jnp.uint32(1) << own) - 1, ~jnp.uint32(0))
+    return few | (s.enough & below)
+
+  def look(state):
+    low, high, _ = state
+    middle = (low + high) // 2
+    bits = until(middle)
+    short = bitmap.ones(bits).sum() < least
+    return jnp.where(short, middle, low), jnp.where(short, high, middle), bits
+
+  def fails(state):
+    count = bitmap.ones(state[2]).sum()
+    return (count > most) | (count < least)
+
+  end = jnp.int32(32 * s.enough.size)
+  return lax.while_loop(fails, look, (jnp.zeros_like(end), end, s.enough))[2]
+
+
+def _among(
+  x: jax.Array, k: int, room: int, guess: jax.Array | None = None
+) -> jax.Array:
+  """k to `room` indices, ascending, that hold the k largest; then n."""
+  found = _without_ties(x, _search(x, k, room, guess), k, room)
+  return bitmap.indices(found, room, x.size)
+
+
+def _candidates(x: jax.Array, k: int, room: int) -> jax.Array:
+  """The same with a guess from a sample, for a large x."""
+  expected = 0.7 * room
+  # Odd, so that it meets all columns of a layer.
+  sample = x[:: int(expected / _SAMPLED) | 1]
+  wanted = expected * sample.size / x.size
+  guess = _search(sample, int(0.93 * wanted), int(1.07 * wanted) + 1).low
+  return _among(x, k, room, guess)
+
+
+@functools.partial(jax.jit, static_argnames=('least', 'most'))
+def above(
+  x: jax.Array, least: int, most: int, guess: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+  """The largest |x|, `least` to `most` of them: one pass if a guess is right.
+
+  Args:
+    x: f[n].
+    least, most: static, 1 to n.
+    guess: f32[], a threshold that so many reach.
+
+  Returns:
+    Indices, i32[most], ascending, at the end n for none; the threshold that
+    they reach, f32[].
+  """
+  found = _search(x, least, most, None if guess is None else keys(guess))
+  bits = _without_ties(x, found, least, most)
+  return bitmap.indices(bits, most, x.size), lax.bitcast_convert_type(
+    found.low, jnp.float32
+  )
+
+
+def largest_of(x: jax.Array, real: jax.Array, k: int) -> jax.Array:
+  """Indices of the k largest |x| where `real`, ascending, padded with n."""
+  ranks = jnp.minimum(keys(x), jnp.iinfo(jnp.int32).max - 1) + 1
+  ranks = lax.bitcast_convert_type(jnp.where(real, ranks, 0), jnp.float32)
+  bits = _without_ties(ranks, _search(ranks, k, k), k, k)
+  bits &= bitmap.words(real)
+  return bitmap.indices(bits, k, x.size)
+
+
+@functools.partial(jax.jit, static_argnames='k')
+def ascending(x: jax.Array, k: int) -> jax.Array:
+  """Indices of the k largest |x|, i32[k], ascending; cheaper than `largest`.
+
+  Of ties the lower indices are kept. One pass over x as a rule, and
+  memory for some masks of n bits and some lists of k, not for a copy of x.
+
+  Args:
+    x: f[n].
+    k: static, 1 to n.
+  """
+  room = max(2 * k, min(_ROOM, x.size // 64))
+  if room > x.size // 32:  # Lists of candidates would take more than passes.
+    return _among(x, k, k)
+  found = _candidates(x, k, room)
+  values = x.at[found].get(mode='fill', fill_value=0)
+  return found[_among(values, k, k)]
+
+
+@functools.partial(jax.jit, static_argnames='k')
+def largest(x: jax.Array, k: int) -> jax.Array:
+  """Indices of the k largest |x|, i32[k], as `lax.top_k(abs(x), k)` gives them.
+
+  In the order of their magnitude, of ties the lower index first.
+
+  Args:
+    x: f[n].
+    k: static, 1 to n.
+  """
+  found = ascending(x, k)
+  descending = ~keys(x[found])
+  return lax.sort((descending, found), num_keys=1, is_stable=True)[1]

@@ -1,0 +1,86 @@
+"""Every knob of a run, with its unit. Other configs change a few.
+
+`config.variants` turns a run into a comparison: a name, and what is different.
+"""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax.config import resolve
+from gossipjax.simulation import cluster as machines
+from gossipjax.tasks import named
+
+
+def get_config(strategy: str = 'all_reduce') -> ConfigDict:
+  """One run of a strategy: an MLP on scikit-learn's digits."""
+  method = resolve.strategy_config(strategy)
+  momentum = 0.0 if 'own_momentum' in method else 0.9
+  return ConfigDict(
+    {
+      'workers': 8,
+      'steps': 300,  # Local steps of each worker.
+      'batch_size': 16,  # Examples per worker and step.
+      'seed': 0,  # Of initial parameters, data split and data order.
+      'log_every': 20,  # Steps between two records.
+      'eval_every': 20,  # Steps between two held-out evaluations.
+      'checkpoint_every': 100,  # Steps between two checkpoints; 0: never.
+      # Beside records.jsonl; each needs an extra, see comparison/loggers.py.
+      'log': {'tensorboard': False, 'wandb': False},
+      'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
+      # A preset of network.py, or a JSON file; its seconds are plotted.
+      'link': '1gbe',
+      # Machines to run on in virtual time, see `cluster` below; {}: lock-step.
+      'cluster': {},
+      'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.
+      'task': task('digits'),
+      'optimizer': optimizer(
+        'sgd', learning_rate=0.1, momentum=momentum, nesterov=momentum > 0
+      ),
+      'strategy': method,
+      'variants': {},
+    },
+    sort_keys=False,
+  )
+
+
+def cluster(**given: Any) -> ConfigDict:
+  """`config.cluster` with all that gossipjax/simulation/cluster.py explains."""
+  return ConfigDict(resolve.settings(machines.cluster, **given))
+
+
+def task(name: str, **given: Any) -> ConfigDict:
+  """`config.task` with every argument of that task."""
+  known = resolve.settings(named.TASKS[name], **given)
+  for key in ('workers', 'seed', 'data_dir', 'name'):  # Known from elsewhere.
+    known.pop(key, None)
+  return ConfigDict({'name': name, **known})
+
+
+def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
+  """`config.optimizer`: an optax optimizer, its schedule and arguments."""
+  return ConfigDict(
+    {
+      'name': name,
+      'learning_rate': learning_rate,
+      'schedule': 'constant',  # constant, cosine, piecewise.
+      'warmup_steps': 0,  # Linear, from zero.
+      'boundaries': (),  # Of piecewise: steps at which the rate falls tenfold.
+      'weight_decay': 0.0,  # Added to the aggregated gradient.
+      **given,
+    }
+  )
+
+
+def variants(**strategies: ConfigDict | str) -> ConfigDict:
+  """A comparison of strategies, in this order: a name, the strategy (or its
+  name)."""
+  return ConfigDict(
+    {
+      name: {
+        'strategy': resolve.strategy_config(s) if isinstance(s, str) else s
+      }
+      for name, s in strategies.items()
+    },
+    sort_keys=False,
+  )

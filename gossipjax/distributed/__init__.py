@@ -1,0 +1,6 @@
+"""Several processes that train together.
+
+processes           joins the others, decides together, ends together
+launcher            starts several processes on this host
+interface_counters  bytes that left a network interface
+"""

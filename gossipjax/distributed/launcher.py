@@ -1,0 +1,181 @@
+"""Several processes on this host, each a worker of one training.
+
+    python -m gossipjax.distributed.launcher --processes=4 -- \\
+        --config=configs/quickstart.py
+
+starts `run.py --distributed` four times. Their output comes through with the
+number of the process in front. SIGINT and SIGTERM are passed on: all stop
+after the same step, with a checkpoint. When one dies, so do all.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+LOST = 3  # Exit code of a process whose peer or link is gone.
+GRACE_S = 10  # For the others to end by themselves, once one has.
+# Large arrays in pages of 2 MB: in those of 4 kB the system takes longer to
+# hand out the memory of a result than a CPU takes to compute it.
+LARGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
+# What C++ leaves behind when it gives up; its reason stands before it.
+_STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
+
+
+def free_port() -> int:
+  """A TCP port of this host that nobody listens on."""
+  with socket.socket() as listener:
+    listener.bind(('127.0.0.1', 0))
+    return listener.getsockname()[1]
+
+
+def command(
+  arguments: Sequence[str],
+  processes: int,
+  process: int,
+  coordinator: str,
+  program: str = 'run.py',
+) -> list[str]:
+  """How to start one of the processes."""
+  return [
+    sys.executable,
+    '-u',
+    program,
+    '--distributed',
+    f'--coordinator={coordinator}',
+    f'--num_processes={processes}',
+    f'--process_id={process}',
+    *arguments,
+  ]
+
+
+def run(commands: Iterable[Sequence[str]], grace_s: float = GRACE_S) -> int:
+  """Runs commands together until all have ended; when one fails, ends all.
+
+  Returns:
+    0, or the exit code of the first that failed.
+  """
+  # In sessions of their own: a terminal's ctrl-C reaches them through here.
+  running = [
+    subprocess.Popen(
+      c,
+      stdout=subprocess.PIPE,
+      start_new_session=True,
+      stderr=subprocess.STDOUT,
+      env=LARGE_PAGES | os.environ,
+    )
+    for c in commands
+  ]
+  echoes = [
+    threading.Thread(target=_echo, args=pair, daemon=True)
+    for pair in enumerate(running)
+  ]
+  for echo in echoes:
+    echo.start()
+  signals = _Signals(running)
+  try:
+    failed = _first_failure(running)
+    stuck = [] if failed is None else _end(running, grace_s)
+  finally:
+    for process in running:
+      process.kill()
+  for echo in echoes:
+    echo.join()
+  if failed is None:
+    return 0
+  if not signals.received:
+    print(
+      f'{_why(running, failed, stuck)}; all {len(running)} have ended.',
+      file=sys.stderr,
+    )
+  code = running[failed].returncode
+  return code if code > 0 else 128 - code
+
+
+class _Signals:
+  """Passes the first signal on to all processes; a second one kills them."""
+
+  def __init__(self, running: Sequence[subprocess.Popen]):
+    self.received, self._running = False, running
+    for number in (signal.SIGINT, signal.SIGTERM):
+      signal.signal(number, self._receive)
+
+  def _receive(self, number, frame) -> None:
+    del number, frame
+    for process in self._running:
+      process.send_signal(signal.SIGKILL if self.received else signal.SIGTERM)
+    self.received = True
+
+
+def _echo(number: int, process: subprocess.Popen) -> None:
+  for line in process.stdout:
+    text = line.decode(errors='replace').rstrip('\n')
+    if _STACK.match(text):
+      continue
+    with contextlib.suppress(BrokenPipeError):
+      print(f'[{number}] {text}', flush=True)
+
+
+def _first_failure(running: Sequence[subprocess.Popen]) -> int | None:
+  """Waits; which process ended badly, None if all ended well."""
+  while True:
+    codes = [process.poll() for process in running]
+    if ended := [i for i, code in enumerate(codes) if code]:
+      # Who lost a peer may be found in the same moment as that peer.
+      return min(ended, key=lambda i: codes[i] == LOST)
+    if None not in codes:
+      return None
+    time.sleep(0.1)
+
+
+def _end(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
+  """Gives them `grace_s` to end by themselves; returns those that did not."""
+  until = time.monotonic() + grace_s
+  for process in running:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      process.wait(max(0.0, until - time.monotonic()))
+  return [i for i, process in enumerate(running) if process.poll() is None]
+
+
+def _why(
+  running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
+) -> str:
+  """The one that drew the others with it: it hangs, or was the first."""
+  if stuck:
+    return f'Process {", ".join(map(str, stuck))} did not answer any more'
+  code = running[failed].returncode
+  if code < 0:
+    return f'Process {failed} died of {signal.Signals(-code).name}'
+  return f'Process {failed} ended with exit code {code}'
+
+
+def main() -> int:
+  parser = argparse.ArgumentParser(
+    prog='python -m gossipjax.distributed.launcher',
+    description=__doc__.split('\n')[0],
+  )
+  parser.add_argument('--processes', type=int, required=True)
+  parser.add_argument('--program', default='run.py')
+  parser.add_argument('arguments', nargs='*', help='after --, for run.py')
+  given = parser.parse_args()
+  if given.processes < 1:
+    parser.error(f'--processes is at least 1, got {given.processes}.')
+  if not pathlib.Path(given.program).is_file():
+    parser.error(f'--program={given.program}: there is no such file.')
+  coordinator = f'127.0.0.1:{free_port()}'
+  return run(
+    command(given.arguments, given.processes, i, coordinator, given.program)
+    for i in range(given.processes)
+  )
+
+
+if __name__ == '__main__':
+  sys.exit(main())

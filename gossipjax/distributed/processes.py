@@ -1,0 +1,216 @@
+"""Several processes that train together, each with its share of the workers.
+
+All run the same program. The first alone writes and prints; what it decides
+about files, the others hear from it.
+"""
+
+import faulthandler
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from absl import flags
+from jax.experimental import multihost_utils
+
+from gossipjax.distributed import interface_counters
+from gossipjax.distributed.launcher import LOST
+from gossipjax.errors import UserError
+
+_DISTRIBUTED = flags.DEFINE_bool(
+  'distributed',
+  False,
+  'Be one of several processes; SLURM, Open MPI and '
+  'Kubernetes are found, else give the three flags below.',
+)
+_COORDINATOR = flags.DEFINE_string(
+  'coordinator', None, 'host:port of process 0.'
+)
+_NUM_PROCESSES = flags.DEFINE_integer('num_processes', None, 'In all.')
+_PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Of this one, from 0.')
+_INTERFACE = flags.DEFINE_string(
+  'interface',
+  None,
+  'Network interface whose counters fill the column of '
+  'wire bytes, such as eth0.',
+)
+_HEARTBEAT_S = flags.DEFINE_integer(
+  'heartbeat_s', 15, 'Seconds of silence after which a process is lost.'
+)
+_STEP_TIMEOUT_S = flags.DEFINE_integer(
+  'step_timeout_s',
+  300,
+  'Seconds that a step may take, compiling included, '
+  'before its process gives up.',
+)
+
+# How Gloo, NCCL and the coordinator tell.
+_GONE = re.compile(
+  'Connection closed by peer|Connection reset by peer|[Tt]imed out|'
+  'heartbeat timeout|Broken pipe|NCCL error|No route to host'
+)
+
+
+def join() -> bool:
+  """Joins the others if --distributed says so; before the backend starts.
+
+  Returns:
+    Whether there are others to join.
+
+  Raises:
+    UserError: nobody says who the others are, or process 0 does not answer.
+      (If one of the others does not come, JAX itself aborts, and says so.)
+  """
+  given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
+  if not _DISTRIBUTED.value:
+    if given != (None, None, None):
+      raise UserError(
+        '--coordinator, --num_processes and --process_id need --distributed.'
+      )
+    return False
+  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  faulthandler.disable()  # Pages of stacks where JAX's service gives up.
+  if _PROCESS_ID.value:
+    _wait_for(_COORDINATOR.value)
+  try:
+    jax.distributed.initialize(
+      *given,
+      heartbeat_timeout_seconds=_HEARTBEAT_S.value,
+      initialization_timeout=_STEP_TIMEOUT_S.value,
+    )
+  except ValueError as error:
+    raise UserError(
+      f'--distributed: {error} Give --coordinator=host:port '
+      '--num_processes=N --process_id=I, or run under SLURM, Open '
+      'MPI or Kubernetes.'
+    ) from error
+  return True
+
+
+def _wait_for(coordinator: str | None) -> None:
+  """Until it listens; JAX would abort the process where it never does."""
+  host, _, port = (coordinator or '').rpartition(':')
+  if not (host and port.isdigit()):
+    raise UserError(f'--coordinator={coordinator} is no host:port.')
+  until = time.monotonic() + _STEP_TIMEOUT_S.value
+  while True:
+    try:
+      socket.create_connection((host, int(port)), timeout=5).close()
+      return
+    except OSError as error:
+      if time.monotonic() > until:
+        raise UserError(
+          f'--coordinator={coordinator}: nobody answers there '
+          f'({error}); is process 0 running, and the port open?'
+        ) from error
+      time.sleep(0.2)
+
+
+def meter() -> interface_counters.Meter:
+  """Of --interface, which only several processes send through.
+
+  Raises:
+    UserError: there is one process, or no such interface.
+  """
+  if distributed():
+    return interface_counters.Meter(_INTERFACE.value)
+  if flags.FLAGS.is_parsed() and _INTERFACE.value:
+    raise UserError(
+      '--interface counts what processes send each other; it needs '
+      '--distributed.'
+    )
+  return interface_counters.Meter()
+
+
+def first() -> bool:
+  """Whether this process writes and prints for all."""
+  return not distributed() or jax.process_index() == 0
+
+
+def decide(action: Callable[[], None]) -> None:
+  """The first process acts; where it refuses, all end.
+
+  Raises:
+    UserError: the first process's own.
+    SystemExit: on the others, which have nothing to add.
+  """
+  refusal = None
+  if first():
+    try:
+      action()
+    except UserError as error:
+      refusal = error
+  refused = distributed() and multihost_utils.broadcast_one_to_all(
+    np.int32(refusal is not None)
+  )
+  if refusal:
+    raise refusal
+  if refused:
+    leave(LOST)
+
+
+def abandon(error: Exception) -> None:
+  """Ends one of several processes after an error; else does nothing."""
+  if not distributed():
+    return
+  if _GONE.search(str(error)):
+    print(
+      f'Process {jax.process_index()}: a peer or the link to it is gone '
+      f'({_GONE.search(str(error)).group()}); --resume continues from the '
+      'last checkpoint.',
+      file=sys.stderr,
+    )
+  else:
+    traceback.print_exception(error)
+  leave(LOST)
+
+
+def leave(code: int) -> None:
+  """Ends a process that failed, without waiting for those that wait for it."""
+  if distributed():
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+  sys.exit(code)
+
+
+class Stop:
+  """Whether to stop after this step: the same answer in every process.
+
+  A SIGTERM to any of them is told to all, which stop at the same step. Being
+  asked also shows that steps go on: a watchdog ends a process in which none
+  has finished for --step_timeout_s, since collectives wait for ever.
+  """
+
+  received = signal.SIGTERM
+
+  def __init__(self):
+    self._calls, self._asked = 0, time.monotonic()
+    threading.Thread(target=self._watch, daemon=True).start()
+
+  def __call__(self) -> bool:
+    self._calls, self._asked = self._calls + 1, time.monotonic()
+    return multihost_utils.reached_preemption_sync_point(self._calls)
+
+  def _watch(self) -> None:
+    while time.monotonic() - self._asked < _STEP_TIMEOUT_S.value:
+      time.sleep(0.5)
+    print(
+      f'Process {jax.process_index()}: no step finished for '
+      f'{_STEP_TIMEOUT_S.value} s; a peer or the link hangs, or compiling '
+      'takes longer than --step_timeout_s. --resume continues.',
+      file=sys.stderr,
+    )
+    leave(LOST)
+
+
+def distributed() -> bool:
+  """Whether this process is one of several."""
+  return flags.FLAGS.is_parsed() and _DISTRIBUTED.value

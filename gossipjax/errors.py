@@ -1,0 +1,25 @@
+"""How the program says no: one sentence that names the cause and the remedy."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+  """A user's mistake, in one sentence that names the key or file to change."""
+
+
+def nearest(name: str, options: Iterable[str]) -> str:
+  """The end of a sentence about an unknown `name`: what it could have been.
+
+  Args:
+    name: what the user wrote.
+    options: every name that would have been right.
+
+  Returns:
+    "; did you mean 'x'?" if an option is close, else "; there are a, b, c."
+  """
+  options = sorted(options)
+  close = difflib.get_close_matches(name, options, n=1)
+  if close:
+    return f'; did you mean {close[0]!r}?'
+  return f'; there are {", ".join(options)}.'

@@ -1,0 +1,84 @@
+"""How long each worker computes, and when it is down.
+
+A time depends on seed, worker and step alone, so that all strategies meet the
+same weather.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.errors import UserError
+from gossipjax.simulation.cluster import Cluster
+
+
+class Attempt(NamedTuple):
+  """A gradient: done at `done_s`, or lost and to be begun anew at `back_s`.
+
+  Attributes:
+    done_s: infinite if lost.
+    back_s: infinite if never.
+  """
+
+  done_s: float
+  back_s: float
+
+
+class ComputeTimes:
+  """The workers' clockwork."""
+
+  def __init__(self, cluster: Cluster, workers: int, seed: int):
+    self.workers, self._cluster, self._seed = workers, cluster, seed
+
+  def rng(self, worker: int, step: int, what: int) -> np.random.Generator:
+    """A generator for one purpose of one step."""
+    return np.random.default_rng((self._seed, what, worker, step))
+
+  def back(self, worker: int, now: float) -> float:
+    """When a worker is there again; `now` if it is up."""
+    for who, since, until in self._cluster.outages:
+      if who == worker and since <= now < until:
+        return until
+    return now
+
+  def attempt(self, worker: int, step: int, now: float) -> Attempt:
+    """Begins the gradient of a step of one's own at `now`."""
+    up = self.back(worker, now)
+    if up > now:
+      return Attempt(math.inf, up)
+    done = now + self.seconds(worker, step, now)
+    for who, since, until in self._cluster.outages:
+      if who == worker and now < since < done:
+        return Attempt(math.inf, until)
+    return Attempt(done, now)
+
+  def seconds(self, worker: int, step: int, now: float) -> float:
+    """Of a gradient begun at `now`, with a straggler's sleep."""
+    c, rng = self._cluster, self.rng(worker, step, what=0)
+    took = self._drawn(worker, step, rng) * c.factors[worker]
+    for who, since, until, factor in c.slow:
+      if who == worker and since <= now < until:
+        took *= factor
+    if worker in c.stragglers:
+      took += rng.uniform(0, c.sleep_s)
+    return took
+
+  def _drawn(self, worker: int, step: int, rng: np.random.Generator) -> float:
+    c = self._cluster
+    if c.compute == 'trace':
+      if step >= len(c.trace):
+        raise UserError(
+          f'cluster.trace ends after {len(c.trace)} steps, worker '
+          f'{worker} makes more; a longer trace will do.'
+        )
+      return float(c.trace[step, worker % c.trace.shape[1]])
+    if not c.spread:
+      return c.step_s
+    if c.compute == 'uniform':
+      return c.step_s * rng.uniform(1 - c.spread, 1 + c.spread)
+    if c.compute == 'lognormal':
+      return c.step_s * rng.lognormal(-(c.spread**2) / 2, c.spread)
+    if c.compute == 'gamma':
+      return c.step_s * rng.gamma(c.spread**-2, c.spread**2)
+    return c.step_s

@@ -1,0 +1,165 @@
+"""Everybody waits for everybody: rounds, one after the other.
+
+A round in which nobody sends anything is no barrier: there, clocks run apart.
+With `first` below the number of workers, a round takes the first so many; the
+late drop their gradient, and fetch the model before they begin another.
+"""
+
+import math
+from typing import Any, Protocol
+
+from gossipjax import network
+from gossipjax.errors import UserError
+from gossipjax.simulation.compute_times import ComputeTimes
+from gossipjax.simulation.timeline import (
+  Hours,
+  Player,
+  Stalled,
+  seconds,
+  silent,
+)
+from gossipjax.traffic import Traffic
+
+
+class Fetching(Player, Protocol):
+  """Players of whom one can be late."""
+
+  def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
+    """Takes over another's model; what that sends, of both."""
+
+
+class Synchronous:
+  """Attributes:
+  now: virtual seconds at which the slowest clock stands.
+  rounds: so many have been.
+  hours: see timeline.py.
+  """
+
+  def __init__(
+    self,
+    compute_times: ComputeTimes,
+    link: network.Link,
+    player: Fetching,
+    first: int = 0,
+    timeout_s: float = math.inf,
+  ):
+    n = compute_times.workers
+    self._compute_times, self._link, self._player = compute_times, link, player
+    self._first, self._timeout_s = first or n, timeout_s
+    self.now, self.rounds, self.hours = 0.0, 0, Hours(n)
+    self._clock = [0.0] * n  # When each is free.
+    self._behind = [False] * n  # Who missed the last round.
+    self._fetch_s = 0.0
+    if self._first < n:
+      self._fetch_s = seconds(link, player.fetch(0, 1, really=False))
+
+  @property
+  def utilisation(self) -> float:
+    """The busiest link's share of the time."""
+    return float(self.hours.busy_s.max() / self.now) if self.now else 0.0
+
+  def next(self) -> None:
+    """Plays a round."""
+    begin = [
+      max(clock, self.now * late) + self._fetch_s * late
+      for clock, late in zip(self._clock, self._behind, strict=True)
+    ]
+    ready = [self._compute(i, at) for i, at in enumerate(begin)]
+    order = sorted(range(len(ready)), key=lambda i: (ready[i], i))
+    who, late = sorted(order[: self._first]), order[self._first :]
+    if not late:
+      self._start(who)
+      bill = self._player.price(who, self.rounds)
+      if silent(bill):
+        return self._apart(begin, ready)
+    barrier = ready[order[self._first - 1]]
+    if barrier - ready[order[0]] > self._timeout_s:
+      self._give_up(begin, ready, order)
+    if late:
+      self._fetch(begin, who, barrier)
+      self._start(who)
+    self._meet(who, begin, ready, barrier)
+    for i in late:
+      if begin[i] < barrier:
+        self._book(i, begin[i], ready[i])
+        self._clock[i], self._behind[i] = ready[i], True
+
+  def _compute(self, i: int, at: float) -> float:
+    done, back = self._compute_times.attempt(i, self.rounds, at)
+    while back > at and math.isfinite(back):
+      at = back
+      done, back = self._compute_times.attempt(i, self.rounds, at)
+    return done
+
+  def _start(self, who: list[int]) -> None:
+    for i in who:
+      self._player.start(i, self.rounds)
+
+  def _book(self, i: int, begin: float, ready: float) -> None:
+    if math.isfinite(ready):
+      self.hours.blocked(
+        i, self._clock[i], begin, self._fetch_s * self._behind[i]
+      )
+      self.hours.spend(i, 'compute', begin, ready)
+
+  def _apart(self, begin: list[float], ready: list[float]) -> None:
+    alive = [i for i, at in enumerate(ready) if math.isfinite(at)]
+    self._player.play(alive, self.rounds)
+    for i in alive:
+      self._book(i, begin[i], ready[i])
+      self._clock[i] = ready[i]
+    self.rounds += 1
+    self.now = max(self._clock)
+
+  def _give_up(
+    self, begin: list[float], ready: list[float], order: list[int]
+  ) -> None:
+    self.now = ready[order[0]] + self._timeout_s
+    for i in (i for i in order if ready[i] <= self.now):
+      self._book(i, begin[i], ready[i])
+      self.hours.spend(i, 'wait', ready[i], self.now)
+    raise Stalled(self.now, order[self._first - 1])
+
+  def _fetch(self, begin: list[float], who: list[int], barrier: float) -> None:
+    givers = [i for i in who if not self._behind[i]] or [
+      i for i, behind in enumerate(self._behind) if not behind
+    ]
+    for i, behind in enumerate(self._behind):
+      if behind and begin[i] < barrier:
+        self._player.fetch(i, givers[0], really=True)
+
+  def _meet(
+    self, who: list[int], begin: list[float], ready: list[float], barrier: float
+  ) -> None:
+    bill = self._player.play(who, self.rounds)
+    if silent(bill):
+      raise UserError(
+        'cluster.first needs a strategy that exchanges in every '
+        'step, such as all_reduce.'
+      )
+    end = barrier + seconds(self._link, bill)
+    path = network.busiest(self._link, bill) / self._link.bytes_per_s
+    for i, busy_s in zip(who, path, strict=True):
+      self._book(i, begin[i], ready[i])
+      self.hours.spend(i, 'wait', ready[i], barrier)
+      self.hours.spend(i, 'transfer', barrier, end)
+      self.hours.stale(0)
+      self.hours.busy_s[i] += busy_s
+      self._clock[i], self._behind[i] = end, False
+    self.rounds, self.now = self.rounds + 1, end
+
+  def to_json(self) -> dict[str, Any]:
+    """Where it stands."""
+    return {
+      'now': self.now,
+      'rounds': self.rounds,
+      'clock': self._clock,
+      'behind': self._behind,
+      'hours': self.hours.to_json(),
+    }
+
+  def from_json(self, found: dict[str, Any]) -> None:
+    """Goes on from there."""
+    self.now, self.rounds = found['now'], found['rounds']
+    self._clock, self._behind = found['clock'], found['behind']
+    self.hours.from_json(found['hours'])

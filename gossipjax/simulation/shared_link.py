@@ -1,0 +1,71 @@
+"""A link that several transfers want at the same time."""
+
+from collections.abc import Hashable
+
+_DONE = 1e-12  # Seconds; what is left of a transfer by rounding.
+
+
+class SharedLink:
+  """Serves in turn, or all at once and each more slowly.
+
+  Attributes:
+    busy_s: time in which something was carried, times the share of the pipe.
+  """
+
+  def __init__(self, width: int, fair: bool):
+    """`width`: how many it carries at full speed."""
+    self._width, self._fair = width, fair
+    self._now, self._left, self.busy_s = 0.0, [], 0.0
+
+  def add(self, now: float, who: Hashable, seconds: float) -> None:
+    """A transfer that takes so long where it is alone."""
+    self._run(now)
+    self._left.append([who, seconds])
+
+  def next(self) -> float:
+    """When the next is through; infinite if it is empty."""
+    rates = self._rates()
+    return min(
+      (
+        self._now + left / rate
+        for (_, left), rate in zip(self._left, rates, strict=True)
+        if rate
+      ),
+      default=float('inf'),
+    )
+
+  def pop(self, now: float) -> list[Hashable]:
+    """Those that are through at `now`, the time that `next` said."""
+    rates = self._rates()
+    through = [
+      self._now + left / rate <= now + _DONE if rate else False
+      for (_, left), rate in zip(self._left, rates, strict=True)
+    ]
+    self._run(now)
+    out = [who for (who, _), t in zip(self._left, through, strict=True) if t]
+    self._left = [
+      job for job, t in zip(self._left, through, strict=True) if not t
+    ]
+    return out
+
+  def to_json(self) -> dict:
+    """Where it stands."""
+    return {'now': self._now, 'left': self._left, 'busy_s': self.busy_s}
+
+  def from_json(self, found: dict) -> None:
+    """Goes on from there."""
+    self._now, self._left = found['now'], found['left']
+    self.busy_s = found['busy_s']
+
+  def _rates(self) -> list[float]:
+    n = len(self._left)
+    if self._fair:
+      return [min(1.0, self._width / n)] * n if n else []
+    return [1.0 if k < self._width else 0.0 for k in range(n)]
+
+  def _run(self, now: float) -> None:
+    rates = self._rates()
+    self.busy_s += (now - self._now) * sum(rates) / self._width
+    for job, rate in zip(self._left, rates, strict=True):
+      job[1] = max(0.0, job[1] - (now - self._now) * rate)
+    self._now = now

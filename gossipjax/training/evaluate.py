@@ -1,0 +1,71 @@
+"""How good the workers are: held-out scores, and how far they are apart."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax import executors
+from gossipjax.aggregator import Tree
+from gossipjax.tasks.named import Task
+
+_CHUNK = 256  # Examples per worker and call; more is no faster on a CPU.
+
+
+@jax.jit
+def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
+  """The exact mean model and the consensus distance.
+
+  Written as differences to worker 0, so that equal replicas are at distance 0.
+
+  Args:
+    params: leaves [workers, ...].
+
+  Returns:
+    The mean over workers, and sqrt(1/P sum_i |x_i - mean|^2), f32[].
+  """
+  mean = jax.tree.map(lambda x: x[0] + (x - x[:1]).mean(axis=0), params)
+  squares = jax.tree.map(
+    lambda x, m: jnp.sum(jnp.square(x - m[None])) / x.shape[0], params, mean
+  )
+  return mean, jnp.sqrt(sum(jax.tree.leaves(squares)))
+
+
+def held_out(
+  task: Task, workers: int, executor: executors.Executor
+) -> Callable[[Tree], dict[str, float]]:
+  """Scores a model on all held-out examples, shared among the workers.
+
+  Nothing is communicated: every worker scores its chunk, the host adds up.
+  """
+  total = len(jax.tree.leaves(task.test)[0])
+  calls = -(-total // (workers * _CHUNK))
+  chunk = -(-total // (workers * calls))
+  rows = np.arange(calls * workers * chunk).reshape(calls, workers, chunk)
+  real = (rows < total).astype(np.float32)
+  mine = executor.mine
+  chunks = [
+    executor.put(
+      (jax.tree.map(lambda x: x[r[mine] % total], task.test), w[mine])
+    )
+    for r, w in zip(rows, real, strict=True)
+  ]
+
+  @executor.run
+  def score(examples, weight, params):
+    each = jax.vmap(
+      lambda example: task.score(
+        params, jax.tree.map(lambda x: x[None], example)
+      )
+    )(examples)
+    return jax.tree.map(lambda value: jnp.vdot(value, weight), each)
+
+  def evaluate(params: Tree) -> dict[str, float]:
+    mine = [executors.rows(score(*c, params=params)) for c in chunks]
+    sums = executors.gather(jax.tree.map(lambda *s: np.stack(s, axis=1), *mine))
+    return {
+      name: float(s.sum(dtype=np.float64) / total) for name, s in sums.items()
+    }
+
+  return evaluate

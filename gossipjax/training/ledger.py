@@ -1,0 +1,95 @@
+"""The ledger of a run: exact integers per worker, modelled seconds per link."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gossipjax import network
+from gossipjax.errors import UserError
+from gossipjax.traffic import Traffic
+
+
+class Diverged(UserError):
+  """The loss is no number any more."""
+
+
+class Ledger:
+  """What a run has cost so far; lives on the host, in 64 bits.
+
+  Attributes:
+    step: steps done.
+    wall_s: seconds since the start of the run.
+    train_s: seconds in training steps.
+    bytes, received, messages: i64[workers], see `Traffic`.
+    wire: bytes by interface counters, per process; None if none are read.
+    comm_s: modelled seconds of communication, per link.
+  """
+
+  def __init__(self, links: dict[str, network.Link], workers: int):
+    self._links = links
+    self.step, self.wall_s, self.train_s = 0, 0.0, 0.0
+    self.loss_sum, self.loss_steps, self.last_loss = 0.0, 0, None
+    self.comm_s = dict.fromkeys(links, 0.0)
+    self.bytes, self.received, self.messages = np.zeros((3, workers), np.int64)
+    self.wire: list[int] | None = None
+
+  def add(
+    self, losses: np.ndarray, sent: Traffic, wire: np.ndarray | None = None
+  ) -> None:
+    """The next steps: losses f32[workers, steps], traffic likewise, and what
+    left the processes' interfaces, i64[processes]."""
+    bad = np.flatnonzero(~np.isfinite(losses).all(axis=0))
+    if bad.size:
+      raise Diverged(
+        f'The loss is NaN or Inf at step {self.step + int(bad[0]) + 1}; '
+        'lower optimizer.learning_rate.'
+      )
+    self.step += losses.shape[1]
+    # Step by step, so that where a run was cut leaves no trace in a rounding.
+    for loss in losses.mean(axis=0, dtype=np.float64).tolist():
+      self.loss_sum += loss
+    self.loss_steps += losses.shape[1]
+    self.bytes += sent.bytes.sum(axis=1)
+    self.received += sent.received.sum(axis=1)
+    self.messages += sent.messages.sum(axis=1)
+    if wire is not None:
+      self.wire = (wire + (self.wire or 0)).tolist()
+    for name, link in self._links.items():
+      for seconds in network.seconds(link, sent).tolist():
+        self.comm_s[name] += seconds
+
+  def enter(self, who: list[int], losses: np.ndarray, sent: Traffic) -> None:
+    """An event of virtual time: who came, losses of those who stepped, bill."""
+    if not np.isfinite(losses).all():
+      raise Diverged(
+        f'The loss is NaN or Inf after step {self.step}; lower '
+        'optimizer.learning_rate.'
+      )
+    for loss in losses.tolist():
+      self.loss_sum += loss
+    self.loss_steps += len(losses)
+    np.add.at(self.bytes, who, np.asarray(sent.bytes))
+    np.add.at(self.received, who, np.asarray(sent.received))
+    np.add.at(self.messages, who, np.asarray(sent.messages))
+
+  def take_loss(self) -> float:
+    """The mean loss since the last call; that one's if there was no step."""
+    if self.loss_steps:
+      self.last_loss = self.loss_sum / self.loss_steps
+    self.loss_sum, self.loss_steps = 0.0, 0
+    return math.nan if self.last_loss is None else self.last_loss
+
+  def to_json(self) -> dict[str, Any]:
+    """All of it, without loss of a bit."""
+    return {
+      k: v.tolist() if isinstance(v, np.ndarray) else v
+      for k, v in vars(self).items()
+      if not k.startswith('_')
+    }
+
+  def from_json(self, found: dict[str, Any]) -> None:
+    """Continues where `to_json` was."""
+    for key, value in found.items():
+      array = isinstance(getattr(self, key), np.ndarray)
+      setattr(self, key, np.array(value, np.int64) if array else value)

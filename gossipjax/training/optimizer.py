@@ -1,0 +1,94 @@
+"""The local optimizer: any of optax, by name, with a schedule of its rate."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import optax
+
+from gossipjax.config import resolve
+from gossipjax.errors import UserError
+
+
+def check_momentum(
+  strategy: Mapping[str, Any], optimizer: Mapping[str, Any]
+) -> None:
+  """Refuses a strategy that assumes another momentum than the optimizer has.
+
+  `look_ahead` is Nesterov's, which is not to be exchanged; `own_momentum`
+  takes the place of the optimizer's. A strategy sees neither for itself.
+  """
+  theirs = optimizer.get('momentum') or 0
+  assumed = strategy.get('look_ahead') or 0
+  if assumed and (optimizer['name'], optimizer.get('nesterov'), theirs) != (
+    'sgd',
+    True,
+    assumed,
+  ):
+    raise UserError(
+      f'strategy.look_ahead={assumed} needs optimizer.name=sgd, '
+      f'nesterov=True and momentum={assumed}; strategy.look_ahead=0 takes '
+      'any optimizer.'
+    )
+  if strategy.get('own_momentum') and theirs:
+    raise UserError(
+      f'strategy {strategy["name"]} has a momentum of its own; set '
+      'optimizer.momentum=0 and optimizer.nesterov=False.'
+    )
+
+
+def schedule(
+  learning_rate: float,
+  steps: int,
+  schedule: str = 'constant',
+  warmup_steps: int = 0,
+  boundaries: tuple[int, ...] = (),
+) -> optax.Schedule:
+  """Learning rate by step: a linear warm-up, then what `schedule` says.
+
+  Args:
+    learning_rate: at its highest.
+    steps: of the whole run.
+    schedule: constant, cosine (to zero at `steps`), or piecewise (a tenth at
+      each of `boundaries`, in steps).
+    warmup_steps: until the highest.
+    boundaries: of piecewise.
+  """
+  kinds = {
+    'constant': lambda: optax.constant_schedule(learning_rate),
+    'cosine': lambda: optax.cosine_decay_schedule(
+      learning_rate, max(1, steps - warmup_steps)
+    ),
+    'piecewise': lambda: optax.piecewise_constant_schedule(
+      learning_rate, {b - warmup_steps: 0.1 for b in boundaries}
+    ),
+  }
+  after = resolve.pick(schedule, kinds, 'optimizer.schedule')()
+  if not warmup_steps:
+    return after
+  rise = optax.linear_schedule(0, learning_rate, warmup_steps)
+  return optax.join_schedules([rise, after], [warmup_steps])
+
+
+def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
+  """Any optax optimizer by name; weight decay in front if it has none."""
+  arguments = dict(config)
+  of_rate = {
+    k: arguments.pop(k)
+    for k in inspect.signature(schedule).parameters
+    if k in arguments
+  }
+  rate = resolve.call(schedule, {'steps': steps, **of_rate}, 'optimizer')
+  known = {
+    name: f
+    for name, f in vars(optax).items()
+    if inspect.isfunction(f)
+    and 'learning_rate' in inspect.signature(f).parameters
+  }
+  function = resolve.pick(arguments.pop('name'), known, 'optimizer.name')
+  decay = []
+  if 'weight_decay' not in inspect.signature(function).parameters:
+    decay = [optax.add_decayed_weights(arguments.pop('weight_decay', 0.0))]
+  return optax.chain(
+    *decay, resolve.call(function, arguments, 'optimizer', rate)
+  )

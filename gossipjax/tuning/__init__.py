@@ -1,0 +1,8 @@
+"""Equal tuning: every variant tries as many points of the same grid.
+
+tune           tunes all variants of a comparison
+grid           values of config keys, and the points of their product
+trials         short trainings, one per point and seed
+best_points    chooses the best point of each variant; writes trials.md
+config_source  writes the tuned config as a Python file
+"""

@@ -1,0 +1,109 @@
+"""The best of many trials, and what is told about all of them."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from gossipjax.comparison import table
+from gossipjax.errors import UserError
+from gossipjax.results import workdir
+from gossipjax.results.analysis import higher_is_better
+from gossipjax.tuning import grid
+from gossipjax.tuning.trials import Row
+
+METRICS = ('validation_accuracy', 'validation_loss')
+
+
+def by_point(
+  rows: Sequence[Row], keys: Sequence[str], metric: str
+) -> list[Row]:
+  """One row per variant and point: the mean over seeds, and the spread.
+
+  The mean is None where a seed diverged.
+  """
+  seeds: dict[tuple, list[Row]] = {}
+  for row in rows:
+    point = {key: row.get(key) for key in ('variant', *keys)}
+    seeds.setdefault(tuple(point.items()), []).append(row)
+  result = []
+  for point, group in seeds.items():
+    found = [r[metric] for r in group if not r['diverged']]
+    whole = len(found) == len(group)
+    result.append(
+      {
+        **dict(point),
+        metric: statistics.fmean(found) if whole else None,
+        'sd over seeds': statistics.stdev(found) if found[1:] else None,
+        'seeds': len(group),
+        'diverged': len(group) - len(found),
+      }
+    )
+  return result
+
+
+def choose(
+  rows: Sequence[Row], values: grid.Grid, metric: str
+) -> dict[str, grid.Point]:
+  """The best point of each variant, the first of equals."""
+  points, chosen = by_point(rows, list(values), metric), {}
+  for variant in dict.fromkeys(row['variant'] for row in rows):
+    good = [
+      p for p in points if p['variant'] == variant and p[metric] is not None
+    ]
+    if not good:
+      raise UserError(
+        f'{variant} diverged at every point of the grid; add '
+        'smaller values of optimizer.learning_rate.'
+      )
+    pick = max if higher_is_better(metric) else min
+    best_point = pick(good, key=lambda p: p[metric])
+    chosen[variant] = {
+      key: best_point[key] for key in values if best_point[key] is not None
+    }
+  return chosen
+
+
+def at_an_edge(
+  chosen: Mapping[str, grid.Point], values: grid.Grid
+) -> list[str]:
+  """Sentences about values that might go further."""
+  return [
+    f'{variant}: {key}={value} is at an edge of the grid; the best may lie '
+    'beyond.'
+    for variant, point in chosen.items()
+    for key, value in point.items()
+    if not isinstance(value, str | bool)
+    and value in (min(values[key]), max(values[key]))
+  ]
+
+
+def markdown(
+  rows: Sequence[Row],
+  values: grid.Grid,
+  metric: str,
+  chosen: Mapping[str, grid.Point],
+) -> str:
+  """trials.md: what was chosen, every point, and how the budget was spent."""
+  points = by_point(rows, list(values), metric)
+  picked = [
+    {
+      'variant': variant,
+      **{k: point.get(k) for k in values},
+      'points tried': sum(p['variant'] == variant for p in points),
+    }
+    for variant, point in chosen.items()
+  ]
+  edges = ''.join(f'- {line}\n' for line in at_an_edge(chosen, values))
+  return (
+    f'# Equal tuning\n{NOTE.format(metric=metric)}\n'
+    f'{table.of_rows(picked)}\n\n{edges}\n## Points\n\n'
+    f'{table.of_rows(points)}\n\ntrials.csv has every trial; commit '
+    f'{workdir.provenance()["commit"]}.\n'
+  )
+
+
+NOTE = """
+Each variant tried as many points of the same grid (fewer only where its own
+keys make fewer), each with the same seeds, trained on a part of the training
+set. Chosen is the best mean {metric} over seeds; a point at which
+a seed diverged has lost.
+"""

@@ -1,0 +1,69 @@
+"""A config with tuned values, and its Python, which run.py takes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax.tuning import grid
+
+_FILE = '''"""{doc}"""
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+
+def get_config() -> ConfigDict:
+  return ConfigDict({config}, sort_keys=False)
+'''
+
+
+def pin(config: ConfigDict, chosen: Mapping[str, grid.Point]) -> ConfigDict:
+  """The comparison whose variants have these values.
+
+  Args:
+    config: of a comparison, or of one strategy.
+    chosen: per variant, or for the strategy's name.
+  """
+  found = config.to_dict(preserve_field_references=True)
+  # A dict that is part of a ConfigDict would be sorted.
+  variants = ConfigDict(found.get('variants', {}), sort_keys=False)
+  result = ConfigDict({**found, 'variants': variants}, sort_keys=False)
+  for variant, point in chosen.items():
+    node = result.variants[variant] if result.variants else result
+    with node.unlocked():
+      _set(node, grid.nested(point))
+  return result
+
+
+def _set(config: ConfigDict, changes: ConfigDict) -> None:
+  for key, value in changes.items():
+    if isinstance(value, ConfigDict) and key in config:
+      _set(config[key], value)
+    else:
+      config[key] = value
+
+
+def source(config: ConfigDict, doc: str) -> str:
+  """A module with `get_config`, every key on a line of its own."""
+  return _FILE.format(doc=doc, config=_literal(config, '  '))
+
+
+def _literal(config: ConfigDict, indent: str) -> str:
+  deeper = f'{indent}  '
+  lines = [
+    f'{deeper}{key!r}: {_value(config, key, deeper)},\n' for key in config
+  ]
+  return '{\n' + ''.join(lines) + indent + '}'
+
+
+def _value(config: ConfigDict, key: str, indent: str) -> str:
+  value: Any = config[key]
+  if isinstance(value, ConfigDict):
+    text = _literal(value, indent) if value else '{}'
+    in_order = key == 'variants'  # The tables have theirs.
+    return f'ConfigDict({text}, sort_keys=False)' if in_order else text
+  kind = config.get_type(key)
+  if value is None and kind is not type(None):
+    return f'placeholder({kind.__name__})'
+  return repr(value)

@@ -1,0 +1,125 @@
+"""What is tried: values of config keys, and the points of their product."""
+
+import ast
+import collections
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from gossipjax.comparison.compare import changed
+from gossipjax.errors import UserError, nearest
+
+Grid = Mapping[str, Sequence[Any]]  # Of a config's key, such as 'strategy.k'.
+Point = dict[str, Any]  # A value for each.
+OURS = {
+  'seed': '--seeds',
+  'variants': 'a config',
+  'task.holdout': 'nothing else than the validation split',
+  'task.validation': 'the config',
+}
+
+
+def parse(given: Sequence[str]) -> Grid:
+  """Of 'key=value,value' words."""
+  grid = {}
+  for text in given:
+    key, _, values = text.partition('=')
+    if not values:
+      raise UserError(
+        f'--grid {text} has no values; write it as '
+        'optimizer.learning_rate=0.05,0.1.'
+      )
+    if key in grid:
+      raise UserError(
+        f'--grid {key} is given twice; name all its values in one.'
+      )
+    grid[key] = tuple(map(_value, values.split(',')))
+  return grid
+
+
+def _value(text: str) -> Any:
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    return text
+
+
+def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
+  """Refuses a grid without a choice, or with a key that no config has."""
+  if not grid:
+    raise UserError(
+      '--grid is missing; give it a key and values, such as '
+      'optimizer.learning_rate=0.05,0.1.'
+    )
+  configs = list(configs)
+  for key, values in grid.items():
+    if key in OURS:
+      raise UserError(f'--grid {key}: that is chosen by {OURS[key]}.')
+    if len(set(values)) < max(2, len(values)):
+      raise UserError(
+        f'--grid {key}={",".join(map(str, values))} needs two or '
+        'more values, each once.'
+      )
+    if not any(has(config, key) for config in configs):
+      known = dict.fromkeys(k for config in configs for k in _keys(config))
+      raise UserError(
+        f'--grid {key}: no variant has such a key{nearest(key, known)}'
+      )
+
+
+def has(config: ConfigDict, key: str) -> bool:
+  """Whether there is a value to change."""
+  return key in _keys(config)
+
+
+def _keys(config: ConfigDict, prefix: str = '') -> list[str]:
+  nested = [(prefix + k, v) for k, v in config.items()]
+  return [
+    name
+    for k, v in nested
+    for name in (_keys(v, f'{k}.') if isinstance(v, ConfigDict) else [k])
+  ]
+
+
+def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
+  """What one variant tries: all of the grid's points, or a draw of `budget`.
+
+  Keys that the variant lacks are left out. Every value is drawn as often as
+  the others of its key, or once more. The draw depends on the seed of the
+  config, so variants with the same keys try the same points.
+  """
+  mine = {key: grid[key] for key in grid if has(config, key)}
+  every = [
+    dict(zip(mine, values, strict=True))
+    for values in itertools.product(*mine.values())
+  ]
+  if budget is None or budget >= len(every):
+    return every
+  order = np.random.default_rng(config.seed).permutation(len(every)).tolist()
+  times, drawn = collections.Counter(), []
+  for _ in range(budget):
+    least = min(order, key=lambda i: sum(times[v] for v in every[i].items()))
+    order.remove(least)
+    drawn.append(least)
+    times.update(every[least].items())
+  return [every[i] for i in sorted(drawn)]
+
+
+def nested(point: Point) -> ConfigDict:
+  """{'a.b': 1} as {'a': {'b': 1}}."""
+  result = {}
+  for key, value in point.items():
+    *groups, name = key.split('.')
+    node = result
+    for group in groups:
+      node = node.setdefault(group, {})
+    node[name] = value
+  return ConfigDict(result)
+
+
+def at(config: ConfigDict, point: Point) -> ConfigDict:
+  """The config at that point."""
+  return ConfigDict(changed(config, nested(point), '--grid '))

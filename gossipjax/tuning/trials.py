@@ -1,0 +1,172 @@
+"""Trials: each a short training at one point of a grid, with one seed."""
+
+import json
+import math
+import multiprocessing
+import pathlib
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from ml_collections import ConfigDict
+
+from gossipjax import executors
+from gossipjax.comparison import compare
+from gossipjax.errors import UserError
+from gossipjax.results import workdir
+from gossipjax.training.ledger import Diverged
+from gossipjax.training.train import Interrupted
+from gossipjax.tuning import grid
+
+Row = dict[str, Any]
+
+
+class Trial(NamedTuple):
+  """Attributes:
+  config: with the point's values and the seed; evaluates on validation data.
+  folder: of its records and its summary; named after point and seed.
+  """
+
+  variant: str
+  point: grid.Point
+  config: ConfigDict
+  folder: pathlib.Path
+
+
+def plan(
+  variants: Mapping[str, ConfigDict],
+  values: grid.Grid,
+  seeds: int,
+  budget: int | None,
+  folder: pathlib.Path,
+) -> list[Trial]:
+  """All trials, each of them checked; see `tune.best`."""
+  found = []
+  for name, config in variants.items():
+    for point in grid.points(values, config, budget):
+      for seed in range(config.seed, config.seed + seeds):
+        told = {**point, 'seed': seed}
+        here = grid.at(config, {**told, 'task.holdout': 'validation'})
+        if seed == config.seed:
+          compare.check(here)
+        words = ','.join(f'{key}={value}' for key, value in told.items())
+        found.append(
+          Trial(name, point, here, folder / name / quote(words, safe='=,.'))
+        )
+  return found
+
+
+def run(
+  trials: Sequence[Trial],
+  processes: int,
+  show: Callable[[Row], None],
+  interrupted: Callable[[], bool],
+) -> list[Row]:
+  """Runs those that are not finished; the rows of all, in their order."""
+  if processes == 1:
+    summaries = (_run(trial, interrupted) for trial in trials)
+  else:
+    summaries = _over_processes(trials, processes, interrupted)
+  rows = []
+  for trial, summary in zip(trials, summaries, strict=True):
+    rows.append(row(trial, summary))
+    show(rows[-1])
+  return rows
+
+
+def row(trial: Trial, summary: Mapping[str, Any]) -> Row:
+  """Of the table; has no scores if the trial diverged."""
+  scores = {
+    'train_loss': summary.get('train_loss'),
+    'validation_loss': summary.get('test_loss'),
+    'validation_accuracy': summary.get('test_accuracy'),
+  }
+  diverged = summary.get('diverged', '')
+  # The last step may have been one too many, with nobody to see it.
+  if not diverged and not math.isfinite(scores['validation_loss']):
+    diverged = 'The validation loss is NaN or Inf after the last step.'
+  if diverged:
+    scores = dict.fromkeys(scores)
+  return {
+    'variant': trial.variant,
+    **trial.point,
+    'seed': trial.config.seed,
+    **scores,
+    'bytes_sent': summary.get('bytes_sent'),
+    'train_s': summary.get('train_s'),
+    'diverged': diverged,
+  }
+
+
+def _run(trial: Trial, interrupted: Callable[[], bool]) -> Mapping[str, Any]:
+  """The summary of a trial; of one that diverged, the sentence about it."""
+  finished = trial.folder / 'summary.json'
+  try:
+    summary = compare.run_one(
+      trial.variant,
+      trial.config,
+      compare.check(trial.config),
+      trial.folder,
+      False,
+      lambda *_: None,
+      interrupted,
+    )
+  except Diverged as error:
+    summary = {'name': trial.variant, 'diverged': str(error.__cause__ or error)}
+    workdir.write(finished, json.dumps(summary))
+  # Nobody continues a trial that is done.
+  shutil.rmtree(trial.folder / 'checkpoints', ignore_errors=True)
+  return summary
+
+
+_stopping: Any = None  # In a process of a pool: whether all are to stop.
+
+
+def _begin(stopping: Any, devices: int) -> None:
+  global _stopping
+  _stopping = stopping
+  signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent passes it on.
+  executors.emulate(devices)
+
+
+def _work(trial: Trial) -> Mapping[str, Any]:
+  if _stopping.is_set():
+    raise Interrupted(0)
+  return _run(trial, _stopping.is_set)
+
+
+def _over_processes(
+  trials: Sequence[Trial], processes: int, interrupted: Callable[[], bool]
+) -> Iterator[Mapping[str, Any]]:
+  context = multiprocessing.get_context('spawn')  # JAX does not survive a fork.
+  stopping = context.Event()
+  devices = compare.devices(trial.config for trial in trials)
+  with ProcessPoolExecutor(
+    processes, context, _begin, (stopping, devices)
+  ) as pool:
+    try:
+      for future in [pool.submit(_work, trial) for trial in trials]:
+        yield _result(future, stopping, interrupted)
+    finally:
+      stopping.set()
+
+
+def _result(
+  future: Future, stopping: Any, interrupted: Callable[[], bool]
+) -> Mapping[str, Any]:
+  while True:
+    if interrupted():
+      stopping.set()
+    try:
+      return future.result(timeout=0.2)
+    except TimeoutError:
+      continue
+    except BrokenProcessPool as error:
+      raise UserError(
+        'A process with a trial was killed, perhaps for memory; '
+        'the same command with fewer --processes continues.'
+      ) from error

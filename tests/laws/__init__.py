@@ -1,0 +1,1 @@
+"""What every strategy obeys, and rules about the code itself."""

@@ -1,0 +1,238 @@
+"""Rules about the code itself, so that nobody has to remember them."""
+
+import ast
+import importlib
+import inspect
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PACKAGE = ROOT / 'gossipjax'
+OURS = ('gossipjax', 'experiments', 'benchmarks')
+FILES = sorted(p for f in OURS[:2] for p in (ROOT / f).rglob('*.py'))
+STRATEGIES = [
+  path
+  for path in FILES
+  if path.parent.name == 'strategies' and path.name != '__init__.py'
+]
+
+# A room (a folder, or a module outside folders) may import from the layers
+# before its own and from itself. The longest name that fits a module decides.
+LAYERS = (
+  {'gossipjax.errors', 'gossipjax.flatten', 'gossipjax.traffic'},
+  {'gossipjax.topology', 'gossipjax.network', 'gossipjax.compressors'},
+  {'gossipjax.data', 'gossipjax.models', 'gossipjax.simulation.cluster'},
+  {'gossipjax.collectives'},
+  {'gossipjax.aggregator', 'gossipjax.executors', 'gossipjax.servers'},
+  {'gossipjax.async_exchange', 'gossipjax.transforms', 'gossipjax.triggers'},
+  {'gossipjax.strategies', 'gossipjax.worker', 'gossipjax.tasks'},
+  {'gossipjax.audit', 'gossipjax.config', 'gossipjax.distributed'},
+  {'gossipjax.training'},
+  {'gossipjax.simulation', 'gossipjax.results'},
+  {'gossipjax.commands.console'},
+  {'gossipjax.comparison'},
+  {'gossipjax.advice', 'gossipjax.tuning'},
+  {'gossipjax.commands', 'gossipjax.__main__', 'gossipjax'},
+  {'experiments.framework'},
+  {'experiments.testbed'},
+  {'experiments'},  # The claims.
+)
+# Of these rooms everything below is a part; of others the module alone.
+PREFIXES = {room for rooms in LAYERS for room in rooms} - {'gossipjax'}
+# The directory of strategies is their list.
+UNMAPPED = {('strategies', 'gossipjax'), ('gossipjax', 'main')}
+COLLECTIVES = {
+  'all_gather',
+  'all_gather_reduced',
+  'all_to_all',
+  'pbroadcast',
+  'pgather',
+  'pmax',
+  'pmean',
+  'pmin',
+  'ppermute',
+  'pshuffle',
+  'psum',
+  'psum_scatter',
+  'pswapaxes',
+  'ragged_all_to_all',
+  'reduce_scatter',
+  'unreduced_psum',
+}
+EMPTY_NAMES = {
+  'base',
+  'common',
+  'core',
+  'helpers',
+  'lib',
+  'manager',
+  'misc',
+  'registry',
+  'tools',
+  'util',
+  'utils',
+}
+# Longer than 200 lines, and why.
+LONG = {'collectives.py': 'Bytes move in one file.'}
+
+over_files = pytest.mark.parametrize(
+  'path', FILES, ids=lambda path: str(path.relative_to(ROOT))
+)
+over_strategies = pytest.mark.parametrize(
+  'path', STRATEGIES, ids=lambda path: path.stem
+)
+
+
+def parsed(path):
+  return ast.parse(path.read_text())
+
+
+def module(path) -> str:
+  """The dotted name of a file's module or package."""
+  parts = path.relative_to(ROOT).with_suffix('').parts
+  return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)
+
+
+MODULES = {module(path) for path in FILES}
+
+
+def imports(path) -> set[str]:
+  """This repository's modules that a file imports."""
+  found = set()
+  for node in ast.walk(parsed(path)):
+    if isinstance(node, ast.ImportFrom):
+      assert not node.level, f'{path} imports relatively'
+      for name in node.names:
+        full = f'{node.module}.{name.name}'
+        found.add(full if full in MODULES else node.module)
+    elif isinstance(node, ast.Import):
+      found |= {name.name for name in node.names}
+  return {name for name in found if name.split('.')[0] in OURS}
+
+
+def layer(name: str) -> tuple[int, str]:
+  """The layer of a module, and the room that it is in."""
+  rooms = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
+  fits = [
+    r
+    for r in rooms
+    if f'{name}.'.startswith(f'{r}.') and (r in PREFIXES or r == name)
+  ]
+  assert fits, f'{name} is in no layer; say in LAYERS where it belongs.'
+  room = max(fits, key=len)
+  return rooms[room], room
+
+
+def collectives_in(tree) -> list[str]:
+  """Names of JAX's collectives: `lax.psum`, `from jax.lax import psum`."""
+  found = []
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Attribute) and node.attr in COLLECTIVES:
+      owner = ast.unparse(node.value)
+      if owner.split('.')[-1] in ('lax', 'parallel'):
+        found.append(f'{owner}.{node.attr}')
+    elif isinstance(node, ast.ImportFrom) and (node.module or '').startswith(
+      'jax'
+    ):
+      found += [name.name for name in node.names if name.name in COLLECTIVES]
+  return found
+
+
+@over_files
+def test_bytes_move_in_collectives_only(path):
+  if path.name != 'collectives.py':
+    assert not collectives_in(parsed(path)), 'This would go unaccounted.'
+
+
+def test_every_way_to_import_a_collective_is_seen():
+  for line in (
+    'lax.psum(x)',
+    'jax.lax.ppermute(x)',
+    'f = lax.all_gather',
+    'from jax.lax import psum',
+    'from jax.lax import pmean as m',
+    'jax.lax.parallel.psum_scatter(x)',
+  ):
+    assert collectives_in(ast.parse(line)), line
+  assert not collectives_in(ast.parse('collectives.all_gather(x); lax.scan'))
+
+
+@over_files
+def test_dependencies_run_one_way(path):
+  mine, room = layer(module(path))
+  for other in imports(path):
+    theirs, their_room = layer(other)
+    assert theirs < mine or their_room == room, f'{other} lies above.'
+
+
+def test_the_top_of_the_package_is_small():
+  top = {path.stem for path in PACKAGE.glob('*.py')}
+  assert len(top) <= 12, sorted(top)
+
+
+@pytest.mark.parametrize(
+  'folder', sorted({path.parent for path in FILES}), ids=str
+)
+def test_a_folder_has_a_map_of_its_files(folder):
+  told = ast.get_docstring(parsed(folder / '__init__.py')) or ''
+  if (folder.name, folder.parent.name) in UNMAPPED:
+    return
+  for path in folder.glob('*.py'):
+    if not path.stem.startswith('__'):
+      assert re.search(rf'^ *{path.stem}\b', told, re.M), path.stem
+
+
+@over_files
+def test_a_name_says_what_is_in_a_file(path):
+  assert not EMPTY_NAMES & {*path.relative_to(ROOT).with_suffix('').parts}
+
+
+@over_files
+def test_files_are_small(path):
+  lines = len(path.read_text().splitlines())
+  assert lines <= (130 if path in STRATEGIES else 200) or path.name in LONG
+
+
+@over_files
+def test_functions_are_small(path):
+  long = [
+    node.name
+    for node in ast.walk(parsed(path))
+    if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 45
+  ]
+  assert not long
+
+
+@over_files
+def test_a_file_opens_with_what_it_is(path):
+  assert ast.get_docstring(parsed(path))
+
+
+def test_run_py_is_small():
+  assert len((ROOT / 'run.py').read_text().splitlines()) <= 60
+
+
+@over_strategies
+def test_a_strategy_opens_with_its_equation_and_its_source(path):
+  lines = ast.get_docstring(parsed(path), clean=False).splitlines()
+  equation = [
+    i for i, line in enumerate(lines) if re.match(r'  +\S.*(<-|=|>)', line)
+  ]
+  source = [
+    i for i, line in enumerate(lines) if re.search(r'\b(19|20)\d\d\b', line)
+  ]
+  assert equation, 'There is no indented line with <-, = or >.'
+  assert source and source[-1] > equation[0], 'Who published it, and when?'
+
+
+@over_strategies
+def test_a_strategy_has_one_way_in_with_types_and_defaults(path):
+  module = importlib.import_module(f'gossipjax.strategies.{path.stem}')
+  signature = inspect.signature(module.strategy)
+  assert signature.return_annotation is module.Strategy
+  for parameter in signature.parameters.values():
+    assert parameter.annotation is not parameter.empty, parameter
+    assert parameter.default is not parameter.empty, parameter
+  assert module.strategy.__doc__ or not signature.parameters

@@ -1,0 +1,587 @@
+"""The ledger is the compiled program's, and the audit would notice if not."""
+
+import importlib
+import pkgutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from gossipjax import audit, collectives, executors, strategies, topology
+from gossipjax.aggregator import Strategy, chain, every, identity, stateless
+from gossipjax.audit import comparison, hlo
+from gossipjax.audit.control_paths import ways
+from gossipjax.collectives import WORKERS
+from gossipjax.errors import UserError
+from gossipjax.strategies import elastic, gossip, gtopk
+from gossipjax.strategies.all_reduce import exact_mean
+from gossipjax.traffic import Traffic, nbytes
+
+CENTURY = 2**7 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
+PARAMS = {
+  'dense': jax.ShapeDtypeStruct((60, 50), jnp.float32),
+  'bias': jax.ShapeDtypeStruct((37,), jnp.float32),
+}
+SMALL = {'x': jax.ShapeDtypeStruct((11,), jnp.float32)}
+ALL = [m.name for m in pkgutil.iter_modules(strategies.__path__)]
+
+
+def on_gradients(aggregator):
+  return Strategy(aggregator, identity())
+
+
+def on_parameters(aggregator):
+  return Strategy(identity(), aggregator)
+
+
+def agree(found: list[audit.Row]) -> list[audit.Row]:
+  for row in found:
+    print(audit.sentence(row))
+    assert audit.holds(row), audit.sentence(row)
+  return found
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_the_ledger_is_the_compiled_program(name):
+  strategy = importlib.import_module(f'gossipjax.strategies.{name}').strategy
+  found = agree(audit.audit(strategy(), PARAMS, 8, [CENTURY - 1]))
+  assert found[0].ledger.any()
+  assert found[0].ways == 1
+  assert {r.reason for r in found} <= {'', 'served', 'masked'}
+
+
+@pytest.mark.parametrize('exchange', gtopk.EXCHANGES)
+@pytest.mark.parametrize('workers', [8, 5])
+def test_a_tree_of_merges_is_counted_per_worker(exchange, workers):
+  (row,) = agree(
+    audit.audit(
+      gtopk.strategy(0.01, conserve=True, exchange=exchange),
+      PARAMS,
+      workers,
+      [0],
+    )
+  )
+  assert row.reason == ''
+  if exchange == 'tree':  # Worker 0 only ever talks down the tree.
+    rounds = (workers - 1).bit_length()
+    assert row.ledger[0] == row.ledger.max() == rounds * 8 * 30
+
+
+@pytest.mark.parametrize(
+  'graph',
+  [
+    topology.ring,
+    topology.exponential,
+    topology.hypercube,
+    topology.complete,
+    topology.random_matching(schedule=2),
+  ],
+)
+def test_every_round_of_a_topology_is_counted(graph):
+  steps = range(min(3, len(graph(8))))
+  agree(audit.audit(gossip.strategy(graph), SMALL, 8, steps))
+
+
+def test_the_steps_that_talk_are_found():
+  mean = exact_mean()
+  find = lambda strategy: audit.audit_steps(strategy, SMALL, 8, 150)
+  assert find(on_gradients(mean)) == [0]
+  assert find(on_parameters(every(3, mean))) == [0, 2]
+  assert find(on_parameters(every(100, mean))) == [0, 99]
+
+
+def test_a_silent_step_moves_nothing_and_the_next_one_does():
+  strategy = on_parameters(every(3, exact_mean()))
+  silent, talking = agree(audit.audit(strategy, PARAMS, 8, [1, 2]))
+  assert not silent.compiled.any()
+  assert list(talking.kinds) == ['all-reduce']
+
+
+def test_what_is_chained_adds_up():
+  both = chain(gossip.neighbor_mean(topology.ring), exact_mean())
+  (row,) = agree(audit.audit(on_parameters(both), PARAMS, 8, [0]))
+  assert set(row.kinds) == {'collective-permute', 'all-reduce'}
+
+
+def test_a_server_is_one_upload_though_the_program_has_an_all_reduce():
+  strategy = Strategy(exact_mean(), elastic.elastic_mean(0.5))
+  (row,) = agree(audit.audit(strategy, PARAMS, 8, [0]))
+  size = nbytes(PARAMS)
+  assert row.reason == 'served'
+  np.testing.assert_array_equal(row.compiled, 2 * 2 * 7 * size // 8)
+  np.testing.assert_array_equal(row.ledger, 2 * 7 * size // 8 + size)
+
+
+@pytest.mark.parametrize(
+  'mean',
+  [
+    exact_mean(),
+    gossip.neighbor_mean(topology.ring),
+    elastic.elastic_mean(0.5),
+  ],
+)
+def test_absentees_pay_nothing_though_their_messages_move(mean):
+  everyone, some = agree(
+    audit.audit(on_parameters(mean), PARAMS, 8, [0], absent=[1, 6])
+  )
+  assert 'masked' in some.reason and 'masked' not in everyone.reason
+  assert not some.ledger[[1, 6]].any()
+  np.testing.assert_array_equal(some.compiled, everyone.compiled)
+  stay = [0, 2, 3, 4, 5, 7]
+  np.testing.assert_array_equal(some.ledger[stay], everyone.ledger[stay])
+
+
+@pytest.mark.parametrize(
+  'mean', [exact_mean(), gossip.neighbor_mean(topology.ring)]
+)
+def test_bf16_is_billed_as_such_though_cpus_move_f32(mean):
+  mixed = {
+    'a': jax.ShapeDtypeStruct((64,), jnp.bfloat16),
+    'b': jax.ShapeDtypeStruct((64,), jnp.float32),
+  }
+  (row,) = agree(audit.audit(on_gradients(mean), mixed, 8, [0]))
+  assert row.reason == 'widened'
+  assert (row.compiled * 6 == row.ledger * 8).all()
+
+
+def test_rounding_up_is_no_difference():
+  (row,) = agree(audit.audit(on_gradients(exact_mean()), SMALL, 5, [0]))
+  assert row.ledger[0] == 71  # Of 70.4.
+
+
+# Aggregators that count wrongly.
+
+
+def _sloppy(move):
+  """Of `move(leaf) -> (leaf, bytes)`."""
+
+  def update(tree, step, active):
+    del step, active
+    moved = {k: move(x) for k, x in tree.items()}
+    size = sum(size for _, size in moved.values())
+    return {k: x for k, (x, _) in moved.items()}, Traffic.of(size, 1)
+
+  return stateless(update)
+
+
+def _permute(x):
+  return lax.ppermute(x, WORKERS, [(i, (i + 1) % 8) for i in range(8)])
+
+
+def _branch(charged):
+  """Talks if data say so, and charges the same in any case."""
+
+  def move(x):
+    go = lax.pmax(x.sum(), WORKERS) > -1e9  # That is 7 bytes.
+    return lax.cond(go, lambda: lax.pmean(x, WORKERS), lambda: x), charged
+
+  return _sloppy(move)
+
+
+def _never_there(tree, step, active):
+  del step, active
+  total, count, sent = collectives.all_reduce(tree)
+  return jax.tree.map(lambda x: x / count, total), sent * jnp.bool_(False)
+
+
+def _with_a_norm(tree, step, active):
+  del step
+  norm = lax.psum(sum(jnp.vdot(x, x) for x in tree.values()), WORKERS)
+  total, count, sent = collectives.all_reduce(tree, active)
+  return jax.tree.map(lambda x: x / (count + norm), total), sent
+
+
+WRONG = {
+  'nothing is charged': _sloppy(lambda x: (lax.pmean(x, WORKERS), 0)),
+  'a norm is not charged': stateless(_with_a_norm),
+  'a gather is charged one copy': _sloppy(
+    lambda x: (lax.all_gather(x, WORKERS).mean(0), nbytes(x))
+  ),
+  'a permute is charged half': _sloppy(lambda x: (_permute(x), nbytes(x) // 2)),
+  'a permute is charged twice': _sloppy(lambda x: (_permute(x), nbytes(x) * 2)),
+  'one byte too many': _sloppy(lambda x: (_permute(x), nbytes(x) + 1)),
+  'a sum is charged as if served': _sloppy(
+    lambda x: (lax.psum(x, WORKERS), nbytes(x))
+  ),
+  'what decides on a branch is not charged': _branch(0),
+  'everybody claims to be absent': stateless(_never_there),
+}
+
+
+@pytest.mark.parametrize('fault', WRONG)
+def test_a_wrong_ledger_is_caught(fault):
+  (row, *_) = audit.audit(on_gradients(WRONG[fault]), SMALL, 8, [0])
+  assert not audit.holds(row)
+  assert 'DIFFERS' in audit.sentence(row)
+
+
+def test_a_branch_that_claims_to_be_the_other_is_caught():
+  (row, *_) = audit.audit(on_gradients(_branch(7)), SMALL, 8, [0])
+  assert row.ways == 1
+  assert not audit.holds(row)
+
+
+def test_a_wrong_worker_is_caught_though_the_sum_is_right():
+  def update(tree, step, active):
+    del step, active
+    moved = jax.tree.map(lambda x: lax.ppermute(x, WORKERS, [(0, 1)]), tree)
+    me = lax.axis_index(WORKERS)
+    return moved, Traffic.of(nbytes(tree), 1) * (me == 1)
+
+  (row,) = audit.audit(on_gradients(stateless(update)), SMALL, 8, [0])
+  assert row.ledger.sum() == row.explained.sum()
+  assert not audit.holds(row)
+
+
+def test_a_run_that_charges_more_than_moves_is_caught():
+  """Held back may mean less than what moves, never more."""
+
+  def update(tree, step, active):
+    del step, active
+    quiet = (tree['x'] == 0).all()
+    return jax.tree.map(_permute, tree), Traffic.of(nbytes(tree), 1) * (
+      1 + quiet
+    )
+
+  found = audit.audit(on_gradients(stateless(update)), SMALL, 8, [0])
+  assert [audit.holds(row) for row in found] == [True, False]
+
+
+def test_a_step_that_pays_late_is_caught():
+  """What moves at even steps is charged at odd ones."""
+
+  def update(tree, step, active):
+    del active
+    bill = Traffic.of(nbytes(tree), 1)
+    return lax.cond(
+      step % 2 == 0,
+      lambda: (jax.tree.map(_permute, tree), bill * jnp.bool_(False)),
+      lambda: (tree, bill * jnp.bool_(True)),
+    )
+
+  late = on_gradients(stateless(update))
+  steps = audit.audit_steps(late, SMALL, 8, 20)
+  assert steps == [0, 1]
+  assert not any(map(audit.holds, audit.audit(late, SMALL, 8, steps)))
+
+
+def test_a_report_refuses_a_wrong_ledger_by_name():
+  good = audit.report('plain', on_gradients(exact_mean()), SMALL, 8, 5)
+  assert [row['ledger'] for row in good] == [77]
+  with pytest.raises(audit.Unbalanced, match='--audit of broken: at step 0'):
+    audit.report(
+      'broken', on_gradients(WRONG['nothing is charged']), SMALL, 8, 5
+    )
+
+
+@pytest.mark.parametrize('workers', [1, 9])
+def test_an_audit_without_enough_workers_or_devices_is_refused(workers):
+  with pytest.raises(UserError, match=f'workers={workers}, devices=8'):
+    audit.audit(on_gradients(exact_mean()), SMALL, workers, [0])
+
+
+# The text of compiled programs.
+
+
+ADD = """
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+"""
+
+
+def moved(*lines: str, rest: str = '', source: str = '', workers: int = 8):
+  """Bytes per kind and worker, of a program with one way only."""
+  text = '\n'.join(
+    [
+      f'HloModule m, num_partitions={workers}',
+      ADD,
+      rest,
+      'ENTRY %main (p: f32[8]) -> f32[8] {',
+      *('  ' + line for line in lines),
+      '}',
+    ]
+  )
+  program = hlo.parse(text)
+  assert program.participants == workers
+  (way,) = ways(program, hlo.parse(source))
+  sent = Traffic.of(np.zeros(workers), np.zeros(workers))
+  found = comparison.compare(0, frozenset([way]), sent).kinds
+  return {kind: each.tolist() for kind, each in found.items()}
+
+
+def test_a_merged_all_reduce_counts_all_its_parts():
+  assert moved(
+    '%all-reduce = (f32[37]{0}, bf16[30,100]{1,0}, /*index=2*/s32[]) '
+    'all-reduce(%a, %b, %c), channel_id=1, '
+    'replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true, '
+    'to_apply=%add'
+  ) == {'all-reduce': [14 * (148 + 6000 + 4) // 8] * 8}
+
+
+def test_asynchronous_pairs_count_once():
+  # As XLA prints them for an H100 and a TPU v5e.
+  everyone = 'replica_groups={{0,1,2,3,4,5,6,7}}, '
+  assert moved(
+    '%s = bf16[1000]{0} all-reduce-start(%b), channel_id=1, '
+    + everyone
+    + 'to_apply=%add, backend_config={"operation_queue_id":"0"}',
+    '%d = bf16[1000]{0} all-reduce-done(%s)',
+  ) == {'all-reduce': [3500] * 8}
+  assert moved(
+    '%s = ((f32[1,1000]{1,0}, f32[1,30]{1,0}), (f32[8,1000]{1,0}, '
+    'f32[8,30]{1,0})) all-gather-start(%x, %y), channel_id=1, '
+    + everyone
+    + 'dimensions={0}, use_global_device_ids=true',
+    '%d = (f32[8,1000]{1,0}, f32[8,30]{1,0}) all-gather-done(%s)',
+  ) == {'all-gather': [7 * 4120] * 8}
+  assert moved(
+    '%s = ((f32[8000]{0}), f32[1000]{0}) reduce-scatter-start(%b), '
+    + everyone
+    + 'dimensions={0}, to_apply=%add',
+    '%d = f32[1000]{0} reduce-scatter-done(%s)',
+  ) == {'reduce-scatter': [7 * 4000] * 8}
+  assert moved(
+    '%s = ((f32[8000]{0}), f32[8000]{0}) all-to-all-start(%b), '
+    + everyone
+    + 'dimensions={0}',
+    '%d = f32[8000]{0} all-to-all-done(%s)',
+  ) == {'all-to-all': [7 * 4000] * 8}
+
+
+@pytest.mark.parametrize('context', ['', ', u32[]{:S(2)}, u32[]{:S(2)}'])
+def test_only_sources_pay_for_a_permute(context):
+  assert moved(
+    '%collective-permute-start = (f32[1000]{0:T(1024)S(1)}, '
+    f'f32[1000]{{0:T(1024)S(1)}}{context}) collective-permute-start(%b), '
+    'channel_id=1, source_target_pairs={{0,1},{3,2},{4,4}}, '
+    'metadata={op_name="jit(f)/ppermute" stack_frame_id=6}',
+    '%collective-permute-done = f32[1000]{0:T(1024)S(1)} '
+    'collective-permute-done(%collective-permute-start)',
+  ) == {'collective-permute': [4000, 0, 0, 4000, 0, 0, 0, 0]}
+
+
+def test_a_wrapped_computation_counts_at_its_start_only():
+  assert moved(
+    '%s = ((f32[1000]{0}), f32[8000]{0}, u32[]) async-start(%p), '
+    'calls=%wrapped',
+    '%u = ((f32[1000]{0}), f32[8000]{0}, u32[]) async-update(%s), '
+    'calls=%wrapped',
+    'ROOT %d = f32[8000]{0} async-done(%u), calls=%wrapped',
+    rest="""
+%wrapped (x: f32[1000]) -> f32[8000] {
+  %x = f32[1000]{0} parameter(0)
+  ROOT %g = f32[8000]{0} all-gather(%x), replica_groups={}, dimensions={0}
+}, execution_thread="other"
+""",
+  ) == {'all-gather': [28000] * 8}
+
+
+def test_an_all_to_all_may_come_in_pieces():
+  pieces = ', '.join(['f32[10]{0}'] * 8)
+  assert moved(
+    f'%a = ({pieces}) all-to-all(%b, %c, %d, %e, /*index=4*/%f, %g, %h, '
+    '%i), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7}}'
+  ) == {'all-to-all': [280] * 8}
+
+
+@pytest.mark.parametrize(
+  'groups, size',
+  [
+    ('{{0,1},{2,3},{4,5},{6,7}}', 2),
+    ('{{0,1,2,3},{4,5,6,7}}', 4),
+    ('{}', 8),
+    ('[1,8]<=[8]', 8),
+    ('[4,2]<=[2,4]T(1,0)', 2),
+  ],
+)
+def test_a_ring_is_as_long_as_its_group(groups, size):
+  assert moved(
+    f'%g = s8[80]{{0}} all-gather(%b), replica_groups={groups}, '
+    'dimensions={0}'
+  ) == {'all-gather': [80 * (size - 1) // size] * 8}
+
+
+def test_who_is_in_no_group_sends_nothing():
+  found = moved(
+    '%r = f32[8] all-reduce(%b), replica_groups={{1,2}}, to_apply=%add'
+  )
+  assert found == {'all-reduce': [0, 32, 32, 0, 0, 0, 0, 0]}
+
+
+LOOP = """
+%body (p: f32[80]) -> f32[80] {
+  %p.1 = f32[80]{0} parameter(0)
+  ROOT %c = f32[80]{0} collective-permute(%p.1), source_target_pairs={{0,1}}
+}
+
+%condition (p: f32[80]) -> pred[] {
+  %p.2 = f32[80]{0} parameter(0)
+  %m = f32[] all-reduce(%x), replica_groups={}, to_apply=%add
+  ROOT %lt = pred[] compare(%m, %y), direction=LT
+}
+"""
+WHILE = '%w = f32[80]{0} while(%p), condition=%condition, body=%body'
+
+
+@pytest.mark.parametrize(
+  'config',
+  [
+    ', backend_config={"known_trip_count":{"n":"5"},"other":{"n":"3"}}',
+    r', backend_config="{\"known_trip_count\":{\"n\":\"5\"}}"',
+  ],
+)
+def test_a_loop_counts_as_often_as_it_runs(config):
+  found = moved(WHILE + config, rest=LOOP)
+  assert found['collective-permute'][0] == 5 * 320
+  assert found['all-reduce'] == [6 * 7] * 8  # The condition is asked once more.
+
+
+def test_a_loop_of_unknown_length_is_refused_if_it_communicates():
+  with pytest.raises(UserError, match='runs nobody knows how often'):
+    moved(WHILE, rest=LOOP)
+  still = LOOP.replace('collective-permute', 'copy').replace(
+    'all-reduce', 'reduce'
+  )
+  assert moved(WHILE, rest=still) == {}
+
+
+def test_a_collective_without_a_rule_is_refused():
+  with pytest.raises(UserError, match='collective-broadcast'):
+    moved('%b = f32[8] collective-broadcast(%p), replica_groups={{0,1}}')
+  with pytest.raises(UserError, match='cannot read the replica_groups'):
+    moved('%r = f32[8] all-gather(%p), replica_groups=@mesh {"x"}')
+
+
+def test_a_merge_that_lost_its_name_is_served_if_its_reducer_says_so():
+  # XLA for GPUs merges leaves into one buffer and drops the name.
+  program = hlo.parse("""HloModule m, num_partitions=8
+
+%region_0.0 (psum.0: f32[], psum.1: f32[]) -> f32[] {
+  %psum.1 = f32[] parameter(1), metadata={op_name="served/psum"}
+  ROOT %add = f32[] add(%psum.0, %psum.1), metadata={op_name="served/add"}
+}
+
+ENTRY %main (p: f32[370]) -> f32[370] {
+  %p = f32[370]{0} parameter(0)
+  ROOT %r = f32[370]{0} all-reduce(%p), replica_groups={}, to_apply=%region_0.0
+}
+""")
+  (way,) = ways(program, program)
+  ((move, times),) = way
+  assert (move.served, times) == (True, 1)
+
+
+BRANCHES = """
+%one (p: f32[10]) -> f32[10] {
+  %p.1 = f32[10]{0} parameter(0)
+  ROOT %c1 = f32[10]{0} collective-permute(%p.1), source_target_pairs={{1,0}}
+}
+
+%two (p: f32[10]) -> f32[10] {
+  %p.2 = f32[10]{0} parameter(0)
+  ROOT %c2 = f32[10]{0} collective-permute(%p.2), source_target_pairs={{2,0}}
+}
+"""
+
+
+@pytest.mark.parametrize(
+  'literal, branches, source',
+  [
+    (
+      'pred[] constant(true)',
+      'true_computation=%two, false_computation=%one',
+      2,
+    ),
+    (
+      'pred[] constant(false)',
+      'true_computation=%two, false_computation=%one',
+      1,
+    ),
+    ('s32[] constant(0)', 'branch_computations={%one, %two}', 1),
+    ('s32[] constant(7)', 'branch_computations={%one, %two}', 2),
+    ('s32[] constant(-1)', 'branch_computations={%one, %two}', 2),
+  ],
+)
+def test_a_branch_is_known_if_its_predicate_is(literal, branches, source):
+  found = moved(
+    f'%constant.66 = {literal}, metadata={{op_name="jit(f)/cond (1)"}}',
+    f'%copy.3 = {literal.split()[0]} copy(%constant.66)',
+    f'%r = (f32[10]{{0}}) conditional(%copy.3, %t, %t), {branches}',
+    rest=BRANCHES,
+  )
+  assert found == {'collective-permute': [40 * (i == source) for i in range(8)]}
+
+
+def test_branches_are_alternatives_and_may_nest():
+  def program(x, *, key):
+    hop = lambda k: (
+      lambda: lax.ppermute(x, WORKERS, [(i, (i + k) % 8) for i in range(8)])
+    )
+    inner = lambda: lax.switch(
+      key, [hop(1), lambda: lax.pmean(x, WORKERS), lambda: x]
+    )
+    x = lax.cond(key > 5, inner, lambda: hop(3)() + hop(5)())
+    return lax.fori_loop(
+      0, 5, lambda _, x: lax.ppermute(x, WORKERS, [(0, 1)]), x
+    )
+
+  lowered = (
+    executors.executor(8, 'shard_map')
+    .run(program)
+    .lower(jax.ShapeDtypeStruct((8, 10), jnp.float32), key=jnp.int32(0))
+  )
+  found = ways(
+    hlo.parse(lowered.compile().as_text()),
+    hlo.parse(lowered.as_text(dialect='hlo')),
+  )
+  assert {
+    sum(k * float(m.compiled(8)[7]) for m, k in way) for way in found
+  } == {0, 40, 70, 80}
+  assert {
+    sum(k * float(m.compiled(8)[0]) for m, k in way) for way in found
+  } == {200, 240, 270, 280}
+
+
+def test_the_text_of_this_compiler_is_understood():
+  """Every kind of collective, against closed forms, on this machine."""
+
+  def program(x):
+    return (
+      lax.psum(x, WORKERS),
+      lax.all_gather(x[:10], WORKERS),
+      lax.psum_scatter(x[:40], WORKERS, tiled=True),
+      lax.all_to_all(x[:16], WORKERS, 0, 0, tiled=True),
+      lax.ppermute(x, WORKERS, [(0, 1), (2, 2), (3, 0)]),
+    )
+
+  lowered = (
+    executors.executor(8, 'shard_map')
+    .run(program)
+    .lower(jax.ShapeDtypeStruct((8, 80), jnp.float32))
+  )
+  found = moved_by(lowered)
+  assert found == {
+    'all-reduce': [2 * 7 * 40] * 8,
+    'all-gather': [7 * 40] * 8,
+    'reduce-scatter': [7 * 20] * 8,
+    'all-to-all': [7 * 8] * 8,
+    'collective-permute': [320, 0, 0, 320, 0, 0, 0, 0],
+  }
+
+
+def moved_by(lowered):
+  (way,) = ways(
+    hlo.parse(lowered.compile().as_text()),
+    hlo.parse(lowered.as_text(dialect='hlo')),
+  )
+  total = {}
+  for move, times in way:
+    total[move.kind] = times * np.array(move.compiled(8)) + total.get(
+      move.kind, 0
+    )
+  return {kind: sent.astype(int).tolist() for kind, sent in total.items()}

@@ -1,0 +1,282 @@
+"""The contract that every strategy keeps. A new file is taken up by itself.
+
+What a strategy may do differently is found by looking (it refuses absentees, it
+talks to a server), or stands in one of the two small tables below.
+"""
+
+import contextlib
+import functools
+import importlib
+import inspect
+import pkgutil
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from gossipjax import compressors, strategies, topology
+from gossipjax.aggregator import Aggregator, chain, every
+from gossipjax.compressors.selections import blockwise, reused
+from gossipjax.errors import UserError
+from gossipjax.strategies import all_reduce, compressed, gossip, gtopk
+from tests.support import laws
+
+# Methods that break a law by design, and how: strict expected failures.
+LEAKS = {
+  'dgc.gradients': 'Sums velocities, to which momentum adds.',
+  'diloco.parameters': 'The outer momentum moves the center further.',
+  'gtopk.gradients': 'What one subtree drops and another keeps is forgotten.',
+  'gtopk(butterfly)': 'As published, with fewer rounds: see gtopk.',
+  'pull_gossip.parameters': 'Who reads is changed, who is read is not.',
+  'push_gossip.parameters': 'Who receives is changed, who sends is not.',
+  'qsgd.gradients': 'What rounding takes, it gives back on average only.',
+  'sparse_loco.parameters': 'The memory fades with every exchange.',
+}
+ONE_SIDED = {
+  'pull_gossip.parameters': 'Others read what an absent worker published.',
+  'push_gossip.parameters': 'Mail reaches who is absent.',
+}
+# Gradient strategies whose replicas differ by design, and why.
+DIVERGE: dict[str, str] = {}
+# What a compressor cannot do without.
+NEEDED = {'threshold': {'threshold': 3.0}}
+
+
+def discovered():
+  """Every file's strategy, with its defaults."""
+  for module in pkgutil.iter_modules(strategies.__path__):
+    found = importlib.import_module(f'gossipjax.strategies.{module.name}')
+    yield module.name, found.strategy()
+
+
+def is_identity(aggregator: Aggregator) -> bool:
+  """Whether it hands back even what is no tree, and without any workers."""
+  with contextlib.suppress(Exception):
+    return aggregator.update('tree', (), 0)[0] == 'tree'
+  return False
+
+
+def topologies():
+  """Every graph in topology.py, by name."""
+  for name, function in inspect.getmembers(topology, inspect.isfunction):
+    kind = inspect.signature(function).return_annotation
+    if kind == topology.Topology:  # Made from a seed and the like.
+      yield name, function()
+    elif kind == tuple[topology.Round, ...] and name[0] != '_':
+      yield name, function
+
+
+STRATEGIES = dict(discovered())
+GOSSIP = {f'gossip({name})': graph for name, graph in topologies()}
+AGGREGATORS = (
+  {
+    f'{name}.{slot}': aggregator
+    for name, strategy in STRATEGIES.items()
+    for slot in ('gradients', 'parameters')
+    if not is_identity(aggregator := getattr(strategy, slot))
+  }
+  | {name: gossip.neighbor_mean(graph) for name, graph in GOSSIP.items()}
+  | {
+    f'compressed({name})': compressed.compressed_mean(
+      getattr(compressors, name)(**NEEDED.get(name, {}))
+    )
+    for name in compressors.__all__
+    if name[0].islower()
+  }
+  | {
+    'compressed(reused)': compressed.compressed_mean(
+      compressors.topk(0.01, reused.selection(2))
+    ),
+    'compressed(blockwise)': compressed.compressed_mean(
+      compressors.topk(0.01, blockwise.selection(), 'bfloat16')
+    ),
+    'compressed(by layer)': compressed.strategy(
+      compressors.topk(0.1), granularity='layer'
+    ).gradients,
+  }
+  | {
+    'every(2, gossip)': every(2, gossip.neighbor_mean(topology.exponential)),
+    'chain(gossip, every(2, mean))': chain(
+      gossip.neighbor_mean(topology.ring), every(2, all_reduce.exact_mean())
+    ),
+    'gtopk(conserve)': gtopk.global_topk_mean(0.01, conserve=True),
+    'gtopk(butterfly)': gtopk.global_topk_mean(0.01, exchange='butterfly'),
+    'gtopk(conserve, butterfly)': gtopk.global_topk_mean(
+      0.01, conserve=True, exchange='butterfly'
+    ),
+  }
+)
+SYNCHRONOUS = {
+  name: strategy
+  for name, strategy in STRATEGIES.items()
+  if is_identity(strategy.parameters) and name not in DIVERGE
+}
+
+# The variants of one aggregator need not be compiled in every way there is.
+CORE = [
+  name
+  for name in AGGREGATORS
+  if not name.startswith(('compressed(', 'gossip('))
+]
+
+over_all = pytest.mark.parametrize('name', AGGREGATORS)
+over_core = pytest.mark.parametrize('name', CORE)
+
+
+@pytest.fixture(autouse=True, scope='module')
+def compile_quickly():
+  """Saves a third of the time; the laws are about what is computed."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
+
+
+@functools.cache
+def record(name, everyone=True, workers=laws.N):
+  """Some rounds on one device; played once and judged by many laws."""
+  return laws.record(AGGREGATORS[name], everyone, workers)
+
+
+@functools.cache
+def replay(name, executor, everyone=True):
+  return laws.replay(
+    AGGREGATORS[name], record(name, everyone), executor, everyone
+  )
+
+
+@functools.cache
+def refusal(name) -> str:
+  """What an aggregator says when workers are missing; '' if it copes."""
+  try:
+    record(name, everyone=False)
+  except UserError as error:
+    return str(error)
+  return ''
+
+
+@functools.cache
+def is_served(name):
+  return laws.is_served(AGGREGATORS[name])
+
+
+def breaks(table, name, request):
+  """Turns a test into one that a method in the table has to fail."""
+  if name in table:
+    request.applymarker(
+      pytest.mark.xfail(reason=table[name], strict=True, raises=AssertionError)
+    )
+
+
+@over_all
+def test_executors_agree_in_values_and_in_the_whole_bill(name):
+  laws.executors_agree(record(name), replay(name, 'shard_map'))
+
+
+@over_core
+def test_pmap_agrees_in_values_and_in_the_whole_bill(name):
+  laws.executors_agree(record(name), replay(name, 'pmap'))
+
+
+@over_all
+def test_executors_agree_when_workers_are_missing(name):
+  if not refusal(name):
+    laws.executors_agree(record(name, False), replay(name, 'shard_map', False))
+
+
+@over_all
+@pytest.mark.parametrize(
+  'dtypes',
+  [
+    (jnp.float32, jnp.float32, jnp.float32),
+    (jnp.float32, jnp.bfloat16, jnp.bfloat16),
+  ],
+  ids=['f32', 'mixed'],
+)
+def test_shapes_and_dtypes_of_tree_and_memory_are_kept(name, dtypes):
+  laws.shapes_and_dtypes_are_kept(AGGREGATORS[name], *dtypes)
+
+
+@over_all
+def test_somebody_talks(name):
+  laws.someone_talks(record(name))
+
+
+@over_all
+def test_nothing_is_lost(name, request):
+  breaks(LEAKS, name, request)
+  laws.nothing_is_lost(record(name))
+
+
+@pytest.mark.parametrize('name', [n for n in AGGREGATORS if n not in LEAKS])
+def test_nothing_is_lost_when_workers_are_missing(name):
+  if not refusal(name):
+    laws.nothing_is_lost(record(name, everyone=False))
+
+
+@over_all
+def test_absent_workers_are_left_alone_or_refused_in_words(name):
+  if refusal(name):
+    assert 'every worker' in refusal(name)
+  else:
+    laws.absent_are_left_alone(record(name, everyone=False))
+
+
+@over_all
+def test_absent_workers_pay_nothing(name, request):
+  breaks(ONE_SIDED, name, request)
+  if not refusal(name):
+    laws.absent_pay_nothing(record(name, everyone=False))
+
+
+@over_all
+def test_a_roll_call_where_all_answer_is_as_good_as_a_promise(name):
+  if not refusal(name):
+    called = record(name, everyone=False)[-1:]
+    promised = laws.replay(AGGREGATORS[name], called, 'vmap')
+    laws.executors_agree(
+      [e._replace(sent=None) for e in called],
+      [e._replace(sent=None) for e in promised],
+    )
+
+
+@over_all
+def test_what_one_sends_another_receives(name):
+  laws.bills_balance(record(name), is_served(name))
+  if not refusal(name):
+    laws.bills_balance(record(name, everyone=False), is_served(name))
+
+
+@over_core
+@pytest.mark.parametrize('workers', [1, 3])
+def test_any_number_of_workers_will_do_or_is_refused_by_name(name, workers):
+  try:
+    events = record(name, workers=workers)
+  except UserError as error:
+    assert f'workers={workers}' in str(error)
+    return
+  laws.bills_balance(events, is_served(name))
+  if name not in LEAKS:
+    laws.nothing_is_lost(events)
+
+
+@pytest.mark.parametrize('name', GOSSIP)
+def test_gossip_multiplies_with_the_mixing_matrix(name):
+  laws.gossip_multiplies_with_w(record(name), GOSSIP[name])
+  if not refusal(name):
+    laws.gossip_multiplies_with_w(record(name, everyone=False), GOSSIP[name])
+
+
+@pytest.mark.parametrize(
+  'name', [n for n in AGGREGATORS if n.startswith(('compressed', 'gtopk'))]
+)
+@pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
+def test_what_replaces_a_gradient_is_bit_identical_everywhere(name, executor):
+  for event in replay(name, executor):
+    laws.replicas_are_identical(event.new_tree)
+
+
+@pytest.mark.parametrize('name', SYNCHRONOUS)
+@pytest.mark.parametrize('executor', ['vmap', 'shard_map', 'pmap'])
+def test_synchronous_replicas_are_bit_identical(name, executor):
+  for params in laws.train(SYNCHRONOUS[name], executor, workers=3):
+    laws.replicas_are_identical(params)

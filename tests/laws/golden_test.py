@@ -1,0 +1,95 @@
+"""Losses and bytes of every strategy are those of the day they were written.
+
+After a change that is meant to change them, or with a new strategy:
+
+    python -m tests.golden_test
+
+writes golden.json anew; look at its diff before you commit it.
+"""
+
+import json
+import pathlib
+import sys
+
+import jax
+import pytest
+
+from gossipjax import executors
+from gossipjax.config import defaults, resolve
+from gossipjax.training.train import train
+
+GOLDEN = pathlib.Path(__file__).with_name('golden.json')
+# Defaults, except where ten steps of a small model would see nothing of them.
+ARGUMENTS = {'diloco': {'period': 5}, 'sparse_loco': {'period': 5}}
+# With and without the compiler's vectorisation the losses differ by at most
+# 7e-8, another CPU's should by no more. But a rounding can tip a top-k between
+# two near-equal entries: 1 of the 9 that gTop-k keeps, worth 1e-3 of the loss
+# if it were lost, and it is exchanged for its equal. A wrong sign, weight or
+# scale is worth 1e-2. Bytes are not rounded: no tolerance.
+TOLERANCE = 1e-4
+
+
+def measure(name: str) -> dict:
+  """Ten steps of an MLP on digits, eight workers on one device."""
+  config = defaults.get_config(name)
+  config.update(steps=10, log_every=10, eval_every=0, executor='vmap')
+  arguments = ARGUMENTS.get(name, {})
+  config.strategy = resolve.strategy_config(name, **arguments)
+  (record,) = train(config)
+  return {
+    'arguments': arguments,
+    'train_loss': record.train_loss,
+    'bytes_sent': record.bytes_sent,
+    'messages': record.messages,
+  }
+
+
+@pytest.fixture(scope='module', autouse=True)
+def quick_to_compile():
+  """Ten steps are over long before the compiler has made them fast."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
+
+
+@pytest.fixture(scope='module')
+def golden():
+  """What golden.json holds."""
+  return json.loads(GOLDEN.read_text())
+
+
+def test_every_strategy_and_nothing_else_has_an_entry(golden):
+  assert sorted(golden) == sorted(resolve.STRATEGIES), (
+    'golden.json and gossipjax/strategies differ: run '
+    '`python -m tests.golden_test`, look at the diff, commit it.'
+  )
+
+
+@pytest.mark.parametrize('name', resolve.STRATEGIES)
+def test_loss_and_bytes_are_what_they_were(name, golden):
+  assert name in golden, (
+    f'{name} has no entry in golden.json yet: run '
+    '`python -m tests.golden_test`, look at the diff, commit it.'
+  )
+  found, expected = measure(name), golden[name]
+  assert expected['train_loss'] == pytest.approx(
+    found.pop('train_loss'), rel=TOLERANCE
+  )
+  assert found == {key: expected[key] for key in found}
+  assert max(found['bytes_sent']) > 0
+
+
+def rewrite() -> None:
+  """Measures all strategies anew; one line each, for a readable diff."""
+  lines = []
+  for name in resolve.STRATEGIES:
+    lines.append(f'{json.dumps(name)}: {json.dumps(measure(name))}')
+    print(lines[-1], file=sys.stderr, flush=True)
+  GOLDEN.write_text('{\n' + ',\n'.join(lines) + '\n}\n')
+
+
+if __name__ == '__main__':
+  jax.config.update('jax_platforms', 'cpu')
+  jax.config.update('jax_disable_most_optimizations', True)
+  executors.emulate(1)
+  rewrite()

@@ -1,0 +1,331 @@
+"""What every strategy obeys: plain functions that raise AssertionError.
+
+`record` and `replay` let workers play a few rounds, the laws judge the record.
+In it the workers are on axis 0, and all arrays are NumPy's.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from gossipjax import collectives, executors, topology
+from gossipjax.aggregator import Aggregator, Strategy
+from gossipjax.traffic import Traffic, nbytes
+from gossipjax.worker import make_worker
+
+N = 8  # Workers, unless a test says otherwise.
+EPS = np.finfo(np.float32).eps
+CENTURY = 2**7 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
+STEPS = (0, 1, 2, CENTURY - 1, 2 * CENTURY - 1)
+SHAPES = {'bias': (32,), 'conv': (3, 3, 8, 16), 'dense': (40, 50)}
+QUIET = (1, 6)  # Workers that hardly move, below any trigger.
+
+
+class Event(NamedTuple):
+  """One round, as all workers lived it."""
+
+  step: int
+  there: np.ndarray  # bool[workers]; who took part.
+  tree: Any
+  state: Any
+  new_tree: Any
+  new_state: Any
+  sent: Traffic
+
+
+def _attendance(workers):
+  """Who comes to each of STEPS; at last everyone."""
+  i = np.arange(workers)
+  return (i == 2) | (i == 3), i != 6, i < 0, i % 3 > 0, i >= 0
+
+
+@functools.cache
+def _program(aggregator, executor, workers, everyone):
+  """All workers' update; a promise that all are there, or a roll call."""
+
+  def update(tree, state, there, step):
+    present = () if everyone else (there,)
+    return aggregator.update(tree, state, step, *present)
+
+  where = executors.executor(workers, executor)
+  run, put = where.run(update), where.put
+  return lambda tree, state, there, step: jax.device_get(
+    run(*map(put, (tree, state, there)), step=jnp.int32(step))
+  )
+
+
+forget = _program.cache_clear  # After a change in the code under test.
+
+
+def start(workers):
+  rng = np.random.default_rng(0)
+  return {
+    name: np.broadcast_to(
+      rng.standard_normal(shape, np.float32), (workers, *shape)
+    )
+    for name, shape in SHAPES.items()
+  }
+
+
+def walk(tree, seed):
+  """Everybody's next tree: close to the last, and different per worker."""
+  rng = np.random.default_rng(seed + 1)
+  length = np.where(np.isin(np.arange(len(tree['bias'])), QUIET), 1e-4, 1)
+  stride = lambda x: (
+    rng.standard_normal(x.shape, np.float32)
+    * length.reshape(-1, *[1] * (x.ndim - 1)).astype(np.float32)
+  )
+  return jax.tree.map(lambda x: x + stride(x), tree)
+
+
+def record(aggregator: Aggregator, everyone=True, workers=N) -> list[Event]:
+  """STEPS rounds on one device, with absentees unless `everyone`."""
+  update = _program(aggregator, 'vmap', workers, everyone)
+  tree, events = start(workers), []
+  state = jax.device_get(
+    jax.vmap(aggregator.init, axis_name=collectives.WORKERS)(tree)
+  )
+  for step, there in zip(STEPS, _attendance(workers), strict=True):
+    there |= everyone
+    tree = walk(tree, len(events))
+    events.append(
+      Event(step, there, tree, state, *update(tree, state, there, step))
+    )
+    tree, state = events[-1].new_tree, events[-1].new_state
+  return events
+
+
+def replay(aggregator: Aggregator, events, executor, everyone=True):
+  """The same rounds, each from the same trees and memories, elsewhere."""
+  update = _program(aggregator, executor, len(events[0].there), everyone)
+  return [
+    Event(*e[:4], *update(e.tree, e.state, e.there, e.step)) for e in events
+  ]
+
+
+def train(strategy: Strategy, executor='vmap', workers=N, steps=4):
+  """Everybody's parameters after each step of SGD with momentum."""
+  init, update = make_worker(strategy, optax.sgd(0.1, momentum=0.9))
+  where = executors.executor(workers, executor)
+  run = where.run(update)
+  params = start(workers)
+  worker = where.put(jax.vmap(init, axis_name=collectives.WORKERS)(params))
+  for step in range(steps):
+    grads = where.put(walk(params, step))
+    worker, _ = run(worker, grads, step=jnp.int32(step))
+    yield jax.device_get(worker.params)
+
+
+def rows(tree) -> np.ndarray:
+  """A tree as f64[workers, entries]."""
+  leaves = [np.asarray(x, np.float64) for x in jax.tree.leaves(tree)]
+  return np.concatenate([x.reshape(len(x), -1) for x in leaves], axis=1)
+
+
+def recall(state, name, like) -> np.ndarray:
+  """What memories called `name` hold, summed, in the shape of `like`."""
+  key = jax.tree_util.GetAttrKey(name)
+  found = [
+    leaf
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+    if key in path
+  ]
+  if not found:
+    return np.zeros_like(like)
+  return rows(found).reshape(len(like), -1, like.shape[1]).sum(axis=1)
+
+
+def private(tree, state) -> np.ndarray:
+  """What belongs to each worker: f64[kinds, workers, entries]."""
+  held = rows(tree)
+  return np.stack(
+    [held, *(recall(state, name, held) for name in ('residual', 'pulled'))]
+  )
+
+
+def mass(tree, state, there) -> np.ndarray:
+  """What must not change: all that workers hold and that memory withholds.
+
+  With a server that integrates progress since the last pull it is the center
+  plus the mean progress of those who come.
+  """
+  held, residual, pulled = private(tree, state)
+  center = recall(state, 'center', held)
+  if pulled.any():
+    return center[0] + (held - pulled)[there].sum(axis=0) / max(there.sum(), 1)
+  return (held + residual).sum(axis=0) + center[0]
+
+
+def nothing_is_lost(events: list[Event]) -> None:
+  for e in events:
+    largest = max(
+      np.abs(rows(x)).max()
+      for x in jax.tree.leaves((e.tree, e.state, e.new_tree))
+    )
+    np.testing.assert_allclose(
+      mass(e.new_tree, e.new_state, e.there),
+      mass(e.tree, e.state, e.there),
+      rtol=0,
+      atol=4 * EPS * len(e.there) * largest,
+    )
+
+
+def someone_talks(events: list[Event]) -> None:
+  assert sum(e.sent.bytes.sum() for e in events) > 0
+
+
+def executors_agree(ours: list[Event], theirs: list[Event]) -> None:
+  for a, b in zip(ours, theirs, strict=True):
+    jax.tree.map(_close, (a.new_tree, a.new_state), (b.new_tree, b.new_state))
+    jax.tree.map(np.testing.assert_array_equal, a.sent, b.sent)
+
+
+def _close(a, b):
+  is_float = jnp.issubdtype(a.dtype, jnp.floating)
+  size = np.abs(a.astype(np.float64)).max(initial=0) if is_float else 0
+  np.testing.assert_allclose(a, b, rtol=0, atol=8 * EPS * size)
+
+
+def shapes_and_dtypes_are_kept(aggregator: Aggregator, *dtypes) -> None:
+  """Of the tree and of the memory; nothing is run."""
+  kinds = dict(zip(SHAPES, dtypes, strict=True))
+  tree = {
+    name: jax.ShapeDtypeStruct((N, *shape), kinds[name])
+    for name, shape in SHAPES.items()
+  }
+  everyone = lambda f: jax.vmap(f, axis_name=collectives.WORKERS)
+  state = jax.eval_shape(everyone(aggregator.init), tree)
+  new_tree, new_state, _ = jax.eval_shape(
+    everyone(lambda t, s: aggregator.update(t, s, jnp.int32(0))), tree, state
+  )
+  same = lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype)
+  assert jax.tree.all(jax.tree.map(same, (tree, state), (new_tree, new_state)))
+
+
+def absent_are_left_alone(events: list[Event]) -> None:
+  """They keep their trees, and what their memories withhold of them."""
+  for e in events:
+    for a, b in zip(
+      *(
+        private(t, s)[:, ~e.there]
+        for t, s in ((e.new_tree, e.new_state), (e.tree, e.state))
+      ),
+      strict=True,
+    ):
+      np.testing.assert_array_equal(a, b)
+
+
+def absent_pay_nothing(events: list[Event]) -> None:
+  for e in events:
+    for count in (
+      e.sent.bytes,
+      e.sent.received,
+      e.sent.messages,
+      e.sent.rounds,
+      e.sent.path_bytes,
+    ):
+      assert not count[~e.there].any()
+
+
+def bills_balance(events: list[Event], served: bool) -> None:
+  """What one sends another receives; no link carries more than the busiest."""
+  for e in events:
+    up, down, messages, rounds, path = (
+      np.asarray(count)
+      for count in (
+        e.sent.bytes,
+        e.sent.received,
+        e.sent.messages,
+        e.sent.rounds,
+        e.sent.path_bytes,
+      )
+    )
+    if served:  # The other end is not a worker.
+      np.testing.assert_array_equal(up, down)
+    assert up.sum() == down.sum()
+    assert (path >= np.maximum(up, down)).all()
+    assert ((messages > 0) == (up > 0)).all()
+    assert (rounds >= (path > 0)).all()
+
+
+def replicas_are_identical(tree) -> None:
+  jax.tree.map(
+    lambda x: np.testing.assert_array_equal(x, np.broadcast_to(x[:1], x.shape)),
+    tree,
+  )
+
+
+def gossip_multiplies_with_w(events, graph: topology.Topology, period=1):
+  """W of the graph; who misses someone counts itself in its place."""
+  for e in events:
+    w = np.eye(len(e.there))
+    if e.step % period == period - 1:
+      rounds = graph(len(e.there))
+      w = topology.mixing_matrix(
+        rounds[e.step // period % len(rounds)], len(e.there)
+      )
+      w = np.where(np.outer(e.there, e.there), w, 0)
+      w += np.diag(1 - w.sum(axis=1))
+    np.testing.assert_allclose(
+      rows(e.new_tree),
+      w @ rows(e.tree),
+      rtol=0,
+      atol=8 * EPS * np.abs(rows(e.tree)).max(),
+    )
+
+
+def _sub_jaxprs(value):
+  values = value if isinstance(value, (tuple, list)) else [value]
+  for v in values:
+    v = getattr(v, 'jaxpr', v)
+    if hasattr(v, 'eqns'):
+      yield v
+
+
+def _moved(jaxpr) -> set[int]:
+  """Bytes all workers send together, for every way through the branches."""
+  totals = {0}
+  for eqn in jaxpr.eqns:
+    size = nbytes([v.aval for v in eqn.invars if hasattr(v.aval, 'dtype')])
+    match eqn.primitive.name:
+      case 'psum' | 'psum_invariant':
+        options = {2 * (N - 1) * size}
+      case 'all_gather' | 'all_gather_invariant':
+        options = {N * (N - 1) * size}
+      case 'ppermute':
+        options = {size * len(eqn.params['perm'])}
+      case 'cond':
+        options = set().union(*map(_moved, _sub_jaxprs(eqn.params['branches'])))
+      case name:
+        assert name not in ('all_to_all', 'reduce_scatter', 'pmax'), name
+        inner = [_moved(j) for p in eqn.params.values() for j in _sub_jaxprs(p)]
+        times = eqn.params.get('length', 1)
+        options = {times * sum(c) for c in [[max(i) for i in inner]]}
+    totals = {t + o for t in totals for o in options}
+  return totals
+
+
+def all_that_moves_is_billed(aggregator: Aggregator, events) -> None:
+  """The ledger against the collectives of the program before compilation."""
+  run = executors.executor(N, 'shard_map').run(
+    lambda tree, state, step: aggregator.update(tree, state, step)
+  )
+  jaxpr = jax.make_jaxpr(run)(
+    events[0].tree, events[0].state, step=jnp.int32(0)
+  )
+  for e in events:
+    assert e.sent.bytes.sum() in _moved(jaxpr.jaxpr)
+
+
+def is_served(aggregator: Aggregator) -> bool:
+  """Whether workers talk to a server, which the program does not contain."""
+  tree = {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
+  text = jax.make_jaxpr(
+    lambda: aggregator.update(tree, aggregator.init(tree), jnp.int32(0)),
+    axis_env=[(collectives.WORKERS, N)],
+  )().pretty_print(name_stack=True)
+  return collectives.SERVED in text

@@ -1,0 +1,146 @@
+"""run.py as a user meets it: a process, its exit code and its words.
+
+Processes are forked from one that has imported everything and started nothing,
+which saves each of them three seconds of imports.
+"""
+
+import multiprocessing
+import os
+import pathlib
+import resource
+import runpy
+import subprocess
+import sys
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+ROOT = pathlib.Path(__file__).parents[2]
+DIGITS = (
+  '--config=gossipjax/config/defaults.py',
+  '--config.steps=4',
+  '--config.log_every=2',
+  '--config.eval_every=2',
+)
+_FORK = multiprocessing.get_context('forkserver')
+_FORK.set_forkserver_preload(
+  [
+    'gossipjax.comparison.compare',
+    'gossipjax.comparison.progress',
+    'gossipjax.commands.console',
+    'gossipjax.config.defaults',
+    'sklearn.datasets',
+  ]
+)
+
+
+class Ended(NamedTuple):
+  """How a process ended; the code is -n if signal n killed it."""
+
+  code: int
+  out: str
+  err: str
+
+
+class Running:
+  """A process that was started by `start`."""
+
+  def __init__(self, process, folder: pathlib.Path):
+    self._process, self._folder = process, folder
+    self.pid = process.pid
+
+  def send(self, number: int) -> None:
+    """Sends it a signal, unless it has ended."""
+    if self._process.is_alive():
+      os.kill(self.pid, number)
+
+  def alive(self) -> bool:
+    """Whether it still runs."""
+    return self._process.is_alive()
+
+  def end(self) -> Ended:
+    """Waits for its end."""
+    self._process.join()
+    return Ended(
+      self._process.exitcode,
+      *((self._folder / name).read_text() for name in ('out', 'err')),
+    )
+
+
+def start(
+  folder: pathlib.Path,
+  *args: str,
+  module: str = '',
+  max_file_bytes: int | None = None,
+  **environment: str | None,
+) -> Running:
+  """Starts run.py with these arguments.
+
+  Args:
+    folder: where its output goes; made if it is not there.
+    *args: what follows `python run.py`.
+    module: to be run with `python -m` instead of run.py.
+    max_file_bytes: no file may grow larger.
+    **environment: variables on top of this process's; None removes one.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  process = _FORK.Process(
+    target=_become, args=(folder, args, module, max_file_bytes, environment)
+  )
+  process.start()
+  return Running(process, folder)
+
+
+def run(folder: pathlib.Path, *args: str, **settings) -> Ended:
+  """`start`, and its end."""
+  return start(folder, *args, **settings).end()
+
+
+def _become(folder, args, module, max_file_bytes, environment):
+  for name, value in {'NPROC': None, **environment}.items():
+    os.environ.pop(name, None)
+    if value is not None:
+      os.environ[name] = value
+  for name, number in (('out', 1), ('err', 2)):
+    file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, number)
+  if max_file_bytes is not None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_bytes,) * 2)
+  os.chdir(ROOT)
+  sys.argv = [module or 'run.py', *args]
+  if module:
+    runpy.run_module(module, run_name='__main__', alter_sys=True)
+  else:
+    runpy.run_path('run.py', run_name='__main__')
+
+
+def really(*args: str, **environment: str) -> Ended:
+  """`python run.py ARGS` with nothing forked: slower, and the real thing."""
+  kept = {k: v for k, v in os.environ.items() if k != 'NPROC'}
+  done = subprocess.run(
+    [sys.executable, 'run.py', *args],
+    text=True,
+    cwd=ROOT,
+    capture_output=True,
+    env=kept | environment,
+  )
+  return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def arrays(
+  checkpoints: pathlib.Path, step: int | None = None
+) -> dict[str, np.ndarray]:
+  """Every array of a checkpoint, by its place; the newest if no step says."""
+  step = step or max(int(p.name) for p in checkpoints.iterdir())
+  place, reader = checkpoints / str(step) / 'workers', ocp.PyTreeCheckpointer()
+  plain = jax.tree.map(
+    lambda _: ocp.RestoreArgs(restore_type=np.ndarray),
+    dict(reader.metadata(place).item_metadata.tree),
+  )
+  found = reader.restore(place, restore_args=plain)
+  return {
+    jax.tree_util.keystr(path): np.asarray(leaf)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(found)
+  }

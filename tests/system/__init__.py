@@ -1,0 +1,1 @@
+"""Whole programs: processes, kills, browsers, real links, real data."""

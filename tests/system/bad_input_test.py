@@ -1,0 +1,483 @@
+"""A user's mistake ends in one sentence and exit code 2; nothing is written."""
+
+import gzip
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gossipjax.data.images import IDX
+from tests.support import program
+from tests.support.program import DIGITS
+
+DEFAULT = '--config=gossipjax/config/defaults.py'
+TEXT = '--config=configs/text.py:all_reduce'
+
+# What is wrong: the arguments, and what the sentence has to say.
+MISTAKES = {
+  'no config': ('', '--config configs/quickstart.py'),
+  'a config that is not there': (
+    '--config=configs/quickstat.py',
+    'quickstat.py quickstart.py',
+  ),
+  'an unknown flag': (f'{DEFAULT} --workers=4', 'workers'),
+  'a word that is no flag': (f'{DEFAULT} resume', "'resume' flag"),
+  'resuming nothing': (f'{DEFAULT} --resume', '--workdir'),
+  'resuming what never began': (
+    f'{DEFAULT} --resume',
+    'not there nothing to --resume',
+  ),
+  'an unknown compressor': (
+    f'{DEFAULT}:compressed --config.strategy.compressor.name=topp',
+    "strategy.compressor.name=topp 'topk'",
+  ),
+  'an argument of no compressor': (
+    f'{DEFAULT}:compressed --config.strategy.compressor.density=0.1',
+    'compressor.density needs compressor.name topk',
+  ),
+  'an argument of another compressor': (
+    f'{DEFAULT}:compressed --config.strategy.compressor.name=sign '
+    '--config.strategy.compressor.density=0.1',
+    'compressor.density unknown',
+  ),
+  'an unknown key': (f'{DEFAULT} --config.stepz=3', "'stepz' mean 'steps'"),
+  'an unknown key of the optimizer': (
+    f'{DEFAULT} --config.optimizer.learning_rat=1',
+    "'learning_rat' 'learning_rate'",
+  ),
+  'an unknown key of the strategy': (
+    f'{DEFAULT}:gtopk --config.strategy.densty=1',
+    "'densty' 'density'",
+  ),
+  'an unknown group of keys': (
+    f'{DEFAULT} --config.optimiser.name=sgd',
+    "'optimiser' 'optimizer'",
+  ),
+  'an unknown variant': (
+    '--config=configs/quickstart.py '
+    '--config.variants.gtopkk.strategy.density=1',
+    "'gtopkk' 'gtopk'",
+  ),
+  'a word for an integer': (
+    f'{DEFAULT} --config.steps=many',
+    'config.steps many int',
+  ),
+  'a fraction for an integer': (
+    f'{DEFAULT} --config.workers=2.5',
+    'config.workers 2.5 int',
+  ),
+  'a word for a number': (
+    f'{DEFAULT} --config.optimizer.learning_rate=fast',
+    'learning_rate fast float',
+  ),
+  'a word for yes or no': (
+    f'{DEFAULT} --config.task.augment=maybe',
+    'augment maybe bool',
+  ),
+  'a word in a list of integers': (
+    f'{DEFAULT} --config.optimizer.boundaries=5,ten',
+    'optimizer.boundaries int',
+  ),
+  'a density of nothing': (
+    f'{DEFAULT}:gtopk --config.strategy.density=0',
+    'density above 0',
+  ),
+  'a negative density': (
+    f'{DEFAULT}:topk --config.strategy.density=-0.1',
+    'density -0.1',
+  ),
+  'a density above 1': (
+    f'{DEFAULT}:gtopk --config.strategy.density=1.5',
+    'density 1.5',
+  ),
+  'a density that is no number': (
+    f'{DEFAULT}:topk --config.strategy.density=nan',
+    'density nan',
+  ),
+  'a k of 0': (
+    f'{DEFAULT}:gtopk --config.strategy.density=1e-9',
+    'density none at least',
+  ),
+  'a bad density in the last variant': (
+    '--config=configs/quickstart.py --config.variants.gtopk.strategy.density=7',
+    'density 7',
+  ),
+  'no workers': (f'{DEFAULT} --config.workers=0', 'workers least 1'),
+  'fewer than no workers': (
+    f'{DEFAULT} --config.workers=-3',
+    'workers least 1',
+  ),
+  'more workers than devices': (
+    f'{DEFAULT} --config.workers=65 --config.executor=shard_map',
+    'executor=shard_map workers=65 vmap',
+  ),
+  'more workers than examples': (
+    f'{DEFAULT} --config.workers=2000',
+    'workers 1500',
+  ),
+  'a hypercube of six': (
+    f'{DEFAULT}:gossip --config.strategy.topology=hypercube --config.workers=6',
+    'hypercube power workers=6',
+  ),
+  'a period of 0': (
+    f'{DEFAULT}:local_sgd --config.strategy.period=0',
+    'period least 1',
+  ),
+  'a negative period': (
+    f'{DEFAULT}:elastic --config.strategy.period=-4',
+    'period least 1',
+  ),
+  'a batch larger than a share': (
+    f'{DEFAULT} --config.batch_size=188',
+    'batch_size 187 188',
+  ),
+  'an empty batch': (f'{DEFAULT} --config.batch_size=0', 'batch_size 1'),
+  'no steps': (f'{DEFAULT} --config.steps=0', 'steps least 1'),
+  'a negative period of checkpoints': (
+    f'{DEFAULT} --config.checkpoint_every=-1',
+    'checkpoint_every 0',
+  ),
+  'an unknown strategy': (
+    f'{DEFAULT} --config.strategy.name=allreduce',
+    'strategy.name=allreduce all_reduce',
+  ),
+  'an unknown strategy after the colon': (
+    f'{DEFAULT}:gtopkk',
+    'strategy.name=gtopkk gtopk',
+  ),
+  'an unknown topology': (
+    f'{DEFAULT}:gossip --config.strategy.topology=rng',
+    'strategy.topology=rng ring',
+  ),
+  'an unknown exchange': (
+    f'{DEFAULT}:gtopk --config.strategy.exchange=tre',
+    'exchange tree',
+  ),
+  'an unknown model': (f'{DEFAULT} --config.task.model=mpl', 'mpl mlp'),
+  'an unknown task': (f'{DEFAULT} --config.task.name=digit', 'digits'),
+  'an unknown split': (f'{DEFAULT} --config.task.split=even', 'iid'),
+  'an unknown link': (f'{DEFAULT} --config.link=2gbe', 'link=2gbe 1gbe'),
+  'an unknown executor': (
+    f'{DEFAULT} --config.executor=gpu',
+    'executor=gpu shard_map',
+  ),
+  'an unknown optimizer': (
+    f'{DEFAULT} --config.optimizer.name=sdg',
+    'optimizer.name=sdg sgd',
+  ),
+  'an unknown schedule': (
+    f'{DEFAULT} --config.optimizer.schedule=cosin',
+    'cosin cosine',
+  ),
+  'a data folder that is not there': (
+    '--config=configs/fashion_mnist.py --config.data.dir=/no/where',
+    'data.dir /no/where fashion_mnist',
+  ),
+  'a text that is not there': (
+    f'{TEXT} --config.task.file=/no/where.txt',
+    '/no/where.txt',
+  ),
+}
+
+
+def refused(ended: program.Ended, words: str, workdir: pathlib.Path | None):
+  """One sentence with all the words, exit code 2, and no workdir."""
+  assert ended.code == 2, ended.err
+  assert ended.err.count('\n') == 1 and ended.err.endswith('\n'), ended.err
+  assert not ended.out
+  for word in words.split():
+    assert word in ended.err
+  assert workdir is None or not workdir.exists()
+
+
+@pytest.mark.parametrize('what', MISTAKES)
+def test_a_mistake_is_refused_with_its_name_and_writes_nothing(what, tmp_path):
+  args, words = MISTAKES[what]
+  workdir = tmp_path / 'run'
+  where = () if what == 'resuming nothing' else (f'--workdir={workdir}',)
+  refused(program.run(tmp_path, *args.split(), *where), words, workdir)
+
+
+def test_a_plain_process_says_the_same_and_debug_adds_the_traceback(tmp_path):
+  args = DEFAULT, '--config.batch_size=188', f'--workdir={tmp_path / "run"}'
+  plain, debug = (program.really(*args), program.really(*args, '--debug'))
+  refused(plain, 'batch_size 187 188', tmp_path / 'run')
+  assert debug.code == 2 and debug.err.startswith('Traceback')
+  assert debug.err.endswith(plain.err)
+
+
+def test_ctrl_c_while_things_are_imported_shows_no_traceback(tmp_path):
+  with subprocess.Popen(
+    [
+      sys.executable,
+      '-X',
+      'importtime',
+      'run.py',
+      DEFAULT,
+      f'--workdir={tmp_path}/run',
+    ],
+    cwd=program.ROOT,
+    text=True,
+    stderr=subprocess.PIPE,
+  ) as process:
+    seen = iter(process.stderr.readline, '')
+    next(line for line in seen if line.endswith(' absl.flags\n'))
+    process.send_signal(signal.SIGINT)
+    said = [line for line in seen if not line.startswith('import time:')]
+  assert process.returncode == -signal.SIGINT and not said
+
+
+def test_a_bad_density_is_refused_before_anything_is_downloaded(tmp_path):
+  ended = program.run(
+    tmp_path,
+    '--config=configs/cifar10.py:topk',
+    f'--workdir={tmp_path}/run',
+    '--config.strategy.density=2',
+    **nowhere(tmp_path),
+  )
+  refused(ended, 'density 2', tmp_path / 'run')
+
+
+def nowhere(folder: pathlib.Path) -> dict[str, str | None]:
+  """A network without a server, and a cache without a file."""
+  proxy = 'http://127.0.0.1:9'  # The discard port: refused at once.
+  return {
+    'GOSSIPJAX_DATA': None,
+    'XDG_CACHE_HOME': str(folder / 'cache'),
+    'no_proxy': None,
+    'NO_PROXY': None,
+    **{
+      key: proxy
+      for key in ('http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY')
+    },
+  }
+
+
+@pytest.mark.parametrize('config', ['fashion_mnist', 'cifar10', 'text'])
+def test_a_data_server_out_of_reach_is_a_sentence(config, tmp_path):
+  ended = program.run(
+    tmp_path,
+    f'--config=configs/{config}.py',
+    f'--workdir={tmp_path}/run',
+    **nowhere(tmp_path),
+  )
+  refused(
+    ended, 'cannot be downloaded data.dir GOSSIPJAX_DATA', tmp_path / 'run'
+  )
+
+
+def idx(shape: tuple[int, ...]) -> bytes:
+  """A file of the right form, but nobody published it."""
+  noise = np.random.default_rng(0).integers(0, 10, shape, np.uint8)
+  return (
+    struct.pack(f'>4B{len(shape)}I', 0, 0, 8, len(shape), *shape)
+    + noise.tobytes()
+  )
+
+
+DAMAGES = {
+  'missing': (lambda path: path.unlink(), 'missing add'),
+  'truncated': (
+    lambda path: os.truncate(path, path.stat().st_size // 2),
+    'truncated delete',
+  ),
+  'corrupt': (
+    lambda path: path.write_bytes(
+      path.read_bytes()[:99] + bytes(99) + path.read_bytes()[198:]
+    ),
+    'corrupt delete',
+  ),
+  'another': (lambda path: None, 'published MD5 delete'),
+}
+
+
+@pytest.mark.parametrize('damage', DAMAGES)
+def test_a_damaged_data_file_is_named(damage, tmp_path):
+  for name, shape in zip(IDX, ((64, 28, 28), (64,)) * 2, strict=True):
+    (tmp_path / f'{name}.gz').write_bytes(gzip.compress(idx(shape)))
+  spoil, words = DAMAGES[damage]
+  spoil(tmp_path / f'{IDX[0]}.gz')
+  ended = program.run(
+    tmp_path,
+    '--config=configs/fashion_mnist.py',
+    f'--workdir={tmp_path}/run',
+    f'--config.data.dir={tmp_path}',
+  )
+  refused(ended, f'{IDX[0]} {words}', tmp_path / 'run')
+
+
+def test_a_text_shorter_than_a_sequence_is_refused(tmp_path):
+  (tmp_path / 'book.txt').write_text('Call me Ishmael.')
+  ended = program.run(
+    tmp_path,
+    TEXT,
+    f'--config.task.file={tmp_path}/book.txt',
+    f'--workdir={tmp_path}/run',
+  )
+  refused(ended, 'sequence', tmp_path / 'run')
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """A run of DIGITS, done."""
+  folder = tmp_path_factory.mktemp('finished')
+  ended = program.run(folder, *DIGITS, f'--workdir={folder}/run')
+  assert ended.code == 0, ended.err
+  return folder / 'run'
+
+
+def snapshot(folder: pathlib.Path) -> dict[str, bytes]:
+  """Every file below a folder."""
+  return {str(p): p.read_bytes() for p in folder.rglob('*') if p.is_file()}
+
+
+@pytest.mark.parametrize(
+  'more, words',
+  [
+    (['--config.seed=1'], 'another config config.seed another folder'),
+    (['--config.seed=1', '--resume'], 'another config config.seed'),
+    ([], 'already --resume'),
+  ],
+)
+def test_a_workdir_with_a_run_is_left_as_it_is(finished, more, words, tmp_path):
+  before = snapshot(finished)
+  ended = program.run(tmp_path, *DIGITS, *more, f'--workdir={finished}')
+  refused(ended, f'{finished} {words}', None)
+  assert snapshot(finished) == before
+
+
+@pytest.mark.parametrize(
+  'name, text, words',
+  [
+    ('thesis.tex', 'years', 'not empty'),
+    ('config.json', '{"config": {"wor', 'damaged'),
+    ('config.json', '[]', 'damaged'),
+  ],
+)
+def test_a_workdir_with_other_things_is_left_as_it_is(
+  name, text, words, tmp_path
+):
+  workdir = tmp_path / 'run'
+  workdir.mkdir()
+  (workdir / name).write_text(text)
+  before = snapshot(workdir)
+  ended = program.run(tmp_path, *DIGITS, '--resume', f'--workdir={workdir}')
+  refused(ended, f'{workdir} {words}', None)
+  assert snapshot(workdir) == before
+
+
+def test_a_workdir_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
+  (tmp_path / 'file').write_text('mine')
+  for place in f'{tmp_path}/file', f'{tmp_path}/file/run', '/proc/run':
+    ended = program.run(tmp_path, *DIGITS, f'--workdir={place}')
+    refused(ended, f'--workdir={place}', None)
+  assert (tmp_path / 'file').read_text() == 'mine'
+
+
+def test_a_loss_that_is_no_number_stops_the_run_at_its_step(tmp_path):
+  ended = program.run(
+    tmp_path,
+    *DIGITS,
+    '--config.optimizer.learning_rate=1e30',
+    '--config.optimizer.warmup_steps=2',
+    '--config.checkpoint_every=1',
+    '--config.eval_every=0',
+    f'--workdir={tmp_path}/run',
+  )
+  # The rate is 0, then 5e29: so it is the third loss, not the first two.
+  refused(ended, 'NaN step 3 learning_rate checkpoint', None)
+  steps = [
+    int(p.name) for p in (tmp_path / 'run/all_reduce/checkpoints').iterdir()
+  ]
+  assert sorted(steps) == [1, 2]
+  kept = program.arrays(tmp_path / 'run/all_reduce/checkpoints', step=1)
+  assert all(np.isfinite(x).all() for x in kept.values())
+
+
+def test_a_loss_that_is_no_number_before_a_checkpoint_promises_none(tmp_path):
+  ended = program.run(
+    tmp_path,
+    *DIGITS,
+    '--config.optimizer.learning_rate=1e30',
+    '--config.eval_every=0',
+    f'--workdir={tmp_path}/run',
+  )
+  refused(ended, 'NaN learning_rate', None)
+  assert 'checkpoint' not in ended.err
+
+
+def test_a_broken_record_is_named_when_a_run_is_resumed(finished, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(finished, workdir)
+  (workdir / 'all_reduce/summary.json').unlink()
+  lines = workdir / 'all_reduce/records.jsonl'
+  lines.write_text('{"step": 2, "tra\n' + lines.read_text())
+  before = snapshot(workdir / 'all_reduce')
+  ended = program.run(tmp_path, *DIGITS, '--resume', f'--workdir={workdir}')
+  refused(ended, f'{lines}, line 1 delete', None)
+  assert snapshot(workdir / 'all_reduce') == before
+
+
+def can_mount() -> bool:
+  """Whether this process may mount a file system."""
+  return (
+    os.geteuid() == 0
+    and not subprocess.run(
+      ['unshare', '-m', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'],
+      capture_output=True,
+    ).returncode
+  )
+
+
+@pytest.fixture(params=['ulimit'] + ['disk'] * can_mount())
+def little_room(request, tmp_path):
+  """A folder, settings in which a run does not fit, a way to make room."""
+  folder = tmp_path / 'small'
+  folder.mkdir()
+  if request.param == 'ulimit':
+    yield folder, {'max_file_bytes': 100_000}, 'ulimit', lambda: None
+    return
+  mount = lambda options: subprocess.run(
+    ['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', folder], check=True
+  )
+  mount('size=1000k')  # One checkpoint fits, the second does not.
+  yield folder, {}, 'full', lambda: mount('remount,size=50m')
+  subprocess.run(['umount', folder], check=True)
+
+
+def test_a_full_disk_is_a_sentence_and_with_room_the_run_goes_on(
+  little_room, finished, tmp_path
+):
+  workdir, limits, word, make_room = little_room
+  args = (
+    *DIGITS,
+    '--config.checkpoint_every=1',
+    '--config.eval_every=0',
+    f'--workdir={workdir}/run',
+  )
+  refused(
+    program.run(tmp_path, *args, **limits), f'{workdir} {word} --resume', None
+  )
+  make_room()
+  ended = program.run(tmp_path, *args, '--resume')
+  assert ended.code == 0, ended.err
+  new, old = (
+    program.arrays(folder / 'all_reduce/checkpoints')
+    for folder in (workdir / 'run', finished)
+  )
+  assert all(np.array_equal(new[key], old[key]) for key in old)
+
+
+def test_a_workdir_whose_claim_was_cut_short_can_be_claimed(tmp_path):
+  (tmp_path / 'run').mkdir()
+  (tmp_path / 'run/.config.json.half').write_text('{"conf')
+  ended = program.run(
+    tmp_path, *DIGITS, '--config.steps=1', f'--workdir={tmp_path}/run'
+  )
+  assert ended.code == 0, ended.err

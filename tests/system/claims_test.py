@@ -1,0 +1,184 @@
+"""Experiments that test claims: what they look at, keep, and leave behind."""
+
+import importlib
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import gtopk_mass, union_size
+from experiments.framework import (
+  claim,
+  residual_growth,
+  results_page,
+  seed_statistics,
+  silent_steps,
+  workloads,
+)
+from experiments.framework.kept_runs import Evidence, one, watched
+from gossipjax import executors
+from gossipjax.errors import UserError
+from gossipjax.strategies import gtopk, union_topk
+
+P, SIZE, STEPS = 8, 400, 6
+
+
+def play(aggregator, watch):
+  """Gradients, means, states and what is seen, of each step."""
+  watching = watched(aggregator, watch)
+  update = executors.on_one_device(watching.update)
+  rng = np.random.default_rng(0)
+  state = executors.on_one_device(watching.init)(jnp.zeros((P, SIZE)))
+  for t in range(STEPS):
+    gradients = rng.standard_normal((P, SIZE)).astype('f4')
+    before = state
+    mean, state, _ = update(gradients, state, step=jnp.int32(t))
+    yield jax.device_get((gradients, mean, before.inner, state))
+
+
+@pytest.mark.parametrize('conserve', [False, True])
+def test_lost_mass_is_what_is_neither_applied_nor_remembered(conserve):
+  strategy, watch = gtopk.strategy(0.05, conserve), gtopk_mass.weigh()
+  for gradients, mean, before, after in play(strategy.gradients, watch):
+    wanted = (gradients + before.residual).astype('f8').sum(axis=0)
+    applied = P * mean[0].astype('f8')
+    lost = np.abs(wanted - applied - after.inner.residual.sum(axis=0)).sum()
+    share = watch.tell(after.seen)['lost']
+    np.testing.assert_allclose(
+      share, lost / np.abs(applied).sum(), rtol=1e-3, atol=1e-5
+    )
+    assert share < 1e-5 if conserve else share > 0.02
+
+
+def test_a_residual_is_as_old_as_the_steps_since_it_was_sent(monkeypatch):
+  monkeypatch.setattr(union_size, 'DENSITY', 0.05)
+  strategy, watch = union_topk.strategy(0.05), union_size.look_at_union()
+  age = np.zeros((P, SIZE))
+  for *_, after in play(strategy.gradients, watch):
+    age = np.where(after.inner.residual == 0, 0, age + 1)
+    told = watch.tell(after.seen)
+    assert told['mean age'] == pytest.approx(age.mean())
+    assert told['oldest'] == age.max()
+    assert told['union / k'] == after.inner.union[0] / (0.05 * SIZE)
+  assert 1 < told['union / k'] < P and told['oldest'] == STEPS
+
+
+def test_watching_changes_neither_numbers_nor_bytes(tmp_path, small):
+  config = workloads.config('fashion_mnist', 4, quick=True)
+  config.strategy = gtopk_mass.method('published', 0.05)
+  config.optimizer.learning_rate = 0.1
+  plain = one(config, tmp_path / 'plain')['records']
+  seen = one(config, tmp_path / 'seen', gtopk_mass.weigh())
+  for a, b in zip(plain, seen['records'], strict=True):
+    for key in ('train_loss', 'test_loss', 'bytes_sent', 'comm_s'):
+      assert a[key] == b[key]
+  assert [line['step'] for line in seen['told']] == [2, 4, 6]
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+  """Every network is an MLP for digits."""
+  for name in ('plain', 'seen'):
+    (tmp_path / name).mkdir()
+  monkeypatch.setattr(
+    workloads,
+    'NETWORKS',
+    dict.fromkeys(workloads.NETWORKS, ('digits', 'mlp', 32, 6)),
+  )
+
+
+@pytest.mark.parametrize(
+  'name', ['gtopk_mass', 'union_size', 'adaptive_gossip', 'hylo']
+)
+def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
+  name, tmp_path, small, monkeypatch
+):
+  module = importlib.import_module(f'experiments.{name}')
+  if name != 'hylo':  # One that really tunes is enough.
+    monkeypatch.setattr(
+      Evidence,
+      'rates',
+      lambda self, config, rates: dict.fromkeys(config.variants, rates[-1]),
+    )
+  monkeypatch.setattr(silent_steps, 'SIZE', 1_000)
+  if name == 'gtopk_mass':
+    monkeypatch.setattr(
+      module,
+      'METHODS',
+      {m: module.METHODS[m] for m in ('dense', 'published', 'conserving')},
+    )
+  found = module.measure(True, Evidence(tmp_path / 'runs'))
+  claim.write(tmp_path, name, 'A title', found, 1.0, quick=True)
+  text = (tmp_path / 'table.md').read_text()
+  assert f'**{found.verdict}**' in text
+  assert re.match(f'(?:{results_page.WORDS}): ', found.verdict)
+  assert f'python -m experiments.{name} --quick' in text
+  assert 'nan' not in text.split('\n\n')[2]
+  lines = (tmp_path / 'table.csv').read_text().splitlines()
+  assert len(lines) == 1 + len(found.rows) and 'accuracy %' in lines[0]
+  assert (tmp_path / 'figure.png').stat().st_size > 10_000
+
+
+def test_what_is_finished_is_not_run_again_even_when_time_is_over(
+  tmp_path, small
+):
+  config = workloads.config('fashion_mnist', 4, quick=True)
+  config.optimizer.learning_rate = 0.1
+  other = config.copy_and_resolve_references()
+  other.seed = 1
+  first = Evidence(tmp_path).collect({('a', 0): config})
+  late = Evidence(tmp_path, minutes=1e-9)
+  assert late.collect({('b', 1): other, ('a', 0): config}) == first
+  assert not late.collect({('b', 1): other})
+  with pytest.raises(UserError, match='--minutes is too short'):
+    seed_statistics.rows({}, ('name',))
+
+
+def test_a_run_that_diverged_says_so_and_has_no_score(tmp_path, small):
+  config = workloads.config('fashion_mnist', 4, quick=True)
+  config.optimizer.learning_rate, config.optimizer.warmup_steps = 1e30, 0
+  runs = Evidence(tmp_path).collect({('a', 0): config})
+  assert 'NaN or Inf' in runs['a', 0]['diverged']
+  (row,) = seed_statistics.rows(runs, ('name',))
+  assert row['diverged'] == 1 and np.isnan(row['accuracy %'])
+  assert np.isnan(seed_statistics.difference(runs, ('a',), ('a',))[0])
+
+
+def test_differences_are_paired_by_seed():
+  at = lambda accuracy: {'records': [{'test_accuracy': accuracy}]}
+  runs = {
+    ('a', 0): at(0.5),
+    ('a', 1): at(0.9),
+    ('b', 0): at(0.4),
+    ('b', 1): at(0.7),
+    ('b', 2): at(0.1),
+  }
+  assert seed_statistics.difference(runs, ('a',), ('b',)) == pytest.approx(
+    (15, 5)
+  )
+  assert np.isnan(seed_statistics.difference(runs, ('a',), ('c',))[0])
+
+
+@pytest.mark.parametrize(
+  'met, of, word',
+  [
+    (3, 3, 'holds'),
+    (0, 3, 'does not hold'),
+    (2, 3, 'holds in 2 of 3'),
+    (0, 0, 'open'),
+  ],
+)
+def test_a_claim_is_told_by_the_cases_in_which_it_is_met(met, of, word):
+  assert claim.word(met, of) == word
+
+
+def test_codes_of_plus_or_minus_t_cannot_follow_what_exceeds_t():
+  slow = {
+    (row['level'], row['mean gradient']): row
+    for row in residual_growth.measure((1.0,), steps=2000)
+  }
+  assert slow['fixed', 10]['growth'] > 0.8 > slow['threshold', 10]['growth']
+  assert slow['threshold', 10]['residual'] > 2 * slow['mean', 10]['residual']
+  assert slow['mean', 2]['residual'] > 10

@@ -1,0 +1,250 @@
+"""What a comparison leaves behind, and what a person sees of it."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import unicodedata
+
+import matplotlib.image
+import pytest
+from ml_collections import ConfigDict
+
+from gossipjax import network
+from gossipjax.comparison import compare
+from gossipjax.config import defaults, resolve
+from gossipjax.results import analysis
+from gossipjax.training.train import train
+from tests.support import program
+
+# Neither in alphabetical order nor in that of their cost.
+CONFIG = '''
+"""A small comparison, as a user would write one."""
+
+from configs import default
+from gossipjax import build
+
+
+def get_config():
+  config = default.get_config()
+  config.workers = 4
+  config.steps = 6
+  config.log_every = 1
+  config.eval_every = 3
+  config.variants = default.variants(
+      rarely=build.strategy_config('local_sgd', period=3),
+      all_reduce='all_reduce',
+      gtopk=build.strategy_config('gtopk', density=0.01))
+  return config
+'''
+VARIANTS = ['rarely', 'all_reduce', 'gtopk']
+FIGURES = ['test_accuracy.png', 'test_loss.png', 'train_loss.png']
+# Of an entry of `runs` in summary.json; bytes are exact, hence integers.
+TYPES = {
+  'name': str,
+  'strategy': dict,
+  'workers': int,
+  'steps': int,
+  'executor': str,
+  'seed': int,
+  'parameters': int,
+  'train_loss': float,
+  'test_loss': float,
+  'test_accuracy': float,
+  'consensus_distance': float,
+  'bytes_sent': int,
+  'bytes_received': int,
+  'messages': int,
+  'comm_s': dict,
+  'wall_s': float,
+  'examples_per_s': float,
+}
+
+
+@pytest.fixture(scope='module')
+def config(tmp_path_factory):
+  """The file of a small comparison."""
+  path = tmp_path_factory.mktemp('config') / 'small.py'
+  path.write_text(CONFIG)
+  return path
+
+
+@pytest.fixture(scope='module')
+def done(config, tmp_path_factory):
+  """The workdir of the comparison, and how the process ended."""
+  folder = tmp_path_factory.mktemp('comparison')
+  ended = program.run(folder, f'--config={config}', f'--workdir={folder}/run')
+  assert ended.code == 0, ended.err
+  return folder / 'run', ended
+
+
+@pytest.fixture(scope='module')
+def summary(done):
+  """summary.json of the comparison."""
+  return json.loads((done[0] / 'summary.json').read_text())
+
+
+def test_a_comparison_leaves_the_documented_files_and_no_other(done):
+  folder, _ = done
+  assert sorted(p.name for p in folder.iterdir()) == sorted(
+    [
+      'config.json',
+      'summary.json',
+      'comparison.md',
+      'report.html',
+      *FIGURES,
+      *VARIANTS,
+    ]
+  )
+  for name in VARIANTS:
+    assert sorted(p.name for p in (folder / name).iterdir()) == [
+      'checkpoints',
+      'records.jsonl',
+      'summary.json',
+    ]
+
+
+def test_config_json_says_what_ran_where(done):
+  found = json.loads((done[0] / 'config.json').read_text())
+  assert found['config']['workers'] == 4
+  assert list(found['config']['variants']) == VARIANTS
+  assert found['versions']['jax'] and found['commit'] and found['devices']
+
+
+def test_the_summary_has_the_documented_keys_with_their_types(summary):
+  for run in summary['runs']:
+    assert {key: type(run[key]) for key in TYPES} == TYPES
+    assert {*network.PRESETS} <= {*run['comm_s']}
+    assert all(type(s) is float and s > 0 for s in run['comm_s'].values())
+    assert run['workers'] == 4 and run['steps'] == 6 and run['bytes_sent'] > 0
+    assert run['strategy']['name'] in resolve.STRATEGIES
+
+
+def test_a_summary_holds_what_the_last_record_says(done, summary):
+  for run in summary['runs']:
+    lines = (done[0] / run['name'] / 'records.jsonl').read_text().splitlines()
+    assert [json.loads(line)['step'] for line in lines] == [1, 2, 3, 4, 5, 6]
+    last = json.loads(lines[-1])
+    assert run['bytes_sent'] == max(last['bytes_sent'])
+    assert run['test_accuracy'] == last['test_accuracy']
+    assert run['comm_s'] == last['comm_s']
+
+
+def test_variants_come_in_the_order_of_the_config(done, summary):
+  assert [run['name'] for run in summary['runs']] == VARIANTS
+  table = [
+    line
+    for line in (done[0] / 'comparison.md').read_text().splitlines()
+    if line.startswith('|')
+  ]
+  assert [row.split('|')[1].strip() for row in table] == [
+    'run',
+    '---',
+    *VARIANTS,
+  ]
+  assert len({row.count('|') for row in table}) == 1
+
+
+@pytest.mark.parametrize('name', FIGURES)
+def test_figures_are_pictures_of_something(name, done):
+  pixels = matplotlib.image.imread(done[0] / name)
+  assert min(pixels.shape[:2]) > 200
+  assert pixels[..., :3].std() > 0.01
+
+
+def test_variants_start_from_the_same_parameters_with_the_same_examples(done):
+  first = [
+    json.loads((done[0] / name / 'records.jsonl').open().readline())
+    for name in VARIANTS
+  ]
+  losses = [record['train_loss'] for record in first]
+  assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)
+
+
+def test_variants_see_the_same_examples_in_the_same_order():
+  # Who does not learn has losses that depend on nothing but the examples.
+  def losses(name):
+    config = defaults.get_config(name)
+    config.update(
+      workers=4, steps=5, log_every=1, eval_every=0, executor='vmap'
+    )
+    config.optimizer.learning_rate = 0.0
+    return [record.train_loss for record in train(config)]
+
+  expected = losses('all_reduce')
+  assert len({*expected}) == 5
+  assert losses('local_sgd') == pytest.approx(expected, rel=1e-6)
+
+
+def control_characters(text: str) -> set[str]:
+  """Those in a text, apart from the ends of lines."""
+  return {c for c in text if unicodedata.category(c) == 'Cc'} - {'\n'}
+
+
+def test_a_log_has_no_control_characters_and_the_table(done):
+  folder, ended = done
+  assert not control_characters(ended.out + ended.err)
+  assert (folder / 'comparison.md').read_text() in ended.out
+  assert [line.partition(':')[0] for line in ended.err.splitlines()] == [
+    name for name in VARIANTS for _ in range(2)
+  ]  # A line per evaluation.
+
+
+def test_a_terminal_has_a_progress_bar_and_a_table(config, tmp_path):
+  ours, theirs = pty.openpty()
+  with subprocess.Popen(
+    [
+      sys.executable,
+      'run.py',
+      f'--config={config}',
+      '--config.steps=2',
+      f'--workdir={tmp_path / "run"}',
+    ],
+    cwd=program.ROOT,
+    stdout=theirs,
+    stderr=theirs,
+    env=os.environ | {'TERM': 'xterm', 'COLUMNS': '200'},
+  ) as process:
+    os.close(theirs)
+    seen = b''.join(iter(lambda: _read(ours), b'')).decode()
+  os.close(ours)
+  assert process.returncode == 0, seen
+  assert '\x1b[' in seen  # It moves the cursor, hence it draws.
+  for word in ('2/2', 'loss', 'examples/s', '━', *VARIANTS):
+    assert word in seen
+  assert seen.rindex('held-out accuracy') > seen.rindex('2/2')
+
+
+def _read(terminal: int) -> bytes:
+  try:
+    return os.read(terminal, 65536)
+  except OSError:  # How a terminal says that nobody is at its other end.
+    return b''
+
+
+def test_a_variant_that_diverges_is_told_and_stops_no_other(tmp_path, capfd):
+  config = defaults.get_config()
+  config.update(workers=2, steps=6, log_every=2, eval_every=6)
+  one = resolve.strategy_config('all_reduce')
+  hot = lambda warmup: {
+    'strategy': one,
+    'optimizer': {'learning_rate': 1e30, 'warmup_steps': warmup},
+  }
+  config.variants = ConfigDict(
+    {'at_once': hot(0), 'later': hot(3), 'good': {'strategy': one}}
+  )
+  summary = compare.compare(config, tmp_path / 'run')
+  at_once, good, later = summary['runs']
+  assert (at_once['steps'], later['steps'], good['steps']) == (0, 2, 6)
+  assert good['test_accuracy'] and later['test_accuracy'] is None
+  assert 'at_once: The loss is NaN' in (said := capfd.readouterr().err)
+  assert 'later: ' in said and 'good: ' not in said
+  table = (tmp_path / 'run/comparison.md').read_text()
+  assert '| later | diverged |' in table and 'later: The loss is NaN' in table
+  assert 'later: The loss is NaN' in (tmp_path / 'run/report.html').read_text()
+  frame = analysis.load(tmp_path / 'run')
+  assert set(frame['run']) == {'later', 'good'}
+  # What is known is not trained again.
+  again = compare.compare(config, tmp_path / 'run', resume=True)
+  assert again['runs'] == summary['runs']

@@ -1,0 +1,67 @@
+"""The documentation: its code runs, and it is built without a warning."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from experiments.framework import strategy_pages
+from gossipjax.config import resolve
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_the_tutorial_runs_from_top_to_bottom(capsys):
+  text = (ROOT / 'docs/tutorial.md').read_text()
+  blocks, names = re.findall(r'```python\n(.*?)```', text, re.S), {}
+  assert len(blocks) > 5
+  for block in blocks:
+    exec(compile(block, 'tutorial.md', 'exec'), names)
+  assert 'topk' in capsys.readouterr().out
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory):
+  """The folder of the pages."""
+  folder = tmp_path_factory.mktemp('site')
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'mkdocs',
+      'build',
+      '--strict',
+      '--quiet',
+      f'--site-dir={folder}',
+    ],
+    cwd=ROOT,
+    text=True,
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stdout + done.stderr
+  return folder
+
+
+def test_every_strategy_has_a_page_with_its_equation_and_bytes(site):
+  for name in resolve.STRATEGIES:
+    text = (site / f'strategies/{name}.html').read_text()
+    assert f'{name}.py' in text and 'per step' in text
+  gossip = (site / 'strategies/gossip.html').read_text()
+  assert 'x_i &lt;- sum_j W_ij x_j' in re.sub(r'<[^>]*>', '', gossip)
+  assert '89.26 %' in gossip  # Of experiments/results/fashion_mnist.
+
+
+def test_a_page_is_of_its_strategy_and_the_figures_that_are_kept():
+  assert strategy_pages.measured_bytes()['gtopk'].endswith('B')
+  assert '`density` | `0.001`' in strategy_pages.page('gtopk')
+  assert 'in no table' in strategy_pages.page('power_sgd')
+
+
+def test_pages_load_nothing_from_elsewhere(site):
+  for page in site.rglob('*.html'):
+    loaded = re.findall(
+      r'<(?:script|link|img)[^>]*(?:src|href)="(http[^"]*)"', page.read_text()
+    )
+    assert not loaded, page

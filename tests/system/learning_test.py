@@ -1,0 +1,20 @@
+"""Fashion-MNIST is learned: the real data, held out by its authors."""
+
+import pytest
+
+from configs import fashion_mnist
+from gossipjax.config import resolve
+from gossipjax.training.train import train
+
+
+@pytest.mark.parametrize(
+  'name, arguments', [('all_reduce', {}), ('gtopk', {'density': 0.01})]
+)
+def test_fashion_mnist_is_learned_to_four_in_five(name, arguments):
+  config = fashion_mnist.get_config(name)
+  config.update(workers=4, steps=160, log_every=160, eval_every=0)
+  config.optimizer.warmup_steps = 16
+  config.strategy = resolve.strategy_config(name, **arguments)
+  (record,) = train(config)
+  assert record.test_accuracy > 0.8
+  assert record.worker0_accuracy > 0.8

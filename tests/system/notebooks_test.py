@@ -1,0 +1,78 @@
+"""The notebooks, run from top to bottom on small runs made here."""
+
+import base64
+import pathlib
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from configs import quickstart
+from gossipjax.comparison.compare import compare
+from gossipjax.config import defaults
+
+NOTEBOOKS = pathlib.Path(__file__).parent.parent / 'notebooks'
+PATHS = sorted(NOTEBOOKS.glob('*.ipynb'))
+
+
+def pictures(name: str, **parameters) -> list[bytes]:
+  """Runs a notebook with other parameters; returns the PNGs it drew."""
+  notebook = nbformat.read(NOTEBOOKS / f'{name}.ipynb', as_version=4)
+  (told,) = (
+    cell
+    for cell in notebook.cells
+    if 'parameters' in cell.metadata.get('tags', ())
+  )
+  told.source += ''.join(f'\n{k} = {v!r}' for k, v in parameters.items())
+  NotebookClient(
+    notebook,
+    timeout=300,
+    kernel_name='python3',
+    resources={'metadata': {'path': str(NOTEBOOKS.parent)}},
+  ).execute()
+  return [
+    base64.b64decode(output.data['image/png'])
+    for cell in notebook.cells
+    if cell.cell_type == 'code'
+    for output in cell.outputs
+    if 'image/png' in output.get('data', ())
+  ]
+
+
+@pytest.fixture(scope='module')
+def two_seeds(tmp_path_factory):
+  folders = []
+  for seed in (0, 1):
+    config = quickstart.get_config()
+    config.variants = defaults.variants(elastic='elastic', topk='topk')
+    config.update(
+      workers=2,
+      steps=20,
+      eval_every=10,
+      log_every=10,
+      seed=seed,
+      checkpoint_every=0,
+    )
+    folders.append(tmp_path_factory.mktemp('runs') / f'seed{seed}')
+    compare(config, folders[-1], audited=seed == 0)
+  return [str(folder) for folder in folders]
+
+
+def test_the_analysis_notebook_draws_its_five_pictures(two_seeds):
+  drawn = pictures('analysis', WORKDIRS=two_seeds, TARGET=0.5)
+  assert len(drawn) == 5
+  assert all(len(picture) > 5_000 for picture in drawn)  # Not blank.
+
+
+def test_the_strategies_notebook_trains_in_a_loop_of_ones_own():
+  assert len(pictures('strategies', STEPS=10)) == 1
+
+
+@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
+def test_a_notebook_is_stored_without_outputs(path):
+  for cell in nbformat.read(path, as_version=4).cells:
+    assert not cell.get('outputs') and not cell.get('execution_count')
+
+
+def test_there_are_notebooks_to_test():
+  assert [path.stem for path in PATHS] == ['analysis', 'strategies']

@@ -1,0 +1,215 @@
+"""Several processes equal several devices, also when one of them dies."""
+
+import os
+import pathlib
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from gossipjax.distributed import launcher
+from gossipjax.distributed.launcher import free_port
+from tests.support import program, together
+
+PROCESSES = together.WORKERS
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != 'NPROC'} | {
+  'JAX_PLATFORMS': 'cpu',
+  'PYTHONPATH': 'tests',
+}
+
+
+@pytest.fixture(scope='module')
+def found(tmp_path_factory):
+  """What PROCESSES processes computed together."""
+  folder, port = tmp_path_factory.mktemp('together'), free_port()
+  running = [
+    subprocess.Popen(
+      [
+        sys.executable,
+        '-m',
+        'tests.support.together',
+        f'127.0.0.1:{port}',
+        str(PROCESSES),
+        str(i),
+        str(folder),
+      ],
+      cwd=program.ROOT,
+      text=True,
+      env=ENVIRONMENT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+    )
+    for i in range(PROCESSES)
+  ]
+  said = [process.communicate()[0] for process in running]
+  assert not any(p.returncode for p in running), '\n'.join(said)
+  return pickle.loads((folder / 'found').read_bytes())
+
+
+@pytest.fixture(autouse=True, scope='module')
+def compile_quickly():
+  """As the processes do: other optimizations round otherwise."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
+
+
+@pytest.mark.parametrize('name', together.collective_calls())
+@pytest.mark.parametrize('dtype', together.DTYPES)
+def test_a_collective_over_sockets_does_what_numpy_says(found, name, dtype):
+  _, numpy_says = together.collective_calls()[name]
+  np.testing.assert_array_equal(
+    found[dtype][name], numpy_says(together.collective_inputs(dtype))
+  )
+
+
+@pytest.mark.parametrize('name', together.STRATEGIES)
+def test_processes_and_devices_agree(found, name):
+  """Bit by bit where the order of sums allows, else to 1e-6."""
+  for theirs, ours in zip(
+    found[name], together.train(together.STRATEGIES[name]), strict=True
+  ):
+    (their_params, their_sent), (params, sent) = theirs, jax.device_get(ours)
+    jax.tree.map(np.testing.assert_array_equal, their_sent, sent)
+    jax.tree.map(close, their_params, params)
+
+
+def close(a, b):
+  np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * np.abs(b).max())
+
+
+GOSSIP = (
+  '--config=gossipjax/config/defaults.py:gossip',
+  '--config.workers=3',
+  '--config.steps=2000',
+  '--config.log_every=4',
+  '--config.eval_every=1000',
+  '--config.checkpoint_every=20',
+)
+
+
+LARGE_PAGES = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
+
+
+@pytest.mark.skipif(
+  not LARGE_PAGES.exists() or '[madvise]' not in LARGE_PAGES.read_text(),
+  reason='No large pages on demand.',
+)
+def test_large_arrays_of_launched_processes_come_in_few_pages(capfd):
+  count = (
+    'from resource import getrusage; before = getrusage(0).ru_minflt; '
+    'x = b"x" * 10**8; print(getrusage(0).ru_minflt - before)'
+  )
+  assert launcher.run([[sys.executable, '-c', count]]) == 0
+  assert int(capfd.readouterr().out.split()[-1]) < 10**8 / 4096 / 10
+
+
+def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
+  running = [
+    subprocess.Popen(['sh', '-c', what])
+    for what in (
+      f'sleep 0.3; exit {launcher.LOST}',
+      'sleep 0.25; kill -9 $$',
+      'sleep 1',
+    )
+  ]
+  assert launcher._first_failure(running) == 1
+
+
+def launched(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
+  """Three processes that train; what they say is in `<folder>.log`."""
+  log = folder.with_suffix('.log').open('a')
+  return subprocess.Popen(
+    [
+      sys.executable,
+      '-m',
+      'gossipjax.distributed.launcher',
+      '--processes=3',
+      '--',
+      *GOSSIP,
+      f'--workdir={folder}',
+      '--heartbeat_s=5',
+      *arguments,
+    ],
+    cwd=program.ROOT,
+    env=ENVIRONMENT,
+    stdout=log,
+    stderr=log,
+  )
+
+
+def in_the_midst(folder: pathlib.Path, step: int = 1) -> None:
+  """Waits until there is a checkpoint of `step` or later."""
+  until, found = time.monotonic() + 120, folder / 'gossip' / 'checkpoints'
+  while not any(
+    p.name.isdigit() and int(p.name) >= step for p in found.glob('*')
+  ):
+    assert time.monotonic() < until, folder.with_suffix('.log').read_text()
+    time.sleep(0.05)
+
+
+def process(launcher: subprocess.Popen, number: int) -> int:
+  """Its pid."""
+  children = (
+    pathlib.Path(f'/proc/{launcher.pid}/task/{launcher.pid}/children')
+    .read_text()
+    .split()
+  )
+  return next(
+    int(child)
+    for child in children
+    if f'--process_id={number}'
+    in pathlib.Path(f'/proc/{child}/cmdline').read_text().split('\0')
+  )
+
+
+def ends_with(
+  launcher: subprocess.Popen, folder: pathlib.Path, sentence: str
+) -> None:
+  began = time.monotonic()
+  assert launcher.wait() != 0
+  assert time.monotonic() - began < 30
+  assert folder.with_suffix('.log').read_text().splitlines()[-1] == sentence
+
+
+def test_one_that_freezes_ends_all_with_a_sentence(tmp_path):
+  folder = tmp_path / 'run'
+  launcher = launched(folder)
+  in_the_midst(folder)
+  os.kill(process(launcher, 1), signal.SIGSTOP)
+  ends_with(
+    launcher, folder, 'Process 1 did not answer any more; all 3 have ended.'
+  )
+
+
+def test_what_was_stopped_and_killed_goes_on_as_if_on_one_process(tmp_path):
+  """Gossip moves numbers without adding up: no bit may differ."""
+  folder, alone, steps = tmp_path / 'run', tmp_path / 'alone', '300'
+  some = f'--config.steps={steps}'
+  launcher = launched(folder, some)
+  in_the_midst(folder)
+  launcher.send_signal(signal.SIGINT)
+  assert launcher.wait() == 128 + signal.SIGTERM
+  said = folder.with_suffix('.log').read_text()
+  stopped = re.search(r'\[0\] Stopped after step (\d+), checkpoint kept', said)
+  assert stopped, said
+  launcher = launched(folder, some, '--resume')
+  in_the_midst(folder, int(stopped.group(1)) + 1)
+  os.kill(process(launcher, 1), signal.SIGKILL)
+  ends_with(launcher, folder, 'Process 1 died of SIGKILL; all 3 have ended.')
+  assert launched(folder, some, '--resume').wait() == 0
+  one = program.run(alone, *GOSSIP, some, f'--workdir={alone / "run"}')
+  assert one.code == 0, one.err
+  ours, theirs = (
+    program.arrays(f / 'gossip' / 'checkpoints')
+    for f in (alone / 'run', folder)
+  )
+  assert ours.keys() == theirs.keys()
+  for name, array in ours.items():
+    np.testing.assert_array_equal(theirs[name], array)

@@ -1,0 +1,337 @@
+"""report.html, opened in a real browser."""
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from gossipjax.comparison import report
+from gossipjax.results import workdir
+from tests.support import workdirs
+from tests.support.workdirs import record
+
+CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
+FLAGS = (
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+)
+EVIL = '<script>window.evil=1<!--'
+IMAGE = '<img src=x onerror="window.evil=1">'
+
+pytestmark = pytest.mark.skipif(
+  CHROMIUM is None, reason='needs chromium; .ci/run installs it'
+)
+
+
+@pytest.fixture(scope='module')
+def browser():
+  from playwright.sync_api import sync_playwright
+
+  with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    yield browser
+    browser.close()
+
+
+class Opened:
+  """A report in a tab, with what it asked for and what it complained of."""
+
+  def __init__(self, browser, path, width=1280):
+    self.requests, self.complaints = [], []
+    self.tab = browser.new_page(viewport={'width': width, 'height': 900})
+    self.tab.on('request', lambda r: self.requests.append(r.url))
+    self.tab.on('pageerror', lambda e: self.complaints.append(str(e)))
+    self.tab.on(
+      'console',
+      lambda m: (
+        self.complaints.append(m.text)
+        if m.type in ('error', 'warning')
+        else None
+      ),
+    )
+    self.tab.goto(f'file://{path}')
+    self.tab.wait_for_selector('body[data-ready]', timeout=60_000)
+
+  def model(self, name, what):
+    """`what` of the Bokeh model of a name, as JSON."""
+    return self.tab.evaluate(
+      '([name, what]) => new Function("m", `return m.${what}`)('
+      'Bokeh.documents[0].get_model_by_name(name))',
+      [name, what],
+    )
+
+
+@pytest.fixture
+def opened(browser):
+  tabs = []
+
+  def open_(path, **kwargs):
+    tabs.append(Opened(browser, path, **kwargs))
+    return tabs[-1]
+
+  yield open_
+  for tab in tabs:
+    tab.tab.close()
+    assert tab.complaints == []
+    assert len(tab.requests) == 1 and tab.requests[0].startswith('file:')
+
+
+def comparison(
+  folder: pathlib.Path, runs: dict[str, list], **config
+) -> pathlib.Path:
+  """A finished comparison with these records; returns its report."""
+  variants = {
+    name: {'strategy': {'name': 'topk', 'density': 0.01 * i}}
+    for i, name in enumerate(runs)
+  }
+  config = workdirs.config(**variants) | config
+  workdirs.claim(folder, config)
+  summaries = []
+  for name, records in runs.items():
+    workdirs.run(folder, name, records)
+    last = records[-1]
+    summaries.append(
+      {
+        **last,
+        'name': name,
+        'steps': last['step'],
+        'bytes_sent': max(last['bytes_sent']),
+        'wire_bytes': last['wire_bytes'] and max(last['wire_bytes']),
+      }
+    )
+  report.write(
+    folder, {'config': config, 'runs': summaries, **workdir.provenance()}
+  )
+  return folder / 'report.html'
+
+
+@pytest.fixture(scope='module')
+def two(tmp_path_factory):
+  return comparison(
+    tmp_path_factory.mktemp('two') / 'a',
+    {
+      'dense': [record(s) for s in (1, 2, 4)],
+      'sparse': [
+        record(s, test_accuracy=0.9 / s, bytes_sent=[s, 1200 * s])
+        for s in (1, 2, 4)
+      ],
+    },
+  )
+
+
+def test_lines_follow_the_chosen_axes(opened, two):
+  page = opened(two)
+  assert page.model('line1', 'data_source.data.x') == [1, 2, 4]
+  assert page.model('line1', 'data_source.data.y') == [0.9, 0.45, 0.225]
+  page.tab.select_option('#cost', 'bytes_sent')
+  assert page.model('line1', 'data_source.data.x') == [1200, 2400, 4800]
+  assert page.model('chart', 'below[0].axis_label') == 'bytes sent (logical)'
+  page.tab.select_option('#cost', 'comm_wan_s')
+  assert page.model('line1', 'data_source.data.x') == [2, 4, 8]
+  page.tab.select_option('#score', 'test_loss')
+  assert page.model('line0', 'data_source.data.y') == [1, 0.5, 0.25]
+  assert page.model('chart', 'left[0].axis_label') == 'held-out loss'
+
+
+def test_every_link_and_score_can_be_chosen_and_the_own_link_comes_first(
+  opened, two
+):
+  page = opened(two)
+  assert page.tab.eval_on_selector_all(
+    '#cost option', 'all => all.map(o => o.value)'
+  ) == ['step', 'bytes_sent', 'comm_1gbe_s', 'comm_wan_s', 'train_s']
+  for cost in ('step', 'bytes_sent', 'comm_1gbe_s', 'comm_wan_s', 'train_s'):
+    page.tab.select_option('#cost', cost)
+    for score in report.SCORES:
+      page.tab.select_option('#score', score)
+      assert page.tab.is_hidden('#empty')
+
+
+def test_what_a_logarithm_cannot_show_is_left_out_and_told(opened, two):
+  page = opened(two)
+  page.tab.select_option('#score', 'consensus_distance')  # Zero throughout.
+  assert page.tab.is_hidden('#empty')
+  page.tab.check('#logy')
+  assert page.model('chart', 'y_scale.type') == 'LogScale'
+  assert page.tab.is_visible('#empty')
+
+
+def test_wire_bytes_are_shown_where_they_were_counted(opened, two, tmp_path):
+  assert opened(two).tab.locator('#cost option[value=wire_bytes]').count() == 0
+  page = opened(
+    comparison(
+      tmp_path / 'a',
+      {'dense': [record(s, wire_bytes=[3000 * s, 10]) for s in (1, 2)]},
+    )
+  )
+  assert '3 kB' in page.tab.inner_text('#results')
+  page.tab.select_option('#cost', 'wire_bytes')
+  assert page.model('line0', 'data_source.data.x') == [3000, 6000]
+
+
+def test_a_hidden_run_is_gone_and_the_others_fill_the_chart(opened, two):
+  page = opened(two)
+  high = page.model('chart', 'y_range.end')
+  page.tab.uncheck('#runs label:has-text("sparse") input')
+  assert page.model('line1', 'visible') is False
+  assert page.model('dots1', 'visible') is False
+  assert page.model('line0', 'visible') is True
+  page.tab.wait_for_function(
+    'high => Bokeh.documents[0].get_model_by_name("chart").y_range.end < high',
+    arg=high,
+  )
+  page.tab.click('#none')
+  assert page.model('line0', 'visible') is False
+  page.tab.click('#all')
+  assert page.model('line1', 'visible') is True
+
+
+def test_a_point_under_the_mouse_tells_its_values(opened, tmp_path):
+  name = IMAGE
+  page = opened(
+    comparison(tmp_path / 'a', {name: [record(2, bytes_sent=[5_000_000, 1])]})
+  )
+  box = page.tab.evaluate("""() => {
+    const view = Bokeh.index.find_one(
+        Bokeh.documents[0].get_model_by_name('chart'));
+    const {x, y} = view.el.getBoundingClientRect();
+    const inner = view.frame.bbox;
+    return [x + inner.x_center, y + inner.y_center]}""")
+  page.tab.mouse.move(*box)
+  page.tab.get_by_text('held-out accuracy:').wait_for()
+  # Bokeh draws it in a shadow tree, whose text belongs to no outer element.
+  text = page.tab.locator('.bk-tooltip-content').inner_text()
+  for part in (name, '5 MB', 'held-out accuracy', '0.5', '4 s'):
+    assert part in text
+  assert page.tab.evaluate('window.evil') is None
+
+
+def test_the_table_sorts_by_number_then_backwards(opened, tmp_path):
+  page = opened(
+    comparison(
+      tmp_path / 'a',
+      {
+        name: [record(4, bytes_sent=[sent, 0])]
+        for name, sent in (('kilo', 9e3), ('mega', 4e6), ('few', 800))
+      },
+    )
+  )
+  first = 'all => all.map(cell => cell.textContent)'
+  names = lambda: page.tab.eval_on_selector_all(
+    '#results td:first-child', first
+  )
+  assert names() == ['kilo', 'mega', 'few']
+  page.tab.click('#results th:has-text("sent in all") button')
+  assert names() == ['few', 'kilo', 'mega']
+  page.tab.click('#results th:has-text("sent in all") button')
+  assert names() == ['mega', 'kilo', 'few']
+  page.tab.click('#results th:has-text("run") button')
+  assert names() == ['few', 'kilo', 'mega']
+
+
+def test_versions_commit_and_what_differs_are_told(opened, two):
+  page = opened(two)
+  text = page.tab.inner_text('body')
+  for name, version in workdir.provenance()['versions'].items():
+    assert name in text and version in text
+  assert workdir.provenance()['commit'].split()[0] in text
+  assert page.tab.inner_text('#differences tr:nth-child(2)').split('\t')[1] == (
+    'strategy.density = 0.01'
+  )  # The name is the same in both.
+
+
+@pytest.mark.parametrize(
+  'evil', [EVIL, IMAGE, '</script>' + EVIL, '{{ 7 * 7 }}', '$$\\alpha$$']
+)
+def test_text_with_markup_is_shown_as_text(opened, tmp_path, evil):
+  name = evil.replace('/', '')  # It is a folder's.
+  page = opened(
+    comparison(
+      tmp_path / 'a',
+      {name: [record(1)], 'other': [record(1)]},
+      task={'name': evil},
+      link='1gbe',
+      data={'dir': evil},
+    )
+  )
+  assert page.tab.evaluate('window.evil') is None
+  assert page.tab.inner_text('h1') == f'{evil}, 2 workers'
+  assert name in page.tab.inner_text('#runs')
+  assert name in page.tab.inner_text('#results')
+  page.tab.click('summary')
+  assert json.dumps(evil) in page.tab.inner_text('pre')
+
+
+def test_long_runs_are_thinned_for_drawing_and_it_says_so(
+  opened, two, tmp_path, monkeypatch
+):
+  assert opened(two).tab.locator('#thinned').count() == 0
+  monkeypatch.setattr(report, 'MOST_POINTS', 100)
+  page = opened(
+    comparison(
+      tmp_path / 'a',
+      {
+        'long': [
+          record(s, **({} if s % 10 == 0 else {'test_loss': None}))
+          for s in range(1, 1001)
+        ]
+      },
+    )
+  )
+  assert '900 of 1000 are left out' in page.tab.inner_text('#thinned')
+  steps = page.model('line0', 'data_source.data.x')
+  assert len(steps) == 100 and steps[0] == 1 and steps[-1] == 1000
+  page.tab.select_option('#score', 'test_loss')
+  assert len(page.model('line0', 'data_source.data.x')) >= 50
+
+
+def test_an_evaluation_between_records_leaves_no_hole(opened, tmp_path):
+  page = opened(
+    comparison(
+      tmp_path / 'a',
+      {
+        'run': [
+          record(s, **({} if s % 2 == 0 else {'test_accuracy': None}))
+          for s in range(1, 7)
+        ]
+      },
+    )
+  )
+  assert page.model('line0', 'data_source.data.x') == [2, 4, 6]
+  page.tab.select_option('#score', 'train_loss')
+  assert page.model('line0', 'data_source.data.x') == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_phone_scrolls_down_only_and_paper_shows_no_controls(opened, two):
+  page = opened(two, width=390)
+  assert page.tab.evaluate('document.documentElement.scrollWidth') == 390
+  page.tab.emulate_media(media='print')
+  assert page.tab.is_hidden('#cost') and page.tab.is_visible('#results')
+  assert len(page.tab.pdf()) > 1000
+
+
+def test_twenty_runs_of_a_thousand_records_are_small_and_open_quickly(
+  browser, tmp_path
+):
+  records = [record(s, train_loss=1 / (s + 0.123)) for s in range(1, 1001)]
+  path = comparison(tmp_path / 'a', {f'run{i}': records for i in range(20)})
+  assert path.stat().st_size < 6e6
+  tab = browser.new_page()
+  tools = tab.context.new_cdp_session(tab)
+  # Of the processor, not of the clock: others may be busy on this machine.
+  tools.send('Performance.enable', {'timeDomain': 'threadTicks'})
+  tab.goto(f'file://{path}')
+  tab.wait_for_selector('body[data-ready]', timeout=60_000)
+  spent = {
+    m['name']: m['value']
+    for m in tools.send('Performance.getMetrics')['metrics']
+  }
+  tab.close()
+  assert 0.1 < spent['TaskDuration'] < 2

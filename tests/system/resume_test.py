@@ -1,0 +1,191 @@
+"""A run that is stopped or killed goes on as if nothing had happened."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.support import program
+
+STEPS = (
+  '--config.workers=4',
+  '--config.steps=120',
+  '--config.log_every=4',
+  '--config.eval_every=60',
+  '--config.checkpoint_every=6',
+  '--config.optimizer.schedule=cosine',
+)
+RUNS = {
+  'gtopk': (
+    '--config=gossipjax/config/defaults.py:gtopk',  # Has a residual.
+    '--config.strategy.density=0.01',
+    *STEPS,
+  ),
+  'elastic': (
+    '--config=gossipjax/config/defaults.py:elastic',  # Has a center.
+    '--config.strategy.period=4',
+    *STEPS,
+  ),
+}
+TIMES = ('wall_s', 'train_s', 'examples_per_s')
+
+
+@pytest.fixture(scope='module')
+def uninterrupted(tmp_path_factory):
+  """Where each of RUNS was made in one go."""
+  folder = tmp_path_factory.mktemp('uninterrupted')
+  running = [
+    program.start(folder / name, *args, f'--workdir={folder / name / "run"}')
+    for name, args in RUNS.items()
+  ]
+  for process in running:
+    ended = process.end()
+    assert ended.code == 0, ended.err
+  return {name: folder / name / 'run' / name for name in RUNS}
+
+
+def stopped(folder: pathlib.Path, name: str, number: int) -> tuple[int, str]:
+  """Starts a run and signals it in the midst of training.
+
+  Returns:
+    Exit code, and what was on stderr.
+  """
+  seed = time.time_ns()
+  print('random.seed =', seed)  # pytest shows it if the test fails.
+  chance = random.Random(seed)
+  lines, many = folder / name / 'records.jsonl', chance.randint(1, 20)
+  environment = {k: v for k, v in os.environ.items() if k != 'NPROC'}
+  with subprocess.Popen(
+    [sys.executable, 'run.py', *RUNS[name], f'--workdir={folder}'],
+    cwd=program.ROOT,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
+    env=environment,
+  ) as process:
+    while process.poll() is None and (
+      not lines.exists() or lines.read_text().count('\n') < many
+    ):
+      time.sleep(0.01)
+    time.sleep(chance.uniform(0, 0.1))
+    process.send_signal(number)
+    _, err = process.communicate()
+  return process.returncode, err
+
+
+def untimed(found):
+  """Without the figures that a clock gave, at any depth."""
+  if isinstance(found, dict):
+    return {k: untimed(v) for k, v in found.items() if k not in TIMES}
+  return found
+
+
+def records(folder: pathlib.Path) -> list[dict]:
+  """What records.jsonl says, without times."""
+  return [
+    untimed(json.loads(line))
+    for line in (folder / 'records.jsonl').read_text().splitlines()
+  ]
+
+
+def ledger(folder: pathlib.Path) -> dict:
+  """The totals in the newest checkpoint, without times."""
+  newest = max(int(p.name) for p in (folder / 'checkpoints').iterdir())
+  totals = folder / f'checkpoints/{newest}/totals/metadata'
+  return untimed(json.loads(totals.read_text()))
+
+
+def same(one: pathlib.Path, other: pathlib.Path) -> None:
+  """Asserts that two runs are one and the same, apart from times."""
+  a, b = (program.arrays(run / 'checkpoints') for run in (one, other))
+  assert a.keys() == b.keys() and len(a) > 4
+  for place in a:
+    np.testing.assert_array_equal(a[place], b[place], err_msg=place)
+  assert ledger(one) == ledger(other)
+  assert records(one) == records(other)
+  assert all(
+    untimed(json.loads((run / 'summary.json').read_text()))
+    == untimed(json.loads((one / 'summary.json').read_text()))
+    for run in (one, other)
+  )
+
+
+def resume(folder: pathlib.Path, name: str) -> program.Ended:
+  """Goes on with a run."""
+  ended = program.run(
+    folder.parent / 'again', *RUNS[name], '--resume', f'--workdir={folder}'
+  )
+  assert ended.code == 0, ended.err
+  return ended
+
+
+@pytest.mark.parametrize(
+  'name, memory', [('gtopk', 'residual'), ('elastic', 'center')]
+)
+def test_a_killed_run_goes_on_to_the_last_bit(
+  name, memory, uninterrupted, tmp_path
+):
+  code, err = stopped(tmp_path / 'run', name, signal.SIGKILL)
+  assert code == -signal.SIGKILL, err
+  assert not (tmp_path / 'run/summary.json').exists()
+  resume(tmp_path / 'run', name)
+  same(tmp_path / 'run' / name, uninterrupted[name])
+  kept = program.arrays(tmp_path / 'run' / name / 'checkpoints')
+  assert any(memory in place and x.any() for place, x in kept.items())
+
+
+@pytest.mark.parametrize(
+  'name, number, expected',
+  [('gtopk', signal.SIGINT, 130), ('elastic', signal.SIGTERM, 143)],
+)
+def test_a_stopped_run_keeps_a_checkpoint_says_so_and_goes_on(
+  name, number, expected, uninterrupted, tmp_path
+):
+  code, err = stopped(tmp_path / 'run', name, number)
+  assert code == expected, err
+  *progress, line = err.splitlines()
+  assert all('held-out accuracy' in x for x in progress), err
+  step = ledger(tmp_path / 'run' / name)['step']
+  assert f'after step {step},' in line and '--resume' in line
+
+  with (tmp_path / 'run' / name / 'records.jsonl').open('a') as lines:
+    lines.write('{"step": 120, "train_lo')  # As a full disk would leave it.
+  resume(tmp_path / 'run', name)
+  same(tmp_path / 'run' / name, uninterrupted[name])
+
+
+def test_a_finished_run_that_is_resumed_changes_nothing(uninterrupted):
+  folder = uninterrupted['gtopk'].parent
+  state = lambda: {
+    str(p): (p.read_bytes(), p.stat().st_mtime_ns)
+    for p in folder.rglob('*')
+    if p.is_file() and p.parent != folder
+  }
+  results = lambda: (
+    json.loads((folder / 'summary.json').read_text())['runs'],
+    sorted(p.name for p in folder.iterdir()),
+  )
+  before = state(), results()
+  resume(folder, 'gtopk')
+  assert (state(), results()) == before
+
+
+def test_a_run_killed_after_its_last_step_only_writes_its_summary(
+  uninterrupted,
+):
+  folder = uninterrupted['elastic'].parent
+  summary = folder / 'elastic/summary.json'
+  before, lines = summary.read_bytes(), records(folder / 'elastic')
+  summary.unlink()
+  (folder / 'summary.json').unlink()
+  resume(folder, 'elastic')
+  assert summary.read_bytes() == before
+  assert records(folder / 'elastic') == lines
+  assert (folder / 'summary.json').exists()

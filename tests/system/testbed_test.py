@@ -1,0 +1,256 @@
+"""Network namespaces on this machine: what really leaves a worker's interface.
+
+They take root and iproute2; where these are missing, the tests are skipped.
+"""
+
+import csv
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from experiments.testbed import calibrate, network
+from experiments.testbed.timing import Timing
+from gossipjax.errors import UserError
+from gossipjax.network import Link
+from tests.support import program, wired
+from tests.system.processes_test import ENVIRONMENT, GOSSIP, in_the_midst
+
+
+def allowed() -> bool:
+  """Whether one may make network namespaces here; containers often may not."""
+  if os.geteuid() != 0 or shutil.which('tc') is None:
+    return False
+  make, remove = (
+    ['ip', 'netns', verb, f'probe-{os.getpid()}'] for verb in ('add', 'del')
+  )
+  return all(
+    subprocess.run(command, capture_output=True).returncode == 0
+    for command in (make, remove)
+  )
+
+
+pytestmark = pytest.mark.skipif(
+  not allowed(), reason='network namespaces take root and iproute2'
+)
+# What a sum at a server costs where a ring stands in for it.
+RING = 2 * (wired.WORKERS - 1) / wired.WORKERS
+
+
+def in_namespaces(folder, names, **link) -> dict:
+  """What WORKERS processes found, each behind its own link."""
+  with network.network(wired.WORKERS, network.shape(**link)):
+    running = [
+      subprocess.Popen(
+        network.inside(
+          i,
+          [
+            sys.executable,
+            '-m',
+            'tests.support.wired',
+            f'{network.address(0)}:7077',
+            str(i),
+            str(folder),
+            network.INTERFACE,
+            *names,
+          ],
+        ),
+        cwd=program.ROOT,
+        text=True,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+      )
+      for i in range(wired.WORKERS)
+    ]
+    said = [process.communicate()[0] for process in running]
+    lost = [_lost(i) for i in range(wired.WORKERS)] if link else None
+  assert not any(p.returncode for p in running), '\n'.join(said)
+  return pickle.loads((folder / 'found').read_bytes()) | {'lost': lost}
+
+
+def _lost(worker: int) -> int:
+  """Packets that worker's interface has dropped."""
+  rules = subprocess.run(
+    network.inside(worker, ['nft', 'list', 'ruleset']),
+    capture_output=True,
+    text=True,
+    check=True,
+  ).stdout
+  return int(re.search(r'counter packets (\d+)', rules)[1])
+
+
+@pytest.fixture(scope='module')
+def found(tmp_path_factory):
+  return in_namespaces(tmp_path_factory.mktemp('wired'), wired.STRATEGIES)
+
+
+@pytest.mark.parametrize('name', [*wired.STRATEGIES][:-1])
+def test_what_leaves_the_interface_is_what_the_ledger_says(found, name):
+  """To 2 %: Gloo frames every message with some 100 bytes of its own."""
+  _, ledger, wire = found[name]
+  served = RING if name == 'elastic' else 1
+  np.testing.assert_allclose(wire, served * ledger, rtol=0.02)
+
+
+def test_a_strategy_that_claims_fewer_bytes_than_it_sends_is_caught(found):
+  _, claimed, wire = found['liar']
+  assert (claimed == found['all_reduce'][1] // 2).all()
+  with pytest.raises(AssertionError):
+    np.testing.assert_allclose(wire, claimed, rtol=0.02)
+
+
+@pytest.mark.skipif(shutil.which('nft') is None, reason='loss takes nftables')
+def test_a_lost_packet_is_sent_again_and_changes_no_bit(found, tmp_path):
+  lossy = in_namespaces(tmp_path, ['gossip'], loss=0.02)
+  np.testing.assert_array_equal(
+    lossy['gossip'][0]['dense'], found['gossip'][0]['dense']
+  )
+  assert min(lossy['lost']) > 0
+  np.testing.assert_allclose(*lossy['gossip'][1:], rtol=0.02)
+
+
+def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
+  tmp_path,
+):
+  folder, log = tmp_path / 'run', (tmp_path / 'run.log').open('w')
+  testbed = subprocess.Popen(
+    [
+      sys.executable,
+      '-m',
+      'experiments.testbed',
+      '--workers=3',
+      '--rate=1gbit',
+      '--',
+      *GOSSIP,
+      f'--workdir={folder}',
+      '--heartbeat_s=5',
+    ],
+    cwd=program.ROOT,
+    env=ENVIRONMENT,
+    stdout=log,
+    stderr=log,
+  )
+  in_the_midst(folder)
+  subprocess.run(
+    network.inside(1, ['ip', 'link', 'set', network.INTERFACE, 'down']),
+    check=True,
+  )
+  began = time.monotonic()
+  assert testbed.wait() != 0
+  assert time.monotonic() - began < 30
+  last = (tmp_path / 'run.log').read_text().splitlines()[-1]
+  assert last.startswith('Process ') and last.endswith('all 3 have ended.')
+  assert not network.clean(), 'Something was left.'
+  assert program.arrays(folder / 'gossip' / 'checkpoints')
+
+
+def test_names_that_exist_are_refused_and_left_alone():
+  subprocess.run(['ip', 'netns', 'add', network.name(1)], check=True)
+  try:
+    with (
+      pytest.raises(UserError, match=r'gossip-w1 exists already.*--clean'),
+      network.network(2, network.shape()),
+    ):
+      pass
+    assert network.clean() == [network.name(1)]
+  finally:
+    subprocess.run(
+      ['ip', 'netns', 'del', network.name(1)], stderr=subprocess.DEVNULL
+    )
+
+
+@pytest.mark.parametrize(
+  'wrong, words',
+  [
+    ({'rate': '1gb'}, '--rate=1gb is no rate'),
+    ({'delay': '3'}, '--delay=3 is no time'),
+    ({'loss': 1.0}, '--loss=1.0 is a share'),
+  ],
+)
+def test_a_shape_that_no_link_has_is_refused(wrong, words):
+  with pytest.raises(UserError, match=words):
+    network.shape(**wrong)
+
+
+def test_a_failure_leaves_nothing_behind():
+  with (
+    pytest.raises(ZeroDivisionError),
+    network.network(2, network.shape(rate='1gbit')),
+  ):
+    1 / 0  # noqa: B018
+  assert not network.clean()
+
+
+def test_a_fit_finds_the_link_that_made_the_timings():
+  link = Link(latency_s=2e-4, bytes_per_s=1.25e7)
+  timings = [
+    Timing(
+      'made up',
+      0,
+      0.01 + rounds * link.latency_s + size / link.bytes_per_s,
+      0.01,
+      0.0,
+      size,
+      rounds,
+      size,
+    )
+    for rounds, size in ((1, 10**3), (3, 10**5), (6, 10**7))
+  ]
+  np.testing.assert_allclose(calibrate.fit(timings), link, rtol=1e-6)
+  assert all(
+    abs(row['model / measured'] - 1) < 1e-6
+    for row in calibrate.rows(link, timings)
+  )
+
+
+def test_gtopk_scaling_is_measured(tmp_path):
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'experiments.gtopk_scaling',
+      '--quick',
+      f'--out={tmp_path}',
+    ],
+    cwd=program.ROOT,
+    env=ENVIRONMENT,
+    text=True,
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stderr
+  (row,) = csv.DictReader((tmp_path / 'table.csv').open())
+  assert float(row['dense / ring bound']) > 0.9
+  assert 0 < float(row['gTop-k selection s']) < float(row['gTop-k s'])
+  assert (tmp_path / 'figure.png').stat().st_size
+
+
+def test_one_ctrl_c_ends_a_measurement_and_leaves_nothing(tmp_path):
+  running = subprocess.Popen(
+    [
+      sys.executable,
+      '-m',
+      'experiments.testbed.calibrate',
+      '--workers=2',
+      f'--out={tmp_path / "link.json"}',
+    ],
+    cwd=program.ROOT,
+    env=ENVIRONMENT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+  try:
+    assert any('Gloo' in line for line in running.stdout)  # They have met.
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=20)  # It measures for minutes otherwise.
+  finally:
+    running.kill()
+  assert running.returncode and not network.clean()

@@ -1,0 +1,275 @@
+"""Equal tuning: the same budget for all, the test set unseen, nothing twice."""
+
+import csv
+import importlib.util
+import pathlib
+
+import pytest
+
+from gossipjax.comparison import compare
+from gossipjax.config import defaults
+from gossipjax.distributed.launcher import free_port
+from gossipjax.errors import UserError
+from gossipjax.training import worker_program
+from gossipjax.tuning import best_points, config_source, grid, trials, tune
+from tests.support import program
+
+RATES = {'optimizer.learning_rate': (0.1, 1e30)}
+STRATEGIES = ('local_sgd', 'all_reduce')  # Not in alphabetical order.
+
+
+def small(*strategies: str) -> defaults.ConfigDict:
+  """Two workers, six steps."""
+  config = defaults.get_config()
+  config.update(workers=2, steps=6, log_every=3, eval_every=0, executor='vmap')
+  config.task.examples = 64
+  config.variants = defaults.variants(**{name: name for name in strategies})
+  return config
+
+
+@pytest.fixture(scope='module')
+def tuned(tmp_path_factory):
+  """Where a tuning left its files, and what it returned."""
+  folder = tmp_path_factory.mktemp('tune') / 'run'
+  return folder, tune.best(small(*STRATEGIES), RATES, 1, folder)
+
+
+def test_every_variant_has_the_same_trials(tuned):
+  assert [
+    (r['variant'], r['optimizer.learning_rate'], r['seed'])
+    for r in tuned[1].rows
+  ] == [(name, rate, 0) for name in STRATEGIES for rate in (0.1, 1e30)]
+
+
+def test_a_trial_that_diverges_has_lost_and_stops_nobody(tuned):
+  for row in tuned[1].rows:
+    lost = row['optimizer.learning_rate'] == 1e30
+    assert bool(row['diverged']) == lost
+    assert (row['validation_accuracy'] is None) == lost
+  assert tuned[1].chosen == {
+    name: {'optimizer.learning_rate': 0.1} for name in STRATEGIES
+  }
+
+
+ROWS = [
+  {
+    'variant': v,
+    'a.k': k,
+    'seed': s,
+    'validation_accuracy': score,
+    'validation_loss': loss,
+    'diverged': '' if score else 'NaN',
+  }
+  for v, k, s, score, loss in (
+    ('x', 1, 0, 0.9, 0.6),
+    ('x', 1, 1, None, None),  # Once the best.
+    ('x', 2, 0, 0.8, 0.5),
+    ('x', 2, 1, 0.6, 0.5),
+    ('x', 3, 0, 0.7, 0.1),
+    ('x', 3, 1, 0.6, 0.3),
+    ('y', None, 0, 0.3, 0.1),
+    ('y', None, 1, 0.3, 0.1),
+  )
+]
+
+
+@pytest.mark.parametrize(
+  ('metric', 'best'), [('validation_accuracy', 2), ('validation_loss', 3)]
+)
+def test_the_best_mean_over_seeds_is_chosen(metric, best):
+  assert best_points.choose(ROWS, {'a.k': (1, 2, 3)}, metric) == {
+    'x': {'a.k': best},
+    'y': {},
+  }
+
+
+def test_the_table_says_which_values_are_at_an_edge():
+  values = {'a.k': (1, 2, 3)}
+  text = best_points.markdown(
+    ROWS,
+    values,
+    'validation_loss',
+    best_points.choose(ROWS, values, 'validation_loss'),
+  )
+  assert 'x: a.k=3 is at an edge' in text
+  assert '| x | 3 | 0.2 | 0.141 | 2 | 0 |' in text
+  assert 'edge' not in best_points.markdown(
+    ROWS, values, 'validation_accuracy', {'x': {'a.k': 2}}
+  )
+
+
+def test_trials_see_validation_data_and_never_the_test_set(tuned):
+  variants = dict(compare.variants(small(*STRATEGIES)))
+  trial = trials.plan(variants, RATES, 1, None, tuned[0])[0]
+  known = worker_program.make_task(variants[trial.variant])
+  seen = worker_program.make_task(trial.config)
+  pictures = lambda x: {picture.tobytes() for picture in x}
+  held = pictures(seen.test[0])
+  assert len(held) == 150 and not held & pictures(known.test[0])
+  assert not held & pictures(seen.train[0].reshape(-1, 8, 8, 1))
+
+
+def test_finished_trials_are_not_run_again(tuned, monkeypatch):
+  folder, first = tuned
+  monkeypatch.setattr(compare, 'train', None)
+  again = tune.best(small(*STRATEGIES), RATES, 1, folder)
+  assert again.rows == first.rows
+
+
+def test_trials_are_also_found_by_a_larger_grid(tuned):
+  more = {'batch_size': (8, 16), 'optimizer.learning_rate': (0.5, 0.1)}
+  plans = [
+    trials.plan({'a': small()}, values, 2, None, tuned[0])
+    for values in (RATES, {**RATES, 'optimizer.learning_rate': (3, 0.1)}, more)
+  ]
+  few, other, grown = ({trial.folder for trial in plan} for plan in plans)
+  assert few & other == {folder for folder in few if 'rate=0.1,' in folder.name}
+  assert not few & grown  # Each has a batch size in its name.
+
+
+def load(path: pathlib.Path) -> defaults.ConfigDict:
+  """The config of a file."""
+  spec = importlib.util.spec_from_file_location('tuned', path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config()
+
+
+def test_the_config_that_is_left_is_the_comparison_with_the_best_values(tuned):
+  folder, found = tuned
+  config = load(folder / 'tuned.py')
+  assert config.to_dict() == found.config.to_dict()
+  assert config.task.get_type('width') is int
+  runs = dict(compare.variants(config))
+  assert list(runs) == list(STRATEGIES)
+  for name, run in compare.variants(small(*STRATEGIES)):
+    assert runs[name].to_dict() == grid.at(run, found.chosen[name]).to_dict()
+    assert run.task.holdout == 'test'
+
+
+def test_the_tables_have_every_trial_and_every_point(tuned):
+  folder, found = tuned
+  lines = list(csv.DictReader((folder / 'trials.csv').open()))
+  assert len(lines) == len(found.rows) == 4
+  text = (folder / 'trials.md').read_text()
+  assert text.count('\n| local_sgd |') == 1 + 2
+
+
+def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
+  config = small('topk', 'all_reduce')
+  chosen = {'topk': {'strategy.density': 0.2}, 'all_reduce': {}}
+  (tmp_path / 'c.py').write_text(
+    config_source.source(config_source.pin(config, chosen), 'Tuned.')
+  )
+  runs = dict(compare.variants(load(tmp_path / 'c.py')))
+  assert runs['topk'].strategy.density == 0.2
+  assert runs['all_reduce'].strategy.to_dict() == {'name': 'all_reduce'}
+
+
+@pytest.mark.parametrize('budget', [1, 3, 4, 6, 11])
+def test_a_budget_is_drawn_evenly_and_alike_for_equal_keys(budget):
+  values = {
+    'optimizer.learning_rate': (0.1, 0.2, 0.3),
+    'batch_size': (8, 16),
+    'strategy.density': (0.01, 0.1),
+  }
+  topk, gtopk = (defaults.get_config(name) for name in ('topk', 'gtopk'))
+  drawn = grid.points(values, topk, budget)
+  assert drawn == grid.points(values, gtopk, budget)
+  assert len({*map(str, drawn)}) == budget
+  for key, options in values.items():
+    times = [sum(p[key] == v for p in drawn) for v in options]
+    assert max(times) - min(times) <= 2, key
+  without = grid.points(values, defaults.get_config('all_reduce'), budget)
+  assert len(without) == min(budget, 6) and 'strategy.density' not in without[0]
+
+
+def test_a_loss_that_is_no_number_at_the_end_has_diverged(tmp_path):
+  trial = trials.Trial('a', {}, defaults.get_config(), tmp_path)
+  found = trials.row(
+    trial, {'test_loss': float('nan'), 'test_accuracy': 0.1, 'train_loss': 1.0}
+  )
+  assert found['diverged'] and found['validation_accuracy'] is None
+
+
+def test_a_variant_that_diverges_everywhere_is_a_sentence():
+  rows = [
+    {'variant': 'a', 'k': k, 'validation_loss': None, 'diverged': 'yes'}
+    for k in (1, 2)
+  ]
+  with pytest.raises(UserError, match='a diverged at every point'):
+    best_points.choose(rows, {'k': (1, 2)}, 'validation_loss')
+
+
+MISTAKES = {
+  'no grid': ('', '--grid learning_rate'),
+  'a key that no config has': (
+    '--grid=optimizer.learning_rat=1,2',
+    'optimizer.learning_rat no variant optimizer.learning_rate',
+  ),
+  'no values': ('--grid=batch_size', 'batch_size no values'),
+  'one value': ('--grid=batch_size=8', 'batch_size two or more'),
+  'a value twice': ('--grid=batch_size=8,8', 'batch_size each once'),
+  'a key twice': (
+    '--grid=batch_size=8,9 --grid=batch_size=3,4',
+    'batch_size twice',
+  ),
+  'a value of another type': (
+    '--grid=optimizer.learning_rate=0.1,fast',
+    "learning_rate='fast' float",
+  ),
+  'a value out of range': ('--grid=batch_size=8,188', 'batch_size 188'),
+  'the seed': ('--grid=seed=1,2', 'seed --seeds'),
+  'no seeds': ('--grid=batch_size=8,9 --seeds=0', '--seeds least 1'),
+  'no budget': ('--grid=batch_size=8,9 --budget=0', '--budget least 1'),
+  'no process': ('--grid=batch_size=8,9 --processes=0', '--processes 1'),
+  'another metric': ('--grid=batch_size=8,9 --metric=speed', 'metric speed'),
+  'another way to use processes': (
+    '--distributed --num_processes=1 --process_id=0 '
+    f'--coordinator=127.0.0.1:{free_port()}',
+    'run.py --processes=K',
+  ),
+  'no config file': ('--config=configs/no.py', 'configs/no.py quickstart'),
+}
+
+
+@pytest.mark.parametrize('what', MISTAKES)
+def test_a_mistake_is_a_sentence_and_writes_nothing(what, tmp_path):
+  args, words = MISTAKES[what]
+  ended = program.run(
+    tmp_path,
+    '--config=gossipjax/config/defaults.py',
+    *args.split(),
+    f'--workdir={tmp_path}/run',
+    module='gossipjax.tuning.tune',
+  )
+  assert ended.code == 2 and ended.err.count('\n') == 1, ended.err
+  for word in words.split():
+    assert word in ended.err
+  assert not (tmp_path / 'run').exists()
+
+
+def test_processes_find_what_one_process_finds(tuned, tmp_path):
+  (tmp_path / 'c.py').write_text(
+    config_source.source(small('all_reduce'), 'Small.')
+  )
+  ended = program.run(
+    tmp_path,
+    f'--config={tmp_path}/c.py',
+    '--processes=2',
+    '--seeds=1',
+    '--grid=optimizer.learning_rate=0.1,1e30',
+    f'--workdir={tmp_path}/run',
+    module='gossipjax.tuning.tune',
+  )
+  assert ended.code == 0, ended.err
+  one, two = (
+    [
+      line
+      for line in csv.DictReader((folder / 'trials.csv').open())
+      if line['variant'] == 'all_reduce'
+    ]
+    for folder in (tuned[0], tmp_path / 'run')
+  )
+  assert one[0].pop('train_s') and two[0].pop('train_s')
+  assert one[0] == two[0] and one[1]['diverged'] == two[1]['diverged']

@@ -1,0 +1,138 @@
+"""run.py in virtual time: what it leaves, how it ends, how it goes on."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gossipjax.comparison import compare
+from gossipjax.config import defaults
+from gossipjax.simulation import simulate
+from gossipjax.training.checkpoint import Store
+from gossipjax.training.train import Interrupted, train
+from tests.support import program
+
+CONFIG = '''
+"""A small comparison in virtual time."""
+
+from ml_collections import ConfigDict
+
+from configs import default
+from gossipjax import build
+
+
+def get_config():
+  config = default.get_config()
+  config.update(workers=3, steps=6, log_every=1, eval_every=3)
+  config.cluster = default.cluster(
+      compute='gamma', spread=0.3, timeout_s=5.0, target_accuracy=0.99)
+  waits = {'asynchronous': False}
+  config.variants = ConfigDict({
+      'elastic': {'strategy': build.strategy_config('elastic')},
+      'stopped': {'strategy': build.strategy_config('all_reduce'),
+                  'cluster': {**waits, 'failures': ((1, 0.35),)}}})
+  return config
+'''
+
+
+@pytest.fixture(scope='module')
+def done(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('virtual')
+  (folder / 'small.py').write_text(CONFIG)
+  ended = program.run(
+    folder, f'--config={folder}/small.py', f'--workdir={folder}/run'
+  )
+  assert ended.code == 0, ended.err
+  return folder / 'run', ended
+
+
+def test_it_leaves_a_timeline_beside_the_files_of_every_comparison(done):
+  folder, _ = done
+  assert {'timeline.png', 'report.html', 'comparison.md', 'summary.json'} <= {
+    p.name for p in folder.iterdir()
+  }
+  spans = json.loads((folder / 'elastic/timeline.json').read_text())
+  assert {kind for _, kind, *_ in spans} == {'compute', 'wait', 'transfer'}
+  assert all(until > since >= 0 for *_, since, until in spans)
+
+
+def test_records_carry_what_the_clock_says(done):
+  lines = (done[0] / 'elastic/records.jsonl').read_text().splitlines()
+  records = [json.loads(line) for line in lines]
+  assert [r['step'] for r in records] == [1, 2, 3, 4, 5, 6]
+  times = [r['virtual_s'] for r in records]
+  assert times == sorted(times) and times[0] > 0
+  last = records[-1]
+  for key in ('compute_s', 'waiting_s', 'transfer_s'):
+    assert len(last[key]) == 3 and min(last[key]) > 0
+  assert 0 < last['link_utilisation'] < 1 and last['staleness'] > 0
+
+
+def test_a_table_tells_of_time_and_of_who_ended_early(done):
+  folder, ended = done
+  text = (folder / 'comparison.md').read_text()
+  for word in ('virtual time', 'staleness', 'longest wait', 'busiest link'):
+    assert word in text
+  assert 'elastic never reached 0.99 in 6 steps.' in text
+  assert 'stopped waited for worker 1 until the time-out.' in text
+  assert text in ended.out
+  assert '"virtual_s"' in (folder / 'report.html').read_text()
+
+
+def small(name, **machines):
+  config = defaults.get_config(name)
+  config.update(
+    workers=3,
+    steps=6,
+    log_every=1,
+    eval_every=3,
+    checkpoint_every=2,
+    executor='vmap',
+  )
+  config.cluster = defaults.cluster(**machines)
+  return config
+
+
+def test_it_can_be_stopped_and_goes_on_to_the_last_bit(tmp_path):
+  config = small('elastic', compute='gamma', spread=0.3, server='fair')
+  whole = Store(tmp_path / 'whole')
+  expected = list(simulate.simulate(config, whole))
+  store, asked = Store(tmp_path / 'parts'), iter([False, False, True])
+  records = []
+  with pytest.raises(Interrupted):
+    for record in simulate.simulate(config, store, lambda: next(asked)):
+      records.append(record)
+  records += simulate.simulate(config, store)
+  real = {'wall_s': 0, 'train_s': 0, 'examples_per_s': 0}
+  assert [r._replace(**real) for r in records] == [
+    r._replace(**real) for r in expected
+  ]
+  a, b = (program.arrays(tmp_path / name) for name in ('whole', 'parts'))
+  assert a.keys() == b.keys()
+  for place in a:
+    np.testing.assert_array_equal(a[place], b[place], err_msg=place)
+
+
+def test_all_who_wait_learn_what_lock_step_learns():
+  config = small('all_reduce', asynchronous=False)
+  lock_step = small('all_reduce')
+  lock_step.cluster = {}
+  for ours, theirs in zip(
+    simulate.simulate(config), train(lock_step), strict=True
+  ):
+    assert ours.train_loss == pytest.approx(theirs.train_loss, rel=1e-5)
+    assert ours.bytes_sent == theirs.bytes_sent
+    assert ours.virtual_s == pytest.approx(
+      0.1 * ours.step + theirs.comm_s['1gbe']
+    )
+
+
+def test_a_target_that_is_reached_ends_the_run():
+  config = small('all_reduce', asynchronous=False, target_accuracy=0.1)
+  records = list(simulate.simulate(config))
+  assert records[-1].step == 3 and records[-1].test_accuracy >= 0.1
+
+
+def test_an_audit_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='lock-step programs'):
+    compare.compare(small('elastic'), tmp_path / 'run', audited=True)

@@ -1,0 +1,507 @@
+"""Triggers and triggered exchanges against the same written by hand."""
+
+import re
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gossipjax import collectives, executors, topology, triggers
+from gossipjax.errors import UserError
+from gossipjax.strategies import adaptive_gossip, gossip
+from gossipjax.worker import make_worker
+
+P, STEPS, RATE, SIZE = 4, 40, 0.05, 17
+LAYERS = (slice(0, 5), slice(5, 17))
+
+
+def tree_of(x):
+  return {
+    'b': jnp.float32(x[:, :5]),
+    'w': jnp.float32(x[:, 5:]).reshape(-1, 3, 4),
+  }
+
+
+def rows(tree):
+  """f64[workers, entries]."""
+  return np.concatenate(
+    [
+      np.asarray(tree[k], np.float64).reshape(len(tree[k]), -1)
+      for k in ('b', 'w')
+    ],
+    axis=1,
+  )
+
+
+RNG = np.random.default_rng(1)
+START = np.tile(RNG.standard_normal(SIZE), (P, 1))
+CURVATURE = RNG.uniform(0.2, 2, (P, SIZE))
+MINIMUM = RNG.standard_normal((P, SIZE)) * [[1], [2], [4], [8]]
+
+
+def gradient(x):
+  return CURVATURE * (x - MINIMUM)
+
+
+def train(strategy, there=None, steps=STEPS):
+  """Parameters and bills after each step of SGD, on one device."""
+  init, update = make_worker(strategy, optax.sgd(RATE))
+  roll_call = there is not None
+  run = executors.on_one_device(
+    lambda w, g, here, step: (
+      update(w, g, step, talking=here) if roll_call else update(w, g, step)
+    )
+  )
+  there = np.ones((steps, P), bool) if there is None else there
+  worker = jax.vmap(init, axis_name=collectives.WORKERS)(tree_of(START))
+  for t in range(steps):
+    grads = tree_of(gradient(rows(worker.params)))
+    worker, sent = run(worker, grads, there[t], step=jnp.int32(t))
+    yield rows(worker.params), sent
+
+
+# One worker's trigger by hand: `wants` after a local step, `settle` at its end.
+
+
+class RelativeDrift:
+  def __init__(self, x, scale=6.0, decay=0.9):
+    self.s, self.last, self.pace = x, x, 0.0
+    self.scale, self.decay = scale, decay
+
+  def wants(self, x, t):
+    size = np.linalg.norm(self.s)
+    moved = np.linalg.norm(x - self.last) / size
+    self.pace = self.decay * self.pace + (1 - self.decay) * moved
+    return np.linalg.norm(x - self.s) / size > self.scale * self.pace
+
+  def settle(self, x, reset):
+    self.last = x
+    self.s = x if reset else self.s
+
+
+class TargetInterval:
+  def __init__(self, x, interval=12.5, kappa=0.5):
+    self.s, self.threshold, self.since = x, 0.0, 0
+    self.interval, self.kappa = interval, kappa
+
+  def wants(self, x, t):
+    self.since += 1
+    drift = np.linalg.norm(x - self.s) / np.linalg.norm(self.s)
+    self.threshold = self.threshold or self.interval * drift
+    eased = min(1, self.interval / self.since) ** self.kappa
+    return drift > self.threshold * eased
+
+  def settle(self, x, reset):
+    if reset:
+      self.threshold *= (self.interval / self.since) ** self.kappa
+      self.s, self.since = x, 0
+
+
+class NormSlope:
+  def __init__(self, x, horizon=1.0, warmup=30):
+    self.sent, self.threshold, self.slopes = np.linalg.norm(x), 0.0, [0.0, 0.0]
+    self.since, self.horizon, self.warmup = 0, horizon, warmup
+
+  def wants(self, x, t):
+    self.now, self.since = np.linalg.norm(x), self.since + 1
+    self.threshold *= self.horizon
+    return abs(self.now - self.sent) >= self.threshold or t < self.warmup
+
+  def settle(self, x, reset):
+    if reset:
+      slope = abs(self.now - self.sent) / self.since
+      self.slopes = [self.slopes[1], slope]
+      self.threshold = np.mean(self.slopes)
+      self.sent, self.since = self.now, 0
+
+
+class StepSize:
+  def __init__(self, x, learning_rate, squared_steps, growth=0.0):
+    self.s, self.rate = x, learning_rate
+    self.c, self.growth = squared_steps, growth
+
+  def wants(self, x, t):
+    c = self.c * (t + 1) ** self.growth
+    return np.square(x - self.s).sum() > c * self.rate**2
+
+  def settle(self, x, reset):
+    self.s = x if reset else self.s
+
+
+NEIGHBORS = (topology.mixing_matrix(topology.ring(P)[0], P) > 0) & ~np.eye(
+  P, dtype=bool
+)
+
+
+def by_hand(make, parts, scope='local', there=None, reset_on_receipt=True):
+  """Parameters and who talked with whom, bool[parts, P, P], in each step."""
+  x = START.copy()
+  memory = [[make(x[i, p]) for i in range(P)] for p in parts]
+  for t in range(STEPS):
+    here = np.ones(P, bool) if there is None else there[t]
+    x, talks = x - RATE * gradient(x), []
+    stepped = x.copy()
+    for p, triggers_of_part in zip(parts, memory, strict=True):
+      # An absent worker's memory waits, so do not even ask.
+      wants = np.array(
+        [
+          here[i] and m.wants(stepped[i, p], t)
+          for i, m in enumerate(triggers_of_part)
+        ]
+      )
+      started = (
+        wants[:, None] | wants[None]
+        if scope == 'local'
+        else (np.full((P, P), wants.any()))
+      )
+      talk = started & NEIGHBORS & here[:, None] & here[None]
+      for i in range(P):
+        x[i, p] += (
+          sum(stepped[j, p] - stepped[i, p] for j in np.flatnonzero(talk[i]))
+          / 3
+        )
+      for i, m in enumerate(triggers_of_part):
+        if here[i]:
+          talked = talk[i].any() if scope == 'local' else wants.any()
+          m.settle(x[i, p], talked and (reset_on_receipt or wants[i]))
+      talks.append(talk)
+    yield x.copy(), np.array(talks)
+
+
+WHOLE = (slice(0, SIZE),)
+CASES = {
+  'relative_drift': (RelativeDrift, WHOLE, {}),
+  'relative_drift, tuned': (RelativeDrift, WHOLE, dict(scale=3.0, decay=0.5)),
+  'relative_drift, layers': (RelativeDrift, LAYERS, dict(per_layer=True)),
+  'target_interval': (TargetInterval, WHOLE, dict(interval=4.0)),
+  'norm_slope': (NormSlope, LAYERS, dict(warmup=3)),
+  'norm_slope, model': (
+    NormSlope,
+    WHOLE,
+    dict(warmup=3, horizon=1.1, per_layer=False),
+  ),
+  'step_size': (
+    StepSize,
+    WHOLE,
+    dict(learning_rate=RATE, squared_steps=400.0, growth=0.3),
+  ),
+}
+
+
+def both(case, **ways):
+  make, parts, options = CASES[case]
+  name = case.split(',')[0]
+  own = {k: v for k, v in options.items() if k != 'per_layer'}
+  there = ways.pop('there', None)
+  strategy = adaptive_gossip.strategy(name, **options, **ways)
+  return train(strategy, there), by_hand(
+    lambda x: make(x, **own), parts, there=there, **ways
+  )
+
+
+@pytest.mark.parametrize(
+  'ways', [{}, {'scope': 'all'}, {'reset_on_receipt': False}], ids=str
+)
+@pytest.mark.parametrize('case', CASES)
+def test_every_trigger_is_the_rule_written_by_hand(case, ways):
+  ours, hand = both(case, **ways)
+  parts = CASES[case][1]
+  sizes = np.array([4 * SIZE] if parts is WHOLE else [20, 48])
+  talked = []
+  for (x, sent), (y, talks) in zip(ours, hand, strict=True):
+    np.testing.assert_allclose(x, y, atol=2e-5 * np.abs(y).max())
+    if ways.get('scope') == 'all':
+      flags = collectives.ring_bytes(len(parts), P)
+      bill = flags + (talks.sum(axis=2) * sizes[:, None]).sum(axis=0)
+    else:  # One flag each way along with the parameters of an exchange.
+      bill = (talks.sum(axis=2) * (sizes + 2)[:, None]).sum(axis=0)
+    np.testing.assert_array_equal(sent.bytes, bill)
+    np.testing.assert_array_equal(sent.received, bill)
+    talked.append(talks[:, NEIGHBORS])
+  assert 0.02 < np.mean(talked) < 0.98  # Else nothing was tried.
+
+
+@pytest.mark.parametrize('case', ['relative_drift', 'norm_slope'])
+def test_absent_workers_are_no_part_of_an_exchange(case):
+  there = np.random.default_rng(2).random((STEPS, P)) < 0.7
+  ours, hand = both(case, there=there)
+  for t, ((x, sent), (y, _)) in enumerate(zip(ours, hand, strict=True)):
+    np.testing.assert_allclose(x, y, atol=2e-5 * np.abs(y).max())
+    assert not sent.bytes[~there[t]].any()
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    dict(scale=0.0),
+    dict(trigger='norm_slope', horizon=0.0),
+    dict(trigger='fixed', period=1),
+    dict(trigger='random', rate=1.0),
+  ],
+  ids=str,
+)
+@pytest.mark.parametrize('scope', ['local', 'all'])
+def test_who_always_talks_does_gossip(options, scope):
+  adaptive = train(adaptive_gossip.strategy(scope=scope, **options))
+  for (x, _), (y, _) in zip(adaptive, train(gossip.strategy()), strict=True):
+    np.testing.assert_allclose(x, y, atol=1e-6)
+
+
+@pytest.mark.parametrize('scope', ['local', 'all'])
+def test_the_fixed_control_is_gossip_with_a_period_byte_for_byte(scope):
+  fixed = adaptive_gossip.strategy('fixed', scope, period=3)
+  for (x, ours), (y, theirs) in zip(
+    train(fixed), train(gossip.strategy(period=3)), strict=True
+  ):
+    np.testing.assert_allclose(x, y, atol=1e-6)
+    # Alone, each end says that it takes part: four flags, no bytes if silent.
+    theirs = np.asarray(theirs.bytes)
+    flags = 4 * (scope == 'local') * (theirs > 0)
+    np.testing.assert_array_equal(ours.bytes, theirs + flags)
+
+
+def silence(trigger, scope):
+  """The share of (worker, step) without a message."""
+  quiet = [
+    np.asarray(sent.bytes) == 0
+    for _, sent in train(
+      adaptive_gossip.strategy(trigger, scope, rate=0.2, seed=3), steps=200
+    )
+  ]
+  return np.array(quiet)
+
+
+def test_the_random_control_talks_at_its_rate():
+  together, apart = silence('random', 'all'), silence('random', 'local')
+  assert (together == together[:, :1]).all()  # And no flag is billed.
+  np.testing.assert_allclose(together.mean(), 0.8, atol=0.06)
+  assert (apart != apart[:, :1]).any()
+  # Silent are those who did not start and have no neighbor who did.
+  np.testing.assert_allclose(apart.mean(), 0.8**3, atol=0.06)
+
+
+@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('scope', ['local', 'all'])
+def test_the_mean_is_preserved_whoever_is_triggered(case, scope):
+  name, (_, _, options) = case.split(',')[0], CASES[case]
+  options = options | ({'warmup': 0} if name == 'norm_slope' else {})
+  mean = adaptive_gossip.strategy(name, scope, **options).parameters
+  run = executors.on_one_device(mean.update)
+  rng = np.random.default_rng(5)
+  x = rng.standard_normal((P, SIZE))
+  state, differ = jax.vmap(mean.init)(tree_of(x)), False
+  for t in range(40):
+    x = x + rng.standard_normal((P, SIZE)) * [[0.1], [0.01], [0.1], [2]]
+    tree, state, sent = run(tree_of(x), state, step=jnp.int32(t))
+    np.testing.assert_allclose(
+      rows(tree).mean(axis=0), x.mean(axis=0), atol=2e-5
+    )
+    differ |= bool(np.ptp(np.asarray(sent.bytes)) > 0)
+    x = rows(tree)
+  assert differ == (scope == 'local')
+
+
+def times(trigger, parts):
+  """Steps at which a lonely worker talks while it walks along `parts`."""
+
+  def step(carry, part):
+    memory, t = carry
+    wants, memory = trigger.update(part, memory, t, 0)
+    return (trigger.settle(part, memory, wants), t + 1), wants
+
+  _, wants = jax.lax.scan(
+    step, (trigger.init(parts[0]), jnp.int32(0)), parts[1:]
+  )
+  return np.flatnonzero(wants)
+
+
+def straight(steps=600):
+  """Steps all one way; at the middle they become ten times shorter."""
+  rate = np.where(np.arange(steps) < steps // 2, 0.01, 0.001)
+  return jnp.float32(np.cumsum(rate)[:, None] * np.ones(50) + 1)
+
+
+def noisy(steps=3_000):
+  """A random walk around something large."""
+  noise = np.random.default_rng(6).standard_normal((steps, 50))
+  return jnp.float32(100 + np.cumsum(0.01 * noise, axis=0))
+
+
+def test_relative_drift_is_as_rare_as_its_scale_says():
+  assert np.median(
+    np.diff(times(triggers.relative_drift(9.0), straight())[5:])
+  ) in (9, 10)
+  gaps = np.diff(times(triggers.relative_drift(4.0), noisy())[5:])
+  assert 12 < gaps.mean() < 20  # 4^2 steps.
+
+
+@pytest.mark.parametrize('walk', [straight, noisy])
+def test_the_target_interval_is_met_by_any_walk(walk):
+  parts = walk()
+  found = times(triggers.target_interval(12.5), parts)
+  late = found[found > len(parts) * 3 // 4]
+  np.testing.assert_allclose(np.diff(late).mean(), 12.5, rtol=0.15)
+
+
+def schedule(step):
+  return jnp.where(step < 300, 0.1, 0.01)
+
+
+@pytest.mark.parametrize(
+  'trigger',
+  [
+    triggers.relative_drift(),
+    triggers.target_interval(),
+    triggers.norm_slope(),
+    triggers.step_size(schedule, 50.0),
+  ],
+)
+def test_a_drop_of_the_learning_rate_does_not_silence_anyone(trigger):
+  found = times(trigger, straight())
+  before = ((found > 150) & (found < 300)).sum()
+  after = (found > 450).sum()
+  assert 5 < before < 2 * after
+
+
+def test_a_threshold_that_ignores_the_drop_would_silence_all():
+  found = times(triggers.step_size(0.1, 50.0), straight())
+  assert (found > 450).sum() < ((found > 150) & (found < 300)).sum() / 5
+
+
+@pytest.mark.parametrize('scale, every', [(0.0, 3), (1e9, 5)])
+def test_exchanges_stay_within_the_bounds(scale, every):
+  trigger = triggers.bounded(triggers.relative_drift(scale), 3, 5)
+  found = times(trigger, straight(60))
+  assert set(np.diff(found[1:])) == {every}
+
+
+def stepper(**trigger):
+  """Repeats a step that finds 5 M parameters where the first step left them.
+
+  It takes nothing and returns its seconds and the bytes of a worker.
+  """
+  mesh = executors.executor(8, 'shard_map')
+  mean = adaptive_gossip.strategy(scope='all', **trigger).parameters
+  tree = mesh.put(
+    {f'{k}': np.ones((8, 1000, 1000), np.float32) for k in range(5)}
+  )
+  copy = lambda tree: jax.tree.map(lambda x: x + 0, tree)
+  run = mesh.run(mean.update, donate=(0, 1))
+  *begun, _ = run(
+    jax.tree.map(lambda x: x + 1, tree),
+    mesh.run(mean.init)(tree),
+    step=jnp.int32(0),
+  )
+
+  def step():
+    tree, state = jax.block_until_ready(copy(begun))
+    begin = time.perf_counter()
+    *_, sent = jax.block_until_ready(run(tree, state, step=jnp.int32(5)))
+    return time.perf_counter() - begin, int(sent.bytes[0])
+
+  return step
+
+
+# Those that look at the norm only, or not at all: to measure a distance costs
+# as much as half an exchange where "the network" is this machine's memory.
+@pytest.mark.parametrize(
+  'loud, quiet, flags',
+  [
+    (dict(trigger='fixed', period=1), dict(trigger='fixed', period=99), 0),
+    (
+      dict(trigger='norm_slope', warmup=99),
+      dict(trigger='norm_slope', warmup=1),
+      9,
+    ),
+  ],
+  ids=['fixed', 'norm_slope'],
+)
+def test_a_silent_step_of_scope_all_costs_less_than_half_of_a_talking_one(
+  loud, quiet, flags
+):
+  talking, silent = stepper(**loud), stepper(**quiet)
+  # In turns, so that a busy machine is busy for both.
+  found = np.array([(talking(), silent()) for _ in range(8)])
+  (talking_s, sent), (silent_s, flag) = found.min(axis=0)
+  assert (flag, sent) == (flags, flags + 40_000_000)
+  assert silent_s < 0.5 * talking_s
+
+
+def computations(hlo):
+  """The body of each computation of a compiled program, by name."""
+  found = re.findall(r'^(ENTRY )?%?(\S+) \(.*?{\n(.*?)^}', hlo, re.M | re.S)
+  return {'ENTRY' if entry else name: body for entry, name, body in found}
+
+
+@pytest.mark.parametrize('executor', ['shard_map', 'vmap'])
+@pytest.mark.parametrize('trigger', ['relative_drift', 'fixed', 'norm_slope'])
+def test_under_scope_all_the_exchange_is_a_branch_of_the_compiled_program(
+  trigger, executor
+):
+  where = executors.executor(8, executor)
+  mean = adaptive_gossip.strategy(trigger, scope='all').parameters
+  tree = where.put({'x': np.ones((8, 100), np.float32)})
+  state = where.run(mean.init)(tree)
+  hlo = (
+    where.run(mean.update)
+    .lower(tree, state, step=jnp.int32(0))
+    .compile()
+    .as_text()
+  )
+  bodies = computations(hlo)
+  assert ' conditional(' in bodies['ENTRY']
+  if executor == 'shard_map':
+    assert 'collective-permute' not in bodies['ENTRY']
+    assert any('collective-permute' in body for body in bodies.values())
+    flag = ' all-reduce' in bodies['ENTRY']
+    assert flag == (trigger != 'fixed')  # A clock needs no agreement.
+
+
+def test_under_scope_local_silence_still_moves():
+  mesh = executors.executor(8, 'shard_map')
+  mean = adaptive_gossip.strategy().parameters
+  tree = mesh.put({'x': np.ones((8, 100), np.float32)})
+  state = mesh.run(mean.init)(tree)
+  hlo = (
+    mesh.run(mean.update)
+    .lower(tree, state, step=jnp.int32(0))
+    .compile()
+    .as_text()
+  )
+  assert 'collective-permute' in computations(hlo)['ENTRY']
+
+
+@pytest.mark.parametrize(
+  'options, sentence',
+  [
+    (dict(trigger='relativ_drift'), "did you mean 'relative_drift'"),
+    (dict(scope='everyone'), 'scope=everyone is unknown'),
+    (dict(scale=-1.0), 'scale is at least 0'),
+    (dict(decay=1.0), 'decay is below 1'),
+    (dict(trigger='fixed', period=0), 'period is at least 1'),
+    (dict(trigger='fixed', scale=2.0), 'takes no scale'),
+    (dict(trigger='step_size'), 'needs learning_rate'),
+    (dict(trigger='step_size', learning_rate=0.0), 'learning_rate is above 0'),
+    (dict(trigger='random', rate=1.5), 'rate is a probability'),
+    (dict(trigger='norm_slope', horizon=-1.0), 'horizon is at least 0'),
+    (dict(trigger='target_interval', interval=0.5), 'interval is at least 1'),
+    (dict(shortest=0), 'shortest is at least 1'),
+    (dict(shortest=4, longest=3), 'longest=3'),
+  ],
+  ids=str,
+)
+def test_impossible_values_are_refused_by_name(options, sentence):
+  with pytest.raises(UserError, match=sentence):
+    adaptive_gossip.strategy(**options)
+
+
+def test_a_graph_without_answers_is_refused_where_workers_act_alone():
+  directed = adaptive_gossip.strategy(topology=topology.exponential)
+  with pytest.raises(UserError, match='scope=local needs'):
+    next(train(directed))
+  next(
+    train(adaptive_gossip.strategy(topology=topology.exponential, scope='all'))
+  )

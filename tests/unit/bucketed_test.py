@@ -1,0 +1,114 @@
+"""Pieces of a tree are exchanged as each of them would be alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossipjax import executors
+from gossipjax.config import resolve
+from gossipjax.errors import UserError
+from gossipjax.transforms.bucketed import buckets
+
+SHAPES = {'a': (40, 5), 'b': (30,), 'c': (60,), 'd': (300,)}
+
+
+def trees(workers=3):
+  rng = np.random.default_rng(0)
+  return {
+    name: rng.standard_normal((workers, *shape), np.float32)
+    for name, shape in SHAPES.items()
+  }
+
+
+def play(name, tree, **arguments):
+  """An answer, and the bill, after a step that leaves something in memory."""
+  mean = resolve.strategy(resolve.strategy_config(name, **arguments)).gradients
+  state = executors.on_one_device(mean.init)(tree)
+  update = executors.on_one_device(lambda x, s, step: mean.update(x, s, step))
+  for step in range(2):
+    answer, state, sent = update(tree, state, step=jnp.int32(step))
+  return jax.device_get((answer, sent))
+
+
+@given(st.lists(st.integers(1, 50), min_size=1), st.integers(1, 120))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
+  sizes, most
+):
+  found = buckets(sizes, most)
+  assert [i for bucket in found for i in bucket] == list(range(len(sizes)))
+  full = [sum(sizes[i] for i in bucket) for bucket in found]
+  assert all(len(b) == 1 or f <= most for b, f in zip(found, full, strict=True))
+  assert all(
+    f + sizes[b[0]] > most for f, b in zip(full[:-1], found[1:], strict=True)
+  )
+
+
+@pytest.mark.parametrize(
+  'name, arguments, messages',
+  [
+    ('topk', {'density': 0.1}, 2),
+    ('compressed', {}, 2),
+    ('gtopk', {'density': 0.1}, 2),
+    ('double_squeeze', {}, 4),
+    ('exact_global_topk', {'density': 0.1}, 2),
+    ('dgc', {'density': 0.1, 'warmup_steps': 1}, 2),
+    ('ok_topk', {'density': 0.1}, 8),
+    ('union_topk', {'density': 0.1}, 8),
+  ],
+)
+def test_a_layer_is_exchanged_as_if_alone_and_costs_messages(
+  name, arguments, messages
+):
+  tree = {k: x for k, x in trees().items() if k in 'ab'}
+  answer, sent = play(name, tree, granularity='layer', **arguments)
+  alone = [play(name, {k: x}, **arguments) for k, x in tree.items()]
+  for k, (expected, _) in zip(tree, alone, strict=True):
+    np.testing.assert_array_equal(answer[k], expected[k])
+  for field in ('bytes', 'messages', 'rounds'):
+    assert getattr(sent, field)[0] == sum(
+      getattr(bill, field)[0] for _, bill in alone
+    )
+  assert sent.messages[0] == len(tree) * messages
+
+
+def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
+  tree = trees()
+  norm = sum((x.reshape(3, -1) ** 2).sum(axis=1) for x in tree.values()) ** 0.5
+  short = {k: (x.T * 5 / 3**0.5 / norm).T for k, x in tree.items()}
+  cut = {'density': 0.1, 'granularity': 'layer'}
+  expected, _ = play('dgc', short, **cut)
+  for k, answer in play('dgc', tree, clip=5.0, **cut)[0].items():
+    np.testing.assert_allclose(answer, expected[k], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  'granularity, count',
+  [('model', 1), ('layer', 4), (920, 3), ('1000', 3), (10**6, 1)],
+)
+def test_messages_are_those_of_the_model_times_the_buckets(granularity, count):
+  _, sent = play('random_k', trees(), density=0.1, granularity=granularity)
+  assert sent.messages[0] == 2 * 2 * count
+
+
+def test_buckets_that_hold_all_are_the_model():
+  for a, b in zip(
+    *(
+      jax.tree.leaves(play('qsgd', trees(), granularity=g))
+      for g in ('model', 10**6)
+    ),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+  'granularity, remedy',
+  [('layr', "'layer'"), (0, 'at least 1 byte'), ('', 'model')],
+)
+def test_an_unknown_granularity_is_refused(granularity, remedy):
+  with pytest.raises(UserError, match=remedy):
+    play('topk', trees(), granularity=granularity)

@@ -1,0 +1,169 @@
+"""Models: sizes, gradients, and what no model may know."""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from gossipjax import models
+from gossipjax.data import images
+from gossipjax.errors import UserError
+from gossipjax.models import resnet
+from gossipjax.models.pool import halve
+
+KEY = jax.random.key(0)
+
+
+def shapes(net, x):
+  return jax.eval_shape(net.init, KEY, x)
+
+
+def parameters(net, *shape, dtype=jnp.float32):
+  tree = shapes(net, jax.ShapeDtypeStruct(shape, dtype))
+  return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+@pytest.mark.parametrize(
+  'name, expected',
+  [
+    ('resnet8', 77_850),
+    ('resnet20', 272_282),
+    ('resnet32', 466_714),
+    ('vgg16', 14_724_042),
+  ],
+)
+def test_models_for_small_pictures_have_their_published_size(name, expected):
+  assert parameters(models.make(name, 10), 1, 32, 32, 3) == expected
+
+
+@pytest.mark.parametrize(
+  'model, expected',
+  [
+    # As in torchvision, whose batch norms have as many scales and biases.
+    (resnet.resnet18, 11_689_512),
+    (resnet.resnet50, 25_557_032),
+  ],
+)
+def test_models_for_imagenet_have_their_published_size(model, expected):
+  assert parameters(model(1_000, stem='large'), 1, 224, 224, 3) == expected
+
+
+def test_the_small_cnn_has_220_thousand_parameters():
+  assert parameters(models.make('cnn', 10), 1, 28, 28, 1) == 220_234
+
+
+def test_the_default_transformer_has_the_size_it_says():
+  net = models.make('transformer', 256, models.TEXT)
+  assert parameters(net, 1, 128, dtype=jnp.int32) == 875_520
+
+
+@pytest.mark.parametrize('name', models.IMAGES)
+def test_a_picture_model_has_parameters_only_and_a_logit_for_each_class(name):
+  net, x = models.make(name, 7), jax.ShapeDtypeStruct((2, 32, 32, 3), 'float32')
+  tree = shapes(net, x)
+  assert set(tree) == {'params'}  # a batch norm would bring 'batch_stats'
+  assert {leaf.dtype for leaf in jax.tree.leaves(tree)} == {np.dtype('float32')}
+  assert jax.eval_shape(net.apply, tree, x).shape == (2, 7)
+
+
+@pytest.mark.parametrize('name', models.TEXT)
+def test_a_text_model_has_parameters_only_and_logits_for_each_position(name):
+  net = models.make(name, 256, models.TEXT)
+  x = jax.ShapeDtypeStruct((2, 9), 'int32')
+  tree = shapes(net, x)
+  assert set(tree) == {'params'}
+  assert jax.eval_shape(net.apply, tree, x).shape == (2, 9, 256)
+
+
+def drawn(net, x):
+  """Random parameters, without the seconds it takes to compile an init."""
+  random = np.random.default_rng(0)
+  return jax.tree.map(
+    lambda leaf: jnp.float32(random.normal(0, 0.2, leaf.shape)), shapes(net, x)
+  )
+
+
+def gradient(net, x, y):
+  params = drawn(net, x)
+
+  def loss(params):
+    logits = nn.log_softmax(net.apply(params, x))
+    return -jnp.take_along_axis(logits, y[..., None], -1).mean()
+
+  return jax.jit(jax.value_and_grad(loss))(params)
+
+
+@pytest.mark.parametrize('name', ['mlp', 'cnn', 'resnet8'])
+def test_the_gradient_on_real_pictures_is_finite_and_reaches_all(name):
+  x, y = (part[:16] for part in images.load('digits').train)
+  net = models.make(name, 10, width=8)
+  loss, grads = gradient(net, jnp.float32(x) / 16, y)
+  assert np.isfinite(loss)
+  for leaf in jax.tree.leaves(grads):
+    assert np.isfinite(leaf).all() and np.any(leaf != 0)
+
+
+@pytest.mark.parametrize('name', models.TEXT)
+def test_the_gradient_on_real_text_is_finite_and_reaches_all(name):
+  text = np.frombuffer(pathlib.Path(__file__).read_bytes()[:520], np.uint8)
+  rows = jnp.int32(text.reshape(8, 65))
+  net = models.make(name, 256, models.TEXT, width=16, layers=1)
+  loss, grads = gradient(net, rows[:, :-1], rows[:, 1:])
+  assert np.isfinite(loss)
+  for leaf in jax.tree.leaves(grads):
+    assert np.isfinite(leaf).all() and np.any(leaf != 0)
+
+
+@pytest.mark.parametrize('name', ['mlp', 'cnn', 'resnet8'])
+def test_a_picture_is_judged_without_regard_to_the_others_in_its_batch(name):
+  x = jnp.float32(images.load('digits').train[0][:8]) / 16
+  net = models.make(name, 10, width=8)
+  params, apply = drawn(net, x), jax.jit(net.apply)
+  others = x.at[1:].multiply(0.5)
+  alone, among = apply(params, others)[0], apply(params, x)[0]
+  np.testing.assert_allclose(alone, among, rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', models.TEXT)
+def test_a_text_model_sees_no_later_byte(name):
+  net = models.make(name, 256, models.TEXT, width=32, layers=1)
+  tokens = jax.random.randint(KEY, (2, 12), 0, 256)
+  params, apply = drawn(net, tokens), jax.jit(net.apply)
+  before = apply(params, tokens)
+  after = apply(params, tokens.at[:, 7].add(1))
+  np.testing.assert_allclose(before[:, :7], after[:, :7], atol=1e-6)
+  assert (np.abs(before[:, 7:] - after[:, 7:]).max((0, 2)) > 1e-4).all()
+
+
+def test_halving_is_max_pooling():
+  x = jax.random.normal(KEY, (2, 7, 6, 3))
+  np.testing.assert_array_equal(halve(x), nn.max_pool(x, (2, 2), (2, 2)))
+
+
+def test_an_unknown_model_is_refused_with_the_nearest():
+  with pytest.raises(UserError, match=r"task\.model.*did you mean 'resnet20'"):
+    models.make('resnet_20', 10)
+  with pytest.raises(UserError, match=r'there are lstm, transformer'):
+    models.make('bert', 256, models.TEXT)
+
+
+@pytest.mark.parametrize(
+  'name, sizes, key',
+  [('resnet20', {'layers': 2}, 'layers'), ('mlp', {'width': 0}, 'width')],
+)
+def test_a_size_the_model_cannot_have_is_refused_with_its_key(name, sizes, key):
+  with pytest.raises(UserError, match=rf'^task\.{key}'):
+    models.make(name, 10, **sizes)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+  with pytest.raises(UserError, match=r'^task\.width.*4 heads, not 30'):
+    models.make('transformer', 256, models.TEXT, width=30)
+
+
+def test_pictures_too_small_for_vgg_are_refused():
+  with pytest.raises(UserError, match=r'^task\.model.*32x32, not 28x28'):
+    shapes(models.make('vgg16', 10), jnp.zeros((1, 28, 28, 1)))

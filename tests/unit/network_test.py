@@ -1,0 +1,118 @@
+"""Seconds of a bill, by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gossipjax import executors, network, topology
+from gossipjax.collectives import WORKERS
+from gossipjax.errors import UserError
+from gossipjax.strategies import (
+  all_reduce,
+  compressed,
+  elastic,
+  gossip,
+  gtopk,
+  topk,
+)
+from gossipjax.traffic import Traffic
+
+ALPHA, BETA = 0.01, 1e-3  # Seconds per round, seconds per byte.
+LINK = network.Link(ALPHA, 1 / BETA)
+ENTRIES = 400
+
+
+def seconds(aggregator, workers, entries=ENTRIES, link=LINK, active=None):
+  """Of one step in which everyone talks, or only the `active`."""
+  tree = np.random.default_rng(0).standard_normal(
+    (workers, entries), np.float32
+  )
+  state = jax.vmap(aggregator.init, axis_name=WORKERS)(tree)
+  step = jnp.int32(0)
+  if active is None:
+    update = lambda t, s: aggregator.update(t, s, step)[2]
+    bill = executors.on_one_device(update)(tree, state)
+  else:
+    update = lambda t, s, there: aggregator.update(t, s, step, there)[2]
+    bill = executors.on_one_device(update)(tree, state, jnp.asarray(active))
+  bill = jax.tree.map(lambda x: np.asarray(x)[:, None], bill)
+  return float(network.seconds(link, bill)[0])
+
+
+@pytest.mark.parametrize('workers', [2, 5, 8])
+def test_a_ring_all_reduce_passes_2_p_minus_1_chunks(workers):
+  expected = 2 * (workers - 1) * (ALPHA + BETA * 4 * ENTRIES / workers)
+  assert seconds(all_reduce.exact_mean(), workers) == pytest.approx(
+    expected, rel=1e-12
+  )
+
+
+@pytest.mark.parametrize('workers', [2, 8])
+def test_an_all_gather_passes_p_minus_1_messages(workers):
+  k = 40
+  expected = (workers - 1) * (ALPHA + BETA * 8 * k)
+  assert seconds(topk.strategy(0.1).gradients, workers) == pytest.approx(
+    expected, rel=1e-12
+  )
+
+
+@pytest.mark.parametrize('workers', [2, 4, 8, 16])
+def test_gtopk_takes_as_long_as_the_paper_says(workers):
+  # 2 alpha log P + 4 k log P beta, beta per number of 4 bytes (section IV).
+  k, log_p, per_number = 4, np.log2(workers), 4 * BETA
+  expected = 2 * ALPHA * log_p + 4 * k * log_p * per_number
+  assert seconds(gtopk.strategy(0.01).gradients, workers) == pytest.approx(
+    expected, rel=1e-12
+  )
+
+
+def test_the_published_link_has_the_published_alpha_and_beta():
+  link = network.PRESETS['1gbe']
+  # k = 25,600 of ResNet-50's 25.6 million, P = 32: 0.436 ms, 9e-6 ms a byte.
+  expected = 2 * 0.436e-3 * 5 + 4 * 25600 * 5 * 4 * 9e-9
+  got = 10 * link.latency_s + 10 * 8 * 25600 / link.bytes_per_s
+  assert got == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize('workers', [2, 8])
+def test_a_servers_link_carries_its_clients_one_after_the_other(workers):
+  expected = 2 * (ALPHA + BETA * 4 * ENTRIES * workers)
+  assert seconds(elastic.elastic_mean(0.8), workers) == pytest.approx(
+    expected, rel=1e-12
+  )
+
+
+def test_a_server_serves_only_who_comes():
+  active = np.arange(8) < 3
+  assert seconds(elastic.elastic_mean(0.8), 8, active=active) == pytest.approx(
+    2 * (ALPHA + BETA * 4 * ENTRIES * 3), rel=1e-12
+  )
+
+
+def test_both_neighbors_of_a_ring_take_a_round_each():
+  assert seconds(gossip.neighbor_mean(topology.ring), 8) == pytest.approx(
+    2 * (ALPHA + BETA * 4 * ENTRIES), rel=1e-12
+  )
+
+
+def test_a_lone_worker_waits_for_nobody():
+  assert seconds(all_reduce.exact_mean(), 1) == 0
+  assert seconds(compressed.strategy().gradients, 1) == 0
+
+
+def test_the_slowest_worker_sets_the_pace_of_each_step():
+  # Axes: workers, steps.
+  bill = Traffic.of([[1, 50], [9, 2]], [[1, 2], [3, 4]])
+  np.testing.assert_allclose(
+    network.seconds(network.Link(1.0, 10.0), bill), [3 + 0.9, 2 + 5]
+  )
+
+
+@pytest.mark.parametrize(
+  'latency_s, bytes_per_s',
+  [(-1.0, 1.0), (0.0, 0.0), (0.0, -5.0), (0.0, float('nan'))],
+)
+def test_a_link_that_cannot_be_is_refused_by_its_key(latency_s, bytes_per_s):
+  with pytest.raises(UserError, match=r'link\.latency_s.*link\.bytes_per_s'):
+    network.link(latency_s, bytes_per_s)

@@ -1,0 +1,219 @@
+"""What a compressor claims: its bytes, its mean, its zeros, its refusals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossipjax import compressors
+from gossipjax.compressors import packing, random_indices
+from gossipjax.errors import UserError
+from gossipjax.traffic import nbytes
+
+KEY = jax.random.key(0)
+# Name: compressor, bits an entry of n, bits more for the whole message.
+CLAIMS = {
+  'none': (compressors.none(), 32, 0),
+  'int8': (compressors.int8(), 8, 32),
+  'sign': (compressors.sign(), 1, 32),
+  'two_bit': (compressors.two_bit(), 2, 0),
+  'terngrad': (compressors.terngrad(), 2, 32),
+  'qsgd_1': (compressors.qsgd(levels=1, bucket=10**4), 2, 32),
+  'qsgd_7': (compressors.qsgd(levels=7, bucket=10**4), 4, 32),
+  'qsgd_127': (compressors.qsgd(levels=127, bucket=10**4), 8, 32),
+  'topk': (compressors.topk(0.25), 64 / 4, 0),
+  'topk_int8': (compressors.topk_int8(0.25), 40 / 4, 32),
+  'threshold': (compressors.threshold(1.0, 0.25), 64 / 4, 0),
+  'random_k': (compressors.random_k(0.25), 32 / 4, 32),
+  'chunk_topk': (compressors.chunk_topk(0.25), 18 / 4, 64),
+}
+UNBIASED = {
+  'terngrad': compressors.terngrad(clip=None),
+  'qsgd_1': compressors.qsgd(levels=1, bucket=16),
+  'qsgd_7': compressors.qsgd(levels=7),
+  'random_k': compressors.random_k(0.25, unbiased=True),
+}
+
+
+def gaussian(size, seed=1):
+  return jax.random.normal(jax.random.key(seed), (size,))
+
+
+@given(st.sampled_from(packing.WIDTHS), st.integers(0, 70), st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_unpacking_gives_back_the_codes_of_any_length(bits, size, seed):
+  codes = np.random.default_rng(seed).integers(0, 2**bits, size)
+  packed = packing.pack(jnp.asarray(codes), bits)
+  assert packed.dtype == jnp.uint8 and packed.size == -(-size * bits // 8)
+  np.testing.assert_array_equal(packing.unpack(packed, bits, size), codes)
+
+
+@pytest.mark.parametrize('name', CLAIMS)
+@pytest.mark.parametrize('size', [400, 1200])
+def test_a_message_has_the_bytes_its_name_claims(name, size):
+  compressor, bits, more = CLAIMS[name]
+  message = compressor.compress(gaussian(size), KEY)
+  assert nbytes(message) * 8 == bits * size + more
+
+
+@pytest.mark.parametrize('name', CLAIMS)
+@pytest.mark.parametrize('size', [40, 397])
+def test_a_message_decompresses_to_a_vector_of_any_length(name, size):
+  compressor, x = CLAIMS[name][0], gaussian(size)
+  back = compressor.decompress(compressor.compress(x, KEY), size)
+  assert back.shape == x.shape and back.dtype == x.dtype
+  assert jnp.dot(back, x) > 0  # It points the right way.
+
+
+@pytest.mark.parametrize('name', CLAIMS)
+def test_a_message_of_zeros_means_zeros(name):
+  compressor = CLAIMS[name][0]
+  message = compressor.compress(gaussian(40), KEY)
+  silent = jax.tree.map(jnp.zeros_like, message)
+  np.testing.assert_array_equal(compressor.decompress(silent, 40), 0)
+  zeros = compressor.compress(jnp.zeros(40), KEY)
+  np.testing.assert_array_equal(compressor.decompress(zeros, 40), 0)
+
+
+@pytest.mark.parametrize('name', CLAIMS)
+def test_the_sum_of_messages_is_the_sum_of_what_they_mean(name):
+  compressor = CLAIMS[name][0]
+  messages = [
+    compressor.compress(gaussian(40, i), jax.random.key(i)) for i in range(3)
+  ]
+  stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *messages)
+  np.testing.assert_allclose(
+    compressor.mean(stacked, 40, 1),
+    sum(compressor.decompress(m, 40) for m in messages),
+    atol=1e-5,
+  )
+
+
+@pytest.mark.parametrize('name', UNBIASED)
+def test_the_mean_over_keys_is_the_vector(name):
+  # The mean of m draws is off by a normal error of std / sqrt(m); six times
+  # that is beyond chance in 64 entries, and a bias of 10 % is far beyond it.
+  compressor, x, draws = UNBIASED[name], gaussian(64), 20_000
+  keys = jax.random.split(jax.random.key(2), draws)
+  back = jax.vmap(
+    lambda key: compressor.decompress(compressor.compress(x, key), x.size)
+  )(keys)
+  bound = 6 * back.std(axis=0) / draws**0.5 + 1e-6
+  assert (jnp.abs(back.mean(axis=0) - x) <= bound).all()
+  assert (back != x[None]).any()
+
+
+def test_terngrad_clips_at_its_standard_deviations():
+  x = jnp.zeros(100).at[0].set(1.0)
+  message = compressors.terngrad(clip=2.5).compress(x, KEY)
+  np.testing.assert_allclose(message.scale, 2.5 * np.std(x), rtol=1e-6)
+
+
+def test_qsgd_keeps_to_its_levels():
+  x = gaussian(100)
+  compressor = compressors.qsgd(levels=3, bucket=50)
+  level = compressor.decompress(compressor.compress(x, KEY), 100).reshape(2, 50)
+  level *= 3 / jnp.linalg.norm(x.reshape(2, 50), axis=1)[:, None]
+  np.testing.assert_allclose(level, jnp.round(level), atol=1e-5)
+  assert jnp.abs(level).max() <= 3 and len(np.unique(jnp.round(level))) > 2
+
+
+def test_two_bit_is_the_codec_of_mxnet():
+  x = jnp.array([0.7, 0.5, 0.49, 0.0, -0.49, -0.5, -2.0])
+  compressor = compressors.two_bit(threshold=0.5)
+  message = compressor.compress(x)
+  np.testing.assert_array_equal(
+    packing.unpack(message, 2, 7), [0b11, 0b11, 0, 0, 0, 0b10, 0b10]
+  )
+  np.testing.assert_array_equal(
+    compressor.decompress(message, 7), [0.5, 0.5, 0, 0, 0, -0.5, -0.5]
+  )
+
+
+def test_sign_decodes_to_the_mean_magnitude():
+  compressor, x = compressors.sign(), jnp.array([3.0, -1.0, 0.0, -4.0])
+  np.testing.assert_array_equal(
+    compressor.decompress(compressor.compress(x), 4), [2.0, -2.0, 2.0, -2.0]
+  )
+
+
+def test_chunk_topk_keeps_the_largest_of_each_chunk_at_two_levels():
+  x = jnp.array([1.0, -8.0, 2.0, 6.0, 0.0, 3.0, 40.0, -20.0, 10.0, 30.0])
+  compressor = compressors.chunk_topk(0.5, chunk=4)
+  back = compressor.decompress(compressor.compress(x), 10)
+  np.testing.assert_array_equal(
+    back, [0.0, -8.0, 0.0, 6.0, 0.0, 0.0, 40.0, -20.0, 10.0, 30.0]
+  )
+  compressor = compressors.chunk_topk(0.3, chunk=10)  # Mean magnitude is 30.
+  back = compressor.decompress(compressor.compress(x), 10)
+  np.testing.assert_array_equal(np.flatnonzero(back), [6, 7, 9])
+  np.testing.assert_array_equal(back[np.array([6, 7, 9])], [35.0, -20.0, 35.0])
+
+
+def test_random_k_draws_its_entries_once_each_and_another_set_next_time():
+  compressor, x = compressors.random_k(0.25), jnp.ones(100)
+  first, second = (
+    compressor.decompress(compressor.compress(x, jax.random.key(i)), 100)
+    for i in range(2)
+  )
+  assert first.sum() == second.sum() == 25 and (first != second).any()
+
+
+def test_random_k_draws_all_entries_and_pairs_of_neighbors_equally_often():
+  keys = jax.random.split(jax.random.key(0), 4000)
+  drawn = np.asarray(
+    jax.vmap(lambda key: random_indices.draw(key, 100, 25))(keys)
+  )
+  seen = (drawn[:, :, None] == np.arange(100)).any(axis=1)
+  assert (np.diff(drawn) > 0).all()
+  # Six standard deviations of a count of independent draws are beyond chance.
+  for found, p in ((seen, 1 / 4), (seen[:, 1:] & seen[:, :-1], 24 / 99 / 4)):
+    error = 6 * np.sqrt(p * (1 - p) / len(keys))
+    assert abs(found.mean(axis=0) - p).max() < error
+
+
+def test_threshold_takes_no_small_entry_and_no_more_than_its_room():
+  x = jnp.arange(-50.0, 50.0)
+  back = lambda t, density: compressors.threshold(t, density).decompress(
+    compressors.threshold(t, density).compress(x), 100
+  )
+  np.testing.assert_array_equal(
+    back(45.0, 0.5), jnp.where(jnp.abs(x) >= 45, x, 0)
+  )
+  assert (back(45.0, 0.05) != 0).sum() == 5
+
+
+@pytest.mark.parametrize('name', ['terngrad', 'qsgd_7', 'random_k'])
+def test_a_random_compressor_refuses_to_draw_without_a_key(name):
+  with pytest.raises(UserError, match='key'):
+    CLAIMS[name][0].compress(gaussian(40))
+
+
+@pytest.mark.parametrize(
+  'name', ['int8', 'sign', 'two_bit', 'terngrad', 'qsgd_7']
+)
+def test_integers_are_refused(name):
+  with pytest.raises(UserError, match='floating'):
+    CLAIMS[name][0].compress(jnp.arange(8), KEY)
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    lambda: compressors.two_bit(0.0),
+    lambda: compressors.qsgd(0),
+    lambda: compressors.qsgd(128),
+    lambda: compressors.qsgd(7, 0),
+    lambda: compressors.terngrad(-1.0),
+    lambda: compressors.threshold(-1.0),
+    lambda: compressors.random_k(0.0),
+    lambda: compressors.chunk_topk(0.0001),
+    lambda: compressors.chunk_topk(0.1, 2**17),
+    lambda: compressors.threshold(1.0, 2.0),
+  ],
+)
+def test_impossible_settings_are_refused(make):
+  with pytest.raises(UserError):
+    make()

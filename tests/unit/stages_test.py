@@ -1,0 +1,91 @@
+"""What a compiled program tells of itself: its stages, and what it touches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from benchmarks import passes, stacks, stages, touched
+from gossipjax import collectives, executors
+from gossipjax.audit import hlo
+from gossipjax.compressors import Sparse, largest, merging, packing
+from gossipjax.strategies import topk
+
+N, K = 100_000, 10
+
+
+def told(function, *like):
+  """The stages of the instructions that run, and the bytes they touch."""
+  run = jax.jit(function).lower(*like).compile()
+  module = hlo.parse(run.as_text())
+  stage = stacks.stages(run.as_text(), module)
+  moved = {
+    i.name: [touched.size(x) for x in touched.touched(module, body, i)]
+    for body in touched.bodies(module)
+    for i in body.values()
+  }
+  return (
+    {stage[name] for name, both in moved.items() if any(both)},
+    np.sum(list(moved.values()), axis=0),
+  )
+
+
+x = jax.ShapeDtypeStruct((N,), 'f4')
+few = Sparse(jnp.ones(K), jnp.arange(K, dtype=jnp.int32))
+
+
+@pytest.mark.parametrize(
+  'stage, function, like',
+  [
+    ('select', lambda x: largest.ascending(x, K), [x]),
+    ('merge', lambda a: merging.split(merging.merge(a, a, N), K, N), [few]),
+    ('pack', lambda x: packing.pack(x > 0, 1), [x]),
+    (
+      'exchange',
+      executors.on_one_device(lambda x: collectives.swap(x, [1, 2, 0])),
+      [jax.ShapeDtypeStruct((3, N), 'f4')],
+    ),
+    ('apply', lambda x, y: optax.apply_updates(x, y), [x, x]),
+  ],
+)
+def test_an_instruction_knows_its_stage(stage, function, like):
+  assert told(function, *like)[0] == {stage}
+
+
+@pytest.mark.parametrize(
+  'function, like, read, written',
+  [
+    (lambda x, y: x + y, [x, x], 2 * N, N),
+    (lambda x: x.sum(), [x], N, 1),
+    (lambda x, i: x[i], [x, few.indices], 2 * K, K),
+    (lambda x: x[5 : 5 + K] + 1, [x], K, K),
+  ],
+)
+def test_what_an_instruction_touches_is_counted(function, like, read, written):
+  # Give or take a scalar or two, and a list of indices made to fit.
+  np.testing.assert_allclose(
+    told(function, *like)[1], [4 * read, 4 * written], atol=16 * K
+  )
+
+
+def test_a_scatter_in_place_touches_what_is_new():
+  add = lambda x, few: x.at[few.indices].add(few.values, mode='drop')
+  run = jax.jit(add, donate_argnums=0).lower(x, few).compile()
+  assert not passes.passes(run.as_text(), N).any()
+  copied = jax.jit(add).lower(x, few).compile()
+  np.testing.assert_array_equal(passes.passes(copied.as_text(), N), [1, 1])
+
+
+def test_the_stages_of_a_step_are_timed_and_compared_with_reading():
+  grads = jnp.asarray(
+    np.random.default_rng(0).standard_normal((2, N), np.float32)
+  )
+  step = stages.stepping(topk.strategy(0.001), grads)
+  turn = next(stages.turns(step, stages.reading(grads)))
+  assert turn.keys() == {*stages.COLUMNS}
+  assert turn['select'] > 0 and turn['apply'] > 0 and turn['merge'] == 0
+  # How much starting them costs is up to who else uses the machine.
+  assert turn['covered'] > 0 and 1 < turn['bytes'] < 10
+  sums = sum(turn[name] for name in stacks.STAGES)
+  assert sums == pytest.approx(turn['step'] * turn['covered'])

@@ -1,0 +1,240 @@
+"""Laws of the sparse exchanges: against the same thing done by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gossipjax import executors
+from gossipjax.compressors.selections import blockwise, reused, sampled
+from gossipjax.compressors.sparse import Sparse
+from gossipjax.errors import UserError
+from gossipjax.servers import sharded_server
+from gossipjax.strategies import (
+  exact_global_topk,
+  ok_topk,
+  union_topk,
+)
+
+SIZE = 200
+
+
+def gaussians(workers, seed=0, size=SIZE):
+  return np.random.default_rng(seed).normal(size=(workers, size)).astype('f4')
+
+
+def play(strategy, gradients):
+  """Runs the gradient slot over gradients[step, worker, n] on one device.
+
+  Returns:
+    The workers' answers, their last state, what worker 0 sent in each step.
+  """
+  update = executors.on_one_device(
+    lambda g, s, step: strategy.gradients.update(g, s, step)
+  )
+  state = executors.on_one_device(strategy.gradients.init)(gradients[0])
+  answers, sent = [], []
+  for step, g in enumerate(gradients):
+    answer, state, bill = update(jnp.asarray(g), state, step=jnp.int32(step))
+    answers.append(np.asarray(answer))
+    sent.append(int(bill.bytes[0]))
+  return answers, jax.device_get(state), sent
+
+
+def largest(x, k):
+  return np.argsort(-np.abs(x), kind='stable')[:k]
+
+
+def keep(x, k):
+  kept = np.zeros_like(x)
+  kept[largest(x, k)] = x[largest(x, k)]
+  return kept
+
+
+@pytest.mark.parametrize('workers', [2, 3])
+def test_exact_global_topk_is_the_k_largest_of_the_sum_of_messages(workers):
+  gradients = [gaussians(workers, seed) for seed in range(3)]
+  answers, state, _ = play(exact_global_topk.strategy(density=0.05), gradients)
+  residual = np.zeros((workers, SIZE), 'f4')
+  for g, answer in zip(gradients, answers, strict=True):
+    wanted = g + residual
+    messages = np.stack([keep(w, 10) for w in wanted])
+    total = keep(messages.sum(axis=0), 10)
+    residual = wanted - np.where(total != 0, messages, 0)
+    np.testing.assert_allclose(answer[0], total / workers, atol=1e-6)
+  np.testing.assert_allclose(state.residual, residual, atol=1e-6)
+
+
+@pytest.mark.parametrize('workers', [1, 3, 8])
+@pytest.mark.parametrize('crowded', [True, False])
+def test_a_sharded_vector_takes_and_returns_every_entry(workers, crowded):
+  size, k, rng = 151, 15, np.random.default_rng(0)
+  stride = workers if crowded else 1  # All for one owner.
+  indices = np.stack(
+    [
+      rng.choice(size // stride, k, replace=False) * stride
+      for _ in range(workers)
+    ]
+  ).astype('i4')
+  indices[0, 3] = size  # No entry.
+  values = rng.normal(size=(workers, k)).astype('f4')
+
+  def there_and_back(message):
+    total, touched, _ = sharded_server.push(message, size)
+    return sharded_server.pull(total, touched, size, k)[:2]
+
+  total, union = executors.on_one_device(there_and_back)(
+    Sparse(values, indices)
+  )
+  expected, known = np.zeros(size + 1), np.zeros(size + 1, bool)
+  np.add.at(expected, indices, values)
+  known[indices] = True
+  for worker in range(workers):
+    np.testing.assert_allclose(total[worker], expected[:size], atol=1e-6)
+    np.testing.assert_array_equal(union[worker], known[:size])
+
+
+@pytest.mark.parametrize('workers', [2, 4])
+def test_union_topk_without_a_preference_is_topk_sgd(workers):
+  gradients = [gaussians(workers, seed) for seed in range(3)]
+  answers, state, _ = play(
+    union_topk.strategy(density=0.05, metric='plain'), gradients
+  )
+  residual = np.zeros((workers, SIZE), 'f4')
+  for g, answer in zip(gradients, answers, strict=True):
+    messages = np.stack([keep(w, 10) for w in g + residual])
+    residual = g + residual - messages
+    np.testing.assert_allclose(answer[0], messages.mean(axis=0), atol=1e-6)
+  np.testing.assert_allclose(state.residual, residual, atol=1e-6)
+  assert state.union[0] == np.count_nonzero(messages.any(axis=0))
+
+
+def unions(metric, **arguments):
+  """|U| over k in the last of ten steps of a noisy common gradient."""
+  signal = 3 * gaussians(1, seed=99)
+  gradients = [signal + gaussians(4, seed) for seed in range(10)]
+  strategy = union_topk.strategy(density=0.1, metric=metric, **arguments)
+  return play(strategy, gradients)[1].union[0] / 20
+
+
+def test_every_metric_makes_a_smaller_union_than_magnitude_alone():
+  plain = unions('plain')
+  assert unions('popularity', weight=5.0) < plain
+  assert unions('recent', decay=0.9) < plain
+  assert unions('two_budgets') < plain
+
+
+def test_popularity_prefers_what_the_last_union_held():
+  gradients = [gaussians(3, seed) for seed in range(2)]
+  answers, _, _ = play(
+    union_topk.strategy(density=0.05, weight=4.0, decay=0.5), gradients
+  )
+  first = np.stack([keep(g, 10) for g in gradients[0]])
+  wanted = gradients[1] + gradients[0] - first
+  score = np.abs(wanted) * (1 + 4 * 0.5 * first.any(axis=0))
+  chosen = [largest(s, 10) for s in score]
+  second = np.zeros_like(wanted)
+  for i, indices in enumerate(chosen):
+    second[i, indices] = wanted[i, indices]
+  np.testing.assert_allclose(answers[1][0], second.mean(axis=0), atol=1e-6)
+
+
+def test_two_budgets_send_the_large_and_else_only_the_known():
+  gradients = np.full((2, 2, SIZE), 0.01, 'f4')
+  gradients[0, 0, 5], gradients[0, 1, 7] = 9.0, 9.0
+  gradients[1, 0, 8] = 9.0
+  answers, _, _ = play(
+    union_topk.strategy(density=0.05, metric='two_budgets'), gradients
+  )
+  assert set(np.flatnonzero(answers[0][0])) == {5, 7}
+  # Both know 5 and 7 now; 8 is large; the rest, equal in size, is neither.
+  assert set(np.flatnonzero(answers[1][0])) == {5, 7, 8}
+
+
+def test_patience_bounds_the_wait_of_every_entry():
+  workers, patience = 2, 20
+  gradients = np.ones((patience, workers, SIZE), 'f4')
+  gradients[:, :, :20] = 100.0  # More than k, and always larger.
+  bounded, _, _ = play(
+    union_topk.strategy(density=0.05, metric='plain', patience=patience),
+    gradients,
+  )
+  unbounded, _, _ = play(
+    union_topk.strategy(density=0.05, metric='plain'), gradients
+  )
+  assert np.stack(bounded).any(axis=(0, 1)).all()
+  assert not np.stack(unbounded)[:, :, 20:].any()
+
+
+def test_a_patience_too_short_for_all_entries_is_refused():
+  init = lambda patience: union_topk.strategy(
+    density=0.05, patience=patience
+  ).gradients.init(jnp.zeros(205))
+  init(21)  # 10 entries a step.
+  with pytest.raises(UserError, match='21 or more'):
+    init(20)
+
+
+def test_a_smaller_union_really_sends_fewer_bytes():
+  apart = [gaussians(8, seed=0)]
+  alike = [np.broadcast_to(apart[0][:1], apart[0].shape)]
+  strategy = union_topk.strategy(density=0.05, metric='plain')
+  _, state, (many,) = play(strategy, apart)
+  _, agreed, (few,) = play(strategy, alike)
+  assert agreed.union[0] == 10 < state.union[0] and few < many
+
+
+@pytest.mark.parametrize('workers', [2, 3])
+def test_ok_topk_with_an_exact_threshold_applies_the_k_largest_sums(workers):
+  gradients = [gaussians(workers, seed) for seed in range(3)]
+  answers, state, _ = play(ok_topk.strategy(density=0.05, period=1), gradients)
+  residual = np.zeros((workers, SIZE), 'f4')
+  for g, answer in zip(gradients, answers, strict=True):
+    messages = np.stack([keep(w, 10) for w in g + residual])
+    total = keep(messages.sum(axis=0), 10)
+    residual = g + residual - np.where(total != 0, messages, 0)
+    np.testing.assert_allclose(answer[0], total / workers, atol=1e-6)
+  np.testing.assert_allclose(state.residual, residual, atol=1e-6)
+
+
+def test_ok_topk_reuses_its_threshold_between_exact_ones():
+  gradients = [gaussians(4, seed) for seed in range(4)]
+  answers, state, sent = play(
+    ok_topk.strategy(density=0.05, period=3), gradients
+  )
+  first = np.stack([keep(g, 10) for g in gradients[0]]).sum(axis=0)
+  applied = np.abs(answers[1][0][answers[1][0] != 0]) * 4
+  assert applied.min() >= np.sort(np.abs(first))[-10] - 1e-5
+  assert sent[0] > sent[1]  # Only an exact threshold asks everyone.
+  assert not np.allclose(state.threshold[0], np.sort(np.abs(first))[-10])
+
+
+@pytest.mark.parametrize('selection', [reused, sampled, blockwise])
+@pytest.mark.parametrize('strategy', [exact_global_topk, ok_topk, union_topk])
+def test_nothing_is_lost_whatever_is_selected(strategy, selection):
+  gradients = [gaussians(3, seed) for seed in range(3)]
+  answers, state, _ = play(
+    strategy.strategy(density=0.05, selection=selection.selection()), gradients
+  )
+  np.testing.assert_allclose(
+    3 * sum(answer[0] for answer in answers) + state.residual.sum(axis=0),
+    np.sum(gradients, axis=(0, 1)),
+    atol=1e-4,
+  )
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    lambda: union_topk.strategy(metric='popularty'),
+    lambda: union_topk.strategy(decay=1.0),
+    lambda: ok_topk.strategy(period=0),
+    lambda: union_topk.strategy(large=0.0),
+    lambda: union_topk.strategy(0.0),
+    lambda: exact_global_topk.strategy(0.0),
+    lambda: union_topk.strategy(patience=200, selection=blockwise.selection()),
+  ],
+)
+def test_impossible_settings_are_refused(make):
+  with pytest.raises(UserError):
+    make()

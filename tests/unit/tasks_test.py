@@ -1,0 +1,222 @@
+"""Tasks: what a run gets to learn, and what it is judged by."""
+
+import inspect
+import os
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from gossipjax.data import images, text
+from gossipjax.errors import UserError
+from gossipjax.tasks import named
+
+KEY = jax.random.key(0)
+DATA = pathlib.Path(os.environ.get('GOSSIPJAX_DATA', 'none'))
+
+
+def rows(examples):
+  """Every example as bytes, to tell them apart."""
+  x = jax.tree.leaves(examples)[0]
+  return [row.tobytes() for row in x.reshape(-1, *x.shape[x.ndim - 3 :])]
+
+
+@pytest.fixture
+def book(tmp_path):
+  words = ' '.join(f'{i} bottles of beer on the wall,' for i in range(400))
+  (tmp_path / 'book.txt').write_text(words)
+  return str(tmp_path / 'book.txt')
+
+
+@pytest.mark.parametrize('name', named.TASKS)
+def test_every_setting_of_a_task_has_a_type_and_a_default(name):
+  signature = inspect.signature(named.TASKS[name]).parameters
+  assert next(iter(signature)) == 'workers'
+  for setting in list(signature.values())[1:]:
+    assert setting.annotation is not setting.empty
+    assert setting.default is not setting.empty
+
+
+@pytest.mark.parametrize('workers', [1, 8])
+def test_examples_are_stacked_by_worker_and_none_is_used_twice(workers):
+  task = named.make('digits', workers)
+  x, y = task.train
+  assert x.shape == (workers, 1_500 // workers, 8, 8, 1)
+  assert y.shape == x.shape[:2]
+  every = rows(images.load('digits').train)
+  assert all(every.count(row) >= 1 for row in rows(task.train)[:20])
+  test_x, test_y = task.test
+  assert len(test_x) == len(test_y) == 297
+
+
+def test_labels_stay_with_their_pictures():
+  x, y = images.load('digits').train
+  label = {row.tobytes(): int(name) for row, name in zip(x, y, strict=True)}
+  task = named.make('digits', 4, split='dirichlet', alpha=0.1)
+  for row, name in zip(
+    task.train[0].reshape(-1, 8, 8, 1), task.train[1].reshape(-1), strict=True
+  ):
+    assert label[row.tobytes()] == name
+
+
+def test_validation_holds_out_the_last_of_the_training_set_and_no_test():
+  x, y = images.load('digits').train
+  task = named.make('digits', 3, holdout='validation', validation=0.2)
+  np.testing.assert_array_equal(task.test[0], x[1_200:])
+  np.testing.assert_array_equal(task.test[1], y[1_200:])
+  assert sorted(rows(task.train)) == sorted(rows((x[:1_200],)))
+
+
+def test_a_cap_takes_the_first_of_every_share():
+  whole, few = named.make('digits', 8), named.make('digits', 8, examples=5)
+  np.testing.assert_array_equal(few.train[0], whole.train[0][:, :5])
+  np.testing.assert_array_equal(few.test[0], whole.test[0])
+
+
+def test_the_seed_draws_the_shares():
+  one, again, other = (named.make('digits', 8, seed=seed) for seed in (1, 1, 2))
+  np.testing.assert_array_equal(one.train[0], again.train[0])
+  assert (one.train[0] != other.train[0]).any()
+
+
+def spread(task):
+  """Mean over workers of the largest share a label has."""
+  return np.mean(
+    [np.bincount(y, minlength=10).max() / len(y) for y in task.train[1]]
+  )
+
+
+def test_splits_by_label_and_dirichlet_differ_from_iid():
+  iid, dirichlet, label = (
+    spread(named.make('digits', 10, split=split, alpha=0.1))
+    for split in ('iid', 'dirichlet', 'label')
+  )
+  assert iid < 0.25 < 0.4 < min(dirichlet, label)
+
+
+def test_training_and_scoring_agree_on_the_loss_of_a_batch():
+  task = named.make('digits', 8)
+  params = task.init(KEY)
+  batch = jax.tree.map(lambda x: x[0, :32], task.train)
+  score = jax.jit(task.score)(params, batch)
+  loss = jax.jit(task.loss)(params, batch, KEY)
+  np.testing.assert_allclose(loss, score['loss'], rtol=1e-6)
+  params = jax.tree.map(np.float64, params)
+  x = (np.float64(batch[0]) / 16 - 0.30511) / 0.37503  # an MLP by hand
+  hidden, out = params['Dense_0'], params['Dense_1']
+  x = np.maximum(x.reshape(32, -1) @ hidden['kernel'] + hidden['bias'], 0)
+  z = x @ out['kernel'] + out['bias']
+  by_hand = np.log(np.exp(z).sum(-1)) - z[np.arange(32), batch[1]]
+  np.testing.assert_allclose(loss, by_hand.mean(), rtol=1e-5)
+  assert score['accuracy'] == (z.argmax(-1) == batch[1]).mean()
+
+
+def test_the_key_of_a_loss_drives_augmentation_alone():
+  keys = jax.random.split(KEY)
+  for augment in (False, True):
+    task = named.make('digits', 8, augment=augment)
+    batch = jax.tree.map(lambda x: x[0, :32], task.train)
+    loss = jax.jit(task.loss)
+    one, other = (loss(task.init(KEY), batch, key) for key in keys)
+    assert (one != other) == augment
+
+
+def test_an_mlp_learns_the_digits():
+  task = named.make('digits', 1)
+  params, batch = task.init(KEY), jax.tree.map(lambda x: x[0], task.train)
+
+  @jax.jit
+  def step(params):
+    grads = jax.grad(task.loss)(params, batch, KEY)
+    return jax.tree.map(lambda p, g: p - 0.3 * g, params, grads)
+
+  for _ in range(100):
+    params = step(params)
+  assert task.score(params, task.test)['accuracy'] > 0.88
+
+
+@pytest.mark.skipif(
+  not (DATA / 'fashion_mnist').is_dir(),
+  reason='$GOSSIPJAX_DATA has no fashion_mnist',
+)
+def test_a_cnn_gets_a_finite_gradient_from_real_fashion_mnist():
+  task = named.make('fashion_mnist', 8, examples=16)
+  batch = jax.tree.map(lambda x: x[3], task.train)
+  grads = jax.jit(jax.grad(task.loss))(task.init(KEY), batch, KEY)
+  assert all(
+    np.isfinite(leaf).all() and np.any(leaf != 0)
+    for leaf in jax.tree.leaves(grads)
+  )
+
+
+def test_an_untrained_text_model_knows_nothing_in_nats_per_byte(book):
+  task = named.make('text', 2, file=book, width=32, layers=1, sequence=16)
+  params = task.init(KEY)
+  batch = task.train[0, :8]
+  score = jax.jit(task.score)(params, batch)
+  assert set(score) == {'loss', 'accuracy'}
+  assert abs(score['loss'] - np.log(256)) < 0.7
+  assert score['loss'] == jax.jit(task.loss)(params, batch, KEY)
+
+
+def test_a_text_is_shared_in_windows_and_its_end_is_held_out(book):
+  data = text.load(book)
+  task = named.make('text', 3, file=book, sequence=16, split='contiguous')
+  assert task.train.dtype == np.uint8
+  flat = task.train[:, :, :-1].reshape(-1)
+  np.testing.assert_array_equal(flat, data.train[: len(flat)])
+  assert len(flat) > len(data.train) - 4 * 17
+  flat = task.test[:, :-1].reshape(-1)
+  np.testing.assert_array_equal(flat, data.test[: len(flat)])
+
+
+def test_validation_of_a_folder_is_its_valid_txt(tmp_path):
+  for part, letter in zip(text.PARTS, b'abc', strict=True):
+    (tmp_path / part).write_bytes(bytes([letter]) * 100)
+  for holdout, letter in (('test', b'c'), ('validation', b'b')):
+    task = named.make(
+      'text', 2, file=str(tmp_path), sequence=8, holdout=holdout
+    )
+    assert set(task.test.reshape(-1).tolist()) == set(letter)
+    assert set(task.train.reshape(-1).tolist()) == set(b'a')
+
+
+@pytest.mark.parametrize(
+  'name, settings, sentence',
+  [
+    ('digit', {}, r"^task\.name.*did you mean 'digits'"),
+    ('digits', {'splitt': 'iid'}, r"^task\.splitt.*did you mean 'split'"),
+    ('digits', {'split': 'dirichelt'}, r"^task\.split.*'dirichlet'"),
+    ('text', {'split': 'label'}, r'^task\.split.*contiguous, iid'),
+    ('digits', {'model': 'transformer'}, r'^task\.model'),
+    ('digits', {'holdout': 'train'}, r'^task\.holdout.*validation'),
+    (
+      'digits',
+      {'holdout': 'validation', 'validation': 1.0},
+      r'^task\.validation',
+    ),
+    (
+      'digits',
+      {'holdout': 'validation', 'validation': float('nan')},
+      r'^task\.validation',
+    ),
+    ('digits', {'examples': 0}, r'^task\.examples'),
+    ('digits', {'workers': 1_501}, r'^workers.*at most 1500'),
+    ('digits', {'workers': 0}, r'^workers'),
+    ('digits', {'split': 'label', 'shards': 0}, r'^task\.shards'),
+    ('text', {'file': 'no/such/book'}, r'^task\.file.*no/such/book'),
+  ],
+)
+def test_a_wrong_setting_is_refused_with_its_key(name, settings, sentence):
+  settings = {'workers': 8} | settings
+  if name == 'text':
+    settings = {'file': __file__} | settings
+  with pytest.raises(UserError, match=sentence):
+    named.make(name, **settings)
+
+
+def test_a_model_too_deep_for_the_pictures_is_refused():
+  task = named.make('digits', 8, model='vgg16')
+  with pytest.raises(UserError, match=r'^task\.model.*8x8'):
+    task.init(KEY)

@@ -1,0 +1,350 @@
+"""Who finishes when, by hand; nothing is learned here."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gossipjax import async_exchange, network
+from gossipjax.aggregator import AsyncExchange
+from gossipjax.comparison import compare
+from gossipjax.config import defaults
+from gossipjax.errors import UserError
+from gossipjax.simulation.cluster import cluster
+from gossipjax.simulation.compute_times import ComputeTimes
+from gossipjax.simulation.events import Asynchronous
+from gossipjax.simulation.rounds import Synchronous
+from gossipjax.simulation.shared_link import SharedLink
+from gossipjax.simulation.timeline import Stalled
+from gossipjax.traffic import Count, Traffic
+
+SIZE = 300  # Bytes of a model.
+
+
+class Told:
+  """A player that learns nothing and writes down who came."""
+
+  def __init__(self, way):
+    self.way, self.rounds = way, []
+
+  def start(self, worker, step):
+    pass
+
+  def price(self, who, step):
+    first = np.array([1] + [0] * (len(who) - 1))
+    others = 1 - first
+    out, into = {
+      async_exchange.VISIT: (first, first),
+      async_exchange.READ: (others, first),
+      async_exchange.PUSH: (first, others),
+      async_exchange.MEET: (first, others),
+      None: (first + others, first + others),
+    }[self.way]
+    if len(who) == 1 and self.way not in (async_exchange.VISIT, None):
+      out = into = 0 * first
+    return Traffic(
+      *(
+        Count.of(x)
+        for x in (
+          SIZE * out,
+          SIZE * into,
+          out,
+          1 * (out + into > 0),
+          SIZE * np.maximum(out, into),
+        )
+      )
+    )
+
+  def play(self, who, step):
+    self.rounds.append(list(who))
+    return self.price(who, step)
+
+  def fetch(self, worker, giver, really):
+    return self.price([worker, giver], 0)
+
+
+def clock(
+  way,
+  link,
+  workers=3,
+  draw=lambda worker, rng: (),
+  fair=False,
+  shards=1,
+  serial=True,
+  **machines,
+):
+  compute_times = ComputeTimes(
+    cluster(workers, 9, FULL, step_s=1.0, **machines), workers, 0
+  )
+  player = Told(way)
+  return player, Asynchronous(
+    compute_times,
+    link,
+    AsyncExchange(None, way, draw),
+    player,
+    fair,
+    shards,
+    serial,
+  )
+
+
+def starts(timeline, steps):
+  """When each worker began to compute its first so many gradients."""
+  while timeline.rounds < steps + 2:
+    timeline.next()
+  found = {}
+  for worker, kind, since, _ in timeline.hours.spans:
+    if kind == 'compute':
+      found.setdefault(worker, []).append(since)
+  return [pytest.approx(found[w][:steps]) for w in sorted(found)]
+
+
+FULL = network.Link(0.1, 1000.0)  # 0.3 s for a model.
+HALF = network.Link(0.1, 1000.0, full_duplex=False)
+
+
+@pytest.mark.parametrize(
+  'link, options, expected',
+  [
+    # Up from 1.0 in turn; down as soon as they have arrived.
+    (FULL, {}, [1.8, 2.1, 2.4]),
+    # All three ways up, and then the first way down, share a link.
+    (HALF, {}, [2.3, 2.6, 2.9]),
+    # All at a third of the speed: up until 1.9, down until 2.9.
+    (FULL, {'fair': True}, [3.0, 3.0, 3.0]),
+    # Three links for three.
+    (FULL, {'shards': 3}, [1.8, 1.8, 1.8]),
+    (FULL, {'fair': True, 'shards': 3}, [1.8, 1.8, 1.8]),
+  ],
+)
+def test_a_servers_link_is_shared_as_the_config_says(link, options, expected):
+  _, timeline = clock(async_exchange.VISIT, link, **options)
+  begun = starts(timeline, 2)
+  assert [[0.0, at] for at in expected] == begun
+
+
+def test_who_arrives_at_the_same_instant_makes_one_round():
+  player, timeline = clock(async_exchange.VISIT, network.Link(0.0, math.inf))
+  for _ in range(4):
+    timeline.next()
+  assert player.rounds == [[0, 1, 2]] * 4 and timeline.now == 4.0
+
+
+@pytest.mark.parametrize(
+  'serial, expected', [(True, [1.4, 1.8, 1.0]), (False, [1.4, 1.4, 1.0])]
+)
+@pytest.mark.parametrize(
+  'way', [async_exchange.READ, async_exchange.PUSH, async_exchange.MEET]
+)
+def test_a_receivers_link_takes_one_at_a_time(way, serial, expected):
+  # Workers 0 and 1 want worker 2, who wants nobody.
+  _, timeline = clock(
+    way,
+    FULL,
+    serial=serial,
+    draw=lambda worker, rng: (2,) if worker < 2 else (),
+  )
+  begun = starts(timeline, 2)
+  assert [[0.0, at] for at in expected] == begun
+
+
+@pytest.mark.parametrize(
+  'way, expected',
+  [
+    (async_exchange.READ, 1.0),  # What was published when the transfer began.
+    (async_exchange.PUSH, 1.4),
+    (async_exchange.MEET, 1.4),  # Nothing before it has arrived.
+    (async_exchange.VISIT, 1.4),
+  ],
+)  # Up, but not yet down again.
+def test_an_exchange_takes_effect_when_it_can(way, expected):
+  player, timeline = clock(
+    way,
+    FULL,
+    draw=lambda worker, rng: (2,) if (worker == 0) else (),
+    factors=(1.0, 9.0, 9.0),
+  )
+  timeline.next()
+  assert player.rounds == [[0] if way == async_exchange.VISIT else [0, 2]]
+  assert timeline.now == pytest.approx(expected)
+
+
+def test_the_hours_of_a_worker_are_all_of_its_time():
+  _, timeline = clock(
+    async_exchange.READ,
+    FULL,
+    5,
+    async_exchange.anyone(5),
+    compute='gamma',
+    spread=0.4,
+    stragglers=(1,),
+  )
+  for _ in range(100):
+    timeline.next()
+  total = sum(timeline.hours.spent_s.values())
+  # But for what each is in the midst of: a gradient, an exchange.
+  assert (timeline.now - total < 4).all() and (total <= timeline.now + 1).all()
+  assert (timeline.hours.spent_s['wait'] > 0).all()
+  assert 0 < timeline.utilisation <= 1
+
+
+def test_a_visitor_is_as_stale_as_the_visits_in_between():
+  _, timeline = clock(
+    async_exchange.VISIT, FULL, factors=(1.0, 1.0, 10.0), shards=3
+  )
+  while timeline.hours.spent_s['compute'][2] == 0:
+    timeline.next()
+  timeline.hours.take_staleness()
+  while timeline.hours.staleness[2] < 5:
+    timeline.next()
+  # 10 s, in which the others, 1.8 s a step, come together five or six times.
+  assert timeline.hours.staleness[2] in (5, 6)
+
+
+@pytest.mark.parametrize(
+  'kind, spread',
+  [('constant', 0.0), ('uniform', 0.5), ('lognormal', 0.5), ('gamma', 0.5)],
+)
+def test_times_have_the_mean_that_was_asked_for(kind, spread):
+  compute_times = ComputeTimes(
+    cluster(2, 9, FULL, compute=kind, spread=spread, step_s=0.2), 2, 0
+  )
+  times = [
+    compute_times.seconds(w, t, 0.0) for w in range(2) for t in range(2_000)
+  ]
+  assert np.mean(times) == pytest.approx(0.2, rel=0.03)
+  assert (np.ptp(times) > 0) == (spread > 0) and min(times) > 0
+
+
+def test_a_straggler_sleeps_and_a_slow_spell_ends():
+  compute_times = ComputeTimes(
+    cluster(
+      3,
+      9,
+      FULL,
+      step_s=1.0,
+      stragglers=(1,),
+      sleep_s=0.3,
+      slow=((2, 5.0, 6.0, 4.0),),
+    ),
+    3,
+    0,
+  )
+  slept = [compute_times.seconds(1, t, 0.0) - 1.0 for t in range(1_000)]
+  assert 0 < min(slept) < max(slept) < 0.3
+  assert np.mean(slept) == pytest.approx(0.15, rel=0.1)
+  assert [compute_times.seconds(2, 0, at) for at in (4.9, 5.0, 5.9, 6.0)] == [
+    1,
+    4,
+    4,
+    1,
+  ]
+  assert compute_times.seconds(0, 0, 5.5) == 1.0
+
+
+def test_a_trace_is_read_and_its_end_is_told(tmp_path):
+  path = tmp_path / 'trace.csv'
+  path.write_text('0.1, 0.2\n0.3, 0.4\n')
+  compute_times = ComputeTimes(
+    cluster(2, 2, FULL, compute='trace', trace=str(path)), 2, 0
+  )
+  assert [
+    compute_times.seconds(w, t, 0.0) for w in range(2) for t in range(2)
+  ] == [0.1, 0.3, 0.2, 0.4]
+  with pytest.raises(UserError, match='ends after 2 steps, worker 1'):
+    compute_times.seconds(1, 2, 0.0)
+  with pytest.raises(UserError, match='has 2 lines, steps=3'):
+    cluster(2, 3, FULL, compute='trace', trace=str(path))
+  path.write_text('0.1\n-0.2\n')
+  with pytest.raises(UserError, match='negative'):
+    cluster(2, 2, FULL, compute='trace', trace=str(path))
+  path.write_text('0.1\nsoon\n')
+  with pytest.raises(UserError, match='seconds are meant'):
+    cluster(2, 2, FULL, compute='trace', trace=str(path))
+
+
+@pytest.mark.parametrize(
+  'wrong, sentence',
+  [
+    ({'step_s': -0.1}, 'step_s is at least 0'),
+    ({'step_s': math.nan}, 'step_s is at least 0'),
+    ({'sleep_s': -1.0}, 'sleep_s is at least 0'),
+    ({'latency_s': -1.0}, 'latency_s=-1.0 is at least 0'),
+    ({'bytes_per_s': 0.0}, 'bytes_per_s=0.0 above 0'),
+    ({'spread': -1.0}, 'spread is at least 0'),
+    ({'timeout_s': math.inf}, 'timeout_s=inf is not finite'),
+    ({'compute': 'uniform', 'spread': 1.5}, 'times are negative'),
+    ({'compute': 'normal'}, 'compute=normal is unknown'),
+    ({'compute': 'trace', 'trace': 'nowhere'}, "'nowhere' is no file"),
+    ({'server': 'lifo'}, 'server=lifo is unknown'),
+    ({'shards': 0}, 'shards is at least 1'),
+    ({'factors': (1.0, 2.0)}, 'each of 3 workers'),
+    ({'factors': (1.0, -2.0, 1.0)}, 'above 0'),
+    ({'stragglers': (3,)}, 'no worker 3 among 0 to 2'),
+    ({'slow': ((0, -1.0, 2.0, 2.0),)}, 'slow: '),
+    ({'failures': ((0, -1.0),)}, 'failures: '),
+    ({'failures': ((0, 2.0, 1.0),)}, 'failures: '),
+    ({'failures': ((0, 1.0), (1, 1.0), (2, 5.0))}, 'leaves no worker'),
+    (
+      {'failures': ((0, 1.0), (1, 1.0), (2, 5.0, math.inf))},
+      'leaves no worker',
+    ),
+    ({'first': 2}, 'asynchronous=False'),
+    ({'first': 4, 'asynchronous': False}, 'first=4 of workers=3'),
+    ({'target_accuracy': 80.0}, 'at most 1'),
+  ],
+)
+def test_impossible_machines_are_refused_by_name(wrong, sentence):
+  with pytest.raises(UserError, match=sentence):
+    cluster(3, 10, FULL, **wrong)
+
+
+@pytest.mark.parametrize(
+  'strategy, changes, sentence',
+  [
+    ('all_reduce', {}, 'needs all workers at once; set cluster.asynchronous'),
+    ('elastic', {'workers': 5000}, 'cannot be shared by 5000'),
+    ('elastic', {'cluster': {'stragglers': (9,)}}, 'no worker 9'),
+  ],
+)
+def test_impossible_runs_are_refused_before_they_start(
+  strategy, changes, sentence
+):
+  config = defaults.get_config(strategy)
+  config.cluster = defaults.cluster()
+  config.update(changes)
+  with pytest.raises(UserError, match=sentence):
+    compare.check(config)
+
+
+def test_a_round_with_nobody_left_to_wait_for_stops_at_the_time_out():
+  compute_times = ComputeTimes(
+    cluster(
+      3, 9, FULL, step_s=1.0, asynchronous=False, failures=((0, 2.5), (1, 2.7))
+    ),
+    3,
+    0,
+  )
+  timeline = Synchronous(compute_times, FULL, Told(None), timeout_s=60.0)
+  timeline.next()
+  timeline.next()  # Ends at 2.8 s; worker 2 is ready for the next at 3.8 s.
+  with pytest.raises(Stalled, match='waited for worker 1'):
+    timeline.next()
+
+
+def test_no_pipe_carries_more_than_it_can():
+  rng = np.random.default_rng(0)
+  for fair in (False, True):
+    pipe, now, work, out = SharedLink(2, fair), 0.0, 0.0, []
+    for who in range(40):
+      now += rng.exponential(0.3)
+      while pipe.next() <= now:
+        out += pipe.pop(pipe.next())
+      seconds = rng.exponential(0.5)
+      pipe.add(now, who, seconds)
+      work += seconds
+    while pipe.next() < math.inf:
+      now = pipe.next()
+      out += pipe.pop(now)
+    assert sorted(out) == list(range(40))
+    assert pipe.busy_s * 2 == pytest.approx(work) and pipe.busy_s < now
