@@ -19,7 +19,8 @@ from gossipjax.simulation import simulate
 from gossipjax.training import optimizer, worker_program
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
-from gossipjax.training.train import Record, train
+from gossipjax.training.record import Record
+from gossipjax.training.train import train
 
 Watch = Callable[[str, ConfigDict, Record], None]
 

@@ -12,7 +12,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from gossipjax.errors import UserError
-from gossipjax.training.train import Record
+from gossipjax.training.record import Record
 
 Show = Callable[[int, dict[str, float]], None]
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gossipjax.comparison import table
-from gossipjax.training.train import Record
+from gossipjax.training.record import Record
 
 
 class Bar:

@@ -6,7 +6,7 @@ import jax
 
 from gossipjax import executors
 from gossipjax.training import worker_program
-from gossipjax.training.train import Record
+from gossipjax.training.record import Record
 
 SCORES = (
   'train_loss',

@@ -23,7 +23,7 @@ from gossipjax.errors import UserError
 from gossipjax.results.reader import SCHEMA
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
-from gossipjax.training.train import Record
+from gossipjax.training.record import Record
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 

@@ -23,9 +23,9 @@ from gossipjax.simulation.timeline import Player, Stalled
 from gossipjax.training import evaluate, worker_program
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
+from gossipjax.training.record import Record
 from gossipjax.training.train import (
   Interrupted,
-  Record,
   Stopwatch,
   due,
   record_of,

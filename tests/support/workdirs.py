@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from gossipjax.results import workdir
-from gossipjax.training.train import Record
+from gossipjax.training.record import Record
 
 
 def record(step: int, **given: Any) -> dict[str, Any]:

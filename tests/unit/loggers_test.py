@@ -11,7 +11,7 @@ from gossipjax.comparison import loggers
 from gossipjax.comparison.compare import compare
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
-from gossipjax.training.train import Record
+from gossipjax.training.record import Record
 from tests.support.workdirs import record
 
 
