@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from benchmarks import by_hand, turns
+from benchmarks import by_hand, printing
 from configs import cifar10
 from gossipjax import executors
 from gossipjax.data.batch import batch
@@ -66,11 +66,11 @@ def main() -> None:
   config = settings()
   executors.emulate(config.workers)
   check(config)
-  ours, theirs = turns.take(train(config), hand_written(config), TURNS)
+  ours, theirs = printing.in_turns(train(config), hand_written(config), TURNS)
   images = config.workers * config.batch_size * CHUNK
   rate = lambda costs: images / statistics.median(c.wall_s for c in costs)
   print(f'images/s: train {rate(ours):,.0f}, by hand {rate(theirs):,.0f}')
-  turns.report('a step of train', ours, theirs)
+  printing.report('a step of train', ours, theirs)
 
 
 if __name__ == '__main__':

@@ -1,18 +1,16 @@
-"""What the stages of a sparse exchange cost, as ratios to reading n entries.
+"""Seconds of the stages of a sparse exchange, over reading n entries.
 
 python -m benchmarks.exchange
 """
-
-import statistics
-import time
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from benchmarks.printing import compiled, show
 from gossipjax.compressors import Sparse, largest, merging, packing, sparse
+from gossipjax.profiling.interleaved_timing import median_seconds
 
 SIZES = [
   (220_234, 2_202),
@@ -20,44 +18,17 @@ SIZES = [
   (1_000_000, 10_000),
   (25_600_000, 25_600),
 ]  # n, k
-
-
-def in_turns(calls: dict[str, Callable], turns: int = 7) -> dict[str, float]:
-  """Seconds of each, medians; the first turn compiles and does not count."""
-  seconds = {name: [] for name in calls}
-  for turn in range(turns + 1):
-    for name, call in calls.items():
-      began = time.perf_counter()
-      jax.block_until_ready(call())
-      if turn:
-        seconds[name].append(time.perf_counter() - began)
-  return {name: statistics.median(s) for name, s in seconds.items()}
-
-
-def compiled(stages: dict[str, tuple]) -> dict[str, Callable]:
-  """Of `(function, *arguments)`; arguments, for constants would be folded."""
-  call = lambda function, *args: lambda f=jax.jit(function): f(*args)
-  return {name: call(*stage) for name, stage in stages.items()}
-
-
-def show(title: str, seconds: dict[str, float]) -> None:
-  """One line, relative to the first of them."""
-  first, unit = next(iter(seconds.items()))
-  print(
-    f'{title}, over {first}: '
-    + ', '.join(f'{name} {s / unit:.2f}' for name, s in seconds.items()),
-    flush=True,
-  )
+TURNS = 7
 
 
 def message(n: int, k: int, rng: np.random.Generator) -> Sparse:
-  """Of k entries drawn by lot."""
+  """A message of k randomly drawn entries."""
   indices = np.sort(rng.choice(n, k, replace=False)).astype(np.int32)
   return jax.device_put(Sparse(rng.standard_normal(k, np.float32), indices))
 
 
 def stages(n: int, k: int) -> dict[str, tuple]:
-  """What a worker does with a vector of n and messages of k."""
+  """A worker's operations on a vector of n and messages of k entries."""
   rng = np.random.default_rng(0)
   x = jnp.asarray(rng.standard_normal(n, np.float32))
   a, b = message(n, k, rng), message(n, k, rng)
@@ -75,7 +46,7 @@ def stages(n: int, k: int) -> dict[str, tuple]:
 
 
 def codes(n: int, bits: int) -> dict[str, tuple]:
-  """Packing beside a copy of what is unpacked."""
+  """Packing and unpacking codes, and a copy of the unpacked codes."""
   x = jnp.arange(n, dtype=jnp.uint8) >> (8 - bits)
   packed = packing.pack(x, bits)
   return {
@@ -88,9 +59,11 @@ def codes(n: int, bits: int) -> dict[str, tuple]:
 def main() -> None:
   """Prints a line per size and per width."""
   for n, k in SIZES:
-    show(f'n={n} k={k}', in_turns(compiled(stages(n, k))))
+    show(f'n={n} k={k}', median_seconds(compiled(stages(n, k)), TURNS))
   for bits in packing.WIDTHS:
-    show(f'{bits} bits', in_turns(compiled(codes(SIZES[-1][0], bits))))
+    show(
+      f'{bits} bits', median_seconds(compiled(codes(SIZES[-1][0], bits)), TURNS)
+    )
   for n, k in SIZES:
     program = (
       jax.jit(lambda x: largest.ascending(x, k))

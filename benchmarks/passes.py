@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks import touched
-from benchmarks.exchange import in_turns, show
+from benchmarks.printing import show
 from gossipjax import executors
 from gossipjax.audit import hlo
+from gossipjax.profiling import instruction_bytes
+from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.strategies import gtopk, topk
 from gossipjax.worker import make_worker
 
@@ -31,8 +32,8 @@ def passes(program: str, n: int) -> np.ndarray:
   large = lambda arrays: sum(a.size == n for a in arrays)
   return np.sum(
     [
-      [large(x) for x in touched.touched(module, body, i)]
-      for body in touched.bodies(module)
+      [large(x) for x in instruction_bytes.touched(module, body, i)]
+      for body in instruction_bytes.bodies(module)
       for i in body.values()
     ],
     axis=0,
@@ -61,7 +62,7 @@ def main() -> None:
       return worker[0]
 
     calls[name] = call
-  show(f'n={N}', in_turns(calls, 5))
+  show(f'n={N}', median_seconds(calls, 5))
 
 
 if __name__ == '__main__':

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.exchange import in_turns, show
+from benchmarks.printing import show
 from gossipjax import collectives, executors, flatten, models
+from gossipjax.profiling.interleaved_timing import median_seconds
 
 WORKERS = 8
 MODELS = ('resnet20', 'vgg16')
@@ -28,7 +29,7 @@ def raw(tree):
 
 def gossip(tree):
   """As a strategy moves it, with its bill left out."""
-  parts, unpack = flatten.pack(tree)
+  parts, unpack = flatten.flatten(tree)
   return unpack(collectives.swap(parts, SOURCE)[0])
 
 
@@ -48,7 +49,7 @@ def main() -> None:
     call = lambda f, x: lambda run=where.run(f): run(x)
     show(
       f'{name}, n={n}',
-      in_turns(
+      median_seconds(
         {
           'raw': call(raw, vector),
           'leaves': call(raw, tree),

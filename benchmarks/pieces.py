@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.exchange import in_turns, show
+from benchmarks.printing import show
 from gossipjax import executors, models
 from gossipjax.config import resolve
+from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.worker import make_worker
 
 WORKERS, DENSITY = 8, 0.1
@@ -63,7 +64,7 @@ def main() -> None:
       flush=True,
     )
     calls[f'{name} {granularity}'] = call
-  show(f'{len(jax.tree.leaves(grads))} leaves', in_turns(calls, 9))
+  show(f'{len(jax.tree.leaves(grads))} leaves', median_seconds(calls, 9))
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.exchange import in_turns, show
+from benchmarks.printing import show
 from gossipjax.compressors import topk
 from gossipjax.compressors.selections import (
   blockwise,
@@ -21,6 +21,7 @@ from gossipjax.compressors.selections import (
   reused,
   sampled,
 )
+from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.traffic import nbytes
 
 N, DENSITY, STEPS = 25_600_000, 0.001, 6
@@ -82,7 +83,7 @@ def main() -> None:
       lambda x, t, memory, codec=codec: codec.next(x, None, t, memory)[0]
     )
     calls[name] = lambda f=follow, memory=memory: f(x, jnp.int32(1), memory)
-  show(f'n={N}', in_turns(calls, 5))
+  show(f'n={N}', median_seconds(calls, 5))
 
 
 if __name__ == '__main__':

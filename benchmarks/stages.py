@@ -1,43 +1,42 @@
-"""What each stage of each strategy's exchange costs, over reading the entries.
+"""Seconds of each stage of each strategy's exchange, over reading its entries.
 
     GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.stages
     ... python -m benchmarks.stages --size=1000000 topk gtopk
 
-Without the variable every fresh array of 100 MB costs 60 ms of page faults.
+Without the variable every new array of 100 MB costs 60 ms of page faults.
 
 One `update` of the worker with SGD, all workers as a batch on one device; the
 unit is reading their entries once. JAX's profiler times every instruction that
-runs, and stacks.py tells its stage: `select` the entries, `pack` them into
-messages and unpack these, `exchange`, `merge` messages, the strategy's `own`
-arithmetic, `apply` the result. A fusion counts for the stage of its root. Not
-under `shard_map`: with more devices than cores an instruction's time has
-waiting in it. Under `vmap` an exchange is a copy, and what all workers compute
-alike may be computed once.
+runs, and gossipjax/profiling/instruction_stages.py names its stage: `select`
+entries, `pack` them into messages and unpack these, `exchange`, `merge`
+messages, the strategy's `own` arithmetic, `apply` the result. A fusion counts
+for the stage of its root. Not under `shard_map`: with more devices than cores
+an instruction's time includes waiting. Under `vmap` an exchange is a copy, and
+what all workers compute alike may be computed once.
 
-`covered` is the time of all instructions over that of the step: less than 1 by
-what starting them costs, more where two run at once. `bytes` is what they touch
-(see touched.py) over the program's arguments and results, each once.
+`covered` is the time of all instructions over that of the step: below 1 by the
+cost of starting them, above 1 where two run at once. `bytes` is what they read
+and write (gossipjax/profiling/instruction_bytes.py) over the program's
+arguments and results, each once.
 """
 
 import argparse
 import collections
 import itertools
-import pathlib
 import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks import stacks, touched
 from gossipjax import compressors, executors, models
-from gossipjax.audit import hlo
 from gossipjax.config import resolve
+from gossipjax.profiling import stage_times
+from gossipjax.profiling.instruction_stages import STAGES
+from gossipjax.profiling.stage_times import Program
 from gossipjax.worker import make_worker
 
 TURNS = 9
@@ -65,14 +64,8 @@ COLUMNS = (
 RARE = ('local_sgd', 'diloco', 'sparse_loco')  # Not in each step by default.
 
 
-class Cost(NamedTuple):
-  wall_s: float  # Of the call.
-  seconds: dict[str, float]  # By instruction.
-  times: dict[str, int]  # How often each ran.
-
-
 def arguments(name: str, density: float) -> dict[str, Any]:
-  """What is not the default: k, and that it exchanges in each step."""
+  """Arguments that are not defaults: k, and an exchange in each step."""
   if name == 'choco':
     return {'compressor': compressors.topk(density)}
   return (
@@ -85,7 +78,7 @@ def arguments(name: str, density: float) -> dict[str, Any]:
 
 
 def shapes(size: int) -> Any:
-  """The CNN's tree; of the larger sizes a matrix."""
+  """Shapes of the CNN's parameters; of the larger sizes one matrix."""
   if size == 220_234:
     init = models.make('cnn', 10).init
     return jax.eval_shape(init, jax.random.key(0), jnp.zeros((1, 28, 28, 1)))[
@@ -95,53 +88,8 @@ def shapes(size: int) -> Any:
   return jax.ShapeDtypeStruct((rows, size // rows), 'f4')
 
 
-def traced(call: Callable[[], Any], names: set[str]) -> Cost:
-  """What the profiler tells of the instructions with these names."""
-  options = jax.profiler.ProfileOptions()
-  options.python_tracer_level = 0
-  seconds, times = collections.Counter(), collections.Counter()
-  with tempfile.TemporaryDirectory() as folder:
-    with jax.profiler.trace(folder, profiler_options=options):
-      began = time.perf_counter()
-      jax.block_until_ready(call())
-      wall_s = time.perf_counter() - began
-    (file,) = pathlib.Path(folder).rglob('*.xplane.pb')
-    planes = jax.profiler.ProfileData.from_file(str(file)).planes
-    for event in (e for p in planes for line in p.lines for e in line.events):
-      if event.name in names:
-        seconds[event.name] += event.duration_ns / 1e9
-        times[event.name] += 1
-  return Cost(wall_s, seconds, times)
-
-
-class Program(NamedTuple):
-  call: Callable[[], Any]
-  stages: dict[str, str]  # Of the instructions that run.
-  bytes: dict[str, int]  # What each touches.
-  least: int  # Bytes of arguments and results.
-
-
-def program(run: Any, call: Callable[[], Any]) -> Program:
-  """Of a compiled function."""
-  text = run.as_text()
-  module = hlo.parse(text)
-  cost = {
-    i.name: sum(map(touched.size, touched.touched(module, body, i)))
-    for body in touched.bodies(module)
-    for i in body.values()
-    if i.opcode not in touched.FREE
-  }
-  stage, facts = stacks.stages(text, module), run.memory_analysis()
-  return Program(
-    call,
-    {name: stage[name] for name in cost},
-    cost,
-    facts.argument_size_in_bytes + facts.output_size_in_bytes,
-  )
-
-
 def stepping(strategy: Any, grads: Any) -> Program:
-  """One update after another, each of the worker that the last one made."""
+  """A worker's update; each call continues with the result of the last."""
   init, update = make_worker(strategy, optax.sgd(0.1))
   one = lambda worker, grads, step: update(worker, grads, step)[0]
   step = executors.on_one_device(one, donate=(0,))
@@ -153,37 +101,37 @@ def stepping(strategy: Any, grads: Any) -> Program:
     held[0] = run(held[0], grads, step=jnp.int32(next(count)))
     return held[0]
 
-  return program(run, call)
+  return stage_times.describe(run, call)
 
 
 def reading(grads: Any) -> Program:
-  """The unit: each entry once."""
+  """The unit: a program that reads each entry once."""
   flat = jnp.concatenate([x.ravel() for x in jax.tree.leaves(grads)])
   run = jax.jit(lambda x: jnp.abs(x).sum()).lower(flat).compile()
-  return program(run, lambda: run(flat))
+  return stage_times.describe(run, lambda: run(flat))
 
 
 def turns(step: Program, read: Program) -> Iterator[dict[str, float]]:
-  """The figures of each turn, after two that warm up."""
+  """The figures of each turn, after two turns that are not counted."""
   for turn in range(TURNS + 2):
-    cost = traced(step.call, set(step.stages))
-    unit = sum(traced(read.call, set(read.stages)).seconds.values())
+    cost = stage_times.trace(step.call, set(step.stages))
+    unit = sum(stage_times.trace(read.call, set(read.stages)).seconds.values())
     if turn < 2:
       continue
-    found = collections.Counter(dict.fromkeys(stacks.STAGES, 0.0))
+    found = collections.Counter(dict.fromkeys(STAGES, 0.0))
     for name, seconds in cost.seconds.items():
       found[step.stages[name]] += seconds / unit
-    moved = sum(step.bytes[name] * n for name, n in cost.times.items())
+    moved = sum(step.bytes[name] * n for name, n in cost.executions.items())
     yield {
       'step': cost.wall_s / unit,
       **found,
-      'bytes': moved / step.least,
+      'bytes': moved / step.least_bytes,
       'covered': sum(cost.seconds.values()) / cost.wall_s,
     }
 
 
 def main() -> None:
-  """Prints a table per size, a row as soon as it is known."""
+  """Prints a table per size, each row as soon as it is measured."""
   parser = argparse.ArgumentParser()
   parser.add_argument('--size', type=int, choices=SIZES)
   parser.add_argument(
@@ -213,7 +161,8 @@ def main() -> None:
       print(
         f'| {name} | ' + ' | '.join(f'{x:.2f}' for x in row) + ' |', flush=True
       )
-      jax.clear_caches()  # Or what another strategy has traced keeps its stack.
+      # Else a function that another strategy has traced keeps its stack.
+      jax.clear_caches()
 
 
 if __name__ == '__main__':

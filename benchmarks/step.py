@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks import by_hand, turns
+from benchmarks import by_hand, printing
 from gossipjax import executors, models
 from gossipjax.config import resolve
 from gossipjax.traffic import digits
@@ -95,7 +95,7 @@ def main() -> None:
     )
     # The same losses, or it is no comparison.
     np.testing.assert_allclose(*map(next, make()), rtol=1e-3)
-    turns.report(model, *turns.take(*make(), turns=40))
+    printing.report(model, *printing.in_turns(*make(), turns=40))
 
 
 if __name__ == '__main__':

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from benchmarks.exchange import compiled, in_turns, show
+from benchmarks.printing import compiled, show
 from gossipjax import executors
 from gossipjax.compressors import largest, packing
+from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.strategies import power_sgd
 
 N, K = 25_600_000, 25_600
@@ -84,12 +85,12 @@ def main() -> None:
   """Prints a line per task."""
   torch.set_num_threads(2)
   for rank in (2, 4):
-    show(f'PowerSGD of rank {rank}', in_turns(power_steps(rank), 15))
+    show(f'PowerSGD of rank {rank}', median_seconds(power_steps(rank), 15))
   x = np.random.default_rng(0).standard_normal(N, np.float32)
   theirs, ours = torch.from_numpy(x), jnp.asarray(x)
   show(
     'selection',
-    in_turns(
+    median_seconds(
       {
         'torch.topk': lambda: torch.topk(theirs.abs(), K)[1].numpy(),
         **compiled(
@@ -106,7 +107,7 @@ def main() -> None:
     mine, tensor = jnp.asarray(codes), torch.from_numpy(codes)
     show(
       f'pack to {bits} bits',
-      in_turns(
+      median_seconds(
         {
           'torch': lambda: torch_pack(tensor, bits).numpy(),
           **compiled({'pack': (lambda c: packing.pack(c, bits), mine)}),

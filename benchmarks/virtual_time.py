@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from benchmarks import turns
+from benchmarks import printing
 from gossipjax.config import defaults, resolve
 from gossipjax.simulation import simulate
 from gossipjax.simulation.fleet import Fleet
@@ -100,9 +100,9 @@ def main() -> None:
     fleet = simulate.fleet(plan, run, wanted, Ledger({}, WORKERS))
     timeline = simulate.clock(plan, wanted, fleet)
     many = EVENTS if asynchronous else WORKERS
-    turns.report(
+    printing.report(
       name,
-      *turns.take(
+      *printing.in_turns(
         simulated(fleet, timeline, many), gradients(run, fleet, many), TURNS
       ),
     )

@@ -6,19 +6,20 @@ collectives of the exchange are in a branch that is not taken.
 
 import re
 import statistics
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gossipjax import executors
+from gossipjax.profiling.interleaved_timing import time_in_turns
 from gossipjax.strategies import adaptive_gossip
 
 WORKERS, SIZE, TURNS = 8, 5_000_000, 8
-# A way to talk at every step, and a way to keep silent after the first.
+# Per trigger the arguments under which it fires at every step, and those under
+# which it is silent after the first step.
 TRIGGERS = {
   'fixed': (dict(period=1), dict(period=10**6)),
   'norm_slope': (dict(warmup=10**6), dict(warmup=1)),
@@ -26,15 +27,42 @@ TRIGGERS = {
 }
 
 
+class Step(NamedTuple):
+  """One step of gossip.
+
+  Attributes:
+    prepare: makes the step's arguments, which the step overwrites.
+    run: runs the step on them.
+    program: the text of the compiled step.
+    bytes: bytes that worker 0 sends in the step.
+  """
+
+  prepare: Callable[[], None]
+  run: Callable[[], Any]
+  program: str
+  bytes: int
+
+
 def measure(trigger: str) -> dict[str, Any]:
-  """Time of a silent step over that of a talking step, and their bytes."""
-  (talking, program), (silent, _) = (
-    _step(trigger, settings) for settings in TRIGGERS[trigger]
+  """Wall time of a silent step over that of a talking step, and their bytes."""
+  steps = dict(
+    zip(
+      ('talking', 'silent'),
+      (_step(trigger, given) for given in TRIGGERS[trigger]),
+      strict=True,
+    )
   )
-  # In turns, so that a busy machine is busy for both.
-  turns = [(talking(), silent()) for _ in range(TURNS)]
-  ratio = statistics.median(quiet[0] / loud[0] for loud, quiet in turns)
-  loud, quiet = (told[1] for told in turns[0])
+  costs = time_in_turns(
+    {name: step.run for name, step in steps.items()},
+    TURNS,
+    before=lambda name: steps[name].prepare(),
+  )
+  ratio = statistics.median(
+    silent.wall_s / talking.wall_s
+    for talking, silent in zip(*costs.values(), strict=True)
+  )
+  loud, quiet = (step.bytes for step in steps.values())
+  program = steps['talking'].program
   return {
     'trigger': trigger,
     'silent / talking': ratio,
@@ -44,10 +72,7 @@ def measure(trigger: str) -> dict[str, Any]:
   }
 
 
-def _step(
-  trigger: str, settings: dict[str, Any]
-) -> tuple[Callable[[], tuple[float, int]], str]:
-  """A step's seconds and the bytes a worker sent in it; and its program."""
+def _step(trigger: str, settings: dict[str, Any]) -> Step:
   mesh = executors.executor(WORKERS, 'shard_map')
   mean = adaptive_gossip.strategy(trigger, 'all', **settings).parameters
   tree = mesh.put(np.ones((WORKERS, SIZE), np.float32))
@@ -56,22 +81,21 @@ def _step(
   program = run.lower(tree, state, step=jnp.int32(1)).compile().as_text()
   changed = jax.tree.map(lambda x: x + 1, tree)
   *begun, _ = run(changed, state, step=jnp.int32(0))
+  arguments = []
 
-  def step():
-    # Changed a little, lest a drift of zero be no reason to talk.
-    tree, state = jax.block_until_ready(
+  def prepare():
+    # Parameters change a little: without any drift no trigger would fire.
+    arguments[:] = jax.block_until_ready(
       (begun[0] + 1e-3, jax.tree.map(lambda x: x + 0, begun[1]))
     )
-    began = time.perf_counter()
-    *_, sent = jax.block_until_ready(run(tree, state, step=jnp.int32(5)))
-    took_s = time.perf_counter() - began
-    return took_s, int(sent.bytes[0])
 
-  return step, program
+  call = lambda: run(*arguments, step=jnp.int32(5))
+  prepare()
+  return Step(prepare, call, program, int(call()[-1].bytes[0]))
 
 
 def in_a_branch(program: str) -> bool:
-  """Whether parameters move only in branches of a compiled program."""
+  """Whether a compiled program moves parameters in branches only."""
   entry = re.search(r'^ENTRY .*?^}', program, re.M | re.S).group()
   moves = 'collective-permute'
   return ' conditional(' in entry and moves not in entry and moves in program

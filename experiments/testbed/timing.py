@@ -10,7 +10,6 @@ import json
 import pathlib
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,12 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from benchmarks import stages
 from gossipjax import collectives, executors
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Aggregator, chain, stateless
 from gossipjax.config import resolve
 from gossipjax.network import Link
+from gossipjax.profiling import stage_times
+from gossipjax.profiling.interleaved_timing import median_seconds
 
 TURNS = 5
 ROWS = 1000  # Layers are matrices, which some strategies need.
@@ -97,13 +97,15 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   )
   own = jax.tree.map(lambda x: x.addressable_shards[0].data[0], (tree, state))
   echoed = jax.jit(alone(update, jax.process_count(), *own, step))
+  seconds = median_seconds(
+    {'together': together, 'alone': lambda: echoed(*own, step)},
+    TURNS,
+    before=multihost_utils.sync_global_devices,  # From a common start.
+  )
   return Timing(
     what,
     numbers,
-    *_slowest(
-      *_medians(together, lambda: echoed(*own, step)),
-      _selecting(program, together),
-    ),
+    *_slowest(*seconds.values(), _selecting(program, together)),
     *(
       int(np.asarray(getattr(bill, name)).max())
       for name in ('bytes', 'rounds', 'path_bytes')
@@ -111,27 +113,14 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   )
 
 
-def _medians(*calls: Callable[[], Any]) -> list[float]:
-  """They take turns, so that a busy machine is as busy for each."""
-  jax.block_until_ready([call() for call in calls])
-  seconds = [[] for _ in calls]
-  for _ in range(TURNS):
-    for call, mine in zip(calls, seconds, strict=True):
-      multihost_utils.sync_global_devices('turn')
-      began = time.perf_counter()
-      jax.block_until_ready(call())
-      mine.append(time.perf_counter() - began)
-  return [statistics.median(each) for each in seconds]
-
-
 def _selecting(program: Any, call: Callable[[], Any]) -> float:
-  """What those instructions of the program take that select."""
-  found = stages.program(program, call).stages
+  """Seconds of those instructions of the program that select entries."""
+  found = stage_times.describe(program, call).stages
   names = {name for name, stage in found.items() if stage == 'select'}
   if not names:
     return 0.0
   return statistics.median(
-    sum(stages.traced(call, names).seconds.values()) for _ in range(TURNS)
+    sum(stage_times.trace(call, names).seconds.values()) for _ in range(TURNS)
   )
 
 

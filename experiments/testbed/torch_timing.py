@@ -6,9 +6,7 @@ Called as timing.py; "what" is one of EXCHANGES. Needs torch.
 import json
 import os
 import pathlib
-import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import torch
@@ -17,6 +15,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from experiments.testbed.network import INTERFACE
+from gossipjax.profiling.interleaved_timing import median_seconds
 
 TURNS, ROWS = 5, 1000
 
@@ -70,14 +69,11 @@ EXCHANGES = {'all_reduce': all_reduce, 'topk': top_k, 'power_sgd': power_sgd}
 
 def measure(what: str, numbers: int, arguments: dict) -> dict:
   """Median seconds from a common start; the slowest process counts."""
-  exchange, seconds = EXCHANGES[what](numbers, **arguments), []
-  exchange()
-  for _ in range(TURNS):
-    dist.barrier()
-    began = time.perf_counter()
-    exchange()
-    seconds.append(time.perf_counter() - began)
-  slowest = torch.tensor(statistics.median(seconds))
+  exchange = EXCHANGES[what](numbers, **arguments)
+  seconds = median_seconds(
+    {'exchange': exchange}, TURNS, before=lambda name: dist.barrier()
+  )
+  slowest = torch.tensor(seconds['exchange'])
   dist.all_reduce(slowest, dist.ReduceOp.MAX)
   return {'what': what, 'numbers': numbers, 'seconds': slowest.item()}
 

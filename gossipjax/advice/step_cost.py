@@ -9,11 +9,11 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from benchmarks.exchange import in_turns
 from gossipjax.advice import step_traffic
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy, Tree, identity
 from gossipjax.config import resolve
+from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.tasks import named
 from gossipjax.training import optimizer
 from gossipjax.worker import make_worker
@@ -40,7 +40,8 @@ def gradient_s(task: named.Task, batch_size: int) -> float:
   batch = jax.tree.map(lambda x: jnp.asarray(x[0][rows]), task.train)
   gradient = jax.jit(jax.value_and_grad(task.loss))
   key = jax.random.key(1)
-  return in_turns({'all': lambda: gradient(params, batch, key)}, _TURNS)['all']
+  call = lambda: gradient(params, batch, key)
+  return median_seconds({'gradient': call}, _TURNS)['gradient']
 
 
 def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:
@@ -62,7 +63,7 @@ def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:
   for kind in {*talks.tolist()}:
     step = int(np.flatnonzero(talks == kind)[0])
     calls[kind] = _update(strategy, local, params, workers, step)
-  seconds = in_turns(calls, _TURNS)
+  seconds = median_seconds(calls, _TURNS)
   plain = seconds.pop('optimizer')
   # A quiet step may be too short to tell from none.
   added = sum(

@@ -29,6 +29,7 @@ LAYERS = (
   {'gossipjax.async_exchange', 'gossipjax.transforms', 'gossipjax.triggers'},
   {'gossipjax.strategies', 'gossipjax.worker', 'gossipjax.tasks'},
   {'gossipjax.audit', 'gossipjax.config', 'gossipjax.distributed'},
+  {'gossipjax.profiling'},
   {'gossipjax.training'},
   {'gossipjax.simulation', 'gossipjax.results'},
   {'gossipjax.commands.console'},

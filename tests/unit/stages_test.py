@@ -6,10 +6,11 @@ import numpy as np
 import optax
 import pytest
 
-from benchmarks import passes, stacks, stages, touched
+from benchmarks import passes, stages
 from gossipjax import collectives, executors
 from gossipjax.audit import hlo
 from gossipjax.compressors import Sparse, largest, merging, packing
+from gossipjax.profiling import instruction_bytes, instruction_stages
 from gossipjax.strategies import topk
 
 N, K = 100_000, 10
@@ -19,10 +20,13 @@ def told(function, *like):
   """The stages of the instructions that run, and the bytes they touch."""
   run = jax.jit(function).lower(*like).compile()
   module = hlo.parse(run.as_text())
-  stage = stacks.stages(run.as_text(), module)
+  stage = instruction_stages.stages(run.as_text(), module)
   moved = {
-    i.name: [touched.size(x) for x in touched.touched(module, body, i)]
-    for body in touched.bodies(module)
+    i.name: [
+      instruction_bytes.size(x)
+      for x in instruction_bytes.touched(module, body, i)
+    ]
+    for body in instruction_bytes.bodies(module)
     for i in body.values()
   }
   return (
@@ -87,5 +91,5 @@ def test_the_stages_of_a_step_are_timed_and_compared_with_reading():
   assert turn['select'] > 0 and turn['apply'] > 0 and turn['merge'] == 0
   # How much starting them costs is up to who else uses the machine.
   assert turn['covered'] > 0 and 1 < turn['bytes'] < 10
-  sums = sum(turn[name] for name in stacks.STAGES)
+  sums = sum(turn[name] for name in instruction_stages.STAGES)
   assert sums == pytest.approx(turn['step'] * turn['covered'])

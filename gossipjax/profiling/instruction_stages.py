@@ -1,28 +1,30 @@
-"""Which stage of an exchange an instruction of a compiled program belongs to.
+"""The stage of an exchange that each instruction of a program belongs to.
 
-The text of a program tells for most instructions the Python stack under which
-they were traced; the stage is which of our modules stands in it. A fusion has
-that of its root, though it may do the work of several.
+The text of a program gives for most instructions the Python stack under which
+they were traced; the modules of this package in that stack decide the stage. A
+fusion has the stage of its root, though it may do the work of several.
 """
 
 import collections
 import pathlib
 import re
 
-import gossipjax
-from benchmarks import touched
 from gossipjax.audit.hlo import Instruction, Module
+from gossipjax.profiling import instruction_bytes
 
-# The first whose pattern is found in a stack; merges also select, for example.
+# By stage the pattern of a stack frame; the first stage whose pattern is found
+# counts, since a merge also selects, for example.
 STAGES = {
-  'merge': r'compressors/merging\.py|^sharded\.py add_up',
-  'select': r'compressors/(selection|bitmap)',
-  'exchange': r'^(collectives|sharded|packed|pieces)\.py',
+  'merge': r'compressors/merging\.py|^servers/sharded_server\.py add_up',
+  'select': r'compressors/(largest\.py|selections/|bitmap)',
+  'exchange': (
+    r'^(collectives|flatten|servers/sharded_server|transforms/flattened)\.py'
+  ),
   'pack': r'^compressors/',
-  'own': r'^(?!worker|spmd|aggregator)\w[\w/]*\.py',
+  'own': r'^(?!worker|executors|aggregator)\w[\w/]*\.py',
   'apply': '',
 }
-_ROOT = f'{pathlib.Path(gossipjax.__file__).parent}/'
+_ROOT = f'{pathlib.Path(__file__).parents[1]}/'  # Of this package.
 _TABLE = r'^{}\n((?:\d+ .*\n)+)'
 
 
@@ -35,9 +37,10 @@ def _table(text: str, name: str, row: str) -> dict[int, tuple[str, ...]]:
 
 
 def stacks(text: str) -> dict[int, list[str]]:
-  """By their number in the metadata, `file function` from the innermost on.
+  """Stack frames by their number in the metadata, the innermost first.
 
-  Files are relative to our package, or absolute if they are not in it.
+  A frame is `file function`; files of this package are relative to it, others
+  are absolute.
   """
   files = _table(text, 'FileNames', r'"(.*)"')
   functions = _table(text, 'FunctionNames', r'"(.*)"')
@@ -53,7 +56,7 @@ def stacks(text: str) -> dict[int, list[str]]:
       return []
     place, parent = frames[number]
     file, function = map(int, places[int(place)])
-    # The number of a parent is one too large: 1 stands for none.
+    # XLA writes a parent's number plus one; 1 means that there is none.
     return [
       f'{files[file][0].removeprefix(_ROOT)} {functions[function][0]}',
       *stack(int(parent or 1) - 1),
@@ -70,10 +73,10 @@ def _stage(stack: list[str]) -> str:
   )
 
 
-def _told(
+def _stage_of(
   instruction: Instruction, of: dict[int, str], module: Module
 ) -> str | None:
-  """By its own stack, else by most of those that are fused in it."""
+  """The stage of its own stack, else that of most instructions fused in it."""
   if instruction.opcode in ('parameter', 'constant'):  # Shared by many.
     return None
   frame = re.search(r'stack_frame_id=(\d+)', instruction.attributes)
@@ -83,7 +86,7 @@ def _told(
     filter(
       None,
       (
-        _told(i, of, module)
+        _stage_of(i, of, module)
         for name in instruction.calls.get('calls', ())
         for i in module.computations[name]
       ),
@@ -95,8 +98,8 @@ def _told(
 def stages(text: str, module: Module) -> dict[str, str]:
   """The stage of every instruction, by name.
 
-  One that tells nothing goes by what it takes, else by who takes what it makes,
-  else by the loop that it runs in.
+  An instruction without a stack has the stage of an operand, else that of an
+  instruction that uses its result, else that of the loop that it runs in.
   """
   of = {n: _stage(s) for n, s in stacks(text).items() if s}
   caller = {
@@ -106,11 +109,12 @@ def stages(text: str, module: Module) -> dict[str, str]:
     for name in names
   }
   found = {}
-  # In the text, who is called stands before the caller.
+  # The text defines a computation before those that call it.
   for name, body in reversed(module.computations.items()):
-    known = {i.name: _told(i, of, module) for i in body}
+    known = {i.name: _stage_of(i, of, module) for i in body}
     taken = {
-      i.name: [x for x in touched.operands(i) if x in known] for i in body
+      i.name: [x for x in instruction_bytes.operands(i) if x in known]
+      for i in body
     }
     for i, inputs in taken.items():
       known[i] = known[i] or next(filter(None, map(known.get, inputs)), None)

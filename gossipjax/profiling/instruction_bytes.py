@@ -1,7 +1,8 @@
-"""What the instructions of a compiled program read and write.
+"""Bytes that the instructions of a compiled program read and write.
 
-An operand counts as a whole, but for those of which a gather or a slice looks
-up a part, and those that a scatter or an update changes in place.
+An operand counts as a whole, with two exceptions: of an operand that a gather
+or a slice indexes, the selected part counts; of an operand that a scatter or an
+update changes in place, the new entries count.
 """
 
 import re
@@ -12,11 +13,12 @@ from gossipjax.audit.hlo import Array, Instruction, Module
 
 Body = dict[str, Instruction]
 
-LOOKS_UP = ('gather', 'slice', 'dynamic-slice')
-CHANGES = {'scatter': 2, 'dynamic-update-slice': 1}  # Which operand is new.
-AS_IT_IS = ('bitcast', 'reshape')
+INDEXED_READS = ('gather', 'slice', 'dynamic-slice')
+# Opcode -> index of the operand that holds the new entries.
+IN_PLACE = {'scatter': 2, 'dynamic-update-slice': 1}
+RESHAPES = ('bitcast', 'reshape')
 FREE = (
-  *AS_IT_IS,
+  *RESHAPES,
   'parameter',
   'constant',
   'tuple',
@@ -28,13 +30,13 @@ FREE = (
 
 
 def operands(instruction: Instruction) -> list[str]:
-  """Their names."""
+  """The names of its operands, in order."""
   return re.findall(r'%([\w.-]+)', instruction.attributes.partition(')')[0])
 
 
 def bodies(module: Module) -> Iterator[Body]:
-  """The computations whose instructions run one by one: no fusion's."""
-  parts = {
+  """Computations whose instructions run one by one, without fusions' bodies."""
+  fused = {
     name
     for i in module.instructions()
     if i.opcode != 'call'
@@ -42,28 +44,30 @@ def bodies(module: Module) -> Iterator[Body]:
     for name in i.calls.get(role, ())
   }
   for name, body in module.computations.items():
-    if name not in parts:
+    if name not in fused:
       yield {i.name: i for i in body}
 
 
 def size(arrays: list[Array]) -> int:
-  """Bytes."""
+  """Bytes of the arrays together."""
   return sum(a.size * a.bits for a in arrays) // 8
 
 
 def _part(user: Instruction, name: str, body: Body) -> list[Array] | None:
-  """What it touches of the operand of that name; None for all of it."""
-  if operands(user)[0] == name and user.opcode in LOOKS_UP:
+  """What it reads of the operand of that name; None for all of it."""
+  if operands(user)[0] == name and user.opcode in INDEXED_READS:
     return hlo.arrays(user.shape)
-  if operands(user)[0] == name and user.opcode in CHANGES:
+  if operands(user)[0] == name and user.opcode in IN_PLACE:
     return _changed(user, body)
   return None
 
 
 def _used(body: Body) -> dict[str, dict[str, list[Array]] | None]:
-  """What is used of all that is fused, by who looks it up; None for all of it.
+  """Per instruction of a fusion, the parts of its result that are used.
 
-  Of a term as much is used as of its sum.
+  Parts are listed by the instruction that selects them; None means all of the
+  result. An elementwise operation uses as much of its operands as is used of
+  its own result.
   """
   found = {name: {} for name in body} | {[*body][-1]: None}
   for user in reversed(body.values()):
@@ -80,14 +84,14 @@ def _used(body: Body) -> dict[str, dict[str, list[Array]] | None]:
 
 
 def _changed(instruction: Instruction, body: Body) -> list[Array]:
-  """What a scatter or an update writes, else all of a result."""
+  """Arrays that are written: new entries of an update, else the result."""
   inputs = operands(instruction)
-  if instruction.opcode in AS_IT_IS and inputs[0] in body:
+  if instruction.opcode in RESHAPES and inputs[0] in body:
     return _changed(body[inputs[0]], body)
   if instruction.opcode == 'tuple':
     return [a for name in inputs for a in _changed(body[name], body)]
-  if instruction.opcode in CHANGES:
-    new = body[inputs[CHANGES[instruction.opcode]]]
+  if instruction.opcode in IN_PLACE:
+    new = body[inputs[IN_PLACE[instruction.opcode]]]
     return hlo.arrays(new.shape)
   return hlo.arrays(instruction.shape)
 
@@ -95,7 +99,7 @@ def _changed(instruction: Instruction, body: Body) -> list[Array]:
 def touched(
   module: Module, body: Body, instruction: Instruction
 ) -> tuple[list[Array], list[Array]]:
-  """What an instruction of that body reads and what it writes."""
+  """Arrays that an instruction of `body` reads, and arrays that it writes."""
   if instruction.opcode in FREE:
     return [], []
   whole = [hlo.arrays(body[name].shape) for name in operands(instruction)]

@@ -1,0 +1,7 @@
+"""Seconds and bytes of compiled programs on this machine.
+
+interleaved_timing  times several calls in alternating turns
+stage_times         seconds of each stage of a program, by JAX's profiler
+instruction_stages  the stage of an exchange that an instruction belongs to
+instruction_bytes   bytes that an instruction reads and writes
+"""

@@ -1,0 +1,88 @@
+"""Seconds of each stage of a compiled program, measured by JAX's profiler."""
+
+import collections
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from gossipjax.audit import hlo
+from gossipjax.profiling import instruction_bytes, instruction_stages
+
+
+class Program(NamedTuple):
+  """A compiled program, what it consists of, and a call that runs it.
+
+  Attributes:
+    call: runs the program once.
+    stages: the stage of each instruction that runs, by instruction.
+    bytes: bytes that each of these instructions reads and writes.
+    least_bytes: bytes of the program's arguments and results, each once.
+  """
+
+  call: Callable[[], Any]
+  stages: dict[str, str]
+  bytes: dict[str, int]
+  least_bytes: int
+
+
+class Trace(NamedTuple):
+  """What the profiler recorded of one call.
+
+  Attributes:
+    wall_s: seconds of the call.
+    seconds: of each instruction, over all its executions.
+    executions: how often each instruction ran.
+  """
+
+  wall_s: float
+  seconds: dict[str, float]
+  executions: dict[str, int]
+
+
+def describe(compiled: jax.stages.Compiled, call: Callable[[], Any]) -> Program:
+  """Reads stages and bytes of a compiled function from its text.
+
+  Args:
+    compiled: from `lower(...).compile()`.
+    call: runs it once.
+  """
+  text, memory = compiled.as_text(), compiled.memory_analysis()
+  module = hlo.parse(text)
+  moved = {
+    i.name: sum(
+      map(instruction_bytes.size, instruction_bytes.touched(module, body, i))
+    )
+    for body in instruction_bytes.bodies(module)
+    for i in body.values()
+    if i.opcode not in instruction_bytes.FREE
+  }
+  stages = instruction_stages.stages(text, module)
+  return Program(
+    call,
+    {name: stages[name] for name in moved},
+    moved,
+    memory.argument_size_in_bytes + memory.output_size_in_bytes,
+  )
+
+
+def trace(call: Callable[[], Any], names: set[str]) -> Trace:
+  """Runs `call` under the profiler; reports the instructions in `names`."""
+  options = jax.profiler.ProfileOptions()
+  options.python_tracer_level = 0
+  seconds, executions = collections.Counter(), collections.Counter()
+  with tempfile.TemporaryDirectory() as folder:
+    with jax.profiler.trace(folder, profiler_options=options):
+      began = time.perf_counter()
+      jax.block_until_ready(call())
+      wall_s = time.perf_counter() - began
+    (file,) = pathlib.Path(folder).rglob('*.xplane.pb')
+    planes = jax.profiler.ProfileData.from_file(str(file)).planes
+    for event in (e for p in planes for line in p.lines for e in line.events):
+      if event.name in names:
+        seconds[event.name] += event.duration_ns / 1e9
+        executions[event.name] += 1
+  return Trace(wall_s, seconds, executions)
