@@ -1,7 +1,9 @@
-"""How the program says no: one sentence that names the cause and the remedy."""
+"""Mistakes of a user: one sentence that names the cause and the remedy."""
 
 import difflib
 from collections.abc import Iterable
+
+MISTAKE = 2  # Exit code of a process that ends in a UserError.
 
 
 class UserError(ValueError):

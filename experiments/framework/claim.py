@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from absl import app, flags
 from matplotlib.figure import Figure
 
-from gossipjax.commands import console
+from gossipjax.commands import command_line, console
 from gossipjax.comparison import table
 from gossipjax.results import workdir
 
@@ -71,7 +71,7 @@ def run(
     write(folder, name, title, found, took_s, QUICK.value)
     print(found.verdict)
 
-  app.run(console.guarded(main), flags_parser=console.parse)
+  app.run(console.guarded(main), flags_parser=command_line.parse)
 
 
 def write(

@@ -3,9 +3,10 @@
     python -m experiments.testbed --workers=4 --rate=1gbit -- \
         --config=configs/quickstart.py --config.workers=4
 
-Makes a network namespace per worker, starts run.py in each, reads the counters
-of their interfaces around the training steps (the column of wire bytes), and
-removes all of it, also after a failure or ctrl-C. Linux, root, iproute2.
+Makes a network namespace per worker, starts `python -m gossipjax run` in each,
+reads the counters of their interfaces around the training steps (the column of
+wire bytes), and removes all of it, also after a failure or ctrl-C. Linux, root,
+iproute2.
 """
 
 import argparse
@@ -26,7 +27,9 @@ def main() -> int:
   parser.add_argument(
     '--clean', action='store_true', help='remove what a killed testbed has left'
   )
-  parser.add_argument('arguments', nargs='*', help='after --, for run.py')
+  parser.add_argument(
+    'arguments', nargs='*', help='of `python -m gossipjax run`, after --'
+  )
   given = parser.parse_args()
   try:
     if given.clean:

@@ -7,7 +7,7 @@
 fitted to single collectives of several sizes, least squares of the relative
 error, then held against whole strategies. `local` is measured with the
 others' messages echoed, and the selection in it by JAX's profiler. The file is
-a link for --config.link, and for --link of gossipjax.advice.advise.
+a link for --config.link, and for --link of `python -m gossipjax advise`.
 """
 
 import argparse

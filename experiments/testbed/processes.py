@@ -1,4 +1,4 @@
-"""The same program in every namespace: run.py, or a module that measures."""
+"""Runs the same program in every namespace: training, or measuring."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PORT = 7077
 
 
 def trained(workers: int, link: network.Shape, arguments: list[str]) -> int:
-  """Trains by run.py, with a worker in each namespace; the exit code."""
+  """Trains with a worker in each namespace; the exit code."""
   if not any(a.startswith('--workdir') for a in arguments):
     arguments = [*arguments, f'--workdir=runs/testbed-{time.time():.0f}']
   arguments = [*arguments, f'--interface={network.INTERFACE}']

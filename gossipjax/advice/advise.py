@@ -1,26 +1,17 @@
-"""Which strategy on this model, this machine and this link?
+"""Predicts the seconds per step of every strategy, and says what to use.
 
-    python -m gossipjax.advice.advise --config=configs/cifar10.py --workers=16 \
-        --link=10gbe
-    python -m gossipjax.advice.advise --config=configs/cifar10.py --workers=16 \
-        --latency-s=0.0001 --bytes-per-s=2e8 --plot
-
-Measures what a step costs one worker here, takes the bill of what the strategy
-would send (neither needs the other workers), and models the link. --link may
-also be a JSON file with latency_s and bytes_per_s. Communication is not
-overlapped with computing, as in the program itself.
+What a step costs one worker is measured on this machine, what it would send is
+counted, and the seconds of a link are modelled from both.
 """
 
 from typing import Any
 
 import jax
-from absl import app, flags
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
 from gossipjax import network
 from gossipjax.advice import measured_accuracies, step_cost
-from gossipjax.advice.forecast import Forecast, draw, rows
-from gossipjax.commands import console
+from gossipjax.advice.forecast import Forecast
 from gossipjax.comparison import compare, table
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
@@ -125,31 +116,6 @@ def verdict(found: list[Forecast], link: network.Link) -> str:
   return f'Use {gain}.{untried}'
 
 
-def main(argv: list[str], interrupted: Any) -> None:
-  """The command line."""
-  del argv, interrupted
-  given = flags.FLAGS
-  config, name = console.config()
-  link = chosen_link(
-    given.link, given.latency_s, given.bytes_per_s, config.link
-  )
-  if given.workers is not None:
-    config.workers = given.workers
-  config.executor = 'vmap'  # Only one worker computes.
-  found = forecasts(config)
-  print(
-    f'{name}, {config.workers} workers, batches of {config.batch_size}; '
-    f'link: {link.latency_s:.3g} s, {table.size(link.bytes_per_s)}/s\n'
-  )
-  print(table.of_rows(rows(found, link)) + '\n')
-  for line in warnings(found):
-    print(line)
-  print(verdict(found, link))
-  if given.plot:
-    draw(found, link).savefig(given.out, dpi=120)
-    print(f'Seconds per step against bandwidth: {given.out}')
-
-
 def warnings(found: list[Forecast]) -> list[str]:
   """Where a result is to be doubted."""
   worse = [
@@ -167,21 +133,3 @@ def warnings(found: list[Forecast]) -> list[str]:
     if drawn
     else []
   )
-
-
-def define_flags() -> None:
-  """Here and not above, as in tune.py."""
-  config_flags.DEFINE_config_file('config', None, 'Model, data, strategies.')
-  flags.DEFINE_integer('workers', None, "How many; default: the config's.")
-  flags.DEFINE_string(
-    'link', None, "A preset, or a JSON file; default: the config's."
-  )
-  flags.DEFINE_float('latency_s', None, 'Of a link of your own.')
-  flags.DEFINE_float('bytes_per_s', None, 'Of a link of your own.')
-  flags.DEFINE_bool('plot', False, 'Draw seconds per step against bandwidth.')
-  flags.DEFINE_string('out', 'advice.png', 'Where to draw.')
-
-
-if __name__ == '__main__':
-  define_flags()
-  app.run(console.guarded(main, None), flags_parser=console.parse)

@@ -1,4 +1,9 @@
-"""The command line.
+"""The command line: one file per command of `python -m gossipjax`.
 
-console  flags, signals and exit codes; errors become one sentence
+run           trains a comparison
+advise        predicts seconds per step on a link
+tune          tries the same grid for every variant
+launch        starts several processes of `run` on this host
+command_line  flags, config overrides and help of every command
+console       how every command ends: signals, sentences and exit codes
 """

@@ -1,24 +1,26 @@
-"""How programs end: a sentence for a mistake, a checkpoint for a signal."""
+"""How every command ends: signals, sentences and exit codes.
+
+A user's mistake ends in one sentence and exit code 2, a signal in a checkpoint
+and exit code 128 plus its number.
+"""
 
 import errno
-import pathlib
-import re
 import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import flags, logging
-from ml_collections import ConfigDict
 
 from gossipjax.distributed import processes
-from gossipjax.errors import UserError
+from gossipjax.errors import MISTAKE, UserError
 from gossipjax.training.train import Interrupted
 
 _DEBUG = flags.DEFINE_bool('debug', False, 'Show the traceback of an error.')
 
-MISTAKE = 2  # Exit code of a refusal.
+
+Main = Callable[[list[str], Any], None]  # (argv, signals) -> None.
 
 
 class Signals:
@@ -45,84 +47,16 @@ def say(sentence: str) -> None:
   print(' '.join(sentence.split()), file=sys.stderr, flush=True)
 
 
-def parse(argv: list[str]) -> list[str]:
-  """Flags and config overrides, or exit code 2 and a sentence.
-
-  A flag's name may be written with hyphens.
-  """
-  try:
-    rest = flags.FLAGS(
-      [
-        re.sub(
-          r'^--[a-z-]+(?==|$)',
-          lambda name: '--' + name[0][2:].replace('-', '_'),
-          word,
-        )
-        for word in argv
-      ]
-    )
-    if len(rest) > 1:
-      raise UserError(f'{rest[1]!r} is no flag; flags look like --key=value.')
-    return rest
-  # How ml_collections names an unknown key, and an unknown key's child.
-  except (AttributeError, KeyError) as error:
-    key = re.search(r'\w+', str(error.args[0])).group()
-    hint = re.search(r'mean "(\w+)"', str(error.args[0]))
-    return _refuse(
-      f'There is no config key {key!r}'
-      + (
-        f'; did you mean {hint.group(1)!r}?'
-        if hint
-        else '; gossipjax/config/defaults.py lists them.'
-      ),
-      error,
-    )
-  except flags.IllegalFlagValueError as error:
-    flag, value = re.match(r'flag --(.+?)=(.*?): ', str(error)).groups()
-    if flag == 'config':  # The file was found; what it does went wrong.
-      return _refuse(_last(error), error)
-    kind = flags.FLAGS[flag].parser.flag_type()
-    return _refuse(
-      f'--{flag}={value} has the wrong type; it takes {kind}.', error
-    )
-  except (flags.Error, UserError, OSError, SyntaxError, ValueError) as error:
-    return _refuse(_last(error), error)
-
-
-def _last(error: Exception) -> str:
-  """What counts where the traceback of a config file is in the message."""
-  return str(error).strip().splitlines()[-1].rpartition('UserError: ')[2]
-
-
-def config() -> tuple[ConfigDict, str]:
-  """What --config has loaded, and the name of its file.
-
-  Raises:
-    UserError: it is missing, or no file.
-  """
-  flag = flags.FLAGS['config']
-  if flag.value is None:
-    raise UserError(
-      '--config is missing; start with --config=configs/quickstart.py.'
-    )
-  source = pathlib.Path(flag.config_filename.partition(':')[0])
-  if not source.is_file():
-    known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
-    raise UserError(
-      f'--config={source}: there is no such file; there are {", ".join(known)}.'
-    )
-  return flag.value, source.stem
-
-
 def guarded(
-  main: Callable[[list[str]], None], again: str | None = '--resume'
-) -> Callable[[list[str]], Any]:
-  """`main`, without tracebacks for what a user can mend.
+  main: Main, again: str | None = '--resume'
+) -> Callable[[list[str]], None]:
+  """`main` that ends a user's mistake, a full disk or a signal in a sentence.
 
   Args:
-    main: (argv, signals) -> None.
-    again: what continues it after it was stopped; None if nothing does, then
-      signals end it at once and `signals` is None.
+    main: takes the words that are no flags, and a callable that says whether
+      a signal asked to stop.
+    again: the flag or command that continues a stopped run; None if nothing
+      does, then a signal ends the process at once and `signals` is None.
   """
 
   def run(argv):
@@ -139,13 +73,13 @@ def guarded(
         )
       sys.exit(128 + signals.received)
     except UserError as error:
-      _refuse(str(error), error)
+      refuse(str(error), error)
     except OSError as error:
       if error.errno not in _MENDABLE:
         processes.abandon(error)
         raise
       where = error.filename or '--workdir'
-      _refuse(f'{where}: {_MENDABLE[error.errno]}', error)
+      refuse(f'{where}: {_MENDABLE[error.errno]}', error)
     except Exception as error:
       processes.abandon(error)
       raise
@@ -179,7 +113,8 @@ _MENDABLE = {
 }
 
 
-def _refuse(sentence: str, error: Exception):
+def refuse(sentence: str, error: Exception) -> NoReturn:
+  """Ends the process with a sentence, and a traceback if --debug is given."""
   if {'--debug', '--debug=true'} & {*sys.argv}:
     traceback.print_exception(error)
   say(sentence)

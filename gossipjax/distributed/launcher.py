@@ -1,17 +1,11 @@
-"""Several processes on this host, each a worker of one training.
+"""Starts several processes on this host and ends them together.
 
-    python -m gossipjax.distributed.launcher --processes=4 -- \\
-        --config=configs/quickstart.py
-
-starts `run.py --distributed` four times. Their output comes through with the
-number of the process in front. SIGINT and SIGTERM are passed on: all stop
-after the same step, with a checkpoint. When one dies, so do all.
+Their output comes through with the number of the process in front. SIGINT and
+SIGTERM are passed on. When one process fails, all end.
 """
 
-import argparse
 import contextlib
 import os
-import pathlib
 import re
 import signal
 import socket
@@ -42,13 +36,21 @@ def command(
   processes: int,
   process: int,
   coordinator: str,
-  program: str = 'run.py',
 ) -> list[str]:
-  """How to start one of the processes."""
+  """The command line of one of several processes that train together.
+
+  Args:
+    arguments: flags of `python -m gossipjax run`.
+    processes: how many there are.
+    process: the number of this one, from 0.
+    coordinator: host:port of process 0.
+  """
   return [
     sys.executable,
     '-u',
-    program,
+    '-m',
+    'gossipjax',
+    'run',
     '--distributed',
     f'--coordinator={coordinator}',
     f'--num_processes={processes}',
@@ -155,27 +157,3 @@ def _why(
   if code < 0:
     return f'Process {failed} died of {signal.Signals(-code).name}'
   return f'Process {failed} ended with exit code {code}'
-
-
-def main() -> int:
-  parser = argparse.ArgumentParser(
-    prog='python -m gossipjax.distributed.launcher',
-    description=__doc__.split('\n')[0],
-  )
-  parser.add_argument('--processes', type=int, required=True)
-  parser.add_argument('--program', default='run.py')
-  parser.add_argument('arguments', nargs='*', help='after --, for run.py')
-  given = parser.parse_args()
-  if given.processes < 1:
-    parser.error(f'--processes is at least 1, got {given.processes}.')
-  if not pathlib.Path(given.program).is_file():
-    parser.error(f'--program={given.program}: there is no such file.')
-  coordinator = f'127.0.0.1:{free_port()}'
-  return run(
-    command(given.arguments, given.processes, i, coordinator, given.program)
-    for i in range(given.processes)
-  )
-
-
-if __name__ == '__main__':
-  sys.exit(main())

@@ -213,7 +213,7 @@ def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
     for row in _ledger(run)
   ]
   if not rows:
-    raise UserError('No finished run was audited; run.py --audit does it.')
+    raise UserError('No finished run was audited; a run with --audit is.')
   return pd.DataFrame(
     rows,
     columns=[

@@ -1,4 +1,4 @@
-"""A config with tuned values, and its Python, which run.py takes."""
+"""A config with tuned values, and its Python, which --config takes."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,30 +1,17 @@
 """Equal tuning: every variant tries as many points of the same grid.
 
-    python -m gossipjax.tuning.tune --seeds=3 \
-        --config=configs/fashion_mnist.py \
-        --grid=optimizer.learning_rate=0.02,0.05,0.1 --workdir=runs/tuned
-    python run.py --config=runs/tuned/tuned.py
-
---budget=N is a number of points per variant; each is trained with every seed
-on a part of the training set and judged by the rest of it (`task.validation`).
-The test set is not looked at. Leaves trials.md, trials.csv and tuned.py, which
-pins the best values; finished trials are not run again, also not when the grid
-grows.
+Each point is trained with every seed on a part of the training set and judged
+by the rest of it (`task.validation`). The test set is not looked at.
 """
 
 import pathlib
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pandas as pd
-from absl import app, flags
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
-from gossipjax import executors
-from gossipjax.commands import console
 from gossipjax.comparison import compare
-from gossipjax.distributed import processes
 from gossipjax.errors import UserError, nearest
 from gossipjax.results import workdir
 from gossipjax.tuning import best_points, config_source, grid, trials
@@ -100,62 +87,3 @@ def best(
     ),
   )
   return Tuned(chosen, rows, tuned)
-
-
-def main(argv: list[str], interrupted: Callable[[], bool]) -> None:
-  """The command line."""
-  del argv
-  if processes.distributed():
-    raise UserError(
-      '--distributed is for run.py; --processes=K trains K trials '
-      'at the same time, on this machine.'
-    )
-  config, name = console.config()
-  executors.emulate(compare.devices(run for _, run in compare.variants(config)))
-  given = flags.FLAGS
-  folder = pathlib.Path(
-    given.workdir or f'runs/tune-{name}-{time.strftime("%Y%m%d-%H%M%S")}'
-  )
-  best(
-    config,
-    grid.parse(given.grid),
-    given.seeds,
-    folder,
-    given.budget,
-    given.processes,
-    given.metric,
-    _show,
-    interrupted,
-  )
-  print((folder / 'trials.md').read_text())
-  print(
-    f'python run.py --config={folder}/tuned.py compares them at their '
-    'best on the test set.'
-  )
-
-
-def _show(row: Row) -> None:
-  values = {k: v for k, v in row.items() if '.' in k or k == 'seed'}
-  score = row['diverged'] or (
-    f'validation accuracy {row["validation_accuracy"]:.4f}'
-  )
-  console.say(
-    f'{row["variant"]}, '
-    f'{", ".join(f"{k}={v}" for k, v in values.items())}: {score}'
-  )
-
-
-def define_flags() -> None:
-  """Here and not above, for claims have flags of their own."""
-  config_flags.DEFINE_config_file('config', None, 'The comparison to tune.')
-  flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE; may be repeated.')
-  flags.DEFINE_integer('seeds', 3, 'Trials of each point.')
-  flags.DEFINE_integer('budget', None, 'Points per variant; default: all.')
-  flags.DEFINE_integer('processes', 1, 'Trials at the same time.')
-  flags.DEFINE_enum('metric', METRICS[0], METRICS, 'What to choose by.')
-  flags.DEFINE_string('workdir', None, 'Where results go; it is continued.')
-
-
-if __name__ == '__main__':
-  define_flags()
-  app.run(console.guarded(main, 'the same command'), flags_parser=console.parse)

@@ -19,7 +19,7 @@ import orbax.checkpoint as ocp
 
 ROOT = pathlib.Path(__file__).parents[2]
 DIGITS = (
-  '--config=gossipjax/config/defaults.py',
+  '--config=configs/default.py',
   '--config.steps=4',
   '--config.log_every=2',
   '--config.eval_every=2',
@@ -29,7 +29,7 @@ _FORK.set_forkserver_preload(
   [
     'gossipjax.comparison.compare',
     'gossipjax.comparison.progress',
-    'gossipjax.commands.console',
+    'gossipjax.commands.command_line',
     'gossipjax.config.defaults',
     'sklearn.datasets',
   ]

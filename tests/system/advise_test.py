@@ -232,9 +232,10 @@ def test_a_mistake_is_a_sentence(what, tmp_path):
   args, words = MISTAKES[what]
   ended = program.run(
     tmp_path,
-    '--config=gossipjax/config/defaults.py:topk',
+    'advise',
+    '--config=configs/default.py:topk',
     *args.split(),
-    module='gossipjax.advice.advise',
+    module='gossipjax',
   )
   assert ended.code == 2 and ended.err.count('\n') == 1, ended.err
   for word in words.split():
@@ -244,12 +245,13 @@ def test_a_mistake_is_a_sentence(what, tmp_path):
 def test_the_command_prints_a_row_per_strategy_and_an_answer(tmp_path):
   ended = program.run(
     tmp_path,
-    '--config=gossipjax/config/defaults.py:topk',
+    'advise',
+    '--config=configs/default.py:topk',
     '--workers=16',
     '--link=10gbe',
     '--plot',
     f'--out={tmp_path}/advice.png',
-    module='gossipjax.advice.advise',
+    module='gossipjax',
   )
   assert ended.code == 0, ended.err
   for word in ('| all_reduce |', '| topk |', '16 workers', 'Use '):

@@ -16,7 +16,7 @@ from gossipjax.data.images import IDX
 from tests.support import program
 from tests.support.program import DIGITS
 
-DEFAULT = '--config=gossipjax/config/defaults.py'
+DEFAULT = '--config=configs/default.py'
 TEXT = '--config=configs/text.py:all_reduce'
 
 # What is wrong: the arguments, and what the sentence has to say.

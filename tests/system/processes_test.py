@@ -85,7 +85,7 @@ def close(a, b):
 
 
 GOSSIP = (
-  '--config=gossipjax/config/defaults.py:gossip',
+  '--config=configs/default.py:gossip',
   '--config.workers=3',
   '--config.steps=2000',
   '--config.log_every=4',
@@ -129,7 +129,8 @@ def launched(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
     [
       sys.executable,
       '-m',
-      'gossipjax.distributed.launcher',
+      'gossipjax',
+      'launch',
       '--processes=3',
       '--',
       *GOSSIP,

@@ -24,12 +24,12 @@ STEPS = (
 )
 RUNS = {
   'gtopk': (
-    '--config=gossipjax/config/defaults.py:gtopk',  # Has a residual.
+    '--config=configs/default.py:gtopk',  # Has a residual.
     '--config.strategy.density=0.01',
     *STEPS,
   ),
   'elastic': (
-    '--config=gossipjax/config/defaults.py:elastic',  # Has a center.
+    '--config=configs/default.py:elastic',  # Has a center.
     '--config.strategy.period=4',
     *STEPS,
   ),

@@ -227,7 +227,7 @@ MISTAKES = {
   'another way to use processes': (
     '--distributed --num_processes=1 --process_id=0 '
     f'--coordinator=127.0.0.1:{free_port()}',
-    'run.py --processes=K',
+    'run --processes=K',
   ),
   'no config file': ('--config=configs/no.py', 'configs/no.py quickstart'),
 }
@@ -238,10 +238,11 @@ def test_a_mistake_is_a_sentence_and_writes_nothing(what, tmp_path):
   args, words = MISTAKES[what]
   ended = program.run(
     tmp_path,
-    '--config=gossipjax/config/defaults.py',
+    'tune',
+    '--config=configs/default.py',
     *args.split(),
     f'--workdir={tmp_path}/run',
-    module='gossipjax.tuning.tune',
+    module='gossipjax',
   )
   assert ended.code == 2 and ended.err.count('\n') == 1, ended.err
   for word in words.split():
@@ -255,12 +256,13 @@ def test_processes_find_what_one_process_finds(tuned, tmp_path):
   )
   ended = program.run(
     tmp_path,
+    'tune',
     f'--config={tmp_path}/c.py',
     '--processes=2',
     '--seeds=1',
     '--grid=optimizer.learning_rate=0.1,1e30',
     f'--workdir={tmp_path}/run',
-    module='gossipjax.tuning.tune',
+    module='gossipjax',
   )
   assert ended.code == 0, ended.err
   one, two = (

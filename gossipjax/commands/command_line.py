@@ -1,0 +1,137 @@
+"""Flags and config overrides of every command, and its help."""
+
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from absl import app, flags
+from ml_collections import ConfigDict
+
+from gossipjax.commands import console
+from gossipjax.errors import UserError
+
+_HELP = {'-h', '-help', '--help', '--helpshort', '--helpfull'}
+
+
+def start(
+  doc: str | None,
+  define_flags: Callable[[], None],
+  main: console.Main,
+  words: Sequence[str],
+  again: str | None = None,
+  shared: Sequence[str] = (),
+) -> None:
+  """Parses a command's flags and runs it, or prints its help.
+
+  Args:
+    doc: what the command does, the beginning of its help.
+    define_flags: defines the flags of the command.
+    main: see `console.guarded`.
+    words: flags and config overrides.
+    again: see `console.guarded`.
+    shared: modules whose flags the help shows too.
+  """
+  define_flags()
+  if _HELP & {*words}:
+    modules = ['ml_collections', main.__module__, *shared, console.__name__]
+    print('\n'.join([(doc or '').strip(), '', *_flag_lines(modules)]))
+    return
+  app.run(
+    console.guarded(main, again),
+    argv=[sys.argv[0], *words],
+    flags_parser=parse,
+  )
+
+
+def _flag_lines(modules: Sequence[str]) -> Iterator[str]:
+  """The help of each flag: its name, what it is, its default."""
+  defined = flags.FLAGS.flags_by_module_dict()
+  for name in modules:
+    # DEFINE_config_file gives its flag to a module of ml_collections.
+    for module in [m for m in defined if f'{m}.'.startswith(f'{name}.')]:
+      for flag in defined[module]:
+        default = f' (default: {flag.default})' if flag.default else ''
+        yield f'  --{flag.name}: {" ".join(flag.help.split())}{default}'
+
+
+def parse(argv: list[str]) -> list[str]:
+  """Parses flags and config overrides; a mistake ends the process.
+
+  Args:
+    argv: the program's name, flags (with hyphens or underscores) and config
+      overrides.
+
+  Returns:
+    The program's name.
+
+  Raises:
+    SystemExit: with 2, after a sentence about what is wrong.
+  """
+  try:
+    rest = flags.FLAGS([_FLAG_NAME.sub(_with_underscores, w) for w in argv])
+    if len(rest) > 1:
+      raise UserError(f'{rest[1]!r} is no flag; flags look like --key=value.')
+    return rest
+  except (AttributeError, KeyError) as error:
+    console.refuse(_about_key(error), error)
+  except flags.IllegalFlagValueError as error:
+    console.refuse(_about_value(error), error)
+  except (flags.Error, UserError, OSError, SyntaxError, ValueError) as error:
+    console.refuse(_last_line(error), error)
+
+
+_FLAG_NAME = re.compile(r'^--[a-z-]+(?==|$)')
+
+
+def _with_underscores(name: re.Match[str]) -> str:
+  return '--' + name[0][2:].replace('-', '_')
+
+
+def _about_key(error: Exception) -> str:
+  """A sentence about an unknown key, as ml_collections reports it."""
+  told = str(error.args[0])
+  key = re.search(r'\w+', told)
+  hint = re.search(r'mean "(\w+)"', told)
+  return f'There is no config key {key and key[0]!r}' + (
+    f'; did you mean {hint[1]!r}?'
+    if hint
+    else '; gossipjax/config/defaults.py lists them.'
+  )
+
+
+def _about_value(error: Exception) -> str:
+  """A sentence about a value of the wrong type, or about a config file."""
+  found = re.match(r'flag --(.+?)=(.*?): ', str(error))
+  # The config file was found, but running it failed.
+  if found is None or found[1] == 'config':
+    return _last_line(error)
+  kind = flags.FLAGS[found[1]].parser.flag_type()
+  return f'--{found[1]}={found[2]} has the wrong type; it takes {kind}.'
+
+
+def _last_line(error: Exception) -> str:
+  """The message itself where a config file's traceback stands before it."""
+  return str(error).strip().splitlines()[-1].rpartition('UserError: ')[2]
+
+
+def config() -> tuple[ConfigDict, str]:
+  """Returns the config that --config has loaded, and the name of its file.
+
+  Raises:
+    UserError: the flag is missing, or names no file.
+  """
+  flag = flags.FLAGS['config']
+  known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
+  if flag.value is None:
+    raise UserError(
+      '--config is missing; start with --config=configs/quickstart.py.'
+      if known
+      else '--config is missing; name a Python file with get_config(), of '
+      'which `python -m gossipjax run --help` shows an example.'
+    )
+  source = pathlib.Path(flag.config_filename.partition(':')[0])
+  if not source.is_file():
+    there_are = f'; there are {", ".join(known)}' if known else ''
+    raise UserError(f'--config={source}: there is no such file{there_are}.')
+  return flag.value, source.stem

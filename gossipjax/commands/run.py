@@ -1,0 +1,92 @@
+"""Trains a model under one or several communication strategies.
+
+    python -m gossipjax run --config=configs/quickstart.py
+    python -m gossipjax run --config=configs/cifar10.py:gtopk \\
+        --config.workers=4
+
+Leaves records, tables and figures in --workdir (default: runs/NAME-TIME).
+A config is a Python file of yours:
+
+    from gossipjax.config import defaults
+
+    def get_config():
+      config = defaults.get_config()  # All-reduce, 8 workers, an MLP on digits.
+      config.steps = 100
+      config.variants = defaults.variants(dense='all_reduce', sparse='topk')
+      return config
+
+Each key that it has can be changed here, as --config.steps=50.
+"""
+
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+
+from absl import flags
+from ml_collections import config_flags
+
+from gossipjax import executors
+from gossipjax.commands import command_line
+from gossipjax.comparison import progress
+from gossipjax.comparison.compare import compare, devices, variants
+from gossipjax.distributed import processes
+from gossipjax.errors import UserError
+from gossipjax.results import workdir
+
+
+def start(words: Sequence[str]) -> None:
+  """Trains as the words after `run` say."""
+  command_line.start(
+    __doc__,
+    define_flags,
+    main,
+    words,
+    again='--resume',
+    shared=[processes.__name__],
+  )
+
+
+def define_flags() -> None:
+  """Defines the flags, which must not meet those of another command."""
+  config_flags.DEFINE_config_file('config', None, 'What to run.')
+  flags.DEFINE_string('workdir', None, 'Where results go.')
+  flags.DEFINE_bool('resume', False, 'Continue the run in --workdir.')
+  flags.DEFINE_bool(
+    'audit', False, 'Compare the ledger with the compiled program.'
+  )
+
+
+def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
+  """Trains and prints the table.
+
+  Raises:
+    UserError: the flags or the config cannot be followed.
+  """
+  del argv
+  given = flags.FLAGS
+  if given.resume and given.workdir is None:
+    raise UserError('--resume needs --workdir, the folder of the run.')
+  config, name = command_line.config()
+  if not processes.distributed():
+    executors.emulate(devices(run for _, run in variants(config)))
+  elif given.workdir is None or given.audit:
+    raise UserError(
+      '--distributed needs --workdir, a folder that all processes '
+      'see, and no --audit, which compiles for one.'
+    )
+  folder = pathlib.Path(
+    given.workdir or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}'
+  )
+  if given.resume:
+    processes.decide(lambda: workdir.needs(folder))
+  with progress.Bar() as bar:
+    summary = compare(
+      config,
+      folder,
+      given.resume,
+      given.audit,
+      watch=bar.show,
+      interrupted=interrupted,
+    )
+  if processes.first():
+    progress.show(summary, folder)

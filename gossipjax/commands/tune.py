@@ -1,0 +1,93 @@
+"""Tunes every variant equally: each tries as many points of the same grid.
+
+    python -m gossipjax tune --config=configs/fashion_mnist.py --seeds=3 \\
+        --grid=optimizer.learning_rate=0.02,0.05,0.1 --workdir=runs/tuned
+    python -m gossipjax run --config=runs/tuned/tuned.py
+
+--budget=N is a number of points per variant. Each point is trained with every
+seed on a part of the training set and judged by the rest of it
+(`task.validation`); the test set is not looked at. Leaves trials.md, trials.csv
+and tuned.py, a config with the best values. Finished trials are not run again,
+also not when the grid grows.
+"""
+
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+
+from absl import flags
+from ml_collections import config_flags
+
+from gossipjax import executors
+from gossipjax.commands import command_line, console
+from gossipjax.comparison import compare
+from gossipjax.distributed import processes
+from gossipjax.errors import UserError
+from gossipjax.tuning import best_points, grid, trials, tune
+
+
+def start(words: Sequence[str]) -> None:
+  """Tunes as the words after `tune` say."""
+  command_line.start(
+    __doc__, define_flags, main, words, again='the same command'
+  )
+
+
+def define_flags() -> None:
+  """Defines the flags, which must not meet those of another command."""
+  metrics = best_points.METRICS
+  config_flags.DEFINE_config_file('config', None, 'The comparison to tune.')
+  flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE; may be repeated.')
+  flags.DEFINE_integer('seeds', 3, 'Trials of each point.')
+  flags.DEFINE_integer('budget', None, 'Points per variant; default: all.')
+  flags.DEFINE_integer('processes', 1, 'Trials at the same time.')
+  flags.DEFINE_enum('metric', metrics[0], metrics, 'What to choose by.')
+  flags.DEFINE_string('workdir', None, 'Where results go; it is continued.')
+
+
+def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
+  """Runs the trials and prints trials.md.
+
+  Raises:
+    UserError: the flags, the grid or the config cannot be followed.
+  """
+  del argv
+  if processes.distributed():
+    raise UserError(
+      '--distributed is for `run`; --processes=K trains K trials '
+      'at the same time, on this machine.'
+    )
+  config, name = command_line.config()
+  executors.emulate(compare.devices(run for _, run in compare.variants(config)))
+  given = flags.FLAGS
+  folder = pathlib.Path(
+    given.workdir or f'runs/tune-{name}-{time.strftime("%Y%m%d-%H%M%S")}'
+  )
+  tune.best(
+    config,
+    grid.parse(given.grid),
+    given.seeds,
+    folder,
+    given.budget,
+    given.processes,
+    given.metric,
+    _show,
+    interrupted,
+  )
+  print((folder / 'trials.md').read_text())
+  print(
+    f'python -m gossipjax run --config={folder}/tuned.py compares them at '
+    'their best on the test set.'
+  )
+
+
+def _show(row: trials.Row) -> None:
+  """Prints one line of a finished trial."""
+  values = {k: v for k, v in row.items() if '.' in k or k == 'seed'}
+  score = row['diverged'] or (
+    f'validation accuracy {row["validation_accuracy"]:.4f}'
+  )
+  console.say(
+    f'{row["variant"]}, '
+    f'{", ".join(f"{k}={v}" for k, v in values.items())}: {score}'
+  )
