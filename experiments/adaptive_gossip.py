@@ -28,9 +28,9 @@ COMM_SHARE = TIME_SAVED / SAVED  # Of the baseline's time.
 SCALES = (6.0, 9.0, 13.0, 19.0, 28.0)  # Of the drift, until the traffic is met.
 WORKERS, SEEDS = (8, 16), 3
 CONTROLS = {
-  'fixed-12': {'trigger': 'fixed', 'scope': 'all', 'period': 12},
-  'fixed-13': {'trigger': 'fixed', 'scope': 'all', 'period': 13},
-  'random': {'trigger': 'random', 'scope': 'all', 'rate': 1 - SAVED},
+  'fixed-12': {'name': 'fixed', 'period': 12},
+  'fixed-13': {'name': 'fixed', 'period': 13},
+  'random': {'name': 'random', 'rate': 1 - SAVED},
 }
 
 
@@ -49,6 +49,16 @@ def _comm_s(run: dict) -> float:
   return seed_statistics.last(run).get('comm_s', {}).get('custom', np.nan)
 
 
+def _drift(scale: float) -> dict:
+  return {'name': 'relative_drift', 'scale': scale}
+
+
+def _adaptive(scope: str, trigger: dict) -> ConfigDict:
+  return resolve.strategy_config(
+    'adaptive_gossip', scope=scope, trigger=trigger
+  )
+
+
 def scale_for(task: str, scope: str, found: Evidence, quick: bool) -> float:
   """The least scale of the drift that saves enough, on validation data."""
   config = config_of(task, WORKERS[0], quick)
@@ -57,9 +67,7 @@ def scale_for(task: str, scope: str, found: Evidence, quick: bool) -> float:
   config.strategy = resolve.strategy_config('gossip')
   always = sent(found.one(config))
   for scale in SCALES[:1] if quick else SCALES:
-    config.strategy = resolve.strategy_config(
-      'adaptive_gossip', scope=scope, scale=scale
-    )
+    config.strategy = _adaptive(scope, _drift(scale))
     if sent(found.one(config)) <= (1 - SAVED) * always:
       break
   return scale
@@ -68,17 +76,17 @@ def scale_for(task: str, scope: str, found: Evidence, quick: bool) -> float:
 def methods(task: str, found: Evidence, quick: bool) -> dict[str, ConfigDict]:
   """Gossip, adaptive at the claimed traffic, and the controls."""
   adaptive = {
-    f'adaptive-{scope}': {
-      'scope': scope,
-      'scale': scale_for(task, scope, found, quick),
-    }
+    f'adaptive-{scope}': _adaptive(
+      scope, _drift(scale_for(task, scope, found, quick))
+    )
     for scope in (['all'] if quick else ['local', 'all'])
   }
   controls = {} if quick else CONTROLS
-  return {'gossip': resolve.strategy_config('gossip')} | {
-    name: resolve.strategy_config('adaptive_gossip', **given)
-    for name, given in (adaptive | controls).items()
-  }
+  return (
+    {'gossip': resolve.strategy_config('gossip')}
+    | adaptive
+    | {name: _adaptive('all', trigger) for name, trigger in controls.items()}
+  )
 
 
 def cells(task: str, quick: bool, found: Evidence) -> dict[tuple, ConfigDict]:
@@ -142,9 +150,10 @@ def _beside(runs: seed_statistics.Runs, row: dict) -> dict:
   lots, lots_error = seed_statistics.difference(
     runs, cell, (*cell[:2], 'random')
   )
-  scale = next(run for key, run in runs.items() if key[:3] == cell)['config'][
-    'strategy'
-  ].get('scale')
+  strategy = next(run for key, run in runs.items() if key[:3] == cell)[
+    'config'
+  ]['strategy']
+  scale = strategy.get('trigger', {}).get('scale')
   return row | {
     'scale': scale,
     'traffic saved %': 100 * (1 - ratio(sent)),

@@ -39,8 +39,7 @@ SCHEMES = {
     {
       'topology': 'exponential',
       'scope': 'all',
-      'trigger': 'random',
-      'rate': 1.0,
+      'trigger': {'name': 'random', 'rate': 1.0},
     },
   ),
   'Hylo': ('hylo', {}),

@@ -13,17 +13,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax import executors
+from gossipjax import executors, triggers
 from gossipjax.profiling.interleaved_timing import time_in_turns
 from gossipjax.strategies import adaptive_gossip
 
 WORKERS, SIZE, TURNS = 8, 5_000_000, 8
-# Per trigger the arguments under which it fires at every step, and those under
-# which it is silent after the first step.
+# Per trigger one that fires at every step, and one that is silent after the
+# first step.
 TRIGGERS = {
-  'fixed': (dict(period=1), dict(period=10**6)),
-  'norm_slope': (dict(warmup=10**6), dict(warmup=1)),
-  'relative_drift': (dict(scale=0.0), dict(scale=1e9)),
+  'fixed': (triggers.fixed(1), triggers.fixed(10**6)),
+  'norm_slope': (
+    triggers.norm_slope(warmup=10**6),
+    triggers.norm_slope(warmup=1),
+  ),
+  'relative_drift': (
+    triggers.relative_drift(scale=0.0),
+    triggers.relative_drift(scale=1e9),
+  ),
 }
 
 
@@ -48,7 +54,7 @@ def measure(trigger: str) -> dict[str, Any]:
   steps = dict(
     zip(
       ('talking', 'silent'),
-      (_step(trigger, given) for given in TRIGGERS[trigger]),
+      map(_step, TRIGGERS[trigger]),
       strict=True,
     )
   )
@@ -72,9 +78,9 @@ def measure(trigger: str) -> dict[str, Any]:
   }
 
 
-def _step(trigger: str, settings: dict[str, Any]) -> Step:
+def _step(trigger: triggers.Trigger) -> Step:
   mesh = executors.executor(WORKERS, 'shard_map')
-  mean = adaptive_gossip.strategy(trigger, 'all', **settings).parameters
+  mean = adaptive_gossip.strategy(trigger, 'all').parameters
   tree = mesh.put(np.ones((WORKERS, SIZE), np.float32))
   state = mesh.run(mean.init)(tree)
   run = mesh.run(mean.update, donate=(0, 1))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
-from gossipjax import compressors, network, strategies, topology
+from gossipjax import compressors, network, strategies, topology, triggers
 from gossipjax.aggregator import Strategy
 from gossipjax.compressors import selections
 from gossipjax.errors import UserError, nearest
@@ -55,7 +55,7 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
   """All that a config can say of a function: its defaults, `given` on top.
 
   What has no plain default is there only if given; where the default is None,
-  or a compressor, there is a placeholder of the right type.
+  or a part, there is a placeholder of the right type.
   """
   found = {}
   for name, parameter in inspect.signature(function).parameters.items():
@@ -73,11 +73,12 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
   return found
 
 
-def _compressors() -> dict[str, Callable[..., compressors.Compressor]]:
+def _makers(kind: type, module: types.ModuleType) -> dict[str, Callable]:
+  """The public functions of a module that return a part of a kind, by name."""
   return {
-    f: getattr(compressors, f)
-    for f in compressors.__all__
-    if inspect.isfunction(getattr(compressors, f))
+    name: function
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if inspect.signature(function).return_annotation is kind
   }
 
 
@@ -88,17 +89,19 @@ def _selections() -> dict[str, Callable[..., selections.Selection]]:
   }
 
 
-# Arguments that a config gives as a name and arguments: what there is of them.
+# Arguments that a config gives as a name and arguments: all there are of a
+# kind, by name.
 PARTS = {
-  compressors.Compressor: _compressors,
-  selections.Selection: _selections,
+  compressors.Compressor: _makers(compressors.Compressor, compressors),
+  selections.Selection: _selections(),
+  triggers.Trigger: _makers(triggers.Trigger, triggers),
 }
 
 
 def _any_part(kind: type) -> dict[str, Any]:
   """A name and the arguments of all of a kind, none of them given."""
   found = {'name': config_dict.placeholder(str)}
-  for function in PARTS[kind]().values():
+  for function in PARTS[kind].values():
     for key, parameter in inspect.signature(function).parameters.items():
       if parameter.annotation in PARTS:
         found[key] = _any_part(parameter.annotation)
@@ -139,14 +142,24 @@ def call(
       resolved[name] = _resolve(
         value, parameters[name].annotation, f'{key}.{name}'
       )
+  for name in keyword:
+    if name not in resolved and _is_required(parameters[name]):
+      raise UserError(
+        f'{key}.{name} is missing; {function.__name__} has no default for it.'
+      )
   return function(*positional, **resolved)
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+  variadic = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+  return parameter.default is parameter.empty and parameter.kind not in variadic
 
 
 def _resolve(value: Any, annotation: Any, key: str) -> Any:
   if annotation == topology.Topology and not callable(value):
     return pick(value, _topologies(), key)
-  if annotation in PARTS and isinstance(value, str | Mapping):
-    return _part(PARTS[annotation](), value, key)
+  if annotation in PARTS and not isinstance(value, annotation):
+    return _part(PARTS[annotation], value, key)
   plain = _plain_types(annotation)
   if float in plain and isinstance(value, int):
     plain = (*plain, int)
@@ -166,6 +179,11 @@ def _resolve(value: Any, annotation: Any, key: str) -> Any:
 def _part(
   options: Mapping[str, Callable], value: str | Mapping, key: str
 ) -> Any:
+  if not isinstance(value, str | Mapping):
+    raise UserError(
+      f'{key}={value!r} has the wrong type; {key}.name takes '
+      f'{", ".join(sorted(options))}.'
+    )
   arguments = {'name': value} if isinstance(value, str) else dict(value)
   if 'name' not in arguments:
     raise UserError(

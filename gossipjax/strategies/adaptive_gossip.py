@@ -17,13 +17,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import async_exchange, collectives, triggers
+from gossipjax import async_exchange, collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.errors import UserError, nearest
 from gossipjax.strategies.gossip import neighbor_mean
 from gossipjax.topology import Round, Topology, is_symmetric, ring
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms.flattened import flattened
+from gossipjax.triggers import Trigger, relative_drift
+from gossipjax.triggers.trigger import bounded, of_first
 
 SCOPES = ('local', 'all')
 
@@ -66,7 +68,7 @@ def _together(part, anyone, turn, active, topology: Topology):
 
 
 def triggered_mean(
-  trigger: triggers.Trigger,
+  trigger: Trigger,
   topology: Topology,
   scope: str,
   reset_on_receipt: bool,
@@ -111,60 +113,40 @@ def triggered_mean(
 
 
 def strategy(
-  trigger: str = 'relative_drift',
+  trigger: Trigger = relative_drift(),
   scope: str = 'local',
   topology: Topology = ring,
   shortest: int = 1,
   longest: int | None = None,
   reset_on_receipt: bool = True,
   per_layer: bool | None = None,
-  scale: float | None = None,
-  decay: float | None = None,
-  interval: float | None = None,
-  kappa: float | None = None,
-  horizon: float | None = None,
-  warmup: int | None = None,
-  learning_rate: float | None = None,
-  squared_steps: float | None = None,
-  growth: float | None = None,
-  period: int | None = None,
-  rate: float | None = None,
-  seed: int | None = None,
 ) -> Strategy:
-  """A trigger of gossipjax/triggers, its own arguments from `scale` to `seed`.
-
-  Args:
-    scope: 'local', each worker decides (saves logical bytes only, in lock-step)
-      or 'all', a flag agrees whether anyone wants; silence then sends no more.
-    shortest, longest: steps between exchanges, H_min, H_max; None: no limit.
-    reset_on_receipt: whether exchanges that others started count as one's own.
-    per_layer: whether layers decide apart; None is as published.
+  """Args:
+  trigger: when a worker starts an exchange, see gossipjax/triggers.
+  scope: 'local', each worker decides; in a lock-step program a silent worker's
+    message still moves, so that only the ledger's bytes are saved. 'all', all
+    workers agree by a flag whether any of them starts; if none does, nothing
+    else moves.
+  topology: whom a worker exchanges with.
+  shortest, longest: steps between two exchanges; longest=None is no limit.
+  reset_on_receipt: whether an exchange that a neighbor started resets a
+    worker's trigger as its own exchanges do.
+  per_layer: whether each layer has a trigger of its own; None is as published
+    for the trigger.
   """
-  chosen = triggers.named(
-    trigger,
-    scale=scale,
-    decay=decay,
-    interval=interval,
-    kappa=kappa,
-    horizon=horizon,
-    warmup=warmup,
-    learning_rate=learning_rate,
-    seed=seed,
-    squared_steps=squared_steps,
-    growth=growth,
-    period=period,
-    rate=rate,
-  )
   if per_layer is not None:
-    chosen = chosen._replace(per_layer=per_layer)
-  trigger = triggers.bounded(chosen, shortest, longest)
+    trigger = trigger._replace(per_layer=per_layer)
+  limited = bounded(trigger, shortest, longest)
 
-  def exchange(*how):
-    mean = triggered_mean(*how, reset_on_receipt)
-    return mean if chosen.per_layer else flattened(mean)
+  def exchange(trigger, topology, scope):
+    mean = triggered_mean(trigger, topology, scope, reset_on_receipt)
+    return mean if trigger.per_layer else flattened(mean)
 
-  alone = lambda workers: async_exchange.meets(
-    exchange(triggers.of_first(trigger), async_exchange.pair, 'local'),
-    async_exchange.neighbors(topology, workers),
+  return Strategy(
+    identity(),
+    exchange(limited, topology, scope),
+    lambda workers: async_exchange.meets(
+      exchange(of_first(limited), async_exchange.pair, 'local'),
+      async_exchange.neighbors(topology, workers),
+    ),
   )
-  return Strategy(identity(), exchange(trigger, topology, scope), alone)

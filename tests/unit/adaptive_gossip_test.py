@@ -10,8 +10,10 @@ import optax
 import pytest
 
 from gossipjax import collectives, executors, topology, triggers
+from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import adaptive_gossip, gossip
+from gossipjax.triggers.trigger import bounded
 from gossipjax.worker import make_worker
 
 P, STEPS, RATE, SIZE = 4, 40, 0.05, 17
@@ -196,7 +198,10 @@ def both(case, **ways):
   name = case.split(',')[0]
   own = {k: v for k, v in options.items() if k != 'per_layer'}
   there = ways.pop('there', None)
-  strategy = adaptive_gossip.strategy(name, **options, **ways)
+  trigger = getattr(triggers, name)(**own)
+  strategy = adaptive_gossip.strategy(
+    trigger, per_layer=options.get('per_layer'), **ways
+  )
   return train(strategy, there), by_hand(
     lambda x: make(x, **own), parts, there=there, **ways
   )
@@ -234,25 +239,25 @@ def test_absent_workers_are_no_part_of_an_exchange(case):
 
 
 @pytest.mark.parametrize(
-  'options',
+  'trigger',
   [
-    dict(scale=0.0),
-    dict(trigger='norm_slope', horizon=0.0),
-    dict(trigger='fixed', period=1),
-    dict(trigger='random', rate=1.0),
+    triggers.relative_drift(scale=0.0),
+    triggers.norm_slope(horizon=0.0),
+    triggers.fixed(period=1),
+    triggers.random(rate=1.0),
   ],
-  ids=str,
+  ids=['relative_drift', 'norm_slope', 'fixed', 'random'],
 )
 @pytest.mark.parametrize('scope', ['local', 'all'])
-def test_who_always_talks_does_gossip(options, scope):
-  adaptive = train(adaptive_gossip.strategy(scope=scope, **options))
+def test_who_always_talks_does_gossip(trigger, scope):
+  adaptive = train(adaptive_gossip.strategy(trigger, scope))
   for (x, _), (y, _) in zip(adaptive, train(gossip.strategy()), strict=True):
     np.testing.assert_allclose(x, y, atol=1e-6)
 
 
 @pytest.mark.parametrize('scope', ['local', 'all'])
 def test_the_fixed_control_is_gossip_with_a_period_byte_for_byte(scope):
-  fixed = adaptive_gossip.strategy('fixed', scope, period=3)
+  fixed = adaptive_gossip.strategy(triggers.fixed(period=3), scope)
   for (x, ours), (y, theirs) in zip(
     train(fixed), train(gossip.strategy(period=3)), strict=True
   ):
@@ -263,19 +268,20 @@ def test_the_fixed_control_is_gossip_with_a_period_byte_for_byte(scope):
     np.testing.assert_array_equal(ours.bytes, theirs + flags)
 
 
-def silence(trigger, scope):
+def silence(scope):
   """The share of (worker, step) without a message."""
   quiet = [
     np.asarray(sent.bytes) == 0
     for _, sent in train(
-      adaptive_gossip.strategy(trigger, scope, rate=0.2, seed=3), steps=200
+      adaptive_gossip.strategy(triggers.random(rate=0.2, seed=3), scope),
+      steps=200,
     )
   ]
   return np.array(quiet)
 
 
 def test_the_random_control_talks_at_its_rate():
-  together, apart = silence('random', 'all'), silence('random', 'local')
+  together, apart = silence('all'), silence('local')
   assert (together == together[:, :1]).all()  # And no flag is billed.
   np.testing.assert_allclose(together.mean(), 0.8, atol=0.06)
   assert (apart != apart[:, :1]).any()
@@ -288,7 +294,10 @@ def test_the_random_control_talks_at_its_rate():
 def test_the_mean_is_preserved_whoever_is_triggered(case, scope):
   name, (_, _, options) = case.split(',')[0], CASES[case]
   options = options | ({'warmup': 0} if name == 'norm_slope' else {})
-  mean = adaptive_gossip.strategy(name, scope, **options).parameters
+  per_layer = options.pop('per_layer', None)
+  mean = adaptive_gossip.strategy(
+    getattr(triggers, name)(**options), scope, per_layer=per_layer
+  ).parameters
   run = executors.on_one_device(mean.update)
   rng = np.random.default_rng(5)
   x = rng.standard_normal((P, SIZE))
@@ -373,18 +382,18 @@ def test_a_threshold_that_ignores_the_drop_would_silence_all():
 
 @pytest.mark.parametrize('scale, every', [(0.0, 3), (1e9, 5)])
 def test_exchanges_stay_within_the_bounds(scale, every):
-  trigger = triggers.bounded(triggers.relative_drift(scale), 3, 5)
+  trigger = bounded(triggers.relative_drift(scale), 3, 5)
   found = times(trigger, straight(60))
   assert set(np.diff(found[1:])) == {every}
 
 
-def stepper(**trigger):
+def stepper(trigger):
   """Repeats a step that finds 5 M parameters where the first step left them.
 
   It takes nothing and returns its seconds and the bytes of a worker.
   """
   mesh = executors.executor(8, 'shard_map')
-  mean = adaptive_gossip.strategy(scope='all', **trigger).parameters
+  mean = adaptive_gossip.strategy(trigger, scope='all').parameters
   tree = mesh.put(
     {f'{k}': np.ones((8, 1000, 1000), np.float32) for k in range(5)}
   )
@@ -410,19 +419,15 @@ def stepper(**trigger):
 @pytest.mark.parametrize(
   'loud, quiet, flags',
   [
-    (dict(trigger='fixed', period=1), dict(trigger='fixed', period=99), 0),
-    (
-      dict(trigger='norm_slope', warmup=99),
-      dict(trigger='norm_slope', warmup=1),
-      9,
-    ),
+    (triggers.fixed(period=1), triggers.fixed(period=99), 0),
+    (triggers.norm_slope(warmup=99), triggers.norm_slope(warmup=1), 9),
   ],
   ids=['fixed', 'norm_slope'],
 )
 def test_a_silent_step_of_scope_all_costs_less_than_half_of_a_talking_one(
   loud, quiet, flags
 ):
-  talking, silent = stepper(**loud), stepper(**quiet)
+  talking, silent = stepper(loud), stepper(quiet)
   # In turns, so that a busy machine is busy for both.
   found = np.array([(talking(), silent()) for _ in range(8)])
   (talking_s, sent), (silent_s, flag) = found.min(axis=0)
@@ -442,7 +447,9 @@ def test_under_scope_all_the_exchange_is_a_branch_of_the_compiled_program(
   trigger, executor
 ):
   where = executors.executor(8, executor)
-  mean = adaptive_gossip.strategy(trigger, scope='all').parameters
+  mean = adaptive_gossip.strategy(
+    getattr(triggers, trigger)(), scope='all'
+  ).parameters
   tree = where.put({'x': np.ones((8, 100), np.float32)})
   state = where.run(mean.init)(tree)
   hlo = (
@@ -474,20 +481,30 @@ def test_under_scope_local_silence_still_moves():
   assert 'collective-permute' in computations(hlo)['ENTRY']
 
 
+def named(name, **options):
+  return {'trigger': {'name': name, **options}}
+
+
+def drift(**options):
+  return named('relative_drift', **options)
+
+
 @pytest.mark.parametrize(
   'options, sentence',
   [
     (dict(trigger='relativ_drift'), "did you mean 'relative_drift'"),
+    (dict(trigger=6.0), 'trigger=6.0 has the wrong type'),
+    (dict(trigger={'scale': 2.0}), 'needs strategy.trigger.name'),
     (dict(scope='everyone'), 'scope=everyone is unknown'),
-    (dict(scale=-1.0), 'scale is at least 0'),
-    (dict(decay=1.0), 'decay is below 1'),
-    (dict(trigger='fixed', period=0), 'period is at least 1'),
-    (dict(trigger='fixed', scale=2.0), 'takes no scale'),
-    (dict(trigger='step_size'), 'needs learning_rate'),
-    (dict(trigger='step_size', learning_rate=0.0), 'learning_rate is above 0'),
-    (dict(trigger='random', rate=1.5), 'rate is a probability'),
-    (dict(trigger='norm_slope', horizon=-1.0), 'horizon is at least 0'),
-    (dict(trigger='target_interval', interval=0.5), 'interval is at least 1'),
+    (drift(scale=-1.0), 'scale is at least 0'),
+    (drift(decay=1.0), 'decay is below 1'),
+    (named('fixed', period=0), 'period is at least 1'),
+    (named('fixed', scale=2.0), 'strategy.trigger.scale is unknown'),
+    (named('step_size'), 'strategy.trigger.learning_rate is missing'),
+    (named('step_size', learning_rate=0.0), 'learning_rate is above 0'),
+    (named('random', rate=1.5), 'rate is a probability'),
+    (named('norm_slope', horizon=-1.0), 'horizon is at least 0'),
+    (named('target_interval', interval=0.5), 'interval is at least 1'),
     (dict(shortest=0), 'shortest is at least 1'),
     (dict(shortest=4, longest=3), 'longest=3'),
   ],
@@ -495,7 +512,18 @@ def test_under_scope_local_silence_still_moves():
 )
 def test_impossible_values_are_refused_by_name(options, sentence):
   with pytest.raises(UserError, match=sentence):
-    adaptive_gossip.strategy(**options)
+    resolve.strategy({'name': 'adaptive_gossip', **options})
+
+
+def test_a_config_names_a_trigger_and_its_arguments():
+  config = resolve.strategy_config('adaptive_gossip')
+  config.trigger.name = 'fixed'
+  config.trigger.period = 3
+  named_so = train(resolve.strategy(config))
+  given = train(adaptive_gossip.strategy(triggers.fixed(period=3)))
+  for (x, ours), (y, theirs) in zip(named_so, given, strict=True):
+    np.testing.assert_array_equal(x, y)
+    np.testing.assert_array_equal(ours.bytes, theirs.bytes)
 
 
 def test_a_graph_without_answers_is_refused_where_workers_act_alone():

@@ -14,7 +14,7 @@ import optax
 import pytest
 from ml_collections import ConfigDict
 
-from gossipjax import executors, network, topology
+from gossipjax import executors, network, topology, triggers
 from gossipjax.aggregator import Strategy, identity
 from gossipjax.simulation import simulate
 from gossipjax.simulation.cluster import cluster
@@ -217,7 +217,7 @@ PUSH = push_gossip.strategy(look_ahead=0.0)
 PAIRS = pairwise_gossip.strategy()
 RING = gossip.strategy()
 GOSGD = push_sum.strategy(topology.complete)
-TRIGGERED = adaptive_gossip.strategy(scale=2.0)
+TRIGGERED = adaptive_gossip.strategy(triggers.relative_drift(scale=2.0))
 BY_HAND = {
   'downpour': (parameter_server.strategy(), downpour),
   'async_local_sgd': (local_sgd.strategy(4), lambda: downpour(4)),
