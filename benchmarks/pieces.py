@@ -23,7 +23,11 @@ from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.worker import make_worker
 
 WORKERS, DENSITY = 8, 0.1
-PIECES = ('model', 2**20, 2**18, 2**16, 'layer')
+PIECES = {
+  'model': 'model',
+  **{f'{n}': {'name': 'bucket', 'bytes': n} for n in (2**20, 2**18, 2**16)},
+  'layer': 'layer',
+}
 STRATEGIES = ('topk', 'gtopk')
 
 
@@ -46,7 +50,9 @@ def main() -> None:
   for name, granularity in itertools.product(STRATEGIES, PIECES):
     init, update = make_worker(
       resolve.strategy(
-        resolve.strategy_config(name, density=DENSITY, granularity=granularity)
+        resolve.strategy_config(
+          name, density=DENSITY, granularity=PIECES[granularity]
+        )
       ),
       optax.sgd(0.1),
     )

@@ -14,6 +14,7 @@ from gossipjax import compressors, network, strategies, topology, triggers
 from gossipjax.aggregator import Strategy
 from gossipjax.compressors import selections
 from gossipjax.errors import UserError, nearest
+from gossipjax.transforms import granularity
 
 PLAIN = (bool, int, float, str, tuple)
 STRATEGIES = tuple(m.name for m in pkgutil.iter_modules(strategies.__path__))
@@ -95,6 +96,7 @@ PARTS = {
   compressors.Compressor: _makers(compressors.Compressor, compressors),
   selections.Selection: _selections(),
   triggers.Trigger: _makers(triggers.Trigger, triggers),
+  granularity.Granularity: _makers(granularity.Granularity, granularity),
 }
 
 

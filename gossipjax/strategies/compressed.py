@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors.quantised import needs_floats
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
 class ResidualState(NamedTuple):
@@ -56,16 +56,12 @@ def compressed_mean(
   return Aggregator(lambda tree: no_residual(tree, compressor.begin()), update)
 
 
+@with_granularity
 def strategy(
-  compressor: compressors.Compressor = compressors.int8(),
-  seed: int = 0,
-  granularity: str | int = 'model',
+  compressor: compressors.Compressor = compressors.int8(), seed: int = 0
 ) -> Strategy:
-  """`seed`: of random compressors; `granularity`: model, layer, or the bytes of
-  a bucket."""
-  return Strategy(
-    bucketed(
-      granularity, lambda bucket: compressed_mean(compressor, seed + bucket)
-    ),
-    identity(),
-  )
+  """Args:
+  compressor: C.
+  seed: of compressors that draw random numbers.
+  """
+  return Strategy(compressed_mean(compressor, seed), identity())

@@ -28,6 +28,7 @@ from gossipjax.errors import UserError
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.granularity import Granularity, model
 
 WARMUP = (0.25, 0.0625, 0.015625, 0.004)  # Densities before the final one.
 
@@ -39,8 +40,10 @@ class DgcState(NamedTuple):
 
 
 def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
-  """For gradients with a share of the norm that all workers' sum may have; that
-  of the whole tree, however it is cut further on."""
+  """Scales each worker's gradient down to a norm of clip / sqrt(P) at most.
+
+  The norm is that of the whole tree, also if `aggregator` is bucketed.
+  """
   if clip is None:
     return aggregator
 
@@ -56,7 +59,7 @@ def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
 
 
 def velocity_mean(density, momentum, nesterov, selection) -> Aggregator:
-  """The mean of everyone's largest velocities."""
+  """The mean of the workers' largest velocities."""
 
   def init(tree):
     zeros = no_residual(tree).residual
@@ -85,7 +88,7 @@ def velocity_mean(density, momentum, nesterov, selection) -> Aggregator:
 
 
 def warming_up(steps: int, aggregators: list[Aggregator]) -> Aggregator:
-  """Each of the aggregators for so many steps, the last one ever after."""
+  """Runs each aggregator for `steps` steps, and the last one from then on."""
 
   def update(tree, state, step, active=True):
     stage = jnp.minimum(step // steps, len(aggregators) - 1)
@@ -107,17 +110,18 @@ def strategy(
   clip: float | None = None,
   selection: Selection = exact.selection(),
   warmup_steps: int = 0,
-  granularity: str | int = 'model',
+  granularity: Granularity = model(),
 ) -> Strategy:
   """Args:
   density: k / n.
-  own_momentum: m, a step.
-  nesterov: whether the gradient looks ahead.
-  clip: the largest norm of the workers' summed gradient, of the whole model
-    whatever the granularity; None for any.
-  selection: of the k largest, or nearly; `sampled` in the paper.
-  warmup_steps: for each density of WARMUP, which the paper gives an epoch.
-  granularity: model, layer, or the bytes of a bucket; all warm up together.
+  own_momentum: m, per step.
+  nesterov: whether the Nesterov form is used.
+  clip: the largest norm of the workers' summed gradient, or None. It is that
+    of the whole model whatever the granularity, which is therefore an argument
+    here and not added by `with_granularity`.
+  selection: how the k largest are found; `sampled` in the paper.
+  warmup_steps: at each density of WARMUP; the paper takes an epoch.
+  granularity: which tensors are exchanged together.
   """
   if not 0 <= own_momentum < 1:
     raise UserError(f'own_momentum is from 0 to below 1, got {own_momentum}.')
@@ -127,8 +131,7 @@ def strategy(
     raise UserError(f'warmup_steps is at least 0, got {warmup_steps}.')
   sparse.count(density, 10**9)
   of = lambda d: bucketed(
-    granularity,
-    lambda bucket: velocity_mean(d, own_momentum, nesterov, selection),
+    granularity, lambda _: velocity_mean(d, own_momentum, nesterov, selection)
   )
   stages = [of(d) for d in (*WARMUP, density) if d >= density]
   mean = warming_up(warmup_steps, stages) if warmup_steps else of(density)

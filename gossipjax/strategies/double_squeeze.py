@@ -20,7 +20,7 @@ from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.collectives import WORKERS
 from gossipjax.strategies.compressed import ResidualState, no_residual
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
 def squeezed_mean(
@@ -58,18 +58,15 @@ def squeezed_mean(
   return Aggregator(no_residual, update)
 
 
+@with_granularity
 def strategy(
   push: compressors.Compressor = compressors.sign(),
   pull: compressors.Compressor = compressors.sign(),
   seed: int = 0,
-  granularity: str | int = 'model',
 ) -> Strategy:
-  """`push`, `pull`: C and D, of each share; `seed`: of random ones;
-  `granularity`: model, layer, or the bytes of a bucket, each of them shared out
-  by itself."""
-  return Strategy(
-    bucketed(
-      granularity, lambda bucket: squeezed_mean(push, pull, seed + bucket)
-    ),
-    identity(),
-  )
+  """Args:
+  push: C, of what workers send to each server.
+  pull: D, of what each server sends to the workers.
+  seed: of compressors that draw random numbers.
+  """
+  return Strategy(squeezed_mean(push, pull, seed), identity())

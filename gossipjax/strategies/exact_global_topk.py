@@ -20,7 +20,7 @@ from gossipjax.compressors import merging, sparse
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import ResidualState, no_residual
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
 def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
@@ -50,16 +50,13 @@ def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
   return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
+@with_granularity
 def strategy(
-  density: float = 0.001,
-  selection: Selection = exact.selection(),
-  granularity: str | int = 'model',
+  density: float = 0.001, selection: Selection = exact.selection()
 ) -> Strategy:
   """Args:
   density: k / n, of each message and of what is applied.
-  selection: of a worker's k largest, or nearly, always with indices of 4
-    bytes; that of the sum's k largest is always exact.
-  granularity: model, layer, or the bytes of a bucket.
+  selection: how a worker's k largest are found, exactly or nearly; indices
+    always take 4 bytes. The k largest of the sum are always exact.
   """
-  mean = exact_global_topk_mean(density, selection)
-  return Strategy(bucketed(granularity, lambda bucket: mean), identity())
+  return Strategy(exact_global_topk_mean(density, selection), identity())

@@ -22,7 +22,7 @@ from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError, nearest
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.traffic import SILENCE
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
 def _absorb(total, pairs, size):
@@ -123,15 +123,19 @@ def global_topk_mean(
   return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
+@with_granularity
 def strategy(
   density: float = 0.001,
   conserve: bool = False,
   exchange: str = 'tree',
   selection: Selection = exact.selection(),
-  granularity: str | int = 'model',
 ) -> Strategy:
-  """`density`: k / n; `exchange`: tree (published) or butterfly; `selection`:
-  of a worker's k largest, or nearly, always with indices of 4 bytes;
-  `granularity`: model, layer, or the bytes of a bucket."""
+  """Args:
+  density: k / n, of each message and of what is applied.
+  conserve: whether the merging worker keeps what the published rule loses.
+  exchange: tree, as published, or butterfly.
+  selection: how a worker's k largest are found, exactly or nearly; indices
+    always take 4 bytes.
+  """
   mean = global_topk_mean(density, conserve, exchange, selection)
-  return Strategy(bucketed(granularity, lambda bucket: mean), identity())
+  return Strategy(mean, identity())

@@ -28,7 +28,7 @@ from gossipjax.errors import UserError
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.traffic import SILENCE
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
 class OkTopkState(NamedTuple):
@@ -82,18 +82,16 @@ def ok_topk_mean(
   return Aggregator(init, update)
 
 
+@with_granularity
 def strategy(
   density: float = 0.01,
   period: int = 32,
   selection: Selection = exact.selection(),
-  granularity: str | int = 'model',
 ) -> Strategy:
   """Args:
   density: k / n.
-  period: steps between two exact thresholds of the sum.
-  selection: of a worker's k largest, or nearly.
-  granularity: model, layer, or the bytes of a bucket; each has a threshold of
-    its own.
+  period: steps between two exact thresholds of the sum; each bucket has a
+    threshold of its own.
+  selection: how a worker's k largest are found, exactly or nearly.
   """
-  mean = ok_topk_mean(density, period, selection)
-  return Strategy(bucketed(granularity, lambda bucket: mean), identity())
+  return Strategy(ok_topk_mean(density, period, selection), identity())

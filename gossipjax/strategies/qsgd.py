@@ -23,7 +23,7 @@ from gossipjax.aggregator import (
   select,
   stateless,
 )
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
 def unbiased_mean(
@@ -44,15 +44,12 @@ def unbiased_mean(
   return stateless(update)
 
 
+@with_granularity
 def strategy(
-  compressor: compressors.Compressor = compressors.qsgd(),
-  seed: int = 0,
-  granularity: str | int = 'model',
+  compressor: compressors.Compressor = compressors.qsgd(), seed: int = 0
 ) -> Strategy:
-  """`seed`: of the draws; `granularity`: model, layer, or bytes of a bucket."""
-  return Strategy(
-    bucketed(
-      granularity, lambda bucket: unbiased_mean(compressor, seed + bucket)
-    ),
-    identity(),
-  )
+  """Args:
+  compressor: Q, unbiased.
+  seed: of the random numbers of Q.
+  """
+  return Strategy(unbiased_mean(compressor, seed), identity())

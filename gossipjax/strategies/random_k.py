@@ -16,7 +16,7 @@ from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors import random_indices, sparse
 from gossipjax.strategies.compressed import ResidualState, no_residual
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
 def random_k_mean(density: float, seed: int) -> Aggregator:
@@ -44,13 +44,11 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
   return Aggregator(no_residual, update)
 
 
-def strategy(
-  density: float = 0.01, seed: int = 0, granularity: str | int = 'model'
-) -> Strategy:
-  """`density`: k / n; `seed`: of the draw; `granularity`: model, layer, or the
-  bytes of a bucket."""
+@with_granularity
+def strategy(density: float = 0.01, seed: int = 0) -> Strategy:
+  """Args:
+  density: k / n.
+  seed: of the entries drawn, the same on all workers.
+  """
   sparse.count(density, 10**9)  # An impossible density is refused at once.
-  return Strategy(
-    bucketed(granularity, lambda bucket: random_k_mean(density, seed + bucket)),
-    identity(),
-  )
+  return Strategy(random_k_mean(density, seed), identity())

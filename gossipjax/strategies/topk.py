@@ -9,23 +9,19 @@ from gossipjax import compressors
 from gossipjax.aggregator import Strategy, identity
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.strategies.compressed import compressed_mean
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
+@with_granularity
 def strategy(
   density: float = 0.01,
   selection: Selection = exact.selection(),
   dtype: str = 'float32',
-  granularity: str | int = 'model',
 ) -> Strategy:
   """Args:
-  density: k / n, the part of the entries that travels.
-  selection: of the k largest, or nearly.
-  dtype: of the values that travel, float32 or bfloat16.
-  granularity: model, layer, or the bytes of a bucket.
+  density: k / n, the share of the entries that a worker sends.
+  selection: how the k largest are found, exactly or nearly.
+  dtype: of the values sent, float32 or bfloat16.
   """
   compressor = compressors.topk(density, selection, dtype)
-  return Strategy(
-    bucketed(granularity, lambda bucket: compressed_mean(compressor)),
-    identity(),
-  )
+  return Strategy(compressed_mean(compressor), identity())

@@ -25,7 +25,7 @@ from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError, nearest
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
-from gossipjax.transforms.bucketed import bucketed
+from gossipjax.transforms.bucketed import with_granularity
 
 
 class UnionState(NamedTuple):
@@ -91,6 +91,7 @@ def union_mean(
   return Aggregator(init, update)
 
 
+@with_granularity
 def strategy(
   density: float = 0.01,
   metric: str = 'popularity',
@@ -99,13 +100,15 @@ def strategy(
   large: float = 3.0,
   patience: int | None = None,
   selection: Selection = exact.selection(),
-  granularity: str | int = 'model',
 ) -> Strategy:
   """Args:
-  metric: and of all of them `weight`, `decay` and `large`, see metrics.py.
-  patience: see `union_mean`; so is `selection`.
-  granularity: model, layer, or the bytes of a bucket; the mean square of
-    two_budgets is of a bucket, and the patience has to suffice for each.
+  density: k / n.
+  metric: plain, popularity, recent or two_budgets, see compressors/metrics.py;
+    the mean square of two_budgets is that of a bucket.
+  weight, decay, large: arguments of the metrics.
+  patience: steps that an entry waits at most, or None; it has to suffice for
+    each bucket.
+  selection: how the k highest scores are found, exactly or nearly.
   """
   if weight < 0 or not 0 <= decay < 1 or large <= 0:
     raise UserError(
@@ -117,4 +120,4 @@ def strategy(
     raise UserError(f'metric={metric} is unknown{nearest(metric, known)}')
   sparse.count(density, 10**9)
   mean = union_mean(density, known[metric], patience, selection)
-  return Strategy(bucketed(granularity, lambda bucket: mean), identity())
+  return Strategy(mean, identity())

@@ -1,95 +1,107 @@
-"""Gradients that are exchanged in pieces: as a whole, by layer, or by bytes.
+"""Runs an aggregator on each bucket of a gradient by itself.
 
-Small pieces cost latency, which `Traffic.messages` shows, and each is
-compressed by itself: top-k of every layer is not top-k of the model. Buckets of
-bytes are those of PyTorch's DistributedDataParallel, in the order of the tree.
+    @with_granularity
+    def strategy(density: float = 0.01, seed: int = 0) -> Strategy:
 
-Li et al., PyTorch distributed: experiences on accelerating data parallel
-training, 2020. arXiv:2006.15704
+gives `strategy` one more argument, `granularity`, and does what it says.
 """
 
-from collections.abc import Callable, Sequence
+import functools
+import inspect
+from collections.abc import Callable
 
 import jax
 
-from gossipjax.aggregator import Aggregator
-from gossipjax.errors import UserError, nearest
+from gossipjax.aggregator import Aggregator, Strategy
 from gossipjax.traffic import SILENCE, nbytes
+from gossipjax.transforms.granularity import Granularity, buckets, model
 
-
-def _parsed(granularity: str | int) -> str | int:
-  if isinstance(granularity, str) and granularity.isdigit():
-    granularity = int(granularity)  # A flag for a text hands over a text.
-  if isinstance(granularity, str) and granularity not in ('model', 'layer'):
-    raise UserError(
-      f'granularity={granularity} is unknown, and no number of '
-      f'bytes{nearest(granularity, ["model", "layer"])}'
-    )
-  if not isinstance(granularity, str) and granularity < 1:
-    raise UserError(
-      f'granularity is model, layer or at least 1 byte, got {granularity}.'
-    )
-  return granularity
-
-
-def buckets(sizes: Sequence[int], granularity: str | int) -> list[list[int]]:
-  """Which tensors travel together.
-
-  Args:
-    sizes: of the tensors, in bytes.
-    granularity: 'model' for all, 'layer' for each by itself, or the bytes of a
-      bucket; no tensor is cut, and a larger one has a bucket of its own.
-  """
-  most = {'model': sum(sizes), 'layer': 0}.get(granularity, granularity)
-  found, filled = [], 0
-  for i, size in enumerate(sizes):
-    if found and filled + size <= most:
-      found[-1].append(i)
-      filled += size
-    else:
-      found.append([i])
-      filled = size
-  return found
+_ARGUMENT = inspect.Parameter(
+  'granularity',
+  inspect.Parameter.KEYWORD_ONLY,
+  default=model(),
+  annotation=Granularity,
+)
+_EXPLAINED = """
+  granularity: which tensors are exchanged together; model(), layer() or
+    bucket(bytes), see transforms/granularity.py."""
 
 
 def bucketed(
-  granularity: str | int, make: Callable[[int], Aggregator]
+  granularity: Granularity, make: Callable[[int], Aggregator]
 ) -> Aggregator:
   """Runs an aggregator on each bucket by itself.
 
   Args:
-    granularity: see `buckets`.
-    make: the aggregator of the bucket of that number.
+    granularity: which tensors form a bucket.
+    make: `number of the bucket -> aggregator`; it sees a list of tensors, or
+      the whole tree if all of it is one bucket by `granularity.model`.
   """
-  granularity = _parsed(granularity)
-  if granularity == 'model':
+  if granularity == model():
     return make(0)
 
   def cut(tree):
     leaves = jax.tree.leaves(tree)
-    each = buckets([nbytes(x) for x in leaves], granularity)
-    return each, [
-      (make(b), [leaves[i] for i in bucket]) for b, bucket in enumerate(each)
+    members = buckets([nbytes(x) for x in leaves], granularity)
+    return members, [
+      (make(b), [leaves[i] for i in bucket]) for b, bucket in enumerate(members)
     ]
 
   def init(tree):
-    return tuple(aggregator.init(piece) for aggregator, piece in cut(tree)[1])
+    return tuple(aggregator.init(bucket) for aggregator, bucket in cut(tree)[1])
 
   def update(tree, states, step, active=True):
-    each, pieces = cut(tree)
-    found, memories, total = {}, [], SILENCE
-    for bucket, (aggregator, piece), state in zip(
-      each, pieces, states, strict=True
+    members, parts = cut(tree)
+    found, new_states, total = {}, [], SILENCE
+    for indices, (aggregator, bucket), state in zip(
+      members, parts, states, strict=True
     ):
-      piece, state, sent = aggregator.update(piece, state, step, active)
-      found.update(zip(bucket, piece, strict=True))
-      memories.append(state)
+      bucket, state, sent = aggregator.update(bucket, state, step, active)
+      found.update(zip(indices, bucket, strict=True))
+      new_states.append(state)
       total += sent
     treedef = jax.tree.structure(tree)
     return (
       treedef.unflatten([found[i] for i in range(len(found))]),
-      tuple(memories),
+      tuple(new_states),
       total,
     )
 
   return Aggregator(init, update)
+
+
+def with_granularity(
+  strategy: Callable[..., Strategy],
+) -> Callable[..., Strategy]:
+  """Adds the argument `granularity` to a strategy that aggregates gradients.
+
+  Each bucket has a strategy of its own. If it takes a `seed`, that of the
+  first bucket is the given one and each further bucket's is one larger, so
+  that their random numbers differ.
+
+  Args:
+    strategy: a function with defaults and an `Args:` section; its result keeps
+      parameters as they are.
+  """
+  signature = inspect.signature(strategy)
+
+  @functools.wraps(strategy)
+  def of_buckets(*args, granularity: Granularity = model(), **kwargs):
+    given = signature.bind(*args, **kwargs)
+    given.apply_defaults()
+
+    def of_bucket(number: int) -> Strategy:
+      arguments = given.arguments
+      if 'seed' in arguments:
+        arguments = arguments | {'seed': arguments['seed'] + number}
+      return strategy(**arguments)
+
+    return of_bucket(0)._replace(
+      gradients=bucketed(granularity, lambda b: of_bucket(b).gradients)
+    )
+
+  of_buckets.__signature__ = signature.replace(
+    parameters=[*signature.parameters.values(), _ARGUMENT]
+  )
+  of_buckets.__doc__ = inspect.cleandoc(strategy.__doc__) + _EXPLAINED
+  return of_buckets

@@ -19,6 +19,7 @@ from gossipjax.aggregator import Aggregator, chain, every
 from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce, compressed, gossip, gtopk
+from gossipjax.transforms import granularity
 from tests.support import laws
 
 # Methods that break a law by design, and how: strict expected failures.
@@ -91,7 +92,7 @@ AGGREGATORS = (
       compressors.topk(0.01, blockwise.selection(), 'bfloat16')
     ),
     'compressed(by layer)': compressed.strategy(
-      compressors.topk(0.1), granularity='layer'
+      compressors.topk(0.1), granularity=granularity.layer()
     ).gradients,
   }
   | {

@@ -1,5 +1,7 @@
 """Pieces of a tree are exchanged as each of them would be alone."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from gossipjax import executors
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
-from gossipjax.transforms.bucketed import buckets
+from gossipjax.strategies import compressed, random_k, topk
+from gossipjax.transforms.granularity import bucket, buckets, layer
 
 SHAPES = {'a': (40, 5), 'b': (30,), 'c': (60,), 'd': (300,)}
 
@@ -38,9 +41,9 @@ def play(name, tree, **arguments):
 def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
   sizes, most
 ):
-  found = buckets(sizes, most)
-  assert [i for bucket in found for i in bucket] == list(range(len(sizes)))
-  full = [sum(sizes[i] for i in bucket) for bucket in found]
+  found = buckets(sizes, bucket(most))
+  assert [i for members in found for i in members] == list(range(len(sizes)))
+  full = [sum(sizes[i] for i in members) for members in found]
   assert all(len(b) == 1 or f <= most for b, f in zip(found, full, strict=True))
   assert all(
     f + sizes[b[0]] > most for f, b in zip(full[:-1], found[1:], strict=True)
@@ -87,7 +90,13 @@ def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
 
 @pytest.mark.parametrize(
   'granularity, count',
-  [('model', 1), ('layer', 4), (920, 3), ('1000', 3), (10**6, 1)],
+  [
+    ('model', 1),
+    ('layer', 4),
+    ({'name': 'bucket', 'bytes': 920}, 3),
+    ({'name': 'bucket', 'bytes': 1000}, 3),
+    ('bucket', 1),
+  ],
 )
 def test_messages_are_those_of_the_model_times_the_buckets(granularity, count):
   _, sent = play('random_k', trees(), density=0.1, granularity=granularity)
@@ -98,17 +107,41 @@ def test_buckets_that_hold_all_are_the_model():
   for a, b in zip(
     *(
       jax.tree.leaves(play('qsgd', trees(), granularity=g))
-      for g in ('model', 10**6)
+      for g in ('model', {'name': 'bucket', 'bytes': 10**6})
     ),
     strict=True,
   ):
     np.testing.assert_array_equal(a, b)
 
 
+def test_buckets_draw_different_random_numbers():
+  tree = {k: np.ones((3, 1000), np.float32) for k in 'ab'}
+  answer, _ = play('random_k', tree, density=0.1, granularity='layer')
+  for b, k in enumerate(tree):
+    expected, _ = play('random_k', {k: tree[k]}, density=0.1, seed=b)
+    np.testing.assert_array_equal(answer[k], expected[k])
+  assert (answer['a'] != answer['b']).any()
+
+
 @pytest.mark.parametrize(
   'granularity, remedy',
-  [('layr', "'layer'"), (0, 'at least 1 byte'), ('', 'model')],
+  [
+    ('layr', "'layer'"),
+    ({'name': 'bucket', 'bytes': 0}, 'at least 1 byte'),
+    ({'bytes': 920}, 'needs strategy.granularity.name'),
+    (920, 'granularity.name takes bucket, layer, model'),
+  ],
 )
 def test_an_unknown_granularity_is_refused(granularity, remedy):
   with pytest.raises(UserError, match=remedy):
     play('topk', trees(), granularity=granularity)
+
+
+def test_the_argument_is_part_of_a_strategy_s_signature_and_text():
+  for strategy in (topk.strategy, compressed.strategy, random_k.strategy):
+    parameter = inspect.signature(strategy).parameters['granularity']
+    assert parameter.default is not parameter.empty
+    assert '\n  granularity: ' in inspect.getdoc(strategy)
+  strategy = topk.strategy(0.5, granularity=layer())
+  state = strategy.gradients.init({'a': np.ones(4), 'b': np.ones(6)})
+  assert [part.residual.size for part in state] == [4, 6]

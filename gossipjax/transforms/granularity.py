@@ -1,0 +1,78 @@
+"""Which tensors of a gradient are exchanged together: all, one, or a bucket.
+
+Every function here that returns a Granularity is a `granularity.name` of a
+config. An exchange of few tensors costs latency, which `Traffic.messages`
+counts, and is compressed by itself: top-k of each layer is not top-k of the
+model.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gossipjax.errors import UserError
+
+
+class Granularity(NamedTuple):
+  """How large a bucket is, that is the tensors of one exchange.
+
+  Attributes:
+    limit: bytes of a bucket of several tensors; None for no limit.
+  """
+
+  limit: int | None
+
+
+def model() -> Granularity:
+  """All tensors in one exchange."""
+  return Granularity(None)
+
+
+def layer() -> Granularity:
+  """One exchange for each tensor."""
+  return Granularity(0)
+
+
+def bucket(bytes: int = 25 * 2**20) -> Granularity:
+  """One exchange for each bucket, in the order of the tree.
+
+  As PyTorch's DistributedDataParallel does, whose default is 25 MiB; it fills
+  its buckets in the reverse order, that of the backward pass.
+
+  Li et al., PyTorch distributed: experiences on accelerating data parallel
+  training, 2020. arXiv:2006.15704
+
+  Args:
+    bytes: of a bucket at most; no tensor is cut, and a larger one has a bucket
+      of its own.
+
+  Raises:
+    UserError: fewer than 1 byte.
+  """
+  if bytes < 1:
+    raise UserError(
+      f'granularity.bytes is at least 1 byte, got {bytes}; '
+      'granularity.name=layer exchanges each tensor by itself.'
+    )
+  return Granularity(bytes)
+
+
+def buckets(sizes: Sequence[int], granularity: Granularity) -> list[list[int]]:
+  """The tensors of each exchange.
+
+  Args:
+    sizes: of the tensors, in bytes.
+    granularity: how large a bucket is.
+
+  Returns:
+    For each bucket, the positions of its tensors in `sizes`.
+  """
+  limit = sum(sizes) if granularity.limit is None else granularity.limit
+  found, filled = [], 0
+  for i, size in enumerate(sizes):
+    if found and filled + size <= limit:
+      found[-1].append(i)
+      filled += size
+    else:
+      found.append([i])
+      filled = size
+  return found
