@@ -96,7 +96,7 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
     np.asarray, executors.gather(executors.rows(together()[2]))
   )
   own = jax.tree.map(lambda x: x.addressable_shards[0].data[0], (tree, state))
-  echoed = jax.jit(alone(update, jax.process_count(), *own, step))
+  echoed = jax.jit(alone(update, jax.process_count()))
   seconds = median_seconds(
     {'together': together, 'alone': lambda: echoed(*own, step)},
     TURNS,

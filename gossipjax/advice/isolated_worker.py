@@ -1,76 +1,37 @@
-"""One worker's own work, without the others: what it costs is what is timed.
+"""Runs one worker's program without the other workers, to time its own work.
 
-A program of one of P workers is traced, and each of its collectives replaced
-by an echo: a result of the right shape made of this worker's own message. So
-selecting, packing, merging and unpacking happen at the size that P workers
-give them, and nothing moves.
+Each collective of the program is replaced by an echo: a result of the shape
+that P workers give it, made of this worker's own message. So selecting,
+packing, merging and unpacking run at their full size, and nothing is sent.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
+from gossipjax.audit import traced
 from gossipjax.collectives import WORKERS
 
 
-def alone(
-  program: Callable[..., Any], workers: int, *args: Any
-) -> Callable[..., Any]:
-  """`program` as worker 0 of so many, hearing itself wherever it listens.
+def alone(program: Callable[..., Any], workers: int) -> Callable[..., Any]:
+  """A worker's program as worker 0 runs it, receiving its own messages.
 
   Args:
     program: of one worker, under the axis `collectives.WORKERS`.
-    workers: how many there seem to be.
-    *args: of the program; shapes and dtypes suffice.
+    workers: the size of that axis.
 
   Returns:
-    A function of the same arguments, to be compiled.
+    A function of the same arguments without collectives, to be compiled.
   """
-  trace = jax.make_jaxpr(
-    program, axis_env=[(WORKERS, workers)], return_shape=True
-  )
-  closed, shapes = trace(*args)
-  form, run = (
-    jax.tree.structure(shapes),
-    jaxpr_as_fun(_echoing(closed, workers)),
-  )
-  return lambda *given: form.unflatten(run(*jax.tree.leaves(given)))
 
+  def replace(equation, operands, run):
+    echo = _ECHOES.get(equation.primitive.name)
+    if echo is None:
+      return run(operands)
+    return [echo(equation, workers, x) for x in operands or [None]]
 
-def _echoing(closed: ClosedJaxpr, workers: int) -> ClosedJaxpr:
-  run = lambda *args: _evaluate(closed, workers, args)
-  return jax.make_jaxpr(run)(*closed.in_avals)
-
-
-def _evaluate(closed: ClosedJaxpr, workers: int, args) -> list[Any]:
-  known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-  known |= zip(closed.jaxpr.invars, args, strict=True)
-  value = lambda atom: atom.val if isinstance(atom, Literal) else known[atom]
-  for eqn in closed.jaxpr.eqns:
-    given = list(map(value, eqn.invars))
-    if eqn.primitive.name in _ECHOES:
-      echo = _ECHOES[eqn.primitive.name]
-      found = [echo(eqn, workers, x) for x in given or [None]]
-    else:
-      inner = {k: _inside(v, workers) for k, v in eqn.params.items()}
-      found = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(inner))
-      found = found if eqn.primitive.multiple_results else [found]
-    known |= zip(eqn.outvars, found, strict=True)
-  return list(map(value, closed.jaxpr.outvars))
-
-
-def _inside(param: Any, workers: int) -> Any:
-  """Loops and branches carry programs of their own."""
-  if isinstance(param, ClosedJaxpr):
-    return _echoing(param, workers)
-  if isinstance(param, Jaxpr):
-    return _echoing(ClosedJaxpr(param, ()), workers).jaxpr
-  if type(param) is tuple:  # The branches of a condition.
-    return tuple(_inside(p, workers) for p in param)
-  return param
+  return traced.replaced(program, replace, axis_env=[(WORKERS, workers)])
 
 
 def _gathered(eqn, workers: int, x):

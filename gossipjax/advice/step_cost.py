@@ -88,7 +88,7 @@ def _update(
   )
   # Copies, since memory is donated and init may return what it is given.
   state, t = [jax.tree.map(jnp.copy, init(noise))], jnp.int32(step)
-  run = jax.jit(alone(update, workers, state[0], noise, t), donate_argnums=0)
+  run = jax.jit(alone(update, workers), donate_argnums=0)
 
   def call():
     state[0], sent = run(state[0], noise, t)

@@ -1,22 +1,30 @@
-"""The second column of the ledger: what the compiled program moves.
+"""Compares a strategy's ledger with the bytes of its compiled program.
 
     rows = audit(strategy, params, workers=8, steps=[0, 1])
     assert all(map(holds, rows)), '\\n'.join(map(sentence, rows))
 
-The compiler's text names every collective with its shapes, groups and pairs.
-From that follow the bytes that each worker sends, with all-reduce,
-all-gather, reduce-scatter and all-to-all run as rings. They are the ledger's,
-or the difference has a name:
+The text of the compiled program (HLO) names every collective with its shapes,
+groups and pairs. From these follow the bytes that each worker sends if
+all-reduce, all-gather, reduce-scatter and all-to-all run as rings. They equal
+the ledger's, or the difference has a name:
 
-  served   a sum at a server is emulated by an all-reduce; the ledger has one
-           upload each.
-  widened  the compiler moves more bits than the program does: XLA on CPUs
-           moves bf16 as f32.
-  masked   a worker is absent or held back, and its message moves all the same
-           because the program runs in lock-step.
+  served   an all-reduce emulates the sum at a server; the ledger counts one
+           upload per worker.
+  widened  the compiler uses more bits per entry than the source program: XLA
+           on CPUs moves bf16 as f32.
+  masked   a worker is absent or silent, but its message moves, because the
+           program runs in lock-step.
 
-A difference below one byte per collective comes from rounding up. Where data,
-not the step, decide on a branch, the run itself is asked which one it took.
+A difference below one byte per collective comes from rounding up.
+
+check             audits strategies: audit, audit_steps, report
+harness           compiles and runs one update of all workers
+hlo               parses the text of a compiled program
+collective_bytes  bytes that each worker sends in one collective
+control_paths     transfers of each control path through branches and loops
+runtime_branches  which branches a run took where data decide
+traced            runs a program with some of its equations replaced
+comparison        one row: ledger against compiled bytes, with the reason
 """
 
 from gossipjax.audit.check import Unbalanced, audit, audit_steps, report

@@ -1,4 +1,4 @@
-"""A strategy's ledger against its compiled program, step by step."""
+"""Audits a strategy: its ledger against its compiled program, step by step."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,16 +8,22 @@ import numpy as np
 
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import comparison
-from gossipjax.audit.harness import Stage, at, compiled, set_up, shrunk
-from gossipjax.audit.runtime_branches import witness
+from gossipjax.audit.harness import (
+  Harness,
+  compiled,
+  make_harness,
+  shrunk,
+  update_at,
+)
+from gossipjax.audit.runtime_branches import paths_of_run
 from gossipjax.errors import UserError
 
-_FIRST = 16  # Steps that are always looked at if the program branches.
-_MOST = 32  # Different bills.
+_FIRST = 16  # Steps that are always audited if the program branches.
+_MOST = 32  # Bills that differ.
 
 
 class Unbalanced(UserError):
-  """A ledger differs from the compiled program, and nothing explains it."""
+  """A ledger differs from the compiled program without a named reason."""
 
 
 def audit(
@@ -29,39 +35,46 @@ def audit(
 ) -> list[comparison.Row]:
   """Compiles and runs one update for each of `steps`.
 
-  With gradients so loud that everyone talks, then with silent ones; that is a
-  row of its own if the bill differs. The step is a constant of the program, so
-  that the compiler takes the branches which this step takes.
+  It runs with gradients so large that every worker communicates, then with
+  gradients of zero, which is a row of its own if the bill differs. The step is
+  a constant of the program, so that branches on the step are known when it
+  compiles.
 
   Args:
-    strategy: what to audit: both slots, around a step of SGD.
+    strategy: both slots are audited, around a step of SGD.
     params: of one worker; only shapes and dtypes matter.
     workers: two or more, a device for each.
-    steps: which.
-    absent: workers that miss a third run. To allow for that, all messages
-      carry presence flags.
+    steps: numbers of the steps.
+    absent: workers that are missing in a third run. If there are any, all
+      messages of all runs carry presence flags.
+
+  Returns:
+    One to three rows per step.
+
+  Raises:
+    UserError: too few workers or devices, or a program that cannot be audited.
   """
-  stage = set_up(strategy, params, workers)
-  runs = [(stage.loud,), (stage.silent,)]
+  harness = make_harness(strategy, params, workers)
+  runs = [(harness.large,), (harness.zero,)]
   if absent := list(absent):
     everyone = np.ones(workers, bool)
     present = ~np.isin(np.arange(workers), absent)
     runs = [
-      (stage.loud, everyone),
-      (stage.silent, everyone),
-      (stage.loud, present),
+      (harness.large, everyone),
+      (harness.zero, everyone),
+      (harness.large, present),
     ]
-  return [row for step in steps for row in _audited(stage, step, runs)]
+  return [row for step in steps for row in _rows(harness, step, runs)]
 
 
-def _audited(stage: Stage, step: int, runs) -> list[comparison.Row]:
-  update, worker, result = at(stage, step), stage.worker, []
-  program, found = compiled(stage, update, *runs[0])
-  taken = witness(stage, update, found, *runs[0])
+def _rows(harness: Harness, step: int, runs) -> list[comparison.Row]:
+  update, worker, result = update_at(harness, step), harness.worker, []
+  program, paths = compiled(harness, update, *runs[0])
+  taken = paths_of_run(harness, update, paths, *runs[0])
   for args in runs:
-    ways = taken(worker, *args)
+    mine = taken(worker, *args)
     worker, sent = program(worker, *args)
-    row = comparison.compare(step, ways, jax.device_get(sent), *result[:1])
+    row = comparison.compare(step, mine, jax.device_get(sent), *result[:1])
     if not any((row.ledger == r.ledger).all() for r in result):
       result.append(row)
   return result
@@ -70,27 +83,27 @@ def _audited(stage: Stage, step: int, runs) -> list[comparison.Row]:
 def audit_steps(
   strategy: Strategy, params: Tree, workers: int, horizon: int = 300
 ) -> list[int]:
-  """Steps among the first `horizon` that are worth an audit.
+  """Steps among the first `horizon` that an audit should cover.
 
-  The first with each bill. If the step decides between ways to communicate
-  and no bill is that of some way, the first few steps as well.
+  These are the first step with each bill. If the program branches on the step
+  and some control path has the bytes of no bill, the first 16 as well.
   """
   try:  # Bills change at the same steps for smaller parameters.
-    return _steps(set_up(strategy, shrunk(params), workers), horizon)
+    return _steps(make_harness(strategy, shrunk(params), workers), horizon)
   except UserError:  # Too small for a density, perhaps.
-    return _steps(set_up(strategy, params, workers), horizon)
+    return _steps(make_harness(strategy, params, workers), horizon)
 
 
-def _steps(stage: Stage, horizon: int) -> list[int]:
-  program, found = compiled(
-    stage,
-    lambda worker, grads, step: stage.update(worker, grads, step),
-    stage.loud,
+def _steps(harness: Harness, horizon: int) -> list[int]:
+  program, paths = compiled(
+    harness,
+    lambda worker, grads, step: harness.update(worker, grads, step),
+    harness.large,
     step=np.int32(0),
   )
   bills = {}
-  for step in range(horizon if len(found) > 1 else min(_FIRST, horizon)):
-    _, sent = program(stage.worker, stage.loud, step=np.int32(step))
+  for step in range(horizon if len(paths) > 1 else min(_FIRST, horizon)):
+    _, sent = program(harness.worker, harness.large, step=np.int32(step))
     sent = jax.device_get(sent)
     bills.setdefault(np.asarray(sent.bytes).tobytes(), (step, sent))
     if len(bills) == _MOST:
@@ -98,12 +111,13 @@ def _steps(stage: Stage, horizon: int) -> list[int]:
   chosen = {step for step, _ in bills.values()}
   billed = all(
     any(
-      comparison.holds(comparison.compare(0, frozenset([way]), sent))
+      comparison.holds(comparison.compare(0, frozenset([path]), sent))
       for _, sent in bills.values()
     )
-    for way in found
+    for path in paths
   )
-  if not billed and found != compiled(stage, at(stage, 0), stage.loud)[1]:
+  first = update_at(harness, 0)
+  if not billed and paths != compiled(harness, first, harness.large)[1]:
     chosen |= set(range(min(_FIRST, horizon)))
   return sorted(chosen)
 
@@ -111,12 +125,20 @@ def _steps(stage: Stage, horizon: int) -> list[int]:
 def report(
   name: str, strategy: Strategy, params: Tree, workers: int, horizon: int
 ) -> list[dict[str, Any]]:
-  """`audit` of the steps worth it in a run of `horizon`, ready for JSON.
+  """Audits the steps of a run of `horizon` steps that `audit_steps` chooses.
 
-  Numbers are those of one worker, see `rows.worst`.
+  Args:
+    name: of the variant, for a message.
+    strategy: to audit.
+    params: of one worker; only shapes and dtypes matter.
+    workers: two or more, a device for each.
+    horizon: steps of the run; at most 300 are looked at.
+
+  Returns:
+    A JSON object per row: bytes that the worker of `comparison.worst` sends.
 
   Raises:
-    Unbalanced: there is a difference that nothing explains.
+    Unbalanced: a ledger differs from the compiled program without a reason.
   """
   steps = audit_steps(strategy, params, workers, min(horizon, 300))
   found = audit(strategy, params, workers, steps)

@@ -1,4 +1,4 @@
-"""What one collective of a compiled program puts on the wire."""
+"""Bytes that each worker sends in one collective of a compiled program."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ from gossipjax.audit import hlo
 from gossipjax.collectives import SERVED
 from gossipjax.errors import UserError
 
-# What a member of a group of g sends, in sizes of its result, as a ring.
+# Bytes that a member of a group of g sends in a ring, over those of its result.
 _RING = {
   'all-reduce': lambda g: Fraction(2 * (g - 1), g),
   'all-gather': lambda g: Fraction(g - 1, g),
@@ -23,34 +23,44 @@ _RING = {
 _PERMUTE = 'collective-permute'
 _UNKNOWN = {'collective-broadcast', 'ragged-all-to-all', 'send', 'recv'}
 
+# Groups of workers, () for one of all; or (source, target) pairs.
 Route = tuple[tuple[int, ...], ...]
 
 
-class Move(NamedTuple):
-  """One array of one collective."""
+class Transfer(NamedTuple):
+  """One array of one collective.
 
-  kind: str  # all-reduce, collective-permute, ...
-  array: hlo.Array  # What one worker has in the end.
-  route: Route  # Groups of workers, () for one of all; or (source, target)s.
-  served: bool  # Whether it stands for a server.
-  bits: int  # Of an entry, in the program before compilation.
+  Attributes:
+    kind: all-reduce, collective-permute and the like.
+    array: the result on one worker.
+    route: groups of workers, or (source, target) pairs.
+    served: whether the collective emulates a server.
+    bits: of an entry, in the program before compilation.
+  """
 
-  def compiled(self, workers: int) -> list[Fraction]:
+  kind: str
+  array: hlo.Array
+  route: Route
+  served: bool
+  bits: int
+
+  def compiled_bytes(self, workers: int) -> list[Fraction]:
     """Bytes that each worker sends in the compiled program."""
     return self._sent(workers, self.array.bits)
 
-  def meant(self, workers: int) -> list[Fraction]:
-    """Bytes that each would send with the server and the width intended."""
+  def intended_bytes(self, workers: int) -> list[Fraction]:
+    """Bytes that each worker would send to a real server, at the bits of the
+    source program."""
     if not self.served:
       return self._sent(workers, self.bits)
-    # Nobody tells a server how many are present: it sees who comes.
+    # A server counts the workers present without being told.
     is_count = self.array == hlo.Array('s32', 1)
     upload = Fraction(0 if is_count else self.array.size * self.bits, 8)
     members = {*itertools.chain(*self.route)} or range(workers)
     return [upload * (i in members) for i in range(workers)]
 
   def reasons(self) -> set[str]:
-    """Why what is meant may differ from what is compiled."""
+    """Names of the differences between intended and compiled bytes."""
     widened = {'widened'} if self.bits != self.array.bits else set()
     return widened | ({'served'} if self.served else set())
 
@@ -64,11 +74,13 @@ class Move(NamedTuple):
     return [size * _RING[self.kind](members.get(i, 1)) for i in range(workers)]
 
 
-def moves(program: hlo.Module, instruction: hlo.Instruction) -> list[Move]:
-  """One for each array that an instruction of the program moves.
+def transfers(
+  program: hlo.Module, instruction: hlo.Instruction
+) -> list[Transfer]:
+  """The transfers of one instruction, one per array; none if it computes.
 
   Raises:
-    UserError: it is a collective whose bytes depend on more than its text.
+    UserError: a collective whose bytes cannot be read from the program's text.
   """
   kind = instruction.opcode.removesuffix('-start')
   if kind in _UNKNOWN:
@@ -79,15 +91,16 @@ def moves(program: hlo.Module, instruction: hlo.Instruction) -> list[Move]:
   if instruction.opcode != kind != 'all-reduce':
     shape = shape[1]  # Of (operands, results, and what the device needs).
   arrays = hlo.arrays(shape)
-  if kind == 'all-to-all':  # May come in pieces, one from each worker.
+  if kind == 'all-to-all':  # May have one result for each worker.
     arrays = [hlo.Array(arrays[0].dtype, sum(a.size for a in arrays))]
   served = _is_served(program, instruction)
   route = _route(instruction)
-  return [Move(kind, a, route, served, a.bits) for a in arrays]
+  return [Transfer(kind, a, route, served, a.bits) for a in arrays]
 
 
 def _is_served(program, instruction) -> bool:
-  """Whether its name says so, or its reducer's where a merge has lost it."""
+  """Whether the instruction's name, or its reducer's, contains the mark of a
+  server; where XLA merges collectives, only the reducer keeps its name."""
   reducers = instruction.calls.get('to_apply', [])
   named = [instruction, *(i for r in reducers for i in program.computations[r])]
   return any(SERVED in i.op_name.split('/') for i in named)

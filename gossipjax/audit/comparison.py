@@ -1,11 +1,11 @@
-"""One line of the comparison of a ledger with a compiled program."""
+"""Compares one step of a ledger with the compiled program, worker by worker."""
 
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-from gossipjax.audit.control_paths import Bag, Ways
+from gossipjax.audit.control_paths import Path, Paths
 from gossipjax.traffic import Traffic
 
 
@@ -15,14 +15,14 @@ class Row(NamedTuple):
   step: int
   kinds: dict[str, np.ndarray]  # In the compiled program, by collective.
   compiled: np.ndarray  # The sum of those.
-  explained: np.ndarray  # What is left of it when `reason` is allowed for.
-  ledger: np.ndarray  # What the strategy says.
+  explained: np.ndarray  # The sum after correcting for `reason`.
+  ledger: np.ndarray  # As the strategy reports it.
   reason: str  # served, widened, masked, or several; '' for none.
-  ways: int  # Of reading the program; if not 1, any that agrees will do.
+  paths: int  # Control paths compared; if several, one that agrees suffices.
 
 
 def holds(row: Row) -> bool:
-  """Whether the ledger is the compiled program's, but for named reasons."""
+  """Whether the ledger equals the compiled bytes after correction."""
   return bool((row.ledger == row.explained).all())
 
 
@@ -39,7 +39,7 @@ def worst(row: Row) -> int:
 
 
 def sentence(row: Row) -> str:
-  """What the row says of its `worst` worker, to be read by people."""
+  """A sentence about the `worst` worker of a row."""
   i, because = worst(row), f' ({row.reason})' if row.reason else ''
   verdict = 'which agrees' if holds(row) else 'which DIFFERS without a reason'
   kinds = (
@@ -49,25 +49,28 @@ def sentence(row: Row) -> str:
   return (
     f'at step {row.step} worker {i} sends {row.ledger[i]:,} bytes by the '
     f'ledger and {row.compiled[i]:,} compiled ({kinds}'
-    + f' in one of {row.ways} ways' * (row.ways > 1)
+    + f' in one of {row.paths} control paths' * (row.paths > 1)
     + f'), {verdict}{because}'
   )
 
 
 def compare(
-  step: int, ways: Ways, sent: Traffic, full: Row | None = None
+  step: int, paths: Paths, sent: Traffic, full: Row | None = None
 ) -> Row:
-  """Finds the way through the program's branches that the ledger tells of.
+  """Compares a ledger with the control path that fits it best.
 
   Args:
     step: to write into the row.
-    ways: of the compiled program.
-    sent: the ledger of a run of it, leaves [workers].
-    full: of a run of the same program in which everybody talked. It allows
-      for workers that are held back: in a lock-step program their messages
-      move all the same, to be ignored.
+    paths: those that a run of the compiled program may have taken.
+    sent: the ledger of that run, leaves [workers].
+    full: the row of a run of the same program in which all workers sent. With
+      it a smaller ledger is accepted as `masked`: in a lock-step program the
+      message of a silent worker moves, and its receiver ignores it.
+
+  Returns:
+    The row of a path that agrees; if none does, that with the least difference.
   """
-  rows = [_row(step, bag, sent)._replace(ways=len(ways)) for bag in ways]
+  rows = [_row(step, path, sent)._replace(paths=len(paths)) for path in paths]
   for row in rows:
     if holds(row):
       return row
@@ -81,29 +84,29 @@ def compare(
   return min(rows, key=lambda row: np.abs(row.ledger - row.explained).sum())
 
 
-def _row(step: int, bag: Bag, sent: Traffic) -> Row:
+def _row(step: int, path: Path, sent: Traffic) -> Row:
   ledger, messages = np.asarray(sent.bytes), np.asarray(sent.messages)
   workers = len(ledger)
-  kinds, meant, reasons, uneven = {}, np.zeros(workers, object), set(), 0
-  for move, times in bag:
-    exact = times * np.array(move.meant(workers), object)
-    kinds[move.kind] = kinds.get(move.kind, 0) + (
-      times * np.array(move.compiled(workers), object)
-    )
+  kinds, intended = {}, np.zeros(workers, object)
+  reasons, uneven = set(), 0
+  for transfer, times in path:
+    exact = times * np.array(transfer.intended_bytes(workers), object)
+    compiled = times * np.array(transfer.compiled_bytes(workers), object)
+    kinds[transfer.kind] = kinds.get(transfer.kind, 0) + compiled
     uneven += times * any(x.denominator > 1 for x in exact)
-    meant, reasons = meant + exact, reasons | move.reasons()
+    intended, reasons = intended + exact, reasons | transfer.reasons()
 
   # The ledger rounds up once per call, and a call sends a message at least.
   roundings = np.minimum(uneven, messages)
-  rounded = (meant <= ledger) & (ledger < meant + roundings)
+  rounded = (intended <= ledger) & (ledger < intended + roundings)
   return Row(
     step,
     {k: _whole(v) for k, v in kinds.items()},
     _whole(sum(kinds.values(), np.zeros(workers, object))),
-    np.where(rounded, ledger, _whole(meant)),
+    np.where(rounded, ledger, _whole(intended)),
     ledger,
     ', '.join(sorted(reasons)),
-    ways=1,
+    paths=1,
   )
 
 

@@ -1,4 +1,4 @@
-"""What a program moves, for every way through its branches."""
+"""The transfers of each control path of a compiled program."""
 
 import functools
 import itertools
@@ -7,69 +7,73 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gossipjax.audit import hlo
-from gossipjax.audit.collective_bytes import Move, moves
+from gossipjax.audit.collective_bytes import Transfer, transfers
 from gossipjax.errors import UserError
 
-Bag = frozenset[tuple[Move, int]]  # Moves, and how often each runs.
-Ways = frozenset[Bag]  # One of these happens.
+# Transfers of one control path, each with how often it runs.
+Path = frozenset[tuple[Transfer, int]]
+Paths = frozenset[Path]  # A run takes one of these.
 
-_STILL: Ways = frozenset([frozenset()])
+_SILENT: Paths = frozenset([frozenset()])  # One path without a transfer.
 _MOST = 10_000
 
 
-def ways(program: hlo.Module, source: hlo.Module) -> Ways:
-  """What may move while a program runs once.
+def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
+  """All control paths of one run of a program that differ in their transfers.
 
   Args:
     program: as compiled.
-    source: before compilation, to know what the compiler has widened.
+    source: before compilation; its entries have the intended number of bits.
 
   Raises:
-    UserError: nobody can tell.
+    UserError: there are too many paths, a loop that communicates has no known
+      length, or a collective has no rule.
   """
   widths = _widths(source)
 
   @functools.cache
-  def run(name: str) -> Ways:
+  def of_computation(name: str) -> Paths:
     body = program.computations[name]
-    return _in_turn(step(instruction, body) for instruction in body)
+    return _in_sequence(of_instruction(i, body) for i in body)
 
-  def step(instruction: hlo.Instruction, body) -> Ways:
+  def of_instruction(instruction: hlo.Instruction, body) -> Paths:
     if instruction.opcode.endswith(('-done', '-update')):
-      return _STILL  # Counted at the start.
+      return _SILENT  # Counted at the start.
     called = {
-      role: [run(name) for name in names]
+      role: [of_computation(name) for name in names]
       for role, names in instruction.calls.items()
     }
     if instruction.opcode == 'while':
-      return _repeated(*called['body'], *called['condition'], instruction.trips)
+      return _of_loop(*called['body'], *called['condition'], instruction.trips)
     if instruction.opcode == 'conditional':
-      return _taken(called, _constant(instruction, body))
+      return _of_branches(called, _constant(instruction, body))
     inner = itertools.chain(*called.values())
-    mine = moves(program, instruction)
-    return _in_turn([*(_as_written(move, widths) for move in mine), *inner])
+    own = [_at_source_width(t, widths) for t in transfers(program, instruction)]
+    return _in_sequence([*own, *inner])
 
-  return run(program.entry)
+  return of_computation(program.entry)
 
 
 def _widths(source: hlo.Module) -> dict[tuple[str, int], set[int]]:
   """Bits of an entry by kind of collective and number of entries."""
   found = {}
   for instruction in source.instructions():
-    for move in moves(source, instruction):
-      found.setdefault((move.kind, move.array.size), set()).add(move.bits)
+    for transfer in transfers(source, instruction):
+      key = transfer.kind, transfer.array.size
+      found.setdefault(key, set()).add(transfer.bits)
   return found
 
 
-def _as_written(move: Move, widths) -> Ways:
-  """The move; where the source has several widths of its size, any of them."""
-  written = widths.get((move.kind, move.array.size), set())
-  bits = {b for b in written if b <= move.array.bits} or {move.array.bits}
-  return frozenset(frozenset([(move._replace(bits=b), 1)]) for b in bits)
+def _at_source_width(transfer: Transfer, widths) -> Paths:
+  """A path for each number of bits that the source has for such a transfer."""
+  array = transfer.array
+  written = widths.get((transfer.kind, array.size), set())
+  bits = {b for b in written if b <= array.bits} or {array.bits}
+  return frozenset(frozenset([(transfer._replace(bits=b), 1)]) for b in bits)
 
 
 def _constant(instruction: hlo.Instruction, body) -> str | None:
-  """The literal of the first operand, if the compiler knows it."""
+  """The literal of the first operand, or None if it is no constant."""
   first = re.match(r'[^,)]*?([\w.-]+)[,)]', instruction.attributes)[1]
   (made,) = (i for i in body if i.name == first)
   if made.opcode in ('copy', 'bitcast'):
@@ -77,10 +81,12 @@ def _constant(instruction: hlo.Instruction, body) -> str | None:
   return made.attributes.split(')')[0] if made.opcode == 'constant' else None
 
 
-def _taken(called: dict[str, list[Ways]], predicate: str | None) -> Ways:
-  """Any branch, or the one of a predicate that is a constant.
+def _of_branches(
+  called: dict[str, list[Paths]], predicate: str | None
+) -> Paths:
+  """The paths of all branches, or of one if the predicate is a constant.
 
-  Compilers shy away from removing a branch that communicates.
+  XLA keeps a branch that communicates even if it is never taken.
   """
   if predicate is None:
     return frozenset().union(*itertools.chain(*called.values()))
@@ -91,39 +97,40 @@ def _taken(called: dict[str, list[Ways]], predicate: str | None) -> Ways:
   return branches[index if 0 <= index < len(branches) else -1]
 
 
-def _add(a: Bag, b: Bag) -> Bag:
+def _add(a: Path, b: Path) -> Path:
   total = Counter(dict(a))
   total.update(dict(b))
   return frozenset(total.items())
 
 
-def _in_turn(stages: Iterable[Ways]) -> Ways:
-  """One after the other: each way of each with each of the others'."""
-  total = _STILL
-  for stage in stages:
-    if stage != _STILL:
-      total = frozenset(_add(a, b) for a in total for b in stage)
+def _in_sequence(parts: Iterable[Paths]) -> Paths:
+  """All combinations of one path of each part."""
+  total = _SILENT
+  for paths in parts:
+    if paths != _SILENT:
+      total = frozenset(_add(a, b) for a in total for b in paths)
     if len(total) > _MOST:
       raise UserError(
-        f'audit finds more than {_MOST} ways through the branches '
-        'of a step; a config with fewer of them can be audited.'
+        f'audit finds more than {_MOST} control paths in a step, too many to '
+        'compare; audit a config whose strategy has fewer branches.'
       )
   return total
 
 
-def _repeated(body: Ways, condition: Ways, trips: int | None) -> Ways:
-  """A loop; its condition is asked once more than its body runs."""
-  once = _in_turn([body, condition])
-  if once == _STILL:
+def _of_loop(body: Paths, condition: Paths, trips: int | None) -> Paths:
+  """The paths of a loop; its condition runs once more than its body."""
+  once = _in_sequence([body, condition])
+  if once == _SILENT:
     return once
   if trips is None:
     raise UserError(
-      'audit meets a while loop that communicates and that runs '
-      'nobody knows how often; lax.scan has a known length.'
+      'audit found a while loop that communicates and whose number of '
+      'iterations is unknown at compile time; use lax.scan, which has a known '
+      'length.'
     )
   if len(once) == 1:
-    (bag,) = once
-    many = frozenset([frozenset((m, k * trips) for m, k in bag if trips)])
+    (path,) = once
+    many = frozenset([frozenset((t, k * trips) for t, k in path if trips)])
   else:
-    many = _in_turn([once] * trips)
-  return _in_turn([condition, many])
+    many = _in_sequence([once] * trips)
+  return _in_sequence([condition, many])

@@ -1,4 +1,4 @@
-"""Workers on a mesh, with gradients at hand, to compile and run an update."""
+"""What an audit compiles and runs: one update of all workers on a mesh."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,36 +11,47 @@ import optax
 from gossipjax import executors
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import hlo
-from gossipjax.audit.control_paths import Ways, ways
+from gossipjax.audit.control_paths import Paths, control_paths
 from gossipjax.errors import UserError
 from gossipjax.worker import Worker, make_worker
 
-_LOUD = 1e3  # Gradients, in sizes of the parameters, that no trigger ignores.
-_LARGE = 32  # Dimensions, where the shape does not matter.
-# The same HLO, so the same collectives, as slow code in a third of the time.
-_IN_HASTE = {
+_LARGE = 1e3  # Gradients over parameters; they make every trigger fire.
+_MOST = 32  # Entries along a dimension, where the shape does not matter.
+# The same collectives as with all optimizations, in a third of the time.
+_COMPILER_OPTIONS = {
   'xla_backend_optimization_level': 0,
   'xla_llvm_disable_expensive_passes': True,
 }
 
 
-class Stage(NamedTuple):
-  """Leaves are [workers, ...]."""
+class Harness(NamedTuple):
+  """All workers of a strategy; leaves are [workers, ...].
 
-  run: Callable[..., Callable[..., Any]]  # As of an `spmd.Executor`.
-  update: Callable[..., Any]  # Of one worker.
+  Attributes:
+    run: lifts a worker's program to all workers, as `executors.Executor.run`.
+    update: of one worker, as `worker.make_worker` returns it.
+    worker: states to start from.
+    large: gradients so large that every worker communicates.
+    zero: gradients of zero.
+  """
+
+  run: Callable[..., Callable[..., Any]]
+  update: Callable[..., Any]
   worker: Worker
-  loud: Tree  # Gradients that make everyone talk.
-  silent: Tree  # Gradients of zero.
+  large: Tree
+  zero: Tree
 
 
-def set_up(strategy: Strategy, params: Tree, workers: int) -> Stage:
+def make_harness(strategy: Strategy, params: Tree, workers: int) -> Harness:
   """Both slots of a strategy around a step of SGD, one device per worker.
 
   Args:
     strategy: of the workers.
     params: of one worker; only shapes and dtypes matter.
     workers: how many.
+
+  Raises:
+    UserError: fewer than two workers, or fewer devices than workers.
   """
   if not 2 <= workers <= jax.device_count():
     raise UserError(
@@ -52,7 +63,7 @@ def set_up(strategy: Strategy, params: Tree, workers: int) -> Stage:
   init, update = make_worker(strategy, optax.sgd(1.0))
   leaves, form = jax.tree.flatten(params)
 
-  def noise(seed, scale):  # Drawn at once: a draw per leaf compiles for long.
+  def noise(seed, scale):  # One draw for all leaves compiles faster.
     ends = np.cumsum([x.size for x in leaves])
     flat = scale * jax.random.normal(jax.random.key(seed), ends[-1:])
     return form.unflatten(
@@ -64,37 +75,39 @@ def set_up(strategy: Strategy, params: Tree, workers: int) -> Stage:
 
   draw, seeds = executor.run(noise), np.arange(workers)
   mine = draw(executor.put(seeds), scale=1.0)
-  loud = draw(executor.put(seeds + workers), scale=_LOUD)
-  return Stage(
+  large = draw(executor.put(seeds + workers), scale=_LARGE)
+  return Harness(
     executor.run,
     update,
     executor.run(init)(mine),
-    loud,
-    jax.tree.map(jnp.zeros_like, loud),
+    large,
+    jax.tree.map(jnp.zeros_like, large),
   )
 
 
-def at(stage: Stage, step: int) -> Callable[..., Any]:
-  """The update of one worker at a step that the compiler knows."""
-  return lambda worker, grads, *there: stage.update(
-    worker, grads, jnp.int32(step), True, *there
+def update_at(harness: Harness, step: int) -> Callable[..., Any]:
+  """The update of one worker with the step as a constant of the program."""
+  return lambda worker, grads, *active: harness.update(
+    worker, grads, jnp.int32(step), True, *active
   )
 
 
 def compiled(
-  stage: Stage, program: Callable[..., Any], *args: Any, **shared: Any
-) -> tuple[Any, Ways]:
-  """A program of one worker, ready to run for all, and what moves in it."""
-  lowered = stage.run(program).lower(stage.worker, *args, **shared)
-  ready = lowered.compile(_IN_HASTE if jax.default_backend() == 'cpu' else None)
-  return ready, ways(
+  harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
+) -> tuple[Any, Paths]:
+  """Compiles a worker's program for all workers; also returns its control
+  paths."""
+  lowered = harness.run(program).lower(harness.worker, *args, **shared)
+  on_cpu = jax.default_backend() == 'cpu'
+  ready = lowered.compile(_COMPILER_OPTIONS if on_cpu else None)
+  return ready, control_paths(
     hlo.parse(ready.as_text()), hlo.parse(lowered.as_text(dialect='hlo'))
   )
 
 
 def shrunk(params: Tree) -> Tree:
-  """The same tree, with no dimension so large that running it takes long."""
+  """Shapes of the same tree with at most 32 entries along a dimension."""
   return jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct([min(d, _LARGE) for d in x.shape], x.dtype),
+    lambda x: jax.ShapeDtypeStruct([min(d, _MOST) for d in x.shape], x.dtype),
     params,
   )

@@ -1,67 +1,91 @@
-"""Which branches a run takes where data decide: no text can tell."""
+"""Records at run time which branches of data-dependent conditionals are taken.
 
-import contextlib
+The text of a compiled program lists all branches; where data decide, only a
+run can tell which of them communicate.
+"""
+
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from gossipjax.audit.control_paths import Ways
-from gossipjax.audit.harness import Stage, compiled
+from gossipjax.audit import traced
+from gossipjax.audit.control_paths import Paths
+from gossipjax.audit.harness import Harness, compiled
+
+# (number of the conditional, index of its branch) -> index to go by.
+Decide = Callable[[int, jax.Array], jax.Array]
 
 
-def witness(
-  stage: Stage, program: Callable[..., Any], ways: Ways, *args: Any
-) -> Callable[..., Ways]:
-  """Returns `(worker, *args) -> ways`: those that this run has taken.
+def paths_of_run(
+  harness: Harness, program: Callable[..., Any], paths: Paths, *args: Any
+) -> Callable[..., Paths]:
+  """Finds the control paths that a run of a program takes.
 
-  It is one, unless a branch in a loop goes both ways. The program is run once
-  more and tells how it decides, then compiled with these decisions in place.
+  It takes one, unless a conditional in a loop takes several branches. The
+  program is run once more and reports the indices of its branches; then it is
+  compiled with these indices as constants.
+
+  Args:
+    harness: that the program runs in.
+    program: of one worker.
+    paths: all those of the compiled program.
+    args: example arguments of the program after the worker.
+
+  Returns:
+    `(worker, *args) -> paths`, those of a run with these arguments.
   """
-  if len(ways) == 1:
-    return lambda *_: ways
-  seen = {}
+  if len(paths) == 1:
+    return lambda *_: paths
+  indices = {}
 
-  def tell(i, index):
+  def record(number: int, index: jax.Array) -> jax.Array:
     jax.debug.callback(
-      lambda value: seen.setdefault(i, set()).add(value.item()), index
+      lambda value: indices.setdefault(number, set()).add(value.item()), index
     )
     return index
 
-  def repeat(i, index):
-    tell(i, index)  # Never runs, but what the index is made from has to stay.
-    if len(seen.get(i, ())) != 1:
-      return index
-    return jnp.asarray(*seen[i], jnp.result_type(index))
+  recording, _ = compiled(harness, _deciding(program, record), *args)
 
-  with _decisions(tell):
-    telling, _ = compiled(stage, program, *args)
-
-  def testify(worker, *args):
-    seen.clear()
-    jax.block_until_ready(telling(worker, *args))
+  def taken(worker, *args) -> Paths:
+    indices.clear()
+    jax.block_until_ready(recording(worker, *args))
     jax.effects_barrier()
-    with _decisions(repeat):
-      _, left = compiled(stage, program, *args)
-    return ways & left or ways
+    repeating = _deciding(program, _repeat(indices))
+    return paths & compiled(harness, repeating, *args)[1] or paths
 
-  return testify
+  return taken
 
 
-@contextlib.contextmanager
-def _decisions(make: Callable[[int, jax.Array], jax.Array]) -> Iterator[None]:
-  """Within, the i-th branch that is traced goes by `make(i, index)`."""
-  number, cond, switch = itertools.count(), lax.cond, lax.switch
-  branch = lambda original: (
-    lambda index, *args, **kwargs: original(
-      make(next(number), index), *args, **kwargs
-    )
-  )
-  lax.cond, lax.switch = branch(cond), branch(switch)
-  try:
-    yield
-  finally:
-    lax.cond, lax.switch = cond, switch
+def _repeat(indices: dict[int, set[int]]) -> Decide:
+  """Goes by the recorded index where there is only one."""
+
+  def decide(number: int, index: jax.Array) -> jax.Array:
+    # Keeps the computation of the index, and its collectives, in the program.
+    jax.debug.callback(lambda value: None, index)
+    if len(indices.get(number, ())) != 1:
+      return index
+    return jnp.asarray(*indices[number], index.dtype)
+
+  return decide
+
+
+def _deciding(
+  program: Callable[..., Any], decide: Decide
+) -> Callable[..., Any]:
+  """A program whose conditionals go by `decide`."""
+
+  def run(*args):
+    numbers = itertools.count()
+
+    def replace(equation, operands, run):
+      if equation.primitive.name != 'cond':
+        return run(operands)
+      index, *rest = operands
+      return run([decide(next(numbers), index), *rest])
+
+    return traced.replaced(program, replace)(*args)
+
+  return run

@@ -12,7 +12,7 @@ from jax import lax
 from gossipjax import audit, collectives, executors, strategies, topology
 from gossipjax.aggregator import Strategy, chain, every, identity, stateless
 from gossipjax.audit import comparison, hlo
-from gossipjax.audit.control_paths import ways
+from gossipjax.audit.control_paths import control_paths
 from gossipjax.collectives import WORKERS
 from gossipjax.errors import UserError
 from gossipjax.strategies import elastic, gossip, gtopk
@@ -48,7 +48,7 @@ def test_the_ledger_is_the_compiled_program(name):
   strategy = importlib.import_module(f'gossipjax.strategies.{name}').strategy
   found = agree(audit.audit(strategy(), PARAMS, 8, [CENTURY - 1]))
   assert found[0].ledger.any()
-  assert found[0].ways == 1
+  assert found[0].paths == 1
   assert {r.reason for r in found} <= {'', 'served', 'masked'}
 
 
@@ -219,7 +219,7 @@ def test_a_wrong_ledger_is_caught(fault):
 
 def test_a_branch_that_claims_to_be_the_other_is_caught():
   (row, *_) = audit.audit(on_gradients(_branch(7)), SMALL, 8, [0])
-  assert row.ways == 1
+  assert row.paths == 1
   assert not audit.holds(row)
 
 
@@ -295,7 +295,7 @@ ADD = """
 
 
 def moved(*lines: str, rest: str = '', source: str = '', workers: int = 8):
-  """Bytes per kind and worker, of a program with one way only."""
+  """Bytes per kind and worker, of a program with one control path."""
   text = '\n'.join(
     [
       f'HloModule m, num_partitions={workers}',
@@ -308,9 +308,9 @@ def moved(*lines: str, rest: str = '', source: str = '', workers: int = 8):
   )
   program = hlo.parse(text)
   assert program.participants == workers
-  (way,) = ways(program, hlo.parse(source))
+  (path,) = control_paths(program, hlo.parse(source))
   sent = Traffic.of(np.zeros(workers), np.zeros(workers))
-  found = comparison.compare(0, frozenset([way]), sent).kinds
+  found = comparison.compare(0, frozenset([path]), sent).kinds
   return {kind: each.tolist() for kind, each in found.items()}
 
 
@@ -442,7 +442,7 @@ def test_a_loop_counts_as_often_as_it_runs(config):
 
 
 def test_a_loop_of_unknown_length_is_refused_if_it_communicates():
-  with pytest.raises(UserError, match='runs nobody knows how often'):
+  with pytest.raises(UserError, match='number of iterations is unknown'):
     moved(WHILE, rest=LOOP)
   still = LOOP.replace('collective-permute', 'copy').replace(
     'all-reduce', 'reduce'
@@ -471,9 +471,9 @@ ENTRY %main (p: f32[370]) -> f32[370] {
   ROOT %r = f32[370]{0} all-reduce(%p), replica_groups={}, to_apply=%region_0.0
 }
 """)
-  (way,) = ways(program, program)
-  ((move, times),) = way
-  assert (move.served, times) == (True, 1)
+  (path,) = control_paths(program, program)
+  ((transfer, times),) = path
+  assert (transfer.served, times) == (True, 1)
 
 
 BRANCHES = """
@@ -535,15 +535,15 @@ def test_branches_are_alternatives_and_may_nest():
     .run(program)
     .lower(jax.ShapeDtypeStruct((8, 10), jnp.float32), key=jnp.int32(0))
   )
-  found = ways(
+  found = control_paths(
     hlo.parse(lowered.compile().as_text()),
     hlo.parse(lowered.as_text(dialect='hlo')),
   )
   assert {
-    sum(k * float(m.compiled(8)[7]) for m, k in way) for way in found
+    sum(k * float(t.compiled_bytes(8)[7]) for t, k in path) for path in found
   } == {0, 40, 70, 80}
   assert {
-    sum(k * float(m.compiled(8)[0]) for m, k in way) for way in found
+    sum(k * float(t.compiled_bytes(8)[0]) for t, k in path) for path in found
   } == {200, 240, 270, 280}
 
 
@@ -575,13 +575,12 @@ def test_the_text_of_this_compiler_is_understood():
 
 
 def moved_by(lowered):
-  (way,) = ways(
+  (path,) = control_paths(
     hlo.parse(lowered.compile().as_text()),
     hlo.parse(lowered.as_text(dialect='hlo')),
   )
   total = {}
-  for move, times in way:
-    total[move.kind] = times * np.array(move.compiled(8)) + total.get(
-      move.kind, 0
-    )
+  for transfer, times in path:
+    sent = times * np.array(transfer.compiled_bytes(8))
+    total[transfer.kind] = sent + total.get(transfer.kind, 0)
   return {kind: sent.astype(int).tolist() for kind, sent in total.items()}

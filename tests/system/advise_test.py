@@ -42,7 +42,7 @@ def test_a_worker_alone_computes_what_it_would_among_its_likes(name):
   together, theirs = executors.on_one_device(lambda w, g: update(w, g, step))(
     many(worker), many(GRADS)
   )
-  program = alone(update, 4, worker, GRADS, step)
+  program = alone(update, 4)
   assert WORKERS not in str(jax.make_jaxpr(program)(worker, GRADS, step))
   mine, sent = jax.jit(program)(worker, GRADS, step)
   for a, b in zip(
@@ -56,7 +56,7 @@ def test_a_worker_alone_computes_what_it_would_among_its_likes(name):
 def test_a_worker_alone_also_does_its_share_of_a_server(name):
   init, update = make_worker(strategy(name), optax.sgd(0.1))
   worker, step = init(PARAMS), jnp.int32(0)
-  program = alone(update, 4, worker, GRADS, step)
+  program = alone(update, 4)
   assert WORKERS not in str(jax.make_jaxpr(program)(worker, GRADS, step))
   mine, _ = jax.eval_shape(program, worker, GRADS, step)
   assert jax.tree.map(jnp.shape, mine) == jax.tree.map(jnp.shape, worker)

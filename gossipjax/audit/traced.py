@@ -1,0 +1,77 @@
+"""Runs a program equation by equation, so that some can be replaced."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+Values = list[Any]  # Arrays or tracers.
+# (equation, operands, run) -> results; `run(operands)` executes the equation.
+Replace = Callable[[JaxprEqn, Values, Callable[[Values], Values]], Values]
+
+
+def replaced(
+  program: Callable[..., Any],
+  replace: Replace,
+  axis_env: list[tuple[str, int]] | None = None,
+) -> Callable[..., Any]:
+  """A program in which `replace` decides what each equation returns.
+
+  Equations inside branches, loops and called functions come when `run`
+  executes the equation that contains them.
+
+  Args:
+    program: of arrays only.
+    replace: `(equation, operands, run) -> results`.
+    axis_env: names and sizes of axes that the program refers to and that no
+      caller defines.
+
+  Returns:
+    A function of the same positional arguments.
+  """
+
+  def run(*args):
+    trace = jax.make_jaxpr(program, axis_env=axis_env, return_shape=True)
+    closed, shapes = trace(*args)
+    results = _evaluate(closed, replace, jax.tree.leaves(args))
+    return jax.tree.structure(shapes).unflatten(results)
+
+  return run
+
+
+def _evaluate(closed: ClosedJaxpr, replace: Replace, args: Values) -> Values:
+  known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+  known |= zip(closed.jaxpr.invars, args, strict=True)
+  value = lambda atom: atom.val if isinstance(atom, Literal) else known[atom]
+  for equation in closed.jaxpr.eqns:
+    # The names in which the audit finds the sums that stand for a server.
+    scope = str(equation.source_info.name_stack)
+    with jax.named_scope(scope) if scope else contextlib.nullcontext():
+      results = _results(equation, replace, list(map(value, equation.invars)))
+    known |= zip(equation.outvars, results, strict=True)
+  return list(map(value, closed.jaxpr.outvars))
+
+
+def _results(equation: JaxprEqn, replace: Replace, operands: Values) -> Values:
+  primitive = equation.primitive
+
+  def run(operands: Values) -> Values:
+    params = {k: _inner(v, replace) for k, v in equation.params.items()}
+    results = primitive.bind(*operands, **primitive.get_bind_params(params))
+    return results if primitive.multiple_results else [results]
+
+  return replace(equation, operands, run)
+
+
+def _inner(param: Any, replace: Replace) -> Any:
+  """A parameter of an equation, with its inner programs rewritten."""
+  if isinstance(param, ClosedJaxpr):
+    run = lambda *args: _evaluate(param, replace, list(args))
+    return jax.make_jaxpr(run)(*param.in_avals)
+  if isinstance(param, Jaxpr):
+    return _inner(ClosedJaxpr(param, ()), replace).jaxpr
+  if type(param) is tuple:  # The branches of a condition.
+    return tuple(_inner(p, replace) for p in param)
+  return param
