@@ -24,7 +24,7 @@ from benchmarks import by_hand, printing
 from configs import cifar10
 from gossipjax import executors
 from gossipjax.data.batch import batch
-from gossipjax.training import worker_program
+from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 
 CHUNK = 5  # Steps in a turn.
@@ -41,7 +41,7 @@ def settings() -> ConfigDict:
 
 def hand_written(config: ConfigDict) -> Iterator[jax.Array]:
   """The same training."""
-  task, rate = worker_program.make_task(config), config.optimizer
+  task, rate = resolve_run(config).task, config.optimizer
   program = by_hand.step(
     task.loss,
     functools.partial(batch, size=config.batch_size),
@@ -57,7 +57,10 @@ def check(config: ConfigDict) -> None:
   """Both have the same loss after CHUNK steps, or it is no comparison."""
   last = config.copy_and_resolve_references()
   last.update(log_every=1)
-  ours = [r.train_loss for r, _ in zip(train(last), range(CHUNK), strict=False)]
+  ours = [
+    r.train_loss
+    for r, _ in zip(train(resolve_run(last)), range(CHUNK), strict=False)
+  ]
   theirs = float(np.mean(next(hand_written(config))))
   np.testing.assert_allclose(ours[-1], theirs, rtol=1e-3)
 
@@ -66,7 +69,9 @@ def main() -> None:
   config = settings()
   executors.emulate(config.workers)
   check(config)
-  ours, theirs = printing.in_turns(train(config), hand_written(config), TURNS)
+  ours, theirs = printing.in_turns(
+    train(resolve_run(config)), hand_written(config), TURNS
+  )
   images = config.workers * config.batch_size * CHUNK
   rate = lambda costs: images / statistics.median(c.wall_s for c in costs)
   print(f'images/s: train {rate(ours):,.0f}, by hand {rate(theirs):,.0f}')

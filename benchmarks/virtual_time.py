@@ -6,17 +6,19 @@ The CNN on Fashion-MNIST with 128 workers; the same gradients, of the same
 parameters and batches, one after the other in a plain loop. Both take turns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
 
 from benchmarks import printing
+from gossipjax.aggregator import Tree
 from gossipjax.config import defaults, resolve
 from gossipjax.simulation import simulate
-from gossipjax.simulation.fleet import Fleet
+from gossipjax.simulation.fleet import Player
 from gossipjax.training import worker_program
 from gossipjax.training.ledger import Ledger
+from gossipjax.training.run import resolve_run
 
 WORKERS, EVENTS, TURNS = 128, 48, 7
 METHODS = {
@@ -46,7 +48,7 @@ def config(name: str, asynchronous: bool):
 
 
 def simulated(
-  fleet: Fleet, timeline: simulate.Clock, many: int
+  player: Player, timeline: simulate.Timeline, many: int
 ) -> Iterator[None]:
   """So many gradients a turn."""
   target = 0.0
@@ -54,19 +56,16 @@ def simulated(
     target += many / WORKERS
     while timeline.rounds < target:
       timeline.next()
-    fleet.wait()
+    player.wait()
     yield
 
 
 def gradients(
-  run: worker_program.Session, fleet: Fleet, many: int
+  gradient: Callable, params: Tree, examples: Tree, many: int
 ) -> Iterator[None]:
   """So many gradients a turn, each waited for as a plain loop does."""
-  one = jax.jit(run.gradient)
-  params = [
-    jax.tree.map(lambda x, i=i: x[i], fleet.params) for i in range(WORKERS)
-  ]
-  examples, t = fleet.examples, 0
+  one, t = jax.jit(gradient), 0
+  params = [jax.tree.map(lambda x, i=i: x[i], params) for i in range(WORKERS)]
   while True:
     for _ in range(many):
       jax.block_until_ready(
@@ -81,32 +80,39 @@ def gradients(
     yield
 
 
-def copies(fleet: Fleet) -> tuple[float, float]:
+def copies(player: Player) -> tuple[float, float]:
   """What the simulation holds, in parameters per worker; without the data.
 
   Returns:
     All of it, and what of that a worker would hold anyhow, between two steps.
   """
   size = lambda tree: sum(x.nbytes for x in jax.tree.leaves(tree))
-  one = size(fleet.params)
-  return size(fleet.held) / one, size(fleet.state.workers) / one
+  one = size(player.params)
+  return size(player.held) / one, size(player.state.workers) / one
 
 
 def main() -> None:
   for name, asynchronous in METHODS.items():
     wanted = config(name, asynchronous)
-    plan = simulate.plan(wanted)
-    run = worker_program.make(wanted, plan.strategy)
-    fleet = simulate.fleet(plan, run, wanted, Ledger({}, WORKERS))
-    timeline = simulate.clock(plan, wanted, fleet)
+    run = resolve_run(wanted)
+    exchange = simulate.exchange_of(run)
+    run = simulate.with_exchange(run, exchange)
+    program = worker_program.worker_program(run)
+    workers, examples = worker_program.start(run, program)
+    player = simulate.player_of(
+      program, exchange, workers, examples, Ledger({}, WORKERS)
+    )
+    timeline = simulate.timeline_of(run, exchange, player)
     many = EVENTS if asynchronous else WORKERS
     printing.report(
       name,
       *printing.in_turns(
-        simulated(fleet, timeline, many), gradients(run, fleet, many), TURNS
+        simulated(player, timeline, many),
+        gradients(program.gradient, player.params, examples, many),
+        TURNS,
       ),
     )
-    total, own = copies(fleet)
+    total, own = copies(player)
     print(
       f'{name} holds {total:.2f} copies of the parameters per worker, '
       f'{own:.2f} of them its own state',

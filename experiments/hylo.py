@@ -24,9 +24,11 @@ from experiments.framework import (
 )
 from experiments.framework.kept_runs import Evidence
 from gossipjax.advice import step_cost, step_traffic
-from gossipjax.comparison import compare, table
+from gossipjax.comparison import table
 from gossipjax.config import resolve
+from gossipjax.config.variants import variants
 from gossipjax.training import worker_program
+from gossipjax.training.run import resolve_run
 
 WITHIN, FASTER = 0.5, 1.31  # As claimed: points of accuracy; times.
 NETWORKS, WORKERS, SEEDS = ('cifar10-vgg', 'cifar10'), 8, 3
@@ -44,7 +46,7 @@ def methods(network: str, quick: bool) -> dict[str, ConfigDict]:
   found = {'dense': make('all_reduce'), 'hylo': hylo}
   if quick:
     return found
-  shapes = worker_program.rehearse(config)
+  shapes = worker_program.rehearse(resolve_run(config))
   size = sum(x.size for x in jax.tree.leaves(shapes))
   # Everyone is sent 8 bytes an entry by everyone else.
   bill = step_traffic.of(resolve.strategy(hylo), shapes, WORKERS, steps=1)
@@ -104,11 +106,11 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
 
 def _seconds(config: ConfigDict) -> dict[str, float]:
   """Of one worker: its `gradient`, and what each method adds to a step."""
-  task = worker_program.make_task(config)
+  task = resolve_run(config).task
   params = jax.eval_shape(task.init, jax.random.key(0))
   added = {
     name: step_cost.of(run, params, WORKERS)[1].select_s
-    for name, run in compare.variants(config)
+    for name, run in variants(config)
   }
   return {'gradient': step_cost.gradient_s(task, config.batch_size), **added}
 

@@ -4,6 +4,7 @@ A run is looked at by wrapping an aggregator: what the wrapper remembers comes
 out with the workers' state, so that no byte and no number changes.
 """
 
+import dataclasses
 import hashlib
 import json
 import pathlib
@@ -18,13 +19,15 @@ from ml_collections import ConfigDict
 
 from experiments.framework import claim
 from gossipjax import executors
-from gossipjax.aggregator import Aggregator, State, Strategy, Tree
+from gossipjax.aggregator import Aggregator, State, Tree
 from gossipjax.commands import console
-from gossipjax.config import resolve
 from gossipjax.results import workdir
+from gossipjax.training import loop
 from gossipjax.training.ledger import Diverged
+from gossipjax.training.run import Run, resolve_run
 from gossipjax.training.train import train
 from gossipjax.tuning import tune
+from gossipjax.worker import Worker
 
 RUNS = flags.DEFINE_string(
   'runs', 'runs/claims', 'What is finished, so that the same goes on.'
@@ -68,27 +71,31 @@ def watched(aggregator: Aggregator, watch: Watch) -> Aggregator:
   return Aggregator(init, update)
 
 
-class _Observer:
-  """Shown the workers at each checkpoint; keeps what the watch tells."""
+def _watching(run: Run, watch: Watch) -> Run:
+  """The run, with the watched side of its strategy wrapped."""
+  side = watch.side
+  wrapped = watched(getattr(run.strategy, side), watch)
+  return dataclasses.replace(
+    run, strategy=run.strategy._replace(**{side: wrapped})
+  )
 
-  def __init__(self, watch: Watch):
-    self._watch, self.told = watch, []
 
-  def last(self) -> None:
-    """It has nothing to continue from."""
+def _train(run: Run, watch: Watch | None) -> tuple[list, list, str]:
+  """Records, what the watch told at each checkpoint, and why it diverged."""
+  records, told = [], []
 
-  def save(self, step, workers, totals):
-    del totals
-    seen = getattr(workers, self._watch.side).seen
-    told = self._watch.tell(jax.device_get(seen))
-    self.told.append({'step': step, **told})
+  def show(step: int, workers: Worker) -> None:
+    if loop.due(run.checkpoint_every, step, run.steps):
+      seen = jax.device_get(getattr(workers, watch.side).seen)
+      told.append({'step': step, **watch.tell(seen)})
 
-  def watching(self, config: ConfigDict) -> Strategy:
-    """The config's strategy, under eyes."""
-    strategy, side = resolve.strategy(config.strategy), self._watch.side
-    return strategy._replace(
-      **{side: watched(getattr(strategy, side), self._watch)}
-    )
+  shown = {} if watch is None else {'watch': show}
+  try:
+    for record in train(_watching(run, watch) if watch else run, **shown):
+      records.append(record._asdict())
+  except Diverged as error:
+    return records, told, str(error)
+  return records, told, ''
 
 
 def _digest(config: Mapping[str, Any]) -> str:
@@ -110,23 +117,13 @@ def one(
   path = _kept(config, folder)
   if path.exists():
     return json.loads(path.read_text())
-  began, observer = time.perf_counter(), watch and _Observer(watch)
-  looking = (
-    {}
-    if watch is None
-    else dict(store=observer, strategy=observer.watching(config))
-  )
-  records, diverged = [], ''
-  try:
-    for record in train(config, **looking):
-      records.append(record._asdict())
-  except Diverged as error:
-    diverged = str(error)
+  began = time.perf_counter()
+  records, told, diverged = _train(resolve_run(config), watch)
   result = {
     'config': config.to_dict(),
     'records': records,
     'diverged': diverged,
-    'told': observer.told if watch else [],
+    'told': told,
     'took_s': time.perf_counter() - began,
   }
   workdir.write(path, json.dumps(result))

@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from gossipjax.advice import measured_accuracies
-from gossipjax.config import resolve
+from gossipjax.config import arguments, resolve
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -121,7 +121,7 @@ def _prose(paragraphs: list[str]) -> Iterator[str]:
 
 def _arguments(name: str) -> Iterator[str]:
   function = importlib.import_module(f'gossipjax.strategies.{name}').strategy
-  defaults = resolve.settings(function)
+  defaults = arguments.settings(function)
   told = {
     key: f'`{value!r}`'
     for key, value in defaults.items()

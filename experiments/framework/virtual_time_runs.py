@@ -14,6 +14,7 @@ from gossipjax.config import defaults, resolve
 from gossipjax.results import workdir
 from gossipjax.simulation import simulate
 from gossipjax.training.ledger import Diverged
+from gossipjax.training.run import resolve_run
 
 Run = list[dict[str, Any]]  # Records, as dicts.
 ASYNCHRONOUS = {'asynchronous': True}
@@ -74,7 +75,7 @@ def run(folder: pathlib.Path, wanted: ConfigDict) -> Run:
     return json.loads(path.read_text())
   records = []
   try:
-    for record in simulate.simulate(wanted):
+    for record in simulate.simulate(resolve_run(wanted)):
       records.append(record._asdict())
   except Diverged:
     pass

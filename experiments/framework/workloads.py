@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from ml_collections import ConfigDict
 
-from gossipjax.comparison import compare
 from gossipjax.config import defaults
+from gossipjax.config.variants import variants
 
 # Task, model, width, steps.
 NETWORKS = {
@@ -73,7 +73,7 @@ def runs(
   comparison: ConfigDict, rates: Mapping[str, float], seeds: int
 ) -> Iterator[tuple[str, int, ConfigDict]]:
   """Every method, at its learning rate, with every seed."""
-  for name, method in compare.variants(comparison):
+  for name, method in variants(comparison):
     for seed in range(seeds):
       found = method.copy_and_resolve_references()
       found.optimizer.learning_rate, found.seed = rates[name], seed

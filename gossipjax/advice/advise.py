@@ -12,10 +12,11 @@ from ml_collections import ConfigDict
 from gossipjax import network
 from gossipjax.advice import measured_accuracies, step_cost
 from gossipjax.advice.forecast import Forecast
-from gossipjax.comparison import compare, table
+from gossipjax.comparison import table
+from gossipjax.comparison.variant import check
 from gossipjax.config import resolve
+from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
-from gossipjax.training import worker_program
 
 _NOISE = 0.05  # Medians of a few turns on a shared machine repeat to that.
 
@@ -38,7 +39,7 @@ def chosen_link(
 
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:
   """The variants, all-reduce first; of a plain all-reduce, all strategies."""
-  found = dict(compare.variants(config))
+  found = dict(variants(config))
   names = [measured_accuracies.DENSE]
   if (
     not config.get('variants')
@@ -61,8 +62,8 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
 
 def forecasts(config: ConfigDict) -> list[Forecast]:
   """Measures all of a config's runs; the first is all-reduce."""
-  compare.check(next(run for _, run in compare.variants(config)))
-  task = worker_program.make_task(config)
+  name, first = next(variants(config))
+  task = check(name, first).run.task
   params = jax.eval_shape(task.init, jax.random.key(0))
   gradient_s = step_cost.gradient_s(task, config.batch_size)
   known = measured_accuracies.accuracies()

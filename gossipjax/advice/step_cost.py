@@ -14,7 +14,7 @@ from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy, Tree, identity
 from gossipjax.config import resolve
 from gossipjax.profiling.interleaved_timing import median_seconds
-from gossipjax.tasks import named
+from gossipjax.tasks.task import Task
 from gossipjax.training import optimizer
 from gossipjax.worker import make_worker
 
@@ -33,7 +33,7 @@ class Cost(NamedTuple):
   bill: step_traffic.Bill
 
 
-def gradient_s(task: named.Task, batch_size: int) -> float:
+def gradient_s(task: Task, batch_size: int) -> float:
   """Seconds of a loss and its gradients, for one worker's batch."""
   params = task.init(jax.random.key(0))
   rows = np.arange(batch_size) % len(jax.tree.leaves(task.train)[0][0])

@@ -15,10 +15,12 @@ from absl import flags, logging
 
 from gossipjax.distributed import processes
 from gossipjax.errors import MISTAKE, UserError
-from gossipjax.training.train import Interrupted
+from gossipjax.training.ledger import Diverged
+from gossipjax.training.loop import Interrupted
 
 _DEBUG = flags.DEFINE_bool('debug', False, 'Show the traceback of an error.')
 
+DIVERGED = 1  # Exit code of a run whose loss is NaN or Inf.
 
 Main = Callable[[list[str], Any], None]  # (argv, signals) -> None.
 
@@ -74,6 +76,8 @@ def guarded(
       sys.exit(128 + signals.received)
     except UserError as error:
       refuse(str(error), error)
+    except Diverged as error:
+      refuse(str(error), error, DIVERGED)
     except OSError as error:
       if error.errno not in _MENDABLE:
         processes.abandon(error)
@@ -113,9 +117,9 @@ _MENDABLE = {
 }
 
 
-def refuse(sentence: str, error: Exception) -> NoReturn:
+def refuse(sentence: str, error: Exception, code: int = MISTAKE) -> NoReturn:
   """Ends the process with a sentence, and a traceback if --debug is given."""
   if {'--debug', '--debug=true'} & {*sys.argv}:
     traceback.print_exception(error)
   say(sentence)
-  processes.leave(MISTAKE)
+  processes.leave(code)

@@ -28,10 +28,12 @@ from ml_collections import config_flags
 from gossipjax import executors
 from gossipjax.commands import command_line
 from gossipjax.comparison import progress
-from gossipjax.comparison.compare import compare, devices, variants
+from gossipjax.comparison.compare import compare
+from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
+from gossipjax.training.run import devices
 
 
 def start(words: Sequence[str]) -> None:

@@ -20,9 +20,10 @@ from ml_collections import config_flags
 
 from gossipjax import executors
 from gossipjax.commands import command_line, console
-from gossipjax.comparison import compare
+from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError
+from gossipjax.training.run import devices
 from gossipjax.tuning import best_points, grid, trials, tune
 
 
@@ -58,7 +59,7 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
       'at the same time, on this machine.'
     )
   config, name = command_line.config()
-  executors.emulate(compare.devices(run for _, run in compare.variants(config)))
+  executors.emulate(devices(run for _, run in variants(config)))
   given = flags.FLAGS
   folder = pathlib.Path(
     given.workdir or f'runs/tune-{name}-{time.strftime("%Y%m%d-%H%M%S")}'

@@ -4,8 +4,7 @@ from typing import Any
 
 import jax
 
-from gossipjax import executors
-from gossipjax.training import worker_program
+from gossipjax.comparison.variant import Variant
 from gossipjax.training.record import Record
 
 SCORES = (
@@ -26,32 +25,24 @@ _NOTHING = dict.fromkeys(Record._fields) | {
 
 
 def summarise(
-  name: str,
-  config,
-  shapes: Any,
-  last: dict[str, Any] | None,
-  diverged: str = '',
+  variant: Variant, last: dict[str, Any] | None, diverged: str = ''
 ) -> dict[str, Any]:
   """Its entry in summary.json; counts are the largest over workers.
 
   Args:
-    name: of the variant.
-    config: of the run.
-    shapes: of the parameters.
+    variant: what ran.
     last: its last record, None if there is none.
     diverged: why it has no scores, if it has none.
   """
-  last = last or _NOTHING
+  last, config = last or _NOTHING, variant.config
   return {
-    'name': name,
+    'name': variant.name,
     'strategy': config.strategy.to_dict(),
     'workers': config.workers,
     'steps': last['step'],
-    'executor': executors.executor(
-      config.workers, worker_program.how(config)
-    ).name,
+    'executor': variant.run.executor.name,
     'seed': config.seed,
-    'parameters': sum(x.size for x in jax.tree.leaves(shapes)),
+    'parameters': sum(x.size for x in jax.tree.leaves(variant.shapes)),
     'diverged': diverged,
     **{key: None if diverged else last[key] for key in SCORES},
     **{key: last[key] for key in ('comm_s', 'wall_s', 'train_s')},

@@ -1,6 +1,7 @@
 """The config boundary: names and arguments turn into functions here only.
 
-resolve    calls a function with the arguments of a config; finds strategies,
-           compressors, selections, topologies and links by name
+arguments  calls a function with the arguments of a config; parts by name
+resolve    the strategies and links that a config names
+variants   what each variant of a comparison changes
 defaults   every key of a config with its default; builders for config files
 """

@@ -1,13 +1,13 @@
-"""Every knob of a run, with its unit. Other configs change a few.
+"""Every key of a config, with its unit and default; builders for configs.
 
-`config.variants` turns a run into a comparison: a name, and what is different.
+`config.variants` turns a run into a comparison: names, and what each changes.
 """
 
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from gossipjax.config import resolve
+from gossipjax.config import arguments, resolve
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import named
 
@@ -25,12 +25,12 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'log_every': 20,  # Steps between two records.
       'eval_every': 20,  # Steps between two held-out evaluations.
       'checkpoint_every': 100,  # Steps between two checkpoints; 0: never.
-      # Beside records.jsonl; each needs an extra, see comparison/loggers.py.
+      # Loggers beside records.jsonl; each needs an extra of the same name.
       'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
-      # A preset of network.py, or a JSON file; its seconds are plotted.
+      # A preset of network.py, or a JSON file, to model communication with.
       'link': '1gbe',
-      # Machines to run on in virtual time, see `cluster` below; {}: lock-step.
+      # Machines of virtual time, see `cluster` below; {}: train in lock-step.
       'cluster': {},
       'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.
       'task': task('digits'),
@@ -45,14 +45,14 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
 
 
 def cluster(**given: Any) -> ConfigDict:
-  """`config.cluster` with all that gossipjax/simulation/cluster.py explains."""
-  return ConfigDict(resolve.settings(machines.cluster, **given))
+  """`config.cluster` with every key of gossipjax/simulation/cluster.py."""
+  return ConfigDict(arguments.settings(machines.cluster, **given))
 
 
 def task(name: str, **given: Any) -> ConfigDict:
   """`config.task` with every argument of that task."""
-  known = resolve.settings(named.TASKS[name], **given)
-  for key in ('workers', 'seed', 'data_dir', 'name'):  # Known from elsewhere.
+  known = arguments.settings(named.TASKS[name], **given)
+  for key in ('workers', 'seed', 'data_dir', 'name'):  # Set by the run.
     known.pop(key, None)
   return ConfigDict({'name': name, **known})
 
@@ -73,8 +73,12 @@ def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
 
 
 def variants(**strategies: ConfigDict | str) -> ConfigDict:
-  """A comparison of strategies, in this order: a name, the strategy (or its
-  name)."""
+  """`config.variants` of a comparison of strategies, in this order.
+
+  Args:
+    **strategies: by the name of the variant, `config.strategy` or the name of
+      a strategy.
+  """
   return ConfigDict(
     {
       name: {

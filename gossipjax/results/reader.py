@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gossipjax.config.variants import merged
 from gossipjax.errors import UserError
 from gossipjax.results import columns
 
@@ -104,19 +105,10 @@ def _runs(folder: pathlib.Path, config: dict[str, Any]) -> Iterator[Run]:
       yield Run(
         folder,
         name,
-        changed(base, change),
+        merged(base, change),
         records,
         _json(end) if end.exists() else None,
       )
-
-
-def changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-  """A config with a variant's changes; what has a name is replaced whole."""
-  result = dict(base)
-  for key, value in changes.items():
-    part = isinstance(value, dict) and 'name' not in value
-    result[key] = changed(result.get(key) or {}, value) if part else value
-  return result
 
 
 def _json(path: pathlib.Path) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Machines to train on in virtual time: `config.cluster`, checked.
+"""The machines of virtual time: `config.cluster`, checked.
 
-Speeds, stragglers and failures of the workers, their links and a server's.
+Speed, stragglers and failures of the workers, their links, and the links of
+a server.
 """
 
 import math
-import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,33 +12,56 @@ import numpy as np
 
 from gossipjax import network
 from gossipjax.errors import UserError, nearest
+from gossipjax.simulation.trace import read_trace
 
 COMPUTE = ('constant', 'uniform', 'lognormal', 'gamma', 'trace')
 SERVERS = ('fifo', 'fair')
 
 
 class Cluster(NamedTuple):
-  """What `config.cluster` says; see `cluster` for what it writes otherwise."""
+  """What `config.cluster` says, in the form that the simulation uses.
 
-  asynchronous: bool  # Nobody waits for others; or all do, after each step.
-  link: network.Link  # Of every worker, and of every shard of a server.
-  compute: str  # How the seconds of a gradient are drawn, one of COMPUTE.
-  step_s: float  # Their mean, but for a trace.
-  spread: float  # uniform: half the width, gamma: the deviation, both over the
-  # mean; lognormal: sigma.
-  trace: np.ndarray | None  # f64[steps, 1 or workers], measured seconds.
-  factors: tuple[float, ...]  # Of these seconds, per worker.
-  stragglers: tuple[int, ...]  # Who sleeps after each gradient,
-  sleep_s: float  # Uniform(0, sleep_s); 0.3 in Jin et al. (arXiv:1611.04581).
-  slow: tuple[tuple[float, ...], ...]  # (worker, from_s, until_s, factor).
-  outages: tuple[tuple[float, float, float], ...]  # (worker, from_s, until_s).
-  fair: bool  # A server's link serves all at once; else one after the other.
-  shards: int  # Of the server; each adds a link, none makes a transfer faster.
-  serial: bool  # A worker's link takes part in one exchange at a time.
-  first: int  # A synchronous round takes the first so many, 0: all. The late
-  # drop theirs and fetch the model (arXiv:1604.00981).
-  timeout_s: float  # Of a synchronous round; 600 as PyTorch has it.
-  target_accuracy: float  # Held out, at which to stop; 0 does not.
+  Attributes:
+    asynchronous: whether workers go on without waiting for each other; if
+      False, all wait for all after each step.
+    link: the link of every worker, and of every shard of a server.
+    compute: distribution of the seconds of a gradient, one of COMPUTE.
+    step_s: mean of these seconds; unused by a trace.
+    spread: uniform: half the width over the mean; gamma: the standard
+      deviation over the mean; lognormal: sigma.
+    trace: f64[steps, 1 or workers], measured seconds of each gradient.
+    factors: multiple of the seconds, per worker.
+    stragglers: workers that sleep after each gradient,
+    sleep_s: for Uniform(0, sleep_s); 0.3 in Jin et al. (arXiv:1611.04581).
+    slow: (worker, from_s, until_s, factor) of periods of slower computing.
+    outages: (worker, from_s, until_s) of periods in which a worker is down.
+    fair: whether a server's link serves all transfers at once; if False, one
+      after the other.
+    shards: of the server; each adds a link, none makes a transfer faster.
+    serial: whether a worker's link takes part in one exchange at a time.
+    first: workers that a synchronous round waits for; 0 is all. The late drop
+      their gradient and fetch the model (arXiv:1604.00981).
+    timeout_s: of a synchronous round; 600 is PyTorch's default.
+    target_accuracy: held-out accuracy that ends the run; 0 is none.
+  """
+
+  asynchronous: bool
+  link: network.Link
+  compute: str
+  step_s: float
+  spread: float
+  trace: np.ndarray | None
+  factors: tuple[float, ...]
+  stragglers: tuple[int, ...]
+  sleep_s: float
+  slow: tuple[tuple[float, ...], ...]
+  outages: tuple[tuple[float, float, float], ...]
+  fair: bool
+  shards: int
+  serial: bool
+  first: int
+  timeout_s: float
+  target_accuracy: float
 
 
 def cluster(
@@ -65,14 +88,15 @@ def cluster(
   timeout_s: float = 600.0,
   target_accuracy: float = 0.0,
 ) -> Cluster:
-  """A cluster as a config describes it, or a refusal.
+  """Checks what a config says of a cluster. See `Cluster` for what is not here.
 
   Args:
-    workers, steps, preset: of the run; `config.link`.
-    latency_s, bytes_per_s, full_duplex: in place of the preset's.
-    trace: a file with a line of seconds per step: one for all workers, or one
-      for each; for compute=trace.
-    factors: () is 1 for all.
+    workers, steps: of the run.
+    preset: the link of `config.link`.
+    latency_s, bytes_per_s, full_duplex: of the link, instead of the preset's.
+    trace: file for compute=trace, a line of seconds per step: one number for
+      all workers, or one for each.
+    factors: () is 1 for all workers.
     failures: (worker, at_s) for good or (worker, at_s, back_s); what it was
       computing is lost, what it holds is not.
     server: 'fifo' or 'fair'.
@@ -90,7 +114,7 @@ def cluster(
     compute,
     step_s,
     spread,
-    _trace(trace, steps, workers) if compute == 'trace' else None,
+    read_trace(trace, steps, workers) if compute == 'trace' else None,
     factors or (1.0,) * workers,
     stragglers,
     sleep_s,
@@ -195,30 +219,3 @@ def _outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
       'cluster.failures leaves no worker; let one run on or come back.'
     )
   return outages
-
-
-def _trace(name: str, steps: int, workers: int) -> np.ndarray:
-  path = pathlib.Path(name)
-  if not path.is_file():
-    raise UserError(
-      f'cluster.trace={name!r} is no file; compute=trace needs one '
-      'with a line of seconds per step.'
-    )
-  try:
-    lines = path.read_text().replace(',', ' ').splitlines()
-    seconds = np.loadtxt(lines, ndmin=2)
-  except ValueError as error:
-    raise UserError(f'{path}: {error}; lines of seconds are meant.') from error
-  if seconds.shape[1] not in (1, workers):
-    raise UserError(
-      f'{path} has {seconds.shape[1]} columns; it takes 1, or one '
-      f'for each of {workers} workers.'
-    )
-  if not (np.isfinite(seconds) & (seconds >= 0)).all():
-    raise UserError(f'{path} has times that are negative or no numbers.')
-  if len(seconds) < steps:
-    raise UserError(
-      f'{path} has {len(seconds)} lines, steps={steps} need as '
-      'many; a shorter run or a longer trace will do.'
-    )
-  return seconds

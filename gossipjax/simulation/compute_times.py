@@ -1,7 +1,7 @@
 """How long each worker computes, and when it is down.
 
-A time depends on seed, worker and step alone, so that all strategies meet the
-same weather.
+A time depends on seed, worker and step alone, so that all strategies run on
+the same machines.
 """
 
 import math
@@ -14,11 +14,11 @@ from gossipjax.simulation.cluster import Cluster
 
 
 class Attempt(NamedTuple):
-  """A gradient: done at `done_s`, or lost and to be begun anew at `back_s`.
+  """A gradient that a worker begins to compute.
 
   Attributes:
-    done_s: infinite if lost.
-    back_s: infinite if never.
+    done_s: when it is done; infinite if an outage destroys it.
+    back_s: when the worker can begin it again; infinite if never.
   """
 
   done_s: float
@@ -26,24 +26,24 @@ class Attempt(NamedTuple):
 
 
 class ComputeTimes:
-  """The workers' clockwork."""
+  """The computing times and outages of all workers."""
 
   def __init__(self, cluster: Cluster, workers: int, seed: int):
     self.workers, self._cluster, self._seed = workers, cluster, seed
 
   def rng(self, worker: int, step: int, what: int) -> np.random.Generator:
-    """A generator for one purpose of one step."""
+    """A random generator for one purpose (`what`) of one step of a worker."""
     return np.random.default_rng((self._seed, what, worker, step))
 
   def back(self, worker: int, now: float) -> float:
-    """When a worker is there again; `now` if it is up."""
+    """When a worker is up again; `now` if it is up."""
     for who, since, until in self._cluster.outages:
       if who == worker and since <= now < until:
         return until
     return now
 
   def attempt(self, worker: int, step: int, now: float) -> Attempt:
-    """Begins the gradient of a step of one's own at `now`."""
+    """The gradient of a worker's own step, begun at `now`."""
     up = self.back(worker, now)
     if up > now:
       return Attempt(math.inf, up)
@@ -54,7 +54,7 @@ class ComputeTimes:
     return Attempt(done, now)
 
   def seconds(self, worker: int, step: int, now: float) -> float:
-    """Of a gradient begun at `now`, with a straggler's sleep."""
+    """Seconds of a gradient begun at `now`, a straggler's sleep included."""
     c, rng = self._cluster, self.rng(worker, step, what=0)
     took = self._drawn(worker, step, rng) * c.factors[worker]
     for who, since, until, factor in c.slow:

@@ -1,8 +1,8 @@
-"""Nobody waits for anybody: events in the order of their time.
+"""The asynchronous timeline: events in the order of their time.
 
-A worker takes a gradient where it stands, is done after its own time, then
-exchanges with those it drew and goes on. While its exchange lasts it is idle
-(a blocking send or receive); those it drew are not disturbed, only their links.
+A worker computes a gradient at its parameters, then exchanges with the workers
+that it drew, and goes on. It is idle during its exchange (a blocking send or
+receive); the drawn workers compute on, only their links are busy.
 """
 
 import heapq
@@ -16,15 +16,29 @@ from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.shared_link import SharedLink
 from gossipjax.simulation.timeline import Hours, Player, seconds, silent
 
-# At one time, what ends comes first and who arrives at a server comes last.
+# Order of events at the same time: ends first, arrivals at a server last.
 DONE, BEGIN, READY, TRY, ARRIVE = range(5)
+# Fields that a checkpoint keeps.
+_KEPT = [
+  '_queue',
+  '_step',
+  '_since',
+  '_who',
+  '_took',
+  '_down_s',
+  '_free',
+  '_seen',
+  '_version',
+]
 
 
 class Asynchronous:
-  """Attributes:
-  now: virtual seconds.
-  rounds: so many gradients per worker were used, on average.
-  hours: see timeline.py.
+  """All workers, each at its own time.
+
+  Attributes:
+    now: virtual seconds.
+    rounds: gradients used so far, per worker on average.
+    hours: see timeline.py.
   """
 
   def __init__(
@@ -38,22 +52,19 @@ class Asynchronous:
     serial: bool = True,
   ):
     n = compute_times.workers
-    self._compute_times, self._link, self._form, self._player = (
-      compute_times,
-      link,
-      form,
-      player,
-    )
-    self._serial, self.now, self.hours = serial, 0.0, Hours(n)
+    self._compute_times, self._link = compute_times, link
+    self._form, self._player, self._serial = form, player, serial
+    self.now, self.hours = 0.0, Hours(n)
     self._queue = [(0.0, BEGIN, 0.0, i) for i in range(n)]
-    self._step, self._since = [0] * n, [0.0] * n  # Of each, its own.
-    self._who = [[i] for i in range(n)]  # Who comes to the round of each.
-    self._took = [0.0] * n  # Seconds of its exchange on free links.
-    self._down_s = [0.0] * n  # Of these, on the way back from a server.
-    self._free = [0.0] * n  # When the link of each is.
+    self._step, self._since = [0] * n, [0.0] * n  # Per worker.
+    self._who = [[i] for i in range(n)]  # Attend the round of each worker.
+    self._took = [0.0] * n  # Seconds of its exchange on idle links.
+    self._down_s = [0.0] * n  # Those of the way back from a server.
+    self._free = [0.0] * n  # When its link is free.
     self._seen, self._version = [0] * n, [0] * (n + 1)  # The last: a server.
+    # A server's, for uploads and for downloads.
     up = SharedLink(shards, fair)
-    self._pipes = [up, SharedLink(shards, fair) if link.full_duplex else up]
+    self._shared = [up, SharedLink(shards, fair) if link.full_duplex else up]
 
   @property
   def rounds(self) -> float:
@@ -61,15 +72,15 @@ class Asynchronous:
 
   @property
   def utilisation(self) -> float:
-    """The busiest link's share of the time."""
-    busy = max(self.hours.busy_s.max(), *(p.busy_s for p in self._pipes))
+    """Share of the time in which the busiest link carries data."""
+    busy = max(self.hours.busy_s.max(), *(s.busy_s for s in self._shared))
     return float(busy / self.now) if self.now else 0.0
 
   def next(self) -> None:
-    """Goes on until at least one more gradient is used."""
+    """Advances until at least one more gradient is used."""
     before = sum(self._step)
     while sum(self._step) == before:
-      at = [pipe.next() for pipe in self._pipes]
+      at = [shared.next() for shared in self._shared]
       if not self._queue or (min(at), ARRIVE) <= self._queue[0][:2]:
         self.now = min(at)
         self._through(at.index(self.now))
@@ -97,17 +108,10 @@ class Asynchronous:
   def _ready(self, i: int) -> None:
     self.hours.spend(i, 'compute', self._since[i], self.now)
     self._since[i] = self.now
-    drawn = self._form.draw(
-      i, self._compute_times.rng(i, self._step[i], what=1)
-    )
-    self._who[i] = [
-      i,
-      *(
-        j
-        for j in drawn
-        if j != i and self._compute_times.back(j, self.now) == self.now
-      ),
-    ]
+    rng = self._compute_times.rng(i, self._step[i], what=1)
+    drawn = self._form.draw(i, rng)
+    up = lambda j: self._compute_times.back(j, self.now) == self.now
+    self._who[i] = [i, *(j for j in drawn if j != i and up(j))]
     self._try(i)
 
   def _try(self, i: int) -> None:
@@ -131,32 +135,27 @@ class Asynchronous:
     self._at(self.now + self._took[i], DONE, i)
 
   def _upload(self, i: int, bill) -> None:
-    up, down = (
-      float(np.asarray(x)[0]) / self._link.bytes_per_s
-      for x in (bill.bytes, bill.received)
-    )
+    seconds_of = lambda x: float(np.asarray(x)[0]) / self._link.bytes_per_s
+    up, down = seconds_of(bill.bytes), seconds_of(bill.received)
     self._took[i] = up + down + 2 * self._link.latency_s
     self._down_s[i] = down
-    self._pipes[0].add(self.now, ('up', i), up)
+    self._shared[0].add(self.now, ('up', i), up)
 
-  def _through(self, pipe: int) -> None:
-    for way, i in self._pipes[pipe].pop(self.now):
-      self._at(
-        self.now + self._link.latency_s, ARRIVE if way == 'up' else DONE, i
-      )
+  def _through(self, direction: int) -> None:
+    for way, i in self._shared[direction].pop(self.now):
+      kind = ARRIVE if way == 'up' else DONE
+      self._at(self.now + self._link.latency_s, kind, i)
 
   def _arrive(self, i: int) -> None:
     together = [i]
-    while (
-      self._queue
-      and self._queue[0][:2] == (self.now, ARRIVE)
-      and (self._step[self._queue[0][3]] == self._step[i])
-    ):
+    while self._queue and self._queue[0][:2] == (self.now, ARRIVE):
+      if self._step[self._queue[0][3]] != self._step[i]:
+        break
       together.append(heapq.heappop(self._queue)[3])
     together.sort()
     self._play(together)
     for j in together:
-      self._pipes[1].add(self.now, ('down', j), self._down_s[j])
+      self._shared[1].add(self.now, ('down', j), self._down_s[j])
 
   def _done(self, i: int) -> None:
     if self._form.way in (async_exchange.PUSH, async_exchange.MEET):
@@ -182,33 +181,20 @@ class Asynchronous:
         self._version[j] += 1
 
   def to_json(self) -> dict[str, Any]:
-    """Where it stands, but for the gradients that the player holds."""
+    """Its state, for a checkpoint, without the player's gradients."""
     kept = {k: v for k, v in vars(self).items() if k in _KEPT}
     return {
       **kept,
       'now': self.now,
       'hours': self.hours.to_json(),
-      'pipes': [pipe.to_json() for pipe in self._pipes],
+      'pipes': [shared.to_json() for shared in self._shared],
     }
 
   def from_json(self, found: dict[str, Any]) -> None:
-    """Goes on from there."""
+    """Restores what `to_json` returned."""
     vars(self).update({key: found[key] for key in _KEPT})
     self._queue = [tuple(entry) for entry in found['_queue']]
     self.now = found['now']
     self.hours.from_json(found['hours'])
-    for pipe, state in zip(self._pipes, found['pipes'], strict=True):
-      pipe.from_json(state)
-
-
-_KEPT = (
-  '_queue',
-  '_step',
-  '_since',
-  '_who',
-  '_took',
-  '_down_s',
-  '_free',
-  '_seen',
-  '_version',
-)
+    for shared, state in zip(self._shared, found['pipes'], strict=True):
+      shared.from_json(state)

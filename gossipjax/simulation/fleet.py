@@ -1,12 +1,11 @@
-"""All workers' states on one device, and rounds to which few of them come.
+"""The states of all workers on one device, and rounds that some attend.
 
-A round is the same `worker.update` over an axis of just those who came. How
-the states lie in memory depends on who comes: see asynchronous_fleet.py and
-synchronous_fleet.py.
+A round is the same `worker.update` as everywhere else, over an axis of those
+who attend. How the states lie in memory depends on how many that usually are:
+`stacked_fleet` for all, `separate_fleet` for one or two.
 """
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,88 +13,154 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossipjax import executors
+from gossipjax.aggregator import Tree
 from gossipjax.traffic import Traffic, from_digits
-from gossipjax.training import worker_program
 from gossipjax.training.ledger import Ledger
 from gossipjax.worker import Worker
 
+Held = Any  # The states of all workers, as they lie in memory.
+
 
 class State(NamedTuple):
-  """All that a fleet holds, leaves [workers, ...]."""
+  """The states of all workers, leaves [workers, ...]."""
 
-  workers: Worker  # A server's center once.
-  gradients: Any  # Like their parameters; each worker's pending one.
-  losses: jax.Array  # f32[workers]; where those were taken.
+  workers: Worker  # A server's center once, without the axis of workers.
+  gradients: Tree  # Like the parameters; the pending one of each worker.
+  losses: jax.Array  # f32[workers]; where those gradients were taken.
 
 
-class Fleet:
-  """A `timeline.Player` that really learns.
+class Fleet(NamedTuple):
+  """Functions over the states of all workers.
 
   Attributes:
-    size: so many workers.
-    examples: of all, leaves [workers, m, ...].
-    state: a `State`, for a checkpoint; may be set.
-    held: the same as it lies in memory.
+    hold: State -> held.
+    state: held -> State, for a checkpoint.
+    params: held -> parameters of all, leaves [workers, ...].
+    center: held -> the server's parameters; None if there is no server.
+    start: (held, worker, step) -> held; the worker takes the gradient of one
+      of its steps, where it stands.
+    price: (held, who, step) -> (held, Traffic of leaves [who]): what `play`
+      would send; changes no worker.
+    play: (held, who, step) -> (held, losses, Traffic): a round that those
+      attend; the losses f32[...] of the gradients that it used.
+    fetch: (held, worker, giver, really) -> (held, Traffic of both): the
+      worker takes over the giver's model, or asks only what that would send.
   """
 
-  state: State
-  held: Any
+  hold: Callable[[State], Held]
+  state: Callable[[Held], State]
+  params: Callable[[Held], Tree]
+  center: Callable[[Held], Tree | None]
+  start: Callable[[Held, int, int], Held]
+  price: Callable[[Held, Sequence[int], int], tuple[Held, Traffic]]
+  play: Callable[[Held, Sequence[int], int], tuple[Held, np.ndarray, Traffic]]
+  fetch: Callable[[Held, int, int, bool], tuple[Held, Traffic]] | None = None
 
-  def __init__(self, run: worker_program.Session, config, ledger: Ledger):
-    self._run, self._ledger, self.size = run, ledger, config.workers
-    workers, self.examples = worker_program.start(run, config)
-    self._price = jax.jit(lambda *given: self._round(*given)[-1])
-    self._looks = functools.cache(self._price_looks)
-    self._fixed_price = functools.lru_cache(1024)(
-      lambda come, step: self._ask_price(range(come), step)
-    )
-    self.state = State(
-      self._without_copies(workers),
-      jax.tree.map(jnp.zeros_like, workers.params),
-      jnp.zeros(self.size),
-    )
+
+def beginning(workers: Worker) -> State:
+  """The state of workers that have not computed yet."""
+  count = len(jax.tree.leaves(workers.params)[0])
+  gradients = jax.tree.map(jnp.zeros_like, workers.params)
+  return State(workers, gradients, jnp.zeros(count))
+
+
+class Player:
+  """Plays the rounds of a fleet and enters them into a ledger.
+
+  A `timeline.Player`; the only thing here that changes.
+  """
+
+  def __init__(self, fleet: Fleet, state: State, ledger: Ledger):
+    self._fleet, self._ledger = fleet, ledger
+    self.held = fleet.hold(state)
 
   @property
-  def params(self) -> Any:
-    """Everyone's parameters, leaves [workers, ...]."""
-    return self.state.workers.params
+  def state(self) -> State:
+    """What a checkpoint keeps; may be set."""
+    return self._fleet.state(self.held)
+
+  @state.setter
+  def state(self, state: State) -> None:
+    self.held = self._fleet.hold(state)
 
   @property
-  def center(self) -> Any:
+  def params(self) -> Tree:
+    """Parameters of all workers, leaves [workers, ...]."""
+    return self._fleet.params(self.held)
+
+  @property
+  def center(self) -> Tree | None:
     """The server's parameters; None if there is no server."""
-    return None
+    return self._fleet.center(self.held)
+
+  def start(self, worker: int, step: int) -> None:
+    """See `timeline.Player`, as the rest."""
+    self.held = self._fleet.start(self.held, worker, step)
 
   def price(self, who: Sequence[int], step: int) -> Traffic:
-    """See `timeline.Player`."""
-    if self._looks(len(who)):
-      return self._ask_price(who, step)
-    return self._fixed_price(len(who), step)
+    self.held, sent = self._fleet.price(self.held, who, step)
+    return sent
 
-  def _enter(self, who, losses, sent) -> Traffic:
-    """Tells the ledger of a round; returns its bills."""
-    found = from_digits(sent)
-    self._ledger.enter(who, losses, found)
-    return found
+  def play(self, who: Sequence[int], step: int) -> Traffic:
+    self.held, losses, sent = self._fleet.play(self.held, who, step)
+    self._ledger.enter(who, losses, sent)
+    return sent
+
+  def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
+    self.held, sent = self._fleet.fetch(self.held, worker, giver, really)
+    if really:
+      self._ledger.enter([worker, giver], np.zeros(0), sent)
+    return sent
 
   def wait(self) -> None:
-    """Until all that was begun is done."""
+    """Blocks until all that was begun is done."""
     jax.block_until_ready(self.held)
 
-  def _without_copies(self, workers: Worker) -> Worker:
-    return workers
 
-  def _given(self, who: Sequence[int]) -> tuple:
-    """What `_round` takes before the step."""
-    raise NotImplementedError
+class Price(NamedTuple):
+  """What a round would send.
 
-  def _round(self, *given) -> tuple:
-    """One round; the last of what it returns are the bills, u32[who, 10]."""
-    raise NotImplementedError
+  Attributes:
+    depends: (held, attending) -> whether what so many would send depends on
+      their states.
+    ask: (held, who, step) -> Traffic, computed from the states.
+    look_up: the same where it does not depend on them, computed once.
+  """
 
-  def _ask_price(self, who, step):
-    return from_digits(self._price(*self._given(who), np.int32(step)))
+  depends: Callable[[Held, int], bool]
+  ask: Callable[[Held, Sequence[int], int], Traffic]
+  look_up: Callable[[Held, Sequence[int], int], Traffic]
 
-  def _price_looks(self, come):
-    """Whether what so many would send depends on what they hold."""
-    price = jax.jit(lambda *given: self._round(*given, np.int32(0))[-1])
-    return executors.looks(price, *self._given(range(come)))
+
+_REMEMBERED = 1024  # Prices.
+
+
+def price_of(round_: Callable, arguments: Callable) -> Price:
+  """The price of rounds, compiled without what else they compute.
+
+  Args:
+    round_: (*arguments, step) -> (..., u32[who, 10]), a round; last its bills.
+    arguments: (held, who) -> arguments of the round.
+  """
+  bill = jax.jit(lambda *given: round_(*given)[-1])
+  found, prices = {}, {}
+
+  def depends(held, attending):
+    if attending not in found:
+      first = jax.jit(lambda *given: round_(*given, np.int32(0))[-1])
+      given = arguments(held, range(attending))
+      found[attending] = executors.looks(first, *given)
+    return found[attending]
+
+  def ask(held, who, step):
+    return from_digits(bill(*arguments(held, who), np.int32(step)))
+
+  def look_up(held, who, step):
+    key = len(who), step
+    if key not in prices:
+      if len(prices) == _REMEMBERED:
+        prices.clear()
+      prices[key] = ask(held, range(len(who)), step)
+    return prices[key]
+
+  return Price(depends, ask, look_up)

@@ -1,8 +1,9 @@
-"""Everybody waits for everybody: rounds, one after the other.
+"""The synchronous timeline: one round after the other.
 
-A round in which nobody sends anything is no barrier: there, clocks run apart.
-With `first` below the number of workers, a round takes the first so many; the
-late drop their gradient, and fetch the model before they begin another.
+All workers wait for each other, unless a round sends nothing: then each goes
+on at its own time. With `first` below the number of workers, a round takes the
+first so many; late workers drop their gradient and fetch the model before they
+begin another.
 """
 
 import math
@@ -22,17 +23,19 @@ from gossipjax.traffic import Traffic
 
 
 class Fetching(Player, Protocol):
-  """Players of whom one can be late."""
+  """A player whose workers can fetch the model after being late."""
 
   def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
-    """Takes over another's model; what that sends, of both."""
+    """Takes over the giver's model; returns the traffic of both workers."""
 
 
 class Synchronous:
-  """Attributes:
-  now: virtual seconds at which the slowest clock stands.
-  rounds: so many have been.
-  hours: see timeline.py.
+  """All workers, in rounds.
+
+  Attributes:
+    now: virtual seconds of the slowest worker.
+    rounds: number of rounds so far.
+    hours: see timeline.py.
   """
 
   def __init__(
@@ -47,19 +50,19 @@ class Synchronous:
     self._compute_times, self._link, self._player = compute_times, link, player
     self._first, self._timeout_s = first or n, timeout_s
     self.now, self.rounds, self.hours = 0.0, 0, Hours(n)
-    self._clock = [0.0] * n  # When each is free.
-    self._behind = [False] * n  # Who missed the last round.
+    self._clock = [0.0] * n  # When each worker is free.
+    self._behind = [False] * n  # Whether each missed the last round.
     self._fetch_s = 0.0
     if self._first < n:
       self._fetch_s = seconds(link, player.fetch(0, 1, really=False))
 
   @property
   def utilisation(self) -> float:
-    """The busiest link's share of the time."""
+    """Share of the time in which the busiest link carries data."""
     return float(self.hours.busy_s.max() / self.now) if self.now else 0.0
 
   def next(self) -> None:
-    """Plays a round."""
+    """Plays the next round."""
     begin = [
       max(clock, self.now * late) + self._fetch_s * late
       for clock, late in zip(self._clock, self._behind, strict=True)
@@ -149,7 +152,7 @@ class Synchronous:
     self.rounds, self.now = self.rounds + 1, end
 
   def to_json(self) -> dict[str, Any]:
-    """Where it stands."""
+    """Its state, for a checkpoint."""
     return {
       'now': self.now,
       'rounds': self.rounds,
@@ -159,7 +162,7 @@ class Synchronous:
     }
 
   def from_json(self, found: dict[str, Any]) -> None:
-    """Goes on from there."""
+    """Restores what `to_json` returned."""
     self.now, self.rounds = found['now'], found['rounds']
     self._clock, self._behind = found['clock'], found['behind']
     self.hours.from_json(found['hours'])

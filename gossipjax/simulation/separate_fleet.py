@@ -1,8 +1,10 @@
-"""Workers of whom one or two come to a round: each has arrays of its own.
+"""A fleet for rounds that one or two attend: each worker has its own arrays.
 
-In one stack, rows would be gathered and scattered, out of cold memory.
+In one stack, rows would be gathered from and scattered to memory that no cache
+holds.
 """
 
+import functools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -13,165 +15,168 @@ import numpy as np
 from jax import lax
 
 from gossipjax import async_exchange
+from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
-from gossipjax.simulation.fleet import Fleet, State
-from gossipjax.traffic import Traffic, digits, from_digits
-from gossipjax.training.ledger import Ledger
-from gossipjax.training.worker_program import Session
+from gossipjax.simulation.fleet import Fleet, State, price_of
+from gossipjax.simulation.server_leaves import Layout
+from gossipjax.traffic import digits, from_digits
+from gossipjax.training.worker_program import WorkerProgram
 
 
-class Berth(NamedTuple):
-  """Of one worker."""
+class Single(NamedTuple):
+  """One worker."""
 
   own: list[jax.Array]  # Leaves of its `Worker` that are not a server's.
-  gradient: Any  # Pending.
+  gradient: Tree  # Pending.
   loss: jax.Array  # f32[]; where that was taken.
 
 
-class AsynchronousFleet(Fleet):
-  """See `Fleet`; `way` is one of async_exchange.py."""
+class Separate(NamedTuple):
+  """The states of all workers, as they lie in memory."""
 
-  def __init__(self, run: Session, config, way: str, ledger: Ledger):
-    self._visit, self._answers = (
-      way == async_exchange.VISIT,
-      way == async_exchange.MEET,
-    )
-    super().__init__(run, config, ledger)
-    # What one thread asks for, JAX computes in its order; so gradients, that
-    # nobody needs at once, are asked for by another.
-    self._other = ThreadPoolExecutor(1)
-    self._start = jax.jit(self._take_gradient)
-    self._play = jax.jit(self._round, donate_argnums=0)
-    self._rehearse = jax.jit(self._round)
-    self._rehearsed = [], ()  # By whom, and what came of it.
+  singles: tuple[Single, ...]
+  server: list[jax.Array]  # Leaves of `Worker` that a server holds for all.
+  rehearsed: Any = None  # (whom a price was asked for, the round they play).
 
-  @property
-  def state(self) -> State:
-    """See `Fleet`."""
-    own, gradients, losses = _stacked(self._berths)
-    return State(self._joined(own, self._server), gradients, losses)
 
-  @state.setter
-  def state(self, state: State) -> None:
-    paths, self._tree = jax.tree.flatten_with_path(state.workers)
-    self._served = [self._visit and _of_server(path) for path, _ in paths]
-    leaves = [x for _, x in paths]
-    self._server = self._part(leaves, True)
-    everyone = jax.tree.map(
-      jnp.asarray, Berth(self._part(leaves, False), *state[1:])
-    )
-    row = jax.jit(lambda tree, i: jax.tree.map(lambda x: x[i], tree))
-    self._berths = [row(everyone, i) for i in range(self.size)]
+def separate_fleet(
+  program: WorkerProgram, examples: Tree, layout: Layout, kind: str
+) -> Fleet:
+  """The fleet of asynchronous events.
 
-  @property
-  def held(self) -> Any:
-    """See `Fleet`."""
-    return self._berths, self._server
+  Args:
+    program: of each worker.
+    examples: of all, leaves [workers, m, ...].
+    layout: of the workers.
+    kind: of their exchange, see async_exchange.py.
+  """
 
-  @property
-  def params(self) -> Any:
-    """See `Fleet`."""
-    return _stacked(
-      [self._joined(berth.own, self._server).params for berth in self._berths]
-    )
+  def params(held):
+    joined = [layout.joined(s.own, held.server) for s in held.singles]
+    return _stacked([worker.params for worker in joined])
 
-  @property
-  def center(self) -> Any:
-    """See `Fleet`."""
-    if not self._server:
+  def center(held):
+    if not held.server:
       return None
-    params = self._joined(self._berths[0].own, self._server).params
-    return jax.tree.unflatten(jax.tree.structure(params), self._server)
+    worker = layout.joined(held.singles[0].own, held.server)
+    return jax.tree.unflatten(jax.tree.structure(worker.params), held.server)
 
-  def start(self, worker: int, step: int) -> None:
-    """See `timeline.Player`, as the rest."""
-    own = self._berths[worker].own
-    loss, gradient = self._other.submit(
-      self._start,
-      own,
-      self._server,
-      self.examples,
+  price, play = _playing(program, layout, kind)
+  return Fleet(
+    hold=functools.partial(_hold, layout),
+    state=functools.partial(_state, layout),
+    params=params,
+    center=center,
+    start=_starting(program, examples, layout),
+    price=price,
+    play=play,
+  )
+
+
+def _hold(layout: Layout, state: State) -> Separate:
+  leaves = jax.tree.leaves(state.workers)
+  everyone = jax.tree.map(
+    jnp.asarray, Single(layout.part(leaves, False), *state[1:])
+  )
+  row = jax.jit(lambda tree, i: jax.tree.map(lambda x: x[i], tree))
+  count = len(state.losses)
+  singles = tuple(row(everyone, i) for i in range(count))
+  return Separate(singles, layout.part(leaves, True))
+
+
+def _state(layout: Layout, held: Separate) -> State:
+  own, gradients, losses = _stacked(held.singles)
+  return State(layout.joined(own, held.server), gradients, losses)
+
+
+def _with(held: Separate, i: int, **changes: Any) -> Separate:
+  singles = list(held.singles)
+  singles[i] = singles[i]._replace(**changes)
+  return held._replace(singles=tuple(singles))
+
+
+def _starting(program: WorkerProgram, examples: Tree, layout: Layout) -> Any:
+  """`Fleet.start`."""
+
+  @jax.jit
+  def take_gradient(own, server, examples, worker, step):
+    params = layout.joined(own, server).params
+    return program.gradient(params, examples, worker, step)
+
+  # JAX computes what one thread dispatches in its order; gradients, which
+  # nobody needs at once, are dispatched by another.
+  other = ThreadPoolExecutor(1)
+
+  def start(held, worker, step):
+    loss, gradient = other.submit(
+      take_gradient,
+      held.singles[worker].own,
+      held.server,
+      examples,
       np.int32(worker),
       np.int32(step),
     ).result()
-    self._berths[worker] = Berth(own, gradient, loss)
+    return _with(held, worker, gradient=gradient, loss=loss)
 
-  def price(self, who: Sequence[int], step: int) -> Traffic:
-    if not self._looks(len(who)):
-      return super().price(who, step)
-    done = self._rehearse(*self._given(who), np.int32(step))
-    self._rehearsed = self._cast(who), done
-    return from_digits(done[-1])
+  return start
 
-  def play(self, who: Sequence[int], step: int) -> Traffic:
-    cast, done = self._rehearsed
-    if [*map(id, cast)] != [*map(id, self._cast(who))]:  # Somebody moved.
-      done = self._play(*self._given(who), np.int32(step))
-    self._rehearsed = [], ()
-    rows, self._server, sent = done
+
+def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
+  """`Fleet.price` and `Fleet.play`."""
+  stepping = lambda who: who if kind == async_exchange.VISIT else who[:1]
+
+  def arguments(held, who):
+    own = [held.singles[i].own for i in who]
+    return own, held.server, [held.singles[i].gradient for i in stepping(who)]
+
+  attending = lambda held, who: [*(held.singles[i] for i in who), held.server]
+  round_ = functools.partial(_round, program, layout, kind)
+  rehearse, compute = jax.jit(round_), jax.jit(round_, donate_argnums=0)
+  prices = price_of(round_, arguments)
+
+  def price(held, who, step):
+    if not prices.depends(held, len(who)):
+      return held, prices.look_up(held, who, step)
+    done = rehearse(*arguments(held, who), np.int32(step))
+    held = held._replace(rehearsed=(attending(held, who), done))
+    return held, from_digits(done[-1])
+
+  def play(held, who, step):
+    asked, done = held.rehearsed or ((), None)
+    if [*map(id, asked)] != [*map(id, attending(held, who))]:
+      # Somebody has changed since.
+      done = compute(*arguments(held, who), np.int32(step))
+    rows, server, sent = done
     for i, own in zip(who, rows, strict=True):
-      self._berths[i] = self._berths[i]._replace(own=own)
-    losses = jax.device_get([self._berths[i].loss for i in self._stepping(who)])
-    return self._enter(who, np.float32(losses), sent)
+      held = _with(held, i, own=own)
+    losses = jax.device_get([held.singles[i].loss for i in stepping(who)])
+    return Separate(held.singles, server), np.float32(losses), from_digits(sent)
 
-  def _without_copies(self, workers):
-    return jax.tree.map_with_path(
-      lambda path, x: x[0] if self._visit and _of_server(path) else x, workers
+  return price, play
+
+
+def _round(program, layout, kind, own, server, gradients, step):
+  """One round of those whose own leaves and gradients are given."""
+  visits, answers = kind == async_exchange.VISIT, kind == async_exchange.MEET
+
+  def one(own, gradient):
+    first = lax.axis_index(WORKERS) == 0
+    worker, sent = program.update(
+      layout.joined(own, server),
+      gradient,
+      step,
+      True if visits else first,
+      True if visits or answers else first,
     )
+    leaves = jax.tree.leaves(worker)
+    return layout.part(leaves, False), layout.part(leaves, True), digits(sent)
 
-  def _cast(self, who):
-    return [*(self._berths[i] for i in who), self._server]
-
-  def _stepping(self, who):
-    return who if self._visit else who[:1]
-
-  def _given(self, who):
-    return (
-      [self._berths[i].own for i in who],
-      self._server,
-      [self._berths[i].gradient for i in self._stepping(who)],
-    )
-
-  def _take_gradient(self, own, server, examples, worker, step):
-    params = self._joined(own, server).params
-    return self._run.gradient(params, examples, worker, step)
-
-  def _round(self, own, server, gradients, step):
-
-    def one(own, gradient):
-      first = lax.axis_index(WORKERS) == 0
-      worker, sent = self._run.update(
-        self._joined(own, server),
-        gradient,
-        step,
-        True if self._visit else first,
-        True if self._visit or self._answers else first,
-      )
-      leaves = jax.tree.leaves(worker)
-      return self._part(leaves, False), self._part(leaves, True), digits(sent)
-
-    gradient, axis = (
-      (_stacked(gradients), 0) if self._visit else (gradients[0], None)
-    )
-    rows, server, sent = jax.vmap(
-      one, axis_name=WORKERS, in_axes=(0, axis), out_axes=(0, None, 0)
-    )(_stacked(own), gradient)
-    return [[x[i] for x in rows] for i in range(len(own))], server, sent
-
-  def _part(self, leaves, served):
-    return [x for x, s in zip(leaves, self._served, strict=True) if s == served]
-
-  def _joined(self, own, server):
-    own, server = iter(own), iter(server)
-    return jax.tree.unflatten(
-      self._tree, [next(server if s else own) for s in self._served]
-    )
+  gradient, axis = (_stacked(gradients), 0) if visits else (gradients[0], None)
+  rows, server, sent = jax.vmap(
+    one, axis_name=WORKERS, in_axes=(0, axis), out_axes=(0, None, 0)
+  )(_stacked(own), gradient)
+  return [[x[i] for x in rows] for i in range(len(own))], server, sent
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
   return jax.tree.map(lambda *each: jnp.stack(each), *trees)
-
-
-def _of_server(path) -> bool:
-  names = [getattr(key, 'name', None) for key in path]
-  return names[0] == 'parameters' and 'center' in names

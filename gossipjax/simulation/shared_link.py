@@ -1,29 +1,34 @@
-"""A link that several transfers want at the same time."""
+"""A link that several transfers share."""
 
 from collections.abc import Hashable
 
-_DONE = 1e-12  # Seconds; what is left of a transfer by rounding.
+_DONE = 1e-12  # Seconds; less than this is left by rounding.
 
 
 class SharedLink:
-  """Serves in turn, or all at once and each more slowly.
+  """Serves transfers one after the other, or all at once and more slowly.
 
   Attributes:
-    busy_s: time in which something was carried, times the share of the pipe.
+    busy_s: seconds of use, weighted by the used share of the width.
   """
 
   def __init__(self, width: int, fair: bool):
-    """`width`: how many it carries at full speed."""
+    """A link without transfers.
+
+    Args:
+      width: transfers that it carries at full speed.
+      fair: whether all share it; else the first `width` have it.
+    """
     self._width, self._fair = width, fair
     self._now, self._left, self.busy_s = 0.0, [], 0.0
 
   def add(self, now: float, who: Hashable, seconds: float) -> None:
-    """A transfer that takes so long where it is alone."""
+    """Begins a transfer that takes `seconds` when it is alone."""
     self._run(now)
     self._left.append([who, seconds])
 
   def next(self) -> float:
-    """When the next is through; infinite if it is empty."""
+    """When the next transfer ends; infinite if there is none."""
     rates = self._rates()
     return min(
       (
@@ -35,7 +40,7 @@ class SharedLink:
     )
 
   def pop(self, now: float) -> list[Hashable]:
-    """Those that are through at `now`, the time that `next` said."""
+    """Removes the transfers that end at `now`, a time that `next` gave."""
     rates = self._rates()
     through = [
       self._now + left / rate <= now + _DONE if rate else False
@@ -49,11 +54,11 @@ class SharedLink:
     return out
 
   def to_json(self) -> dict:
-    """Where it stands."""
+    """Its state, for a checkpoint."""
     return {'now': self._now, 'left': self._left, 'busy_s': self.busy_s}
 
   def from_json(self, found: dict) -> None:
-    """Goes on from there."""
+    """Restores what `to_json` returned."""
     self._now, self._left = found['now'], found['left']
     self.busy_s = found['busy_s']
 

@@ -1,202 +1,174 @@
 """Training in virtual time: the learning is real, only time is modelled.
 
-There is no algorithm here: a timeline says who comes to the next round, a fleet
+There is no algorithm here: a timeline says who attends the next round, a fleet
 plays it through the same `worker.update` as everywhere else.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any
 
 from gossipjax.aggregator import AsyncExchange, Strategy, Tree, identity
-from gossipjax.config import resolve
-from gossipjax.distributed import interface_counters
-from gossipjax.errors import UserError
-from gossipjax.simulation.cluster import Cluster, cluster
+from gossipjax.distributed.interface_counters import Meter
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
-from gossipjax.simulation.fleet import Fleet
+from gossipjax.simulation.players import player_of
 from gossipjax.simulation.rounds import Synchronous
-from gossipjax.simulation.separate_fleet import AsynchronousFleet
-from gossipjax.simulation.stacked_fleet import SynchronousFleet
-from gossipjax.simulation.timeline import Player, Stalled
-from gossipjax.training import evaluate, worker_program
+from gossipjax.simulation.timeline import Player as AnyPlayer
+from gossipjax.simulation.timeline import Stalled
+from gossipjax.training import evaluate, loop, worker_program
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
-from gossipjax.training.train import (
-  Interrupted,
-  Stopwatch,
-  due,
-  record_of,
-  scores_of,
-)
+from gossipjax.training.run import Run
 
-Clock = Asynchronous | Synchronous
-
-
-class Plan(NamedTuple):
-  """What a config asks for; `form` is None if everybody waits."""
-
-  cluster: Cluster
-  strategy: Strategy
-  form: AsyncExchange | None
-
-
-def plan(config) -> Plan:
-  """The machines and what runs on them, or a refusal."""
-  preset = next(iter(resolve.links(config.link).values()))
-  found = resolve.call(
-    cluster, config.cluster, 'cluster', config.workers, config.steps, preset
-  )
-  strategy = resolve.strategy(config.strategy)
-  if not found.asynchronous:
-    return Plan(found, strategy, None)
-  if strategy.async_exchange is None:
-    raise UserError(
-      f'strategy {config.strategy.name} needs all workers at once; '
-      'set cluster.asynchronous=False.'
-    )
-  form = strategy.async_exchange(config.workers)
-  return Plan(found, Strategy(identity(), form.parameters), form)
-
-
-def clock(plan: Plan, config, player: Player) -> Clock:
-  """A timeline at its beginning."""
-  c = plan.cluster
-  compute_times = ComputeTimes(plan.cluster, config.workers, config.seed)
-  if plan.form is None:
-    return Synchronous(compute_times, c.link, player, c.first, c.timeout_s)
-  return Asynchronous(
-    compute_times, c.link, plan.form, player, c.fair, c.shards, c.serial
-  )
-
-
-def fleet(
-  plan: Plan, run: worker_program.Session, config, ledger: Ledger
-) -> Fleet:
-  """All workers at the beginning."""
-  if plan.form is None:
-    return SynchronousFleet(run, config, ledger)
-  return AsynchronousFleet(run, config, plan.form.way, ledger)
+Timeline = Asynchronous | Synchronous
 
 
 def simulate(
-  config,
+  run: Run,
   store: Store | None = None,
   interrupted: Callable[[], bool] = lambda: False,
   spans: Callable[[list], None] = lambda spans: None,
 ) -> Iterator[Record]:
-  """As `train`, on the machines of `config.cluster`.
+  """As `train`, on the machines of `run.cluster`.
 
   A step is a gradient of each worker, on average. The run ends early at the
   target accuracy, or when a round has waited for somebody until the time-out.
 
   Args:
-    config: see gossipjax/config/defaults.py.
-    store: where to keep checkpoints; None keeps none.
+    run: what to train.
+    store: of checkpoints; None keeps none.
     interrupted: asked after every step; True stops the run.
-    spans: told in the end what the workers did at first, see `Hours`.
+    spans: given in the end what the workers did at first, see `Hours`.
+
+  Raises:
+    Diverged: the loss became NaN or Inf.
+    Interrupted: `interrupted` said so; a checkpoint was kept.
   """
-  began, planned = time.perf_counter(), plan(config)
-  player, timeline, ledger, score = _stand(planned, config, store)
-  began, over = began - ledger.wall_s, False
-  watch = Stopwatch(
-    interface_counters.Meter()
-  )  # Of an interface that nothing leaves.
-  while ledger.step < config.steps and not over:
-    watch.start()
-    lost = _advance(timeline, ledger)
-    watch.count()
-    stop, over = interrupted(), lost is not None
-    log, test, keep = (
-      over or due(p, ledger.step, config.steps)
-      for p in (config.log_every, config.eval_every, config.checkpoint_every)
-    )
-    save = store is not None and (keep or stop)
-    if log or test or save or stop:
-      seconds, rate, _ = watch.stop()
-      ledger.train_s += seconds
-      ledger.wall_s = time.perf_counter() - began
-    if log or test:
-      rate = rate and rate * config.workers * config.batch_size
-      scores = scores_of(player.params, score, player.center) if test else {}
-      yield _record(ledger, timeline, config, rate, scores, lost)
-      over |= _reached(planned.cluster, scores)
-    # Who resumes gets to a premature end again, and sees that it is one.
-    if save and not over:
-      store.save(
-        ledger.step,
-        player.state,
-        {'ledger': ledger.to_json(), 'clock': timeline.to_json()},
-      )
-    if stop:
-      raise Interrupted(ledger.step)
-  spans(timeline.hours.spans)
+  training = VirtualTime(run, store)
+  yield from loop.records(training, run, store, interrupted)
+  spans(training.timeline.hours.spans)
 
 
-def _stand(planned: Plan, config, store: Store | None):
-  """Fleet, timeline and ledger, as `store` has them, and how to score."""
-  run = worker_program.make(config, planned.strategy)
-  ledger = Ledger({}, config.workers)
-  player = fleet(planned, run, config, ledger)
-  timeline = clock(planned, config, player)
-  if store is not None and store.last() is not None:
-    player.state, totals = store.load(player.state)
-    ledger.from_json(totals['ledger'])
-    timeline.from_json(totals['clock'])
-  score = evaluate.held_out(run.task, config.workers, run.executor)
-  return player, timeline, ledger, score
+def exchange_of(run: Run) -> AsyncExchange | None:
+  """How workers exchange that do not wait; None if all wait for all."""
+  if not run.cluster.asynchronous:
+    return None
+  return run.strategy.async_exchange(run.workers)
 
 
-def _advance(timeline: Clock, ledger: Ledger) -> int | None:
-  """One step; returns for whom a round waited in vain, if it did."""
-  try:
-    while timeline.rounds < ledger.step + 1:
-      timeline.next()
-  except Stalled as stalled:
-    if not ledger.step:
-      raise
-    return stalled.worker
-  ledger.step += 1
-  return None
+def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
+  """The run, with the strategy of those who attend a round."""
+  if exchange is None:
+    return run
+  among_few = Strategy(identity(), exchange.parameters)
+  return dataclasses.replace(run, strategy=among_few)
 
 
-def _reached(cluster: Cluster, scores: dict[str, float]) -> bool:
-  return 0 < cluster.target_accuracy <= scores.get('test_accuracy', -1)
-
-
-def _record(
-  ledger: Ledger,
-  timeline: Clock,
-  config,
-  rate: float | None,
-  scores: dict[str, float],
-  lost: int | None,
-) -> Record:
-  hours = timeline.hours
-  stale, most = hours.take_staleness()
-  name = config.link if isinstance(config.link, str) else 'custom'
-  ledger.comm_s = {name: float(hours.spent_s['transfer'].max())}
-  return record_of(ledger, rate, scores)._replace(
-    virtual_s=timeline.now,
-    staleness=stale,
-    most_stale=most,
-    compute_s=hours.spent_s['compute'].tolist(),
-    waiting_s=hours.spent_s['wait'].tolist(),
-    transfer_s=hours.spent_s['transfer'].tolist(),
-    link_utilisation=timeline.utilisation,
-    lost_worker=lost,
-  )
-
-
-def rehearse(config) -> Tree:
-  """Traces an event without computing it, to refuse what would fail later.
+def rehearse(run: Run) -> Tree:
+  """Traces a round without computing it, to find errors before training.
 
   Returns:
     Shapes and dtypes of the parameters.
   """
-  planned = plan(config)
+  exchange = exchange_of(run)
   return worker_program.rehearse(
-    config, planned.strategy, 2 if planned.form else None
+    with_exchange(run, exchange), 2 if exchange else None
   )
+
+
+def timeline_of(
+  run: Run, exchange: AsyncExchange | None, player: AnyPlayer
+) -> Timeline:
+  """A timeline at its beginning."""
+  c = run.cluster
+  compute_times = ComputeTimes(c, run.workers, run.seed)
+  if exchange is None:
+    return Synchronous(compute_times, c.link, player, c.first, c.timeout_s)
+  return Asynchronous(
+    compute_times, c.link, exchange, player, c.fair, c.shards, c.serial
+  )
+
+
+class VirtualTime:
+  """Workers on a timeline; a `loop.Training`."""
+
+  def __init__(self, run: Run, store: Store | None):
+    began, exchange = time.perf_counter(), exchange_of(run)
+    run = with_exchange(run, exchange)
+    program = worker_program.worker_program(run)
+    self._run, self._ledger = run, Ledger({}, run.workers)
+    self._player = player_of(
+      program, exchange, *worker_program.start(run, program), self._ledger
+    )
+    self.timeline = timeline_of(run, exchange, self._player)
+    if store is not None and store.last() is not None:
+      self._player.state, totals = store.load(self._player.state)
+      self._ledger.from_json(totals['ledger'])
+      self.timeline.from_json(totals['clock'])
+    self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self._began = began - self._ledger.wall_s
+    self._stopwatch = loop.Stopwatch(Meter())  # Nothing leaves an interface.
+    self._rate, self._lost = None, None
+
+  @property
+  def step(self) -> int:
+    """Steps done."""
+    return self._ledger.step
+
+  def advance(self) -> bool:
+    self._stopwatch.start()
+    try:
+      while self.timeline.rounds < self.step + 1:
+        self.timeline.next()
+      self._ledger.step += 1
+    except Stalled as stalled:
+      if not self.step:
+        raise
+      self._lost = stalled.worker
+    self._stopwatch.count()
+    return self._lost is not None
+
+  def settle(self) -> None:
+    seconds, self._rate, _ = self._stopwatch.stop()
+    self._ledger.train_s += seconds
+    self._ledger.wall_s = time.perf_counter() - self._began
+
+  def record(self, scored: bool) -> Record:
+    hours, scores = self.timeline.hours, {}
+    if scored:
+      player = self._player
+      scores = evaluate.scores(player.params, self._score, player.center)
+    stale, most = hours.take_staleness()
+    link = next(iter(self._run.links))
+    self._ledger.comm_s = {link: float(hours.spent_s['transfer'].max())}
+    return loop.ledger_record(
+      self._ledger,
+      self._run,
+      self._rate,
+      scores
+      | dict(
+        virtual_s=self.timeline.now,
+        staleness=stale,
+        most_stale=most,
+        compute_s=hours.spent_s['compute'].tolist(),
+        waiting_s=hours.spent_s['wait'].tolist(),
+        transfer_s=hours.spent_s['transfer'].tolist(),
+        link_utilisation=self.timeline.utilisation,
+        lost_worker=self._lost,
+      ),
+    )
+
+  def reached(self, record: Record) -> bool:
+    """Whether the held-out accuracy is the target's."""
+    accuracy = -1 if record.test_accuracy is None else record.test_accuracy
+    return 0 < self._run.cluster.target_accuracy <= accuracy
+
+  def state(self) -> tuple[Tree, dict[str, Any]]:
+    totals = {
+      'ledger': self._ledger.to_json(),
+      'clock': self.timeline.to_json(),
+    }
+    return self._player.state, totals

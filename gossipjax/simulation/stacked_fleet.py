@@ -1,6 +1,7 @@
-"""Workers of whom mostly all come to a round: their states in one stack."""
+"""A fleet for rounds that all workers attend: their states in one stack."""
 
-from collections.abc import Sequence
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,102 +9,132 @@ import numpy as np
 from jax import lax
 
 from gossipjax import collectives
+from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
-from gossipjax.simulation.fleet import Fleet, State
-from gossipjax.traffic import Traffic, digits, from_digits
-from gossipjax.training.ledger import Ledger
-from gossipjax.training.worker_program import Session
+from gossipjax.simulation.fleet import Fleet, State, price_of
+from gossipjax.traffic import digits, from_digits
+from gossipjax.training.worker_program import WorkerProgram
 
 
-class SynchronousFleet(Fleet):
-  """See `Fleet`; everyone takes part in everything."""
+def stacked_fleet(program: WorkerProgram, examples: Tree, size: int) -> Fleet:
+  """The fleet of synchronous rounds.
 
-  def __init__(self, run: Session, config, ledger: Ledger):
-    super().__init__(run, config, ledger)
-    self._start = jax.jit(self._take_gradient, donate_argnums=0)
-    # Rows are put back by a program of its own: where one reads and writes
-    # them, XLA copies all workers first, at nine times a CNN's gradient.
-    self._play = jax.jit(self._round)
-    self._play_all = jax.jit(self._round, donate_argnums=0)
-    self._put = jax.jit(_put_back, donate_argnums=0)
-    self._fetch = jax.jit(self._adopt)
-    self._ask = jax.jit(lambda *given: self._adopt(*given)[1])
+  Args:
+    program: of each worker.
+    examples: of all, leaves [workers, m, ...].
+    size: number of workers.
+  """
+  round_ = functools.partial(_round, program)
+  arguments = functools.partial(_arguments, size)
+  prices = price_of(round_, arguments)
 
-  @property
-  def held(self) -> State:
-    """See `Fleet`."""
-    return self.state
+  def price(state, who, step):
+    look = prices.ask if prices.depends(state, len(who)) else prices.look_up
+    return state, look(state, who, step)
 
-  def start(self, worker: int, step: int) -> None:
-    """See `timeline.Player`, as the rest."""
-    workers, *held = self.state
-    held = self._start(
-      held, workers.params, self.examples, np.int32(worker), np.int32(step)
-    )
-    self.state = State(workers, *held)
+  return Fleet(
+    hold=lambda state: state,
+    state=lambda state: state,
+    params=lambda state: state.workers.params,
+    center=lambda state: None,
+    start=_starting(program, examples),
+    price=price,
+    play=_playing(round_, size),
+    fetch=_fetching(),
+  )
 
-  def play(self, who: Sequence[int], step: int) -> Traffic:
-    workers, grads, losses = self.state
-    whom, step = self._whom(who), np.int32(step)
-    if whom is None:
-      workers, sent = self._play_all(workers, grads, None, step)
-    else:
-      rows, sent = self._play(workers, grads, whom, step)
-      workers = self._put(workers, rows, whom)
-    self.state = State(workers, grads, losses)
-    return self._enter(who, np.asarray(losses)[list(who)], sent)
 
-  def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
-    who = np.int32([worker, giver])
-    if not really:
-      return from_digits(self._ask(self.state.workers, who))
-    rows, sent = self._fetch(self.state.workers, who)
-    self.state = self.state._replace(
-      workers=self._put(self.state.workers, rows, who)
-    )
-    return self._enter(who, np.zeros(0), sent)
+def _arguments(size, state, who):
+  """Of a round; None for `who` if all attend: then nothing is gathered."""
+  attending = None if len(who) == size else np.int32(who)
+  return state.workers, state.gradients, attending
 
-  def _given(self, who):
-    return self.state.workers, self.state.gradients, self._whom(who)
 
-  def _whom(self, who):
-    """None if all come: then nothing has to be gathered."""
-    return None if len(who) == self.size else np.int32(who)
+def _round(program, workers, grads, who, step):
 
-  def _take_gradient(self, held, params, examples, worker, step):
+  def one(worker, grads):
+    worker, sent = program.update(worker, grads, step)
+    return worker, digits(sent)
+
+  return _over_workers(one, _rows(workers, who), _rows(grads, who))
+
+
+def _starting(program: WorkerProgram, examples: Tree) -> Any:
+  """`Fleet.start`."""
+
+  def take_gradient(held, params, worker, step):
     grads, losses = held
-    loss, new = self._run.gradient(
-      _rows(params, worker), examples, worker, step
-    )
+    mine = _rows(params, worker)
+    loss, new = program.gradient(mine, examples, worker, step)
     return [_put_back(grads, new, worker), losses.at[worker].set(loss)]
 
-  def _round(self, workers, grads, who, step):
+  def start(state, worker, step):
+    held = take(
+      [state.gradients, state.losses],
+      state.workers.params,
+      np.int32(worker),
+      np.int32(step),
+    )
+    return State(state.workers, *held)
 
-    def one(worker, grads):
-      worker, sent = self._run.update(worker, grads, step)
-      return worker, digits(sent)
-
-    return _among(one, _rows(workers, who), _rows(grads, who))
-
-  def _adopt(self, workers, who):
-
-    def one(worker):
-      mine, late = (worker.params, worker.opt), lax.axis_index(WORKERS) == 0
-      theirs, _, sent = collectives.read(mine, (1, 1), late)
-      params, opt = jax.tree.map(
-        lambda t, x: jnp.where(late, t, x), theirs, mine
-      )
-      return worker._replace(params=params, opt=opt), digits(sent)
-
-    return _among(one, _rows(workers, who))
+  take = jax.jit(take_gradient, donate_argnums=0)
+  return start
 
 
-def _among(one, *given):
+def _playing(round_, size: int) -> Any:
+  """`Fleet.play`."""
+  # Rows are put back by a program of its own: where one reads and writes
+  # them, XLA copies all workers first, at nine times a CNN's gradient.
+  of_some, put = jax.jit(round_), jax.jit(_put_back, donate_argnums=0)
+  of_all = jax.jit(round_, donate_argnums=0)
+
+  def play(state, who, step):
+    given = (*_arguments(size, state, who), np.int32(step))
+    if len(who) == size:
+      workers, sent = of_all(*given)
+    else:
+      rows, sent = of_some(*given)
+      workers = put(state.workers, rows, np.int32(who))
+    losses = np.asarray(state.losses)[list(who)]
+    return state._replace(workers=workers), losses, from_digits(sent)
+
+  return play
+
+
+def _fetching() -> Any:
+  """`Fleet.fetch`."""
+  adopt, put = jax.jit(_adopt), jax.jit(_put_back, donate_argnums=0)
+  ask = jax.jit(lambda workers, who: _adopt(workers, who)[1])
+
+  def fetch(state, worker, giver, really):
+    who = np.int32([worker, giver])
+    if not really:
+      return state, from_digits(ask(state.workers, who))
+    rows, sent = adopt(state.workers, who)
+    workers = put(state.workers, rows, who)
+    return state._replace(workers=workers), from_digits(sent)
+
+  return fetch
+
+
+def _adopt(workers, who):
+  """The first of two workers reads the parameters of the second."""
+
+  def one(worker):
+    mine, late = (worker.params, worker.opt), lax.axis_index(WORKERS) == 0
+    theirs, _, sent = collectives.read(mine, (1, 1), late)
+    params, opt = jax.tree.map(lambda t, x: jnp.where(late, t, x), theirs, mine)
+    return worker._replace(params=params, opt=opt), digits(sent)
+
+  return _over_workers(one, _rows(workers, who))
+
+
+def _over_workers(one, *given):
   return jax.vmap(one, axis_name=WORKERS)(*given)
 
 
 def _rows(tree, who):
-  """Rows of a tree; without `who`, all."""
+  """Rows of a tree; all of them if `who` is None."""
   if who is None:
     return tree
   return jax.tree.map(lambda x: x[who], tree)

@@ -1,7 +1,7 @@
-"""Virtual time: what happens to workers, and the hours that they book.
+"""What timelines share: the player that they direct, and time bookkeeping.
 
-A timeline (asynchronous.py, synchronous.py) decides who is next; what it costs
-is told by the messages that a Player really exchanges.
+A timeline (events.py, rounds.py) decides who attends the next round; what the
+round costs follows from the messages that a Player really exchanges.
 """
 
 from collections.abc import Sequence
@@ -18,24 +18,28 @@ KINDS = ('compute', 'wait', 'transfer')
 
 
 class Player(Protocol):
-  """What the workers do; `who` and bills are in the order of a round."""
+  """What the workers do.
+
+  `who` lists the workers that attend a round; traffic has leaves [len(who)],
+  in the same order.
+  """
 
   def start(self, worker: int, step: int) -> None:
-    """Takes the gradient of a step of the worker's own, where it stands."""
+    """Computes the gradient of the worker's own step at its parameters."""
 
   def price(self, who: Sequence[int], step: int) -> Traffic:
-    """What `play` would send, with leaves [len(who)]; changes nothing."""
+    """What `play` would send; changes no worker."""
 
   def play(self, who: Sequence[int], step: int) -> Traffic:
-    """Plays a round to which those came."""
+    """Plays a round that these workers attend; returns what they sent."""
 
 
 class Stalled(UserError):
-  """A synchronous round waited for somebody until the time-out.
+  """A synchronous round waited for a worker until the time-out.
 
   Attributes:
-    time_s: when it was given up.
-    worker: for whom.
+    time_s: virtual seconds at which it gave up.
+    worker: that it waited for.
   """
 
   def __init__(self, time_s: float, worker: int):
@@ -47,13 +51,14 @@ class Stalled(UserError):
 
 
 class Hours:
-  """What workers and links did with their time, since the start.
+  """How workers and links spent their time since the start.
 
   Attributes:
-    spent_s: per kind of KINDS, f64[workers].
-    busy_s: f64[workers]; in which a worker's own link carried something.
+    spent_s: seconds of each kind of KINDS, f64[workers].
+    busy_s: seconds in which a worker's own link carried data, f64[workers].
     staleness: [sum, number, largest] since the last `take_staleness`.
-    spans: (worker, kind, from_s, until_s), the first of each worker.
+    spans: (worker, kind, from_s, until_s), the first MOST_SPANS of each
+      worker.
   """
 
   def __init__(self, workers: int):
@@ -63,7 +68,7 @@ class Hours:
     self.spans, self._room = [], [MOST_SPANS] * workers
 
   def spend(self, worker: int, kind: str, since: float, until: float) -> None:
-    """Books an interval; one without length leaves no span."""
+    """Adds an interval; an empty one leaves no span."""
     self.spent_s[kind][worker] += until - since
     if until > since and self._room[worker]:
       self._room[worker] -= 1
@@ -72,24 +77,24 @@ class Hours:
   def blocked(
     self, worker: int, since: float, until: float, transfer: float
   ) -> None:
-    """Books a wait and the transfer at its end."""
+    """Adds a wait that ends with a transfer of `transfer` seconds."""
     begin = max(since, until - transfer)
     self.spend(worker, 'wait', since, begin)
     self.spend(worker, 'transfer', begin, until)
 
   def stale(self, versions: int) -> None:
-    """A gradient was used, so many versions late."""
+    """Counts a gradient that was used `versions` updates late."""
     total, number, largest = self.staleness
     self.staleness = [total + versions, number + 1, max(largest, versions)]
 
   def take_staleness(self) -> tuple[float, int]:
-    """Mean and largest since the last call."""
+    """Mean and largest staleness since the last call."""
     total, number, largest = self.staleness
     self.staleness = [0, 0, 0]
     return total / max(1, number), largest
 
   def to_json(self) -> dict[str, Any]:
-    """All of it."""
+    """Its state, for a checkpoint."""
     return {
       'spent_s': {k: v.tolist() for k, v in self.spent_s.items()},
       'busy_s': self.busy_s.tolist(),
@@ -99,19 +104,19 @@ class Hours:
     }
 
   def from_json(self, found: dict[str, Any]) -> None:
-    """Goes on from there."""
+    """Restores what `to_json` returned."""
     self.spent_s = {k: np.array(v) for k, v in found['spent_s'].items()}
     self.busy_s, self.staleness = np.array(found['busy_s']), found['staleness']
     self.spans, self._room = [*map(tuple, found['spans'])], found['room']
 
 
 def silent(bill: Traffic) -> bool:
-  """Whether nobody sends anything."""
+  """Whether no worker sends anything."""
   return not np.asarray(bill.bytes).any()
 
 
 def seconds(link: network.Link, bill: Traffic) -> float:
-  """Of a round on links that are free."""
+  """Seconds of a round on idle links."""
   one = type(bill)(
     *(
       np.asarray(x)[:, None]

@@ -1,4 +1,7 @@
 """What is learned: a model, a loss and the examples of every worker.
 
-named      the built-in tasks, by name
+task    the type `Task`, and what the built-in tasks share
+images  classification of pictures
+text    prediction of the next byte of a text
+named   the built-in tasks, by name
 """

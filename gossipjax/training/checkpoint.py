@@ -1,4 +1,4 @@
-"""Where a run stands, on disk: atomic, and resumable to the last bit."""
+"""Checkpoints of a run: written atomically, restored bit-exactly."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from gossipjax.aggregator import Tree
 
 
 class Store:
-  """The last checkpoints of one run; a half-written one never counts."""
+  """The newest checkpoints of one run; incomplete ones are ignored."""
 
   def __init__(self, folder: pathlib.Path, keep: int = 2):
     self._manager = ocp.CheckpointManager(
@@ -23,10 +23,15 @@ class Store:
     )
 
   def save(self, step: int, workers: Tree, totals: dict[str, Any]) -> None:
-    """Keeps the workers' arrays and the ledger's totals (JSON) of a step.
+    """Saves arrays and totals after a step.
+
+    Args:
+      step: steps done.
+      workers: arrays of all workers.
+      totals: of the ledger and the timeline, for JSON.
 
     Raises:
-      OSError: the disk does not take it; the last checkpoint is as it was.
+      OSError: the disk does not take it; the previous checkpoint is intact.
     """
     try:
       self._manager.save(
@@ -37,7 +42,9 @@ class Store:
           totals=ocp.args.JsonSave(totals),
         ),
       )
-    except ValueError as error:  # How tensorstore reports the system's errors.
+    except (
+      ValueError
+    ) as error:  # How tensorstore reports errors of the operating system.
       number = re.search(r"os_error_code='(\d+)'", str(error))
       if number is None:
         raise
@@ -47,11 +54,11 @@ class Store:
       ) from error
 
   def last(self) -> int | None:
-    """The newest complete step, if there is one."""
+    """The step of the newest complete checkpoint; None without one."""
     return self._manager.latest_step()
 
   def load(self, like: Tree) -> tuple[Tree, dict[str, Any]]:
-    """The newest workers, placed as `like` is, and totals."""
+    """Arrays, placed as those of `like`, and totals of the newest save."""
     shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
     found = self._manager.restore(
       self.last(),

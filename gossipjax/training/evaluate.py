@@ -1,4 +1,4 @@
-"""How good the workers are: held-out scores, and how far they are apart."""
+"""Held-out scores of the workers, and their consensus distance."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from gossipjax import executors
 from gossipjax.aggregator import Tree
-from gossipjax.tasks.named import Task
+from gossipjax.tasks.task import Task
 
 _CHUNK = 256  # Examples per worker and call; more is no faster on a CPU.
 
@@ -35,9 +35,17 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
 def held_out(
   task: Task, workers: int, executor: executors.Executor
 ) -> Callable[[Tree], dict[str, float]]:
-  """Scores a model on all held-out examples, shared among the workers.
+  """Scores a model on all held-out examples.
 
-  Nothing is communicated: every worker scores its chunk, the host adds up.
+  Nothing is communicated: every worker scores its share, the host adds up.
+
+  Args:
+    task: whose `test` examples.
+    workers: how many share the work.
+    executor: runs them.
+
+  Returns:
+    parameters of one model -> mean of each score over all examples.
   """
   total = len(jax.tree.leaves(task.test)[0])
   calls = -(-total // (workers * _CHUNK))
@@ -69,3 +77,30 @@ def held_out(
     }
 
   return evaluate
+
+
+def scores(
+  params: Tree,
+  score: Callable[[Tree], dict[str, float]],
+  center: Tree | None = None,
+) -> dict[str, float]:
+  """The held-out fields of a record.
+
+  Args:
+    params: of all workers, leaves [workers, ...].
+    score: of one model, see `held_out`.
+    center: a server's model, scored in place of the workers' mean.
+
+  Returns:
+    consensus_distance, and `test_KEY` and `worker0_KEY` of every score.
+  """
+  mean, distance = mean_and_distance(params)
+  distance, of_mean = float(distance), score(mean if center is None else center)
+  # Equal replicas are their mean: no need to score the same model twice.
+  alike = distance == 0 and center is None
+  of_first = of_mean if alike else score(jax.tree.map(lambda x: x[0], params))
+  return {
+    'consensus_distance': distance,
+    **{f'test_{k}': v for k, v in of_mean.items()},
+    **{f'worker0_{k}': v for k, v in of_first.items()},
+  }

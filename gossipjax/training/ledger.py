@@ -1,4 +1,4 @@
-"""The ledger of a run: exact integers per worker, modelled seconds per link."""
+"""The ledger of a run: exact bytes per worker, modelled seconds per link."""
 
 import math
 from typing import Any
@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 
 from gossipjax import network
-from gossipjax.errors import UserError
 from gossipjax.traffic import Traffic
 
 
-class Diverged(UserError):
-  """The loss is no number any more."""
+class Diverged(Exception):
+  """The loss became NaN or Inf: a result of the run, not a mistake."""
 
 
 class Ledger:
-  """What a run has cost so far; lives on the host, in 64 bits.
+  """What a run has cost so far, counted on the host in 64 bits.
 
   Attributes:
     step: steps done.
@@ -37,8 +36,16 @@ class Ledger:
   def add(
     self, losses: np.ndarray, sent: Traffic, wire: np.ndarray | None = None
   ) -> None:
-    """The next steps: losses f32[workers, steps], traffic likewise, and what
-    left the processes' interfaces, i64[processes]."""
+    """Enters the next steps of lock-step training.
+
+    Args:
+      losses: f32[workers, steps].
+      sent: leaves [workers, steps].
+      wire: bytes that left each process's interface, i64[processes].
+
+    Raises:
+      Diverged: a loss is NaN or Inf.
+    """
     bad = np.flatnonzero(~np.isfinite(losses).all(axis=0))
     if bad.size:
       raise Diverged(
@@ -46,7 +53,7 @@ class Ledger:
         'lower optimizer.learning_rate.'
       )
     self.step += losses.shape[1]
-    # Step by step, so that where a run was cut leaves no trace in a rounding.
+    # One by one, so that a resumed run rounds as an uninterrupted one does.
     for loss in losses.mean(axis=0, dtype=np.float64).tolist():
       self.loss_sum += loss
     self.loss_steps += losses.shape[1]
@@ -60,7 +67,16 @@ class Ledger:
         self.comm_s[name] += seconds
 
   def enter(self, who: list[int], losses: np.ndarray, sent: Traffic) -> None:
-    """An event of virtual time: who came, losses of those who stepped, bill."""
+    """Enters a round of virtual time.
+
+    Args:
+      who: workers that attended.
+      losses: of the gradients that were used, f32[...].
+      sent: leaves [who].
+
+    Raises:
+      Diverged: a loss is NaN or Inf.
+    """
     if not np.isfinite(losses).all():
       raise Diverged(
         f'The loss is NaN or Inf after step {self.step}; lower '
@@ -74,14 +90,14 @@ class Ledger:
     np.add.at(self.messages, who, np.asarray(sent.messages))
 
   def take_loss(self) -> float:
-    """The mean loss since the last call; that one's if there was no step."""
+    """Mean loss since the last call; without a step since, the last mean."""
     if self.loss_steps:
       self.last_loss = self.loss_sum / self.loss_steps
     self.loss_sum, self.loss_steps = 0.0, 0
     return math.nan if self.last_loss is None else self.last_loss
 
   def to_json(self) -> dict[str, Any]:
-    """All of it, without loss of a bit."""
+    """Its state, for a checkpoint; floats keep all their bits."""
     return {
       k: v.tolist() if isinstance(v, np.ndarray) else v
       for k, v in vars(self).items()
@@ -89,7 +105,7 @@ class Ledger:
     }
 
   def from_json(self, found: dict[str, Any]) -> None:
-    """Continues where `to_json` was."""
+    """Restores what `to_json` returned."""
     for key, value in found.items():
       array = isinstance(getattr(self, key), np.ndarray)
       setattr(self, key, np.array(value, np.int64) if array else value)

@@ -1,4 +1,4 @@
-"""The local optimizer: any of optax, by name, with a schedule of its rate."""
+"""The local optimizer: any of optax, by name, with a learning-rate schedule."""
 
 import inspect
 from collections.abc import Mapping
@@ -6,17 +6,20 @@ from typing import Any
 
 import optax
 
-from gossipjax.config import resolve
+from gossipjax.config.arguments import call, pick
 from gossipjax.errors import UserError
 
 
 def check_momentum(
   strategy: Mapping[str, Any], optimizer: Mapping[str, Any]
 ) -> None:
-  """Refuses a strategy that assumes another momentum than the optimizer has.
+  """Checks that strategy and optimizer agree on the momentum.
 
-  `look_ahead` is Nesterov's, which is not to be exchanged; `own_momentum`
-  takes the place of the optimizer's. A strategy sees neither for itself.
+  A strategy does not see the optimizer. `look_ahead` is the Nesterov momentum
+  that it removes before an exchange; `own_momentum` replaces the optimizer's.
+
+  Raises:
+    UserError: they do not agree.
   """
   theirs = optimizer.get('momentum') or 0
   assumed = strategy.get('look_ahead') or 0
@@ -44,15 +47,18 @@ def schedule(
   warmup_steps: int = 0,
   boundaries: tuple[int, ...] = (),
 ) -> optax.Schedule:
-  """Learning rate by step: a linear warm-up, then what `schedule` says.
+  """Learning rate by step: a linear warm-up, then the schedule.
 
   Args:
-    learning_rate: at its highest.
+    learning_rate: the highest.
     steps: of the whole run.
     schedule: constant, cosine (to zero at `steps`), or piecewise (a tenth at
       each of `boundaries`, in steps).
-    warmup_steps: until the highest.
-    boundaries: of piecewise.
+    warmup_steps: steps until the highest rate; 0 is none.
+    boundaries: steps of piecewise.
+
+  Raises:
+    UserError: there is no such schedule.
   """
   kinds = {
     'constant': lambda: optax.constant_schedule(learning_rate),
@@ -63,7 +69,7 @@ def schedule(
       learning_rate, {b - warmup_steps: 0.1 for b in boundaries}
     ),
   }
-  after = resolve.pick(schedule, kinds, 'optimizer.schedule')()
+  after = pick(schedule, kinds, 'optimizer.schedule')()
   if not warmup_steps:
     return after
   rise = optax.linear_schedule(0, learning_rate, warmup_steps)
@@ -71,24 +77,28 @@ def schedule(
 
 
 def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
-  """Any optax optimizer by name; weight decay in front if it has none."""
-  arguments = dict(config)
+  """The optimizer of `config.optimizer`, any of optax by name.
+
+  Weight decay is added to the gradient if the optimizer has none of its own.
+
+  Raises:
+    UserError: there is no such optimizer, schedule or argument.
+  """
+  given = dict(config)
   of_rate = {
-    k: arguments.pop(k)
+    k: given.pop(k)
     for k in inspect.signature(schedule).parameters
-    if k in arguments
+    if k in given
   }
-  rate = resolve.call(schedule, {'steps': steps, **of_rate}, 'optimizer')
+  rate = call(schedule, {'steps': steps, **of_rate}, 'optimizer')
   known = {
     name: f
     for name, f in vars(optax).items()
     if inspect.isfunction(f)
     and 'learning_rate' in inspect.signature(f).parameters
   }
-  function = resolve.pick(arguments.pop('name'), known, 'optimizer.name')
+  function = pick(given.pop('name'), known, 'optimizer.name')
   decay = []
   if 'weight_decay' not in inspect.signature(function).parameters:
-    decay = [optax.add_decayed_weights(arguments.pop('weight_decay', 0.0))]
-  return optax.chain(
-    *decay, resolve.call(function, arguments, 'optimizer', rate)
-  )
+    decay = [optax.add_decayed_weights(given.pop('weight_decay', 0.0))]
+  return optax.chain(*decay, call(function, given, 'optimizer', rate))

@@ -1,4 +1,4 @@
-"""What a config describes, ready to run."""
+"""The program of one worker, made from a run."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,56 +8,42 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gossipjax import executors
-from gossipjax.aggregator import Strategy, Tree
+from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
-from gossipjax.config import resolve
 from gossipjax.data.batch import batch
-from gossipjax.tasks import named
-from gossipjax.training import optimizer
+from gossipjax.training.run import Run
 from gossipjax.worker import Worker, make_worker
 
 
-class Session(NamedTuple):
-  """A task and one worker's program, not yet running.
+class WorkerProgram(NamedTuple):
+  """Pure functions that run once per worker.
 
   Attributes:
     init: parameters -> Worker.
-    gradient: (parameters, examples, worker, t) -> (loss f32[], gradient), of a
-      worker's batch of its step t; examples [workers, m, ...].
-    update: see worker.py.
-    step: (worker, examples, t=step, key=None) -> (worker, (loss f32[], sent)):
-      one local step and its exchange; the key is that of the config's seed.
+    gradient: (parameters, examples, worker, step) -> (loss f32[], gradient),
+      of the batch that a worker takes at its step; examples
+      [workers, m, ...].
+    update: (worker, gradient, step, stepping, talking) -> (worker, Traffic),
+      see worker.py.
+    step: (worker, examples, t=step, key=None) -> (worker, (loss f32[],
+      Traffic)): one local step and its exchange; the key is that of the seed.
   """
 
-  task: named.Task
-  executor: executors.Executor
   init: Callable[[Tree], Worker]
   gradient: Callable[..., tuple[jax.Array, Tree]]
   update: Callable[..., tuple[Worker, Any]]
   step: Callable[..., tuple[Worker, Any]]
 
 
-def make(config, strategy: Strategy | None = None) -> Session:
-  """Builds everything by name; see gossipjax/config/defaults.py for the keys.
-
-  Args:
-    config: the run.
-    strategy: in place of the one that it names.
-  """
-  optimizer.check_momentum(config.strategy, config.optimizer)
-  executor = executors.executor(config.workers, how(config))
-  task = make_task(config, executor.mine)
-  init, update = make_worker(
-    strategy or resolve.strategy(config.strategy),
-    optimizer.make(config.optimizer, config.steps),
-  )
+def worker_program(run: Run) -> WorkerProgram:
+  """The functions of each worker of a run."""
+  init, update = make_worker(run.strategy, run.optimizer)
 
   def gradient(params, examples, worker, t, row=None, key=None):
-    key = jax.random.key(config.seed) if key is None else key
+    key = jax.random.key(run.seed) if key is None else key
     order, noise = jax.random.split(jax.random.fold_in(key, worker))
-    mine = batch(examples, order, t, config.batch_size, row)
-    return jax.value_and_grad(task.loss)(
+    mine = batch(examples, order, t, run.batch_size, row)
+    return jax.value_and_grad(run.task.loss)(
       params, mine, jax.random.fold_in(noise, t)
     )
 
@@ -72,64 +58,46 @@ def make(config, strategy: Strategy | None = None) -> Session:
   of_any = lambda params, examples, worker, t: gradient(
     params, examples, worker, t, row=worker
   )
-  return Session(task, executor, init, of_any, update, step)
+  return WorkerProgram(init, of_any, update, step)
 
 
-def how(config) -> str:
-  """The executor's name; in virtual time all workers share a device."""
-  return 'vmap' if config.get('cluster') else config.executor
-
-
-def make_task(config, mine: slice = slice(None)) -> named.Task:
-  """The task of `config.task`, with examples for `mine` of the workers."""
-  arguments = {k: v for k, v in config.task.items() if v is not None}
-  return named.make(
-    arguments.pop('name'),
-    config.workers,
-    mine=mine,
-    seed=config.seed,
-    data_dir=config.data.dir or None,
-    **arguments,
-  )
-
-
-def start(session: Session, config) -> tuple[Worker, Tree]:
+def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
   """Workers that share their initial parameters, and their examples.
 
   Returns:
-    Both with leaves [workers, ...], placed.
+    Both with leaves [workers, ...], placed by the executor.
   """
-  params = jax.device_get(session.task.init(jax.random.key(config.seed)))
-  put, mine = session.executor.put, range(config.workers)[session.executor.mine]
+  params = jax.device_get(run.task.init(jax.random.key(run.seed)))
+  put, mine = run.executor.put, range(run.workers)[run.executor.mine]
   same = jax.tree.map(lambda x: np.stack([x] * len(mine)), params)
-  return session.executor.run(session.init)(put(same)), put(session.task.train)
+  return run.executor.run(program.init)(put(same)), put(run.task.train)
 
 
-def rehearse(
-  config, strategy: Strategy | None = None, come: int | None = None
-) -> Tree:
-  """Traces a step without computing it, to refuse now what would fail later.
+def rehearse(run: Run, attending: int | None = None) -> Tree:
+  """Traces a step without computing it, to find errors before training.
 
   Args:
-    config: the run.
-    strategy: in place of the one that it names.
-    come: workers in a step; None is all.
+    run: what to train.
+    attending: workers that take part in the step; None is all.
 
   Returns:
     Shapes and dtypes of the parameters.
+
+  Raises:
+    UserError: the step would fail, for example for a batch too large.
   """
-  session = make(config, strategy)
-  shapes = jax.eval_shape(session.task.init, jax.random.key(0))
+  program = worker_program(run)
+  shapes = jax.eval_shape(run.task.init, jax.random.key(0))
 
   def one_step(examples, params):
-    return session.step(session.init(params), examples, t=jnp.int32(0))
+    return program.step(program.init(params), examples, t=jnp.int32(0))
 
   everyone = jax.vmap(one_step, axis_name=WORKERS, in_axes=(0, None))
   examples = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(
-      (come or config.workers, *x.shape[1:]), x.dtype
+      (attending or run.workers, *x.shape[1:]), x.dtype
     ),
-    session.task.train,
+    run.task.train,
   )
   jax.eval_shape(everyone, examples, shapes)
   return shapes

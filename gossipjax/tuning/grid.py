@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from gossipjax.comparison.compare import changed
+from gossipjax.config.variants import changed
 from gossipjax.errors import UserError, nearest
 
 Grid = Mapping[str, Sequence[Any]]  # Of a config's key, such as 'strategy.k'.
@@ -122,4 +122,4 @@ def nested(point: Point) -> ConfigDict:
 
 def at(config: ConfigDict, point: Point) -> ConfigDict:
   """The config at that point."""
-  return ConfigDict(changed(config, nested(point), '--grid '))
+  return changed(config, nested(point), '--grid ')

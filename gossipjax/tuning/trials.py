@@ -16,10 +16,12 @@ from ml_collections import ConfigDict
 
 from gossipjax import executors
 from gossipjax.comparison import compare
+from gossipjax.comparison.variant import check
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
 from gossipjax.training.ledger import Diverged
-from gossipjax.training.train import Interrupted
+from gossipjax.training.loop import Interrupted
+from gossipjax.training.run import devices
 from gossipjax.tuning import grid
 
 Row = dict[str, Any]
@@ -45,14 +47,14 @@ def plan(
   folder: pathlib.Path,
 ) -> list[Trial]:
   """All trials, each of them checked; see `tune.best`."""
-  found = []
+  found, tasks = [], {}
   for name, config in variants.items():
     for point in grid.points(values, config, budget):
       for seed in range(config.seed, config.seed + seeds):
         told = {**point, 'seed': seed}
         here = grid.at(config, {**told, 'task.holdout': 'validation'})
         if seed == config.seed:
-          compare.check(here)
+          check(name, here, tasks)
         words = ','.join(f'{key}={value}' for key, value in told.items())
         found.append(
           Trial(name, point, here, folder / name / quote(words, safe='=,.'))
@@ -107,9 +109,7 @@ def _run(trial: Trial, interrupted: Callable[[], bool]) -> Mapping[str, Any]:
   finished = trial.folder / 'summary.json'
   try:
     summary = compare.run_one(
-      trial.variant,
-      trial.config,
-      compare.check(trial.config),
+      check(trial.variant, trial.config),
       trial.folder,
       False,
       lambda *_: None,
@@ -144,9 +144,9 @@ def _over_processes(
 ) -> Iterator[Mapping[str, Any]]:
   context = multiprocessing.get_context('spawn')  # JAX does not survive a fork.
   stopping = context.Event()
-  devices = compare.devices(trial.config for trial in trials)
+  needed = devices(trial.config for trial in trials)
   with ProcessPoolExecutor(
-    processes, context, _begin, (stopping, devices)
+    processes, context, _begin, (stopping, needed)
   ) as pool:
     try:
       for future in [pool.submit(_work, trial) for trial in trials]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 from ml_collections import ConfigDict
 
-from gossipjax.comparison import compare
+from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, nearest
 from gossipjax.results import workdir
 from gossipjax.tuning import best_points, config_source, grid, trials
@@ -69,9 +69,9 @@ def best(
       raise UserError(f'--{name} is at least 1, got {number}.')
   if metric not in METRICS:
     raise UserError(f'--metric={metric} is unknown{nearest(metric, METRICS)}')
-  variants = dict(compare.variants(config))
-  grid.check(values, variants.values())
-  plan = trials.plan(variants, values, seeds, budget, folder)
+  configs = dict(variants(config))
+  grid.check(values, configs.values())
+  plan = trials.plan(configs, values, seeds, budget, folder)
   workdir.claim(folder, config, resume=True)
   rows = trials.run(plan, processes, show, interrupted)
   workdir.write(folder / 'trials.csv', pd.DataFrame(rows).to_csv(index=False))

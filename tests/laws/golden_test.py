@@ -16,6 +16,7 @@ import pytest
 
 from gossipjax import executors
 from gossipjax.config import defaults, resolve
+from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 
 GOLDEN = pathlib.Path(__file__).with_name('golden.json')
@@ -35,7 +36,7 @@ def measure(name: str) -> dict:
   config.update(steps=10, log_every=10, eval_every=0, executor='vmap')
   arguments = ARGUMENTS.get(name, {})
   config.strategy = resolve.strategy_config(name, **arguments)
-  (record,) = train(config)
+  (record,) = train(resolve_run(config))
   return {
     'arguments': arguments,
     'train_loss': record.train_loss,

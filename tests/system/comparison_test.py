@@ -15,6 +15,7 @@ from gossipjax import network
 from gossipjax.comparison import compare
 from gossipjax.config import defaults, resolve
 from gossipjax.results import analysis
+from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 from tests.support import program
 
@@ -170,7 +171,7 @@ def test_variants_see_the_same_examples_in_the_same_order():
       workers=4, steps=5, log_every=1, eval_every=0, executor='vmap'
     )
     config.optimizer.learning_rate = 0.0
-    return [record.train_loss for record in train(config)]
+    return [record.train_loss for record in train(resolve_run(config))]
 
   expected = losses('all_reduce')
   assert len({*expected}) == 5

@@ -4,6 +4,7 @@ import pytest
 
 from configs import fashion_mnist
 from gossipjax.config import resolve
+from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 
 
@@ -15,6 +16,6 @@ def test_fashion_mnist_is_learned_to_four_in_five(name, arguments):
   config.update(workers=4, steps=160, log_every=160, eval_every=0)
   config.optimizer.warmup_steps = 16
   config.strategy = resolve.strategy_config(name, **arguments)
-  (record,) = train(config)
+  (record,) = train(resolve_run(config))
   assert record.test_accuracy > 0.8
   assert record.worker0_accuracy > 0.8

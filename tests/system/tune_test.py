@@ -8,9 +8,10 @@ import pytest
 
 from gossipjax.comparison import compare
 from gossipjax.config import defaults
+from gossipjax.config.variants import variants
 from gossipjax.distributed.launcher import free_port
 from gossipjax.errors import UserError
-from gossipjax.training import worker_program
+from gossipjax.training.run import resolve_run
 from gossipjax.tuning import best_points, config_source, grid, trials, tune
 from tests.support import program
 
@@ -99,10 +100,10 @@ def test_the_table_says_which_values_are_at_an_edge():
 
 
 def test_trials_see_validation_data_and_never_the_test_set(tuned):
-  variants = dict(compare.variants(small(*STRATEGIES)))
-  trial = trials.plan(variants, RATES, 1, None, tuned[0])[0]
-  known = worker_program.make_task(variants[trial.variant])
-  seen = worker_program.make_task(trial.config)
+  runs = dict(variants(small(*STRATEGIES)))
+  trial = trials.plan(runs, RATES, 1, None, tuned[0])[0]
+  known = resolve_run(runs[trial.variant]).task
+  seen = resolve_run(trial.config).task
   pictures = lambda x: {picture.tobytes() for picture in x}
   held = pictures(seen.test[0])
   assert len(held) == 150 and not held & pictures(known.test[0])
@@ -140,9 +141,9 @@ def test_the_config_that_is_left_is_the_comparison_with_the_best_values(tuned):
   config = load(folder / 'tuned.py')
   assert config.to_dict() == found.config.to_dict()
   assert config.task.get_type('width') is int
-  runs = dict(compare.variants(config))
+  runs = dict(variants(config))
   assert list(runs) == list(STRATEGIES)
-  for name, run in compare.variants(small(*STRATEGIES)):
+  for name, run in variants(small(*STRATEGIES)):
     assert runs[name].to_dict() == grid.at(run, found.chosen[name]).to_dict()
     assert run.task.holdout == 'test'
 
@@ -161,7 +162,7 @@ def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
   (tmp_path / 'c.py').write_text(
     config_source.source(config_source.pin(config, chosen), 'Tuned.')
   )
-  runs = dict(compare.variants(load(tmp_path / 'c.py')))
+  runs = dict(variants(load(tmp_path / 'c.py')))
   assert runs['topk'].strategy.density == 0.2
   assert runs['all_reduce'].strategy.to_dict() == {'name': 'all_reduce'}
 

@@ -9,7 +9,9 @@ from gossipjax.comparison import compare
 from gossipjax.config import defaults
 from gossipjax.simulation import simulate
 from gossipjax.training.checkpoint import Store
-from gossipjax.training.train import Interrupted, train
+from gossipjax.training.loop import Interrupted
+from gossipjax.training.run import resolve_run
+from gossipjax.training.train import train
 from tests.support import program
 
 CONFIG = '''
@@ -96,13 +98,15 @@ def small(name, **machines):
 def test_it_can_be_stopped_and_goes_on_to_the_last_bit(tmp_path):
   config = small('elastic', compute='gamma', spread=0.3, server='fair')
   whole = Store(tmp_path / 'whole')
-  expected = list(simulate.simulate(config, whole))
+  expected = list(simulate.simulate(resolve_run(config), whole))
   store, asked = Store(tmp_path / 'parts'), iter([False, False, True])
   records = []
   with pytest.raises(Interrupted):
-    for record in simulate.simulate(config, store, lambda: next(asked)):
+    for record in simulate.simulate(
+      resolve_run(config), store, lambda: next(asked)
+    ):
       records.append(record)
-  records += simulate.simulate(config, store)
+  records += simulate.simulate(resolve_run(config), store)
   real = {'wall_s': 0, 'train_s': 0, 'examples_per_s': 0}
   assert [r._replace(**real) for r in records] == [
     r._replace(**real) for r in expected
@@ -118,7 +122,9 @@ def test_all_who_wait_learn_what_lock_step_learns():
   lock_step = small('all_reduce')
   lock_step.cluster = {}
   for ours, theirs in zip(
-    simulate.simulate(config), train(lock_step), strict=True
+    simulate.simulate(resolve_run(config)),
+    train(resolve_run(lock_step)),
+    strict=True,
   ):
     assert ours.train_loss == pytest.approx(theirs.train_loss, rel=1e-5)
     assert ours.bytes_sent == theirs.bytes_sent
@@ -129,7 +135,7 @@ def test_all_who_wait_learn_what_lock_step_learns():
 
 def test_a_target_that_is_reached_ends_the_run():
   config = small('all_reduce', asynchronous=False, target_accuracy=0.1)
-  records = list(simulate.simulate(config))
+  records = list(simulate.simulate(resolve_run(config)))
   assert records[-1].step == 3 and records[-1].test_accuracy >= 0.1
 
 

@@ -12,10 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from ml_collections import ConfigDict
 
 from gossipjax import executors, network, topology, triggers
-from gossipjax.aggregator import Strategy, identity
 from gossipjax.simulation import simulate
 from gossipjax.simulation.cluster import cluster
 from gossipjax.strategies import (
@@ -32,9 +30,10 @@ from gossipjax.strategies import (
   push_sum,
   topk,
 )
-from gossipjax.tasks import named
+from gossipjax.tasks.task import Task
 from gossipjax.training import worker_program
 from gossipjax.training.ledger import Ledger
+from gossipjax.training.run import Run
 from gossipjax.worker import make_worker
 
 P, EVENTS, RATE, SIZE, STEP_S = 3, 50, 0.05, 17, 0.1
@@ -62,27 +61,39 @@ def quadratic(params, examples, worker, t):
 def sailing(
   strategy, link=INSTANT, optimizer=None, workers=P, seed=0, **machines
 ):
-  """A fleet on quadratics, and its clock."""
+  """A player on quadratics, its timeline and its ledger."""
   machines = {'step_s': STEP_S, 'factors': SPEEDS, **machines}
   found = cluster(workers, EVENTS, link, **machines)
-  form = strategy.async_exchange(workers) if found.asynchronous else None
-  used = Strategy(identity(), form.parameters) if form else strategy
-  init, update = make_worker(used, optimizer or optax.sgd(RATE))
-  task = named.Task(
+  task = Task(
     lambda key: {'x': jnp.float32(START)},
     None,
     None,
     {'none': np.zeros((workers, 1))},
     None,
   )
-  run = worker_program.Session(
-    task, executors.executor(workers, 'vmap'), init, quadratic, update, None
+  run = Run(
+    workers=workers,
+    steps=EVENTS,
+    batch_size=1,
+    seed=seed,
+    log_every=1,
+    eval_every=0,
+    checkpoint_every=0,
+    task=task,
+    strategy=strategy,
+    optimizer=optimizer or optax.sgd(RATE),
+    executor=executors.executor(workers, 'vmap'),
+    links={'link': link},
+    cluster=found,
   )
-  config = ConfigDict({'workers': workers, 'seed': seed})
+  exchange = simulate.exchange_of(run)
+  run = simulate.with_exchange(run, exchange)
+  program = worker_program.worker_program(run)._replace(gradient=quadratic)
   ledger = Ledger({}, workers)
-  planned = simulate.Plan(found, used, form)
-  fleet = simulate.fleet(planned, run, config, ledger)
-  return fleet, simulate.clock(planned, config, fleet), ledger
+  player = simulate.player_of(
+    program, exchange, *worker_program.start(run, program), ledger
+  )
+  return player, simulate.timeline_of(run, exchange, player), ledger
 
 
 def where(fleet):

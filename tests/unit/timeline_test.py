@@ -7,7 +7,7 @@ import pytest
 
 from gossipjax import async_exchange, network
 from gossipjax.aggregator import AsyncExchange
-from gossipjax.comparison import compare
+from gossipjax.comparison.variant import check
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.simulation.cluster import cluster
@@ -314,7 +314,7 @@ def test_impossible_runs_are_refused_before_they_start(
   config.cluster = defaults.cluster()
   config.update(changes)
   with pytest.raises(UserError, match=sentence):
-    compare.check(config)
+    check('run', config)
 
 
 def test_a_round_with_nobody_left_to_wait_for_stops_at_the_time_out():

@@ -1,0 +1,198 @@
+"""The arguments of functions that a config can set, and how it sets them."""
+
+import importlib
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict, config_dict
+
+from gossipjax import compressors, topology, triggers
+from gossipjax.compressors import selections
+from gossipjax.errors import UserError, nearest
+from gossipjax.transforms import granularity
+
+PLAIN = (bool, int, float, str, tuple)
+
+
+def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
+  """`options[name]`.
+
+  Raises:
+    UserError: there is none; the sentence names `key`, the key of the config.
+  """
+  if name not in options:
+    raise UserError(f'{key}={name} is unknown{nearest(str(name), options)}')
+  return options[name]
+
+
+def _plain_types(annotation) -> tuple[type, ...]:
+  """The types that a config may give for an argument; () if not plain."""
+  if isinstance(annotation, types.UnionType):
+    return sum(map(_plain_types, typing.get_args(annotation)), ())
+  plain = typing.get_origin(annotation) or annotation
+  return (plain,) if plain in PLAIN else ()
+
+
+def settings(function: Callable, **given: Any) -> dict[str, Any]:
+  """The arguments of a function that a config can set, with their defaults.
+
+  An argument without a plain default is left out unless it is given. A default
+  of None, and a part such as a compressor, becomes a placeholder of its type.
+
+  Args:
+    function: whose arguments.
+    **given: values in place of defaults.
+  """
+  found = {}
+  for name, parameter in inspect.signature(function).parameters.items():
+    default, plain = parameter.default, _plain_types(parameter.annotation)
+    if name in given:
+      found[name] = given[name]
+    elif default is None and plain:
+      found[name] = config_dict.placeholder(plain[0])
+    elif type(default) in PLAIN:  # A compressor is a tuple, but not plain.
+      found[name] = default
+    elif inspect.isfunction(default):
+      found[name] = default.__name__
+    elif parameter.annotation in PARTS:
+      found[name] = _any_part(parameter.annotation)
+  return found
+
+
+def _topologies() -> dict[str, topology.Topology]:
+  """The topologies of topology.py, by name, with their default arguments."""
+  found = {}
+  for name, f in inspect.getmembers(topology, inspect.isfunction):
+    kind = inspect.signature(f).return_annotation
+    if kind == topology.Topology:
+      found[name] = f()
+    elif kind == tuple[topology.Round, ...] and not name.startswith('_'):
+      found[name] = f
+  return found
+
+
+def _makers(kind: type, module: types.ModuleType) -> dict[str, Callable]:
+  """The public functions of a module that return a part of a kind, by name."""
+  return {
+    name: function
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if inspect.signature(function).return_annotation is kind
+  }
+
+
+def _selections() -> dict[str, Callable[..., selections.Selection]]:
+  return {
+    m.name: importlib.import_module(f'{selections.__name__}.{m.name}').selection
+    for m in pkgutil.iter_modules(selections.__path__)
+  }
+
+
+# Arguments that a config gives as a name with arguments of its own: for each
+# kind, the functions that make one, by name.
+PARTS = {
+  compressors.Compressor: _makers(compressors.Compressor, compressors),
+  selections.Selection: _selections(),
+  triggers.Trigger: _makers(triggers.Trigger, triggers),
+  granularity.Granularity: _makers(granularity.Granularity, granularity),
+}
+
+
+def _any_part(kind: type) -> dict[str, Any]:
+  """Placeholders for a name and for the arguments of all parts of a kind."""
+  found = {'name': config_dict.placeholder(str)}
+  for function in PARTS[kind].values():
+    for key, parameter in inspect.signature(function).parameters.items():
+      if parameter.annotation in PARTS:
+        found[key] = _any_part(parameter.annotation)
+      elif plain := _plain_types(parameter.annotation):
+        found[key] = config_dict.placeholder(plain[0])
+  return found
+
+
+def _given(value: Any) -> Any:
+  """A value without its unset placeholders; None if nothing is left."""
+  if not isinstance(value, ConfigDict | dict):
+    return value
+  found = {k: _given(v) for k, v in value.items()}
+  return {k: v for k, v in found.items() if v is not None} or None
+
+
+def call(
+  function: Callable, arguments: Mapping[str, Any], key: str, *positional: Any
+) -> Any:
+  """Calls a function with arguments from a config.
+
+  Args:
+    function: to call; its annotations say which types it takes.
+    arguments: from the config.
+    key: of these arguments in the config, for error messages.
+    *positional: further arguments, which come first.
+
+  Raises:
+    UserError: a key is unknown, or a value has the wrong type.
+  """
+  parameters = inspect.signature(function).parameters
+  keyword = list(parameters)[len(positional) :]
+  resolved = {}
+  for name, value in arguments.items():
+    if name not in keyword:
+      raise UserError(f'{key}.{name} is unknown{nearest(name, keyword)}')
+    value = _given(value)
+    if value is not None:
+      resolved[name] = _resolve(
+        value, parameters[name].annotation, f'{key}.{name}'
+      )
+  for name in keyword:
+    if name not in resolved and _is_required(parameters[name]):
+      raise UserError(
+        f'{key}.{name} is missing; {function.__name__} has no default for it.'
+      )
+  return function(*positional, **resolved)
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+  variadic = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+  return parameter.default is parameter.empty and parameter.kind not in variadic
+
+
+def _resolve(value: Any, annotation: Any, key: str) -> Any:
+  if annotation == topology.Topology and not callable(value):
+    return pick(value, _topologies(), key)
+  if annotation in PARTS and not isinstance(value, annotation):
+    return _part(PARTS[annotation], value, key)
+  plain = _plain_types(annotation)
+  if float in plain and isinstance(value, int):
+    plain = (*plain, int)
+  if plain and (
+    not isinstance(value, plain)
+    or (isinstance(value, bool) and bool not in plain)
+  ):
+    expected = ' or '.join(dict.fromkeys(t.__name__ for t in plain))
+    raise UserError(f'{key}={value!r} has the wrong type; it takes {expected}.')
+  if isinstance(value, tuple) and typing.get_args(annotation):
+    return tuple(
+      _resolve(v, typing.get_args(annotation)[0], key) for v in value
+    )
+  return value
+
+
+def _part(
+  options: Mapping[str, Callable], value: str | Mapping, key: str
+) -> Any:
+  if not isinstance(value, str | Mapping):
+    raise UserError(
+      f'{key}={value!r} has the wrong type; {key}.name takes '
+      f'{", ".join(sorted(options))}.'
+    )
+  arguments = {'name': value} if isinstance(value, str) else dict(value)
+  if 'name' not in arguments:
+    raise UserError(
+      f'{key}.{next(iter(arguments))} needs {key}.name; there are '
+      f'{", ".join(sorted(options))}.'
+    )
+  function = pick(arguments.pop('name'), options, f'{key}.name')
+  return call(function, arguments, key)

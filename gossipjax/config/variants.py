@@ -1,0 +1,87 @@
+"""The variants of a comparison: a base config and what each one changes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax.errors import UserError, nearest
+
+
+def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
+  """The runs of a config: itself, or each of `config.variants` on top of it.
+
+  Yields:
+    A name, which is also that of a folder, and the config of the run.
+
+  Raises:
+    UserError: a variant has an unusable name, an unknown key or a wrong type.
+  """
+  base = {k: v for k, v in config.items() if k != 'variants'}
+  if not config.get('variants'):
+    yield config.strategy.name, ConfigDict(base)
+  for name, changes in config.get('variants', {}).items():
+    if not name.replace('_', '').replace('-', '').isalnum():
+      raise UserError(
+        f'config.variants: {name!r} names a folder; it may have '
+        'letters, digits, _ and - only.'
+      )
+    yield name, changed(base, changes, f'config.variants.{name}.')
+
+
+def changed(base: Any, changes: Any, where: str) -> ConfigDict:
+  """A config with some changes.
+
+  Args:
+    base: a config, or a dict of its keys.
+    changes: keys of it and their new values, nested likewise.
+    where: the changes come from, for error messages.
+
+  Raises:
+    UserError: a key is unknown, or a value has another type.
+  """
+
+  def check(base: Any, key: str, value: Any, path: str) -> None:
+    if key not in base:
+      raise UserError(f'{where}{path} is unknown{nearest(key, base)}')
+    kind = _kind(base, key)
+    if not isinstance(value, (kind, int) if kind is float else kind):
+      raise UserError(
+        f'{where}{path}={value!r} has the wrong type; it takes {kind.__name__}.'
+      )
+
+  return ConfigDict(merged(base, changes, check))
+
+
+def merged(
+  base: Any,
+  changes: Any,
+  check: Callable[[Any, str, Any, str], None] = lambda *_: None,
+  path: str = '',
+) -> dict[str, Any]:
+  """`base` with `changes`; a part that has a name is replaced as a whole.
+
+  For another strategy, task or optimizer brings all its own arguments.
+
+  Args:
+    base: a dict or ConfigDict.
+    changes: likewise, nested as `base`.
+    check: (base, key, value, path of the key) -> None, may raise.
+    path: of `base` in the whole config.
+  """
+  result = dict(base)
+  for key, value in changes.items():
+    check(base, key, value, path + key)
+    if isinstance(value, dict | ConfigDict) and 'name' not in value:
+      inside = result.get(key) or {}
+      result[key] = merged(inside, value, check, f'{path}{key}.')
+    else:
+      result[key] = value
+  return result
+
+
+def _kind(config: Any, key: str) -> type:
+  """The type that a key takes; a ConfigDict knows it of a key that is None."""
+  if config[key] is None and isinstance(config, ConfigDict):
+    return config.get_type(key)
+  return type(config[key])

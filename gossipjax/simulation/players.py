@@ -1,0 +1,38 @@
+"""The player of a run: its fleet, at the beginning."""
+
+import jax
+
+from gossipjax.aggregator import AsyncExchange, Tree
+from gossipjax.simulation.fleet import Fleet, Player, beginning
+from gossipjax.simulation.separate_fleet import separate_fleet
+from gossipjax.simulation.server_leaves import layout_of, without_copies
+from gossipjax.simulation.stacked_fleet import stacked_fleet
+from gossipjax.training.ledger import Ledger
+from gossipjax.training.worker_program import WorkerProgram
+from gossipjax.worker import Worker
+
+
+def player_of(
+  program: WorkerProgram,
+  exchange: AsyncExchange | None,
+  workers: Worker,
+  examples: Tree,
+  ledger: Ledger,
+) -> Player:
+  """All workers at the beginning.
+
+  Args:
+    program: of each worker.
+    exchange: of those who do not wait; None if all wait for all.
+    workers, examples: of all, leaves [workers, ...].
+    ledger: what rounds cost is entered there.
+  """
+  fleet: Fleet
+  if exchange is None:
+    size = len(jax.tree.leaves(workers.params)[0])
+    fleet = stacked_fleet(program, examples, size)
+  else:
+    layout = layout_of(workers, exchange.way)
+    fleet = separate_fleet(program, examples, layout, exchange.way)
+    workers = without_copies(workers, exchange.way)
+  return Player(fleet, beginning(workers), ledger)

@@ -1,0 +1,34 @@
+"""Measured seconds of computing, from a file: `config.cluster.trace`."""
+
+import pathlib
+
+import numpy as np
+
+from gossipjax.errors import UserError
+
+
+def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
+  path = pathlib.Path(name)
+  if not path.is_file():
+    raise UserError(
+      f'cluster.trace={name!r} is no file; compute=trace needs one '
+      'with a line of seconds per step.'
+    )
+  try:
+    lines = path.read_text().replace(',', ' ').splitlines()
+    seconds = np.loadtxt(lines, ndmin=2)
+  except ValueError as error:
+    raise UserError(f'{path}: {error}; lines of seconds are meant.') from error
+  if seconds.shape[1] not in (1, workers):
+    raise UserError(
+      f'{path} has {seconds.shape[1]} columns; it takes 1, or one '
+      f'for each of {workers} workers.'
+    )
+  if not (np.isfinite(seconds) & (seconds >= 0)).all():
+    raise UserError(f'{path} has times that are negative or no numbers.')
+  if len(seconds) < steps:
+    raise UserError(
+      f'{path} has {len(seconds)} lines, steps={steps} need as '
+      'many; a shorter run or a longer trace will do.'
+    )
+  return seconds

@@ -1,0 +1,149 @@
+"""The training loop that real and virtual time share."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from gossipjax.aggregator import Tree
+from gossipjax.distributed.interface_counters import Meter
+from gossipjax.training.checkpoint import Store
+from gossipjax.training.ledger import Ledger
+from gossipjax.training.record import Record
+from gossipjax.training.run import Run
+
+
+class Interrupted(Exception):
+  """Somebody asked the run to stop; it stopped after `step`."""
+
+  def __init__(self, step: int):
+    super().__init__(step)
+    self.step = step
+
+
+class Training(Protocol):
+  """What the loop advances.
+
+  Attributes:
+    step: steps done.
+  """
+
+  step: int
+
+  def advance(self) -> bool:
+    """Takes a step; returns whether training has ended before its last one."""
+
+  def settle(self) -> None:
+    """Waits for the steps so far and enters them into the ledger."""
+
+  def record(self, scored: bool) -> Record:
+    """Where training stands, with held-out scores if `scored`."""
+
+  def reached(self, record: Record) -> bool:
+    """Whether a record is good enough to end training."""
+
+  def state(self) -> tuple[Tree, dict[str, Any]]:
+    """What a checkpoint keeps: arrays, and totals for JSON."""
+
+
+def records(
+  training: Training,
+  run: Run,
+  store: Store | None,
+  interrupted: Callable[[], bool],
+) -> Iterator[Record]:
+  """Trains to the end; yields a record every `log_every` and `eval_every`.
+
+  Args:
+    training: where it begins.
+    run: what to train.
+    store: of checkpoints; None keeps none.
+    interrupted: asked after every step; True stops the run.
+
+  Raises:
+    Interrupted: `interrupted` said so; a checkpoint was kept.
+  """
+  over = False
+  while training.step < run.steps and not over:
+    over, stop = training.advance(), interrupted()
+    log, test, keep = (
+      over or due(every, training.step, run.steps)
+      for every in (run.log_every, run.eval_every, run.checkpoint_every)
+    )
+    save = store is not None and (keep or stop)
+    if log or test or save or stop:
+      training.settle()
+    if log or test:
+      record = training.record(scored=test)
+      yield record
+      over |= training.reached(record)
+    # After --resume, a run that ended early gets to that end again.
+    if save and not over:
+      store.save(training.step, *training.state())
+    if stop:
+      raise Interrupted(training.step)
+
+
+def due(period: int, done: int, steps: int) -> bool:
+  """Whether `done` ends a period (never if 0), or is the last of `steps`."""
+  return done == steps or (period > 0 and done % period == 0)
+
+
+class Stopwatch:
+  """Seconds spent in steps, and bytes that left an interface in them.
+
+  The first step, which compiles, takes no time.
+  """
+
+  def __init__(self, meter: Meter):
+    self._meter = meter
+    self._since, self._steps, self._warm = None, 0, False
+
+  def start(self) -> None:
+    """Call before a step; does nothing while running."""
+    self._since = self._since or time.perf_counter()
+    self._meter.start()
+
+  def count(self) -> None:
+    """Call after a step."""
+    if self._warm:
+      self._steps += 1
+    else:
+      self._warm, self._since = True, time.perf_counter()
+
+  def stop(self) -> tuple[float, float | None, np.ndarray | None]:
+    """Seconds, steps per second and wire bytes since `start`."""
+    seconds, steps = time.perf_counter() - self._since, self._steps
+    self._since, self._steps = None, 0
+    return seconds, steps / seconds if steps else None, self._meter.stop()
+
+
+def ledger_record(
+  ledger: Ledger, run: Run, steps_per_s: float | None, scores: dict[str, float]
+) -> Record:
+  """A record of where the ledger stands; what is not known is None.
+
+  Args:
+    ledger: of the run.
+    run: what is trained.
+    steps_per_s: since the last record; None if unknown.
+    scores: held-out fields of the record, see `evaluate.scores`.
+  """
+  rate = steps_per_s and steps_per_s * run.workers * run.batch_size
+  return Record(
+    **dict.fromkeys(Record._fields)
+    | scores
+    | dict(
+      step=ledger.step,
+      train_loss=ledger.take_loss(),
+      bytes_sent=ledger.bytes.tolist(),
+      bytes_received=ledger.received.tolist(),
+      messages=ledger.messages.tolist(),
+      wire_bytes=ledger.wire,
+      comm_s=dict(ledger.comm_s),
+      wall_s=ledger.wall_s,
+      train_s=ledger.train_s,
+      examples_per_s=rate,
+    )
+  )

@@ -1,0 +1,150 @@
+"""One training, resolved: what a config says, as typed values."""
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import optax
+from ml_collections import ConfigDict
+
+from gossipjax import executors
+from gossipjax.aggregator import Strategy
+from gossipjax.config import arguments, resolve
+from gossipjax.errors import UserError
+from gossipjax.network import Link
+from gossipjax.simulation.cluster import Cluster, cluster
+from gossipjax.tasks import named
+from gossipjax.tasks.task import Task
+from gossipjax.training import optimizer
+
+# The least value of a key.
+AT_LEAST = {
+  'workers': 1,
+  'steps': 1,
+  'batch_size': 1,
+  'log_every': 1,
+  'eval_every': 0,
+  'checkpoint_every': 0,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """All that training needs to know; nothing behind it reads a config.
+
+  Attributes:
+    workers: how many.
+    steps: local steps of each worker.
+    batch_size: examples per worker and step.
+    seed: of initial parameters, data split and data order.
+    log_every: steps between two records.
+    eval_every: steps between two held-out evaluations; 0 is at the end only.
+    checkpoint_every: steps between two checkpoints; 0 is at the end only.
+    task: model, loss and examples.
+    strategy: how workers communicate.
+    optimizer: of each worker.
+    executor: how the workers' programs run.
+    links: by name, to model communication; the first is the config's.
+    cluster: the machines of virtual time; None trains in lock-step.
+  """
+
+  workers: int
+  steps: int
+  batch_size: int
+  seed: int
+  log_every: int
+  eval_every: int
+  checkpoint_every: int
+  task: Task
+  strategy: Strategy
+  optimizer: optax.GradientTransformation
+  executor: executors.Executor
+  links: dict[str, Link]
+  cluster: Cluster | None
+
+
+def resolve_run(
+  config: ConfigDict, tasks: dict[str, Task] | None = None
+) -> Run:
+  """Builds everything that a config names, cheap things first.
+
+  Args:
+    config: of one run, see gossipjax/config/defaults.py for the keys.
+    tasks: those that other runs have loaded, to be shared; may grow.
+
+  Raises:
+    UserError: the config asks for something impossible.
+  """
+  for key, least in AT_LEAST.items():
+    if config[key] < least:
+      raise UserError(f'config.{key} is at least {least}, got {config[key]}.')
+  links = resolve.links(config.link)
+  optimizer.check_momentum(config.strategy, config.optimizer)
+  numbers = {key: config[key] for key in (*AT_LEAST, 'seed')}
+  strategy = resolve.strategy(config.strategy)
+  machines = _machines(config, next(iter(links.values())), strategy)
+  local = optimizer.make(config.optimizer, config.steps)
+  # In virtual time all workers share a device.
+  executor = executors.executor(
+    config.workers, 'vmap' if machines else config.executor
+  )
+  return Run(
+    **numbers,
+    task=task(config, executor.mine, tasks),
+    strategy=strategy,
+    optimizer=local,
+    executor=executor,
+    links=links,
+    cluster=machines,
+  )
+
+
+def _machines(
+  config: ConfigDict, link: Link, strategy: Strategy
+) -> Cluster | None:
+  if not config.get('cluster'):
+    return None
+  found = arguments.call(
+    cluster, config.cluster, 'cluster', config.workers, config.steps, link
+  )
+  if found.asynchronous and strategy.async_exchange is None:
+    raise UserError(
+      f'strategy {config.strategy.name} needs all workers at once; '
+      'set cluster.asynchronous=False.'
+    )
+  return found
+
+
+def task(
+  config: ConfigDict,
+  mine: slice = slice(None),
+  tasks: dict[str, Task] | None = None,
+) -> Task:
+  """The task of `config.task`, with examples for `mine` of the workers.
+
+  Args:
+    config: of one run.
+    mine: workers of this process.
+    tasks: those loaded so far, to be shared; may grow.
+  """
+  given: dict[str, Any] = {
+    k: v for k, v in config.task.items() if v is not None
+  }
+  given |= {
+    'workers': config.workers,
+    'seed': config.seed,
+    'data_dir': config.data.dir or None,
+  }
+  tasks = {} if tasks is None else tasks
+  key = json.dumps([given, str(mine)], sort_keys=True)
+  if key not in tasks:
+    tasks[key] = named.make(given.pop('name'), mine=mine, **given)
+  return tasks[key]
+
+
+def devices(configs: Iterable[ConfigDict]) -> int:
+  """Devices to emulate for these runs; virtual time needs one."""
+  return max(
+    1 if config.get('cluster') else config.workers for config in configs
+  )
