@@ -21,9 +21,9 @@ over_executors = pytest.mark.parametrize('name', EXECUTORS)
 # With two threads, as on a small machine, it would stand still.
 NEVER_WAIT = """
 import sys
-from gossipjax import spmd
+from gossipjax import executors
 workers = int(sys.argv[1])
-spmd.emulate(workers)
+executors.emulate(workers)
 import jax, jax.numpy as jnp, optax
 from gossipjax import aggregator as agg
 from gossipjax.strategies import all_reduce, gossip
@@ -32,7 +32,7 @@ from gossipjax.worker import make_worker
 strategy = agg.Strategy(
     all_reduce.exact_mean(), gossip.strategy().parameters)
 init, update = make_worker(strategy, optax.sgd(0.1))
-where = spmd.executor(workers, 'shard_map')
+where = executors.executor(workers, 'shard_map')
 step = where.run(lambda worker, grads: update(worker, grads, jnp.int32(0))[0])
 trees = where.put(
     {k: jnp.ones((workers, n)) for k, n in (('b', 9), ('w', 999))})

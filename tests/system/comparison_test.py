@@ -23,20 +23,19 @@ from tests.support import program
 CONFIG = '''
 """A small comparison, as a user would write one."""
 
-from configs import default
-from gossipjax import build
+from gossipjax.config import defaults, resolve
 
 
 def get_config():
-  config = default.get_config()
+  config = defaults.get_config()
   config.workers = 4
   config.steps = 6
   config.log_every = 1
   config.eval_every = 3
-  config.variants = default.variants(
-      rarely=build.strategy_config('local_sgd', period=3),
+  config.variants = defaults.variants(
+      rarely=resolve.strategy_config('local_sgd', period=3),
       all_reduce='all_reduce',
-      gtopk=build.strategy_config('gtopk', density=0.01))
+      gtopk=resolve.strategy_config('gtopk', density=0.01))
   return config
 '''
 VARIANTS = ['rarely', 'all_reduce', 'gtopk']

@@ -19,19 +19,18 @@ CONFIG = '''
 
 from ml_collections import ConfigDict
 
-from configs import default
-from gossipjax import build
+from gossipjax.config import defaults, resolve
 
 
 def get_config():
-  config = default.get_config()
+  config = defaults.get_config()
   config.update(workers=3, steps=6, log_every=1, eval_every=3)
-  config.cluster = default.cluster(
+  config.cluster = defaults.cluster(
       compute='gamma', spread=0.3, timeout_s=5.0, target_accuracy=0.99)
   waits = {'asynchronous': False}
   config.variants = ConfigDict({
-      'elastic': {'strategy': build.strategy_config('elastic')},
-      'stopped': {'strategy': build.strategy_config('all_reduce'),
+      'elastic': {'strategy': resolve.strategy_config('elastic')},
+      'stopped': {'strategy': resolve.strategy_config('all_reduce'),
                   'cluster': {**waits, 'failures': ((1, 0.35),)}}})
   return config
 '''

@@ -131,8 +131,8 @@ for module in pkgutil.walk_packages(gossipjax.__path__, 'gossipjax.'):
   importlib.import_module(module.name)
 from jax._src import xla_bridge
 assert not xla_bridge.backends_are_initialized()
-from gossipjax import spmd
-spmd.emulate(3)
+from gossipjax import executors
+executors.emulate(3)
 import jax
 assert jax.device_count() == 3
 """
