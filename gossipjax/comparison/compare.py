@@ -54,8 +54,8 @@ def compare(
     live(*told)
     watch(*told)
 
+  summaries = []
   with live:
-    summaries = []
     for one in runs:
       summaries.append(
         run_one(one, folder / one.name, audited, show, interrupted)
@@ -66,6 +66,13 @@ def compare(
     return {}
   if all(run.get('diverged') for run in summaries):
     raise Diverged(summaries[0]['diverged'])
+  return _write(folder, config, summaries)
+
+
+def _write(
+  folder: pathlib.Path, config: ConfigDict, summaries: list[dict[str, Any]]
+) -> dict[str, Any]:
+  """Writes what compares the runs; returns the summary of the comparison."""
   summary = {
     'config': config.to_dict(),
     'runs': summaries,

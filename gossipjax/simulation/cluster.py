@@ -5,13 +5,19 @@ a server.
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from gossipjax import network
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError
+from gossipjax.simulation.cluster_checks import (
+  at_least,
+  check_name,
+  check_workers,
+  outages,
+  slow_periods,
+)
 from gossipjax.simulation.trace import read_trace
 
 COMPUTE = ('constant', 'uniform', 'lognormal', 'gamma', 'trace')
@@ -101,8 +107,8 @@ def cluster(
       computing is lost, what it holds is not.
     server: 'fifo' or 'fair'.
   """
-  _named('compute', compute, COMPUTE)
-  _named('server', server, SERVERS)
+  check_name('compute', compute, COMPUTE)
+  check_name('server', server, SERVERS)
   link = network.link(
     preset.latency_s if latency_s is None else latency_s,
     preset.bytes_per_s if bytes_per_s is None else bytes_per_s,
@@ -118,8 +124,8 @@ def cluster(
     factors or (1.0,) * workers,
     stragglers,
     sleep_s,
-    _slow(slow, workers),
-    _outages(failures, workers),
+    slow_periods(slow, workers),
+    outages(failures, workers),
     server == 'fair',
     shards,
     serial,
@@ -131,8 +137,8 @@ def cluster(
 
 
 def _checked(c: Cluster, workers: int) -> Cluster:
-  _workers('stragglers', c.stragglers, workers)
-  _at_least(
+  check_workers('stragglers', c.stragglers, workers)
+  at_least(
     0,
     step_s=c.step_s,
     spread=c.spread,
@@ -141,7 +147,7 @@ def _checked(c: Cluster, workers: int) -> Cluster:
     first=c.first,
     target_accuracy=c.target_accuracy,
   )
-  _at_least(1, shards=c.shards)
+  at_least(1, shards=c.shards)
   for key in ('step_s', 'spread', 'sleep_s', 'timeout_s'):
     if not math.isfinite(getattr(c, key)):
       raise UserError(f'cluster.{key}={getattr(c, key)} is not finite.')
@@ -167,55 +173,3 @@ def _checked(c: Cluster, workers: int) -> Cluster:
       f'each of {workers} workers.'
     )
   return c
-
-
-def _named(key: str, value: str, names: Sequence[str]) -> None:
-  if value not in names:
-    raise UserError(f'cluster.{key}={value} is unknown{nearest(value, names)}')
-
-
-def _at_least(least: float, **numbers: float) -> None:
-  for key, number in numbers.items():
-    if not number >= least:
-      raise UserError(f'cluster.{key} is at least {least}, got {number}.')
-
-
-def _workers(key: str, found: Sequence[float], workers: int) -> None:
-  for worker in found:
-    if worker not in range(workers):
-      raise UserError(
-        f'cluster.{key}: there is no worker {worker:g} among 0 to '
-        f'{workers - 1}.'
-      )
-
-
-def _slow(slow, workers: int) -> tuple[tuple[float, ...], ...]:
-  for entry in slow:
-    if len(entry) != 4 or not 0 <= entry[1] <= entry[2] or not entry[3] > 0:
-      raise UserError(
-        f'cluster.slow: {entry} is not (worker, from_s, until_s, '
-        'factor) with 0 <= from_s <= until_s and factor > 0.'
-      )
-  _workers('slow', [entry[0] for entry in slow], workers)
-  return tuple(slow)
-
-
-def _outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
-  for entry in failures:
-    times = entry[1:]
-    if len(times) not in (1, 2) or not 0 <= times[0] <= times[-1]:
-      raise UserError(
-        f'cluster.failures: {entry} is not (worker, at_s) or '
-        '(worker, at_s, back_s) with 0 <= at_s <= back_s.'
-      )
-  _workers('failures', [entry[0] for entry in failures], workers)
-  outages = tuple(
-    (int(e[0]), e[1], e[2] if len(e) == 3 else math.inf) for e in failures
-  )
-  if {who for who, _, until in outages if until == math.inf} >= {
-    *range(workers)
-  }:
-    raise UserError(
-      'cluster.failures leaves no worker; let one run on or come back.'
-    )
-  return outages

@@ -1,7 +1,10 @@
-"""Synchronous training: one program per worker, records as a stream.
+"""Training: one program per worker, records as a stream.
 
-worker_program  the program of one worker, built from a config
-train           the training loop; yields records
+run             resolves a config into a typed `Run`, once
+worker_program  the program of one worker, made from a run
+train           synchronous training; yields records
+loop            the training loop that real and virtual time share
+record          one line of records.jsonl
 evaluate        held-out scores and consensus distance
 ledger          exact bytes per worker, modelled seconds per link
 optimizer       the local optimizer and its learning-rate schedule

@@ -1,0 +1,60 @@
+"""Checks of the keys of `config.cluster`; each raises a UserError."""
+
+import math
+from collections.abc import Sequence
+
+from gossipjax.errors import UserError, nearest
+
+
+def check_name(key: str, value: str, names: Sequence[str]) -> None:
+  """Raises a UserError unless the value of a key is one of `names`."""
+  if value not in names:
+    raise UserError(f'cluster.{key}={value} is unknown{nearest(value, names)}')
+
+
+def at_least(least: float, **numbers: float) -> None:
+  """Raises a UserError if a number, by its key, is below `least` or NaN."""
+  for key, number in numbers.items():
+    if not number >= least:
+      raise UserError(f'cluster.{key} is at least {least}, got {number}.')
+
+
+def check_workers(key: str, found: Sequence[float], workers: int) -> None:
+  """Raises a UserError unless all that were found are workers."""
+  for worker in found:
+    if worker not in range(workers):
+      raise UserError(
+        f'cluster.{key}: there is no worker {worker:g} among 0 to '
+        f'{workers - 1}.'
+      )
+
+
+def slow_periods(slow, workers: int) -> tuple[tuple[float, ...], ...]:
+  """`Cluster.slow`, checked."""
+  for entry in slow:
+    if len(entry) != 4 or not 0 <= entry[1] <= entry[2] or not entry[3] > 0:
+      raise UserError(
+        f'cluster.slow: {entry} is not (worker, from_s, until_s, '
+        'factor) with 0 <= from_s <= until_s and factor > 0.'
+      )
+  check_workers('slow', [entry[0] for entry in slow], workers)
+  return tuple(slow)
+
+
+def outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
+  for entry in failures:
+    times = entry[1:]
+    if len(times) not in (1, 2) or not 0 <= times[0] <= times[-1]:
+      raise UserError(
+        f'cluster.failures: {entry} is not (worker, at_s) or '
+        '(worker, at_s, back_s) with 0 <= at_s <= back_s.'
+      )
+  check_workers('failures', [entry[0] for entry in failures], workers)
+  found = tuple(
+    (int(e[0]), e[1], e[2] if len(e) == 3 else math.inf) for e in failures
+  )
+  if {who for who, _, until in found if until == math.inf} >= {*range(workers)}:
+    raise UserError(
+      'cluster.failures leaves no worker; let one run on or come back.'
+    )
+  return found
