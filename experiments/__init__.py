@@ -1,1 +1,13 @@
-"""What is done with runs: comparisons, and one file per claim."""
+"""The claims that were tested, one file each, and what is done with runs.
+
+adaptive_gossip  gossip that talks only after a change: traffic and accuracy
+adaptive_time    the same in virtual time, where no worker waits
+async_crossover  whether not waiting is faster, by number of workers
+gtopk_cost       gTop-k in a link model, beside published throughputs
+gtopk_mass       the gradient mass that gTop-k loses, and what it costs
+gtopk_scaling    seconds per exchange of gTop-k on real, slow links
+hylo             Hylo's accuracy and time, and the limit of its codec
+stragglers       what one slow or lost worker costs each method
+train_1gbit      seconds to an accuracy on real, slow links
+union_size       selecting so that the union of choices is smaller
+"""

@@ -16,83 +16,22 @@ import jax
 import jax.numpy as jnp
 from matplotlib.figure import Figure
 
-from experiments.framework import claim
+from experiments.framework import claim, figures
+from experiments.framework.published_throughput import MODELS
 from gossipjax import network
 from gossipjax.advice import step_traffic
 from gossipjax.strategies import all_reduce, gtopk, topk
 
+CLAIM = claim.Claim(
+  'gtopk_cost',
+  'gTop-k on 32 hosts with 1 GbE',
+  'gTop-k is faster than dense S-SGD and Top-k on 32 hosts with 1 GbE',
+  '2.7 to 12 times, 1.1 to 1.7 times (arXiv:1901.04359)',
+)
 DENSITY = 0.001
-# Parameters; samples per worker and step; seconds of computing and selecting
-# (measured by the authors at P = 32); published samples/s per GPU at P = 1
-# and for dense / top-k / gTop-k at P = 4, 8, 16, 32. From the authors'
-# plotting script. The LSTM's split was not published.
-MODELS = {
-  'VGG-16': (
-    14_700_000,
-    128,
-    0.14,
-    0.091,
-    1317,
-    {
-      4: (104, 111, 131),
-      8: (92.6, 110, 131),
-      16: (39.5, 97.9, 126),
-      32: (12.6, 63.0, 123),
-    },
-  ),
-  'ResNet-20': (
-    270_000,
-    128,
-    0.146,
-    0.0016,
-    921,
-    {
-      4: (822, 909, 916),
-      8: (705, 753, 869),
-      16: (520, 738, 809),
-      32: (288, 696, 789),
-    },
-  ),
-  'AlexNet': (
-    61_000_000,
-    64,
-    0.257,
-    0.384,
-    173,
-    {
-      4: (14.0, 14.2, 16.5),
-      8: (12.1, 13.9, 16.4),
-      16: (4.94, 13.4, 16.4),
-      32: (1.23, 9.24, 15.8),
-    },
-  ),
-  'ResNet-50': (
-    25_600_000,
-    256,
-    4.88,
-    0.154,
-    52.9,
-    {
-      4: (39.0, 37.7, 39.8),
-      8: (37.0, 35.7, 39.7),
-      16: (23.2, 34.5, 39.1),
-      32: (10.7, 30.6, 39.1),
-    },
-  ),
-  'LSTM-PTB': (
-    66_000_000,
-    None,
-    None,
-    None,
-    392,
-    {
-      4: (12.7, 19.9, 17.8),
-      8: (8.7, 18.6, 17.6),
-      16: (4.1, 14.8, 15.1),
-      32: (2.1, 5.4, 10.8),
-    },
-  ),
-}
+OVER_DENSE = 'gTop-k throughput over dense'
+OVER_TOPK = 'gTop-k throughput over top-k'
+STEP = 'gTop-k seconds per step'
 SCHEMES = {
   'dense': all_reduce.strategy(),
   'top-k': topk.strategy(DENSITY),
@@ -110,93 +49,100 @@ def seconds(scheme: str, size: int, workers: int) -> float:
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All models, P from 4 to 32 and on to 1,024."""
+  """All models, 4 to 32 workers and on to 1,024."""
   del folder
   sizes = (4, 8, 16, 32) if quick else (4, 8, 16, 32, 64, 256, 1024)
   rows = [_row(model, p) for model in MODELS for p in sizes]
-  at_32 = [r for r in rows if r['P'] == 32]
-  known = [r for r in at_32 if r['over dense'] is not None]
-  span = lambda key, of: (min(r[key] for r in of), max(r[key] for r in of))
-  dense, sparse = span('over dense', known), span('over top-k', known)
-  theirs, errors = (
-    span('over dense, published', at_32),
-    [r['gTop-k step s, model'] / r['gTop-k step s, published'] for r in known],
+  return claim.Finding(
+    verdict(rows),
+    rows,
+    NOTES,
+    f'gradients of {len(MODELS)} models on a latency-bandwidth model of 1 GbE',
+    'a modelled step, no training',
+    seeds=0,
   )
+
+
+def verdict(rows: claim.Rows) -> claim.Verdict:
+  """How many of the models with 32 workers are as much faster as published."""
+  at_32 = [row for row in rows if row['workers'] == 32]
+  known = [row for row in at_32 if row[f'{OVER_DENSE}, model'] is not None]
   met = [
-    2.7 <= r['over dense'] <= 12 and 1.1 <= r['over top-k'] <= 1.7
-    for r in known
+    2.7 <= row[f'{OVER_DENSE}, model'] <= 12
+    and 1.1 <= row[f'{OVER_TOPK}, model'] <= 1.7
+    for row in known
   ]
-  verdict = (
-    f'{claim.word(sum(met), len(met))}: at P = 32 the model gives gTop-k '
-    f'{dense[0]:.1f} to {dense[1]:.1f} '
-    'times the throughput of dense S-SGD (published: 2.7 to 12; from the '
-    f'published samples/s: {theirs[0]:.1f} to {theirs[1]:.1f}) and '
-    f'{sparse[0]:.2f} to {sparse[1]:.2f} times that of Top-k (published: 1.1 '
-    'to 1.7). The modelled gTop-k step takes '
-    f'{min(errors):.2f} to {max(errors):.2f} of the published one: what the '
-    'published runs spent beyond latency and bandwidth is not in an '
-    'alpha-beta model.'
+  dense = claim.span(known, f'{OVER_DENSE}, model', '.1f')
+  sparse = claim.span(known, f'{OVER_TOPK}, model')
+  errors = [row[f'{STEP}, model'] / row[f'{STEP}, published'] for row in known]
+  return claim.Verdict(
+    sum(met),
+    len(met),
+    f'in the model {dense} times the throughput of dense and {sparse} times '
+    'that of Top-k',
+    f'With 32 workers the model gives gTop-k {dense} times the throughput of '
+    'dense S-SGD (published: 2.7 to 12; from the published samples/s: '
+    f'{claim.span(at_32, f"{OVER_DENSE}, published", ".1f")}) and {sparse} '
+    'times that of Top-k (published: 1.1 to 1.7). The modelled gTop-k step '
+    f'takes {min(errors):.2f} to {max(errors):.2f} of the published one: what '
+    'the published runs spent beyond latency and bandwidth is not in the '
+    'model.',
   )
-  return claim.Finding(rows, _figure(rows), verdict, NOTES)
 
 
 NOTES = """
 Modelled: seconds of the bill on 1 GbE (0.436 ms, 9 ns a byte), plus the
-authors' own seconds of computing and selecting. rho = 0.001; published
-figures are samples/s of the authors' plotting script. Dense is a ring,
-Top-k an all-gather as a ring (the paper's formula has log P latencies).
-The authors' program sends float64 pairs, twice the bytes of this bill. Empty:
-not published.
+authors' own seconds of computing and selecting. The density is 0.001. Published
+figures are samples/s of the authors' plotting script. Dense is a ring, Top-k an
+all-gather as a ring (the paper's formula has log P latencies). The authors'
+program sends float64 pairs, twice the bytes of this bill. Empty: not published.
 """
 
 
-def _row(model: str, workers: int) -> dict:
-  size, batch, compute_s, select_s, alone, published = MODELS[model]
-  comm = {s: seconds(s, size, workers) for s in SCHEMES}
-  theirs = published.get(workers, (None,) * 3)
-  row = {'model': model, 'P': workers}
-  row |= {f'{s}: communication s': comm[s] for s in SCHEMES}
+def _row(name: str, workers: int) -> dict:
+  model = MODELS[name]
+  comm = {s: seconds(s, model.size, workers) for s in SCHEMES}
+  theirs = model.throughput.get(workers, (None,) * 3)
+  row = {'model': name, 'workers': workers}
+  row |= {f'{s}: communication seconds': comm[s] for s in SCHEMES}
   step = None
-  if batch:
-    step = {s: compute_s + comm[s] + (s != 'dense') * select_s for s in comm}
-  row['gTop-k step s, model'] = step and step['gTop-k']
-  row['gTop-k step s, published'] = _ratio(batch, theirs[2])
-  row['efficiency'] = step and compute_s / step['gTop-k']
-  row['efficiency, published'] = _ratio(theirs[2], alone)
-  row['over dense'] = step and step['dense'] / step['gTop-k']
-  row['over dense, published'] = _ratio(theirs[2], theirs[0])
-  row['over top-k'] = step and step['top-k'] / step['gTop-k']
-  row['over top-k, published'] = _ratio(theirs[2], theirs[1])
+  if model.batch:
+    step = {
+      s: model.compute_s + comm[s] + (s != 'dense') * model.select_s
+      for s in comm
+    }
+  efficiency = 'gTop-k scaling efficiency'
+  row[f'{STEP}, model'] = step and step['gTop-k']
+  row[f'{STEP}, published'] = claim.ratio(model.batch, theirs[2])
+  row[f'{efficiency}, model'] = step and model.compute_s / step['gTop-k']
+  row[f'{efficiency}, published'] = claim.ratio(theirs[2], model.alone)
+  row[f'{OVER_DENSE}, model'] = step and step['dense'] / step['gTop-k']
+  row[f'{OVER_DENSE}, published'] = claim.ratio(theirs[2], theirs[0])
+  row[f'{OVER_TOPK}, model'] = step and step['top-k'] / step['gTop-k']
+  row[f'{OVER_TOPK}, published'] = claim.ratio(theirs[2], theirs[1])
   return row
 
 
-def _ratio(a: float | None, b: float | None) -> float | None:
-  return a / b if a and b else None
-
-
-def _figure(rows: list[dict]) -> Figure:
-  figure = Figure(figsize=(13, 3.4), layout='constrained')
-  panels = figure.subplots(1, len(MODELS), sharex=True)
-  for axes, model in zip(panels, MODELS, strict=True):
-    mine = [r for r in rows if r['model'] == model]
-    for i, scheme in enumerate(SCHEMES):
+def figure(rows: claim.Rows) -> Figure:
+  """Modelled communication of each scheme against workers, by model."""
+  found = Figure(figsize=(13, 3.4), layout='constrained')
+  models = figures.values(rows, 'model')
+  panels = found.subplots(1, len(models), sharex=True)
+  for axes, model in zip(panels, models, strict=True):
+    mine = [row for row in rows if row['model'] == model]
+    for scheme in SCHEMES:
       axes.loglog(
-        [r['P'] for r in mine],
-        [r[f'{scheme}: communication s'] for r in mine],
+        [row['workers'] for row in mine],
+        [row[f'{scheme}: communication seconds'] for row in mine],
         '.-',
-        color=f'C{i}',
         label=scheme,
         base=2,
       )
     axes.set(title=model, xlabel='workers')
   panels[0].set_ylabel('communication seconds a step (model)')
-  figure.legend(
-    *panels[0].get_legend_handles_labels(),
-    frameon=False,
-    loc='outside right upper',
-  )
-  return figure
+  figures.legend(found, panels[0])
+  return found
 
 
 if __name__ == '__main__':
-  claim.run('gtopk_cost', 'gTop-k on 32 hosts with 1 GbE', measure)
+  claim.run(CLAIM, measure, figure)

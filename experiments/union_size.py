@@ -15,11 +15,28 @@ from jax.flatten_util import ravel_pytree
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from experiments.framework import claim, kept_runs, seed_statistics, workloads
+from experiments.framework import (
+  claim,
+  figures,
+  kept_runs,
+  seed_statistics,
+  workloads,
+)
 from experiments.framework.kept_runs import Evidence, Watch
+from experiments.framework.seed_statistics import ERROR
 from gossipjax.compressors import sparse
 from gossipjax.config import resolve
 
+CLAIM = claim.Claim(
+  'union_size',
+  'The union of what workers select',
+  'Workers can select so that the server has less to send',
+  'smaller, without numbers (Wang 2018); the target is ours',
+)
+UNDECIDED = (
+  '0.2 epochs, rates at the edge of their grid; the two cases that meet the '
+  "target send 1.22 and 1.07 times the bytes of top-k's all-gather"
+)
 METRICS = {
   'plain': {},
   'popularity': {},
@@ -28,6 +45,8 @@ METRICS = {
   'bounded': {'metric': 'popularity', 'patience': 200},
 }
 TASK, WORKERS, DENSITY, SEEDS = 'fashion_mnist', (8, 16, 32), 0.01, 3
+UNION, AGE = 'size of the union / k', 'mean age of residuals, steps'
+GAIN = 'points over plain'
 SMALLER, WITHIN = 0.30, 0.5  # Part of the union; points of accuracy.
 
 
@@ -44,9 +63,9 @@ def look_at_union() -> Watch:
   def tell(seen):
     age, union = map(np.asarray, seen)
     return {
-      'union / k': float(union[0] / sparse.count(DENSITY, age[0].size)),
-      'mean age': float(age.mean()),
-      'oldest': float(age.max()),
+      UNION: float(union[0] / sparse.count(DENSITY, age[0].size)),
+      AGE: float(age.mean()),
+      'age of the oldest residual, steps': float(age.max()),
     }
 
   return Watch(init, look, tell)
@@ -64,112 +83,103 @@ def measure(quick: bool, found: Evidence) -> claim.Finding:
   strategies = {
     name: strategy(name) for name in list(METRICS)[: 2 if quick else None]
   }
-  here = lambda workers: workloads.compared(
-    workloads.config(TASK, workers, quick), strategies
-  )
-  rates = found.rates(here(WORKERS[0]), workloads.RATES[: 2 if quick else None])
-  wanted = {
-    (workers, name, seed): run
-    for workers in (WORKERS[:1] if quick else WORKERS)
-    for name, seed, run in workloads.runs(
-      here(workers), rates, 1 if quick else SEEDS
-    )
-  }
+  at = lambda workers: workloads.config(TASK, workers, quick)
+  wanted = workloads.cells(found, quick, at, strategies, WORKERS, SEEDS)
   wanted = {key: wanted[key] for key in sorted(wanted, key=lambda k: k[-1])}
   runs = found.collect(wanted, lambda key: look_at_union())
   rows = [
-    _beside(runs, row) for row in seed_statistics.rows(runs, ('P', 'metric'))
+    _beside(runs, row)
+    for row in seed_statistics.rows(runs, ('workers', 'metric'))
   ]
   return claim.Finding(
-    rows,
-    _figure(rows),
     verdict(rows),
+    rows,
     seed_statistics.extent(runs, len(wanted)) + NOTES + workloads.NOTE,
+    *workloads.extent([TASK], quick),
+    seeds=1 if quick else SEEDS,
   )
 
 
 def _beside(runs: seed_statistics.Runs, row: dict) -> dict:
   """The row, and how it compares with plain top-k."""
+  workers, metric = row['workers'], row['metric']
   unions = {
     name: np.mean(
       [
-        line['union / k']
+        line[UNION]
         for key, run in runs.items()
-        if key[:2] == (row['P'], name)
+        if key[:2] == (workers, name)
         for line in run['told'][len(run['told']) // 2 :]
       ]
     )
-    for name in (row['metric'], 'plain')
+    for name in (metric, 'plain')
   }
-  gain, error = seed_statistics.difference(
-    runs, (row['P'], row['metric']), (row['P'], 'plain')
+  smaller = float(1 - unions[metric] / unions['plain'])
+  gained = seed_statistics.against(
+    runs, (workers, metric), (workers, 'plain'), 'plain'
   )
-  smaller = 1 - unions[row['metric']] / unions['plain']
-  return row | {
-    'smaller %': 100 * smaller,
-    'points gained': gain,
-    'error': error,
-    'target met': bool(smaller >= SMALLER and gain >= -WITHIN),
-  }
+  return (
+    row
+    | {'union smaller than plain, %': 100 * smaller}
+    | gained
+    | {'target met': smaller >= SMALLER and gained[GAIN] >= -WITHIN}
+  )
 
 
-def verdict(rows: list[dict]) -> str:
-  """For which metrics and P the target is met."""
+def verdict(rows: claim.Rows) -> claim.Verdict:
+  """For which metrics and numbers of workers the target is met."""
   others = [row for row in rows if row['metric'] != 'plain']
   each = '; '.join(
-    f'{row["metric"]} at P = {row["P"]} {row["smaller %"]:.0f} %, '
-    f'{seed_statistics.told(row["points gained"], row["error"])}'
+    f'{row["metric"]} with {row["workers"]} workers '
+    f'{row["union smaller than plain, %"]:.0f} %, '
+    f'{seed_statistics.told(row[GAIN], row[f"{GAIN}{ERROR}"])}'
     f'{" (met)" if row["target met"] else ""}'
     for row in others
   )
-  word = claim.word(sum(row['target met'] for row in others), len(others))
-  return (
-    f'{word}: the target is a union at least {100 * SMALLER:.0f} % smaller '
-    f'than with plain top-k at an accuracy within {WITHIN} points. Smaller '
-    f'by, and points gained: {each}.'
+  met = [row for row in others if row['target met']]
+  ours = f'in {len(met)} of {len(others)} cases 30 % smaller within 0.5 points'
+  if met:
+    ours += (
+      f': {", ".join(figures.values(met, "metric"))}, '
+      f'{claim.span(met, "union smaller than plain, %", ".1f")} % smaller at '
+      f'{claim.span(met, GAIN, "+.2f")} points'
+    )
+  return claim.Verdict(
+    len(met),
+    len(others),
+    ours,
+    f'The target is a union at least {100 * SMALLER:.0f} % smaller than with '
+    f'plain top-k at an accuracy within {WITHIN} points. Smaller by, and '
+    f'points gained: {each}.',
+    UNDECIDED,
   )
 
 
 NOTES = """
-`union / k` between 1 and P, `mean age` and `oldest`: steps since an entry of a
-worker's residual was last zero, over all entries; these three are means over
-every tenth step of the second half, so that an oldest of 155 means that some
-entry was never sent. `points gained` over plain top-k, paired by seed, `error`
-its standard error. Rates were chosen at P = 8. Density 0.01; popularity with
+The size of the union over k is between 1 and the number of workers. Age: steps
+since an entry of a worker's residual was last zero, over all entries. These are
+means over every tenth step of the second half, so that an oldest of 155 means
+that some entry was never sent. Points over plain top-k are paired by seed.
+Rates were chosen with 8 workers. Density 0.01; popularity with
 lambda 2 and gamma 0.9, recent with gamma 0.9, two_budgets with c = 3, bounded
 is popularity with a patience of 200 steps, for which half of the budget goes
 round all entries in turn. Our reading of metrics that were not published.
 """
 
 
-def _figure(rows: list[dict]) -> Figure:
-  figure = Figure(figsize=(12, 3.4), layout='constrained')
-  panels = figure.subplots(1, 3)
-  fields = 'union / k', 'accuracy %', 'mean age'
-  for axes, field in zip(panels, fields, strict=True):
-    for i, name in enumerate(dict.fromkeys(row['metric'] for row in rows)):
-      mine = [row for row in rows if row['metric'] == name]
-      axes.plot(
-        [row['P'] for row in mine],
-        [float(row[field]) for row in mine],
-        '.-',
-        color=f'C{i}',
-        label=name,
-      )
-    axes.set(xlabel='workers', ylabel=field)
-    axes.set_xscale('log', base=2)
-  figure.legend(
-    *panels[0].get_legend_handles_labels(),
-    frameon=False,
-    loc='outside right upper',
-  )
-  return figure
+def figure(rows: claim.Rows) -> Figure:
+  """Size of the union, accuracy and age of residuals against workers."""
+  found = Figure(figsize=(12, 3.4), layout='constrained')
+  panels = found.subplots(1, 3)
+  for axes, field in zip(
+    panels, (UNION, 'held-out accuracy %', AGE), strict=True
+  ):
+    figures.lines(axes, rows, 'workers', field, 'metric')
+    axes.set(ylabel=field)
+    figures.over_workers(axes)
+  figures.legend(found, panels[0])
+  return found
 
 
 if __name__ == '__main__':
-  kept_runs.run(
-    'union_size',
-    'The union of what workers select',
-    measure,
-    devices=max(WORKERS),
-  )
+  kept_runs.run(CLAIM, measure, figure, devices=max(WORKERS))

@@ -1,104 +1,148 @@
-"""The form of a claim: rows, a picture, and a sentence that says if it holds.
+"""The form of a claim: what is claimed, its verdict, its finding, its command.
 
-A claim is a module of `experiments/` that ends with `claim.run(...)`, or with
-`evidence.run(...)` if it keeps runs.
+A claim is one module of `experiments/` with
+
+  CLAIM                   what is claimed and what was published
+  measure(quick, ...)     makes or models the runs -> Finding
+  verdict(rows, **tables) judges the rows -> Verdict
+  figure(rows, **tables)  draws the rows
+
+and it ends with `claim.run(CLAIM, measure, figure)`, or with `kept_runs.run`
+if it keeps training runs.
 """
 
-import csv
-import io
-import os
 import pathlib
-import platform
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import app, flags
 from matplotlib.figure import Figure
 
+from experiments.framework import finding_files
 from gossipjax.commands import command_line, console
-from gossipjax.comparison import table
-from gossipjax.results import workdir
 
-QUICK = flags.DEFINE_bool('quick', False, 'Prove the path in two minutes.')
+QUICK = flags.DEFINE_bool(
+  'quick', False, 'Run everything once in a small size, within two minutes.'
+)
 OUT = flags.DEFINE_string('out', None, 'Folder; default experiments/results/.')
+RENDER = flags.DEFINE_bool(
+  'render', False, 'Write tables and figure anew from finding.json.'
+)
+Rows = Sequence[dict[str, Any]]  # All have the same keys.
+
+
+class Claim(NamedTuple):
+  """What is claimed.
+
+  Attributes:
+    name: of the module and of its folder in experiments/results.
+    title: of its page.
+    text: the claim in a sentence.
+    published: what was published, and where.
+  """
+
+  name: str
+  title: str
+  text: str
+  published: str
+
+
+class Verdict(NamedTuple):
+  """Whether a claim holds, by its rows.
+
+  Attributes:
+    met: number of cases in which it holds.
+    of: number of all cases.
+    ours: what came out, in at most 160 characters.
+    sentence: what came out, with all numbers.
+    undecided: why the runs cannot carry a verdict; empty if they can.
+  """
+
+  met: int
+  of: int
+  ours: str
+  sentence: str
+  undecided: str = ''
+
+  @property
+  def word(self) -> str:
+    """'holds', 'does not hold', 'holds in n of m' or 'undecided: reason'."""
+    if self.undecided or not self.of:
+      return f'undecided: {self.undecided or "no case was measured"}'
+    found = {self.of: 'holds', 0: 'does not hold'}
+    return found.get(self.met, f'holds in {self.met} of {self.of}')
 
 
 class Finding(NamedTuple):
-  """What an experiment found.
+  """What was found about a claim.
 
   Attributes:
-    rows: of the table; all have the same keys.
-    figure: what to look at.
-    verdict: holds, does not hold, or holds only when ..., with the numbers.
-    notes: how it was measured, settings and tuning.
+    verdict: by the rows.
+    rows: of the table.
+    notes: how it was measured, settings and tuning; Markdown.
+    workload: what was trained or timed.
+    length: how long, with units.
+    seeds: how many; 0 if nothing is random.
+    tables: further tables by name, which verdict and figure take by name.
   """
 
-  rows: Sequence[dict[str, Any]]
-  figure: Figure
-  verdict: str
+  verdict: Verdict
+  rows: Rows
   notes: str
+  workload: str
+  length: str
+  seeds: int
+  tables: Mapping[str, Rows] = {}
 
 
-def word(met: int, of: int) -> str:
-  """What is said of a claim that is met in so many cases."""
-  if not of:
-    return 'open'
-  return {of: 'holds', 0: 'does not hold'}.get(met, f'holds in {met} of {of}')
+def span(rows: Rows, key: str, form: str = '.2f') -> str:
+  """The least and the largest value of a column, in words."""
+  found = [row[key] for row in rows if row[key] is not None]
+  if not found:
+    return 'unknown'
+  return f'{min(found):{form}} to {max(found):{form}}'
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+  """The mean, None if a value is missing."""
+  return None if None in values else statistics.fmean(values)
+
+
+def ratio(a: float | None, b: float | None) -> float | None:
+  """a / b, None if one is missing or 0."""
+  return a / b if a and b else None
 
 
 def run(
-  name: str, title: str, measure: Callable[[bool, pathlib.Path], Finding]
+  claim: Claim,
+  measure: Callable[[bool, pathlib.Path], Finding],
+  figure: Callable[..., Figure],
 ) -> None:
-  """A claim's command line: `python -m experiments.NAME [--quick] [--out]`.
+  """A claim's command: `python -m experiments.NAME [--quick] [--out]`.
 
   Args:
-    name: of the module and of its folder.
-    title: the claim in a sentence.
+    claim: what is claimed.
     measure: (quick, folder for its runs) -> what was found.
+    figure: (rows, further tables by name) -> its figure.
   """
 
   def main(argv, interrupted):
     del argv, interrupted
-    results = pathlib.Path(__file__).parents[1] / 'results' / name
-    # What is quick proves a path, and is no result.
-    default = pathlib.Path('runs/claims') / name if QUICK.value else results
-    folder = pathlib.Path(OUT.value or default)
+    results = finding_files.RESULTS / claim.name
+    # A quick run shows that everything runs; its numbers are no result.
+    default = pathlib.Path('runs/claims') / claim.name
+    folder = pathlib.Path(OUT.value or (default if QUICK.value else results))
     folder.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    found = measure(QUICK.value, folder)
-    took_s = time.perf_counter() - began
-    write(folder, name, title, found, took_s, QUICK.value)
-    print(found.verdict)
+    if not RENDER.value:
+      began = time.perf_counter()
+      found = measure(QUICK.value, folder)
+      took_s = time.perf_counter() - began
+      finding_files.write(folder, claim, found, took_s, QUICK.value)
+    kept = finding_files.read(folder)
+    finding_files.render(folder, kept)
+    figure(kept.rows, **kept.tables).savefig(folder / 'figure.png', dpi=110)
+    print(f'{kept.verdict}. {kept.ours}')
 
   app.run(console.guarded(main), flags_parser=command_line.parse)
-
-
-def write(
-  folder: pathlib.Path,
-  name: str,
-  title: str,
-  found: Finding,
-  took_s: float,
-  quick: bool,
-) -> None:
-  """table.md, table.csv and figure.png; what is NaN is left empty."""
-  rows = [
-    {key: None if value != value else value for key, value in row.items()}
-    for row in found.rows
-  ]
-  facts = workdir.provenance()
-  command = f'python -m experiments.{name}' + (' --quick' if quick else '')
-  text = (
-    f'# {title}\n\n**{found.verdict}**\n\n{table.of_rows(rows)}\n\n'
-    f'{found.notes.strip()}\n\n`{command}`, commit {facts["commit"]}, '
-    f'{os.cpu_count()} cores ({platform.machine()}), jax '
-    f'{facts["versions"]["jax"]}, {took_s:.0f} s.\n'
-  )
-  workdir.write(folder / 'table.md', text)
-  lines = io.StringIO()
-  writer = csv.DictWriter(lines, list(rows[0]), lineterminator='\n')
-  writer.writeheader()
-  writer.writerows(rows)
-  workdir.write(folder / 'table.csv', lines.getvalue())
-  found.figure.savefig(folder / 'figure.png', dpi=110)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 from absl import flags
+from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from experiments.framework import claim
@@ -194,9 +195,9 @@ class Evidence:
 
 
 def run(
-  name: str,
-  title: str,
+  what: claim.Claim,
   measure: Callable[[bool, Evidence], claim.Finding],
+  figure: Callable[..., Figure],
   devices: int,
 ) -> None:
   """As `claim.run`, for a claim that keeps runs, on emulated devices."""
@@ -211,7 +212,7 @@ def run(
     jax.config.update('jax_compilation_cache_dir', f'{RUNS.value}/programs')
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
     return measure(
-      quick, Evidence(pathlib.Path(RUNS.value) / name, MINUTES.value)
+      quick, Evidence(pathlib.Path(RUNS.value) / what.name, MINUTES.value)
     )
 
-  claim.run(name, title, with_evidence)
+  claim.run(what, with_evidence, figure)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.framework import claim
 from gossipjax import compressors, executors
 from gossipjax.aggregator import Aggregator
 from gossipjax.strategies import compressed, hylo
@@ -63,9 +64,26 @@ def _row(level: str, factor: float, mean: float, steps: int) -> dict[str, Any]:
   late = large[3 * steps // 4 :]
   growth = np.polyfit(np.arange(len(late)), late, 1)[0]
   return {
-    'level': level,
-    'c': factor,
+    'decode level': level,
+    'threshold in mean magnitudes': factor,
     'mean gradient': mean,
-    'growth': float(growth),
+    'residual growth': float(growth),
     'residual': float(late[-1]),
   }
+
+
+def sentence(growth: claim.Rows) -> str:
+  """The limit of each codec, in words."""
+  of = lambda level: [row for row in growth if row['decode level'] == level]
+  endless = lambda level: sum(
+    row['residual growth'] > 0.05 for row in of(level)
+  )
+  delay = lambda level: claim.span(of(level), 'residual', '.2g')
+  return (
+    'Limit of codes of +-t: with a fixed threshold the residual of a '
+    'coordinate with a large mean gradient grows without end in '
+    f'{endless("fixed")} of {len(of("fixed"))} cases, with the threshold of '
+    f'Hylo, that grows with it, in {endless("threshold")}; it then holds '
+    f"{delay('threshold')} steps' worth of gradient, and {delay('mean')} with "
+    'the mean above t.'
+  )

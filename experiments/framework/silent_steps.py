@@ -71,10 +71,10 @@ def measure(trigger: str) -> dict[str, Any]:
   program = steps['talking'].program
   return {
     'trigger': trigger,
-    'silent / talking': ratio,
-    'bytes talking': loud,
-    'bytes silent': quiet,
-    'in a branch': in_a_branch(program),
+    'wall time, silent over talking step': ratio,
+    'bytes of a talking step': loud,
+    'bytes of a silent step': quiet,
+    'exchange is in a branch of the program': in_a_branch(program),
   }
 
 

@@ -19,6 +19,12 @@ from gossipjax.training.run import resolve_run
 Run = list[dict[str, Any]]  # Records, as dicts.
 ASYNCHRONOUS = {'asynchronous': True}
 WAITS = {'asynchronous': False}
+PARAMETERS = 784 * 32 + 32 + 32 * 10 + 10  # Of the MLP with 32 hidden units.
+
+
+def link(transfer_s: float) -> dict[str, float]:
+  """Settings of a cluster whose links carry that model in so many seconds."""
+  return {'latency_s': 1e-4, 'bytes_per_s': 4 * PARAMETERS / transfer_s}
 
 
 def config(

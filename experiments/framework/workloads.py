@@ -1,6 +1,7 @@
 """The short trainings that claims are tried on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -12,6 +13,15 @@ NETWORKS = {
   'fashion_mnist': ('fashion_mnist', 'cnn', 16, 200),
   'cifar10': ('cifar10', 'resnet8', 8, 150),
   'cifar10-vgg': ('cifar10', 'vgg8', 8, 150),
+}
+NAMES = {
+  'fashion_mnist': 'Fashion-MNIST',
+  'cifar10': 'CIFAR-10',
+  'digits': 'digits',
+  'cnn': 'CNN',
+  'resnet8': 'ResNet-8',
+  'vgg8': 'VGG-8',
+  'mlp': 'MLP',
 }
 TWO = ('fashion_mnist', 'cifar10')
 EXAMPLES = 64  # In a step, of all workers together.
@@ -51,11 +61,22 @@ RATE = 1e6
 LINK = {'latency_s': 0.0, 'bytes_per_s': RATE}
 
 
-def with_link(found: ConfigDict) -> ConfigDict:
-  """The config, whose records then tell `comm_s['custom']`."""
+def on_link(network: str, workers: int, quick: bool) -> ConfigDict:
+  """The same config; its records tell `comm_s['custom']` on LINK."""
+  found = config(network, workers, quick)
   with found.ignore_type():
     found.link = ConfigDict(LINK)
   return found
+
+
+def extent(networks: Sequence[str], quick: bool) -> tuple[str, str]:
+  """What the networks are and how long they train, in words."""
+  of = [NETWORKS[name] for name in networks]
+  steps = dict.fromkeys(str(6 if quick else n) for *_, n in of)
+  return (
+    ', '.join(f'{NAMES[model]} on {NAMES[task]}' for task, model, *_ in of),
+    f'{" and ".join(steps)} steps of {EXAMPLES} examples',
+  )
 
 
 def compared(
@@ -78,3 +99,33 @@ def runs(
       found = method.copy_and_resolve_references()
       found.optimizer.learning_rate, found.seed = rates[name], seed
       yield name, seed, found
+
+
+def cells(
+  found: Any,
+  quick: bool,
+  at: Callable[[int], ConfigDict],
+  strategies: Mapping[str, ConfigDict],
+  workers: Sequence[int],
+  seeds: int,
+) -> dict[tuple[int, str, int], ConfigDict]:
+  """The runs of a comparison by workers, method and seed.
+
+  Args:
+    found: a `kept_runs.Evidence`; it chooses rates at the first of `workers`.
+    quick: with two rates, the first of `workers` and one seed.
+    at: workers -> config.
+    strategies: `config.strategy` of each method.
+    workers: numbers of them.
+    seeds: how many.
+  """
+  rates = found.rates(
+    compared(at(workers[0]), strategies), RATES[: 2 if quick else None]
+  )
+  return {
+    (number, name, seed): run
+    for number in workers[: 1 if quick else None]
+    for name, seed, run in runs(
+      compared(at(number), strategies), rates, 1 if quick else seeds
+    )
+  }

@@ -1,7 +1,6 @@
 """Experiments that test claims: what they look at, keep, and leave behind."""
 
 import importlib
-import re
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +10,9 @@ import pytest
 from experiments import gtopk_mass, union_size
 from experiments.framework import (
   claim,
+  finding_files,
+  lost_mass,
   residual_growth,
-  results_page,
   seed_statistics,
   silent_steps,
   workloads,
@@ -23,6 +23,8 @@ from gossipjax.errors import UserError
 from gossipjax.strategies import gtopk, union_topk
 
 P, SIZE, STEPS = 8, 400, 6
+GROWTH = 'residual growth'
+OLDEST = 'age of the oldest residual, steps'
 
 
 def play(aggregator, watch):
@@ -40,12 +42,12 @@ def play(aggregator, watch):
 
 @pytest.mark.parametrize('conserve', [False, True])
 def test_lost_mass_is_what_is_neither_applied_nor_remembered(conserve):
-  strategy, watch = gtopk.strategy(0.05, conserve), gtopk_mass.weigh()
+  strategy, watch = gtopk.strategy(0.05, conserve), lost_mass.watch()
   for gradients, mean, before, after in play(strategy.gradients, watch):
     wanted = (gradients + before.residual).astype('f8').sum(axis=0)
     applied = P * mean[0].astype('f8')
     lost = np.abs(wanted - applied - after.inner.residual.sum(axis=0)).sum()
-    share = watch.tell(after.seen)['lost']
+    share = watch.tell(after.seen)[lost_mass.LOST]
     np.testing.assert_allclose(
       share, lost / np.abs(applied).sum(), rtol=1e-3, atol=1e-5
     )
@@ -59,10 +61,10 @@ def test_a_residual_is_as_old_as_the_steps_since_it_was_sent(monkeypatch):
   for *_, after in play(strategy.gradients, watch):
     age = np.where(after.inner.residual == 0, 0, age + 1)
     told = watch.tell(after.seen)
-    assert told['mean age'] == pytest.approx(age.mean())
-    assert told['oldest'] == age.max()
-    assert told['union / k'] == after.inner.union[0] / (0.05 * SIZE)
-  assert 1 < told['union / k'] < P and told['oldest'] == STEPS
+    assert told[union_size.AGE] == pytest.approx(age.mean())
+    assert told[OLDEST] == age.max()
+    assert told[union_size.UNION] == after.inner.union[0] / (0.05 * SIZE)
+  assert 1 < told[union_size.UNION] < P and told[OLDEST] == STEPS
 
 
 def test_watching_changes_neither_numbers_nor_bytes(tmp_path, small):
@@ -70,7 +72,7 @@ def test_watching_changes_neither_numbers_nor_bytes(tmp_path, small):
   config.strategy = gtopk_mass.method('published', 0.05)
   config.optimizer.learning_rate = 0.1
   plain = one(config, tmp_path / 'plain')['records']
-  seen = one(config, tmp_path / 'seen', gtopk_mass.weigh())
+  seen = one(config, tmp_path / 'seen', lost_mass.watch())
   for a, b in zip(plain, seen['records'], strict=True):
     for key in ('train_loss', 'test_loss', 'bytes_sent', 'comm_s'):
       assert a[key] == b[key]
@@ -110,14 +112,16 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
       {m: module.METHODS[m] for m in ('dense', 'published', 'conserving')},
     )
   found = module.measure(True, Evidence(tmp_path / 'runs'))
-  claim.write(tmp_path, name, 'A title', found, 1.0, quick=True)
+  finding_files.write(tmp_path, module.CLAIM, found, 1.0, quick=True)
+  kept = finding_files.read(tmp_path)
+  finding_files.render(tmp_path, kept)
   text = (tmp_path / 'table.md').read_text()
-  assert f'**{found.verdict}**' in text
-  assert re.match(f'(?:{results_page.WORDS}): ', found.verdict)
+  assert f'**Verdict: {found.verdict.word}.**' in text
   assert f'python -m experiments.{name} --quick' in text
-  assert 'nan' not in text.split('\n\n')[2]
   lines = (tmp_path / 'table.csv').read_text().splitlines()
   assert len(lines) == 1 + len(found.rows) and 'accuracy %' in lines[0]
+  assert 'nan' not in ''.join(lines)
+  module.figure(kept.rows, **kept.tables).savefig(tmp_path / 'figure.png')
   assert (tmp_path / 'figure.png').stat().st_size > 10_000
 
 
@@ -142,7 +146,8 @@ def test_a_run_that_diverged_says_so_and_has_no_score(tmp_path, small):
   runs = Evidence(tmp_path).collect({('a', 0): config})
   assert 'NaN or Inf' in runs['a', 0]['diverged']
   (row,) = seed_statistics.rows(runs, ('name',))
-  assert row['diverged'] == 1 and np.isnan(row['accuracy %'])
+  assert row['seeds that diverged'] == 1
+  assert np.isnan(row['held-out accuracy %'])
   assert np.isnan(seed_statistics.difference(runs, ('a',), ('a',))[0])
 
 
@@ -162,23 +167,26 @@ def test_differences_are_paired_by_seed():
 
 
 @pytest.mark.parametrize(
-  'met, of, word',
+  'met, of, undecided, word',
   [
-    (3, 3, 'holds'),
-    (0, 3, 'does not hold'),
-    (2, 3, 'holds in 2 of 3'),
-    (0, 0, 'open'),
+    (3, 3, '', 'holds'),
+    (0, 3, '', 'does not hold'),
+    (2, 3, '', 'holds in 2 of 3'),
+    (0, 0, '', 'undecided: no case was measured'),
+    (3, 3, 'one seed', 'undecided: one seed'),
   ],
 )
-def test_a_claim_is_told_by_the_cases_in_which_it_is_met(met, of, word):
-  assert claim.word(met, of) == word
+def test_a_verdict_is_told_by_the_cases_in_which_a_claim_is_met(
+  met, of, undecided, word
+):
+  assert claim.Verdict(met, of, 'x', 'x', undecided).word == word
 
 
 def test_codes_of_plus_or_minus_t_cannot_follow_what_exceeds_t():
   slow = {
-    (row['level'], row['mean gradient']): row
+    (row['decode level'], row['mean gradient']): row
     for row in residual_growth.measure((1.0,), steps=2000)
   }
-  assert slow['fixed', 10]['growth'] > 0.8 > slow['threshold', 10]['growth']
+  assert slow['fixed', 10][GROWTH] > 0.8 > slow['threshold', 10][GROWTH]
   assert slow['threshold', 10]['residual'] > 2 * slow['mean', 10]['residual']
   assert slow['mean', 2]['residual'] > 10

@@ -5,24 +5,25 @@ import csv
 import pytest
 
 from experiments import adaptive_time, async_crossover, stragglers
-from experiments.framework import claim, virtual_time_runs
+from experiments.framework import finding_files, virtual_time_runs
 
 
 def test_a_quick_run_leaves_its_table_and_is_not_run_again(
   tmp_path, monkeypatch
 ):
   found = stragglers.measure(True, tmp_path)
-  claim.write(tmp_path, 'stragglers', 'A claim', found, 1.0, True)
+  finding_files.write(tmp_path, stragglers.CLAIM, found, 1.0, True)
+  finding_files.render(tmp_path, finding_files.read(tmp_path))
   with (tmp_path / 'table.csv').open() as lines:
     rows = {row['method']: row for row in csv.DictReader(lines)}
-  assert float(rows['all-reduce']['pace, slow / calm']) > 1.3
-  assert float(rows['pull-gossip']['pace, slow / calm']) < 1.1
+  assert float(rows['all-reduce'][stragglers.SLOW]) > 1.3
+  assert float(rows['pull-gossip'][stragglers.SLOW]) < 1.1
   assert (
-    rows['all-reduce']['stopped at: s']
-    and not (rows['pull-gossip']['stopped at: s'])
+    rows['all-reduce'][stragglers.STOPPED]
+    and not (rows['pull-gossip'][stragglers.STOPPED])
   )
-  assert found.verdict.startswith('Holds: one worker of 16')
-  assert (tmp_path / 'figure.png').stat().st_size > 10_000
+  assert found.verdict.word == 'holds'
+  assert found.verdict.sentence.startswith('One worker of 16')
   monkeypatch.setattr(virtual_time_runs.simulate, 'simulate', None)
   assert stragglers.measure(True, tmp_path).rows == found.rows
 
@@ -32,30 +33,38 @@ def row(rate, workers, waiting, others):
   times = {name: others for name in async_crossover.METHODS}
   times['all-reduce'] = waiting
   return {
-    'eta': rate,
-    'P': workers,
-    **{f'{name}: s': s for name, s in times.items()},
+    'learning rate': rate,
+    'workers': workers,
+    **{f'{name}{async_crossover.TIME}': s for name, s in times.items()},
   }
 
 
 @pytest.mark.parametrize(
-  'rows, verdict',
+  'rows, met, of, said',
   [
     (
       [row(0.1, 16, 2.0, 1.0), row(0.1, 32, 2.0, 1.0), row(0.1, 128, 1.0, 2.0)],
-      'Holds: a lead',
+      4,
+      4,
+      'ends between 16 and 64',
     ),
     (
       [row(0.1, 16, 2.0, 1.0), row(0.1, 128, 2.0, 1.0)],
-      'Does not hold: a lead',
+      0,
+      4,
+      'none of 4 cases',
     ),
     (
       [row(0.1, 4, 2.0, 1.0), row(0.1, 128, 2.0, None)],
-      'Does not hold: a lead',
+      0,
+      4,
+      'none of 4 cases',
     ),
     (
       [row(0.1, 4, 2.0, 1.0), row(0.1, 128, None, 1.0)],
-      'leads at 4, 128 (0.50',
+      0,
+      4,
+      'leads with 4, 128 workers (0.50',
     ),
     (
       [
@@ -65,7 +74,9 @@ def row(rate, workers, waiting, others):
         row(0.2, 16, 1.0, 2.0),
         row(0.2, 128, 1.0, 2.0),
       ],
-      'Holds only for some',
+      4,
+      8,
+      'of 8 cases',
     ),
     (
       [
@@ -74,35 +85,38 @@ def row(rate, workers, waiting, others):
         row(0.2, 16, 1.0, 2.0),
         row(0.2, 128, 1.0, 2.0),
       ],
-      'who leads depends on eta',
+      0,
+      8,
+      'leads with no number of workers',
     ),
   ],
 )
-def test_a_verdict_on_the_crossover_follows_from_the_rows(rows, verdict):
-  assert verdict in async_crossover.verdict(rows)
+def test_a_verdict_on_the_crossover_follows_from_the_rows(rows, met, of, said):
+  verdict = async_crossover.verdict(rows)
+  assert (verdict.met, verdict.of) == (met, of)
+  assert said in verdict.sentence
+  assert 'one seed' in verdict.undecided
 
 
 @pytest.mark.parametrize(
-  'saved, accuracy, verdict',
+  'saved, accuracy, met',
   [
-    (0.53, 0.85, 'Holds (published'),
-    (0.53, 0.80, 'Holds for the time, not for the accuracy'),
-    (0.30, 0.85, 'Does not hold'),
+    (0.53, 0.85, 2),
+    (0.53, 0.80, 0),  # For the time, not for the accuracy.
+    (0.30, 0.85, 0),
   ],
 )
-def test_a_verdict_on_saved_time_follows_from_the_rows(
-  saved, accuracy, verdict
-):
+def test_a_verdict_on_saved_time_follows_from_the_rows(saved, accuracy, met):
   rows = [
     {
-      'transfer': 1.0,
+      'relative transfer time': 1.0,
       'seed': 0,
       'method': name,
-      'not computing': 0.5,
+      'share of time not computing': 0.5,
       'traffic saved': 0.9,
       'time saved': saved,
-      f'saved to {adaptive_time.TARGET}': None,
-      'held out': accuracy,
+      adaptive_time.SAVED_TO_TARGET: None,
+      adaptive_time.HELD_OUT: accuracy,
     }
     for name in adaptive_time.METHODS
     if name != adaptive_time.BASELINE
@@ -112,10 +126,10 @@ def test_a_verdict_on_saved_time_follows_from_the_rows(
       **rows[0],
       'method': adaptive_time.BASELINE,
       'time saved': 0.0,
-      'held out': 0.855,
+      adaptive_time.HELD_OUT: 0.855,
     }
   )
-  assert adaptive_time.verdict(rows).startswith(verdict)
+  assert adaptive_time.verdict(rows)[:2] == (met, 2)
 
 
 def test_a_target_is_met_between_two_evaluations_or_never():

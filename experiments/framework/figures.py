@@ -1,0 +1,114 @@
+"""What the figures of claims have in common: lines, points, legends."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.framework import seed_statistics
+
+
+def values(rows: Iterable[dict[str, Any]], key: str) -> list[Any]:
+  """The different values of a column, in the order of the rows."""
+  return list(dict.fromkeys(row[key] for row in rows))
+
+
+def lines(
+  axes: Axes,
+  rows: Iterable[dict[str, Any]],
+  x: str,
+  y: str,
+  by: str,
+  style: str = '.-',
+) -> None:
+  """A line of y against x for each value of the column `by`.
+
+  Rows without y are left out, and colors go with the values, so that a method
+  has the same color in panels whose rows have the same methods.
+  """
+  rows = list(rows)
+  for i, name in enumerate(values(rows, by)):
+    mine = [row for row in rows if row[by] == name and row[y] is not None]
+    axes.plot(
+      [row[x] for row in mine],
+      [row[y] for row in mine],
+      style,
+      color=f'C{i}',
+      label=name,
+    )
+
+
+def accuracies(
+  panels: Sequence[Axes],
+  rows: Sequence[dict[str, Any]],
+  by: str,
+  x: str,
+  names: Sequence[str],
+) -> None:
+  """Held-out accuracy and its standard deviation, against the column x.
+
+  Args:
+    panels: one for each value of the column `by`.
+    names: columns that tell points apart; the first decides the color, the
+      second, if there is one, the marker.
+  """
+  known = [values(rows, name) for name in names]
+  for axes, value in zip(panels, values(rows, by), strict=False):
+    for row in (row for row in rows if row[by] == value):
+      place = [k.index(row[name]) for k, name in zip(known, names, strict=True)]
+      axes.errorbar(
+        row[x],
+        row['held-out accuracy %'],
+        row[seed_statistics.DEVIATION] or 0,
+        color=f'C{place[0]}',
+        marker='os^v'[place[-1] if place[1:] else 0],
+        label=', '.join(_label(name, row[name]) for name in names),
+      )
+    axes.set(title=value, xlabel=x, ylabel='held-out accuracy %')
+
+
+def _label(name: str, value: Any) -> str:
+  return f'{value} {name}' if isinstance(value, int) else str(value)
+
+
+def bars(
+  axes: Axes,
+  rows: Sequence[dict[str, Any]],
+  name: str,
+  keys: Sequence[str],
+  missing: Callable[[dict[str, Any], str], str],
+) -> None:
+  """Horizontal bars of two columns for each row, and a line at 1.
+
+  Args:
+    name: column that names the rows.
+    keys: the two columns.
+    missing: (row, key) -> text where there is no value.
+  """
+  for k, key in enumerate(keys):
+    for y, row in enumerate(rows):
+      at = y + 0.18 * (2 * k - 1)
+      if row[key] is None:
+        axes.text(0.02, at, missing(row, key), va='center', fontsize=7)
+      else:
+        axes.barh(at, row[key], 0.34, color=f'C{k}')
+  axes.axvline(1, color='0.5', linewidth=0.8)
+  axes.set_yticks(range(len(rows)), [row[name] for row in rows])
+
+
+def over_workers(axes: Axes) -> None:
+  """The numbers of workers on the x axis, as powers of two."""
+  axes.set(xlabel='workers')
+  axes.set_xscale('log', base=2)
+
+
+def legend(figure: Figure, *panels: Axes) -> None:
+  """One legend outside the panels, each label once."""
+  labels = {}
+  for axes in panels:
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+      labels.setdefault(label, handle)
+  figure.legend(
+    labels.values(), labels, frameon=False, loc='outside right upper'
+  )

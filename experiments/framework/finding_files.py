@@ -1,0 +1,201 @@
+"""The files of a finding: finding.json, and what is made from it.
+
+finding.json  everything that RESULTS.md, README, docs and advice need
+table.csv     its rows
+table.md      claim, verdict, rows, notes and provenance, to read
+"""
+
+import csv
+import io
+import os
+import pathlib
+import platform
+from typing import Annotated, Any
+
+import msgspec
+
+from gossipjax.comparison import table
+from gossipjax.errors import UserError
+from gossipjax.results import workdir
+
+RESULTS = pathlib.Path(__file__).parents[1] / 'results'
+Row = dict[str, int | float | bool | str | None]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+# The forms that a verdict can have.
+VERDICT = (
+  r'^(holds|does not hold|holds in [1-9]\d* of [1-9]\d*|undecided: \S.*)$'
+)
+# Columns that are written with two decimals rather than three digits.
+TWO_DECIMALS = (
+  'held-out accuracy %',
+  'held-out accuracy %, standard deviation',
+)
+
+
+class Evidence(msgspec.Struct, forbid_unknown_fields=True):
+  """What a verdict rests on; `seeds` is 0 where nothing is random."""
+
+  workload: Text
+  length: Text
+  seeds: Annotated[int, msgspec.Meta(ge=0)]
+
+  def __str__(self) -> str:
+    seeds = {0: '', 1: '; 1 seed'}.get(self.seeds, f'; {self.seeds} seeds')
+    return f'{self.workload}; {self.length}{seeds}'
+
+
+class Provenance(msgspec.Struct, forbid_unknown_fields=True):
+  """What ran where; `seconds` are those of the command's last call."""
+
+  command: Text
+  commit: Text
+  cores: int
+  machine: str
+  versions: dict[str, str]
+  seconds: float
+
+  def __str__(self) -> str:
+    return (
+      f'`{self.command}`, commit {self.commit}, {self.cores} cores '
+      f'({self.machine}), jax {self.versions["jax"]}, {self.seconds:.0f} s.'
+    )
+
+
+class Kept(msgspec.Struct, forbid_unknown_fields=True):
+  """finding.json; the names are those of `claim.Claim`, `.Verdict`, `.Finding`.
+
+  `claim` is the text of the claim, `verdict` one of the forms of VERDICT.
+  """
+
+  name: Text
+  title: Text
+  claim: Text
+  published: Text
+  ours: Annotated[str, msgspec.Meta(min_length=1, max_length=160)]
+  verdict: Annotated[str, msgspec.Meta(pattern=VERDICT)]
+  met: Annotated[int, msgspec.Meta(ge=0)]
+  of: Annotated[int, msgspec.Meta(ge=0)]
+  undecided: str
+  sentence: Text
+  evidence: Evidence
+  rows: list[Row]
+  tables: dict[str, list[Row]]
+  notes: Text
+  provenance: Provenance
+
+
+def write(
+  folder: pathlib.Path, claim: Any, found: Any, took_s: float, quick: bool
+) -> None:
+  """Writes finding.json.
+
+  Args:
+    claim: a `claim.Claim`.
+    found: a `claim.Finding`; NaN becomes null.
+
+  Raises:
+    UserError: the finding has not the form of `Kept`.
+  """
+  facts, verdict = workdir.provenance(), found.verdict
+  command = f'python -m experiments.{claim.name}' + ' --quick' * quick
+  save(
+    folder,
+    Kept(
+      name=claim.name,
+      title=claim.title,
+      claim=claim.text,
+      published=claim.published,
+      ours=verdict.ours,
+      verdict=verdict.word,
+      met=verdict.met,
+      of=verdict.of,
+      undecided=verdict.undecided,
+      sentence=verdict.sentence,
+      evidence=Evidence(found.workload, found.length, found.seeds),
+      rows=_without_nan(found.rows),
+      tables={k: _without_nan(rows) for k, rows in found.tables.items()},
+      notes=found.notes.strip(),
+      provenance=Provenance(
+        command=command,
+        commit=facts['commit'],
+        cores=os.cpu_count(),
+        machine=platform.machine(),
+        versions=facts['versions'],
+        seconds=took_s,
+      ),
+    ),
+  )
+
+
+def _without_nan(rows: Any) -> list[Row]:
+  return [
+    {key: None if value != value else value for key, value in row.items()}
+    for row in rows
+  ]
+
+
+def save(folder: pathlib.Path, kept: Kept) -> None:
+  """Writes finding.json if it has the form that `read` demands."""
+  text = msgspec.json.format(msgspec.json.encode(kept), indent=1)
+  _decoded(text, folder)
+  workdir.write(folder / 'finding.json', text.decode() + '\n')
+
+
+def read(folder: pathlib.Path) -> Kept:
+  """The finding of a folder.
+
+  Raises:
+    UserError: there is none, or it has not the form of `Kept`.
+  """
+  path = folder / 'finding.json'
+  if not path.exists():
+    raise UserError(f'{path} is not there; measure the claim first.')
+  return _decoded(path.read_bytes(), folder)
+
+
+def _decoded(text: bytes, folder: pathlib.Path) -> Kept:
+  try:
+    return msgspec.json.decode(text, type=Kept)
+  except msgspec.DecodeError as error:
+    raise UserError(f'{folder}/finding.json: {error}.') from error
+
+
+def render(folder: pathlib.Path, kept: Kept) -> None:
+  """Writes table.csv and table.md of a finding."""
+  for name, text in rendered(kept).items():
+    workdir.write(folder / name, text)
+
+
+def rendered(kept: Kept) -> dict[str, str]:
+  """The text of table.csv and of table.md."""
+  lines = io.StringIO()
+  writer = csv.DictWriter(lines, list(kept.rows[0]), lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(kept.rows)
+  further = ''.join(
+    f'## {name.replace("_", " ").capitalize()}\n\n{_markdown(rows)}\n\n'
+    for name, rows in kept.tables.items()
+  )
+  text = (
+    f'# {kept.title}\n\nClaim: {kept.claim}.\nPublished: {kept.published}.\n\n'
+    f'**Verdict: {kept.verdict}.**\n\n{kept.sentence}\n\n'
+    f'{_markdown(kept.rows)}\n\n{kept.notes}\n\n{further}'
+    f'Evidence: {kept.evidence}.\n\n{kept.provenance}\n'
+  )
+  return {'table.csv': lines.getvalue(), 'table.md': text}
+
+
+def _markdown(rows: list[Row]) -> str:
+  if not rows:
+    return 'Not kept.'
+  return table.of_rows(
+    [
+      {
+        key: f'{value:.2f}'
+        if key in TWO_DECIMALS and value is not None
+        else value
+        for key, value in row.items()
+      }
+      for row in rows
+    ]
+  )
