@@ -1,101 +1,181 @@
-"""RESULTS.md: every claim in a row, from the tables of experiments/results.
+"""RESULTS.md, README's tables and the accuracies that `advise` knows.
 
-python -m experiments.framework.results_page
+    python -m experiments.framework.results_page           writes them
+    python -m experiments.framework.results_page --check   fails if one is stale
+
+All are made from finding.json of the claims, summary.json of the comparisons
+that are kept under experiments/results, and strategies/bytes.csv there.
 """
 
+import csv
+import io
+import json
 import pathlib
-import re
+import sys
+from collections.abc import Sequence
+from typing import Any
 
-from gossipjax.comparison import table
+from absl import app, flags
+
+from experiments.framework import finding_files, strategy_table
+from gossipjax.advice import measured_accuracies
+from gossipjax.commands import console
+from gossipjax.comparison.table import duration, size
+from gossipjax.errors import UserError
 from gossipjax.results import workdir
 
+CHECK = flags.DEFINE_bool(
+  'check', False, 'Write nothing; fail if one is stale.'
+)
 ROOT = pathlib.Path(__file__).parents[2]
-# By module: the claim, and what was published.
-CLAIMS = {
-  'gtopk_cost': (
-    'gTop-k is faster than dense S-SGD and Top-k on 32 hosts with 1 GbE',
-    '2.7 to 12 times, 1.1 to 1.7 times (arXiv:1901.04359)',
-  ),
-  'gtopk_mass': (
-    "gTop-k's merge loses gradient mass, and keeping it raises accuracy "
-    'at the largest P',
-    'nothing; the lead is ours',
-  ),
-  'gtopk_scaling': (
-    'gTop-k on a real, slow link takes what its cost model says',
-    'a cost model fitted to 32 hosts (arXiv:1901.04359)',
-  ),
-  'train_1gbit': (
-    'Behind a real link of 1 Gbit/s sending less is faster to an accuracy',
-    'nothing; the question is ours',
-  ),
-  'async_crossover': (
-    'Not waiting is faster up to about 32 workers, all-reduce beyond',
-    'curves without a table (arXiv:1611.04581)',
-  ),
-  'stragglers': (
-    'One slow worker does not slow those who do not wait',
-    'curves without a table (arXiv:1611.04581)',
-  ),
-  'adaptive_gossip': (
-    'Gossip that talks only after a change is as good as at every step, '
-    'and better than a fixed period at the same bytes',
-    '92 % less traffic, 52 % less time, accuracy kept (Ho 2018); nothing '
-    'on a fixed period',
-  ),
-  'adaptive_time': (
-    'Adaptive gossip saves half of the time where nobody waits',
-    '52 % less time than gossip at every step (Ho 2018)',
-  ),
-  'hylo': (
-    'Hylo is as accurate as dense, and faster',
-    'less than 0.5 % of accuracy lost, up to 1.31 times as fast as others '
-    '(Peng 2021)',
-  ),
-  'union_size': (
-    'Workers can select so that the server has less to send',
-    'smaller, without numbers (Wang 2018); the target is ours',
-  ),
-}
+RESULTS = finding_files.RESULTS
+COMMAND = 'python -m experiments.framework.results_page'
+# Comparisons that `advise` believes; quickstart has 300 digits, of which a
+# few decide a point.
+BELIEVED = ('async_fashion_mnist', 'fashion_mnist')
 HEAD = """# Results
 
-What was claimed, and what came out here. Each row is written by the command
-`python -m experiments.NAME`, which goes on where it was stopped; the tables
-say how it was measured, and with how many runs. Bytes are counted, seconds on
-a link are modelled.
+What was claimed, and what came out here. `python -m experiments.NAME` repeats
+a row, and goes on where it was stopped. Bytes are counted; seconds on a link
+are modelled where they are not called measured. A verdict is undecided where
+the runs are too short, too few or not tuned enough to carry one.
 
 """
 
 
-WORDS = 'holds|does not hold|holds in [0-9]+ of [0-9]+|open'
+def findings() -> list[finding_files.Kept]:
+  """Those of all claims that have been measured, by name."""
+  folders = sorted(path.parent for path in RESULTS.glob('*/finding.json'))
+  return [finding_files.read(folder) for folder in folders]
 
 
-def row(name: str, folder: pathlib.Path) -> dict[str, str]:
-  """Of a claim whose table is in the folder."""
-  claim, published = CLAIMS[name]
-  text = (folder / name / 'table.md').read_text()
-  sentence = re.search(r'^\*\*(.+)\*\*$', text, re.M)[1]
-  word, ours = re.match(f'(?:({WORDS}): )?(.+)', sentence).groups()
-  place = (folder / name / 'table.md').relative_to(folder.parents[2])
-  return {
-    'claim': claim,
-    'published': published,
-    'ours': ours,
-    'verdict': word,
-    'table': f'[{name}]({place})',
-  }
-
-
-def main() -> None:
-  """Writes RESULTS.md of the claims that have a table."""
-  folder = ROOT / 'experiments' / 'results'
+def results() -> str:
+  """RESULTS.md."""
   rows = [
-    row(name, folder)
-    for name in CLAIMS
-    if (folder / name / 'table.md').exists()
+    {
+      'claim': found.claim,
+      'published': found.published,
+      'ours': found.ours,
+      'verdict': found.verdict,
+      'evidence': found.evidence,
+      'table': f'[{found.name}](experiments/results/{found.name}/table.md)',
+    }
+    for found in findings()
   ]
-  workdir.write(ROOT / 'RESULTS.md', HEAD + table.of_rows(rows) + '\n')
+  return f'{HEAD}{markdown(rows)}\n'
+
+
+def comparison(name: str) -> list[dict[str, Any]]:
+  """The runs of a kept comparison; see `gossipjax.comparison.summary`."""
+  return json.loads((RESULTS / name / 'summary.json').read_text())['runs']
+
+
+def comparison_table(name: str, relative: bool) -> str:
+  """The README's table of a kept comparison.
+
+  Args:
+    relative: with a column of bytes over those of the first run.
+  """
+  runs = comparison(name)
+  rows = []
+  for run in runs:
+    row = {
+      'run': run['name'],
+      'held-out accuracy': f'{100 * run["test_accuracy"]:.2f} %',
+      'sent per step (logical)': size(run['bytes_sent'] / run['steps']),
+    }
+    if relative:
+      ratio = run['bytes_sent'] / runs[0]['bytes_sent']
+      row['against the first'] = f'{ratio:.3g} x'
+    seconds = duration(run['comm_s']['1gbe'])
+    rows.append(row | {'communication on 1gbe (model)': seconds})
+  return markdown(rows, right=list(rows[0])[1:])
+
+
+def strategies() -> str:
+  """The README's table of strategies."""
+  rows = [
+    {
+      'strategy': f'[`{row.name}`](gossipjax/strategies/{row.name}.py)',
+      'what it is': row.title,
+      'bytes per step': row.bytes_per_step,
+      'source': row.source,
+    }
+    for row in strategy_table.rows()
+  ]
+  return markdown(rows, right=['bytes per step'])
+
+
+def markdown(rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> str:
+  """A table; the columns `right` are aligned to the right."""
+  lines = [
+    list(rows[0]),
+    ['---:' if key in right else '---' for key in rows[0]],
+    *([str(cell) for cell in row.values()] for row in rows),
+  ]
+  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+
+
+def readme() -> str:
+  """README.md, with its three tables anew."""
+  text = (ROOT / 'README.md').read_text()
+  for name, table in {
+    'quickstart': comparison_table('quickstart', relative=False),
+    'fashion_mnist': comparison_table('fashion_mnist', relative=True),
+    'strategies': strategies(),
+  }.items():
+    begin, end = f'<!-- {name}: {COMMAND} -->\n', f'\n<!-- end of {name} -->'
+    if text.count(begin) != 1 or text.count(end) != 1:
+      raise UserError(f'README.md lacks {begin.strip()} or {end.strip()}.')
+    before, _, rest = text.partition(begin)
+    text = f'{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}'
+  return text
+
+
+def accuracies() -> str:
+  """accuracies.csv of the package."""
+  found = io.StringIO()
+  fields = measured_accuracies.Accuracy._fields
+  writer = csv.writer(found, lineterminator='\n')
+  writer.writerow(fields)
+  for name in BELIEVED:
+    score = {run['name']: run['test_accuracy'] for run in comparison(name)}
+    dense = score.pop(measured_accuracies.DENSE)
+    writer.writerows((name, run, score[run], dense) for run in sorted(score))
+  return found.getvalue()
+
+
+def pages() -> dict[pathlib.Path, str]:
+  """By path, the text of everything that is generated."""
+  found = {
+    ROOT / 'RESULTS.md': results(),
+    ROOT / 'README.md': readme(),
+    measured_accuracies.PATH: accuracies(),
+  }
+  for kept in findings():
+    for name, text in finding_files.rendered(kept).items():
+      found[RESULTS / kept.name / name] = text
+  return found
+
+
+def stale() -> list[str]:
+  """The generated files that differ from what `main` would write."""
+  return [
+    str(path.relative_to(ROOT))
+    for path, text in pages().items()
+    if not path.exists() or path.read_text() != text
+  ]
+
+
+def main(argv: list[str], interrupted: Any) -> None:
+  """The command line; with --check, exit code 1 if a file is stale."""
+  del argv, interrupted
+  if not CHECK.value:
+    for path, text in pages().items():
+      workdir.write(path, text)
+  elif found := stale():
+    sys.exit(f'{", ".join(found)}: not what {COMMAND} writes; run it.')
 
 
 if __name__ == '__main__':
-  main()
+  app.run(console.guarded(main), flags_parser=console.parse)

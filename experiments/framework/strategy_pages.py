@@ -2,23 +2,19 @@
 
     python -m mkdocs build
 
-Nothing of it is kept: the files of strategies and the tables are the source.
+Made from the docstrings of strategies and the data of experiments/results.
 """
 
-import functools
 import importlib
 import inspect
-import pathlib
-import re
 from collections.abc import Iterator
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from experiments.framework import strategy_table
 from gossipjax.advice import measured_accuracies
 from gossipjax.config import arguments, resolve
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -44,23 +40,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
   return files
 
 
-@functools.cache
-def measured_bytes() -> dict[str, str]:
-  """Per strategy the cell of the README's table, made by strategies.py."""
-  rows = re.findall(
-    r'^\| \[`(\w+)`\].*?\|.*?\| (.*?) \|.*$',
-    (ROOT / 'README.md').read_text(),
-    re.M,
-  )
-  return dict(rows)
-
-
 def index() -> str:
   """All strategies in a table."""
   lines = [
-    f'| [`{name}`]({name}.md) | {_doc(name).splitlines()[0]} | '
-    f'{measured_bytes().get(name, "not measured")} |'
-    for name in resolve.STRATEGIES
+    f'| [`{row.name}`]({row.name}.md) | {row.title} | {row.bytes_per_step} |'
+    for row in strategy_table.rows()
   ]
   return '\n'.join(
     [
@@ -80,6 +64,7 @@ def index() -> str:
 def page(name: str) -> str:
   """One strategy."""
   title, *rest = _doc(name).strip().split('\n\n')
+  sent = strategy_table.measured().get(name)
   return '\n'.join(
     [
       f'# `{name}`',
@@ -92,8 +77,8 @@ def page(name: str) -> str:
       *_arguments(name),
       '## Measured',
       '',
-      f'Sends {measured_bytes().get(name, "not measured")} per step: the '
-      'busiest of 8 workers, a CNN of 220,234 parameters, at the defaults.',
+      f'Sends {sent} per step: the busiest of 8 workers, a CNN of 220,234 '
+      'parameters, at the defaults.',
       '',
       *_results(name),
       '## Run it',

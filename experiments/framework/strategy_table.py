@@ -1,10 +1,14 @@
-"""The README's table of strategies: measured bytes, sources, configs.
+"""What README and documentation tell of each strategy: bytes and sources.
 
-python -m experiments.framework.strategy_table
+`python -m experiments.framework.strategy_table` measures the bytes per step.
 """
 
+import csv
 import importlib
+import io
+import pathlib
 import re
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +17,13 @@ import optax
 from gossipjax import executors, models
 from gossipjax.comparison.table import size
 from gossipjax.config import resolve
+from gossipjax.results import workdir
 from gossipjax.worker import make_worker
 
 WORKERS = 8
+PATH = (
+  pathlib.Path(__file__).parents[1] / 'results' / 'strategies' / 'bytes.csv'
+)
 
 
 def bytes_per_step(name: str) -> float:
@@ -54,20 +62,39 @@ def bytes_per_step(name: str) -> float:
   return total.max() / steps
 
 
-def table() -> str:
-  """Markdown."""
-  lines = [
-    '| strategy | what it is | bytes per step | source |',
-    '| --- | --- | ---: | --- |',
-  ]
+class Row(NamedTuple):
+  """What the tables tell of a strategy.
+
+  Attributes:
+    name: of its module.
+    title: the first line of its docstring.
+    bytes_per_step: to three digits, with a unit; 'not measured' if unknown.
+    source: see `source`.
+  """
+
+  name: str
+  title: str
+  bytes_per_step: str
+  source: str
+
+
+def measured() -> dict[str, str]:
+  """By strategy, the bytes per step that PATH holds, to three digits."""
+  with PATH.open(newline='') as lines:
+    return {
+      row['strategy']: size(float(row['bytes_per_step']))
+      for row in csv.DictReader(lines)
+    }
+
+
+def rows() -> list[Row]:
+  """All strategies."""
+  known, found = measured(), []
   for name in resolve.STRATEGIES:
     doc = importlib.import_module(f'gossipjax.strategies.{name}').__doc__
-    link = f'gossipjax/strategies/{name}.py'
-    lines.append(
-      f'| [`{name}`]({link}) | {doc.splitlines()[0]} | '
-      f'{size(bytes_per_step(name))} | {source(doc)} |'
-    )
-  return '\n'.join(lines)
+    sent = known.get(name, 'not measured')
+    found.append(Row(name, doc.splitlines()[0], sent, source(doc)))
+  return found
 
 
 def source(doc: str) -> str:
@@ -83,5 +110,15 @@ def source(doc: str) -> str:
   return ''
 
 
+def main() -> None:
+  """Measures all strategies and writes PATH."""
+  text = io.StringIO()
+  writer = csv.writer(text, lineterminator='\n')
+  writer.writerow(('strategy', 'bytes_per_step'))
+  for name in resolve.STRATEGIES:
+    writer.writerow((name, float(bytes_per_step(name))))
+  workdir.write(PATH, text.getvalue())
+
+
 if __name__ == '__main__':
-  print(table())
+  main()

@@ -152,21 +152,14 @@ def test_the_picture_has_a_line_per_strategy_and_the_link():
   assert (np.diff(seconds) < 0).all()  # More bandwidth, less time.
 
 
-def test_accuracies_are_read_from_tables_of_any_experiment(tmp_path):
-  for name, text in {
-    'a/comparison.md': '# A\n\n| run | held-out accuracy |\n| --- | ---: |\n'
-    '| all_reduce | 90.00 % |\n| topk | 88.00 % |\n\nx\n',
-    'b/table.csv': 'strategy,seed,test_accuracy\nall_reduce,0,0.8\n'
-    'all_reduce,1,0.9\ntopk,0,0.84\ntopk,1,0.85\n',
-    'c/table.csv': 'model,seconds\nVGG,1\n',
-  }.items():
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text(text)
-  one, two = measured_accuracies.accuracies(tmp_path)
-  assert (one.table, one.accuracy, one.dense) == ('a', 0.88, 0.9)
-  assert (two.accuracy, two.dense) == pytest.approx((0.845, 0.85))
+def test_accuracies_are_read_from_the_file_of_the_package(tmp_path):
+  path = tmp_path / 'accuracies.csv'
+  path.write_text(
+    'table,strategy,accuracy,dense\na,topk,0.88,0.9\nb,topk,0.845,0.85\n'
+  )
+  one, two = measured_accuracies.accuracies(path)
+  assert one == ('a', 'topk', 0.88, 0.9)
   assert one.suffers and not two.suffers
-  assert not measured_accuracies.accuracies(tmp_path / 'nowhere')
 
 
 def test_the_results_that_are_kept_can_be_read():

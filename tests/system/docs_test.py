@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from experiments.framework import strategy_pages
+from experiments.framework import strategy_pages, strategy_table
 from gossipjax.config import resolve
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def test_every_strategy_has_a_page_with_its_equation_and_bytes(site):
 
 
 def test_a_page_is_of_its_strategy_and_the_figures_that_are_kept():
-  assert strategy_pages.measured_bytes()['gtopk'].endswith('B')
+  assert strategy_table.measured()['gtopk'].endswith('B')
   assert '`density` | `0.001`' in strategy_pages.page('gtopk')
   assert 'in no table' in strategy_pages.page('power_sgd')
 

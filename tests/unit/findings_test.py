@@ -1,0 +1,95 @@
+"""Results are data: findings are complete, and all pages are made from them."""
+
+import importlib
+import pathlib
+
+import msgspec
+import pytest
+
+from experiments.framework import finding_files, results_page
+from gossipjax.errors import UserError
+
+ROOT = pathlib.Path(__file__).parents[2]
+CLAIMS = sorted(
+  path.stem
+  for path in (ROOT / 'experiments').glob('*.py')
+  if path.stem != '__init__'
+)
+over_claims = pytest.mark.parametrize('name', CLAIMS)
+
+
+def kept(name: str) -> finding_files.Kept:
+  """The finding of a claim; that it can be read says that it is complete."""
+  return finding_files.read(finding_files.RESULTS / name)
+
+
+def test_every_claim_has_a_finding_and_every_finding_a_claim():
+  assert [found.name for found in results_page.findings()] == CLAIMS
+
+
+@over_claims
+def test_a_finding_tells_what_its_claim_says(name):
+  found, claim = (
+    kept(name),
+    importlib.import_module(f'experiments.{name}').CLAIM,
+  )
+  assert (found.name, found.title) == (claim.name, claim.title)
+  assert (found.claim, found.published) == (claim.text, claim.published)
+
+
+@over_claims
+def test_a_verdict_follows_from_the_rows_that_are_kept(name):
+  found, module = kept(name), importlib.import_module(f'experiments.{name}')
+  verdict = module.verdict(found.rows, **found.tables)
+  assert verdict.word == found.verdict
+  for field in verdict._fields:
+    assert getattr(verdict, field) == getattr(found, field), field
+
+
+@over_claims
+def test_a_figure_is_drawn_from_the_rows_that_are_kept(name):
+  found, module = kept(name), importlib.import_module(f'experiments.{name}')
+  if name == 'train_1gbit':  # Older than the rule that curves are kept.
+    with pytest.raises(UserError, match='curves'):
+      module.figure(found.rows, **found.tables)
+  else:
+    assert module.figure(found.rows, **found.tables).axes
+
+
+@over_claims
+def test_column_names_stand_alone(name):
+  found = kept(name)
+  for rows in (found.rows, *found.tables.values()):
+    for row in rows:
+      assert list(row) == list(rows[0])
+      assert not {'error', 'its error', 'sd', 'P', 'rate', 'loss'} & {*row} - (
+        {'rate'} if name in ('gtopk_scaling', 'train_1gbit') else set()
+      )
+
+
+def test_everything_that_is_generated_is_up_to_date():
+  assert not results_page.stale()
+
+
+def test_a_file_that_differs_is_named(monkeypatch):
+  monkeypatch.setattr(results_page, 'results', lambda: 'other')
+  assert results_page.stale() == ['RESULTS.md']
+
+
+@pytest.mark.parametrize(
+  'change, words',
+  [
+    ({'ours': 161 * 'x'}, 'ours'),
+    ({'verdict': ''}, 'verdict'),
+    ({'verdict': 'undecided: '}, 'verdict'),
+    ({'verdict': 'perhaps'}, 'verdict'),
+    ({'notes': ''}, 'notes'),
+    ({'more': 1}, 'unknown field'),
+    ({'rows': [{'a': [1]}]}, 'rows'),
+  ],
+)
+def test_a_finding_of_another_form_is_refused(tmp_path, change, words):
+  found = msgspec.to_builtins(kept('stragglers')) | change
+  (tmp_path / 'finding.json').write_bytes(msgspec.json.encode(found))
+  with pytest.raises(UserError, match=words):
+    finding_files.read(tmp_path)
