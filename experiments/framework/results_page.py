@@ -19,7 +19,7 @@ from absl import app, flags
 
 from experiments.framework import finding_files, strategy_table
 from gossipjax.advice import measured_accuracies
-from gossipjax.commands import console
+from gossipjax.commands import command_line, console
 from gossipjax.comparison.table import duration, size
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
@@ -178,4 +178,4 @@ def main(argv: list[str], interrupted: Any) -> None:
 
 
 if __name__ == '__main__':
-  app.run(console.guarded(main), flags_parser=console.parse)
+  app.run(console.guarded(main), flags_parser=command_line.parse)
