@@ -1,17 +1,113 @@
-"""Eight CPU devices, so that every strategy also runs on a real mesh."""
+"""What all tests share: devices, compiled programs, tiers, cores and memory."""
+
+import os
+import pathlib
+import re
+from importlib import metadata
+
+# Before jax is imported, and for all child processes: a program is compiled
+# once, by whichever test or process meets it first.
+ROOT = pathlib.Path(__file__).parents[1]
+for name, value in {
+  'JAX_COMPILATION_CACHE_DIR': str(ROOT / 'build/compiled'),
+  'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+  'JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES': '-1',
+}.items():
+  os.environ.setdefault(name, value)
+# The older way to emit loops compiles a third faster. An unknown flag ends the
+# process, therefore only for versions that are known to have it.
+if metadata.version('jaxlib').startswith('0.10.'):
+  os.environ.setdefault(
+    'XLA_FLAGS',
+    '--xla_cpu_use_fusion_emitters=false '
+    '--xla_cpu_parallel_codegen_split_count=1',
+  )
 
 import jax
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from gossipjax import executors
 
+GIB = 2**30
+
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-executors.emulate(8)
+executors.emulate(8)  # Every strategy also runs on a real mesh.
 
 
-@pytest.fixture(autouse=True, scope='module')
-def forget_programs():
-  """Compiled programs of one file are of no use to the next; 2 GiB of them."""
+def pytest_xdist_auto_num_workers() -> int:
+  """A worker per core that this process may use, and 3 GiB for each."""
+  memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+  cores = (
+    len(os.sched_getaffinity(0))
+    if hasattr(os, 'sched_getaffinity')
+    else os.cpu_count() or 1
+  )
+  return max(1, min(cores, memory // (3 * GIB)))
+
+
+def unit(nodeid: str) -> str:
+  """The tests that one worker runs in a row.
+
+  Laws: all tests of one strategy (the last part of the test's id), because they
+  judge the same compiled programs. Others: a file, because of its fixtures.
+  """
+  file, _, test = nodeid.partition('::')
+  if file.startswith('tests/laws/') and '[' in test:
+    return file + '::' + re.split(r'[\[-]', test.removesuffix(']'))[-1]
+  return file
+
+
+class ByUnit(LoadScopeScheduling):
+  """Hands out units to workers, in the order of collection."""
+
+  _split_scope = staticmethod(unit)
+
+
+def pytest_xdist_make_scheduler(config, log):
+  """Replaces the one that --dist names."""
+  return ByUnit(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items) -> None:
+  """Keeps units together; small units come last and fill what is left."""
+  first = {}
+  for item in items:
+    first.setdefault(unit(item.nodeid), len(first))
+  items.sort(
+    key=lambda item: (
+      '::' in unit(item.nodeid),
+      first[unit(item.nodeid)],
+    )
+  )
+
+
+def resident() -> int:
+  """Bytes of memory that this process occupies; 0 where /proc is missing."""
+  statm = pathlib.Path('/proc/self/statm')
+  pages = int(statm.read_text().split()[1]) if statm.exists() else 0
+  return pages * os.sysconf('SC_PAGE_SIZE')
+
+
+class Memory:
+  """Drops compiled programs when they occupy more than 1 GiB."""
+
+  def __init__(self):
+    self.least = resident()
+
+  def bound(self) -> None:
+    if resident() > self.least + GIB:
+      jax.clear_caches()
+      self.least = resident()
+
+
+MEMORY = Memory()
+
+
+@pytest.fixture(autouse=True)
+def bounded_memory():
+  """Compiled programs are shared between tests, as long as they fit."""
   yield
-  jax.clear_caches()
+  MEMORY.bound()

@@ -132,20 +132,20 @@ def compile_quickly():
   jax.config.update('jax_disable_most_optimizations', False)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def record(name, everyone=True, workers=laws.N):
   """Some rounds on one device; played once and judged by many laws."""
   return laws.record(AGGREGATORS[name], everyone, workers)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def replay(name, executor, everyone=True):
   return laws.replay(
     AGGREGATORS[name], record(name, everyone), executor, everyone
   )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def refusal(name) -> str:
   """What an aggregator says when workers are missing; '' if it copes."""
   try:
@@ -155,7 +155,7 @@ def refusal(name) -> str:
   return ''
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def is_served(name):
   return laws.is_served(AGGREGATORS[name])
 
@@ -173,6 +173,7 @@ def test_executors_agree_in_values_and_in_the_whole_bill(name):
   laws.executors_agree(record(name), replay(name, 'shard_map'))
 
 
+@pytest.mark.exhaustive
 @over_core
 def test_pmap_agrees_in_values_and_in_the_whole_bill(name):
   laws.executors_agree(record(name), replay(name, 'pmap'))
@@ -277,7 +278,10 @@ def test_what_replaces_a_gradient_is_bit_identical_everywhere(name, executor):
 
 
 @pytest.mark.parametrize('name', SYNCHRONOUS)
-@pytest.mark.parametrize('executor', ['vmap', 'shard_map', 'pmap'])
+@pytest.mark.parametrize(
+  'executor',
+  ['vmap', 'shard_map', pytest.param('pmap', marks=pytest.mark.exhaustive)],
+)
 def test_synchronous_replicas_are_bit_identical(name, executor):
   for params in laws.train(SYNCHRONOUS[name], executor, workers=3):
     laws.replicas_are_identical(params)

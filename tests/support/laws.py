@@ -43,7 +43,7 @@ def _attendance(workers):
   return (i == 2) | (i == 3), i != 6, i < 0, i % 3 > 0, i >= 0
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)  # A strategy's; the rest is not needed again.
 def _program(aggregator, executor, workers, everyone):
   """All workers' update; a promise that all are there, or a roll call."""
 
