@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import msgspec
 from absl import flags
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
@@ -93,7 +94,7 @@ def _train(run: Run, watch: Watch | None) -> tuple[list, list, str]:
   shown = {} if watch is None else {'watch': show}
   try:
     for record in train(_watching(run, watch) if watch else run, **shown):
-      records.append(record._asdict())
+      records.append(msgspec.structs.asdict(record))
   except Diverged as error:
     return records, told, str(error)
   return records, told, ''

@@ -8,6 +8,7 @@ import json
 import pathlib
 from typing import Any
 
+import msgspec
 from ml_collections import ConfigDict
 
 from gossipjax.config import defaults, resolve
@@ -82,7 +83,7 @@ def run(folder: pathlib.Path, wanted: ConfigDict) -> Run:
   records = []
   try:
     for record in simulate.simulate(resolve_run(wanted)):
-      records.append(record._asdict())
+      records.append(msgspec.structs.asdict(record))
   except Diverged:
     pass
   path.parent.mkdir(parents=True, exist_ok=True)

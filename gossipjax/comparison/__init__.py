@@ -1,11 +1,15 @@
 """Trains the variants of a config and compares them.
 
-compare    trains one variant after the other, writes the workdir
-summary    one entry of summary.json per variant
-table      the table of a comparison, for Markdown and the terminal
-figures    scores against steps, bytes and seconds (PNG)
-timelines  columns, notes and bars of runs in virtual time
-report     report.html: the same, interactive, in one file
-loggers    TensorBoard and Weights & Biases
-progress   the progress bar and the table at the end
+compare       trains one variant after the other, writes the workdir
+variant       one run of a comparison, resolved and checked
+summary       the entry of a variant in summary.json
+virtual_time  the part of virtual time in summaries, tables and notes
+table         the table of a comparison, for Markdown and the terminal
+report_files  writes all of the following files, at any time
+figures       scores against steps, bytes and seconds (PNG)
+timelines     what workers in virtual time did at first (PNG)
+report        report.html: the comparison as one interactive page
+chart         the chart of that page
+loggers       TensorBoard and Weights & Biases
+progress      the progress bar and the table at the end
 """

@@ -1,6 +1,5 @@
 """Trains a config's variants one after the other and compares them."""
 
-import json
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +8,13 @@ from ml_collections import ConfigDict
 
 from gossipjax import audit
 from gossipjax.commands import console
-from gossipjax.comparison import figures, loggers, report, table, timelines
-from gossipjax.comparison.summary import summarise
+from gossipjax.comparison import loggers, report_files, virtual_time
+from gossipjax.comparison.summary import divergence, summarise
 from gossipjax.comparison.variant import Variant, check
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError
-from gossipjax.results import workdir
+from gossipjax.results import record_file, workdir
 from gossipjax.simulation import simulate
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
@@ -78,11 +77,8 @@ def _write(
     'runs': summaries,
     **workdir.provenance(),
   }
-  workdir.write(folder / 'summary.json', json.dumps(summary, indent=2))
-  workdir.write(folder / 'comparison.md', table.markdown(summary))
-  figures.draw(folder, summary)
-  timelines.draw(folder, summary)
-  report.write(folder, summary)
+  workdir.write_summary(folder, summary)
+  report_files.write(folder)
   return summary
 
 
@@ -105,12 +101,11 @@ def run_one(
   Returns:
     Its summary; {} in a process that does not write it.
   """
-  finished = folder / 'summary.json'
-  if finished.exists():
-    return json.loads(finished.read_text())
+  if found := workdir.summary(folder):
+    return found
   processes.decide(lambda: folder.mkdir(parents=True, exist_ok=True))
   name, config, run, shapes = variant
-  store, lines = Store(folder / 'checkpoints'), folder / 'records.jsonl'
+  store, lines = Store(folder / 'checkpoints'), folder / workdir.RECORDS
   spans = []
   records = (
     simulate.simulate(run, store, interrupted, spans.extend)
@@ -118,25 +113,25 @@ def run_one(
     else train(run, store, interrupted, processes.meter())
   )
   if processes.first():
-    workdir.keep_records(lines, store.last() or 0)
+    record_file.truncate(lines, store.last() or 0)
   diverged = ''
   try:
     for record in records:
       if processes.first():  # Only the first of several processes writes.
-        workdir.append(lines, record)
+        record_file.append(lines, record)
         watch(name, config, record)
   except Diverged as error:
-    diverged = workdir.told_divergence(error, store)
+    diverged = divergence(error, store)
   if not processes.first():
     return {}
-  last = (workdir.records(lines) or [None])[-1]
+  last = (record_file.read(lines) or [None])[-1]
   summary = summarise(variant, last, diverged)
   if run.cluster and not diverged:
-    summary |= timelines.summarise(config, last)
-    workdir.write(folder / timelines.FILE, json.dumps(spans))
+    summary |= virtual_time.summarise(config, last)
+    workdir.write_spans(folder, spans)
   if audited:
     summary['audit'] = audit.report(
       name, run.strategy, shapes, run.workers, run.steps
     )
-  workdir.write(finished, json.dumps(summary, indent=2))
+  workdir.write_summary(folder, summary)
   return summary

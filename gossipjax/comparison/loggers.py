@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from ml_collections import ConfigDict
 
 from gossipjax.errors import UserError
@@ -66,7 +67,7 @@ class Live:
 def scalars(record: Record) -> dict[str, float]:
   """What a record knows, as numbers; the largest over workers."""
   found = {}
-  for key, value in record._asdict().items():
+  for key, value in msgspec.structs.asdict(record).items():
     if isinstance(value, dict):
       found |= {f'{key}/{link}': seconds for link, seconds in value.items()}
     elif value is not None and key != 'step':

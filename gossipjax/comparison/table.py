@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from gossipjax.comparison import timelines
+from gossipjax.comparison import virtual_time
 
 UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
 
@@ -54,7 +54,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     else (f'{run["bytes_sent"] / least:.3g} x'),
     f'communication on {link} (model)': duration(run['comm_s'][link]),
     'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
-    **timelines.cells(run, runs),
+    **virtual_time.cells(run, runs),
   }
 
 
@@ -98,7 +98,7 @@ def markdown(summary: dict[str, Any]) -> str:
   )
   return (
     f'# Comparison\n\n{head}\n\n{text}\n{NOTE}'
-    f'{timelines.note(summary)}{diverged(summary)}{audited(summary)}'
+    f'{virtual_time.note(summary)}{diverged(summary)}{audited(summary)}'
   )
 
 

@@ -1,7 +1,8 @@
 """Every file of a workdir, written and read in one place.
 
-workdir   claims the folder, writes configs, records and summaries
-reader    reads the runs of a workdir, without JAX
-columns   reads records.jsonl into arrays
-analysis  answers questions about many runs as pandas frames
+workdir      lists the files; config.json, summary.json, timeline.json
+record_file  records.jsonl: appends records, reads them as arrays
+reader       reads all runs of some workdirs, without JAX
+frames       the records of many runs as one pandas frame
+analysis     answers questions about such frames
 """

@@ -8,8 +8,6 @@ Bytes and messages are those of the worker with most, since the start of its
 run, from the ledger's logical column; `comm_LINK_s` are modelled seconds.
 """
 
-import hashlib
-import json
 import math
 import pathlib
 from collections.abc import Iterator
@@ -19,66 +17,11 @@ import pandas as pd
 
 from gossipjax.errors import UserError, nearest
 from gossipjax.results import reader
+from gossipjax.results.frames import load as load  # Part of this module.
 
 NEVER = math.inf  # The cost of what was not reached.
 RUN = ['workdir', 'run']  # What names a run.
 VARIANT = ['run', 'config']  # What runs have in common that differ in seed.
-
-
-def load(*workdirs: str | pathlib.Path) -> pd.DataFrame:
-  """One row per run and record.
-
-  Returns:
-    The fields of a record (training/train.py), with the largest over workers
-    and a column `comm_LINK_s` per link, behind the columns
-      workdir, run: whose record it is.
-      strategy, task, workers, batch_size, seed: of its config.
-      config: eight hex digits that are equal for runs that differ in seed only.
-      finished: whether the run is.
-
-  Raises:
-    UserError: see `records.read`.
-  """
-  runs = reader.read(*workdirs)
-  lengths = [len(run.records['step']) for run in runs]
-  told = [
-    {
-      'workdir': str(run.workdir),
-      'run': run.name,
-      'strategy': run.config['strategy']['name'],
-      'task': run.config['task']['name'],
-      'config': _fingerprint(run.config),
-      'workers': run.config['workers'],
-      'batch_size': run.config['batch_size'],
-      'seed': run.config['seed'],
-      'finished': run.summary is not None,
-    }
-    for run in runs
-  ]
-  columns = {
-    name: _repeated([t[name] for t in told], lengths) for name in told[0]
-  }
-  for name in dict.fromkeys(name for run in runs for name in run.records):
-    parts = [
-      run.records.pop(name, np.full(n, np.nan))
-      for run, n in zip(runs, lengths, strict=True)
-    ]
-    columns[name] = np.concatenate(parts)
-  return pd.DataFrame(columns, copy=False)
-
-
-def _repeated(values: list, times: list[int]) -> np.ndarray | pd.Categorical:
-  if not isinstance(values[0], str):
-    return np.repeat(values, times)
-  kinds = list(dict.fromkeys(values))  # In the order of the comparison.
-  codes = np.repeat([kinds.index(v) for v in values], times)
-  return pd.Categorical.from_codes(codes, kinds)
-
-
-def _fingerprint(config: dict) -> str:
-  but_seed = {k: v for k, v in config.items() if k not in ('seed', 'log')}
-  text = json.dumps(but_seed, sort_keys=True)
-  return hashlib.sha1(text.encode()).hexdigest()[:8]
 
 
 def needs(frame: pd.DataFrame, *columns: str) -> None:

@@ -1,10 +1,9 @@
-"""Reads what runs have left in a workdir, without needing JAX.
+"""Reads the runs of workdirs, without JAX; they may still be training.
 
-results/workdir.py says what a workdir holds. Runs may still be going
-on: those not begun are left out, and so is a line that is only half there.
+A variant without a record is left out, and so is an incomplete last line.
+results/workdir.py lists the files of a workdir.
 """
 
-import json
 import pathlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,9 +12,8 @@ import numpy as np
 
 from gossipjax.config.variants import merged
 from gossipjax.errors import UserError
-from gossipjax.results import columns
-
-SCHEMA = 1  # Of config.json, records.jsonl and summary.json together.
+from gossipjax.results import record_file, workdir
+from gossipjax.results.workdir import SCHEMA
 
 
 class Run(NamedTuple):
@@ -25,9 +23,8 @@ class Run(NamedTuple):
     workdir: of the comparison.
     name: of the variant.
     config: the base config with the variant's changes, without `variants`.
-    records: per field of a record an array, [records]. Of lists over workers
-      the largest, of dicts over links a field per link.
-    summary: what is left in the end; None while the run goes on.
+    records: an array [records] per column, see `record_file.columns`.
+    summary: of the variant; None while it is training.
   """
 
   workdir: pathlib.Path
@@ -38,11 +35,11 @@ class Run(NamedTuple):
 
 
 def read(*workdirs: str | pathlib.Path) -> list[Run]:
-  """All runs of some comparisons that have a record, in their order.
+  """All variants that have a record, in the order of arguments and configs.
 
   Raises:
-    UserError: there is nothing to read, or something broken, or files of
-      several versions.
+    UserError: a folder is no workdir, is damaged, holds no record, is given
+      twice, or has another schema than this gossipjax reads.
   """
   if not workdirs:
     raise UserError(
@@ -50,15 +47,15 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
       'runs/quickstart-20250101-120000.'
     )
   folders = [pathlib.Path(folder) for folder in workdirs]
-  seen, found = {}, []
+  seen, found = set(), []
   for folder in folders:
-    if folder.resolve() in seen.values():
+    if folder.resolve() in seen:
       raise UserError(f'{folder} is given twice; name each workdir once.')
-    seen[folder] = folder.resolve()
-  versions = {folder: _claimed(folder) for folder in folders}
-  _one_version({f: v.get('schema', SCHEMA) for f, v in versions.items()})
-  for folder, claimed in versions.items():
-    runs = list(_runs(folder, claimed['config']))
+    seen.add(folder.resolve())
+  claims = {folder: workdir.claimed(folder) for folder in folders}
+  _check_schema({f: c.get('schema', SCHEMA) for f, c in claims.items()})
+  for folder, claim in claims.items():
+    runs = list(_runs(folder, claim['config']))
     if not runs:
       raise UserError(
         f'{folder} holds no record yet; wait for the first, or '
@@ -68,20 +65,33 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
   return found
 
 
-def _claimed(folder: pathlib.Path) -> dict[str, Any]:
-  if not folder.is_dir():
-    raise UserError(f'{folder} is no folder; name the workdir of a comparison.')
-  if not (folder / 'config.json').exists():
+def summary(folder: pathlib.Path) -> dict[str, Any]:
+  """The summary of a comparison, with the variants finished so far.
+
+  Returns:
+    summary.json if there is one; otherwise the same keys: 'config', 'runs'
+    (finished variants, in the order of the config) and `workdir.provenance`
+    of the process that began.
+
+  Raises:
+    UserError: the folder is no workdir, is damaged, has another schema, or no
+      variant is finished.
+  """
+  claim = workdir.claimed(folder)
+  _check_schema({folder: claim.get('schema', SCHEMA)})
+  if found := workdir.summary(folder):
+    return found
+  runs = [workdir.summary(folder / name) for name in _changes(claim['config'])]
+  if not (finished := [run for run in runs if run]):
     raise UserError(
-      f'{folder} holds no run (there is no config.json); name the '
-      'workdir of a comparison.'
+      f'No run in {folder} is finished; wait, or continue it with --resume.'
     )
-  return _json(folder / 'config.json')
+  return claim | {'runs': finished}
 
 
-def _one_version(versions: dict[pathlib.Path, int]) -> None:
+def _check_schema(versions: dict[pathlib.Path, int]) -> None:
+  first = next(iter(versions))
   for folder, version in versions.items():
-    first = next(iter(versions))
     if version != versions[first]:
       raise UserError(
         f'{first} has schema version {versions[first]} and {folder} '
@@ -94,28 +104,15 @@ def _one_version(versions: dict[pathlib.Path, int]) -> None:
       )
 
 
+def _changes(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+  """Each variant's changes of the config, by its name."""
+  return config.get('variants') or {config['strategy']['name']: {}}
+
+
 def _runs(folder: pathlib.Path, config: dict[str, Any]) -> Iterator[Run]:
   base = {k: v for k, v in config.items() if k != 'variants'}
-  changes = config.get('variants') or {config['strategy']['name']: {}}
-  for name, change in changes.items():
-    lines = folder / name / 'records.jsonl'
-    records = columns.columns(lines) if lines.exists() else {}
-    if records:
-      end = folder / name / 'summary.json'
-      yield Run(
-        folder,
-        name,
-        merged(base, change),
-        records,
-        _json(end) if end.exists() else None,
-      )
-
-
-def _json(path: pathlib.Path) -> dict[str, Any]:
-  try:
-    found = json.loads(path.read_text())
-    return {**found}
-  except (OSError, ValueError, TypeError) as error:
-    raise UserError(
-      f'{path} is damaged ({error}); name another workdir.'
-    ) from error
+  for name, changes in _changes(config).items():
+    path = folder / name / workdir.RECORDS
+    if path.exists() and (records := record_file.columns(path)):
+      end = workdir.summary(folder / name)
+      yield Run(folder, name, merged(base, changes), records, end)

@@ -1,11 +1,12 @@
-"""The folder of a comparison: whose it is, and what is written into it.
+"""The folder of a comparison: its files, and which config it belongs to.
 
 config.json                 the config, versions, commit, devices
-<variant>/records.jsonl     one record a line
-<variant>/checkpoints/      orbax
-<variant>/summary.json      there when the variant is finished
-<variant>/timeline.json     of virtual time: what workers did at first
-summary.json comparison.md report.html *.png
+<variant>/records.jsonl     one record a line, see record_file.py
+<variant>/checkpoints/      by orbax, see training/checkpoint.py
+<variant>/summary.json      written when the variant is finished
+<variant>/timeline.json     virtual time only: what each worker did at first
+summary.json                written when all variants are finished
+comparison.md report.html *.png   made from the files above, never read
 """
 
 import json
@@ -13,61 +14,71 @@ import os
 import pathlib
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-import jax
+import msgspec
 
 from gossipjax.errors import UserError
-from gossipjax.results.reader import SCHEMA
-from gossipjax.training.checkpoint import Store
-from gossipjax.training.ledger import Diverged
-from gossipjax.training.record import Record
 
+SCHEMA = 1  # Of config.json, records.jsonl and summary.json together.
+CONFIG, SUMMARY, TIMELINE = 'config.json', 'summary.json', 'timeline.json'
+RECORDS = 'records.jsonl'
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 
-
-def _half(path: pathlib.Path) -> pathlib.Path:
-  return path.with_name(f'.{path.name}.half')
+# Worker; 'compute', 'wait' or 'transfer'; from and until, in virtual seconds.
+Span = tuple[int, str, float, float]
 
 
 def write(path: pathlib.Path, text: str) -> None:
-  """Writes a whole file or nothing."""
-  half = _half(path)
-  half.write_text(text)
-  os.replace(half, path)
+  """Writes the whole file or, where that fails, leaves it as it was.
+
+  Raises:
+    OSError: the disk does not take it.
+  """
+  partial = _partial(path)
+  partial.write_text(text)
+  os.replace(partial, path)
+
+
+def _partial(path: pathlib.Path) -> pathlib.Path:
+  return path.with_name(f'.{path.name}.half')
 
 
 def needs(folder: pathlib.Path) -> None:
-  """Refuses to continue what never began."""
+  """Checks that the folder of a run to be resumed exists.
+
+  Raises:
+    UserError: it does not.
+  """
   if not folder.exists():
     raise UserError(
-      f'--workdir={folder} is not there, so there is nothing to '
+      f'--workdir={folder} does not exist, so there is nothing to '
       '--resume; leave that out, or name the folder of the run.'
     )
 
 
 def claim(folder: pathlib.Path, config, resume: bool) -> None:
-  """Makes the folder this config's own, or refuses; overwrites nothing."""
-  found, wanted = folder / 'config.json', json.loads(config.to_json())
+  """Creates the folder of a comparison, or checks that it belongs to it.
+
+  Args:
+    folder: the workdir.
+    config: a ConfigDict; written to config.json with `provenance`.
+    resume: whether the folder may hold this comparison already.
+
+  Raises:
+    UserError: the folder holds something else, or this comparison although
+      `resume` is False, or cannot be created. No file is overwritten.
+  """
+  path, wanted = folder / CONFIG, json.loads(config.to_json())
   if folder.exists() and not folder.is_dir():
     raise UserError(f'--workdir={folder} is a file; name a folder.')
-  if found.exists():
-    theirs = _read(found)
-    if theirs != wanted:
-      raise UserError(
-        f'--workdir={folder} holds a run of another config (they differ in '
-        f'{", ".join(_differences(theirs, wanted))}); name another folder.'
-      )
-    if not resume:
-      raise UserError(
-        f'--workdir={folder} already holds a run of this config; '
-        '--resume continues it, another folder starts anew.'
-      )
+  if path.exists():
+    _check_same(folder, wanted, resume)
     return
-  # Somebody may have been stopped while claiming it.
-  if folder.exists() and {*folder.iterdir()} - {_half(found)}:
+  # An earlier process may have been stopped while it wrote config.json.
+  if folder.exists() and {*folder.iterdir()} - {_partial(path)}:
     raise UserError(
       f'--workdir={folder} is not empty and holds no run; name another folder.'
     )
@@ -75,21 +86,29 @@ def claim(folder: pathlib.Path, config, resume: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
   except OSError as error:
     raise UserError(
-      f'--workdir={folder} cannot be made: {error.strerror}.'
+      f'--workdir={folder} cannot be created: {error.strerror}.'
     ) from error
-  write(found, json.dumps({'config': wanted, **provenance()}, indent=2))
+  write(path, json.dumps({'config': wanted, **provenance()}, indent=2))
 
 
-def _read(path: pathlib.Path) -> Any:
-  try:
-    return json.loads(path.read_text())['config']
-  except (OSError, ValueError, LookupError, TypeError) as error:
+def _check_same(
+  folder: pathlib.Path, wanted: dict[str, Any], resume: bool
+) -> None:
+  found = claimed(folder)['config']
+  if found != wanted:
     raise UserError(
-      f'{path} is damaged ({error}); remove its folder or name another.'
-    ) from error
+      f'--workdir={folder} holds a run of another config (they differ in '
+      f'{", ".join(_differences(found, wanted))}); name another folder.'
+    )
+  if not resume:
+    raise UserError(
+      f'--workdir={folder} already holds a run of this config; '
+      '--resume continues it, another folder starts anew.'
+    )
 
 
 def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:
+  """Dotted keys in which two configs differ."""
   if not isinstance(a, dict) or not isinstance(b, dict):
     yield key
     return
@@ -99,7 +118,9 @@ def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:
 
 
 def provenance() -> dict[str, Any]:
-  """What ran where: form of the files, commit, versions, devices."""
+  """Schema of the files, commit, versions and devices of this process."""
+  import jax  # Not above: files are read without it.
+
   git = ('git', '-C', os.path.dirname(__file__))
   try:
     commit = subprocess.check_output(
@@ -118,53 +139,60 @@ def provenance() -> dict[str, Any]:
   }
 
 
-def keep_records(path: pathlib.Path, until: int) -> None:
-  """Forgets records after step `until`, and a line that was cut short."""
-  path.touch()
-  lines = path.read_text().splitlines(keepends=True)
-  write(
-    path,
-    ''.join(
-      line
-      for number, line in enumerate(lines, 1)
-      if line.endswith('\n') and _step(path, number, line) <= until
-    ),
-  )
+def claimed(folder: pathlib.Path) -> dict[str, Any]:
+  """config.json: `provenance`, and under 'config' the config.
 
-
-def _step(path: pathlib.Path, number: int, line: str) -> int:
-  try:
-    return json.loads(line)['step']
-  except (ValueError, LookupError, TypeError) as error:
+  Raises:
+    UserError: there is none, or it is damaged.
+  """
+  if not folder.is_dir():
+    raise UserError(f'{folder} is no folder; name the workdir of a comparison.')
+  if not (path := folder / CONFIG).exists():
     raise UserError(
-      f'{path}, line {number} is no record ({error}); delete the '
-      'line, or the folder of the variant.'
+      f'{folder} holds no run (there is no config.json); name the workdir of a '
+      'comparison.'
+    )
+  found = _read(path, dict[str, Any])
+  if not isinstance(found.get('config'), dict):
+    raise UserError(f"{path} is damaged (no 'config'); name another folder.")
+  return found
+
+
+def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
+  """Writes summary.json of a comparison, or of a variant."""
+  write(folder / SUMMARY, json.dumps(summary, indent=2))
+
+
+def summary(folder: pathlib.Path) -> dict[str, Any] | None:
+  """summary.json of a comparison or a variant; None if it is not finished.
+
+  Raises:
+    UserError: it is damaged.
+  """
+  path = folder / SUMMARY
+  return _read(path, dict[str, Any]) if path.exists() else None
+
+
+def write_spans(folder: pathlib.Path, spans: list[Span]) -> None:
+  """Writes timeline.json of a variant in virtual time."""
+  write(folder / TIMELINE, json.dumps(spans))
+
+
+def spans(folder: pathlib.Path) -> list[Span]:
+  """timeline.json of a variant; [] if there is none.
+
+  Raises:
+    UserError: it is damaged.
+  """
+  path = folder / TIMELINE
+  return _read(path, list[Span]) if path.exists() else []
+
+
+def _read(path: pathlib.Path, kind: Any) -> Any:
+  try:
+    # Python's parser, because a summary may hold NaN.
+    return msgspec.convert(json.loads(path.read_bytes()), kind)
+  except (OSError, ValueError) as error:
+    raise UserError(
+      f'{path} is damaged ({error}); name another folder, or run it again.'
     ) from error
-
-
-def told_divergence(error: Diverged, store: Store) -> str:
-  """What it says, and which checkpoint is left."""
-  step = store.last()
-  return (
-    f'{error} The checkpoint of step {step} is kept.' if step else (str(error))
-  )
-
-
-def append(path: pathlib.Path, record: Record) -> None:
-  """One more line of JSON."""
-  with path.open('a') as file:
-    file.write(json.dumps(told(record)) + '\n')
-
-
-def told(record: Record) -> dict[str, Any]:
-  """Its fields, without those that only virtual time knows where it is not."""
-  return {
-    key: value
-    for key, value in record._asdict().items()
-    if value is not None or key not in Record._field_defaults
-  }
-
-
-def records(path: pathlib.Path) -> Iterable[dict[str, Any]]:
-  """The records of one run."""
-  return [json.loads(line) for line in path.read_text().splitlines()]

@@ -132,7 +132,7 @@ def ledger_record(
   """
   rate = steps_per_s and steps_per_s * run.workers * run.batch_size
   return Record(
-    **dict.fromkeys(Record._fields)
+    **dict.fromkeys(Record.__struct_fields__)
     | scores
     | dict(
       step=ledger.step,

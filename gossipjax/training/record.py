@@ -1,35 +1,42 @@
-"""One line of records.jsonl: where a run stands."""
+"""One line of records.jsonl: the state of a run after some step."""
 
-from typing import NamedTuple
+import msgspec
 
 
-class Record(NamedTuple):
-  """Where a run stands; lists have one entry per worker.
+class Record(
+  msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
+  """The state of a run after `step` steps of each worker.
 
-  Held-out figures are None between evaluations.
+  Lists have one entry per worker. Held-out scores are None between
+  evaluations. Fields with a default belong to virtual time and are left out of
+  the file where they are None.
+
+  A new field needs a default, or another `SCHEMA` (results/workdir.py): files
+  without it are refused otherwise.
   """
 
   step: int
   train_loss: float  # Mean over workers and steps since the last record.
-  test_loss: float | None  # Of the workers' exact mean; or a server's model.
-  test_accuracy: float | None
+  test_loss: float | None  # Of the workers' exact mean, or a server's model.
+  test_accuracy: float | None  # Of the same model.
   worker0_loss: float | None  # Of worker 0's own model.
   worker0_accuracy: float | None
   consensus_distance: float | None  # sqrt(1/P sum_i |x_i - mean|^2).
-  bytes_sent: list[int]  # Since the start, as the three below.
-  bytes_received: list[int]
-  messages: list[int]
-  wire_bytes: list[int] | None  # By interface counters, one of each process.
-  comm_s: dict[str, float]  # Modelled, per link; the slowest sets the pace.
-  wall_s: float  # Since the start of the run, all in all.
+  bytes_sent: list[int]  # Since the start of the run; logical bytes.
+  bytes_received: list[int]  # Since the start of the run; logical bytes.
+  messages: list[int]  # Since the start of the run.
+  # Since the start of the run, by interface counters: one entry per process.
+  wire_bytes: list[int] | None
+  comm_s: dict[str, float]  # Modelled seconds since the start, per link.
+  wall_s: float  # Since the start of the run, everything included.
   train_s: float  # In training steps: no compiling, evaluating, saving.
-  examples_per_s: float | None  # Since the last record.
-  # Of runs in virtual time, see simulate.py; None of others.
-  virtual_s: float | None = None
+  examples_per_s: float | None  # Of all workers, since the last record.
+  virtual_s: float | None = None  # On the modelled clock, since the start.
   staleness: float | None = None  # Mean since the last record, in versions.
-  most_stale: int | None = None
-  compute_s: list[float] | None = None  # Since the start, as the next two.
-  waiting_s: list[float] | None = None
-  transfer_s: list[float] | None = None
+  most_stale: int | None = None  # Largest since the last record, in versions.
+  compute_s: list[float] | None = None  # Virtual seconds since the start.
+  waiting_s: list[float] | None = None  # Virtual seconds since the start.
+  transfer_s: list[float] | None = None  # Virtual seconds since the start.
   link_utilisation: float | None = None  # Of the busiest link, since the start.
-  lost_worker: int | None = None  # Whom a round waited for until the time-out.
+  lost_worker: int | None = None  # The worker a round waited for in vain.

@@ -4,13 +4,13 @@ import json
 import pathlib
 from typing import Any
 
-from gossipjax.results import workdir
+from gossipjax.results import record_file, workdir
 from gossipjax.training.record import Record
 
 
 def record(step: int, **given: Any) -> dict[str, Any]:
   """A record of two workers; what is not given grows with the step."""
-  return workdir.told(
+  return record_file.to_dict(
     Record(
       **{
         'step': step,

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from gossipjax.comparison import report
-from gossipjax.results import workdir
+from gossipjax.results import reader, workdir
 from tests.support import workdirs
 from tests.support.workdirs import record
 
@@ -106,9 +106,8 @@ def comparison(
         'wire_bytes': last['wire_bytes'] and max(last['wire_bytes']),
       }
     )
-  report.write(
-    folder, {'config': config, 'runs': summaries, **workdir.provenance()}
-  )
+  summary = {'config': config, 'runs': summaries, **workdir.provenance()}
+  report.write(folder, summary, reader.read(folder))
   return folder / 'report.html'
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -107,8 +108,8 @@ def test_it_can_be_stopped_and_goes_on_to_the_last_bit(tmp_path):
       records.append(record)
   records += simulate.simulate(resolve_run(config), store)
   real = {'wall_s': 0, 'train_s': 0, 'examples_per_s': 0}
-  assert [r._replace(**real) for r in records] == [
-    r._replace(**real) for r in expected
+  assert [msgspec.structs.replace(r, **real) for r in records] == [
+    msgspec.structs.replace(r, **real) for r in expected
   ]
   a, b = (program.arrays(tmp_path / name) for name in ('whole', 'parts'))
   assert a.keys() == b.keys()

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from gossipjax.errors import UserError
-from gossipjax.results import analysis, columns
+from gossipjax.results import analysis, reader, record_file, workdir
+from gossipjax.training.record import Record
 from tests.support import workdirs
 from tests.support.workdirs import record
 
@@ -104,14 +105,35 @@ def test_a_word_where_a_number_belongs_is_refused_with_its_field(folder):
   path = folder / 'dense' / 'records.jsonl'
   path.write_text(json.dumps(record(1, test_loss='low')) + '\n')
   with pytest.raises(
-    UserError, match=r'dense/records.jsonl: test_loss is no nu'
+    UserError, match=r'dense/records.jsonl, line 1 is no record .*test_loss'
   ):
     analysis.load(folder)
 
 
+@pytest.mark.parametrize(
+  'line, cause',
+  [
+    ({**record(2), 'new_s': 3.0}, 'unknown field `new_s`'),
+    ({'step': 2}, 'missing required field `train_loss`'),
+    ({**record(2), 'bytes_sent': [1.5]}, r'Expected `int`.*bytes_sent'),
+    ({**record(2), 'train_loss': None}, r'Expected `float`.*train_loss'),
+  ],
+)
+def test_a_record_of_another_version_is_refused_with_the_field(
+  folder, line, cause
+):
+  path = folder / 'dense' / 'records.jsonl'
+  path.write_text('\n'.join(map(json.dumps, (record(1), line))) + '\n')
+  for read in (analysis.load, lambda _: record_file.read(path)):
+    with pytest.raises(
+      UserError, match=rf'jsonl, line 2 is no record .*{cause}.*wrote it'
+    ):
+      read(folder)
+
+
 def test_nan_and_missing_fields_are_nan(folder):
   path = folder / 'dense' / 'records.jsonl'
-  newer = {**record(2), 'new_s': 3.0}
+  newer = record(2, virtual_s=3.0)
   path.write_text(
     '\n'.join(
       map(json.dumps, (record(1, train_loss=math.nan, test_loss=None), newer))
@@ -121,28 +143,56 @@ def test_nan_and_missing_fields_are_nan(folder):
   dense = analysis.load(folder).query('run == "dense"')
   assert np.isnan(dense['train_loss'].iloc[0])
   assert np.isnan(dense['test_loss'].iloc[0])
-  assert dense['new_s'].tolist()[1] == 3
-  assert np.isnan(dense['new_s'].tolist()[0])
+  assert dense['virtual_s'].tolist()[1] == 3
+  assert np.isnan(dense['virtual_s'].tolist()[0])
+  assert 'staleness' not in dense
 
 
 def test_fast_and_careful_reading_give_the_same(folder):
   path = folder / 'dense' / 'records.jsonl'
+  lines = [json.dumps(record(s, test_loss=None)) for s in (1, 2, 4)]
+  path.write_text('\n'.join(lines) + '\n')
   fast = analysis.load(folder)
-  # A field of one line only: no longer all alike.
-  lines = path.read_text().splitlines()
-  path.write_text('\n'.join([*lines[:-1], lines[-1][:-1] + ', "x": 1}']) + '\n')
-  careful = analysis.load(folder)
-  pd.testing.assert_frame_equal(careful.drop(columns='x'), fast)
+  path.write_text(
+    path.read_text().replace('"test_loss": null', '"test_loss": NaN')
+  )
+  pd.testing.assert_frame_equal(analysis.load(folder), fast)
+
+
+def test_what_is_appended_is_read_again_until_a_step(tmp_path):
+  path = tmp_path / 'records.jsonl'
+  record_file.truncate(path, 0)
+  written = [Record(**record(s, messages=[s, 0])) for s in (1, 2, 3)]
+  for one in written:
+    record_file.append(path, one)
+  with path.open('a') as file:
+    file.write('{"step": 4, "train_lo')
+  assert record_file.read(path) == written
+  record_file.truncate(path, 2)
+  assert record_file.read(path) == written[:2]
+  assert path.read_bytes().count(b'\n') == 2
+
+
+def test_a_summary_of_a_running_comparison_has_the_finished_runs(folder):
+  (folder / 'sparse' / 'summary.json').unlink()
+  summary = reader.summary(folder)
+  assert [run['name'] for run in summary['runs']] == ['dense']
+  assert summary['config']['workers'] == 2 and summary['commit']
+  (folder / 'dense' / 'summary.json').unlink()
+  with pytest.raises(UserError, match=r'No run in .*a is finished'):
+    reader.summary(folder)
+  workdir.write_summary(folder, {'runs': []})
+  assert reader.summary(folder) == {'runs': []}
 
 
 def test_a_long_file_is_read_in_pieces_that_lose_nothing(folder, monkeypatch):
   workdirs.run(folder, 'long', [record(s) for s in range(1, 3001)])
-  whole = columns.columns(folder / 'long' / 'records.jsonl')
+  whole = record_file.columns(folder / 'long' / 'records.jsonl')
   assert whole['step'].tolist() == list(range(1, 3001))
   assert whole['bytes_sent'].tolist() == list(range(20, 60_001, 20))
   for size in (1, 777, 10**9):
-    monkeypatch.setattr(columns, '_BLOCK', size)
-    pieces = columns.columns(folder / 'long' / 'records.jsonl')
+    monkeypatch.setattr(record_file, '_BATCH', size)
+    pieces = record_file.columns(folder / 'long' / 'records.jsonl')
     assert pieces.keys() == whole.keys()
     for name, column in pieces.items():
       np.testing.assert_array_equal(column, whole[name], name)

@@ -1,0 +1,35 @@
+"""Writes what a person reads of a comparison: Markdown, pictures, HTML.
+
+All of it is made from what results/reader.py returns, so that it can be written
+again at any time, also while the comparison is running.
+"""
+
+import pathlib
+from typing import Any
+
+from gossipjax.comparison import table
+from gossipjax.results import reader, workdir
+
+
+def write(folder: pathlib.Path) -> dict[str, Any]:
+  """Writes comparison.md, the pictures and report.html of a workdir.
+
+  Args:
+    folder: of a comparison that has a finished run.
+
+  Returns:
+    The summary of the comparison, with the runs finished so far.
+
+  Raises:
+    UserError: `folder` is no workdir, is damaged, or no run is finished.
+  """
+  # Here, because training needs none of their libraries.
+  from gossipjax.comparison import figures, report, timelines
+
+  summary, runs = reader.summary(folder), reader.read(folder)
+  workdir.write(folder / 'comparison.md', table.markdown(summary))
+  figures.draw(folder, summary, runs)
+  names = [run['name'] for run in summary['runs'] if 'virtual_s' in run]
+  timelines.draw(folder, {name: workdir.spans(folder / name) for name in names})
+  report.write(folder, summary, runs)
+  return summary

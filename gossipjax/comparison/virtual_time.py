@@ -1,0 +1,76 @@
+"""Runs in virtual time: their part of the summary, table and notes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gossipjax.training.record import Record
+
+
+def summarise(config, last: Record) -> dict[str, Any]:
+  """Returns what summary.json holds of a run in virtual time besides the rest.
+
+  `ended` is a sentence where the run had a target accuracy or lost a worker,
+  otherwise ''. `target_s` is None if no target was reached.
+
+  Args:
+    config: of the run, a ConfigDict.
+    last: the last record.
+  """
+  target = config.cluster.target_accuracy
+  reached = 0 < target <= (last.test_accuracy or 0)
+  ended = ''
+  if last.lost_worker is not None:
+    ended = f'waited for worker {last.lost_worker} until the time-out'
+  elif reached:
+    ended = f'reached {target:g} at {last.virtual_s:.4g} s'
+  elif target:
+    ended = f'never reached {target:g} in {last.step} steps'
+  return {
+    'virtual_s': last.virtual_s,
+    'ended': ended,
+    'target_s': last.virtual_s if reached else None,
+    'staleness': last.staleness,
+    'waiting_s': max(last.waiting_s),
+    'link_utilisation': last.link_utilisation,
+  }
+
+
+HEADINGS = ('virtual time', 'staleness', 'longest wait', 'busiest link')
+NOTE = """
+Virtual time is modelled from the cluster of the config; the training and the
+bytes sent are real. Staleness: versions of the model between the computation of
+a gradient and its use, mean since the last record but one. Longest wait: the
+largest share of virtual time that a worker waited. Busiest link: the largest
+share of virtual time that a link carried bytes. Communication: the largest sum
+over a worker's transfers. Where there is a server, held-out figures are those
+of its model.
+"""
+
+
+def cells(
+  run: dict[str, Any], runs: Sequence[dict[str, Any]]
+) -> dict[str, str]:
+  """Returns the table's columns of a run; {} if no run is in virtual time.
+
+  Args:
+    run: its entry in summary.json.
+    runs: the entries of all runs of the comparison.
+  """
+  if not any('virtual_s' in other for other in runs):
+    return {}
+  if 'virtual_s' not in run:
+    return dict.fromkeys(HEADINGS, '')
+  found = (
+    f'{run["virtual_s"]:.4g} s',
+    f'{run["staleness"]:.2f}',
+    f'{100 * run["waiting_s"] / run["virtual_s"]:.1f} %',
+    f'{100 * run["link_utilisation"]:.1f} %',
+  )
+  return dict(zip(HEADINGS, found, strict=True))
+
+
+def note(summary: dict[str, Any]) -> str:
+  """Markdown behind the table: its columns explained, how runs ended."""
+  runs = [run for run in summary['runs'] if 'virtual_s' in run]
+  ends = [f'- {run["name"]} {run["ended"]}.' for run in runs if run['ended']]
+  return '\n'.join([NOTE, *ends, '']) if runs else ''
