@@ -1,4 +1,4 @@
-"""The one abstraction: an aggregator is a distributed, approximate mean."""
+"""The types Aggregator and Strategy: a distributed, approximate mean."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,16 +17,17 @@ State = Any
 
 
 class Aggregator(NamedTuple):
-  """A pair of pure functions that brings the workers' trees closer together.
+  """A pair of pure functions: a distributed, approximate mean of trees.
 
   Both run once per worker, under the axis name `collectives.WORKERS`.
 
   Attributes:
     init: `tree -> state`, the worker's memory; `()` if it has none.
-    update: `(tree, state, step, active=True) -> (tree, state, sent)`. `step`
-      is i32[] and the same everywhere. A worker with `active` False gets its
-      own tree back and sends nothing; a literal True promises that all are
-      there. Keeps the tree's shapes and dtypes.
+    update: `(tree, state, step, active=True) -> (tree, state, sent)`, with the
+      tree's shapes and dtypes kept. `step` is i32[] and the same on all
+      workers. `active` is bool[]: a worker where it is False gets its own tree
+      back and sends nothing; a literal True states that all workers take part.
+      `sent` is the worker's Traffic.
   """
 
   init: Callable[[Tree], State]
@@ -34,26 +35,32 @@ class Aggregator(NamedTuple):
 
 
 class AsyncExchange(NamedTuple):
-  """How a worker exchanges that does not wait for all: a round few came to.
+  """An exchange of a worker that does not wait for all others.
+
+  It is a round in which few workers take part.
 
   Attributes:
-    parameters: over an axis of those who came; the one whose step it is comes
-      first. A field `center` of its state is a server's, one for all.
-    way: how they come together, see async_exchange.py.
-    draw: `(worker, generator) -> others`, with whom; itself means nobody.
+    parameters: aggregator over an axis of the workers taking part; the worker
+      whose step it is comes first. A field `center` of its state belongs to a
+      server and is shared.
+    kind: visit, read, push or meet, see async_exchange.py.
+    draw: `(worker, generator) -> others`, the workers that it exchanges with;
+      the worker itself stands for nobody.
   """
 
   parameters: Aggregator
-  way: str
+  kind: str
   draw: Callable[[int, np.random.Generator], Sequence[int]]
 
 
 class Strategy(NamedTuple):
-  """What workers agree on: gradients before the optimizer, parameters after.
+  """What workers communicate, and when.
 
-  `async_exchange` is the strategy for so many workers that do not wait for
-  each other;
-  None if it needs all of them at once.
+  Attributes:
+    gradients: aggregates gradients before the optimizer.
+    parameters: aggregates parameters after it.
+    async_exchange: `number of workers -> AsyncExchange`, the same strategy for
+      workers that do not wait for each other; None if it needs all at once.
   """
 
   gradients: Aggregator
@@ -77,15 +84,21 @@ def identity() -> Aggregator:
 
 
 def every(period: int, aggregator: Aggregator) -> Aggregator:
-  """Runs `aggregator` at the end of each `period` steps."""
+  """Runs `aggregator` at the end of each `period` steps.
+
+  Its own `step` counts those runs.
+
+  Raises:
+    UserError: `period` is below 1.
+  """
   if period < 1:
     raise UserError(f'period is at least 1 step, got {period}.')
   if period == 1:
     return aggregator
 
   def update(tree, state, step, active=True):
-    # All workers agree on the step, so all take the same branch. A condition
-    # on anything local would deadlock here; that is what `active` is for.
+    # All workers have the same step, so all take the same branch. A condition
+    # on a worker's own values would deadlock; `active` masks those instead.
     return lax.cond(
       step % period == period - 1,
       lambda: aggregator.update(tree, state, step // period, active),
@@ -96,7 +109,7 @@ def every(period: int, aggregator: Aggregator) -> Aggregator:
 
 
 def chain(*aggregators: Aggregator) -> Aggregator:
-  """Runs aggregators one after the other on the same tree."""
+  """Runs aggregators one after the other, each on the last one's result."""
 
   def init(tree):
     return tuple(a.init(tree) for a in aggregators)
@@ -126,12 +139,12 @@ class AsOptaxState(NamedTuple):
 
 
 def as_optax(aggregator: Aggregator) -> optax.GradientTransformationExtraArgs:
-  """A gradient aggregator as a link of anyone's `optax.chain`.
+  """Wraps a gradient aggregator as a transformation for `optax.chain`.
 
-  To be called once per worker under the axis name `collectives.WORKERS`, for
-  example inside one's own `jax.shard_map`; its bill is `state.sent`. Not for
-  parameter aggregators: a mean of parameters written as an update leaves
-  replicas that differ in their last bits.
+  It is called once per worker under the axis name `collectives.WORKERS`, for
+  example inside `jax.shard_map`; the Traffic of a call is `state.sent`. It does
+  not fit parameter aggregators: a mean of parameters that is applied as an
+  update leaves replicas that differ in their last bits.
   """
 
   def init(params):

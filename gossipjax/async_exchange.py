@@ -1,12 +1,12 @@
-"""Workers that do not wait for each other: whom one meets, and how.
+"""Exchanges of workers that do not wait for each other: their kinds and peers.
 
-An event is a round to which few came: the worker whose step it is, then those
-it drew. A strategy says with one of four functions how they come together:
+An exchange is a round of few workers: the one whose step it is, then those that
+it draws. A strategy chooses its kind by one of four functions:
 
-  visits  to a server; who arrives at the same instant makes one round
-  reads   what others hold when the transfer begins; they take no part
-  pushes  to another, who finds it when the transfer ends and takes no part
-  meets   another, who answers, when the transfer ends
+  visits  with a server; workers that arrive at the same time share a round
+  reads   one-sided: what others hold when the transfer begins
+  pushes  one-sided: another worker's memory receives it when the transfer ends
+  meets   two-sided: both ends exchange when the transfer ends
 """
 
 from collections.abc import Sequence
@@ -20,27 +20,27 @@ VISIT, READ, PUSH, MEET = 'visit', 'read', 'push', 'meet'
 
 
 def visits(parameters: Aggregator) -> AsyncExchange:
-  """A field `center` of the state stays with the server."""
+  """Visits a server, which holds the field `center` of the state."""
   return AsyncExchange(parameters, VISIT, lambda worker, rng: ())
 
 
 def reads(parameters: Aggregator, draw) -> AsyncExchange:
-  """One-sided: those read from need not be there."""
+  """Reads from the workers drawn, which take no part."""
   return AsyncExchange(parameters, READ, draw)
 
 
 def pushes(parameters: Aggregator, draw) -> AsyncExchange:
-  """One-sided: the other finds it in its memory, its parameters stay."""
+  """Pushes into the memory of the worker drawn; its parameters stay."""
   return AsyncExchange(parameters, PUSH, draw)
 
 
 def meets(parameters: Aggregator, draw) -> AsyncExchange:
-  """Two-sided: the parameters of the other may change while it computes."""
+  """Meets the worker drawn, whose parameters may change while it computes."""
   return AsyncExchange(parameters, MEET, draw)
 
 
 def anyone(workers: int, count: int = 1):
-  """Draws `count` of all workers uniformly, perhaps oneself."""
+  """Draws `count` of all workers uniformly, possibly the worker itself."""
   return lambda worker, rng: rng.integers(workers, size=count).tolist()
 
 
@@ -53,29 +53,29 @@ def neighbors(topology: Topology, workers: int):
   table = [sorted(p) for p in peers]
 
   def draw(worker: int, rng: np.random.Generator) -> Sequence[int]:
-    among = table[worker]
-    return [among[rng.integers(len(among))]] if among else []
+    mine = table[worker]
+    return [mine[rng.integers(len(mine))]] if mine else []
 
   return draw
 
 
 def pair(n: int) -> tuple[Round, ...]:
-  """The topology of two that meet: both take the average."""
+  """The topology of two workers that meet: both take the average."""
   return ((Exchange(1 / 2, tuple(reversed(range(n)))),),)
 
 
 def hand_over(n: int) -> tuple[Round, ...]:
-  """The topology of two of whom the first gives half of what it has."""
+  """The topology of two workers: the first sends half of its share."""
   return ((Exchange(1 / 2, (0,) * n),),)
 
 
 def from_the_others(count: int, n: int) -> tuple[tuple[int, ...], ...]:
-  """Draws for `pull_mean`: the first reads each of the others once."""
+  """Draws for `pull_mean`: the first worker reads each other worker once."""
   sources = [r + 1 if r + 1 < n else 0 for r in range(count // n)]
   return (tuple(i for first in sources for i in (first, *range(1, n))),)
 
 
 def to_the_other(count: int, n: int) -> tuple[tuple[int, ...], ...]:
-  """Draws for `push_mean`: the first sends to the other, if there is one."""
+  """Draws for `push_mean`: the first worker sends to the last."""
   del count
   return ((n - 1, *range(1, n)),)

@@ -1,9 +1,10 @@
-"""The only file where bytes move, hence the only file that counts them.
+"""The only file in which bytes move, hence the only file that counts them.
 
-Each function returns what this worker learns and what it sent. `active` marks
-the workers taking part; a missing worker adds nothing and is charged nothing.
-A literal `True` promises that everyone is there; otherwise a flag travels with
-every message to say so, and is charged like the rest.
+Each function runs once per worker and returns what this worker receives and
+its bill, a Traffic. `active`, bool[], marks the workers that take part; an
+absent worker contributes nothing and is charged nothing. A literal `True`
+states that all take part; otherwise each message carries a flag with that
+information, which is charged like the rest.
 """
 
 import jax
@@ -16,38 +17,45 @@ from gossipjax.flatten import flatten
 from gossipjax.traffic import SILENCE, Traffic, nbytes
 
 WORKERS = 'workers'  # The mesh axis.
-SERVED = 'served'  # Marks, in the compiled program, a sum done by a server.
+SERVED = 'served'  # Name in the compiled program of a sum that a server does.
 _FLAG = 1  # Bytes of a bool.
 
 
 def _present(tree, active):
-  """`tree` on the workers taking part, zeros on the others."""
+  """`tree` where `active` holds, zeros elsewhere."""
   if active is True:
     return tree
   return jax.tree.map(lambda x: jnp.where(active, x, jnp.zeros_like(x)), tree)
 
 
 def _sum(tree):
-  """Over workers; in few pieces, since each is a collective of its own."""
-  pieces, unpack = flatten(tree)
-  return unpack(lax.psum(pieces, WORKERS))
+  """The sum over workers, with few collectives."""
+  arrays, unflatten = flatten(tree)
+  return unflatten(lax.psum(arrays, WORKERS))
 
 
 def needs_everyone(active):
-  """Refuses for algorithms that are not defined when workers are missing."""
+  """Refuses absent workers, for algorithms that need all of them.
+
+  Raises:
+    UserError: `active` is not a literal True.
+  """
   if active is not True:
-    raise UserError('This aggregator needs every worker in every round.')
+    raise UserError(
+      'This aggregator needs every worker in every round; gossip, all_reduce '
+      'and elastic do not.'
+    )
 
 
 def ring_bytes(size: int, n: int) -> int:
-  """What each of n workers sends in a ring all-reduce of `size` bytes."""
+  """Bytes that each of n workers sends in a ring all-reduce of `size` bytes."""
   return -(-2 * (n - 1) * size // n)
 
 
 def _permutation(pairs, n: int):
-  """`pairs`, made up to a full permutation where vmap insists on one.
+  """`pairs`, completed to a full permutation where vmap requires one.
 
-  The surplus moves on one device, to where nobody looks.
+  The additional messages stay on one device and are ignored.
   """
   if WORKERS in jax.sharding.get_abstract_mesh().manual_axes:
     return pairs
@@ -71,16 +79,10 @@ def send(tree, pairs, active=True):
   pairs = [(s, t) for s, t in pairs if s != t]
   if not pairs:
     return jax.tree.map(jnp.zeros_like, tree), jnp.bool_(False), SILENCE
-  sources, targets = np.zeros((2, n), bool)
-  sources[[s for s, _ in pairs]] = True
-  targets[[t for _, t in pairs]] = True
-
-  wires = _permutation(pairs, n)
-  theirs = lax.ppermute(tree, WORKERS, wires)
-  arrived = jnp.asarray(targets)[me]
-  size = nbytes(tree)
+  sources, targets = _ends(pairs, n)
+  size, arrived = nbytes(tree), jnp.asarray(targets)[me]
   if active is not True:
-    arrived &= active & lax.ppermute(active, WORKERS, wires)
+    arrived &= active & _send_flag(active, pairs)
     size += _FLAG
   bill = Traffic.of(
     size * sources,
@@ -90,11 +92,20 @@ def send(tree, pairs, active=True):
     path_bytes=np.full(n, size),
   )
   bill = jax.tree.map(lambda table: jnp.asarray(table)[me], bill)
-  return _present(theirs, arrived), arrived, bill * active
+  return _send(tree, pairs, arrived), arrived, bill * active
 
 
 def swap(tree, source, active=True):
-  """Worker i reads from `source[i]`; who is missing looks like oneself."""
+  """Worker i reads the tree of `source[i]`, or its own if that is absent.
+
+  Args:
+    tree: what this worker sends.
+    source: static, int per worker; no worker is read by two others.
+    active: whether this worker takes part.
+
+  Returns:
+    The tree read, and the bill.
+  """
   pairs = [(s, i) for i, s in enumerate(source)]
   theirs, arrived, sent = send(tree, pairs, active)
   if active is True and all(s != i for s, i in pairs):
@@ -119,24 +130,24 @@ def all_reduce(tree, active=True):
 
 
 def all_gather(tree, active=True):
-  """Everyone's tree along a new leading axis of size n, as a ring.
+  """Stacks all workers' trees on a new leading axis of size n, as a ring.
 
   Returns:
-    The trees (zeros from the missing), how many are there, and the bill.
+    The trees (zeros for absent workers), how many take part, and the bill.
   """
   n = lax.axis_size(WORKERS)
   if active is True:
     trees, count, size = lax.all_gather(tree, WORKERS), n, nbytes(tree)
   else:
-    trees, there = lax.all_gather((_present(tree, active), active), WORKERS)
-    count, size = jnp.maximum(there.sum(), 1), nbytes(tree) + _FLAG
+    trees, present = lax.all_gather((_present(tree, active), active), WORKERS)
+    count, size = jnp.maximum(present.sum(), 1), nbytes(tree) + _FLAG
   return trees, count, Traffic.of((n - 1) * size, n - 1) * active
 
 
 def serve(tree, active=True):
-  """The sum over workers at a server: one upload and one download each.
+  """The sum over workers at a server: an upload and a download per worker.
 
-  Emulated by a psum. All uploads, then all downloads, share the server's link.
+  A psum emulates it. All uploads, then all downloads, share the server's link.
 
   Returns:
     The sum over those taking part, how many they are, and the bill.
@@ -155,17 +166,17 @@ def serve(tree, active=True):
 
 
 def all_max(x, active=True):
-  """The largest x of all workers, and the bill; for few numbers, as `agree`."""
+  """The largest x of all workers, for few numbers; as `agree`, over a tree.
+
+  Args:
+    x: an array, not a tree.
+    active: only a literal True.
+
+  Returns:
+    The element-wise maximum, and the bill.
+  """
   needs_everyone(active)
-  n = lax.axis_size(WORKERS)
-  size, rounds = nbytes(x), 2 * (n - 1).bit_length()
-  bill = Traffic.of(
-    ring_bytes(size, n),
-    2 if n > 1 else 0,
-    rounds=rounds,
-    path_bytes=rounds * size,
-  )
-  return lax.pmax(x, WORKERS), bill
+  return lax.pmax(x, WORKERS), _tree_bill(x)
 
 
 def all_to_all(tree, active=True):
@@ -173,39 +184,40 @@ def all_to_all(tree, active=True):
 
   Args:
     tree: leaves with a leading axis of n.
-    active: only a literal True; who is missing would leave a hole.
+    active: only a literal True.
 
   Returns:
     The tree whose row i came from worker i, and the bill.
   """
   needs_everyone(active)
   n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
-  # Of an operand that is the same on all workers, vmap would get it wrong.
+  # vmap gives wrong results for an operand that is the same on all workers.
   mine = jax.tree.map(lambda x: jnp.where(me < 0, jnp.zeros_like(x), x), tree)
   theirs = lax.all_to_all(mine, WORKERS, 0, 0, tiled=True)
   return theirs, Traffic.of((n - 1) * nbytes(tree) // n, n - 1)
 
 
 def read(tree, source, active=True):
-  """Worker i reads the tree of `source[i]`, who need not take part.
+  """Worker i reads the tree of `source[i]`, which need not take part.
 
-  One-sided: any number may read one worker, whose link serves them one after
-  the other and is charged even where it is absent itself.
+  One-sided: several workers may read one, whose link serves them one after the
+  other and is charged even if that worker is absent.
 
   Args:
-    tree: what this worker offers to others.
-    source: static, int per worker; nobody reads from oneself.
-    active: whether this worker reads; a request says so.
+    tree: what others read from this worker.
+    source: static, int per worker; where `source[i]` is i nothing is read.
+    active: whether this worker reads; if not a literal True, a request of one
+      flag is charged.
 
   Returns:
     The tree read (zeros if none was), i32[] how many were, and the bill.
   """
-  waves = _waves((s, i) for i, s in enumerate(source) if s != i)
+  permutations = _permutations((s, i) for i, s in enumerate(source) if s != i)
   total, into, out = _nothing(tree)
-  for wave in waves:
-    is_source, is_target = _ends(wave)
-    asked = is_source & _hear(active, [(t, s) for s, t in wave])
-    theirs = _carry(tree, wave, is_target & active)
+  for pairs in permutations:
+    is_source, is_target = _is_end(pairs)
+    asked = is_source & _send_flag(active, [(t, s) for s, t in pairs])
+    theirs = _send(tree, pairs, is_target & active)
     total = jax.tree.map(jnp.add, total, theirs)
     into, out = into + (is_target & active), out + asked
   bill = _bill(out, into, nbytes(tree))
@@ -215,120 +227,146 @@ def read(tree, source, active=True):
 
 
 def push(tree, target, active=True):
-  """Worker i hands its tree to `target[i]`, who need not take part.
+  """Worker i sends its tree to `target[i]`, which need not take part.
 
   One-sided, as `read`: the link of an absent target is charged for arrivals.
+
+  Args:
+    tree: what this worker sends.
+    target: static, int per worker; where `target[i]` is i nothing is sent.
+    active: whether this worker sends.
 
   Returns:
     The sum of the trees that arrived, i32[] how many did, and the bill.
   """
-  waves = _waves((i, t) for i, t in enumerate(target) if t != i)
+  permutations = _permutations((i, t) for i, t in enumerate(target) if t != i)
   total, into, out = _nothing(tree)
-  for wave in waves:
-    is_source, is_target = _ends(wave)
-    arrived = is_target & _hear(active, wave)
-    total = jax.tree.map(jnp.add, total, _carry(tree, wave, arrived))
+  for pairs in permutations:
+    is_source, is_target = _is_end(pairs)
+    arrived = is_target & _send_flag(active, pairs)
+    total = jax.tree.map(jnp.add, total, _send(tree, pairs, arrived))
     into, out = into + arrived, out + (is_source & active)
   size = nbytes(tree) + (0 if active is True else _FLAG)
   return total, into, _bill(out, into, size)
 
 
 def meet(tree, source, wants=True, active=True):
-  """Worker i takes the tree of `source[i]` if either wants to and both can.
+  """Worker i takes the tree of `source[i]` if one of them wants it and both are
+  active.
 
-  Both ends learn of it by a flag each way; where nobody wants, nothing is
-  charged, since there silence is the message.
+  A flag each way informs both ends. Where neither wants an exchange nothing is
+  charged: no message states the same.
 
   Args:
-    tree: what this worker hands over.
+    tree: what this worker gives.
     source: static, int per worker; no worker is read by two others.
     wants: bool[], whether this worker starts an exchange.
-    active: whether it takes part in one.
+    active: bool[], whether it takes part in one.
 
   Returns:
-    The tree taken (zeros if none was), whether one was, whether one's own was
-    handed over, and the bill.
+    The tree taken (zeros if none was), bool[] whether one was taken, bool[]
+    whether this worker's own was given, and the bill.
   """
   pairs = [(s, i) for i, s in enumerate(source) if s != i]
   back = [(t, s) for s, t in pairs]
   if not pairs:
     nobody = jnp.bool_(False)
     return jax.tree.map(jnp.zeros_like, tree), nobody, nobody, SILENCE
-  gives, takes = _ends(pairs)
+  gives, takes = _is_end(pairs)
   size = nbytes(tree)
   if wants is True and active is True:
-    return _carry(tree, pairs, takes), takes, gives, _bill(gives, takes, size)
-  mine = jnp.uint8(active) * (1 + jnp.uint8(wants))  # Absent, there, wanting.
-  giver = _hear(mine, pairs)
-  mutual = set(back) == set(pairs)  # Then one flag each way is all.
-  taker = giver if mutual else _hear(mine, back)
+    return _send(tree, pairs, takes), takes, gives, _bill(gives, takes, size)
+  # 0: absent, 1: active, 2: wants an exchange.
+  mine = jnp.uint8(active) * (1 + jnp.uint8(wants))
+  giver = _send_flag(mine, pairs)
+  mutual = set(back) == set(pairs)  # Then one flag each way suffices.
+  taker = giver if mutual else _send_flag(mine, back)
   takes, gives = takes & (mine * giver >= 2), gives & (mine * taker >= 2)
   bill = _bill(gives, takes, size + _FLAG)
   if not mutual:
     bill += _bill(takes, gives, _FLAG)
-  return _carry(tree, pairs, takes), takes, gives, bill
+  return _send(tree, pairs, takes), takes, gives, bill
 
 
 def agree(flags, active=True):
-  """Whether anyone taking part raises each of `flags`: the same everywhere.
+  """Whether a worker taking part raises each of `flags`; the same on all.
 
-  A message this small goes up and down a tree: a ring's bytes, few rounds.
+  Args:
+    flags: bool[...].
+    active: whether this worker takes part.
+
+  Returns:
+    bool[...], the logical or over workers, and the bill.
   """
-  n, flags = lax.axis_size(WORKERS), jnp.uint8(flags)
-  size, rounds = nbytes(flags), 2 * (n - 1).bit_length()
+  flags = jnp.uint8(flags)
   anyone = lax.pmax(_present(flags, active), WORKERS) > 0
-  bill = Traffic.of(
+  return anyone, _tree_bill(flags) * active
+
+
+def _tree_bill(x) -> Traffic:
+  """For a reduction of few numbers up and down a tree: few rounds.
+
+  The bytes of a worker are those of a ring, a mean over the tree's workers.
+  """
+  n, size = lax.axis_size(WORKERS), nbytes(x)
+  rounds = 2 * (n - 1).bit_length()
+  return Traffic.of(
     ring_bytes(size, n),
     2 if n > 1 else 0,
     rounds=rounds,
     path_bytes=rounds * size,
   )
-  return anyone, bill * active
 
 
-def _waves(pairs):
+def _permutations(pairs):
   """Splits pairs that repeat a worker into the fewest partial permutations."""
-  waves = []
+  found = []
   for source, target in pairs:
-    for wave in waves:
-      if all(s != source and t != target for s, t in wave):
-        wave.append((source, target))
+    for permutation in found:
+      if all(s != source and t != target for s, t in permutation):
+        permutation.append((source, target))
         break
     else:
-      waves.append([(source, target)])
-  return waves
+      found.append([(source, target)])
+  return found
 
 
 def _nothing(tree):
-  """A sum of no trees, and two counts of none."""
+  """An empty sum of trees, and two counts of zero."""
   return jax.tree.map(jnp.zeros_like, tree), jnp.int32(0), jnp.int32(0)
 
 
-def _ends(pairs):
-  """Whether this worker is a source, and whether it is a target."""
-  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+def _ends(pairs, n: int):
+  """Which workers are sources and which are targets: NumPy bool[n] each."""
   sources, targets = np.zeros((2, n), bool)
   sources[[s for s, _ in pairs]] = True
   targets[[t for _, t in pairs]] = True
-  return jnp.asarray(sources)[me], jnp.asarray(targets)[me]
+  return sources, targets
 
 
-def _hear(flag, pairs):
-  """A source's flag, at its target; no message if it is a promise."""
+def _is_end(pairs):
+  """Whether this worker is a source, and whether it is a target: bool[]."""
+  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  return tuple(jnp.asarray(table)[me] for table in _ends(pairs, n))
+
+
+def _send_flag(flag, pairs):
+  """The source's flag at its target; a literal True takes no message."""
   if flag is True:
     return True
-  wires = _permutation(pairs, lax.axis_size(WORKERS))
-  return lax.ppermute(flag, WORKERS, wires)
+  full = _permutation(pairs, lax.axis_size(WORKERS))
+  return lax.ppermute(flag, WORKERS, full)
 
 
-def _carry(tree, pairs, takes):
-  """A source's tree, at its target; zeros where it `takes` none."""
-  wires = _permutation(pairs, lax.axis_size(WORKERS))
-  return _present(lax.ppermute(tree, WORKERS, wires), takes)
+def _send(tree, pairs, arrives):
+  """The source's tree at its target; zeros where it does not arrive."""
+  full = _permutation(pairs, lax.axis_size(WORKERS))
+  return _present(lax.ppermute(tree, WORKERS, full), arrives)
 
 
 def _bill(out, into, size: int) -> Traffic:
-  """For messages of `size` bytes, `out` sent while `into` are received."""
+  """For messages of `size` bytes each, of which this worker sends `out` and
+  receives `into` at the same time."""
   out, into = jnp.uint32(out), jnp.uint32(into)
   one = Traffic.of(size, 1)
   return Traffic(

@@ -1,7 +1,7 @@
-"""One program per worker, and three ways to run it.
+"""Runs one program per worker: under vmap, shard_map or pmap.
 
 Positional arguments have the workers on axis 0; keyword arguments are shared.
-Of several processes each puts in and takes out the rows of its own workers.
+Of several processes each passes and receives the rows of its own workers.
 """
 
 import functools
@@ -20,12 +20,14 @@ Program = Callable[..., Any]
 
 
 class Executor(NamedTuple):
-  """Attributes:
-  name: how the workers run.
-  run: lifts a worker's program to all workers; `donate` are the positional
-    arguments whose memory it may reuse.
-  put: places a tree whose axis 0 are the workers of this process.
-  mine: which of all the workers these are.
+  """How the workers run.
+
+  Attributes:
+    name: vmap, shard_map or pmap.
+    run: `(program, donate=()) -> jitted program of all workers`; `donate` are
+      the positional arguments whose memory it may reuse.
+    put: places a tree, leaves [workers of this process, ...], on the devices.
+    mine: the workers of this process among all.
   """
 
   name: str
@@ -38,10 +40,10 @@ MOST_DEVICES = 64  # Emulated; each costs threads.
 
 
 def emulate(num_devices: int) -> None:
-  """Splits the CPU into devices; only before JAX's backend has started.
+  """Emulates up to 64 devices on the CPU, before JAX's backend starts.
 
-  Every device of a collective waits in a thread of its own, so a thread pool
-  of the size of the machine (the default) can deadlock.
+  Each device of a collective waits in a thread of its own, so that a thread
+  pool with a thread per core (the default) can deadlock.
   """
   num_devices = max(1, min(num_devices, MOST_DEVICES))
   threads = max(int(os.environ.get('NPROC') or 0), 32, 4 * num_devices)
@@ -50,7 +52,7 @@ def emulate(num_devices: int) -> None:
 
 
 def on_one_device(program: Program, donate: tuple[int, ...] = ()) -> Program:
-  """Runs the workers as a batch."""
+  """Runs all workers on one device, as a batch under `jax.vmap`."""
 
   def everyone(*args, **shared):
     one = lambda *args: program(*args, **shared)
@@ -60,9 +62,9 @@ def on_one_device(program: Program, donate: tuple[int, ...] = ()) -> Program:
 
 
 def on_many_devices(
-  program: Program, mesh: jax.sharding.Mesh, donate: tuple[int, ...] = ()
+  program: Program, donate: tuple[int, ...] = (), *, mesh: jax.sharding.Mesh
 ) -> Program:
-  """Runs every worker on its own device of the mesh."""
+  """Runs each worker on its own device of the mesh, under `jax.shard_map`."""
 
   def everyone(*args, **shared):
 
@@ -70,7 +72,7 @@ def on_many_devices(
       out = program(*jax.tree.map(lambda x: x[0], args), **shared)
       return jax.tree.map(lambda x: x[None], out)
 
-    # Nothing is claimed to be replicated, so there is no claim to check.
+    # No output is declared replicated, so check_vma has nothing to check.
     return jax.shard_map(
       block,
       mesh=mesh,
@@ -83,9 +85,9 @@ def on_many_devices(
 
 
 def by_pmap(
-  program: Program, devices: list[jax.Device], donate: tuple[int, ...] = ()
+  program: Program, donate: tuple[int, ...] = (), *, devices: list[jax.Device]
 ) -> Program:
-  """Runs every worker on its own device through the older `jax.pmap`."""
+  """Runs each worker on its own device, under the older `jax.pmap`."""
 
   @functools.cache
   def mapped(num_args, names):
@@ -108,9 +110,15 @@ def by_pmap(
 
 
 def executor(num_workers: int, name: str = 'auto') -> Executor:
-  """How to run `num_workers`: 'vmap', 'shard_map', 'pmap', or 'auto'.
+  """The executor of that name.
 
-  'auto' takes a device per worker if there are enough, else one for all.
+  Args:
+    num_workers: how many workers run.
+    name: 'vmap', 'shard_map', 'pmap', or 'auto': a device per worker if there
+      are enough devices, else one device for all workers.
+
+  Raises:
+    UserError: the name is unknown, or there are too few devices or workers.
   """
   names = ('auto', 'vmap', 'shard_map', 'pmap')
   if name not in names:
@@ -126,32 +134,33 @@ def executor(num_workers: int, name: str = 'auto') -> Executor:
     return Executor(name, on_one_device, jax.device_put)
   if not enough:
     raise UserError(
-      f'executor={name} needs a device per worker: workers='
-      f'{num_workers}, devices={jax.device_count()}; executor=vmap '
-      'runs any number on one.'
+      f'executor={name} needs a device per worker: workers={num_workers}, '
+      f'devices={jax.device_count()}; executor=vmap runs any number on one.'
     )
-  devices = jax.devices()[:num_workers]
-  mesh = _mesh(devices)
+  return _on_devices(name, jax.devices()[:num_workers])
+
+
+def _on_devices(
+  name: str, devices: list[jax.Device], mine: slice = slice(None)
+) -> Executor:
+  """The executor of a worker per device, under shard_map or pmap."""
+  auto = (jax.sharding.AxisType.Auto,)
+  mesh = jax.make_mesh((len(devices),), (WORKERS,), auto, devices=devices)
   placed = jax.NamedSharding(mesh, jax.P(WORKERS))
-  put = lambda tree: jax.device_put(tree, placed)
+  place = jax.make_array_from_process_local_data
+  if jax.process_count() > 1:
+    put = lambda tree: jax.tree.map(lambda x: place(placed, x), tree)
+  else:
+    put = lambda tree: jax.device_put(tree, placed)
   if name == 'pmap':
-    return Executor(name, lambda p, donate=(): by_pmap(p, devices, donate), put)
-  return Executor(
-    name, lambda p, donate=(): on_many_devices(p, mesh, donate), put
-  )
-
-
-def _mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:
-  return jax.make_mesh(
-    (len(devices),),
-    (WORKERS,),
-    devices=devices,
-    axis_types=(jax.sharding.AxisType.Auto,),
-  )
+    run = functools.partial(by_pmap, devices=devices)
+  else:
+    run = functools.partial(on_many_devices, mesh=mesh)
+  return Executor(name, run, put, mine)
 
 
 def _over_processes(num_workers: int, name: str) -> Executor:
-  """A worker on every device of every process."""
+  """The executor of several processes, with a worker on each device."""
   if name not in ('auto', 'shard_map'):
     raise UserError(
       f'executor={name} runs in one process; shard_map runs in '
@@ -160,39 +169,17 @@ def _over_processes(num_workers: int, name: str) -> Executor:
   if num_workers != jax.device_count():
     raise UserError(
       f'workers={num_workers}, but {jax.process_count()} processes '
-      f'have {jax.device_count()} devices; it takes one for each.'
+      f'have {jax.device_count()} devices; give as many workers as devices.'
     )
-  # In the order of the processes, so that each has a run of the workers.
+  # In the order of the processes, so that each has consecutive workers.
   devices = sorted(jax.devices(), key=lambda d: (d.process_index, d.id))
-  mesh = _mesh(devices)
-  placed = jax.NamedSharding(mesh, jax.P(WORKERS))
-  put = lambda tree: jax.tree.map(
-    lambda x: jax.make_array_from_process_local_data(placed, x), tree
-  )
-  here = [
-    i for i, d in enumerate(devices) if d.process_index == jax.process_index()
-  ]
-  return Executor(
-    'shard_map',
-    lambda p, donate=(): on_many_devices(p, mesh, donate),
-    put,
-    slice(here[0], here[-1] + 1),
-  )
-
-
-def looks(program: Any, *like: Any) -> bool:
-  """Whether what a jitted program returns depends on its arguments' values.
-
-  Args:
-    program: the compiler drops those of its arguments that it does not need.
-    like: arguments, or their shapes and dtypes.
-  """
-  facts = program.lower(*like).compile().memory_analysis()
-  return facts.argument_size_in_bytes > 0
+  owners = [d.process_index for d in devices]
+  here = [i for i, owner in enumerate(owners) if owner == jax.process_index()]
+  return _on_devices('shard_map', devices, slice(here[0], here[-1] + 1))
 
 
 def rows(tree: Any) -> Any:
-  """The rows of this process's workers, on the host."""
+  """Copies the rows of this process's workers to the host, as NumPy arrays."""
   if jax.process_count() == 1:
     return jax.device_get(tree)
 
@@ -204,7 +191,7 @@ def rows(tree: Any) -> Any:
 
 
 def gather(mine: Any) -> Any:
-  """All workers' rows, in every process, from those of each: host arrays."""
+  """Joins each process's rows to those of all workers, as NumPy arrays."""
   if jax.process_count() == 1:
     return mine
   return multihost_utils.process_allgather(mine, tiled=True)

@@ -10,6 +10,7 @@ import optax
 
 from gossipjax import executors
 from gossipjax.aggregator import Strategy, Tree
+from gossipjax.audit import traced
 from gossipjax.traffic import Traffic
 from gossipjax.worker import make_worker
 
@@ -83,7 +84,7 @@ def _looks_at(update, worker: Tree, params: Tree, workers: int) -> bool:
   bill = executors.on_one_device(
     lambda worker, grads: update(worker, grads, jnp.int32(0))[1]
   )
-  return executors.looks(bill, *like)
+  return traced.depends_on_values(bill, *like)
 
 
 def _under_noise(

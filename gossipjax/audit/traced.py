@@ -1,4 +1,4 @@
-"""Runs a program equation by equation, so that some can be replaced."""
+"""Programs as JAX traces them: replaces equations, finds unused arguments."""
 
 import contextlib
 from collections.abc import Callable
@@ -39,6 +39,19 @@ def replaced(
     return jax.tree.structure(shapes).unflatten(results)
 
   return run
+
+
+def depends_on_values(program: Any, *args: Any) -> bool:
+  """Whether the results of a jitted program depend on its arguments' values.
+
+  The compiler drops the arguments that the results do not depend on.
+
+  Args:
+    program: jitted.
+    args: arguments, or their shapes and dtypes.
+  """
+  analysis = program.lower(*args).compile().memory_analysis()
+  return analysis.argument_size_in_bytes > 0
 
 
 def _evaluate(closed: ClosedJaxpr, replace: Replace, args: Values) -> Values:

@@ -100,7 +100,7 @@ class Asynchronous:
       if np.isfinite(back):
         self._at(back, BEGIN, i)
       return
-    if self._form.way != async_exchange.VISIT:
+    if self._form.kind != async_exchange.VISIT:
       self._seen[i] = self._version[i]
     self._player.start(i, self._step[i])
     self._at(done, READY, i)
@@ -120,7 +120,7 @@ class Asynchronous:
       self._play([i])
       self.hours.blocked(i, self._since[i], self.now, 0.0)
       return self._begin(i)
-    if self._form.way == async_exchange.VISIT:
+    if self._form.kind == async_exchange.VISIT:
       return self._upload(i, bill)
     free = max(self._free[j] for j in self._who[i])
     if self._serial and free > self.now:
@@ -130,7 +130,7 @@ class Asynchronous:
     for j, busy_s in zip(self._who[i], path, strict=True):
       self._free[j] = self.now + self._took[i]
       self.hours.busy_s[j] += busy_s
-    if self._form.way == async_exchange.READ:
+    if self._form.kind == async_exchange.READ:
       self._play([i])
     self._at(self.now + self._took[i], DONE, i)
 
@@ -158,14 +158,14 @@ class Asynchronous:
       self._shared[1].add(self.now, ('down', j), self._down_s[j])
 
   def _done(self, i: int) -> None:
-    if self._form.way in (async_exchange.PUSH, async_exchange.MEET):
+    if self._form.kind in (async_exchange.PUSH, async_exchange.MEET):
       self._play([i])
     self.hours.blocked(i, self._since[i], self.now, self._took[i])
     self._begin(i)
 
   def _play(self, stepping: list[int]) -> None:
     first = stepping[0]
-    visit = self._form.way == async_exchange.VISIT
+    visit = self._form.kind == async_exchange.VISIT
     who = stepping if visit else self._who[first]
     sent = self._player.play(who, self._step[first])
     for i in stepping:
@@ -176,7 +176,7 @@ class Asynchronous:
       self._version[-1] += 1
       for i in stepping:
         self._seen[i] = self._version[-1]
-    if self._form.way == async_exchange.MEET and not silent(sent):
+    if self._form.kind == async_exchange.MEET and not silent(sent):
       for j in who[1:]:
         self._version[j] += 1
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax import executors
 from gossipjax.aggregator import Tree
+from gossipjax.audit import traced
 from gossipjax.traffic import Traffic, from_digits
 from gossipjax.training.ledger import Ledger
 from gossipjax.worker import Worker
@@ -149,7 +149,7 @@ def price_of(round_: Callable, arguments: Callable) -> Price:
     if attending not in found:
       first = jax.jit(lambda *given: round_(*given, np.int32(0))[-1])
       given = arguments(held, range(attending))
-      found[attending] = executors.looks(first, *given)
+      found[attending] = traced.depends_on_values(first, *given)
     return found[attending]
 
   def ask(held, who, step):

@@ -32,7 +32,7 @@ def player_of(
     size = len(jax.tree.leaves(workers.params)[0])
     fleet = stacked_fleet(program, examples, size)
   else:
-    layout = layout_of(workers, exchange.way)
-    fleet = separate_fleet(program, examples, layout, exchange.way)
-    workers = without_copies(workers, exchange.way)
+    layout = layout_of(workers, exchange.kind)
+    fleet = separate_fleet(program, examples, layout, exchange.kind)
+    workers = without_copies(workers, exchange.kind)
   return Player(fleet, beginning(workers), ledger)

@@ -1,23 +1,24 @@
-"""Aggregators for which a tree travels in few pieces."""
+"""Joins small leaves into long vectors before an exchange."""
 
 from gossipjax.aggregator import Aggregator
 from gossipjax.flatten import flatten
 
 
 def flattened(aggregator: Aggregator) -> Aggregator:
-  """Lets `aggregator` see few long pieces in place of many leaves.
+  """Runs `aggregator` on few long arrays in place of many leaves.
 
-  The same numbers and bytes in fewer collectives, which compile and run in less
-  than half the time. What comes back are slices; a convolution should meet them
-  in the next program only, as in `train.py`.
+  The numbers and bytes are the same, with fewer collectives, which compile and
+  run in less than half the time. The resulting leaves are slices; a convolution
+  should use them only in the next program, as `training.train` does, since
+  XLA for CPUs convolves slices slowly.
   """
 
   def init(tree):
     return aggregator.init(flatten(tree)[0])
 
   def update(tree, state, step, active=True):
-    pieces, unpack = flatten(tree)
-    pieces, state, sent = aggregator.update(pieces, state, step, active)
-    return unpack(pieces), state, sent
+    arrays, unflatten = flatten(tree)
+    arrays, state, sent = aggregator.update(arrays, state, step, active)
+    return unflatten(arrays), state, sent
 
   return Aggregator(init, update)

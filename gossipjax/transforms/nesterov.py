@@ -1,4 +1,4 @@
-"""Nesterov's look-ahead, taken off before an exchange and put back after."""
+"""Removes Nesterov's look-ahead before an exchange and restores it after."""
 
 import functools
 from typing import NamedTuple
@@ -12,26 +12,29 @@ from gossipjax.errors import UserError
 
 
 class LookAheadState(NamedTuple):
-  inner: State
-  ahead: Tree  # Parameters y as this worker left its last round.
+  inner: State  # Of the aggregator.
+  ahead: Tree  # Parameters y of this worker after its last round.
   velocity: Tree  # Like the parameters; v of its last step, never exchanged.
 
 
 def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
   """Exchanges x where the optimizer holds y = x + momentum v.
 
-  An aggregator sees parameters only. The step of `optax.sgd(rate, momentum,
+  An aggregator sees only parameters. The step of `optax.sgd(rate, momentum,
   nesterov=True)` is d = y' - y = (1 + momentum) v' - momentum v, so
 
     v' = (d + momentum v) / (1 + momentum),    x' = y' - momentum v'
 
-  exactly; an error in v (a change of the rate, rounding) more than halves with
-  every step. Must see every step, hence goes around `every`. Costs two copies
-  of the parameters per worker.
+  exactly. An error in v, from a change of the rate or from rounding, shrinks by
+  more than half at each step. It has to run at each step, so it wraps `every`
+  and not the other way round. It stores two copies of the parameters.
 
   Args:
-    momentum: of the optimizer, in [0, 1); 0 changes nothing and costs nothing.
-    aggregator: of what is left without the look-ahead.
+    momentum: of the optimizer, from 0 to below 1; 0 returns `aggregator`.
+    aggregator: of the parameters without the look-ahead, x.
+
+  Raises:
+    UserError: `momentum` is outside its range.
   """
   if not 0 <= momentum < 1:
     raise UserError(f'momentum is at least 0 and below 1, got {momentum}.')
@@ -48,7 +51,7 @@ def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
     velocity = jax.tree.map(
       lambda d, v: (d + momentum * v) / (1 + momentum), moved, state.velocity
     )
-    # Who has not moved has not stepped: absent, and its velocity waits.
+    # Parameters that did not change mean no step: the velocity stays.
     stepped = functools.reduce(
       jnp.logical_or, [(d != 0).any() for d in jax.tree.leaves(moved)]
     )
@@ -56,7 +59,7 @@ def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
 
     bare = jax.tree.map(lambda y, v: y - momentum * v, tree, velocity)
     mixed, inner, sent = aggregator.update(bare, state.inner, step, active)
-    # As a difference, so that no exchange leaves not even rounding behind.
+    # Adding a difference: without an exchange the tree stays bit-identical.
     tree = jax.tree.map(lambda y, m, x: y + (m - x), tree, mixed, bare)
     return tree, LookAheadState(inner, tree, velocity), sent
 
