@@ -1,6 +1,22 @@
-"""Lossy codecs for flat vectors: what travels is as small as it claims.
+"""Lossy codecs: a vector becomes a message that is as small as it claims.
 
-The functions below are what `compressor.name` of a config can say.
+Every function exported here that returns a Compressor is a `compressor.name` of
+a config.
+
+compressor      the type Compressor; none
+sparse          topk, topk_int8, threshold: few entries with their indices
+random_indices  random_k: few entries whose indices follow from a seed
+chunked         chunk_topk: few entries of each chunk, in few bits
+quantised       int8, sign, two_bit: every entry in fewer bits
+stochastic      qsgd, terngrad: fewer bits, rounded at random without bias
+selections      how the k largest entries are found: one file per method
+metrics         scores of entries, other than their magnitude
+largest         finds the k largest magnitudes, exactly, in about one pass
+merging         adds sparse messages whose indices ascend
+layers          codecs of one weight of a network, cut into shares for servers
+rows            the rows of a matrix with the largest magnitude, with a bitmap
+bitmap          sets of indices, one bit each
+packing         codes of a few bits, several to a byte
 """
 
 from gossipjax.compressors.chunked import chunk_topk

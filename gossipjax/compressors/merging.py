@@ -57,6 +57,16 @@ def split(message: Sparse, k: int, size: int) -> tuple[Sparse, Sparse]:
   )
 
 
+def values_in(total: Sparse, message: Sparse) -> jax.Array:
+  """Values of `message`, f32[k], with 0 where `total` has no such index.
+
+  Args:
+    total: in order.
+    message: in any order.
+  """
+  return jnp.where(contains(total, message.indices), message.values, 0)
+
+
 def contains(message: Sparse, indices: jax.Array) -> jax.Array:
   """Whether each of `indices` has an entry in `message`, in order; bool."""
   place = jnp.searchsorted(message.indices, indices)

@@ -1,4 +1,4 @@
-"""Few entries with their indices. How two are added: see merging.py."""
+"""Sparse messages: few entries with their indices; merging.py adds two."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,14 +14,18 @@ from gossipjax.errors import UserError, nearest
 
 
 class Sparse(NamedTuple):
-  """Entries of a vector of n; an index of n means no entry."""
+  """Entries of a vector of size n; an index of n means no entry."""
 
-  values: Any  # f32[k], or a message that stands for it.
+  values: Any  # f32[k], or a message that encodes it.
   indices: jax.Array  # i32[k], distinct.
 
 
 def count(density: float, size: int) -> int:
-  """k, the entries that a density keeps of `size`."""
+  """The number k of entries that a density keeps of `size`.
+
+  Raises:
+    UserError: the density is outside (0, 1], or k is 0.
+  """
   if not 0 < density <= 1:
     raise UserError(f'density is above 0 and at most 1, got {density}.')
   k = round(density * size)
@@ -36,14 +40,25 @@ def count(density: float, size: int) -> int:
 def choose(
   x: jax.Array, density: float, selection: Selection, step=None, memory=()
 ) -> tuple[Sparse, Any]:
-  """The chosen entries of f32[n], and what the selection remembers."""
+  """Selects entries of a vector.
+
+  Args:
+    x: f32[n].
+    density: k / n.
+    selection: how the entries are found.
+    step: i32[], the same on all workers.
+    memory: of the selection, as its last call returned it.
+
+  Returns:
+    The entries, and the new memory.
+  """
   x, k = jnp.asarray(x), count(density, x.size)
   indices, memory = selection.select(x, k, step, memory)
   return Sparse(x.at[indices].get(mode='fill', fill_value=0), indices), memory
 
 
 def scatter(message: Sparse, size: int) -> jax.Array:
-  """Adds up the entries of one message or of several stacked ones."""
+  """The sum of one message or of several stacked ones, f32[size]."""
   return (
     jnp.zeros(size)
     .at[message.indices.ravel()]
@@ -54,15 +69,18 @@ def scatter(message: Sparse, size: int) -> jax.Array:
 def _compressor(
   selection: Selection, proceed: Callable, *back: Callable
 ) -> Compressor:
-  """Whose `compress` is for those who keep no memory, or refuses them."""
+  """A compressor of the given functions, with a selection's memory.
+
+  Its `compress` keeps no memory, so that it refuses a selection that needs one.
+  """
   if selection.start is None:
     return Compressor(lambda x, key=None: proceed(x, key, None, ())[0], *back)
 
   def refuse(x, key=None):
     raise UserError(
-      'This selection goes by the step before, which only topk, '
-      'gtopk, exact_global_topk, ok_topk, union_topk, dgc and '
-      'compressed remember; take exact.'
+      'This selection needs the step before, which only topk, gtopk, '
+      'exact_global_topk, ok_topk, union_topk, dgc and compressed remember; '
+      'take exact.'
     )
 
   return Compressor(refuse, *back)._replace(
@@ -70,10 +88,15 @@ def _compressor(
   )
 
 
-# How values travel: on the way out, and back. A CPU would move bf16 as f32.
+class Encoding(NamedTuple):
+  encode: Callable[[jax.Array], jax.Array]  # f32[k] to the values that travel.
+  decode: Callable[[jax.Array], jax.Array]  # And back.
+
+
 DTYPES = {
-  'float32': (lambda x: x, lambda x: x),
-  'bfloat16': (
+  'float32': Encoding(lambda x: x, lambda x: x),
+  # As integers of 16 bits: XLA for CPUs would move bf16 as f32.
+  'bfloat16': Encoding(
     lambda x: lax.bitcast_convert_type(x.astype(jnp.bfloat16), jnp.uint16),
     lambda x: lax.bitcast_convert_type(x, jnp.bfloat16).astype('f4'),
   ),
@@ -87,52 +110,51 @@ def topk(
 ) -> Compressor:
   """Keeps the `density * n` largest entries (Aji & Heafield, 2017).
 
-  8 bytes an entry: f32 value, i32 index; 2 less with dtype bfloat16, and 2 less
-  with the selection blockwise.
+  8 bytes per entry: f32 value, i32 index; 2 fewer with dtype bfloat16, and 2
+  fewer with the selection blockwise.
 
   Args:
     density: k / n.
-    selection: of the largest, or nearly.
+    selection: how the largest entries are found, exactly or nearly.
     dtype: of the values that travel, float32 or bfloat16.
   """
   count(density, 10**9)  # An impossible density is refused before any math.
   if dtype not in DTYPES:
     raise UserError(f'dtype={dtype} of topk is unknown{nearest(dtype, DTYPES)}')
-  encode, decode = DTYPES[dtype]
+  encoding = DTYPES[dtype]
 
   def proceed(x, key, step, memory):
     del key
-    kept, memory = choose(x, density, selection, step, memory)
-    return Sparse(
-      encode(kept.values), selection.narrow(kept.indices, x.size)
-    ), memory
+    (values, indices), memory = choose(x, density, selection, step, memory)
+    indices = selection.narrow(indices, x.size)
+    return Sparse(encoding.encode(values), indices), memory
 
-  read = lambda message, size: Sparse(
-    decode(message.values), selection.widen(message.indices, size)
-  )
+  def read(message, size):
+    indices = selection.widen(message.indices, size)
+    return Sparse(encoding.decode(message.values), indices)
 
   def mean(messages, size, count):
     values, indices = read(messages, size)
-    # Few divisions, and the sum is written once.
+    # Divides k entries of each message, not the n of their sum.
     return scatter(Sparse(values / count, indices), size)
 
   def subtract(x, message):
     values, indices = read(message, x.size)
     return jnp.asarray(x).at[indices].add(-values, mode='drop')
 
-  return _compressor(
-    selection,
-    proceed,
-    lambda message, size: scatter(read(message, size), size),
-    mean,
-    subtract,
-  )
+  decompress = lambda message, size: scatter(read(message, size), size)
+  return _compressor(selection, proceed, decompress, mean, subtract)
 
 
 def topk_int8(
   density: float = 0.01, selection: Selection = exact.selection()
 ) -> Compressor:
-  """Top-k whose surviving values travel as int8: 5 bytes an entry, 4 more."""
+  """Top-k with int8 values: 5 bytes per entry and 4 more.
+
+  Args:
+    density: k / n.
+    selection: how the largest entries are found, exactly or nearly.
+  """
   sparse, dense = topk(density, selection), quantised.int8()
 
   def proceed(x, key, step, memory):
@@ -149,13 +171,13 @@ def topk_int8(
 def threshold(threshold: float, density: float = 0.01) -> Compressor:
   """Keeps the entries with |x| >= threshold, the largest first.
 
-  A program's messages have a fixed size, so room for `density * n` entries
-  travels, 8 bytes each, however many are taken; what finds no room is left
-  for an error feedback.
+  A compiled program's messages have a fixed size, so that `density * n` entries
+  of 8 bytes travel however many are used. Further entries above the threshold
+  are left to the error feedback.
 
   Args:
     threshold: in units of x.
-    density: the room, a part of n.
+    density: entries that a message has room for, over n.
   """
   if threshold < 0:
     raise UserError(f'threshold is at least 0, got {threshold}.')

@@ -1,4 +1,5 @@
-"""One file per algorithm; each defines `strategy(...)`.
+"""Communication strategies, one file per algorithm; the directory is the list.
 
-The directory is the list: nothing else has to learn of a new file.
+Each file defines `strategy(...) -> Strategy`, a `strategy.name` of a config. A
+new file needs no entry anywhere else.
 """

@@ -6,9 +6,7 @@
     x_i <- x_i + W_ij (x_j - x_i),    x_j <- x_j + W_ij (x_i - x_j)
 
 Ho, Wu, Liu, Adaptive communication for distributed deep learning on commodity
-GPU cluster, 2018. Triggers and their sources: gossipjax/triggers.
-The paper is closed; this is our reading. One end suffices and the other
-answers, which preserves the mean. Who does not wait meets one drawn neighbor.
+GPU cluster, 2018. The paper is closed; this is our reading.
 """
 
 import functools
@@ -34,80 +32,63 @@ def _meet(part, wants, active, exchanges: Round):
   mixed, talked, sent = part, jnp.bool_(False), SILENCE
   for weight, source in exchanges:
     theirs, takes, gives, cost = collectives.meet(part, source, wants, active)
-    mixed = jax.tree.map(
-      lambda m, t, x: m + weight * jnp.where(takes, t - x, 0),
-      mixed,
-      theirs,
-      part,
-    )
+    mix = lambda m, t, x: m + weight * jnp.where(takes, t - x, 0)
+    mixed = jax.tree.map(mix, mixed, theirs, part)
     talked, sent = talked | takes | gives, sent + cost
   return mixed, talked, sent
 
 
-def _alone(part, wants, turn, active, topology: Topology):
-  """Those pairs mix of whom one wants to."""
-  n = lax.axis_size(collectives.WORKERS)
-  rounds = topology(n)
+def _mix_pairs(part, wants, turn, active, topology: Topology):
+  """Each pair of neighbors mixes if one of them wants to; keeps the mean."""
+  rounds = topology(n := lax.axis_size(collectives.WORKERS))
   if not all(is_symmetric(r, n) for r in rounds):
     raise UserError(
-      'scope=local needs a topology where both ends answer, as in '
-      'ring, hypercube or complete; scope=all takes any.'
+      'scope=local needs ring, hypercube, complete or another symmetric '
+      'topology; scope=all takes any.'
     )
   meetings = [functools.partial(_meet, part, wants, active, r) for r in rounds]
   return lax.switch(turn % len(rounds), meetings)
 
 
-def _together(part, anyone, turn, active, topology: Topology):
-  """All mix or none; `anyone` is the same everywhere, so none means none."""
-  part, _, sent = lax.cond(
-    anyone,
-    lambda: neighbor_mean(topology).update(part, (), turn, active),
-    lambda: (part, (), SILENCE),
-  )
+def _mix_all(part, anyone, turn, active, topology: Topology):
+  """All workers mix or none: `anyone` is the same on all of them."""
+  mix = lambda: neighbor_mean(topology).update(part, (), turn, active)
+  part, _, sent = lax.cond(anyone, mix, lambda: (part, (), SILENCE))
   return part, anyone & active, sent
 
 
 def triggered_mean(
-  trigger: Trigger,
-  topology: Topology,
-  scope: str,
-  reset_on_receipt: bool,
+  trigger: Trigger, topology: Topology, scope: str, reset_on_receipt: bool
 ) -> Aggregator:
-  """`neighbor_mean` at the times, and of the layers, that the trigger says."""
+  """`neighbor_mean` of the model, or of each layer, when the trigger fires."""
   if scope not in SCOPES:
     raise UserError(f'scope={scope} is unknown{nearest(scope, SCOPES)}')
   split = jax.tree.leaves if trigger.per_layer else lambda tree: [tree]
-  exchange = _together if scope == 'all' else _alone
+  exchange = _mix_all if scope == 'all' else _mix_pairs
 
   def init(tree):
     return [trigger.init(part) for part in split(tree)]
 
   def update(tree, memories, step, active=True):
     who = 0 if scope == 'all' else lax.axis_index(collectives.WORKERS)
-    # Drawn, lest the times of exchanges resonate with the topology's cycle.
-    turn = jax.random.randint(
-      jax.random.fold_in(jax.random.key(0), step), (), 0, 2**30
-    )
+    # Random, so that exchanges cannot always meet the same round of a cycle.
+    key = jax.random.fold_in(jax.random.key(0), step)
+    turn = jax.random.randint(key, (), 0, 2**30)
     parts, sent = split(tree), SILENCE
-    wants, news = zip(
-      *(
-        trigger.update(part, memory, step, who)
-        for part, memory in zip(parts, memories, strict=True)
-      ),
-      strict=True,
-    )
+    pairs = zip(parts, memories, strict=True)
+    asked = [trigger.update(part, m, step, who) for part, m in pairs]
+    wants, updated = zip(*asked, strict=True)
     starts = jnp.stack(wants)
     if scope == 'all' and not trigger.shared:
       starts, sent = collectives.agree(starts, active)
-    for k, memory in enumerate(news):
-      parts[k], talked, cost = exchange(
-        parts[k], starts[k], turn, active, topology
-      )
+    for k, memory in enumerate(updated):
+      mixed = exchange(parts[k], starts[k], turn, active, topology)
+      parts[k], talked, cost = mixed
       reset = talked if reset_on_receipt else talked & wants[k]
       memory = trigger.settle(parts[k], memory, reset)
       memories[k], sent = select(active, memory, memories[k]), sent + cost
-    tree = jax.tree.unflatten(jax.tree.structure(tree), jax.tree.leaves(parts))
-    return tree, memories, sent
+    form, leaves = jax.tree.structure(tree), jax.tree.leaves(parts)
+    return form.unflatten(leaves), memories, sent
 
   return Aggregator(init, update)
 
@@ -123,30 +104,25 @@ def strategy(
 ) -> Strategy:
   """Args:
   trigger: when a worker starts an exchange, see gossipjax/triggers.
-  scope: 'local', each worker decides; in a lock-step program a silent worker's
-    message still moves, so that only the ledger's bytes are saved. 'all', all
-    workers agree by a flag whether any of them starts; if none does, nothing
-    else moves.
-  topology: whom a worker exchanges with.
-  shortest, longest: steps between two exchanges; longest=None is no limit.
-  reset_on_receipt: whether an exchange that a neighbor started resets a
-    worker's trigger as its own exchanges do.
-  per_layer: whether each layer has a trigger of its own; None is as published
-    for the trigger.
+  scope: 'local', each worker decides; in a lock-step program its message moves
+    even if it is silent. 'all', a flag tells whether any worker starts.
+  topology: of the neighbors; who does not wait meets one of them.
+  shortest, longest: steps between two exchanges; None is no limit.
+  reset_on_receipt: whether a neighbor's exchange resets a trigger too.
+  per_layer: whether layers decide separately; None is as published.
   """
   if per_layer is not None:
     trigger = trigger._replace(per_layer=per_layer)
   limited = bounded(trigger, shortest, longest)
 
-  def exchange(trigger, topology, scope):
-    mean = triggered_mean(trigger, topology, scope, reset_on_receipt)
+  def exchange(*how):
+    mean = triggered_mean(*how, reset_on_receipt)
     return mean if trigger.per_layer else flattened(mean)
 
+  in_pairs = exchange(of_first(limited), async_exchange.pair, 'local')
+  draw = lambda workers: async_exchange.neighbors(topology, workers)
   return Strategy(
     identity(),
     exchange(limited, topology, scope),
-    lambda workers: async_exchange.meets(
-      exchange(of_first(limited), async_exchange.pair, 'local'),
-      async_exchange.neighbors(topology, workers),
-    ),
+    lambda workers: async_exchange.meets(in_pairs, draw(workers)),
   )

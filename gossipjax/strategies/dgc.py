@@ -4,9 +4,9 @@
   u_i <- m (u_i + g_i),  v_i <- v_i + u_i + g_i    (its Nesterov form)
   g <- mean_j top_k(v_j),    u_i, v_i <- 0 where sent    (factor masking)
 
-For an optimizer without momentum, which is here. Conserved is not the gradient
-but what enters v: P g + sum v after an update is sum (v + u) before it, with u
-(u + g for Nesterov) as of this step. With m = 0 nothing is lost of g itself.
+The optimizer has no momentum of its own. Conserved is what enters v, not g:
+P g + sum v after an update equals sum (v + u) before it, with u (u + g for
+Nesterov) of this step. With m = 0 nothing of g itself is lost.
 
 Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
 """
@@ -36,7 +36,7 @@ WARMUP = (0.25, 0.0625, 0.015625, 0.004)  # Densities before the final one.
 class DgcState(NamedTuple):
   velocity: jax.Array  # f32[n]; u.
   residual: jax.Array  # f32[n]; v, what was not sent so far.
-  past: Any = ()  # What the selection goes by.
+  past: Any = ()  # Memory of the selection.
 
 
 def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
@@ -91,14 +91,9 @@ def warming_up(steps: int, aggregators: list[Aggregator]) -> Aggregator:
   """Runs each aggregator for `steps` steps, and the last one from then on."""
 
   def update(tree, state, step, active=True):
-    stage = jnp.minimum(step // steps, len(aggregators) - 1)
-    return lax.switch(
-      stage,
-      [
-        functools.partial(a.update, tree, state, step, active)
-        for a in aggregators
-      ],
-    )
+    bound = lambda a: functools.partial(a.update, tree, state, step, active)
+    updates = list(map(bound, aggregators))
+    return lax.switch(jnp.minimum(step // steps, len(updates) - 1), updates)
 
   return Aggregator(aggregators[0].init, update)
 
@@ -116,12 +111,10 @@ def strategy(
   density: k / n.
   own_momentum: m, per step.
   nesterov: whether the Nesterov form is used.
-  clip: the largest norm of the workers' summed gradient, or None. It is that
-    of the whole model whatever the granularity, which is therefore an argument
-    here and not added by `with_granularity`.
+  clip: the largest norm of the workers' summed gradient, or None.
   selection: how the k largest are found; `sampled` in the paper.
   warmup_steps: at each density of WARMUP; the paper takes an epoch.
-  granularity: which tensors are exchanged together.
+  granularity: which tensors are exchanged together; clip is of all of them.
   """
   if not 0 <= own_momentum < 1:
     raise UserError(f'own_momentum is from 0 to below 1, got {own_momentum}.')
@@ -130,9 +123,8 @@ def strategy(
   if warmup_steps < 0:
     raise UserError(f'warmup_steps is at least 0, got {warmup_steps}.')
   sparse.count(density, 10**9)
-  of = lambda d: bucketed(
-    granularity, lambda _: velocity_mean(d, own_momentum, nesterov, selection)
-  )
+  make = lambda d: velocity_mean(d, own_momentum, nesterov, selection)
+  of = lambda d: bucketed(granularity, lambda _: make(d))
   stages = [of(d) for d in (*WARMUP, density) if d >= density]
   mean = warming_up(warmup_steps, stages) if warmup_steps else of(density)
   return Strategy(clipped(clip, mean), identity())

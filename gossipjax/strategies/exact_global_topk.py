@@ -3,9 +3,9 @@
   a_i = g_i + e_i,    S_i = top_k(a_i),    G = top_k(S_1 + ... + S_P)
   g <- G / P,    e_i <- a_i - S_i where G has it
 
-What gTop-k's tree of merges approximates, at the price of top-k SGD: everyone
-gathers everyone's message. What is not applied stays with its owner, so
-nothing is lost. A control, not a way to save bytes.
+gTop-k's tree of merges approximates this. Every worker gathers all messages, so
+that it sends as much as top-k SGD. What is not applied stays with its owner and
+nothing is lost. It is a control, not a way to save bytes.
 
 The reference algorithm in Shi et al., 2019. arXiv:1901.04359
 """
@@ -24,7 +24,7 @@ from gossipjax.transforms.bucketed import with_granularity
 
 
 def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
-  """The k largest entries of the sum of everyone's top-k, over P."""
+  """The k largest entries of the sum of all workers' top-k, over P."""
   sparse.count(density, 10**9)
 
   def update(gradients, state, step, active=True):
@@ -36,10 +36,8 @@ def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
     total = sharded_server.add_up(messages, flat.size)
     best = find.ascending(total, mine.indices.size)
     mean = jnp.zeros(flat.size).at[best].set(total[best]) / count
-    applied = merging.contains(sparse.Sparse(None, best), mine.indices)
-    residual = wanted.at[mine.indices].add(
-      -jnp.where(applied, mine.values, 0), mode='drop'
-    )
+    applied = merging.values_in(sparse.Sparse(None, best), mine)
+    residual = wanted.at[mine.indices].add(-applied, mode='drop')
     gradients, state = select(
       active,
       (unravel(mean.astype(flat.dtype)), ResidualState(residual, past)),

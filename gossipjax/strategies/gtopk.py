@@ -4,8 +4,8 @@
   two messages and keeps k,    g <- G / P,    e_i <- a_i - S_i where G has it
 
 The published rule returns an entry to memory unless its index is in G; a part
-that was dropped in one subtree while its index survived through another is
-lost. With `conserve` the merging worker puts such parts into its own memory.
+that one subtree drops is lost if its index survives through another one. With
+`conserve` the merging worker puts such parts into its own memory.
 
 Shi et al., A distributed synchronous SGD algorithm with global top-k
 sparsification for low bandwidth networks, 2019. arXiv:1901.04359
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.collectives import WORKERS, needs_everyone, send
 from gossipjax.compressors import merging, sparse
 from gossipjax.compressors.selections import Selection, exact
@@ -26,30 +26,27 @@ from gossipjax.transforms.bucketed import with_granularity
 
 
 def _absorb(total, pairs, size):
-  """Each target adds its source's message and keeps k; what it drops, too."""
+  """Each target adds its source's message; k entries, the rest, the bill."""
   theirs, arrived, sent = send(total, pairs)
   theirs = theirs._replace(indices=jnp.where(arrived, theirs.indices, size))
   both = merging.merge(total, theirs, size)
-  kept, dropped = merging.split(both, total.indices.size, size)
-  return kept, dropped, sent
+  return *merging.split(both, total.indices.size, size), sent
 
 
 def _adopt(total, pairs):
-  """Each target forgets its own message for its source's."""
+  """Each target replaces its message by its source's."""
   theirs, arrived, sent = send(total, pairs)
-  values = jnp.where(arrived, theirs.values, total.values)
-  indices = jnp.where(arrived, theirs.indices, total.indices)
-  return sparse.Sparse(values, indices), sent
+  return select(arrived, theirs, total), sent
 
 
 def tree(message, size: int):
   """As published: a reduction to worker 0, then a broadcast, any P.
 
   Returns:
-    The message that all agree on, what this worker dropped, the bill.
+    The message, the same on all workers; what this one dropped; the bill.
   """
   n = lax.axis_size(WORKERS)
-  hops = [2**r for r in range((n - 1).bit_length())]
+  hops = (2**r for r in range((n - 1).bit_length()))
   edges = [[(i + h, i) for i in range(0, n - h, 2 * h)] for h in hops]
   total, dropped, sent = message, [], SILENCE
   for pairs in edges:
@@ -62,17 +59,16 @@ def tree(message, size: int):
 
 
 def butterfly(message, size: int):
-  """Partners exchange and merge, so that no broadcast is needed.
+  """Partners exchange and merge: half the rounds of the tree, no broadcast.
 
-  Half the rounds of the tree. Beyond a power of two, the surplus workers hand
-  their message to a partner first and get the result from it last. A sum that
-  a group of 2h workers drops is dropped by all of them; their first keeps it.
+  Workers beyond a power of two first send their message to a partner and last
+  receive the result from it. What a group of 2h workers drops, all of them
+  drop; the first of them remembers it.
   """
   n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
   core = 2 ** (n.bit_length() - 1)
   surplus = [(i, i - core) for i in range(core, n)]
-  total, lost, sent = _absorb(message, surplus, size)
-  dropped = [lost]
+  total, *dropped, sent = _absorb(message, surplus, size)
   for h in (2**r for r in range(core.bit_length() - 1)):
     pairs = [(i, i ^ h) for i in range(core)]
     total, lost, cost = _absorb(total, pairs, size)
@@ -91,11 +87,10 @@ def global_topk_mean(
   exchange: str = 'tree',
   selection: Selection = exact.selection(),
 ) -> Aggregator:
-  """Approximate top-k of the sum of everyone's top-k, over P."""
+  """Approximate top-k of the sum of all workers' top-k, over P."""
   if exchange not in EXCHANGES:
-    raise UserError(
-      f'exchange={exchange} of gtopk is unknown{nearest(exchange, EXCHANGES)}'
-    )
+    remedy = nearest(exchange, EXCHANGES)
+    raise UserError(f'exchange={exchange} of gtopk is unknown{remedy}')
   sparse.count(density, 10**9)
 
   def update(gradients, state, step, active=True):
@@ -106,18 +101,13 @@ def global_topk_mean(
     mine = mine if selection.in_order else merging.in_order(mine)
     total, dropped, sent = EXCHANGES[exchange](mine, flat.size)
 
-    residual = wanted.at[mine.indices].add(
-      -jnp.where(merging.contains(total, mine.indices), mine.values, 0),
-      mode='drop',
-    )
+    sent_values = merging.values_in(total, mine)
+    residual = wanted.at[mine.indices].add(-sent_values, mode='drop')
     for lost in dropped if conserve else ():
-      residual = residual.at[lost.indices].add(
-        jnp.where(merging.contains(total, lost.indices), lost.values, 0),
-        mode='drop',
-      )
-    mean = sparse.scatter(
-      total._replace(values=total.values / lax.axis_size(WORKERS)), flat.size
-    )
+      missing = merging.values_in(total, lost)
+      residual = residual.at[lost.indices].add(missing, mode='drop')
+    mean = total._replace(values=total.values / lax.axis_size(WORKERS))
+    mean = sparse.scatter(mean, flat.size)
     return unravel(mean.astype(flat.dtype)), ResidualState(residual, past), sent
 
   return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
@@ -134,8 +124,7 @@ def strategy(
   density: k / n, of each message and of what is applied.
   conserve: whether the merging worker keeps what the published rule loses.
   exchange: tree, as published, or butterfly.
-  selection: how a worker's k largest are found, exactly or nearly; indices
-    always take 4 bytes.
+  selection: how a worker's k largest are found; indices take 4 bytes each.
   """
   mean = global_topk_mean(density, conserve, exchange, selection)
   return Strategy(mean, identity())

@@ -9,8 +9,8 @@ where C_l depends on layer l of n_l entries:
   fully connected  2 bits: t for a >= t, -t for a <= -t, t = c mean |a|
   below N entries  everything; so do biases and norms of any size
 
-Each worker is the server of a share of every layer. It gets that share from
-all, compressed, and returns the mean to all, dense, as published.
+Each worker serves a share of every layer: it receives that share from all
+workers, compressed, and sends the mean to all, dense, as published.
 
 J. Peng, Hylo, a thesis of 2021; not public: our reading of its summary.
 """
@@ -29,15 +29,16 @@ from gossipjax.servers import layerwise_server
 
 
 class HyloState(NamedTuple):
-  residual: Tree  # f32, shaped like the gradients; zeros where all travels.
+  residual: Tree  # f32, like the gradients; 0 where all entries travel.
 
 
 UNITS = {'filter': layers.filters, 'slice': layers.slices}
-PULLS = ('dense', 'compressed')
+PULL = ('dense', 'compressed')
+OPTIONS = {'unit': UNITS, 'level': layers.LEVELS, 'pull': PULL}
 
 
 class Gate(NamedTuple):
-  """Which layers are compressed, and how; see `strategy`."""
+  """Which layers are compressed, and how; fields as arguments of `strategy`."""
 
   min_size: int
   unit: str
@@ -58,9 +59,9 @@ class Gate(NamedTuple):
     return UNITS[self.unit](x.shape, n, rate)
 
 
-def hylo_mean(gate: Gate, squeezed: bool) -> Aggregator:
-  """The mean of the workers' trees, with large layers compressed, on the way
-  to the servers and, if `squeezed`, also on the way back."""
+def hylo_mean(gate: Gate, compress_pull: bool) -> Aggregator:
+  """The mean of the workers' trees, with large layers compressed on the way to
+  the servers and, if `compress_pull`, also on the way back."""
 
   def init(tree):
     quantised.needs_floats(tree)
@@ -68,8 +69,8 @@ def hylo_mean(gate: Gate, squeezed: bool) -> Aggregator:
     if not any(map(gate.opens, leaves)):
       largest = max((x.size for x in leaves if x.ndim > 1), default=0)
       raise UserError(
-        f'min_size={gate.min_size} of hylo leaves nothing '
-        f'compressed: the largest weight has {largest} entries.'
+        f'min_size={gate.min_size} of hylo is above the {largest} entries of '
+        'the largest weight; nothing would be compressed.'
       )
     return HyloState(jax.tree.map(lambda x: jnp.zeros(x.shape), tree))
 
@@ -83,20 +84,16 @@ def hylo_mean(gate: Gate, squeezed: bool) -> Aggregator:
     small = [i for i, x in enumerate(leaves) if not gate.opens(x)]
 
     wanted = [leaves[i] + residuals[i] for i in large]
-    means, withheld, cost = layerwise_server.mean(
-      wanted, [gate.layer(x, n) for x in wanted], squeezed
-    )
-    # Dense, a push of shares and a pull of them is a ring all-reduce.
+    codecs = [gate.layer(x, n) for x in wanted]
+    means, withheld, cost = layerwise_server.mean(wanted, codecs, compress_pull)
+    # A dense push and pull of shares is a ring all-reduce.
     totals, _, sent = collectives.all_reduce([leaves[i] for i in small])
     for i, mean, rest in zip(large, means, withheld, strict=True):
       leaves[i], residuals[i] = mean.astype(leaves[i].dtype), rest
     for i, total in zip(small, totals, strict=True):
       leaves[i] = total / n
-    return (
-      treedef.unflatten(leaves),
-      HyloState(treedef.unflatten(residuals)),
-      sent + cost,
-    )
+    residual = treedef.unflatten(residuals)
+    return treedef.unflatten(leaves), HyloState(residual), sent + cost
 
   return Aggregator(init, update)
 
@@ -112,24 +109,18 @@ def strategy(
   pull: str = 'dense',
 ) -> Strategy:
   """Args:
-  min_size: N, entries from which on a layer is compressed.
+  min_size: N, entries of the smallest layer that is compressed.
   unit: of a convolution, `filter` or `slice` (kernels of one input channel).
-  level: what a 2-bit code stands for, `threshold` t (faithful) or the `mean`
-    of |a| above t (ours: t can remove no more than t a step from a residual).
+  level: value of a 2-bit code, `threshold` t (as published) or `mean` of |a|
+    above t (ours: t removes at most t per step from a residual).
   factor: c, thresholds in mean magnitudes.
   max_rate, min_rate, exponent: r_max, r_min, gamma.
-  pull: what servers return, `dense` as published, or `compressed` once more
-    (our extension), where what is withheld joins the server's memory.
+  pull: what servers send: `dense` as published, or `compressed` (ours).
   """
-  for key, value, known in (
-    ('unit', unit, UNITS),
-    ('level', level, layers.LEVELS),
-    ('pull', pull, PULLS),
-  ):
-    if value not in known:
-      raise UserError(
-        f'{key}={value} of hylo is unknown{nearest(value, known)}'
-      )
+  for key, value in {'unit': unit, 'level': level, 'pull': pull}.items():
+    if value not in OPTIONS[key]:
+      remedy = nearest(value, OPTIONS[key])
+      raise UserError(f'{key}={value} of hylo is unknown{remedy}')
   if factor <= 0 or exponent < 0 or not 0 < min_rate <= max_rate <= 1:
     raise UserError(
       'hylo takes factor > 0, exponent >= 0 and 0 < min_rate <= max_rate <= 1'

@@ -3,9 +3,9 @@
   M_i = g_i + e_i,    p <- mean_i M_i q,    p <- orthonormal columns of p
   q <- mean_i M_i^T p,    g <- p q^T,    e_i <- M_i - p q^T
 
-Two all-reduces of r (rows + columns) entries a matrix; q is the next step's
-start. Vectors, and matrices that would not shrink, travel as they are. The
-last axis of a tensor are its columns.
+Two all-reduces of r (rows + columns) entries per matrix; q is the start of the
+next step. Vectors, and matrices that would not shrink, travel uncompressed.
+The last axis of a tensor is that of its columns.
 
 Vogels et al., PowerSGD: practical low-rank gradient compression, 2019.
 arXiv:1905.13727
@@ -22,7 +22,7 @@ from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
 from gossipjax.compressors.quantised import needs_floats
 from gossipjax.errors import UserError
 
-_LEFT = 1e-12  # Of a squared norm: less is rounding, and no direction.
+_LEFT = 1e-12  # Share of a squared norm below which all is rounding error.
 
 
 class PowerState(NamedTuple):
@@ -31,11 +31,11 @@ class PowerState(NamedTuple):
 
 
 def orthonormal(p: jax.Array) -> jax.Array:
-  """Gram and Schmidt's columns of f32[rows, r], zero where one is redundant."""
-  dot = lambda a, b: (a * b).sum()  # In f32 also where @ rounds its operands.
+  """Gram-Schmidt on the columns of f32[rows, r]; a redundant one is 0."""
+  dot = lambda a, b: (a * b).sum()  # In f32, also where @ rounds its operands.
   columns = []
   for i in range(p.shape[1]):
-    column = p[:, i]  # A row of p.T would have m @ q compiled as q.T @ m.T.
+    column = p[:, i]  # With a row of p.T, m @ q would compile as q.T @ m.T.
     before = dot(column, column)
     for other in columns:
       column -= dot(column, other) * other
@@ -47,34 +47,41 @@ def orthonormal(p: jax.Array) -> jax.Array:
 
 
 def _transposed_times(m: jax.Array, p: jax.Array) -> jax.Array:
-  """m.T @ p, but that as such takes many times as long on a CPU."""
+  """m.T @ p, which takes several times as long on a CPU."""
   return (p.T @ m).T
 
 
-def _matrix(shape) -> tuple[int, int]:
-  return math.prod(shape[:-1]), shape[-1]
+def _matrix(x: jax.Array) -> jax.Array:
+  return x.reshape(-1, x.shape[-1])
 
 
 def _shrinks(x: jax.Array, rank: int) -> bool:
-  return x.ndim > 1 and rank * sum(_matrix(x.shape)) < x.size
+  rows_and_columns = math.prod(x.shape[:-1]) + x.shape[-1] if x.ndim else 0
+  return x.ndim > 1 and rank * rows_and_columns < x.size
+
+
+def _unless_zero(q: jax.Array, old: jax.Array) -> jax.Array:
+  """q with zero columns replaced by old ones: at zero they would stay zero."""
+  return jnp.where((q != 0).any(axis=0, keepdims=True), q, old)
+
+
+def _start(tree: Tree, rank: int, seed: int) -> PowerState:
+  needs_floats(tree)
+  key = jax.random.key(seed)
+  large = [x for x in jax.tree.leaves(tree) if _shrinks(x, rank)]
+  return PowerState(
+    jax.tree.map(lambda x: jnp.zeros(x.shape), tree),
+    [
+      jax.random.normal(jax.random.fold_in(key, i), (x.shape[-1], rank))
+      for i, x in enumerate(large)
+    ],
+  )
 
 
 def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
-  """A mean of the given rank of every matrix; the rest waits in memory."""
+  """The mean of each matrix at a given rank, with error feedback."""
   if rank < 1:
     raise UserError(f'rank is at least 1, got {rank}.')
-
-  def init(tree):
-    needs_floats(tree)
-    key = jax.random.key(seed)
-    large = [x for x in jax.tree.leaves(tree) if _shrinks(x, rank)]
-    return PowerState(
-      jax.tree.map(lambda x: jnp.zeros(x.shape), tree),
-      [
-        jax.random.normal(jax.random.fold_in(key, i), (x.shape[-1], rank))
-        for i, x in enumerate(large)
-      ],
-    )
 
   def update(tree, state, step, active=True):
     del step
@@ -83,10 +90,7 @@ def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
     residuals = jax.tree.leaves(state.residual)
     large = [i for i, x in enumerate(leaves) if _shrinks(x, rank)]
     small = [i for i, x in enumerate(leaves) if not _shrinks(x, rank)]
-    wanted = [
-      (leaves[i] + residuals[i]).reshape(_matrix(leaves[i].shape))
-      for i in large
-    ]
+    wanted = [_matrix(leaves[i] + residuals[i]) for i in large]
 
     sketches = [m @ q for m, q in zip(wanted, state.q, strict=True)]
     (ps, dense), n, sent = collectives.all_reduce(
@@ -104,17 +108,16 @@ def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
       residuals[i] = (m - mean).reshape(shape)
     for i, total in zip(small, dense, strict=True):
       leaves[i] = total / n
-    # A column of zeros would stay one; its old self may find more next time.
-    qs = [
-      jnp.where((q != 0).any(axis=0, keepdims=True), q, old)
-      for q, old in zip(qs, state.q, strict=True)
-    ]
+    qs = list(map(_unless_zero, qs, state.q))
     state = PowerState(treedef.unflatten(residuals), qs)
     return treedef.unflatten(leaves), state, sent + cost
 
-  return Aggregator(init, update)
+  return Aggregator(lambda tree: _start(tree, rank, seed), update)
 
 
 def strategy(rank: int = 2, seed: int = 0) -> Strategy:
-  """`rank`: r of every matrix; `seed`: of the first q."""
+  """Args:
+  rank: r, of every matrix.
+  seed: of the first q.
+  """
   return Strategy(low_rank_mean(rank, seed), identity())

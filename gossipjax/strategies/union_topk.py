@@ -3,9 +3,9 @@
   a_i = g_i + e_i,    S_i = the k of a_i with the largest score
   g <- 1/P sum_i S_i,    e_i <- a_i - S_i,    U = union of the S_i's indices
 
-Each worker sends its entries to their owners, who add up and send U to all:
-the answer's size is |U|, from k if all chose alike to P k. The metrics that
-score are in compressors/metrics.py: plain, popularity, recent, two_budgets.
+Each worker sends its entries to their owners, which add them up and send the
+sums on U to all: |U| entries, from k if all workers choose alike to P k. The
+scores are in compressors/metrics.py: plain, popularity, recent, two_budgets.
 
 Wang, Liu, Wu, Communication usage optimization of gradient sparsification with
 aggregation, 2018. Metrics and numbers are not public: these are ours.
@@ -29,36 +29,41 @@ from gossipjax.transforms.bucketed import with_granularity
 
 
 class UnionState(NamedTuple):
-  residual: jax.Array  # f32[n]; what was not sent so far.
-  memory: jax.Array  # f32[n]; the metric's.
+  residual: jax.Array  # f32[n]; entries not sent so far.
+  memory: jax.Array  # f32[n]; of the metric.
   union: jax.Array  # i32[]; |U| of the last exchange.
-  past: Any = ()  # What the selection goes by.
+  past: Any = ()  # Memory of the selection.
+
+
+def _check_patience(patience: int | None, size: int, k: int) -> None:
+  if patience is not None and patience * k < size:
+    raise UserError(
+      f'patience={patience} steps of {k} entries do not reach all {size}; '
+      f'it has to be at least {-(-size // k)}.'
+    )
 
 
 def union_mean(
   density: float, metric: Metric, patience: int | None, selection: Selection
 ) -> Aggregator:
-  """The mean of everyone's k entries of the highest score.
+  """The mean of all workers' k entries with the highest score.
 
   Args:
     density: k / n.
-    metric: what is worth sending.
-    patience: no entry waits longer than so many steps, since each of them
-      begins with its share of all entries in turn, the same for everyone;
-      None lets entries wait forever.
-    selection: of the k highest scores, or nearly.
+    metric: scores the entries.
+    patience: steps that an entry waits at most, since each step first takes
+      its share of all entries in turn; None lets entries wait forever.
+    selection: how the k highest scores are found, exactly or nearly.
   """
   if patience is not None and not selection.largest:
-    raise UserError('patience needs a selection of the largest, not blockwise.')
+    raise UserError(
+      'patience needs a selection of the largest entries: exact, reused or '
+      'sampled, not blockwise.'
+    )
 
   def init(tree):
     zeros = no_residual(tree).residual
-    size, k = zeros.size, sparse.count(density, zeros.size)
-    if patience is not None and patience * k < size:
-      raise UserError(
-        f'patience={patience} steps of {k} entries do not get round'
-        f' all {size}; it has to be {-(-size // k)} or more.'
-      )
+    _check_patience(patience, zeros.size, sparse.count(density, zeros.size))
     return UnionState(zeros, zeros, jnp.int32(0), selection.begin())
 
   def update(gradients, state, step, active=True):
@@ -82,11 +87,9 @@ def union_mean(
     residual = wanted.at[best].set(0, mode='drop')
     memory = metric.remember(state.memory, jnp.abs(wanted), union)
     mean = total / jax.lax.axis_size(collectives.WORKERS)
-    return (
-      unravel(mean.astype(flat.dtype)),
-      UnionState(residual, memory, union.sum(dtype=jnp.int32), past),
-      pushed + pulled,
-    )
+    count = union.sum(dtype=jnp.int32)
+    state = UnionState(residual, memory, count, past)
+    return unravel(mean.astype(flat.dtype)), state, pushed + pulled
 
   return Aggregator(init, update)
 

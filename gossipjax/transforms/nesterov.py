@@ -17,6 +17,19 @@ class LookAheadState(NamedTuple):
   velocity: Tree  # Like the parameters; v of its last step, never exchanged.
 
 
+def _velocity(momentum: float, state: LookAheadState, tree: Tree) -> Tree:
+  """v of the step that led from `state.ahead` to `tree`."""
+  moved = optax.tree.sub(tree, state.ahead)
+  velocity = jax.tree.map(
+    lambda d, v: (d + momentum * v) / (1 + momentum), moved, state.velocity
+  )
+  # Parameters that did not change mean no step: the velocity stays.
+  stepped = functools.reduce(
+    jnp.logical_or, [(d != 0).any() for d in jax.tree.leaves(moved)]
+  )
+  return select(stepped, velocity, state.velocity)
+
+
 def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
   """Exchanges x where the optimizer holds y = x + momentum v.
 
@@ -47,16 +60,7 @@ def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
     )
 
   def update(tree, state, step, active=True):
-    moved = optax.tree.sub(tree, state.ahead)
-    velocity = jax.tree.map(
-      lambda d, v: (d + momentum * v) / (1 + momentum), moved, state.velocity
-    )
-    # Parameters that did not change mean no step: the velocity stays.
-    stepped = functools.reduce(
-      jnp.logical_or, [(d != 0).any() for d in jax.tree.leaves(moved)]
-    )
-    velocity = select(stepped, velocity, state.velocity)
-
+    velocity = _velocity(momentum, state, tree)
     bare = jax.tree.map(lambda y, v: y - momentum * v, tree, velocity)
     mixed, inner, sent = aggregator.update(bare, state.inner, step, active)
     # Adding a difference: without an exchange the tree stays bit-identical.

@@ -1,7 +1,12 @@
-"""How the entries that travel are chosen: one file for each way.
+"""How the k largest entries of a vector are found: one file per method.
 
-Each has one known name, `selection(...) -> Selection`; the file's own is what
-`selection.name` of a config can say.
+Each file defines `selection(...) -> Selection`; its name is a `selection.name`
+of a config.
+
+exact      the k largest
+sampled    entries above a threshold found in a sample (DGC)
+reused     entries above the threshold of the last step (Ok-Topk)
+blockwise  the largest entry of each of k blocks
 """
 
 from collections.abc import Callable
@@ -10,31 +15,31 @@ from typing import Any, NamedTuple
 import jax
 
 
-def _as_they_are(indices: jax.Array, *rest: Any) -> jax.Array:
+def _unchanged(indices: jax.Array, *rest: Any) -> jax.Array:
   del rest
   return indices
 
 
 class Selection(NamedTuple):
-  """Chooses about k of n entries.
+  """Finds about k of n entries.
 
   Attributes:
-    select: `(f[n], k, step, memory) -> (i32[k], memory)`, distinct indices; one
-      of n means no entry. `step` is the same on all workers.
-    start: `() -> memory` of one that goes by earlier steps, else None.
-    narrow: `(i32[k], n) -> what travels of the indices`.
-    widen: `(what travels, n) -> i32[..., k]`, also of several messages.
+    select: `(f[n], k, step, memory) -> (i32[k], memory)`, distinct indices; an
+      index of n means no entry. `step` is the same on all workers.
+    start: `() -> memory`, or None if earlier steps play no role.
+    narrow: `(i32[k], n) -> array`, the indices in the form that travels.
+    widen: `(array, n) -> i32[..., k]`, back; also of several messages.
     in_order: whether indices ascend.
-    largest: whether no entry that is left out is larger than a chosen one.
+    largest: whether every selected entry is at least as large as any other.
   """
 
   select: Callable[[jax.Array, int, Any, Any], tuple[jax.Array, Any]]
   start: Callable[[], Any] | None = None
-  narrow: Callable[[jax.Array, int], jax.Array] = _as_they_are
-  widen: Callable[[jax.Array, int], jax.Array] = _as_they_are
+  narrow: Callable[[jax.Array, int], jax.Array] = _unchanged
+  widen: Callable[[jax.Array, int], jax.Array] = _unchanged
   in_order: bool = True
   largest: bool = True
 
   def begin(self) -> Any:
-    """The memory to start with; `()` if there is none."""
+    """The first memory; `()` if there is none."""
     return () if self.start is None else self.start()
