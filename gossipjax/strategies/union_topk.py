@@ -43,6 +43,14 @@ def _check_patience(patience: int | None, size: int, k: int) -> None:
     )
 
 
+def _first_of_turn(score: jax.Array, patience: int | None, step):
+  """Scores in which every `patience`-th entry, in turn, comes first."""
+  if patience is None:
+    return score
+  turn = jnp.arange(score.size) % patience == step % patience
+  return jnp.where(turn, jnp.inf, score)
+
+
 def union_mean(
   density: float, metric: Metric, patience: int | None, selection: Selection
 ) -> Aggregator:
@@ -71,9 +79,7 @@ def union_mean(
     flat, unravel = ravel_pytree(gradients)
     wanted, size = flat + state.residual, flat.size
     score = metric.score(jnp.abs(wanted), state.memory)
-    if patience is not None:
-      turn = jnp.arange(size) % patience == step % patience
-      score = jnp.where(turn, jnp.inf, score)
+    score = _first_of_turn(score, patience, step)
     (worth, best), past = sparse.choose(
       score, density, selection, step, state.past
     )

@@ -24,8 +24,8 @@ SIZE = 300  # Bytes of a model.
 class Told:
   """A player that learns nothing and writes down who came."""
 
-  def __init__(self, way):
-    self.way, self.rounds = way, []
+  def __init__(self, kind):
+    self.kind, self.rounds = kind, []
 
   def start(self, worker, step):
     pass
@@ -39,8 +39,8 @@ class Told:
       async_exchange.PUSH: (first, others),
       async_exchange.MEET: (first, others),
       None: (first + others, first + others),
-    }[self.way]
-    if len(who) == 1 and self.way not in (async_exchange.VISIT, None):
+    }[self.kind]
+    if len(who) == 1 and self.kind not in (async_exchange.VISIT, None):
       out = into = 0 * first
     return Traffic(
       *(
