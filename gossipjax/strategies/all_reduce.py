@@ -19,7 +19,7 @@ from gossipjax.aggregator import (
 
 
 def exact_mean() -> Aggregator:
-  """The mean over the workers taking part."""
+  """The exact mean over the workers taking part."""
 
   def update(tree, step, active):
     del step

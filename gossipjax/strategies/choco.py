@@ -2,7 +2,7 @@
 
   y_i <- y_i + C(x_i - y_i),    x_i <- x_i + a sum_j W_ij (y_j - y_i)
 
-Everyone keeps its own public copy y_i and the weighted sum of its neighbors'.
+Each worker keeps its public copy y_i and the weighted sum of its neighbors'.
 
 Koloskova et al., Decentralized stochastic optimization and gossip algorithms
 with compressed communication, 2019. arXiv:1902.00340
@@ -24,7 +24,7 @@ from gossipjax.traffic import SILENCE
 
 class ChocoState(NamedTuple):
   mine: jax.Array  # f32[n]; y_i.
-  theirs: jax.Array  # f32[n]; sum of W_ij y_j over neighbors.
+  theirs: jax.Array  # f32[n]; sum of W_ij y_j over the neighbors.
 
 
 def choco_mean(
@@ -33,7 +33,7 @@ def choco_mean(
   stepsize: float,
   seed: int = 0,
 ) -> Aggregator:
-  """Moves towards the neighbors' public copies, on a fixed graph."""
+  """Moves workers towards their neighbors' public copies, on a fixed graph."""
 
   def init(tree):
     zeros = jnp.zeros(ravel_pytree(tree)[0].size, jnp.float32)
@@ -46,16 +46,16 @@ def choco_mean(
     rounds = topology(n)
     if len(rounds) > 1:
       raise UserError(
-        'choco needs a topology that is the same at every step, '
-        'such as ring or complete.'
+        'choco needs a topology with the same edges at every step, such as '
+        'ring or complete.'
       )
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     message = compressor.compress(flat - state.mine, key)
     mine = state.mine + compressor.decompress(message, flat.size)
     theirs, degree, sent = state.theirs, 0, SILENCE
     for weight, source in rounds[0]:
-      news, cost = collectives.swap(message, source)
-      theirs += weight * compressor.decompress(news, flat.size)
+      received, cost = collectives.swap(message, source)
+      theirs += weight * compressor.decompress(received, flat.size)
       degree += weight
       sent += cost
     mixed = flat + stepsize * (theirs - degree * mine)
@@ -70,5 +70,10 @@ def strategy(
   stepsize: float = 0.3,
   seed: int = 0,
 ) -> Strategy:
-  """`stepsize`: of the consensus step, gamma in the paper."""
+  """Args:
+  compressor: C, of differences.
+  topology: of the neighbors, the same at every step.
+  stepsize: a, of the consensus step; gamma in the paper.
+  seed: of compressors that draw random numbers.
+  """
   return Strategy(identity(), choco_mean(compressor, topology, stepsize, seed))

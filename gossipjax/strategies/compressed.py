@@ -21,11 +21,11 @@ from gossipjax.transforms.bucketed import with_granularity
 
 class ResidualState(NamedTuple):
   residual: jax.Array  # f32[n]; what compression has withheld so far.
-  past: Any = ()  # What the compressor or selection goes by.
+  past: Any = ()  # Memory of the compressor or of its selection.
 
 
 def no_residual(tree, past=()) -> ResidualState:
-  """An empty memory for a tree of n entries in all."""
+  """The first state, for a tree of n entries."""
   needs_floats(tree)
   flat, _ = ravel_pytree(tree)
   return ResidualState(jnp.zeros(flat.size, jnp.float32), past)
@@ -34,7 +34,7 @@ def no_residual(tree, past=()) -> ResidualState:
 def compressed_mean(
   compressor: compressors.Compressor, seed: int = 0
 ) -> Aggregator:
-  """The mean of compressed trees; each worker remembers its own error."""
+  """The mean of compressed trees, with error feedback on each worker."""
 
   def update(tree, state, step, active=True):
     flat, unravel = ravel_pytree(tree)

@@ -2,8 +2,9 @@
 
   D = 1/P sum_i (s - x_i),    v <- m v + D,    s <- s - a (D + m v),    x_i <- s
 
-every `period` steps, where s is where all workers last started from: the mean
-progress is a gradient for Nesterov's SGD. With a = 1, m = 0 it is local SGD.
+every `period` steps, where s are the parameters from which all workers last
+started. The mean progress D is the gradient of an outer SGD with Nesterov
+momentum. With a = 1, m = 0 it is local SGD.
 
 Douillard et al., DiLoCo: distributed low-communication training of language
 models, 2023. arXiv:2311.08105
@@ -22,11 +23,11 @@ from gossipjax.errors import UserError
 
 class OuterState(NamedTuple):
   start: Tree  # Parameters after the last exchange; the same on every worker.
-  outer: optax.OptState  # Of the outer optimizer, likewise.
+  outer: optax.OptState  # Of the outer optimizer; the same on every worker.
 
 
 def outer_step(optimizer: optax.GradientTransformation) -> Aggregator:
-  """Feeds the mean progress of all workers to an optimizer they share."""
+  """Passes the workers' mean progress as a gradient to an outer optimizer."""
 
   def init(tree):
     return OuterState(tree, optimizer.init(tree))

@@ -1,11 +1,11 @@
-"""DoubleSqueeze: a parameter server that is sent, and sends, small messages.
+"""DoubleSqueeze: a parameter server that receives and sends small messages.
 
   a_i = g_i + e_i,    s = sum_i C(a_i),    g <- D(s) / P
   e_i <- a_i - C(a_i), and + s - D(s) where worker i is the server
 
-Each worker is the server of one share of the vector. What D withholds joins
-the server's own memory and not, as in the paper, a second one; it is as safe
-there. With C = two_bit and D = none this is MXNet's 2-bit compression.
+Each worker is the server of one share of the vector. What D withholds joins the
+residual of that worker, where the paper has a second residual; the sum is the
+same. With C = two_bit and D = none this is MXNet's 2-bit compression.
 
 Tang et al., DoubleSqueeze: parallel stochastic gradient descent with double-
 pass error-compensated compression, 2019. arXiv:1905.05957
@@ -26,7 +26,7 @@ from gossipjax.transforms.bucketed import with_granularity
 def squeezed_mean(
   push: compressors.Compressor, pull: compressors.Compressor, seed: int
 ) -> Aggregator:
-  """The mean through sharded servers, compressed on the way in and out."""
+  """The mean through sharded servers, compressed on the way there and back."""
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)

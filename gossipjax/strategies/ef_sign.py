@@ -25,11 +25,11 @@ from gossipjax.compressors.quantised import needs_floats
 
 
 class LayerState(NamedTuple):
-  residual: Tree  # f32, shaped like the gradients; what was withheld so far.
+  residual: Tree  # f32, shaped like the gradients; withheld so far.
 
 
 def sign_mean() -> Aggregator:
-  """The mean of everyone's signs, scaled layer by layer."""
+  """The mean of the workers' signs, with a scale for each layer."""
   codec = sign()
 
   def init(tree):

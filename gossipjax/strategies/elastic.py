@@ -31,11 +31,11 @@ class CenterState(NamedTuple):
 
 
 def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
-  """Pulls those taking part and the center towards each other.
+  """Moves the workers taking part and the center towards each other.
 
   Args:
     stiffness: b times the number of workers.
-    workers: that number, if not all of them share the axis.
+    workers: that number; None is the size of the axis.
   """
   if not 0 < stiffness <= 1:
     raise UserError(
@@ -59,7 +59,10 @@ def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
 
 
 def strategy(stiffness: float = 0.8, period: int = 1) -> Strategy:
-  """`period`: local steps between two exchanges."""
+  """Args:
+  stiffness: b times the number of workers.
+  period: local steps between two exchanges.
+  """
 
   def exchange(workers=None):
     return every(period, elastic_mean(stiffness, workers))

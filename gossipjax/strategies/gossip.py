@@ -2,7 +2,7 @@
 
   x_i <- sum_j W_ij x_j
 
-Who does not wait averages with one neighbor, drawn in every step (AD-PSGD).
+A worker that does not wait averages with one random neighbor (AD-PSGD).
 
 Lian et al., Can decentralized algorithms outperform centralized algorithms?,
 2017. arXiv:1705.09056
@@ -41,7 +41,9 @@ def _mix(tree, active, exchanges: Round):
 def neighbor_mean(topology: Topology) -> Aggregator:
   """One multiplication with W; `step` cycles through the topology's rounds.
 
-  With workers missing, a directed graph would move the mean: it is refused.
+  Raises:
+    UserError: workers may be absent and a round is not symmetric, so that the
+      mean would change.
   """
 
   def update(tree, step, active):
@@ -49,8 +51,8 @@ def neighbor_mean(topology: Topology) -> Aggregator:
     rounds = topology(n)
     if active is not True and not all(is_symmetric(r, n) for r in rounds):
       raise UserError(
-        'A directed topology needs every worker in every round; '
-        'ring, hypercube and complete do not.'
+        'A directed topology needs every worker in every round; ring, '
+        'hypercube and complete do not.'
       )
     mix = [functools.partial(_mix, tree, active, r) for r in rounds]
     return lax.switch(step % len(rounds), mix)
@@ -59,7 +61,10 @@ def neighbor_mean(topology: Topology) -> Aggregator:
 
 
 def strategy(topology: Topology = ring, period: int = 1) -> Strategy:
-  """`period`: local steps between two exchanges."""
+  """Args:
+  topology: of the neighbors.
+  period: local steps between two exchanges.
+  """
 
   def exchange(topology):
     return every(period, flattened(neighbor_mean(topology)))

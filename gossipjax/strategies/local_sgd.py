@@ -2,12 +2,12 @@
 
   x_i <- 1/P sum_j x_j    every `period` steps
 
-Who does not wait hands its progress to a server, as in `parameter_server`: all
-at once, that is the same mean.
+A worker that does not wait sends its progress to a server, as in
+`parameter_server`; if all send at the same time, that is the same mean.
 
 Stich, Local SGD converges fast and communicates little, 2019. arXiv:1805.09767;
-apart: Liu et al., Asynchronous local-SGD training for language modeling, 2024.
-arXiv:2401.09135
+asynchronous: Liu et al., Asynchronous local-SGD training for language modeling,
+2024. arXiv:2401.09135
 """
 
 from gossipjax import async_exchange
@@ -17,7 +17,9 @@ from gossipjax.strategies.parameter_server import push_pull
 
 
 def strategy(period: int = 8) -> Strategy:
-  """`period`: local steps between two averages."""
+  """Args:
+  period: local steps between two averages.
+  """
   return Strategy(
     identity(),
     every(period, exact_mean()),

@@ -3,11 +3,11 @@
   a_i = g_i + e_i,    S_i = top_k(a_i),    G = S_1 + ... + S_P where |.| >= t
   g <- G / P,    e_i <- a_i - S_i where G has it
 
-Each worker sends its entries to their owners, who add up and send to all what
-exceeds the threshold t, about k entries; t is exact every `period` steps and
-reused between. Owners take entries in turn, which balances them without the
-paper's regions that move every 64 steps. The local selection is exact at every
-step unless `selection` is `reused`, which saves time, not bytes.
+Each worker sends its entries to their owners, which add them up and send those
+above the threshold t, about k entries, to all. t is exact every `period` steps
+and reused in between. Worker j owns every P-th entry from j on, which balances
+the owners without the paper's regions that change every 64 steps. The local
+selection is exact unless `selection` is `reused`, which saves time, not bytes.
 
 Li and Hoefler, Near-optimal sparse allreduce for distributed deep learning,
 2022. arXiv:2201.07598
@@ -32,13 +32,13 @@ from gossipjax.transforms.bucketed import with_granularity
 
 
 class OkTopkState(NamedTuple):
-  residual: jax.Array  # f32[n]; what was not applied so far.
+  residual: jax.Array  # f32[n]; entries not applied so far.
   threshold: jax.Array  # f32[]; t, the same on every worker.
-  past: Any = ()  # What the local selection goes by.
+  past: Any = ()  # Memory of the local selection.
 
 
 def _kth_of_all(magnitude: jax.Array, k: int):
-  """The k-th largest of what all own; each shows its k largest."""
+  """The k-th largest of all owners' entries; each sends its k largest."""
   mine = lax.top_k(magnitude, min(k, magnitude.size))[0]
   candidates, _, sent = collectives.all_gather(mine)
   return lax.top_k(candidates.ravel(), k)[0][-1], sent
@@ -47,7 +47,7 @@ def _kth_of_all(magnitude: jax.Array, k: int):
 def ok_topk_mean(
   density: float, period: int, selection: Selection = exact.selection()
 ) -> Aggregator:
-  """The sum's entries above a threshold that about k exceed, over P."""
+  """The about k largest entries of the sum of all workers' top-k, over P."""
   sparse.count(density, 10**9)
   if period < 1:
     raise UserError(f'period of ok_topk is at least 1 step, got {period}.')

@@ -20,19 +20,17 @@ from gossipjax.transforms.nesterov import without_look_ahead
 def strategy(
   period: int = 1, look_ahead: float = 0.0, seed: int = 0, schedule: int = 16
 ) -> Strategy:
-  """Pairs that are drawn anew in every round.
-
-  Args:
-    period: local steps between two meetings.
-    look_ahead: 0.9 exchanges without Nesterov's look-ahead, as `pull_gossip`
-      does; AD-PSGD leaves it on.
-    seed: of the draws, the same for all workers.
-    schedule: draws before they repeat.
+  """Args:
+  period: local steps between two exchanges.
+  look_ahead: momentum whose Nesterov look-ahead is not exchanged, as in
+    `pull_gossip`; 0 exchanges it, as AD-PSGD does.
+  seed: of the random pairs, the same on all workers.
+  schedule: rounds of pairs before they repeat.
   """
 
   def exchange(pairs):
-    meeting = every(period, flattened(neighbor_mean(pairs)))
-    return without_look_ahead(look_ahead, meeting)
+    mean = every(period, flattened(neighbor_mean(pairs)))
+    return without_look_ahead(look_ahead, mean)
 
   return Strategy(
     identity(),

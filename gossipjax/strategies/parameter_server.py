@@ -2,8 +2,8 @@
 
   c <- c + mean_i (x_i - p_i),    x_i <- c,    p_i <- c
 
-where p_i is what worker i pulled last and the mean runs over those who came:
-everybody in the synchronous form, one at a time in the asynchronous one.
+where p_i is what worker i pulled last. The mean is over the workers that visit
+at the same time: all in the synchronous form, one in the asynchronous form.
 
 Dean et al., Large scale distributed deep networks, 2012.
 """
@@ -26,11 +26,11 @@ from gossipjax.aggregator import (
 
 class ServerState(NamedTuple):
   center: Tree  # Held by the server; the same on every worker.
-  pulled: Tree  # What this worker fetched last.
+  pulled: Tree  # What this worker received last.
 
 
 def push_pull() -> Aggregator:
-  """The center moves by the mean progress since their pull of those present."""
+  """Moves the center by the visitors' mean progress since their last pull."""
 
   def init(tree):
     return ServerState(center=tree, pulled=tree)
@@ -47,7 +47,9 @@ def push_pull() -> Aggregator:
 
 
 def strategy(period: int = 1) -> Strategy:
-  """`period`: local steps between two visits."""
+  """Args:
+  period: local steps between two visits.
+  """
   visit = every(period, push_pull())
   return Strategy(
     identity(), visit, lambda workers: async_exchange.visits(visit)

@@ -3,7 +3,7 @@
   x_i <- (x_i + sum_r y_j(r)) / (R + 1),    j(1..R) uniform over all workers
 
 where y_j is x_j as j published it, after its gradient step and before its own
-averaging; drawing oneself leaves x_i in the sum. Nobody waits for j, and j is
+averaging; a worker that draws itself adds x_i. No worker waits for j, and j is
 not changed: the mean of the workers is NOT preserved. The momentum is local.
 
 Jin et al., How to scale distributed deep learning?, 2016. arXiv:1611.04581
@@ -46,7 +46,7 @@ def _read_all(tree, sources, active):
 
 
 def pull_mean(pulls: int, draws: Draws = random_targets) -> Aggregator:
-  """Averages with `pulls` published trees; one's own copy is the memory."""
+  """Averages with `pulls` published trees of other workers."""
   if pulls < 1:
     raise UserError(f'pulls is at least 1, got {pulls}.')
 
@@ -77,15 +77,13 @@ def strategy(
   seed: int = 0,
   schedule: int = 16,
 ) -> Strategy:
-  """Pull-gossip for a local optimizer with Nesterov momentum.
-
-  Args:
-    pulls: workers read per exchange, R.
-    period: local steps between two exchanges, tau.
-    look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
-      look-ahead is not exchanged; 0 if it has none.
-    seed: of the draws, the same for all workers.
-    schedule: draws before they repeat, see `topology.random_targets`.
+  """Args:
+  pulls: R, workers read per exchange.
+  period: tau, local steps between two exchanges.
+  look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
+    look-ahead is not exchanged; 0 if it has none.
+  seed: of the random workers, the same on all workers.
+  schedule: draws before they repeat, see `topology.random_targets`.
   """
 
   def exchange(draws):

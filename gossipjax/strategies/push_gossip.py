@@ -1,10 +1,10 @@
-"""Push-gossip: hand one's parameters to a random worker, average arrivals.
+"""Push-gossip: send parameters to a random worker, average what arrives.
 
   x_i <- (w x_i + sum of the m arrived x_j) / (w + m)
 
-Everyone sends to a target uniform over all workers and goes on; w is 1, or 2
-for who drew itself. What reaches a busy worker waits for it. The mean of the
-workers is NOT preserved. The momentum is local.
+Each worker sends to a target drawn uniformly from all workers and goes on; w
+is 1, or 2 for a worker that drew itself. What reaches an absent worker waits
+in its inbox. The mean of the workers is NOT preserved. The momentum is local.
 
 Jin et al., How to scale distributed deep learning?, 2016. arXiv:1611.04581
 """
@@ -33,11 +33,11 @@ from gossipjax.transforms.nesterov import without_look_ahead
 
 class InboxState(NamedTuple):
   inbox: Tree  # Like the parameters; the sum of what arrived while absent.
-  waiting: jax.Array  # i32[]; how many are in it.
+  waiting: jax.Array  # i32[]; how many trees are in it.
 
 
 def push_mean(draws: Draws = random_targets) -> Aggregator:
-  """Averages with all that arrived since this worker last took part."""
+  """Averages with all trees that arrived since this worker last took part."""
 
   def init(tree):
     return InboxState(jax.tree.map(jnp.zeros_like, tree), jnp.int32(0))
@@ -68,14 +68,12 @@ def push_mean(draws: Draws = random_targets) -> Aggregator:
 def strategy(
   period: int = 1, look_ahead: float = 0.9, seed: int = 0, schedule: int = 16
 ) -> Strategy:
-  """Push-gossip for a local optimizer with Nesterov momentum.
-
-  Args:
-    period: local steps between two exchanges, tau.
-    look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
-      look-ahead is not exchanged; 0 if it has none.
-    seed: of the draws, the same for all workers.
-    schedule: draws before they repeat, see `topology.random_targets`.
+  """Args:
+  period: tau, local steps between two exchanges.
+  look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
+    look-ahead is not exchanged; 0 if it has none.
+  seed: of the random targets, the same on all workers.
+  schedule: draws before they repeat, see `topology.random_targets`.
   """
 
   def exchange(draws):

@@ -4,9 +4,9 @@
   (x_i, w_i) <- sum of the shares (x_j, w_j) / 2 that arrive and that stay
   z_i <- x_i / w_i
 
-Workers train on z. The sums of x and of w are preserved whoever is missing:
-a share that finds nobody stays where it is. Who does not wait hands its share
-to one worker, and steps with its weight: GoSGD.
+Workers train on z. The sums of x and of w are preserved also if workers are
+absent: a share whose receiver is absent stays with its sender. A worker that
+does not wait sends its share to one other and steps with its weight (GoSGD).
 
 Assran et al., Stochastic gradient push for distributed deep learning, 2019.
 arXiv:1811.10792; Kempe et al., Gossip-based computation of aggregate
@@ -36,7 +36,7 @@ from gossipjax.transforms.flattened import flattened
 
 
 class PushSumState(NamedTuple):
-  residual: Tree  # Like the parameters; x - z, what the workers' z leave out.
+  residual: Tree  # Like the parameters; x - z.
   weight: jax.Array  # f32[]; w.
 
 
@@ -55,12 +55,12 @@ def _share(held, active, exchanges: Round):
 
 
 def push_sum_mean(topology: Topology, weighted: bool = False) -> Aggregator:
-  """Every worker passes shares of (x, w) along the edges of the round.
+  """Sends shares of (x, w) along the edges of the round.
 
   Args:
-    topology: where shares go.
-    weighted: whether a step on z counts w times in x, as in GoSGD. As it is, it
-      would move z by 1 / w: too far for who has given away much of its weight.
+    topology: edges of each round.
+    weighted: whether a step of z counts w times in x, as in GoSGD; if not, it
+      moves z by 1 / w, which is large for a worker of small weight.
   """
 
   def init(tree):
@@ -68,7 +68,7 @@ def push_sum_mean(topology: Topology, weighted: bool = False) -> Aggregator:
 
   def update(tree, state, step, active=True):
     rounds = topology(lax.axis_size(collectives.WORKERS))
-    # z has made a step: x makes it, too.
+    # Applies to x the optimizer's step on z.
     x = (
       jax.tree.map(lambda z: z * state.weight.astype(z.dtype), tree)
       if weighted
@@ -86,12 +86,11 @@ def push_sum_mean(topology: Topology, weighted: bool = False) -> Aggregator:
 
 
 def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
-  """Any graph, directed or not, with any workers missing.
-
-  Args:
-    topology: `exponential` sends to one peer per step, 1, 2, 4, ... hops away;
-      who does not wait draws one of them (GoSGD: of `complete`).
-    period: local steps between two exchanges.
+  """Args:
+  topology: directed or not; `exponential` sends to one worker per step, 1, 2,
+    4, ... hops away; a worker that does not wait draws one of them (in GoSGD
+    one of all, as in `complete`).
+  period: local steps between two exchanges.
   """
 
   def exchange(*how):

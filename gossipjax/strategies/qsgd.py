@@ -3,9 +3,8 @@
   g <- 1/P sum_i Q(g_i),    E Q(g) = g
 
 For unbiased compressors only: qsgd, terngrad(clip=None), or
-random_k(unbiased=True). Their error can exceed the gradient itself, and an
-error feedback would feed on it. What is lost in one step is made up for in the
-mean over steps.
+random_k(unbiased=True). Their error can exceed the gradient, with which error
+feedback would diverge. The mean over steps of the errors is zero.
 
 Alistarh et al., QSGD: communication-efficient SGD via gradient quantization and
 encoding, 2017. arXiv:1610.02132
@@ -29,7 +28,7 @@ from gossipjax.transforms.bucketed import with_granularity
 def unbiased_mean(
   compressor: compressors.Compressor, seed: int = 0
 ) -> Aggregator:
-  """The mean of compressed trees, each rounded by its own dice."""
+  """The mean of compressed trees, each with random numbers of its own."""
 
   def update(tree, step, active):
     flat, unravel = ravel_pytree(tree)

@@ -2,8 +2,8 @@
 
   a_i = g_i + e_i,    g <- 1/P sum_i a_i on R,    e_i <- a_i off R
 
-where R are k entries drawn anew at every step. Nobody has to say which, and so
-the messages add up in a ring all-reduce of k values, for any number of workers.
+where R are k entries drawn anew at every step. All workers draw the same ones,
+so that messages have no indices and add up in a ring all-reduce of k values.
 
 Stich et al., Sparsified SGD with memory, 2018. arXiv:1809.07599
 """
@@ -20,7 +20,7 @@ from gossipjax.transforms.bucketed import with_granularity
 
 
 def random_k_mean(density: float, seed: int) -> Aggregator:
-  """The exact mean of few entries; the others wait for their turn."""
+  """The exact mean of k random entries; the others stay in the residual."""
 
   def update(tree, state, step, active=True):
     flat, unravel = ravel_pytree(tree)

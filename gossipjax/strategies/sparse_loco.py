@@ -3,9 +3,10 @@
   a_i = b e_i + (x_i - s),    e_i <- a_i - C(a_i)
   s <- s + eta / P sum_i C(a_i),    x_i <- s
 
-every `period` steps, where s is where all workers last started from and C
-keeps 1-3 % of every chunk in 2 bits. With b = 1, eta = 1 nothing is lost: P s +
-sum e stays sum (x + e). With b < 1 memory fades, as a momentum does.
+every `period` steps, where s are the parameters from which all workers last
+started and C keeps 1-3 % of each chunk in 2 bits. With b = 1, eta = 1 nothing
+is lost: P s + sum e equals sum (x + e) before. With b < 1 the residual decays
+as a momentum does.
 
 Sarfi et al., Communication efficient LLM pre-training with SparseLoCo, 2025.
 arXiv:2508.15706. Period, decay and levels are not in its abstract, but ours.
@@ -25,13 +26,13 @@ from gossipjax.errors import UserError
 
 class LocoState(NamedTuple):
   start: Tree  # Parameters after the last exchange; the same on every worker.
-  residual: jax.Array  # f32[n]; moves made and not yet told.
+  residual: jax.Array  # f32[n]; progress not sent so far.
 
 
 def compressed_progress(
   compressor: compressors.Compressor, decay: float, stepsize: float
 ) -> Aggregator:
-  """Moves everyone by the mean of the workers' compressed moves."""
+  """Moves all workers by the mean of their compressed progress."""
 
   def init(tree):
     needs_floats(tree)
@@ -61,7 +62,7 @@ def strategy(
   stepsize: float = 1.0,
 ) -> Strategy:
   """Args:
-  compressor: C; not a random one.
+  compressor: C, one that draws no random numbers.
   period: local steps between two exchanges.
   decay, stepsize: b, eta of the outer steps.
   """

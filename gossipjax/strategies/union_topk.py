@@ -64,10 +64,7 @@ def union_mean(
     selection: how the k highest scores are found, exactly or nearly.
   """
   if patience is not None and not selection.largest:
-    raise UserError(
-      'patience needs a selection of the largest entries: exact, reused or '
-      'sampled, not blockwise.'
-    )
+    raise UserError('patience needs selection exact, reused or sampled.')
 
   def init(tree):
     zeros = no_residual(tree).residual

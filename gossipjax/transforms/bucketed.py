@@ -80,8 +80,8 @@ def with_granularity(
   that their random numbers differ.
 
   Args:
-    strategy: a function with defaults and an `Args:` section; its result keeps
-      parameters as they are.
+    strategy: a function with defaults whose docstring begins with `Args:`; its
+      result keeps parameters as they are.
   """
   signature = inspect.signature(strategy)
 
@@ -103,5 +103,5 @@ def with_granularity(
   of_buckets.__signature__ = signature.replace(
     parameters=[*signature.parameters.values(), _ARGUMENT]
   )
-  of_buckets.__doc__ = inspect.cleandoc(strategy.__doc__) + _EXPLAINED
+  of_buckets.__doc__ = strategy.__doc__.rstrip() + _EXPLAINED
   return of_buckets

@@ -141,7 +141,7 @@ def test_the_argument_is_part_of_a_strategy_s_signature_and_text():
   for strategy in (topk.strategy, compressed.strategy, random_k.strategy):
     parameter = inspect.signature(strategy).parameters['granularity']
     assert parameter.default is not parameter.empty
-    assert '\n  granularity: ' in inspect.getdoc(strategy)
+    assert '\ngranularity: ' in inspect.getdoc(strategy)
   strategy = topk.strategy(0.5, granularity=layer())
   state = strategy.gradients.init({'a': np.ones(4), 'b': np.ones(6)})
   assert [part.residual.size for part in state] == [4, 6]
