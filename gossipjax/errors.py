@@ -7,15 +7,18 @@ MISTAKE = 2  # Exit code of a process that ends in a UserError.
 
 
 class UserError(ValueError):
-  """A user's mistake, in one sentence that names the key or file to change."""
+  """A mistake of the user.
+
+  Its message says what was given, what is allowed and what to change.
+  """
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
-  """The end of a sentence about an unknown `name`: what it could have been.
+  """The end of a sentence about an unknown name: a suggestion, or all names.
 
   Args:
-    name: what the user wrote.
-    options: every name that would have been right.
+    name: as the user wrote it.
+    options: all known names.
 
   Returns:
     "; did you mean 'x'?" if an option is close, else "; there are a, b, c."

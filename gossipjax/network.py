@@ -1,4 +1,4 @@
-"""What traffic costs in seconds: the alpha-beta model of a link."""
+"""Seconds that traffic takes on a link: the alpha-beta model."""
 
 import json
 import pathlib
@@ -11,12 +11,12 @@ from gossipjax.traffic import Traffic
 
 
 class Link(NamedTuple):
-  """Every worker's own link (Hockney, 1994).
+  """The link of each worker (Hockney, 1994).
 
   Attributes:
     latency_s: per round, alpha.
     bytes_per_s: in each direction, 1 / beta; may be infinite.
-    full_duplex: whether both directions carry that at the same time.
+    full_duplex: whether both directions have that rate at the same time.
   """
 
   latency_s: float
@@ -27,17 +27,25 @@ class Link(NamedTuple):
 def link(
   latency_s: float, bytes_per_s: float, full_duplex: bool = True
 ) -> Link:
-  """A link of one's own; refuses what no link can be."""
+  """A link of given latency and rate; fields as in `Link`.
+
+  Raises:
+    UserError: a value that no link can have.
+  """
   if not latency_s >= 0 or not bytes_per_s > 0:
     raise UserError(
-      f'link.latency_s={latency_s} is at least 0 and '
+      f'link.latency_s={latency_s} has to be at least 0 and '
       f'link.bytes_per_s={bytes_per_s} above 0.'
     )
   return Link(latency_s, bytes_per_s, full_duplex)
 
 
 def read(path: str) -> Link:
-  """A link that was measured: JSON with latency_s and bytes_per_s."""
+  """Reads a measured link from JSON with latency_s and bytes_per_s.
+
+  Raises:
+    UserError: the file is missing or is no link.
+  """
   try:
     found = json.loads(pathlib.Path(path).read_text())
     facts = (
@@ -68,10 +76,10 @@ PRESETS = {
 def seconds(link: Link, traffic: Traffic) -> np.ndarray:
   """Modelled seconds of each step, f64[steps].
 
-  Workers step together, so the one with the longest path sets the pace.
+  Workers step together, so that the slowest one determines the time.
 
   Args:
-    link: joins every worker to the others, and the server if there is one.
+    link: of each worker, and of the server if there is one.
     traffic: with leading axes [workers, steps].
   """
   rounds, path = np.asarray(traffic.rounds), busiest(link, traffic)
@@ -79,7 +87,7 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
 
 
 def busiest(link: Link, traffic: Traffic) -> np.ndarray:
-  """Bytes that pass the busiest link one after the other."""
+  """Bytes that pass each worker's busiest link in turn, i64[workers, steps]."""
   path = np.asarray(traffic.path_bytes)
   if link.full_duplex:
     return path

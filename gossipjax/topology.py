@@ -17,7 +17,7 @@ class Exchange(NamedTuple):
   """Worker i reads from worker `source[i]`; nothing moves where that is i.
 
   Attributes:
-    weight: of what is read.
+    weight: of the value read.
     source: int per worker; no worker is read by two others.
   """
 
@@ -25,9 +25,9 @@ class Exchange(NamedTuple):
   source: tuple[int, ...]
 
 
-Round = tuple[Exchange, ...]  # One's own weight is 1 minus the others'.
+Round = tuple[Exchange, ...]  # A worker's own weight is 1 minus their sum.
 Topology = Callable[[int], tuple[Round, ...]]  # num_workers -> rounds.
-# (count, num_workers) -> int[schedule][count], workers that are drawn.
+# (count, num_workers) -> int[schedule][count], the workers drawn.
 Draws = Callable[[int, int], tuple[tuple[int, ...], ...]]
 
 
@@ -63,18 +63,18 @@ def hypercube(n: int) -> tuple[Round, ...]:
 
 
 def complete(n: int) -> tuple[Round, ...]:
-  """Everyone reads everyone, every step."""
+  """Each worker reads all others at every step."""
   return (tuple(Exchange(1 / n, _shift(n, k)) for k in range(1, n)),)
 
 
 def random_targets(
   count: int, n: int, seed: int = 0, schedule: int = 16
 ) -> tuple[tuple[int, ...], ...]:
-  """Workers drawn uniformly, int[schedule][count]; drawing oneself happens.
+  """Workers drawn uniformly, int[schedule][count]; one may draw itself.
 
-  A step takes the next row. `lax.ppermute` knows its routes when it compiles,
-  so the draws repeat. After 16, cycles of 8 to 32 workers bring them together
-  within 5 % as fast per step as fresh draws do; after 4, some never do.
+  Each step takes the next row. `lax.ppermute` needs its routes at compile time,
+  so that the draws repeat. Cycles of 16 draws bring 8 to 32 workers together
+  within 5 % as fast per step as new draws do; some cycles of 4 never do.
   """
   if schedule < 1:
     raise UserError(f'schedule is at least 1 draw, got {schedule}.')
@@ -83,7 +83,7 @@ def random_targets(
 
 
 def random_matching(seed: int = 0, schedule: int = 16) -> Topology:
-  """Random pairs, other ones in each round; with n odd, one stays alone."""
+  """Random pairs, new ones in each round; if n is odd, one worker has none."""
   if schedule < 1:
     raise UserError(f'schedule is at least 1 draw, got {schedule}.')
 
@@ -100,13 +100,13 @@ def random_matching(seed: int = 0, schedule: int = 16) -> Topology:
 
 
 def is_symmetric(exchanges: Round, n: int) -> bool:
-  """Whether i weighs j as j weighs i, so that absentees cannot shift a mean."""
+  """Whether W is symmetric, so that absent workers do not change the mean."""
   w = mixing_matrix(exchanges, n)
   return bool((w == w.T).all())
 
 
 def mixing_matrix(exchanges: Round, n: int) -> np.ndarray:
-  """W of one round, f64[n, n]: `W[i, j]` is what i makes of j's value."""
+  """W of one round, f64[n, n]: `W[i, j]` is the weight of j's value at i."""
   own = 1 - sum(e.weight for e in exchanges)
   return own * np.eye(n) + sum(
     (e.weight * np.eye(n)[list(e.source)] for e in exchanges), np.zeros((n, n))

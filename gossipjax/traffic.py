@@ -1,4 +1,4 @@
-"""What communication costs one worker, in exact integers."""
+"""Traffic: bytes, messages and rounds of one worker, in exact integers."""
 
 import dataclasses
 from typing import Any
@@ -20,7 +20,7 @@ class Count:
   `np.asarray(counts)`, `counts[i]`.
 
   Attributes:
-    low: u32[...], below 2^20.
+    low: u32[...], units, below 2^20.
     high: u32[...], multiples of 2^20.
   """
 
@@ -42,7 +42,7 @@ class Count:
     return _carry(self.low + other.low, self.high + other.high)
 
   def __mul__(self, factor) -> 'Count':
-    """Times a presence flag or a number of workers, below 4,096."""
+    """Times a flag or a number of workers, below 4,096."""
     factor = jnp.asarray(factor, jnp.uint32)
     return _carry(self.low * factor, self.high * factor)
 
@@ -80,16 +80,16 @@ def _carry(low, high) -> Count:
 class Traffic:
   """Communication of one worker in one step.
 
-  The first three are the ledger: what this worker's own link carried. The last
-  two are what a link model needs, since links idle while others talk.
+  The first three are the ledger: what the worker's own link carried. The last
+  two are for a link model, in which a link can be idle while others are busy.
 
   Attributes:
-    bytes: payload this worker put on the wire.
-    received: payload this worker took off the wire.
-    messages: messages this worker sent.
-    rounds: communication rounds this worker sat through, one after the other;
-      each pays the latency.
-    path_bytes: bytes on the busiest link in each of those rounds, added up.
+    bytes: payload that this worker sent.
+    received: payload that this worker received.
+    messages: messages that this worker sent.
+    rounds: communication rounds, one after the other, that this worker waited
+      for; each takes the latency once.
+    path_bytes: bytes on the busiest link of each of those rounds, added up.
   """
 
   bytes: Count
@@ -102,9 +102,10 @@ class Traffic:
   def of(
     cls, num_bytes, messages, received=None, rounds=None, path_bytes=None
   ) -> 'Traffic':
-    """Of non-negative integers; what is not given is as in a ring.
+    """From non-negative integers, or NumPy arrays of them.
 
-    There everybody receives what it sends, and every message is a round.
+    A field that is not given is as in a ring: a worker receives as much as it
+    sends, and each message is a round.
     """
     either = lambda given, default: default if given is None else given
     return cls(
@@ -125,7 +126,7 @@ class Traffic:
     return Traffic(*(mine + theirs for mine, theirs in pairs))
 
   def __mul__(self, present) -> 'Traffic':
-    """Nothing for who is absent: times 0 or 1."""
+    """Times a flag: an absent worker has no traffic."""
     if present is True:
       return self
     return Traffic(*(count * present for count in self._counts()))
@@ -139,17 +140,20 @@ _FORM = jax.tree.structure(SILENCE)
 
 
 def digits(sent: Traffic) -> jax.Array:
-  """All digits in one array, u32[10]: ten outputs cost a small program a third
-  more, since every step has to make them anew on every device."""
+  """All digits of the counts in one array, u32[10].
+
+  A small program with ten outputs in place of one takes a third more time,
+  since each step allocates each output on each device.
+  """
   return jnp.stack(jax.tree.leaves(sent))
 
 
 def from_digits(array: jax.Array) -> Traffic:
-  """The way back on the host, from u32[..., 10]; leaves i64[...]."""
+  """From u32[..., 10] to a Traffic on the host, leaves i64[...]."""
   found = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
   return Traffic(*map(np.asarray, found._counts()))
 
 
 def nbytes(message: Any) -> int:
-  """Size of a pytree of arrays in bytes; known at trace time."""
+  """Bytes of a pytree of arrays, known at trace time."""
   return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(message))

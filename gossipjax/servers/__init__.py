@@ -1,5 +1,5 @@
-"""Parameter servers without a machine of their own, for several strategies.
+"""Parameter servers whose work the workers share, for several strategies.
 
-sharded_server    a vector whose entries are shared out over the workers
-layerwise_server  tensors through sharded servers, each with its own codec
+sharded_server    each worker serves some entries of a sparse vector
+layerwise_server  each worker serves a share of every tensor, with codecs
 """

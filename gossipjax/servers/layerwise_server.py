@@ -1,4 +1,4 @@
-"""Tensors through sharded servers, each compressed in a way of its own."""
+"""The mean of tensors through sharded servers, with a codec for each tensor."""
 
 from collections.abc import Sequence
 
@@ -13,37 +13,37 @@ from gossipjax.traffic import Traffic
 
 
 def mean(
-  tensors: Sequence[jax.Array], codecs: Sequence[Layer], squeezed: bool
+  tensors: Sequence[jax.Array], codecs: Sequence[Layer], compress_pull: bool
 ) -> tuple[list[jax.Array], list[jax.Array], Traffic]:
   """The mean of compressed tensors.
 
   Args:
     tensors: f32, of this worker.
-    codecs: one for each.
-    squeezed: whether servers compress what they return as well.
+    codecs: one for each tensor.
+    compress_pull: whether servers also compress what they send.
 
   Returns:
-    The means; what was withheld here, as worker and as server; the bill.
+    The means; what this worker withheld, as worker and as server; the bill.
   """
   mine = [c.compress(c.shard(x)) for c, x in zip(codecs, tensors, strict=True)]
   theirs, pushed = collectives.all_to_all(mine)
-  unpack = lambda messages: [
+  decompress = lambda messages: [
     jax.vmap(c.decompress)(m) for c, m in zip(codecs, messages, strict=True)
   ]
   join = lambda shares: [
     c.join(s, x.shape) for c, s, x in zip(codecs, shares, tensors, strict=True)
   ]
-  # One after the other: along the first axis of a few long rows the CPU's
-  # compiler adds up 30 times as slowly.
-  served = [sum(shares) / len(shares) for shares in unpack(theirs)]
+  # Added one after the other: a sum along the first axis of a few long rows
+  # takes 30 times as long when compiled for a CPU.
+  served = [sum(shares) / len(shares) for shares in decompress(theirs)]
   withheld = [
-    x - held for x, held in zip(tensors, join(unpack(mine)), strict=True)
+    x - held for x, held in zip(tensors, join(decompress(mine)), strict=True)
   ]
-  if not squeezed:
+  if not compress_pull:
     shares, _, pulled = collectives.all_gather(served)
     return join(shares), withheld, pushed + pulled
-  shares, pulled = _squeezed(served, codecs)
-  # As in DoubleSqueeze: a server remembers in its own share, for all workers.
+  shares, pulled = _pull_compressed(served, codecs)
+  # As in DoubleSqueeze: the residual of a server is in its own share, times n.
   n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
   kept = join(
     [
@@ -58,10 +58,10 @@ def mean(
   )
 
 
-def _squeezed(
+def _pull_compressed(
   served: Sequence[jax.Array], codecs: Sequence[Layer]
 ) -> tuple[list[jax.Array], Traffic]:
-  """Everyone's served share, compressed on the way: f32[n, *share] each."""
+  """All servers' shares, compressed on the way: f32[n, *share] each."""
   again = [c.again(s.shape) for c, s in zip(codecs, served, strict=True)]
   messages, _, pulled = collectives.all_gather(
     [c.compress(c.shard(s)) for c, s in zip(again, served, strict=True)]

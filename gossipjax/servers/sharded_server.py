@@ -1,12 +1,13 @@
-"""A vector shared out over the workers: j owns the entries j, j + P, j + 2P...
+"""A parameter server for sparse messages, shared out over the workers.
 
-A parameter server for sparse messages without a machine of its own. Taken in
-turn, neighboring entries, which are large together, have different owners.
+Worker j owns the entries j, j + P, j + 2P and so on. Neighboring entries, which
+tend to be large together, then have different owners.
 
-How many entries a worker has for an owner is known when the program runs, but
-the size of what a program moves is not up to the run. So they travel in boxes
-of a power of two: all agree on the smallest that holds everyone's, and only
-then does the program branch, so that fewer entries really are fewer bytes.
+How many entries a worker sends to an owner is known only at run time, but a
+compiled message has a fixed size. Entries therefore travel in boxes, arrays
+with room for a power of two of entries: all workers agree on the smallest box
+that fits, and the program branches on it, so that fewer entries are fewer
+bytes.
 """
 
 import functools
@@ -24,12 +25,12 @@ from gossipjax.traffic import Traffic
 
 
 def share(size: int) -> int:
-  """How many entries each worker owns, counting what pads the last ones."""
+  """Entries that each worker owns, with padding."""
   return -(-size // lax.axis_size(WORKERS))
 
 
 def _boxes(least: int, most: int) -> list[int]:
-  """Powers of two from the first to hold `least`; `most` is the last."""
+  """Sizes of boxes: powers of two from `least` on, and last `most`."""
   powers = [
     2**e
     for e in range(
@@ -40,7 +41,7 @@ def _boxes(least: int, most: int) -> list[int]:
 
 
 def _boxed(need: jax.Array, boxes: list[int], move: Callable):
-  """Runs `move(box)` with the smallest box that holds everyone's need."""
+  """Runs `move(box)` with the smallest box that fits on all workers."""
   need, agreeing = collectives.all_max(need)
   which = sum((need > box).astype(jnp.int32) for box in boxes[:-1])
   *result, sent = lax.switch(
@@ -50,10 +51,10 @@ def _boxed(need: jax.Array, boxes: list[int], move: Callable):
 
 
 def add_up(messages: Sparse, size: int) -> jax.Array:
-  """The sum of stacked messages, f32[size], the same bits on every device.
+  """The sum of stacked messages, f32[size], bit-identical on all devices.
 
-  One after the other, for the order in which a device adds equal indices of
-  one scatter is nobody's promise.
+  Messages are added one after the other: the order in which one scatter adds
+  equal indices is not specified.
   """
 
   def add(total, message):
@@ -63,7 +64,7 @@ def add_up(messages: Sparse, size: int) -> jax.Array:
 
 
 def _by_owner(message: Sparse, size: int):
-  """The entries in the order of their owners, and how many each one gets."""
+  """Entries sorted by owner: the owners, the entries, entries per owner."""
   n = lax.axis_size(WORKERS)
   owner = jnp.where(message.indices < size, message.indices % n, n)
   order = jnp.argsort(owner, stable=True)
@@ -75,18 +76,22 @@ def _by_owner(message: Sparse, size: int):
 
 
 def push(message: Sparse, size: int) -> tuple[jax.Array, jax.Array, Traffic]:
-  """Sends every entry to its owner, 8 bytes each, who adds up what arrives.
+  """Sends every entry, 8 bytes, to its owner, which adds up what arrives.
+
+  Args:
+    message: entries of a vector.
+    size: of that vector.
 
   Returns:
-    Of the entries this worker owns the sum, f32[share], and whether anyone
-    sent them, bool[share]; the bill.
+    The sums of the entries that this worker owns, f32[share]; which of them
+    any worker sent, bool[share]; the bill.
   """
   n, mine, k = lax.axis_size(WORKERS), share(size), message.indices.size
   owner, (values, indices), counts = _by_owner(message, size)
   place = jnp.arange(k) - (jnp.cumsum(counts) - counts)[owner.clip(max=n - 1)]
 
   def move(box):
-    # An index of `mine` means no entry, as in any sparse message.
+    # In a sparse message of `mine` entries the index `mine` means no entry.
     at = owner, jnp.where(owner < n, place, box)
     rows = Sparse(
       jnp.zeros((n, box)).at[at].set(values, mode='drop'),
@@ -108,19 +113,19 @@ def _bitmap_is_cheaper(box: int, mine: int) -> bool:
 def pull(
   values: jax.Array, mask: jax.Array, size: int, k: int
 ) -> tuple[jax.Array, jax.Array, Traffic]:
-  """Every owner sends its masked entries to everyone.
+  """Every owner sends its masked entries to all workers.
 
-  With their indices or with a bitmap of all it owns, whichever is less.
+  With their indices or with a bitmap of all it owns, whichever is smaller.
 
   Args:
-    values: f32[share], what this worker owns.
-    mask: bool[share], which of them travel.
+    values: f32[share], of the entries that this worker owns.
+    mask: bool[share], which of them it sends.
     size: of the whole vector.
-    k: entries in the messages that were pushed, to expect that many.
+    k: entries of a message that was pushed; it sets the smallest box.
 
   Returns:
-    The whole vector f32[size], zeros where nothing came; which entries came,
-    bool[size]; the bill.
+    The whole vector, f32[size], with zeros where no entry arrived; which
+    entries arrived, bool[size]; the bill.
   """
   n, mine = lax.axis_size(WORKERS), values.size
 

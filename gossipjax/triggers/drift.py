@@ -1,8 +1,8 @@
-"""Triggers that follow the distance from the last exchange, |x - s| / |s|.
+"""Triggers on the distance from the last exchange, |x - s| / |s|.
 
-Relative, hence blind to the learning rate: an absolute threshold would silence
-the workers when the rate drops. cf. Ho, Wu, Liu, 2018, whose rule is not
-public.
+Their thresholds are relative to past steps: a fixed threshold would stop all
+exchanges when the learning rate drops. Compare Ho, Wu, Liu, 2018, whose rule is
+not public.
 """
 
 from typing import NamedTuple
@@ -18,18 +18,18 @@ from gossipjax.triggers.trigger import Trigger, at_least, distance, norm
 class Drift(NamedTuple):
   shared: Tree  # Parameters after the last exchange, s.
   last: Tree  # Parameters after the last step.
-  pace: jax.Array  # f32[]; running mean of the relative drift per step.
+  drift_per_step: jax.Array  # f32[]; its running mean.
 
 
 def relative_drift(scale: float = 6.0, decay: float = 0.9) -> Trigger:
   """|x - s| / |s| > scale * (running mean of the same over one step).
 
-  The mean starts at zero, so that workers talk more often at first. Costs two
-  copies of the parameters.
+  The mean starts at zero, so that the first exchanges are more frequent. Stores
+  two copies of the parameters.
 
   Args:
-    scale: 0 talks after any change. The published 12.5 steps per exchange need
-      sqrt(12.5) where steps are noise and 12.5 where they all go one way.
+    scale: 0 fires after any change. For the published 12.5 steps per exchange
+      it is sqrt(12.5) if steps are noise and 12.5 if they have one direction.
     decay: of the running mean, per step.
   """
   at_least(0, scale=scale, decay=decay)
@@ -39,14 +39,15 @@ def relative_drift(scale: float = 6.0, decay: float = 0.9) -> Trigger:
   def update(part, memory, step, who):
     size = norm(memory.shared)
     moved = distance(part, memory.last) / size
-    pace = jnp.where(  # Who has not moved has not stepped.
-      moved == 0, memory.pace, decay * memory.pace + (1 - decay) * moved
-    )
+    mean = decay * memory.drift_per_step + (1 - decay) * moved
+    # Without a move there was no step.
+    mean = jnp.where(moved == 0, memory.drift_per_step, mean)
     drift = distance(part, memory.shared) / size
-    return drift > scale * pace, memory._replace(pace=pace)
+    return drift > scale * mean, memory._replace(drift_per_step=mean)
 
   def settle(part, memory, reset):
-    return Drift(select(reset, part, memory.shared), part, memory.pace)
+    shared = select(reset, part, memory.shared)
+    return Drift(shared, part, memory.drift_per_step)
 
   return Trigger(lambda part: Drift(part, part, jnp.float32(0)), update, settle)
 
@@ -60,12 +61,14 @@ class Interval(NamedTuple):
 def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
   """|x - s| / |s| > threshold; an exchange sets threshold *= (L* / L)^kappa.
 
-  In a silence longer than L* the threshold already falls, so that it ends. At
-  first it is L* times the first step. Costs one copy of the parameters.
+  L is the number of steps since the last exchange. Once it exceeds L* the
+  threshold falls, so that an exchange follows. It starts at L* times the first
+  step. Stores one copy of the parameters.
 
   Args:
-    interval: steps per exchange to aim at, L*; 12.5 is 92 % less traffic.
-    kappa: how fast the threshold follows; 0 keeps it.
+    interval: L*, the intended steps per exchange; 12.5 saves 92 % of the
+      traffic.
+    kappa: how fast the threshold adapts; 0 keeps it constant.
   """
   at_least(1, interval=interval)
   at_least(0, kappa=kappa)

@@ -1,4 +1,4 @@
-"""Triggers from papers that say exactly what they do."""
+"""Triggers from papers that specify them completely."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,13 +23,13 @@ def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
   """EventGraD: | |x| - |x sent| | >= threshold, layer by layer.
 
   The threshold is the mean of the last two slopes of the norm, times `horizon`
-  at every step. Costs five numbers per layer.
+  at every step. Stores six numbers per layer.
 
   Ghosh, Aquino, Gupta, EventGraD, 2021. arXiv:2103.07454
 
   Args:
-    horizon: 0 always talks; 1 is what the authors' example runs with.
-    warmup: steps at the start that always talk.
+    horizon: 0 always fires; 1 is the value in the authors' example.
+    warmup: steps at the start at which it always fires.
   """
   at_least(0, horizon=horizon, warmup=warmup)
 
@@ -62,15 +62,16 @@ def step_size(
 ) -> Trigger:
   """SPARQ-SGD: |x - s|^2 > c_t eta_t^2 with c_t = squared_steps (t + 1)^growth.
 
-  Falls with the learning rate, so that a drop does not silence the workers.
-  Costs one copy of the parameters.
+  The threshold falls with the learning rate, so that exchanges go on after it
+  drops. Stores one copy of the parameters.
 
   Singh et al., SPARQ-SGD, 2019. arXiv:1910.14280
 
   Args:
     learning_rate: eta, a number or a schedule of the step, as for optax.
-    squared_steps: c; 100 are ten steps with gradients of norm one, all one way.
-    growth: of c with time, 0 is none.
+    squared_steps: c; 100 is the squared distance, over eta^2, of ten steps
+      with gradients of norm one in one direction.
+    growth: exponent of the growth of c with time; 0 is none.
   """
   if not callable(learning_rate) and not learning_rate > 0:
     raise UserError(f'learning_rate is above 0, got {learning_rate}.')

@@ -1,4 +1,4 @@
-"""What a trigger is: two questions and a memory."""
+"""The type Trigger, limits on the interval of exchanges, and norms."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,16 +14,18 @@ Memory = Any
 
 
 class Trigger(NamedTuple):
-  """Decides from one worker's parameters, those of a layer or of all.
+  """Decides from the parameters of one worker whether it starts an exchange.
+
+  A part is the tree of those parameters: one layer or the whole model.
 
   Attributes:
     init: `part -> memory`.
-    update: `(part, memory, step, who) -> (wants, memory)`, after every local
-      step: wants is bool[], `who` the worker, or 0 if all decide as one.
-    settle: `(part, memory, reset) -> memory`, at the end of the step: the part
-      as it is now, and whether an exchange has to be remembered.
-    shared: whether wants follows from step and who alone.
-    per_layer: whether it is made for layers rather than for the model.
+    update: `(part, memory, step, who) -> (wants, memory)`, after each local
+      step. wants is bool[]; `who` is the worker, or 0 if all decide together.
+    settle: `(part, memory, reset) -> memory`, after a possible exchange; reset,
+      bool[], tells whether one took place and counts.
+    shared: whether wants depends on step and who only.
+    per_layer: whether it is published for layers, not for the model.
   """
 
   init: Callable[[Tree], Memory]
@@ -41,7 +43,11 @@ class Bounded(NamedTuple):
 def bounded(
   trigger: Trigger, shortest: int = 1, longest: int | None = None
 ) -> Trigger:
-  """Keeps exchanges `shortest` to `longest` steps apart; None is never."""
+  """Keeps exchanges `shortest` to `longest` steps apart; None is no limit.
+
+  Raises:
+    UserError: shortest is below 1 or longest below shortest.
+  """
   at_least(1, shortest=shortest)
   if longest is not None and longest < shortest:
     raise UserError(
@@ -73,10 +79,10 @@ def bounded(
 
 
 def of_first(trigger: Trigger) -> Trigger:
-  """Asks worker 0 only, where nobody else has stepped.
+  """A trigger for rounds in which only worker 0 has stepped: only it decides.
 
-  Whoever steps is worker 0: `random` tosses the same coins for all workers,
-  each at steps of its own.
+  The worker whose step it is has number 0. `random` therefore draws the same
+  numbers on all workers, each at steps of its own.
   """
 
   def update(part, memory, step, who):
@@ -87,17 +93,17 @@ def of_first(trigger: Trigger) -> Trigger:
 
 
 def distance(a: Tree, b: Tree) -> jax.Array:
-  """l2, f32[]."""
+  """The l2 distance of two trees, f32[]."""
   return optax.tree.norm(optax.tree.sub(a, b)).astype(jnp.float32)
 
 
 def norm(tree: Tree) -> jax.Array:
-  """l2, f32[], above 0 so that one may divide."""
+  """The l2 norm of a tree, f32[], at least 1e-12 for use as a divisor."""
   return jnp.maximum(optax.tree.norm(tree).astype(jnp.float32), 1e-12)
 
 
 def at_least(least: float, **numbers: float) -> None:
-  """Refuses numbers below, by name."""
+  """Raises a UserError that names a number below `least`."""
   for name, number in numbers.items():
     if not number >= least:
       raise UserError(f'{name} is at least {least}, got {number}.')

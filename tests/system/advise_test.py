@@ -191,7 +191,10 @@ def test_a_calibrated_link_is_read_from_its_file(tmp_path):
     ('{"latency_s": 1e-4}', r'link.json is no link.*bytes_per_s'),
     ('[1, 2]', 'link.json is no link'),
     ('{', 'link.json is no link'),
-    ('{"latency_s": -1, "bytes_per_s": 1}', r'link.latency_s=-1.0 is at least'),
+    (
+      '{"latency_s": -1, "bytes_per_s": 1}',
+      r'link.latency_s=-1.0 has to be at least',
+    ),
     (None, r'link.json: No such file'),
   ],
 )
