@@ -1,4 +1,4 @@
-"""Sets of places, a bit each, in words of 32."""
+"""Sets of indices as bitmaps, in words of 32 bits."""
 
 import jax
 import jax.numpy as jnp
@@ -6,22 +6,22 @@ from jax import lax
 
 from gossipjax.compressors import packing
 
-_AT_ONCE = 2048  # Indices found together, so that few lists of them are short.
+_AT_ONCE = 2048  # Indices found together, which bounds the temporary arrays.
 
 
 def words(mask: jax.Array) -> jax.Array:
-  """bool[n] to u32[ceil(n / 32)]."""
+  """Packs bool[n] into u32[ceil(n / 32)]."""
   octets = packing.pack(jnp.pad(mask, (0, -mask.size % 32)), 1)
   return lax.bitcast_convert_type(octets.reshape(-1, 4), jnp.uint32)
 
 
 def ones(bits: jax.Array) -> jax.Array:
-  """How many are in each word, i32."""
+  """The number of bits set in each word, i32."""
   return lax.population_count(bits).astype(jnp.int32)
 
 
 def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
-  """Where in a word its bit of that rank is, 0 to 31."""
+  """The position in a word of its set bit of that rank, 0 to 31."""
   place = jnp.zeros_like(rank)
   for half in (16, 8, 4, 2, 1):
     below = ones(bits & jnp.uint32(2**half - 1))
@@ -33,7 +33,7 @@ def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
 
 
 def _counts(bits: jax.Array) -> list[jax.Array]:
-  """How many are in each word, in each two words, in each four, to all."""
+  """Bits set in each word, in each two words, each four, and so on to all."""
   levels = [ones(bits)]
   while levels[-1].size > 1:
     pairs = jnp.pad(levels[-1], (0, levels[-1].size % 2)).reshape(-1, 2)
@@ -42,7 +42,7 @@ def _counts(bits: jax.Array) -> list[jax.Array]:
 
 
 def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
-  """Of the first `room` bits that are set, ascending; then `size`."""
+  """Positions of the first `room` set bits, ascending, padded with `size`."""
   *levels, total = _counts(bits)
 
   def find(first, count):

@@ -1,4 +1,4 @@
-"""Few entries of every chunk of a vector, in few bits each."""
+"""Few entries of each chunk of a vector, in few bits each."""
 
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ from gossipjax.errors import UserError
 
 class Chunks(NamedTuple):
   indices: jax.Array  # u16[chunks, k], within the chunk.
-  codes: jax.Array  # u8[ceil(chunks * k / 4)]; sign, and which of two levels.
-  levels: jax.Array  # f32[chunks, 2]; mean magnitude of the small, the large.
+  codes: jax.Array  # u8[ceil(chunks * k / 4)]; sign, and index of the level.
+  levels: jax.Array  # f32[chunks, 2]; mean magnitudes of small, large entries.
 
 
 def _levels(magnitude: jax.Array):
-  """Which entries of f32[chunks, k] exceed their mean, and means of both."""
+  """Which of f32[chunks, k] reach their chunk's mean; means of both sets."""
   large = magnitude >= magnitude.mean(axis=1, keepdims=True)
   mean = lambda of: (
     (magnitude * of).sum(axis=1) / jnp.maximum(1, of.sum(axis=1))
@@ -31,8 +31,8 @@ def _levels(magnitude: jax.Array):
 def chunk_topk(density: float = 0.02, chunk: int = 4096) -> Compressor:
   """The largest entries of each chunk, as signs times one of two levels.
 
-  2 bits and an index of 2 bytes an entry, 8 bytes more a chunk. In the form of
-  SparseLoCo; its levels are ours.
+  2 bits and an index of 2 bytes per entry, and 8 bytes per chunk. The form is
+  that of SparseLoCo; the levels are ours.
 
   Sarfi et al., Communication efficient LLM pre-training with SparseLoCo, 2025.
   arXiv:2508.15706

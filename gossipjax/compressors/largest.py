@@ -1,10 +1,10 @@
-"""Which entries are the largest: exactly, in one pass and a bit.
+"""Finds the entries of largest magnitude, exactly, in little over one pass.
 
-A sample tells a threshold that between k and 2 k entries or so exceed; one
-pass over all finds them, as a bit each, and the k largest are among them.
-Where the sample misleads, further passes mend the threshold. The magnitude of
-a float orders like its bits read as an integer, so NaN counts as larger than
-infinity, and nothing here rounds.
+A sample gives a threshold that about k to 2 k entries reach. One pass over all
+entries finds them, as a bitmap, and the k largest are among them. If the sample
+misleads, further passes correct the threshold. Magnitudes of floats have the
+order of their bits read as integers, so that NaN counts as larger than infinity
+and nothing is rounded.
 """
 
 import functools
@@ -16,18 +16,18 @@ from jax import lax
 
 from gossipjax.compressors import bitmap
 
-_ROOM = 8192  # Candidates at least: fewer need a larger sample.
-_SAMPLED = 128  # Candidates expected in the sample, give or take 11.
-_STRIDE = 512  # By what the steps from a wrong guess grow.
+_ROOM = 8192  # Candidates at least; fewer would need a larger sample.
+_SAMPLED = 128  # Candidates expected in the sample; standard deviation 11.
+_STRIDE = 512  # Factor by which the steps from a wrong guess grow.
 
 
 class _Search(NamedTuple):
-  """Where between two keys the threshold lies, and what exceeds both."""
+  """A bisection for the threshold, between two keys."""
 
-  low: jax.Array  # int[]; enough entries reach this key,
-  high: jax.Array  # int[]; and too few this one.
-  key: jax.Array  # int[]; to be looked at next.
-  step: jax.Array  # int[]; from there to the one after.
+  low: jax.Array  # int[]; enough entries reach this key.
+  high: jax.Array  # int[]; too few entries reach this key.
+  key: jax.Array  # int[]; the next one to count.
+  step: jax.Array  # int[]; from `key` to the one after it.
   enough: jax.Array  # u32[ceil(n / 32)]; a bit for each entry that reaches low.
   count: jax.Array  # i32[]; bits of `enough`.
 
@@ -40,8 +40,8 @@ def keys(x: jax.Array) -> jax.Array:
 
 
 def _reaching(x: jax.Array, key: jax.Array) -> jax.Array:
-  """A bit for each entry that does."""
-  # Or the compiler would compute all keys before a loop, and keep them.
+  """A bitmap of the entries that reach a key."""
+  # Otherwise XLA computes all keys before a loop and stores them.
   x, key = lax.optimization_barrier((x, key))
   return bitmap.words(keys(x) >= key)
 
@@ -49,7 +49,7 @@ def _reaching(x: jax.Array, key: jax.Array) -> jax.Array:
 def _search(
   x: jax.Array, least: int, most: int, guess: jax.Array | None = None
 ) -> _Search:
-  """A key that `least` to `most` entries reach, or the one where ties are."""
+  """Finds a key that `least` to `most` entries reach, or that of a tie."""
   kind = jax.eval_shape(keys, x).dtype
   top = jnp.iinfo(kind).max
   unsure = guess is None
@@ -85,10 +85,10 @@ def _search(
 
 
 def _without_ties(x: jax.Array, s: _Search, least: int, most: int) -> jax.Array:
-  """Bits of `least` to `most` entries: of those at the threshold the first."""
+  """A bitmap of `least` to `most` entries; of ties the lower indices."""
   start = 32 * jnp.arange(s.enough.size)
-  # A loop and no condition, of which a batch of workers pays both sides. The
-  # highest key is where a search begins, and was not looked at.
+  # A loop, since under vmap a condition computes both branches. The highest key
+  # is the start of a search and was not counted.
   ties = (s.count > most) & (s.high < jnp.iinfo(s.high.dtype).max)
   few = lax.while_loop(
     lambda state: state[0],
@@ -119,15 +119,15 @@ def _without_ties(x: jax.Array, s: _Search, least: int, most: int) -> jax.Array:
 def _among(
   x: jax.Array, k: int, room: int, guess: jax.Array | None = None
 ) -> jax.Array:
-  """k to `room` indices, ascending, that hold the k largest; then n."""
+  """k to `room` indices, with the k largest, ascending, padded with n."""
   found = _without_ties(x, _search(x, k, room, guess), k, room)
   return bitmap.indices(found, room, x.size)
 
 
 def _candidates(x: jax.Array, k: int, room: int) -> jax.Array:
-  """The same with a guess from a sample, for a large x."""
+  """As `_among`, with a guess from a sample, for a large x."""
   expected = 0.7 * room
-  # Odd, so that it meets all columns of a layer.
+  # An odd stride, so that the sample meets all columns of a layer.
   sample = x[:: int(expected / _SAMPLED) | 1]
   wanted = expected * sample.size / x.size
   guess = _search(sample, int(0.93 * wanted), int(1.07 * wanted) + 1).low
@@ -138,16 +138,16 @@ def _candidates(x: jax.Array, k: int, room: int) -> jax.Array:
 def above(
   x: jax.Array, least: int, most: int, guess: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-  """The largest |x|, `least` to `most` of them: one pass if a guess is right.
+  """The `least` to `most` largest |x|, in one pass if the guess is right.
 
   Args:
     x: f[n].
     least, most: static, 1 to n.
-    guess: f32[], a threshold that so many reach.
+    guess: f32[], a threshold that about so many entries reach.
 
   Returns:
-    Indices, i32[most], ascending, at the end n for none; the threshold that
-    they reach, f32[].
+    Indices, i32[most], ascending, padded with n; the threshold that they reach,
+    f32[].
   """
   found = _search(x, least, most, None if guess is None else keys(guess))
   bits = _without_ties(x, found, least, most)
@@ -169,15 +169,15 @@ def largest_of(x: jax.Array, real: jax.Array, k: int) -> jax.Array:
 def ascending(x: jax.Array, k: int) -> jax.Array:
   """Indices of the k largest |x|, i32[k], ascending; cheaper than `largest`.
 
-  Of ties the lower indices are kept. One pass over x as a rule, and
-  memory for some masks of n bits and some lists of k, not for a copy of x.
+  Of ties the lower indices are kept. It usually takes one pass over x, and
+  memory for some bitmaps of n bits and some lists of k, not for a copy of x.
 
   Args:
     x: f[n].
     k: static, 1 to n.
   """
   room = max(2 * k, min(_ROOM, x.size // 64))
-  if room > x.size // 32:  # Lists of candidates would take more than passes.
+  if room > x.size // 32:  # Then lists of candidates cost more than passes.
     return _among(x, k, k)
   found = _candidates(x, k, room)
   values = x.at[found].get(mode='fill', fill_value=0)

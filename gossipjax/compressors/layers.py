@@ -1,4 +1,4 @@
-"""Codecs of one tensor of a network, cut into a share for each server."""
+"""Codecs of one weight of a network, cut into a share for each server."""
 
 import math
 from collections.abc import Callable
@@ -13,13 +13,13 @@ Shape = tuple[int, ...]
 
 
 class Layer(NamedTuple):
-  """How one tensor travels to n servers.
+  """A codec for one tensor that travels to n servers.
 
   Attributes:
-    shard: `f32[*shape] -> f32[n, ...]`; a share each, filled up with zeros.
-    compress: of all shares, to a message with a leading axis of n.
-    decompress: of one share's message, to the share.
-    again: `shape of a share -> Layer`, for a server's answer: one share.
+    shard: `f32[*shape] -> f32[n, ...]`; one share each, padded with zeros.
+    compress: from all shares to a message with a leading axis of n.
+    decompress: from the message of one share to that share.
+    again: `shape of a share -> Layer`, the codec of a server's answer.
   """
 
   shard: Callable
@@ -28,8 +28,8 @@ class Layer(NamedTuple):
   again: Callable[[Shape], 'Layer']
 
   def join(self, shares: jax.Array, shape: Shape) -> jax.Array:
-    """The tensor again."""
-    # Filling up is linear, and its transpose is to cut off again.
+    """Joins shares to the tensor."""
+    # Padding is linear, and its transpose cuts the padding off.
     like = jax.ShapeDtypeStruct(shape, shares.dtype)
     return jax.linear_transpose(self.shard, like)(shares)[0]
 
@@ -52,9 +52,9 @@ def _of_rows(shard, shape: Shape, rate: float, together: bool) -> Layer:
 
 
 def filters(shape: Shape, n: int, rate: float) -> Layer:
-  """Of f32[..., in, out] the `rate * out` filters of largest mean magnitude.
+  """Keeps of f32[..., in, out] `rate * out` filters, largest in mean magnitude.
 
-  4 bytes an entry kept and, to each server, 1 bit a filter: a server has a
+  4 bytes per entry kept and, to each server, 1 bit per filter: a server has a
   part of every filter, f32[out, d].
   """
   shard = lambda x: _cut(x.reshape(-1, shape[-1]), n).swapaxes(1, 2)
@@ -62,28 +62,28 @@ def filters(shape: Shape, n: int, rate: float) -> Layer:
 
 
 def slices(shape: Shape, n: int, rate: float) -> Layer:
-  """Of f32[..., in, out] the kernels [...] of largest mean magnitude.
+  """Keeps of f32[..., in, out] the kernels [...] of largest mean magnitude.
 
-  4 bytes an entry kept and 1 bit a kernel: a server has some of the kernels,
+  4 bytes per entry kept and 1 bit per kernel: a server has some of the kernels,
   f32[in * out / n, d], of which each worker sends the same number.
   """
   shard = lambda x: _cut(x.reshape(math.prod(shape[:-2]), -1).T, n)
   return _of_rows(shard, shape, rate, together=False)
 
 
-LEVELS = {  # What a code stands for: of |a| and the threshold t.
+LEVELS = {  # The value of a code, from |a| and the threshold t.
   'threshold': lambda a, t: t,
   'mean': lambda a, t: jnp.sum(a * (a >= t)) / jnp.maximum(1, jnp.sum(a >= t)),
 }
 
 
 def codes(shape: Shape, n: int, factor: float, level: str) -> Layer:
-  """All entries in 2 bits, and 4 bytes to each server.
+  """Keeps all entries, in 2 bits each, and 4 bytes to each server.
 
   Args:
     shape: any.
     n: servers.
-    factor: the threshold, in mean magnitudes.
+    factor: the threshold over the mean magnitude.
     level: a key of LEVELS.
   """
   size = math.prod(shape)

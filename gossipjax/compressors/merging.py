@@ -1,4 +1,4 @@
-"""Sums of sparse messages whose entries are in the order of their indices."""
+"""Adds and splits sparse messages whose indices ascend."""
 
 import jax
 import jax.numpy as jnp
@@ -9,21 +9,26 @@ from gossipjax.compressors.sparse import Sparse
 
 
 def in_order(message: Sparse) -> Sparse:
-  """The same entries by ascending index, as all below needs them."""
+  """The message with ascending indices, which the functions below need."""
   return Sparse(*lax.sort(message[::-1], num_keys=1)[::-1])
 
 
 def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
-  """The sum of two messages in order, also in order; a, b commute.
+  """The sum of two messages in order, in order again; a and b commute.
 
-  An entry's place is its rank in its own message and in the other, so that
-  nothing is sorted: O(k log k) with a smaller constant.
+  An entry's position is the sum of its ranks in both messages, so that nothing
+  is sorted: O(k log k) with a smaller constant.
+
+  Args:
+    a: in order.
+    b: in order.
+    size: of the vector.
 
   Returns:
-    `len(a) + len(b)` entries; where a and b shared an index one is left over
-    and says so with index `size`, in the midst of the others.
+    `len(a) + len(b)` entries. For each index in both messages one entry is
+    left over; it has the index `size`, between the others.
   """
-  below = jnp.searchsorted(b.indices, a.indices)  # So many of b before each.
+  below = jnp.searchsorted(b.indices, a.indices)  # Entries of b before each.
   up_to = jnp.searchsorted(a.indices, b.indices, side='right')
   twin = jnp.minimum(below, b.indices.size - 1)
   shared = b.indices[twin] == a.indices
@@ -45,8 +50,17 @@ def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
 
 
 def split(message: Sparse, k: int, size: int) -> tuple[Sparse, Sparse]:
-  """The k largest entries (ties by position), in order, empty ones last; and
-  all with those zeroed."""
+  """The k largest entries of a message, and the message without them.
+
+  Args:
+    message: in order, possibly with empty entries in between.
+    k: static.
+    size: of the vector.
+
+  Returns:
+    The k largest in order, of ties the first, empty entries last; the message
+    with the values of those k set to 0.
+  """
   best = largest.largest_of(message.values, message.indices < size, k)
   kept = Sparse(
     message.values.at[best].get(mode='fill', fill_value=0),
@@ -68,7 +82,7 @@ def values_in(total: Sparse, message: Sparse) -> jax.Array:
 
 
 def contains(message: Sparse, indices: jax.Array) -> jax.Array:
-  """Whether each of `indices` has an entry in `message`, in order; bool."""
+  """Whether `message`, in order, has an entry of each of `indices`; bool."""
   place = jnp.searchsorted(message.indices, indices)
   last = message.indices.size - 1
   return message.indices[jnp.minimum(place, last)] == indices

@@ -1,4 +1,4 @@
-"""What an entry is worth sending, by more than its magnitude.
+"""Scores that decide which entries are sent, beyond their magnitude.
 
   plain        |a_j|
   popularity   |a_j| (1 + lambda p_j),    p <- gamma p + (1 - gamma) [j in U]
@@ -6,7 +6,7 @@
   two_budgets  |a_j| if above c times its root mean square, the others only
                after these and only from the previous U; at most k
 
-where U are the entries that anyone sent.
+where U are the entries that any worker sent.
 
 Wang, Liu, Wu, Communication usage optimization of gradient sparsification with
 aggregation, 2018. Metrics and numbers are not public: these are ours.
@@ -20,9 +20,11 @@ import jax.numpy as jnp
 
 
 class Metric(NamedTuple):
-  """Attributes:
-  remember: `(memory, |a|, in_union) -> memory`, after an exchange.
-  score: `(|a|, memory) -> f32[n]`; the largest are sent, zeros never.
+  """A score of entries, with a memory.
+
+  Attributes:
+    remember: `(memory, |a|, in_union) -> memory`, after an exchange.
+    score: `(|a|, memory) -> f32[n]`; the largest are sent, zeros never.
   """
 
   remember: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -52,7 +54,7 @@ def _two_budgets(large: float) -> Metric:
 
 
 def metrics(weight: float, decay: float, large: float) -> dict[str, Metric]:
-  """All by name; the arguments are lambda, gamma (a step) and c above."""
+  """All metrics by name; arguments: lambda, gamma per step, and c."""
   return {
     'plain': _popularity(0.0, decay),
     'recent': _recent(decay),

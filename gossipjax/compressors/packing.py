@@ -1,41 +1,41 @@
-"""Codes of a few bits, several to a byte.
+"""Packs codes of few bits, several to a byte.
 
-By hand, since the compiler widens small integers on some backends.
+XLA widens integers of fewer than 8 bits on some backends.
 """
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-WIDTHS = (1, 2, 4, 8)  # Bits of a code that fill bytes without a gap.
+WIDTHS = (1, 2, 4, 8)  # Bits of a code; they divide 8.
 
 
 def width(num_codes: int) -> int:
-  """The fewest bits of WIDTHS that tell `num_codes` codes apart."""
+  """The fewest bits of WIDTHS that distinguish `num_codes` codes."""
   return next(bits for bits in WIDTHS if 2**bits >= num_codes)
 
 
 def _places(bits: int, kind: type) -> jax.Array:
-  """Where in such an integer each of its codes begins."""
+  """The first bit of each code in an integer of that type."""
   if bits not in WIDTHS:
     raise ValueError(f'A code has a width of {WIDTHS} bits, not {bits}.')
   return jnp.arange(0, jnp.iinfo(kind).bits, bits, dtype=kind)
 
 
 def pack(codes: jax.Array, bits: int) -> jax.Array:
-  """u8[n] of codes below 2^bits to u8[ceil(n * bits / 8)]."""
+  """Packs codes below 2^bits, u8[n], into u8[ceil(n * bits / 8)]."""
   places = _places(bits, jnp.uint8)
   codes = jnp.pad(codes.astype(jnp.uint8), (0, -codes.size % places.size))
   codes = codes.reshape(-1, places.size)
-  # The codes of a byte share no bits, so that their sum joins them.
+  # The codes of a byte have no bits in common, so that a sum joins them.
   return (codes << places[None]).sum(axis=1, dtype=jnp.uint8)
 
 
 def unpack(packed: jax.Array, bits: int, size: int) -> jax.Array:
-  """The first `size` codes, u8[size]."""
+  """Unpacks the first `size` codes, u8[size]."""
   if bits == 8:
     return packed[:size]
-  # From words: out of a byte the compiler takes two codes one after the other.
+  # From words of 32 bits, since XLA unpacks single bytes more slowly.
   octets = jnp.pad(packed, (0, -packed.size % 4)).reshape(-1, 4)
   words = lax.bitcast_convert_type(octets, jnp.uint32)
   places = _places(bits, jnp.uint32)

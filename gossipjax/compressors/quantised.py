@@ -1,4 +1,4 @@
-"""Every entry, in fewer bits."""
+"""Codecs that keep every entry, in fewer bits, rounded deterministically."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,11 @@ class Quantised(NamedTuple):
 
 
 def needs_floats(tree: Any) -> None:
-  """Refuses a tree with integers, since what a step withholds is a fraction."""
+  """Refuses a tree with integers: a residual is a fraction.
+
+  Raises:
+    UserError: a leaf is not floating point.
+  """
   for x in jax.tree.leaves(tree):
     if not jnp.issubdtype(x.dtype, jnp.floating):
       raise UserError(
@@ -26,7 +30,7 @@ def needs_floats(tree: Any) -> None:
 
 
 def int8() -> Compressor:
-  """Rounds to 255 levels of the largest magnitude: 1 byte an entry, 4 more."""
+  """Rounds to 255 levels of the largest magnitude: 1 byte per entry, 4 more."""
 
   def compress(x, key=None):
     del key
@@ -43,7 +47,7 @@ def int8() -> Compressor:
 
 
 def sign() -> Compressor:
-  """Signs times the mean magnitude: 1 bit an entry, 4 bytes more.
+  """Signs times the mean magnitude: 1 bit per entry, 4 bytes more.
 
   Karimireddy et al., Error feedback fixes SignSGD, 2019. arXiv:1901.09847
   """
@@ -61,22 +65,22 @@ def sign() -> Compressor:
 
 
 def ternary(x: jax.Array, threshold: jax.Array) -> jax.Array:
-  """Codes of 2 bits, u8[ceil(n / 4)]: 11 from t on, 10 to -t, 00 between."""
+  """Codes of 2 bits, u8[ceil(n / 4)]: 3 for x >= t, 2 for x <= -t, else 0."""
   codes = jnp.where(x >= threshold, 3, jnp.where(x <= -threshold, 2, 0))
   return packing.pack(codes, 2)
 
 
 def signs(codes: jax.Array, size: int) -> jax.Array:
-  """What ternary codes stand for: f32[size] of -1, 0, 1."""
+  """The signs that ternary codes encode: f32[size] of -1, 0, 1."""
   codes = packing.unpack(codes, 2, size)
   return (codes == 3).astype(jnp.float32) - (codes == 2).astype(jnp.float32)
 
 
 def two_bit(threshold: float = 0.5) -> Compressor:
-  """MXNet's codec, t for x >= t, -t for x <= -t: 2 bits an entry.
+  """MXNet's codec: t for x >= t, -t for x <= -t, else 0; 2 bits per entry.
 
-  One t for all, known to everyone. What a step can remove from a residual is
-  at most t, and the rest of a larger entry waits.
+  All workers know t. A step removes at most t from an entry of the residual;
+  the rest of a larger entry stays there.
 
   Args:
     threshold: t, in units of the gradient.

@@ -1,4 +1,4 @@
-"""Whole rows of a matrix, the important ones, with a bitmap of which."""
+"""Keeps the rows of a matrix with the largest magnitude, with a bitmap."""
 
 from typing import NamedTuple
 
@@ -14,16 +14,16 @@ class Rows(NamedTuple):
   bitmap: jax.Array  # u8[..., ceil(rows / 8)]
 
 
-def compress(pieces: jax.Array, k: int, together: bool) -> Rows:
-  """Keeps the k rows of each piece with the largest mean magnitude.
+def compress(matrices: jax.Array, k: int, together: bool) -> Rows:
+  """Keeps the k rows of each matrix with the largest mean magnitude.
 
   Args:
-    pieces: f32[pieces, rows, d].
+    matrices: f32[matrices, rows, d].
     k: static, 1 to rows.
-    together: all pieces keep the same rows, those that matter in the mean, as
-      where the pieces are parts of the same rows.
+    together: whether all matrices keep the same rows, those largest in the
+      mean; for matrices that hold parts of the same rows.
   """
-  scores = jnp.abs(pieces).mean(axis=2)
+  scores = jnp.abs(matrices).mean(axis=2)
   if together:
     scores = jnp.broadcast_to(scores.mean(axis=0), scores.shape)
   best = jnp.sort(lax.top_k(scores, k)[1], axis=1)
@@ -31,13 +31,13 @@ def compress(pieces: jax.Array, k: int, together: bool) -> Rows:
     jnp.zeros(scores.shape, bool), best
   )
   return Rows(
-    jnp.take_along_axis(pieces, best[:, :, None], axis=1),
+    jnp.take_along_axis(matrices, best[:, :, None], axis=1),
     jax.vmap(lambda mask: packing.pack(mask, 1))(kept),
   )
 
 
 def decompress(message: Rows, rows: int) -> jax.Array:
-  """One piece again, f32[rows, d]; zeros where a row was left out."""
+  """One matrix, f32[rows, d], with zeros in the rows not kept."""
   k, d = message.values.shape
   mask = packing.unpack(message.bitmap, 1, rows)
   kept = jnp.nonzero(mask, size=k, fill_value=rows)[0]

@@ -1,7 +1,7 @@
-"""Every entry in fewer bits, rounded at random so that the mean is right.
+"""Codecs that keep every entry, in fewer bits, rounded at random without bias.
 
-Unbiased codecs need no memory of their error. Their error can exceed the
-vector itself, and then an error feedback around them diverges.
+Unbiased codecs need no error feedback. Their error can exceed the vector, with
+which error feedback would diverge.
 """
 
 import jax
@@ -14,7 +14,11 @@ from gossipjax.errors import UserError
 
 
 def needs_key(key: jax.Array | None) -> None:
-  """Refuses to draw without a key."""
+  """Refuses a random compressor without a key.
+
+  Raises:
+    UserError: `key` is None.
+  """
   if key is None:
     raise UserError('A random compressor needs a key in compress(x, key).')
 
@@ -22,13 +26,13 @@ def needs_key(key: jax.Array | None) -> None:
 def terngrad(clip: float | None = 2.5) -> Compressor:
   """Signs times the largest magnitude s, kept with probability |x| / s.
 
-  2 bits an entry, 4 bytes more.
+  2 bits per entry, 4 bytes more.
 
   Wen et al., TernGrad: ternary gradients, 2017. arXiv:1705.07878
 
   Args:
-    clip: entries beyond so many standard deviations are cut to them first,
-      which is a bias; None keeps them.
+    clip: standard deviations to which larger entries are clipped first, which
+      is a bias; None does not clip.
   """
   if clip is not None and clip <= 0:
     raise UserError(f'clip is above 0 standard deviations or null, got {clip}.')
@@ -52,11 +56,11 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
 def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
   """Rounds |x| / |bucket|_2 up or down to a multiple of 1 / levels.
 
-  The 2 levels + 1 codes take 2, 4 or 8 bits an entry, whichever is the first
-  to hold them, and each bucket 4 bytes more.
+  The 2 levels + 1 codes take 2, 4 or 8 bits per entry, the fewest that hold
+  them, and each bucket takes 4 bytes more.
 
-  Alistarh et al., QSGD, 2017. arXiv:1610.02132; 4 bits and buckets of 512
-  entries are among the settings of its experiments.
+  Alistarh et al., QSGD, 2017. arXiv:1610.02132; its experiments include 4 bits
+  and buckets of 512 entries.
 
   Args:
     levels: s, from 1 (2 bits) by 7 (4 bits) to 127 (8 bits).

@@ -1,7 +1,8 @@
-"""Of each of k blocks the largest entry, so that 16 bits tell which.
+"""Selects the largest entry of each of k blocks; an index takes 16 bits.
 
-A block is every k-th entry, for neighbors tend to be large together. Against
-the exact selection it misses what shares a block with something larger.
+A block is every k-th entry, since neighboring entries tend to be large
+together. Unlike the exact selection it misses entries that share a block with a
+larger one.
 """
 
 import jax
@@ -17,8 +18,8 @@ def _rows(size: int, k: int) -> int:
   rows = -(-size // k)
   if rows > 2**16:
     raise UserError(
-      'selection=blockwise has 16 bits for an index; density has '
-      f'to be at least {2**-16:.2g}, got {k / size:.2g}.'
+      'selection=blockwise has 16 bits for an index, so that density has to be '
+      f'at least {2**-16:.2g}, got {k / size:.2g}.'
     )
   return rows
 
@@ -53,6 +54,6 @@ def _widen(places: jax.Array, size: int) -> jax.Array:
 
 
 def selection() -> Selection:
-  """2 bytes an index, in the order of the blocks; k is at least n / 2^16."""
+  """2 bytes per index, in the order of the blocks; k is at least n / 2^16."""
   narrow = lambda indices, size: (indices // indices.size).astype(jnp.uint16)
   return Selection(_select, None, narrow, _widen, in_order=False, largest=False)

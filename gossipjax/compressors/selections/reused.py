@@ -1,4 +1,4 @@
-"""What exceeds the threshold of the step before, and in every m-th the largest.
+"""Selects by the threshold of the last step; exactly at every m-th step.
 
 Li and Hoefler, Near-optimal sparse allreduce for distributed deep learning,
 2022. arXiv:2201.07598
@@ -14,10 +14,10 @@ from gossipjax.errors import UserError
 
 
 def selection(period: int = 8) -> Selection:
-  """4 bytes for each of k indices, used or not, in ascending order.
+  """4 bytes for each of k indices, used or not, ascending.
 
-  A threshold by which more than k or less than 0.8 k would travel is mended,
-  and remembered as mended. The paper keeps it, and sends what exceeds it.
+  A threshold that more than k or fewer than 0.8 k entries reach is corrected
+  and then kept. The paper does not correct it and sends all that reach it.
 
   Args:
     period: m, steps from one exact selection to the next.

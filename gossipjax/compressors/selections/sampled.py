@@ -1,4 +1,4 @@
-"""What exceeds a threshold that was found in a sample.
+"""Selects the entries above a threshold that is found in a sample.
 
 Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
 """
@@ -9,20 +9,20 @@ from gossipjax.errors import UserError
 
 
 def selection(rate: float = 0.01) -> Selection:
-  """4 bytes for each of k indices, used or not, in ascending order.
+  """4 bytes for each of k indices, used or not, ascending.
 
-  A threshold by which more than k or less than 0.8 k would travel is mended.
-  The paper selects again among those that exceed one too low.
+  A threshold that more than k or fewer than 0.8 k entries reach is corrected.
+  In the paper, if too many reach it, a second selection among them follows.
 
   Args:
-    rate: the sample's part of the entries; 0.001 to 0.01 in the paper.
+    rate: size of the sample over that of the vector; paper: 0.001 to 0.01.
   """
   if not 0 < rate <= 1:
     raise UserError(f'rate of sampled is above 0 and at most 1, got {rate}.')
 
   def select(x, k, step, memory):
     del step
-    # Odd, so that it meets all columns of a layer.
+    # An odd stride, so that the sample meets all columns of a layer.
     sample = x[:: round(1 / rate) | 1]
     wanted = 0.9 * k * sample.size / x.size
     guess = find.above(
