@@ -64,7 +64,7 @@ def index() -> str:
 def page(name: str) -> str:
   """One strategy."""
   title, *rest = _doc(name).strip().split('\n\n')
-  sent = strategy_table.measured().get(name)
+  sent = strategy_table.told(name)
   return '\n'.join(
     [
       f'# `{name}`',

@@ -1,13 +1,15 @@
 """What README and documentation tell of each strategy: bytes and sources.
 
-`python -m experiments.framework.strategy_table` measures the bytes per step.
+`python -m experiments.framework.strategy_table [NAME ...]` measures the bytes
+per step of some strategies, or of all, which takes minutes.
 """
 
 import csv
 import importlib
-import io
 import pathlib
 import re
+import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -78,22 +80,27 @@ class Row(NamedTuple):
   source: str
 
 
-def measured() -> dict[str, str]:
-  """By strategy, the bytes per step that PATH holds, to three digits."""
+def measured() -> dict[str, float]:
+  """By strategy, the bytes per step that PATH holds."""
   with PATH.open(newline='') as lines:
     return {
-      row['strategy']: size(float(row['bytes_per_step']))
+      row['strategy']: float(row['bytes_per_step'])
       for row in csv.DictReader(lines)
     }
 
 
+def told(name: str) -> str:
+  """The bytes per step of a strategy to three digits, or 'not measured'."""
+  known = measured()
+  return size(known[name]) if name in known else 'not measured'
+
+
 def rows() -> list[Row]:
   """All strategies."""
-  known, found = measured(), []
+  found = []
   for name in resolve.STRATEGIES:
     doc = importlib.import_module(f'gossipjax.strategies.{name}').__doc__
-    sent = known.get(name, 'not measured')
-    found.append(Row(name, doc.splitlines()[0], sent, source(doc)))
+    found.append(Row(name, doc.splitlines()[0], told(name), source(doc)))
   return found
 
 
@@ -110,15 +117,15 @@ def source(doc: str) -> str:
   return ''
 
 
-def main() -> None:
-  """Measures all strategies and writes PATH."""
-  text = io.StringIO()
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(('strategy', 'bytes_per_step'))
-  for name in resolve.STRATEGIES:
-    writer.writerow((name, float(bytes_per_step(name))))
-  workdir.write(PATH, text.getvalue())
+def main(names: Sequence[str]) -> None:
+  """Measures some strategies, or all, and writes PATH after each."""
+  known = measured()
+  for name in names or resolve.STRATEGIES:
+    known[name] = float(bytes_per_step(name))
+    lines = [f'{key},{known[key]}' for key in sorted(known)]
+    text = '\n'.join(['strategy,bytes_per_step', *lines, ''])
+    workdir.write(PATH, text)
 
 
 if __name__ == '__main__':
-  main()
+  main(sys.argv[1:])
