@@ -1,44 +1,47 @@
-"""What a person sees while a comparison runs, and at its end."""
+"""What a terminal shows while a comparison runs, and at its end.
 
+Elsewhere, and where rich is not installed, the same is plain text.
+"""
+
+import importlib.util
 import pathlib
 import sys
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import Any, TextIO
 
 from gossipjax.comparison import table
 from gossipjax.training.record import Record
 
 
+def _draws(stream: TextIO) -> bool:
+  """Whether tables and bars can be drawn on a stream."""
+  return stream.isatty() and importlib.util.find_spec('rich') is not None
+
+
 class Bar:
-  """A progress bar on a terminal; elsewhere a plain line per evaluation."""
+  """A progress bar per run on a terminal; otherwise a line per evaluation."""
 
   def __init__(self):
-    self._console = Console(stderr=True)
-    self._progress = Progress(
-      TextColumn('{task.description:>20}'),
-      BarColumn(),
-      TextColumn('{task.completed}/{task.total}'),
-      TextColumn('loss {task.fields[loss]:.4f}'),
-      TextColumn('{task.fields[rate]:,.0f} examples/s'),
-      TimeRemainingColumn(),
-      console=self._console,
-    )
-    self._tasks = {}
+    self._progress = _progress() if _draws(sys.stderr) else None
+    self._tasks = {}  # Of the progress, by name of the run.
 
   def __enter__(self) -> 'Bar':
-    if self._console.is_terminal:
+    if self._progress:
       self._progress.start()
     return self
 
   def __exit__(self, *_) -> None:
-    if self._console.is_terminal:
+    if self._progress:
       self._progress.stop()
 
   def show(self, name: str, config: Any, record: Record) -> None:
-    """Takes up a record."""
-    if not self._console.is_terminal:
+    """Shows a record; a `watch` of compare().
+
+    Args:
+      name: of the run.
+      config: of the run, a ConfigDict.
+      record: where it stands.
+    """
+    if self._progress is None:
       if record.test_accuracy is not None:
         print(
           f'{name}: step {record.step}/{config.steps}, loss '
@@ -60,11 +63,42 @@ class Bar:
     )
 
 
+def _progress() -> Any:
+  from rich.console import Console
+  from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+  return Progress(
+    TextColumn('{task.description:>20}'),
+    BarColumn(),
+    TextColumn('{task.completed}/{task.total}'),
+    TextColumn('loss {task.fields[loss]:.4f}'),
+    TextColumn('{task.fields[rate]:,.0f} examples/s'),
+    TimeRemainingColumn(),
+    console=Console(stderr=True),
+  )
+
+
 def show(summary: dict[str, Any], folder: pathlib.Path) -> None:
-  """The table, and where the files are."""
-  out = Console()
-  if out.is_terminal:
-    out.print(table.on_terminal(summary))
+  """Prints the table of a comparison, and where its files are.
+
+  Args:
+    summary: of the comparison, as in summary.json.
+    folder: of the comparison.
+  """
+  if _draws(sys.stdout):
+    _print_table(table.rows(summary))
   else:
     print(table.markdown(summary))
   print(f'Table, figures and records are in {folder}.')
+
+
+def _print_table(rows: list[dict[str, str]]) -> None:
+  from rich.console import Console
+  from rich.table import Table
+
+  drawn = Table(header_style='bold')
+  for heading in rows[0]:
+    drawn.add_column(heading, justify='left' if heading == 'run' else 'right')
+  for row in rows:
+    drawn.add_row(*row.values())
+  Console().print(drawn)

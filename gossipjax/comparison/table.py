@@ -1,9 +1,9 @@
-"""The table of a comparison, for Markdown and for a terminal."""
+"""Tables as Markdown, and the rows of a comparison's table."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
+from tabulate import tabulate
 
 from gossipjax.comparison import virtual_time
 
@@ -24,8 +24,13 @@ def duration(seconds: float) -> str:
 
 
 def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
-  """One row per run, headings as keys; who diverged has a word in place of
-  figures."""
+  """A row per run, with headings as keys and cells as text.
+
+  A run that diverged has 'diverged' as its accuracy and '' in other columns.
+
+  Args:
+    summary: of a comparison, as in summary.json.
+  """
   runs = summary['runs']
   found = [
     {'run': run['name'], 'held-out accuracy': 'diverged'}
@@ -75,21 +80,18 @@ def link_name(config: dict[str, Any]) -> str:
 
 NOTE = """
 Bytes are those of the worker that sent most, counted from the messages that
-travelled (logical; `--audit` holds them against the compiled program).
-Communication seconds are modelled from them, training is not overlapped.
-Held-out figures are those of the exact mean of the workers' models.
+were sent (logical; `--audit` compares them with the compiled program).
+Communication seconds are modelled from them, as if nothing were computed
+meanwhile. Held-out figures are those of the exact mean of the workers' models.
 """
 
 
 def markdown(summary: dict[str, Any]) -> str:
-  """comparison.md."""
-  found = rows(summary)
-  lines = [
-    list(found[0]),
-    ['---', *['---:'] * (len(found[0]) - 1)],
-    *(list(row.values()) for row in found),
-  ]
-  text = '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
+  """The text of comparison.md.
+
+  Args:
+    summary: of a comparison, as in summary.json.
+  """
   config = summary['config']
   head = (
     f'{config["task"]["name"]}, {config["workers"]} workers, '
@@ -97,13 +99,13 @@ def markdown(summary: dict[str, Any]) -> str:
     f'seed {config["seed"]}, commit {summary["commit"]}'
   )
   return (
-    f'# Comparison\n\n{head}\n\n{text}\n{NOTE}'
+    f'# Comparison\n\n{head}\n\n{of_rows(rows(summary), ("run",))}\n{NOTE}'
     f'{virtual_time.note(summary)}{diverged(summary)}{audited(summary)}'
   )
 
 
 def diverged(summary: dict[str, Any]) -> str:
-  """Why some runs have no figures."""
+  """Markdown: why some runs have no figures; '' if all have."""
   return ''.join(
     f'\n{run["name"]}: {run["diverged"]}\n'
     for run in summary['runs']
@@ -112,28 +114,25 @@ def diverged(summary: dict[str, Any]) -> str:
 
 
 def audited(summary: dict[str, Any]) -> str:
-  """The ledger beside the compiled program, if `--audit` looked."""
-  lines = [
-    f'| {run["name"]} | {row["step"]} | {row["ledger"]:,} | '
-    f'{row["compiled"]:,} | {_kinds(row["kinds"])} | {row["reason"]} |'
+  """Markdown: logical and compiled bytes, '' if no run was audited."""
+  found = [
+    {
+      'run': run['name'],
+      'step': row['step'],
+      'logical': f'{row["ledger"]:,}',
+      'compiled': f'{row["compiled"]:,}',
+      'collectives': _kinds(row['kinds']),
+      'reason': row['reason'],
+    }
     for run in summary['runs']
     for row in run.get('audit', ())
   ]
-  if not lines:
+  if not found:
     return ''
-  return '\n'.join(
-    [
-      '',
-      '## Audit',
-      '',
-      'Bytes sent in a step by the worker where the two '
-      'differ most; a difference has a reason.',
-      '',
-      '| run | step | logical | compiled | collectives | reason |',
-      '| --- | ---: | ---: | ---: | --- | --- |',
-      *lines,
-      '',
-    ]
+  return (
+    '\n## Audit\n\nBytes sent in a step by the worker where the two differ '
+    'most; a difference has a reason.\n\n'
+    f'{of_rows(found, ("run", "collectives", "reason"))}\n'
   )
 
 
@@ -141,25 +140,29 @@ def _kinds(kinds: dict[str, int]) -> str:
   return ', '.join(f'{kind} {sent:,}' for kind, sent in kinds.items())
 
 
-def on_terminal(summary: dict[str, Any]) -> Table:
-  """The same for rich."""
-  found = rows(summary)
-  table = Table(header_style='bold')
-  for heading in found[0]:
-    table.add_column(heading, justify='left' if heading == 'run' else 'right')
-  for row in found:
-    table.add_row(*row.values())
-  return table
+def of_rows(
+  rows: Sequence[dict[str, Any]], left: Sequence[str] | None = None
+) -> str:
+  """Markdown of at least one row; floats have three digits, None is ''.
 
-
-def of_rows(rows: Sequence[dict[str, Any]]) -> str:
-  """Markdown of rows with the same keys; numbers have three digits."""
-  cells = [[_cell(value) for value in row.values()] for row in rows]
-  lines = [list(rows[0]), ['---'] * len(rows[0]), *cells]
-  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+  Args:
+    rows: dicts with the same keys, which are the headings.
+    left: columns to align left, others right; None aligns text left and
+      numbers right.
+  """
+  if left is None:
+    left = [name for row in rows for name in row if isinstance(row[name], str)]
+  return tabulate(
+    [[_cell(value) for value in row.values()] for row in rows],
+    headers=list(rows[0]),
+    tablefmt='pipe',
+    disable_numparse=True,
+    colalign=['left' if name in left else 'right' for name in rows[0]],
+  )
 
 
 def _cell(value: Any) -> str:
   if value is None:
     return ''
-  return f'{value:.3g}' if isinstance(value, float) else str(value)
+  text = f'{value:.3g}' if isinstance(value, float) else str(value)
+  return text.replace('|', r'\|')
