@@ -30,6 +30,7 @@ from xdist.scheduler import LoadScopeScheduling
 from gossipjax import executors
 
 GIB = 2**30
+DEFAULT_TIER = 'not system and not exhaustive'  # As in pyproject.toml.
 
 jax.config.update('jax_platforms', 'cpu')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
@@ -68,6 +69,23 @@ class ByUnit(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config, log):
   """Replaces the one that --dist names."""
   return ByUnit(config, log)
+
+
+def pytest_configure(config) -> None:
+  """Paths on the command line mean every test there, of any tier."""
+  if hasattr(config, 'workerinput'):
+    return  # The controller has decided.
+  named = config.args_source is pytest.Config.ArgsSource.ARGS
+  if named and config.option.markexpr == DEFAULT_TIER:
+    config.option.markexpr = ''
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item) -> None:
+  """Puts tests of tests/system into the tier of that name."""
+  in_system = item.nodeid.startswith('tests/system/')
+  if in_system and not item.get_closest_marker('smoke'):
+    item.add_marker('system')
 
 
 @pytest.hookimpl(trylast=True)
@@ -111,3 +129,11 @@ def bounded_memory():
   """Compiled programs are shared between tests, as long as they fit."""
   yield
   MEMORY.bound()
+
+
+@pytest.fixture(scope='module')
+def compile_quickly():
+  """Compiles in two thirds of the time, for tests that run few steps."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)

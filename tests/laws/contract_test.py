@@ -10,7 +10,6 @@ import importlib
 import inspect
 import pkgutil
 
-import jax
 import jax.numpy as jnp
 import pytest
 
@@ -120,16 +119,10 @@ CORE = [
   if not name.startswith(('compressed(', 'gossip('))
 ]
 
+# The laws are about what is computed.
+pytestmark = pytest.mark.usefixtures('compile_quickly')
 over_all = pytest.mark.parametrize('name', AGGREGATORS)
 over_core = pytest.mark.parametrize('name', CORE)
-
-
-@pytest.fixture(autouse=True, scope='module')
-def compile_quickly():
-  """Saves a third of the time; the laws are about what is computed."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
 
 
 @functools.lru_cache(maxsize=8)

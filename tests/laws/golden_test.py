@@ -2,7 +2,7 @@
 
 After a change that is meant to change them, or with a new strategy:
 
-    python -m tests.golden_test
+    python -m tests.laws.golden_test
 
 writes golden.json anew; look at its diff before you commit it.
 """
@@ -45,12 +45,8 @@ def measure(name: str) -> dict:
   }
 
 
-@pytest.fixture(scope='module', autouse=True)
-def quick_to_compile():
-  """Ten steps are over long before the compiler has made them fast."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
+# Ten steps are over long before the compiler has made them fast.
+pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
 @pytest.fixture(scope='module')
@@ -62,7 +58,7 @@ def golden():
 def test_every_strategy_and_nothing_else_has_an_entry(golden):
   assert sorted(golden) == sorted(resolve.STRATEGIES), (
     'golden.json and gossipjax/strategies differ: run '
-    '`python -m tests.golden_test`, look at the diff, commit it.'
+    '`python -m tests.laws.golden_test`, look at the diff, commit it.'
   )
 
 
@@ -70,7 +66,7 @@ def test_every_strategy_and_nothing_else_has_an_entry(golden):
 def test_loss_and_bytes_are_what_they_were(name, golden):
   assert name in golden, (
     f'{name} has no entry in golden.json yet: run '
-    '`python -m tests.golden_test`, look at the diff, commit it.'
+    '`python -m tests.laws.golden_test`, look at the diff, commit it.'
   )
   found, expected = measure(name), golden[name]
   assert expected['train_loss'] == pytest.approx(

@@ -196,6 +196,7 @@ def refused(ended: program.Ended, words: str, workdir: pathlib.Path | None):
   assert workdir is None or not workdir.exists()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize('what', MISTAKES)
 def test_a_mistake_is_refused_with_its_name_and_writes_nothing(what, tmp_path):
   args, words = MISTAKES[what]

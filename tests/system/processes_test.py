@@ -17,6 +17,8 @@ from gossipjax.distributed import launcher
 from gossipjax.distributed.launcher import free_port
 from tests.support import program, together
 
+# As the processes do: other optimizations round otherwise.
+pytestmark = pytest.mark.usefixtures('compile_quickly')
 PROCESSES = together.WORKERS
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != 'NPROC'} | {
   'JAX_PLATFORMS': 'cpu',
@@ -50,14 +52,6 @@ def found(tmp_path_factory):
   said = [process.communicate()[0] for process in running]
   assert not any(p.returncode for p in running), '\n'.join(said)
   return pickle.loads((folder / 'found').read_bytes())
-
-
-@pytest.fixture(autouse=True, scope='module')
-def compile_quickly():
-  """As the processes do: other optimizations round otherwise."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
 
 
 @pytest.mark.parametrize('name', together.collective_calls())
@@ -122,8 +116,10 @@ def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
   assert launcher._first_failure(running) == 1
 
 
-def launched(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
-  """Three processes that train; what they say is in `<folder>.log`."""
+def launched(
+  folder: pathlib.Path, *arguments: str, processes: int = 3
+) -> subprocess.Popen:
+  """Processes that train; what they say is in `<folder>.log`."""
   log = folder.with_suffix('.log').open('a')
   return subprocess.Popen(
     [
@@ -131,7 +127,7 @@ def launched(folder: pathlib.Path, *arguments: str) -> subprocess.Popen:
       '-m',
       'gossipjax',
       'launch',
-      '--processes=3',
+      f'--processes={processes}',
       '--',
       *GOSSIP,
       f'--workdir={folder}',
@@ -205,7 +201,12 @@ def test_what_was_stopped_and_killed_goes_on_as_if_on_one_process(tmp_path):
   os.kill(process(launcher, 1), signal.SIGKILL)
   ends_with(launcher, folder, 'Process 1 died of SIGKILL; all 3 have ended.')
   assert launched(folder, some, '--resume').wait() == 0
-  one = program.run(alone, *GOSSIP, some, f'--workdir={alone / "run"}')
+  one_process_finds_the_same(alone, folder, some)
+
+
+def one_process_finds_the_same(alone, folder, *arguments: str) -> None:
+  """Every array of the newest checkpoint, bit by bit."""
+  one = program.run(alone, *GOSSIP, *arguments, f'--workdir={alone / "run"}')
   assert one.code == 0, one.err
   ours, theirs = (
     program.arrays(f / 'gossip' / 'checkpoints')
@@ -214,3 +215,11 @@ def test_what_was_stopped_and_killed_goes_on_as_if_on_one_process(tmp_path):
   assert ours.keys() == theirs.keys()
   for name, array in ours.items():
     np.testing.assert_array_equal(theirs[name], array)
+
+
+@pytest.mark.smoke
+def test_two_processes_find_what_one_process_finds(tmp_path):
+  some = '--config.workers=2', '--config.steps=20'
+  running = launched(tmp_path / 'run', *some, processes=2)
+  assert running.wait() == 0, (tmp_path / 'run.log').read_text()
+  one_process_finds_the_same(tmp_path / 'alone', tmp_path / 'run', *some)

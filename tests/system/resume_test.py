@@ -1,5 +1,6 @@
 """A run that is stopped or killed goes on as if nothing had happened."""
 
+import functools
 import json
 import os
 import pathlib
@@ -39,16 +40,16 @@ TIMES = ('wall_s', 'train_s', 'examples_per_s')
 
 @pytest.fixture(scope='module')
 def uninterrupted(tmp_path_factory):
-  """Where each of RUNS was made in one go."""
-  folder = tmp_path_factory.mktemp('uninterrupted')
-  running = [
-    program.start(folder / name, *args, f'--workdir={folder / name / "run"}')
-    for name, args in RUNS.items()
-  ]
-  for process in running:
-    ended = process.end()
+  """Name of one of RUNS -> where it was made in one go."""
+
+  @functools.cache
+  def made(name: str) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp(name)
+    ended = program.run(folder, *RUNS[name], f'--workdir={folder / "run"}')
     assert ended.code == 0, ended.err
-  return {name: folder / name / 'run' / name for name in RUNS}
+    return folder / 'run' / name
+
+  return made
 
 
 def stopped(folder: pathlib.Path, name: str, number: int) -> tuple[int, str]:
@@ -127,7 +128,11 @@ def resume(folder: pathlib.Path, name: str) -> program.Ended:
 
 
 @pytest.mark.parametrize(
-  'name, memory', [('gtopk', 'residual'), ('elastic', 'center')]
+  'name, memory',
+  [
+    pytest.param('gtopk', 'residual', marks=pytest.mark.smoke),
+    ('elastic', 'center'),
+  ],
 )
 def test_a_killed_run_goes_on_to_the_last_bit(
   name, memory, uninterrupted, tmp_path
@@ -136,7 +141,7 @@ def test_a_killed_run_goes_on_to_the_last_bit(
   assert code == -signal.SIGKILL, err
   assert not (tmp_path / 'run/summary.json').exists()
   resume(tmp_path / 'run', name)
-  same(tmp_path / 'run' / name, uninterrupted[name])
+  same(tmp_path / 'run' / name, uninterrupted(name))
   kept = program.arrays(tmp_path / 'run' / name / 'checkpoints')
   assert any(memory in place and x.any() for place, x in kept.items())
 
@@ -158,11 +163,11 @@ def test_a_stopped_run_keeps_a_checkpoint_says_so_and_goes_on(
   with (tmp_path / 'run' / name / 'records.jsonl').open('a') as lines:
     lines.write('{"step": 120, "train_lo')  # As a full disk would leave it.
   resume(tmp_path / 'run', name)
-  same(tmp_path / 'run' / name, uninterrupted[name])
+  same(tmp_path / 'run' / name, uninterrupted(name))
 
 
 def test_a_finished_run_that_is_resumed_changes_nothing(uninterrupted):
-  folder = uninterrupted['gtopk'].parent
+  folder = uninterrupted('gtopk').parent
   state = lambda: {
     str(p): (p.read_bytes(), p.stat().st_mtime_ns)
     for p in folder.rglob('*')
@@ -180,7 +185,7 @@ def test_a_finished_run_that_is_resumed_changes_nothing(uninterrupted):
 def test_a_run_killed_after_its_last_step_only_writes_its_summary(
   uninterrupted,
 ):
-  folder = uninterrupted['elastic'].parent
+  folder = uninterrupted('elastic').parent
   summary = folder / 'elastic/summary.json'
   before, lines = summary.read_bytes(), records(folder / 'elastic')
   summary.unlink()

@@ -15,6 +15,8 @@ from gossipjax.strategies import all_reduce, gtopk, local_sgd, topk
 from gossipjax.worker import make_worker
 from tests.support import laws
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 N, STEPS, RATE = 4, 5, 0.05
 STRATEGIES = {
   'topk': topk.strategy(0.05),

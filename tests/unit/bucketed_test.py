@@ -15,6 +15,8 @@ from gossipjax.errors import UserError
 from gossipjax.strategies import compressed, random_k, topk
 from gossipjax.transforms.granularity import bucket, buckets, layer
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 SHAPES = {'a': (40, 5), 'b': (30,), 'c': (60,), 'd': (300,)}
 
 
