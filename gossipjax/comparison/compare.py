@@ -104,27 +104,11 @@ def run_one(
   if found := workdir.summary(folder):
     return found
   processes.decide(lambda: folder.mkdir(parents=True, exist_ok=True))
-  name, config, run, shapes = variant
-  store, lines = Store(folder / 'checkpoints'), folder / workdir.RECORDS
-  spans = []
-  records = (
-    simulate.simulate(run, store, interrupted, spans.extend)
-    if run.cluster
-    else train(run, store, interrupted, processes.meter())
-  )
-  if processes.first():
-    record_file.truncate(lines, store.last() or 0)
-  diverged = ''
-  try:
-    for record in records:
-      if processes.first():  # Only the first of several processes writes.
-        record_file.append(lines, record)
-        watch(name, config, record)
-  except Diverged as error:
-    diverged = divergence(error, store)
+  spans, diverged = _train(variant, folder, watch, interrupted)
   if not processes.first():
     return {}
-  last = (record_file.read(lines) or [None])[-1]
+  name, config, run, shapes = variant
+  last = (record_file.read(folder / workdir.RECORDS) or [None])[-1]
   summary = summarise(variant, last, diverged)
   if run.cluster and not diverged:
     summary |= virtual_time.summarise(config, last)
@@ -135,3 +119,35 @@ def run_one(
     )
   workdir.write_summary(folder, summary)
   return summary
+
+
+def _train(
+  variant: Variant,
+  folder: pathlib.Path,
+  watch: Watch,
+  interrupted: Callable[[], bool],
+) -> tuple[list, str]:
+  """Trains and writes records.
+
+  Returns:
+    What the workers of virtual time did at first, and why the run diverged,
+    if it did.
+  """
+  name, config, run, _ = variant
+  store, lines = Store(folder / 'checkpoints'), folder / workdir.RECORDS
+  spans: list = []
+  records = (
+    simulate.simulate(run, store, interrupted, spans.extend)
+    if run.cluster
+    else train(run, store, interrupted, processes.meter())
+  )
+  if processes.first():
+    record_file.truncate(lines, store.last() or 0)
+  try:
+    for record in records:
+      if processes.first():  # Only the first of several processes writes.
+        record_file.append(lines, record)
+        watch(name, config, record)
+  except Diverged as error:
+    return spans, divergence(error, store)
+  return spans, ''
