@@ -171,7 +171,7 @@ def test_a_patience_too_short_for_all_entries_is_refused():
     density=0.05, patience=patience
   ).gradients.init(jnp.zeros(205))
   init(21)  # 10 entries a step.
-  with pytest.raises(UserError, match='21 or more'):
+  with pytest.raises(UserError, match='at least 21'):
     init(20)
 
 
