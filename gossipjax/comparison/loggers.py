@@ -1,6 +1,6 @@
-"""Records shown live: TensorBoard and Weights & Biases, where installed.
+"""Sends records to TensorBoard and to Weights & Biases while training.
 
-Nothing is read back from them; records.jsonl remains what counts.
+These logs are never read; results come from records.jsonl.
 """
 
 import hashlib
@@ -27,8 +27,10 @@ class Live:
 
   Args:
     folder: the workdir.
-    configs: of the runs, by name; refused is what asks for a log that is not
-      installed.
+    configs: of the runs, by name.
+
+  Raises:
+    UserError: a config asks for a log whose package is not installed.
   """
 
   def __init__(self, folder: pathlib.Path, configs: dict[str, ConfigDict]):
@@ -46,7 +48,7 @@ class Live:
     self._end()
 
   def __call__(self, name: str, config: ConfigDict, record: Record) -> None:
-    """Takes up a record; the first of another run ends the one before."""
+    """Logs a record; the first of another run closes the open logs."""
     if name != self._run:
       self._end()
       self._run = name
@@ -65,7 +67,7 @@ class Live:
 
 
 def scalars(record: Record) -> dict[str, float]:
-  """What a record knows, as numbers; the largest over workers."""
+  """The fields of a record that are not None; of a list the largest."""
   found = {}
   for key, value in msgspec.structs.asdict(record).items():
     if isinstance(value, dict):
@@ -86,7 +88,7 @@ def _import(key: str) -> Any:
     return wandb
   except ImportError as error:
     raise UserError(
-      f'config.log.{key} needs a package more: pip install '
+      f'config.log.{key} needs another package: pip install '
       f"'.[{key}]', or set it to False."
     ) from error
 
@@ -95,7 +97,7 @@ def _tensorboard(
   folder: pathlib.Path, name: str, config: ConfigDict, step: int
 ) -> tuple[Show, Callable[[], None]]:
   del config
-  # A resumed run repeats steps; those shown before are to be forgotten.
+  # A resumed run repeats steps; TensorBoard drops those logged before.
   writer = _import('tensorboard').SummaryWriter(
     str(folder / name / 'tensorboard'), purge_step=step
   )

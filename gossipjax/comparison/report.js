@@ -1,4 +1,4 @@
-// What can be done on report.html: choose axes, hide lines, sort the table.
+// report.html: chooses axes, hides lines, sorts tables.
 const told = JSON.parse(document.getElementById('data').textContent);
 const by = id => document.getElementById(id);
 const chosen = {x: by('cost'), y: by('score')};

@@ -1,6 +1,6 @@
 """report.html: a comparison as one page that needs no network.
 
-report.js says what can be done on the page, report.jinja how it looks.
+report.jinja is its layout, report.js what its controls do.
 """
 
 import json

@@ -3,6 +3,6 @@
 workdir      lists the files; config.json, summary.json, timeline.json
 record_file  records.jsonl: appends records, reads them as arrays
 reader       reads all runs of some workdirs, without JAX
-frames       the records of many runs as one pandas frame
+frames       records and ledgers of many runs as one pandas frame
 analysis     answers questions about such frames
 """

@@ -1,31 +1,35 @@
-"""Questions to finished and running comparisons, answered as pandas frames.
+"""Answers questions about finished and running comparisons as pandas frames.
 
     frame = analysis.load('runs/a', 'runs/b')
     analysis.to_target(frame, 'test_accuracy', 0.9)
     analysis.pareto(analysis.final(frame), 'bytes_sent', 'test_accuracy')
 
-Bytes and messages are those of the worker with most, since the start of its
-run, from the ledger's logical column; `comm_LINK_s` are modelled seconds.
+Bytes and messages are logical, since the start of the run, of the worker with
+most; `comm_LINK_s` are modelled seconds. frames.py lists the columns.
 """
 
 import math
-import pathlib
-from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
 from gossipjax.errors import UserError, nearest
-from gossipjax.results import reader
-from gossipjax.results.frames import load as load  # Part of this module.
 
-NEVER = math.inf  # The cost of what was not reached.
-RUN = ['workdir', 'run']  # What names a run.
-VARIANT = ['run', 'config']  # What runs have in common that differ in seed.
+# Questions begin with these.
+from gossipjax.results.frames import ledgers as ledgers
+from gossipjax.results.frames import load as load
+
+NEVER = math.inf  # The cost of a target that was not reached.
+RUN = ['workdir', 'run']  # Columns that identify a run.
+VARIANT = ['run', 'config']  # Columns equal in runs that differ in the seed.
 
 
 def needs(frame: pd.DataFrame, *columns: str) -> None:
-  """Refuses columns that a frame does not have."""
+  """Checks that a frame has some columns.
+
+  Raises:
+    UserError: it lacks one; names it and the nearest that there is.
+  """
   for column in columns:
     if column not in frame:
       raise UserError(
@@ -35,23 +39,34 @@ def needs(frame: pd.DataFrame, *columns: str) -> None:
 
 
 def higher_is_better(metric: str) -> bool:
-  """Accuracies and rates are to be high, losses and costs low."""
+  """Whether large values of a column are good: of accuracies and rates."""
   return 'accuracy' in metric or metric.endswith('_per_s')
 
 
 def final(frame: pd.DataFrame) -> pd.DataFrame:
-  """The last record of each run."""
+  """The last record of each run.
+
+  Args:
+    frame: of `load`.
+
+  Raises:
+    UserError: a column is missing.
+  """
   needs(frame, *RUN)
   return frame.groupby(RUN, observed=True, sort=False).tail(1)
 
 
 def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-  """The rows that no other row beats in both, from the least `x` on.
+  """The Pareto front: rows to which no other row is at least equal in both
+  columns and better in one; ordered from the best `x` on.
 
   Args:
     frame: of `load`, `final` or `to_target`.
     x: a column, for example of a cost.
-    y: a column; which way is better see `higher_is_better`.
+    y: a column; `higher_is_better` says which values are good.
+
+  Raises:
+    UserError: a column is missing, or no row has both.
   """
   needs(frame, x, y)
   if (known := frame[[x, y]].dropna()).empty:
@@ -76,14 +91,20 @@ def _is_cost(column: str) -> bool:
 
 
 def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
-  """What it cost each run until its metric first was as good as the target.
+  """What each run cost until its metric first was as good as a target.
+
+  Args:
+    frame: of `load`.
+    metric: a column; `higher_is_better` says which values are good.
+    target: a value of it.
 
   Returns:
-    One row per run: who it is, `reached`, and `step` and each column of bytes,
-    messages and seconds at the first record that reached it, else NEVER.
+    A row per run: the columns that identify it, `reached`, and at the first
+    record that reached the target `step` and all columns of bytes, messages and
+    seconds; NEVER where no record did.
 
   Raises:
-    UserError: no run reached it.
+    UserError: a column is missing, or no run reached the target.
   """
   needs(frame, *RUN, *VARIANT, 'seed', 'step', metric)
   good = (
@@ -108,19 +129,19 @@ def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
 
 
 def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
-  """Mean and spread over runs that differ in their seed only.
+  """Mean and standard deviation over runs that differ in the seed only.
 
   Args:
     frame: of `load` (then per step), `final` or `to_target` (then per variant).
     metrics: columns of it.
 
   Returns:
-    One row per variant, or variant and step: `seeds`, and for each metric
-    `METRIC_mean` and `METRIC_sd` (NaN for a single seed, NEVER's mean is
-    NEVER).
+    A row per variant, or per variant and step: `seeds`, their number, and for
+    each metric `METRIC_mean` and `METRIC_sd`, the sample standard deviation.
+    `METRIC_sd` is NaN for one seed; a mean with NEVER is NEVER.
 
   Raises:
-    UserError: a seed is there twice, which would pretend to a spread.
+    UserError: a column is missing, or two runs of a variant have the same seed.
   """
   per_run = not frame.duplicated(RUN).any()
   by = VARIANT if per_run else [*VARIANT, 'step']
@@ -140,50 +161,3 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
       lambda x: x.std() if np.isfinite(x).all() else np.nan
     )
   return pd.DataFrame(found).reset_index()
-
-
-def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
-  """The ledger's columns: of audited steps, and of whole runs whose interface
-  was read (then per step, and `step` is the last).
-
-  Returns:
-    workdir, run, step, worker, logical_bytes, compiled_bytes, wire_bytes, and
-    the reason for a difference ('' for none); NaN for what was not counted.
-  """
-  rows = [
-    {'workdir': str(run.workdir), 'run': run.name, **row}
-    for run in reader.read(*workdirs)
-    for row in _ledger(run)
-  ]
-  if not rows:
-    raise UserError('No finished run was audited; a run with --audit is.')
-  return pd.DataFrame(
-    rows,
-    columns=[
-      *RUN,
-      'step',
-      'worker',
-      *(f'{kind}_bytes' for kind in ('logical', 'compiled', 'wire')),
-      'reason',
-    ],
-  )
-
-
-def _ledger(run: reader.Run) -> Iterator[dict]:
-  for row in (run.summary or {}).get('audit', []):
-    yield {
-      **row,
-      'logical_bytes': row['ledger'],
-      'compiled_bytes': row['compiled'],
-    }
-  step, sent, wire = (
-    run.records.get(name, [math.nan])[-1]
-    for name in ('step', 'bytes_sent', 'wire_bytes')
-  )
-  if not math.isnan(wire):
-    yield {
-      'step': step,
-      'reason': '',
-      'logical_bytes': sent / step,
-      'wire_bytes': wire / step,
-    }

@@ -1,13 +1,15 @@
-"""The records of many runs as one pandas frame."""
+"""Records, and the bytes of ledgers, of many runs as one pandas frame."""
 
 import hashlib
 import json
+import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 
+from gossipjax.errors import UserError
 from gossipjax.results import reader
 
 
@@ -70,3 +72,55 @@ def _fingerprint(config: dict[str, Any]) -> str:
   but_seed = {k: v for k, v in config.items() if k not in ('seed', 'log')}
   text = json.dumps(but_seed, sort_keys=True)
   return hashlib.sha1(text.encode()).hexdigest()[:8]
+
+
+def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
+  """Logical, compiled and wire bytes that a worker sent in a step.
+
+  Returns:
+    A row per audited step, and a row per run whose interface was read: then the
+    mean over its steps, and `step` is the last. Columns: workdir, run, step,
+    worker, logical_bytes, compiled_bytes, wire_bytes, and the reason for a
+    difference, '' for none. NaN is what was not counted.
+
+  Raises:
+    UserError: as for `load`, or there is no such run.
+  """
+  rows = [
+    {'workdir': str(run.workdir), 'run': run.name, **row}
+    for run in reader.read(*workdirs)
+    for row in _ledger(run)
+  ]
+  if not rows:
+    raise UserError('No finished run was audited; a run with --audit is.')
+  return pd.DataFrame(
+    rows,
+    columns=[
+      'workdir',
+      'run',
+      'step',
+      'worker',
+      *(f'{kind}_bytes' for kind in ('logical', 'compiled', 'wire')),
+      'reason',
+    ],
+  )
+
+
+def _ledger(run: reader.Run) -> Iterator[dict]:
+  for row in (run.summary or {}).get('audit', []):
+    yield {
+      **row,
+      'logical_bytes': row['ledger'],
+      'compiled_bytes': row['compiled'],
+    }
+  step, sent, wire = (
+    run.records.get(name, [math.nan])[-1]
+    for name in ('step', 'bytes_sent', 'wire_bytes')
+  )
+  if not math.isnan(wire):
+    yield {
+      'step': step,
+      'reason': '',
+      'logical_bytes': sent / step,
+      'wire_bytes': wire / step,
+    }
