@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.framework import claim, figures
-from experiments.testbed import network, processes
+from experiments.testbed import link_shape, processes
 from gossipjax.errors import UserError
 from gossipjax.results import analysis
 
@@ -77,7 +77,7 @@ def _trained(rate: str, workdir: pathlib.Path, quick: bool) -> pd.DataFrame:
   if not (workdir / 'summary.json').exists():
     code = processes.trained(
       WORKERS,
-      network.shape(rate),
+      link_shape.shape(rate),
       [
         '--config=configs/cifar10_links.py',
         f'--workdir={workdir}',

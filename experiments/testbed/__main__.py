@@ -6,13 +6,13 @@
 Makes a network namespace per worker, starts `python -m gossipjax run` in each,
 reads the counters of their interfaces around the training steps (the column of
 wire bytes), and removes all of it, also after a failure or ctrl-C. Linux, root,
-iproute2.
+iproute2, pyroute2.
 """
 
 import argparse
 import sys
 
-from experiments.testbed import network, processes
+from experiments.testbed import link_shape, network, processes
 from gossipjax.errors import UserError
 
 
@@ -35,7 +35,7 @@ def main() -> int:
     if given.clean:
       print('Removed:', ', '.join(network.clean()) or 'nothing was left')
       return 0
-    link = network.shape(given.rate, given.delay, given.loss)
+    link = link_shape.shape(given.rate, given.delay, given.loss)
     return processes.trained(given.workers, link, given.arguments)
   except UserError as error:
     print(error, file=sys.stderr)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from experiments.testbed import network, timing
+from experiments.testbed import link_shape, timing
 from experiments.testbed.processes import measured
 from gossipjax.comparison import table
 from gossipjax.errors import UserError
@@ -40,7 +40,7 @@ STRATEGIES = (
 
 def measure(
   workers: int,
-  link: network.Shape,
+  link: link_shape.Shape,
   exchanges: Sequence[tuple[str, int, dict[str, Any]]],
 ) -> list[timing.Timing]:
   """Times (what, numbers, arguments) in namespaces behind such links."""
@@ -111,7 +111,7 @@ def main() -> int:
   whole = [(what, given.numbers, a) for what, a in STRATEGIES]
   try:
     timings = measure(
-      given.workers, network.shape(given.rate, given.delay), moves + whole
+      given.workers, link_shape.shape(given.rate, given.delay), moves + whole
     )
     link = fit(timings[: len(moves)])
   except UserError as error:

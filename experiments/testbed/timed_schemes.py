@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from experiments.testbed import calibrate, network, processes
+from experiments.testbed import calibrate, link_shape, processes
 from experiments.testbed.timing import Timing
 from gossipjax.commands import console
 from gossipjax.network import Link
@@ -27,14 +27,14 @@ def ours(
 
   Args:
     path: where an earlier call has left them, or this one does.
-    rate: of the links, see `network.shape`.
+    rate: of the links, see `link_shape.shape`.
   """
   exchanges = [
     (what, n, given) for n in sizes for what, given in schemes.values()
   ]
   found = _once(
     path,
-    lambda: calibrate.measure(workers, network.shape(rate), exchanges),
+    lambda: calibrate.measure(workers, link_shape.shape(rate), exchanges),
   )
   return _by_size([Timing(*timing) for timing in found], schemes)
 
@@ -57,7 +57,7 @@ def torch(
   module = 'experiments.testbed.torch_timing'
   found = _once(
     path,
-    lambda: processes.measured(workers, network.shape(rate), module, exchanges),
+    lambda: processes.measured(workers, link_shape.shape(rate), module, exchanges),
   )
   return _by_size([timing['seconds'] for timing in found], schemes)
 

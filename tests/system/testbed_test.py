@@ -16,7 +16,7 @@ import time
 import numpy as np
 import pytest
 
-from experiments.testbed import calibrate, network
+from experiments.testbed import calibrate, link_shape, network
 from experiments.testbed.timing import Timing
 from gossipjax.errors import UserError
 from gossipjax.network import Link
@@ -46,7 +46,7 @@ RING = 2 * (wired.WORKERS - 1) / wired.WORKERS
 
 def in_namespaces(folder, names, **link) -> dict:
   """What WORKERS processes found, each behind its own link."""
-  with network.network(wired.WORKERS, network.shape(**link)):
+  with network.network(wired.WORKERS, link_shape.shape(**link)):
     running = [
       subprocess.Popen(
         network.inside(
@@ -157,7 +157,7 @@ def test_names_that_exist_are_refused_and_left_alone():
   try:
     with (
       pytest.raises(UserError, match=r'gossip-w1 exists already.*--clean'),
-      network.network(2, network.shape()),
+      network.network(2, link_shape.shape()),
     ):
       pass
     assert network.clean() == [network.name(1)]
@@ -177,13 +177,13 @@ def test_names_that_exist_are_refused_and_left_alone():
 )
 def test_a_shape_that_no_link_has_is_refused(wrong, words):
   with pytest.raises(UserError, match=words):
-    network.shape(**wrong)
+    link_shape.shape(**wrong)
 
 
 def test_a_failure_leaves_nothing_behind():
   with (
     pytest.raises(ZeroDivisionError),
-    network.network(2, network.shape(rate='1gbit')),
+    network.network(2, link_shape.shape(rate='1gbit')),
   ):
     1 / 0  # noqa: B018
   assert not network.clean()
