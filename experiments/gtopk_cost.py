@@ -44,7 +44,9 @@ SCHEMES = {
 def seconds(scheme: str, size: int, workers: int) -> float:
   """Modelled communication of one step, by the strategy's own bill."""
   gradients = jax.ShapeDtypeStruct((size,), jnp.float32)
-  sent = step_traffic.of(SCHEMES[scheme], gradients, workers, steps=1).sent
+  sent = step_traffic.per_step(
+    SCHEMES[scheme], gradients, workers, steps=1
+  ).sent
   return float(network.seconds(network.PRESETS['1gbe'], sent)[0])
 
 

@@ -59,8 +59,10 @@ def methods(network: str, quick: bool) -> dict[str, ConfigDict]:
   shapes = worker_program.rehearse(resolve_run(config))
   size = sum(x.size for x in jax.tree.leaves(shapes))
   # Everyone is sent 8 bytes an entry by everyone else.
-  bill = step_traffic.of(resolve.strategy(hylo), shapes, WORKERS, steps=1)
-  density = bill.sent.bytes.max() / (8 * (WORKERS - 1) * size)
+  traffic = step_traffic.per_step(
+    resolve.strategy(hylo), shapes, WORKERS, steps=1
+  )
+  density = traffic.sent.bytes.max() / (8 * (WORKERS - 1) * size)
   two_bit = lambda t: make(
     'double_squeeze',
     push={'name': 'two_bit', 'threshold': t},

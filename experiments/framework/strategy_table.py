@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from gossipjax import executors, models
+from gossipjax import models
+from gossipjax.advice import step_traffic
 from gossipjax.comparison.table import size
 from gossipjax.config import resolve
 from gossipjax.results import workdir
-from gossipjax.worker import make_worker
 
 WORKERS = 8
 PATH = (
@@ -29,39 +28,19 @@ PATH = (
 
 
 def bytes_per_step(name: str) -> float:
-  """What the worker that sends most sends per step, a mean over a cycle.
+  """Bytes that the worker that sends most sends per step, mean over a cycle.
 
-  Of the CNN for 28x28 pictures, under random gradients, at the defaults.
+  For the CNN for 28x28 pictures, under random gradients, at the defaults.
   """
   settings = resolve.strategy_config(name)
-  steps = max(16, settings.get('period') or 1)
-  net = models.make('cnn', 10)
   shapes = jax.eval_shape(
-    net.init, jax.random.key(0), jnp.zeros((1, 28, 28, 1))
+    models.make('cnn', 10).init, jax.random.key(0), jnp.zeros((1, 28, 28, 1))
   )['params']
-  init, update = make_worker(resolve.strategy(settings), optax.sgd(0.1))
-
-  def noise(key):
-    keys = iter(jax.random.split(key, len(jax.tree.leaves(shapes))))
-    return jax.tree.map(
-      lambda x: jax.random.normal(next(keys), x.shape), shapes
-    )
-
-  @executors.on_one_device
-  def step(worker, key, t):
-    worker, sent = update(worker, noise(jax.random.fold_in(key, t)), t)
-    return worker, sent.bytes
-
-  keys = jax.random.split(jax.random.key(1), WORKERS)
-  same = jnp.broadcast_to(keys[:1], (WORKERS,))
-  workers, total = (
-    executors.on_one_device(lambda key: init(noise(key)))(same),
-    0,
+  steps = step_traffic.cycle(settings)
+  found = step_traffic.per_step(
+    resolve.strategy(settings), shapes, WORKERS, steps, sample=None
   )
-  for t in range(steps):
-    workers, sent = step(workers, keys, t=jnp.int32(t))
-    total += sent[:]
-  return total.max() / steps
+  return found.sent.bytes.sum(axis=1).max() / steps
 
 
 class Row(NamedTuple):

@@ -1,9 +1,10 @@
 """Real bytes and seconds: processes in network namespaces on one machine.
 
-network       a namespace per worker, joined by a bridge
-link_shape    the shape of a link: its rate, delay and loss
-processes     runs the same program in every namespace
-timing        seconds of exchanges, measured by all processes at once
-torch_timing  the same for PyTorch's exchanges
-calibrate     fits the link model to measured exchanges
+network        a namespace per worker, joined by a bridge
+link_shape     the shape of a link: its rate, delay and loss
+processes      runs the same program in every namespace
+timing         seconds of exchanges, measured by all processes at once
+timed_schemes  times schemes of exchange in network namespaces
+torch_timing   the same for PyTorch's exchanges
+calibrate      fits the link model to measured exchanges
 """

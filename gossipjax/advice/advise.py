@@ -77,7 +77,7 @@ def forecasts(config: ConfigDict) -> list[Forecast]:
         name,
         compute_s,
         found.select_s,
-        found.bill,
+        found.traffic,
         [a for a in known if a.strategy in (name, run.strategy.name)],
       )
     )
@@ -125,11 +125,11 @@ def warnings(found: list[Forecast]) -> list[str]:
     for a in f.accuracies
     if a.suffers
   ]
-  drawn = [f.name for f in found if not f.bill.exact]
+  drawn = [f.name for f in found if not f.traffic.exact]
   return worse + (
     [
-      f'The bill of {", ".join(drawn)} depends on the gradients; '
-      'theirs is for random ones.'
+      f'The bytes of {", ".join(drawn)} depend on the gradients; here '
+      'they were measured under random gradients.'
     ]
     if drawn
     else []

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from gossipjax import network
 from gossipjax.advice.measured_accuracies import Accuracy
-from gossipjax.advice.step_traffic import Bill
+from gossipjax.advice.step_traffic import StepTraffic
 from gossipjax.comparison import table
 from gossipjax.comparison.figures import STYLES
 
@@ -20,19 +20,19 @@ class Forecast(NamedTuple):
   """Attributes:
   compute_s: of the gradient and the optimizer.
   select_s: of what the strategy adds, without the link.
-  bill: what it sends.
+  traffic: what it sends.
   accuracies: what tables say of it.
   """
 
   name: str
   compute_s: float
   select_s: float
-  bill: Bill
+  traffic: StepTraffic
   accuracies: Sequence[Accuracy]
 
   def comm_s(self, link: network.Link) -> float:
     """Modelled, of a mean step."""
-    return float(network.seconds(link, self.bill.sent).mean())
+    return float(network.seconds(link, self.traffic.sent).mean())
 
   def step_s(self, link: network.Link) -> float:
     """All of a mean step."""

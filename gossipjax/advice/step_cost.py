@@ -26,11 +26,11 @@ class Cost(NamedTuple):
 
   Attributes:
     select_s: selecting, packing, merging, averaging.
-    bill: what it communicates.
+    traffic: what it communicates.
   """
 
   select_s: float
-  bill: step_traffic.Bill
+  traffic: step_traffic.StepTraffic
 
 
 def gradient_s(task: Task, batch_size: int) -> float:
@@ -53,10 +53,10 @@ def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:
     workers: how many.
   """
   strategy = resolve.strategy(config.strategy)
-  bill = step_traffic.of(
+  traffic = step_traffic.per_step(
     strategy, params, workers, step_traffic.cycle(config.strategy)
   )
-  talks = np.asarray(bill.sent.rounds).max(axis=0) > 0  # [steps]
+  talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
   local = optimizer.make(config.optimizer, config.steps)
   nothing = Strategy(identity(), identity())
   calls = {'optimizer': _update(nothing, local, params, workers, 0)}
@@ -69,7 +69,7 @@ def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:
   added = sum(
     max(0.0, s - plain) * np.mean(talks == kind) for kind, s in seconds.items()
   )
-  return plain, Cost(float(added), bill)
+  return plain, Cost(float(added), traffic)
 
 
 def _update(

@@ -1,4 +1,8 @@
-"""What a strategy's communication is: the bill of each step, for any size."""
+"""The traffic of each step of a strategy, for parameters of any size.
+
+No training is needed: traffic that depends on shapes alone is computed without
+the parameters, other traffic is measured under random gradients.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -14,14 +18,16 @@ from gossipjax.audit import traced
 from gossipjax.traffic import Traffic
 from gossipjax.worker import make_worker
 
-_SMALL = 2**16
+SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
 
 
-class Bill(NamedTuple):
-  """Attributes:
-  sent: leaves [workers, steps], int64 or float64.
-  exact: whether it depends on shapes alone; else it was measured under
-    random gradients of _SMALL entries and scaled.
+class StepTraffic(NamedTuple):
+  """The traffic of some steps.
+
+  Attributes:
+    sent: leaves [workers, steps], int64; float64 where scaled.
+    exact: whether it depends on shapes alone; otherwise it was measured under
+      random gradients.
   """
 
   sent: Traffic
@@ -29,70 +35,96 @@ class Bill(NamedTuple):
 
 
 def cycle(settings: Mapping[str, Any]) -> int:
-  """Steps after which a strategy's bills repeat, or a fair sample of them."""
+  """Steps after which traffic repeats, or enough steps to take a mean over.
+
+  Args:
+    settings: `config.strategy`.
+  """
   return max(16, settings.get('period') or 1)
 
 
-def of(strategy: Strategy, params: Tree, workers: int, steps: int) -> Bill:
-  """The bills of the first `steps`.
+def per_step(
+  strategy: Strategy,
+  params: Tree,
+  workers: int,
+  steps: int,
+  sample: Tree | None = SAMPLE,
+) -> StepTraffic:
+  """The traffic of the first `steps` steps.
 
   Args:
-    strategy: of the workers; between its slots is a step of SGD.
+    strategy: of the workers; between its two aggregators is a step of SGD.
     params: of one worker; only shapes and dtypes matter.
-    workers: how many.
-    steps: how many.
+    workers: number of workers.
+    steps: number of steps.
+    sample: shapes for which traffic that depends on gradients is measured; its
+      bytes are then scaled to the size of `params`. None: `params` themselves.
   """
   init, update = make_worker(strategy, optax.sgd(0.1))
   worker = jax.eval_shape(init, params)
-  if not _looks_at(update, worker, params, workers):
-    nothing = lambda tree: jax.tree.map(
-      lambda x: jnp.zeros(x.shape, x.dtype), tree
-    )
-    bill = executors.on_one_device(
-      lambda _, t: update(  # Zeros that never exist.
-        nothing(worker), nothing(params), t
-      )[1]
-    )
-    everyone = np.zeros(workers)
-    return Bill(
-      _stacked(bill(everyone, t=jnp.int32(t)) for t in range(steps)), True
-    )
-  small = jax.ShapeDtypeStruct((_SMALL,), jnp.float32)
-  sent = _stacked(_under_noise(init, update, small, workers, steps))
-  ratio = sum(x.size for x in jax.tree.leaves(params)) / _SMALL
+  if not _depends_on_values(update, worker, params, workers):
+    each = _without_values(update, worker, params, workers, steps)
+    return StepTraffic(_stacked(each), True)
+  if sample is None:
+    each = _under_random_gradients(init, update, params, workers, steps)
+    return StepTraffic(_stacked(each), False)
+  sent = _stacked(_under_random_gradients(init, update, sample, workers, steps))
+  ratio = _entries(params) / _entries(sample)
   scaled = {
     name: np.asarray(getattr(sent, name)) * ratio
     for name in ('bytes', 'received', 'path_bytes')
   }
-  return Bill(
+  return StepTraffic(
     Traffic(messages=sent.messages, rounds=sent.rounds, **scaled), False
   )
 
 
-def _stacked(bills: Iterable[Traffic]) -> Traffic:
+def _entries(shapes: Tree) -> int:
+  return sum(x.size for x in jax.tree.leaves(shapes))
+
+
+def _stacked(steps: Iterable[Traffic]) -> Traffic:
   return jax.tree.map(
-    lambda *each: np.stack(each, axis=1), *map(jax.device_get, bills)
+    lambda *each: np.stack(each, axis=1), *map(jax.device_get, steps)
   )
 
 
-def _looks_at(update, worker: Tree, params: Tree, workers: int) -> bool:
-  """Whether the compiler keeps arguments of a program that returns bills."""
+def _depends_on_values(
+  update, worker: Tree, params: Tree, workers: int
+) -> bool:
+  """Whether the compiler keeps arguments of a program that returns traffic."""
   like = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct((workers, *x.shape), x.dtype),
     (worker, params),
   )
-  bill = executors.on_one_device(
+  traffic = executors.on_one_device(
     lambda worker, grads: update(worker, grads, jnp.int32(0))[1]
   )
-  return traced.depends_on_values(bill, *like)
+  return traced.depends_on_values(traffic, *like)
 
 
-def _under_noise(
-  init, update, params: jax.ShapeDtypeStruct, workers: int, steps: int
+def _without_values(
+  update, worker: Tree, params: Tree, workers: int, steps: int
 ) -> Iterator[Traffic]:
-  """Bills under random gradients, another for every worker and step."""
+  """Traffic of a program from which the compiler removes all parameters."""
+  zeros = lambda tree: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tree)
+  step = executors.on_one_device(
+    lambda _, t: update(zeros(worker), zeros(params), t)[1]
+  )
+  for t in range(steps):
+    yield step(np.zeros(workers), t=jnp.int32(t))
 
-  noise = lambda key: jax.random.normal(key, params.shape)
+
+def _under_random_gradients(
+  init, update, shapes: Tree, workers: int, steps: int
+) -> Iterator[Traffic]:
+  """Traffic under normal gradients that differ by worker and step."""
+
+  def noise(key):
+    keys = iter(jax.random.split(key, len(jax.tree.leaves(shapes))))
+    return jax.tree.map(
+      lambda x: jax.random.normal(next(keys), x.shape), shapes
+    )
 
   @executors.on_one_device
   def step(worker, key, t):

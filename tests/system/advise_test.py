@@ -65,7 +65,7 @@ def test_a_worker_alone_also_does_its_share_of_a_server(name):
 def test_bills_of_shapes_are_those_of_the_real_thing():
   shapes = jax.eval_shape(lambda: PARAMS)
   for name, steps in (('gtopk', 1), ('local_sgd', 9)):
-    bill = step_traffic.of(strategy(name), shapes, 4, steps)
+    bill = step_traffic.per_step(strategy(name), shapes, 4, steps)
     assert bill.exact
     init, update = make_worker(strategy(name), optax.sgd(0.1))
     many = lambda tree: jax.tree.map(lambda x: jnp.stack([x] * 4), tree)
@@ -79,7 +79,7 @@ def test_bills_of_shapes_are_those_of_the_real_thing():
 
 def test_a_bill_that_depends_on_gradients_is_found_out():
   shapes = jax.ShapeDtypeStruct((2**17,), jnp.float32)
-  bill = step_traffic.of(strategy('adaptive_gossip'), shapes, 2, 1)
+  bill = step_traffic.per_step(strategy('adaptive_gossip'), shapes, 2, 1)
   assert not bill.exact and np.asarray(bill.sent.bytes).min() > 0
 
 
@@ -95,7 +95,7 @@ def forecast(
     *np.array([path_bytes, path_bytes, 1, rounds, path_bytes]).reshape(5, 1, 1)
   )
   return Forecast(
-    name, 1.0, select_s, step_traffic.Bill(sent, True), accuracies
+    name, 1.0, select_s, step_traffic.StepTraffic(sent, True), accuracies
   )
 
 
