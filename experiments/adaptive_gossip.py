@@ -23,7 +23,7 @@ from experiments.framework import (
   silent_steps,
   workloads,
 )
-from experiments.framework.kept_runs import Evidence
+from experiments.framework.kept_runs import KeptRuns
 from experiments.framework.seed_statistics import ERROR, sent
 from gossipjax.config import resolve
 
@@ -56,21 +56,21 @@ def _drift(scale: float) -> dict:
   return {'name': 'relative_drift', 'scale': scale}
 
 
-def scale_for(task: str, scope: str, found: Evidence, quick: bool) -> float:
+def scale_for(task: str, scope: str, found: KeptRuns, quick: bool) -> float:
   """The least scale of the drift that saves enough, on validation data."""
   config = workloads.on_link(task, WORKERS[0], quick)
   config.task.holdout = 'validation'
   config.optimizer.learning_rate = workloads.RATES[1]
   config.strategy = resolve.strategy_config('gossip')
-  always = sent(found.one(config))
+  always = sent(found.run(config))
   for scale in SCALES[:1] if quick else SCALES:
     config.strategy = ADAPTIVE(scope=scope, trigger=_drift(scale))
-    if sent(found.one(config)) <= (1 - SAVED) * always:
+    if sent(found.run(config)) <= (1 - SAVED) * always:
       break
   return scale
 
 
-def methods(task: str, runs: Evidence, quick: bool) -> dict[str, ConfigDict]:
+def methods(task: str, runs: KeptRuns, quick: bool) -> dict[str, ConfigDict]:
   """Gossip, adaptive at the claimed traffic, and the controls."""
   found = {'gossip': resolve.strategy_config('gossip')}
   for scope in ['all'] if quick else ['local', 'all']:
@@ -81,7 +81,7 @@ def methods(task: str, runs: Evidence, quick: bool) -> dict[str, ConfigDict]:
   return found
 
 
-def cells(task: str, quick: bool, found: Evidence) -> dict[tuple, ConfigDict]:
+def cells(task: str, quick: bool, found: KeptRuns) -> dict[tuple, ConfigDict]:
   """By task, workers, method and seed."""
   at = lambda workers: workloads.on_link(task, workers, quick)
   ways = methods(task, found, quick)
@@ -89,11 +89,11 @@ def cells(task: str, quick: bool, found: Evidence) -> dict[tuple, ConfigDict]:
   return {(task, *key): run for key, run in mine.items()}
 
 
-def measure(quick: bool, found: Evidence) -> claim.Finding:
+def measure(quick: bool, found: KeptRuns) -> claim.Finding:
   """One seed of each task, then the others; quick, two methods on 8 workers."""
   wanted, tasks = {}, workloads.TWO[: 1 if quick else None]
   for task in tasks:
-    if wanted and not found.again():
+    if wanted and not found.budget.allows_as_much_again():
       break
     mine = cells(task, quick, found)
     found.collect({key: mine[key] for key in mine if key[-1] == 0})

@@ -10,11 +10,15 @@ a step without an exchange takes no communication time.
 It takes about 6 minutes on 2 busy cores.
 """
 
-import pathlib
-
 from matplotlib.figure import Figure
 
-from experiments.framework import claim, figures, virtual_time_runs
+from experiments.framework import (
+  claim,
+  figures,
+  kept_runs,
+  virtual_time_runs,
+)
+from experiments.framework.kept_runs import KeptRuns
 
 CLAIM = claim.Claim(
   'adaptive_time',
@@ -42,7 +46,7 @@ SAVED_TO_TARGET = f'time saved to {TARGET} held out'
 
 
 def _run(
-  folder: pathlib.Path, name: str, steps: int, transfer_s: float, seed: int = 0
+  kept: KeptRuns, name: str, steps: int, transfer_s: float, seed: int = 0
 ) -> virtual_time_runs.Run:
   strategy, given = METHODS[name]
   config = virtual_time_runs.config(
@@ -55,7 +59,7 @@ def _run(
     **given,
   )
   config.seed = seed
-  return virtual_time_runs.run(folder, config)
+  return kept.run(config)['records']
 
 
 def talking(record: dict) -> float:
@@ -64,26 +68,26 @@ def talking(record: dict) -> float:
   return idle / (idle + sum(record['compute_s']))
 
 
-def calibrate(folder: pathlib.Path, steps: int, halvings: int) -> float:
+def calibrate(kept: KeptRuns, steps: int, halvings: int) -> float:
   """Seconds of a transfer at which the baseline talks SHARE of its time."""
   low, high = 0.1 * STEP_S, 3 * STEP_S
   for _ in range(halvings):
     middle = (low + high) / 2
-    share = talking(_run(folder, BASELINE, steps, middle)[-1])
+    share = talking(_run(kept, BASELINE, steps, middle)[-1])
     low, high = (middle, high) if share < SHARE else (low, middle)
   return (low + high) / 2
 
 
-def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+def measure(quick: bool, kept: KeptRuns) -> claim.Finding:
   """All methods at three bandwidths, three seeds at the one in the middle."""
   steps, seeds = (15, 1) if quick else (300, 3)
-  found = calibrate(folder, *((5, 2) if quick else (40, 6)))
+  found = calibrate(kept, *((5, 2) if quick else (40, 6)))
   scales = (1.0,) if quick else (4.0, 1.0, 0.25)
   rows = []
   for scale in scales:
     for seed in range(seeds if scale == 1.0 else 1):
       runs = {
-        name: _run(folder, name, steps, scale * found, seed) for name in METHODS
+        name: _run(kept, name, steps, scale * found, seed) for name in METHODS
       }
       rows += [
         _row(name, run, runs[BASELINE], scale, seed)
@@ -192,4 +196,4 @@ def figure(rows: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run(CLAIM, measure, figure)
+  kept_runs.run(CLAIM, measure, figure, devices=1)

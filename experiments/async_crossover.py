@@ -9,11 +9,15 @@ rate. arXiv:1611.04581
 It takes about 25 minutes on 2 busy cores.
 """
 
-import pathlib
-
 from matplotlib.figure import Figure
 
-from experiments.framework import claim, figures, virtual_time_runs
+from experiments.framework import (
+  claim,
+  figures,
+  kept_runs,
+  virtual_time_runs,
+)
+from experiments.framework.kept_runs import KeptRuns
 
 CLAIM = claim.Claim(
   'async_crossover',
@@ -50,7 +54,7 @@ TIME = f': virtual seconds to {TARGET} held out'  # Behind a method's name.
 FREE = [name for name in METHODS if name != 'all-reduce']
 
 
-def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+def measure(quick: bool, kept: KeptRuns) -> claim.Finding:
   """All methods at each P and rate, until the target or so many steps."""
   sizes, steps = ((4,), 15) if quick else ((4, 8, 16, 32, 64, 128), 240)
   rows = []
@@ -58,12 +62,10 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
     for workers in sizes:
       row = {'learning rate': rate, 'workers': workers}
       for name, (strategy, how) in METHODS.items():
-        found = virtual_time_runs.run(
-          folder,
-          virtual_time_runs.config(
-            strategy, workers, steps, rate, cluster={**CLUSTER, **how}
-          ),
+        config = virtual_time_runs.config(
+          strategy, workers, steps, rate, cluster={**CLUSTER, **how}
         )
+        found = kept.run(config)['records']
         row[f'{name}{TIME}'] = virtual_time_runs.to_target(found, TARGET)
         row[f'{name}: last held-out accuracy'] = (
           found[-1]['test_accuracy'] if found else None
@@ -174,4 +176,4 @@ def figure(rows: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run(CLAIM, measure, figure)
+  kept_runs.run(CLAIM, measure, figure, devices=1)

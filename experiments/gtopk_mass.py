@@ -22,7 +22,7 @@ from experiments.framework import (
   seed_statistics,
   workloads,
 )
-from experiments.framework.kept_runs import Evidence
+from experiments.framework.kept_runs import KeptRuns
 from experiments.framework.lost_mass import LOST
 from gossipjax.config import defaults, resolve
 
@@ -64,7 +64,7 @@ def method(name: str, density: float) -> ConfigDict:
 
 
 def tuned(
-  task: str, density: float, found: Evidence, quick: bool
+  task: str, density: float, found: KeptRuns, quick: bool
 ) -> dict[str, float]:
   """The best learning rate of each method; dense has no density of its own."""
   config = workloads.config(task, WORKERS[0] if quick else TUNED_AT, quick)
@@ -78,11 +78,11 @@ def tuned(
   return found.rates(config, workloads.RATES[: 2 if quick else None])
 
 
-def cells(task: str, found: Evidence, quick: bool) -> dict[tuple, ConfigDict]:
+def cells(task: str, found: KeptRuns, quick: bool) -> dict[tuple, ConfigDict]:
   """By task, P, density, method and seed; the most telling come first."""
   wanted = {}
   for density in DENSITIES[: 1 if quick else None]:
-    if wanted and not found.again():
+    if wanted and not found.budget.allows_as_much_again():
       break
     rates = tuned(task, density, found, quick)
     for workers, name, seed in itertools.product(
@@ -98,17 +98,17 @@ def cells(task: str, found: Evidence, quick: bool) -> dict[tuple, ConfigDict]:
   return {key: wanted[key] for key in sorted(wanted, key=first)}
 
 
-def measure(quick: bool, found: Evidence) -> claim.Finding:
+def measure(quick: bool, found: KeptRuns) -> claim.Finding:
   """One seed of each network, then the others; quick, one on 4 workers."""
   wanted, tasks = {}, workloads.TWO[: 1 if quick else None]
-  watch = lambda key: None if key[3] == 'dense' else lost_mass.watch()
+  probe = lambda key: None if key[3] == 'dense' else lost_mass.probe()
   for task in tasks:
-    if wanted and not found.again():
+    if wanted and not found.budget.allows_as_much_again():
       break
     mine = cells(task, found, quick)
-    found.collect({key: mine[key] for key in mine if key[-1] == 0}, watch)
+    found.collect({key: mine[key] for key in mine if key[-1] == 0}, probe)
     wanted |= mine
-  runs = found.collect(wanted, watch)
+  runs = found.collect(wanted, probe)
   rows = sorted(
     seed_statistics.rows(runs, ('task', 'workers', 'density', 'method')),
     key=lambda row: (

@@ -10,13 +10,12 @@ installed its columns are filled.
 Shi et al., 2019. arXiv:1901.04359
 """
 
-import pathlib
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.framework import claim
-from experiments.framework.kept_runs import MINUTES, RUNS, Evidence
+from experiments.framework import claim, kept_runs
+from experiments.framework.kept_runs import KeptRuns
 from experiments.framework.published_throughput import MODELS
 from experiments.testbed import timed_schemes
 from gossipjax.network import link
@@ -68,19 +67,13 @@ BY_SIZE = ('ResNet-20', 'VGG-16', 'ResNet-50', 'AlexNet')
 RATES = {'1gbit': link(100e-6, 1e9 / 8), '100mbit': link(200e-6, 1e8 / 8)}
 
 
-def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+def measure(quick: bool, runs: KeptRuns) -> claim.Finding:
   """The settings for which there is time; quick, one of the smallest model."""
   cells, rows, done = ((2, '1gbit', 1),) if quick else CELLS, [], 0
-  runs = Evidence(
-    folder if quick else pathlib.Path(RUNS.value) / 'gtopk_scaling',
-    MINUTES.value,
-  )
   for workers, rate, models in cells:
-    kept = runs.folder / f'{workers}-{rate}'
-    if runs.over() and not kept.with_suffix('.ours.json').exists():
-      continue
-    rows += _cell(workers, rate, BY_SIZE[:models], kept)
-    done += 1
+    if found := _cell(runs, workers, rate, BY_SIZE[:models]):
+      rows += found
+      done += 1
   return claim.Finding(
     verdict(rows),
     rows,
@@ -92,11 +85,14 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def _cell(
-  workers: int, rate: str, models: tuple[str, ...], kept: pathlib.Path
+  runs: KeptRuns, workers: int, rate: str, models: tuple[str, ...]
 ) -> list[dict[str, Any]]:
+  """A row per model; none if there is no time to measure."""
   here = workers, rate, [MODELS[model].size for model in models]
-  ours = timed_schemes.ours(kept.with_suffix('.ours.json'), *here, SCHEMES)
-  theirs = timed_schemes.torch(kept.with_suffix('.torch.json'), *here, TORCH)
+  ours = timed_schemes.ours(runs, *here, SCHEMES)
+  if ours is None:
+    return []
+  theirs = timed_schemes.torch(runs, *here, TORCH)
   rows = []
   for name, timings, torch in zip(models, ours, theirs, strict=True):
     found = {'model': name, 'workers': workers, 'rate': rate}
@@ -196,4 +192,4 @@ def figure(rows: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run(CLAIM, measure, figure)
+  kept_runs.run(CLAIM, measure, figure)

@@ -23,7 +23,7 @@ from experiments.framework import (
   step_times,
   workloads,
 )
-from experiments.framework.kept_runs import Evidence
+from experiments.framework.kept_runs import KeptRuns
 from experiments.framework.seed_statistics import ERROR
 from experiments.framework.step_times import EVEN, FASTER, PATH
 from gossipjax.advice import step_traffic
@@ -77,11 +77,11 @@ def methods(network: str, quick: bool) -> dict[str, ConfigDict]:
   }
 
 
-def measure(quick: bool, found: Evidence) -> claim.Finding:
+def measure(quick: bool, found: KeptRuns) -> claim.Finding:
   """One seed of each network, then the others; quick, dense and Hylo on one."""
   wanted, here_s, seeds = {}, {}, 1 if quick else SEEDS
   for network in NETWORKS[: 1 if quick else None]:
-    if wanted and not found.again():
+    if wanted and not found.budget.allows_as_much_again():
       break
     strategies = methods(network, quick)
     config = workloads.compared(

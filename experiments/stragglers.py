@@ -8,12 +8,16 @@ Worker 0 sleeps Uniform(0, 300 ms) after every gradient, as in Jin et al., 2016
 It takes about 12 minutes on 2 busy cores.
 """
 
-import pathlib
-
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from experiments.framework import claim, figures, virtual_time_runs
+from experiments.framework import (
+  claim,
+  figures,
+  kept_runs,
+  virtual_time_runs,
+)
+from experiments.framework.kept_runs import KeptRuns
 
 CLAIM = claim.Claim(
   'stragglers',
@@ -64,13 +68,13 @@ SLOW, LOST, SLOW_TARGET, LOST_TARGET = KEYS = [
 STOPPED = 'seconds at which a lost worker stops it'
 
 
-def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+def measure(quick: bool, kept: KeptRuns) -> claim.Finding:
   """Every method in every weather, for so many steps per worker."""
   names, steps, seeds = (
     (('all-reduce', 'pull-gossip'), 12, 1) if quick else (METHODS, 120, 3)
   )
   runs = lambda name, what: [
-    _run(folder, name, steps, seed, what) for seed in range(seeds)
+    _run(kept, name, steps, seed, what) for seed in range(seeds)
   ]
   rows = [
     _row(name, {kind: runs(name, what) for kind, what in WEATHER.items()})
@@ -87,7 +91,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def _run(
-  folder: pathlib.Path, name: str, steps: int, seed: int, weather: dict
+  kept: KeptRuns, name: str, steps: int, seed: int, weather: dict
 ) -> virtual_time_runs.Run:
   strategy, how, given = METHODS[name]
   config = virtual_time_runs.config(
@@ -99,7 +103,7 @@ def _run(
     **given,
   )
   config.seed = seed
-  return virtual_time_runs.run(folder, config)
+  return kept.run(config)['records']
 
 
 NOTES = """
@@ -196,4 +200,4 @@ def figure(rows: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  claim.run(CLAIM, measure, figure)
+  kept_runs.run(CLAIM, measure, figure, devices=1)

@@ -22,7 +22,8 @@ from experiments.framework import (
   seed_statistics,
   workloads,
 )
-from experiments.framework.kept_runs import Evidence, Watch
+from experiments.framework.kept_runs import KeptRuns
+from experiments.framework.probe import Probe
 from experiments.framework.seed_statistics import ERROR
 from gossipjax.compressors import sparse
 from gossipjax.config import resolve
@@ -50,25 +51,25 @@ GAIN = 'points over plain'
 SMALLER, WITHIN = 0.30, 0.5  # Part of the union; points of accuracy.
 
 
-def look_at_union() -> Watch:
-  """Watches |U| / k, and how many steps residuals have waited."""
+def look_at_union() -> Probe:
+  """Measures |U| / k, and how many steps residuals have waited."""
 
   def init(tree):
     return ravel_pytree(tree)[0].astype(jnp.int32) * 0, jnp.int32(0)
 
-  def look(seen, tree, mean, before, after):
+  def update(memory, tree, mean, before, after):
     del tree, mean, before
-    return jnp.where(after.residual == 0, 0, seen[0] + 1), after.union
+    return jnp.where(after.residual == 0, 0, memory[0] + 1), after.union
 
-  def tell(seen):
-    age, union = map(np.asarray, seen)
+  def read(memory):
+    age, union = map(np.asarray, memory)
     return {
       UNION: float(union[0] / sparse.count(DENSITY, age[0].size)),
       AGE: float(age.mean()),
       'age of the oldest residual, steps': float(age.max()),
     }
 
-  return Watch(init, look, tell)
+  return Probe('union size', init, update, read)
 
 
 def strategy(name: str) -> ConfigDict:
@@ -78,7 +79,7 @@ def strategy(name: str) -> ConfigDict:
   )
 
 
-def measure(quick: bool, found: Evidence) -> claim.Finding:
+def measure(quick: bool, found: KeptRuns) -> claim.Finding:
   """All metrics; quick, two on 8 workers."""
   strategies = {
     name: strategy(name) for name in list(METRICS)[: 2 if quick else None]

@@ -4,8 +4,11 @@ claim              the form of a claim: verdict, finding, command line
 finding_files      finding.json, and the tables made from it
 results_page       RESULTS.md, README's tables, the accuracies of advise
 figures            what the figures of claims have in common
-kept_runs          training runs of a claim, each done once and kept
-virtual_time_runs  the same for runs in virtual time
+kept_results       results in small files, each computed once
+kept_runs          training runs and measurements of a claim, each made once
+single_run         one training run of a claim: its key, and how it is made
+probe              measurements inside an aggregator, while a run trains
+virtual_time_runs  short runs in virtual time
 workloads          the tasks and networks that claims are tried on
 seed_statistics    means, standard errors and differences over seeds
 step_times         seconds of a step: measured computing, modelled link

@@ -5,24 +5,24 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from experiments.framework import claim, seed_statistics
-from experiments.framework.kept_runs import Watch
+from experiments.framework.probe import Probe
 
 LOST = 'lost mass / applied mass'
 
 
-def watch() -> Watch:
-  """Watches what is neither applied nor remembered, over what is applied.
+def probe() -> Probe:
+  """Measures what is neither applied nor remembered, over what is applied.
 
   lost = sum_i (g_i + e_i) - sum_i e_i' - P mean
   """
 
-  def look(seen, tree, mean, before, after):
-    del seen
+  def update(memory, tree, mean, before, after):
+    del memory
     flat, applied = ravel_pytree(tree)[0], ravel_pytree(mean)[0]
     return flat + before.residual - after.residual - applied, applied
 
-  def tell(seen):
-    gaps, applied = (np.asarray(x, np.float64) for x in seen)
+  def read(memory):
+    gaps, applied = (np.asarray(x, np.float64) for x in memory)
     lost = np.abs(gaps.sum(axis=0)).sum()
     return {LOST: lost / np.abs(applied.sum(axis=0)).sum()}
 
@@ -30,7 +30,7 @@ def watch() -> Watch:
     nothing = jnp.zeros_like(ravel_pytree(tree)[0])
     return nothing, nothing
 
-  return Watch(init, look, tell)
+  return Probe('lost mass', init, update, read)
 
 
 def gains(runs: seed_statistics.Runs) -> claim.Rows:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from gossipjax.errors import UserError
 
-Runs = Mapping[tuple, dict[str, Any]]  # See `kept_runs.one`.
+Runs = Mapping[tuple, dict[str, Any]]  # See `single_run.make`.
 ERROR = ', standard error'  # Behind a column's name.
 DEVIATION = 'held-out accuracy %, standard deviation'
 
@@ -97,7 +97,7 @@ def extent(runs: Runs, wanted: int) -> str:
 def rows(runs: Runs, names: Sequence[str]) -> list[dict[str, Any]]:
   """A row per cell, means over its seeds that did not diverge.
 
-  What a watch told is averaged over the second half of each run.
+  What a probe told is averaged over the second half of each run.
 
   Args:
     names: of the parts of a cell.
@@ -109,7 +109,7 @@ def rows(runs: Runs, names: Sequence[str]) -> list[dict[str, Any]]:
     raise UserError('--minutes is too short: no run has finished.')
   cells = [key[:-1] for key in runs]
   ends = pd.DataFrame([_end(run) for run in runs.values()])
-  watched = pd.DataFrame(
+  probed = pd.DataFrame(
     [
       line | {'cell': key[:-1]}
       for key, run in runs.items()
@@ -117,19 +117,19 @@ def rows(runs: Runs, names: Sequence[str]) -> list[dict[str, Any]]:
     ],
     columns=['cell', *_told(runs)],
   )
-  watched = watched.groupby('cell', sort=False).mean()
+  probed = probed.groupby('cell', sort=False).mean()
   found = []
   for cell in dict.fromkeys(cells):
     mine = ends[[other == cell for other in cells]]
     row = dict(zip(names, cell, strict=True)) | _row(mine)
-    for name in watched:
-      row[name] = float(watched[name][cell]) if cell in watched.index else None
+    for name in probed:
+      row[name] = float(probed[name][cell]) if cell in probed.index else None
     found.append(row)
   return found
 
 
 def _told(runs: Runs) -> list[str]:
-  """The names of what watches told, in order."""
+  """The names of what probes told, in order."""
   names = (name for r in runs.values() for line in r['told'] for name in line)
   return [name for name in dict.fromkeys(names) if name != 'step']
 

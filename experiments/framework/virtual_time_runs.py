@@ -1,21 +1,10 @@
-"""Runs in virtual time for claims: short, alike but for what is compared.
+"""Short runs in virtual time that differ only in what a claim compares."""
 
-What ran is kept in `runs/` of a claim's folder and not run again.
-"""
-
-import hashlib
-import json
-import pathlib
 from typing import Any
 
-import msgspec
 from ml_collections import ConfigDict
 
 from gossipjax.config import defaults, resolve
-from gossipjax.results import workdir
-from gossipjax.simulation import simulate
-from gossipjax.training.ledger import Diverged
-from gossipjax.training.run import resolve_run
 
 Run = list[dict[str, Any]]  # Records, as dicts.
 ASYNCHRONOUS = {'asynchronous': True}
@@ -72,23 +61,6 @@ def config(
   run.strategy = resolve.strategy_config(strategy, **given)
   run.cluster = defaults.cluster(**(cluster or {}))
   return run
-
-
-def run(folder: pathlib.Path, wanted: ConfigDict) -> Run:
-  """The records of a run; the last ones are missing where it diverged."""
-  text = wanted.to_json(sort_keys=True)
-  path = folder / 'runs' / f'{hashlib.sha1(text.encode()).hexdigest()}.json'
-  if path.exists():
-    return json.loads(path.read_text())
-  records = []
-  try:
-    for record in simulate.simulate(resolve_run(wanted)):
-      records.append(msgspec.structs.asdict(record))
-  except Diverged:
-    pass
-  path.parent.mkdir(parents=True, exist_ok=True)
-  workdir.write(path, json.dumps(records))
-  return records
 
 
 def to_target(records: Run, accuracy: float) -> float | None:

@@ -112,7 +112,7 @@ def cells(
   """The runs of a comparison by workers, method and seed.
 
   Args:
-    found: a `kept_runs.Evidence`; it chooses rates at the first of `workers`.
+    found: a `kept_runs.KeptRuns`; it chooses rates at the first of `workers`.
     quick: with two rates, the first of `workers` and one seed.
     at: workers -> config.
     strategies: `config.strategy` of each method.

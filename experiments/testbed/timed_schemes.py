@@ -1,46 +1,54 @@
-"""Times schemes of exchange in network namespaces and keeps the times."""
+"""Times schemes of exchange in network namespaces, each once."""
 
 import importlib.util
-import json
-import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.framework.kept_runs import KeptRuns
 from experiments.testbed import calibrate, link_shape, processes
 from experiments.testbed.timing import Timing
-from gossipjax.commands import console
 from gossipjax.network import Link
-from gossipjax.results import workdir
 
 # By name: the strategy or exchange, and its arguments.
 Schemes = Mapping[str, tuple[str, dict[str, Any]]]
 
 
 def ours(
-  path: pathlib.Path,
+  runs: KeptRuns,
   workers: int,
   rate: str,
   sizes: Sequence[int],
   schemes: Schemes,
-) -> list[dict[str, Timing]]:
+) -> list[dict[str, Timing]] | None:
   """The timings of each scheme, for each number of parameters.
 
   Args:
-    path: where an earlier call has left them, or this one does.
+    runs: keeps the timings.
+    workers: number of namespaces.
     rate: of the links, see `link_shape.shape`.
+    sizes: numbers of parameters.
+    schemes: what is timed.
+
+  Returns:
+    A dict by scheme for each size; None if there is no time to measure.
   """
+  shape = link_shape.shape(rate)
   exchanges = [
     (what, n, given) for n in sizes for what, given in schemes.values()
   ]
-  found = _once(
-    path,
-    lambda: calibrate.measure(workers, link_shape.shape(rate), exchanges),
+  key = {'workers': workers, 'rate': rate, 'exchanges': exchanges}
+  if not runs.may_measure('exchange seconds', key):
+    return None
+  found = runs.measurement(
+    'exchange seconds',
+    key,
+    lambda: calibrate.measure(workers, shape, exchanges),
   )
   return _by_size([Timing(*timing) for timing in found], schemes)
 
 
 def torch(
-  path: pathlib.Path,
+  runs: KeptRuns,
   workers: int,
   rate: str,
   sizes: Sequence[int],
@@ -55,9 +63,11 @@ def torch(
     for what, given in schemes.values()
   ]
   module = 'experiments.testbed.torch_timing'
-  found = _once(
-    path,
-    lambda: processes.measured(workers, link_shape.shape(rate), module, exchanges),
+  shape = link_shape.shape(rate)
+  found = runs.measurement(
+    'torch exchange seconds',
+    {'workers': workers, 'rate': rate, 'exchanges': exchanges},
+    lambda: processes.measured(workers, shape, module, exchanges),
   )
   return _by_size([timing['seconds'] for timing in found], schemes)
 
@@ -92,11 +102,3 @@ def _by_size(found: Sequence[Any], schemes: Schemes) -> list[dict[str, Any]]:
     dict(zip(schemes, found[i : i + len(schemes)], strict=True))
     for i in range(0, len(found), len(schemes))
   ]
-
-
-def _once(path: pathlib.Path, call: Callable[[], Any]) -> Any:
-  """What it returns, from the file where an earlier call has left it."""
-  if not path.exists():
-    console.say(f'Measuring {path.stem} ...')
-    workdir.write(path, json.dumps(call()))
-  return json.loads(path.read_text())

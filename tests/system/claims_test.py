@@ -17,7 +17,8 @@ from experiments.framework import (
   silent_steps,
   workloads,
 )
-from experiments.framework.kept_runs import Evidence, one, watched
+from experiments.framework.kept_runs import KeptRuns
+from experiments.framework.probe import probed
 from gossipjax import executors
 from gossipjax.errors import UserError
 from gossipjax.strategies import gtopk, union_topk
@@ -27,9 +28,9 @@ GROWTH = 'residual growth'
 OLDEST = 'age of the oldest residual, steps'
 
 
-def play(aggregator, watch):
-  """Gradients, means, states and what is seen, of each step."""
-  watching = watched(aggregator, watch)
+def play(aggregator, probe):
+  """Gradients, means, states before and states after, of each step."""
+  watching = probed(aggregator, probe)
   update = executors.on_one_device(watching.update)
   rng = np.random.default_rng(0)
   state = executors.on_one_device(watching.init)(jnp.zeros((P, SIZE)))
@@ -42,12 +43,12 @@ def play(aggregator, watch):
 
 @pytest.mark.parametrize('conserve', [False, True])
 def test_lost_mass_is_what_is_neither_applied_nor_remembered(conserve):
-  strategy, watch = gtopk.strategy(0.05, conserve), lost_mass.watch()
-  for gradients, mean, before, after in play(strategy.gradients, watch):
+  strategy, probe = gtopk.strategy(0.05, conserve), lost_mass.probe()
+  for gradients, mean, before, after in play(strategy.gradients, probe):
     wanted = (gradients + before.residual).astype('f8').sum(axis=0)
     applied = P * mean[0].astype('f8')
     lost = np.abs(wanted - applied - after.inner.residual.sum(axis=0)).sum()
-    share = watch.tell(after.seen)[lost_mass.LOST]
+    share = probe.read(after.memory)[lost_mass.LOST]
     np.testing.assert_allclose(
       share, lost / np.abs(applied).sum(), rtol=1e-3, atol=1e-5
     )
@@ -56,23 +57,23 @@ def test_lost_mass_is_what_is_neither_applied_nor_remembered(conserve):
 
 def test_a_residual_is_as_old_as_the_steps_since_it_was_sent(monkeypatch):
   monkeypatch.setattr(union_size, 'DENSITY', 0.05)
-  strategy, watch = union_topk.strategy(0.05), union_size.look_at_union()
+  strategy, probe = union_topk.strategy(0.05), union_size.look_at_union()
   age = np.zeros((P, SIZE))
-  for *_, after in play(strategy.gradients, watch):
+  for *_, after in play(strategy.gradients, probe):
     age = np.where(after.inner.residual == 0, 0, age + 1)
-    told = watch.tell(after.seen)
+    told = probe.read(after.memory)
     assert told[union_size.AGE] == pytest.approx(age.mean())
     assert told[OLDEST] == age.max()
     assert told[union_size.UNION] == after.inner.union[0] / (0.05 * SIZE)
   assert 1 < told[union_size.UNION] < P and told[OLDEST] == STEPS
 
 
-def test_watching_changes_neither_numbers_nor_bytes(tmp_path, small):
+def test_a_probe_changes_neither_numbers_nor_bytes(tmp_path, small):
   config = workloads.config('fashion_mnist', 4, quick=True)
   config.strategy = gtopk_mass.method('published', 0.05)
   config.optimizer.learning_rate = 0.1
-  plain = one(config, tmp_path / 'plain')['records']
-  seen = one(config, tmp_path / 'seen', lost_mass.watch())
+  plain = KeptRuns(tmp_path).run(config)['records']
+  seen = KeptRuns(tmp_path).run(config, lost_mass.probe())
   for a, b in zip(plain, seen['records'], strict=True):
     for key in ('train_loss', 'test_loss', 'bytes_sent', 'comm_s'):
       assert a[key] == b[key]
@@ -80,10 +81,8 @@ def test_watching_changes_neither_numbers_nor_bytes(tmp_path, small):
 
 
 @pytest.fixture
-def small(monkeypatch, tmp_path):
+def small(monkeypatch):
   """Every network is an MLP for digits."""
-  for name in ('plain', 'seen'):
-    (tmp_path / name).mkdir()
   monkeypatch.setattr(
     workloads,
     'NETWORKS',
@@ -100,7 +99,7 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   module = importlib.import_module(f'experiments.{name}')
   if name != 'hylo':  # One that really tunes is enough.
     monkeypatch.setattr(
-      Evidence,
+      KeptRuns,
       'rates',
       lambda self, config, rates: dict.fromkeys(config.variants, rates[-1]),
     )
@@ -111,7 +110,7 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
       'METHODS',
       {m: module.METHODS[m] for m in ('dense', 'published', 'conserving')},
     )
-  found = module.measure(True, Evidence(tmp_path / 'runs'))
+  found = module.measure(True, KeptRuns(tmp_path / 'runs'))
   finding_files.write(tmp_path, module.CLAIM, found, 1.0, quick=True)
   kept = finding_files.read(tmp_path)
   finding_files.render(tmp_path, kept)
@@ -132,8 +131,8 @@ def test_what_is_finished_is_not_run_again_even_when_time_is_over(
   config.optimizer.learning_rate = 0.1
   other = config.copy_and_resolve_references()
   other.seed = 1
-  first = Evidence(tmp_path).collect({('a', 0): config})
-  late = Evidence(tmp_path, minutes=1e-9)
+  first = KeptRuns(tmp_path).collect({('a', 0): config})
+  late = KeptRuns(tmp_path, minutes=1e-9)
   assert late.collect({('b', 1): other, ('a', 0): config}) == first
   assert not late.collect({('b', 1): other})
   with pytest.raises(UserError, match='--minutes is too short'):
@@ -143,7 +142,7 @@ def test_what_is_finished_is_not_run_again_even_when_time_is_over(
 def test_a_run_that_diverged_says_so_and_has_no_score(tmp_path, small):
   config = workloads.config('fashion_mnist', 4, quick=True)
   config.optimizer.learning_rate, config.optimizer.warmup_steps = 1e30, 0
-  runs = Evidence(tmp_path).collect({('a', 0): config})
+  runs = KeptRuns(tmp_path).collect({('a', 0): config})
   assert 'NaN or Inf' in runs['a', 0]['diverged']
   (row,) = seed_statistics.rows(runs, ('name',))
   assert row['seeds that diverged'] == 1

@@ -5,13 +5,19 @@ import csv
 import pytest
 
 from experiments import adaptive_time, async_crossover, stragglers
-from experiments.framework import finding_files, virtual_time_runs
+from experiments.framework import (
+  finding_files,
+  kept_runs,
+  single_run,
+  virtual_time_runs,
+)
 
 
 def test_a_quick_run_leaves_its_table_and_is_not_run_again(
   tmp_path, monkeypatch
 ):
-  found = stragglers.measure(True, tmp_path)
+  kept = kept_runs.KeptRuns(tmp_path)
+  found = stragglers.measure(True, kept)
   finding_files.write(tmp_path, stragglers.CLAIM, found, 1.0, True)
   finding_files.render(tmp_path, finding_files.read(tmp_path))
   with (tmp_path / 'table.csv').open() as lines:
@@ -24,8 +30,10 @@ def test_a_quick_run_leaves_its_table_and_is_not_run_again(
   )
   assert found.verdict.word == 'holds'
   assert found.verdict.sentence.startswith('One worker of 16')
-  monkeypatch.setattr(virtual_time_runs.simulate, 'simulate', None)
-  assert stragglers.measure(True, tmp_path).rows == found.rows
+  monkeypatch.setattr(single_run.simulate, 'simulate', None)
+  assert (
+    stragglers.measure(True, kept_runs.KeptRuns(tmp_path)).rows == found.rows
+  )
 
 
 def row(rate, workers, waiting, others):
