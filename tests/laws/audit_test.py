@@ -25,7 +25,21 @@ PARAMS = {
   'bias': jax.ShapeDtypeStruct((37,), jnp.float32),
 }
 SMALL = {'x': jax.ShapeDtypeStruct((11,), jnp.float32)}
-ALL = [m.name for m in pkgutil.iter_modules(strategies.__path__)]
+# One for each kind of message; auditing the others is exhaustive.
+KINDS = (
+  'all_reduce',
+  'adaptive_gossip',
+  'elastic',
+  'gossip',
+  'gtopk',
+  'hylo',
+  'power_sgd',
+  'topk',
+)
+ALL = [
+  pytest.param(m.name, marks=[pytest.mark.exhaustive] * (m.name not in KINDS))
+  for m in pkgutil.iter_modules(strategies.__path__)
+]
 
 
 def on_gradients(aggregator):

@@ -6,6 +6,9 @@ from configs import fashion_mnist
 from gossipjax.config import resolve
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
+from tests.support import datasets
+
+pytestmark = datasets.needs('fashion_mnist')
 
 
 @pytest.mark.parametrize(

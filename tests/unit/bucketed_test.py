@@ -20,6 +20,10 @@ pytestmark = pytest.mark.usefixtures('compile_quickly')
 SHAPES = {'a': (40, 5), 'b': (30,), 'c': (60,), 'd': (300,)}
 
 
+def exhaustive(*values):
+  return pytest.param(*values, marks=pytest.mark.exhaustive)
+
+
 def trees(workers=3):
   rng = np.random.default_rng(0)
   return {
@@ -58,10 +62,10 @@ def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
     ('topk', {'density': 0.1}, 2),
     ('compressed', {}, 2),
     ('gtopk', {'density': 0.1}, 2),
-    ('double_squeeze', {}, 4),
-    ('exact_global_topk', {'density': 0.1}, 2),
-    ('dgc', {'density': 0.1, 'warmup_steps': 1}, 2),
-    ('ok_topk', {'density': 0.1}, 8),
+    exhaustive('double_squeeze', {}, 4),
+    exhaustive('exact_global_topk', {'density': 0.1}, 2),
+    exhaustive('dgc', {'density': 0.1, 'warmup_steps': 1}, 2),
+    exhaustive('ok_topk', {'density': 0.1}, 8),
     ('union_topk', {'density': 0.1}, 8),
   ],
 )

@@ -7,7 +7,6 @@ import http.server
 import io
 import lzma
 import os
-import pathlib
 import pickle
 import socket
 import struct
@@ -24,17 +23,11 @@ from hypothesis import strategies as st
 
 from gossipjax.data import cifar, files, idx, images, text
 from gossipjax.errors import UserError
-
-DATA = pathlib.Path(os.environ.get('GOSSIPJAX_DATA', 'none'))
+from tests.support import datasets
 
 
 def real(name):
-  return pytest.param(
-    name,
-    marks=pytest.mark.skipif(
-      not (DATA / name).is_dir(), reason=f'$GOSSIPJAX_DATA has no {name}'
-    ),
-  )
+  return pytest.param(name, marks=datasets.needs(name))
 
 
 # The real data sets: figures from their authors and from many papers.

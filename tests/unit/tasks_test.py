@@ -1,8 +1,6 @@
 """Tasks: what a run gets to learn, and what it is judged by."""
 
 import inspect
-import os
-import pathlib
 
 import jax
 import numpy as np
@@ -11,9 +9,9 @@ import pytest
 from gossipjax.data import images, text
 from gossipjax.errors import UserError
 from gossipjax.tasks import named
+from tests.support import datasets
 
 KEY = jax.random.key(0)
-DATA = pathlib.Path(os.environ.get('GOSSIPJAX_DATA', 'none'))
 
 
 def rows(examples):
@@ -136,12 +134,11 @@ def test_an_mlp_learns_the_digits():
   assert task.score(params, task.test)['accuracy'] > 0.88
 
 
-@pytest.mark.skipif(
-  not (DATA / 'fashion_mnist').is_dir(),
-  reason='$GOSSIPJAX_DATA has no fashion_mnist',
+@pytest.mark.parametrize(
+  'name', [pytest.param('fashion_mnist', marks=datasets.needs('fashion_mnist'))]
 )
-def test_a_cnn_gets_a_finite_gradient_from_real_fashion_mnist():
-  task = named.make('fashion_mnist', 8, examples=16)
+def test_a_cnn_gets_a_finite_gradient_from_real_data(name):
+  task = named.make(name, 8, examples=16)
   batch = jax.tree.map(lambda x: x[3], task.train)
   grads = jax.jit(jax.grad(task.loss))(task.init(KEY), batch, KEY)
   assert all(
