@@ -218,7 +218,7 @@ def test_the_table_sorts_by_number_then_backwards(opened, tmp_path):
       tmp_path / 'a',
       {
         name: [record(4, bytes_sent=[sent, 0])]
-        for name, sent in (('kilo', 9e3), ('mega', 4e6), ('few', 800))
+        for name, sent in (('kilo', 9_000), ('mega', 4_000_000), ('few', 800))
       },
     )
   )
