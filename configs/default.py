@@ -2,9 +2,15 @@
 
     python run.py --config=configs/default.py
 
-gossipjax/config/defaults.py explains the keys.
+gossipjax/config/defaults.py explains the keys and has what builds them.
 """
 
-from gossipjax.config.defaults import get_config
+from gossipjax.config.defaults import (
+  cluster,
+  get_config,
+  optimizer,
+  task,
+  variants,
+)
 
-__all__ = ['get_config']
+__all__ = ['cluster', 'get_config', 'optimizer', 'task', 'variants']

@@ -1,6 +1,7 @@
 """Mistakes of a user: one sentence that names the cause and the remedy."""
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 MISTAKE = 2  # Exit code of a process that ends in a UserError.
@@ -28,3 +29,28 @@ def nearest(name: str, options: Iterable[str]) -> str:
   if close:
     return f'; did you mean {close[0]!r}?'
   return f'; there are {", ".join(options)}.'
+
+
+# The modules of each optional part of the installation, see pyproject.toml.
+EXTRAS = {
+  'report': ('bokeh', 'jinja2', 'matplotlib', 'pandas', 'rich', 'scipy'),
+  'tensorboard': ('tensorboardX',),
+  'wandb': ('wandb',),
+}
+
+
+def missing(extra: str) -> str:
+  """A sentence that tells how to install an extra; '' if it is installed."""
+  absent = [m for m in EXTRAS[extra] if importlib.util.find_spec(m) is None]
+  if not absent:
+    return ''
+  return (
+    f'Not installed: {", ".join(absent)}; '
+    f"pip install 'gossipjax[{extra}]' adds what is missing."
+  )
+
+
+def require(extra: str) -> None:
+  """Raises a UserError if a module of an extra is not installed."""
+  if sentence := missing(extra):
+    raise UserError(sentence)

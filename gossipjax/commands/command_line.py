@@ -1,5 +1,6 @@
 """Flags and config overrides of every command, and its help."""
 
+import functools
 import pathlib
 import re
 import sys
@@ -21,6 +22,7 @@ def start(
   words: Sequence[str],
   again: str | None = None,
   shared: Sequence[str] = (),
+  positional: int = 0,
 ) -> None:
   """Parses a command's flags and runs it, or prints its help.
 
@@ -31,6 +33,7 @@ def start(
     words: flags and config overrides.
     again: see `console.guarded`.
     shared: modules whose flags the help shows too.
+    positional: how many words may be no flags.
   """
   define_flags()
   if _HELP & {*words}:
@@ -40,7 +43,7 @@ def start(
   app.run(
     console.guarded(main, again),
     argv=[sys.argv[0], *words],
-    flags_parser=parse,
+    flags_parser=functools.partial(parse, positional=positional),
   )
 
 
@@ -55,23 +58,24 @@ def _flag_lines(modules: Sequence[str]) -> Iterator[str]:
         yield f'  --{flag.name}: {" ".join(flag.help.split())}{default}'
 
 
-def parse(argv: list[str]) -> list[str]:
+def parse(argv: list[str], positional: int = 0) -> list[str]:
   """Parses flags and config overrides; a mistake ends the process.
 
   Args:
     argv: the program's name, flags (with hyphens or underscores) and config
       overrides.
+    positional: how many words may be no flags.
 
   Returns:
-    The program's name.
+    The program's name and the words that are no flags.
 
   Raises:
     SystemExit: with 2, after a sentence about what is wrong.
   """
   try:
     rest = flags.FLAGS([_FLAG_NAME.sub(_with_underscores, w) for w in argv])
-    if len(rest) > 1:
-      raise UserError(f'{rest[1]!r} is no flag; flags look like --key=value.')
+    if extra := rest[1 + positional :]:
+      raise UserError(f'{extra[0]!r} is no flag; flags look like --key=value.')
     return rest
   except (AttributeError, KeyError) as error:
     console.refuse(_about_key(error), error)

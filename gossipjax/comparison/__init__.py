@@ -11,5 +11,5 @@ timelines     what workers in virtual time did at first (PNG)
 report        report.html: the comparison as one interactive page
 chart         the chart of that page
 loggers       TensorBoard and Weights & Biases
-progress      the progress bar and the table at the end
+progress      what is shown while a comparison runs, and at its end
 """

@@ -7,12 +7,11 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from ml_collections import ConfigDict
 
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, missing
 from gossipjax.training.record import Record
 
 Show = Callable[[int, dict[str, float]], None]
@@ -38,8 +37,8 @@ class Live:
     self._show, self._close = [], []
     for config in configs.values():
       for key, wanted in config.get('log', {}).items():
-        if wanted:
-          _import(key)
+        if wanted and (sentence := missing(key)):
+          raise UserError(f'config.log.{key} needs an extra. {sentence}')
 
   def __enter__(self) -> 'Live':
     return self
@@ -77,28 +76,14 @@ def scalars(record: Record) -> dict[str, float]:
   return found
 
 
-def _import(key: str) -> Any:
-  try:
-    if key == 'tensorboard':
-      import tensorboardX
-
-      return tensorboardX
-    import wandb
-
-    return wandb
-  except ImportError as error:
-    raise UserError(
-      f'config.log.{key} needs another package: pip install '
-      f"'.[{key}]', or set it to False."
-    ) from error
-
-
 def _tensorboard(
   folder: pathlib.Path, name: str, config: ConfigDict, step: int
 ) -> tuple[Show, Callable[[], None]]:
+  import tensorboardX
+
   del config
   # A resumed run repeats steps; TensorBoard drops those logged before.
-  writer = _import('tensorboard').SummaryWriter(
+  writer = tensorboardX.SummaryWriter(
     str(folder / name / 'tensorboard'), purge_step=step
   )
 
@@ -113,9 +98,11 @@ def _tensorboard(
 def _wandb(
   folder: pathlib.Path, name: str, config: ConfigDict, step: int
 ) -> tuple[Show, Callable[[], None]]:
+  import wandb
+
   del step
   path = str((folder / name).resolve())
-  run = _import('wandb').init(
+  run = wandb.init(
     project=os.environ.get('WANDB_PROJECT', 'gossipjax'),
     group=folder.name,
     name=name,
