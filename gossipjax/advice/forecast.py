@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from gossipjax import network
 from gossipjax.advice.measured_accuracies import Accuracy
 from gossipjax.advice.step_traffic import StepTraffic
 from gossipjax.comparison import table
-from gossipjax.comparison.figures import STYLES
 
 BYTES_PER_S = np.geomspace(1e3, 1e13, 401)  # Looked at for a break-even.
 
@@ -87,36 +85,3 @@ def _below(mine: Forecast, dense: Forecast, latency_s: float) -> str:
   if math.isnan(edge):
     return 'on fast links only'
   return words.get(edge) or f'below {table.size(edge)}/s'
-
-
-def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
-  """Seconds per step against bandwidth, at the link's latency."""
-  figure = Figure(figsize=(9, 5), layout='constrained')
-  axes = figure.subplots()
-  bandwidth = np.geomspace(
-    min(1e6, link.bytes_per_s / 10), max(1e11, link.bytes_per_s * 10), 200
-  )
-  for i, f in enumerate(found):
-    axes.loglog(
-      bandwidth,
-      [f.step_s(network.Link(link.latency_s, b)) for b in bandwidth],
-      STYLES[i // 10 % 3],
-      color=f'C{i % 10}',
-      label=f.name,
-    )
-  axes.axvline(link.bytes_per_s, color='gray', lw=1)
-  axes.annotate(
-    ' this link',
-    (link.bytes_per_s, 1),
-    va='top',
-    color='gray',
-    xycoords=('data', 'axes fraction'),
-  )
-  axes.set(
-    xlabel="bandwidth of a worker's link, bytes per second",
-    ylabel=f'seconds per step, latency {link.latency_s:.3g} s (model)',
-  )
-  axes.grid(alpha=0.3)
-  axes.spines[['top', 'right']].set_visible(False)
-  figure.legend(loc='outside right upper', frameon=False)
-  return figure

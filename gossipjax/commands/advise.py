@@ -18,9 +18,10 @@ from absl import flags
 from ml_collections import config_flags
 
 from gossipjax.advice import advise
-from gossipjax.advice.forecast import draw, rows
+from gossipjax.advice.forecast import rows
 from gossipjax.commands import command_line
 from gossipjax.comparison import table
+from gossipjax.errors import require
 
 
 def start(words: Sequence[str]) -> None:
@@ -49,6 +50,8 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
   """
   del argv, interrupted
   given = flags.FLAGS
+  if given.plot:
+    require('report')
   config, name = command_line.config()
   link = advise.chosen_link(
     given.link, given.latency_s, given.bytes_per_s, config.link
@@ -66,5 +69,7 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
     print(line)
   print(advise.verdict(found, link))
   if given.plot:
+    from gossipjax.advice.bandwidth_figure import draw  # Needs matplotlib.
+
     draw(found, link).savefig(given.out, dpi=120)
     print(f'Seconds per step against bandwidth: {given.out}')

@@ -13,7 +13,7 @@ from gossipjax.comparison.summary import divergence, summarise
 from gossipjax.comparison.variant import Variant, check
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, missing
 from gossipjax.results import record_file, workdir
 from gossipjax.simulation import simulate
 from gossipjax.training.checkpoint import Store
@@ -55,6 +55,8 @@ def compare(
 
   summaries = []
   with live:
+    if processes.first():
+      report_files.announce(folder)
     for one in runs:
       summaries.append(
         run_one(one, folder / one.name, audited, show, interrupted)
@@ -78,7 +80,8 @@ def _write(
     **workdir.provenance(),
   }
   workdir.write_summary(folder, summary)
-  report_files.write(folder)
+  write = report_files.write_table if missing('report') else report_files.write
+  write(folder)
   return summary
 
 

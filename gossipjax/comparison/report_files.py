@@ -7,8 +7,26 @@ again at any time, also while the comparison is running.
 import pathlib
 from typing import Any
 
+from gossipjax.commands import console
 from gossipjax.comparison import table
+from gossipjax.errors import missing
 from gossipjax.results import reader, workdir
+
+
+def announce(folder: pathlib.Path) -> None:
+  """Says on stderr, before training, if `write` will lack its libraries."""
+  if sentence := missing('report'):
+    console.say(
+      f'{sentence} This run writes no figures and no report.html; afterwards '
+      f'python -m gossipjax report {folder} makes them.'
+    )
+
+
+def write_table(folder: pathlib.Path) -> dict[str, Any]:
+  """Writes comparison.md alone; see `write`."""
+  summary = reader.summary(folder)
+  workdir.write(folder / 'comparison.md', table.markdown(summary))
+  return summary
 
 
 def write(folder: pathlib.Path) -> dict[str, Any]:
@@ -26,8 +44,7 @@ def write(folder: pathlib.Path) -> dict[str, Any]:
   # Here, because training needs none of their libraries.
   from gossipjax.comparison import figures, report, timelines
 
-  summary, runs = reader.summary(folder), reader.read(folder)
-  workdir.write(folder / 'comparison.md', table.markdown(summary))
+  summary, runs = write_table(folder), reader.read(folder)
   figures.draw(folder, summary, runs)
   names = [run['name'] for run in summary['runs'] if 'virtual_s' in run]
   timelines.draw(folder, {name: workdir.spans(folder / name) for name in names})

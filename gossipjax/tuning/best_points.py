@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from gossipjax.comparison import table
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
-from gossipjax.results.analysis import higher_is_better
 from gossipjax.tuning import grid
 from gossipjax.tuning.trials import Row
 
@@ -54,7 +53,7 @@ def choose(
         f'{variant} diverged at every point of the grid; add '
         'smaller values of optimizer.learning_rate.'
       )
-    pick = max if higher_is_better(metric) else min
+    pick = max if metric.endswith('accuracy') else min
     best_point = pick(good, key=lambda p: p[metric])
     chosen[variant] = {
       key: best_point[key] for key in values if best_point[key] is not None

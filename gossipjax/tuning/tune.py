@@ -4,11 +4,12 @@ Each point is trained with every seed on a part of the training set and judged
 by the rest of it (`task.validation`). The test set is not looked at.
 """
 
+import csv
+import io
 import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-import pandas as pd
 from ml_collections import ConfigDict
 
 from gossipjax.config.variants import variants
@@ -74,7 +75,7 @@ def best(
   plan = trials.plan(configs, values, seeds, budget, folder)
   workdir.claim(folder, config, resume=True)
   rows = trials.run(plan, processes, show, interrupted)
-  workdir.write(folder / 'trials.csv', pd.DataFrame(rows).to_csv(index=False))
+  workdir.write(folder / 'trials.csv', _csv(rows))
   chosen = best_points.choose(rows, values, metric)
   workdir.write(
     folder / 'trials.md', best_points.markdown(rows, values, metric, chosen)
@@ -87,3 +88,13 @@ def best(
     ),
   )
   return Tuned(chosen, rows, tuned)
+
+
+def _csv(rows: list[Row]) -> str:
+  """The rows as CSV; variants without a key have an empty cell."""
+  keys = dict.fromkeys(key for row in rows for key in row)
+  text = io.StringIO()
+  writer = csv.DictWriter(text, list(keys), lineterminator='\n')
+  writer.writeheader()
+  writer.writerows(rows)
+  return text.getvalue()

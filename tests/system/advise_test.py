@@ -10,7 +10,8 @@ import pytest
 
 from gossipjax import executors, network
 from gossipjax.advice import advise, measured_accuracies, step_traffic
-from gossipjax.advice.forecast import Forecast, break_even, draw, rows
+from gossipjax.advice.bandwidth_figure import draw
+from gossipjax.advice.forecast import Forecast, break_even, rows
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy
 from gossipjax.collectives import WORKERS
