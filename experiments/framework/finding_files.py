@@ -13,6 +13,7 @@ import platform
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 
 from gossipjax.comparison import table
 from gossipjax.errors import UserError
@@ -21,10 +22,7 @@ from gossipjax.results import workdir
 RESULTS = pathlib.Path(__file__).parents[1] / 'results'
 Row = dict[str, int | float | bool | str | None]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-# The forms that a verdict can have.
-VERDICT = (
-  r'^(holds|does not hold|holds in [1-9]\d* of [1-9]\d*|undecided: \S.*)$'
-)
+VERDICT = r'^(holds|does not hold|holds in \d+ of \d+|undecided: \S.*)$'
 # Columns that are written with two decimals rather than three digits.
 TWO_DECIMALS = (
   'held-out accuracy %',
@@ -108,8 +106,8 @@ def write(
       verdict=verdict.word,
       **verdict._asdict(),
       evidence=Evidence(found.workload, found.length, found.seeds),
-      rows=_without_nan(found.rows),
-      tables={k: _without_nan(rows) for k, rows in found.tables.items()},
+      rows=_plain(found.rows),
+      tables={k: _plain(rows) for k, rows in found.tables.items()},
       notes=found.notes.strip(),
       provenance=Provenance(
         command=command,
@@ -123,11 +121,14 @@ def write(
   )
 
 
-def _without_nan(rows: Any) -> list[Row]:
-  return [
-    {key: None if value != value else value for key, value in row.items()}
-    for row in rows
-  ]
+def _plain(rows: Any) -> list[Row]:
+  """Rows as JSON has them: NaN is null, NumPy's scalars are numbers."""
+  return [{key: _scalar(value) for key, value in row.items()} for row in rows]
+
+
+def _scalar(value: Any) -> Any:
+  found = value.item() if isinstance(value, np.generic) else value
+  return found if found == found else None
 
 
 def save(folder: pathlib.Path, kept: Kept) -> None:
@@ -141,7 +142,7 @@ def read(folder: pathlib.Path) -> Kept:
   """The finding of a folder.
 
   Raises:
-    UserError: there is none, or it has not the form of `Kept`.
+    UserError: there is none, or it has another form than `Kept`.
   """
   path = folder / 'finding.json'
   if not path.exists():

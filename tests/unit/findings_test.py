@@ -4,9 +4,10 @@ import importlib
 import pathlib
 
 import msgspec
+import numpy as np
 import pytest
 
-from experiments.framework import finding_files, results_page
+from experiments.framework import claim, finding_files, results_page
 from gossipjax.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -74,6 +75,18 @@ def test_everything_that_is_generated_is_up_to_date():
 def test_a_file_that_differs_is_named(monkeypatch):
   monkeypatch.setattr(results_page, 'results', lambda: 'other')
   assert results_page.stale() == ['RESULTS.md']
+
+
+def test_numbers_of_any_kind_are_kept_as_json_numbers(tmp_path):
+  module = importlib.import_module('experiments.stragglers')
+  row = {'a': np.int64(3), 'b': np.float64(0.5), 'c': float('nan'), 'd': 'x'}
+  row |= {'e': np.bool_(True), 'f': None}
+  found = claim.Finding(
+    claim.Verdict(1, 1, 'ours', 'sentence'), [row], 'notes', 'w', 'l', seeds=1
+  )
+  finding_files.write(tmp_path, module.CLAIM, found, 1.0, quick=True)
+  (row,) = finding_files.read(tmp_path).rows
+  assert row == {'a': 3, 'b': 0.5, 'c': None, 'd': 'x', 'e': True, 'f': None}
 
 
 @pytest.mark.parametrize(
