@@ -104,7 +104,7 @@ def write(
       claim=claim.text,
       published=claim.published,
       verdict=verdict.word,
-      **verdict._asdict(),
+      **_plain([verdict._asdict()])[0],
       evidence=Evidence(found.workload, found.length, found.seeds),
       rows=_plain(found.rows),
       tables={k: _plain(rows) for k, rows in found.tables.items()},

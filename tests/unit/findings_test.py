@@ -82,7 +82,12 @@ def test_numbers_of_any_kind_are_kept_as_json_numbers(tmp_path):
   row = {'a': np.int64(3), 'b': np.float64(0.5), 'c': float('nan'), 'd': 'x'}
   row |= {'e': np.bool_(True), 'f': None}
   found = claim.Finding(
-    claim.Verdict(1, 1, 'ours', 'sentence'), [row], 'notes', 'w', 'l', seeds=1
+    claim.Verdict(np.int64(1), 1, 'ours', 'sentence'),
+    [row],
+    'notes',
+    'w',
+    'l',
+    seeds=1,
   )
   finding_files.write(tmp_path, module.CLAIM, found, 1.0, quick=True)
   (row,) = finding_files.read(tmp_path).rows
