@@ -42,7 +42,7 @@ LAYERS = (
   {'gossipjax.profiling'},
   {'gossipjax.training'},
   {'gossipjax.simulation', 'gossipjax.results'},
-  {'gossipjax.commands.console', 'gossipjax.commands.command_line'},
+  {'gossipjax.commands.console'},
   {'gossipjax.comparison'},
   {'gossipjax.advice', 'gossipjax.tuning'},
   {'gossipjax.commands', 'gossipjax.__main__', 'gossipjax'},
