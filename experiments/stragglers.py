@@ -70,16 +70,14 @@ STOPPED = 'seconds at which a lost worker stops it'
 
 def measure(quick: bool, kept: KeptRuns) -> claim.Finding:
   """Every method in every weather, for so many steps per worker."""
-  names, steps, seeds = (
-    (('all-reduce', 'pull-gossip'), 12, 1) if quick else (METHODS, 120, 3)
-  )
+  names, steps, seeds = METHODS, 120, 3
+  if quick:
+    names, steps, seeds = ('all-reduce', 'pull-gossip'), 12, 1
   runs = lambda name, what: [
     _run(kept, name, steps, seed, what) for seed in range(seeds)
   ]
-  rows = [
-    _row(name, {kind: runs(name, what) for kind, what in WEATHER.items()})
-    for name in names
-  ]
+  in_all = lambda name: {kind: runs(name, w) for kind, w in WEATHER.items()}
+  rows = [_row(name, in_all(name)) for name in names]
   return claim.Finding(
     verdict(rows),
     rows,
@@ -122,7 +120,7 @@ Runs are kept, not repeated: the seconds below are those of the last call.
 
 def _row(name: str, runs: dict[str, list[virtual_time_runs.Run]]) -> dict:
   step, target = (
-    {w: claim.mean([number(r) for r in seeds]) for w, seeds in runs.items()}
+    {w: claim.mean([*map(number, seeds)]) for w, seeds in runs.items()}
     for number in (
       lambda r: r[-1]['virtual_s'] / r[-1]['step'],
       lambda r: virtual_time_runs.to_target(r, TARGET),
@@ -185,9 +183,8 @@ def figure(rows: claim.Rows) -> Figure:
   """Bars: time per step and to the target, with a slow or a lost worker."""
   found = Figure(figsize=(9, 0.9 + 0.32 * len(rows)), layout='constrained')
   panels = found.subplots(1, 2, sharey=True)
-  why = lambda row, key: (
-    'stops' if row[STOPPED] and 'lost' in key else 'not reached'
-  )
+  stops = lambda row, key: row[STOPPED] and 'lost' in key
+  why = lambda row, key: 'stops' if stops(row, key) else 'not reached'
   for axes, keys in zip(panels, (KEYS[:2], KEYS[2:]), strict=True):
     figures.bars(axes, rows, 'method', keys, why)
     axes.set_xlabel(keys[0].partition(',')[0])
