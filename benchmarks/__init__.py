@@ -1,2 +1,16 @@
-"""How fast it is, as ratios measured within one run: what is compared takes
-turns, so that a machine that is busy for a while is busy for both."""
+"""Speed as ratios that are measured within one run, in alternating turns.
+
+exchange      stages of a sparse exchange, over reading its entries
+selections    energy, bytes and time of each selection, over exact top-k
+passes        how often a step of top-k reads and writes its entries
+permute       sending a tree, over sending one vector of as many bytes
+memory        memory of emulated workers, in copies of the parameters
+pieces        an exchange by model, by buckets, by layers
+stages        seconds of each stage of each strategy's exchange
+step          a step of `worker.update`, over the same step by hand
+end_to_end    `train`, over the same training by hand
+by_hand       data-parallel training with nothing but jax
+virtual_time  a simulation, over its gradients alone
+versus_torch  selection, packing and PowerSGD, over PyTorch
+printing      calls to be timed, and their ratios, printed
+"""

@@ -11,13 +11,8 @@ It takes about 12 minutes on 2 busy cores.
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from experiments.framework import (
-  claim,
-  figures,
-  kept_runs,
-  virtual_time_runs,
-)
-from experiments.framework.kept_runs import KeptRuns
+from experiments.framework import claim, figures, virtual_time_runs
+from experiments.framework.kept_runs import KeptRuns, run
 
 CLAIM = claim.Claim(
   'stragglers',
@@ -197,4 +192,4 @@ def figure(rows: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  kept_runs.run(CLAIM, measure, figure, devices=1)
+  run(CLAIM, measure, figure, devices=1)

@@ -11,15 +11,18 @@ from gossipjax.advice.measured_accuracies import Accuracy
 from gossipjax.advice.step_traffic import StepTraffic
 from gossipjax.comparison import table
 
-BYTES_PER_S = np.geomspace(1e3, 1e13, 401)  # Looked at for a break-even.
+BYTES_PER_S = np.geomspace(1e3, 1e13, 401)  # Where a break-even is searched.
 
 
 class Forecast(NamedTuple):
-  """Attributes:
-  compute_s: of the gradient and the optimizer.
-  select_s: of what the strategy adds, without the link.
-  traffic: what it sends.
-  accuracies: what tables say of it.
+  """The parts of a step's time, for one strategy.
+
+  Attributes:
+    name: of the strategy or variant.
+    compute_s: seconds of the gradient and the optimizer.
+    select_s: seconds that the strategy adds, without the link.
+    traffic: what it sends.
+    accuracies: kept results about its accuracy.
   """
 
   name: str
@@ -29,11 +32,11 @@ class Forecast(NamedTuple):
   accuracies: Sequence[Accuracy]
 
   def comm_s(self, link: network.Link) -> float:
-    """Modelled, of a mean step."""
+    """Modelled seconds of communication, mean over steps."""
     return float(network.seconds(link, self.traffic.sent).mean())
 
   def step_s(self, link: network.Link) -> float:
-    """All of a mean step."""
+    """Seconds of a whole step, mean over steps."""
     return self.compute_s + self.select_s + self.comm_s(link)
 
 
@@ -62,7 +65,7 @@ def break_even(mine: Forecast, dense: Forecast, latency_s: float) -> float:
 
 
 def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
-  """Of the table; the first forecast is that of all-reduce."""
+  """The rows of the table; the first forecast is that of all-reduce."""
   return [
     {
       'strategy': f.name,

@@ -1,4 +1,4 @@
-"""What a step costs one worker on this machine, apart from the link."""
+"""Measures the seconds of a step of one worker here, without the link."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,10 +22,10 @@ _TURNS = 3
 
 
 class Cost(NamedTuple):
-  """Of a mean step.
+  """What a strategy adds to a step, mean over steps.
 
   Attributes:
-    select_s: selecting, packing, merging, averaging.
+    select_s: seconds of selecting, packing, merging, averaging.
     traffic: what it communicates.
   """
 
@@ -65,7 +65,7 @@ def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:
     calls[kind] = _update(strategy, local, params, workers, step)
   seconds = median_seconds(calls, _TURNS)
   plain = seconds.pop('optimizer')
-  # A quiet step may be too short to tell from none.
+  # A step without exchange may measure as shorter than the optimizer alone.
   added = sum(
     max(0.0, s - plain) * np.mean(talks == kind) for kind, s in seconds.items()
   )
@@ -79,7 +79,7 @@ def _update(
   workers: int,
   step: int,
 ) -> Callable[[], Any]:
-  """A worker's update alone, as often as it is called."""
+  """A call of one worker's update, which continues with the last state."""
   init, update = make_worker(strategy, local)
   leaves, form = jax.tree.flatten(params)
   draw = np.random.default_rng(0)

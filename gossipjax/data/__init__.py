@@ -1,13 +1,14 @@
 """Examples, as NumPy arrays on the host.
 
-files     where a data set's files are; reading, unpacking, verifying them
-download  fetching them, once, when they are nowhere
-images    the picture data sets, by name: digits, (Fashion-)MNIST, CIFAR
+files     finds, unpacks and verifies the files of a data set
+download  fetches the files of a data set into the user's cache, once
+images    picture data sets by name: digits, (Fashion-)MNIST, CIFAR
+digits    handwritten digits from scikit-learn, which need no download
 idx       the format of MNIST
 cifar     the format of CIFAR's binary version
-text      any text, by bytes
-split     which worker gets which example
-holdout   what no worker gets
-batch     which of its examples a worker takes in a step (on the device)
+text      text as bytes
+split     distributes examples over workers
+holdout   the examples that are held out, for a test or for validation
+batch     the batch of a worker in a step (on the device)
 augment   random crops and flips (on the device)
 """

@@ -15,7 +15,7 @@ PAD = 4
 def crop_and_flip(
   images: jax.Array, key: jax.Array, pad: int = PAD
 ) -> jax.Array:
-  """Every picture is moved by up to `pad` pixels and perhaps mirrored.
+  """Moves every picture by up to `pad` pixels and mirrors half of them.
 
   Args:
     images: [n, height, width, channels], of any dtype.

@@ -1,4 +1,4 @@
-"""CIFAR's binary version: records of labels and pixels, one after the other.
+"""CIFAR's binary version: a sequence of records of labels and pixels.
 
   CIFAR-10:   label            | 1,024 red | 1,024 green | 1,024 blue
   CIFAR-100:  coarse, fine     | the same

@@ -1,7 +1,7 @@
-"""Handwritten digits, 8x8: real data that needs no download.
+"""Handwritten digits of 8x8 pixels: real data that needs no download.
 
-1,797 pictures of UCI's optical recognition data set, as scikit-learn carries
-them. Alpaydin and Kaynak, 1998. archive.ics.uci.edu/dataset/80
+1,797 pictures of UCI's optical recognition data set, which scikit-learn
+contains. Alpaydin and Kaynak, 1998. archive.ics.uci.edu/dataset/80
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ Examples = tuple[np.ndarray, np.ndarray]
 
 def load() -> tuple[Examples, Examples]:
   """Train and test: images uint8[n, 8, 8, 1] in 0..16, labels int32[n]."""
-  from sklearn import datasets  # a second to import, and only needed here
+  from sklearn import datasets  # Takes a second to import.
 
   digits = datasets.load_digits()
   x = digits.images[..., None].astype(np.uint8)

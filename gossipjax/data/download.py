@@ -1,4 +1,4 @@
-"""Fetching published files into the user's cache, once."""
+"""Fetches published files into the user's cache, once."""
 
 import sys
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ TIMEOUT_S = 30
 
 
 def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
-  """Downloads what the cache lacks, and checks what it holds.
+  """Downloads files that the cache lacks, and verifies those it holds.
 
   Args:
     name: the data set; its folder in the cache.

@@ -1,4 +1,4 @@
-"""Where a data set's files are, and whether they are the right ones.
+"""Finds, unpacks and verifies the files of a data set.
 
 A file is known by its contents: the MD5 is that of the unpacked bytes, so a
 copy that somebody compressed anew is as good as the published one. Nothing
@@ -30,7 +30,7 @@ BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
 class Source(NamedTuple):
-  """What is published under a data set's name.
+  """A published data set.
 
   Attributes:
     name: the data set, and the folder in which it is looked for.
@@ -118,7 +118,7 @@ def _archive(place: Path, source: Source) -> Path | None:
 
 
 def unpack(path: Path) -> bytes:
-  """The contents of a file, which its name says is plain, .gz or .xz.
+  """The contents of a file; its suffix says whether it is .gz, .xz or plain.
 
   Raises:
     UserError: it is missing, truncated, corrupt, or not what its name says.

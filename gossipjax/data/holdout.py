@@ -1,4 +1,4 @@
-"""What is held out: the test set, or some of the training set for tuning."""
+"""Held-out examples: the test set, or a part of the training set."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Tree = Any
 def hold_out(
   train: Tree, test: Tree, holdout: str, validation: float
 ) -> tuple[Tree, Tree]:
-  """What is trained on and what is held out, for good or for tuning.
+  """Training examples and held-out examples, for a test or for tuning.
 
   Args:
     train: arrays [n, ...].

@@ -1,4 +1,4 @@
-"""The picture data sets by name, with what a model has to know of them."""
+"""Picture data sets by name, with their classes and normalisation."""
 
 import functools
 from pathlib import Path
@@ -118,7 +118,7 @@ CHANNELS = {
 
 
 def load(name: str, data_dir: str | None = None) -> Images:
-  """Reads a data set, once a process.
+  """Reads a data set, once per process.
 
   Args:
     name: a key of CHANNELS.

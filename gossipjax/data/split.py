@@ -1,7 +1,7 @@
-"""Which worker gets which example: pure functions of labels and seed.
+"""Distributes examples over workers: pure functions of labels and seed.
 
-Every worker gets the same number of examples, because workers are rows of one
-array: n // workers of them, and the n % workers left over are left out.
+Every worker gets n // workers examples, because workers are rows of one array;
+the n % workers that remain are left out.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ Tree = Any
 
 
 def iid(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
-  """Everybody gets a uniform sample of everything.
+  """Every worker gets a uniform sample of all examples.
 
   Args:
     labels: int[n].
@@ -40,8 +40,8 @@ def dirichlet(
 
     q_i ~ Dir(alpha, ..., alpha),  share_i ~ q_i, without replacement
 
-  A class that is used up leaves q_i, which is then scaled to sum to one, so
-  the last workers' mixes are those of what is left. alpha -> inf is `iid`,
+  A class without examples left has q = 0, and q_i is scaled to sum to one, so
+  that the last workers' mixes depend on what is left. alpha -> inf is `iid`,
   alpha -> 0 is one class per worker.
 
   Hsu, Qi and Brown, 2019. arXiv:1909.06335, section 2 (there alpha is the sum
@@ -72,14 +72,8 @@ def dirichlet(
   shares = []
   for q in random.dirichlet(np.full(len(pools), alpha), workers):
     take = _draw(random, q, left, share)
-    shares.append(
-      np.concatenate(
-        [
-          pool[have - k : have]
-          for pool, have, k in zip(pools, left, take, strict=True)
-        ]
-      )
-    )
+    drawn = zip(pools, left, take, strict=True)
+    shares.append(np.concatenate([pool[n - k : n] for pool, n, k in drawn]))
     left = left - take
   return np.stack(shares)
 
@@ -87,7 +81,7 @@ def dirichlet(
 def by_label(
   labels: np.ndarray, workers: int, seed: int, shards: int = 2
 ) -> np.ndarray:
-  """Every worker sees only a few classes: sorted by label, cut into shards.
+  """Every worker gets a few classes: shards of examples sorted by label.
 
   McMahan et al., 2017. arXiv:1602.05629, section 3 (two shards each).
 
@@ -116,7 +110,7 @@ def by_label(
 
 
 def contiguous(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
-  """Everybody gets a run of neighbours, the first worker the first.
+  """Every worker gets consecutive examples, in the order of the workers.
 
   Args, returns and raises as `iid`; nothing is drawn, so the seed is not used.
   """
@@ -126,7 +120,7 @@ def contiguous(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
 
 
 def share(train: Tree, rows: np.ndarray, examples: int | None) -> Tree:
-  """Every worker's examples, stacked.
+  """The examples of all workers, stacked.
 
   Args:
     train: arrays [n, ...].

@@ -1,7 +1,7 @@
-"""Any text, by bytes: what is learned is the next byte.
+"""Text as bytes, of which a model predicts the next one.
 
-A file is cut at nine tenths, by custom (nanoGPT): the first part is train, the
-rest held out. A folder with train.txt, valid.txt and test.txt is taken as is.
+Of a file the first nine tenths are for training and the rest is held out, as
+in nanoGPT. A folder has train.txt, valid.txt and test.txt.
 """
 
 import functools
@@ -56,7 +56,7 @@ def load(file: str, data_dir: str | None = None) -> Text:
 
 
 def windows(data: np.ndarray, sequence: int) -> np.ndarray:
-  """A text in rows: inputs are row[:-1], targets row[1:].
+  """Cuts a text into rows: inputs are row[:-1], targets row[1:].
 
   Rows overlap by one byte, so every byte but the first is a target once; what
   does not fill a row is left out.

@@ -1,8 +1,17 @@
 """Models by name: `make('resnet8', classes=10)` is a flax module.
 
+mlp          a perceptron
+cnn          two convolutions and two dense layers
+resnet       residual networks for 32x32 pictures and for ImageNet
+vgg          VGG for 32x32 pictures
+lstm         a recurrent network that reads bytes
+transformer  a decoder-only transformer that reads bytes
+norm         group norm
+pool         2x2 max pooling
+
 Layers are normalised by group or layer norm, never batch norm: the running
-statistics of a batch norm are neither gradients nor parameters, so workers
-would need a second channel that no strategy here has and no ledger bills.
+statistics of a batch norm are neither gradients nor parameters, so that no
+strategy here would exchange them and no ledger would count them.
 """
 
 import inspect
@@ -51,7 +60,7 @@ def make(
   among: Mapping[str, Callable] = IMAGES,
   **sizes: int | None,
 ) -> nn.Module:
-  """The model of that name.
+  """Builds a model by name.
 
   Args:
     name: a key of `among`.

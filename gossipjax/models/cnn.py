@@ -21,5 +21,5 @@ class CNN(nn.Module):
 
 
 def cnn(classes: int, width: int = 32) -> nn.Module:
-  """LeNet's form (LeCun et al., 1998) with 3x3 convolutions and ReLU."""
+  """LeNet (LeCun et al., 1998) with 3x3 convolutions and ReLU."""
   return CNN(classes, width)

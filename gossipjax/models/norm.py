@@ -1,11 +1,11 @@
-"""Normalisation inside a picture, which needs no word from other workers."""
+"""Normalisation within one example, which needs no other worker."""
 
 import math
 
 import jax
 from flax import linen as nn
 
-GROUP = 4  # Channels a group has at least; 32 groups at most, as in the paper.
+GROUP = 4  # Fewest channels of a group. Most groups: 32, as in the paper.
 
 
 def group_norm(x: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Pooling whose gradient is fast on a CPU too."""
+"""Max pooling whose gradient is also fast on a CPU."""
 
 import jax
 
@@ -6,7 +6,8 @@ import jax
 def halve(x: jax.Array) -> jax.Array:
   """The largest of every 2x2 pixels; an odd last row or column is dropped.
 
-  As max_pool, but by reshaping: on a CPU its gradient is 2-3x faster.
+  Equal to max_pool, but computed by reshaping: on a CPU its gradient takes a
+  half to a third of the time.
 
   Args:
     x: [n, height, width, channels].

@@ -2,8 +2,8 @@
 
   y = relu(F(x) + x)
 
-The small ones (three stages of 16, 32, 64 channels, for 32x32) and the ones
-for ImageNet (four stages from 64, basic or bottleneck blocks).
+Small networks for 32x32 pictures (three stages of 16, 32, 64 channels), and
+those for ImageNet (four stages from 64, basic or bottleneck blocks).
 
 He et al., 2015. arXiv:1512.03385, sections 4.2 and 3.4
 """
@@ -36,7 +36,7 @@ class Basic(nn.Module):
 
 
 class Bottleneck(nn.Module):
-  """1x1 to narrow, 3x3, 1x1 to widen four times."""
+  """A 1x1 convolution to `width` channels, a 3x3, a 1x1 to 4 `width`."""
 
   width: int
   stride: int
@@ -92,25 +92,25 @@ class ResNet(nn.Module):
 
 
 def resnet8(classes: int, width: int = 16) -> nn.Module:
-  """For 32x32, one block a stage: 77,850 parameters."""
+  """One block per stage, for 32x32: 77,850 parameters."""
   return ResNet(classes, (1, 1, 1), width)
 
 
 def resnet20(classes: int, width: int = 16) -> nn.Module:
-  """For 32x32, three blocks a stage: 272,282 parameters."""
+  """Three blocks per stage, for 32x32: 272,282 parameters."""
   return ResNet(classes, (3, 3, 3), width)
 
 
 def resnet32(classes: int, width: int = 16) -> nn.Module:
-  """For 32x32, five blocks a stage: 466,714 parameters."""
+  """Five blocks per stage, for 32x32: 466,714 parameters."""
   return ResNet(classes, (5, 5, 5), width)
 
 
 def resnet18(classes: int, width: int = 64, stem: str = 'small') -> nn.Module:
-  """ImageNet's, 11.7 M parameters; stem='large' for pictures of 224x224."""
+  """ImageNet's ResNet-18: 11.7 M parameters; stem='large' for 224x224."""
   return ResNet(classes, (2, 2, 2, 2), width, Basic, stem, True)
 
 
 def resnet50(classes: int, width: int = 64, stem: str = 'small') -> nn.Module:
-  """ImageNet's, 25.6 M parameters; stem='large' for pictures of 224x224."""
+  """ImageNet's ResNet-50: 25.6 M parameters; stem='large' for 224x224."""
   return ResNet(classes, (3, 4, 6, 3), width, Bottleneck, stem, True)

@@ -10,11 +10,11 @@ from flax import linen as nn
 
 from gossipjax.errors import UserError
 
-SMALL = nn.initializers.normal(0.02)  # GPT-2's
+SMALL = nn.initializers.normal(0.02)  # As GPT-2.
 
 
 class Block(nn.Module):
-  """[n, sequence, width] -> the same; a position sees no later one."""
+  """[n, sequence, width] -> the same; attention to earlier positions only."""
 
   heads: int
 
@@ -50,10 +50,10 @@ class Transformer(nn.Module):
 def transformer(
   classes: int, width: int = 128, layers: int = 4, heads: int = 4
 ) -> nn.Module:
-  """0.87 M parameters for bytes in sequences of 128.
+  """A transformer; 0.87 M parameters for bytes in sequences of 128.
 
   Raises:
-    UserError: the heads do not share the width equally.
+    UserError: the width is no multiple of the heads.
   """
   if width % heads:
     raise UserError(

@@ -20,7 +20,7 @@ class VGG(nn.Module):
 
   Attributes:
     stages: each ends by halving the picture.
-    units: of a dense layer before the last; 0 for none.
+    units: of a dense layer before the last; 0 for no such layer.
   """
 
   classes: int
@@ -49,12 +49,12 @@ class VGG(nn.Module):
 
 
 def vgg16(classes: int) -> nn.Module:
-  """14.7 M parameters for 32x32."""
+  """Configuration D: 14.7 M parameters for 32x32."""
   return VGG(classes, STAGES)
 
 
 def vgg8(classes: int, width: int = 64) -> nn.Module:
-  """A small one whose dense layer holds most of the parameters, as in the
+  """A small VGG whose dense layer holds most of the parameters, as in the
   first VGGs: 3.3 M for 32x32."""
   stages = (width, 2), (2 * width, 2), (4 * width, 2)
   return VGG(classes, stages, 8 * width)

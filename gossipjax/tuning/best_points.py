@@ -1,4 +1,4 @@
-"""The best of many trials, and what is told about all of them."""
+"""Chooses the best point of each variant, and reports all points."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def choose(
 def at_an_edge(
   chosen: Mapping[str, grid.Point], values: grid.Grid
 ) -> list[str]:
-  """Sentences about values that might go further."""
+  """A sentence for each chosen number at an end of its values."""
   return [
     f'{variant}: {key}={value} is at an edge of the grid; the best may lie '
     'beyond.'
@@ -81,7 +81,7 @@ def markdown(
   metric: str,
   chosen: Mapping[str, grid.Point],
 ) -> str:
-  """trials.md: what was chosen, every point, and how the budget was spent."""
+  """The text of trials.md: chosen points, all points, points per variant."""
   points = by_point(rows, list(values), metric)
   picked = [
     {
@@ -102,7 +102,6 @@ def markdown(
 
 NOTE = """
 Each variant tried as many points of the same grid (fewer only where its own
-keys make fewer), each with the same seeds, trained on a part of the training
-set. Chosen is the best mean {metric} over seeds; a point at which
-a seed diverged has lost.
+keys make fewer), with the same seeds, on a part of the training set. The best
+mean {metric} over seeds is chosen; a point at which a seed diverged is not.
 """

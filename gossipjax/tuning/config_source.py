@@ -1,4 +1,4 @@
-"""A config with tuned values, and its Python, which --config takes."""
+"""Writes a config with tuned values as a Python file for --config."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def get_config() -> ConfigDict:
 
 
 def pin(config: ConfigDict, chosen: Mapping[str, grid.Point]) -> ConfigDict:
-  """The comparison whose variants have these values.
+  """Puts the chosen values into the variants of a comparison.
 
   Args:
     config: of a comparison, or of one strategy.
@@ -61,7 +61,7 @@ def _value(config: ConfigDict, key: str, indent: str) -> str:
   value: Any = config[key]
   if isinstance(value, ConfigDict):
     text = _literal(value, indent) if value else '{}'
-    in_order = key == 'variants'  # The tables have theirs.
+    in_order = key == 'variants'  # Tables list variants in this order.
     return f'ConfigDict({text}, sort_keys=False)' if in_order else text
   kind = config.get_type(key)
   if value is None and kind is not type(None):

@@ -1,4 +1,4 @@
-"""What is tried: values of config keys, and the points of their product."""
+"""Values of config keys, and the points of their product."""
 
 import ast
 import collections
@@ -12,8 +12,10 @@ from ml_collections import ConfigDict
 from gossipjax.config.variants import changed
 from gossipjax.errors import UserError, nearest
 
-Grid = Mapping[str, Sequence[Any]]  # Of a config's key, such as 'strategy.k'.
-Point = dict[str, Any]  # A value for each.
+# Values by key of a config, such as 'strategy.k'.
+Grid = Mapping[str, Sequence[Any]]
+Point = dict[str, Any]  # One value for each key.
+# Keys that tuning sets itself, and what sets them.
 OURS = {
   'seed': '--seeds',
   'variants': 'a config',
@@ -23,7 +25,7 @@ OURS = {
 
 
 def parse(given: Sequence[str]) -> Grid:
-  """Of 'key=value,value' words."""
+  """The grid that 'key=value,value' words describe."""
   grid = {}
   for text in given:
     key, _, values = text.partition('=')
@@ -48,7 +50,12 @@ def _value(text: str) -> Any:
 
 
 def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
-  """Refuses a grid without a choice, or with a key that no config has."""
+  """Checks that the grid has choices, and keys of the configs.
+
+  Raises:
+    UserError: no grid, fewer than two values of a key, a key that no config has
+      or that tuning sets itself.
+  """
   if not grid:
     raise UserError(
       '--grid is missing; give it a key and values, such as '
@@ -71,7 +78,7 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
 
 
 def has(config: ConfigDict, key: str) -> bool:
-  """Whether there is a value to change."""
+  """Whether the config has that key."""
   return key in _keys(config)
 
 
@@ -85,10 +92,10 @@ def _keys(config: ConfigDict, prefix: str = '') -> list[str]:
 
 
 def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
-  """What one variant tries: all of the grid's points, or a draw of `budget`.
+  """The points that one variant tries: all of the grid, or `budget` of them.
 
-  Keys that the variant lacks are left out. Every value is drawn as often as
-  the others of its key, or once more. The draw depends on the seed of the
+  Keys that the variant lacks are left out. Each value of a key is drawn equally
+  often, give or take one. The draw depends on the seed of the
   config, so variants with the same keys try the same points.
   """
   mine = {key: grid[key] for key in grid if has(config, key)}
@@ -121,5 +128,5 @@ def nested(point: Point) -> ConfigDict:
 
 
 def at(config: ConfigDict, point: Point) -> ConfigDict:
-  """The config at that point."""
+  """The config with the values of that point."""
   return changed(config, nested(point), '--grid ')

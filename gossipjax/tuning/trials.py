@@ -1,4 +1,4 @@
-"""Trials: each a short training at one point of a grid, with one seed."""
+"""Trials: short trainings, each at one point of a grid, with one seed."""
 
 import json
 import math
@@ -28,9 +28,13 @@ Row = dict[str, Any]
 
 
 class Trial(NamedTuple):
-  """Attributes:
-  config: with the point's values and the seed; evaluates on validation data.
-  folder: of its records and its summary; named after point and seed.
+  """One trial.
+
+  Attributes:
+    variant: its name.
+    point: its values of the grid's keys.
+    config: with these values and the seed; evaluates on validation data.
+    folder: of its records and its summary; named after point and seed.
   """
 
   variant: str
@@ -68,7 +72,7 @@ def run(
   show: Callable[[Row], None],
   interrupted: Callable[[], bool],
 ) -> list[Row]:
-  """Runs those that are not finished; the rows of all, in their order."""
+  """Runs the trials that are not finished; returns a row for each trial."""
   if processes == 1:
     summaries = (_run(trial, interrupted) for trial in trials)
   else:
@@ -81,14 +85,14 @@ def run(
 
 
 def row(trial: Trial, summary: Mapping[str, Any]) -> Row:
-  """Of the table; has no scores if the trial diverged."""
+  """The row of a trial in the table; without scores if it diverged."""
   scores = {
     'train_loss': summary.get('train_loss'),
     'validation_loss': summary.get('test_loss'),
     'validation_accuracy': summary.get('test_accuracy'),
   }
   diverged = summary.get('diverged', '')
-  # The last step may have been one too many, with nobody to see it.
+  # The loss of a step is checked before the step changes the parameters.
   if not diverged and not math.isfinite(scores['validation_loss']):
     diverged = 'The validation loss is NaN or Inf after the last step.'
   if diverged:

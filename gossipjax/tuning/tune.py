@@ -22,10 +22,12 @@ METRICS = best_points.METRICS
 
 
 class Tuned(NamedTuple):
-  """Attributes:
-  chosen: per variant the point with the best mean over seeds.
-  rows: one per trial, see `trials.row`.
-  config: the comparison with the chosen values.
+  """What tuning found.
+
+  Attributes:
+    chosen: per variant the point with the best mean over seeds.
+    rows: one per trial, see `trials.row`.
+    config: the comparison with the chosen values.
   """
 
   chosen: dict[str, grid.Point]
@@ -59,15 +61,10 @@ def best(
     interrupted: asked after every step; True saves and stops.
 
   Raises:
-    UserError: of the grid, of a number below 1, or a variant diverged always.
+    UserError: no usable grid, a number below 1, or a variant that diverged at
+      every point.
   """
-  for name, number in (
-    ('seeds', seeds),
-    ('budget', budget),
-    ('processes', processes),
-  ):
-    if number is not None and number < 1:
-      raise UserError(f'--{name} is at least 1, got {number}.')
+  _check_at_least_1(seeds=seeds, budget=budget, processes=processes)
   if metric not in METRICS:
     raise UserError(f'--metric={metric} is unknown{nearest(metric, METRICS)}')
   configs = dict(variants(config))
@@ -77,17 +74,31 @@ def best(
   rows = trials.run(plan, processes, show, interrupted)
   workdir.write(folder / 'trials.csv', _csv(rows))
   chosen = best_points.choose(rows, values, metric)
+  tuned = Tuned(chosen, rows, config_source.pin(config, chosen))
+  _write(folder, tuned, values, metric)
+  return tuned
+
+
+def _check_at_least_1(**numbers: int | None) -> None:
+  for name, number in numbers.items():
+    if number is not None and number < 1:
+      raise UserError(f'--{name} is at least 1, got {number}.')
+
+
+def _write(
+  folder: pathlib.Path, tuned: Tuned, values: grid.Grid, metric: str
+) -> None:
+  """Writes trials.md and tuned.py."""
+  rows, chosen = tuned.rows, tuned.chosen
   workdir.write(
     folder / 'trials.md', best_points.markdown(rows, values, metric, chosen)
   )
-  tuned = config_source.pin(config, chosen)
   workdir.write(
     folder / 'tuned.py',
     config_source.source(
-      tuned, f'The best of {len(rows)} trials, see trials.md beside it.'
+      tuned.config, f'The best of {len(rows)} trials, see trials.md beside it.'
     ),
   )
-  return Tuned(chosen, rows, tuned)
 
 
 def _csv(rows: list[Row]) -> str:
