@@ -118,4 +118,4 @@ def spectral_gap(topology: Topology, n: int) -> float:
   cycle = np.eye(n)
   for exchanges in topology(n):
     cycle = mixing_matrix(exchanges, n) @ cycle
-  return 1 - np.linalg.norm(cycle - 1 / n, ord=2)
+  return float(1 - np.linalg.norm(cycle - 1 / n, ord=2))

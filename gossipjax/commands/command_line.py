@@ -5,6 +5,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from absl import app, flags
 from ml_collections import ConfigDict
@@ -125,7 +126,7 @@ def config() -> tuple[ConfigDict, str]:
   Raises:
     UserError: the flag is missing, or names no file.
   """
-  flag = flags.FLAGS['config']
+  flag: Any = flags.FLAGS['config']  # Knows the name of its file.
   known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
   if flag.value is None:
     raise UserError(

@@ -33,7 +33,8 @@ class Live:
   """
 
   def __init__(self, folder: pathlib.Path, configs: dict[str, ConfigDict]):
-    self._folder, self._run = folder, None
+    self._folder = folder
+    self._run: str | None = None
     self._show, self._close = [], []
     for config in configs.values():
       for key, wanted in config.get('log', {}).items():

@@ -45,10 +45,8 @@ def sent(interface: str) -> Counters:
   folder = pathlib.Path('/sys/class/net') / interface / 'statistics'
   try:
     return Counters(
-      *(
-        int((folder / f'tx_{name}').read_text())
-        for name in ('bytes', 'packets')
-      ),
+      int((folder / 'tx_bytes').read_text()),
+      int((folder / 'tx_packets').read_text()),
       _retransmitted(),
     )
   except OSError as error:
@@ -74,7 +72,8 @@ class Meter:
   """Counts between `start` and `stop`; nothing where no interface is named."""
 
   def __init__(self, interface: str | None = None):
-    self._interface, self._before = interface, None
+    self._interface = interface
+    self._before: Counters | None = None
     if interface:
       sent(interface)  # Refuses now what would fail later.
 

@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from typing import NoReturn
 
 import jax
 import numpy as np
@@ -172,7 +173,7 @@ def abandon(error: Exception) -> None:
   leave(LOST)
 
 
-def leave(code: int) -> None:
+def leave(code: int) -> NoReturn:
   """Ends a process that failed, without waiting for those that wait for it."""
   if distributed():
     sys.stdout.flush()

@@ -22,8 +22,8 @@ class Layout(NamedTuple):
 
   def joined(self, own: Sequence[Any], server: Sequence[Any]) -> Worker:
     """A `Worker` of its own leaves and the server's."""
-    own, server = iter(own), iter(server)
-    leaves = [next(server if s else own) for s in self.served]
+    rest = {False: iter(own), True: iter(server)}
+    leaves = [next(rest[s]) for s in self.served]
     return jax.tree.unflatten(self.form, leaves)
 
 

@@ -1,6 +1,6 @@
 """A link that several transfers share."""
 
-from collections.abc import Hashable
+from typing import Any
 
 _DONE = 1e-12  # Seconds; less than this is left by rounding.
 
@@ -22,7 +22,7 @@ class SharedLink:
     self._width, self._fair = width, fair
     self._now, self._left, self.busy_s = 0.0, [], 0.0
 
-  def add(self, now: float, who: Hashable, seconds: float) -> None:
+  def add(self, now: float, who: Any, seconds: float) -> None:
     """Begins a transfer that takes `seconds` when it is alone."""
     self._run(now)
     self._left.append([who, seconds])
@@ -39,7 +39,7 @@ class SharedLink:
       default=float('inf'),
     )
 
-  def pop(self, now: float) -> list[Hashable]:
+  def pop(self, now: float) -> list[Any]:
     """Removes the transfers that end at `now`, a time that `next` gave."""
     rates = self._rates()
     through = [

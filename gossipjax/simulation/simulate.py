@@ -14,8 +14,7 @@ from gossipjax.distributed.interface_counters import Meter
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
 from gossipjax.simulation.players import player_of
-from gossipjax.simulation.rounds import Synchronous
-from gossipjax.simulation.timeline import Player as AnyPlayer
+from gossipjax.simulation.rounds import Fetching, Synchronous
 from gossipjax.simulation.timeline import Stalled
 from gossipjax.training import evaluate, loop, worker_program
 from gossipjax.training.checkpoint import Store
@@ -80,7 +79,7 @@ def rehearse(run: Run) -> Tree:
 
 
 def timeline_of(
-  run: Run, exchange: AsyncExchange | None, player: AnyPlayer
+  run: Run, exchange: AsyncExchange | None, player: Fetching
 ) -> Timeline:
   """A timeline at its beginning."""
   c = run.cluster
@@ -111,7 +110,8 @@ class VirtualTime:
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
     self._began = began - self._ledger.wall_s
     self._stopwatch = loop.Stopwatch(Meter())  # Nothing leaves an interface.
-    self._rate, self._lost = None, None
+    self._rate: float | None = None
+    self._lost: int | None = None
 
   @property
   def step(self) -> int:

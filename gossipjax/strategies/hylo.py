@@ -15,6 +15,7 @@ workers, compressed, and sends the mean to all, dense, as published.
 J. Peng, Hylo, a thesis of 2021; not public: our reading of its summary.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import jax
@@ -34,7 +35,11 @@ class HyloState(NamedTuple):
 
 UNITS = {'filter': layers.filters, 'slice': layers.slices}
 PULL = ('dense', 'compressed')
-OPTIONS = {'unit': UNITS, 'level': layers.LEVELS, 'pull': PULL}
+OPTIONS: dict[str, Collection[str]] = {
+  'unit': UNITS,
+  'level': layers.LEVELS,
+  'pull': PULL,
+}
 
 
 class Gate(NamedTuple):

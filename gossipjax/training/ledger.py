@@ -1,6 +1,7 @@
 """The ledger of a run: exact bytes per worker, modelled seconds per link."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ class Ledger:
   def __init__(self, links: dict[str, network.Link], workers: int):
     self._links = links
     self.step, self.wall_s, self.train_s = 0, 0.0, 0.0
-    self.loss_sum, self.loss_steps, self.last_loss = 0.0, 0, None
+    self.loss_sum, self.loss_steps = 0.0, 0
+    self.last_loss: float | None = None
     self.comm_s = dict.fromkeys(links, 0.0)
     self.bytes, self.received, self.messages = np.zeros((3, workers), np.int64)
     self.wire: list[int] | None = None
@@ -66,7 +68,9 @@ class Ledger:
       for seconds in network.seconds(link, sent).tolist():
         self.comm_s[name] += seconds
 
-  def enter(self, who: list[int], losses: np.ndarray, sent: Traffic) -> None:
+  def enter(
+    self, who: Sequence[int], losses: np.ndarray, sent: Traffic
+  ) -> None:
     """Enters a round of virtual time.
 
     Args:

@@ -23,13 +23,11 @@ class Interrupted(Exception):
 
 
 class Training(Protocol):
-  """What the loop advances.
+  """What the loop advances."""
 
-  Attributes:
-    step: steps done.
-  """
-
-  step: int
+  @property
+  def step(self) -> int:
+    """Steps done."""
 
   def advance(self) -> bool:
     """Takes a step; returns whether training has ended before its last one."""
@@ -98,7 +96,8 @@ class Stopwatch:
 
   def __init__(self, meter: Meter):
     self._meter = meter
-    self._since, self._steps, self._warm = None, 0, False
+    self._since: float | None = None
+    self._steps, self._warm = 0, False
 
   def start(self) -> None:
     """Call before a step; does nothing while running."""
@@ -120,7 +119,7 @@ class Stopwatch:
 
 
 def ledger_record(
-  ledger: Ledger, run: Run, steps_per_s: float | None, scores: dict[str, float]
+  ledger: Ledger, run: Run, steps_per_s: float | None, scores: dict[str, Any]
 ) -> Record:
   """A record of where the ledger stands; what is not known is None.
 

@@ -61,7 +61,8 @@ class LockStep:
     if store is not None and store.last() is not None:
       self._workers, totals = store.load(self._workers)
       self._ledger.from_json(totals)
-    self.step, self._rate = self._ledger.step, None
+    self.step = self._ledger.step
+    self._rate: float | None = None
     self._began = began - self._ledger.wall_s
     self._key = jax.random.key(run.seed)
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
@@ -83,7 +84,8 @@ class LockStep:
   def settle(self) -> None:
     jax.block_until_ready(self._pending)
     seconds, self._rate, left = self._stopwatch.stop()
-    self._ledger.add(*_fetch(self._pending), left)
+    losses, sent = _fetch(self._pending)
+    self._ledger.add(losses, sent, left)
     self._ledger.train_s += seconds
     self._ledger.wall_s = time.perf_counter() - self._began
     self._pending = []
