@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from absl import flags, logging
 
-from gossipjax.distributed import processes
+from gossipjax.distributed import processes, stopping
 from gossipjax.errors import MISTAKE, UserError
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.loop import Interrupted
@@ -93,7 +93,7 @@ def guarded(
 
 def _signals(again: str | None) -> Any:
   if processes.join():
-    return processes.Stop()
+    return stopping.Stop()
   if again:
     return Signals()
   signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -7,10 +7,8 @@ about files, the others hear from it.
 import faulthandler
 import os
 import re
-import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -182,34 +180,9 @@ def leave(code: int) -> NoReturn:
   sys.exit(code)
 
 
-class Stop:
-  """Whether to stop after this step: the same answer in every process.
-
-  A SIGTERM to any of them is told to all, which stop at the same step. Being
-  asked also shows that steps go on: a watchdog ends a process in which none
-  has finished for --step_timeout_s, since collectives wait for ever.
-  """
-
-  received = signal.SIGTERM
-
-  def __init__(self):
-    self._calls, self._asked = 0, time.monotonic()
-    threading.Thread(target=self._watch, daemon=True).start()
-
-  def __call__(self) -> bool:
-    self._calls, self._asked = self._calls + 1, time.monotonic()
-    return multihost_utils.reached_preemption_sync_point(self._calls)
-
-  def _watch(self) -> None:
-    while time.monotonic() - self._asked < _STEP_TIMEOUT_S.value:
-      time.sleep(0.5)
-    print(
-      f'Process {jax.process_index()}: no step finished for '
-      f'{_STEP_TIMEOUT_S.value} s; a peer or the link hangs, or compiling '
-      'takes longer than --step_timeout_s. --resume continues.',
-      file=sys.stderr,
-    )
-    leave(LOST)
+def step_timeout_s() -> int:
+  """Seconds that a step may take."""
+  return _STEP_TIMEOUT_S.value
 
 
 def distributed() -> bool:

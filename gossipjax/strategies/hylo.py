@@ -15,7 +15,6 @@ workers, compressed, and sends the mean to all, dense, as published.
 J. Peng, Hylo, a thesis of 2021; not public: our reading of its summary.
 """
 
-from collections.abc import Collection
 from typing import NamedTuple
 
 import jax
@@ -35,11 +34,7 @@ class HyloState(NamedTuple):
 
 UNITS = {'filter': layers.filters, 'slice': layers.slices}
 PULL = ('dense', 'compressed')
-OPTIONS: dict[str, Collection[str]] = {
-  'unit': UNITS,
-  'level': layers.LEVELS,
-  'pull': PULL,
-}
+OPTIONS = {'unit': [*UNITS], 'level': [*layers.LEVELS], 'pull': [*PULL]}
 
 
 class Gate(NamedTuple):
