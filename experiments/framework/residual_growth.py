@@ -1,4 +1,4 @@
-"""How fast can a 2-bit codec follow? One coordinate has a large gradient.
+"""Growth of a 2-bit codec's residual where one coordinate is large.
 
 A code stands for +-t, so that a step removes at most t from a residual: where
 the mean gradient is larger, what is withheld grows. MXNet's t is fixed; Hylo's

@@ -1,6 +1,6 @@
 """What a silent step of triggered gossip costs if all workers are silent.
 
-Under scope=all a flag agrees whether anyone wants to talk; if nobody does, the
+With scope=all, a flag says if any trigger fires; if nobody does, the
 collectives of the exchange are in a branch that is not taken.
 """
 

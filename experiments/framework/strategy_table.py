@@ -1,4 +1,4 @@
-"""What README and documentation tell of each strategy: bytes and sources.
+"""Bytes and sources of each strategy, for README and documentation.
 
 `python -m experiments.framework.strategy_table [NAME ...]` measures the bytes
 per step of some strategies, or of all, which takes minutes.

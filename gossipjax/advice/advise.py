@@ -1,4 +1,4 @@
-"""Predicts the seconds per step of every strategy, and says what to use.
+"""Predicts seconds per step of every strategy and recommends one.
 
 What a step costs one worker is measured on this machine, what it would send is
 counted, and the seconds of a link are modelled from both.

@@ -1,4 +1,4 @@
-"""How well strategies learned in the comparisons that the repository keeps.
+"""Accuracies of strategies in the comparisons kept in the repository.
 
 accuracies.csv is written by `python -m experiments.framework.results_page`.
 """

@@ -1,4 +1,4 @@
-"""The text of a compiled program: who calls whom, and what has which shape.
+"""Parses the text of a compiled program: its calls and its shapes.
 
 As XLA's CPU, GPU and TPU compilers print it.
 https://openxla.org/xla/operation_semantics

@@ -1,7 +1,6 @@
 """Records at run time which branches of data-dependent conditionals are taken.
 
-The text of a compiled program lists all branches; where data decide, only a
-run can tell which of them communicate.
+The text of a compiled program lists all branches; if data select one, only a run shows which communicate.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Lossy codecs: a vector becomes a message that is as small as it claims.
+"""Lossy codecs: each encodes a vector as a message of known size.
 
 Every function exported here that returns a Compressor is a `compressor.name` of
 a config.

@@ -1,4 +1,4 @@
-"""The config boundary: names and arguments turn into functions here only.
+"""The config boundary: only here do names in a config become functions.
 
 arguments  calls a function with the arguments of a config; parts by name
 resolve    the strategies and links that a config names

@@ -1,4 +1,4 @@
-"""The config boundary: names in a config turn into functions here only."""
+"""The strategies and links that a config names."""
 
 import importlib
 import inspect

@@ -1,7 +1,7 @@
 """Several processes that train together, each with its share of the workers.
 
-All run the same program. The first alone writes and prints; what it decides
-about files, the others hear from it.
+All run the same program. Only the first writes and prints; it sends its decisions about files to the
+others.
 """
 
 import faulthandler

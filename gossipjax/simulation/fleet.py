@@ -1,7 +1,7 @@
 """The states of all workers on one device, and rounds that some attend.
 
 A round is the same `worker.update` as everywhere else, over an axis of those
-who attend. How the states lie in memory depends on how many that usually are:
+who attend. The memory layout depends on the usual number of those workers:
 `stacked_fleet` for all, `separate_fleet` for one or two.
 """
 

@@ -1,4 +1,4 @@
-"""The player of a run: its fleet, at the beginning."""
+"""Makes the player of a run: its fleet, before the first step."""
 
 import jax
 

@@ -1,7 +1,6 @@
 """A fleet for rounds that one or two attend: each worker has its own arrays.
 
-In one stack, rows would be gathered from and scattered to memory that no cache
-holds.
+One stack would need gathers and scatters in memory larger than any cache.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Which leaves of a worker's state are a server's, and kept once for all."""
+"""Finds the leaves of a worker's state that a server stores once."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
 """What timelines share: the player that they direct, and time bookkeeping.
 
-A timeline (events.py, rounds.py) decides who attends the next round; what the
-round costs follows from the messages that a Player really exchanges.
+A timeline (events.py, rounds.py) selects the workers of the next round; its
+cost follows from the messages that a Player exchanges.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Event-triggered gossip: talk only after having changed enough.
+"""Event-triggered gossip: exchange after a large enough change.
 
   worker i starts an exchange when its trigger fires, for example when
     |x_i - s_i| > threshold_i |s_i|,    s_i: x_i after its last exchange

@@ -4,7 +4,7 @@
   u_i <- m (u_i + g_i),  v_i <- v_i + u_i + g_i    (its Nesterov form)
   g <- mean_j top_k(v_j),    u_i, v_i <- 0 where sent    (factor masking)
 
-The optimizer has no momentum of its own. Conserved is what enters v, not g:
+The optimizer has no momentum of its own. What enters v is conserved, not g:
 P g + sum v after an update equals sum (v + u) before it, with u (u + g for
 Nesterov) of this step. With m = 0 nothing of g itself is lost.
 

@@ -1,4 +1,4 @@
-"""Exact global top-k: of the sum of everyone's top-k, the k largest.
+"""Exact global top-k: the k largest of the sum of all top-k.
 
   a_i = g_i + e_i,    S_i = top_k(a_i),    G = top_k(S_1 + ... + S_P)
   g <- G / P,    e_i <- a_i - S_i where G has it

@@ -1,4 +1,4 @@
-"""PowerSGD: the best direction of every weight matrix, one power step a step.
+"""PowerSGD: low-rank gradients, by one power iteration per step.
 
   M_i = g_i + e_i,    p <- mean_i M_i q,    p <- orthonormal columns of p
   q <- mean_i M_i^T p,    g <- p q^T,    e_i <- M_i - p q^T

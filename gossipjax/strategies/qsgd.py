@@ -1,4 +1,4 @@
-"""QSGD: round at random so that the mean is right, and remember nothing.
+"""QSGD: unbiased random rounding, without a residual.
 
   g <- 1/P sum_i Q(g_i),    E Q(g) = g
 

@@ -6,7 +6,7 @@ train           synchronous training; yields records
 loop            the training loop that real and virtual time share
 record          one line of records.jsonl
 evaluate        held-out scores and consensus distance
-ledger          exact bytes per worker, modelled seconds per link
+ledger          totals of bytes per worker, modelled seconds per link
 optimizer       the local optimizer and its learning-rate schedule
 checkpoint      saves and restores a run bit-exactly
 """

@@ -1,4 +1,4 @@
-"""The ledger of a run: exact bytes per worker, modelled seconds per link."""
+"""Totals of a run: sums bytes per worker, models seconds per link."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class Diverged(Exception):
 
 
 class Ledger:
-  """What a run has cost so far, counted on the host in 64 bits.
+  """Sums what collectives counted, on the host in 64 bits.
 
   Attributes:
     step: steps done.

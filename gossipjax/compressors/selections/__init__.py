@@ -1,4 +1,4 @@
-"""How the k largest entries of a vector are found: one file per method.
+"""Finds the k largest entries of a vector: one file per method.
 
 Each file defines `selection(...) -> Selection`; its name is a `selection.name`
 of a config.
