@@ -1,4 +1,4 @@
-"""The claims that were tested, one file each, and what is done with runs.
+"""The tested claims, one file each, which also computes its verdict.
 
 adaptive_gossip  gossip that talks only after a change: traffic and accuracy
 adaptive_time    the same in virtual time, where no worker waits

@@ -1,6 +1,6 @@
 """What the claims share.
 
-claim              the form of a claim: verdict, finding, command line
+claim              the interface of a claim: verdict, finding, flags
 finding_files      finding.json, and the tables made from it
 results_page       RESULTS.md, README's tables, the accuracies of advise
 figures            what the figures of claims have in common

@@ -1,9 +1,9 @@
-"""The form of a claim: what is claimed, its verdict, its finding, its command.
+"""The interface of a claim: its text, verdict, finding and command line.
 
 A claim is one module of `experiments/` with
 
   CLAIM                   what is claimed and what was published
-  measure(quick, ...)     makes or models the runs -> Finding
+  measure(quick, ...)     makes or models the runs, calls verdict -> Finding
   verdict(rows, **tables) judges the rows -> Verdict
   figure(rows, **tables)  draws the rows
 

@@ -5,7 +5,8 @@
 
 The text of the compiled program (HLO) names every collective with its shapes,
 groups and pairs. From these follow the bytes that each worker sends if
-all-reduce, all-gather, reduce-scatter and all-to-all run as rings. They equal the ledger's, except for named differences:
+all-reduce, all-gather, reduce-scatter and all-to-all run as rings. They equal
+the ledger's, except for named differences:
 
   served   an all-reduce emulates the sum at a server; the ledger counts one
            upload per worker.

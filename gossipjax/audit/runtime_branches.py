@@ -1,6 +1,7 @@
 """Records at run time which branches of data-dependent conditionals are taken.
 
-The text of a compiled program lists all branches; if data select one, only a run shows which communicate.
+The text of a compiled program lists all branches; if data select one, only a
+run shows which communicate.
 """
 
 import itertools

@@ -1,15 +1,15 @@
-"""Bytes that really left a network interface, by the kernel's counters.
+"""Bytes that left a network interface, from the kernel's counters.
 
   payload = bytes - 66 packets - 1448 retransmitted
 
-since every packet that the kernel hands to an interface carries 14 bytes of
-Ethernet, 20 of IPv4 and 32 of TCP (with time stamps) around its payload; a
-bare acknowledgement is such a packet with a payload of 0. Both numbers are
-counted, so segment sizes and offload need not be known: a large segment that
-the card cuts later is one packet here. What TCP sends again, since a queue ran
-over or a packet was lost, brings nothing new; the kernel counts it in segments,
-of 1448 bytes where a packet has 1500. Options that report losses (SACK) and
-IPv6 (20 bytes more a packet) would count as payload.
+Every packet that the kernel hands to an interface has 14 bytes of Ethernet, 20
+of IPv4 and 32 of TCP (with time stamps) around its payload; an acknowledgement
+is a packet with a payload of 0. The kernel counts bytes and packets, so segment
+sizes and offload need not be known: a large segment that the card splits later
+is one packet here. Retransmissions, after a full queue or a lost packet, carry
+no new data; the kernel counts them in segments, of 1448 bytes for packets of
+1500. Options that report losses (SACK), and IPv6 (20 bytes more per packet),
+would count as payload.
 
 Linux: Documentation/ABI/testing/sysfs-class-net-statistics; RFC 9293, 7323.
 """
@@ -24,12 +24,12 @@ from gossipjax import executors
 from gossipjax.errors import UserError
 from gossipjax.traffic import Count
 
-HEADERS = 14 + 20 + 32  # Bytes a packet.
-SEGMENT = 1500 - 20 - 32  # Bytes; of Ethernet's usual packets.
+HEADERS = 14 + 20 + 32  # Bytes per packet.
+SEGMENT = 1500 - 20 - 32  # Bytes of payload in Ethernet's usual packet.
 
 
 class Counters(NamedTuple):
-  """Of one interface since it came up; segments of its network namespace."""
+  """Counts of one interface, and retransmissions of its network namespace."""
 
   bytes: int
   packets: int
@@ -37,7 +37,7 @@ class Counters(NamedTuple):
 
 
 def sent(interface: str) -> Counters:
-  """What has left an interface of this network namespace.
+  """The counters of an interface of this network namespace.
 
   Raises:
     UserError: there is no such interface.
@@ -63,32 +63,32 @@ def _retransmitted() -> int:
 
 
 def payload(before: Counters, after: Counters) -> int:
-  """Bytes that left for the first time in between, without headers."""
+  """Bytes of payload sent between two readings, without retransmissions."""
   size, packets, again = (b - a for a, b in zip(before, after, strict=True))
   return size - HEADERS * packets - SEGMENT * again
 
 
 class Meter:
-  """Counts between `start` and `stop`; nothing where no interface is named."""
+  """Counts bytes between `start` and `stop`; none without an interface."""
 
   def __init__(self, interface: str | None = None):
     self._interface = interface
     self._before: Counters | None = None
     if interface:
-      sent(interface)  # Refuses now what would fail later.
+      sent(interface)  # An unknown interface is an error now.
 
   def start(self) -> None:
-    """From now on; does nothing while running."""
+    """Starts to count; does nothing while counting."""
     if self._interface and self._before is None:
-      # Who is ahead of the others may still have some of the past to send.
+      # A process that is ahead may still send data of the last step.
       multihost_utils.sync_global_devices('wire')
       self._before = sent(self._interface)
 
   def stop(self) -> np.ndarray | None:
-    """i64[processes]: what each has sent; None if nothing is counted."""
+    """Bytes sent, i64[processes]; None without an interface."""
     if self._before is None:
       return None
-    # Only when the others have got it all has it all left.
+    # All data have left once all processes have received them.
     multihost_utils.sync_global_devices('wire')
     mine = payload(self._before, sent(self._interface))
     self._before = None

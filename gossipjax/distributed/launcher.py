@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 LOST = 3  # Exit code of a process whose peer or link is gone.
-GRACE_S = 10  # For the others to end by themselves, once one has.
+GRACE_S = 10  # For the other processes to end, once one has.
 # Large arrays in pages of 2 MB: in those of 4 kB the system takes longer to
 # hand out the memory of a result than a CPU takes to compute it.
 LARGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
@@ -25,7 +25,7 @@ _STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
 
 
 def free_port() -> int:
-  """A TCP port of this host that nobody listens on."""
+  """A free TCP port of this host."""
   with socket.socket() as listener:
     listener.bind(('127.0.0.1', 0))
     return listener.getsockname()[1]
@@ -65,7 +65,7 @@ def run(commands: Iterable[Sequence[str]], grace_s: float = GRACE_S) -> int:
   Returns:
     0, or the exit code of the first that failed.
   """
-  # In sessions of their own: a terminal's ctrl-C reaches them through here.
+  # In their own sessions: ctrl-C in a terminal reaches this process only.
   running = [
     subprocess.Popen(
       c,
@@ -127,11 +127,11 @@ def _echo(number: int, process: subprocess.Popen) -> None:
 
 
 def _first_failure(running: Sequence[subprocess.Popen]) -> int | None:
-  """Waits; which process ended badly, None if all ended well."""
+  """Waits for the end; the process that failed first, None if none did."""
   while True:
     codes = [process.poll() for process in running]
     if ended := [i for i, code in enumerate(codes) if code]:
-      # Who lost a peer may be found in the same moment as that peer.
+      # A process that lost its peer may be seen to end before that peer.
       return min(ended, key=lambda i: codes[i] == LOST)
     if None not in codes:
       return None
@@ -139,7 +139,7 @@ def _first_failure(running: Sequence[subprocess.Popen]) -> int | None:
 
 
 def _end(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
-  """Gives them `grace_s` to end by themselves; returns those that did not."""
+  """Waits `grace_s` for all to end; returns those that did not."""
   until = time.monotonic() + grace_s
   for process in running:
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -150,7 +150,7 @@ def _end(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
 def _why(
   running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
 ) -> str:
-  """The one that drew the others with it: it hangs, or was the first."""
+  """A sentence on the process that hangs, or that failed first."""
   if stuck:
     return f'Process {", ".join(map(str, stuck))} did not answer any more'
   code = running[failed].returncode

@@ -58,7 +58,7 @@ _GONE = re.compile(
 
 
 def join() -> bool:
-  """Joins the others if --distributed says so; before the backend starts.
+  """Joins the other processes with --distributed, before the backend starts.
 
   Returns:
     Whether there are others to join.
@@ -75,7 +75,7 @@ def join() -> bool:
       )
     return False
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-  faulthandler.disable()  # Pages of stacks where JAX's service gives up.
+  faulthandler.disable()  # Else it prints stacks when JAX exits.
   if _PROCESS_ID.value:
     _wait_for(_COORDINATOR.value)
   try:
@@ -94,7 +94,7 @@ def join() -> bool:
 
 
 def _wait_for(coordinator: str | None) -> None:
-  """Until it listens; JAX would abort the process where it never does."""
+  """Waits until process 0 listens; otherwise JAX would abort this process."""
   host, _, port = (coordinator or '').rpartition(':')
   if not (host and port.isdigit()):
     raise UserError(f'--coordinator={coordinator} is no host:port.')
@@ -113,7 +113,7 @@ def _wait_for(coordinator: str | None) -> None:
 
 
 def meter() -> interface_counters.Meter:
-  """Of --interface, which only several processes send through.
+  """The meter of --interface.
 
   Raises:
     UserError: there is one process, or no such interface.
@@ -134,7 +134,7 @@ def first() -> bool:
 
 
 def decide(action: Callable[[], None]) -> None:
-  """The first process acts; where it refuses, all end.
+  """Runs `action` in the first process; its UserError ends all processes.
 
   Raises:
     UserError: the first process's own.
@@ -172,7 +172,7 @@ def abandon(error: Exception) -> None:
 
 
 def leave(code: int) -> NoReturn:
-  """Ends a process that failed, without waiting for those that wait for it."""
+  """Ends this process at once, although others may wait for it."""
   if distributed():
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Every file of a workdir, written and read in one place.
+"""The files of a workdir, except checkpoints: written and read here only.
 
 workdir      lists the files; config.json, summary.json, timeline.json
 record_file  records.jsonl: appends records, reads them as arrays

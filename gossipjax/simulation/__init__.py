@@ -5,13 +5,13 @@ cluster_checks  checks of its keys
 trace           measured seconds of computing, from a file
 compute_times   how long each worker computes, and when it is down
 shared_link     a link that several transfers share
-timeline        what timelines share: the Player protocol, time bookkeeping
-events          the asynchronous timeline: events in the order of their time
+timeline        the Player protocol, and how workers spent their time
+events          the asynchronous timeline: which worker is next
 rounds          the synchronous timeline: one round after the other
-fleet           functions over the states of all workers; the Player
+fleet           functions over the states of all workers
 stacked_fleet   states of all workers in one stack
 separate_fleet  states of each worker in arrays of its own
-server_leaves   leaves of a worker's state that a server keeps for all
-players         the player of a run, at the beginning
+server_leaves   finds the leaves of a state that a server stores once
+players         makes the player of a run
 simulate        the training in virtual time; yields records
 """

@@ -1,8 +1,9 @@
 """The synchronous timeline: one round after the other.
 
-All workers wait for each other, unless a round sends nothing: then each goes
-on at its own time. With `first` below the number of workers, a round takes the first `first` of them; late workers drop their gradient and fetch the model before they
-begin another.
+All workers wait for each other, unless a round sends nothing: then each goes on
+at its own time. With `first` below the number of workers, a round takes the
+first `first` of them; late workers drop their gradient and fetch the model
+before they begin another.
 """
 
 import math

@@ -1,5 +1,8 @@
-"""Communication strategies, one file per algorithm; the directory is the list.
+"""Communication strategies, one file per algorithm, listed by this folder.
 
 Each file defines `strategy(...) -> Strategy`, a `strategy.name` of a config. A
-new file needs no entry anywhere else.
+new file needs no entry anywhere else. Three commands then add its measured
+figures: `python -m tests.laws.golden_test` its golden losses, `python -m
+experiments.framework.strategy_table NAME` its bytes per step, and `python -m
+experiments.framework.results_page` its row in the README.
 """
