@@ -1,7 +1,7 @@
 """Several processes that train together, each with its share of the workers.
 
-All run the same program. Only the first writes and prints; it sends its decisions about files to the
-others.
+All run the same program. Only the first writes and prints; it sends its
+decisions about files to the others.
 """
 
 import faulthandler
