@@ -251,6 +251,6 @@ def test_the_command_prints_a_row_per_strategy_and_an_answer(tmp_path):
     module='gossipjax',
   )
   assert ended.code == 0, ended.err
-  for word in ('| all_reduce |', '| topk |', '16 workers', 'Use '):
+  for word in ('| all_reduce ', '| topk ', '16 workers', 'Use '):
     assert word in ended.out
   assert (tmp_path / 'advice.png').stat().st_size > 10_000

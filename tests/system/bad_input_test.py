@@ -12,7 +12,9 @@ import sys
 import numpy as np
 import pytest
 
+from gossipjax.commands.console import DIVERGED
 from gossipjax.data.images import IDX
+from gossipjax.errors import MISTAKE
 from tests.support import program
 from tests.support.program import DIGITS
 
@@ -186,9 +188,14 @@ MISTAKES = {
 }
 
 
-def refused(ended: program.Ended, words: str, workdir: pathlib.Path | None):
-  """One sentence with all the words, exit code 2, and no workdir."""
-  assert ended.code == 2, ended.err
+def refused(
+  ended: program.Ended,
+  words: str,
+  workdir: pathlib.Path | None,
+  code: int = MISTAKE,
+):
+  """One sentence with all the words, an exit code, and no workdir."""
+  assert ended.code == code, ended.err
   assert ended.err.count('\n') == 1 and ended.err.endswith('\n'), ended.err
   assert not ended.out
   for word in words.split():
@@ -392,7 +399,7 @@ def test_a_loss_that_is_no_number_stops_the_run_at_its_step(tmp_path):
     f'--workdir={tmp_path}/run',
   )
   # The rate is 0, then 5e29: so it is the third loss, not the first two.
-  refused(ended, 'NaN step 3 learning_rate checkpoint', None)
+  refused(ended, 'NaN step 3 learning_rate checkpoint', None, DIVERGED)
   steps = [
     int(p.name) for p in (tmp_path / 'run/all_reduce/checkpoints').iterdir()
   ]
@@ -409,7 +416,7 @@ def test_a_loss_that_is_no_number_before_a_checkpoint_promises_none(tmp_path):
     '--config.eval_every=0',
     f'--workdir={tmp_path}/run',
   )
-  refused(ended, 'NaN learning_rate', None)
+  refused(ended, 'NaN learning_rate', None, DIVERGED)
   assert 'checkpoint' not in ended.err
 
 
