@@ -11,7 +11,7 @@ from configs import quickstart
 from gossipjax.comparison.compare import compare
 from gossipjax.config import defaults
 
-NOTEBOOKS = pathlib.Path(__file__).parent.parent / 'notebooks'
+NOTEBOOKS = pathlib.Path(__file__).parents[2] / 'notebooks'
 PATHS = sorted(NOTEBOOKS.glob('*.ipynb'))
 
 
