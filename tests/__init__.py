@@ -9,7 +9,7 @@ Tiers. `python -m pytest` runs the default tier: no download, no root, no
 browser. Markers hold the rest:
 
 system      all of tests/system, except tests that are marked `smoke`
-exhaustive  more cases of what the default tier tests with fewer
+exhaustive  more cases of the laws, and slow checks of single modules
 
 `python -m pytest -m ''` runs all tiers, `-m system` one. A path runs all tests
 there, of any tier: `python -m pytest tests/system/resume_test.py`; `-n 0` runs

@@ -207,6 +207,7 @@ def both(case, **ways):
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'ways', [{}, {'scope': 'all'}, {'reset_on_receipt': False}], ids=str
 )
@@ -238,6 +239,7 @@ def test_absent_workers_are_no_part_of_an_exchange(case):
     assert not sent.bytes[~there[t]].any()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'trigger',
   [
@@ -289,6 +291,7 @@ def test_the_random_control_talks_at_its_rate():
   np.testing.assert_allclose(apart.mean(), 0.8**3, atol=0.06)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('case', CASES)
 @pytest.mark.parametrize('scope', ['local', 'all'])
 def test_the_mean_is_preserved_whoever_is_triggered(case, scope):
@@ -416,6 +419,7 @@ def stepper(trigger):
 
 # Those that look at the norm only, or not at all: to measure a distance costs
 # as much as half an exchange where "the network" is this machine's memory.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'loud, quiet, flags',
   [

@@ -90,6 +90,7 @@ def through_worker(strategy):
     yield jax.device_get((worker, sent))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', STRATEGIES)
 def test_ones_own_loop_is_that_of_worker_update(name):
   optimizer = optax.chain(

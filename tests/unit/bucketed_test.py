@@ -94,6 +94,7 @@ def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
     np.testing.assert_allclose(answer, expected[k], atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'granularity, count',
   [

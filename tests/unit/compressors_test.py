@@ -46,6 +46,7 @@ def vector(size, seed, distinct):
   return rng.standard_normal(size, np.float32)
 
 
+@pytest.mark.exhaustive
 @given(choices, seeds, st.sampled_from([0, 1, 2, 5]))
 @few
 def test_the_largest_are_those_of_top_k_with_its_order_of_ties(

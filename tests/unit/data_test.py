@@ -397,6 +397,7 @@ def test_what_is_nowhere_is_downloaded_once_and_in_silence(server, capfd):
   assert capfd.readouterr() == ('', '')  # no terminal, so no progress bar
 
 
+@pytest.mark.exhaustive
 def test_processes_that_lack_it_at_once_download_it_once(server):
   ask = (
     'from gossipjax.data import download; download.fetch("small", '

@@ -124,6 +124,7 @@ def same(ours, by_hand):
   assert steps == STEPS
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('pulls, period', [(1, 1), (3, 1), (1, 3)])
 def test_pull_gossip_is_jins_rule_with_its_local_nesterov(pulls, period):
   same(
@@ -149,6 +150,7 @@ def test_exchanging_the_look_ahead_would_be_another_method():
   assert np.abs(ours - by_hand).max() > 0.01
 
 
+@pytest.mark.exhaustive
 def test_pairwise_gossip_averages_pairs():
   rounds = topology.random_matching()(P)
 
@@ -224,6 +226,7 @@ def moved_mean(aggregator):
   return np.linalg.norm(mean[-1] - mean[0]) / distance
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy',
   [
@@ -237,6 +240,7 @@ def test_symmetric_gossip_and_push_sum_keep_the_mean(strategy):
   assert moved_mean(strategy.parameters) < 1e-6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy', [pull_gossip.strategy(), push_gossip.strategy()]
 )
@@ -245,6 +249,7 @@ def test_pull_and_push_gossip_move_the_mean_as_published(strategy):
   assert moved_mean(strategy.parameters) > 0.1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy',
   [
@@ -276,6 +281,7 @@ def play(aggregator, tree, state, there, step):
   )
 
 
+@pytest.mark.exhaustive
 def test_what_is_pulled_from_a_busy_worker_is_what_it_published():
   pull = pull_gossip.pull_mean(pulls=1)
   source = np.array(topology.random_targets(P, P)[0])

@@ -133,6 +133,7 @@ def rounds_of(workers, exchange):
   return 2 * up if exchange == 'tree' else core + 2 * (up - core)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'workers, n, k',
   [(1, 5, 2), (2, 9, 9), (3, 300, 4), (5, 12, 5), (8, 12, 1), (16, 40, 3)],
@@ -180,6 +181,7 @@ def lost(grads, k, **rule):
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('exchange', gtopk.EXCHANGES)
 def test_the_published_rule_loses_3_of_12_in_the_smallest_example(exchange):
   # Workers 0 and 1 merge first, and 4 displaces 3. Then worker 2 brings 5 to

@@ -33,6 +33,7 @@ def config(**log):
   return config
 
 
+@pytest.mark.exhaustive
 def test_both_show_every_record_of_a_comparison(tmp_path, monkeypatch):
   monkeypatch.setenv('WANDB_MODE', 'offline')
   monkeypatch.setenv('WANDB_SILENT', 'true')

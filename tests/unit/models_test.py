@@ -96,6 +96,7 @@ def gradient(net, x, y):
   return jax.jit(jax.value_and_grad(loss))(params)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['mlp', 'cnn', 'resnet8'])
 def test_the_gradient_on_real_pictures_is_finite_and_reaches_all(name):
   x, y = (part[:16] for part in images.load('digits').train)
@@ -106,6 +107,7 @@ def test_the_gradient_on_real_pictures_is_finite_and_reaches_all(name):
     assert np.isfinite(leaf).all() and np.any(leaf != 0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', models.TEXT)
 def test_the_gradient_on_real_text_is_finite_and_reaches_all(name):
   text = np.frombuffer(pathlib.Path(__file__).read_bytes()[:520], np.uint8)

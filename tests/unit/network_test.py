@@ -57,6 +57,7 @@ def test_an_all_gather_passes_p_minus_1_messages(workers):
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [2, 4, 8, 16])
 def test_gtopk_takes_as_long_as_the_paper_says(workers):
   # 2 alpha log P + 4 k log P beta, beta per number of 4 bytes (section IV).

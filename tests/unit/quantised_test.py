@@ -41,6 +41,7 @@ def gaussian(size, seed=1):
   return jax.random.normal(jax.random.key(seed), (size,))
 
 
+@pytest.mark.exhaustive
 @given(st.sampled_from(packing.WIDTHS), st.integers(0, 70), st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
 def test_unpacking_gives_back_the_codes_of_any_length(bits, size, seed):
@@ -50,6 +51,7 @@ def test_unpacking_gives_back_the_codes_of_any_length(bits, size, seed):
   np.testing.assert_array_equal(packing.unpack(packed, bits, size), codes)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
 @pytest.mark.parametrize('size', [400, 1200])
 def test_a_message_has_the_bytes_its_name_claims(name, size):
@@ -58,6 +60,7 @@ def test_a_message_has_the_bytes_its_name_claims(name, size):
   assert nbytes(message) * 8 == bits * size + more
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
 @pytest.mark.parametrize('size', [40, 397])
 def test_a_message_decompresses_to_a_vector_of_any_length(name, size):
@@ -91,6 +94,7 @@ def test_the_sum_of_messages_is_the_sum_of_what_they_mean(name):
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', UNBIASED)
 def test_the_mean_over_keys_is_the_vector(name):
   # The mean of m draws is off by a normal error of std / sqrt(m); six times

@@ -45,6 +45,7 @@ def vectors(n):
   return {name: x.astype(np.float32) for name, x in kinds.items()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('n', SIZES)
 @pytest.mark.parametrize('density', [0, 0.001, 0.01, 0.2, 1])
 def test_the_largest_are_those_of_top_k_whatever_the_vector(n, density):
@@ -63,6 +64,7 @@ def test_nan_of_all_bits_is_no_riddle():
   np.testing.assert_array_equal(largest.ascending(x, 300), np.arange(300))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('k', [1_000, 10_000, 100_000, 1_000_000])
 def test_memory_for_a_fifth_of_the_vector_is_enough_for_any_k(k):
   x = jax.ShapeDtypeStruct((1_000_000,), np.float32)
@@ -76,6 +78,7 @@ def test_nan_is_kept_before_infinity():
   np.testing.assert_array_equal(largest.largest(x, 3), [9, 30000, 7])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('dtype', ['float16', 'bfloat16'])
 def test_short_floats_are_compared_exactly(dtype):
   x = jnp.asarray(vectors(40000)['normal'], dtype)
@@ -89,6 +92,7 @@ def test_each_vector_of_a_batch_is_searched_as_if_alone():
   np.testing.assert_array_equal(found, [plain(row, 400) for row in x])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('k', [1000, 10000])
 def test_it_needs_no_copy_of_the_vector(k):
   n = 10**6
@@ -97,6 +101,7 @@ def test_it_needs_no_copy_of_the_vector(k):
   assert program.compile().memory_analysis().temp_size_in_bytes < 0.25 * 4 * n
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('k', [1, 400])
 def test_what_is_above_a_threshold_are_the_largest_whatever_the_guess(k):
   x, least = np.stack(list(vectors(4000).values())), -(-8 * k // 10)
@@ -131,6 +136,7 @@ def chosen(how, x, step=0, memory=None):
   return jax.jit(how.select, static_argnums=1)(x, K, jnp.int32(step), memory)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', NAMES)
 def test_a_selection_chooses_distinct_entries_and_its_indices_come_back(name):
   how = make(name)
@@ -186,6 +192,7 @@ def test_a_threshold_is_exact_again_in_every_mth_step():
   assert chosen(how, 1.001 * x, 1, memory)[1] == memory
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'name, dtype, each',
   [

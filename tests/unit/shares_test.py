@@ -88,6 +88,7 @@ def test_a_concentration_that_is_not_positive_is_refused(alpha):
 KEY = jax.random.key(0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('n', [1, 2, 7, 6_250])
 def test_a_permutation_is_one(n):
   keys = jax.random.split(KEY, 20)
@@ -96,6 +97,7 @@ def test_a_permutation_is_one(n):
     assert sorted(places.tolist()) == list(range(n))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('n', [3, 30])
 def test_every_pair_of_places_is_equally_likely_in_a_permutation(n):
   draws = 20_000
@@ -108,6 +110,7 @@ def test_every_pair_of_places_is_equally_likely_in_a_permutation(n):
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('m, size', [(12, 4), (13, 4), (7, 7)])
 def test_no_example_comes_twice_in_an_epoch(m, size):
   share = {'x': np.arange(m) + 100, 'y': np.arange(m)}
@@ -123,6 +126,7 @@ def test_no_example_comes_twice_in_an_epoch(m, size):
   assert len(set(orders)) > 1
 
 
+@pytest.mark.exhaustive
 def test_a_batch_is_a_pure_function_of_key_and_step():
   share = np.arange(1_000)
   draw = jax.jit(lambda key, step: batch(share, key, step, 10))
@@ -132,6 +136,7 @@ def test_a_batch_is_a_pure_function_of_key_and_step():
   assert (once != draw(KEY, 177)).any()  # the same turn of the next epoch
 
 
+@pytest.mark.exhaustive
 def test_workers_under_vmap_draw_what_each_draws_alone():
   shares = np.arange(60).reshape(3, 20)
   keys = jax.random.split(KEY, 3)

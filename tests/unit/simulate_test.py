@@ -242,6 +242,7 @@ BY_HAND = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', BY_HAND)
 def test_each_method_is_the_one_written_by_hand(name):
   strategy, by_hand = BY_HAND[name]
@@ -270,6 +271,7 @@ def test_alike_workers_on_an_instant_link_are_in_step_without_waiting(
   assert fast.now == pytest.approx(slow.now)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy',
   [

@@ -81,6 +81,7 @@ def test_a_scatter_in_place_touches_what_is_new():
   np.testing.assert_array_equal(passes.passes(copied.as_text(), N), [1, 1])
 
 
+@pytest.mark.exhaustive
 def test_the_stages_of_a_step_are_timed_and_compared_with_reading():
   grads = jnp.asarray(
     np.random.default_rng(0).standard_normal((2, N), np.float32)

@@ -99,6 +99,7 @@ def test_the_bill_is_a_compressed_push_and_a_dense_pull():
   assert set(np.asarray(sent.bytes)) == {2 * (push + pull) + ring}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('unit', ['filter', 'slice'])
 @pytest.mark.parametrize('level', ['threshold', 'mean'])
 def test_a_compressed_pull_loses_nothing_and_sends_less(unit, level):

@@ -33,6 +33,7 @@ def largest(x, k):
   return np.argsort(-np.abs(x), kind='stable')[:k]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [2, 4])
 @pytest.mark.parametrize('nesterov', [False, True])
 @pytest.mark.parametrize('clip', [None, 5.0])
@@ -82,6 +83,7 @@ def test_dgc_without_momentum_loses_nothing(selection):
     np.testing.assert_allclose(state.residual.sum(axis=0), total, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_dgc_warms_up_through_falling_densities():
   gradients = [gaussians(2, seed) for seed in range(6)]
   sent = [

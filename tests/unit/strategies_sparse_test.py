@@ -65,6 +65,7 @@ def test_exact_global_topk_is_the_k_largest_of_the_sum_of_messages(workers):
   np.testing.assert_allclose(state.residual, residual, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [1, 3, 8])
 @pytest.mark.parametrize('crowded', [True, False])
 def test_a_sharded_vector_takes_and_returns_every_entry(workers, crowded):
@@ -94,6 +95,7 @@ def test_a_sharded_vector_takes_and_returns_every_entry(workers, crowded):
     np.testing.assert_array_equal(union[worker], known[:size])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [2, 4])
 def test_union_topk_without_a_preference_is_topk_sgd(workers):
   gradients = [gaussians(workers, seed) for seed in range(3)]
@@ -117,6 +119,7 @@ def unions(metric, **arguments):
   return play(strategy, gradients)[1].union[0] / 20
 
 
+@pytest.mark.exhaustive
 def test_every_metric_makes_a_smaller_union_than_magnitude_alone():
   plain = unions('plain')
   assert unions('popularity', weight=5.0) < plain
@@ -175,6 +178,7 @@ def test_a_patience_too_short_for_all_entries_is_refused():
     init(20)
 
 
+@pytest.mark.exhaustive
 def test_a_smaller_union_really_sends_fewer_bytes():
   apart = [gaussians(8, seed=0)]
   alike = [np.broadcast_to(apart[0][:1], apart[0].shape)]
@@ -184,6 +188,7 @@ def test_a_smaller_union_really_sends_fewer_bytes():
   assert agreed.union[0] == 10 < state.union[0] and few < many
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [2, 3])
 def test_ok_topk_with_an_exact_threshold_applies_the_k_largest_sums(workers):
   gradients = [gaussians(workers, seed) for seed in range(3)]

@@ -147,6 +147,7 @@ def test_a_cnn_gets_a_finite_gradient_from_real_data(name):
   )
 
 
+@pytest.mark.exhaustive
 def test_an_untrained_text_model_knows_nothing_in_nats_per_byte(book):
   task = named.make('text', 2, file=book, width=32, layers=1, sequence=16)
   params = task.init(KEY)

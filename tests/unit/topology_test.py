@@ -120,6 +120,7 @@ def test_a_hypercube_of_no_power_of_two_is_refused_by_name(n):
     topology.hypercube(n)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('n', [1, 2, 3, 8])
 @pytest.mark.parametrize('name', GRAPHS)
 def test_gossip_multiplies_with_w(name, n):
