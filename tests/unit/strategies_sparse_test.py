@@ -214,6 +214,7 @@ def test_ok_topk_reuses_its_threshold_between_exact_ones():
   assert not np.allclose(state.threshold[0], np.sort(np.abs(first))[-10])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('selection', [reused, sampled, blockwise])
 @pytest.mark.parametrize('strategy', [exact_global_topk, ok_topk, union_topk])
 def test_nothing_is_lost_whatever_is_selected(strategy, selection):
