@@ -66,6 +66,7 @@ def test_the_ledger_is_the_compiled_program(name):
   assert {r.reason for r in found} <= {'', 'served', 'masked'}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('exchange', gtopk.EXCHANGES)
 @pytest.mark.parametrize('workers', [8, 5])
 def test_a_tree_of_merges_is_counted_per_worker(exchange, workers):
@@ -83,6 +84,7 @@ def test_a_tree_of_merges_is_counted_per_worker(exchange, workers):
     assert row.ledger[0] == row.ledger.max() == rounds * 8 * 30
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'graph',
   [

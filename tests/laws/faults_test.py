@@ -21,6 +21,8 @@ from gossipjax.strategies import (
 )
 from tests.support import laws
 
+pytestmark = pytest.mark.exhaustive  # What they test are the laws.
+
 MEAN = all_reduce.exact_mean()
 TOPK = compressed.compressed_mean(compressors.topk(0.01))
 GTOPK = gtopk.global_topk_mean(0.01, conserve=True)

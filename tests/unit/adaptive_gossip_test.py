@@ -445,6 +445,7 @@ def computations(hlo):
   return {'ENTRY' if entry else name: body for entry, name, body in found}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['shard_map', 'vmap'])
 @pytest.mark.parametrize('trigger', ['relative_drift', 'fixed', 'norm_slope'])
 def test_under_scope_all_the_exchange_is_a_branch_of_the_compiled_program(

@@ -374,6 +374,7 @@ def test_a_run_whose_interface_was_read_has_a_ledger_of_wire_bytes(tmp_path):
   assert cost['wire_bytes'].tolist() == [48]
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_records_are_read_in_a_few_seconds(tmp_path):
   folder = workdirs.claim(
     tmp_path / 'a', workdirs.config(**{f'run{i}': {} for i in range(10)})

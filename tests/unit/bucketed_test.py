@@ -84,6 +84,7 @@ def test_a_layer_is_exchanged_as_if_alone_and_costs_messages(
   assert sent.messages[0] == len(tree) * messages
 
 
+@pytest.mark.exhaustive
 def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
   tree = trees()
   norm = sum((x.reshape(3, -1) ** 2).sum(axis=1) for x in tree.values()) ** 0.5

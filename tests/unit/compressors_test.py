@@ -57,6 +57,7 @@ def test_the_largest_are_those_of_top_k_with_its_order_of_ties(
   np.testing.assert_array_equal(select(x, k), lax.top_k(jnp.abs(x), k)[1])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('size', [37, 40005])
 def test_the_last_entries_are_looked_at_too(size):
   x = np.zeros(size, np.float32)
@@ -64,6 +65,7 @@ def test_the_last_entries_are_looked_at_too(size):
   np.testing.assert_array_equal(select(x, 2), [size - 2, 3])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('size', [100, 40000])
 def test_not_a_number_is_larger_than_all_numbers(size):
   x = np.random.default_rng(0).standard_normal(size, np.float32)
@@ -97,6 +99,7 @@ def messages(size, k, seed, distinct, empty):
 lengths = st.sampled_from([(1, 1), (2, 1), (5, 3), (9, 9), (40, 7), (100, 60)])
 
 
+@pytest.mark.exhaustive
 @given(lengths, seeds, st.sampled_from([0, 1, 3]), st.floats(0, 1))
 @few
 def test_a_merge_is_the_dense_sum_and_commutes_to_the_last_bit(
@@ -118,6 +121,7 @@ def test_a_merge_is_the_dense_sum_and_commutes_to_the_last_bit(
   assert not np.asarray(both.values)[indices == size].any()
 
 
+@pytest.mark.exhaustive
 @given(lengths, seeds, st.sampled_from([0, 1, 3]))
 @few
 def test_a_split_keeps_the_k_largest_and_loses_none(length, seed, distinct):
@@ -179,6 +183,7 @@ def test_a_density_that_keeps_nothing_is_refused_with_the_least(make):
     make(0.001).compress(jnp.ones(100), jax.random.key(0))
 
 
+@pytest.mark.exhaustive
 def test_the_mean_of_stacked_messages_is_that_of_each_and_the_rest_waits():
   x = np.random.default_rng(0).standard_normal((3, 65), np.float32)
   for codec in (compressors.topk(0.3), compressors.int8()):

@@ -144,6 +144,7 @@ def test_push_gossip_is_jins_rule_with_its_local_nesterov():
   same(train(push_gossip.strategy(), NESTEROV), nesterov(pushed))
 
 
+@pytest.mark.exhaustive
 def test_exchanging_the_look_ahead_would_be_another_method():
   *_, (ours, *_) = train(pull_gossip.strategy(look_ahead=0.0), NESTEROV)
   *_, by_hand = nesterov(pulled())
@@ -303,6 +304,7 @@ def test_what_is_pulled_from_a_busy_worker_is_what_it_published():
   np.testing.assert_array_equal(sent.received, size * there + is_owner)
 
 
+@pytest.mark.exhaustive
 def test_what_is_pushed_to_a_busy_worker_waits_for_it():
   push, targets = push_gossip.push_mean(), topology.random_targets(P, P)
   steps = range(16)
@@ -376,6 +378,7 @@ def test_bytes_move_where_drawn_and_nowhere_else(kind, seed):
   assert permuted_bytes(hlo) == 4000 * away.sum()
 
 
+@pytest.mark.exhaustive
 def test_a_step_without_gradient_leaves_the_velocity_alone():
   kept = without_look_ahead(MU, pull_gossip.pull_mean(1))
   tree = tree_of(np.tile(START[0], (P, 1)))

@@ -198,6 +198,7 @@ def test_the_published_rule_loses_3_of_12_in_the_smallest_example(exchange):
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('exchange', gtopk.EXCHANGES)
 def test_no_smaller_example_exists(exchange):
   # Of two workers there is one merge, and what it displaces is in no result;

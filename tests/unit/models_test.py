@@ -60,6 +60,7 @@ def test_the_default_transformer_has_the_size_it_says():
   assert parameters(net, 1, 128, dtype=jnp.int32) == 875_520
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', models.IMAGES)
 def test_a_picture_model_has_parameters_only_and_a_logit_for_each_class(name):
   net, x = models.make(name, 7), jax.ShapeDtypeStruct((2, 32, 32, 3), 'float32')
@@ -129,6 +130,7 @@ def test_a_picture_is_judged_without_regard_to_the_others_in_its_batch(name):
   np.testing.assert_allclose(alone, among, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', models.TEXT)
 def test_a_text_model_sees_no_later_byte(name):
   net = models.make(name, 256, models.TEXT, width=32, layers=1)

@@ -80,6 +80,7 @@ def test_a_message_of_zeros_means_zeros(name):
   np.testing.assert_array_equal(compressor.decompress(zeros, 40), 0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
 def test_the_sum_of_messages_is_the_sum_of_what_they_mean(name):
   compressor = CLAIMS[name][0]
@@ -115,6 +116,7 @@ def test_terngrad_clips_at_its_standard_deviations():
   np.testing.assert_allclose(message.scale, 2.5 * np.std(x), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_qsgd_keeps_to_its_levels():
   x = gaussian(100)
   compressor = compressors.qsgd(levels=3, bucket=50)
@@ -143,6 +145,7 @@ def test_sign_decodes_to_the_mean_magnitude():
   )
 
 
+@pytest.mark.exhaustive
 def test_chunk_topk_keeps_the_largest_of_each_chunk_at_two_levels():
   x = jnp.array([1.0, -8.0, 2.0, 6.0, 0.0, 3.0, 40.0, -20.0, 10.0, 30.0])
   compressor = compressors.chunk_topk(0.5, chunk=4)
@@ -165,6 +168,7 @@ def test_random_k_draws_its_entries_once_each_and_another_set_next_time():
   assert first.sum() == second.sum() == 25 and (first != second).any()
 
 
+@pytest.mark.exhaustive
 def test_random_k_draws_all_entries_and_pairs_of_neighbors_equally_often():
   keys = jax.random.split(jax.random.key(0), 4000)
   drawn = np.asarray(

@@ -72,6 +72,7 @@ def test_memory_for_a_fifth_of_the_vector_is_enough_for_any_k(k):
   assert program.memory_analysis().temp_size_in_bytes <= 0.2 * 4 * x.size
 
 
+@pytest.mark.exhaustive
 def test_nan_is_kept_before_infinity():
   x = np.zeros(40000, np.float32)
   x[[7, 30000, 9]] = np.inf, np.nan, -np.nan
@@ -85,6 +86,7 @@ def test_short_floats_are_compared_exactly(dtype):
   np.testing.assert_array_equal(largest.largest(x, 400), plain(x, 400))
 
 
+@pytest.mark.exhaustive
 def test_each_vector_of_a_batch_is_searched_as_if_alone():
   # One of them is done after a pass while another needs thirty.
   x = np.stack(list(vectors(40000).values()))
@@ -183,6 +185,7 @@ def test_a_block_of_more_entries_than_16_bits_tell_apart_is_refused():
     jax.eval_shape(lambda x: blockwise.selection().select(x, 2, 0, ()), x)
 
 
+@pytest.mark.exhaustive
 def test_a_threshold_is_exact_again_in_every_mth_step():
   how, x = reused.selection(3), vectors(N)['normal']
   _, memory = chosen(how, x)

@@ -249,6 +249,7 @@ def test_each_method_is_the_one_written_by_hand(name):
   same(strategy, by_hand())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'one, apart',
   [
@@ -312,6 +313,7 @@ EVERYTHING = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('strategy', [RING, PAIRS, GOSGD, TRIGGERED])
 def test_the_mean_moves_by_gradients_only_all_along_a_rough_timeline(strategy):
   # Without a gradient, whatever comes and goes: no mass may come or go.
@@ -352,6 +354,7 @@ def test_what_a_server_holds_is_what_was_pushed():
   assert not np.allclose(expected, START)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy, asynchronous', [(TRIGGERED, True), (all_reduce.strategy(), False)]
 )
@@ -371,6 +374,7 @@ def test_a_seed_is_a_timeline(strategy, asynchronous):
   assert story(0) != story(1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy', [elastic.strategy(), PULL, PUSH, PAIRS, GOSGD, TRIGGERED]
 )
@@ -395,6 +399,7 @@ def test_who_comes_back_goes_on_where_it_was():
   assert begun[0][1:3] == ('compute', 1.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy',
   [

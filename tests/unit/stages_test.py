@@ -39,6 +39,7 @@ x = jax.ShapeDtypeStruct((N,), 'f4')
 few = Sparse(jnp.ones(K), jnp.arange(K, dtype=jnp.int32))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'stage, function, like',
   [

@@ -181,6 +181,7 @@ def test_diloco_without_an_outer_optimizer_is_local_sgd():
     assert sent_a == sent_b
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('decay', [0.95, 1.0])
 def test_sparse_loco_moves_all_by_the_mean_of_compressed_moves(decay):
   workers, codec = 3, compressors.chunk_topk(0.1, chunk=50)

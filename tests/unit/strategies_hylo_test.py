@@ -47,6 +47,7 @@ def ternary(x, level, factor=1.0):
   return scale * np.sign(x) * (np.abs(x) >= t)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('level', ['threshold', 'mean'])
 def test_each_kind_of_layer_is_compressed_in_its_own_way(level):
   strategy = hylo.strategy(

@@ -65,6 +65,7 @@ def test_dgc_sends_the_largest_velocities_and_masks_them(
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('selection', [exact, sampled, reused])
 def test_dgc_without_momentum_loses_nothing(selection):
   gradients = [gaussians(3, seed) for seed in range(4)]
@@ -99,6 +100,7 @@ def step_by_hand(wanted, q):
   return p @ q.T, q
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [2, 3])
 def test_power_sgd_is_two_products_a_step_from_where_it_was(workers):
   shapes = {'kernel': (3, 3, 4, 20), 'bias': (20,), 'thin': (2, 3)}

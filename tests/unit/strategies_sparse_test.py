@@ -51,6 +51,7 @@ def keep(x, k):
   return kept
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [2, 3])
 def test_exact_global_topk_is_the_k_largest_of_the_sum_of_messages(workers):
   gradients = [gaussians(workers, seed) for seed in range(3)]
@@ -127,6 +128,7 @@ def test_every_metric_makes_a_smaller_union_than_magnitude_alone():
   assert unions('two_budgets') < plain
 
 
+@pytest.mark.exhaustive
 def test_popularity_prefers_what_the_last_union_held():
   gradients = [gaussians(3, seed) for seed in range(2)]
   answers, _, _ = play(
@@ -154,6 +156,7 @@ def test_two_budgets_send_the_large_and_else_only_the_known():
   assert set(np.flatnonzero(answers[1][0])) == {5, 7, 8}
 
 
+@pytest.mark.exhaustive
 def test_patience_bounds_the_wait_of_every_entry():
   workers, patience = 2, 20
   gradients = np.ones((patience, workers, SIZE), 'f4')
@@ -202,6 +205,7 @@ def test_ok_topk_with_an_exact_threshold_applies_the_k_largest_sums(workers):
   np.testing.assert_allclose(state.residual, residual, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_ok_topk_reuses_its_threshold_between_exact_ones():
   gradients = [gaussians(4, seed) for seed in range(4)]
   answers, state, sent = play(

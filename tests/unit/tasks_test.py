@@ -120,6 +120,7 @@ def test_the_key_of_a_loss_drives_augmentation_alone():
     assert (one != other) == augment
 
 
+@pytest.mark.exhaustive
 def test_an_mlp_learns_the_digits():
   task = named.make('digits', 1)
   params, batch = task.init(KEY), jax.tree.map(lambda x: x[0], task.train)

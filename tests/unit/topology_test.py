@@ -136,6 +136,7 @@ def test_gossip_multiplies_with_w(name, n):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', GRAPHS)
 def test_directed_graphs_are_refused_when_workers_are_missing(name):
   n = 8

@@ -123,6 +123,7 @@ def test_the_size_of_a_message_is_that_of_its_arrays():
   assert nbytes(message) == 15 + 1 + 4 + 4
 
 
+@pytest.mark.exhaustive
 def test_importing_the_package_does_not_start_jax():
   # Or nobody could ask for emulated devices any more.
   program = """
