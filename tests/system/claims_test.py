@@ -22,6 +22,9 @@ from experiments.framework.probe import probed
 from gossipjax import executors
 from gossipjax.errors import UserError
 from gossipjax.strategies import gtopk, union_topk
+from tests.support import datasets
+
+pytestmark = datasets.needs('fashion_mnist')
 
 P, SIZE, STEPS = 8, 400, 6
 GROWTH = 'residual growth'

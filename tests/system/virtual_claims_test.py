@@ -11,6 +11,9 @@ from experiments.framework import (
   single_run,
   virtual_time_runs,
 )
+from tests.support import datasets
+
+pytestmark = datasets.needs('fashion_mnist')
 
 
 def test_a_quick_run_leaves_its_table_and_is_not_run_again(
