@@ -56,7 +56,7 @@ def get_config() -> ConfigDict:
       **defaults.variants(
         async_local_sgd='local_sgd',
         server='parameter_server',
-        elastic='elastic',
+        elastic=resolve.strategy_config('elastic', **plain),
         pull_gossip=resolve.strategy_config('pull_gossip', **plain),
         push_gossip=resolve.strategy_config('push_gossip', **plain),
         ad_psgd='pairwise_gossip',

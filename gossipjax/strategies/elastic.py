@@ -2,7 +2,8 @@
 
   x_i <- x_i - b (x_i - c),    c <- c + b sum_i (x_i - c),    b = stiffness / P
 
-Both sides move from the other's old value.
+Both sides move from the other's old value. The momentum is local: of Nesterov's
+y_i = x_i + m v_i only x_i is exchanged.
 
 Zhang et al., Deep learning with elastic averaging SGD, 2015. arXiv:1412.6651;
 stiffness 0.8 and period 1 from Jin et al., 2016. arXiv:1611.04581
@@ -24,6 +25,7 @@ from gossipjax.aggregator import (
   select,
 )
 from gossipjax.errors import UserError
+from gossipjax.transforms.nesterov import without_look_ahead
 
 
 class CenterState(NamedTuple):
@@ -58,14 +60,19 @@ def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
   return Aggregator(init, update)
 
 
-def strategy(stiffness: float = 0.8, period: int = 1) -> Strategy:
+def strategy(
+  stiffness: float = 0.8, period: int = 1, look_ahead: float = 0.9
+) -> Strategy:
   """Args:
   stiffness: b times the number of workers.
   period: local steps between two exchanges.
+  look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
+    look-ahead is not exchanged; 0 if it has none.
   """
 
   def exchange(workers=None):
-    return every(period, elastic_mean(stiffness, workers))
+    move = every(period, elastic_mean(stiffness, workers))
+    return without_look_ahead(look_ahead, move)
 
   return Strategy(
     identity(),

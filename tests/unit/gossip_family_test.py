@@ -13,6 +13,7 @@ from gossipjax import collectives, executors, topology
 from gossipjax.errors import UserError
 from gossipjax.flatten import flatten
 from gossipjax.strategies import (
+  elastic,
   gossip,
   pairwise_gossip,
   pull_gossip,
@@ -112,6 +113,18 @@ def pushed(x, t):
   return np.array(out)
 
 
+def sprung():
+  """EASGD; the center is in between, so it is for one run."""
+  center = START[0].copy()
+
+  def exchange(x, t):
+    pull = 0.8 / P * (x - center)
+    center[:] += pull.sum(axis=0)
+    return x - pull
+
+  return exchange
+
+
 SGD = optax.sgd(RATE)
 NESTEROV = optax.sgd(RATE, momentum=MU, nesterov=True)
 
@@ -142,6 +155,11 @@ def test_pull_gossip_without_momentum_is_jins_rule():
 
 def test_push_gossip_is_jins_rule_with_its_local_nesterov():
   same(train(push_gossip.strategy(), NESTEROV), nesterov(pushed))
+
+
+def test_elastic_is_easgd_with_its_local_nesterov():
+  same(train(elastic.strategy(), NESTEROV), nesterov(sprung()))
+  same(train(elastic.strategy(look_ahead=0.0), SGD), nesterov(sprung(), mu=0.0))
 
 
 @pytest.mark.exhaustive

@@ -223,6 +223,7 @@ def triggered(strategy, scale=2.0, decay=0.9):
   assert 5 < talks < EVENTS - 5
 
 
+EASGD = elastic.strategy(look_ahead=0.0)
 PULL = pull_gossip.strategy(look_ahead=0.0)
 PUSH = push_gossip.strategy(look_ahead=0.0)
 PAIRS = pairwise_gossip.strategy()
@@ -232,7 +233,7 @@ TRIGGERED = adaptive_gossip.strategy(triggers.relative_drift(scale=2.0))
 BY_HAND = {
   'downpour': (parameter_server.strategy(), downpour),
   'async_local_sgd': (local_sgd.strategy(4), lambda: downpour(4)),
-  'easgd': (elastic.strategy(), springs),
+  'easgd': (EASGD, springs),
   'pull': (PULL, lambda: pulling(PULL)),
   'push': (PUSH, lambda: pushing(PUSH)),
   'adpsgd': (PAIRS, lambda: pairing(PAIRS, average)),
@@ -254,7 +255,7 @@ def test_each_method_is_the_one_written_by_hand(name):
   'one, apart',
   [
     (parameter_server.strategy(), parameter_server.strategy()),
-    (elastic.strategy(), elastic.strategy()),
+    (EASGD, EASGD),
     (local_sgd.strategy(4), local_sgd.strategy(4)),
   ],
 )
@@ -280,7 +281,7 @@ def test_alike_workers_on_an_instant_link_are_in_step_without_waiting(
     local_sgd.strategy(4),
     topk.strategy(0.3),
     gtopk.strategy(0.3),
-    elastic.strategy(),
+    EASGD,
     PULL,
   ],
 )
@@ -376,7 +377,7 @@ def test_a_seed_is_a_timeline(strategy, asynchronous):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-  'strategy', [elastic.strategy(), PULL, PUSH, PAIRS, GOSGD, TRIGGERED]
+  'strategy', [EASGD, PULL, PUSH, PAIRS, GOSGD, TRIGGERED]
 )
 def test_nobody_waits_for_a_worker_that_is_gone(strategy):
   _, clock, _ = sailing(strategy, failures=((1, 0.55),), factors=())
