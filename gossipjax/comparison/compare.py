@@ -137,7 +137,8 @@ def _train(
     if it did.
   """
   name, config, run, _ = variant
-  store, lines = Store(folder / 'checkpoints'), folder / workdir.RECORDS
+  lines = folder / workdir.RECORDS
+  store = Store(folder / 'checkpoints', lines)
   spans: list = []
   records = (
     simulate.simulate(run, store, interrupted, spans.extend)
@@ -145,7 +146,11 @@ def _train(
     else train(run, store, interrupted, processes.meter())
   )
   if processes.first():
-    record_file.truncate(lines, store.last() or 0)
+    restored = record_file.restore(lines, store.records())
+    for sentence in filter(None, [*store.damaged, restored]):
+      console.say(
+        f'{sentence} The run continues after step {store.last() or 0}.'
+      )
   try:
     for record in records:
       if processes.first():  # Only the first of several processes writes.

@@ -155,6 +155,14 @@ def decide(action: Callable[[], None]) -> None:
     leave(LOST)
 
 
+def told_by_first(number: Callable[[], int]) -> int:
+  """What `number` gives in the first process, which alone calls it; i32."""
+  found = number() if first() else 0
+  if not distributed():
+    return found
+  return int(multihost_utils.broadcast_one_to_all(np.int32(found)))
+
+
 def abandon(error: Exception) -> None:
   """Ends one of several processes after an error; else does nothing."""
   if not distributed():

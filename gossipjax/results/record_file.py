@@ -8,8 +8,10 @@ are 170 MB more to install.
 import json
 import math
 import operator
+import os
 import pathlib
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from types import NoneType
 from typing import Any
 
@@ -17,7 +19,7 @@ import msgspec
 import numpy as np
 
 from gossipjax.errors import UserError
-from gossipjax.results import workdir
+from gossipjax.training.durable_files import write
 from gossipjax.training.record import Record
 
 _BATCH = 2**17  # Bytes; the records decoded from them fit a processor's cache.
@@ -30,6 +32,8 @@ def append(path: pathlib.Path, record: Record) -> None:
   with path.open('a') as file:
     # msgspec would write null for NaN.
     file.write(json.dumps(to_dict(record)) + '\n')
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def to_dict(record: Record) -> dict[str, Any]:
@@ -38,24 +42,26 @@ def to_dict(record: Record) -> dict[str, Any]:
   return msgspec.to_builtins(record, enc_hook=operator.methodcaller('item'))
 
 
-def truncate(path: pathlib.Path, step: int) -> None:
-  """Removes the records after `step`, and a last line that is incomplete.
+def restore(path: pathlib.Path, kept: bytes) -> str:
+  """Makes the file what a checkpoint kept of it.
 
   Args:
-    path: of the file, which is created if it does not exist.
-    step: of the checkpoint from which the run continues.
+    path: of the file, which may be missing.
+    kept: complete lines, see `Store.records`.
 
-  Raises:
-    UserError: a line is no record.
+  Returns:
+    A sentence if lines that the checkpoint kept were damaged; '' if none was.
   """
-  path.touch()
-  lines = [line for batch in _batches(path) for line in batch]
-  kept = (
-    line
-    for line, record in zip(lines, _decode(path, 0, lines), strict=True)
-    if record.step <= step
+  found = path.read_bytes() if path.exists() else b''
+  write(path, kept)
+  if found.startswith(kept):
+    return ''
+  pairs = zip_longest(found.splitlines(True), kept.splitlines(True))
+  number = next(n for n, (a, b) in enumerate(pairs, 1) if a != b)
+  return (
+    f'{path} was damaged from line {number} on; it is restored from the '
+    'checkpoint.'
   )
-  workdir.write(path, b''.join(kept).decode())
 
 
 def read(path: pathlib.Path) -> list[Record]:

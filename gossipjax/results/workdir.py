@@ -2,7 +2,7 @@
 
 config.json                 the config, versions, commit, devices
 <variant>/records.jsonl     one record a line, see record_file.py
-<variant>/checkpoints/      by orbax, see training/checkpoint.py
+<variant>/checkpoints/      verified, see training/checkpoint.py
 <variant>/summary.json      written when the variant is finished
 <variant>/timeline.json     virtual time only: what each worker did at first
 summary.json                written when all variants are finished
@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from gossipjax.errors import UserError
+from gossipjax.training.durable_files import partial, write
 
 SCHEMA = 1  # Of config.json, records.jsonl and summary.json together.
 CONFIG, SUMMARY, TIMELINE = 'config.json', 'summary.json', 'timeline.json'
@@ -29,21 +30,6 @@ PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 
 # Worker; 'compute', 'wait' or 'transfer'; from and until, in virtual seconds.
 Span = tuple[int, str, float, float]
-
-
-def write(path: pathlib.Path, text: str) -> None:
-  """Writes the whole file or, where that fails, leaves it as it was.
-
-  Raises:
-    OSError: the disk does not take it.
-  """
-  partial = _partial(path)
-  partial.write_text(text)
-  os.replace(partial, path)
-
-
-def _partial(path: pathlib.Path) -> pathlib.Path:
-  return path.with_name(f'.{path.name}.half')
 
 
 def needs(folder: pathlib.Path) -> None:
@@ -78,7 +64,7 @@ def claim(folder: pathlib.Path, config, resume: bool) -> None:
     _check_same(folder, wanted, resume)
     return
   # An earlier process may have been stopped while it wrote config.json.
-  if folder.exists() and {*folder.iterdir()} - {_partial(path)}:
+  if folder.exists() and {*folder.iterdir()} - {partial(path)}:
     raise UserError(
       f'--workdir={folder} is not empty and holds no run; name another folder.'
     )

@@ -8,5 +8,6 @@ record          one line of records.jsonl
 evaluate        held-out scores and consensus distance
 ledger          totals of bytes per worker, modelled seconds per link
 optimizer       the local optimizer and its learning-rate schedule
-checkpoint      saves and restores a run bit-exactly
+checkpoint      saves, verifies and restores a run bit-exactly
+durable_files   files that outlive a power failure, and their manifests
 """

@@ -1,29 +1,72 @@
-"""Checkpoints of a run: written atomically, restored bit-exactly."""
+"""Checkpoints of a run: written atomically, verified, restored bit-exactly.
 
+<step>/workers/       arrays of all workers, by orbax
+<step>/totals.json    of the ledger and the timeline
+<step>/records.jsonl  the records up to this step
+<step>/manifest.json  SHA-256 of every file above, written last
+.<step>.half/         one that is being written, or was abandoned
+"""
+
+import json
 import os
 import pathlib
 import re
+import shutil
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 
 from gossipjax.aggregator import Tree
+from gossipjax.distributed import processes
+from gossipjax.training import durable_files
+
+TOTALS = 'totals.json'
 
 
 class Store:
-  """The newest checkpoints of one run; incomplete ones are ignored."""
+  """The newest checkpoints of one run.
 
-  def __init__(self, folder: pathlib.Path, keep: int = 2):
-    self._manager = ocp.CheckpointManager(
-      folder.absolute(),
-      options=ocp.CheckpointManagerOptions(
-        max_to_keep=keep, enable_async_checkpointing=False
-      ),
-    )
+  Attributes:
+    damaged: a sentence about each checkpoint that is not as it was written;
+      such a checkpoint is not used, and stays until the run has passed it.
+  """
+
+  def __init__(
+    self,
+    folder: pathlib.Path,
+    records: pathlib.Path | None = None,
+    keep: int = 2,
+  ):
+    """Verifies the checkpoints in a folder, and removes abandoned ones.
+
+    Args:
+      folder: of the checkpoints of one run.
+      records: file of the run's records, of which each checkpoint keeps a copy.
+      keep: how many checkpoints, at most.
+    """
+    self._folder, self._records, self._keep = folder.absolute(), records, keep
+    self.damaged: list[str] = []
+    self._checkpointer = ocp.Checkpointer(ocp.StandardCheckpointHandler())
+    self._last = processes.told_by_first(self._newest_intact)
+
+  def _newest_intact(self) -> int:
+    for half in self._folder.glob('.*.half'):
+      shutil.rmtree(half)
+    for step in reversed(self._steps()):
+      if not (fault := durable_files.damage(self._folder / str(step))):
+        return step
+      self.damaged.append(
+        f'{self._folder / str(step)} is damaged ({fault}) and is not used.'
+      )
+    return 0
+
+  def _steps(self) -> list[int]:
+    found = self._folder.glob('[0-9]*')
+    return sorted(int(path.name) for path in found if path.name.isdigit())
 
   def save(self, step: int, workers: Tree, totals: dict[str, Any]) -> None:
-    """Saves arrays and totals after a step.
+    """Saves arrays, totals and records after a step.
 
     Args:
       step: steps done.
@@ -33,37 +76,59 @@ class Store:
     Raises:
       OSError: the disk does not take it; the previous checkpoint is intact.
     """
+    half = self._folder / f'.{step}.half'
     try:
-      self._manager.save(
-        step,
-        force=True,
-        args=ocp.args.Composite(
-          workers=ocp.args.StandardSave(workers),
-          totals=ocp.args.JsonSave(totals),
-        ),
+      if processes.first():
+        half.mkdir(parents=True)
+      self._checkpointer.save(
+        half / 'workers', args=ocp.args.StandardSave(workers)
       )
-    except (
-      ValueError
-    ) as error:  # How tensorstore reports errors of the operating system.
-      number = re.search(r"os_error_code='(\d+)'", str(error))
-      if number is None:
-        raise
-      code = int(number.group(1))
-      raise OSError(
-        code, os.strerror(code), str(self._manager.directory)
-      ) from error
+      if processes.first():
+        self._publish(step, half, totals)
+    except (OSError, ValueError) as error:
+      shutil.rmtree(half, ignore_errors=True)
+      raise self._of_the_system(error) from error
+    self._last = step
+
+  def _publish(
+    self, step: int, half: pathlib.Path, totals: dict[str, Any]
+  ) -> None:
+    (half / TOTALS).write_text(json.dumps(totals))
+    if self._records and self._records.exists():
+      shutil.copyfile(self._records, half / self._records.name)
+    durable_files.seal(half)
+    place = self._folder / str(step)
+    shutil.rmtree(place, ignore_errors=True)  # A damaged one.
+    os.replace(half, place)
+    durable_files.sync(self._folder)
+    passed = [found for found in self._steps() if found <= step]
+    for old in passed[: -self._keep]:
+      shutil.rmtree(self._folder / str(old))
+
+  def _of_the_system(self, error: Exception) -> Exception:
+    """The operating system's error that tensorstore reports as a ValueError."""
+    number = re.search(r"os_error_code='(\d+)'", str(error))
+    if isinstance(error, OSError) or number is None:
+      return error
+    code = int(number.group(1))
+    return OSError(code, os.strerror(code), str(self._folder))
 
   def last(self) -> int | None:
-    """The step of the newest complete checkpoint; None without one."""
-    return self._manager.latest_step()
+    """The step of the newest intact checkpoint; None without one."""
+    return self._last or None
 
   def load(self, like: Tree) -> tuple[Tree, dict[str, Any]]:
     """Arrays, placed as those of `like`, and totals of the newest save."""
+    place = self._folder / str(self._last)
     shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-    found = self._manager.restore(
-      self.last(),
-      args=ocp.args.Composite(
-        workers=ocp.args.StandardRestore(shapes), totals=ocp.args.JsonRestore()
-      ),
+    workers = self._checkpointer.restore(
+      place / 'workers', args=ocp.args.StandardRestore(shapes)
     )
-    return found.workers, found.totals
+    return workers, json.loads((place / TOTALS).read_text())
+
+  def records(self) -> bytes:
+    """What the records' file was when the newest checkpoint was saved."""
+    if not self._last:
+      return b''
+    kept = self._folder / str(self._last) / self._records.name
+    return kept.read_bytes() if kept.exists() else b''

@@ -420,16 +420,36 @@ def test_a_loss_that_is_no_number_before_a_checkpoint_promises_none(tmp_path):
   assert 'checkpoint' not in ended.err
 
 
-def test_a_broken_record_is_named_when_a_run_is_resumed(finished, tmp_path):
+def test_a_broken_record_is_restored_when_a_run_is_resumed(finished, tmp_path):
   workdir = tmp_path / 'run'
   shutil.copytree(finished, workdir)
   (workdir / 'all_reduce/summary.json').unlink()
   lines = workdir / 'all_reduce/records.jsonl'
-  lines.write_text('{"step": 2, "tra\n' + lines.read_text())
-  before = snapshot(workdir / 'all_reduce')
+  whole = lines.read_text()
+  lines.write_text('{"step": 2, "tra\n' + whole)
   ended = program.run(tmp_path, *DIGITS, '--resume', f'--workdir={workdir}')
-  refused(ended, f'{lines}, line 1 delete', None)
-  assert snapshot(workdir / 'all_reduce') == before
+  assert ended.code == 0, ended.err
+  assert f'{lines} was damaged from line 1 on' in ended.err
+  assert lines.read_text() == whole
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_goes_on(
+  finished, tmp_path
+):
+  workdir = tmp_path / 'run'
+  args = *DIGITS, '--config.checkpoint_every=2', f'--workdir={workdir}'
+  assert program.run(tmp_path, *args).code == 0
+  (workdir / 'all_reduce/summary.json').unlink()
+  damaged = workdir / 'all_reduce/checkpoints/4'
+  (damaged / 'totals.json').unlink()
+  ended = program.run(tmp_path, *args, '--resume')
+  assert ended.code == 0, ended.err
+  assert f'{damaged} is damaged (totals.json is missing)' in ended.err
+  new, old = (
+    program.arrays(folder / 'all_reduce/checkpoints')
+    for folder in (workdir, finished)
+  )
+  assert all(np.array_equal(new[key], old[key]) for key in old)
 
 
 def can_mount() -> bool:

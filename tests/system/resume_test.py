@@ -99,7 +99,7 @@ def records(folder: pathlib.Path) -> list[dict]:
 def ledger(folder: pathlib.Path) -> dict:
   """The totals in the newest checkpoint, without times."""
   newest = max(int(p.name) for p in (folder / 'checkpoints').iterdir())
-  totals = folder / f'checkpoints/{newest}/totals/metadata'
+  totals = folder / f'checkpoints/{newest}/totals.json'
   return untimed(json.loads(totals.read_text()))
 
 

@@ -1,0 +1,83 @@
+"""Files that outlive a power failure, and manifests that tell of changes.
+
+A manifest is a file manifest.json in a folder: the SHA-256 of each of its files
+by name. It is written after them.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable
+
+MANIFEST = 'manifest.json'
+
+
+def write(path: pathlib.Path, contents: str | bytes) -> None:
+  """Writes the whole file or, where that fails, leaves it as it was.
+
+  Raises:
+    OSError: the disk does not take it.
+  """
+  half = partial(path)
+  half.write_bytes(contents.encode() if isinstance(contents, str) else contents)
+  sync(half)
+  os.replace(half, path)
+  sync(path.parent)
+
+
+def partial(path: pathlib.Path) -> pathlib.Path:
+  """Where `write` writes before the file gets its name."""
+  return path.with_name(f'.{path.name}.half')
+
+
+def sync(path: pathlib.Path) -> None:
+  """Returns once the disk holds a file, or the names in a folder.
+
+  Raises:
+    OSError: it does not take them.
+  """
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def seal(folder: pathlib.Path, names: Iterable[str] | None = None) -> None:
+  """Writes the manifest of some files in a folder, by default of all below it.
+
+  Raises:
+    OSError: the disk does not take it.
+  """
+  if names is None:
+    inside = [path for path in sorted(folder.rglob('*')) if path.is_file()]
+    for path in [*inside, *(p for p in folder.rglob('*') if p.is_dir())]:
+      sync(path)
+    names = [path.relative_to(folder).as_posix() for path in inside]
+  found = {name: digest(folder / name) for name in names}
+  write(folder / MANIFEST, json.dumps(found, indent=2))
+
+
+def digest(path: pathlib.Path) -> str:
+  """SHA-256 of a file, as hexadecimal digits."""
+  with path.open('rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def damage(folder: pathlib.Path) -> str:
+  """What in a folder is not as its manifest says; '' if all is."""
+  try:
+    wanted = json.loads((folder / MANIFEST).read_bytes())
+    names = {str(name): str(value) for name, value in wanted.items()}
+  except FileNotFoundError:
+    return f'{MANIFEST} is missing'
+  except (OSError, ValueError, AttributeError):
+    return f'{MANIFEST} is damaged'
+  for name, value in names.items():
+    try:
+      if digest(folder / name) != value:
+        return f'{name} is not as it was written'
+    except OSError:
+      return f'{name} is missing'
+  return ''

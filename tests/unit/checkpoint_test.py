@@ -1,0 +1,121 @@
+"""A checkpoint is whole, or is named and not used."""
+
+import pathlib
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gossipjax.results import record_file
+from gossipjax.training.checkpoint import Store
+
+FIRST, SECOND = jnp.arange(6.0), jnp.arange(6.0) + 1
+
+
+@pytest.fixture(scope='module')
+def saved(tmp_path_factory):
+  """Checkpoints of steps 3 and 6, with records."""
+  folder = tmp_path_factory.mktemp('saved')
+  store = Store(folder / 'checkpoints', folder / 'records.jsonl')
+  for step, array in ((3, FIRST), (6, SECOND)):
+    with (folder / 'records.jsonl').open('a') as file:
+      file.write(f'{{"step": {step}}}\n')
+    store.save(step, {'a': array}, {'step': step, 'sum': 0.1 * step})
+  return folder / 'checkpoints'
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+  shutil.copytree(saved, tmp_path / 'checkpoints')
+  return tmp_path / 'checkpoints'
+
+
+def opened(folder: pathlib.Path) -> Store:
+  return Store(folder, folder.parent / 'records.jsonl')
+
+
+def loads(store: Store, array, step: int) -> None:
+  found, totals = store.load({'a': jnp.zeros(6)})
+  np.testing.assert_array_equal(found['a'], array)
+  assert totals == {'step': step, 'sum': 0.1 * step} and store.last() == step
+  assert store.records().count(b'\n') == step // 3
+
+
+def test_the_newest_checkpoint_is_loaded_bit_by_bit(folder):
+  store = opened(folder)
+  assert not store.damaged
+  loads(store, SECOND, 6)
+
+
+def test_a_flipped_bit_in_any_file_is_noticed_and_the_older_one_is_used(folder):
+  files = [path for path in (folder / '6').rglob('*') if path.is_file()]
+  assert {'manifest.json', 'totals.json', 'records.jsonl'} <= {
+    path.name for path in files
+  }
+  for number, path in enumerate(sorted(files)):
+    whole = path.read_bytes()
+    where = number * 7919 % len(whole)
+    path.write_bytes(
+      whole[:where]
+      + bytes([whole[where] ^ 1 << number % 8])
+      + whole[where + 1 :]
+    )
+    store = opened(folder)
+    assert len(store.damaged) == 1 and str(folder / '6') in store.damaged[0]
+    loads(store, FIRST, 3)
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize('what', ['workers', 'totals.json', 'manifest.json'])
+def test_a_missing_part_is_named(folder, what):
+  path = folder / '6' / what
+  if path.is_dir():
+    shutil.rmtree(path)
+  else:
+    path.unlink()
+  store = opened(folder)
+  assert what in store.damaged[0]
+  loads(store, FIRST, 3)
+
+
+def test_without_an_intact_checkpoint_a_run_begins_anew(folder):
+  for step in '36':
+    (folder / step / 'totals.json').write_bytes(b'')
+  store = opened(folder)
+  assert store.last() is None and len(store.damaged) == 2
+  assert store.records() == b''
+
+
+def test_a_damaged_checkpoint_is_replaced_when_the_run_gets_there(folder):
+  (folder / '6/totals.json').unlink()
+  opened(folder).save(6, {'a': SECOND}, {'step': 6, 'sum': 0.1 * 6})
+  assert not opened(folder).damaged
+
+
+def test_abandoned_and_old_checkpoints_go(folder):
+  (folder / '.9.half/workers').mkdir(parents=True)
+  store = opened(folder)
+  store.save(9, {'a': FIRST}, {})
+  assert sorted(path.name for path in folder.iterdir()) == ['6', '9']
+
+
+@pytest.mark.parametrize(
+  'found, line',
+  [('1\n3\n', 2), ('2\n1\n3\n', 1), ('1\n2\n2\n', 3), ('1\n2\n', 3), ('', 1)],
+)
+def test_damaged_records_are_restored_and_the_line_is_named(
+  found, line, tmp_path
+):
+  path = tmp_path / 'records.jsonl'
+  path.write_text(found)
+  sentence = record_file.restore(path, b'1\n2\n3\n')
+  assert f'from line {line} on' in sentence
+  assert path.read_bytes() == b'1\n2\n3\n'
+
+
+def test_records_after_the_checkpoint_go_without_a_word(tmp_path):
+  path = tmp_path / 'records.jsonl'
+  path.write_text('1\n2\n3')
+  assert record_file.restore(path, b'1\n') == ''
+  assert path.read_bytes() == b'1\n'
