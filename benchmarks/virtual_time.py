@@ -36,7 +36,8 @@ def config(name: str, asynchronous: bool):
   """Plain SGD: what an optimizer remembers is not the simulator's."""
   run = defaults.get_config()
   run.update(workers=WORKERS, batch_size=32)
-  run.task = defaults.task('fashion_mnist', model='cnn', examples=256)
+  run.task = defaults.task('fashion_mnist', model='cnn')
+  run.split.examples = 256
   run.optimizer = defaults.optimizer('sgd', learning_rate=0.01)
   known = resolve.strategy_config(name)
   bare = {'look_ahead': 0.0} if 'look_ahead' in known else {}

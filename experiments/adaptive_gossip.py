@@ -59,7 +59,7 @@ def _drift(scale: float) -> dict:
 def scale_for(task: str, scope: str, found: KeptRuns, quick: bool) -> float:
   """The least scale of the drift that saves enough, on validation data."""
   config = workloads.on_link(task, WORKERS[0], quick)
-  config.task.holdout = 'validation'
+  config.split.holdout = 'validation'
   config.optimizer.learning_rate = workloads.RATES[1]
   config.strategy = resolve.strategy_config('gossip')
   always = sent(found.run(config))

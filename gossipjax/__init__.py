@@ -37,3 +37,17 @@ What is made of the results:
   tuning          which learning rate suits a strategy
   commands        the command line
 """
+
+import importlib
+from typing import Any
+
+# Public names, each imported when it is first used.
+_PUBLIC = {
+  'Task': 'gossipjax.tasks.task',
+}
+
+
+def __getattr__(name: str) -> Any:
+  if name not in _PUBLIC:
+    raise AttributeError(f'gossipjax has no {name!r}')
+  return getattr(importlib.import_module(_PUBLIC[name]), name)

@@ -47,14 +47,8 @@ def config(
     eval_every=eval_every,
     checkpoint_every=0,
   )
-  run.task = defaults.task(
-    'fashion_mnist',
-    model='mlp',
-    width=width,
-    layers=1,
-    holdout='validation',
-    validation=0.02,
-  )
+  run.task = defaults.task('fashion_mnist', model='mlp', width=width, layers=1)
+  run.split = defaults.split(holdout='validation', validation=0.02)
   run.optimizer = defaults.optimizer(
     'sgd', rate, schedule=schedule, momentum=momentum, nesterov=momentum > 0
   )

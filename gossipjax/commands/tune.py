@@ -6,9 +6,9 @@
 
 --budget=N is a number of points per variant. Each point is trained with every
 seed on a part of the training set and judged by the rest of it
-(`task.validation`); the test set is not looked at. Leaves trials.md, trials.csv
-and tuned.py, a config with the best values. Finished trials are not run again,
-even if the grid grows.
+(`split.validation`); the test set is not looked at. Leaves trials.md,
+trials.csv and tuned.py, a config with the best values. Finished trials are not
+run again, even if the grid grows.
 """
 
 import pathlib

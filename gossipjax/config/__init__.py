@@ -1,7 +1,8 @@
 """The config boundary: only here do names in a config become functions.
 
-arguments  calls a function with the arguments of a config; parts by name
-resolve    the strategies and links that a config names
-variants   what each variant of a comparison changes
-defaults   every key of a config with its default; builders for config files
+arguments      calls a function with the arguments of a config; parts by name
+own_functions  functions of the user's own, by the name 'module:function'
+resolve        the tasks, strategies and links that a config names
+variants       what each variant of a comparison changes
+defaults       every key of a config with its default; builders for config files
 """

@@ -148,9 +148,8 @@ def call(
       )
   for name in keyword:
     if name not in resolved and _is_required(parameters[name]):
-      raise UserError(
-        f'{key}.{name} is missing; {function.__name__} has no default for it.'
-      )
+      of = getattr(function, '__name__', 'it')
+      raise UserError(f'{key}.{name} is missing; {of} has no default for it.')
   return function(*positional, **resolved)
 
 

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from gossipjax.config import arguments, resolve
 from gossipjax.simulation import cluster as machines
-from gossipjax.tasks import named
+from gossipjax.tasks import shares
 
 
 def get_config(strategy: str = 'all_reduce') -> ConfigDict:
@@ -34,6 +34,8 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'cluster': {},
       'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.
       'task': task('digits'),
+      # How its examples are shared out, and which are held out; see `split`.
+      'split': split('iid'),
       'optimizer': optimizer(
         'sgd', learning_rate=0.1, momentum=momentum, nesterov=momentum > 0
       ),
@@ -50,11 +52,22 @@ def cluster(**given: Any) -> ConfigDict:
 
 
 def task(name: str, **given: Any) -> ConfigDict:
-  """`config.task` with every argument of that task."""
-  known = arguments.settings(named.TASKS[name], **given)
-  for key in ('workers', 'seed', 'data_dir', 'name'):  # Set by the run.
+  """`config.task` with every argument of that task.
+
+  Args:
+    name: of a built-in task, or 'module:function': a function of yours that
+      returns a `gossipjax.Task`.
+    **given: arguments of the task's function in place of its defaults.
+  """
+  known = arguments.settings(resolve.task_function(name), **given)
+  for key in ('data_dir', 'name'):  # Set by the run.
     known.pop(key, None)
   return ConfigDict({'name': name, **known})
+
+
+def split(name: str = 'iid', **given: Any) -> ConfigDict:
+  """`config.split` with every key of gossipjax/tasks/shares.py."""
+  return ConfigDict(arguments.settings(shares.share_out, name=name, **given))
 
 
 def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:

@@ -1,4 +1,4 @@
-"""The strategies and links that a config names."""
+"""The tasks, strategies and links that a config names."""
 
 import importlib
 import inspect
@@ -10,12 +10,44 @@ from ml_collections import ConfigDict
 
 from gossipjax import network, strategies
 from gossipjax.aggregator import Strategy
+from gossipjax.config import own_functions
 from gossipjax.config.arguments import call, pick, settings
+from gossipjax.tasks import named
+from gossipjax.tasks.task import Task
 
 STRATEGIES = tuple(m.name for m in pkgutil.iter_modules(strategies.__path__))
 
 
+def task_function(name: str) -> Callable[..., Task]:
+  """The function of a built-in task, or 'module:function'.
+
+  Raises:
+    UserError: there is none.
+  """
+  return own_functions.find(name, named.TASKS, 'task.name')
+
+
+def task(config: Mapping[str, Any], data_dir: str = '') -> Task:
+  """The task of `config.task`: a name and the function's arguments.
+
+  Args:
+    config: `config.task`.
+    data_dir: `config.data.dir`, for functions that have such an argument.
+
+  Raises:
+    UserError: see `call`, or what the function refuses.
+  """
+  arguments = dict(config)
+  function = task_function(name := arguments.pop('name'))
+  if data_dir and 'data_dir' in inspect.signature(function).parameters:
+    arguments['data_dir'] = data_dir
+  found = call(function, arguments, 'task')
+  return own_functions.returned(found, Task, 'task.name', name)
+
+
 def _strategy_function(name: str) -> Callable[..., Strategy]:
+  if ':' in str(name):
+    return own_functions.find(name, {}, 'strategy.name')
   pick(name, dict.fromkeys(STRATEGIES), 'strategy.name')
   return importlib.import_module(f'gossipjax.strategies.{name}').strategy
 
@@ -41,7 +73,8 @@ def strategy(config: Mapping[str, Any]) -> Strategy:
   """
   arguments = dict(config)
   name = arguments.pop('name')
-  return call(_strategy_function(name), arguments, 'strategy')
+  found = call(_strategy_function(name), arguments, 'strategy')
+  return own_functions.returned(found, Strategy, 'strategy.name', name)
 
 
 def links(choice: str | Mapping[str, float]) -> dict[str, network.Link]:

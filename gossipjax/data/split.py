@@ -61,7 +61,7 @@ def dirichlet(
   """
   if not alpha > 0:
     raise UserError(
-      f'task.alpha must be positive, not {alpha}; 0.1 is very '
+      f'split.alpha must be positive, not {alpha}; 0.1 is very '
       f'skewed, 100 nearly even'
     )
   share = _share(len(labels), workers)
@@ -99,7 +99,7 @@ def by_label(
     UserError: shards < 1, or there are fewer examples than shards.
   """
   if shards < 1:
-    raise UserError(f'task.shards must be at least 1, not {shards}')
+    raise UserError(f'split.shards must be at least 1, not {shards}')
   size = _share(len(labels), workers * shards)
   random = np.random.default_rng(seed)
   rows = random.permutation(len(labels))
@@ -134,7 +134,7 @@ def share(train: Tree, rows: np.ndarray, examples: int | None) -> Tree:
     UserError: examples < 1.
   """
   if examples is not None and examples < 1:
-    raise UserError(f'task.examples must be at least 1, not {examples}')
+    raise UserError(f'split.examples must be at least 1, not {examples}')
   return jax.tree.map(lambda x: x[rows[:, :examples]], train)
 
 

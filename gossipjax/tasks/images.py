@@ -1,6 +1,5 @@
 """Classification of pictures."""
 
-import functools
 from typing import Any
 
 import jax
@@ -10,14 +9,11 @@ import numpy as np
 from gossipjax import models
 from gossipjax.data import augment as augmentation
 from gossipjax.data import images as pictures
-from gossipjax.data import split as splits
-from gossipjax.data.holdout import hold_out
 from gossipjax.tasks.task import (
   Task,
   classification_scores,
   cross_entropy,
   initialiser,
-  split_function,
 )
 
 Tree = Any
@@ -25,41 +21,23 @@ Tree = Any
 
 def images(
   name: str,
-  workers: int,
   *,
   model: str = 'cnn',
   width: int | None = None,
   layers: int | None = None,
-  split: str = 'iid',
-  alpha: float = 0.5,
-  shards: int = 2,
   augment: bool = False,
-  holdout: str = 'test',
-  seed: int = 0,
-  validation: float = 0.1,
-  examples: int | None = None,
   data_dir: str | None = None,
-  mine: slice = slice(None),
 ) -> Task:
   """The class of a picture.
 
   Args:
     name: a data set of `data.images`.
-    alpha: of split 'dirichlet'; the smaller, the more the workers differ.
-    shards: of split 'label'; runs of one label each worker gets.
     augment: random crops and flips in training.
 
   Raises:
     UserError: an argument is out of range, or a file is.
   """
   data = pictures.load(name, data_dir)
-  train, test = hold_out(data.train, data.test, holdout, validation)
-  choices = {
-    'iid': splits.iid,
-    'dirichlet': functools.partial(splits.dirichlet, alpha=alpha),
-    'label': functools.partial(splits.by_label, shards=shards),
-  }
-  rows = split_function(split, choices)(train[1], workers, seed)[mine]
   net = models.make(model, data.classes, width=width, layers=layers)
 
   def logits(params: Tree, x: jax.Array) -> jax.Array:
@@ -74,8 +52,8 @@ def images(
     x, y = batch
     return classification_scores(logits(params, x), y)
 
-  init = initialiser(net, _normalise(train[0][:1], data))
-  return Task(init, loss, score, splits.share(train, rows, examples), test)
+  init = initialiser(net, _normalise(data.train[0][:1], data))
+  return Task(init, loss, score, data.train, data.test)
 
 
 def _normalise(x: jax.Array, data: pictures.Images) -> jax.Array:

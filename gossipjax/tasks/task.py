@@ -4,46 +4,57 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import optax
 from flax import linen as nn
 
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError
 
 Tree = Any
 
 
 class Task(NamedTuple):
-  """A model, a loss and the examples of every worker.
+  """A model, a loss and examples; it knows nothing of workers.
 
   Attributes:
     init: key -> parameters.
     loss: (parameters, batch, key) -> f32[], the mean training loss of a batch;
-      the key drives augmentation only.
-    score: (parameters, batch) -> {'loss', 'accuracy'}, each f32[], the means
-      over a batch; of text: nats per byte, and the share of next bytes right.
-    train: arrays [workers, examples, ...], a row for each worker wanted.
+      the key is of a worker and a step: for augmentation, dropout.
+    score: (parameters, batch) -> scores by name, such as {'loss', 'accuracy'},
+      each f32[], a mean over the batch.
+    train: arrays [examples, ...]. In a `Run` they are shared out: arrays
+      [workers, examples, ...], a row for each worker wanted.
     test: arrays [examples, ...]; held out.
+    validation: likewise, held out for tuning; None takes a part of `train`.
+    labels: int[examples] of `train`, for splits that need them; None takes the
+      last array of `train` if it is one.
   """
 
   init: Callable[[jax.Array], Tree]
   loss: Callable[[Tree, Tree, jax.Array], jax.Array]
-  score: Callable[[Tree, Tree], dict[str, jax.Array]]
+  score: Callable[[Tree, Tree], Mapping[str, jax.Array]]
   train: Tree
   test: Tree
+  validation: Tree = None
+  labels: np.ndarray | None = None
 
 
-def split_function(split: str, choices: Mapping[str, Callable]) -> Callable:
-  """The way to share out examples that has this name.
+def count(examples: Tree, what: str) -> int:
+  """The number of examples in arrays [examples, ...].
 
   Raises:
-    UserError: there is none.
+    UserError: there is none, or arrays have different numbers; the sentence
+      names `what` they are.
   """
-  if split not in choices:
+  leaves = jax.tree.leaves(examples)
+  sizes = sorted({len(x) if np.ndim(x) else 0 for x in leaves})
+  if len(sizes) != 1 or not sizes[0]:
+    found = ' and '.join(map(str, sizes)) or 'no'
     raise UserError(
-      f'task.split: there is no split {split!r} for this task'
-      f'{nearest(split, choices)}'
+      f'task: the arrays of {what} have {found} examples; each needs the same '
+      'number on its first axis, at least 1.'
     )
-  return choices[split]
+  return sizes[0]
 
 
 def initialiser(net: nn.Module, x: jax.Array) -> Callable[[jax.Array], Tree]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import optax
 
-from gossipjax.config.arguments import call, pick
+from gossipjax.config import own_functions
+from gossipjax.config.arguments import call
 from gossipjax.errors import UserError
 
 
@@ -52,8 +53,9 @@ def schedule(
   Args:
     learning_rate: the highest.
     steps: of the whole run.
-    schedule: constant, cosine (to zero at `steps`), or piecewise (a tenth at
-      each of `boundaries`, in steps).
+    schedule: constant, cosine (to zero at `steps`), piecewise (a tenth at
+      each of `boundaries`, in steps), or 'module:function': a function of
+      yours, (learning rate, steps after the warm-up) -> optax.Schedule.
     warmup_steps: steps until the highest rate; 0 is none.
     boundaries: steps of piecewise.
 
@@ -69,7 +71,9 @@ def schedule(
       learning_rate, {b - warmup_steps: 0.1 for b in boundaries}
     ),
   }
-  after = pick(schedule, kinds, 'optimizer.schedule')()
+  make = own_functions.find(schedule, kinds, 'optimizer.schedule')
+  own = (learning_rate, max(1, steps - warmup_steps))
+  after = make(*(own if ':' in schedule else ()))
   if not warmup_steps:
     return after
   rise = optax.linear_schedule(0, learning_rate, warmup_steps)
@@ -77,9 +81,11 @@ def schedule(
 
 
 def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
-  """The optimizer of `config.optimizer`, any of optax by name.
+  """The optimizer of `config.optimizer`: any of optax by name, or a function.
 
-  Weight decay is added to the gradient if the optimizer has none of its own.
+  A name 'module:function' is a function of the user's, of a learning rate or
+  schedule and of the other keys of `config.optimizer`. Weight decay is added
+  to the gradient if the optimizer has none of its own.
 
   Raises:
     UserError: there is no such optimizer, schedule or argument.
@@ -97,8 +103,12 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
     if inspect.isfunction(f)
     and 'learning_rate' in inspect.signature(f).parameters
   }
-  function = pick(given.pop('name'), known, 'optimizer.name')
+  name = given.pop('name')
+  function = own_functions.find(name, known, 'optimizer.name')
   decay = []
   if 'weight_decay' not in inspect.signature(function).parameters:
     decay = [optax.add_decayed_weights(given.pop('weight_decay', 0.0))]
-  return optax.chain(*decay, call(function, given, 'optimizer', rate))
+  found = call(function, given, 'optimizer', rate)
+  kind = optax.GradientTransformation
+  own_functions.returned(found, kind, 'optimizer.name', name)
+  return optax.chain(*decay, found)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Iterable
-from typing import Any
 
 import optax
 from ml_collections import ConfigDict
@@ -14,7 +13,7 @@ from gossipjax.config import arguments, resolve
 from gossipjax.errors import UserError
 from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster, cluster
-from gossipjax.tasks import named
+from gossipjax.tasks.shares import share_out
 from gossipjax.tasks.task import Task
 from gossipjax.training import optimizer
 
@@ -128,18 +127,15 @@ def task(
     mine: workers of this process.
     tasks: those loaded so far, to be shared; may grow.
   """
-  given: dict[str, Any] = {
-    k: v for k, v in config.task.items() if v is not None
-  }
-  given |= {
-    'workers': config.workers,
-    'seed': config.seed,
-    'data_dir': config.data.dir or None,
-  }
   tasks = {} if tasks is None else tasks
-  key = json.dumps([given, str(mine)], sort_keys=True)
+  of_task = [config.task.to_dict(), config.data.dir]
+  shared = [config.split.to_dict(), config.workers, config.seed, str(mine)]
+  key = json.dumps([of_task, shared], sort_keys=True)
   if key not in tasks:
-    tasks[key] = named.make(given.pop('name'), mine=mine, **given)
+    found = resolve.task(config.task, config.data.dir)
+    tasks[key] = arguments.call(
+      share_out, config.split, 'split', found, config.workers, config.seed, mine
+    )
   return tasks[key]
 
 

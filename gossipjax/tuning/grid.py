@@ -19,8 +19,8 @@ Point = dict[str, Any]  # One value for each key.
 OURS = {
   'seed': '--seeds',
   'variants': 'a config',
-  'task.holdout': 'nothing else than the validation split',
-  'task.validation': 'the config',
+  'split.holdout': 'nothing else than the validation split',
+  'split.validation': 'the config',
 }
 
 

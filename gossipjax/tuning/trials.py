@@ -56,7 +56,7 @@ def plan(
     for point in grid.points(values, config, budget):
       for seed in range(config.seed, config.seed + seeds):
         told = {**point, 'seed': seed}
-        here = grid.at(config, {**told, 'task.holdout': 'validation'})
+        here = grid.at(config, {**told, 'split.holdout': 'validation'})
         if seed == config.seed:
           check(name, here, tasks)
         words = ','.join(f'{key}={value}' for key, value in told.items())

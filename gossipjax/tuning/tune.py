@@ -1,7 +1,7 @@
 """Equal tuning: every variant tries as many points of the same grid.
 
 Each point is trained with every seed on a part of the training set and judged
-by the rest of it (`task.validation`). The test set is not looked at.
+by the rest of it (`split.validation`). The test set is not looked at.
 """
 
 import csv

@@ -163,7 +163,7 @@ MISTAKES = {
   ),
   'an unknown model': (f'{DEFAULT} --config.task.model=mpl', 'mpl mlp'),
   'an unknown task': (f'{DEFAULT} --config.task.name=digit', 'digits'),
-  'an unknown split': (f'{DEFAULT} --config.task.split=even', 'iid'),
+  'an unknown split': (f'{DEFAULT} --config.split.name=even', 'iid'),
   'an unknown link': (f'{DEFAULT} --config.link=2gbe', 'link=2gbe 1gbe'),
   'an unknown executor': (
     f'{DEFAULT} --config.executor=gpu',

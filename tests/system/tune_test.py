@@ -24,7 +24,7 @@ def small(*strategies: str) -> defaults.ConfigDict:
   """Two workers, six steps."""
   config = defaults.get_config()
   config.update(workers=2, steps=6, log_every=3, eval_every=0, executor='vmap')
-  config.task.examples = 64
+  config.split.examples = 64
   config.variants = defaults.variants(**{name: name for name in strategies})
   return config
 
@@ -146,7 +146,7 @@ def test_the_config_that_is_left_is_the_comparison_with_the_best_values(tuned):
   assert list(runs) == list(STRATEGIES)
   for name, run in variants(small(*STRATEGIES)):
     assert runs[name].to_dict() == grid.at(run, found.chosen[name]).to_dict()
-    assert run.task.holdout == 'test'
+    assert run.split.holdout == 'test'
 
 
 def test_the_tables_have_every_trial_and_every_point(tuned):

@@ -79,7 +79,7 @@ def test_by_label_gives_each_worker_the_classes_of_its_shards():
 
 @pytest.mark.parametrize('alpha', [0.0, -1.0, float('nan')])
 def test_a_concentration_that_is_not_positive_is_refused(alpha):
-  with pytest.raises(UserError, match=r'^task\.alpha'):
+  with pytest.raises(UserError, match=r'^split\.alpha'):
     split.dirichlet(LABEL, 4, 0, alpha)
 
 

@@ -6,9 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from gossipjax.config import arguments, resolve
 from gossipjax.data import images, text
 from gossipjax.errors import UserError
 from gossipjax.tasks import named
+from gossipjax.tasks.shares import share_out
 from tests.support import datasets
 
 KEY = jax.random.key(0)
@@ -18,6 +20,17 @@ def rows(examples):
   """Every example as bytes, to tell them apart."""
   x = jax.tree.leaves(examples)[0]
   return [row.tobytes() for row in x.reshape(-1, *x.shape[x.ndim - 3 :])]
+
+
+def made(name, workers, **settings):
+  """A task that is shared out; settings are those of the task or the split."""
+  of_split = inspect.signature(share_out).parameters
+  split = {k: settings.pop(k) for k in [*settings] if k in of_split}
+  if 'split' in settings:
+    split['name'] = settings.pop('split')
+  task = resolve.task({'name': name, **settings})
+  seed = split.pop('seed', 0)
+  return arguments.call(share_out, split, 'split', task, workers, seed)
 
 
 @pytest.fixture
@@ -30,15 +43,14 @@ def book(tmp_path):
 @pytest.mark.parametrize('name', named.TASKS)
 def test_every_setting_of_a_task_has_a_type_and_a_default(name):
   signature = inspect.signature(named.TASKS[name]).parameters
-  assert next(iter(signature)) == 'workers'
-  for setting in list(signature.values())[1:]:
+  for setting in signature.values():
     assert setting.annotation is not setting.empty
     assert setting.default is not setting.empty
 
 
 @pytest.mark.parametrize('workers', [1, 8])
 def test_examples_are_stacked_by_worker_and_none_is_used_twice(workers):
-  task = named.make('digits', workers)
+  task = made('digits', workers)
   x, y = task.train
   assert x.shape == (workers, 1_500 // workers, 8, 8, 1)
   assert y.shape == x.shape[:2]
@@ -51,7 +63,7 @@ def test_examples_are_stacked_by_worker_and_none_is_used_twice(workers):
 def test_labels_stay_with_their_pictures():
   x, y = images.load('digits').train
   label = {row.tobytes(): int(name) for row, name in zip(x, y, strict=True)}
-  task = named.make('digits', 4, split='dirichlet', alpha=0.1)
+  task = made('digits', 4, split='dirichlet', alpha=0.1)
   for row, name in zip(
     task.train[0].reshape(-1, 8, 8, 1), task.train[1].reshape(-1), strict=True
   ):
@@ -60,20 +72,20 @@ def test_labels_stay_with_their_pictures():
 
 def test_validation_holds_out_the_last_of_the_training_set_and_no_test():
   x, y = images.load('digits').train
-  task = named.make('digits', 3, holdout='validation', validation=0.2)
+  task = made('digits', 3, holdout='validation', validation=0.2)
   np.testing.assert_array_equal(task.test[0], x[1_200:])
   np.testing.assert_array_equal(task.test[1], y[1_200:])
   assert sorted(rows(task.train)) == sorted(rows((x[:1_200],)))
 
 
 def test_a_cap_takes_the_first_of_every_share():
-  whole, few = named.make('digits', 8), named.make('digits', 8, examples=5)
+  whole, few = made('digits', 8), made('digits', 8, examples=5)
   np.testing.assert_array_equal(few.train[0], whole.train[0][:, :5])
   np.testing.assert_array_equal(few.test[0], whole.test[0])
 
 
 def test_the_seed_draws_the_shares():
-  one, again, other = (named.make('digits', 8, seed=seed) for seed in (1, 1, 2))
+  one, again, other = (made('digits', 8, seed=seed) for seed in (1, 1, 2))
   np.testing.assert_array_equal(one.train[0], again.train[0])
   assert (one.train[0] != other.train[0]).any()
 
@@ -87,14 +99,14 @@ def spread(task):
 
 def test_splits_by_label_and_dirichlet_differ_from_iid():
   iid, dirichlet, label = (
-    spread(named.make('digits', 10, split=split, alpha=0.1))
+    spread(made('digits', 10, split=split, alpha=0.1))
     for split in ('iid', 'dirichlet', 'label')
   )
   assert iid < 0.25 < 0.4 < min(dirichlet, label)
 
 
 def test_training_and_scoring_agree_on_the_loss_of_a_batch():
-  task = named.make('digits', 8)
+  task = made('digits', 8)
   params = task.init(KEY)
   batch = jax.tree.map(lambda x: x[0, :32], task.train)
   score = jax.jit(task.score)(params, batch)
@@ -113,7 +125,7 @@ def test_training_and_scoring_agree_on_the_loss_of_a_batch():
 def test_the_key_of_a_loss_drives_augmentation_alone():
   keys = jax.random.split(KEY)
   for augment in (False, True):
-    task = named.make('digits', 8, augment=augment)
+    task = made('digits', 8, augment=augment)
     batch = jax.tree.map(lambda x: x[0, :32], task.train)
     loss = jax.jit(task.loss)
     one, other = (loss(task.init(KEY), batch, key) for key in keys)
@@ -122,7 +134,7 @@ def test_the_key_of_a_loss_drives_augmentation_alone():
 
 @pytest.mark.exhaustive
 def test_an_mlp_learns_the_digits():
-  task = named.make('digits', 1)
+  task = made('digits', 1)
   params, batch = task.init(KEY), jax.tree.map(lambda x: x[0], task.train)
 
   @jax.jit
@@ -139,7 +151,7 @@ def test_an_mlp_learns_the_digits():
   'name', [pytest.param('fashion_mnist', marks=datasets.needs('fashion_mnist'))]
 )
 def test_a_cnn_gets_a_finite_gradient_from_real_data(name):
-  task = named.make(name, 8, examples=16)
+  task = made(name, 8, examples=16)
   batch = jax.tree.map(lambda x: x[3], task.train)
   grads = jax.jit(jax.grad(task.loss))(task.init(KEY), batch, KEY)
   assert all(
@@ -150,7 +162,7 @@ def test_a_cnn_gets_a_finite_gradient_from_real_data(name):
 
 @pytest.mark.exhaustive
 def test_an_untrained_text_model_knows_nothing_in_nats_per_byte(book):
-  task = named.make('text', 2, file=book, width=32, layers=1, sequence=16)
+  task = made('text', 2, file=book, width=32, layers=1, sequence=16)
   params = task.init(KEY)
   batch = task.train[0, :8]
   score = jax.jit(task.score)(params, batch)
@@ -161,7 +173,7 @@ def test_an_untrained_text_model_knows_nothing_in_nats_per_byte(book):
 
 def test_a_text_is_shared_in_windows_and_its_end_is_held_out(book):
   data = text.load(book)
-  task = named.make('text', 3, file=book, sequence=16, split='contiguous')
+  task = made('text', 3, file=book, sequence=16, split='contiguous')
   assert task.train.dtype == np.uint8
   flat = task.train[:, :, :-1].reshape(-1)
   np.testing.assert_array_equal(flat, data.train[: len(flat)])
@@ -174,9 +186,7 @@ def test_validation_of_a_folder_is_its_valid_txt(tmp_path):
   for part, letter in zip(text.PARTS, b'abc', strict=True):
     (tmp_path / part).write_bytes(bytes([letter]) * 100)
   for holdout, letter in (('test', b'c'), ('validation', b'b')):
-    task = named.make(
-      'text', 2, file=str(tmp_path), sequence=8, holdout=holdout
-    )
+    task = made('text', 2, file=str(tmp_path), sequence=8, holdout=holdout)
     assert set(task.test.reshape(-1).tolist()) == set(letter)
     assert set(task.train.reshape(-1).tolist()) == set(b'a')
 
@@ -185,25 +195,25 @@ def test_validation_of_a_folder_is_its_valid_txt(tmp_path):
   'name, settings, sentence',
   [
     ('digit', {}, r"^task\.name.*did you mean 'digits'"),
-    ('digits', {'splitt': 'iid'}, r"^task\.splitt.*did you mean 'split'"),
-    ('digits', {'split': 'dirichelt'}, r"^task\.split.*'dirichlet'"),
-    ('text', {'split': 'label'}, r'^task\.split.*contiguous, iid'),
+    ('digits', {'modle': 'mlp'}, r"^task\.modle.*did you mean 'model'"),
+    ('digits', {'split': 'dirichelt'}, r"^split\.name.*'dirichlet'"),
+    ('text', {'split': 'label'}, r'^split\.name.*iid or contiguous'),
     ('digits', {'model': 'transformer'}, r'^task\.model'),
-    ('digits', {'holdout': 'train'}, r'^task\.holdout.*validation'),
+    ('digits', {'holdout': 'train'}, r'^split\.holdout.*validation'),
     (
       'digits',
       {'holdout': 'validation', 'validation': 1.0},
-      r'^task\.validation',
+      r'^split\.validation',
     ),
     (
       'digits',
       {'holdout': 'validation', 'validation': float('nan')},
-      r'^task\.validation',
+      r'^split\.validation',
     ),
-    ('digits', {'examples': 0}, r'^task\.examples'),
+    ('digits', {'examples': 0}, r'^split\.examples'),
     ('digits', {'workers': 1_501}, r'^workers.*at most 1500'),
     ('digits', {'workers': 0}, r'^workers'),
-    ('digits', {'split': 'label', 'shards': 0}, r'^task\.shards'),
+    ('digits', {'split': 'label', 'shards': 0}, r'^split\.shards'),
     ('text', {'file': 'no/such/book'}, r'^task\.file.*no/such/book'),
   ],
 )
@@ -212,10 +222,10 @@ def test_a_wrong_setting_is_refused_with_its_key(name, settings, sentence):
   if name == 'text':
     settings = {'file': __file__} | settings
   with pytest.raises(UserError, match=sentence):
-    named.make(name, **settings)
+    made(name, **settings)
 
 
 def test_a_model_too_deep_for_the_pictures_is_refused():
-  task = named.make('digits', 8, model='vgg16')
+  task = made('digits', 8, model='vgg16')
   with pytest.raises(UserError, match=r'^task\.model.*8x8'):
     task.init(KEY)

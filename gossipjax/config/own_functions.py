@@ -1,0 +1,58 @@
+"""Functions of the user's own, by the name 'module:function'."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gossipjax.config.arguments import pick
+from gossipjax.errors import UserError, nearest
+
+
+def find(name: str, options: Mapping[str, Any], key: str) -> Callable[..., Any]:
+  """The function that a config names: one of `options`, or the user's own.
+
+  Args:
+    name: a key of `options`, or 'module:function' of a module that Python
+      finds from the current folder.
+    options: functions by name.
+    key: of the config, for error messages.
+
+  Raises:
+    UserError: there is no such name, the module does not import, or has no
+      such function.
+  """
+  if ':' not in str(name):
+    return pick(name, options, key)
+  path, _, function = name.partition(':')
+  if {'', os.getcwd()}.isdisjoint(sys.path):
+    sys.path.append(os.getcwd())  # As `python -m` does, for all programs.
+  try:
+    module = importlib.import_module(path)
+  except Exception as error:
+    raise UserError(
+      f'{key}={name}: the module {path!r} does not import '
+      f'({type(error).__name__}: {error}).'
+    ) from error
+  functions = {k: f for k, f in vars(module).items() if callable(f)}
+  if function not in functions:
+    raise UserError(
+      f'{key}={name}: {path} has no function {function!r}'
+      f'{nearest(function, functions)}'
+    )
+  return functions[function]
+
+
+def returned(found: Any, kind: type, key: str, name: str) -> Any:
+  """What a function returned, if it is of a kind.
+
+  Raises:
+    UserError: it is not; the sentence names the key and the function.
+  """
+  if not isinstance(found, kind):
+    raise UserError(
+      f'{key}={name} returned {type(found).__name__}; it has to return a '
+      f'{kind.__name__}.'
+    )
+  return found

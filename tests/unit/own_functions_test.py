@@ -1,0 +1,123 @@
+"""Functions of one's own, which a config names as 'module:function'."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import gossipjax as gj
+from gossipjax.aggregator import Strategy, identity
+from gossipjax.config import defaults
+from gossipjax.errors import UserError
+from gossipjax.strategies import all_reduce
+from gossipjax.training.run import resolve_run
+from gossipjax.training.train import train
+
+ME = __name__
+X = np.random.default_rng(0).standard_normal((96, 5), np.float32)
+Y = X @ np.arange(5, dtype=np.float32)
+
+
+def line(width: int = 5, examples: int = 64) -> gj.Task:
+  """A regression; its slopes are 0 to 4."""
+  loss = lambda params, batch: jnp.mean((batch[0] @ params - batch[1]) ** 2)
+  return gj.Task(
+    init=lambda key: jax.random.normal(key, (width,)),
+    loss=lambda params, batch, key: loss(params, batch),
+    score=lambda params, batch: {'loss': loss(params, batch)},
+    train=(X[:examples], Y[:examples]),
+    test=(X[64:], Y[64:]),
+  )
+
+
+def nothing(learning_rate, gain: float = 0.0):
+  return optax.scale(gain)
+
+
+def falling(learning_rate, steps):
+  return optax.linear_schedule(learning_rate, 0, steps)
+
+
+def dense() -> Strategy:
+  return Strategy(all_reduce.exact_mean(), identity())
+
+
+def config(**task):
+  found = defaults.get_config()
+  found.task = defaults.task(f'{ME}:line', **task)
+  found.update(workers=4, steps=3, log_every=3, eval_every=0, executor='vmap')
+  return found
+
+
+def test_a_task_of_ones_own_is_shared_out_like_others():
+  found = resolve_run(config(examples=32)).task
+  x, y = found.train
+  assert x.shape == (4, 8, 5) and y.shape == (4, 8)
+  assert {*x.reshape(-1, 5)[:, 0]} == {*X[:32, 0]}
+  tuned = config()
+  tuned.split = defaults.split(holdout='validation', validation=0.25)
+  np.testing.assert_array_equal(resolve_run(tuned).task.test[0], X[48:64])
+
+
+def test_a_split_by_labels_needs_labels():
+  found = config()
+  found.split.name = 'label'
+  with pytest.raises(UserError, match='need a label'):
+    resolve_run(found)
+
+
+def test_strategy_optimizer_and_schedule_may_be_ones_own():
+  ours, theirs = config(), config()
+  ours.strategy = {'name': f'{ME}:dense'}
+  for one, schedule in ((ours, f'{ME}:falling'), (theirs, 'constant')):
+    one.optimizer = defaults.optimizer('sgd', 0.1, schedule=schedule)
+  (a,), (b,) = (train(resolve_run(c)) for c in (ours, theirs))
+  assert a.bytes_sent == b.bytes_sent
+  assert 0 < b.train_loss < a.train_loss  # A rate that falls learns less.
+  ours.optimizer = defaults.optimizer(f'{ME}:nothing', 0.1)
+  ours.optimizer.gain = 0.0
+  ours.steps = 1
+  run = resolve_run(ours)
+  ones = jnp.ones(2)
+  updates, _ = run.optimizer.update(ones, run.optimizer.init(ones), ones)
+  np.testing.assert_array_equal(updates, [0.0, 0.0])
+
+
+def wrong():
+  return 3
+
+
+@pytest.mark.parametrize(
+  'name, sentence',
+  [
+    ('no_such_module:make', r'no_such_module.*does not import'),
+    (f'{ME}:lin', r"did you mean 'line'"),
+    (f'{ME}:wrong', r'returned int.*Task'),
+    (f'{ME}:line:x', r'has no function'),
+  ],
+)
+def test_a_wrong_name_is_a_sentence(name, sentence):
+  found = config()
+  found.task = {'name': name}
+  with pytest.raises(UserError, match=sentence):
+    resolve_run(found)
+
+
+def test_wrong_arguments_are_sentences():
+  found = config()
+  for key, value, words in (
+    ('widht', 3, "did you mean 'width'"),
+    ('width', 'wide', 'wrong type'),
+  ):
+    found.task = {'name': f'{ME}:line', key: value}
+    with pytest.raises(UserError, match=words):
+      resolve_run(found)
+
+
+def test_arrays_of_different_lengths_are_refused():
+  found = config(examples=64)
+  task = line()
+  for train_, words in (((X[:9], Y[:8]), '8 and 9'), ((), 'no examples')):
+    with pytest.raises(UserError, match=words):
+      gj.tasks.shares.share_out(task._replace(train=train_), 2, found.seed)
