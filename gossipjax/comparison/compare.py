@@ -1,5 +1,6 @@
 """Trains a config's variants one after the other and compares them."""
 
+import contextlib
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -47,14 +48,16 @@ def compare(
   if audited and any(one.run.cluster for one in runs):
     raise UserError('--audit is for lock-step programs; set config.cluster={}.')
   live = loggers.Live(folder, {one.name: one.config for one in runs})
-  processes.decide(lambda: workdir.claim(folder, config, resume))
 
   def show(*told):
     live(*told)
     watch(*told)
 
   summaries = []
-  with live:
+  with contextlib.ExitStack() as held:
+    claim = workdir.claim(folder, config, resume)
+    processes.decide(lambda: held.enter_context(claim))
+    held.enter_context(live)
     if processes.first():
       report_files.announce(folder)
     for one in runs:
@@ -63,11 +66,11 @@ def compare(
       )
       if len(runs) > 1 and (why := summaries[-1].get('diverged')):
         console.say(f'{one.name}: {why} The others go on.')
-  if not processes.first():
-    return {}
-  if all(run.get('diverged') for run in summaries):
-    raise Diverged(summaries[0]['diverged'])
-  return _write(folder, config, summaries)
+    if not processes.first():
+      return {}
+    if all(run.get('diverged') for run in summaries):
+      raise Diverged(summaries[0]['diverged'])
+    return _write(folder, config, summaries)
 
 
 def _write(

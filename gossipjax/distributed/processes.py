@@ -133,7 +133,7 @@ def first() -> bool:
   return not distributed() or jax.process_index() == 0
 
 
-def decide(action: Callable[[], None]) -> None:
+def decide(action: Callable[[], object]) -> None:
   """Runs `action` in the first process; its UserError ends all processes.
 
   Raises:

@@ -7,8 +7,10 @@ config.json                 the config, versions, commit, devices
 <variant>/timeline.json     virtual time only: what each worker did at first
 summary.json                written when all variants are finished
 comparison.md report.html *.png   made from the files above, never read
+.lock .holder               whoever writes here, see lock.py
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -21,6 +23,7 @@ from typing import Any
 import msgspec
 
 from gossipjax.errors import UserError
+from gossipjax.results import lock
 from gossipjax.training.durable_files import partial, write
 
 SCHEMA = 1  # Of config.json, records.jsonl and summary.json together.
@@ -45,36 +48,48 @@ def needs(folder: pathlib.Path) -> None:
     )
 
 
-def claim(folder: pathlib.Path, config, resume: bool) -> None:
-  """Creates the folder of a comparison, or checks that it belongs to it.
+@contextlib.contextmanager
+def claim(folder: pathlib.Path, config, resume: bool) -> Iterator[None]:
+  """Holds the folder of a comparison: creates it, or checks what it holds.
 
   Args:
-    folder: the workdir.
+    folder: the workdir; inside the context no other process writes into it.
     config: a ConfigDict; written to config.json with `provenance`.
     resume: whether the folder may hold this comparison already.
 
   Raises:
     UserError: the folder holds something else, or this comparison although
-      `resume` is False, or cannot be created. No file is overwritten.
+      `resume` is False, or cannot be created, or another process writes into
+      it. No file is overwritten.
   """
-  path, wanted = folder / CONFIG, json.loads(config.to_json())
-  if folder.exists() and not folder.is_dir():
-    raise UserError(f'--workdir={folder} is a file; name a folder.')
-  if path.exists():
-    _check_same(folder, wanted, resume)
-    return
-  # An earlier process may have been stopped while it wrote config.json.
-  if folder.exists() and {*folder.iterdir()} - {partial(path)}:
-    raise UserError(
-      f'--workdir={folder} is not empty and holds no run; name another folder.'
-    )
+  wanted = json.loads(config.to_json())
+  _check(folder, wanted, resume)
   try:
     folder.mkdir(parents=True, exist_ok=True)
   except OSError as error:
     raise UserError(
       f'--workdir={folder} cannot be created: {error.strerror}.'
     ) from error
-  write(path, json.dumps({'config': wanted, **provenance()}, indent=2))
+  with lock.hold(folder):
+    _check(folder, wanted, resume)  # Another may have begun meanwhile.
+    if not (path := folder / CONFIG).exists():
+      write(path, json.dumps({'config': wanted, **provenance()}, indent=2))
+    yield
+
+
+def _check(folder: pathlib.Path, wanted: dict[str, Any], resume: bool) -> None:
+  path = folder / CONFIG
+  if folder.exists() and not folder.is_dir():
+    raise UserError(f'--workdir={folder} is a file; name a folder.')
+  if path.exists():
+    _check_same(folder, wanted, resume)
+    return
+  # An earlier process may have been stopped while it wrote config.json.
+  ours = {partial(path), *(folder / name for name in lock.FILES)}
+  if folder.exists() and {*folder.iterdir()} - ours:
+    raise UserError(
+      f'--workdir={folder} is not empty and holds no run; name another folder.'
+    )
 
 
 def _check_same(

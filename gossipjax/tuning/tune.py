@@ -70,12 +70,12 @@ def best(
   configs = dict(variants(config))
   grid.check(values, configs.values())
   plan = trials.plan(configs, values, seeds, budget, folder)
-  workdir.claim(folder, config, resume=True)
-  rows = trials.run(plan, processes, show, interrupted)
-  workdir.write(folder / 'trials.csv', _csv(rows))
-  chosen = best_points.choose(rows, values, metric)
-  tuned = Tuned(chosen, rows, config_source.pin(config, chosen))
-  _write(folder, tuned, values, metric)
+  with workdir.claim(folder, config, resume=True):
+    rows = trials.run(plan, processes, show, interrupted)
+    workdir.write(folder / 'trials.csv', _csv(rows))
+    chosen = best_points.choose(rows, values, metric)
+    tuned = Tuned(chosen, rows, config_source.pin(config, chosen))
+    _write(folder, tuned, values, metric)
   return tuned
 
 

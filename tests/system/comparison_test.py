@@ -90,6 +90,7 @@ def test_a_comparison_leaves_the_documented_files_and_no_other(done):
   folder, _ = done
   assert sorted(p.name for p in folder.iterdir()) == sorted(
     [
+      '.lock',
       'config.json',
       'summary.json',
       'comparison.md',

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 
+from gossipjax.errors import MISTAKE
 from tests.support import program
 
 STEPS = (
@@ -194,3 +195,19 @@ def test_a_run_killed_after_its_last_step_only_writes_its_summary(
   assert summary.read_bytes() == before
   assert records(folder / 'elastic') == lines
   assert (folder / 'summary.json').exists()
+
+
+def test_of_two_that_resume_one_goes_on_and_the_other_is_refused(
+  uninterrupted, tmp_path
+):
+  stopped(tmp_path / 'run', 'gtopk', signal.SIGKILL)
+  args = *RUNS['gtopk'], '--resume', f'--workdir={tmp_path / "run"}'
+  both = [program.start(tmp_path / name, *args) for name in 'ab']
+  pids = [running.pid for running in both]
+  ended = [running.end() for running in both]
+  assert sorted(one.code for one in ended) == [0, MISTAKE], ended
+  [refused] = [i for i, one in enumerate(ended) if one.code]
+  assert f'being written by process {pids[1 - refused]} on host' in (
+    ended[refused].err
+  )
+  same(tmp_path / 'run/gtopk', uninterrupted('gtopk'))

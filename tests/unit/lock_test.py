@@ -1,0 +1,56 @@
+"""One process writes into a workdir at a time; the dead hold nothing."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from gossipjax.errors import UserError
+from gossipjax.results import lock
+
+HOLDS = """
+import pathlib, sys, time
+from gossipjax.results import lock
+with lock.hold(pathlib.Path(sys.argv[1])):
+  print('held', flush=True)
+  time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+  process = subprocess.Popen(
+    [sys.executable, '-c', HOLDS, str(tmp_path)], stdout=subprocess.PIPE
+  )
+  assert process.stdout.readline() == b'held\n'
+  yield process
+  process.kill()
+  process.communicate()
+
+
+def test_the_second_writer_is_told_who_the_first_is(holder, tmp_path):
+  with (
+    pytest.raises(
+      UserError, match=f'process {holder.pid} on host {socket.gethostname()};'
+    ),
+    lock.hold(tmp_path),
+  ):
+    pass
+  (tmp_path / '.holder').write_bytes(b'\xff')
+  with (
+    pytest.raises(UserError, match='by another process;'),
+    lock.hold(tmp_path),
+  ):
+    pass
+
+
+def test_a_killed_writer_holds_nothing(holder, tmp_path):
+  os.kill(holder.pid, signal.SIGKILL)
+  holder.wait()
+  assert (tmp_path / '.holder').exists()
+  with lock.hold(tmp_path):
+    assert str(os.getpid()) in (tmp_path / '.holder').read_text()
+  assert not (tmp_path / '.holder').exists()
