@@ -99,6 +99,7 @@ def strategies() -> str:
       'strategy': f'[`{row.name}`](gossipjax/strategies/{row.name}.py)',
       'what it is': row.title,
       'bytes per step': row.bytes_per_step,
+      'exchanges': row.exchanges,
       'source': row.source,
     }
     for row in strategy_table.rows()

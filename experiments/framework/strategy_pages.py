@@ -43,18 +43,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def index() -> str:
   """All strategies in a table."""
   lines = [
-    f'| [`{row.name}`]({row.name}.md) | {row.title} | {row.bytes_per_step} |'
+    f'| [`{row.name}`]({row.name}.md) | {row.title} | {row.bytes_per_step} | '
+    f'{row.exchanges} |'
     for row in strategy_table.rows()
   ]
   return '\n'.join(
     [
       '# Strategies',
       '',
-      'Bytes are what the busiest of 8 workers sends per '
-      'step for a CNN of 220,234 parameters, all at their defaults.',
+      'Bytes are what the busiest of 8 workers sends per step, over whole '
+      'periods, for a CNN of 220,234 parameters, all at their defaults.',
       '',
-      '| strategy | what it is | bytes per step |',
-      '| --- | --- | ---: |',
+      '| strategy | what it is | bytes per step | exchanges |',
+      '| --- | --- | ---: | --- |',
       *lines,
       '',
     ]
@@ -77,8 +78,9 @@ def page(name: str) -> str:
       *_arguments(name),
       '## Measured',
       '',
-      f'Sends {sent} per step: the busiest of 8 workers, a CNN of 220,234 '
-      'parameters, at the defaults.',
+      f'Sends {sent} per step over whole periods, and exchanges '
+      f'{strategy_table.exchanges(name)}: the busiest of 8 workers, a CNN of '
+      '220,234 parameters, at the defaults.',
       '',
       *_results(name),
       '## Run it',

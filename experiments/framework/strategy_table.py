@@ -27,11 +27,20 @@ PATH = (
 )
 
 
-def bytes_per_step(name: str) -> float:
-  """Bytes that the worker that sends most sends per step, mean over a cycle.
+class Sent(NamedTuple):
+  """What the worker that sends most sends, over whole periods.
 
-  For the CNN for 28x28 pictures, under random gradients, at the defaults.
+  Attributes:
+    bytes_per_step: mean over the steps.
+    steps_per_exchange: steps over those in which any worker sends.
   """
+
+  bytes_per_step: float
+  steps_per_exchange: float
+
+
+def measure(name: str) -> Sent:
+  """For the CNN for 28x28 pictures, under random gradients, at the defaults."""
   settings = resolve.strategy_config(name)
   shapes = jax.eval_shape(
     models.make('cnn', 10).init, jax.random.key(0), jnp.zeros((1, 28, 28, 1))
@@ -40,7 +49,9 @@ def bytes_per_step(name: str) -> float:
   found = step_traffic.per_step(
     resolve.strategy(settings), shapes, WORKERS, steps, sample=None
   )
-  return found.sent.bytes.sum(axis=1).max() / steps
+  exchanges = (found.sent.bytes.max(axis=0) > 0).sum()
+  per_step = found.sent.bytes.sum(axis=1).max() / steps
+  return Sent(float(per_step), float(steps / exchanges))
 
 
 class Row(NamedTuple):
@@ -50,20 +61,22 @@ class Row(NamedTuple):
     name: of its module.
     title: the first line of its docstring.
     bytes_per_step: to three digits, with a unit; 'not measured' if unknown.
+    exchanges: how often, for example 'every 8 steps'.
     source: see `source`.
   """
 
   name: str
   title: str
   bytes_per_step: str
+  exchanges: str
   source: str
 
 
-def measured() -> dict[str, float]:
-  """By strategy, the bytes per step that PATH holds."""
+def measured() -> dict[str, Sent]:
+  """By strategy, what PATH holds."""
   with PATH.open(newline='') as lines:
     return {
-      row['strategy']: float(row['bytes_per_step'])
+      row['strategy']: Sent(*(float(row[field]) for field in Sent._fields))
       for row in csv.DictReader(lines)
     }
 
@@ -71,7 +84,16 @@ def measured() -> dict[str, float]:
 def told(name: str) -> str:
   """The bytes per step of a strategy to three digits, or 'not measured'."""
   known = measured()
-  return size(known[name]) if name in known else 'not measured'
+  return size(known[name].bytes_per_step) if name in known else 'not measured'
+
+
+def exchanges(name: str) -> str:
+  """How often a strategy exchanges, or 'not measured'."""
+  known = measured()
+  if name not in known:
+    return 'not measured'
+  steps = known[name].steps_per_exchange
+  return 'every step' if steps == 1 else f'every {steps:.3g} steps'
 
 
 def rows() -> list[Row]:
@@ -79,7 +101,8 @@ def rows() -> list[Row]:
   found = []
   for name in resolve.STRATEGIES:
     doc = importlib.import_module(f'gossipjax.strategies.{name}').__doc__
-    found.append(Row(name, doc.splitlines()[0], told(name), source(doc)))
+    title = doc.splitlines()[0]
+    found.append(Row(name, title, told(name), exchanges(name), source(doc)))
   return found
 
 
@@ -100,9 +123,9 @@ def main(names: Sequence[str]) -> None:
   """Measures some strategies, or all, and writes PATH after each."""
   known = measured()
   for name in names or resolve.STRATEGIES:
-    known[name] = float(bytes_per_step(name))
-    lines = [f'{key},{known[key]}' for key in sorted(known)]
-    text = '\n'.join(['strategy,bytes_per_step', *lines, ''])
+    known[name] = measure(name)
+    lines = [','.join((key, *map(str, known[key]))) for key in sorted(known)]
+    text = '\n'.join([','.join(('strategy', *Sent._fields)), *lines, ''])
     workdir.write(PATH, text)
 
 

@@ -4,6 +4,7 @@ No training is needed: traffic that depends on shapes alone is computed without
 the parameters, other traffic is measured under random gradients.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -40,7 +41,10 @@ def cycle(settings: Mapping[str, Any]) -> int:
   Args:
     settings: `config.strategy`.
   """
-  return max(16, settings.get('period') or 1)
+  periods = [
+    value for key, value in settings.items() if key.endswith('period') and value
+  ]
+  return max(16, math.lcm(*periods))
 
 
 def per_step(

@@ -8,6 +8,7 @@ sparse          topk, topk_int8, threshold: few entries with their indices
 random_indices  random_k: few entries whose indices follow from a seed
 chunked         chunk_topk: few entries of each chunk, in few bits
 quantised       int8, sign, two_bit: every entry in fewer bits
+low_bit         linear, e3m0: every entry in 2, 4 or 8 bits, a scale per block
 stochastic      qsgd, terngrad: fewer bits, rounded at random without bias
 selections      how the k largest entries are found: one file per method
 metrics         scores of entries, other than their magnitude
@@ -21,6 +22,7 @@ packing         codes of a few bits, several to a byte
 
 from gossipjax.compressors.chunked import chunk_topk
 from gossipjax.compressors.compressor import Compressor, Message, none
+from gossipjax.compressors.low_bit import e3m0, linear
 from gossipjax.compressors.quantised import int8, sign, two_bit
 from gossipjax.compressors.random_indices import random_k
 from gossipjax.compressors.sparse import Sparse, threshold, topk, topk_int8
@@ -31,7 +33,9 @@ __all__ = [
   'Message',
   'Sparse',
   'chunk_topk',
+  'e3m0',
   'int8',
+  'linear',
   'none',
   'qsgd',
   'random_k',

@@ -1,4 +1,4 @@
-"""Packs codes of few bits, several to a byte.
+"""Packs codes of few bits: several to a byte, or 12-bit numbers in pairs.
 
 XLA widens integers of fewer than 8 bits on some backends.
 """
@@ -41,3 +41,26 @@ def unpack(packed: jax.Array, bits: int, size: int) -> jax.Array:
   places = _places(bits, jnp.uint32)
   codes = words[:, None] >> places[None] & jnp.uint32(2**bits - 1)
   return codes.astype(jnp.uint8).reshape(-1)[:size]
+
+
+def pack12(indices: jax.Array) -> jax.Array:
+  """Packs numbers below 4,096 two to three bytes: i[2 m] into u8[3 m].
+
+  The low 8 bits of the first; its high 4 in the low half of the second byte,
+  with the low 4 of the second number in the high half; its high 8.
+
+  Raises:
+    ValueError: an odd count.
+  """
+  if indices.size % 2:
+    raise ValueError(f'12-bit numbers come in pairs, not {indices.size}.')
+  first, second = indices.reshape(-1, 2).T.astype(jnp.uint32)
+  octets = first & 255, first >> 8 | (second & 15) << 4, second >> 4
+  return jnp.stack(octets, axis=1).astype(jnp.uint8).reshape(-1)
+
+
+def unpack12(packed: jax.Array) -> jax.Array:
+  """The numbers that `pack12` packed, i32[2 m]."""
+  low, middle, high = packed.reshape(-1, 3).T.astype(jnp.int32)
+  pairs = low | (middle & 15) << 8, middle >> 4 | high << 4
+  return jnp.stack(pairs, axis=1).reshape(-1)

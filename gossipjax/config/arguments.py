@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, config_dict
 from gossipjax import compressors, topology, triggers
 from gossipjax.compressors import selections
 from gossipjax.errors import UserError, nearest
-from gossipjax.transforms import granularity
+from gossipjax.transforms import granularity, outer_optimizers
 
 PLAIN = (bool, int, float, str, tuple)
 
@@ -98,6 +98,9 @@ PARTS = {
   selections.Selection: _selections(),
   triggers.Trigger: _makers(triggers.Trigger, triggers),
   granularity.Granularity: _makers(granularity.Granularity, granularity),
+  outer_optimizers.OuterOptimizer: _makers(
+    outer_optimizers.OuterOptimizer, outer_optimizers
+  ),
 }
 
 

@@ -18,6 +18,8 @@ from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors.quantised import needs_floats
 from gossipjax.transforms.bucketed import with_granularity
 
+MEANS = ('all', 'senders')
+
 
 class ResidualState(NamedTuple):
   residual: jax.Array  # f32[n]; what compression has withheld so far.
@@ -32,19 +34,31 @@ def no_residual(tree, past=()) -> ResidualState:
 
 
 def compressed_mean(
-  compressor: compressors.Compressor, seed: int = 0
+  compressor: compressors.Compressor,
+  seed: int = 0,
+  decay: float = 1.0,
+  over: str = 'all',
 ) -> Aggregator:
-  """The mean of compressed trees, with error feedback on each worker."""
+  """The mean of compressed trees, with error feedback on each worker.
+
+  Args:
+    compressor: of each worker's tree.
+    seed: of compressors that draw random numbers.
+    decay: of what compression has withheld; 0 is no error feedback.
+    over: 'all' workers, or 'senders': of each entry those whose message has it.
+  """
 
   def update(tree, state, step, active=True):
     flat, unravel = ravel_pytree(tree)
-    wanted = flat + state.residual
+    wanted = flat + decay * state.residual
     me = lax.axis_index(collectives.WORKERS)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     message, past = compressor.next(wanted, key, step, state.past)
     messages, count, sent = collectives.all_gather(message, active)
 
     mean = compressor.mean(messages, flat.size, count)
+    if over == 'senders':
+      mean *= count / jnp.maximum(1, _senders(compressor, messages, flat.size))
     residual = compressor.withheld(wanted, message)
     tree, state = select(
       active,
@@ -54,6 +68,15 @@ def compressed_mean(
     return tree, state, sent
 
   return Aggregator(lambda tree: no_residual(tree, compressor.begin()), update)
+
+
+def _senders(compressor, messages, size: int) -> jax.Array:
+  """How many of the stacked messages have each entry, i32[n]."""
+
+  def add(total, message):
+    return total + (compressor.decompress(message, size) != 0), None
+
+  return lax.scan(add, jnp.zeros(size, jnp.int32), messages)[0]
 
 
 @with_granularity

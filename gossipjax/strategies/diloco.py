@@ -4,58 +4,65 @@
 
 every `period` steps, where s are the parameters from which all workers last
 started. The mean progress D is the gradient of an outer SGD with Nesterov
-momentum. With a = 1, m = 0 it is local SGD.
+momentum; with a = 1, m = 0 it is local SGD. The state of the inner optimizer
+stays with its worker and is not reset. With AdamW inside it is the method of
+the paper, with `optimizer.name=optax.contrib:muon` that of MuLoCo.
+
+With a compressor workers send C(b e_i - (s - x_i)) and keep in e_i what it
+withholds; b = 0 keeps nothing. Messages are gathered, which beats the ring of
+32-bit numbers below 64 / P bits, or sent in two shots: each worker adds up one
+share of all messages and sends its sum, compressed again.
 
 Douillard et al., DiLoCo: distributed low-communication training of language
-models, 2023. arXiv:2311.08105
+models, 2023. arXiv:2311.08105; compressed: Douillard et al., Streaming DiLoCo,
+2025. arXiv:2501.18512; Therien et al., MuLoCo, 2025. arXiv:2505.23725
 """
 
-from typing import NamedTuple
+from gossipjax import compressors
+from gossipjax.aggregator import Aggregator, Strategy, every, identity
+from gossipjax.errors import UserError, nearest
+from gossipjax.strategies.all_reduce import exact_mean
+from gossipjax.strategies.compressed import compressed_mean
+from gossipjax.strategies.double_squeeze import squeezed_mean
+from gossipjax.transforms.outer import outer_step
+from gossipjax.transforms.outer_optimizers import OuterOptimizer, nesterov
 
-import jax
-import jax.numpy as jnp
-import optax
-
-from gossipjax import collectives
-from gossipjax.aggregator import Aggregator, Strategy, Tree, every, identity
-from gossipjax.errors import UserError
-
-
-class OuterState(NamedTuple):
-  start: Tree  # Parameters after the last exchange; the same on every worker.
-  outer: optax.OptState  # Of the outer optimizer; the same on every worker.
+EXCHANGES = ('gather', 'two_shot')
+NOT_CONSERVED = {'parameters': 'The outer momentum moves the center further.'}
 
 
-def outer_step(optimizer: optax.GradientTransformation) -> Aggregator:
-  """Passes the workers' mean progress as a gradient to an outer optimizer."""
-
-  def init(tree):
-    return OuterState(tree, optimizer.init(tree))
-
-  def update(tree, state, step, active=True):
-    del step
-    collectives.needs_everyone(active)
-    progress = jax.tree.map(jnp.subtract, state.start, tree)
-    total, n, sent = collectives.all_reduce(progress)
-    mean = jax.tree.map(lambda x: x / n, total)
-    updates, outer = optimizer.update(mean, state.outer, state.start)
-    start = optax.apply_updates(state.start, updates)
-    return start, OuterState(start, outer), sent
-
-  return Aggregator(init, update)
+def progress_mean(
+  compressor: compressors.Compressor, decay: float, exchange: str, seed: int
+) -> Aggregator:
+  """The mean of the workers' progress: exact, or of compressed messages."""
+  if exchange not in EXCHANGES:
+    raise UserError(
+      f'exchange={exchange} is unknown{nearest(exchange, EXCHANGES)}'
+    )
+  if not 0 <= decay <= 1:
+    raise UserError(f'decay is from 0 to 1, got {decay}.')
+  if compressor == compressors.none():
+    return exact_mean()
+  if exchange == 'two_shot':
+    return squeezed_mean(compressor, compressor, seed, decay)
+  return compressed_mean(compressor, seed, decay)
 
 
 def strategy(
-  period: int = 500, stepsize: float = 0.7, momentum: float = 0.9
+  period: int = 500,
+  outer: OuterOptimizer = nesterov(),
+  compressor: compressors.Compressor = compressors.none(),
+  decay: float = 1.0,
+  exchange: str = 'gather',
+  seed: int = 0,
 ) -> Strategy:
   """Args:
   period: H, local steps between two exchanges.
-  stepsize, momentum: a, m of the outer steps.
+  outer: the outer optimizer; see transforms/outer_optimizers.py.
+  compressor: C, of each worker's progress, for example linear(4).
+  decay: b, of what C withheld; 0 is no error feedback.
+  exchange: gather or two_shot, of compressed messages.
+  seed: of compressors that draw random numbers.
   """
-  if stepsize <= 0 or not 0 <= momentum < 1:
-    raise UserError(
-      f'diloco takes stepsize > 0 and momentum from 0 to below 1, '
-      f'not {stepsize} and {momentum}.'
-    )
-  outer = optax.sgd(stepsize, momentum=momentum, nesterov=True)
-  return Strategy(identity(), every(period, outer_step(outer)))
+  mean = progress_mean(compressor, decay, exchange, seed)
+  return Strategy(identity(), every(period, outer_step(outer, mean)))

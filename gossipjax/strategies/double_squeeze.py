@@ -24,15 +24,25 @@ from gossipjax.transforms.bucketed import with_granularity
 
 
 def squeezed_mean(
-  push: compressors.Compressor, pull: compressors.Compressor, seed: int
+  push: compressors.Compressor,
+  pull: compressors.Compressor,
+  seed: int,
+  decay: float = 1.0,
 ) -> Aggregator:
-  """The mean through sharded servers, compressed on the way there and back."""
+  """The mean through sharded servers, compressed on the way there and back.
+
+  Args:
+    push, pull: compressors of the way there, and back.
+    seed: of compressors that draw random numbers.
+    decay: of what compression has withheld; 0 is no error feedback.
+  """
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
     flat, unravel = ravel_pytree(tree)
     n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
-    wanted = jnp.pad(flat + state.residual, (0, -flat.size % n)).reshape(n, -1)
+    wanted = flat + decay * state.residual
+    wanted = jnp.pad(wanted, (0, -flat.size % n)).reshape(n, -1)
     size = wanted.shape[1]  # Of a share.
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     *keys, last = jax.random.split(key, n + 1)

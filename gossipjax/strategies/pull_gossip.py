@@ -31,6 +31,8 @@ from gossipjax.traffic import SILENCE
 from gossipjax.transforms.flattened import flattened
 from gossipjax.transforms.nesterov import without_look_ahead
 
+NOT_CONSERVED = {'parameters': 'Who reads is changed, who is read is not.'}
+
 
 class PublishedState(NamedTuple):
   published: Tree  # Like the parameters; what others read from this worker.

@@ -30,6 +30,8 @@ from gossipjax.topology import Draws, random_targets
 from gossipjax.transforms.flattened import flattened
 from gossipjax.transforms.nesterov import without_look_ahead
 
+NOT_CONSERVED = {'parameters': 'Who receives is changed, who sends is not.'}
+
 
 class InboxState(NamedTuple):
   inbox: Tree  # Like the parameters; the sum of what arrived while absent.

@@ -24,6 +24,10 @@ from gossipjax.aggregator import (
 )
 from gossipjax.transforms.bucketed import with_granularity
 
+NOT_CONSERVED = {
+  'gradients': 'What rounding takes, it gives back on average only.'
+}
+
 
 def unbiased_mean(
   compressor: compressors.Compressor, seed: int = 0

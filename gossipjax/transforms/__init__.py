@@ -1,7 +1,9 @@
 """Functions from an aggregator to an aggregator.
 
-bucketed     runs an aggregator on each bucket of a gradient by itself
-flattened    joins small leaves into long vectors before an exchange
-granularity  the part that says which tensors form a bucket
-nesterov     removes Nesterov's look-ahead before an exchange, restores it after
+bucketed          runs an aggregator on each bucket of a gradient by itself
+flattened         joins small leaves into long vectors before an exchange
+granularity       the part that says which tensors form a bucket
+nesterov          removes Nesterov's look-ahead before an exchange, restores it
+outer             outer steps, with the workers' mean progress as a gradient
+outer_optimizers  the part that says which optimizer takes outer steps
 """

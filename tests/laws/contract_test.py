@@ -1,7 +1,8 @@
 """The contract that every strategy keeps. A new file is taken up by itself.
 
 What a strategy may do differently is found by looking (it refuses absentees, it
-talks to a server), or stands in one of the two small tables below.
+talks to a server), is declared in its file as NOT_CONSERVED, or stands in one
+of the small tables below.
 """
 
 import contextlib
@@ -21,16 +22,12 @@ from gossipjax.strategies import all_reduce, compressed, gossip, gtopk
 from gossipjax.transforms import granularity
 from tests.support import laws
 
-# Methods that break a law by design, and how: strict expected failures.
+# Methods that break a law by design, and how: strict expected failures; and
+# those whose file says NOT_CONSERVED = {slot: how}.
 LEAKS = {
   'dgc.gradients': 'Sums velocities, to which momentum adds.',
-  'diloco.parameters': 'The outer momentum moves the center further.',
   'gtopk.gradients': 'What one subtree drops and another keeps is forgotten.',
   'gtopk(butterfly)': 'As published, with fewer rounds: see gtopk.',
-  'pull_gossip.parameters': 'Who reads is changed, who is read is not.',
-  'push_gossip.parameters': 'Who receives is changed, who sends is not.',
-  'qsgd.gradients': 'What rounding takes, it gives back on average only.',
-  'sparse_loco.parameters': 'The memory fades with every exchange.',
 }
 ONE_SIDED = {
   'pull_gossip.parameters': 'Others read what an absent worker published.',
@@ -42,11 +39,15 @@ DIVERGE: dict[str, str] = {}
 NEEDED = {'threshold': {'threshold': 3.0}}
 
 
-def discovered():
-  """Every file's strategy, with its defaults."""
-  for module in pkgutil.iter_modules(strategies.__path__):
-    found = importlib.import_module(f'gossipjax.strategies.{module.name}')
-    yield module.name, found.strategy()
+FILES = {
+  m.name: importlib.import_module(f'gossipjax.strategies.{m.name}')
+  for m in pkgutil.iter_modules(strategies.__path__)
+}
+LEAKS |= {
+  f'{name}.{slot}': how
+  for name, file in FILES.items()
+  for slot, how in getattr(file, 'NOT_CONSERVED', {}).items()
+}
 
 
 def is_identity(aggregator: Aggregator) -> bool:
@@ -66,7 +67,8 @@ def topologies():
       yield name, function
 
 
-STRATEGIES = dict(discovered())
+# Every file's strategy, with its defaults.
+STRATEGIES = {name: file.strategy() for name, file in FILES.items()}
 GOSSIP = {f'gossip({name})': graph for name, graph in topologies()}
 AGGREGATORS = (
   {

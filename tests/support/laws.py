@@ -20,7 +20,7 @@ from gossipjax.worker import make_worker
 N = 8  # Workers, unless a test says otherwise.
 EPS = np.finfo(np.float32).eps
 CENTURY = 2**7 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
-STEPS = (0, 1, 2, CENTURY - 1, 2 * CENTURY - 1)
+STEPS = (0, 1, 2, CENTURY - 1, CENTURY, 2 * CENTURY - 1)
 SHAPES = {'bias': (32,), 'conv': (3, 3, 8, 16), 'dense': (40, 50)}
 QUIET = (1, 6)  # Workers that hardly move, below any trigger.
 
@@ -40,7 +40,7 @@ class Event(NamedTuple):
 def _attendance(workers):
   """Who comes to each of STEPS; at last everyone."""
   i = np.arange(workers)
-  return (i == 2) | (i == 3), i != 6, i < 0, i % 3 > 0, i >= 0
+  return (i == 2) | (i == 3), i != 6, i < 0, i % 3 > 0, i > 2, i >= 0
 
 
 @functools.lru_cache(maxsize=8)  # A strategy's; the rest is not needed again.
@@ -142,9 +142,8 @@ def recall(state, name, like) -> np.ndarray:
 def private(tree, state) -> np.ndarray:
   """What belongs to each worker: f64[kinds, workers, entries]."""
   held = rows(tree)
-  return np.stack(
-    [held, *(recall(state, name, held) for name in ('residual', 'pulled'))]
-  )
+  memories = 'residual', 'pulled', 'in_flight'
+  return np.stack([held, *(recall(state, name, held) for name in memories)])
 
 
 def mass(tree, state, there) -> np.ndarray:
@@ -153,11 +152,11 @@ def mass(tree, state, there) -> np.ndarray:
   With a server that integrates progress since the last pull it is the center
   plus the mean progress of those who come.
   """
-  held, residual, pulled = private(tree, state)
+  held, residual, pulled, in_flight = private(tree, state)
   center = recall(state, 'center', held)
   if pulled.any():
     return center[0] + (held - pulled)[there].sum(axis=0) / max(there.sum(), 1)
-  return (held + residual).sum(axis=0) + center[0]
+  return (held + residual + in_flight).sum(axis=0) + center[0]
 
 
 def nothing_is_lost(events: list[Event]) -> None:

@@ -20,6 +20,7 @@ from gossipjax.strategies import (
   random_k,
   sparse_loco,
 )
+from gossipjax.transforms import outer_optimizers
 
 SIZE = 120
 
@@ -171,7 +172,7 @@ def test_diloco_without_an_outer_optimizer_is_local_sgd():
   start, moves = outer_rounds(3, gaussians(1, 99), 4)
   trees = [start + move for move in moves]
   ours = play(
-    diloco.strategy(period=2, stepsize=1.0, momentum=0.0).parameters,
+    diloco.strategy(2, outer_optimizers.sgd(1.0)).parameters,
     trees,
     start,
   )
@@ -207,10 +208,10 @@ def test_sparse_loco_moves_all_by_the_mean_of_compressed_moves(decay):
     np.testing.assert_allclose(
       answer, np.broadcast_to(center, answer.shape), atol=1e-4
     )
-    np.testing.assert_allclose(state.residual, residual, atol=1e-4)
+    np.testing.assert_allclose(state.mean.residual, residual, atol=1e-4)
     # All moves so far are in the center or in memory, unless memory fades.
     before = before + move.sum(axis=0)
-    held = workers * (answer[0] - start[0]) + state.residual.sum(axis=0)
+    held = workers * (answer[0] - start[0]) + state.mean.residual.sum(axis=0)
     kept = np.allclose(held, before, atol=1e-4)
     assert kept == (decay == 1) or move is moves[0]
 
@@ -253,8 +254,11 @@ def test_a_tree_with_integers_is_refused(aggregator):
 @pytest.mark.parametrize(
   'make',
   [
-    lambda: diloco.strategy(stepsize=0.0),
-    lambda: diloco.strategy(momentum=1.0),
+    lambda: diloco.strategy(outer=outer_optimizers.nesterov(0.0)),
+    lambda: diloco.strategy(outer=outer_optimizers.nesterov(0.7, 1.0)),
+    lambda: diloco.strategy(exchange='ring'),
+    lambda: diloco.strategy(decay=1.1),
+    lambda: sparse_loco.strategy(over='some'),
     lambda: diloco.strategy(period=0),
     lambda: sparse_loco.strategy(decay=1.1),
     lambda: sparse_loco.strategy(stepsize=-1.0),
