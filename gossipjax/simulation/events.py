@@ -112,7 +112,7 @@ class Asynchronous:
     drawn = self._form.draw(i, rng)
     up = lambda j: self._compute_times.back(j, self.now) == self.now
     self._who[i] = [i, *(j for j in drawn if j != i and up(j))]
-    self._try(i)
+    self._at(self.now, TRY, i)  # Behind those who wait already.
 
   def _try(self, i: int) -> None:
     bill = self._player.price(self._who[i], self._step[i])

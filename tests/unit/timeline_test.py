@@ -148,6 +148,19 @@ def test_a_receivers_link_takes_one_at_a_time(way, serial, expected):
   assert [[0.0, at] for at in expected] == begun
 
 
+def test_who_has_waited_longest_is_served_first_also_at_the_same_time():
+  # Worker i meets i + 1, 1 s after 1 s of computing: there is always a queue.
+  player, timeline = clock(
+    async_exchange.MEET,
+    network.Link(0.0, SIZE),
+    draw=lambda worker, rng: ((worker + 1) % 3,),
+  )
+  while timeline.now < 30:
+    timeline.next()
+  starters = [who[0] for who in player.rounds]
+  assert [starters.count(worker) for worker in range(3)] == [10, 10, 9]
+
+
 @pytest.mark.parametrize(
   'way, expected',
   [
