@@ -179,6 +179,12 @@ def all_max(x, active=True):
   return lax.pmax(x, WORKERS), _tree_bill(x)
 
 
+def all_sum(x, active=True):
+  """The sum of x over all workers, for few numbers; as `all_max`."""
+  needs_everyone(active)
+  return lax.psum(x, WORKERS), _tree_bill(x)
+
+
 def all_to_all(tree, active=True):
   """Row j of every leaf goes to worker j, one message to each other worker.
 

@@ -17,7 +17,7 @@ merging         adds sparse messages whose indices ascend
 layers          codecs of one weight of a network, cut into shares for servers
 rows            the rows of a matrix with the largest magnitude, with a bitmap
 bitmap          sets of indices, one bit each
-packing         codes of a few bits, several to a byte
+packing         codes of a few bits, several to a byte; numbers in few bytes
 """
 
 from gossipjax.compressors.chunked import chunk_topk

@@ -1,4 +1,4 @@
-"""Packs codes of few bits: several to a byte, or 12-bit numbers in pairs.
+"""Packs codes of few bits, several to a byte, and numbers into few bytes.
 
 XLA widens integers of fewer than 8 bits on some backends.
 """
@@ -64,3 +64,24 @@ def unpack12(packed: jax.Array) -> jax.Array:
   low, middle, high = packed.reshape(-1, 3).T.astype(jnp.int32)
   pairs = low | (middle & 15) << 8, middle >> 4 | high << 4
   return jnp.stack(pairs, axis=1).reshape(-1)
+
+
+def octets(numbers: jax.Array, largest: int) -> jax.Array:
+  """The bytes of numbers, the lowest first, as few as the largest one needs.
+
+  Args:
+    numbers: i32[..., n], from 0 on.
+    largest: no number is larger.
+
+  Returns:
+    u8[..., bytes, n]
+  """
+  places = range(0, max(1, largest.bit_length()), 8)
+  each = [numbers >> place & 255 for place in places]
+  return jnp.stack(each, axis=-2).astype(jnp.uint8)
+
+
+def from_octets(octets: jax.Array) -> jax.Array:
+  """Numbers from their bytes, u8[..., bytes, n] to i32[..., n]."""
+  each = jnp.moveaxis(octets, -2, 0).astype(jnp.int32)
+  return sum(byte << 8 * place for place, byte in enumerate(each))

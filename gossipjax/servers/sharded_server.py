@@ -1,17 +1,10 @@
 """A parameter server for sparse messages, shared out over the workers.
 
-Worker j owns the entries j, j + P, j + 2P and so on. Neighboring entries, which
-tend to be large together, then have different owners.
-
-How many entries a worker sends to an owner is known only at run time, but a
-compiled message has a fixed size. Entries therefore travel in boxes, arrays
-with room for a power of two of entries: all workers agree on the smallest box
-that fits, and the program branches on it, so that fewer entries are fewer
-bytes.
+P neighboring entries are a block, of which each worker owns one. Neighbors,
+which tend to be large together, then have different owners. A hash of the
+block's number says which worker comes first, so that the entries of a channel,
+a fixed stride apart, have different owners too.
 """
-
-import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -21,33 +14,38 @@ from gossipjax import collectives
 from gossipjax.collectives import WORKERS
 from gossipjax.compressors import bitmap, packing
 from gossipjax.compressors.sparse import Sparse
+from gossipjax.servers import boxes
 from gossipjax.traffic import Traffic
 
 
 def share(size: int) -> int:
-  """Entries that each worker owns, with padding."""
+  """Entries that each worker owns, one of each block, with padding."""
   return -(-size // lax.axis_size(WORKERS))
 
 
-def _boxes(least: int, most: int) -> list[int]:
-  """Sizes of boxes: powers of two from `least` on, and last `most`."""
-  powers = [
-    2**e
-    for e in range(
-      max(least - 1, 0).bit_length(), max(most - 1, 0).bit_length()
-    )
-  ]
-  return [*powers, most]
+def _first(block: jax.Array) -> jax.Array:
+  """The owner of each block's first entry: a hash, i32[...]."""
+  bits = block.astype(jnp.uint32) * jnp.uint32(0x9E3779B1)
+  bits = (bits ^ bits >> 15) * jnp.uint32(0x85EBCA77)
+  bits = (bits ^ bits >> 13) % jnp.uint32(lax.axis_size(WORKERS))
+  return bits.astype(jnp.int32)
 
 
-def _boxed(need: jax.Array, boxes: list[int], move: Callable):
-  """Runs `move(box)` with the smallest box that fits on all workers."""
-  need, agreeing = collectives.all_max(need)
-  which = sum((need > box).astype(jnp.int32) for box in boxes[:-1])
-  *result, sent = lax.switch(
-    which, [functools.partial(move, box) for box in boxes]
-  )
-  return *result, sent + agreeing
+def owner(index: jax.Array) -> jax.Array:
+  """The worker that owns each entry, i32[...]."""
+  n = lax.axis_size(WORKERS)
+  return (index + _first(index // n)) % n
+
+
+def by_owner(size: int) -> jax.Array:
+  """The rank of each entry if all are ordered by owner, i32[size].
+
+  The entries of an incomplete last block come last.
+  """
+  n, index = lax.axis_size(WORKERS), jnp.arange(size, dtype=jnp.int32)
+  blocks = size // n
+  rank = owner(index) * blocks + index // n
+  return jnp.where(index < blocks * n, rank, index)
 
 
 def add_up(messages: Sparse, size: int) -> jax.Array:
@@ -63,20 +61,17 @@ def add_up(messages: Sparse, size: int) -> jax.Array:
   return lax.scan(add, jnp.zeros(size), messages)[0]
 
 
-def _by_owner(message: Sparse, size: int):
-  """Entries sorted by owner: the owners, the entries, entries per owner."""
-  n = lax.axis_size(WORKERS)
-  owner = jnp.where(message.indices < size, message.indices % n, n)
-  order = jnp.argsort(owner, stable=True)
-  return (
-    owner[order],
-    jax.tree.map(lambda x: x[order], message),
-    (jnp.bincount(owner, length=n)),
-  )
+def _blocks(octets: jax.Array, share: int) -> jax.Array:
+  """Numbers of blocks as they travel, one larger, since 0 means no entry."""
+  number = packing.from_octets(octets)
+  return jnp.where(number > 0, number - 1, share)
 
 
 def push(message: Sparse, size: int) -> tuple[jax.Array, jax.Array, Traffic]:
-  """Sends every entry, 8 bytes, to its owner, which adds up what arrives.
+  """Sends every entry to its owner, which adds up what arrives.
+
+  An entry takes 4 bytes for its value and as few as suffice for the number of
+  its block.
 
   Args:
     message: entries of a vector.
@@ -87,27 +82,30 @@ def push(message: Sparse, size: int) -> tuple[jax.Array, jax.Array, Traffic]:
     any worker sent, bool[share]; the bill.
   """
   n, mine, k = lax.axis_size(WORKERS), share(size), message.indices.size
-  owner, (values, indices), counts = _by_owner(message, size)
-  place = jnp.arange(k) - (jnp.cumsum(counts) - counts)[owner.clip(max=n - 1)]
+  to = jnp.where(message.indices < size, owner(message.indices), n)
+  order, counts = jnp.argsort(to, stable=True), jnp.bincount(to, length=n)
+  to, block = to[order], message.indices[order] // n
+  place = jnp.arange(k) - (jnp.cumsum(counts) - counts)[to.clip(max=n - 1)]
 
-  def move(box):
-    # In a sparse message of `mine` entries the index `mine` means no entry.
-    at = owner, jnp.where(owner < n, place, box)
-    rows = Sparse(
-      jnp.zeros((n, box)).at[at].set(values, mode='drop'),
-      jnp.full((n, box), mine, jnp.int32).at[at].set(indices // n, mode='drop'),
+  def move(need, box):
+    row = to, place
+    numbers = jnp.zeros((n, box), jnp.int32).at[row].set(block + 1, mode='drop')
+    (values, octets), _, sent = boxes.trimmed(
+      need,
+      box,
+      collectives.all_to_all,
+      (
+        jnp.zeros((n, box)).at[row].set(message.values[order], mode='drop'),
+        packing.octets(numbers, mine),
+      ),
     )
-    theirs, sent = collectives.all_to_all(rows)
+    theirs = Sparse(values, _blocks(octets, mine))
     touched = (
       jnp.zeros(mine, bool).at[theirs.indices.ravel()].set(True, mode='drop')
     )
     return add_up(theirs, mine), touched, sent
 
-  return _boxed(counts.max(), _boxes(-(-k // n), min(k, mine)), move)
-
-
-def _bitmap_is_cheaper(box: int, mine: int) -> bool:
-  return -(-mine // 8) < 4 * box
+  return boxes.boxed(counts.max(), -(-k // n), min(k, mine), move)
 
 
 def pull(
@@ -115,7 +113,8 @@ def pull(
 ) -> tuple[jax.Array, jax.Array, Traffic]:
   """Every owner sends its masked entries to all workers.
 
-  With their indices or with a bitmap of all it owns, whichever is smaller.
+  With the numbers of their blocks or with a bitmap of all it owns, whichever is
+  smaller.
 
   Args:
     values: f32[share], of the entries that this worker owns.
@@ -127,26 +126,25 @@ def pull(
     The whole vector, f32[size], with zeros where no entry arrived; which
     entries arrived, bool[size]; the bill.
   """
-  n, mine = lax.axis_size(WORKERS), values.size
+  n, mine, bits = lax.axis_size(WORKERS), values.size, bitmap.words(mask)
+  gather = lambda tree: collectives.all_gather(tree)[::2]
 
-  def move(box):
-    indices = bitmap.indices(bitmap.words(mask), box, mine)
-    chosen = values.at[indices].get(mode='fill', fill_value=0)
-    cheaper = _bitmap_is_cheaper(box, mine)
-    where = packing.pack(mask, 1) if cheaper else indices
-    (chosen, where), _, sent = collectives.all_gather((chosen, where))
-    if cheaper:
-      there = jax.vmap(lambda bits: packing.unpack(bits, 1, mine))(where) > 0
-      where = jnp.where(there, jnp.cumsum(there, axis=1) - 1, box)
-      dense = jax.vmap(lambda c, w: c.at[w].get(mode='fill', fill_value=0))(
-        chosen, where
-      )
+  def move(need, box):
+    block = bitmap.indices(bits, box, mine)
+    chosen = values.at[block].get(mode='fill', fill_value=0)
+    octets = packing.octets(jnp.where(block < mine, block + 1, 0), mine)
+    if bits.nbytes < 3 / 4 * octets.nbytes:  # Of a box, 5 to 8 eighths travel.
+      chosen, words, sent = boxes.trimmed(need, box, gather, chosen, bits)
+      block = jax.vmap(lambda bits: bitmap.indices(bits, box, mine))(words)
     else:
-      scatter = lambda c, w: jnp.zeros(mine, c.dtype).at[w].set(c, mode='drop')
-      dense = jax.vmap(scatter)(chosen, where)
-      there = jax.vmap(scatter)(jnp.ones_like(chosen, bool), where)
-    whole = lambda rows: rows.T.reshape(-1)[:size]
-    return whole(dense), whole(there), sent
+      (chosen, octets), _, sent = boxes.trimmed(
+        need, box, gather, (chosen, octets)
+      )
+      block = _blocks(octets, mine)
+    place = (jnp.arange(n)[:, None] - _first(block)) % n
+    index = jnp.where(block < mine, block * n + place, size)
+    whole = jnp.zeros(size).at[index].set(chosen, mode='drop')
+    there = jnp.zeros(size, bool).at[index].set(True, mode='drop')
+    return whole, there, sent
 
-  boxes = _boxes(-(-k // n), min(mine, k * n))
-  return _boxed(mask.sum(), boxes, move)
+  return boxes.boxed(mask.sum(), -(-k // n), min(mine, k * n), move)

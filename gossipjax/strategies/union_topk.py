@@ -44,10 +44,10 @@ def _check_patience(patience: int | None, size: int, k: int) -> None:
 
 
 def _first_of_turn(score: jax.Array, patience: int | None, step):
-  """Scores in which every `patience`-th entry, in turn, comes first."""
+  """Scores in which every `patience`-th entry of each owner comes first."""
   if patience is None:
     return score
-  turn = jnp.arange(score.size) % patience == step % patience
+  turn = sharded_server.by_owner(score.size) % patience == step % patience
   return jnp.where(turn, jnp.inf, score)
 
 

@@ -55,6 +55,16 @@ def test_unpacking_gives_back_the_codes_of_any_length(bits, size, seed):
   np.testing.assert_array_equal(packing.unpack(packed, bits, size), codes)
 
 
+@pytest.mark.parametrize(
+  ('largest', 'width'), [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 3)]
+)
+def test_numbers_travel_in_as_few_bytes_as_the_largest_needs(largest, width):
+  numbers = jnp.array([[0, 1, largest // 2], [largest - 1, 0, largest]])
+  octets = packing.octets(numbers, largest)
+  assert octets.shape == (2, width, 3) and octets.dtype == jnp.uint8
+  np.testing.assert_array_equal(packing.from_octets(octets), numbers)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
 @pytest.mark.parametrize('size', [400, 1200])

@@ -181,6 +181,51 @@ def test_a_patience_too_short_for_all_entries_is_refused():
     init(20)
 
 
+@pytest.mark.parametrize(
+  ('workers', 'patience'), [(8, 104), (8, 105), (3, 7), (4, 2), (2, 1)]
+)
+@pytest.mark.parametrize('size', [SIZE, 203])
+def test_every_turn_of_patience_has_as_many_entries_of_each_owner(
+  workers, patience, size
+):
+  def both(_):
+    index = jnp.arange(size)
+    return sharded_server.owner(index), sharded_server.by_owner(size)
+
+  owner, rank = executors.on_one_device(both)(np.zeros(workers))
+  turn = np.asarray(rank[0]) % patience
+  np.testing.assert_array_equal(np.sort(rank[0]), np.arange(size))
+  count = np.zeros((patience, workers), int)
+  np.add.at(count, (turn, np.asarray(owner[0])), 1)
+  assert count.sum(axis=1).max() == -(-size // patience)
+  # One more for a remainder, and one for the incomplete block.
+  assert np.ptp(count, axis=1).max() <= 1 + (size % workers > 0)
+
+
+@pytest.mark.parametrize(
+  'strategy',
+  [
+    pytest.param(
+      union_topk.strategy(density=0.05), marks=pytest.mark.exhaustive
+    ),
+    union_topk.strategy(density=0.05, patience=32),
+    ok_topk.strategy(density=0.05, period=2),
+  ],
+)
+def test_what_is_sent_is_little_more_than_the_entries(strategy):
+  workers, size, k = 4, 20_000, 1_000
+  channels = np.random.default_rng(7).lognormal(size=16)  # Every 16 entries.
+  gradients = [
+    gaussians(workers, seed, size) * np.tile(channels, size // 16)
+    for seed in range(4)
+  ]
+  answers, _, sent = play(strategy, gradients)
+  for answer, bytes_ in zip(answers, sent, strict=True):
+    pulled = np.count_nonzero(answer[0])
+    entries = (k + pulled) * (workers - 1) / workers
+    assert 4 * entries < bytes_ < 1.15 * 8 * entries
+
+
 @pytest.mark.exhaustive
 def test_a_smaller_union_really_sends_fewer_bytes():
   apart = [gaussians(8, seed=0)]
