@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, config_dict
 from gossipjax import compressors, topology, triggers
 from gossipjax.compressors import selections
 from gossipjax.errors import UserError, nearest
-from gossipjax.transforms import granularity, outer_optimizers
+from gossipjax.transforms import granularity, outer_optimizers, warmup
 
 PLAIN = (bool, int, float, str, tuple)
 
@@ -91,16 +91,16 @@ def _selections() -> dict[str, Callable[..., selections.Selection]]:
   }
 
 
-# Arguments that a config gives as a name with arguments of its own: for each
-# kind, the functions that make one, by name.
-PARTS = {
-  compressors.Compressor: _makers(compressors.Compressor, compressors),
-  selections.Selection: _selections(),
-  triggers.Trigger: _makers(triggers.Trigger, triggers),
-  granularity.Granularity: _makers(granularity.Granularity, granularity),
-  outer_optimizers.OuterOptimizer: _makers(
-    outer_optimizers.OuterOptimizer, outer_optimizers
-  ),
+# For each kind of part that a config names, the functions that make one.
+PARTS = {selections.Selection: _selections()} | {
+  kind: _makers(kind, module)
+  for kind, module in (
+    (compressors.Compressor, compressors),
+    (triggers.Trigger, triggers),
+    (granularity.Granularity, granularity),
+    (outer_optimizers.OuterOptimizer, outer_optimizers),
+    (warmup.Warmup, warmup),
+  )
 }
 
 

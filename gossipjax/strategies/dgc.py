@@ -11,7 +11,6 @@ Nesterov) of this step. With m = 0 nothing of g itself is lost.
 Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -29,8 +28,7 @@ from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.transforms.bucketed import bucketed
 from gossipjax.transforms.granularity import Granularity, model
-
-WARMUP = (0.25, 0.0625, 0.015625, 0.004)  # Densities before the final one.
+from gossipjax.transforms.warmup import with_warmup
 
 
 class DgcState(NamedTuple):
@@ -87,24 +85,13 @@ def velocity_mean(density, momentum, nesterov, selection) -> Aggregator:
   return Aggregator(init, update)
 
 
-def warming_up(steps: int, aggregators: list[Aggregator]) -> Aggregator:
-  """Runs each aggregator for `steps` steps, and the last one from then on."""
-
-  def update(tree, state, step, active=True):
-    bound = lambda a: functools.partial(a.update, tree, state, step, active)
-    updates = list(map(bound, aggregators))
-    return lax.switch(jnp.minimum(step // steps, len(updates) - 1), updates)
-
-  return Aggregator(aggregators[0].init, update)
-
-
+@with_warmup
 def strategy(
   density: float = 0.001,
   own_momentum: float = 0.9,
   nesterov: bool = False,
   clip: float | None = None,
   selection: Selection = exact.selection(),
-  warmup_steps: int = 0,
   granularity: Granularity = model(),
 ) -> Strategy:
   """Args:
@@ -113,18 +100,13 @@ def strategy(
   nesterov: whether the Nesterov form is used.
   clip: the largest norm of the workers' summed gradient, or None.
   selection: how the k largest are found; `sampled` in the paper.
-  warmup_steps: at each density of WARMUP; the paper takes an epoch.
   granularity: which tensors are exchanged together; clip is of all of them.
   """
   if not 0 <= own_momentum < 1:
     raise UserError(f'own_momentum is from 0 to below 1, got {own_momentum}.')
   if clip is not None and clip <= 0:
     raise UserError(f'clip is a norm above 0 or null, got {clip}.')
-  if warmup_steps < 0:
-    raise UserError(f'warmup_steps is at least 0, got {warmup_steps}.')
   sparse.count(density, 10**9)
-  make = lambda d: velocity_mean(d, own_momentum, nesterov, selection)
-  of = lambda d: bucketed(granularity, lambda _: make(d))
-  stages = [of(d) for d in (*WARMUP, density) if d >= density]
-  mean = warming_up(warmup_steps, stages) if warmup_steps else of(density)
-  return Strategy(clipped(clip, mean), identity())
+  mean = velocity_mean(density, own_momentum, nesterov, selection)
+  each = bucketed(granularity, lambda _: mean)
+  return Strategy(clipped(clip, each), identity())

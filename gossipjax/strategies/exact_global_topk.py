@@ -21,6 +21,7 @@ from gossipjax.compressors.selections import Selection, exact
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.transforms.bucketed import with_granularity
+from gossipjax.transforms.warmup import with_warmup
 
 
 def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
@@ -48,6 +49,7 @@ def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
   return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
+@with_warmup
 @with_granularity
 def strategy(
   density: float = 0.001, selection: Selection = exact.selection()

@@ -23,6 +23,7 @@ from gossipjax.errors import UserError, nearest
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms.bucketed import with_granularity
+from gossipjax.transforms.warmup import with_warmup
 
 
 def _absorb(total, pairs, size):
@@ -61,9 +62,8 @@ def tree(message, size: int):
 def butterfly(message, size: int):
   """Partners exchange and merge: half the rounds of the tree, no broadcast.
 
-  Workers beyond a power of two first send their message to a partner and last
-  receive the result from it. What a group of 2h workers drops, all of them
-  drop; the first of them remembers it.
+  Workers beyond a power of two first send to a partner and last receive from
+  it. What a group of 2h workers drops, all drop; the first remembers it.
   """
   n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
   core = 2 ** (n.bit_length() - 1)
@@ -100,7 +100,6 @@ def global_topk_mean(
     mine, past = sparse.choose(wanted, density, selection, step, state.past)
     mine = mine if selection.in_order else merging.in_order(mine)
     total, dropped, sent = EXCHANGES[exchange](mine, flat.size)
-
     sent_values = merging.values_in(total, mine)
     residual = wanted.at[mine.indices].add(-sent_values, mode='drop')
     for lost in dropped if conserve else ():
@@ -113,6 +112,7 @@ def global_topk_mean(
   return Aggregator(lambda tree: no_residual(tree, selection.begin()), update)
 
 
+@with_warmup
 @with_granularity
 def strategy(
   density: float = 0.001,

@@ -31,6 +31,7 @@ from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms.bucketed import with_granularity
+from gossipjax.transforms.warmup import with_warmup
 
 
 class OkTopkState(NamedTuple):
@@ -96,6 +97,7 @@ def ok_topk_mean(
   return Aggregator(init, update)
 
 
+@with_warmup
 @with_granularity
 def strategy(
   density: float = 0.01,

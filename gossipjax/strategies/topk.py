@@ -10,8 +10,10 @@ from gossipjax.aggregator import Strategy, identity
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.strategies.compressed import compressed_mean
 from gossipjax.transforms.bucketed import with_granularity
+from gossipjax.transforms.warmup import with_warmup
 
 
+@with_warmup
 @with_granularity
 def strategy(
   density: float = 0.01,

@@ -6,4 +6,6 @@ granularity       the part that says which tensors form a bucket
 nesterov          removes Nesterov's look-ahead before an exchange, restores it
 outer             outer steps, with the workers' mean progress as a gradient
 outer_optimizers  the part that says which optimizer takes outer steps
+warmup            sends more entries at first; the part that says how many
+added_argument    how granularity and warmup become arguments of strategies
 """

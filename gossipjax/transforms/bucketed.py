@@ -6,24 +6,17 @@
 gives `strategy` one more argument, `granularity`, and does what it says.
 """
 
-import functools
-import inspect
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
 from gossipjax.aggregator import Aggregator, Strategy
 from gossipjax.traffic import SILENCE, nbytes
+from gossipjax.transforms.added_argument import Make, with_argument
 from gossipjax.transforms.granularity import Granularity, buckets, model
 
-_ARGUMENT = inspect.Parameter(
-  'granularity',
-  inspect.Parameter.KEYWORD_ONLY,
-  default=model(),
-  annotation=Granularity,
-)
-_EXPLAINED = """
-  granularity: which tensors are exchanged together; model(), layer() or
+_EXPLAINED = """which tensors are exchanged together; model(), layer() or
     bucket(bytes), see transforms/granularity.py."""
 
 
@@ -70,9 +63,7 @@ def bucketed(
   return Aggregator(init, update)
 
 
-def with_granularity(
-  strategy: Callable[..., Strategy],
-) -> Callable[..., Strategy]:
+def with_granularity(strategy: Make) -> Make:
   """Adds the argument `granularity` to a strategy that aggregates gradients.
 
   Each bucket has a strategy of its own. If it takes a `seed`, that of the
@@ -83,25 +74,16 @@ def with_granularity(
     strategy: a function with defaults whose docstring begins with `Args:`; its
       result keeps parameters as they are.
   """
-  signature = inspect.signature(strategy)
+  return with_argument(strategy, 'granularity', model(), _EXPLAINED, _cut)
 
-  @functools.wraps(strategy)
-  def of_buckets(*args, granularity: Granularity = model(), **kwargs):
-    given = signature.bind(*args, **kwargs)
-    given.apply_defaults()
 
-    def of_bucket(number: int) -> Strategy:
-      arguments = given.arguments
-      if 'seed' in arguments:
-        arguments = arguments | {'seed': arguments['seed'] + number}
-      return strategy(**arguments)
+def _cut(
+  make: Make, given: dict[str, Any], granularity: Granularity
+) -> Strategy:
+  def of_bucket(number: int) -> Strategy:
+    seed = {'seed': given['seed'] + number} if 'seed' in given else {}
+    return make(**seed)
 
-    return of_bucket(0)._replace(
-      gradients=bucketed(granularity, lambda b: of_bucket(b).gradients)
-    )
-
-  of_buckets.__signature__ = signature.replace(
-    parameters=[*signature.parameters.values(), _ARGUMENT]
+  return of_bucket(0)._replace(
+    gradients=bucketed(granularity, lambda b: of_bucket(b).gradients)
   )
-  of_buckets.__doc__ = strategy.__doc__.rstrip() + _EXPLAINED
-  return of_buckets

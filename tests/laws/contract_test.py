@@ -19,7 +19,7 @@ from gossipjax.aggregator import Aggregator, chain, every
 from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce, compressed, gossip, gtopk
-from gossipjax.transforms import granularity
+from gossipjax.transforms import granularity, warmup
 from tests.support import laws
 
 # Methods that break a law by design, and how: strict expected failures; and
@@ -102,6 +102,9 @@ AGGREGATORS = (
       gossip.neighbor_mean(topology.ring), every(2, all_reduce.exact_mean())
     ),
     'gtopk(conserve)': gtopk.global_topk_mean(0.01, conserve=True),
+    'gtopk(conserve, warmup)': gtopk.strategy(
+      0.01, conserve=True, warmup=warmup.stages((0.1,), 2)
+    ).gradients,
     'gtopk(butterfly)': gtopk.global_topk_mean(0.01, exchange='butterfly'),
     'gtopk(conserve, butterfly)': gtopk.global_topk_mean(
       0.01, conserve=True, exchange='butterfly'

@@ -84,15 +84,6 @@ def test_dgc_without_momentum_loses_nothing(selection):
     np.testing.assert_allclose(state.residual.sum(axis=0), total, atol=1e-4)
 
 
-@pytest.mark.exhaustive
-def test_dgc_warms_up_through_falling_densities():
-  gradients = [gaussians(2, seed) for seed in range(6)]
-  sent = [
-    s for *_, s in play(dgc.strategy(density=0.0025, warmup_steps=1), gradients)
-  ]
-  assert sent == [8 * k for k in (100, 25, 6, 2, 1, 1)]
-
-
 def step_by_hand(wanted, q):
   """One step of the paper's algorithm 1, with NumPy's orthogonalisation."""
   p, _ = np.linalg.qr((wanted @ q).mean(axis=0))
@@ -165,7 +156,6 @@ def test_power_sgd_bills_both_of_its_small_sums():
   [
     lambda: dgc.strategy(own_momentum=1.0),
     lambda: dgc.strategy(clip=0.0),
-    lambda: dgc.strategy(warmup_steps=-1),
     lambda: dgc.strategy(density=0.0),
     lambda: power_sgd.strategy(rank=0),
   ],
