@@ -3,11 +3,15 @@
 adaptive_gossip  gossip that talks only after a change: traffic and accuracy
 adaptive_time    the same in virtual time, where no worker waits
 async_crossover  whether not waiting is faster, by number of workers
+fronts           which strategies score most for their bytes
 gtopk_cost       gTop-k in a link model, beside published throughputs
 gtopk_mass       the gradient mass that gTop-k loses, and what it costs
 gtopk_scaling    seconds per exchange of gTop-k on real, slow links
 hylo             Hylo's accuracy and time, and the limit of its codec
+speedups         how often a strategy is faster to a target than all-reduce
 stragglers       what one slow or lost worker costs each method
 train_1gbit      seconds to an accuracy on real, slow links
 union_size       selecting so that the union of choices is smaller
+
+queue            trains what the claims need; runs/ keeps it
 """

@@ -5,19 +5,23 @@
 Jin et al., 2016, found asynchronous methods (elastic averaging and gossip)
 faster up to about 32 workers and all-reduce beyond, depending on the learning
 rate. arXiv:1611.04581
-
-It takes about 25 minutes on 2 busy cores.
 """
+
+from functools import partial
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from experiments.framework import (
   claim,
   figures,
-  kept_runs,
-  virtual_time_runs,
+  seed_statistics,
+  study,
+  trained,
+  virtual_time,
 )
-from experiments.framework.kept_runs import KeptRuns
+from experiments.framework.kept import Kept
+from experiments.framework.virtual_time import TARGET
 
 CLAIM = claim.Claim(
   'async_crossover',
@@ -25,155 +29,157 @@ CLAIM = claim.Claim(
   'Not waiting is faster up to about 32 workers, all-reduce beyond',
   'curves without a table (arXiv:1611.04581)',
 )
-UNDECIDED = (
-  'one seed, no tuning; the target falls within 35 to 130 gradients; the '
-  'server adds up at an unscaled rate'
-)
-TARGET = 0.78
-RATES = (0.05, 0.005)
 STEP_S, SPREAD = 0.1, 0.3
 # A model travels in 0.14 of a gradient's time: 45 MB of ResNet-18 on 10 Gbit/s
 # beside 0.25 s for 32 pictures. Four shards keep a server up to 28 workers.
-LINK = virtual_time_runs.link(0.14 * STEP_S)
 CLUSTER = {
-  'compute': 'lognormal',
   'step_s': STEP_S,
   'spread': SPREAD,
   'shards': 4,
-  'target_accuracy': TARGET,
-  **LINK,
+  **virtual_time.link(0.14 * STEP_S),
 }
 METHODS = {
-  'all-reduce': ('all_reduce', virtual_time_runs.WAITS),
-  'EASGD': ('elastic', virtual_time_runs.ASYNCHRONOUS),
-  'pull-gossip': ('pull_gossip', virtual_time_runs.ASYNCHRONOUS),
-  'push-gossip': ('push_gossip', virtual_time_runs.ASYNCHRONOUS),
-  'server': ('parameter_server', virtual_time_runs.ASYNCHRONOUS),
+  'all-reduce': ('all_reduce', virtual_time.WAITS),
+  'EASGD': ('elastic', virtual_time.ASYNCHRONOUS),
+  'pull-gossip': ('pull_gossip', virtual_time.ASYNCHRONOUS),
+  'push-gossip': ('push_gossip', virtual_time.ASYNCHRONOUS),
+  'server': ('parameter_server', virtual_time.ASYNCHRONOUS),
 }
-TIME = f': virtual seconds to {TARGET} held out'  # Behind a method's name.
 FREE = [name for name in METHODS if name != 'all-reduce']
+WORKERS = (8, 32, 128, 4, 16, 64)
+NAMES = ('workload', 'workers', 'method')
+TIME = f'virtual seconds to {TARGET} held out'
+SPEED = "all-reduce's seconds over these"
 
 
-def measure(quick: bool, kept: KeptRuns) -> claim.Finding:
-  """All methods at each P and rate, until the target or so many steps."""
-  sizes, steps = ((4,), 15) if quick else ((4, 8, 16, 32, 64, 128), 240)
+def studies(scale: str) -> trained.Studies:
+  """By P and method; the ends and the published crossover come first."""
+  sizes = (4,) if scale == 'quick' else WORKERS
+  names = list(METHODS)[: 2 if scale == 'quick' else None]
+  cells = [('fashion', p, name) for p in sizes for name in names]
+  return {cell: partial(_study, *cell[1:], scale) for cell in cells}
+
+
+def _study(workers: int, name: str, scale: str) -> study.Study:
+  strategy, how = METHODS[name]
+  # The server adds up the steps of all workers.
+  rate = 0.05 / workers if name == 'server' else 0.05
+  cluster = {**CLUSTER, **how}
+  config = virtual_time.config(strategy, workers, scale, cluster, rate)
+  return virtual_time.tuned(config, scale)
+
+
+def find(
+  found: trained.Results, coverage: claim.Rows, kept: Kept
+) -> claim.Finding:
+  """A row for each method and P."""
+  del kept
   rows = []
-  for rate in RATES[:1] if quick else RATES:
-    for workers in sizes:
-      row = {'learning rate': rate, 'workers': workers}
-      for name, (strategy, how) in METHODS.items():
-        config = virtual_time_runs.config(
-          strategy, workers, steps, rate, cluster={**CLUSTER, **how}
-        )
-        found = kept.run(config)['records']
-        row[f'{name}{TIME}'] = virtual_time_runs.to_target(found, TARGET)
-        row[f'{name}: last held-out accuracy'] = (
-          found[-1]['test_accuracy'] if found else None
-        )
-      rows.append(row)
+  for cell in sorted(found, key=lambda cell: cell[1]):
+    tuned = found[cell]
+    mean = virtual_time.mean_seconds(tuned)
+    dense = found.get((*cell[:2], 'all-reduce'))
+    theirs = virtual_time.mean_seconds(dense) if dense else None
+    rows.append(
+      seed_statistics.columns(NAMES, cell)
+      | {
+        'seeds': len(tuned.runs),
+        'learning rate': tuned.rate,
+        seed_statistics.INSIDE: tuned.inside,
+        TIME: mean,
+        f'{TIME}{seed_statistics.ERROR}': virtual_time.error(tuned),
+        SPEED: claim.ratio(theirs, mean),
+      }
+    )
   return claim.Finding(
-    verdict(rows),
+    verdict(rows, coverage),
     rows,
-    NOTES.format(TARGET, steps),
-    'MLP on Fashion-MNIST in virtual time',
-    f'to {TARGET} held out, at most {steps} gradients per worker',
-    seeds=1,
+    NOTES,
+    'CNN (220,234 parameters) on Fashion-MNIST in virtual time',
+    f'to {TARGET} held out, at most {virtual_time.EPOCHS} epochs of gradients',
+    seeds=min((row['seeds'] for row in rows), default=0),
+    tables={'coverage': coverage},
   )
 
 
-NOTES = """
-Virtual seconds until {} held-out accuracy (1,200 pictures, exact mean of the
-workers or the center; between evaluations, every 5 steps, a straight line);
-empty: not within {} steps per worker, or diverged. An MLP with 32 hidden units
-on Fashion-MNIST, batches of 16, Nesterov 0.9, constant learning rate, one seed,
-no tuning per method. Gradients take 0.1 s (log-normal, sigma 0.3), a model
-travels in 0.014 s, links serve one at a time, the server has 4 shards. EASGD
-moves by 0.8 / P after every step, with P workers; the server adds up what it is
-handed. Leads: takes at most 0.9 of all-reduce's time; with a single number of
-workers that may be noise, with one seed.
-Runs are kept, not repeated: the seconds below are those of the last call.
+NOTES = f"""
+Virtual seconds until {TARGET} held out (3,000 pictures of the training set;
+exact mean of the workers, or the center; between evaluations, ten in an epoch,
+a straight line); empty: a seed does not reach it. Batches of 16 for each
+worker, Nesterov 0.9, constant learning rate, the best of a grid for each method
+and P. Gradients take 0.1 s (log-normal, sigma 0.3), a model travels in 0.014 s,
+links serve one at a time, the server has 4 shards. EASGD moves by 0.8 / P after
+every step, with P workers; the server adds up what it is handed. Leads: takes
+at most 0.9 of all-reduce's time.
 """
 
 
-def ahead(rows: claim.Rows, rate: float, name: str) -> list[int]:
-  """The numbers of workers at which a method takes at most 0.9 of
-  all-reduce's time."""
-  return [
-    row['workers']
-    for row in rows
-    if row['learning rate'] == rate and _first(row, name)
-  ]
+def leads(rows: claim.Rows, name: str) -> dict[int, bool | None]:
+  """By P, whether a method takes at most 0.9 of all-reduce's time; None where
+  the seeds cannot tell."""
+  found = {}
+  for row in (row for row in rows if row['method'] == name):
+    dense = next(
+      (
+        r
+        for r in rows
+        if (r['workers'], r['method']) == (row['workers'], 'all-reduce')
+      ),
+      None,
+    )
+    found[row['workers']] = _leads(row, dense)
+  return found
 
 
-def _first(row: dict, name: str) -> bool:
-  ours, theirs = row[f'{name}{TIME}'], row[f'all-reduce{TIME}']
-  return ours is not None and (theirs is None or ours < 0.9 * theirs)
+def _leads(row: dict[str, Any], dense: dict[str, Any] | None) -> bool | None:
+  if dense is None or dense[TIME] is None:
+    return None
+  if row[TIME] is None:
+    return False
+  errors = [r[f'{TIME}{seed_statistics.ERROR}'] for r in (row, dense)]
+  if None in errors:
+    return None
+  gain, error = 0.9 * dense[TIME] - row[TIME], sum(e**2 for e in errors) ** 0.5
+  return None if abs(gain) < 2 * error else gain > 0
 
 
-def verdict(rows: claim.Rows) -> claim.Verdict:
-  """Per learning rate: who leads up to how many workers; whether near 32."""
-  rates, most = figures.values(rows, 'learning rate'), rows[-1]['workers']
-  leads = {(r, name): ahead(rows, r, name) for r in rates for name in FREE}
-  near = [
-    f'{name} (learning rate {rate:g})'
-    for (rate, name), sizes in leads.items()
-    if len(sizes) > 1 and 16 <= max(sizes) < min(65, most)
-  ]
-  told = [
-    'A lead over all-reduce that ends between 16 and 64 workers is found for '
-    f'{", ".join(near) or "none"} of {len(leads)} cases.'
-  ]
-  for rate in rates:
-    shares = '; '.join(_share(rows, rate, name) for name in FREE)
-    told.append(f'At learning rate {rate:g}: {shares}.')
-  differ = any(leads[r, n] != leads[rates[0], n] for r, n in leads)
-  return claim.Verdict(
-    len(near),
-    len(leads),
-    f'a lead that ends between 16 and 64 workers in {len(near)} of '
-    f'{len(leads)} cases'
-    + ('; who leads depends on the learning rate' if differ else ''),
-    ' '.join(told),
-    UNDECIDED,
+def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
+  """Who leads up to how many workers; whether that ends near 32."""
+  cases, told = [], []
+  for name in FREE if rows else ():
+    found = leads(rows, name)
+    ahead = [p for p, first in found.items() if first]
+    complete = set(found) == set(WORKERS) and None not in found.values()
+    near = bool(ahead) and 16 <= max(ahead) < 128
+    cases.append(near if complete else None)
+    speeds = ', '.join(
+      f'{row[SPEED]:.2f} with {row["workers"]}'
+      for row in rows
+      if row['method'] == name and row[SPEED]
+    )
+    told.append(f'{name} (times as fast as all-reduce: {speeds or "unknown"})')
+  done = sum(case is not None for case in cases)
+  return claim.judged(
+    cases,
+    f'a lead over all-reduce that ends between 16 and 64 workers is found for '
+    f'{sum(map(bool, cases))} of {done} methods that are decided',
+    f'{"; ".join(told) or "Nothing is trained yet"}.',
+    trained.doubt(coverage),
   )
 
 
-def _share(rows: claim.Rows, rate: float, name: str) -> str:
-  """Where a method leads, and its time over all-reduce's at the ends."""
-  mine = [row for row in rows if row['learning rate'] == rate]
-  ends = [
-    f'{row[f"{name}{TIME}"] / row[f"all-reduce{TIME}"]:.2f} of its time with '
-    f'{row["workers"]}'
-    for row in (mine[0], mine[-1])
-    if row[f'{name}{TIME}'] and row[f'all-reduce{TIME}']
-  ]
-  sizes = ', '.join(map(str, ahead(rows, rate, name))) or 'no number of'
-  at_ends = ', '.join(ends) or 'the target is not reached at the ends'
-  return f'{name} leads with {sizes} workers ({at_ends})'
-
-
-def figure(rows: claim.Rows) -> Figure:
-  """Time to the target against workers, a panel per learning rate."""
-  rates = figures.values(rows, 'learning rate')
-  found = Figure(figsize=(4.5 * len(rates) + 2, 3.8), layout='constrained')
-  panels = found.subplots(1, len(rates), squeeze=False, sharex=True)[0]
-  for axes, rate in zip(panels, rates, strict=True):
-    mine = [row for row in rows if row['learning rate'] == rate]
-    for name in METHODS:
-      known = [row for row in mine if row[f'{name}{TIME}'] is not None]
-      axes.plot(
-        [row['workers'] for row in known],
-        [row[f'{name}{TIME}'] for row in known],
-        'o-',
-        label=name,
-      )
-    axes.set(title=f'learning rate {rate:g}', yscale='log')
-    figures.over_workers(axes)
-    axes.grid(alpha=0.3)
-  panels[0].set_ylabel(f'virtual seconds to {TARGET} held out')
-  figures.legend(found, panels[0])
+def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
+  """Time to the target against workers."""
+  del coverage
+  found = Figure(figsize=(7, 4), layout='constrained')
+  axes = found.subplots()
+  figures.lines(axes, rows, 'workers', TIME, 'method', 'o-')
+  axes.set(yscale='log', ylabel=TIME)
+  figures.over_workers(axes)
+  axes.grid(alpha=0.3)
+  figures.legend(found, axes)
   return found
 
 
 if __name__ == '__main__':
-  kept_runs.run(CLAIM, measure, figure, devices=1)
+  trained.run(CLAIM, studies, find, figure)

@@ -4,11 +4,17 @@ claim              the interface of a claim: verdict, finding, flags
 finding_files      finding.json, and the tables made from it
 results_page       RESULTS.md, README's tables, the accuracies of advise
 figures            what the figures of claims have in common
-kept_results       results in small files, each computed once
-kept_runs          training runs and measurements of a claim, each made once
+kept               results that are computed once, as lines of JSON
+numerics           versions of what computes, part of the key of a kept run
 single_run         one training run of a claim: its key, and how it is made
+own_process        a training run in a process of its own
+study              what a claim trains: it asks for runs, and gets results
+best_rate          a method at its best learning rate, with all seeds
+matched            arguments at which a method sends some bytes
+gates              whether all-reduce reaches what a workload demands
+trained            the command of a claim that rests on trainings
 probe              measurements inside an aggregator, while a run trains
-virtual_time_runs  short runs in virtual time
+virtual_time       trainings in virtual time, judged by seconds to a target
 workloads          the tasks and networks that claims are tried on
 seed_statistics    means, standard errors and differences over seeds
 step_times         seconds of a step: measured computing, modelled link

@@ -58,6 +58,7 @@ class Verdict(NamedTuple):
     ours: what came out, in at most 160 characters.
     sentence: what came out, with all numbers.
     undecided: why the runs cannot carry a verdict; empty if they can.
+    open: number of further cases that the runs leave undecided.
   """
 
   met: int
@@ -65,14 +66,19 @@ class Verdict(NamedTuple):
   ours: str
   sentence: str
   undecided: str = ''
+  open: int = 0
 
   @property
   def word(self) -> str:
-    """'holds', 'does not hold', 'holds in n of m' or 'undecided: reason'."""
+    """'holds', 'does not hold', 'holds in n of m' or 'undecided: reason'.
+
+    Behind the first three, how many further cases are undecided.
+    """
     if self.undecided or not self.of:
       return f'undecided: {self.undecided or "no case was measured"}'
-    found = {self.of: 'holds', 0: 'does not hold'}
-    return found.get(self.met, f'holds in {self.met} of {self.of}')
+    words = {self.of: 'holds', 0: 'does not hold'}
+    found = words.get(self.met, f'holds in {self.met} of {self.of}')
+    return f'{found}; {self.open} undecided' if self.open else found
 
 
 class Finding(NamedTuple):
@@ -95,6 +101,26 @@ class Finding(NamedTuple):
   length: str
   seeds: int
   tables: Mapping[str, Rows] = {}
+
+
+def judged(
+  cases: Sequence[bool | None], ours: str, sentence: str, doubt: str = ''
+) -> Verdict:
+  """The verdict of cases that hold, do not hold, or cannot be told (None).
+
+  Args:
+    cases: each.
+    ours: see `Verdict`.
+    sentence: see `Verdict`.
+    doubt: why no case can be judged; '' if they can.
+  """
+  told = [case for case in cases if case is not None]
+  if not cases:
+    ours = 'nothing yet'
+  if cases and not told:
+    doubt = doubt or 'differences are within their standard errors'
+  rest = len(cases) - len(told)
+  return Verdict(sum(told), len(told), ours, sentence, doubt, rest)
 
 
 def span(rows: Rows, key: str, form: str = '.2f') -> str:
@@ -142,7 +168,10 @@ def run(
       finding_files.write(folder, claim, found, took_s, QUICK.value)
     kept = finding_files.read(folder)
     finding_files.render(folder, kept)
-    figure(kept.rows, **kept.tables).savefig(folder / 'figure.png', dpi=110)
+    picture = folder / 'figure.png'
+    picture.unlink(missing_ok=True)
+    if kept.rows:
+      figure(kept.rows, **kept.tables).savefig(picture, dpi=110)
     print(f'{kept.verdict}. {kept.ours}')
 
   app.run(console.guarded(main), flags_parser=command_line.parse)

@@ -22,12 +22,13 @@ from gossipjax.results import workdir
 RESULTS = pathlib.Path(__file__).parents[1] / 'results'
 Row = dict[str, int | float | bool | str | None]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-VERDICT = r'^(holds|does not hold|holds in \d+ of \d+|undecided: \S.*)$'
-# Columns that are written with two decimals rather than three digits.
-TWO_DECIMALS = (
-  'held-out accuracy %',
-  'held-out accuracy %, standard deviation',
+VERDICT = (
+  r'^((holds|does not hold|holds in \d+ of \d+)(; \d+ undecided)?'
+  r'|undecided: \S.*)$'
 )
+# Columns that are written with two decimals rather than three digits.
+ACCURACY = 'held-out accuracy %'
+TWO_DECIMALS = (ACCURACY, f'{ACCURACY}, standard deviation')
 
 
 class Evidence(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,6 +81,7 @@ class Kept(msgspec.Struct, forbid_unknown_fields=True):
   tables: dict[str, list[Row]]
   notes: Text
   provenance: Provenance
+  open: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 def write(
@@ -166,9 +168,11 @@ def render(folder: pathlib.Path, kept: Kept) -> None:
 def rendered(kept: Kept) -> dict[str, str]:
   """The text of table.csv and of table.md."""
   lines = io.StringIO()
-  writer = csv.DictWriter(lines, list(kept.rows[0]), lineterminator='\n')
-  writer.writeheader()
-  writer.writerows(kept.rows)
+  names = list(kept.rows[0]) if kept.rows else []
+  if names:
+    writer = csv.DictWriter(lines, names, lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(kept.rows)
   further = ''.join(
     f'## {name.replace("_", " ").capitalize()}\n\n{_markdown(rows)}\n\n'
     for name, rows in kept.tables.items()
@@ -184,7 +188,7 @@ def rendered(kept: Kept) -> dict[str, str]:
 
 def _markdown(rows: list[Row]) -> str:
   if not rows:
-    return 'Not kept.'
+    return 'No row is finished yet.'
   return table.of_rows(
     [
       {

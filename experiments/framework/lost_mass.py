@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from experiments.framework import claim, seed_statistics
 from experiments.framework.probe import Probe
 
+NAME = f'{__name__}:probe'
 LOST = 'lost mass / applied mass'
 
 
@@ -31,18 +31,3 @@ def probe() -> Probe:
     return nothing, nothing
 
   return Probe('lost mass', init, update, read)
-
-
-def gains(runs: seed_statistics.Runs) -> claim.Rows:
-  """Conserving over published with the most workers, by task and density."""
-  most = max(key[1] for key in runs)
-  cells = dict.fromkeys(
-    key[:3] for key in runs if key[1] == most and key[2] is not None
-  )
-  return [
-    dict(zip(('task', 'workers', 'density'), cell, strict=True))
-    | seed_statistics.against(
-      runs, (*cell, 'conserving'), (*cell, 'published'), 'published'
-    )
-    for cell in cells
-  ]

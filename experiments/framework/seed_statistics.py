@@ -1,70 +1,106 @@
-"""Means, standard errors and paired differences of a claim's runs, over seeds.
+"""Means, standard errors and paired differences of methods, over seeds."""
 
-Runs are kept by key, the cell's parts and then the seed: `(*cell, seed)`.
-"""
-
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from gossipjax.errors import UserError
+from experiments.framework import workloads
+from experiments.framework.best_rate import Tuned
 
-Runs = Mapping[tuple, dict[str, Any]]  # See `single_run.make`.
 ERROR = ', standard error'  # Behind a column's name.
-DEVIATION = 'held-out accuracy %, standard deviation'
+ACCURACY, LOSS = 'held-out accuracy %', 'held-out loss'
+DEVIATION = f'{ACCURACY}, standard deviation'
+BYTES, PATH = 'bytes sent per step', 'bytes on the busiest link per step'
+INSIDE = 'best rate is inside'
+SCORES = {ACCURACY: ('test_accuracy', 100.0), LOSS: ('test_loss', 1.0)}
 
 
-def scores(runs: Runs, cell: tuple, field: str = 'test_accuracy') -> pd.Series:
-  """By seed, what the runs of a cell ended with; NaN where one diverged."""
-  return pd.Series(
-    {
-      key[-1]: last(run).get(field, np.nan)
-      for key, run in runs.items()
-      if key[:-1] == cell
-    },
-    dtype=float,
+def of_seeds(tuned: Tuned, column: str) -> np.ndarray:
+  """A score of each seed, NaN where it diverged; [seeds]."""
+  field, scale = SCORES[column]
+  ends = [workloads.last(run) for run in tuned.runs]
+  return np.array([scale * (end.get(field) or math.nan) for end in ends])
+
+
+def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
+  """The columns that every table of tuned methods has.
+
+  What a probe told is averaged over the second half of each run.
+
+  Args:
+    cell: what the row is about, by column.
+    tuned: the method.
+  """
+  accuracy, loss = (of_seeds(tuned, column) for column in (ACCURACY, LOSS))
+  bad = int(np.isnan(accuracy).sum())
+  return {
+    **cell,
+    'seeds': len(tuned.runs),
+    'seeds that diverged': bad,
+    'learning rate': tuned.rate,
+    INSIDE: tuned.inside,
+    'validation score by rate': _curve(tuned.curve),
+    ACCURACY: float(accuracy.mean()) if len(accuracy) else math.nan,
+    DEVIATION: float(accuracy.std(ddof=1)) if len(accuracy) > 1 else math.nan,
+    LOSS: float(loss.mean()) if len(loss) else math.nan,
+    BYTES: _mean(sent(run) for run in tuned.runs),
+    PATH: _mean(workloads.busiest_bytes(run) for run in tuned.runs),
+    **_told(tuned),
+  }
+
+
+def _curve(curve: Mapping[float, float | None]) -> str:
+  return '; '.join(
+    f'{rate:.3g}: {"diverged" if score is None else f"{score:.4f}"}'
+    for rate, score in curve.items()
   )
 
 
-def last(run: Mapping[str, Any]) -> dict[str, Any]:
-  """The last record, {} of a run that diverged."""
-  return {} if run.get('diverged') else run['records'][-1]
+def sent(run: Mapping[str, Any]) -> float | None:
+  """Bytes of the worker that sends most, in a step; None if it diverged."""
+  end = workloads.last(run)
+  return end['most_bytes_sent'] / end['step'] if end else None
 
 
-def sent(run: Mapping[str, Any]) -> float:
-  """Bytes that all workers send in a step, NaN if the run diverged."""
-  end = last(run)
-  return sum(end['bytes_sent']) / end['step'] if end else np.nan
+def _mean(values: Any) -> float:
+  known = [value for value in values if value is not None]
+  return float(np.mean(known)) if known else math.nan
 
 
-def path_s(run: Mapping[str, Any]) -> float:
-  """Modelled seconds on the busiest link of `workloads.LINK`, in all steps;
-  NaN if the run diverged."""
-  return last(run).get('comm_s', {}).get('custom', np.nan)
+def _told(tuned: Tuned) -> dict[str, float]:
+  lines = [
+    line for run in tuned.runs for line in run['told'][len(run['told']) // 2 :]
+  ]
+  names = dict.fromkeys(name for line in lines for name in line)
+  return {
+    name: _mean(line[name] for line in lines)
+    for name in names
+    if name != 'step'
+  }
 
 
-def difference(runs: Runs, a: tuple, b: tuple) -> tuple[float, float]:
-  """Points of held-out accuracy that cell a is above cell b.
+def difference(
+  a: Tuned, b: Tuned, column: str = ACCURACY
+) -> tuple[float, float]:
+  """By how much a's scores are above b's, paired by seed.
 
   Returns:
-    The mean over the seeds that both have, and its standard error. Both are
-    NaN if such a seed diverged, the error also if there is only one.
+    The mean over seeds and its standard error; NaN if a seed diverged, the
+    error also if there is only one.
   """
-  pairs = pd.concat([scores(runs, a), scores(runs, b)], axis=1, join='inner')
-  points = 100 * (pairs[0] - pairs[1])
-  return (
-    float(points.mean(skipna=False)),
-    float(points.sem(skipna=False)),
-  )
+  n = min(len(a.runs), len(b.runs))
+  gaps = of_seeds(a, column)[:n] - of_seeds(b, column)[:n]
+  if not n:
+    return math.nan, math.nan
+  error = gaps.std(ddof=1) / math.sqrt(n) if n > 1 else math.nan
+  return float(gaps.mean()), float(error)
 
 
-def against(
-  runs: Runs, cell: tuple, other: tuple, name: str
-) -> dict[str, float]:
-  """The columns `points over NAME` and its standard error."""
-  points, error = difference(runs, cell, other)
+def against(a: Tuned, b: Tuned | None, name: str) -> dict[str, float]:
+  """The columns `points over NAME` and its standard error; NaN without b."""
+  points, error = difference(a, b) if b else (math.nan, math.nan)
   return {
     f'points over {name}': points,
     f'points over {name}{ERROR}': error,
@@ -73,88 +109,42 @@ def against(
 
 def told(gain: float | None, error: float | None) -> str:
   """A difference, with its standard error if it is known."""
-  if pd.isna(gain):
+  if not known(gain):
     return 'unknown (a seed diverged)'
-  return f'{gain:+.2f} ' + (
-    '(one seed)' if pd.isna(error) else f'+- {error:.2f}'
-  )
+  return f'{gain:+.2f} ' + (f'+- {error:.2f}' if known(error) else '(one seed)')
 
 
-def extent(runs: Runs, wanted: int) -> str:
-  """A sentence on how many of the runs that were wanted there are."""
-  minutes = sum(found['took_s'] for found in runs.values()) / 60
-  rest = (
-    ''
-    if len(runs) == wanted
-    else (' The others had no time; the same command goes on with them.')
-  )
-  return (
-    f'{len(runs)} of {wanted} runs are in the table; they took '
-    f'{minutes:.0f} minutes, tuning not counted.{rest}'
-  )
+def known(value: float | None) -> bool:
+  """Whether a value is neither missing nor NaN."""
+  return value is not None and not math.isnan(value)
 
 
-def rows(runs: Runs, names: Sequence[str]) -> list[dict[str, Any]]:
-  """A row per cell, means over its seeds that did not diverge.
+def at_least(
+  bound: float, gain: float | None, error: float | None, margin: float
+) -> bool | None:
+  """Whether a gain is at least a bound; None if the seeds cannot tell.
 
-  What a probe told is averaged over the second half of each run.
-
-  Args:
-    names: of the parts of a cell.
-
-  Raises:
-    UserError: there is no run.
+  They can if the standard error is at most half of the margin.
   """
-  if not runs:
-    raise UserError('--minutes is too short: no run has finished.')
-  cells = [key[:-1] for key in runs]
-  ends = pd.DataFrame([_end(run) for run in runs.values()])
-  probed = pd.DataFrame(
-    [
-      line | {'cell': key[:-1]}
-      for key, run in runs.items()
-      for line in run['told'][len(run['told']) // 2 :]
-    ],
-    columns=['cell', *_told(runs)],
-  )
-  probed = probed.groupby('cell', sort=False).mean()
-  found = []
-  for cell in dict.fromkeys(cells):
-    mine = ends[[other == cell for other in cells]]
-    row = dict(zip(names, cell, strict=True)) | _row(mine)
-    for name in probed:
-      row[name] = float(probed[name][cell]) if cell in probed.index else None
-    found.append(row)
-  return found
+  if not known(gain) or not known(error) or error > margin / 2:
+    return None
+  return gain >= bound
 
 
-def _told(runs: Runs) -> list[str]:
-  """The names of what probes told, in order."""
-  names = (name for r in runs.values() for line in r['told'] for name in line)
-  return [name for name in dict.fromkeys(names) if name != 'step']
+def over(row: Mapping[str, Any], other: str) -> str:
+  """A row's points over another method, with their standard error."""
+  points = f'points over {other}'
+  return told(row[points], row[f'{points}{ERROR}'])
 
 
-def _end(run: dict[str, Any]) -> dict[str, float]:
-  """What a run ended with, NaN if it diverged."""
-  end = last(run)
-  return {
-    'rate': run['config']['optimizer']['learning_rate'],
-    'accuracy': 100 * end['test_accuracy'] if end else np.nan,
-    'loss': end['test_loss'] if end else np.nan,
-    'bytes': max(end['bytes_sent']) / end['step'] if end else np.nan,
-  }
+def gains(
+  row: Mapping[str, Any], other: str, bound: float, margin: float
+) -> bool | None:
+  """`at_least` for a row's points over another method."""
+  points = f'points over {other}'
+  return at_least(bound, row[points], row[f'{points}{ERROR}'], margin)
 
 
-def _row(ends: pd.DataFrame) -> dict[str, Any]:
-  mean = ends.mean()
-  return {
-    'seeds': len(ends),
-    'learning rate': float(ends['rate'].iloc[0]),
-    'seeds that diverged': int(ends['accuracy'].isna().sum()),
-    'held-out accuracy %': float(mean['accuracy']),
-    DEVIATION: float(ends['accuracy'].std()),
-    'held-out loss': float(mean['loss']),
-    'bytes sent per step': None
-    if np.isnan(mean['bytes'])
-    else round(mean['bytes']),
-  }
+def columns(names: Sequence[str], cell: tuple) -> dict[str, Any]:
+  """The parts of a cell by the names of their columns."""
+  return dict(zip(names, cell, strict=True))

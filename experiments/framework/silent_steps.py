@@ -7,12 +7,14 @@ collectives of the exchange are in a branch that is not taken.
 import re
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.framework.kept import Kept
 from gossipjax import executors, triggers
 from gossipjax.profiling.interleaved_timing import time_in_turns
 from gossipjax.strategies import adaptive_gossip
@@ -47,6 +49,14 @@ class Step(NamedTuple):
   run: Callable[[], Any]
   program: str
   bytes: int
+
+
+def table(kept: Kept) -> list[dict[str, Any]]:
+  """A row for each trigger; measured once."""
+  return [
+    kept.once('silent_steps', {'trigger': name}, partial(measure, name))
+    for name in TRIGGERS
+  ]
 
 
 def measure(trigger: str) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """One training run of a claim: its key, and how it is made."""
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 from ml_collections import ConfigDict
 
+from experiments.framework import numerics
 from experiments.framework.probe import Probe, read_probe, with_probe
 from gossipjax.simulation import simulate
 from gossipjax.training import loop
@@ -17,46 +18,121 @@ from gossipjax.training.train import train
 from gossipjax.worker import Worker
 
 # Keys of a config that change no result: files, and whatever reads them.
-WITHOUT_EFFECT = ('data', 'log', 'checkpoint_every', 'variants')
+WITHOUT_EFFECT = ('data', 'log', 'checkpoint_every', 'variants', 'executor')
+# Fields of a record with a number for every worker: the sum is kept, of what
+# is sent also the largest. Seconds of this machine are told once, by the line.
+SENT = ('bytes_sent', 'messages')
+TIMES = ('compute_s', 'waiting_s', 'transfer_s')
+LEFT_OUT = (
+  'bytes_received',
+  'comm_s',
+  'examples_per_s',
+  'train_s',
+  'wall_s',
+  'wire_bytes',
+  'worker0_accuracy',
+  'worker0_loss',
+)
+MOST = 20  # Records that are kept of a run.
 Result = dict[str, Any]
 
 
-def key_of(config: ConfigDict, probe: Probe | None = None) -> dict[str, Any]:
-  """The key of a run: its config, without empty values.
+def key_of(config: ConfigDict, probe: str = '') -> dict[str, Any]:
+  """The key of a run: its config, without empty values, and versions.
 
   A key of the config that is added later, and empty by default, changes no key
   of a kept run.
+
+  Args:
+    config: of the run.
+    probe: 'module:function' of a probe that watches it.
   """
-  given = {
-    name: value
-    for name, value in config.to_dict().items()
-    if value and name not in WITHOUT_EFFECT
-  }
-  return {'config': given} | ({'probe': probe.name} if probe else {})
+  given = _filled(
+    {k: v for k, v in config.to_dict().items() if k not in WITHOUT_EFFECT}
+  )
+  found = {'config': given}
+  if probe:
+    found['probe'] = probe
+  if versions := numerics.versions(given):
+    found['numerics'] = versions
+  return found
 
 
-def make(config: ConfigDict, probe: Probe | None) -> Result:
+def _filled(value: Any) -> Any:
+  """A dict without its empty values, at any depth."""
+  if not isinstance(value, dict):
+    return value
+  found = {name: _filled(inner) for name, inner in value.items()}
+  return {name: inner for name, inner in found.items() if inner}
+
+
+def make(config: ConfigDict, probe: str = '') -> Result:
   """Trains, in virtual time if the config has a cluster.
 
   Returns:
-    config: of the run.
-    records: as dicts; without the last ones if the run diverged.
+    records: small ones, see `_lean`; without the last if the run diverged.
+    comm_s: modelled seconds of all steps, by link.
     diverged: the sentence about it, '' if it did not.
     told: the probe's numbers at each `log_every` steps, with their step.
   """
   records, diverged, told = [], '', []
+  watching = probe_named(probe) if probe else None
   try:
-    for record in _training(resolve_run(config), probe, told.append):
-      records.append(msgspec.structs.asdict(record))
+    for record in _training(resolve_run(config), watching, told.append):
+      records.append(record)
   except Diverged as error:
     diverged = str(error)
-  last = records[-1]['step'] if records else 0
+  last = records[-1].step if records else 0
   return {
-    'config': config.to_dict(),
-    'records': records,
+    'records': [_lean(record) for record in _thinned(records)],
+    'comm_s': _rounded(records[-1].comm_s) if records else {},
     'diverged': diverged,
-    'told': [line for line in told if line['step'] <= last],
+    'told': [_rounded(line) for line in told if line['step'] <= last],
   }
+
+
+def probe_named(name: str) -> Probe:
+  """What 'module:function' makes."""
+  module, _, function = name.partition(':')
+  return getattr(importlib.import_module(module), function)()
+
+
+def _thinned(records: list[Record]) -> list[Record]:
+  """At most 20 of them, among them the last two, between which a run in
+  virtual time reaches its target."""
+  if len(records) <= MOST:
+    return records
+  steps = (len(records) - 2) / (MOST - 1)
+  kept = {round(i * steps) for i in range(MOST - 1)} | {len(records) - 2}
+  return [records[i] for i in sorted(kept)[-MOST + 1 :]] + records[-1:]
+
+
+def _lean(record: Record) -> dict[str, Any]:
+  """A record without what can be missed: sums and largest values of workers."""
+  found = {
+    name: getattr(record, name)
+    for name in Record.__struct_fields__
+    if name not in (*SENT, *TIMES, *LEFT_OUT)
+  }
+  for name in SENT:
+    each = getattr(record, name)
+    found[name], found[f'most_{name}'] = sum(each), max(each)
+  for name in TIMES:
+    found[name] = sum(getattr(record, name) or ()) or None
+  return _rounded({k: v for k, v in found.items() if v is not None})
+
+
+def _rounded(numbers: dict[str, Any]) -> dict[str, Any]:
+  """Floats with six digits; NaN and infinity, which JSON has not, are None."""
+  return {
+    name: _six_digits(value) if isinstance(value, float) else value
+    for name, value in numbers.items()
+  }
+
+
+def _six_digits(value: float) -> float | None:
+  found = float(f'{value:.6g}')
+  return found if abs(found) < float('inf') else None
 
 
 def _training(

@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.framework.kept_runs import KeptRuns
+from experiments.framework.kept import Kept
 from experiments.testbed import calibrate, link_shape, processes
 from experiments.testbed.timing import Timing
 from gossipjax.network import Link
@@ -14,33 +14,31 @@ Schemes = Mapping[str, tuple[str, dict[str, Any]]]
 
 
 def ours(
-  runs: KeptRuns,
+  kept: Kept,
   workers: int,
   rate: str,
   sizes: Sequence[int],
   schemes: Schemes,
-) -> list[dict[str, Timing]] | None:
+) -> list[dict[str, Timing]]:
   """The timings of each scheme, for each number of parameters.
 
   Args:
-    runs: keeps the timings.
+    kept: keeps the timings.
     workers: number of namespaces.
     rate: of the links, see `link_shape.shape`.
     sizes: numbers of parameters.
     schemes: what is timed.
 
   Returns:
-    A dict by scheme for each size; None if there is no time to measure.
+    A dict by scheme for each size.
   """
   shape = link_shape.shape(rate)
   exchanges = [
     (what, n, given) for n in sizes for what, given in schemes.values()
   ]
   key = {'workers': workers, 'rate': rate, 'exchanges': exchanges}
-  if not runs.may_measure('exchange seconds', key):
-    return None
-  found = runs.measurement(
-    'exchange seconds',
+  found = kept.once(
+    'exchange_seconds',
     key,
     lambda: calibrate.measure(workers, shape, exchanges),
   )
@@ -48,7 +46,7 @@ def ours(
 
 
 def torch(
-  runs: KeptRuns,
+  kept: Kept,
   workers: int,
   rate: str,
   sizes: Sequence[int],
@@ -64,8 +62,8 @@ def torch(
   ]
   module = 'experiments.testbed.torch_timing'
   shape = link_shape.shape(rate)
-  found = runs.measurement(
-    'torch exchange seconds',
+  found = kept.once(
+    'torch_exchange_seconds',
     {'workers': workers, 'rate': rate, 'exchanges': exchanges},
     lambda: processes.measured(workers, shape, module, exchanges),
   )

@@ -11,4 +11,5 @@ split     distributes examples over workers
 holdout   the examples that are held out, for a test or for validation
 batch     the batch of a worker in a step (on the device)
 augment   random crops and flips (on the device)
+whitening patches in uncorrelated coordinates
 """

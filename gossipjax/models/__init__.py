@@ -4,6 +4,7 @@ mlp          a perceptron
 cnn          two convolutions and two dense layers
 resnet       residual networks for 32x32 pictures and for ImageNet
 vgg          VGG for 32x32 pictures
+shallow      six wide convolutions for 32x32 pictures
 lstm         a recurrent network that reads bytes
 transformer  a decoder-only transformer that reads bytes
 norm         group norm
@@ -30,6 +31,7 @@ from gossipjax.models.resnet import (
   resnet32,
   resnet50,
 )
+from gossipjax.models.shallow import shallow
 from gossipjax.models.transformer import transformer
 from gossipjax.models.vgg import vgg8, vgg16
 
@@ -46,6 +48,7 @@ IMAGES: Mapping[str, Callable[..., nn.Module]] = {
     resnet50,
     vgg8,
     vgg16,
+    shallow,
   )
 }
 # (classes, **sizes) -> module: int[n, sequence] -> [n, sequence, classes]

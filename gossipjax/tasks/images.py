@@ -1,5 +1,6 @@
 """Classification of pictures."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from gossipjax import models
 from gossipjax.data import augment as augmentation
 from gossipjax.data import images as pictures
+from gossipjax.data import whitening
 from gossipjax.tasks.task import (
   Task,
   classification_scores,
@@ -26,6 +28,8 @@ def images(
   width: int | None = None,
   layers: int | None = None,
   augment: bool = False,
+  whiten: bool = False,
+  smoothing: float = 0.0,
   data_dir: str | None = None,
 ) -> Task:
   """The class of a picture.
@@ -33,6 +37,8 @@ def images(
   Args:
     name: a data set of `data.images`.
     augment: random crops and flips in training.
+    whiten: the network reads whitened patches, see `data.whitening`.
+    smoothing: of labels in training: the share of the wrong classes.
 
   Raises:
     UserError: an argument is out of range, or a file is.
@@ -40,20 +46,33 @@ def images(
   data = pictures.load(name, data_dir)
   net = models.make(model, data.classes, width=width, layers=layers)
 
+  prepare = _preparation(data, whiten)
+
   def logits(params: Tree, x: jax.Array) -> jax.Array:
-    return net.apply({'params': params}, _normalise(x, data))
+    return net.apply({'params': params}, prepare(x))
 
   def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
     x, y = batch
     x = augmentation.crop_and_flip(x, key) if augment else x
-    return cross_entropy(logits(params, x), y)
+    return cross_entropy(logits(params, x), y, smoothing)
 
   def score(params: Tree, batch: Tree) -> dict[str, jax.Array]:
     x, y = batch
     return classification_scores(logits(params, x), y)
 
-  init = initialiser(net, _normalise(data.train[0][:1], data))
+  init = initialiser(net, prepare(data.train[0][:1]))
   return Task(init, loss, score, data.train, data.test)
+
+
+def _preparation(
+  data: pictures.Images, whiten: bool
+) -> Callable[[jax.Array], jax.Array]:
+  """What happens to pictures before the network sees them."""
+  if not whiten:
+    return lambda x: _normalise(x, data)
+  sample = data.train[0][: whitening.SAMPLE]
+  filters = whitening.filters(np.asarray(_normalise(sample, data)))
+  return lambda x: whitening.whiten(_normalise(x, data), filters)
 
 
 def _normalise(x: jax.Array, data: pictures.Images) -> jax.Array:

@@ -62,9 +62,20 @@ def initialiser(net: nn.Module, x: jax.Array) -> Callable[[jax.Array], Tree]:
   return jax.jit(lambda key: net.init(key, x)['params'])
 
 
-def cross_entropy(logits: jax.Array, y: jax.Array) -> jax.Array:
-  """Mean cross entropy, f32[]: logits f32[..., classes], labels int[...]."""
-  return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+def cross_entropy(
+  logits: jax.Array, y: jax.Array, smoothing: float = 0.0
+) -> jax.Array:
+  """Mean cross entropy, f32[]: logits f32[..., classes], labels int[...].
+
+  Args:
+    logits: of each example.
+    y: its label.
+    smoothing: share of the target that is spread over all classes.
+  """
+  if not smoothing:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+  target = optax.smooth_labels(jax.nn.one_hot(y, logits.shape[-1]), smoothing)
+  return optax.softmax_cross_entropy(logits, target).mean()
 
 
 def classification_scores(

@@ -203,7 +203,10 @@ def test_a_name_says_what_is_in_a_file(path):
 @over_files
 def test_files_are_small(path):
   lines = len(path.read_text().splitlines())
-  assert lines <= (130 if path in STRATEGIES else 200) or path.name in LONG
+  most = 130 if path in STRATEGIES else 200
+  # A claim's file also holds the notes of its page.
+  most += 35 if path.parent == ROOT / 'experiments' else 0
+  assert lines <= most or path.name in LONG
 
 
 @over_files

@@ -4,10 +4,12 @@ After a change that is meant to change them, or with a new strategy:
 
     python -m tests.laws.golden_test [NAME ...]
 
-writes golden.json anew, for some strategies or all; look at its diff before you
-commit it.
+writes those figures anew that differ, for some strategies or all, and raises
+the versions of these strategies in experiments/framework/numerics.json, so that
+their kept runs are made again; look at the diff before you commit it.
 """
 
+import hashlib
 import json
 import pathlib
 import sys
@@ -15,6 +17,7 @@ import sys
 import jax
 import pytest
 
+from experiments.framework import numerics
 from gossipjax import executors
 from gossipjax.config import defaults, resolve
 from gossipjax.training.run import resolve_run
@@ -29,6 +32,12 @@ PERIOD = 5
 # if it were lost, and it is exchanged for its equal. A wrong sign, weight or
 # scale is worth 1e-2. Bytes are not rounded: no tolerance.
 TOLERANCE = 1e-4
+
+
+def digest(entry: dict) -> str:
+  """Of a strategy's golden figures."""
+  text = json.dumps(entry, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def measure(name: str) -> dict:
@@ -94,18 +103,47 @@ def test_loss_and_bytes_are_what_they_were(name, golden):
   assert max(found['bytes_sent']) > 0
 
 
+def test_a_version_was_raised_with_the_golden_figures(golden):
+  known = numerics.known()
+  assert {name: entry['golden'] for name, entry in known.items()} == {
+    name: digest(entry) for name, entry in golden.items()
+  }, 'write the figures by `python -m tests.laws.golden_test`.'
+  assert all(entry['version'] >= 1 for entry in known.values())
+
+
 def rewrite(names) -> None:
-  """Measures strategies anew; one line each, for a readable diff."""
+  """Measures strategies; one line each, for a readable diff."""
   known = json.loads(GOLDEN.read_text())
   for name in names:
-    known[name] = measure(name)
-    print(name, known[name], file=sys.stderr, flush=True)
-  lines = [
-    f'{json.dumps(name)}: {json.dumps(known[name])}'
-    for name in resolve.STRATEGIES
-    if name in known
-  ]
-  GOLDEN.write_text('{\n' + ',\n'.join(lines) + '\n}\n')
+    found = measure(name)
+    if name not in known or not agree(found, known[name]):
+      known[name] = found
+    print(name, found, file=sys.stderr, flush=True)
+  new = {name: known[name] for name in resolve.STRATEGIES if name in known}
+  write(GOLDEN, new)
+  raised = {}
+  for name, entry in new.items():
+    was = numerics.known().get(name, {'version': 0, 'golden': ''})
+    rose = was['golden'] != digest(entry)
+    raised[name] = {
+      'version': was['version'] + rose,
+      'golden': digest(entry),
+    }
+  write(numerics.PATH, raised)
+
+
+def agree(found: dict, expected: dict) -> bool:
+  """Whether figures are the same, losses to `TOLERANCE`."""
+  close = pytest.approx(expected['train_loss'], rel=TOLERANCE)
+  return found | {'train_loss': None} == expected | {'train_loss': None} and (
+    found['train_loss'] == close
+  )
+
+
+def write(path: pathlib.Path, entries: dict) -> None:
+  """A JSON object with a line for each entry."""
+  lines = [f'{json.dumps(k)}: {json.dumps(v)}' for k, v in entries.items()]
+  path.write_text('{\n' + ',\n'.join(lines) + '\n}\n')
 
 
 if __name__ == '__main__':

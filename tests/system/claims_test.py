@@ -7,26 +7,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import gtopk_mass, union_size
+from experiments import union_size
 from experiments.framework import (
-  claim,
   finding_files,
   lost_mass,
+  own_process,
   residual_growth,
-  seed_statistics,
   silent_steps,
+  single_run,
+  step_times,
+  trained,
   workloads,
 )
-from experiments.framework.kept_runs import KeptRuns
+from experiments.framework.kept import Kept
 from experiments.framework.probe import probed
-from gossipjax import executors
-from gossipjax.errors import UserError
+from gossipjax import executors, network
+from gossipjax.config import resolve
 from gossipjax.strategies import gtopk, union_topk
-from tests.support import datasets
-
-pytestmark = datasets.needs('fashion_mnist')
 
 P, SIZE, STEPS = 8, 400, 6
+SECONDS = {'gradient seconds': 0.1, 'coding seconds': 0.01}
 GROWTH = 'residual growth'
 OLDEST = 'age of the oldest residual, steps'
 
@@ -71,117 +71,118 @@ def test_a_residual_is_as_old_as_the_steps_since_it_was_sent(monkeypatch):
   assert 1 < told[union_size.UNION] < P and told[OLDEST] == STEPS
 
 
-def test_a_probe_changes_neither_numbers_nor_bytes(tmp_path, small):
-  config = workloads.config('fashion_mnist', 4, quick=True)
-  config.strategy = gtopk_mass.method('published', 0.05)
-  config.optimizer.learning_rate = 0.1
-  plain = KeptRuns(tmp_path).run(config)['records']
-  seen = KeptRuns(tmp_path).run(config, lost_mass.probe())
-  for a, b in zip(plain, seen['records'], strict=True):
-    for key in ('train_loss', 'test_loss', 'bytes_sent', 'comm_s'):
-      assert a[key] == b[key]
-  assert [line['step'] for line in seen['told']] == [2, 4, 6]
+def test_a_probe_changes_neither_numbers_nor_bytes():
+  strategy = resolve.strategy_config('gtopk', density=0.05)
+  config = workloads.config('fashion', 4, 'quick', strategy)
+  plain, seen = single_run.make(config), single_run.make(config, lost_mass.NAME)
+  for a, b in zip(plain['records'], seen['records'], strict=True):
+    for key in ('train_loss', 'test_loss', 'bytes_sent'):
+      assert a.get(key) == b.get(key)
+  assert plain['comm_s'] == seen['comm_s'] and not plain['told']
+  assert [line['step'] for line in seen['told']] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.fixture
-def small(monkeypatch):
-  """Every network is an MLP for digits."""
-  monkeypatch.setattr(
-    workloads,
-    'NETWORKS',
-    dict.fromkeys(workloads.NETWORKS, ('digits', 'mlp', 32, 6)),
-  )
+def trained_here(config, probe):
+  """As `own_process.in_a_process`, faster."""
+  return single_run.make(config, probe), 1.0, {}
+
+
+def made_up(config, probe):
+  """A result with everything that a claim may read, of made-up numbers."""
+  rng = np.random.default_rng(len(repr(config)) + config.seed)
+  records = [
+    {
+      'step': step,
+      'train_loss': 1 / step,
+      'test_loss': 1 / step,
+      'test_accuracy': 0.9 - 0.5 / step + 0.01 * rng.random(),
+      'bytes_sent': 4000 * step,
+      'most_bytes_sent': 1000 * step,
+      'virtual_s': 0.1 * step,
+      'compute_s': 1.0 * step,
+      'waiting_s': 0.5 * step,
+      'transfer_s': 0.5 * step,
+    }
+    for step in range(1, 30)
+  ]
+  told = {lost_mass.NAME: lost_mass.LOST, union_size.PROBE: union_size.UNION}
+  result = {
+    'records': records,
+    'comm_s': dict.fromkeys((*network.PRESETS, workloads.CUSTOM), 1e-3),
+    'diverged': '',
+    'told': [{'step': 6, told[probe]: 0.3}] if probe else [],
+  }
+  return result, 1.0, {}
 
 
 @pytest.mark.parametrize(
-  'name', ['gtopk_mass', 'union_size', 'adaptive_gossip', 'hylo']
+  'name, make',
+  [
+    ('gtopk_mass', trained_here),
+    ('gtopk_mass', made_up),
+    ('union_size', made_up),
+    ('adaptive_gossip', made_up),
+    ('hylo', made_up),
+    ('fronts', made_up),
+    ('speedups', made_up),
+    ('async_crossover', made_up),
+    ('stragglers', trained_here),
+    ('stragglers', made_up),
+    ('adaptive_time', made_up),
+  ],
 )
 def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
-  name, tmp_path, small, monkeypatch
+  name, make, tmp_path, monkeypatch
 ):
-  module = importlib.import_module(f'experiments.{name}')
-  if name != 'hylo':  # One that really tunes is enough.
-    monkeypatch.setattr(
-      KeptRuns,
-      'rates',
-      lambda self, config, rates: dict.fromkeys(config.variants, rates[-1]),
-    )
   monkeypatch.setattr(silent_steps, 'SIZE', 1_000)
-  if name == 'gtopk_mass':
-    monkeypatch.setattr(
-      module,
-      'METHODS',
-      {m: module.METHODS[m] for m in ('dense', 'published', 'conserving')},
-    )
-  found = module.measure(True, KeptRuns(tmp_path / 'runs'))
-  finding_files.write(tmp_path, module.CLAIM, found, 1.0, quick=True)
+  growth = residual_growth.measure((1.0,), steps=400)
+  monkeypatch.setattr(residual_growth, 'measure', lambda: growth)
+  monkeypatch.setattr(step_times, 'measure', lambda config: SECONDS)
+  module = importlib.import_module(f'experiments.{name}')
+  scale = 'quick' if make is trained_here else 'cpu'
+  studies, store = module.studies(scale), Kept(tmp_path / 'runs')
+  trained.make_all(studies, store, make)
+  found = trained.results(studies, store)
+  assert set(found) == set(studies)
+  coverage = trained.coverage(studies, found, store, scale)
+  finding = module.find(found, coverage, store)
+  finding_files.write(tmp_path, module.CLAIM, finding, 1.0, quick=True)
   kept = finding_files.read(tmp_path)
   finding_files.render(tmp_path, kept)
   text = (tmp_path / 'table.md').read_text()
-  assert f'**Verdict: {found.verdict.word}.**' in text
-  assert f'python -m experiments.{name} --quick' in text
+  assert f'**Verdict: {finding.verdict.word}.**' in text
+  assert kept.verdict.startswith('undecided: all-reduce has not reached')
   lines = (tmp_path / 'table.csv').read_text().splitlines()
-  assert len(lines) == 1 + len(found.rows) and 'accuracy %' in lines[0]
-  assert 'nan' not in ''.join(lines)
+  assert len(lines) == 1 + len(finding.rows) and 'nan' not in ''.join(lines)
   module.figure(kept.rows, **kept.tables).savefig(tmp_path / 'figure.png')
   assert (tmp_path / 'figure.png').stat().st_size > 10_000
 
 
-def test_what_is_finished_is_not_run_again_even_when_time_is_over(
-  tmp_path, small
-):
-  config = workloads.config('fashion_mnist', 4, quick=True)
-  config.optimizer.learning_rate = 0.1
-  other = config.copy_and_resolve_references()
-  other.seed = 1
-  first = KeptRuns(tmp_path).collect({('a', 0): config})
-  late = KeptRuns(tmp_path, minutes=1e-9)
-  assert late.collect({('b', 1): other, ('a', 0): config}) == first
-  assert not late.collect({('b', 1): other})
-  with pytest.raises(UserError, match='--minutes is too short'):
-    seed_statistics.rows({}, ('name',))
-
-
-def test_a_run_that_diverged_says_so_and_has_no_score(tmp_path, small):
-  config = workloads.config('fashion_mnist', 4, quick=True)
-  config.optimizer.learning_rate, config.optimizer.warmup_steps = 1e30, 0
-  runs = KeptRuns(tmp_path).collect({('a', 0): config})
-  assert 'NaN or Inf' in runs['a', 0]['diverged']
-  (row,) = seed_statistics.rows(runs, ('name',))
-  assert row['seeds that diverged'] == 1
-  assert np.isnan(row['held-out accuracy %'])
-  assert np.isnan(seed_statistics.difference(runs, ('a',), ('a',))[0])
-
-
-def test_differences_are_paired_by_seed():
-  at = lambda accuracy: {'records': [{'test_accuracy': accuracy}]}
-  runs = {
-    ('a', 0): at(0.5),
-    ('a', 1): at(0.9),
-    ('b', 0): at(0.4),
-    ('b', 1): at(0.7),
-    ('b', 2): at(0.1),
-  }
-  assert seed_statistics.difference(runs, ('a',), ('b',)) == pytest.approx(
-    (15, 5)
+def test_a_run_in_its_own_process_is_the_same_run(tmp_path):
+  config = workloads.config('fashion', 4, 'quick')
+  result, seconds, made_with = own_process.in_a_process(
+    config, programs=str(tmp_path)
   )
-  assert np.isnan(seed_statistics.difference(runs, ('a',), ('c',))[0])
+  here = single_run.make(config)
+  assert seconds > 0 and len(made_with['devices']) == 4
+  for a, b in zip(result['records'], here['records'], strict=True):
+    assert a['train_loss'] == pytest.approx(b['train_loss'], rel=1e-4)
+    assert a['bytes_sent'] == b['bytes_sent']
 
 
-@pytest.mark.parametrize(
-  'met, of, undecided, word',
-  [
-    (3, 3, '', 'holds'),
-    (0, 3, '', 'does not hold'),
-    (2, 3, '', 'holds in 2 of 3'),
-    (0, 0, '', 'undecided: no case was measured'),
-    (3, 3, 'one seed', 'undecided: one seed'),
-  ],
-)
-def test_a_verdict_is_told_by_the_cases_in_which_a_claim_is_met(
-  met, of, undecided, word
-):
-  assert claim.Verdict(met, of, 'x', 'x', undecided).word == word
+def test_a_process_that_ends_without_a_result_is_an_error(tmp_path):
+  config = workloads.config('fashion', 4, 'quick')
+  config.task.name = 'no such task'
+  with pytest.raises(RuntimeError, match='exit code 1'):
+    own_process.in_a_process(config, programs=str(tmp_path))
+
+
+def test_a_run_that_diverged_says_so_and_has_no_score():
+  config = workloads.config('fashion', 4, 'quick')
+  config.optimizer.learning_rate, config.optimizer.warmup_steps = 1e30, 0
+  run = single_run.make(config)
+  assert 'NaN or Inf' in run['diverged']
+  assert workloads.WORKLOADS['fashion'].score(run) is None
 
 
 def test_codes_of_plus_or_minus_t_cannot_follow_what_exceeds_t():

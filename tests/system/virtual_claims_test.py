@@ -1,153 +1,123 @@
-"""The claims about virtual time: they run, and say what their rows say."""
-
-import csv
+"""The claims about virtual time say what their rows say."""
 
 import pytest
 
 from experiments import adaptive_time, async_crossover, stragglers
-from experiments.framework import (
-  finding_files,
-  kept_runs,
-  single_run,
-  virtual_time_runs,
-)
-from tests.support import datasets
+from experiments.framework import seed_statistics, virtual_time
+from experiments.framework.best_rate import Tuned
 
-pytestmark = datasets.needs('fashion_mnist')
+MET = [{'workload': 'fashion', 'gate met': True, 'studies finished': 1}]
+ERROR = f'{async_crossover.TIME}{seed_statistics.ERROR}'
 
 
-def test_a_quick_run_leaves_its_table_and_is_not_run_again(
-  tmp_path, monkeypatch
-):
-  kept = kept_runs.KeptRuns(tmp_path)
-  found = stragglers.measure(True, kept)
-  finding_files.write(tmp_path, stragglers.CLAIM, found, 1.0, True)
-  finding_files.render(tmp_path, finding_files.read(tmp_path))
-  with (tmp_path / 'table.csv').open() as lines:
-    rows = {row['method']: row for row in csv.DictReader(lines)}
-  assert float(rows['all-reduce'][stragglers.SLOW]) > 1.3
-  assert float(rows['pull-gossip'][stragglers.SLOW]) < 1.1
-  assert (
-    rows['all-reduce'][stragglers.STOPPED]
-    and not (rows['pull-gossip'][stragglers.STOPPED])
-  )
-  assert found.verdict.word == 'holds'
-  assert found.verdict.sentence.startswith('One worker of 16')
-  monkeypatch.setattr(single_run.simulate, 'simulate', None)
-  assert (
-    stragglers.measure(True, kept_runs.KeptRuns(tmp_path)).rows == found.rows
-  )
-
-
-def row(rate, workers, waiting, others):
-  """As `async_crossover` has it: all that do not wait take the same time."""
-  times = {name: others for name in async_crossover.METHODS}
-  times['all-reduce'] = waiting
+def row(workers, method, seconds, error=0.01):
+  """As `async_crossover` has it."""
   return {
-    'learning rate': rate,
     'workers': workers,
-    **{f'{name}{async_crossover.TIME}': s for name, s in times.items()},
+    'method': method,
+    async_crossover.TIME: seconds,
+    ERROR: error,
+    async_crossover.SPEED: None,
   }
 
 
-@pytest.mark.parametrize(
-  'rows, met, of, said',
-  [
-    (
-      [row(0.1, 16, 2.0, 1.0), row(0.1, 32, 2.0, 1.0), row(0.1, 128, 1.0, 2.0)],
-      4,
-      4,
-      'ends between 16 and 64',
-    ),
-    (
-      [row(0.1, 16, 2.0, 1.0), row(0.1, 128, 2.0, 1.0)],
-      0,
-      4,
-      'none of 4 cases',
-    ),
-    (
-      [row(0.1, 4, 2.0, 1.0), row(0.1, 128, 2.0, None)],
-      0,
-      4,
-      'none of 4 cases',
-    ),
-    (
-      [row(0.1, 4, 2.0, 1.0), row(0.1, 128, None, 1.0)],
-      0,
-      4,
-      'leads with 4, 128 workers (0.50',
-    ),
-    (
-      [
-        row(0.1, 8, None, 1.0),
-        row(0.1, 16, 2.0, 1.0),
-        row(0.1, 128, 1.0, 2.0),
-        row(0.2, 16, 1.0, 2.0),
-        row(0.2, 128, 1.0, 2.0),
-      ],
-      4,
-      8,
-      'of 8 cases',
-    ),
-    (
-      [
-        row(0.1, 16, None, 1.0),
-        row(0.1, 128, 1.0, 2.0),
-        row(0.2, 16, 1.0, 2.0),
-        row(0.2, 128, 1.0, 2.0),
-      ],
-      0,
-      8,
-      'leads with no number of workers',
-    ),
-  ],
-)
-def test_a_verdict_on_the_crossover_follows_from_the_rows(rows, met, of, said):
-  verdict = async_crossover.verdict(rows)
-  assert (verdict.met, verdict.of) == (met, of)
-  assert said in verdict.sentence
-  assert 'one seed' in verdict.undecided
+def crossover(free, waiting, error=0.01):
+  """Rows of all methods: seconds of those that do not wait, and that do."""
+  return [
+    row(
+      workers, name, (waiting if name == 'all-reduce' else free)(workers), error
+    )
+    for workers in async_crossover.WORKERS
+    for name in async_crossover.METHODS
+  ]
 
 
 @pytest.mark.parametrize(
-  'saved, accuracy, met',
+  'free, met, undecided',
   [
-    (0.53, 0.85, 2),
-    (0.53, 0.80, 0),  # For the time, not for the accuracy.
-    (0.30, 0.85, 0),
+    (lambda p: 1.0 if p <= 32 else 3.0, 4, 0),
+    (lambda p: 1.0, 0, 0),  # The lead never ends.
+    (lambda p: 3.0, 0, 0),
+    (lambda p: 1.0 if p == 4 else None, 0, 0),
   ],
 )
-def test_a_verdict_on_saved_time_follows_from_the_rows(saved, accuracy, met):
+def test_a_verdict_on_the_crossover_follows_from_the_rows(free, met, undecided):
+  verdict = async_crossover.verdict(crossover(free, lambda p: 2.0), MET)
+  assert (verdict.met, verdict.of, verdict.open) == (met, 4, undecided)
+
+
+def test_a_crossover_within_the_errors_is_undecided():
+  rows = crossover(lambda p: 1.7, lambda p: 2.0, error=0.5)
+  assert async_crossover.verdict(rows, MET).word.startswith('undecided')
+  some = [
+    r for r in crossover(lambda p: 1.0, lambda p: 2.0) if r['workers'] < 9
+  ]
+  assert async_crossover.verdict(some, MET).word.startswith('undecided')
+
+
+@pytest.mark.parametrize(
+  'part, error, met, of',
+  [(0.5, 0.01, 2, 2), (0.8, 0.01, 0, 2), (0.5, 0.2, 0, 0), (None, None, 0, 0)],
+)
+def test_a_verdict_on_saved_time_follows_from_the_rows(part, error, met, of):
   rows = [
     {
       'relative transfer time': 1.0,
-      'seed': 0,
       'method': name,
-      'share of time not computing': 0.5,
       'traffic saved': 0.9,
-      'time saved': saved,
-      adaptive_time.SAVED_TO_TARGET: None,
-      adaptive_time.HELD_OUT: accuracy,
+      adaptive_time.PART: part,
+      f'{adaptive_time.PART}{seed_statistics.ERROR}': error,
     }
     for name in adaptive_time.METHODS
-    if name != adaptive_time.BASELINE
   ]
-  rows.append(
-    {
-      **rows[0],
-      'method': adaptive_time.BASELINE,
-      'time saved': 0.0,
-      adaptive_time.HELD_OUT: 0.855,
-    }
-  )
-  assert adaptive_time.verdict(rows)[:2] == (met, 2)
+  verdict = adaptive_time.verdict(rows, MET)
+  assert (verdict.met, verdict.of) == (met, of)
 
 
-def test_a_target_is_met_between_two_evaluations_or_never():
-  records = [
-    {'test_accuracy': a, 'virtual_s': s}
-    for a, s in ((0.2, 1.0), (None, 2.0), (0.6, 3.0))
-  ]
-  assert virtual_time_runs.to_target(records, 0.4) == pytest.approx(2.0)
-  assert virtual_time_runs.to_target(records, 0.1) == pytest.approx(0.5)
-  assert virtual_time_runs.to_target(records, 0.7) is None
+@pytest.mark.parametrize('free, met', [(1.0, 9), (1.6, 0)])
+def test_a_verdict_on_stragglers_follows_from_the_rows(free, met):
+  rows = []
+  for name, (_, how, _) in stragglers.METHODS.items():
+    waits = how == stragglers.WAITS
+    rows.append(
+      {
+        'method': name,
+        stragglers.SLOW: 1.5 if waits else free,
+        stragglers.SLOW_TARGET: 1.4,
+        stragglers.STOPPED: 60.0 if waits else None,
+      }
+    )
+  verdict = stragglers.verdict(rows, MET)
+  assert verdict.met == min(met, verdict.of)
+  assert verdict.sentence.startswith('One worker of 16')
+
+
+def virtual(*points, diverged=''):
+  """A run by (virtual seconds, accuracy)."""
+  records = [{'virtual_s': s, 'test_accuracy': a} for s, a in points]
+  return {'records': records, 'diverged': diverged}
+
+
+def test_seconds_to_a_target_lie_between_two_evaluations():
+  run = virtual((10, 0.7), (20, 0.8), (30, 0.9))
+  assert virtual_time.to_target(run, 0.85) == pytest.approx(25)
+  assert virtual_time.to_target(run, 0.95) is None
+  assert virtual_time.speed(run) == pytest.approx(-28)
+
+
+def test_a_run_that_misses_the_target_scores_less_than_any_that_does_not():
+  late, never = virtual((1e6, 0.9)), virtual((10, 0.8))
+  worse, bad = virtual((10, 0.3)), virtual((1, 0.1), diverged='NaN')
+  speeds = [virtual_time.speed(run) for run in (late, never, worse)]
+  assert speeds == sorted(speeds, reverse=True)
+  assert virtual_time.speed(bad) is None
+
+
+def test_a_seed_that_misses_the_target_leaves_no_mean():
+  runs = [virtual((10, 0.9)), virtual((30, 0.9))]
+  tuned = Tuned({}, 0.1, runs, True)
+  scale = virtual_time.TARGET / 0.9
+  assert virtual_time.mean_seconds(tuned) == pytest.approx(20 * scale)
+  assert virtual_time.error(tuned) == pytest.approx(10 * scale)
+  tuned = Tuned({}, 0.1, [*runs, virtual((9, 0.1))], True)
+  assert virtual_time.mean_seconds(tuned) is None

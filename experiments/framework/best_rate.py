@@ -1,0 +1,139 @@
+"""A method at its best learning rate: what most studies find.
+
+Rates are compared on validation data, at the end of their schedules; the best
+one is then scored with every seed.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ml_collections import ConfigDict
+
+from experiments.framework import workloads
+from experiments.framework.single_run import Result
+from experiments.framework.study import Ask, Study
+
+FINER = 10**0.5  # Between two learning rates.
+TRIALS = 5  # Most learning rates of a method, unless a claim says more.
+SEEDS = 3
+
+
+class Tuned(NamedTuple):
+  """A method at its best learning rate.
+
+  Attributes:
+    curve: learning rate -> score on validation data, None if it diverged.
+    rate: the best; None if all diverged.
+    runs: at that rate, one for each seed, scored on test data.
+    inside: whether worse rates lie on both sides of the best.
+  """
+
+  curve: dict[float, float | None]
+  rate: float | None
+  runs: list[Result]
+  inside: bool
+
+
+def tuned(
+  workload: str,
+  config: ConfigDict,
+  probe: str = '',
+  seeds: int = SEEDS,
+  trials: int = TRIALS,
+  score: Callable[[Result], float | None] | None = None,
+  first_seed: int = 0,
+) -> Study:
+  """Finds the best learning rate on validation data, then scores every seed.
+
+  The rates are a factor of sqrt(10) apart, from the config's on both sides;
+  further ones are tried while the best is the lowest or the highest.
+
+  Args:
+    workload: of the config.
+    config: with the learning rate in the middle, and the first seed.
+    probe: of the runs that are scored.
+    seeds: how many.
+    trials: most rates that are tried.
+    score: of a run, the more the better; None is the workload's.
+    first_seed: with which rates are tried.
+
+  Returns:
+    `Tuned`.
+  """
+  score = score or workloads.WORKLOADS[workload].score
+  curve: dict[float, float | None] = {}
+  middle = config.optimizer.learning_rate
+  wanted = around(middle, (-1, 0, 1) if trials > 1 else (0,))
+  while wanted and len(curve) < trials:
+    runs = yield [
+      Ask(workload, on_validation(config, rate, first_seed)) for rate in wanted
+    ]
+    curve |= {rate: score(run) for rate, run in zip(wanted, runs, strict=True)}
+    wanted = _beyond(curve)
+  best = best_of(curve)
+  runs = []
+  if best is not None:
+    runs = yield [
+      Ask(workload, seeded(config, best, seed), probe) for seed in range(seeds)
+    ]
+  return Tuned(dict(sorted(curve.items())), best, runs, not _beyond(curve))
+
+
+def method(
+  workload: str,
+  workers: int,
+  scale: str,
+  strategy: ConfigDict,
+  probe: str = '',
+  seeds: int = SEEDS,
+) -> Study:
+  """`tuned` for a strategy on a workload; quick, one rate and one seed."""
+  config = workloads.config(workload, workers, scale, strategy)
+  if scale == 'quick':
+    return tuned(workload, config, probe, seeds=1, trials=1)
+  return tuned(workload, config, probe, seeds)
+
+
+def around(rate: float, offsets: Sequence[int]) -> list[float]:
+  """Rates on the grid through `rate`, with three digits."""
+  return [float(f'{rate * FINER**offset:.3g}') for offset in offsets]
+
+
+def best_of(curve: dict[float, float | None]) -> float | None:
+  """The rate with the highest score."""
+  known = {rate: score for rate, score in curve.items() if score is not None}
+  return max(known, key=lambda rate: known[rate]) if known else None
+
+
+def _beyond(curve: dict[float, float | None]) -> list[float]:
+  """The next rate, if the best is at an end that has not diverged."""
+  best, rates = best_of(curve), sorted(curve)
+  if best is None or best == rates[0]:
+    return around(rates[0], (-1,))
+  return around(best, (1,)) if best == rates[-1] else []
+
+
+def on_validation(config: ConfigDict, rate: float, seed: int = 0) -> ConfigDict:
+  """The config with a rate, scored on a part of the training set."""
+  found = seeded(config, rate, seed)
+  found.split.holdout = 'validation'
+  return found
+
+
+def seeded(config: ConfigDict, rate: float, seed: int) -> ConfigDict:
+  """The config with a rate, and a seed for everything that is random."""
+  found = config.copy_and_resolve_references()
+  found.optimizer.learning_rate = rate
+  found.seed = seed
+  _reseed(found.strategy, seed)
+  if found.get('cluster'):
+    _reseed(found.cluster, seed)
+  return found
+
+
+def _reseed(part: ConfigDict, seed: int) -> None:
+  for name, value in part.items():
+    if isinstance(value, ConfigDict):
+      _reseed(value, seed)
+    elif name == 'seed' and value is not None:
+      part[name] = value + seed

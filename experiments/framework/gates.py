@@ -1,0 +1,53 @@
+"""Whether all-reduce reaches the level that a workload demands."""
+
+import statistics
+from typing import NamedTuple
+
+from experiments.framework import best_rate, study, workloads
+from experiments.framework.kept import Kept
+from gossipjax.config import resolve
+
+WORKERS = 8
+
+
+class Gate(NamedTuple):
+  """What all-reduce reaches on a workload.
+
+  Attributes:
+    workload: its name.
+    reached: mean of the seeds; None if it is not known yet.
+    met: whether that is good enough.
+  """
+
+  workload: str
+  reached: float | None
+  met: bool
+
+  def __str__(self) -> str:
+    what = workloads.WORKLOADS[self.workload]
+    if self.reached is None:
+      return f'{self.workload}: not known yet'
+    sign = '<=' if what.is_loss else '>='
+    return (
+      f'{self.workload}: {what.metric} {self.reached:.4g} '
+      f'({"met" if self.met else "NOT met"}: {sign} {what.gate:g})'
+    )
+
+
+def of_all_reduce(name: str, scale: str) -> study.Study:
+  """All-reduce with 8 workers at its best rate."""
+  dense = resolve.strategy_config('all_reduce')
+  return best_rate.method(name, WORKERS, scale, dense)
+
+
+def gate(name: str, kept: Kept, scale: str = 'cpu') -> Gate:
+  """Whether a workload's gate is met, as far as runs are kept."""
+  found = study.follow(of_all_reduce(name, scale), kept).found
+  if found is None:
+    return Gate(name, None, False)
+  what = workloads.WORKLOADS[name]
+  ends = [workloads.last(run).get(what.metric) for run in found.runs]
+  if not ends or None in ends:
+    return Gate(name, None, False)
+  mean = statistics.fmean(ends)
+  return Gate(name, mean, what.passes(mean))

@@ -1,0 +1,122 @@
+"""Results that are computed once and kept, as lines of JSON.
+
+A result is found by a digest of its key: a JSON object that says what is
+computed, such as the config of a training. The key holds no path and no
+machine, so that the same question finds the same line everywhere. A folder has
+a file for each kind of result; pandas.read_json(file, lines=True) reads it.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gossipjax.errors import UserError
+from gossipjax.results import workdir
+
+Key = Mapping[str, Any]  # What is computed; values as JSON has them.
+Line = dict[str, Any]  # digest, key, result, seconds, made_with.
+RUNS = pathlib.Path(__file__).parents[1] / 'runs'
+
+
+def digest(key: Key) -> str:
+  """16 hexadecimal digits of a key's SHA-256."""
+  text = json.dumps(key, sort_keys=True, allow_nan=False)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Kept:
+  """The results in a folder."""
+
+  def __init__(self, folder: pathlib.Path = RUNS):
+    self.folder = folder
+    self._read: dict[pathlib.Path, tuple[int, dict[str, Line]]] = {}
+
+  def find(self, kind: str, key: Key) -> Line | None:
+    """The line of a result, None if it was not computed yet.
+
+    Args:
+      kind: names the file.
+      key: what is computed.
+
+    Raises:
+      UserError: a line of the file is damaged.
+    """
+    return self.lines(kind).get(digest(key))
+
+  def lines(self, kind: str) -> dict[str, Line]:
+    """All lines of a file, by the digest of their key."""
+    path = self.folder / f'{kind}.jsonl'
+    size = path.stat().st_size if path.exists() else 0
+    if self._read.get(path, (-1, {}))[0] != size:
+      self._read[path] = size, _lines(path) if size else {}
+    return self._read[path][1]
+
+  def add(
+    self, kind: str, key: Key, result: Any, seconds: float, made_with: Any
+  ) -> None:
+    """Appends a result; it is on the disk, whole, when this returns.
+
+    Args:
+      kind: names the file.
+      key: what was computed; everything that changes the result is in it.
+      result: what JSON can hold.
+      seconds: that it took.
+      made_with: commit, versions and devices, see `workdir.provenance`.
+    """
+    self.folder.mkdir(parents=True, exist_ok=True)
+    line = {
+      'digest': digest(key),
+      'key': key,
+      'result': result,
+      'seconds': round(seconds, 1),
+      'made_with': made_with,
+    }
+    text = json.dumps(line, allow_nan=False, separators=(',', ':')) + '\n'
+    path = self.folder / f'{kind}.jsonl'
+    with path.open('a+b') as file:
+      fcntl.flock(file, fcntl.LOCK_EX)
+      before = _whole(file)
+      file.truncate(before)
+      file.write(text.encode())
+      file.flush()
+      os.fsync(file.fileno())
+    size, known = self._read.get(path, (0, {}))
+    if size == before:  # Else somebody else has written too.
+      self._read[path] = before + len(text), known | {line['digest']: line}
+
+  def once(self, kind: str, key: Key, compute: Callable[[], Any]) -> Any:
+    """A result, which is computed and kept if it is not there yet."""
+    if (line := self.find(kind, key)) is None:
+      began = time.perf_counter()
+      result = compute()
+      seconds = time.perf_counter() - began
+      self.add(kind, key, result, seconds, workdir.provenance())
+      line = self.find(kind, key)
+    return line['result']
+
+
+def _whole(file: Any) -> int:
+  """Bytes up to the end of the last whole line."""
+  file.seek(0)
+  return file.read().rfind(b'\n') + 1
+
+
+def _lines(path: pathlib.Path) -> dict[str, Line]:
+  found = {}
+  text = path.read_bytes()
+  # Whoever was killed while writing left a part of a line, which is no result.
+  for number, line in enumerate(text[: text.rfind(b'\n') + 1].splitlines(), 1):
+    try:
+      read = json.loads(line)
+      found[read['digest']] = read
+    except (ValueError, LookupError, TypeError) as error:
+      raise UserError(
+        f'{path}, line {number} is damaged ({error}); remove that line, and '
+        'its result is computed again.'
+      ) from error
+  return found

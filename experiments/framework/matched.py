@@ -1,0 +1,107 @@
+"""Arguments of a method: the best, or those at which it sends some bytes.
+
+Bytes are those that move on the busiest link, since comparisons at equal bytes
+are about the link. The search runs at the workload's own learning rate, on
+validation data.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from experiments.framework import best_rate, study, workloads
+
+WITHIN = 0.05  # Of the wanted bytes.
+TRIES = 6
+WIDEST = 4.0  # Factor between two values.
+
+
+class Search(NamedTuple):
+  """How an argument decides about bytes.
+
+  Attributes:
+    part: value -> what the config takes, for example `strategy.trigger`.
+    begin: the first value that is tried.
+    power: bytes are about proportional to value**power.
+  """
+
+  part: Callable[[float], Any]
+  begin: float
+  power: float
+
+
+def bytes_of(workload: str, config: ConfigDict) -> study.Study:
+  """The bytes of a step on the busiest link; None if the run diverged."""
+  rate = config.optimizer.learning_rate
+  asked = study.Ask(workload, best_rate.on_validation(config, rate))
+  (run,) = yield [asked]
+  return workloads.busiest_bytes(run)
+
+
+def best_value(
+  workload: str, configs: Mapping[float, ConfigDict]
+) -> study.Study:
+  """The value whose config scores best on validation data.
+
+  Args:
+    workload: of the configs.
+    configs: by value, each at the workload's own learning rate.
+  """
+  asks = [
+    study.Ask(workload, best_rate.on_validation(c, c.optimizer.learning_rate))
+    for c in configs.values()
+  ]
+  runs = yield asks
+  score = workloads.WORKLOADS[workload].score
+  scores = {v: score(run) for v, run in zip(configs, runs, strict=True)}
+  return best_rate.best_of(scores)
+
+
+def value_for(
+  workload: str,
+  config_at: Callable[[float], ConfigDict],
+  begin: float,
+  wanted: float,
+  power: float,
+) -> study.Study:
+  """The value at which a method sends the wanted bytes.
+
+  A secant search in logarithms.
+
+  Args:
+    workload: of the configs.
+    config_at: value -> config.
+    begin: first value.
+    wanted: bytes of a step.
+    power: bytes are about proportional to value**power, to begin with.
+
+  Returns:
+    The value that comes nearest, and its bytes over the wanted ones.
+  """
+  tried: dict[float, float] = {}
+  value = begin
+  for _ in range(TRIES):
+    sent = yield from bytes_of(workload, config_at(value))
+    tried[value] = (sent or math.inf) / wanted
+    if abs(tried[value] - 1) <= WITHIN:
+      break
+    value = float(f'{_next(tried, value, power):.4g}')
+    if value in tried:
+      break
+  best = min(tried, key=lambda v: abs(math.log(max(tried[v], 1e-9))))
+  return best, tried[best]
+
+
+def _next(tried: dict[float, float], value: float, power: float) -> float:
+  """Where the line through the last two points, in logarithms, is at 1."""
+  slope = power
+  if len(tried) > 1:
+    before = [*tried][-2]
+    rise = math.log(max(tried[value], 1e-9) / max(tried[before], 1e-9))
+    found = rise / math.log(value / before)
+    if found * power > 0:  # Else the two are within the noise.
+      slope = found
+  factor = max(tried[value], 1e-9) ** (-1 / slope)
+  return value * min(WIDEST, max(1 / WIDEST, factor))

@@ -1,0 +1,33 @@
+"""Versions of what computes: a kept run of an older one is no answer any more.
+
+A strategy's version is raised when its golden figures change; the test of the
+golden figures demands it. Those of virtual time, tasks and training are raised
+by hand when their numbers change.
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+PATH = pathlib.Path(__file__).with_suffix('.json')
+VIRTUAL_TIME = 1
+TRAINING = 1
+
+
+def versions(config: Mapping[str, Any]) -> dict[str, int]:
+  """Of everything that a run uses; a first version is left out.
+
+  Args:
+    config: of a run.
+  """
+  strategy = config['strategy']['name']
+  found = {'training': TRAINING, strategy: known()[strategy]['version']}
+  if config.get('cluster'):
+    found['virtual_time'] = VIRTUAL_TIME
+  return {name: number for name, number in found.items() if number > 1}
+
+
+def known() -> dict[str, dict[str, Any]]:
+  """By strategy, `version` and `golden`: the digest of its golden figures."""
+  return json.loads(PATH.read_text())

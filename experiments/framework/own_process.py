@@ -1,0 +1,79 @@
+"""A training run in a process of its own."""
+
+import multiprocessing
+import os
+import threading
+import time
+from multiprocessing import connection
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from experiments.framework import single_run
+from experiments.framework.single_run import Result
+from gossipjax import executors
+from gossipjax.results import workdir
+from gossipjax.training.run import devices
+
+
+def in_a_process(
+  config: ConfigDict, probe: str = '', programs: str = 'runs/programs'
+) -> tuple[Result, float, dict[str, Any]]:
+  """`single_run.make` in a process of its own, with the devices it needs.
+
+  A crash or a deadlock there is an error here, and the process ends with its
+  parent, however that ends.
+
+  Args:
+    config: of the run.
+    probe: see `key_of`.
+    programs: folder of compiled programs.
+
+  Returns:
+    The result, its seconds, and with what it was made.
+
+  Raises:
+    RuntimeError: the process ended without a result.
+  """
+  context = multiprocessing.get_context('forkserver')
+  context.set_forkserver_preload([__name__])
+  ours, theirs = context.Pipe(duplex=False)
+  given = config.to_dict()
+  child = context.Process(
+    target=_child, args=(given, probe, programs, theirs), daemon=True
+  )
+  child.start()
+  theirs.close()
+  try:
+    return ours.recv()
+  except EOFError as error:
+    child.join()
+    raise RuntimeError(
+      f'the run ended with exit code {child.exitcode}: {given}'
+    ) from error
+  finally:
+    child.terminate()
+    child.join()
+
+
+def _child(
+  given: dict[str, Any],
+  probe: str,
+  programs: str,
+  parent: connection.Connection,
+) -> None:
+  threading.Thread(target=_end_with_parent, daemon=True).start()
+  config = ConfigDict(given)
+  executors.emulate(devices([config]))
+  # Runs that differ in their seed have the same programs.
+  jax.config.update('jax_compilation_cache_dir', programs)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
+  began = time.perf_counter()
+  result = single_run.make(config, probe)
+  parent.send((result, time.perf_counter() - began, workdir.provenance()))
+
+
+def _end_with_parent() -> None:
+  connection.wait([multiprocessing.parent_process().sentinel])
+  os._exit(1)

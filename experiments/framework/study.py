@@ -1,0 +1,88 @@
+"""What a claim trains: a study asks for runs, and learns what came out.
+
+A study is a generator. It yields runs that it needs, gets their results in the
+same order, and returns what it found. It is played again from the beginning
+whenever somebody wants to know it; what has been computed is kept, so that it
+gets as far as there are results.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from experiments.framework import single_run
+from experiments.framework.kept import Kept
+from experiments.framework.single_run import Result
+
+
+class Ask(NamedTuple):
+  """A run that a study needs.
+
+  Attributes:
+    workload: names the file that keeps it.
+    config: of the run.
+    probe: of `single_run.probe`, '' for none.
+  """
+
+  workload: str
+  config: ConfigDict
+  probe: str = ''
+
+  @property
+  def key(self) -> dict[str, Any]:
+    """What the run computes."""
+    return single_run.key_of(self.config, self.probe)
+
+
+Study = Generator[list[Ask], list[Result], Any]
+
+
+class Progress(NamedTuple):
+  """How far a study is.
+
+  Attributes:
+    found: what it returned; None if it is not finished.
+    made: runs that are there.
+    asked: runs that it needs now.
+  """
+
+  found: Any
+  made: list[Ask]
+  asked: list[Ask]
+
+
+def follow(study: Study, kept: Kept) -> Progress:
+  """Plays a study as far as kept results allow."""
+  made, results = [], None
+  while True:
+    try:
+      asks = study.send(results)
+    except StopIteration as end:
+      return Progress(end.value, made, [])
+    lines = [kept.find(ask.workload, ask.key) for ask in asks]
+    by_ask = [*zip(asks, lines, strict=True)]
+    made += [ask for ask, line in by_ask if line]
+    if missing := [ask for ask, line in by_ask if not line]:
+      return Progress(None, made, missing)
+    results = [line['result'] for line in lines if line]
+
+
+def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
+  """What a study finds, after making all that is missing.
+
+  Args:
+    study: to be played once.
+    kept: where runs are kept.
+    make: makes a run and keeps it.
+  """
+  results = None
+  while True:
+    try:
+      asks = study.send(results)
+    except StopIteration as end:
+      return end.value
+    for ask in asks:
+      if kept.find(ask.workload, ask.key) is None:
+        make(ask)
+    results = [kept.find(ask.workload, ask.key)['result'] for ask in asks]

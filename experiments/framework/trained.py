@@ -1,0 +1,131 @@
+"""The command of a claim that rests on trainings.
+
+Such a claim is a module with, besides what `claim.py` names,
+
+  studies(scale)   cell -> a function that makes its study; a cell is a tuple,
+                   its first part the name of the workload
+  find(results, coverage, kept)  what finished studies returned -> Finding
+
+and it ends with `trained.run(CLAIM, studies, find, figure)`. The command makes
+the table from kept runs, without training; `experiments.queue` trains.
+"""
+
+import math
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from absl import flags
+from matplotlib.figure import Figure
+
+from experiments.framework import claim, gates, own_process, study, workloads
+from experiments.framework.kept import RUNS, Kept
+from gossipjax import executors
+
+FOLDER = flags.DEFINE_string(
+  'runs', str(RUNS), 'Folder of kept runs, from which tables are made.'
+)
+DEVICES = 8  # For what is timed when the table is made.
+Cell = tuple[Any, ...]
+Studies = Mapping[Cell, Callable[[], study.Study]]
+Results = Mapping[Cell, Any]
+
+
+def results(studies: Studies, kept: Kept) -> dict[Cell, Any]:
+  """What the studies returned that are finished."""
+  played = {cell: study.follow(make(), kept) for cell, make in studies.items()}
+  return {
+    cell: far.found for cell, far in played.items() if far.found is not None
+  }
+
+
+def coverage(
+  studies: Studies, found: Results, kept: Kept, scale: str
+) -> claim.Rows:
+  """For each workload: its gate, and how many studies are finished."""
+  rows = []
+  for name in dict.fromkeys(cell[0] for cell in studies):
+    gate = gates.gate(name, kept, scale)
+    reached = math.nan if gate.reached is None else gate.reached
+    mine = [cell for cell in studies if cell[0] == name]
+    rows.append(
+      {
+        'workload': name,
+        'gate': workloads.WORKLOADS[name].gate,
+        'all-reduce reached': reached,
+        'gate met': gate.met,
+        'studies': len(mine),
+        'studies finished': sum(cell in found for cell in mine),
+      }
+    )
+  return rows
+
+
+def doubt(coverage: claim.Rows) -> str:
+  """Why trainings cannot carry a verdict; '' if they can."""
+  for row in coverage:
+    if not row['studies finished']:
+      continue
+    if not row['gate met']:
+      return f'all-reduce has not reached the gate of {row["workload"]}'
+  if not any(row['studies finished'] for row in coverage):
+    return 'no training is finished'
+  return ''
+
+
+def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
+  """Workload, length and seeds of a finding."""
+  of = [workloads.WORKLOADS[row['workload']] for row in coverage]
+  return (
+    '; '.join(what.title for what in of),
+    '; '.join(
+      dict.fromkeys(
+        f'{what.sizes["cpu"].steps:,} steps of {what.sizes["cpu"].examples} '
+        'examples'
+        for what in of
+      )
+    ),
+    min((row['seeds'] for row in rows), default=0),
+  )
+
+
+def run(
+  what: claim.Claim,
+  studies: Callable[[str], Studies],
+  find: Callable[[Results, claim.Rows, Kept], claim.Finding],
+  figure: Callable[..., Figure],
+) -> None:
+  """As `claim.run`, for a claim that rests on trainings.
+
+  Args:
+    what: is claimed.
+    studies: scale -> its studies by cell.
+    find: (results by cell, coverage, kept results) -> what was found.
+    figure: (rows, further tables by name) -> its figure.
+  """
+
+  def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+    scale = 'quick' if quick else 'cpu'
+    executors.emulate(DEVICES)
+    wanted = studies(scale)
+    kept = Kept(folder / 'runs' if quick else pathlib.Path(FOLDER.value))
+    if quick:
+      make_all(wanted, kept, own_process.in_a_process)
+    found = results(wanted, kept)
+    return find(found, coverage(wanted, found, kept, scale), kept)
+
+  claim.run(what, measure, figure)
+
+
+def make_all(
+  studies: Studies,
+  kept: Kept,
+  make: Callable[..., tuple[Any, float, dict[str, Any]]],
+) -> None:
+  """Makes every run of the studies that is not kept."""
+
+  def made(ask: study.Ask) -> None:
+    kept.add(ask.workload, ask.key, *make(ask.config, ask.probe))
+
+  for begin in studies.values():
+    study.complete(begin(), kept, made)

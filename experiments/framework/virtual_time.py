@@ -1,0 +1,132 @@
+"""Trainings in virtual time, judged by the seconds to a target.
+
+The CNN of the workload `fashion` with 16 pictures per worker and step, at a
+constant rate, so that more workers do more in the same time. Held out are 3,000
+pictures of the training set; rates are chosen with another seed than those that
+are scored.
+"""
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from experiments.framework import best_rate, study, workloads
+from experiments.framework.single_run import Result
+from gossipjax.config import defaults, resolve
+
+WORKLOAD = 'fashion-virtual'
+PARAMETERS = 220_234
+PICTURES, BATCH, EPOCHS = 57_000, 16, 6
+TARGET = 0.88
+ASYNCHRONOUS = {'asynchronous': True}
+WAITS = {'asynchronous': False}
+TUNING_SEED = 100
+
+
+def link(transfer_s: float) -> dict[str, float]:
+  """Settings of a cluster whose links carry the CNN in so many seconds."""
+  return {'latency_s': 1e-4, 'bytes_per_s': 4 * PARAMETERS / transfer_s}
+
+
+def config(
+  strategy: str,
+  workers: int,
+  scale: str,
+  cluster: Mapping[str, Any],
+  rate: float,
+  **given: Any,
+) -> ConfigDict:
+  """Training in virtual time until the target, for 6 epochs at most.
+
+  Args:
+    strategy: its name; `given` are its arguments.
+    workers: how many.
+    scale: 'cpu', or 'quick': an MLP on digits for 6 steps.
+    cluster: what differs from the defaults of `config.cluster`.
+    rate: eta of SGD with Nesterov's momentum, where tuning sets out.
+  """
+  quick = scale == 'quick'
+  found = defaults.get_config()
+  steps = 6 if quick else EPOCHS * PICTURES // (BATCH * workers)
+  found.update(
+    workers=workers,
+    steps=steps,
+    batch_size=BATCH,
+    log_every=max(1, steps // 60),
+    eval_every=max(1, steps // 60),
+    checkpoint_every=0,
+  )
+  task = workloads.DIGITS if quick else workloads.WORKLOADS['fashion'].task
+  found.task = defaults.task(**task)
+  found.split = defaults.split(holdout='validation', validation=0.05)
+  found.optimizer = defaults.optimizer('sgd', rate, momentum=0.9, nesterov=True)
+  found.strategy = resolve.strategy_config(strategy, **given)
+  found.cluster = defaults.cluster(
+    **{'target_accuracy': TARGET, **cluster, 'compute': 'lognormal'}
+  )
+  return found
+
+
+def tuned(
+  config: ConfigDict, scale: str, trials: int = best_rate.TRIALS
+) -> study.Study:
+  """The rate that is first at the target, then all seeds; `best_rate.Tuned`."""
+  quick = scale == 'quick'
+  return best_rate.tuned(
+    WORKLOAD,
+    config,
+    seeds=1 if quick else best_rate.SEEDS,
+    trials=1 if quick else trials,
+    score=speed,
+    first_seed=TUNING_SEED,
+  )
+
+
+def speed(run: Result) -> float | None:
+  """Minus the seconds to the target; below all of these if it is not reached,
+  the more so the worse the last accuracy. None if the run diverged."""
+  if run['diverged'] or not run['records']:
+    return None
+  if (seconds := to_target(run)) is not None:
+    return -seconds
+  return -1e9 + run['records'][-1]['test_accuracy']
+
+
+def to_target(run: Result, accuracy: float = TARGET) -> float | None:
+  """Virtual seconds until a held-out accuracy; None if it is never reached.
+
+  Between two evaluations on the straight line.
+  """
+  before = (0.0, 0.0)
+  for record in run['records']:
+    if record.get('test_accuracy') is None:
+      continue
+    now = record['virtual_s'], record['test_accuracy']
+    if now[1] >= accuracy:
+      share = (accuracy - before[1]) / (now[1] - before[1])
+      return before[0] + share * (now[0] - before[0])
+    before = now
+  return None
+
+
+def seconds(tuned: best_rate.Tuned) -> list[float | None]:
+  """To the target, of each seed."""
+  return [None if run['diverged'] else to_target(run) for run in tuned.runs]
+
+
+def mean_seconds(tuned: best_rate.Tuned) -> float | None:
+  """To the target; None if a seed does not reach it."""
+  found = seconds(tuned)
+  if not found or None in found:
+    return None
+  return statistics.fmean(found)
+
+
+def error(tuned: best_rate.Tuned) -> float | None:
+  """Standard error of `mean_seconds`; None with one seed, or without it."""
+  found = seconds(tuned)
+  if len(found) < 2 or None in found:
+    return None
+  return statistics.stdev(found) / len(found) ** 0.5

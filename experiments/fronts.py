@@ -1,0 +1,202 @@
+"""Which strategies are on the front of score against bytes?
+
+    python -m experiments.fronts
+
+All strategies with 8 workers, each at its best learning rate: one seed of each,
+then two more of those on the front. A strategy is on the front if no other one
+scores more with fewer bytes on the busiest link.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.framework import (
+  best_rate,
+  claim,
+  figures,
+  seed_statistics,
+  study,
+  trained,
+  workloads,
+)
+from experiments.framework.kept import Kept
+from experiments.framework.seed_statistics import ACCURACY, LOSS, PATH
+from gossipjax.config import resolve
+
+CLAIM = claim.Claim(
+  'fronts',
+  'The front of score against bytes',
+  'All-reduce is on the front only at its end of most bytes, and some method '
+  'scores within 0.5 points of it with a tenth of the bytes',
+  'nothing; the question is that of users',
+)
+# Where a strategy's default would say nothing about it here.
+ARGUMENTS: Mapping[str, dict[str, Any]] = {
+  'gtopk': {'density': 0.01, 'conserve': True},
+  'sparse_loco': {'period': 10},
+  'diloco': {'period': 10},
+}
+WORKLOADS, WORKERS = ('fashion', 'shakespeare'), 8
+NAMES = ('workload', 'strategy')
+FRONT = 'on the front'
+TENTH, WITHIN = 0.1, 0.5  # Of the bytes; points of accuracy.
+LOSS_WITHIN = 0.02  # Nats, where there is no accuracy to speak of.
+BOTH = 'all-reduce and those on the front'
+
+
+def studies(scale: str) -> trained.Studies:
+  """By workload and strategy, then the further seeds of the front."""
+  quick = scale == 'quick'
+  names = ('all_reduce', 'gossip') if quick else resolve.STRATEGIES
+  found: dict[tuple, Any] = {}
+  for name in WORKLOADS[: 1 if quick else None]:
+    one = {
+      (name, strategy): partial(method, name, strategy, scale, 1)
+      for strategy in names
+    }
+    found |= one
+    found[name, BOTH] = partial(_front, name, [*names], scale)
+  return found
+
+
+def method(name: str, strategy: str, scale: str, seeds: int) -> study.Study:
+  """A strategy at its best rate."""
+  config = resolve.strategy_config(strategy, **ARGUMENTS.get(strategy, {}))
+  return best_rate.method(name, WORKERS, scale, config, seeds=seeds)
+
+
+def _front(name: str, strategies: list[str], scale: str) -> study.Study:
+  """By strategy on the front and for all-reduce, `Tuned` with all seeds."""
+  first = {}
+  for strategy in strategies:
+    first[strategy] = yield from method(name, strategy, scale, 1)
+  rows = [_row((name, strategy), tuned) for strategy, tuned in first.items()]
+  best = [row['strategy'] for row in rows if on_the_front(row, rows)]
+  more = {}
+  for strategy in dict.fromkeys(('all_reduce', *best)):
+    more[strategy] = yield from method(name, strategy, scale, best_rate.SEEDS)
+  return more
+
+
+def _row(cell: tuple[str, str], tuned: best_rate.Tuned) -> dict[str, Any]:
+  return seed_statistics.row(seed_statistics.columns(NAMES, cell), tuned)
+
+
+def on_the_front(row: dict[str, Any], rows: claim.Rows) -> bool:
+  """Whether no other row of the workload is better in both."""
+  known = seed_statistics.known
+  if not known(row[LOSS]) or not known(row[PATH]):
+    return False
+  return not any(
+    other[PATH] < row[PATH] and better(other, row)
+    for other in rows
+    if other['workload'] == row['workload'] and known(other[LOSS])
+  )
+
+
+def better(a: dict[str, Any], b: dict[str, Any]) -> bool:
+  """Whether a scores more than b on their workload."""
+  if workloads.WORKLOADS[a['workload']].is_loss:
+    return a[LOSS] < b[LOSS]
+  return a[ACCURACY] > b[ACCURACY]
+
+
+def find(
+  found: trained.Results, coverage: claim.Rows, kept: Kept
+) -> claim.Finding:
+  """A row for each strategy, with all seeds that there are."""
+  del kept
+  more = {
+    (cell[0], strategy): tuned
+    for cell, front in found.items()
+    if cell[1] == BOTH
+    for strategy, tuned in front.items()
+  }
+  single = {cell: t for cell, t in found.items() if cell[1] != BOTH}
+  rows = [_row(cell, more.get(cell, tuned)) for cell, tuned in single.items()]
+  for row in rows:
+    row[FRONT] = on_the_front(row, rows)
+    dense = more.get((row['workload'], 'all_reduce'))
+    mine = more.get((row['workload'], row['strategy']))
+    theirs = dense if mine else None
+    alone = single[row['workload'], row['strategy']]
+    row |= seed_statistics.against(mine or alone, theirs, 'all_reduce')
+  return claim.Finding(
+    verdict(rows, coverage),
+    rows,
+    NOTES,
+    *trained.evidence(rows, coverage),
+    tables={'coverage': coverage},
+  )
+
+
+def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
+  """Per workload: who is on the front, and whether a tenth is enough."""
+  cases, said, short = [], [], []
+  for name in figures.values(rows, 'workload'):
+    mine = [row for row in rows if row['workload'] == name]
+    front = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
+    dense = next((r for r in mine if r['strategy'] == 'all_reduce'), None)
+    if dense is None:
+      continue
+    cheap = [r for r in front if r[PATH] <= TENTH * dense[PATH]]
+    good = [r['strategy'] for r in cheap if _as_good(r, dense)]
+    cases.append(bool(good) if len(mine) > 2 else None)
+    names = ', '.join(row['strategy'] for row in front)
+    said.append(
+      f'On {name}, of {len(mine)} strategies, these are on the front, from the '
+      f'fewest bytes to the most: {names}. As good as all-reduce with a tenth '
+      f'of its bytes: {", ".join(good) or "none"}.'
+    )
+    short.append(f'{name}: {", ".join(good) or "none"}')
+  return claim.judged(
+    cases,
+    f'as good with a tenth of the bytes, {"; ".join(short) or "unknown"}'[:160],
+    ' '.join(said) or 'No strategy is trained yet.',
+    trained.doubt(coverage),
+  )
+
+
+def _as_good(row: dict[str, Any], dense: dict[str, Any]) -> bool:
+  if workloads.WORKLOADS[row['workload']].is_loss:
+    return row[LOSS] <= dense[LOSS] + LOSS_WITHIN
+  return row[ACCURACY] >= dense[ACCURACY] - WITHIN
+
+
+NOTES = f"""
+8 workers; arguments are the defaults of each strategy, but
+{'; '.join(f'{name}: {given}' for name, given in ARGUMENTS.items())}. As good as
+all-reduce: within {WITHIN} points of accuracy, of text within {LOSS_WITHIN}
+nats. Strategies off the front have one seed.
+"""
+
+
+def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
+  """Score against bytes on the busiest link, the front joined by a line."""
+  del coverage
+  names = figures.values(rows, 'workload')
+  found = Figure(figsize=(7 * len(names), 5), layout='constrained')
+  panels = found.subplots(1, len(names), squeeze=False)[0]
+  for axes, name in zip(panels, names, strict=True):
+    y = LOSS if workloads.WORKLOADS[name].is_loss else ACCURACY
+    mine = [r for r in rows if r['workload'] == name and r[y] is not None]
+    front = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
+    axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)
+    for row in mine:
+      axes.plot(row[PATH], row[y], 'C1o' if row[FRONT] else 'C0.')
+      axes.annotate(
+        row['strategy'],
+        (row[PATH], row[y]),
+        xytext=(3, 3),
+        textcoords='offset points',
+        fontsize=7,
+      )
+    axes.set(title=name, xlabel=PATH, ylabel=y, xscale='log')
+  return found
+
+
+if __name__ == '__main__':
+  trained.run(CLAIM, studies, find, figure)

@@ -1,0 +1,175 @@
+"""Makes the trainings that claims need and that are not kept yet.
+
+    nice -n 19 python -m experiments.queue [CLAIM ...] --minutes=150
+    python -m experiments.queue [CLAIM ...] --status
+
+Every run is kept in experiments/runs as soon as it is finished, so that the
+queue may be stopped in any way and goes on where it was. Claims take turns,
+each with its most telling study; the gate of a workload comes before them.
+"""
+
+import fcntl
+import importlib
+import itertools
+import pathlib
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from absl import app, flags
+
+from experiments.framework import best_rate, gates, own_process, study
+from experiments.framework.kept import Kept
+from gossipjax.commands import command_line, console
+from gossipjax.errors import UserError, nearest
+
+# The most valuable first.
+CLAIMS = (
+  'gtopk_mass',
+  'adaptive_gossip',
+  'hylo',
+  'fronts',
+  'union_size',
+  'async_crossover',
+  'stragglers',
+  'adaptive_time',
+  'speedups',
+)
+MINUTES = flags.DEFINE_float('minutes', 150.0, 'After which no run begins.')
+STATUS = flags.DEFINE_bool('status', False, 'Show what is missing.')
+SCALE = flags.DEFINE_enum('scale', 'cpu', ['cpu', 'gpu'], 'Kind of machine.')
+WORK = pathlib.Path('runs')  # Of the lock.
+UNKNOWN_S = 300.0  # Of a run, while none of its workload is kept.
+
+
+class Job(NamedTuple):
+  """A study of a claim.
+
+  Attributes:
+    claim: its name, or 'gate'.
+    cell: what the study is about; its first part is the workload.
+    begin: makes the study.
+  """
+
+  claim: str
+  cell: tuple[Any, ...]
+  begin: Callable[[], study.Study]
+
+
+def jobs(names: Sequence[str], scale: str) -> Iterator[Job]:
+  """The studies of some claims and their gates, in the order of the work."""
+  claims = [
+    [
+      Job(name, cell, begin)
+      for cell, begin in importlib.import_module(f'experiments.{name}')
+      .studies(scale)
+      .items()
+    ]
+    for name in names
+  ]
+  gated = set()
+  for turn in itertools.zip_longest(*claims):
+    for job in filter(None, turn):
+      name = job.cell[0]
+      if name not in gated:
+        gated.add(name)
+        yield Job('gate', (name,), partial(gates.of_all_reduce, name, scale))
+      yield job
+
+
+class OutOfTime(Exception):
+  """No further run may begin."""
+
+
+def work(found: Iterator[Job], kept: Kept, minutes: float) -> int:
+  """Makes what is missing until the time is over; returns how many runs."""
+  made, until = 0, time.monotonic() + 60 * minutes
+
+  def make(ask: study.Ask) -> None:
+    nonlocal made
+    if time.monotonic() > until:
+      raise OutOfTime
+    result, seconds, made_with = own_process.in_a_process(ask.config, ask.probe)
+    kept.add(ask.workload, ask.key, result, seconds, made_with)
+    made += 1
+    left = max(0.0, until - time.monotonic()) / 60
+    console.say(
+      f'{job.claim} {" ".join(map(str, job.cell))}, learning rate '
+      f'{ask.config.optimizer.learning_rate:g}, seed {ask.config.seed}: '
+      f'{seconds:.0f} s; {made} runs made, {left:.0f} minutes left'
+    )
+
+  try:
+    for job in found:
+      try:
+        study.complete(job.begin(), kept, make)
+      except (RuntimeError, UserError) as error:
+        console.say(f'{job.claim} {job.cell} was given up: {error}')
+  except OutOfTime:
+    console.say('The time is over; the same command goes on.')
+  return made
+
+
+def status(names: Sequence[str], kept: Kept, scale: str) -> list[str]:
+  """A line for each gate and each claim: runs made, missing, hours left."""
+  lines, found = [], [*jobs(names, scale)]
+  for job in found:
+    if job.claim == 'gate':
+      lines.append(f'gate {gates.gate(job.cell[0], kept, scale)}')
+  for name in names:
+    made = missing = done = 0
+    hours = 0.0
+    mine = [job for job in found if job.claim == name]
+    for job in mine:
+      progress = study.follow(job.begin(), kept)
+      left = _missing(progress)
+      made, missing = made + len(progress.made), missing + left
+      done += not left
+      hours += left * seconds_of(job.cell[0], kept) / 3600
+    lines.append(
+      f'{name}: {done} of {len(mine)} studies done, {made} runs made, at least '
+      f'{missing} missing, about {hours:.1f} hours left'
+    )
+  return lines
+
+
+def _missing(progress: study.Progress) -> int:
+  """Runs that a study needs at least: three rates, then its seeds."""
+  if not progress.asked:
+    return 0
+  return max(len(progress.asked), 3 + best_rate.SEEDS - len(progress.made))
+
+
+def seconds_of(workload: str, kept: Kept) -> float:
+  """The median seconds of a workload's kept runs."""
+  found = [line['seconds'] for line in kept.lines(workload).values()]
+  return statistics.median(found) if found else UNKNOWN_S
+
+
+def main(argv: list[str], interrupted: Any) -> None:
+  """The command line."""
+  del interrupted  # Stopping at once costs no more than the run under way.
+  names = argv[1:] or CLAIMS
+  for name in names:
+    if name not in CLAIMS:
+      raise UserError(f'{name} is no claim that trains{nearest(name, CLAIMS)}')
+  kept = Kept()
+  if STATUS.value:
+    print('\n'.join(status(names, kept, SCALE.value)))
+    return
+  for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+  WORK.mkdir(exist_ok=True)
+  with (WORK / 'queue.lock').open('w') as lock:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+      raise UserError('Another queue is at work in this folder.') from error
+    work(jobs(names, SCALE.value), kept, MINUTES.value)
+
+
+if __name__ == '__main__':
+  app.run(console.guarded(main), flags_parser=command_line.parse)

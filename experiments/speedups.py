@@ -1,0 +1,205 @@
+"""How often is a strategy faster to the target than all-reduce, by how much?
+
+    python -m experiments.speedups
+
+All strategies of `experiments.fronts`, on every workload and every link of the
+link model. Seconds to the target: steps until 99 % of what all-reduce scores in
+the end, times the measured seconds of computing and coding, and the modelled
+seconds of the link.
+
+Agarwal et al., MLSys 2022, found 6 of more than 200 set-ups faster.
+arXiv:2103.00543
+"""
+
+import statistics
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from experiments import fronts
+from experiments.framework import (
+  best_rate,
+  claim,
+  figures,
+  step_times,
+  trained,
+  workloads,
+)
+from experiments.framework.kept import Kept
+from experiments.framework.single_run import Result
+from gossipjax.config import resolve
+from gossipjax.network import PRESETS
+
+CLAIM = claim.Claim(
+  'speedups',
+  'How often compression or gossip pays',
+  'In most combinations of strategy, workload and link no time is saved '
+  'against all-reduce',
+  '6 of more than 200 set-ups were faster (Agarwal 2022, arXiv:2103.00543)',
+)
+TARGET = 0.99  # Of what all-reduce scores in the end.
+LINKS = tuple(PRESETS)
+FASTER = 1.05  # Times as fast as all-reduce, to count as faster.
+SECONDS, SPEED = 'seconds to the target', "all-reduce's seconds over these"
+
+studies = fronts.studies
+
+
+def find(
+  found: trained.Results, coverage: claim.Rows, kept: Kept
+) -> claim.Finding:
+  """A row for each strategy, workload and link."""
+  rows = []
+  for name in dict.fromkeys(cell[0] for cell in found):
+    mine = {c[1]: t for c, t in found.items() if c[0] == name}
+    mine = {s: t for s, t in mine.items() if s != fronts.BOTH and t.runs}
+    if 'all_reduce' in mine:
+      rows += _rows(name, mine, kept)
+  return claim.Finding(
+    verdict(rows, coverage),
+    rows,
+    NOTES,
+    *trained.evidence(rows, coverage),
+    tables={'coverage': coverage},
+  )
+
+
+def _rows(
+  name: str, tuned: dict[str, best_rate.Tuned], kept: Kept
+) -> claim.Rows:
+  goal = _target(name, tuned['all_reduce'].runs)
+  rows = []
+  for link in LINKS:
+    seconds = {
+      strategy: _seconds_to(
+        name,
+        one.runs[0],
+        goal,
+        link,
+        _computing_s(name, strategy, kept),
+      )
+      for strategy, one in tuned.items()
+    }
+    dense = seconds['all_reduce']
+    rows += [
+      {
+        'workload': name,
+        'link': link,
+        'strategy': strategy,
+        SECONDS: value,
+        SPEED: claim.ratio(dense, value),
+        'seeds': 1,
+      }
+      for strategy, value in seconds.items()
+      if strategy != 'all_reduce'
+    ]
+  return rows
+
+
+def _target(name: str, runs: list[Result]) -> float:
+  what = workloads.WORKLOADS[name]
+  end = statistics.fmean(workloads.last(run)[what.metric] for run in runs)
+  return end / TARGET if what.is_loss else end * TARGET
+
+
+def _computing_s(name: str, strategy: str, kept: Kept) -> float:
+  """Seconds of a gradient and of the strategy's coding, of one worker."""
+  key = {'workload': name, 'strategy': strategy}
+  costs = kept.once('step_seconds', key, partial(_costs, name, strategy))
+  return costs['gradient seconds'] + costs['coding seconds']
+
+
+def _seconds_to(
+  name: str, run: Result, goal: float, link: str, computing_s: float
+) -> float | None:
+  """Seconds until the metric is as good as the goal; None if it never is.
+
+  Between two evaluations on the straight line.
+  """
+  what = workloads.WORKLOADS[name]
+  before: tuple[float, float] | None = None
+  for record in run['records']:
+    if (value := record.get(what.metric)) is None:
+      continue
+    share = record['most_bytes_sent'] / max(
+      run['records'][-1]['most_bytes_sent'], 1
+    )
+    now = record['step'] * computing_s + share * run['comm_s'][link], value
+    if value <= goal if what.is_loss else value >= goal:
+      if before is None:
+        return now[0]
+      part = (goal - before[1]) / (value - before[1])
+      return before[0] + part * (now[0] - before[0])
+    before = now
+  return None
+
+
+def _costs(name: str, strategy: str) -> dict[str, float]:
+  config = resolve.strategy_config(
+    strategy, **fronts.ARGUMENTS.get(strategy, {})
+  )
+  return step_times.measure(
+    workloads.config(name, fronts.WORKERS, 'cpu', config)
+  )
+
+
+def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
+  """The fraction that is faster, per link, and the best of each."""
+  said = []
+  for link in figures.values(rows, 'link'):
+    mine = [row for row in rows if row['link'] == link]
+    fast = [row for row in mine if (row[SPEED] or 0) >= FASTER]
+    most = max(fast, key=lambda row: row[SPEED], default=None)
+    best = (
+      f', at most {most[SPEED]:.1f} times ({most["strategy"]}, '
+      f'{most["workload"]})'
+      if most
+      else ''
+    )
+    said.append(f'{link}: {len(fast)} of {len(mine)} faster{best}')
+  fast = sum((row[SPEED] or 0) >= FASTER for row in rows)
+  never = sum(row[SECONDS] is None for row in rows)
+  complete = all(r['studies'] == r['studies finished'] for r in coverage)
+  doubt = trained.doubt(coverage) or (
+    '' if complete else 'not all strategies are trained'
+  )
+  return claim.judged(
+    [fast < len(rows) / 2] if rows else [],
+    f'{fast} of {len(rows)} combinations are at least {FASTER} times as fast; '
+    f'{never} never reach the target',
+    f'{"; ".join(said) or "No strategy is trained yet"}.',
+    doubt,
+  )
+
+
+NOTES = f"""
+Target: {100 * TARGET:.0f} % of what all-reduce scores at the end of its
+schedule (of a loss, as much above it). 8 workers, each method at its best rate,
+seed 0. Computing and coding: measured, of one worker on this machine; seconds
+of the link: modelled from the bytes and rounds that were counted. Nothing
+overlaps.
+"""
+
+
+def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
+  """Share of strategies that are so many times as fast, per link."""
+  del coverage
+  found = Figure(figsize=(7, 4), layout='constrained')
+  axes = found.subplots()
+  for link in figures.values(rows, 'link'):
+    mine = [row for row in rows if row['link'] == link]
+    speeds = sorted((row[SPEED] or 0 for row in mine), reverse=True)
+    share = [100 * (i + 1) / len(mine) for i in range(len(mine))]
+    axes.step(speeds, share, where='post', label=link)
+  axes.axvline(1, color='0.5', linewidth=0.8)
+  axes.set(
+    xscale='log',
+    xlabel='times as fast to the target as all-reduce, at least',
+    ylabel='% of strategies and workloads',
+  )
+  axes.legend(frameon=False, title='link')
+  return found
+
+
+if __name__ == '__main__':
+  trained.run(CLAIM, studies, find, figure)

@@ -1,0 +1,278 @@
+"""Studies ask, results are kept, and the queue makes what is missing."""
+
+import json
+import math
+
+import pytest
+
+from experiments import queue
+from experiments.framework import (
+  best_rate,
+  claim,
+  gates,
+  kept,
+  matched,
+  numerics,
+  seed_statistics,
+  single_run,
+  study,
+  workloads,
+)
+from experiments.framework.kept import Kept
+from gossipjax.config import resolve
+from gossipjax.errors import UserError
+
+DENSE = resolve.strategy_config('all_reduce')
+
+
+def config(rate=0.05, seed=0):
+  """All-reduce on the smallest workload."""
+  found = workloads.config('fashion', 4, 'quick', DENSE)
+  return best_rate.seeded(found, rate, seed)
+
+
+def run(accuracy, **fields):
+  """What a run ended with."""
+  last = {'step': 6, 'test_accuracy': accuracy, 'test_loss': 1 - accuracy}
+  last |= {'most_bytes_sent': 600} | fields
+  return {
+    'records': [last],
+    'comm_s': {workloads.CUSTOM: 6e-3},
+    'diverged': '',
+    'told': [],
+  }
+
+
+def answering(folder, accuracy):
+  """Makes runs whose accuracy is a function of rate and seed."""
+  store, made = Kept(folder), []
+
+  def make(ask):
+    rate, seed = ask.config.optimizer.learning_rate, ask.config.seed
+    made.append((rate, seed, ask.config.split.holdout))
+    value = accuracy(rate, seed)
+    result = run(value) if value is not None else {'diverged': 'NaN'}
+    store.add(ask.workload, ask.key, result, 1.0, {})
+
+  return store, made, make
+
+
+def test_rates_are_tried_beyond_the_best_one_and_seeds_scored_there(tmp_path):
+  best = lambda rate, seed: 0.9 - 0.1 * abs(math.log10(rate / 0.5)) + seed / 100
+  store, made, make = answering(tmp_path, best)
+  found = study.complete(best_rate.tuned('fashion', config()), store, make)
+  assert [*found.curve] == [0.0158, 0.05, 0.158, 0.5, 1.58]
+  assert (found.rate, found.inside) == (0.5, True)
+  assert {holdout for *_, holdout in made[:5]} == {'validation'}
+  assert made[5:] == [(0.5, seed, 'test') for seed in range(3)]
+  ends = seed_statistics.of_seeds(found, seed_statistics.ACCURACY)
+  assert ends == pytest.approx([90, 91, 92])
+
+
+def test_a_best_rate_at_the_edge_says_so_after_the_last_trial(tmp_path):
+  store, _, make = answering(tmp_path, lambda rate, seed: rate / 10)
+  found = study.complete(best_rate.tuned('fashion', config()), store, make)
+  assert len(found.curve) == best_rate.TRIALS and not found.inside
+  assert found.rate == max(found.curve)
+
+
+def test_rates_that_diverge_are_no_best_ones(tmp_path):
+  store, _, make = answering(
+    tmp_path, lambda rate, seed: None if rate > 0.04 else 0.5
+  )
+  found = study.complete(best_rate.tuned('fashion', config()), store, make)
+  assert found.rate == 0.0158 and found.curve[0.05] is None
+  store, _, make = answering(tmp_path / 'b', lambda rate, seed: None)
+  found = study.complete(best_rate.tuned('fashion', config()), store, make)
+  assert (found.rate, found.runs) == (None, [])
+
+
+def test_a_study_gets_as_far_as_there_are_results(tmp_path):
+  store, made, make = answering(tmp_path, lambda rate, seed: 0.5)
+  begin = lambda: best_rate.tuned('fashion', config())
+  far = study.follow(begin(), store)
+  assert (far.found, len(far.made), len(far.asked)) == (None, 0, 3)
+  for ask in far.asked[:2]:
+    make(ask)
+  far = study.follow(begin(), store)
+  assert (len(far.made), len(far.asked)) == (2, 1)
+  study.complete(begin(), store, make)
+  assert len(made) == len({*made})  # Nothing is made twice.
+  assert study.follow(begin(), store).found is not None
+
+
+def test_a_key_holds_what_changes_the_result_and_nothing_else(monkeypatch):
+  key = single_run.key_of(config())
+  assert key == json.loads(json.dumps(key))
+  assert kept.digest(key) != kept.digest(single_run.key_of(config(seed=1)))
+  assert kept.digest(key) != kept.digest(single_run.key_of(config(0.1)))
+  assert kept.digest(key) != kept.digest(single_run.key_of(config(), 'a:b'))
+  other = config()
+  other.data.dir, other.checkpoint_every = '/elsewhere', 7
+  with other.unlocked():
+    other.task.something_new = None
+  assert single_run.key_of(other) == key
+  raised = {name: {'version': 2, 'golden': ''} for name in resolve.STRATEGIES}
+  monkeypatch.setattr(numerics, 'known', lambda: raised)
+  assert single_run.key_of(config())['numerics'] == {'all_reduce': 2}
+
+
+def test_what_is_kept_survives_a_kill_while_it_is_written(tmp_path):
+  store = Kept(tmp_path)
+  store.add('fashion', {'a': 1}, 'first', 1.0, {})
+  file = tmp_path / 'fashion.jsonl'
+  with file.open('a') as lines:
+    lines.write('{"digest": "0123", "resu')
+  assert Kept(tmp_path).find('fashion', {'a': 1})['result'] == 'first'
+  store.add('fashion', {'a': 2}, 'second', 1.0, {})
+  found = [json.loads(line)['result'] for line in file.open()]
+  assert found == ['first', 'second']
+  assert store.find('fashion', {'a': 2})['result'] == 'second'
+
+
+def test_a_damaged_line_is_named(tmp_path):
+  (tmp_path / 'fashion.jsonl').write_text('{"digest": "a"}\n{broken\n')
+  with pytest.raises(UserError, match=r'fashion\.jsonl, line 2 is damaged'):
+    Kept(tmp_path).find('fashion', {})
+
+
+def test_a_result_is_computed_once(tmp_path):
+  calls = []
+  compute = lambda: calls.append(1) or {'seconds': 2.5}
+  for _ in range(2):
+    assert Kept(tmp_path).once('x', {'n': 1}, compute) == {'seconds': 2.5}
+  assert len(calls) == 1
+
+
+@pytest.mark.parametrize('power, begin', [(1.0, 0.001), (-1.5, 3.0)])
+def test_a_value_is_found_that_sends_the_wanted_bytes(tmp_path, power, begin):
+  store = Kept(tmp_path)
+
+  def at(value):
+    found = config(value)
+    return found
+
+  def make(ask):
+    sent = 1000 * ask.config.optimizer.learning_rate**power
+    result = run(0.5) | {'comm_s': {workloads.CUSTOM: 6 * sent / 1e6}}
+    store.add(ask.workload, ask.key, result, 1.0, {})
+
+  search = matched.value_for('fashion', at, begin, 100.0, power / 2)
+  value, share = study.complete(search, store, make)
+  assert share == pytest.approx(1, abs=matched.WITHIN)
+  assert 1000 * value**power == pytest.approx(100, rel=matched.WITHIN)
+
+
+def test_a_gate_is_met_by_the_mean_of_the_seeds(tmp_path):
+  for folder, level, met in (('a', 0.93, True), ('b', 0.91, False)):
+    store, _, make = answering(tmp_path / folder, lambda *_, v=level: v)
+    assert gates.gate('fashion', store, 'quick').reached is None
+    study.complete(gates.of_all_reduce('fashion', 'quick'), store, make)
+    found = gates.gate('fashion', store, 'quick')
+    assert (found.met, found.reached) == (met, level)
+
+
+def test_gates_of_losses_are_met_from_below():
+  text = workloads.WORKLOADS['shakespeare']
+  assert text.passes(1.70) and not text.passes(1.80)
+  assert text.score(run(0.5)) == -0.5
+
+
+def jobs(n):
+  """Some studies that overlap in one run."""
+  begin = lambda i: lambda: iter_of(config(seed=i // 2))
+  return [queue.Job('x', ('fashion', i), begin(i)) for i in range(n)]
+
+
+def iter_of(found):
+  yield [study.Ask('fashion', found)]
+
+
+def test_the_queue_makes_each_run_once_and_stops_in_time(
+  tmp_path, monkeypatch, capsys
+):
+  seeds = []
+
+  def in_a_process(found, probe):
+    seeds.append(found.seed)
+    if found.seed == 1:
+      raise RuntimeError('the run ended with exit code -6')
+    return run(0.5), 2.0, {}
+
+  monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
+  assert queue.work(iter(jobs(5)), Kept(tmp_path), 1.0) == 2
+  assert seeds == [0, 1, 1, 2]
+  said = capsys.readouterr().err
+  assert 'given up' in said and '2 runs made' in said
+  assert queue.work(iter(jobs(9)), Kept(tmp_path), -1.0) == 0
+  assert 'The time is over' in capsys.readouterr().err
+
+
+def test_the_gate_of_a_workload_comes_before_its_first_study():
+  found = [*queue.jobs(['hylo', 'gtopk_mass'], 'cpu')]
+  for name in ('fashion', 'cifar'):
+    first = next(job for job in found if job.cell[0] == name)
+    assert first.claim == 'gate'
+  assert [job.claim for job in found[:4]] == [
+    'gate',
+    'hylo',
+    'gtopk_mass',
+    'hylo',
+  ]
+
+
+@pytest.mark.parametrize('name', queue.CLAIMS)
+def test_status_counts_what_is_missing(name, tmp_path):
+  *_, line = queue.status([name], Kept(tmp_path), 'cpu')
+  assert line.startswith(f'{name}: 0 of ') and '0 runs made' in line
+
+
+def test_a_gain_is_judged_only_if_its_error_is_small():
+  judge = seed_statistics.at_least
+  assert judge(-0.5, -0.3, 0.1, 0.5) is True
+  assert judge(-0.5, -0.7, 0.1, 0.5) is False
+  assert judge(-0.5, -0.3, 0.3, 0.5) is None
+  assert judge(-0.5, math.nan, 0.1, 0.5) is None
+  assert judge(-0.5, 0.1, None, 0.5) is None
+
+
+@pytest.mark.parametrize(
+  'cases, doubt, word',
+  [
+    ([True, True], '', 'holds'),
+    ([False], '', 'does not hold'),
+    ([True, False, None], '', 'holds in 1 of 2; 1 undecided'),
+    ([True], 'no gate', 'undecided: no gate'),
+    ([], '', 'undecided: no case was measured'),
+  ],
+)
+def test_a_verdict_has_three_values(cases, doubt, word):
+  assert claim.judged(cases, 'x', 'x', doubt).word == word
+
+
+def test_a_verdict_whose_cases_cannot_be_told_is_undecided():
+  found = claim.judged([None, None], 'x', 'x')
+  assert found.word.startswith('undecided: differences are within')
+
+
+def test_differences_are_paired_by_seed():
+  tuned = lambda *ends: best_rate.Tuned({}, 0.1, [run(e) for e in ends], True)
+  found = seed_statistics.difference(tuned(0.5, 0.9), tuned(0.4, 0.7))
+  assert found == pytest.approx((15, 5))
+  gain, error = seed_statistics.difference(tuned(0.5), tuned(0.4))
+  assert gain == pytest.approx(10) and math.isnan(error)
+
+
+def test_a_seed_that_diverged_has_no_score():
+  bad = {'diverged': 'the loss became NaN', 'records': [], 'told': []}
+  tuned = best_rate.Tuned({0.1: 0.5}, 0.1, [run(0.5), bad], True)
+  row = seed_statistics.row({'method': 'x'}, tuned)
+  assert row['seeds that diverged'] == 1
+  assert math.isnan(row[seed_statistics.ACCURACY])
+  assert row[seed_statistics.BYTES] == 100
+
+
+def test_every_kept_run_is_found_by_its_key():
+  for file in kept.RUNS.glob('*.jsonl'):
+    for digest, line in Kept().lines(file.stem).items():
+      assert kept.digest(line['key']) == digest
