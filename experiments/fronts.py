@@ -144,7 +144,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       continue
     cheap = [r for r in front if r[PATH] <= TENTH * dense[PATH]]
     good = [r['strategy'] for r in cheap if _as_good(r, dense)]
-    cases.append(bool(good) if len(mine) > 2 else None)
+    complete = trained.is_complete(coverage, name)
+    cases.append(bool(good) if complete else None)
     names = ', '.join(row['strategy'] for row in front)
     said.append(
       f'On {name}, of {len(mine)} strategies, these are on the front, from the '
@@ -152,11 +153,13 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       f'of its bytes: {", ".join(good) or "none"}.'
     )
     short.append(f'{name}: {", ".join(good) or "none"}')
+  some = any(case is not None for case in cases)
+  doubt = '' if some else 'not all strategies are trained'
   return claim.judged(
     cases,
     f'as good with a tenth of the bytes, {"; ".join(short) or "unknown"}'[:160],
     ' '.join(said) or 'No strategy is trained yet.',
-    trained.doubt(coverage),
+    trained.doubt(coverage) or doubt,
   )
 
 

@@ -163,7 +163,8 @@ def figure(rows: claim.Rows, gains: claim.Rows, coverage: claim.Rows) -> Figure:
   tasks = figures.values(rows, 'workload')
   found = Figure(figsize=(12, 3.2 * len(tasks)), layout='constrained')
   panels = found.subplots(len(tasks), 3, squeeze=False)
-  density = min(row['density'] for row in rows if row['density'])
+  sparse = [row['density'] for row in rows if row['density']]
+  density = min(sparse, default=None)
   fields = LOST, seed_statistics.ACCURACY, LOSS
   for line, task in zip(panels, tasks, strict=True):
     mine = [

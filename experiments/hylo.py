@@ -95,17 +95,14 @@ def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
   """A row for each method, beside dense, and the seconds of its steps."""
-  rows = [_row(found, cell, kept) for cell in found]
+  # Seconds are measured for the table, and compared with those of these two.
   both = {
-    row['workload']
-    for row in rows
-    if {(row['workload'], m) for m in METHODS[:2]} <= {*found}
+    name
+    for name, _ in found
+    if all((name, method) in found for method in METHODS[:2])
   }
-  rows = [
-    row | step_times.at_even_rate(rows, row)
-    for row in rows
-    if row['workload'] in both
-  ]
+  rows = [_row(found, cell, kept) for cell in found if cell[0] in both]
+  rows = [row | step_times.at_even_rate(rows, row) for row in rows]
   growth = []
   if rows:
     growth = kept.once('residual_growth', {}, residual_growth.measure)

@@ -73,6 +73,15 @@ def doubt(coverage: claim.Rows) -> str:
   return ''
 
 
+def is_complete(coverage: claim.Rows, workload: str) -> bool:
+  """Whether all studies of a workload are finished."""
+  return all(
+    row['studies'] == row['studies finished']
+    for row in coverage
+    if row['workload'] == workload
+  )
+
+
 def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
   """Workload, length and seeds of a finding."""
   of = [workloads.WORKLOADS[row['workload']] for row in coverage]
