@@ -125,12 +125,9 @@ def write(
 
 def _plain(rows: Any) -> list[Row]:
   """Rows as JSON has them: NaN is null, NumPy's scalars are numbers."""
-  return [{key: _scalar(value) for key, value in row.items()} for row in rows]
-
-
-def _scalar(value: Any) -> Any:
-  found = value.item() if isinstance(value, np.generic) else value
-  return found if found == found else None
+  scalar = lambda v: v.item() if isinstance(v, np.generic) else v
+  plain = lambda v: scalar(v) if scalar(v) == scalar(v) else None
+  return [{key: plain(value) for key, value in row.items()} for row in rows]
 
 
 def save(folder: pathlib.Path, kept: Kept) -> None:
