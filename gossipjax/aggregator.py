@@ -41,8 +41,8 @@ class AsyncExchange(NamedTuple):
 
   Attributes:
     parameters: aggregator over an axis of the workers taking part; the worker
-      whose step it is comes first. A field `center` of its state belongs to a
-      server and is shared.
+      whose step it is comes first. The fields `center`, which is like the
+      parameters, and `server` of its state belong to a server and are shared.
     kind: visit, read, push or meet, see async_exchange.py.
     draw: `(worker, generator) -> others`, the workers that it exchanges with;
       the worker itself stands for nobody.
@@ -61,11 +61,14 @@ class Strategy(NamedTuple):
     parameters: aggregates parameters after it.
     async_exchange: `number of workers -> AsyncExchange`, the same strategy for
       workers that do not wait for each other; None if it needs all at once.
+    moments: aggregates the optimizer's state after its step; None leaves it
+      with its worker.
   """
 
   gradients: Aggregator
   parameters: Aggregator
   async_exchange: Callable[[int], AsyncExchange] | None = None
+  moments: Aggregator | None = None
 
 
 def stateless(update: Callable[..., tuple[Tree, Traffic]]) -> Aggregator:
@@ -78,9 +81,12 @@ def stateless(update: Callable[..., tuple[Tree, Traffic]]) -> Aggregator:
   return Aggregator(lambda tree: (), stateless_update)
 
 
+_IDENTITY = stateless(lambda tree, step, active: (tree, SILENCE))
+
+
 def identity() -> Aggregator:
-  """Every worker keeps its own tree."""
-  return stateless(lambda tree, step, active: (tree, SILENCE))
+  """Every worker keeps its own tree; always equal to itself."""
+  return _IDENTITY
 
 
 def every(period: int, aggregator: Aggregator) -> Aggregator:

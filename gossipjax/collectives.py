@@ -309,6 +309,57 @@ def agree(flags, active=True):
   return anyone, _tree_bill(flags) * active
 
 
+def in_groups(name: str, params, x, groups):
+  """A collective of each group of workers, in place of one of all workers.
+
+  For programs that were traced for the workers of one group, so that their
+  bills are those of a group; see transforms/groups.py.
+
+  Args:
+    name: of the primitive in such a program.
+    params: of the primitive.
+    x: its operand; None for axis_index.
+    groups: static, int[groups, members]: the workers of each group.
+
+  Returns:
+    Its result; None if it is no collective.
+  """
+  if name not in ('axis_index', 'ppermute', *_NATIVE):
+    return None
+  table, me = np.asarray(groups), lax.axis_index(WORKERS)
+  of, place = np.zeros((2, table.size), np.int32)
+  for g, members in enumerate(table):
+    of[members], place[members] = g, np.arange(len(members))
+  if name == 'axis_index':
+    return jnp.asarray(place)[me]
+  if name == 'ppermute':
+    pairs = [(g[s], g[t]) for g in table.tolist() for s, t in params['perm']]
+    return lax.ppermute(x, WORKERS, pairs)
+  if WORKERS in jax.sharding.get_abstract_mesh().manual_axes:
+    return _NATIVE[name](x, table.tolist())
+  # vmap has no collectives of groups: everybody's x, then the group's.
+  mine = lax.all_gather(x, WORKERS)[table][jnp.asarray(of)[me]]
+  return _OF_MEMBERS[name](mine, jnp.asarray(place)[me])
+
+
+_NATIVE = {
+  'psum': lambda x, groups: lax.psum(x, WORKERS, axis_index_groups=groups),
+  'pmax': lambda x, groups: lax.pmax(x, WORKERS, axis_index_groups=groups),
+  'all_gather': lambda x, groups: lax.all_gather(
+    x, WORKERS, axis_index_groups=groups
+  ),
+  'all_to_all': lambda x, groups: lax.all_to_all(
+    x, WORKERS, 0, 0, tiled=True, axis_index_groups=groups
+  ),
+}
+_OF_MEMBERS = {
+  'psum': lambda mine, place: mine.sum(axis=0).astype(mine.dtype),
+  'pmax': lambda mine, place: mine.max(axis=0),
+  'all_gather': lambda mine, place: mine,
+  'all_to_all': lambda mine, place: mine[:, place],
+}
+
+
 def _tree_bill(x) -> Traffic:
   """For a reduction of few numbers up and down a tree: few rounds.
 

@@ -80,7 +80,7 @@ def _carry(low, high) -> Count:
 class Traffic:
   """Communication of one worker in one step.
 
-  The first three are the ledger: what the worker's own link carried. The last
+  The first three are the ledger: what the worker's own link carried. The next
   two are for a link model, in which a link can be idle while others are busy.
 
   Attributes:
@@ -90,6 +90,8 @@ class Traffic:
     rounds: communication rounds, one after the other, that this worker waited
       for; each takes the latency once.
     path_bytes: bytes on the busiest link of each of those rounds, added up.
+    local: of `bytes`, those that stayed within the worker's group, for methods
+      whose groups have a faster link; see transforms/groups.py.
   """
 
   bytes: Count
@@ -97,6 +99,7 @@ class Traffic:
   messages: Count
   rounds: Count
   path_bytes: Count
+  local: Count = Count(np.uint32(0), np.uint32(0))
 
   @classmethod
   def of(
@@ -117,21 +120,23 @@ class Traffic:
           messages,
           either(rounds, messages),
           either(path_bytes, num_bytes),
+          np.zeros(np.shape(num_bytes)),
         ),
       )
     )
 
   def __add__(self, other: 'Traffic') -> 'Traffic':
-    pairs = zip(self._counts(), other._counts(), strict=True)
+    pairs = zip(self.counts(), other.counts(), strict=True)
     return Traffic(*(mine + theirs for mine, theirs in pairs))
 
   def __mul__(self, present) -> 'Traffic':
     """Times a flag: an absent worker has no traffic."""
     if present is True:
       return self
-    return Traffic(*(count * present for count in self._counts()))
+    return Traffic(*(count * present for count in self.counts()))
 
-  def _counts(self):
+  def counts(self) -> list[Count]:
+    """All counts, in the order of the fields."""
     return [getattr(self, f.name) for f in dataclasses.fields(self)]
 
 
@@ -140,18 +145,18 @@ _FORM = jax.tree.structure(SILENCE)
 
 
 def digits(sent: Traffic) -> jax.Array:
-  """All digits of the counts in one array, u32[10].
+  """All digits of the counts in one array, u32[12].
 
-  A small program with ten outputs in place of one takes a third more time,
+  A small program with twelve outputs in place of one takes a third more time,
   since each step allocates each output on each device.
   """
   return jnp.stack(jax.tree.leaves(sent))
 
 
 def from_digits(array: jax.Array) -> Traffic:
-  """From u32[..., 10] to a Traffic on the host, leaves i64[...]."""
+  """From u32[..., 12] to a Traffic on the host, leaves i64[...]."""
   found = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
-  return Traffic(*map(np.asarray, found._counts()))
+  return Traffic(*map(np.asarray, found.counts()))
 
 
 def nbytes(message: Any) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from gossipjax.audit import traced
 from gossipjax.collectives import WORKERS
+from gossipjax.transforms import traced
 
 
 def alone(program: Callable[..., Any], workers: int) -> Callable[..., Any]:

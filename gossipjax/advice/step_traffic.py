@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from gossipjax import executors
 from gossipjax.aggregator import Strategy, Tree
-from gossipjax.audit import traced
+from gossipjax.collectives import WORKERS
 from gossipjax.traffic import Traffic
-from gossipjax.worker import make_worker
+from gossipjax.transforms import traced
+from gossipjax.worker import make_worker, probe
 
 SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
 
@@ -57,15 +57,16 @@ def per_step(
   """The traffic of the first `steps` steps.
 
   Args:
-    strategy: of the workers; between its two aggregators is a step of SGD.
+    strategy: of the workers; between its aggregators is a step of SGD, or of
+      Adam if it exchanges moments.
     params: of one worker; only shapes and dtypes matter.
     workers: number of workers.
     steps: number of steps.
     sample: shapes for which traffic that depends on gradients is measured; its
       bytes are then scaled to the size of `params`. None: `params` themselves.
   """
-  init, update = make_worker(strategy, optax.sgd(0.1))
-  worker = jax.eval_shape(init, params)
+  init, update = make_worker(strategy, probe(strategy, 0.1))
+  worker = _of_one(init, params, workers)
   if not _depends_on_values(update, worker, params, workers):
     each = _without_values(update, worker, params, workers, steps)
     return StepTraffic(_stacked(each), True)
@@ -76,11 +77,21 @@ def per_step(
   ratio = _entries(params) / _entries(sample)
   scaled = {
     name: np.asarray(getattr(sent, name)) * ratio
-    for name in ('bytes', 'received', 'path_bytes')
+    for name in ('bytes', 'received', 'path_bytes', 'local')
   }
   return StepTraffic(
     Traffic(messages=sent.messages, rounds=sent.rounds, **scaled), False
   )
+
+
+def _of_one(init, params: Tree, workers: int) -> Tree:
+  """Shapes of the state of one of `workers`."""
+  everyone = jax.vmap(
+    lambda _, params: init(params), axis_name=WORKERS, in_axes=(0, None)
+  )
+  shapes = jax.eval_shape(everyone, jnp.zeros(workers), params)
+  one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+  return jax.tree.map(one, shapes)
 
 
 def _entries(shapes: Tree) -> int:

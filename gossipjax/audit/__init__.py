@@ -23,7 +23,6 @@ hlo               parses the text of a compiled program
 collective_bytes  bytes that each worker sends in one collective
 control_paths     transfers of each control path through branches and loops
 runtime_branches  which branches a run took where data decide
-traced            replaces equations of a program, finds unused arguments
 comparison        one row: ledger against compiled bytes, with the reason
 """
 

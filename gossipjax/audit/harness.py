@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from gossipjax import executors
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import hlo
 from gossipjax.audit.control_paths import Paths, control_paths
 from gossipjax.errors import UserError
-from gossipjax.worker import Worker, make_worker
+from gossipjax.worker import Worker, make_worker, probe
 
 _LARGE = 1e3  # Gradients over parameters; they make every trigger fire.
 _MOST = 32  # Entries along a dimension, where the shape does not matter.
@@ -43,7 +42,7 @@ class Harness(NamedTuple):
 
 
 def make_harness(strategy: Strategy, params: Tree, workers: int) -> Harness:
-  """Both slots of a strategy around a step of SGD, one device per worker.
+  """All slots of a strategy around an optimizer, one device per worker.
 
   Args:
     strategy: of the workers.
@@ -60,7 +59,7 @@ def make_harness(strategy: Strategy, params: Tree, workers: int) -> Harness:
       'JAX_PLATFORMS=cpu there are enough.'
     )
   executor = executors.executor(workers, 'shard_map')
-  init, update = make_worker(strategy, optax.sgd(1.0))
+  init, update = make_worker(strategy, probe(strategy, 1.0))
   leaves, form = jax.tree.flatten(params)
 
   def noise(seed, scale):  # One draw for all leaves compiles faster.

@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gossipjax.audit import traced
 from gossipjax.audit.control_paths import Paths
 from gossipjax.audit.harness import Harness, compiled
+from gossipjax.transforms import traced
 
 # (number of the conditional, index of its branch) -> index to go by.
 Decide = Callable[[int, jax.Array], jax.Array]

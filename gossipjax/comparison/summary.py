@@ -55,6 +55,8 @@ def summarise(
       key: max(getattr(last, key))
       for key in ('bytes_sent', 'bytes_received', 'messages')
     },
+    'exchanges': last.exchanges,
+    'bytes_local': last.bytes_local and max(last.bytes_local),
     'wire_bytes': last.wire_bytes and max(last.wire_bytes),
     'examples_per_s': last.step
     * config.workers

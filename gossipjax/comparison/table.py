@@ -53,6 +53,8 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     'consensus distance': f'{run["consensus_distance"]:.3g}',
     'sent per step (logical)': size(run['bytes_sent'] / run['steps']),
     **_wire(run, runs),
+    **_exchanges(run),
+    **_local(run, runs),
     'sent in all': size(run['bytes_sent']),
     'against the first': ''
     if runs[0].get('diverged')
@@ -61,6 +63,23 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
     **virtual_time.cells(run, runs),
   }
+
+
+def _exchanges(run: dict[str, Any]) -> dict[str, str]:
+  """How often a run exchanged; runs of older versions did not count that."""
+  if run.get('exchanges') is None:
+    return {}
+  return {'exchanges': f'{run["exchanges"]} in {run["steps"]} steps'}
+
+
+def _local(
+  run: dict[str, Any], runs: Sequence[dict[str, Any]]
+) -> dict[str, str]:
+  """A column if workers of any run form groups."""
+  if not any(r.get('bytes_local') for r in runs):
+    return {}
+  sent = run.get('bytes_local')
+  return {'of it within groups': size(sent / run['steps']) if sent else ''}
 
 
 def _wire(

@@ -6,6 +6,7 @@ a config.
 compressor      the type Compressor; none
 sparse          topk, topk_int8, threshold: few entries with their indices
 random_indices  random_k: few entries whose indices follow from a seed
+cosines         encodes the cosine transform of blocks in place of entries
 chunked         chunk_topk: few entries of each chunk, in few bits
 quantised       int8, sign, two_bit: every entry in fewer bits
 low_bit         linear, e3m0: every entry in 2, 4 or 8 bits, a scale per block

@@ -59,6 +59,24 @@ class Compressor(NamedTuple):
     return x - self.decompress(message, x.size)
 
 
+def mean_over_senders(
+  compressor: Compressor, messages: Message, size: int
+) -> jax.Array:
+  """The mean of each entry over those of the stacked messages that have it.
+
+  An entry that decodes to zero is none.
+  """
+
+  def add(found, message):
+    total, senders = found
+    x = compressor.decompress(message, size)
+    return (total + x, senders + (x != 0)), None
+
+  nothing = jnp.zeros(size), jnp.zeros(size, jnp.int32)
+  (total, senders), _ = lax.scan(add, nothing, messages)
+  return total / jnp.maximum(1, senders)
+
+
 _NONE = Compressor(lambda x, key=None: x, lambda message, size: message)
 
 

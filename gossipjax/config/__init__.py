@@ -1,6 +1,7 @@
 """The config boundary: only here do names in a config become functions.
 
 arguments      calls a function with the arguments of a config; parts by name
+parts          arguments that are a name with arguments of its own
 own_functions  functions of the user's own, by the name 'module:function'
 resolve        the tasks, strategies and links that a config names
 variants       what each variant of a comparison changes

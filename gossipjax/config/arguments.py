@@ -1,8 +1,6 @@
 """The arguments of functions that a config can set, and how it sets them."""
 
-import importlib
 import inspect
-import pkgutil
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -10,10 +8,9 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
-from gossipjax import compressors, topology, triggers
-from gossipjax.compressors import selections
+from gossipjax import topology
+from gossipjax.config.parts import PARTS, topologies
 from gossipjax.errors import UserError, nearest
-from gossipjax.transforms import granularity, outer_optimizers, warmup
 
 PLAIN = (bool, int, float, str, tuple)
 
@@ -61,47 +58,6 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
     elif parameter.annotation in PARTS:
       found[name] = _any_part(parameter.annotation)
   return found
-
-
-def _topologies() -> dict[str, topology.Topology]:
-  """The topologies of topology.py, by name, with their default arguments."""
-  found = {}
-  for name, f in inspect.getmembers(topology, inspect.isfunction):
-    kind = inspect.signature(f).return_annotation
-    if kind == topology.Topology:
-      found[name] = f()
-    elif kind == tuple[topology.Round, ...] and not name.startswith('_'):
-      found[name] = f
-  return found
-
-
-def _makers(kind: type, module: types.ModuleType) -> dict[str, Callable]:
-  """The public functions of a module that return a part of a kind, by name."""
-  return {
-    name: function
-    for name, function in inspect.getmembers(module, inspect.isfunction)
-    if inspect.signature(function).return_annotation is kind
-  }
-
-
-def _selections() -> dict[str, Callable[..., selections.Selection]]:
-  return {
-    m.name: importlib.import_module(f'{selections.__name__}.{m.name}').selection
-    for m in pkgutil.iter_modules(selections.__path__)
-  }
-
-
-# For each kind of part that a config names, the functions that make one.
-PARTS = {selections.Selection: _selections()} | {
-  kind: _makers(kind, module)
-  for kind, module in (
-    (compressors.Compressor, compressors),
-    (triggers.Trigger, triggers),
-    (granularity.Granularity, granularity),
-    (outer_optimizers.OuterOptimizer, outer_optimizers),
-    (warmup.Warmup, warmup),
-  )
-}
 
 
 def _any_part(kind: type) -> dict[str, Any]:
@@ -163,7 +119,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 def _resolve(value: Any, annotation: Any, key: str) -> Any:
   if annotation == topology.Topology and not callable(value):
-    return pick(value, _topologies(), key)
+    return pick(value, topologies(), key)
   if annotation in PARTS and not isinstance(value, annotation):
     return _part(PARTS[annotation], value, key)
   plain = _plain_types(annotation)

@@ -65,15 +65,23 @@ def strategy_config(name: str, **given: Any) -> ConfigDict:
   return ConfigDict({'name': name, **settings(function, **given)})
 
 
-def strategy(config: Mapping[str, Any]) -> Strategy:
+def strategy(
+  config: Mapping[str, Any], rate: Callable[..., Any] | None = None
+) -> Strategy:
   """The strategy of `config.strategy`: a name and its arguments.
+
+  Args:
+    config: `config.strategy`.
+    rate: the schedule of the optimizer, for strategies with that argument.
 
   Raises:
     UserError: see `call`.
   """
   arguments = dict(config)
-  name = arguments.pop('name')
-  found = call(_strategy_function(name), arguments, 'strategy')
+  function = _strategy_function(name := arguments.pop('name'))
+  if rate and 'rate' in inspect.signature(function).parameters:
+    arguments['rate'] = rate
+  found = call(function, arguments, 'strategy')
   return own_functions.returned(found, Strategy, 'strategy.name', name)
 
 

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossipjax.aggregator import Tree
-from gossipjax.audit import traced
 from gossipjax.traffic import Traffic, from_digits
 from gossipjax.training.ledger import Ledger
+from gossipjax.transforms import traced
 from gossipjax.worker import Worker
 
 Held = Any  # The states of all workers, as they lie in memory.

@@ -43,4 +43,5 @@ def without_copies(workers: Worker, kind: str) -> Worker:
 def _of_server(path, kind: str) -> bool:
   names = [getattr(key, 'name', None) for key in path]
   visits = kind == async_exchange.VISIT
-  return visits and names[0] == 'parameters' and 'center' in names
+  of_server = 'center' in names or 'server' in names
+  return visits and names[0] == 'parameters' and of_server

@@ -21,7 +21,8 @@ class Ledger:
     step: steps done.
     wall_s: seconds since the start of the run.
     train_s: seconds in training steps.
-    bytes, received, messages: i64[workers], see `Traffic`.
+    bytes, received, messages, local: i64[workers], see `Traffic`.
+    exchanges: steps, or rounds of virtual time, in which any worker sent.
     wire: bytes by interface counters, per process; None if none are read.
     comm_s: modelled seconds of communication, per link.
   """
@@ -32,7 +33,9 @@ class Ledger:
     self.loss_sum, self.loss_steps = 0.0, 0
     self.last_loss: float | None = None
     self.comm_s = dict.fromkeys(links, 0.0)
-    self.bytes, self.received, self.messages = np.zeros((3, workers), np.int64)
+    zeros = np.zeros((4, workers), np.int64)
+    self.bytes, self.received, self.messages, self.local = zeros
+    self.exchanges = 0
     self.wire: list[int] | None = None
 
   def add(
@@ -62,6 +65,8 @@ class Ledger:
     self.bytes += sent.bytes.sum(axis=1)
     self.received += sent.received.sum(axis=1)
     self.messages += sent.messages.sum(axis=1)
+    self.local += sent.local.sum(axis=1)
+    self.exchanges += int((sent.bytes.max(axis=0) > 0).sum())
     if wire is not None:
       self.wire = (wire + (self.wire or 0)).tolist()
     for name, link in self._links.items():
@@ -92,6 +97,8 @@ class Ledger:
     np.add.at(self.bytes, who, np.asarray(sent.bytes))
     np.add.at(self.received, who, np.asarray(sent.received))
     np.add.at(self.messages, who, np.asarray(sent.messages))
+    np.add.at(self.local, who, np.asarray(sent.local))
+    self.exchanges += int(np.asarray(sent.bytes).max(initial=0) > 0)
 
   def take_loss(self) -> float:
     """Mean loss since the last call; without a step since, the last mean."""

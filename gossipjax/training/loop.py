@@ -139,6 +139,8 @@ def ledger_record(
       bytes_sent=ledger.bytes.tolist(),
       bytes_received=ledger.received.tolist(),
       messages=ledger.messages.tolist(),
+      exchanges=ledger.exchanges,
+      bytes_local=ledger.local.tolist() if ledger.local.any() else None,
       wire_bytes=ledger.wire,
       comm_s=dict(ledger.comm_s),
       wall_s=ledger.wall_s,

@@ -80,6 +80,13 @@ def schedule(
   return optax.join_schedules([rise, after], [warmup_steps])
 
 
+def rate(config: Mapping[str, Any], steps: int) -> optax.Schedule:
+  """The learning rate by step of `config.optimizer`; see `schedule`."""
+  known = inspect.signature(schedule).parameters
+  given = {key: value for key, value in config.items() if key in known}
+  return call(schedule, {'steps': steps, **given}, 'optimizer')
+
+
 def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   """The optimizer of `config.optimizer`: any of optax by name, or a function.
 
@@ -90,13 +97,8 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   Raises:
     UserError: there is no such optimizer, schedule or argument.
   """
-  given = dict(config)
-  of_rate = {
-    k: given.pop(k)
-    for k in inspect.signature(schedule).parameters
-    if k in given
-  }
-  rate = call(schedule, {'steps': steps, **of_rate}, 'optimizer')
+  of_rate = inspect.signature(schedule).parameters
+  given = {key: value for key, value in config.items() if key not in of_rate}
   known = {
     name: f
     for name, f in vars(optax).items()
@@ -108,7 +110,7 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   decay = []
   if 'weight_decay' not in inspect.signature(function).parameters:
     decay = [optax.add_decayed_weights(given.pop('weight_decay', 0.0))]
-  found = call(function, given, 'optimizer', rate)
+  found = call(function, given, 'optimizer', rate(config, steps))
   kind = optax.GradientTransformation
   own_functions.returned(found, kind, 'optimizer.name', name)
   return optax.chain(*decay, found)

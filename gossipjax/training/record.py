@@ -32,6 +32,10 @@ class Record(
   wall_s: float  # Since the start of the run, everything included.
   train_s: float  # In training steps: no compiling, evaluating, saving.
   examples_per_s: float | None  # Of all workers, since the last record.
+  # Steps, or rounds of virtual time, in which any worker sent, since the start.
+  exchanges: int | None = None
+  # Of bytes_sent, those within groups of workers; None if there are no groups.
+  bytes_local: list[int] | None = None
   virtual_s: float | None = None  # On the modelled clock, since the start.
   staleness: float | None = None  # Mean since the last record, in versions.
   most_stale: int | None = None  # Largest since the last record, in versions.

@@ -81,7 +81,9 @@ def resolve_run(
   links = resolve.links(config.link)
   optimizer.check_momentum(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in (*AT_LEAST, 'seed')}
-  strategy = resolve.strategy(config.strategy)
+  strategy = resolve.strategy(
+    config.strategy, optimizer.rate(config.optimizer, config.steps)
+  )
   machines = _machines(config, next(iter(links.values())), strategy)
   local = optimizer.make(config.optimizer, config.steps)
   # In virtual time all workers share a device.

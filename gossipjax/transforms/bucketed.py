@@ -1,4 +1,4 @@
-"""Runs an aggregator on each bucket of a gradient by itself.
+"""Runs an aggregator on each part of a tree by itself: a bucket, a fragment.
 
     @with_granularity
     def strategy(density: float = 0.01, seed: int = 0) -> Strategy:
@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from gossipjax.aggregator import Aggregator, Strategy
+from gossipjax.aggregator import Aggregator, Strategy, Tree
 from gossipjax.traffic import SILENCE, nbytes
 from gossipjax.transforms.added_argument import Make, with_argument
 from gossipjax.transforms.granularity import Granularity, buckets, model
@@ -33,24 +33,40 @@ def bucketed(
   if granularity == model():
     return make(0)
 
+  def members(tree):
+    return buckets([nbytes(x) for x in jax.tree.leaves(tree)], granularity)
+
+  return partitioned(members, make)
+
+
+def partitioned(
+  partition: Callable[[Tree], list[list[int]]],
+  make: Callable[[int], Aggregator],
+) -> Aggregator:
+  """Runs an aggregator on each part of a tree by itself.
+
+  Args:
+    partition: `tree -> for each part, the positions of its leaves`.
+    make: `number of the part -> aggregator`; it sees a list of leaves.
+  """
+
   def cut(tree):
-    leaves = jax.tree.leaves(tree)
-    members = buckets([nbytes(x) for x in leaves], granularity)
+    leaves, members = jax.tree.leaves(tree), partition(tree)
     return members, [
-      (make(b), [leaves[i] for i in bucket]) for b, bucket in enumerate(members)
+      (make(p), [leaves[i] for i in part]) for p, part in enumerate(members)
     ]
 
   def init(tree):
-    return tuple(aggregator.init(bucket) for aggregator, bucket in cut(tree)[1])
+    return tuple(aggregator.init(part) for aggregator, part in cut(tree)[1])
 
   def update(tree, states, step, active=True):
     members, parts = cut(tree)
     found, new_states, total = {}, [], SILENCE
-    for indices, (aggregator, bucket), state in zip(
+    for indices, (aggregator, part), state in zip(
       members, parts, states, strict=True
     ):
-      bucket, state, sent = aggregator.update(bucket, state, step, active)
-      found.update(zip(indices, bucket, strict=True))
+      part, state, sent = aggregator.update(part, state, step, active)
+      found.update(zip(indices, part, strict=True))
       new_states.append(state)
       total += sent
     treedef = jax.tree.structure(tree)

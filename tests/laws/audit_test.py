@@ -19,7 +19,7 @@ from gossipjax.strategies import elastic, gossip, gtopk
 from gossipjax.strategies.all_reduce import exact_mean
 from gossipjax.traffic import Traffic, nbytes
 
-CENTURY = 2**7 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
+CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
 PARAMS = {
   'dense': jax.ShapeDtypeStruct((60, 50), jnp.float32),
   'bias': jax.ShapeDtypeStruct((37,), jnp.float32),

@@ -20,6 +20,8 @@ from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce, compressed, gossip, gtopk
 from gossipjax.transforms import granularity, warmup
+from gossipjax.transforms.delayed import delayed, stale
+from gossipjax.transforms.groups import among, neighbors
 from tests.support import laws
 
 # Methods that break a law by design, and how: strict expected failures; and
@@ -100,6 +102,13 @@ AGGREGATORS = (
     'every(2, gossip)': every(2, gossip.neighbor_mean(topology.exponential)),
     'chain(gossip, every(2, mean))': chain(
       gossip.neighbor_mean(topology.ring), every(2, all_reduce.exact_mean())
+    ),
+    'delayed(gossip)': delayed(gossip.neighbor_mean(topology.ring), 2),
+    'stale(compressed)': stale(
+      compressed.compressed_mean(compressors.topk(0.1)), 1
+    ),
+    'among(pairs, compressed)': among(
+      neighbors(2), compressed.compressed_mean(compressors.topk(0.1))
     ),
     'gtopk(conserve)': gtopk.global_topk_mean(0.01, conserve=True),
     'gtopk(conserve, warmup)': gtopk.strategy(

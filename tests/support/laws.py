@@ -19,7 +19,7 @@ from gossipjax.worker import make_worker
 
 N = 8  # Workers, unless a test says otherwise.
 EPS = np.finfo(np.float32).eps
-CENTURY = 2**7 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
+CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
 STEPS = (0, 1, 2, CENTURY - 1, CENTURY, 2 * CENTURY - 1)
 SHAPES = {'bias': (32,), 'conv': (3, 3, 8, 16), 'dense': (40, 50)}
 QUIET = (1, 6)  # Workers that hardly move, below any trigger.

@@ -46,6 +46,7 @@ def run(
   workers: int = 4,
   steps: int = 12,
   executor: str = 'vmap',
+  still: bool = False,
 ) -> Iterator[tuple]:
   """Each step: parameters f32[workers, SIZE], the workers' states, traffic.
 
@@ -55,6 +56,7 @@ def run(
     workers: how many.
     steps: how many.
     executor: vmap or shard_map.
+    still: whether gradients depend on the parameters alone, not on the step.
   """
   init, update = make_worker(strategy, optimizer or optax.sgd(0.1))
   where = executors.executor(workers, executor)
@@ -63,7 +65,9 @@ def run(
   worker = where.put(jax.vmap(init, axis_name=collectives.WORKERS)(tree(same)))
   for step in range(steps):
     x = flat(jax.device_get(worker.params)).astype(np.float64)
-    grads = where.put(tree(gradients(x, step).astype(np.float32)))
+    grads = where.put(
+      tree(gradients(x, 0 if still else step).astype(np.float32))
+    )
     worker, sent = step_of(worker, grads, step=jnp.int32(step))
     found = jax.device_get((worker, sent))
     yield flat(found[0].params), *found

@@ -98,9 +98,9 @@ def test_the_largest_count_is_exact():
 
 def test_a_bill_as_in_a_ring_receives_what_it_sends():
   bill = Traffic.of(7, 3)
-  assert [int(c) for c in bill._counts()] == [7, 7, 3, 3, 7]
+  assert [int(c) for c in bill.counts()] == [7, 7, 3, 3, 7, 0]
   bill = Traffic.of(7, 3, received=1, rounds=2, path_bytes=9)
-  assert [int(c) for c in bill._counts()] == [7, 1, 3, 2, 9]
+  assert [int(c) for c in bill.counts()] == [7, 1, 3, 2, 9, 0]
 
 
 def test_bills_add_up_and_the_absent_pay_nothing():

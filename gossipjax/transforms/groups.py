@@ -1,0 +1,138 @@
+"""Runs an aggregator among groups of workers, as if each group were alone."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from gossipjax import collectives
+from gossipjax.aggregator import Aggregator, stateless
+from gossipjax.collectives import WORKERS
+from gossipjax.errors import UserError
+from gossipjax.traffic import Traffic
+from gossipjax.transforms import traced
+
+Groups = Callable[[int], list[list[int]]]  # number of workers -> groups.
+
+
+def neighbors(size: int) -> Groups:
+  """Groups of `size` consecutive workers, for example those of a node.
+
+  Raises:
+    UserError: if called with a number of workers that `size` does not divide.
+  """
+
+  def groups(n: int) -> list[list[int]]:
+    if size < 1 or n % size:
+      raise UserError(
+        f'Groups of {size} workers do not divide workers={n} evenly.'
+      )
+    return [list(range(g, g + size)) for g in range(0, n, size)]
+
+  return groups
+
+
+def counterparts(size: int) -> Groups:
+  """The first members of all such groups, the second ones, and so on."""
+  return lambda n: [list(of) for of in zip(*neighbors(size)(n), strict=True)]
+
+
+def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
+  """Runs an aggregator in each group by itself.
+
+  The aggregator's program is traced for as many workers as a group has; then
+  its collectives are replaced by collectives of the groups.
+
+  Args:
+    groups: of one size, for a number of workers.
+    aggregator: any.
+  """
+
+  def update(tree, state, step, active=True):
+    table = groups(lax.axis_size(WORKERS))
+
+    def replace(equation, operands, run):
+      name = equation.primitive.name.removesuffix('_invariant')
+      found = [
+        collectives.in_groups(name, equation.params, x, table)
+        for x in operands or [None]
+      ]
+      return run(operands) if found[0] is None else found
+
+    present = () if active is True else (active,)
+    alone = traced.replaced(
+      lambda tree, state, step, *present: aggregator.update(
+        tree, state, step, *present
+      ),
+      replace,
+      axis_env=[(WORKERS, len(table[0]))],
+    )
+    return alone(tree, state, jnp.asarray(step), *present)
+
+  return Aggregator(aggregator.init, update)
+
+
+def local(aggregator: Aggregator) -> Aggregator:
+  """Bills what an aggregator sends as traffic within a group."""
+
+  def update(tree, state, step, active=True):
+    tree, state, sent = aggregator.update(tree, state, step, active)
+    return tree, state, Traffic(*sent.counts()[:-1], sent.bytes)
+
+  return Aggregator(aggregator.init, update)
+
+
+def by_shares(groups: Groups, aggregator: Aggregator) -> Aggregator:
+  """Runs an aggregator on the mean of each group, of which each member owns a
+  share.
+
+  The members of a group add up their trees by shares (a reduce-scatter), run
+  the aggregator on the shares of the mean, and gather the results, so that all
+  of them then hold the same tree.
+
+  Args:
+    groups: whose members share a tree.
+    aggregator: of one share, f[ceil(entries / members)].
+  """
+
+  def cut(tree):
+    flat, unravel = ravel_pytree(tree)
+    table = groups(lax.axis_size(WORKERS))
+    rows = jnp.pad(flat, (0, -flat.size % len(table[0])))
+    return rows.reshape(len(table[0]), -1), flat.size, unravel, table
+
+  def init(tree):
+    rows, *_, table = cut(tree)
+    mine = collectives.in_groups('axis_index', {}, None, table)
+    return aggregator.init(rows[mine])
+
+  def update(tree, state, step, active=True):
+    collectives.needs_everyone(active)
+    rows, size, unravel, _ = cut(tree)
+    share, down = _inside(groups, _scattered, rows)
+    share, state, sent = aggregator.update(share, state, step)
+    joined, up = _inside(groups, _gathered, share)
+    return unravel(joined.reshape(-1)[:size]), state, down + sent + up
+
+  return Aggregator(init, update)
+
+
+def _scattered(rows: jax.Array):
+  """This member's share of the group's mean, and the bill."""
+  theirs, sent = collectives.all_to_all(rows)
+  return theirs.mean(axis=0), sent
+
+
+def _gathered(share: jax.Array):
+  """The shares of all members, stacked, and the bill."""
+  shares, _, sent = collectives.all_gather(share)
+  return shares, sent
+
+
+def _inside(groups: Groups, move, tree):
+  """`move(tree)` among the members of each group, billed as local."""
+  moving = stateless(lambda tree, step, active: move(tree))
+  moved, _, sent = local(among(groups, moving)).update(tree, (), 0)
+  return moved, sent

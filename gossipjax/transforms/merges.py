@@ -1,0 +1,60 @@
+"""Weighted merges of the progress of workers, from sums of what they report.
+
+  mean:       D = sum w_i D_i / sum w_i
+  direction:  D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i)),
+              for each tensor by itself
+
+A mean of directions that differ is shorter than their mean length; the second
+merge keeps the length.
+
+Decoupled DiLoCo, 2026. arXiv:2604.21428
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossipjax.aggregator import Tree
+
+MERGES = ('mean', 'direction')
+
+
+class Reports(NamedTuple):
+  """The sums of what workers have reported since the last outer step."""
+
+  moves: Tree  # sum of w_i D_i, or of w_i unit(D_i).
+  lengths: Tree  # f32[] per tensor; sum of w_i |D_i|.
+  weight: jax.Array  # f32[]; sum of w_i.
+  workers: jax.Array  # f32[]
+
+
+def report(moved: Tree, weight: jax.Array, merge: str) -> Reports:
+  """What one worker reports of its progress D_i.
+
+  Args:
+    moved: D_i.
+    weight: f32[]; w_i.
+    merge: one of MERGES.
+  """
+  moved = jax.tree.map(lambda d: d.astype(jnp.float32), moved)
+  length = jax.tree.map(lambda d: jnp.sqrt(jnp.sum(d * d)), moved)
+  if merge == 'direction':
+    unit = lambda d, r: d / jnp.where(r > 0, r, 1)
+    moved = jax.tree.map(unit, moved, length)
+  weighted = lambda tree: jax.tree.map(lambda x: weight * x, tree)
+  return Reports(weighted(moved), weighted(length), weight, jnp.float32(1))
+
+
+def merged(reports: Reports, merge: str, like: Tree) -> Tree:
+  """D, with the dtypes of `like`; zero for a tensor whose directions cancel."""
+  weight = jnp.maximum(reports.weight, 1)
+
+  def leaf(moves, length, x):
+    if merge == 'mean':
+      return (moves / weight).astype(x.dtype)
+    norm = jnp.sqrt(jnp.sum(moves * moves))
+    unit = moves / jnp.where(norm > 0, norm, 1)
+    return (length / weight * unit).astype(x.dtype)
+
+  return jax.tree.map(leaf, reports.moves, reports.lengths, like)

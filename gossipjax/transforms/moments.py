@@ -1,0 +1,44 @@
+"""Runs an aggregator on the moments that an optimizer keeps."""
+
+import jax
+
+from gossipjax.aggregator import Aggregator
+from gossipjax.traffic import SILENCE
+
+# The names of optax: of Adam and its relatives, and of SGD's momentum.
+FIRST, SECOND = ('mu', 'trace'), ('nu',)
+
+
+def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
+  """Aggregates the fields of an optimizer's state that have one of the names.
+
+  Counts of steps and everything else stay. An optimizer without such a field
+  sends nothing.
+
+  Args:
+    names: of fields, for example FIRST or SECOND.
+    aggregator: of the list of their leaves.
+  """
+
+  def positions(state):
+    paths = jax.tree_util.tree_leaves_with_path(state)
+    fields = [[getattr(key, 'name', '') for key in path] for path, _ in paths]
+    return [i for i, found in enumerate(fields) if {*names} & {*found}]
+
+  def init(opt):
+    leaves = jax.tree.leaves(opt)
+    return aggregator.init([leaves[i] for i in positions(opt)])
+
+  def update(opt, state, step, active=True):
+    leaves, form = jax.tree.flatten(opt)
+    chosen = positions(opt)
+    if not chosen:
+      return opt, state, SILENCE
+    mixed, state, sent = aggregator.update(
+      [leaves[i] for i in chosen], state, step, active
+    )
+    for i, leaf in zip(chosen, mixed, strict=True):
+      leaves[i] = leaf
+    return form.unflatten(leaves), state, sent
+
+  return Aggregator(init, update)

@@ -1,0 +1,39 @@
+"""The table of a comparison: what its columns say of a run."""
+
+from gossipjax.comparison import table
+
+RUN = {
+  'name': 'diloco',
+  'test_accuracy': 0.9,
+  'test_loss': 0.3,
+  'train_loss': 0.2,
+  'consensus_distance': 0.0,
+  'bytes_sent': 4000,
+  'steps': 400,
+  'comm_s': {'1gbe': 1.0},
+  'examples_per_s': None,
+}
+
+
+def rows(*runs):
+  return table.rows({'config': {'link': '1gbe'}, 'runs': list(runs)})
+
+
+def test_a_run_shorter_than_its_period_exchanges_nothing():
+  silent = RUN | {'bytes_sent': 0, 'exchanges': 0}
+  first, second = rows(silent, RUN | {'exchanges': 8})
+  assert first['exchanges'] == '0 in 400 steps'
+  assert second['exchanges'] == '8 in 400 steps'
+
+
+def test_runs_that_did_not_count_exchanges_have_no_such_column():
+  (row,) = rows(RUN)
+  assert 'exchanges' not in row
+
+
+def test_bytes_within_groups_have_a_column_if_there_are_groups():
+  first, second = rows(RUN | {'bytes_local': 2000}, RUN)
+  assert first['of it within groups'] == '5 B'
+  assert second['of it within groups'] == ''
+  (row,) = rows(RUN)
+  assert 'of it within groups' not in row
