@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
+from gossipjax.compressors.compressor import mean_over_senders
 from gossipjax.compressors.quantised import needs_floats
 from gossipjax.transforms.bucketed import with_granularity
 
@@ -56,9 +57,10 @@ def compressed_mean(
     message, past = compressor.next(wanted, key, step, state.past)
     messages, count, sent = collectives.all_gather(message, active)
 
-    mean = compressor.mean(messages, flat.size, count)
     if over == 'senders':
-      mean *= count / jnp.maximum(1, _senders(compressor, messages, flat.size))
+      mean = mean_over_senders(compressor, messages, flat.size)
+    else:
+      mean = compressor.mean(messages, flat.size, count)
     residual = compressor.withheld(wanted, message)
     tree, state = select(
       active,
@@ -68,15 +70,6 @@ def compressed_mean(
     return tree, state, sent
 
   return Aggregator(lambda tree: no_residual(tree, compressor.begin()), update)
-
-
-def _senders(compressor, messages, size: int) -> jax.Array:
-  """How many of the stacked messages have each entry, i32[n]."""
-
-  def add(total, message):
-    return total + (compressor.decompress(message, size) != 0), None
-
-  return lax.scan(add, jnp.zeros(size, jnp.int32), messages)[0]
 
 
 @with_granularity

@@ -19,6 +19,7 @@ from gossipjax.simulation.cluster import cluster
 from gossipjax.strategies import (
   adaptive_gossip,
   all_reduce,
+  decoupled_diloco,
   elastic,
   gossip,
   gtopk,
@@ -34,6 +35,7 @@ from gossipjax.tasks.task import Task
 from gossipjax.training import worker_program
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.run import Run
+from gossipjax.transforms import outer_optimizers
 from gossipjax.worker import make_worker
 
 P, EVENTS, RATE, SIZE, STEP_S = 3, 50, 0.05, 17, 0.1
@@ -139,6 +141,23 @@ def downpour(period=1):
     yield x
 
 
+def decoupled(period=4, quorum=2):
+  x, taken = np.tile(START, (P, 1)), np.tile(START, (P, 1))
+  center, pulled, steps = START.copy(), x.copy(), [0] * P
+  reports = []
+  for i in finishes():
+    x[i] -= RATE * gradient(i, taken[i])
+    steps[i] += 1
+    if steps[i] % period == 0:
+      reports.append(pulled[i] - x[i])
+      if len(reports) == quorum:
+        center = center - np.mean(reports, axis=0)
+        reports = []
+      x[i] = pulled[i] = center
+    taken[i] = x[i]
+    yield x
+
+
 def springs():
   x, center = np.tile(START, (P, 1)), START.copy()
   for i in finishes():
@@ -226,6 +245,7 @@ def triggered(strategy, scale=2.0, decay=0.9):
 EASGD = elastic.strategy(look_ahead=0.0)
 PULL = pull_gossip.strategy(look_ahead=0.0)
 PUSH = push_gossip.strategy(look_ahead=0.0)
+DECOUPLED = decoupled_diloco.strategy(4, 2, 'mean', outer_optimizers.sgd(1.0))
 PAIRS = pairwise_gossip.strategy()
 RING = gossip.strategy()
 GOSGD = push_sum.strategy(topology.complete)
@@ -233,6 +253,7 @@ TRIGGERED = adaptive_gossip.strategy(triggers.relative_drift(scale=2.0))
 BY_HAND = {
   'downpour': (parameter_server.strategy(), downpour),
   'async_local_sgd': (local_sgd.strategy(4), lambda: downpour(4)),
+  'decoupled': (DECOUPLED, decoupled),
   'easgd': (EASGD, springs),
   'pull': (PULL, lambda: pulling(PULL)),
   'push': (PUSH, lambda: pushing(PUSH)),

@@ -1,0 +1,62 @@
+"""D^2: gossip corrected for workers whose data differ.
+
+  x_i(t+1) = sum_j W_ij (2 x_j(t) - x_j(t-1) - eta g_j(t) + eta g_j(t-1))
+
+and W (x - eta g) in the first step. With y = x - eta g, what the optimizer
+makes of x, this is
+
+  x_i(t+1) = sum_j W_ij (y_j(t) + c_j(t)),    c_i(t+1) = x_i(t+1) - y_i(t)
+
+which needs one vector c_i of memory, and no learning rate. The mean of the
+workers is preserved: the c_i add up to zero. W has no eigenvalue at or below
+-1/3; an even ring with weights of 1/3 has one, hence (W + I) / 2 by default,
+which is exact diffusion.
+
+Tang et al., D^2: decentralized training over decentralized data, 2018.
+arXiv:1803.07068; Yuan et al., Exact diffusion, 2019. arXiv:1702.05122
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossipjax import collectives
+from gossipjax.aggregator import Aggregator, State, Strategy, Tree, identity
+from gossipjax.strategies.gossip import neighbor_mean
+from gossipjax.topology import Topology, ring
+from gossipjax.transforms.flattened import flattened
+
+
+class CorrectionState(NamedTuple):
+  correction: Tree  # c_i, like the parameters; over workers it adds up to zero.
+  mean: State  # Of the aggregator that mixes.
+
+
+def corrected_mean(mean: Aggregator, lazy: bool) -> Aggregator:
+  """Mixes parameters with corrections; a lazy mean goes half the way."""
+
+  def init(tree):
+    zeros = jax.tree.map(jnp.zeros_like, tree)
+    return CorrectionState(zeros, mean.init(tree))
+
+  def update(tree, state, step, active=True):
+    collectives.needs_everyone(active)
+    moved = jax.tree.map(jnp.add, tree, state.correction)
+    mixed, inner, sent = mean.update(moved, state.mean, step)
+    if lazy:
+      mixed = jax.tree.map(lambda m, x: x + (m - x) / 2, mixed, moved)
+    correction = jax.tree.map(jnp.subtract, mixed, tree)
+    return mixed, CorrectionState(correction, inner), sent
+
+  return Aggregator(init, update)
+
+
+def strategy(topology: Topology = ring, lazy: bool = True) -> Strategy:
+  """Args:
+  topology: W, symmetric, the same at every step.
+  lazy: whether it is (W + I) / 2 instead.
+  """
+  return Strategy(
+    identity(), flattened(corrected_mean(neighbor_mean(topology), lazy))
+  )

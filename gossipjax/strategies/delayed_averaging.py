@@ -1,0 +1,24 @@
+"""Delayed averaging: a worker computes on while the average is on its way.
+
+  x_i(t) <- x_i(t) + (1/P sum_j x_j - x_i)(t - tau)
+
+The change that an average would have made is made `delay` steps later, so that
+no local step is lost, and the mean of the workers is preserved. With tau = 0 it
+is local SGD.
+
+Zhu et al., Delayed gradient averaging: tolerate the communication latency for
+federated learning, 2021; Sun et al., CO2: efficient distributed training with
+full communication-computation overlap, 2024. arXiv:2401.16265
+"""
+
+from gossipjax.aggregator import Strategy, every, identity
+from gossipjax.strategies.all_reduce import exact_mean
+from gossipjax.transforms.delayed import delayed
+
+
+def strategy(period: int = 1, delay: int = 1) -> Strategy:
+  """Args:
+  period: local steps between two averages.
+  delay: tau, local steps while an average is on its way.
+  """
+  return Strategy(identity(), delayed(every(period, exact_mean()), delay))

@@ -1,0 +1,62 @@
+"""Two levels: one strategy inside groups of workers, another one between them.
+
+  inside a group:    inner strategy among its workers, at every step
+  between groups a:  y_ak <- outer strategy over a of y_ak, every `period` steps
+
+where y_ak is the k-th share of the mean of group a's models: the workers of a
+group send different shares over the slow link between groups, and exchange
+shares on the fast link inside before and after. Both levels are billed;
+`Traffic.local` are the bytes inside groups. With all-reduce inside and an
+average between it is hierarchical SGD.
+
+Castiglia et al., Multi-level local SGD, 2021. arXiv:2007.13819; Wang et al.,
+Demystifying why local aggregation helps: convergence analysis of hierarchical
+SGD, 2022. arXiv:2010.12998
+"""
+
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  chain,
+  every,
+  identity,
+)
+from gossipjax.errors import UserError
+from gossipjax.strategies import all_reduce, local_sgd
+from gossipjax.transforms.groups import (
+  among,
+  by_shares,
+  counterparts,
+  local,
+  neighbors,
+)
+
+
+def strategy(
+  size: int = 2,
+  period: int = 8,
+  inner: Strategy = all_reduce.strategy(),
+  outer: Strategy = local_sgd.strategy(1),
+) -> Strategy:
+  """Args:
+  size: workers of a group; it divides their number.
+  period: local steps between two runs of the outer strategy.
+  inner: of the workers of a group.
+  outer: of the groups; its own period counts its runs.
+  """
+  if inner.moments or outer.moments:
+    raise UserError('hierarchical exchanges no moments of optimizers.')
+
+  def levels(inside: Aggregator, between: Aggregator) -> Aggregator:
+    found = []
+    if inside != identity():
+      found.append(local(among(neighbors(size), inside)))
+    if between != identity():
+      shares = by_shares(neighbors(size), among(counterparts(size), between))
+      found.append(every(period, shares))
+    return chain(*found) if found else identity()
+
+  return Strategy(
+    levels(inner.gradients, outer.gradients),
+    levels(inner.parameters, outer.parameters),
+  )

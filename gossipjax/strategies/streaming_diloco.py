@@ -1,0 +1,125 @@
+"""Streaming DiLoCo: fragments in turn, exchanged while workers go on.
+
+  at t = t_f:        D_f = mean_i C(s_f - x_i,f), sent without waiting
+  at t = t_f + tau:  (s_f, v_f) <- outer step on s_f with D_f,
+                     x_i,f <- alpha x_i,f + (1 - alpha) s_f
+
+for each fragment f of the layers, once in `period` steps, t_f = f period / F
+steps into it and first after a whole period. alpha is the weight of the local
+value: 1 forgets the exchange, 0 forgets the local steps since it began. With
+one fragment, tau = 0 and alpha = 0 it is DiLoCo.
+
+Douillard et al., Streaming DiLoCo with overlapping communication, 2025.
+arXiv:2501.18512. Its fragments have 3 layers; here there are 2 fragments by
+default, because small models have few layers.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from gossipjax import collectives, compressors
+from gossipjax.aggregator import Aggregator, State, Strategy, Tree, identity
+from gossipjax.errors import UserError
+from gossipjax.strategies.diloco import progress_mean
+from gossipjax.traffic import SILENCE
+from gossipjax.transforms.bucketed import partitioned
+from gossipjax.transforms.fragments import fragments as fragments_of
+from gossipjax.transforms.outer_optimizers import OuterOptimizer, nesterov
+
+NOT_CONSERVED = {'parameters': 'The outer momentum moves the center further.'}
+
+
+class FragmentState(NamedTuple):
+  start: Tree  # s_f; the same on every worker.
+  outer: optax.OptState  # Of the outer optimizer; the same on every worker.
+  mean: State  # Of the aggregator of progress.
+  gradient: Tree  # D_f, on its way or applied; the same on every worker.
+
+
+def fragment_step(
+  outer: OuterOptimizer,
+  mean: Aggregator,
+  period: int,
+  offset: int,
+  delay: int,
+  alpha: float,
+) -> Aggregator:
+  """The exchange of one fragment; it has to run at each step."""
+
+  def init(tree):
+    nothing = jax.tree.map(jnp.zeros_like, tree)
+    return FragmentState(tree, outer.init(tree), mean.init(tree), nothing)
+
+  def depart(tree, state, step):
+    progress = jax.tree.map(jnp.subtract, tree, state.start)
+    progress, inner, sent = mean.update(progress, state.mean, step)
+    gradient = jax.tree.map(jnp.negative, progress)
+    return state._replace(mean=inner, gradient=gradient), sent
+
+  def arrive(tree, state):
+    updates, opt = outer.update(state.gradient, state.outer, state.start)
+    start = optax.apply_updates(state.start, updates)
+    mix = lambda x, s: (alpha * x + (1 - alpha) * s).astype(x.dtype)
+    mixed = jax.tree.map(mix, tree, start)
+    return mixed, state._replace(start=start, outer=opt)
+
+  def update(tree, state, step, active=True):
+    collectives.needs_everyone(active)
+    # Steps done, from the first multiple of the period that counts.
+    departs = step + 1 - offset
+    arrives = departs - delay
+    due = lambda t: (t % period == 0) & (t >= period)
+    state, sent = lax.cond(
+      due(departs),
+      lambda: depart(tree, state, departs // period - 1),
+      lambda: (state, SILENCE),
+    )
+    tree, state = lax.cond(
+      due(arrives), lambda: arrive(tree, state), lambda: (tree, state)
+    )
+    return tree, state, sent
+
+  return Aggregator(init, update)
+
+
+def strategy(
+  period: int = 100,
+  fragments: int = 2,
+  delay: int = 1,
+  alpha: float = 0.5,
+  outer: OuterOptimizer = nesterov(0.4, 0.9),
+  compressor: compressors.Compressor = compressors.e3m0(),
+  decay: float = 0.0,
+  exchange: str = 'gather',
+  pattern: str = 'strided',
+  seed: int = 0,
+) -> Strategy:
+  """Args:
+  period: H, local steps between two exchanges of a fragment.
+  fragments: F, at most the number of layers.
+  delay: tau, local steps while an exchange is on its way; below H.
+  alpha: weight of the local value, from 0 to 1.
+  outer: the outer optimizer; see transforms/outer_optimizers.py.
+  compressor, decay, exchange, seed: of progress, as in `diloco`.
+  pattern: strided, sequential or balanced; see transforms/fragments.py.
+  """
+  if not 0 <= delay < period:
+    raise UserError(
+      f'delay is from 0 to below period={period} steps, got {delay}.'
+    )
+  if not 0 <= alpha <= 1:
+    raise UserError(f'alpha is from 0 to 1, got {alpha}.')
+  of = lambda f: fragment_step(
+    outer,
+    progress_mean(compressor, decay, exchange, seed + f),
+    period,
+    f * period // fragments,
+    delay,
+    alpha,
+  )
+  cut = lambda tree: fragments_of(tree, fragments, pattern)
+  return Strategy(identity(), partitioned(cut, of))

@@ -1,0 +1,389 @@
+"""Decentralised and local methods: NumPy's numbers, and special cases."""
+
+import numpy as np
+import optax
+import pytest
+
+from gossipjax import compressors, topology
+from gossipjax.aggregator import Strategy, every, identity
+from gossipjax.compressors import cosines
+from gossipjax.errors import UserError
+from gossipjax.strategies import (
+  all_reduce,
+  d2,
+  demo,
+  des_loc,
+  diloco,
+  gossip,
+  gradient_tracking,
+  local_sgd,
+  noloco,
+  pairwise_gossip,
+  post_local_sgd,
+  relay_sgd,
+  slowmo,
+  sparta,
+)
+from gossipjax.topology import mixing_matrix, random_matching
+from gossipjax.transforms import outer_optimizers
+from tests.support.quadratics import (
+  SIZE,
+  close,
+  gradients,
+  run,
+  same,
+  start,
+  train,
+)
+
+P, H, RATE = 4, 3, 0.1
+PLAIN, MOMENTUM = optax.sgd(RATE), optax.sgd(RATE, 0.9)
+ALONE = Strategy(identity(), identity())
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
+
+def bytes_of(method, **given):
+  """Worker 0's bytes in each step."""
+  return [int(sent.bytes[0]) for _, _, sent in run(method, **given)]
+
+
+def ring(size):
+  return 2 * (P - 1) * size // P
+
+
+# NoLoCo
+
+
+def test_noloco_is_what_numpy_says(a=0.5, b=0.7, c=0.9):
+  def by_hand():
+    x, s, d = np.stack([start()] * P), np.stack([start()] * P), 0.0
+    for t in range(12):
+      x = x - RATE * gradients(x, t)
+      if t % H == H - 1:
+        w = mixing_matrix(random_matching()(P)[t // H], P)
+        d = a * d - b * w @ (s - x) - c * (s - w @ s)
+        s = s + d
+        x = s
+      yield x
+
+  close(train(noloco.strategy(H, a, b, c)), by_hand())
+
+
+def test_noloco_with_all_workers_in_one_group_is_diloco_with_a_heavy_ball():
+  everyone = gossip.neighbor_mean(topology.complete)
+  for pull in (0.7, 1.1):
+    outer = noloco.pulled_momentum(0.5, 0.7, pull, everyone)
+    close(
+      train(Strategy(identity(), every(H, outer)), MOMENTUM),
+      train(
+        diloco.strategy(H, outer_optimizers.heavy_ball(0.7, 0.5)), MOMENTUM
+      ),
+    )
+
+
+def test_noloco_without_momentum_is_pairwise_averaging():
+  close(
+    train(noloco.strategy(H, 0.0, 1.0, 1.0), MOMENTUM),
+    train(pairwise_gossip.strategy(H), MOMENTUM),
+  )
+
+
+def test_noloco_sends_one_vector_to_one_partner_whatever_p():
+  for workers in (2, 4, 8):
+    assert bytes_of(noloco.strategy(1), workers=workers, steps=1) == [4 * SIZE]
+
+
+# SPARTA
+
+
+def test_sparta_of_all_entries_averages_at_every_step():
+  close(
+    train(sparta.strategy(1.0), MOMENTUM),
+    train(local_sgd.strategy(1), MOMENTUM),
+  )
+
+
+def test_sparta_keeps_the_mean_and_makes_the_drawn_entries_equal():
+  before = np.stack([start()] * P)
+  for t, (x, _, sent) in enumerate(run(sparta.strategy(0.25))):
+    local = before - RATE * gradients(before, t)
+    np.testing.assert_allclose(x.mean(0), local.mean(0), atol=1e-6)
+    drawn = (x == x[:1]).all(axis=0)
+    assert drawn.sum() == SIZE // 4
+    np.testing.assert_allclose(x[:, ~drawn], local[:, ~drawn], atol=1e-6)
+    assert int(sent.bytes[0]) == ring(4 * SIZE // 4)
+    before = x.astype(np.float64)
+
+
+# DES-LOC
+
+
+# In f32, 1 - 0.999 has an error of 5e-5; nor does a small gradient matter.
+ADAM = optax.adam(RATE, b2=0.9, eps=0.1)
+
+
+def local_adam(period, first, second, b1=0.9, b2=0.9, steps=12):
+  x = np.stack([start()] * P)
+  u, v = np.zeros_like(x), np.zeros_like(x)
+  mean = lambda t, every, of: (
+    np.broadcast_to(of.mean(0), of.shape) if t % every == 0 else of
+  )
+  for t in range(1, steps + 1):
+    g = gradients(x, t - 1)
+    u, v = b1 * u + (1 - b1) * g, b2 * v + (1 - b2) * g**2
+    step = u / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + 0.1)
+    x = mean(t, period, x - RATE * step)
+    u, v = mean(t, first, u), mean(t, second, v)
+    yield x
+
+
+@pytest.mark.parametrize('periods', [(2, 3, 4), (3, 3, 3), (1, 1, 1)])
+def test_des_loc_is_what_numpy_says(periods):
+  close(train(des_loc.strategy(*periods), ADAM), local_adam(*periods))
+
+
+def test_des_loc_without_exchanges_of_moments_is_diloco_of_rate_1():
+  close(
+    train(des_loc.strategy(H, 10**6, 10**6), ADAM),
+    train(diloco.strategy(H, outer_optimizers.sgd(1.0)), ADAM),
+  )
+
+
+@pytest.mark.parametrize('first', [1, 5])
+def test_des_loc_of_momentum_sgd_at_every_step_is_all_reduce(first):
+  ours = train(des_loc.strategy(1, first), MOMENTUM)
+  close(ours, train(all_reduce.strategy(), MOMENTUM))
+
+
+def test_moments_are_billed():
+  method = des_loc.strategy(2, 3, 4)
+  each = ring(4 * SIZE)
+  assert bytes_of(method, optimizer=ADAM, steps=4) == [
+    0,
+    each,
+    each,
+    2 * each,
+  ]
+  assert bytes_of(method, optimizer=PLAIN, steps=4) == [0, each, 0, each]
+
+
+# SlowMo, post-local SGD
+
+
+def test_slowmo_without_momentum_is_local_sgd():
+  close(
+    train(slowmo.strategy(H, H, 1.0, 0.0), MOMENTUM),
+    train(local_sgd.strategy(H), MOMENTUM),
+  )
+
+
+def test_slowmo_at_a_constant_rate_is_diloco_with_a_heavy_ball():
+  rate = optax.constant_schedule(RATE)
+  close(
+    train(slowmo.strategy(H, H, 0.8, 0.5, rate), MOMENTUM),
+    train(diloco.strategy(H, outer_optimizers.heavy_ball(0.8, 0.5)), MOMENTUM),
+  )
+
+
+def test_slowmo_under_a_schedule_is_what_numpy_says(a=0.8, b=0.5):
+  rate = optax.piecewise_constant_schedule(RATE, {4: 0.5, 9: 0.1})
+
+  def by_hand():
+    x, s, u = np.stack([start()] * P), start(), 0.0
+    for t in range(12):
+      now = float(rate(t))
+      x = x - now * gradients(x, t)
+      if t % 2 == 1:
+        x = np.stack([x.mean(axis=0)] * P)
+      if t % 4 == 3:
+        u = b * u + (s - x.mean(axis=0)) / now
+        s = s - a * now * u
+        x = np.stack([s] * P)
+      yield x
+
+  ours = train(slowmo.strategy(4, 2, a, b, rate), optax.sgd(rate))
+  close(ours, by_hand())
+  constant = train(slowmo.strategy(4, 2, a, b), optax.sgd(rate))
+  assert np.abs(ours[-1] - constant[-1]).max() > 1e-3
+
+
+def test_post_local_sgd_is_all_reduce_before_and_local_sgd_after():
+  never, at_once = post_local_sgd.strategy(99, H), post_local_sgd.strategy(0, H)
+  same(train(never, MOMENTUM), train(all_reduce.strategy(), MOMENTUM))
+  same(train(at_once, MOMENTUM), train(local_sgd.strategy(H), MOMENTUM))
+  assert [b > 0 for b in bytes_of(post_local_sgd.strategy(4, H))] == [
+    *(4 * [True]),
+    *(False, True, False, False, True, False, False, True),
+  ]
+
+
+# D^2, gradient tracking
+
+
+def mixing(graph, lazy=False):
+  w = mixing_matrix(graph(P)[0], P)
+  return (w + np.eye(P)) / 2 if lazy else w
+
+
+def test_d2_is_what_numpy_says_under_a_schedule_too():
+  rate = optax.piecewise_constant_schedule(RATE, {5: 0.5})
+  w = mixing(topology.ring, lazy=True)
+
+  def by_hand():
+    old, x, g_old = None, np.stack([start()] * P), 0.0
+    for t in range(12):
+      g = float(rate(t)) * gradients(x, t)
+      moved = x - g if t == 0 else 2 * x - old - g + g_old
+      old, x, g_old = x, w @ moved, g
+      yield x
+
+  close(train(d2.strategy(), optax.sgd(rate)), by_hand())
+
+
+def test_gradient_tracking_is_what_numpy_says():
+  w = mixing(topology.ring)
+
+  def by_hand():
+    x, y, old = np.stack([start()] * P), 0.0, 0.0
+    for t in range(12):
+      g = gradients(x, t)
+      y = g if t == 0 else w @ y + g - old
+      old = g
+      np.testing.assert_allclose(y.mean(axis=0), g.mean(axis=0))
+      x = w @ (x - RATE * y)
+      yield x
+
+  close(train(gradient_tracking.strategy()), by_hand())
+
+
+def test_with_complete_averaging_both_are_all_reduce():
+  dense = train(all_reduce.strategy())
+  close(train(d2.strategy(topology.complete, lazy=False)), dense)
+  close(train(gradient_tracking.strategy(topology.complete)), dense)
+
+
+def test_without_averaging_both_are_separate_sgd():
+  nobody = lambda n: ((topology.Exchange(0.5, tuple(range(n))),),)
+  for method in (d2.strategy(nobody), gradient_tracking.strategy(nobody)):
+    close(train(method), train(ALONE))
+
+
+@pytest.mark.parametrize('method', [d2, gradient_tracking])
+def test_different_data_are_no_bias(method):
+  # Gossip stays away from the common minimum; these methods reach it.
+  everyone_at = lambda x: gradients(np.broadcast_to(x, (P, SIZE)), 0)
+  slope = lambda xs: max(np.abs(everyone_at(x).mean(axis=0)).max() for x in xs)
+  last = lambda method: train(method, steps=200, still=True)[-1]
+  found = last(method.strategy())
+  assert slope(found) < 0.02 * slope(last(gossip.strategy()))
+
+
+# RelaySGD
+
+
+@pytest.mark.parametrize('tree', ['chain', 'binary'])
+def test_relay_sgd_gives_each_model_to_all_others_once(tree):
+  workers = 6
+  edges = relay_sgd.TREES[tree][0](workers)
+  distance = np.full((workers, workers), 99)
+  np.fill_diagonal(distance, 0)
+  for _ in range(workers):
+    for a, b in edges:
+      distance[a] = np.minimum(distance[a], distance[b] + 1)
+      distance[b] = np.minimum(distance[b], distance[a] + 1)
+
+  def by_hand():
+    x = np.stack([start()] * workers)
+    models = []
+    for t in range(12):
+      models.append(x - RATE * gradients(x, t))
+      late = lambda i, j, t=t: t - max(0, distance[i, j] - 1)
+      x = np.stack(
+        [
+          np.mean(
+            [
+              models[late(i, j)][j] if late(i, j) >= 0 else start()
+              for j in range(workers)
+            ],
+            axis=0,
+          )
+          for i in range(workers)
+        ]
+      )
+      yield x
+
+  close(train(relay_sgd.strategy(tree), workers=workers), by_hand())
+
+
+def test_relay_sgd_sends_a_model_and_a_count_to_each_neighbor():
+  *_, (_, _, sent) = run(relay_sgd.strategy(), steps=1)
+  np.testing.assert_array_equal(
+    np.asarray(sent.bytes), (4 * SIZE + 4) * np.array([1, 2, 2, 1])
+  )
+  with pytest.raises(UserError, match='tree'):
+    relay_sgd.strategy('ring')
+
+
+# DeMo
+
+
+def test_demo_of_all_coefficients_without_sign_is_all_reduce():
+  for over in ('all', 'senders'):
+    whole = demo.strategy(16, 4, 0.9, sign=False, over=over)
+    close(train(whole), train(all_reduce.strategy()))
+
+
+def test_demo_of_all_entries_is_sign_sgd_on_the_mean():
+  def by_hand():
+    x = np.stack([start()] * P)
+    for t in range(12):
+      x = x - RATE * np.sign(gradients(x, t).mean(axis=0))
+      yield x
+
+  close(train(demo.strategy(1, 1, 0.9)), by_hand())
+
+
+@pytest.mark.parametrize('kept', [1, 5, 15])
+def test_demo_over_all_loses_nothing_if_its_memory_does_not_fade(kept):
+  method = demo.strategy(kept, 4, 1.0, sign=False, over='all')
+  before, moved = np.stack([start()] * P), np.zeros(SIZE)
+  for t, (x, worker, _) in enumerate(run(method)):
+    moved += RATE * gradients(before, t).mean(axis=0)
+    held = worker.gradients.residual.mean(axis=0)
+    np.testing.assert_allclose(start() - x[0] + RATE * held, moved, atol=1e-5)
+    before = x.astype(np.float64)
+
+
+def test_the_cosine_transform_is_orthonormal_and_what_its_name_says():
+  rows = cosines.matrix(8)
+  np.testing.assert_allclose(rows @ rows.T, np.eye(8), atol=1e-12)
+  wave = np.cos(np.pi * (2 * np.arange(8) + 1) * 3 / 16)
+  assert np.argmax(np.abs(rows @ wave)) == 3
+  np.testing.assert_allclose(np.delete(rows @ wave, 3), 0, atol=1e-12)
+
+
+def test_demo_sends_k_values_and_k_indices_of_12_bits_a_block():
+  (sent,) = bytes_of(demo.strategy(4, 4), steps=1)
+  # Two blocks, of 4 entries each: 24 parameters fill one and a half.
+  assert sent == (P - 1) * 2 * (4 * 4 + 4 * 12 // 8)
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    lambda: demo.strategy(0),
+    lambda: demo.strategy(17, 4),
+    lambda: demo.strategy(1, 65),
+    lambda: demo.strategy(own_momentum=1.5),
+    lambda: demo.strategy(over='some'),
+    lambda: noloco.strategy(momentum=1.0),
+    lambda: sparta.strategy(0.0),
+    lambda: slowmo.strategy(48, 5),
+    lambda: slowmo.strategy(stepsize=0.0),
+    lambda: post_local_sgd.strategy(-1),
+    lambda: compressors.chunk_topk(bits=4),
+  ],
+)
+def test_impossible_settings_are_refused(make):
+  with pytest.raises(UserError):
+    make()

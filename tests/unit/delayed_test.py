@@ -1,0 +1,161 @@
+"""Exchanges that are on their way, and streaming DiLoCo, against NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gossipjax import compressors, topology
+from gossipjax.aggregator import Strategy, every, identity
+from gossipjax.errors import UserError
+from gossipjax.strategies import (
+  all_reduce,
+  delayed_all_reduce,
+  delayed_averaging,
+  diloco,
+  gossip,
+  local_sgd,
+  streaming_diloco,
+)
+from gossipjax.transforms import outer_optimizers
+from gossipjax.transforms.delayed import delayed
+from gossipjax.transforms.fragments import fragments
+from tests.support.quadratics import (
+  close,
+  gradients,
+  run,
+  same,
+  start,
+  train,
+)
+
+P, H, RATE = 4, 4, 0.1
+MOMENTUM = optax.sgd(RATE, 0.9)
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
+
+def streaming(**given):
+  """With the exact mean, unless told otherwise."""
+  given = {'period': H, 'compressor': compressors.none()} | given
+  return streaming_diloco.strategy(**given)
+
+
+@pytest.mark.parametrize('steps', [1, 3])
+def test_a_delayed_average_is_what_numpy_says(steps):
+  def by_hand():
+    x = np.stack([start()] * P)
+    changes = [np.zeros_like(x)] * steps
+    for t in range(12):
+      x = x - RATE * gradients(x, t)
+      changes.append(x.mean(axis=0) - x)
+      x = x + changes[t]
+      yield x
+
+  close(train(delayed_averaging.strategy(1, steps)), by_hand())
+
+
+@pytest.mark.parametrize('steps', [1, 2])
+def test_a_delayed_all_reduce_is_what_numpy_says(steps):
+  def by_hand():
+    x, means = np.stack([start()] * P), [np.zeros(24)] * steps
+    for t in range(12):
+      means.append(gradients(x, t).mean(axis=0))
+      x = x - RATE * means[t]
+      yield x
+
+  close(train(delayed_all_reduce.strategy(steps)), by_hand())
+
+
+def test_without_delay_it_is_the_aggregator_itself():
+  same(
+    train(delayed_averaging.strategy(H, 0), MOMENTUM),
+    train(local_sgd.strategy(H), MOMENTUM),
+  )
+  same(
+    train(delayed_all_reduce.strategy(0), MOMENTUM),
+    train(all_reduce.strategy(), MOMENTUM),
+  )
+  with pytest.raises(UserError, match='delay'):
+    delayed(identity(), -1)
+
+
+def test_what_is_on_its_way_is_part_of_the_state_and_adds_up_to_nothing():
+  mean = delayed(every(2, gossip.neighbor_mean(topology.ring)), 3)
+  method = Strategy(identity(), mean)
+  alone = np.stack([start()] * P)
+  for t, (x, worker, _) in enumerate(run(method)):
+    if t == 0:
+      before = alone
+    moved = before - RATE * gradients(before, t)
+    np.testing.assert_allclose(x.mean(axis=0), moved.mean(axis=0), atol=1e-6)
+    for leaf in jax.tree.leaves(worker.parameters.in_flight):
+      np.testing.assert_allclose(leaf.sum(axis=0), 0, atol=1e-6)
+    before = x.astype(np.float64)
+
+
+def test_one_fragment_without_delay_that_forgets_local_values_is_diloco():
+  same(
+    train(streaming(fragments=1, delay=0, alpha=0.0), MOMENTUM),
+    train(diloco.strategy(H, outer_optimizers.nesterov(0.4)), MOMENTUM),
+  )
+
+
+@pytest.mark.parametrize('fragments, delay', [(1, 0), (2, 1), (2, 3)])
+def test_local_values_of_weight_one_mean_no_communication(fragments, delay):
+  ours = streaming(fragments=fragments, delay=delay, alpha=1.0)
+  same(train(ours, MOMENTUM), train(Strategy(identity(), identity()), MOMENTUM))
+
+
+@pytest.mark.parametrize('alpha', [0.0, 0.5])
+@pytest.mark.parametrize('delay', [0, 1, 3])
+def test_streaming_diloco_is_what_numpy_says(delay, alpha):
+  ranges = {0: slice(0, 20), 1: slice(20, 24)}  # The matrix, the vector.
+
+  def by_hand(a=0.4, m=0.9, steps=16):
+    x, s = np.stack([start()] * P), start()
+    v, flying = np.zeros(24), {}
+    for t in range(1, steps + 1):
+      x = x - RATE * gradients(x, t - 1)
+      for f, part in ranges.items():
+        since = t - f * H // 2
+        if since >= H and since % H == 0:
+          flying[f] = (s - x)[:, part].mean(axis=0)
+        if since - delay >= H and (since - delay) % H == 0:
+          v[part] = m * v[part] + flying[f]
+          s[part] -= a * (flying[f] + m * v[part])
+          x[:, part] = alpha * x[:, part] + (1 - alpha) * s[part]
+      yield x
+
+  close(train(streaming(delay=delay, alpha=alpha), steps=16), by_hand())
+
+
+def test_fragments_lower_the_peak_and_not_the_sum_of_bytes():
+  bytes_of = lambda method: [
+    int(sent.bytes[0]) for _, _, sent in run(method, steps=3 * H)
+  ][2 * H :]
+  whole, parts = bytes_of(streaming(fragments=1)), bytes_of(streaming())
+  assert sum(whole) == sum(parts) == max(whole) > max(parts)
+
+
+def test_fragments_have_whole_layers():
+  leaf = lambda *shape: jax.ShapeDtypeStruct(shape, jnp.float32)
+  net = {
+    f'layer{i}': {'bias': leaf(2), 'kernel': leaf(2, 10 * (i + 1))}
+    for i in range(5)
+  }
+  of = lambda pattern: fragments(net, 2, pattern)
+  assert of('strided') == [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]
+  assert of('sequential') == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9]]
+  # Layers 4, 1, 0 and 3, 2: 80 and 70 columns.
+  assert of('balanced') == [[0, 1, 2, 3, 8, 9], [4, 5, 6, 7]]
+  with pytest.raises(UserError, match='5 layers'):
+    fragments(net, 6)
+  with pytest.raises(UserError, match='pattern'):
+    fragments(net, 2, 'random')
+
+
+@pytest.mark.parametrize('wrong', [{'delay': H}, {'delay': -1}, {'alpha': 1.1}])
+def test_impossible_settings_are_refused(wrong):
+  with pytest.raises(UserError, match=next(iter(wrong))):
+    streaming(**wrong)

@@ -1,0 +1,164 @@
+"""Strategies among groups of workers, and two levels of them."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gossipjax import executors
+from gossipjax.aggregator import Strategy, identity
+from gossipjax.config import resolve
+from gossipjax.errors import UserError
+from gossipjax.strategies import (
+  diloco,
+  hierarchical,
+  local_sgd,
+  topk,
+)
+from gossipjax.transforms import groups, outer_optimizers
+from tests.laws.contract_test import AGGREGATORS, CORE
+from tests.support import laws
+from tests.support.quadratics import (
+  SIZE,
+  close,
+  gradients,
+  run,
+  same,
+  start,
+  train,
+)
+
+P, RATE = 4, 0.1
+MOMENTUM = optax.sgd(RATE, 0.9)
+PLAIN = diloco.strategy(1, outer_optimizers.sgd(0.5))
+# One for each kind of collective; trying the others is exhaustive.
+KINDS = (
+  'all_reduce.gradients',
+  'gossip.parameters',
+  'topk.gradients',
+  'double_squeeze.gradients',
+  'parameter_server.parameters',
+  'qsgd.gradients',
+)
+ALL = [
+  pytest.param(n, marks=[pytest.mark.exhaustive] * (n not in KINDS))
+  for n in CORE
+  if not n.startswith('hierarchical')
+]
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
+
+def one_step(aggregator, tree, executor):
+  """What all workers make of their trees at the end of any period."""
+  where = executors.executor(len(tree['bias']), executor)
+  state = where.run(aggregator.init)(where.put(tree))
+  update = where.run(
+    lambda tree, state, step: aggregator.update(tree, state, step)
+  )
+  step = jnp.int32(laws.CENTURY - 1)
+  return jax.device_get(update(where.put(tree), state, step=step))
+
+
+@pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
+@pytest.mark.parametrize('name', ALL)
+def test_a_group_does_what_it_would_do_alone(name, executor):
+  aggregator, tree = AGGREGATORS[name], laws.walk(laws.start(8), 0)
+  both = one_step(groups.among(groups.neighbors(4), aggregator), tree, executor)
+  for members in (slice(0, 4), slice(4, 8)):
+    part = jax.tree.map(lambda x, m=members: x[m], tree)
+    alone = one_step(aggregator, part, 'vmap')
+    found = jax.tree.map(lambda x, m=members: x[m], both)
+    jax.tree.map(
+      functools.partial(np.testing.assert_allclose, atol=1e-5),
+      found[:2],
+      alone[:2],
+    )
+    jax.tree.map(np.testing.assert_array_equal, found[2], alone[2])
+
+
+def test_counterparts_are_the_members_of_one_place():
+  assert groups.neighbors(2)(6) == [[0, 1], [2, 3], [4, 5]]
+  assert groups.counterparts(2)(6) == [[0, 2, 4], [1, 3, 5]]
+  with pytest.raises(UserError, match='workers=6'):
+    groups.neighbors(4)(6)
+
+
+@pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
+def test_hierarchical_sgd_is_what_numpy_says(executor, period=3):
+  def by_hand():
+    x = np.stack([start()] * P)
+    for t in range(12):
+      means = gradients(x, t).reshape(2, 2, SIZE).mean(axis=1)
+      x = x - RATE * np.repeat(means, 2, axis=0)
+      if t % period == period - 1:
+        x = np.broadcast_to(x.mean(axis=0), x.shape)
+      yield x
+
+  close(train(hierarchical.strategy(2, period), executor=executor), by_hand())
+
+
+def test_groups_of_one_are_the_outer_strategy():
+  ours = hierarchical.strategy(1, 3, outer=PLAIN)
+  theirs = diloco.strategy(3, outer_optimizers.sgd(0.5))
+  close(train(ours, MOMENTUM), train(theirs, MOMENTUM))
+
+
+def test_one_group_is_the_inner_strategy():
+  ours = hierarchical.strategy(P, 3, local_sgd.strategy(3))
+  close(train(ours, MOMENTUM), train(local_sgd.strategy(3), MOMENTUM))
+
+
+def test_an_inner_mean_and_an_outer_diloco_are_diloco_of_groups():
+  ours = train(hierarchical.strategy(2, 3, outer=PLAIN))
+
+  def by_hand():
+    x, s = np.stack([start()] * 2), start()
+    for t in range(12):
+      each = gradients(np.repeat(x, 2, axis=0), t)
+      x = x - RATE * each.reshape(2, 2, SIZE).mean(axis=1)
+      if t % 3 == 2:
+        s = s - 0.5 * (s - x.mean(axis=0))
+        x = np.stack([s] * 2)
+      yield np.repeat(x, 2, axis=0)
+
+  close(ours, by_hand())
+
+
+def test_both_levels_have_names_in_a_config():
+  config = resolve.strategy_config('hierarchical', size=2, period=3)
+  config.outer.name, config.outer.period = 'diloco', 1
+  config.outer.outer.name, config.outer.outer.stepsize = 'sgd', 0.5
+  same(
+    train(resolve.strategy(config)),
+    train(hierarchical.strategy(2, 3, outer=PLAIN)),
+  )
+
+
+def test_both_levels_are_billed_apart():
+  silent, talking = [
+    (int(sent.bytes[0]), int(sent.local[0]))
+    for _, _, sent in run(hierarchical.strategy(2, 2), steps=2)
+  ]
+  inside, share = 4 * SIZE, 4 * SIZE // 2  # A ring of two sends all once.
+  assert silent == (inside, inside)
+  # Between groups a ring of two; inside shares are added up, then gathered.
+  assert talking == (inside + 3 * share, inside + 2 * share)
+
+
+def test_a_compressor_between_groups_sees_one_share():
+  method = hierarchical.strategy(2, 1, outer=topk.strategy(0.25))
+  *_, (x, worker, sent) = run(method, steps=3)
+  residual = worker.gradients[1].residual
+  assert residual.shape == (P, SIZE // 2)
+  between = int(sent.bytes[0]) - int(sent.local[0])
+  assert between == 8 * SIZE // 2 // 4
+  np.testing.assert_array_equal(x, np.broadcast_to(x[:1], x.shape))
+
+
+def test_moments_are_refused():
+  outer = Strategy(identity(), identity(), moments=identity())
+  with pytest.raises(UserError, match='moments'):
+    hierarchical.strategy(outer=outer)

@@ -1,0 +1,91 @@
+"""Weighted merges of progress, and Decoupled DiLoCo in lock-step."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gossipjax.errors import UserError
+from gossipjax.strategies import decoupled_diloco, diloco
+from gossipjax.transforms.merges import merged, report
+from tests.support.quadratics import close, start, train
+
+MOMENTUM = optax.sgd(0.1, 0.9)
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
+
+def merge(how, moves, weights):
+  """Of progress f32[workers, ...] of one tensor."""
+  reports = [
+    report([jnp.float32(d)], jnp.float32(w), how)
+    for d, w in zip(moves, weights, strict=True)
+  ]
+  total = jax.tree.map(lambda *x: sum(x), *reports)
+  return np.asarray(merged(total, how, [jnp.float32(moves[0])])[0])
+
+
+MOVES = np.random.default_rng(0).normal(size=(3, 5))
+WEIGHTS = np.array([1.0, 4.0, 2.0])
+
+
+def test_a_mean_is_weighted():
+  expected = WEIGHTS @ MOVES / WEIGHTS.sum()
+  np.testing.assert_allclose(merge('mean', MOVES, WEIGHTS), expected, atol=1e-6)
+
+
+def test_a_merge_of_directions_has_the_weighted_mean_of_lengths():
+  found = merge('direction', MOVES, WEIGHTS)
+  lengths = np.linalg.norm(MOVES, axis=1)
+  length = WEIGHTS @ lengths / WEIGHTS.sum()
+  np.testing.assert_allclose(np.linalg.norm(found), length, rtol=1e-6)
+  sums = WEIGHTS @ (MOVES / lengths[:, None])
+  expected = length * sums / np.linalg.norm(sums)
+  np.testing.assert_allclose(found, expected, atol=1e-6)
+  assert np.linalg.norm(merge('mean', MOVES, WEIGHTS)) < length
+  scaled = merge('direction', 10 * MOVES, WEIGHTS)
+  np.testing.assert_allclose(scaled, 10 * found, rtol=1e-5)
+
+
+def test_directions_that_cancel_and_no_progress_give_zero():
+  there_and_back = np.stack([MOVES[0], -MOVES[0]])
+  assert not merge('direction', there_and_back, [1.0, 1.0]).any()
+  assert not merge('direction', 0 * MOVES, WEIGHTS).any()
+
+
+def test_one_worker_or_equal_progress_is_merged_into_itself():
+  for how in ('mean', 'direction'):
+    for moves in (MOVES[:1], np.stack([MOVES[0]] * 3)):
+      found = merge(how, moves, WEIGHTS[: len(moves)])
+      np.testing.assert_allclose(found, MOVES[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize('quorum', [1, 4])
+def test_workers_of_equal_speed_that_all_report_are_diloco(quorum):
+  close(
+    train(decoupled_diloco.strategy(3, quorum, 'mean'), MOMENTUM),
+    train(diloco.strategy(3), MOMENTUM),
+  )
+
+
+def test_alone_directions_are_diloco_too():
+  close(
+    train(decoupled_diloco.strategy(3), MOMENTUM, workers=1),
+    train(diloco.strategy(3), MOMENTUM, workers=1),
+  )
+
+
+def test_without_a_quorum_the_syncer_waits():
+  for x in train(decoupled_diloco.strategy(3, quorum=9), steps=3):
+    last = x
+  close([last], [np.broadcast_to(start(), last.shape)])
+  *_, late = train(decoupled_diloco.strategy(3, quorum=8), steps=6)
+  assert np.abs(late - start()).max() > 0.01
+
+
+@pytest.mark.parametrize(
+  'wrong', [{'period': 0}, {'quorum': 0}, {'merge': 'sum'}]
+)
+def test_impossible_settings_are_refused(wrong):
+  with pytest.raises(UserError, match=next(iter(wrong))):
+    decoupled_diloco.strategy(**wrong)
