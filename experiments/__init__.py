@@ -8,9 +8,12 @@ gtopk_cost       gTop-k in a link model, beside published throughputs
 gtopk_mass       the gradient mass that gTop-k loses, and what it costs
 gtopk_scaling    seconds per exchange of gTop-k on real, slow links
 hylo             Hylo's accuracy and time, and the limit of its codec
+others_ledgers   what other programs count, against what moves
+scale            what each method sends with 16 to 65,536 workers
 speedups         how often a strategy is faster to a target than all-reduce
 stragglers       what one slow or lost worker costs each method
 train_1gbit      seconds to an accuracy on real, slow links
+utilisation      the bandwidth that keeps accelerators busy, per method
 union_size       selecting so that the union of choices is smaller
 
 queue            trains what the claims need; runs/ keeps it

@@ -13,6 +13,7 @@ best_rate          a method at its best learning rate, with all seeds
 matched            arguments at which a method sends some bytes
 gates              whether all-reduce reaches what a workload demands
 trained            the command of a claim that rests on trainings
+period_bills       bills of one period of methods, for any size
 probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
 workloads          the tasks and networks that claims are tried on

@@ -16,6 +16,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
   """One run of a strategy: an MLP on scikit-learn's digits."""
   method = resolve.strategy_config(strategy)
   momentum = 0.0 if 'own_momentum' in method else 0.9
+  rate = 0.001 if method.get('sign') else 0.1  # Signs make steps of its size.
   return ConfigDict(
     {
       'workers': 8,
@@ -37,7 +38,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       # How its examples are shared out, and which are held out; see `split`.
       'split': split('iid'),
       'optimizer': optimizer(
-        'sgd', learning_rate=0.1, momentum=momentum, nesterov=momentum > 0
+        'sgd', learning_rate=rate, momentum=momentum, nesterov=momentum > 0
       ),
       'strategy': method,
       'variants': {},

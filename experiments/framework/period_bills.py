@@ -1,0 +1,114 @@
+"""Bills of one period of methods that train between sites, for any size."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax import compressors
+from gossipjax.advice import step_traffic
+from gossipjax.aggregator import Strategy
+from gossipjax.strategies import (
+  all_reduce,
+  demo,
+  des_loc,
+  diloco,
+  gossip,
+  gtopk,
+  local_sgd,
+  noloco,
+  parameter_server,
+  sparse_loco,
+  sparta,
+  streaming_diloco,
+  topk,
+)
+
+# Of the model that is billed; each layer is a square. It is large enough that
+# shares of 256 workers are whole blocks of every codec.
+LAYERS, WIDTH = 8, 1024
+ENTRIES = LAYERS * WIDTH**2
+FOUR = compressors.linear(4)
+
+
+class Method(NamedTuple):
+  """A strategy, and what its bill does not say.
+
+  Attributes:
+    strategy: of the workers.
+    period: steps after which its traffic repeats.
+    beside: steps that its exchange can take beside computing.
+  """
+
+  strategy: Strategy
+  period: int = 1
+  beside: int = 1
+
+
+METHODS = {
+  'all_reduce': Method(all_reduce.strategy()),
+  'parameter_server': Method(parameter_server.strategy()),
+  'topk, density 0.01': Method(topk.strategy(0.01)),
+  'gtopk, density 0.01': Method(gtopk.strategy(0.01, exchange='butterfly')),
+  'gossip on a ring': Method(gossip.strategy()),
+  'demo': Method(demo.strategy()),
+  'sparta': Method(sparta.strategy()),
+  'local_sgd, period 8': Method(local_sgd.strategy(), 8),
+  'des_loc, periods 64, 192, 384': Method(des_loc.strategy(64, 192, 384), 384),
+  'diloco, period 100': Method(diloco.strategy(100), 100),
+  'diloco, period 100, 4 bits gathered': Method(
+    diloco.strategy(100, compressor=FOUR), 100
+  ),
+  'diloco, period 100, 4 bits in two shots': Method(
+    diloco.strategy(100, compressor=FOUR, exchange='two_shot'), 100
+  ),
+  'streaming_diloco, period 100, 4 bits in two shots': Method(
+    streaming_diloco.strategy(
+      100, LAYERS, 5, compressor=FOUR, exchange='two_shot'
+    ),
+    100,
+    beside=5,
+  ),
+  'sparse_loco, period 30': Method(sparse_loco.strategy(), 30),
+  'noloco, period 50': Method(noloco.strategy(), 50),
+}
+
+
+class Bill(NamedTuple):
+  """Of the steps of one period, f64[workers, period].
+
+  Attributes:
+    bytes: sent, per parameter.
+    rounds: one after the other.
+    path_bytes: on the busiest link of those rounds, per parameter.
+  """
+
+  bytes: np.ndarray
+  rounds: np.ndarray
+  path_bytes: np.ndarray
+
+
+@functools.cache
+def bill(name: str, workers: int) -> Bill:
+  """The second period of a method; in the first not all fragments are sent.
+
+  Raises:
+    ValueError: its traffic depends on gradients.
+  """
+  method = METHODS[name]
+  shape = jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.float32)
+  params = {f'layer{i}': {'kernel': shape} for i in range(LAYERS)}
+  found = step_traffic.per_step(
+    method.strategy, params, workers, 2 * method.period
+  )
+  if not found.exact:
+    raise ValueError(f'The traffic of {name} depends on gradients.')
+  second = lambda count: np.asarray(count, float)[:, method.period :]
+  sent = found.sent
+  return Bill(
+    second(sent.bytes) / ENTRIES,
+    second(sent.rounds),
+    second(sent.path_bytes) / ENTRIES,
+  )

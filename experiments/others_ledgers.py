@@ -1,0 +1,195 @@
+"""Others' ledgers: what other programs count, and what moves.
+
+    python -m experiments.others_ledgers
+
+DisTrOpZ (SN38) wraps functions of torch.distributed and adds up the bytes of
+their argument, once per rank and call. The rule is applied to the collectives
+in the compiled programs of our strategies, whose bytes the audit counts.
+"""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.framework import claim, figures
+from gossipjax import audit, compressors, executors
+from gossipjax.strategies import (
+  all_reduce,
+  demo,
+  diloco,
+  gossip,
+  local_sgd,
+  noloco,
+  qsgd,
+  sparse_loco,
+  sparta,
+  topk,
+)
+
+CLAIM = claim.Claim(
+  'others_ledgers',
+  "Others' ledgers against what moves",
+  'A count of the bytes given to each collective ranks methods as the bytes '
+  'that they send do',
+  'DisTrOpZ scores submissions by such a count, with loss and speed (its '
+  "authors' code, read in November 2026)",
+)
+SIZES = (2, 4, 8)
+PARAMS = {'x': jax.ShapeDtypeStruct((64 * 4096,), jnp.float32)}
+METHODS = {
+  'all_reduce': all_reduce.strategy(),
+  'local_sgd, one exchange': local_sgd.strategy(1),
+  'diloco, one exchange': diloco.strategy(1),
+  'diloco in 4 bits, gathered': diloco.strategy(
+    1, compressor=compressors.linear(4)
+  ),
+  'sparse_loco, one exchange': sparse_loco.strategy(period=1),
+  'demo': demo.strategy(),
+  'sparta': sparta.strategy(),
+  'topk': topk.strategy(0.01),
+  'qsgd': qsgd.strategy(),
+  'gossip': gossip.strategy(),
+  'noloco, one exchange': noloco.strategy(1),
+}
+TRUE, COUNTED = 'bytes sent per worker', 'bytes counted per rank'
+FACTOR = 'sent over counted'
+
+
+def counted(kinds: dict[str, np.ndarray], workers: int) -> float:
+  """What the rule counts of collectives that send so many bytes as rings.
+
+  An all-reduce counts its array once and an all-gather its input; sends and
+  receives are not wrapped, so they count nothing.
+  """
+  of = {
+    'all-reduce': workers / (2 * (workers - 1)),
+    'all-gather': 1 / (workers - 1),
+    'collective-permute': 0,
+  }
+  return sum(of[kind] * float(np.mean(sent)) for kind, sent in kinds.items())
+
+
+def row(name: str, workers: int) -> dict:
+  """One method with so many workers, by the audit of its first step.
+
+  Raises:
+    AssertionError: the ledger is not what the compiled program sends.
+  """
+  (found,) = audit.audit(METHODS[name], PARAMS, workers, [0])
+  assert audit.holds(found), audit.sentence(found)
+  sent, theirs = float(found.compiled.mean()), counted(found.kinds, workers)
+  return {
+    'method': name,
+    'workers': workers,
+    TRUE: sent,
+    COUNTED: theirs,
+    FACTOR: claim.ratio(sent, theirs),
+  }
+
+
+def calls() -> claim.Rows:
+  """Single calls of an array of S bytes, in units of S, by the rules alone."""
+  found = []
+  for p in SIZES:
+    ring = 2 * (p - 1) / p
+    rules = {
+      'all_reduce': (1, ring),
+      'all_gather of its own S': (1, p - 1),
+      'broadcast, reduce': (1, (p - 1) / p),
+      'scatter of pieces of S': ((2 * p - 1) / p, (p - 1) / p),
+      'send, reduce_scatter, all_gather_into_tensor': (0, None),
+      'EXO Gym: DiLoCo, all_reduce and broadcast': (2, 3 * (p - 1) / p),
+      'EXO Gym: DeMo "receive"': (p, p - 1),
+    }
+    found += [
+      {
+        'call': call,
+        'workers': p,
+        'counted': c,
+        'sent': sent,
+        FACTOR: sent and c and sent / c,
+      }
+      for call, (c, sent) in rules.items()
+    ]
+  return found
+
+
+def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+  """All methods and numbers of workers."""
+  del folder
+  executors.emulate(max(SIZES))
+  sizes = SIZES[:1] if quick else SIZES
+  rows = [row(name, p) for p in sizes for name in METHODS]
+  return claim.Finding(
+    verdict(rows),
+    rows,
+    NOTES,
+    f'compiled programs of {len(METHODS)} strategies for 262,144 parameters',
+    'one step, no training',
+    seeds=0,
+    tables={'calls': calls()},
+  )
+
+
+def verdict(rows: claim.Rows, **tables: claim.Rows) -> claim.Verdict:
+  """Per number of workers: whether both orders of the methods are the same."""
+  del tables
+  sizes = figures.values(rows, 'workers')
+  of = lambda p, key: [
+    r['method']
+    for r in sorted(rows, key=lambda r: (r[key], r['method']))
+    if r['workers'] == p
+  ]
+  cases = [of(p, TRUE) == of(p, COUNTED) for p in sizes]
+  known = [r[FACTOR] for r in rows if r[FACTOR]]
+  free = sorted({r['method'] for r in rows if not r[COUNTED]})
+  told = f'{min(known):.2f} to {max(known):.2f}'
+  return claim.Verdict(
+    sum(cases),
+    len(cases),
+    f'methods send {told} times what is counted; {len(free)} count nothing',
+    f'Methods send {told} times the bytes that the rule counts, the more the '
+    'more workers where messages are gathered; methods whose messages go from '
+    f'worker to worker ({", ".join(free)}) count nothing. To compare with a '
+    'published number, multiply it by the factor of its method and number of '
+    'workers.',
+  )
+
+
+NOTES = """
+Sent: bytes in the compiled program, with collectives as rings, mean over
+workers; ledger and program agreed for every row. Counted: the argument's
+bytes, once per rank and call. Not wrapped by DisTrOpZ, hence free: send, recv,
+batches of both, reduce_scatter, the `_into_tensor` and `_single` forms, gather,
+objects, and what DDP or FSDP do in C++. EXO Gym has no counter: its DiLoCo and
+DeMo are read from its code. Initial broadcasts: EXO Gym and DDP send the
+parameters once from rank 0, (P - 1) / P of them per worker; our workers draw
+them from a seed and send nothing. Streaming DiLoCo's published 400 times are
+against gradients of 16 bits with 2 workers, where a ring's factor is 1.
+"""
+
+
+def figure(rows: claim.Rows, **tables: claim.Rows) -> Figure:
+  """Bytes sent over bytes counted, against workers."""
+  del tables
+  found = Figure(figsize=(6, 3.6), layout='constrained')
+  axes = found.subplots()
+  for method in figures.values(rows, 'method'):
+    mine = [r for r in rows if r['method'] == method and r[FACTOR]]
+    if mine:
+      axes.plot(
+        [r['workers'] for r in mine],
+        [r[FACTOR] for r in mine],
+        '.-',
+        label=method,
+      )
+  axes.set(xlabel='workers', ylabel=FACTOR)
+  figures.legend(found, axes)
+  return found
+
+
+if __name__ == '__main__':
+  claim.run(CLAIM, measure, figure)

@@ -1,0 +1,161 @@
+"""Scale: what each method sends with 16, 1,024 and 65,536 workers.
+
+    python -m experiments.scale
+
+Bills of 4 to 256 simulated workers, and beyond them the law that goes through
+these bills, a + b P + c / P + d log2 P, tried on 32 workers. docs/scale.md says
+what follows.
+"""
+
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.framework import claim, figures, period_bills
+from experiments.framework.period_bills import METHODS
+from gossipjax import network
+
+CLAIM = claim.Claim(
+  'scale',
+  'What each method sends with 16 to 65,536 workers',
+  'What a worker sends does not grow with the number of workers',
+  'of NoLoCo (arXiv:2506.10911): one partner whatever P',
+)
+BILLED, TRIED = (4, 16, 64, 256), 32
+SIZES = (16, 1024, 65_536)
+GROWS = 2.0  # Times the bytes of 4 workers at 65,536; a ring's are 1.33 times.
+MODEL = 1e9  # Parameters of the model that the tables are about.
+WAN = network.PRESETS['wan']
+
+
+class Period(NamedTuple):
+  """Of one period, per worker that is busiest.
+
+  Attributes:
+    bytes: sent.
+    rounds: one after the other.
+    path_bytes: on the busiest link of those rounds.
+  """
+
+  bytes: float
+  rounds: float
+  path_bytes: float
+
+
+def bill(name: str, workers: int) -> Period:
+  """One period of a method, of MODEL parameters."""
+  found = period_bills.bill(name, workers)
+  most = lambda count: float(count.sum(axis=1).max())
+  return Period(
+    MODEL * most(found.bytes),
+    most(found.rounds),
+    MODEL * most(found.path_bytes),
+  )
+
+
+def extrapolated(name: str, workers: int) -> Period:
+  """By the law through the bills of BILLED."""
+  terms = lambda p: np.array([1.0, p, 1 / p, np.log2(p)])
+  law = np.linalg.solve(
+    np.stack([terms(p) for p in BILLED]),
+    np.array([bill(name, p) for p in BILLED]),
+  )
+  return Period(*map(float, terms(workers) @ law))
+
+
+def row(name: str, workers: int) -> dict:
+  """One method with so many workers, for a model of MODEL parameters."""
+  known = workers in BILLED
+  found = bill(name, workers) if known else extrapolated(name, workers)
+  period = METHODS[name].period
+  seconds = found.rounds * WAN.latency_s + found.path_bytes / WAN.bytes_per_s
+  return {
+    'method': name,
+    'workers': workers,
+    'extrapolated': not known,
+    'bytes per worker and step': found.bytes / period,
+    'bytes of all workers per step': workers * found.bytes / period,
+    'rounds of a period': found.rounds,
+    'seconds of a period on a wan': seconds,
+  }
+
+
+def error(name: str) -> float:
+  """The law's relative error where it was not made, in bytes."""
+  return abs(extrapolated(name, TRIED).bytes / bill(name, TRIED).bytes - 1)
+
+
+def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+  """All methods and numbers of workers."""
+  del folder
+  names = list(METHODS)[: 2 if quick else None]
+  rows = [row(name, p) for name in names for p in (4, *SIZES)]
+  tried = [
+    {'method': name, f'error at {TRIED} workers, %': 100 * error(name)}
+    for name in names
+  ]
+  return claim.Finding(
+    verdict(rows, tried),
+    rows,
+    NOTES,
+    f'bills of {len(names)} methods for {MODEL:.0e} parameters',
+    'one period, no training',
+    seeds=0,
+    tables={'tried': tried},
+  )
+
+
+def verdict(rows: claim.Rows, tried: claim.Rows) -> claim.Verdict:
+  """Of which methods a worker sends no more with 65,536 workers than with 4."""
+  bytes_of = {
+    (row['method'], row['workers']): row['bytes per worker and step']
+    for row in rows
+  }
+  names = figures.values(rows, 'method')
+  ratios = {n: bytes_of[n, SIZES[-1]] / bytes_of[n, 4] for n in names}
+  grow = [name for name in names if ratios[name] > GROWS]
+  worst = max(line[f'error at {TRIED} workers, %'] for line in tried)
+  return claim.Verdict(
+    len(names) - len(grow),
+    len(names),
+    f'grows for {len(grow)} of {len(names)} methods: all that gather messages',
+    f'From 4 to {SIZES[-1]:,} workers the bytes of a worker grow more than '
+    f'{GROWS:g} times for {", ".join(grow) or "no method"}. The law behind the '
+    f'extrapolation is {worst:.2g} % off the bill of {TRIED} workers at most.',
+  )
+
+
+NOTES = f"""
+4 and 16 workers: bills of the strategies. {SIZES[1]:,} and {SIZES[2]:,}: by the
+law a + b P + c / P + d log2 P through the bills of {BILLED} workers.
+Bytes of the worker that sends most, over a whole period, for {MODEL:.0e}
+parameters of 32 bits; a server's are those of one worker, and it sends and
+receives those of all. Rounds and seconds are those of all exchanges of a
+period, with {WAN.latency_s * 1000:.0f} ms a round and
+{8 * WAN.bytes_per_s / 1e6:.0f} Mbit/s per worker,
+without computing, and with one link for a server.
+"""
+
+
+def figure(rows: claim.Rows, tried: claim.Rows) -> Figure:
+  """Bytes per worker and step against workers."""
+  del tried
+  found = Figure(figsize=(7, 4.2), layout='constrained')
+  axes = found.subplots()
+  for name in figures.values(rows, 'method'):
+    mine = [row for row in rows if row['method'] == name]
+    axes.loglog(
+      [row['workers'] for row in mine],
+      [row['bytes per worker and step'] for row in mine],
+      '.-',
+      label=name,
+    )
+  axes.set(xlabel='workers', ylabel='bytes per worker and step')
+  figures.legend(found, axes)
+  return found
+
+
+if __name__ == '__main__':
+  claim.run(CLAIM, measure, figure)
