@@ -7,6 +7,8 @@ states that all take part; otherwise each message carries a flag with that
 information, which is charged like the rest.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,10 +30,22 @@ def _present(tree, active):
   return jax.tree.map(lambda x: jnp.where(active, x, jnp.zeros_like(x)), tree)
 
 
+def _is_sharded() -> bool:
+  """Whether the workers are on devices of their own, not a batch of vmap."""
+  return WORKERS in jax.sharding.get_abstract_mesh().manual_axes
+
+
 def _sum(tree):
-  """The sum over workers, with few collectives."""
+  """The sum over workers, with few collectives.
+
+  Under vmap a psum is a sum over the first axis, which takes XLA for CPUs up to
+  70 times as long as adding the rows one after the other.
+  """
   arrays, unflatten = flatten(tree)
-  return unflatten(lax.psum(arrays, WORKERS))
+  if _is_sharded():
+    return unflatten(lax.psum(arrays, WORKERS))
+  rows = lax.all_gather(arrays, WORKERS)
+  return unflatten(jax.tree.map(lambda x: functools.reduce(jnp.add, x), rows))
 
 
 def needs_everyone(active):
@@ -57,7 +71,7 @@ def _permutation(pairs, n: int):
 
   The additional messages stay on one device and are ignored.
   """
-  if WORKERS in jax.sharding.get_abstract_mesh().manual_axes:
+  if _is_sharded():
     return pairs
   idle_sources = sorted(set(range(n)) - {s for s, _ in pairs})
   idle_targets = sorted(set(range(n)) - {t for _, t in pairs})
