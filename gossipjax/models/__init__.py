@@ -7,6 +7,7 @@ vgg          VGG for 32x32 pictures
 shallow      six wide convolutions for 32x32 pictures
 lstm         a recurrent network that reads bytes
 transformer  a decoder-only transformer that reads bytes
+conv         convolutions that are fast for stacked workers, too
 norm         group norm
 pool         2x2 max pooling
 

@@ -3,6 +3,7 @@
 import jax
 from flax import linen as nn
 
+from gossipjax.models.conv import Conv
 from gossipjax.models.pool import halve
 
 
@@ -14,8 +15,8 @@ class CNN(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    x = halve(nn.relu(nn.Conv(self.width, (3, 3))(x)))
-    x = halve(nn.relu(nn.Conv(2 * self.width, (3, 3))(x)))
+    x = halve(nn.relu(Conv(self.width, (3, 3))(x)))
+    x = halve(nn.relu(Conv(2 * self.width, (3, 3))(x)))
     x = nn.relu(nn.Dense(2 * self.width)(x.reshape(len(x), -1)))
     return nn.Dense(self.classes)(x)
 

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gossipjax.models.conv import Conv
 from gossipjax.models.norm import group_norm
 
-conv = partial(nn.Conv, use_bias=False, kernel_init=nn.initializers.he_normal())
+conv = partial(Conv, use_bias=False, kernel_init=nn.initializers.he_normal())
 
 
 class Basic(nn.Module):

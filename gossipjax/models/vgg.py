@@ -8,6 +8,7 @@ import jax
 from flax import linen as nn
 
 from gossipjax.errors import UserError
+from gossipjax.models.conv import Conv
 from gossipjax.models.norm import group_norm
 from gossipjax.models.pool import halve
 
@@ -37,7 +38,7 @@ class VGG(nn.Module):
       )
     for width, layers in self.stages:
       for _ in range(layers):
-        x = nn.Conv(
+        x = Conv(
           width, (3, 3), use_bias=False, kernel_init=nn.initializers.he_normal()
         )(x)
         x = nn.relu(group_norm(x))

@@ -1,6 +1,8 @@
 """Models: sizes, gradients, and what no model may know."""
 
+import functools
 import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from gossipjax import models
 from gossipjax.data import images
 from gossipjax.errors import UserError
 from gossipjax.models import resnet
+from gossipjax.models.conv import MOST, Conv
 from gossipjax.models.pool import halve
 
 KEY = jax.random.key(0)
@@ -171,3 +174,51 @@ def test_heads_that_do_not_divide_the_width_are_refused():
 def test_pictures_too_small_for_vgg_are_refused():
   with pytest.raises(UserError, match=r'^task\.model.*32x32, not 28x28'):
     shapes(models.make('vgg16', 10), jnp.zeros((1, 28, 28, 1)))
+
+
+CONVOLUTIONS = [
+  dict(kernel_size=(3, 3)),
+  dict(kernel_size=(3, 3), strides=2),
+  dict(kernel_size=(1, 1), strides=2),
+  dict(kernel_size=(4, 2), strides=(3, 2), padding='VALID'),
+]
+
+
+@pytest.mark.parametrize('workers', [3, MOST + 1])
+@pytest.mark.parametrize('arguments', CONVOLUTIONS)
+def test_workers_with_weights_of_their_own_convolve_as_if_alone(
+  arguments, workers
+):
+  rng = np.random.default_rng(0)
+  normal = lambda *shape: jnp.float32(rng.normal(size=shape))
+  x, wanted = normal(workers, 2, 9, 8, 5), normal(workers)
+  net, plain = (kind(4, **arguments) for kind in (Conv, nn.Conv))
+  weights = jax.vmap(net.init, (0, None))(jax.random.split(KEY, workers), x[0])
+
+  def loss(net, weights, x, wanted):
+    return jnp.square(net.apply(weights, x) - wanted).mean()
+
+  each = lambda net: jax.value_and_grad(functools.partial(loss, net), (0, 1))
+  together = jax.jit(jax.vmap(each(net)))
+  text = together.lower(weights, x, wanted).as_text()
+  groups = re.findall(r'(?:feature|batch)_group_count = (\d+)', text)
+  assert set(groups) == ({'1'} if workers <= MOST else set())
+  found = together(weights, x, wanted)
+  for i in (0, 2):
+    mine = jax.tree.map(lambda row: row[i], (weights, x, wanted))
+    jax.tree.map(
+      lambda a, b: np.testing.assert_allclose(a[i], b, atol=1e-5),
+      found,
+      each(plain)(*mine),
+    )
+    jax.tree.map(
+      np.testing.assert_array_equal, each(net)(*mine), each(plain)(*mine)
+    )
+
+
+def test_workers_with_the_same_weights_share_an_ordinary_convolution():
+  net, x = Conv(4, (3, 3)), jnp.ones((3, 2, 5, 5, 2))
+  weights = net.init(KEY, x[0])
+  text = jax.jit(jax.vmap(net.apply, (None, 0))).lower(weights, x).as_text()
+  assert text.count('stablehlo.convolution') == 1
+  assert 'feature_group_count = 1' in text
