@@ -10,6 +10,7 @@ gtopk_scaling    seconds per exchange of gTop-k on real, slow links
 hylo             Hylo's accuracy and time, and the limit of its codec
 others_ledgers   what other programs count, against what moves
 scale            what each method sends with 16 to 65,536 workers
+sites            the DiLoCo family between sites: loss, bytes, seconds
 speedups         how often a strategy is faster to a target than all-reduce
 stragglers       what one slow or lost worker costs each method
 train_1gbit      seconds to an accuracy on real, slow links

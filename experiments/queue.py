@@ -32,6 +32,7 @@ CLAIMS = (
   'adaptive_gossip',
   'hylo',
   'fronts',
+  'sites',
   'union_size',
   'async_crossover',
   'stragglers',

@@ -18,6 +18,7 @@ probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
 workloads          the tasks and networks that claims are tried on
 seed_statistics    means, standard errors and differences over seeds
+site_methods       methods that train between sites: configs, outer rates
 step_times         seconds of a step: measured computing, modelled link
 silent_steps       the cost of a silent step of triggered gossip
 lost_mass          the gradient mass that a sparse all-reduce loses

@@ -124,6 +124,7 @@ def made_up(config, probe):
     ('adaptive_gossip', made_up),
     ('hylo', made_up),
     ('fronts', made_up),
+    ('sites', made_up),
     ('speedups', made_up),
     ('async_crossover', made_up),
     ('stragglers', trained_here),
