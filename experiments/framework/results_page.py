@@ -35,10 +35,11 @@ COMMAND = 'python -m experiments.framework.results_page'
 BELIEVED = ('async_fashion_mnist', 'fashion_mnist')
 HEAD = """# Results
 
-What was claimed, and what came out here. `python -m experiments.NAME` repeats
-a row, and goes on where it was stopped. Bytes are counted; seconds on a link
-are modelled where they are not called measured. A verdict is undecided where
-the runs are too short, too few or not tuned enough to carry one.
+What was claimed, and what came out here. `python -m experiments.queue NAME`
+makes the trainings of a row that are not kept yet, `python -m experiments.NAME`
+its table. Bytes are counted; seconds on a link are modelled where they are not
+called measured. A verdict is undecided where the runs are too short, too few or
+not tuned enough to carry one.
 
 """
 
