@@ -72,6 +72,7 @@ def gradients(
       jax.block_until_ready(
         one(
           params[t % WORKERS],
+          (),
           examples,
           np.int32(t % WORKERS),
           np.int32(t // WORKERS),

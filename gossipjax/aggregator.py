@@ -63,12 +63,15 @@ class Strategy(NamedTuple):
       workers that do not wait for each other; None if it needs all at once.
     moments: aggregates the optimizer's state after its step; None leaves it
       with its worker.
+    state: aggregates what models keep besides parameters, such as batch
+      statistics; it has no memory. None: every worker keeps its own.
   """
 
   gradients: Aggregator
   parameters: Aggregator
   async_exchange: Callable[[int], AsyncExchange] | None = None
   moments: Aggregator | None = None
+  state: Aggregator | None = None
 
 
 def stateless(update: Callable[..., tuple[Tree, Traffic]]) -> Aggregator:

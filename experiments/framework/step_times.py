@@ -17,7 +17,7 @@ EVEN = f'B/s below which Hylo is {FASTER} times as fast as dense'
 def measure(config: ConfigDict) -> dict[str, float]:
   """Seconds of one worker's gradient, and what the strategy adds to a step."""
   task = resolve_run(config).task
-  params = jax.eval_shape(task.init, jax.random.key(0))
+  params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   coding = step_cost.of(config, params, config.workers)[1].select_s
   return {
     'gradient seconds': step_cost.gradient_s(task, config.batch_size),

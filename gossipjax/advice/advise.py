@@ -64,7 +64,7 @@ def forecasts(config: ConfigDict) -> list[Forecast]:
   """Measures all of a config's runs; the first is all-reduce."""
   name, first = next(variants(config))
   task = check(name, first).run.task
-  params = jax.eval_shape(task.init, jax.random.key(0))
+  params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   gradient_s = step_cost.gradient_s(task, config.batch_size)
   known = measured_accuracies.accuracies()
   result = []

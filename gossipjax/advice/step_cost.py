@@ -35,12 +35,12 @@ class Cost(NamedTuple):
 
 def gradient_s(task: Task, batch_size: int) -> float:
   """Seconds of a loss and its gradients, for one worker's batch."""
-  params = task.init(jax.random.key(0))
+  params, state = task.begin(jax.random.key(0))
   rows = np.arange(batch_size) % len(jax.tree.leaves(task.train)[0][0])
   batch = jax.tree.map(lambda x: jnp.asarray(x[0][rows]), task.train)
-  gradient = jax.jit(jax.value_and_grad(task.loss))
+  gradient = jax.jit(jax.value_and_grad(task.training_loss, has_aux=True))
   key = jax.random.key(1)
-  call = lambda: gradient(params, batch, key)
+  call = lambda: gradient(params, state, batch, key)
   return median_seconds({'gradient': call}, _TURNS)['gradient']
 
 

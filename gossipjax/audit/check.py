@@ -32,6 +32,7 @@ def audit(
   workers: int,
   steps: Iterable[int],
   absent: Iterable[int] = (),
+  state: Tree = (),
 ) -> list[comparison.Row]:
   """Compiles and runs one update for each of `steps`.
 
@@ -47,6 +48,7 @@ def audit(
     steps: numbers of the steps.
     absent: workers that are missing in a third run. If there are any, all
       messages of all runs carry presence flags.
+    state: what a model keeps besides parameters, likewise.
 
   Returns:
     One to three rows per step.
@@ -54,7 +56,7 @@ def audit(
   Raises:
     UserError: too few workers or devices, or a program that cannot be audited.
   """
-  harness = make_harness(strategy, params, workers)
+  harness = make_harness(strategy, params, workers, state)
   runs = [(harness.large,), (harness.zero,)]
   if absent := list(absent):
     everyone = np.ones(workers, bool)
@@ -81,7 +83,11 @@ def _rows(harness: Harness, step: int, runs) -> list[comparison.Row]:
 
 
 def audit_steps(
-  strategy: Strategy, params: Tree, workers: int, horizon: int = 300
+  strategy: Strategy,
+  params: Tree,
+  workers: int,
+  horizon: int = 300,
+  state: Tree = (),
 ) -> list[int]:
   """Steps among the first `horizon` that an audit should cover.
 
@@ -89,9 +95,10 @@ def audit_steps(
   and some control path has the bytes of no bill, the first 16 as well.
   """
   try:  # Bills change at the same steps for smaller parameters.
-    return _steps(make_harness(strategy, shrunk(params), workers), horizon)
+    small = make_harness(strategy, shrunk(params), workers, state)
+    return _steps(small, horizon)
   except UserError:  # Too small for a density, perhaps.
-    return _steps(make_harness(strategy, params, workers), horizon)
+    return _steps(make_harness(strategy, params, workers, state), horizon)
 
 
 def _steps(harness: Harness, horizon: int) -> list[int]:
@@ -123,14 +130,19 @@ def _steps(harness: Harness, horizon: int) -> list[int]:
 
 
 def report(
-  name: str, strategy: Strategy, params: Tree, workers: int, horizon: int
+  name: str,
+  strategy: Strategy,
+  params: Tree,
+  state: Tree,
+  workers: int,
+  horizon: int,
 ) -> list[dict[str, Any]]:
   """Audits the steps of a run of `horizon` steps that `audit_steps` chooses.
 
   Args:
     name: of the variant, for a message.
     strategy: to audit.
-    params: of one worker; only shapes and dtypes matter.
+    params, state: of one worker; only shapes and dtypes matter.
     workers: two or more, a device for each.
     horizon: steps of the run; at most 300 are looked at.
 
@@ -140,8 +152,8 @@ def report(
   Raises:
     Unbalanced: a ledger differs from the compiled program without a reason.
   """
-  steps = audit_steps(strategy, params, workers, min(horizon, 300))
-  found = audit(strategy, params, workers, steps)
+  steps = audit_steps(strategy, params, workers, min(horizon, 300), state)
+  found = audit(strategy, params, workers, steps, state=state)
   for row in found:
     if not comparison.holds(row):
       raise Unbalanced(f'--audit of {name}: {comparison.sentence(row)}.')

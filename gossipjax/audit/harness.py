@@ -41,12 +41,14 @@ class Harness(NamedTuple):
   zero: Tree
 
 
-def make_harness(strategy: Strategy, params: Tree, workers: int) -> Harness:
+def make_harness(
+  strategy: Strategy, params: Tree, workers: int, state: Tree = ()
+) -> Harness:
   """All slots of a strategy around an optimizer, one device per worker.
 
   Args:
     strategy: of the workers.
-    params: of one worker; only shapes and dtypes matter.
+    params, state: of one worker; only shapes and dtypes matter.
     workers: how many.
 
   Raises:
@@ -75,10 +77,11 @@ def make_harness(strategy: Strategy, params: Tree, workers: int) -> Harness:
   draw, seeds = executor.run(noise), np.arange(workers)
   mine = draw(executor.put(seeds), scale=1.0)
   large = draw(executor.put(seeds + workers), scale=_LARGE)
+  still = jax.tree.map(lambda x: np.zeros((workers, *x.shape), x.dtype), state)
   return Harness(
     executor.run,
     update,
-    executor.run(init)(mine),
+    executor.run(init)(mine, executor.put(still)),
     large,
     jax.tree.map(jnp.zeros_like, large),
   )

@@ -121,7 +121,7 @@ def run_one(
     workdir.write_spans(folder, spans)
   if audited:
     summary['audit'] = audit.report(
-      name, run.strategy, shapes, run.workers, run.steps
+      name, run.strategy, *shapes, run.workers, run.steps
     )
   workdir.write_summary(folder, summary)
   return summary

@@ -47,7 +47,7 @@ def summarise(
     'steps': last.step,
     'executor': variant.run.executor.name,
     'seed': config.seed,
-    'parameters': sum(x.size for x in jax.tree.leaves(variant.shapes)),
+    'parameters': sum(x.size for x in jax.tree.leaves(variant.shapes[0])),
     'diverged': diverged,
     **{key: None if diverged else getattr(last, key) for key in SCORES},
     **{key: getattr(last, key) for key in ('comm_s', 'wall_s', 'train_s')},

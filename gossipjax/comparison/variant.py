@@ -18,13 +18,13 @@ class Variant(NamedTuple):
     name: also that of its folder.
     config: of this run, as its files tell it.
     run: the same, resolved.
-    shapes: of the parameters, with dtypes.
+    shapes: of the parameters and of the state, with dtypes.
   """
 
   name: str
   config: ConfigDict
   run: Run
-  shapes: Any
+  shapes: tuple[Any, Any]
 
 
 def check(

@@ -25,6 +25,9 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'seed': 0,  # Of initial parameters, data split and data order.
       'log_every': 20,  # Steps between two records.
       'eval_every': 20,  # Steps between two held-out evaluations.
+      # Steps between two exact means of the state of models (batch norm); 0: no
+      # mean in training, only for evaluation.
+      'state_period': 0,
       'checkpoint_every': 100,  # Steps between two checkpoints; 0: never.
       # Loggers beside records.jsonl; each needs an extra of the same name.
       'log': {'tensorboard': False, 'wandb': False},

@@ -11,9 +11,9 @@ conv         convolutions that are fast for stacked workers, too
 norm         group norm
 pool         2x2 max pooling
 
-Layers are normalised by group or layer norm, never batch norm: the running
-statistics of a batch norm are neither gradients nor parameters, so that no
-strategy here would exchange them and no ledger would count them.
+Layers are normalised by group or layer norm: workers that average parameters
+would each keep their own statistics of a batch norm. Tasks of one's own may
+have them, see training/model_state.py.
 """
 
 import inspect

@@ -36,6 +36,7 @@ class Fleet(NamedTuple):
     hold: State -> held.
     state: held -> State, for a checkpoint.
     params: held -> parameters of all, leaves [workers, ...].
+    model_state: held -> what the models of all keep besides, likewise.
     center: held -> the server's parameters; None if there is no server.
     start: (held, worker, step) -> held; the worker takes the gradient of one
       of its steps, where it stands.
@@ -50,6 +51,7 @@ class Fleet(NamedTuple):
   hold: Callable[[State], Held]
   state: Callable[[Held], State]
   params: Callable[[Held], Tree]
+  model_state: Callable[[Held], Tree]
   center: Callable[[Held], Tree | None]
   start: Callable[[Held, int, int], Held]
   price: Callable[[Held, Sequence[int], int], tuple[Held, Traffic]]
@@ -87,6 +89,11 @@ class Player:
   def params(self) -> Tree:
     """Parameters of all workers, leaves [workers, ...]."""
     return self._fleet.params(self.held)
+
+  @property
+  def model_state(self) -> Tree:
+    """What the models of all workers keep besides parameters, likewise."""
+    return self._fleet.model_state(self.held)
 
   @property
   def center(self) -> Tree | None:

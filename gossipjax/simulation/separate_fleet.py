@@ -60,11 +60,16 @@ def separate_fleet(
     worker = layout.joined(held.singles[0].own, held.server)
     return jax.tree.unflatten(jax.tree.structure(worker.params), held.server)
 
+  def model_state(held):
+    joined = [layout.joined(s.own, held.server) for s in held.singles]
+    return _stacked([worker.state for worker in joined])
+
   price, play = _playing(program, layout, kind)
   return Fleet(
     hold=functools.partial(_hold, layout),
     state=functools.partial(_state, layout),
     params=params,
+    model_state=model_state,
     center=center,
     start=_starting(program, examples, layout),
     price=price,
@@ -99,23 +104,26 @@ def _starting(program: WorkerProgram, examples: Tree, layout: Layout) -> Any:
 
   @jax.jit
   def take_gradient(own, server, examples, worker, step):
-    params = layout.joined(own, server).params
-    return program.gradient(params, examples, worker, step)
+    mine = layout.joined(own, server)
+    return program.gradient(mine.params, mine.state, examples, worker, step)
 
   # JAX computes what one thread dispatches in its order; gradients, which
   # nobody needs at once, are dispatched by another.
   other = ThreadPoolExecutor(1)
 
   def start(held, worker, step):
-    loss, gradient = other.submit(
+    own = held.singles[worker].own
+    (loss, state), gradient = other.submit(
       take_gradient,
-      held.singles[worker].own,
+      own,
       held.server,
       examples,
       np.int32(worker),
       np.int32(step),
     ).result()
-    return _with(held, worker, gradient=gradient, loss=loss)
+    after = jax.tree.leaves(state)  # The last leaves of a `Worker`.
+    own = own[: len(own) - len(after)] + after
+    return _with(held, worker, own=own, gradient=gradient, loss=loss)
 
   return start
 

@@ -16,7 +16,7 @@ from gossipjax.simulation.events import Asynchronous
 from gossipjax.simulation.players import player_of
 from gossipjax.simulation.rounds import Fetching, Synchronous
 from gossipjax.simulation.timeline import Stalled
-from gossipjax.training import evaluate, loop, worker_program
+from gossipjax.training import evaluate, loop, model_state, worker_program
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
@@ -66,11 +66,11 @@ def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
   return dataclasses.replace(run, strategy=among_few)
 
 
-def rehearse(run: Run) -> Tree:
+def rehearse(run: Run) -> tuple[Tree, Tree]:
   """Traces a round without computing it, to find errors before training.
 
   Returns:
-    Shapes and dtypes of the parameters.
+    Shapes and dtypes of the parameters, and of the state.
   """
   exchange = exchange_of(run)
   return worker_program.rehearse(
@@ -108,6 +108,7 @@ class VirtualTime:
       self._ledger.from_json(totals['ledger'])
       self.timeline.from_json(totals['clock'])
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self._mean_state = model_state.averaging(run.executor)
     self._began = began - self._ledger.wall_s
     self._stopwatch = loop.Stopwatch(Meter())  # Nothing leaves an interface.
     self._rate: float | None = None
@@ -140,7 +141,8 @@ class VirtualTime:
     hours, scores = self.timeline.hours, {}
     if scored:
       player = self._player
-      scores = evaluate.scores(player.params, self._score, player.center)
+      state = self._mean_state(player.model_state, self._ledger)
+      scores = evaluate.scores(player.params, state, self._score, player.center)
     stale, most = hours.take_staleness()
     link = next(iter(self._run.links))
     self._ledger.comm_s = {link: float(hours.spent_s['transfer'].max())}

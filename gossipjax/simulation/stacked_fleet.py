@@ -36,6 +36,7 @@ def stacked_fleet(program: WorkerProgram, examples: Tree, size: int) -> Fleet:
     hold=lambda state: state,
     state=lambda state: state,
     params=lambda state: state.workers.params,
+    model_state=lambda state: state.workers.state,
     center=lambda state: None,
     start=_starting(program, examples),
     price=price,
@@ -63,19 +64,21 @@ def _starting(program: WorkerProgram, examples: Tree) -> Any:
   """`Fleet.start`."""
 
   def take_gradient(held, params, worker, step):
-    grads, losses = held
-    mine = _rows(params, worker)
-    loss, new = program.gradient(mine, examples, worker, step)
-    return [_put_back(grads, new, worker), losses.at[worker].set(loss)]
+    (grads, of_models), losses = held
+    mine = _rows((params, of_models), worker)
+    (loss, after), new = program.gradient(*mine, examples, worker, step)
+    kept = _put_back((grads, of_models), (new, after), worker)
+    return kept, losses.at[worker].set(loss)
 
   def start(state, worker, step):
-    held = take(
-      [state.gradients, state.losses],
-      state.workers.params,
+    workers = state.workers
+    (grads, of_models), losses = take(
+      ((state.gradients, workers.state), state.losses),
+      workers.params,
       np.int32(worker),
       np.int32(step),
     )
-    return State(state.workers, *held)
+    return State(workers._replace(state=of_models), grads, losses)
 
   take = jax.jit(take_gradient, donate_argnums=0)
   return start

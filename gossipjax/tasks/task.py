@@ -17,26 +17,51 @@ class Task(NamedTuple):
   """A model, a loss and examples; it knows nothing of workers.
 
   Attributes:
-    init: key -> parameters.
+    init: key -> parameters; of a stateful task (parameters, state).
     loss: (parameters, batch, key) -> f32[], the mean training loss of a batch;
-      the key is of a worker and a step: for augmentation, dropout.
+      the key is of a worker and a step: for augmentation, dropout. Of a
+      stateful task (parameters, state, batch, key) -> (f32[], state).
     score: (parameters, batch) -> scores by name, such as {'loss', 'accuracy'},
-      each f32[], a mean over the batch.
+      each f32[], a mean over the batch. Of a stateful task (parameters, state,
+      batch) -> scores.
     train: arrays [examples, ...]. In a `Run` they are shared out: arrays
       [workers, examples, ...], a row for each worker wanted.
     test: arrays [examples, ...]; held out.
+    stateful: whether the model keeps a state besides its parameters, such as
+      the statistics of a batch norm. Each worker has its own; for evaluation
+      they are averaged.
     validation: likewise, held out for tuning; None takes a part of `train`.
     labels: int[examples] of `train`, for splits that need them; None takes the
       last array of `train` if it is one.
   """
 
-  init: Callable[[jax.Array], Tree]
-  loss: Callable[[Tree, Tree, jax.Array], jax.Array]
-  score: Callable[[Tree, Tree], Mapping[str, jax.Array]]
+  init: Callable[..., Any]
+  loss: Callable[..., Any]
+  score: Callable[..., Mapping[str, jax.Array]]
   train: Tree
   test: Tree
+  stateful: bool = False
   validation: Tree = None
   labels: np.ndarray | None = None
+
+  def begin(self, key: jax.Array) -> tuple[Tree, Tree]:
+    """Parameters and state to start from; without a state it is ()."""
+    return self.init(key) if self.stateful else (self.init(key), ())
+
+  def training_loss(
+    self, params: Tree, state: Tree, batch: Tree, key: jax.Array
+  ) -> tuple[jax.Array, Tree]:
+    """The mean loss of a batch, f32[], and the state after it."""
+    if self.stateful:
+      return self.loss(params, state, batch, key)
+    return self.loss(params, batch, key), state
+
+  def scores(
+    self, params: Tree, state: Tree, batch: Tree
+  ) -> Mapping[str, jax.Array]:
+    """The scores of a batch."""
+    given = (params, state) if self.stateful else (params,)
+    return self.score(*given, batch)
 
 
 def count(examples: Tree, what: str) -> int:

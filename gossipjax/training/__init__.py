@@ -5,6 +5,7 @@ worker_program  the program of one worker, made from a run
 train           synchronous training; yields records
 loop            the training loop that real and virtual time share
 record          one line of records.jsonl
+model_state     what models keep besides parameters, averaged
 evaluate        held-out scores and consensus distance
 ledger          totals of bytes per worker, modelled seconds per link
 optimizer       the local optimizer and its learning-rate schedule

@@ -34,7 +34,7 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
 
 def held_out(
   task: Task, workers: int, executor: executors.Executor
-) -> Callable[[Tree], dict[str, float]]:
+) -> Callable[[Tree, Tree], dict[str, float]]:
   """Scores a model on all held-out examples.
 
   Nothing is communicated: every worker scores its share, the host adds up.
@@ -45,7 +45,7 @@ def held_out(
     executor: runs them.
 
   Returns:
-    parameters of one model -> mean of each score over all examples.
+    (parameters, state) of one model -> mean of each score over all examples.
   """
   total = len(jax.tree.leaves(task.test)[0])
   calls = -(-total // (workers * _CHUNK))
@@ -61,16 +61,18 @@ def held_out(
   ]
 
   @executor.run
-  def score(examples, weight, params):
+  def score(examples, weight, params, state):
     each = jax.vmap(
-      lambda example: task.score(
-        params, jax.tree.map(lambda x: x[None], example)
+      lambda example: task.scores(
+        params, state, jax.tree.map(lambda x: x[None], example)
       )
     )(examples)
     return jax.tree.map(lambda value: jnp.vdot(value, weight), each)
 
-  def evaluate(params: Tree) -> dict[str, float]:
-    mine = [executors.rows(score(*c, params=params)) for c in chunks]
+  def evaluate(params: Tree, state: Tree) -> dict[str, float]:
+    mine = [
+      executors.rows(score(*c, params=params, state=state)) for c in chunks
+    ]
     sums = executors.gather(jax.tree.map(lambda *s: np.stack(s, axis=1), *mine))
     return {
       name: float(s.sum(dtype=np.float64) / total) for name, s in sums.items()
@@ -81,13 +83,15 @@ def held_out(
 
 def scores(
   params: Tree,
-  score: Callable[[Tree], dict[str, float]],
+  state: Tree,
+  score: Callable[[Tree, Tree], dict[str, float]],
   center: Tree | None = None,
 ) -> dict[str, float]:
   """The held-out fields of a record.
 
   Args:
     params: of all workers, leaves [workers, ...].
+    state: the mean over workers of what models keep besides parameters.
     score: of one model, see `held_out`.
     center: a server's model, scored in place of the workers' mean.
 
@@ -95,10 +99,13 @@ def scores(
     consensus_distance, and `test_KEY` and `worker0_KEY` of every score.
   """
   mean, distance = mean_and_distance(params)
-  distance, of_mean = float(distance), score(mean if center is None else center)
+  judged = mean if center is None else center
+  distance, of_mean = float(distance), score(judged, state)
   # Equal replicas are their mean: no need to score the same model twice.
   alike = distance == 0 and center is None
-  of_first = of_mean if alike else score(jax.tree.map(lambda x: x[0], params))
+  of_first = (
+    of_mean if alike else score(jax.tree.map(lambda x: x[0], params), state)
+  )
   return {
     'consensus_distance': distance,
     **{f'test_{k}': v for k, v in of_mean.items()},

@@ -62,13 +62,17 @@ class Ledger:
     for loss in losses.mean(axis=0, dtype=np.float64).tolist():
       self.loss_sum += loss
     self.loss_steps += losses.shape[1]
+    self.exchanges += int((sent.bytes.max(axis=0) > 0).sum())
+    if wire is not None:
+      self.wire = (wire + (self.wire or 0)).tolist()
+    self.bill(sent)
+
+  def bill(self, sent: Traffic) -> None:
+    """Enters traffic of all workers, leaves [workers, exchanges]."""
     self.bytes += sent.bytes.sum(axis=1)
     self.received += sent.received.sum(axis=1)
     self.messages += sent.messages.sum(axis=1)
     self.local += sent.local.sum(axis=1)
-    self.exchanges += int((sent.bytes.max(axis=0) > 0).sum())
-    if wire is not None:
-      self.wire = (wire + (self.wire or 0)).tolist()
     for name, link in self._links.items():
       for seconds in network.seconds(link, sent).tolist():
         self.comm_s[name] += seconds

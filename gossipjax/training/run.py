@@ -15,7 +15,7 @@ from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster, cluster
 from gossipjax.tasks.shares import share_out
 from gossipjax.tasks.task import Task
-from gossipjax.training import optimizer
+from gossipjax.training import model_state, optimizer
 
 # The least value of a key.
 AT_LEAST = {
@@ -81,9 +81,11 @@ def resolve_run(
   links = resolve.links(config.link)
   optimizer.check_momentum(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in (*AT_LEAST, 'seed')}
+  period = config.get('state_period', 0)
   strategy = resolve.strategy(
     config.strategy, optimizer.rate(config.optimizer, config.steps)
   )
+  strategy = strategy._replace(state=model_state.in_training(period))
   machines = _machines(config, next(iter(links.values())), strategy)
   local = optimizer.make(config.optimizer, config.steps)
   # In virtual time all workers share a device.
@@ -113,6 +115,11 @@ def _machines(
     raise UserError(
       f'strategy {config.strategy.name} needs all workers at once; '
       'set cluster.asynchronous=False.'
+    )
+  if found.asynchronous and strategy.state is not None:
+    raise UserError(
+      'config.state_period is a mean over all workers at once; set it to 0, or '
+      'cluster.asynchronous=False.'
     )
   return found
 

@@ -12,7 +12,7 @@ from gossipjax import executors
 from gossipjax.aggregator import Tree
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.traffic import digits, from_digits
-from gossipjax.training import evaluate, loop
+from gossipjax.training import evaluate, loop, model_state
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
@@ -66,6 +66,7 @@ class LockStep:
     self._began = began - self._ledger.wall_s
     self._key = jax.random.key(run.seed)
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self._mean_state = model_state.averaging(run.executor)
     self._program = run.executor.run(_compact(program.step), donate=(0,))
 
   def advance(self) -> bool:
@@ -93,7 +94,8 @@ class LockStep:
   def record(self, scored: bool) -> Record:
     scores = {}
     if scored:
-      scores = evaluate.scores(self._workers.params, self._score)
+      state = self._mean_state(self._workers.state, self._ledger)
+      scores = evaluate.scores(self._workers.params, state, self._score)
     return loop.ledger_record(self._ledger, self._run, self._rate, scores)
 
   def reached(self, record: Record) -> bool:

@@ -19,9 +19,9 @@ class WorkerProgram(NamedTuple):
   """Pure functions that run once per worker.
 
   Attributes:
-    init: parameters -> Worker.
-    gradient: (parameters, examples, worker, step) -> (loss f32[], gradient),
-      of the batch that a worker takes at its step; examples
+    init: (parameters, state) -> Worker.
+    gradient: (parameters, state, examples, worker, step) -> ((loss f32[],
+      state), gradient), of the batch that a worker takes at its step; examples
       [workers, m, ...].
     update: (worker, gradient, step, stepping, talking) -> (worker, Traffic),
       see worker.py.
@@ -29,8 +29,8 @@ class WorkerProgram(NamedTuple):
       Traffic)): one local step and its exchange; the key is that of the seed.
   """
 
-  init: Callable[[Tree], Worker]
-  gradient: Callable[..., tuple[jax.Array, Tree]]
+  init: Callable[..., Worker]
+  gradient: Callable[..., tuple[tuple[jax.Array, Tree], Tree]]
   update: Callable[..., tuple[Worker, Any]]
   step: Callable[..., tuple[Worker, Any]]
 
@@ -39,24 +39,23 @@ def worker_program(run: Run) -> WorkerProgram:
   """The functions of each worker of a run."""
   init, update = make_worker(run.strategy, run.optimizer)
 
-  def gradient(params, examples, worker, t, row=None, key=None):
+  of_batch = jax.value_and_grad(run.task.training_loss, has_aux=True)
+
+  def gradient(params, state, examples, worker, t, row=None, key=None):
     key = jax.random.key(run.seed) if key is None else key
     order, noise = jax.random.split(jax.random.fold_in(key, worker))
     mine = batch(examples, order, t, run.batch_size, row)
-    return jax.value_and_grad(run.task.loss)(
-      params, mine, jax.random.fold_in(noise, t)
-    )
+    return of_batch(params, state, mine, jax.random.fold_in(noise, t))
 
   # With the key as an argument all seeds run the same compiled program.
   def step(worker, examples, t, key=None):
-    loss, grads = gradient(
-      worker.params, examples, lax.axis_index(WORKERS), t, key=key
-    )
-    worker, sent = update(worker, grads, t)
+    me, (params, state) = lax.axis_index(WORKERS), (worker.params, worker.state)
+    (loss, state), grads = gradient(params, state, examples, me, t, key=key)
+    worker, sent = update(worker._replace(state=state), grads, t)
     return worker, (loss, sent)
 
-  of_any = lambda params, examples, worker, t: gradient(
-    params, examples, worker, t, row=worker
+  of_any = lambda params, state, examples, worker, t: gradient(
+    params, state, examples, worker, t, row=worker
   )
   return WorkerProgram(init, of_any, update, step)
 
@@ -67,13 +66,13 @@ def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
   Returns:
     Both with leaves [workers, ...], placed by the executor.
   """
-  params = jax.device_get(run.task.init(jax.random.key(run.seed)))
+  begin = jax.device_get(run.task.begin(jax.random.key(run.seed)))
   put, mine = run.executor.put, range(run.workers)[run.executor.mine]
-  same = jax.tree.map(lambda x: np.stack([x] * len(mine)), params)
-  return run.executor.run(program.init)(put(same)), put(run.task.train)
+  same = jax.tree.map(lambda x: np.stack([x] * len(mine)), begin)
+  return run.executor.run(program.init)(*put(same)), put(run.task.train)
 
 
-def rehearse(run: Run, attending: int | None = None) -> Tree:
+def rehearse(run: Run, attending: int | None = None) -> tuple[Tree, Tree]:
   """Traces a step without computing it, to find errors before training.
 
   Args:
@@ -81,16 +80,16 @@ def rehearse(run: Run, attending: int | None = None) -> Tree:
     attending: workers that take part in the step; None is all.
 
   Returns:
-    Shapes and dtypes of the parameters.
+    Shapes and dtypes of the parameters, and of the state.
 
   Raises:
     UserError: the step would fail, for example for a batch too large.
   """
   program = worker_program(run)
-  shapes = jax.eval_shape(run.task.init, jax.random.key(0))
+  shapes = jax.eval_shape(run.task.begin, jax.random.key(0))
 
-  def one_step(examples, params):
-    return program.step(program.init(params), examples, t=jnp.int32(0))
+  def one_step(examples, begin):
+    return program.step(program.init(*begin), examples, t=jnp.int32(0))
 
   everyone = jax.vmap(one_step, axis_name=WORKERS, in_axes=(0, None))
   examples = jax.tree.map(

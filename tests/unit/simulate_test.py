@@ -53,11 +53,12 @@ def gradient(i, x):
   return CURVATURE[i] * (x - MINIMUM[i])
 
 
-def quadratic(params, examples, worker, t):
+def quadratic(params, state, examples, worker, t):
   del t
   curvature, minimum = (jnp.float32(x)[worker] for x in (CURVATURE, MINIMUM))
   loss = lambda p: jnp.sum(curvature / 2 * (p['x'] - minimum) ** 2)
-  return jax.value_and_grad(loss)(params)
+  loss, grads = jax.value_and_grad(loss)(params)
+  return (loss, state), grads
 
 
 def sailing(
