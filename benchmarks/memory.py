@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import optax
 
 from gossipjax import executors
+from gossipjax.local_step import make_worker
 from gossipjax.strategies import topk
-from gossipjax.worker import make_worker
 
 WORKERS, WIDTHS = 8, (1024, 3200)  # Of ten square layers: 10.5 M, 102 M.
 

@@ -17,10 +17,10 @@ import optax
 from benchmarks.printing import show
 from gossipjax import executors
 from gossipjax.audit import hlo
+from gossipjax.local_step import make_worker
 from gossipjax.profiling import instruction_bytes
 from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.strategies import gtopk, topk
-from gossipjax.worker import make_worker
 
 N, DENSITY = 25_600_000, 0.001
 STRATEGIES = {'topk': topk.strategy(DENSITY), 'gtopk': gtopk.strategy(DENSITY)}

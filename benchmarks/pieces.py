@@ -19,8 +19,8 @@ import optax
 from benchmarks.printing import show
 from gossipjax import executors, models
 from gossipjax.config import resolve
+from gossipjax.local_step import make_worker
 from gossipjax.profiling.interleaved_timing import median_seconds
-from gossipjax.worker import make_worker
 
 WORKERS, DENSITY = 8, 0.1
 PIECES = {

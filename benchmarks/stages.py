@@ -34,10 +34,10 @@ import optax
 
 from gossipjax import compressors, executors, models
 from gossipjax.config import resolve
+from gossipjax.local_step import make_worker
 from gossipjax.profiling import stage_times
 from gossipjax.profiling.instruction_stages import STAGES
 from gossipjax.profiling.stage_times import Program
-from gossipjax.worker import make_worker
 
 TURNS = 9
 SIZES = {220_234: (8, 0.01), 1_000_000: (8, 0.001), 25_600_000: (2, 0.001)}

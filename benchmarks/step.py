@@ -26,8 +26,8 @@ import optax
 from benchmarks import by_hand, printing
 from gossipjax import executors, models
 from gossipjax.config import resolve
+from gossipjax.local_step import make_worker
 from gossipjax.traffic import digits
-from gossipjax.worker import make_worker
 
 WORKERS, BATCH, RATE, MOMENTUM, DECAY = 8, 16, 0.05, 0.9, 5e-4
 TASKS = {  # A model, the shape of its pictures, steps in a turn.

@@ -7,7 +7,7 @@ The idea:
   traffic         the counts: bytes, messages and rounds of one worker
   topology        communication graphs as weighted permutations
   network         seconds that traffic takes on a link
-  worker          one step of one worker: both slots around an optimizer
+  local_step      one step of one worker: both slots around an optimizer
   executors       runs the workers under vmap, shard_map or pmap
   flatten         joins small leaves of a tree into long vectors
   errors          UserError: a mistake of the user, in a sentence
@@ -39,15 +39,34 @@ What is made of the results:
 """
 
 import importlib
+import pathlib
 from typing import Any
+
+_STRATEGIES = pathlib.Path(__file__).with_name('strategies')
 
 # Public names, each imported when it is first used.
 _PUBLIC = {
   'Task': 'gossipjax.tasks.task',
+  'Strategy': 'gossipjax.aggregator',
+  'as_optax': 'gossipjax.aggregator',
+  'worker': 'gossipjax.local_step',
+  'ring': 'gossipjax.topology',
+  'complete': 'gossipjax.topology',
+  'task_from_linen': 'gossipjax.tasks.flax_models',
+  'task_from_nnx': 'gossipjax.tasks.flax_models',
+  'compare': 'gossipjax.comparison.in_python',
+  'total': 'gossipjax.tasks.metrics',
+  'whole_set': 'gossipjax.tasks.metrics',
 }
 
 
 def __getattr__(name: str) -> Any:
-  if name not in _PUBLIC:
+  """A public name, or the function of a strategy by its name."""
+  if name in _PUBLIC:
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+  # Nothing is imported to find out, because `from gossipjax import MODULE` asks
+  # here first.
+  if name.startswith('_') or not (_STRATEGIES / f'{name}.py').exists():
     raise AttributeError(f'gossipjax has no {name!r}')
-  return getattr(importlib.import_module(_PUBLIC[name]), name)
+  in_python = importlib.import_module('gossipjax.comparison.in_python')
+  return in_python.strategy_function(name)

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 from jax import lax
 
+from gossipjax import collectives
 from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE, Traffic
 
@@ -145,23 +146,38 @@ class AsOptaxState(NamedTuple):
   inner: State  # The aggregator's memory.
   step: jax.Array  # i32[]; calls so far.
   sent: Traffic  # Of the last call.
+  sent_total: Traffic  # Of all calls.
 
 
-def as_optax(aggregator: Aggregator) -> optax.GradientTransformationExtraArgs:
+def as_optax(
+  aggregator: Aggregator, axis: collectives.Axis = collectives.WORKERS
+) -> optax.GradientTransformationExtraArgs:
   """Wraps a gradient aggregator as a transformation for `optax.chain`.
 
-  It is called once per worker under the axis name `collectives.WORKERS`, for
-  example inside `jax.shard_map`; the Traffic of a call is `state.sent`. It does
-  not fit parameter aggregators: a mean of parameters that is applied as an
-  update leaves replicas that differ in their last bits.
+  It is called once per worker under an axis name, for example inside
+  `jax.shard_map`, and its results vary along that axis: parameters and
+  optimizer states have a row per worker. `state.sent` is the Traffic of the
+  last call, `state.sent_total` of all calls, also inside `optax.MultiSteps`.
+  Gradients are billed at their own width. It does not fit parameter
+  aggregators: a mean of parameters that is applied as an update leaves replicas
+  that differ in their last bits; `local_step.worker` takes those.
+
+  Args:
+    aggregator: of gradients.
+    axis: the name of the workers' axis, or names of several.
   """
 
-  def init(params):
-    return AsOptaxState(aggregator.init(params), jnp.int32(0), SILENCE)
+  def begin(params):
+    inner = aggregator.init(params)
+    return AsOptaxState(inner, jnp.int32(0), SILENCE, SILENCE)
 
   def update(updates, state, params=None, **extra):
     del params, extra
-    updates, inner, sent = aggregator.update(updates, state.inner, state.step)
-    return updates, AsOptaxState(inner, state.step + 1, sent)
+    exchange = collectives.along(axis, aggregator.update)
+    updates, inner, sent = exchange(updates, state.inner, state.step)
+    total = state.sent_total + sent
+    return updates, AsOptaxState(inner, state.step + 1, sent, total)
 
-  return optax.GradientTransformationExtraArgs(init, update)
+  return optax.GradientTransformationExtraArgs(
+    collectives.along(axis, begin), update
+  )

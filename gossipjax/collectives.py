@@ -7,7 +7,11 @@ states that all take part; otherwise each message carries a flag with that
 information, which is charged like the rest.
 """
 
+import contextlib
+import contextvars
 import functools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +22,67 @@ from gossipjax.errors import UserError
 from gossipjax.flatten import flatten
 from gossipjax.traffic import SILENCE, Traffic, nbytes
 
-WORKERS = 'workers'  # The mesh axis.
+WORKERS = 'workers'  # The mesh axis, unless `over` says another.
+
+Axis = str | tuple[str, ...]
+_AXIS: contextvars.ContextVar[Axis] = contextvars.ContextVar(
+  'axis', default=WORKERS
+)
+
+
+def axis() -> Axis:
+  """The axis of the workers, for what is traced now."""
+  return _AXIS.get()
+
+
+@contextlib.contextmanager
+def over(name: Axis) -> Iterator[None]:
+  """What is traced inside takes this axis, or these axes, for the workers."""
+  before = _AXIS.set(name)
+  try:
+    yield
+  finally:
+    _AXIS.reset(before)
+
+
+def along(name: Axis, program: Callable[..., Any]) -> Any:
+  """A program of one worker, along an axis of anyone's mesh.
+
+  Under `jax.shard_map` its results count as varying. Inside, JAX does not track
+  what varies: branches and loops mix what does with what does not.
+  """
+  axes = (name,) if isinstance(name, str) else tuple(name)
+
+  def run(*args):
+    with over(name):
+      if not _is_sharded() or not jax.typeof(lax.axis_index(name)).mat.varying:
+        return program(*args)  # Under `jax.vmap`, or nothing is tracked.
+      found = jax.shard_map(
+        lambda *args: program(*jax.tree.map(_unmarked, args)),
+        in_specs=jax.P(),
+        out_specs=jax.P(),
+        axis_names={*axes},
+        check_vma=False,
+      )(*args)
+    return jax.tree.map(lambda x: _varying(x, axes), found)
+
+  return run
+
+
+def _unmarked(x: jax.Array) -> jax.Array:
+  """x through operations that lose the mark of what varies, and are free."""
+  return lax.squeeze(lax.expand_dims(x, (0,)), (0,))
+
+
+def _varying(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+  new = tuple(a for a in axes if a not in jax.typeof(x).mat.varying)
+  return lax.pcast(x, new, to='varying') if new else x
+
+
+def _axes() -> tuple[str, ...]:
+  return (name,) if isinstance(name := axis(), str) else name
+
+
 SERVED = 'served'  # Name in the compiled program of a sum that a server does.
 _FLAG = 1  # Bytes of a bool.
 
@@ -32,7 +96,7 @@ def _present(tree, active):
 
 def _is_sharded() -> bool:
   """Whether the workers are on devices of their own, not a batch of vmap."""
-  return WORKERS in jax.sharding.get_abstract_mesh().manual_axes
+  return {*_axes()} <= {*jax.sharding.get_abstract_mesh().manual_axes}
 
 
 def _sum(tree):
@@ -43,8 +107,8 @@ def _sum(tree):
   """
   arrays, unflatten = flatten(tree)
   if _is_sharded():
-    return unflatten(lax.psum(arrays, WORKERS))
-  rows = lax.all_gather(arrays, WORKERS)
+    return unflatten(lax.psum(arrays, axis()))
+  rows = lax.all_gather(arrays, axis())
   return unflatten(jax.tree.map(lambda x: functools.reduce(jnp.add, x), rows))
 
 
@@ -89,7 +153,7 @@ def send(tree, pairs, active=True):
   Returns:
     The tree that arrived (zeros if none did), whether one did, and the bill.
   """
-  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  n, me = lax.axis_size(axis()), lax.axis_index(axis())
   pairs = [(s, t) for s, t in pairs if s != t]
   if not pairs:
     return jax.tree.map(jnp.zeros_like, tree), jnp.bool_(False), SILENCE
@@ -133,7 +197,7 @@ def all_reduce(tree, active=True):
   Returns:
     The sum over those taking part, how many they are, and the bill.
   """
-  n = lax.axis_size(WORKERS)
+  n = lax.axis_size(axis())
   if active is True:
     total, count, size = _sum(tree), n, nbytes(tree)
   else:
@@ -149,11 +213,11 @@ def all_gather(tree, active=True):
   Returns:
     The trees (zeros for absent workers), how many take part, and the bill.
   """
-  n = lax.axis_size(WORKERS)
+  n = lax.axis_size(axis())
   if active is True:
-    trees, count, size = lax.all_gather(tree, WORKERS), n, nbytes(tree)
+    trees, count, size = lax.all_gather(tree, axis()), n, nbytes(tree)
   else:
-    trees, present = lax.all_gather((_present(tree, active), active), WORKERS)
+    trees, present = lax.all_gather((_present(tree, active), active), axis())
     count, size = jnp.maximum(present.sum(), 1), nbytes(tree) + _FLAG
   return trees, count, Traffic.of((n - 1) * size, n - 1) * active
 
@@ -166,13 +230,13 @@ def serve(tree, active=True):
   Returns:
     The sum over those taking part, how many they are, and the bill.
   """
-  n, size = lax.axis_size(WORKERS), nbytes(tree)
+  n, size = lax.axis_size(axis()), nbytes(tree)
   with jax.named_scope(SERVED):
     total = _sum(_present(tree, active))
     count = (
       n
       if active is True
-      else jnp.maximum(lax.psum(jnp.asarray(active, jnp.int32), WORKERS), 1)
+      else jnp.maximum(lax.psum(jnp.asarray(active, jnp.int32), axis()), 1)
     )
   bill = Traffic.of(size, 1, rounds=2, path_bytes=0)
   queue = Traffic.of(0, 0, path_bytes=2 * size) * count
@@ -190,13 +254,13 @@ def all_max(x, active=True):
     The element-wise maximum, and the bill.
   """
   needs_everyone(active)
-  return lax.pmax(x, WORKERS), _tree_bill(x)
+  return lax.pmax(x, axis()), _tree_bill(x)
 
 
 def all_sum(x, active=True):
   """The sum of x over all workers, for few numbers; as `all_max`."""
   needs_everyone(active)
-  return lax.psum(x, WORKERS), _tree_bill(x)
+  return lax.psum(x, axis()), _tree_bill(x)
 
 
 def all_to_all(tree, active=True):
@@ -210,10 +274,10 @@ def all_to_all(tree, active=True):
     The tree whose row i came from worker i, and the bill.
   """
   needs_everyone(active)
-  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  n, me = lax.axis_size(axis()), lax.axis_index(axis())
   # vmap gives wrong results for an operand that is the same on all workers.
   mine = jax.tree.map(lambda x: jnp.where(me < 0, jnp.zeros_like(x), x), tree)
-  theirs = lax.all_to_all(mine, WORKERS, 0, 0, tiled=True)
+  theirs = lax.all_to_all(mine, axis(), 0, 0, tiled=True)
   return theirs, Traffic.of((n - 1) * nbytes(tree) // n, n - 1)
 
 
@@ -319,7 +383,7 @@ def agree(flags, active=True):
     bool[...], the logical or over workers, and the bill.
   """
   flags = jnp.uint8(flags)
-  anyone = lax.pmax(_present(flags, active), WORKERS) > 0
+  anyone = lax.pmax(_present(flags, active), axis()) > 0
   return anyone, _tree_bill(flags) * active
 
 
@@ -340,7 +404,7 @@ def in_groups(name: str, params, x, groups):
   """
   if name not in ('axis_index', 'ppermute', *_NATIVE):
     return None
-  table, me = np.asarray(groups), lax.axis_index(WORKERS)
+  table, me = np.asarray(groups), lax.axis_index(axis())
   of, place = np.zeros((2, table.size), np.int32)
   for g, members in enumerate(table):
     of[members], place[members] = g, np.arange(len(members))
@@ -348,22 +412,22 @@ def in_groups(name: str, params, x, groups):
     return jnp.asarray(place)[me]
   if name == 'ppermute':
     pairs = [(g[s], g[t]) for g in table.tolist() for s, t in params['perm']]
-    return lax.ppermute(x, WORKERS, pairs)
-  if WORKERS in jax.sharding.get_abstract_mesh().manual_axes:
+    return lax.ppermute(x, axis(), pairs)
+  if _is_sharded():
     return _NATIVE[name](x, table.tolist())
   # vmap has no collectives of groups: everybody's x, then the group's.
-  mine = lax.all_gather(x, WORKERS)[table][jnp.asarray(of)[me]]
+  mine = lax.all_gather(x, axis())[table][jnp.asarray(of)[me]]
   return _OF_MEMBERS[name](mine, jnp.asarray(place)[me])
 
 
 _NATIVE = {
-  'psum': lambda x, groups: lax.psum(x, WORKERS, axis_index_groups=groups),
-  'pmax': lambda x, groups: lax.pmax(x, WORKERS, axis_index_groups=groups),
+  'psum': lambda x, groups: lax.psum(x, axis(), axis_index_groups=groups),
+  'pmax': lambda x, groups: lax.pmax(x, axis(), axis_index_groups=groups),
   'all_gather': lambda x, groups: lax.all_gather(
-    x, WORKERS, axis_index_groups=groups
+    x, axis(), axis_index_groups=groups
   ),
   'all_to_all': lambda x, groups: lax.all_to_all(
-    x, WORKERS, 0, 0, tiled=True, axis_index_groups=groups
+    x, axis(), 0, 0, tiled=True, axis_index_groups=groups
   ),
 }
 _OF_MEMBERS = {
@@ -379,7 +443,7 @@ def _tree_bill(x) -> Traffic:
 
   The bytes of a worker are those of a ring, a mean over the tree's workers.
   """
-  n, size = lax.axis_size(WORKERS), nbytes(x)
+  n, size = lax.axis_size(axis()), nbytes(x)
   rounds = 2 * (n - 1).bit_length()
   return Traffic.of(
     ring_bytes(size, n),
@@ -417,7 +481,7 @@ def _ends(pairs, n: int):
 
 def _is_end(pairs):
   """Whether this worker is a source, and whether it is a target: bool[]."""
-  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  n, me = lax.axis_size(axis()), lax.axis_index(axis())
   return tuple(jnp.asarray(table)[me] for table in _ends(pairs, n))
 
 
@@ -425,14 +489,14 @@ def _send_flag(flag, pairs):
   """The source's flag at its target; a literal True takes no message."""
   if flag is True:
     return True
-  full = _permutation(pairs, lax.axis_size(WORKERS))
-  return lax.ppermute(flag, WORKERS, full)
+  full = _permutation(pairs, lax.axis_size(axis()))
+  return lax.ppermute(flag, axis(), full)
 
 
 def _send(tree, pairs, arrives):
   """The source's tree at its target; zeros where it does not arrive."""
-  full = _permutation(pairs, lax.axis_size(WORKERS))
-  return _present(lax.ppermute(tree, WORKERS, full), arrives)
+  full = _permutation(pairs, lax.axis_size(axis()))
+  return _present(lax.ppermute(tree, axis(), full), arrives)
 
 
 def _bill(out, into, size: int) -> Traffic:

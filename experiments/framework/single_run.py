@@ -9,13 +9,13 @@ from ml_collections import ConfigDict
 
 from experiments.framework import numerics
 from experiments.framework.probe import Probe, read_probe, with_probe
+from gossipjax.local_step import Worker
 from gossipjax.simulation import simulate
 from gossipjax.training import loop
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run, resolve_run
 from gossipjax.training.train import train
-from gossipjax.worker import Worker
 
 # Keys of a config that change no result: files, and whatever reads them.
 WITHOUT_EFFECT = ('data', 'log', 'checkpoint_every', 'variants', 'executor')

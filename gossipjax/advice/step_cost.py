@@ -13,10 +13,10 @@ from gossipjax.advice import step_traffic
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy, Tree, identity
 from gossipjax.config import resolve
+from gossipjax.local_step import make_worker
 from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.tasks.task import Task
 from gossipjax.training import optimizer
-from gossipjax.worker import make_worker
 
 _TURNS = 3
 

@@ -15,9 +15,9 @@ import numpy as np
 from gossipjax import executors
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.collectives import WORKERS
+from gossipjax.local_step import make_worker, probe
 from gossipjax.traffic import Traffic
 from gossipjax.transforms import traced
-from gossipjax.worker import make_worker, probe
 
 SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
 

@@ -12,7 +12,7 @@ from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import hlo
 from gossipjax.audit.control_paths import Paths, control_paths
 from gossipjax.errors import UserError
-from gossipjax.worker import Worker, make_worker, probe
+from gossipjax.local_step import Worker, make_worker, probe
 
 _LARGE = 1e3  # Gradients over parameters; they make every trigger fire.
 _MOST = 32  # Entries along a dimension, where the shape does not matter.

@@ -10,7 +10,7 @@ from typing import Any
 from absl import app, flags
 from ml_collections import ConfigDict
 
-from gossipjax.commands import console
+from gossipjax.commands import console, new_optimizer
 from gossipjax.errors import UserError
 
 _HELP = {'-h', '-help', '--help', '--helpshort', '--helpfull'}
@@ -73,8 +73,12 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   Raises:
     SystemExit: with 2, after a sentence about what is wrong.
   """
+  argv, of_optimizer = new_optimizer.take(argv)
+  sys.argv = new_optimizer.take(sys.argv)[0]  # ml_collections looks there too.
   try:
     rest = flags.FLAGS([_FLAG_NAME.sub(_with_underscores, w) for w in argv])
+    if of_optimizer and (given := flags.FLAGS['config'].value):
+      new_optimizer.put(given, of_optimizer)
     if extra := rest[1 + positional :]:
       raise UserError(f'{extra[0]!r} is no flag; flags look like --key=value.')
     return rest

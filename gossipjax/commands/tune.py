@@ -24,7 +24,7 @@ from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError
 from gossipjax.training.run import devices
-from gossipjax.tuning import best_points, grid, trials, tune
+from gossipjax.tuning import grid, trials, tune
 
 
 def start(words: Sequence[str]) -> None:
@@ -36,13 +36,14 @@ def start(words: Sequence[str]) -> None:
 
 def define_flags() -> None:
   """Defines the flags, which must not meet those of another command."""
-  metrics = best_points.METRICS
   config_flags.DEFINE_config_file('config', None, 'The comparison to tune.')
   flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE; may be repeated.')
   flags.DEFINE_integer('seeds', 3, 'Trials of each point.')
   flags.DEFINE_integer('budget', None, 'Points per variant; default: all.')
   flags.DEFINE_integer('processes', 1, 'Trials at the same time.')
-  flags.DEFINE_enum('metric', metrics[0], metrics, 'What to choose by.')
+  flags.DEFINE_string(
+    'metric', None, 'validation_SCORE to choose by; default: the accuracy.'
+  )
   flags.DEFINE_string('workdir', None, 'Where results go; it is continued.')
 
 
@@ -85,9 +86,9 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
 def _show(row: trials.Row) -> None:
   """Prints one line of a finished trial."""
   values = {k: v for k, v in row.items() if '.' in k or k == 'seed'}
-  score = row['diverged'] or (
-    f'validation accuracy {row["validation_accuracy"]:.4f}'
-  )
+  scores = [key for key in row if key.startswith('validation_')]
+  first = max(scores, key=lambda name: 'accuracy' in name, default='')
+  score = row['diverged'] or (f'{first.replace("_", " ")} {row[first]:.4f}')
   console.say(
     f'{row["variant"]}, '
     f'{", ".join(f"{k}={v}" for k, v in values.items())}: {score}'

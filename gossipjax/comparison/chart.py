@@ -40,7 +40,7 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
   """
   if len(rows) <= most:
     return rows
-  evaluated = np.flatnonzero(rows['test_loss'].notna())
+  evaluated = np.flatnonzero(rows['consensus_distance'].notna())
   kept = _evenly(evaluated, most // 2)
   others = np.setdiff1d(np.arange(len(rows)), kept)
   return rows.iloc[np.union1d(kept, _evenly(others, most - len(kept)))]
@@ -66,7 +66,10 @@ def _short(value: float) -> float | None:
 
 
 def chart(
-  lines: int, costs: dict[str, str], scores: dict[str, str]
+  lines: int,
+  costs: dict[str, str],
+  scores: dict[str, str],
+  bands: bool = False,
 ) -> dict[str, Any]:
   """The chart as JSON, without points, which report.js puts in.
 
@@ -74,6 +77,7 @@ def chart(
     lines: how many runs.
     costs: columns for the x axis, with their labels.
     scores: columns for the y axis, with their labels.
+    bands: whether lines have bands, of standard deviations over seeds.
   """
   plot = figure(
     name='chart',
@@ -86,6 +90,12 @@ def chart(
   plot.toolbar.logo = None
   columns = ('x', 'y', 'run', *costs, *scores)
   dots = [_line(plot, i, columns) for i in range(lines)]
+  for i in range(lines if bands else 0):
+    source = ColumnDataSource({key: [] for key in ('x', 'low', 'high')})
+    color, _ = style(i)
+    plot.varea(
+      'x', 'low', 'high', source=source, name=f'band{i}', color=color, alpha=0.2
+    )
   labels = {'run': 'run', **scores, **costs}
   plot.add_tools(
     HoverTool(

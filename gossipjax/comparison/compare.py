@@ -2,7 +2,7 @@
 
 import contextlib
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -15,7 +15,7 @@ from gossipjax.comparison.variant import Variant, check
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
-from gossipjax.results import record_file, workdir
+from gossipjax.results import record_file, timeline_file, workdir
 from gossipjax.simulation import simulate
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
@@ -45,9 +45,23 @@ def compare(
   """
   tasks = {}
   runs = [check(name, run, tasks) for name, run in variants(config)]
+  return of_variants(config, runs, folder, resume, audited, watch, interrupted)
+
+
+def of_variants(
+  config: ConfigDict,
+  runs: Sequence[Variant],
+  folder: pathlib.Path,
+  resume: bool = False,
+  audited: bool = False,
+  watch: Watch = lambda *_: None,
+  interrupted: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+  """As `compare`, of runs that are checked: those of the config, in order."""
   if audited and any(one.run.cluster for one in runs):
     raise UserError('--audit is for lock-step programs; set config.cluster={}.')
   live = loggers.Live(folder, {one.name: one.config for one in runs})
+  higher = sorted({n for one in runs for n in one.run.task.higher_is_better})
 
   def show(*told):
     live(*told)
@@ -55,7 +69,7 @@ def compare(
 
   summaries = []
   with contextlib.ExitStack() as held:
-    claim = workdir.claim(folder, config, resume)
+    claim = workdir.claim(folder, config, resume, higher)
     processes.decide(lambda: held.enter_context(claim))
     held.enter_context(live)
     if processes.first():
@@ -70,16 +84,20 @@ def compare(
       return {}
     if all(run.get('diverged') for run in summaries):
       raise Diverged(summaries[0]['diverged'])
-    return _write(folder, config, summaries)
+    return _write(folder, config, summaries, higher)
 
 
 def _write(
-  folder: pathlib.Path, config: ConfigDict, summaries: list[dict[str, Any]]
+  folder: pathlib.Path,
+  config: ConfigDict,
+  summaries: list[dict[str, Any]],
+  higher: list[str],
 ) -> dict[str, Any]:
   """Writes what compares the runs; returns the summary of the comparison."""
   summary = {
     'config': config.to_dict(),
     'runs': summaries,
+    'higher_is_better': higher,
     **workdir.provenance(),
   }
   workdir.write_summary(folder, summary)
@@ -118,7 +136,7 @@ def run_one(
   summary = summarise(variant, last, diverged)
   if run.cluster and not diverged:
     summary |= virtual_time.summarise(config, last)
-    workdir.write_spans(folder, spans)
+    timeline_file.write(folder, spans)
   if audited:
     summary['audit'] = audit.report(
       name, run.strategy, *shapes, run.workers, run.steps

@@ -8,16 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gossipjax.comparison import table
+from gossipjax.comparison import over_seeds, scores, table
 from gossipjax.results.reader import Run
 
 STYLES = ('-', '--', ':')  # Of lines that have the same color.
-# Columns of records, with the label of their axis.
-SCORES = {
-  'train_loss': 'training loss',
-  'test_loss': 'held-out loss',
-  'test_accuracy': 'held-out accuracy',
-}
 LINEAR = ('step', 'virtual_s')  # Costs whose axis is not logarithmic.
 
 Columns = dict[str, np.ndarray]
@@ -26,7 +20,7 @@ Columns = dict[str, np.ndarray]
 def draw(
   folder: pathlib.Path, summary: dict[str, Any], runs: Sequence[Run]
 ) -> None:
-  """Writes train_loss.png, test_loss.png and test_accuracy.png.
+  """Writes train_loss.png, and test_SCORE.png of each held-out score.
 
   Args:
     folder: of the comparison.
@@ -36,8 +30,15 @@ def draw(
   records = {run.name: run.records for run in runs}
   # A run that diverged before its first record is in the legend only.
   lines = {run['name']: records.get(run['name'], {}) for run in summary['runs']}
+  if summary['config'].get('seeds'):
+    of_variants = over_seeds.lines(runs)
+    lines = {
+      name: {k: v.to_numpy() for k, v in rows.items()}
+      for name, rows in of_variants.items()
+    }
   costs = _costs(summary)
-  for score, label in SCORES.items():
+  train = {'train_loss': scores.LOSSES['train_loss']}
+  for score, label in (train | scores.columns(records.values())).items():
     figure = Figure(figsize=(4 * len(costs), 4), layout='constrained')
     panels = figure.subplots(1, len(costs), sharey=True)
     for axes, (cost, title) in zip(panels, costs.items(), strict=True):
@@ -82,6 +83,10 @@ def _panel(
       label=name,
       marker='.',
     )
+    if f'{score}_sd' in records:
+      sd = records[f'{score}_sd'][known]
+      low, high = y[known] - sd, y[known] + sd
+      axes.fill_between(x[known], low, high, color=f'C{i % 10}', alpha=0.2)
   axes.grid(alpha=0.3)
   axes.spines[['top', 'right']].set_visible(False)
 

@@ -71,7 +71,8 @@ def scalars(record: Record) -> dict[str, float]:
   found = {}
   for key, value in msgspec.structs.asdict(record).items():
     if isinstance(value, dict):
-      found |= {f'{key}/{link}': seconds for link, seconds in value.items()}
+      stem = '' if key == 'scores' else f'{key}/'
+      found |= {f'{stem}{name}': number for name, number in value.items()}
     elif value is not None and key != 'step':
       found[key] = max(value) if isinstance(value, list) else value
   return found

@@ -9,7 +9,7 @@ import sys
 from typing import Any, TextIO
 
 from gossipjax.comparison import table
-from gossipjax.training.record import Record
+from gossipjax.training.record import Record, held_out
 
 
 def _draws(stream: TextIO) -> bool:
@@ -42,11 +42,11 @@ class Bar:
       record: where it stands.
     """
     if self._progress is None:
-      if record.test_accuracy is not None:
+      if scores := held_out(record):
+        first, value = next(iter(scores.items()))
         print(
           f'{name}: step {record.step}/{config.steps}, loss '
-          f'{record.train_loss:.4f}, held-out accuracy '
-          f'{record.test_accuracy:.4f}',
+          f'{record.train_loss:.4f}, held-out {first} {value:.4f}',
           file=sys.stderr,
           flush=True,
         )

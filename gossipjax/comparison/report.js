@@ -26,15 +26,20 @@ function draw(plot, model) {
         && (line[x][i] > 0 || !log) && (line[y][i] > 0 || !logy));
     const data = {x: known.map(i => line[x][i]), y: known.map(i => line[y][i]),
                   run: known.map(() => run)};
-    for (const key of Object.keys(line)) {
+    const sd = known.map(i => line[`${y}_sd`]?.[i] ?? 0);
+    data.low = data.y.map((value, i) => value - sd[i]);
+    data.high = data.y.map((value, i) => value + sd[i]);
+    for (const key of Object.keys(line).filter(k => !k.endsWith('_sd'))) {
       data[key] = known.map(i => line[key][i] === null
           ? 'not evaluated' : readable(line[key][i], key));
     }
     return data;
   });
   points.forEach((data, i) => {
-    model(`line${i}`).data_source.data = data;
     model(`dots${i}`).glyph.size = data.x.length > 60 ? 2 : 5;
+    const {x, low, high, ...rest} = data;
+    if (model(`band${i}`)) model(`band${i}`).data_source.data = {x, low, high};
+    model(`line${i}`).data_source.data = {x, ...rest};
   });
   for (const [axis, key, log] of [[plot.below[0], x, by('logx').checked],
                                   [plot.left[0], y, by('logy').checked]]) {
@@ -51,8 +56,9 @@ function draw(plot, model) {
 
 function hide(model) {
   document.querySelectorAll('#runs input').forEach((box, i) => {
-    for (const glyph of ['line', 'dots']) {
-      model(`${glyph}${i}`).visible = box.checked;
+    for (const glyph of ['line', 'dots', 'band']) {
+      const drawn = model(`${glyph}${i}`);
+      if (drawn) drawn.visible = box.checked;
     }
   });
 }

@@ -11,19 +11,17 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from gossipjax.comparison import chart, table
+from gossipjax.comparison import chart, over_seeds, scores, table
 from gossipjax.results import frames, workdir
 from gossipjax.results.reader import Run
 
 HERE = pathlib.Path(__file__).parent
-MOST_POINTS, LEAST_POINTS = 10_000, 50  # Of all lines, of each.
-# Columns of records that the chart shows, with their labels.
-SCORES = {
-  'test_accuracy': 'held-out accuracy',
-  'test_loss': 'held-out loss',
-  'train_loss': 'training loss',
+# Columns of records that the chart shows besides held-out scores.
+OTHERS = {
+  'train_loss': scores.LOSSES['train_loss'],
   'consensus_distance': 'consensus distance',
 }
+MOST_POINTS, LEAST_POINTS = 10_000, 50  # Of all lines, of each.
 
 
 def write(
@@ -42,41 +40,45 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
   """
   frame = frames.of_runs(runs)
   costs = _costs(frame, table.link_name(summary['config']))
+  shown = scores.columns([frame]) | OTHERS
   most = max(LEAST_POINTS, MOST_POINTS // len(runs))
-  lines = {
-    name: chart.thinned(rows, most)
-    for name, rows in frame.groupby('run', observed=True, sort=False)
-  }
+  several = bool(summary['config'].get('seeds'))
+  by_run = frame.groupby('run', observed=True, sort=False)
+  whole = over_seeds.lines(runs) if several else dict(iter(by_run))
+  lines = {name: chart.thinned(rows, most) for name, rows in whole.items()}
+  bands = [f'{name}_sd' for name in shown] if several else []
+  drawn = [*costs, *shown, *bands]
   data = {
-    'chart': chart.chart(len(lines), costs, SCORES),
+    'chart': chart.chart(len(lines), costs, shown, several),
     'costs': costs,
-    'scores': SCORES,
-    'lines': {
-      name: chart.numbers(rows[[*costs, *SCORES]])
-      for name, rows in lines.items()
-    },
+    'scores': shown,
+    'lines': {name: chart.numbers(rows[drawn]) for name, rows in lines.items()},
   }
   return _template().render(
     summary=summary,
     whole=json.dumps(summary['config'], indent=2),
     data=data,
     costs=costs,
-    scores=SCORES,
+    scores=shown,
     runs=[(name, *chart.style(i)) for i, name in enumerate(lines)],
     table=table.rows(summary),
     note=table.NOTE + table.diverged(summary),
-    audit=[
-      (run['name'], row)
-      for run in summary['runs']
-      for row in run.get('audit', ())
-    ],
+    audit=list(_audited(summary)),
     differences=dict(differences(runs)),
-    left_out=len(frame) - sum(map(len, lines.values())),
+    seeds=table.seeds(summary['config']),
+    left_out=sum(len(whole[name]) - len(lines[name]) for name in lines),
     most=most,
-    records=len(frame),
+    records=sum(map(len, whole.values())),
     script=(HERE / 'report.js').read_text(),
     bokeh=chart.script(),
   )
+
+
+def _audited(summary: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+  """The name of each audited run, with each of its rows."""
+  for run in summary['runs']:
+    for row in run.get('audit', ()):
+      yield run['name'], row
 
 
 def _template() -> jinja2.Template:

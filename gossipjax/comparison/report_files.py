@@ -10,7 +10,7 @@ from typing import Any
 from gossipjax.commands import console
 from gossipjax.comparison import table
 from gossipjax.errors import missing
-from gossipjax.results import reader, workdir
+from gossipjax.results import reader, timeline_file, workdir
 
 
 def announce(folder: pathlib.Path) -> None:
@@ -47,6 +47,7 @@ def write(folder: pathlib.Path) -> dict[str, Any]:
   summary, runs = write_table(folder), reader.read(folder)
   figures.draw(folder, summary, runs)
   names = [run['name'] for run in summary['runs'] if 'virtual_s' in run]
-  timelines.draw(folder, {name: workdir.spans(folder / name) for name in names})
+  spans = {name: timeline_file.read(folder / name) for name in names}
+  timelines.draw(folder, spans)
   report.write(folder, summary, runs)
   return summary

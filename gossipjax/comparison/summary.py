@@ -49,7 +49,13 @@ def summarise(
     'seed': config.seed,
     'parameters': sum(x.size for x in jax.tree.leaves(variant.shapes[0])),
     'diverged': diverged,
-    **{key: None if diverged else getattr(last, key) for key in SCORES},
+    **{
+      key: None if diverged else value
+      for key, value in (
+        *((key, getattr(last, key)) for key in SCORES),
+        *(last.scores or {}).items(),
+      )
+    },
     **{key: getattr(last, key) for key in ('comm_s', 'wall_s', 'train_s')},
     **{
       key: max(getattr(last, key))

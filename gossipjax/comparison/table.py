@@ -5,7 +5,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from gossipjax.comparison import virtual_time
+from gossipjax.comparison import over_seeds, scores, virtual_time
 
 UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
 
@@ -26,14 +26,16 @@ def duration(seconds: float) -> str:
 def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
   """A row per run, with headings as keys and cells as text.
 
-  A run that diverged has 'diverged' as its accuracy and '' in other columns.
+  A run that diverged has 'diverged' as its first score and '' in other columns.
 
   Args:
     summary: of a comparison, as in summary.json.
   """
+  summary = over_seeds.summary(summary)
   runs = summary['runs']
+  first = next(iter(scores.cells({}, runs, ())))
   found = [
-    {'run': run['name'], 'held-out accuracy': 'diverged'}
+    {'run': run['name'], first: 'diverged'}
     if run.get('diverged')
     else _row(run, summary)
     for run in runs
@@ -47,8 +49,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
   least = runs[0]['bytes_sent'] or 1
   return {
     'run': run['name'],
-    'held-out accuracy': f'{100 * run["test_accuracy"]:.2f} %',
-    'held-out loss': f'{run["test_loss"]:.4f}',
+    **scores.cells(run, runs, summary.get('higher_is_better', ())),
     'train loss': f'{run["train_loss"]:.4f}',
     'consensus distance': f'{run["consensus_distance"]:.3g}',
     'sent per step (logical)': size(run['bytes_sent'] / run['steps']),
@@ -115,12 +116,20 @@ def markdown(summary: dict[str, Any]) -> str:
   head = (
     f'{config["task"]["name"]}, {config["workers"]} workers, '
     f'{config["steps"]} steps of {config["batch_size"]} examples each, '
-    f'seed {config["seed"]}, commit {summary["commit"]}'
+    f'{seeds(config)}, commit {summary["commit"]}'
   )
   return (
     f'# Comparison\n\n{head}\n\n{of_rows(rows(summary), ("run",))}\n{NOTE}'
     f'{virtual_time.note(summary)}{diverged(summary)}{audited(summary)}'
   )
+
+
+def seeds(config: dict[str, Any]) -> str:
+  """'seed 0', or all seeds and what is said of them."""
+  if not (found := config.get('seeds')):
+    return f'seed {config["seed"]}'
+  told = ', '.join(map(str, found))
+  return f'seeds {told} (mean ± standard deviation)'
 
 
 def diverged(summary: dict[str, Any]) -> str:

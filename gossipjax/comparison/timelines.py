@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from gossipjax.results.workdir import Span
+from gossipjax.results.timeline_file import Span
 
 COLORS = {'compute': 'C0', 'wait': '0.85', 'transfer': 'C1'}
 MOST_WORKERS = 16  # Bars of a panel.

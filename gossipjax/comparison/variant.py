@@ -7,8 +7,8 @@ from ml_collections import ConfigDict
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError
 from gossipjax.simulation import simulate
-from gossipjax.training import worker_program
-from gossipjax.training.run import Run, resolve_run
+from gossipjax.training import evaluate, worker_program
+from gossipjax.training.run import Given, Run, resolve_run
 
 
 class Variant(NamedTuple):
@@ -28,21 +28,29 @@ class Variant(NamedTuple):
 
 
 def check(
-  name: str, config: ConfigDict, tasks: dict[str, Any] | None = None
+  name: str,
+  config: ConfigDict,
+  tasks: dict[str, Any] | None = None,
+  given: Given = Given(),
 ) -> Variant:
   """Resolves a run and traces its step, before anything is written.
 
   Args:
     name: of the variant.
     config: of one run, see gossipjax/config/defaults.py.
-    tasks: see `training.run.resolve_run`.
+    tasks, given: see `training.run.resolve_run`.
 
   Raises:
     UserError: the run would fail later.
   """
-  run = resolve_run(config, tasks)
-  if run.cluster is None:
-    return Variant(name, config, run, worker_program.rehearse(run))
-  if processes.distributed():
+  loaded = {} if tasks is None else tasks
+  before = len(loaded)
+  run = resolve_run(config, loaded, given)
+  if run.cluster is not None and processes.distributed():
     raise UserError('--distributed trains in real time; set config.cluster={}.')
-  return Variant(name, config, run, simulate.rehearse(run))
+  rehearse = simulate.rehearse if run.cluster else worker_program.rehearse
+  found = Variant(name, config, run, rehearse(run))
+  own = given.task is not None or ':' in config.task.name
+  if own and len(loaded) > before:
+    evaluate.check_scores(run)  # Those of built-in tasks are known.
+  return found

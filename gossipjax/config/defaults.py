@@ -23,8 +23,14 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'steps': 300,  # Local steps of each worker.
       'batch_size': 16,  # Examples per worker and step.
       'seed': 0,  # Of initial parameters, data split and data order.
+      'seeds': (),  # Each variant with each of them, such as (0, 1, 2).
       'log_every': 20,  # Steps between two records.
       'eval_every': 20,  # Steps between two held-out evaluations.
+      # The type that losses are computed in, such as bfloat16; '': that of the
+      # parameters, which stay as they are.
+      'compute_dtype': '',
+      # Micro-batches of a worker's batch, one after the other; 0: at once.
+      'accumulate': 0,
       # Steps between two exact means of the state of models (batch norm); 0: no
       # mean in training, only for evaluation.
       'state_period': 0,
@@ -80,7 +86,9 @@ def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
     {
       'name': name,
       'learning_rate': learning_rate,
-      'schedule': 'constant',  # constant, cosine, piecewise.
+      # constant, cosine, piecewise; or any of optax by name, or a dict of its
+      # name and arguments.
+      'schedule': 'constant',
       'warmup_steps': 0,  # Linear, from zero.
       'boundaries': (),  # Of piecewise: steps at which the rate falls tenfold.
       'weight_decay': 0.0,  # Added to the aggregated gradient.

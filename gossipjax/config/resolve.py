@@ -45,7 +45,12 @@ def task(config: Mapping[str, Any], data_dir: str = '') -> Task:
   return own_functions.returned(found, Task, 'task.name', name)
 
 
-def _strategy_function(name: str) -> Callable[..., Strategy]:
+def strategy_function(name: str) -> Callable[..., Strategy]:
+  """The function of a strategy's name, or 'module:function'.
+
+  Raises:
+    UserError: there is none.
+  """
   if ':' in str(name):
     return own_functions.find(name, {}, 'strategy.name')
   pick(name, dict.fromkeys(STRATEGIES), 'strategy.name')
@@ -58,7 +63,7 @@ def strategy_config(name: str, **given: Any) -> ConfigDict:
   Raises:
     UserError: no such strategy, or it takes no such argument.
   """
-  function = _strategy_function(name)
+  function = strategy_function(name)
   known = inspect.signature(function).parameters
   for key in given:
     pick(key, known, f'strategy {name}: argument')
@@ -78,7 +83,7 @@ def strategy(
     UserError: see `call`.
   """
   arguments = dict(config)
-  function = _strategy_function(name := arguments.pop('name'))
+  function = strategy_function(name := arguments.pop('name'))
   if rate and 'rate' in inspect.signature(function).parameters:
     arguments['rate'] = rate
   found = call(function, arguments, 'strategy')

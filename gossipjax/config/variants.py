@@ -1,6 +1,6 @@
 """The variants of a comparison: a base config and what each one changes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -11,22 +11,42 @@ from gossipjax.errors import UserError, nearest
 def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
   """The runs of a config: itself, or each of `config.variants` on top of it.
 
+  With `config.seeds`, each of them with each seed.
+
   Yields:
     A name, which is also that of a folder, and the config of the run.
 
   Raises:
     UserError: a variant has an unusable name, an unknown key or a wrong type.
   """
-  base = {k: v for k, v in config.items() if k != 'variants'}
-  if not config.get('variants'):
-    yield config.strategy.name, ConfigDict(base)
-  for name, changes in config.get('variants', {}).items():
+  base = {k: v for k, v in config.items() if k not in ('variants', 'seeds')}
+  if len({*config.get('seeds', ())}) < len(config.get('seeds', ())):
+    raise UserError(f'config.seeds={config.seeds} has a seed twice.')
+  for name in config.get('variants', {}):
     if not name.replace('_', '').replace('-', '').isalnum():
       raise UserError(
         f'config.variants: {name!r} names a folder; it may have '
         'letters, digits, _ and - only.'
       )
+  for name, changes in changes_by_name(config).items():
     yield name, changed(base, changes, f'config.variants.{name}.')
+
+
+def changes_by_name(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+  """What each run of a config changes, by its name: that of its folder.
+
+  Args:
+    config: a ConfigDict, or a dict as in config.json.
+  """
+  name = config['strategy']['name'].replace(':', '-').replace('.', '-')
+  found = dict(config.get('variants') or {name: {}})
+  if not config.get('seeds'):
+    return found
+  return {
+    f'{name}-seed{seed}': {**changes, 'seed': seed}
+    for name, changes in found.items()
+    for seed in config['seeds']
+  }
 
 
 def changed(base: Any, changes: Any, where: str) -> ConfigDict:

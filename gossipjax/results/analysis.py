@@ -21,7 +21,10 @@ from gossipjax.results.frames import load as load
 
 NEVER = math.inf  # The cost of a target that was not reached.
 RUN = ['workdir', 'run']  # Columns that identify a run.
-VARIANT = ['run', 'config']  # Columns equal in runs that differ in the seed.
+VARIANT = [
+  'variant',
+  'config',
+]  # Columns equal in runs that differ in the seed.
 
 
 def needs(frame: pd.DataFrame, *columns: str) -> None:
@@ -38,9 +41,15 @@ def needs(frame: pd.DataFrame, *columns: str) -> None:
       )
 
 
-def higher_is_better(metric: str) -> bool:
-  """Whether large values of a column are good: of accuracies and rates."""
-  return 'accuracy' in metric or metric.endswith('_per_s')
+def higher_is_better(metric: str, frame: pd.DataFrame | None = None) -> bool:
+  """Whether large values of a column are good.
+
+  They are of accuracies, of rates, and of the scores that a frame of `load`
+  lists in `attrs['higher_is_better']`.
+  """
+  told = [] if frame is None else frame.attrs.get('higher_is_better', [])
+  names = {f'{of}_{name}' for name in told for of in ('test', 'worker0')}
+  return 'accuracy' in metric or metric.endswith('_per_s') or metric in names
 
 
 def final(frame: pd.DataFrame) -> pd.DataFrame:
@@ -73,7 +82,7 @@ def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     raise UserError(f'No row has both {x} and {y}; choose other columns.')
   signed = pd.DataFrame(
     {
-      name: -known[name] if higher_is_better(name) else known[name]
+      name: -known[name] if higher_is_better(name, frame) else known[name]
       for name in (x, y)
     }
   ).sort_values([x, y])
@@ -107,13 +116,10 @@ def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
     UserError: a column is missing, or no run reached the target.
   """
   needs(frame, *RUN, *VARIANT, 'seed', 'step', metric)
-  good = (
-    frame[metric] >= target
-    if higher_is_better(metric)
-    else frame[metric] <= target
-  )
+  higher = higher_is_better(metric, frame)
+  good = frame[metric] >= target if higher else frame[metric] <= target
   if not good.any():
-    best = frame[metric].agg('max' if higher_is_better(metric) else 'min')
+    best = frame[metric].agg('max' if higher else 'min')
     raise UserError(
       f'No run reached {metric}={target:g}, the best is '
       f'{best:.4g}; choose an easier target.'
@@ -160,4 +166,4 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
     found[f'{metric}_sd'] = groups[metric].agg(
       lambda x: x.std() if np.isfinite(x).all() else np.nan
     )
-  return pd.DataFrame(found).reset_index()
+  return pd.DataFrame(found).reset_index().rename(columns={'variant': 'run'})

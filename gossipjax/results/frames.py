@@ -30,13 +30,15 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
 
   Returns:
     A row per record. The columns are those of `record_file.columns`, after
-      workdir, run: names of the comparison and of the variant.
+      workdir, run: names of the comparison and of the run.
+      variant: the name of the run, without the seed.
       strategy, task: their names.
       config: eight hex digits, equal for runs that differ in the seed only.
       workers, batch_size, seed: as in the config.
       finished: whether the run is.
     Text columns are categories, in the order of `runs`. What a run does not
-    have is NaN.
+    have is NaN. `attrs['higher_is_better']` are scores of which large values
+    are good, see `analysis.higher_is_better`.
   """
   facts = pd.DataFrame([_facts(run) for run in runs])
   for name, values in facts.items():
@@ -44,13 +46,17 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
       facts[name] = pd.Categorical(values, values.unique())
   records = [pd.DataFrame(run.records) for run in runs]
   each = facts.index.repeat([len(rows) for rows in records])
-  return pd.concat(
+  frame = pd.concat(
     [
       facts.loc[each].reset_index(drop=True),
       pd.concat(records, ignore_index=True),
     ],
     axis=1,
   )
+  frame.attrs['higher_is_better'] = sorted(
+    {n for run in runs for n in run.higher}
+  )
+  return frame
 
 
 def _facts(run: reader.Run) -> dict[str, Any]:
@@ -58,6 +64,7 @@ def _facts(run: reader.Run) -> dict[str, Any]:
   return {
     'workdir': str(run.workdir),
     'run': run.name,
+    'variant': run.variant,
     'strategy': config['strategy']['name'],
     'task': config['task']['name'],
     'config': _fingerprint(config),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gossipjax.config.variants import merged
+from gossipjax.config.variants import changes_by_name, merged
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
 from gossipjax.results.workdir import SCHEMA
@@ -25,6 +25,7 @@ class Run(NamedTuple):
     config: the base config with the variant's changes, without `variants`.
     records: an array [records] per column, see `record_file.columns`.
     summary: of the variant; None while it is training.
+    higher: names of scores of which large values are good.
   """
 
   workdir: pathlib.Path
@@ -32,6 +33,12 @@ class Run(NamedTuple):
   config: dict[str, Any]
   records: dict[str, np.ndarray]
   summary: dict[str, Any] | None
+  higher: tuple[str, ...] = ()
+
+  @property
+  def variant(self) -> str:
+    """Its name, without the seed that `config.seeds` adds."""
+    return self.name.removesuffix(f'-seed{self.config["seed"]}')
 
 
 def read(*workdirs: str | pathlib.Path) -> list[Run]:
@@ -55,7 +62,7 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
   claims = {folder: workdir.claimed(folder) for folder in folders}
   _check_schema({f: c.get('schema', SCHEMA) for f, c in claims.items()})
   for folder, claim in claims.items():
-    runs = list(_runs(folder, claim['config']))
+    runs = list(_runs(folder, claim))
     if not runs:
       raise UserError(
         f'{folder} holds no record yet; wait for the first, or '
@@ -81,7 +88,9 @@ def summary(folder: pathlib.Path) -> dict[str, Any]:
   _check_schema({folder: claim.get('schema', SCHEMA)})
   if found := workdir.summary(folder):
     return found
-  runs = [workdir.summary(folder / name) for name in _changes(claim['config'])]
+  runs = [
+    workdir.summary(folder / name) for name in changes_by_name(claim['config'])
+  ]
   if not (finished := [run for run in runs if run]):
     raise UserError(
       f'No run in {folder} is finished; wait, or continue it with --resume.'
@@ -104,15 +113,11 @@ def _check_schema(versions: dict[pathlib.Path, int]) -> None:
       )
 
 
-def _changes(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
-  """Each variant's changes of the config, by its name."""
-  return config.get('variants') or {config['strategy']['name']: {}}
-
-
-def _runs(folder: pathlib.Path, config: dict[str, Any]) -> Iterator[Run]:
-  base = {k: v for k, v in config.items() if k != 'variants'}
-  for name, changes in _changes(config).items():
+def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
+  config, higher = claim['config'], tuple(claim.get('higher_is_better', ()))
+  base = {k: v for k, v in config.items() if k not in ('variants', 'seeds')}
+  for name, changes in changes_by_name(config).items():
     path = folder / name / workdir.RECORDS
     if path.exists() and (records := record_file.columns(path)):
       end = workdir.summary(folder / name)
-      yield Run(folder, name, merged(base, changes), records, end)
+      yield Run(folder, name, merged(base, changes), records, end, higher)

@@ -78,7 +78,8 @@ def columns(path: pathlib.Path) -> dict[str, np.ndarray]:
 
   Returns:
     Arrays i64 or f64[records], NaN for None. Of a list over workers the
-    largest; of `comm_s` a column `comm_LINK_s` per link. Fields with a default
+    largest; of `comm_s` a column `comm_LINK_s` per link, of `scores` a column
+    per score. Fields with a default
     are left out if no record has them. {} if there is no record.
 
   Raises:
@@ -145,9 +146,10 @@ def _columns(rows: Sequence[Record]) -> dict[str, np.ndarray]:
   for field, values in zip(_FIELDS, fields, strict=True):
     known = next((v for v in values if v is not None), None)
     if isinstance(known, dict):
-      stem = field.name.removesuffix('_s')
+      form = 'comm_{}_s' if field.name == 'comm_s' else '{}'
       for key in known:
-        found[f'{stem}_{key}_s'] = _array([v.get(key) for v in values])
+        column = _array([None if v is None else v.get(key) for v in values])
+        found[form.format(key)] = column
     elif isinstance(known, list):
       found[field.name] = _array([max(v) if v else None for v in values])
     elif known is not None or field.required:

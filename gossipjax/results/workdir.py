@@ -16,7 +16,7 @@ import os
 import pathlib
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -30,9 +30,6 @@ SCHEMA = 1  # Of config.json, records.jsonl and summary.json together.
 CONFIG, SUMMARY, TIMELINE = 'config.json', 'summary.json', 'timeline.json'
 RECORDS = 'records.jsonl'
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
-
-# Worker; 'compute', 'wait' or 'transfer'; from and until, in virtual seconds.
-Span = tuple[int, str, float, float]
 
 
 def needs(folder: pathlib.Path) -> None:
@@ -49,13 +46,16 @@ def needs(folder: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def claim(folder: pathlib.Path, config, resume: bool) -> Iterator[None]:
+def claim(
+  folder: pathlib.Path, config, resume: bool, higher: Sequence[str] = ()
+) -> Iterator[None]:
   """Holds the folder of a comparison: creates it, or checks what it holds.
 
   Args:
     folder: the workdir; inside the context no other process writes into it.
     config: a ConfigDict; written to config.json with `provenance`.
     resume: whether the folder may hold this comparison already.
+    higher: names of scores of which large values are good; written too.
 
   Raises:
     UserError: the folder holds something else, or this comparison although
@@ -73,7 +73,8 @@ def claim(folder: pathlib.Path, config, resume: bool) -> Iterator[None]:
   with lock.hold(folder):
     _check(folder, wanted, resume)  # Another may have begun meanwhile.
     if not (path := folder / CONFIG).exists():
-      write(path, json.dumps({'config': wanted, **provenance()}, indent=2))
+      told = {'config': wanted, 'higher_is_better': higher, **provenance()}
+      write(path, json.dumps(told, indent=2))
     yield
 
 
@@ -153,7 +154,7 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
       f'{folder} holds no run (there is no config.json); name the workdir of a '
       'comparison.'
     )
-  found = _read(path, dict[str, Any])
+  found = read(path, dict[str, Any])
   if not isinstance(found.get('config'), dict):
     raise UserError(f"{path} is damaged (no 'config'); name another folder.")
   return found
@@ -171,25 +172,11 @@ def summary(folder: pathlib.Path) -> dict[str, Any] | None:
     UserError: it is damaged.
   """
   path = folder / SUMMARY
-  return _read(path, dict[str, Any]) if path.exists() else None
+  return read(path, dict[str, Any]) if path.exists() else None
 
 
-def write_spans(folder: pathlib.Path, spans: list[Span]) -> None:
-  """Writes timeline.json of a variant in virtual time."""
-  write(folder / TIMELINE, json.dumps(spans))
-
-
-def spans(folder: pathlib.Path) -> list[Span]:
-  """timeline.json of a variant; [] if there is none.
-
-  Raises:
-    UserError: it is damaged.
-  """
-  path = folder / TIMELINE
-  return _read(path, list[Span]) if path.exists() else []
-
-
-def _read(path: pathlib.Path, kind: Any) -> Any:
+def read(path: pathlib.Path, kind: Any) -> Any:
+  """A file of JSON, of a type; raises a UserError if it is damaged."""
   try:
     # Python's parser, because a summary may hold NaN.
     return msgspec.convert(json.loads(path.read_bytes()), kind)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gossipjax import collectives
-from gossipjax.collectives import WORKERS
+from gossipjax.collectives import axis
 from gossipjax.compressors.layers import Layer
 from gossipjax.traffic import Traffic
 
@@ -44,7 +44,7 @@ def mean(
     return join(shares), withheld, pushed + pulled
   shares, pulled = _pull_compressed(served, codecs)
   # As in DoubleSqueeze: the residual of a server is in its own share, times n.
-  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  n, me = lax.axis_size(axis()), lax.axis_index(axis())
   kept = join(
     [
       jnp.zeros_like(all_).at[me].set(n * (one - all_[me]))

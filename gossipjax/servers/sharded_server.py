@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gossipjax import collectives
-from gossipjax.collectives import WORKERS
+from gossipjax.collectives import axis
 from gossipjax.compressors import bitmap, packing
 from gossipjax.compressors.sparse import Sparse
 from gossipjax.servers import boxes
@@ -20,20 +20,20 @@ from gossipjax.traffic import Traffic
 
 def share(size: int) -> int:
   """Entries that each worker owns, one of each block, with padding."""
-  return -(-size // lax.axis_size(WORKERS))
+  return -(-size // lax.axis_size(axis()))
 
 
 def _first(block: jax.Array) -> jax.Array:
   """The owner of each block's first entry: a hash, i32[...]."""
   bits = block.astype(jnp.uint32) * jnp.uint32(0x9E3779B1)
   bits = (bits ^ bits >> 15) * jnp.uint32(0x85EBCA77)
-  bits = (bits ^ bits >> 13) % jnp.uint32(lax.axis_size(WORKERS))
+  bits = (bits ^ bits >> 13) % jnp.uint32(lax.axis_size(axis()))
   return bits.astype(jnp.int32)
 
 
 def owner(index: jax.Array) -> jax.Array:
   """The worker that owns each entry, i32[...]."""
-  n = lax.axis_size(WORKERS)
+  n = lax.axis_size(axis())
   return (index + _first(index // n)) % n
 
 
@@ -42,7 +42,7 @@ def by_owner(size: int) -> jax.Array:
 
   The entries of an incomplete last block come last.
   """
-  n, index = lax.axis_size(WORKERS), jnp.arange(size, dtype=jnp.int32)
+  n, index = lax.axis_size(axis()), jnp.arange(size, dtype=jnp.int32)
   blocks = size // n
   rank = owner(index) * blocks + index // n
   return jnp.where(index < blocks * n, rank, index)
@@ -81,7 +81,7 @@ def push(message: Sparse, size: int) -> tuple[jax.Array, jax.Array, Traffic]:
     The sums of the entries that this worker owns, f32[share]; which of them
     any worker sent, bool[share]; the bill.
   """
-  n, mine, k = lax.axis_size(WORKERS), share(size), message.indices.size
+  n, mine, k = lax.axis_size(axis()), share(size), message.indices.size
   to = jnp.where(message.indices < size, owner(message.indices), n)
   order, counts = jnp.argsort(to, stable=True), jnp.bincount(to, length=n)
   to, block = to[order], message.indices[order] // n
@@ -126,7 +126,7 @@ def pull(
     The whole vector, f32[size], with zeros where no entry arrived; which
     entries arrived, bool[size]; the bill.
   """
-  n, mine, bits = lax.axis_size(WORKERS), values.size, bitmap.words(mask)
+  n, mine, bits = lax.axis_size(axis()), values.size, bitmap.words(mask)
   gather = lambda tree: collectives.all_gather(tree)[::2]
 
   def move(need, box):

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossipjax.aggregator import Tree
+from gossipjax.local_step import Worker
 from gossipjax.traffic import Traffic, from_digits
 from gossipjax.training.ledger import Ledger
 from gossipjax.transforms import traced
-from gossipjax.worker import Worker
 
 Held = Any  # The states of all workers, as they lie in memory.
 

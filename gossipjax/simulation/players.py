@@ -3,13 +3,13 @@
 import jax
 
 from gossipjax.aggregator import AsyncExchange, Tree
+from gossipjax.local_step import Worker
 from gossipjax.simulation.fleet import Fleet, Player, beginning
 from gossipjax.simulation.separate_fleet import separate_fleet
 from gossipjax.simulation.server_leaves import layout_of, without_copies
 from gossipjax.simulation.stacked_fleet import stacked_fleet
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.worker_program import WorkerProgram
-from gossipjax.worker import Worker
 
 
 def player_of(

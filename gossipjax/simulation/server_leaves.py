@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from gossipjax import async_exchange
-from gossipjax.worker import Worker
+from gossipjax.local_step import Worker
 
 
 class Layout(NamedTuple):

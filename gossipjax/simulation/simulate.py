@@ -11,11 +11,13 @@ from typing import Any
 
 from gossipjax.aggregator import AsyncExchange, Strategy, Tree, identity
 from gossipjax.distributed.interface_counters import Meter
+from gossipjax.errors import UserError
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
 from gossipjax.simulation.players import player_of
 from gossipjax.simulation.rounds import Fetching, Synchronous
 from gossipjax.simulation.timeline import Stalled
+from gossipjax.tasks import checks
 from gossipjax.training import evaluate, loop, model_state, worker_program
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
@@ -73,6 +75,12 @@ def rehearse(run: Run) -> tuple[Tree, Tree]:
     Shapes and dtypes of the parameters, and of the state.
   """
   exchange = exchange_of(run)
+  if run.cluster.target_accuracy and 'accuracy' not in checks.scores_of(
+    run.task
+  ):
+    raise UserError(
+      'cluster.target_accuracy needs a task with a score named accuracy.'
+    )
   return worker_program.rehearse(
     with_exchange(run, exchange), 2 if exchange else None
   )

@@ -40,7 +40,7 @@ def _meet(part, wants, active, exchanges: Round):
 
 def _mix_pairs(part, wants, turn, active, topology: Topology):
   """Each pair of neighbors mixes if one of them wants to; keeps the mean."""
-  rounds = topology(n := lax.axis_size(collectives.WORKERS))
+  rounds = topology(n := lax.axis_size(collectives.axis()))
   if not all(is_symmetric(r, n) for r in rounds):
     raise UserError(
       'scope=local needs ring, hypercube, complete or another symmetric '
@@ -70,7 +70,7 @@ def triggered_mean(
     return [trigger.init(part) for part in split(tree)]
 
   def update(tree, memories, step, active=True):
-    who = 0 if scope == 'all' else lax.axis_index(collectives.WORKERS)
+    who = 0 if scope == 'all' else lax.axis_index(collectives.axis())
     # Random, so that exchanges cannot always meet the same round of a cycle.
     key = jax.random.fold_in(jax.random.key(0), step)
     turn = jax.random.randint(key, (), 0, 2**30)

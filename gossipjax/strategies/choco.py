@@ -42,7 +42,7 @@ def choco_mean(
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
     flat, unravel = ravel_pytree(tree)
-    me, n = (f(collectives.WORKERS) for f in (lax.axis_index, lax.axis_size))
+    me, n = (f(collectives.axis()) for f in (lax.axis_index, lax.axis_size))
     rounds = topology(n)
     if len(rounds) > 1:
       raise UserError(

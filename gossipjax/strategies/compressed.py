@@ -52,7 +52,7 @@ def compressed_mean(
   def update(tree, state, step, active=True):
     flat, unravel = ravel_pytree(tree)
     wanted = flat + decay * state.residual
-    me = lax.axis_index(collectives.WORKERS)
+    me = lax.axis_index(collectives.axis())
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     message, past = compressor.next(wanted, key, step, state.past)
     messages, count, sent = collectives.all_gather(message, active)

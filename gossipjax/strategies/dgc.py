@@ -46,7 +46,7 @@ def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
     return aggregator
 
   def update(gradients, state, step, active=True):
-    limit = clip / lax.axis_size(collectives.WORKERS) ** 0.5
+    limit = clip / lax.axis_size(collectives.axis()) ** 0.5
     norm = optax.tree.norm(gradients)
     factor = jnp.minimum(1, limit / jnp.where(norm > 0, norm, 1))
     short = jax.tree.map(lambda g: (factor * g).astype(g.dtype), gradients)

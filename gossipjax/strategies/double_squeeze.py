@@ -18,7 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.collectives import WORKERS
+from gossipjax.collectives import axis
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.transforms.bucketed import with_granularity
 
@@ -40,7 +40,7 @@ def squeezed_mean(
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
     flat, unravel = ravel_pytree(tree)
-    n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+    n, me = lax.axis_size(axis()), lax.axis_index(axis())
     wanted = flat + decay * state.residual
     wanted = jnp.pad(wanted, (0, -flat.size % n)).reshape(n, -1)
     size = wanted.shape[1]  # Of a share.

@@ -50,7 +50,7 @@ def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
 
   def update(tree, state, step, active=True):
     del step
-    b = stiffness / (workers or lax.axis_size(collectives.WORKERS))
+    b = stiffness / (workers or lax.axis_size(collectives.axis()))
     pull = jax.tree.map(lambda x, c: b * (x - c), tree, state.center)
     total, _, sent = collectives.serve(pull, active)
     pulled = jax.tree.map(jnp.subtract, tree, pull)

@@ -47,7 +47,7 @@ def neighbor_mean(topology: Topology) -> Aggregator:
   """
 
   def update(tree, step, active):
-    n = lax.axis_size(collectives.WORKERS)
+    n = lax.axis_size(collectives.axis())
     rounds = topology(n)
     if active is not True and not all(is_symmetric(r, n) for r in rounds):
       raise UserError(

@@ -16,7 +16,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.collectives import WORKERS, needs_everyone, send
+from gossipjax.collectives import axis, needs_everyone, send
 from gossipjax.compressors import merging, sparse
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError, nearest
@@ -46,7 +46,7 @@ def tree(message, size: int):
   Returns:
     The message, the same on all workers; what this one dropped; the bill.
   """
-  n = lax.axis_size(WORKERS)
+  n = lax.axis_size(axis())
   hops = (2**r for r in range((n - 1).bit_length()))
   edges = [[(i + h, i) for i in range(0, n - h, 2 * h)] for h in hops]
   total, dropped, sent = message, [], SILENCE
@@ -65,7 +65,7 @@ def butterfly(message, size: int):
   Workers beyond a power of two first send to a partner and last receive from
   it. What a group of 2h workers drops, all drop; the first remembers it.
   """
-  n, me = lax.axis_size(WORKERS), lax.axis_index(WORKERS)
+  n, me = lax.axis_size(axis()), lax.axis_index(axis())
   core = 2 ** (n.bit_length() - 1)
   surplus = [(i, i - core) for i in range(core, n)]
   total, *dropped, sent = _absorb(message, surplus, size)
@@ -105,7 +105,7 @@ def global_topk_mean(
     for lost in dropped if conserve else ():
       missing = merging.values_in(total, lost)
       residual = residual.at[lost.indices].add(missing, mode='drop')
-    mean = total._replace(values=total.values / lax.axis_size(WORKERS))
+    mean = total._replace(values=total.values / lax.axis_size(axis()))
     mean = sparse.scatter(mean, flat.size)
     return unravel(mean.astype(flat.dtype)), ResidualState(residual, past), sent
 

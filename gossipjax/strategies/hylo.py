@@ -77,7 +77,7 @@ def hylo_mean(gate: Gate, compress_pull: bool) -> Aggregator:
   def update(tree, state, step, active=True):
     del step
     collectives.needs_everyone(active)
-    n = lax.axis_size(collectives.WORKERS)
+    n = lax.axis_size(collectives.axis())
     leaves, treedef = jax.tree.flatten(tree)
     residuals = jax.tree.leaves(state.residual)
     large = [i for i, x in enumerate(leaves) if gate.opens(x)]

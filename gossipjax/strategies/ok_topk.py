@@ -90,7 +90,7 @@ def ok_topk_mean(
     residual = wanted.at[mine.indices].add(
       -jnp.where(applied[mine.indices], mine.values, 0)
     )
-    mean = total / lax.axis_size(collectives.WORKERS)
+    mean = total / lax.axis_size(collectives.axis())
     state = OkTopkState(residual, threshold, past)
     return unravel(mean.astype(flat.dtype)), state, pushed + compared + pulled
 

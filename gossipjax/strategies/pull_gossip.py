@@ -57,7 +57,7 @@ def pull_mean(pulls: int, draws: Draws = random_targets) -> Aggregator:
 
   def update(tree, state, step, active=True):
     published = select(active, tree, state.published)
-    n = lax.axis_size(collectives.WORKERS)
+    n = lax.axis_size(collectives.axis())
     drawn = draws(n * pulls, n)
     rounds = [[m[r * n : (r + 1) * n] for r in range(pulls)] for m in drawn]
     reads = [functools.partial(_read_all, published, r, active) for r in rounds]

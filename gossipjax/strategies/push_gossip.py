@@ -45,7 +45,7 @@ def push_mean(draws: Draws = random_targets) -> Aggregator:
     return InboxState(jax.tree.map(jnp.zeros_like, tree), jnp.int32(0))
 
   def update(tree, state, step, active=True):
-    n, me = (f(collectives.WORKERS) for f in (lax.axis_size, lax.axis_index))
+    n, me = (f(collectives.axis()) for f in (lax.axis_size, lax.axis_index))
     targets = draws(n, n)
     turn = step % len(targets)
     pushes = [

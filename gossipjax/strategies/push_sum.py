@@ -67,7 +67,7 @@ def push_sum_mean(topology: Topology, weighted: bool = False) -> Aggregator:
     return PushSumState(jax.tree.map(jnp.zeros_like, tree), jnp.float32(1))
 
   def update(tree, state, step, active=True):
-    rounds = topology(lax.axis_size(collectives.WORKERS))
+    rounds = topology(lax.axis_size(collectives.axis()))
     # Applies to x the optimizer's step on z.
     x = (
       jax.tree.map(lambda z: z * state.weight.astype(z.dtype), tree)

@@ -36,7 +36,7 @@ def unbiased_mean(
 
   def update(tree, step, active):
     flat, unravel = ravel_pytree(tree)
-    me = lax.axis_index(collectives.WORKERS)
+    me = lax.axis_index(collectives.axis())
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     messages, count, sent = collectives.all_gather(
       compressor.compress(flat, key), active

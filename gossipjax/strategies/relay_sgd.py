@@ -75,7 +75,7 @@ def relay_mean(edges_of, most: int) -> Aggregator:
   def update(tree, state, step, active=True):
     del step
     collectives.needs_everyone(active)
-    n = lax.axis_size(collectives.WORKERS)
+    n = lax.axis_size(collectives.axis())
     old = list(zip(state.arrived, state.counts, strict=True))
     arrived, sent = [], SILENCE
     matchings = _matchings(edges_of(n))

@@ -89,7 +89,7 @@ def union_mean(
     total, union, pulled = sharded_server.pull(total, touched, size, best.size)
     residual = wanted.at[best].set(0, mode='drop')
     memory = metric.remember(state.memory, jnp.abs(wanted), union)
-    mean = total / jax.lax.axis_size(collectives.WORKERS)
+    mean = total / jax.lax.axis_size(collectives.axis())
     count = union.sum(dtype=jnp.int32)
     state = UnionState(residual, memory, count, past)
     return unravel(mean.astype(flat.dtype)), state, pushed + pulled

@@ -49,7 +49,9 @@ def images(
   prepare = _preparation(data, whiten)
 
   def logits(params: Tree, x: jax.Array) -> jax.Array:
-    return net.apply({'params': params}, prepare(x))
+    # In the type of the parameters, see `config.compute_dtype`.
+    x = prepare(x).astype(jax.tree.leaves(params)[0].dtype)
+    return net.apply({'params': params}, x)
 
   def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
     x, y = batch

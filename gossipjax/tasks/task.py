@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import linen as nn
@@ -22,8 +23,8 @@ class Task(NamedTuple):
       the key is of a worker and a step: for augmentation, dropout. Of a
       stateful task (parameters, state, batch, key) -> (f32[], state).
     score: (parameters, batch) -> scores by name, such as {'loss', 'accuracy'},
-      each f32[], a mean over the batch. Of a stateful task (parameters, state,
-      batch) -> scores.
+      each f32[], a mean over the batch; `metrics.total` and `whole_set` are
+      for others. Of a stateful task (parameters, state, batch) -> scores.
     train: arrays [examples, ...]. In a `Run` they are shared out: arrays
       [workers, examples, ...], a row for each worker wanted.
     test: arrays [examples, ...]; held out.
@@ -33,6 +34,8 @@ class Task(NamedTuple):
     validation: likewise, held out for tuning; None takes a part of `train`.
     labels: int[examples] of `train`, for splits that need them; None takes the
       last array of `train` if it is one.
+    higher_is_better: names of scores of which large values are good; those
+      with 'accuracy' in their names need not be listed.
   """
 
   init: Callable[..., Any]
@@ -43,6 +46,7 @@ class Task(NamedTuple):
   stateful: bool = False
   validation: Tree = None
   labels: np.ndarray | None = None
+  higher_is_better: tuple[str, ...] = ()
 
   def begin(self, key: jax.Array) -> tuple[Tree, Tree]:
     """Parameters and state to start from; without a state it is ()."""
@@ -97,6 +101,7 @@ def cross_entropy(
     y: its label.
     smoothing: share of the target that is spread over all classes.
   """
+  logits = logits.astype(jnp.float32)
   if not smoothing:
     return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
   target = optax.smooth_labels(jax.nn.one_hot(y, logits.shape[-1]), smoothing)

@@ -5,10 +5,12 @@ worker_program  the program of one worker, made from a run
 train           synchronous training; yields records
 loop            the training loop that real and virtual time share
 record          one line of records.jsonl
+gradient        the gradient of a batch: its precision, its micro-batches
 model_state     what models keep besides parameters, averaged
 evaluate        held-out scores and consensus distance
 ledger          totals of bytes per worker, modelled seconds per link
 optimizer       the local optimizer and its learning-rate schedule
+schedules       learning rates by step: every schedule of optax
 checkpoint      saves, verifies and restores a run bit-exactly
 durable_files   files that outlive a power failure, and their manifests
 """

@@ -1,6 +1,8 @@
 """Held-out scores of the workers, and their consensus distance."""
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,11 @@ import numpy as np
 
 from gossipjax import executors
 from gossipjax.aggregator import Tree
+from gossipjax.errors import UserError
+from gossipjax.tasks import metrics
 from gossipjax.tasks.task import Task
+from gossipjax.training.record import Record
+from gossipjax.training.run import Run
 
 _CHUNK = 256  # Examples per worker and call; more is no faster on a CPU.
 
@@ -45,7 +51,7 @@ def held_out(
     executor: runs them.
 
   Returns:
-    (parameters, state) of one model -> mean of each score over all examples.
+    (parameters, state) of one model -> its scores on all examples.
   """
   total = len(jax.tree.leaves(task.test)[0])
   calls = -(-total // (workers * _CHUNK))
@@ -67,18 +73,31 @@ def held_out(
         params, state, jax.tree.map(lambda x: x[None], example)
       )
     )(examples)
-    return jax.tree.map(lambda value: jnp.vdot(value, weight), each)
+    return metrics.weighed(each, weight)
 
   def evaluate(params: Tree, state: Tree) -> dict[str, float]:
     mine = [
       executors.rows(score(*c, params=params, state=state)) for c in chunks
     ]
-    sums = executors.gather(jax.tree.map(lambda *s: np.stack(s, axis=1), *mine))
-    return {
-      name: float(s.sum(dtype=np.float64) / total) for name, s in sums.items()
-    }
+    return metrics.joined(executors.gather(mine), total)
 
   return evaluate
+
+
+def check_scores(run: Run) -> None:
+  """Scores the initial parameters.
+
+  Raises:
+    UserError: a score is NaN already.
+  """
+  params, state = run.task.begin(jax.random.key(run.seed))
+  found = held_out(run.task, run.workers, run.executor)(params, state)
+  for name, value in found.items():
+    if math.isnan(value):
+      raise UserError(
+        f'task.score: {name!r} is NaN of the initial parameters; it has to be '
+        'a number of any model.'
+      )
 
 
 def scores(
@@ -86,7 +105,7 @@ def scores(
   state: Tree,
   score: Callable[[Tree, Tree], dict[str, float]],
   center: Tree | None = None,
-) -> dict[str, float]:
+) -> dict[str, Any]:
   """The held-out fields of a record.
 
   Args:
@@ -96,7 +115,8 @@ def scores(
     center: a server's model, scored in place of the workers' mean.
 
   Returns:
-    consensus_distance, and `test_KEY` and `worker0_KEY` of every score.
+    consensus_distance, and `test_KEY` and `worker0_KEY` of every score; under
+    'scores' those that are no fields of a record.
   """
   mean, distance = mean_and_distance(params)
   judged = mean if center is None else center
@@ -106,8 +126,14 @@ def scores(
   of_first = (
     of_mean if alike else score(jax.tree.map(lambda x: x[0], params), state)
   )
-  return {
-    'consensus_distance': distance,
+  found = {
     **{f'test_{k}': v for k, v in of_mean.items()},
     **{f'worker0_{k}': v for k, v in of_first.items()},
+  }
+  fields = {k: v for k, v in found.items() if k in Record.__struct_fields__}
+  others = {k: v for k, v in found.items() if k not in fields}
+  return {
+    'consensus_distance': distance,
+    **fields,
+    **({'scores': others} if others else {}),
   }

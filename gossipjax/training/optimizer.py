@@ -1,14 +1,18 @@
 """The local optimizer: any of optax, by name, with a learning-rate schedule."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
+import optax.contrib
 
 from gossipjax.config import own_functions
 from gossipjax.config.arguments import call
 from gossipjax.errors import UserError
+from gossipjax.training import schedules
 
 
 def check_momentum(
@@ -44,7 +48,7 @@ def check_momentum(
 def schedule(
   learning_rate: float,
   steps: int,
-  schedule: str = 'constant',
+  schedule: Any = 'constant',
   warmup_steps: int = 0,
   boundaries: tuple[int, ...] = (),
 ) -> optax.Schedule:
@@ -53,27 +57,19 @@ def schedule(
   Args:
     learning_rate: the highest.
     steps: of the whole run.
-    schedule: constant, cosine (to zero at `steps`), piecewise (a tenth at
-      each of `boundaries`, in steps), or 'module:function': a function of
-      yours, (learning rate, steps after the warm-up) -> optax.Schedule.
+    schedule: see `schedules.make`; its steps begin after the warm-up.
     warmup_steps: steps until the highest rate; 0 is none.
     boundaries: steps of piecewise.
 
   Raises:
     UserError: there is no such schedule.
   """
-  kinds = {
-    'constant': lambda: optax.constant_schedule(learning_rate),
-    'cosine': lambda: optax.cosine_decay_schedule(
-      learning_rate, max(1, steps - warmup_steps)
-    ),
-    'piecewise': lambda: optax.piecewise_constant_schedule(
-      learning_rate, {b - warmup_steps: 0.1 for b in boundaries}
-    ),
-  }
-  make = own_functions.find(schedule, kinds, 'optimizer.schedule')
-  own = (learning_rate, max(1, steps - warmup_steps))
-  after = make(*(own if ':' in schedule else ()))
+  after = schedules.make(
+    schedule,
+    learning_rate,
+    max(1, steps - warmup_steps),
+    tuple(b - warmup_steps for b in boundaries),
+  )
   if not warmup_steps:
     return after
   rise = optax.linear_schedule(0, learning_rate, warmup_steps)
@@ -87,6 +83,30 @@ def rate(config: Mapping[str, Any], steps: int) -> optax.Schedule:
   return call(schedule, {'steps': steps, **given}, 'optimizer')
 
 
+# Their learning rate is a number, no schedule.
+CONSTANT = ('optimistic_adam', 'rprop', 'sm3')
+
+
+def _known() -> dict[str, Callable[..., optax.GradientTransformation]]:
+  """The public optimizers of optax and optax.contrib, by name."""
+  return {
+    name: function
+    for module in (optax.contrib, optax)
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if not name.startswith(('_', 'scale_by_'))
+    and 'learning_rate' in inspect.signature(function).parameters
+  }
+
+
+def function(name: str) -> Callable[..., optax.GradientTransformation]:
+  """The function of an optimizer's name.
+
+  Raises:
+    UserError: there is none.
+  """
+  return own_functions.find(name, _known(), 'optimizer.name')
+
+
 def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   """The optimizer of `config.optimizer`: any of optax by name, or a function.
 
@@ -95,22 +115,43 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   to the gradient if the optimizer has none of its own.
 
   Raises:
-    UserError: there is no such optimizer, schedule or argument.
+    UserError: there is no such optimizer, schedule or argument, or it needs
+      more than gradients and parameters.
   """
   of_rate = inspect.signature(schedule).parameters
   given = {key: value for key, value in config.items() if key not in of_rate}
-  known = {
-    name: f
-    for name, f in vars(optax).items()
-    if inspect.isfunction(f)
-    and 'learning_rate' in inspect.signature(f).parameters
-  }
-  name = given.pop('name')
-  function = own_functions.find(name, known, 'optimizer.name')
+  make_one, found_rate = (
+    function(name := given.pop('name')),
+    rate(config, steps),
+  )
+  if name in CONSTANT:
+    if config.get('schedule', 'constant') != 'constant' or config.get(
+      'warmup_steps'
+    ):
+      raise UserError(f'optimizer.name={name} takes a constant rate only.')
+    found_rate = config['learning_rate']
   decay = []
-  if 'weight_decay' not in inspect.signature(function).parameters:
+  if 'weight_decay' not in inspect.signature(make_one).parameters:
     decay = [optax.add_decayed_weights(given.pop('weight_decay', 0.0))]
-  found = call(function, given, 'optimizer', rate(config, steps))
+  if ':' in name:
+    found = call(make_one, given, 'optimizer', found_rate)
+  else:  # It is not the first argument of all of them.
+    given['learning_rate'] = found_rate
+    found = call(make_one, given, 'optimizer')
   kind = optax.GradientTransformation
   own_functions.returned(found, kind, 'optimizer.name', name)
+  if ':' not in name:
+    _check_arguments(name, found)
   return optax.chain(*decay, found)
+
+
+def _check_arguments(name: str, tx: optax.GradientTransformation) -> None:
+  """Refuses optimizers that need the loss, such as line searches."""
+  params = {'x': jnp.zeros((2, 2))}
+  try:
+    jax.eval_shape(lambda p: tx.update(p, tx.init(p), p), params)
+  except (TypeError, ValueError) as error:
+    raise UserError(
+      f'optimizer.name={name} needs more than gradients and parameters '
+      f'({error}); choose another.'
+    ) from error

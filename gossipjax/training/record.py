@@ -44,3 +44,14 @@ class Record(
   transfer_s: list[float] | None = None  # Virtual seconds since the start.
   link_utilisation: float | None = None  # Of the busiest link, since the start.
   lost_worker: int | None = None  # The worker a round waited for in vain.
+  # test_NAME and worker0_NAME of scores besides loss and accuracy.
+  scores: dict[str, float] | None = None
+
+
+def held_out(record: Record) -> dict[str, float]:
+  """The held-out scores of a record by name; {} between evaluations."""
+  found = {'accuracy': record.test_accuracy, 'loss': record.test_loss}
+  for column, value in (record.scores or {}).items():
+    if column.startswith('test_'):
+      found[column.removeprefix('test_')] = value
+  return {name: value for name, value in found.items() if value is not None}

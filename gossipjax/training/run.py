@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import optax
 from ml_collections import ConfigDict
@@ -15,7 +16,7 @@ from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster, cluster
 from gossipjax.tasks.shares import share_out
 from gossipjax.tasks.task import Task
-from gossipjax.training import model_state, optimizer
+from gossipjax.training import gradient, model_state, optimizer
 
 # The least value of a key.
 AT_LEAST = {
@@ -46,6 +47,7 @@ class Run:
     executor: how the workers' programs run.
     links: by name, to model communication; the first is the config's.
     cluster: the machines of virtual time; None trains in lock-step.
+    compute_dtype, accumulate: see gradient.py.
   """
 
   workers: int
@@ -61,16 +63,35 @@ class Run:
   executor: executors.Executor
   links: dict[str, Link]
   cluster: Cluster | None
+  compute_dtype: str = ''
+  accumulate: int = 0
+
+
+class Given(NamedTuple):
+  """What stands in place of a config's names; None: the config's.
+
+  Attributes:
+    task: with its examples not yet shared out.
+    strategy: how workers communicate.
+    optimizer: of each worker.
+  """
+
+  task: Task | None = None
+  strategy: Strategy | None = None
+  optimizer: optax.GradientTransformation | None = None
 
 
 def resolve_run(
-  config: ConfigDict, tasks: dict[str, Task] | None = None
+  config: ConfigDict,
+  tasks: dict[str, Task] | None = None,
+  given: Given = Given(),
 ) -> Run:
   """Builds everything that a config names, cheap things first.
 
   Args:
     config: of one run, see gossipjax/config/defaults.py for the keys.
     tasks: those that other runs have loaded, to be shared; may grow.
+    given: in place of what the config names.
 
   Raises:
     UserError: the config asks for something impossible.
@@ -79,27 +100,34 @@ def resolve_run(
     if config[key] < least:
       raise UserError(f'config.{key} is at least {least}, got {config[key]}.')
   links = resolve.links(config.link)
-  optimizer.check_momentum(config.strategy, config.optimizer)
+  if given.strategy is None and given.optimizer is None:
+    optimizer.check_momentum(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in (*AT_LEAST, 'seed')}
+  precision = {
+    'compute_dtype': config.get('compute_dtype', ''),
+    'accumulate': config.get('accumulate', 0),
+  }
+  gradient.check(**precision, batch_size=config.batch_size)
   period = config.get('state_period', 0)
-  strategy = resolve.strategy(
+  strategy = given.strategy or resolve.strategy(
     config.strategy, optimizer.rate(config.optimizer, config.steps)
   )
   strategy = strategy._replace(state=model_state.in_training(period))
   machines = _machines(config, next(iter(links.values())), strategy)
-  local = optimizer.make(config.optimizer, config.steps)
+  local = given.optimizer or optimizer.make(config.optimizer, config.steps)
   # In virtual time all workers share a device.
   executor = executors.executor(
     config.workers, 'vmap' if machines else config.executor
   )
   return Run(
     **numbers,
-    task=task(config, executor.mine, tasks),
+    task=task(config, executor.mine, tasks, given.task),
     strategy=strategy,
     optimizer=local,
     executor=executor,
     links=links,
     cluster=machines,
+    **precision,
   )
 
 
@@ -128,6 +156,7 @@ def task(
   config: ConfigDict,
   mine: slice = slice(None),
   tasks: dict[str, Task] | None = None,
+  given: Task | None = None,
 ) -> Task:
   """The task of `config.task`, with examples for `mine` of the workers.
 
@@ -135,13 +164,14 @@ def task(
     config: of one run.
     mine: workers of this process.
     tasks: those loaded so far, to be shared; may grow.
+    given: in place of the one that the config names.
   """
   tasks = {} if tasks is None else tasks
   of_task = [config.task.to_dict(), config.data.dir]
   shared = [config.split.to_dict(), config.workers, config.seed, str(mine)]
   key = json.dumps([of_task, shared], sort_keys=True)
   if key not in tasks:
-    found = resolve.task(config.task, config.data.dir)
+    found = given or resolve.task(config.task, config.data.dir)
     tasks[key] = arguments.call(
       share_out, config.split, 'split', found, config.workers, config.seed, mine
     )

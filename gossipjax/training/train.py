@@ -11,6 +11,7 @@ import numpy as np
 from gossipjax import executors
 from gossipjax.aggregator import Tree
 from gossipjax.distributed.interface_counters import Meter
+from gossipjax.local_step import Worker
 from gossipjax.traffic import digits, from_digits
 from gossipjax.training import evaluate, loop, model_state
 from gossipjax.training.checkpoint import Store
@@ -18,7 +19,6 @@ from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 from gossipjax.training.worker_program import start, worker_program
-from gossipjax.worker import Worker
 
 Watch = Callable[[int, Worker], None]
 

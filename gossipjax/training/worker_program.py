@@ -11,8 +11,10 @@ from jax import lax
 from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
 from gossipjax.data.batch import batch
+from gossipjax.local_step import Worker, make_worker
+from gossipjax.tasks import checks
+from gossipjax.training.gradient import of_batch as gradient_of
 from gossipjax.training.run import Run
-from gossipjax.worker import Worker, make_worker
 
 
 class WorkerProgram(NamedTuple):
@@ -24,7 +26,7 @@ class WorkerProgram(NamedTuple):
       state), gradient), of the batch that a worker takes at its step; examples
       [workers, m, ...].
     update: (worker, gradient, step, stepping, talking) -> (worker, Traffic),
-      see worker.py.
+      see local_step.py.
     step: (worker, examples, t=step, key=None) -> (worker, (loss f32[],
       Traffic)): one local step and its exchange; the key is that of the seed.
   """
@@ -39,7 +41,7 @@ def worker_program(run: Run) -> WorkerProgram:
   """The functions of each worker of a run."""
   init, update = make_worker(run.strategy, run.optimizer)
 
-  of_batch = jax.value_and_grad(run.task.training_loss, has_aux=True)
+  of_batch = gradient_of(run.task, run.compute_dtype, run.accumulate)
 
   def gradient(params, state, examples, worker, t, row=None, key=None):
     key = jax.random.key(run.seed) if key is None else key
@@ -85,6 +87,7 @@ def rehearse(run: Run, attending: int | None = None) -> tuple[Tree, Tree]:
   Raises:
     UserError: the step would fail, for example for a batch too large.
   """
+  checks.check(run.task, run.batch_size)
   program = worker_program(run)
   shapes = jax.eval_shape(run.task.begin, jax.random.key(0))
 

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, stateless
-from gossipjax.collectives import WORKERS
+from gossipjax.collectives import axis
 from gossipjax.errors import UserError
 from gossipjax.traffic import Traffic
 from gossipjax.transforms import traced
@@ -51,7 +51,7 @@ def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
   """
 
   def update(tree, state, step, active=True):
-    table = groups(lax.axis_size(WORKERS))
+    table = groups(lax.axis_size(axis()))
 
     def replace(equation, operands, run):
       name = equation.primitive.name.removesuffix('_invariant')
@@ -67,7 +67,7 @@ def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
         tree, state, step, *present
       ),
       replace,
-      axis_env=[(WORKERS, len(table[0]))],
+      axis_env=[(axis(), len(table[0]))],
     )
     return alone(tree, state, jnp.asarray(step), *present)
 
@@ -99,7 +99,7 @@ def by_shares(groups: Groups, aggregator: Aggregator) -> Aggregator:
 
   def cut(tree):
     flat, unravel = ravel_pytree(tree)
-    table = groups(lax.axis_size(WORKERS))
+    table = groups(lax.axis_size(axis()))
     rows = jnp.pad(flat, (0, -flat.size % len(table[0])))
     return rows.reshape(len(table[0]), -1), flat.size, unravel, table
 

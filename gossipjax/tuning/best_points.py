@@ -9,7 +9,7 @@ from gossipjax.results import workdir
 from gossipjax.tuning import grid
 from gossipjax.tuning.trials import Row
 
-METRICS = ('validation_accuracy', 'validation_loss')
+DEFAULT = 'validation_accuracy'
 
 
 def by_point(
@@ -40,9 +40,19 @@ def by_point(
 
 
 def choose(
-  rows: Sequence[Row], values: grid.Grid, metric: str
+  rows: Sequence[Row],
+  values: grid.Grid,
+  metric: str,
+  higher: Sequence[str] = (),
 ) -> dict[str, grid.Point]:
-  """The best point of each variant, the first of equals."""
+  """The best point of each variant, the first of equals.
+
+  Args:
+    rows: of trials.
+    values: the grid.
+    metric: 'validation_SCORE'.
+    higher: names of scores of which large values are good, besides accuracies.
+  """
   points, chosen = by_point(rows, list(values), metric), {}
   for variant in dict.fromkeys(row['variant'] for row in rows):
     good = [
@@ -53,7 +63,8 @@ def choose(
         f'{variant} diverged at every point of the grid; add '
         'smaller values of optimizer.learning_rate.'
       )
-    pick = max if metric.endswith('accuracy') else min
+    name = metric.removeprefix('validation_')
+    pick = max if name in higher or 'accuracy' in name else min
     best_point = pick(good, key=lambda p: p[metric])
     chosen[variant] = {
       key: best_point[key] for key in values if best_point[key] is not None

@@ -18,6 +18,7 @@ Point = dict[str, Any]  # One value for each key.
 # Keys that tuning sets itself, and what sets them.
 OURS = {
   'seed': '--seeds',
+  'seeds': '--seeds',
   'variants': 'a config',
   'split.holdout': 'nothing else than the validation split',
   'split.validation': 'the config',

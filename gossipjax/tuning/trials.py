@@ -49,9 +49,15 @@ def plan(
   seeds: int,
   budget: int | None,
   folder: pathlib.Path,
+  tasks: dict[str, Any] | None = None,
 ) -> list[Trial]:
-  """All trials, each of them checked; see `tune.best`."""
-  found, tasks = [], {}
+  """All trials, each of them checked; see `tune.best`.
+
+  Args:
+    variants, values, seeds, budget, folder: as those of `tune.best`.
+    tasks: those loaded so far; grows.
+  """
+  found, tasks = [], {} if tasks is None else tasks
   for name, config in variants.items():
     for point in grid.points(values, config, budget):
       for seed in range(config.seed, config.seed + seeds):
@@ -86,15 +92,17 @@ def run(
 
 def row(trial: Trial, summary: Mapping[str, Any]) -> Row:
   """The row of a trial in the table; without scores if it diverged."""
-  scores = {
-    'train_loss': summary.get('train_loss'),
-    'validation_loss': summary.get('test_loss'),
-    'validation_accuracy': summary.get('test_accuracy'),
+  scores = {'train_loss': summary.get('train_loss')} | {
+    f'validation_{name.removeprefix("test_")}': value
+    for name, value in summary.items()
+    if name.startswith('test_')
   }
   diverged = summary.get('diverged', '')
   # The loss of a step is checked before the step changes the parameters.
-  if not diverged and not math.isfinite(scores['validation_loss']):
-    diverged = 'The validation loss is NaN or Inf after the last step.'
+  for name, value in scores.items():
+    if not diverged and value is not None and not math.isfinite(value):
+      words = name.replace('_', ' ')
+      diverged = f'The {words} is NaN or Inf after the last step.'
   if diverged:
     scores = dict.fromkeys(scores)
   return {

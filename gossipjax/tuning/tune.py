@@ -15,10 +15,11 @@ from ml_collections import ConfigDict
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, nearest
 from gossipjax.results import workdir
+from gossipjax.tasks import checks
+from gossipjax.tasks.task import Task
 from gossipjax.tuning import best_points, config_source, grid, trials
 
 Row = trials.Row
-METRICS = best_points.METRICS
 
 
 class Tuned(NamedTuple):
@@ -42,7 +43,7 @@ def best(
   folder: pathlib.Path,
   budget: int | None = None,
   processes: int = 1,
-  metric: str = METRICS[0],
+  metric: str | None = None,
   show: Callable[[Row], None] = lambda _: None,
   interrupted: Callable[[], bool] = lambda: False,
 ) -> Tuned:
@@ -56,7 +57,8 @@ def best(
     folder: the workdir; of this config only, whatever the grid.
     budget: points per variant, drawn from the grid; None for all of them.
     processes: that train at the same time.
-    metric: one of METRICS.
+    metric: 'validation_SCORE' of one of the task's scores; None takes the
+      accuracy, of a task without one its first score.
     show: called with the row of each trial as it ends.
     interrupted: asked after every step; True saves and stops.
 
@@ -65,18 +67,32 @@ def best(
       every point.
   """
   _check_at_least_1(seeds=seeds, budget=budget, processes=processes)
-  if metric not in METRICS:
-    raise UserError(f'--metric={metric} is unknown{nearest(metric, METRICS)}')
+  if config.get('seeds'):
+    raise UserError('config.seeds is for `run`; tuning has --seeds=3.')
   configs = dict(variants(config))
   grid.check(values, configs.values())
-  plan = trials.plan(configs, values, seeds, budget, folder)
+  tasks: dict[str, Task] = {}
+  plan = trials.plan(configs, values, seeds, budget, folder, tasks)
+  task = next(iter(tasks.values()))
+  metric = _metric(metric, task)
   with workdir.claim(folder, config, resume=True):
     rows = trials.run(plan, processes, show, interrupted)
     workdir.write(folder / 'trials.csv', _csv(rows))
-    chosen = best_points.choose(rows, values, metric)
+    chosen = best_points.choose(rows, values, metric, task.higher_is_better)
     tuned = Tuned(chosen, rows, config_source.pin(config, chosen))
     _write(folder, tuned, values, metric)
   return tuned
+
+
+def _metric(given: str | None, task: Task) -> str:
+  """The score to choose by."""
+  known = [f'validation_{name}' for name in checks.scores_of(task)]
+  if given is None:
+    default = best_points.DEFAULT
+    return default if default in known else known[0]
+  if given not in known:
+    raise UserError(f'--metric={given} is unknown{nearest(given, known)}')
+  return given
 
 
 def _check_at_least_1(**numbers: int | None) -> None:

@@ -37,7 +37,7 @@ LAYERS = (
   {'gossipjax.collectives'},
   {'gossipjax.aggregator', 'gossipjax.executors', 'gossipjax.servers'},
   {'gossipjax.async_exchange', 'gossipjax.transforms', 'gossipjax.triggers'},
-  {'gossipjax.strategies', 'gossipjax.worker', 'gossipjax.tasks'},
+  {'gossipjax.strategies', 'gossipjax.local_step', 'gossipjax.tasks'},
   {'gossipjax.audit', 'gossipjax.config', 'gossipjax.distributed'},
   {'gossipjax.profiling'},
   {'gossipjax.training'},

@@ -27,7 +27,7 @@ executors.emulate(workers)
 import jax, jax.numpy as jnp, optax
 from gossipjax import aggregator as agg
 from gossipjax.strategies import all_reduce, gossip
-from gossipjax.worker import make_worker
+from gossipjax.local_step import make_worker
 
 strategy = agg.Strategy(
     all_reduce.exact_mean(), gossip.strategy().parameters)

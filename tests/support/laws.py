@@ -14,8 +14,8 @@ import optax
 
 from gossipjax import collectives, executors, topology
 from gossipjax.aggregator import Aggregator, Strategy
+from gossipjax.local_step import make_worker
 from gossipjax.traffic import Traffic, nbytes
-from gossipjax.worker import make_worker
 
 N = 8  # Workers, unless a test says otherwise.
 EPS = np.finfo(np.float32).eps

@@ -9,7 +9,7 @@ import optax
 
 from gossipjax import collectives, executors
 from gossipjax.aggregator import Strategy
-from gossipjax.worker import make_worker
+from gossipjax.local_step import make_worker
 
 SIZE = 24  # Parameters: a matrix of 4 x 5, and a vector of 4.
 

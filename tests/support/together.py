@@ -18,7 +18,7 @@ from jax import lax
 
 from gossipjax import collectives, executors
 from gossipjax.aggregator import Strategy
-from gossipjax.worker import make_worker
+from gossipjax.local_step import make_worker
 from tests.laws.contract_test import STRATEGIES
 from tests.support import laws
 

@@ -16,6 +16,7 @@ import optax
 from gossipjax import executors, topology
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.distributed import interface_counters
+from gossipjax.local_step import make_worker
 from gossipjax.strategies import (
   all_reduce,
   elastic,
@@ -26,7 +27,6 @@ from gossipjax.strategies import (
   topk,
 )
 from gossipjax.traffic import Count
-from gossipjax.worker import make_worker
 
 WORKERS, STEPS = 4, 6
 SHAPE = (1024, 1024)

@@ -17,8 +17,8 @@ from gossipjax.aggregator import Strategy
 from gossipjax.collectives import WORKERS
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
+from gossipjax.local_step import make_worker
 from gossipjax.traffic import Traffic
-from gossipjax.worker import make_worker
 from tests.support import program
 
 PARAMS = {'w': jnp.linspace(-1, 1, 60).reshape(6, 10), 'b': jnp.ones(4)}

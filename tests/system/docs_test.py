@@ -22,6 +22,14 @@ def test_the_tutorial_runs_from_top_to_bottom(capsys):
   assert 'topk' in capsys.readouterr().out
 
 
+def test_your_model_runs_from_top_to_bottom(capsys):
+  text = (ROOT / 'docs/your_model.md').read_text()
+  names: dict = {}
+  for block in re.findall(r'```python\n(.*?)```', text, re.S):
+    exec(compile(block, 'your_model.md', 'exec'), names)
+  assert '| topk' in capsys.readouterr().out
+
+
 @pytest.fixture(scope='module')
 def site(tmp_path_factory):
   """The folder of the pages."""

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from gossipjax.comparison import report
+from gossipjax.comparison import report, scores
 from gossipjax.results import reader, workdir
 from tests.support import workdirs
 from tests.support.workdirs import record
@@ -148,7 +148,7 @@ def test_every_link_and_score_can_be_chosen_and_the_own_link_comes_first(
   ) == ['step', 'bytes_sent', 'comm_1gbe_s', 'comm_wan_s', 'train_s']
   for cost in ('step', 'bytes_sent', 'comm_1gbe_s', 'comm_wan_s', 'train_s'):
     page.tab.select_option('#cost', cost)
-    for score in report.SCORES:
+    for score in (*scores.ACCURACY, *scores.LOSSES, *report.OTHERS):
       page.tab.select_option('#score', score)
       assert page.tab.is_hidden('#empty')
 

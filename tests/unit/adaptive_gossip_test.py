@@ -12,9 +12,9 @@ import pytest
 from gossipjax import collectives, executors, topology, triggers
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
+from gossipjax.local_step import make_worker
 from gossipjax.strategies import adaptive_gossip, gossip
 from gossipjax.triggers.trigger import bounded
-from gossipjax.worker import make_worker
 
 P, STEPS, RATE, SIZE = 4, 40, 0.05, 17
 LAYERS = (slice(0, 5), slice(5, 17))

@@ -11,8 +11,8 @@ import pytest
 from gossipjax import aggregator as agg
 from gossipjax import executors
 from gossipjax.collectives import WORKERS
+from gossipjax.local_step import make_worker
 from gossipjax.strategies import all_reduce, gtopk, local_sgd, topk
-from gossipjax.worker import make_worker
 from tests.support import laws
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')

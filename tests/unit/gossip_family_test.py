@@ -12,6 +12,7 @@ import pytest
 from gossipjax import collectives, executors, topology
 from gossipjax.errors import UserError
 from gossipjax.flatten import flatten
+from gossipjax.local_step import make_worker
 from gossipjax.strategies import (
   elastic,
   gossip,
@@ -21,7 +22,6 @@ from gossipjax.strategies import (
   push_sum,
 )
 from gossipjax.transforms.nesterov import without_look_ahead
-from gossipjax.worker import make_worker
 
 P, STEPS, RATE, MU = 4, 20, 0.05, 0.9
 SHAPES = {'b': (5,), 'w': (3, 4)}

@@ -14,6 +14,7 @@ import optax
 import pytest
 
 from gossipjax import executors, network, topology, triggers
+from gossipjax.local_step import make_worker
 from gossipjax.simulation import simulate
 from gossipjax.simulation.cluster import cluster
 from gossipjax.strategies import (
@@ -36,7 +37,6 @@ from gossipjax.training import worker_program
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.run import Run
 from gossipjax.transforms import outer_optimizers
-from gossipjax.worker import make_worker
 
 P, EVENTS, RATE, SIZE, STEP_S = 3, 50, 0.05, 17, 0.1
 SPEEDS = (1.0, 1.37, 2.11)

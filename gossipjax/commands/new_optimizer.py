@@ -1,0 +1,98 @@
+"""`--config.optimizer.name=NAME` on the command line.
+
+Another optimizer has other arguments, so that those of the config's optimizer
+go, and those of the new one can be set beside its name. What belongs to the
+learning rate stays.
+"""
+
+import ast
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax.config import arguments, defaults
+from gossipjax.errors import UserError, nearest
+from gossipjax.training import optimizer
+
+_KEY = '--config.optimizer.'
+
+
+def take(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+  """Parts words that set keys of another optimizer from all others.
+
+  Returns:
+    The others, and the texts by key; {} if no word names an optimizer.
+  """
+  if not any(word.startswith(f'{_KEY}name=') for word in words):
+    return list(words), {}
+  mine = [w for w in words if w.startswith(_KEY) and '=' in w]
+  pairs = (word.removeprefix(_KEY).split('=', 1) for word in mine)
+  return [w for w in words if w not in mine], {k: v for k, v in pairs}
+
+
+def put(config: ConfigDict, given: Mapping[str, str]) -> None:
+  """Puts the optimizer that `take` found into a config.
+
+  Raises:
+    UserError: there is no such optimizer or argument, or a value has another
+      type.
+  """
+  if not given:
+    return
+  name, before = given['name'], config.optimizer
+  if name == before.name:
+    fresh = before.copy_and_resolve_references()
+  else:
+    function = optimizer.function(name)
+    found = arguments.settings(function).items()
+    # Tuples, such as Muon's coefficients, are set in a config file.
+    own = {k: v for k, v in found if not isinstance(v, tuple)} | {'name': name}
+    kept = {
+      key: before[key]
+      for key in inspect.signature(optimizer.schedule).parameters
+      if key in before
+    }
+    fresh = ConfigDict(defaults.optimizer(**{**own, **kept}))
+  for key, text in given.items():
+    if key.partition('.')[0] == 'schedule':
+      continue
+    if key not in fresh:
+      raise UserError(f'optimizer.{key} is unknown{nearest(key, fresh)}')
+    _set(fresh, key, text)
+  _set_schedule(fresh, given)
+  with config.ignore_type(), config.unlocked():
+    config.optimizer = fresh
+
+
+def _set(config: ConfigDict, key: str, text: str) -> None:
+  try:
+    value = text if key == 'name' else _value(text)
+    config[key] = value
+  except (TypeError, ValueError) as error:
+    raise UserError(
+      f'--config.optimizer.{key}={text} has the wrong type; it takes '
+      f'{config.get_type(key).__name__}.'
+    ) from error
+
+
+def _set_schedule(config: ConfigDict, given: Mapping[str, str]) -> None:
+  """`schedule=NAME`, or `schedule.name=NAME schedule.KEY=VALUE ...`."""
+  if 'schedule' in given:
+    config.schedule = given['schedule']
+  parts = {
+    key.removeprefix('schedule.'): text
+    for key, text in given.items()
+    if key.startswith('schedule.')
+  }
+  if parts:
+    with config.ignore_type():
+      config.schedule = ConfigDict({k: _value(v) for k, v in parts.items()})
+
+
+def _value(text: str) -> Any:
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    return text

@@ -1,0 +1,136 @@
+"""Compares strategies on a task, from Python: `gossipjax.compare`."""
+
+import functools
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import optax
+import pandas as pd
+from ml_collections import ConfigDict
+
+from gossipjax.aggregator import Strategy
+from gossipjax.comparison import compare as comparison
+from gossipjax.comparison import table
+from gossipjax.comparison.variant import check
+from gossipjax.config import defaults, resolve
+from gossipjax.config.variants import variants
+from gossipjax.errors import UserError
+from gossipjax.results import analysis
+from gossipjax.tasks.task import Task
+from gossipjax.training.run import Given
+
+
+class Result:
+  """What a comparison has left.
+
+  Attributes:
+    summary: as in summary.json.
+    folder: of its files; a temporary one is gone when the result is.
+  """
+
+  def __init__(
+    self, summary: dict[str, Any], folder: pathlib.Path, kept: Any = None
+  ):
+    self.summary, self.folder, self._kept = summary, folder, kept
+
+  @property
+  def frame(self) -> pd.DataFrame:
+    """All records, see `gossipjax.results.analysis`."""
+    return analysis.load(self.folder)
+
+  @property
+  def table(self) -> str:
+    """The table of the comparison, in Markdown."""
+    return table.of_rows(table.rows(self.summary), ('run',))
+
+  def save(self, folder: str | pathlib.Path) -> None:
+    """Copies all files: what `python -m gossipjax run` leaves.
+
+    Raises:
+      UserError: the folder exists.
+    """
+    if pathlib.Path(folder).exists():
+      raise UserError(f'{folder} exists; name another folder.')
+    shutil.copytree(self.folder, folder)
+
+
+def strategy_function(name: str) -> Callable[..., Strategy]:
+  """The function of a strategy, for `gossipjax.NAME(...)`.
+
+  `look_ahead` is 0 unless it is given, because a strategy does not see the
+  optimizer: it has to be the momentum of `optax.sgd(nesterov=True)`.
+
+  Raises:
+    UserError: there is no such strategy.
+  """
+  function = resolve.strategy_function(name)
+  if 'look_ahead' in resolve.strategy_config(name):
+    return functools.partial(function, look_ahead=0.0)
+  return function
+
+
+def compare(
+  task: Task,
+  strategies: Mapping[str, Strategy],
+  *,
+  optimizer: optax.GradientTransformation,
+  workers: int = 8,
+  steps: int = 300,
+  batch_size: int = 16,
+  folder: str | pathlib.Path | None = None,
+  audited: bool = False,
+  **settings: Any,
+) -> Result:
+  """Trains a model under several strategies and compares them.
+
+  Args:
+    task: model, loss and examples.
+    strategies: by the names that they have in tables.
+    optimizer: of each worker; it knows nothing of the others.
+    workers: how many; each has a device, or all share one.
+    steps: local steps of each worker.
+    batch_size: examples per worker and step.
+    folder: of all files; None is a temporary one, see `Result.save`.
+    audited: hold every ledger against its compiled program.
+    **settings: further keys of a config, such as seed=1, eval_every=50,
+      link='10gbe', split={'name': 'label'}, cluster={}.
+
+  Raises:
+    UserError: something is impossible; nothing is written.
+  """
+  config = _config(strategies, settings)
+  config.update(workers=workers, steps=steps, batch_size=batch_size)
+  tasks: dict[str, Task] = {}
+  runs = [
+    check(name, run, tasks, Given(task, strategies[name], optimizer))
+    for name, run in variants(config)
+  ]
+  kept = None if folder else tempfile.TemporaryDirectory()
+  where = pathlib.Path(folder or kept.name) / ('' if folder else 'run')
+  summary = comparison.of_variants(config, runs, where, audited=audited)
+  return Result(summary, where, kept)
+
+
+def _config(
+  strategies: Mapping[str, Strategy], settings: Mapping[str, Any]
+) -> ConfigDict:
+  """A config that describes what is given as functions by name."""
+  if not strategies:
+    raise UserError('compare needs a strategy, such as {"topk": gj.topk()}.')
+  config = defaults.get_config()
+  with config.ignore_type(), config.unlocked():
+    config.task = ConfigDict({'name': 'own'})
+    config.optimizer = ConfigDict({'name': 'own'})
+    for key, value in settings.items():
+      if key not in config or key in ('task', 'strategy', 'variants'):
+        raise UserError(f'compare has no setting {key!r}.')
+      builds = {'split': defaults.split, 'cluster': defaults.cluster}
+      config[key] = builds[key](**value) if key in builds and value else value
+    config.variants = ConfigDict(
+      {name: {'strategy': {'name': name}} for name in strategies},
+      sort_keys=False,
+    )
+  return config

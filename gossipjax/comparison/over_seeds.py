@@ -1,0 +1,73 @@
+"""Runs that differ in the seed alone as one: means and standard deviations."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from gossipjax.results import frames
+from gossipjax.results.reader import Run
+
+SCORES = ('test_', 'worker0_', 'train_loss', 'consensus_distance')
+
+
+def summary(found: dict[str, Any]) -> dict[str, Any]:
+  """The summary of a comparison with one entry per variant.
+
+  Numbers are means over seeds; `sd` has the sample standard deviation of each
+  score, for two seeds or more. A variant that diverged with a seed says so and
+  has no scores. A summary of one seed is returned as it is.
+
+  Args:
+    found: as in summary.json.
+  """
+  if not found['config'].get('seeds'):
+    return found
+  groups: dict[str, list[dict[str, Any]]] = {}
+  for run in found['runs']:
+    name = run['name'].removesuffix(f'-seed{run["seed"]}')
+    groups.setdefault(name, []).append(run)
+  return found | {'runs': [_one(name, g) for name, g in groups.items()]}
+
+
+def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+  bad = sum(bool(run.get('diverged')) for run in runs)
+  if bad:
+    told = f'diverged with {bad} of {len(runs)} seeds.'
+    return runs[0] | {'name': name, 'diverged': told}
+  mean = dict(runs[0])
+  sd = {}
+  for key, value in runs[0].items():
+    values = [run.get(key) for run in runs]
+    if isinstance(value, dict) and key == 'comm_s':
+      mean[key] = {
+        k: statistics.fmean(v[k] for v in values if v) for k in value
+      }
+    elif all(_is_number(v) for v in values):
+      mean[key] = statistics.fmean(values)
+      if key.startswith(SCORES) and len(runs) > 1:
+        sd[key] = statistics.stdev(values)
+  return mean | {'name': name, 'sd': sd}
+
+
+def _is_number(value: Any) -> bool:
+  return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def lines(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
+  """The mean records of each variant, with SCORE_sd of each score.
+
+  A row per step that all seeds of the variant have.
+  """
+  result = {}
+  frame = frames.of_runs(runs)
+  for name, rows in frame.groupby('variant', observed=True, sort=False):
+    by_step = rows.groupby('step', as_index=False)
+    whole = by_step['seed'].count()['seed'] == rows['seed'].nunique()
+    mean = by_step.mean(numeric_only=True)
+    sd = by_step.std(numeric_only=True)
+    for column in [c for c in mean if c.startswith(SCORES)]:
+      mean[f'{column}_sd'] = sd[column]
+    result[str(name)] = mean[whole.to_numpy()]
+  return result

@@ -1,0 +1,86 @@
+"""The scores that tables, figures and the report show, with their labels."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+LOSSES = {'train_loss': 'training loss', 'test_loss': 'held-out loss'}
+ACCURACY = {'test_accuracy': 'held-out accuracy'}
+
+
+def columns(frames: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+  """Columns of records with a held-out score, and their labels.
+
+  Accuracy and loss come first; both, if there is no score yet.
+
+  Args:
+    frames: arrays by column, of each run.
+  """
+  frames = list(frames)
+  known = [
+    name
+    for name in dict.fromkeys(name for frame in frames for name in frame)
+    if name.startswith('test_')
+    and any(_has_numbers(frame.get(name)) for frame in frames)
+  ]
+  first = {**ACCURACY, 'test_loss': LOSSES['test_loss']}
+  if not known:
+    return first
+  return {k: v for k, v in first.items() if k in known} | {
+    k: label(k) for k in known if k not in first
+  }
+
+
+def _has_numbers(values: Any) -> bool:
+  return values is not None and not np.isnan(values).all()
+
+
+def label(column: str) -> str:
+  """'held-out f1' of 'test_f1'."""
+  return f'held-out {column.removeprefix("test_")}'
+
+
+def cells(
+  run: dict[str, Any], runs: Iterable[dict[str, Any]], higher: Iterable[str]
+) -> dict[str, str]:
+  """A row's held-out scores, by heading.
+
+  Args:
+    run: its entry in summary.json.
+    runs: the entries of all runs of the comparison.
+    higher: names of scores of which large values are good.
+  """
+  names = dict.fromkeys(
+    name
+    for other in runs
+    for name, value in other.items()
+    if name.startswith('test_') and value is not None
+  )
+  first = [k for k in ('test_accuracy', 'test_loss') if k in names]
+  return {
+    _heading(name, higher): _cell(
+      name, run.get(name), run.get('sd', {}).get(name)
+    )
+    for name in [*first, *(k for k in names if k not in first)]
+  } or {'held-out accuracy': ''}
+
+
+def _heading(column: str, higher: Iterable[str]) -> str:
+  if column in ('test_accuracy', 'test_loss'):
+    return label(column)
+  good = 'higher' if column.removeprefix('test_') in higher else 'lower'
+  return f'{label(column)} ({good} is better)'
+
+
+def _cell(column: str, value: float | None, sd: float | None) -> str:
+  if value is None:
+    return ''
+  share = column == 'test_accuracy'
+  scale, form = (100, '.2f') if share else (1, '.4f')
+  if column not in (*ACCURACY, *LOSSES):
+    form = '.4g'
+  told = f'{scale * value:{form}}'
+  if sd is not None:
+    told += f' ± {scale * sd:.2g}'
+  return f'{told} %' if share else told

@@ -1,0 +1,146 @@
+"""One step of one worker: aggregate, optimize, aggregate. All runs use it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from gossipjax import aggregator as agg
+from gossipjax import collectives
+from gossipjax.traffic import SILENCE, Traffic
+
+
+class Worker(NamedTuple):
+  """The state of one worker."""
+
+  params: agg.Tree
+  opt: optax.OptState
+  gradients: agg.State  # Memory of the gradient aggregator.
+  parameters: agg.State  # Memory of the parameter aggregator.
+  moments: agg.State = ()  # Memory of the aggregator of optimizer states.
+  state: agg.Tree = ()  # What the model keeps besides; batch statistics.
+
+
+def probe(strategy: agg.Strategy, rate: float) -> optax.GradientTransformation:
+  """The optimizer that bills are measured with: SGD, which has no state.
+
+  For strategies that exchange moments it is Adam, which has two.
+  """
+  return optax.adam(rate) if strategy.moments else optax.sgd(rate)
+
+
+def make_worker(
+  strategy: agg.Strategy, optimizer: optax.GradientTransformation
+):
+  """The pure functions of one worker.
+
+  Args:
+    strategy: all slots.
+    optimizer: local; it knows nothing of other workers.
+
+  Returns:
+    `init(params, state=()) -> Worker`, and `update(worker, grads, step,
+    stepping=True, talking=True) -> (Worker, Traffic)`.
+  """
+
+  def init(params, state=()) -> Worker:
+    opt = optimizer.init(params)
+    return Worker(
+      params,
+      opt,
+      strategy.gradients.init(params),
+      strategy.parameters.init(params),
+      strategy.moments.init(opt) if strategy.moments else (),
+      state,
+    )
+
+  def update(worker, grads, step, stepping=True, talking=True):
+    """One local step if `stepping`, with an exchange if `talking`; its bill."""
+    grads, gradients, sent_g = strategy.gradients.update(
+      grads, worker.gradients, step, talking
+    )
+    updates, opt = optimizer.update(grads, worker.opt, worker.params)
+    stepped = optax.apply_updates(worker.params, updates)
+    params, opt = agg.select(
+      stepping, (stepped, opt), (worker.params, worker.opt)
+    )
+    params, parameters, sent_p = strategy.parameters.update(
+      params, worker.parameters, step, talking
+    )
+    sent, moments = sent_g + sent_p, worker.moments
+    if strategy.moments:
+      opt, moments, more = strategy.moments.update(opt, moments, step, talking)
+      sent += more
+    state, sent_s = _exchanged_state(strategy, worker.state, step, talking)
+    worker = Worker(params, opt, gradients, parameters, moments, state)
+    return worker, sent + sent_s
+
+  return init, update
+
+
+def _exchanged_state(strategy: agg.Strategy, state: agg.Tree, step, talking):
+  """What the model keeps besides parameters after its slot, and the bill."""
+  if strategy.state is None:
+    return state, SILENCE
+  state, _, sent = strategy.state.update(state, (), step, talking)
+  return state, sent
+
+
+class LoopState(NamedTuple):
+  """A worker in a loop of one's own.
+
+  Attributes:
+    worker: its parameters, optimizer and memories.
+    step: i32[], steps so far.
+    sent_total: Traffic of all steps.
+  """
+
+  worker: Worker
+  step: jax.Array
+  sent_total: Traffic
+
+  @property
+  def params(self) -> agg.Tree:
+    """The worker's parameters."""
+    return self.worker.params
+
+
+class Loop(NamedTuple):
+  """A strategy and an optimizer for a loop of one's own.
+
+  Attributes:
+    init: parameters -> LoopState.
+    update: (LoopState, gradients) -> (LoopState, Traffic of this step).
+  """
+
+  init: Callable[[agg.Tree], LoopState]
+  update: Callable[..., tuple[LoopState, Traffic]]
+
+
+def worker(
+  strategy: agg.Strategy,
+  tx: optax.GradientTransformation,
+  axis: collectives.Axis = collectives.WORKERS,
+) -> Loop:
+  """One worker for a loop of one's own, also under parameter strategies.
+
+  Both functions run once per worker under an axis name, for example inside
+  `jax.shard_map`; what they return varies along that axis.
+
+  Args:
+    strategy: both slots.
+    tx: the local optimizer.
+    axis: the name of the workers' axis, or names of several.
+  """
+  begin, step = make_worker(strategy, tx)
+
+  def init(params):
+    return LoopState(begin(params), jnp.int32(0), SILENCE)
+
+  def update(state, grads):
+    worker, sent = step(state.worker, grads, state.step)
+    return LoopState(worker, state.step + 1, state.sent_total + sent), sent
+
+  return Loop(collectives.along(axis, init), collectives.along(axis, update))

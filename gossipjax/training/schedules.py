@@ -1,0 +1,79 @@
+"""Learning rates by step: every schedule of optax, by name."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import optax
+
+from gossipjax.config import own_functions
+from gossipjax.config.arguments import call
+
+
+def _of_optax() -> dict[str, Callable[..., optax.Schedule]]:
+  """The public schedules of optax, by name."""
+  return {
+    name: function
+    for name, function in inspect.getmembers(
+      optax.schedules, inspect.isfunction
+    )
+    if name.endswith(('_schedule', '_decay')) and not name.startswith('_')
+  }
+
+
+def make(
+  chosen: str | Mapping[str, Any],
+  learning_rate: float,
+  steps: int,
+  boundaries: tuple[int, ...] = (),
+) -> optax.Schedule:
+  """A schedule by name.
+
+  Args:
+    chosen: constant, cosine (to zero at `steps`) or piecewise (a tenth at each
+      of `boundaries`); a schedule of optax; 'module:function', which is called
+      as (learning rate, steps); or a dict of such a `name` and arguments.
+    learning_rate: the highest; optax's `init_value`, `peak_value` or `value`.
+    steps: how many; optax's `decay_steps` or `transition_steps`.
+    boundaries: steps of piecewise.
+
+  Raises:
+    UserError: there is no such schedule, or an argument is missing or unknown.
+  """
+  given: dict[str, Any] = (
+    {'name': chosen} if isinstance(chosen, str) else dict(chosen)
+  )
+  name = given.pop('name', 'constant')
+  if name in ('constant', 'cosine', 'piecewise') and not given:
+    return _short(name, learning_rate, steps, boundaries)
+  found = own_functions.find(
+    name,
+    {**dict.fromkeys(('constant', 'cosine', 'piecewise')), **_of_optax()},
+    'optimizer.schedule',
+  )
+  if ':' in name:
+    return call(found, given, 'optimizer.schedule', learning_rate, steps)
+  known = inspect.signature(found).parameters
+  for keys, value in (
+    (('peak_value', 'init_value', 'value'), learning_rate),
+    (('decay_steps', 'transition_steps'), steps),
+  ):
+    if key := next((key for key in keys if key in known), None):
+      given.setdefault(key, value)
+  if 'peak_value' in known and 'init_value' in known:
+    given.setdefault('init_value', 0.0)
+  if 'boundaries_and_scales' in known and 'boundaries_and_scales' not in given:
+    given['boundaries_and_scales'] = dict.fromkeys(boundaries, 0.1)
+  return call(found, given, 'optimizer.schedule')
+
+
+def _short(
+  name: str, learning_rate: float, steps: int, boundaries: tuple[int, ...]
+) -> optax.Schedule:
+  if name == 'constant':
+    return optax.constant_schedule(learning_rate)
+  if name == 'cosine':
+    return optax.cosine_decay_schedule(learning_rate, steps)
+  return optax.piecewise_constant_schedule(
+    learning_rate, dict.fromkeys(boundaries, 0.1)
+  )

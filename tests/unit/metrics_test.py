@@ -1,0 +1,206 @@
+"""Scores of any name: means, sums, functions of all examples, directions."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gossipjax as gj
+from gossipjax.comparison import compare
+from gossipjax.comparison.variant import check
+from gossipjax.config import defaults
+from gossipjax.config.variants import variants
+from gossipjax.errors import UserError
+from gossipjax.results import analysis
+from gossipjax.training import evaluate
+from gossipjax.tuning import tune
+
+ME = __name__
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((145, 5), np.float32)
+Y = X @ np.arange(5, dtype=np.float32)
+
+
+def r2(guess, y):
+  """The coefficient of determination."""
+  assert isinstance(guess, np.ndarray) and len(guess) in (10, 45)
+  return 1 - ((guess - y) ** 2).sum() / ((y - y.mean()) ** 2).sum()
+
+
+def line() -> gj.Task:
+  """A regression that is judged by three scores, none of them an accuracy."""
+
+  def score(params, batch):
+    error = batch[0] @ params - batch[1]
+    return {
+      'mae': jnp.abs(error).mean(),
+      'far': gj.total(jnp.sum(jnp.abs(error) > 1)),
+      'r2': gj.whole_set(r2, batch[0] @ params, batch[1]),
+    }
+
+  return gj.Task(
+    init=lambda key: jnp.zeros(5),
+    loss=lambda params, batch, key: jnp.mean(
+      (batch[0] @ params - batch[1]) ** 2
+    ),
+    score=score,
+    train=(X[:100], Y[:100]),
+    test=(X[100:], Y[100:]),
+    higher_is_better=('r2',),
+  )
+
+
+def config(task='line'):
+  found = defaults.get_config()
+  found.task = defaults.task(f'{ME}:{task}')
+  found.optimizer = defaults.optimizer('sgd', 0.1)
+  found.update(workers=2, steps=8, log_every=2, eval_every=4, executor='vmap')
+  found.variants = defaults.variants(all_reduce='all_reduce', gtopk='local_sgd')
+  return found
+
+
+@pytest.fixture(scope='module')
+def done(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('metrics') / 'run'
+  return folder, compare.compare(config(), folder)
+
+
+def test_scores_are_those_of_all_examples_by_hand(done):
+  params, x, y = jnp.ones(5), X[100:], Y[100:]
+  run = check('one', next(iter(variants(config())))[1]).run
+  found = evaluate.held_out(run.task, 2, run.executor)(params, ())
+  error = x @ np.ones(5, np.float32) - y
+  assert found['far'] == (abs(error) > 1).sum()
+  np.testing.assert_allclose(found['mae'], abs(error).mean(), rtol=1e-6)
+  by_hand = 1 - (error**2).sum() / ((y - y.mean()) ** 2).sum()
+  np.testing.assert_allclose(found['r2'], by_hand, rtol=1e-5)
+
+
+def test_they_are_in_records_tables_figures_and_the_report(done):
+  folder, summary = done
+  frame = analysis.load(folder)
+  last = analysis.final(frame).iloc[0]
+  assert last['test_r2'] == summary['runs'][0]['test_r2'] > 0
+  assert np.isnan(frame['test_r2'].iloc[0])  # Not evaluated at step 2.
+  assert 'worker0_mae' in frame
+  told = (folder / 'comparison.md').read_text()
+  assert 'held-out r2 (higher is better)' in told
+  assert 'held-out mae (lower is better)' in told
+  assert 'accuracy' not in told
+  assert {p.stem for p in folder.glob('*.png')} == {
+    'train_loss',
+    'test_mae',
+    'test_far',
+    'test_r2',
+  }
+  page = (folder / 'report.html').read_text()
+  assert 'held-out r2' in page and 'held-out accuracy' not in page
+
+
+def test_a_target_knows_which_way_a_score_improves(done):
+  frame = analysis.load(done[0])
+  assert analysis.higher_is_better('test_r2', frame)
+  assert not analysis.higher_is_better('test_mae', frame)
+  best = frame['test_r2'].max()
+  found = analysis.to_target(frame, 'test_r2', best)
+  assert found['reached'].sum() == 1
+  with pytest.raises(UserError, match='the best is'):
+    analysis.to_target(frame, 'test_r2', 1.01)
+  assert analysis.to_target(frame, 'test_mae', 10)['reached'].all()
+
+
+def test_tuning_chooses_by_a_score_of_ones_own(tmp_path):
+  rates = {'optimizer.learning_rate': (1e-6, 0.1)}
+  one = config()
+  one.variants = {}
+  found = tune.best(one, rates, 1, tmp_path / 'a', metric='validation_r2')
+  assert found.chosen['all_reduce'] == {'optimizer.learning_rate': 0.1}
+  with pytest.raises(UserError, match='validation_accuracy is unknown'):
+    tune.best(one, rates, 1, tmp_path / 'b', metric='validation_accuracy')
+
+
+def spoilt(**changes):
+  """The task with another loss or score."""
+  return line()._replace(**changes)
+
+
+def no_scalar():
+  return spoilt(loss=lambda params, batch, key: batch[0] @ params)
+
+
+def no_names():
+  return spoilt(score=lambda params, batch: params.sum())
+
+
+def no_number():
+  return spoilt(score=lambda params, batch: {'each': batch[1]})
+
+
+def appearing():
+  score = lambda params, batch: (
+    {'a': params.sum()} | ({'b': params.sum()} if len(batch[1]) > 1 else {})
+  )
+  return spoilt(score=score)
+
+
+def changing():
+  score = lambda params, batch: {
+    'a': params.sum() if len(batch[1]) > 1 else jnp.int32(1)
+  }
+  return spoilt(score=score)
+
+
+def nothing_known():
+  return spoilt(score=lambda params, batch: {'a': 0 / params.sum()})
+
+
+def bad_name():
+  return spoilt(score=lambda params, batch: {'top-5': params.sum()})
+
+
+def no_state():
+  return spoilt(stateful=True, init=lambda key: jnp.zeros(5))
+
+
+def another_state():
+  return spoilt(
+    stateful=True,
+    init=lambda key: (jnp.zeros(5), jnp.zeros(3)),
+    loss=lambda params, state, batch, key: (params.sum(), state[:2]),
+  )
+
+
+@pytest.mark.parametrize(
+  'task, words',
+  [
+    ('no_scalar', r'task\.loss returns float32\[16\]'),
+    ('no_names', 'scores by name'),
+    ('no_number', "'each'"),
+    ('appearing', "'b' is missing of one example"),
+    ('changing', "'a'.*int32.*float32"),
+    ('nothing_known', "'a' is NaN"),
+    ('bad_name', 'top-5'),
+    ('no_state', r'task\.init'),
+    ('another_state', 'another form'),
+  ],
+)
+def test_a_wrong_task_is_refused_before_anything_is_written(
+  task, words, tmp_path
+):
+  with pytest.raises(UserError, match=words):
+    compare.compare(config(task), tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_target_of_accuracy_needs_one():
+  found = config()
+  found.variants = {}
+  found.cluster = defaults.cluster(asynchronous=False, target_accuracy=0.5)
+  with pytest.raises(UserError, match='target_accuracy'):
+    check('one', found)
+
+
+def test_a_running_comparison_tells_directions_too(done):
+  told = json.loads((done[0] / 'config.json').read_text())
+  assert told['higher_is_better'] == ['r2']

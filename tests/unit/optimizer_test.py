@@ -1,0 +1,151 @@
+"""Optimizers and schedules of optax by name, precision, micro-batches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from gossipjax.commands import new_optimizer
+from gossipjax.config import defaults
+from gossipjax.errors import UserError
+from gossipjax.training import optimizer
+from gossipjax.training.run import resolve_run
+from gossipjax.training.train import train
+
+PARAMS = {'w': jnp.ones((8, 4)), 'b': jnp.ones(3)}
+NEEDS_MORE = (  # The loss, another optimizer, or gradients of each example.
+  'dpsgd',
+  'lbfgs',
+  'momo',
+  'momo_adam',
+  'schedule_free',
+  'sophia',
+)
+KNOWN = sorted(optimizer._known())
+
+
+@pytest.mark.parametrize('name', [n for n in KNOWN if n not in NEEDS_MORE])
+def test_every_optimizer_of_optax_takes_a_step_by_its_name(name):
+  tx = optimizer.make({'name': name, 'learning_rate': 0.1}, 10)
+  step = lambda params: tx.update(params, tx.init(params), params)[0]
+  updates = jax.eval_shape(step, PARAMS)
+  assert jax.tree.map(jnp.shape, updates) == jax.tree.map(jnp.shape, PARAMS)
+
+
+def test_muon_prodigy_and_schedule_free_are_among_them():
+  assert {'muon', 'prodigy', 'schedule_free_adamw', 'adamw'} <= {*KNOWN}
+  assert not [name for name in KNOWN if name.startswith('_')]
+
+
+@pytest.mark.parametrize('name', NEEDS_MORE)
+def test_one_that_needs_the_loss_is_refused_in_a_sentence(name):
+  with pytest.raises(UserError, match=r'optimizer\.'):
+    optimizer.make({'name': name, 'learning_rate': 0.1}, 10)
+
+
+@pytest.mark.parametrize(
+  'chosen, by_hand',
+  [
+    ('exponential_decay', None),
+    (
+      {'name': 'exponential_decay', 'decay_rate': 0.5, 'transition_steps': 4},
+      optax.exponential_decay(0.1, 4, 0.5),
+    ),
+    ('cosine_decay_schedule', optax.cosine_decay_schedule(0.1, 20)),
+    ('cosine', optax.cosine_decay_schedule(0.1, 20)),
+    (
+      {'name': 'warmup_cosine_decay_schedule', 'warmup_steps': 5},
+      optax.warmup_cosine_decay_schedule(0.0, 0.1, 5, 20),
+    ),
+    (
+      {'name': 'linear_schedule', 'end_value': 0.0},
+      optax.linear_schedule(0.1, 0.0, 20),
+    ),
+    ('constant_schedule', lambda step: 0.1),
+    ('linear_onecycle_schedule', optax.linear_onecycle_schedule(20, 0.1)),
+  ],
+)
+def test_every_schedule_of_optax_has_its_name(chosen, by_hand):
+  if by_hand is None:
+    with pytest.raises(UserError, match=r'schedule\.decay_rate is missing'):
+      optimizer.schedule(0.1, 20, chosen)
+    return
+  found = optimizer.schedule(0.1, 20, chosen)
+  for step in (0, 3, 10, 19):
+    np.testing.assert_allclose(found(step), by_hand(step), rtol=1e-6)
+
+
+def on_the_command_line(*words):
+  rest, given = new_optimizer.take(['run', *words, '--config.steps=3'])
+  assert rest == ['run', '--config.steps=3']
+  config = defaults.get_config()
+  config.optimizer.schedule = 'cosine'
+  new_optimizer.put(config, given)
+  return config.optimizer
+
+
+def test_another_name_on_the_command_line_brings_its_own_arguments():
+  found = on_the_command_line(
+    '--config.optimizer.name=adamw',
+    '--config.optimizer.b1=0.8',
+    '--config.optimizer.learning_rate=0.003',
+  )
+  assert 'momentum' not in found and not found.nesterov  # Adam has its own.
+  assert (found.name, found.b1, found.b2) == ('adamw', 0.8, 0.999)
+  assert (found.learning_rate, found.schedule) == (0.003, 'cosine')
+  assert found.weight_decay == 1e-4  # Its own default.
+  optimizer.make(found, 10)
+  same = on_the_command_line('--config.optimizer.name=sgd')
+  assert same.momentum == 0.9
+  scheduled = on_the_command_line(
+    '--config.optimizer.name=muon',
+    '--config.optimizer.schedule.name=exponential_decay',
+    '--config.optimizer.schedule.decay_rate=0.5',
+  )
+  optimizer.make(scheduled, 10)
+  assert new_optimizer.take(['--config.optimizer.b1=2'])[1] == {}
+
+
+@pytest.mark.parametrize(
+  'words, sentence',
+  [
+    (['--config.optimizer.name=sdg'], "did you mean 'sgd'"),
+    (
+      ['--config.optimizer.name=adamw', '--config.optimizer.momentum=0.9'],
+      'momentum is unknown',
+    ),
+    (
+      ['--config.optimizer.name=adamw', '--config.optimizer.b1=big'],
+      'it takes float',
+    ),
+  ],
+)
+def test_a_mistake_on_the_command_line_is_a_sentence(words, sentence):
+  with pytest.raises(UserError, match=sentence):
+    on_the_command_line(*words)
+
+
+def small(**given):
+  config = defaults.get_config()
+  config.update(workers=2, steps=4, log_every=4, eval_every=0, executor='vmap')
+  config.update(given)
+  return [*train(resolve_run(config))][-1]
+
+
+def test_micro_batches_make_the_same_step():
+  whole, cut = small(), small(accumulate=4)
+  np.testing.assert_allclose(whole.train_loss, cut.train_loss, rtol=1e-5)
+  np.testing.assert_allclose(whole.test_loss, cut.test_loss, rtol=1e-5)
+  assert whole.bytes_sent == cut.bytes_sent
+  with pytest.raises(UserError, match='accumulate=3 has to divide'):
+    small(accumulate=3)
+
+
+def test_a_lower_precision_rounds_and_exchanges_what_it_did_before():
+  exact, low = small(), small(compute_dtype='bfloat16')
+  assert exact.train_loss != low.train_loss
+  np.testing.assert_allclose(exact.train_loss, low.train_loss, rtol=0.02)
+  assert exact.bytes_sent == low.bytes_sent
+  with pytest.raises(UserError, match='compute_dtype'):
+    small(compute_dtype='bfloat')

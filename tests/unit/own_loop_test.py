@@ -1,0 +1,203 @@
+"""Strategies in a loop of one's own: any axis, JAX's default checks."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import gossipjax as gj
+from gossipjax.aggregator import identity
+from gossipjax.config import resolve
+from gossipjax.local_step import make_worker
+from gossipjax.strategies import all_reduce
+from tests.support import laws
+
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
+N, RATE = 4, 0.05
+PARAMS = {'b': jnp.zeros(3), 'w': jnp.ones((20, 4))}
+MESH = jax.make_mesh(
+  (N,),
+  ('data',),
+  devices=jax.devices()[:N],
+  axis_types=(jax.sharding.AxisType.Auto,),
+)
+ROWS = jax.P('data')
+on_mesh = functools.partial(
+  jax.shard_map, mesh=MESH, in_specs=ROWS, out_specs=ROWS
+)
+rows = lambda tree: jax.tree.map(lambda x: jnp.stack([x] * N), tree)
+one = lambda tree: jax.tree.map(lambda x: x[0], tree)
+back = lambda tree: jax.tree.map(lambda x: x[None], tree)
+
+
+def gradients(step):
+  """A gradient of each worker, leaves [N, ...]."""
+  random = np.random.default_rng(step)
+  return jax.tree.map(
+    lambda x: random.standard_normal((N, *x.shape), np.float32), PARAMS
+  )
+
+
+def of_gradients(name):
+  given = {'density': 0.1} if name in ('gtopk', 'dgc', 'topk') else {}
+  return resolve.strategy(resolve.strategy_config(name, **given)).gradients
+
+
+def trained(tx, steps, dtype=jnp.float32):
+  """Parameters and optimizer states after some steps, rows per worker."""
+  params = jax.tree.map(lambda x: x.astype(dtype), PARAMS)
+
+  @jax.jit
+  @on_mesh
+  def step(params, state, grads):
+    params, state, grads = one((params, state, grads))
+    updates, state = tx.update(grads, state, params)
+    return back((optax.apply_updates(params, updates), state))
+
+  params, state = rows(params), rows(tx.init(params))
+  for i in range(steps):
+    grads = jax.tree.map(lambda x: jnp.asarray(x, dtype), gradients(i))
+    params, state = step(params, state, grads)
+  return jax.device_get((params, state))
+
+
+@pytest.mark.parametrize(
+  'name', ['all_reduce', 'topk', 'gtopk', 'power_sgd', 'dgc', 'union_topk']
+)
+def test_gradients_are_aggregated_along_an_axis_of_ones_own(name):
+  aggregator = of_gradients(name)
+  tx = optax.chain(gj.as_optax(aggregator, axis='data'), optax.sgd(RATE))
+  params, (state, _) = trained(tx, 3)
+  laws.replicas_are_identical(params)
+  init, update = make_worker(
+    gj.Strategy(aggregator, identity()), optax.sgd(RATE)
+  )
+  worker = jax.vmap(init)(rows(PARAMS))
+  total = 0
+  for i in range(3):
+    worker, sent = jax.vmap(
+      lambda w, g, i=i: update(w, g, jnp.int32(i)), axis_name='workers'
+    )(worker, gradients(i))
+    total = total + np.asarray(sent.bytes)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+    params,
+    jax.device_get(worker.params),
+  )
+  np.testing.assert_array_equal(np.asarray(state.sent_total.bytes), total)
+
+
+def test_the_total_of_micro_steps_is_what_was_sent():
+  plain = gj.as_optax(all_reduce.exact_mean(), axis='data')
+  _, once = trained(plain, 1)
+  _, state = trained(optax.MultiSteps(plain, 4), 24)
+  inner = state.inner_opt_state
+  sent, total = (np.asarray(x.bytes) for x in (once.sent, inner.sent_total))
+  assert sent[0] > 0
+  np.testing.assert_array_equal(total, 6 * sent)
+
+
+def test_gradients_in_half_precision_are_billed_at_half_the_width():
+  plain = gj.as_optax(all_reduce.exact_mean(), axis='data')
+  full, half = (
+    np.asarray(trained(plain, 1, dtype)[1].sent.bytes)
+    for dtype in (jnp.float32, jnp.bfloat16)
+  )
+  assert half[0] <= full[0] // 2 + 2 * N
+
+
+def looped(strategy, steps):
+  """A loop with `gj.worker` inside a jitted shard_map."""
+  mine = gj.worker(strategy, optax.adam(RATE), axis='data')
+
+  @jax.jit
+  @on_mesh
+  def start(params):
+    return back(mine.init(one(params)))
+
+  @jax.jit
+  @on_mesh
+  def step(state, grads):
+    state, sent = mine.update(*one((state, grads)))
+    return back((state, sent))
+
+  state = start(rows(PARAMS))
+  for i in range(steps):
+    state, sent = step(state, gradients(i))
+  return jax.device_get((state, sent))
+
+
+@pytest.mark.parametrize('name', ['gossip', 'local_sgd', 'diloco', 'topk'])
+def test_parameter_strategies_too(name):
+  strategy = getattr(gj, name)()
+  state, sent = looped(strategy, 3)
+  init, update = make_worker(strategy, optax.adam(RATE))
+  worker = jax.vmap(init)(rows(PARAMS))
+  total = 0
+  for i in range(3):
+    worker, bill = jax.vmap(
+      lambda w, g, i=i: update(w, g, jnp.int32(i)), axis_name='workers'
+    )(worker, gradients(i))
+    total = total + np.asarray(bill.bytes)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+    state.params,
+    jax.device_get(worker.params),
+  )
+  np.testing.assert_array_equal(np.asarray(state.sent_total.bytes), total)
+  np.testing.assert_array_equal(np.asarray(sent.bytes), np.asarray(bill.bytes))
+  assert (state.step == 3).all()
+
+
+def test_several_axes_are_one():
+  mesh = jax.make_mesh(
+    (2, 2),
+    ('a', 'b'),
+    devices=jax.devices()[:N],
+    axis_types=(jax.sharding.AxisType.Auto,) * 2,
+  )
+  both = jax.P(('a', 'b'))
+  tx = gj.as_optax(gj.topk(density=0.1).gradients, axis=('a', 'b'))
+
+  @jax.jit
+  @functools.partial(jax.shard_map, mesh=mesh, in_specs=both, out_specs=both)
+  def step(grads):
+    grads = one(grads)
+    return back(tx.update(grads, tx.init(grads))[0])
+
+  single = gj.as_optax(gj.topk(density=0.1).gradients)
+  by_hand = jax.vmap(
+    lambda g: single.update(g, single.init(g))[0], axis_name='workers'
+  )(gradients(0))
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+    *jax.device_get((step(gradients(0)), by_hand)),
+  )
+
+
+def test_nnx_optimizers_take_an_aggregator():
+  tx = optax.chain(
+    gj.as_optax(gj.topk(density=0.1).gradients, axis='data'), optax.sgd(RATE)
+  )
+  model = nnx.Linear(5, 2, rngs=nnx.Rngs(0))
+  optimizer = nnx.Optimizer(model, tx, wrt=nnx.Param)
+  graph, state = nnx.split((model, optimizer))
+  x = np.random.default_rng(0).standard_normal((N, 8, 5), np.float32)
+
+  @jax.jit
+  @on_mesh
+  def step(state, x):
+    model, optimizer = nnx.merge(graph, one(state))
+    grads = nnx.grad(lambda m: jnp.mean(m(x[0]) ** 2))(model)
+    optimizer.update(model, grads)
+    return back(nnx.state((model, optimizer)))
+
+  before, state = rows(state), step(rows(state), x)
+  kernels = [np.asarray(s[0]['kernel'][...]) for s in (before, state)]
+  assert (kernels[0] != kernels[1]).any()
+  laws.replicas_are_identical({'kernel': kernels[1]})

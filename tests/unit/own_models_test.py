@@ -1,0 +1,166 @@
+"""Models of Flax as they are, compared from Python."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import gossipjax as gj
+from gossipjax.config import resolve
+from gossipjax.errors import UserError
+
+X = np.random.default_rng(0).standard_normal((96, 4, 4, 1), np.float32) + 2
+Y = (X.mean((1, 2, 3)) > 2).astype(np.int32)
+DATA = {'train': (X[:64], Y[:64]), 'test': (X[64:], Y[64:])}
+KEY = jax.random.key(0)
+
+
+def loss(logits, y):
+  return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+
+class Linen(nn.Module):
+  """A dense layer, a batch norm, dropout, a dense layer."""
+
+  rate: float = 0.5
+
+  @nn.compact
+  def __call__(self, x, train: bool):
+    x = nn.Dense(8)(x.reshape(len(x), -1))
+    x = nn.BatchNorm(use_running_average=not train, momentum=0.9)(x)
+    return nn.Dense(2)(nn.Dropout(self.rate, deterministic=not train)(x))
+
+
+class Nnx(nnx.Module):
+  """The same."""
+
+  def __init__(self, rngs, rate=0.5):
+    self.one = nnx.Linear(16, 8, rngs=rngs)
+    self.norm = nnx.BatchNorm(8, momentum=0.9, rngs=rngs)
+    self.dropout = nnx.Dropout(rate, rngs=rngs)
+    self.two = nnx.Linear(8, 2, rngs=rngs)
+
+  def __call__(self, x):
+    x = self.norm(self.one(x.reshape(len(x), -1)))
+    return self.two(self.dropout(x))
+
+
+def linen(rate=0.5):
+  return gj.task_from_linen(Linen(rate), loss, **DATA)
+
+
+def of_nnx(rate=0.5):
+  return gj.task_from_nnx(lambda rngs: Nnx(rngs, rate), loss, **DATA)
+
+
+@pytest.mark.parametrize('make', [linen, of_nnx])
+def test_state_and_dropout_of_a_flax_model_are_found(make):
+  task = make()
+  assert task.stateful
+  params, state = task.begin(KEY)
+  assert sum(x.size for x in jax.tree.leaves(params)) == 16 * 8 + 8 + 16 + 18
+  assert sum(x.size for x in jax.tree.leaves(state)) == 16
+  batch = X[:32], Y[:32]
+  one, after = task.training_loss(params, state, batch, KEY)
+  again, _ = task.training_loss(params, state, batch, KEY)
+  other, _ = task.training_loss(params, state, batch, jax.random.key(1))
+  assert one == again != other  # Dropout depends on the key alone.
+  means = [x for x in jax.tree.leaves(after) if (np.asarray(x) != 0).any()]
+  assert means
+  first, second = (task.scores(params, s, batch) for s in (state, after))
+  assert first['loss'] != second['loss']
+
+
+def test_linen_and_nnx_are_the_same_model():
+  mine, theirs = linen(0.0), of_nnx(0.0)
+  params, state = theirs.begin(KEY)
+  like, stats = mine.begin(KEY)
+  of = lambda layer, *names: {k: params[f'{layer}.{k}'] for k in names}
+  same = {
+    'Dense_0': of('one', 'kernel', 'bias'),
+    'BatchNorm_0': of('norm', 'scale', 'bias'),
+    'Dense_1': of('two', 'kernel', 'bias'),
+  }
+  assert jax.tree.structure(same) == jax.tree.structure(like)
+  a, _ = mine.training_loss(same, stats, (X, Y), KEY)
+  b, _ = theirs.training_loss(params, state, (X, Y), KEY)
+  np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+class Plain(nn.Module):
+  """Nothing to switch, nothing to keep."""
+
+  @nn.compact
+  def __call__(self, x):
+    return nn.Dense(2)(x.reshape(len(x), -1))
+
+
+def test_a_model_without_a_state_is_a_task_without_one():
+  task = gj.task_from_linen(Plain(), loss, **DATA)
+  assert not task.stateful
+  assert jnp.isfinite(task.loss(task.init(KEY), (X, Y), KEY))
+
+
+@pytest.fixture(scope='module')
+def result():
+  return gj.compare(
+    of_nnx(),
+    {'all_reduce': gj.all_reduce(), 'few': gj.topk(density=0.1)},
+    workers=2,
+    steps=6,
+    optimizer=optax.adamw(1e-2),
+    batch_size=8,
+    log_every=2,
+    eval_every=3,
+    audited=True,
+  )
+
+
+def test_a_comparison_from_python_is_that_of_a_config(result, tmp_path):
+  assert {*result.frame['run']} == {'all_reduce', 'few'}
+  assert result.frame['test_loss'].notna().sum() == 2 * 2
+  assert '| few' in result.table and 'held-out loss' in result.table
+  result.save(tmp_path / 'out')
+  names = {p.name for p in (tmp_path / 'out').iterdir()}
+  assert {'config.json', 'summary.json', 'report.html', 'few'} <= names
+  assert (tmp_path / 'out' / 'few' / 'records.jsonl').stat().st_size
+  with pytest.raises(UserError, match='exists'):
+    result.save(tmp_path / 'out')
+
+
+def test_every_audited_step_of_it_agrees(result):
+  for run in result.summary['runs']:
+    assert run['audit'] and run['parameters'] == 170
+
+
+def looks_ahead(name):
+  return 'look_ahead' in resolve.strategy_config(name)
+
+
+def test_gossip_for_any_optimizer_looks_nowhere_ahead():
+  ahead = [n for n in resolve.STRATEGIES if looks_ahead(n)]
+  for name in ahead:
+    assert getattr(gj, name).keywords == {'look_ahead': 0.0}
+  with pytest.raises(AttributeError, match='gosip'):
+    gj.gosip()
+
+
+def test_settings_of_a_comparison_are_keys_of_a_config():
+  given = {'optimizer': optax.sgd(0.1), 'workers': 2, 'steps': 2}
+  with pytest.raises(UserError, match='no setting'):
+    gj.compare(linen(), {'a': gj.all_reduce()}, **given, evalevery=3)
+  with pytest.raises(UserError, match='needs a strategy'):
+    gj.compare(linen(), {}, **given)
+  virtual = gj.compare(
+    linen(),
+    {'met': gj.pairwise_gossip()},
+    **given,
+    split={'name': 'label'},
+    cluster={'step_s': 0.5},
+    seed=3,
+  )
+  assert virtual.frame['virtual_s'].iloc[-1] > 0.9
+  assert virtual.summary['config']['seed'] == 3

@@ -1,0 +1,93 @@
+"""Several seeds of a comparison: one table with means, bands in figures."""
+
+import json
+import statistics
+
+import numpy as np
+import pytest
+
+from gossipjax.comparison import compare, over_seeds
+from gossipjax.config import defaults
+from gossipjax.config.variants import variants
+from gossipjax.errors import UserError
+from gossipjax.results import analysis, reader
+
+SEEDS = (0, 1, 5)
+
+
+def config(**given):
+  found = defaults.get_config()
+  found.update(workers=2, steps=4, log_every=2, eval_every=2, executor='vmap')
+  found.variants = defaults.variants(dense='all_reduce', few='topk')
+  found.update(given)
+  return found
+
+
+@pytest.fixture(scope='module')
+def done(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('seeds') / 'run'
+  return folder, compare.compare(config(seeds=SEEDS), folder)
+
+
+def test_every_variant_runs_with_every_seed(done):
+  folder, summary = done
+  names = [run['name'] for run in summary['runs']]
+  assert names == [f'{v}-seed{s}' for v in ('dense', 'few') for s in SEEDS]
+  assert {run['seed'] for run in summary['runs']} == {*SEEDS}
+  frame = analysis.load(folder)
+  assert {*frame['variant']} == {'dense', 'few'}
+  found = analysis.over_seeds(analysis.final(frame), 'test_loss')
+  assert found['run'].tolist() == ['dense', 'few']
+  assert found['seeds'].tolist() == [3, 3]
+
+
+def test_a_run_of_a_seed_is_that_of_the_seed_alone(done, tmp_path):
+  alone = compare.compare(config(seed=5), tmp_path / 'run')
+  for mine, theirs in zip(done[1]['runs'][2::3], alone['runs'], strict=True):
+    assert mine['test_loss'] == theirs['test_loss']
+
+
+def test_the_table_has_mean_and_deviation(done):
+  folder, summary = done
+  losses = [run['test_loss'] for run in summary['runs'][:3]]
+  row = over_seeds.summary(summary)['runs'][0]
+  assert row['name'] == 'dense'
+  assert row['test_loss'] == statistics.fmean(losses)
+  assert row['sd']['test_loss'] == statistics.stdev(losses)
+  told = (folder / 'comparison.md').read_text()
+  assert 'seeds 0, 1, 5 (mean ± standard deviation)' in told
+  table = told.split('\n\n')[2].splitlines()
+  assert len(table) == 2 + 2
+  assert f'{row["test_loss"]:.4f} ± {row["sd"]["test_loss"]:.2g}' in table[2]
+
+
+def test_figures_and_report_have_bands(done):
+  folder, _ = done
+  rows = over_seeds.lines(reader.read(folder))['dense']
+  runs = [r.records['test_loss'] for r in reader.read(folder)[:3]]
+  np.testing.assert_allclose(rows['test_loss'], np.mean(runs, axis=0))
+  np.testing.assert_allclose(rows['test_loss_sd'], np.std(runs, axis=0, ddof=1))
+  page = (folder / 'report.html').read_text()
+  assert '"test_loss_sd"' in page and '"band1"' in page
+  assert 'seeds 0, 1, 5' in page
+  assert (folder / 'test_loss.png').stat().st_size
+
+
+def test_a_seed_that_diverges_is_told(done):
+  summary = json.loads(json.dumps(done[1]))
+  summary['runs'][1]['diverged'] = 'The loss is NaN.'
+  found = over_seeds.summary(summary)['runs']
+  assert found[0]['diverged'] == 'diverged with 1 of 3 seeds.'
+  assert not found[1].get('diverged')
+
+
+def test_without_seeds_nothing_changes():
+  names = [name for name, _ in variants(config())]
+  assert names == ['dense', 'few']
+  summary = {'config': {'seed': 0}, 'runs': []}
+  assert over_seeds.summary(summary) is summary
+
+
+def test_a_seed_twice_is_refused():
+  with pytest.raises(UserError, match='twice'):
+    list(variants(config(seeds=(1, 1))))
