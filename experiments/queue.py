@@ -11,6 +11,7 @@ each with its most telling study; the gate of a workload comes before them.
 import fcntl
 import importlib
 import itertools
+import os
 import pathlib
 import signal
 import statistics
@@ -24,6 +25,7 @@ from absl import app, flags
 from experiments.framework import best_rate, gates, own_process, study
 from experiments.framework.kept import Kept
 from gossipjax.commands import command_line, console
+from gossipjax.distributed import allocator
 from gossipjax.errors import UserError, nearest
 
 # The most valuable first.
@@ -164,6 +166,7 @@ def main(argv: list[str], interrupted: Any) -> None:
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
   WORK.mkdir(exist_ok=True)
+  os.environ |= allocator.environment() | os.environ  # Of the trainings.
   with (WORK / 'queue.lock').open('w') as lock:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -26,11 +26,11 @@ from absl import flags
 from ml_collections import config_flags
 
 from gossipjax import executors
-from gossipjax.commands import command_line
+from gossipjax.commands import command_line, console
 from gossipjax.comparison import progress
 from gossipjax.comparison.compare import compare
 from gossipjax.config.variants import variants
-from gossipjax.distributed import processes
+from gossipjax.distributed import allocator, processes
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
 from gossipjax.training.run import devices
@@ -70,7 +70,10 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
     raise UserError('--resume needs --workdir, the folder of the run.')
   config, name = command_line.config()
   if not processes.distributed():
-    executors.emulate(devices(run for _, run in variants(config)))
+    emulated = devices(run for _, run in variants(config))
+    executors.emulate(emulated)
+    if emulated > 1 and (hint := allocator.hint()):
+      console.say(hint)
   elif given.workdir is None or given.audit:
     raise UserError(
       '--distributed needs --workdir, a folder that all processes '

@@ -15,11 +15,10 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
+from gossipjax.distributed import allocator
+
 LOST = 3  # Exit code of a process whose peer or link is gone.
 GRACE_S = 10  # For the other processes to end, once one has.
-# Large arrays in pages of 2 MB: in those of 4 kB the system takes longer to
-# hand out the memory of a result than a CPU takes to compute it.
-LARGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
 # What C++ leaves behind when it gives up; its reason stands before it.
 _STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
 
@@ -72,7 +71,7 @@ def run(commands: Iterable[Sequence[str]], grace_s: float = GRACE_S) -> int:
       stdout=subprocess.PIPE,
       start_new_session=True,
       stderr=subprocess.STDOUT,
-      env=LARGE_PAGES | os.environ,
+      env=allocator.environment() | os.environ,
     )
     for c in commands
   ]

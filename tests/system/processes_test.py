@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from gossipjax.distributed import launcher
+from gossipjax.distributed import allocator, launcher
 from gossipjax.distributed.launcher import free_port
 from tests.support import program, together
 
@@ -96,12 +96,34 @@ LARGE_PAGES = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
   reason='No large pages on demand.',
 )
 def test_large_arrays_of_launched_processes_come_in_few_pages(capfd):
+  # Of memory that was freed before: tcmalloc has kept it.
   count = (
-    'from resource import getrusage; before = getrusage(0).ru_minflt; '
+    'from resource import getrusage; x = b"x" * 10**8; del x; '
+    'before = getrusage(0).ru_minflt; '
     'x = b"x" * 10**8; print(getrusage(0).ru_minflt - before)'
   )
   assert launcher.run([[sys.executable, '-c', count]]) == 0
   assert int(capfd.readouterr().out.split()[-1]) < 10**8 / 4096 / 10
+
+
+@pytest.mark.skipif(not allocator.tcmalloc(), reason='No tcmalloc.')
+def test_launched_processes_use_tcmalloc_where_it_is_installed(capfd):
+  read = 'print("tcmalloc" in open("/proc/self/maps").read())'
+  assert launcher.run([[sys.executable, '-c', read]]) == 0
+  assert capfd.readouterr().out.split()[-1] == 'True'
+
+
+def test_without_tcmalloc_there_are_large_pages_and_no_hint(monkeypatch):
+  monkeypatch.setattr(allocator, 'tcmalloc', lambda: None)
+  assert allocator.environment() == allocator.LARGE_PAGES
+  assert not allocator.hint()
+  monkeypatch.setattr(allocator, 'tcmalloc', lambda: 'libtcmalloc.so.4')
+  monkeypatch.setattr(allocator, '_loaded', lambda: False)
+  monkeypatch.delenv('LD_PRELOAD', raising=False)
+  assert allocator.environment() == {'LD_PRELOAD': 'libtcmalloc.so.4'}
+  assert 'LD_PRELOAD=libtcmalloc.so.4' in allocator.hint()
+  monkeypatch.setattr(allocator, '_loaded', lambda: True)
+  assert not allocator.hint()
 
 
 def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():

@@ -1,0 +1,45 @@
+"""The memory allocator of processes that exchange large arrays on a CPU.
+
+A result of 100 MB is new memory, and the system takes longer to hand it out
+than a CPU takes to fill it. tcmalloc keeps freed memory; glibc at least asks
+for it in pages of 2 MB.
+"""
+
+import ctypes.util
+import os
+import pathlib
+
+LIBRARIES = ('tcmalloc_minimal', 'tcmalloc')
+# Large arrays in pages of 2 MB, with the allocator of glibc.
+LARGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
+
+
+def environment() -> dict[str, str]:
+  """Variables for a child process, over which those of this one go.
+
+  tcmalloc where it is installed, else large pages.
+  """
+  library = tcmalloc()
+  return {'LD_PRELOAD': library} if library else dict(LARGE_PAGES)
+
+
+def tcmalloc() -> str | None:
+  """The name under which the loader finds tcmalloc, None if it does not."""
+  return next(filter(None, map(ctypes.util.find_library, LIBRARIES)), None)
+
+
+def hint() -> str:
+  """A sentence on how this process would run faster; '' if it does already."""
+  if os.environ.get('LD_PRELOAD') or _loaded():
+    return ''
+  if library := tcmalloc():
+    return (
+      f'With LD_PRELOAD={library} in front of the command, training on '
+      'emulated devices is 12 to 16 % faster.'
+    )
+  return ''
+
+
+def _loaded() -> bool:
+  maps = pathlib.Path('/proc/self/maps')
+  return maps.exists() and 'tcmalloc' in maps.read_text()
