@@ -22,7 +22,7 @@ WITHOUT_EFFECT = ('data', 'log', 'checkpoint_every', 'variants', 'executor')
 # Fields of a record with a number for every worker: the sum is kept, of what
 # is sent also the largest. Seconds of this machine are told once, by the line.
 SENT = ('bytes_sent', 'messages')
-TIMES = ('compute_s', 'waiting_s', 'transfer_s')
+SUMS = ('bytes_local', 'compute_s', 'waiting_s', 'transfer_s')
 LEFT_OUT = (
   'bytes_received',
   'comm_s',
@@ -112,12 +112,12 @@ def _lean(record: Record) -> dict[str, Any]:
   found = {
     name: getattr(record, name)
     for name in Record.__struct_fields__
-    if name not in (*SENT, *TIMES, *LEFT_OUT)
+    if name not in (*SENT, *SUMS, *LEFT_OUT)
   }
   for name in SENT:
     each = getattr(record, name)
     found[name], found[f'most_{name}'] = sum(each), max(each)
-  for name in TIMES:
+  for name in SUMS:
     found[name] = sum(getattr(record, name) or ()) or None
   return _rounded({k: v for k, v in found.items() if v is not None})
 
