@@ -96,7 +96,7 @@ def convolve(
     kernel: [height, width, channels, features].
     strides, padding, rest: as there.
   """
-  ordinary = functools.partial(
+  ordinary: Callable[..., jax.Array] = functools.partial(
     lax.conv_general_dilated, window_strides=strides, padding=padding, **rest
   )
   others = rest['lhs_dilation'], rest['rhs_dilation']

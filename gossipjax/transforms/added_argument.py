@@ -40,6 +40,7 @@ def with_argument(
     return apply(lambda **changes: strategy(**given | changes), given, value)
 
   parameters = [*signature.parameters.values(), added]
-  extended.__signature__ = signature.replace(parameters=parameters)
+  given = signature.replace(parameters=parameters)
+  extended.__signature__ = given  # type: ignore[attr-defined]
   extended.__doc__ = f'{strategy.__doc__.rstrip()}\n  {name}: {explained}'
   return extended

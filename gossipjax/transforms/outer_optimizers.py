@@ -5,11 +5,13 @@ config. Its gradient is the workers' mean progress D, the parameters before the
 inner steps minus those after.
 """
 
+from typing import TypeAlias
+
 import optax
 
 from gossipjax.errors import UserError
 
-OuterOptimizer = optax.GradientTransformation
+OuterOptimizer: TypeAlias = optax.GradientTransformation
 
 
 def _checked(stepsize: float, momentum: float = 0.0) -> None:
