@@ -55,6 +55,10 @@ _PUBLIC = {
   'task_from_linen': 'gossipjax.tasks.flax_models',
   'task_from_nnx': 'gossipjax.tasks.flax_models',
   'compare': 'gossipjax.comparison.in_python',
+  'ImageFolder': 'gossipjax.data.sources',
+  'Tokens': 'gossipjax.data.sources',
+  'npy': 'gossipjax.data.sources',
+  'npz': 'gossipjax.data.sources',
   'total': 'gossipjax.tasks.metrics',
   'whole_set': 'gossipjax.tasks.metrics',
 }

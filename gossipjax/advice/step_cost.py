@@ -13,6 +13,7 @@ from gossipjax.advice import step_traffic
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy, Tree, identity
 from gossipjax.config import resolve
+from gossipjax.data.sources import Shares, stacked
 from gossipjax.local_step import make_worker
 from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.tasks.task import Task
@@ -36,12 +37,20 @@ class Cost(NamedTuple):
 def gradient_s(task: Task, batch_size: int) -> float:
   """Seconds of a loss and its gradients, for one worker's batch."""
   params, state = task.begin(jax.random.key(0))
-  rows = np.arange(batch_size) % len(jax.tree.leaves(task.train)[0][0])
-  batch = jax.tree.map(lambda x: jnp.asarray(x[0][rows]), task.train)
+  batch = jax.tree.map(jnp.asarray, _batch(task, batch_size))
   gradient = jax.jit(jax.value_and_grad(task.training_loss, has_aux=True))
   key = jax.random.key(1)
   call = lambda: gradient(params, state, batch, key)
   return median_seconds({'gradient': call}, _TURNS)['gradient']
+
+
+def _batch(task: Task, size: int) -> Tree:
+  """Examples of worker 0, arrays [size, ...]."""
+  if isinstance(task.train, Shares):
+    mine = task.train.rows[0]
+    return stacked(task.train.source, mine[np.arange(size) % len(mine)])
+  rows = np.arange(size) % len(jax.tree.leaves(task.train)[0][0])
+  return jax.tree.map(lambda x: x[0][rows], task.train)
 
 
 def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:

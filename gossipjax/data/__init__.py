@@ -7,6 +7,7 @@ digits    handwritten digits from scikit-learn, which need no download
 idx       the format of MNIST
 cifar     the format of CIFAR's binary version
 text      text as bytes
+sources   examples that are read when they are needed
 split     distributes examples over workers
 holdout   the examples that are held out, for a test or for validation
 batch     the batch of a worker in a step (on the device)

@@ -40,16 +40,28 @@ def batch(
     UserError: the batch is larger than the share.
   """
   share = jax.tree.leaves(examples)[0].shape[0 if worker is None else 1]
+  check_size(size, share)
+  rows = places(key, step, size, share)
+  whose = rows if worker is None else (worker, rows)
+  return jax.tree.map(lambda x: jnp.asarray(x)[whose], examples)
+
+
+def check_size(size: int, share: int) -> None:
+  """Raises a UserError for a batch that is no part of a worker's share."""
   if not 1 <= size <= share:
     raise UserError(
       f'batch_size must be between 1 and the {share} examples each '
       f'worker has, not {size}'
     )
+
+
+def places(
+  key: jax.Array, step: jax.Array | int, size: int, share: int
+) -> jax.Array:
+  """Which of a worker's `share` examples are its batch, int32[size]."""
   epoch, turn = step // (share // size), step % (share // size)
-  places = turn * size + jnp.arange(size)
-  rows = permuted(places, jax.random.fold_in(key, epoch), share)
-  whose = rows if worker is None else (worker, rows)
-  return jax.tree.map(lambda x: jnp.asarray(x)[whose], examples)
+  first = turn * size + jnp.arange(size)
+  return permuted(first, jax.random.fold_in(key, epoch), share)
 
 
 def permuted(i: jax.Array, key: jax.Array, n: int) -> jax.Array:

@@ -4,14 +4,9 @@ Every worker gets n // workers examples, because workers are rows of one array;
 the n % workers that remain are left out.
 """
 
-from typing import Any
-
-import jax
 import numpy as np
 
 from gossipjax.errors import UserError
-
-Tree = Any
 
 
 def iid(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
@@ -119,23 +114,19 @@ def contiguous(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
   return np.arange(workers * share).reshape(workers, share)
 
 
-def share(train: Tree, rows: np.ndarray, examples: int | None) -> Tree:
-  """The examples of all workers, stacked.
+def cut(rows: np.ndarray, examples: int | None) -> np.ndarray:
+  """The first examples of every share.
 
   Args:
-    train: arrays [n, ...].
     rows: int[workers, m], from one of the splits.
     examples: at most so many for each worker; None for all.
-
-  Returns:
-    arrays [workers, m, ...].
 
   Raises:
     UserError: examples < 1.
   """
   if examples is not None and examples < 1:
     raise UserError(f'split.examples must be at least 1, not {examples}')
-  return jax.tree.map(lambda x: x[rows[:, :examples]], train)
+  return rows[:, :examples]
 
 
 def _share(examples: int, workers: int) -> int:

@@ -19,6 +19,7 @@ from gossipjax.training.ledger import Ledger
 from gossipjax.transforms import traced
 
 Held = Any  # The states of all workers, as they lie in memory.
+Given = Callable[[int, int], Tree]  # (worker, step) -> examples.
 
 
 class State(NamedTuple):

@@ -24,15 +24,17 @@ def player_of(
   Args:
     program: of each worker.
     exchange: of those who do not wait; None if all wait for all.
-    workers, examples: of all, leaves [workers, ...].
+    workers: of all, leaves [workers, ...].
+    examples: likewise; or (worker, step) -> what a gradient is taken from.
     ledger: what rounds cost is entered there.
   """
   fleet: Fleet
+  given = examples if callable(examples) else lambda worker, step: examples
   if exchange is None:
     size = len(jax.tree.leaves(workers.params)[0])
-    fleet = stacked_fleet(program, examples, size)
+    fleet = stacked_fleet(program, given, size)
   else:
     layout = layout_of(workers, exchange.kind)
-    fleet = separate_fleet(program, examples, layout, exchange.kind)
+    fleet = separate_fleet(program, given, layout, exchange.kind)
     workers = without_copies(workers, exchange.kind)
   return Player(fleet, beginning(workers), ledger)

@@ -16,7 +16,7 @@ from jax import lax
 from gossipjax import async_exchange
 from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
-from gossipjax.simulation.fleet import Fleet, State, price_of
+from gossipjax.simulation.fleet import Fleet, Given, State, price_of
 from gossipjax.simulation.server_leaves import Layout
 from gossipjax.traffic import digits, from_digits
 from gossipjax.training.worker_program import WorkerProgram
@@ -39,13 +39,13 @@ class Separate(NamedTuple):
 
 
 def separate_fleet(
-  program: WorkerProgram, examples: Tree, layout: Layout, kind: str
+  program: WorkerProgram, given: Given, layout: Layout, kind: str
 ) -> Fleet:
   """The fleet of asynchronous events.
 
   Args:
     program: of each worker.
-    examples: of all, leaves [workers, m, ...].
+    given: (worker, step) -> what its gradient is taken from.
     layout: of the workers.
     kind: of their exchange, see async_exchange.py.
   """
@@ -71,7 +71,7 @@ def separate_fleet(
     params=params,
     model_state=model_state,
     center=center,
-    start=_starting(program, examples, layout),
+    start=_starting(program, given, layout),
     price=price,
     play=play,
   )
@@ -99,7 +99,7 @@ def _with(held: Separate, i: int, **changes: Any) -> Separate:
   return held._replace(singles=tuple(singles))
 
 
-def _starting(program: WorkerProgram, examples: Tree, layout: Layout) -> Any:
+def _starting(program: WorkerProgram, given: Given, layout: Layout) -> Any:
   """`Fleet.start`."""
 
   @jax.jit
@@ -117,7 +117,7 @@ def _starting(program: WorkerProgram, examples: Tree, layout: Layout) -> Any:
       take_gradient,
       own,
       held.server,
-      examples,
+      given(worker, step),
       np.int32(worker),
       np.int32(step),
     ).result()

@@ -18,7 +18,13 @@ from gossipjax.simulation.players import player_of
 from gossipjax.simulation.rounds import Fetching, Synchronous
 from gossipjax.simulation.timeline import Stalled
 from gossipjax.tasks import checks
-from gossipjax.training import evaluate, loop, model_state, worker_program
+from gossipjax.training import (
+  evaluate,
+  loop,
+  model_state,
+  stream,
+  worker_program,
+)
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
@@ -107,9 +113,9 @@ class VirtualTime:
     run = with_exchange(run, exchange)
     program = worker_program.worker_program(run)
     self._run, self._ledger = run, Ledger({}, run.workers)
-    self._player = player_of(
-      program, exchange, *worker_program.start(run, program), self._ledger
-    )
+    workers, examples = worker_program.start(run, program)
+    given = stream.feed(run, examples)
+    self._player = player_of(program, exchange, workers, given, self._ledger)
     self.timeline = timeline_of(run, exchange, self._player)
     if store is not None and store.last() is not None:
       self._player.state, totals = store.load(self._player.state)

@@ -9,19 +9,18 @@ import numpy as np
 from jax import lax
 
 from gossipjax import collectives
-from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
-from gossipjax.simulation.fleet import Fleet, State, price_of
+from gossipjax.simulation.fleet import Fleet, Given, State, price_of
 from gossipjax.traffic import digits, from_digits
 from gossipjax.training.worker_program import WorkerProgram
 
 
-def stacked_fleet(program: WorkerProgram, examples: Tree, size: int) -> Fleet:
+def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
   """The fleet of synchronous rounds.
 
   Args:
     program: of each worker.
-    examples: of all, leaves [workers, m, ...].
+    given: (worker, step) -> what its gradient is taken from.
     size: number of workers.
   """
   round_ = functools.partial(_round, program)
@@ -38,7 +37,7 @@ def stacked_fleet(program: WorkerProgram, examples: Tree, size: int) -> Fleet:
     params=lambda state: state.workers.params,
     model_state=lambda state: state.workers.state,
     center=lambda state: None,
-    start=_starting(program, examples),
+    start=_starting(program, given),
     price=price,
     play=_playing(round_, size),
     fetch=_fetching(),
@@ -60,10 +59,10 @@ def _round(program, workers, grads, who, step):
   return _over_workers(one, _rows(workers, who), _rows(grads, who))
 
 
-def _starting(program: WorkerProgram, examples: Tree) -> Any:
+def _starting(program: WorkerProgram, given: Given) -> Any:
   """`Fleet.start`."""
 
-  def take_gradient(held, params, worker, step):
+  def take_gradient(held, params, examples, worker, step):
     (grads, of_models), losses = held
     mine = _rows((params, of_models), worker)
     (loss, after), new = program.gradient(*mine, examples, worker, step)
@@ -75,6 +74,7 @@ def _starting(program: WorkerProgram, examples: Tree) -> Any:
     (grads, of_models), losses = take(
       ((state.gradients, workers.state), state.losses),
       workers.params,
+      given(worker, step),
       np.int32(worker),
       np.int32(step),
     )

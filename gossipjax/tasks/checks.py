@@ -4,7 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from gossipjax.data.sources import Shares, Source
 from gossipjax.errors import UserError
 from gossipjax.tasks.metrics import Total, WholeSet
 from gossipjax.tasks.task import Task
@@ -27,7 +29,7 @@ def check(task: Task, batch_size: int) -> None:
     raise UserError(
       'task.init: of a stateful task it returns (parameters, state).'
     ) from error
-  batch = _batch(task.train, 2, batch_size)
+  batch = batch_shapes(task.train, 2, batch_size)
   found = jax.eval_shape(_returned_loss(task), params, state, batch, _key())
   if task.stateful and not (isinstance(found, tuple) and len(found) == 2):
     raise UserError(
@@ -47,7 +49,7 @@ def check(task: Task, batch_size: int) -> None:
 def scores_of(task: Task) -> dict[str, Any]:
   """The scores of a checked task by name, as shapes."""
   params, state = jax.eval_shape(task.begin, _key())
-  batch = _batch(task.test, 1, 1)
+  batch = batch_shapes(task.test, 1, 1)
   return dict(jax.eval_shape(task.scores, params, state, batch))
 
 
@@ -61,8 +63,11 @@ def _returned_loss(task: Task):
   return lambda params, state, batch, key: task.loss(params, batch, key)
 
 
-def _batch(examples: Tree, axis: int, size: int) -> Tree:
-  """Shapes of a batch of arrays whose examples lie before `axis`."""
+def batch_shapes(examples: Tree, axis: int, size: int) -> Tree:
+  """Shapes of a batch of examples, of arrays those before `axis`."""
+  if isinstance(examples, Shares | Source):
+    source = examples.source if isinstance(examples, Shares) else examples
+    examples, axis = jax.tree.map(np.asarray, source[0]), 0
   return jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(
       (size, *x.shape[axis:]), jax.dtypes.canonicalize_dtype(x.dtype)
@@ -83,7 +88,7 @@ def _check_loss(loss: Any) -> None:
 def _check_scores(task: Task, params: Tree, state: Tree) -> None:
   """The same scores for one example as for two, each a number."""
   one, two = (
-    jax.eval_shape(task.scores, params, state, _batch(task.test, 1, size))
+    jax.eval_shape(task.scores, params, state, batch_shapes(task.test, 1, size))
     for size in (1, 2)
   )
   if not isinstance(one, dict) or not one:

@@ -1,12 +1,14 @@
 """Shares out the examples of any task: `config.split`."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
 
 from gossipjax.data import split as splits
 from gossipjax.data.holdout import hold_out
+from gossipjax.data.sources import Part, Shares, Source
 from gossipjax.errors import UserError, nearest
 from gossipjax.tasks.task import Task, count
 
@@ -68,22 +70,36 @@ def share_out(
   labels = _labels(task, total) if name in LABELLED else np.arange(total)
   if holdout == 'validation' and task.validation is not None:
     count(task.validation, 'validation')
-    train, test = task.train, task.validation
+    kept, test = np.arange(total), task.validation
   else:
-    (train, labels), test = hold_out(
-      (task.train, labels), task.test, holdout, validation
-    )
-    test = test[0] if holdout == 'validation' else test
-  rows = SPLITS[name](labels, workers, seed, alpha, shards)[mine]
-  shared = splits.share(jax.tree.map(np.asarray, train), rows, examples)
-  return task._replace(train=shared, test=jax.tree.map(np.asarray, test))
+    kept, held = hold_out(np.arange(total), None, holdout, validation)
+    test = task.test if held is None else _some(task.train, held)
+  rows = SPLITS[name](labels[kept], workers, seed, alpha, shards)[mine]
+  rows = kept[splits.cut(rows, examples)]
+  shared = (
+    Shares(task.train, rows)
+    if isinstance(task.train, Source)
+    else _some(task.train, rows)
+  )
+  return task._replace(train=shared, test=test)
+
+
+def _some(examples: Any, rows: np.ndarray) -> Any:
+  """Rows of a source, or of arrays."""
+  if isinstance(examples, Source):
+    return Part(examples, rows)
+  return jax.tree.map(lambda x: np.asarray(x)[rows], examples)
 
 
 def _labels(task: Task, total: int) -> np.ndarray:
   """A label of each training example, int[total]."""
-  *others, last = jax.tree.leaves(task.train)
-  found = np.asarray(last if task.labels is None else task.labels)
-  given = task.labels is not None or others
+  labels = task.labels
+  if labels is None and isinstance(task.train, Source):
+    labels = task.train.labels
+  if labels is None and not isinstance(task.train, Source):
+    *others, last = jax.tree.leaves(task.train)
+    labels = last if others else None
+  given, found = labels is not None, np.asarray(labels)
   if not given or found.shape != (total,) or found.dtype.kind not in 'iu':
     raise UserError(
       'split.name: dirichlet and label need a label of each training example; '

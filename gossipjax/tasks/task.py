@@ -9,6 +9,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
+from gossipjax.data.sources import Source
 from gossipjax.errors import UserError
 
 Tree = Any
@@ -25,9 +26,10 @@ class Task(NamedTuple):
     score: (parameters, batch) -> scores by name, such as {'loss', 'accuracy'},
       each f32[], a mean over the batch; `metrics.total` and `whole_set` are
       for others. Of a stateful task (parameters, state, batch) -> scores.
-    train: arrays [examples, ...]. In a `Run` they are shared out: arrays
-      [workers, examples, ...], a row for each worker wanted.
-    test: arrays [examples, ...]; held out.
+    train: arrays [examples, ...], or a `data.sources.Source`. In a `Run` they
+      are shared out: arrays [workers, examples, ...], a row for each worker
+      wanted, or `data.sources.Shares`.
+    test: arrays [examples, ...], or a source; held out.
     stateful: whether the model keeps a state besides its parameters, such as
       the statistics of a batch norm. Each worker has its own; for evaluation
       they are averaged.
@@ -69,12 +71,14 @@ class Task(NamedTuple):
 
 
 def count(examples: Tree, what: str) -> int:
-  """The number of examples in arrays [examples, ...].
+  """The number of examples of a source, or of arrays [examples, ...].
 
   Raises:
     UserError: there is none, or arrays have different numbers; the sentence
       names `what` they are.
   """
+  if isinstance(examples, Source):
+    return len(examples)
   leaves = jax.tree.leaves(examples)
   sizes = sorted({len(x) if np.ndim(x) else 0 for x in leaves})
   if len(sizes) != 1 or not sizes[0]:

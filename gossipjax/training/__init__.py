@@ -5,6 +5,7 @@ worker_program  the program of one worker, made from a run
 train           synchronous training; yields records
 loop            the training loop that real and virtual time share
 record          one line of records.jsonl
+stream          batches of a data source, read ahead
 gradient        the gradient of a batch: its precision, its micro-batches
 model_state     what models keep besides parameters, averaged
 evaluate        held-out scores and consensus distance

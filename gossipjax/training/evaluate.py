@@ -10,9 +10,10 @@ import numpy as np
 
 from gossipjax import executors
 from gossipjax.aggregator import Tree
+from gossipjax.data.sources import Source, stacked
 from gossipjax.errors import UserError
 from gossipjax.tasks import metrics
-from gossipjax.tasks.task import Task
+from gossipjax.tasks.task import Task, count
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 
@@ -53,18 +54,16 @@ def held_out(
   Returns:
     (parameters, state) of one model -> its scores on all examples.
   """
-  total = len(jax.tree.leaves(task.test)[0])
+  total, test = count(task.test, 'test'), task.test
   calls = -(-total // (workers * _CHUNK))
   chunk = -(-total // (workers * calls))
   rows = np.arange(calls * workers * chunk).reshape(calls, workers, chunk)
   real = (rows < total).astype(np.float32)
   mine = executor.mine
-  chunks = [
-    executor.put(
-      (jax.tree.map(lambda x: x[r[mine] % total], task.test), w[mine])
-    )
-    for r, w in zip(rows, real, strict=True)
-  ]
+  chunk_of = lambda r, w: executor.put((_rows(test, r[mine] % total), w[mine]))
+  pairs = list(zip(rows, real, strict=True))
+  # Arrays are on the devices once; a source is read for each evaluation.
+  kept = None if isinstance(test, Source) else [chunk_of(*p) for p in pairs]
 
   @executor.run
   def score(examples, weight, params, state):
@@ -76,12 +75,20 @@ def held_out(
     return metrics.weighed(each, weight)
 
   def evaluate(params: Tree, state: Tree) -> dict[str, float]:
+    chunks = (chunk_of(*p) for p in pairs) if kept is None else kept
     mine = [
       executors.rows(score(*c, params=params, state=state)) for c in chunks
     ]
     return metrics.joined(executors.gather(mine), total)
 
   return evaluate
+
+
+def _rows(examples: Tree, rows: np.ndarray) -> Tree:
+  """Some examples of arrays or a source, arrays [*rows.shape, ...]."""
+  if isinstance(examples, Source):
+    return stacked(examples, rows)
+  return jax.tree.map(lambda x: np.asarray(x)[rows], examples)
 
 
 def check_scores(run: Run) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from gossipjax import executors
 from gossipjax.aggregator import Tree
+from gossipjax.data.sources import Shares
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.local_step import Worker
 from gossipjax.traffic import digits, from_digits
-from gossipjax.training import evaluate, loop, model_state
+from gossipjax.training import evaluate, loop, model_state, stream
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
@@ -62,6 +63,8 @@ class LockStep:
       self._workers, totals = store.load(self._workers)
       self._ledger.from_json(totals)
     self.step = self._ledger.step
+    streamed = isinstance(run.task.train, Shares)
+    self._stream = stream.ahead(run, self.step) if streamed else None
     self._rate: float | None = None
     self._began = began - self._ledger.wall_s
     self._key = jax.random.key(run.seed)
@@ -71,6 +74,8 @@ class LockStep:
 
   def advance(self) -> bool:
     self._stopwatch.start()
+    if self._stream is not None:
+      self._examples = self._run.executor.put(next(self._stream))
     self._workers, metrics = self._program(
       self._workers, self._examples, t=jnp.int32(self.step), key=self._key
     )

@@ -10,7 +10,8 @@ from jax import lax
 
 from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
-from gossipjax.data.batch import batch
+from gossipjax.data.batch import batch, check_size
+from gossipjax.data.sources import Shares
 from gossipjax.local_step import Worker, make_worker
 from gossipjax.tasks import checks
 from gossipjax.training.gradient import of_batch as gradient_of
@@ -24,7 +25,7 @@ class WorkerProgram(NamedTuple):
     init: (parameters, state) -> Worker.
     gradient: (parameters, state, examples, worker, step) -> ((loss f32[],
       state), gradient), of the batch that a worker takes at its step; examples
-      [workers, m, ...].
+      [workers, m, ...], of a source the batch itself, [size, ...].
     update: (worker, gradient, step, stepping, talking) -> (worker, Traffic),
       see local_step.py.
     step: (worker, examples, t=step, key=None) -> (worker, (loss f32[],
@@ -41,12 +42,15 @@ def worker_program(run: Run) -> WorkerProgram:
   """The functions of each worker of a run."""
   init, update = make_worker(run.strategy, run.optimizer)
 
+  streamed = isinstance(run.task.train, Shares)
   of_batch = gradient_of(run.task, run.compute_dtype, run.accumulate)
 
   def gradient(params, state, examples, worker, t, row=None, key=None):
     key = jax.random.key(run.seed) if key is None else key
     order, noise = jax.random.split(jax.random.fold_in(key, worker))
-    mine = batch(examples, order, t, run.batch_size, row)
+    mine = (
+      examples if streamed else batch(examples, order, t, run.batch_size, row)
+    )
     return of_batch(params, state, mine, jax.random.fold_in(noise, t))
 
   # With the key as an argument all seeds run the same compiled program.
@@ -71,7 +75,9 @@ def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
   begin = jax.device_get(run.task.begin(jax.random.key(run.seed)))
   put, mine = run.executor.put, range(run.workers)[run.executor.mine]
   same = jax.tree.map(lambda x: np.stack([x] * len(mine)), begin)
-  return run.executor.run(program.init)(*put(same)), put(run.task.train)
+  streamed = isinstance(run.task.train, Shares)
+  examples = () if streamed else put(run.task.train)
+  return run.executor.run(program.init)(*put(same)), examples
 
 
 def rehearse(run: Run, attending: int | None = None) -> tuple[Tree, Tree]:
@@ -95,11 +101,15 @@ def rehearse(run: Run, attending: int | None = None) -> tuple[Tree, Tree]:
     return program.step(program.init(*begin), examples, t=jnp.int32(0))
 
   everyone = jax.vmap(one_step, axis_name=WORKERS, in_axes=(0, None))
+  train, many = run.task.train, attending or run.workers
+  if isinstance(train, Shares):
+    check_size(run.batch_size, train.rows.shape[1])
+    like = checks.batch_shapes(train, 0, run.batch_size)
+    shape = lambda x: (many, *x.shape)
+  else:
+    like, shape = train, lambda x: (many, *x.shape[1:])
   examples = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(
-      (attending or run.workers, *x.shape[1:]), x.dtype
-    ),
-    run.task.train,
+    lambda x: jax.ShapeDtypeStruct(shape(x), x.dtype), like
   )
   jax.eval_shape(everyone, examples, shapes)
   return shapes

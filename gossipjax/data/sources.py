@@ -1,0 +1,185 @@
+"""Examples that are read when they are needed: files larger than a device.
+
+A source has a length and gives one example at a time. Its arrays need no copy
+in memory: image folders, memory-mapped arrays and files of tokens.
+"""
+
+import abc
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from gossipjax.errors import UserError, require
+
+Tree = Any
+PICTURES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
+
+
+class Source(abc.ABC):
+  """Examples by their number.
+
+  Attributes:
+    labels: int[examples], for splits that need them; None without.
+  """
+
+  labels: np.ndarray | None = None
+
+  @abc.abstractmethod
+  def __len__(self) -> int:
+    """How many examples there are."""
+
+  @abc.abstractmethod
+  def __getitem__(self, index: int) -> Tree:
+    """One example: a tree of NumPy arrays without an axis of examples."""
+
+
+class Part(Source):
+  """Some examples of a source, in the order of `rows`."""
+
+  def __init__(self, source: Source, rows: np.ndarray):
+    self._source, self._rows = source, rows
+    self.labels = None if source.labels is None else source.labels[rows]
+
+  def __len__(self) -> int:
+    return len(self._rows)
+
+  def __getitem__(self, index: int) -> Tree:
+    return self._source[int(self._rows[index])]
+
+
+class Shares:
+  """The examples of a source, shared out among workers.
+
+  Attributes:
+    source: of all examples.
+    rows: int[workers, m], the examples of each worker wanted.
+  """
+
+  def __init__(self, source: Source, rows: np.ndarray):
+    self.source, self.rows = source, rows
+
+
+def stacked(source: Source, rows: np.ndarray) -> Tree:
+  """Some examples, arrays [*rows.shape, ...]."""
+  each = [source[int(i)] for i in rows.reshape(-1)]
+  join = lambda *xs: np.stack(xs).reshape(*rows.shape, *np.shape(xs[0]))
+  return jax.tree.map(join, *each)
+
+
+class ImageFolder(Source):
+  """Pictures of a folder with a subfolder for each class, as ImageNet has it.
+
+  An example is (uint8[size, size, 3], int32[] class): the picture is scaled so
+  that its shorter side is `size`, and its middle is cut out. Classes are the
+  names of the subfolders, in alphabetical order.
+
+  Args:
+    folder: of the classes.
+    size: of pictures, in pixels.
+
+  Raises:
+    UserError: there is no picture, or Pillow is not installed.
+  """
+
+  def __init__(self, folder: str | pathlib.Path, size: int):
+    require('data')
+    root = pathlib.Path(folder)
+    self.classes = sorted(p.name for p in root.glob('*') if p.is_dir())
+    found = [
+      (path, i)
+      for i, name in enumerate(self.classes)
+      for path in sorted((root / name).rglob('*'))
+      if path.suffix.lower() in PICTURES
+    ]
+    if not found:
+      raise UserError(
+        f'{root} has no pictures; it takes a subfolder for each class, with '
+        f'files of {", ".join(PICTURES)}.'
+      )
+    self._paths = [path for path, _ in found]
+    self.labels, self._size = np.int32([i for _, i in found]), size
+
+  def __len__(self) -> int:
+    return len(self._paths)
+
+  def __getitem__(self, index: int) -> Tree:
+    from PIL import Image, ImageOps
+
+    with Image.open(self._paths[index]) as picture:
+      cut = ImageOps.fit(picture.convert('RGB'), (self._size, self._size))
+    return np.asarray(cut, np.uint8), self.labels[index]
+
+
+class Arrays(Source):
+  """Arrays [examples, ...], such as memory-mapped ones."""
+
+  def __init__(self, *arrays: np.ndarray):
+    sizes = {len(x) for x in arrays}
+    if len(sizes) != 1:
+      raise UserError(
+        f'arrays have {sorted(sizes)} examples; one number is due.'
+      )
+    self._arrays = arrays
+    last = arrays[-1]
+    if len(arrays) > 1 and last.ndim == 1 and last.dtype.kind in 'iu':
+      self.labels = np.asarray(last)
+
+  def __len__(self) -> int:
+    return len(self._arrays[0])
+
+  def __getitem__(self, index: int) -> Tree:
+    found = tuple(np.asarray(x[index]) for x in self._arrays)
+    return found if len(found) > 1 else found[0]
+
+
+def npy(*paths: str | pathlib.Path) -> Source:
+  """Arrays of .npy files, mapped into memory; an example is a row of each."""
+  return Arrays(*(_read(path, mmap_mode='r') for path in paths))
+
+
+def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
+  """Arrays of an .npz file; an example is a row of each of `names`."""
+  found = _read(path)
+  if missing := [name for name in names if name not in found]:
+    raise UserError(f'{path} has no array {missing[0]!r}.')
+  return Arrays(*(found[name] for name in names))
+
+
+def _read(path: str | pathlib.Path, **given: Any) -> Any:
+  try:
+    return np.load(path, **given)
+  except (OSError, ValueError) as error:
+    raise UserError(f'{path} cannot be read ({error}).') from error
+
+
+class Tokens(Source):
+  """Windows of a file of tokens, uint16, as nanoGPT writes them.
+
+  An example is int32[sequence + 1]; inputs are row[:-1], targets row[1:].
+
+  Args:
+    path: of the file.
+    sequence: tokens that a model reads at once.
+
+  Raises:
+    UserError: the file is missing or shorter than a window.
+  """
+
+  def __init__(self, path: str | pathlib.Path, sequence: int):
+    try:
+      self._tokens = np.memmap(path, np.uint16, mode='r')
+    except (OSError, ValueError) as error:
+      raise UserError(f'{path} cannot be read ({error}).') from error
+    self._window = sequence + 1
+    if len(self) < 1:
+      raise UserError(f'{path} is shorter than {self._window} tokens.')
+
+  def __len__(self) -> int:
+    return len(self._tokens) // self._window
+
+  def __getitem__(self, index: int) -> Tree:
+    first = index * self._window
+    return np.int32(self._tokens[first : first + self._window])

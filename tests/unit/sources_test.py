@@ -1,0 +1,127 @@
+"""Examples that are read when they are needed."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gossipjax as gj
+from gossipjax.config import defaults
+from gossipjax.data import sources
+from gossipjax.errors import UserError
+from gossipjax.simulation import simulate
+from gossipjax.training.checkpoint import Store
+from gossipjax.training.loop import Interrupted
+from gossipjax.training.run import resolve_run
+from gossipjax.training.train import train
+
+ME = __name__
+X = np.random.default_rng(0).standard_normal((96, 5), np.float32)
+Y = np.int32(X[:, 0] > 0)
+
+
+def line(streamed: bool = False) -> gj.Task:
+  """A regression on arrays, or on a source of the same arrays."""
+  pack = sources.Arrays if streamed else lambda *arrays: arrays
+
+  def loss(params, batch):
+    return jnp.mean((batch[0] @ params - batch[1]) ** 2)
+
+  return gj.Task(
+    init=lambda key: jnp.zeros(5),
+    loss=lambda params, batch, key: loss(params, batch),
+    score=lambda params, batch: {'loss': loss(params, batch)},
+    train=pack(X[:64], Y[:64]),
+    test=pack(X[64:], Y[64:]),
+  )
+
+
+def run(streamed, split=None, **given):
+  config = defaults.get_config()
+  if split is not None:
+    config.split = split
+  config.task = defaults.task(f'{ME}:line', streamed=streamed)
+  config.update(workers=4, steps=9, log_every=3, eval_every=3, batch_size=4)
+  config.update(executor='vmap', **given)
+  return resolve_run(config)
+
+
+def told(records):
+  return [(r.step, r.train_loss, r.test_loss, r.bytes_sent) for r in records]
+
+
+@pytest.mark.parametrize('name', ['iid', 'label', 'contiguous'])
+def test_a_source_trains_as_its_arrays_do(name):
+  pytest.importorskip('grain')
+  split = defaults.split(name, holdout='validation', validation=0.25)
+  whole, read = (told(train(run(s, split=split))) for s in (False, True))
+  assert whole == read
+
+
+def test_a_resumed_run_reads_what_an_uninterrupted_one_would(tmp_path):
+  pytest.importorskip('grain')
+  calls = iter(range(99))
+  store = Store(tmp_path / 'kept')
+  first = []
+  with pytest.raises(Interrupted):
+    for record in train(run(True), store, lambda: next(calls) == 4):
+      first.append(record)
+  rest = list(train(run(True), store))
+  assert [r.step for r in first + rest] == [3, 6, 9]
+  assert told(rest) == told(train(run(True)))[1:]
+
+
+def test_virtual_time_reads_a_batch_of_a_worker():
+  cluster = defaults.cluster(asynchronous=False)
+  whole, read = (
+    told(simulate.simulate(run(s, cluster=cluster))) for s in (False, True)
+  )
+  assert whole == read
+
+
+def test_files_of_arrays_and_tokens_are_read_row_by_row(tmp_path):
+  for name, array in (('x', X), ('y', Y)):
+    np.save(tmp_path / f'{name}.npy', array)
+  np.savez(tmp_path / 'both.npz', x=X, y=Y)
+  for found in (
+    gj.npy(tmp_path / 'x.npy', tmp_path / 'y.npy'),
+    gj.npz(tmp_path / 'both.npz', ('x', 'y')),
+  ):
+    assert len(found) == 96
+    np.testing.assert_array_equal(found.labels, Y)
+    x, y = found[7]
+    np.testing.assert_array_equal(x, X[7])
+    assert y == Y[7]
+  np.arange(100, dtype=np.uint16).tofile(tmp_path / 'train.bin')
+  tokens = gj.Tokens(tmp_path / 'train.bin', sequence=9)
+  assert len(tokens) == 10
+  np.testing.assert_array_equal(tokens[3], np.arange(30, 40))
+  assert tokens[3].dtype == np.int32
+
+
+def test_a_folder_of_pictures_has_a_class_for_each_subfolder(tmp_path):
+  image = pytest.importorskip('PIL.Image')
+  pytest.importorskip('grain')
+  for name, value in (('cat', 10), ('dog', 200)):
+    (tmp_path / name).mkdir()
+    for i in range(2):
+      picture = np.full((12, 8 + 8 * i, 3), value, np.uint8)
+      image.fromarray(picture).save(tmp_path / name / f'{i}.png')
+  found = gj.ImageFolder(tmp_path, size=6)
+  assert found.classes == ['cat', 'dog']
+  np.testing.assert_array_equal(found.labels, [0, 0, 1, 1])
+  x, y = found[3]
+  assert x.shape == (6, 6, 3) and x.dtype == np.uint8
+  assert (x == 200).all() and y == 1
+
+
+@pytest.mark.parametrize(
+  'make, words',
+  [
+    (lambda path: gj.npy(path / 'no.npy'), 'cannot be read'),
+    (lambda path: gj.Tokens(path / 'no.bin', 4), 'cannot be read'),
+    (lambda path: sources.Arrays(X, Y[:5]), '5, 96'),
+  ],
+)
+def test_a_file_that_is_not_there_is_a_sentence(make, words, tmp_path):
+  with pytest.raises(UserError, match=words):
+    make(tmp_path)
