@@ -22,6 +22,7 @@ import pathlib
 import time
 from collections.abc import Callable, Sequence
 
+import jax
 from absl import flags
 from ml_collections import config_flags
 
@@ -70,10 +71,7 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
     raise UserError('--resume needs --workdir, the folder of the run.')
   config, name = command_line.config()
   if not processes.distributed():
-    emulated = devices(run for _, run in variants(config))
-    executors.emulate(emulated)
-    if emulated > 1 and (hint := allocator.hint()):
-      console.say(hint)
+    executors.emulate(devices(run for _, run in variants(config)))
   elif given.workdir is None or given.audit:
     raise UserError(
       '--distributed needs --workdir, a folder that all processes '
@@ -95,3 +93,6 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
     )
   if processes.first():
     progress.show(summary, folder)
+    emulated = jax.default_backend() == 'cpu' and jax.device_count() > 1
+    if emulated and (hint := allocator.hint()):
+      console.say(hint)

@@ -284,11 +284,11 @@ def test_a_step_that_pays_late_is_caught():
 
 
 def test_a_report_refuses_a_wrong_ledger_by_name():
-  good = audit.report('plain', on_gradients(exact_mean()), SMALL, 8, 5)
+  good = audit.report('plain', on_gradients(exact_mean()), SMALL, (), 8, 5)
   assert [row['ledger'] for row in good] == [77]
   with pytest.raises(audit.Unbalanced, match='--audit of broken: at step 0'):
     audit.report(
-      'broken', on_gradients(WRONG['nothing is charged']), SMALL, 8, 5
+      'broken', on_gradients(WRONG['nothing is charged']), SMALL, (), 8, 5
     )
 
 
