@@ -122,7 +122,8 @@ def test_a_task_of_ones_own_runs_everywhere(command, task, python, folder):  # n
   if command == 'advise':
     assert re.search(r'\| sparse', done.stdout)
     return
-  for score in SCORES[task]:
+  # Tuning tells the one that it chooses by.
+  for score in SCORES[task][: 1 if command == 'tune' else None]:
     assert score in done.stdout, done.stdout
   if command == 'tune':
     again = ended(
