@@ -36,6 +36,8 @@ from gossipjax.errors import UserError
 from gossipjax.results import workdir
 from gossipjax.training.run import devices
 
+LONG_S = 60  # Of a training that is worth a hint.
+
 
 def start(words: Sequence[str]) -> None:
   """Trains as the words after `run` say."""
@@ -82,6 +84,7 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
   )
   if given.resume:
     processes.decide(lambda: workdir.needs(folder))
+  began = time.monotonic()
   with progress.Bar() as bar:
     summary = compare(
       config,
@@ -93,6 +96,11 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
     )
   if processes.first():
     progress.show(summary, folder)
-    emulated = jax.default_backend() == 'cpu' and jax.device_count() > 1
-    if emulated and (hint := allocator.hint()):
-      console.say(hint)
+    _say_how_to_be_faster(time.monotonic() - began)
+
+
+def _say_how_to_be_faster(seconds: float) -> None:
+  """A hint after a long training on emulated devices."""
+  emulated = jax.default_backend() == 'cpu' and jax.device_count() > 1
+  if emulated and seconds > LONG_S and (hint := allocator.hint()):
+    console.say(hint)
