@@ -39,6 +39,7 @@ CLAIMS = (
   'async_crossover',
   'stragglers',
   'adaptive_time',
+  'train_1gbit',
   'speedups',
 )
 MINUTES = flags.DEFINE_float('minutes', 150.0, 'After which no run begins.')

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import union_size
+from experiments import train_1gbit, union_size
 from experiments.framework import (
   finding_files,
   lost_mass,
@@ -26,6 +26,7 @@ from gossipjax.config import resolve
 from gossipjax.strategies import gtopk, union_topk
 
 P, SIZE, STEPS = 8, 400, 6
+LINK = {train_1gbit.STEP_S: 0.1, train_1gbit.WIRE: 1e6}
 SECONDS = {'gradient seconds': 0.1, 'coding seconds': 0.01}
 GROWTH = 'residual growth'
 OLDEST = 'age of the oldest residual, steps'
@@ -130,6 +131,7 @@ def made_up(config, probe):
     ('stragglers', trained_here),
     ('stragglers', made_up),
     ('adaptive_time', made_up),
+    ('train_1gbit', made_up),
   ],
 )
 def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
@@ -139,6 +141,8 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   growth = residual_growth.measure((1.0,), steps=400)
   monkeypatch.setattr(residual_growth, 'measure', lambda: growth)
   monkeypatch.setattr(step_times, 'measure', lambda config: SECONDS)
+  timed = dict.fromkeys(train_1gbit.METHODS, LINK)
+  monkeypatch.setattr(train_1gbit, 'measure', lambda rate: timed)
   module = importlib.import_module(f'experiments.{name}')
   scale = 'quick' if make is trained_here else 'cpu'
   studies, store = module.studies(scale), Kept(tmp_path / 'runs')

@@ -50,10 +50,7 @@ def test_a_verdict_follows_from_the_rows_that_are_kept(name):
 @over_claims
 def test_a_figure_is_drawn_from_the_rows_that_are_kept(name):
   found, module = kept(name), importlib.import_module(f'experiments.{name}')
-  if name == 'train_1gbit':  # Older than the rule that curves are kept.
-    with pytest.raises(UserError, match='curves'):
-      module.figure(found.rows, **found.tables)
-  elif found.rows:
+  if found.rows:
     assert module.figure(found.rows, **found.tables).axes
 
 
