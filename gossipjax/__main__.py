@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from gossipjax.distributed import lifeline
 from gossipjax.errors import MISTAKE, nearest
 
 COMMANDS = {
@@ -39,6 +40,7 @@ def main(words: Sequence[str]) -> None:
   # Imports take seconds, in which ctrl-C ends the process without a
   # traceback; the command replaces this.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
+  lifeline.hold()
   if not words or words[0] in ('-h', '-help', '--help', 'help'):
     print(USAGE)
   elif words[0] not in COMMANDS:

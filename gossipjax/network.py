@@ -2,10 +2,11 @@
 
 import json
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gossipjax.config import ranges
 from gossipjax.errors import UserError
 from gossipjax.traffic import Traffic
 
@@ -32,11 +33,7 @@ def link(
   Raises:
     UserError: a value that no link can have.
   """
-  if not latency_s >= 0 or not bytes_per_s > 0:
-    raise UserError(
-      f'link.latency_s={latency_s} has to be at least 0 and '
-      f'link.bytes_per_s={bytes_per_s} above 0.'
-    )
+  ranges.check({'latency_s': latency_s, 'bytes_per_s': bytes_per_s}, 'link.')
   return Link(latency_s, bytes_per_s, full_duplex)
 
 
@@ -47,19 +44,36 @@ def read(path: str) -> Link:
     UserError: the file is missing or is no link.
   """
   try:
-    found = json.loads(pathlib.Path(path).read_text())
-    facts = (
-      float(found['latency_s']),
-      float(found['bytes_per_s']),
-      bool(found.get('full_duplex', True)),
-    )
+    with pathlib.Path(path).open('rb') as file:
+      found = json.loads(file.read(_LARGEST))
   except OSError as error:
     raise UserError(f'link={path}: {error.strerror}.') from error
-  except (LookupError, TypeError, ValueError) as error:
-    raise UserError(
-      f'link={path} is no link; it needs latency_s and bytes_per_s ({error}).'
-    ) from error
-  return link(*facts)
+  except (ValueError, RecursionError) as error:
+    raise UserError(f'link={path} is no JSON of a link ({error}).') from error
+  if not isinstance(found, dict):
+    raise UserError(f'link={path} is no link; it needs {_NEEDED}.')
+  facts = {'full_duplex': True} | found
+  for key, kinds in _KINDS.items():
+    value = facts.get(key)
+    if not isinstance(value, kinds) or (
+      isinstance(value, bool) and kinds is not bool
+    ):
+      raise UserError(
+        f'link={path}: {key} is {value!r}; a link needs {_NEEDED}.'
+      )
+  return link(*(facts[key] for key in Link._fields))
+
+
+_LARGEST = 10**6  # Bytes of a file that are read.
+_KINDS: dict[str, Any] = {
+  'latency_s': int | float,
+  'bytes_per_s': int | float,
+  'full_duplex': bool,
+}
+_NEEDED = (
+  'the numbers latency_s and bytes_per_s, and may have full_duplex, true or '
+  'false'
+)
 
 
 PRESETS = {

@@ -4,6 +4,7 @@ laws     what every strategy obeys, and rules about the code itself
 unit     one module at a time
 system   whole programs: processes, kills, browsers, real links, real data
 support  what several tests use
+campaign faults, one per seed, and their verdicts
 
 Tiers. `python -m pytest` runs the default tier: no download, no root, no
 browser. Markers hold the rest:

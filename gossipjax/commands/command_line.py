@@ -36,7 +36,10 @@ def start(
     shared: modules whose flags the help shows too.
     positional: how many words may be no flags.
   """
-  define_flags()
+  try:
+    define_flags()  # ml_collections opens --flagfile here.
+  except flags.Error as error:
+    console.refuse(_last_line(error), error)
   if _HELP & {*words}:
     modules = ['ml_collections', main.__module__, *shared, console.__name__]
     print('\n'.join([(doc or '').strip(), '', *_flag_lines(modules)]))
@@ -88,6 +91,12 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
     console.refuse(_about_value(error), error)
   except (flags.Error, UserError, OSError, SyntaxError, ValueError) as error:
     console.refuse(_last_line(error), error)
+  except Exception as error:  # Whatever a config file raises.
+    console.refuse(
+      f'The config file raises {type(error).__name__}: {_last_line(error)}; '
+      '--debug shows where.',
+      error,
+    )
 
 
 _FLAG_NAME = re.compile(r'^--[a-z-]+(?==|$)')
@@ -99,7 +108,7 @@ def _with_underscores(name: re.Match[str]) -> str:
 
 def _about_key(error: Exception) -> str:
   """A sentence about an unknown key, as ml_collections reports it."""
-  told = str(error.args[0])
+  told = str(error.args[0]) if error.args else ''
   key = re.search(r'\w+', told)
   hint = re.search(r'mean "(\w+)"', told)
   return f'There is no config key {key and key[0]!r}' + (
@@ -115,13 +124,16 @@ def _about_value(error: Exception) -> str:
   # The config file was found, but running it failed.
   if found is None or found[1] == 'config':
     return _last_line(error)
+  if found[1] not in flags.FLAGS:
+    return _last_line(error)
   kind = flags.FLAGS[found[1]].parser.flag_type()
   return f'--{found[1]}={found[2]} has the wrong type; it takes {kind}.'
 
 
 def _last_line(error: Exception) -> str:
   """The message itself where a config file's traceback stands before it."""
-  return str(error).strip().splitlines()[-1].rpartition('UserError: ')[2]
+  lines = str(error).strip().splitlines() or [type(error).__name__]
+  return lines[-1].rpartition('UserError: ')[2]
 
 
 def config() -> tuple[ConfigDict, str]:

@@ -26,12 +26,16 @@ Main = Callable[[list[str], Any], None]  # (argv, signals) -> None.
 
 
 class Signals:
-  """Remembers a SIGINT or SIGTERM until a step is done; a second one kills."""
+  """Remembers a SIGINT, SIGTERM or SIGHUP until a step is done.
+
+  A second one kills.
+  """
 
   def __init__(self):
     self.received = None
-    for number in (signal.SIGINT, signal.SIGTERM):
-      signal.signal(number, self._receive)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+      if signal.getsignal(number) is not signal.SIG_IGN:  # As by nohup.
+        signal.signal(number, self._receive)
 
   def _receive(self, number, frame):
     del frame
@@ -45,8 +49,10 @@ class Signals:
 
 
 def say(sentence: str) -> None:
-  """One line on stderr."""
-  print(' '.join(sentence.split()), file=sys.stderr, flush=True)
+  """One line on stderr; a value in it cannot command the terminal."""
+  line = ' '.join(sentence.split())
+  line = ''.join(c if c.isprintable() else '?' for c in line)
+  print(line, file=sys.stderr, flush=True)
 
 
 def guarded(
@@ -85,10 +91,20 @@ def guarded(
       where = error.filename or '--workdir'
       refuse(f'{where}: {_MENDABLE[error.errno]}', error)
     except Exception as error:
+      if isinstance(error, MemoryError) or 'RESOURCE_EXHAUSTED' in str(error):
+        refuse(
+          'There is not enough memory; a smaller model, fewer workers or a '
+          f'smaller batch needs less ({_short(error)}).',
+          error,
+        )
       processes.abandon(error)
       raise
 
   return run
+
+
+def _short(error: Exception) -> str:
+  return ' '.join(str(error).split())[:200] or type(error).__name__
 
 
 def _signals(again: str | None) -> Any:
@@ -114,6 +130,12 @@ _MENDABLE = {
   'then --resume continues.',
   errno.EACCES: 'no permission; choose another --workdir or data.dir.',
   errno.EROFS: 'the disk is read-only; choose another --workdir.',
+  errno.ENAMETOOLONG: 'the name is too long; choose a shorter one.',
+  errno.ENOTDIR: 'a part of this path is no folder; choose another.',
+  errno.EISDIR: 'it is a folder where a file is needed; choose another.',
+  errno.ENOENT: 'it is not there, or not any more; --resume continues a run '
+  'whose folder is there.',
+  errno.EIO: 'the disk does not read or write; --resume continues.',
 }
 
 

@@ -5,15 +5,18 @@
 
 starts `python -m gossipjax run --distributed` four times, each with what
 follows `--`. Their output comes through with the number of the process in
-front. SIGINT and SIGTERM are passed on: all stop after the same step, with a
-checkpoint. When one process dies, all end.
+front. SIGINT, SIGTERM and SIGHUP are passed on: all stop after the same step,
+with a checkpoint. When one process dies or hangs, all end; when the launcher is
+killed, they stop, too.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 
 from gossipjax.distributed import launcher
+from gossipjax.distributed.constants import HEARTBEAT_S
 
 
 def start(words: Sequence[str]) -> None:
@@ -35,7 +38,16 @@ def start(words: Sequence[str]) -> None:
   coordinator = f'127.0.0.1:{launcher.free_port()}'
   sys.exit(
     launcher.run(
-      launcher.command(given.arguments, given.processes, i, coordinator)
-      for i in range(given.processes)
+      [
+        launcher.command(given.arguments, given.processes, i, coordinator)
+        for i in range(given.processes)
+      ],
+      heartbeat_s=_heartbeat_s(given.arguments),
     )
   )
+
+
+def _heartbeat_s(words: Sequence[str]) -> float:
+  """The value of --heartbeat_s among the arguments of `run`."""
+  found = re.findall(r'--heartbeat[-_]s[= ]([0-9]+)', ' '.join(words))
+  return float(found[-1]) if found else HEARTBEAT_S

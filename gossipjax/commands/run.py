@@ -33,7 +33,7 @@ from gossipjax.comparison.compare import compare
 from gossipjax.config.variants import variants
 from gossipjax.distributed import allocator, processes
 from gossipjax.errors import UserError
-from gossipjax.results import workdir
+from gossipjax.results import claims
 from gossipjax.training.run import devices
 
 LONG_S = 60  # Of a training that is worth a hint.
@@ -82,8 +82,9 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
   folder = pathlib.Path(
     given.workdir or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}'
   )
+  processes.meter()  # Refuses an unknown interface, or too few processes.
   if given.resume:
-    processes.decide(lambda: workdir.needs(folder))
+    processes.decide(lambda: claims.needs(folder))
   began = time.monotonic()
   with progress.Bar() as bar:
     summary = compare(

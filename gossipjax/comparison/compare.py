@@ -15,7 +15,7 @@ from gossipjax.comparison.variant import Variant, check
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
-from gossipjax.results import record_file, timeline_file, workdir
+from gossipjax.results import claims, record_file, timeline_file, workdir
 from gossipjax.simulation import simulate
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
@@ -69,8 +69,10 @@ def of_variants(
 
   summaries = []
   with contextlib.ExitStack() as held:
-    claim = workdir.claim(folder, config, resume, higher)
-    processes.decide(lambda: held.enter_context(claim))
+    claim, told = claims.claim(folder, config, resume, higher), []
+    processes.decide(lambda: told.extend(held.enter_context(claim)))
+    for sentence in told:
+      console.say(sentence)
     held.enter_context(live)
     if processes.first():
       report_files.announce(folder)

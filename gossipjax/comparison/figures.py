@@ -43,7 +43,7 @@ def draw(
     panels = figure.subplots(1, len(costs), sharey=True)
     for axes, (cost, title) in zip(panels, costs.items(), strict=True):
       _panel(axes, lines, cost, score)
-      axes.set_xlabel(title)
+      axes.set_xlabel(title, parse_math=False)  # A name may have a $.
       if cost not in LINEAR:
         axes.set_xscale('symlog' if _starts_at_zero(lines, cost) else 'log')
     panels[0].set_ylabel(label)

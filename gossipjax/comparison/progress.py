@@ -95,10 +95,13 @@ def show(summary: dict[str, Any], folder: pathlib.Path) -> None:
 def _print_table(rows: list[dict[str, str]]) -> None:
   from rich.console import Console
   from rich.table import Table
+  from rich.text import Text  # Brackets in a name are no markup.
 
   drawn = Table(header_style='bold')
   for heading in rows[0]:
-    drawn.add_column(heading, justify='left' if heading == 'run' else 'right')
+    drawn.add_column(
+      Text(heading), justify='left' if heading == 'run' else 'right'
+    )
   for row in rows:
-    drawn.add_row(*row.values())
+    drawn.add_row(*map(Text, row.values()))
   Console().print(drawn)

@@ -3,8 +3,11 @@
 report.jinja is its layout, report.js what its controls do.
 """
 
+import base64
+import hashlib
 import json
 import pathlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -39,13 +42,16 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     runs: of the comparison, those that have records.
   """
   frame = frames.of_runs(runs)
-  costs = _costs(frame, table.link_name(summary['config']))
+  plain, costs = _costs(frame, table.link_name(summary['config']))
   shown = scores.columns([frame]) | OTHERS
   most = max(LEAST_POINTS, MOST_POINTS // len(runs))
   several = bool(summary['config'].get('seeds'))
   by_run = frame.groupby('run', observed=True, sort=False)
   whole = over_seeds.lines(runs) if several else dict(iter(by_run))
-  lines = {name: chart.thinned(rows, most) for name, rows in whole.items()}
+  lines = {
+    name: chart.thinned(rows.rename(columns=plain), most)
+    for name, rows in whole.items()
+  }
   bands = [f'{name}_sd' for name in shown] if several else []
   drawn = [*costs, *shown, *bands]
   data = {
@@ -54,6 +60,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     'scores': shown,
     'lines': {name: chart.numbers(rows[drawn]) for name, rows in lines.items()},
   }
+  scripts = [*chart.scripts(), (HERE / 'report.js').read_text()]
   return _template().render(
     summary=summary,
     whole=json.dumps(summary['config'], indent=2),
@@ -69,8 +76,8 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     left_out=sum(len(whole[name]) - len(lines[name]) for name in lines),
     most=most,
     records=sum(map(len, whole.values())),
-    script=(HERE / 'report.js').read_text(),
-    bokeh=chart.script(),
+    scripts=scripts,
+    hashes=' '.join(map(_hash, scripts)),
   )
 
 
@@ -92,8 +99,21 @@ def _template() -> jinja2.Template:
   return environment.get_template('report.jinja')
 
 
-def _costs(frame: pd.DataFrame, link: str) -> dict[str, str]:
-  """Columns for the x axis, with labels; the link of the config comes first."""
+def _hash(script: str) -> str:
+  """How a Content-Security-Policy allows a script, and no other."""
+  digest = hashlib.sha256(script.encode()).digest()
+  return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _costs(
+  frame: pd.DataFrame, link: str
+) -> tuple[dict[str, str], dict[str, str]]:
+  """Columns for the x axis, with labels; the link of the config comes first.
+
+  Returns:
+    Names of the links' columns that have no file's name in them, by those that
+    have; and the label of each column.
+  """
   links = [
     c.removeprefix('comm_').removesuffix('_s')
     for c in frame.columns
@@ -103,11 +123,15 @@ def _costs(frame: pd.DataFrame, link: str) -> dict[str, str]:
   costs = {'step': 'local steps', 'bytes_sent': 'bytes sent (logical)'}
   if frame['wire_bytes'].notna().any():
     costs['wire_bytes'] = 'bytes sent (wire)'
-  for name in links:
-    costs[f'comm_{name}_s'] = f'communication seconds on {name} (model)'
+  plain = {}
+  for i, name in enumerate(links):
+    key = f'comm_{name}_s'
+    plain[key] = key if re.fullmatch(r'\w+', key, re.ASCII) else f'comm_{i}_s'
+    costs[plain[key]] = f'communication seconds on {name} (model)'
   if 'virtual_s' in frame:
     costs['virtual_s'] = 'virtual seconds (model)'
-  return costs | {'train_s': 'training seconds here (measured)'}
+  costs['train_s'] = 'training seconds here (measured)'
+  return plain, costs
 
 
 def differences(runs: Sequence[Run]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -6,6 +6,7 @@ from typing import Any
 from tabulate import tabulate
 
 from gossipjax.comparison import over_seeds, scores, virtual_time
+from gossipjax.comparison.markup import escaped
 
 UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
 
@@ -113,14 +114,19 @@ def markdown(summary: dict[str, Any]) -> str:
     summary: of a comparison, as in summary.json.
   """
   config = summary['config']
-  head = (
+  head = escaped(
     f'{config["task"]["name"]}, {config["workers"]} workers, '
     f'{config["steps"]} steps of {config["batch_size"]} examples each, '
     f'{seeds(config)}, commit {summary["commit"]}'
   )
+  found = [
+    {escaped(name): escaped(cell) for name, cell in row.items()}
+    for row in rows(summary)
+  ]
   return (
-    f'# Comparison\n\n{head}\n\n{of_rows(rows(summary), ("run",))}\n{NOTE}'
-    f'{virtual_time.note(summary)}{diverged(summary)}{audited(summary)}'
+    f'# Comparison\n\n{head}\n\n{of_rows(found, ("run",))}\n{NOTE}'
+    f'{virtual_time.note(summary)}{escaped(diverged(summary))}'
+    f'{audited(summary)}'
   )
 
 

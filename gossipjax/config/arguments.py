@@ -21,7 +21,7 @@ def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
   Raises:
     UserError: there is none; the sentence names `key`, the key of the config.
   """
-  if name not in options:
+  if not isinstance(name, str) or name not in options:
     raise UserError(f'{key}={name} is unknown{nearest(str(name), options)}')
   return options[name]
 

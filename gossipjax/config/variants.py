@@ -5,7 +5,22 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from gossipjax.config import ranges
 from gossipjax.errors import UserError, nearest
+
+# What every run needs: groups that are replaced as a whole, integers, others.
+NAMED = ('task', 'split', 'optimizer', 'strategy')
+INTEGERS = (
+  'workers',
+  'steps',
+  'batch_size',
+  'seed',
+  'log_every',
+  'eval_every',
+  'checkpoint_every',
+)
+NEEDED = (*NAMED, *INTEGERS, 'executor', 'link', 'data')
+LONGEST = 200  # Bytes of the name of a variant, hence of a folder.
 
 
 def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
@@ -19,17 +34,54 @@ def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
   Raises:
     UserError: a variant has an unusable name, an unknown key or a wrong type.
   """
+  _check_keys(config)
   base = {k: v for k, v in config.items() if k not in ('variants', 'seeds')}
   if len({*config.get('seeds', ())}) < len(config.get('seeds', ())):
     raise UserError(f'config.seeds={config.seeds} has a seed twice.')
-  for name in config.get('variants', {}):
-    if not name.replace('_', '').replace('-', '').isalnum():
+  for name, changes in (config.get('variants') or {}).items():
+    if not isinstance(changes, dict | ConfigDict):
+      raise UserError(
+        f'config.variants.{name}={changes!r} is no group of keys to change.'
+      )
+    plain = str(name).replace('_', '').replace('-', '')
+    if not (isinstance(name, str) and plain.isalnum()):
       raise UserError(
         f'config.variants: {name!r} names a folder; it may have '
         'letters, digits, _ and - only.'
       )
+    if len(name.encode()) > LONGEST:
+      raise UserError(
+        f'config.variants: {name[:20]}... names a folder; it may have '
+        f'{LONGEST} bytes, and has {len(name.encode())}.'
+      )
   for name, changes in changes_by_name(config).items():
-    yield name, changed(base, changes, f'config.variants.{name}.')
+    found = changed(base, changes, f'config.variants.{name}.')
+    ranges.check(found)
+    yield name, found
+
+
+def _check_keys(config: Any) -> None:
+  """Raises a UserError unless a config has all that every run needs."""
+  if not isinstance(config, ConfigDict):
+    raise UserError(
+      f'get_config() returned {type(config).__name__}; it has to return a '
+      'ConfigDict, as gossipjax.config.defaults.get_config() does.'
+    )
+  for key in NEEDED:
+    if key not in config:
+      raise UserError(
+        f'The config has no key {key!r}; begin with '
+        'gossipjax.config.defaults.get_config(), which has all.'
+      )
+  for key in INTEGERS:
+    if type(config[key]) is not int:
+      raise UserError(f'config.{key}={config[key]!r} is no integer.')
+  for key in NAMED:
+    if not isinstance(config[key], ConfigDict) or not config[key].get('name'):
+      raise UserError(
+        f'config.{key}={config[key]} has no name; build it with '
+        f'gossipjax.config.defaults, or leave it out.'
+      )
 
 
 def changes_by_name(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -2,6 +2,8 @@
 
 files     finds, unpacks and verifies the files of a data set
 download  fetches the files of a data set into the user's cache, once
+unpack    unpacks a file in memory, within bounds
+published where picture data sets are published, SHA-256 of every file
 images    picture data sets by name: digits, (Fashion-)MNIST, CIFAR
 digits    handwritten digits from scikit-learn, which need no download
 idx       the format of MNIST

@@ -19,7 +19,7 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
   Args:
     name: the data set; its folder in the cache.
     url: where its files are; a file's name is appended.
-    downloads: file -> MD5 of it, as it is downloaded.
+    downloads: file -> SHA-256 of it, as it is downloaded.
 
   Returns:
     The folder that holds all of them.
@@ -36,8 +36,8 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # Of processes that start together, one fetches and the others wait.
     with FileLock(f'{folder}.lock'):
-      for file, md5 in downloads.items():
-        _retrieve(url + file, md5, folder / file)
+      for file, sha256 in downloads.items():
+        _retrieve(url + file, sha256, folder / file)
   except OSError as error:
     raise UserError(
       f'{str(error.filename or folder)!r} cannot be written '
@@ -50,12 +50,12 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
 def _whole(folder: Path, downloads: Mapping[str, str]) -> bool:
   return all(
     (folder / file).is_file()
-    and pooch.file_hash(str(folder / file), 'md5') == md5
-    for file, md5 in downloads.items()
+    and pooch.file_hash(str(folder / file), 'sha256') == sha256
+    for file, sha256 in downloads.items()
   )
 
 
-def _retrieve(url: str, md5: str, path: Path) -> None:
+def _retrieve(url: str, sha256: str, path: Path) -> None:
   # A progress bar is control characters: only a terminal gets one.
   downloader = pooch.HTTPDownloader(
     progressbar=sys.stderr.isatty(), timeout=TIMEOUT_S
@@ -63,7 +63,7 @@ def _retrieve(url: str, md5: str, path: Path) -> None:
   try:
     pooch.retrieve(
       url,
-      f'md5:{md5}',
+      f'sha256:{sha256}',
       fname=path.name,
       path=path.parent,
       downloader=downloader,
@@ -76,7 +76,7 @@ def _retrieve(url: str, md5: str, path: Path) -> None:
     ) from error
   except ValueError as error:  # what pooch raises for a wrong checksum
     raise UserError(
-      f'{url} does not have the published MD5 {md5}; try again '
+      f'{url} does not have the published SHA-256 {sha256}; try again '
       f'later, or put the files into a folder and name it with '
       f'data.dir or GOSSIPJAX_DATA'
     ) from error

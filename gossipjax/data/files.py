@@ -1,31 +1,28 @@
 """Finds, unpacks and verifies the files of a data set.
 
-A file is known by its contents: the MD5 is that of the unpacked bytes, so a
+A file is known by its contents: the SHA-256 is that of the unpacked bytes, so a
 copy that somebody compressed anew is as good as the published one. Nothing
 here is ever unpickled or extracted to disk.
 """
 
 import functools
-import gzip
 import hashlib
 import lzma
 import os
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from gossipjax.data import download
+from gossipjax.data.unpack import unpacked
 from gossipjax.errors import UserError
 
 VARIABLE = 'GOSSIPJAX_DATA'
-UNPACK: dict[str, Callable[[bytes], bytes]] = {
-  '': bytes,
-  '.gz': gzip.decompress,
-  '.xz': lzma.decompress,
-}
+SUFFIXES = ('', '.gz', '.xz')
+MOST = 2**30  # Bytes of a member of an archive.
 BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
@@ -35,9 +32,8 @@ class Source(NamedTuple):
   Attributes:
     name: the data set, and the folder in which it is looked for.
     url: where it is published; a name in `downloads` is appended.
-    downloads: name of a published file -> its MD5, as it is downloaded.
-    files: name of an unpacked file -> MD5 of its contents; '' if nobody
-      published one, so that only its form can be checked.
+    downloads: name of a published file -> its SHA-256, as it is downloaded.
+    files: name of an unpacked file -> SHA-256 of its contents.
     folders: other names that its folder goes by.
   """
 
@@ -101,7 +97,7 @@ def contents(source: Source, place: Path) -> dict[str, bytes]:
 
 def _present(place: Path, names: Mapping[str, str]) -> bool:
   return any(
-    (place / (name + suffix)).is_file() for name in names for suffix in UNPACK
+    (place / (name + suffix)).is_file() for name in names for suffix in SUFFIXES
   )
 
 
@@ -124,13 +120,13 @@ def unpack(path: Path) -> bytes:
     UserError: it is missing, truncated, corrupt, or not what its name says.
   """
   try:
-    return UNPACK.get(path.suffix, bytes)(path.read_bytes())
+    return unpacked(path.read_bytes(), path.suffix)
   except BROKEN as error:
     raise _unreadable(path, error) from error
 
 
 def _read(place: Path, name: str) -> tuple[Path, bytes]:
-  for suffix in UNPACK:
+  for suffix in SUFFIXES:
     path = place / (name + suffix)
     if path.is_file():
       return path, unpack(path)
@@ -147,7 +143,7 @@ def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
     with tarfile.open(archive, 'r:gz') as tar:
       for member in tar:
         name = Path(member.name).name
-        if member.isfile() and name in names:
+        if member.isfile() and name in names and member.size <= MOST:
           found[name] = archive / member.name, tar.extractfile(member).read()
   except BROKEN as error:
     raise _unreadable(archive, error) from error
@@ -168,10 +164,10 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 
 def _verify(path: Path, data: bytes, name: str, expected: str) -> None:
-  found = hashlib.md5(data, usedforsecurity=False).hexdigest()
-  if expected and found != expected:
+  found = hashlib.sha256(data).hexdigest()
+  if found != expected:
     raise UserError(
-      f'{str(path)!r} is not the published file of {name}: the MD5 '
+      f'{str(path)!r} is not the published file of {name}: the SHA-256 '
       f'of its contents is {found}, not {expected}; delete it to '
       f'have it downloaded anew'
     )

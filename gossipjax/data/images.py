@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gossipjax.data import cifar, digits, files, idx
+from gossipjax.data.published import SOURCES
 from gossipjax.errors import UserError, nearest
 
 Examples = tuple[np.ndarray, np.ndarray]
@@ -30,73 +31,6 @@ class Images(NamedTuple):
   std: tuple[float, ...]
 
 
-IDX = (
-  'train-images-idx3-ubyte',
-  'train-labels-idx1-ubyte',
-  't10k-images-idx3-ubyte',
-  't10k-labels-idx1-ubyte',
-)
-TORONTO = 'https://www.cs.toronto.edu/~kriz/'
-# MD5 of the .gz and .tar.gz: as torchvision and the authors' pages give them.
-# MD5 of the contents: of the unpacked official files. CIFAR-100's were found
-# in one place only, too few to turn a user's copy away; its form is checked.
-SOURCES = {
-  'mnist': files.Source(
-    'mnist',
-    'https://ossci-datasets.s3.amazonaws.com/mnist/',
-    {
-      f'{IDX[0]}.gz': 'f68b3c2dcbeaaa9fbdd348bbdeb94873',
-      f'{IDX[1]}.gz': 'd53e105ee54ea40749a09fcbcd1e9432',
-      f'{IDX[2]}.gz': '9fb629c4189551a2d022fa330f9573f3',
-      f'{IDX[3]}.gz': 'ec29112dd5afa0611ce80d1b7f02629c',
-    },
-    {
-      IDX[0]: '6bbc9ace898e44ae57da46a324031adb',
-      IDX[1]: 'a25bea736e30d166cdddb491f175f624',
-      IDX[2]: '2646ac647ad5339dbf082846283269ea',
-      IDX[3]: '27ae3e4e09519cfbb04c329615203637',
-    },
-    ('MNIST/raw',),
-  ),
-  'fashion_mnist': files.Source(
-    'fashion_mnist',
-    'http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/',
-    {
-      f'{IDX[0]}.gz': '8d4fb7e6c68d591d4c3dfef9ec88bf0d',
-      f'{IDX[1]}.gz': '25c81989df183df01b3e8a0aad5dffbe',
-      f'{IDX[2]}.gz': 'bef4ecab320f06d8554ea6380940ec79',
-      f'{IDX[3]}.gz': 'bb300cfdad3c16e7a12a480ee83cd310',
-    },
-    {
-      IDX[0]: 'f4a8712d7a061bf5bd6d2ca38dc4d50a',
-      IDX[1]: '9018921c3c673c538a1fc5bad174d6f9',
-      IDX[2]: '8181f5470baa50b63fa0f6fddb340f0a',
-      IDX[3]: '15d484375f8d13e6eb1aabb0c3f46965',
-    },
-    ('FashionMNIST/raw',),
-  ),
-  'cifar10': files.Source(
-    'cifar10',
-    TORONTO,
-    {'cifar-10-binary.tar.gz': 'c32a1d4ab5d03f1284b67883e8d87530'},
-    {
-      'data_batch_1.bin': '5dd7e06a14cb22eb9f671a540d1b7c25',
-      'data_batch_2.bin': '5ea93a67294ea407fff1d09f752e9692',
-      'data_batch_3.bin': '942cd6a4bcdd0dd3c604fbe906cb4421',
-      'data_batch_4.bin': 'ae636b3ba5c66a11e91e8cb52e771fcb',
-      'data_batch_5.bin': '53f37980c15c3d472c316c40844f3f0d',
-      'test_batch.bin': '803d5f7f4d78ea53de84dbe85f74fb6d',
-    },
-    ('cifar-10-batches-bin',),
-  ),
-  'cifar100': files.Source(
-    'cifar100',
-    TORONTO,
-    {'cifar-100-binary.tar.gz': '03b5dce01913d631647c71ecec9e9cb8'},
-    {'train.bin': '', 'test.bin': ''},
-    ('cifar-100-binary',),
-  ),
-}
 # Of the training pictures, computed from them (CIFAR-100: as published).
 CHANNELS = {
   'digits': (10, 16, (0.30511,), (0.37503,)),

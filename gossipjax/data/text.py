@@ -17,13 +17,15 @@ from gossipjax.errors import UserError
 BYTES = 256  # the vocabulary
 PARTS = ('train.txt', 'valid.txt', 'test.txt')
 TRAIN = 0.9
-# MD5 of the file whose SHA-256 (86c4e6aa...) is published in many places.
+SHAKESPEARE_SHA256 = (
+  '86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed'
+)
 SHAKESPEARE = files.Source(
   'tinyshakespeare',
   'https://raw.githubusercontent.com/karpathy/char-rnn/'
   '6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/',
-  {'input.txt': '6fb458f1232090904fb40fe944165e91'},
-  {'input.txt': '6fb458f1232090904fb40fe944165e91'},
+  {'input.txt': SHAKESPEARE_SHA256},
+  {'input.txt': SHAKESPEARE_SHA256},
 )
 
 

@@ -1,8 +1,12 @@
 """Several processes that train together.
 
 processes           joins the others, decides together, ends together
+coordinator         where the processes meet
 stopping            stops all after the same step; ends a process that hangs
 launcher            starts several processes on this host
 allocator           memory of processes that exchange large arrays on a CPU
+failures            which of them failed first, and which hang
+lifeline            ends processes whose launcher died; shows who hangs
+constants           exit code and heartbeat, which the launcher shares
 interface_counters  bytes that left a network interface
 """

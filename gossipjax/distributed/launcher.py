@@ -1,10 +1,12 @@
 """Starts several processes on this host and ends them together.
 
-Their output comes through with the number of the process in front. SIGINT and
-SIGTERM are passed on. When one process fails, all end.
+Their output comes through with the number of the process in front. SIGINT,
+SIGTERM and SIGHUP are passed on. When one process fails or hangs, all end; when
+the launcher dies, too, see lifeline.py.
 """
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -12,13 +14,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Sequence
 
-from gossipjax.distributed import allocator
+from gossipjax.distributed import allocator, failures, lifeline
+from gossipjax.distributed.constants import LOST
 
-LOST = 3  # Exit code of a process whose peer or link is gone.
 GRACE_S = 10  # For the other processes to end, once one has.
+START_S = 5  # That a process may be silent beyond the heartbeat.
 # What C++ leaves behind when it gives up; its reason stands before it.
 _STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
 
@@ -58,34 +60,37 @@ def command(
   ]
 
 
-def run(commands: Iterable[Sequence[str]], grace_s: float = GRACE_S) -> int:
+def run(
+  commands: Iterable[Sequence[str]],
+  grace_s: float = GRACE_S,
+  heartbeat_s: float = math.inf,
+) -> int:
   """Runs commands together until all have ended; when one fails, ends all.
+
+  Args:
+    commands: of the processes.
+    grace_s: for the others to end, once one has failed.
+    heartbeat_s: of silence, after which a process counts as lost; infinite
+      for commands other than `command`, which say nothing.
 
   Returns:
     0, or the exit code of the first that failed.
   """
-  # In their own sessions: ctrl-C in a terminal reaches this process only.
+  commands = list(commands)
+  lifelines = lifeline.Lifelines(len(commands))
   running = [
-    subprocess.Popen(
-      c,
-      stdout=subprocess.PIPE,
-      start_new_session=True,
-      stderr=subprocess.STDOUT,
-      env=allocator.environment() | os.environ,
-    )
-    for c in commands
+    _start(words, end)
+    for words, end in zip(commands, lifelines.theirs, strict=True)
   ]
-  echoes = [
-    threading.Thread(target=_echo, args=pair, daemon=True)
-    for pair in enumerate(running)
-  ]
-  for echo in echoes:
-    echo.start()
+  echoes = [_start_echo(*pair) for pair in enumerate(running)]
   signals = _Signals(running)
   try:
-    failed = _first_failure(running)
-    stuck = [] if failed is None else _end(running, grace_s)
+    silent = lambda: lifelines.silent(heartbeat_s + START_S)
+    failed, stuck = failures.first(running, silent)
+    if failed is not None and not stuck:
+      stuck = failures.hanging(running, grace_s)
   finally:
+    lifelines.close()
     for process in running:
       process.kill()
   for echo in echoes:
@@ -93,12 +98,32 @@ def run(commands: Iterable[Sequence[str]], grace_s: float = GRACE_S) -> int:
   if failed is None:
     return 0
   if not signals.received:
-    print(
-      f'{_why(running, failed, stuck)}; all {len(running)} have ended.',
-      file=sys.stderr,
-    )
-  code = running[failed].returncode
+    why = failures.sentence(running, failed, stuck)
+    print(f'{why}; all {len(running)} have ended.', file=sys.stderr)
+  code = running[failed].wait()
+  if stuck and not signals.received:
+    return LOST
   return code if code > 0 else 128 - code
+
+
+def _start(words: Sequence[str], end: socket.socket) -> subprocess.Popen:
+  """A process that holds its end of a lifeline."""
+  environment = (
+    allocator.environment()
+    | os.environ
+    | {lifeline.VARIABLE: str(end.fileno())}
+  )
+  # In its own session: ctrl-C in a terminal reaches the launcher only.
+  process = subprocess.Popen(
+    words,
+    stdout=subprocess.PIPE,
+    start_new_session=True,
+    stderr=subprocess.STDOUT,
+    env=environment,
+    pass_fds=[end.fileno()],
+  )
+  end.close()
+  return process
 
 
 class _Signals:
@@ -106,14 +131,21 @@ class _Signals:
 
   def __init__(self, running: Sequence[subprocess.Popen]):
     self.received, self._running = False, running
-    for number in (signal.SIGINT, signal.SIGTERM):
-      signal.signal(number, self._receive)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+      if signal.getsignal(number) is not signal.SIG_IGN:  # As by nohup.
+        signal.signal(number, self._receive)
 
   def _receive(self, number, frame) -> None:
     del number, frame
     for process in self._running:
       process.send_signal(signal.SIGKILL if self.received else signal.SIGTERM)
     self.received = True
+
+
+def _start_echo(number: int, process: subprocess.Popen) -> threading.Thread:
+  echo = threading.Thread(target=_echo, args=(number, process), daemon=True)
+  echo.start()
+  return echo
 
 
 def _echo(number: int, process: subprocess.Popen) -> None:
@@ -123,36 +155,3 @@ def _echo(number: int, process: subprocess.Popen) -> None:
       continue
     with contextlib.suppress(BrokenPipeError):
       print(f'[{number}] {text}', flush=True)
-
-
-def _first_failure(running: Sequence[subprocess.Popen]) -> int | None:
-  """Waits for the end; the process that failed first, None if none did."""
-  while True:
-    codes = [process.poll() for process in running]
-    if ended := [i for i, code in enumerate(codes) if code]:
-      # A process that lost its peer may be seen to end before that peer.
-      return min(ended, key=lambda i: codes[i] == LOST)
-    if None not in codes:
-      return None
-    time.sleep(0.1)
-
-
-def _end(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
-  """Waits `grace_s` for all to end; returns those that did not."""
-  until = time.monotonic() + grace_s
-  for process in running:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-      process.wait(max(0.0, until - time.monotonic()))
-  return [i for i, process in enumerate(running) if process.poll() is None]
-
-
-def _why(
-  running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
-) -> str:
-  """A sentence on the process that hangs, or that failed first."""
-  if stuck:
-    return f'Process {", ".join(map(str, stuck))} did not answer any more'
-  code = running[failed].returncode
-  if code < 0:
-    return f'Process {failed} died of {signal.Signals(-code).name}'
-  return f'Process {failed} ended with exit code {code}'

@@ -7,9 +7,7 @@ decisions about files to the others.
 import faulthandler
 import os
 import re
-import socket
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -19,8 +17,8 @@ import numpy as np
 from absl import flags
 from jax.experimental import multihost_utils
 
-from gossipjax.distributed import interface_counters
-from gossipjax.distributed.launcher import LOST
+from gossipjax.distributed import coordinator, interface_counters
+from gossipjax.distributed.constants import HEARTBEAT_S, LOST
 from gossipjax.errors import UserError
 
 _DISTRIBUTED = flags.DEFINE_bool(
@@ -41,7 +39,9 @@ _INTERFACE = flags.DEFINE_string(
   'wire bytes, such as eth0.',
 )
 _HEARTBEAT_S = flags.DEFINE_integer(
-  'heartbeat_s', 15, 'Seconds of silence after which a process is lost.'
+  'heartbeat_s',
+  HEARTBEAT_S,
+  'Seconds of silence after which a process is lost.',
 )
 _STEP_TIMEOUT_S = flags.DEFINE_integer(
   'step_timeout_s',
@@ -74,13 +74,16 @@ def join() -> bool:
         '--coordinator, --num_processes and --process_id need --distributed.'
       )
     return False
+  _check_flags()
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   faulthandler.disable()  # Else it prints stacks when JAX exits.
   if _PROCESS_ID.value:
-    _wait_for(_COORDINATOR.value)
+    coordinator.wait_for(_COORDINATOR.value, _STEP_TIMEOUT_S.value)
   try:
     jax.distributed.initialize(
       *given,
+      # The coordinator listens here only, where JAX would on all interfaces.
+      coordinator_bind_address=_COORDINATOR.value,
       heartbeat_timeout_seconds=_HEARTBEAT_S.value,
       initialization_timeout=_STEP_TIMEOUT_S.value,
     )
@@ -93,23 +96,16 @@ def join() -> bool:
   return True
 
 
-def _wait_for(coordinator: str | None) -> None:
-  """Waits until process 0 listens; otherwise JAX would abort this process."""
-  host, _, port = (coordinator or '').rpartition(':')
-  if not (host and port.isdigit()):
-    raise UserError(f'--coordinator={coordinator} is no host:port.')
-  until = time.monotonic() + _STEP_TIMEOUT_S.value
-  while True:
-    try:
-      socket.create_connection((host, int(port)), timeout=5).close()
-      return
-    except OSError as error:
-      if time.monotonic() > until:
-        raise UserError(
-          f'--coordinator={coordinator}: nobody answers there '
-          f'({error}); is process 0 running, and the port open?'
-        ) from error
-      time.sleep(0.2)
+def _check_flags() -> None:
+  for flag in (_HEARTBEAT_S, _STEP_TIMEOUT_S, _NUM_PROCESSES):
+    if flag.value is not None and flag.value < 1:
+      raise UserError(f'--{flag.name} is at least 1, got {flag.value}.')
+  number, many = _PROCESS_ID.value, _NUM_PROCESSES.value
+  if None not in (number, many) and not 0 <= number < many:
+    raise UserError(
+      f'--process_id={number} is not one of 0 to {many - 1}, those of '
+      f'--num_processes={many}.'
+    )
 
 
 def meter() -> interface_counters.Meter:

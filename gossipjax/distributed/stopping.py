@@ -9,7 +9,7 @@ import jax
 from jax.experimental import multihost_utils
 
 from gossipjax.distributed import processes
-from gossipjax.distributed.launcher import LOST
+from gossipjax.distributed.constants import LOST
 
 
 class Stop:

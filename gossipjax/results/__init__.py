@@ -1,9 +1,13 @@
 """The files of a workdir, except checkpoints: written and read here only.
 
 workdir      lists the files; config.json, summary.json, timeline.json
+provenance   what wrote the files: commit, versions, devices
+claims       whose a workdir is: of one config, of one process at a time
+inputs       what a run depends on beside its config: files, versions
 lock         one process writes into a workdir at a time
 timeline_file  timeline.json of virtual time, written and read
 record_file  records.jsonl: appends records, reads them as arrays
+record_order checks that the records of a run are all there, in order
 reader       reads all runs of some workdirs, without JAX
 frames       records and ledgers of many runs as one pandas frame
 analysis     answers questions about such frames

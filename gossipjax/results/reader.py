@@ -12,7 +12,7 @@ import numpy as np
 
 from gossipjax.config.variants import changes_by_name, merged
 from gossipjax.errors import UserError
-from gossipjax.results import record_file, workdir
+from gossipjax.results import record_file, record_order, workdir
 from gossipjax.results.workdir import SCHEMA
 
 
@@ -62,6 +62,7 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
   claims = {folder: workdir.claimed(folder) for folder in folders}
   _check_schema({f: c.get('schema', SCHEMA) for f, c in claims.items()})
   for folder, claim in claims.items():
+    workdir.summary(folder)  # Refuses a config.json that was changed.
     runs = list(_runs(folder, claim))
     if not runs:
       raise UserError(
@@ -119,5 +120,9 @@ def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
   for name, changes in changes_by_name(config).items():
     path = folder / name / workdir.RECORDS
     if path.exists() and (records := record_file.columns(path)):
-      end = workdir.summary(folder / name)
-      yield Run(folder, name, merged(base, changes), records, end, higher)
+      run = merged(base, changes)
+      record_order.check(path, records['step'], run)  # Names the line.
+      end = workdir.summary(folder / name, sealed=False)
+      record_order.check_end(path, records['step'], end)
+      workdir.summary(folder / name)  # Any other change.
+      yield Run(folder, name, run, records, end, higher)

@@ -121,7 +121,7 @@ def _decode(
     rows = _DECODER.decode_lines(b''.join(lines))
     if len(rows) == len(lines):
       return rows
-  except msgspec.MsgspecError:
+  except (msgspec.MsgspecError, RecursionError):
     pass  # NaN, which msgspec does not know, or an error; which line is it?
   return [
     _decode_one(path, number, line)
@@ -132,7 +132,7 @@ def _decode(
 def _decode_one(path: pathlib.Path, number: int, line: bytes) -> Record:
   try:
     return msgspec.convert(json.loads(line), Record)
-  except ValueError as error:
+  except (ValueError, RecursionError) as error:
     raise UserError(
       f'{path}, line {number} is no record ({error}); delete the line, run the '
       'variant again, or use the gossipjax that wrote it.'

@@ -6,139 +6,30 @@ config.json                 the config, versions, commit, devices
 <variant>/summary.json      written when the variant is finished
 <variant>/timeline.json     virtual time only: what each worker did at first
 summary.json                written when all variants are finished
+manifest.json               SHA-256 of files beside it, once a run is finished
 comparison.md report.html *.png   made from the files above, never read
 .lock .holder               whoever writes here, see lock.py
 """
 
-import contextlib
 import json
-import os
 import pathlib
-import platform
-import subprocess
-from collections.abc import Iterator, Sequence
-from importlib import metadata
 from typing import Any
 
 import msgspec
 
 from gossipjax.errors import UserError
-from gossipjax.results import lock
-from gossipjax.training.durable_files import partial, write
+from gossipjax.training.durable_files import MANIFEST, damage, seal, write
 
 SCHEMA = 1  # Of config.json, records.jsonl and summary.json together.
 CONFIG, SUMMARY, TIMELINE = 'config.json', 'summary.json', 'timeline.json'
 RECORDS = 'records.jsonl'
-PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
-
-
-def needs(folder: pathlib.Path) -> None:
-  """Checks that the folder of a run to be resumed exists.
-
-  Raises:
-    UserError: it does not.
-  """
-  if not folder.exists():
-    raise UserError(
-      f'--workdir={folder} does not exist, so there is nothing to '
-      '--resume; leave that out, or name the folder of the run.'
-    )
-
-
-@contextlib.contextmanager
-def claim(
-  folder: pathlib.Path, config, resume: bool, higher: Sequence[str] = ()
-) -> Iterator[None]:
-  """Holds the folder of a comparison: creates it, or checks what it holds.
-
-  Args:
-    folder: the workdir; inside the context no other process writes into it.
-    config: a ConfigDict; written to config.json with `provenance`.
-    resume: whether the folder may hold this comparison already.
-    higher: names of scores of which large values are good; written too.
-
-  Raises:
-    UserError: the folder holds something else, or this comparison although
-      `resume` is False, or cannot be created, or another process writes into
-      it. No file is overwritten.
-  """
-  wanted = json.loads(config.to_json())
-  _check(folder, wanted, resume)
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-  except OSError as error:
-    raise UserError(
-      f'--workdir={folder} cannot be created: {error.strerror}.'
-    ) from error
-  with lock.hold(folder):
-    _check(folder, wanted, resume)  # Another may have begun meanwhile.
-    if not (path := folder / CONFIG).exists():
-      told = {'config': wanted, 'higher_is_better': higher, **provenance()}
-      write(path, json.dumps(told, indent=2))
-    yield
-
-
-def _check(folder: pathlib.Path, wanted: dict[str, Any], resume: bool) -> None:
-  path = folder / CONFIG
-  if folder.exists() and not folder.is_dir():
-    raise UserError(f'--workdir={folder} is a file; name a folder.')
-  if path.exists():
-    _check_same(folder, wanted, resume)
-    return
-  # An earlier process may have been stopped while it wrote config.json.
-  ours = {partial(path), *(folder / name for name in lock.FILES)}
-  if folder.exists() and {*folder.iterdir()} - ours:
-    raise UserError(
-      f'--workdir={folder} is not empty and holds no run; name another folder.'
-    )
-
-
-def _check_same(
-  folder: pathlib.Path, wanted: dict[str, Any], resume: bool
-) -> None:
-  found = claimed(folder)['config']
-  if found != wanted:
-    raise UserError(
-      f'--workdir={folder} holds a run of another config (they differ in '
-      f'{", ".join(_differences(found, wanted))}); name another folder.'
-    )
-  if not resume:
-    raise UserError(
-      f'--workdir={folder} already holds a run of this config; '
-      '--resume continues it, another folder starts anew.'
-    )
-
-
-def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:
-  """Dotted keys in which two configs differ."""
-  if not isinstance(a, dict) or not isinstance(b, dict):
-    yield key
-    return
-  for k in sorted({*a, *b}):
-    if a.get(k) != b.get(k):
-      yield from _differences(a.get(k), b.get(k), f'{key}.{k}')
 
 
 def provenance() -> dict[str, Any]:
   """Schema of the files, commit, versions and devices of this process."""
-  import jax  # Not above: files are read without it.
+  from gossipjax.results import provenance  # JAX: files are read without it.
 
-  git = ('git', '-C', os.path.dirname(__file__))
-  try:
-    commit = subprocess.check_output(
-      [*git, 'rev-parse', 'HEAD'], text=True, stderr=subprocess.DEVNULL
-    )
-    dirty = subprocess.check_output([*git, 'status', '--porcelain'], text=True)
-  except (OSError, subprocess.CalledProcessError):
-    commit, dirty = 'unknown', ''
-  return {
-    'schema': SCHEMA,
-    'commit': commit.strip() + (' (modified)' if dirty.strip() else ''),
-    'python': platform.python_version(),
-    'versions': {name: metadata.version(name) for name in PACKAGES},
-    'devices': [str(d) for d in jax.devices()],
-    'cores': os.cpu_count(),
-  }
+  return {'schema': SCHEMA, **provenance.of_this_process()}
 
 
 def claimed(folder: pathlib.Path) -> dict[str, Any]:
@@ -161,18 +52,34 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
-  """Writes summary.json of a comparison, or of a variant."""
+  """Writes summary.json of a comparison or a variant, and the manifest."""
+  (folder / MANIFEST).unlink(missing_ok=True)
   write(folder / SUMMARY, json.dumps(summary, indent=2))
+  told = (CONFIG, SUMMARY, RECORDS, TIMELINE)
+  seal(folder, [name for name in told if (folder / name).exists()])
 
 
-def summary(folder: pathlib.Path) -> dict[str, Any] | None:
+def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:
   """summary.json of a comparison or a variant; None if it is not finished.
 
+  Args:
+    folder: of the comparison or the variant.
+    sealed: whether all finished files have to be as the manifest says.
+
   Raises:
-    UserError: it is damaged.
+    UserError: it is damaged, or a file that was finished with it.
   """
   path = folder / SUMMARY
-  return read(path, dict[str, Any]) if path.exists() else None
+  if not path.exists():
+    return None
+  found = read(path, dict[str, Any])
+  if sealed and (folder / MANIFEST).exists() and (fault := damage(folder)):
+    raise UserError(
+      f'{folder}: {fault} when the run ended; delete this folder and use '
+      f'--resume to run it again, or delete {folder / MANIFEST} to keep the '
+      'file as it is.'
+    )
+  return found
 
 
 def read(path: pathlib.Path, kind: Any) -> Any:
@@ -180,7 +87,7 @@ def read(path: pathlib.Path, kind: Any) -> Any:
   try:
     # Python's parser, because a summary may hold NaN.
     return msgspec.convert(json.loads(path.read_bytes()), kind)
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, RecursionError) as error:
     raise UserError(
       f'{path} is damaged ({error}); name another folder, or run it again.'
     ) from error

@@ -47,7 +47,13 @@ class ComputeTimes:
     up = self.back(worker, now)
     if up > now:
       return Attempt(math.inf, up)
-    done = now + self.seconds(worker, step, now)
+    took = self.seconds(worker, step, now)
+    done = now + took
+    if not math.isfinite(done) or (took > 0 and done == now):
+      raise UserError(
+        f'Worker {worker} would compute for {took:.6g} s from {now:.6g} s on, '
+        'which its clock cannot tell; check the seconds of config.cluster.'
+      )
     for who, since, until in self._cluster.outages:
       if who == worker and now < since < done:
         return Attempt(math.inf, until)

@@ -12,6 +12,7 @@ import numpy as np
 
 from gossipjax import async_exchange, network
 from gossipjax.aggregator import AsyncExchange
+from gossipjax.simulation import timeline
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.shared_link import SharedLink
 from gossipjax.simulation.timeline import Hours, Player, seconds, silent
@@ -78,20 +79,21 @@ class Asynchronous:
 
   def next(self) -> None:
     """Advances until at least one more gradient is used."""
-    before = sum(self._step)
+    before, events = sum(self._step), 1000 + 100 * len(self._step)
     while sum(self._step) == before:
+      events = timeline.one_fewer(events, self.now)
       at = [shared.next() for shared in self._shared]
       if not self._queue or (min(at), ARRIVE) <= self._queue[0][:2]:
-        self.now = min(at)
+        self.now = timeline.later(self.now, min(at))
         self._through(at.index(self.now))
         continue
       self.now, kind, _, worker = heapq.heappop(self._queue)
-      (self._done, self._begin, self._ready, self._try, self._arrive)[kind](
-        worker
-      )
+      act = (self._done, self._begin, self._ready, self._try, self._arrive)
+      act[kind](worker)
 
   def _at(self, time: float, kind: int, worker: int) -> None:
-    heapq.heappush(self._queue, (time, kind, self._since[worker], worker))
+    entry = timeline.later(self.now, time), kind, self._since[worker], worker
+    heapq.heappush(self._queue, entry)
 
   def _begin(self, i: int) -> None:
     self._since[i] = self.now
@@ -164,8 +166,7 @@ class Asynchronous:
     self._begin(i)
 
   def _play(self, stepping: list[int]) -> None:
-    first = stepping[0]
-    visit = self._form.kind == async_exchange.VISIT
+    first, visit = stepping[0], self._form.kind == async_exchange.VISIT
     who = stepping if visit else self._who[first]
     sent = self._player.play(who, self._step[first])
     for i in stepping:
@@ -182,9 +183,8 @@ class Asynchronous:
 
   def to_json(self) -> dict[str, Any]:
     """Its state, for a checkpoint, without the player's gradients."""
-    kept = {k: v for k, v in vars(self).items() if k in _KEPT}
     return {
-      **kept,
+      **{key: vars(self)[key] for key in _KEPT},
       'now': self.now,
       'hours': self.hours.to_json(),
       'pipes': [shared.to_json() for shared in self._shared],

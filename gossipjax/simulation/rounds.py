@@ -16,6 +16,7 @@ from gossipjax.simulation.timeline import (
   Hours,
   Player,
   Stalled,
+  later,
   seconds,
   silent,
 )
@@ -140,7 +141,7 @@ class Synchronous:
         'cluster.first needs a strategy that exchanges in every '
         'step, such as all_reduce.'
       )
-    end = barrier + seconds(self._link, bill)
+    end = later(self.now, barrier + seconds(self._link, bill))
     path = network.busiest(self._link, bill) / self._link.bytes_per_s
     for i, busy_s in zip(who, path, strict=True):
       self._book(i, begin[i], ready[i])

@@ -4,6 +4,7 @@ A timeline (events.py, rounds.py) selects the workers of the next round; its
 cost follows from the messages that a Player exchanges.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -48,6 +49,35 @@ class Stalled(UserError):
       f'{worker} until cluster.timeout_s.'
     )
     self.time_s, self.worker = time_s, worker
+
+
+def later(now: float, time_s: float) -> float:
+  """`time_s`, a time at or after `now`.
+
+  Raises:
+    UserError: it is not, or is no finite number, so that time would stand
+      still.
+  """
+  if not now <= time_s < math.inf:
+    raise UserError(
+      f'Virtual time does not go on from {now:.6g} to {time_s:.6g} s; check '
+      'the seconds of config.cluster and of the link.'
+    )
+  return time_s
+
+
+def one_fewer(events: int, now: float) -> int:
+  """How many more events may pass until a gradient is used.
+
+  Raises:
+    UserError: none.
+  """
+  if not events:
+    raise UserError(
+      f'Virtual time stands still at {now:.6g} s: no worker uses a gradient; '
+      'check config.cluster.'
+    )
+  return events - 1
 
 
 class Hours:

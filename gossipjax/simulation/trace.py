@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 
+from gossipjax.config import ranges
 from gossipjax.errors import UserError
 
 
@@ -17,15 +18,16 @@ def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
   try:
     lines = path.read_text().replace(',', ' ').splitlines()
     seconds = np.loadtxt(lines, ndmin=2)
-  except ValueError as error:
+  except (OSError, ValueError) as error:
     raise UserError(f'{path}: {error}; lines of seconds are meant.') from error
   if seconds.shape[1] not in (1, workers):
     raise UserError(
       f'{path} has {seconds.shape[1]} columns; it takes 1, or one '
       f'for each of {workers} workers.'
     )
-  if not (np.isfinite(seconds) & (seconds >= 0)).all():
-    raise UserError(f'{path} has times that are negative or no numbers.')
+  most = ranges.SECONDS.most
+  if not ((seconds <= most) & (seconds >= 0)).all():
+    raise UserError(f'{path} has times that are not from 0 to {most:g} s.')
   if len(seconds) < steps:
     raise UserError(
       f'{path} has {len(seconds)} lines, steps={steps} need as '

@@ -1,6 +1,10 @@
 """One line of records.jsonl: the state of a run after some step."""
 
+from typing import Annotated
+
 import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Record(
@@ -16,16 +20,16 @@ class Record(
   without it are refused otherwise.
   """
 
-  step: int
+  step: Count
   train_loss: float  # Mean over workers and steps since the last record.
   test_loss: float | None  # Of the workers' exact mean, or a server's model.
   test_accuracy: float | None  # Of the same model.
   worker0_loss: float | None  # Of worker 0's own model.
   worker0_accuracy: float | None
   consensus_distance: float | None  # sqrt(1/P sum_i |x_i - mean|^2).
-  bytes_sent: list[int]  # Since the start of the run; logical bytes.
-  bytes_received: list[int]  # Since the start of the run; logical bytes.
-  messages: list[int]  # Since the start of the run.
+  bytes_sent: list[Count]  # Since the start of the run; logical bytes.
+  bytes_received: list[Count]  # Since the start of the run; logical bytes.
+  messages: list[Count]  # Since the start of the run.
   # Since the start of the run, by interface counters: one entry per process.
   wire_bytes: list[int] | None
   comm_s: dict[str, float]  # Modelled seconds since the start, per link.
@@ -38,12 +42,12 @@ class Record(
   bytes_local: list[int] | None = None
   virtual_s: float | None = None  # On the modelled clock, since the start.
   staleness: float | None = None  # Mean since the last record, in versions.
-  most_stale: int | None = None  # Largest since the last record, in versions.
+  most_stale: Count | None = None  # Largest since the last record, in versions.
   compute_s: list[float] | None = None  # Virtual seconds since the start.
   waiting_s: list[float] | None = None  # Virtual seconds since the start.
   transfer_s: list[float] | None = None  # Virtual seconds since the start.
   link_utilisation: float | None = None  # Of the busiest link, since the start.
-  lost_worker: int | None = None  # The worker a round waited for in vain.
+  lost_worker: Count | None = None  # The worker a round waited for in vain.
   # test_NAME and worker0_NAME of scores besides loss and accuracy.
   scores: dict[str, float] | None = None
 

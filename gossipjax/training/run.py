@@ -10,23 +10,14 @@ from ml_collections import ConfigDict
 
 from gossipjax import executors
 from gossipjax.aggregator import Strategy
-from gossipjax.config import arguments, resolve
+from gossipjax.config import arguments, ranges, resolve
+from gossipjax.config.variants import INTEGERS
 from gossipjax.errors import UserError
 from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster, cluster
 from gossipjax.tasks.shares import share_out
 from gossipjax.tasks.task import Task
 from gossipjax.training import gradient, model_state, optimizer
-
-# The least value of a key.
-AT_LEAST = {
-  'workers': 1,
-  'steps': 1,
-  'batch_size': 1,
-  'log_every': 1,
-  'eval_every': 0,
-  'checkpoint_every': 0,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,13 +87,11 @@ def resolve_run(
   Raises:
     UserError: the config asks for something impossible.
   """
-  for key, least in AT_LEAST.items():
-    if config[key] < least:
-      raise UserError(f'config.{key} is at least {least}, got {config[key]}.')
+  ranges.check({k: v for k, v in config.items() if k != 'variants'})
   links = resolve.links(config.link)
   if given.strategy is None and given.optimizer is None:
     optimizer.check_momentum(config.strategy, config.optimizer)
-  numbers = {key: config[key] for key in (*AT_LEAST, 'seed')}
+  numbers = {key: config[key] for key in INTEGERS}
   precision = {
     'compute_dtype': config.get('compute_dtype', ''),
     'accumulate': config.get('accumulate', 0),

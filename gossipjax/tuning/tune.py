@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
+from gossipjax.commands import console
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, nearest
-from gossipjax.results import workdir
+from gossipjax.results import claims, workdir
 from gossipjax.tasks import checks
 from gossipjax.tasks.task import Task
 from gossipjax.tuning import best_points, config_source, grid, trials
@@ -75,7 +76,9 @@ def best(
   plan = trials.plan(configs, values, seeds, budget, folder, tasks)
   task = next(iter(tasks.values()))
   metric = _metric(metric, task)
-  with workdir.claim(folder, config, resume=True):
+  with claims.claim(folder, config, resume=True) as told:
+    for sentence in told:
+      console.say(sentence)
     rows = trials.run(plan, processes, show, interrupted)
     workdir.write(folder / 'trials.csv', _csv(rows))
     chosen = best_points.choose(rows, values, metric, task.higher_is_better)

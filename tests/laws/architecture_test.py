@@ -22,6 +22,7 @@ STRATEGIES = [
 # before its own and from itself. The longest name that fits a module decides.
 LAYERS = (
   {'gossipjax.errors', 'gossipjax.flatten', 'gossipjax.traffic'},
+  {'gossipjax.config.ranges'},
   {
     'gossipjax.topology',
     'gossipjax.network',

@@ -9,6 +9,7 @@ import os
 import pathlib
 import resource
 import runpy
+import signal
 import subprocess
 import sys
 from typing import NamedTuple
@@ -60,9 +61,13 @@ class Running:
     """Whether it still runs."""
     return self._process.is_alive()
 
-  def end(self) -> Ended:
-    """Waits for its end."""
-    self._process.join()
+  def end(self, limit_s: float | None = None) -> Ended | None:
+    """Waits for its end; kills it after `limit_s`, then it is None."""
+    self._process.join(limit_s)
+    if self.alive():
+      self.send(signal.SIGKILL)
+      self._process.join()
+      return None
     return Ended(
       self._process.exitcode,
       *((self._folder / name).read_text() for name in ('out', 'err')),

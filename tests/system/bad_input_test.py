@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gossipjax.commands.console import DIVERGED
-from gossipjax.data.images import IDX
+from gossipjax.data.published import IDX
 from gossipjax.errors import MISTAKE
 from tests.support import program
 from tests.support.program import DIGITS
@@ -301,7 +301,7 @@ DAMAGES = {
     ),
     'corrupt delete',
   ),
-  'another': (lambda path: None, 'published MD5 delete'),
+  'another': (lambda path: None, 'published SHA-256 delete'),
 }
 
 

@@ -92,6 +92,7 @@ def test_a_comparison_leaves_the_documented_files_and_no_other(done):
     [
       '.lock',
       'config.json',
+      'manifest.json',
       'summary.json',
       'comparison.md',
       'report.html',
@@ -102,6 +103,7 @@ def test_a_comparison_leaves_the_documented_files_and_no_other(done):
   for name in VARIANTS:
     assert sorted(p.name for p in (folder / name).iterdir()) == [
       'checkpoints',
+      'manifest.json',
       'records.jsonl',
       'summary.json',
     ]

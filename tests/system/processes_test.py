@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from gossipjax.distributed import allocator, launcher
+from gossipjax.distributed import allocator, constants, failures, launcher
 from gossipjax.distributed.launcher import free_port
 from tests.support import program, together
 
@@ -130,12 +130,12 @@ def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
   running = [
     subprocess.Popen(['sh', '-c', what])
     for what in (
-      f'sleep 0.3; exit {launcher.LOST}',
+      f'sleep 0.3; exit {constants.LOST}',
       'sleep 0.25; kill -9 $$',
       'sleep 1',
     )
   ]
-  assert launcher._first_failure(running) == 1
+  assert failures.first(running) == (1, [])
 
 
 def launched(

@@ -192,21 +192,26 @@ def test_a_hidden_run_is_gone_and_the_others_fill_the_chart(opened, two):
   assert page.model('line1', 'visible') is True
 
 
-def test_a_point_under_the_mouse_tells_its_values(opened, tmp_path):
-  name = IMAGE
-  page = opened(
-    comparison(tmp_path / 'a', {name: [record(2, bytes_sent=[5_000_000, 1])]})
-  )
-  box = page.tab.evaluate("""() => {
+def under_the_mouse(tab) -> str:
+  """What the tip of the only point says, in the middle of the chart."""
+  box = tab.evaluate("""() => {
     const view = Bokeh.index.find_one(
         Bokeh.documents[0].get_model_by_name('chart'));
     const {x, y} = view.el.getBoundingClientRect();
     const inner = view.frame.bbox;
     return [x + inner.x_center, y + inner.y_center]}""")
-  page.tab.mouse.move(*box)
-  page.tab.get_by_text('held-out accuracy:').wait_for()
+  tab.mouse.move(*box)
+  tab.get_by_text('held-out accuracy:').wait_for()
   # Bokeh draws it in a shadow tree, whose text belongs to no outer element.
-  text = page.tab.locator('.bk-tooltip-content').inner_text()
+  return tab.locator('.bk-tooltip-content').inner_text()
+
+
+def test_a_point_under_the_mouse_tells_its_values(opened, tmp_path):
+  name = IMAGE
+  page = opened(
+    comparison(tmp_path / 'a', {name: [record(2, bytes_sent=[5_000_000, 1])]})
+  )
+  text = under_the_mouse(page.tab)
   for part in (name, '5 MB', 'held-out accuracy', '0.5', '4 s'):
     assert part in text
   assert page.tab.evaluate('window.evil') is None
@@ -266,6 +271,35 @@ def test_text_with_markup_is_shown_as_text(opened, tmp_path, evil):
   assert name in page.tab.inner_text('#results')
   page.tab.click('summary')
   assert json.dumps(evil) in page.tab.inner_text('pre')
+
+
+@pytest.mark.parametrize(
+  'link', [IMAGE + '.json', '/a/link.json', 'a}b{c.json']
+)
+def test_the_name_of_a_links_file_is_text_under_the_mouse_too(
+  opened, tmp_path, link
+):
+  seconds = {link: 0.25, '1gbe': 0.5}
+  page = opened(
+    comparison(tmp_path / 'a', {'x': [record(1, comm_s=seconds)]}, link=link)
+  )
+  text = under_the_mouse(page.tab)
+  assert f'communication seconds on {link} (model)' in text
+  assert '0.25 s' in text and '???' not in text
+  assert page.tab.evaluate('window.evil') is None
+
+
+def test_no_script_but_the_reports_own_runs(opened, two):
+  page = opened(two)
+  page.tab.evaluate("""() => {
+    document.body.insertAdjacentHTML('beforeend',
+      '<img src=x onerror="window.evil=1">');
+  }""")
+  page.tab.wait_for_timeout(500)
+  assert page.tab.evaluate('window.evil') is None
+  assert any('Content Security Policy' in said for said in page.complaints)
+  page.complaints.clear()
+  page.requests[:] = page.requests[:1]
 
 
 def test_long_runs_are_thinned_for_drawing_and_it_says_so(

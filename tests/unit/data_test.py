@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossipjax.data import cifar, files, idx, images, text
+from gossipjax.data import cifar, files, idx, images, published, text
 from gossipjax.errors import UserError
 from tests.support import datasets
 
@@ -119,8 +119,8 @@ def pack_idx(array):
   )
 
 
-def md5(data):
-  return hashlib.md5(data).hexdigest()
+def sha256(data):
+  return hashlib.sha256(data).hexdigest()
 
 
 def small_files():
@@ -132,7 +132,8 @@ def small_files():
     np.arange(10, dtype=np.uint8),
   ]
   return {
-    name: pack_idx(part) for name, part in zip(images.IDX, parts, strict=True)
+    name: pack_idx(part)
+    for name, part in zip(published.IDX, parts, strict=True)
   }
 
 
@@ -143,11 +144,11 @@ PACKED = {
 SOURCE = files.Source(
   'mnist',
   '',
-  {name: md5(data) for name, data in PACKED.items()},
-  {name: md5(data) for name, data in SMALL.items()},
+  {name: sha256(data) for name, data in PACKED.items()},
+  {name: sha256(data) for name, data in SMALL.items()},
   ('MNIST/raw',),
 )
-IMAGES, LABELS = images.IDX[0], images.IDX[1]
+IMAGES, LABELS = published.IDX[0], published.IDX[1]
 
 
 def put(folder, found):
@@ -229,7 +230,7 @@ def test_another_file_is_refused_with_both_checksums(tmp_path):
   put(tmp_path, SMALL | {LABELS: other})
   with pytest.raises(UserError) as refusal:
     files.contents(SOURCE, tmp_path)
-  for word in (LABELS, md5(other), md5(SMALL[LABELS]), 'delete it'):
+  for word in (LABELS, sha256(other), sha256(SMALL[LABELS]), 'delete it'):
     assert word in str(refusal.value)
 
 
@@ -297,8 +298,18 @@ def archive(members, top='cifar-100-binary'):
 TAR = 'cifar-100-binary.tar.gz'
 
 
-def test_the_official_archive_of_cifar_is_read_without_unpacking(tmp_path):
+def as_published(monkeypatch, contents):
+  """As if CIFAR-100 had been published with these contents."""
+  digests = {name: sha256(data) for name, data in contents.items()}
+  source = images.SOURCES['cifar100']._replace(files=digests)
+  monkeypatch.setitem(images.SOURCES, 'cifar100', source)
+
+
+def test_the_official_archive_of_cifar_is_read_without_unpacking(
+  tmp_path, monkeypatch
+):
   found = {'train.bin': b'of train', 'test.bin': b'of test'}
+  as_published(monkeypatch, found)
   put(tmp_path, {TAR: archive(found | {'fine_label_names.txt': b'apple'})})
   assert files.contents(images.SOURCES['cifar100'], tmp_path) == found
   assert os.listdir(tmp_path) == [TAR]
@@ -318,21 +329,24 @@ def test_a_broken_archive_is_refused_with_its_name(tmp_path, broken):
     files.contents(images.SOURCES['cifar100'], tmp_path)
 
 
-def test_an_incomplete_cifar_100_is_refused(tmp_path):
-  put(tmp_path, {'train.bin': records(500, 100), 'test.bin': records(100, 100)})
+def test_an_incomplete_cifar_100_is_refused(tmp_path, monkeypatch):
+  found = {'train.bin': records(500, 100), 'test.bin': records(100, 100)}
+  as_published(monkeypatch, found)
+  put(tmp_path, found)
   with pytest.raises(UserError, match='500 pictures of every class'):
     images.load('cifar100', str(tmp_path))
 
 
-def test_nothing_is_ever_unpickled(tmp_path):
+def test_nothing_is_ever_unpickled(tmp_path, monkeypatch):
   class Trap:
     def __reduce__(self):
       return (tmp_path / 'sprung').touch, ()
 
-  put(
-    tmp_path,
-    {name: pickle.dumps(Trap()) for name in images.SOURCES['cifar100'].files},
-  )
+  found = {
+    name: pickle.dumps(Trap()) for name in images.SOURCES['cifar100'].files
+  }
+  as_published(monkeypatch, found)
+  put(tmp_path, found)
   with pytest.raises(UserError):
     images.load('cifar100', str(tmp_path))
   assert not (tmp_path / 'sprung').exists()
@@ -434,7 +448,7 @@ def test_a_download_with_another_checksum_is_refused_and_not_kept(
   server, tmp_path
 ):
   put(tmp_path / 'published', {f'{IMAGES}.gz': gzip.compress(b'other')})
-  with pytest.raises(UserError, match=rf'{IMAGES}\.gz.*MD5.*data\.dir'):
+  with pytest.raises(UserError, match=rf'{IMAGES}\.gz.*SHA-256.*data\.dir'):
     files.folder(server.source)
   assert not list((tmp_path / 'cache').rglob(f'*{IMAGES}*'))
 
@@ -505,3 +519,22 @@ def test_a_text_that_is_missing_or_empty_is_refused_with_its_name(tmp_path):
   ):
     with pytest.raises(UserError, match=rf'^task\.file.*{word}'):
       text.load(name, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  'suffix, pack', [('.gz', gzip.compress), ('.xz', lzma.compress)]
+)
+def test_a_file_that_unpacks_to_too_much_is_refused(suffix, pack, tmp_path):
+  path = tmp_path / f'bomb{suffix}'
+  path.write_bytes(pack(bytes(2**26)))
+  with pytest.raises(UserError, match='unpacks to more than'):
+    files.unpack(path)
+  path.write_bytes(pack(b'one') + pack(b'two'))
+  assert files.unpack(path) == b'onetwo'
+
+
+def test_every_file_has_a_sha256_and_comes_over_https():
+  for source in (*images.SOURCES.values(), text.SHAKESPEARE):
+    assert source.url.startswith('https://')
+    for digest in (*source.downloads.values(), *source.files.values()):
+      assert len(bytes.fromhex(digest)) == 32

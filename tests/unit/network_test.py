@@ -115,5 +115,28 @@ def test_the_slowest_worker_sets_the_pace_of_each_step():
   [(-1.0, 1.0), (0.0, 0.0), (0.0, -5.0), (0.0, float('nan'))],
 )
 def test_a_link_that_cannot_be_is_refused_by_its_key(latency_s, bytes_per_s):
-  with pytest.raises(UserError, match=r'link\.latency_s.*link\.bytes_per_s'):
+  with pytest.raises(UserError, match=r'link\.(latency_s|bytes_per_s)='):
     network.link(latency_s, bytes_per_s)
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    '',
+    '[]',
+    '{"latency_s": 1}',
+    '{"latency_s": 1, "bytes_per_s": 1, "full_duplex": "false"}',
+    '{"latency_s": true, "bytes_per_s": 1}',
+    '{"latency_s": NaN, "bytes_per_s": 1}',
+    '{"latency_s": Infinity, "bytes_per_s": 1}',
+    '{"latency_s": 1, "bytes_per_s": 1' + '0' * 400 + '}',
+    '{"latency_s": "1", "bytes_per_s": 1}',
+    '[' * 10**5,
+    '\0\xff',
+  ],
+)
+def test_a_file_that_is_no_link_is_refused(text, tmp_path):
+  path = tmp_path / 'link.json'
+  path.write_text(text)
+  with pytest.raises(UserError, match='link'):
+    network.read(str(path))

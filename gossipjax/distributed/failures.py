@@ -1,0 +1,59 @@
+"""Which of several processes failed first, and which hang."""
+
+import contextlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+from gossipjax.distributed.constants import LOST
+
+# How a process ends that lost another one; JAX aborts.
+_LOSERS = (LOST, -signal.SIGABRT)
+
+
+def first(
+  running: Sequence[subprocess.Popen],
+  silent: Callable[[], Sequence[int]] = tuple,
+) -> tuple[int | None, list[int]]:
+  """Waits for the end, or for a failure.
+
+  Args:
+    running: the processes.
+    silent: gives those that have not been heard for long.
+
+  Returns:
+    The process that failed first, None if none did; and those that hang.
+  """
+  while True:
+    codes = [process.poll() for process in running]
+    if ended := [i for i, code in enumerate(codes) if code]:
+      # A process that lost its peer may be seen to end before that peer.
+      return min(ended, key=lambda i: codes[i] in _LOSERS), []
+    if None not in codes:
+      return None, []
+    if stuck := [i for i in silent() if codes[i] is None]:
+      return stuck[0], stuck
+    time.sleep(0.1)
+
+
+def hanging(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
+  """Waits `grace_s` for all to end; returns those that did not."""
+  until = time.monotonic() + grace_s
+  for process in running:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      process.wait(max(0.0, until - time.monotonic()))
+  return [i for i, process in enumerate(running) if process.poll() is None]
+
+
+def sentence(
+  running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
+) -> str:
+  """A sentence on the process that hangs, or that failed first."""
+  # Others wait for one that died; one that lost another tells of that.
+  if stuck and (failed in stuck or running[failed].returncode in _LOSERS):
+    return f'Process {", ".join(map(str, stuck))} did not answer any more'
+  code = running[failed].returncode
+  if code < 0:
+    return f'Process {failed} died of {signal.Signals(-code).name}'
+  return f'Process {failed} ended with exit code {code}'

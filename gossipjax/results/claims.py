@@ -1,0 +1,115 @@
+"""Whose a workdir is: of one config, and of one process at a time."""
+
+import contextlib
+import json
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gossipjax.errors import UserError
+from gossipjax.results import inputs, lock, workdir
+from gossipjax.training.durable_files import partial, write
+
+
+def needs(folder: pathlib.Path) -> None:
+  """Checks that the folder of a run to be resumed exists.
+
+  Raises:
+    UserError: it does not.
+  """
+  if not folder.exists():
+    raise UserError(
+      f'--workdir={folder} does not exist, so there is nothing to '
+      '--resume; leave that out, or name the folder of the run.'
+    )
+
+
+@contextlib.contextmanager
+def claim(
+  folder: pathlib.Path, config, resume: bool, higher: Sequence[str] = ()
+) -> Iterator[list[str]]:
+  """Holds the folder of a comparison: creates it, or checks what it holds.
+
+  Args:
+    folder: the workdir; inside the context no other process writes into it.
+    config: a ConfigDict; written to config.json with `workdir.provenance`.
+    resume: whether the folder may hold this comparison already.
+    higher: names of scores of which large values are good; written too.
+
+  Yields:
+    Sentences to be shown: what has changed since the comparison began.
+
+  Raises:
+    UserError: the folder holds something else, or this comparison although
+      `resume` is False, or cannot be created, or another process writes into
+      it, or a file that the config names has changed. No file is overwritten.
+  """
+  wanted = json.loads(config.to_json())
+  _check(folder, wanted, resume)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    raise UserError(
+      f'--workdir={folder} cannot be created: {error.strerror}.'
+    ) from error
+  with lock.hold(folder):
+    _check(folder, wanted, resume)  # Another may have begun meanwhile.
+    now = {'files': inputs.digests(wanted), **workdir.provenance()}
+    if (folder / workdir.CONFIG).exists():
+      yield _check_inputs(folder, now)
+    else:
+      told = {'config': wanted, 'higher_is_better': list(higher), **now}
+      write(folder / workdir.CONFIG, json.dumps(told, indent=2))
+      yield []
+
+
+def _check(folder: pathlib.Path, wanted: dict[str, Any], resume: bool) -> None:
+  path = folder / workdir.CONFIG
+  if folder.exists() and not folder.is_dir():
+    raise UserError(f'--workdir={folder} is a file; name a folder.')
+  if path.exists():
+    _check_same(folder, wanted, resume)
+    return
+  # An earlier process may have been stopped while it wrote config.json.
+  ours = {partial(path), *(folder / name for name in lock.FILES)}
+  if folder.exists() and {*folder.iterdir()} - ours:
+    raise UserError(
+      f'--workdir={folder} is not empty and holds no run; name another folder.'
+    )
+
+
+def _check_same(
+  folder: pathlib.Path, wanted: dict[str, Any], resume: bool
+) -> None:
+  found = workdir.claimed(folder)['config']
+  if found != wanted:
+    raise UserError(
+      f'--workdir={folder} holds a run of another config (they differ in '
+      f'{", ".join(_differences(found, wanted))}); name another folder.'
+    )
+  if not resume:
+    raise UserError(
+      f'--workdir={folder} already holds a run of this config; '
+      '--resume continues it, another folder starts anew.'
+    )
+
+
+def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
+  """What to say if the run goes on with other versions; [] if it does not."""
+  then = workdir.claimed(folder)
+  if changed := inputs.changed(then.get('files', {}), now['files']):
+    raise UserError(
+      f'{", ".join(changed)}: not the file with which the run in {folder} '
+      'began; restore it, or name another folder.'
+    )
+  return list(filter(None, [inputs.other_versions(then, now)]))
+
+
+def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:
+  """Dotted keys in which two configs differ."""
+  if not isinstance(a, dict) or not isinstance(b, dict):
+    yield key
+    return
+  for k in sorted({*a, *b}):
+    if a.get(k) != b.get(k):
+      yield from _differences(a.get(k), b.get(k), f'{key}.{k}')

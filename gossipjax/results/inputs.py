@@ -1,0 +1,72 @@
+"""What a run depends on beside its config: files and versions."""
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gossipjax.training.durable_files import digest
+
+KEYS = ('link', 'trace', 'file')  # Of a config, which may name a file.
+VARIABLE = 'GOSSIPJAX_DATA'
+
+
+def digests(config: Mapping[str, Any]) -> dict[str, str]:
+  """SHA-256 of each file that a config names, by its name in the config.
+
+  Args:
+    config: with its variants. A name is looked for in `data.dir`, in
+      $GOSSIPJAX_DATA and as it stands; of a folder all .txt files count.
+  """
+  roots = [config.get('data', {}).get('dir'), os.environ.get(VARIABLE), '.']
+  found = {}
+  for name in sorted(set(_names(config))):
+    for root in filter(None, roots):
+      place = pathlib.Path(root).expanduser() / pathlib.Path(name).expanduser()
+      if place.exists():
+        inside = sorted(place.glob('*.txt')) if place.is_dir() else [place]
+        found |= {
+          str(pathlib.Path(name) / path.relative_to(place)): digest(path)
+          for path in inside
+          if path.is_file()
+        }
+        break
+  return found
+
+
+def _names(config: Mapping[str, Any]) -> Iterator[str]:
+  for key, value in config.items():
+    if isinstance(value, Mapping):
+      yield from _names(value)
+    elif key in KEYS and isinstance(value, str) and value:
+      yield value
+
+
+def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+  """Names of files that are missing or have other contents than then."""
+  return [name for name in then if now.get(name) != then[name]]
+
+
+def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+  """A sentence if a run goes on with other versions than it began with.
+
+  Args:
+    then, now: of `workdir.provenance`.
+
+  Returns:
+    '' if commit, Python and all packages are the same.
+  """
+  was, here = _versions(then), _versions(now)
+  unlike = [name for name in here if name in was and was[name] != here[name]]
+  if not unlike:
+    return ''
+  told = ', '.join(f'{name} {was[name]} (now {here[name]})' for name in unlike)
+  return (
+    f'This run began with {told}; the numbers from here on may be others than '
+    'without the change.'
+  )
+
+
+def _versions(provenance: Mapping[str, Any]) -> dict[str, Any]:
+  found = {key: provenance.get(key) for key in ('commit', 'python')}
+  return found | dict(provenance.get('versions') or {})

@@ -1,0 +1,30 @@
+"""What wrote the files: commit, versions and devices."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from typing import Any
+
+import jax
+
+PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
+
+
+def of_this_process() -> dict[str, Any]:
+  """Commit, versions and devices of this process."""
+  git = ('git', '-C', os.path.dirname(__file__))
+  try:
+    commit = subprocess.check_output(
+      [*git, 'rev-parse', 'HEAD'], text=True, stderr=subprocess.DEVNULL
+    )
+    dirty = subprocess.check_output([*git, 'status', '--porcelain'], text=True)
+  except (OSError, subprocess.CalledProcessError):
+    commit, dirty = 'unknown', ''
+  return {
+    'commit': commit.strip() + (' (modified)' if dirty.strip() else ''),
+    'python': platform.python_version(),
+    'versions': {name: metadata.version(name) for name in PACKAGES},
+    'devices': [str(d) for d in jax.devices()],
+    'cores': os.cpu_count(),
+  }

@@ -1,0 +1,74 @@
+"""Checks that the records of a run are all there, once and in order."""
+
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from gossipjax.errors import UserError
+
+_REMEDY = (
+  'run the variant again, or --resume an unfinished one, which restores them.'
+)
+
+
+def check(
+  path: pathlib.Path, steps: np.ndarray, config: dict[str, Any]
+) -> None:
+  """Checks the steps of a file's records.
+
+  Args:
+    path: of the file, for the sentence.
+    steps: i64[records], of its lines.
+    config: of the run; says which steps have a record.
+
+  Raises:
+    UserError: a line is missing, doubled or not in its place; names it.
+  """
+  later = np.diff(steps, prepend=0) > 0
+  if not later.all():
+    line = int(np.argmin(later))
+    raise UserError(
+      f'{path}, line {line + 1} is of step {steps[line]}, after one of step '
+      f'{steps[line - 1] if line else 0}: lines were doubled or swapped; '
+      f'{_REMEDY}'
+    )
+  wanted = _steps(config, int(steps[-1]))
+  # Virtual time may end between two records, then with a last one.
+  for line, (found, step) in enumerate(zip(steps, wanted, strict=False), 1):
+    if found > step or (found < step and line < len(steps)):
+      raise UserError(
+        f'{path}, line {line} is of step {found} instead of {step}: a line is '
+        f'missing or altered; {_REMEDY}'
+      )
+
+
+def check_end(
+  path: pathlib.Path, steps: np.ndarray, summary: dict[str, Any] | None
+) -> None:
+  """Checks that the records of a finished run reach its end.
+
+  Args:
+    path, steps: as those of `check`.
+    summary: of the run; None while it is training.
+
+  Raises:
+    UserError: they do not.
+  """
+  if summary and steps[-1] != (end := summary.get('steps', steps[-1])):
+    raise UserError(
+      f'{path} ends at line {len(steps)}, step {steps[-1]}, the run at step '
+      f'{end}: lines are missing; {_REMEDY}'
+    )
+
+
+def _steps(config: dict[str, Any], last: int) -> np.ndarray:
+  """Steps up to `last`, and the next one, that have a record."""
+  if not {'log_every', 'eval_every', 'steps'} <= config.keys():
+    return np.array([], np.int64)
+  end, log, test = (config[key] for key in ('steps', 'log_every', 'eval_every'))
+  every = np.arange(1, min(end, last + log) + 1)
+  due = (every % log == 0) | (every == end)
+  if test:
+    due |= every % test == 0
+  return every[due]

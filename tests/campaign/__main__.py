@@ -1,0 +1,59 @@
+"""Makes faults, one per seed, and prints what went wrong."""
+
+import argparse
+import collections
+import importlib
+import itertools
+import pathlib
+import sys
+import tempfile
+import time
+
+KINDS = ('config', 'data', 'workdir', 'kill', 'launch')
+
+
+def campaign(
+  kinds: list[str], seed: int, count: int | None, minutes: float
+) -> dict[str, list[int]]:
+  """Makes faults of each kind in turn, until the time or the count is over.
+
+  Returns:
+    [faults, findings] of each kind.
+  """
+  until = time.monotonic() + 60 * minutes
+  modules = {k: importlib.import_module(f'tests.campaign.{k}') for k in kinds}
+  tally = collections.defaultdict(lambda: [0, 0])
+  with tempfile.TemporaryDirectory() as shared:
+    for one in itertools.count(seed):
+      if one - seed == count or time.monotonic() > until:
+        return dict(tally)
+      for kind, module in modules.items():
+        with tempfile.TemporaryDirectory() as folder:
+          found = module.attempt(
+            one, pathlib.Path(folder), pathlib.Path(shared)
+          )
+        tally[kind][0] += 1
+        if found:
+          tally[kind][1] += 1
+          again = f'python -m tests.campaign {kind} --seed={one} --count=1'
+          print(f'{found}\n  {again}', flush=True)
+  raise AssertionError
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(prog='python -m tests.campaign')
+  parser.add_argument('kinds', nargs='*', choices=[*KINDS, []], default=KINDS)
+  parser.add_argument('--minutes', type=float, default=10.0)
+  parser.add_argument('--seed', type=int, default=0)
+  parser.add_argument('--count', type=int, default=None, help='of each kind')
+  given = parser.parse_args()
+  tally = campaign(
+    list(given.kinds) or list(KINDS), given.seed, given.count, given.minutes
+  )
+  for kind, (faults, findings) in tally.items():
+    print(f'{kind}: {faults} faults, {findings} findings')
+  sys.exit(any(findings for _, findings in tally.values()))
+
+
+if __name__ == '__main__':
+  main()

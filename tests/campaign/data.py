@@ -1,0 +1,72 @@
+"""Damaged files of data, links and traces: a sentence, or no difference."""
+
+import gzip
+import json
+import lzma
+import pathlib
+import random
+import struct
+
+from gossipjax.data.published import IDX
+from tests.campaign import verdict
+from tests.campaign.config import NOWHERE
+from tests.campaign.damage import damage
+from tests.support import program
+
+TRACED = """
+from gossipjax.config import defaults
+def get_config():
+  config = defaults.get_config('pull_gossip')
+  config.steps, config.workers = 20, 4
+  config.cluster = defaults.cluster(compute='trace', trace='{trace}')
+  return config
+"""
+
+
+def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
+  """Damages a file that a command reads; what was wrong about its end."""
+  del shared
+  chance = random.Random(seed)
+  path, words = chance.choice([_text, _images, _link, _trace])(chance, folder)
+  how = damage(path, chance)
+  words.append(NOWHERE)
+  running = program.start(folder / 'told', *words)
+  found = verdict.of(running.end(verdict.LIMIT_S))
+  return verdict.told(found and f'{how}: {found}', words)
+
+
+def _text(chance: random.Random, folder: pathlib.Path):
+  suffix, pack = chance.choice(
+    [('', bytes), ('.gz', gzip.compress), ('.xz', lzma.compress)]
+  )
+  path = folder / f'book{suffix}'
+  path.write_bytes(
+    pack(b'Call me Ishmael. Some years ago, never mind.\n' * 200)
+  )
+  words = ['--config=configs/text.py:gtopk', f'--config.task.file={path}']
+  return path, [*words, '--config.task.sequence=16', '--config.workers=2']
+
+
+def _images(chance: random.Random, folder: pathlib.Path):
+  for name, shape in zip(IDX, ((64, 28, 28), (64,)) * 2, strict=True):
+    count = 64 * (784 if len(shape) == 3 else 1)
+    head = struct.pack(f'>4B{len(shape)}I', 0, 0, 8, len(shape), *shape)
+    packed = gzip.compress(head + chance.randbytes(count))
+    (folder / f'{name}.gz').write_bytes(packed)
+  words = ['--config=configs/fashion_mnist.py', f'--config.data.dir={folder}']
+  return folder / f'{chance.choice(IDX)}.gz', words
+
+
+def _link(chance: random.Random, folder: pathlib.Path):
+  path = folder / 'link.json'
+  path.write_text(json.dumps({'latency_s': 1e-3, 'bytes_per_s': 1.25e8}))
+  return path, ['--config=configs/default.py', f'--config.link={path}']
+
+
+def _trace(chance: random.Random, folder: pathlib.Path):
+  path = folder / 'trace.txt'
+  path.write_text(
+    ''.join(f'{chance.uniform(0.01, 0.2):.6f}\n' for _ in range(20))
+  )
+  (folder / 'traced.py').write_text(TRACED.format(trace=path))
+  return path, [f'--config={folder}/traced.py']

@@ -1,0 +1,129 @@
+"""Faults of a launcher's processes: all end in time, and no orphan is left."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from gossipjax.distributed import launcher, lifeline
+from tests.support import program
+
+HEARTBEAT_S = 5
+SLACK_S = 10  # For a busy machine.
+# How long each fault may take to end everything.
+ENDS_S = {
+  'kill': launcher.GRACE_S,
+  'freeze': HEARTBEAT_S + launcher.START_S,
+  'orphan': lifeline.END_S + 2,
+  'hang up': launcher.GRACE_S + 10,
+  'stop': launcher.GRACE_S + 10,
+}
+PROCESSES = 2
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != 'NPROC'} | {
+  'JAX_PLATFORMS': 'cpu'
+}
+
+
+def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
+  """Makes a fault while processes join or train; what was wrong after it."""
+  del shared
+  chance = random.Random(seed)
+  what = list(ENDS_S)[seed % len(ENDS_S)]
+  log = folder / 'log'
+  with log.open('w') as output:
+    parent = subprocess.Popen(
+      _words(folder),
+      stdout=output,
+      stderr=output,
+      cwd=program.ROOT,
+      env=ENVIRONMENT,
+    )
+  children = _children(parent)
+  _wait(folder / 'run/gossip/records.jsonl', parent, chance)
+  began, victim = time.monotonic(), chance.randrange(PROCESSES)
+  _make(what, parent, children[victim])
+  until = began + ENDS_S[what] + SLACK_S
+  while time.monotonic() < until and (
+    parent.poll() is None or any(map(_alive, children))
+  ):
+    time.sleep(0.05)
+  left = [child for child in children if _alive(child)]
+  hung = parent.poll() is None
+  for process in (parent.pid, *left) if hung else left:
+    os.kill(process, signal.SIGKILL)
+  parent.wait()
+  said = log.read_text()
+  if hung or left:
+    return (
+      f'{what}: {left} or the launcher go on after {ENDS_S[what]} s\n{said}'
+    )
+  if 'Traceback' in said:
+    return f'{what}: a traceback\n{said}'
+  named = {'kill': f'Process {victim} died of SIGKILL;'}
+  named['freeze'] = f'Process {victim} did not answer any more;'
+  if named.get(what, '') not in said:
+    return f'{what}: the sentence does not name process {victim}\n{said}'
+  return ''
+
+
+def _words(folder: pathlib.Path) -> list[str]:
+  return [
+    sys.executable,
+    '-m',
+    'gossipjax',
+    'launch',
+    f'--processes={PROCESSES}',
+    '--',
+    '--config=configs/default.py:gossip',
+    f'--config.workers={PROCESSES}',
+    '--config.steps=100000',
+    '--config.log_every=4',
+    '--config.eval_every=0',
+    '--config.checkpoint_every=20',
+    f'--workdir={folder / "run"}',
+    f'--heartbeat_s={HEARTBEAT_S}',
+  ]
+
+
+def _children(parent: subprocess.Popen) -> list[int]:
+  """Their process ids, in their order."""
+  told = pathlib.Path(f'/proc/{parent.pid}/task/{parent.pid}/children')
+  while len(found := told.read_text().split()) < PROCESSES:
+    time.sleep(0.02)
+  return sorted(map(int, found))
+
+
+def _wait(
+  lines: pathlib.Path, parent: subprocess.Popen, chance: random.Random
+) -> None:
+  """For a moment while they join, or until they train."""
+  if chance.random() < 0.4:
+    time.sleep(chance.uniform(0, 8))
+    return
+  until = time.monotonic() + 200
+  while not lines.exists() and parent.poll() is None:
+    assert time.monotonic() < until
+    time.sleep(0.05)
+  time.sleep(chance.uniform(0, 2))
+
+
+def _make(what: str, parent: subprocess.Popen, victim: int) -> None:
+  if what == 'kill':
+    os.kill(victim, signal.SIGKILL)
+  elif what == 'freeze':
+    os.kill(victim, signal.SIGSTOP)
+  else:
+    numbers = {'orphan': signal.SIGKILL, 'hang up': signal.SIGHUP}
+    parent.send_signal(numbers.get(what, signal.SIGTERM))
+
+
+def _alive(process: int) -> bool:
+  """Whether a process runs, or is stopped; a zombie is dead."""
+  try:
+    state = pathlib.Path(f'/proc/{process}/stat').read_text()
+  except OSError:
+    return False
+  return state.rpartition(')')[2].split()[0] not in 'ZX'

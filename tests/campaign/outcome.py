@@ -1,0 +1,51 @@
+"""Whether two runs of one config found the same, apart from clocks."""
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from tests.support import program
+
+CLOCKS = ('wall_s', 'train_s', 'examples_per_s')
+
+
+def untimed(found: Any) -> Any:
+  """Without the figures that a clock gave, at any depth."""
+  if isinstance(found, dict):
+    return {k: untimed(v) for k, v in found.items() if k not in CLOCKS}
+  return found
+
+
+def difference(one: pathlib.Path, other: pathlib.Path) -> str:
+  """In what the folders of two runs differ: bits, records, totals; '' if not.
+
+  Args:
+    one, other: folders of a variant.
+  """
+  a, b = (program.arrays(run / 'checkpoints') for run in (one, other))
+  if a.keys() != b.keys():
+    return 'other arrays'
+  for place in a:
+    if not np.array_equal(a[place], b[place], equal_nan=True):
+      return f'other bits in {place}'
+  for what in (_records, _summary, _totals):
+    if what(one) != what(other):
+      return f'other {what.__name__[1:]}'
+  return ''
+
+
+def _records(folder: pathlib.Path) -> list[Any]:
+  lines = (folder / 'records.jsonl').read_text().splitlines()
+  return [untimed(json.loads(line)) for line in lines]
+
+
+def _summary(folder: pathlib.Path) -> Any:
+  return untimed(json.loads((folder / 'summary.json').read_text()))
+
+
+def _totals(folder: pathlib.Path) -> Any:
+  steps = [int(p.name) for p in (folder / 'checkpoints').iterdir()]
+  totals = folder / f'checkpoints/{max(steps)}/totals.json'
+  return untimed(json.loads(totals.read_text()))

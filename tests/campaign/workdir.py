@@ -1,0 +1,82 @@
+"""Damaged files of a workdir: a sentence, or the same results."""
+
+import pathlib
+import random
+import shutil
+
+from tests.campaign import outcome, verdict
+from tests.campaign.damage import damage, flipped
+from tests.support import program
+
+RUN = (
+  '--config=configs/default.py:gtopk',  # Has a residual.
+  '--config.strategy.density=0.05',
+  '--config.workers=2',
+  '--config.steps=6',
+  '--config.log_every=1',
+  '--config.eval_every=3',
+  '--config.checkpoint_every=2',
+)
+
+
+def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
+  """Damages a file of a workdir, then reports or resumes.
+
+  Two of three faults flip one bit of a checkpoint, or damage another file, of
+  an unfinished run that goes on; the third damages a finished run.
+  """
+  chance, whole = random.Random(seed), finished(shared)
+  place = folder / 'run'
+  shutil.copytree(whole, place)
+  kind = seed % 3
+  if kind < 2:
+    _unfinish(place)
+  inside = place / 'gtopk/checkpoints' if kind == 0 else place
+  path = chance.choice(
+    sorted(p for p in inside.rglob('*') if p.is_file() and p.name != '.lock')
+  )
+  if kind == 0:
+    how = f'flip in {path}'
+    path.write_bytes(flipped(path.read_bytes(), chance))
+  else:
+    how = damage(path, chance)
+  found = _reported(place, whole) if kind == 2 else _resumed(place, whole)
+  return found and f'{how}\n  {found}'
+
+
+def finished(shared: pathlib.Path) -> pathlib.Path:
+  """A finished run of RUN, made once."""
+  place = shared / 'workdir'
+  if not place.exists():
+    ended = program.run(shared / 'told', *RUN, f'--workdir={place}')
+    assert ended.code == 0, ended.err
+  return place
+
+
+def _unfinish(place: pathlib.Path) -> None:
+  for name in ('summary.json', 'manifest.json'):
+    (place / name).unlink()
+    (place / 'gtopk' / name).unlink()
+  shutil.rmtree(place / 'gtopk/checkpoints/6')
+
+
+def _resumed(place: pathlib.Path, whole: pathlib.Path) -> str:
+  words = [*RUN, '--resume', f'--workdir={place}']
+  ended = program.start(place.parent / 'told', *words).end(verdict.LIMIT_S)
+  found = verdict.of(ended, (0, 2))
+  if found or ended.code:
+    return verdict.told(found, words)
+  return verdict.told(
+    outcome.difference(place / 'gtopk', whole / 'gtopk'), words
+  )
+
+
+def _reported(place: pathlib.Path, whole: pathlib.Path) -> str:
+  told = place.parent / 'told'
+  words = ['report', str(place)]
+  ended = program.start(told, *words, module='gossipjax').end(verdict.LIMIT_S)
+  found = verdict.of(ended, (0, 2))
+  if not found and ended.code == 0:
+    ours, theirs = ((f / 'comparison.md').read_text() for f in (place, whole))
+    found = '' if ours == theirs else 'another table'
+  return found and f'python -m gossipjax {" ".join(words)}\n  {found}'

@@ -1,0 +1,102 @@
+"""A damaged file of a workdir is named in a sentence; nothing reads past it."""
+
+import json
+
+import pytest
+
+from gossipjax.errors import UserError
+from gossipjax.results import analysis, reader, workdir
+from tests.support import workdirs
+from tests.support.workdirs import record
+
+STEPS = (2, 4, 5, 6, 8, 10, 11)  # What the config below records.
+
+
+@pytest.fixture
+def folder(tmp_path):
+  config = workdirs.config() | {'steps': 11, 'log_every': 2, 'eval_every': 5}
+  folder = workdirs.claim(tmp_path / 'a', config)
+  workdirs.run(folder, 'all_reduce', map(record, STEPS), finished=False)
+  workdir.write_summary(folder / 'all_reduce', {'steps': 11})
+  workdir.write_summary(folder, {'runs': []})
+  return folder
+
+
+def lines(folder):
+  return folder / 'all_reduce/records.jsonl'
+
+
+def test_an_undamaged_folder_is_read(folder):
+  assert analysis.load(folder)['step'].tolist() == list(STEPS)
+
+
+DAMAGES = {
+  'a missing line': (lambda x: x[:2] + x[3:], 'line 3 .*missing'),
+  'a missing first line': (lambda x: x[1:], 'line 1 .*missing'),
+  'missing last lines': (lambda x: x[:-2], 'ends at line 5.*missing'),
+  'swapped lines': (lambda x: [x[1], x[0], *x[2:]], 'line 2 .*swapped'),
+  'a doubled line': (lambda x: [*x[:3], *x[2:]], 'line 4 .*doubled'),
+  'another step': (
+    lambda x: [*x[:2], x[2].replace(b'"step": 5', b'"step": 7'), *x[3:]],
+    'line 4 .*swapped',
+  ),
+  'a broken step': (
+    lambda x: [x[0].replace(b'"step": 2', b'"step": 2.5'), *x[1:]],
+    'line 1 is no record.*step',
+  ),
+  'a negative step': (
+    lambda x: [x[0].replace(b'"step": 2', b'"step": -2'), *x[1:]],
+    'line 1 is no record.*step',
+  ),
+  'a count that no counter holds': (
+    lambda x: [x[0].replace(b'"step": 2', b'"step": 2' + b'0' * 30), *x[1:]],
+    'line 1 is no record.*step',
+  ),
+  'binary bytes': (lambda x: [x[0], b'\x00\xff\xfe\n', *x[1:]], 'line 2 is no'),
+  'a deep list': (lambda x: [b'[' * 10**5 + b'\n'], 'line 1 is no record'),
+  'another digit': (
+    lambda x: [x[0].replace(b'0.5', b'0.6'), *x[1:]],
+    'records.jsonl is not as it was written',
+  ),
+}
+
+
+@pytest.mark.parametrize('what', DAMAGES)
+def test_damaged_records_are_named_with_their_line(what, folder):
+  damage, words = DAMAGES[what]
+  found = lines(folder).read_bytes().splitlines(True)
+  lines(folder).write_bytes(b''.join(damage(found)))
+  with pytest.raises(UserError, match=words) as error:
+    analysis.load(folder)
+  assert str(folder / 'all_reduce') in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'contents', [b'', b'{', b'[]', b'\xff', b'{"name": 9}']
+)
+@pytest.mark.parametrize('name', ['summary.json', 'all_reduce/summary.json'])
+def test_a_damaged_summary_is_named(folder, name, contents):
+  (folder / name).write_bytes(contents)
+  with pytest.raises(
+    UserError, match=r'summary.json.*(damaged|not as)'
+  ) as error:
+    analysis.load(folder)
+  assert str((folder / name).parent) in str(error.value)
+
+
+def test_a_changed_config_is_named(folder):
+  path = folder / 'config.json'
+  path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+  for read in (analysis.load, reader.summary):
+    with pytest.raises(UserError, match=r'config.json is not as it'):
+      read(folder)
+
+
+def test_without_a_manifest_files_are_taken_as_they_are(folder):
+  for place in (folder, folder / 'all_reduce'):
+    (place / 'manifest.json').unlink()
+  summary = json.loads((folder / 'all_reduce/summary.json').read_text())
+  (folder / 'all_reduce/summary.json').write_text(
+    json.dumps(summary | {'a': 1})
+  )
+  assert len(analysis.load(folder)) == len(STEPS)

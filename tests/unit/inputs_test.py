@@ -1,0 +1,63 @@
+"""A run goes on only with its own files, and tells of other versions."""
+
+import json
+
+import pytest
+
+from gossipjax.config import defaults
+from gossipjax.errors import UserError
+from gossipjax.results import claims, inputs, workdir
+
+
+@pytest.fixture
+def config(tmp_path):
+  for name in ('link.json', 'trace.txt', 'book.txt'):
+    (tmp_path / name).write_text('1')
+  config = defaults.get_config()
+  config.link = str(tmp_path / 'link.json')
+  config.cluster = defaults.cluster(trace=str(tmp_path / 'trace.txt'))
+  config.task = defaults.task('text', file='book.txt')
+  config.data.dir = str(tmp_path)
+  return config
+
+
+@pytest.mark.parametrize('name', ['link.json', 'trace.txt', 'book.txt'])
+def test_a_changed_or_missing_input_is_refused_with_its_name(
+  config, tmp_path, name
+):
+  with claims.claim(tmp_path / 'run', config, resume=False) as told:
+    assert told == []
+  (tmp_path / name).write_text('2')
+  for _ in 'changed', 'missing':
+    with (
+      pytest.raises(UserError, match=f'{name}: not the file with which'),
+      claims.claim(tmp_path / 'run', config, resume=True),
+    ):
+      pass
+    (tmp_path / name).unlink(missing_ok=True)
+
+
+def test_other_versions_are_told_with_both_numbers(config, tmp_path):
+  with claims.claim(tmp_path / 'run', config, resume=False):
+    pass
+  path = tmp_path / 'run/config.json'
+  found = json.loads(path.read_text())
+  found['versions']['jax'] = '0.0.1'
+  found['commit'] = 'abc'
+  path.write_text(json.dumps(found))
+  with claims.claim(tmp_path / 'run', config, resume=True) as told:
+    [sentence] = told
+  now = workdir.provenance()
+  assert f'jax 0.0.1 (now {now["versions"]["jax"]})' in sentence
+  assert f'commit abc (now {now["commit"]})' in sentence
+  assert 'numpy' not in sentence
+
+
+def test_a_folder_of_texts_counts_with_all_of_them(tmp_path):
+  (tmp_path / 'books').mkdir()
+  for part in ('train', 'valid', 'test'):
+    (tmp_path / f'books/{part}.txt').write_text(part)
+  found = inputs.digests(
+    {'task': {'file': 'books'}, 'data': {'dir': str(tmp_path)}}
+  )
+  assert list(found) == [f'books/{p}.txt' for p in ('test', 'train', 'valid')]

@@ -1,0 +1,82 @@
+"""Every number of every config has a range, and its default lies in it."""
+
+import math
+
+import pytest
+from ml_collections import ConfigDict
+
+from gossipjax.config import defaults, ranges, resolve
+from gossipjax.errors import UserError
+
+
+def numbers(config, path=''):
+  """The dotted keys of a config that take a number, and their values."""
+  for key in config:
+    value = config[key]
+    if isinstance(value, ConfigDict):
+      yield from numbers(value, f'{path}{key}.')
+    elif value is None and config.get_type(key) in (int, float):
+      yield f'{path}{key}', ()
+    elif isinstance(value, int | float | tuple) and not isinstance(value, bool):
+      yield f'{path}{key}', value
+
+
+def configs():
+  """Each part of a config in turn, with all that it may have."""
+  whole = defaults.get_config()
+  whole.cluster = defaults.cluster()
+  yield 'defaults', whole
+  for name in resolve.STRATEGIES:
+    yield name, ConfigDict({'strategy': resolve.strategy_config(name)})
+  for name in ('digits', 'cifar10', 'text'):
+    yield name, ConfigDict({'task': defaults.task(name)})
+
+
+KEYS = dict(item for _, config in configs() for item in numbers(config))
+
+
+@pytest.mark.parametrize('key', sorted(KEYS))
+def test_a_number_has_a_declared_range_that_holds_its_default(key):
+  assert key in ranges.RANGES or key.split('.')[-1] in ranges.RANGES, (
+    f'{key} has no range; declare it in config/ranges.py.'
+  )
+  ranges.check({key: KEYS[key]})
+
+
+@pytest.mark.parametrize('key', sorted(KEYS))
+def test_no_key_takes_what_no_computation_can_use(key):
+  for number in (math.nan, 10**400, -(10**400), -math.inf):
+    with pytest.raises(UserError, match=f'config.{key}='):
+      ranges.check({key: number})
+
+
+@pytest.mark.parametrize(
+  'key, number',
+  [
+    ('cluster.latency_s', math.inf),
+    ('cluster.step_s', math.inf),
+    ('cluster.timeout_s', math.inf),
+    ('cluster.factors', (1.0, math.inf)),
+    ('strategy.threshold', math.nan),
+    ('strategy.weight', math.nan),
+    ('strategy.stepsize', -3.0),
+    ('optimizer.momentum', 5.0),
+    ('optimizer.warmup_steps', -5),
+    ('optimizer.learning_rate', 1e308),
+    ('seed', -1),
+    ('task.mine', math.inf),
+  ],
+)
+def test_what_ran_for_ever_or_learned_nothing_is_refused(key, number):
+  outer, _, inner = key.rpartition('.')
+  config = {outer: {inner: number}} if outer else {inner: number}
+  with pytest.raises(UserError, match=f'config.{key}='):
+    ranges.check(config)
+
+
+def test_the_sentence_names_range_and_unit():
+  with pytest.raises(
+    UserError,
+    match=r'config\.split\.validation=1\.0 .* above 0 and below 1 \(a share\)',
+  ):
+    ranges.check({'split': {'validation': 1.0}})

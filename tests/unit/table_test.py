@@ -1,0 +1,39 @@
+"""Names from files and configs are text in comparison.md and on a terminal."""
+
+import pytest
+
+from gossipjax.comparison import markup, progress, table
+
+EVIL = ['<img src=x onerror=alert(1)>.json', 'a|b', '[x](y)', '`c`', '[/red]']
+
+
+def summary(name: str) -> dict:
+  run = {
+    'name': 'x',
+    'steps': 2,
+    'bytes_sent': 8,
+    'test_accuracy': 0.5,
+    'test_loss': 1.0,
+    'train_loss': 1.0,
+    'consensus_distance': 0.0,
+    'comm_s': {name: 1.0},
+    'examples_per_s': 1.0,
+  }
+  config = {'task': {'name': name}, 'workers': 2, 'steps': 2, 'seed': 0}
+  config |= {'batch_size': 1, 'link': name}
+  return {'config': config, 'commit': 'abc', 'runs': [run]}
+
+
+@pytest.mark.parametrize('name', EVIL)
+def test_markdown_shows_a_name_as_it_is(name):
+  text = table.markdown(summary(name))
+  assert name not in text and markup.escaped(name) in text
+  rows = [line for line in text.splitlines() if line.startswith('|')]
+  assert len({line.count('|') for line in rows}) == 1
+
+
+@pytest.mark.parametrize('name', EVIL)
+def test_a_terminal_shows_a_name_as_it_is(name, capsys, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '400')
+  progress._print_table(table.rows(summary(name)))
+  assert f'communication on {name}' in capsys.readouterr().out
