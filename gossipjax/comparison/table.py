@@ -6,7 +6,7 @@ from typing import Any
 from tabulate import tabulate
 
 from gossipjax.comparison import over_seeds, scores, virtual_time
-from gossipjax.comparison.markup import escaped
+from gossipjax.comparison.markup import escaped, escaped_rows
 
 UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
 
@@ -119,10 +119,7 @@ def markdown(summary: dict[str, Any]) -> str:
     f'{config["steps"]} steps of {config["batch_size"]} examples each, '
     f'{seeds(config)}, commit {summary["commit"]}'
   )
-  found = [
-    {escaped(name): escaped(cell) for name, cell in row.items()}
-    for row in rows(summary)
-  ]
+  found = escaped_rows(rows(summary))
   return (
     f'# Comparison\n\n{head}\n\n{of_rows(found, ("run",))}\n{NOTE}'
     f'{virtual_time.note(summary)}{escaped(diverged(summary))}'
