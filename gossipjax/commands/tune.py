@@ -86,7 +86,11 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
 def _show(row: trials.Row) -> None:
   """Prints one line of a finished trial."""
   values = {k: v for k, v in row.items() if '.' in k or k == 'seed'}
-  scores = [key for key in row if key.startswith('validation_')]
+  scores = [
+    key
+    for key, value in row.items()
+    if key.startswith('validation_') and value is not None
+  ]
   first = max(scores, key=lambda name: 'accuracy' in name, default='')
   score = row['diverged'] or (f'{first.replace("_", " ")} {row[first]:.4f}')
   console.say(
