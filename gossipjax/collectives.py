@@ -414,7 +414,11 @@ def in_groups(name: str, params, x, groups):
     pairs = [(g[s], g[t]) for g in table.tolist() for s, t in params['perm']]
     return lax.ppermute(x, axis(), pairs)
   if _is_sharded():
-    return _NATIVE[name](x, table.tolist())
+    # The program may have groups of its own, within one of these.
+    parts = params.get('axis_index_groups') or [range(table.shape[1])]
+    return _NATIVE[name](
+      x, [[members[i] for i in part] for members in table for part in parts]
+    )
   # vmap has no collectives of groups: everybody's x, then the group's.
   mine = lax.all_gather(x, axis())[table][jnp.asarray(of)[me]]
   return _OF_MEMBERS[name](mine, jnp.asarray(place)[me])

@@ -41,7 +41,8 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
   """
   if len(rows) <= most:
     return rows
-  evaluated = np.flatnonzero(rows['consensus_distance'].notna())
+  scores = rows.filter(regex='^test_').dropna(axis=1, how='all')
+  evaluated = np.flatnonzero(scores.notna().all(axis=1))
   kept = _evenly(evaluated, most // 2)
   others = np.setdiff1d(np.arange(len(rows)), kept)
   return rows.iloc[np.union1d(kept, _evenly(others, most - len(kept)))]

@@ -21,7 +21,7 @@ STAGES = {
     r'^(collectives|flatten|servers/sharded_server|transforms/flattened)\.py'
   ),
   'pack': r'^compressors/',
-  'own': r'^(?!worker|executors|aggregator)\w[\w/]*\.py',
+  'own': r'^(?!local_step|executors|aggregator)\w[\w/]*\.py',
   'apply': '',
 }
 _ROOT = f'{pathlib.Path(__file__).parents[1]}/'  # Of this package.

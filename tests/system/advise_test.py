@@ -189,12 +189,15 @@ def test_a_calibrated_link_is_read_from_its_file(tmp_path):
 @pytest.mark.parametrize(
   'text, words',
   [
-    ('{"latency_s": 1e-4}', r'link.json is no link.*bytes_per_s'),
+    (
+      '{"latency_s": 1e-4}',
+      r'link\.json: bytes_per_s is None; a link needs the numbers',
+    ),
     ('[1, 2]', 'link.json is no link'),
-    ('{', 'link.json is no link'),
+    ('{', r'link\.json is no JSON of a link'),
     (
       '{"latency_s": -1, "bytes_per_s": 1}',
-      r'link.latency_s=-1.0 has to be at least',
+      r'link\.latency_s=-1 is out of range; it is at least 0',
     ),
     (None, r'link.json: No such file'),
   ],

@@ -95,7 +95,9 @@ def test_what_is_on_its_way_is_part_of_the_state_and_adds_up_to_nothing():
 
 
 def test_one_fragment_without_delay_that_forgets_local_values_is_diloco():
-  same(
+  # Bit by bit with XLA's own settings; with those of the tests it contracts a
+  # product and a sum of the outer optimizer in one of the two programs.
+  close(
     train(streaming(fragments=1, delay=0, alpha=0.0), MOMENTUM),
     train(diloco.strategy(H, outer_optimizers.nesterov(0.4)), MOMENTUM),
   )
