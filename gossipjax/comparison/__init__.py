@@ -7,6 +7,7 @@ summary       the entry of a variant in summary.json
 virtual_time  the part of virtual time in summaries, tables and notes
 scores        the scores that tables, figures and the report show
 over_seeds    runs that differ in the seed alone, as one
+seed_lines    their records as one line, with a band
 markup        names from files and configs as text in Markdown
 table         the table of a comparison, for Markdown and the terminal
 report_files  writes all of the following files, at any time

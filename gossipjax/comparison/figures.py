@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gossipjax.comparison import over_seeds, scores, table
+from gossipjax.comparison import scores, seed_lines, table
 from gossipjax.results.reader import Run
 
 STYLES = ('-', '--', ':')  # Of lines that have the same color.
@@ -31,7 +31,7 @@ def draw(
   # A run that diverged before its first record is in the legend only.
   lines = {run['name']: records.get(run['name'], {}) for run in summary['runs']}
   if summary['config'].get('seeds'):
-    of_variants = over_seeds.lines(runs)
+    of_variants = seed_lines.lines(runs)
     lines = {
       name: {k: v.to_numpy() for k, v in rows.items()}
       for name, rows in of_variants.items()

@@ -4,11 +4,6 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
-from gossipjax.results import frames
-from gossipjax.results.reader import Run
-
 SCORES = ('test_', 'worker0_', 'train_loss', 'consensus_distance')
 
 
@@ -53,21 +48,3 @@ def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _is_number(value: Any) -> bool:
   return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def lines(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
-  """The mean records of each variant, with SCORE_sd of each score.
-
-  A row per step that all seeds of the variant have.
-  """
-  result = {}
-  frame = frames.of_runs(runs)
-  for name, rows in frame.groupby('variant', observed=True, sort=False):
-    by_step = rows.groupby('step', as_index=False)
-    whole = by_step['seed'].count()['seed'] == rows['seed'].nunique()
-    mean = by_step.mean(numeric_only=True)
-    sd = by_step.std(numeric_only=True)
-    for column in [c for c in mean if c.startswith(SCORES)]:
-      mean[f'{column}_sd'] = sd[column]
-    result[str(name)] = mean[whole.to_numpy()]
-  return result

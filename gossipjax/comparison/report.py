@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from gossipjax.comparison import chart, over_seeds, scores, table
+from gossipjax.comparison import chart, scores, seed_lines, table
 from gossipjax.results import frames, workdir
 from gossipjax.results.reader import Run
 
@@ -47,7 +47,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
   most = max(LEAST_POINTS, MOST_POINTS // len(runs))
   several = bool(summary['config'].get('seeds'))
   by_run = frame.groupby('run', observed=True, sort=False)
-  whole = over_seeds.lines(runs) if several else dict(iter(by_run))
+  whole = seed_lines.lines(runs) if several else dict(iter(by_run))
   lines = {
     name: chart.thinned(rows.rename(columns=plain), most)
     for name, rows in whole.items()

@@ -6,7 +6,7 @@ import statistics
 import numpy as np
 import pytest
 
-from gossipjax.comparison import compare, over_seeds
+from gossipjax.comparison import compare, over_seeds, seed_lines
 from gossipjax.config import defaults
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
@@ -63,7 +63,7 @@ def test_the_table_has_mean_and_deviation(done):
 
 def test_figures_and_report_have_bands(done):
   folder, _ = done
-  rows = over_seeds.lines(reader.read(folder))['dense']
+  rows = seed_lines.lines(reader.read(folder))['dense']
   runs = [r.records['test_loss'] for r in reader.read(folder)[:3]]
   np.testing.assert_allclose(rows['test_loss'], np.mean(runs, axis=0))
   np.testing.assert_allclose(rows['test_loss_sd'], np.std(runs, axis=0, ddof=1))
