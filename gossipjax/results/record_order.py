@@ -25,6 +25,9 @@ def check(
   Raises:
     UserError: a line is missing, doubled or not in its place; names it.
   """
+  # In virtual time a run may end while nobody takes a step, with a last record.
+  stalled = config.get('cluster') and len(steps) > 1 and steps[-1] == steps[-2]
+  steps = steps[:-1] if stalled else steps
   later = np.diff(steps, prepend=0) > 0
   if not later.all():
     line = int(np.argmin(later))

@@ -219,7 +219,6 @@ def test_gtopk_scaling_is_measured(tmp_path):
       'experiments.gtopk_scaling',
       '--quick',
       f'--out={tmp_path}',
-      f'--runs={tmp_path}',
     ],
     cwd=program.ROOT,
     env=ENVIRONMENT,
