@@ -25,6 +25,7 @@ from experiments.framework import (
   trained,
   workloads,
 )
+from experiments.framework.crossing import crossing
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
 from gossipjax.config import resolve
@@ -118,21 +119,17 @@ def _seconds_to(
   Between two evaluations on the straight line.
   """
   what = workloads.WORKLOADS[name]
-  before: tuple[float, float] | None = None
-  for record in run['records']:
-    if (value := record.get(what.metric)) is None:
-      continue
-    share = record['most_bytes_sent'] / max(
-      run['records'][-1]['most_bytes_sent'], 1
-    )
-    now = record['step'] * computing_s + share * run['comm_s'][link], value
-    if value <= goal if what.is_loss else value >= goal:
-      if before is None:
-        return now[0]
-      part = (goal - before[1]) / (value - before[1])
-      return before[0] + part * (now[0] - before[0])
-    before = now
-  return None
+  last = max(run['records'][-1]['most_bytes_sent'], 1)
+  seconds = lambda record: (
+    record['step'] * computing_s
+    + record['most_bytes_sent'] / last * run['comm_s'][link]
+  )
+  curve = [
+    (seconds(record), record[what.metric])
+    for record in run['records']
+    if record.get(what.metric) is not None
+  ]
+  return crossing(curve, goal, what.is_loss)
 
 
 def _costs(name: str, strategy: str) -> dict[str, float]:

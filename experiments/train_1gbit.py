@@ -23,6 +23,7 @@ from experiments.framework import (
   study,
   trained,
 )
+from experiments.framework.crossing import crossing
 from experiments.framework.kept import Kept
 from experiments.framework.seed_statistics import ERROR
 from experiments.framework.single_run import Result
@@ -132,16 +133,12 @@ def _row(
 
 def steps_to(run: Result) -> float | None:
   """Steps until the target, on the straight line between two evaluations."""
-  before = (0.0, 0.0)
-  for record in run['records']:
-    if record.get('test_accuracy') is None:
-      continue
-    now = float(record['step']), record['test_accuracy']
-    if now[1] >= TARGET:
-      share = (TARGET - before[1]) / (now[1] - before[1])
-      return before[0] + share * (now[0] - before[0])
-    before = now
-  return None
+  curve = [
+    (float(record['step']), record['test_accuracy'])
+    for record in run['records']
+    if record.get('test_accuracy') is not None
+  ]
+  return crossing(curve, TARGET, before=(0.0, 0.0))
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:

@@ -17,6 +17,7 @@ period_bills       bills of one period of methods, for any size
 probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
 workloads          the tasks and networks that claims are tried on
+crossing           where a curve reaches a goal
 seed_statistics    means, standard errors and differences over seeds
 site_methods       methods that train between sites: configs, outer rates
 step_times         seconds of a step: measured computing, modelled link

@@ -13,6 +13,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from experiments.framework import best_rate, study, workloads
+from experiments.framework.crossing import crossing
 from experiments.framework.single_run import Result
 from gossipjax.config import defaults, resolve
 
@@ -99,16 +100,12 @@ def to_target(run: Result, accuracy: float = TARGET) -> float | None:
 
   Between two evaluations on the straight line.
   """
-  before = (0.0, 0.0)
-  for record in run['records']:
-    if record.get('test_accuracy') is None:
-      continue
-    now = record['virtual_s'], record['test_accuracy']
-    if now[1] >= accuracy:
-      share = (accuracy - before[1]) / (now[1] - before[1])
-      return before[0] + share * (now[0] - before[0])
-    before = now
-  return None
+  curve = [
+    (record['virtual_s'], record['test_accuracy'])
+    for record in run['records']
+    if record.get('test_accuracy') is not None
+  ]
+  return crossing(curve, accuracy, before=(0.0, 0.0))
 
 
 def seconds(tuned: best_rate.Tuned) -> list[float | None]:
