@@ -150,7 +150,9 @@ class AsOptaxState(NamedTuple):
 
 
 def as_optax(
-  aggregator: Aggregator, axis: collectives.Axis = collectives.WORKERS
+  aggregator: Aggregator,
+  axis: collectives.Axis = collectives.WORKERS,
+  inner: collectives.Axis | None = None,
 ) -> optax.GradientTransformationExtraArgs:
   """Wraps a gradient aggregator as a transformation for `optax.chain`.
 
@@ -165,19 +167,23 @@ def as_optax(
   Args:
     aggregator: of gradients.
     axis: the name of the workers' axis, or names of several.
+    inner: the axis of the devices of a worker, if they all have the worker's
+      gradient: they share its sending, and each bill is that of a device. Where
+      each has a shard of it instead, leave this out and make their axis manual
+      in `jax.shard_map` too: then a shard meets the same shard of others only.
   """
 
   def begin(params):
-    inner = aggregator.init(params)
-    return AsOptaxState(inner, jnp.int32(0), SILENCE, SILENCE)
+    memory = aggregator.init(params)
+    return AsOptaxState(memory, jnp.int32(0), SILENCE, SILENCE)
 
   def update(updates, state, params=None, **extra):
     del params, extra
-    exchange = collectives.along(axis, aggregator.update)
-    updates, inner, sent = exchange(updates, state.inner, state.step)
+    exchange = collectives.along(axis, aggregator.update, inner)
+    updates, memory, sent = exchange(updates, state.inner, state.step)
     total = state.sent_total + sent
-    return updates, AsOptaxState(inner, state.step + 1, sent, total)
+    return updates, AsOptaxState(memory, state.step + 1, sent, total)
 
   return optax.GradientTransformationExtraArgs(
-    collectives.along(axis, begin), update
+    collectives.along(axis, begin, inner), update
   )

@@ -5,6 +5,13 @@ its bill, a Traffic. `active`, bool[], marks the workers that take part; an
 absent worker contributes nothing and is charged nothing. A literal `True`
 states that all take part; otherwise each message carries a flag with that
 information, which is charged like the rest.
+
+A worker may be several devices. Where they hold the same, each sends its share
+of every message to its twins in the other workers, and they join what arrives
+among themselves: no byte goes to another worker twice, and every algorithm
+computes what it would on one device. The share of a message is as long for each
+device; it is padded where their number does not divide the entries. The bill is
+that of the device.
 """
 
 import contextlib
@@ -23,10 +30,14 @@ from gossipjax.flatten import flatten
 from gossipjax.traffic import SILENCE, Traffic, nbytes
 
 WORKERS = 'workers'  # The mesh axis, unless `over` says another.
+INNER = 'inner'  # The axis of the devices of a worker, likewise.
 
 Axis = str | tuple[str, ...]
 _AXIS: contextvars.ContextVar[Axis] = contextvars.ContextVar(
   'axis', default=WORKERS
+)
+_INNER: contextvars.ContextVar[Axis | None] = contextvars.ContextVar(
+  'inner', default=None
 )
 
 
@@ -36,37 +47,59 @@ def axis() -> Axis:
 
 
 @contextlib.contextmanager
-def over(name: Axis) -> Iterator[None]:
-  """What is traced inside takes this axis, or these axes, for the workers."""
-  before = _AXIS.set(name)
+def over(name: Axis, inner: Axis | None = None) -> Iterator[None]:
+  """What is traced inside takes this axis, or these axes, for the workers.
+
+  Args:
+    name: of the workers' axis or axes.
+    inner: of the devices of a worker that hold the same, which share its
+      sending; None: each device speaks for itself.
+  """
+  before = _AXIS.set(name), _INNER.set(inner)
   try:
     yield
   finally:
-    _AXIS.reset(before)
+    _AXIS.reset(before[0])
+    _INNER.reset(before[1])
 
 
-def along(name: Axis, program: Callable[..., Any]) -> Any:
-  """A program of one worker, along an axis of anyone's mesh.
+def along(
+  name: Axis, program: Callable[..., Any], inner: Axis | None = None
+) -> Any:
+  """A program of one worker, along an axis of anyone's mesh; see `over`.
 
   Under `jax.shard_map` its results count as varying. Inside, JAX does not track
-  what varies: branches and loops mix what does with what does not.
+  what varies: branches and loops mix what does with what does not. The axes of
+  a worker's devices are manual inside: left to the compiler, a selection would
+  gather what a worker holds on each of them, and each would send all of it.
   """
-  axes = (name,) if isinstance(name, str) else tuple(name)
+  axes = _names(name)
 
   def run(*args):
-    with over(name):
-      if not _is_sharded() or not jax.typeof(lax.axis_index(name)).mat.varying:
-        return program(*args)  # Under `jax.vmap`, or nothing is tracked.
+    with over(name, inner):
+      if not _is_sharded() or (_manual(inner) and not _is_tracked(name)):
+        return program(*args)
       found = jax.shard_map(
         lambda *args: program(*jax.tree.map(_unmarked, args)),
         in_specs=jax.P(),
         out_specs=jax.P(),
-        axis_names={*axes},
+        axis_names={*axes, *_names(inner or ())},
         check_vma=False,
       )(*args)
     return jax.tree.map(lambda x: _varying(x, axes), found)
 
   return run
+
+
+def _manual(names: Axis | None) -> bool:
+  """Whether each device runs the program of its own along these axes."""
+  manual = jax.sharding.get_abstract_mesh().manual_axes
+  return {*_names(names or ())} <= {*manual}
+
+
+def _is_tracked(name: Axis) -> bool:
+  """Whether JAX tracks what varies along the workers' axes."""
+  return bool(jax.typeof(lax.axis_index(name)).mat.varying)
 
 
 def _unmarked(x: jax.Array) -> jax.Array:
@@ -79,8 +112,69 @@ def _varying(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
   return lax.pcast(x, new, to='varying') if new else x
 
 
-def _axes() -> tuple[str, ...]:
-  return (name,) if isinstance(name := axis(), str) else name
+def _names(name: Axis) -> tuple[str, ...]:
+  return (name,) if isinstance(name, str) else tuple(name)
+
+
+# What the devices of a worker send each other in the call that is traced now.
+_JOINS: contextvars.ContextVar[list[Traffic]] = contextvars.ContextVar('joins')
+
+
+def _with_joins(function: Callable[..., Any]) -> Callable[..., Any]:
+  """Adds to a function's bill what the devices of a worker send each other.
+
+  They join whatever arrives, whether or not something did.
+  """
+
+  @functools.wraps(function)
+  def run(*args, **kwargs):
+    joins = []
+    before = _JOINS.set(joins)
+    try:
+      *found, bill = function(*args, **kwargs)
+    finally:
+      _JOINS.reset(before)
+    return (*found, functools.reduce(lambda a, b: a + b, joins, bill))
+
+  return run
+
+
+def _share(tree):
+  """The part of a message that this device sends."""
+  if (inner := _INNER.get()) is None:
+    return tree
+  n, me = lax.axis_size(inner), lax.axis_index(inner)
+  rows = lambda x: jnp.pad(x.reshape(-1), (0, -x.size % n)).reshape(n, -1)
+  arrays, _ = flatten(jax.tree.map(jnp.asarray, tree))
+  return jax.tree.map(lambda x: rows(x)[me], arrays)
+
+
+def _joined(arrived, like, stacked: bool = False):
+  """What all devices of the worker received.
+
+  Args:
+    arrived: this device's share.
+    like: what a worker sent.
+    stacked: whether shares of several workers arrived, on axis 0.
+  """
+  if (inner := _INNER.get()) is None:
+    return arrived
+  arrays, unflatten = flatten(jax.tree.map(jnp.asarray, like))
+  others, lead = lax.axis_size(inner) - 1, int(stacked)
+  _JOINS.get().append(Traffic.inside(others * nbytes(arrived), others))
+
+  def whole(shares, array):
+    flat = shares.reshape(*shares.shape[:lead], -1)[..., : array.size]
+    return flat.reshape(*shares.shape[:lead], *array.shape)
+
+  shares = lax.all_gather(arrived, inner, axis=lead)
+  found = jax.tree.map(whole, shares, arrays)
+  return jax.vmap(unflatten)(found) if stacked else unflatten(found)
+
+
+def _size(tree) -> int:
+  """Bytes of the part of a message that this device sends."""
+  return nbytes(_share(tree))
 
 
 SERVED = 'served'  # Name in the compiled program of a sum that a server does.
@@ -96,7 +190,7 @@ def _present(tree, active):
 
 def _is_sharded() -> bool:
   """Whether the workers are on devices of their own, not a batch of vmap."""
-  return {*_axes()} <= {*jax.sharding.get_abstract_mesh().manual_axes}
+  return _manual(axis())
 
 
 def _sum(tree):
@@ -105,11 +199,13 @@ def _sum(tree):
   Under vmap a psum is a sum over the first axis, which takes XLA for CPUs up to
   70 times as long as adding the rows one after the other.
   """
-  arrays, unflatten = flatten(tree)
+  arrays, unflatten = flatten(_share(tree))
   if _is_sharded():
-    return unflatten(lax.psum(arrays, axis()))
-  rows = lax.all_gather(arrays, axis())
-  return unflatten(jax.tree.map(lambda x: functools.reduce(jnp.add, x), rows))
+    total = lax.psum(arrays, axis())
+  else:
+    rows = lax.all_gather(arrays, axis())
+    total = jax.tree.map(lambda x: functools.reduce(jnp.add, x), rows)
+  return _joined(unflatten(total), tree)
 
 
 def needs_everyone(active):
@@ -142,6 +238,7 @@ def _permutation(pairs, n: int):
   return [*pairs, *zip(idle_sources, idle_targets, strict=True)]
 
 
+@_with_joins
 def send(tree, pairs, active=True):
   """Moves trees along `(source, target)` pairs of workers.
 
@@ -158,7 +255,7 @@ def send(tree, pairs, active=True):
   if not pairs:
     return jax.tree.map(jnp.zeros_like, tree), jnp.bool_(False), SILENCE
   sources, targets = _ends(pairs, n)
-  size, arrived = nbytes(tree), jnp.asarray(targets)[me]
+  size, arrived = _size(tree), jnp.asarray(targets)[me]
   if active is not True:
     arrived &= active & _send_flag(active, pairs)
     size += _FLAG
@@ -191,6 +288,7 @@ def swap(tree, source, active=True):
   return jax.tree.map(lambda t, x: jnp.where(arrived, t, x), theirs, tree), sent
 
 
+@_with_joins
 def all_reduce(tree, active=True):
   """The sum over workers, as a ring (Patarasuk & Yuan, 2009).
 
@@ -199,14 +297,15 @@ def all_reduce(tree, active=True):
   """
   n = lax.axis_size(axis())
   if active is True:
-    total, count, size = _sum(tree), n, nbytes(tree)
+    total, count, size = _sum(tree), n, _size(tree)
   else:
     flag = jnp.asarray(active, jnp.int32)
     total, count = _sum((_present(tree, active), flag))
-    count, size = jnp.maximum(count, 1), nbytes((tree, flag))
+    count, size = jnp.maximum(count, 1), _size((tree, flag))
   return total, count, Traffic.of(ring_bytes(size, n), 2 * (n - 1)) * active
 
 
+@_with_joins
 def all_gather(tree, active=True):
   """Stacks all workers' trees on a new leading axis of size n, as a ring.
 
@@ -215,13 +314,18 @@ def all_gather(tree, active=True):
   """
   n = lax.axis_size(axis())
   if active is True:
-    trees, count, size = lax.all_gather(tree, axis()), n, nbytes(tree)
+    trees, count, size = _gathered(tree), n, _size(tree)
   else:
-    trees, present = lax.all_gather((_present(tree, active), active), axis())
-    count, size = jnp.maximum(present.sum(), 1), nbytes(tree) + _FLAG
+    trees, present = _gathered((_present(tree, active), active))
+    count, size = jnp.maximum(present.sum(), 1), _size(tree) + _FLAG
   return trees, count, Traffic.of((n - 1) * size, n - 1) * active
 
 
+def _gathered(tree):
+  return _joined(lax.all_gather(_share(tree), axis()), tree, stacked=True)
+
+
+@_with_joins
 def serve(tree, active=True):
   """The sum over workers at a server: an upload and a download per worker.
 
@@ -230,7 +334,7 @@ def serve(tree, active=True):
   Returns:
     The sum over those taking part, how many they are, and the bill.
   """
-  n, size = lax.axis_size(axis()), nbytes(tree)
+  n, size = lax.axis_size(axis()), _size(tree)
   with jax.named_scope(SERVED):
     total = _sum(_present(tree, active))
     count = (
@@ -243,6 +347,7 @@ def serve(tree, active=True):
   return total, count, (bill + queue) * active
 
 
+@_with_joins
 def all_max(x, active=True):
   """The largest x of all workers, for few numbers; as `agree`, over a tree.
 
@@ -254,15 +359,17 @@ def all_max(x, active=True):
     The element-wise maximum, and the bill.
   """
   needs_everyone(active)
-  return lax.pmax(x, axis()), _tree_bill(x)
+  return _joined(lax.pmax(_share(x), axis()), x), _tree_bill(x)
 
 
+@_with_joins
 def all_sum(x, active=True):
   """The sum of x over all workers, for few numbers; as `all_max`."""
   needs_everyone(active)
-  return lax.psum(x, axis()), _tree_bill(x)
+  return _joined(lax.psum(_share(x), axis()), x), _tree_bill(x)
 
 
+@_with_joins
 def all_to_all(tree, active=True):
   """Row j of every leaf goes to worker j, one message to each other worker.
 
@@ -277,10 +384,14 @@ def all_to_all(tree, active=True):
   n, me = lax.axis_size(axis()), lax.axis_index(axis())
   # vmap gives wrong results for an operand that is the same on all workers.
   mine = jax.tree.map(lambda x: jnp.where(me < 0, jnp.zeros_like(x), x), tree)
-  theirs = lax.all_to_all(mine, axis(), 0, 0, tiled=True)
-  return theirs, Traffic.of((n - 1) * nbytes(tree) // n, n - 1)
+  shares = jax.vmap(_share)(mine)
+  theirs = lax.all_to_all(shares, axis(), 0, 0, tiled=True)
+  row = jax.tree.map(lambda x: x[0], tree)
+  bill = Traffic.of((n - 1) * nbytes(shares) // n, n - 1)
+  return _joined(theirs, row, stacked=True), bill
 
 
+@_with_joins
 def read(tree, source, active=True):
   """Worker i reads the tree of `source[i]`, which need not take part.
 
@@ -304,12 +415,13 @@ def read(tree, source, active=True):
     theirs = _send(tree, pairs, is_target & active)
     total = jax.tree.map(jnp.add, total, theirs)
     into, out = into + (is_target & active), out + asked
-  bill = _bill(out, into, nbytes(tree))
+  bill = _bill(out, into, _size(tree))
   if active is not True:
     bill += _bill(into, out, _FLAG)
   return total, into, bill
 
 
+@_with_joins
 def push(tree, target, active=True):
   """Worker i sends its tree to `target[i]`, which need not take part.
 
@@ -330,10 +442,11 @@ def push(tree, target, active=True):
     arrived = is_target & _send_flag(active, pairs)
     total = jax.tree.map(jnp.add, total, _send(tree, pairs, arrived))
     into, out = into + arrived, out + (is_source & active)
-  size = nbytes(tree) + (0 if active is True else _FLAG)
+  size = _size(tree) + (0 if active is True else _FLAG)
   return total, into, _bill(out, into, size)
 
 
+@_with_joins
 def meet(tree, source, wants=True, active=True):
   """Worker i takes the tree of `source[i]` if one of them wants it and both are
   active.
@@ -357,7 +470,7 @@ def meet(tree, source, wants=True, active=True):
     nobody = jnp.bool_(False)
     return jax.tree.map(jnp.zeros_like, tree), nobody, nobody, SILENCE
   gives, takes = _is_end(pairs)
-  size = nbytes(tree)
+  size = _size(tree)
   if wants is True and active is True:
     return _send(tree, pairs, takes), takes, gives, _bill(gives, takes, size)
   # 0: absent, 1: active, 2: wants an exchange.
@@ -372,6 +485,7 @@ def meet(tree, source, wants=True, active=True):
   return _send(tree, pairs, takes), takes, gives, bill
 
 
+@_with_joins
 def agree(flags, active=True):
   """Whether a worker taking part raises each of `flags`; the same on all.
 
@@ -383,7 +497,8 @@ def agree(flags, active=True):
     bool[...], the logical or over workers, and the bill.
   """
   flags = jnp.uint8(flags)
-  anyone = lax.pmax(_present(flags, active), axis()) > 0
+  raised = lax.pmax(_share(_present(flags, active)), axis())
+  anyone = _joined(raised, flags) > 0
   return anyone, _tree_bill(flags) * active
 
 
@@ -404,10 +519,13 @@ def in_groups(name: str, params, x, groups):
   """
   if name not in ('axis_index', 'ppermute', *_NATIVE):
     return None
+  of = params.get('axes') or params.get('axis_name') or axis()
+  if _names(of) != _names(axis()):
+    return None  # Of the devices of a worker.
   table, me = np.asarray(groups), lax.axis_index(axis())
-  of, place = np.zeros((2, table.size), np.int32)
+  group, place = np.zeros((2, table.size), np.int32)
   for g, members in enumerate(table):
-    of[members], place[members] = g, np.arange(len(members))
+    group[members], place[members] = g, np.arange(len(members))
   if name == 'axis_index':
     return jnp.asarray(place)[me]
   if name == 'ppermute':
@@ -420,7 +538,7 @@ def in_groups(name: str, params, x, groups):
       x, [[members[i] for i in part] for members in table for part in parts]
     )
   # vmap has no collectives of groups: everybody's x, then the group's.
-  mine = lax.all_gather(x, axis())[table][jnp.asarray(of)[me]]
+  mine = lax.all_gather(x, axis())[table][jnp.asarray(group)[me]]
   return _OF_MEMBERS[name](mine, jnp.asarray(place)[me])
 
 
@@ -447,7 +565,7 @@ def _tree_bill(x) -> Traffic:
 
   The bytes of a worker are those of a ring, a mean over the tree's workers.
   """
-  n, size = lax.axis_size(axis()), nbytes(x)
+  n, size = lax.axis_size(axis()), _size(x)
   rounds = 2 * (n - 1).bit_length()
   return Traffic.of(
     ring_bytes(size, n),
@@ -494,13 +612,14 @@ def _send_flag(flag, pairs):
   if flag is True:
     return True
   full = _permutation(pairs, lax.axis_size(axis()))
-  return lax.ppermute(flag, axis(), full)
+  return _joined(lax.ppermute(_share(flag), axis(), full), flag)
 
 
 def _send(tree, pairs, arrives):
   """The source's tree at its target; zeros where it does not arrive."""
   full = _permutation(pairs, lax.axis_size(axis()))
-  return _present(lax.ppermute(tree, axis(), full), arrives)
+  theirs = _joined(lax.ppermute(_share(tree), axis(), full), tree)
+  return _present(theirs, arrives)
 
 
 def _bill(out, into, size: int) -> Traffic:
@@ -515,3 +634,34 @@ def _bill(out, into, size: int) -> Traffic:
     rounds=one.rounds * ((out + into) > 0),
     path_bytes=one.path_bytes * jnp.maximum(out, into),
   )
+
+
+def inner_mean(tree, name: Axis = INNER):
+  """The mean over the devices of this worker, as a ring, and its bill."""
+  n = lax.axis_size(name)
+  bill = Traffic.inside(ring_bytes(nbytes(tree), n), 2 * (n - 1))
+  arrays, unflatten = flatten(tree)
+  return unflatten(lax.pmean(arrays, name)), bill
+
+
+def inner_gather(tree, name: Axis = INNER):
+  """The trees of all devices of this worker on a new axis 0, and the bill."""
+  others = lax.axis_size(name) - 1
+  bill = Traffic.inside(others * nbytes(tree), others)
+  return lax.all_gather(tree, name), bill
+
+
+def inner_scatter(tree, name: Axis = INNER):
+  """The mean of row i, over the devices of this worker, at its i-th device.
+
+  Args:
+    tree: leaves with a leading axis of as many rows as devices.
+    name: of their axis.
+
+  Returns:
+    The tree of this device's row, and the bill.
+  """
+  n = lax.axis_size(name)
+  total = lax.psum_scatter(tree, name)
+  bill = Traffic.inside((n - 1) * nbytes(total), n - 1)
+  return jax.tree.map(lambda x: x / n, total), bill

@@ -1,7 +1,9 @@
 """Runs one program per worker: under vmap, shard_map or pmap.
 
 Positional arguments have the workers on axis 0; keyword arguments are shared.
-Of several processes each passes and receives the rows of its own workers.
+Of several processes each passes and receives the rows of its own workers. Where
+a worker is several devices, the program runs once on each, and positional
+arguments have the devices of a worker on axis 1.
 """
 
 import functools
@@ -13,10 +15,19 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from gossipjax.collectives import WORKERS
+from gossipjax.collectives import INNER, WORKERS
+from gossipjax.devices import worker_devices
+from gossipjax.devices.everyone import (
+  Program,
+  by_pmap,
+  on_many_devices,
+  on_one_device,
+)
 from gossipjax.errors import UserError, nearest
 
-Program = Callable[..., Any]
+
+def _same(tree: Any) -> Any:
+  return tree
 
 
 class Executor(NamedTuple):
@@ -28,12 +39,34 @@ class Executor(NamedTuple):
       the positional arguments whose memory it may reuse.
     put: places a tree, leaves [workers of this process, ...], on the devices.
     mine: the workers of this process among all.
+    devices: of each worker.
+    once: where devices of a worker hold the same, leaves [workers, devices,
+      ...], each of them once, [workers, ...].
   """
 
   name: str
   run: Callable[..., Program]
   put: Callable[[Any], Any]
   mine: slice = slice(None)
+  devices: int = 1
+  once: Callable[[Any], Any] = _same
+
+  def copied(self, tree: Any) -> Any:
+    """Places leaves [workers, ...]; each device of a worker has a copy."""
+    if self.devices == 1:
+      return self.put(tree)
+    copies = lambda x: np.broadcast_to(
+      x[:, None], (len(x), self.devices, *x.shape[1:])
+    )
+    return self.put(jax.tree.map(copies, tree))
+
+  def dealt(self, tree: Any) -> Any:
+    """Places leaves [workers, n, ...]; each device of a worker has n / devices
+    of the n, in their order."""
+    if self.devices == 1:
+      return self.put(tree)
+    parts = lambda x: x.reshape(len(x), self.devices, -1, *x.shape[2:])
+    return self.put(jax.tree.map(parts, tree))
 
 
 MOST_DEVICES = 64  # Emulated; each costs threads.
@@ -51,71 +84,16 @@ def emulate(num_devices: int) -> None:
   jax.config.update('jax_num_cpu_devices', num_devices)
 
 
-def on_one_device(program: Program, donate: tuple[int, ...] = ()) -> Program:
-  """Runs all workers on one device, as a batch under `jax.vmap`."""
-
-  def everyone(*args, **shared):
-    one = lambda *args: program(*args, **shared)
-    return jax.vmap(one, axis_name=WORKERS)(*args)
-
-  return jax.jit(everyone, donate_argnums=donate)
-
-
-def on_many_devices(
-  program: Program, donate: tuple[int, ...] = (), *, mesh: jax.sharding.Mesh
-) -> Program:
-  """Runs each worker on its own device of the mesh, under `jax.shard_map`."""
-
-  def everyone(*args, **shared):
-
-    def block(args, shared):  # shard_map keeps axis 0, with size one.
-      out = program(*jax.tree.map(lambda x: x[0], args), **shared)
-      return jax.tree.map(lambda x: x[None], out)
-
-    # No output is declared replicated, so check_vma has nothing to check.
-    return jax.shard_map(
-      block,
-      mesh=mesh,
-      in_specs=(jax.P(WORKERS), jax.P()),
-      out_specs=jax.P(WORKERS),
-      check_vma=False,
-    )(args, shared)
-
-  return jax.jit(everyone, donate_argnums=donate)
-
-
-def by_pmap(
-  program: Program, donate: tuple[int, ...] = (), *, devices: list[jax.Device]
-) -> Program:
-  """Runs each worker on its own device, under the older `jax.pmap`."""
-
-  @functools.cache
-  def mapped(num_args, names):
-
-    def positional(*args):
-      shared = dict(zip(names, args[num_args:], strict=True))
-      return program(*args[:num_args], **shared)
-
-    return jax.pmap(
-      positional,
-      axis_name=WORKERS,
-      devices=devices,
-      donate_argnums=donate,
-      in_axes=(0,) * num_args + (None,) * len(names),
-    )
-
-  return lambda *args, **shared: mapped(len(args), tuple(shared))(
-    *args, *shared.values()
-  )
-
-
-def executor(num_workers: int, name: str = 'auto') -> Executor:
+def executor(
+  num_workers: int, name: str = 'auto', devices: int = 1
+) -> Executor:
   """The executor of that name.
 
   Args:
     num_workers: how many workers run.
     name: 'vmap', 'shard_map', 'pmap', or 'auto': a device per worker if there
       are enough devices, else one device for all workers.
+    devices: of each worker; for several there have to be enough.
 
   Raises:
     UserError: the name is unknown, or there are too few devices or workers.
@@ -126,27 +104,40 @@ def executor(num_workers: int, name: str = 'auto') -> Executor:
   if num_workers < 1:
     raise UserError(f'workers is at least 1, got {num_workers}.')
   if jax.process_count() > 1:
-    return _over_processes(num_workers, name)
-  enough = jax.device_count() >= num_workers
+    found, mine = worker_devices.over_processes(num_workers, name, devices)
+    return _on_devices('shard_map', found, mine, devices)
+  enough = jax.device_count() >= num_workers * devices
   if name == 'auto':
-    name = 'shard_map' if enough else 'vmap'
+    name = 'shard_map' if enough or devices > 1 else 'vmap'
   if name == 'vmap':
-    return Executor(name, on_one_device, jax.device_put)
-  if not enough:
-    raise UserError(
-      f'executor={name} needs a device per worker: workers={num_workers}, '
-      f'devices={jax.device_count()}; executor=vmap runs any number on one.'
-    )
-  return _on_devices(name, jax.devices()[:num_workers])
+    run = functools.partial(on_one_device, axes=_axes(devices))
+    once = _same if devices == 1 else jax.jit(_first)
+    return Executor(name, run, jax.device_put, devices=devices, once=once)
+  found = worker_devices.of_process(num_workers, name, devices)
+  return _on_devices(name, found, per_worker=devices)
+
+
+def _first(tree: Any) -> Any:
+  """What the first device of each worker holds."""
+  return jax.tree.map(lambda x: x[:, 0], tree)
+
+
+def _axes(devices: int) -> tuple[str, ...]:
+  return (WORKERS,) if devices == 1 else (WORKERS, INNER)
 
 
 def _on_devices(
-  name: str, devices: list[jax.Device], mine: slice = slice(None)
+  name: str,
+  devices: list[jax.Device],
+  mine: slice = slice(None),
+  per_worker: int = 1,
 ) -> Executor:
-  """The executor of a worker per device, under shard_map or pmap."""
-  auto = (jax.sharding.AxisType.Auto,)
-  mesh = jax.make_mesh((len(devices),), (WORKERS,), auto, devices=devices)
-  placed = jax.NamedSharding(mesh, jax.P(WORKERS))
+  """The executor of workers with devices of their own: shard_map or pmap."""
+  axes = _axes(per_worker)
+  shape = (len(devices) // per_worker, per_worker)[: len(axes)]
+  auto = (jax.sharding.AxisType.Auto,) * len(axes)
+  mesh = jax.make_mesh(shape, axes, auto, devices=devices)
+  placed = jax.NamedSharding(mesh, jax.P(*axes))
   place = jax.make_array_from_process_local_data
   if jax.process_count() > 1:
     put = lambda tree: jax.tree.map(lambda x: place(placed, x), tree)
@@ -156,26 +147,11 @@ def _on_devices(
     run = functools.partial(by_pmap, devices=devices)
   else:
     run = functools.partial(on_many_devices, mesh=mesh)
-  return Executor(name, run, put, mine)
-
-
-def _over_processes(num_workers: int, name: str) -> Executor:
-  """The executor of several processes, with a worker on each device."""
-  if name not in ('auto', 'shard_map'):
-    raise UserError(
-      f'executor={name} runs in one process; shard_map runs in '
-      f'{jax.process_count()}.'
-    )
-  if num_workers != jax.device_count():
-    raise UserError(
-      f'workers={num_workers}, but {jax.process_count()} processes '
-      f'have {jax.device_count()} devices; give as many workers as devices.'
-    )
-  # In the order of the processes, so that each has consecutive workers.
-  devices = sorted(jax.devices(), key=lambda d: (d.process_index, d.id))
-  owners = [d.process_index for d in devices]
-  here = [i for i, owner in enumerate(owners) if owner == jax.process_index()]
-  return _on_devices('shard_map', devices, slice(here[0], here[-1] + 1))
+  if per_worker == 1:
+    return Executor(name, run, put, mine)
+  of_workers = jax.NamedSharding(mesh, jax.P(WORKERS))
+  once = jax.jit(_first, out_shardings=of_workers)
+  return Executor(name, run, put, mine, per_worker, once)
 
 
 def rows(tree: Any) -> Any:
@@ -184,8 +160,13 @@ def rows(tree: Any) -> Any:
     return jax.device_get(tree)
 
   def of_array(x):
-    shards = sorted(x.addressable_shards, key=lambda s: s.index[0].start or 0)
-    return np.concatenate([s.data for s in shards])
+    # Of several copies, one.
+    shards = {
+      tuple(part.start or 0 for part in s.index[:2]): s.data
+      for s in x.addressable_shards
+    }
+    found = np.concatenate([shards[place] for place in sorted(shards)])
+    return found.reshape(len({worker for worker, *_ in shards}), *x.shape[1:])
 
   return jax.tree.map(of_array, tree)
 

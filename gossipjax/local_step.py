@@ -123,6 +123,7 @@ def worker(
   strategy: agg.Strategy,
   tx: optax.GradientTransformation,
   axis: collectives.Axis = collectives.WORKERS,
+  inner: collectives.Axis | None = None,
 ) -> Loop:
   """One worker for a loop of one's own, also under parameter strategies.
 
@@ -133,6 +134,7 @@ def worker(
     strategy: both slots.
     tx: the local optimizer.
     axis: the name of the workers' axis, or names of several.
+    inner: the axis of the devices of a worker, see `as_optax`.
   """
   begin, step = make_worker(strategy, tx)
 
@@ -143,4 +145,5 @@ def worker(
     worker, sent = step(state.worker, grads, state.step)
     return LoopState(worker, state.step + 1, state.sent_total + sent), sent
 
-  return Loop(collectives.along(axis, init), collectives.along(axis, update))
+  along = lambda program: collectives.along(axis, program, inner)
+  return Loop(along(init), along(update))

@@ -87,6 +87,9 @@ PRESETS = {
 }
 
 
+INNER = 'nvlink'  # Between devices of a worker, unless a config says another.
+
+
 def seconds(link: Link, traffic: Traffic) -> np.ndarray:
   """Modelled seconds of each step, f64[steps].
 
@@ -97,6 +100,19 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
     traffic: with leading axes [workers, steps].
   """
   rounds, path = np.asarray(traffic.rounds), busiest(link, traffic)
+  return (rounds * link.latency_s + path / link.bytes_per_s).max(axis=0)
+
+
+def inner_seconds(link: Link, traffic: Traffic, devices: int) -> np.ndarray:
+  """Modelled seconds within a worker in each step, f64[steps].
+
+  Args:
+    link: of each device of a worker to the others.
+    traffic: with leading axes [workers, steps].
+    devices: of a worker; they send equally much, in rings.
+  """
+  rounds = np.asarray(traffic.inner_rounds)
+  path = np.asarray(traffic.inner) / devices * (1 if link.full_duplex else 2)
   return (rounds * link.latency_s + path / link.bytes_per_s).max(axis=0)
 
 

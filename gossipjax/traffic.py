@@ -62,6 +62,16 @@ class Count:
   def __getitem__(self, index):
     return np.asarray(self)[index]
 
+  def summed(self, axis: int) -> 'Count':
+    """The sum along an axis of fewer than 4,096 counts."""
+    return _carry(self.low.sum(axis, np.uint32), self.high.sum(axis, np.uint32))
+
+  def largest(self, axis: int) -> 'Count':
+    """The largest along an axis."""
+    high = self.high.max(axis, keepdims=True)
+    low = (self.low * (self.high == high)).max(axis)
+    return Count(low, high.squeeze(axis))
+
   def sum(self, axis=None):
     """Sum on the host, int64."""
     return np.asarray(self).sum(axis=axis)
@@ -75,6 +85,9 @@ def _carry(low, high) -> Count:
   return Count(low % _BASE, high + low // _BASE)
 
 
+_ZERO = Count(np.uint32(0), np.uint32(0))
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Traffic:
@@ -82,6 +95,8 @@ class Traffic:
 
   The first three are the ledger: what the worker's own link carried. The next
   two are for a link model, in which a link can be idle while others are busy.
+  Where a worker is several devices, each has a Traffic; `at_once` is theirs
+  together.
 
   Attributes:
     bytes: payload that this worker sent.
@@ -92,6 +107,9 @@ class Traffic:
     path_bytes: bytes on the busiest link of each of those rounds, added up.
     local: of `bytes`, those that stayed within the worker's group, for methods
       whose groups have a faster link; see transforms/groups.py.
+    inner: bytes that the devices of this worker sent each other; they are not
+      part of `bytes`.
+    inner_rounds: rounds of that.
   """
 
   bytes: Count
@@ -99,7 +117,9 @@ class Traffic:
   messages: Count
   rounds: Count
   path_bytes: Count
-  local: Count = Count(np.uint32(0), np.uint32(0))
+  local: Count = _ZERO
+  inner: Count = _ZERO
+  inner_rounds: Count = _ZERO
 
   @classmethod
   def of(
@@ -111,19 +131,16 @@ class Traffic:
     sends, and each message is a round.
     """
     either = lambda given, default: default if given is None else given
-    return cls(
-      *map(
-        Count.of,
-        (
-          num_bytes,
-          either(received, num_bytes),
-          messages,
-          either(rounds, messages),
-          either(path_bytes, num_bytes),
-          np.zeros(np.shape(num_bytes)),
-        ),
-      )
-    )
+    counts = num_bytes, either(received, num_bytes), messages
+    counts += either(rounds, messages), either(path_bytes, num_bytes)
+    nothing = np.zeros(np.shape(num_bytes))
+    return cls(*map(Count.of, (*counts, nothing, nothing, nothing)))
+
+  @classmethod
+  def inside(cls, num_bytes: int, rounds: int) -> 'Traffic':
+    """Of a device that sends to others of its worker."""
+    counts = Count.of(num_bytes), Count.of(rounds)
+    return dataclasses.replace(SILENCE, inner=counts[0], inner_rounds=counts[1])
 
   def __add__(self, other: 'Traffic') -> 'Traffic':
     pairs = zip(self.counts(), other.counts(), strict=True)
@@ -142,10 +159,25 @@ class Traffic:
 
 SILENCE = Traffic.of(0, 0)
 _FORM = jax.tree.structure(SILENCE)
+_FIELDS = tuple(f.name for f in dataclasses.fields(Traffic))
+_WAITED = ('rounds', 'inner_rounds')  # Of several at once: the slowest one's.
+
+
+def at_once(sent: Traffic, axis: int = 0) -> Traffic:
+  """The traffic of several exchanges at the same time, on one link.
+
+  Such as those of the devices of a worker, which share its link.
+
+  Args:
+    sent: with an axis of fewer than 4,096 exchanges.
+    axis: that one; not counted from the end.
+  """
+  join = lambda name: Count.largest if name in _WAITED else Count.summed
+  return Traffic(*(join(f)(getattr(sent, f), axis) for f in _FIELDS))
 
 
 def digits(sent: Traffic) -> jax.Array:
-  """All digits of the counts in one array, u32[12].
+  """All digits of the counts in one array, u32[16].
 
   A small program with twelve outputs in place of one takes a third more time,
   since each step allocates each output on each device.
@@ -153,9 +185,13 @@ def digits(sent: Traffic) -> jax.Array:
   return jnp.stack(jax.tree.leaves(sent))
 
 
-def from_digits(array: jax.Array) -> Traffic:
-  """From u32[..., 12] to a Traffic on the host, leaves i64[...]."""
+def from_digits(array: jax.Array | np.ndarray, of: int = 1) -> Traffic:
+  """From u32[..., 16] to a Traffic on the host, leaves i64[...].
+
+  Several devices `of` a worker, on axis 1, are added up.
+  """
   found = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
+  found = found if of == 1 else at_once(found, 1)
   return Traffic(*map(np.asarray, found.counts()))
 
 

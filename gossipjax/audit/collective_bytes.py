@@ -1,15 +1,12 @@
 """Bytes that each worker sends in one collective of a compiled program."""
 
 import itertools
-import math
-import re
 from collections import Counter
 from fractions import Fraction
 from typing import NamedTuple
 
-import numpy as np
-
 from gossipjax.audit import hlo
+from gossipjax.audit.routes import Route, route
 from gossipjax.collectives import SERVED
 from gossipjax.errors import UserError
 
@@ -23,9 +20,6 @@ _RING = {
 _PERMUTE = 'collective-permute'
 _UNKNOWN = {'collective-broadcast', 'ragged-all-to-all', 'send', 'recv'}
 
-# Groups of workers, () for one of all; or (source, target) pairs.
-Route = tuple[tuple[int, ...], ...]
-
 
 class Transfer(NamedTuple):
   """One array of one collective.
@@ -33,7 +27,8 @@ class Transfer(NamedTuple):
   Attributes:
     kind: all-reduce, collective-permute and the like.
     array: the result on one worker.
-    route: groups of workers, or (source, target) pairs.
+    route: groups of workers, or (source, target) pairs. Where workers are
+      several devices, of devices: number d * i + j is device j of worker i.
     served: whether the collective emulates a server.
     bits: of an entry, in the program before compilation.
   """
@@ -43,6 +38,19 @@ class Transfer(NamedTuple):
   route: Route
   served: bool
   bits: int
+
+  def levels(self, devices: int) -> tuple['Transfer | None', 'Transfer | None']:
+    """What of it is between workers of so many devices, and what within; no
+    server is within a worker."""
+    if devices == 1 or not self.route:
+      return self, None
+    inside = lambda group: len({i // devices for i in group}) == 1
+    within = tuple(group for group in self.route if inside(group))
+    between = tuple(group for group in self.route if not inside(group))
+    return (
+      self._replace(route=between) if between else None,
+      self._replace(route=within, served=False) if within else None,
+    )
 
   def compiled_bytes(self, workers: int) -> list[Fraction]:
     """Bytes that each worker sends in the compiled program."""
@@ -94,8 +102,8 @@ def transfers(
   if kind == 'all-to-all':  # May have one result for each worker.
     arrays = [hlo.Array(arrays[0].dtype, sum(a.size for a in arrays))]
   served = _is_served(program, instruction)
-  route = _route(instruction)
-  return [Transfer(kind, a, route, served, a.bits) for a in arrays]
+  joined = route(instruction)
+  return [Transfer(kind, a, joined, served, a.bits) for a in arrays]
 
 
 def _is_served(program, instruction) -> bool:
@@ -104,30 +112,3 @@ def _is_served(program, instruction) -> bool:
   reducers = instruction.calls.get('to_apply', [])
   named = [instruction, *(i for r in reducers for i in program.computations[r])]
   return any(SERVED in i.op_name.split('/') for i in named)
-
-
-def _numbers(text: str | None) -> tuple[int, ...]:
-  return tuple(map(int, re.findall(r'\d+', text or '')))
-
-
-def _route(instruction: hlo.Instruction) -> Route:
-  text = instruction.attributes
-  if found := re.search(
-    r'(?:replica_groups|source_target_pairs)='
-    r'\{((?:\{[\d,]*\},?)*)\}',
-    text,
-  ):
-    return tuple(map(_numbers, re.findall(r'\{([\d,]+)\}', found[1])))
-  # Iota: the workers in these dimensions, transposed, cut into groups.
-  if found := re.search(
-    r'replica_groups=\[([\d,]+)\]<=\[([\d,]+)\]'
-    r'(?:T\(([\d,]+)\))?',
-    text,
-  ):
-    shape, dimensions, order = map(_numbers, found.groups())
-    ids = np.arange(math.prod(dimensions)).reshape(dimensions)
-    ids = ids.transpose(order or None).reshape(shape)
-    return tuple(map(tuple, ids.tolist()))
-  if 'replica_groups=' in text:
-    raise UserError(f'audit cannot read the replica_groups in: {text}')
-  return ()

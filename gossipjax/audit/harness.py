@@ -11,8 +11,11 @@ from gossipjax import executors
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import hlo
 from gossipjax.audit.control_paths import Paths, control_paths
+from gossipjax.devices import inner_devices
+from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 from gossipjax.local_step import Worker, make_worker, probe
+from gossipjax.traffic import Traffic, at_once
 
 _LARGE = 1e3  # Gradients over parameters; they make every trigger fire.
 _MOST = 32  # Entries along a dimension, where the shape does not matter.
@@ -30,6 +33,7 @@ class Harness(NamedTuple):
     run: lifts a worker's program to all workers, as `executors.Executor.run`.
     update: of one worker, as `worker.make_worker` returns it.
     worker: states to start from.
+    inner: what the devices of a worker do; each has a row, [workers, devices].
     large: gradients so large that every worker communicates.
     zero: gradients of zero.
   """
@@ -37,54 +41,91 @@ class Harness(NamedTuple):
   run: Callable[..., Callable[..., Any]]
   update: Callable[..., Any]
   worker: Worker
+  inner: Inner
   large: Tree
   zero: Tree
 
 
 def make_harness(
-  strategy: Strategy, params: Tree, workers: int, state: Tree = ()
+  strategy: Strategy,
+  params: Tree,
+  workers: int,
+  state: Tree = (),
+  inner: Inner = ALONE,
 ) -> Harness:
-  """All slots of a strategy around an optimizer, one device per worker.
+  """All slots of a strategy around an optimizer, on devices of their own.
 
   Args:
     strategy: of the workers.
     params, state: of one worker; only shapes and dtypes matter.
     workers: how many.
+    inner: what their devices do, for parameters of any shapes.
 
   Raises:
-    UserError: fewer than two workers, or fewer devices than workers.
+    UserError: fewer than two workers, or too few devices.
   """
-  if not 2 <= workers <= jax.device_count():
+  if not 2 <= workers * inner.devices <= jax.device_count() or workers < 2:
     raise UserError(
       'audit needs two workers or more and a device for each: '
       f'workers={workers}, devices={jax.device_count()}; with '
       'JAX_PLATFORMS=cpu there are enough.'
     )
-  executor = executors.executor(workers, 'shard_map')
+  executor = executors.executor(workers, 'shard_map', inner.devices)
+  inner = inner_devices.inner(inner.devices, inner.kind, params)
   init, update = make_worker(strategy, probe(strategy, 1.0))
-  leaves, form = jax.tree.flatten(params)
+  draw, seeds = executor.run(_noise(params)), np.arange(workers)
+  mine = draw(executor.copied(seeds), scale=1.0)
+  large = draw(executor.copied(seeds + workers), scale=_LARGE)
+  still = jax.tree.map(lambda x: np.zeros((workers, *x.shape), x.dtype), state)
+  begin = lambda params, state: init(inner.kept(params), state)
+  return Harness(
+    executor.run,
+    _of_devices(update, inner),
+    executor.run(begin)(mine, executor.copied(still)),
+    inner,
+    large,
+    jax.tree.map(jnp.zeros_like, large),
+  )
+
+
+def _noise(like: Tree) -> Callable[..., Tree]:
+  """(seed, scale) -> a random tree of these shapes and dtypes."""
+  leaves, form = jax.tree.flatten(like)
 
   def noise(seed, scale):  # One draw for all leaves compiles faster.
     ends = np.cumsum([x.size for x in leaves])
     flat = scale * jax.random.normal(jax.random.key(seed), ends[-1:])
-    return form.unflatten(
+    return jax.tree.unflatten(
+      form,
       [
         part.reshape(x.shape).astype(x.dtype)
         for part, x in zip(jnp.split(flat, ends[:-1]), leaves, strict=True)
-      ]
+      ],
     )
 
-  draw, seeds = executor.run(noise), np.arange(workers)
-  mine = draw(executor.put(seeds), scale=1.0)
-  large = draw(executor.put(seeds + workers), scale=_LARGE)
-  still = jax.tree.map(lambda x: np.zeros((workers, *x.shape), x.dtype), state)
-  return Harness(
-    executor.run,
-    update,
-    executor.run(init)(mine, executor.put(still)),
-    large,
-    jax.tree.map(jnp.zeros_like, large),
-  )
+  return noise
+
+
+def _of_devices(update: Callable[..., Any], inner: Inner) -> Callable[..., Any]:
+  """The update of a worker, with what its devices do before it."""
+  if inner.devices == 1:
+    return update
+
+  def of_device(worker, grads, *args, **kwargs):
+    whole, gathering = inner.whole(worker.params)
+    # A gradient depends on the parameters, or they would not be gathered.
+    of = lambda g, p: jnp.where(jnp.isnan(p), jnp.zeros_like(g), g)
+    grads, reducing = inner.mean(jax.tree.map(of, grads, whole))
+    worker, sent = update(worker, grads, *args, **kwargs)
+    return worker, sent + gathering + reducing
+
+  return of_device
+
+
+def billed(harness: Harness, sent: Traffic) -> Traffic:
+  """What each worker sent, on the host, leaves [workers]."""
+  sent = jax.device_get(sent)
+  return sent if harness.inner.devices == 1 else at_once(sent, 1)
 
 
 def update_at(harness: Harness, step: int) -> Callable[..., Any]:

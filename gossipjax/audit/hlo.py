@@ -23,6 +23,8 @@ _CALL = re.compile(
 )
 _TRIPS = re.compile(r'known_trip_count\W+n\W+(\d+)')  # Any style of quoting.
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
+_IS_SYNC = re.compile(r'is_sync\W+true')
+_LAST_WORD = re.compile(r'([\w.-]+)$')
 
 
 class Array(NamedTuple):
@@ -47,6 +49,7 @@ class Instruction(NamedTuple):
   trips: int | None  # How often a loop runs, if the compiler knows.
   op_name: str  # Where the traced program made it: names joined by slashes.
   attributes: str  # Operands and attributes; strings are emptied.
+  is_sync: bool = False  # Of a pair of start and done: nothing runs beside it.
 
 
 class Module(NamedTuple):
@@ -96,7 +99,25 @@ def _instruction(name: str, text: str) -> Instruction:
     int(trips[1]) if trips else None,
     op_name[1] if op_name else '',
     attributes,
+    bool(_IS_SYNC.search(text, end)),
   )
+
+
+def operands(instruction: Instruction) -> list[str]:
+  """The names of its operands, in order; the text may give their shapes."""
+  if instruction.opcode in ('parameter', 'constant'):
+    return []
+  edges = [-1]
+  for i, (depth, letter) in enumerate(_depths(instruction.attributes)):
+    if (depth, letter) == (0, ',') or depth < 0:
+      edges.append(i)
+    if depth < 0:
+      break
+  pieces = (
+    instruction.attributes[a + 1 : b].strip()
+    for a, b in itertools.pairwise(edges)
+  )
+  return [found[1] for p in pieces if (found := _LAST_WORD.search(p))]
 
 
 def _depths(text: str) -> Iterator[tuple[int, str]]:

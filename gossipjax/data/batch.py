@@ -20,6 +20,7 @@ def batch(
   step: jax.Array | int,
   size: int,
   worker: jax.Array | None = None,
+  part: tuple[jax.Array | int, int] = (0, 1),
 ) -> Tree:
   """A worker's batch: a pure function of its key and the step.
 
@@ -32,16 +33,17 @@ def batch(
     key: this worker's key.
     step: int32[], from 0.
     size: examples in a batch.
+    part: (i, n) for the i-th of n equal parts of the batch.
 
   Returns:
-    arrays [size, ...].
+    arrays [size / n, ...].
 
   Raises:
     UserError: the batch is larger than the share.
   """
   share = jax.tree.leaves(examples)[0].shape[0 if worker is None else 1]
   check_size(size, share)
-  rows = places(key, step, size, share)
+  rows = places(key, step, size, share).reshape(part[1], -1)[part[0]]
   whose = rows if worker is None else (worker, rows)
   return jax.tree.map(lambda x: jnp.asarray(x)[whose], examples)
 

@@ -5,6 +5,7 @@ coordinator         where the processes meet
 stopping            stops all after the same step; ends a process that hangs
 launcher            starts several processes on this host
 allocator           memory of processes that exchange large arrays on a CPU
+gpus                why JAX cannot use the GPUs of this machine
 failures            which of them failed first, and which hang
 lifeline            ends processes whose launcher died; shows who hangs
 constants           exit code and heartbeat, which the launcher shares

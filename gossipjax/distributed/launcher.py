@@ -32,6 +32,13 @@ def free_port() -> int:
     return listener.getsockname()[1]
 
 
+def with_workers(arguments: Sequence[str], processes: int) -> list[str]:
+  """Arguments of `run` with a worker for each process, unless they say."""
+  if any(word.startswith('--config.workers') for word in arguments):
+    return list(arguments)
+  return [*arguments, f'--config.workers={processes}']
+
+
 def command(
   arguments: Sequence[str],
   processes: int,

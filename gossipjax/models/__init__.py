@@ -3,6 +3,7 @@
 mlp          a perceptron
 cnn          two convolutions and two dense layers
 resnet       residual networks for 32x32 pictures and for ImageNet
+resnet9      a wide, short residual network for 32x32 pictures
 vgg          VGG for 32x32 pictures
 shallow      six wide convolutions for 32x32 pictures
 lstm         a recurrent network that reads bytes
@@ -32,6 +33,7 @@ from gossipjax.models.resnet import (
   resnet32,
   resnet50,
 )
+from gossipjax.models.resnet9 import resnet9
 from gossipjax.models.shallow import shallow
 from gossipjax.models.transformer import transformer
 from gossipjax.models.vgg import vgg8, vgg16
@@ -43,6 +45,7 @@ IMAGES: Mapping[str, Callable[..., nn.Module]] = {
     mlp,
     cnn,
     resnet8,
+    resnet9,
     resnet20,
     resnet32,
     resnet18,

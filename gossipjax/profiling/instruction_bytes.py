@@ -5,7 +5,6 @@ or a slice indexes, the selected part counts; of an operand that a scatter or an
 update changes in place, the new entries count.
 """
 
-import re
 from collections.abc import Iterator
 
 from gossipjax.audit import hlo
@@ -29,11 +28,6 @@ FREE = (
 )
 
 
-def operands(instruction: Instruction) -> list[str]:
-  """The names of its operands, in order."""
-  return re.findall(r'%([\w.-]+)', instruction.attributes.partition(')')[0])
-
-
 def bodies(module: Module) -> Iterator[Body]:
   """Computations whose instructions run one by one, without fusions' bodies."""
   fused = {
@@ -55,9 +49,9 @@ def size(arrays: list[Array]) -> int:
 
 def _part(user: Instruction, name: str, body: Body) -> list[Array] | None:
   """What it reads of the operand of that name; None for all of it."""
-  if operands(user)[0] == name and user.opcode in INDEXED_READS:
+  if hlo.operands(user)[0] == name and user.opcode in INDEXED_READS:
     return hlo.arrays(user.shape)
-  if operands(user)[0] == name and user.opcode in IN_PLACE:
+  if hlo.operands(user)[0] == name and user.opcode in IN_PLACE:
     return _changed(user, body)
   return None
 
@@ -71,7 +65,7 @@ def _used(body: Body) -> dict[str, dict[str, list[Array]] | None]:
   """
   found = {name: {} for name in body} | {[*body][-1]: None}
   for user in reversed(body.values()):
-    for name in operands(user):
+    for name in hlo.operands(user):
       part = _part(user, name, body)
       if part is not None:
         used = {user.name: part}
@@ -85,7 +79,7 @@ def _used(body: Body) -> dict[str, dict[str, list[Array]] | None]:
 
 def _changed(instruction: Instruction, body: Body) -> list[Array]:
   """Arrays that are written: new entries of an update, else the result."""
-  inputs = operands(instruction)
+  inputs = hlo.operands(instruction)
   if instruction.opcode in RESHAPES and inputs[0] in body:
     return _changed(body[inputs[0]], body)
   if instruction.opcode == 'tuple':
@@ -102,9 +96,12 @@ def touched(
   """Arrays that an instruction of `body` reads, and arrays that it writes."""
   if instruction.opcode in FREE:
     return [], []
-  whole = [hlo.arrays(body[name].shape) for name in operands(instruction)]
+  names = hlo.operands(instruction)
+  whole = [hlo.arrays(body[name].shape) for name in names]
   if instruction.opcode != 'fusion':
-    parts = [_part(instruction, name, body) for name in operands(instruction)]
+    parts = [
+      _part(instruction, name, body) for name in hlo.operands(instruction)
+    ]
     written = _changed(instruction, body)
   else:
     *_, root = inner = module.computations[instruction.calls['calls'][0]]

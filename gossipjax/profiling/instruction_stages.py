@@ -9,8 +9,8 @@ import collections
 import pathlib
 import re
 
+from gossipjax.audit import hlo
 from gossipjax.audit.hlo import Instruction, Module
-from gossipjax.profiling import instruction_bytes
 
 # By stage the pattern of a stack frame; the first stage whose pattern is found
 # counts, since a merge also selects, for example.
@@ -21,7 +21,7 @@ STAGES = {
     r'^(collectives|flatten|servers/sharded_server|transforms/flattened)\.py'
   ),
   'pack': r'^compressors/',
-  'own': r'^(?!local_step|executors|aggregator)\w[\w/]*\.py',
+  'own': r'^(?!local_step|executors|devices|aggregator)\w[\w/]*\.py',
   'apply': '',
 }
 _ROOT = f'{pathlib.Path(__file__).parents[1]}/'  # Of this package.
@@ -112,10 +112,7 @@ def stages(text: str, module: Module) -> dict[str, str]:
   # The text defines a computation before those that call it.
   for name, body in reversed(module.computations.items()):
     known = {i.name: _stage_of(i, of, module) for i in body}
-    taken = {
-      i.name: [x for x in instruction_bytes.operands(i) if x in known]
-      for i in body
-    }
+    taken = {i.name: [x for x in hlo.operands(i) if x in known] for i in body}
     for i, inputs in taken.items():
       known[i] = known[i] or next(filter(None, map(known.get, inputs)), None)
     for i, inputs in reversed(taken.items()):

@@ -4,7 +4,7 @@ import collections
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -80,9 +80,25 @@ def trace(call: Callable[[], Any], names: set[str]) -> Trace:
       jax.block_until_ready(call())
       wall_s = time.perf_counter() - began
     (file,) = pathlib.Path(folder).rglob('*.xplane.pb')
-    planes = jax.profiler.ProfileData.from_file(str(file)).planes
-    for event in (e for p in planes for line in p.lines for e in line.events):
-      if event.name in names:
-        seconds[event.name] += event.duration_ns / 1e9
-        executions[event.name] += 1
+    for event in _events(jax.profiler.ProfileData.from_file(str(file)).planes):
+      if name := _instruction(event, names):
+        seconds[name] += event.duration_ns / 1e9
+        executions[name] += 1
   return Trace(wall_s, seconds, executions)
+
+
+def _events(planes: Iterable[Any]) -> Iterator[Any]:
+  """What ran: on GPUs if the trace has any, else on the host."""
+  planes = [*planes]
+  devices = [p for p in planes if p.name.startswith('/device:GPU')]
+  for plane in devices or planes:
+    for line in plane.lines:
+      yield from line.events
+
+
+def _instruction(event: Any, names: set[str]) -> str | None:
+  """The instruction of an event; a GPU's kernel tells it beside its name."""
+  if event.name in names:
+    return event.name
+  told = {key: value for key, value in event.stats if key == 'hlo_op'}
+  return told['hlo_op'] if told.get('hlo_op') in names else None

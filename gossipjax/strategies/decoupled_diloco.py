@@ -1,84 +1,103 @@
 """Decoupled DiLoCo: workers report to a syncer, which waits for a quorum only.
 
-  D <- merge of (w_i, p_i - x_i) over reports,    w_i = c_i^2 / h_i
-  s <- outer step on s with D    as soon as K workers have reported
-  x_i <- s,    p_i <- s          for a worker that reports
+  at t = t_f:        D <- merge of (w_i, p_i - x_i) over reports,
+                     s <- outer step on s with D    once K workers have reported
+  at t = t_f + tau:  x_i <- s,    p_i <- s          for a worker that reported
+                     with the s of t_f
 
-every `period` steps of a worker, where p_i is what it received last, c_i its
-examples and h_i its steps since then; batches are equal here, so w_i is h_i. A
-worker whose report does not complete the quorum receives s as it is. The merge
-is a mean, or direction and length apart for each tensor,
+for each fragment f of the layers, once in `period` steps of a worker, t_f =
+f period / F steps into it. p_i is what it received last; w_i = c_i^2 / h_i of
+its c_i examples and h_i steps since then, here h_i, because batches are equal.
+Without a quorum a worker receives s as it is. What it did in tau steps is
+overwritten. The merge is a mean, or direction and length apart per tensor,
 
   D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i))
 
-Asynchronous workers report at their own times. The paper also waits for a grace
-time after the quorum and exchanges while it computes: neither is done here.
+Asynchronous workers report at their own times. The paper's grace time after the
+quorum is not here.
 
-Decoupled DiLoCo, 2026. arXiv:2604.21428. Weights and merge are those of
-readers' notes; the outer constants, which it does not give, are DiLoCo's.
+Decoupled DiLoCo, 2026. arXiv:2604.21428, with F = 24 and tau = 2. Weights and
+merge are those of readers' notes, the outer constants, not published, DiLoCo's.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 
-from gossipjax import async_exchange, collectives
+from gossipjax import async_exchange
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity, select
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE
-from gossipjax.transforms.merges import MERGES, Reports, merged, report
+from gossipjax.transforms.bucketed import in_turn
+from gossipjax.transforms.fragments import fragments as fragments_of
 from gossipjax.transforms.outer_optimizers import OuterOptimizer, nesterov
+from gossipjax.transforms.quorum import Held, Quorum
 
 NOT_CONSERVED = {'parameters': 'The outer momentum moves the center further.'}
 
 
+class FragmentState(NamedTuple):
+  server: Held  # Held by the syncer.
+  steps: jax.Array  # i32[]; h_i.
+  due: jax.Array  # i32[]; the step at which s_f arrives, -1 if it does not.
+
+
 class SyncerState(NamedTuple):
   center: Tree  # s, held by the syncer.
-  server: tuple[optax.OptState, Reports]  # Held by the syncer, too.
-  pulled: Tree  # p_i, what this worker received last.
-  steps: jax.Array  # i32[]; h_i.
+  pulled: Tree  # p_i, what this worker received last, or is on its way.
+  fragments: tuple[FragmentState, ...]
 
 
-def syncer(
-  period: int, quorum: int, merge: str, outer: OuterOptimizer
-) -> Aggregator:
-  """Reports to the syncer at the end of each period; runs at each step."""
+def _arrive(x, pulled, state, there):
+  x, steps, due = select(
+    there & (state.due >= 0),
+    (pulled, jnp.zeros_like(state.steps), jnp.int32(-1)),
+    (x, state.steps, state.due),
+  )
+  return x, state._replace(steps=steps, due=due)
+
+
+def syncer(period: int, quorum: Quorum, count: int, delay: int) -> Aggregator:
+  """Reports each fragment once in a period; runs at each step."""
+  parts = lambda tree: fragments_of(tree, count, 'balanced')
 
   def init(tree):
-    nothing = jax.tree.map(jnp.zeros_like, report(tree, jnp.float32(0), merge))
-    return SyncerState(tree, (outer.init(tree), nothing), tree, jnp.int32(0))
+    begin = lambda _, x: (
+      (x,),
+      FragmentState(quorum.init(x), jnp.int32(0), jnp.int32(-1)),
+    )
+    return SyncerState(tree, tree, in_turn(parts(tree), [tree], begin)[1])
 
-  def visit(tree, state, active):
-    progress = jax.tree.map(jnp.subtract, state.pulled, tree)
-    mine = report(progress, state.steps.astype(jnp.float32), merge)
-    new, _, sent = collectives.serve(mine, active)
-    opt, old = state.server
-    reports = jax.tree.map(jnp.add, old, new)
-    gradient = merged(reports, merge, state.center)
-    updates, stepped = outer.update(gradient, opt, state.center)
-    nothing = jax.tree.map(jnp.zeros_like, reports)
-    center, *server = select(
-      reports.workers >= quorum,
-      (optax.apply_updates(state.center, updates), stepped, nothing),
-      (state.center, opt, reports),
+  def visit(x, s, pulled, state, step, active):
+    moved = jax.tree.map(jnp.subtract, pulled, x)
+    weight = state.steps.astype(jnp.float32)
+    s, server, sent = quorum.serve(s, state.server, moved, weight, active)
+    due = jnp.asarray(step + delay, jnp.int32)
+    pulled, due = select(active, (s, due), (pulled, state.due))
+    return s, pulled, state._replace(server=server, due=due), sent
+
+  def exchange(f, x, s, pulled, state, step, active):
+    late = active & (state.due <= step)
+    x, state = _arrive(x, pulled, state._replace(steps=state.steps + 1), late)
+    departs = step + 1 - f * period // count
+    s, pulled, state, sent = lax.cond(
+      (departs % period == 0) & (departs >= period),
+      lambda: visit(x, s, pulled, state, step, active),
+      lambda: (s, pulled, state, SILENCE),
     )
-    tree, pulled, steps = select(
-      active,
-      (center, center, jnp.zeros_like(state.steps)),
-      (tree, state.pulled, state.steps),
-    )
-    return tree, SyncerState(center, tuple(server), pulled, steps), sent
+    x, state = _arrive(x, pulled, state, active if delay == 0 else False)
+    return (x, s, pulled), (state, sent)
 
   def update(tree, state, step, active=True):
-    state = state._replace(steps=state.steps + 1)
-    return lax.cond(
-      step % period == period - 1,
-      lambda: visit(tree, state, active),
-      lambda: (tree, state, SILENCE),
+    trees, found = in_turn(
+      parts(tree),
+      (tree, state.center, state.pulled),
+      lambda f, *x: exchange(f, *x, state.fragments[f], step, active),
     )
+    states, sent = zip(*found, strict=True)
+    return trees[0], SyncerState(*trees[1:], states), sum(sent, SILENCE)
 
   return Aggregator(init, update)
 
@@ -88,22 +107,23 @@ def strategy(
   quorum: int = 1,
   merge: str = 'direction',
   outer: OuterOptimizer = nesterov(),
+  fragments: int = 1,
+  delay: int = 0,
 ) -> Strategy:
   """Args:
   period: H, local steps between two reports of a worker.
   quorum: K, reports after which the syncer takes an outer step.
   merge: mean or direction.
   outer: the outer optimizer; see transforms/outer_optimizers.py.
+  fragments: F, at most the number of layers; they have about as many bytes.
+  delay: tau, local steps while an exchange is on its way; below H.
   """
-  if period < 1 or quorum < 1:
+  rule = Quorum(quorum, merge, outer)
+  rule.check()
+  if not 0 <= delay < period:
     raise UserError(
-      f'period and quorum are at least 1, got {period} and {quorum}.'
+      f'delay is from 0 to below period={period} steps, got {delay}.'
     )
-  if merge not in MERGES:
-    raise UserError(f'merge={merge} is unknown{nearest(merge, MERGES)}')
-  parameters = syncer(period, quorum, merge, outer)
-  return Strategy(
-    identity(),
-    parameters,
-    lambda workers: async_exchange.visits(parameters),
-  )
+  parameters = syncer(period, rule, fragments, delay)
+  visits = lambda workers: async_exchange.visits(parameters)
+  return Strategy(identity(), parameters, visits)

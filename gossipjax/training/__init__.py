@@ -3,10 +3,13 @@
 run             resolves a config into a typed `Run`, once
 worker_program  the program of one worker, made from a run
 train           synchronous training; yields records
+memory          refuses a step that no device holds
 loop            the training loop that real and virtual time share
 record          one line of records.jsonl
+machines        `config.cluster` and `config.engine`, checked
 stream          batches of a data source, read ahead
 gradient        the gradient of a batch: its precision, its micro-batches
+inner           what a config says of the devices of a worker
 model_state     what models keep besides parameters, averaged
 evaluate        held-out scores and consensus distance
 ledger          totals of bytes per worker, modelled seconds per link

@@ -44,7 +44,7 @@ def held_out(
 ) -> Callable[[Tree, Tree], dict[str, float]]:
   """Scores a model on all held-out examples.
 
-  Nothing is communicated: every worker scores its share, the host adds up.
+  Nothing is communicated: every device scores its share, the host adds up.
 
   Args:
     task: whose `test` examples.
@@ -55,12 +55,15 @@ def held_out(
     (parameters, state) of one model -> its scores on all examples.
   """
   total, test = count(task.test, 'test'), task.test
-  calls = -(-total // (workers * _CHUNK))
-  chunk = -(-total // (workers * calls))
-  rows = np.arange(calls * workers * chunk).reshape(calls, workers, chunk)
+  devices = workers * executor.devices
+  calls = -(-total // (devices * _CHUNK))
+  chunk = -(-total // (devices * calls))
+  rows = np.arange(calls * devices * chunk).reshape(calls, workers, -1)
   real = (rows < total).astype(np.float32)
   mine = executor.mine
-  chunk_of = lambda r, w: executor.put((_rows(test, r[mine] % total), w[mine]))
+  chunk_of = lambda r, w: executor.dealt(
+    (_rows(test, r[mine] % total), w[mine])
+  )
   pairs = list(zip(rows, real, strict=True))
   # Arrays are on the devices once; a source is read for each evaluation.
   kept = None if isinstance(test, Source) else [chunk_of(*p) for p in pairs]
@@ -79,9 +82,16 @@ def held_out(
     mine = [
       executors.rows(score(*c, params=params, state=state)) for c in chunks
     ]
-    return metrics.joined(executors.gather(mine), total)
+    return metrics.joined(_of_each(executors.gather(mine), executor), total)
 
   return evaluate
+
+
+def _of_each(scores: Tree, executor: executors.Executor) -> Tree:
+  """Leaves with a row per device, whichever worker it belongs to."""
+  if executor.devices == 1:
+    return scores
+  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), scores)
 
 
 def _rows(examples: Tree, rows: np.ndarray) -> Tree:

@@ -14,17 +14,20 @@ from gossipjax.tasks.task import Task
 DTYPES = ('bfloat16', 'float16', 'float32')
 
 
-def check(compute_dtype: str, accumulate: int, batch_size: int) -> None:
+def check(
+  compute_dtype: str, accumulate: int, batch_size: int, devices: int = 1
+) -> None:
   """Raises a UserError for a type or a number of micro-batches of no use."""
+  share = f' / config.devices_per_worker={devices}' if devices > 1 else ''
   if compute_dtype and compute_dtype not in DTYPES:
     raise UserError(
       f'config.compute_dtype={compute_dtype} is unknown'
       f'{nearest(compute_dtype, DTYPES)}'
     )
-  if accumulate < 0 or batch_size % max(1, accumulate):
+  if accumulate < 0 or batch_size // devices % max(1, accumulate):
     raise UserError(
       f'config.accumulate={accumulate} has to divide '
-      f'config.batch_size={batch_size}.'
+      f'config.batch_size={batch_size}{share}.'
     )
 
 

@@ -21,20 +21,36 @@ class Ledger:
     step: steps done.
     wall_s: seconds since the start of the run.
     train_s: seconds in training steps.
-    bytes, received, messages, local: i64[workers], see `Traffic`.
+    bytes, received, messages, local, inner: i64[workers], see `Traffic`.
     exchanges: steps, or rounds of virtual time, in which any worker sent.
     wire: bytes by interface counters, per process; None if none are read.
     comm_s: modelled seconds of communication, per link.
+    inner_s: modelled seconds of communication within a worker.
   """
 
-  def __init__(self, links: dict[str, network.Link], workers: int):
-    self._links = links
+  def __init__(
+    self,
+    links: dict[str, network.Link],
+    workers: int,
+    inner_link: network.Link | None = None,
+    devices: int = 1,
+  ):
+    """Begins with nothing.
+
+    Args:
+      links: by name.
+      workers: how many.
+      inner_link: of each device of a worker to the others, if there are any.
+      devices: of a worker.
+    """
+    self._links, self._inner_link, self._devices = links, inner_link, devices
     self.step, self.wall_s, self.train_s = 0, 0.0, 0.0
     self.loss_sum, self.loss_steps = 0.0, 0
     self.last_loss: float | None = None
     self.comm_s = dict.fromkeys(links, 0.0)
-    zeros = np.zeros((4, workers), np.int64)
-    self.bytes, self.received, self.messages, self.local = zeros
+    self.inner_s = 0.0
+    zeros = np.zeros((5, workers), np.int64)
+    self.bytes, self.received, self.messages, self.local, self.inner = zeros
     self.exchanges = 0
     self.wire: list[int] | None = None
 
@@ -73,9 +89,14 @@ class Ledger:
     self.received += sent.received.sum(axis=1)
     self.messages += sent.messages.sum(axis=1)
     self.local += sent.local.sum(axis=1)
+    self.inner += sent.inner.sum(axis=1)
     for name, link in self._links.items():
       for seconds in network.seconds(link, sent).tolist():
         self.comm_s[name] += seconds
+    if link := self._inner_link:
+      within = network.inner_seconds(link, sent, self._devices)
+      for seconds in within.tolist():
+        self.inner_s += seconds
 
   def enter(
     self, who: Sequence[int], losses: np.ndarray, sent: Traffic

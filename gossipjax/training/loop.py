@@ -141,6 +141,8 @@ def ledger_record(
       messages=ledger.messages.tolist(),
       exchanges=ledger.exchanges,
       bytes_local=ledger.local.tolist() if ledger.local.any() else None,
+      bytes_inner=ledger.inner.tolist() if ledger.inner.any() else None,
+      inner_s=ledger.inner_s if ledger.inner.any() else None,
       wire_bytes=ledger.wire,
       comm_s=dict(ledger.comm_s),
       wall_s=ledger.wall_s,

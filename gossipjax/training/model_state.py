@@ -1,7 +1,8 @@
 """What models keep besides parameters: batch statistics, moving averages.
 
 Every worker keeps its own, as in PyTorch's DistributedDataParallel without
-broadcasts. For evaluation they are averaged exactly, and that is billed; with
+broadcasts; the devices of a worker average theirs after every step. For
+evaluation those of all workers are averaged exactly, and that is billed; with
 `config.state_period` also in training.
 """
 
@@ -10,8 +11,16 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from gossipjax import executors
-from gossipjax.aggregator import Aggregator, Tree, every, stateless
+from gossipjax import collectives, executors
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  Tree,
+  every,
+  identity,
+  stateless,
+)
+from gossipjax.devices.inner_devices import Inner
 from gossipjax.strategies.all_reduce import exact_mean
 from gossipjax.traffic import SILENCE, Traffic, digits, from_digits
 from gossipjax.training.ledger import Ledger
@@ -22,20 +31,35 @@ def mean_state() -> Aggregator:
   mean = exact_mean()
 
   def update(tree, step, active):
-    leaves, form = jax.tree.flatten(tree)
-    real = [i for i, x in enumerate(leaves) if _is_real(x)]
-    if not real:
-      return tree, SILENCE
-    means, _, sent = mean.update([leaves[i] for i in real], (), step, active)
-    for i, x in zip(real, means, strict=True):
-      leaves[i] = x
-    return form.unflatten(leaves), sent
+    def move(real):
+      means, _, sent = mean.update(real, (), step, active)
+      return means, sent
+
+    return _of_real(move, tree)
 
   return stateless(update)
 
 
-def _is_real(x: jax.Array) -> bool:
-  return jnp.issubdtype(x.dtype, jnp.inexact)
+def inner_mean(state: Tree) -> tuple[Tree, Traffic]:
+  """The mean over the devices of a worker, likewise, and its bill."""
+  return _of_real(collectives.inner_mean, state)
+
+
+def _of_real(
+  move: Callable[[list[jax.Array]], tuple[list[jax.Array], Traffic]],
+  tree: Tree,
+) -> tuple[Tree, Traffic]:
+  """`move` of the leaves that are not whole numbers; the others stay."""
+  leaves, form = jax.tree.flatten(tree)
+  real = [
+    i for i, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.inexact)
+  ]
+  if not real:
+    return tree, SILENCE
+  moved, sent = move([leaves[i] for i in real])
+  for i, x in zip(real, moved, strict=True):
+    leaves[i] = x
+  return jax.tree.unflatten(form, leaves), sent
 
 
 def in_training(period: int) -> Aggregator | None:
@@ -43,25 +67,31 @@ def in_training(period: int) -> Aggregator | None:
   return every(period, mean_state()) if period else None
 
 
-def averaging(executor: executors.Executor) -> Callable[[Tree, Ledger], Tree]:
+def averaging(
+  executor: executors.Executor, inner: Inner
+) -> Callable[[Tree, Ledger], Tree]:
   """The mean state for evaluation.
 
   Returns:
-    (states of all workers, leaves [workers, ...], ledger) -> the mean, leaves
+    (states of all workers, rows of the executor, ledger) -> the mean, leaves
     [...]; what the workers sent for it is entered into the ledger.
   """
+  everyone = Strategy(identity(), identity(), state=mean_state())
+  mean_of_all = inner.exchanging(everyone).state
 
   @executor.run
   def program(state):
-    mean, _, sent = mean_state().update(state, (), jnp.int32(0))
+    mean, _, sent = mean_of_all.update(state, (), jnp.int32(0))
     return mean, digits(sent)
 
   def averaged(states: Tree, ledger: Ledger) -> Tree:
     if not jax.tree.leaves(states):
       return states
     means, sent = program(states)
-    bill: Traffic = from_digits(executors.gather(executors.rows(sent)))
+    found = executors.gather(executors.rows(sent))
+    bill: Traffic = from_digits(found, inner.devices)
     ledger.bill(jax.tree.map(lambda x: x[:, None], bill))
-    return jax.tree.map(lambda x: x[0], means)
+    first = (0,) if inner.devices == 1 else (0, 0)
+    return jax.tree.map(lambda x: x[first], means)
 
   return averaged

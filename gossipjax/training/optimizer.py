@@ -145,6 +145,27 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   return optax.chain(*decay, found)
 
 
+def evaluated(opt: optax.OptState, params: Any, axes: int = 0) -> Any:
+  """The parameters to be evaluated: of schedule-free optimizers their average.
+
+  Defazio et al., The road less scheduled, 2024. arXiv:2405.15682
+
+  Args:
+    opt: the optimizer's state.
+    params: in training.
+    axes: leading axes of both, such as one of workers.
+  """
+  kind = optax.contrib.ScheduleFreeState
+  states = jax.tree.leaves(opt, is_leaf=lambda x: isinstance(x, kind))
+  free = [state for state in states if isinstance(state, kind)]
+  if not free:
+    return params
+  average = optax.contrib.schedule_free_eval_params
+  for _ in range(axes):
+    average = jax.vmap(average)
+  return average(free[0], params)
+
+
 def _check_arguments(name: str, tx: optax.GradientTransformation) -> None:
   """Refuses optimizers that need the loss, such as line searches."""
   params = {'x': jnp.zeros((2, 2))}

@@ -40,13 +40,19 @@ class Record(
   exchanges: int | None = None
   # Of bytes_sent, those within groups of workers; None if there are no groups.
   bytes_local: list[int] | None = None
-  virtual_s: float | None = None  # On the modelled clock, since the start.
+  # Sent between the devices of a worker, beside bytes_sent, since the start;
+  # None if a worker is one device.
+  bytes_inner: list[int] | None = None
+  inner_s: float | None = None  # Modelled seconds of that, since the start.
+  # Since the start, on the modelled clock; under config.engine measured.
+  virtual_s: float | None = None
   staleness: float | None = None  # Mean since the last record, in versions.
   most_stale: Count | None = None  # Largest since the last record, in versions.
   compute_s: list[float] | None = None  # Virtual seconds since the start.
   waiting_s: list[float] | None = None  # Virtual seconds since the start.
   transfer_s: list[float] | None = None  # Virtual seconds since the start.
   link_utilisation: float | None = None  # Of the busiest link, since the start.
+  faults: Count | None = None  # Processes that died since the start; engine.
   lost_worker: Count | None = None  # The worker a round waited for in vain.
   # test_NAME and worker0_NAME of scores besides loss and accuracy.
   scores: dict[str, float] | None = None

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import optax
 from ml_collections import ConfigDict
@@ -12,12 +12,12 @@ from gossipjax import executors
 from gossipjax.aggregator import Strategy
 from gossipjax.config import arguments, ranges, resolve
 from gossipjax.config.variants import INTEGERS
-from gossipjax.errors import UserError
+from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.network import Link
-from gossipjax.simulation.cluster import Cluster, cluster
+from gossipjax.simulation.cluster import Cluster
 from gossipjax.tasks.shares import share_out
 from gossipjax.tasks.task import Task
-from gossipjax.training import gradient, model_state, optimizer
+from gossipjax.training import gradient, inner, machines, model_state, optimizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +37,11 @@ class Run:
     optimizer: of each worker.
     executor: how the workers' programs run.
     links: by name, to model communication; the first is the config's.
+    inner: what the devices of a worker do among themselves.
+    inner_link: of each of them to the others; None if a worker is one device.
     cluster: the machines of virtual time; None trains in lock-step.
     compute_dtype, accumulate: see gradient.py.
+    engine: what runs workers that do not wait in real time; '' is virtual time.
   """
 
   workers: int
@@ -54,8 +57,11 @@ class Run:
   executor: executors.Executor
   links: dict[str, Link]
   cluster: Cluster | None
+  inner: Inner = ALONE
+  inner_link: Link | None = None
   compute_dtype: str = ''
   accumulate: int = 0
+  engine: str = ''
 
 
 class Given(NamedTuple):
@@ -88,56 +94,49 @@ def resolve_run(
     UserError: the config asks for something impossible.
   """
   ranges.check({k: v for k, v in config.items() if k != 'variants'})
+  inner.check(config)
   links = resolve.links(config.link)
   if given.strategy is None and given.optimizer is None:
     optimizer.check_momentum(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in INTEGERS}
-  precision = {
-    'compute_dtype': config.get('compute_dtype', ''),
-    'accumulate': config.get('accumulate', 0),
-  }
-  gradient.check(**precision, batch_size=config.batch_size)
+  precision = _precision(config)
   period = config.get('state_period', 0)
   strategy = given.strategy or resolve.strategy(
     config.strategy, optimizer.rate(config.optimizer, config.steps)
   )
   strategy = strategy._replace(state=model_state.in_training(period))
-  machines = _machines(config, next(iter(links.values())), strategy)
+  engine = machines.engine(config, given != Given())
+  cluster = machines.of_config(config, next(iter(links.values())), strategy)
   local = given.optimizer or optimizer.make(config.optimizer, config.steps)
   # In virtual time all workers share a device.
-  executor = executors.executor(
-    config.workers, 'vmap' if machines else config.executor
-  )
+  name = 'vmap' if cluster else config.executor
+  executor = executors.executor(config.workers, name, inner.devices(config))
+  found = task(config, executor.mine, tasks, given.task)
+  within = inner.make(config, found, local)
   return Run(
     **numbers,
-    task=task(config, executor.mine, tasks, given.task),
-    strategy=strategy,
+    task=found,
+    strategy=within.exchanging(strategy),
     optimizer=local,
+    inner=within,
+    inner_link=inner.link(config),
     executor=executor,
     links=links,
-    cluster=machines,
+    cluster=cluster,
     **precision,
+    engine=engine,
   )
 
 
-def _machines(
-  config: ConfigDict, link: Link, strategy: Strategy
-) -> Cluster | None:
-  if not config.get('cluster'):
-    return None
-  found = arguments.call(
-    cluster, config.cluster, 'cluster', config.workers, config.steps, link
+def _precision(config: ConfigDict) -> dict[str, Any]:
+  """What `gradient.of_batch` is told of a config, checked."""
+  found = {
+    'compute_dtype': config.get('compute_dtype', ''),
+    'accumulate': config.get('accumulate', 0),
+  }
+  gradient.check(
+    **found, batch_size=config.batch_size, devices=inner.devices(config)
   )
-  if found.asynchronous and strategy.async_exchange is None:
-    raise UserError(
-      f'strategy {config.strategy.name} needs all workers at once; '
-      'set cluster.asynchronous=False.'
-    )
-  if found.asynchronous and strategy.state is not None:
-    raise UserError(
-      'config.state_period is a mean over all workers at once; set it to 0, or '
-      'cluster.asynchronous=False.'
-    )
   return found
 
 
@@ -170,5 +169,8 @@ def task(
 def devices(configs: Iterable[ConfigDict]) -> int:
   """Devices to emulate for these runs; virtual time needs one."""
   return max(
-    1 if config.get('cluster') else config.workers for config in configs
+    1
+    if config.get('cluster') or config.get('engine')
+    else config.workers * inner.devices(config)
+    for config in configs
   )

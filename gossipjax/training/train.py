@@ -13,10 +13,11 @@ from gossipjax.aggregator import Tree
 from gossipjax.data.sources import Shares
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.local_step import Worker
-from gossipjax.traffic import digits, from_digits
-from gossipjax.training import evaluate, loop, model_state, stream
+from gossipjax.traffic import Traffic, digits, from_digits
+from gossipjax.training import evaluate, loop, memory, model_state, stream
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
+from gossipjax.training.optimizer import evaluated
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 from gossipjax.training.worker_program import start, worker_program
@@ -38,7 +39,7 @@ def train(
     store: of checkpoints, from the last of which it continues bit-exactly.
     interrupted: asked after every step; True stops the run.
     meter: of the interface that this process sends through.
-    watch: shown the steps done and the workers, leaves [workers, ...], after
+    watch: shown the steps done and the workers, rows of the executor, after
       every step; whoever keeps them has to copy them.
 
   Raises:
@@ -58,9 +59,14 @@ class LockStep:
     self._run, self._watch = run, watch
     self._stopwatch, self._pending = loop.Stopwatch(meter), []
     self._workers, self._examples = start(run, program)
-    self._ledger = Ledger(run.links, run.workers)
+    self._ledger = Ledger(
+      run.links, run.workers, run.inner_link, run.inner.devices
+    )
+    self._copies = run.inner.devices > 1 and not run.inner.kind
+    models = run.inner.models
+    self._models = models if run.inner.devices == 1 else jax.jit(models)
     if store is not None and store.last() is not None:
-      self._workers, totals = store.load(self._workers)
+      totals = self._load(store)
       self._ledger.from_json(totals)
     self.step = self._ledger.step
     streamed = isinstance(run.task.train, Shares)
@@ -69,13 +75,21 @@ class LockStep:
     self._began = began - self._ledger.wall_s
     self._key = jax.random.key(run.seed)
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
-    self._mean_state = model_state.averaging(run.executor)
+    self._mean_state = model_state.averaging(run.executor, run.inner)
     self._program = run.executor.run(_compact(program.step), donate=(0,))
+    if self._stream is None:  # Else nobody knows the batch yet.
+      self._program = memory.fitting(
+        self._program,
+        self._workers,
+        self._examples,
+        t=jnp.int32(self.step),
+        key=self._key,
+      )
 
   def advance(self) -> bool:
     self._stopwatch.start()
     if self._stream is not None:
-      self._examples = self._run.executor.put(next(self._stream))
+      self._examples = self._run.executor.dealt(next(self._stream))
     self._workers, metrics = self._program(
       self._workers, self._examples, t=jnp.int32(self.step), key=self._key
     )
@@ -90,7 +104,7 @@ class LockStep:
   def settle(self) -> None:
     jax.block_until_ready(self._pending)
     seconds, self._rate, left = self._stopwatch.stop()
-    losses, sent = _fetch(self._pending)
+    losses, sent = _fetch(self._pending, self._run.inner.devices)
     self._ledger.add(losses, sent, left)
     self._ledger.train_s += seconds
     self._ledger.wall_s = time.perf_counter() - self._began
@@ -100,7 +114,11 @@ class LockStep:
     scores = {}
     if scored:
       state = self._mean_state(self._workers.state, self._ledger)
-      scores = evaluate.scores(self._workers.params, state, self._score)
+      axes = 1 if self._run.inner.devices == 1 else 2
+      params = self._models(
+        evaluated(self._workers.opt, self._workers.params, axes)
+      )
+      scores = evaluate.scores(params, state, self._score)
     return loop.ledger_record(self._ledger, self._run, self._rate, scores)
 
   def reached(self, record: Record) -> bool:
@@ -108,7 +126,19 @@ class LockStep:
     return False
 
   def state(self) -> tuple[Tree, dict[str, Any]]:
-    return self._workers, self._ledger.to_json()
+    return self._kept(), self._ledger.to_json()
+
+  def _kept(self) -> Tree:
+    """The workers, without copies that their devices have."""
+    once = self._run.executor.once
+    return once(self._workers) if self._copies else self._workers
+
+  def _load(self, store: Store) -> dict[str, Any]:
+    found, totals = store.load(self._kept())
+    if self._copies:
+      found = self._run.executor.copied(executors.rows(found))
+    self._workers = found
+    return totals
 
 
 def _compact(step):
@@ -121,11 +151,13 @@ def _compact(step):
   return program
 
 
-def _fetch(pending):
+def _fetch(pending, devices: int) -> tuple[np.ndarray, Traffic]:
   """Losses and traffic of some steps, on the host: leaves [workers, steps]."""
   losses, sent = executors.gather(
     jax.tree.map(
-      lambda *steps: np.stack(steps, axis=1), *executors.rows(pending)
+      lambda *steps: np.stack(steps, axis=1 if devices == 1 else 2),
+      *executors.rows(pending),
     )
   )
-  return losses, from_digits(sent)
+  mean = losses if devices == 1 else losses.mean(axis=1)
+  return mean, from_digits(sent, devices)

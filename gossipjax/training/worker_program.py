@@ -9,23 +9,26 @@ import numpy as np
 from jax import lax
 
 from gossipjax.aggregator import Tree
-from gossipjax.collectives import WORKERS
+from gossipjax.collectives import INNER, WORKERS
 from gossipjax.data.batch import batch, check_size
 from gossipjax.data.sources import Shares
 from gossipjax.local_step import Worker, make_worker
 from gossipjax.tasks import checks
+from gossipjax.traffic import SILENCE
+from gossipjax.training import model_state
 from gossipjax.training.gradient import of_batch as gradient_of
 from gossipjax.training.run import Run
 
 
 class WorkerProgram(NamedTuple):
-  """Pure functions that run once per worker.
+  """Pure functions that run once per worker, on each of its devices.
 
   Attributes:
     init: (parameters, state) -> Worker.
     gradient: (parameters, state, examples, worker, step) -> ((loss f32[],
-      state), gradient), of the batch that a worker takes at its step; examples
-      [workers, m, ...], of a source the batch itself, [size, ...].
+      state), gradient), of the batch that a worker takes at its step, or a
+      device's part of it; examples [workers, m, ...], of a source the batch
+      itself, [size, ...].
     update: (worker, gradient, step, stepping, talking) -> (worker, Traffic),
       see local_step.py.
     step: (worker, examples, t=step, key=None) -> (worker, (loss f32[],
@@ -40,7 +43,14 @@ class WorkerProgram(NamedTuple):
 
 def worker_program(run: Run) -> WorkerProgram:
   """The functions of each worker of a run."""
-  init, update = make_worker(run.strategy, run.optimizer)
+  begin, update = make_worker(run.strategy, run.optimizer)
+  inner = run.inner
+  inner_state = model_state.inner_mean
+  if inner.devices == 1:
+    inner_state = lambda state: (state, SILENCE)
+
+  def init(params, state=()):
+    return begin(inner.kept(params), state)
 
   streamed = isinstance(run.task.train, Shares)
   of_batch = gradient_of(run.task, run.compute_dtype, run.accumulate)
@@ -48,16 +58,25 @@ def worker_program(run: Run) -> WorkerProgram:
   def gradient(params, state, examples, worker, t, row=None, key=None):
     key = jax.random.key(run.seed) if key is None else key
     order, noise = jax.random.split(jax.random.fold_in(key, worker))
-    mine = (
-      examples if streamed else batch(examples, order, t, run.batch_size, row)
-    )
-    return of_batch(params, state, mine, jax.random.fold_in(noise, t))
+    noise, part = jax.random.fold_in(noise, t), (0, 1)
+    if inner.devices > 1:  # As micro-batches, see gradient.py.
+      part = lax.axis_index(INNER), inner.devices
+      noise = jax.random.fold_in(noise, part[0])
+    mine = examples
+    if not streamed:
+      mine = batch(examples, order, t, run.batch_size, row, part)
+    return of_batch(params, state, mine, noise)
 
   # With the key as an argument all seeds run the same compiled program.
   def step(worker, examples, t, key=None):
-    me, (params, state) = lax.axis_index(WORKERS), (worker.params, worker.state)
-    (loss, state), grads = gradient(params, state, examples, me, t, key=key)
+    me, before = lax.axis_index(WORKERS), worker.state
+    params, gathering = inner.whole(worker.params)
+    (loss, state), grads = gradient(params, before, examples, me, t, key=key)
+    grads, reducing = inner.mean(grads)
+    state, of_state = inner_state(state)
     worker, sent = update(worker._replace(state=state), grads, t)
+    if inner.devices > 1:
+      sent += gathering + reducing + of_state
     return worker, (loss, sent)
 
   of_any = lambda params, state, examples, worker, t: gradient(
@@ -70,10 +89,10 @@ def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
   """Workers that share their initial parameters, and their examples.
 
   Returns:
-    Both with leaves [workers, ...], placed by the executor.
+    Both with the rows of the executor, placed by it.
   """
   begin = jax.device_get(run.task.begin(jax.random.key(run.seed)))
-  put, mine = run.executor.put, range(run.workers)[run.executor.mine]
+  put, mine = run.executor.copied, range(run.workers)[run.executor.mine]
   same = jax.tree.map(lambda x: np.stack([x] * len(mine)), begin)
   streamed = isinstance(run.task.train, Shares)
   examples = () if streamed else put(run.task.train)
@@ -100,11 +119,16 @@ def rehearse(run: Run, attending: int | None = None) -> tuple[Tree, Tree]:
   def one_step(examples, begin):
     return program.step(program.init(*begin), examples, t=jnp.int32(0))
 
-  everyone = jax.vmap(one_step, axis_name=WORKERS, in_axes=(0, None))
+  worker, devices = one_step, run.inner.devices
+  if devices > 1:
+    worker = jax.vmap(
+      one_step, axis_name=INNER, in_axes=(None, None), axis_size=devices
+    )
+  everyone = jax.vmap(worker, axis_name=WORKERS, in_axes=(0, None))
   train, many = run.task.train, attending or run.workers
   if isinstance(train, Shares):
     check_size(run.batch_size, train.rows.shape[1])
-    like = checks.batch_shapes(train, 0, run.batch_size)
+    like = checks.batch_shapes(train, 0, run.batch_size // devices)
     shape = lambda x: (many, *x.shape)
   else:
     like, shape = train, lambda x: (many, *x.shape[1:])

@@ -5,12 +5,14 @@ delayed           applies an exchange some steps after it was started
 flattened         joins small leaves into long vectors before an exchange
 fragments         cuts the layers of a model into fragments
 granularity       the part that says which tensors form a bucket
+shards            runs an aggregator on each shard of all tensors by itself
 groups            runs an aggregator among groups of workers
 merges            weighted merges of the progress of workers
 moments           runs an aggregator on the moments of an optimizer
 nesterov          removes Nesterov's look-ahead before an exchange, restores it
 outer             outer steps, with the workers' mean progress as a gradient
 outer_optimizers  the part that says which optimizer takes outer steps
+quorum            a server that takes an outer step once enough have reported
 warmup            sends more entries at first; the part that says how many
 added_argument    how granularity and warmup become arguments of strategies
 traced            replaces equations of a program, finds unused arguments

@@ -6,7 +6,7 @@
 gives `strategy` one more argument, `granularity`, and does what it says.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,9 +15,10 @@ from gossipjax.aggregator import Aggregator, Strategy, Tree
 from gossipjax.traffic import SILENCE, nbytes
 from gossipjax.transforms.added_argument import Make, with_argument
 from gossipjax.transforms.granularity import Granularity, buckets, model
+from gossipjax.transforms.shards import by_shards
 
-_EXPLAINED = """which tensors are exchanged together; model(), layer() or
-    bucket(bytes), see transforms/granularity.py."""
+_EXPLAINED = """which tensors are exchanged together; model(), layer(),
+    bucket(bytes) or shards(number), see transforms/granularity.py."""
 
 
 def bucketed(
@@ -32,6 +33,8 @@ def bucketed(
   """
   if granularity == model():
     return make(0)
+  if granularity.shards:
+    return by_shards(granularity.shards, make(0))
 
   def members(tree):
     return buckets([nbytes(x) for x in jax.tree.leaves(tree)], granularity)
@@ -50,33 +53,46 @@ def partitioned(
     make: `number of the part -> aggregator`; it sees a list of leaves.
   """
 
-  def cut(tree):
-    leaves, members = jax.tree.leaves(tree), partition(tree)
-    return members, [
-      (make(p), [leaves[i] for i in part]) for p, part in enumerate(members)
-    ]
-
   def init(tree):
-    return tuple(aggregator.init(part) for aggregator, part in cut(tree)[1])
+    begin = lambda p, x: ((x,), make(p).init(x))
+    return in_turn(partition(tree), [tree], begin)[1]
 
   def update(tree, states, step, active=True):
-    members, parts = cut(tree)
-    found, new_states, total = {}, [], SILENCE
-    for indices, (aggregator, part), state in zip(
-      members, parts, states, strict=True
-    ):
-      part, state, sent = aggregator.update(part, state, step, active)
-      found.update(zip(indices, part, strict=True))
-      new_states.append(state)
-      total += sent
-    treedef = jax.tree.structure(tree)
-    return (
-      treedef.unflatten([found[i] for i in range(len(found))]),
-      tuple(new_states),
-      total,
-    )
+    def exchange(p, part):
+      part, state, sent = make(p).update(part, states[p], step, active)
+      return (part,), (state, sent)
+
+    (tree,), found = in_turn(partition(tree), [tree], exchange)
+    new_states, sent = zip(*found, strict=True) if found else ((), ())
+    return tree, new_states, sum(sent, SILENCE)
 
   return Aggregator(init, update)
+
+
+def in_turn(
+  parts: list[list[int]], trees: Sequence[Tree], change: Callable
+) -> tuple[tuple[Tree, ...], tuple[Any, ...]]:
+  """Changes trees of one form, part by part.
+
+  Args:
+    parts: for each part, the positions of its leaves.
+    trees: any number.
+    change: (number of the part, its leaves in each tree) -> (its new leaves
+      in each tree, anything else).
+
+  Returns:
+    The new trees, and what else came of each part.
+  """
+  leaves = [jax.tree.leaves(tree) for tree in trees]
+  found = []
+  for p, part in enumerate(parts):
+    new, other = change(p, *([x[i] for i in part] for x in leaves))
+    found.append(other)
+    for x, mine in zip(leaves, new, strict=True):
+      for i, leaf in zip(part, mine, strict=True):
+        x[i] = leaf
+  form = jax.tree.structure(trees[0])
+  return tuple(jax.tree.unflatten(form, x) for x in leaves), tuple(found)
 
 
 def with_granularity(strategy: Make) -> Make:

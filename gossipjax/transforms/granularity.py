@@ -1,4 +1,5 @@
-"""Which tensors of a gradient are exchanged together: all, one, or a bucket.
+"""Which entries of a gradient are exchanged together: all, a tensor, a bucket,
+or a shard of all tensors.
 
 Every function here that returns a Granularity is a `granularity.name` of a
 config. An exchange of few tensors costs latency, which `Traffic.messages`
@@ -17,9 +18,11 @@ class Granularity(NamedTuple):
 
   Attributes:
     limit: bytes of a bucket of several tensors; None for no limit.
+    shards: into which the tensors are cut, in place of buckets; 0 for none.
   """
 
   limit: int | None
+  shards: int = 0
 
 
 def model() -> Granularity:
@@ -54,6 +57,20 @@ def bucket(bytes: int = 25 * 2**20) -> Granularity:
       'granularity.name=layer exchanges each tensor by itself.'
     )
   return Granularity(bytes)
+
+
+def shards(number: int = 2) -> Granularity:
+  """One exchange for each shard of the tensors, see shards.py.
+
+  What workers of several devices do with sharded parameters
+  (config.inner=fsdp), on one device each.
+
+  Raises:
+    UserError: fewer than 1 shard.
+  """
+  if number < 1:
+    raise UserError(f'granularity.number is at least 1 shard, got {number}.')
+  return Granularity(None, number)
 
 
 def buckets(sizes: Sequence[int], granularity: Granularity) -> list[list[int]]:

@@ -1,5 +1,6 @@
 """Runs an aggregator among groups of workers, as if each group were alone."""
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -11,7 +12,6 @@ from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, stateless
 from gossipjax.collectives import axis
 from gossipjax.errors import UserError
-from gossipjax.traffic import Traffic
 from gossipjax.transforms import traced
 
 Groups = Callable[[int], list[list[int]]]  # number of workers -> groups.
@@ -79,7 +79,7 @@ def local(aggregator: Aggregator) -> Aggregator:
 
   def update(tree, state, step, active=True):
     tree, state, sent = aggregator.update(tree, state, step, active)
-    return tree, state, Traffic(*sent.counts()[:-1], sent.bytes)
+    return tree, state, dataclasses.replace(sent, local=sent.bytes)
 
   return Aggregator(aggregator.init, update)
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from gossipjax.aggregator import Tree
+from gossipjax.errors import UserError, nearest
 
 MERGES = ('mean', 'direction')
 
@@ -58,3 +59,9 @@ def merged(reports: Reports, merge: str, like: Tree) -> Tree:
     return (length / weight * unit).astype(x.dtype)
 
   return jax.tree.map(leaf, reports.moves, reports.lengths, like)
+
+
+def check(merge: str) -> None:
+  """Raises a UserError unless there is such a merge."""
+  if merge not in MERGES:
+    raise UserError(f'merge={merge} is unknown{nearest(merge, MERGES)}')

@@ -1,0 +1,128 @@
+"""Whether JAX can use the NVIDIA GPUs of this machine, and if not, why.
+
+JAX goes on without them, on the CPU, unless JAX_PLATFORMS asks for them.
+"""
+
+import ctypes
+from importlib import metadata
+from typing import NamedTuple
+
+import jax
+
+from gossipjax.errors import UserError
+
+# CUDA of the wheels -> the oldest driver for it.
+# https://docs.jax.dev/en/latest/installation.html
+DRIVERS = {12: 525, 13: 580}
+INSTALL = 'pip install -r requirements.txt'
+
+
+class Found(NamedTuple):
+  """What this machine has.
+
+  Attributes:
+    driver: the CUDA that the driver supports, as 12.4; None without a driver.
+    devices: GPUs that the driver shows.
+    wheels: the CUDA of the wheels that are installed, 12 or 13.
+    reason: why JAX has no GPU, in its words; '' if it has one.
+  """
+
+  driver: float | None
+  devices: int
+  wheels: tuple[int, ...]
+  reason: str
+
+
+def found() -> Found:
+  """Looks at the driver, the wheels and JAX."""
+  driver, devices = _driver()
+  return Found(driver, devices, _wheels(), _reason())
+
+
+def _driver() -> tuple[float | None, int]:
+  try:
+    library = ctypes.CDLL('libcuda.so.1')
+  except OSError:
+    return None, 0
+  number = ctypes.c_int(0)
+  library.cuDriverGetVersion(ctypes.byref(number))
+  version = number.value // 1000 + number.value % 1000 / 100
+  devices = ctypes.c_int(0)
+  if library.cuInit(0) == 0:
+    library.cuDeviceGetCount(ctypes.byref(devices))
+  return version, devices.value
+
+
+def _wheels() -> tuple[int, ...]:
+  installed = []
+  for cuda in DRIVERS:
+    try:
+      metadata.version(f'jax-cuda{cuda}-plugin')
+      installed.append(cuda)
+    except metadata.PackageNotFoundError:
+      pass
+  return tuple(installed)
+
+
+def _reason() -> str:
+  try:
+    jax.devices('cuda')
+  except RuntimeError as error:
+    return ' '.join(str(error).split())[:300] or 'no reason given'
+  return ''
+
+
+def sentence(machine: Found) -> str:
+  """Why JAX has no GPU, and what to do; '' if it has one."""
+  if not machine.reason:
+    return ''
+  if machine.driver is None:
+    return (
+      'There is no NVIDIA driver (libcuda.so.1) on this machine; install one, '
+      'or start the container with its GPUs, or run on a CPU with '
+      'JAX_PLATFORMS=cpu.'
+    )
+  if not machine.devices:
+    return (
+      'The NVIDIA driver shows no GPU; check `nvidia-smi` and '
+      'CUDA_VISIBLE_DEVICES, or run on a CPU with JAX_PLATFORMS=cpu.'
+    )
+  if not machine.wheels:
+    return (
+      f'JAX is installed without CUDA; `{INSTALL}` adds its wheels for CUDA '
+      f'{_newest(machine.driver)}.'
+    )
+  needed = min(machine.wheels)
+  if machine.driver < needed:
+    return (
+      f'The NVIDIA driver supports CUDA {machine.driver:g}, and the wheels of '
+      f'JAX need {needed}: install driver {DRIVERS[needed]} or newer'
+      + _older_wheels(machine.driver)
+    )
+  return f'JAX finds no GPU: {machine.reason}'
+
+
+def _newest(driver: float) -> int:
+  """The CUDA of the wheels that suit a driver best."""
+  return max((cuda for cuda in DRIVERS if cuda <= driver), default=12)
+
+
+def _older_wheels(driver: float) -> str:
+  if driver < min(DRIVERS):
+    return '.'
+  return f", or the older wheels: pip install 'jax[cuda{_newest(driver)}]'."
+
+
+def require() -> None:
+  """Raises a UserError if JAX has no GPU."""
+  if why := sentence(found()):
+    raise UserError(why)
+
+
+def unused() -> str:
+  """A sentence if JAX takes the CPU though the driver shows a GPU."""
+  asked = getattr(jax.config, 'jax_platforms', None)
+  if jax.default_backend() != 'cpu' or asked == 'cpu':
+    return ''
+  driver, devices = _driver()
+  return sentence(found()) if driver and devices else ''

@@ -1,0 +1,33 @@
+"""Memory of a device: what a program needs, what there is, what was used."""
+
+import jax
+
+
+def needed_bytes(compiled: jax.stages.Compiled) -> int:
+  """Bytes that a program needs on each device, by its compiler's account.
+
+  Its arguments and results, less what it writes in place, and what it needs on
+  the way.
+  """
+  found = compiled.memory_analysis()
+  return (
+    found.argument_size_in_bytes
+    + found.output_size_in_bytes
+    - found.alias_size_in_bytes
+    + found.temp_size_in_bytes
+  )
+
+
+def limit_bytes() -> int | None:
+  """Bytes that JAX may use of a device; None where it does not say."""
+  return _state('bytes_limit')
+
+
+def peak_bytes() -> int | None:
+  """The most that was used since the process began; None likewise."""
+  return _state('peak_bytes_in_use')
+
+
+def _state(name: str) -> int | None:
+  stats = jax.local_devices()[0].memory_stats()
+  return stats.get(name) if stats else None

@@ -1,0 +1,81 @@
+"""On which machines workers run: `config.cluster` and `config.engine`."""
+
+from ml_collections import ConfigDict
+
+from gossipjax.aggregator import Strategy
+from gossipjax.config import arguments
+from gossipjax.errors import UserError, nearest, require
+from gossipjax.network import Link
+from gossipjax.simulation.cluster import Cluster, cluster
+from gossipjax.training import inner
+
+ENGINES = ('ray',)
+
+
+def engine(config: ConfigDict, given: bool) -> str:
+  """The name of `config.engine`; '' for none.
+
+  Args:
+    config: of a run.
+    given: whether something stands in place of what the config names.
+
+  Raises:
+    UserError: there is no such engine, or it is not installed; or other
+      processes could not know what is given.
+  """
+  name = config.get('engine', '')
+  if not name:
+    return ''
+  if name not in ENGINES:
+    raise UserError(f'engine={name} is unknown{nearest(name, ENGINES)}')
+  if given:
+    raise UserError(
+      f'engine={name} starts processes that know the config only; name the '
+      "task and the strategy there, 'module:function' for one of yours."
+    )
+  if inner.devices(config) > 1:
+    raise UserError(
+      f'engine={name} gives each worker one device; set devices_per_worker=1.'
+    )
+  require(name)
+  return name
+
+
+def of_config(
+  config: ConfigDict, link: Link, strategy: Strategy
+) -> Cluster | None:
+  """The machines of `config.cluster`; None if all are in lock-step.
+
+  Args:
+    config: of a run.
+    link: of `config.link`.
+    strategy: of the run.
+
+  Raises:
+    UserError: the strategy cannot run on them.
+  """
+  engine = config.get('engine', '')
+  if not config.get('cluster') and not engine:
+    return None
+  # In real time nobody is made to wait unless a cluster says so.
+  told = config.get('cluster') or {'step_s': 0.0}
+  found = arguments.call(
+    cluster, told, 'cluster', config.workers, config.steps, link
+  )
+  if engine and not found.asynchronous:
+    raise UserError(
+      f'engine={engine} runs workers that do not wait for each other; set '
+      "cluster.asynchronous=True, or engine=''."
+    )
+  if found.asynchronous and strategy.async_exchange is None:
+    remedy = "engine=''" if engine else 'cluster.asynchronous=False'
+    raise UserError(
+      f'strategy {config.strategy.name} needs all workers at once; '
+      f'set {remedy}.'
+    )
+  if found.asynchronous and strategy.state is not None:
+    raise UserError(
+      'config.state_period is a mean over all workers at once; set it to 0, or '
+      'cluster.asynchronous=False.'
+    )
+  return found

@@ -1,0 +1,31 @@
+"""Refuses a run whose step needs more memory than its devices have."""
+
+from typing import Any
+
+from gossipjax.errors import UserError
+from gossipjax.executors import Program
+from gossipjax.profiling import device_memory
+
+
+def fitting(program: Program, *args: Any, **shared: Any) -> Program:
+  """The program, compiled for these arguments where the device has a limit.
+
+  Args:
+    program: of all workers, from an executor.
+    *args, **shared: what it will be called with.
+
+  Raises:
+    UserError: by the compiler's account it does not fit.
+  """
+  limit = device_memory.limit_bytes()
+  if limit is None or not hasattr(program, 'lower'):  # pmap has none.
+    return program
+  compiled = program.lower(*args, **shared).compile()
+  needed = device_memory.needed_bytes(compiled)
+  if needed > limit:
+    raise UserError(
+      f'A step of all workers needs {needed / 1e9:.1f} GB by the compiler, and '
+      f'a device has {limit / 1e9:.1f} GB for JAX; fewer workers, a smaller '
+      'batch_size, accumulate or compute_dtype=bfloat16 needs less.'
+    )
+  return compiled

@@ -1,0 +1,82 @@
+"""Tensors cut into shards, as devices that share out parameters hold them.
+
+Every tensor is cut along its longest axis, the first of several, into pieces of
+one shape; zeros fill the last ones. The i-th shard of a tree are the i-th
+pieces of all tensors.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gossipjax.aggregator import Aggregator, Tree
+from gossipjax.traffic import at_once
+
+
+def _axis(x: Any) -> int:
+  """Along which a tensor is cut."""
+  return max(range(x.ndim), key=lambda i: x.shape[i]) if x.ndim else 0
+
+
+def cut(tree: Tree, number: int) -> Tree:
+  """All shards of a tree.
+
+  Args:
+    tree: arrays.
+    number: of shards.
+
+  Returns:
+    arrays [number, ...], whose row i is shard i.
+  """
+
+  def pieces(x):
+    x, axis = jnp.atleast_1d(x), _axis(x)
+    missing = -x.shape[axis] % number
+    x = jnp.pad(x, [(0, missing * (i == axis)) for i in range(x.ndim)])
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    return jnp.moveaxis(x.reshape(*before, number, -1, *after), axis, 0)
+
+  return jax.tree.map(pieces, tree)
+
+
+def joined(shards: Tree, like: Tree) -> Tree:
+  """The tree of which `shards` are all shards.
+
+  Args:
+    shards: arrays [number, ...].
+    like: arrays of the tree's shapes.
+  """
+
+  def whole(pieces, x):
+    axis = _axis(x)
+    rows = jnp.moveaxis(pieces, 0, axis)
+    before, after = rows.shape[:axis], rows.shape[axis + 2 :]
+    flat = rows.reshape(*before, -1, *after)
+    size = x.shape[axis] if x.ndim else 1
+    return jax.lax.slice_in_dim(flat, 0, size, axis=axis).reshape(x.shape)
+
+  return jax.tree.map(whole, shards, like)
+
+
+def by_shards(number: int, aggregator: Aggregator) -> Aggregator:
+  """Runs an aggregator on each shard of a tree by itself, all at once.
+
+  Each draws the same random numbers.
+
+  Args:
+    number: of shards.
+    aggregator: of one shard.
+  """
+
+  def init(tree):
+    return jax.vmap(aggregator.init)(cut(tree, number))
+
+  def update(tree, state, step, active=True):
+    def one(shard, state):
+      return aggregator.update(shard, state, step, active)
+
+    shards, state, sent = jax.vmap(one)(cut(tree, number), state)
+    return joined(shards, tree), state, at_once(sent)
+
+  return Aggregator(init, update)
