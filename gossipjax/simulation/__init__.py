@@ -10,8 +10,10 @@ events          the asynchronous timeline: which worker is next
 rounds          the synchronous timeline: one round after the other
 fleet           functions over the states of all workers
 stacked_fleet   states of all workers in one stack
+one_worker      what a worker of a fleet computes
 separate_fleet  states of each worker in arrays of its own
 server_leaves   finds the leaves of a state that a server stores once
 players         makes the player of a run
+goal            a held-out score at which training ends
 simulate        the training in virtual time; yields records
 """

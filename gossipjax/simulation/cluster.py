@@ -49,6 +49,8 @@ class Cluster(NamedTuple):
       their gradient and fetch the model (arXiv:1604.00981).
     timeout_s: of a synchronous round; 600 is PyTorch's default.
     target_accuracy: held-out accuracy that ends the run; 0 is none.
+    target_score, target: name and value of a held-out score that ends the run;
+      '' is none.
   """
 
   asynchronous: bool
@@ -68,6 +70,8 @@ class Cluster(NamedTuple):
   first: int
   timeout_s: float
   target_accuracy: float
+  target_score: str = ''
+  target: float = 0.0
 
 
 def cluster(
@@ -93,6 +97,8 @@ def cluster(
   first: int = 0,
   timeout_s: float = 600.0,
   target_accuracy: float = 0.0,
+  target_score: str = '',
+  target: float = 0.0,
 ) -> Cluster:
   """Checks what a config says of a cluster. See `Cluster` for what is not here.
 
@@ -132,6 +138,8 @@ def cluster(
     first,
     timeout_s,
     target_accuracy,
+    target_score,
+    target,
   )
   return _checked(found, workers)
 
@@ -156,10 +164,7 @@ def _checked(c: Cluster, workers: int) -> Cluster:
       f'cluster.spread={c.spread} of compute=uniform is at most 1; '
       'beyond, times are negative.'
     )
-  if c.target_accuracy > 1:
-    raise UserError(
-      f'cluster.target_accuracy={c.target_accuracy} is a share, at most 1.'
-    )
+  _check_target(c)
   if c.first > workers:
     raise UserError(f'cluster.first={c.first} of workers={workers} never come.')
   if c.first and c.asynchronous:
@@ -173,3 +178,20 @@ def _checked(c: Cluster, workers: int) -> Cluster:
       f'each of {workers} workers.'
     )
   return c
+
+
+def _check_target(c: Cluster) -> None:
+  if c.target_accuracy > 1:
+    raise UserError(
+      f'cluster.target_accuracy={c.target_accuracy} is a share, at most 1.'
+    )
+  if c.target_score and c.target_accuracy:
+    raise UserError(
+      f'cluster.target_accuracy={c.target_accuracy} and cluster.target_score='
+      f'{c.target_score} are two ends of a run; set one of them.'
+    )
+  if c.target and not c.target_score:
+    raise UserError(
+      f'cluster.target={c.target} needs cluster.target_score, the name of a '
+      'held-out score.'
+    )

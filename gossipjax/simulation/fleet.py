@@ -36,7 +36,7 @@ class Fleet(NamedTuple):
   Attributes:
     hold: State -> held.
     state: held -> State, for a checkpoint.
-    params: held -> parameters of all, leaves [workers, ...].
+    params: held -> parameters of all to be evaluated, leaves [workers, ...].
     model_state: held -> what the models of all keep besides, likewise.
     center: held -> the server's parameters; None if there is no server.
     start: (held, worker, step) -> held; the worker takes the gradient of one
@@ -129,13 +129,13 @@ class Price(NamedTuple):
   """What a round would send.
 
   Attributes:
-    depends: (held, attending) -> whether what so many would send depends on
-      their states.
+    depends: (held, who) -> whether what so many would send depends on their
+      states.
     ask: (held, who, step) -> Traffic, computed from the states.
     look_up: the same where it does not depend on them, computed once.
   """
 
-  depends: Callable[[Held, int], bool]
+  depends: Callable[[Held, Sequence[int]], bool]
   ask: Callable[[Held, Sequence[int], int], Traffic]
   look_up: Callable[[Held, Sequence[int], int], Traffic]
 
@@ -153,12 +153,12 @@ def price_of(round_: Callable, arguments: Callable) -> Price:
   bill = jax.jit(lambda *given: round_(*given)[-1])
   found, prices = {}, {}
 
-  def depends(held, attending):
-    if attending not in found:
+  def depends(held, who):
+    if len(who) not in found:
       first = jax.jit(lambda *given: round_(*given, np.int32(0))[-1])
-      given = arguments(held, range(attending))
-      found[attending] = traced.depends_on_values(first, *given)
-    return found[attending]
+      given = arguments(held, who)
+      found[len(who)] = traced.depends_on_values(first, *given)
+    return found[len(who)]
 
   def ask(held, who, step):
     return from_digits(bill(*arguments(held, who), np.int32(step)))
@@ -168,7 +168,7 @@ def price_of(round_: Callable, arguments: Callable) -> Price:
     if key not in prices:
       if len(prices) == _REMEMBERED:
         prices.clear()
-      prices[key] = ask(held, range(len(who)), step)
+      prices[key] = ask(held, who, step)
     return prices[key]
 
   return Price(depends, ask, look_up)

@@ -5,29 +5,25 @@ One stack would need gathers and scatters in memory larger than any cache.
 
 import functools
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from gossipjax import async_exchange
-from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
 from gossipjax.simulation.fleet import Fleet, Given, State, price_of
-from gossipjax.simulation.server_leaves import Layout
-from gossipjax.traffic import digits, from_digits
+from gossipjax.simulation.one_worker import (
+  Single,
+  attend,
+  gradient_of,
+  with_state,
+)
+from gossipjax.simulation.server_leaves import Layout, center_of
+from gossipjax.traffic import from_digits
+from gossipjax.training.optimizer import evaluated
 from gossipjax.training.worker_program import WorkerProgram
-
-
-class Single(NamedTuple):
-  """One worker."""
-
-  own: list[jax.Array]  # Leaves of its `Worker` that are not a server's.
-  gradient: Tree  # Pending.
-  loss: jax.Array  # f32[]; where that was taken.
 
 
 class Separate(NamedTuple):
@@ -52,13 +48,14 @@ def separate_fleet(
 
   def params(held):
     joined = [layout.joined(s.own, held.server) for s in held.singles]
-    return _stacked([worker.params for worker in joined])
+    return _stacked([evaluated(w.opt, w.params) for w in joined])
 
   def center(held):
     if not held.server:
       return None
     worker = layout.joined(held.singles[0].own, held.server)
-    return jax.tree.unflatten(jax.tree.structure(worker.params), held.server)
+    form = jax.tree.structure(worker.params)
+    return jax.tree.unflatten(form, center_of(worker))
 
   def model_state(held):
     joined = [layout.joined(s.own, held.server) for s in held.singles]
@@ -101,28 +98,12 @@ def _with(held: Separate, i: int, **changes: Any) -> Separate:
 
 def _starting(program: WorkerProgram, given: Given, layout: Layout) -> Any:
   """`Fleet.start`."""
-
-  @jax.jit
-  def take_gradient(own, server, examples, worker, step):
-    mine = layout.joined(own, server)
-    return program.gradient(mine.params, mine.state, examples, worker, step)
-
-  # JAX computes what one thread dispatches in its order; gradients, which
-  # nobody needs at once, are dispatched by another.
-  other = ThreadPoolExecutor(1)
+  take = gradient_of(program, given, layout)
 
   def start(held, worker, step):
     own = held.singles[worker].own
-    (loss, state), gradient = other.submit(
-      take_gradient,
-      own,
-      held.server,
-      given(worker, step),
-      np.int32(worker),
-      np.int32(step),
-    ).result()
-    after = jax.tree.leaves(state)  # The last leaves of a `Worker`.
-    own = own[: len(own) - len(after)] + after
+    state, gradient, loss = take(own, held.server, worker, step)
+    own = with_state(own, state)
     return _with(held, worker, own=own, gradient=gradient, loss=loss)
 
   return start
@@ -142,7 +123,7 @@ def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
   prices = price_of(round_, arguments)
 
   def price(held, who, step):
-    if not prices.depends(held, len(who)):
+    if not prices.depends(held, who):
       return held, prices.look_up(held, who, step)
     done = rehearse(*arguments(held, who), np.int32(step))
     held = held._replace(rehearsed=(attending(held, who), done))
@@ -151,8 +132,9 @@ def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
   def play(held, who, step):
     asked, done = held.rehearsed or ((), None)
     if [*map(id, asked)] != [*map(id, attending(held, who))]:
-      # Somebody has changed since.
-      done = compute(*arguments(held, who), np.int32(step))
+      # Somebody has changed since. Who is read twice can't be given away twice.
+      run = compute if len({*who}) == len(who) else rehearse
+      done = run(*arguments(held, who), np.int32(step))
     rows, server, sent = done
     for i, own in zip(who, rows, strict=True):
       held = _with(held, i, own=own)
@@ -164,23 +146,13 @@ def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
 
 def _round(program, layout, kind, own, server, gradients, step):
   """One round of those whose own leaves and gradients are given."""
-  visits, answers = kind == async_exchange.VISIT, kind == async_exchange.MEET
-
-  def one(own, gradient):
-    first = lax.axis_index(WORKERS) == 0
-    worker, sent = program.update(
-      layout.joined(own, server),
-      gradient,
-      step,
-      True if visits else first,
-      True if visits or answers else first,
-    )
-    leaves = jax.tree.leaves(worker)
-    return layout.part(leaves, False), layout.part(leaves, True), digits(sent)
-
+  visits, one = kind == async_exchange.VISIT, attend(program, layout, kind)
   gradient, axis = (_stacked(gradients), 0) if visits else (gradients[0], None)
   rows, server, sent = jax.vmap(
-    one, axis_name=WORKERS, in_axes=(0, axis), out_axes=(0, None, 0)
+    lambda own, gradient: one(own, server, gradient, step),
+    axis_name=WORKERS,
+    in_axes=(0, axis),
+    out_axes=(0, None, 0),
   )(_stacked(own), gradient)
   return [[x[i] for x in rows] for i in range(len(own))], server, sent
 

@@ -33,6 +33,15 @@ def layout_of(workers: Worker, kind: str) -> Layout:
   return Layout(form, tuple(_of_server(path, kind) for path, _ in paths))
 
 
+def center_of(worker: Worker) -> list[Any]:
+  """The leaves of the parameters that a server holds, in their order."""
+  return [
+    leaf
+    for path, leaf in jax.tree.leaves_with_path(worker.parameters)
+    if 'center' in _names(path)
+  ]
+
+
 def without_copies(workers: Worker, kind: str) -> Worker:
   """Workers, leaves [workers, ...], of which a server's leaves come once."""
   return jax.tree.map_with_path(
@@ -41,7 +50,11 @@ def without_copies(workers: Worker, kind: str) -> Worker:
 
 
 def _of_server(path, kind: str) -> bool:
-  names = [getattr(key, 'name', None) for key in path]
+  names = _names(path)
   visits = kind == async_exchange.VISIT
   of_server = 'center' in names or 'server' in names
   return visits and names[0] == 'parameters' and of_server
+
+
+def _names(path) -> list[str | None]:
+  return [getattr(key, 'name', None) for key in path]

@@ -11,13 +11,12 @@ from typing import Any
 
 from gossipjax.aggregator import AsyncExchange, Strategy, Tree, identity
 from gossipjax.distributed.interface_counters import Meter
-from gossipjax.errors import UserError
+from gossipjax.simulation import goal
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
 from gossipjax.simulation.players import player_of
 from gossipjax.simulation.rounds import Fetching, Synchronous
 from gossipjax.simulation.timeline import Stalled
-from gossipjax.tasks import checks
 from gossipjax.training import (
   evaluate,
   loop,
@@ -41,8 +40,8 @@ def simulate(
 ) -> Iterator[Record]:
   """As `train`, on the machines of `run.cluster`.
 
-  A step is a gradient of each worker, on average. The run ends early at the
-  target accuracy, or when a round has waited for somebody until the time-out.
+  A step is a gradient of each worker, on average. The run ends early at its
+  goal, or when a round has waited for somebody until the time-out.
 
   Args:
     run: what to train.
@@ -81,15 +80,11 @@ def rehearse(run: Run) -> tuple[Tree, Tree]:
     Shapes and dtypes of the parameters, and of the state.
   """
   exchange = exchange_of(run)
-  if run.cluster.target_accuracy and 'accuracy' not in checks.scores_of(
-    run.task
-  ):
-    raise UserError(
-      'cluster.target_accuracy needs a task with a score named accuracy.'
-    )
-  return worker_program.rehearse(
+  found = worker_program.rehearse(
     with_exchange(run, exchange), 2 if exchange else None
   )
+  goal.of_run(run)
+  return found
 
 
 def timeline_of(
@@ -122,11 +117,12 @@ class VirtualTime:
       self._ledger.from_json(totals['ledger'])
       self.timeline.from_json(totals['clock'])
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
-    self._mean_state = model_state.averaging(run.executor)
+    self._mean_state = model_state.averaging(run.executor, run.inner)
     self._began = began - self._ledger.wall_s
     self._stopwatch = loop.Stopwatch(Meter())  # Nothing leaves an interface.
     self._rate: float | None = None
     self._lost: int | None = None
+    self._goal = goal.of_run(run)
 
   @property
   def step(self) -> int:
@@ -157,7 +153,6 @@ class VirtualTime:
       player = self._player
       state = self._mean_state(player.model_state, self._ledger)
       scores = evaluate.scores(player.params, state, self._score, player.center)
-    stale, most = hours.take_staleness()
     link = next(iter(self._run.links))
     self._ledger.comm_s = {link: float(hours.spent_s['transfer'].max())}
     return loop.ledger_record(
@@ -165,22 +160,17 @@ class VirtualTime:
       self._run,
       self._rate,
       scores
+      | hours.to_record()
       | dict(
         virtual_s=self.timeline.now,
-        staleness=stale,
-        most_stale=most,
-        compute_s=hours.spent_s['compute'].tolist(),
-        waiting_s=hours.spent_s['wait'].tolist(),
-        transfer_s=hours.spent_s['transfer'].tolist(),
         link_utilisation=self.timeline.utilisation,
         lost_worker=self._lost,
       ),
     )
 
   def reached(self, record: Record) -> bool:
-    """Whether the held-out accuracy is the target's."""
-    accuracy = -1 if record.test_accuracy is None else record.test_accuracy
-    return 0 < self._run.cluster.target_accuracy <= accuracy
+    """Whether a held-out score is that of the goal."""
+    return self._goal is not None and self._goal.reached(record)
 
   def state(self) -> tuple[Tree, dict[str, Any]]:
     totals = {

@@ -12,6 +12,7 @@ from gossipjax import collectives
 from gossipjax.collectives import WORKERS
 from gossipjax.simulation.fleet import Fleet, Given, State, price_of
 from gossipjax.traffic import digits, from_digits
+from gossipjax.training.optimizer import evaluated
 from gossipjax.training.worker_program import WorkerProgram
 
 
@@ -28,13 +29,13 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
   prices = price_of(round_, arguments)
 
   def price(state, who, step):
-    look = prices.ask if prices.depends(state, len(who)) else prices.look_up
+    look = prices.ask if prices.depends(state, who) else prices.look_up
     return state, look(state, who, step)
 
   return Fleet(
     hold=lambda state: state,
     state=lambda state: state,
-    params=lambda state: state.workers.params,
+    params=lambda state: evaluated(state.workers.opt, state.workers.params, 1),
     model_state=lambda state: state.workers.state,
     center=lambda state: None,
     start=_starting(program, given),

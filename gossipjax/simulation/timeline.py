@@ -123,6 +123,17 @@ class Hours:
     self.staleness = [0, 0, 0]
     return total / max(1, number), largest
 
+  def to_record(self) -> dict[str, Any]:
+    """Fields of a record, with the staleness since the last one."""
+    stale, most = self.take_staleness()
+    return {
+      'staleness': stale,
+      'most_stale': most,
+      'compute_s': self.spent_s['compute'].tolist(),
+      'waiting_s': self.spent_s['wait'].tolist(),
+      'transfer_s': self.spent_s['transfer'].tolist(),
+    }
+
   def to_json(self) -> dict[str, Any]:
     """Its state, for a checkpoint."""
     return {

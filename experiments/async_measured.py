@@ -1,0 +1,233 @@
+"""Not waiting, measured: processes beside virtual time's prediction.
+
+    python -m experiments.async_measured
+
+Four workers in processes of their own on this machine (config.engine='ray').
+Seconds of a gradient are a trace measured here; worker 0 sleeps Uniform(0,
+300 ms) after every gradient, as in Jin et al., 2016 (arXiv:1611.04581).
+"""
+
+import os
+import pathlib
+import statistics
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+from ml_collections import ConfigDict
+
+from experiments.framework import claim, workloads
+from gossipjax.config import defaults, resolve
+from gossipjax.engine import setup
+from gossipjax.engine import training as engine
+from gossipjax.results.crossing import crossing
+from gossipjax.simulation import simulate
+from gossipjax.training.record import Record
+from gossipjax.training.run import resolve_run
+
+CLAIM = claim.Claim(
+  'async_measured',
+  'Not waiting, measured beside virtual time',
+  'Virtual time predicts seconds to a target within 15 % and staleness within '
+  '20 % of four real processes, one of them slow',
+  'no prediction; the sleeping straggler is that of arXiv:1611.04581',
+)
+WORKERS, SEEDS, TARGET, STEPS = 4, 3, 0.8, 400
+SLOWER = 4  # A trace's seconds over those measured, so that workers fit cores.
+METHODS = {
+  'server': ('parameter_server', 0.0125),
+  'EASGD': ('elastic', 0.05),
+  'AD-PSGD': ('pairwise_gossip', 0.05),
+  'pull-gossip': ('pull_gossip', 0.05),
+}
+SECONDS, STALE = f'seconds to {TARGET} held out', 'mean staleness'
+NEAR = {SECONDS: 0.15, STALE: 0.2}
+OVERRUN = 'computing, measured / asked for'
+MOST_OVERRUN = 1.05
+
+
+def config(method: str, seed: int, quick: bool) -> ConfigDict:
+  """A run, without its cluster."""
+  strategy, rate = METHODS[method]
+  found, steps = defaults.get_config(), 8 if quick else STEPS
+  found.update(workers=WORKERS, steps=steps, batch_size=16, seed=seed)
+  found.update(log_every=steps, eval_every=max(1, steps // 20))
+  task = workloads.DIGITS if quick else workloads.WORKLOADS['fashion'].task
+  found.task = defaults.task(**task)
+  found.split = defaults.split(holdout='validation', validation=0.05)
+  found.optimizer = defaults.optimizer('sgd', rate, momentum=0.9, nesterov=True)
+  found.strategy = resolve.strategy_config(strategy)
+  return found
+
+
+def trace(of: ConfigDict, path: pathlib.Path) -> None:
+  """Writes the seconds of gradients of a run: a line for each step, and more
+  for workers that are ahead."""
+  free = ConfigDict({**of.to_dict(), 'cluster': defaults.cluster()})
+  ready = setup.of_run(resolve_run(free))
+  held, took = ready.beginning(), []
+  for step in range(of.steps + 3):
+    began = time.perf_counter()
+    jax.block_until_ready(
+      ready.take(held.singles[0].own, held.server, 0, np.int32(step))
+    )
+    took.append(time.perf_counter() - began)
+  took = np.resize(np.array(took[3:]), 4 * of.steps)
+  np.savetxt(path, SLOWER * took, '%.6f')
+
+
+def machines(path: pathlib.Path, slow: bool, **link: float) -> ConfigDict:
+  """The cluster of both, on seconds of a trace."""
+  return defaults.cluster(
+    compute='trace',
+    trace=str(path),
+    stragglers=(0,) * slow,
+    sleep_s=0.3,
+    **link,
+  )
+
+
+def measured(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
+  """The records of real processes."""
+  real = ConfigDict({**of.to_dict(), 'cluster': cluster, 'engine': 'ray'})
+  return list(engine.train(real, resolve_run(real), tell=print))
+
+
+def predicted(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
+  """The records of virtual time."""
+  virtual = ConfigDict({**of.to_dict(), 'cluster': cluster})
+  return list(simulate.simulate(resolve_run(virtual)))
+
+
+def found_in(records: list[Record]) -> dict[str, float | None]:
+  """Seconds to the target, and the mean staleness of all gradients."""
+  curve = [(r.virtual_s, r.test_accuracy) for r in records]
+  steps = np.diff([0, *(r.step for r in records)])
+  return {
+    SECONDS: crossing([(0.0, 0.0), *curve], TARGET),
+    STALE: float(np.average([r.staleness for r in records], weights=steps)),
+  }
+
+
+def exchange_s(records: list[Record]) -> float:
+  """Mean seconds of an exchange, as the workers saw it."""
+  return sum(records[-1].transfer_s) / max(1, records[-1].exchanges)
+
+
+def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
+  """A method with a seed, measured and predicted."""
+  of, path = config(method, seed, quick), folder / 'trace.txt'
+  trace(of, path)
+  calm = of.copy_and_resolve_references()
+  calm.steps = min(40, of.steps)
+  took = exchange_s(measured(calm, machines(path, slow=False)))
+  rounds = 2 if method in ('server', 'EASGD') else 1
+  link = {'latency_s': took / rounds, 'bytes_per_s': float('inf')}
+  real = measured(of, machines(path, slow=True))
+  ours = found_in(real)
+  virtual = predicted(of, machines(path, slow=True, **link))
+  model = found_in(virtual)
+  wanted = sum(virtual[-1].compute_s) / virtual[-1].virtual_s
+  return {
+    'method': method,
+    'seed': seed,
+    **{f'{key}, measured': ours[key] for key in NEAR},
+    **{f'{key}, predicted': model[key] for key in NEAR},
+    'ms of an exchange': 1000 * took,
+    OVERRUN: sum(real[-1].compute_s) / real[-1].virtual_s / wanted,
+    'load at the start': os.getloadavg()[0],
+  }
+
+
+def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+  """All methods and seeds, one after the other."""
+  methods, seeds = list(METHODS)[: 1 if quick else None], 1 if quick else SEEDS
+  rows = [
+    row(method, seed, quick, folder)
+    for method in methods
+    for seed in range(seeds)
+  ]
+  (folder / 'trace.txt').unlink(missing_ok=True)
+  return claim.Finding(
+    verdict(rows),
+    rows,
+    NOTES,
+    'CNN (220,234 parameters) on Fashion-MNIST, 4 processes of one thread',
+    f'{STEPS} steps of 16 pictures',
+    seeds,
+  )
+
+
+NOTES = f"""
+Both run the same config: virtual time models it, `config.engine='ray'` does it.
+The trace is measured in one process before each run, times {SLOWER}, and a
+process sleeps for what it is faster. The link of virtual time is the mean
+exchange of a run of 40 steps without the straggler. `{OVERRUN}`: the share of
+time that workers computed, over that of virtual time; above {MOST_OVERRUN} the
+machine was busy with something else, and nothing is judged.
+"""
+
+
+def ratios(rows: claim.Rows, key: str) -> dict[str, float | None]:
+  """Measured over predicted, means over seeds, by method."""
+  mean = lambda method, what: claim.mean(
+    [r[f'{key}, {what}'] for r in rows if r['method'] == method]
+  )
+  return {
+    method: claim.ratio(mean(method, 'measured'), mean(method, 'predicted'))
+    for method in dict.fromkeys(r['method'] for r in rows)
+  }
+
+
+def verdict(rows: claim.Rows) -> claim.Verdict:
+  """A case is a method and what is predicted of it."""
+  if not rows:
+    nothing = 'not measured on an idle machine yet'
+    return claim.judged([], 'nothing yet', f'It is {nothing}.', nothing)
+  found = {key: ratios(rows, key) for key in NEAR}
+  cases = [
+    None if ratio is None else abs(ratio - 1) <= NEAR[key]
+    for key, of_methods in found.items()
+    for ratio in of_methods.values()
+    # Who only reads never uses an older gradient: both are 0.
+    if ratio is not None or key == SECONDS
+  ]
+  told = {
+    key: claim.span([{'ratio': r} for r in found[key].values()], 'ratio')
+    for key in NEAR
+  }
+  overrun = statistics.fmean(r[OVERRUN] for r in rows)
+  busy = f'the machine was busy: computing took {overrun:.2f} times as long'
+  ours = (
+    f'measured over predicted: seconds {told[SECONDS]}, staleness {told[STALE]}'
+  )
+  return claim.judged(
+    cases,
+    ours,
+    f'Of {len(cases)} predictions {sum(case is True for case in cases)} are '
+    f'near: {ours}. Processes computed {overrun:.2f} times as long as asked.',
+    busy if overrun > MOST_OVERRUN else '',
+  )
+
+
+def figure(rows: claim.Rows) -> Figure:
+  """Measured against predicted seconds and staleness."""
+  found = Figure(figsize=(8, 3.8), layout='constrained')
+  for axes, key in zip(found.subplots(1, 2), NEAR, strict=True):
+    for i, method in enumerate(dict.fromkeys(r['method'] for r in rows)):
+      mine: list[dict[str, Any]] = [r for r in rows if r['method'] == method]
+      x, y = (
+        [r[f'{key}, {what}'] for r in mine]
+        for what in ('predicted', 'measured')
+      )
+      axes.plot(x, y, 'o', color=f'C{i}', label=method)
+    axes.axline((0, 0), slope=1, color='0.7', linewidth=1)
+    axes.set(xlabel=f'{key}, predicted', ylabel='measured')
+  found.legend(*axes.get_legend_handles_labels(), loc='outside right upper')
+  return found
+
+
+if __name__ == '__main__':
+  claim.run(CLAIM, measure, figure)

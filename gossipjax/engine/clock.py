@@ -1,0 +1,53 @@
+"""The clock of a run on several processes, which stands while it is held."""
+
+import threading
+import time
+
+
+class Clock:
+  """Seconds since a run began, without those in which it was held.
+
+  A held worker ends what it computes and begins nothing else, so that all can
+  be read at the same moment; while they are, no time passes.
+  """
+
+  def __init__(self):
+    """It is 0 now."""
+    self._lost, self._held_at, self._last = time.time(), 0.0, 0.0
+    self._open = threading.Event()
+    self._open.set()
+    self.idle = True  # Whether the worker waits in `check`.
+
+  def __call__(self) -> float:
+    now = time.time() if self._open.is_set() else self._held_at
+    self._last = max(self._last, now - self._lost)
+    return self._last
+
+  def hold(self, at: float) -> None:
+    """Holds it, by `time.time` of the process that says so."""
+    self._held_at = at
+    self._open.clear()
+
+  def go(self, at: float) -> None:
+    """Lets it go on."""
+    self._lost += at - self._held_at
+    self.idle = False
+    self._open.set()
+
+  def begin(self, at: float) -> None:
+    """At `at` it was 0."""
+    self._lost, self._last = at, 0.0
+
+  def check(self) -> None:
+    """Waits while the clock is held."""
+    while not self._open.is_set():
+      self.idle = True
+      self._open.wait(0.1)  # It may be held again before this thread wakes.
+    self.idle = False
+
+  def sleep_until(self, then: float) -> None:
+    """Waits until it shows a time."""
+    self.check()
+    while (left := then - self()) > 0:
+      time.sleep(min(left, 0.02))
+      self.check()

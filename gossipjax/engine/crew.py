@@ -1,0 +1,155 @@
+"""The processes of a run, seen from the one that starts and stops them."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import ray
+
+from gossipjax import async_exchange
+from gossipjax.engine.messages import WAIT_S, Entry, on_host
+from gossipjax.engine.server_process import ServerProcess
+from gossipjax.engine.setup import Setup, packed, unpacked
+from gossipjax.engine.worker_process import WorkerProcess
+from gossipjax.simulation.separate_fleet import Separate
+
+WORKER, SERVER = 'Worker', 'Server'
+Name = tuple[str, int]  # WORKER and its number, or SERVER and its shard's.
+
+
+class Crew:
+  """The actors of a run.
+
+  Attributes:
+    actors: by name, those that are alive as far as is known.
+    steps: gradients that each worker has used.
+    held: the states of all workers when they were last asked for.
+    held_at: when the clock was held last, by `time.time`.
+    kept: a server's leaves in the last checkpoint.
+  """
+
+  def __init__(
+    self, config: dict[str, Any], setup: Setup, held: Separate, steps: list[int]
+  ):
+    self._config, self._setup = config, setup
+    self._visits = setup.exchange.kind == async_exchange.VISIT
+    self.steps, self.held, self.kept = steps, held, on_host(held.server)
+    self.held_at = 0.0
+    names = [(WORKER, i) for i in range(setup.run.workers)]
+    names += [(SERVER, k) for k in range(len(setup.shards))]
+    self.actors = {name: self.new(name) for name in names}
+
+  def new(self, name: Name) -> Any:
+    """A new process, which has no state yet."""
+    kind, i = name
+    actor = ray.remote(WorkerProcess if kind == WORKER else ServerProcess)
+    placed = actor.options(num_cpus=0, scheduling_strategy='SPREAD')
+    return placed.remote(self._config, i)
+
+  def of(self, kind: str) -> Iterator[tuple[int, Any]]:
+    """Numbers and actors of a kind."""
+    return ((i, a) for (k, i), a in self.actors.items() if k == kind)
+
+  def begin(self) -> None:
+    """Gives all their states, and compiles their programs."""
+    for k, shard in self.of(SERVER):
+      self._restore(k, shard)
+    for i, worker in self.of(WORKER):
+      worker.begin.remote(packed(self.held.singles[i]), self.steps[i])
+    self._connect()
+    ray.get([actor.warm.remote() for actor in self.actors.values()])
+
+  def let_in(self, name: Name, actor: Any) -> str:
+    """Gives a new process a state to begin with, and tells the others.
+
+    Returns:
+      Where the state is from.
+    """
+    kind, i = name
+    if kind == WORKER:
+      model, source = self._model(i)
+      actor.join.remote(*map(on_host, model), self.steps[i])
+    else:
+      self._restore(i, actor)
+      source = 'the last checkpoint'
+    self.actors[name] = actor
+    self._connect()
+    return source
+
+  def _restore(self, k: int, shard: Any) -> None:
+    shard.begin.remote([self.kept[i] for i in self._setup.shards[k]])
+
+  def _model(self, i: int) -> tuple[tuple[list, list], str]:
+    """Leaves of parameters and of a model's state, and whose they are."""
+    for giver, worker in self.of(WORKER):
+      if self._visits:
+        break
+      with contextlib.suppress(ray.exceptions.RayError):
+        model = ray.get(worker.model.remote(), timeout=WAIT_S)
+        return model, f'worker {giver}'
+    held = self.read()
+    whole = self._setup.layout.joined(held.singles[i].own, held.server)
+    center = self._setup.fleet.center(held)
+    params = whole.params if center is None else center
+    model = tuple(map(jax.tree.leaves, (params, whole.state)))
+    return model, 'the server' if self._visits else 'what was last known of it'
+
+  def _connect(self) -> None:
+    """Tells all workers where the others are."""
+    known = dict(self.of(SERVER if self._visits else WORKER))
+    for _, worker in self.of(WORKER):
+      worker.connect.remote(known)
+
+  def go(self, began: float) -> None:
+    """Lets all train; `began` is when the run did, on the clock of all."""
+    for _, worker in self.of(WORKER):
+      worker.go.remote(began)
+
+  def start(self, worker: int, step: int) -> None:
+    """One worker computes a gradient, while nobody trains."""
+    ray.get(self.actors[WORKER, worker].start.remote(step))
+
+  def exchange(self, worker: int, drawn: list[int], step: int) -> Entry:
+    """It uses it in a round with the workers drawn."""
+    self.steps[worker] = step + 1
+    return ray.get(self.actors[WORKER, worker].exchange.remote(drawn, step))
+
+  def read(self) -> Separate:
+    """The states of all; of who does not answer, the last that is known."""
+    asked = {name: actor.state.remote() for name, actor in self.actors.items()}
+    singles, server = list(self.held.singles), list(self.held.server)
+    for (kind, i), ref in asked.items():
+      with contextlib.suppress(ray.exceptions.RayError):
+        leaves = ray.get(ref, timeout=WAIT_S)
+        if kind == WORKER:
+          singles[i] = unpacked(leaves, singles[i])
+          continue
+        for k, leaf in zip(self._setup.shards[i], leaves, strict=True):
+          server[k] = leaf
+    self.held = self.held._replace(singles=tuple(singles), server=server)
+    return self.held
+
+  def hold(self) -> None:
+    """Holds the clock, and waits until no worker is at work."""
+    self.held_at, until = time.time(), time.monotonic() + WAIT_S
+    rests = [False]
+    while not all(rests) and time.monotonic() < until:
+      rests = []
+      for _, worker in [*self.of(WORKER)]:
+        with contextlib.suppress(ray.exceptions.RayError):
+          ref = worker.hold.remote(self.held_at)
+          rests.append(ray.get(ref, timeout=WAIT_S))
+
+  def release(self) -> float:
+    """Lets the clock go on; returns how long it was held."""
+    now = time.time()
+    for _, worker in self.of(WORKER):
+      worker.release.remote(now)
+    return now - self.held_at
+
+  def end(self) -> None:
+    """Ends all processes."""
+    for actor in self.actors.values():
+      ray.kill(actor)

@@ -1,0 +1,117 @@
+"""Which values of a program need whose, and the part that computes some."""
+
+from collections.abc import Callable, Collection, Iterable, Set
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
+
+Arrays = list[jax.Array]
+_PRODUCTS = {'mul', 'integer_pow', 'square', 'dot_general'}
+_KEEP = {  # What they return is a product if an operand is.
+  'broadcast_in_dim',
+  'concatenate',
+  'convert_element_type',
+  'copy',
+  'neg',
+  'reshape',
+  'slice',
+  'squeeze',
+  'transpose',
+}
+
+
+class Dataflow:
+  """A program as a graph.
+
+  Attributes:
+    closed: the program.
+  """
+
+  def __init__(self, closed: ClosedJaxpr, owners: dict[Var, int]):
+    """A program.
+
+    Args:
+      closed: without a part that no result needs.
+      owners: number of the owner of each argument; what is not there belongs
+        to all.
+    """
+    self.closed, jaxpr = closed, closed.jaxpr
+    self._made_by = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
+    nobody: frozenset[int] = frozenset()
+    self._owners = dict.fromkeys([*jaxpr.constvars, *jaxpr.invars], nobody)
+    self._owners |= {v: frozenset([who]) for v, who in owners.items()}
+    for eqn in jaxpr.eqns:
+      of_all = frozenset().union(*map(self.of, eqn.invars))
+      self._owners |= dict.fromkeys(eqn.outvars, of_all)
+
+  def of(self, atom: Any) -> frozenset[int]:
+    """Whose arguments a value depends on."""
+    return frozenset() if isinstance(atom, Literal) else self._owners[atom]
+
+  def needs(
+    self,
+    targets: Iterable[Any],
+    senders: Set[int],
+    made: Collection[Var] = (),
+  ) -> list[Var]:
+    """The values that results need of others: what their messages carry.
+
+    Args:
+      targets: the results.
+      senders: the others; each sends what depends on its arguments alone,
+      made: and what it computes from those of several.
+    """
+    seen, found, left = set(), {}, list(targets)
+    while left:
+      v = left.pop()
+      if isinstance(v, Literal) or v in seen:
+        continue
+      seen.add(v)
+      owners = self.of(v)
+      theirs = bool(owners) and owners <= senders and (len(owners) == 1)
+      if (theirs or v in made) and self._travels(v):
+        found[v] = None
+      elif v in self._made_by:
+        left += self._made_by[v].invars
+    order = {v: i for i, v in enumerate(self._owners)}
+    return sorted(found, key=order.__getitem__)
+
+  def _travels(self, v) -> bool:
+    eqn = self._made_by.get(v)
+    return eqn is None or not (
+      eqn.primitive.name == 'broadcast_in_dim' or self._is_product(v)
+    )
+
+  def _is_product(self, v) -> bool:
+    eqn = None if isinstance(v, Literal) else self._made_by.get(v)
+    if eqn is None:
+      return False
+    name = eqn.primitive.name
+    return name in _PRODUCTS or (
+      name in _KEEP and any(map(self._is_product, eqn.invars))
+    )
+
+  def equations(self, targets: Iterable[Any], given: Collection[Var]) -> list:
+    """The equations between given values and targets, in their order."""
+    needed = {v for v in targets if not isinstance(v, Literal)}
+    found = []
+    for eqn in reversed(self.closed.jaxpr.eqns):
+      if any(v in needed and v not in given for v in eqn.outvars):
+        found.append(eqn)
+        needed |= {v for v in eqn.invars if not isinstance(v, Literal)}
+    return found[::-1]
+
+  def compiled(
+    self, given: list[Var], wanted: list[Any]
+  ) -> Callable[..., Arrays]:
+    """The part of the program between given values and results, compiled."""
+    jaxpr = self.closed.jaxpr
+    equations = self.equations(wanted, {*given})
+    part = jaxpr.replace(
+      invars=given,
+      outvars=wanted,
+      eqns=equations,
+      debug_info=jaxpr.debug_info.with_unknown_names(),
+    )
+    return jax.jit(jaxpr_as_fun(ClosedJaxpr(part, self.closed.consts)))

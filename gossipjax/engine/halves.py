@@ -1,0 +1,133 @@
+"""The rounds of a strategy, cut for its processes."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import jaxpr_as_fun
+
+from gossipjax import async_exchange
+from gossipjax.collectives import WORKERS
+from gossipjax.engine.cut import Cut, cut
+from gossipjax.engine.rows import flat
+from gossipjax.flatten import LARGE
+from gossipjax.local_step import Worker
+from gossipjax.simulation.one_worker import attend
+from gossipjax.simulation.server_leaves import Layout
+from gossipjax.training.worker_program import WorkerProgram
+
+
+def shards_of(server: Sequence[Any], count: int) -> list[list[int]]:
+  """Shares a server's leaves out, the largest first, each to the least shard.
+
+  Small leaves travel in one vector (flatten.py), so that they stay together.
+
+  Returns:
+    Indices of leaves, for at most `count` shards, none of them empty.
+  """
+  sizes = [int(np.prod(x.shape)) for x in server]
+  small = [i for i, size in enumerate(sizes) if size < LARGE]
+  units = [small, *([i] for i, size in enumerate(sizes) if size >= LARGE)]
+  weigh = lambda unit: sum(sizes[i] for i in unit)
+  found: list[list[int]] = [[] for _ in range(count)]
+  for unit in sorted(units, key=weigh, reverse=True):
+    min(found, key=weigh).extend(unit)
+  return [sorted(shard) for shard in found if shard]
+
+
+def rounds_of(
+  program: WorkerProgram,
+  layout: Layout,
+  kind: str,
+  like: Worker,
+  shards: Sequence[Sequence[int]],
+) -> Callable[[int], Cut]:
+  """How the rounds of so many workers are cut.
+
+  The leaves of a round: the asker's own and its gradient; then the own leaves
+  of each other worker, or those of the server.
+
+  Args:
+    program: of each worker.
+    layout: which leaves of a worker are a server's.
+    kind: of the exchange, see async_exchange.py.
+    like: a worker, or its shapes and dtypes.
+    shards: which of a server's leaves are whose, see `shards_of`.
+
+  Returns:
+    Workers that attend -> the round.
+  """
+  leaves = jax.tree.leaves(like)
+  own, server = layout.part(leaves, False), layout.part(leaves, True)
+  gradient, form = jax.tree.flatten(like.params)
+  visits, step = kind == async_exchange.VISIT, jnp.int32(0)
+  n, g = len(own), len(gradient)
+  of_row = _of_row(attend(program, layout, kind), n, len(server), form)
+  order = [i for shard in shards for i in shard] if visits else None
+  arguments, collect = _arguments(n, g, order), _collect(n, order)
+
+  served = [server[i] for i in order or ()]
+  still = flat(
+    of_row, arguments, collect, [*own, *gradient, *served, step], WORKERS, True
+  )
+  run = jax.jit(lambda *given: jaxpr_as_fun(still)(*given)[:n])
+  # A round that sends nothing does not look at the server.
+  unseen = [jnp.zeros(x.shape, x.dtype) for x in served]
+  alone = lambda mine, step: run(*mine, *unseen, step)
+
+  @functools.cache
+  def of(attending: int) -> Cut:
+    shared = [[server[i] for i in shard] for shard in shards]
+    others = shared if visits else [own] * (attending - 1)
+    given = [*own, *gradient, *(x for each in others for x in each), step]
+    closed = flat(of_row, arguments, collect, given, WORKERS)
+    sizes = [(n + g, n), *((len(each), len(each)) for each in others)]
+    return cut(closed, sizes, kind != async_exchange.READ, alone)
+
+  return of
+
+
+def _arguments(own: int, pending: int, order: Sequence[int] | None):
+  """What is given -> the arguments of each worker.
+
+  Args:
+    own: leaves of a worker.
+    pending: leaves of the asker's gradient.
+    order: in which a server's leaves come; None without one.
+  """
+
+  def arguments(given):
+    mine, gradient = given[:own], given[own : own + pending]
+    rest, step = given[own + pending : -1], given[-1]
+    if order is not None:
+      return [[*mine, *(rest[i] for i in np.argsort(order)), *gradient, step]]
+    others = [rest[i : i + own] for i in range(0, len(rest), own)]
+    return [[*one, *gradient, step] for one in (mine, *others)]
+
+  return arguments
+
+
+def _collect(own: int, order: Sequence[int] | None):
+  """What each worker returns -> the results, in the order of what is given."""
+
+  def collect(rows):
+    told = [x for row in rows for x in row[:own]]
+    told += [rows[0][own + i] for i in order or ()]
+    return told + [row[-1] for row in rows]
+
+  return collect
+
+
+def _of_row(one: Callable[..., Any], own: int, served: int, form: Any):
+  """What each worker computes of its leaves, in one list with all else."""
+
+  def of_row(*given):
+    mine, theirs = given[:own], given[own : own + served]
+    pending = jax.tree.unflatten(form, given[own + served : -1])
+    mine, theirs, bill = one(mine, theirs, pending, given[-1])
+    return [*mine, *theirs, bill]
+
+  return of_row

@@ -1,0 +1,49 @@
+"""What processes of a run tell each other, and the one that starts them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+WAIT_S = 60.0  # For an answer of a process, or until a server is back.
+BUSY = 'busy'  # The answer of a worker that waits for an answer itself.
+
+
+class Gone(Exception):
+  """A process that was asked does not answer."""
+
+
+class Entry(NamedTuple):
+  """A gradient that a worker has used.
+
+  Attributes:
+    who: attended its round; the worker first.
+    loss: where the gradient was taken.
+    bills: digits of the Traffic of each, see traffic.py.
+    stale: versions of the model between its computation and its use.
+    spans: (kind of timeline.KINDS, from_s, until_s), how it spent its time.
+  """
+
+  who: list[int]
+  loss: float
+  bills: np.ndarray
+  stale: int
+  spans: list[tuple[str, float, float]]
+
+
+class Answer(NamedTuple):
+  """What a process replies to another.
+
+  Attributes:
+    message: values that the other needs.
+    version: how often others had changed the model before.
+  """
+
+  message: list[np.ndarray]
+  version: int
+
+
+def on_host(arrays: Sequence[jax.Array]) -> list[np.ndarray]:
+  """Copies to the host, which a CPU's arrays need not."""
+  return [np.asarray(x) for x in arrays]

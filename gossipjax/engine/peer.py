@@ -1,0 +1,178 @@
+"""What a worker or a server does in its process, whatever carries messages.
+
+A worker computes its steps in a thread of its own and answers others
+meanwhile. A worker that waits for the other end of a meeting answers nobody:
+who asks it tries again, so that no two wait for each other.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from gossipjax import async_exchange
+from gossipjax.engine.clock import Clock
+from gossipjax.engine.cut import Cut
+from gossipjax.engine.dataflow import Arrays
+from gossipjax.engine.messages import BUSY, Answer, Entry, Gone, on_host
+from gossipjax.simulation.one_worker import Single, with_state
+from gossipjax.simulation.timeline import silent
+from gossipjax.traffic import from_digits
+
+_PAUSE_S = 0.004  # Before a busy worker is asked again, at most.
+
+
+class Server:
+  """A shard of a server: some of its leaves.
+
+  Attributes:
+    leaves: its state.
+    version: how often workers have changed it.
+  """
+
+  def __init__(self, leaves: Arrays, rounds: Callable[[int], Cut]):
+    self.leaves, self._rounds, self.version = leaves, rounds, 0
+
+  def answer(self, row: int, attending: int, step: int, message) -> Answer:
+    """Its side of a round; see `Peer.answer`."""
+    part = self._rounds(attending).others[row - 1]
+    self.leaves, back = part.answer(self.leaves, message, np.int32(step))
+    self.version += 1
+    return Answer(on_host(back), self.version - 1)
+
+
+class Peer:
+  """A worker among others.
+
+  Attributes:
+    single: its state.
+  """
+
+  def __init__(
+    self,
+    number: int,
+    kind: str,
+    single: Single,
+    rounds: Callable[[int], Cut],
+    take: Callable[..., tuple[Arrays, Any, jax.Array]],
+    call: Callable[[list[int], int, list[list[np.ndarray]]], list[Answer]],
+    clock: Clock,
+  ):
+    """A worker at rest.
+
+    Args:
+      number: of the worker.
+      kind: of its exchange, see async_exchange.py.
+      single: its state.
+      rounds: workers that attend -> the round, cut.
+      take: (own leaves, step) -> (leaves of the model's state, gradient, loss).
+      call: (others, step, messages) -> their answers; raises Gone. No others:
+        the shards of a server.
+      clock: the same for all.
+    """
+    self.number, self._kind, self.single = number, kind, single
+    self._rounds, self._take, self._call = rounds, take, call
+    self._clock, self._since = clock, clock()
+    self._version, self._seen = 0, 0
+    self._lock, self._waits = threading.Lock(), False
+    self._spans: list[tuple[str, float, float]] = []
+
+  def start(self, step: int, least_s: float = 0.0) -> None:
+    """Computes a gradient where the worker stands; takes at least so long."""
+    self._since = began = self._clock()
+    if self._kind != async_exchange.VISIT:
+      self._seen = self._version
+    state, gradient, loss = self._take(self.single.own, np.int32(step))
+    loss.block_until_ready()
+    self._clock.sleep_until(began + least_s)
+    with self._lock:  # Others may have changed the parameters meanwhile.
+      own = with_state(self.single.own, state)
+      self.single = Single(own, gradient, loss)
+    self._pass('compute')
+
+  def exchange(self, drawn: Sequence[int], step: int) -> Entry:
+    """Uses the gradient in a round with the workers drawn."""
+    who = list(drawn)
+    while (found := self._round(who, np.int32(step))) is None:
+      time.sleep(random.uniform(0, _PAUSE_S))
+      self._pass('wait')
+    self._pass('transfer')
+    who, bills, stale = found
+    spans, self._spans = self._spans, []
+    loss = float(self.single.loss)
+    return Entry([self.number, *who], loss, bills, stale, spans)
+
+  def answer(self, row: int, attending: int, step: int, message) -> Any:
+    """Its side of a round that another has begun.
+
+    Args:
+      row: its place among those who attend.
+      attending: how many do.
+      step: of the other.
+      message: from the other.
+
+    Returns:
+      An Answer, or BUSY.
+    """
+    part = self._rounds(attending).others[row - 1]
+    with self._lock:
+      if self._waits:
+        return BUSY
+      own, back = part.answer(self.single.own, message, np.int32(step))
+      self.single = self.single._replace(own=own)
+      version = self._version
+      self._version += part.changes and self._kind == async_exchange.MEET
+    return Answer(on_host(back), version)
+
+  def _round(self, drawn: list[int], step):
+    """Returns who attended besides the worker, bills and staleness.
+
+    None if one of them is busy.
+    """
+    visits = self._kind == async_exchange.VISIT
+    cut = self._rounds(1 + len(drawn))
+    stale = 0 if visits else self._version - self._seen
+    with self._lock:
+      self._waits = self._kind == async_exchange.MEET and bool(drawn)
+      bills = np.stack(cut.price(self._mine(), step))
+      if silent(from_digits(bills)):
+        self._waits = False
+        own = cut.alone(self._mine(), step)
+        self.single = self.single._replace(own=own)
+        return drawn, bills, stale
+      messages = cut.ask(self._mine(), step)
+    try:
+      if self._kind == async_exchange.PUSH:  # Needs no answer.
+        self._finish(cut, [], step)
+      answers = self._call(drawn, int(step), [on_host(m) for m in messages])
+      if BUSY in answers:
+        return None
+      if self._kind != async_exchange.PUSH:
+        self._finish(cut, [a.message for a in answers], step)
+    except Gone:
+      return self._round([], step)
+    finally:
+      self._waits = False
+    if visits:
+      # A server that was restored counts from 0.
+      stale = max(0, answers[0].version - self._seen)
+      self._seen = answers[0].version + 1
+    return drawn, bills, stale
+
+  def _finish(self, cut: Cut, messages: list, step) -> None:
+    with self._lock:
+      own = cut.finish(self._mine(), messages, step)
+      self.single = self.single._replace(own=own)
+
+  def _mine(self) -> Arrays:
+    return [*self.single.own, *jax.tree.leaves(self.single.gradient)]
+
+  def _pass(self, kind: str) -> None:
+    """Books the time since the last call."""
+    now = self._clock()
+    self._spans.append((kind, self._since, now))
+    self._since = now

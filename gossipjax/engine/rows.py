@@ -1,0 +1,186 @@
+"""A round of few workers as one plain program, without an axis of workers.
+
+The program of one worker is evaluated once per worker. What differs between
+workers, and what is known before a round, becomes constant, so that the
+program shows which values of one worker reach which results of another.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from gossipjax.engine.between import BETWEEN
+
+Value = Any  # An array, a tracer or a `Filled`.
+Values = list[Value]
+# Primitives that compute entries from those in the same place.
+_ELEMENTWISE = {
+  *('add', 'and', 'convert_element_type', 'eq', 'ge', 'gt', 'le', 'lt', 'max'),
+  *('min', 'mul', 'ne', 'not', 'or', 'rem', 'select_n', 'sub'),
+}
+_SMALL = 4096  # Entries of a constant that is computed while tracing.
+
+
+class Filled(NamedTuple):
+  """A constant array with equal entries."""
+
+  value: Any  # Of one entry.
+  shape: tuple[int, ...]
+
+
+def flat(
+  one: Callable[..., Any],
+  arguments: Callable[[Values], list[Values]],
+  collect: Callable[[list[Values]], Values],
+  given: Sequence[Any],
+  axis: str,
+  branching: bool = False,
+) -> ClosedJaxpr:
+  """The round as a program of arrays.
+
+  Args:
+    one: what a worker computes of arrays, along an axis of the workers.
+    arguments: what is given -> the arguments of each worker.
+    collect: what each worker returns -> the results, in their order.
+    given: shapes and dtypes.
+    axis: name of the axis.
+    branching: whether conditions that are not known stay conditions, where one
+      worker attends; else all branches are computed, so that one sees what
+      each needs.
+  """
+  rows = arguments(list(given))
+  closed = jax.make_jaxpr(one, axis_env=[(axis, len(rows))])(*rows[0])
+  everyone = lambda *given: [
+    _array(x)
+    for x in collect(_evaluate(closed, arguments(list(given)), branching))
+  ]
+  traced = jax.make_jaxpr(everyone)(*given)
+  return ClosedJaxpr(_without_rest(traced.jaxpr), traced.consts)
+
+
+def _without_rest(jaxpr: Jaxpr) -> Jaxpr:
+  """Without the equations that no result needs."""
+  needed, equations = {*map(id, jaxpr.outvars)}, []
+  for eqn in reversed(jaxpr.eqns):
+    if needed & {*map(id, eqn.outvars)}:
+      equations.append(eqn)
+      needed |= {*map(id, eqn.invars)}
+  return jaxpr.replace(
+    eqns=equations[::-1], debug_info=jaxpr.debug_info.with_unknown_names()
+  )
+
+
+def _evaluate(
+  closed: ClosedJaxpr, rows: Sequence[Values], branching: bool
+) -> list[Values]:
+  """The results of each worker."""
+  jaxpr = closed.jaxpr
+  known = [
+    dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    | dict(zip(jaxpr.invars, row, strict=True))
+    for row in rows
+  ]
+  value = lambda row, atom: atom.val if isinstance(atom, Literal) else row[atom]
+  for eqn in jaxpr.eqns:
+    operands = [[value(row, atom) for atom in eqn.invars] for row in known]
+    found = _results(eqn, operands, branching)
+    for row, results in zip(known, found, strict=True):
+      row.update(zip(eqn.outvars, results, strict=True))
+  return [[value(row, atom) for atom in jaxpr.outvars] for row in known]
+
+
+def _results(eqn, rows: list[Values], branching: bool) -> list[Values]:
+  name, params = eqn.primitive.name, eqn.params
+  if name in BETWEEN:
+    arrays = [[*map(_array, row)] for row in rows]
+    found = [BETWEEN[name](each, params) for each in zip(*arrays, strict=True)]
+    return [list(row) for row in zip(*found, strict=True)]
+  if name == 'axis_index':
+    return [[np.int32(i)] for i in range(len(rows))]
+  if name == 'cond':
+    return _branch(params['branches'], rows, branching)
+  inner = params.get('jaxpr') or params.get('call_jaxpr')
+  if isinstance(inner, ClosedJaxpr) and name not in ('scan', 'reduce'):
+    return _evaluate(inner, rows, branching)
+  return [_bind(eqn, row) for row in rows]
+
+
+def _branch(
+  branches: Sequence[ClosedJaxpr], rows: list[Values], branching: bool
+):
+  """The results of the branch taken; of all of them if that is not known."""
+  which = [row[0] for row in rows]
+  if all(map(_is_known, which)) and len({int(_entry(i)) for i in which}) == 1:
+    taken = branches[int(_entry(which[0]))]
+    return _evaluate(taken, [row[1:] for row in rows], branching)
+  if branching and len(rows) == 1:
+    run = lambda branch: (
+      lambda *operands: [
+        _array(x) for x in _evaluate(branch, [list(operands)], True)[0]
+      ]
+    )
+    operands = map(_array, rows[0][1:])
+    return [list(lax.switch(which[0], [*map(run, branches)], *operands))]
+  every = [_evaluate(b, [row[1:] for row in rows], False) for b in branches]
+  return [
+    [
+      lax.select_n(jnp.asarray(_array(i)), *map(_array, cases))
+      if not all(case is cases[0] for case in cases)
+      else cases[0]
+      for cases in zip(*(found[r] for found in every), strict=True)
+    ]
+    for r, i in enumerate(which)
+  ]
+
+
+def _bind(eqn, operands: Values) -> Values:
+  """An equation within a worker, or the constant that it is."""
+  name, aval = eqn.primitive.name, eqn.outvars[0].aval
+  if name == 'select_n' and _is_uniform(operands[0]):
+    return [operands[1 + int(_entry(operands[0]))]]
+  if name in ('and', 'or') and aval.dtype == bool:
+    for known, other in (operands, operands[::-1]):
+      if _is_uniform(known):
+        decides = bool(_entry(known)) == (name == 'or')
+        return [known if decides else other]
+  known = all(map(_is_known, operands))
+  if name == 'broadcast_in_dim' and known and _is_uniform(operands[0]):
+    return [Filled(_entry(operands[0]), aval.shape)]
+  params = eqn.primitive.get_bind_params(eqn.params)
+  run = functools.partial(eqn.primitive.bind, **params)
+  if name in _ELEMENTWISE and all(map(_is_uniform, operands)):
+    with jax.ensure_compile_time_eval():
+      entry = run(*map(jnp.asarray, map(_entry, operands)))
+    return [Filled(entry, aval.shape) if aval.shape else entry]
+  if known and all(v.aval.size <= _SMALL for v in eqn.outvars):
+    with jax.ensure_compile_time_eval():
+      results = run(*map(_array, operands))
+  else:
+    results = run(*map(_array, operands))
+  return list(results) if eqn.primitive.multiple_results else [results]
+
+
+def _is_known(x: Value) -> bool:
+  return not isinstance(x, jax.core.Tracer)
+
+
+def _is_uniform(x: Value) -> bool:
+  """Whether all entries are known and equal."""
+  return _is_known(x) and (isinstance(x, Filled) or np.size(x) == 1)
+
+
+def _entry(x: Value) -> Any:
+  if isinstance(x, Filled):
+    return x.value
+  with jax.ensure_compile_time_eval():
+    return jnp.reshape(x, ())
+
+
+def _array(x: Value) -> Any:
+  return jnp.full(x.shape, x.value) if isinstance(x, Filled) else x

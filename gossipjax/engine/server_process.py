@@ -1,0 +1,70 @@
+"""The process of a server's shard; how every process of a run begins."""
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax import async_exchange
+from gossipjax.engine import peer
+from gossipjax.engine.messages import Answer, Entry, on_host
+from gossipjax.engine.setup import Setup, of_config
+
+ONE_THREAD = '--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1'
+
+
+def prepare(config: dict[str, Any]) -> Setup:
+  """Before JAX's backend starts: a process of a run has one thread."""
+  os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {ONE_THREAD}'
+  return of_config(config)
+
+
+def compile_rounds(setup: Setup) -> None:
+  """Compiles the programs of all rounds; forgets what they compute."""
+  visits, step = setup.exchange.kind == async_exchange.VISIT, np.int32(0)
+  held = setup.beginning()
+  single, server = held.singles[0], held.server
+  mine = [*single.own, *jax.tree.leaves(single.gradient)]
+  for attending in (1,) if visits else (1, 2):
+    round_ = setup.rounds(attending)
+    round_.price(mine, step)
+    round_.alone(mine, step)
+    back = []
+    for k, (part, message) in enumerate(
+      zip(round_.others, round_.ask(mine, step), strict=True)
+    ):
+      theirs = [server[i] for i in setup.shards[k]] if visits else single.own
+      back.append(part.answer(theirs, message, step)[1])
+    round_.finish(mine, back, step)
+
+
+class ServerProcess:
+  """A shard of a server in its process."""
+
+  def __init__(self, config: dict[str, Any], number: int):
+    del number
+    self._setup = prepare(config)
+    self._server: Any = None
+
+  def warm(self) -> None:
+    """Compiles all programs."""
+    compile_rounds(self._setup)
+
+  def begin(self, leaves: list[np.ndarray]) -> None:
+    """Takes over a state."""
+    arrays = [jnp.asarray(x) for x in leaves]
+    self._server = peer.Server(arrays, self._setup.rounds)
+
+  def answer(self, *given: Any) -> Answer:
+    """See `peer.Server.answer`."""
+    return self._server.answer(*given)
+
+  def news(self) -> tuple[list[Entry], None]:
+    """Nothing, which shows that it lives."""
+    return [], None
+
+  def state(self) -> list[np.ndarray]:
+    """Its leaves."""
+    return on_host(self._server.leaves)

@@ -1,0 +1,89 @@
+"""Ray on this host, or a cluster of Ray that runs already."""
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import warnings
+from collections.abc import Iterator
+
+from absl import flags
+
+from gossipjax.errors import UserError, require
+
+_ADDRESS = flags.DEFINE_string(
+  'address',
+  '',
+  'host:port of a Ray cluster, for config.engine=ray; else Ray runs on this '
+  'host.',
+)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def address() -> str:
+  """The value of --address; '' without it."""
+  return _ADDRESS.value if flags.FLAGS.is_parsed() else ''
+
+
+@contextlib.contextmanager
+def session() -> Iterator[None]:
+  """Ray while it is needed; ends all of its processes, removes its files.
+
+  On this host it listens at 127.0.0.1 only, without a dashboard, and sends
+  nobody statistics.
+
+  Raises:
+    UserError: Ray is not installed, or there is no cluster at --address.
+  """
+  require('ray')
+  os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
+  import ray
+
+  kept = {number: signal.getsignal(number) for number in _SIGNALS}
+  folder = tempfile.mkdtemp(prefix='gj-')  # Short: sockets are in it.
+  try:
+    where = address()
+    if where:
+      _join(ray, where)
+    else:
+      _begin(ray, folder)
+    for number, handler in kept.items():  # Ray sets its own.
+      signal.signal(number, handler)
+    yield
+  finally:
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _join(ray, where: str) -> None:
+  try:
+    ray.init(address=where, log_to_driver=False, logging_level='ERROR')
+  except (ConnectionError, ValueError, RuntimeError) as error:
+    raise UserError(
+      f'--address={where}: there is no Ray cluster; `ray start --head` starts '
+      'one.'
+    ) from error
+
+
+def _begin(ray, folder: str) -> None:
+  # Ray forks only to start programs, which threads of JAX do not disturb.
+  warnings.filterwarnings('ignore', 'os.fork', RuntimeWarning)
+  ray.init(
+    num_cpus=1,
+    include_dashboard=False,
+    log_to_driver=False,
+    logging_level='ERROR',
+    object_store_memory=_store_bytes(),
+    _node_ip_address='127.0.0.1',
+    _temp_dir=folder,
+    # Ray would give workers the lowest priority but four.
+    _system_config={'worker_niceness': 0},
+  )
+
+
+def _store_bytes() -> int:
+  """Of the object store: little of the memory, and of the shared memory."""
+  disk = os.statvfs('/dev/shm') if os.path.isdir('/dev/shm') else None
+  free = disk.f_bavail * disk.f_frsize if disk else 2**30
+  return int(max(80e6, min(2e9, 0.3 * free)))

@@ -1,0 +1,114 @@
+"""What every process makes of a config: the same functions of the same run."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from gossipjax.aggregator import AsyncExchange, Tree
+from gossipjax.collectives import WORKERS
+from gossipjax.engine.cut import Cut
+from gossipjax.engine.dataflow import Arrays
+from gossipjax.engine.halves import rounds_of, shards_of
+from gossipjax.simulation import simulate
+from gossipjax.simulation.compute_times import ComputeTimes
+from gossipjax.simulation.fleet import Fleet, beginning
+from gossipjax.simulation.one_worker import Single, gradient_of
+from gossipjax.simulation.separate_fleet import Separate, separate_fleet
+from gossipjax.simulation.server_leaves import (
+  Layout,
+  layout_of,
+  without_copies,
+)
+from gossipjax.training import stream, worker_program
+from gossipjax.training.run import Run, resolve_run
+
+
+class Setup(NamedTuple):
+  """A run on the engine.
+
+  Attributes:
+    run: with the strategy of those who attend a round.
+    exchange: of workers that do not wait.
+    layout: which leaves of a worker are a server's.
+    fleet: functions over the states of all workers.
+    shards: which of a server's leaves are whose.
+    rounds: workers that attend -> their round, cut.
+    take: (own leaves, a server's leaves, worker, step) -> (leaves of the
+      model's state, gradient, loss).
+    times: how long workers compute, and when they are down.
+    beginning: the states of all workers before the first step.
+    joined: (parameters, model's state) -> own leaves of a worker that begins
+      with them.
+  """
+
+  run: Run
+  exchange: AsyncExchange
+  layout: Layout
+  fleet: Fleet
+  shards: list[list[int]]
+  rounds: Callable[[int], Cut]
+  take: Callable[..., tuple[Arrays, Any, jax.Array]]
+  times: ComputeTimes
+  beginning: Callable[[], Separate]
+  joined: Callable[[Tree, Tree], Arrays]
+
+
+def of_config(config: dict[str, Any]) -> Setup:
+  """What a config says, as plain values of a ConfigDict."""
+  return of_run(resolve_run(ConfigDict(config)))
+
+
+def of_run(run: Run) -> Setup:
+  """The same of a run that is resolved."""
+  exchange = simulate.exchange_of(run)
+  run = simulate.with_exchange(run, exchange)
+  program = worker_program.worker_program(run)
+  workers, examples = worker_program.start(run, program)
+  layout, kind = layout_of(workers, exchange.kind), exchange.kind
+  given = stream.feed(run, examples)
+  fleet = separate_fleet(program, given, layout, kind)
+  like = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), workers
+  )
+
+  shards = shards_of(
+    layout.part(jax.tree.leaves(like), True), run.cluster.shards
+  )
+
+  def joined(params: Tree, state: Tree) -> Arrays:
+    one = jax.tree.map(lambda x: np.asarray(x)[None], (params, state))
+    begun = jax.vmap(program.init, axis_name=WORKERS)(*one)
+    return layout.part(
+      jax.tree.leaves(jax.tree.map(lambda x: x[0], begun)), False
+    )
+
+  return Setup(
+    run,
+    exchange,
+    layout,
+    fleet,
+    shards,
+    rounds_of(program, layout, kind, like, shards),
+    gradient_of(program, given, layout),
+    ComputeTimes(run.cluster, run.workers, run.seed),
+    functools.partial(_beginning, fleet, workers, kind),
+    joined,
+  )
+
+
+def _beginning(fleet: Fleet, workers, kind: str) -> Separate:
+  return fleet.hold(beginning(without_copies(workers, kind)))
+
+
+def packed(single: Single) -> list[np.ndarray]:
+  """A worker's state for its way to another process."""
+  return [np.asarray(x) for x in jax.tree.leaves(single)]
+
+
+def unpacked(leaves: Sequence[Any], like: Single) -> Single:
+  """What `packed` made."""
+  return jax.tree.unflatten(jax.tree.structure(like), leaves)

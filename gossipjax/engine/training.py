@@ -1,0 +1,188 @@
+"""Training on processes that do not wait for each other; yields records.
+
+The rounds are those that virtual time plays, cut between the processes; time,
+staleness and who meets whom are what happens.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from gossipjax.aggregator import Tree
+from gossipjax.distributed.interface_counters import Meter
+from gossipjax.engine import session
+from gossipjax.engine.messages import WAIT_S, on_host
+from gossipjax.engine.setup import of_run
+from gossipjax.simulation import goal
+from gossipjax.simulation.separate_fleet import Separate
+from gossipjax.simulation.timeline import Hours
+from gossipjax.traffic import from_digits
+from gossipjax.training import evaluate, loop, model_state
+from gossipjax.training.checkpoint import Store
+from gossipjax.training.ledger import Ledger
+from gossipjax.training.record import Record
+from gossipjax.training.run import Run
+
+LEAST_S, MOST_S = 0.002, 0.05  # Between two questions to the workers.
+
+
+def train(
+  config: ConfigDict,
+  run: Run,
+  store: Store | None = None,
+  interrupted: Callable[[], bool] = lambda: False,
+  spans: Callable[[list], None] = lambda spans: None,
+  tell: Callable[[str], None] = lambda sentence: None,
+) -> Iterator[Record]:
+  """As `simulate.simulate`, in real time.
+
+  Args:
+    config: of the run; every process resolves it for itself.
+    run: the same, resolved.
+    store: of checkpoints; None keeps none.
+    interrupted: asked after every step; True stops the run.
+    spans: given in the end what the workers did at first, see `Hours`.
+    tell: of every process that died or came back, in a sentence.
+
+  Raises:
+    UserError: Ray is not installed; or a process cannot be replaced.
+    Diverged: the loss became NaN or Inf.
+    Interrupted: `interrupted` said so; a checkpoint was kept.
+  """
+  with session.session():
+    training = RealTime(config, run, store, tell)
+    yield from loop.records(training, run, store, interrupted)
+    spans(training.hours.spans)
+
+
+class RealTime:
+  """Workers in processes of their own; a `loop.Training`."""
+
+  def __init__(
+    self,
+    config: ConfigDict,
+    run: Run,
+    store: Store | None,
+    tell: Callable[[str], None],
+  ):
+    from gossipjax.engine.crew import Crew
+    from gossipjax.engine.watch import Watch
+
+    self._entered = time.perf_counter()
+    self._setup = setup = of_run(run)
+    self._run, self._ledger = run, Ledger({}, run.workers)
+    self.hours, self._before_s, self._faults = Hours(run.workers), 0.0, 0
+    self._used, held, steps = 0, setup.beginning(), [0] * run.workers
+    if store is not None and store.last() is not None:
+      state, totals = store.load(setup.fleet.state(held))
+      held, steps = setup.fleet.hold(state), totals['steps']
+      self._ledger.from_json(totals['ledger'])
+      self.hours.from_json(totals['hours'])
+      self._before_s, self._faults = totals['seconds'], totals['faults']
+      self._used = self._ledger.step * run.workers
+    self._entered -= self._ledger.wall_s
+    self._before = self._used
+    self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self._mean_state = model_state.averaging(run.executor, run.inner)
+    self._goal = goal.of_run(run)
+    self._stopwatch = loop.Stopwatch(Meter())
+    self._rate: float | None = None
+    self._crew = Crew(config.to_dict(), setup, held, steps)
+    self._crew.begin()
+    began, self._waiting = time.time() - self._before_s, []
+    outages = [o for o in run.cluster.outages if o[1] > self._before_s]
+    self._watch = Watch(self._crew, outages, tell, began)
+    self._crew.go(began)
+
+  @property
+  def step(self) -> int:
+    """Steps done."""
+    return self._ledger.step
+
+  def advance(self) -> bool:
+    self._stopwatch.start()
+    needed = (self.step + 1) * self._run.workers
+    while self._used < needed:
+      if not self._waiting:
+        self._waiting = self._watch.news(self._pause_s())
+      while self._waiting and self._used < needed:
+        self._enter(self._waiting.pop(0))
+    self._ledger.step += 1
+    self._stopwatch.count()
+    return False
+
+  def _pause_s(self) -> float:
+    """Until news are worth asking for: half the time to the next record."""
+    run, now = self._run, time.time() - self._watch.began
+    periods = filter(None, (run.log_every, run.eval_every, run.steps))
+    left = min(every - self.step % every for every in periods) * run.workers
+    rate = (self._used - self._before) / now if now > 0 else 0.0
+    return min(max(0.5 * left / rate if rate else 0.0, LEAST_S), MOST_S)
+
+  @contextlib.contextmanager
+  def _still(self) -> Iterator[Separate]:
+    """The states of all at one moment, at which the clock stands."""
+    self._crew.hold()
+    # What was asked before the clock was held, then the rest.
+    late = [x for _ in range(2) for x in self._watch.heard(WAIT_S)]
+    for entry in [*self._waiting, *late]:
+      self._enter(entry)
+    self._waiting = []
+    yield self._crew.read()
+    self._watch.began += self._crew.release()
+
+  def _enter(self, entry) -> None:
+    """Enters a gradient that was used, and what its round sent."""
+    self._used += 1
+    self._ledger.enter(
+      entry.who, np.array([entry.loss], np.float32), from_digits(entry.bills)
+    )
+    self.hours.stale(entry.stale)
+    for kind, since, until in entry.spans:
+      self.hours.spend(entry.who[0], kind, since, until)
+
+  def settle(self) -> None:
+    seconds, self._rate, _ = self._stopwatch.stop()
+    self._ledger.train_s += seconds
+    self._ledger.wall_s = time.perf_counter() - self._entered
+
+  def record(self, scored: bool) -> Record:
+    scores: dict[str, Any] = {}
+    now, fleet = time.time() - self._watch.began, self._setup.fleet
+    if scored:
+      with self._still() as held:
+        now = self._crew.held_at - self._watch.began
+        state = self._mean_state(fleet.model_state(held), self._ledger)
+        scores = evaluate.scores(
+          fleet.params(held), state, self._score, fleet.center(held)
+        )
+    link = next(iter(self._run.links))
+    self._ledger.comm_s = {link: float(self.hours.spent_s['transfer'].max())}
+    return loop.ledger_record(
+      self._ledger,
+      self._run,
+      self._rate,
+      scores
+      | self.hours.to_record()
+      | dict(virtual_s=now, faults=self._faults + self._watch.faults),
+    )
+
+  def reached(self, record: Record) -> bool:
+    """Whether a held-out score is that of the goal."""
+    return self._goal is not None and self._goal.reached(record)
+
+  def state(self) -> tuple[Tree, dict[str, Any]]:
+    with self._still() as held:
+      now = self._crew.held_at - self._watch.began
+    self._crew.kept = on_host(held.server)
+    return self._setup.fleet.state(held), {
+      'ledger': self._ledger.to_json(),
+      'hours': self.hours.to_json(),
+      'steps': self._crew.steps,
+      'seconds': now,
+      'faults': self._faults + self._watch.faults,
+    }

@@ -1,0 +1,159 @@
+"""Collects what the processes of a run did, and replaces those that died.
+
+A worker begins again with the parameters of the server or of another worker, a
+shard of the server with its leaves of the last checkpoint. The others go on.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+
+from gossipjax.engine.crew import WORKER, Crew, Name
+from gossipjax.engine.messages import WAIT_S, Entry
+from gossipjax.errors import UserError
+
+START_S = 300.0  # For a process to start and to compile.
+MOST_DEATHS = 3  # Of a process, without a step between them.
+
+
+class Watch:
+  """Who works, who died, who is about to come back.
+
+  Attributes:
+    faults: how often a process died.
+    began: when the run's clock was 0, by `time.time`, had it never been held.
+  """
+
+  def __init__(
+    self,
+    crew: Crew,
+    outages: Sequence[tuple[float, float, float]],
+    tell: Callable[[str], None],
+    began: float,
+  ):
+    """All at work.
+
+    Args:
+      crew: the processes.
+      outages: (worker, from_s, until_s): who is killed when, and started
+        again when.
+      tell: of a fault, in a sentence.
+      began: when the run's clock was 0, by `time.time`.
+    """
+    self._crew, self._tell, self.began = crew, tell, began
+    self._outages = sorted(outages, key=lambda outage: outage[1])
+    self._asked: dict[Name, tuple[Any, float]] = {}
+    self._away: dict[Name, float] = {}  # Who died; when it may start again.
+    self._until: dict[Name, float] = {}  # The same of who is being killed.
+    self._starting: dict[Name, tuple[Any, Any, float]] = {}
+    self._deaths: dict[Name, int] = {}
+    self.faults = 0
+
+  def news(self, pause_s: float) -> list[Entry]:
+    """What the workers have done since the last call, in its order.
+
+    Args:
+      pause_s: before they are asked; asking takes them time.
+
+    Raises:
+      UserError: a process cannot be replaced, or a worker met a mistake.
+    """
+    self._kill()
+    self._start()
+    self._let_in()
+    time.sleep(pause_s)
+    return self.heard(pause_s)
+
+  def heard(self, wait_s: float) -> list[Entry]:
+    """As `news`; waits so long for answers, and replaces nobody."""
+    for name, actor in self._crew.actors.items():
+      if name not in self._asked and name not in self._away:
+        self._asked[name] = actor.news.remote(), time.monotonic()
+    refs = [ref for ref, _ in self._asked.values()]
+    ready, _ = ray.wait(refs, num_returns=len(refs), timeout=wait_s)
+    found = []
+    for name, (ref, since) in [*self._asked.items()]:
+      if ref in ready:
+        del self._asked[name]
+        found += self._result(name, ref)
+      elif time.monotonic() - since > WAIT_S:
+        ray.kill(self._crew.actors[name])  # It hangs.
+    return sorted(found, key=lambda entry: entry.spans[-1][-1])
+
+  def _result(self, name: Name, ref: Any) -> list[Entry]:
+    try:
+      entries, error = ray.get(ref)
+    except ray.exceptions.RayActorError:
+      self._died(name)
+      return []
+    if error is not None:
+      raise error
+    if name[0] == WORKER and entries:
+      self._deaths.pop(name, None)
+      self._crew.steps[name[1]] += len(entries)
+    return entries
+
+  def _died(self, name: Name) -> None:
+    kind, i = name
+    until = self._away[name] = self._until.pop(name, 0.0)
+    self._deaths[name] = self._deaths.get(name, 0) + 1
+    self.faults += 1
+    if kind == WORKER:  # Nobody is to draw it; a server is waited for.
+      self._crew.actors.pop(name, None)
+    ends = until == math.inf
+    self._say(
+      f'{kind} {i} died; it '
+      + ('does not come back.' if ends else 'is started again.')
+    )
+    if self._deaths[name] > MOST_DEATHS:
+      raise UserError(
+        f'{kind} {i} died {self._deaths[name]} times without a step; its '
+        'memory may not suffice, a smaller model or fewer workers need less.'
+      )
+    if not any(True for _ in self._crew.of(WORKER)) and ends:
+      raise UserError('All workers have left; let one of them run on.')
+
+  def _kill(self) -> None:
+    """Kills the workers whose outage begins."""
+    while self._outages and self._outages[0][1] <= self._now():
+      worker, _, until = self._outages.pop(0)
+      name = WORKER, int(worker)
+      if name in self._crew.actors:
+        self._until[name] = until
+        ray.kill(self._crew.actors[name])
+
+  def _start(self) -> None:
+    for name, until in [*self._away.items()]:
+      if until <= self._now() and name not in self._starting:
+        actor = self._crew.new(name)
+        self._starting[name] = actor, actor.warm.remote(), time.monotonic()
+
+  def _let_in(self) -> None:
+    """Lets those go on that have started."""
+    for name, (actor, ref, since) in [*self._starting.items()]:
+      if not ray.wait([ref], timeout=0)[0]:
+        if time.monotonic() - since > START_S:
+          raise UserError(
+            f'{name[0]} {name[1]} did not start in {START_S:g} s.'
+          )
+        continue
+      del self._starting[name]
+      try:
+        ray.get(ref)
+        source = self._crew.let_in(name, actor)
+      except ray.exceptions.RayActorError:
+        self._died(name)
+        continue
+      del self._away[name]
+      if name[0] == WORKER:
+        actor.go.remote(self.began)
+      self._say(f'{name[0]} {name[1]} is back with the state of {source}.')
+
+  def _now(self) -> float:
+    return time.time() - self.began
+
+  def _say(self, sentence: str) -> None:
+    self._tell(f'{self._now():.1f} s: {sentence}')

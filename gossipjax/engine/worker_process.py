@@ -1,0 +1,161 @@
+"""The process of a worker: it trains in a thread, and answers others."""
+
+import threading
+import time
+import traceback
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import ray
+
+from gossipjax import async_exchange
+from gossipjax.engine import peer
+from gossipjax.engine.clock import Clock
+from gossipjax.engine.messages import WAIT_S, Entry, Gone, on_host
+from gossipjax.engine.server_process import compile_rounds, prepare
+from gossipjax.engine.setup import packed, unpacked
+from gossipjax.errors import UserError
+
+
+class WorkerProcess:
+  """A worker in its process."""
+
+  def __init__(self, config: dict[str, Any], number: int):
+    self._setup, self.number = prepare(config), number
+    self._others: dict[int, Any] = {}
+    self._news: list[Entry] = []
+    self._error: Exception | None = None
+    self._thread: Any = None
+    held = self._setup.beginning()
+    self._like, self._server = held.singles[number], held.server
+    self._clock = Clock()
+    self._peer = self._at(self._like)
+    self.step = 0
+
+  def _at(self, single) -> peer.Peer:
+    setup = self._setup
+    take = lambda own, step: setup.take(own, self._server, self.number, step)
+    kind = setup.exchange.kind
+    return peer.Peer(
+      self.number, kind, single, setup.rounds, take, self._call, self._clock
+    )
+
+  def warm(self) -> None:
+    """Compiles all programs."""
+    self._at(self._like).start(0)
+    compile_rounds(self._setup)
+
+  def begin(self, leaves: list[np.ndarray], step: int) -> None:
+    """Takes over a state, after so many of its own steps."""
+    single = unpacked([jnp.asarray(x) for x in leaves], self._like)
+    self._peer, self.step = self._at(single), step
+
+  def join(self, params: list[np.ndarray], state: list, step: int) -> None:
+    """Begins after so many steps with the parameters of another."""
+    worker = self._setup.layout.joined(self._like.own, self._server)
+    tree = lambda like, x: jax.tree.unflatten(jax.tree.structure(like), x)
+    own = self._setup.joined(
+      tree(worker.params, params), tree(worker.state, state)
+    )
+    self._peer, self.step = self._at(self._like._replace(own=own)), step
+
+  def connect(self, others: dict[int, Any]) -> None:
+    """Learns where other workers are, or the shards of the server."""
+    self._others |= others
+
+  def start(self, step: int) -> None:
+    """Computes the gradient of a step."""
+    self._peer.start(step)
+
+  def exchange(self, drawn: list[int], step: int) -> Entry:
+    """Uses it in a round with these workers."""
+    self.step = step + 1
+    return self._peer.exchange(drawn, step)
+
+  def answer(self, *given: Any) -> Any:
+    """See `peer.Peer.answer`."""
+    return self._peer.answer(*given)
+
+  def go(self, began: float) -> None:
+    """Trains from now on; at `began` the clock of the run was 0."""
+    self._clock.begin(began)
+    self._thread = threading.Thread(target=self._train)
+    self._thread.daemon = True
+    self._thread.start()
+
+  def hold(self, at: float) -> bool:
+    """Holds its clock; returns whether it rests."""
+    self._clock.hold(at)
+    works = self._thread is not None and self._thread.is_alive()
+    return self._clock.idle or not works
+
+  def release(self, at: float) -> None:
+    """Lets it go on."""
+    self._clock.go(at)
+
+  def news(self) -> tuple[list[Entry], Exception | None]:
+    """Entries since the last call, and why training ended, if it failed."""
+    found, self._news = self._news, []
+    return found, self._error
+
+  def state(self) -> list[np.ndarray]:
+    """Its state."""
+    return packed(self._peer.single)
+
+  def model(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Leaves of its parameters and of its model's state."""
+    worker = self._setup.layout.joined(self._peer.single.own, self._server)
+    leaves = lambda tree: on_host(jax.tree.leaves(tree))
+    return leaves(worker.params), leaves(worker.state)
+
+  def _train(self) -> None:
+    try:
+      while True:
+        self._one_step()
+    except UserError as error:
+      self._error = error
+    except Exception:
+      self._error = RuntimeError(
+        f'Worker {self.number}: {traceback.format_exc()}'
+      )
+
+  def _one_step(self) -> None:
+    times, step, i = self._setup.times, self.step, self.number
+    self._clock.check()
+    self._peer.start(step, times.seconds(i, step, self._clock()))
+    drawn = self._setup.exchange.draw(i, times.rng(i, step, what=1))
+    there = [j for j in drawn if j != i and j in self._others]
+    entry = self._peer.exchange(there, step)
+    self.step += 1
+    self._news.append(entry)
+
+  def _call(self, drawn: list[int], step: int, messages: list) -> list:
+    """Asks workers, or the shards of the server; see `peer.Peer`."""
+    visits = self._setup.exchange.kind == async_exchange.VISIT
+    attending = 1 if visits else 1 + len(drawn)
+    until = time.time() + WAIT_S
+    while True:
+      asked = [*self._others] if visits else drawn
+      try:
+        return ray.get(
+          [
+            self._others[j].answer.remote(row, attending, step, message)
+            for row, (j, message) in enumerate(
+              zip(asked, messages, strict=True), 1
+            )
+          ],
+          timeout=WAIT_S,
+        )
+      except ray.exceptions.RayTaskError:
+        raise  # A mistake of this program, not of a process.
+      except ray.exceptions.RayError as error:
+        if not visits:
+          raise Gone from error
+        if time.time() > until:
+          raise UserError(
+            f'The server was away for {WAIT_S:g} s; start again, or --resume.'
+          ) from error
+      time.sleep(0.05)  # Until `connect` says where the server is.
+      self._clock.check()

@@ -1,0 +1,54 @@
+"""A held-out score at which training in virtual time ends."""
+
+from typing import NamedTuple
+
+from gossipjax.errors import UserError, nearest
+from gossipjax.tasks import checks
+from gossipjax.tasks.task import Task
+from gossipjax.training.record import Record, held_out
+from gossipjax.training.run import Run
+
+
+class Goal(NamedTuple):
+  """What a run is to reach.
+
+  Attributes:
+    score: its name.
+    value: at least, or at most.
+    higher: whether large values are good.
+  """
+
+  score: str
+  value: float
+  higher: bool
+
+  def reached(self, record: Record) -> bool:
+    """Whether a record has a score as good; not between evaluations."""
+    found = held_out(record).get(self.score)
+    if found is None:
+      return False
+    return found >= self.value if self.higher else found <= self.value
+
+
+def of_run(run: Run) -> Goal | None:
+  """The goal of `config.cluster`, of a task that is checked; None without one.
+
+  Raises:
+    UserError: the task has no such score.
+  """
+  cluster = run.cluster
+  name = cluster.target_score or ('accuracy' if cluster.target_accuracy else '')
+  if not name:
+    return None
+  _check(name, run.task, 'score' if cluster.target_score else 'accuracy')
+  higher = 'accuracy' in name or name in run.task.higher_is_better
+  value = cluster.target if cluster.target_score else cluster.target_accuracy
+  return Goal(name, value, higher)
+
+
+def _check(name: str, task: Task, key: str) -> None:
+  if name not in (known := checks.scores_of(task)):
+    raise UserError(
+      f'cluster.target_{key} needs a task with a score named {name}'
+      f'{nearest(name, known)}'
+    )

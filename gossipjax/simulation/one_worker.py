@@ -1,0 +1,89 @@
+"""What a worker of a fleet computes by itself, and in a round."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+
+from gossipjax import async_exchange
+from gossipjax.aggregator import Tree
+from gossipjax.collectives import WORKERS
+from gossipjax.simulation.fleet import Given
+from gossipjax.simulation.server_leaves import Layout
+from gossipjax.traffic import digits
+from gossipjax.training.worker_program import WorkerProgram
+
+
+class Single(NamedTuple):
+  """One worker."""
+
+  own: list[jax.Array]  # Leaves of its `Worker` that are not a server's.
+  gradient: Tree  # Pending.
+  loss: jax.Array  # f32[]; where that was taken.
+
+
+def gradient_of(
+  program: WorkerProgram, given: Given, layout: Layout
+) -> Callable[..., tuple[list[jax.Array], Tree, jax.Array]]:
+  """How a worker takes the gradient of one of its steps.
+
+  Returns:
+    (own leaves, a server's leaves, worker, step) -> (leaves of the model's
+    state, gradient, loss).
+  """
+
+  @jax.jit
+  def take_gradient(own, server, examples, worker, step):
+    mine = layout.joined(own, server)
+    return program.gradient(mine.params, mine.state, examples, worker, step)
+
+  # JAX computes what one thread dispatches in its order; gradients, which
+  # nobody needs at once, are dispatched by another.
+  other = ThreadPoolExecutor(1)
+
+  def take(own, server, worker, step):
+    (loss, state), gradient = other.submit(
+      take_gradient,
+      own,
+      server,
+      given(worker, step),
+      np.int32(worker),
+      np.int32(step),
+    ).result()
+    return jax.tree.leaves(state), gradient, loss
+
+  return take
+
+
+def with_state(own: list[jax.Array], state: list[jax.Array]):
+  """A worker's own leaves, the last of which are its model's state."""
+  return own[: len(own) - len(state)] + state
+
+
+def attend(
+  program: WorkerProgram, layout: Layout, kind: str
+) -> Callable[..., Any]:
+  """What each worker of a round computes, along the axis of those who attend.
+
+  Returns:
+    (own leaves, a server's leaves, gradient, step) -> (own leaves, a server's
+    leaves, digits of its Traffic); the worker whose step it is comes first.
+  """
+  visits, answers = kind == async_exchange.VISIT, kind == async_exchange.MEET
+
+  def one(own, server, gradient, step):
+    first = lax.axis_index(WORKERS) == 0
+    worker, sent = program.update(
+      layout.joined(own, server),
+      gradient,
+      step,
+      True if visits else first,
+      True if visits or answers else first,
+    )
+    leaves = jax.tree.leaves(worker)
+    return layout.part(leaves, False), layout.part(leaves, True), digits(sent)
+
+  return one

@@ -1,0 +1,186 @@
+"""config.engine='ray': what processes compute, how they die and come back."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support import followed, program
+
+CONFIG = '''
+"""A run on the engine, long enough to be disturbed."""
+
+from gossipjax.config import defaults
+
+
+def get_config(strategy):
+  config = defaults.get_config(strategy)
+  config.update(workers=3, steps=5000, log_every=5, eval_every=20)
+  config.update(checkpoint_every=20, engine='ray')
+  config.cluster = defaults.cluster(step_s=0.05)
+  return config
+'''
+WORKER, SERVER = 'ray::WorkerProcess', 'ray::ServerProcess'
+LIMIT_S = 240
+
+
+def compared(*words):
+  """Arrays that differ in the end, by strategy.
+
+  The compiler makes one rounding of a product and a sum where it sees both,
+  which depends on what else is in the program; not without such instructions.
+  """
+  flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_cpu_max_isa=AVX'
+  done = subprocess.run(
+    [sys.executable, '-m', 'tests.support.followed', *words],
+    text=True,
+    cwd=program.ROOT,
+    capture_output=True,
+    env=os.environ | {'XLA_FLAGS': flags},
+  )
+  assert done.returncode == 0, done.stderr
+  return dict(line.split() for line in done.stdout.splitlines())
+
+
+def test_every_strategy_ends_where_virtual_time_does_bit_for_bit():
+  assert compared(*followed.STRATEGIES) == dict.fromkeys(
+    followed.STRATEGIES, '0'
+  )
+
+
+def test_so_do_processes_of_ray():
+  names = ['parameter_server', 'pairwise_gossip']
+  assert compared('--ray', *names) == dict.fromkeys(names, '0')
+
+
+class Run:
+  """A run of CONFIG that goes on in a process."""
+
+  def __init__(self, folder, strategy, *words):
+    (folder / 'long.py').write_text(CONFIG)
+    self.workdir, self._folder = folder / 'run', folder
+    self._strategy = strategy
+    self.process = program.start(
+      folder / f'said{len(words)}',
+      f'--config={folder}/long.py:{strategy}',
+      f'--workdir={self.workdir}',
+      *words,
+    )
+    self._said = folder / f'said{len(words)}/err'
+
+  def records(self):
+    path = self.workdir / self._strategy / 'records.jsonl'
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith('}')]
+
+  def said(self):
+    return self._said.read_text() if self._said.exists() else ''
+
+  def wait(self, until):
+    """Waits until something is so; the run must not end before."""
+    give_up = time.monotonic() + LIMIT_S
+    while not (found := until()):
+      assert time.monotonic() < give_up and self.process.alive(), self.said()
+      time.sleep(0.2)
+    return found
+
+  def stop(self):
+    self.process.send(signal.SIGTERM)
+    return self.process.end(LIMIT_S)
+
+
+def descendants(pid):
+  """Of a process: their command lines, by number."""
+  parents, lines = {}, {}
+  for place in pathlib.Path('/proc').glob('[0-9]*'):
+    try:
+      text = (place / 'stat').read_text()
+      lines[int(place.name)] = (place / 'cmdline').read_text()
+    except OSError:
+      continue
+    state, parent = text.rpartition(')')[2].split()[:2]
+    if state != 'Z':
+      parents[int(place.name)] = int(parent)
+  found, ages = {}, [pid]
+  for one in ages:
+    children = [p for p, parent in parents.items() if parent == one]
+    ages += children
+    found |= {p: lines[p] for p in children}
+  return found
+
+
+def named(pid, name):
+  return [p for p, line in descendants(pid).items() if line.startswith(name)]
+
+
+def alive(pid):
+  try:
+    return pathlib.Path(f'/proc/{pid}/stat').read_text().split()[2] != 'Z'
+  except OSError:
+    return False
+
+
+def test_a_worker_that_was_killed_comes_back_while_the_others_go_on(tmp_path):
+  run = Run(tmp_path, 'pairwise_gossip')
+  run.wait(run.records)
+  os.kill(named(run.process.pid, WORKER)[1], signal.SIGKILL)
+  run.wait(lambda: 'died; it is started again' in run.said())
+  died = run.records()[-1]['bytes_sent']
+  back = run.wait(
+    lambda: re.search(r'Worker (\d) is back with the state of', run.said())
+  )
+  late = run.records()[-1]['bytes_sent']
+  steps = len(run.records()) + 3
+  run.wait(lambda: len(run.records()) >= steps)
+  it, last = int(back[1]), run.records()[-1]
+  assert all(late[i] > died[i] for i in range(3) if i != it)
+  assert last['bytes_sent'][it] > late[it] and last['faults'] == 1
+  assert f'Worker {it} died' in (run.workdir / 'log.txt').read_text()
+  rest = descendants(run.process.pid)
+  ended = run.stop()
+  assert ended.code == 128 + signal.SIGTERM and 'checkpoint kept' in ended.err
+  time.sleep(2)
+  assert not [line for pid, line in rest.items() if alive(pid)]
+  again = Run(tmp_path, 'pairwise_gossip', '--resume')
+  again.wait(lambda: len(again.records()) > steps + 2)
+  assert again.records()[-1]['faults'] == 1
+  assert again.stop().code == 128 + signal.SIGTERM
+
+
+def test_a_server_that_was_killed_goes_on_from_its_checkpoint(tmp_path):
+  run = Run(tmp_path, 'parameter_server')
+  checkpoints = run.workdir / 'parameter_server/checkpoints'
+  run.wait(lambda: [*checkpoints.glob('[0-9]*')])
+  (server,) = named(run.process.pid, SERVER)
+  os.kill(server, signal.SIGKILL)
+  run.wait(
+    lambda: (
+      'Server 0 is back with the state of the last checkpoint' in run.said()
+    )
+  )
+  steps = len(run.records()) + 8
+  run.wait(lambda: len(run.records()) >= steps)
+  last = [r for r in run.records() if r['test_accuracy']][-1]
+  assert last['test_accuracy'] > 0.5 and last['faults'] == 1
+  assert run.stop().code == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+  'word, sentence',
+  [
+    ('--config.engine=rai', "did you mean 'ray'"),
+    ('--config.engine=ray', 'needs all workers at once'),
+  ],
+)
+def test_a_mistake_is_a_sentence(tmp_path, word, sentence):
+  ended = program.run(
+    tmp_path, *program.DIGITS, word, f'--workdir={tmp_path}/run'
+  )
+  assert ended.code == 2 and sentence in ended.err
+  assert ended.err.count('\n') == 1 and not (tmp_path / 'run').exists()

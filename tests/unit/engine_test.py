@@ -1,0 +1,76 @@
+"""The engine's rounds, cut between processes, against virtual time's.
+
+What the compiler rounds differently, a product and a sum in one program or in
+two, is compared without it in tests/system/engine_test.py.
+"""
+
+import pytest
+
+from gossipjax import errors
+from gossipjax.config import defaults
+from gossipjax.engine import halves, setup
+from gossipjax.errors import UserError
+from gossipjax.training.run import resolve_run
+from tests.support import followed
+
+QUICK = ('parameter_server', 'pairwise_gossip', 'adaptive_gossip')
+each = pytest.mark.parametrize('name', QUICK)
+VISITS = ('parameter_server',)
+
+
+@pytest.fixture(scope='module')
+def played():
+  """By strategy: virtual time's player, its ledger, and the peers."""
+  found = {}
+
+  def of(name):
+    if name not in found:
+      found[name] = followed.play(name)
+    return found[name]
+
+  return of
+
+
+@each
+def test_processes_end_where_virtual_time_does_bit_for_bit(played, name):
+  player, _, others = played(name)
+  assert followed.differences(player, others) == 0
+
+
+@each
+def test_the_messages_are_as_large_as_the_ledger_says(played, name):
+  """Up to flags and counts of a few bytes a message."""
+  _, ledger, others = played(name)
+  sent = sum(there + back for there, back in others.sizes)
+  billed = int(ledger.bytes.sum()) * (2 if name in VISITS else 1)
+  assert 0 <= billed - sent <= 32 * int(ledger.messages.sum())
+  assert sent > 0
+
+
+def test_a_silent_round_asks_nobody(played):
+  _, ledger, others = played('adaptive_gossip')
+  assert len(others.sizes) == ledger.exchanges < followed.STEPS * 3
+
+
+def test_small_leaves_of_a_server_stay_together():
+  sizes = [10, 2**15, 20, 2**16]
+  leaves = [halves.jnp.zeros(n) for n in sizes]
+  assert halves.shards_of(leaves, 2) == [[3], [0, 1, 2]]
+  assert halves.shards_of(leaves[:1], 3) == [[0]]
+
+
+def refusal(**changes):
+  config = defaults.get_config(changes.pop('strategy', 'pull_gossip'))
+  config.update({'engine': 'ray', **changes})
+  with pytest.raises(UserError) as error:
+    setup.of_run(resolve_run(config))
+  return str(error.value)
+
+
+def test_what_the_engine_cannot_run_is_a_sentence(monkeypatch):
+  assert "did you mean 'ray'" in refusal(engine='rai')
+  assert 'needs all workers at once' in refusal(strategy='gtopk')
+  waits = defaults.cluster(asynchronous=False)
+  assert 'do not wait' in refusal(cluster=waits)
+  monkeypatch.setitem(errors.EXTRAS, 'ray', ('not_there',))
+  assert "pip install 'gossipjax[ray]'" in refusal()
