@@ -8,7 +8,7 @@ The idea:
   topology        communication graphs as weighted permutations
   network         seconds that traffic takes on a link
   local_step      one step of one worker: both slots around an optimizer
-  executors       runs the workers under vmap, shard_map or pmap
+  executors       how the workers run, by a name
   flatten         joins small leaves of a tree into long vectors
   errors          UserError: a mistake of the user, in a sentence
 
@@ -20,11 +20,13 @@ The algorithms:
   servers         parameter servers shared out over the workers
 
 What runs them:
+  devices         which devices run what: one per worker, or several
   config          turns names and numbers into functions
   data            data sets, splits and batches
   models          networks by name
   tasks           what is learned: data, model, loss and score
   training        one loop: train, evaluate, record, checkpoint
+  engine          workers that do not wait, in processes of their own
   simulation      virtual time: machines, links, exchanges as events
   distributed     several processes and hosts
   audit           the ledger against the compiled program

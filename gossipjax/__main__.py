@@ -10,7 +10,7 @@ from gossipjax.errors import MISTAKE, nearest
 
 COMMANDS = {
   'run': 'train a model under one or several communication strategies',
-  'advise': 'predict seconds per step of each strategy on a link',
+  'advise': 'say which strategy to use on a link, by what is known and tried',
   'tune': 'find the best learning rate, or other values, of each strategy',
   'report': 'write the table, figures and report.html of a workdir again',
   'launch': 'start several processes on this host that train together',

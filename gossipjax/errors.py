@@ -34,6 +34,7 @@ def nearest(name: str, options: Iterable[str]) -> str:
 # The modules of each optional part of the installation, see pyproject.toml.
 EXTRAS = {
   'data': ('grain', 'PIL'),
+  'ray': ('ray',),
   'report': ('bokeh', 'jinja2', 'matplotlib', 'pandas', 'rich'),
   'tensorboard': ('tensorboardX',),
   'wandb': ('wandb',),

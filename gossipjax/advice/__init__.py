@@ -1,10 +1,15 @@
 """Which strategy to use on a model, a machine and a link.
 
-advise               ranks strategies by forecast seconds per step
+advise               forecasts the seconds of a step of every strategy
+known_runs           what is known: known_runs.csv, and workdirs given
+halving              successive halving over strategies and learning rates
+pilot_plan           what pilots a time allows
+pilots               what is tried: short trainings of the user's own config
+recommendation       what to use, and why, in words
+tuned                the best of the pilots as a config
 forecast             seconds per step of a strategy on any link
 bandwidth_figure     seconds per step against bandwidth, as a picture
 step_cost            measures what one step costs a worker on this machine
 step_traffic         the traffic of each step of a strategy, for any size
 isolated_worker      runs one worker's program without the other workers
-measured_accuracies  accuracies of strategies from the kept results
 """

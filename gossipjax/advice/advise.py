@@ -1,24 +1,24 @@
-"""Predicts seconds per step of every strategy and recommends one.
+"""Predicts seconds per step of every strategy.
 
 What a step costs one worker is measured on this machine, what it would send is
 counted, and the seconds of a link are modelled from both.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
 from gossipjax import network
-from gossipjax.advice import measured_accuracies, step_cost
+from gossipjax.advice import known_runs, step_cost
 from gossipjax.advice.forecast import Forecast
-from gossipjax.comparison import table
 from gossipjax.comparison.variant import check
 from gossipjax.config import resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 
-_NOISE = 0.05  # Medians of a few turns on a shared machine repeat to that.
+NOISE = 0.05  # Medians of a few turns on a shared machine repeat to that.
 
 
 def chosen_link(
@@ -40,12 +40,9 @@ def chosen_link(
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:
   """The variants, all-reduce first; of a plain all-reduce, all strategies."""
   found = dict(variants(config))
-  names = [measured_accuracies.DENSE]
-  if (
-    not config.get('variants')
-    and config.strategy.name == measured_accuracies.DENSE
-  ):
-    names += [s for s in resolve.STRATEGIES if s != measured_accuracies.DENSE]
+  names = [known_runs.DENSE]
+  if not config.get('variants') and config.strategy.name == known_runs.DENSE:
+    names += [s for s in resolve.STRATEGIES if s != known_runs.DENSE]
   known = {run.strategy.name for run in found.values()}
   for name in names:
     if name not in known:
@@ -53,21 +50,25 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
         {**config, 'strategy': resolve.strategy_config(name), 'variants': {}}
       )
   dense = next(
-    n
-    for n, run in found.items()
-    if run.strategy.name == measured_accuracies.DENSE
+    n for n, run in found.items() if run.strategy.name == known_runs.DENSE
   )
   return {dense: found.pop(dense), **found}
 
 
-def forecasts(config: ConfigDict) -> list[Forecast]:
-  """Measures all of a config's runs; the first is all-reduce."""
+def forecasts(
+  config: ConfigDict, known: Sequence[known_runs.Known] = ()
+) -> list[Forecast]:
+  """Measures all of a config's runs; the first is all-reduce.
+
+  Args:
+    config: of a comparison or of one strategy.
+    known: runs near this config, which say who learns worse.
+  """
   config = ConfigDict({**config, 'seeds': ()})  # They cost the same.
   name, first = next(variants(config))
   task = check(name, first).run.task
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   gradient_s = step_cost.gradient_s(task, config.batch_size)
-  known = measured_accuracies.accuracies()
   result = []
   for name, run in runs(config).items():
     optimizer_s, found = step_cost.of(run, params, config.workers)
@@ -79,59 +80,31 @@ def forecasts(config: ConfigDict) -> list[Forecast]:
         compute_s,
         found.select_s,
         found.traffic,
-        [a for a in known if a.strategy in (name, run.strategy.name)],
+        [k for k in known if k.strategy in (name, run.strategy.name)],
       )
     )
   return result
 
 
-def verdict(found: list[Forecast], link: network.Link) -> str:
-  """What to use, in a sentence or two."""
+def faster(found: list[Forecast], link: network.Link) -> list[Forecast]:
+  """Whose steps are faster than all-reduce's, the fastest first.
+
+  Those that are known to learn worse come last.
+  """
   dense, *others = found
-  faster = [
-    f for f in others if f.step_s(link) < (1 - _NOISE) * dense.step_s(link)
-  ]
-  good = [f for f in faster if not any(a.suffers for a in f.accuracies)]
-  if not faster:
-    return (
-      f'Use all-reduce: on this link nothing is faster than its '
-      f'{table.duration(dense.step_s(link))} a step by more than '
-      f'{100 * _NOISE:.0f} %.'
-    )
-  best = min(good or faster, key=lambda f: f.step_s(link))
-  gain = (
-    f'{best.name}: {table.duration(best.step_s(link))} a step, '
-    f'all-reduce takes {table.duration(dense.step_s(link))}'
+  limit = (1 - NOISE) * dense.step_s(link)
+  return sorted(
+    (f for f in others if f.step_s(link) < limit),
+    key=lambda f: (any(k.suffers for k in f.known), f.step_s(link)),
   )
-  if not good:
-    return (
-      f'Use all-reduce: what is faster ({gain}) was measured to learn '
-      'worse; see the warnings.'
-    )
-  untried = (
-    ''
-    if best.accuracies
-    else (
-      ' Its convergence is in no table of experiments/results: compare first.'
-    )
-  )
-  return f'Use {gain}.{untried}'
 
 
 def warnings(found: list[Forecast]) -> list[str]:
-  """Where a result is to be doubted."""
-  worse = [
-    f'Warning: {f.name} was measured to learn worse ({a}).'
-    for f in found
-    for a in f.accuracies
-    if a.suffers
-  ]
+  """Where a forecast of seconds per step is to be doubted."""
   drawn = [f.name for f in found if not f.traffic.exact]
-  return worse + (
-    [
-      f'The bytes of {", ".join(drawn)} depend on the gradients; here '
-      'they were measured under random gradients.'
-    ]
-    if drawn
-    else []
-  )
+  if not drawn:
+    return []
+  return [
+    f'The bytes of {", ".join(drawn)} depend on the gradients; here they were '
+    'measured under random gradients.'
+  ]

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from gossipjax import network
 from gossipjax.advice.forecast import Forecast
+from gossipjax.comparison import units
 from gossipjax.comparison.figures import STYLES
 
 
@@ -26,18 +27,25 @@ def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
       label=f.name,
     )
   axes.axvline(link.bytes_per_s, color='gray', lw=1)
+  left = link.bytes_per_s < (bandwidth[0] * bandwidth[-1]) ** 0.5
   axes.annotate(
-    ' this link',
+    ' this link ',
     (link.bytes_per_s, 1),
     va='top',
+    ha='left' if left else 'right',
     color='gray',
     xycoords=('data', 'axes fraction'),
   )
   axes.set(
-    xlabel="bandwidth of a worker's link, bytes per second",
+    xlabel="bandwidth of a worker's link, in each direction",
     ylabel=f'seconds per step, latency {link.latency_s:.3g} s (model)',
   )
+  axes.margins(x=0)
+  units.ticks(axes.xaxis, 'B/s')
+  units.ticks(axes.yaxis, 's')
   axes.grid(alpha=0.3)
   axes.spines[['top', 'right']].set_visible(False)
-  figure.legend(loc='outside right upper', frameon=False)
+  columns = -(-len(found) // 22)  # As many names as the picture is high.
+  figure.set_figwidth(7.5 + 1.8 * columns)
+  figure.legend(loc='outside right upper', frameon=False, ncols=columns)
   return figure

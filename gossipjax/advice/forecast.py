@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gossipjax import network
-from gossipjax.advice.measured_accuracies import Accuracy
+from gossipjax.advice.known_runs import Known
 from gossipjax.advice.step_traffic import StepTraffic
-from gossipjax.comparison import table
+from gossipjax.comparison import units
 
 BYTES_PER_S = np.geomspace(1e3, 1e13, 401)  # Where a break-even is searched.
 
@@ -22,14 +22,14 @@ class Forecast(NamedTuple):
     compute_s: seconds of the gradient and the optimizer.
     select_s: seconds that the strategy adds, without the link.
     traffic: what it sends.
-    accuracies: kept results about its accuracy.
+    known: runs near the config that it is forecast for.
   """
 
   name: str
   compute_s: float
   select_s: float
   traffic: StepTraffic
-  accuracies: Sequence[Accuracy]
+  known: Sequence[Known] = ()
 
   def comm_s(self, link: network.Link) -> float:
     """Modelled seconds of communication, mean over steps."""
@@ -87,4 +87,4 @@ def _below(mine: Forecast, dense: Forecast, latency_s: float) -> str:
   words = {0.0: 'never', math.inf: 'always'}
   if math.isnan(edge):
     return 'on fast links only'
-  return words.get(edge) or f'below {table.size(edge)}/s'
+  return words.get(edge) or f'below {units.size(edge)}/s'

@@ -1,7 +1,8 @@
 """The command line: one file per command of `python -m gossipjax`.
 
 run           trains a comparison
-advise        predicts seconds per step on a link
+advise        what is known, what to try and what to use on a link
+advise_pilots the part of it that trains pilots
 tune          tries the same grid for every variant
 report        writes the table, figures and report.html of a workdir again
 launch        starts several processes of `run` on this host

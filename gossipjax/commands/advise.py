@@ -1,32 +1,46 @@
-"""Predicts which strategy is fastest on a model, this machine and a link.
+"""Which strategy to use for a config, on a link: what is known, what is tried.
 
     python -m gossipjax advise --config=configs/cifar10.py --workers=16 \\
         --link=10gbe
-    python -m gossipjax advise --config=configs/cifar10.py --workers=16 \\
-        --latency-s=0.0001 --bytes-per-s=2e8 --plot
+    python -m gossipjax advise --config=my_config.py --minutes=15 --tune \\
+        --latency-s=0.0001 --bytes-per-s=2e8
 
-Measures what a step costs one worker here, counts what the strategy would send
-(neither needs the other workers), and models the link. --link may also be a
-JSON file with latency_s and bytes_per_s. Communication does not overlap with
-computing, as in training.
+First it shows kept runs of this or the nearest model; --known=WORKDIR adds your
+own. Then, for --minutes, it trains your config for a few steps under the
+strategies whose steps are faster than all-reduce's on the link, at several
+learning rates, on validation data, the better half for longer, and forecasts
+the seconds to what all-reduce reaches. The same command continues.
+
+Seconds of a step are measured here for one worker; --table shows them. The link
+is modelled; --link may be a JSON file with latency_s and bytes_per_s.
+Communication does not overlap with computing, as in training. --tune leaves
+tuned.py, a config with the best pilots for `run`.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import shlex
+from collections.abc import Callable, Sequence
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
-from gossipjax.advice import advise
-from gossipjax.advice.forecast import rows
-from gossipjax.commands import command_line
-from gossipjax.comparison import table
-from gossipjax.errors import require
+from gossipjax import executors, network
+from gossipjax.advice import advise, known_runs, recommendation
+from gossipjax.advice.forecast import Forecast, rows
+from gossipjax.commands import advise_pilots, command_line
+from gossipjax.comparison import units
+from gossipjax.errors import UserError, require
+from gossipjax.training.run import devices
 
 
 def start(words: Sequence[str]) -> None:
   """Advises as the words after `advise` say."""
-  command_line.start(__doc__, define_flags, main, words)
+
+  def begin(argv, interrupted):
+    main(argv, interrupted, words)
+
+  command_line.start(
+    __doc__, define_flags, begin, words, again='the same command'
+  )
 
 
 def define_flags() -> None:
@@ -38,38 +52,94 @@ def define_flags() -> None:
   )
   flags.DEFINE_float('latency_s', None, 'Seconds a message, of another link.')
   flags.DEFINE_float('bytes_per_s', None, 'Bandwidth of another link.')
+  flags.DEFINE_float('minutes', 5.0, 'Of pilots; 0 for what is known alone.')
+  flags.DEFINE_multi_string('known', [], 'A workdir of yours; repeatable.')
+  flags.DEFINE_string('workdir', None, 'Of pilots; it is continued.')
+  flags.DEFINE_bool('tune', False, 'Leave tuned.py, a config for `run`.')
+  flags.DEFINE_bool('table', False, 'Show the seconds of a step.')
   flags.DEFINE_bool('plot', False, 'Draw seconds per step against bandwidth.')
   flags.DEFINE_string('out', 'advice.png', 'Where to draw.')
 
 
-def main(argv: Sequence[str], interrupted: Any) -> None:
-  """Prints a row per strategy, warnings and a verdict.
+def main(
+  argv: Sequence[str], interrupted: Callable[[], bool], words: Sequence[str]
+) -> None:
+  """Prints what is known, what was tried, and what to use.
 
   Raises:
     UserError: the flags or the config cannot be followed.
   """
-  del argv, interrupted
+  del argv
   given = flags.FLAGS
   if given.plot:
     require('report')
+  if given.tune and given.minutes <= 0:
+    raise UserError('--tune is about pilots; give them --minutes=5.')
   config, name = command_line.config()
-  link = advise.chosen_link(
-    given.link, given.latency_s, given.bytes_per_s, config.link
-  )
+  link = _put_link(config)
   if given.workers is not None:
     config.workers = given.workers
-  config.executor = 'vmap'  # Only one worker computes.
-  found = advise.forecasts(config)
+  _check(config)
+  executors.emulate(devices([config]) if given.minutes > 0 else 1)
+  known = [*known_runs.kept(), *known_runs.of_workdirs(given.known)]
   print(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '
-    f'link: {link.latency_s:.3g} s, {table.size(link.bytes_per_s)}/s\n'
+    f'link: {link.latency_s:.3g} s, {units.size(link.bytes_per_s)}/s\n'
   )
-  print(table.of_rows(rows(found, link)) + '\n')
-  for line in advise.warnings(found):
-    print(line)
-  print(advise.verdict(found, link))
+  advise_pilots.show(*recommendation.told(known, config))
+  near = [k for k in known if known_runs.is_near(k, config)]
+  alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
+  found = advise.forecasts(alone, near)
+  _show_steps(found, link)
+  better = advise.faster(found, link)
+  if not better:
+    print(
+      'Use all-reduce: on this link nothing is faster than its '
+      f'{units.duration(found[0].step_s(link))} a step by more than '
+      f'{100 * advise.NOISE:.0f} %.'
+    )
+    return
+  again = f'python -m gossipjax advise {shlex.join(words)}'
+  if given.minutes > 0:
+    advise_pilots.attempt(config, name, found, better, interrupted, again)
+  else:
+    again = again.replace('--minutes=0', '--minutes=5')
+    print(recommendation.by_known(found, near, link, again))
+
+
+def _check(config: ConfigDict) -> None:
+  """Refuses what nobody can train, or measure, before a word is said."""
+  if config.get('devices_per_worker', 0) > 1:
+    raise UserError(
+      'advise measures workers of one device; set config.devices_per_worker=0.'
+    )
+  advise.runs(config)
+
+
+def _put_link(config: ConfigDict) -> network.Link:
+  """The link that is asked about, which becomes that of the config."""
+  given = flags.FLAGS
+  numbers = given.latency_s, given.bytes_per_s
+  link = advise.chosen_link(given.link, *numbers, config.link)
+  with config.ignore_type(), config.unlocked():
+    if given.latency_s is not None:
+      config.link = ConfigDict(
+        {'latency_s': link.latency_s, 'bytes_per_s': link.bytes_per_s}
+      )
+    else:
+      config.link = given.link or config.link
+  return link
+
+
+def _show_steps(found: list[Forecast], link: network.Link) -> None:
+  """Seconds of a step, as a table and as a picture, if they are wanted."""
+  given = flags.FLAGS
+  if given.table or given.minutes <= 0:
+    advise_pilots.show('Seconds of a step', rows(found, link))
+    for line in advise.warnings(found):
+      print(f'{line}\n')
   if given.plot:
     from gossipjax.advice.bandwidth_figure import draw  # Needs matplotlib.
 
     draw(found, link).savefig(given.out, dpi=120)
-    print(f'Seconds per step against bandwidth: {given.out}')
+    print(f'Seconds per step against bandwidth: {given.out}\n')

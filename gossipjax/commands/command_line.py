@@ -3,6 +3,7 @@
 import functools
 import pathlib
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -134,6 +135,23 @@ def _last_line(error: Exception) -> str:
   """The message itself where a config file's traceback stands before it."""
   lines = str(error).strip().splitlines() or [type(error).__name__]
   return lines[-1].rpartition('UserError: ')[2]
+
+
+def again(words: Sequence[str]) -> str:
+  """The command that repeats a run elsewhere: its config, and what changes it.
+
+  Args:
+    words: of the command line.
+  """
+  kept = [
+    word
+    for before, word in zip(['', *words], words, strict=False)
+    if word.startswith('--config') or before == '--config'
+  ]
+  program = (
+    sys.argv[0] if sys.argv[0].endswith('run.py') else '-m gossipjax run'
+  )
+  return f'python {program} {shlex.join(kept)}'
 
 
 def config() -> tuple[ConfigDict, str]:

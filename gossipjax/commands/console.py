@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from absl import flags, logging
 
-from gossipjax.distributed import processes, stopping
+from gossipjax.distributed import gpus, processes, stopping
 from gossipjax.errors import MISTAKE, UserError
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.loop import Interrupted
@@ -91,16 +91,23 @@ def guarded(
       where = error.filename or '--workdir'
       refuse(f'{where}: {_MENDABLE[error.errno]}', error)
     except Exception as error:
-      if isinstance(error, MemoryError) or 'RESOURCE_EXHAUSTED' in str(error):
-        refuse(
-          'There is not enough memory; a smaller model, fewer workers or a '
-          f'smaller batch needs less ({_short(error)}).',
-          error,
-        )
+      _explain(error)
       processes.abandon(error)
       raise
 
   return run
+
+
+def _explain(error: Exception) -> None:
+  """Refuses if what the machine lacks is to blame."""
+  if isinstance(error, MemoryError) or 'RESOURCE_EXHAUSTED' in str(error):
+    refuse(
+      'There is not enough memory; a smaller model, fewer workers or a '
+      f'smaller batch needs less ({_short(error)}).',
+      error,
+    )
+  if 'Unable to initialize backend' in str(error):
+    refuse(gpus.sentence(gpus.found()) or _short(error), error)
 
 
 def _short(error: Exception) -> str:

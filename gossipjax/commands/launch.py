@@ -1,13 +1,13 @@
 """Starts several processes on this host that train together.
 
     python -m gossipjax launch --processes=4 -- \\
-        --config=configs/quickstart.py --config.workers=4
+        --config=configs/quickstart.py
 
 starts `python -m gossipjax run --distributed` four times, each with what
-follows `--`. Their output comes through with the number of the process in
-front. SIGINT, SIGTERM and SIGHUP are passed on: all stop after the same step,
-with a checkpoint. When one process dies or hangs, all end; when the launcher is
-killed, they stop, too.
+follows `--`, and four workers unless --config.workers says otherwise. Their
+output comes through with the number of the process in front. SIGINT, SIGTERM
+and SIGHUP are passed on: all stop after the same step, with a checkpoint. When
+one process dies or hangs, all end; when the launcher is killed, they stop, too.
 """
 
 import argparse
@@ -35,11 +35,12 @@ def start(words: Sequence[str]) -> None:
   given = parser.parse_args(words)
   if given.processes < 1:
     parser.error(f'--processes is at least 1, got {given.processes}.')
+  words = launcher.with_workers(given.arguments, given.processes)
   coordinator = f'127.0.0.1:{launcher.free_port()}'
   sys.exit(
     launcher.run(
       [
-        launcher.command(given.arguments, given.processes, i, coordinator)
+        launcher.command(words, given.processes, i, coordinator)
         for i in range(given.processes)
       ],
       heartbeat_s=_heartbeat_s(given.arguments),

@@ -24,16 +24,17 @@ from collections.abc import Callable, Sequence
 
 import jax
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from gossipjax import executors
 from gossipjax.commands import command_line, console
 from gossipjax.comparison import progress
 from gossipjax.comparison.compare import compare
 from gossipjax.config.variants import variants
-from gossipjax.distributed import allocator, processes
+from gossipjax.distributed import allocator, gpus, processes
 from gossipjax.errors import UserError
 from gossipjax.results import claims
+from gossipjax.training import inner
 from gossipjax.training.run import devices
 
 LONG_S = 60  # Of a training that is worth a hint.
@@ -41,10 +42,14 @@ LONG_S = 60  # Of a training that is worth a hint.
 
 def start(words: Sequence[str]) -> None:
   """Trains as the words after `run` say."""
+
+  def begin(argv, interrupted):
+    main(argv, interrupted, command_line.again(words))
+
   command_line.start(
     __doc__,
     define_flags,
-    main,
+    begin,
     words,
     again='--resume',
     shared=[processes.__name__],
@@ -61,8 +66,10 @@ def define_flags() -> None:
   )
 
 
-def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
-  """Trains and prints the table.
+def main(
+  argv: Sequence[str], interrupted: Callable[[], bool], command: str
+) -> None:
+  """Trains and prints the answer and the table.
 
   Raises:
     UserError: the flags or the config cannot be followed.
@@ -79,12 +86,16 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
       '--distributed needs --workdir, a folder that all processes '
       'see, and no --audit, which compiles for one.'
     )
+  else:
+    _emulate_worker(config)
   folder = pathlib.Path(
     given.workdir or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}'
   )
   processes.meter()  # Refuses an unknown interface, or too few processes.
   if given.resume:
     processes.decide(lambda: claims.needs(folder))
+  if why := gpus.unused():
+    console.say(f'{why} Training goes on with the CPU.')
   began = time.monotonic()
   with progress.Bar() as bar:
     summary = compare(
@@ -94,10 +105,18 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
       given.audit,
       watch=bar.show,
       interrupted=interrupted,
+      command=command,
     )
   if processes.first():
     progress.show(summary, folder)
     _say_how_to_be_faster(time.monotonic() - began)
+
+
+def _emulate_worker(config: ConfigDict) -> None:
+  """Emulates the devices of the worker of this process, if it has several."""
+  several = max(inner.devices(run) for _, run in variants(config))
+  if several > 1:
+    executors.emulate(several)
 
 
 def _say_how_to_be_faster(seconds: float) -> None:

@@ -9,18 +9,21 @@ from ml_collections import ConfigDict
 
 from gossipjax import audit
 from gossipjax.commands import console
-from gossipjax.comparison import loggers, report_files, virtual_time
-from gossipjax.comparison.summary import divergence, summarise
+from gossipjax.comparison import (
+  event_log,
+  loggers,
+  one_training,
+  report_files,
+  virtual_time,
+)
+from gossipjax.comparison.summary import summarise
 from gossipjax.comparison.variant import Variant, check
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
 from gossipjax.results import claims, record_file, timeline_file, workdir
-from gossipjax.simulation import simulate
-from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.record import Record
-from gossipjax.training.train import train
 
 Watch = Callable[[str, ConfigDict, Record], None]
 
@@ -32,6 +35,7 @@ def compare(
   audited: bool = False,
   watch: Watch = lambda *_: None,
   interrupted: Callable[[], bool] = lambda: False,
+  command: str = '',
 ) -> dict[str, Any]:
   """Runs all variants, writes the folder's files, returns the summary.
 
@@ -42,10 +46,13 @@ def compare(
     audited: hold every variant's ledger against its compiled program.
     watch: called with each record as it comes.
     interrupted: asked after every step; True saves and stops.
+    command: that repeats the comparison, for its files.
   """
   tasks = {}
   runs = [check(name, run, tasks) for name, run in variants(config)]
-  return of_variants(config, runs, folder, resume, audited, watch, interrupted)
+  return of_variants(
+    config, runs, folder, resume, audited, watch, interrupted, command
+  )
 
 
 def of_variants(
@@ -56,6 +63,7 @@ def of_variants(
   audited: bool = False,
   watch: Watch = lambda *_: None,
   interrupted: Callable[[], bool] = lambda: False,
+  command: str = '',
 ) -> dict[str, Any]:
   """As `compare`, of runs that are checked: those of the config, in order."""
   if audited and any(one.run.cluster for one in runs):
@@ -67,26 +75,33 @@ def of_variants(
     live(*told)
     watch(*told)
 
+  def tell(sentence):
+    console.say(sentence)
+    log(sentence)
+
   summaries = []
   with contextlib.ExitStack() as held:
-    claim, told = claims.claim(folder, config, resume, higher), []
+    claim, told = claims.claim(folder, config, resume, higher, command), []
     processes.decide(lambda: told.extend(held.enter_context(claim)))
     for sentence in told:
       console.say(sentence)
     held.enter_context(live)
-    if processes.first():
-      report_files.announce(folder)
+    report_files.announce(folder)
+    log = held.enter_context(event_log.EventLog(folder))
+    log(f'{"Goes on" if resume else "Begins"}: {command or "from Python"}')
     for one in runs:
+      log(f'{one.name} begins, or goes on where it was.')
       summaries.append(
-        run_one(one, folder / one.name, audited, show, interrupted)
+        run_one(one, folder / one.name, audited, show, interrupted, tell)
       )
+      log(event_log.ended(summaries[-1]))
       if len(runs) > 1 and (why := summaries[-1].get('diverged')):
         console.say(f'{one.name}: {why} The others go on.')
     if not processes.first():
       return {}
     if all(run.get('diverged') for run in summaries):
       raise Diverged(summaries[0]['diverged'])
-    return _write(folder, config, summaries, higher)
+    return _write(folder, config, summaries, higher, command)
 
 
 def _write(
@@ -94,12 +109,14 @@ def _write(
   config: ConfigDict,
   summaries: list[dict[str, Any]],
   higher: list[str],
+  command: str,
 ) -> dict[str, Any]:
   """Writes what compares the runs; returns the summary of the comparison."""
   summary = {
     'config': config.to_dict(),
     'runs': summaries,
     'higher_is_better': higher,
+    'command': command,
     **workdir.provenance(),
   }
   workdir.write_summary(folder, summary)
@@ -114,6 +131,7 @@ def run_one(
   audited: bool,
   watch: Watch,
   interrupted: Callable[[], bool],
+  tell: Callable[[str], None] = console.say,
 ) -> dict[str, Any]:
   """Trains one variant, from where an earlier call stopped.
 
@@ -122,63 +140,35 @@ def run_one(
   Args:
     variant: from `check`.
     folder: of this variant.
+    tell: of processes that died, in a sentence.
     others: as those of `compare`.
 
   Returns:
     Its summary; {} in a process that does not write it.
   """
-  if found := workdir.summary(folder):
+  if (found := workdir.summary(folder)) and _is_over(found, variant):
     return found
   processes.decide(lambda: folder.mkdir(parents=True, exist_ok=True))
-  spans, diverged = _train(variant, folder, watch, interrupted)
+  spans, diverged = one_training.train(
+    variant, folder, watch, interrupted, tell
+  )
   if not processes.first():
     return {}
-  name, config, run, shapes = variant
+  name, _, run, shapes = variant
   last = (record_file.read(folder / workdir.RECORDS) or [None])[-1]
   summary = summarise(variant, last, diverged)
   if run.cluster and not diverged:
-    summary |= virtual_time.summarise(config, last)
+    summary |= virtual_time.summarise(run, last)
     timeline_file.write(folder, spans)
   if audited:
     summary['audit'] = audit.report(
-      name, run.strategy, *shapes, run.workers, run.steps
+      name, run.strategy, *shapes, run.workers, run.steps, run.inner
     )
   workdir.write_summary(folder, summary)
   return summary
 
 
-def _train(
-  variant: Variant,
-  folder: pathlib.Path,
-  watch: Watch,
-  interrupted: Callable[[], bool],
-) -> tuple[list, str]:
-  """Trains and writes records.
-
-  Returns:
-    What the workers of virtual time did at first, and why the run diverged,
-    if it did.
-  """
-  name, config, run, _ = variant
-  lines = folder / workdir.RECORDS
-  store = Store(folder / 'checkpoints', lines)
-  spans: list = []
-  records = (
-    simulate.simulate(run, store, interrupted, spans.extend)
-    if run.cluster
-    else train(run, store, interrupted, processes.meter())
-  )
-  if processes.first():
-    restored = record_file.restore(lines, store.records())
-    for sentence in filter(None, [*store.damaged, restored]):
-      console.say(
-        f'{sentence} The run continues after step {store.last() or 0}.'
-      )
-  try:
-    for record in records:
-      if processes.first():  # Only the first of several processes writes.
-        record_file.append(lines, record)
-        watch(name, config, record)
-  except Diverged as error:
-    return spans, divergence(error, store)
-  return spans, ''
+def _is_over(found: dict[str, Any], variant: Variant) -> bool:
+  """Whether a summary is that of a whole run, not of one of fewer steps."""
+  enough = found['steps'] >= variant.run.steps or variant.run.cluster
+  return bool(enough or found.get('diverged'))

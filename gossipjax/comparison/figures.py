@@ -1,4 +1,4 @@
-"""The pictures of a comparison: a score against steps, bytes and seconds."""
+"""The pictures of a comparison: a score against seconds, bytes and steps."""
 
 import pathlib
 from collections.abc import Sequence
@@ -8,11 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gossipjax.comparison import scores, seed_lines, table
+from gossipjax.comparison import answer, scores, seed_lines, units
+from gossipjax.results import total_time
 from gossipjax.results.reader import Run
 
 STYLES = ('-', '--', ':')  # Of lines that have the same color.
-LINEAR = ('step', 'virtual_s')  # Costs whose axis is not logarithmic.
+LINEAR = ('step',)  # Costs whose axis is not logarithmic.
+
+UNITS = {'total_s': 's', 'bytes_sent': 'B'}
 
 Columns = dict[str, np.ndarray]
 
@@ -27,7 +30,7 @@ def draw(
     summary: of the comparison; its runs are drawn, in their order.
     runs: of the comparison, those that have records.
   """
-  records = {run.name: run.records for run in runs}
+  records = {run.name: run.records | total_time.columns(run) for run in runs}
   # A run that diverged before its first record is in the legend only.
   lines = {run['name']: records.get(run['name'], {}) for run in summary['runs']}
   if summary['config'].get('seeds'):
@@ -36,7 +39,8 @@ def draw(
       name: {k: v.to_numpy() for k, v in rows.items()}
       for name, rows in of_variants.items()
     }
-  costs = _costs(summary)
+  costs = _costs(total_time.kind(runs[0]), summary['config'])
+  found = answer.of(summary, runs)
   train = {'train_loss': scores.LOSSES['train_loss']}
   for score, label in (train | scores.columns(records.values())).items():
     figure = Figure(figsize=(4 * len(costs), 4), layout='constrained')
@@ -46,25 +50,25 @@ def draw(
       axes.set_xlabel(title, parse_math=False)  # A name may have a $.
       if cost not in LINEAR:
         axes.set_xscale('symlog' if _starts_at_zero(lines, cost) else 'log')
+      if found and found.metric == score:
+        axes.axhline(found.target, color='0.4', ls='--', lw=1, label='target')
+      units.ticks(axes.xaxis, UNITS.get(cost, ''))
     panels[0].set_ylabel(label)
     if score.endswith('loss'):
       panels[0].set_yscale('log')
+    units.ticks(panels[0].yaxis, '%' if score == 'test_accuracy' else '')
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc='outside right upper', frameon=False)
     figure.savefig(folder / f'{score}.png', dpi=120)
 
 
-def _costs(summary: dict[str, Any]) -> dict[str, str]:
+def _costs(kind: str, config: dict[str, Any]) -> dict[str, str]:
   """Columns of records, with the label of their axis."""
-  link = table.link_name(summary['config'])
-  costs = {
-    'step': 'local steps',
+  return {
+    'total_s': scores.seconds(kind, total_time.link_name(config)),
     'bytes_sent': 'bytes sent per worker (logical)',
-    f'comm_{link}_s': f'communication seconds on {link} (model)',
+    'step': 'local steps',
   }
-  if any('virtual_s' in run for run in summary['runs']):
-    costs['virtual_s'] = 'virtual seconds'
-  return costs
 
 
 def _panel(

@@ -12,13 +12,13 @@ import pandas as pd
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy
+from gossipjax.comparison import answer, answer_text, markup, table
 from gossipjax.comparison import compare as comparison
-from gossipjax.comparison import table
 from gossipjax.comparison.variant import check
 from gossipjax.config import defaults, resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
-from gossipjax.results import analysis
+from gossipjax.results import analysis, reader
 from gossipjax.tasks.task import Task
 from gossipjax.training.run import Given
 
@@ -42,9 +42,15 @@ class Result:
     return analysis.load(self.folder)
 
   @property
+  def answer(self) -> str:
+    """Who is first at the target, and how sure that is; '' without scores."""
+    found = answer.of(self.summary, reader.read(self.folder))
+    return '\n'.join(answer_text.paragraphs(found)) if found else ''
+
+  @property
   def table(self) -> str:
     """The table of the comparison, in Markdown."""
-    return table.of_rows(table.rows(self.summary), ('run',))
+    return markup.of_rows(table.rows(self.summary), ('run',))
 
   def save(self, folder: str | pathlib.Path) -> None:
     """Copies all files: what `python -m gossipjax run` leaves.
@@ -110,7 +116,9 @@ def compare(
   ]
   kept = None if folder else tempfile.TemporaryDirectory()
   where = pathlib.Path(folder or kept.name) / ('' if folder else 'run')
-  summary = comparison.of_variants(config, runs, where, audited=audited)
+  summary = comparison.of_variants(
+    config, runs, where, audited=audited, command=answer_text.IN_PYTHON
+  )
   return Result(summary, where, kept)
 
 

@@ -8,7 +8,15 @@ import pathlib
 import sys
 from typing import Any, TextIO
 
-from gossipjax.comparison import table
+from gossipjax.comparison import (
+  answer,
+  answer_table,
+  answer_text,
+  scores,
+  table,
+  units,
+)
+from gossipjax.results import reader
 from gossipjax.training.record import Record, held_out
 
 
@@ -18,7 +26,11 @@ def _draws(stream: TextIO) -> bool:
 
 
 class Bar:
-  """A progress bar per run on a terminal; otherwise a line per evaluation."""
+  """A progress bar per run on a terminal; otherwise a line per evaluation.
+
+  Both show the newest held-out score and the bytes sent so far, of the worker
+  that sends most.
+  """
 
   def __init__(self):
     self._progress = _progress() if _draws(sys.stderr) else None
@@ -42,24 +54,32 @@ class Bar:
       record: where it stands.
     """
     if self._progress is None:
-      if scores := held_out(record):
-        first, value = next(iter(scores.items()))
+      if found := held_out(record):
+        first, value = next(iter(found.items()))
         print(
           f'{name}: step {record.step}/{config.steps}, loss '
-          f'{record.train_loss:.4f}, held-out {first} {value:.4f}',
+          f'{record.train_loss:.4f}, held-out {first} '
+          f'{scores.told(f"test_{first}", value)}, '
+          f'{units.size(max(record.bytes_sent))} sent',
           file=sys.stderr,
           flush=True,
         )
       return
     if name not in self._tasks:
       self._tasks[name] = self._progress.add_task(
-        name, total=config.steps, loss=0.0, rate=0.0
+        name, total=config.steps, loss=0.0, rate=0.0, score='', sent=''
       )
+    told = {}
+    if found := held_out(record):
+      first, value = next(iter(found.items()))
+      told['score'] = f'{first} {scores.told(f"test_{first}", value)}'
     self._progress.update(
       self._tasks[name],
       completed=record.step,
       loss=record.train_loss,
       rate=record.examples_per_s or 0.0,
+      sent=f'{units.size(max(record.bytes_sent))} sent',
+      **told,
     )
 
 
@@ -72,6 +92,8 @@ def _progress() -> Any:
     BarColumn(),
     TextColumn('{task.completed}/{task.total}'),
     TextColumn('loss {task.fields[loss]:.4f}'),
+    TextColumn('{task.fields[score]}'),
+    TextColumn('{task.fields[sent]}'),
     TextColumn('{task.fields[rate]:,.0f} examples/s'),
     TimeRemainingColumn(),
     console=Console(stderr=True),
@@ -79,16 +101,21 @@ def _progress() -> Any:
 
 
 def show(summary: dict[str, Any], folder: pathlib.Path) -> None:
-  """Prints the table of a comparison, and where its files are.
+  """Prints the answer and the table of a comparison, and where its files are.
 
   Args:
     summary: of the comparison, as in summary.json.
     folder: of the comparison.
   """
-  if _draws(sys.stdout):
-    _print_table(table.rows(summary))
+  found = answer.of(summary, reader.read(folder))
+  if not _draws(sys.stdout):
+    print(table.markdown(summary, found))
   else:
-    print(table.markdown(summary))
+    if found:
+      print('', *answer_text.paragraphs(found), '', sep='\n')
+      _print_table(answer_table.rows(found))
+    for rows in table.parts(table.rows(summary)):
+      _print_table(rows)
   print(f'Table, figures and records are in {folder}.')
 
 

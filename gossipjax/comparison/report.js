@@ -5,6 +5,7 @@ const chosen = {x: by('cost'), y: by('score')};
 
 // A number with three digits and the unit of what is drawn along the axis.
 function readable(value, key) {
+  if (/accuracy/.test(key)) return `${+(100 * value).toPrecision(4)} %`;
   const unit = /bytes/.test(key) ? 'B' : /_s$/.test(key) ? 's' : '';
   if (value === 0 || !unit || (unit === 's' && Math.abs(value) >= 1e-3)) {
     return `${+value.toPrecision(3)} ${unit}`.trim();
@@ -95,8 +96,11 @@ Bokeh.embed.embed_item(told.chart, 'chart').then(() => {
   const plot = model('chart');
   if (innerWidth < 600) plot.height = 340;
   const again = () => draw(plot, model);
-  chosen.x.onchange = () => {
+  const suit = () => {
     by('logx').checked = chosen.x.value !== 'step';
+  };
+  chosen.x.onchange = () => {
+    suit();
     again();
   };
   chosen.y.onchange = () => {
@@ -113,6 +117,7 @@ Bokeh.embed.embed_item(told.chart, 'chart').then(() => {
       hide(model);
     };
   }
+  suit();
   again();
   hide(model);  // A browser that goes back keeps boxes as they were.
   document.body.dataset.ready = 'yes';

@@ -14,8 +14,16 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from gossipjax.comparison import chart, scores, seed_lines, table
-from gossipjax.results import frames, workdir
+from gossipjax.comparison import (
+  answer,
+  answer_table,
+  answer_text,
+  chart,
+  scores,
+  seed_lines,
+)
+from gossipjax.comparison import table as tables
+from gossipjax.results import frames, total_time, workdir
 from gossipjax.results.reader import Run
 
 HERE = pathlib.Path(__file__).parent
@@ -42,7 +50,11 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     runs: of the comparison, those that have records.
   """
   frame = frames.of_runs(runs)
-  plain, costs = _costs(frame, table.link_name(summary['config']))
+  plain, costs = _costs(
+    frame,
+    total_time.link_name(summary['config']),
+    total_time.kind(runs[0]),
+  )
   shown = scores.columns([frame]) | OTHERS
   most = max(LEAST_POINTS, MOST_POINTS // len(runs))
   several = bool(summary['config'].get('seeds'))
@@ -68,17 +80,27 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     costs=costs,
     scores=shown,
     runs=[(name, *chart.style(i)) for i, name in enumerate(lines)],
-    table=table.rows(summary),
-    note=table.NOTE + table.diverged(summary),
-    audit=list(_audited(summary)),
-    differences=dict(differences(runs)),
-    seeds=table.seeds(summary['config']),
+    **_told(summary, runs),
     left_out=sum(len(whole[name]) - len(lines[name]) for name in lines),
     most=most,
     records=sum(map(len, whole.values())),
     scripts=scripts,
     hashes=' '.join(map(_hash, scripts)),
   )
+
+
+def _told(summary: dict[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
+  """What the page says in words and tables, beside its chart."""
+  found = answer.of(summary, runs)
+  return {
+    'answer': answer_text.paragraphs(found) if found else [],
+    'answered': answer_table.rows(found) if found else [],
+    'table': tables.rows(summary),
+    'note': tables.NOTE + tables.diverged(summary),
+    'audit': list(_audited(summary)),
+    'differences': dict(differences(runs)),
+    'seeds': tables.seeds(summary['config']),
+  }
 
 
 def _audited(summary: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -106,9 +128,14 @@ def _hash(script: str) -> str:
 
 
 def _costs(
-  frame: pd.DataFrame, link: str
+  frame: pd.DataFrame, link: str, kind: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-  """Columns for the x axis, with labels; the link of the config comes first.
+  """Columns for the x axis, with labels; total seconds come first.
+
+  Args:
+    frame: of all records.
+    link: of the config, the first of all links.
+    kind: how total seconds are known, see `total_time.kind`.
 
   Returns:
     Names of the links' columns that have no file's name in them, by those that
@@ -120,7 +147,11 @@ def _costs(
     if c.startswith('comm_') and c.endswith('_s')
   ]
   links.sort(key=lambda name: name != link)
-  costs = {'step': 'local steps', 'bytes_sent': 'bytes sent (logical)'}
+  costs = {
+    'total_s': scores.seconds(kind, link),
+    'bytes_sent': 'bytes sent (logical)',
+    'step': 'local steps',
+  }
   if frame['wire_bytes'].notna().any():
     costs['wire_bytes'] = 'bytes sent (wire)'
   plain = {}
@@ -128,8 +159,6 @@ def _costs(
     key = f'comm_{name}_s'
     plain[key] = key if re.fullmatch(r'\w+', key, re.ASCII) else f'comm_{i}_s'
     costs[plain[key]] = f'communication seconds on {name} (model)'
-  if 'virtual_s' in frame:
-    costs['virtual_s'] = 'virtual seconds (model)'
   costs['train_s'] = 'training seconds here (measured)'
   return plain, costs
 

@@ -8,14 +8,15 @@ import pathlib
 from typing import Any
 
 from gossipjax.commands import console
-from gossipjax.comparison import table
+from gossipjax.comparison import answer, table
+from gossipjax.distributed import processes
 from gossipjax.errors import missing
 from gossipjax.results import reader, timeline_file, workdir
 
 
 def announce(folder: pathlib.Path) -> None:
   """Says on stderr, before training, if `write` will lack its libraries."""
-  if sentence := missing('report'):
+  if processes.first() and (sentence := missing('report')):
     console.say(
       f'{sentence} This run writes no figures and no report.html; afterwards '
       f'python -m gossipjax report {folder} makes them.'
@@ -25,7 +26,8 @@ def announce(folder: pathlib.Path) -> None:
 def write_table(folder: pathlib.Path) -> dict[str, Any]:
   """Writes comparison.md alone; see `write`."""
   summary = reader.summary(folder)
-  workdir.write(folder / 'comparison.md', table.markdown(summary))
+  found = answer.of(summary, reader.read(folder))
+  workdir.write(folder / 'comparison.md', table.markdown(summary, found))
   return summary
 
 

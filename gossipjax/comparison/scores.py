@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from gossipjax.results import total_time
+
 LOSSES = {'train_loss': 'training loss', 'test_loss': 'held-out loss'}
 ACCURACY = {'test_accuracy': 'held-out accuracy'}
 
@@ -41,6 +43,20 @@ def label(column: str) -> str:
   return f'held-out {column.removeprefix("test_")}'
 
 
+def seconds(kind: str, link: str) -> str:
+  """What an axis of total seconds is called.
+
+  Args:
+    kind: how they are known, see `total_time.kind`.
+    link: the modelled one.
+  """
+  names = {
+    total_time.VIRTUAL: 'virtual seconds',
+    total_time.MEASURED: 'total seconds (measured)',
+  }
+  return names.get(kind, f'total seconds on {link} (model)')
+
+
 def cells(
   run: dict[str, Any], runs: Iterable[dict[str, Any]], higher: Iterable[str]
 ) -> dict[str, str]:
@@ -59,7 +75,7 @@ def cells(
   )
   first = [k for k in ('test_accuracy', 'test_loss') if k in names]
   return {
-    _heading(name, higher): _cell(
+    _heading(name, higher): told(
       name, run.get(name), run.get('sd', {}).get(name)
     )
     for name in [*first, *(k for k in names if k not in first)]
@@ -69,18 +85,29 @@ def cells(
 def _heading(column: str, higher: Iterable[str]) -> str:
   if column in ('test_accuracy', 'test_loss'):
     return label(column)
-  good = 'higher' if column.removeprefix('test_') in higher else 'lower'
+  good = 'higher' if is_higher(column, higher) else 'lower'
   return f'{label(column)} ({good} is better)'
 
 
-def _cell(column: str, value: float | None, sd: float | None) -> str:
+def is_higher(column: str, names: Iterable[str]) -> bool:
+  """Whether large values of a score's column are good.
+
+  Args:
+    column: such as test_f1.
+    names: of scores of which the task says so, besides accuracies.
+  """
+  return 'accuracy' in column or column.removeprefix('test_') in names
+
+
+def told(column: str, value: float | None, sd: float | None = None) -> str:
+  """A score as text, '92.59 %' or '0.3689', with ± of its deviation."""
   if value is None:
     return ''
   share = column == 'test_accuracy'
   scale, form = (100, '.2f') if share else (1, '.4f')
   if column not in (*ACCURACY, *LOSSES):
     form = '.4g'
-  told = f'{scale * value:{form}}'
+  text = f'{scale * value:{form}}'
   if sd is not None:
-    told += f' ± {scale * sd:.2g}'
-  return f'{told} %' if share else told
+    text += f' ± {scale * sd:.2g}'
+  return f'{text} %' if share else text

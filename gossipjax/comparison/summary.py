@@ -63,6 +63,8 @@ def summarise(
     },
     'exchanges': last.exchanges,
     'bytes_local': last.bytes_local and max(last.bytes_local),
+    'bytes_inner': last.bytes_inner and max(last.bytes_inner),
+    'inner_s': last.inner_s,
     'wire_bytes': last.wire_bytes and max(last.wire_bytes),
     'examples_per_s': last.step
     * config.workers

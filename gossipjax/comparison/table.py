@@ -3,25 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tabulate import tabulate
+from gossipjax.comparison import (
+  answer_table,
+  columns,
+  over_seeds,
+  scores,
+  virtual_time,
+)
+from gossipjax.comparison.answer import Answer
+from gossipjax.comparison.markup import escaped, escaped_rows, of_rows
+from gossipjax.comparison.units import duration, size
+from gossipjax.results.total_time import link_name
 
-from gossipjax.comparison import over_seeds, scores, virtual_time
-from gossipjax.comparison.markup import escaped, escaped_rows
-
-UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
-
-
-def size(num_bytes: float) -> str:
-  """Bytes to three digits, with a decimal unit."""
-  for scale, unit in UNITS:
-    if num_bytes >= scale:
-      return f'{num_bytes / scale:.3g} {unit}'
-  return f'{num_bytes:.0f} B'
-
-
-def duration(seconds: float) -> str:
-  """Seconds to three digits."""
-  return f'{seconds:.3g} s'
+MOST = 7  # Columns that a terminal of 80 characters shows whole.
 
 
 def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
@@ -45,6 +39,15 @@ def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
   return [dict.fromkeys(headings, '') | row for row in found]
 
 
+def parts(rows: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
+  """A table as several ones of at most MOST columns, each with the first."""
+  first, *others = rows[0]
+  return [
+    [{k: row[k] for k in (first, *others[i : i + MOST - 1])} for row in rows]
+    for i in range(0, len(others), MOST - 1)
+  ]
+
+
 def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
   link, runs = link_name(summary['config']), summary['runs']
   least = runs[0]['bytes_sent'] or 1
@@ -54,49 +57,19 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     'train loss': f'{run["train_loss"]:.4f}',
     'consensus distance': f'{run["consensus_distance"]:.3g}',
     'sent per step (logical)': size(run['bytes_sent'] / run['steps']),
-    **_wire(run, runs),
-    **_exchanges(run),
-    **_local(run, runs),
+    **columns.inner(run, runs),
+    **columns.wire(run, runs),
+    **columns.exchanges(run),
+    **columns.local(run, runs),
     'sent in all': size(run['bytes_sent']),
     'against the first': ''
     if runs[0].get('diverged')
     else (f'{run["bytes_sent"] / least:.3g} x'),
     f'communication on {link} (model)': duration(run['comm_s'][link]),
+    **columns.inner_seconds(run, summary),
     'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
     **virtual_time.cells(run, runs),
   }
-
-
-def _exchanges(run: dict[str, Any]) -> dict[str, str]:
-  """How often a run exchanged; runs of older versions did not count that."""
-  if run.get('exchanges') is None:
-    return {}
-  return {'exchanges': f'{run["exchanges"]} in {run["steps"]} steps'}
-
-
-def _local(
-  run: dict[str, Any], runs: Sequence[dict[str, Any]]
-) -> dict[str, str]:
-  """A column if workers of any run form groups."""
-  if not any(r.get('bytes_local') for r in runs):
-    return {}
-  sent = run.get('bytes_local')
-  return {'of it within groups': size(sent / run['steps']) if sent else ''}
-
-
-def _wire(
-  run: dict[str, Any], runs: Sequence[dict[str, Any]]
-) -> dict[str, str]:
-  """A column if interface counters were read."""
-  if not any(r.get('wire_bytes') for r in runs):
-    return {}
-  sent = run.get('wire_bytes')
-  return {'sent per step (wire)': size(sent / run['steps']) if sent else ''}
-
-
-def link_name(config: dict[str, Any]) -> str:
-  """What `config.link` is called in `comm_s`."""
-  return config['link'] if isinstance(config['link'], str) else 'custom'
 
 
 NOTE = """
@@ -107,11 +80,12 @@ meanwhile. Held-out figures are those of the exact mean of the workers' models.
 """
 
 
-def markdown(summary: dict[str, Any]) -> str:
+def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
   """The text of comparison.md.
 
   Args:
     summary: of a comparison, as in summary.json.
+    answer: of the comparison, which comes first.
   """
   config = summary['config']
   head = escaped(
@@ -121,7 +95,8 @@ def markdown(summary: dict[str, Any]) -> str:
   )
   found = escaped_rows(rows(summary))
   return (
-    f'# Comparison\n\n{head}\n\n{of_rows(found, ("run",))}\n{NOTE}'
+    f'# Comparison\n\n{head}\n\n{answer_table.markdown(answer)}'
+    f'{of_rows(found, ("run",))}\n{NOTE}'
     f'{virtual_time.note(summary)}{escaped(diverged(summary))}'
     f'{audited(summary)}'
   )
@@ -150,6 +125,7 @@ def audited(summary: dict[str, Any]) -> str:
     {
       'run': run['name'],
       'step': row['step'],
+      **columns.level(row, summary),
       'logical': f'{row["ledger"]:,}',
       'compiled': f'{row["compiled"]:,}',
       'collectives': _kinds(row['kinds']),
@@ -163,37 +139,9 @@ def audited(summary: dict[str, Any]) -> str:
   return (
     '\n## Audit\n\nBytes sent in a step by the worker where the two differ '
     'most; a difference has a reason.\n\n'
-    f'{of_rows(found, ("run", "collectives", "reason"))}\n'
+    f'{of_rows(found, ("run", "bytes", "collectives", "reason"))}\n'
   )
 
 
 def _kinds(kinds: dict[str, int]) -> str:
   return ', '.join(f'{kind} {sent:,}' for kind, sent in kinds.items())
-
-
-def of_rows(
-  rows: Sequence[dict[str, Any]], left: Sequence[str] | None = None
-) -> str:
-  """Markdown of at least one row; floats have three digits, None is ''.
-
-  Args:
-    rows: dicts with the same keys, which are the headings.
-    left: columns to align left, others right; None aligns text left and
-      numbers right.
-  """
-  if left is None:
-    left = [name for row in rows for name in row if isinstance(row[name], str)]
-  return tabulate(
-    [[_cell(value) for value in row.values()] for row in rows],
-    headers=list(rows[0]),
-    tablefmt='pipe',
-    disable_numparse=True,
-    colalign=['left' if name in left else 'right' for name in rows[0]],
-  )
-
-
-def _cell(value: Any) -> str:
-  if value is None:
-    return ''
-  text = f'{value:.3g}' if isinstance(value, float) else str(value)
-  return text.replace('|', r'\|')

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from gossipjax.comparison import units
 from gossipjax.results.timeline_file import Span
 
 COLORS = {'compute': 'C0', 'wait': '0.85', 'transfer': 'C1'}
@@ -30,6 +31,7 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
   for axes, name in zip(panels, names, strict=False):
     _bars(axes, spans[name])
     axes.set(title=name, xlim=(0, until))
+    units.ticks(axes.xaxis, 's')
   for axes in panels[len(names) :]:
     axes.axis('off')
   for axes in panels[max(0, len(names) - 2) : len(names)]:

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from gossipjax.distributed import processes
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import simulate
+from gossipjax.tasks import checks
 from gossipjax.training import evaluate, worker_program
 from gossipjax.training.run import Given, Run, resolve_run
 
@@ -46,8 +47,19 @@ def check(
   loaded = {} if tasks is None else tasks
   before = len(loaded)
   run = resolve_run(config, loaded, given)
+  if run.engine and processes.distributed():
+    raise UserError(
+      f'engine={run.engine} starts its own processes; leave --distributed out.'
+    )
   if run.cluster is not None and processes.distributed():
     raise UserError('--distributed trains in real time; set config.cluster={}.')
+  if chosen := config.get('target_score'):
+    known = checks.scores_of(run.task)
+    if chosen not in known:
+      raise UserError(
+        f'config.target_score={chosen} is no score of the task'
+        f'{nearest(chosen, known)}'
+      )
   rehearse = simulate.rehearse if run.cluster else worker_program.rehearse
   found = Variant(name, config, run, rehearse(run))
   own = given.task is not None or ':' in config.task.name

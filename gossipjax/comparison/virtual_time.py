@@ -3,29 +3,36 @@
 from collections.abc import Sequence
 from typing import Any
 
+from gossipjax.simulation import goal
 from gossipjax.training.record import Record
+from gossipjax.training.run import Run
 
 
-def summarise(config, last: Record) -> dict[str, Any]:
+def summarise(run: Run, last: Record) -> dict[str, Any]:
   """Returns what summary.json holds of a run in virtual time besides the rest.
 
-  `ended` is a sentence where the run had a target accuracy or lost a worker,
-  otherwise ''. `target_s` is None if no target was reached.
+  `ended` is a sentence where the run had a target or lost a worker, otherwise
+  ''. `target_s` is None if no target was reached.
 
   Args:
-    config: of the run, a ConfigDict.
+    run: in virtual time.
     last: the last record.
   """
-  target = config.cluster.target_accuracy
-  reached = 0 < target <= (last.test_accuracy or 0)
-  ended = ''
+  wanted = goal.of_run(run)
+  reached = wanted is not None and wanted.reached(last)
+  ended, target = '', ''
+  if wanted:
+    named = '' if wanted.score == 'accuracy' else f'{wanted.score} of '
+    target = f'{named}{wanted.value:g}'
   if last.lost_worker is not None:
     ended = f'waited for worker {last.lost_worker} until the time-out'
   elif reached:
-    ended = f'reached {target:g} at {last.virtual_s:.4g} s'
-  elif target:
-    ended = f'never reached {target:g} in {last.step} steps'
+    ended = f'reached {target} at {last.virtual_s:.4g} s'
+  elif wanted:
+    ended = f'never reached {target} in {last.step} steps'
   return {
+    'engine': run.engine,
+    'faults': last.faults,
     'virtual_s': last.virtual_s,
     'ended': ended,
     'target_s': last.virtual_s if reached else None,
@@ -38,12 +45,13 @@ def summarise(config, last: Record) -> dict[str, Any]:
 HEADINGS = ('virtual time', 'staleness', 'longest wait', 'busiest link')
 NOTE = """
 Virtual time is modelled from the cluster of the config; the training and the
-bytes sent are real. Staleness: versions of the model between the computation of
-a gradient and its use, mean since the last record but one. Longest wait: the
-largest share of virtual time that a worker waited. Busiest link: the largest
-share of virtual time that a link carried bytes. Communication: the largest sum
-over a worker's transfers. Where there is a server, held-out figures are those
-of its model.
+bytes sent are real. Under config.engine the time is measured, without that of
+evaluations and checkpoints. Staleness: versions of the model between the
+computation of a gradient and its use, mean since the last record but one.
+Longest wait: the largest share of virtual time that a worker waited. Busiest
+link: the largest share of virtual time that a link carried bytes.
+Communication: the largest sum over a worker's transfers. Where there is a
+server, held-out figures are those of its model.
 """
 
 
@@ -61,10 +69,10 @@ def cells(
   if 'virtual_s' not in run:
     return dict.fromkeys(HEADINGS, '')
   found = (
-    f'{run["virtual_s"]:.4g} s',
+    f'{run["virtual_s"]:.4g} s' + ' measured' * bool(run.get('engine')),
     f'{run["staleness"]:.2f}',
     f'{100 * run["waiting_s"] / run["virtual_s"]:.1f} %',
-    f'{100 * run["link_utilisation"]:.1f} %',
+    '' if (used := run['link_utilisation']) is None else f'{100 * used:.1f} %',
   )
   return dict(zip(HEADINGS, found, strict=True))
 

@@ -11,6 +11,15 @@ from gossipjax.config import arguments, resolve
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import shares
 
+# Of each worker.
+_SEVERAL_DEVICES = {
+  'devices_per_worker': 0,  # They share its batch; 0: one.
+  # fsdp: they hold a shard of the parameters each; '': each holds all.
+  'inner': '',
+  # Of each device to the others of its worker, as `link`; '': nvlink.
+  'inner_link': '',
+}
+
 
 def get_config(strategy: str = 'all_reduce') -> ConfigDict:
   """One run of a strategy: an MLP on scikit-learn's digits."""
@@ -20,6 +29,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
   return ConfigDict(
     {
       'workers': 8,
+      **_SEVERAL_DEVICES,
       'steps': 300,  # Local steps of each worker.
       'batch_size': 16,  # Examples per worker and step.
       'seed': 0,  # Of initial parameters, data split and data order.
@@ -38,14 +48,16 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       # Loggers beside records.jsonl; each needs an extra of the same name.
       'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
+      'target': 0.0,  # Score to be reached; 0: 99 % of all-reduce's best.
+      'target_score': '',  # Which, such as loss; '': accuracy, or the first.
       # A preset of network.py, or a JSON file, to model communication with.
       'link': '1gbe',
       # Machines of virtual time, see `cluster` below; {}: train in lock-step.
       'cluster': {},
+      'engine': '',  # ray: in real time, each worker in a process of its own.
       'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.
       'task': task('digits'),
-      # How its examples are shared out, and which are held out; see `split`.
-      'split': split('iid'),
+      'split': split('iid'),  # How examples are shared out and held out.
       'optimizer': optimizer(
         'sgd', learning_rate=rate, momentum=momentum, nesterov=momentum > 0
       ),

@@ -63,6 +63,7 @@ SIZE = _count('entries', most=2**16)
 RANGES: Mapping[str, Range] = {
   # Of a run.
   'workers': _count('workers', most=2**16),
+  'devices_per_worker': _count('devices, 0 for one', least=0, most=4095),
   'steps': _count('steps'),
   'batch_size': _count('examples'),
   'seed': _count('a seed', least=0),
@@ -106,6 +107,7 @@ RANGES: Mapping[str, Range] = {
   'first': _count('workers, 0 for all', least=0),
   'timeout_s': SECONDS,
   'target_accuracy': Range(0, 1, 'a share'),
+  'target': ANY,
   # Of strategies.
   'density': SHARE,
   'densities': SHARE,
@@ -123,6 +125,7 @@ RANGES: Mapping[str, Range] = {
   'size': _count('workers', most=2**16),
   'pull': NOT_NEGATIVE,
   'kept': _count('entries'),
+  'number': _count('shards', most=2**16),
   'side': SIZE,
   'pulls': _count('workers', most=2**16),
   'look_ahead': FACTOR,

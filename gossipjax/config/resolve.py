@@ -90,12 +90,15 @@ def strategy(
   return own_functions.returned(found, Strategy, 'strategy.name', name)
 
 
-def links(choice: str | Mapping[str, float]) -> dict[str, network.Link]:
+def links(
+  choice: str | Mapping[str, float], key: str = 'link'
+) -> dict[str, network.Link]:
   """All preset links, by name; first the one of `config.link`.
 
   Args:
     choice: the name of a preset, that of a JSON file, or the arguments of
       `network.link`.
+    key: of the config that says so.
 
   Raises:
     UserError: there is no such link.
@@ -103,7 +106,7 @@ def links(choice: str | Mapping[str, float]) -> dict[str, network.Link]:
   if isinstance(choice, str) and choice.endswith('.json'):
     chosen = {choice: network.read(choice)}
   elif isinstance(choice, str):
-    chosen = {choice: pick(choice, network.PRESETS, 'link')}
+    chosen = {choice: pick(choice, network.PRESETS, key)}
   else:
-    chosen = {'custom': call(network.link, dict(choice), 'link')}
+    chosen = {'custom': call(network.link, dict(choice), key)}
   return chosen | network.PRESETS

@@ -6,9 +6,12 @@ claims       whose a workdir is: of one config, of one process at a time
 inputs       what a run depends on beside its config: files, versions
 lock         one process writes into a workdir at a time
 timeline_file  timeline.json of virtual time, written and read
+more_steps   whether a run may go on to more steps than it began with
 record_file  records.jsonl: appends records, reads them as arrays
 record_order checks that the records of a run are all there, in order
 reader       reads all runs of some workdirs, without JAX
 frames       records and ledgers of many runs as one pandas frame
+crossing     where a curve reaches a goal
+total_time   seconds of a run: computing and communication
 analysis     answers questions about such frames
 """

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from gossipjax.errors import UserError, nearest
+from gossipjax.results import crossing
 
 # Questions begin with these.
 from gossipjax.results.frames import ledgers as ledgers
@@ -102,15 +103,17 @@ def _is_cost(column: str) -> bool:
 def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
   """What each run cost until its metric first was as good as a target.
 
+  Between two records with the metric, costs lie on the straight line.
+
   Args:
     frame: of `load`.
     metric: a column; `higher_is_better` says which values are good.
     target: a value of it.
 
   Returns:
-    A row per run: the columns that identify it, `reached`, and at the first
-    record that reached the target `step` and all columns of bytes, messages and
-    seconds; NEVER where no record did.
+    A row per run: the columns that identify it, `reached`, and where it reached
+    the target `step` and all columns of bytes, messages and seconds; NEVER
+    where it did not.
 
   Raises:
     UserError: a column is missing, or no run reached the target.
@@ -126,12 +129,21 @@ def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
     )
   costs = [c for c in frame.columns if _is_cost(c)]
   who = list(dict.fromkeys([*RUN, *VARIANT, 'strategy', 'seed']))
-  runs = frame.drop_duplicates(RUN)[[c for c in who if c in frame]]
-  first = frame[good].drop_duplicates(RUN)[[*RUN, *costs]]
-  result = runs.merge(first.assign(reached=True), how='left', on=RUN)
-  result['reached'] = result['reached'].notna()
-  result[costs] = result[costs].astype(float).where(result['reached'], NEVER)
-  return result
+  rows = []
+  for _, run in frame.groupby(RUN, observed=True, sort=False):
+    known = run[run[metric].notna()]
+    found = crossing.place(known[metric].to_numpy(), target, higher)
+    rows.append(
+      {c: run[c].iloc[0] for c in who if c in frame}
+      | {'reached': found is not None}
+      | {c: NEVER if found is None else _at(known[c], found) for c in costs}
+    )
+  kinds = {c: frame[c].dtype for c in who if c in frame}
+  return pd.DataFrame(rows).astype(kinds)
+
+
+def _at(column: pd.Series, place: float) -> float:
+  return crossing.at(column.to_numpy(float), place)
 
 
 def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gossipjax.errors import UserError
-from gossipjax.results import inputs, lock, workdir
+from gossipjax.results import inputs, lock, more_steps, workdir
 from gossipjax.training.durable_files import partial, write
 
 
@@ -26,15 +26,21 @@ def needs(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def claim(
-  folder: pathlib.Path, config, resume: bool, higher: Sequence[str] = ()
+  folder: pathlib.Path,
+  config,
+  resume: bool,
+  higher: Sequence[str] = (),
+  command: str = '',
 ) -> Iterator[list[str]]:
   """Holds the folder of a comparison: creates it, or checks what it holds.
 
   Args:
     folder: the workdir; inside the context no other process writes into it.
     config: a ConfigDict; written to config.json with `workdir.provenance`.
-    resume: whether the folder may hold this comparison already.
+    resume: whether the folder may hold this comparison already, or the same
+      of fewer steps, if the learning rates do not depend on their number.
     higher: names of scores of which large values are good; written too.
+    command: that repeats the comparison; written too.
 
   Yields:
     Sentences to be shown: what has changed since the comparison began.
@@ -45,7 +51,7 @@ def claim(
       it, or a file that the config names has changed. No file is overwritten.
   """
   wanted = json.loads(config.to_json())
-  _check(folder, wanted, resume)
+  _check(folder, config, resume)
   try:
     folder.mkdir(parents=True, exist_ok=True)
   except OSError as error:
@@ -53,22 +59,27 @@ def claim(
       f'--workdir={folder} cannot be created: {error.strerror}.'
     ) from error
   with lock.hold(folder):
-    _check(folder, wanted, resume)  # Another may have begun meanwhile.
+    _check(folder, config, resume)  # Another may have begun meanwhile.
     now = {'files': inputs.digests(wanted), **workdir.provenance()}
     if (folder / workdir.CONFIG).exists():
-      yield _check_inputs(folder, now)
+      said = _check_inputs(folder, now)
+      if (then := workdir.claimed(folder))['config'] != wanted:  # More steps.
+        now = then | {'config': wanted}
+        write(folder / workdir.CONFIG, json.dumps(now, indent=2))
+      yield said
     else:
       told = {'config': wanted, 'higher_is_better': list(higher), **now}
+      told['command'] = command
       write(folder / workdir.CONFIG, json.dumps(told, indent=2))
       yield []
 
 
-def _check(folder: pathlib.Path, wanted: dict[str, Any], resume: bool) -> None:
+def _check(folder: pathlib.Path, config: Any, resume: bool) -> None:
   path = folder / workdir.CONFIG
   if folder.exists() and not folder.is_dir():
     raise UserError(f'--workdir={folder} is a file; name a folder.')
   if path.exists():
-    _check_same(folder, wanted, resume)
+    _check_same(folder, config, resume)
     return
   # An earlier process may have been stopped while it wrote config.json.
   ours = {partial(path), *(folder / name for name in lock.FILES)}
@@ -78,11 +89,16 @@ def _check(folder: pathlib.Path, wanted: dict[str, Any], resume: bool) -> None:
     )
 
 
-def _check_same(
-  folder: pathlib.Path, wanted: dict[str, Any], resume: bool
-) -> None:
+def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
   found = workdir.claimed(folder)['config']
-  if found != wanted:
+  wanted = json.loads(config.to_json())
+  if resume and more_steps.only(found, wanted):
+    if why := more_steps.obstacle(config, found['steps']):
+      raise UserError(
+        f'--workdir={folder} holds a run of config.steps={found["steps"]}, '
+        f'which cannot go on to {wanted["steps"]}: {why}; name another folder.'
+      )
+  elif found != wanted:
     raise UserError(
       f'--workdir={folder} holds a run of another config (they differ in '
       f'{", ".join(_differences(found, wanted))}); name another folder.'

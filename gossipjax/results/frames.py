@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from gossipjax.errors import UserError
-from gossipjax.results import reader
+from gossipjax.results import reader, total_time
 
 
 def load(*workdirs: str | pathlib.Path) -> pd.DataFrame:
@@ -36,6 +36,7 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
       config: eight hex digits, equal for runs that differ in the seed only.
       workers, batch_size, seed: as in the config.
       finished: whether the run is.
+      total_s, computing_s, communication_s: see `total_time`; of config.link.
     Text columns are categories, in the order of `runs`. What a run does not
     have is NaN. `attrs['higher_is_better']` are scores of which large values
     are good, see `analysis.higher_is_better`.
@@ -44,7 +45,9 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
   for name, values in facts.items():
     if isinstance(values[0], str):
       facts[name] = pd.Categorical(values, values.unique())
-  records = [pd.DataFrame(run.records) for run in runs]
+  records = [
+    pd.DataFrame(run.records | total_time.columns(run)) for run in runs
+  ]
   each = facts.index.repeat([len(rows) for rows in records])
   frame = pd.concat(
     [
@@ -87,7 +90,8 @@ def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
   Returns:
     A row per audited step, and a row per run whose interface was read: then the
     mean over its steps, and `step` is the last. Columns: workdir, run, step,
-    worker, logical_bytes, compiled_bytes, wire_bytes, and the reason for a
+    worker, within (whether the bytes are those between the devices of a
+    worker), logical_bytes, compiled_bytes, wire_bytes, and the reason for a
     difference, '' for none. NaN is what was not counted.
 
   Raises:
@@ -107,6 +111,7 @@ def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
       'run',
       'step',
       'worker',
+      'within',
       *(f'{kind}_bytes' for kind in ('logical', 'compiled', 'wire')),
       'reason',
     ],
@@ -116,6 +121,7 @@ def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
 def _ledger(run: reader.Run) -> Iterator[dict]:
   for row in (run.summary or {}).get('audit', []):
     yield {
+      'within': False,
       **row,
       'logical_bytes': row['ledger'],
       'compiled_bytes': row['compiled'],
@@ -127,6 +133,7 @@ def _ledger(run: reader.Run) -> Iterator[dict]:
   if not math.isnan(wire):
     yield {
       'step': step,
+      'within': False,
       'reason': '',
       'logical_bytes': sent / step,
       'wire_bytes': wire / step,

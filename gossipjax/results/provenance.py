@@ -26,5 +26,7 @@ def of_this_process() -> dict[str, Any]:
     'python': platform.python_version(),
     'versions': {name: metadata.version(name) for name in PACKAGES},
     'devices': [str(d) for d in jax.devices()],
+    'processes': jax.process_count(),
+    'device_kind': jax.devices()[0].device_kind,
     'cores': os.cpu_count(),
   }

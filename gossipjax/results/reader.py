@@ -26,6 +26,8 @@ class Run(NamedTuple):
     records: an array [records] per column, see `record_file.columns`.
     summary: of the variant; None while it is training.
     higher: names of scores of which large values are good.
+    devices: of the machine that began the comparison.
+    processes: how many trained together.
   """
 
   workdir: pathlib.Path
@@ -34,6 +36,8 @@ class Run(NamedTuple):
   records: dict[str, np.ndarray]
   summary: dict[str, Any] | None
   higher: tuple[str, ...] = ()
+  devices: tuple[str, ...] = ()
+  processes: int = 1
 
   @property
   def variant(self) -> str:
@@ -116,6 +120,7 @@ def _check_schema(versions: dict[pathlib.Path, int]) -> None:
 
 def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
   config, higher = claim['config'], tuple(claim.get('higher_is_better', ()))
+  machine = tuple(claim.get('devices', ())), claim.get('processes', 1)
   base = {k: v for k, v in config.items() if k not in ('variants', 'seeds')}
   for name, changes in changes_by_name(config).items():
     path = folder / name / workdir.RECORDS
@@ -125,4 +130,4 @@ def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
       end = workdir.summary(folder / name, sealed=False)
       record_order.check_end(path, records['step'], end)
       workdir.summary(folder / name)  # Any other change.
-      yield Run(folder, name, run, records, end, higher)
+      yield Run(folder, name, run, records, end, higher, *machine)

@@ -8,6 +8,7 @@ config.json                 the config, versions, commit, devices
 summary.json                written when all variants are finished
 manifest.json               SHA-256 of files beside it, once a run is finished
 comparison.md report.html *.png   made from the files above, never read
+log.txt                     what happened, in plain words; never read
 .lock .holder               whoever writes here, see lock.py
 """
 

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from gossipjax.comparison import table
+from gossipjax.comparison import markup
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
 from gossipjax.tuning import grid
@@ -105,8 +105,8 @@ def markdown(
   edges = ''.join(f'- {line}\n' for line in at_an_edge(chosen, values))
   return (
     f'# Equal tuning\n{NOTE.format(metric=metric)}\n'
-    f'{table.of_rows(picked)}\n\n{edges}\n## Points\n\n'
-    f'{table.of_rows(points)}\n\ntrials.csv has every trial; commit '
+    f'{markup.of_rows(picked)}\n\n{edges}\n## Points\n\n'
+    f'{markup.of_rows(points)}\n\ntrials.csv has every trial; commit '
     f'{workdir.provenance()["commit"]}.\n'
   )
 

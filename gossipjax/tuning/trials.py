@@ -80,7 +80,7 @@ def run(
 ) -> list[Row]:
   """Runs the trials that are not finished; returns a row for each trial."""
   if processes == 1:
-    summaries = (_run(trial, interrupted) for trial in trials)
+    summaries = (finish(trial, interrupted) for trial in trials)
   else:
     summaries = _over_processes(trials, processes, interrupted)
   rows = []
@@ -116,12 +116,25 @@ def row(trial: Trial, summary: Mapping[str, Any]) -> Row:
   }
 
 
-def _run(trial: Trial, interrupted: Callable[[], bool]) -> Mapping[str, Any]:
-  """The summary of a trial; of one that diverged, the sentence about it."""
+def finish(
+  trial: Trial,
+  interrupted: Callable[[], bool],
+  tasks: dict[str, Any] | None = None,
+) -> Mapping[str, Any]:
+  """Trains a trial unless it is finished.
+
+  Args:
+    trial: to be finished.
+    interrupted: asked after every step; True saves and stops.
+    tasks: those loaded so far; grows.
+
+  Returns:
+    Its summary; of one that diverged, the sentence about it.
+  """
   finished = trial.folder / 'summary.json'
   try:
     summary = compare.run_one(
-      check(trial.variant, trial.config),
+      check(trial.variant, trial.config, tasks),
       trial.folder,
       False,
       lambda *_: None,
@@ -148,7 +161,7 @@ def _begin(stopping: Any, devices: int) -> None:
 def _work(trial: Trial) -> Mapping[str, Any]:
   if _stopping.is_set():
     raise Interrupted(0)
-  return _run(trial, _stopping.is_set)
+  return finish(trial, _stopping.is_set)
 
 
 def _over_processes(

@@ -1,0 +1,240 @@
+// The page of all runs: filters rows, sorts them, draws their front.
+(() => {
+const told = JSON.parse(document.getElementById('runs-data').textContent);
+const by = id => document.getElementById(id);
+const sorted = {key: 'seconds', up: true};
+const HEADINGS = {strategy: 'strategy', workers: 'workers', score: 'score',
+                  perStep: 'sent per step', bytes: 'sent in all',
+                  seconds: 'seconds', steps: 'steps', seeds: 'seeds',
+                  commit: 'commit'};
+
+function readable(value, unit) {
+  if (value === null || value === undefined) return '';
+  if (unit === '%') return `${(100 * value).toFixed(2)} %`;
+  if (unit === 'B') {
+    const [scale, prefix] = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k'],
+                             [1, '']].find(([s]) => value >= s) ?? [1, ''];
+    return `${+(value / scale).toPrecision(3)} ${prefix}B`;
+  }
+  const plain = value >= 1000 ? Math.round(value).toLocaleString('en')
+                              : +value.toPrecision(3);
+  return unit ? `${plain} ${unit}` : `${plain}`;
+}
+
+const unitOf = row => /accuracy/.test(row.score) ? '%' : '';
+
+// What is shown of a row, as a number to sort by and as text.
+function cells(row) {
+  const seconds = row.virtual_s ?? row.seconds[by('link').value];
+  const metric = row.score.replace('test_', 'held-out ');
+  return {
+    strategy: [row.strategy, row.strategy],
+    workers: [row.workers, `${row.workers}`],
+    score: [row.higher ? row.value : -row.value,
+            `${readable(row.value, unitOf(row))} ${metric}`],
+    perStep: [row.bytes / row.steps, readable(row.bytes / row.steps, 'B')],
+    bytes: [row.bytes, readable(row.bytes, 'B')],
+    seconds: [seconds ?? Infinity, readable(seconds, 's')
+              + (row.virtual_s ? ' (virtual)' : '')],
+    steps: [row.steps, readable(row.steps)],
+    seeds: [row.seeds.length, row.seeds.join(', ')],
+    commit: [row.commit, row.commit.slice(0, 8)],
+  };
+}
+
+function shown() {
+  const all = value => value === '';
+  return told.rows.filter(row =>
+      row.workload === by('workload').value
+      && (all(by('workers').value) || `${row.workers}` === by('workers').value));
+}
+
+function element(name, text = '', attributes = {}) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) {
+    made.setAttribute(key, value);
+  }
+  return made;
+}
+
+function table(rows) {
+  const made = element('table');
+  const head = made.createTHead().insertRow();
+  for (const [key, heading] of Object.entries(HEADINGS)) {
+    const cell = element('th', '', {'data-key': key});
+    const button = element('button', heading, {type: 'button'});
+    button.onclick = () => {
+      sorted.up = sorted.key === key ? !sorted.up : key !== 'score';
+      sorted.key = key;
+      draw();
+    };
+    if (sorted.key === key) {
+      cell.ariaSort = sorted.up ? 'ascending' : 'descending';
+    }
+    cell.append(button);
+    head.append(cell);
+  }
+  const body = made.createTBody();
+  const value = row => cells(row)[sorted.key][0];
+  const order = (a, b) => typeof a === 'string' ? a.localeCompare(b) : a - b;
+  rows.sort((a, b) => (sorted.up ? 1 : -1) * order(value(a), value(b)));
+  for (const row of rows) {
+    const line = body.insertRow();
+    for (const [key, [, text]] of Object.entries(cells(row))) {
+      const cell = line.insertCell();
+      cell.textContent = text;
+      cell.dataset.label = HEADINGS[key];
+    }
+    const more = element('details');
+    more.append(element('summary', row.strategy),
+                element('pre', row.command),
+                element('pre', JSON.stringify(row.config, null, 1)));
+    line.cells[0].replaceChildren(more);
+  }
+  return made;
+}
+
+// The rows that nobody beats in both, from the cheapest on.
+function front(points) {
+  let best = -Infinity;
+  return [...points].sort((a, b) => a.x - b.x || b.y - a.y)
+      .filter(p => p.y > best && (best = p.y) !== undefined);
+}
+
+function svg(name, attributes, text) {
+  const made = document.createElementNS('http://www.w3.org/2000/svg', name);
+  for (const [key, value] of Object.entries(attributes)) {
+    made.setAttribute(key, value);
+  }
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// Where a label has room, at a place or below it.
+function label(text, at, y, width, taken) {
+  const left = at + 6 + 7 * text.length > width;  // Else it would be cut off.
+  const x = left ? at - 6 : at + 6;
+  while (taken.some(t => Math.abs(t.x - x) < 75 && Math.abs(t.y - y) < 12)) {
+    y += 12;
+  }
+  taken.push({x, y});
+  return {x, y, 'text-anchor': left ? 'end' : 'start'};
+}
+
+function picture(rows) {
+  const cost = by('cost').value, width = by('front').clientWidth || 600;
+  const height = 320, left = 70, right = 90, bottom = 45, top = 12;
+  const points = rows.map(row => {
+    const found = cells(row);
+    return {row, x: found[cost][0], y: found.score[0]};
+  }).filter(p => p.x > 0 && isFinite(p.x));
+  if (!points.length) return element('p');
+  const range = (values, wide) => {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const rest = (high - low || Math.abs(high) || 1) * wide;
+    return [low - rest, high + rest];
+  };
+  const [x0, x1] = range(points.map(p => Math.log10(p.x)), 0.06);
+  const [y0, y1] = range(points.map(p => p.y), 0.08);
+  const px = x => left + (Math.log10(x) - x0) / (x1 - x0)
+      * (width - left - right);
+  const py = y => top + (y1 - y) / (y1 - y0) * (height - top - bottom);
+  const made = svg('svg', {width, height, role: 'img',
+                           'aria-label': 'score against cost'});
+  const unit = cost === 'bytes' ? 'B' : 's', row = points[0].row;
+  const many = width < 500 ? 2 : 4;
+  for (let i = 0; i <= many; i++) {
+    const x = 10 ** (x0 + (x1 - x0) * i / many), y = y0 + (y1 - y0) * i / many;
+    made.append(
+        svg('line', {x1: px(x), x2: px(x), y1: top, y2: height - bottom,
+                     stroke: '#ddd'}),
+        svg('text', {x: px(x), y: height - bottom + 16,
+                     'text-anchor': 'middle'}, readable(x, unit)),
+        svg('line', {x1: left, x2: width - right, y1: py(y), y2: py(y),
+                     stroke: '#ddd'}),
+        svg('text', {x: left - 6, y: py(y) + 4, 'text-anchor': 'end'},
+            readable(row.higher ? y : -y, unitOf(row))));
+  }
+  const best = front(points);
+  made.append(svg('polyline', {
+    points: best.map(p => `${px(p.x)},${py(p.y)}`).join(' '),
+    fill: 'none', stroke: '#ff7f0e', 'stroke-width': 1.5}));
+  const taken = [];  // Corners of labels; one that would meet another is lower.
+  for (const p of points) {
+    const on = best.includes(p);
+    made.append(svg('circle', {cx: px(p.x), cy: py(p.y), r: on ? 4 : 3,
+                               fill: on ? '#ff7f0e' : '#888'}),
+                svg('text', label(p.row.strategy, px(p.x), py(p.y) - 5, width,
+                                  taken), p.row.strategy));
+  }
+  const axis = cost === 'bytes' ? 'bytes sent by one worker'
+      : row.virtual_s ? 'virtual seconds'
+      : `seconds of communication on ${by('link').value} (model)`;
+  made.append(svg('text', {x: (left + width - right) / 2, y: height - 6,
+                           'text-anchor': 'middle'}, axis));
+  return made;
+}
+
+function draw() {
+  const rows = shown();
+  by('nothing').hidden = rows.length > 0;
+  by('front').replaceChildren(picture(rows));
+  by('runs-table').replaceChildren(table(rows));
+}
+
+function options(id, values, names = values) {
+  by(id).replaceChildren(...values.map((value, i) =>
+      element('option', names[i], {value})));
+  by(id).onchange = draw;
+}
+
+document.head.append(element('style', `
+  #runs-controls { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; }
+  #runs-controls select, #runs-table button { font: inherit; }
+  #runs-controls select { border: 1px solid #999; border-radius: 3px;
+                          padding: .1rem .3rem; max-width: 100%;
+                          appearance: auto; }
+  #front { margin: 1rem 0; } #front svg { display: block; max-width: 100%; }
+  #front text { font-size: 12px; fill: #444; }
+  #runs-table table { border-collapse: collapse; width: 100%;
+                      font-size: .7rem; display: table; }
+  #runs-table th, #runs-table td { text-align: right; padding: .25rem .5rem;
+      border-bottom: 1px solid #ddd; vertical-align: top; }
+  #runs-table :is(th, td):first-child { text-align: left; }
+  #runs-table button { background: none; border: 0; cursor: pointer;
+                       font-weight: 700; padding: 0; }
+  #runs-table th[aria-sort=ascending] button::after { content: ' \\2191'; }
+  #runs-table th[aria-sort=descending] button::after { content: ' \\2193'; }
+  #runs-table details { background: none; border: 0; box-shadow: none;
+                        margin: 0; padding: 0; font-size: inherit; }
+  #runs-table details[open] { max-width: 30rem; }
+  #runs-table pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0;
+                    font-size: .65rem; text-align: left; }
+  #runs-table summary { background: none; padding: 0; margin: 0; list-style: none;
+                        font-weight: 600; min-height: 0; cursor: pointer; }
+  #runs-table summary::before { display: none; }
+  #runs-table summary::after { position: static; content: ' \\25be';
+      display: inline; mask-image: none; background: none; color: #666; }
+  @media (max-width: 44rem) {
+    #runs-table thead { display: block; }
+    #runs-table thead tr { display: flex; flex-wrap: wrap; gap: 0 .8rem; }
+    #runs-table th { border: 0; padding: .1rem 0; }
+    #runs-table tbody, #runs-table tbody tr { display: block; }
+    #runs-table tbody tr { border-bottom: 1px solid #999; padding: .4rem 0; }
+    #runs-table td { display: flex; justify-content: space-between; border: 0;
+                     padding: .05rem 0; text-align: right; }
+    #runs-table td:not(:first-child)::before { content: attr(data-label);
+                                               color: #666; }
+  }`));
+const names = key => [...new Set(told.rows.map(row => row[key]))];
+options('workload', names('workload'));
+options('workers', ['', ...names('workers').sort((a, b) => a - b)],
+        ['all', ...names('workers').sort((a, b) => a - b)]);
+options('link', told.links);
+by('link').value = '1gbe';
+by('cost').onchange = draw;
+addEventListener('resize', draw);
+draw();
+document.body.dataset.ready = 'yes';
+})();

@@ -1,0 +1,197 @@
+"""Successive halving: short trainings of many, longer ones of the best half.
+
+A strategy with a learning rate is a candidate. In each round all candidates
+train as many steps, each with the whole schedule; the half that is first to
+what all-reduce reached trains longer. Seconds are those of the link that is
+asked about, so that another link keeps another half.
+
+Jamieson and Talwalkar, Non-stochastic best arm identification, 2016.
+"""
+
+import statistics
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.comparison import target_costs
+from gossipjax.results import crossing
+
+DENSE = 'all_reduce'
+NEVER = target_costs.NEVER
+
+
+class Candidate(NamedTuple):
+  """What is tried: a variant's name, and a learning rate."""
+
+  name: str
+  rate: float
+
+
+class Round(NamedTuple):
+  """How long all candidates of a round train, and with how many seeds."""
+
+  steps: int
+  seeds: int
+
+
+class Pilot(NamedTuple):
+  """One short training."""
+
+  candidate: Candidate
+  steps: int
+  seed: int
+
+
+class Curve(NamedTuple):
+  """What a pilot left: an entry for each evaluation; none if it diverged."""
+
+  scores: Sequence[float]  # On validation data.
+  seconds: Sequence[float]  # Computing and communication, since the start.
+
+
+class Rank(NamedTuple):
+  """What is forecast of a candidate.
+
+  Attributes:
+    candidate: at the best rate of its name.
+    seconds: until the target, of a training of full length; mean over seeds.
+    low: those of the quickest seed to a target that is a hundredth easier.
+    high: those of the slowest seed.
+    score: mean of the best of each seed.
+    steps: of the pilots.
+    seeds: number of pilots.
+  """
+
+  candidate: Candidate
+  seconds: float
+  low: float
+  high: float
+  score: float
+  steps: int
+  seeds: int
+
+
+Halving = Generator[list[Pilot], list[Curve], list[Rank]]
+
+
+def halving(
+  candidates: Sequence[Candidate],
+  rounds: Sequence[Round],
+  full: int,
+  higher: bool,
+  seed: int = 0,
+  told: Callable[[list[Rank]], None] = lambda ranks: None,
+) -> Halving:
+  """Asks for pilots and gets their curves, in the same order.
+
+  Args:
+    candidates: among them all-reduce, named DENSE.
+    rounds: each with no fewer steps than the one before.
+    full: steps of the training that is forecast.
+    higher: whether large scores are good.
+    seed: the first.
+    told: called with the ranks of each round that is complete.
+
+  Returns:
+    A rank for each name of the last round, the quickest first; none if
+    all-reduce diverged.
+  """
+  alive, ranks = [*candidates], []
+  for i, (steps, seeds) in enumerate(rounds):
+    asked = [Pilot(c, steps, seed + s) for c in alive for s in range(seeds)]
+    curves = yield asked
+    by: dict[Candidate, list[Curve]] = {}
+    for pilot, curve in zip(asked, curves, strict=True):
+      by.setdefault(pilot.candidate, []).append(curve)
+    ranks = ranked(by, steps, full, higher)
+    dense = [r.candidate for r in ranks if r.candidate.name == DENSE]
+    if not dense:
+      return []  # There is nothing to compare with.
+    told(ranks)
+    if i + 1 < len(rounds):
+      others = [r.candidate for r in ranks if r.candidate.name != DENSE]
+      alive = dense + others[: -(-len(others) // 2)]
+  return ranks
+
+
+def ranked(
+  curves: Mapping[Candidate, Sequence[Curve]],
+  steps: int,
+  full: int,
+  higher: bool,
+) -> list[Rank]:
+  """A rank for each name, at its best rate, the quickest first.
+
+  Args:
+    curves: of each candidate, one for each seed.
+    steps: of the pilots.
+    full: steps of the training that is forecast.
+    higher: whether large scores are good.
+  """
+  ends = {c: _bests(found, higher) for c, found in curves.items()}
+  dense = {c: end for c, end in ends.items() if c.name == DENSE and end}
+  target = _target([*dense.values()], higher) if dense else None
+  found: dict[str, Rank] = {}
+  for candidate, end in ends.items():
+    if not end:
+      continue
+    rank = _rank(candidate, curves[candidate], target, end, higher)
+    scale = full / steps
+    rank = rank._replace(
+      seconds=rank.seconds * scale,
+      low=rank.low * scale,
+      high=rank.high * scale,
+      steps=steps,
+    )
+    other = found.get(candidate.name)
+    if other is None or _order(rank, higher) < _order(other, higher):
+      found[candidate.name] = rank
+  return sorted(found.values(), key=lambda rank: _order(rank, higher))
+
+
+def _rank(
+  candidate: Candidate,
+  curves: Sequence[Curve],
+  target: float | None,
+  bests: Sequence[float],
+  higher: bool,
+) -> Rank:
+  if target is None:
+    each, easier = [NEVER], [NEVER]
+  else:
+    easy = target_costs.share(target, higher)
+    each = [_seconds(curve, target, higher) for curve in curves]
+    easier = [_seconds(curve, easy, higher) for curve in curves]
+  return Rank(
+    candidate,
+    statistics.fmean(each),
+    min(easier),
+    max(each),
+    statistics.fmean(bests),
+    0,
+    len(curves),
+  )
+
+
+def _order(rank: Rank, higher: bool) -> tuple[float, float]:
+  return rank.seconds, -rank.score if higher else rank.score
+
+
+def _target(dense: Sequence[Sequence[float]], higher: bool) -> float:
+  """What all-reduce sets at its best rate, see `target_costs.target_of`."""
+  pick = max if higher else min
+  return target_costs.target_of(pick(dense, key=statistics.fmean), higher)
+
+
+def _seconds(curve: Curve, target: float, higher: bool) -> float:
+  place = crossing.place(curve.scores, target, higher)
+  return NEVER if place is None else crossing.at(curve.seconds, place)
+
+
+def _bests(curves: Sequence[Curve], higher: bool) -> list[float]:
+  """The best score of each seed; none if a seed diverged."""
+  pick = max if higher else min
+  if not all(len(c.scores) and np.isfinite(c.scores).all() for c in curves):
+    return []
+  return [pick(curve.scores) for curve in curves]

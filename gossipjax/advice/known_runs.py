@@ -1,0 +1,168 @@
+"""Runs that are known: those kept in the repository, and workdirs given.
+
+known_runs.csv is written by `python -m experiments.framework.results_page`, so
+that an installed package has them too.
+"""
+
+import csv
+import math
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gossipjax.comparison import answer
+from gossipjax.comparison.scores import is_higher, label, told
+from gossipjax.results import reader
+
+PATH = pathlib.Path(__file__).with_name('known_runs.csv')
+DENSE = answer.DENSE
+_POINT = 0.01  # A difference of accuracies below that is noise of a seed.
+FAMILIES = {
+  'convolutional network': ('cnn', 'resnet', 'vgg', 'shallow'),
+  'dense network': ('mlp', 'linear'),
+  'recurrent network': ('lstm',),
+  'transformer': ('transformer',),
+}
+
+
+class Known(NamedTuple):
+  """A run, and all-reduce beside it.
+
+  Attributes:
+    table: where it comes from: a file of kept runs, or a workdir.
+    task, model: of the config; '' of a task without such an argument.
+    workers: how many.
+    strategy: name of the run, mostly that of its strategy.
+    score: name of the column, such as test_accuracy.
+    value: of the run, at its end or at its best.
+    dense: of all-reduce.
+    steps: to 99 % of the best of all-reduce, over those of all-reduce; infinite
+      if it never gets there, NaN if only the end is known.
+    seeds: how many.
+  """
+
+  table: str
+  task: str
+  model: str
+  workers: int
+  strategy: str
+  score: str
+  value: float
+  dense: float
+  steps: float
+  seeds: int
+
+  @property
+  def suffers(self) -> bool:
+    """Whether it is worse by more than noise, or never gets there."""
+    if not math.isnan(self.steps):
+      return math.isinf(self.steps)
+    if is_higher(self.score, ()):
+      return self.value < self.dense - _POINT
+    return self.value > self.dense + _POINT
+
+  @property
+  def place(self) -> str:
+    """'cnn on fashion_mnist, P = 8'."""
+    model = f'{self.model} on ' if self.model else ''
+    return f'{model}{self.task}, P = {self.workers}'
+
+  def __str__(self) -> str:
+    mine, dense = told(self.score, self.value), told(self.score, self.dense)
+    return f'{self.place}: {label(self.score)} {mine}, {DENSE} {dense}'
+
+
+def kept(path: pathlib.Path = PATH) -> list[Known]:
+  """What the package knows of strategies beside all-reduce.
+
+  Args:
+    path: a CSV file whose columns are the fields of Known.
+  """
+  types = Known.__annotations__
+  with path.open(newline='') as lines:
+    return [
+      Known(**{name: types[name](row[name]) for name in Known._fields})
+      for row in csv.DictReader(lines)
+    ]
+
+
+def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
+  """Of each comparison, its runs beside its all-reduce.
+
+  Raises:
+    UserError: a folder is no workdir with a finished run.
+  """
+  for folder in map(pathlib.Path, folders):
+    summary, runs = reader.summary(folder), reader.read(folder)
+    found = answer.of(summary, runs)
+    if found is None or found.reference.score is None:
+      continue
+    steps = {run.variant: run.config for run in runs}
+    for row in found.rows:
+      if row.name != found.dense and row.score:
+        config = steps[row.name]
+        yield Known(
+          str(folder),
+          *identity(config),
+          row.name,
+          found.metric,
+          row.score.mean,
+          found.reference.score.mean,
+          row.steps / found.reference.steps if row.arrives else math.inf,
+          len(row.each),
+        )
+
+
+class Identity(NamedTuple):
+  """What is trained: names of task and model, and how many workers."""
+
+  task: str
+  model: str
+  workers: int
+
+
+def identity(config: Mapping[str, Any]) -> Identity:
+  """What a config trains; the model is '' if its task has no such argument."""
+  task = config['task']
+  return Identity(task['name'], task.get('model', ''), config['workers'])
+
+
+def family(model: str) -> str:
+  """What kind of network a model is; '' if its name does not tell."""
+  return next(
+    (
+      name
+      for name, stems in FAMILIES.items()
+      if any(model.startswith(stem) for stem in stems)
+    ),
+    '',
+  )
+
+
+def distance(known: Known, config: Mapping[str, Any]) -> tuple[int, float]:
+  """How far a run is from a config: (model and task, doublings of P).
+
+  The first is 0 for the same task and model, 1 for the same task, 2 for the
+  same family of networks, else 3.
+  """
+  task, model, workers = identity(config)
+  if known.task == task:
+    level = 0 if known.model == model else 1
+  else:
+    alike = family(model) and family(model) == family(known.model)
+    level = 2 if alike else 3
+  return level, abs(math.log2(known.workers / workers))
+
+
+def is_near(known: Known, config: Mapping[str, Any]) -> bool:
+  """Whether it is the same task and model, with about as many workers."""
+  level, doublings = distance(known, config)
+  return level == 0 and doublings <= 1
+
+
+def nearest(known: Iterable[Known], config: Mapping[str, Any]) -> list[Known]:
+  """The runs that are least far from a config, all at the same distance."""
+  by: dict[tuple[int, float], list[Known]] = {}
+  for run in known:
+    by.setdefault(distance(run, config), []).append(run)
+  return by[min(by)] if by else []

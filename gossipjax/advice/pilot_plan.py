@@ -1,0 +1,92 @@
+"""What pilots a time allows: strategies, learning rates and steps."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from gossipjax.advice.halving import Candidate, Round
+
+RATES = (1.0, 10**-0.5, 10**0.5)  # Times the config's.
+MOST, LEAST = 12, 2  # Strategies that are tried, all-reduce among them.
+SLOWER = 1.5  # A step of another strategy on this machine, over all-reduce's.
+SEEDS = 2  # Of the last round.
+
+
+class Plan(NamedTuple):
+  """What is tried.
+
+  Attributes:
+    names: of variants, all-reduce first.
+    rates: learning rates, times each variant's own.
+    rounds: of the halving.
+  """
+
+  names: list[str]
+  rates: list[float]
+  rounds: list[Round]
+
+
+def longest_period(strategy: Mapping[str, Any]) -> int:
+  """Steps between two exchanges of a strategy's config, at most."""
+  periods = [v for k, v in strategy.items() if k.endswith('period') and v]
+  return max(periods, default=1)
+
+
+def least_steps(full: int) -> int:
+  """Of a pilot: fewer say nothing about a training of full length."""
+  return min(full, max(20, full // 20))
+
+
+def planned(
+  names: Sequence[str], full: int, seconds: float, step_s: float, begin_s: float
+) -> Plan | None:
+  """As many strategies, rates and steps as the time allows.
+
+  Args:
+    names: the most promising first, after all-reduce.
+    full: steps of the config.
+    seconds: that all pilots may take.
+    step_s: of a step here.
+    begin_s: of a pilot besides its steps: loading, compiling.
+
+  Returns:
+    None if the time allows none.
+  """
+  for count in range(min(len(names), MOST), LEAST - 1, -1):
+    for rates in (len(RATES), 1):
+      pilots, steps = _work(count, rates)
+      first = int((seconds - pilots * begin_s) / (SLOWER * step_s * steps))
+      if first >= least_steps(full):
+        first = min(first, max(1, full // 4))
+        rounds = [
+          Round(first, 1),
+          Round(2 * first, 1),
+          Round(min(4 * first, full), SEEDS),
+        ]
+        return Plan(list(names[:count]), list(RATES[:rates]), rounds)
+  return None
+
+
+def _work(count: int, rates: int) -> tuple[int, int]:
+  """Pilots of all rounds, and their steps over those of the first round."""
+  second = -(-count // 2) + 1  # All-reduce stays.
+  third = (-(-second // 2) + 1) * SEEDS
+  pilots = count * rates + second + third
+  return pilots, count * rates + 2 * second + 4 * third
+
+
+def needed_s(full: int, step_s: float, begin_s: float) -> float:
+  """Seconds of the least plan: all-reduce and another strategy, one rate."""
+  pilots, steps = _work(LEAST, 1)
+  return pilots * begin_s + SLOWER * step_s * steps * (least_steps(full) + 1)
+
+
+def candidates(
+  plan: Plan, configs: Mapping[str, ConfigDict]
+) -> Iterator[Candidate]:
+  """Each variant at each rate, those of all-reduce first."""
+  for name in plan.names:
+    for factor in plan.rates:
+      rate = configs[name].optimizer.learning_rate * factor
+      yield Candidate(name, float(f'{rate:.3g}'))

@@ -1,0 +1,197 @@
+"""Trains pilots: short trainings of the user's own config, on validation data.
+
+What a pilot computes is learnt here; its seconds are those of a worker alone,
+see `step_cost`, and of the link, see `network`. Finished pilots are kept in the
+workdir and are not trained again.
+"""
+
+import json
+import pathlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from gossipjax.advice.halving import DENSE, Curve, Pilot, Rank, halving
+from gossipjax.advice.pilot_plan import Plan, candidates, planned
+from gossipjax.comparison import scores
+from gossipjax.results import record_file, workdir
+from gossipjax.tuning import trials
+
+POINTS = 10  # Evaluations of a pilot.
+
+
+def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
+  """The config of a pilot: a short training with the whole schedule.
+
+  Args:
+    base: of the variant, at full length.
+    pilot: what is trained.
+  """
+  found = base.copy_and_resolve_references()
+  share = pilot.steps / base.steps
+  every = max(1, pilot.steps // POINTS)
+  found.update(
+    steps=pilot.steps,
+    seed=pilot.seed,
+    log_every=every,
+    eval_every=every,
+    checkpoint_every=0,
+  )
+  found.split.holdout = 'validation'
+  found.optimizer.learning_rate = pilot.candidate.rate
+  if found.optimizer.get('warmup_steps'):
+    found.optimizer.warmup_steps = round(share * base.optimizer.warmup_steps)
+  if found.optimizer.get('boundaries'):
+    found.optimizer.boundaries = tuple(
+      round(share * step) for step in base.optimizer.boundaries
+    )
+  return found
+
+
+class Bench:
+  """Trains pilots in a folder.
+
+  Args:
+    configs: of the variants at full length, by name; all-reduce is DENSE.
+    own_s: seconds of a step of one worker alone, by name.
+    link: the name that the configs' link has in records.
+    folder: of the pilots.
+    say: told a sentence after each pilot.
+    interrupted: asked after every step; True saves and stops.
+  """
+
+  def __init__(
+    self,
+    configs: Mapping[str, ConfigDict],
+    own_s: Mapping[str, float],
+    link: str,
+    folder: pathlib.Path,
+    say: Callable[[str], None],
+    interrupted: Callable[[], bool],
+  ):
+    self._configs, self._own_s, self._link = configs, own_s, link
+    self._folder, self._say, self._interrupted = folder, say, interrupted
+    self._tasks: dict[str, Any] = {}
+    self.metric = ''  # Column of the score that is judged.
+
+  def __call__(self, pilot: Pilot) -> Curve:
+    """Trains a pilot unless it is finished; an empty curve if it diverged."""
+    name, rate = pilot.candidate
+    config = config_of(self._configs[name], pilot)
+    trial = trials.Trial(name, {}, config, self._place(pilot))
+    known = workdir.summary(trial.folder) is not None
+    summary = trials.finish(trial, self._interrupted, self._tasks)
+    if summary.get('diverged'):
+      self._say(f'{name}, learning rate {rate:.3g}: diverged')
+      return Curve([], [])
+    records = record_file.columns(trial.folder / workdir.RECORDS)
+    metric = self.metric = metric_of(config, records)
+    shown = ~np.isnan(records[metric])
+    seconds = (
+      self._own_s[name] * records['step'] + records[f'comm_{self._link}_s']
+    )
+    curve = Curve(records[metric][shown].tolist(), seconds[shown].tolist())
+    if not known:
+      self._say(
+        f'{name}, learning rate {rate:.3g}, {pilot.steps} steps: '
+        f'{scores.told(metric, curve.scores[-1])}'
+      )
+    return curve
+
+  def _place(self, pilot: Pilot) -> pathlib.Path:
+    name, rate = pilot.candidate
+    words = f'steps={pilot.steps},rate={rate:.3g},seed={pilot.seed}'
+    return self._folder / name / words
+
+  def plan(
+    self,
+    names: Sequence[str],
+    full: int,
+    minutes: float,
+    step_s: float,
+    begin_s: float,
+  ) -> Plan | None:
+    """`planned`, or what an earlier call with as many minutes did."""
+    path = self._folder / 'plan.json'
+    if path.exists():
+      before, plan = workdir.read(path, tuple[float, Plan])
+      if before == minutes:
+        return plan
+    plan = planned(names, full, 60 * minutes, step_s, begin_s)
+    if plan is not None:
+      workdir.write(path, json.dumps([minutes, plan]))
+    return plan
+
+  def higher(self) -> list[str]:
+    """Names of the task's scores of which large values are good."""
+    return sorted(
+      {n for task in self._tasks.values() for n in task.higher_is_better}
+    )
+
+  def timed(self, pilot: Pilot) -> tuple[float, float]:
+    """Seconds of a step, and of a pilot besides its steps, both here."""
+    path = self._folder / 'timing.json'
+    if not path.exists():
+      began = time.monotonic()
+      self(pilot)
+      took = time.monotonic() - began
+      records = record_file.columns(self._place(pilot) / workdir.RECORDS)
+      step_s = float(records['train_s'][-1]) / pilot.steps
+      begin_s = max(0.0, took - step_s * pilot.steps)
+      workdir.write(path, json.dumps([step_s, begin_s]))
+    else:
+      self(pilot)
+    step_s, begin_s = workdir.read(path, list[float])
+    return step_s, begin_s
+
+
+def metric_of(config: Mapping[str, Any], records: Mapping[str, Any]) -> str:
+  """The column of the score that is judged, see `config.target_score`."""
+  known = list(scores.columns([records]))
+  chosen = f'test_{config.get("target_score")}'
+  return chosen if chosen in known else known[0]
+
+
+def run(
+  plan: Plan,
+  configs: Mapping[str, ConfigDict],
+  make: Callable[[Pilot], Curve],
+  higher: bool,
+  until: float,
+) -> list[Rank]:
+  """Trains the pilots of a plan.
+
+  Args:
+    plan: what is tried.
+    configs: of the variants at full length.
+    make: trains a pilot.
+    higher: whether large scores are good.
+    until: `time.monotonic` after which no pilot begins.
+
+  Returns:
+    The ranks of the last round that is complete; [] if none is.
+  """
+  full, seed = configs[DENSE].steps, configs[DENSE].seed
+  ranks: list[Rank] = []
+  asking = halving(
+    list(candidates(plan, configs)),
+    plan.rounds,
+    full,
+    higher,
+    seed,
+    lambda found: ranks.__setitem__(slice(None), found),
+  )
+  asked = next(asking)
+  while True:
+    curves = []
+    for pilot in asked:
+      if time.monotonic() > until:
+        return ranks
+      curves.append(make(pilot))
+    try:
+      asked = asking.send(curves)
+    except StopIteration as end:
+      return end.value

@@ -1,0 +1,168 @@
+"""What to use, and why, in words: by what was tried, else by what is known."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gossipjax import network
+from gossipjax.advice import known_runs
+from gossipjax.advice.forecast import Forecast
+from gossipjax.advice.halving import DENSE, NEVER, Rank
+from gossipjax.advice.known_runs import Known
+from gossipjax.comparison import scores
+from gossipjax.comparison.units import duration
+
+
+def chosen(ranks: Sequence[Rank]) -> str:
+  """The name that pilots recommend: another than all-reduce only if its worst
+  seed is before the best one of all-reduce."""
+  dense = _dense(ranks)
+  first = ranks[0]
+  return first.candidate.name if first.high < dense.low else DENSE
+
+
+def _dense(ranks: Sequence[Rank]) -> Rank:
+  return next(rank for rank in ranks if rank.candidate.name == DENSE)
+
+
+def tried(ranks: Sequence[Rank], full: int, again: str) -> str:
+  """What pilots recommend, in a sentence.
+
+  Args:
+    ranks: of the last complete round.
+    full: steps of the config.
+    again: the command, with more minutes.
+  """
+  first, dense = ranks[0], _dense(ranks)
+  how = (
+    f'forecast from pilots of {first.steps} of {full} steps on validation data'
+  )
+  if chosen(ranks) != DENSE:
+    return (
+      f'Use {_named(first)}: {_seconds(first)} to what all-reduce reaches, '
+      f'which takes {_seconds(dense)}; {how}.'
+    )
+  if first is dense:
+    after = ranks[1:2]
+    told = ''.join(f' The next is {_named(r)}: {_seconds(r)}.' for r in after)
+    return (
+      f'Use all-reduce: nothing was before its {_seconds(dense)}; {how}.'
+      + (told)
+    )
+  return (
+    f'Use all-reduce until more is known: {_named(first)} may be faster, '
+    f'{_seconds(first)} to what all-reduce reaches in {_seconds(dense)}, but '
+    f'these intervals overlap; {how}. Longer pilots: {again}'
+  )
+
+
+def _named(rank: Rank) -> str:
+  return f'{rank.candidate.name} at learning rate {rank.candidate.rate:.3g}'
+
+
+def _seconds(rank: Rank) -> str:
+  low, high = (_time(s) for s in (rank.low, rank.high))
+  return f'{_time(rank.seconds)} ({low} to {high})'
+
+
+def _time(seconds: float) -> str:
+  return 'never' if seconds == NEVER else duration(seconds)
+
+
+def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
+  """The table of what was tried, the quickest first."""
+  dense = _dense(ranks)
+  return [
+    {
+      'strategy': rank.candidate.name,
+      'learning rate': f'{rank.candidate.rate:.3g}',
+      'seconds to the target (forecast)': _time(rank.seconds),
+      'from': _time(rank.low),
+      'to': _time(rank.high),
+      'against all-reduce': _ratio(dense, rank),
+      f'best {scores.label(metric).replace("held-out", "validation")}': (
+        scores.told(metric, rank.score)
+      ),
+      'pilots': f'{rank.seeds} of {rank.steps} steps',
+    }
+    for rank in ranks
+  ]
+
+
+def _ratio(dense: Rank, rank: Rank) -> str:
+  if rank is dense or NEVER in (rank.seconds, dense.seconds):
+    return ''
+  return f'{dense.seconds / rank.seconds:.3g} x'
+
+
+def by_known(
+  found: Sequence[Forecast],
+  near: Sequence[Known],
+  link: network.Link,
+  again: str,
+) -> str:
+  """What runs of the same model recommend, or that there is no evidence.
+
+  Args:
+    found: forecasts of a step, all-reduce first.
+    near: runs of the same task and model with about as many workers.
+    link: that is asked about.
+    again: the command that tries.
+  """
+  steps = {k.strategy: k.steps for k in near if not math.isnan(k.steps)} | {
+    DENSE: 1.0
+  }
+  cost = {
+    f.name: steps[f.name] * f.step_s(link) for f in found if f.name in steps
+  }
+  best = min(cost, key=lambda name: cost[name])
+  if len(cost) == 1:
+    return f'No evidence: all-reduce until you have run\n\n    {again}\n'
+  share = cost[best] / steps[best] / cost[DENSE]
+  if best == DENSE:
+    return (
+      f'Use all-reduce: in {near[0].table} no strategy needs so few more steps '
+      'that it would be faster on this link.'
+    )
+  return (
+    f'Use {best}: in {near[0].table} ({near[0].place}) it took '
+    f'{steps[best]:.3g} times the steps of all-reduce to the target, and its '
+    f'steps here take {share:.3g} of the time: '
+    f'{cost[DENSE] / cost[best]:.3g} times as fast (forecast).'
+  )
+
+
+def told(
+  known: Sequence[Known], config: Mapping[str, Any]
+) -> tuple[str, list[dict[str, Any]]]:
+  """What is known: a sentence about the distance, and a table."""
+  nearest = known_runs.nearest(known, config)
+  if not nearest:
+    return 'Known: nothing; no run is kept.', []
+  task, model, workers = known_runs.identity(config)
+  mine = (
+    f'{model} on {task}, P = {workers}' if model else f'{task}, P = {workers}'
+  )
+  head = (
+    f'Known of your model ({mine})'
+    if known_runs.is_near(nearest[0], config)
+    else f'Known: no run of your model ({mine}); nearest: {nearest[0].place}'
+  )
+  table = [
+    {
+      'strategy': k.strategy,
+      scores.label(k.score): scores.told(k.score, k.value),
+      "all-reduce's": scores.told(k.score, k.dense),
+      'steps to the target over its': _steps(k),
+      'seeds': k.seeds,
+      'from': k.table,
+    }
+    for k in nearest
+  ]
+  return head, table
+
+
+def _steps(known: Known) -> str:
+  if math.isnan(known.steps):
+    return 'not kept'
+  return 'never' if math.isinf(known.steps) else f'{known.steps:.3g}'

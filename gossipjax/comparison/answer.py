@@ -1,0 +1,188 @@
+"""The answer of a comparison: who is first at the target, and how sure it is.
+
+The target is `config.target`, else 99 % of the best score of all-reduce. What a
+run costs until then is read between two evaluations, see results/crossing.py.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gossipjax.comparison import scores
+from gossipjax.comparison.target_costs import (
+  NEVER,
+  Row,
+  curves,
+  has,
+  pick,
+  row,
+  share,
+  target_of,
+)
+from gossipjax.results import total_time
+from gossipjax.results.reader import Run
+
+# Seconds to a target differ by a fifth between seeds, often, and more where a
+# curve is flat. So one seed tells two runs apart only if one takes that many
+# times as long, to the target and to one that is a hundredth easier.
+ONE_SEED = 1.5
+ERRORS = 2  # Standard errors that more seeds have to be apart.
+DENSE = 'all_reduce'
+
+
+class Answer(NamedTuple):
+  """Who is first at a target.
+
+  Attributes:
+    metric: column of the score, such as test_accuracy.
+    higher: whether large values of it are good.
+    target: a value of it.
+    easier: a target that is a hundredth worse.
+    given: whether the config gave the target.
+    link: name of the modelled link.
+    clock: how seconds are known, see `total_time.kind`.
+    sharing: workers that share a device, by which computing was divided.
+    rows: by seconds; those that never get there last, by score.
+    dense: name of the all-reduce, or else the first run.
+    command: that repeats the comparison; '' if it is not known.
+    seeds: of the comparison.
+  """
+
+  metric: str
+  higher: bool
+  target: float
+  easier: float
+  given: bool
+  link: str
+  clock: str
+  sharing: int
+  rows: tuple[Row, ...]
+  dense: str
+  command: str
+  seeds: tuple[int, ...]
+
+  @property
+  def first(self) -> Row | None:
+    """The quickest; None if nobody gets there."""
+    return self.rows[0] if self.rows[0].arrives else None
+
+  @property
+  def reference(self) -> Row:
+    """The row of all-reduce, or of the first run."""
+    return next(row for row in self.rows if row.name == self.dense)
+
+  @property
+  def unsure(self) -> tuple[Row, ...]:
+    """Rows that the seeds do not tell from the first.
+
+    Of one seed also those that only just do not get there.
+    """
+    if self.first is None:
+      return ()
+    one = len(self.seeds) == 1
+    others = [row for row in self.rows[1:] if one or row.arrives]
+    return tuple(row for row in others if not slower(row, self.first))
+
+  @property
+  def never(self) -> tuple[Row, ...]:
+    """Rows of which not all seeds get there."""
+    return tuple(row for row in self.rows if not row.arrives)
+
+
+def slower(row: Row, first: Row) -> bool:
+  """Whether the seeds tell that a row takes longer than the first one."""
+  gaps = [a - b for a, b in zip(row.each, first.each, strict=False)]
+  if len(gaps) < 2:
+    pairs = (row.total.mean, first.total.mean), (row.easier, first.easier)
+    return all(mine >= ONE_SEED * least for mine, least in pairs)
+  error = statistics.stdev(gaps) / len(gaps) ** 0.5
+  return statistics.fmean(gaps) > ERRORS * error
+
+
+def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
+  """The answer of a comparison; None without a held-out score.
+
+  Args:
+    summary: of the comparison; only its runs count, which are finished.
+    runs: of the comparison, those that have records.
+  """
+  told = {run['name']: run for run in summary['runs']}
+  shown = [run for run in runs if run.name in told]
+  config = summary['config']
+  score, given = _goal(config)
+  if (metric := _metric(score, shown)) is None:
+    return None
+  higher = scores.is_higher(metric, summary.get('higher_is_better', ()))
+  groups = _groups(told, shown)
+  good = [name for name, seeds in groups.items() if curves(seeds, metric)]
+  dense = next((n for n in good if _strategy(groups[n]) == DENSE), good[0])
+  best = pick(higher)
+  reached = [best(curve) for curve in curves(groups[dense], metric)]
+  target = given or target_of(reached, higher)
+  rows = [
+    row(name, seeds, metric, target, higher) for name, seeds in groups.items()
+  ]
+  return Answer(
+    metric,
+    higher,
+    target,
+    share(target, higher),
+    bool(given),
+    total_time.link_name(config),
+    total_time.kind(shown[0]),
+    total_time.sharing(shown[0]),
+    tuple(sorted(rows, key=lambda row: _order(row, higher))),
+    dense,
+    summary.get('command', ''),
+    tuple(config.get('seeds') or (config['seed'],)),
+  )
+
+
+def _order(row: Row, higher: bool) -> tuple[float, float]:
+  if row.score is None:
+    return NEVER, NEVER
+  return row.total.mean, -row.score.mean if higher else row.score.mean
+
+
+def _goal(config: Mapping[str, Any]) -> tuple[str, float]:
+  """Score and target of the config, else of its cluster; '' and 0 if none."""
+  for part in (config, config.get('cluster') or {}):
+    named = part.get('target_score') or '', float(part.get('target') or 0)
+    if any(named):
+      return named
+    if accuracy := part.get('target_accuracy'):
+      return 'accuracy', float(accuracy)
+  return '', 0.0
+
+
+def _metric(score: str, runs: Iterable[Run]) -> str | None:
+  """The chosen score, else accuracy, loss or the first that there is."""
+  known = [
+    name
+    for name in scores.columns(run.records for run in runs)
+    if any(has(run, name) for run in runs)
+  ]
+  chosen = f'test_{score}'
+  return chosen if chosen in known else next(iter(known), None)
+
+
+def _groups(
+  told: Mapping[str, Any], runs: Sequence[Run]
+) -> dict[str, list[Run | None]]:
+  """The runs of each variant, one for each seed; None if it diverged."""
+  by_name = {run.name: run for run in runs}
+  groups: dict[str, list[Run | None]] = {}
+  for name, entry in told.items():
+    run = by_name.get(name)
+    variant = run.variant if run else _variant(name, entry)
+    diverged = run is None or entry.get('diverged')
+    groups.setdefault(variant, []).append(None if diverged else run)
+  return groups
+
+
+def _variant(name: str, entry: Mapping[str, Any]) -> str:
+  return name.removesuffix(f'-seed{entry.get("seed")}')
+
+
+def _strategy(seeds: Iterable[Run | None]) -> str:
+  return next(run.config['strategy']['name'] for run in seeds if run)

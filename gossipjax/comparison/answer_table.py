@@ -1,0 +1,59 @@
+"""The table of the answer, and the answer as Markdown."""
+
+from gossipjax.comparison import answer_text, scores
+from gossipjax.comparison.answer import Answer
+from gossipjax.comparison.markup import escaped, escaped_rows, of_rows
+from gossipjax.comparison.target_costs import Row
+from gossipjax.comparison.units import duration, size
+from gossipjax.results.total_time import MEASURED, VIRTUAL
+
+
+def rows(answer: Answer) -> list[dict[str, str]]:
+  """The table: a row per variant, the quickest first."""
+  parts = answer.clock != MEASURED
+  rest = 'rest' if answer.clock == VIRTUAL else 'communication'
+  return [
+    {
+      'run': row.name,
+      'seconds to the target': answer_text.seconds(row)
+      if row.arrives
+      else 'never',
+      **(
+        {
+          'computing': _part(row, row.computing_s),
+          rest: _part(row, row.communication_s),
+        }
+        if parts
+        else {}
+      ),
+      'sent to the target': size(row.bytes_sent) if row.arrives else '',
+      f'against {answer.dense}': _against(answer, row),
+      f'best {scores.label(answer.metric)}': answer_text.best(answer, row)
+      if row.score
+      else 'diverged',
+    }
+    for row in answer.rows
+  ]
+
+
+def _part(row: Row, seconds: float) -> str:
+  return duration(seconds) if row.arrives and seconds == seconds else ''
+
+
+def _against(answer: Answer, row: Row) -> str:
+  dense: Row = answer.reference
+  if row is dense or not (row.arrives and dense.arrives):
+    return ''
+  return f'{dense.total.mean / row.total.mean:.3g} x'
+
+
+def markdown(answer: Answer | None) -> str:
+  """The answer and its table for comparison.md; '' if there is none."""
+  if answer is None:
+    return ''
+  told = '\n\n'.join(
+    text if text.startswith('    ') else escaped(text)
+    for text in answer_text.paragraphs(answer)
+  )
+  found = of_rows(escaped_rows(rows(answer)), ('run',))
+  return f'{told}\n\n{found}\n\n## All figures\n\n'

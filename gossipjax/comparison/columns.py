@@ -1,0 +1,65 @@
+"""Columns of a comparison's table that not every comparison has."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gossipjax import network
+from gossipjax.comparison.units import duration, size
+
+
+def exchanges(run: dict[str, Any]) -> dict[str, str]:
+  """How often a run exchanged; runs of older versions did not count that."""
+  if run.get('exchanges') is None:
+    return {}
+  return {'exchanges': f'{run["exchanges"]} in {run["steps"]} steps'}
+
+
+def local(
+  run: dict[str, Any], runs: Sequence[dict[str, Any]]
+) -> dict[str, str]:
+  """A column if workers of any run form groups."""
+  if not any(r.get('bytes_local') for r in runs):
+    return {}
+  sent = run.get('bytes_local')
+  return {'of it within groups': size(sent / run['steps']) if sent else ''}
+
+
+def inner(
+  run: dict[str, Any], runs: Sequence[dict[str, Any]]
+) -> dict[str, str]:
+  """A column if workers of any run are several devices."""
+  if not any(r.get('bytes_inner') for r in runs):
+    return {}
+  sent = run.get('bytes_inner')
+  return {'within a worker': size(sent / run['steps']) if sent else ''}
+
+
+def inner_seconds(
+  run: dict[str, Any], summary: dict[str, Any]
+) -> dict[str, str]:
+  """A column if workers of any run are several devices."""
+  if not any(r.get('inner_s') for r in summary['runs']):
+    return {}
+  link = summary['config'].get('inner_link') or network.INNER
+  name = link if isinstance(link, str) else 'custom'
+  seconds = run.get('inner_s')
+  return {
+    f'within a worker on {name} (model)': duration(seconds) if seconds else ''
+  }
+
+
+def wire(run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, str]:
+  """A column if interface counters were read."""
+  if not any(r.get('wire_bytes') for r in runs):
+    return {}
+  sent = run.get('wire_bytes')
+  return {'sent per step (wire)': size(sent / run['steps']) if sent else ''}
+
+
+def level(row: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
+  """A column if workers are several devices."""
+  if not summary['config'].get('devices_per_worker', 0) > 1:
+    return {}
+  return {
+    'bytes': 'within a worker' if row.get('within') else 'between workers'
+  }

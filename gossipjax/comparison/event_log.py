@@ -1,0 +1,63 @@
+"""log.txt of a comparison: what happened to its runs, in plain words.
+
+Every line is a time and a sentence. Nothing reads it back.
+"""
+
+import pathlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gossipjax.comparison import scores, units
+from gossipjax.distributed import processes
+from gossipjax.training.loop import Interrupted
+
+NAME = 'log.txt'
+
+
+class EventLog:
+  """Appends sentences, and how it all ended if not as planned.
+
+  Args:
+    folder: of the comparison, which exists when the log is entered.
+  """
+
+  def __init__(self, folder: pathlib.Path):
+    self._path = folder / NAME
+
+  def __enter__(self) -> 'EventLog':
+    return self
+
+  def __exit__(self, kind, error, trace) -> None:
+    if isinstance(error, Interrupted):
+      self(f'Stopped after step {error.step}; --resume continues.')
+    elif error is not None:
+      self(f'Ended by an error: {error}')
+
+  def __call__(self, sentence: str) -> None:
+    """Appends a sentence, on one line, with the time."""
+    if sentence and processes.first():
+      line = ' '.join([time.strftime('%Y-%m-%d %H:%M:%S '), *sentence.split()])
+      with self._path.open('a', encoding='utf-8') as file:
+        file.write(f'{line}\n')
+
+
+def ended(run: Mapping[str, Any]) -> str:
+  """How a run ended: its steps, scores and bytes, or why it diverged.
+
+  Args:
+    run: its entry in summary.json; {} in a process that does not write it.
+  """
+  if not run:
+    return ''
+  if run.get('diverged'):
+    return f'{run["name"]}: {run["diverged"]}'
+  told = [
+    f'{scores.label(name)} {scores.told(name, value)}'
+    for name, value in run.items()
+    if name.startswith('test_') and value is not None
+  ]
+  return (
+    f'{run["name"]} is finished after {run["steps"]} steps: '
+    f'{", ".join([*told, units.size(run["bytes_sent"])])} sent per worker.'
+  )

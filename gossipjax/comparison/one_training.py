@@ -1,0 +1,64 @@
+"""The training of a variant: in lock-step, in virtual time or on an engine."""
+
+import pathlib
+from collections.abc import Callable
+
+from ml_collections import ConfigDict
+
+from gossipjax.commands import console
+from gossipjax.comparison.summary import divergence
+from gossipjax.comparison.variant import Variant
+from gossipjax.distributed import processes
+from gossipjax.engine import training as engine
+from gossipjax.results import record_file, workdir
+from gossipjax.simulation import simulate
+from gossipjax.training import train as lock_step
+from gossipjax.training.checkpoint import Store
+from gossipjax.training.ledger import Diverged
+from gossipjax.training.record import Record
+
+
+def train(
+  variant: Variant,
+  folder: pathlib.Path,
+  watch: Callable[[str, ConfigDict, Record], None],
+  interrupted: Callable[[], bool],
+  tell: Callable[[str], None],
+) -> tuple[list, str]:
+  """Trains and writes records.
+
+  Args:
+    variant: what to train.
+    folder: of the variant.
+    watch: called with its name, its config and each record.
+    interrupted: asked after every step; True stops the run.
+    tell: of processes that died, in a sentence.
+
+  Returns:
+    What the workers of virtual time did at first, and why the run diverged,
+    if it did.
+  """
+  name, config, run, _ = variant
+  lines = folder / workdir.RECORDS
+  store = Store(folder / 'checkpoints', lines)
+  spans: list = []
+  if run.engine:
+    records = engine.train(config, run, store, interrupted, spans.extend, tell)
+  elif run.cluster:
+    records = simulate.simulate(run, store, interrupted, spans.extend)
+  else:
+    records = lock_step.train(run, store, interrupted, processes.meter())
+  if processes.first():
+    restored = record_file.restore(lines, store.records())
+    for sentence in filter(None, [*store.damaged, restored]):
+      console.say(
+        f'{sentence} The run continues after step {store.last() or 0}.'
+      )
+  try:
+    for record in records:
+      if processes.first():  # Only the first of several processes writes.
+        record_file.append(lines, record)
+        watch(name, config, record)
+  except Diverged as error:
+    return spans, divergence(error, store)
+  return spans, ''

@@ -1,0 +1,62 @@
+"""Several comparisons as one, for one table and one page."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from gossipjax.comparison import answer, report, table
+from gossipjax.errors import UserError
+from gossipjax.results import reader, workdir
+
+# Keys in which comparisons that share a target may differ.
+FREE = ('seed', 'seeds', 'strategy', 'variants', 'optimizer', 'log', 'data')
+
+
+def joined(
+  folders: Sequence[pathlib.Path],
+) -> tuple[dict[str, Any], list[reader.Run]]:
+  """The summary and the runs of all, named WORKDIR/RUN.
+
+  Args:
+    folders: of comparisons; those of one name are told apart by their parents.
+
+  Raises:
+    UserError: a folder is no workdir, or they train different things, which no
+      target compares.
+  """
+  summaries = [reader.summary(folder) for folder in folders]
+  first = summaries[0]['config']
+  for folder, summary in zip(folders, summaries, strict=True):
+    for key, value in summary['config'].items():
+      if key not in FREE and value != first.get(key):
+        raise UserError(
+          f'{folder} has another config.{key} than {folders[0]}; report them '
+          'one by one.'
+        )
+  names = _names(folders)
+  runs = [
+    run._replace(name=f'{names[run.workdir]}/{run.name}')
+    for run in reader.read(*folders)
+  ]
+  entries = [
+    {**entry, 'name': f'{names[folder]}/{entry["name"]}'}
+    for folder, summary in zip(folders, summaries, strict=True)
+    for entry in summary['runs']
+  ]
+  config = {**first, 'seeds': [], 'variants': {}}
+  return {**summaries[0], 'config': config, 'runs': entries}, runs
+
+
+def _names(folders: Sequence[pathlib.Path]) -> dict[pathlib.Path, str]:
+  last = [folder.resolve().name for folder in folders]
+  return {
+    folder: name if last.count(name) == 1 else str(folder)
+    for folder, name in zip(folders, last, strict=True)
+  }
+
+
+def write(folders: Sequence[pathlib.Path], path: pathlib.Path) -> str:
+  """Writes the page of several comparisons; returns its tables as text."""
+  summary, runs = joined(folders)
+  workdir.write(path, report.page(summary, runs))
+  return table.markdown(summary, answer.of(summary, runs))

@@ -1,0 +1,131 @@
+"""What a variant costs until a target: seconds, bytes and steps, over seeds."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.results import crossing, total_time
+from gossipjax.results.reader import Run
+
+SHARE = 0.99  # Of the best score of all-reduce.
+NEVER = float('inf')
+
+
+class Spread(NamedTuple):
+  """Mean and sample standard deviation over seeds; None of one seed."""
+
+  mean: float
+  sd: float | None
+
+
+class Row(NamedTuple):
+  """What a variant costs to the target.
+
+  Attributes:
+    name: of the variant.
+    each: seconds of each seed; NEVER if it does not get there.
+    total: of these; NEVER if one of them is.
+    easier: likewise the mean, to the target that is a hundredth easier.
+    computing_s, communication_s: their parts, means; NaN if measured together.
+    bytes_sent: mean, by the worker that sends most.
+    steps: mean.
+    score: the best of each seed; None if all seeds diverged.
+    diverged: how many seeds did.
+  """
+
+  name: str
+  each: tuple[float, ...]
+  total: Spread
+  easier: float
+  computing_s: float
+  communication_s: float
+  bytes_sent: float
+  steps: float
+  score: Spread | None
+  diverged: int
+
+  @property
+  def arrives(self) -> bool:
+    """Whether all seeds reach the target."""
+    return self.total.mean < NEVER
+
+
+def pick(higher: bool) -> Callable[..., float]:
+  """max or min: which value of a score is the best."""
+  return max if higher else min
+
+
+def target_of(bests: Iterable[float], higher: bool) -> float:
+  """The target that all-reduce sets: SHARE of the best score of its worst seed,
+  so that it gets there with every seed.
+
+  Args:
+    bests: the best score of each seed.
+    higher: whether large values are good.
+  """
+  return share(min(bests) if higher else max(bests), higher)
+
+
+def share(best: float, higher: bool) -> float:
+  """A score that is a hundredth worse than the best."""
+  worse = (1 - SHARE) * abs(best)
+  return best - worse if higher else best + worse
+
+
+def has(run: Run, column: str) -> bool:
+  return not np.isnan(run.records.get(column, np.array([np.nan]))).all()
+
+
+def curves(seeds: Iterable[Run | None], metric: str) -> list[np.ndarray]:
+  """The scores of each seed that has some, [evaluations] each."""
+  found = [run.records[metric] for run in seeds if run and has(run, metric)]
+  return [curve[~np.isnan(curve)] for curve in found]
+
+
+def row(
+  name: str,
+  seeds: Sequence[Run | None],
+  metric: str,
+  target: float,
+  higher: bool,
+) -> Row:
+  costs = [_costs(run, metric, target, higher) for run in seeds]
+  easier = [_costs(run, metric, share(target, higher), higher) for run in seeds]
+  total, computing, communication, sent, steps = np.array(costs).T
+  best = [pick(higher)(curve) for curve in curves(seeds, metric)]
+  return Row(
+    name,
+    tuple(total.tolist()),
+    _spread(total.tolist()),
+    statistics.fmean(seconds for seconds, *_ in easier),
+    float(computing.mean()),
+    float(communication.mean()),
+    float(sent.mean()),
+    float(steps.mean()),
+    _spread([float(score) for score in best]) if best else None,
+    sum(run is None for run in seeds),
+  )
+
+
+def _costs(
+  run: Run | None, metric: str, target: float, higher: bool
+) -> tuple[float, ...]:
+  """Seconds, computing, communication, bytes and steps to the target."""
+  if run is None or not has(run, metric):
+    return (NEVER,) * 5
+  known = ~np.isnan(run.records[metric])
+  found = crossing.place(run.records[metric][known].tolist(), target, higher)
+  if found is None:
+    return (NEVER,) * 5
+  own = (run.records[name] for name in ('bytes_sent', 'step'))
+  costs = [*total_time.columns(run).values(), *own]
+  return tuple(crossing.at(column[known], found) for column in costs)
+
+
+def _spread(values: Sequence[float]) -> Spread:
+  if NEVER in values:
+    return Spread(NEVER, None)
+  sd = statistics.stdev(values) if len(values) > 1 else None
+  return Spread(statistics.fmean(values), sd)

@@ -1,0 +1,47 @@
+"""Bytes and seconds in words, and axes whose ticks have units."""
+
+from typing import Any
+
+UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
+
+
+def size(num_bytes: float) -> str:
+  """Bytes to three digits, with a decimal unit."""
+  for scale, unit in UNITS:
+    if num_bytes >= scale:
+      return f'{num_bytes / scale:.3g} {unit}'
+  return f'{num_bytes:.0f} B'
+
+
+def duration(seconds: float) -> str:
+  """Seconds to three digits; whole ones from 1,000 on."""
+  return f'{seconds:,.0f} s' if seconds >= 999.5 else f'{seconds:.3g} s'
+
+
+def ticks(axis: Any, unit: str) -> None:
+  """Labels an axis of matplotlib with numbers that have a unit.
+
+  Args:
+    axis: such as `axes.xaxis`; its scale is set before.
+    unit: 'B', 'B/s', 's', '%' or '' for plain numbers.
+  """
+  from matplotlib import ticker  # Training needs no matplotlib.
+
+  def told(value: float, _: Any = None) -> str:
+    if unit in ('B', 'B/s'):
+      return size(value) + unit[1:]
+    if unit == '%':
+      return f'{100 * value:.4g} %'
+    plain = f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
+    return f'{plain} {unit}'.strip()
+
+  axis.set_major_formatter(ticker.FuncFormatter(told))
+  low, high = sorted(axis.get_view_interval())
+  if axis.get_scale() != 'log' or low <= 0:
+    return
+  # Within a decade and a half there are few powers of ten: 2 and 5, too.
+  few = high / low < 10**1.5
+  axis.set_major_locator(
+    ticker.LogLocator(subs=(1, 2, 5) if few else (1,), numticks=6)
+  )
+  axis.set_minor_formatter(ticker.NullFormatter())

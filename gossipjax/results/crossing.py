@@ -1,0 +1,48 @@
+"""Where a curve reaches a goal: what every claim and comparison means by it."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+Point = tuple[float, float]  # Steps or seconds, and a score.
+
+
+def place(
+  scores: Sequence[float], goal: float, higher: bool = True
+) -> float | None:
+  """Index at which scores first are as good as a goal; None if they never are.
+
+  Between two scores on the straight line, so 2.5 lies half way from the third
+  to the fourth; a first score that is good enough has index 0.
+
+  Args:
+    scores: in order, without NaN.
+    goal: a score.
+    higher: whether large values are good.
+  """
+  good = [score >= goal if higher else score <= goal for score in scores]
+  if True not in good:
+    return None
+  if (i := good.index(True)) == 0:
+    return 0.0
+  return i - 1 + (goal - scores[i - 1]) / (scores[i] - scores[i - 1])
+
+
+def at(values: Sequence[float], place: float) -> float:
+  """What a column of the same curve is at a place."""
+  return float(np.interp(place, np.arange(len(values)), values))
+
+
+def crossing(
+  points: Iterable[Point], goal: float, higher: bool = True
+) -> float | None:
+  """Steps or seconds at which a curve reaches a goal; see `place`.
+
+  Args:
+    points: of the curve, in order.
+    goal: a score.
+    higher: whether large values are good.
+  """
+  points = [*points]
+  found = place([score for _, score in points], goal, higher)
+  return None if found is None else at([cost for cost, _ in points], found)

@@ -1,0 +1,57 @@
+"""Whether a run may go on to more steps than it began with."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from gossipjax.config.variants import variants
+from gossipjax.training import loop, optimizer
+
+
+def only(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+  """Whether a config wants more steps than another, and nothing else."""
+  same = {**found, 'steps': None} == {**wanted, 'steps': None}
+  return same and wanted['steps'] > found['steps']
+
+
+def obstacle(config: ConfigDict, before: int) -> str:
+  """Why a run of fewer steps cannot go on; '' if it can.
+
+  Args:
+    config: with the steps that are wanted.
+    before: steps that the run began with.
+  """
+  for name, run in variants(config):
+    whose = f' of {name}' if config.get('variants') else ''
+    if run.steps <= before:
+      continue  # It has steps of its own.
+    if run.get('cluster'):
+      return f'the virtual time{whose} is made for that number of steps'
+    if not any(loop.due(n, before, 0) for n in (run.log_every, run.eval_every)):
+      return (
+        f'its last record{whose} is at no multiple of log_every='
+        f'{run.log_every} or eval_every={run.eval_every}'
+      )
+    if not _same_rates(run, before):
+      return (
+        f'optimizer.schedule={_name(run.optimizer.schedule)}{whose} depends on '
+        'the number of steps'
+      )
+  return ''
+
+
+def _name(schedule: Any) -> str:
+  return schedule if isinstance(schedule, str) else schedule['name']
+
+
+def _same_rates(run: ConfigDict, before: int) -> bool:
+  """Whether the first steps would have been the same."""
+  steps = jnp.arange(before)
+  then, now = (
+    jax.vmap(optimizer.rate(run.optimizer, total))(steps)
+    for total in (before, run.steps)
+  )
+  return np.array_equal(then, now)

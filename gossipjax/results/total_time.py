@@ -1,0 +1,62 @@
+"""Seconds of a run, computing and communication together.
+
+Where workers run in one process, they share this machine: what was measured is
+divided by the workers that share a device, as if each had one like it, and the
+seconds of the link, which are modelled, are added. Of several processes all was
+measured; in virtual time all is modelled.
+"""
+
+import numpy as np
+
+from gossipjax.results.reader import Run
+
+MODELLED, MEASURED, VIRTUAL = 'modelled', 'measured', 'virtual'
+COLUMNS = ('total_s', 'computing_s', 'communication_s')
+
+
+def kind(run: Run) -> str:
+  """How the seconds of a run are known: MODELLED, MEASURED or VIRTUAL."""
+  if 'virtual_s' in run.records:
+    # With an engine real processes took that time.
+    return MEASURED if run.config.get('engine') else VIRTUAL
+  wire = run.records.get('wire_bytes', np.array([np.nan]))
+  counted = not np.isnan(wire).all()
+  return MEASURED if counted or run.processes > 1 else MODELLED
+
+
+def sharing(run: Run) -> int:
+  """How many workers of a run share a device of this machine."""
+  workers = run.config['workers']
+  executor = (run.summary or {}).get('executor') or run.config.get('executor')
+  emulated = any('cpu' in device.lower() for device in run.devices)
+  one_each = len(run.devices) >= workers and executor != 'vmap'
+  return 1 if one_each and not emulated else workers
+
+
+def link_name(config: dict) -> str:
+  """What `config.link` is called in the columns of records."""
+  return config['link'] if isinstance(config['link'], str) else 'custom'
+
+
+def columns(run: Run) -> dict[str, np.ndarray]:
+  """COLUMNS of a run's records, f64[records], since the start of the run.
+
+  `computing_s` and `communication_s` are NaN where they were measured
+  together. In virtual time the first is that of the busiest worker. What the
+  devices of a worker send each other is communication, too.
+  """
+  records = run.records
+  nothing = np.full(len(records['step']), np.nan)
+  if (known := kind(run)) == VIRTUAL:
+    total = records['virtual_s'].astype(float)
+    computing = records.get('compute_s', nothing)
+    parts = computing, total - computing
+  elif known == MEASURED:
+    clock = records.get('virtual_s', records['train_s'])
+    total, parts = clock.astype(float), (nothing, nothing)
+  else:
+    computing = records['train_s'] / sharing(run)
+    seconds = records.get(f'comm_{link_name(run.config)}_s', nothing)
+    seconds = seconds + np.nan_to_num(records.get('inner_s', 0.0))
+    total, parts = computing + seconds, (computing, seconds)
+  return dict(zip(COLUMNS, (total, *parts), strict=True))
