@@ -9,7 +9,9 @@ pieces        an exchange by model, by buckets, by layers
 stages        seconds of each stage of each strategy's exchange
 step          a step of `worker.update`, over the same step by hand
 end_to_end    `train`, over the same training by hand
+doors         own tasks, data sources and several devices, over steps without
 by_hand       data-parallel training with nothing but jax
+engine        an exchange between processes, over copies of a model
 virtual_time  a simulation, over its gradients alone
 versus_torch  selection, packing and PowerSGD, over PyTorch
 printing      calls to be timed, and their ratios, printed

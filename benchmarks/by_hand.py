@@ -10,20 +10,28 @@ from jax import lax
 AXIS = 'devices'
 
 
-def step(loss, batch, rate: float, momentum: float, decay: float):
+def step(
+  loss, batch, rate: float, momentum: float, decay: float, inner: str = ''
+):
   """SGD with Nesterov's momentum and weight decay on the mean gradient.
 
   Args:
     loss: (parameters, batch, key) -> f32[].
     batch: (examples, key, step) -> batch.
+    inner: the axis of devices that take a part of the batch each.
   """
 
   def program(params, velocity, examples, key, t):
     key = jax.random.fold_in(key, lax.axis_index(AXIS))
     order, noise = jax.random.split(key)
+    noise = jax.random.fold_in(noise, t)
+    if inner:
+      noise = jax.random.fold_in(noise, lax.axis_index(inner))
     value, grads = jax.value_and_grad(loss)(
-      params, batch(examples, order, t), jax.random.fold_in(noise, t)
+      params, batch(examples, order, t), noise
     )
+    if inner:
+      value, grads = lax.pmean((value, grads), inner)
     grads = lax.pmean(grads, AXIS)
     grads = jax.tree.map(lambda g, p: g + decay * p, grads, params)
     velocity = jax.tree.map(lambda v, g: momentum * v + g, velocity, grads)
@@ -36,7 +44,12 @@ def step(loss, batch, rate: float, momentum: float, decay: float):
 
 
 def train(
-  program, params: Any, examples: Any, seed: int, chunk: int
+  program,
+  params: Any,
+  examples: Any,
+  seed: int,
+  chunk: int,
+  inner: tuple[str, int] = ('inner', 1),
 ) -> Iterator[jax.Array]:
   """Trains on as many devices as there are shares of examples.
 
@@ -46,11 +59,11 @@ def train(
     examples: arrays [devices, ...].
     seed: of the order of examples.
     chunk: steps between two losses that are yielded, f32[devices].
+    inner: name and size of a second axis of the mesh.
   """
   devices = len(jax.tree.leaves(examples)[0])
-  mesh = jax.make_mesh(
-    (devices,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,)
-  )
+  auto = (jax.sharding.AxisType.Auto,) * 2
+  mesh = jax.make_mesh((devices, inner[1]), (AXIS, inner[0]), axis_types=auto)
   mine, all_alike = jax.P(AXIS), jax.P()
 
   def block(params, velocity, examples, key, t):

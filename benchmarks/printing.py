@@ -37,7 +37,12 @@ def show(title: str, seconds: Mapping[str, float]) -> None:
   )
 
 
-def report(name: str, ours: Sequence[Cost], theirs: Sequence[Cost]) -> None:
+def report(
+  name: str,
+  ours: Sequence[Cost],
+  theirs: Sequence[Cost],
+  over: str = 'the same by hand',
+) -> None:
   """Prints the median of the ratios of each turn, quartiles in brackets."""
   found = []
   for kind in Cost._fields:
@@ -48,7 +53,6 @@ def report(name: str, ours: Sequence[Cost], theirs: Sequence[Cost]) -> None:
     low, middle, high = statistics.quantiles(ratios, n=4)
     found.append(f'{kind} {middle:.3f} ({low:.3f} to {high:.3f})')
   print(
-    f'{name} over the same by hand, medians of {len(ours)} turns: '
-    f'{", ".join(found)}',
+    f'{name} over {over}, medians of {len(ours)} turns: {", ".join(found)}',
     flush=True,
   )

@@ -1,0 +1,22 @@
+"""What is measured on a GPU, in parts that go on where they were cut off.
+
+    python -m benchmarks.accelerator laws --out=DIR --minutes=9
+    python -m benchmarks.accelerator --out=DIR --summary     on any machine
+    python -m benchmarks.accelerator --out=DIR --rehearse    small, on a CPU
+
+A call makes what DIR lacks of the parts that it names, or of all, and ends
+within its minutes. Each measure is a line of JSON in DIR/PART.jsonl, kept as
+soon as it is made; why one failed is in DIR/failed.jsonl.
+
+laws        1  laws, executors and golden figures on this backend
+throughput  2  images/s, tokens/s and memory of virtual workers
+selection   3  selecting, merging and packing, over one read
+compiled    4  collectives compiled for eight GPUs, and which are hidden
+training    5  workloads of the evidence queue at the scale gpu
+traces      6  where the time of a step of each strategy goes
+
+measures       the loop that makes what is missing
+problems       networks with random examples, for parts 2 and 4
+programs       a step of training in three ways, for part 2
+summary        tables of what was measured
+"""

@@ -1,0 +1,142 @@
+"""The laws, the executors and the golden figures on this backend.
+
+Golden figures are those of a CPU in float32. Here they are compared in three
+precisions of products, to the tolerances of tests/laws/golden_test.py: float32
+throughout, tensorfloat32 (what products of float32 are on tensor cores if
+nobody asks for more), and bfloat16 (`config.compute_dtype`). Bytes are equal in
+float32; in lower precisions those of methods that decide by data may differ.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from benchmarks.accelerator.measures import Measure
+from gossipjax.config import resolve
+from tests.laws import audit_test, golden_test
+
+ROOT = pathlib.Path(__file__).parents[2]
+# Those of the audit, and two whose boxes and codes have widths of their own.
+KINDS = (*audit_test.KINDS, 'ok_topk', 'qsgd')
+LAWS = ('tests/laws/executors_test.py', 'tests/laws/contract_test.py')
+PROCESSES = 8  # Of pytest; compiling takes most of the time.
+
+
+def measures(small: bool) -> Iterator[Measure]:
+  """Golden figures of each strategy, then the files of the laws."""
+  for name in ('all_reduce',) if small else resolve.STRATEGIES:
+    yield _golden(name, 'float32')
+  for name in ('topk',) if small else KINDS:
+    for precision in ('tensorfloat32', 'bfloat16'):
+      yield _golden(name, precision)
+  for file in LAWS[:1] if small else LAWS:
+    yield Measure(
+      {'tests': file}, lambda left, file=file: _pytest(file, small, left)
+    )
+
+
+def _golden(name: str, precision: str) -> Measure:
+  return Measure(
+    {'golden': name, 'precision': precision},
+    lambda left: _compare(name, precision),
+  )
+
+
+def _compare(name: str, precision: str) -> dict[str, Any]:
+  """A strategy's golden figures, and those of this backend."""
+  expected = json.loads(golden_test.GOLDEN.read_text())[name]
+  products = 'tensorfloat32' if precision == 'tensorfloat32' else 'highest'
+  with jax.default_matmul_precision(products):
+    found = golden_test.measure(
+      name, 'bfloat16' if precision == 'bfloat16' else ''
+    )
+  off = found['train_loss'] / expected['train_loss'] - 1
+  counts = ('arguments', 'bytes_sent', 'messages')
+  same = all(found[key] == expected[key] for key in counts)
+  tolerance = golden_test.TOLERANCES[precision]
+  return {
+    'relative_difference': off,
+    'tolerance': tolerance,
+    'bytes_are_equal': same,
+    'holds': abs(off) <= tolerance and (same or precision != 'float32'),
+  }
+
+
+def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
+  """How the tests of a file end on this backend."""
+  platform = jax.default_backend().replace('gpu', 'cuda')
+  few = ['-n', '0', '-k', 'any_number_of_workers or less_than_one']
+  with tempfile.TemporaryDirectory() as folder:
+    report = pathlib.Path(folder, 'report.xml')
+    subprocess.run(
+      [
+        *(sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider'),
+        *(few if small else ['-n', str(PROCESSES)]),
+        *('-m', 'not exhaustive', f'--junitxml={report}', file),
+      ],
+      cwd=ROOT,
+      env=os.environ | {'GOSSIPJAX_TEST_PLATFORM': platform},
+      stdout=subprocess.DEVNULL,
+      timeout=max(1.0, left - 5),
+    )
+    cases = [*ElementTree.parse(report).iter('testcase')]
+  ended = lambda kind: [
+    c.get('name') for c in cases if c.find(kind) is not None
+  ]
+  failed = ended('failure') + ended('error')
+  return {
+    'tests': len(cases),
+    'skipped': len(ended('skipped')),
+    'failed': failed,
+    'holds': bool(cases) and not failed,
+  }
+
+
+def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+  """A row for each precision, and for each file of tests."""
+  figures = [
+    _of_figures(
+      precision,
+      {
+        line['key']['golden']: line['result']
+        for line in lines
+        if line['key'].get('precision') == precision
+      },
+    )
+    for precision in golden_test.TOLERANCES
+  ]
+  tests = [
+    {
+      'what': line['key']['tests'],
+      'made': (made := line['result']['tests'] - line['result']['skipped']),
+      'hold': made - len(line['result']['failed']),
+      'worst': f'{line["result"]["skipped"]} skipped: too few devices',
+      'that fail': ', '.join(line['result']['failed']),
+    }
+    for line in lines
+    if 'tests' in line['key']
+  ]
+  return [*filter(None, figures), *tests]
+
+
+def _of_figures(precision: str, made: dict[str, dict]) -> dict[str, Any]:
+  """The row of a precision; {} if nothing was measured in it."""
+  if not made:
+    return {}
+  off = {name: one['relative_difference'] for name, one in made.items()}
+  worst = max(off, key=lambda name: abs(off[name]))
+  return {
+    'what': f'golden figures, {precision}',
+    'made': len(made),
+    'hold': sum(one['holds'] for one in made.values()),
+    'worst': f'{worst} {off[worst]:+.1e}',
+    'that fail': ', '.join(n for n, one in made.items() if not one['holds']),
+  }

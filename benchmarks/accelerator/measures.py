@@ -1,0 +1,110 @@
+"""What a part measures, and the loop that makes what is missing.
+
+A measure is found by its key, so that a call goes on where the last one was cut
+off: by the time limit, by an error of one measure, by a crash of the process.
+Measures that were begun most often come last, so that one that cannot be made
+does not keep the others from being made.
+"""
+
+import collections
+import json
+import pathlib
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from experiments.framework.kept import Kept, digest
+from gossipjax.results import workdir
+
+BEGUN, FAILED = 'begun.jsonl', 'failed.jsonl'
+
+
+class Measure(NamedTuple):
+  """Something to be measured.
+
+  Attributes:
+    key: what is measured; JSON.
+    make: seconds that it may take -> what was found; JSON.
+  """
+
+  key: dict[str, Any]
+  make: Callable[[float], dict[str, Any]]
+
+
+class Clock:
+  """The time that is left of a call."""
+
+  def __init__(self, minutes: float):
+    self._end = time.monotonic() + 60 * minutes
+
+  def left(self) -> float:
+    """Seconds."""
+    return self._end - time.monotonic()
+
+
+def make_missing(
+  folder: pathlib.Path, part: str, measures: Iterable[Measure], clock: Clock
+) -> Iterator[str]:
+  """Makes the measures of a part that its file lacks; a line about each.
+
+  Args:
+    folder: of the files.
+    part: names the file.
+    measures: all of them.
+    clock: no measure begins when its time is over.
+  """
+  kept, begun = Kept(folder), _begun(folder)
+  missing = [m for m in measures if kept.find(part, m.key) is None]
+  missing.sort(key=lambda m: begun[digest(m.key)])
+  for number, measure in enumerate(missing):
+    if clock.left() <= 0:
+      yield f'{part}: {len(missing) - number} measures are left'
+      return
+    _note(folder / BEGUN, {'part': part, 'digest': digest(measure.key)})
+    began = time.perf_counter()
+    try:
+      found = measure.make(clock.left())
+    except Exception as error:  # Of this measure; the others are made.
+      reason = ' '.join(str(error).split())[:500] or type(error).__name__
+      trace = traceback.format_exc()[-4000:]
+      _note(
+        folder / FAILED,
+        {'part': part, 'key': measure.key, 'error': reason, 'trace': trace},
+      )
+      yield f'{part} {_words(measure.key)} FAILED: {reason[:200]}'
+      continue
+    seconds = time.perf_counter() - began
+    kept.add(part, measure.key, found, seconds, workdir.provenance())
+    yield f'{part} {_words(measure.key)}: {seconds:.1f} s'
+
+
+def failures(folder: pathlib.Path) -> list[dict[str, Any]]:
+  """The last failure of each measure that was never made."""
+  kept = Kept(folder)
+  last = {digest(line['key']): line for line in _lines(folder / FAILED)}
+  return [
+    line
+    for line in last.values()
+    if kept.find(line['part'], line['key']) is None
+  ]
+
+
+def _begun(folder: pathlib.Path) -> collections.Counter[str]:
+  return collections.Counter(line['digest'] for line in _lines(folder / BEGUN))
+
+
+def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
+  """Whole lines of a file; whoever was killed may have left a part of one."""
+  text = path.read_text() if path.exists() else ''
+  return [json.loads(x) for x in text[: text.rfind('\n') + 1].splitlines()]
+
+
+def _note(path: pathlib.Path, line: dict[str, Any]) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with path.open('a') as file:
+    file.write(json.dumps(line) + '\n')
+
+
+def _words(key: dict[str, Any]) -> str:
+  return ' '.join(f'{name}={value}' for name, value in key.items())

@@ -1,0 +1,99 @@
+"""A step of data-parallel training, written in three ways.
+
+Each is a function of a problem, the number of workers and the precision, and
+returns the program, (state, batch, step) -> (state, loss), and the state to
+start from. Leaves of state, batch and loss are [workers, ...], except that one
+large batch has the state of one network.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from benchmarks import by_hand
+from benchmarks.accelerator.problems import Problem
+from gossipjax import executors
+from gossipjax.config import resolve
+from gossipjax.local_step import make_worker
+from gossipjax.tasks.task import Task
+from gossipjax.training import gradient
+
+RATE, MOMENTUM = 0.05, 0.9
+
+
+def _lowered(loss: Callable, precision: str) -> Callable:
+  """The loss in bfloat16, as one would write it."""
+  if precision != 'bfloat16':
+    return loss
+  real = lambda x: jnp.issubdtype(x.dtype, jnp.floating)
+  low = lambda x: x.astype(jnp.bfloat16) if real(x) else x
+  return lambda params, batch: loss(*jax.tree.map(low, (params, batch)))
+
+
+def _through_update(given: Problem, workers: int, precision: str):
+  """What `train` runs, without a ledger."""
+  task = Task(
+    given.init, lambda p, b, key: given.loss(p, b), lambda p, b: {}, None, None
+  )
+  dtype = 'bfloat16' if precision == 'bfloat16' else ''
+  of_batch = gradient.of_batch(task, dtype)
+  init, update = make_worker(
+    resolve.strategy(resolve.strategy_config('all_reduce')),
+    optax.sgd(RATE, MOMENTUM, nesterov=True),
+  )
+
+  def step(worker, batch, t):
+    (loss, _), grads = of_batch(worker.params, (), batch, jax.random.key(0))
+    return update(worker, grads, t)[0], loss
+
+  start = executors.on_one_device(lambda x: init(given.init(jax.random.key(x))))
+  everyone = executors.on_one_device(step)
+  program = jax.jit(lambda s, b, t: everyone(s, b, t=t), donate_argnums=0)
+  return program, start(jnp.zeros(workers, jnp.int32))
+
+
+def _by_hand(given: Problem, workers: int, precision: str):
+  """The same, with the parameters and momenta as a pair."""
+  loss = _lowered(given.loss, precision)
+  one = by_hand.step(
+    lambda p, b, key: loss(p, b), lambda b, key, t: b, RATE, MOMENTUM, 0.0
+  )
+
+  def step(state, batch, t):
+    params, velocity, value = one(*state, batch, jax.random.key(0), t)
+    return (params, velocity), value
+
+  program = jax.jit(
+    jax.vmap(step, (0, 0, None), axis_name=by_hand.AXIS), donate_argnums=0
+  )
+  params = jax.vmap(given.init)(jnp.stack([jax.random.key(0)] * workers))
+  return program, (params, jax.tree.map(jnp.zeros_like, params))
+
+
+def _one_large_batch(given: Problem, workers: int, precision: str):
+  """One network; `workers` is 1, and its axis is cut off."""
+  del workers
+  loss = _lowered(given.loss, precision)
+  optimizer = optax.sgd(RATE, MOMENTUM, nesterov=True)
+
+  def step(state, batch, t):
+    del t
+    params, memory = state
+    value, grads = jax.value_and_grad(loss)(
+      params, jax.tree.map(lambda x: x[0], batch)
+    )
+    updates, memory = optimizer.update(grads, memory, params)
+    return (optax.apply_updates(params, updates), memory), value
+
+  params = jax.jit(given.init)(jax.random.key(0))
+  return jax.jit(step, donate_argnums=0), (params, optimizer.init(params))
+
+
+PROGRAMS = {
+  'worker.update': _through_update,
+  'apart': _through_update,
+  'by hand': _by_hand,
+  'one large batch': _one_large_batch,
+}

@@ -1,0 +1,95 @@
+"""Where the time of one step of each strategy goes, by JAX's profiler.
+
+All workers under `vmap` with SGD, as benchmarks/stages.py has them. `idle` is
+the share of the step in which no instruction ran: the cost of starting them,
+and of loops whose length the host asks for.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks import stages
+from benchmarks.accelerator.measures import Measure
+from gossipjax.config import resolve
+from gossipjax.profiling import stage_times
+from gossipjax.profiling.instruction_stages import STAGES
+
+SIZE, WORKERS, DENSITY = 25_600_000, 8, 0.001
+SMALL, FEW = 4096, 2
+TURNS = 5
+SHOWN = 5  # Instructions that take most of the time.
+# Without graphs of kernels, in which the profiler finds no instructions.
+FLAGS = '--xla_gpu_enable_command_buffer='
+
+
+def measures(small: bool) -> Iterator[Measure]:
+  """One for each strategy."""
+  for name in ('gossip', 'topk') if small else resolve.STRATEGIES:
+    size, workers = (SMALL, FEW) if small else (SIZE, WORKERS)
+    yield Measure(
+      {'strategy': name, 'n': size, 'workers': workers},
+      lambda left, name=name, size=size, workers=workers: _trace(
+        name, size, workers
+      ),
+    )
+
+
+def _trace(name: str, size: int, workers: int) -> dict[str, Any]:
+  """Seconds of the stages and of the longest instructions of a median step."""
+  density = max(DENSITY, 16 / size)
+  strategy = resolve.strategy(
+    resolve.strategy_config(name, **stages.arguments(name, density))
+  )
+  like = stages.shapes(size)
+  grads = jax.random.normal(jax.random.key(0), (workers, *like.shape))
+  step = stages.stepping(strategy, grads.astype(jnp.float32))
+  found = []
+  for turn in range(TURNS + 2):
+    cost = stage_times.trace(step.call, set(step.stages))
+    if turn > 1:
+      found.append(cost)
+  middle = statistics.median_low(cost.wall_s for cost in found)
+  cost = next(cost for cost in found if cost.wall_s == middle)
+  by_stage = Counter(dict.fromkeys(STAGES, 0.0))
+  for instruction, seconds in cost.seconds.items():
+    by_stage[step.stages[instruction]] += seconds
+  moved = sum(step.bytes[name] * n for name, n in cost.executions.items())
+  return {
+    'step_s': cost.wall_s,
+    'stages_s': dict(by_stage),
+    'idle': 1 - sum(cost.seconds.values()) / cost.wall_s,
+    'instructions': sum(cost.executions.values()),
+    'bytes': moved,
+    'longest': [
+      {'name': name, 'stage': step.stages[name], 'seconds': seconds}
+      for name, seconds in Counter(cost.seconds).most_common(SHOWN)
+    ],
+  }
+
+
+def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+  """A row for each strategy, milliseconds by stage."""
+  found = []
+  for line in sorted(lines, key=lambda line: line['key']['strategy']):
+    one = line['result']
+    longest = [f'{x["name"]} {1e3 * x["seconds"]:.2f}' for x in one['longest']]
+    found.append(
+      {
+        'strategy': line['key']['strategy'],
+        'step, ms': f'{1e3 * one["step_s"]:.2f}',
+        **{
+          stage: f'{1e3 * seconds:.2f}' if seconds else ''
+          for stage, seconds in one['stages_s'].items()
+        },
+        'idle': f'{one["idle"]:.2f}',
+        'instructions': one['instructions'],
+        'GB/s': f'{1e-9 * one["bytes"] / one["step_s"]:,.0f}',
+        'longest, ms': ', '.join(longest[:2]),
+      }
+    )
+  return found

@@ -1,0 +1,78 @@
+"""Workloads of the evidence queue at the scale gpu, CIFAR-10 first.
+
+The runs are those that `python -m experiments.queue --scale=gpu` makes, kept in
+DIR/runs: copy them to experiments/runs/gpu, where the queue and the tables find
+them. A training is made by a process of its own; one that the time limit cuts
+off is lost.
+"""
+
+import pathlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from benchmarks.accelerator.measures import Clock
+from experiments import fronts, queue
+from experiments.framework import best_rate, gates, study, workloads
+from experiments.framework.kept import Kept
+
+RUNS = 'runs'  # In the folder of the results.
+
+
+def jobs(scale: str) -> Iterator[queue.Job]:
+  """The gates of all workloads, then every strategy with all seeds."""
+  places = ('fashion',) if scale == 'quick' else ('cifar', 'shakespeare')
+  others = [
+    name
+    for name, what in workloads.WORKLOADS.items()
+    if name not in places and 'gpu' in what.sizes
+  ]
+  for name in (*places, *([] if scale == 'quick' else others)):
+    yield queue.Job('gate', (name,), partial(gates.of_all_reduce, name, scale))
+  if scale == 'quick':
+    return
+  for place in places:
+    for cell in fronts.studies(scale):
+      if cell[0] == place and cell[1] != fronts.BOTH:
+        yield queue.Job(
+          'all strategies',
+          cell,
+          partial(fronts.method, *cell, scale, best_rate.SEEDS),
+        )
+
+
+def make_missing(
+  folder: pathlib.Path, small: bool, clock: Clock
+) -> Iterator[str]:
+  """Trains what is missing; a line about it."""
+  scale = 'quick' if small else 'gpu'
+  made = queue.work(jobs(scale), Kept(folder / RUNS), clock.left() / 60)
+  yield f'training: {made} runs made'
+
+
+def rows(folder: pathlib.Path, small: bool) -> list[dict[str, Any]]:
+  """A row for each study that has begun: its score with all seeds."""
+  kept, found = Kept(folder / RUNS), []
+  for job in jobs('quick' if small else 'gpu'):
+    far = study.follow(job.begin(), kept)
+    if not far.made:
+      continue
+    tuned = far.found
+    what = workloads.WORKLOADS[job.cell[0]]
+    ends = [what.score(run) for run in tuned.runs] if tuned else []
+    shown = ', '.join(
+      'diverged' if e is None else f'{abs(e):.4g}' for e in ends
+    )
+    found.append(
+      {
+        'workload': job.cell[0],
+        'strategy': job.cell[1] if len(job.cell) > 1 else 'all_reduce (gate)',
+        'metric': what.metric,
+        'gate': what.gate_at('quick' if small else 'gpu'),
+        'by seed': ', '.join(shown) or 'not known yet',
+        'rate': tuned.rate if tuned else '',
+        'rate inside': tuned.inside if tuned else '',
+        'runs': len(far.made),
+      }
+    )
+  return found

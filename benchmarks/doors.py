@@ -1,0 +1,142 @@
+"""What a task of one's own, a data source and several devices per worker cost.
+
+    GOSSIPJAX_DATA=... python -m benchmarks.doors [door] [source] [devices]
+
+ResNet-8 on CIFAR-10, batches of 16, all-reduce, steps through `train`:
+
+  door     the same task by the name of a function, over the built-in one
+  source   the same examples read by grain, over arrays on the devices
+  devices  4 workers of 2 devices, over the same step by hand on that mesh
+
+Each ratio is that of a step in alternating turns. On 2 shared, very busy cores
+(load 21 to 40), 2026-11-22, each in a run of its own (quartiles in brackets):
+
+    door over the built-in task, medians of 24 turns:
+      wall_s 1.051 (0.947 to 1.108), cpu_s 1.023 (0.989 to 1.081)
+      wall_s 0.998 (0.942 to 1.061), cpu_s 1.005 (0.948 to 1.051)
+    source over arrays, medians of 24 turns:
+      wall_s 0.993 (0.929 to 1.100), cpu_s 0.991 (0.954 to 1.077)
+    devices over the same by hand, medians of 24 turns:
+      wall_s 0.988 (0.938 to 1.096), cpu_s 0.985 (0.953 to 1.028)
+"""
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+from jax import lax
+from ml_collections import ConfigDict
+
+import gossipjax as gj
+from benchmarks import by_hand, end_to_end, printing
+from gossipjax import executors
+from gossipjax.collectives import INNER
+from gossipjax.config import defaults, resolve
+from gossipjax.data.batch import batch
+from gossipjax.data.sources import Source
+from gossipjax.training.record import Record
+from gossipjax.training.run import resolve_run
+from gossipjax.training.train import train
+
+DEVICES = 2
+# At most, and over what.
+LIMITS = {
+  'door': (1.02, 'the built-in task'),
+  'source': (1.05, 'arrays'),
+  'devices': (1.05, 'the same by hand'),
+}
+
+
+class Rows(Source):
+  """Examples of arrays, one at a time."""
+
+  def __init__(self, arrays):
+    self._arrays, self.labels = arrays, arrays[-1]
+
+  def __len__(self) -> int:
+    return len(self.labels)
+
+  def __getitem__(self, index: int):
+    return jax.tree.map(lambda x: x[index], self._arrays)
+
+
+def own(read: bool = False) -> gj.Task:
+  """The task of configs/cifar10.py, made by a function of one's own."""
+  given = end_to_end.settings().task
+  task = resolve.task(given, os.environ.get('GOSSIPJAX_DATA', ''))
+  return task._replace(train=Rows(task.train)) if read else task
+
+
+def settings(**changes) -> ConfigDict:
+  """That of end_to_end, changed."""
+  config = end_to_end.settings()
+  config.update(changes)
+  return config
+
+
+def with_own(read: bool = False) -> ConfigDict:
+  config = settings()
+  with config.ignore_type(), config.unlocked():
+    config.task = defaults.task('benchmarks.doors:own', read=read)
+  return config
+
+
+def stepping(config: ConfigDict) -> Iterator[Record]:
+  return train(resolve_run(config))
+
+
+def step_by_hand(config: ConfigDict) -> Iterator[jax.Array]:
+  """The step of workers of several devices, written by hand."""
+  task, rate = resolve_run(config).task, config.optimizer
+
+  def part(examples, key, t):
+    mine = lax.axis_index(INNER), DEVICES
+    return batch(examples, key, t, config.batch_size, part=mine)
+
+  program = by_hand.step(
+    task.loss,
+    part,
+    rate.learning_rate,
+    rate.momentum,
+    rate.weight_decay,
+    inner=INNER,
+  )
+  params = task.init(jax.random.key(config.seed))
+  return by_hand.train(
+    program, params, task.train, config.seed, end_to_end.CHUNK, (INNER, DEVICES)
+  )
+
+
+def both(name: str) -> tuple[Iterator, Iterator]:
+  """What is compared, after steps with the same losses."""
+  if name == 'devices':
+    several = {'workers': 4, 'devices_per_worker': DEVICES}
+    theirs = step_by_hand(settings(**several))
+    # The last loss of a turn; records have the mean over their steps.
+    each = stepping(settings(**several, log_every=1))
+    *_, last = itertools.islice(each, end_to_end.CHUNK)
+    np.testing.assert_allclose(last.train_loss, next(theirs).mean(), rtol=1e-3)
+    return stepping(settings(**several)), theirs
+  pair = stepping(with_own(name == 'source')), stepping(settings())
+  np.testing.assert_allclose(*(next(p).train_loss for p in pair), rtol=1e-3)
+  return pair
+
+
+def main() -> None:
+  executors.emulate(end_to_end.settings().workers)
+  print(f'load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores')
+  for name in sys.argv[1:] or LIMITS:
+    _report(name, *both(name))
+
+
+def _report(name: str, ours: Iterator, theirs: Iterator) -> None:
+  costs = printing.in_turns(ours, theirs, end_to_end.TURNS)
+  most, over = LIMITS[name]
+  printing.report(f'{name} (at most {most})', *costs, over=over)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,117 @@
+"""What is measured on a GPU goes on where it was cut off, and is summarised."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.accelerator import __main__ as command
+from benchmarks.accelerator import measures
+from benchmarks.accelerator.measures import Clock, Measure
+from gossipjax.distributed import gpus
+from gossipjax.distributed.gpus import Found
+from gossipjax.errors import UserError
+
+
+def made(folder, wanted, minutes=1.0):
+  """The lines about what a call makes."""
+  return [*measures.make_missing(folder, 'part', wanted, Clock(minutes))]
+
+
+def test_what_is_kept_is_not_made_again(tmp_path):
+  count = []
+
+  def make(left):
+    count.append(left)
+    return {'seconds': 1.5}
+
+  wanted = [Measure({'n': n}, make) for n in (1, 2)]
+  assert len(made(tmp_path, wanted)) == 2
+  assert made(tmp_path, wanted) == []
+  assert len(count) == 2 and 0 < count[0] <= 60
+
+
+def test_no_measure_begins_when_the_time_is_over(tmp_path):
+  wanted = [Measure({'n': n}, lambda left: {}) for n in (1, 2, 3)]
+  assert made(tmp_path, wanted, -1.0) == ['part: 3 measures are left']
+
+
+def test_a_measure_that_fails_is_told_and_comes_last(
+  tmp_path,
+):
+  order, broken = [], [True]
+
+  def make(n):
+    order.append(n)
+    if n == 1 and broken:
+      raise ValueError('out of memory')
+    return {}
+
+  wanted = [Measure({'n': n}, lambda left, n=n: make(n)) for n in (1, 2)]
+  first, _ = made(tmp_path, wanted)
+  assert 'n=1 FAILED: out of memory' in first
+  (failed,) = measures.failures(tmp_path)
+  assert failed['key'] == {'n': 1} and 'ValueError' in failed['trace']
+  wanted.append(Measure({'n': 3}, lambda left: make(3)))
+  broken.clear()
+  made(tmp_path, wanted)
+  assert order == [1, 2, 3, 1]
+  assert measures.failures(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+  'words, told',
+  [
+    (['lawz', '--out=x'], "'lawz' is no part; did you mean 'laws'?"),
+    (['--out=x', '--minutes=0'], '--minutes is above 0, got 0.'),
+  ],
+)
+def test_a_mistake_on_the_command_line_is_a_sentence(words, told):
+  with pytest.raises(UserError) as found:
+    command.arguments(words)
+  assert str(found.value) == told
+
+
+@pytest.mark.parametrize(
+  'flags, told',
+  [(['--summary'], 'holds no measures'), (['laws'], 'NVIDIA|CUDA|GPU')],
+)
+def test_without_measures_or_a_gpu_nothing_is_written(tmp_path, flags, told):
+  if flags == ['laws'] and gpus.found().devices:
+    pytest.skip('here is a GPU')
+  out = tmp_path / 'out'
+  ended = subprocess.run(
+    [sys.executable, '-m', 'benchmarks.accelerator', f'--out={out}', *flags],
+    capture_output=True,
+    text=True,
+    env=os.environ | {'JAX_PLATFORMS': ''},
+  )
+  assert ended.returncode == 2, ended.stderr
+  assert len(ended.stderr.splitlines()) == 1
+  assert re.search(told, ended.stderr)
+  assert not out.exists()
+
+
+@pytest.mark.parametrize(
+  'machine, told',
+  [
+    (Found(12.4, 1, (12,), ''), ''),
+    (Found(None, 0, (12,), 'no'), 'no NVIDIA driver .*install one'),
+    (Found(12.4, 0, (12,), 'no'), 'shows no GPU; check `nvidia-smi`'),
+    (Found(13.0, 8, (), 'no'), 'without CUDA; `pip install .*CUDA 13'),
+    (
+      Found(11.4, 1, (12,), 'no'),
+      r'CUDA 11.4.*driver 525 or newer\.$',
+    ),
+    (Found(12.8, 1, (13,), 'no'), r"driver 580 .*pip install 'jax\[cuda12\]'"),
+    (Found(13.0, 1, (13,), 'cuInit: 999'), 'JAX finds no GPU: cuInit: 999'),
+  ],
+)
+def test_why_there_is_no_gpu_is_a_sentence_with_the_remedy(machine, told):
+  found = gpus.sentence(machine)
+  if not told:
+    assert found == ''
+  else:
+    assert re.search(told, found), found
