@@ -2,6 +2,8 @@
 
 adaptive_gossip  gossip that talks only after a change: traffic and accuracy
 adaptive_time    the same in virtual time, where no worker waits
+advice_quality   what it costs to follow the advice of `advise`
+async_measured   workers that do not wait, as processes and in virtual time
 async_crossover  whether not waiting is faster, by number of workers
 fronts           which strategies score most for their bytes
 gtopk_cost       gTop-k in a link model, beside published throughputs

@@ -40,6 +40,7 @@ ARGUMENTS: Mapping[str, dict[str, Any]] = {
   'diloco': {'period': 10},
 }
 WORKLOADS, WORKERS = ('fashion', 'shakespeare'), 8
+ON_GPUS = ('cifar', 'shakespeare')
 NAMES = ('workload', 'strategy')
 FRONT = 'on the front'
 TENTH, WITHIN = 0.1, 0.5  # Of the bytes; points of accuracy.
@@ -52,7 +53,8 @@ def studies(scale: str) -> trained.Studies:
   quick = scale == 'quick'
   names = ('all_reduce', 'gossip') if quick else resolve.STRATEGIES
   found: dict[tuple, Any] = {}
-  for name in WORKLOADS[: 1 if quick else None]:
+  places = ON_GPUS if scale == 'gpu' else WORKLOADS
+  for name in places[: 1 if quick else None]:
     one = {
       (name, strategy): partial(method, name, strategy, scale, 1)
       for strategy in names

@@ -48,7 +48,10 @@ PROBED = ('published', 'conserving', 'butterfly')
 LARGEST = 32  # Workers.
 WORKLOADS = ('fashion', 'cifar')
 NAMES = ('workload', 'workers', 'density', 'warm-up', 'method')
-EPOCHS = {'fashion': 10, 'cifar': 8}  # The warm-up takes one.
+EPOCHS = {  # The warm-up takes one.
+  'cpu': {'fashion': 10, 'cifar': 8},
+  'gpu': {'fashion': 30, 'cifar': 30},
+}
 MARGIN = 0.5  # Points of accuracy that are worth having.
 GAIN = 'points over published'
 
@@ -83,7 +86,8 @@ def _study(
   else:
     kind, given = METHODS[method]
     if warm:
-      steps = workloads.WORKLOADS[name].sizes[scale].steps // EPOCHS[name]
+      steps = workloads.WORKLOADS[name].sizes[scale].steps
+      steps //= EPOCHS[scale][name]
       given = given | {'warmup': {'name': 'gtopk', 'steps': steps}}
     strategy = resolve.strategy_config(kind, density=density, **given)
   probe = lost_mass.NAME if method in PROBED else ''

@@ -4,8 +4,9 @@
     python -m experiments.queue [CLAIM ...] --status
 
 Every run is kept in experiments/runs as soon as it is finished, so that the
-queue may be stopped in any way and goes on where it was. Claims take turns,
-each with its most telling study; the gate of a workload comes before them.
+queue may be stopped in any way and goes on where it was. The gates of all
+workloads come first, since a claim on a workload without one has no verdict;
+then claims take turns, each with its most telling study.
 """
 
 import fcntl
@@ -22,8 +23,15 @@ from typing import Any, NamedTuple
 
 from absl import app, flags
 
-from experiments.framework import best_rate, gates, own_process, study
-from experiments.framework.kept import Kept
+from experiments.framework import (
+  best_rate,
+  gates,
+  own_process,
+  study,
+  trained,
+  workloads,
+)
+from experiments.framework.kept import Kept, folder_of
 from gossipjax.commands import command_line, console
 from gossipjax.distributed import allocator
 from gossipjax.errors import UserError, nearest
@@ -41,10 +49,10 @@ CLAIMS = (
   'adaptive_time',
   'train_1gbit',
   'speedups',
+  'advice_quality',
 )
 MINUTES = flags.DEFINE_float('minutes', 150.0, 'After which no run begins.')
 STATUS = flags.DEFINE_bool('status', False, 'Show what is missing.')
-SCALE = flags.DEFINE_enum('scale', 'cpu', ['cpu', 'gpu'], 'Kind of machine.')
 WORK = pathlib.Path('runs')  # Of the lock.
 UNKNOWN_S = 300.0  # Of a run, while none of its workload is kept.
 
@@ -64,24 +72,21 @@ class Job(NamedTuple):
 
 
 def jobs(names: Sequence[str], scale: str) -> Iterator[Job]:
-  """The studies of some claims and their gates, in the order of the work."""
+  """The studies of some claims after their gates, in the order of the work."""
   claims = [
     [
       Job(name, cell, begin)
       for cell, begin in importlib.import_module(f'experiments.{name}')
       .studies(scale)
       .items()
+      if scale in workloads.WORKLOADS[cell[0]].sizes
     ]
     for name in names
   ]
-  gated = set()
-  for turn in itertools.zip_longest(*claims):
-    for job in filter(None, turn):
-      name = job.cell[0]
-      if name not in gated:
-        gated.add(name)
-        yield Job('gate', (name,), partial(gates.of_all_reduce, name, scale))
-      yield job
+  found = [*filter(None, itertools.chain(*itertools.zip_longest(*claims)))]
+  for name in dict.fromkeys(job.cell[0] for job in found):
+    yield Job('gate', (name,), partial(gates.of_all_reduce, name, scale))
+  yield from found
 
 
 class OutOfTime(Exception):
@@ -160,9 +165,10 @@ def main(argv: list[str], interrupted: Any) -> None:
   for name in names:
     if name not in CLAIMS:
       raise UserError(f'{name} is no claim that trains{nearest(name, CLAIMS)}')
-  kept = Kept()
+  scale = trained.SCALE.value
+  kept = Kept(folder_of(scale, pathlib.Path(trained.FOLDER.value)))
   if STATUS.value:
-    print('\n'.join(status(names, kept, SCALE.value)))
+    print('\n'.join(status(names, kept, scale)))
     return
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
@@ -173,7 +179,7 @@ def main(argv: list[str], interrupted: Any) -> None:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
       raise UserError('Another queue is at work in this folder.') from error
-    work(jobs(names, SCALE.value), kept, MINUTES.value)
+    work(jobs(names, scale), kept, MINUTES.value)
 
 
 if __name__ == '__main__':

@@ -25,11 +25,11 @@ from experiments.framework import (
   trained,
   workloads,
 )
-from experiments.framework.crossing import crossing
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
 from gossipjax.config import resolve
 from gossipjax.network import PRESETS
+from gossipjax.results.crossing import crossing
 
 CLAIM = claim.Claim(
   'speedups',
@@ -129,7 +129,7 @@ def _seconds_to(
     for record in run['records']
     if record.get(what.metric) is not None
   ]
-  return crossing(curve, goal, what.is_loss)
+  return crossing(curve, goal, higher=not what.is_loss)
 
 
 def _costs(name: str, strategy: str) -> dict[str, float]:

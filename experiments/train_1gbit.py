@@ -23,7 +23,6 @@ from experiments.framework import (
   study,
   trained,
 )
-from experiments.framework.crossing import crossing
 from experiments.framework.kept import Kept
 from experiments.framework.seed_statistics import ERROR
 from experiments.framework.single_run import Result
@@ -31,6 +30,7 @@ from experiments.testbed import link_shape, processes
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.results import analysis
+from gossipjax.results.crossing import crossing
 
 CLAIM = claim.Claim(
   'train_1gbit',
@@ -138,7 +138,7 @@ def steps_to(run: Result) -> float | None:
     for record in run['records']
     if record.get('test_accuracy') is not None
   ]
-  return crossing(curve, TARGET, before=(0.0, 0.0))
+  return crossing([(0.0, 0.0), *curve], TARGET)
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:

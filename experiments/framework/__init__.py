@@ -2,7 +2,8 @@
 
 claim              the interface of a claim: verdict, finding, flags
 finding_files      finding.json, and the tables made from it
-results_page       RESULTS.md, README's tables, the accuracies of advise
+results_page       RESULTS.md, README's tables, the runs that advise knows
+known_runs_file    the latter, as a file of the package
 figures            what the figures of claims have in common
 kept               results that are computed once, as lines of JSON
 numerics           versions of what computes, part of the key of a kept run
@@ -16,15 +17,19 @@ trained            the command of a claim that rests on trainings
 period_bills       bills of one period of methods, for any size
 probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
+workload           what a workload is: task, network, schedule, gate
 workloads          the tasks and networks that claims are tried on
-crossing           where a curve reaches a goal
+sizes              how long they train, and what differs on a GPU
 seed_statistics    means, standard errors and differences over seeds
 site_methods       methods that train between sites: configs, outer rates
 step_times         seconds of a step: measured computing, modelled link
+advice_trainings   trainings that advice is held against
 silent_steps       the cost of a silent step of triggered gossip
 lost_mass          the gradient mass that a sparse all-reduce loses
 residual_growth    how the residual of a 2-bit codec grows
 published_throughput  samples/s of five models, from the paper on gTop-k
 strategy_table     bytes and sources of each strategy
+repeat             repeats a kept run, and compares
+runs_page          the page of all kept runs, for mkdocs
 strategy_pages     the documentation page of each strategy, for mkdocs
 """

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from absl import app, flags
 from matplotlib.figure import Figure
 
-from experiments.framework import finding_files
+from experiments.framework import figures, finding_files
 from gossipjax.commands import command_line, console
 
 QUICK = flags.DEFINE_bool(
@@ -171,7 +171,9 @@ def run(
     picture = folder / 'figure.png'
     picture.unlink(missing_ok=True)
     if kept.rows:
-      figure(kept.rows, **kept.tables).savefig(picture, dpi=110)
+      drawn = figure(kept.rows, **kept.tables)
+      figures.units_of_axes(drawn)
+      drawn.savefig(picture, dpi=110)
     print(f'{kept.verdict}. {kept.ours}')
 
   app.run(console.guarded(main), flags_parser=command_line.parse)

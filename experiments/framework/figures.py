@@ -1,5 +1,6 @@
 """What the figures of claims have in common: lines, points, legends."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.framework import seed_statistics
+from gossipjax.comparison import units
 
 
 def values(rows: Iterable[dict[str, Any]], key: str) -> list[Any]:
@@ -95,6 +97,20 @@ def bars(
         axes.barh(at, row[key], 0.34, color=f'C{k}')
   axes.axvline(1, color='0.5', linewidth=0.8)
   axes.set_yticks(range(len(rows)), [row[name] for row in rows])
+
+
+def units_of_axes(figure: Figure) -> None:
+  """Ticks with the unit that the label of their axis names, or, of a panel
+  whose axis has no label, that of the first panel."""
+  first = figure.axes[0].yaxis.get_label_text() if figure.axes else ''
+  for axes in figure.axes:
+    if axes.get_xlabel() == 'workers':
+      axes.xaxis.set_major_formatter('{x:,.0f}')
+    for axis in (axes.xaxis, axes.yaxis):
+      label = axis.get_label_text() or first * (axis is axes.yaxis)
+      found = re.match(r'(communication )?(bytes|seconds)\b(?!.* over )', label)
+      if found:
+        units.ticks(axis, {'bytes': 'B', 'seconds': 's'}[found[2]])
 
 
 def over_workers(axes: Axes) -> None:

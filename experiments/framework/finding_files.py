@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from gossipjax.comparison import table
+from gossipjax.comparison import markup
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
 
@@ -186,7 +186,7 @@ def rendered(kept: Kept) -> dict[str, str]:
 def _markdown(rows: list[Row]) -> str:
   if not rows:
     return 'No row is finished yet.'
-  return table.of_rows(
+  return markup.of_rows(
     [
       {
         key: f'{value:.2f}'

@@ -17,11 +17,13 @@ class Gate(NamedTuple):
     workload: its name.
     reached: mean of the seeds; None if it is not known yet.
     met: whether that is good enough.
+    scale: the kind of machine, which has a gate of its own.
   """
 
   workload: str
   reached: float | None
   met: bool
+  scale: str = 'cpu'
 
   def __str__(self) -> str:
     what = workloads.WORKLOADS[self.workload]
@@ -30,7 +32,8 @@ class Gate(NamedTuple):
     sign = '<=' if what.is_loss else '>='
     return (
       f'{self.workload}: {what.metric} {self.reached:.4g} '
-      f'({"met" if self.met else "NOT met"}: {sign} {what.gate:g})'
+      f'({"met" if self.met else "NOT met"}: {sign} '
+      f'{what.gate_at(self.scale):g})'
     )
 
 
@@ -44,10 +47,10 @@ def gate(name: str, kept: Kept, scale: str = 'cpu') -> Gate:
   """Whether a workload's gate is met, as far as runs are kept."""
   found = study.follow(of_all_reduce(name, scale), kept).found
   if found is None:
-    return Gate(name, None, False)
+    return Gate(name, None, False, scale)
   what = workloads.WORKLOADS[name]
   ends = [workloads.last(run).get(what.metric) for run in found.runs]
   if not ends or None in ends:
-    return Gate(name, None, False)
+    return Gate(name, None, False, scale)
   mean = statistics.fmean(ends)
-  return Gate(name, mean, what.passes(mean))
+  return Gate(name, mean, what.passes(mean, scale), scale)

@@ -23,6 +23,14 @@ Line = dict[str, Any]  # digest, key, result, seconds, made_with.
 RUNS = pathlib.Path(__file__).parents[1] / 'runs'
 
 
+def folder_of(scale: str, folder: pathlib.Path = RUNS) -> pathlib.Path:
+  """Where the runs of a scale are kept: those of GPUs in a folder of their own.
+
+  A table is made of one scale, and how long a run takes is known by scale.
+  """
+  return folder / scale if scale == 'gpu' else folder
+
+
 def digest(key: Key) -> str:
   """16 hexadecimal digits of a key's SHA-256."""
   text = json.dumps(key, sort_keys=True, allow_nan=False)

@@ -22,11 +22,12 @@ WITHOUT_EFFECT = ('data', 'log', 'checkpoint_every', 'variants', 'executor')
 # Fields of a record with a number for every worker: the sum is kept, of what
 # is sent also the largest. Seconds of this machine are told once, by the line.
 SENT = ('bytes_sent', 'messages')
-SUMS = ('bytes_local', 'compute_s', 'waiting_s', 'transfer_s')
+SUMS = ('bytes_local', 'bytes_inner', 'compute_s', 'waiting_s', 'transfer_s')
 LEFT_OUT = (
   'bytes_received',
   'comm_s',
   'examples_per_s',
+  'inner_s',
   'train_s',
   'wall_s',
   'wire_bytes',

@@ -13,7 +13,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from experiments.framework import strategy_table
-from gossipjax.advice import measured_accuracies
+from gossipjax.advice import known_runs
+from gossipjax.comparison.scores import told
 from gossipjax.config import arguments, resolve
 
 
@@ -128,17 +129,12 @@ def _arguments(name: str) -> Iterator[str]:
 
 
 def _results(name: str) -> Iterator[str]:
-  found = [a for a in measured_accuracies.accuracies() if a.strategy == name]
+  found = [known for known in known_runs.kept() if known.strategy == name]
   if not found:
-    yield 'Its convergence is in no table of `experiments/results` yet.'
+    yield 'Its convergence is in no table of `experiments` yet.'
   else:
-    yield from (
-      '| table | held-out accuracy | all-reduce |',
-      '| --- | ---: | ---: |',
-    )
-  for a in found:
-    yield (
-      f'| `experiments/results/{a.table}` | {100 * a.accuracy:.2f} % | '
-      f'{100 * a.dense:.2f} % |'
-    )
+    yield from ('| run | held out | all-reduce |', '| --- | ---: | ---: |')
+  for known in found:
+    mine, dense = told(known.score, known.value), told(known.score, known.dense)
+    yield f'| {known.place} ({known.table}) | {mine} | {dense} |'
   yield ''

@@ -18,7 +18,7 @@ import numpy as np
 
 from gossipjax import models
 from gossipjax.advice import step_traffic
-from gossipjax.comparison.table import size
+from gossipjax.comparison.units import size
 from gossipjax.config import resolve
 from gossipjax.results import workdir
 

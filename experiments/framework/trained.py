@@ -19,12 +19,14 @@ from absl import flags
 from matplotlib.figure import Figure
 
 from experiments.framework import claim, gates, own_process, study, workloads
-from experiments.framework.kept import RUNS, Kept
+from experiments.framework.kept import RUNS, Kept, folder_of
 from gossipjax import executors
+from gossipjax.errors import UserError
 
 FOLDER = flags.DEFINE_string(
   'runs', str(RUNS), 'Folder of kept runs, from which tables are made.'
 )
+SCALE = flags.DEFINE_enum('scale', 'cpu', ['cpu', 'gpu'], 'Kind of machine.')
 DEVICES = 8  # For what is timed when the table is made.
 Cell = tuple[Any, ...]
 Studies = Mapping[Cell, Callable[[], study.Study]]
@@ -51,7 +53,8 @@ def coverage(
     rows.append(
       {
         'workload': name,
-        'gate': workloads.WORKLOADS[name].gate,
+        'scale': scale,
+        'gate': workloads.WORKLOADS[name].gate_at(scale),
         'all-reduce reached': reached,
         'gate met': gate.met,
         'studies': len(mine),
@@ -84,14 +87,13 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
 
 def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
   """Workload, length and seeds of a finding."""
-  of = [workloads.WORKLOADS[row['workload']] for row in coverage]
+  of = [(workloads.WORKLOADS[row['workload']], row) for row in coverage]
+  sizes = [(what, what.sizes[row['scale']]) for what, row in of]
   return (
-    '; '.join(what.title for what in of),
+    '; '.join(size.title or what.title for what, size in sizes),
     '; '.join(
       dict.fromkeys(
-        f'{what.sizes["cpu"].steps:,} steps of {what.sizes["cpu"].examples} '
-        'examples'
-        for what in of
+        f'{size.steps:,} steps of {size.examples} examples' for _, size in sizes
       )
     ),
     min((row['seeds'] for row in rows), default=0),
@@ -114,10 +116,16 @@ def run(
   """
 
   def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-    scale = 'quick' if quick else 'cpu'
+    scale = 'quick' if quick else SCALE.value
+    if scale == 'gpu' and claim.OUT.value is None:
+      raise UserError(
+        '--scale=gpu needs --out, a folder for its table: the one in '
+        'experiments/results is that of the scale cpu.'
+      )
     executors.emulate(DEVICES)
     wanted = studies(scale)
-    kept = Kept(folder / 'runs' if quick else pathlib.Path(FOLDER.value))
+    runs = folder_of(scale, pathlib.Path(FOLDER.value))
+    kept = Kept(folder / 'runs' if quick else runs)
     if quick:
       make_all(wanted, kept, own_process.in_a_process)
     found = results(wanted, kept)

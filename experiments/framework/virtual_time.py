@@ -13,9 +13,9 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from experiments.framework import best_rate, study, workloads
-from experiments.framework.crossing import crossing
 from experiments.framework.single_run import Result
 from gossipjax.config import defaults, resolve
+from gossipjax.results.crossing import crossing
 
 WORKLOAD = 'fashion-virtual'
 PARAMETERS = 220_234
@@ -105,7 +105,7 @@ def to_target(run: Result, accuracy: float = TARGET) -> float | None:
     for record in run['records']
     if record.get('test_accuracy') is not None
   ]
-  return crossing(curve, accuracy, before=(0.0, 0.0))
+  return crossing([(0.0, 0.0), *curve], accuracy)
 
 
 def seconds(tuned: best_rate.Tuned) -> list[float | None]:

@@ -5,73 +5,17 @@ reach; without it no verdict is given. Examples of a step are those of all
 workers together, the same for any number of workers.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
 from ml_collections import ConfigDict
 
 from experiments.framework.single_run import Result
+from experiments.framework.sizes import GPU, Size
+from experiments.framework.workload import Workload
+from experiments.framework.workload import last as last
 from gossipjax.config import defaults
 
 SCALES = ('cpu', 'gpu', 'quick')
 POINTS = 20  # Records of a run.
 SCORED = 10  # Held-out evaluations of a run.
-
-
-class Size(NamedTuple):
-  """How long a workload trains, on what kind of machine.
-
-  Attributes:
-    steps: of each worker.
-    examples: in a step, of all workers.
-    rate: learning rate from which tuning sets out.
-    task: what differs in `config.task`.
-  """
-
-  steps: int
-  examples: int
-  rate: float
-  task: Mapping[str, Any] = {}
-
-
-class Workload(NamedTuple):
-  """What is trained.
-
-  Attributes:
-    title: in words.
-    task: `config.task`, as arguments of `defaults.task`.
-    optimizer: `config.optimizer` but for rate and schedule.
-    sizes: by scale.
-    metric: of the gate, a field of a record.
-    gate: what all-reduce reaches at least; at most, if it is a loss.
-    anchor: where the gate is taken from.
-    warmup: share of the steps in which the rate rises.
-  """
-
-  title: str
-  task: Mapping[str, Any]
-  optimizer: Mapping[str, Any]
-  sizes: Mapping[str, Size]
-  metric: str
-  gate: float
-  anchor: str
-  warmup: float = 0.05
-
-  def score(self, run: Result) -> float | None:
-    """What a run ended with, the more the better; None if it diverged."""
-    end = last(run)
-    if not end:
-      return None
-    return -end[self.metric] if self.is_loss else end[self.metric]
-
-  @property
-  def is_loss(self) -> bool:
-    """Whether less is better."""
-    return self.metric.endswith('loss')
-
-  def passes(self, value: float) -> bool:
-    """Whether a value of the metric is as good as the gate."""
-    return value <= self.gate if self.is_loss else value >= self.gate
 
 
 SGD = {'name': 'sgd', 'momentum': 0.9, 'nesterov': True}
@@ -84,7 +28,11 @@ WORKLOADS = {
     'CNN (220,234 parameters) on Fashion-MNIST, 10 epochs',
     {'name': 'fashion_mnist', 'model': 'cnn', 'width': 32},
     SGD,
-    {'cpu': Size(4700, 128, 0.05), 'quick': Size(6, 64, 0.05, DIGITS)},
+    {
+      'cpu': Size(4700, 128, 0.05),
+      'gpu': GPU['fashion'],
+      'quick': Size(6, 64, 0.05, DIGITS),
+    },
     'test_accuracy',
     0.92,
     '92.3 % measured after 10 epochs, 8 workers with 16 pictures',
@@ -93,7 +41,11 @@ WORKLOADS = {
     'six wide convolutions (0.29 M parameters) on CIFAR-10, 8 epochs',
     {**PICTURES, 'model': 'shallow', 'width': 32, 'smoothing': 0.1},
     {**SGD, 'weight_decay': 5e-4},
-    {'cpu': Size(3200, 128, 0.1), 'quick': Size(6, 64, 0.1, DIGITS)},
+    {
+      'cpu': Size(3200, 128, 0.1),
+      'gpu': GPU['cifar'],
+      'quick': Size(6, 64, 0.1, DIGITS),
+    },
     'test_accuracy',
     0.82,
     'ResNet-8 reaches 76.6 % in 15 epochs, this network 85.2 % in 10',
@@ -104,27 +56,59 @@ WORKLOADS = {
     'CIFAR-10, 8 epochs',
     {**PICTURES, 'model': 'vgg8', 'width': 24, 'smoothing': 0.1},
     {**SGD, 'weight_decay': 5e-4},
-    {'cpu': Size(3200, 128, 0.1), 'quick': Size(6, 64, 0.1, DIGITS)},
+    {
+      'cpu': Size(3200, 128, 0.1),
+      'gpu': GPU['cifar-vgg'],
+      'quick': Size(6, 64, 0.1, DIGITS),
+    },
     'test_accuracy',
     0.80,
     'below the network of cifar, which has no dense layer to speak of',
     warmup=0.2,
   ),
+  # Small ones, on which many whole trainings are affordable.
+  'digits': Workload(
+    "MLP on scikit-learn's digits, 300 steps",
+    {'name': 'digits', 'model': 'mlp'},
+    SGD,
+    {'cpu': Size(300, 128, 0.1), 'quick': Size(6, 64, 0.1, DIGITS)},
+    'test_accuracy',
+    0.90,
+    '92.6 % measured by configs/quickstart.py',
+  ),
+  'fashion-mlp': Workload(
+    'MLP on Fashion-MNIST, 400 steps',
+    {'name': 'fashion_mnist', 'model': 'mlp'},
+    SGD,
+    {'cpu': Size(400, 256, 0.05), 'quick': Size(6, 64, 0.05, DIGITS)},
+    'test_accuracy',
+    0.82,
+    '82.5 % measured by configs/async_fashion_mnist.py, without momentum',
+  ),
+  'text-small': Workload(
+    'transformer (2 layers, width 64) on tinyshakespeare, 400 steps',
+    {'name': 'text', 'width': 64, 'layers': 2, 'sequence': 64},
+    {'name': 'adam'},
+    {'cpu': Size(400, 32, 3e-3), 'quick': Size(6, 64, 3e-3)},
+    'test_accuracy',
+    0.33,
+    '34.8 % measured by configs/text.py',
+    warmup=0.1,
+  ),
   'shakespeare': Workload(
     'transformer (4 layers, 4 heads, width 128) on tinyshakespeare',
     {'name': 'text', 'width': 128, 'layers': 4, 'heads': 4, 'sequence': 64},
     {'name': 'adamw', 'b2': 0.99, 'weight_decay': 0.1},
-    {'cpu': Size(2000, 64, 1e-3), 'quick': Size(6, 64, 1e-3)},
+    {
+      'cpu': Size(2000, 64, 1e-3),
+      'gpu': GPU['shakespeare'],
+      'quick': Size(6, 64, 1e-3),
+    },
     'test_loss',
     1.75,
     'nanoGPT publishes 1.88 nats after 2,000 steps of 12 sequences',
   ),
 }
-
-
-def last(run: Result) -> dict[str, Any]:
-  """The last record, {} of a run that diverged."""
-  return {} if run.get('diverged') else run['records'][-1]
 
 
 def config(
@@ -145,7 +129,7 @@ def config(
   given = {**what.task, **size.task}
   found.task = defaults.task(given.pop('name'), **given)
   found.workers, found.batch_size = workers, size.examples // workers
-  found.steps = size.steps
+  found.steps, found.compute_dtype = size.steps, size.compute_dtype
   found.log_every = max(1, size.steps // POINTS)
   found.eval_every = max(1, size.steps // SCORED)
   found.optimizer = defaults.optimizer(

@@ -1,7 +1,7 @@
 """A training on a real, slow network that exists on this machine only.
 
     python -m experiments.testbed --workers=4 --rate=1gbit -- \
-        --config=configs/quickstart.py --config.workers=4
+        --config=configs/quickstart.py
 
 Makes a network namespace per worker, starts `python -m gossipjax run` in each,
 reads the counters of their interfaces around the training steps (the column of

@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 
 from experiments.testbed import link_shape, timing
 from experiments.testbed.processes import measured
-from gossipjax.comparison import table
+from gossipjax.comparison import markup
 from gossipjax.errors import UserError
 from gossipjax.network import Link
 from gossipjax.results import workdir
@@ -118,7 +118,7 @@ def main() -> int:
     print(error, file=sys.stderr)
     return 2
   workdir.write(pathlib.Path(given.out), json.dumps(link._asdict(), indent=2))
-  print(table.of_rows(rows(link, timings)))
+  print(markup.of_rows(rows(link, timings)))
   print(
     f'{link.latency_s * 1e6:.0f} us and {link.bytes_per_s / 1e6:.1f} MB/s, '
     f'written to {given.out}.'

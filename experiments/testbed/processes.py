@@ -21,7 +21,8 @@ def trained(workers: int, link: Shape, arguments: list[str]) -> int:
   """Trains with a worker in each namespace; the exit code."""
   if not any(a.startswith('--workdir') for a in arguments):
     arguments = [*arguments, f'--workdir=runs/testbed-{time.time():.0f}']
-  arguments = [*arguments, f'--interface={network.INTERFACE}']
+  arguments = launcher.with_workers(arguments, workers)
+  arguments.append(f'--interface={network.INTERFACE}')
   return _everywhere(
     workers,
     link,

@@ -1,0 +1,176 @@
+"""What it costs to follow the advice of `advise`.
+
+    python -m experiments.advice_quality
+
+On three workloads and three links: the strategy that pilots recommend, against
+whole trainings of all strategies, each at its best rate. Regret is what the
+recommended one takes longer to the target than the best in hindsight.
+"""
+
+import statistics
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.framework import (
+  advice_trainings,
+  claim,
+  figures,
+  trained,
+  workloads,
+)
+from experiments.framework.advice_trainings import METHODS, WORKERS
+from experiments.framework.kept import Kept
+from gossipjax.advice.halving import DENSE
+
+CLAIM = claim.Claim(
+  'advice_quality',
+  'What it costs to follow the advice',
+  'Following `advise` costs less than 10 % more seconds than the best strategy '
+  'in hindsight, and at most half of what the better of two simple rules costs',
+  'nothing; the goals are ours',
+)
+WORKLOADS = ('digits', 'fashion-mlp', 'text-small')
+LINKS = ('wan', '1gbe', '10gbe')
+GOAL, HALF = 0.1, 0.5
+RULES = ('advise', 'always all-reduce', 'fastest step')
+PILOTS = 'pilots'  # In place of a strategy's name in a cell.
+
+
+def studies(scale: str) -> trained.Studies:
+  """By workload: each strategy at full length, then the pilots; none on a GPU,
+  since the workloads are small."""
+  if scale == 'gpu':
+    return {}
+  quick = scale == 'quick'
+  found: dict[tuple, Any] = {}
+  for name in WORKLOADS[: 1 if quick else None]:
+    for method in list(METHODS)[: 2 if quick else None]:
+      found[name, method] = partial(advice_trainings.whole, name, method, scale)
+    found[name, PILOTS] = partial(advice_trainings.of_pilots, name, scale)
+  return found
+
+
+def find(
+  found: trained.Results, coverage: claim.Rows, kept: Kept
+) -> claim.Finding:
+  """A row for each workload and link of which everything is trained."""
+  rows = []
+  for name in dict.fromkeys(cell[0] for cell in found):
+    if trained.is_complete(coverage, name):
+      tuned = {c[1]: t for c, t in found.items() if c[0] == name}
+      own_s = {
+        m: advice_trainings.own_seconds(name, m, kept)
+        for m in tuned
+        if m != PILOTS
+      }
+      rows += [_row(name, link, tuned, own_s) for link in LINKS]
+  return claim.Finding(
+    verdict(rows, coverage),
+    rows,
+    NOTES,
+    *trained.evidence(rows, coverage),
+    tables={'coverage': coverage},
+  )
+
+
+def _row(
+  name: str, link: str, tuned: Mapping[str, Any], own_s: Mapping[str, float]
+) -> dict[str, Any]:
+  higher = not workloads.WORKLOADS[name].is_loss
+  curves = {
+    m: [
+      advice_trainings.curve(name, run, own_s[m], link) for run in tuned[m].runs
+    ]
+    for m in own_s
+  }
+  seconds = advice_trainings.to_target(curves, higher)
+  step_s = {m: curves[m][0].seconds[-1] for m in own_s if curves[m][0].seconds}
+  full = max(r['step'] for r in tuned[DENSE].runs[0]['records'])
+  picks = dict(
+    zip(
+      RULES,
+      (
+        advice_trainings.advised(name, link, tuned[PILOTS], own_s, full),
+        DENSE,
+        min(step_s, key=lambda m: step_s[m]),
+      ),
+      strict=True,
+    )
+  )
+  best = min(seconds, key=lambda m: seconds[m])
+  return {
+    'workload': name,
+    'link': link,
+    'seeds': len(tuned[DENSE].runs),
+    'best in hindsight': best,
+    'its seconds to the target': seconds[best],
+    **{f'{rule}: strategy': pick for rule, pick in picks.items()},
+    **{
+      f'{rule}: regret': seconds[pick] / seconds[best] - 1
+      for rule, pick in picks.items()
+    },
+  }
+
+
+def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
+  """On which workloads and links the goal is met, and whether on average."""
+  mean = {
+    rule: statistics.fmean(row[f'{rule}: regret'] for row in rows)
+    for rule in (RULES if rows else ())
+  }
+  cases: list[bool | None] = [row[f'{RULES[0]}: regret'] < GOAL for row in rows]
+  if rows:
+    rival = min(mean[rule] for rule in RULES[1:])
+    cases.append(mean[RULES[0]] <= HALF * rival)
+  told = ', '.join(f'{rule} {100 * mean[rule]:.0f} %' for rule in mean)
+  complete = all(
+    trained.is_complete(coverage, name)
+    for name in figures.values(coverage, 'workload')
+  )
+  return claim.judged(
+    cases,
+    f'mean regret: {told or "unknown"}'[:160],
+    f'Regret in seconds to the target, mean over {len(rows)} workloads and '
+    f'links: {told or "no runs yet"}. A workload on a link holds if the '
+    f'regret of `advise` is below {100 * GOAL:.0f} %; the last case is that '
+    'its mean is at most half of that of the better rule.',
+    trained.doubt(coverage) or ('' if complete else 'not all is trained'),
+  )
+
+
+NOTES = f"""
+{WORKERS} workers; {', '.join(METHODS)}. Pilots have a fifteenth, two and four
+fifteenths of the steps, at three learning rates, on validation data; `advise`
+recommends another strategy than all-reduce only if its worst seed is before the
+best one of all-reduce. Whole trainings: each strategy at its best rate, three
+seeds, test data, to 99 % of the best score of all-reduce. Seconds: one worker's
+step measured on this machine, the link modelled. A strategy that never gets
+there is charged its whole training, which is too little.
+"""
+
+
+def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
+  """Regret of the three rules, a group of bars for each workload and link."""
+  del coverage
+  found = Figure(figsize=(9, 4), layout='constrained')
+  axes = found.subplots()
+  for i, rule in enumerate(RULES):
+    axes.bar(
+      [k + 0.27 * (i - 1) for k in range(len(rows))],
+      [100 * row[f'{rule}: regret'] for row in rows],
+      0.25,
+      label=rule,
+    )
+  names = [f'{row["workload"]}\n{row["link"]}' for row in rows]
+  axes.set_xticks(range(len(rows)), names, fontsize=8)
+  axes.set(ylabel='regret, % of the best seconds', yscale='symlog')
+  axes.axhline(100 * GOAL, color='0.5', lw=0.8)
+  figures.legend(found, axes)
+  return found
+
+
+if __name__ == '__main__':
+  trained.run(CLAIM, studies, find, figure)

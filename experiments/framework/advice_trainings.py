@@ -1,0 +1,157 @@
+"""Trainings that advice is held against: pilots, and whole trainings."""
+
+import statistics
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from experiments.framework import best_rate, step_times, study, workloads
+from experiments.framework.kept import Kept
+from experiments.framework.single_run import Result
+from gossipjax.advice import pilots, recommendation
+from gossipjax.advice.halving import (
+  DENSE,
+  Candidate,
+  Curve,
+  Pilot,
+  Rank,
+  Round,
+  halving,
+  ranked,
+)
+from gossipjax.advice.pilot_plan import RATES
+from gossipjax.comparison import target_costs
+from gossipjax.config import resolve
+from gossipjax.results import crossing
+
+WORKERS = 8
+METHODS: Mapping[str, dict[str, Any]] = {
+  DENSE: {},
+  'gossip': {'topology': 'exponential'},
+  'local_sgd': {},
+  'topk': {},
+  'gtopk': {'density': 0.01},
+  'ef_sign': {},
+}
+ROUNDS = ((1, 1), (2, 1), (4, 2))  # Steps over those of the first; seeds.
+SHORTER = 15  # Times are the pilots of the first round than a training.
+
+
+def whole(name: str, method: str, scale: str) -> study.Study:
+  """A strategy at full length and its best rate."""
+  strategy = resolve.strategy_config(method, **METHODS[method])
+  return best_rate.method(name, WORKERS, scale, strategy)
+
+
+def config(name: str, method: str, scale: str) -> ConfigDict:
+  """Of a strategy on a workload, at full length."""
+  strategy = resolve.strategy_config(method, **METHODS[method])
+  return workloads.config(name, WORKERS, scale, strategy)
+
+
+def rounds(full: int) -> list[Round]:
+  """Of pilots for a training of so many steps."""
+  first = max(1, full // SHORTER)
+  return [Round(first * times, seeds) for times, seeds in ROUNDS]
+
+
+def of_pilots(name: str, scale: str) -> study.Study:
+  """All pilots that halving may ask for on any link, by pilot.
+
+  A rate is the best of its strategy on all links or on none, since a step costs
+  the same with any.
+  """
+  methods = list(METHODS)[: 2 if scale == 'quick' else None]
+  configs = {m: config(name, m, scale) for m in methods}
+  alive = list(_candidates(configs))
+  full, found = configs[DENSE].steps, {}
+  for steps, seeds in rounds(full):
+    asked = [Pilot(c, steps, s) for c in alive for s in range(seeds)]
+    runs = yield [
+      study.Ask(name, pilots.config_of(configs[p.candidate.name], p))
+      for p in asked
+    ]
+    found |= dict(zip(asked, runs, strict=True))
+    curves: dict[Candidate, list[Curve]] = {}
+    for pilot, run in zip(asked, runs, strict=True):
+      curves.setdefault(pilot.candidate, []).append(curve(name, run, 1.0, ''))
+    higher = not workloads.WORKLOADS[name].is_loss
+    alive = [r.candidate for r in ranked(curves, steps, full, higher)]
+  return found
+
+
+def _candidates(configs: Mapping[str, ConfigDict]) -> Iterable[Candidate]:
+  for method, run in configs.items():
+    for factor in RATES:
+      rate = run.optimizer.learning_rate * factor
+      yield Candidate(method, float(f'{rate:.3g}'))
+
+
+def curve(name: str, run: Result, step_s: float, link: str) -> Curve:
+  """Scores and seconds of a run on a link; '' is one that costs nothing."""
+  metric = workloads.WORKLOADS[name].metric
+  if run['diverged']:
+    return Curve([], [])
+  last = max(run['records'][-1]['most_bytes_sent'], 1)
+  spent = run['comm_s'][link] / last if link else 0.0
+  shown = [r for r in run['records'] if r.get(metric) is not None]
+  return Curve(
+    [r[metric] for r in shown],
+    [r['step'] * step_s + r['most_bytes_sent'] * spent for r in shown],
+  )
+
+
+def own_seconds(name: str, method: str, kept: Kept) -> float:
+  """Seconds of a gradient and of the strategy's coding, of one worker."""
+  key = {'workload': name, 'strategy': method}
+  measure = partial(step_times.measure, config(name, method, 'cpu'))
+  costs = kept.once('step_seconds', key, measure)
+  return costs['gradient seconds'] + costs['coding seconds']
+
+
+def to_target(
+  curves: Mapping[str, list[Curve]], higher: bool
+) -> dict[str, float]:
+  """Mean seconds of each strategy to the target that all-reduce sets.
+
+  Of one that a seed of never gets there, its whole training: it costs more.
+  """
+  pick = target_costs.pick(higher)
+  bests = [pick(curve.scores) for curve in curves[DENSE]]
+  target = target_costs.target_of(bests, higher)
+
+  def seconds(curve: Curve) -> float:
+    place = crossing.place(curve.scores, target, higher)
+    last = len(curve.scores) - 1
+    return crossing.at(curve.seconds, last if place is None else place)
+
+  return {
+    method: statistics.fmean(map(seconds, each))
+    for method, each in curves.items()
+    if each and all(curve.scores for curve in each)
+  }
+
+
+def advised(
+  name: str,
+  link: str,
+  made: Mapping[Pilot, Result],
+  own_s: Mapping[str, float],
+  full: int,
+) -> str:
+  """What halving over the pilots recommends on a link."""
+  higher = not workloads.WORKLOADS[name].is_loss
+  first = [p.candidate for p in made if p.steps == rounds(full)[0].steps]
+  asking = halving(list(dict.fromkeys(first)), rounds(full), full, higher)
+  asked = next(asking)
+  while True:
+    curves = [
+      curve(name, made[p], own_s[p.candidate.name], link) for p in asked
+    ]
+    try:
+      asked = asking.send(curves)
+    except StopIteration as end:
+      ranks: list[Rank] = end.value
+      return recommendation.chosen(ranks)

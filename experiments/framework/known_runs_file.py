@@ -1,0 +1,152 @@
+"""known_runs.csv of the package: what `advise` knows of runs kept here.
+
+Made from experiments/runs and from the comparisons under experiments/results
+that are believed. Of each strategy and setting it has the best learning rate.
+"""
+
+import csv
+import io
+import json
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from experiments.framework import finding_files, workloads
+from experiments.framework.kept import Kept
+from gossipjax.advice import known_runs
+from gossipjax.advice.known_runs import DENSE, Known
+from gossipjax.comparison import target_costs
+from gossipjax.comparison.scores import is_higher
+from gossipjax.results import crossing
+
+# Comparisons that `advise` believes; quickstart has 300 digits, of which a
+# few decide a point. Their summaries do not name the model.
+BELIEVED = {'async_fashion_mnist': 'mlp', 'fashion_mnist': 'cnn'}
+Line = Mapping[str, Any]
+
+
+def text(kept: Kept | None = None) -> str:
+  """The file; of `kept`, by default all runs that are committed."""
+  found = io.StringIO()
+  writer = csv.writer(found, lineterminator='\n')
+  writer.writerow(Known._fields)
+  for name in BELIEVED:
+    writer.writerows(_of_comparison(name))
+  kept = kept or Kept()
+  for path in sorted(kept.folder.glob('*.jsonl')):
+    writer.writerows(_of_kept(path.stem, kept.lines(path.stem).values()))
+  return found.getvalue()
+
+
+def _of_comparison(name: str) -> Iterator[Known]:
+  """Of a summary only the end is known."""
+  path = finding_files.RESULTS / name / 'summary.json'
+  summary = json.loads(path.read_text())
+  scores = {run['name']: run['test_accuracy'] for run in summary['runs']}
+  dense = scores.pop(DENSE)
+  for run in sorted(scores):
+    yield Known(
+      name,
+      *known_runs.identity(summary['config'])._replace(model=BELIEVED[name]),
+      run,
+      'test_accuracy',
+      scores[run],
+      dense,
+      math.nan,
+      1,
+    )
+
+
+def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[Known]:
+  """Of each comparison in a file of kept runs, those beside all-reduce."""
+  what = workloads.WORKLOADS.get(kind)
+  metric = what.metric if what else 'test_accuracy'
+  groups: dict[str, dict[str, dict[float, list[Line]]]] = {}
+  for line in lines:
+    config = line['key'].get('config', {})
+    if not _counts(config, line, metric):
+      continue
+    where, strategy = _where(config), json.dumps(config['strategy'])
+    rates = groups.setdefault(where, {}).setdefault(strategy, {})
+    rate = config['optimizer']['learning_rate']
+    rates.setdefault(rate, []).append(line)
+  for settings in groups.values():
+    best = [_best(rates, metric) for rates in settings.values()]
+    dense = [runs for runs in best if _name(runs) == DENSE]
+    if dense:
+      yield from _beside(kind, metric, dense[0], best)
+
+
+def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
+  """Whether a kept result is a lock-step training judged by test data."""
+  result = line['result']
+  return (
+    'strategy' in config
+    and not config.get('cluster')
+    and config.get('split', {}).get('holdout') != 'validation'
+    and not result.get('diverged')
+    and any(metric in record for record in result.get('records', ()))
+  )
+
+
+def _where(config: Mapping[str, Any]) -> str:
+  """What runs of one comparison have in common."""
+  keys = ('task', 'split', 'workers', 'steps', 'batch_size')
+  return json.dumps([config.get(key) for key in keys], sort_keys=True)
+
+
+def _curve(line: Line, metric: str) -> list[tuple[float, float]]:
+  return [
+    (record['step'], record[metric])
+    for record in line['result']['records']
+    if record.get(metric) is not None
+  ]
+
+
+def _bests(runs: Iterable[Line], metric: str) -> list[float]:
+  """The best score of each seed."""
+  pick = target_costs.pick(is_higher(metric, ()))
+  return [pick(score for _, score in _curve(run, metric)) for run in runs]
+
+
+def _score(runs: Iterable[Line], metric: str) -> float:
+  return statistics.fmean(_bests(runs, metric))
+
+
+def _best(rates: Mapping[float, list[Line]], metric: str) -> list[Line]:
+  """The runs at the rate with most seeds, among these the best."""
+  sign = 1 if is_higher(metric, ()) else -1
+  return max(
+    rates.values(), key=lambda runs: (len(runs), sign * _score(runs, metric))
+  )
+
+
+def _name(runs: list[Line]) -> str:
+  return runs[0]['key']['config']['strategy']['name']
+
+
+def _beside(
+  kind: str, metric: str, dense: list[Line], best: list[list[Line]]
+) -> Iterator[Known]:
+  higher = is_higher(metric, ())
+  target = target_costs.target_of(_bests(dense, metric), higher)
+
+  def steps(runs: list[Line]) -> float:
+    found = [
+      crossing.crossing(_curve(run, metric), target, higher) for run in runs
+    ]
+    return math.inf if None in found else statistics.fmean(found)
+
+  for runs in best:
+    if runs is not dense:
+      yield Known(
+        kind,
+        *known_runs.identity(runs[0]['key']['config']),
+        _name(runs),
+        metric,
+        _score(runs, metric),
+        _score(dense, metric),
+        steps(runs) / steps(dense),
+        len(runs),
+      )

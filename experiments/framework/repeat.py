@@ -1,0 +1,95 @@
+"""Repeats a kept run and says whether the same comes out.
+
+    python -m experiments.framework.repeat fashion 82058db6195033cf
+
+The first word names the file in experiments/runs, the second the digest of the
+run. A key leaves out what is empty: 0, '' or no; `config_of` puts that back.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from absl import app
+from ml_collections import ConfigDict
+
+from experiments.framework import own_process, single_run
+from experiments.framework.kept import Kept
+from gossipjax.commands import command_line, console
+from gossipjax.config import defaults, resolve
+from gossipjax.errors import UserError
+
+
+def config_of(key: Mapping[str, Any]) -> ConfigDict:
+  """The config whose key it is.
+
+  Raises:
+    UserError: this version has other defaults, so that none has this key.
+  """
+  given = key['config']
+  found = defaults.get_config()
+  with found.ignore_type(), found.unlocked():
+    for name in found:
+      if name not in single_run.WITHOUT_EFFECT:
+        found[name] = _filled(_plain(given.get(name)), _default(name, given))
+  rebuilt = single_run.key_of(found, key.get('probe', ''))
+  if rebuilt['config'] != given:
+    raise UserError('The defaults have changed since this run was kept.')
+  return found
+
+
+def _plain(value: Any) -> Any:
+  return dict(value) if isinstance(value, Mapping) else value
+
+
+def _default(name: str, given: Mapping[str, Any]) -> Any:
+  """The default of a key, with all arguments of what is named."""
+  part = given.get(name)
+  if name == 'strategy':
+    return resolve.strategy_config(part['name']).to_dict()
+  if name == 'task':
+    return defaults.task(part['name']).to_dict()
+  if name == 'cluster' and part:
+    return defaults.cluster().to_dict()
+  value = defaults.get_config()[name]
+  return value.to_dict() if isinstance(value, ConfigDict) else value
+
+
+def _filled(given: Any, default: Any) -> Any:
+  """What was given; what was not is empty, whatever the default is."""
+  if isinstance(default, Mapping) and (given is None or type(given) is dict):
+    given = given or {}
+    names = dict.fromkeys([*default, *given])
+    return ConfigDict(
+      {
+        name: _filled(_plain(given.get(name)), default.get(name))
+        for name in names
+      },
+      sort_keys=False,
+    )
+  if given is not None:
+    return ConfigDict(given) if isinstance(given, dict) else given
+  return default if default is None else type(default)()
+
+
+def main(argv: list[str], interrupted: Any) -> None:
+  """The command line."""
+  del interrupted
+  if len(argv) != 3:
+    raise UserError('repeat needs a file of experiments/runs and a digest.')
+  line = Kept().lines(argv[1]).get(argv[2])
+  if line is None:
+    raise UserError(f'experiments/runs/{argv[1]}.jsonl has no run {argv[2]}.')
+  key = line['key']
+  result, seconds, _ = own_process.in_a_process(
+    config_of(key), key.get('probe', '')
+  )
+  same = result == line['result']
+  last = result['records'][-1] if result['records'] else {}
+  print(f'{last}\n{"The same" if same else "Not the same"}, {seconds:.0f} s.')
+
+
+if __name__ == '__main__':
+  app.run(
+    console.guarded(main),
+    flags_parser=lambda argv: command_line.parse(argv, positional=2),
+  )

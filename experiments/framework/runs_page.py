@@ -1,0 +1,154 @@
+"""The page of all kept runs, for mkdocs: docs/runs.js filters and sorts it.
+
+A row is what ran, over its seeds: those of experiments/runs, and the
+comparisons that are kept under experiments/results.
+"""
+
+import json
+import pathlib
+import statistics
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from experiments.framework import finding_files, workloads
+from experiments.framework.kept import Kept
+from gossipjax.comparison.scores import is_higher
+from gossipjax.network import PRESETS
+
+COMPARISONS = ('quickstart', 'fashion_mnist', 'async_fashion_mnist')
+NAME = 'runs.md'
+SCRIPT = pathlib.Path(__file__).parents[2] / 'docs' / 'runs.js'
+Row = dict[str, Any]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+  """Adds the page to the navigation, after the first one."""
+  config.nav.insert(1, {'All runs': NAME})
+  return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+  """Adds the page itself."""
+  files.append(File.generated(config, NAME, content=page(rows())))
+  return files
+
+
+def rows(kept: Kept | None = None) -> list[Row]:
+  """All rows; of `kept`, by default all runs that are committed."""
+  kept = kept or Kept()
+  found = [row for name in COMPARISONS for row in _of_comparison(name)]
+  for path in sorted(kept.folder.glob('*.jsonl')):
+    found += _of_kept(path.stem, kept.lines(path.stem).values())
+  return found
+
+
+def _of_comparison(name: str) -> Iterator[Row]:
+  path = finding_files.RESULTS / name / 'summary.json'
+  summary = json.loads(path.read_text())
+  config = {k: v for k, v in summary['config'].items() if k != 'variants'}
+  for run in summary['runs']:
+    yield {
+      'workload': name,
+      'workers': summary['config']['workers'],
+      'strategy': run['name'],
+      'score': 'test_accuracy',
+      'value': run['test_accuracy'],
+      'higher': True,
+      'bytes': run['bytes_sent'],
+      'steps': run['steps'],
+      # Summaries of older versions have fewer links.
+      'seconds': {k: v for k, v in run['comm_s'].items() if k in PRESETS},
+      'virtual_s': run.get('virtual_s'),
+      'seeds': [summary['config']['seed']],
+      'commit': summary['commit'],
+      'config': config | {'strategy': run.get('strategy', run['name'])},
+      'command': f'python run.py --config=configs/{name}.py',
+    }
+
+
+def _of_kept(kind: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+  """Runs of a file that differ in the seed alone are one row."""
+  what = workloads.WORKLOADS.get(kind)
+  metric = what.metric if what else 'test_accuracy'
+  groups: dict[str, list[Mapping[str, Any]]] = {}
+  for line in lines:
+    config = line['key'].get('config', {})
+    if 'strategy' in config and _ended(line, metric):
+      but_seed = {k: v for k, v in config.items() if k != 'seed'}
+      groups.setdefault(json.dumps(but_seed, sort_keys=True), []).append(line)
+  for runs in groups.values():
+    yield _row(kind, metric, runs)
+
+
+def _ended(line: Mapping[str, Any], metric: str) -> bool:
+  result = line['result']
+  return not result.get('diverged') and bool(
+    result.get('records') and result['records'][-1].get(metric) is not None
+  )
+
+
+def _row(kind: str, metric: str, runs: list[Mapping[str, Any]]) -> Row:
+  ends = [run['result']['records'][-1] for run in runs]
+  config = runs[0]['key']['config']
+  mean = lambda name: statistics.fmean(end[name] for end in ends)
+  on_validation = config.get('split', {}).get('holdout') == 'validation'
+  return {
+    'workload': f'{kind}, validation data' if on_validation else kind,
+    'workers': config['workers'],
+    'strategy': config['strategy']['name'],
+    'score': metric,
+    'value': mean(metric),
+    'higher': is_higher(metric, ()),
+    'bytes': mean('most_bytes_sent'),
+    'steps': ends[0]['step'],
+    'seconds': {
+      link: statistics.fmean(run['result']['comm_s'][link] for run in runs)
+      for link in PRESETS
+      if all(link in run['result']['comm_s'] for run in runs)
+    },
+    'virtual_s': mean('virtual_s') if 'virtual_s' in ends[0] else None,
+    'seeds': sorted(run['key']['config'].get('seed', 0) for run in runs),
+    'commit': runs[0]['made_with']['commit'],
+    'config': config,
+    'command': f'python -m experiments.framework.repeat {kind} '
+    f'{runs[0]["digest"]}',
+  }
+
+
+def page(found: list[Row]) -> str:
+  """The text of the page: its controls, and the rows as JSON."""
+  data = json.dumps({'rows': found, 'links': list(PRESETS)})
+  return PAGE.replace('DATA', data.replace('<', '\\u003c'))
+
+
+PAGE = """---
+hide:
+  - navigation
+  - toc
+---
+# All runs
+
+Each row is a training that is kept in the repository, mean over its seeds.
+Bytes are those of the worker that sends most; seconds are those of
+communication, modelled for the link, of the whole run. The picture shows the
+rows of the table: nobody beats those on the line in both.
+
+<div id="runs-controls">
+  <label>workload <select id="workload"></select></label>
+  <label>workers <select id="workers"></select></label>
+  <label>link <select id="link"></select></label>
+  <label>against <select id="cost">
+    <option value="seconds">seconds</option>
+    <option value="bytes">bytes</option>
+  </select></label>
+</div>
+<div id="front"></div>
+<p id="nothing" hidden>No run is like that.</p>
+<div id="runs-table"></div>
+
+<script type="application/json" id="runs-data">DATA</script>
+<script src="runs.js"></script>
+"""

@@ -1,0 +1,76 @@
+"""How long workloads train, and those that need a GPU.
+
+Of the sizes for GPUs nothing was measured yet: rates are where tuning sets out,
+and the gates are goals, 93 % on CIFAR-10, and on the others more than the
+smaller networks of the scale cpu reach.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Size(NamedTuple):
+  """How long a workload trains, on what kind of machine.
+
+  Attributes:
+    steps: of each worker.
+    examples: in a step, of all workers.
+    rate: learning rate from which tuning sets out.
+    task: what differs in `config.task`.
+    gate: what all-reduce has to reach here; None: the workload's.
+    title: of the workload, if it is another network; '': the workload's.
+    compute_dtype: `config.compute_dtype`.
+  """
+
+  steps: int
+  examples: int
+  rate: float
+  task: Mapping[str, Any] = {}
+  gate: float | None = None
+  title: str = ''
+  compute_dtype: str = ''
+
+
+BFLOAT16 = 'bfloat16'
+GPU = {
+  'fashion': Size(
+    3500,
+    512,
+    0.1,
+    {'width': 64},
+    0.925,
+    'CNN of twice the width on Fashion-MNIST, 30 epochs',
+    BFLOAT16,
+  ),
+  'cifar': Size(
+    2940,
+    512,
+    0.2,
+    {'model': 'resnet9', 'width': 64},
+    0.93,
+    'ResNet-9 (6.6 M parameters) on CIFAR-10, 30 epochs',
+    BFLOAT16,
+  ),
+  'cifar-vgg': Size(
+    2940,
+    512,
+    0.1,
+    {'width': 64},
+    0.90,
+    'VGG of six convolutions and two dense layers (3.3 M parameters) on '
+    'CIFAR-10, 30 epochs',
+    BFLOAT16,
+  ),
+  # nanoGPT reaches 1.47 at this size by dropout and 5,000 steps; without
+  # dropout more steps learn the text by heart.
+  'shakespeare': Size(
+    1500,
+    64,
+    1e-3,
+    {'width': 384, 'layers': 6, 'heads': 6, 'sequence': 256},
+    1.60,
+    'transformer (6 layers, 6 heads, width 384: 10.9 M parameters) on '
+    'tinyshakespeare',
+    BFLOAT16,
+  ),
+}
