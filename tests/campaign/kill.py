@@ -1,15 +1,17 @@
 """Signals at any moment: after --resume, the same bits as without them."""
 
+import os
 import pathlib
 import random
 import signal
 import time
+from typing import NamedTuple
 
-from tests.campaign import outcome, verdict
+from gossipjax.distributed import constants, lifeline
+from tests.campaign import launch, outcome, verdict
 from tests.support import program
 
 COMMON = (
-  '--config.workers=3',
   '--config.steps=40',
   '--config.log_every=2',
   '--config.eval_every=20',
@@ -22,64 +24,110 @@ def get_config():
   config.cluster = defaults.cluster(compute='gamma', spread=0.3)
   return config
 """
-# With memory of each kind: residuals, centers, factors, momenta, queues.
-STRATEGIES = ('gtopk', 'elastic', 'choco', 'power_sgd', 'diloco', 'push_sum')
-IN_VIRTUAL_TIME = ('elastic', 'adaptive_gossip')
+PROCESSES = 2
 SIGNALS = (signal.SIGKILL,) * 3 + (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+EARLY_S = 5  # Of a start in which a signal may come.
+
+
+class Kind(NamedTuple):
+  """What is signalled.
+
+  Attributes:
+    strategy: its name.
+    where: 'devices' of one process, 'virtual' time, or 'processes'.
+  """
+
+  strategy: str
+  where: str
+
+  def words(self, shared: pathlib.Path) -> list[str]:
+    """The run, as flags."""
+    config = f'configs/default.py:{self.strategy}'
+    if self.where == 'virtual':
+      config = shared / f'virtual_{self.strategy}.py'
+      config.write_text(VIRTUAL.format(strategy=self.strategy))
+    workers = PROCESSES if self.where == 'processes' else 3
+    return [f'--config={config}', f'--config.workers={workers}', *COMMON]
+
+  def start(self, folder: pathlib.Path, words: list[str]) -> program.Running:
+    """Starts the run; what it says goes into `folder`."""
+    if self.where == 'processes':
+      launcher = 'launch', f'--processes={PROCESSES}', '--'
+      return program.start(folder, *launcher, *words, module='gossipjax')
+    return program.start(folder, *words)
+
+
+# With memory of each kind: residuals, centers, factors, momenta, queues.
+KINDS = [
+  Kind(name, 'devices')
+  for name in ('gtopk', 'elastic', 'choco', 'power_sgd', 'diloco', 'push_sum')
+]
+KINDS += [Kind(name, 'virtual') for name in ('elastic', 'adaptive_gossip')]
+KINDS += [Kind(name, 'processes') for name in ('gtopk', 'choco')]
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   """Signals a run at a random moment, resumes it; what was different."""
   chance = random.Random(seed)
-  runs = [(name, False) for name in STRATEGIES]
-  runs += [(name, True) for name in IN_VIRTUAL_TIME]
-  name, virtual = runs[seed % len(runs)]
-  words = _words(name, virtual, shared)
-  whole = _uninterrupted(name, virtual, shared)
-  place = folder / 'run'
-  words = [*words, f'--workdir={place}']
+  kind = KINDS[seed % len(KINDS)]
+  whole, place = _uninterrupted(kind, shared), folder / 'run'
+  words = [*kind.words(shared), f'--workdir={place}']
   number = chance.choice(SIGNALS)
-  running = program.start(folder / 'told', *words)
-  _wait(running, place / name / 'records.jsonl', chance)
-  running.send(number)
-  ended = running.end(verdict.LIMIT_S)
-  codes = (0, -number, 128 + number)
-  if found := verdict.of(ended, codes):
-    return verdict.told(f'{number.name}: {found}', words)
+  running, children = kind.start(folder / 'told', words), []
+  if kind.where == 'processes':
+    children = launch.children_of(running.pid, PROCESSES)
+  _wait(running, place / kind.strategy / 'records.jsonl', chance)
+  found = _signal(running, children, number, chance)
+  if found:
+    return verdict.told(f'{kind.where}, {number.name}: {found}', words)
   if not (place / 'config.json').exists():
     return ''  # It was too early for anything to be lost.
   words.append('--resume')
-  again = program.start(folder / 'again', *words).end(verdict.LIMIT_S)
+  again = kind.start(folder / 'again', words).end(verdict.LIMIT_S)
   found = verdict.of(again, (0,)) or outcome.difference(
-    place / name, whole / name
+    place / kind.strategy, whole / kind.strategy
   )
-  return verdict.told(found and f'{number.name}: {found}', words)
+  return verdict.told(found and f'{kind.where}, {number.name}: {found}', words)
 
 
-def _words(name: str, virtual: bool, shared: pathlib.Path) -> list[str]:
-  if not virtual:
-    return [f'--config=configs/default.py:{name}', *COMMON]
-  path = shared / f'virtual_{name}.py'
-  path.write_text(VIRTUAL.format(strategy=name))
-  return [f'--config={path}', *COMMON]
+def _signal(
+  running: program.Running,
+  children: list[int],
+  number: int,
+  chance: random.Random,
+) -> str:
+  """Signals a run, or one of its processes; what is wrong with its end."""
+  codes = [0, -number, 128 + number]
+  if children:  # To which their launcher passes signals on as SIGTERM.
+    codes += [128 + signal.SIGTERM, constants.LOST]
+  victim = chance.choice([running.pid, *children])
+  if launch.alive(victim):
+    os.kill(victim, number)
+  found = verdict.of(running.end(verdict.LIMIT_S), codes)
+  until = time.monotonic() + lifeline.END_S + launch.SLACK_S
+  while any(map(launch.alive, children)):
+    if time.monotonic() > until:
+      return f'{found} processes {children} go on'
+    time.sleep(0.05)
+  return found
 
 
-def _uninterrupted(
-  name: str, virtual: bool, shared: pathlib.Path
-) -> pathlib.Path:
-  place = shared / f'kill_{name}_{virtual}'
+def _uninterrupted(kind: Kind, shared: pathlib.Path) -> pathlib.Path:
+  place = shared / f'kill_{kind.strategy}_{kind.where}'
   if not place.exists():
-    words = _words(name, virtual, shared)
-    ended = program.run(shared / 'told', *words, f'--workdir={place}')
-    assert ended.code == 0, ended.err
+    words = [*kind.words(shared), f'--workdir={place}']
+    ended = kind.start(shared / 'told', words).end(verdict.LIMIT_S)
+    assert ended and ended.code == 0, ended
   return place
 
 
-def _wait(running, lines: pathlib.Path, chance: random.Random) -> None:
+def _wait(
+  running: program.Running, lines: pathlib.Path, chance: random.Random
+) -> None:
   """Until some records are written, or for a moment of the start."""
   many = chance.randint(0, 18)
   if many == 0:
-    time.sleep(chance.uniform(0, 5))
+    time.sleep(chance.uniform(0, EARLY_S))
   while (
     many
     and running.alive()

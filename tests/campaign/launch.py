@@ -5,7 +5,6 @@ import pathlib
 import random
 import signal
 import subprocess
-import sys
 import time
 
 from gossipjax.distributed import launcher, lifeline
@@ -22,9 +21,6 @@ ENDS_S = {
   'stop': launcher.GRACE_S + 10,
 }
 PROCESSES = 2
-ENVIRONMENT = {k: v for k, v in os.environ.items() if k != 'NPROC'} | {
-  'JAX_PLATFORMS': 'cpu'
-}
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
@@ -34,23 +30,17 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   what = list(ENDS_S)[seed % len(ENDS_S)]
   log = folder / 'log'
   with log.open('w') as output:
-    parent = subprocess.Popen(
-      _words(folder),
-      stdout=output,
-      stderr=output,
-      cwd=program.ROOT,
-      env=ENVIRONMENT,
-    )
-  children = _children(parent)
+    parent = program.module(output, *_words(folder))
+  children = children_of(parent.pid, PROCESSES)
   _wait(folder / 'run/gossip/records.jsonl', parent, chance)
   began, victim = time.monotonic(), chance.randrange(PROCESSES)
   _make(what, parent, children[victim])
   until = began + ENDS_S[what] + SLACK_S
   while time.monotonic() < until and (
-    parent.poll() is None or any(map(_alive, children))
+    parent.poll() is None or any(map(alive, children))
   ):
     time.sleep(0.05)
-  left = [child for child in children if _alive(child)]
+  left = [child for child in children if alive(child)]
   hung = parent.poll() is None
   for process in (parent.pid, *left) if hung else left:
     os.kill(process, signal.SIGKILL)
@@ -71,8 +61,6 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
 
 def _words(folder: pathlib.Path) -> list[str]:
   return [
-    sys.executable,
-    '-m',
     'gossipjax',
     'launch',
     f'--processes={PROCESSES}',
@@ -88,10 +76,10 @@ def _words(folder: pathlib.Path) -> list[str]:
   ]
 
 
-def _children(parent: subprocess.Popen) -> list[int]:
-  """Their process ids, in their order."""
-  told = pathlib.Path(f'/proc/{parent.pid}/task/{parent.pid}/children')
-  while len(found := told.read_text().split()) < PROCESSES:
+def children_of(process: int, count: int) -> list[int]:
+  """The process ids of its children, in their order, once there are so many."""
+  told = pathlib.Path(f'/proc/{process}/task/{process}/children')
+  while len(found := told.read_text().split()) < count:
     time.sleep(0.02)
   return sorted(map(int, found))
 
@@ -120,7 +108,7 @@ def _make(what: str, parent: subprocess.Popen, victim: int) -> None:
     parent.send_signal(numbers.get(what, signal.SIGTERM))
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
   """Whether a process runs, or is stopped; a zombie is dead."""
   try:
     state = pathlib.Path(f'/proc/{process}/stat').read_text()

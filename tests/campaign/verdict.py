@@ -1,6 +1,7 @@
 """What is wrong with how a process ended."""
 
 import shlex
+from collections.abc import Collection
 
 from gossipjax.commands.console import DIVERGED
 from gossipjax.errors import MISTAKE
@@ -10,7 +11,7 @@ LIMIT_S = 300  # Of one process, on a busy machine.
 
 
 def of(
-  ended: program.Ended | None, codes: tuple[int, ...] = (0, DIVERGED, MISTAKE)
+  ended: program.Ended | None, codes: Collection[int] = (0, DIVERGED, MISTAKE)
 ) -> str:
   """'' if a process ended as promised, else what it did instead.
 

@@ -21,7 +21,11 @@ STRATEGIES = [
 # A room (a folder, or a module outside folders) may import from the layers
 # before its own and from itself. The longest name that fits a module decides.
 LAYERS = (
-  {'gossipjax.errors', 'gossipjax.flatten', 'gossipjax.traffic'},
+  {
+    'gossipjax.errors',
+    'gossipjax.flatten',
+    'gossipjax.traffic',
+  },
   {'gossipjax.config.ranges'},
   {
     'gossipjax.topology',
@@ -35,17 +39,24 @@ LAYERS = (
     'gossipjax.models',
     'gossipjax.simulation.cluster',
   },
-  {'gossipjax.collectives'},
+  {'gossipjax.collectives', 'gossipjax.devices.worker_devices'},
+  {'gossipjax.devices.everyone'},
   {'gossipjax.aggregator', 'gossipjax.executors', 'gossipjax.servers'},
   {'gossipjax.async_exchange', 'gossipjax.transforms', 'gossipjax.triggers'},
-  {'gossipjax.strategies', 'gossipjax.local_step', 'gossipjax.tasks'},
+  {
+    'gossipjax.strategies',
+    'gossipjax.local_step',
+    'gossipjax.devices',
+    'gossipjax.tasks',
+  },
   {'gossipjax.audit', 'gossipjax.config', 'gossipjax.distributed'},
   {'gossipjax.profiling'},
   {'gossipjax.training'},
   {'gossipjax.simulation', 'gossipjax.results'},
-  {'gossipjax.commands.console'},
+  {'gossipjax.commands.console', 'gossipjax.engine'},
   {'gossipjax.comparison'},
-  {'gossipjax.advice', 'gossipjax.tuning'},
+  {'gossipjax.tuning'},
+  {'gossipjax.advice'},
   {'gossipjax.commands', 'gossipjax.__main__', 'gossipjax'},
   {'experiments.framework'},
   {'experiments.testbed'},

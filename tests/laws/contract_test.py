@@ -186,7 +186,13 @@ def test_pmap_agrees_in_values_and_in_the_whole_bill(name):
   laws.executors_agree(record(name), replay(name, 'pmap'))
 
 
-@over_all
+@pytest.mark.parametrize(
+  'name',
+  [
+    name if name in CORE else pytest.param(name, marks=pytest.mark.exhaustive)
+    for name in AGGREGATORS
+  ],
+)
 def test_executors_agree_when_workers_are_missing(name):
   if not refusal(name):
     laws.executors_agree(record(name, False), replay(name, 'shard_map', False))
@@ -256,7 +262,9 @@ def test_what_one_sends_another_receives(name):
 
 
 @over_core
-@pytest.mark.parametrize('workers', [1, 3])
+@pytest.mark.parametrize(
+  'workers', [pytest.param(1, marks=pytest.mark.exhaustive), 3]
+)
 def test_any_number_of_workers_will_do_or_is_refused_by_name(name, workers):
   try:
     events = record(name, workers=workers)

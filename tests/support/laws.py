@@ -277,7 +277,8 @@ def gossip_multiplies_with_w(events, graph: topology.Topology, period=1):
     )
 
 
-def _sub_jaxprs(value):
+def sub_jaxprs(value):
+  """The programs in a parameter of an equation."""
   values = value if isinstance(value, (tuple, list)) else [value]
   for v in values:
     v = getattr(v, 'jaxpr', v)
@@ -298,10 +299,10 @@ def _moved(jaxpr) -> set[int]:
       case 'ppermute':
         options = {size * len(eqn.params['perm'])}
       case 'cond':
-        options = set().union(*map(_moved, _sub_jaxprs(eqn.params['branches'])))
+        options = set().union(*map(_moved, sub_jaxprs(eqn.params['branches'])))
       case name:
         assert name not in ('all_to_all', 'reduce_scatter', 'pmax'), name
-        inner = [_moved(j) for p in eqn.params.values() for j in _sub_jaxprs(p)]
+        inner = [_moved(j) for p in eqn.params.values() for j in sub_jaxprs(p)]
         times = eqn.params.get('length', 1)
         options = {times * sum(c) for c in [[max(i) for i in inner]]}
     totals = {t + o for t in totals for o in options}

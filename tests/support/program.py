@@ -12,7 +12,7 @@ import runpy
 import signal
 import subprocess
 import sys
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import jax
 import numpy as np
@@ -119,6 +119,30 @@ def _become(folder, args, module, max_file_bytes, environment):
     runpy.run_module(module, run_name='__main__', alter_sys=True)
   else:
     runpy.run_path('run.py', run_name='__main__')
+
+
+# Of processes that are not forked from here; NPROC would limit their threads.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != 'NPROC'} | {
+  'JAX_PLATFORMS': 'cpu',
+  'PYTHONPATH': 'tests',
+}
+
+
+def module(output: IO[str] | int, *words: str) -> subprocess.Popen:
+  """Starts `python -m WORDS` with nothing forked.
+
+  Args:
+    output: takes all that it says: a file, or `subprocess.PIPE`.
+    *words: the module and its arguments.
+  """
+  return subprocess.Popen(
+    [sys.executable, '-m', *words],
+    text=True,
+    cwd=ROOT,
+    env=ENVIRONMENT,
+    stdout=output,
+    stderr=subprocess.STDOUT,
+  )
 
 
 def really(*args: str, **environment: str) -> Ended:

@@ -4,7 +4,7 @@ import json
 import pathlib
 from typing import Any
 
-from gossipjax.results import record_file, workdir
+from gossipjax.results import reader, record_file, workdir
 from gossipjax.training.record import Record
 
 
@@ -76,3 +76,15 @@ def run(
       json.dumps({'name': name, **summary})
     )
   return lines
+
+
+def finish(folder: pathlib.Path, **given: Any) -> dict[str, Any]:
+  """What summary.json of a comparison holds of its finished variants.
+
+  Args:
+    folder: of `claim`, with the runs of `run`.
+    **given: by name of a variant, what its entry has besides.
+  """
+  found = reader.summary(folder)
+  runs = [run | given.get(run['name'], {}) for run in found['runs']]
+  return found | {'runs': runs}

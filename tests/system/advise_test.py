@@ -1,6 +1,7 @@
 """Advice: measured alone, billed really, and all-reduce where that is best."""
 
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import optax
 import pytest
 
 from gossipjax import executors, network
-from gossipjax.advice import advise, measured_accuracies, step_traffic
+from gossipjax.advice import advise, known_runs, recommendation, step_traffic
 from gossipjax.advice.bandwidth_figure import draw
 from gossipjax.advice.forecast import Forecast, break_even, rows
 from gossipjax.advice.isolated_worker import alone
@@ -19,7 +20,7 @@ from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.traffic import Traffic
-from tests.support import program
+from tests.support import program, workdirs
 
 PARAMS = {'w': jnp.linspace(-1, 1, 60).reshape(6, 10), 'b': jnp.ones(4)}
 GRADS = jax.tree.map(jnp.cos, PARAMS)
@@ -89,14 +90,14 @@ def forecast(
   path_bytes: int,
   select_s: float = 0.0,
   rounds: int = 1,
-  accuracies=(),
+  known=(),
 ) -> Forecast:
   """One worker, one step, a second of computing."""
   sent = Traffic(
     *np.array([path_bytes, path_bytes, 1, rounds, path_bytes]).reshape(5, 1, 1)
   )
   return Forecast(
-    name, 1.0, select_s, step_traffic.StepTraffic(sent, True), accuracies
+    name, 1.0, select_s, step_traffic.StepTraffic(sent, True), known
   )
 
 
@@ -127,23 +128,48 @@ def test_a_row_splits_a_step_into_its_parts():
   assert row['faster than all-reduce'] == 'below 2 kB/s'
 
 
-def accuracy(strategy: str, score: float) -> measured_accuracies.Accuracy:
-  """Against all-reduce with 90 %."""
-  return measured_accuracies.Accuracy('somewhere', strategy, score, 0.9)
+def known(strategy: str, value: float, steps=float('nan'), **given):
+  """A run of an MLP on digits with 8 workers; all-reduce has 90 %."""
+  place = {'task': 'digits', 'model': 'mlp', 'workers': 8} | given
+  score = ('test_accuracy', value, 0.9, steps, 1)
+  return known_runs.Known('somewhere', *place.values(), strategy, *score)
 
 
-def test_all_reduce_is_the_answer_where_nothing_good_is_faster():
+def test_what_is_not_faster_is_not_tried_and_what_learns_worse_is_last():
   slow = forecast('half', 500, select_s=0.25)
-  assert advise.verdict([DENSE, slow], LINK).startswith('Use all-reduce')
   little = forecast('little', 980)  # 0.2 % of a step.
-  assert advise.verdict([DENSE, little], LINK).startswith('Use all-reduce')
-  bad = forecast('small', 10, accuracies=[accuracy('small', 0.88)])
-  assert advise.verdict([DENSE, bad], LINK).startswith('Use all-reduce')
-  assert 'somewhere: 88.0 %' in advise.warnings([DENSE, bad])[0]
-  good = forecast('other', 20, accuracies=[accuracy('other', 0.895)])
-  assert advise.verdict([DENSE, bad, good], LINK).startswith('Use other')
-  untried = forecast('untried', 20)
-  assert 'no table' in advise.verdict([DENSE, untried], LINK)
+  assert advise.faster([DENSE, slow, little], LINK) == []
+  bad = forecast('small', 10, known=[known('small', 0.88)])
+  good = forecast('other', 20, known=[known('other', 0.895)])
+  assert advise.faster([DENSE, bad, good], LINK) == [good, bad]
+
+
+def test_a_run_is_known_by_how_far_it_is():
+  config = defaults.get_config()
+  same, other = known('a', 0.9), known('b', 0.9, model='linear')
+  apart = known('c', 0.9, task='cifar10', model='vgg8', workers=4)
+  assert known_runs.distance(same, config) == (0, 0)
+  assert known_runs.is_near(same, config)
+  assert known_runs.distance(other, config) == (1, 0)
+  assert known_runs.distance(apart, config) == (3, 1)
+  assert known_runs.nearest([apart, other], config) == [other]
+  head, rows = recommendation.told([apart], config)
+  assert 'no run of your model (mlp on digits, P = 8)' in head
+  assert head.endswith('nearest: vgg8 on cifar10, P = 4')
+  assert rows[0]['steps to the target over its'] == 'not kept'
+
+
+def test_without_evidence_nothing_but_all_reduce_is_named():
+  found = [DENSE, forecast('small', 10)]
+  for near in ([], [known('small', 0.9)]):
+    said = recommendation.by_known(found, near, LINK, 'again')
+    assert said.startswith('No evidence: all-reduce until you have run\n\n')
+    assert 'again' in said and 'small' not in said
+  said = recommendation.by_known(found, [known('small', 0.9, 1.05)], LINK, '')
+  assert said.startswith('Use small: in somewhere (mlp on digits, P = 8)')
+  slow = [known('small', 0.9, 3.0)]
+  said = recommendation.by_known(found, slow, LINK, '')
+  assert said.startswith('Use all-reduce: in somewhere no strategy')
 
 
 def test_the_picture_has_a_line_per_strategy_and_the_link():
@@ -153,20 +179,34 @@ def test_the_picture_has_a_line_per_strategy_and_the_link():
   assert (np.diff(seconds) < 0).all()  # More bandwidth, less time.
 
 
-def test_accuracies_are_read_from_the_file_of_the_package(tmp_path):
-  path = tmp_path / 'accuracies.csv'
+def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
+  path = tmp_path / 'known_runs.csv'
   path.write_text(
-    'table,strategy,accuracy,dense\na,topk,0.88,0.9\nb,topk,0.845,0.85\n'
+    'table,task,model,workers,strategy,score,value,dense,steps,seeds\n'
+    'a,digits,mlp,8,topk,test_accuracy,0.88,0.9,nan,1\n'
+    'b,text,transformer,4,topk,test_loss,1.8,1.7,1.5,3\n'
+    'c,text,transformer,4,gtopk,test_loss,2.8,1.7,inf,3\n'
   )
-  one, two = measured_accuracies.accuracies(path)
-  assert one == ('a', 'topk', 0.88, 0.9)
-  assert one.suffers and not two.suffers
+  one, two, three = known_runs.kept(path)
+  assert one[:4] == ('a', 'digits', 'mlp', 8)
+  assert one.suffers and not two.suffers and three.suffers
 
 
-def test_the_results_that_are_kept_can_be_read():
-  found = measured_accuracies.accuracies()
-  assert {a.strategy for a in found} >= {'gossip', 'gtopk', 'elastic'}
-  assert all(0.1 < a.accuracy < 1 and 0.1 < a.dense < 1 for a in found)
+def test_the_runs_that_are_kept_can_be_read():
+  found = known_runs.kept()
+  assert {k.strategy for k in found} >= {'gossip', 'gtopk', 'elastic'}
+  assert all(0.1 < k.value < 1 and 0.1 < k.dense < 1 for k in found)
+
+
+def test_a_workdir_of_ones_own_is_known(tmp_path):
+  changes = {'dense': {}, 'sparse': {'strategy': {'name': 'topk'}}}
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(**changes))
+  for name, scale in (('dense', 1), ('sparse', 2)):
+    records = [workdirs.record(scale * s, test_accuracy=s / 2) for s in (1, 2)]
+    workdirs.run(folder, name, records, seed=0)
+  (found,) = known_runs.of_workdirs([folder])
+  assert (found.strategy, found.workers, found.task) == ('sparse', 2, 'digits')
+  assert found.steps == pytest.approx(2)
 
 
 def test_a_plain_all_reduce_is_compared_with_every_strategy():
@@ -242,18 +282,54 @@ def test_a_mistake_is_a_sentence(what, tmp_path):
     assert word in ended.err
 
 
-def test_the_command_prints_a_row_per_strategy_and_an_answer(tmp_path):
+def test_the_command_says_what_is_known_and_that_it_is_no_evidence(tmp_path):
   ended = program.run(
     tmp_path,
     'advise',
     '--config=configs/default.py:topk',
     '--workers=16',
-    '--link=10gbe',
+    '--link=wan',
+    '--minutes=0',
     '--plot',
     f'--out={tmp_path}/advice.png',
     module='gossipjax',
   )
   assert ended.code == 0, ended.err
-  for word in ('| all_reduce ', '| topk ', '16 workers', 'Use '):
+  for word in ('no run of your model (mlp on digits, P = 16)', '| all_reduce '):
     assert word in ended.out
+  assert 'No evidence: all-reduce until' in ended.out
+  assert '--minutes=5' in ended.out and 'Use topk' not in ended.out
   assert (tmp_path / 'advice.png').stat().st_size > 10_000
+
+
+def test_pilots_rank_strategies_and_leave_a_config(tmp_path):
+  (tmp_path / 'small.py').write_text(
+    'from gossipjax.config import defaults\n'
+    'def get_config():\n'
+    '  config = defaults.get_config()\n'
+    '  config.update(workers=2, steps=80)\n'
+    "  config.variants = defaults.variants(sparse='topk')\n"
+    '  return config\n'
+  )
+  words = (
+    'advise',
+    f'--config={tmp_path}/small.py',
+    '--link=wan',
+    '--minutes=6',
+    '--tune',
+    f'--workdir={tmp_path}/advice',
+  )
+  ended = program.run(tmp_path / '1', *words, module='gossipjax')
+  assert ended.code == 0, ended.err
+  assert '| sparse ' in ended.out and '| all_reduce ' in ended.out
+  assert 'validation accuracy' in ended.out
+  assert re.search(r'^Use (all-reduce|sparse)', ended.out, re.M)
+  again = program.run(tmp_path / '2', *words, module='gossipjax')
+  assert 'steps: ' not in again.err  # No pilot is trained twice.
+  ended = program.run(
+    tmp_path / '3',
+    f'--config={tmp_path}/advice/tuned.py',
+    '--config.steps=4',
+    f'--workdir={tmp_path}/run',
+  )
+  assert ended.code == 0 and '| sparse ' in ended.out, ended.err

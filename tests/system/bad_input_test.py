@@ -123,6 +123,23 @@ MISTAKES = {
     f'{DEFAULT} --config.workers=2000',
     'workers 1500',
   ),
+  'a mesh of more than the devices': (
+    f'{DEFAULT} --config.workers=40 --config.devices_per_worker=2',
+    'workers=40 devices_per_worker=2 devices=64',
+  ),
+  'devices that share no batch evenly': (
+    f'{DEFAULT} --config.devices_per_worker=3',
+    'devices_per_worker=3 divide batch_size=16',
+  ),
+  'shards of one device': (
+    f'{DEFAULT} --config.inner=fsdp',
+    'inner=fsdp devices_per_worker',
+  ),
+  'shards of an optimizer that needs the whole': (
+    f'{DEFAULT} --config.devices_per_worker=2 --config.inner=fsdp '
+    '--config.optimizer.name=lamb',
+    'inner=fsdp lamb whole tensors',
+  ),
   'a hypercube of six': (
     f'{DEFAULT}:gossip --config.strategy.topology=hypercube --config.workers=6',
     'hypercube power workers=6',

@@ -92,6 +92,7 @@ def test_a_comparison_leaves_the_documented_files_and_no_other(done):
     [
       '.lock',
       'config.json',
+      'log.txt',
       'manifest.json',
       'summary.json',
       'comparison.md',
@@ -107,6 +108,15 @@ def test_a_comparison_leaves_the_documented_files_and_no_other(done):
       'records.jsonl',
       'summary.json',
     ]
+
+
+def test_the_log_tells_what_happened_in_plain_words(done):
+  lines = (done[0] / 'log.txt').read_text().splitlines()
+  assert 'Begins: python run.py --config=' in lines[0]
+  for name, told in zip(VARIANTS, lines[2::2], strict=True):
+    assert f'{name} is finished after 6 steps: ' in told
+    assert 'held-out accuracy' in told
+    assert told.endswith('sent per worker.')
 
 
 def test_config_json_says_what_ran_where(done):
@@ -139,7 +149,10 @@ def test_variants_come_in_the_order_of_the_config(done, summary):
   assert [run['name'] for run in summary['runs']] == VARIANTS
   table = [
     line
-    for line in (done[0] / 'comparison.md').read_text().splitlines()
+    for line in (done[0] / 'comparison.md')
+    .read_text()
+    .partition('## All figures')[2]
+    .splitlines()
     if line.startswith('|')
   ]
   heading, line, *cells = [row.split('|')[1].strip() for row in table]
@@ -186,7 +199,8 @@ def control_characters(text: str) -> set[str]:
 def test_a_log_has_no_control_characters_and_the_table(done):
   folder, ended = done
   assert not control_characters(ended.out + ended.err)
-  assert (folder / 'comparison.md').read_text() in ended.out
+  told = (folder / 'comparison.md').read_text()
+  assert told in ended.out and 'First to ' in told
   assert [line.partition(':')[0] for line in ended.err.splitlines()] == [
     name for name in VARIANTS for _ in range(2)
   ]  # A line per evaluation.
@@ -214,7 +228,8 @@ def test_a_terminal_has_a_progress_bar_and_a_table(config, tmp_path):
   assert '\x1b[' in seen  # It moves the cursor, hence it draws.
   for word in ('2/2', 'loss', 'examples/s', '━', *VARIANTS):
     assert word in seen
-  assert seen.rindex('held-out accuracy') > seen.rindex('2/2')
+  assert seen.rindex('First to held-out') > seen.rindex('2/2')
+  assert seen.rindex('run') > seen.rindex('First to held-out')
 
 
 def _read(terminal: int) -> bytes:

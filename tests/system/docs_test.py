@@ -52,6 +52,11 @@ def site(tmp_path_factory):
   return folder
 
 
+def test_the_page_of_all_runs_and_its_script_are_built(site):
+  assert 'runs-data' in (site / 'runs.html').read_text()
+  assert (site / 'runs.js').exists()
+
+
 def test_every_strategy_has_a_page_with_its_equation_and_bytes(site):
   for name in resolve.STRATEGIES:
     text = (site / f'strategies/{name}.html').read_text()

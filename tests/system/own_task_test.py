@@ -3,7 +3,9 @@
 import json
 import re
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.system.install_test import ended, python  # noqa: F401 A fixture.
 
@@ -50,6 +52,29 @@ def convnet(width: int = 2):
   )
 
 
+def pictures(size: int = 4):
+  # Dark and bright ones, read from folders.
+  count = 3 * size * size
+
+  def logits(params, x):
+    return (x / 255.0 - 0.5).reshape(len(x), -1) @ params['w'] + params['b']
+
+  def score(params, batch):
+    found = logits(params, batch[0])
+    right = jnp.mean(found.argmax(-1) == batch[1])
+    return {'loss': cross_entropy(found, batch[1]), 'accuracy': right}
+
+  return gj.Task(
+    init=lambda key: {'w': jnp.zeros((count, 2)), 'b': jnp.zeros(2)},
+    loss=lambda params, batch, key: cross_entropy(
+      logits(params, batch[0]), batch[1]
+    ),
+    score=score,
+    train=gj.ImageFolder('pictures/train', size),
+    test=gj.ImageFolder('pictures/test', size),
+  )
+
+
 def r2(guess, y):
   return 1 - ((guess - y) ** 2).sum() / ((y - y.mean()) ** 2).sum()
 
@@ -86,6 +111,66 @@ def get_config(task):
   )
   return config
 """
+# A loop that exists already, on a mesh of two axes: two lines are new.
+LOOP = """
+import jax
+
+jax.config.update('jax_num_cpu_devices', 4)
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import gossipjax as gj
+
+mesh = jax.make_mesh(
+  (2, 2), ('node', 'gpu'), axis_types=(jax.sharding.AxisType.Auto,) * 2
+)
+random = np.random.default_rng(0)
+x = random.standard_normal((64, 5), np.float32)
+y = x @ np.arange(5, dtype=np.float32)
+tx = optax.chain(
+  gj.as_optax(gj.topk(density=0.5).gradients, axis=('node',), inner='gpu'),
+  optax.sgd(0.1),
+)
+
+
+def loss(params, x, y):
+  return jnp.mean((x @ params - y) ** 2)
+
+
+def step(rows, x, y):
+  params, state = jax.tree.map(lambda leaf: leaf[0], rows)
+  mine = jax.lax.pcast(params, ('gpu',), to='varying')
+  value, grads = jax.value_and_grad(loss)(mine, x, y)
+  value, grads = jax.lax.pmean((value, grads), 'gpu')
+  updates, state = tx.update(grads, state, params)
+  params = optax.apply_updates(params, updates)
+  rows = jax.tree.map(lambda leaf: leaf[None], (params, state))
+  return rows, value[None]
+
+
+rows, examples = jax.P('node'), jax.P(('node', 'gpu'))
+run = jax.jit(
+  jax.shard_map(
+    step,
+    mesh=mesh,
+    in_specs=(rows, examples, examples),
+    out_specs=(rows, rows),
+  )
+)
+params = jnp.zeros(5)
+start = jax.tree.map(
+  lambda leaf: jnp.stack([jnp.asarray(leaf)] * 2), (params, tx.init(params))
+)
+for _ in range(60):
+  start, losses = run(start, x, y)
+(params, (state, _)) = start
+assert (params[0] == params[1]).all()
+assert losses.max() < 0.1, losses
+sent = np.asarray(state.sent_total.bytes)
+print('sent by a device', sent[0], 'to', 'others of its worker', end=' ')
+print(np.asarray(state.sent_total.inner)[0])
+"""
 COMMANDS = {
   'run': 'run --workdir=out',
   'audit': 'run --audit --workdir=out',
@@ -93,9 +178,14 @@ COMMANDS = {
   'virtual time': 'run --workdir=out',
   'tune': 'tune --processes=2 --seeds=1 --workdir=out '
   '--grid=optimizer.learning_rate=0.01,0.1',
-  'advise': 'advise --link=1gbe',
+  'advise': 'advise --link=wan --minutes=0.5 --table --workdir=out',
+  'several devices': 'run --audit --workdir=out --config.devices_per_worker=2',
 }
-SCORES = {'convnet': ('accuracy', 'loss'), 'line': ('mae', 'r2')}
+SCORES = {
+  'convnet': ('accuracy', 'loss'),
+  'line': ('mae', 'r2'),
+  'pictures': ('accuracy', 'loss'),
+}
 
 
 @pytest.fixture
@@ -108,6 +198,14 @@ def folder(tmp_path):
     '  config.cluster = defaults.cluster(asynchronous=False)\n  return config',
   )
   (tmp_path / 'my_virtual.py').write_text(virtual)
+  random = np.random.default_rng(0)
+  for part, many in (('train', 24), ('test', 8)):
+    for name, light in (('bright', 180), ('dark', 20)):
+      where = tmp_path / 'pictures' / part / name
+      where.mkdir(parents=True)
+      for i in range(many):
+        dots = random.integers(light, light + 60, (5, 6, 3), np.uint8)
+        Image.fromarray(dots).save(where / f'{i}.png')
   return tmp_path
 
 
@@ -135,21 +233,35 @@ def test_a_task_of_ones_own_runs_everywhere(command, task, python, folder):  # n
     return
   for run in json.loads((folder / 'out/summary.json').read_text())['runs']:
     assert {f'test_{score}' for score in SCORES[task]} <= {*run}
-    if command == 'audit':
+    if 'audit' in COMMANDS[command]:
       assert run['audit']
+    if command == 'several devices':
+      assert run['bytes_inner'] > 0 and '| within a worker |' in done.stdout
     if command == 'virtual time':
       assert run['virtual_s'] > 0
 
 
-@pytest.mark.parametrize('task', SCORES)
-def test_processes_find_what_one_process_finds(task, python, folder):  # noqa: F811
-  config = f'--config=my_config.py:{task}'
-  one = ended(python, folder, '-m', 'gossipjax', 'run', config, '--workdir=one')
+SEVERAL = '--config.devices_per_worker=2'
+
+
+@pytest.mark.parametrize(
+  'task, more',
+  [
+    *((task, '') for task in SCORES),
+    ('line', SEVERAL),
+    ('pictures', f'{SEVERAL} --config.inner=fsdp'),
+  ],
+)
+def test_processes_find_what_one_process_finds(task, more, python, folder):  # noqa: F811
+  config = f'--config=my_config.py:{task}', *more.split()
+  one = ended(
+    python, folder, *('-m', 'gossipjax', 'run', *config), '--workdir=one'
+  )
   assert one.returncode == 0, one.stderr
   two = ended(
     python,
     folder,
-    *('-m', 'gossipjax', 'launch', '--processes=2', '--', config),
+    *('-m', 'gossipjax', 'launch', '--processes=2', '--', *config),
     '--workdir=two',
   )
   assert two.returncode == 0, two.stderr
@@ -159,8 +271,17 @@ def test_processes_find_what_one_process_finds(task, python, folder):  # noqa: F
   )
   for a, b in zip(mine, theirs, strict=True):
     assert a['bytes_sent'] == b['bytes_sent']
+    assert a['bytes_inner'] == b['bytes_inner']
     for score in SCORES[task]:
       assert abs(a[f'test_{score}'] - b[f'test_{score}']) < 1e-4
+
+
+def test_a_loop_that_exists_takes_a_strategy(python, folder):  # noqa: F811
+  (folder / 'my_loop.py').write_text(LOOP)
+  done = ended(python, folder, 'my_loop.py')
+  assert done.returncode == 0, done.stderr
+  # Half of 5 entries are 2, with an index each: 16 bytes, 8 from each device.
+  assert f'sent by a device {60 * 8} ' in done.stdout, done.stdout
 
 
 WRONG = {

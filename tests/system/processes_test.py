@@ -20,10 +20,6 @@ from tests.support import program, together
 # As the processes do: other optimizations round otherwise.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 PROCESSES = together.WORKERS
-ENVIRONMENT = {k: v for k, v in os.environ.items() if k != 'NPROC'} | {
-  'JAX_PLATFORMS': 'cpu',
-  'PYTHONPATH': 'tests',
-}
 
 
 @pytest.fixture(scope='module')
@@ -31,21 +27,13 @@ def found(tmp_path_factory):
   """What PROCESSES processes computed together."""
   folder, port = tmp_path_factory.mktemp('together'), free_port()
   running = [
-    subprocess.Popen(
-      [
-        sys.executable,
-        '-m',
-        'tests.support.together',
-        f'127.0.0.1:{port}',
-        str(PROCESSES),
-        str(i),
-        str(folder),
-      ],
-      cwd=program.ROOT,
-      text=True,
-      env=ENVIRONMENT,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
+    program.module(
+      subprocess.PIPE,
+      'tests.support.together',
+      f'127.0.0.1:{port}',
+      str(PROCESSES),
+      str(i),
+      str(folder),
     )
     for i in range(PROCESSES)
   ]
@@ -64,6 +52,12 @@ def test_a_collective_over_sockets_does_what_numpy_says(found, name, dtype):
 
 
 @pytest.mark.parametrize('name', together.STRATEGIES)
+def test_every_strategy_talks_in_a_way_that_is_tried(name):
+  tried = {together.ways(together.STRATEGIES[n]) for n in together.TRIED}
+  assert together.ways(together.STRATEGIES[name]) in tried
+
+
+@pytest.mark.parametrize('name', together.TRIED)
 def test_processes_and_devices_agree(found, name):
   """Bit by bit where the order of sums allows, else to 1e-6."""
   for theirs, ours in zip(
@@ -95,6 +89,12 @@ LARGE_PAGES = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
   not LARGE_PAGES.exists() or '[madvise]' not in LARGE_PAGES.read_text(),
   reason='No large pages on demand.',
 )
+def test_launched_processes_are_as_many_workers_unless_somebody_says():
+  assert launcher.with_workers(['--x'], 4) == ['--x', '--config.workers=4']
+  said = ['--config.workers=8']
+  assert launcher.with_workers(said, 4) == said
+
+
 def test_large_arrays_of_launched_processes_come_in_few_pages(capfd):
   # Of memory that was freed before: tcmalloc has kept it.
   count = (
@@ -142,24 +142,16 @@ def launched(
   folder: pathlib.Path, *arguments: str, processes: int = 3
 ) -> subprocess.Popen:
   """Processes that train; what they say is in `<folder>.log`."""
-  log = folder.with_suffix('.log').open('a')
-  return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'gossipjax',
-      'launch',
-      f'--processes={processes}',
-      '--',
-      *GOSSIP,
-      f'--workdir={folder}',
-      '--heartbeat_s=5',
-      *arguments,
-    ],
-    cwd=program.ROOT,
-    env=ENVIRONMENT,
-    stdout=log,
-    stderr=log,
+  return program.module(
+    folder.with_suffix('.log').open('a'),
+    'gossipjax',
+    'launch',
+    f'--processes={processes}',
+    '--',
+    *GOSSIP,
+    f'--workdir={folder}',
+    '--heartbeat_s=5',
+    *arguments,
   )
 
 

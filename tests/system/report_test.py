@@ -22,6 +22,14 @@ FLAGS = (
   '--disable-component-update',
   '--disable-sync',
 )
+COSTS = (
+  'total_s',
+  'bytes_sent',
+  'step',
+  'comm_1gbe_s',
+  'comm_wan_s',
+  'train_s',
+)
 EVIL = '<script>window.evil=1<!--'
 IMAGE = '<img src=x onerror="window.evil=1">'
 
@@ -99,11 +107,9 @@ def comparison(
     last = records[-1]
     summaries.append(
       {
-        **last,
+        **{k: max(v) if isinstance(v, list) else v for k, v in last.items()},
         'name': name,
         'steps': last['step'],
-        'bytes_sent': max(last['bytes_sent']),
-        'wire_bytes': last['wire_bytes'] and max(last['wire_bytes']),
       }
     )
   summary = {'config': config, 'runs': summaries, **workdir.provenance()}
@@ -127,6 +133,13 @@ def two(tmp_path_factory):
 
 def test_lines_follow_the_chosen_axes(opened, two):
   page = opened(two)
+  # Total seconds: computing, shared by two workers, and the link's.
+  assert page.model('line1', 'data_source.data.x') == [1, 2, 4]
+  assert page.model('chart', 'below[0].axis_label') == (
+    'total seconds on 1gbe (model)'
+  )
+  assert page.model('chart', 'x_scale.type') == 'LogScale'
+  page.tab.select_option('#cost', 'step')
   assert page.model('line1', 'data_source.data.x') == [1, 2, 4]
   assert page.model('line1', 'data_source.data.y') == [0.9, 0.45, 0.225]
   page.tab.select_option('#cost', 'bytes_sent')
@@ -145,8 +158,8 @@ def test_every_link_and_score_can_be_chosen_and_the_own_link_comes_first(
   page = opened(two)
   assert page.tab.eval_on_selector_all(
     '#cost option', 'all => all.map(o => o.value)'
-  ) == ['step', 'bytes_sent', 'comm_1gbe_s', 'comm_wan_s', 'train_s']
-  for cost in ('step', 'bytes_sent', 'comm_1gbe_s', 'comm_wan_s', 'train_s'):
+  ) == [*COSTS]
+  for cost in COSTS:
     page.tab.select_option('#cost', cost)
     for score in (*scores.ACCURACY, *scores.LOSSES, *report.OTHERS):
       page.tab.select_option('#score', score)
@@ -240,6 +253,33 @@ def test_the_table_sorts_by_number_then_backwards(opened, tmp_path):
   assert names() == ['few', 'kilo', 'mega']
 
 
+def test_the_page_opens_with_the_answer(opened, two):
+  page = opened(two)
+  text = page.tab.inner_text('#answer')
+  assert text.startswith('First to held-out accuracy 74.25 % on 1gbe: ')
+  assert 'never' not in page.tab.inner_text('#answered')
+  top = lambda what: page.tab.locator(what).bounding_box()['y']
+  assert top('#answer') < top('#cost') < top('#results')
+
+
+def test_no_table_is_cut_off_at_1280_pixels(opened, tmp_path):
+  seconds = {'virtual_s': 4.0, 'staleness': 0.25, 'link_utilisation': 0.5}
+  wide = record(
+    4, wire_bytes=[300_000_000, 10], bytes_local=[10, 10], **seconds
+  )
+  more = {'exchanges': 4, 'waiting_s': [0.5, 0.1], 'compute_s': [1.0, 2.0]}
+  page = opened(
+    comparison(
+      tmp_path / 'a',
+      {f'a_variant_with_a_long_name_{i}': [wide | more] for i in range(3)},
+    )
+  )
+  widths = '[...document.querySelectorAll(".wide")].map('
+  widths += 'w => w.scrollWidth - w.clientWidth)'
+  assert set(page.tab.evaluate(widths)) == {0}
+  assert page.tab.locator('#results th').count() > 15
+
+
 def test_versions_commit_and_what_differs_are_told(opened, two):
   page = opened(two)
   text = page.tab.inner_text('body')
@@ -270,7 +310,7 @@ def test_text_with_markup_is_shown_as_text(opened, tmp_path, evil):
   assert name in page.tab.inner_text('#runs')
   assert name in page.tab.inner_text('#results')
   page.tab.click('summary')
-  assert json.dumps(evil) in page.tab.inner_text('pre')
+  assert json.dumps(evil) in page.tab.inner_text('details pre')
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,69 @@ def test_a_finished_run_that_is_resumed_changes_nothing(uninterrupted):
   assert (state(), results()) == before
 
 
+LONGER = (
+  '--config=configs/default.py:gtopk',
+  '--config.strategy.density=0.01',
+  '--config.workers=4',
+  '--config.log_every=4',
+  '--config.eval_every=12',
+)
+
+
+def test_a_finished_run_goes_on_to_more_steps(tmp_path):
+  def run(folder, steps, *more, code=0):
+    ended = program.run(
+      tmp_path,
+      *LONGER,
+      f'--config.steps={steps}',
+      *more,
+      f'--workdir={tmp_path / folder}',
+    )
+    assert ended.code == code, ended.err
+    return ended.err
+
+  run('whole', 36)
+  run('run', 12)
+  run('run', 36, '--resume')
+  same(tmp_path / 'run/gtopk', tmp_path / 'whole/gtopk')
+  config = json.loads((tmp_path / 'run/config.json').read_text())['config']
+  assert config['steps'] == 36
+  told = run('run', 24, '--resume', code=MISTAKE)
+  assert 'differ in config.steps' in told
+  told = run('run', 48, '--resume', '--config.seed=1', code=MISTAKE)
+  assert 'config.seed, config.steps' in told
+  told = run('run', 48, code=MISTAKE)
+  assert 'differ in config.steps' in told
+
+
+@pytest.mark.parametrize(
+  'more, words',
+  [
+    (
+      '--config.optimizer.schedule=cosine --config.log_every=6',
+      'schedule=cosine depends',
+    ),
+    ('--config.log_every=5', 'log_every=5 or eval_every=12'),
+  ],
+)
+def test_more_steps_of_another_training_are_refused(more, words, tmp_path):
+  words_of = lambda steps: (
+    *LONGER,
+    f'--config.steps={steps}',
+    *more.split(),
+    f'--workdir={tmp_path / "run"}',
+  )
+  assert program.run(tmp_path, *words_of(6)).code == 0
+  state = lambda: {
+    p: p.read_bytes() for p in (tmp_path / 'run').rglob('*') if p.is_file()
+  }
+  before = state()
+  ended = program.run(tmp_path, *words_of(36), '--resume')
+  assert ended.code == MISTAKE and words in ended.err, ended.err
+  assert ended.err.count('\n') == 1
+  assert before == state()
+
+
 def test_a_run_killed_after_its_last_step_only_writes_its_summary(
   uninterrupted,
 ):

@@ -21,7 +21,7 @@ from experiments.testbed.timing import Timing
 from gossipjax.errors import UserError
 from gossipjax.network import Link
 from tests.support import program, wired
-from tests.system.processes_test import ENVIRONMENT, GOSSIP, in_the_midst
+from tests.system.processes_test import GOSSIP, in_the_midst
 
 
 def allowed() -> bool:
@@ -64,7 +64,7 @@ def in_namespaces(folder, names, **link) -> dict:
         ),
         cwd=program.ROOT,
         text=True,
-        env=ENVIRONMENT,
+        env=program.ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
       )
@@ -121,22 +121,15 @@ def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
   tmp_path,
 ):
   folder, log = tmp_path / 'run', (tmp_path / 'run.log').open('w')
-  testbed = subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'experiments.testbed',
-      '--workers=3',
-      '--rate=1gbit',
-      '--',
-      *GOSSIP,
-      f'--workdir={folder}',
-      '--heartbeat_s=5',
-    ],
-    cwd=program.ROOT,
-    env=ENVIRONMENT,
-    stdout=log,
-    stderr=log,
+  testbed = program.module(
+    log,
+    'experiments.testbed',
+    '--workers=3',
+    '--rate=1gbit',
+    '--',
+    *GOSSIP,
+    f'--workdir={folder}',
+    '--heartbeat_s=5',
   )
   in_the_midst(folder)
   subprocess.run(
@@ -221,7 +214,7 @@ def test_gtopk_scaling_is_measured(tmp_path):
       f'--out={tmp_path}',
     ],
     cwd=program.ROOT,
-    env=ENVIRONMENT,
+    env=program.ENVIRONMENT,
     text=True,
     capture_output=True,
   )
@@ -234,19 +227,11 @@ def test_gtopk_scaling_is_measured(tmp_path):
 
 
 def test_one_ctrl_c_ends_a_measurement_and_leaves_nothing(tmp_path):
-  running = subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'experiments.testbed.calibrate',
-      '--workers=2',
-      f'--out={tmp_path / "link.json"}',
-    ],
-    cwd=program.ROOT,
-    env=ENVIRONMENT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
+  running = program.module(
+    subprocess.PIPE,
+    'experiments.testbed.calibrate',
+    '--workers=2',
+    f'--out={tmp_path / "link.json"}',
   )
   try:
     assert any('Gloo' in line for line in running.stdout)  # They have met.

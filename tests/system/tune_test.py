@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gossipjax.comparison import compare
+from gossipjax.comparison import one_training
 from gossipjax.config import defaults
 from gossipjax.config.variants import variants
 from gossipjax.distributed.launcher import free_port
@@ -113,7 +113,7 @@ def test_trials_see_validation_data_and_never_the_test_set(tuned):
 
 def test_finished_trials_are_not_run_again(tuned, monkeypatch):
   folder, first = tuned
-  monkeypatch.setattr(compare, 'train', None)
+  monkeypatch.setattr(one_training, 'train', None)
   again = tune.best(small(*STRATEGIES), RATES, 1, folder)
   assert again.rows == first.rows
 

@@ -6,7 +6,14 @@ from experiments import adaptive_time, async_crossover, stragglers
 from experiments.framework import seed_statistics, virtual_time
 from experiments.framework.best_rate import Tuned
 
-MET = [{'workload': 'fashion', 'gate met': True, 'studies finished': 1}]
+MET = [
+  {
+    'workload': 'fashion',
+    'scale': 'cpu',
+    'gate met': True,
+    'studies finished': 1,
+  }
+]
 ERROR = f'{async_crossover.TIME}{seed_statistics.ERROR}'
 
 

@@ -78,7 +78,7 @@ def test_a_table_tells_of_time_and_of_who_ended_early(done):
   assert 'elastic never reached 0.99 in 6 steps.' in text
   assert 'stopped waited for worker 1 until the time-out.' in text
   assert text in ended.out
-  assert '"virtual_s"' in (folder / 'report.html').read_text()
+  assert 'virtual seconds' in (folder / 'report.html').read_text()
 
 
 def small(name, **machines):
@@ -137,6 +137,22 @@ def test_a_target_that_is_reached_ends_the_run():
   config = small('all_reduce', asynchronous=False, target_accuracy=0.1)
   records = list(simulate.simulate(resolve_run(config)))
   assert records[-1].step == 3 and records[-1].test_accuracy >= 0.1
+
+
+@pytest.mark.parametrize(
+  ('name', 'given'),
+  [
+    ('elastic', {}),
+    ('decoupled_diloco', {'quorum': 3, 'fragments': 2, 'delay': 1}),
+  ],
+)
+def test_the_model_of_a_server_is_scored(name, given):
+  config = defaults.get_config(name)
+  config.update(workers=3, steps=40, log_every=40, eval_every=40)
+  config.strategy.update(period=4, **given)
+  config.cluster = defaults.cluster()
+  (record,) = simulate.simulate(resolve_run(config))
+  assert record.test_accuracy > 0.5
 
 
 def test_an_audit_is_refused(tmp_path):

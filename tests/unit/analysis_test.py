@@ -259,15 +259,19 @@ def test_the_front_is_that_of_a_search_through_all_pairs(seed):
   }
 
 
-def test_costs_to_a_target_are_those_of_the_first_record_that_reached_it(
-  folder,
-):
+def test_costs_to_a_target_lie_on_the_line_between_two_records(folder):
   found = analysis.to_target(analysis.load(folder), 'test_accuracy', 0.5)
   found = found.set_index('run')
-  assert found['step'].to_dict() == {'dense': 2, 'sparse': 4}
-  assert found['bytes_sent'].to_dict() == {'dense': 40, 'sparse': 4}
-  assert found['comm_wan_s'].to_dict() == {'dense': 4, 'sparse': 8}
-  assert found['train_s'].to_dict() == {'dense': 2, 'sparse': 4}
+  sparse = 2 + 2 * (0.5 - 0.45) / (0.675 - 0.45)
+  for column, dense, per_step in (
+    ('step', 2, 1),
+    ('bytes_sent', 40, 1),
+    ('comm_wan_s', 4, 2),
+    ('train_s', 2, 1),
+  ):
+    assert found[column].to_dict() == pytest.approx(
+      {'dense': dense, 'sparse': sparse * per_step}
+    )
   assert 'examples_per_s' not in found
 
 
@@ -277,7 +281,7 @@ def test_who_never_reaches_a_target_has_never_as_every_cost(folder):
   assert found['reached'].to_dict() == {'dense': True, 'sparse': False}
   assert found.loc['sparse', 'bytes_sent'] == analysis.NEVER
   assert found.loc['sparse', 'comm_1gbe_s'] == analysis.NEVER
-  assert found.loc['dense', 'step'] == 4
+  assert found.loc['dense', 'step'] == pytest.approx(2 + 2 * 0.2 / 0.25)
 
 
 def test_a_loss_reaches_its_target_from_above(folder):
@@ -347,13 +351,24 @@ def test_ledgers_stand_side_by_side(folder, tmp_path):
         'compiled': 8,
         'ledger': 4,
         'reason': 'served',
-      }
+      },
+      {
+        'step': 0,
+        'worker': 1,
+        'kinds': {},
+        'compiled': 6,
+        'ledger': 6,
+        'reason': '',
+        'within': True,
+      },
     ],
   )
   found = analysis.ledgers(folder, audited)
-  assert found[
-    ['logical_bytes', 'compiled_bytes', 'reason']
-  ].values.tolist() == [[4, 8, 'served']]
+  columns = ['logical_bytes', 'compiled_bytes', 'reason', 'within']
+  assert found[columns].values.tolist() == [
+    [4, 8, 'served', False],
+    [6, 6, '', True],
+  ]
 
 
 def test_a_run_whose_interface_was_read_has_a_ledger_of_wire_bytes(tmp_path):

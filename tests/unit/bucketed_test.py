@@ -13,7 +13,8 @@ from gossipjax import executors
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import compressed, random_k, topk
-from gossipjax.transforms.granularity import bucket, buckets, layer
+from gossipjax.transforms.granularity import bucket, buckets, layer, shards
+from gossipjax.transforms.shards import cut, joined
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -153,3 +154,35 @@ def test_the_argument_is_part_of_a_strategy_s_signature_and_text():
   strategy = topk.strategy(0.5, granularity=layer())
   state = strategy.gradients.init({'a': np.ones(4), 'b': np.ones(6)})
   assert [part.residual.size for part in state] == [4, 6]
+
+
+@pytest.mark.parametrize('name', ['topk', 'qsgd'])
+def test_a_shard_is_exchanged_as_it_would_be_alone(name):
+  tree = trees()
+  answer, sent = play(name, tree, granularity=shards(2))
+  # The longest axes, of 40, 30, 60 and 300 entries, in halves.
+  half = lambda i: {
+    key: np.split(x, 2, axis=1)[i].copy() for key, x in tree.items()
+  }
+  (first, sent_0), (second, sent_1) = (play(name, half(i)) for i in range(2))
+  for key, x in answer.items():
+    both = np.concatenate([first[key], second[key]], axis=1)
+    np.testing.assert_allclose(x, both, rtol=1e-6, atol=1e-6)
+  for field in ('bytes', 'messages', 'path_bytes'):
+    both = [np.asarray(getattr(s, field)) for s in (sent_0, sent_1)]
+    np.testing.assert_array_equal(getattr(sent, field), sum(both))
+  np.testing.assert_array_equal(sent.rounds, sent_0.rounds)  # At once.
+
+
+@given(st.lists(st.integers(1, 7), max_size=3), st.integers(1, 5))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_shards_of_a_tensor_are_that_tensor(shape, number):
+  x = jnp.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
+  pieces = cut({'x': x}, number)
+  assert pieces['x'].shape[0] == number
+  np.testing.assert_array_equal(joined(pieces, {'x': x})['x'], x)
+
+
+def test_no_shards_are_refused():
+  with pytest.raises(UserError, match=r'granularity\.number'):
+    shards(0)

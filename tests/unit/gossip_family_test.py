@@ -23,6 +23,8 @@ from gossipjax.strategies import (
 )
 from gossipjax.transforms.nesterov import without_look_ahead
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 P, STEPS, RATE, MU = 4, 20, 0.05, 0.9
 SHAPES = {'b': (5,), 'w': (3, 4)}
 SIZE = 17  # Entries of that tree.

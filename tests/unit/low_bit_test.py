@@ -10,6 +10,8 @@ from gossipjax.compressors import packing
 from gossipjax.errors import UserError
 from gossipjax.traffic import nbytes
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 
 def gaussian(size, seed=0):
   return np.random.default_rng(seed).normal(size=size).astype('f4')

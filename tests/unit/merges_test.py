@@ -6,9 +6,15 @@ import numpy as np
 import optax
 import pytest
 
+from gossipjax import compressors, executors
 from gossipjax.errors import UserError
-from gossipjax.strategies import decoupled_diloco, diloco
+from gossipjax.strategies import (
+  decoupled_diloco,
+  diloco,
+  streaming_diloco,
+)
 from gossipjax.transforms.merges import merged, report
+from gossipjax.transforms.outer_optimizers import nesterov
 from tests.support.quadratics import close, start, train
 
 MOMENTUM = optax.sgd(0.1, 0.9)
@@ -27,6 +33,7 @@ def merge(how, moves, weights):
 
 MOVES = np.random.default_rng(0).normal(size=(3, 5))
 WEIGHTS = np.array([1.0, 4.0, 2.0])
+WALK = np.float32([[1.0], [2.0], [4.0]])  # Of each worker in a step.
 
 
 def test_a_mean_is_weighted():
@@ -68,6 +75,34 @@ def test_workers_of_equal_speed_that_all_report_are_diloco(quorum):
   )
 
 
+@pytest.mark.parametrize(('fragments', 'delay'), [(1, 2), (2, 0), (2, 1)])
+def test_fragments_that_all_report_stream_without_mixing(fragments, delay):
+  outer = nesterov(0.5, 0.6)
+  decoupled = decoupled_diloco.strategy(
+    4, 4, 'mean', outer, fragments=fragments, delay=delay
+  )
+  streaming = streaming_diloco.strategy(
+    4, fragments, delay, 0.0, outer, compressors.none(), pattern='balanced'
+  )
+  close(train(decoupled, MOMENTUM), train(streaming, MOMENTUM))
+
+
+def test_what_is_on_its_way_reaches_who_was_absent_when_it_came():
+  """Of three workers one misses the step at which the answer arrives."""
+  aggregator = decoupled_diloco.strategy(2, 3, 'mean', delay=1).parameters
+  update = executors.on_one_device(
+    lambda x, s, there, step: aggregator.update(x, s, step, there)
+  )
+  x = jnp.float32(MOVES[[0, 0, 0]])
+  state = executors.on_one_device(aggregator.init)(x)
+  for step, there in enumerate(([True] * 3, [True] * 3, [True, False, True])):
+    x, state, _ = update(x + WALK, state, jnp.array(there), step=step)
+  np.testing.assert_array_equal(x[0], x[2])
+  assert np.abs(x[0] - x[1]).min() > 0.01
+  late, _, _ = update(x + WALK, state, jnp.array([True] * 3), step=3)
+  np.testing.assert_array_equal(late[1], x[0])
+
+
 def test_alone_directions_are_diloco_too():
   close(
     train(decoupled_diloco.strategy(3), MOMENTUM, workers=1),
@@ -84,7 +119,8 @@ def test_without_a_quorum_the_syncer_waits():
 
 
 @pytest.mark.parametrize(
-  'wrong', [{'period': 0}, {'quorum': 0}, {'merge': 'sum'}]
+  'wrong',
+  [{'period': 0}, {'quorum': 0}, {'merge': 'sum'}, {'delay': 24}],
 )
 def test_impossible_settings_are_refused(wrong):
   with pytest.raises(UserError, match=next(iter(wrong))):

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 
 import gossipjax as gj
-from gossipjax.comparison import compare
+from gossipjax.comparison import compare, virtual_time
 from gossipjax.comparison.variant import check
 from gossipjax.config import defaults
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis
+from gossipjax.simulation import simulate
 from gossipjax.training import evaluate
 from gossipjax.tuning import tune
+
+pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 ME = __name__
 RANDOM = np.random.default_rng(0)
@@ -199,6 +202,46 @@ def test_a_target_of_accuracy_needs_one():
   found.cluster = defaults.cluster(asynchronous=False, target_accuracy=0.5)
   with pytest.raises(UserError, match='target_accuracy'):
     check('one', found)
+
+
+@pytest.mark.parametrize(
+  'given, words',
+  [
+    (
+      {'target_score': 'r3', 'target': 0.5},
+      'target_score.*named r3; there are far, mae, r2',
+    ),
+    ({'target': 0.5}, 'cluster.target=0.5 needs'),
+    ({'target_score': 'r2', 'target_accuracy': 0.5}, 'two ends'),
+  ],
+)
+def test_a_target_is_a_score_of_the_task(given, words):
+  found = config()
+  found.variants = {}
+  found.cluster = defaults.cluster(asynchronous=False, **given)
+  with pytest.raises(UserError, match=words):
+    check('one', found)
+
+
+@pytest.mark.parametrize('score, value', [('mae', 0.5), ('r2', 0.5)])
+def test_a_run_in_virtual_time_ends_at_a_score_of_ones_own(score, value):
+  found = config()
+  found.variants = {}
+  found.update(steps=400, log_every=10, eval_every=10)
+  found.cluster = defaults.cluster(
+    asynchronous=False, target_score=score, target=value
+  )
+  variant = check('one', found)
+  *before, last = simulate.simulate(variant.run)
+  good = lambda record: (
+    record.scores[f'test_{score}'] >= value
+    if score == 'r2'
+    else record.scores[f'test_{score}'] <= value
+  )
+  assert last.step < 400 and good(last) and not any(map(good, before))
+  told = virtual_time.summarise(variant.run, last)
+  assert told['ended'].startswith(f'reached {score} of 0.5 at')
+  assert told['target_s'] == last.virtual_s
 
 
 def test_a_running_comparison_tells_directions_too(done):

@@ -17,6 +17,8 @@ from gossipjax.training import worker_program
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import LockStep, train
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 ME, P, WIDTH = __name__, 4, 3
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((160, 8), np.float32) * 3 + 1

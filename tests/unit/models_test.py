@@ -33,6 +33,7 @@ def parameters(net, *shape, dtype=jnp.float32):
   'name, expected',
   [
     ('resnet8', 77_850),
+    ('resnet9', 6_573_120),
     ('resnet20', 272_282),
     ('resnet32', 466_714),
     ('vgg16', 14_724_042),

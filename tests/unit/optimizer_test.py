@@ -9,9 +9,12 @@ import pytest
 from gossipjax.commands import new_optimizer
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
+from gossipjax.simulation import simulate
 from gossipjax.training import optimizer
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
+
+pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 PARAMS = {'w': jnp.ones((8, 4)), 'b': jnp.ones(3)}
 NEEDS_MORE = (  # The loss, another optimizer, or gradients of each example.
@@ -36,6 +39,32 @@ def test_every_optimizer_of_optax_takes_a_step_by_its_name(name):
 def test_muon_prodigy_and_schedule_free_are_among_them():
   assert {'muon', 'prodigy', 'schedule_free_adamw', 'adamw'} <= {*KNOWN}
   assert not [name for name in KNOWN if name.startswith('_')]
+
+
+@pytest.mark.parametrize('virtual', [False, True])
+def test_schedule_free_is_evaluated_at_its_average(virtual):
+  config = defaults.get_config()
+  config.optimizer = defaults.optimizer('schedule_free_sgd', 0.1)
+  config.update(workers=2, steps=9, eval_every=9, log_every=9, executor='vmap')
+  if virtual:
+    config.cluster = defaults.cluster(asynchronous=False)
+  run, kept = resolve_run(config), []
+  *_, last = (
+    simulate.simulate(run)
+    if virtual
+    else train(run, watch=lambda _, workers: kept.append(workers))
+  )
+  if virtual:
+    config.cluster = {}
+    list(train(resolve_run(config), watch=lambda _, w: kept.append(w)))
+  worker = jax.tree.map(lambda x: x[0], kept[-1])
+  (free,) = (s for s in worker.opt if hasattr(s, 'z'))
+  by_hand = jax.tree.map(
+    lambda y, z: (y - (1 - free.b1) * z) / free.b1, worker.params, free.z
+  )
+  score = lambda params: float(run.task.score(params, run.task.test)['loss'])
+  np.testing.assert_allclose(last.test_loss, score(by_hand), rtol=1e-4)
+  assert abs(score(worker.params) - score(by_hand)) > 1e-3 * score(by_hand)
 
 
 @pytest.mark.parametrize('name', NEEDS_MORE)

@@ -180,6 +180,97 @@ def test_several_axes_are_one():
   )
 
 
+NODES = jax.make_mesh(
+  (N, 2),
+  ('node', 'gpu'),
+  devices=jax.devices(),
+  axis_types=(jax.sharding.AxisType.Auto,) * 2,
+)
+
+
+def by_hand(aggregator, grads):
+  """The mean of each worker and the bytes that it sent, on one device."""
+  update = lambda g: aggregator.update(g, aggregator.init(g), jnp.int32(0))
+  mean, _, sent = jax.vmap(update, axis_name='workers')(grads)
+  return jax.device_get((mean, sent))
+
+
+@pytest.mark.parametrize('manual', [{'node', 'gpu'}, {'node'}])
+@pytest.mark.parametrize('name', ['all_reduce', 'topk', 'gtopk', 'power_sgd'])
+def test_the_devices_of_a_worker_share_its_sending(name, manual):
+  aggregator = of_gradients(name)
+  tx = gj.as_optax(aggregator, axis=('node',), inner='gpu')
+
+  @jax.jit
+  @functools.partial(
+    jax.shard_map,
+    mesh=NODES,
+    in_specs=jax.P('node'),
+    out_specs=jax.P('node'),
+    axis_names=manual,
+  )
+  def step(grads):
+    grads = one(grads)
+    mean, state = tx.update(grads, tx.init(grads))
+    return back((mean, state.sent))
+
+  mean, sent = jax.device_get(step(gradients(0)))
+  wanted, alone = by_hand(aggregator, gradients(0))
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(
+      a, b, rtol=1e-6, atol=1e-6 * abs(b).max()
+    ),
+    mean,
+    wanted,
+  )
+  both = 2 * np.asarray(sent.bytes)  # Each bill is that of a device.
+  assert (both >= alone.bytes).all()
+  assert (both <= np.asarray(alone.bytes) + 16 * sent.messages[0]).all()
+  assert (np.asarray(sent.inner) > 0).all()
+
+
+def test_a_shard_meets_the_same_shard_of_other_workers():
+  topk = gj.topk(density=0.1).gradients
+  tx = gj.as_optax(topk, axis=('node',))
+  rows_and_shards = jax.P('node', 'gpu')
+
+  @jax.jit
+  @functools.partial(
+    jax.shard_map,
+    mesh=NODES,
+    in_specs=rows_and_shards,
+    out_specs=rows_and_shards,
+  )
+  def step(grads):
+    return tx.update(grads[0], tx.init(grads[0]))[0][None]
+
+  grads = gradients(0)['w']
+  found = step(grads)
+  for half in (slice(0, 10), slice(10, 20)):
+    wanted, _ = by_hand(topk, grads[:, half])
+    np.testing.assert_allclose(found[:, half], wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['gossip', 'diloco'])
+def test_a_worker_of_several_devices_takes_steps(name):
+  strategy = getattr(gj, name)()
+  mine = gj.worker(strategy, optax.adam(RATE), axis='node', inner='gpu')
+  nodes = functools.partial(
+    jax.shard_map, mesh=NODES, in_specs=jax.P('node'), out_specs=jax.P('node')
+  )
+  start = jax.jit(nodes(lambda params: back(mine.init(one(params)))))
+  step = jax.jit(nodes(lambda *args: back(mine.update(*one(args))[0])))
+  state = start(rows(PARAMS))
+  for i in range(3):
+    state = step(state, gradients(i))
+  wanted, _ = looped(strategy, 3)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7),
+    jax.device_get(state.params),
+    wanted.params,
+  )
+
+
 def test_nnx_optimizers_take_an_aggregator():
   tx = optax.chain(
     gj.as_optax(gj.topk(density=0.1).gradients, axis='data'), optax.sgd(RATE)

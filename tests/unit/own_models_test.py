@@ -12,6 +12,8 @@ import gossipjax as gj
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 X = np.random.default_rng(0).standard_normal((96, 4, 4, 1), np.float32) + 2
 Y = (X.mean((1, 2, 3)) > 2).astype(np.int32)
 DATA = {'train': (X[:64], Y[:64]), 'test': (X[64:], Y[64:])}

@@ -12,6 +12,8 @@ from gossipjax.compressors import packing, random_indices
 from gossipjax.errors import UserError
 from gossipjax.traffic import nbytes
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 KEY = jax.random.key(0)
 # Name: compressor, bits an entry of n, bits more for the whole message.
 CLAIMS = {

@@ -523,3 +523,11 @@ def test_a_timeline_goes_on_from_json_as_if_nothing_had_happened():
     assert other.now == clock.now
   np.testing.assert_array_equal(where(again), where(fleet))
   assert json.dumps(other.to_json()) == json.dumps(clock.to_json())
+
+
+def test_who_is_read_twice_in_an_exchange_is_still_there():
+  """Of three workers one of three pulls draws somebody again."""
+  player, timeline, _ = sailing(pull_gossip.strategy(pulls=3, look_ahead=0.0))
+  for _ in range(2 * EVENTS // 3):
+    timeline.next()
+  assert np.isfinite(where(player)).all()

@@ -14,6 +14,8 @@ from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 ME = __name__
 X = np.random.default_rng(0).standard_normal((96, 5), np.float32)
 Y = np.int32(X[:, 0] > 0)

@@ -22,6 +22,8 @@ from gossipjax.strategies import (
 )
 from gossipjax.transforms import outer_optimizers
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 SIZE = 120
 
 

@@ -16,6 +16,8 @@ from gossipjax.strategies import (
   union_topk,
 )
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 SIZE = 200
 
 

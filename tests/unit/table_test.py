@@ -26,7 +26,7 @@ def summary(name: str) -> dict:
 
 @pytest.mark.parametrize('name', EVIL)
 def test_markdown_shows_a_name_as_it_is(name):
-  text = table.markdown(summary(name))
+  text = table.markdown(summary(name), None)
   assert name not in text and markup.escaped(name) in text
   rows = [line for line in text.splitlines() if line.startswith('|')]
   assert len({line.count('|') for line in rows}) == 1

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossipjax.traffic import SILENCE, Count, Traffic, nbytes
+from gossipjax.traffic import (
+  SILENCE,
+  Count,
+  Traffic,
+  at_once,
+  digits,
+  from_digits,
+  nbytes,
+)
 
 LIMIT = 2**52
 exactly = settings(max_examples=200, deadline=None, derandomize=True)
@@ -98,9 +106,9 @@ def test_the_largest_count_is_exact():
 
 def test_a_bill_as_in_a_ring_receives_what_it_sends():
   bill = Traffic.of(7, 3)
-  assert [int(c) for c in bill.counts()] == [7, 7, 3, 3, 7, 0]
+  assert [int(c) for c in bill.counts()] == [7, 7, 3, 3, 7, 0, 0, 0]
   bill = Traffic.of(7, 3, received=1, rounds=2, path_bytes=9)
-  assert [int(c) for c in bill.counts()] == [7, 1, 3, 2, 9, 0]
+  assert [int(c) for c in bill.counts()] == [7, 1, 3, 2, 9, 0, 0, 0]
 
 
 def test_bills_add_up_and_the_absent_pay_nothing():
@@ -111,6 +119,19 @@ def test_bills_add_up_and_the_absent_pay_nothing():
   np.testing.assert_array_equal(bills.bytes, [10**15 + 7, 0])
   np.testing.assert_array_equal(bills.rounds, [4, 0])
   assert bill * True is bill
+
+
+def test_exchanges_at_once_share_a_link_and_wait_for_the_slowest():
+  bills = [
+    Traffic.of(2**21 - 1, 3, rounds=2**20 + 1) + Traffic.inside(5, 2),
+    Traffic.of(2**21 - 1, 1, rounds=2**20) + Traffic.inside(6, 3),
+  ]
+  each = jax.tree.map(lambda *x: jnp.stack(x), *bills)
+  found = [int(c) for c in at_once(each).counts()]
+  sent = 2 * (2**21 - 1)
+  assert found == [sent, sent, 4, 2**20 + 1, sent, 0, 11, 3]
+  together = from_digits(jax.vmap(digits)(each)[None], of=2)
+  assert [int(c[0]) for c in together.counts()] == found
 
 
 def test_the_size_of_a_message_is_that_of_its_arrays():

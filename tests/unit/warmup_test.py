@@ -13,6 +13,8 @@ from gossipjax.errors import UserError
 from gossipjax.strategies import dgc, exact_global_topk, gtopk, ok_topk, topk
 from gossipjax.transforms import granularity, warmup
 
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
 SIZE, WORKERS = 400, 2
 FIVE = [100, 25, 6, 2, 1, 1]  # Entries at DGC's densities, and at 0.0025.
 

@@ -1,0 +1,167 @@
+"""Processes of the engine that do what virtual time says, for comparison.
+
+Virtual time says who does what next, and plays it. `Peers`, which pass each
+other messages as processes do, or processes of Ray play it, too. Run as a
+program it compares the states in the end, for strategies by name:
+
+    python -m tests.support.followed [--ray] STRATEGY ...
+"""
+
+import sys
+
+import jax
+import numpy as np
+
+from gossipjax.config import defaults
+from gossipjax.engine import peer, setup
+from gossipjax.engine.clock import Clock
+from gossipjax.simulation import simulate
+from gossipjax.simulation.players import player_of
+from gossipjax.simulation.separate_fleet import Separate
+from gossipjax.traffic import from_digits, nbytes
+from gossipjax.training import worker_program
+from gossipjax.training.ledger import Ledger
+from gossipjax.training.run import resolve_run
+
+STEPS = 12
+STRATEGIES = {
+  'parameter_server': {},
+  'elastic': {},
+  'local_sgd': {'period': 3},
+  'decoupled_diloco': {'period': 2, 'quorum': 2},
+  'pull_gossip': {},
+  'push_gossip': {},
+  'gossip': {},
+  'pairwise_gossip': {'period': 2},
+  'adaptive_gossip': {},
+}
+
+
+def config(name, **changes):
+  """Three workers, whose events never fall together."""
+  found = defaults.get_config(name)
+  found.update(workers=3, steps=STEPS, **changes)
+  found.strategy.update(STRATEGIES[name])
+  found.cluster = defaults.cluster(compute='gamma', spread=0.4, shards=2)
+  return found
+
+
+class Peers:
+  """All peers of a run in this process.
+
+  Attributes:
+    sizes: bytes of the messages of each round, there and back.
+  """
+
+  def __init__(self, given):
+    held = given.beginning()
+    self._setup, self._held, self.sizes = given, held, []
+    self._shards = [
+      peer.Server([held.server[i] for i in shard], given.rounds)
+      for shard in given.shards
+    ]
+    self._peers = [self._peer(i, s) for i, s in enumerate(held.singles)]
+
+  def _peer(self, i, single):
+    given, server = self._setup, self._held.server
+    take = lambda own, step: given.take(own, server, i, step)
+    kind, call = given.exchange.kind, self._call
+    return peer.Peer(i, kind, single, given.rounds, take, call, Clock())
+
+  def _call(self, drawn, step, messages):
+    others = [self._peers[j] for j in drawn] or self._shards
+    found = [
+      other.answer(row, 1 + len(drawn), step, message)
+      for row, (other, message) in enumerate(
+        zip(others, messages, strict=True), 1
+      )
+    ]
+    back = [a.message for a in found]
+    self.sizes.append((nbytes(messages), nbytes(back)))
+    return found
+
+  def start(self, worker, step):
+    self._peers[worker].start(step)
+
+  def exchange(self, worker, drawn, step):
+    return self._peers[worker].exchange(drawn, step)
+
+  def read(self) -> Separate:
+    server = list(self._held.server)
+    for shard, found in zip(self._setup.shards, self._shards, strict=True):
+      for i, leaf in zip(shard, found.leaves, strict=True):
+        server[i] = leaf
+    return Separate(tuple(p.single for p in self._peers), server)
+
+
+class Followed:
+  """A player of virtual time, whose rounds others play, too."""
+
+  def __init__(self, player, others):
+    self._player, self._others, self.price = player, others, player.price
+
+  def start(self, worker, step):
+    self._player.start(worker, step)
+    self._others.start(worker, step)
+
+  def play(self, who, step):
+    sent = self._player.play(who, step)
+    entry = self._others.exchange(who[0], list(who[1:]), step)
+    assert entry.who == list(who)
+    found = from_digits(entry.bills)
+    jax.tree.map(np.testing.assert_array_equal, found, sent)
+    return sent
+
+
+def play(name, processes=Peers):
+  """Both to the end: virtual time's player, its ledger, and the others."""
+  run = resolve_run(config(name))
+  exchange = simulate.exchange_of(run)
+  few = simulate.with_exchange(run, exchange)
+  program = worker_program.worker_program(few)
+  ledger = Ledger({}, run.workers)
+  began = worker_program.start(few, program)
+  player = player_of(program, exchange, *began, ledger)
+  others = processes(setup.of_run(run))
+  timeline = simulate.timeline_of(run, exchange, Followed(player, others))
+  while timeline.rounds < STEPS:
+    timeline.next()
+  return player, ledger, others
+
+
+def differences(player, others) -> int:
+  """In how many arrays the states differ by a bit."""
+  pairs = zip(
+    jax.tree.leaves(player.held._replace(rehearsed=None)),
+    jax.tree.leaves(others.read()),
+    strict=True,
+  )
+  return sum(not np.array_equal(a, b) for a, b in pairs)
+
+
+def main(words):
+  from gossipjax.engine import session
+
+  names = [word for word in words if word != '--ray']
+  if '--ray' not in words:
+    for name in names:
+      player, _, others = play(name)
+      print(name, differences(player, others), flush=True)
+    return
+  with session.session():
+    from gossipjax.engine.crew import Crew
+
+    for name in names:
+
+      def crew(given):
+        found = Crew(config(name).to_dict(), given, given.beginning(), [0] * 3)
+        found.begin()
+        return found
+
+      player, _, others = play(name, crew)
+      print(name, differences(player, others), flush=True)
+      others.end()
+
+
+if __name__ == '__main__':
+  main(sys.argv[1:])

@@ -1,0 +1,139 @@
+"""The page of all kept runs, opened in a real browser."""
+
+import re
+import shutil
+
+import pytest
+
+from experiments.framework import repeat, runs_page
+from experiments.framework.kept import Kept
+from experiments.framework.single_run import key_of
+from gossipjax.config import defaults, resolve
+
+CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
+ROW = {
+  'workload': 'digits',
+  'workers': 8,
+  'score': 'test_accuracy',
+  'higher': True,
+  'steps': 100,
+  'seeds': [0],
+  'virtual_s': None,
+  'commit': 'abcdef0123456789',
+  'config': {'task': {'name': '</script><b>'}},
+  'command': 'python run.py --config=configs/quickstart.py',
+}
+
+
+def row(strategy, value, sent, seconds, **given):
+  return (
+    ROW
+    | {
+      'strategy': strategy,
+      'value': value,
+      'bytes': sent,
+      'seconds': {'1gbe': seconds, 'wan': 100 - seconds},
+    }
+    | given
+  )
+
+
+ROWS = [
+  row('dense', 0.93, 4_000_000, 30.0),
+  row('sparse', 0.92, 90_000, 3.0),
+  row('poor', 0.50, 100_000, 5.0),
+  row('four', 0.91, 100_000, 5.0, workers=4),
+  row(
+    'text', 2.0, 9_000, 1.0, workload='text', score='test_loss', higher=False
+  ),
+]
+
+
+@pytest.fixture(scope='module')
+def path(tmp_path_factory):
+  """The page alone, as a file; mkdocs puts the same into its theme."""
+  folder = tmp_path_factory.mktemp('runs')
+  script = runs_page.SCRIPT
+  (folder / 'runs.js').write_text(script.read_text())
+  body = runs_page.page(ROWS).partition('# All runs')[2]
+  (folder / 'runs.html').write_text(
+    f'<!DOCTYPE html><meta charset="utf-8"><body>{body}</body>'
+  )
+  return folder / 'runs.html'
+
+
+@pytest.fixture(params=[1280, 390])
+def tab(path, request):
+  if CHROMIUM is None:
+    pytest.skip('needs chromium; .ci/run installs it')
+  from playwright.sync_api import sync_playwright
+
+  complaints = []
+  with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(
+      executable_path=CHROMIUM, args=['--headless', '--no-sandbox']
+    )
+    tab = browser.new_page(viewport={'width': request.param, 'height': 900})
+    tab.on('pageerror', lambda error: complaints.append(str(error)))
+    tab.goto(f'file://{path}')
+    tab.wait_for_selector('body[data-ready]')
+    yield tab
+    browser.close()
+  assert not complaints
+
+
+def names(tab):
+  return tab.eval_on_selector_all(
+    '#runs-table tbody summary', 'all => all.map(s => s.textContent)'
+  )
+
+
+def test_rows_are_filtered_and_sorted_and_nothing_is_cut_off(tab):
+  width = tab.viewport_size['width']
+  assert tab.evaluate('document.documentElement.scrollWidth') <= width
+  assert names(tab) == ['sparse', 'poor', 'four', 'dense']  # By seconds.
+  tab.select_option('#link', 'wan')
+  assert names(tab) == ['dense', 'poor', 'four', 'sparse']
+  tab.click('#runs-table th[data-key=score] button')
+  assert names(tab) == ['dense', 'sparse', 'four', 'poor']
+  tab.click('#runs-table th[data-key=bytes] button')
+  assert names(tab)[0] == 'sparse' and names(tab)[-1] == 'dense'
+  tab.select_option('#workers', '4')
+  assert names(tab) == ['four']
+  tab.select_option('#workload', 'text')
+  assert tab.is_visible('#nothing')
+  tab.select_option('#workers', '')
+  assert names(tab) == ['text']
+
+
+def test_the_front_is_drawn_and_a_row_tells_how_to_repeat_it(tab):
+  points = tab.get_attribute('#front polyline', 'points').split()
+  assert len(points) == 2  # sparse and dense; nobody wants the others.
+  tab.click('#runs-table summary:has-text("dense")')
+  told = tab.inner_text('#runs-table details[open]')
+  assert ROW['command'] in told and '</script><b>' in told
+  assert 'abcdef01' in tab.inner_text('#runs-table')
+
+
+def test_every_kept_run_is_on_the_page_and_can_be_repeated():
+  shown = runs_page.rows()
+  kept = Kept()
+  kinds = [p.stem for p in kept.folder.glob('*.jsonl')]
+  digests = {d for kind in kinds for d in kept.lines(kind)}
+  told = [re.search(r'repeat \S+ (\w+)', row['command']) for row in shown]
+  found = {match[1] for match in told if match}
+  assert found and found <= digests
+  for kind in kinds:
+    for digest, line in kept.lines(kind).items():
+      if digest in found:
+        config = repeat.config_of(line['key'])
+        assert key_of(config)['config'] == line['key']['config']
+
+
+@pytest.mark.parametrize('name', resolve.STRATEGIES)
+def test_a_config_comes_back_from_its_key(name):
+  config = defaults.get_config(name)
+  config.optimizer.nesterov = False
+  config.optimizer.momentum = 0.0
+  config.split.holdout = 'validation'
+  assert key_of(repeat.config_of(key_of(config))) == key_of(config)

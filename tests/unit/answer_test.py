@@ -1,0 +1,222 @@
+"""The answer of a comparison: who is first, how sure that is, what it costs."""
+
+import pytest
+
+from gossipjax.comparison import (
+  answer,
+  answer_table,
+  answer_text,
+  report_files,
+  several,
+)
+from gossipjax.errors import UserError
+from gossipjax.results import reader, total_time
+from tests.support import workdirs
+from tests.support.workdirs import record
+
+TWO = {'dense': {}, 'sparse': {'strategy': {'name': 'topk'}}}
+COMMAND = 'python run.py --config=a.py --config.steps=4'
+
+
+def curve(accuracies, seconds=1.0, **given):
+  """A record for each accuracy; on 1gbe a step takes so many seconds."""
+  return [
+    record(
+      s,
+      test_accuracy=score,
+      comm_s={'1gbe': seconds * s, 'wan': 0.0},
+      train_s=0.2 * s,
+      **{k: v(s) for k, v in given.items()},
+    )
+    for s, score in enumerate(accuracies, 1)
+  ]
+
+
+def found(folder, runs, config=None, claimed=None, **entries):
+  """The answer of a comparison with these records."""
+  config = workdirs.config(**TWO) | (config or {})
+  claimed = {'command': COMMAND, **(claimed or {})}
+  workdirs.claim(folder, config, **claimed)
+  for name, records in runs.items():
+    workdirs.run(folder, name, records, seed=0)
+  return answer.of(workdirs.finish(folder, **entries), reader.read(folder))
+
+
+DENSE = (0.5, 0.9, 1.0)
+
+
+def test_total_seconds_are_computing_of_one_worker_and_the_link(tmp_path):
+  told = found(
+    tmp_path / 'a',
+    {'dense': curve(DENSE), 'sparse': curve((0.5, 0.99), 0.1)},
+  )
+  assert (told.target, told.dense, told.clock) == (0.99, 'dense', 'modelled')
+  first, dense = told.rows
+  # Two workers share this machine, so each has computed for half of 0.2 s.
+  assert first.name == 'sparse' and told.sharing == 2
+  assert first.total.mean == pytest.approx(2 * (0.1 + 0.1))
+  assert dense.total.mean == pytest.approx(2.9 * (0.1 + 1.0))
+  assert first.computing_s == pytest.approx(0.2)
+  assert first.bytes_sent == 40
+  assert told.unsure == told.never == ()
+  text = ' '.join(answer_text.sentences(told))
+  assert 'First to held-out accuracy 99.00 % on 1gbe: sparse, in 0.4 s' in text
+  assert 'dense takes 3.19 s, 7.97 times as long' in text
+  assert 'measured on this machine and divided by the 2 workers' in text
+
+
+def test_one_seed_that_cannot_tell_says_so_and_names_the_command(tmp_path):
+  runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.9)}
+  told = found(tmp_path / 'a', runs)
+  assert [row.name for row in told.unsure] == ['dense']
+  text = answer_text.paragraphs(told)
+  assert 'One seed cannot tell sparse from dense' in text[0]
+  assert text[1] == f"    {COMMAND} --config.seeds='(0, 1, 2)'"
+
+
+def test_a_flat_curve_makes_one_seed_unsure(tmp_path):
+  # At 98.01 % nobody is ahead, at 99 % one is by far.
+  flat = (0.5, 0.985, 0.986, 0.987, 0.988, 0.989, 1.0)
+  told = found(
+    tmp_path / 'a', {'dense': curve(flat), 'sparse': curve((0.5, 0.99))}
+  )
+  first, dense = told.rows
+  assert dense.total.mean > 3 * first.total.mean and told.unsure == (dense,)
+
+
+def test_one_seed_cannot_tell_who_only_just_does_not_get_there(tmp_path):
+  runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.985), 0.1)}
+  told = found(tmp_path / 'a', runs)
+  assert told.first.name == 'dense'
+  assert [row.name for row in told.unsure] == ['sparse']
+  text = answer_text.paragraphs(told)[0]
+  assert 'cannot tell dense from sparse (at best 98.50 %)' in text
+
+
+@pytest.mark.parametrize(('spread', 'sure'), [(0.01, True), (0.5, False)])
+def test_three_seeds_tell_if_the_gap_is_twice_its_error(tmp_path, spread, sure):
+  runs = {
+    f'{name}-seed{s}': curve(DENSE, seconds + (s - 1) * sign * spread)
+    for name, seconds, sign in (('dense', 1.0, 1), ('sparse', 0.8, -1))
+    for s in range(3)
+  }
+  command = f"{COMMAND} '--config.seeds=(0, 1, 2)'"
+  told = found(tmp_path / 'a', runs, {'seeds': [0, 1, 2]}, {'command': command})
+  assert told.first.name == 'sparse' and told.first.total.sd > 0
+  assert (told.unsure == ()) == sure
+  if not sure:
+    assert '3 seeds cannot tell' in answer_text.paragraphs(told)[0]
+    assert answer_text.command(told) == (
+      f"{COMMAND} --config.seeds='(0, 1, 2, 3, 4, 5)'"
+    )
+
+
+def test_who_never_gets_there_and_who_diverged_come_last(tmp_path):
+  variants = {**TWO, 'wild': {}}
+  told = found(
+    tmp_path / 'a',
+    {
+      'wild': curve((0.1,)),
+      'sparse': curve((0.5, 0.8)),
+      'dense': curve(DENSE),
+    },
+    {'variants': variants},
+    wild={'diverged': 'The loss is NaN.'},
+  )
+  assert [row.name for row in told.rows] == ['dense', 'sparse', 'wild']
+  text = ' '.join(answer_text.sentences(told))
+  assert 'Never there: sparse (at best 80.00 %), wild (diverged).' in text
+  assert [row['seconds to the target'] for row in answer_table.rows(told)][
+    1:
+  ] == ['never'] * 2
+
+
+def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
+  runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.1)}
+  chosen = {'target': 0.4, 'target_score': 'loss'}  # The loss is 1 / step.
+  told = found(tmp_path / 'a', runs, chosen)
+  assert (told.metric, told.higher, told.given) == ('test_loss', False, True)
+  assert told.easier == pytest.approx(0.404)
+  assert told.reference.total.mean == pytest.approx(1.1 * 2.6)
+  text = ' '.join(answer_text.sentences(told))
+  assert 'held-out loss 0.4000' in text and "The target is the config's" in text
+  none = found(tmp_path / 'b', runs, {'target': 1.5})
+  assert none.first is None
+  assert answer_text.sentences(none)[0].startswith('Nobody gets to held-out')
+  best = found(tmp_path / 'c', runs, {'target_score': 'loss'})
+  assert best.target == pytest.approx(1.01 / 3)
+
+
+def test_measured_and_virtual_seconds_are_called_so(tmp_path):
+  wire = found(
+    tmp_path / 'a',
+    {name: curve(DENSE, wire_bytes=lambda s: [s]) for name in TWO},
+  )
+  assert wire.clock == total_time.MEASURED
+  assert wire.reference.total.mean == pytest.approx(0.2 * 2.9)
+  assert 'computing' not in answer_table.rows(wire)[0]
+  virtual = found(
+    tmp_path / 'b',
+    {
+      name: curve(
+        DENSE, virtual_s=lambda s: 7.0 * s, compute_s=lambda s: [2.0 * s, s]
+      )
+      for name in TWO
+    },
+  )
+  assert virtual.clock == total_time.VIRTUAL
+  assert virtual.reference.total.mean == pytest.approx(7 * 2.9)
+  assert virtual.reference.computing_s == pytest.approx(2 * 2.9)
+  assert 'in virtual time' in answer_text.sentences(virtual)[0]
+  clock = {'virtual_s': lambda s: 7.0 * s}
+  real = found(
+    tmp_path / 'd', {'dense': curve(DENSE, **clock)}, {'engine': 'ray'}
+  )
+  assert real.clock == total_time.MEASURED
+  assert real.reference.total.mean == pytest.approx(7 * 2.9)
+  several = found(
+    tmp_path / 'c', {'dense': curve(DENSE)}, claimed={'processes': 2}
+  )
+  assert several.clock == total_time.MEASURED
+
+
+def test_without_a_held_out_score_there_is_no_answer(tmp_path):
+  nothing = [record(1, test_accuracy=None, test_loss=None)]
+  assert found(tmp_path / 'a', {'dense': nothing}) is None
+
+
+def test_comparison_md_opens_with_the_answer(tmp_path):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(**TWO))
+  for name in TWO:
+    workdirs.run(
+      folder,
+      name,
+      curve(DENSE),
+      bytes_sent=20,
+      steps=3,
+      seed=0,
+      train_loss=0.1,
+      consensus_distance=0.0,
+      comm_s={'1gbe': 1.0},
+      examples_per_s=1.0,
+    )
+  report_files.write_table(folder)
+  text = (folder / 'comparison.md').read_text()
+  assert text.index('First to held-out') < text.index('## All figures')
+  assert "the same command with --config.seeds='(0, 1, 2)'" in text
+
+
+def test_several_workdirs_are_one_comparison(tmp_path):
+  folders = []
+  for name, seconds in (('a', 1.0), ('b', 0.1)):
+    config = workdirs.config(**TWO) | {'seed': len(folders)}
+    folders.append(workdirs.claim(tmp_path / name, config))
+    for run in TWO:
+      workdirs.run(folders[-1], run, curve(DENSE, seconds), seed=0)
+  summary, runs = several.joined(folders)
+  told = answer.of(summary, runs)
+  assert [row.name for row in told.rows][:2] == ['b/dense', 'b/sparse']
+  other = workdirs.claim(tmp_path / 'c', workdirs.config() | {'workers': 4})
+  workdirs.run(other, 'all_reduce', curve(DENSE), seed=0)
+  with pytest.raises(UserError, match=r'c has another config\.workers'):
+    several.joined([folders[0], other])

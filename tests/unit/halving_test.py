@@ -1,0 +1,137 @@
+"""Successive halving: who trains longer, and what is forecast of whom."""
+
+import math
+
+import pytest
+from ml_collections import ConfigDict
+
+from gossipjax.advice import pilot_plan, pilots, recommendation
+from gossipjax.advice.halving import (
+  DENSE,
+  Candidate,
+  Curve,
+  Pilot,
+  Round,
+  halving,
+  ranked,
+)
+from gossipjax.config import defaults
+
+# A step takes so long, and so much of what all-reduce learns in it is learnt.
+SPEED = {DENSE: (10.0, 1.0), 'fast': (1.0, 0.8), 'bad': (0.5, 0.1)}
+
+
+def curve(pilot: Pilot) -> Curve:
+  """Learns at a constant pace, best at rate 0.1; diverges above 1."""
+  name, rate = pilot.candidate
+  step_s, pace = SPEED[name]
+  if rate > 1:
+    return Curve([], [])
+  pace *= 1 - abs(math.log10(rate / 0.1)) / 4
+  steps = [pilot.steps * i / 10 for i in range(1, 11)]
+  wobble = 0.001 * pilot.seed
+  return Curve(
+    [1 - math.exp(-pace * s / 50) + wobble for s in steps],
+    [step_s * s for s in steps],
+  )
+
+
+def play(rounds, rates=(0.1, 0.03, 10.0), higher=True):
+  """The ranks of the last round, and the pilots of each."""
+  every = [Candidate(name, rate) for name in SPEED for rate in rates]
+  asking, asked = halving(every, rounds, 1000, higher), []
+  pilots = next(asking)
+  while True:
+    asked.append(pilots)
+    try:
+      pilots = asking.send([curve(pilot) for pilot in pilots])
+    except StopIteration as end:
+      return end.value, asked
+
+
+def test_the_better_half_trains_longer_each_at_its_best_rate():
+  ranks, asked = play([Round(20, 1), Round(200, 1), Round(400, 2)])
+  assert [len(pilots) for pilots in asked] == [9, 2, 4]
+  assert {p.candidate for p in asked[1]} >= {Candidate(DENSE, 0.1)}
+  assert {p.seed for p in asked[2]} == {0, 1}
+  assert {r.candidate.rate for r in ranks} == {0.1}
+
+
+def test_a_forecast_is_the_time_to_the_target_at_full_length():
+  every = [Candidate(name, 0.1) for name in SPEED]
+  curves = {c: [curve(Pilot(c, 400, s)) for s in (0, 1)] for c in every}
+  first, dense, bad = ranked(curves, 400, 1000, True)
+  assert [r.candidate.name for r in (first, dense, bad)] == [
+    'fast',
+    DENSE,
+    'bad',
+  ]
+  # 99 % of 1 - exp(-8): all-reduce is there after 227 of 400 steps.
+  assert dense.seconds == pytest.approx(10 * 227 * 2.5, rel=0.1)
+  assert first.low < first.seconds < first.high < dense.low
+  assert bad.seconds == math.inf
+  assert recommendation.chosen([first, dense, bad]) == 'fast'
+  said = recommendation.tried([first, dense, bad], 1000, 'again')
+  assert said.startswith('Use fast at learning rate 0.1: ')
+  assert 'pilots of 400 of 1000 steps' in said
+
+
+def test_intervals_that_overlap_recommend_all_reduce():
+  every = [Candidate(DENSE, 0.1), Candidate('fast', 0.1)]
+  curves = {every[0]: [curve(Pilot(every[0], 400, 0))]}
+  scores, seconds = curves[every[0]][0]
+  curves[every[1]] = [Curve(scores, [0.99 * s for s in seconds])]
+  ranks = ranked(curves, 400, 1000, True)
+  assert ranks[0].candidate.name == 'fast'
+  assert recommendation.chosen(ranks) == DENSE
+  said = recommendation.tried(ranks, 1000, 'longer')
+  assert said.startswith('Use all-reduce until more is known: fast')
+  assert said.endswith('Longer pilots: longer')
+
+
+def test_what_diverges_has_no_rank_and_a_loss_falls():
+  falls = Curve([3.0, 2.0, 1.0], [1.0, 2.0, 3.0])
+  curves = {
+    Candidate(DENSE, 1.0): [falls],
+    Candidate('wild', 1.0): [Curve([], [])],
+    Candidate('late', 1.0): [Curve([3.0, 2.5, 1.5], [1.0, 2.0, 3.0])],
+  }
+  dense, late = ranked(curves, 10, 20, higher=False)
+  assert dense.seconds == pytest.approx(2 * (2 + 0.99))
+  assert late.seconds == math.inf and late.score == 1.5
+
+
+def test_nothing_is_ranked_where_all_reduce_diverges():
+  ranks, asked = play([Round(20, 1), Round(200, 1)], rates=(10.0,))
+  assert ranks == [] and len(asked) == 1
+
+
+def test_a_pilot_is_short_on_validation_data_with_the_whole_schedule():
+  config = defaults.get_config()
+  config.optimizer.update(warmup_steps=30, boundaries=(100, 200))
+  found = pilots.config_of(config, Pilot(Candidate('x', 0.3), 60, 7))
+  assert (found.steps, found.seed, found.eval_every) == (60, 7, 6)
+  assert found.split.holdout == 'validation'
+  assert found.optimizer.learning_rate == 0.3
+  assert found.optimizer.warmup_steps == 6
+  assert tuple(found.optimizer.boundaries) == (20, 40)
+  assert config.steps == 300 and config.split.holdout == 'test'
+
+
+def test_a_plan_fits_into_the_time_and_drops_strategies_first():
+  names = [DENSE, *'abcdefghijklmno']
+  plan = pilot_plan.planned(names, 300, 600.0, 0.01, 2.0)
+  assert plan.names == names[: pilot_plan.MOST] and len(plan.rates) == 3
+  assert [r.seeds for r in plan.rounds] == [1, 1, 2]
+  assert plan.rounds[-1].steps <= 300
+  fewer = pilot_plan.planned(names, 300, 60.0, 0.01, 2.0)
+  assert 2 <= len(fewer.names) < len(plan.names)
+  assert pilot_plan.planned(names, 300, 5.0, 0.01, 2.0) is None
+  needed = pilot_plan.needed_s(300, 0.01, 2.0)
+  assert pilot_plan.planned(names, 300, needed, 0.01, 2.0)
+
+
+def test_the_longest_period_is_that_of_any_argument():
+  strategy = ConfigDict({'name': 'x', 'period': 8, 'slow_period': 50})
+  assert pilot_plan.longest_period(strategy) == 50
+  assert pilot_plan.longest_period({'name': 'all_reduce'}) == 1

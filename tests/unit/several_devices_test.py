@@ -1,0 +1,220 @@
+"""Training with workers of several devices: records, resume, refusals."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gossipjax as gj
+from gossipjax import network
+from gossipjax.comparison import table
+from gossipjax.comparison.summary import summarise
+from gossipjax.comparison.variant import check
+from gossipjax.config import defaults
+from gossipjax.data import sources
+from gossipjax.distributed.interface_counters import Meter
+from gossipjax.errors import UserError
+from gossipjax.training.checkpoint import Store
+from gossipjax.training.loop import Interrupted
+from gossipjax.training.run import Given, resolve_run
+from gossipjax.training.train import LockStep, train
+
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
+P, DEVICES, SIZE = 2, 2, 9
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((96, SIZE), np.float32)
+Y = X @ np.arange(SIZE, dtype=np.float32)
+
+
+class Lazy(sources.Source):
+  """The same examples, read when they are needed."""
+
+  def __len__(self):
+    return len(X)
+
+  def __getitem__(self, i):
+    return X[i], Y[i]
+
+
+def line(noise: float = 0.0, train=(X, Y)) -> gj.Task:
+  """A regression that keeps the mean of what it saw, and may add noise."""
+
+  def loss(params, state, batch, key):
+    x, y = batch
+    x = x + noise * jax.random.normal(key, x.shape)
+    error = x @ params['w'] + params['b'] - y
+    return jnp.mean(error**2), {'seen': x.mean(), 'steps': state['steps'] + 1}
+
+  def score(params, state, batch):
+    error = batch[0] @ params['w'] + params['b'] - batch[1]
+    worst = gj.whole_set(lambda error: np.abs(error).max(), error)
+    return {'loss': jnp.mean(error**2), 'worst': worst, 'seen': state['seen']}
+
+  init = lambda key: (
+    {'w': jax.random.normal(key, (SIZE,)), 'b': jnp.zeros(())},
+    {'seen': jnp.zeros(()), 'steps': jnp.int32(0)},
+  )
+  return gj.Task(init, loss, score, train, (X[:21], Y[:21]), stateful=True)
+
+
+def config(strategy='topk', **given):
+  found = defaults.get_config(strategy)
+  if strategy == 'topk':
+    found.strategy.density = 0.5
+  found.update(
+    workers=P, steps=6, log_every=3, eval_every=3, batch_size=8, accumulate=0
+  )
+  found.optimizer.update(learning_rate=0.02, momentum=0.5)
+  found.update(given)
+  return found
+
+
+def records(task=None, store=None, interrupted=lambda: False, **given):
+  run = resolve_run(config(**given), given=Given(task or line()))
+  return list(train(run, store, interrupted))
+
+
+SEVERAL = {'devices_per_worker': DEVICES}
+
+
+def close(a, b):
+  np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+@pytest.mark.parametrize('data', ['arrays', 'source'])
+@pytest.mark.parametrize('strategy', ['topk', 'gossip'])
+@pytest.mark.parametrize('inner', ['', 'fsdp'])
+def test_training_is_that_of_one_device(strategy, inner, data):
+  task = line(train=Lazy()) if data == 'source' else line()
+  if strategy == 'topk' and inner:
+    pytest.skip('Its selection is made per shard, see tests/laws.')
+  alone = records(task, strategy=strategy)[-1]
+  found = records(task, strategy=strategy, inner=inner, **SEVERAL)[-1]
+  close(found.train_loss, alone.train_loss)
+  close(found.test_loss, alone.test_loss)
+  close(found.consensus_distance, alone.consensus_distance)
+  for name in ('test_worst', 'test_seen'):
+    close(found.scores[name], alone.scores[name])
+  assert alone.bytes_inner is None and alone.inner_s is None
+  assert min(found.bytes_inner) > 0 and found.inner_s > 0
+  # Each message is padded to the next multiple of the devices.
+  sent = np.array(found.bytes_sent) - alone.bytes_sent
+  assert (sent >= 0).all() and (sent <= 8 * np.array(found.messages)).all()
+
+
+def test_devices_draw_as_micro_batches_do():
+  noisy = line(noise=0.3)
+  parts = records(noisy, accumulate=DEVICES)[-1]
+  found = records(noisy, **SEVERAL)[-1]
+  close(found.train_loss, parts.train_loss)
+  close(found.test_loss, parts.test_loss)
+
+
+@pytest.mark.parametrize('inner', ['', 'fsdp'])
+def test_a_resumed_run_is_bit_exact(inner, tmp_path):
+  given = dict(inner=inner, **SEVERAL)
+  whole = records(**given)
+  calls = itertools.count(1)
+  with pytest.raises(Interrupted):
+    records(
+      store=Store(tmp_path), interrupted=lambda: next(calls) == 4, **given
+    )
+  last = records(store=Store(tmp_path), **given)[-1]
+  for name in ('test_loss', 'bytes_sent', 'bytes_inner', 'inner_s', 'messages'):
+    assert getattr(last, name) == getattr(whole[-1], name), name
+
+
+def test_a_checkpoint_has_each_number_once(tmp_path):
+  records(store=Store(tmp_path), **SEVERAL)
+  run = resolve_run(config(**SEVERAL), given=Given(line()))
+  like = LockStep(run, None, Meter(), lambda *_: None).state()[0]
+  workers, _ = Store(tmp_path).load(like)
+  assert workers.params['w'].shape == (P, SIZE)
+
+
+def test_seconds_within_a_worker_are_those_of_its_link(tmp_path):
+  slow = tmp_path / 'slow.json'
+  slow.write_text(
+    '{"latency_s": 0.5, "bytes_per_s": 1000.0, "full_duplex": false}'
+  )
+  *_, fast = records(strategy='all_reduce', **SEVERAL)
+  run = resolve_run(
+    config('all_reduce', inner_link=str(slow), **SEVERAL), given=Given(line())
+  )
+  *_, found = train(run)
+  assert found.bytes_inner == fast.bytes_inner
+  # A ring of two for the gradient, one for the state, and a join, in 6 steps.
+  rounds = 6 * (2 + 2 + 1)
+  sent = found.bytes_inner[0] / DEVICES
+  evaluations = 2  # Each joins the mean of the state.
+  assert found.inner_s == pytest.approx(
+    (rounds + evaluations) * 0.5 + 2 * sent / 1000
+  )
+  assert fast.inner_s < 1e-3 < found.inner_s
+  assert network.INNER == 'nvlink'
+
+
+def test_tables_tell_both_levels_apart():
+  given = config('all_reduce', **SEVERAL)
+  variant = check('x', given, given=Given(line()))
+  *_, last = train(variant.run)
+  entry = summarise(variant, last)
+  (row,) = table.rows(
+    {'config': given.to_dict(), 'runs': [entry], 'commit': 'abc'}
+  )
+  assert row['within a worker'] == table.size(last.bytes_inner[0] / 6)
+  assert row['within a worker on nvlink (model)'].endswith(' s')
+
+
+REFUSED = {
+  'a batch in unequal parts': (
+    {'devices_per_worker': 3},
+    'devices_per_worker=3.*batch_size=8',
+  ),
+  'a part in unequal micro-batches': (
+    {'accumulate': 8, **SEVERAL},
+    'accumulate=8.*batch_size=8 / config.devices_per_worker=2',
+  ),
+  'too many devices': (
+    {'workers': 8, **SEVERAL},
+    'workers=8 of devices_per_worker=2, devices=8',
+  ),
+  'shards of one device': ({'inner': 'fsdp'}, 'inner=fsdp.*several devices'),
+  'a link of one device': ({'inner_link': '1gbe'}, 'inner_link=1gbe'),
+  'an unknown link': ({'inner_link': '2gbe', **SEVERAL}, 'inner_link=2gbe'),
+  'an unknown kind': ({'inner': 'zero', **SEVERAL}, 'inner=zero.*fsdp'),
+  'pmap': ({'executor': 'pmap', **SEVERAL}, 'pmap.*shard_map'),
+  'a negative number': ({'devices_per_worker': -1}, 'devices_per_worker=-1'),
+}
+
+
+@pytest.mark.parametrize('what', REFUSED)
+def test_what_does_not_fit_is_refused(what):
+  given, words = REFUSED[what]
+  with pytest.raises(UserError, match=words):
+    resolve_run(config('all_reduce', **given), given=Given(line()))
+
+
+def test_virtual_time_has_one_device_for_each_worker():
+  given = config(**SEVERAL)
+  given.cluster = defaults.cluster()
+  with pytest.raises(UserError, match='virtual time'):
+    resolve_run(given, given=Given(line()))
+
+
+@pytest.mark.parametrize('name', ['lamb', 'lars', 'muon', 'adafactor'])
+def test_shards_need_an_optimizer_of_single_entries(name):
+  given = config(inner='fsdp', **SEVERAL)
+  given.optimizer = defaults.optimizer(name, 0.1)
+  with pytest.raises(UserError, match=f'{name} needs whole tensors'):
+    resolve_run(given, given=Given(line()))
+
+
+@pytest.mark.parametrize('name', ['adamw', 'lion', 'sgd'])
+def test_optimizers_of_single_entries_take_shards(name):
+  given = config(inner='fsdp', **SEVERAL)
+  given.optimizer = defaults.optimizer(name, 0.01)
+  assert resolve_run(given, given=Given(line())).inner.kind == 'fsdp'
