@@ -1,21 +1,23 @@
 """Audits a strategy: its ledger against its compiled program, step by step."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
-import jax
 import numpy as np
 
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import comparison
 from gossipjax.audit.harness import (
   Harness,
+  billed,
   compiled,
   make_harness,
   shrunk,
   update_at,
 )
 from gossipjax.audit.runtime_branches import paths_of_run
+from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 
 _FIRST = 16  # Steps that are always audited if the program branches.
@@ -33,6 +35,7 @@ def audit(
   steps: Iterable[int],
   absent: Iterable[int] = (),
   state: Tree = (),
+  inner: Inner = ALONE,
 ) -> list[comparison.Row]:
   """Compiles and runs one update for each of `steps`.
 
@@ -49,14 +52,17 @@ def audit(
     absent: workers that are missing in a third run. If there are any, all
       messages of all runs carry presence flags.
     state: what a model keeps besides parameters, likewise.
+    inner: what the devices of a worker do; the strategy is what its
+      `exchanging` returned.
 
   Returns:
-    One to three rows per step.
+    One to three rows per step; where workers are several devices, one between
+    workers and one within them for each.
 
   Raises:
     UserError: too few workers or devices, or a program that cannot be audited.
   """
-  harness = make_harness(strategy, params, workers, state)
+  harness = make_harness(strategy, params, workers, state, inner)
   runs = [(harness.large,), (harness.zero,)]
   if absent := list(absent):
     everyone = np.ones(workers, bool)
@@ -66,7 +72,12 @@ def audit(
       (harness.zero, everyone),
       (harness.large, present),
     ]
-  return [row for step in steps for row in _rows(harness, step, runs)]
+  return [
+    level
+    for step in steps
+    for row in _rows(harness, step, runs)
+    for level in comparison.levels(row, inner.devices)
+  ]
 
 
 def _rows(harness: Harness, step: int, runs) -> list[comparison.Row]:
@@ -74,9 +85,15 @@ def _rows(harness: Harness, step: int, runs) -> list[comparison.Row]:
   program, paths = compiled(harness, update, *runs[0])
   taken = paths_of_run(harness, update, paths, *runs[0])
   for args in runs:
-    mine = taken(worker, *args)
+    ways = itertools.product(*taken(worker, *args))
     worker, sent = program(worker, *args)
-    row = comparison.compare(step, mine, jax.device_get(sent), *result[:1])
+    row = comparison.compare(
+      step,
+      ways,
+      billed(harness, sent),
+      *result[:1],
+      devices=harness.inner.devices,
+    )
     if not any((row.ledger == r.ledger).all() for r in result):
       result.append(row)
   return result
@@ -88,6 +105,7 @@ def audit_steps(
   workers: int,
   horizon: int = 300,
   state: Tree = (),
+  inner: Inner = ALONE,
 ) -> list[int]:
   """Steps among the first `horizon` that an audit should cover.
 
@@ -95,10 +113,11 @@ def audit_steps(
   and some control path has the bytes of no bill, the first 16 as well.
   """
   try:  # Bills change at the same steps for smaller parameters.
-    small = make_harness(strategy, shrunk(params), workers, state)
+    small = make_harness(strategy, shrunk(params), workers, state, inner)
     return _steps(small, horizon)
   except UserError:  # Too small for a density, perhaps.
-    return _steps(make_harness(strategy, params, workers, state), horizon)
+    harness = make_harness(strategy, params, workers, state, inner)
+    return _steps(harness, horizon)
 
 
 def _steps(harness: Harness, horizon: int) -> list[int]:
@@ -111,20 +130,23 @@ def _steps(harness: Harness, horizon: int) -> list[int]:
   bills = {}
   for step in range(horizon if len(paths) > 1 else min(_FIRST, horizon)):
     _, sent = program(harness.worker, harness.large, step=np.int32(step))
-    sent = jax.device_get(sent)
+    sent = billed(harness, sent)
     bills.setdefault(np.asarray(sent.bytes).tobytes(), (step, sent))
     if len(bills) == _MOST:
       break
   chosen = {step for step, _ in bills.values()}
-  billed = all(
+  devices = harness.inner.devices
+  all_billed = all(
     any(
-      comparison.holds(comparison.compare(0, frozenset([path]), sent))
+      comparison.holds(
+        comparison.compare(0, [(path,) * devices], sent, devices=devices)
+      )
       for _, sent in bills.values()
     )
     for path in paths
   )
   first = update_at(harness, 0)
-  if not billed and paths != compiled(harness, first, harness.large)[1]:
+  if not all_billed and paths != compiled(harness, first, harness.large)[1]:
     chosen |= set(range(min(_FIRST, horizon)))
   return sorted(chosen)
 
@@ -136,6 +158,7 @@ def report(
   state: Tree,
   workers: int,
   horizon: int,
+  inner: Inner = ALONE,
 ) -> list[dict[str, Any]]:
   """Audits the steps of a run of `horizon` steps that `audit_steps` chooses.
 
@@ -145,6 +168,7 @@ def report(
     params, state: of one worker; only shapes and dtypes matter.
     workers: two or more, a device for each.
     horizon: steps of the run; at most 300 are looked at.
+    inner: as that of `audit`.
 
   Returns:
     A JSON object per row: bytes that the worker of `comparison.worst` sends.
@@ -152,8 +176,9 @@ def report(
   Raises:
     Unbalanced: a ledger differs from the compiled program without a reason.
   """
-  steps = audit_steps(strategy, params, workers, min(horizon, 300), state)
-  found = audit(strategy, params, workers, steps, state=state)
+  most = min(horizon, 300)
+  steps = audit_steps(strategy, params, workers, most, state, inner)
+  found = audit(strategy, params, workers, steps, state=state, inner=inner)
   for row in found:
     if not comparison.holds(row):
       raise Unbalanced(f'--audit of {name}: {comparison.sentence(row)}.')
@@ -169,4 +194,5 @@ def _json(row: comparison.Row) -> dict[str, Any]:
     'compiled': int(row.compiled[i]),
     'ledger': int(row.ledger[i]),
     'reason': row.reason,
+    **({'within': True} if row.within else {}),
   }

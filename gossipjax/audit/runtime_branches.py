@@ -10,9 +10,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from gossipjax.audit.control_paths import Paths
 from gossipjax.audit.harness import Harness, compiled
+from gossipjax.collectives import INNER
 from gossipjax.transforms import traced
 
 # (number of the conditional, index of its branch) -> index to go by.
@@ -21,12 +23,13 @@ Decide = Callable[[int, jax.Array], jax.Array]
 
 def paths_of_run(
   harness: Harness, program: Callable[..., Any], paths: Paths, *args: Any
-) -> Callable[..., Paths]:
+) -> Callable[..., tuple[Paths, ...]]:
   """Finds the control paths that a run of a program takes.
 
-  It takes one, unless a conditional in a loop takes several branches. The
-  program is run once more and reports the indices of its branches; then it is
-  compiled with these indices as constants.
+  A device takes one, unless a conditional in a loop takes several branches; the
+  devices of a worker may differ where each holds a shard. The program is run
+  once more and reports the indices of its branches; then it is compiled with
+  these indices as constants.
 
   Args:
     harness: that the program runs in.
@@ -35,26 +38,38 @@ def paths_of_run(
     args: example arguments of the program after the worker.
 
   Returns:
-    `(worker, *args) -> paths`, those of a run with these arguments.
+    `(worker, *args) -> paths of each device of a worker`, those of a run with
+    these arguments.
   """
+  devices = harness.inner.devices
   if len(paths) == 1:
-    return lambda *_: paths
-  indices = {}
+    return lambda *_: (paths,) * devices
+  indices: list[dict[int, set[int]]] = [{} for _ in range(devices)]
 
   def record(number: int, index: jax.Array) -> jax.Array:
+    device = lax.axis_index(INNER) if devices > 1 else 0
     jax.debug.callback(
-      lambda value: indices.setdefault(number, set()).add(value.item()), index
+      lambda i, value: indices[i].setdefault(number, set()).add(value.item()),
+      device,
+      index,
     )
     return index
 
   recording, _ = compiled(harness, _deciding(program, record), *args)
 
-  def taken(worker, *args) -> Paths:
-    indices.clear()
+  def taken(worker, *args) -> tuple[Paths, ...]:
+    for of_device in indices:
+      of_device.clear()
     jax.block_until_ready(recording(worker, *args))
     jax.effects_barrier()
-    repeating = _deciding(program, _repeat(indices))
-    return paths & compiled(harness, repeating, *args)[1] or paths
+    found: list[Paths] = []
+    for i, mine in enumerate(indices):
+      if mine in indices[:i]:
+        found.append(found[indices.index(mine)])
+        continue
+      repeating = _deciding(program, _repeat(mine))
+      found.append(paths & compiled(harness, repeating, *args)[1] or paths)
+    return tuple(found)
 
   return taken
 

@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 from jax import lax
 
-from gossipjax import audit, collectives, executors, strategies, topology
+from gossipjax import (
+  audit,
+  collectives,
+  executors,
+  strategies,
+  topology,
+)
 from gossipjax.aggregator import Strategy, chain, every, identity, stateless
-from gossipjax.audit import comparison, hlo
+from gossipjax.audit import comparison, hlo, routes
 from gossipjax.audit.control_paths import control_paths
 from gossipjax.collectives import WORKERS
+from gossipjax.devices import inner_devices
 from gossipjax.errors import UserError
 from gossipjax.strategies import elastic, gossip, gtopk
 from gossipjax.strategies.all_reduce import exact_mean
@@ -36,10 +43,17 @@ KINDS = (
   'power_sgd',
   'topk',
 )
-ALL = [
-  pytest.param(m.name, marks=[pytest.mark.exhaustive] * (m.name not in KINDS))
-  for m in pkgutil.iter_modules(strategies.__path__)
-]
+
+
+def of_all(kinds: tuple[str, ...]):
+  """All strategies; others than these are exhaustive."""
+  return [
+    pytest.param(m.name, marks=[pytest.mark.exhaustive] * (m.name not in kinds))
+    for m in pkgutil.iter_modules(strategies.__path__)
+  ]
+
+
+ALL = of_all(KINDS)
 
 
 def on_gradients(aggregator):
@@ -326,7 +340,7 @@ def moved(*lines: str, rest: str = '', source: str = '', workers: int = 8):
   assert program.participants == workers
   (path,) = control_paths(program, hlo.parse(source))
   sent = Traffic.of(np.zeros(workers), np.zeros(workers))
-  found = comparison.compare(0, frozenset([path]), sent).kinds
+  found = comparison.compare(0, [(path,)], sent).kinds
   return {kind: each.tolist() for kind, each in found.items()}
 
 
@@ -413,6 +427,10 @@ def test_an_all_to_all_may_come_in_pieces():
     ('{}', 8),
     ('[1,8]<=[8]', 8),
     ('[4,2]<=[2,4]T(1,0)', 2),
+    ("mesh['workers'=8] {'workers'}", 8),
+    ("mesh['a'=2,'b'=4] {'b'}", 4),
+    ("mesh['a'=2,'b'=4,'c'=1] {'b','a'}", 8),
+    ("mesh['a'=8] {'a':(2)2}", 2),
   ],
 )
 def test_a_ring_is_as_long_as_its_group(groups, size):
@@ -420,6 +438,27 @@ def test_a_ring_is_as_long_as_its_group(groups, size):
     f'%g = s8[80]{{0}} all-gather(%b), replica_groups={groups}, '
     'dimensions={0}'
   ) == {'all-gather': [80 * (size - 1) // size] * 8}
+
+
+@pytest.mark.parametrize(
+  'groups, expected',
+  [
+    ("mesh['a'=2,'b'=4] {'a'}", [[0, 4], [1, 5], [2, 6], [3, 7]]),
+    ("mesh['a'=2,'b'=4] {'b'}", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+    ("mesh['a'=8] {'a':(1)2}", [[0, 4], [1, 5], [2, 6], [3, 7]]),
+    ("mesh['a'=8] {'a':(2)2}", [[0, 2], [1, 3], [4, 6], [5, 7]]),
+    ("mesh['a'=8] {'a':(1)2,'a':(4)2}", [[0, 1, 4, 5], [2, 3, 6, 7]]),
+    ("mesh['x'=2,'y'=2], device_ids=(0,2,1,3) {'y'}", [[0, 2], [1, 3]]),
+    ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}", [[0, 2], [1, 3]]),
+  ],
+)
+def test_groups_along_axes_of_a_mesh_are_those_that_xla_means(groups, expected):
+  text = f'%r = f32[8] all-reduce(%b), replica_groups={groups}, to_apply=%add'
+  (instruction,) = hlo.parse(
+    f'HloModule m\nENTRY %m () -> f32[8] {{\n  {text}\n}}'
+  ).instructions()
+  found = routes.route(instruction)
+  assert sorted(map(sorted, found)) == expected
 
 
 def test_who_is_in_no_group_sends_nothing():
@@ -600,3 +639,19 @@ def moved_by(lowered):
     sent = times * np.array(transfer.compiled_bytes(8))
     total[transfer.kind] = sent + total.get(transfer.kind, 0)
   return {kind: sent.astype(int).tolist() for kind, sent in total.items()}
+
+
+# A sum, merges of pairs, a server.
+FEW = ('all_reduce', 'gtopk', 'elastic')
+
+
+@pytest.mark.parametrize('kind', ['', 'fsdp'])
+@pytest.mark.parametrize('name', of_all(FEW))
+def test_bytes_within_a_worker_are_the_compiled_program_s(name, kind):
+  inner = inner_devices.inner(2, kind, PARAMS)
+  file = importlib.import_module(f'gossipjax.strategies.{name}')
+  strategy = inner.exchanging(file.strategy())
+  found = agree(audit.audit(strategy, PARAMS, 4, [CENTURY - 1], inner=inner))
+  assert [r.within for r in found[:2]] == [False, True]
+  assert found[0].ledger.any() and found[1].ledger.any()
+  assert {r.reason for r in found if r.within} <= {''}

@@ -1,0 +1,186 @@
+"""The compiled column for eight GPUs of which one is there.
+
+JAX compiles ahead of time for a topology of GPUs like the attached one. Of each
+strategy one update is compiled, at a step at which all periods end, with
+parameters in float32 and in bfloat16, and its collectives are compared with the
+ledger, as `--audit` does on emulated devices. For some strategies a whole step
+with the gradient of a transformer is compiled, too, and its schedule says which
+collectives run beside computing. Nothing runs on more than one device.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import topologies
+
+from benchmarks.accelerator.measures import Measure
+from benchmarks.accelerator.problems import problem
+from gossipjax import executors
+from gossipjax.aggregator import Tree
+from gossipjax.audit import comparison, hlo, schedule
+from gossipjax.audit.control_paths import control_paths
+from gossipjax.collectives import WORKERS
+from gossipjax.config import resolve
+from gossipjax.local_step import make_worker, probe
+
+MANY = 8  # Workers, a device each.
+TOPOLOGY = f'1x1x{MANY}'
+CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
+SHAPES = {'bias': (37,), 'dense': (60, 50)}
+LARGE = 1e3  # Gradients that make every trigger fire.
+DTYPES = ('float32', 'bfloat16')
+BESIDE = (
+  'all_reduce',
+  'delayed_all_reduce',
+  'gossip',
+  'diloco',
+  'streaming_diloco',
+  'topk',
+  'power_sgd',
+  'qsgd',
+)
+HIDING = {'xla_gpu_enable_latency_hiding_scheduler': True}
+# What the compiler is told; without a limit it joins all sums to one.
+OPTIONS: dict[str, dict[str, Any]] = {
+  'default': {},
+  'latency hiding': HIDING,
+  'latency hiding, joined up to 8 MB': {
+    **HIDING,
+    'xla_gpu_all_reduce_combine_threshold_bytes': 8 * 2**20,
+    'xla_gpu_all_gather_combine_threshold_bytes': 8 * 2**20,
+  },
+}
+
+
+def devices() -> list[jax.Device]:
+  """Eight: emulated ones on a CPU, a topology of the attached GPU's kind."""
+  if jax.default_backend() == 'cpu':
+    return jax.devices()[:MANY]
+  return topologies.get_topology_desc(
+    platform='cuda', topology=TOPOLOGY
+  ).devices
+
+
+def measures(small: bool) -> Iterator[Measure]:
+  """Bytes of all strategies, then what is hidden in some."""
+  names = ('all_reduce', 'qsgd') if small else resolve.STRATEGIES
+  for dtype, name in itertools.product(DTYPES, names):
+    yield Measure(
+      {'strategy': name, 'dtype': dtype},
+      lambda left, name=name, dtype=dtype: _bytes(name, dtype),
+    )
+  for options in ('default',) if small else OPTIONS:
+    for name in BESIDE[: 1 if small else None]:
+      yield Measure(
+        {'strategy': name, 'hidden with': options},
+        lambda left, name=name, options=options: _hidden(name, options, small),
+      )
+
+
+def compile_for(
+  targets: list[jax.Device],
+  program: Callable[..., Any],
+  arguments: Any,
+  options: dict[str, Any],
+) -> tuple[hlo.Module, hlo.Module]:
+  """A worker's program for a device each, compiled and before.
+
+  Args:
+    targets: a device for each worker; they need not be there.
+    program: of one worker.
+    arguments: shapes of all workers, leaves [workers, ...].
+    options: of the compiler.
+  """
+  mesh = jax.make_mesh(
+    (len(targets),), (WORKERS,), (jax.sharding.AxisType.Auto,), devices=targets
+  )
+  placed = jax.NamedSharding(mesh, jax.P(WORKERS))
+  on_mesh = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
+  lowered = executors.on_many_devices(program, mesh=mesh).lower(
+    *jax.tree.map(on_mesh, arguments)
+  )
+  text = lowered.compile(options or None).as_text()
+  if text is None:
+    raise ValueError('this version of JAX does not show what it compiled')
+  return hlo.parse(text), hlo.parse(lowered.as_text(dialect='hlo'))
+
+
+def _bytes(name: str, dtype: str) -> dict[str, Any]:
+  """The ledger of one update, run by all workers here, and what is compiled."""
+  strategy = resolve.strategy(resolve.strategy_config(name))
+  init, update = make_worker(strategy, probe(strategy, 1.0))
+  at = lambda worker, grads: update(worker, grads, jnp.int32(CENTURY - 1))
+  params, grads = _drawn(0, 1.0, dtype), _drawn(1, LARGE, dtype)
+  worker = executors.on_one_device(init)(params)
+  _, sent = executors.on_one_device(at)(worker, grads)
+  program, source = compile_for(devices(), at, (worker, grads), {})
+  ways = [(path,) for path in control_paths(program, source)]
+  row = comparison.compare(CENTURY - 1, ways, jax.device_get(sent))
+  worst = comparison.worst(row)
+  return {
+    'holds': comparison.holds(row),
+    'sentence': comparison.sentence(row),
+    'kinds': {kind: int(each[worst]) for kind, each in row.kinds.items()},
+    'compiled': int(row.compiled[worst]),
+    'ledger': int(row.ledger[worst]),
+    'reason': row.reason,
+    'exchanges': [e._asdict() for e in schedule.exchanges(program)],
+  }
+
+
+def _drawn(seed: int, scale: float, dtype: str) -> Tree:
+  """Random numbers for each worker."""
+  random = np.random.default_rng(seed)
+  return {
+    key: jnp.asarray(scale * random.standard_normal((MANY, *shape)), dtype)
+    for key, shape in SHAPES.items()
+  }
+
+
+def _hidden(name: str, options: str, small: bool) -> dict[str, Any]:
+  """The schedule of a whole step."""
+  given = problem('transformer', small)
+  strategy = resolve.strategy(resolve.strategy_config(name))
+  init, update = make_worker(strategy, probe(strategy, 0.1))
+
+  def step(worker, batch):
+    loss, grads = jax.value_and_grad(given.loss)(worker.params, batch)
+    return update(worker, grads, jnp.int32(CENTURY - 1))[0], loss
+
+  begin = executors.on_one_device(lambda x: init(given.init(jax.random.key(x))))
+  worker = jax.eval_shape(begin, jax.ShapeDtypeStruct((MANY,), 'i4'))
+  cut = lambda x: jax.ShapeDtypeStruct(
+    (MANY, len(x) // MANY, *x.shape[1:]), x.dtype
+  )
+  batch = jax.tree.map(cut, given.batch)
+  program, _ = compile_for(devices(), step, (worker, batch), OPTIONS[options])
+  return {'exchanges': [e._asdict() for e in schedule.exchanges(program)]}
+
+
+def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+  """A row for each program: bytes, and how much of them is hidden."""
+  found = []
+  for line in lines:
+    key, one = line['key'], line['result']
+    moved = one['exchanges']
+    total = sum(e['bytes'] for e in moved)
+    hidden = sum(e['bytes'] for e in moved if e['beside'])
+    found.append(
+      {
+        'strategy': key['strategy'],
+        'program': key.get('dtype') or f'whole step, {key["hidden with"]}',
+        'ledger': one.get('ledger', ''),
+        'compiled': one.get('compiled', ''),
+        'agree': {True: 'yes', False: 'NO', None: ''}[one.get('holds')],
+        'reason': one.get('reason', ''),
+        'types': ', '.join(sorted({d for e in moved for d in e['dtypes']})),
+        'collectives': len(moved),
+        'of them split': sum(e['split'] for e in moved),
+        'hidden share of bytes': f'{hidden / total:.2f}' if total else '',
+      }
+    )
+  return found
