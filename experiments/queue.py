@@ -183,4 +183,7 @@ def main(argv: list[str], interrupted: Any) -> None:
 
 
 if __name__ == '__main__':
-  app.run(console.guarded(main), flags_parser=command_line.parse)
+  app.run(
+    console.guarded(main),
+    flags_parser=lambda argv: command_line.parse(argv, positional=len(CLAIMS)),
+  )

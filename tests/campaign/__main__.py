@@ -5,6 +5,7 @@ import collections
 import importlib
 import itertools
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -47,6 +48,8 @@ def main() -> None:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--count', type=int, default=None, help='of each kind')
   given = parser.parse_args()
+  # Ignored signals, as under nohup, stay ignored in what is started.
+  signal.signal(signal.SIGHUP, lambda *_: None)
   tally = campaign(
     list(given.kinds) or list(KINDS), given.seed, given.count, given.minutes
   )

@@ -21,6 +21,7 @@ from experiments.framework import (
 from experiments.framework.kept import Kept
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
+from tests.support import program
 
 DENSE = resolve.strategy_config('all_reduce')
 
@@ -220,6 +221,14 @@ def test_all_gates_come_before_the_first_study():
 def test_status_counts_what_is_missing(name, tmp_path):
   *_, line = queue.status([name], Kept(tmp_path), 'cpu')
   assert line.startswith(f'{name}: 0 of ') and '0 runs made' in line
+
+
+def test_the_command_line_names_claims(tmp_path):
+  words = 'hylo', 'stragglers', '--status', f'--runs={tmp_path}'
+  done = program.run(tmp_path, *words, module='experiments.queue')
+  assert done.code == 0, done.err
+  claims = [line for line in done.out.splitlines() if 'studies' in line]
+  assert [c.partition(':')[0] for c in claims] == ['hylo', 'stragglers']
 
 
 def test_a_gain_is_judged_only_if_its_error_is_small():
