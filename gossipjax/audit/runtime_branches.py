@@ -46,16 +46,7 @@ def paths_of_run(
     return lambda *_: (paths,) * devices
   indices: list[dict[int, set[int]]] = [{} for _ in range(devices)]
 
-  def record(number: int, index: jax.Array) -> jax.Array:
-    device = lax.axis_index(INNER) if devices > 1 else 0
-    jax.debug.callback(
-      lambda i, value: indices[i].setdefault(number, set()).add(value.item()),
-      device,
-      index,
-    )
-    return index
-
-  recording, _ = compiled(harness, _deciding(program, record), *args)
+  recording, _ = compiled(harness, _deciding(program, _record(indices)), *args)
 
   def taken(worker, *args) -> tuple[Paths, ...]:
     for of_device in indices:
@@ -63,15 +54,30 @@ def paths_of_run(
     jax.block_until_ready(recording(worker, *args))
     jax.effects_barrier()
     found: list[Paths] = []
-    for i, mine in enumerate(indices):
-      if mine in indices[:i]:
+    for mine in indices:
+      if mine in indices[: len(found)]:
         found.append(found[indices.index(mine)])
-        continue
-      repeating = _deciding(program, _repeat(mine))
-      found.append(paths & compiled(harness, repeating, *args)[1] or paths)
+      else:
+        repeating = _deciding(program, _repeat(mine))
+        found.append(paths & compiled(harness, repeating, *args)[1] or paths)
     return tuple(found)
 
   return taken
+
+
+def _record(indices: list[dict[int, set[int]]]) -> Decide:
+  """Goes by the index, and adds it to those of this device."""
+
+  def decide(number: int, index: jax.Array) -> jax.Array:
+    device = lax.axis_index(INNER) if len(indices) > 1 else 0
+    jax.debug.callback(
+      lambda i, value: indices[i].setdefault(number, set()).add(value.item()),
+      device,
+      index,
+    )
+    return index
+
+  return decide
 
 
 def _repeat(indices: dict[int, set[int]]) -> Decide:

@@ -1,7 +1,7 @@
 """The devices of a worker: they share its batch, and perhaps its parameters.
 
 Each runs the worker's program on its part of the batch. With data parallelism
-all devices of a worker hold the same and share its sending, see collectives.py.
+all devices of a worker hold the same and share its sending, see collectives.
 With sharded parameters (FSDP; Zhao et al., 2023, arXiv:2304.11277; ZeRO,
 Rajbhandari et al., 2020, arXiv:1910.02054) each holds a shard of parameters,
 optimizer and memories, gathers the parameters for the loss, and speaks with the

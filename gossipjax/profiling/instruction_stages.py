@@ -18,7 +18,7 @@ STAGES = {
   'merge': r'compressors/merging\.py|^servers/sharded_server\.py add_up',
   'select': r'compressors/(largest\.py|selections/|bitmap)',
   'exchange': (
-    r'^(collectives|flatten|servers/sharded_server|transforms/flattened)\.py'
+    r'^(collectives/|(flatten|servers/sharded_server|transforms/flattened)\.py)'
   ),
   'pack': r'^compressors/',
   'own': r'^(?!local_step|executors|devices|aggregator)\w[\w/]*\.py',

@@ -1,0 +1,68 @@
+"""The only folder in which bytes move, hence the only one that counts them.
+
+Each function runs once per worker and returns what this worker receives and
+its bill, a Traffic. `active`, bool[], marks the workers that take part; an
+absent worker contributes nothing and is charged nothing. A literal `True`
+states that all take part; otherwise each message carries a flag with that
+information, which is charged like the rest.
+
+A worker may be several devices, see sharing.py; the bill is that of a device.
+
+axes        the mesh axes of the workers and of the devices of a worker
+bills       what messages of known sizes cost
+sharing     what the devices of a worker send each other
+reductions  sums, maxima and gathers over all workers
+messages    messages along pairs of workers
+one_sided   messages whose other end need not take part
+groups      collectives of groups of workers
+"""
+
+from gossipjax.collectives.axes import INNER, WORKERS, Axis, along, axis, over
+from gossipjax.collectives.bills import ring_bytes
+from gossipjax.collectives.groups import in_groups
+from gossipjax.collectives.messages import meet, send, swap
+from gossipjax.collectives.one_sided import push, read
+from gossipjax.collectives.reductions import (
+  SERVED,
+  agree,
+  all_gather,
+  all_max,
+  all_reduce,
+  all_sum,
+  all_to_all,
+  needs_everyone,
+  serve,
+)
+from gossipjax.collectives.sharing import (
+  inner_gather,
+  inner_mean,
+  inner_scatter,
+)
+
+__all__ = [
+  'INNER',
+  'SERVED',
+  'WORKERS',
+  'Axis',
+  'agree',
+  'all_gather',
+  'all_max',
+  'all_reduce',
+  'all_sum',
+  'all_to_all',
+  'along',
+  'axis',
+  'in_groups',
+  'inner_gather',
+  'inner_mean',
+  'inner_scatter',
+  'meet',
+  'needs_everyone',
+  'over',
+  'push',
+  'read',
+  'ring_bytes',
+  'send',
+  'serve',
+  'swap',
+]

@@ -1,0 +1,112 @@
+"""The mesh axes of the workers and of the devices of a worker."""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from jax import lax
+
+WORKERS = 'workers'  # The mesh axis, unless `over` says another.
+
+
+INNER = 'inner'  # The axis of the devices of a worker, likewise.
+
+
+Axis = str | tuple[str, ...]
+
+
+_AXIS: contextvars.ContextVar[Axis] = contextvars.ContextVar(
+  'axis', default=WORKERS
+)
+
+
+_INNER: contextvars.ContextVar[Axis | None] = contextvars.ContextVar(
+  'inner', default=None
+)
+
+
+def axis() -> Axis:
+  """The axis of the workers, for what is traced now."""
+  return _AXIS.get()
+
+
+def sharing_axis() -> Axis | None:
+  """That of the devices of a worker, if they share its sending."""
+  return _INNER.get()
+
+
+@contextlib.contextmanager
+def over(name: Axis, inner: Axis | None = None) -> Iterator[None]:
+  """What is traced inside takes this axis, or these axes, for the workers.
+
+  Args:
+    name: of the workers' axis or axes.
+    inner: of the devices of a worker that hold the same, which share its
+      sending; None: each device speaks for itself.
+  """
+  before = _AXIS.set(name), _INNER.set(inner)
+  try:
+    yield
+  finally:
+    _AXIS.reset(before[0])
+    _INNER.reset(before[1])
+
+
+def along(
+  name: Axis, program: Callable[..., Any], inner: Axis | None = None
+) -> Any:
+  """A program of one worker, along an axis of anyone's mesh; see `over`.
+
+  Under `jax.shard_map` its results count as varying. Inside, JAX does not track
+  what varies: branches and loops mix what does with what does not. The axes of
+  a worker's devices are manual inside: left to the compiler, a selection would
+  gather what a worker holds on each of them, and each would send all of it.
+  """
+  axes = names_of(name)
+
+  def run(*args):
+    with over(name, inner):
+      if not is_sharded() or (manual(inner) and not _is_tracked(name)):
+        return program(*args)
+      found = jax.shard_map(
+        lambda *args: program(*jax.tree.map(_unmarked, args)),
+        in_specs=jax.P(),
+        out_specs=jax.P(),
+        axis_names={*axes, *names_of(inner or ())},
+        check_vma=False,
+      )(*args)
+    return jax.tree.map(lambda x: _varying(x, axes), found)
+
+  return run
+
+
+def manual(names: Axis | None) -> bool:
+  """Whether each device runs the program of its own along these axes."""
+  manual = jax.sharding.get_abstract_mesh().manual_axes
+  return {*names_of(names or ())} <= {*manual}
+
+
+def is_sharded() -> bool:
+  """Whether the workers are on devices of their own, not a batch of vmap."""
+  return manual(axis())
+
+
+def _is_tracked(name: Axis) -> bool:
+  """Whether JAX tracks what varies along the workers' axes."""
+  return bool(jax.typeof(lax.axis_index(name)).mat.varying)
+
+
+def _unmarked(x: jax.Array) -> jax.Array:
+  """x through operations that lose the mark of what varies, and are free."""
+  return lax.squeeze(lax.expand_dims(x, (0,)), (0,))
+
+
+def _varying(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+  new = tuple(a for a in axes if a not in jax.typeof(x).mat.varying)
+  return lax.pcast(x, new, to='varying') if new else x
+
+
+def names_of(name: Axis) -> tuple[str, ...]:
+  return (name,) if isinstance(name, str) else tuple(name)

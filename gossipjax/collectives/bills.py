@@ -1,0 +1,26 @@
+"""What messages of known sizes cost."""
+
+import jax.numpy as jnp
+
+from gossipjax.traffic import Traffic
+
+FLAG = 1  # Bytes of a bool.
+
+
+def ring_bytes(size: int, n: int) -> int:
+  """Bytes that each of n workers sends in a ring all-reduce of `size` bytes."""
+  return -(-2 * (n - 1) * size // n)
+
+
+def of_messages(out, into, size: int) -> Traffic:
+  """For messages of `size` bytes each, of which this worker sends `out` and
+  receives `into` at the same time."""
+  out, into = jnp.uint32(out), jnp.uint32(into)
+  one = Traffic.of(size, 1)
+  return Traffic(
+    bytes=one.bytes * out,
+    received=one.received * into,
+    messages=one.messages * out,
+    rounds=one.rounds * ((out + into) > 0),
+    path_bytes=one.path_bytes * jnp.maximum(out, into),
+  )

@@ -1,0 +1,67 @@
+"""Collectives of groups of workers, in place of those of all."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from gossipjax.collectives.axes import axis, is_sharded, names_of
+
+
+def in_groups(name: str, params, x, groups):
+  """A collective of each group of workers, in place of one of all workers.
+
+  For programs that were traced for the workers of one group, so that their
+  bills are those of a group; see transforms/groups.py.
+
+  Args:
+    name: of the primitive in such a program.
+    params: of the primitive.
+    x: its operand; None for axis_index.
+    groups: static, int[groups, members]: the workers of each group.
+
+  Returns:
+    Its result; None if it is no collective.
+  """
+  if name not in ('axis_index', 'ppermute', *_NATIVE):
+    return None
+  of = params.get('axes') or params.get('axis_name') or axis()
+  if names_of(of) != names_of(axis()):
+    return None  # Of the devices of a worker.
+  table, me = np.asarray(groups), lax.axis_index(axis())
+  group, place = np.zeros((2, table.size), np.int32)
+  for g, members in enumerate(table):
+    group[members], place[members] = g, np.arange(len(members))
+  if name == 'axis_index':
+    return jnp.asarray(place)[me]
+  if name == 'ppermute':
+    pairs = [(g[s], g[t]) for g in table.tolist() for s, t in params['perm']]
+    return lax.ppermute(x, axis(), pairs)
+  if is_sharded():
+    # The program may have groups of its own, within one of these.
+    parts = params.get('axis_index_groups') or [range(table.shape[1])]
+    return _NATIVE[name](
+      x, [[members[i] for i in part] for members in table for part in parts]
+    )
+  # vmap has no collectives of groups: everybody's x, then the group's.
+  mine = lax.all_gather(x, axis())[table][jnp.asarray(group)[me]]
+  return _OF_MEMBERS[name](mine, jnp.asarray(place)[me])
+
+
+_NATIVE = {
+  'psum': lambda x, groups: lax.psum(x, axis(), axis_index_groups=groups),
+  'pmax': lambda x, groups: lax.pmax(x, axis(), axis_index_groups=groups),
+  'all_gather': lambda x, groups: lax.all_gather(
+    x, axis(), axis_index_groups=groups
+  ),
+  'all_to_all': lambda x, groups: lax.all_to_all(
+    x, axis(), 0, 0, tiled=True, axis_index_groups=groups
+  ),
+}
+
+
+_OF_MEMBERS = {
+  'psum': lambda mine, place: mine.sum(axis=0).astype(mine.dtype),
+  'pmax': lambda mine, place: mine.max(axis=0),
+  'all_gather': lambda mine, place: mine,
+  'all_to_all': lambda mine, place: mine[:, place],
+}

@@ -1,0 +1,186 @@
+"""Sums, maxima and gathers over all workers."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossipjax.collectives.axes import axis, is_sharded
+from gossipjax.collectives.bills import FLAG, ring_bytes
+from gossipjax.collectives.sharing import joined, part_bytes, share, with_joins
+from gossipjax.errors import UserError
+from gossipjax.flatten import flatten
+from gossipjax.traffic import Traffic, nbytes
+
+SERVED = 'served'  # Name in the compiled program of a sum that a server does.
+
+
+def needs_everyone(active):
+  """Refuses absent workers, for algorithms that need all of them.
+
+  Raises:
+    UserError: `active` is not a literal True.
+  """
+  if active is not True:
+    raise UserError(
+      'This aggregator needs every worker in every round; gossip, all_reduce '
+      'and elastic do not.'
+    )
+
+
+@with_joins
+def all_reduce(tree, active=True):
+  """The sum over workers, as a ring (Patarasuk & Yuan, 2009).
+
+  Returns:
+    The sum over those taking part, how many they are, and the bill.
+  """
+  n = lax.axis_size(axis())
+  if active is True:
+    total, count, size = _sum(tree), n, part_bytes(tree)
+  else:
+    flag = jnp.asarray(active, jnp.int32)
+    total, count = _sum((where_present(tree, active), flag))
+    count, size = jnp.maximum(count, 1), part_bytes((tree, flag))
+  return total, count, Traffic.of(ring_bytes(size, n), 2 * (n - 1)) * active
+
+
+@with_joins
+def all_gather(tree, active=True):
+  """Stacks all workers' trees on a new leading axis of size n, as a ring.
+
+  Returns:
+    The trees (zeros for absent workers), how many take part, and the bill.
+  """
+  n = lax.axis_size(axis())
+  if active is True:
+    trees, count, size = _gathered(tree), n, part_bytes(tree)
+  else:
+    trees, present = _gathered((where_present(tree, active), active))
+    count, size = jnp.maximum(present.sum(), 1), part_bytes(tree) + FLAG
+  return trees, count, Traffic.of((n - 1) * size, n - 1) * active
+
+
+@with_joins
+def serve(tree, active=True):
+  """The sum over workers at a server: an upload and a download per worker.
+
+  A psum emulates it. All uploads, then all downloads, share the server's link.
+
+  Returns:
+    The sum over those taking part, how many they are, and the bill.
+  """
+  n, size = lax.axis_size(axis()), part_bytes(tree)
+  with jax.named_scope(SERVED):
+    total = _sum(where_present(tree, active))
+    count = (
+      n
+      if active is True
+      else jnp.maximum(lax.psum(jnp.asarray(active, jnp.int32), axis()), 1)
+    )
+  bill = Traffic.of(size, 1, rounds=2, path_bytes=0)
+  queue = Traffic.of(0, 0, path_bytes=2 * size) * count
+  return total, count, (bill + queue) * active
+
+
+@with_joins
+def all_to_all(tree, active=True):
+  """Row j of every leaf goes to worker j, one message to each other worker.
+
+  Args:
+    tree: leaves with a leading axis of n.
+    active: only a literal True.
+
+  Returns:
+    The tree whose row i came from worker i, and the bill.
+  """
+  needs_everyone(active)
+  n, me = lax.axis_size(axis()), lax.axis_index(axis())
+  # vmap gives wrong results for an operand that is the same on all workers.
+  mine = jax.tree.map(lambda x: jnp.where(me < 0, jnp.zeros_like(x), x), tree)
+  shares = jax.vmap(share)(mine)
+  theirs = lax.all_to_all(shares, axis(), 0, 0, tiled=True)
+  row = jax.tree.map(lambda x: x[0], tree)
+  bill = Traffic.of((n - 1) * nbytes(shares) // n, n - 1)
+  return joined(theirs, row, stacked=True), bill
+
+
+@with_joins
+def all_max(x, active=True):
+  """The largest x of all workers, for few numbers; as `agree`, over a tree.
+
+  Args:
+    x: an array, not a tree.
+    active: only a literal True.
+
+  Returns:
+    The element-wise maximum, and the bill.
+  """
+  needs_everyone(active)
+  return joined(lax.pmax(share(x), axis()), x), of_tree(x)
+
+
+@with_joins
+def all_sum(x, active=True):
+  """The sum of x over all workers, for few numbers; as `all_max`."""
+  needs_everyone(active)
+  return joined(lax.psum(share(x), axis()), x), of_tree(x)
+
+
+@with_joins
+def agree(flags, active=True):
+  """Whether a worker taking part raises each of `flags`; the same on all.
+
+  Args:
+    flags: bool[...].
+    active: whether this worker takes part.
+
+  Returns:
+    bool[...], the logical or over workers, and the bill.
+  """
+  flags = jnp.uint8(flags)
+  raised = lax.pmax(share(where_present(flags, active)), axis())
+  anyone = joined(raised, flags) > 0
+  return anyone, of_tree(flags) * active
+
+
+def where_present(tree, active):
+  """`tree` where `active` holds, zeros elsewhere."""
+  if active is True:
+    return tree
+  return jax.tree.map(lambda x: jnp.where(active, x, jnp.zeros_like(x)), tree)
+
+
+def _sum(tree):
+  """The sum over workers, with few collectives.
+
+  Under vmap a psum is a sum over the first axis, which takes XLA for CPUs up to
+  70 times as long as adding the rows one after the other.
+  """
+  arrays, unflatten = flatten(share(tree))
+  if is_sharded():
+    total = lax.psum(arrays, axis())
+  else:
+    rows = lax.all_gather(arrays, axis())
+    total = jax.tree.map(lambda x: functools.reduce(jnp.add, x), rows)
+  return joined(unflatten(total), tree)
+
+
+def _gathered(tree):
+  return joined(lax.all_gather(share(tree), axis()), tree, stacked=True)
+
+
+def of_tree(x) -> Traffic:
+  """For a reduction of few numbers up and down a tree: few rounds.
+
+  The bytes of a worker are those of a ring, a mean over the tree's workers.
+  """
+  n, size = lax.axis_size(axis()), part_bytes(x)
+  rounds = 2 * (n - 1).bit_length()
+  return Traffic.of(
+    ring_bytes(size, n),
+    2 if n > 1 else 0,
+    rounds=rounds,
+    path_bytes=rounds * size,
+  )
