@@ -34,6 +34,9 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   children = children_of(parent.pid, PROCESSES)
   _wait(folder / 'run/gossip/records.jsonl', parent, chance)
   began, victim = time.monotonic(), chance.randrange(PROCESSES)
+  if parent.poll() is not None or not all(map(alive, children)):
+    parent.wait()
+    return f'{what}: a process ended before the fault\n{log.read_text()}'
   _make(what, parent, children[victim])
   until = began + ENDS_S[what] + SLACK_S
   while time.monotonic() < until and (
@@ -77,11 +80,20 @@ def _words(folder: pathlib.Path) -> list[str]:
 
 
 def children_of(process: int, count: int) -> list[int]:
-  """The process ids of its children, in their order, once there are so many."""
+  """The processes of a launcher, in their order, once there are so many."""
   told = pathlib.Path(f'/proc/{process}/task/{process}/children')
-  while len(found := told.read_text().split()) < count:
+  # A launcher also asks the system, in a child, where libraries are.
+  while len(found := [*filter(_trains, told.read_text().split())]) < count:
     time.sleep(0.02)
   return sorted(map(int, found))
+
+
+def _trains(process: str) -> bool:
+  try:
+    words = pathlib.Path(f'/proc/{process}/cmdline').read_text()
+  except OSError:
+    return False
+  return '--process_id=' in words
 
 
 def _wait(
