@@ -1,8 +1,9 @@
 """Mistakes of a user: one sentence that names the cause and the remedy."""
 
+import contextlib
 import difflib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 MISTAKE = 2  # Exit code of a process that ends in a UserError.
 
@@ -29,6 +30,28 @@ def nearest(name: str, options: Iterable[str]) -> str:
   if close:
     return f'; did you mean {close[0]!r}?'
   return f'; there are {", ".join(options)}.'
+
+
+@contextlib.contextmanager
+def blaming(what: str) -> Iterator[None]:
+  """Turns what a function of the user's raises into a sentence about it.
+
+  Args:
+    what: the function, as the user knows it.
+
+  Raises:
+    UserError: it raised something; not for a lack of memory or a failing disk.
+  """
+  try:
+    yield
+  except (UserError, MemoryError, OSError):
+    raise
+  except Exception as error:
+    first = (str(error).strip().splitlines() or ['nothing said'])[0]
+    raise UserError(
+      f'{what} raises {type(error).__name__}: {first[:200].rstrip(".")}; '
+      '--debug shows where.'
+    ) from error
 
 
 # The modules of each optional part of the installation, see pyproject.toml.

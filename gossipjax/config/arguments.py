@@ -10,7 +10,7 @@ from ml_collections import ConfigDict, config_dict
 
 from gossipjax import topology
 from gossipjax.config.parts import PARTS, topologies
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError, blaming, nearest
 
 PLAIN = (bool, int, float, str, tuple)
 
@@ -109,7 +109,8 @@ def call(
     if name not in resolved and _is_required(parameters[name]):
       of = getattr(function, '__name__', 'it')
       raise UserError(f'{key}.{name} is missing; {of} has no default for it.')
-  return function(*positional, **resolved)
+  with blaming(f'{key}: {getattr(function, "__name__", "it")}'):
+    return function(*positional, **resolved)
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:

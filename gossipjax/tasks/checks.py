@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossipjax.data.sources import Shares, Source
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, blaming, nearest
 from gossipjax.tasks.metrics import Total, WholeSet
 from gossipjax.tasks.task import Task
 
@@ -18,26 +18,14 @@ def check(task: Task, batch_size: int) -> None:
   """Traces the functions of a task that is shared out; computes nothing.
 
   Raises:
-    UserError: the loss is no scalar, the state changes its form, or scores are
-      no numbers by name, the same for any number of examples.
+    UserError: a function raises something, parameters are no numbers of
+      floating point, the loss is no scalar, the state changes its form, or
+      scores are no numbers by name, the same for any number of examples.
   """
-  try:
-    params, state = jax.eval_shape(task.begin, _key())
-  except (TypeError, ValueError) as error:
-    if not task.stateful or 'unpack' not in str(error):
-      raise
-    raise UserError(
-      'task.init: of a stateful task it returns (parameters, state).'
-    ) from error
+  params, state = _begin(task)
   batch = batch_shapes(task.train, 2, batch_size)
-  found = jax.eval_shape(_returned_loss(task), params, state, batch, _key())
-  if task.stateful and not (isinstance(found, tuple) and len(found) == 2):
-    raise UserError(
-      'task.loss: of a stateful task it returns (loss, state), not '
-      f'{_told(found)}.'
-    )
-  loss, after = found if task.stateful else (found, state)
-  _check_loss(loss)
+  with blaming('task.loss'):
+    _, after = jax.eval_shape(_returned(task), params, state, batch, _key())
   if _forms(after) != _forms(state):
     raise UserError(
       'task.loss returns a state of another form than task.init: '
@@ -47,27 +35,63 @@ def check(task: Task, batch_size: int) -> None:
 
 
 def scores_of(task: Task) -> dict[str, Any]:
-  """The scores of a checked task by name, as shapes."""
-  params, state = jax.eval_shape(task.begin, _key())
-  batch = batch_shapes(task.test, 1, 1)
-  return dict(jax.eval_shape(task.scores, params, state, batch))
+  """The scores of a task by name, as shapes."""
+  return _scores(task, *_begin(task), 1)
+
+
+def _begin(task: Task) -> tuple[Tree, Tree]:
+  """Shapes of the parameters and of the state to start from."""
+  with blaming('task.init'):
+    found = jax.eval_shape(task.init, _key())
+  if task.stateful and not (isinstance(found, tuple) and len(found) == 2):
+    raise UserError(
+      'task.init: of a stateful task it returns (parameters, state).'
+    )
+  params, state = found if task.stateful else (found, ())
+  leaves = jax.tree.leaves(params)
+  whole = [x for x in leaves if not jnp.issubdtype(x.dtype, jnp.floating)]
+  if whole or not leaves:
+    raise UserError(
+      f'task.init returns {_told(whole)} as parameters; they have to be arrays '
+      'of floating point.'
+    )
+  return params, state
 
 
 def _key() -> jax.ShapeDtypeStruct:
   return jax.eval_shape(lambda: jax.random.key(0))
 
 
-def _returned_loss(task: Task):
-  if task.stateful:
-    return task.loss
-  return lambda params, state, batch, key: task.loss(params, batch, key)
+def _returned(task: Task) -> Any:
+  """(parameters, state, batch, key) -> (loss, state), checked."""
+
+  def loss(params, state, batch, key):
+    if not task.stateful:
+      found = task.loss(params, batch, key), state
+    else:
+      found = task.loss(params, state, batch, key)
+    if not isinstance(found, tuple) or len(found) != 2:
+      raise UserError(
+        'task.loss: of a stateful task it returns (loss, state), not '
+        f'{_told(found)}.'
+      )
+    _check_loss(found[0])
+    return found
+
+  return loss
 
 
 def batch_shapes(examples: Tree, axis: int, size: int) -> Tree:
   """Shapes of a batch of examples, of arrays those before `axis`."""
   if isinstance(examples, Shares | Source):
     source = examples.source if isinstance(examples, Shares) else examples
-    examples, axis = jax.tree.map(np.asarray, source[0]), 0
+    with blaming(f'{type(source).__name__}: example 0'):
+      examples, axis = jax.tree.map(np.asarray, source[0]), 0
+  for x in jax.tree.leaves(examples):
+    if not jnp.issubdtype(x.dtype, jnp.number) and x.dtype != bool:
+      raise UserError(
+        f'task: examples are arrays of numbers, not of {x.dtype}.'
+      )
   return jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(
       (size, *x.shape[axis:]), jax.dtypes.canonicalize_dtype(x.dtype)
@@ -77,20 +101,18 @@ def batch_shapes(examples: Tree, axis: int, size: int) -> Tree:
 
 
 def _check_loss(loss: Any) -> None:
-  shape, dtype = getattr(loss, 'shape', None), getattr(loss, 'dtype', None)
-  if shape != () or not jnp.issubdtype(dtype, jnp.floating):
+  array = isinstance(loss, jax.Array) and not loss.shape
+  if not array or not jnp.issubdtype(loss.dtype, jnp.floating):
+    many = 'a tuple of ' if isinstance(loss, tuple) else ''
     raise UserError(
-      f'task.loss returns {_told(loss)}; it has to be a scalar of floating '
-      'point, such as the mean over the batch.'
+      f'task.loss returns {many}{_told(loss)}; it has to be a scalar of '
+      'floating point, such as the mean over the batch.'
     )
 
 
 def _check_scores(task: Task, params: Tree, state: Tree) -> None:
   """The same scores for one example as for two, each a number."""
-  one, two = (
-    jax.eval_shape(task.scores, params, state, batch_shapes(task.test, 1, size))
-    for size in (1, 2)
-  )
+  one, two = (_scores(task, params, state, size) for size in (1, 2))
   if not isinstance(one, dict) or not one:
     raise UserError(f'task.score returns {_told(one)}; scores by name are due.')
   for name in dict.fromkeys([*one, *two]):
@@ -99,22 +121,46 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
         f'task.score: {name!r} names columns and files; letters, digits and _ '
         'are allowed.'
       )
-    kinds = [_kind(name, found) for found in (one, two)]
+    kinds = [_kind(name, found, size) for size, found in ((1, one), (2, two))]
     if kinds[0] != kinds[1]:
       raise UserError(
         f'task.score: {name!r} is {kinds[0]} of one example and {kinds[1]} of '
         'two; a score is the same for any number.'
       )
+  if isinstance(task.higher_is_better, str):
+    raise UserError(
+      f'task.higher_is_better is {task.higher_is_better!r}; it has to be a '
+      f'tuple of names, as ({task.higher_is_better!r},).'
+    )
+  for name in task.higher_is_better:
+    if name not in one:
+      raise UserError(
+        f'task.higher_is_better: there is no score {name!r}{nearest(name, one)}'
+      )
 
 
-def _kind(name: str, scores: dict[str, Any]) -> str:
+def _scores(task: Task, params: Tree, state: Tree, size: int) -> Any:
+  """The scores of so many examples, as shapes."""
+  batch = batch_shapes(task.test, 1, size)
+  with blaming('task.score'):
+    return jax.eval_shape(task.scores, params, state, batch)
+
+
+def _kind(name: str, scores: dict[str, Any], size: int) -> str:
   if name not in scores:
     return 'missing'
   score = scores[name]
   if isinstance(score, WholeSet):
+    for x in score.arrays:
+      if x.shape[:1] != (size,):
+        raise UserError(
+          f'task.score: {name!r} is made of {_told(x)} for {size} examples; '
+          'whole_set takes arrays [examples, ...].'
+        )
     return f'a function of {len(score.arrays)} arrays'
   value = score.value if isinstance(score, Total) else score
-  if getattr(value, 'shape', None) != ():
+  number = getattr(value, 'shape', None) == ()
+  if not number or jnp.issubdtype(value.dtype, jnp.complexfloating):
     raise UserError(
       f'task.score: {name!r} is {_told(value)}; it has to be a number, such as '
       'the mean over the batch.'

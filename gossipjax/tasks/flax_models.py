@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from flax import linen, nnx
 
+from gossipjax.data.sources import Source
 from gossipjax.tasks.metrics import Score
 from gossipjax.tasks.task import Task
 
@@ -27,8 +28,8 @@ _SWITCHES = {
 def task_from_linen(
   model: linen.Module,
   loss: Loss,
-  train: tuple[Any, Any],
-  test: tuple[Any, Any],
+  train: tuple[Any, Any] | Source,
+  test: tuple[Any, Any] | Source,
   scores: Scores | None = None,
   **rest: Any,
 ) -> Task:
@@ -41,7 +42,7 @@ def task_from_linen(
   Args:
     model: called with a batch of inputs.
     loss: (outputs, targets) -> f32[], the mean over a batch.
-    train: inputs and targets, [examples, ...] each.
+    train: inputs and targets, [examples, ...] each, or a source of such pairs.
     test: likewise, held out.
     scores: (outputs, targets) -> scores by name; None is the loss alone.
     **rest: further fields of `Task`.
@@ -51,14 +52,14 @@ def task_from_linen(
   testing = {k: not v for k, v in training.items()}
 
   def init(key):
-    x = jax.tree.map(lambda x: np.asarray(x)[:1], train[0])
+    x = _one_input(train)
     return _parted(model.init({'params': key, 'dropout': key}, x, **testing))
 
   def forward(params, state, x, key):
     variables = {'params': params, **state}
-    return model.apply(
-      variables, x, rngs={'dropout': key}, mutable=[*state], **training
-    )
+    # Streams of other names than dropout take the one of parameters.
+    rngs = {'dropout': key, 'params': jax.random.fold_in(key, 1)}
+    return model.apply(variables, x, rngs=rngs, mutable=[*state], **training)
 
   def judge(params, state, x):
     return model.apply({'params': params, **state}, x, **testing)
@@ -67,6 +68,13 @@ def task_from_linen(
   return _task(
     jax.jit(init), forward, judge, loss, scores, train, test, stateful, rest
   )
+
+
+def _one_input(train: Any) -> Tree:
+  """The inputs of the first example, a batch of one."""
+  if isinstance(train, Source):
+    return jax.tree.map(lambda x: np.asarray(x)[None], train[0][0])
+  return jax.tree.map(lambda x: np.asarray(x)[:1], train[0])
 
 
 def _parted(variables: Mapping[str, Any]) -> tuple[Tree, dict[str, Tree]]:
@@ -78,8 +86,8 @@ def _parted(variables: Mapping[str, Any]) -> tuple[Tree, dict[str, Tree]]:
 def task_from_nnx(
   make: Callable[[nnx.Rngs], nnx.Module],
   loss: Loss,
-  train: tuple[Any, Any],
-  test: tuple[Any, Any],
+  train: tuple[Any, Any] | Source,
+  test: tuple[Any, Any] | Source,
   scores: Scores | None = None,
   **rest: Any,
 ) -> Task:

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossipjax.errors import blaming
+
 Tree = Any
 
 
@@ -89,7 +91,8 @@ def joined(parts: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
         np.concatenate([x.reshape(-1, *x.shape[2:]) for x in calls])[:count]
         for calls in zip(*each, strict=True)
       )
-      found[name] = float(first.function(*joins))
+      with blaming(f'task.score: the function of {name!r}'):
+        found[name] = float(first.function(*joins))
       continue
     sums = np.stack([leaves[0] for leaves in each], axis=1)
     by = 1 if isinstance(first, Total) else count

@@ -17,6 +17,8 @@ from gossipjax.tasks.task import Task, count
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 
+# Of the check of scores: how many pairs, and differences that are rounding.
+_PAIRS, _ROUNDING, _FEW = 32, 5e-3, 1 / 8
 _CHUNK = 256  # Examples per worker and call; more is no faster on a CPU.
 
 
@@ -105,7 +107,7 @@ def check_scores(run: Run) -> None:
   """Scores the initial parameters.
 
   Raises:
-    UserError: a score is NaN already.
+    UserError: a score is NaN already, or no mean over examples.
   """
   params, state = run.task.begin(jax.random.key(run.seed))
   found = held_out(run.task, run.workers, run.executor)(params, state)
@@ -115,6 +117,44 @@ def check_scores(run: Run) -> None:
         f'task.score: {name!r} is NaN of the initial parameters; it has to be '
         'a number of any model.'
       )
+  _check_means(run.task, params, state)
+
+
+def _check_means(task: Task, params: Tree, state: Tree) -> None:
+  """Checks that scores of two examples are the means, or sums, of each."""
+  pairs = min(_PAIRS, count(task.test, 'test') // 2)
+  rows = np.arange(2 * pairs).reshape(pairs, 2)
+
+  @jax.jit
+  @jax.vmap
+  def of_pair(pair):
+    one = lambda x: task.scores(params, state, jax.tree.map(_batch, x))
+    return task.scores(params, state, pair), jax.vmap(one)(pair)
+
+  if not pairs:
+    return
+  together, alone = jax.device_get(of_pair(_rows(task.test, rows)))
+  for name, score in together.items():
+    if isinstance(score, metrics.WholeSet):
+      continue
+    summed = isinstance(score, metrics.Total)
+    found, each = (jax.tree.leaves(x[name])[0] for x in (together, alone))
+    wanted = each.sum(axis=1) if summed else each.mean(axis=1)
+    size = np.abs(each).mean()
+    # A label that rounding decides may differ in a pair, not in many.
+    if np.mean(np.abs(found - wanted) > _ROUNDING * size) > _FEW:
+      raise UserError(
+        f'task.score: {name!r} of two examples is not the '
+        f'{"sum" if summed else "mean"} of those of each, which would be its '
+        'value for all; gossipjax.total is for sums, and whole_set(function, '
+        '*arrays) for a score that needs all examples, such as F1 or a root '
+        'of a mean.'
+      )
+
+
+def _batch(x: jax.Array) -> jax.Array:
+  """A batch of one example."""
+  return x[None]
 
 
 def scores(

@@ -125,7 +125,8 @@ def test_tuning_chooses_by_a_score_of_ones_own(tmp_path):
 
 def spoilt(**changes):
   """The task with another loss or score."""
-  return line()._replace(**changes)
+  own = {'higher_is_better': ()} if 'score' in changes else {}
+  return line()._replace(**own | changes)
 
 
 def no_scalar():
@@ -174,9 +175,95 @@ def another_state():
   )
 
 
+def no_array():
+  return spoilt(loss=lambda params, batch, key: 1.0)
+
+
+def with_auxiliary():
+  return spoilt(loss=lambda params, batch, key: (params.sum(), {}))
+
+
+def wrong_arguments():
+  return spoilt(loss=lambda params, batch: params.sum())
+
+
+def wrong_shapes():
+  return spoilt(test=(X[:, :4], Y))
+
+
+def no_key():
+  return spoilt(init=lambda: jnp.zeros(5))
+
+
+def whole_numbers():
+  return spoilt(init=lambda key: jnp.zeros(5, int))
+
+
+def no_parameters():
+  return spoilt(init=lambda key: None)
+
+
+def words():
+  return spoilt(test=(np.array(['a', 'b']), Y[:2]))
+
+
+def root():
+  score = lambda params, batch: {
+    'rmse': jnp.sqrt(jnp.mean((batch[0] @ params - batch[1]) ** 2))
+  }
+  return spoilt(score=score)
+
+
+def counted():
+  score = lambda params, batch: {'many': jnp.sum(batch[1] < 0)}
+  return spoilt(score=score)
+
+
+def of_batches(function, *arrays):
+  score = lambda params, batch: {
+    'a': gj.whole_set(function, *(x(batch[1]) for x in arrays))
+  }
+  return spoilt(score=score)
+
+
+def whole_of_a_mean():
+  return of_batches(np.mean, jnp.mean)
+
+
+def whole_array():
+  return of_batches(lambda y: y, jnp.abs)
+
+
+def whole_of_another():
+  return of_batches(lambda y: 0.0, jnp.abs, jnp.abs)
+
+
+def no_direction():
+  return spoilt(higher_is_better=('r3',))
+
+
+def a_direction():
+  return spoilt(higher_is_better='r2')
+
+
 @pytest.mark.parametrize(
   'task, words',
   [
+    ('no_array', r'task\.loss returns float;'),
+    ('with_auxiliary', r'task\.loss returns a tuple of float32\[\]'),
+    ('wrong_arguments', r'task\.loss raises TypeError.*2 positional'),
+    ('wrong_shapes', r'task\.score raises TypeError.*\(4,\) and \(5,\)'),
+    ('no_key', r'task\.init raises TypeError.*0 positional'),
+    ('whole_numbers', r'task\.init returns int32\[5\]'),
+    ('no_parameters', r'task\.init returns nothing'),
+    ('words', 'numbers, not of <U1'),
+    ('root', "'rmse' of two examples is not the mean.*whole_set"),
+    ('counted', r"'many' of two examples is not the mean.*total"),
+    ('whole_of_a_mean', r"'a' is made of float32\[\] for 1"),
+    ('whole_array', "function of 'a' raises TypeError"),
+    ('whole_of_another', "function of 'a' raises TypeError.*2 were given"),
+    ('no_direction', "no score 'r3'; there are far, mae, r2"),
+    ('a_direction', r"as \('r2',\)"),
     ('no_scalar', r'task\.loss returns float32\[16\]'),
     ('no_names', 'scores by name'),
     ('no_number', "'each'"),

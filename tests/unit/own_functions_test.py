@@ -88,12 +88,17 @@ def wrong():
   return 3
 
 
+def failing():
+  raise KeyError('labels')
+
+
 @pytest.mark.parametrize(
   'name, sentence',
   [
     ('no_such_module:make', r'no_such_module.*does not import'),
     (f'{ME}:lin', r"did you mean 'line'"),
     (f'{ME}:wrong', r'returned int.*Task'),
+    (f'{ME}:failing', r"task: failing raises KeyError: 'labels'; --debug"),
     (f'{ME}:line:x', r'has no function'),
   ],
 )

@@ -106,6 +106,27 @@ def test_a_model_without_a_state_is_a_task_without_one():
   assert jnp.isfinite(task.loss(task.init(KEY), (X, Y), KEY))
 
 
+class Noisy(nn.Module):
+  """A stream of random numbers of its own, in training."""
+
+  @nn.compact
+  def __call__(self, x, train: bool):
+    x = x.reshape(len(x), -1)
+    if train:
+      x = x + jax.random.normal(self.make_rng('noise'), x.shape)
+    return nn.Dense(2)(x)
+
+
+def test_a_linen_model_may_learn_from_a_source_and_name_its_keys(tmp_path):
+  np.savez(tmp_path / 'all.npz', x=X, y=Y)
+  source = gj.npz(tmp_path / 'all.npz', ('x', 'y'))
+  task = gj.task_from_linen(Noisy(), loss, train=source, test=source)
+  params = task.init(KEY)
+  of_key = lambda key: task.loss(params, (X, Y), key)
+  assert of_key(KEY) == of_key(KEY) != of_key(jax.random.key(1))
+  assert task.score(params, (X, Y))['loss'] != of_key(KEY)
+
+
 @pytest.fixture(scope='module')
 def result():
   return gj.compare(
