@@ -160,7 +160,10 @@ def as_optax(
   `jax.shard_map`, and its results vary along that axis: parameters and
   optimizer states have a row per worker. `state.sent` is the Traffic of the
   last call, `state.sent_total` of all calls, also inside `optax.MultiSteps`.
-  Gradients are billed at their own width. It does not fit parameter
+  Gradients that travel whole are billed at their own width, such as 2 bytes for
+  bfloat16. Codecs with a memory keep and send float32 of any gradient, because
+  a residual in bfloat16 would lose what it is for; `gj.topk(dtype='bfloat16')`
+  rounds the values that travel. It does not fit parameter
   aggregators: a mean of parameters that is applied as an update leaves replicas
   that differ in their last bits; `local_step.worker` takes those.
 

@@ -1,8 +1,8 @@
-"""`--config.optimizer.name=NAME` on the command line.
+"""`--config.optimizer.name=NAME` and `.schedule.name=NAME` on the command line.
 
 Another optimizer has other arguments, so that those of the config's optimizer
 go, and those of the new one can be set beside its name. What belongs to the
-learning rate stays.
+learning rate stays. So it is with another schedule.
 """
 
 import ast
@@ -20,12 +20,14 @@ _KEY = '--config.optimizer.'
 
 
 def take(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-  """Parts words that set keys of another optimizer from all others.
+  """Parts words that set keys of the optimizer from all others.
 
   Returns:
-    The others, and the texts by key; {} if no word names an optimizer.
+    The others, and the texts by key; {} if no word names another optimizer, or
+    sets an argument of a schedule.
   """
-  if not any(word.startswith(f'{_KEY}name=') for word in words):
+  another = f'{_KEY}name=', f'{_KEY}schedule.'
+  if not any(word.startswith(another) for word in words):
     return list(words), {}
   mine = [w for w in words if w.startswith(_KEY) and '=' in w]
   pairs = (word.removeprefix(_KEY).split('=', 1) for word in mine)
@@ -41,14 +43,20 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
   """
   if not given:
     return
-  name, before = given['name'], config.optimizer
+  before = config.optimizer
+  name = given.get('name', before.name)
   if name == before.name:
     fresh = before.copy_and_resolve_references()
   else:
     function = optimizer.function(name)
-    found = arguments.settings(function).items()
-    # Tuples, such as Muon's coefficients, are set in a config file.
-    own = {k: v for k, v in found if not isinstance(v, tuple)} | {'name': name}
+    known = inspect.signature(function).parameters
+    # Tuples, such as Muon's coefficients, and functions, such as Adopt's limit,
+    # are set in a config file.
+    own = {'name': name} | {
+      key: value
+      for key, value in arguments.settings(function).items()
+      if not isinstance(value, tuple) and not callable(known[key].default)
+    }
     kept = {
       key: before[key]
       for key in inspect.signature(optimizer.schedule).parameters
@@ -79,16 +87,17 @@ def _set(config: ConfigDict, key: str, text: str) -> None:
 
 def _set_schedule(config: ConfigDict, given: Mapping[str, str]) -> None:
   """`schedule=NAME`, or `schedule.name=NAME schedule.KEY=VALUE ...`."""
-  if 'schedule' in given:
-    config.schedule = given['schedule']
   parts = {
-    key.removeprefix('schedule.'): text
+    key.removeprefix('schedule.'): _value(text)
     for key, text in given.items()
     if key.startswith('schedule.')
   }
+  before = given.get('schedule', config.get('schedule', 'constant'))
+  kept = {'name': before} if isinstance(before, str) else before.to_dict()
   if parts:
-    with config.ignore_type():
-      config.schedule = ConfigDict({k: _value(v) for k, v in parts.items()})
+    before = ConfigDict(parts if 'name' in parts else kept | parts)
+  with config.ignore_type():
+    config.schedule = before
 
 
 def _value(text: str) -> Any:

@@ -20,6 +20,7 @@ from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
 from gossipjax.tasks.task import Task
+from gossipjax.training.optimizer import check_arguments
 from gossipjax.training.run import Given
 
 
@@ -107,11 +108,12 @@ def compare(
   Raises:
     UserError: something is impossible; nothing is written.
   """
+  _check(task, strategies, optimizer)
   config = _config(strategies, settings)
   config.update(workers=workers, steps=steps, batch_size=batch_size)
   tasks: dict[str, Task] = {}
   runs = [
-    check(name, run, tasks, Given(task, strategies[name], optimizer))
+    check(name, run, tasks, _given(task, strategies, optimizer, run))
     for name, run in variants(config)
   ]
   kept = None if folder else tempfile.TemporaryDirectory()
@@ -122,12 +124,40 @@ def compare(
   return Result(summary, where, kept)
 
 
+def _given(
+  task: Task,
+  strategies: Mapping[str, Strategy],
+  optimizer: optax.GradientTransformation,
+  run: ConfigDict,
+) -> Given:
+  """What a run takes; with several seeds, several take the same strategy."""
+  return Given(task, strategies[run.strategy.name], optimizer)
+
+
+def _check(task: Any, strategies: Any, optimizer: Any) -> None:
+  """Raises a UserError if an argument is of another kind."""
+  if not isinstance(strategies, Mapping) or not strategies:
+    raise UserError(
+      'compare needs a strategy by its name, such as {"topk": gj.topk()}.'
+    )
+  each = {f'strategy {k!r}': (s, Strategy) for k, s in strategies.items()}
+  for what, (given, kind) in {
+    'task': (task, Task),
+    'optimizer': (optimizer, optax.GradientTransformation),
+    **each,
+  }.items():
+    if not isinstance(given, kind):
+      raise UserError(
+        f'compare: the {what} is {type(given).__name__}; it has to be a '
+        f'{kind.__name__}.'
+      )
+  check_arguments('optimizer', optimizer)
+
+
 def _config(
   strategies: Mapping[str, Strategy], settings: Mapping[str, Any]
 ) -> ConfigDict:
   """A config that describes what is given as functions by name."""
-  if not strategies:
-    raise UserError('compare needs a strategy, such as {"topk": gj.topk()}.')
   config = defaults.get_config()
   with config.ignore_type(), config.unlocked():
     config.task = ConfigDict({'name': 'own'})

@@ -141,7 +141,7 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   kind = optax.GradientTransformation
   own_functions.returned(found, kind, 'optimizer.name', name)
   if ':' not in name:
-    _check_arguments(name, found)
+    check_arguments(f'optimizer.name={name}', found)
   return optax.chain(*decay, found)
 
 
@@ -166,13 +166,21 @@ def evaluated(opt: optax.OptState, params: Any, axes: int = 0) -> Any:
   return average(free[0], params)
 
 
-def _check_arguments(name: str, tx: optax.GradientTransformation) -> None:
-  """Refuses optimizers that need the loss, such as line searches."""
+def check_arguments(whose: str, tx: optax.GradientTransformation) -> None:
+  """Refuses optimizers that need the loss, such as line searches.
+
+  Args:
+    whose: the optimizer, for the sentence.
+    tx: the same.
+
+  Raises:
+    UserError: it needs more than gradients and parameters.
+  """
   params = {'x': jnp.zeros((2, 2))}
   try:
     jax.eval_shape(lambda p: tx.update(p, tx.init(p), p), params)
   except (TypeError, ValueError) as error:
     raise UserError(
-      f'optimizer.name={name} needs more than gradients and parameters '
+      f'{whose} needs more than gradients and parameters '
       f'({error}); choose another.'
     ) from error

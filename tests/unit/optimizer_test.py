@@ -136,6 +136,32 @@ def test_another_name_on_the_command_line_brings_its_own_arguments():
   assert new_optimizer.take(['--config.optimizer.b1=2'])[1] == {}
 
 
+def test_a_schedule_is_chosen_on_the_command_line_without_an_optimizer():
+  found = on_the_command_line(
+    '--config.optimizer.schedule.name=exponential_decay',
+    '--config.optimizer.schedule.decay_rate=0.5',
+  )
+  assert (found.name, found.momentum) == ('sgd', 0.9)
+  assert optimizer.rate(found, 10)(10) == pytest.approx(0.05)
+  config = defaults.get_config()
+  config.optimizer = found
+  kept, of_optimizer = new_optimizer.take(
+    ['--config.optimizer.schedule.decay_rate=0.1', '--config.steps=3']
+  )
+  new_optimizer.put(config, of_optimizer)
+  assert kept == ['--config.steps=3']
+  assert optimizer.rate(config.optimizer, 10)(10) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize('name', [n for n in KNOWN if n not in NEEDS_MORE])
+def test_every_optimizer_is_chosen_on_the_command_line(name):
+  words = (
+    f'--config.optimizer.name={name}',
+    '--config.optimizer.schedule=constant',
+  )
+  optimizer.make(on_the_command_line(*words), 10)
+
+
 @pytest.mark.parametrize(
   'words, sentence',
   [

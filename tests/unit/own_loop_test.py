@@ -111,6 +111,15 @@ def test_gradients_in_half_precision_are_billed_at_half_the_width():
   assert half[0] <= full[0] // 2 + 2 * N
 
 
+def test_a_codec_with_a_memory_sends_what_its_dtype_says():
+  # 3 others get 8 of 83 entries, an index of 4 bytes with each.
+  for sent_as, width in (('float32', 4), ('bfloat16', 2)):
+    topk = gj.topk(density=0.1, dtype=sent_as).gradients
+    for gradient in (jnp.float32, jnp.bfloat16):
+      _, state = trained(gj.as_optax(topk, axis='data'), 1, gradient)
+      assert (np.asarray(state.sent.bytes) == 3 * 8 * (4 + width)).all()
+
+
 def looped(strategy, steps):
   """A loop with `gj.worker` inside a jitted shard_map."""
   mine = gj.worker(strategy, optax.adam(RATE), axis='data')

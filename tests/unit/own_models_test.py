@@ -175,15 +175,25 @@ def test_settings_of_a_comparison_are_keys_of_a_config():
   given = {'optimizer': optax.sgd(0.1), 'workers': 2, 'steps': 2}
   with pytest.raises(UserError, match='no setting'):
     gj.compare(linen(), {'a': gj.all_reduce()}, **given, evalevery=3)
-  with pytest.raises(UserError, match='needs a strategy'):
-    gj.compare(linen(), {}, **given)
+  mine = {'a': gj.all_reduce()}
+  for task, strategies, changes, words in (
+    (linen(), {}, {}, 'needs a strategy'),
+    (linen(), gj.topk(), {}, 'needs a strategy'),
+    (linen(), {'a': 'topk'}, {}, "strategy 'a' is str"),
+    (linen, mine, {}, 'task is function'),
+    (linen(), mine, {'optimizer': 'adam'}, 'optimizer is str'),
+    (linen(), mine, {'optimizer': optax.lbfgs()}, 'needs more than gradients'),
+  ):
+    with pytest.raises(UserError, match=words):
+      gj.compare(task, strategies, **given | changes)
   virtual = gj.compare(
     linen(),
     {'met': gj.pairwise_gossip()},
     **given,
     split={'name': 'label'},
     cluster={'step_s': 0.5},
-    seed=3,
+    seeds=(3, 5),
   )
   assert virtual.frame['virtual_s'].iloc[-1] > 0.9
-  assert virtual.summary['config']['seed'] == 3
+  assert {*virtual.frame['seed']} == {3, 5}
+  assert '±' in virtual.table
