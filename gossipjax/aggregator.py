@@ -29,10 +29,13 @@ class Aggregator(NamedTuple):
       workers. `active` is bool[]: a worker where it is False gets its own tree
       back and sends nothing; a literal True states that all workers take part.
       `sent` is the worker's Traffic.
+    late: the parts of `update`, see transforms/late.py; None if its result
+      depends on the exchange that it starts.
   """
 
   init: Callable[[Tree], State]
   update: Callable[..., tuple[Tree, State, Traffic]]
+  late: Any = None
 
 
 class AsyncExchange(NamedTuple):

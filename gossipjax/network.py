@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,6 +102,31 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
   """
   rounds, path = np.asarray(traffic.rounds), busiest(link, traffic)
   return (rounds * link.latency_s + path / link.bytes_per_s).max(axis=0)
+
+
+def waited_seconds(
+  exchange_s: Sequence[float], step_s: float, late: int
+) -> float:
+  """Modelled seconds that workers wait in some steps and after their last one.
+
+  Exchange t starts after the computing of step t, and after exchange t - 1; its
+  result is needed at the end of step t + late, or at once. What workers do not
+  wait for is hidden beside computing.
+
+  Args:
+    exchange_s: of the exchange of each step, 0 where there is none.
+    step_s: of the computing of a step.
+    late: steps from the start of an exchange to its arrival; 0: all wait.
+  """
+  now, ends = 0.0, [0.0] * late
+  for t, seconds in enumerate(exchange_s):
+    now += step_s
+    if late:
+      now = max(now, ends[t])
+    ends.append(max(now, ends[-1] if ends else 0.0) + seconds)
+    if not late:
+      now = ends[-1]
+  return max([now, *ends[-1:]]) - step_s * len(exchange_s)
 
 
 def inner_seconds(link: Link, traffic: Traffic, devices: int) -> np.ndarray:

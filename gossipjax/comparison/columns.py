@@ -34,6 +34,17 @@ def inner(
   return {'within a worker': size(sent / run['steps']) if sent else ''}
 
 
+def hidden(
+  run: dict[str, Any], runs: Sequence[dict[str, Any]], link: str
+) -> dict[str, str]:
+  """A column if exchanges of any run are beside computing."""
+  if not any(r.get('hidden_s') for r in runs):
+    return {}
+  seconds = (run.get('hidden_s') or {}).get(link)
+  told = '' if seconds is None else duration(seconds)
+  return {'of it beside computing (model)': told}
+
+
 def inner_seconds(
   run: dict[str, Any], summary: dict[str, Any]
 ) -> dict[str, str]:

@@ -35,7 +35,7 @@ def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
   sd = {}
   for key, value in runs[0].items():
     values = [run.get(key) for run in runs]
-    if isinstance(value, dict) and key == 'comm_s':
+    if isinstance(value, dict) and key in ('comm_s', 'hidden_s'):
       mean[key] = {
         k: statistics.fmean(v[k] for v in values if v) for k in value
       }

@@ -65,6 +65,7 @@ def summarise(
     'bytes_local': last.bytes_local and max(last.bytes_local),
     'bytes_inner': last.bytes_inner and max(last.bytes_inner),
     'inner_s': last.inner_s,
+    **({'hidden_s': last.hidden_s} if last.hidden_s else {}),
     'wire_bytes': last.wire_bytes and max(last.wire_bytes),
     'examples_per_s': last.step
     * config.workers

@@ -66,6 +66,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     if runs[0].get('diverged')
     else (f'{run["bytes_sent"] / least:.3g} x'),
     f'communication on {link} (model)': duration(run['comm_s'][link]),
+    **columns.hidden(run, runs, link),
     **columns.inner_seconds(run, summary),
     'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
     **virtual_time.cells(run, runs),
@@ -76,7 +77,8 @@ NOTE = """
 Bytes are those of the worker that sent most, counted from the messages that
 were sent (logical; `--audit` compares them with the compiled program).
 Communication seconds are modelled from them, as if nothing were computed
-meanwhile. Held-out figures are those of the exact mean of the workers' models.
+meanwhile; what config.overlap hides of them is a column of its own. Held-out
+figures are those of the exact mean of the workers' models.
 """
 
 

@@ -11,13 +11,14 @@ from gossipjax.config import arguments, resolve
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import shares
 
-# Of each worker.
-_SEVERAL_DEVICES = {
+# How each worker computes and exchanges.
+_DEVICES = {
   'devices_per_worker': 0,  # They share its batch; 0: one.
   # fsdp: they hold a shard of the parameters each; '': each holds all.
   'inner': '',
   # Of each device to the others of its worker, as `link`; '': nvlink.
   'inner_link': '',
+  'overlap': False,  # Late exchanges beside computing, see docs/hosts.md.
 }
 
 
@@ -29,7 +30,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
   return ConfigDict(
     {
       'workers': 8,
-      **_SEVERAL_DEVICES,
+      **_DEVICES,
       'steps': 300,  # Local steps of each worker.
       'batch_size': 16,  # Examples per worker and step.
       'seed': 0,  # Of initial parameters, data split and data order.

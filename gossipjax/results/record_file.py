@@ -78,9 +78,9 @@ def columns(path: pathlib.Path) -> dict[str, np.ndarray]:
 
   Returns:
     Arrays i64 or f64[records], NaN for None. Of a list over workers the
-    largest; of `comm_s` a column `comm_LINK_s` per link, of `scores` a column
-    per score. Fields with a default
-    are left out if no record has them. {} if there is no record.
+    largest; of `comm_s` a column `comm_LINK_s` per link, likewise of
+    `hidden_s`; of `scores` a column per score. Fields with a default are left
+    out if no record has them. {} if there is no record.
 
   Raises:
     UserError: a line is no record.
@@ -146,7 +146,7 @@ def _columns(rows: Sequence[Record]) -> dict[str, np.ndarray]:
   for field, values in zip(_FIELDS, fields, strict=True):
     known = next((v for v in values if v is not None), None)
     if isinstance(known, dict):
-      form = 'comm_{}_s' if field.name == 'comm_s' else '{}'
+      form = _FORMS.get(field.name, '{}')
       for key in known:
         column = _array([None if v is None else v.get(key) for v in values])
         found[form.format(key)] = column
@@ -155,6 +155,10 @@ def _columns(rows: Sequence[Record]) -> dict[str, np.ndarray]:
     elif known is not None or field.required:
       found[field.name] = _array(values)
   return found
+
+
+# Of the columns of a field that has a value per link.
+_FORMS = {'comm_s': 'comm_{}_s', 'hidden_s': 'hidden_{}_s'}
 
 
 def _array(values: Sequence[float | None]) -> np.ndarray:

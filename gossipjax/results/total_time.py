@@ -43,7 +43,8 @@ def columns(run: Run) -> dict[str, np.ndarray]:
 
   `computing_s` and `communication_s` are NaN where they were measured
   together. In virtual time the first is that of the busiest worker. What the
-  devices of a worker send each other is communication, too.
+  devices of a worker send each other is communication, too; what is hidden
+  beside computing (config.overlap) is not.
   """
   records = run.records
   nothing = np.full(len(records['step']), np.nan)
@@ -56,7 +57,9 @@ def columns(run: Run) -> dict[str, np.ndarray]:
     total, parts = clock.astype(float), (nothing, nothing)
   else:
     computing = records['train_s'] / sharing(run)
-    seconds = records.get(f'comm_{link_name(run.config)}_s', nothing)
+    link = link_name(run.config)
+    seconds = records.get(f'comm_{link}_s', nothing)
+    seconds = seconds - np.nan_to_num(records.get(f'hidden_{link}_s', 0.0))
     seconds = seconds + np.nan_to_num(records.get('inner_s', 0.0))
     total, parts = computing + seconds, (computing, seconds)
   return dict(zip(COLUMNS, (total, *parts), strict=True))

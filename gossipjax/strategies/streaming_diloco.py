@@ -21,13 +21,14 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from gossipjax import collectives, compressors
+from gossipjax import compressors
 from gossipjax.aggregator import Aggregator, State, Strategy, Tree, identity
 from gossipjax.errors import UserError
 from gossipjax.strategies.diloco import progress_mean
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms.bucketed import partitioned
 from gossipjax.transforms.fragments import fragments as fragments_of
+from gossipjax.transforms.late import Late, late
 from gossipjax.transforms.outer_optimizers import OuterOptimizer, nesterov
 
 NOT_CONSERVED = {'parameters': 'The outer momentum moves the center further.'}
@@ -54,36 +55,40 @@ def fragment_step(
     nothing = jax.tree.map(jnp.zeros_like, tree)
     return FragmentState(tree, outer.init(tree), mean.init(tree), nothing)
 
-  def depart(tree, state, step):
-    progress = jax.tree.map(jnp.subtract, tree, state.start)
-    progress, inner, sent = mean.update(progress, state.mean, step)
-    gradient = jax.tree.map(jnp.negative, progress)
-    return state._replace(mean=inner, gradient=gradient), sent
+  # Of steps done, from the first multiple of the period that counts.
+  due = lambda t: (t % period == 0) & (t >= period)
 
-  def arrive(tree, state):
-    updates, opt = outer.update(state.gradient, state.outer, state.start)
-    start = optax.apply_updates(state.start, updates)
-    mix = lambda x, s: (alpha * x + (1 - alpha) * s).astype(x.dtype)
-    mixed = jax.tree.map(mix, tree, start)
-    return mixed, state._replace(start=start, outer=opt)
+  def depart(tree, own, step):
+    return jax.tree.map(jnp.subtract, tree, own[0])
 
-  def update(tree, state, step, active=True):
-    collectives.needs_everyone(active)
-    # Steps done, from the first multiple of the period that counts.
-    departs = step + 1 - offset
-    arrives = departs - delay
-    due = lambda t: (t % period == 0) & (t >= period)
-    state, sent = lax.cond(
-      due(departs),
-      lambda: depart(tree, state, departs // period - 1),
-      lambda: (state, SILENCE),
-    )
-    tree, state = lax.cond(
-      due(arrives), lambda: arrive(tree, state), lambda: (tree, state)
-    )
-    return tree, state, sent
+  def exchange(progress, memory, step):
+    def begin():
+      run = (step + 1 - offset) // period - 1
+      moved, inner, sent = mean.update(progress, memory[0], run)
+      return (inner, jax.tree.map(jnp.negative, moved)), sent
 
-  return Aggregator(init, update)
+    due_now = due(step + 1 - offset)
+    memory, sent = lax.cond(due_now, begin, lambda: (memory, SILENCE))
+    return memory[1], memory, sent
+
+  def arrive(tree, own, gradient, step):
+    def outer_step():
+      start, state = own
+      updates, state = outer.update(gradient, state, start)
+      start = optax.apply_updates(start, updates)
+      mix = lambda x, s: (alpha * x + (1 - alpha) * s).astype(x.dtype)
+      return jax.tree.map(mix, tree, start), (start, state)
+
+    due_now = due(step + 1 - offset - delay)
+    return lax.cond(due_now, outer_step, lambda: (tree, own))
+
+  def split(state):
+    # No gradient leaves before the last one has arrived: all are the same.
+    own, memory = (state.start, state.outer), (state.mean, state.gradient)
+    return own, memory, (state.gradient,) * delay
+
+  joined = lambda own, memory, _: FragmentState(*own, *memory)
+  return late(init, Late(delay, depart, exchange, arrive, split, joined))
 
 
 def strategy(

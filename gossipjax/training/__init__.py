@@ -3,6 +3,9 @@
 run             resolves a config into a typed `Run`, once
 worker_program  the program of one worker, made from a run
 train           synchronous training; yields records
+one_program     steps as one program, whose exchange is part of the step
+overlap         steps whose exchange runs beside the steps that follow
+late_slot       which exchange of a strategy may do so: `config.overlap`
 memory          refuses a step that no device holds
 loop            the training loop that real and virtual time share
 record          one line of records.jsonl

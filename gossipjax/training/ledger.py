@@ -26,6 +26,7 @@ class Ledger:
     wire: bytes by interface counters, per process; None if none are read.
     comm_s: modelled seconds of communication, per link.
     inner_s: modelled seconds of communication within a worker.
+    hidden_s: of comm_s, modelled seconds beside computing; {} without overlap.
   """
 
   def __init__(
@@ -34,6 +35,7 @@ class Ledger:
     workers: int,
     inner_link: network.Link | None = None,
     devices: int = 1,
+    late: int = 0,
   ):
     """Begins with nothing.
 
@@ -42,12 +44,15 @@ class Ledger:
       workers: how many.
       inner_link: of each device of a worker to the others, if there are any.
       devices: of a worker.
+      late: steps that an exchange may take beside computing; 0 without overlap.
     """
+    self._late = late
     self._links, self._inner_link, self._devices = links, inner_link, devices
     self.step, self.wall_s, self.train_s = 0, 0.0, 0.0
     self.loss_sum, self.loss_steps = 0.0, 0
     self.last_loss: float | None = None
     self.comm_s = dict.fromkeys(links, 0.0)
+    self.hidden_s = dict.fromkeys(links if late else (), 0.0)
     self.inner_s = 0.0
     zeros = np.zeros((5, workers), np.int64)
     self.bytes, self.received, self.messages, self.local, self.inner = zeros
@@ -55,7 +60,11 @@ class Ledger:
     self.wire: list[int] | None = None
 
   def add(
-    self, losses: np.ndarray, sent: Traffic, wire: np.ndarray | None = None
+    self,
+    losses: np.ndarray,
+    sent: Traffic,
+    wire: np.ndarray | None = None,
+    step_s: float | None = None,
   ) -> None:
     """Enters the next steps of lock-step training.
 
@@ -63,6 +72,7 @@ class Ledger:
       losses: f32[workers, steps].
       sent: leaves [workers, steps].
       wire: bytes that left each process's interface, i64[processes].
+      step_s: of computing a step, to model what is hidden beside it.
 
     Raises:
       Diverged: a loss is NaN or Inf.
@@ -82,6 +92,15 @@ class Ledger:
     if wire is not None:
       self.wire = (wire + (self.wire or 0)).tolist()
     self.bill(sent)
+    self._hide(sent, step_s or 0.0)
+
+  def _hide(self, sent: Traffic, step_s: float) -> None:
+    """Enters what of these steps' communication is beside computing; at their
+    end all of it is waited for."""
+    for name in self.hidden_s:
+      each = network.seconds(self._links[name], sent).tolist()
+      waited = network.waited_seconds(each, step_s, self._late)
+      self.hidden_s[name] += sum(each) - waited
 
   def bill(self, sent: Traffic) -> None:
     """Enters traffic of all workers, leaves [workers, exchanges]."""

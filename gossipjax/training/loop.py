@@ -145,6 +145,7 @@ def ledger_record(
       inner_s=ledger.inner_s if ledger.inner.any() else None,
       wire_bytes=ledger.wire,
       comm_s=dict(ledger.comm_s),
+      hidden_s=dict(ledger.hidden_s) or None,
       wall_s=ledger.wall_s,
       train_s=ledger.train_s,
       examples_per_s=rate,

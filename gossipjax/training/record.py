@@ -43,6 +43,8 @@ class Record(
   # Sent between the devices of a worker, beside bytes_sent, since the start;
   # None if a worker is one device.
   bytes_inner: list[int] | None = None
+  # Of comm_s, what is beside computing, per link; None without config.overlap.
+  hidden_s: dict[str, float] | None = None
   inner_s: float | None = None  # Modelled seconds of that, since the start.
   # Since the start, on the modelled clock; under config.engine measured.
   virtual_s: float | None = None

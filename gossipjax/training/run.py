@@ -17,7 +17,14 @@ from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster
 from gossipjax.tasks.shares import share_out
 from gossipjax.tasks.task import Task
-from gossipjax.training import gradient, inner, machines, model_state, optimizer
+from gossipjax.training import (
+  gradient,
+  inner,
+  late_slot,
+  machines,
+  model_state,
+  optimizer,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +49,7 @@ class Run:
     cluster: the machines of virtual time; None trains in lock-step.
     compute_dtype, accumulate: see gradient.py.
     engine: what runs workers that do not wait in real time; '' is virtual time.
+    overlap: whether exchanges run beside computing, see overlap.py.
   """
 
   workers: int
@@ -62,6 +70,7 @@ class Run:
   compute_dtype: str = ''
   accumulate: int = 0
   engine: str = ''
+  overlap: bool = False
 
 
 class Given(NamedTuple):
@@ -99,12 +108,12 @@ def resolve_run(
   if given.strategy is None and given.optimizer is None:
     optimizer.check_momentum(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in INTEGERS}
-  precision = _precision(config)
-  period = config.get('state_period', 0)
   strategy = given.strategy or resolve.strategy(
     config.strategy, optimizer.rate(config.optimizer, config.steps)
   )
+  period = config.get('state_period', 0)
   strategy = strategy._replace(state=model_state.in_training(period))
+  how = _precision(config) | {'overlap': late_slot.check(config, strategy)}
   engine = machines.engine(config, given != Given())
   cluster = machines.of_config(config, next(iter(links.values())), strategy)
   local = given.optimizer or optimizer.make(config.optimizer, config.steps)
@@ -123,7 +132,7 @@ def resolve_run(
     executor=executor,
     links=links,
     cluster=cluster,
-    **precision,
+    **how,
     engine=engine,
   )
 

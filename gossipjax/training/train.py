@@ -13,11 +13,19 @@ from gossipjax.aggregator import Tree
 from gossipjax.data.sources import Shares
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.local_step import Worker
-from gossipjax.traffic import Traffic, digits, from_digits
-from gossipjax.training import evaluate, loop, memory, model_state, stream
+from gossipjax.traffic import Traffic, from_digits
+from gossipjax.training import (
+  evaluate,
+  late_slot,
+  loop,
+  model_state,
+  stream,
+)
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
+from gossipjax.training.one_program import OneProgram
 from gossipjax.training.optimizer import evaluated
+from gossipjax.training.overlap import Overlapped
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 from gossipjax.training.worker_program import start, worker_program
@@ -57,16 +65,20 @@ class LockStep:
   def __init__(self, run: Run, store: Store | None, meter: Meter, watch: Watch):
     began, program = time.perf_counter(), worker_program(run)
     self._run, self._watch = run, watch
-    self._stopwatch, self._pending = loop.Stopwatch(meter), []
-    self._workers, self._examples = start(run, program)
+    self._stopwatch = loop.Stopwatch(meter)
+    workers, self._examples = start(run, program)
     self._ledger = Ledger(
-      run.links, run.workers, run.inner_link, run.inner.devices
+      run.links,
+      run.workers,
+      run.inner_link,
+      run.inner.devices,
+      late_slot.parts(run.strategy).steps if _modelled(run) else 0,
     )
     self._copies = run.inner.devices > 1 and not run.inner.kind
     models = run.inner.models
     self._models = models if run.inner.devices == 1 else jax.jit(models)
     if store is not None and store.last() is not None:
-      totals = self._load(store)
+      workers, totals = self._load(store, workers)
       self._ledger.from_json(totals)
     self.step = self._ledger.step
     streamed = isinstance(run.task.train, Shares)
@@ -76,48 +88,37 @@ class LockStep:
     self._key = jax.random.key(run.seed)
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
     self._mean_state = model_state.averaging(run.executor, run.inner)
-    self._program = run.executor.run(_compact(program.step), donate=(0,))
+    steps = Overlapped if run.overlap else OneProgram
+    self._steps = steps(run, program, workers)
     if self._stream is None:  # Else nobody knows the batch yet.
-      self._program = memory.fitting(
-        self._program,
-        self._workers,
-        self._examples,
-        t=jnp.int32(self.step),
-        key=self._key,
-      )
+      self._steps.fit(self._examples, t=jnp.int32(self.step), key=self._key)
 
   def advance(self) -> bool:
     self._stopwatch.start()
     if self._stream is not None:
       self._examples = self._run.executor.dealt(next(self._stream))
-    self._workers, metrics = self._program(
-      self._workers, self._examples, t=jnp.int32(self.step), key=self._key
-    )
-    # At most two steps in flight: emulated devices share a thread pool.
-    jax.block_until_ready(self._pending[-1] if self._pending else metrics)
-    self._pending.append(metrics)
+    self._steps.step(self._examples, t=jnp.int32(self.step), key=self._key)
     self._stopwatch.count()
     self.step += 1
-    self._watch(self.step, self._workers)
+    self._watch(self.step, self._steps.worker)
     return False
 
   def settle(self) -> None:
-    jax.block_until_ready(self._pending)
+    found = self._steps.settle()
     seconds, self._rate, left = self._stopwatch.stop()
-    losses, sent = _fetch(self._pending, self._run.inner.devices)
-    self._ledger.add(losses, sent, left)
+    losses, sent = _fetch(found, self._run.inner.devices)
+    # Workers of one process share its time, as if each had a machine like it.
+    alone_s = 1 / self._rate / self._run.workers if self._rate else None
+    self._ledger.add(losses, sent, left, alone_s)
     self._ledger.train_s += seconds
     self._ledger.wall_s = time.perf_counter() - self._began
-    self._pending = []
 
   def record(self, scored: bool) -> Record:
-    scores = {}
+    scores, worker = {}, self._steps.worker
     if scored:
-      state = self._mean_state(self._workers.state, self._ledger)
+      state = self._mean_state(worker.state, self._ledger)
       axes = 1 if self._run.inner.devices == 1 else 2
-      params = self._models(
-        evaluated(self._workers.opt, self._workers.params, axes)
-      )
+      params = self._models(evaluated(worker.opt, worker.params, axes))
       scores = evaluate.scores(params, state, self._score)
     return loop.ledger_record(self._ledger, self._run, self._rate, scores)
 
@@ -126,29 +127,22 @@ class LockStep:
     return False
 
   def state(self) -> tuple[Tree, dict[str, Any]]:
-    return self._kept(), self._ledger.to_json()
+    return self._kept(self._steps.whole()), self._ledger.to_json()
 
-  def _kept(self) -> Tree:
+  def _kept(self, workers: Worker) -> Tree:
     """The workers, without copies that their devices have."""
-    once = self._run.executor.once
-    return once(self._workers) if self._copies else self._workers
+    return self._run.executor.once(workers) if self._copies else workers
 
-  def _load(self, store: Store) -> dict[str, Any]:
-    found, totals = store.load(self._kept())
+  def _load(self, store: Store, like: Worker) -> tuple[Worker, dict[str, Any]]:
+    found, totals = store.load(self._kept(like))
     if self._copies:
       found = self._run.executor.copied(executors.rows(found))
-    self._workers = found
-    return totals
+    return found, totals
 
 
-def _compact(step):
-  """`WorkerProgram.step` with its traffic in one array."""
-
-  def program(worker, examples, t, key):
-    worker, (loss, sent) = step(worker, examples, t=t, key=key)
-    return worker, (loss, digits(sent))
-
-  return program
+def _modelled(run: Run) -> bool:
+  """Whether what overlap hides is modelled; several processes measure it."""
+  return run.overlap and jax.process_count() == 1
 
 
 def _fetch(pending, devices: int) -> tuple[np.ndarray, Traffic]:

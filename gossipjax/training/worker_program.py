@@ -29,14 +29,17 @@ class WorkerProgram(NamedTuple):
       state), gradient), of the batch that a worker takes at its step, or a
       device's part of it; examples [workers, m, ...], of a source the batch
       itself, [size, ...].
+    of_own_batch: (parameters, state, examples, t=step, key=None) -> the same,
+      where a worker has its own examples only; the key is that of the seed.
     update: (worker, gradient, step, stepping, talking) -> (worker, Traffic),
       see local_step.py.
     step: (worker, examples, t=step, key=None) -> (worker, (loss f32[],
-      Traffic)): one local step and its exchange; the key is that of the seed.
+      Traffic)): one local step and its exchange.
   """
 
   init: Callable[..., Worker]
   gradient: Callable[..., tuple[tuple[jax.Array, Tree], Tree]]
+  of_own_batch: Callable[..., tuple[tuple[jax.Array, Tree], Tree]]
   update: Callable[..., tuple[Worker, Any]]
   step: Callable[..., tuple[Worker, Any]]
 
@@ -68,10 +71,13 @@ def worker_program(run: Run) -> WorkerProgram:
     return of_batch(params, state, mine, noise)
 
   # With the key as an argument all seeds run the same compiled program.
+  def of_own_batch(params, state, examples, t, key=None):
+    me = lax.axis_index(WORKERS)
+    return gradient(params, state, examples, me, t, key=key)
+
   def step(worker, examples, t, key=None):
-    me, before = lax.axis_index(WORKERS), worker.state
-    params, gathering = inner.whole(worker.params)
-    (loss, state), grads = gradient(params, before, examples, me, t, key=key)
+    before, (params, gathering) = worker.state, inner.whole(worker.params)
+    (loss, state), grads = of_own_batch(params, before, examples, t, key)
     grads, reducing = inner.mean(grads)
     state, of_state = inner_state(state)
     worker, sent = update(worker._replace(state=state), grads, t)
@@ -82,7 +88,7 @@ def worker_program(run: Run) -> WorkerProgram:
   of_any = lambda params, state, examples, worker, t: gradient(
     params, state, examples, worker, t, row=worker
   )
-  return WorkerProgram(init, of_any, update, step)
+  return WorkerProgram(init, of_any, of_own_batch, update, step)
 
 
 def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:

@@ -1,6 +1,7 @@
 """Functions from an aggregator to an aggregator.
 
 bucketed          runs an aggregator on each part of a tree by itself
+late              an update in parts, so that its exchange can run beside steps
 delayed           applies an exchange some steps after it was started
 flattened         joins small leaves into long vectors before an exchange
 fragments         cuts the layers of a model into fragments

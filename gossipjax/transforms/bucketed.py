@@ -15,6 +15,7 @@ from gossipjax.aggregator import Aggregator, Strategy, Tree
 from gossipjax.traffic import SILENCE, nbytes
 from gossipjax.transforms.added_argument import Make, with_argument
 from gossipjax.transforms.granularity import Granularity, buckets, model
+from gossipjax.transforms.late import Late
 from gossipjax.transforms.shards import by_shards
 
 _EXPLAINED = """which tensors are exchanged together; model(), layer(),
@@ -50,7 +51,8 @@ def partitioned(
 
   Args:
     partition: `tree -> for each part, the positions of its leaves`.
-    make: `number of the part -> aggregator`; it sees a list of leaves.
+    make: `number of the part -> aggregator`; it sees a list of leaves. If its
+      update has parts (transforms/late.py), so has the result's.
   """
 
   def init(tree):
@@ -66,7 +68,48 @@ def partitioned(
     new_states, sent = zip(*found, strict=True) if found else ((), ())
     return tree, new_states, sum(sent, SILENCE)
 
-  return Aggregator(init, update)
+  return Aggregator(init, update, _late(partition, lambda p: make(p).late))
+
+
+def _late(partition, of: Callable[[int], Late | None]) -> Late | None:
+  """The parts of the update of all parts of a tree, `of` each of which has
+  them; all are late by the same number of steps."""
+  if (first := of(0)) is None:
+    return None
+
+  def depart(tree, owns, step):
+    leaves = jax.tree.leaves(tree)
+    return tuple(
+      of(p).depart([leaves[i] for i in part], owns[p], step)
+      for p, part in enumerate(partition(tree))
+    )
+
+  def exchange(leaving, memories, step):
+    found = [
+      of(p).exchange(*mine, step)
+      for p, mine in enumerate(zip(leaving, memories, strict=True))
+    ]
+    arriving, memories, sent = zip(*found, strict=True)
+    return arriving, memories, sum(sent, SILENCE)
+
+  def arrive(tree, owns, arriving, step):
+    def one(p, part):
+      part, own = of(p).arrive(part, owns[p], arriving[p], step)
+      return (part,), own
+
+    (tree,), owns = in_turn(partition(tree), [tree], one)
+    return tree, owns
+
+  def split(states):
+    found = [of(p).split(state) for p, state in enumerate(states)]
+    owns, memories, in_flight = zip(*found, strict=True)
+    return owns, memories, tuple(zip(*in_flight, strict=True))
+
+  def joined(owns, memories, in_flight):
+    of_parts = zip(owns, memories, zip(*in_flight, strict=True), strict=True)
+    return tuple(of(p).joined(*mine) for p, mine in enumerate(of_parts))
+
+  return Late(first.steps, depart, exchange, arrive, split, joined)
 
 
 def in_turn(

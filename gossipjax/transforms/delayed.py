@@ -4,14 +4,15 @@ The workers go on computing while the exchange is on its way. What is on its way
 is part of the state, hence of checkpoints.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, State, Tree
 from gossipjax.errors import UserError
+from gossipjax.transforms.late import Late, late
 
 
 class DelayedState(NamedTuple):
@@ -36,11 +37,9 @@ def delayed(aggregator: Aggregator, steps: int) -> Aggregator:
     UserError: `steps` is negative.
   """
 
-  def finished(tree, result):
-    change = jax.tree.map(jnp.subtract, result, tree)
-    return change, lambda late: jax.tree.map(jnp.add, tree, late)
-
-  return _later(aggregator, steps, finished)
+  change = lambda tree, result: jax.tree.map(jnp.subtract, result, tree)
+  add = lambda tree, change: jax.tree.map(jnp.add, tree, change)
+  return _later(aggregator, steps, change, add)
 
 
 def stale(aggregator: Aggregator, steps: int) -> Aggregator:
@@ -59,16 +58,16 @@ def stale(aggregator: Aggregator, steps: int) -> Aggregator:
     UserError: `steps` is negative.
   """
 
-  def finished(tree, result):
-    del tree
-    return result, lambda late: late
-
-  return _later(aggregator, steps, finished)
+  return _later(
+    aggregator, steps, lambda tree, result: result, lambda tree, result: result
+  )
 
 
-def _later(aggregator: Aggregator, steps: int, finished) -> Aggregator:
-  """`finished(tree, result)` says what goes on its way, and what its arrival
-  makes of the tree."""
+def _later(
+  aggregator: Aggregator, steps: int, finish: Callable, apply: Callable
+) -> Aggregator:
+  """`finish(tree, result)` is what goes on its way, and `apply(tree, that)` the
+  tree at its arrival."""
   if steps < 0:
     raise UserError(f'A delay is at least 0 steps, got {steps}.')
   if steps == 0:
@@ -78,11 +77,16 @@ def _later(aggregator: Aggregator, steps: int, finished) -> Aggregator:
     nothing = jax.tree.map(jnp.zeros_like, tree)
     return DelayedState(aggregator.init(tree), (nothing,) * steps)
 
-  def update(tree, state, step, active=True):
-    collectives.needs_everyone(active)
-    result, inner, sent = aggregator.update(tree, state.inner, step)
-    leaves, arrive = finished(tree, result)
-    first, *others = state.in_flight
-    return arrive(first), DelayedState(inner, (*others, leaves)), sent
+  def exchange(tree, memory, step):
+    result, memory, sent = aggregator.update(tree, memory, step)
+    return finish(tree, result), memory, sent
 
-  return Aggregator(init, update)
+  parts = Late(
+    steps,
+    depart=lambda tree, own, step: tree,
+    exchange=exchange,
+    arrive=lambda tree, own, found, step: (apply(tree, found), own),
+    split=lambda state: ((), *state),
+    joined=lambda own, memory, in_flight: DelayedState(memory, in_flight),
+  )
+  return late(init, parts)

@@ -237,3 +237,50 @@ def test_two_processes_find_what_one_process_finds(tmp_path):
   running = launched(tmp_path / 'run', *some, processes=2)
   assert running.wait() == 0, (tmp_path / 'run.log').read_text()
   one_process_finds_the_same(tmp_path / 'alone', tmp_path / 'run', *some)
+
+
+@pytest.mark.parametrize('name', ['delayed_averaging', 'streaming_diloco'])
+def test_an_exchange_beside_computing_changes_no_bit(name, tmp_path):
+  """Two processes exchange in a second thread, are stopped and go on; one
+  process waits for each exchange."""
+  words = (
+    f'--config=configs/default.py:{name}',
+    '--config.strategy.period=4',
+    '--config.strategy.delay=2',
+    '--config.workers=2',
+    '--config.log_every=10',
+    '--config.eval_every=20',
+    '--config.checkpoint_every=20',
+    '--config.overlap=True',
+  )
+  folder, alone = tmp_path / 'run', tmp_path / 'alone'
+  # After 20 steps the exchange of the last one is in flight.
+  for steps, more in ((20, ()), (40, ('--resume',))):
+    running = program.module(
+      folder.with_suffix('.log').open('a'),
+      'gossipjax',
+      'launch',
+      '--processes=2',
+      '--',
+      *words,
+      f'--config.steps={steps}',
+      f'--workdir={folder}',
+      *more,
+    )
+    assert running.wait() == 0, folder.with_suffix('.log').read_text()
+  for place, overlap in (('sequence', True), ('one_program', False)):
+    work = alone / place
+    ended = program.run(
+      alone,
+      *words,
+      '--config.steps=40',
+      f'--config.overlap={overlap}',
+      f'--workdir={work}',
+    )
+    assert ended.code == 0, ended.err
+    ours, theirs = (
+      program.arrays(f / name / 'checkpoints') for f in (work, folder)
+    )
+    assert ours.keys() == theirs.keys()
+    for key, array in ours.items():
+      assert array.tobytes() == theirs[key].tobytes(), (place, key)

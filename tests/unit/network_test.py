@@ -140,3 +140,17 @@ def test_a_file_that_is_no_link_is_refused(text, tmp_path):
   path.write_text(text)
   with pytest.raises(UserError, match='link'):
     network.read(str(path))
+
+
+def test_what_is_waited_for_beside_computing_is_what_one_finds_by_hand():
+  # Computing 10 s: no exchange of a step is longer, the last one is waited for.
+  assert network.waited_seconds([4, 4, 4], 10, late=1) == 4
+  assert network.waited_seconds([4, 4, 4], 10, late=0) == 12
+  # 15 s: the first two are 5 s late each, the last one by itself.
+  assert network.waited_seconds([15, 15, 15], 10, late=1) == 25
+  # One of 25 s: of two steps 20 s are hidden; of three steps all.
+  assert network.waited_seconds([25, 0, 0, 0], 10, late=2) == 5
+  assert network.waited_seconds([25, 0, 0, 0], 10, late=3) == 0
+  # The second one queues behind the first: 10 + 25 + 25 against 30 s.
+  assert network.waited_seconds([25, 25, 0], 10, late=2) == 30
+  assert network.waited_seconds([], 10, late=2) == 0
