@@ -1,6 +1,7 @@
 """Real bytes and seconds: processes in network namespaces on one machine.
 
 network        a namespace per worker, joined by a bridge
+cable          the cable of a worker, which may delay
 link_shape     the shape of a link: its rate, delay and loss
 processes      runs the same program in every namespace
 timing         seconds of exchanges, measured by all processes at once

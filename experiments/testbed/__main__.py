@@ -6,7 +6,8 @@
 Makes a network namespace per worker, starts `python -m gossipjax run` in each,
 reads the counters of their interfaces around the training steps (the column of
 wire bytes), and removes all of it, also after a failure or ctrl-C. Linux, root,
-iproute2, pyroute2.
+iproute2, pyroute2; nftables for --loss; for --delay a kernel with sch_netem, or
+Debian's vde2.
 """
 
 import argparse
@@ -22,7 +23,7 @@ def main() -> int:
   )
   parser.add_argument('--workers', type=int, default=4)
   parser.add_argument('--rate', default='', help='such as 100mbit, 1gbit')
-  parser.add_argument('--delay', default='', help='each way, such as 0.2ms')
+  parser.add_argument('--delay', default='', help='each way, such as 10ms')
   parser.add_argument('--loss', type=float, default=0.0, help='such as 0.01')
   parser.add_argument(
     '--clean', action='store_true', help='remove what a killed testbed has left'

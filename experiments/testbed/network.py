@@ -18,7 +18,7 @@ import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 
-from experiments.testbed import link_shape
+from experiments.testbed import cable, link_shape
 from experiments.testbed.link_shape import Shape
 from gossipjax.errors import UserError
 
@@ -90,6 +90,7 @@ def check(workers: int, link: Shape) -> None:
         f'The testbed needs `{tool}`; install {package} (apt-get '
         f'install {package}).'
       )
+  cable.check(link)
   taken = {*netns.listnetns()} & {name(i) for i in range(workers)}
   if taken or _exists(BRIDGE):
     raise UserError(
@@ -131,8 +132,7 @@ def _add(host, worker: int, link: Shape) -> None:
     f'127.0.0.1 localhost\n{address(worker)} {socket.gethostname()}\n'
   )
   netns.create(space)
-  peer = {'ifname': INTERFACE, 'net_ns_fd': space}
-  host.link('add', ifname=space, kind='veth', peer=peer)
+  cable.lay(host, space, INTERFACE, link)
   outer = _index(host, space)
   host.link('set', index=outer, master=_index(host, BRIDGE), state='up')
   link_shape.limit(host, outer, link)
@@ -141,7 +141,8 @@ def _add(host, worker: int, link: Shape) -> None:
     inner = _index(within, INTERFACE)
     within.addr('add', index=inner, address=address(worker), prefixlen=24)
     within.link('set', index=inner, state='up')
-    link_shape.limit(within, inner, link)
+    delay_s = 0.0 if cable.delays(link) else link.delay_s
+    link_shape.limit(within, inner, link, delay_s)
   if link.loss:
     rules = (
       'add table ip loss; add chain ip loss drops { type filter hook input '
@@ -164,6 +165,7 @@ def _remove(worker: int) -> None:
   _delete(space)
   with contextlib.suppress(FileNotFoundError):
     netns.remove(space)
+  cable.remove(space)
   shutil.rmtree(_HOSTS / space, ignore_errors=True)
 
 
@@ -173,11 +175,12 @@ def _index(where, device: str) -> int:
 
 def _delete(device: str) -> bool:
   """Removes an interface; whether there was one."""
-  if not _exists(device):
-    return False
   with IPRoute() as host:
-    host.link('del', index=_index(host, device))
-  return True
+    found = host.link_lookup(ifname=device)
+    for index in found:
+      with contextlib.suppress(NetlinkError):  # A TAP goes with its program.
+        host.link('del', index=index)
+  return bool(found)
 
 
 def _exists(device: str) -> bool:

@@ -19,6 +19,7 @@ def ours(
   rate: str,
   sizes: Sequence[int],
   schemes: Schemes,
+  delay: str = '',
 ) -> list[dict[str, Timing]]:
   """The timings of each scheme, for each number of parameters.
 
@@ -28,15 +29,17 @@ def ours(
     rate: of the links, see `link_shape.shape`.
     sizes: numbers of parameters.
     schemes: what is timed.
+    delay: of the links, see `link_shape.shape`.
 
   Returns:
     A dict by scheme for each size.
   """
-  shape = link_shape.shape(rate)
+  shape = link_shape.shape(rate, delay)
   exchanges = [
     (what, n, given) for n in sizes for what, given in schemes.values()
   ]
   key = {'workers': workers, 'rate': rate, 'exchanges': exchanges}
+  key |= {'delay': delay} if delay else {}
   found = kept.once(
     'exchange_seconds',
     key,

@@ -4,11 +4,13 @@ They take root and iproute2; where these are missing, the tests are skipped.
 """
 
 import csv
+import json
 import os
 import pickle
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ import time
 import numpy as np
 import pytest
 
-from experiments.testbed import calibrate, link_shape, network
+from experiments.testbed import cable, calibrate, link_shape, network
 from experiments.testbed.timing import Timing
 from gossipjax.errors import UserError
 from gossipjax.network import Link
@@ -71,7 +73,7 @@ def in_namespaces(folder, names, **link) -> dict:
       for i in range(wired.WORKERS)
     ]
     said = [process.communicate()[0] for process in running]
-    lost = [_lost(i) for i in range(wired.WORKERS)] if link else None
+    lost = [_lost(i) for i in range(wired.WORKERS)] if 'loss' in link else None
   assert not any(p.returncode for p in running), '\n'.join(said)
   return pickle.loads((folder / 'found').read_bytes()) | {'lost': lost}
 
@@ -115,6 +117,65 @@ def test_a_lost_packet_is_sent_again_and_changes_no_bit(found, tmp_path):
   )
   assert min(lossy['lost']) > 0
   np.testing.assert_allclose(*lossy['gossip'][1:], rtol=0.02)
+
+
+@pytest.fixture
+def delayed():
+  """10 ms each way at 100 Mbit/s, by the kernel or by vde2."""
+  link = link_shape.shape('100mbit', '10ms')
+  try:
+    cable.check(link)
+  except UserError as error:
+    pytest.skip(str(error))
+  return link
+
+
+def test_a_delay_is_that_of_one_way_and_the_rate_stays(delayed):
+  words = [sys.executable, '-m', 'tests.support.round_trips']
+  with network.network(2, delayed):
+    there = subprocess.Popen(network.inside(1, words), cwd=program.ROOT)
+    asked = network.inside(0, [*words, network.address(1)])
+    done = subprocess.run(
+      asked, cwd=program.ROOT, capture_output=True, text=True, check=True
+    )
+    assert there.wait() == 0
+  found = json.loads(done.stdout)
+  assert min(found['round_trips_s']) >= 0.02
+  assert statistics.median(found['round_trips_s']) < 0.03
+  assert 40e6 < found['bit_per_s'] < 100e6
+  assert not network.clean()
+
+
+def test_what_leaves_a_delayed_interface_is_what_the_ledger_says(
+  delayed, tmp_path
+):
+  del delayed
+  found = in_namespaces(tmp_path, ['gossip'], rate='100mbit', delay='10ms')
+  np.testing.assert_allclose(*found['gossip'][1:], rtol=0.02)
+
+
+@pytest.mark.parametrize(
+  'rate, delay, words',
+  [
+    ('100mbit', '0.2ms', 'whole milliseconds; give --delay=1ms'),
+    ('1gbit', '10ms', 'give at most --rate=200mbit'),
+  ],
+)
+def test_a_delay_that_vde2_does_not_give_is_refused(
+  rate, delay, words, monkeypatch
+):
+  monkeypatch.setattr(cable, 'netem', lambda: False)
+  monkeypatch.setattr(cable, '_PROGRAMS', ('ip',))
+  with (
+    pytest.raises(UserError, match=words),
+    network.network(2, link_shape.shape(rate, delay)),
+  ):
+    pass
+  monkeypatch.setattr(cable, '_PROGRAMS', ('no-such-switch',))
+  with pytest.raises(
+    UserError, match=r'`no-such-switch`.*apt-get install vde2'
+  ):
+    cable.check(link_shape.shape(delay='10ms'))
 
 
 def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
