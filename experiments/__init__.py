@@ -7,6 +7,7 @@ async_measured   workers that do not wait, as processes and in virtual time
 async_crossover  whether not waiting is faster, by number of workers
 fronts           which strategies score most for their bytes
 gtopk_cost       gTop-k in a link model, beside published throughputs
+gtopk_latency    the rounds of gTop-k's exchanges, on links of 10 ms
 gtopk_mass       the gradient mass that gTop-k loses, and what it costs
 gtopk_scaling    seconds per exchange of gTop-k on real, slow links
 hylo             Hylo's accuracy and time, and the limit of its codec
