@@ -5,8 +5,13 @@
 Four workers in processes of their own on this machine (config.engine='ray').
 Seconds of a gradient are a trace measured here; worker 0 sleeps Uniform(0,
 300 ms) after every gradient, as in Jin et al., 2016 (arXiv:1611.04581).
+
+It takes some 40 minutes of an idle machine. Each method with a seed is kept in
+runs/claims/async_measured.jsonl when it is done; whoever stops the command goes
+on from there by the same command. Without that file all is measured anew.
 """
 
+import functools
 import os
 import pathlib
 import statistics
@@ -18,7 +23,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from experiments.framework import claim, workloads
+from experiments.framework import claim, single_run, workloads
+from experiments.framework.kept import Kept
 from gossipjax.config import defaults, resolve
 from gossipjax.engine import setup
 from gossipjax.engine import training as engine
@@ -34,6 +40,7 @@ CLAIM = claim.Claim(
   '20 % of four real processes, one of them slow',
   'no prediction; the sleeping straggler is that of arXiv:1611.04581',
 )
+KEPT = pathlib.Path('runs/claims')
 WORKERS, SEEDS, TARGET, STEPS = 4, 3, 0.8, 400
 SLOWER = 4  # A trace's seconds over those measured, so that workers fit cores.
 METHODS = {
@@ -142,10 +149,15 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All methods and seeds, one after the other."""
+  """All methods and seeds, one after the other, each kept when it is done."""
   methods, seeds = list(METHODS)[: 1 if quick else None], 1 if quick else SEEDS
+  kept = Kept(folder if quick else KEPT)
   rows = [
-    row(method, seed, quick, folder)
+    kept.once(
+      CLAIM.name,
+      single_run.key_of(config(method, seed, quick)) | {'slower': SLOWER},
+      functools.partial(row, method, seed, quick, folder),
+    )
     for method in methods
     for seed in range(seeds)
   ]
