@@ -43,7 +43,8 @@ class Cut(NamedTuple):
     ask: (own leaves, step) -> a message for each other.
     others: in the order of those who attend, without the asker.
     finish: (own leaves, messages back, step) -> own leaves.
-    alone: (own leaves, step) -> own leaves, of a round that sends nothing.
+    alone: (own leaves, step) -> own leaves, of a round that sends nothing; they
+      take the place of those given, which are lost.
   """
 
   price: Callable[..., Arrays]

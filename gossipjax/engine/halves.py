@@ -73,7 +73,10 @@ def rounds_of(
   still = flat(
     of_row, arguments, collect, [*own, *gradient, *served, step], WORKERS, True
   )
-  run = jax.jit(lambda *given: jaxpr_as_fun(still)(*given)[:n])
+  # In place: new memory for every leaf takes longer than the optimizer.
+  run = jax.jit(
+    lambda *given: jaxpr_as_fun(still)(*given)[:n], donate_argnums=range(n)
+  )
   # A round that sends nothing does not look at the server.
   unseen = [jnp.zeros(x.shape, x.dtype) for x in served]
   alone = lambda mine, step: run(*mine, *unseen, step)

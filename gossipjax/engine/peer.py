@@ -126,7 +126,12 @@ class Peer:
       self.single = self.single._replace(own=own)
       version = self._version
       self._version += part.changes and self._kind == async_exchange.MEET
-    return Answer(on_host(back), version)
+      return Answer(on_host(back), version)  # Before they are overwritten.
+
+  def look(self, read: Callable[[Single], Any]) -> Any:
+    """What `read` makes of the worker's state, between two changes of it."""
+    with self._lock:
+      return read(self.single)
 
   def _round(self, drawn: list[int], step):
     """Returns who attended besides the worker, bills and staleness.
@@ -139,7 +144,7 @@ class Peer:
     with self._lock:
       self._waits = self._kind == async_exchange.MEET and bool(drawn)
       bills = np.stack(cut.price(self._mine(), step))
-      if silent(from_digits(bills)):
+      if not bills.any() or silent(from_digits(bills)):  # The first is fast.
         self._waits = False
         own = cut.alone(self._mine(), step)
         self.single = self.single._replace(own=own)

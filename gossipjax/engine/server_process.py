@@ -30,7 +30,6 @@ def compile_rounds(setup: Setup) -> None:
   for attending in (1,) if visits else (1, 2):
     round_ = setup.rounds(attending)
     round_.price(mine, step)
-    round_.alone(mine, step)
     back = []
     for k, (part, message) in enumerate(
       zip(round_.others, round_.ask(mine, step), strict=True)
@@ -38,6 +37,7 @@ def compile_rounds(setup: Setup) -> None:
       theirs = [server[i] for i in setup.shards[k]] if visits else single.own
       back.append(part.answer(theirs, message, step)[1])
     round_.finish(mine, back, step)
+  round_.alone(mine, step)  # The same for all; it takes `mine`.
 
 
 class ServerProcess:

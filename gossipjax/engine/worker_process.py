@@ -102,13 +102,17 @@ class WorkerProcess:
 
   def state(self) -> list[np.ndarray]:
     """Its state."""
-    return packed(self._peer.single)
+    return self._peer.look(packed)
 
   def model(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Leaves of its parameters and of its model's state."""
-    worker = self._setup.layout.joined(self._peer.single.own, self._server)
     leaves = lambda tree: on_host(jax.tree.leaves(tree))
-    return leaves(worker.params), leaves(worker.state)
+
+    def read(single):
+      worker = self._setup.layout.joined(single.own, self._server)
+      return leaves(worker.params), leaves(worker.state)
+
+    return self._peer.look(read)
 
   def _train(self) -> None:
     try:
