@@ -109,8 +109,8 @@ def compare(
     UserError: something is impossible; nothing is written.
   """
   _check(task, strategies, optimizer)
-  config = _config(strategies, settings)
-  config.update(workers=workers, steps=steps, batch_size=batch_size)
+  numbers = {'workers': workers, 'steps': steps, 'batch_size': batch_size}
+  config = _config(strategies, numbers | settings)
   tasks: dict[str, Task] = {}
   runs = [
     check(name, run, tasks, _given(task, strategies, optimizer, run))
@@ -165,8 +165,12 @@ def _config(
     for key, value in settings.items():
       if key not in config or key in ('task', 'strategy', 'variants'):
         raise UserError(f'compare has no setting {key!r}.')
-      builds = {'split': defaults.split, 'cluster': defaults.cluster}
-      config[key] = builds[key](**value) if key in builds and value else value
+      build = {'split': defaults.split, 'cluster': defaults.cluster}.get(key)
+      if build and not isinstance(value, Mapping):
+        raise UserError(
+          f"compare: {key} is a dict, as split={{'name': 'label'}}."
+        )
+      config[key] = build(**value) if build and value else value
     config.variants = ConfigDict(
       {name: {'strategy': {'name': name}} for name in strategies},
       sort_keys=False,

@@ -43,9 +43,18 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
   Args:
     function: whose arguments.
     **given: values in place of defaults.
+
+  Raises:
+    UserError: the function has no such argument.
   """
-  found = {}
-  for name, parameter in inspect.signature(function).parameters.items():
+  found, known = {}, inspect.signature(function).parameters
+  open_ended = any(p.kind is p.VAR_KEYWORD for p in known.values())
+  for name in given:
+    if name not in known and not open_ended:
+      raise UserError(
+        f'{function.__name__} has no argument {name!r}{nearest(name, known)}'
+      )
+  for name, parameter in known.items():
     default, plain = parameter.default, _plain_types(parameter.annotation)
     if name in given:
       found[name] = given[name]

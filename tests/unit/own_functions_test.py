@@ -120,6 +120,11 @@ def test_wrong_arguments_are_sentences():
       resolve_run(found)
 
 
+def test_a_config_file_sets_no_argument_that_a_task_lacks():
+  with pytest.raises(UserError, match=r"no argument 'widht'.*'width'"):
+    defaults.task(f'{ME}:line', widht=3)
+
+
 def test_arrays_of_different_lengths_are_refused():
   found = config(examples=64)
   task = line()
