@@ -25,7 +25,7 @@ LATE = 'delayed_averaging'
 TASK = (
   '--config.task.width=2048',
   '--config.task.layers=2',
-  '--config.batch_size=512',
+  '--config.batch_size=128',
   '--config.optimizer.momentum=0.0',
   '--config.optimizer.nesterov=False',
 )
@@ -56,7 +56,7 @@ def measured(
   link: link_shape.Shape,
   strategy: str,
   flags: Sequence[str],
-  steps: int = 40,
+  steps: int = 30,
   every: int = 10,
 ) -> Steps:
   """Trains with a worker in each namespace.

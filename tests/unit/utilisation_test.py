@@ -1,0 +1,47 @@
+"""The measured share of computing: its model and the bandwidth it asks for."""
+
+import pytest
+
+from experiments.framework.kept import Kept
+from experiments.testbed import utilisation
+from experiments.testbed.step_seconds import Steps
+
+
+def test_a_row_is_kept_and_has_the_model_that_one_finds_by_hand(
+  tmp_path, monkeypatch
+):
+  calls = []
+
+  def measured(workers, link, strategy, flags, steps, every):
+    calls.append(strategy)
+    return Steps(0.5 if strategy == 'local_sgd' else 1.0, 110.0, 100.0)
+
+  monkeypatch.setattr(utilisation, 'measured', measured)
+  for _ in range(2):  # The second time all is kept.
+    found = utilisation.row(Kept(tmp_path), 2, '100mbit', 'all_reduce')
+  assert calls == ['local_sgd', 'all_reduce']
+  # 64 * 2048 + 2048^2 + 2048 * 10 weights, 4,106 biases: 4 bytes each way.
+  sent = 4 * (64 * 2048 + 2048**2 + 2048 * 10 + 2 * 2048 + 10)
+  waits = sent / 12.5e6 + 2 * utilisation.LATENCY_S
+  assert found['computing, modelled'] == pytest.approx(0.5 / (0.5 + waits))
+  assert found['computing, measured'] == 0.5
+
+
+def test_what_is_beside_computing_is_waited_for_less():
+  wait = lambda name: utilisation.waited_s(
+    utilisation.METHODS[name], 2, '300mbit', 0.5
+  )
+  # Every fourth step 0.464 s and two rounds; the last of 8 steps exchanges, and
+  # is waited for, the one before is hidden.
+  assert wait('local_sgd') == pytest.approx(2 * wait('local_sgd, beside'))
+  assert wait('local_sgd, beside') == pytest.approx(0.464 / 8, rel=0.01)
+  assert wait('streaming_diloco, beside') < wait('streaming_diloco')
+
+
+def test_a_bandwidth_is_interpolated_between_rates_and_not_beyond():
+  rows = [
+    {'rate': rate, 'x': share}
+    for rate, share in (('10mbit', 0.25), ('1gbit', 0.75))
+  ]
+  assert utilisation.needed(rows, 'x', 0.5) == pytest.approx(100)
+  assert utilisation.needed(rows, 'x', 0.9) is None
