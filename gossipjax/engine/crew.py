@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gossipjax import async_exchange
 from gossipjax.engine.messages import WAIT_S, Entry, on_host
@@ -45,8 +46,21 @@ class Crew:
     """A new process, which has no state yet."""
     kind, i = name
     actor = ray.remote(WorkerProcess if kind == WORKER else ServerProcess)
-    placed = actor.options(num_cpus=0, scheduling_strategy='SPREAD')
+    placed = actor.options(num_cpus=0, scheduling_strategy=self._place(name))
     return placed.remote(self._config, i)
+
+  def _place(self, name: Name) -> Any:
+    """A node of the cluster: workers, then shards, take turns on all."""
+    kind, i = name
+    turn = i + (kind == SERVER) * self._setup.run.workers
+    nodes = sorted(
+      (node['NodeManagerAddress'], node['NodeID'])
+      for node in ray.nodes()
+      if node['Alive']
+    )
+    _, node = nodes[turn % len(nodes)]
+    # Soft, Ray would put several on one node while others are free.
+    return NodeAffinitySchedulingStrategy(node, soft=False)
 
   def of(self, kind: str) -> Iterator[tuple[int, Any]]:
     """Numbers and actors of a kind."""

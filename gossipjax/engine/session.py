@@ -60,6 +60,12 @@ def _join(ray, where: str) -> None:
   try:
     ray.init(address=where, log_to_driver=False, logging_level='ERROR')
   except (ConnectionError, ValueError, RuntimeError) as error:
+    if 'InvalidAuthToken' in f'{error} {error.__cause__}':
+      raise UserError(
+        f'--address={where}: that Ray cluster wants its token; set '
+        'RAY_AUTH_MODE=token, and give the token in RAY_AUTH_TOKEN or '
+        '~/.ray/auth_token.'
+      ) from error
     raise UserError(
       f'--address={where}: there is no Ray cluster; `ray start --head` starts '
       'one.'

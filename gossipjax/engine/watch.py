@@ -144,7 +144,10 @@ class Watch:
       try:
         ray.get(ref)
         source = self._crew.let_in(name, actor)
-      except ray.exceptions.RayActorError:
+      except (
+        ray.exceptions.RayActorError,
+        ray.exceptions.ActorUnschedulableError,  # Its node has left.
+      ):
         self._died(name)
         continue
       del self._away[name]

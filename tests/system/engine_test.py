@@ -153,6 +153,25 @@ def test_a_worker_that_was_killed_comes_back_while_the_others_go_on(tmp_path):
   assert again.stop().code == 128 + signal.SIGTERM
 
 
+def test_workers_leave_and_come_back_when_the_config_says_so(tmp_path):
+  """One for three seconds, one for good; the third goes on alone meanwhile."""
+  run = Run(
+    tmp_path, 'pairwise_gossip', '--config.cluster.failures=((1,1,4),(2,2))'
+  )
+  back = run.wait(
+    lambda: re.search(r'([\d.]+) s: Worker 1 is back with the', run.said())
+  )
+  assert float(back[1]) >= 4
+  steps = len(run.records()) + 3
+  run.wait(lambda: len(run.records()) >= steps)
+  early, last = run.records()[-4]['bytes_sent'], run.records()[-1]
+  assert 'Worker 2 died; it does not come back' in run.said()
+  assert last['faults'] == 2 and last['bytes_sent'][2] == early[2]
+  assert all(last['bytes_sent'][i] > early[i] for i in (0, 1))
+  assert not re.search('Worker 2 is back', run.said())
+  assert run.stop().code == 128 + signal.SIGTERM
+
+
 def test_a_server_that_was_killed_goes_on_from_its_checkpoint(tmp_path):
   run = Run(tmp_path, 'parameter_server')
   checkpoints = run.workdir / 'parameter_server/checkpoints'

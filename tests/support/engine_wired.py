@@ -1,0 +1,58 @@
+"""What processes of the engine send, by the ledger and by their interfaces.
+
+python -m tests.support.engine_wired ADDRESS INTERFACE    prints JSON
+
+Runs beside a node of the Ray cluster at ADDRESS that has a namespace for each
+process.
+"""
+
+import json
+import sys
+
+import numpy as np
+import ray
+from absl import flags
+
+from benchmarks import engine
+from gossipjax.distributed import interface_counters
+from gossipjax.engine import session
+from gossipjax.engine.crew import WORKER
+from gossipjax.traffic import from_digits
+
+ROUNDS = 4
+METHODS = ('parameter_server', 'pull_gossip')  # A server's visit; a read.
+
+
+def counters(crew, interface):
+  """Of the namespace of each process, by its name."""
+  read = lambda process: interface_counters.sent(interface)
+  asked = {n: a.__ray_call__.remote(read) for n, a in crew.actors.items()}
+  return {name: ray.get(ref) for name, ref in asked.items()}
+
+
+def play(method, interface):
+  """Bytes that each process sent, by the ledger and by the counters."""
+  crew = engine.crew_of(engine.config(method, 1).to_dict())
+  ledger = dict.fromkeys(crew.actors, 0)
+  for step in range(ROUNDS + 1):
+    if step == 1:  # The first opens connections.
+      before, ledger = counters(crew, interface), dict.fromkeys(ledger, 0)
+    for i in range(2):
+      crew.start(i, step)
+      drawn = [1 - i] if method == 'pull_gossip' else []
+      entry = crew.exchange(i, drawn, step)
+      bills = from_digits(entry.bills)
+      for who, sent in zip(entry.who, bills.bytes, strict=True):
+        ledger[WORKER, who] += int(sent)
+      for name in ledger.keys() - {(WORKER, 0), (WORKER, 1)}:
+        ledger[name] += int(np.sum(bills.received))
+  after = counters(crew, interface)
+  crew.end()
+  wire = {n: interface_counters.payload(before[n], after[n]) for n in ledger}
+  return [[*name, ledger[name], wire[name]] for name in ledger]
+
+
+if __name__ == '__main__':
+  flags.FLAGS(['engine_wired', f'--address={sys.argv[1]}'])
+  with session.session():
+    print(json.dumps({m: play(m, sys.argv[2]) for m in METHODS}))

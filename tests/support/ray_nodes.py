@@ -1,0 +1,79 @@
+"""A Ray cluster with a node in each namespace of the testbed."""
+
+import contextlib
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+
+from experiments.testbed import network
+from tests.support import program
+
+PORT, LIMIT_S = 6399, 90
+
+
+def environment():
+  """Variables of all processes of one cluster, which share its token."""
+  return program.ENVIRONMENT | {
+    'PYTHONPATH': str(program.ROOT),
+    'RAY_AUTH_MODE': 'token',
+    'RAY_AUTH_TOKEN': secrets.token_hex(32),
+    'RAY_USAGE_STATS_ENABLED': '0',
+    'RAY_worker_niceness': '0',  # Or other work of this machine comes first.
+  }
+
+
+@contextlib.contextmanager
+def cluster(nodes, env):
+  """Its address; the namespaces are there already."""
+  address = f'{network.address(0)}:{PORT}'
+  # Short: sockets are in it.
+  with tempfile.TemporaryDirectory(prefix='gj-') as folder:
+    head = ('--head', f'--port={PORT}', '--include-dashboard=false')
+    running = []
+    try:
+      for i in range(nodes):
+        where = (*head, f'--temp-dir={folder}') if i == 0 else ()
+        where = where or (f'--address={address}',)
+        running.append(_node(i, env, where))
+        _await(i + 1, address, env)
+      yield address
+    finally:
+      for node in running:
+        node.terminate()
+      for node in running:
+        node.wait(LIMIT_S)
+
+
+def _node(i, env, where):
+  words = [
+    *(sys.executable, '-m', 'ray.scripts.scripts', 'start', '--block'),
+    *('--num-cpus=1', '--object-store-memory=100000000'),
+    f'--node-ip-address={network.address(i)}',
+    *where,
+  ]
+  return subprocess.Popen(
+    network.inside(i, words),
+    env=env,
+    cwd=program.ROOT,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  )
+
+
+def _await(nodes, address, env):
+  """Waits until that many are there."""
+  count = (
+    'import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False); '
+    'print(sum(node["Alive"] for node in ray.nodes()))'
+  )
+  command = network.inside(0, [sys.executable, '-c', count, address])
+  until = time.monotonic() + LIMIT_S
+  while time.monotonic() < until:
+    done = subprocess.run(
+      command, env=env, cwd=program.ROOT, capture_output=True, text=True
+    )
+    if done.stdout.strip() == str(nodes):
+      return
+  raise AssertionError(done.stderr)
