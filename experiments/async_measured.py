@@ -6,12 +6,12 @@ Four workers in processes of their own on this machine (config.engine='ray').
 Seconds of a gradient are a trace measured here; worker 0 sleeps Uniform(0,
 300 ms) after every gradient, as in Jin et al., 2016 (arXiv:1611.04581).
 
-It takes some 40 minutes of an idle machine. Each method with a seed is kept in
-runs/claims/async_measured.jsonl when it is done; whoever stops the command goes
-on from there by the same command. Without that file all is measured anew.
+It takes some 40 minutes of an idle machine. Rows are kept in runs/claims when
+they are done; the same command goes on from there after a stop.
 """
 
 import functools
+import itertools
 import os
 import pathlib
 import statistics
@@ -87,13 +87,9 @@ def trace(of: ConfigDict, path: pathlib.Path) -> None:
 
 def machines(path: pathlib.Path, slow: bool, **link: float) -> ConfigDict:
   """The cluster of both, on seconds of a trace."""
-  return defaults.cluster(
-    compute='trace',
-    trace=str(path),
-    stragglers=(0,) * slow,
-    sleep_s=0.3,
-    **link,
-  )
+  straggler = {'stragglers': (0,) * slow, 'sleep_s': 0.3}
+  given = {'compute': 'trace', 'trace': str(path)}
+  return defaults.cluster(**given, **straggler, **link)
 
 
 def measured(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
@@ -152,15 +148,11 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """All methods and seeds, one after the other, each kept when it is done."""
   methods, seeds = list(METHODS)[: 1 if quick else None], 1 if quick else SEEDS
   kept = Kept(folder if quick else KEPT)
-  rows = [
-    kept.once(
-      CLAIM.name,
-      single_run.key_of(config(method, seed, quick)) | {'slower': SLOWER},
-      functools.partial(row, method, seed, quick, folder),
-    )
-    for method in methods
-    for seed in range(seeds)
-  ]
+  rows = []
+  for method, seed in itertools.product(methods, range(seeds)):
+    key = single_run.key_of(config(method, seed, quick)) | {'slower': SLOWER}
+    make = functools.partial(row, method, seed, quick, folder)
+    rows.append(kept.once(CLAIM.name, key, make))
   (folder / 'trace.txt').unlink(missing_ok=True)
   return claim.Finding(
     verdict(rows),

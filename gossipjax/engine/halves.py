@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from gossipjax import async_exchange
 from gossipjax.collectives import WORKERS
@@ -73,13 +73,7 @@ def rounds_of(
   still = flat(
     of_row, arguments, collect, [*own, *gradient, *served, step], WORKERS, True
   )
-  # In place: new memory for every leaf takes longer than the optimizer.
-  run = jax.jit(
-    lambda *given: jaxpr_as_fun(still)(*given)[:n], donate_argnums=range(n)
-  )
-  # A round that sends nothing does not look at the server.
-  unseen = [jnp.zeros(x.shape, x.dtype) for x in served]
-  alone = lambda mine, step: run(*mine, *unseen, step)
+  alone = _alone(still, n, served)
 
   @functools.cache
   def of(attending: int) -> Cut:
@@ -91,6 +85,19 @@ def rounds_of(
     return cut(closed, sizes, kind != async_exchange.READ, alone)
 
   return of
+
+
+def _alone(still: ClosedJaxpr, own: int, served: Sequence[Any]):
+  """`Cut.alone`, of a round whose first arguments and results are own leaves.
+
+  In place: new memory for every leaf takes longer than the optimizer.
+  """
+  run = jax.jit(
+    lambda *given: jaxpr_as_fun(still)(*given)[:own], donate_argnums=range(own)
+  )
+  # A round that sends nothing does not look at the server.
+  unseen = [jnp.zeros(x.shape, x.dtype) for x in served]
+  return lambda mine, step: run(*mine, *unseen, step)
 
 
 def _arguments(own: int, pending: int, order: Sequence[int] | None):
