@@ -6,8 +6,8 @@ Four workers in processes of their own on this machine (config.engine='ray').
 Seconds of a gradient are a trace measured here; worker 0 sleeps Uniform(0,
 300 ms) after every gradient, as in Jin et al., 2016 (arXiv:1611.04581).
 
-It takes some 40 minutes of an idle machine. Rows are kept in runs/claims when
-they are done; the same command goes on from there after a stop.
+It takes some 40 minutes of an idle machine; after a stop the same command goes
+on, since rows are kept in runs/claims.
 """
 
 import functools
@@ -23,8 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from experiments.framework import claim, single_run, workloads
-from experiments.framework.kept import Kept
+from experiments.framework import claim, kept, single_run, workloads
 from gossipjax.config import defaults, resolve
 from gossipjax.engine import setup
 from gossipjax.engine import training as engine
@@ -85,11 +84,10 @@ def trace(of: ConfigDict, path: pathlib.Path) -> None:
   np.savetxt(path, SLOWER * took, '%.6f')
 
 
-def machines(path: pathlib.Path, slow: bool, **link: float) -> ConfigDict:
+def machines(path: pathlib.Path, slow: bool, **link: Any) -> ConfigDict:
   """The cluster of both, on seconds of a trace."""
-  straggler = {'stragglers': (0,) * slow, 'sleep_s': 0.3}
-  given = {'compute': 'trace', 'trace': str(path)}
-  return defaults.cluster(**given, **straggler, **link)
+  link |= {'compute': 'trace', 'trace': str(path), 'sleep_s': 0.3}
+  return defaults.cluster(**link, stragglers=(0,) * slow)
 
 
 def measured(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
@@ -147,12 +145,12 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """All methods and seeds, one after the other, each kept when it is done."""
   methods, seeds = list(METHODS)[: 1 if quick else None], 1 if quick else SEEDS
-  kept = Kept(folder if quick else KEPT)
+  store = kept.Kept(folder if quick else KEPT)
   rows = []
   for method, seed in itertools.product(methods, range(seeds)):
     key = single_run.key_of(config(method, seed, quick)) | {'slower': SLOWER}
-    make = functools.partial(row, method, seed, quick, folder)
-    rows.append(kept.once(CLAIM.name, key, make))
+    take = functools.partial(row, method, seed, quick, folder)
+    rows.append(store.once(CLAIM.name, key, take))
   (folder / 'trace.txt').unlink(missing_ok=True)
   return claim.Finding(
     verdict(rows),
