@@ -23,6 +23,7 @@ from experiments.testbed.timing import Timing
 from gossipjax.errors import UserError
 from gossipjax.network import Link
 from tests.support import program, wired
+from tests.system.own_task_test import CONFIG, TASKS
 from tests.system.processes_test import GOSSIP, in_the_midst
 
 
@@ -204,6 +205,22 @@ def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
   assert last.startswith('Process ') and last.endswith('all 3 have ended.')
   assert not network.clean(), 'Something was left.'
   assert program.arrays(folder / 'gossip' / 'checkpoints')
+
+
+def test_a_task_of_ones_own_is_trained_between_namespaces(tmp_path):
+  for name, text in (('my_tasks', TASKS), ('my_config', CONFIG)):
+    (tmp_path / f'{name}.py').write_text(text)
+  words = '--workers=2 --rate=100mbit -- --config=my_config.py:line --workdir=o'
+  done = subprocess.run(
+    [sys.executable, '-m', 'experiments.testbed', *words.split()],
+    cwd=tmp_path,
+    env=program.ENVIRONMENT | {'PYTHONPATH': str(program.ROOT)},
+    text=True,
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stderr
+  dense, sparse = json.loads((tmp_path / 'o/summary.json').read_text())['runs']
+  assert dense['test_mae'] > 0 and sparse['wire_bytes'] > sparse['bytes_sent']
 
 
 def test_names_that_exist_are_refused_and_left_alone():
