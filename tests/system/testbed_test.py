@@ -10,7 +10,6 @@ import pickle
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -141,9 +140,9 @@ def test_a_delay_is_that_of_one_way_and_the_rate_stays(delayed):
     )
     assert there.wait() == 0
   found = json.loads(done.stdout)
-  assert min(found['round_trips_s']) >= 0.02
-  assert statistics.median(found['round_trips_s']) < 0.03
-  assert 40e6 < found['bit_per_s'] < 100e6
+  # The least: others on this machine only add to it.
+  assert 0.02 <= min(found['round_trips_s']) < 0.025, found
+  assert 20e6 < found['bit_per_s'] < 100e6, found
   assert not network.clean()
 
 
