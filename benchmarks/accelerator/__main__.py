@@ -106,7 +106,9 @@ def _make(part: str, given: argparse.Namespace) -> None:
   module = _module(part)
   if not given.rehearse:
     flags = getattr(module, 'FLAGS', '')
-    os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {flags}'
+    # Some versions take flags that are only a space for a file's name.
+    both = f'{os.environ.get("XLA_FLAGS", "")} {flags}'.strip()
+    os.environ['XLA_FLAGS'] = both
     gpus.require()
   else:
     executors.emulate(8)

@@ -1,5 +1,6 @@
 """The local optimizer: any of optax, by name, with a learning-rate schedule."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -135,8 +136,8 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
     decay = [optax.add_decayed_weights(given.pop('weight_decay', 0.0))]
   if ':' in name:
     found = call(make_one, given, 'optimizer', found_rate)
-  else:  # It is not the first argument of all of them.
-    given['learning_rate'] = found_rate
+  else:  # It is not the first argument, nor annotated as a schedule, in all.
+    make_one = functools.partial(make_one, learning_rate=found_rate)
     found = call(make_one, given, 'optimizer')
   kind = optax.GradientTransformation
   own_functions.returned(found, kind, 'optimizer.name', name)
