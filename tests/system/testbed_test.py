@@ -140,8 +140,9 @@ def test_a_delay_is_that_of_one_way_and_the_rate_stays(delayed):
     )
     assert there.wait() == 0
   found = json.loads(done.stdout)
-  # The least: others on this machine only add to it.
-  assert 0.02 <= min(found['round_trips_s']) < 0.025, found
+  # The least: others on this machine only add to it. vde2 counts in whole
+  # milliseconds, so that each way may be up to one of them shorter.
+  assert 0.018 <= min(found['round_trips_s']) < 0.025, found
   assert 20e6 < found['bit_per_s'] < 100e6, found
   assert not network.clean()
 

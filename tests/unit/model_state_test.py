@@ -121,7 +121,7 @@ def test_statistics_are_averaged_exactly_for_evaluation_and_billed():
   training.settle()
   before = training._ledger.bytes.copy()
   record = training.record(scored=True)
-  workers = jax.device_get(training._workers)
+  workers = jax.device_get(training.state()[0])
   assert (training._ledger.bytes - before == ring(size_of(_one(workers)))).all()
   params = jax.tree.map(lambda x: x[0], workers.params)
   mean = jax.tree.map(

@@ -225,7 +225,7 @@ def test_sparse_loco_trains_where_diloco_does():
     diloco.strategy(period=1),
     sparse_loco.strategy(compressors.chunk_topk(0.2, 40), 1),
   ):
-    init, update = outer.parameters
+    init, update = outer.parameters.init, outer.parameters.update
     step_of = executors.on_one_device(
       lambda x, s, step, u=update: u(x, s, step)
     )
