@@ -53,13 +53,20 @@ def pytest_xdist_auto_num_workers() -> int:
   return max(1, min(cores, memory // (3 * GIB)))
 
 
+# Their network namespaces have the same names.
+TESTBED = ('tests/system/testbed_test.py', 'tests/system/engine_nodes_test.py')
+
+
 def unit(nodeid: str) -> str:
   """The tests that one worker runs in a row.
 
   Laws: all tests of one strategy (the last part of the test's id), because they
-  judge the same compiled programs. Others: a file, because of its fixtures.
+  judge the same compiled programs. Others: a file, because of its fixtures, or
+  two files that must not run at once.
   """
   file, _, test = nodeid.partition('::')
+  if file in TESTBED:
+    return TESTBED[0]
   if file.startswith('tests/laws/') and '[' in test:
     return file + '::' + re.split(r'[\[-]', test.removesuffix(']'))[-1]
   return file
