@@ -8,16 +8,15 @@ ResNet-8 on CIFAR-10, batches of 16, all-reduce, steps through `train`:
   source   the same examples read by grain, over arrays on the devices
   devices  4 workers of 2 devices, over the same step by hand on that mesh
 
-Each ratio is that of a step in alternating turns. On 2 shared, very busy cores
-(load 21 to 40), 2026-11-22, each in a run of its own (quartiles in brackets):
+Each ratio is that of a step in alternating turns. On 2 shared cores that ran
+nothing else, 2026-11-22, medians of 24 turns (quartiles in brackets):
 
-    door over the built-in task, medians of 24 turns:
-      wall_s 1.051 (0.947 to 1.108), cpu_s 1.023 (0.989 to 1.081)
-      wall_s 0.998 (0.942 to 1.061), cpu_s 1.005 (0.948 to 1.051)
-    source over arrays, medians of 24 turns:
-      wall_s 0.993 (0.929 to 1.100), cpu_s 0.991 (0.954 to 1.077)
-    devices over the same by hand, medians of 24 turns:
-      wall_s 0.988 (0.938 to 1.096), cpu_s 0.985 (0.953 to 1.028)
+    door over the built-in task:
+      wall_s 1.009 (0.956 to 1.044), cpu_s 1.015
+    source over arrays:
+      wall_s 1.022 (0.985 to 1.066), cpu_s 1.018 (0.982 to 1.063)
+    devices over the same by hand:
+      wall_s 0.981 (0.947 to 1.045), cpu_s 0.979 (0.956 to 1.054)
 """
 
 import itertools

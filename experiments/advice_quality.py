@@ -2,9 +2,11 @@
 
     python -m experiments.advice_quality
 
-On three workloads and three links: the strategy that pilots recommend, against
+On six workloads and three links: the strategy that pilots recommend, against
 whole trainings of all strategies, each at its best rate. Regret is what the
-recommended one takes longer to the target than the best in hindsight.
+recommended one takes longer to the target than the best in hindsight. Three of
+the workloads were there when the rule of `advise` was made; it is judged on the
+others.
 """
 
 import statistics
@@ -32,7 +34,9 @@ CLAIM = claim.Claim(
   'in hindsight, and at most half of what the better of two simple rules costs',
   'nothing; the goals are ours',
 )
-WORKLOADS = ('digits', 'fashion-mlp', 'text-small')
+SEEN = ('digits', 'fashion-mlp', 'text-small')
+UNSEEN = ('mnist-small', 'text-short', 'cifar-small')
+WORKLOADS = (*SEEN, *UNSEEN)
 LINKS = ('wan', '1gbe', '10gbe')
 GOAL, HALF = 0.1, 0.5
 RULES = ('advise', 'always all-reduce', 'fastest step')
@@ -103,6 +107,7 @@ def _row(
   best = min(seconds, key=lambda m: seconds[m])
   return {
     'workload': name,
+    'seen by the rule': name in SEEN,
     'link': link,
     'seeds': len(tuned[DENSE].runs),
     'best in hindsight': best,
@@ -116,46 +121,61 @@ def _row(
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """On which workloads and links the goal is met, and whether on average."""
-  mean = {
-    rule: statistics.fmean(row[f'{rule}: regret'] for row in rows)
-    for rule in (RULES if rows else ())
-  }
-  cases: list[bool | None] = [row[f'{RULES[0]}: regret'] < GOAL for row in rows]
-  if rows:
+  """On which unseen workloads and links the goal is met, and on average."""
+  new = [row for row in rows if row['workload'] in UNSEEN]
+  cases: list[bool | None] = [row[f'{RULES[0]}: regret'] < GOAL for row in new]
+  if mean := _mean(new):
     rival = min(mean[rule] for rule in RULES[1:])
     cases.append(mean[RULES[0]] <= HALF * rival)
-  told = ', '.join(f'{rule} {100 * mean[rule]:.0f} %' for rule in mean)
+  told = _told(mean)
+  seen = _told(_mean([row for row in rows if row['workload'] in SEEN]))
   complete = all(
     trained.is_complete(coverage, name)
     for name in figures.values(coverage, 'workload')
   )
   return claim.judged(
     cases,
-    f'mean regret: {told or "unknown"}'[:160],
-    f'Regret in seconds to the target, mean over {len(rows)} workloads and '
-    f'links: {told or "no runs yet"}. A workload on a link holds if the '
-    f'regret of `advise` is below {100 * GOAL:.0f} %; the last case is that '
-    'its mean is at most half of that of the better rule.',
+    f'mean regret: {told}'[:160],
+    f'Regret in seconds to the target, mean over {len(new)} workloads and '
+    f'links that the rule has not seen: {told}. On those that it was made on: '
+    f'{seen}. An unseen workload on a link holds if the regret of `advise` is '
+    f'below {100 * GOAL:.0f} %; the last case is that its mean is at most half '
+    'of that of the better rule.',
     trained.doubt(coverage) or ('' if complete else 'not all is trained'),
   )
+
+
+def _mean(rows: claim.Rows) -> dict[str, float]:
+  return {
+    rule: statistics.fmean(row[f'{rule}: regret'] for row in rows)
+    for rule in (RULES if rows else ())
+  }
+
+
+def _told(mean: Mapping[str, float]) -> str:
+  told = ', '.join(f'{rule} {100 * mean[rule]:.0f} %' for rule in mean)
+  return told or 'no runs yet'
 
 
 NOTES = f"""
 {WORKERS} workers; {', '.join(METHODS)}. Pilots have a fifteenth, two and four
 fifteenths of the steps, at three learning rates, on validation data; `advise`
-recommends another strategy than all-reduce only if its worst seed is before the
-best one of all-reduce. Whole trainings: each strategy at its best rate, three
-seeds, test data, to 99 % of the best score of all-reduce. Seconds: one worker's
-step measured on this machine, the link modelled. A strategy that never gets
-there is charged its whole training, which is too little.
+recommends what is first by the mean of its seeds, all-reduce if that gains less
+than 5 %. Whole trainings: each strategy at its best rate, three seeds, test
+data, to 99 % of the best score of all-reduce. Seconds: one worker's step
+measured on this machine, the link modelled. A strategy that never gets there is
+charged its whole training and then all-reduce's.
+
+The first rule asked that the worst seed be before the best one of all-reduce,
+and each seed had to reach the target; on digits and fashion-mlp it cost 360 %.
+The rule was made on {', '.join(SEEN)}.
 """
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   """Regret of the three rules, a group of bars for each workload and link."""
   del coverage
-  found = Figure(figsize=(9, 4), layout='constrained')
+  found = Figure(figsize=(13, 4), layout='constrained')
   axes = found.subplots()
   for i, rule in enumerate(RULES):
     axes.bar(

@@ -116,19 +116,22 @@ def to_target(
 ) -> dict[str, float]:
   """Mean seconds of each strategy to the target that all-reduce sets.
 
-  Of one that a seed of never gets there, its whole training: it costs more.
+  A seed that never gets there costs its whole training, and then all-reduce's:
+  whoever wants the target has to begin again.
   """
   pick = target_costs.pick(higher)
   bests = [pick(curve.scores) for curve in curves[DENSE]]
   target = target_costs.target_of(bests, higher)
 
-  def seconds(curve: Curve) -> float:
+  def seconds(curve: Curve, again: float) -> float:
     place = crossing.place(curve.scores, target, higher)
-    last = len(curve.scores) - 1
-    return crossing.at(curve.seconds, last if place is None else place)
+    if place is None:
+      return curve.seconds[-1] + again
+    return crossing.at(curve.seconds, place)
 
+  dense = statistics.fmean(seconds(curve, 0.0) for curve in curves[DENSE])
   return {
-    method: statistics.fmean(map(seconds, each))
+    method: statistics.fmean(seconds(curve, dense) for curve in each)
     for method, each in curves.items()
     if each and all(curve.scores for curve in each)
   }

@@ -8,7 +8,6 @@ asked about, so that another link keeps another half.
 Jamieson and Talwalkar, Non-stochastic best arm identification, 2016.
 """
 
-import statistics
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -55,10 +54,11 @@ class Rank(NamedTuple):
 
   Attributes:
     candidate: at the best rate of its name.
-    seconds: until the target, of a training of full length; mean over seeds.
+    seconds: until the target, of a training of full length, where the mean
+      over seeds gets there: single seeds of short pilots are too noisy.
     low: those of the quickest seed to a target that is a hundredth easier.
     high: those of the slowest seed.
-    score: mean of the best of each seed.
+    score: the best of the mean over seeds.
     steps: of the pilots.
     seeds: number of pilots.
   """
@@ -129,14 +129,16 @@ def ranked(
     full: steps of the training that is forecast.
     higher: whether large scores are good.
   """
-  ends = {c: _bests(found, higher) for c, found in curves.items()}
-  dense = {c: end for c, end in ends.items() if c.name == DENSE and end}
-  target = _target([*dense.values()], higher) if dense else None
+  means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
+  dense = [_best(mean, higher) for c, mean in means.items() if c.name == DENSE]
+  target = (
+    target_costs.share(target_costs.pick(higher)(dense), higher)
+    if dense
+    else None
+  )
   found: dict[str, Rank] = {}
-  for candidate, end in ends.items():
-    if not end:
-      continue
-    rank = _rank(candidate, curves[candidate], target, end, higher)
+  for candidate, mean in means.items():
+    rank = _rank(candidate, mean, curves[candidate], target, higher)
     scale = full / steps
     rank = rank._replace(
       seconds=rank.seconds * scale,
@@ -152,36 +154,24 @@ def ranked(
 
 def _rank(
   candidate: Candidate,
+  mean: Curve,
   curves: Sequence[Curve],
   target: float | None,
-  bests: Sequence[float],
   higher: bool,
 ) -> Rank:
-  if target is None:
-    each, easier = [NEVER], [NEVER]
-  else:
+  seconds, easier, each = NEVER, [NEVER], [NEVER]
+  if target is not None:
     easy = target_costs.share(target, higher)
-    each = [_seconds(curve, target, higher) for curve in curves]
+    seconds = _seconds(mean, target, higher)
     easier = [_seconds(curve, easy, higher) for curve in curves]
-  return Rank(
-    candidate,
-    statistics.fmean(each),
-    min(easier),
-    max(each),
-    statistics.fmean(bests),
-    0,
-    len(curves),
-  )
+    each = [_seconds(curve, target, higher) for curve in curves]
+  low, high = min(seconds, *easier), max(seconds, *each)
+  score = _best(mean, higher)
+  return Rank(candidate, seconds, low, high, score, 0, len(curves))
 
 
 def _order(rank: Rank, higher: bool) -> tuple[float, float]:
   return rank.seconds, -rank.score if higher else rank.score
-
-
-def _target(dense: Sequence[Sequence[float]], higher: bool) -> float:
-  """What all-reduce sets at its best rate, see `target_costs.target_of`."""
-  pick = max if higher else min
-  return target_costs.target_of(pick(dense, key=statistics.fmean), higher)
 
 
 def _seconds(curve: Curve, target: float, higher: bool) -> float:
@@ -189,9 +179,15 @@ def _seconds(curve: Curve, target: float, higher: bool) -> float:
   return NEVER if place is None else crossing.at(curve.seconds, place)
 
 
-def _bests(curves: Sequence[Curve], higher: bool) -> list[float]:
-  """The best score of each seed; none if a seed diverged."""
-  pick = max if higher else min
+def _mean(curves: Sequence[Curve]) -> Curve | None:
+  """Of the seeds, at each evaluation; None if a seed diverged."""
   if not all(len(c.scores) and np.isfinite(c.scores).all() for c in curves):
-    return []
-  return [pick(curve.scores) for curve in curves]
+    return None
+  return Curve(
+    np.mean([c.scores for c in curves], 0).tolist(),
+    np.mean([c.seconds for c in curves], 0).tolist(),
+  )
+
+
+def _best(curve: Curve, higher: bool) -> float:
+  return target_costs.pick(higher)(curve.scores)

@@ -76,17 +76,25 @@ def test_a_forecast_is_the_time_to_the_target_at_full_length():
   assert 'pilots of 400 of 1000 steps' in said
 
 
-def test_intervals_that_overlap_recommend_all_reduce():
+@pytest.mark.parametrize('share, use', [(0.5, 'fast'), (0.99, DENSE)])
+def test_the_least_mean_is_recommended_where_intervals_overlap(share, use):
   every = [Candidate(DENSE, 0.1), Candidate('fast', 0.1)]
-  curves = {every[0]: [curve(Pilot(every[0], 400, 0))]}
-  scores, seconds = curves[every[0]][0]
-  curves[every[1]] = [Curve(scores, [0.99 * s for s in seconds])]
+  dense = curve(Pilot(every[0], 400, 0))
+  late = Curve(dense.scores, [2 * s for s in dense.seconds])
+  curves = {every[0]: [dense, late]}
+  curves[every[1]] = [
+    Curve(c.scores, [share * s for s in c.seconds]) for c in (dense, late)
+  ]
   ranks = ranked(curves, 400, 1000, True)
-  assert ranks[0].candidate.name == 'fast'
-  assert recommendation.chosen(ranks) == DENSE
-  said = recommendation.tried(ranks, 1000, 'longer')
-  assert said.startswith('Use all-reduce until more is known: fast')
-  assert said.endswith('Longer pilots: longer')
+  first, other = ranks
+  assert first.candidate.name == 'fast' and first.high > other.low
+  assert recommendation.chosen(ranks) == use
+  said = recommendation.tried(ranks, 1000, 'run --A')
+  assert said.endswith('Longer pilots tell more: run --A')
+  if use == 'fast':
+    assert said.startswith('Use fast at') and 'overlap' in said
+  else:
+    assert said.startswith('Use all-reduce: fast') and 'less than 5 %' in said
 
 
 def test_what_diverges_has_no_rank_and_a_loss_falls():
