@@ -1,10 +1,12 @@
 """Delayed averaging: a worker computes on while the average is on its way.
 
-  x_i(t) <- x_i(t) + (1/P sum_j x_j - x_i)(t - tau)
+  y_i = x_i + what is on its way to it
+  x_i(t) <- x_i(t) + (1/P sum_j y_j - y_i)(t - tau)
 
 The change that an average would have made is made `delay` steps later, so that
 no local step is lost, and the mean of the workers is preserved. With tau = 0 it
-is local SGD.
+is local SGD. With SGD and an average at every step it replaces each worker's
+own gradient by the mean one tau steps late, as it was published.
 
 Zhu et al., Delayed gradient averaging: tolerate the communication latency for
 federated learning, 2021; Sun et al., CO2: efficient distributed training with

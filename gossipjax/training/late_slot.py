@@ -59,7 +59,7 @@ def check(config: ConfigDict, strategy: Strategy) -> bool:
     raise UserError(
       f'config.overlap: strategy {config.strategy.name} waits for an exchange '
       'in the step that starts it; set config.overlap=False, or take '
-      'delayed_averaging, delayed_all_reduce or streaming_diloco with a delay '
-      'of at least 1 step.'
+      'delayed_averaging, delayed_gossip, delayed_all_reduce or '
+      'streaming_diloco with a delay of at least 1 step.'
     )
   return True

@@ -4,7 +4,6 @@ The workers go on computing while the exchange is on its way. What is on its way
 is part of the state, hence of checkpoints.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -23,11 +22,15 @@ class DelayedState(NamedTuple):
 def delayed(aggregator: Aggregator, steps: int) -> Aggregator:
   """Adds the change that an exchange makes `steps` steps after its start.
 
-    d_i(t) = A(x(t))_i - x_i(t),    x_i(t) <- x_i(t) + d_i(t - steps)
+    y_i(t) = x_i(t) + sum of d_i(s), t - steps <= s < t
+    d_i(t) = A(y(t))_i - y_i(t),    x_i(t) <- x_i(t) + d_i(t - steps)
 
-  The tree plus what is on its way is conserved where the aggregator conserves
-  the tree. Local progress since the start of an exchange is kept. For
-  gradients it makes a worker's own part fresh and that of the others late.
+  For parameters. An exchange starts from what its worker will have when all has
+  arrived: from x alone it would correct again what is being corrected, and a
+  mean at every step would diverge from 2 steps on. The tree plus what is on its
+  way is conserved where the aggregator conserves the tree, and local progress
+  since the start of an exchange is kept. With the mean at every step it is
+  delayed gradient averaging (Zhu et al., 2021).
 
   Args:
     aggregator: its exchange starts at once; it needs every worker.
@@ -37,9 +40,25 @@ def delayed(aggregator: Aggregator, steps: int) -> Aggregator:
     UserError: `steps` is negative.
   """
 
-  change = lambda tree, result: jax.tree.map(jnp.subtract, result, tree)
-  add = lambda tree, change: jax.tree.map(jnp.add, tree, change)
-  return _later(aggregator, steps, change, add)
+  def exchange(tree, memory, step):
+    inner, in_flight = memory
+    start = _sum(tree, *in_flight)
+    result, inner, sent = aggregator.update(start, inner, step)
+    change = jax.tree.map(jnp.subtract, result, start)
+    return change, (inner, (*in_flight[1:], change)), sent
+
+  return _later(
+    aggregator,
+    steps,
+    Late(
+      steps,
+      depart=lambda tree, own, step: tree,
+      exchange=exchange,
+      arrive=lambda tree, own, change, step: (_sum(tree, change), own),
+      split=lambda state: ((), tuple(state), state.in_flight),
+      joined=lambda own, memory, in_flight: DelayedState(memory[0], in_flight),
+    ),
+  )
 
 
 def stale(aggregator: Aggregator, steps: int) -> Aggregator:
@@ -59,15 +78,24 @@ def stale(aggregator: Aggregator, steps: int) -> Aggregator:
   """
 
   return _later(
-    aggregator, steps, lambda tree, result: result, lambda tree, result: result
+    aggregator,
+    steps,
+    Late(
+      steps,
+      depart=lambda tree, own, step: tree,
+      exchange=aggregator.update,
+      arrive=lambda tree, own, found, step: (found, own),
+      split=lambda state: ((), *state),
+      joined=lambda own, memory, in_flight: DelayedState(memory, in_flight),
+    ),
   )
 
 
-def _later(
-  aggregator: Aggregator, steps: int, finish: Callable, apply: Callable
-) -> Aggregator:
-  """`finish(tree, result)` is what goes on its way, and `apply(tree, that)` the
-  tree at its arrival."""
+def _sum(*trees: Tree) -> Tree:
+  return jax.tree.map(lambda *each: sum(each[1:], each[0]), *trees)
+
+
+def _later(aggregator: Aggregator, steps: int, parts: Late) -> Aggregator:
   if steps < 0:
     raise UserError(f'A delay is at least 0 steps, got {steps}.')
   if steps == 0:
@@ -77,16 +105,4 @@ def _later(
     nothing = jax.tree.map(jnp.zeros_like, tree)
     return DelayedState(aggregator.init(tree), (nothing,) * steps)
 
-  def exchange(tree, memory, step):
-    result, memory, sent = aggregator.update(tree, memory, step)
-    return finish(tree, result), memory, sent
-
-  parts = Late(
-    steps,
-    depart=lambda tree, own, step: tree,
-    exchange=exchange,
-    arrive=lambda tree, own, found, step: (apply(tree, found), own),
-    split=lambda state: ((), *state),
-    joined=lambda own, memory, in_flight: DelayedState(memory, in_flight),
-  )
   return late(init, parts)

@@ -20,7 +20,7 @@ from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce, compressed, gossip, gtopk
 from gossipjax.transforms import granularity, warmup
-from gossipjax.transforms.delayed import delayed, stale
+from gossipjax.transforms.delayed import stale
 from gossipjax.transforms.groups import among, neighbors
 from tests.support import laws
 
@@ -103,7 +103,6 @@ AGGREGATORS = (
     'chain(gossip, every(2, mean))': chain(
       gossip.neighbor_mean(topology.ring), every(2, all_reduce.exact_mean())
     ),
-    'delayed(gossip)': delayed(gossip.neighbor_mean(topology.ring), 2),
     'stale(compressed)': stale(
       compressed.compressed_mean(compressors.topk(0.1)), 1
     ),

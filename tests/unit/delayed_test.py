@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from gossipjax import compressors, topology
+from gossipjax import compressors, executors, topology
 from gossipjax.aggregator import Strategy, every, identity
 from gossipjax.errors import UserError
 from gossipjax.strategies import (
@@ -48,11 +48,38 @@ def test_a_delayed_average_is_what_numpy_says(steps):
     changes = [np.zeros_like(x)] * steps
     for t in range(12):
       x = x - RATE * gradients(x, t)
-      changes.append(x.mean(axis=0) - x)
+      y = x + sum(changes[t:])
+      changes.append(y.mean(axis=0) - y)
       x = x + changes[t]
       yield x
 
   close(train(delayed_averaging.strategy(1, steps)), by_hand())
+
+
+@pytest.mark.parametrize('steps', [1, 3])
+def test_a_delayed_average_of_every_step_is_delayed_gradient_averaging(steps):
+  # x <- x - rate g_i(t) + rate (g_i - mean g)(t - tau), as it was published.
+  def by_hand():
+    x, late = np.stack([start()] * P), [np.zeros(24)] * steps
+    for t in range(12):
+      g = gradients(x, t)
+      late.append(g - g.mean(axis=0))
+      x = x - RATE * g + RATE * late[t]
+      yield x
+
+  close(train(delayed_averaging.strategy(1, steps)), by_hand())
+
+
+@pytest.mark.parametrize('steps', [1, 2, 5])
+def test_late_exchanges_of_every_step_reach_consensus(steps):
+  gossips = delayed(gossip.neighbor_mean(topology.ring), steps)
+  for mix in (gossips, delayed_averaging.strategy(1, steps).parameters):
+    update = executors.on_one_device(mix.update)
+    x = np.random.default_rng(0).standard_normal((P, 5)).astype('f4')
+    mean, state = x.mean(axis=0), executors.on_one_device(mix.init)(x)
+    for t in range(20 * steps):
+      x, state, _ = update(x, state, step=jnp.int32(t))
+    np.testing.assert_allclose(x, [mean] * P, atol=1e-5)
 
 
 @pytest.mark.parametrize('steps', [1, 2])

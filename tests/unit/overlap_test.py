@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures('compile_quickly')
 STRATEGIES = {
   'delayed_all_reduce': {'delay': 2},
   'delayed_averaging': {'period': 2, 'delay': 3},
+  'delayed_gossip': {'delay': 2},
   'streaming_diloco': {'period': 4, 'delay': 2},
 }
 TIMES = {'wall_s', 'train_s', 'examples_per_s'}

@@ -1,0 +1,30 @@
+"""Delayed gossip: a worker computes on while its neighbors' parameters come.
+
+  y_i = x_i + what is on its way to it
+  x_i(t) <- x_i(t) + (sum_j W_ij y_j - y_i)(t - tau)
+
+The change that an average with the neighbors would have made is made `delay`
+steps later, so that no local step is lost, and the mean of the workers is
+preserved. With tau = 0 it is gossip.
+
+Assran et al., Stochastic gradient push for distributed deep learning, 2019.
+arXiv:1811.10792, whose overlap has push-sum in place of a symmetric W.
+"""
+
+from gossipjax.aggregator import Strategy, every, identity
+from gossipjax.strategies.gossip import neighbor_mean
+from gossipjax.topology import Topology, ring
+from gossipjax.transforms.delayed import delayed
+from gossipjax.transforms.flattened import flattened
+
+
+def strategy(
+  topology: Topology = ring, period: int = 1, delay: int = 1
+) -> Strategy:
+  """Args:
+  topology: of the neighbors.
+  period: local steps between two exchanges.
+  delay: tau, local steps while an exchange is on its way.
+  """
+  mix = every(period, flattened(neighbor_mean(topology)))
+  return Strategy(identity(), delayed(mix, delay))
