@@ -11,7 +11,7 @@ from typing import Any
 from absl import app, flags
 from ml_collections import ConfigDict
 
-from gossipjax.commands import console, new_optimizer
+from gossipjax.commands import console, new_optimizer, new_part
 from gossipjax.errors import UserError
 
 _HELP = {'-h', '-help', '--help', '--helpshort', '--helpfull'}
@@ -78,11 +78,14 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
     SystemExit: with 2, after a sentence about what is wrong.
   """
   argv, of_optimizer = new_optimizer.take(argv)
-  sys.argv = new_optimizer.take(sys.argv)[0]  # ml_collections looks there too.
+  argv, of_parts = new_part.take(argv)
+  # ml_collections looks there too.
+  sys.argv = new_part.take(new_optimizer.take(sys.argv)[0])[0]
   try:
     rest = flags.FLAGS([_FLAG_NAME.sub(_with_underscores, w) for w in argv])
-    if of_optimizer and (given := flags.FLAGS['config'].value):
+    if (of_optimizer or of_parts) and (given := flags.FLAGS['config'].value):
       new_optimizer.put(given, of_optimizer)
+      new_part.put(given, of_parts)
     if extra := rest[1 + positional :]:
       raise UserError(f'{extra[0]!r} is no flag; flags look like --key=value.')
     return rest

@@ -5,13 +5,12 @@ go, and those of the new one can be set beside its name. What belongs to the
 learning rate stays. So it is with another schedule.
 """
 
-import ast
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ml_collections import ConfigDict
 
+from gossipjax.commands.new_part import value
 from gossipjax.config import arguments, defaults
 from gossipjax.errors import UserError, nearest
 from gossipjax.training import optimizer
@@ -53,9 +52,9 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
     # Tuples, such as Muon's coefficients, and functions, such as Adopt's limit,
     # are set in a config file.
     own = {'name': name} | {
-      key: value
-      for key, value in arguments.settings(function).items()
-      if not isinstance(value, tuple) and not callable(known[key].default)
+      key: default
+      for key, default in arguments.settings(function).items()
+      if not isinstance(default, tuple) and not callable(known[key].default)
     }
     kept = {
       key: before[key]
@@ -76,8 +75,7 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
 
 def _set(config: ConfigDict, key: str, text: str) -> None:
   try:
-    value = text if key == 'name' else _value(text)
-    config[key] = value
+    config[key] = text if key == 'name' else value(text)
   except (TypeError, ValueError) as error:
     raise UserError(
       f'--config.optimizer.{key}={text} has the wrong type; it takes '
@@ -88,7 +86,7 @@ def _set(config: ConfigDict, key: str, text: str) -> None:
 def _set_schedule(config: ConfigDict, given: Mapping[str, str]) -> None:
   """`schedule=NAME`, or `schedule.name=NAME schedule.KEY=VALUE ...`."""
   parts = {
-    key.removeprefix('schedule.'): _value(text)
+    key.removeprefix('schedule.'): value(text)
     for key, text in given.items()
     if key.startswith('schedule.')
   }
@@ -98,10 +96,3 @@ def _set_schedule(config: ConfigDict, given: Mapping[str, str]) -> None:
     before = ConfigDict(parts if 'name' in parts else kept | parts)
   with config.ignore_type():
     config.schedule = before
-
-
-def _value(text: str) -> Any:
-  try:
-    return ast.literal_eval(text)
-  except (ValueError, SyntaxError):
-    return text

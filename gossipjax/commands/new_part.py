@@ -1,0 +1,98 @@
+"""`--config.task.name=NAME` and `.strategy.name=NAME` on the command line.
+
+Another task or strategy has other arguments, so that those of the config's go,
+and those of the new one can be set beside its name. Optimizers keep some of
+theirs, see `new_optimizer`.
+"""
+
+import ast
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax.config import defaults, resolve
+from gossipjax.errors import UserError, nearest
+
+_PARTS = {
+  'task': (defaults.task, resolve.task_function),
+  'strategy': (resolve.strategy_config, resolve.strategy_function),
+}
+Given = Mapping[str, Mapping[str, str]]
+
+
+def take(words: Sequence[str]) -> tuple[list[str], Given]:
+  """Parts words that set keys of a part which is named, from all others.
+
+  Returns:
+    The others, and for each part that a word names the texts by key.
+  """
+  others, found = list(words), {}
+  for part in _PARTS:
+    start = f'--config.{part}.'
+    if any(word.startswith(f'{start}name=') for word in words):
+      mine = [w for w in others if w.startswith(start) and '=' in w]
+      others = [w for w in others if w not in mine]
+      pairs = (word.removeprefix(start).split('=', 1) for word in mine)
+      found[part] = {key: text for key, text in pairs}
+  return others, found
+
+
+def put(config: ConfigDict, given: Given) -> None:
+  """Puts the parts that `take` found into a config.
+
+  Raises:
+    UserError: there is no such part or argument, or a value has another type.
+  """
+  for part, texts in given.items():
+    before = config.get(part) or {}
+    same = before.get('name') == texts['name']
+    kept = {k: v for k, v in before.items() if same and k != 'name'}
+    fresh = _made(part, kept, texts)
+    with config.ignore_type(), config.unlocked():
+      config[part] = fresh
+
+
+def _made(
+  part: str, kept: Mapping[str, Any], texts: Mapping[str, str]
+) -> ConfigDict:
+  make, function = _PARTS[part]
+  name = texts['name']
+  known = inspect.signature(function(name)).parameters
+  own = {
+    key: text if known[key].annotation is str else value(text)
+    for key, text in texts.items()
+    if key in known
+  }
+  fresh = make(name, **{**kept, **own})
+  for key, text in texts.items():
+    if key not in own and key != 'name':
+      _set(fresh, part, key, text)
+  return fresh
+
+
+def _set(fresh: ConfigDict, part: str, key: str, text: str) -> None:
+  """Of a part within the part, such as compressor.density."""
+  *parents, last = key.split('.')
+  place: Any = fresh
+  for parent in parents:
+    place = place.get(parent) if isinstance(place, ConfigDict) else None
+  if not isinstance(place, ConfigDict) or last not in place:
+    known = place if isinstance(place, ConfigDict) else fresh
+    raise UserError(f'{part}.{key} is unknown{nearest(last, known)}')
+  try:
+    place[last] = value(text)
+  except (TypeError, ValueError) as error:
+    raise UserError(
+      f'--config.{part}.{key}={text} has the wrong type; it takes '
+      f'{place.get_type(last).__name__}.'
+    ) from error
+
+
+def value(text: str) -> Any:
+  """A literal of Python, else the text itself."""
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    return text

@@ -1,0 +1,88 @@
+"""Another task or strategy on the command line, with its own arguments."""
+
+import pytest
+
+from gossipjax.commands import new_part
+from gossipjax.config import defaults, resolve
+from gossipjax.errors import UserError
+from gossipjax.tasks.task import Task
+
+
+def line(slope: float, note: str = '') -> Task:
+  """A task of one's own; a slope has to be given."""
+  raise AssertionError((slope, note))
+
+
+def on_the_command_line(*words, strategy='gtopk'):
+  rest, given = new_part.take(['run', *words, '--config.steps=3'])
+  assert rest == ['run', '--config.steps=3']
+  config = defaults.get_config(strategy)
+  new_part.put(config, given)
+  return config
+
+
+def test_another_strategy_brings_its_own_arguments():
+  before = defaults.get_config('gtopk').strategy
+  found = on_the_command_line(
+    '--config.strategy.name=topk', '--config.strategy.density=0.25'
+  ).strategy
+  assert 'conserve' in before and 'conserve' not in found
+  assert found.density == 0.25
+  resolve.strategy(found)
+  same = on_the_command_line(
+    '--config.strategy.name=gtopk', '--config.strategy.density=0.25'
+  ).strategy
+  before.density = 0.25
+  assert same == before
+
+
+def test_so_does_another_task_and_one_of_ones_own():
+  found = on_the_command_line(
+    '--config.task.name=text', '--config.task.width=32'
+  ).task
+  assert 'augment' not in found and found.width == 32
+  own = on_the_command_line(
+    f'--config.task.name={__name__}:line',
+    '--config.task.slope=2',
+    '--config.task.note=2',
+  ).task
+  assert own.to_dict() == {
+    'name': f'{__name__}:line',
+    'slope': 2,
+    'note': '2',  # A text, as its annotation says.
+  }
+
+
+def test_a_part_of_a_strategy_is_chosen_with_it():
+  found = on_the_command_line(
+    '--config.strategy.name=compressed',
+    '--config.strategy.compressor.name=topk',
+    '--config.strategy.compressor.density=0.5',
+  ).strategy
+  assert (found.compressor.name, found.compressor.density) == ('topk', 0.5)
+  resolve.strategy(found)
+
+
+def test_words_that_name_nothing_are_left_to_the_config():
+  words = ['--config.strategy.density=0.25', '--config.task.width=2']
+  assert new_part.take(words) == (words, {})
+
+
+@pytest.mark.parametrize(
+  'words, sentence',
+  [
+    (['task.name=txt'], "did you mean 'text'"),
+    (['task.name=text', 'task.widht=3'], "task.widht is unknown.*'width'"),
+    (
+      ['strategy.name=compressed', 'strategy.compressor.nam=topk'],
+      "strategy.compressor.nam is unknown; did you mean 'name'",
+    ),
+    (
+      ['strategy.name=compressed', 'strategy.compressor.density=much'],
+      'strategy.compressor.density=much has the wrong type; it takes float',
+    ),
+  ],
+)
+def test_a_mistake_is_a_sentence(words, sentence):
+  with pytest.raises(UserError, match=sentence):
+    on_the_command_line(*(f'--config.{word}' for word in words))
