@@ -18,7 +18,7 @@ from gossipjax import compressors, strategies, topology
 from gossipjax.aggregator import Aggregator, chain, every
 from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.errors import UserError
-from gossipjax.strategies import all_reduce, compressed, gossip, gtopk
+from gossipjax.strategies import all_reduce, compressed, gossip, gtopk, sparta
 from gossipjax.transforms import granularity, warmup
 from gossipjax.transforms.delayed import stale
 from gossipjax.transforms.groups import among, neighbors
@@ -103,6 +103,7 @@ AGGREGATORS = (
     'chain(gossip, every(2, mean))': chain(
       gossip.neighbor_mean(topology.ring), every(2, all_reduce.exact_mean())
     ),
+    'sparta(partition)': sparta.sampled_mean(0.3, 0, partition=True),
     'stale(compressed)': stale(
       compressed.compressed_mean(compressors.topk(0.1)), 1
     ),

@@ -115,6 +115,26 @@ def test_sparta_keeps_the_mean_and_makes_the_drawn_entries_equal():
     before = x.astype(np.float64)
 
 
+@pytest.mark.parametrize('density', [0.25, 0.3])  # 6 of 24 entries, or 7.
+def test_sparta_walks_through_a_partition_and_shuffles_it_anew(density):
+  count, rounds = int(density * SIZE), 4
+  method, before = (
+    sparta.strategy(density, partition=True),
+    np.stack([start()] * P),
+  )
+  drawn = []
+  for t, (x, _, sent) in enumerate(run(method, steps=2 * rounds)):
+    local = before - RATE * gradients(before, t)
+    np.testing.assert_allclose(x.mean(0), local.mean(0), atol=1e-6)
+    drawn.append((x == x[:1]).all(axis=0))
+    assert drawn[-1].sum() == count and int(sent.bytes[0]) == ring(4 * count)
+    before = x.astype(np.float64)
+  for walk in (drawn[:rounds], drawn[rounds:]):
+    times = np.sum(walk, axis=0)
+    assert times.min() == 1 and times.sum() == rounds * count
+  assert not np.array_equal(drawn[0], drawn[rounds])
+
+
 # DES-LOC
 
 
