@@ -49,5 +49,5 @@ def _who(holder: pathlib.Path) -> str:
   try:
     found = json.loads(holder.read_bytes())
     return f'process {found["process"]} on host {found["host"]}'
-  except (OSError, ValueError, LookupError, TypeError):
+  except (OSError, ValueError, LookupError, TypeError, RecursionError):
     return 'another process'

@@ -72,7 +72,7 @@ def damage(folder: pathlib.Path) -> str:
     names = {str(name): str(value) for name, value in wanted.items()}
   except FileNotFoundError:
     return f'{MANIFEST} is missing'
-  except (OSError, ValueError, AttributeError):
+  except (OSError, ValueError, AttributeError, RecursionError):
     return f'{MANIFEST} is damaged'
   for name, value in names.items():
     try:

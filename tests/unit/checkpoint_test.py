@@ -79,6 +79,14 @@ def test_a_missing_part_is_named(folder, what):
   loads(store, FIRST, 3)
 
 
+@pytest.mark.parametrize('text', [b'', b'[1]', b'\xff', b'[' * 100_000])
+def test_a_damaged_manifest_is_named(folder, text):
+  (folder / '6/manifest.json').write_bytes(text)
+  store = opened(folder)
+  assert 'manifest.json is damaged' in store.damaged[0]
+  loads(store, FIRST, 3)
+
+
 def test_without_an_intact_checkpoint_a_run_begins_anew(folder):
   for step in '36':
     (folder / step / 'totals.json').write_bytes(b'')

@@ -39,12 +39,13 @@ def test_the_second_writer_is_told_who_the_first_is(holder, tmp_path):
     lock.hold(tmp_path),
   ):
     pass
-  (tmp_path / '.holder').write_bytes(b'\xff')
-  with (
-    pytest.raises(UserError, match='by another process;'),
-    lock.hold(tmp_path),
-  ):
-    pass
+  for damaged in (b'\xff', b'[' * 100_000):
+    (tmp_path / '.holder').write_bytes(damaged)
+    with (
+      pytest.raises(UserError, match='by another process;'),
+      lock.hold(tmp_path),
+    ):
+      pass
 
 
 def test_a_killed_writer_holds_nothing(holder, tmp_path):
