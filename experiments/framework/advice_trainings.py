@@ -1,5 +1,6 @@
 """Trainings that advice is held against: pilots, and whole trainings."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -10,7 +11,7 @@ from ml_collections import ConfigDict
 from experiments.framework import best_rate, step_times, study, workloads
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
-from gossipjax.advice import pilots, recommendation
+from gossipjax.advice import choice, known_runs, pilots
 from gossipjax.advice.halving import (
   DENSE,
   Candidate,
@@ -21,6 +22,7 @@ from gossipjax.advice.halving import (
   halving,
   ranked,
 )
+from gossipjax.advice.known_runs import Known
 from gossipjax.advice.pilot_plan import RATES
 from gossipjax.comparison import target_costs
 from gossipjax.config import resolve
@@ -157,4 +159,16 @@ def advised(
       asked = asking.send(curves)
     except StopIteration as end:
       ranks: list[Rank] = end.value
-      return recommendation.chosen(ranks)
+      return choice.chosen(ranks, _doubts(name))
+
+
+def _doubts(name: str) -> dict[str, Known]:
+  """What `advise` knows of a workload's strategies without its own runs."""
+  dense = config(name, DENSE, 'cpu')
+  return {
+    run.strategy: run
+    for run in known_runs.kept()
+    if run.table != name
+    and known_runs.is_near(run, dense)
+    and math.isinf(run.steps)
+  }

@@ -5,6 +5,7 @@ known_runs           what is known: known_runs.csv, and workdirs given
 halving              successive halving over strategies and learning rates
 pilot_plan           what pilots a time allows
 pilots               what is tried: short trainings of the user's own config
+choice               which strategy pilots recommend
 recommendation       what to use, and why, in words
 tuned                the best of the pilots as a config
 forecast             seconds per step of a strategy on any link

@@ -6,62 +6,59 @@ from typing import Any
 
 from gossipjax import network
 from gossipjax.advice import known_runs
+from gossipjax.advice.choice import GAIN, chosen, dense_of, usable
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import DENSE, NEVER, Rank
 from gossipjax.advice.known_runs import Known
 from gossipjax.comparison import scores
 from gossipjax.comparison.units import duration
 
-GAIN = 0.05  # Less of all-reduce's seconds is no reason to leave it.
 
-
-def chosen(ranks: Sequence[Rank]) -> str:
-  """The name that pilots recommend: the one of the least forecast mean.
-
-  All-reduce stays unless it loses more than GAIN by that: it costs no accuracy.
-  Intervals don't decide, since to wait for disjoint ones loses more seconds
-  than it saves (`experiments/advice_quality.py`); they are told.
-  """
-  first, dense = ranks[0], _dense(ranks)
-  gains = first.seconds < (1 - GAIN) * dense.seconds
-  return first.candidate.name if gains else DENSE
-
-
-def _dense(ranks: Sequence[Rank]) -> Rank:
-  return next(rank for rank in ranks if rank.candidate.name == DENSE)
-
-
-def tried(ranks: Sequence[Rank], full: int, again: str) -> str:
-  """What pilots recommend, in a sentence.
+def tried(
+  ranks: Sequence[Rank],
+  full: int,
+  again: str,
+  doubts: Mapping[str, Known] | None = None,
+) -> str:
+  """What pilots recommend, in sentences.
 
   Args:
     ranks: of the last complete round.
     full: steps of the config.
     again: the command, with more minutes.
+    doubts: see `against`.
   """
-  first, dense = ranks[0], _dense(ranks)
+  left, dense = usable(ranks, doubts), dense_of(ranks)
+  first = left[0]
   how = (
     f'forecast from pilots of {first.steps} of {full} steps on validation data'
   )
-  if chosen(ranks) != DENSE:
+  passed = ''.join(
+    f' {_named(r)} was forecast {_seconds(r)}, but in {run.table} ({run.place})'
+    ' it never got where all-reduce did.'
+    for r in ranks[: ranks.index(first)]
+    for run in [(doubts or {})[r.candidate.name]]
+  )
+  more = f' Longer pilots tell more: {again}'
+  if chosen(ranks, doubts) != DENSE:
     said = (
       f'Use {_named(first)}: {_seconds(first)} to what all-reduce reaches, '
-      f'which takes {_seconds(dense)}; {how}.'
+      f'which takes {_seconds(dense)}; {how}.{passed}'
     )
-    if first.high < dense.low:
-      return said
-    return f'{said} These intervals overlap. Longer pilots tell more: {again}'
+    sure = first.high < dense.low
+    return said if sure else f'{said} These intervals overlap.{more}'
   if first is dense:
-    after = ranks[1:2]
+    after = left[1:2]
     told = ''.join(f' The next is {_named(r)}: {_seconds(r)}.' for r in after)
+    nothing = 'nothing else' if passed else 'nothing'
     return (
-      f'Use all-reduce: nothing was before its {_seconds(dense)}; {how}.'
-      + (told)
+      f'Use all-reduce: {nothing} was before its {_seconds(dense)}; {how}.'
+      + (passed + told)
     )
   return (
     f'Use all-reduce: {_named(first)} gains less than {100 * GAIN:.0f} %, '
     f'{_seconds(first)} to what all-reduce reaches in {_seconds(dense)}; '
-    f'{how}. Longer pilots tell more: {again}'
+    f'{how}.{passed}{more}'
   )
 
 
@@ -80,7 +77,7 @@ def _time(seconds: float) -> str:
 
 def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
   """The table of what was tried, the quickest first."""
-  dense = _dense(ranks)
+  dense = dense_of(ranks)
   return [
     {
       'strategy': rank.candidate.name,

@@ -9,7 +9,14 @@ from collections.abc import Callable
 from absl import flags
 from ml_collections import ConfigDict
 
-from gossipjax.advice import advise, pilot_plan, pilots, recommendation, tuned
+from gossipjax.advice import (
+  advise,
+  choice,
+  pilot_plan,
+  pilots,
+  recommendation,
+  tuned,
+)
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import DENSE, Candidate, Pilot, Rank
 from gossipjax.commands import console
@@ -55,7 +62,9 @@ def attempt(
       return
     metric = bench.metric
     show('Tried', recommendation.rows(ranks, metric))
-    print(recommendation.tried(ranks, config.steps, _longer(again)))
+    doubts = choice.against(found)
+    longer = _longer(again)
+    print(recommendation.tried(ranks, config.steps, longer, doubts))
     if given.tune:
       tuned.write(folder / 'tuned.py', config, configs, ranks)
       print(

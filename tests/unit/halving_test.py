@@ -5,7 +5,14 @@ import math
 import pytest
 from ml_collections import ConfigDict
 
-from gossipjax.advice import pilot_plan, pilots, recommendation
+from gossipjax.advice import (
+  choice,
+  known_runs,
+  pilot_plan,
+  pilots,
+  recommendation,
+)
+from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import (
   DENSE,
   Candidate,
@@ -70,7 +77,7 @@ def test_a_forecast_is_the_time_to_the_target_at_full_length():
   assert dense.seconds == pytest.approx(10 * 227 * 2.5, rel=0.1)
   assert first.low < first.seconds < first.high < dense.low
   assert bad.seconds == math.inf
-  assert recommendation.chosen([first, dense, bad]) == 'fast'
+  assert choice.chosen([first, dense, bad]) == 'fast'
   said = recommendation.tried([first, dense, bad], 1000, 'again')
   assert said.startswith('Use fast at learning rate 0.1: ')
   assert 'pilots of 400 of 1000 steps' in said
@@ -88,13 +95,31 @@ def test_the_least_mean_is_recommended_where_intervals_overlap(share, use):
   ranks = ranked(curves, 400, 1000, True)
   first, other = ranks
   assert first.candidate.name == 'fast' and first.high > other.low
-  assert recommendation.chosen(ranks) == use
+  assert choice.chosen(ranks) == use
   said = recommendation.tried(ranks, 1000, 'run --A')
   assert said.endswith('Longer pilots tell more: run --A')
   if use == 'fast':
     assert said.startswith('Use fast at') and 'overlap' in said
   else:
     assert said.startswith('Use all-reduce: fast') and 'less than 5 %' in said
+
+
+def test_what_whole_trainings_speak_against_is_passed_over():
+  every = [Candidate(name, 0.1) for name in SPEED]
+  curves = {c: [curve(Pilot(c, 400, s)) for s in (0, 1)] for c in every}
+  ranks = ranked(curves, 400, 1000, True)
+  names = 'tiny', 'text', 'transformer', 8, 'fast', 'test_accuracy'
+  near = [
+    known_runs.Known(*names, 0.3, 0.4, steps, 3) for steps in (math.inf, 2.0)
+  ]
+  of = lambda run: Forecast('fast', 1.0, 0.0, None, [run])
+  never, slower = (choice.against([of(run)]) for run in near)
+  assert slower == {} and choice.chosen(ranks, slower) == 'fast'
+  assert choice.chosen(ranks, never) == DENSE
+  said = recommendation.tried(ranks, 1000, 'again', never)
+  assert said.startswith('Use all-reduce: nothing else was before')
+  assert 'fast at learning rate 0.1 was forecast ' in said
+  assert 'but in tiny (transformer on text, P = 8) it never got' in said
 
 
 def test_what_diverges_has_no_rank_and_a_loss_falls():
