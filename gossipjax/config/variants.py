@@ -82,6 +82,12 @@ def _check_keys(config: Any) -> None:
         f'config.{key}={config[key]} has no name; build it with '
         f'gossipjax.config.defaults, or leave it out.'
       )
+  data = config.data
+  if not isinstance(data, ConfigDict) or not isinstance(data.get('dir'), str):
+    raise UserError(
+      f'config.data={data} has no folder; set config.data.dir, or leave '
+      'config.data out.'
+    )
 
 
 def changes_by_name(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

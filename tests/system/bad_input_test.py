@@ -66,6 +66,10 @@ MISTAKES = {
     '--config.variants.gtopkk.strategy.density=1',
     "'gtopkk' 'gtopk'",
   ),
+  'data without a folder': (
+    f'{DEFAULT} --config.data={{"a":1}}',
+    'config.data config.data.dir',
+  ),
   'a word for an integer': (
     f'{DEFAULT} --config.steps=many',
     'config.steps many int',
