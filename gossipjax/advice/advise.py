@@ -28,12 +28,10 @@ def chosen_link(
   default: Any,
 ) -> network.Link:
   """From a preset's name, a JSON file or two numbers, else from the config."""
-  numbers = {'latency_s': latency_s, 'bytes_per_s': bytes_per_s}
-  given = {k: v for k, v in numbers.items() if v is not None}
-  if given:
-    if link or len(given) < 2:
+  if latency_s is not None or bytes_per_s is not None:
+    if link or latency_s is None or bytes_per_s is None:
       raise UserError('Give --link, or both --latency-s and --bytes-per-s.')
-    return network.link(**given)
+    return network.link(latency_s=latency_s, bytes_per_s=bytes_per_s)
   return next(iter(resolve.links(link or default).values()))
 
 

@@ -90,10 +90,9 @@ def _update(
 ) -> Callable[[], Any]:
   """A call of one worker's update, which continues with the last state."""
   init, update = make_worker(strategy, local)
-  leaves, form = jax.tree.flatten(params)
   draw = np.random.default_rng(0)
-  noise = form.unflatten(
-    [jnp.asarray(draw.standard_normal(x.shape, np.float32)) for x in leaves]
+  noise = jax.tree.map(
+    lambda x: jnp.asarray(draw.standard_normal(x.shape, np.float32)), params
   )
   # Copies, since memory is donated and init may return what it is given.
   state, t = [jax.tree.map(jnp.copy, init(noise))], jnp.int32(step)

@@ -63,7 +63,7 @@ def audit(
     UserError: too few workers or devices, or a program that cannot be audited.
   """
   harness = make_harness(strategy, params, workers, state, inner)
-  runs = [(harness.large,), (harness.zero,)]
+  runs: list[tuple] = [(harness.large,), (harness.zero,)]
   if absent := list(absent):
     everyone = np.ones(workers, bool)
     present = ~np.isin(np.arange(workers), absent)
@@ -81,7 +81,8 @@ def audit(
 
 
 def _rows(harness: Harness, step: int, runs) -> list[comparison.Row]:
-  update, worker, result = update_at(harness, step), harness.worker, []
+  update, worker = update_at(harness, step), harness.worker
+  result: list[comparison.Row] = []
   program, paths = compiled(harness, update, *runs[0])
   taken = paths_of_run(harness, update, paths, *runs[0])
   for args in runs:
@@ -91,7 +92,7 @@ def _rows(harness: Harness, step: int, runs) -> list[comparison.Row]:
       step,
       ways,
       billed(harness, sent),
-      *result[:1],
+      result[0] if result else None,
       devices=harness.inner.devices,
     )
     if not any((row.ledger == r.ledger).all() for r in result):

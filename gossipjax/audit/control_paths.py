@@ -44,7 +44,8 @@ def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
       for role, names in instruction.calls.items()
     }
     if instruction.opcode == 'while':
-      return _of_loop(*called['body'], *called['condition'], instruction.trips)
+      (body_of,), (condition,) = called['body'], called['condition']
+      return _of_loop(body_of, condition, instruction.trips)
     if instruction.opcode == 'conditional':
       return _of_branches(called, _constant(instruction, body))
     inner = itertools.chain(*called.values())

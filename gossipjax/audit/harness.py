@@ -140,7 +140,8 @@ def compiled(
 ) -> tuple[Any, Paths]:
   """Compiles a worker's program for all workers; also returns its control
   paths."""
-  lowered = harness.run(program).lower(harness.worker, *args, **shared)
+  jitted: Any = harness.run(program)
+  lowered = jitted.lower(harness.worker, *args, **shared)
   on_cpu = jax.default_backend() == 'cpu'
   ready = lowered.compile(_COMPILER_OPTIONS if on_cpu else None)
   return ready, control_paths(

@@ -88,7 +88,8 @@ def _repeat(indices: dict[int, set[int]]) -> Decide:
     jax.debug.callback(lambda value: None, index)
     if len(indices.get(number, ())) != 1:
       return index
-    return jnp.asarray(*indices[number], index.dtype)
+    (only,) = indices[number]
+    return jnp.asarray(only, index.dtype)
 
   return decide
 

@@ -100,7 +100,8 @@ class ImageFolder(Source):
         f'files of {", ".join(PICTURES)}.'
       )
     self._paths = [path for path, _ in found]
-    self.labels, self._size = np.int32([i for _, i in found]), size
+    self.labels = np.array([i for _, i in found], np.int32)
+    self._size = size
 
   def __len__(self) -> int:
     return len(self._paths)

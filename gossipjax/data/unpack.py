@@ -29,7 +29,8 @@ def unpacked(data: bytes, suffix: str) -> bytes:
   }
   if suffix not in makers:
     return data
-  most, parts = max(LEAST, MOST_TIMES * len(data)), []
+  most = max(LEAST, MOST_TIMES * len(data))
+  parts: list[bytes] = []
   while data:  # One stream after the other.
     stream = makers[suffix]()
     parts.append(_first(stream, data, most - sum(map(len, parts))))

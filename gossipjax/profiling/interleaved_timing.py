@@ -46,7 +46,7 @@ def time_in_turns(
   """
   costs = {name: [] for name in calls}
   for turn in range(turns + 1):
-    for name in [*calls] if turn % 2 else [*reversed(calls)]:
+    for name in [*calls] if turn % 2 else [*reversed([*calls])]:
       before(name)
       cost = _cost(calls[name])
       if turn:

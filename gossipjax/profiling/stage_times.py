@@ -4,7 +4,7 @@ import collections
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -39,8 +39,8 @@ class Trace(NamedTuple):
   """
 
   wall_s: float
-  seconds: dict[str, float]
-  executions: dict[str, int]
+  seconds: Mapping[str, float]
+  executions: Mapping[str, int]
 
 
 def describe(compiled: jax.stages.Compiled, call: Callable[[], Any]) -> Program:

@@ -51,7 +51,8 @@ def images(
   def logits(params: Tree, x: jax.Array) -> jax.Array:
     # In the type of the parameters, see `config.compute_dtype`.
     x = prepare(x).astype(jax.tree.leaves(params)[0].dtype)
-    return net.apply({'params': params}, x)
+    found: Any = net.apply({'params': params}, x)
+    return found
 
   def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
     x, y = batch
@@ -68,7 +69,7 @@ def images(
 
 def _preparation(
   data: pictures.Images, whiten: bool
-) -> Callable[[jax.Array], jax.Array]:
+) -> Callable[[jax.Array | np.ndarray], jax.Array]:
   """What happens to pictures before the network sees them."""
   if not whiten:
     return lambda x: _normalise(x, data)
@@ -77,8 +78,9 @@ def _preparation(
   return lambda x: whitening.whiten(_normalise(x, data), filters)
 
 
-def _normalise(x: jax.Array, data: pictures.Images) -> jax.Array:
+def _normalise(x: jax.Array | np.ndarray, data: pictures.Images) -> jax.Array:
   """Zero mean, unit variance; pictures are kept as bytes to save memory."""
-  mean = np.float32(data.mean).reshape(1, 1, 1, -1)
-  std = np.float32(data.std).reshape(1, 1, 1, -1)
-  return (x.astype(jnp.float32) / data.white - mean) / std
+  mean = np.array(data.mean, np.float32).reshape(1, 1, 1, -1)
+  std = np.array(data.std, np.float32).reshape(1, 1, 1, -1)
+  scaled: Any = x.astype(jnp.float32) / data.white
+  return (scaled - mean) / std

@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from gossipjax import models
 from gossipjax.data import text as written
@@ -48,7 +47,8 @@ def text(
 
   def logits(params: Tree, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
     rows = rows.astype(jnp.int32)
-    return net.apply({'params': params}, rows[:, :-1]), rows[:, 1:]
+    found: Any = net.apply({'params': params}, rows[:, :-1])
+    return found, rows[:, 1:]
 
   def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
     del key  # nothing is augmented
@@ -57,5 +57,5 @@ def text(
   def score(params: Tree, batch: Tree) -> dict[str, jax.Array]:
     return classification_scores(*logits(params, batch))
 
-  init = initialiser(net, np.int32(train[:1, :-1]))
+  init = initialiser(net, jnp.asarray(train[:1, :-1], jnp.int32))
   return Task(init, loss, score, train, test, validation=valid)

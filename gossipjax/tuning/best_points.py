@@ -24,12 +24,12 @@ def by_point(
     point = {key: row.get(key) for key in ('variant', *keys)}
     seeds.setdefault(tuple(point.items()), []).append(row)
   result = []
-  for point, group in seeds.items():
+  for pairs, group in seeds.items():
     found = [r[metric] for r in group if not r['diverged']]
     whole = len(found) == len(group)
     result.append(
       {
-        **dict(point),
+        **dict(pairs),
         metric: statistics.fmean(found) if whole else None,
         'sd over seeds': statistics.stdev(found) if found[1:] else None,
         'seeds': len(group),

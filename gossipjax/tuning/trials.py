@@ -6,7 +6,7 @@ import multiprocessing
 import pathlib
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
@@ -79,6 +79,7 @@ def run(
   interrupted: Callable[[], bool],
 ) -> list[Row]:
   """Runs the trials that are not finished; returns a row for each trial."""
+  summaries: Iterable[Mapping[str, Any]]
   if processes == 1:
     summaries = (finish(trial, interrupted) for trial in trials)
   else:
