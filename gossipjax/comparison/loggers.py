@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 from ml_collections import ConfigDict
 
-from gossipjax.errors import UserError, missing
+from gossipjax.errors import UserError, missing, nearest
 from gossipjax.training.record import Record
 
 Show = Callable[[int, dict[str, float]], None]
@@ -29,7 +29,8 @@ class Live:
     configs: of the runs, by name.
 
   Raises:
-    UserError: a config asks for a log whose package is not installed.
+    UserError: a config asks for a log that there is not, or whose package is
+      not installed.
   """
 
   def __init__(self, folder: pathlib.Path, configs: dict[str, ConfigDict]):
@@ -38,6 +39,8 @@ class Live:
     self._show, self._close = [], []
     for config in configs.values():
       for key, wanted in config.get('log', {}).items():
+        if key not in _LOGS:
+          raise UserError(f'config.log.{key} is unknown{nearest(key, _LOGS)}')
         if wanted and (sentence := missing(key)):
           raise UserError(f'config.log.{key} needs an extra. {sentence}')
 
@@ -52,7 +55,7 @@ class Live:
     if name != self._run:
       self._end()
       self._run = name
-      for key, begin in (('tensorboard', _tensorboard), ('wandb', _wandb)):
+      for key, begin in _LOGS.items():
         if config.get('log', {}).get(key):
           show, close = begin(self._folder, name, config, record.step)
           self._show.append(show)
@@ -114,3 +117,6 @@ def _wandb(
     id=hashlib.sha1(path.encode()).hexdigest()[:16],
   )
   return lambda step, values: run.log(values, step=step), run.finish
+
+
+_LOGS = {'tensorboard': _tensorboard, 'wandb': _wandb}

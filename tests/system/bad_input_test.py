@@ -66,6 +66,10 @@ MISTAKES = {
     '--config.variants.gtopkk.strategy.density=1',
     "'gtopkk' 'gtopk'",
   ),
+  'an unknown log': (
+    f'{DEFAULT} --config.log={{"tensorbord":True}}',
+    "config.log.tensorbord 'tensorboard'",
+  ),
   'data without a folder': (
     f'{DEFAULT} --config.data={{"a":1}}',
     'config.data config.data.dir',
