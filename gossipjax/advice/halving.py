@@ -8,6 +8,7 @@ asked about, so that another link keeps another half.
 Jamieson and Talwalkar, Non-stochastic best arm identification, 2016.
 """
 
+import statistics
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from gossipjax.results import crossing
 
 DENSE = 'all_reduce'
 NEVER = target_costs.NEVER
+# Goals of a forecast, below the best score of all-reduce.
+WORSE = (0.01, 0.02, 0.04, 0.08)
 
 
 class Candidate(NamedTuple):
@@ -54,10 +57,12 @@ class Rank(NamedTuple):
 
   Attributes:
     candidate: at the best rate of its name.
-    seconds: until the target, of a training of full length, where the mean
-      over seeds gets there: single seeds of short pilots are too noisy.
-    low: those of the quickest seed to a target that is a hundredth easier.
-    high: those of the slowest seed.
+    seconds: to what all-reduce reaches, of a training of full length: the mean
+      over WORSE goals, of the mean over seeds. A goal that is not reached costs
+      the whole training and then all-reduce's. With one goal, or seed by seed,
+      the noise of a short pilot's last scores would decide.
+    low: those of the quickest seed to the easiest goal.
+    high: those of the slowest seed to the hardest.
     score: the best of the mean over seeds.
     steps: of the pilots.
     seeds: number of pilots.
@@ -130,15 +135,14 @@ def ranked(
     higher: whether large scores are good.
   """
   means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
-  dense = [_best(mean, higher) for c, mean in means.items() if c.name == DENSE]
-  target = (
-    target_costs.share(target_costs.pick(higher)(dense), higher)
-    if dense
-    else None
+  dense = [mean for c, mean in means.items() if c.name == DENSE]
+  goals = _goals([_best(mean, higher) for mean in dense], higher)
+  again = min(
+    (_seconds(mean, goals[0], higher) for mean in dense), default=NEVER
   )
   found: dict[str, Rank] = {}
   for candidate, mean in means.items():
-    rank = _rank(candidate, mean, curves[candidate], target, higher)
+    rank = _rank(candidate, mean, curves[candidate], goals, again, higher)
     scale = full / steps
     rank = rank._replace(
       seconds=rank.seconds * scale,
@@ -152,19 +156,31 @@ def ranked(
   return sorted(found.values(), key=lambda rank: _order(rank, higher))
 
 
+def _goals(dense: Sequence[float], higher: bool) -> list[float]:
+  """Scores that are WORSE than the best of all-reduce's rates, the best first;
+  none without all-reduce."""
+  if not dense:
+    return []
+  best = target_costs.pick(higher)(dense)
+  sign = -1 if higher else 1
+  return [best + sign * worse * abs(best) for worse in WORSE]
+
+
 def _rank(
   candidate: Candidate,
   mean: Curve,
   curves: Sequence[Curve],
-  target: float | None,
+  goals: Sequence[float],
+  again: float,
   higher: bool,
 ) -> Rank:
   seconds, easier, each = NEVER, [NEVER], [NEVER]
-  if target is not None:
-    easy = target_costs.share(target, higher)
-    seconds = _seconds(mean, target, higher)
-    easier = [_seconds(curve, easy, higher) for curve in curves]
-    each = [_seconds(curve, target, higher) for curve in curves]
+  if goals:
+    reached = [_seconds(mean, goal, higher) for goal in goals]
+    failed = mean.seconds[-1] + again
+    seconds = statistics.fmean(failed if s == NEVER else s for s in reached)
+    easier = [_seconds(curve, goals[-1], higher) for curve in curves]
+    each = [_seconds(curve, goals[0], higher) for curve in curves]
   low, high = min(seconds, *easier), max(seconds, *each)
   score = _best(mean, higher)
   return Rank(candidate, seconds, low, high, score, 0, len(curves))

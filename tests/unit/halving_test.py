@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
@@ -15,6 +16,7 @@ from gossipjax.advice import (
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import (
   DENSE,
+  WORSE,
   Candidate,
   Curve,
   Pilot,
@@ -73,10 +75,13 @@ def test_a_forecast_is_the_time_to_the_target_at_full_length():
     DENSE,
     'bad',
   ]
-  # 99 % of 1 - exp(-8): all-reduce is there after 227 of 400 steps.
-  assert dense.seconds == pytest.approx(10 * 227 * 2.5, rel=0.1)
+  # All-reduce reaches 1 - w after -50 ln w steps of 10 s; 400 of 1000 are made.
+  steps = [-50 * math.log(w) for w in WORSE]
+  assert dense.seconds == pytest.approx(25 * np.mean(steps), rel=0.1)
   assert first.low < first.seconds < first.high < dense.low
-  assert bad.seconds == math.inf
+  # It reaches no goal: all its steps of 0.5 s, then all-reduce's to the first.
+  assert bad.seconds == pytest.approx(2.5 * (200 + 10 * steps[0]), rel=0.1)
+  assert bad.high == math.inf
   assert choice.chosen([first, dense, bad]) == 'fast'
   said = recommendation.tried([first, dense, bad], 1000, 'again')
   assert said.startswith('Use fast at learning rate 0.1: ')
@@ -130,8 +135,9 @@ def test_what_diverges_has_no_rank_and_a_loss_falls():
     Candidate('late', 1.0): [Curve([3.0, 2.5, 1.5], [1.0, 2.0, 3.0])],
   }
   dense, late = ranked(curves, 10, 20, higher=False)
-  assert dense.seconds == pytest.approx(2 * (2 + 0.99))
-  assert late.seconds == math.inf and late.score == 1.5
+  assert dense.seconds == pytest.approx(2 * (3 - np.mean(WORSE)))
+  assert late.seconds == pytest.approx(2 * (3 + 3 - WORSE[0]))
+  assert late.high == math.inf and late.score == 1.5
 
 
 def test_nothing_is_ranked_where_all_reduce_diverges():
