@@ -18,6 +18,7 @@ speedups         how often a strategy is faster to a target than all-reduce
 stragglers       what one slow or lost worker costs each method
 train_1gbit      seconds to an accuracy on real, slow links
 utilisation      the bandwidth that keeps accelerators busy, per method
+utilisation_measured  the share of computing on real, slow links
 union_size       selecting so that the union of choices is smaller
 
 queue            trains what the claims need; runs/ keeps it

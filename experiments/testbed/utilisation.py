@@ -1,22 +1,14 @@
 """The share of time that workers compute, measured and modelled, per method.
 
-    python -m experiments.testbed.utilisation --workers=2 \
-        --rates=100mbit,300mbit,1gbit
-
-trains in network namespaces and keeps each row as it comes in --folder, so that
-a call goes on where the last one stopped. Seconds of computing are those of
-workers that never exchange. The model adds what workers wait for by their bills
-(gossipjax/network.py); it knows nothing of the selection of entries, and of
-exchanges that compete with computing for cores. Below the rows is the bandwidth
-for shares of computing, interpolated between the rates. A busy machine measures
-neither; run it on one that has a core for each worker and nothing else to do.
+Trainings in network namespaces, each kept as it comes. Seconds of computing are
+those of workers that never exchange. The model takes a method's step between
+namespaces whose links are as fast as the machine, which has in it what selects
+entries and copies messages, and adds what workers wait for on the link by their
+bills (gossipjax/network.py).
 """
 
-import argparse
 import itertools
-import pathlib
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -27,9 +19,7 @@ from experiments.testbed import link_shape
 from experiments.testbed.step_seconds import TASK, Steps, measured
 from gossipjax import network
 from gossipjax.advice import step_traffic
-from gossipjax.comparison import markup
 from gossipjax.config import defaults, resolve
-from gossipjax.errors import UserError
 
 STEPS, EVERY = 32, 8
 LATENCY_S = 2e-4  # Of a round between namespaces of one machine.
@@ -39,6 +29,11 @@ MODEL = {'width': 2048, 'layers': 2}  # As TASK.
 METHODS: dict[str, tuple[str, dict[str, Any], bool]] = {
   'all_reduce': ('all_reduce', {}, False),
   'topk': ('topk', {'density': 0.01}, False),
+  'topk, in buckets': (
+    'topk',
+    {'density': 0.01, 'granularity': {'name': 'bucket', 'bytes': 2**20}},
+    False,
+  ),
   'gtopk': ('gtopk', {'density': 0.01}, False),
   'local_sgd': ('local_sgd', {'period': 4}, False),
   'local_sgd, beside': ('delayed_averaging', {'period': 4, 'delay': 3}, True),
@@ -50,13 +45,15 @@ METHODS: dict[str, tuple[str, dict[str, Any], bool]] = {
     True,
   ),
 }
+UNSHAPED = ''  # A rate: as fast as the machine.
+MODELLED, MEASURED = 'computing, modelled', 'computing, measured'
 NEVER = ('local_sgd', {'period': 10**6}, False)
 
 
 def steps(kept: Kept, workers: int, rate: str, method) -> Steps:
   """Seconds and bytes of a method's steps, measured once."""
   name, given, beside = method
-  flags = [f'--config.strategy.{key}={v}' for key, v in given.items()]
+  flags = [f'--config.strategy.{key}={v}' for key, v in _flat(given)]
   flags += [*TASK, f'--config.overlap={beside}']
   key = {'workers': workers, 'rate': rate, 'strategy': name, 'flags': flags}
   found = kept.once(
@@ -67,6 +64,14 @@ def steps(kept: Kept, workers: int, rate: str, method) -> Steps:
     )._asdict(),
   )
   return Steps(**found)
+
+
+def _flat(given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+  for key, value in given.items():
+    if isinstance(value, dict):
+      yield from ((f'{key}.{inner}', v) for inner, v in value.items())
+    else:
+      yield key, value
 
 
 def waited_s(method, workers: int, rate: str, compute_s: float) -> float:
@@ -87,17 +92,20 @@ def waited_s(method, workers: int, rate: str, compute_s: float) -> float:
 
 def row(kept: Kept, workers: int, rate: str, name: str) -> dict[str, Any]:
   """A method at a rate."""
-  compute_s = steps(kept, workers, rate, NEVER).seconds
+  compute_s = steps(kept, workers, UNSHAPED, NEVER).seconds
+  local_s = steps(kept, workers, UNSHAPED, METHODS[name]).seconds
   found = steps(kept, workers, rate, METHODS[name])
-  waits = waited_s(METHODS[name], workers, rate, compute_s)
+  modelled_s = local_s + waited_s(METHODS[name], workers, rate, local_s)
   return {
     'method': name,
     'workers': workers,
     'rate': rate,
     'computing s': compute_s,
-    'step s': found.seconds,
-    'computing, modelled': compute_s / (compute_s + waits),
-    'computing, measured': compute_s / found.seconds,
+    'step s without a link': local_s,
+    'step s, modelled': modelled_s,
+    'step s, measured': found.seconds,
+    MODELLED: compute_s / modelled_s,
+    MEASURED: compute_s / found.seconds,
     'bytes per step, ledger': found.logical_bytes,
     'bytes per step, interface': found.wire_bytes,
   }
@@ -117,49 +125,23 @@ def needed(rows: Sequence[dict[str, Any]], column: str, share: float):
 
 
 def bandwidths(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-  """Mbit/s for each of SHARES, by method, modelled and measured."""
+  """Mbit/s for each of SHARES, by workers and method."""
   return [
     {
+      'workers': workers,
       'method': name,
       'known': column.split(', ')[1],
       **{
         f'Mbit/s for {share:.0%}': needed(
-          [r for r in rows if r['method'] == name], column, share
+          [r for r in rows if (r['workers'], r['method']) == (workers, name)],
+          column,
+          share,
         )
         for share in SHARES
       },
     }
-    for name in dict.fromkeys(r['method'] for r in rows)
-    for column in ('computing, modelled', 'computing, measured')
+    for workers, name in dict.fromkeys(
+      (r['workers'], r['method']) for r in rows
+    )
+    for column in (MODELLED, MEASURED)
   ]
-
-
-def main() -> int:
-  parser = argparse.ArgumentParser(
-    prog='python -m experiments.testbed.utilisation',
-    description=__doc__.split('\n')[0],
-  )
-  parser.add_argument('--workers', type=int, default=2)
-  parser.add_argument('--rates', default='100mbit,300mbit,1gbit')
-  parser.add_argument('--methods', default='', help="divided by ';'")
-  parser.add_argument('--folder', default='runs/utilisation')
-  given = parser.parse_args()
-  kept, rows = Kept(pathlib.Path(given.folder)), []
-  names = given.methods.split(';') if given.methods else [*METHODS]
-  try:
-    if unknown := {*names} - {*METHODS}:
-      raise UserError(
-        f'--methods: {", ".join(unknown)} is none of {", ".join(METHODS)}.'
-      )
-    for rate in given.rates.split(','):
-      rows += [row(kept, given.workers, rate, name) for name in names]
-  except UserError as error:
-    print(error, file=sys.stderr)
-    return 2
-  print(markup.of_rows(rows))
-  print(markup.of_rows(bandwidths(rows)))
-  return 0
-
-
-if __name__ == '__main__':
-  sys.exit(main())

@@ -1,0 +1,139 @@
+"""The share of time that workers compute, on real, slow links.
+
+    python -m experiments.utilisation_measured
+
+What utilisation.py models at the size of language models, measured at a size
+that this machine trains: steps of a dense network between network namespaces,
+at several rates, with and without exchanges beside computing. Linux, root,
+iproute2; a core for each worker, and nothing else to do. Each training is kept
+in runs/claims when it is finished, so that a call goes on where the last one
+stopped; --within_minutes=N stops in time, with the rows that are there.
+"""
+
+import itertools
+import pathlib
+import time
+
+from absl import flags
+from matplotlib.figure import Figure
+
+from experiments.framework import claim, figures
+from experiments.framework.kept import Kept
+from experiments.testbed import link_shape
+from experiments.testbed.utilisation import (
+  EVERY,
+  MEASURED,
+  METHODS,
+  MODELLED,
+  STEPS,
+  bandwidths,
+  row,
+)
+
+NEAR = 0.15
+CLAIM = claim.Claim(
+  'utilisation_measured',
+  'The share of time that workers compute, modelled and measured',
+  'The link model gives the seconds of a step within 15 % at every rate, with '
+  'and without exchanges beside computing',
+  'nothing; the goal is ours',
+)
+WITHIN = flags.DEFINE_float(
+  'within_minutes', 60.0, 'After which no training begins.'
+)
+RATES = ('100mbit', '300mbit', '1gbit')
+WORKERS = (2, 4)
+RATIO = 'modelled over measured'
+
+
+def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+  """All methods, rates and numbers of workers; quick, one of each."""
+  kept = Kept(folder if quick else pathlib.Path('runs/claims'))
+  cells = list(itertools.product(WORKERS, RATES, METHODS))
+  until, rows = time.monotonic() + 60 * WITHIN.value, []
+  for workers, rate, name in cells[: 1 if quick else None]:
+    if time.monotonic() < until:
+      found = row(kept, workers, rate, name)
+      ratio = found['step s, modelled'] / found['step s, measured']
+      rows.append(found | {RATIO: ratio})
+  bandwidth = bandwidths(rows)
+  return claim.Finding(
+    verdict(rows, bandwidth),
+    rows,
+    NOTES,
+    'a dense network of 4.35 M parameters on digits, 128 examples a worker',
+    f'{STEPS} steps each',
+    seeds=0,
+    tables={'bandwidth': bandwidth},
+  )
+
+
+def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
+  """A case is a method at a rate, with a number of workers."""
+  del bandwidth
+  near: list[bool | None] = [abs(r[RATIO] - 1) <= NEAR for r in rows]
+  every = len(WORKERS) * len(RATES) * len(METHODS)
+  ours = f'the model gives {claim.span(rows, RATIO)} of the measured step'
+  far = [
+    f'{r["method"]} at {r["rate"]}, P = {r["workers"]} ({r[RATIO]:.2f})'
+    for r, is_near in zip(rows, near, strict=True)
+    if not is_near
+  ]
+  told = f' Further off are {", ".join(far)}.' if far else ''
+  return claim.judged(
+    near,
+    ours,
+    f'Over {len(rows)} methods, rates and numbers of workers {ours} (goal: '
+    f'{1 - NEAR} to {1 + NEAR}).{told}',
+    f'{len(rows)} of {every} rows are measured' if len(rows) < every else '',
+  )
+
+
+NOTES = f"""
+Seconds of a step: medians over intervals of {EVERY} steps of the first process.
+`computing` is the share of the seconds of workers that never exchange. The
+model adds what workers wait for by their bills to the method's own step without
+a limit of the link. Every {EVERY}th exchange is waited for, since a record is
+written. With more workers than cores, some share one.
+"""
+
+
+def figure(rows: claim.Rows, bandwidth: claim.Rows) -> Figure:
+  """Shares of computing by rate, for each number of workers."""
+  del bandwidth
+  counts = figures.values(rows, 'workers')
+  found = Figure(figsize=(4 * len(counts) + 3, 4), layout='constrained')
+  for axes, workers in zip(
+    found.subplots(1, len(counts), squeeze=False)[0], counts, strict=True
+  ):
+    for i, name in enumerate(figures.values(rows, 'method')):
+      mine = [r for r in rows if (r['workers'], r['method']) == (workers, name)]
+      rates = [
+        8e-6 * (link_shape.shape(r['rate']).bytes_per_s or 0) for r in mine
+      ]
+      for column, form in ((MEASURED, 'o-'), (MODELLED, ':')):
+        axes.plot(
+          rates,
+          [100 * r[column] for r in mine],
+          form,
+          color=f'C{i}',
+          label=name if column == MEASURED else None,
+        )
+    axes.set(
+      xscale='log',
+      xlabel='Mbit/s',
+      ylabel='% of the time computing (dotted: modelled)',
+      title=f'{workers} workers',
+    )
+    axes.set_xticks(rates, [f'{r:.0f}' for r in rates])
+  found.legend(
+    *axes.get_legend_handles_labels(),
+    loc='outside right upper',
+    fontsize=7,
+    frameon=False,
+  )
+  return found
+
+
+if __name__ == '__main__':
+  claim.run(CLAIM, measure, figure)
