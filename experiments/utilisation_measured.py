@@ -75,7 +75,7 @@ def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
   every = len(WORKERS) * len(RATES) * len(METHODS)
   ours = f'the model gives {claim.span(rows, RATIO)} of the measured step'
   far = [
-    f'{r["method"]} at {r["rate"]}, P = {r["workers"]} ({r[RATIO]:.2f})'
+    f'{r["method"]} at {r["link rate"]}, P = {r["workers"]} ({r[RATIO]:.2f})'
     for r, is_near in zip(rows, near, strict=True)
     if not is_near
   ]
@@ -109,7 +109,7 @@ def figure(rows: claim.Rows, bandwidth: claim.Rows) -> Figure:
     for i, name in enumerate(figures.values(rows, 'method')):
       mine = [r for r in rows if (r['workers'], r['method']) == (workers, name)]
       rates = [
-        8e-6 * (link_shape.shape(r['rate']).bytes_per_s or 0) for r in mine
+        8e-6 * (link_shape.shape(r['link rate']).bytes_per_s or 0) for r in mine
       ]
       for column, form in ((MEASURED, 'o-'), (MODELLED, ':')):
         axes.plot(

@@ -99,7 +99,7 @@ def row(kept: Kept, workers: int, rate: str, name: str) -> dict[str, Any]:
   return {
     'method': name,
     'workers': workers,
-    'rate': rate,
+    'link rate': rate,
     'computing s': compute_s,
     'step s without a link': local_s,
     'step s, modelled': modelled_s,
@@ -114,7 +114,7 @@ def row(kept: Kept, workers: int, rate: str, name: str) -> dict[str, Any]:
 def needed(rows: Sequence[dict[str, Any]], column: str, share: float):
   """Mbit/s for a share of computing, between two rates; None outside them."""
   points = sorted(
-    (8e-6 * (link_shape.shape(r['rate']).bytes_per_s or 0), r[column])
+    (8e-6 * (link_shape.shape(r['link rate']).bytes_per_s or 0), r[column])
     for r in rows
   )
   for (low, a), (high, b) in itertools.pairwise(points):

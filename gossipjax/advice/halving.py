@@ -58,9 +58,8 @@ class Rank(NamedTuple):
   Attributes:
     candidate: at the best rate of its name.
     seconds: to what all-reduce reaches, of a training of full length: the mean
-      over WORSE goals, of the mean over seeds. A goal that is not reached costs
-      the whole training and then all-reduce's. With one goal, or seed by seed,
-      the noise of a short pilot's last scores would decide.
+      over WORSE goals, of the mean over seeds; one goal, or seed, is noise. A
+      goal that is not reached costs the whole training and then all-reduce's.
     low: those of the quickest seed to the easiest goal.
     high: those of the slowest seed to the hardest.
     score: the best of the mean over seeds.
@@ -137,19 +136,14 @@ def ranked(
   means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
   dense = [mean for c, mean in means.items() if c.name == DENSE]
   goals = _goals([_best(mean, higher) for mean in dense], higher)
-  again = min(
-    (_seconds(mean, goals[0], higher) for mean in dense), default=NEVER
-  )
+  again = min((_seconds(m, goals[0], higher) for m in dense), default=NEVER)
   found: dict[str, Rank] = {}
   for candidate, mean in means.items():
     rank = _rank(candidate, mean, curves[candidate], goals, again, higher)
-    scale = full / steps
-    rank = rank._replace(
-      seconds=rank.seconds * scale,
-      low=rank.low * scale,
-      high=rank.high * scale,
-      steps=steps,
-    )
+    scaled = {
+      k: getattr(rank, k) * full / steps for k in ('seconds', 'low', 'high')
+    }
+    rank = rank._replace(steps=steps, **scaled)
     other = found.get(candidate.name)
     if other is None or _order(rank, higher) < _order(other, higher):
       found[candidate.name] = rank
@@ -157,13 +151,9 @@ def ranked(
 
 
 def _goals(dense: Sequence[float], higher: bool) -> list[float]:
-  """Scores that are WORSE than the best of all-reduce's rates, the best first;
-  none without all-reduce."""
-  if not dense:
-    return []
-  best = target_costs.pick(higher)(dense)
-  sign = -1 if higher else 1
-  return [best + sign * worse * abs(best) for worse in WORSE]
+  """Scores WORSE than the best of all-reduce, the best first, if it has any."""
+  best, sign = target_costs.pick(higher)(dense, default=0), 1 - 2 * higher
+  return [best + sign * worse * abs(best) for worse in WORSE if dense]
 
 
 def _rank(
@@ -182,8 +172,9 @@ def _rank(
     easier = [_seconds(curve, goals[-1], higher) for curve in curves]
     each = [_seconds(curve, goals[0], higher) for curve in curves]
   low, high = min(seconds, *easier), max(seconds, *each)
-  score = _best(mean, higher)
-  return Rank(candidate, seconds, low, high, score, 0, len(curves))
+  return Rank(
+    candidate, seconds, low, high, _best(mean, higher), 0, len(curves)
+  )
 
 
 def _order(rank: Rank, higher: bool) -> tuple[float, float]:

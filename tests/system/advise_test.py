@@ -195,7 +195,9 @@ def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
 def test_the_runs_that_are_kept_can_be_read():
   found = known_runs.kept()
   assert {k.strategy for k in found} >= {'gossip', 'gtopk', 'elastic'}
-  assert all(0.1 < k.value < 1 and 0.1 < k.dense < 1 for k in found)
+  for run in found:
+    most = 1 if run.score == 'test_accuracy' else 10  # Nats.
+    assert 0.1 < run.value < most and 0.1 < run.dense < most
 
 
 def test_a_workdir_of_ones_own_is_known(tmp_path):

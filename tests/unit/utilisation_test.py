@@ -41,7 +41,7 @@ def test_what_is_beside_computing_is_waited_for_less():
 
 def test_a_bandwidth_is_interpolated_between_rates_and_not_beyond():
   rows = [
-    {'rate': rate, 'x': share}
+    {'link rate': rate, 'x': share}
     for rate, share in (('10mbit', 0.25), ('1gbit', 0.75))
   ]
   assert utilisation.needed(rows, 'x', 0.5) == pytest.approx(100)
