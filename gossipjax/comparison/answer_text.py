@@ -20,12 +20,13 @@ def sentences(answer: Answer) -> list[str]:
   """
   first = answer.first
   if first is None:
-    return [_nobody(answer), basis(answer)]
+    return [_nobody(answer), *_too_short(answer), basis(answer)]
   return [
     _who(answer, first),
     *_doubt(answer),
     _price(answer, first),
     *_never(answer),
+    *_too_short(answer),
     basis(answer),
   ]
 
@@ -133,6 +134,17 @@ def _never(answer: Answer) -> list[str]:
     return []
   told = ', '.join(f'{r.name} ({_why(answer, r)})' for r in answer.never)
   return [f'Never there: {told}.']
+
+
+def _too_short(answer: Answer) -> list[str]:
+  """Who does not get there, but was getting better until the training ended."""
+  late = [row.name for row in answer.never if row.improving]
+  if not late:
+    return []
+  return [
+    f'Too short to tell: {", ".join(late)} still improved at the last '
+    'evaluation; with more config.steps the answer may be another.'
+  ]
 
 
 def _why(answer: Answer, row: Row) -> str:

@@ -33,6 +33,7 @@ class Row(NamedTuple):
     steps: mean.
     score: the best of each seed; None if all seeds diverged.
     diverged: how many seeds did.
+    improving: whether every seed is at its best at its last evaluation.
   """
 
   name: str
@@ -45,6 +46,7 @@ class Row(NamedTuple):
   steps: float
   score: Spread | None
   diverged: int
+  improving: bool
 
   @property
   def arrives(self) -> bool:
@@ -94,7 +96,8 @@ def row(
   costs = [_costs(run, metric, target, higher) for run in seeds]
   easier = [_costs(run, metric, share(target, higher), higher) for run in seeds]
   total, computing, communication, sent, steps = np.array(costs).T
-  best = [pick(higher)(curve) for curve in curves(seeds, metric)]
+  scores = curves(seeds, metric)
+  best = [pick(higher)(curve) for curve in scores]
   return Row(
     name,
     tuple(total.tolist()),
@@ -106,7 +109,14 @@ def row(
     float(steps.mean()),
     _spread([float(score) for score in best]) if best else None,
     sum(run is None for run in seeds),
+    bool(scores) and all(_improving(curve, higher) for curve in scores),
   )
+
+
+def _improving(curve: np.ndarray, higher: bool) -> bool:
+  """Whether the last score is better than all before; not of a single one."""
+  *before, last = curve if higher else -curve
+  return bool(before) and last > max(before)
 
 
 def _costs(

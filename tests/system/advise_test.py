@@ -305,6 +305,21 @@ def test_the_command_says_what_is_known_and_that_it_is_no_evidence(tmp_path):
   assert (tmp_path / 'advice.png').stat().st_size > 10_000
 
 
+def test_a_variant_of_all_reduce_may_have_any_name(tmp_path):
+  (tmp_path / 'named.py').write_text(
+    'from gossipjax.config import defaults\n\n'
+    'def get_config():\n'
+    '  config = defaults.get_config()\n'
+    "  config.task.model = 'cnn'\n"  # No claim trains it on digits.
+    "  config.variants = defaults.variants(dense='all_reduce', sparse='topk')\n"
+    '  return config\n'
+  )
+  words = f'--config={tmp_path}/named.py', '--link=wan', '--minutes=0'
+  ended = program.run(tmp_path, 'advise', *words, module='gossipjax')
+  assert ended.code == 0, ended.err
+  assert 'No evidence: all-reduce until' in ended.out and '| dense' in ended.out
+
+
 def test_pilots_rank_strategies_and_leave_a_config(tmp_path):
   (tmp_path / 'small.py').write_text(
     'from gossipjax.config import defaults\n'

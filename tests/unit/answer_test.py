@@ -131,6 +131,30 @@ def test_who_never_gets_there_and_who_diverged_come_last(tmp_path):
   ] == ['never'] * 2
 
 
+def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
+  tmp_path,
+):
+  late = 'Too short to tell: sparse still improved at the last evaluation'
+  for name, sparse, said in (
+    ('rising', (0.5, 0.7, 0.8), True),
+    ('flat', (0.5, 0.8, 0.8), False),
+    ('single', (0.5,), False),
+    ('there', DENSE, False),
+  ):
+    runs = {'dense': curve(DENSE), 'sparse': curve(sparse)}
+    text = ' '.join(answer_text.sentences(found(tmp_path / name, runs)))
+    assert (late in text) == said, (name, text)
+  runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.7))}
+  nobody = found(tmp_path / 'nobody', runs, {'target': 1.5})
+  text = ' '.join(answer_text.sentences(nobody))
+  assert 'Too short to tell: dense, sparse still improved' in text
+  falling = {'target_score': 'loss', 'target': 0.1}  # The loss is 1 / step.
+  text = ' '.join(
+    answer_text.sentences(found(tmp_path / 'loss', runs, falling))
+  )
+  assert 'Too short to tell' in text
+
+
 def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
   runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.1)}
   chosen = {'target': 0.4, 'target_score': 'loss'}  # The loss is 1 / step.
