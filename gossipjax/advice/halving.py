@@ -135,7 +135,11 @@ def ranked(
   """
   means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
   dense = [mean for c, mean in means.items() if c.name == DENSE]
-  goals = _goals([_best(mean, higher) for mean in dense], higher)
+  bests = [_best(mean, higher) for mean in dense]
+  goals = [
+    target_costs.share(target_costs.pick(higher)(bests), higher, worse)
+    for worse in (WORSE if bests else ())
+  ]
   again = min((_seconds(m, goals[0], higher) for m in dense), default=NEVER)
   found: dict[str, Rank] = {}
   for candidate, mean in means.items():
@@ -148,12 +152,6 @@ def ranked(
     if other is None or _order(rank, higher) < _order(other, higher):
       found[candidate.name] = rank
   return sorted(found.values(), key=lambda rank: _order(rank, higher))
-
-
-def _goals(dense: Sequence[float], higher: bool) -> list[float]:
-  """Scores WORSE than the best of all-reduce, the best first, if it has any."""
-  best, sign = target_costs.pick(higher)(dense, default=0), 1 - 2 * higher
-  return [best + sign * worse * abs(best) for worse in WORSE if dense]
 
 
 def _rank(

@@ -115,17 +115,17 @@ def by_known(
     link: that is asked about.
     again: the command that tries.
   """
-  steps = {k.strategy: k.steps for k in near if not math.isnan(k.steps)} | {
-    DENSE: 1.0
-  }
+  steps = {k.strategy: k.steps for k in near if not math.isnan(k.steps)}
+  dense = found[0].name  # A variant of all-reduce may have any name.
+  steps[dense] = 1.0
   cost = {
     f.name: steps[f.name] * f.step_s(link) for f in found if f.name in steps
   }
   best = min(cost, key=lambda name: cost[name])
   if len(cost) == 1:
     return f'No evidence: all-reduce until you have run\n\n    {again}\n'
-  share = cost[best] / steps[best] / cost[DENSE]
-  if best == DENSE:
+  share = cost[best] / steps[best] / cost[dense]
+  if best == dense:
     return (
       f'Use all-reduce: in {near[0].table} no strategy needs so few more steps '
       'that it would be faster on this link.'
@@ -134,7 +134,7 @@ def by_known(
     f'Use {best}: in {near[0].table} ({near[0].place}) it took '
     f'{steps[best]:.3g} times the steps of all-reduce to the target, and its '
     f'steps here take {share:.3g} of the time: '
-    f'{cost[DENSE] / cost[best]:.3g} times as fast (forecast).'
+    f'{cost[dense] / cost[best]:.3g} times as fast (forecast).'
   )
 
 

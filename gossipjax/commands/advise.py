@@ -26,7 +26,6 @@ from ml_collections import ConfigDict, config_flags
 from gossipjax import executors, network
 from gossipjax.advice import advise, known_runs, recommendation
 from gossipjax.advice.forecast import Forecast, rows
-from gossipjax.advice.halving import DENSE
 from gossipjax.commands import advise_pilots, command_line
 from gossipjax.comparison import units
 from gossipjax.errors import UserError, require
@@ -105,9 +104,7 @@ def main(
     advise_pilots.attempt(config, name, found, better, interrupted, again)
   else:
     again = again.replace('--minutes=0', '--minutes=5')
-    # A variant of all-reduce may have any name.
-    named = [found[0]._replace(name=DENSE), *found[1:]]
-    print(recommendation.by_known(named, near, link, again))
+    print(recommendation.by_known(found, near, link, again))
 
 
 def _check(config: ConfigDict) -> None:

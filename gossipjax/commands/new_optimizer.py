@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from gossipjax.commands.new_part import value
+from gossipjax.commands.new_part import set_key, value
 from gossipjax.config import arguments, defaults
-from gossipjax.errors import UserError, nearest
 from gossipjax.training import optimizer
 
 _KEY = '--config.optimizer.'
@@ -63,24 +62,11 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
     }
     fresh = ConfigDict(defaults.optimizer(**{**own, **kept}))
   for key, text in given.items():
-    if key.partition('.')[0] == 'schedule':
-      continue
-    if key not in fresh:
-      raise UserError(f'optimizer.{key} is unknown{nearest(key, fresh)}')
-    _set(fresh, key, text)
+    if key.partition('.')[0] != 'schedule':
+      set_key(fresh, 'optimizer', key, text)
   _set_schedule(fresh, given)
   with config.ignore_type(), config.unlocked():
     config.optimizer = fresh
-
-
-def _set(config: ConfigDict, key: str, text: str) -> None:
-  try:
-    config[key] = text if key == 'name' else value(text)
-  except (TypeError, ValueError) as error:
-    raise UserError(
-      f'--config.optimizer.{key}={text} has the wrong type; it takes '
-      f'{config.get_type(key).__name__}.'
-    ) from error
 
 
 def _set_schedule(config: ConfigDict, given: Mapping[str, str]) -> None:

@@ -68,12 +68,16 @@ def _made(
   fresh = make(name, **{**kept, **own})
   for key, text in texts.items():
     if key not in own and key != 'name':
-      _set(fresh, part, key, text)
+      set_key(fresh, part, key, text)
   return fresh
 
 
-def _set(fresh: ConfigDict, part: str, key: str, text: str) -> None:
-  """Of a part within the part, such as compressor.density."""
+def set_key(fresh: ConfigDict, part: str, key: str, text: str) -> None:
+  """Sets a key of a part, or of a part within it, such as compressor.density.
+
+  Raises:
+    UserError: there is no such key, or its value has another type.
+  """
   *parents, last = key.split('.')
   place: Any = fresh
   for parent in parents:

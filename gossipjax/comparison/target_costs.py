@@ -70,9 +70,9 @@ def target_of(bests: Iterable[float], higher: bool) -> float:
   return share(min(bests) if higher else max(bests), higher)
 
 
-def share(best: float, higher: bool) -> float:
-  """A score that is a hundredth worse than the best."""
-  worse = (1 - SHARE) * abs(best)
+def share(best: float, higher: bool, less: float = 1 - SHARE) -> float:
+  """A score that is worse than the best by a share of it, a hundredth."""
+  worse = less * abs(best)
   return best - worse if higher else best + worse
 
 
