@@ -3,9 +3,11 @@
 const told = JSON.parse(document.getElementById('runs-data').textContent);
 const by = id => document.getElementById(id);
 const sorted = {key: 'seconds', up: true};
+const MEASURED = 'measured';  // Of the choices of a step's computing.
 const HEADINGS = {strategy: 'strategy', workers: 'workers', score: 'score',
                   perStep: 'sent per step', bytes: 'sent in all',
-                  seconds: 'seconds', steps: 'steps', seeds: 'seeds',
+                  seconds: 'total seconds', computing: 'computing',
+                  communication: 'communication', steps: 'steps', seeds: 'seeds',
                   commit: 'commit'};
 
 function readable(value, unit) {
@@ -21,11 +23,23 @@ function readable(value, unit) {
   return unit ? `${plain} ${unit}` : `${plain}`;
 }
 
+// Seconds of a whole run, and their parts; undefined if not known.
+function costs(row) {
+  const communication = row.seconds[by('link').value];
+  if (row.virtual_s) return {seconds: row.virtual_s};
+  const chosen = by('computing').value;
+  const step = chosen === MEASURED ? row.step_s : +chosen;
+  if (step === null) return {communication};
+  const computing = step * row.steps;
+  return {seconds: computing + communication, computing, communication};
+}
+
 const unitOf = row => /accuracy/.test(row.score) ? '%' : '';
 
 // What is shown of a row, as a number to sort by and as text.
 function cells(row) {
-  const seconds = row.virtual_s ?? row.seconds[by('link').value];
+  const {seconds, computing, communication} = costs(row);
+  const time = value => [value ?? Infinity, readable(value, 's')];
   const metric = row.score.replace('test_', 'held-out ');
   return {
     strategy: [row.strategy, row.strategy],
@@ -36,6 +50,8 @@ function cells(row) {
     bytes: [row.bytes, readable(row.bytes, 'B')],
     seconds: [seconds ?? Infinity, readable(seconds, 's')
               + (row.virtual_s ? ' (virtual)' : '')],
+    computing: time(computing),
+    communication: time(communication),
     steps: [row.steps, readable(row.steps)],
     seeds: [row.seeds.length, row.seeds.join(', ')],
     commit: [row.commit, row.commit.slice(0, 8)],
@@ -56,6 +72,13 @@ function element(name, text = '', attributes = {}) {
     made.setAttribute(key, value);
   }
   return made;
+}
+
+function computed(row) {
+  if (row.virtual_s || row.step_s === null) return [];
+  const step = readable(1000 * row.step_s, 'ms');
+  const rest = row.coded ? '' : ', without what the strategy adds';
+  return [element('p', `A step computes for ${step}, measured${rest}.`)];
 }
 
 function table(rows) {
@@ -88,7 +111,7 @@ function table(rows) {
     }
     const more = element('details');
     more.append(element('summary', row.strategy),
-                element('pre', row.command),
+                element('pre', row.command), ...computed(row),
                 element('pre', JSON.stringify(row.config, null, 1)));
     line.cells[0].replaceChildren(more);
   }
@@ -122,6 +145,30 @@ function label(text, at, y, width, taken) {
   return {x, y, 'text-anchor': left ? 'end' : 'start'};
 }
 
+// Round values of an even axis, at most so many.
+function evenly(low, high, most) {
+  const least = (high - low) / most, ten = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map(m => m * ten).find(s => s >= least);
+  const first = Math.ceil(low / step), many = Math.floor(high / step) - first;
+  return Array.from({length: many + 1}, (_, i) => (first + i) * step);
+}
+
+// Round values of a logarithmic axis, about so many.
+function decades(low, high, most) {
+  const first = Math.floor(Math.log10(low)), last = Math.log10(high);
+  const tens = Array.from({length: Math.ceil(last) - first + 1},
+                          (_, i) => 10 ** (first + i));
+  const within = digits => tens.flatMap(ten => digits.map(d => d * ten))
+      .filter(x => x >= low && x <= high);
+  for (const digits of [[1, 2, 5], [1, 3], [1]]) {
+    const found = within(digits);
+    if (found.length > 1 && found.length <= most + 1) return found;
+  }
+  const whole = within([1]), each = Math.ceil(whole.length / most);
+  if (whole.length < 2) return evenly(low, high, most);
+  return whole.filter((_, i) => i % each === 0);
+}
+
 function picture(rows) {
   const cost = by('cost').value, width = by('front').clientWidth || 600;
   const height = 320, left = 70, right = 90, bottom = 45, top = 12;
@@ -144,13 +191,15 @@ function picture(rows) {
                            'aria-label': 'score against cost'});
   const unit = cost === 'bytes' ? 'B' : 's', row = points[0].row;
   const many = width < 500 ? 2 : 4;
-  for (let i = 0; i <= many; i++) {
-    const x = 10 ** (x0 + (x1 - x0) * i / many), y = y0 + (y1 - y0) * i / many;
+  for (const x of decades(10 ** x0, 10 ** x1, many)) {
     made.append(
         svg('line', {x1: px(x), x2: px(x), y1: top, y2: height - bottom,
                      stroke: '#ddd'}),
         svg('text', {x: px(x), y: height - bottom + 16,
-                     'text-anchor': 'middle'}, readable(x, unit)),
+                     'text-anchor': 'middle'}, readable(x, unit)));
+  }
+  for (const y of evenly(y0, y1, 5)) {
+    made.append(
         svg('line', {x1: left, x2: width - right, y1: py(y), y2: py(y),
                      stroke: '#ddd'}),
         svg('text', {x: left - 6, y: py(y) + 4, 'text-anchor': 'end'},
@@ -170,7 +219,8 @@ function picture(rows) {
   }
   const axis = cost === 'bytes' ? 'bytes sent by one worker'
       : row.virtual_s ? 'virtual seconds'
-      : `seconds of communication on ${by('link').value} (model)`;
+      : `seconds: computing (${by('computing').value === MEASURED
+          ? 'measured' : 'as set'}), communication on ${by('link').value}`;
   made.append(svg('text', {x: (left + width - right) / 2, y: height - 6,
                            'text-anchor': 'middle'}, axis));
   return made;
@@ -183,58 +233,32 @@ function draw() {
   by('runs-table').replaceChildren(table(rows));
 }
 
+// Measured is no choice where nothing was measured.
+function suit() {
+  const choice = by('computing');
+  const known = shown().some(row => row.step_s !== null);
+  choice.options[0].disabled = !known;
+  if (!known && choice.value === MEASURED) choice.value = '0.01';
+  draw();
+}
+
 function options(id, values, names = values) {
   by(id).replaceChildren(...values.map((value, i) =>
       element('option', names[i], {value})));
   by(id).onchange = draw;
 }
 
-document.head.append(element('style', `
-  #runs-controls { display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; }
-  #runs-controls select, #runs-table button { font: inherit; }
-  #runs-controls select { border: 1px solid #999; border-radius: 3px;
-                          padding: .1rem .3rem; max-width: 100%;
-                          appearance: auto; }
-  #front { margin: 1rem 0; } #front svg { display: block; max-width: 100%; }
-  #front text { font-size: 12px; fill: #444; }
-  #runs-table table { border-collapse: collapse; width: 100%;
-                      font-size: .7rem; display: table; }
-  #runs-table th, #runs-table td { text-align: right; padding: .25rem .5rem;
-      border-bottom: 1px solid #ddd; vertical-align: top; }
-  #runs-table :is(th, td):first-child { text-align: left; }
-  #runs-table button { background: none; border: 0; cursor: pointer;
-                       font-weight: 700; padding: 0; }
-  #runs-table th[aria-sort=ascending] button::after { content: ' \\2191'; }
-  #runs-table th[aria-sort=descending] button::after { content: ' \\2193'; }
-  #runs-table details { background: none; border: 0; box-shadow: none;
-                        margin: 0; padding: 0; font-size: inherit; }
-  #runs-table details[open] { max-width: 30rem; }
-  #runs-table pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0;
-                    font-size: .65rem; text-align: left; }
-  #runs-table summary { background: none; padding: 0; margin: 0; list-style: none;
-                        font-weight: 600; min-height: 0; cursor: pointer; }
-  #runs-table summary::before { display: none; }
-  #runs-table summary::after { position: static; content: ' \\25be';
-      display: inline; mask-image: none; background: none; color: #666; }
-  @media (max-width: 44rem) {
-    #runs-table thead { display: block; }
-    #runs-table thead tr { display: flex; flex-wrap: wrap; gap: 0 .8rem; }
-    #runs-table th { border: 0; padding: .1rem 0; }
-    #runs-table tbody, #runs-table tbody tr { display: block; }
-    #runs-table tbody tr { border-bottom: 1px solid #999; padding: .4rem 0; }
-    #runs-table td { display: flex; justify-content: space-between; border: 0;
-                     padding: .05rem 0; text-align: right; }
-    #runs-table td:not(:first-child)::before { content: attr(data-label);
-                                               color: #666; }
-  }`));
 const names = key => [...new Set(told.rows.map(row => row[key]))];
 options('workload', names('workload'));
 options('workers', ['', ...names('workers').sort((a, b) => a - b)],
         ['all', ...names('workers').sort((a, b) => a - b)]);
 options('link', told.links);
+options('computing', [MEASURED, '0.001', '0.01', '0.1', '1', '0'],
+        ['as measured', '1 ms', '10 ms', '100 ms', '1 s', 'nothing']);
 by('link').value = '1gbe';
 by('cost').onchange = draw;
+by('workload').onchange = suit;
 addEventListener('resize', draw);
-draw();
+suit();
 document.body.dataset.ready = 'yes';
 })();

@@ -122,23 +122,18 @@ def _row(
   name, method = cell
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
   dense = found.get((name, 'dense'))
-  seconds = kept.once(
-    'step_seconds',
-    {'workload': name, 'method': method},
-    partial(_seconds, name, method),
-  )
+  seconds = step_times.of(name, WORKERS, _coded_as(method), kept)
   return row | seed_statistics.against(found[cell], dense, 'dense') | seconds
 
 
-def _seconds(name: str, method: str) -> dict[str, float]:
+def _coded_as(method: str) -> ConfigDict:
   """Coding does not depend on densities and thresholds to speak of."""
-  strategy = {
+  return {
     'dense': resolve.strategy_config('all_reduce'),
     'top-k': resolve.strategy_config('topk', density=0.01),
     'dgc': resolve.strategy_config('dgc', density=0.01),
     'two-bit': _two_bit(0.01),
   }.get(method, resolve.strategy_config('hylo'))
-  return step_times.measure(workloads.config(name, WORKERS, 'cpu', strategy))
 
 
 def verdict(

@@ -12,7 +12,6 @@ arXiv:2103.00543
 """
 
 import statistics
-from functools import partial
 
 from matplotlib.figure import Figure
 
@@ -106,8 +105,9 @@ def _target(name: str, runs: list[Result]) -> float:
 
 def _computing_s(name: str, strategy: str, kept: Kept) -> float:
   """Seconds of a gradient and of the strategy's coding, of one worker."""
-  key = {'workload': name, 'strategy': strategy}
-  costs = kept.once('step_seconds', key, partial(_costs, name, strategy))
+  arguments = fronts.ARGUMENTS.get(strategy, {})
+  config = resolve.strategy_config(strategy, **arguments)
+  costs = step_times.of(name, fronts.WORKERS, config, kept)
   return costs['gradient seconds'] + costs['coding seconds']
 
 
@@ -130,15 +130,6 @@ def _seconds_to(
     if record.get(what.metric) is not None
   ]
   return crossing(curve, goal, higher=not what.is_loss)
-
-
-def _costs(name: str, strategy: str) -> dict[str, float]:
-  config = resolve.strategy_config(
-    strategy, **fronts.ARGUMENTS.get(strategy, {})
-  )
-  return step_times.measure(
-    workloads.config(name, fronts.WORKERS, 'cpu', config)
-  )
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:

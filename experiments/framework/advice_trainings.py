@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -107,9 +106,8 @@ def curve(name: str, run: Result, step_s: float, link: str) -> Curve:
 
 def own_seconds(name: str, method: str, kept: Kept) -> float:
   """Seconds of a gradient and of the strategy's coding, of one worker."""
-  key = {'workload': name, 'strategy': method}
-  measure = partial(step_times.measure, config(name, method, 'cpu'))
-  costs = kept.once('step_seconds', key, measure)
+  strategy = resolve.strategy_config(method, **METHODS[method])
+  costs = step_times.of(name, WORKERS, strategy, kept)
   return costs['gradient seconds'] + costs['coding seconds']
 
 

@@ -13,14 +13,15 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from experiments.framework import finding_files, workloads
+from experiments.framework import finding_files, step_times, workloads
 from experiments.framework.kept import Kept
 from gossipjax.comparison.scores import is_higher
 from gossipjax.network import PRESETS
 
 COMPARISONS = ('quickstart', 'fashion_mnist', 'async_fashion_mnist')
 NAME = 'runs.md'
-SCRIPT = pathlib.Path(__file__).parents[2] / 'docs' / 'runs.js'
+DOCS = pathlib.Path(__file__).parents[2] / 'docs'
+ASSETS = ('runs.css', 'runs.js')
 Row = dict[str, Any]
 
 
@@ -41,8 +42,23 @@ def rows(kept: Kept | None = None) -> list[Row]:
   kept = kept or Kept()
   found = [row for name in COMPARISONS for row in _of_comparison(name)]
   for path in sorted(kept.folder.glob('*.jsonl')):
-    found += _of_kept(path.stem, kept.lines(path.stem).values())
+    for row in _of_kept(path.stem, kept.lines(path.stem).values()):
+      found.append(row | _computing(row, path.stem, kept))
   return found
+
+
+def _computing(row: Row, kind: str, kept: Kept) -> Row:
+  """Seconds that a step computes: with the coding of the row's strategy, or
+  without any, if that was not measured; None if nothing was."""
+  key = {'workload': kind}
+  gradient = kept.find(step_times.KIND, key)
+  if gradient is None:
+    return {'step_s': None, 'coded': False}
+  key |= {name: row['config'][name] for name in ('workers', 'strategy')}
+  coding = kept.find(step_times.KIND, key)
+  found = [*gradient['result'].values()]
+  found += [*coding['result'].values()] if coding else []
+  return {'step_s': sum(found), 'coded': coding is not None}
 
 
 def _of_comparison(name: str) -> Iterator[Row]:
@@ -62,11 +78,20 @@ def _of_comparison(name: str) -> Iterator[Row]:
       # Summaries of older versions have fewer links.
       'seconds': {k: v for k, v in run['comm_s'].items() if k in PRESETS},
       'virtual_s': run.get('virtual_s'),
+      'step_s': _computed(run),
+      'coded': True,
       'seeds': [summary['config']['seed']],
       'commit': summary['commit'],
       'config': config | {'strategy': run.get('strategy', run['name'])},
       'command': f'python run.py --config=configs/{name}.py',
     }
+
+
+def _computed(run: Mapping[str, Any]) -> float | None:
+  """Seconds of a worker's step, if all workers shared one machine."""
+  if run.get('virtual_s') is not None or 'train_s' not in run:
+    return None
+  return run['train_s'] / run['steps'] / run['workers']
 
 
 def _of_kept(kind: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
@@ -132,14 +157,16 @@ hide:
 # All runs
 
 Each row is a training that is kept in the repository, mean over its seeds.
-Bytes are those of the worker that sends most; seconds are those of
-communication, modelled for the link, of the whole run. The picture shows the
-rows of the table: nobody beats those on the line in both.
+Bytes are those of the worker that sends most. Seconds are those of the whole
+run: computing, as measured on one CPU or as you set it, plus communication,
+modelled for the link. The picture shows the rows of the table: nobody beats
+those on the line in both.
 
 <div id="runs-controls">
   <label>workload <select id="workload"></select></label>
   <label>workers <select id="workers"></select></label>
   <label>link <select id="link"></select></label>
+  <label>a step computes for <select id="computing"></select></label>
   <label>against <select id="cost">
     <option value="seconds">seconds</option>
     <option value="bytes">bytes</option>
@@ -150,5 +177,6 @@ rows of the table: nobody beats those on the line in both.
 <div id="runs-table"></div>
 
 <script type="application/json" id="runs-data">DATA</script>
+<link rel="stylesheet" href="runs.css">
 <script src="runs.js"></script>
 """

@@ -1,28 +1,51 @@
 """The seconds of a step: computing and coding measured, the link modelled."""
 
+from functools import partial
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
-from experiments.framework import claim
+from experiments.framework import claim, workloads
+from experiments.framework.kept import Kept
 from experiments.framework.seed_statistics import PATH
+from experiments.framework.single_run import key_of
 from gossipjax.advice import step_cost
 from gossipjax.training.run import resolve_run
 
+KIND = 'step_seconds'  # Of kept results.
+TURNS = 31  # Of each measurement, of which the median counts.
 FASTER = 1.31  # Times as fast as others, as claimed for Hylo.
 EVEN = f'B/s below which Hylo is {FASTER} times as fast as dense'
 
 
-def measure(config: ConfigDict) -> dict[str, float]:
-  """Seconds of one worker's gradient, and what the strategy adds to a step."""
+def of(
+  workload: str, workers: int, strategy: ConfigDict, kept: Kept
+) -> dict[str, float]:
+  """Seconds of one worker's gradient, and what the strategy adds to a step.
+
+  All strategies of a workload have the same gradient, so it is measured once.
+  """
+  config = workloads.config(workload, workers, 'cpu', strategy)
+  arguments = key_of(config)['config']['strategy']
+  of_strategy = {'workers': workers, 'strategy': arguments}
+  key = {'workload': workload}
+  gradient = kept.once(KIND, key, partial(_gradient, config))
+  coding = kept.once(KIND, key | of_strategy, partial(_coding, config))
+  return gradient | coding
+
+
+def _gradient(config: ConfigDict) -> dict[str, float]:
+  task = resolve_run(config).task
+  seconds = step_cost.gradient_s(task, config.batch_size, TURNS)
+  return {'gradient seconds': seconds}
+
+
+def _coding(config: ConfigDict) -> dict[str, float]:
   task = resolve_run(config).task
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
-  coding = step_cost.of(config, params, config.workers)[1].select_s
-  return {
-    'gradient seconds': step_cost.gradient_s(task, config.batch_size),
-    'coding seconds': coding,
-  }
+  _, cost = step_cost.of(config, params, config.workers, TURNS)
+  return {'coding seconds': cost.select_s}
 
 
 def row_of(rows: claim.Rows, workload: str, method: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.tasks.task import Task
 from gossipjax.training import optimizer
 
-_TURNS = 3
+TURNS = 3  # Of each call, of which the median counts.
 
 
 class Cost(NamedTuple):
@@ -34,14 +34,14 @@ class Cost(NamedTuple):
   traffic: step_traffic.StepTraffic
 
 
-def gradient_s(task: Task, batch_size: int) -> float:
+def gradient_s(task: Task, batch_size: int, turns: int = TURNS) -> float:
   """Seconds of a loss and its gradients, for one worker's batch."""
   params, state = task.begin(jax.random.key(0))
   batch = jax.tree.map(jnp.asarray, _batch(task, batch_size))
   gradient = jax.jit(jax.value_and_grad(task.training_loss, has_aux=True))
   key = jax.random.key(1)
   call = lambda: gradient(params, state, batch, key)
-  return median_seconds({'gradient': call}, _TURNS)['gradient']
+  return median_seconds({'gradient': call}, turns)['gradient']
 
 
 def _batch(task: Task, size: int) -> Tree:
@@ -53,13 +53,16 @@ def _batch(task: Task, size: int) -> Tree:
   return jax.tree.map(lambda x: x[0][rows], task.train)
 
 
-def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:
+def of(
+  config: ConfigDict, params: Tree, workers: int, turns: int = TURNS
+) -> tuple[float, Cost]:
   """Seconds of the optimizer, and what the strategy adds to them.
 
   Args:
     config: of a run; its strategy and its optimizer count.
     params: of one worker; only shapes and dtypes matter.
     workers: how many.
+    turns: of each measurement, of which the median counts.
   """
   strategy = resolve.strategy(config.strategy)
   traffic = step_traffic.per_step(
@@ -72,7 +75,7 @@ def of(config: ConfigDict, params: Tree, workers: int) -> tuple[float, Cost]:
   for kind in {*talks.tolist()}:
     step = int(np.flatnonzero(talks == kind)[0])
     calls[kind] = _update(strategy, local, params, workers, step)
-  seconds = median_seconds(calls, _TURNS)
+  seconds = median_seconds(calls, turns)
   plain = seconds.pop('optimizer')
   # A step without exchange may measure as shorter than the optimizer alone.
   added = sum(

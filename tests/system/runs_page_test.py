@@ -19,6 +19,8 @@ ROW = {
   'steps': 100,
   'seeds': [0],
   'virtual_s': None,
+  'step_s': 0.02,
+  'coded': True,
   'commit': 'abcdef0123456789',
   'config': {'task': {'name': '</script><b>'}},
   'command': 'python run.py --config=configs/quickstart.py',
@@ -44,7 +46,14 @@ ROWS = [
   row('poor', 0.50, 100_000, 5.0),
   row('four', 0.91, 100_000, 5.0, workers=4),
   row(
-    'text', 2.0, 9_000, 1.0, workload='text', score='test_loss', higher=False
+    'text',
+    2.0,
+    9_000,
+    1.0,
+    workload='text',
+    score='test_loss',
+    higher=False,
+    step_s=None,
   ),
 ]
 
@@ -53,8 +62,8 @@ ROWS = [
 def path(tmp_path_factory):
   """The page alone, as a file; mkdocs puts the same into its theme."""
   folder = tmp_path_factory.mktemp('runs')
-  script = runs_page.SCRIPT
-  (folder / 'runs.js').write_text(script.read_text())
+  for name in runs_page.ASSETS:
+    shutil.copy(runs_page.DOCS / name, folder)
   body = runs_page.page(ROWS).partition('# All runs')[2]
   (folder / 'runs.html').write_text(
     f'<!DOCTYPE html><meta charset="utf-8"><body>{body}</body>'
@@ -113,6 +122,27 @@ def test_the_front_is_drawn_and_a_row_tells_how_to_repeat_it(tab):
   told = tab.inner_text('#runs-table details[open]')
   assert ROW['command'] in told and '</script><b>' in told
   assert 'abcdef01' in tab.inner_text('#runs-table')
+
+
+def test_seconds_are_computing_and_communication(tab):
+  cells = lambda: dict(
+    zip(
+      tab.locator('#runs-table th').all_inner_texts(),
+      tab.locator('#runs-table tbody tr:first-child td').all_inner_texts(),
+      strict=True,
+    )
+  )
+  named = lambda name: next(v for k, v in cells().items() if k.startswith(name))
+  assert named('total seconds') == '5 s'  # 100 steps of 20 ms, and 3 s.
+  assert (named('computing'), named('communication')) == ('2 s', '3 s')
+  assert 'seconds: computing (measured)' in tab.text_content('#front')
+  tab.select_option('#computing', '0')
+  assert named('total seconds') == '3 s'
+  tab.select_option('#computing', 'measured')
+  tab.select_option('#workload', 'text')  # Of which nothing was measured.
+  assert tab.input_value('#computing') == '0.01'
+  assert named('total seconds') == '2 s'
+  assert 'computing (as set)' in tab.text_content('#front')
 
 
 def test_every_kept_run_is_on_the_page_and_can_be_repeated():
