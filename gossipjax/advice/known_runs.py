@@ -17,6 +17,7 @@ from gossipjax.results import reader
 PATH = pathlib.Path(__file__).with_name('known_runs.csv')
 DENSE = answer.DENSE
 _POINT = 0.01  # A difference of accuracies below that is noise of a seed.
+UNLIKE = 3  # Distance of runs that share neither task nor kind of model.
 FAMILIES = {
   'convolutional network': ('cnn', 'resnet', 'vgg', 'shallow'),
   'dense network': ('mlp', 'linear'),
@@ -143,14 +144,14 @@ def distance(known: Known, config: Mapping[str, Any]) -> tuple[int, float]:
   """How far a run is from a config: (model and task, doublings of P).
 
   The first is 0 for the same task and model, 1 for the same task, 2 for the
-  same family of networks, else 3.
+  same family of networks, else UNLIKE.
   """
   task, model, workers = identity(config)
   if known.task == task:
     level = 0 if known.model == model else 1
   else:
     alike = family(model) and family(model) == family(known.model)
-    level = 2 if alike else 3
+    level = 2 if alike else UNLIKE
   return level, abs(math.log2(known.workers / workers))
 
 

@@ -141,7 +141,11 @@ def by_known(
 def told(
   known: Sequence[Known], config: Mapping[str, Any]
 ) -> tuple[str, list[dict[str, Any]]]:
-  """What is known: a sentence about the distance, and a table."""
+  """What is known: a sentence about the distance, and a table.
+
+  Runs that share neither task nor kind of model tell nothing of a strategy, so
+  that only their places are named.
+  """
   nearest = known_runs.nearest(known, config)
   if not nearest:
     return 'Known: nothing; no run is kept.', []
@@ -149,6 +153,12 @@ def told(
   mine = (
     f'{model} on {task}, P = {workers}' if model else f'{task}, P = {workers}'
   )
+  if known_runs.distance(nearest[0], config)[0] == known_runs.UNLIKE:
+    places = '; '.join(dict.fromkeys(k.place for k in known))
+    return (
+      f'Known: no run of your model ({mine}), nor of one like it; kept runs '
+      f'are of {places}'
+    ), []
   head = (
     f'Known of your model ({mine})'
     if known_runs.is_near(nearest[0], config)

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import optax.contrib
 
 from gossipjax.config import own_functions
 from gossipjax.config.arguments import call
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, nearest
 from gossipjax.training import schedules
 
 
@@ -121,10 +121,8 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   """
   of_rate = inspect.signature(schedule).parameters
   given = {key: value for key, value in config.items() if key not in of_rate}
-  make_one, found_rate = (
-    function(name := given.pop('name')),
-    rate(config, steps),
-  )
+  make_one = function(name := given.pop('name'))
+  found_rate = rate(config, steps)
   if name in CONSTANT:
     if config.get('schedule', 'constant') != 'constant' or config.get(
       'warmup_steps'
@@ -136,7 +134,9 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
     decay = [optax.add_decayed_weights(given.pop('weight_decay', 0.0))]
   if ':' in name:
     found = call(make_one, given, 'optimizer', found_rate)
-  else:  # It is not the first argument, nor annotated as a schedule, in all.
+  else:
+    _check_known(name, given, [*inspect.signature(make_one).parameters])
+    # The rate is not the first argument, nor annotated as a schedule, in all.
     make_one = functools.partial(make_one, learning_rate=found_rate)
     found = call(make_one, given, 'optimizer')
   kind = optax.GradientTransformation
@@ -144,6 +144,17 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   if ':' not in name:
     check_arguments(f'optimizer.name={name}', found)
   return optax.chain(*decay, found)
+
+
+def _check_known(name: str, given: Iterable[str], known: list[str]) -> None:
+  """Refuses what an optimizer has no argument for, mostly another's."""
+  for key in given:
+    if key not in known:
+      raise UserError(
+        f'optimizer.{key} is unknown to {name}{nearest(key, known)} In a '
+        'config file, config.optimizer = defaults.optimizer('
+        f'{name!r}, learning_rate=...) leaves no key of another optimizer.'
+      )
 
 
 def evaluated(opt: optax.OptState, params: Any, axes: int = 0) -> Any:

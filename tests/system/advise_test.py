@@ -153,10 +153,15 @@ def test_a_run_is_known_by_how_far_it_is():
   assert known_runs.distance(other, config) == (1, 0)
   assert known_runs.distance(apart, config) == (3, 1)
   assert known_runs.nearest([apart, other], config) == [other]
-  head, rows = recommendation.told([apart], config)
+  head, rows = recommendation.told([apart, other], config)
   assert 'no run of your model (mlp on digits, P = 8)' in head
-  assert head.endswith('nearest: vgg8 on cifar10, P = 4')
+  assert head.endswith('nearest: linear on digits, P = 8')
   assert rows[0]['steps to the target over its'] == 'not kept'
+  head, rows = recommendation.told([apart, apart], config)
+  assert head.endswith(
+    'nor of one like it; kept runs are of vgg8 on cifar10, P = 4'
+  )
+  assert rows == []
 
 
 def test_without_evidence_nothing_but_all_reduce_is_named():

@@ -181,6 +181,14 @@ def test_a_mistake_on_the_command_line_is_a_sentence(words, sentence):
     on_the_command_line(*words)
 
 
+def test_a_config_file_is_told_how_to_set_another_optimizer():
+  config = defaults.get_config()
+  config.optimizer.name = 'adam'
+  with pytest.raises(UserError, match='momentum is unknown to adam') as told:
+    optimizer.make(config.optimizer, 10)
+  assert "defaults.optimizer('adam', learning_rate=...)" in str(told.value)
+
+
 def small(**given):
   config = defaults.get_config()
   config.update(workers=2, steps=4, log_every=4, eval_every=0, executor='vmap')
