@@ -46,6 +46,7 @@ class Answer(NamedTuple):
     dense: name of the all-reduce, or else the first run.
     command: that repeats the comparison; '' if it is not known.
     seeds: of the comparison.
+    steps: of its trainings.
   """
 
   metric: str
@@ -60,6 +61,7 @@ class Answer(NamedTuple):
   dense: str
   command: str
   seeds: tuple[int, ...]
+  steps: int
 
   @property
   def first(self) -> Row | None:
@@ -87,6 +89,11 @@ class Answer(NamedTuple):
   def never(self) -> tuple[Row, ...]:
     """Rows of which not all seeds get there."""
     return tuple(row for row in self.rows if not row.arrives)
+
+  @property
+  def late(self) -> tuple[Row, ...]:
+    """Of these, who was getting better until the training ended."""
+    return tuple(row for row in self.never if row.improving)
 
 
 def slower(row: Row, first: Row) -> bool:
@@ -135,6 +142,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
     dense,
     summary.get('command', ''),
     tuple(config.get('seeds') or (config['seed'],)),
+    config['steps'],
   )
 
 

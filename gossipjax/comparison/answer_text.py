@@ -1,49 +1,29 @@
 """The answer in words: what every screen shows first."""
 
-import shlex
 from collections.abc import Sequence
 
-from gossipjax.comparison import scores
+from gossipjax.comparison import next_comparison, scores
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.target_costs import Row
 from gossipjax.comparison.units import duration, size
 from gossipjax.results.total_time import MEASURED, VIRTUAL
 
-IN_PYTHON = 'gossipjax.compare'  # The command of a comparison from there.
-SEEDS = "--config.seeds='({})'"
-
 
 def sentences(answer: Answer) -> list[str]:
   """What is said above the table: who is first, how sure that is, its price.
 
-  None of them has a line break; `command` is the one to be run.
+  None of them has a line break.
   """
   first = answer.first
   if first is None:
-    return [_nobody(answer), *_too_short(answer), basis(answer)]
+    return [_nobody(answer), *_doubt(answer), basis(answer)]
   return [
     _who(answer, first),
     *_doubt(answer),
     _price(answer, first),
     *_never(answer),
-    *_too_short(answer),
     basis(answer),
   ]
-
-
-def command(answer: Answer) -> str:
-  """The command of the same comparison with more seeds; '' if none is due."""
-  if not answer.unsure:
-    return ''
-  more = range(max(3, 2 * len(answer.seeds)))
-  flag = SEEDS.format(', '.join(str(min(answer.seeds) + i) for i in more))
-  if answer.command == IN_PYTHON:
-    return f'{IN_PYTHON}(..., seeds={tuple(more)})'
-  if not answer.command:
-    return f'the same command with {flag}'
-  words = shlex.split(answer.command)
-  kept = [word for word in words if not word.startswith('--config.seeds=')]
-  return f'{shlex.join(kept)} {flag}'
 
 
 def goal(answer: Answer) -> str:
@@ -63,7 +43,9 @@ def _who(answer: Answer, first: Row) -> str:
   mine, dense = seconds(first), answer.reference
   if len(answer.rows) == 1:
     return f'{first.name} is at {goal(answer)}{place(answer)} in {mine}.'
-  head = f'First to {goal(answer)}{place(answer)}: {first.name}, in {mine}'
+  so_far = ' so far' if answer.late else ''
+  target = f'{goal(answer)}{place(answer)}'
+  head = f'First{so_far} to {target}: {first.name}, in {mine}'
   if dense.arrives and dense is not first:
     return (
       f'{head}; {dense.name} takes {seconds(dense)}, '
@@ -101,6 +83,12 @@ def seconds(row: Row) -> str:
 
 
 def _doubt(answer: Answer) -> list[str]:
+  """What seeds or steps are too few for; the command that is due follows."""
+  doubts = [*_too_few(answer), *_too_short(answer)]
+  return [f'{"; ".join(doubts)}; this may:'] if doubts else []
+
+
+def _too_few(answer: Answer) -> list[str]:
   if not answer.unsure:
     return []
   seeds = len(answer.seeds)
@@ -109,8 +97,13 @@ def _doubt(answer: Answer) -> list[str]:
     _named(row) if row.arrives else f'{row.name} (at best {best(answer, row)})'
     for row in answer.unsure
   )
-  first = answer.rows[0].name
-  return [f'{who} cannot tell {first} from {others}; this may:']
+  return [f'{who} cannot tell {answer.rows[0].name} from {others}']
+
+
+def _too_short(answer: Answer) -> list[str]:
+  names = ', '.join(row.name for row in answer.late)
+  told = f'{answer.steps} steps are too few to tell when {names} gets there'
+  return [f'{told} (the last score is the best)'] if names else []
 
 
 def _price(answer: Answer, first: Row) -> str:
@@ -134,17 +127,6 @@ def _never(answer: Answer) -> list[str]:
     return []
   told = ', '.join(f'{r.name} ({_why(answer, r)})' for r in answer.never)
   return [f'Never there: {told}.']
-
-
-def _too_short(answer: Answer) -> list[str]:
-  """Who does not get there, but was getting better until the training ended."""
-  late = [row.name for row in answer.never if row.improving]
-  if not late:
-    return []
-  return [
-    f'Too short to tell: {", ".join(late)} still improved at the last '
-    'evaluation; with more config.steps the answer may be another.'
-  ]
 
 
 def _why(answer: Answer, row: Row) -> str:
@@ -186,9 +168,9 @@ def basis(answer: Answer) -> str:
 
 def paragraphs(answer: Answer) -> Sequence[str]:
   """The sentences as plain text: what is due to be run has its own line."""
-  due = command(answer)
+  due = next_comparison.command(answer)
   told = sentences(answer)
   if not due:
     return [' '.join(told)]
-  cut = 2  # Who is first, and the doubt.
+  cut = 2  # Who is first or that nobody is, and the doubt.
   return [' '.join(told[:cut]), f'    {due}', ' '.join(told[cut:])]

@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool
+from bokeh.models import (
+  ColumnDataSource,
+  CustomJSTickFormatter,
+  HoverTool,
+  Span,
+)
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
@@ -105,6 +110,9 @@ def chart(
       tooltips=[(label, f'@{{{key}}}') for key, label in labels.items()],
     )
   )
+  target = Span(name='target', dimension='width', location=0, visible=False)
+  target.line_color, target.line_dash = '#666666', 'dashed'
+  plot.add_layout(target)
   for axis in (*plot.xaxis, *plot.yaxis):
     axis.formatter = CustomJSTickFormatter(code='return readable(tick, axis)')
   plot.x_range.only_visible = plot.y_range.only_visible = True

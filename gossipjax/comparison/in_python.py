@@ -12,7 +12,13 @@ import pandas as pd
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy
-from gossipjax.comparison import answer, answer_text, markup, table
+from gossipjax.comparison import (
+  answer,
+  answer_text,
+  markup,
+  next_comparison,
+  table,
+)
 from gossipjax.comparison import compare as comparison
 from gossipjax.comparison.variant import check
 from gossipjax.config import defaults, resolve
@@ -119,7 +125,7 @@ def compare(
   kept = None if folder else tempfile.TemporaryDirectory()
   where = pathlib.Path(folder or kept.name) / ('' if folder else 'run')
   summary = comparison.of_variants(
-    config, runs, where, audited=audited, command=answer_text.IN_PYTHON
+    config, runs, where, audited=audited, command=next_comparison.IN_PYTHON
   )
   return Result(summary, where, kept)
 

@@ -52,6 +52,10 @@ function draw(plot, model) {
     axis.formatter.args = {axis: key, readable};
     axis.axis_label = told.costs[key] ?? told.scores[key];
   }
+  const target = model('target'), aimed = told.target?.score === y;
+  if (aimed) target.location = told.target.value;
+  target.visible = aimed;
+  by('target').hidden = !aimed;
   by('empty').hidden = points.some(data => data.x.length);
 }
 

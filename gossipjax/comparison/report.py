@@ -49,7 +49,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     summary: of the comparison.
     runs: of the comparison, those that have records.
   """
-  frame = frames.of_runs(runs)
+  frame, found = frames.of_runs(runs), answer.of(summary, runs)
   plain, costs = _costs(
     frame,
     total_time.link_name(summary['config']),
@@ -64,13 +64,13 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     name: chart.thinned(rows.rename(columns=plain), most)
     for name, rows in whole.items()
   }
-  bands = [f'{name}_sd' for name in shown] if several else []
-  drawn = [*costs, *shown, *bands]
+  drawn = [*costs, *shown, *(f'{name}_sd' for name in shown if several)]
   data = {
     'chart': chart.chart(len(lines), costs, shown, several),
     'costs': costs,
     'scores': shown,
     'lines': {name: chart.numbers(rows[drawn]) for name, rows in lines.items()},
+    'target': found and {'score': found.metric, 'value': found.target},
   }
   scripts = [*chart.scripts(), (HERE / 'report.js').read_text()]
   return _template().render(
@@ -80,7 +80,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     costs=costs,
     scores=shown,
     runs=[(name, *chart.style(i)) for i, name in enumerate(lines)],
-    **_told(summary, runs),
+    **_told(summary, runs, found),
     left_out=sum(len(whole[name]) - len(lines[name]) for name in lines),
     most=most,
     records=sum(map(len, whole.values())),
@@ -89,9 +89,10 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
   )
 
 
-def _told(summary: dict[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
+def _told(
+  summary: dict[str, Any], runs: Sequence[Run], found: answer.Answer | None
+) -> dict[str, Any]:
   """What the page says in words and tables, beside its chart."""
-  found = answer.of(summary, runs)
   return {
     'answer': answer_text.paragraphs(found) if found else [],
     'answered': answer_table.rows(found) if found else [],

@@ -262,6 +262,15 @@ def test_the_page_opens_with_the_answer(opened, two):
   assert top('#answer') < top('#cost') < top('#results')
 
 
+def test_the_target_is_a_line_of_its_score(opened, two):
+  page = opened(two)
+  assert page.model('target', 'visible')
+  assert page.model('target', 'location') == pytest.approx(0.7425)
+  assert page.tab.is_visible('#target')
+  page.tab.select_option('#score', 'test_loss')
+  assert not page.model('target', 'visible') and page.tab.is_hidden('#target')
+
+
 def test_no_table_is_cut_off_at_1280_pixels(opened, tmp_path):
   seconds = {'virtual_s': 4.0, 'staleness': 0.25, 'link_utilisation': 0.5}
   wide = record(
@@ -385,6 +394,8 @@ def test_an_evaluation_between_records_leaves_no_hole(opened, tmp_path):
 def test_a_phone_scrolls_down_only_and_paper_shows_no_controls(opened, two):
   page = opened(two, width=390)
   assert page.tab.evaluate('document.documentElement.scrollWidth') == 390
+  answered = page.tab.locator('#answered').bounding_box()
+  assert answered['x'] + answered['width'] <= 390
   page.tab.emulate_media(media='print')
   assert page.tab.is_hidden('#cost') and page.tab.is_visible('#results')
   assert len(page.tab.pdf()) > 1000

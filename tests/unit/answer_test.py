@@ -6,6 +6,7 @@ from gossipjax.comparison import (
   answer,
   answer_table,
   answer_text,
+  next_comparison,
   report_files,
   several,
 )
@@ -106,7 +107,7 @@ def test_three_seeds_tell_if_the_gap_is_twice_its_error(tmp_path, spread, sure):
   assert (told.unsure == ()) == sure
   if not sure:
     assert '3 seeds cannot tell' in answer_text.paragraphs(told)[0]
-    assert answer_text.command(told) == (
+    assert next_comparison.command(told) == (
       f"{COMMAND} --config.seeds='(0, 1, 2, 3, 4, 5)'"
     )
 
@@ -134,7 +135,7 @@ def test_who_never_gets_there_and_who_diverged_come_last(tmp_path):
 def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
   tmp_path,
 ):
-  late = 'Too short to tell: sparse still improved at the last evaluation'
+  late = '4 steps are too few to tell when sparse gets there (the last'
   for name, sparse, said in (
     ('rising', (0.5, 0.7, 0.8), True),
     ('flat', (0.5, 0.8, 0.8), False),
@@ -142,17 +143,20 @@ def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
     ('there', DENSE, False),
   ):
     runs = {'dense': curve(DENSE), 'sparse': curve(sparse)}
-    text = ' '.join(answer_text.sentences(found(tmp_path / name, runs)))
-    assert (late in text) == said, (name, text)
+    told = found(tmp_path / name, runs)
+    text = ' '.join(answer_text.paragraphs(told))
+    assert (late in text) == ('First so far to' in text) == said, (name, text)
+    more = next_comparison.command(told).endswith(' --config.steps=8')
+    assert more == said, (name, text)
   runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.7))}
   nobody = found(tmp_path / 'nobody', runs, {'target': 1.5})
   text = ' '.join(answer_text.sentences(nobody))
-  assert 'Too short to tell: dense, sparse still improved' in text
+  assert '4 steps are too few to tell when dense, sparse gets there' in text
   falling = {'target_score': 'loss', 'target': 0.1}  # The loss is 1 / step.
   text = ' '.join(
     answer_text.sentences(found(tmp_path / 'loss', runs, falling))
   )
-  assert 'Too short to tell' in text
+  assert 'steps are too few' in text
 
 
 def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):

@@ -1,0 +1,36 @@
+"""The command of the comparison that may tell what one could not."""
+
+import shlex
+from collections.abc import Iterator
+
+from gossipjax.comparison.answer import Answer
+
+IN_PYTHON = 'gossipjax.compare'  # The command of a comparison from there.
+
+
+def command(answer: Answer) -> str:
+  """The same with more seeds or steps; '' if neither is due."""
+  due = dict(_due(answer))
+  if not due:
+    return ''
+  if answer.command == IN_PYTHON:
+    return f'{IN_PYTHON}(..., {", ".join(f"{k}={v}" for k, v in due.items())})'
+  flags = ' '.join(f'--config.{k}={_quoted(v)}' for k, v in due.items())
+  if not answer.command:
+    return f'the same command with {flags}'
+  old = tuple(f'--config.{key}=' for key in due)
+  words = shlex.split(answer.command)
+  kept = [word for word in words if not word.startswith(old)]
+  return f'{shlex.join(kept)} {flags}'
+
+
+def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
+  if answer.unsure:
+    more, least = max(3, 2 * len(answer.seeds)), min(answer.seeds)
+    yield 'seeds', tuple(range(least, least + more))
+  if answer.late:
+    yield 'steps', 2 * answer.steps
+
+
+def _quoted(value: int | tuple[int, ...]) -> str:
+  return f"'{value}'" if isinstance(value, tuple) else str(value)
