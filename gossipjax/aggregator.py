@@ -31,11 +31,14 @@ class Aggregator(NamedTuple):
       `sent` is the worker's Traffic.
     late: the parts of `update`, see transforms/late.py; None if its result
       depends on the exchange that it starts.
+    parts: the aggregators of parts of the tree of which it consists, see
+      transforms/bucketed.py; None if it is one for all of the tree.
   """
 
   init: Callable[[Tree], State]
   update: Callable[..., tuple[Tree, State, Traffic]]
   late: Any = None
+  parts: Any = None
 
 
 class AsyncExchange(NamedTuple):

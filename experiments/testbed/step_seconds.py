@@ -3,9 +3,11 @@
     python -m experiments.testbed.step_seconds --rate=500mbit --turns=2
 
 compares, in turns, workers that never exchange, that wait for each exchange and
-that exchange beside computing (config.overlap), for local SGD whose average is
-one step late. With overlap a step should take as long as the longer of
-computing and exchange; without, as long as both together.
+that exchange beside computing (config.overlap): by default local SGD whose
+average is one step late, with --buckets all_reduce of each tensor's gradient
+while those of earlier layers are computed. With overlap a late exchange should
+take as long as the longer of computing and exchange; without, as long as both
+together. Buckets can hide what is computed after the last layer's gradient.
 """
 
 import argparse
@@ -21,7 +23,9 @@ from experiments.testbed import link_shape, processes
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
 
-LATE = 'delayed_averaging'
+LATE = 'delayed_averaging', ()
+BUCKETS = 'all_reduce', ('--config.strategy.granularity.name=layer',)
+SILENT = 'delayed_averaging', ('--config.strategy.period=1000000',)
 TASK = (
   '--config.task.width=2048',
   '--config.task.layers=2',
@@ -29,12 +33,7 @@ TASK = (
   '--config.optimizer.momentum=0.0',
   '--config.optimizer.nesterov=False',
 )
-# Flags of each way to train.
-WAYS = {
-  'computing': ('--config.strategy.period=1000000',),
-  'in turn': (),
-  'beside': ('--config.overlap=True',),
-}
+WAYS = ('computing', 'in turn', 'beside')
 
 
 class Steps(NamedTuple):
@@ -108,13 +107,17 @@ def main() -> int:
   parser.add_argument('--workers', type=int, default=2)
   parser.add_argument('--rate', default='1gbit')
   parser.add_argument('--turns', type=int, default=2)
+  parser.add_argument('--buckets', action='store_true')
   given = parser.parse_args()
+  exchanging = BUCKETS if given.buckets else LATE
   found: dict[str, list[Steps]] = {way: [] for way in WAYS}
   try:
     link = link_shape.shape(given.rate)
     for _ in range(given.turns):
-      for way, flags in WAYS.items():
-        found[way].append(measured(given.workers, link, LATE, (*TASK, *flags)))
+      for way in WAYS:
+        name, flags = SILENT if way == 'computing' else exchanging
+        flags = *TASK, *flags, f'--config.overlap={way == "beside"}'
+        found[way].append(measured(given.workers, link, name, flags))
         print(f'{given.rate}, {way}: {found[way][-1]}', flush=True)
   except UserError as error:
     print(error, file=sys.stderr)

@@ -4,7 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Set
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal, Var
+
+from gossipjax.transforms.traced import equations, part
 
 Arrays = list[jax.Array]
 _PRODUCTS = {'mul', 'integer_pow', 'square', 'dot_general'}
@@ -94,24 +96,10 @@ class Dataflow:
 
   def equations(self, targets: Iterable[Any], given: Collection[Var]) -> list:
     """The equations between given values and targets, in their order."""
-    needed = {v for v in targets if not isinstance(v, Literal)}
-    found = []
-    for eqn in reversed(self.closed.jaxpr.eqns):
-      if any(v in needed and v not in given for v in eqn.outvars):
-        found.append(eqn)
-        needed |= {v for v in eqn.invars if not isinstance(v, Literal)}
-    return found[::-1]
+    return equations(self.closed.jaxpr, targets, given)
 
   def compiled(
     self, given: list[Var], wanted: list[Any]
   ) -> Callable[..., Arrays]:
     """The part of the program between given values and results, compiled."""
-    jaxpr = self.closed.jaxpr
-    equations = self.equations(wanted, {*given})
-    part = jaxpr.replace(
-      invars=given,
-      outvars=wanted,
-      eqns=equations,
-      debug_info=jaxpr.debug_info.with_unknown_names(),
-    )
-    return jax.jit(jaxpr_as_fun(ClosedJaxpr(part, self.closed.consts)))
+    return jax.jit(part(self.closed, given, wanted))

@@ -16,6 +16,7 @@ from gossipjax.aggregator import (
   select,
   stateless,
 )
+from gossipjax.transforms.bucketed import with_granularity
 
 
 def exact_mean() -> Aggregator:
@@ -30,5 +31,7 @@ def exact_mean() -> Aggregator:
   return stateless(update)
 
 
+@with_granularity
 def strategy() -> Strategy:
+  """Args:"""
   return Strategy(gradients=exact_mean(), parameters=identity())

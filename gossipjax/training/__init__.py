@@ -5,6 +5,8 @@ worker_program  the program of one worker, made from a run
 train           synchronous training; yields records
 one_program     steps as one program, whose exchange is part of the step
 overlap         steps whose exchange runs beside the steps that follow
+bucket_overlap  steps that exchange gradients while others are computed
+gradient_stages a gradient in stages, each of which makes a bucket known
 late_slot       which exchange of a strategy may do so: `config.overlap`
 memory          refuses a step that no device holds
 loop            the training loop that real and virtual time share

@@ -55,11 +55,12 @@ def check(config: ConfigDict, strategy: Strategy) -> bool:
       'config.overlap runs exchanges in a second thread, which was tried on '
       'CPUs only; set config.overlap=False, or JAX_PLATFORMS=cpu.'
     )
-  if slot(strategy) is None:
+  if slot(strategy) is None and strategy.gradients.parts is None:
     raise UserError(
       f'config.overlap: strategy {config.strategy.name} waits for an exchange '
-      'in the step that starts it; set config.overlap=False, or take '
+      'in the step that starts it; set config.overlap=False, take '
       'delayed_averaging, delayed_gossip, delayed_all_reduce or '
-      'streaming_diloco with a delay of at least 1 step.'
+      'streaming_diloco with a delay of at least 1 step, or exchange gradients '
+      'in buckets (strategy.granularity.name=layer or bucket).'
     )
   return True

@@ -21,6 +21,7 @@ from gossipjax.training import (
   model_state,
   stream,
 )
+from gossipjax.training.bucket_overlap import BucketOverlap
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.one_program import OneProgram
@@ -88,8 +89,7 @@ class LockStep:
     self._key = jax.random.key(run.seed)
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
     self._mean_state = model_state.averaging(run.executor, run.inner)
-    steps = Overlapped if run.overlap else OneProgram
-    self._steps = steps(run, program, workers)
+    self._steps = _steps(run)(run, program, workers)
     if self._stream is None:  # Else nobody knows the batch yet.
       self._steps.fit(self._examples, t=jnp.int32(self.step), key=self._key)
 
@@ -140,9 +140,15 @@ class LockStep:
     return found, totals
 
 
+def _steps(run: Run) -> type[OneProgram | Overlapped | BucketOverlap]:
+  if not run.overlap:
+    return OneProgram
+  return Overlapped if late_slot.slot(run.strategy) else BucketOverlap
+
+
 def _modelled(run: Run) -> bool:
   """Whether what overlap hides is modelled; several processes measure it."""
-  return run.overlap and jax.process_count() == 1
+  return _steps(run) is Overlapped and jax.process_count() == 1
 
 
 def _fetch(pending, devices: int) -> tuple[np.ndarray, Traffic]:

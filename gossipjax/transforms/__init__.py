@@ -16,5 +16,5 @@ outer_optimizers  the part that says which optimizer takes outer steps
 quorum            a server that takes an outer step once enough have reported
 warmup            sends more entries at first; the part that says how many
 added_argument    how granularity and warmup become arguments of strategies
-traced            replaces equations of a program, finds unused arguments
+traced            replaces equations of a program, cuts out parts
 """

@@ -7,7 +7,7 @@ gives `strategy` one more argument, `granularity`, and does what it says.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -20,6 +20,19 @@ from gossipjax.transforms.shards import by_shards
 
 _EXPLAINED = """which tensors are exchanged together; model(), layer(),
     bucket(bytes) or shards(number), see transforms/granularity.py."""
+
+
+class Parts(NamedTuple):
+  """What an aggregator of several consists of.
+
+  Attributes:
+    of: tree -> for each part, the positions of its leaves.
+    make: number of the part -> aggregator of a list of leaves, whose states
+      are the state of the whole.
+  """
+
+  of: Callable[[Tree], list[list[int]]]
+  make: Callable[[int], Aggregator]
 
 
 def bucketed(
@@ -68,7 +81,8 @@ def partitioned(
     new_states, sent = zip(*found, strict=True) if found else ((), ())
     return tree, new_states, sum(sent, SILENCE)
 
-  return Aggregator(init, update, _late(partition, lambda p: make(p).late))
+  late = _late(partition, lambda p: make(p).late)
+  return Aggregator(init, update, late, Parts(partition, make))
 
 
 def _late(partition, of: Callable[[int], Late | None]) -> Late | None:

@@ -1,11 +1,18 @@
-"""Programs as JAX traces them: replaces equations, finds unused arguments."""
+"""Programs as JAX traces them: replaces equations, cuts out parts."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import (
+  ClosedJaxpr,
+  Jaxpr,
+  JaxprEqn,
+  Literal,
+  Var,
+  jaxpr_as_fun,
+)
 
 Values = list[Any]  # Arrays or tracers.
 # (equation, operands, run) -> results; `run(operands)` executes the equation.
@@ -52,6 +59,33 @@ def depends_on_values(program: Any, *args: Any) -> bool:
   """
   analysis = program.lower(*args).compile().memory_analysis()
   return analysis.argument_size_in_bytes > 0
+
+
+def equations(
+  jaxpr: Jaxpr, targets: Iterable[Any], given: Collection[Var]
+) -> list[JaxprEqn]:
+  """The equations between given values and targets, in their order."""
+  needed = {v for v in targets if not isinstance(v, Literal)}
+  found = []
+  for eqn in reversed(jaxpr.eqns):
+    if any(v in needed and v not in given for v in eqn.outvars):
+      found.append(eqn)
+      needed |= {v for v in eqn.invars if not isinstance(v, Literal)}
+  return found[::-1]
+
+
+def part(
+  closed: ClosedJaxpr, given: list[Var], wanted: list[Any]
+) -> Callable[..., Values]:
+  """The part of a program between given values and results."""
+  jaxpr = closed.jaxpr
+  of_part = jaxpr.replace(
+    invars=given,
+    outvars=wanted,
+    eqns=equations(jaxpr, wanted, {*given}),
+    debug_info=jaxpr.debug_info.with_unknown_names(),
+  )
+  return jaxpr_as_fun(ClosedJaxpr(of_part, closed.consts))
 
 
 def _evaluate(closed: ClosedJaxpr, replace: Replace, args: Values) -> Values:

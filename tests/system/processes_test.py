@@ -239,14 +239,23 @@ def test_two_processes_find_what_one_process_finds(tmp_path):
   one_process_finds_the_same(tmp_path / 'alone', tmp_path / 'run', *some)
 
 
-@pytest.mark.parametrize('name', ['delayed_averaging', 'streaming_diloco'])
-def test_an_exchange_beside_computing_changes_no_bit(name, tmp_path):
+LATE = '--config.strategy.period=4', '--config.strategy.delay=2'
+
+
+@pytest.mark.parametrize(
+  'name, given',
+  [
+    ('delayed_averaging', LATE),
+    ('streaming_diloco', LATE),
+    ('topk', ('--config.strategy.granularity.name=layer',)),
+  ],
+)
+def test_an_exchange_beside_computing_changes_no_bit(name, given, tmp_path):
   """Two processes exchange in a second thread, are stopped and go on; one
   process waits for each exchange."""
   words = (
     f'--config=configs/default.py:{name}',
-    '--config.strategy.period=4',
-    '--config.strategy.delay=2',
+    *given,
     '--config.workers=2',
     '--config.log_every=10',
     '--config.eval_every=20',

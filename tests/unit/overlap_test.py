@@ -1,5 +1,7 @@
 """Exchanges beside computing find what an exchange within its step finds."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from gossipjax.aggregator import chain, identity
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce, delayed_averaging, gossip
-from gossipjax.training import late_slot
+from gossipjax.training import gradient_stages, late_slot
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
@@ -15,6 +17,13 @@ from gossipjax.transforms.delayed import delayed
 from tests.support import program
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
+LAYER = {'granularity': {'name': 'layer'}}
+GRADIENTS = {
+  'all_reduce': LAYER,
+  'gtopk': LAYER | {'density': 0.3},
+  'qsgd': {'granularity': {'name': 'bucket', 'bytes': 100}},
+  'union_topk': LAYER | {'density': 0.3},
+}
 STRATEGIES = {
   'delayed_all_reduce': {'delay': 2},
   'delayed_averaging': {'period': 2, 'delay': 3},
@@ -28,9 +37,10 @@ NORMED = 'tests.unit.model_state_test:normed'
 
 def config(name, **given):
   found = defaults.get_config(name)
-  found.task = defaults.task(NORMED)
+  if name not in GRADIENTS:  # A selection may turn on the last bit there.
+    found.task = defaults.task(NORMED)
   found.update(workers=2, steps=12, batch_size=4, log_every=3, eval_every=0)
-  found.strategy.update(STRATEGIES.get(name, {}))
+  found.strategy.update((STRATEGIES | GRADIENTS).get(name, {}))
   found.update(checkpoint_every=0, **given)
   return found
 
@@ -45,7 +55,7 @@ def trained(of, folder):
   return records, program.arrays(folder)
 
 
-@pytest.mark.parametrize('name', STRATEGIES)
+@pytest.mark.parametrize('name', STRATEGIES | GRADIENTS)
 def test_overlap_changes_no_byte_and_a_stop_in_it_no_bit(name, tmp_path):
   plain, without = trained(config(name), tmp_path / 'without')
   of = lambda **given: config(name, overlap=True, **given)
@@ -61,6 +71,9 @@ def test_overlap_changes_no_byte_and_a_stop_in_it_no_bit(name, tmp_path):
     assert [r[key] for r in plain] == [r[key] for r in beside]
   assert plain[-1]['comm_s'] == beside[-1]['comm_s']
   assert plain[-1]['hidden_s'] is None
+  if name in GRADIENTS:  # What a stage of the gradient hides has no model.
+    assert beside[-1]['hidden_s'] is None
+    return
   for link, hidden in beside[-1]['hidden_s'].items():
     assert 0 < hidden < plain[-1]['comm_s'][link]
 
@@ -68,7 +81,11 @@ def test_overlap_changes_no_byte_and_a_stop_in_it_no_bit(name, tmp_path):
 @pytest.mark.parametrize(
   'name, changes, words',
   [
-    ('all_reduce', {}, 'all_reduce waits for an exchange'),
+    (
+      'topk',
+      {'strategy': {'granularity': {'name': 'model'}}},
+      'topk waits for an exchange.*granularity.name=layer',
+    ),
     ('delayed_averaging', {'strategy': {'delay': 0}}, 'at least 1 step'),
     (
       'delayed_averaging',
@@ -84,6 +101,46 @@ def test_what_cannot_overlap_is_refused_with_a_sentence(name, changes, words):
   found.update(changes)
   with pytest.raises(UserError, match=words):
     resolve_run(found)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'accumulate': 2},  # One loop computes the gradients of all layers.
+    {'strategy': {'granularity': {'name': 'bucket', 'bytes': 10**6}}},
+  ],
+)
+def test_buckets_that_are_known_together_are_refused(changes):
+  found = config('all_reduce', overlap=True)
+  found.update(changes)
+  with pytest.raises(UserError, match='known at the same time'):
+    next(train(resolve_run(found)))
+
+
+def test_the_last_layers_gradients_are_known_first_and_kept_values_are_few():
+  weights = [jnp.eye(3) * w for w in (1.0, 2.0, 3.0)]
+
+  def loss(weights, x):
+    for w in weights:
+      x = jnp.tanh(x @ w)
+    return (x**2).sum()
+
+  closed = jax.make_jaxpr(jax.value_and_grad(loss))(weights, jnp.ones(3))
+  ready = [gradient_stages.ready(closed, [i]) for i in (1, 2, 3)]
+  assert ready == sorted(ready, reverse=True) and len({*ready}) == 3
+  found = gradient_stages.stages(closed, [[0, 3], [2], [1]])
+  assert found[0].needs == [] and found[-1].makes == []
+  kept, results = {}, []
+  for stage, count in zip(found, (2, 1, 1), strict=True):
+    of_stage = stage.run(*weights, jnp.ones(3), *(kept[v] for v in stage.needs))
+    results += of_stage[:count]
+    kept |= zip(stage.makes, of_stage[count:], strict=True)
+  value, third, second, first = results
+  expected, grads = jax.value_and_grad(loss)(weights, jnp.ones(3))
+  for ours, theirs in zip(
+    (value, first, second, third), (expected, *grads), strict=True
+  ):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
 def test_the_only_exchange_of_a_strategy_is_the_late_one():

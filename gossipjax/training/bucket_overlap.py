@@ -1,0 +1,199 @@
+"""Steps that exchange the last layers' gradients while earlier ones compute.
+
+  main thread      G1  G2  G3      U  G1  G2  G3      U
+  second thread        B1  B2  B3         B1  B2  B3
+
+G1 to G3 are the stages of the gradient, see gradient_stages.py. Bi exchanges
+the bucket that Gi makes known, U takes the local step with what all of them
+return. As in overlap.py only the second thread communicates while a gradient is
+computed.
+"""
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from gossipjax.aggregator import Aggregator
+from gossipjax.collectives import WORKERS
+from gossipjax.errors import UserError
+from gossipjax.local_step import Worker, make_worker
+from gossipjax.traffic import SILENCE, digits
+from gossipjax.training import gradient_stages
+from gossipjax.training.gradient_stages import Stage
+from gossipjax.training.run import Run
+from gossipjax.training.worker_program import WorkerProgram
+
+
+class Bucket(NamedTuple):
+  """A stage of the gradient and the exchange of what it makes known.
+
+  Attributes:
+    number: of the part of the strategy's aggregator.
+    members: the positions of its tensors among all gradients.
+    stage: of the gradient.
+    compute: its program, of all workers.
+    exchange: (tensors, memory, t) -> (tensors, memory, Traffic), likewise.
+  """
+
+  number: int
+  members: list[int]
+  stage: Stage
+  compute: Callable[..., Any]
+  exchange: Callable[..., Any]
+
+
+class BucketOverlap:
+  """Takes steps of all workers, as `OneProgram` does.
+
+  Attributes:
+    worker: rows of the executor; what the exchanges keep is left out of it.
+  """
+
+  def __init__(self, run: Run, program: WorkerProgram, worker: Worker):
+    self._run, self._gradient = run, program.of_own_batch
+    self.worker = worker._replace(gradients=())
+    self._memory = list(worker.gradients)
+    self._update = run.executor.run(_local_step(run), donate=(0,))
+    self._thread = concurrent.futures.ThreadPoolExecutor(1, 'exchange')
+    self._buckets: list[Bucket] = []
+    self._forms: tuple[Any, Any] = None, None
+    self._metrics: list[Any] = []
+    self._waits = True  # For the first exchanges, which compile.
+
+  def fit(self, examples: Any, t: jax.Array, key: jax.Array) -> None:
+    """Cuts the gradient, once; arguments are those of `step`.
+
+    Raises:
+      UserError: all buckets are known at the same time.
+    """
+    given = self.worker.params, self.worker.state, examples
+    one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+    trace = jax.make_jaxpr(
+      lambda given, t, key: self._gradient(*given, t, key),
+      axis_env=[(WORKERS, self._run.workers)],
+      return_shape=True,
+    )
+    closed, (head, grads) = trace(jax.tree.map(one, given), t, key)
+    self._forms = jax.tree.structure(head), jax.tree.structure(grads)
+    self._buckets = _buckets(self._run, closed, head, grads)
+
+  def step(self, examples: Any, **shared: Any) -> None:
+    """Takes a step, up to the exchanges' end; its last part only starts."""
+    if not self._buckets:
+      self.fit(examples, **shared)
+    worker, t = self.worker, shared['t']
+    given = jax.tree.leaves((worker.params, worker.state, examples))
+    of_head, of_grads = self._forms
+    kept: dict[Any, Any] = {}
+    begun, head = [], None
+    for bucket in self._buckets:
+      needs = [kept[v] for v in bucket.stage.needs]
+      found = bucket.compute(*given, *needs, **shared)
+      if head is None:
+        head, found = _split(found, of_head.num_leaves)
+      mine, values = _split(found, len(bucket.members))
+      kept |= zip(bucket.stage.makes, values, strict=True)
+      begun.append(self._thread.submit(self._send, bucket, mine, t))
+      if self._waits:
+        begun[-1].result()
+    self._waits = jax.process_count() == 1
+    leaves, sent = [None] * of_grads.num_leaves, []
+    for bucket, future in zip(self._buckets, begun, strict=True):
+      arrived, bill = future.result()
+      sent.append(bill)
+      for i, leaf in zip(bucket.members, arrived, strict=True):
+        leaves[i] = leaf
+    loss, state = of_head.unflatten(head)
+    self.worker, bill = self._update(
+      worker, state, of_grads.unflatten(leaves), sent, t=t
+    )
+    self._metrics.append((loss, bill))
+
+  def _send(self, bucket: Bucket, mine: Any, t: jax.Array) -> tuple[Any, Any]:
+    """In the second thread: the bucket's mean, and the bill."""
+    # A program that waits for its arguments would occupy threads of JAX.
+    jax.block_until_ready(mine)
+    memory = self._memory[bucket.number]
+    mine, self._memory[bucket.number], sent = bucket.exchange(mine, memory, t=t)
+    return jax.block_until_ready((mine, sent))
+
+  def settle(self) -> list[Any]:
+    """Waits for all steps; as `OneProgram.settle`."""
+    found, self._metrics = jax.block_until_ready(self._metrics), []
+    return found
+
+  def whole(self) -> Worker:
+    """The workers with what the exchanges keep; after `settle`."""
+    return self.worker._replace(gradients=tuple(self._memory))
+
+
+def _buckets(run: Run, closed: Any, head: Any, grads: Any) -> list[Bucket]:
+  """The buckets in the order in which their gradients are known.
+
+  Args:
+    run: whose strategy.
+    closed: the program of the gradient.
+    head: shapes of what it returns first, which the first stage computes.
+    grads: shapes of the gradients, which it returns then.
+  """
+  parts, first = run.strategy.gradients.parts, len(jax.tree.leaves(head))
+  members = parts.of(grads)
+  places = [[first + i for i in mine] for mine in members]
+  when = [gradient_stages.ready(closed, mine) for mine in places]
+  order = sorted(range(len(when)), key=when.__getitem__)
+  groups = [places[b] for b in order]
+  groups[0] = [*range(first), *groups[0]]
+  lift = run.executor.run
+  given = len(closed.jaxpr.invars) - 2  # The last ones are t and key.
+  stages = gradient_stages.stages(closed, groups)
+  if not any(stage.computes for stage in stages[1:]):
+    raise UserError(
+      'config.overlap: the gradients of all buckets are known at the same '
+      'time; take smaller ones (strategy.granularity.name=layer) and '
+      'config.accumulate=0, or config.overlap=False.'
+    )
+  return [
+    Bucket(
+      b,
+      members[b],
+      stage,
+      lift(_computing(stage, given)),
+      lift(_exchanging(parts.make(b)), donate=(1,)),
+    )
+    for b, stage in zip(order, stages, strict=True)
+  ]
+
+
+def _split(values: list[Any], first: int) -> tuple[list[Any], list[Any]]:
+  return values[:first], values[first:]
+
+
+def _computing(stage: Stage, given: int):
+  """G of a worker: its arguments, the values that the stage needs."""
+
+  def compute(*values, t, key):
+    return stage.run(*values[:given], t, key, *values[given:])
+
+  return compute
+
+
+def _exchanging(aggregator: Aggregator):
+  """B of a worker."""
+
+  return lambda tensors, memory, t: aggregator.update(tensors, memory, t)
+
+
+def _local_step(run: Run):
+  """U of a worker: (worker, state, mean gradients, bills, t) -> (worker, digits
+  of the Traffic)."""
+
+  def update(worker, state, grads, bills, t):
+    sent = sum(bills, SILENCE)
+    mean = Aggregator(lambda tree: (), lambda tree, s, *_: (tree, s, sent))
+    _, step = make_worker(run.strategy._replace(gradients=mean), run.optimizer)
+    worker, sent = step(worker._replace(state=state), grads, t)
+    return worker, digits(sent)
+
+  return update
