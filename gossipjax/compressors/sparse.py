@@ -21,20 +21,17 @@ class Sparse(NamedTuple):
 
 
 def count(density: float, size: int) -> int:
-  """The number k of entries that a density keeps of `size`.
+  """The number k of entries that a density keeps of `size`, at least one.
+
+  Of a tensor that is exchanged by itself, such as a bias, a density may be less
+  than an entry.
 
   Raises:
-    UserError: the density is outside (0, 1], or k is 0.
+    UserError: the density is outside (0, 1].
   """
   if not 0 < density <= 1:
     raise UserError(f'density is above 0 and at most 1, got {density}.')
-  k = round(density * size)
-  if k == 0:
-    raise UserError(
-      f'density={density} keeps none of {size} entries; '
-      f'it has to be at least {1 / size:.2g}.'
-    )
-  return k
+  return max(1, round(density * size))
 
 
 def choose(
