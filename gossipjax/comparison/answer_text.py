@@ -149,7 +149,7 @@ def basis(answer: Answer) -> str:
     if answer.given
     else f'The target is 99 % of the best of {answer.dense}'
     f'{", of its worst seed" if answer.seeds[1:] else ""}; config.target sets '
-    'another.'
+    'another, config.target_score another score.'
   )
   if answer.clock == VIRTUAL:
     return f'{target} Virtual seconds are modelled, waiting included.'
