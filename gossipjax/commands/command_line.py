@@ -5,6 +5,7 @@ import pathlib
 import re
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -89,18 +90,14 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
     if extra := rest[1 + positional :]:
       raise UserError(f'{extra[0]!r} is no flag; flags look like --key=value.')
     return rest
-  except (AttributeError, KeyError) as error:
-    console.refuse(_about_key(error), error)
+  except UserError as error:
+    console.refuse(str(error), error)
   except flags.IllegalFlagValueError as error:
     console.refuse(_about_value(error), error)
-  except (flags.Error, UserError, OSError, SyntaxError, ValueError) as error:
+  except (flags.Error, OSError, SyntaxError) as error:
     console.refuse(_last_line(error), error)
   except Exception as error:  # Whatever a config file raises.
-    console.refuse(
-      f'The config file raises {type(error).__name__}: {_last_line(error)}; '
-      '--debug shows where.',
-      error,
-    )
+    console.refuse(_of_file(error), error)
 
 
 _FLAG_NAME = re.compile(r'^--[a-z-]+(?==|$)')
@@ -108,6 +105,21 @@ _FLAG_NAME = re.compile(r'^--[a-z-]+(?==|$)')
 
 def _with_underscores(name: re.Match[str]) -> str:
   return '--' + name[0][2:].replace('-', '_')
+
+
+def _of_file(error: Exception) -> str:
+  """A sentence about what ml_collections or a config file raises."""
+  *_, last = traceback.extract_tb(error.__traceback__)
+  if 'ml_collections' in last.filename:
+    if isinstance(error, AttributeError | KeyError):
+      return _about_key(error)
+    if isinstance(error, ValueError):
+      return _last_line(error)
+  return _raised(f'{type(error).__name__}: {_last_line(error)}')
+
+
+def _raised(what: str) -> str:
+  return f'The config file raises {what}; --debug shows where.'
 
 
 def _about_key(error: Exception) -> str:
@@ -125,10 +137,12 @@ def _about_key(error: Exception) -> str:
 def _about_value(error: Exception) -> str:
   """A sentence about a value of the wrong type, or about a config file."""
   found = re.match(r'flag --(.+?)=(.*?): ', str(error))
-  # The config file was found, but running it failed.
-  if found is None or found[1] == 'config':
-    return _last_line(error)
-  if found[1] not in flags.FLAGS:
+  if found is not None and found[1] == 'config':
+    # The file was found, but running it failed; its traceback comes first.
+    _, ours, sentence = str(error).rpartition('UserError: ')
+    last = str(error).strip().splitlines()[-1]
+    return sentence if ours else _raised(last)
+  if found is None or found[1] not in flags.FLAGS:
     return _last_line(error)
   kind = flags.FLAGS[found[1]].parser.flag_type()
   return f'--{found[1]}={found[2]} has the wrong type; it takes {kind}.'

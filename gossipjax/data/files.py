@@ -6,6 +6,7 @@ here is ever unpickled or extracted to disk.
 """
 
 import functools
+import gzip
 import hashlib
 import lzma
 import os
@@ -14,15 +15,14 @@ import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from gossipjax.data import download
-from gossipjax.data.unpack import unpacked
+from gossipjax.data.unpack import Bounded, unpacked
 from gossipjax.errors import UserError
 
 VARIABLE = 'GOSSIPJAX_DATA'
 SUFFIXES = ('', '.gz', '.xz')
-MOST = 2**30  # Bytes of a member of an archive.
 BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
@@ -140,10 +140,14 @@ def _read(place: Path, name: str) -> tuple[Path, bytes]:
 def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
   found = {}
   try:
-    with tarfile.open(archive, 'r:gz') as tar:
+    # As a stream: nothing of it, its headers neither, is read without limit.
+    with (
+      gzip.open(archive) as file,
+      tarfile.open(fileobj=cast(Any, Bounded(file)), mode='r|') as tar,
+    ):
       for member in tar:
         name = Path(member.name).name
-        if member.isfile() and name in names and member.size <= MOST:
+        if member.isfile() and name in names:
           found[name] = archive / member.name, tar.extractfile(member).read()
   except BROKEN as error:
     raise _unreadable(archive, error) from error

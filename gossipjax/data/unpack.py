@@ -1,5 +1,6 @@
-"""Unpacks a file in memory, and stops where it grows beyond all data."""
+"""Unpacks files in memory, and stops where they grow beyond all data."""
 
+import gzip
 import lzma
 import zlib
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 # Text of one letter aside, no data set here shrinks to less than a fiftieth.
 MOST_TIMES = 200  # The packed size.
 LEAST = 2**24  # Bytes that are always allowed.
+MOST = 2**28  # Bytes that never are; the largest data set has 184 MB.
 _XZ_MEMORY = 2**27  # Bytes that xz may ask for; level 9 takes 65 MB.
 
 
@@ -20,7 +22,7 @@ def unpacked(data: bytes, suffix: str) -> bytes:
 
   Raises:
     EOFError: it is truncated.
-    OSError: it grows beyond MOST_TIMES of its size, or is corrupt.
+    OSError: it grows beyond MOST_TIMES of its size or MOST, or is corrupt.
     zlib.error, lzma.LZMAError: it is corrupt.
   """
   makers: dict[str, Callable[[], Any]] = {
@@ -29,7 +31,7 @@ def unpacked(data: bytes, suffix: str) -> bytes:
   }
   if suffix not in makers:
     return data
-  most = max(LEAST, MOST_TIMES * len(data))
+  most = min(MOST, max(LEAST, MOST_TIMES * len(data)))
   parts: list[bytes] = []
   while data:  # One stream after the other.
     stream = makers[suffix]()
@@ -47,3 +49,18 @@ def _first(stream: Any, data: bytes, most: int) -> bytes:
   if not stream.eof:
     raise EOFError('it ends before its contents do')
   return found
+
+
+class Bounded:
+  """A file to be read from its beginning, of at most MOST bytes."""
+
+  def __init__(self, file: gzip.GzipFile):
+    self._file, self._left = file, MOST
+
+  def read(self, size: int) -> bytes:
+    """At most `size` bytes; raises an OSError where there are too many."""
+    found = self._file.read(size)
+    self._left -= len(found)
+    if self._left < 0:
+      raise OSError(f'it unpacks to more than {MOST:,} bytes')
+    return found

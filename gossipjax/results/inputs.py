@@ -7,7 +7,8 @@ from typing import Any
 
 from gossipjax.training.durable_files import digest
 
-KEYS = ('link', 'trace', 'file')  # Of a config, which may name a file.
+KEYS = ('link', 'inner_link', 'trace', 'file')  # Each may name a file.
+TEXT = 'file'  # Is looked for in the folders of data, too.
 VARIABLE = 'GOSSIPJAX_DATA'
 
 
@@ -15,12 +16,14 @@ def digests(config: Mapping[str, Any]) -> dict[str, str]:
   """SHA-256 of each file that a config names, by its name in the config.
 
   Args:
-    config: with its variants. A name is looked for in `data.dir`, in
-      $GOSSIPJAX_DATA and as it stands; of a folder all .txt files count.
+    config: with its variants. A name is that of the file itself; a text's is
+      looked for in `data.dir` and $GOSSIPJAX_DATA first, and of a folder all
+      .txt files count.
   """
-  roots = [config.get('data', {}).get('dir'), os.environ.get(VARIABLE), '.']
+  of_data = [config.get('data', {}).get('dir'), os.environ.get(VARIABLE)]
   found = {}
-  for name in sorted(set(_names(config))):
+  for key, name in sorted(set(_names(config))):
+    roots = [*of_data, '.'] if key == TEXT else ['.']
     for root in filter(None, roots):
       place = pathlib.Path(root).expanduser() / pathlib.Path(name).expanduser()
       if place.exists():
@@ -34,12 +37,12 @@ def digests(config: Mapping[str, Any]) -> dict[str, str]:
   return found
 
 
-def _names(config: Mapping[str, Any]) -> Iterator[str]:
+def _names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
   for key, value in config.items():
     if isinstance(value, Mapping):
       yield from _names(value)
     elif key in KEYS and isinstance(value, str) and value:
-      yield value
+      yield key, value
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -15,6 +15,8 @@ from gossipjax.errors import UserError
 from gossipjax.results import record_file, record_order, workdir
 from gossipjax.results.workdir import SCHEMA
 
+_NONE = np.array([], np.int64)
+
 
 class Run(NamedTuple):
   """One variant of a comparison.
@@ -124,10 +126,11 @@ def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
   base = {k: v for k, v in config.items() if k not in ('variants', 'seeds')}
   for name, changes in changes_by_name(config).items():
     path = folder / name / workdir.RECORDS
-    if path.exists() and (records := record_file.columns(path)):
-      run = merged(base, changes)
+    records = record_file.columns(path) if path.exists() else {}
+    run, end = merged(base, changes), workdir.summary(folder / name, False)
+    if records:
       record_order.check(path, records['step'], run)  # Names the line.
-      end = workdir.summary(folder / name, sealed=False)
-      record_order.check_end(path, records['step'], end)
-      workdir.summary(folder / name)  # Any other change.
+    record_order.check_end(path, records.get('step', _NONE), end)
+    workdir.summary(folder / name)  # Any other change.
+    if records:
       yield Run(folder, name, run, records, end, higher, *machine)

@@ -52,12 +52,17 @@ def check_end(
   """Checks that the records of a finished run reach its end.
 
   Args:
-    path, steps: as those of `check`.
+    path: as that of `check`.
+    steps: i64[records], of its lines; a run that diverged may have none.
     summary: of the run; None while it is training.
 
   Raises:
     UserError: they do not.
   """
+  if not len(steps):
+    if summary and not summary.get('diverged'):
+      raise UserError(f'{path} holds no record, but its run ended; {_REMEDY}')
+    return
   if summary and steps[-1] != (end := summary.get('steps', steps[-1])):
     raise UserError(
       f'{path} ends at line {len(steps)}, step {steps[-1]}, the run at step '

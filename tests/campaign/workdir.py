@@ -11,6 +11,7 @@ from tests.support import program
 RUN = (
   '--config=configs/default.py:gtopk',  # Has a residual.
   '--config.strategy.density=0.05',
+  '--config.variants={"gtopk": {}, "dense": {"steps": 2}}',
   '--config.workers=2',
   '--config.steps=6',
   '--config.log_every=1',

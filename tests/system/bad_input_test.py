@@ -237,6 +237,35 @@ def test_a_mistake_is_refused_with_its_name_and_writes_nothing(what, tmp_path):
   refused(program.run(tmp_path, *args.split(), *where), words, workdir)
 
 
+# What a config file raises, and what the sentence has to say.
+FILES = {
+  'raise ValueError("no")': 'config file raises ValueError: no --debug',
+  'raise UserError("too\\nfew")': 'too few',
+  '{}["a"]': "config file raises KeyError: 'a' --debug",
+  'config.stepz = 1': "config.stepz is unknown did you mean 'steps'",
+}
+
+
+@pytest.mark.parametrize('line', FILES)
+def test_what_a_config_file_raises_is_told_with_its_cause(line, tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(
+    'from gossipjax.config import defaults\n'
+    'from gossipjax.errors import UserError\n'
+    'def get_config():\n'
+    '  config = defaults.get_config()\n'
+    f'  {line}\n'
+    '  return config\n'
+  )
+  args = f'--config={path}', f'--workdir={tmp_path / "run"}'
+  refused(program.run(tmp_path, *args), FILES[line], tmp_path / 'run')
+
+
+def test_a_line_break_in_a_name_hides_nothing_of_the_sentence(tmp_path):
+  args = DEFAULT, '--config.task.name=a\nb', f'--workdir={tmp_path / "run"}'
+  refused(program.run(tmp_path, *args), 'task.name=a b', tmp_path / 'run')
+
+
 def test_a_plain_process_says_the_same_and_debug_adds_the_traceback(tmp_path):
   args = DEFAULT, '--config.batch_size=188', f'--workdir={tmp_path / "run"}'
   plain, debug = (program.really(*args), program.really(*args, '--debug'))

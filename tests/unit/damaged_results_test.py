@@ -71,6 +71,24 @@ def test_damaged_records_are_named_with_their_line(what, folder):
   assert str(folder / 'all_reduce') in str(error.value)
 
 
+@pytest.mark.parametrize('sealed', [True, False])
+@pytest.mark.parametrize('contents', [None, b'', b'{"st'])
+def test_records_that_are_gone_are_named(contents, sealed, tmp_path):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(one={}, two={}))
+  for name in ('one', 'two'):
+    workdirs.run(folder, name, [record(1), record(2)], finished=False)
+    workdir.write_summary(folder / name, {'steps': 2})
+    if not sealed:
+      (folder / name / 'manifest.json').unlink()
+  path = folder / 'two/records.jsonl'
+  path.unlink() if contents is None else path.write_bytes(contents)
+  with pytest.raises(UserError, match=r'records\.jsonl') as error:
+    analysis.load(folder)
+  assert str(folder / 'two') in str(error.value)
+  workdir.write_summary(folder / 'two', {'steps': 1, 'diverged': 'NaN'})
+  assert set(analysis.load(folder)['run']) == {'one'}
+
+
 @pytest.mark.parametrize(
   'contents', [b'', b'{', b'[]', b'\xff', b'{"name": 9}']
 )

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossipjax.data import cifar, files, idx, images, published, text
+from gossipjax.data import cifar, files, idx, images, published, text, unpack
 from gossipjax.errors import UserError
 from tests.support import datasets
 
@@ -313,6 +313,32 @@ def test_the_official_archive_of_cifar_is_read_without_unpacking(
   put(tmp_path, {TAR: archive(found | {'fine_label_names.txt': b'apple'})})
   assert files.contents(images.SOURCES['cifar100'], tmp_path) == found
   assert os.listdir(tmp_path) == [TAR]
+
+
+def with_a_long_name(length):
+  packed = io.BytesIO()
+  with tarfile.open(
+    fileobj=packed, mode='w:gz', format=tarfile.GNU_FORMAT
+  ) as tar:
+    tar.addfile(tarfile.TarInfo('a' * length))
+  return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+  'packed',
+  [
+    archive({'train.bin': bytes(3 << 20)}),
+    archive({'of_nobody': bytes(1 << 19), 'train.bin': bytes(1 << 19)}),
+    with_a_long_name(3 << 20),
+  ],
+)
+def test_an_archive_that_unpacks_to_too_much_is_refused(
+  packed, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(unpack, 'MOST', 1 << 20)
+  put(tmp_path, {TAR: packed})
+  with pytest.raises(UserError, match='unpacks to more than 1,048,576 bytes'):
+    files.contents(images.SOURCES['cifar100'], tmp_path)
 
 
 @pytest.mark.parametrize(

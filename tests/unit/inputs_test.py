@@ -11,17 +11,20 @@ from gossipjax.results import claims, inputs, workdir
 
 @pytest.fixture
 def config(tmp_path):
-  for name in ('link.json', 'trace.txt', 'book.txt'):
+  for name in ('link.json', 'inner.json', 'trace.txt', 'book.txt'):
     (tmp_path / name).write_text('1')
   config = defaults.get_config()
   config.link = str(tmp_path / 'link.json')
+  config.inner_link = str(tmp_path / 'inner.json')
   config.cluster = defaults.cluster(trace=str(tmp_path / 'trace.txt'))
   config.task = defaults.task('text', file='book.txt')
   config.data.dir = str(tmp_path)
   return config
 
 
-@pytest.mark.parametrize('name', ['link.json', 'trace.txt', 'book.txt'])
+@pytest.mark.parametrize(
+  'name', ['link.json', 'inner.json', 'trace.txt', 'book.txt']
+)
 def test_a_changed_or_missing_input_is_refused_with_its_name(
   config, tmp_path, name
 ):
@@ -51,6 +54,21 @@ def test_other_versions_are_told_with_both_numbers(config, tmp_path):
   assert f'jax 0.0.1 (now {now["versions"]["jax"]})' in sentence
   assert f'commit abc (now {now["commit"]})' in sentence
   assert 'numpy' not in sentence
+
+
+def test_a_link_is_the_file_that_is_read_though_data_has_its_name(
+  tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'data').mkdir()
+  for folder in (tmp_path, tmp_path / 'data'):
+    (folder / 'a.json').write_text('1')
+  named = {'link': 'a.json', 'data': {'dir': 'data'}}
+  before = inputs.digests(named)
+  (tmp_path / 'data/a.json').write_text('2')
+  assert inputs.digests(named) == before
+  (tmp_path / 'a.json').write_text('2')
+  assert inputs.changed(before, inputs.digests(named)) == ['a.json']
 
 
 def test_a_folder_of_texts_counts_with_all_of_them(tmp_path):
