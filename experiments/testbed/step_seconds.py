@@ -8,6 +8,7 @@ average is one step late, with --buckets all_reduce of each tensor's gradient
 while those of earlier layers are computed. With overlap a late exchange should
 take as long as the longer of computing and exchange; without, as long as both
 together. Buckets can hide what is computed after the last layer's gradient.
+Further flags, such as --config.task.layers=6, go to every training.
 """
 
 import argparse
@@ -108,7 +109,7 @@ def main() -> int:
   parser.add_argument('--rate', default='1gbit')
   parser.add_argument('--turns', type=int, default=2)
   parser.add_argument('--buckets', action='store_true')
-  given = parser.parse_args()
+  given, further = parser.parse_known_args()
   exchanging = BUCKETS if given.buckets else LATE
   found: dict[str, list[Steps]] = {way: [] for way in WAYS}
   try:
@@ -116,7 +117,12 @@ def main() -> int:
     for _ in range(given.turns):
       for way in WAYS:
         name, flags = SILENT if way == 'computing' else exchanging
-        flags = *TASK, *flags, f'--config.overlap={way == "beside"}'
+        flags = (
+          *TASK,
+          *flags,
+          f'--config.overlap={way == "beside"}',
+          *further,
+        )
         found[way].append(measured(given.workers, link, name, flags))
         print(f'{given.rate}, {way}: {found[way][-1]}', flush=True)
   except UserError as error:

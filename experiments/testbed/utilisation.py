@@ -45,6 +45,7 @@ METHODS: dict[str, tuple[str, dict[str, Any], bool]] = {
     True,
   ),
 }
+KIND = 'step_seconds'  # Of kept results.
 UNSHAPED = ''  # A rate: as fast as the machine.
 MODELLED, MEASURED = 'computing, modelled', 'computing, measured'
 NEVER = ('local_sgd', {'period': 10**6}, False)
@@ -52,18 +53,30 @@ NEVER = ('local_sgd', {'period': 10**6}, False)
 
 def steps(kept: Kept, workers: int, rate: str, method) -> Steps:
   """Seconds and bytes of a method's steps, measured once."""
+  key = _key(workers, rate, method)
+  found = kept.once(
+    KIND,
+    key,
+    lambda: measured(
+      workers, link_shape.shape(rate), method[0], key['flags'], STEPS, EVERY
+    )._asdict(),
+  )
+  return Steps(**found)
+
+
+def is_kept(kept: Kept, workers: int, rate: str, name: str) -> bool:
+  """Whether all that a row needs is measured."""
+  method = METHODS[name]
+  needed = (UNSHAPED, NEVER), (UNSHAPED, method), (rate, method)
+  return all(kept.find(KIND, _key(workers, *one)) for one in needed)
+
+
+def _key(workers: int, rate: str, method) -> dict[str, Any]:
   name, given, beside = method
   flags = [f'--config.strategy.{key}={v}' for key, v in _flat(given)]
   flags += [*TASK, f'--config.overlap={beside}']
   key = {'workers': workers, 'rate': rate, 'strategy': name, 'flags': flags}
-  found = kept.once(
-    'step_seconds',
-    key | {'steps': STEPS, 'log_every': EVERY},
-    lambda: measured(
-      workers, link_shape.shape(rate), name, flags, STEPS, EVERY
-    )._asdict(),
-  )
-  return Steps(**found)
+  return key | {'steps': STEPS, 'log_every': EVERY}
 
 
 def _flat(given: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -63,9 +63,13 @@ def _retransmitted() -> int:
 
 
 def payload(before: Counters, after: Counters) -> int:
-  """Bytes of payload sent between two readings, without retransmissions."""
+  """Bytes of payload sent between two readings, without retransmissions.
+
+  One that is retransmitted counts as a full segment, so that where hardly
+  anything is sent but heartbeats, the difference may be below zero: none then.
+  """
   size, packets, again = (b - a for a, b in zip(before, after, strict=True))
-  return size - HEADERS * packets - SEGMENT * again
+  return max(0, size - HEADERS * packets - SEGMENT * again)
 
 
 class Meter:
