@@ -117,6 +117,11 @@ def chunk_topk(
   if bits not in (2, 32):
     raise UserError(f'bits of chunk_topk is 2 or 32, got {bits}.')
   count(density, chunk)
+  if round(density * chunk) < 1:
+    raise UserError(
+      f'density={density} keeps none of {chunk} entries, a chunk; it has to be '
+      f'at least {1 / chunk:.2g}.'
+    )
 
   def compress(x, key=None):
     del key
