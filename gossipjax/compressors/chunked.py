@@ -93,6 +93,20 @@ def _largest_of(x: jax.Array, parts):
   return indices, values
 
 
+def _check(density: float, chunk: int, bits: int) -> None:
+  """Raises a UserError for arguments of no use."""
+  if not 1 <= chunk <= 2**16:
+    raise UserError(f'chunk is from 1 to 65536 entries, got {chunk}.')
+  if bits not in (2, 32):
+    raise UserError(f'bits of chunk_topk is 2 or 32, got {bits}.')
+  count(density, chunk)
+  if round(density * chunk) < 1:
+    raise UserError(
+      f'density={density} keeps none of {chunk} entries, a chunk; it has to be '
+      f'at least {1 / chunk:.2g}.'
+    )
+
+
 def chunk_topk(
   density: float = 64 / 4096, chunk: int = 4096, bits: int = 2
 ) -> Compressor:
@@ -112,16 +126,7 @@ def chunk_topk(
     chunk: entries of a chunk; a shorter vector is one chunk.
     bits: 2, or 32: the values as they are.
   """
-  if not 1 <= chunk <= 2**16:
-    raise UserError(f'chunk is from 1 to 65536 entries, got {chunk}.')
-  if bits not in (2, 32):
-    raise UserError(f'bits of chunk_topk is 2 or 32, got {bits}.')
-  count(density, chunk)
-  if round(density * chunk) < 1:
-    raise UserError(
-      f'density={density} keeps none of {chunk} entries, a chunk; it has to be '
-      f'at least {1 / chunk:.2g}.'
-    )
+  _check(density, chunk, bits)
 
   def compress(x, key=None):
     del key
