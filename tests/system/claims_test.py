@@ -140,7 +140,7 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   monkeypatch.setattr(silent_steps, 'SIZE', 1_000)
   growth = residual_growth.measure((1.0,), steps=400)
   monkeypatch.setattr(residual_growth, 'measure', lambda: growth)
-  monkeypatch.setattr(step_times, 'measure', lambda config: SECONDS)
+  monkeypatch.setattr(step_times, 'of', lambda *of: SECONDS)
   timed = dict.fromkeys(train_1gbit.METHODS, LINK)
   monkeypatch.setattr(train_1gbit, 'measure', lambda rate: timed)
   module = importlib.import_module(f'experiments.{name}')
