@@ -174,8 +174,8 @@ taken. The rule was made on {', '.join(SEEN)}.
 
 It fails on cifar-small, whose pilots end before anybody has learnt: all-reduce
 is at 23 % after 80 steps and at 52 % in the end, ef_sign and gossip are ahead
-at first and never get there. Where pilots reach most of the final score (digits,
-fashion-mlp, mnist-small) the advice costs nothing to speak of.
+at first and never get there. Where pilots reach most of the final score
+(digits, fashion-mlp, mnist-small) the advice costs nothing to speak of.
 """
 
 
@@ -191,8 +191,8 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
       0.25,
       label=rule,
     )
-  names = [f'{row["workload"]}\n{row["link"]}' for row in rows]
-  axes.set_xticks(range(len(rows)), names, fontsize=8)
+  names = [f'{row["workload"]}, {row["link"]}' for row in rows]
+  axes.set_xticks(range(len(rows)), names, rotation=40, ha='right')
   axes.set(ylabel='regret, % of the best seconds', yscale='symlog')
   axes.axhline(100 * GOAL, color='0.5', lw=0.8)
   figures.legend(found, axes)
