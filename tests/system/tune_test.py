@@ -165,7 +165,8 @@ def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
   )
   runs = dict(variants(load(tmp_path / 'c.py')))
   assert runs['topk'].strategy.density == 0.2
-  assert runs['all_reduce'].strategy.to_dict() == {'name': 'all_reduce'}
+  assert runs['all_reduce'].strategy.name == 'all_reduce'
+  assert 'density' not in runs['all_reduce'].strategy
 
 
 @pytest.mark.parametrize('budget', [1, 3, 4, 6, 11])
