@@ -9,7 +9,7 @@ from jax import lax
 from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.quantised import needs_floats
-from gossipjax.compressors.sparse import count
+from gossipjax.compressors.sparse import check_keeps, count
 from gossipjax.errors import UserError
 
 PACKED = 2**12  # A chunk of at most so many entries has indices of 12 bits.
@@ -37,7 +37,7 @@ def _parts(size: int, chunk: int, density: float) -> list[tuple[int, int, int]]:
   full, rest = divmod(size, chunk)
   parts = [(full, chunk, count(density, chunk))] if full else []
   if rest:
-    parts.append((1, rest, max(1, round(density * rest))))
+    parts.append((1, rest, count(density, rest)))
   return parts
 
 
@@ -100,11 +100,7 @@ def _check(density: float, chunk: int, bits: int) -> None:
   if bits not in (2, 32):
     raise UserError(f'bits of chunk_topk is 2 or 32, got {bits}.')
   count(density, chunk)
-  if round(density * chunk) < 1:
-    raise UserError(
-      f'density={density} keeps none of {chunk} entries, a chunk; it has to be '
-      f'at least {1 / chunk:.2g}.'
-    )
+  check_keeps(density, chunk)
 
 
 def chunk_topk(

@@ -34,6 +34,15 @@ def count(density: float, size: int) -> int:
   return max(1, round(density * size))
 
 
+def check_keeps(density: float, size: int) -> None:
+  """Raises a UserError for a density that is less than one of all entries."""
+  if round(density * size) < 1:
+    raise UserError(
+      f'density={density} keeps none of {size} entries; '
+      f'it has to be at least {1 / size:.2g}.'
+    )
+
+
 def choose(
   x: jax.Array, density: float, selection: Selection, step=None, memory=()
 ) -> tuple[Sparse, Any]:
