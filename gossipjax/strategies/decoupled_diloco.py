@@ -13,8 +13,8 @@ overwritten. The merge is a mean, or direction and length apart per tensor,
 
   D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i))
 
-Asynchronous workers report at their own times. The paper's grace time after the
-quorum is not here.
+Asynchronous workers report at their own times. After the K-th report the syncer
+waits for others: until one is `grace` steps further, or as many are in as work.
 
 Decoupled DiLoCo, 2026. arXiv:2604.21428, with F = 24 and tau = 2. Weights and
 merge are those of readers' notes, the outer constants, not published, DiLoCo's.
@@ -73,7 +73,7 @@ def syncer(period: int, quorum: Quorum, count: int, delay: int) -> Aggregator:
   def visit(x, s, pulled, state, step, active):
     moved = jax.tree.map(jnp.subtract, pulled, x)
     weight = state.steps.astype(jnp.float32)
-    s, server, sent = quorum.serve(s, state.server, moved, weight, active)
+    s, server, sent = quorum.serve(s, state.server, moved, weight, step, active)
     due = jnp.asarray(step + delay, jnp.int32)
     pulled, due = select(active, (s, due), (pulled, state.due))
     return s, pulled, state._replace(server=server, due=due), sent
@@ -109,6 +109,7 @@ def strategy(
   outer: OuterOptimizer = nesterov(),
   fragments: int = 1,
   delay: int = 0,
+  grace: int = 0,
 ) -> Strategy:
   """Args:
   period: H, local steps between two reports of a worker.
@@ -117,13 +118,13 @@ def strategy(
   outer: the outer optimizer; see transforms/outer_optimizers.py.
   fragments: F, at most the number of layers; they have about as many bytes.
   delay: tau, local steps while an exchange is on its way; below H.
+  grace: steps of waiting after the K-th report; without effect in lockstep.
   """
-  rule = Quorum(quorum, merge, outer)
+  rule = Quorum(quorum, merge, outer, grace)
   rule.check()
   if not 0 <= delay < period:
-    raise UserError(
-      f'delay is from 0 to below period={period} steps, got {delay}.'
-    )
-  parameters = syncer(period, rule, fragments, delay)
-  visits = lambda workers: async_exchange.visits(parameters)
-  return Strategy(identity(), parameters, visits)
+    raise UserError(f'delay is from 0 to below period={period}, got {delay}.')
+  of = lambda how: syncer(period, how, fragments, delay)
+  among = lambda workers: of(rule._replace(everyone=workers))
+  visits = lambda workers: async_exchange.visits(among(workers))
+  return Strategy(identity(), of(rule._replace(grace=0)), visits)

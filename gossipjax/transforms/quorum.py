@@ -23,6 +23,7 @@ class Held(NamedTuple):
 
   outer: optax.OptState
   reports: Reports  # Since the last outer step.
+  closes: jax.Array  # i32[]; the step that ends the grace; -1 before a quorum.
 
 
 class Quorum(NamedTuple):
@@ -32,25 +33,40 @@ class Quorum(NamedTuple):
     size: K, reports after which it takes an outer step.
     merge: one of merges.MERGES.
     outer: the outer optimizer.
+    grace: steps for which it waits for more reports after K. Its clock is the
+      step of the worker that reports: it ends with the first report that is so
+      many steps after the one that made the quorum.
+    everyone: as many reports end the grace at once; of all workers.
   """
 
   size: int
   merge: str
   outer: OuterOptimizer
+  grace: int = 0
+  everyone: int = 1
 
   def check(self) -> None:
     """Raises a UserError for an impossible rule."""
     merges.check(self.merge)
     if self.size < 1:
       raise UserError(f'quorum is at least 1, got {self.size}.')
+    if self.grace < 0:
+      raise UserError(f'grace is at least 0 steps, got {self.grace}.')
 
   def init(self, center: Tree) -> Held:
     """What it holds at first."""
     nothing = merges.report(center, jnp.float32(0), self.merge)
-    return Held(self.outer.init(center), jax.tree.map(jnp.zeros_like, nothing))
+    reports = jax.tree.map(jnp.zeros_like, nothing)
+    return Held(self.outer.init(center), reports, jnp.int32(-1))
 
   def serve(
-    self, center: Tree, held: Held, moved: Tree, weight: jax.Array, active=True
+    self,
+    center: Tree,
+    held: Held,
+    moved: Tree,
+    weight: jax.Array,
+    step: jax.Array,
+    active=True,
   ) -> tuple[Tree, Held, Traffic]:
     """Takes the reports of those who are there.
 
@@ -59,11 +75,12 @@ class Quorum(NamedTuple):
       held: what it holds beside them.
       moved: D_i, of this worker.
       weight: f32[]; w_i.
+      step: i32[]; of this worker.
       active: bool[]; whether it reports.
 
     Returns:
       The parameters, after an outer step with the merge of all reports if they
-      are a quorum; what is held beside them; the bill.
+      are a quorum and the grace is over; what is held beside them; the bill.
     """
     mine = merges.report(moved, weight, self.merge)
     new, _, sent = collectives.serve(mine, active)
@@ -71,9 +88,16 @@ class Quorum(NamedTuple):
     gradient = merges.merged(reports, self.merge, center)
     updates, stepped = self.outer.update(gradient, held.outer, center)
     nothing = jax.tree.map(jnp.zeros_like, reports)
+    enough = reports.workers >= self.size
+    opens = enough & (held.closes < 0)
+    closes = jnp.where(opens, step + self.grace, held.closes)
+    over = (step >= closes) | (reports.workers >= self.everyone)
     center, held = select(
-      reports.workers >= self.size,
-      (optax.apply_updates(center, updates), Held(stepped, nothing)),
-      (center, Held(held.outer, reports)),
+      enough & over,
+      (
+        optax.apply_updates(center, updates),
+        Held(stepped, nothing, jnp.int32(-1)),
+      ),
+      (center, Held(held.outer, reports, closes)),
     )
     return center, held, sent

@@ -110,6 +110,13 @@ def test_alone_directions_are_diloco_too():
   )
 
 
+def test_the_grace_changes_nothing_for_workers_in_step():
+  close(
+    train(decoupled_diloco.strategy(3, grace=2), MOMENTUM),
+    train(decoupled_diloco.strategy(3), MOMENTUM),
+  )
+
+
 def test_without_a_quorum_the_syncer_waits():
   for x in train(decoupled_diloco.strategy(3, quorum=9), steps=3):
     last = x
@@ -120,7 +127,13 @@ def test_without_a_quorum_the_syncer_waits():
 
 @pytest.mark.parametrize(
   'wrong',
-  [{'period': 0}, {'quorum': 0}, {'merge': 'sum'}, {'delay': 24}],
+  [
+    {'period': 0},
+    {'quorum': 0},
+    {'merge': 'sum'},
+    {'delay': 24},
+    {'grace': -1},
+  ],
 )
 def test_impossible_settings_are_refused(wrong):
   with pytest.raises(UserError, match=next(iter(wrong))):

@@ -142,18 +142,20 @@ def downpour(period=1):
     yield x
 
 
-def decoupled(period=4, quorum=2):
+def decoupled(period=4, quorum=2, grace=0):
   x, taken = np.tile(START, (P, 1)), np.tile(START, (P, 1))
   center, pulled, steps = START.copy(), x.copy(), [0] * P
-  reports = []
+  reports, closes = [], None
   for i in finishes():
     x[i] -= RATE * gradient(i, taken[i])
     steps[i] += 1
     if steps[i] % period == 0:
       reports.append(pulled[i] - x[i])
-      if len(reports) == quorum:
-        center = center - np.mean(reports, axis=0)
-        reports = []
+      if len(reports) >= quorum:
+        closes = steps[i] + grace if closes is None else closes
+        if steps[i] >= closes or len(reports) == P:
+          center = center - np.mean(reports, axis=0)
+          reports, closes = [], None
       x[i] = pulled[i] = center
     taken[i] = x[i]
     yield x
@@ -246,7 +248,12 @@ def triggered(strategy, scale=2.0, decay=0.9):
 EASGD = elastic.strategy(look_ahead=0.0)
 PULL = pull_gossip.strategy(look_ahead=0.0)
 PUSH = push_gossip.strategy(look_ahead=0.0)
-DECOUPLED = decoupled_diloco.strategy(4, 2, 'mean', outer_optimizers.sgd(1.0))
+DECOUPLED, PATIENT = (
+  decoupled_diloco.strategy(
+    4, quorum, 'mean', outer_optimizers.sgd(1.0), grace=grace
+  )
+  for quorum, grace in ((2, 0), (1, 1))
+)
 PAIRS = pairwise_gossip.strategy()
 RING = gossip.strategy()
 GOSGD = push_sum.strategy(topology.complete)
@@ -255,6 +262,7 @@ BY_HAND = {
   'downpour': (parameter_server.strategy(), downpour),
   'async_local_sgd': (local_sgd.strategy(4), lambda: downpour(4)),
   'decoupled': (DECOUPLED, decoupled),
+  'patient': (PATIENT, lambda: decoupled(quorum=1, grace=1)),
   'easgd': (EASGD, springs),
   'pull': (PULL, lambda: pulling(PULL)),
   'push': (PUSH, lambda: pushing(PUSH)),
