@@ -19,6 +19,7 @@ probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
 workload           what a workload is: task, network, schedule, gate
 workloads          the tasks and networks that claims are tried on
+small_workloads    small ones, on which many whole trainings are affordable
 sizes              how long they train, and what differs on a GPU
 seed_statistics    means, standard errors and differences over seeds
 site_methods       methods that train between sites: configs, outer rates

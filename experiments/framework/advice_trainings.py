@@ -1,5 +1,6 @@
 """Trainings that advice is held against: pilots, and whole trainings."""
 
+import functools
 import math
 import statistics
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,7 @@ from ml_collections import ConfigDict
 from experiments.framework import best_rate, step_times, study, workloads
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
-from gossipjax.advice import choice, known_runs, pilots
+from gossipjax.advice import choice, known_runs, pilot_config, untrained
 from gossipjax.advice.halving import (
   DENSE,
   Candidate,
@@ -71,7 +72,7 @@ def of_pilots(name: str, scale: str) -> study.Study:
   for steps, seeds in rounds(full):
     asked = [Pilot(c, steps, s) for c in alive for s in range(seeds)]
     runs = yield [
-      study.Ask(name, pilots.config_of(configs[p.candidate.name], p))
+      study.Ask(name, pilot_config.config_of(configs[p.candidate.name], p))
       for p in asked
     ]
     found |= dict(zip(asked, runs, strict=True))
@@ -151,13 +152,27 @@ def advised(
   asked = next(asking)
   while True:
     curves = [
-      curve(name, made[p], own_s[p.candidate.name], link) for p in asked
+      _of_pilot(name, made[p], own_s[p.candidate.name], link) for p in asked
     ]
     try:
       asked = asking.send(curves)
     except StopIteration as end:
       ranks: list[Rank] = end.value
       return choice.chosen(ranks, _doubts(name))
+
+
+def _of_pilot(name: str, run: Result, step_s: float, link: str) -> Curve:
+  """As `curve`, with what was learnt."""
+  if run['diverged']:
+    return Curve([], [])
+  now = run['records'][-1]['train_loss']
+  learnt = untrained.share_lost(_first_loss(name), now)
+  return curve(name, run, step_s, link)._replace(learnt=learnt)
+
+
+@functools.cache
+def _first_loss(name: str) -> float:
+  return untrained.loss(config(name, DENSE, 'cpu'))
 
 
 def _doubts(name: str) -> dict[str, Known]:

@@ -9,6 +9,8 @@ from ml_collections import ConfigDict
 
 from experiments.framework.single_run import Result
 from experiments.framework.sizes import GPU, Size
+from experiments.framework.small_workloads import DIGITS as DIGITS
+from experiments.framework.small_workloads import SGD, SMALL
 from experiments.framework.workload import Workload
 from experiments.framework.workload import last as last
 from gossipjax.config import defaults
@@ -18,8 +20,6 @@ POINTS = 20  # Records of a run.
 SCORED = 10  # Held-out evaluations of a run.
 
 
-SGD = {'name': 'sgd', 'momentum': 0.9, 'nesterov': True}
-DIGITS = {'name': 'digits', 'model': 'mlp', 'width': 32}
 # As fast recipes for CIFAR-10 do it (Jordan 2024, arXiv:2404.00498): whitened
 # patches, smoothed labels, flips.
 PICTURES = {'name': 'cifar10', 'augment': True, 'whiten': True}
@@ -66,63 +66,7 @@ WORKLOADS = {
     'below the network of cifar, which has no dense layer to speak of',
     warmup=0.2,
   ),
-  # Small ones, on which many whole trainings are affordable.
-  'digits': Workload(
-    "MLP on scikit-learn's digits, 300 steps",
-    {'name': 'digits', 'model': 'mlp'},
-    SGD,
-    {'cpu': Size(300, 128, 0.1), 'quick': Size(6, 64, 0.1, DIGITS)},
-    'test_accuracy',
-    0.90,
-    '92.6 % measured by configs/quickstart.py',
-  ),
-  'fashion-mlp': Workload(
-    'MLP on Fashion-MNIST, 400 steps',
-    {'name': 'fashion_mnist', 'model': 'mlp'},
-    SGD,
-    {'cpu': Size(400, 256, 0.05), 'quick': Size(6, 64, 0.05, DIGITS)},
-    'test_accuracy',
-    0.82,
-    '82.5 % measured by configs/async_fashion_mnist.py, without momentum',
-  ),
-  'text-small': Workload(
-    'transformer (2 layers, width 64) on tinyshakespeare, 400 steps',
-    {'name': 'text', 'width': 64, 'layers': 2, 'sequence': 64},
-    {'name': 'adam'},
-    {'cpu': Size(400, 32, 3e-3), 'quick': Size(6, 64, 3e-3)},
-    'test_accuracy',
-    0.33,
-    '34.8 % measured by configs/text.py',
-    warmup=0.1,
-  ),
-  'cifar-small': Workload(
-    'CNN (70,986 parameters) on CIFAR-10, 300 steps',
-    {'name': 'cifar10', 'model': 'cnn', 'width': 16},
-    SGD,
-    {'cpu': Size(300, 128, 0.05), 'quick': Size(6, 64, 0.05, DIGITS)},
-    'test_accuracy',
-    0.5,
-    '52.6 % measured with one seed',
-  ),
-  'mnist-small': Workload(
-    'CNN (13,978 parameters) on MNIST, 200 steps',
-    {'name': 'mnist', 'model': 'cnn', 'width': 8},
-    SGD,
-    {'cpu': Size(200, 128, 0.05), 'quick': Size(6, 64, 0.05, DIGITS)},
-    'test_accuracy',
-    0.96,
-    '97.0 % measured with one seed',
-  ),
-  'text-short': Workload(
-    'transformer (1 layer, width 96) on tinyshakespeare, 300 steps',
-    {'name': 'text', 'width': 96, 'layers': 1, 'sequence': 32},
-    {'name': 'adamw', 'weight_decay': 0.1},
-    {'cpu': Size(300, 64, 3e-3), 'quick': Size(6, 64, 3e-3)},
-    'test_loss',
-    2.2,
-    '2.14 nats measured with one seed',
-    warmup=0.1,
-  ),
+  **SMALL,
   'shakespeare': Workload(
     'transformer (4 layers, 4 heads, width 128) on tinyshakespeare',
     {'name': 'text', 'width': 128, 'layers': 4, 'heads': 4, 'sequence': 64},

@@ -4,6 +4,8 @@ advise               forecasts the seconds of a step of every strategy
 known_runs           what is known: known_runs.csv, and workdirs given
 halving              successive halving over strategies and learning rates
 pilot_plan           what pilots a time allows
+untrained            the loss before the first step, and how much of it is gone
+pilot_config         the config of a pilot
 pilots               what is tried: short trainings of the user's own config
 choice               which strategy pilots recommend
 recommendation       what to use, and why, in words

@@ -8,6 +8,7 @@ from gossipjax.advice.halving import DENSE, Rank
 from gossipjax.advice.known_runs import Known
 
 GAIN = 0.05  # Less of all-reduce's seconds is no reason to leave it.
+LEARNT = 0.5  # Of its first loss all-reduce's pilots have to lose.
 
 
 def against(found: Sequence[Forecast]) -> dict[str, Known]:
@@ -25,7 +26,8 @@ def chosen(
   All-reduce stays unless it loses more than GAIN by that: it costs no accuracy.
   Intervals don't decide, since to wait for disjoint ones loses more seconds
   than it saves (`experiments/advice_quality.py`); they are told. What a whole
-  training says counts more than a pilot.
+  training says counts more than a pilot. Pilots that end before all-reduce has
+  learnt say nothing of the end: who is ahead there often never arrives.
 
   Args:
     ranks: the quickest first.
@@ -33,7 +35,12 @@ def chosen(
   """
   first, dense = usable(ranks, doubts)[0], dense_of(ranks)
   gains = first.seconds < (1 - GAIN) * dense.seconds
-  return first.candidate.name if gains else DENSE
+  return first.candidate.name if gains and not too_early(ranks) else DENSE
+
+
+def too_early(ranks: Sequence[Rank]) -> bool:
+  """Whether all-reduce's pilots end with most of the loss they began with."""
+  return dense_of(ranks).learnt < LEARNT
 
 
 def usable(

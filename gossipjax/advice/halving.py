@@ -50,6 +50,7 @@ class Curve(NamedTuple):
 
   scores: Sequence[float]  # On validation data.
   seconds: Sequence[float]  # Computing and communication, since the start.
+  learnt: float = 1.0  # Share of the untrained model's loss that is gone.
 
 
 class Rank(NamedTuple):
@@ -65,6 +66,7 @@ class Rank(NamedTuple):
     score: the best of the mean over seeds.
     steps: of the pilots.
     seeds: number of pilots.
+    learnt: see `Curve`, the mean over seeds.
   """
 
   candidate: Candidate
@@ -74,6 +76,7 @@ class Rank(NamedTuple):
   score: float
   steps: int
   seeds: int
+  learnt: float
 
 
 Halving = Generator[list[Pilot], list[Curve], list[Rank]]
@@ -170,9 +173,8 @@ def _rank(
     easier = [_seconds(curve, goals[-1], higher) for curve in curves]
     each = [_seconds(curve, goals[0], higher) for curve in curves]
   low, high = min(seconds, *easier), max(seconds, *each)
-  return Rank(
-    candidate, seconds, low, high, _best(mean, higher), 0, len(curves)
-  )
+  best = _best(mean, higher)
+  return Rank(candidate, seconds, low, high, best, 0, len(curves), mean.learnt)
 
 
 def _order(rank: Rank, higher: bool) -> tuple[float, float]:
@@ -191,6 +193,7 @@ def _mean(curves: Sequence[Curve]) -> Curve | None:
   return Curve(
     np.mean([c.scores for c in curves], 0).tolist(),
     np.mean([c.seconds for c in curves], 0).tolist(),
+    statistics.fmean(c.learnt for c in curves),
   )
 
 

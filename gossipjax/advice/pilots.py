@@ -5,6 +5,7 @@ see `step_cost`, and of the link, see `network`. Finished pilots are kept in the
 workdir and are not trained again.
 """
 
+import functools
 import json
 import pathlib
 import time
@@ -14,41 +15,13 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from gossipjax.advice import untrained
 from gossipjax.advice.halving import DENSE, Curve, Pilot, Rank, halving
+from gossipjax.advice.pilot_config import config_of
 from gossipjax.advice.pilot_plan import Plan, candidates, planned
 from gossipjax.comparison import scores
 from gossipjax.results import record_file, workdir
 from gossipjax.tuning import trials
-
-POINTS = 10  # Evaluations of a pilot.
-
-
-def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
-  """The config of a pilot: a short training with the whole schedule.
-
-  Args:
-    base: of the variant, at full length.
-    pilot: what is trained.
-  """
-  found = base.copy_and_resolve_references()
-  share = pilot.steps / base.steps
-  every = max(1, pilot.steps // POINTS)
-  found.update(
-    steps=pilot.steps,
-    seed=pilot.seed,
-    log_every=every,
-    eval_every=every,
-    checkpoint_every=0,
-  )
-  found.split.holdout = 'validation'
-  found.optimizer.learning_rate = pilot.candidate.rate
-  if found.optimizer.get('warmup_steps'):
-    found.optimizer.warmup_steps = round(share * base.optimizer.warmup_steps)
-  if found.optimizer.get('boundaries'):
-    found.optimizer.boundaries = tuple(
-      round(share * step) for step in base.optimizer.boundaries
-    )
-  return found
 
 
 class Bench:
@@ -93,13 +66,25 @@ class Bench:
     seconds = (
       self._own_s[name] * records['step'] + records[f'comm_{self._link}_s']
     )
-    curve = Curve(records[metric][shown].tolist(), seconds[shown].tolist())
+    learnt = untrained.share_lost(self._before, records['train_loss'][-1])
+    curve = Curve(
+      records[metric][shown].tolist(), seconds[shown].tolist(), float(learnt)
+    )
     if not known:
       self._say(
         f'{name}, learning rate {rate:.3g}, {pilot.steps} steps: '
         f'{scores.told(metric, curve.scores[-1])}'
       )
     return curve
+
+  @functools.cached_property
+  def _before(self) -> float:
+    """Loss of the untrained model, or what an earlier call found."""
+    path = self._folder / 'untrained.json'
+    if not path.exists():
+      found = untrained.loss(self._configs[DENSE], self._tasks)
+      workdir.write(path, json.dumps(found))
+    return workdir.read(path, float)
 
   def _place(self, pilot: Pilot) -> pathlib.Path:
     name, rate = pilot.candidate

@@ -6,7 +6,7 @@ from typing import Any
 
 from gossipjax import network
 from gossipjax.advice import known_runs
-from gossipjax.advice.choice import GAIN, chosen, dense_of, usable
+from gossipjax.advice.choice import GAIN, chosen, dense_of, too_early, usable
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import DENSE, NEVER, Rank
 from gossipjax.advice.known_runs import Known
@@ -40,6 +40,8 @@ def tried(
     for run in [(doubts or {})[r.candidate.name]]
   )
   more = f' Longer pilots tell more: {again}'
+  if too_early(ranks):
+    return _early(dense, first, full) + more
   if chosen(ranks, doubts) != DENSE:
     said = (
       f'Use {_named(first)}: {_seconds(first)} to what all-reduce reaches, '
@@ -59,6 +61,15 @@ def tried(
     f'Use all-reduce: {_named(first)} gains less than {100 * GAIN:.0f} %, '
     f'{_seconds(first)} to what all-reduce reaches in {_seconds(dense)}; '
     f'{how}.{passed}{more}'
+  )
+
+
+def _early(dense: Rank, first: Rank, full: int) -> str:
+  ahead = '' if first is dense else f', here {_named(first)},'
+  return (
+    f'Use all-reduce: its pilots of {dense.steps} of {full} steps lost '
+    f'{100 * dense.learnt:.0f} % of the loss that they began with, and who is '
+    f'ahead so early{ahead} often never gets where all-reduce does.'
   )
 
 

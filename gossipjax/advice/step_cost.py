@@ -37,15 +37,15 @@ class Cost(NamedTuple):
 def gradient_s(task: Task, batch_size: int, turns: int = TURNS) -> float:
   """Seconds of a loss and its gradients, for one worker's batch."""
   params, state = task.begin(jax.random.key(0))
-  batch = jax.tree.map(jnp.asarray, _batch(task, batch_size))
+  batch = jax.tree.map(jnp.asarray, examples(task, batch_size))
   gradient = jax.jit(jax.value_and_grad(task.training_loss, has_aux=True))
   key = jax.random.key(1)
   call = lambda: gradient(params, state, batch, key)
   return median_seconds({'gradient': call}, turns)['gradient']
 
 
-def _batch(task: Task, size: int) -> Tree:
-  """Examples of worker 0, arrays [size, ...]."""
+def examples(task: Task, size: int) -> Tree:
+  """The first examples of worker 0, arrays [size, ...]."""
   if isinstance(task.train, Shares):
     mine = task.train.rows[0]
     return stacked(task.train.source, mine[np.arange(size) % len(mine)])

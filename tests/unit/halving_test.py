@@ -9,9 +9,10 @@ from ml_collections import ConfigDict
 from gossipjax.advice import (
   choice,
   known_runs,
+  pilot_config,
   pilot_plan,
-  pilots,
   recommendation,
+  untrained,
 )
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import (
@@ -109,6 +110,29 @@ def test_the_least_mean_is_recommended_where_intervals_overlap(share, use):
     assert said.startswith('Use all-reduce: fast') and 'less than 5 %' in said
 
 
+def test_pilots_that_end_before_all_reduce_has_learnt_say_nothing():
+  every = [Candidate(DENSE, 0.1), Candidate('fast', 0.1)]
+  curves = {
+    c: [curve(Pilot(c, 400, s))._replace(learnt=0.4 + 0.1 * s) for s in (0, 1)]
+    for c in every
+  }
+  ranks = ranked(curves, 400, 1000, True)
+  assert choice.chosen(ranks) == DENSE
+  said = recommendation.tried(ranks, 1000, 'run --A')
+  assert said.startswith('Use all-reduce: its pilots of 400 of 1000 steps lost')
+  assert '45 % of the loss' in said and 'fast at learning rate 0.1,' in said
+  assert said.endswith('Longer pilots tell more: run --A')
+  enough = [rank._replace(learnt=0.5) for rank in ranks]
+  assert choice.chosen(enough) == 'fast'
+
+
+@pytest.mark.parametrize(
+  'before, now, share', [(2.0, 1.5, 0.25), (2.0, 3.0, -0.5), (-1.0, -2.0, 1.0)]
+)
+def test_which_share_of_a_loss_is_gone(before, now, share):
+  assert untrained.share_lost(before, now) == share
+
+
 def test_what_whole_trainings_speak_against_is_passed_over():
   every = [Candidate(name, 0.1) for name in SPEED]
   curves = {c: [curve(Pilot(c, 400, s)) for s in (0, 1)] for c in every}
@@ -148,7 +172,7 @@ def test_nothing_is_ranked_where_all_reduce_diverges():
 def test_a_pilot_is_short_on_validation_data_with_the_whole_schedule():
   config = defaults.get_config()
   config.optimizer.update(warmup_steps=30, boundaries=(100, 200))
-  found = pilots.config_of(config, Pilot(Candidate('x', 0.3), 60, 7))
+  found = pilot_config.config_of(config, Pilot(Candidate('x', 0.3), 60, 7))
   assert (found.steps, found.seed, found.eval_every) == (60, 7, 6)
   assert found.split.holdout == 'validation'
   assert found.optimizer.learning_rate == 0.3

@@ -1,0 +1,35 @@
+"""The config of a pilot."""
+
+from ml_collections import ConfigDict
+
+from gossipjax.advice.halving import Pilot
+
+POINTS = 10  # Evaluations of a pilot.
+
+
+def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
+  """The config of a pilot: a short training with the whole schedule.
+
+  Args:
+    base: of the variant, at full length.
+    pilot: what is trained.
+  """
+  found = base.copy_and_resolve_references()
+  share = pilot.steps / base.steps
+  every = max(1, pilot.steps // POINTS)
+  found.update(
+    steps=pilot.steps,
+    seed=pilot.seed,
+    log_every=every,
+    eval_every=every,
+    checkpoint_every=0,
+  )
+  found.split.holdout = 'validation'
+  found.optimizer.learning_rate = pilot.candidate.rate
+  if found.optimizer.get('warmup_steps'):
+    found.optimizer.warmup_steps = round(share * base.optimizer.warmup_steps)
+  if found.optimizer.get('boundaries'):
+    found.optimizer.boundaries = tuple(
+      round(share * step) for step in base.optimizer.boundaries
+    )
+  return found
