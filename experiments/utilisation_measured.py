@@ -93,9 +93,12 @@ def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
 NOTES = f"""
 Seconds of a step: medians over intervals of {EVERY} steps of the first process.
 `computing` is the share of the seconds of workers that never exchange. The
-model adds what workers wait for by their bills to the method's own step without
-a limit of the link. Every {EVERY}th exchange is waited for, since a record is
-written. With more workers than cores, some share one.
+model takes the method's step without a limit of the link, and puts what workers
+wait for by their bills on the limited link in the place of what they wait for
+on the other; latency and rate of both are fitted to single collectives between
+the same namespaces (`experiments.testbed.calibrate`). Every {EVERY}th exchange
+is waited for, since a record is written. With more workers than cores, some
+share one.
 """
 
 

@@ -28,6 +28,7 @@ from gossipjax.network import Link
 from gossipjax.results import workdir
 
 SIZES = (1_000, 100_000, 1_000_000, 4_000_000)
+MOVES = [(what, n, {}) for what in timing.MOVES for n in SIZES]
 STRATEGIES = (
   ('all_reduce', {}),
   ('gossip', {'topology': 'exponential'}),
@@ -69,6 +70,11 @@ def fit(timings: Sequence[timing.Timing]) -> Link:
   return Link(float(latency_s), float(1 / s_per_byte))
 
 
+def fitted(workers: int, link: link_shape.Shape) -> Link:
+  """The link model of namespaces behind such links, fitted to MOVES alone."""
+  return fit(measure(workers, link, MOVES))
+
+
 def rows(link: Link, timings: Sequence[timing.Timing]) -> list[dict[str, Any]]:
   """Measured and modelled seconds of each exchange."""
   found = []
@@ -107,13 +113,12 @@ def main() -> int:
   )
   parser.add_argument('--out', default='link.json')
   given = parser.parse_args()
-  moves = [(what, n, {}) for what in timing.MOVES for n in SIZES]
   whole = [(what, given.numbers, a) for what, a in STRATEGIES]
   try:
     timings = measure(
-      given.workers, link_shape.shape(given.rate, given.delay), moves + whole
+      given.workers, link_shape.shape(given.rate, given.delay), MOVES + whole
     )
-    link = fit(timings[: len(moves)])
+    link = fit(timings[: len(MOVES)])
   except UserError as error:
     print(error, file=sys.stderr)
     return 2

@@ -3,8 +3,10 @@
 Trainings in network namespaces, each kept as it comes. Seconds of computing are
 those of workers that never exchange. The model takes a method's step between
 namespaces whose links are as fast as the machine, which has in it what selects
-entries and copies messages, and adds what workers wait for on the link by their
-bills (gossipjax/network.py).
+entries and copies messages, and puts what workers wait for on the slow link by
+their bills in the place of what they wait for on the fast one
+(gossipjax/network.py). Both links are fitted to single collectives between the
+same namespaces.
 """
 
 import itertools
@@ -15,14 +17,13 @@ import jax
 import numpy as np
 
 from experiments.framework.kept import Kept
-from experiments.testbed import link_shape
+from experiments.testbed import calibrate, link_shape
 from experiments.testbed.step_seconds import TASK, Steps, measured
 from gossipjax import network
 from gossipjax.advice import step_traffic
 from gossipjax.config import defaults, resolve
 
 STEPS, EVERY = 32, 8
-LATENCY_S = 2e-4  # Of a round between namespaces of one machine.
 SHARES = (0.5, 0.75, 0.9, 0.95)
 MODEL = {'width': 2048, 'layers': 2}  # As TASK.
 # Strategy, its arguments, and whether exchanges are beside computing.
@@ -45,7 +46,7 @@ METHODS: dict[str, tuple[str, dict[str, Any], bool]] = {
     True,
   ),
 }
-KIND = 'step_seconds'  # Of kept results.
+KIND, LINK = 'step_seconds', 'fitted_link'  # Of kept results.
 UNSHAPED = ''  # A rate: as fast as the machine.
 MODELLED, MEASURED = 'computing, modelled', 'computing, measured'
 NEVER = ('local_sgd', {'period': 10**6}, False)
@@ -68,7 +69,19 @@ def is_kept(kept: Kept, workers: int, rate: str, name: str) -> bool:
   """Whether all that a row needs is measured."""
   method = METHODS[name]
   needed = (UNSHAPED, NEVER), (UNSHAPED, method), (rate, method)
-  return all(kept.find(KIND, _key(workers, *one)) for one in needed)
+  return all(kept.find(KIND, _key(workers, *one)) for one in needed) and all(
+    kept.find(LINK, {'workers': workers, 'rate': each})
+    for each in (UNSHAPED, rate)
+  )
+
+
+def fitted_link(kept: Kept, workers: int, rate: str) -> network.Link:
+  """The link model at a rate, fitted once."""
+  shape = link_shape.shape(rate)
+  key = {'workers': workers, 'rate': rate}
+  return network.Link(
+    **kept.once(LINK, key, lambda: calibrate.fitted(workers, shape)._asdict())
+  )
 
 
 def _key(workers: int, rate: str, method) -> dict[str, Any]:
@@ -87,14 +100,15 @@ def _flat(given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
       yield key, value
 
 
-def waited_s(method, workers: int, rate: str, compute_s: float) -> float:
+def waited_s(
+  method, workers: int, link: network.Link, compute_s: float
+) -> float:
   """Modelled seconds per step that workers wait, over the measured steps."""
   name, given, beside = method
   strategy = resolve.strategy(resolve.strategy_config(name, **given))
   task = resolve.task(defaults.task('digits', **MODEL))
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   bill = step_traffic.per_step(strategy, params, workers, STEPS).sent
-  link = network.link(LATENCY_S, link_shape.shape(rate).bytes_per_s)
   each = network.seconds(link, bill)[EVERY:].reshape(-1, EVERY)
   late = given['delay'] if beside else 0
   waits = [
@@ -108,7 +122,9 @@ def row(kept: Kept, workers: int, rate: str, name: str) -> dict[str, Any]:
   compute_s = steps(kept, workers, UNSHAPED, NEVER).seconds
   local_s = steps(kept, workers, UNSHAPED, METHODS[name]).seconds
   found = steps(kept, workers, rate, METHODS[name])
-  modelled_s = local_s + waited_s(METHODS[name], workers, rate, local_s)
+  fast, slow = (fitted_link(kept, workers, r) for r in (UNSHAPED, rate))
+  own_s = local_s - waited_s(METHODS[name], workers, fast, local_s)
+  modelled_s = own_s + waited_s(METHODS[name], workers, slow, own_s)
   return {
     'method': name,
     'workers': workers,

@@ -5,32 +5,42 @@ import pytest
 from experiments.framework.kept import Kept
 from experiments.testbed import utilisation
 from experiments.testbed.step_seconds import Steps
+from gossipjax.network import Link
+
+FAST = Link(1e-4, 1e9)
 
 
 def test_a_row_is_kept_and_has_the_model_that_one_finds_by_hand(
   tmp_path, monkeypatch
 ):
-  calls = []
+  calls, shapes = [], []
 
   def measured(workers, link, strategy, flags, steps, every):
     calls.append(strategy)
     return Steps(0.5 if strategy == 'local_sgd' else 1.0, 110.0, 100.0)
 
+  def fitted(workers, shape):
+    shapes.append(shape.bytes_per_s)
+    return Link(1e-3, shape.bytes_per_s) if shape.bytes_per_s else FAST
+
   monkeypatch.setattr(utilisation, 'measured', measured)
+  monkeypatch.setattr(utilisation.calibrate, 'fitted', fitted)
   for _ in range(2):  # The second time all is kept.
     found = utilisation.row(Kept(tmp_path), 2, '100mbit', 'all_reduce')
   # Workers that never exchange; the method's own step; the one on the link.
   assert calls == ['local_sgd', 'all_reduce', 'all_reduce']
   # 64 * 2048 + 2048^2 + 2048 * 10 weights, 4,106 biases: 4 bytes each way.
   sent = 4 * (64 * 2048 + 2048**2 + 2048 * 10 + 2 * 2048 + 10)
-  waits = sent / 12.5e6 + 2 * utilisation.LATENCY_S
+  assert shapes == [None, 12.5e6]
+  # Two rounds; the step without a limit has the fast link in it.
+  waits = sent / 12.5e6 + 2e-3 - sent / 1e9 - 2e-4
   assert found['computing, modelled'] == pytest.approx(0.5 / (1.0 + waits))
   assert found['computing, measured'] == 0.5
 
 
 def test_what_is_beside_computing_is_waited_for_less():
   wait = lambda name: utilisation.waited_s(
-    utilisation.METHODS[name], 2, '300mbit', 0.5
+    utilisation.METHODS[name], 2, Link(2e-4, 37.5e6), 0.5
   )
   # Every fourth step 0.464 s and two rounds; the last of 8 steps exchanges, and
   # is waited for, the one before is hidden.
