@@ -5,7 +5,6 @@ see `step_cost`, and of the link, see `network`. Finished pilots are kept in the
 workdir and are not trained again.
 """
 
-import functools
 import json
 import pathlib
 import time
@@ -66,7 +65,8 @@ class Bench:
     seconds = (
       self._own_s[name] * records['step'] + records[f'comm_{self._link}_s']
     )
-    learnt = untrained.share_lost(self._before, records['train_loss'][-1])
+    before = self._first_loss(config)
+    learnt = untrained.share_lost(before, records['train_loss'][-1])
     curve = Curve(
       records[metric][shown].tolist(), seconds[shown].tolist(), float(learnt)
     )
@@ -77,12 +77,11 @@ class Bench:
       )
     return curve
 
-  @functools.cached_property
-  def _before(self) -> float:
+  def _first_loss(self, config: ConfigDict) -> float:
     """Loss of the untrained model, or what an earlier call found."""
     path = self._folder / 'untrained.json'
     if not path.exists():
-      found = untrained.loss(self._configs[DENSE], self._tasks)
+      found = untrained.loss(config, self._tasks)
       workdir.write(path, json.dumps(found))
     return workdir.read(path, float)
 

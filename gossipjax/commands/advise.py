@@ -9,7 +9,9 @@ First it shows kept runs of this or the nearest model; --known=WORKDIR adds your
 own. Then, for --minutes, it trains your config for a few steps under the
 strategies whose steps are faster than all-reduce's on the link, at several
 learning rates, on validation data, the better half for longer, and forecasts
-the seconds to what all-reduce reaches. The same command continues.
+the seconds to what all-reduce reaches. Pilots in which all-reduce has lost less
+than half of its first loss are told but not followed: who is ahead so early
+often never arrives. The same command continues.
 
 Seconds of a step are measured here for one worker; --table shows them. The link
 is modelled; --link may be a JSON file with latency_s and bytes_per_s.
