@@ -6,7 +6,8 @@ A model of a million parameters in one matrix. A visit of a server sends it
 there and back, two copies; a worker that reads another gets it, one copy. A
 copy is a call of another process that returns the array, and copying it out of
 the store. Then a step of a worker while nobody exchanges, over the same
-gradient and update in a plain loop of a process.
+gradient and update in a plain loop of a process: of that model, and of a CNN on
+pictures, whose gradient takes longer.
 """
 
 import statistics
@@ -25,6 +26,8 @@ from gossipjax.engine.server_process import prepare
 from gossipjax.tasks.task import Task
 
 SIDE, TURNS, STEPS, TRAIN_S = 1024, 15, 20, 0.5
+LINEAR = {'name': 'benchmarks.engine:linear'}
+CNN = {'name': 'fashion_mnist', 'model': 'cnn', 'width': 32}
 METHODS = {'parameter_server': 2, 'pull_gossip': 1}  # Copies of a model.
 
 
@@ -39,11 +42,11 @@ def linear(batch: int = 64) -> Task:
   )
 
 
-def config(name: str, period: int, workers: int = 2):
+def config(name: str, period: int, workers: int = 2, task: Any = LINEAR):
   """Few workers."""
   found = defaults.get_config()
   found.update(workers=workers, batch_size=64, steps=10**6, engine='ray')
-  found.task = defaults.task('benchmarks.engine:linear')
+  found.task = defaults.task(**task)
   found.split = defaults.split()
   found.optimizer = defaults.optimizer('sgd', learning_rate=0.01)
   bare = {'look_ahead': 0.0} if name == 'pull_gossip' else {}
@@ -76,7 +79,9 @@ class Plain:
     """Before it trains."""
     self._setup = prepare(of)
     self._held = self._setup.beginning()
-    self._update = jax.jit(lambda x, g: x - 0.01 * g)
+    self._update = jax.jit(
+      lambda xs, gs: [x - 0.01 * g for x, g in zip(xs, gs, strict=True)]
+    )
 
   def steps(self, count: int) -> float:
     """Seconds of so many steps."""
@@ -84,7 +89,8 @@ class Plain:
     began = time.perf_counter()
     for step in range(count):
       _, gradient, _ = self._setup.take(own, server, 0, np.int32(step))
-      jax.block_until_ready(self._update(own[0], gradient))
+      leaves = jax.tree.leaves(gradient)
+      jax.block_until_ready(self._update(own[: len(leaves)], leaves))
     return time.perf_counter() - began
 
 
@@ -129,15 +135,20 @@ def main() -> None:
       ][1:]
       show(f'{name}: an exchange over {count} raw copies', ratios)
       crew.end()
-    crew = crew_of(config('pull_gossip', 10**6, workers=1).to_dict())
-    ray.get(plain.prepare.remote(config('pull_gossip', 1).to_dict()))
-    crew.go(time.time())
-    crew.hold()
-    ratios = [
-      alone_s(crew) / ray.get(plain.steps.remote(STEPS)) * STEPS
-      for _ in range(TURNS + 1)
-    ]
-    show('a step without an exchange over a plain one', ratios[1:])
+    for task in (LINEAR, CNN):
+      of = config('pull_gossip', 10**6, workers=1, task=task).to_dict()
+      crew = crew_of(of)
+      ray.get(plain.prepare.remote(of))
+      crew.go(time.time())
+      crew.hold()
+      plain_s = ray.get(plain.steps.remote(STEPS)) / STEPS
+      ratios = [
+        alone_s(crew) / ray.get(plain.steps.remote(STEPS)) * STEPS
+        for _ in range(TURNS + 1)
+      ]
+      crew.end()
+      what = f'{task["name"]}, {1000 * plain_s:.1f} ms'
+      show(f'a step without an exchange over a plain one ({what})', ratios[1:])
 
 
 def show(title: str, ratios: list[float]) -> None:
