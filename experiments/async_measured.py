@@ -69,12 +69,10 @@ def config(method: str, seed: int, quick: bool) -> ConfigDict:
 
 
 def trace(of: ConfigDict, path: pathlib.Path) -> float:
-  """Writes the seconds of gradients of a run: a line for each step, and more
-  for workers that are ahead; a column for each worker, in an order of its own,
-  since workers that end at the same moment are served as one.
+  """Writes seconds of gradients, more than steps, and returns their mean.
 
-  Returns:
-    Their mean.
+  Each worker has a column, in an order of its own: who ends at the same moment
+  is served as one.
   """
   free = ConfigDict({**of.to_dict(), 'cluster': defaults.cluster()})
   ready = setup.of_run(resolve_run(free))
@@ -94,8 +92,8 @@ def trace(of: ConfigDict, path: pathlib.Path) -> float:
 
 def machines(path: pathlib.Path, slow: bool, **link: Any) -> ConfigDict:
   """The cluster of both, on seconds of a trace."""
-  link |= {'compute': 'trace', 'trace': str(path), 'sleep_s': 0.3}
-  return defaults.cluster(**link, stragglers=(0,) * slow)
+  times = {'compute': 'trace', 'trace': str(path), 'sleep_s': 0.3}
+  return defaults.cluster(**link, **times, stragglers=(0,) * slow)
 
 
 def measured(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
@@ -137,14 +135,13 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
   link = {'latency_s': took / rounds, 'bytes_per_s': float('inf')}
   ours = found_in(measured(of, machines(path, slow=True)))
   model = found_in(predicted(of, machines(path, slow=True, **link)))
-  asked_of_all = calm.steps * WORKERS * asked
   return {
     'method': method,
     'seed': seed,
     **{f'{key}, measured': ours[key] for key in NEAR},
     **{f'{key}, predicted': model[key] for key in NEAR},
     'ms of an exchange': 1000 * took,
-    OVERRUN: sum(alike[-1].compute_s) / asked_of_all,
+    OVERRUN: sum(alike[-1].compute_s) / (calm.steps * WORKERS * asked),
     'load at the start': os.getloadavg()[0],
   }
 
@@ -193,8 +190,7 @@ def ratios(rows: claim.Rows, key: str) -> dict[str, float | None]:
 def verdict(rows: claim.Rows) -> claim.Verdict:
   """A case is a method and what is predicted of it."""
   if not rows:
-    nothing = 'not measured on an idle machine yet'
-    return claim.judged([], 'nothing yet', f'It is {nothing}.', nothing)
+    return claim.judged([], '', 'Nothing.', 'not measured on an idle machine')
   found = {key: ratios(rows, key) for key in NEAR}
   cases = [
     None if ratio is None else abs(ratio - 1) <= NEAR[key]
@@ -203,21 +199,18 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     # Who only reads never uses an older gradient: both are 0.
     if ratio is not None or key == SECONDS
   ]
-  told = {
-    key: claim.span([{'ratio': r} for r in found[key].values()], 'ratio')
-    for key in NEAR
-  }
-  overrun = statistics.fmean(r[OVERRUN] for r in rows)
-  busy = f'the machine was busy: computing took {overrun:.2f} times as long'
-  ours = (
-    f'measured over predicted: seconds {told[SECONDS]}, staleness {told[STALE]}'
+  span = lambda key: claim.span(
+    [{'ratio': r} for r in found[key].values()], 'ratio'
   )
+  overrun = statistics.fmean(r[OVERRUN] for r in rows)
+  told = f'seconds {span(SECONDS)}, staleness {span(STALE)}'
+  ours = f'measured over predicted: {told}'
   return claim.judged(
     cases,
     ours,
     f'Of {len(cases)} predictions {sum(case is True for case in cases)} are '
     f'near: {ours}. Processes computed {overrun:.2f} times as long as asked.',
-    busy if overrun > MOST_OVERRUN else '',
+    'the machine was busy' if overrun > MOST_OVERRUN else '',
   )
 
 

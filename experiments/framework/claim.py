@@ -176,4 +176,4 @@ def run(
       drawn.savefig(picture, dpi=110)
     print(f'{kept.verdict}. {kept.ours}')
 
-  app.run(console.guarded(main), flags_parser=command_line.parse)
+  app.run(console.guarded(main, again=None), flags_parser=command_line.parse)

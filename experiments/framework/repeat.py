@@ -90,6 +90,6 @@ def main(argv: list[str], interrupted: Any) -> None:
 
 if __name__ == '__main__':
   app.run(
-    console.guarded(main),
+    console.guarded(main, again=None),
     flags_parser=lambda argv: command_line.parse(argv, positional=2),
   )

@@ -180,4 +180,4 @@ def main(argv: list[str], interrupted: Any) -> None:
 
 
 if __name__ == '__main__':
-  app.run(console.guarded(main), flags_parser=command_line.parse)
+  app.run(console.guarded(main, again=None), flags_parser=command_line.parse)

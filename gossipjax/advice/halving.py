@@ -65,8 +65,7 @@ class Rank(NamedTuple):
     high: those of the slowest seed to the hardest.
     score: the best of the mean over seeds.
     steps: of the pilots.
-    seeds: number of pilots.
-    learnt: see `Curve`, the mean over seeds.
+    seeds, learnt: number of pilots, and the mean of what they learnt.
   """
 
   candidate: Candidate

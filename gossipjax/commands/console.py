@@ -33,9 +33,7 @@ class Signals:
 
   def __init__(self):
     self.received = None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-      if signal.getsignal(number) is not signal.SIG_IGN:  # As by nohup.
-        signal.signal(number, self._receive)
+    _handle(self._receive)
 
   def _receive(self, number, frame):
     del frame
@@ -64,7 +62,8 @@ def guarded(
     main: takes the words that are no flags, and a callable that says whether
       a signal asked to stop.
     again: the flag or command that continues a stopped run; None if nothing
-      does, then a signal ends the process at once and `signals` is None.
+      does, then a signal ends the process at once, what is open is closed,
+      and `signals` is None.
   """
 
   def run(argv):
@@ -119,8 +118,19 @@ def _signals(again: str | None) -> Any:
     return stopping.Stop()
   if again:
     return Signals()
-  signal.signal(signal.SIGINT, signal.SIG_DFL)
+  _handle(_end)
   return None
+
+
+def _handle(handler: Callable[[int, Any], None]) -> None:
+  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) is not signal.SIG_IGN:  # As by nohup.
+      signal.signal(number, handler)
+
+
+def _end(number: int, frame: Any) -> None:
+  del frame
+  sys.exit(128 + number)
 
 
 def _unless_too_late(error, show=sys.unraisablehook):
