@@ -141,14 +141,17 @@ def main() -> None:
       ray.get(plain.prepare.remote(of))
       crew.go(time.time())
       crew.hold()
-      plain_s = ray.get(plain.steps.remote(STEPS)) / STEPS
-      ratios = [
-        alone_s(crew) / ray.get(plain.steps.remote(STEPS)) * STEPS
+      pairs = [
+        (alone_s(crew), ray.get(plain.steps.remote(STEPS)) / STEPS)
         for _ in range(TURNS + 1)
-      ]
+      ][1:]
       crew.end()
-      what = f'{task["name"]}, {1000 * plain_s:.1f} ms'
-      show(f'a step without an exchange over a plain one ({what})', ratios[1:])
+      ms = 1000 * statistics.median(plain for _, plain in pairs)
+      show(
+        f'a step without an exchange over a plain one ({task["name"]}, '
+        f'{ms:.1f} ms)',
+        [engine / plain for engine, plain in pairs],
+      )
 
 
 def show(title: str, ratios: list[float]) -> None:
