@@ -49,7 +49,7 @@ STRATEGIES = {
   'gossip': gossip.strategy(topology=topology.exponential),
   'topk': topk.strategy(density=0.05),
   'gtopk': gtopk.strategy(density=0.05),
-  'power_sgd': power_sgd.strategy(rank=64),
+  'power_sgd': power_sgd.strategy(rank=16),
   'hylo': hylo.strategy(),
   'elastic': elastic.strategy(),
   'liar': liar(),
