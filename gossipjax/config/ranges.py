@@ -122,6 +122,7 @@ RANGES: Mapping[str, Range] = {
   'delay': _count('steps', least=0),
   'fragments': _count('fragments', most=2**16),
   'quorum': _count('workers', most=2**16),
+  'grace': _count('steps', least=0),
   'size': _count('workers', most=2**16),
   'pull': NOT_NEGATIVE,
   'kept': _count('entries'),
