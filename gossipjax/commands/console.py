@@ -5,6 +5,7 @@ and exit code 128 plus its number.
 """
 
 import errno
+import os
 import signal
 import sys
 import traceback
@@ -20,6 +21,7 @@ from gossipjax.training.loop import Interrupted
 
 _DEBUG = flags.DEFINE_bool('debug', False, 'Show the traceback of an error.')
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DIVERGED = 1  # Exit code of a run whose loss is NaN or Inf.
 
 Main = Callable[[list[str], Any], None]  # (argv, signals) -> None.
@@ -123,7 +125,7 @@ def _signals(again: str | None) -> Any:
 
 
 def _handle(handler: Callable[[int, Any], None]) -> None:
-  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+  for number in _SIGNALS:
     if signal.getsignal(number) is not signal.SIG_IGN:  # As by nohup.
       signal.signal(number, handler)
 
@@ -131,6 +133,17 @@ def _handle(handler: Callable[[int, Any], None]) -> None:
 def _end(number: int, frame: Any) -> None:
   del frame
   sys.exit(128 + number)
+
+
+def _default_signals() -> None:
+  """What is open belongs to the parent: a fork that a library ends by a signal
+  must not close it."""
+  for number in _SIGNALS:
+    if signal.getsignal(number) is _end:
+      signal.signal(number, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_default_signals)
 
 
 def _unless_too_late(error, show=sys.unraisablehook):

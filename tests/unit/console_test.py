@@ -9,7 +9,7 @@ import pytest
 from tests.support import program
 
 PROGRAM = """
-import contextlib, signal, time
+import contextlib, os, signal, sys, time
 from absl import app
 from gossipjax.commands import console
 
@@ -26,6 +26,15 @@ def held():
 def main(argv, signals):
   assert signals is None
   with held():
+    if 'fork' in sys.argv:  # As libraries do, which end their child so.
+      read, write = os.pipe()
+      if not (child := os.fork()):
+        os.write(write, b'.')
+        time.sleep(60)
+      os.read(read, 1)
+      os.kill(child, signal.SIGTERM)
+      print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+      return
     print('open', flush=True)
     time.sleep(60)
 
@@ -33,18 +42,27 @@ app.run(console.guarded(main, again=None))
 """
 
 
-@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
-def test_one_signal_ends_what_nothing_continues_and_closes_what_is_open(name):
-  number = signal.Signals[name]
-  with subprocess.Popen(
-    [sys.executable, '-c', PROGRAM],
+def started(*words):
+  return subprocess.Popen(
+    [sys.executable, '-c', PROGRAM, *words],
     cwd=program.ROOT,
     env=program.ENVIRONMENT,
     text=True,
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
-  ) as process:
+  )
+
+
+@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
+def test_one_signal_ends_what_nothing_continues_and_closes_what_is_open(name):
+  number = signal.Signals[name]
+  with started() as process:
     assert process.stdout.readline() == 'open\n'
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
   assert (process.returncode, out, err) == (128 + number, 'closed\n', '')
+
+
+def test_a_fork_that_is_ended_closes_nothing_of_its_parent():
+  out, err = started('fork').communicate(timeout=20)
+  assert (out, err) == (f'{-signal.SIGTERM}\nclosed\n', '')
