@@ -86,10 +86,17 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_configure(config) -> None:
   """Paths on the command line mean every test there, of any tier."""
   if hasattr(config, 'workerinput'):
-    return  # The controller has decided.
+    config.option.markexpr = config.workerinput['markexpr']
+    return
   named = config.args_source is pytest.Config.ArgsSource.ARGS
   if named and config.option.markexpr == DEFAULT_TIER:
     config.option.markexpr = ''
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+  """xdist's workers run the tiers of their controller."""
+  node.workerinput['markexpr'] = node.config.option.markexpr
 
 
 @pytest.hookimpl(tryfirst=True)
