@@ -1,9 +1,8 @@
 """Trainings that advice is held against: pilots, and whole trainings."""
 
 import functools
-import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -11,19 +10,11 @@ from ml_collections import ConfigDict
 from experiments.framework import best_rate, step_times, study, workloads
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
-from gossipjax.advice import choice, known_runs, pilot_config, untrained
-from gossipjax.advice.halving import (
-  DENSE,
-  Candidate,
-  Curve,
-  Pilot,
-  Rank,
-  Round,
-  halving,
-  ranked,
-)
-from gossipjax.advice.known_runs import Known
+from gossipjax.advice import choice, known_runs, pilot_config, risk, untrained
+from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.pilot_plan import RATES
+from gossipjax.advice.ranking import DENSE, Candidate, Curve, Rank, ranked
+from gossipjax.advice.risk import Risk
 from gossipjax.comparison import target_costs
 from gossipjax.config import resolve
 from gossipjax.results import crossing
@@ -144,11 +135,31 @@ def advised(
   made: Mapping[Pilot, Result],
   own_s: Mapping[str, float],
   full: int,
+  tables: Collection[str],
 ) -> str:
-  """What halving over the pilots recommends on a link."""
+  """What halving over the pilots recommends on a link.
+
+  Args:
+    name: of the workload.
+    link: that is asked about.
+    made: runs of the pilots.
+    own_s: seconds of a step of each strategy without the link.
+    full: steps of a whole training.
+    tables: workloads whose whole trainings are known, but for this one's.
+  """
   higher = not workloads.WORKLOADS[name].is_loss
   first = [p.candidate for p in made if p.steps == rounds(full)[0].steps]
-  asking = halving(list(dict.fromkeys(first)), rounds(full), full, higher)
+  asking = halving(
+    list(dict.fromkeys(first)),
+    rounds(full),
+    full,
+    higher,
+    risks={
+      method: _risk(name, method, tables)
+      for method in METHODS
+      if method != DENSE
+    },
+  )
   asked = next(asking)
   while True:
     curves = [
@@ -158,7 +169,7 @@ def advised(
       asked = asking.send(curves)
     except StopIteration as end:
       ranks: list[Rank] = end.value
-      return choice.chosen(ranks, _doubts(name))
+      return choice.chosen(ranks)
 
 
 def _of_pilot(name: str, run: Result, step_s: float, link: str) -> Curve:
@@ -175,13 +186,11 @@ def _first_loss(name: str) -> float:
   return untrained.loss(config(name, DENSE, 'cpu'))
 
 
-def _doubts(name: str) -> dict[str, Known]:
-  """What `advise` knows of a workload's strategies without its own runs."""
+def _risk(name: str, method: str, tables: Collection[str]) -> Risk:
   dense = config(name, DENSE, 'cpu')
-  return {
-    run.strategy: run
+  known = [
+    run
     for run in known_runs.kept()
-    if run.table != name
-    and known_runs.is_near(run, dense)
-    and math.isinf(run.steps)
-  }
+    if run.table in tables and run.table != name and run.strategy == method
+  ]
+  return risk.of(known, [r for r in known if known_runs.is_near(r, dense)])

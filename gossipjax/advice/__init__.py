@@ -2,6 +2,9 @@
 
 advise               forecasts the seconds of a step of every strategy
 known_runs           what is known: known_runs.csv, and workdirs given
+known_table          what is known of a config's strategies, in words
+risk                 how often a strategy never gets where all-reduce does
+ranking              what pilots say of each strategy
 halving              successive halving over strategies and learning rates
 pilot_plan           what pilots a time allows
 untrained            the loss before the first step, and how much of it is gone

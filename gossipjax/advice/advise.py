@@ -11,7 +11,7 @@ import jax
 from ml_collections import ConfigDict
 
 from gossipjax import network
-from gossipjax.advice import known_runs, step_cost
+from gossipjax.advice import known_runs, risk, step_cost
 from gossipjax.advice.forecast import Forecast
 from gossipjax.comparison.variant import check
 from gossipjax.config import resolve
@@ -60,7 +60,7 @@ def forecasts(
 
   Args:
     config: of a comparison or of one strategy.
-    known: runs near this config, which say who learns worse.
+    known: runs of any config; those near this one say who learns worse.
   """
   config = ConfigDict({**config, 'seeds': ()})  # They cost the same.
   name, first = next(variants(config))
@@ -72,13 +72,16 @@ def forecasts(
     optimizer_s, found = step_cost.of(run, params, config.workers)
     if not result:
       compute_s = gradient_s + optimizer_s  # The same for all.
+    mine = [k for k in known if k.strategy in (name, run.strategy.name)]
+    near = [k for k in mine if known_runs.is_near(k, config)]
     result.append(
       Forecast(
         name,
         compute_s,
         found.select_s,
         found.traffic,
-        [k for k in known if k.strategy in (name, run.strategy.name)],
+        near,
+        risk.of(mine, near),
       )
     )
   return result

@@ -8,6 +8,7 @@ import numpy as np
 
 from gossipjax import network
 from gossipjax.advice.known_runs import Known
+from gossipjax.advice.risk import Risk
 from gossipjax.advice.step_traffic import StepTraffic
 from gossipjax.comparison import units
 
@@ -23,6 +24,7 @@ class Forecast(NamedTuple):
     select_s: seconds that the strategy adds, without the link.
     traffic: what it sends.
     known: runs near the config that it is forecast for.
+    risk: that it never gets where all-reduce does.
   """
 
   name: str
@@ -30,6 +32,7 @@ class Forecast(NamedTuple):
   select_s: float
   traffic: StepTraffic
   known: Sequence[Known] = ()
+  risk: Risk = Risk()
 
   def comm_s(self, link: network.Link) -> float:
     """Modelled seconds of communication, mean over steps."""

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from gossipjax.advice.halving import Candidate, Round
+from gossipjax.advice.halving import Round
+from gossipjax.advice.ranking import Candidate
 
 RATES = (1.0, 10**-0.5, 10**0.5)  # Times the config's.
 MOST, LEAST = 12, 2  # Strategies that are tried, all-reduce among them.

@@ -15,9 +15,11 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from gossipjax.advice import untrained
-from gossipjax.advice.halving import DENSE, Curve, Pilot, Rank, halving
+from gossipjax.advice.halving import Pilot, halving
 from gossipjax.advice.pilot_config import config_of
 from gossipjax.advice.pilot_plan import Plan, candidates, planned
+from gossipjax.advice.ranking import DENSE, Curve, Rank
+from gossipjax.advice.risk import Risk
 from gossipjax.comparison import scores
 from gossipjax.results import record_file, workdir
 from gossipjax.tuning import trials
@@ -145,6 +147,7 @@ def run(
   make: Callable[[Pilot], Curve],
   higher: bool,
   until: float,
+  risks: Mapping[str, Risk],
 ) -> list[Rank]:
   """Trains the pilots of a plan.
 
@@ -154,6 +157,7 @@ def run(
     make: trains a pilot.
     higher: whether large scores are good.
     until: `time.monotonic` after which no pilot begins.
+    risks: see `ranked`.
 
   Returns:
     The ranks of the last round that is complete; [] if none is.
@@ -167,6 +171,7 @@ def run(
     higher,
     seed,
     lambda found: ranks.__setitem__(slice(None), found),
+    risks,
   )
   asked = next(asking)
   while True:

@@ -5,63 +5,82 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gossipjax import network
-from gossipjax.advice import known_runs
-from gossipjax.advice.choice import GAIN, chosen, dense_of, too_early, usable
+from gossipjax.advice.choice import GAIN, chosen, dense_of, too_early
 from gossipjax.advice.forecast import Forecast
-from gossipjax.advice.halving import DENSE, NEVER, Rank
 from gossipjax.advice.known_runs import Known
+from gossipjax.advice.ranking import DENSE, NEVER, Rank
+from gossipjax.advice.risk import Risk
 from gossipjax.comparison import scores
 from gossipjax.comparison.units import duration
+
+SHOWN = 2  # Strategies that are named beside the one to use.
+NONE: Mapping[str, Risk] = {}
 
 
 def tried(
   ranks: Sequence[Rank],
   full: int,
   again: str,
-  doubts: Mapping[str, Known] | None = None,
+  risks: Mapping[str, Risk] = NONE,
 ) -> str:
   """What pilots recommend, in sentences.
 
   Args:
-    ranks: of the last complete round.
+    ranks: of the last complete round, the least expected seconds first.
     full: steps of the config.
     again: the command, with more minutes.
-    doubts: see `against`.
+    risks: by name, that it never gets where all-reduce does.
   """
-  left, dense = usable(ranks, doubts), dense_of(ranks)
-  first = left[0]
+  first, dense, name = ranks[0], dense_of(ranks), chosen(ranks)
+  used = first if name != DENSE else dense
   how = (
     f'forecast from pilots of {first.steps} of {full} steps on validation data'
   )
-  passed = ''.join(
-    f' {_named(r)} was forecast {_seconds(r)}, but in {run.table} ({run.place})'
-    ' it never got where all-reduce did.'
-    for r in ranks[: ranks.index(first)]
-    for run in [(doubts or {})[r.candidate.name]]
-  )
+  passed = _passed(used, ranks, risks)
   more = f' Longer pilots tell more: {again}'
   if too_early(ranks):
     return _early(dense, first, full) + more
-  if chosen(ranks, doubts) != DENSE:
+  if used is not dense:
     said = (
       f'Use {_named(first)}: {_seconds(first)} to what all-reduce reaches, '
-      f'which takes {_seconds(dense)}; {how}.{passed}'
+      f'which takes {_seconds(dense)}; {how}.{_expected(first, risks)}{passed}'
     )
     sure = first.high < dense.low
     return said if sure else f'{said} These intervals overlap.{more}'
   if first is dense:
-    after = left[1:2]
+    after = [r for r in ranks if r.seconds > dense.seconds][:1]
     told = ''.join(f' The next is {_named(r)}: {_seconds(r)}.' for r in after)
     nothing = 'nothing else' if passed else 'nothing'
     return (
-      f'Use all-reduce: {nothing} was before its {_seconds(dense)}; {how}.'
-      + (passed + told)
+      f'Use all-reduce: {nothing} is expected before its {_seconds(dense)}; '
+      f'{how}.{passed or told}'
     )
   return (
     f'Use all-reduce: {_named(first)} gains less than {100 * GAIN:.0f} %, '
     f'{_seconds(first)} to what all-reduce reaches in {_seconds(dense)}; '
-    f'{how}.{passed}{more}'
+    f'{how}.{_expected(first, risks)}{more}'
   )
+
+
+def _passed(
+  used: Rank, ranks: Sequence[Rank], risks: Mapping[str, Risk]
+) -> str:
+  """Who is forecast to be quicker, and why it is not taken all the same."""
+  quicker = [r for r in ranks if r is not used and r.seconds < used.seconds]
+  return ''.join(
+    f' {_named(r)} is forecast {_seconds(r)}, but '
+    f'{risks[r.candidate.name]}: {_time(r.expected)} are expected.'
+    for r in quicker[:SHOWN]
+    if r.candidate.name in risks
+  )
+
+
+def _expected(rank: Rank, risks: Mapping[str, Risk]) -> str:
+  """What to expect of it with its risk, where that is more."""
+  risk = risks.get(rank.candidate.name)
+  if risk is None or rank.expected <= 1.01 * rank.seconds:
+    return ''
+  return f' But {risk}: {_time(rank.expected)} are expected.'
 
 
 def _early(dense: Rank, first: Rank, full: int) -> str:
@@ -86,8 +105,10 @@ def _time(seconds: float) -> str:
   return 'never' if seconds == NEVER else duration(seconds)
 
 
-def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
-  """The table of what was tried, the quickest first."""
+def rows(
+  ranks: Sequence[Rank], metric: str, risks: Mapping[str, Risk] = NONE
+) -> list[dict[str, Any]]:
+  """The table of what was tried, the least expected seconds first."""
   dense = dense_of(ranks)
   return [
     {
@@ -96,6 +117,8 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
       'seconds to the target (forecast)': _time(rank.seconds),
       'from': _time(rank.low),
       'to': _time(rank.high),
+      'never got there': _missed(risks.get(rank.candidate.name)),
+      'expected with that': _time(rank.expected),
       'against all-reduce': _ratio(dense, rank),
       f'best {scores.label(metric).replace("held-out", "validation")}': (
         scores.told(metric, rank.score)
@@ -106,10 +129,16 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
   ]
 
 
-def _ratio(dense: Rank, rank: Rank) -> str:
-  if rank is dense or NEVER in (rank.seconds, dense.seconds):
+def _missed(risk: Risk | None) -> str:
+  if risk is None:
     return ''
-  return f'{dense.seconds / rank.seconds:.3g} x'
+  return f'{risk.missed} of {risk.of}' if risk.of else 'not known'
+
+
+def _ratio(dense: Rank, rank: Rank) -> str:
+  if rank is dense or NEVER in (rank.expected, dense.expected):
+    return ''
+  return f'{dense.expected / rank.expected:.3g} x'
 
 
 def by_known(
@@ -147,49 +176,3 @@ def by_known(
     f'steps here take {share:.3g} of the time: '
     f'{cost[dense] / cost[best]:.3g} times as fast (forecast).'
   )
-
-
-def told(
-  known: Sequence[Known], config: Mapping[str, Any]
-) -> tuple[str, list[dict[str, Any]]]:
-  """What is known: a sentence about the distance, and a table.
-
-  Runs that share neither task nor kind of model tell nothing of a strategy, so
-  that only their places are named.
-  """
-  nearest = known_runs.nearest(known, config)
-  if not nearest:
-    return 'Known: nothing; no run is kept.', []
-  task, model, workers = known_runs.identity(config)
-  mine = (
-    f'{model} on {task}, P = {workers}' if model else f'{task}, P = {workers}'
-  )
-  if known_runs.distance(nearest[0], config)[0] == known_runs.UNLIKE:
-    places = '; '.join(dict.fromkeys(k.place for k in known))
-    return (
-      f'Known: no run of your model ({mine}), nor of one like it; kept runs '
-      f'are of {places}'
-    ), []
-  head = (
-    f'Known of your model ({mine})'
-    if known_runs.is_near(nearest[0], config)
-    else f'Known: no run of your model ({mine}); nearest: {nearest[0].place}'
-  )
-  table = [
-    {
-      'strategy': k.strategy,
-      scores.label(k.score): scores.told(k.score, k.value),
-      "all-reduce's": scores.told(k.score, k.dense),
-      'steps to the target over its': _steps(k),
-      'seeds': k.seeds,
-      'from': k.table,
-    }
-    for k in nearest
-  ]
-  return head, table
-
-
-def _steps(known: Known) -> str:
-  if math.isnan(known.steps):
-    return 'not kept'
-  return 'never' if math.isinf(known.steps) else f'{known.steps:.3g}'

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from gossipjax.advice.halving import Rank
+from gossipjax.advice.ranking import Rank
 from gossipjax.results import workdir
 from gossipjax.tuning import config_source
 

@@ -9,9 +9,9 @@ First it shows kept runs of this or the nearest model; --known=WORKDIR adds your
 own. Then, for --minutes, it trains your config for a few steps under the
 strategies whose steps are faster than all-reduce's on the link, at several
 learning rates, on validation data, the better half for longer, and forecasts
-the seconds to what all-reduce reaches. Pilots in which all-reduce has lost less
-than half of its first loss are told but not followed: who is ahead so early
-often never arrives. The same command continues.
+the seconds to what all-reduce reaches. No pilot tells who never gets there: how
+often a strategy did not in whole trainings of other models is counted in. The
+same command continues.
 
 Seconds of a step are measured here for one worker; --table shows them. The link
 is modelled; --link may be a JSON file with latency_s and bytes_per_s.
@@ -26,7 +26,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from gossipjax import executors, network
-from gossipjax.advice import advise, known_runs, recommendation
+from gossipjax.advice import advise, known_runs, known_table, recommendation
 from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line
 from gossipjax.comparison import units
@@ -88,10 +88,10 @@ def main(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '
     f'link: {link.latency_s:.3g} s, {units.size(link.bytes_per_s)}/s\n'
   )
-  advise_pilots.show(*recommendation.told(known, config))
+  advise_pilots.show(*known_table.told(known, config))
   near = [k for k in known if known_runs.is_near(k, config)]
   alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
-  found = advise.forecasts(alone, near)
+  found = advise.forecasts(alone, known)
   _show_steps(found, link)
   better = advise.faster(found, link)
   if not better:

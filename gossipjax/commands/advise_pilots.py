@@ -11,14 +11,14 @@ from ml_collections import ConfigDict
 
 from gossipjax.advice import (
   advise,
-  choice,
   pilot_plan,
   pilots,
   recommendation,
   tuned,
 )
 from gossipjax.advice.forecast import Forecast
-from gossipjax.advice.halving import DENSE, Candidate, Pilot, Rank
+from gossipjax.advice.halving import Pilot
+from gossipjax.advice.ranking import DENSE, Candidate, Rank
 from gossipjax.commands import console
 from gossipjax.comparison import markup, scores
 from gossipjax.results import claims, total_time
@@ -57,14 +57,14 @@ def attempt(
       console.say,
       interrupted,
     )
+    risks = {f.name: f.risk for f in better}
     ranks = _ranks(configs, better, bench, again)
     if not ranks:
       return
     metric = bench.metric
-    show('Tried', recommendation.rows(ranks, metric))
-    doubts = choice.against(found)
+    show('Tried', recommendation.rows(ranks, metric, risks))
     longer = _longer(again)
-    print(recommendation.tried(ranks, config.steps, longer, doubts))
+    print(recommendation.tried(ranks, config.steps, longer, risks))
     if given.tune:
       tuned.write(folder / 'tuned.py', config, configs, ranks)
       print(
@@ -108,7 +108,9 @@ def _ranks(
     )
     return []
   higher = scores.is_higher(bench.metric, bench.higher())
-  ranks = pilots.run(plan, configs, bench, higher, began + 60 * minutes)
+  risks = {f.name: f.risk for f in better}
+  until = began + 60 * minutes
+  ranks = pilots.run(plan, configs, bench, higher, until, risks)
   if not ranks:
     print(
       'No evidence: the time was over before the first round, or all-reduce '

@@ -10,7 +10,13 @@ import optax
 import pytest
 
 from gossipjax import executors, network
-from gossipjax.advice import advise, known_runs, recommendation, step_traffic
+from gossipjax.advice import (
+  advise,
+  known_runs,
+  known_table,
+  recommendation,
+  step_traffic,
+)
 from gossipjax.advice.bandwidth_figure import draw
 from gossipjax.advice.forecast import Forecast, break_even, rows
 from gossipjax.advice.isolated_worker import alone
@@ -153,11 +159,11 @@ def test_a_run_is_known_by_how_far_it_is():
   assert known_runs.distance(other, config) == (1, 0)
   assert known_runs.distance(apart, config) == (3, 1)
   assert known_runs.nearest([apart, other], config) == [other]
-  head, rows = recommendation.told([apart, other], config)
+  head, rows = known_table.told([apart, other], config)
   assert 'no run of your model (mlp on digits, P = 8)' in head
   assert head.endswith('nearest: linear on digits, P = 8')
   assert rows[0]['steps to the target over its'] == 'not kept'
-  head, rows = recommendation.told([apart, apart], config)
+  head, rows = known_table.told([apart, apart], config)
   assert head.endswith(
     'nor of one like it; kept runs are of vgg8 on cifar10, P = 4'
   )

@@ -12,19 +12,11 @@ from gossipjax.advice import (
   pilot_config,
   pilot_plan,
   recommendation,
+  risk,
   untrained,
 )
-from gossipjax.advice.forecast import Forecast
-from gossipjax.advice.halving import (
-  DENSE,
-  WORSE,
-  Candidate,
-  Curve,
-  Pilot,
-  Round,
-  halving,
-  ranked,
-)
+from gossipjax.advice.halving import Pilot, Round, halving
+from gossipjax.advice.ranking import DENSE, WORSE, Candidate, Curve, ranked
 from gossipjax.config import defaults
 
 # A step takes so long, and so much of what all-reduce learns in it is learnt.
@@ -133,22 +125,61 @@ def test_which_share_of_a_loss_is_gone(before, now, share):
   assert untrained.share_lost(before, now) == share
 
 
-def test_what_whole_trainings_speak_against_is_passed_over():
+def known(steps, table='tiny'):
+  names = table, 'text', 'transformer', 8, 'fast', 'test_accuracy'
+  return known_runs.Known(*names, 0.3, 0.4, steps, 3)
+
+
+MISSED, ARRIVED = known(math.inf), known(2.0)
+
+
+def ranks_with(given, learnt=1.0):
   every = [Candidate(name, 0.1) for name in SPEED]
-  curves = {c: [curve(Pilot(c, 400, s)) for s in (0, 1)] for c in every}
-  ranks = ranked(curves, 400, 1000, True)
-  names = 'tiny', 'text', 'transformer', 8, 'fast', 'test_accuracy'
-  near = [
-    known_runs.Known(*names, 0.3, 0.4, steps, 3) for steps in (math.inf, 2.0)
-  ]
-  of = lambda run: Forecast('fast', 1.0, 0.0, None, [run])
-  never, slower = (choice.against([of(run)]) for run in near)
-  assert slower == {} and choice.chosen(ranks, slower) == 'fast'
-  assert choice.chosen(ranks, never) == DENSE
-  said = recommendation.tried(ranks, 1000, 'again', never)
-  assert said.startswith('Use all-reduce: nothing else was before')
-  assert 'fast at learning rate 0.1 was forecast ' in said
+  curves = {
+    c: [curve(Pilot(c, 400, s))._replace(learnt=learnt) for s in (0, 1)]
+    for c in every
+  }
+  return ranked(curves, 400, 1000, True, {'fast': given})
+
+
+def test_what_a_training_of_the_same_model_speaks_against_comes_late():
+  never, slower = (risk.of([run], [run]) for run in (MISSED, ARRIVED))
+  assert choice.chosen(ranks_with(slower)) == 'fast'
+  ranks = ranks_with(never)
+  assert choice.chosen(ranks) == DENSE == ranks[0].candidate.name
+  said = recommendation.tried(ranks, 1000, 'again', {'fast': never})
+  assert said.startswith('Use all-reduce: nothing else is expected before')
+  assert 'fast at learning rate 0.1 is forecast ' in said
   assert 'but in tiny (transformer on text, P = 8) it never got' in said
+
+
+def test_a_risk_is_that_of_whole_trainings_for_what_pilots_have_not_seen():
+  nan = known(math.nan)
+  found = risk.of([MISSED, MISSED, ARRIVED, nan], [nan])
+  assert (found.missed, found.of, found.near) == (2, 3, None)
+  assert found.after(0.0) == pytest.approx(3 / 5)
+  assert found.after(0.75) == pytest.approx(3 / 20)
+  assert found.after(1.0) == 0 and found.after(-1.0) == found.after(0.0)
+  assert risk.Risk().after(0.0) == 0.5
+
+
+def test_who_is_expected_late_is_not_used_and_both_are_told():
+  found = risk.Risk(missed=8, of=8)
+  ranks = ranks_with(found, learnt=0.6)
+  fast = next(r for r in ranks if r.candidate.name == 'fast')
+  dense = choice.dense_of(ranks)
+  share = 0.4 * 9 / 10
+  in_vain = dense.seconds * (1 + fast.whole / dense.whole)
+  assert fast.expected == pytest.approx(
+    (1 - share) * fast.seconds + share * in_vain
+  )
+  assert fast.whole == pytest.approx(dense.whole / 10)  # Steps of 1 and 10 s.
+  assert dense.expected == dense.seconds
+  said = recommendation.tried(ranks, 1000, 'again', {'fast': found})
+  assert said.startswith('Use fast at learning rate 0.1: ')
+  assert 'in 8 of 8 whole trainings it never got there' in said
+  table = recommendation.rows(ranks, 'test_accuracy', {'fast': found})
+  assert [row['never got there'] for row in table] == ['8 of 8', '', '']
 
 
 def test_what_diverges_has_no_rank_and_a_loss_falls():

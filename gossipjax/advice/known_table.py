@@ -1,0 +1,55 @@
+"""What is known of a config's strategies from kept runs, in words."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gossipjax.advice import known_runs
+from gossipjax.advice.known_runs import Known
+from gossipjax.comparison import scores
+
+
+def told(
+  known: Sequence[Known], config: Mapping[str, Any]
+) -> tuple[str, list[dict[str, Any]]]:
+  """What is known: a sentence about the distance, and a table.
+
+  Runs that share neither task nor kind of model tell nothing of a strategy, so
+  that only their places are named.
+  """
+  nearest = known_runs.nearest(known, config)
+  if not nearest:
+    return 'Known: nothing; no run is kept.', []
+  task, model, workers = known_runs.identity(config)
+  mine = (
+    f'{model} on {task}, P = {workers}' if model else f'{task}, P = {workers}'
+  )
+  if known_runs.distance(nearest[0], config)[0] == known_runs.UNLIKE:
+    places = '; '.join(dict.fromkeys(k.place for k in known))
+    return (
+      f'Known: no run of your model ({mine}), nor of one like it; kept runs '
+      f'are of {places}'
+    ), []
+  head = (
+    f'Known of your model ({mine})'
+    if known_runs.is_near(nearest[0], config)
+    else f'Known: no run of your model ({mine}); nearest: {nearest[0].place}'
+  )
+  table = [
+    {
+      'strategy': k.strategy,
+      scores.label(k.score): scores.told(k.score, k.value),
+      "all-reduce's": scores.told(k.score, k.dense),
+      'steps to the target over its': _steps(k),
+      'seeds': k.seeds,
+      'from': k.table,
+    }
+    for k in nearest
+  ]
+  return head, table
+
+
+def _steps(known: Known) -> str:
+  if math.isnan(known.steps):
+    return 'not kept'
+  return 'never' if math.isinf(known.steps) else f'{known.steps:.3g}'

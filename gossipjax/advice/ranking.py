@@ -1,0 +1,155 @@
+"""What pilots say of each strategy: seconds to a target, and their risk."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.advice.risk import Risk
+from gossipjax.comparison import target_costs
+from gossipjax.results import crossing
+
+DENSE = 'all_reduce'
+NEVER = target_costs.NEVER
+# Goals of a forecast, below the best score of all-reduce.
+WORSE = (0.01, 0.02, 0.04, 0.08)
+_SECONDS = ('seconds', 'expected', 'low', 'high', 'whole')  # Of a Rank.
+
+
+class Candidate(NamedTuple):
+  """What is tried: a variant's name, and a learning rate."""
+
+  name: str
+  rate: float
+
+
+class Curve(NamedTuple):
+  """What a pilot left: an entry for each evaluation; none if it diverged."""
+
+  scores: Sequence[float]  # On validation data.
+  seconds: Sequence[float]  # Computing and communication, since the start.
+  learnt: float = 1.0  # Share of the untrained model's loss that is gone.
+
+
+class Rank(NamedTuple):
+  """What is forecast of a candidate.
+
+  Attributes:
+    candidate: at the best rate of its name.
+    seconds: to what all-reduce reaches, of a training of full length: the mean
+      over WORSE goals, of the mean over seeds; one goal, or seed, is noise. A
+      goal that is not reached costs the whole training and then all-reduce's.
+    expected: the same with the risk that it never gets there in a whole
+      training, which then was in vain, and all-reduce's is needed.
+    low: those of the quickest seed to the easiest goal.
+    high: those of the slowest seed to the hardest.
+    score: the best of the mean over seeds.
+    whole: seconds of a training of full length.
+    steps: of the pilots.
+    seeds, learnt: number of pilots, and the mean of what they learnt.
+  """
+
+  candidate: Candidate
+  seconds: float
+  expected: float
+  low: float
+  high: float
+  score: float
+  whole: float
+  steps: int
+  seeds: int
+  learnt: float
+
+
+def ranked(
+  curves: Mapping[Candidate, Sequence[Curve]],
+  steps: int,
+  full: int,
+  higher: bool,
+  risks: Mapping[str, Risk] | None = None,
+) -> list[Rank]:
+  """A rank for each name, at its best rate, the least expected seconds first.
+
+  Args:
+    curves: of each candidate, one for each seed.
+    steps: of the pilots.
+    full: steps of the training that is forecast.
+    higher: whether large scores are good.
+    risks: by name, of those that may never get where all-reduce does.
+  """
+  means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
+  dense = [mean for c, mean in means.items() if c.name == DENSE]
+  bests = [_best(mean, higher) for mean in dense]
+  goals = [
+    target_costs.share(target_costs.pick(higher)(bests), higher, worse)
+    for worse in (WORSE if bests else ())
+  ]
+  again = min((_seconds(m, goals[0], higher) for m in dense), default=NEVER)
+  found: dict[str, Rank] = {}
+  for candidate, mean in means.items():
+    rank = _rank(candidate, mean, curves[candidate], goals, again, higher)
+    scaled = {k: getattr(rank, k) * full / steps for k in _SECONDS}
+    rank = rank._replace(steps=steps, **scaled)
+    other = found.get(candidate.name)
+    if other is None or _order(rank, higher) < _order(other, higher):
+      found[candidate.name] = rank
+  ranks = [_with_risk(r, found.get(DENSE), risks or {}) for r in found.values()]
+  return sorted(ranks, key=lambda rank: _order(rank, higher))
+
+
+def _with_risk(
+  rank: Rank, dense: Rank | None, risks: Mapping[str, Risk]
+) -> Rank:
+  """Whose `expected` counts what pilots of all-reduce have left to learn."""
+  if dense is None or (risk := risks.get(rank.candidate.name)) is None:
+    return rank
+  share = risk.after(dense.learnt)
+  in_vain = dense.seconds * (1 + rank.whole / dense.whole)
+  expected = (1 - share) * rank.seconds + share * in_vain
+  return rank._replace(expected=expected)
+
+
+def _rank(
+  candidate: Candidate,
+  mean: Curve,
+  curves: Sequence[Curve],
+  goals: Sequence[float],
+  again: float,
+  higher: bool,
+) -> Rank:
+  seconds, easier, each = NEVER, [NEVER], [NEVER]
+  if goals:
+    reached = [_seconds(mean, goal, higher) for goal in goals]
+    failed = mean.seconds[-1] + again
+    seconds = statistics.fmean(failed if s == NEVER else s for s in reached)
+    easier = [_seconds(curve, goals[-1], higher) for curve in curves]
+    each = [_seconds(curve, goals[0], higher) for curve in curves]
+  low, high = min(seconds, *easier), max(seconds, *each)
+  best = _best(mean, higher)
+  spans, whole = (seconds, seconds, low, high), mean.seconds[-1]
+  return Rank(candidate, *spans, best, whole, 0, len(curves), mean.learnt)
+
+
+def _order(rank: Rank, higher: bool) -> tuple[float, float]:
+  return rank.expected, -rank.score if higher else rank.score
+
+
+def _seconds(curve: Curve, target: float, higher: bool) -> float:
+  place = crossing.place(curve.scores, target, higher)
+  return NEVER if place is None else crossing.at(curve.seconds, place)
+
+
+def _mean(curves: Sequence[Curve]) -> Curve | None:
+  """Of the seeds, at each evaluation; None if a seed diverged."""
+  if not all(len(c.scores) and np.isfinite(c.scores).all() for c in curves):
+    return None
+  return Curve(
+    np.mean([c.scores for c in curves], 0).tolist(),
+    np.mean([c.seconds for c in curves], 0).tolist(),
+    statistics.fmean(c.learnt for c in curves),
+  )
+
+
+def _best(curve: Curve, higher: bool) -> float:
+  return target_costs.pick(higher)(curve.scores)
