@@ -36,7 +36,11 @@ def chosen_link(
 
 
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:
-  """The variants, all-reduce first; of a plain all-reduce, all strategies."""
+  """The variants, all-reduce first; of a plain all-reduce, all strategies.
+
+  Of several seeds there is one: what a step costs, and pilots, have their own.
+  """
+  config = ConfigDict({**config, 'seeds': ()})
   found = dict(variants(config))
   names = [known_runs.DENSE]
   if not config.get('variants') and config.strategy.name == known_runs.DENSE:

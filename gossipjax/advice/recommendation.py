@@ -167,8 +167,8 @@ def by_known(
   share = cost[best] / steps[best] / cost[dense]
   if best == dense:
     return (
-      f'Use all-reduce: in {near[0].table} no strategy needs so few more steps '
-      'that it would be faster on this link.'
+      f'Use all-reduce: in {near[0].table} ({near[0].place}) no strategy got '
+      'to its score in so few steps that it would be before it on this link.'
     )
   return (
     f'Use {best}: in {near[0].table} ({near[0].place}) it took '

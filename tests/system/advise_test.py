@@ -180,7 +180,7 @@ def test_without_evidence_nothing_but_all_reduce_is_named():
   assert said.startswith('Use small: in somewhere (mlp on digits, P = 8)')
   slow = [known('small', 0.9, 3.0)]
   said = recommendation.by_known(found, slow, LINK, '')
-  assert said.startswith('Use all-reduce: in somewhere no strategy')
+  assert said.startswith('Use all-reduce: in somewhere (mlp on digits')
 
 
 def test_the_picture_has_a_line_per_strategy_and_the_link():
@@ -229,6 +229,9 @@ def test_a_plain_all_reduce_is_compared_with_every_strategy():
     'all_reduce',
     'topk',
   ]
+  several = defaults.get_config()
+  several.seeds, several.variants = (0, 1), defaults.variants(sparse='topk')
+  assert list(advise.runs(several)) == ['all_reduce', 'sparse']
 
 
 def test_a_calibrated_link_is_read_from_its_file(tmp_path):
@@ -336,7 +339,7 @@ def test_pilots_rank_strategies_and_leave_a_config(tmp_path):
     'from gossipjax.config import defaults\n'
     'def get_config():\n'
     '  config = defaults.get_config()\n'
-    '  config.update(workers=2, steps=80)\n'
+    '  config.update(workers=2, steps=80, seeds=(0, 1))\n'
     "  config.variants = defaults.variants(sparse='topk')\n"
     '  return config\n'
   )
