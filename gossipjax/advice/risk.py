@@ -43,7 +43,10 @@ class Risk(NamedTuple):
       return f'in {self.near.table} ({self.near.place}) it never got there'
     if not self.of:
       return 'no whole training is kept that got there'
-    return f'in {self.missed} of {self.of} whole trainings it never got there'
+    return (
+      f'in {self.missed} of {self.of} whole trainings that are kept it never '
+      'got there'
+    )
 
 
 def of(known: Iterable[Known], near: Iterable[Known]) -> Risk:

@@ -177,7 +177,7 @@ def test_who_is_expected_late_is_not_used_and_both_are_told():
   assert dense.expected == dense.seconds
   said = recommendation.tried(ranks, 1000, 'again', {'fast': found})
   assert said.startswith('Use fast at learning rate 0.1: ')
-  assert 'in 8 of 8 whole trainings it never got there' in said
+  assert 'in 8 of 8 whole trainings that are kept it never got there' in said
   table = recommendation.rows(ranks, 'test_accuracy', {'fast': found})
   assert [row['never got there'] for row in table] == ['8 of 8', '', '']
 
