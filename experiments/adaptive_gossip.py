@@ -61,7 +61,7 @@ SEARCHES = {
   ),
 }
 ADAPTIVE = tuple(SEARCHES)[:3]
-WORKLOADS, WORKERS = ('fashion', 'cifar'), 8
+WORKLOADS, WORKERS = ('fashion-dense', 'fashion', 'cifar'), 8
 NAMES = ('workload', 'workers', 'scope', 'method')
 
 

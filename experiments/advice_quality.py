@@ -192,8 +192,8 @@ of three seeds of local_sgd reach mnist-mlp's target and the third misses it by
 0.16 %, which no pilot sees, while it missed on all workloads but one before.
 
 It fails five times. Three quarters of the mean are cifar-adam on wan: a CNN on
-CIFAR-10 where gossip missed is kept, so that gossip is passed over, but that one
-was trained with SGD, and with Adam gossip gets there. text-lstm and
+CIFAR-10 where gossip missed is kept, so that gossip is passed over, but that
+one was trained with SGD, and with Adam gossip gets there. text-lstm and
 fashion-adam on faster links: gossip is expected to gain less than 5 % with a
 risk of a half that it misses, and it does not miss. No rule without the risk,
 without the condition, or with neither, does better on all twelve: 43 to 48 %

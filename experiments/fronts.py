@@ -39,7 +39,8 @@ ARGUMENTS: Mapping[str, dict[str, Any]] = {
   'sparse_loco': {'period': 10},
   'diloco': {'period': 10},
 }
-WORKLOADS, WORKERS = ('fashion', 'shakespeare'), 8
+WORKLOADS = ('fashion-dense', 'shakespeare-lstm', 'fashion', 'shakespeare')
+WORKERS = 8
 ON_GPUS = ('cifar', 'shakespeare')
 NAMES = ('workload', 'strategy')
 FRONT = 'on the front'

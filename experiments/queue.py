@@ -2,6 +2,7 @@
 
     nice -n 19 python -m experiments.queue [CLAIM ...] --minutes=150
     python -m experiments.queue [CLAIM ...] --status
+    python -m experiments.queue gtopk_mass --workload=fashion-dense
 
 Every run is kept in experiments/runs as soon as it is finished, so that the
 queue may be stopped in any way and goes on where it was. The gates of all
@@ -17,7 +18,7 @@ import pathlib
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ CLAIMS = (
   'advice_quality',
 )
 MINUTES = flags.DEFINE_float('minutes', 150.0, 'After which no run begins.')
+ONLY = flags.DEFINE_list('workload', [], 'Only studies on these; all if empty.')
 STATUS = flags.DEFINE_bool('status', False, 'Show what is missing.')
 WORK = pathlib.Path('runs')  # Of the lock.
 UNKNOWN_S = 300.0  # Of a run, while none of its workload is kept.
@@ -71,19 +73,19 @@ class Job(NamedTuple):
   begin: Callable[[], study.Study]
 
 
-def jobs(names: Sequence[str], scale: str) -> Iterator[Job]:
-  """The studies of some claims after their gates, in the order of the work."""
+def jobs(
+  names: Sequence[str], scale: str, only: Sequence[str] = ()
+) -> Iterator[Job]:
+  """The studies of some claims after their gates, in the order of the work;
+  only those on some workloads, unless `only` is empty."""
+  claim_of = lambda name: importlib.import_module(f'experiments.{name}')
   claims = [
-    [
-      Job(name, cell, begin)
-      for cell, begin in importlib.import_module(f'experiments.{name}')
-      .studies(scale)
-      .items()
-      if scale in workloads.WORKLOADS[cell[0]].sizes
-    ]
+    [Job(name, *each) for each in trained.of_scale(studies, scale).items()]
     for name in names
+    for studies in [claim_of(name).studies(scale)]
   ]
-  found = [*filter(None, itertools.chain(*itertools.zip_longest(*claims)))]
+  turns = filter(None, itertools.chain(*itertools.zip_longest(*claims)))
+  found = [job for job in turns if not only or job.cell[0] in only]
   for name in dict.fromkeys(job.cell[0] for job in found):
     yield Job('gate', (name,), partial(gates.of_all_reduce, name, scale))
   yield from found
@@ -122,9 +124,11 @@ def work(found: Iterator[Job], kept: Kept, minutes: float) -> int:
   return made
 
 
-def status(names: Sequence[str], kept: Kept, scale: str) -> list[str]:
+def status(
+  names: Sequence[str], kept: Kept, scale: str, only: Sequence[str] = ()
+) -> list[str]:
   """A line for each gate and each claim: runs made, missing, hours left."""
-  lines, found = [], [*jobs(names, scale)]
+  lines, found = [], [*jobs(names, scale, only)]
   for job in found:
     if job.claim == 'gate':
       lines.append(f'gate {gates.gate(job.cell[0], kept, scale)}')
@@ -158,17 +162,22 @@ def seconds_of(workload: str, kept: Kept) -> float:
   return statistics.median(found) if found else UNKNOWN_S
 
 
+def _check(what: str, names: Iterable[str], known: Collection[str]) -> None:
+  for name in names:
+    if name not in known:
+      raise UserError(f'{name} is no {what}{nearest(name, known)}')
+
+
 def main(argv: list[str], interrupted: Any) -> None:
   """The command line."""
   del interrupted  # Stopping at once costs no more than the run under way.
   names = argv[1:] or CLAIMS
-  for name in names:
-    if name not in CLAIMS:
-      raise UserError(f'{name} is no claim that trains{nearest(name, CLAIMS)}')
+  _check('claim that trains', names, CLAIMS)
+  _check('workload', ONLY.value, workloads.WORKLOADS)
   scale = trained.SCALE.value
   kept = Kept(folder_of(scale, pathlib.Path(trained.FOLDER.value)))
   if STATUS.value:
-    print('\n'.join(status(names, kept, scale)))
+    print('\n'.join(status(names, kept, scale, ONLY.value)))
     return
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
@@ -179,7 +188,7 @@ def main(argv: list[str], interrupted: Any) -> None:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
       raise UserError('Another queue is at work in this folder.') from error
-    work(jobs(names, scale), kept, MINUTES.value)
+    work(jobs(names, scale, ONLY.value), kept, MINUTES.value)
 
 
 if __name__ == '__main__':

@@ -37,6 +37,8 @@ CLAIM = claim.Claim(
 )
 NAMES = ('workload', 'workers', 'split', 'method')
 SPLITS = {
+  'fashion-dense': ('iid', 'dirichlet'),
+  'shakespeare-lstm': ('iid', 'contiguous'),
   'fashion': ('iid', 'dirichlet'),
   'shakespeare': ('iid', 'contiguous'),
 }

@@ -46,7 +46,8 @@ METRICS = {
   'two_budgets': {},
 }
 GATHERED = 'top-k, all-gather'
-WORKLOADS, WORKERS, DENSITY = ('fashion',), (8, 32), 0.01
+WORKLOADS = ('fashion-dense', 'fashion')
+WORKERS, DENSITY = (8, 32), 0.01
 NAMES = ('workload', 'workers', 'metric')
 UNION, AGE = 'size of the union / k', 'mean age of residuals, steps'
 OLDEST = 'age of the oldest residual, steps'

@@ -1,4 +1,8 @@
-"""Small workloads, on which many whole trainings are affordable."""
+"""Small workloads, on which many whole trainings are affordable.
+
+The first two train to the end of what their networks learn, long enough for a
+density of 0.001 and for 100 exchanges in periods of 30 steps.
+"""
 
 from experiments.framework.sizes import Size
 from experiments.framework.workload import Workload
@@ -6,6 +10,24 @@ from experiments.framework.workload import Workload
 SGD = {'name': 'sgd', 'momentum': 0.9, 'nesterov': True}
 DIGITS = {'name': 'digits', 'model': 'mlp', 'width': 32}
 SMALL = {
+  'fashion-dense': Workload(
+    'MLP (101,770 parameters) on Fashion-MNIST, 13 epochs',
+    {'name': 'fashion_mnist', 'model': 'mlp'},
+    SGD,
+    {'cpu': Size(3000, 256, 0.05), 'quick': Size(6, 64, 0.05, DIGITS)},
+    'test_accuracy',
+    0.88,
+    'not measured before',
+  ),
+  'shakespeare-lstm': Workload(
+    'LSTM (width 64) on tinyshakespeare, 3,000 steps',
+    {'name': 'text', 'model': 'lstm', 'width': 64, 'layers': 1, 'sequence': 32},
+    {'name': 'adamw', 'weight_decay': 0.1},
+    {'cpu': Size(3000, 64, 3e-3), 'quick': Size(6, 64, 3e-3)},
+    'test_loss',
+    1.75,
+    'not measured before',
+  ),
   'digits': Workload(
     "MLP on scikit-learn's digits, 300 steps",
     {'name': 'digits', 'model': 'mlp'},

@@ -33,6 +33,15 @@ Studies = Mapping[Cell, Callable[[], study.Study]]
 Results = Mapping[Cell, Any]
 
 
+def of_scale(studies: Studies, scale: str) -> Studies:
+  """Those whose workloads have a size for that kind of machine."""
+  return {
+    cell: begin
+    for cell, begin in studies.items()
+    if scale in workloads.WORKLOADS[cell[0]].sizes
+  }
+
+
 def results(studies: Studies, kept: Kept) -> dict[Cell, Any]:
   """What the studies returned that are finished."""
   played = {cell: study.follow(make(), kept) for cell, make in studies.items()}
@@ -87,7 +96,8 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
 
 def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
   """Workload, length and seeds of a finding."""
-  of = [(workloads.WORKLOADS[row['workload']], row) for row in coverage]
+  begun = [row for row in coverage if row['studies finished']] or coverage
+  of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
   sizes = [(what, what.sizes[row['scale']]) for what, row in of]
   return (
     '; '.join(size.title or what.title for what, size in sizes),
@@ -123,7 +133,7 @@ def run(
         'experiments/results is that of the scale cpu.'
       )
     executors.emulate(DEVICES)
-    wanted = studies(scale)
+    wanted = of_scale(studies(scale), scale)
     runs = folder_of(scale, pathlib.Path(FOLDER.value))
     kept = Kept(folder / 'runs' if quick else runs)
     if quick:

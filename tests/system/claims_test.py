@@ -163,13 +163,15 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   assert (tmp_path / 'figure.png').stat().st_size > 10_000
 
 
-def test_a_run_in_its_own_process_is_the_same_run(tmp_path):
+@pytest.mark.parametrize('model, devices', [('mlp', 1), ('cnn', 4)])
+def test_a_run_in_its_own_process_is_the_same_run(model, devices, tmp_path):
   config = workloads.config('fashion', 4, 'quick')
+  config.task.model = model
   result, seconds, made_with = own_process.in_a_process(
     config, programs=str(tmp_path)
   )
   here = single_run.make(config)
-  assert seconds > 0 and len(made_with['devices']) == 4
+  assert seconds > 0 and len(made_with['devices']) == devices
   for a, b in zip(result['records'], here['records'], strict=True):
     assert a['train_loss'] == pytest.approx(b['train_loss'], rel=1e-4)
     assert a['bytes_sent'] == b['bytes_sent']

@@ -217,6 +217,17 @@ def test_all_gates_come_before_the_first_study():
   assert claims[gated : gated + 3] == ['hylo', 'gtopk_mass', 'hylo']
 
 
+def test_the_queue_may_be_of_some_workloads():
+  found = [*queue.jobs(['hylo', 'gtopk_mass'], 'cpu', ['cifar'])]
+  assert {job.cell[0] for job in found} == {'cifar'}
+  assert {job.claim for job in found} == {'gate', 'hylo', 'gtopk_mass'}
+
+
+def test_studies_without_a_size_for_a_gpu_are_left_out():
+  found = [*queue.jobs(['gtopk_mass'], 'gpu')]
+  assert {job.cell[0] for job in found} == {'fashion', 'cifar'}
+
+
 @pytest.mark.parametrize('name', queue.CLAIMS)
 def test_status_counts_what_is_missing(name, tmp_path):
   *_, line = queue.status([name], Kept(tmp_path), 'cpu')
@@ -229,6 +240,9 @@ def test_the_command_line_names_claims(tmp_path):
   assert done.code == 0, done.err
   claims = [line for line in done.out.splitlines() if 'studies' in line]
   assert [c.partition(':')[0] for c in claims] == ['hylo', 'stragglers']
+  words = '--status', '--workload=fashoin'
+  done = program.run(tmp_path, *words, module='experiments.queue')
+  assert done.code and "no workload; did you mean 'fashion'?" in done.err
 
 
 def test_a_gain_is_judged_only_if_its_error_is_small():
