@@ -1,6 +1,5 @@
 """Trainings that advice is held against: pilots, and whole trainings."""
 
-import functools
 import statistics
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from ml_collections import ConfigDict
 from experiments.framework import best_rate, step_times, study, workloads
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
-from gossipjax.advice import choice, known_runs, pilot_config, risk, untrained
+from gossipjax.advice import choice, known_runs, pilot_config, risk
 from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.pilot_plan import RATES
 from gossipjax.advice.ranking import DENSE, Candidate, Curve, Rank, ranked
@@ -163,7 +162,7 @@ def advised(
   asked = next(asking)
   while True:
     curves = [
-      _of_pilot(name, made[p], own_s[p.candidate.name], link) for p in asked
+      curve(name, made[p], own_s[p.candidate.name], link) for p in asked
     ]
     try:
       asked = asking.send(curves)
@@ -172,25 +171,10 @@ def advised(
       return choice.chosen(ranks)
 
 
-def _of_pilot(name: str, run: Result, step_s: float, link: str) -> Curve:
-  """As `curve`, with what was learnt."""
-  if run['diverged']:
-    return Curve([], [])
-  now = run['records'][-1]['train_loss']
-  learnt = untrained.share_lost(_first_loss(name), now)
-  return curve(name, run, step_s, link)._replace(learnt=learnt)
-
-
-@functools.cache
-def _first_loss(name: str) -> float:
-  return untrained.loss(config(name, DENSE, 'cpu'))
-
-
 def _risk(name: str, method: str, tables: Collection[str]) -> Risk:
-  dense = config(name, DENSE, 'cpu')
   known = [
     run
     for run in known_runs.kept()
     if run.table in tables and run.table != name and run.strategy == method
   ]
-  return risk.of(known, [r for r in known if known_runs.is_near(r, dense)])
+  return risk.of(known, config(name, DENSE, 'cpu'))

@@ -21,8 +21,9 @@ from gossipjax.comparison.scores import is_higher
 from gossipjax.results import crossing
 
 # Comparisons that `advise` believes; quickstart has 300 digits, of which a
-# few decide a point. Their summaries do not name the model.
+# few decide a point. Their summaries name neither model nor optimizer.
 BELIEVED = {'async_fashion_mnist': 'mlp', 'fashion_mnist': 'cnn'}
+OPTIMIZER = 'sgd'
 Line = Mapping[str, Any]
 
 
@@ -45,16 +46,19 @@ def _of_comparison(name: str) -> Iterator[Known]:
   summary = json.loads(path.read_text())
   scores = {run['name']: run['test_accuracy'] for run in summary['runs']}
   dense = scores.pop(DENSE)
+  config = {'optimizer': {'name': OPTIMIZER}, **summary['config']}
+  what = known_runs.identity(config)._replace(model=BELIEVED[name])
   for run in sorted(scores):
     yield Known(
       name,
-      *known_runs.identity(summary['config'])._replace(model=BELIEVED[name]),
+      *what,
       run,
       'test_accuracy',
       scores[run],
       dense,
-      math.nan,
-      1,
+      missed=math.nan,
+      steps=math.nan,
+      seeds=1,
     )
 
 
@@ -132,14 +136,16 @@ def _beside(
   higher = is_higher(metric, ())
   target = target_costs.target_of(_bests(dense, metric), higher)
 
-  def steps(runs: list[Line]) -> float:
-    found = [
+  def steps(runs: list[Line]) -> list[float]:
+    found = (
       crossing.crossing(_curve(run, metric), target, higher) for run in runs
-    ]
-    return math.inf if None in found else statistics.fmean(found)
+    )
+    return [step for step in found if step is not None]
 
+  least = statistics.fmean(steps(dense))
   for runs in best:
     if runs is not dense:
+      arrived = steps(runs)
       yield Known(
         kind,
         *known_runs.identity(runs[0]['key']['config']),
@@ -147,6 +153,7 @@ def _beside(
         metric,
         _score(runs, metric),
         _score(dense, metric),
-        steps(runs) / steps(dense),
-        len(runs),
+        missed=1 - len(arrived) / len(runs),
+        steps=statistics.fmean(arrived) / least if arrived else math.inf,
+        seeds=len(runs),
       )

@@ -3,14 +3,13 @@
 advise               forecasts the seconds of a step of every strategy
 known_runs           what is known: known_runs.csv, and workdirs given
 known_table          what is known of a config's strategies, in words
-risk                 how often a strategy never gets where all-reduce does
-ranking              what pilots say of each strategy
+risk                 whether a strategy gets where all-reduce does
+ranking              what is expected of each strategy
 halving              successive halving over strategies and learning rates
 pilot_plan           what pilots a time allows
-untrained            the loss before the first step, and how much of it is gone
 pilot_config         the config of a pilot
 pilots               what is tried: short trainings of the user's own config
-choice               which strategy pilots recommend
+choice               which strategy to use
 recommendation       what to use, and why, in words
 tuned                the best of the pilots as a config
 forecast             seconds per step of a strategy on any link

@@ -4,6 +4,7 @@ What a step costs one worker is measured on this machine, what it would send is
 counted, and the seconds of a link are modelled from both.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,7 +65,7 @@ def forecasts(
 
   Args:
     config: of a comparison or of one strategy.
-    known: runs of any config; those near this one say who learns worse.
+    known: runs of any config; they say who gets where all-reduce does.
   """
   config = ConfigDict({**config, 'seeds': ()})  # They cost the same.
   name, first = next(variants(config))
@@ -77,30 +78,26 @@ def forecasts(
     if not result:
       compute_s = gradient_s + optimizer_s  # The same for all.
     mine = [k for k in known if k.strategy in (name, run.strategy.name)]
-    near = [k for k in mine if known_runs.is_near(k, config)]
+    chance = risk.of(mine, config)
     result.append(
-      Forecast(
-        name,
-        compute_s,
-        found.select_s,
-        found.traffic,
-        near,
-        risk.of(mine, near),
-      )
+      Forecast(name, compute_s, found.select_s, found.traffic, chance)
     )
   return result
 
 
 def faster(found: list[Forecast], link: network.Link) -> list[Forecast]:
-  """Whose steps are faster than all-reduce's, the fastest first.
-
-  Those that are known to learn worse come last.
-  """
+  """Whose steps are faster than all-reduce's, the least expected time first."""
   dense, *others = found
-  limit = (1 - NOISE) * dense.step_s(link)
+  step_s = dense.step_s(link)
+
+  def expected(forecast: Forecast) -> float:
+    """Of a training, where all-reduce needs all its steps, each of step_s."""
+    whole, steps = forecast.step_s(link), forecast.risk.steps
+    arrives = whole if math.isnan(steps) else min(1.0, steps) * whole
+    return forecast.risk.expected(arrives, whole, step_s)
+
   return sorted(
-    (f for f in others if f.step_s(link) < limit),
-    key=lambda f: (any(k.suffers for k in f.known), f.step_s(link)),
+    (f for f in others if f.step_s(link) < (1 - NOISE) * step_s), key=expected
   )
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gossipjax import network
-from gossipjax.advice.known_runs import Known
 from gossipjax.advice.risk import Risk
 from gossipjax.advice.step_traffic import StepTraffic
 from gossipjax.comparison import units
@@ -23,7 +22,6 @@ class Forecast(NamedTuple):
     compute_s: seconds of the gradient and the optimizer.
     select_s: seconds that the strategy adds, without the link.
     traffic: what it sends.
-    known: runs near the config that it is forecast for.
     risk: that it never gets where all-reduce does.
   """
 
@@ -31,7 +29,6 @@ class Forecast(NamedTuple):
   compute_s: float
   select_s: float
   traffic: StepTraffic
-  known: Sequence[Known] = ()
   risk: Risk = Risk()
 
   def comm_s(self, link: network.Link) -> float:

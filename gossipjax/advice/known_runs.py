@@ -10,14 +10,13 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gossipjax.comparison import answer
-from gossipjax.comparison.scores import is_higher, label, told
+from gossipjax.comparison import answer, target_costs
+from gossipjax.comparison.scores import label, told
 from gossipjax.results import reader
 
 PATH = pathlib.Path(__file__).with_name('known_runs.csv')
 DENSE = answer.DENSE
-_POINT = 0.01  # A difference of accuracies below that is noise of a seed.
-UNLIKE = 3  # Distance of runs that share neither task nor kind of model.
+UNLIKE = 4  # Distance of runs that share neither task nor kind of model.
 FAMILIES = {
   'convolutional network': ('cnn', 'resnet', 'vgg', 'shallow'),
   'dense network': ('mlp', 'linear'),
@@ -32,41 +31,36 @@ class Known(NamedTuple):
   Attributes:
     table: where it comes from: a file of kept runs, or a workdir.
     task, model: of the config; '' of a task without such an argument.
+    optimizer: its name.
     workers: how many.
     strategy: name of the run, mostly that of its strategy.
     score: name of the column, such as test_accuracy.
     value: of the run, at its end or at its best.
     dense: of all-reduce.
-    steps: to 99 % of the best of all-reduce, over those of all-reduce; infinite
-      if it never gets there, NaN if only the end is known.
+    missed: share of the seeds that never get to 99 % of the best of all-reduce;
+      NaN if only the end is known.
+    steps: until there, of the other seeds, over those of all-reduce; infinite
+      if there are none, NaN if they are not known.
     seeds: how many.
   """
 
   table: str
   task: str
   model: str
+  optimizer: str
   workers: int
   strategy: str
   score: str
   value: float
   dense: float
+  missed: float
   steps: float
   seeds: int
 
   @property
-  def suffers(self) -> bool:
-    """Whether it is worse by more than noise, or never gets there."""
-    if not math.isnan(self.steps):
-      return math.isinf(self.steps)
-    if is_higher(self.score, ()):
-      return self.value < self.dense - _POINT
-    return self.value > self.dense + _POINT
-
-  @property
   def place(self) -> str:
-    """'cnn on fashion_mnist, P = 8'."""
-    model = f'{self.model} on ' if self.model else ''
-    return f'{model}{self.task}, P = {self.workers}'
+    """'cnn on fashion_mnist with sgd, P = 8'."""
+    return place(self)
 
   def __str__(self) -> str:
     mine, dense = told(self.score, self.value), told(self.score, self.dense)
@@ -109,23 +103,33 @@ def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
           found.metric,
           row.score.mean,
           found.reference.score.mean,
-          row.steps / found.reference.steps if row.arrives else math.inf,
+          missed := row.each.count(target_costs.NEVER) / len(row.each),
+          # Of some seeds alone the steps are not kept.
+          math.nan if 0 < missed < 1 else row.steps / found.reference.steps,
           len(row.each),
         )
 
 
 class Identity(NamedTuple):
-  """What is trained: names of task and model, and how many workers."""
+  """What is trained: names of task, model, optimizer, and how many workers."""
 
   task: str
   model: str
+  optimizer: str
   workers: int
 
 
 def identity(config: Mapping[str, Any]) -> Identity:
   """What a config trains; the model is '' if its task has no such argument."""
-  task = config['task']
-  return Identity(task['name'], task.get('model', ''), config['workers'])
+  task, optimizer = config['task'], config['optimizer']['name']
+  model = task.get('model', '')
+  return Identity(task['name'], model, optimizer, config['workers'])
+
+
+def place(what: Known | Identity) -> str:
+  """'cnn on fashion_mnist with sgd, P = 8'."""
+  model = f'{what.model} on ' if what.model else ''
+  return f'{model}{what.task} with {what.optimizer}, P = {what.workers}'
 
 
 def family(model: str) -> str:
@@ -143,20 +147,21 @@ def family(model: str) -> str:
 def distance(known: Known, config: Mapping[str, Any]) -> tuple[int, float]:
   """How far a run is from a config: (model and task, doublings of P).
 
-  The first is 0 for the same task and model, 1 for the same task, 2 for the
-  same family of networks, else UNLIKE.
+  The first is 0 for the same task, model and optimizer, 1 with another
+  optimizer, 2 for the same task, 3 for the same family of networks, else
+  UNLIKE.
   """
-  task, model, workers = identity(config)
+  task, model, optimizer, workers = identity(config)
   if known.task == task:
-    level = 0 if known.model == model else 1
+    level = 2 if known.model != model else int(known.optimizer != optimizer)
   else:
     alike = family(model) and family(model) == family(known.model)
-    level = 2 if alike else UNLIKE
+    level = 3 if alike else UNLIKE
   return level, abs(math.log2(known.workers / workers))
 
 
 def is_near(known: Known, config: Mapping[str, Any]) -> bool:
-  """Whether it is the same task and model, with about as many workers."""
+  """Whether it is the same training, with about as many workers."""
   level, doublings = distance(known, config)
   return level == 0 and doublings <= 1
 

@@ -20,10 +20,7 @@ def told(
   nearest = known_runs.nearest(known, config)
   if not nearest:
     return 'Known: nothing; no run is kept.', []
-  task, model, workers = known_runs.identity(config)
-  mine = (
-    f'{model} on {task}, P = {workers}' if model else f'{task}, P = {workers}'
-  )
+  mine = known_runs.place(known_runs.identity(config))
   if known_runs.distance(nearest[0], config)[0] == known_runs.UNLIKE:
     places = '; '.join(dict.fromkeys(k.place for k in known))
     return (
@@ -50,6 +47,10 @@ def told(
 
 
 def _steps(known: Known) -> str:
-  if math.isnan(known.steps):
+  if math.isnan(known.missed):
     return 'not kept'
-  return 'never' if math.isinf(known.steps) else f'{known.steps:.3g}'
+  if known.missed == 1:
+    return 'never'
+  steps = 'not kept' if math.isnan(known.steps) else f'{known.steps:.3g}'
+  missed = round(known.missed * known.seeds)
+  return f'{steps}, never for {missed} of {known.seeds}' if missed else steps

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from gossipjax.advice import untrained
 from gossipjax.advice.halving import Pilot, halving
 from gossipjax.advice.pilot_config import config_of
 from gossipjax.advice.pilot_plan import Plan, candidates, planned
@@ -67,25 +66,13 @@ class Bench:
     seconds = (
       self._own_s[name] * records['step'] + records[f'comm_{self._link}_s']
     )
-    before = self._first_loss(config)
-    learnt = untrained.share_lost(before, records['train_loss'][-1])
-    curve = Curve(
-      records[metric][shown].tolist(), seconds[shown].tolist(), float(learnt)
-    )
+    curve = Curve(records[metric][shown].tolist(), seconds[shown].tolist())
     if not known:
       self._say(
         f'{name}, learning rate {rate:.3g}, {pilot.steps} steps: '
         f'{scores.told(metric, curve.scores[-1])}'
       )
     return curve
-
-  def _first_loss(self, config: ConfigDict) -> float:
-    """Loss of the untrained model, or what an earlier call found."""
-    path = self._folder / 'untrained.json'
-    if not path.exists():
-      found = untrained.loss(config, self._tasks)
-      workdir.write(path, json.dumps(found))
-    return workdir.read(path, float)
 
   def _place(self, pilot: Pilot) -> pathlib.Path:
     name, rate = pilot.candidate

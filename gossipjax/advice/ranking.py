@@ -1,5 +1,10 @@
-"""What pilots say of each strategy: seconds to a target, and their risk."""
+"""What is expected of each strategy: its best rate, and seconds to a target.
 
+Pilots tell the rate, and when all-reduce is at the target; whole trainings of
+other models tell whether another strategy gets there, see `risk`.
+"""
+
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -29,25 +34,25 @@ class Curve(NamedTuple):
 
   scores: Sequence[float]  # On validation data.
   seconds: Sequence[float]  # Computing and communication, since the start.
-  learnt: float = 1.0  # Share of the untrained model's loss that is gone.
 
 
 class Rank(NamedTuple):
-  """What is forecast of a candidate.
+  """What is expected of a candidate.
 
   Attributes:
     candidate: at the best rate of its name.
-    seconds: to what all-reduce reaches, of a training of full length: the mean
-      over WORSE goals, of the mean over seeds; one goal, or seed, is noise. A
-      goal that is not reached costs the whole training and then all-reduce's.
-    expected: the same with the risk that it never gets there in a whole
-      training, which then was in vain, and all-reduce's is needed.
-    low: those of the quickest seed to the easiest goal.
-    high: those of the slowest seed to the hardest.
+    seconds: what pilots alone forecast, to what all-reduce reaches, of a
+      training of full length: the mean over WORSE goals, of the mean over
+      seeds; one goal, or seed, is noise. A goal that is not reached costs the
+      whole training and then all-reduce's.
+    expected: seconds with the risk that it never gets there. Where whole
+      trainings got there, what they took stands in place of `seconds`.
+    low, high: seconds if it gets there, and if it never does; of all-reduce,
+      and without a risk, `seconds` of the quickest seed to the easiest goal and
+      of the slowest to the hardest.
     score: the best of the mean over seeds.
     whole: seconds of a training of full length.
-    steps: of the pilots.
-    seeds, learnt: number of pilots, and the mean of what they learnt.
+    steps, seeds: of the pilots.
   """
 
   candidate: Candidate
@@ -59,7 +64,6 @@ class Rank(NamedTuple):
   whole: float
   steps: int
   seeds: int
-  learnt: float
 
 
 def ranked(
@@ -76,7 +80,7 @@ def ranked(
     steps: of the pilots.
     full: steps of the training that is forecast.
     higher: whether large scores are good.
-    risks: by name, of those that may never get where all-reduce does.
+    risks: by name, of all but all-reduce.
   """
   means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
   dense = [mean for c, mean in means.items() if c.name == DENSE]
@@ -101,13 +105,15 @@ def ranked(
 def _with_risk(
   rank: Rank, dense: Rank | None, risks: Mapping[str, Risk]
 ) -> Rank:
-  """Whose `expected` counts what pilots of all-reduce have left to learn."""
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank
-  share = risk.after(dense.learnt)
-  in_vain = dense.seconds * (1 + rank.whole / dense.whole)
-  expected = (1 - share) * rank.seconds + share * in_vain
-  return rank._replace(expected=expected)
+  arrives = rank.seconds
+  if not math.isnan(risk.steps):
+    arrives = risk.steps * dense.seconds * rank.whole / dense.whole
+  arrives = min(arrives, rank.whole)
+  expected = risk.expected(arrives, rank.whole, dense.seconds)
+  never = rank.whole + dense.seconds
+  return rank._replace(expected=expected, low=arrives, high=never)
 
 
 def _rank(
@@ -128,7 +134,7 @@ def _rank(
   low, high = min(seconds, *easier), max(seconds, *each)
   best = _best(mean, higher)
   spans, whole = (seconds, seconds, low, high), mean.seconds[-1]
-  return Rank(candidate, *spans, best, whole, 0, len(curves), mean.learnt)
+  return Rank(candidate, *spans, best, whole, 0, len(curves))
 
 
 def _order(rank: Rank, higher: bool) -> tuple[float, float]:
@@ -147,7 +153,6 @@ def _mean(curves: Sequence[Curve]) -> Curve | None:
   return Curve(
     np.mean([c.scores for c in curves], 0).tolist(),
     np.mean([c.seconds for c in curves], 0).tolist(),
-    statistics.fmean(c.learnt for c in curves),
   )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gossipjax import network
-from gossipjax.advice.choice import GAIN, chosen, dense_of, too_early
+from gossipjax.advice.choice import GAIN, chosen, dense_of
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.known_runs import Known
 from gossipjax.advice.ranking import DENSE, NEVER, Rank
@@ -23,82 +23,57 @@ def tried(
   again: str,
   risks: Mapping[str, Risk] = NONE,
 ) -> str:
-  """What pilots recommend, in sentences.
+  """What is recommended after pilots, in sentences.
 
   Args:
     ranks: of the last complete round, the least expected seconds first.
     full: steps of the config.
-    again: the command, with more minutes.
+    again: the command that leaves a config for whole trainings.
     risks: by name, that it never gets where all-reduce does.
   """
   first, dense, name = ranks[0], dense_of(ranks), chosen(ranks)
-  used = first if name != DENSE else dense
   how = (
-    f'forecast from pilots of {first.steps} of {full} steps on validation data'
+    f'Learning rates are the best of pilots of {first.steps} of {full} steps, '
+    f'on validation data. Only whole trainings tell more: {again}'
   )
-  passed = _passed(used, ranks, risks)
-  more = f' Longer pilots tell more: {again}'
-  if too_early(ranks):
-    return _early(dense, first, full) + more
-  if used is not dense:
-    said = (
-      f'Use {_named(first)}: {_seconds(first)} to what all-reduce reaches, '
-      f'which takes {_seconds(dense)}; {how}.{_expected(first, risks)}{passed}'
-    )
-    sure = first.high < dense.low
-    return said if sure else f'{said} These intervals overlap.{more}'
-  if first is dense:
-    after = [r for r in ranks if r.seconds > dense.seconds][:1]
-    told = ''.join(f' The next is {_named(r)}: {_seconds(r)}.' for r in after)
-    nothing = 'nothing else' if passed else 'nothing'
+  if name != DENSE:
     return (
-      f'Use all-reduce: {nothing} is expected before its {_seconds(dense)}; '
-      f'{how}.{passed or told}'
+      f'Use {_named(first)}: {_time(first.expected)} are expected to what '
+      f'all-reduce reaches in {_time(dense.expected)}, '
+      f'{_outcomes(first)}.{_why(first, risks)} {how}'
     )
+  if first is not dense:
+    gains = f'{_named(first)} is expected to gain less than {100 * GAIN:.0f} %'
+    return f'Use {_named(dense)}: {gains}.{_why(first, risks)} {how}'
+  others = ''.join(_other(r, risks) for r in ranks[1 : 1 + SHOWN])
   return (
-    f'Use all-reduce: {_named(first)} gains less than {100 * GAIN:.0f} %, '
-    f'{_seconds(first)} to what all-reduce reaches in {_seconds(dense)}; '
-    f'{how}.{_expected(first, risks)}{more}'
+    f'Use {_named(dense)}: nothing is expected before its '
+    f'{_time(dense.expected)}.{others} {how}'
   )
 
 
-def _passed(
-  used: Rank, ranks: Sequence[Rank], risks: Mapping[str, Risk]
-) -> str:
-  """Who is forecast to be quicker, and why it is not taken all the same."""
-  quicker = [r for r in ranks if r is not used and r.seconds < used.seconds]
-  return ''.join(
-    f' {_named(r)} is forecast {_seconds(r)}, but '
-    f'{risks[r.candidate.name]}: {_time(r.expected)} are expected.'
-    for r in quicker[:SHOWN]
-    if r.candidate.name in risks
-  )
-
-
-def _expected(rank: Rank, risks: Mapping[str, Risk]) -> str:
-  """What to expect of it with its risk, where that is more."""
+def _why(rank: Rank, risks: Mapping[str, Risk]) -> str:
+  """What speaks for it and against it."""
   risk = risks.get(rank.candidate.name)
-  if risk is None or rank.expected <= 1.01 * rank.seconds:
-    return ''
-  return f' But {risk}: {_time(rank.expected)} are expected.'
+  return '' if risk is None else f' Whole trainings: {risk}.'
 
 
-def _early(dense: Rank, first: Rank, full: int) -> str:
-  ahead = '' if first is dense else f', here {_named(first)},'
+def _outcomes(rank: Rank) -> str:
   return (
-    f'Use all-reduce: its pilots of {dense.steps} of {full} steps lost '
-    f'{100 * dense.learnt:.0f} % of the loss that they began with, and who is '
-    f'ahead so early{ahead} often never gets where all-reduce does.'
+    f'{_time(rank.low)} if it gets there and {_time(rank.high)} if it does not'
+  )
+
+
+def _other(rank: Rank, risks: Mapping[str, Risk]) -> str:
+  return (
+    f' Of {_named(rank)} {_time(rank.expected)} are expected, '
+    f'{_outcomes(rank)}.{_why(rank, risks)}'
   )
 
 
 def _named(rank: Rank) -> str:
-  return f'{rank.candidate.name} at learning rate {rank.candidate.rate:.3g}'
-
-
-def _seconds(rank: Rank) -> str:
-  low, high = (_time(s) for s in (rank.low, rank.high))
-  return f'{_time(rank.seconds)} ({low} to {high})'
+  name = 'all-reduce' if rank.candidate.name == DENSE else rank.candidate.name
+  return f'{name} at learning rate {rank.candidate.rate:.3g}'
 
 
 def _time(seconds: float) -> str:
@@ -114,11 +89,11 @@ def rows(
     {
       'strategy': rank.candidate.name,
       'learning rate': f'{rank.candidate.rate:.3g}',
-      'seconds to the target (forecast)': _time(rank.seconds),
+      'expected seconds to the target': _time(rank.expected),
       'from': _time(rank.low),
       'to': _time(rank.high),
-      'never got there': _missed(risks.get(rank.candidate.name)),
-      'expected with that': _time(rank.expected),
+      'may never get there': _share(risks.get(rank.candidate.name)),
+      'all its steps': _time(rank.whole),
       'against all-reduce': _ratio(dense, rank),
       f'best {scores.label(metric).replace("held-out", "validation")}': (
         scores.told(metric, rank.score)
@@ -129,10 +104,8 @@ def rows(
   ]
 
 
-def _missed(risk: Risk | None) -> str:
-  if risk is None:
-    return ''
-  return f'{risk.missed} of {risk.of}' if risk.of else 'not known'
+def _share(risk: Risk | None) -> str:
+  return '' if risk is None else f'{100 * risk.share:.0f} %'
 
 
 def _ratio(dense: Rank, rank: Rank) -> str:
@@ -155,7 +128,11 @@ def by_known(
     link: that is asked about.
     again: the command that tries.
   """
-  steps = {k.strategy: k.steps for k in near if not math.isnan(k.steps)}
+  steps = {
+    k.strategy: NEVER if k.missed else k.steps
+    for k in near
+    if not math.isnan(k.missed)
+  }
   dense = found[0].name  # A variant of all-reduce may have any name.
   steps[dense] = 1.0
   cost = {

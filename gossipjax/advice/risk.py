@@ -1,61 +1,140 @@
-"""How often a strategy never gets where all-reduce does, in whole trainings.
+"""Whether a strategy gets where all-reduce does: what whole trainings say.
 
-A pilot is too short to see whether a strategy gets to the target at all. Whole
-trainings of other models tell how often it does not.
+A pilot is too short to see it: who is ahead after a quarter of the steps often
+never arrives, and who lags often does (`experiments/advice_quality.py`).
 """
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import Known
+
+PRIOR = 2  # Trainings that a wider group counts for in the nearer one.
+
+
+class Group(NamedTuple):
+  """Whole trainings of a strategy.
+
+  Attributes:
+    what: is counted, in words.
+    missed: how many never got to 99 % of all-reduce's best score.
+    of: how many there are.
+    steps: to it, over all-reduce's, of those that got there; NaN if none did.
+  """
+
+  what: str
+  missed: float
+  of: int
+  steps: float
+
+  def __str__(self) -> str:
+    said = (
+      f'of {self.of} {self.what} it never got where all-reduce does on '
+      f'{self.missed:.2g}'
+    )
+    if math.isnan(self.steps):
+      return said
+    others = ', on the others' if self.missed else ', and'
+    return f'{said}{others} in {self.steps:.3g} times its steps'
 
 
 class Risk(NamedTuple):
   """What whole trainings say of a strategy.
 
   Attributes:
-    missed: on how many tasks it never got to 99 % of all-reduce's best score.
-    of: how many are known.
-    near: a training of the same task and model that never got there.
+    groups: the widest first, that most like the config last; none is empty.
   """
 
-  missed: int = 0
-  of: int = 0
-  near: Known | None = None
+  groups: Sequence[Group] = ()
 
-  def after(self, learnt: float) -> float:
-    """The probability that it misses on another task.
+  @property
+  def share(self) -> float:
+    """The probability that it never gets there.
 
-    By Laplace's rule of succession, which is a half where nothing is known;
-    pilots rule it out for the part of the training that they have seen.
+    A half where nothing is known; each group then corrects what the wider ones
+    say, which counts for PRIOR of its trainings. Of one group that is Laplace's
+    rule of succession.
+    """
+    found = 0.5
+    for group in self.groups:
+      found = (group.missed + PRIOR * found) / (group.of + PRIOR)
+    return found
+
+  @property
+  def steps(self) -> float:
+    """Steps to the target over all-reduce's, if it gets there.
+
+    Those of the group most like the config of which any got there; NaN if none
+    is known.
+    """
+    known = [g.steps for g in self.groups if not math.isnan(g.steps)]
+    return known[-1] if known else math.nan
+
+  def expected(self, arrives: float, whole: float, dense: float) -> float:
+    """Seconds to expect until the target.
+
+    A training that never gets there was in vain, and all-reduce's is needed.
 
     Args:
-      learnt: share of the untrained model's loss that pilots have lost.
+      arrives: seconds to the target if it gets there.
+      whole: of its whole training.
+      dense: of all-reduce to the target.
     """
-    if self.near:
-      return 1.0
-    left = min(1.0, max(0.0, 1 - learnt))
-    return left * (self.missed + 1) / (self.of + 2)
+    return (1 - self.share) * arrives + self.share * (whole + dense)
 
   def __str__(self) -> str:
-    if self.near:
-      return f'in {self.near.table} ({self.near.place}) it never got there'
-    if not self.of:
-      return 'no whole training is kept that got there'
-    return (
-      f'in {self.missed} of {self.of} whole trainings that are kept it never '
-      'got there'
-    )
+    if not self.groups:
+      return 'no whole training with it is kept'
+    return '; '.join(map(str, self.groups))
 
 
-def of(known: Iterable[Known], near: Iterable[Known]) -> Risk:
-  """The risk of a strategy.
+def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
+  """The risk of a strategy for a config.
 
   Args:
-    known: its runs on any task.
-    near: those on the same task and model.
+    known: its runs, on any task.
+    config: what it is to train.
   """
-  ends = [run.steps for run in known if not math.isnan(run.steps)]
-  against = [run for run in near if math.isinf(run.steps)]
-  return Risk(sum(map(math.isinf, ends)), len(ends), next(iter(against), None))
+  whole = [run for run in known if not math.isnan(run.missed)]
+  kind = known_runs.family(known_runs.identity(config).model)
+  alike = [r for r in whole if kind and known_runs.family(r.model) == kind]
+  near = [r for r in whole if known_runs.is_near(r, config)]
+  groups = (
+    _of_tables('tasks', _by_table(whole)),
+    _of_tables(f'tasks with a {kind}', _by_table(alike)),
+    _of_seeds('trainings of this model', near),
+  )
+  return Risk(tuple(group for group in groups if group.of))
+
+
+def _by_table(runs: Sequence[Known]) -> Iterator[list[Known]]:
+  for table in dict.fromkeys(run.table for run in runs):
+    yield [run for run in runs if run.table == table]
+
+
+def _of_tables(what: str, tables: Iterable[Sequence[Known]]) -> Group:
+  """Each counts once, whatever its settings and seeds: tasks differ more."""
+  each = list(tables)
+  missed = [statistics.fmean(r.missed for r in runs) for runs in each]
+  known = [s for runs in each if (s := _steps(runs)) is not None]
+  steps = statistics.median(known) if known else math.nan
+  return Group(what, sum(missed), len(each), steps)
+
+
+def _of_seeds(what: str, runs: Sequence[Known]) -> Group:
+  steps = _steps(runs)
+  return Group(
+    what,
+    sum(run.missed * run.seeds for run in runs),
+    sum(run.seeds for run in runs),
+    math.nan if steps is None else steps,
+  )
+
+
+def _steps(runs: Sequence[Known]) -> float | None:
+  """The mean of those that are known to get there; None if none is."""
+  known = [run.steps for run in runs if math.isfinite(run.steps)]
+  return statistics.fmean(known) if known else None

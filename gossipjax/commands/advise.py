@@ -8,9 +8,9 @@
 First it shows kept runs of this or the nearest model; --known=WORKDIR adds your
 own. Then, for --minutes, it trains your config for a few steps under the
 strategies whose steps are faster than all-reduce's on the link, at several
-learning rates, on validation data, the better half for longer, and forecasts
-the seconds to what all-reduce reaches. No pilot tells who never gets there: how
-often a strategy did not in whole trainings of other models is counted in. The
+learning rates, on validation data, the better half for longer. It recommends
+what has the least expected seconds to what all-reduce reaches: whole trainings
+of other models tell how often a strategy gets there, and in how many steps. The
 same command continues.
 
 Seconds of a step are measured here for one worker; --table shows them. The link

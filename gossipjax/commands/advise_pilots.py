@@ -63,8 +63,8 @@ def attempt(
       return
     metric = bench.metric
     show('Tried', recommendation.rows(ranks, metric, risks))
-    longer = _longer(again)
-    print(recommendation.tried(ranks, config.steps, longer, risks))
+    whole = again if given.tune else f'{again} --tune'
+    print(recommendation.tried(ranks, config.steps, whole, risks))
     if given.tune:
       tuned.write(folder / 'tuned.py', config, configs, ranks)
       print(

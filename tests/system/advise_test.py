@@ -1,6 +1,7 @@
 """Advice: measured alone, billed really, and all-reduce where that is best."""
 
 import json
+import math
 import re
 
 import jax
@@ -15,6 +16,7 @@ from gossipjax.advice import (
   known_runs,
   known_table,
   recommendation,
+  risk,
   step_traffic,
 )
 from gossipjax.advice.bandwidth_figure import draw
@@ -96,14 +98,14 @@ def forecast(
   path_bytes: int,
   select_s: float = 0.0,
   rounds: int = 1,
-  known=(),
+  chance: risk.Risk = risk.Risk(),
 ) -> Forecast:
   """One worker, one step, a second of computing."""
   sent = Traffic(
     *np.array([path_bytes, path_bytes, 1, rounds, path_bytes]).reshape(5, 1, 1)
   )
   return Forecast(
-    name, 1.0, select_s, step_traffic.StepTraffic(sent, True), known
+    name, 1.0, select_s, step_traffic.StepTraffic(sent, True), chance
   )
 
 
@@ -136,17 +138,20 @@ def test_a_row_splits_a_step_into_its_parts():
 
 def known(strategy: str, value: float, steps=float('nan'), **given):
   """A run of an MLP on digits with 8 workers; all-reduce has 90 %."""
-  place = {'task': 'digits', 'model': 'mlp', 'workers': 8} | given
-  score = ('test_accuracy', value, 0.9, steps, 1)
-  return known_runs.Known('somewhere', *place.values(), strategy, *score)
+  place = {'task': 'digits', 'model': 'mlp', 'optimizer': 'sgd', 'workers': 8}
+  missed = steps if math.isnan(steps) else float(math.isinf(steps))
+  score = ('test_accuracy', value, 0.9, missed, steps, 1)
+  where = (place | given).values()
+  return known_runs.Known('somewhere', *where, strategy, *score)
 
 
-def test_what_is_not_faster_is_not_tried_and_what_learns_worse_is_last():
+def test_what_is_not_faster_is_not_tried_and_what_never_arrives_is_last():
   slow = forecast('half', 500, select_s=0.25)
   little = forecast('little', 980)  # 0.2 % of a step.
   assert advise.faster([DENSE, slow, little], LINK) == []
-  bad = forecast('small', 10, known=[known('small', 0.88)])
-  good = forecast('other', 20, known=[known('other', 0.895)])
+  never = risk.of([known('small', 0.8, math.inf)] * 3, defaults.get_config())
+  bad = forecast('small', 10, chance=never)
+  good = forecast('other', 20)  # A half for what nobody has tried.
   assert advise.faster([DENSE, bad, good], LINK) == [good, bad]
 
 
@@ -156,16 +161,18 @@ def test_a_run_is_known_by_how_far_it_is():
   apart = known('c', 0.9, task='cifar10', model='vgg8', workers=4)
   assert known_runs.distance(same, config) == (0, 0)
   assert known_runs.is_near(same, config)
-  assert known_runs.distance(other, config) == (1, 0)
-  assert known_runs.distance(apart, config) == (3, 1)
+  adam = known('a', 0.9, optimizer='adam')
+  assert known_runs.distance(adam, config) == (1, 0)
+  assert known_runs.distance(other, config) == (2, 0)
+  assert known_runs.distance(apart, config) == (4, 1)
   assert known_runs.nearest([apart, other], config) == [other]
   head, rows = known_table.told([apart, other], config)
-  assert 'no run of your model (mlp on digits, P = 8)' in head
-  assert head.endswith('nearest: linear on digits, P = 8')
+  assert 'no run of your model (mlp on digits with sgd, P = 8)' in head
+  assert head.endswith('nearest: linear on digits with sgd, P = 8')
   assert rows[0]['steps to the target over its'] == 'not kept'
   head, rows = known_table.told([apart, apart], config)
   assert head.endswith(
-    'nor of one like it; kept runs are of vgg8 on cifar10, P = 4'
+    'nor of one like it; kept runs are of vgg8 on cifar10 with sgd, P = 4'
   )
   assert rows == []
 
@@ -177,10 +184,10 @@ def test_without_evidence_nothing_but_all_reduce_is_named():
     assert said.startswith('No evidence: all-reduce until you have run\n\n')
     assert 'again' in said and 'small' not in said
   said = recommendation.by_known(found, [known('small', 0.9, 1.05)], LINK, '')
-  assert said.startswith('Use small: in somewhere (mlp on digits, P = 8)')
+  assert said.startswith('Use small: in somewhere (mlp on digits with sgd')
   slow = [known('small', 0.9, 3.0)]
   said = recommendation.by_known(found, slow, LINK, '')
-  assert said.startswith('Use all-reduce: in somewhere (mlp on digits')
+  assert said.startswith('Use all-reduce: in somewhere (mlp on digits with')
 
 
 def test_the_picture_has_a_line_per_strategy_and_the_link():
@@ -193,14 +200,14 @@ def test_the_picture_has_a_line_per_strategy_and_the_link():
 def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
   path = tmp_path / 'known_runs.csv'
   path.write_text(
-    'table,task,model,workers,strategy,score,value,dense,steps,seeds\n'
-    'a,digits,mlp,8,topk,test_accuracy,0.88,0.9,nan,1\n'
-    'b,text,transformer,4,topk,test_loss,1.8,1.7,1.5,3\n'
-    'c,text,transformer,4,gtopk,test_loss,2.8,1.7,inf,3\n'
+    'table,task,model,optimizer,workers,strategy,score,value,dense,missed,'
+    'steps,seeds\n'
+    'a,digits,mlp,sgd,8,topk,test_accuracy,0.88,0.9,nan,nan,1\n'
+    'c,text,transformer,adam,4,gtopk,test_loss,2.8,1.7,1.0,inf,3\n'
   )
-  one, two, three = known_runs.kept(path)
-  assert one[:4] == ('a', 'digits', 'mlp', 8)
-  assert one.suffers and not two.suffers and three.suffers
+  one, two = known_runs.kept(path)
+  assert one[:5] == ('a', 'digits', 'mlp', 'sgd', 8)
+  assert math.isnan(one.missed) and two[-3:] == (1.0, math.inf, 3)
 
 
 def test_the_runs_that_are_kept_can_be_read():
@@ -219,7 +226,7 @@ def test_a_workdir_of_ones_own_is_known(tmp_path):
     workdirs.run(folder, name, records, seed=0)
   (found,) = known_runs.of_workdirs([folder])
   assert (found.strategy, found.workers, found.task) == ('sparse', 2, 'digits')
-  assert found.steps == pytest.approx(2)
+  assert found.steps == pytest.approx(2) and found.missed == 0
 
 
 def test_a_plain_all_reduce_is_compared_with_every_strategy():
@@ -312,7 +319,10 @@ def test_the_command_says_what_is_known_and_that_it_is_no_evidence(tmp_path):
     module='gossipjax',
   )
   assert ended.code == 0, ended.err
-  for word in ('no run of your model (cnn on digits, P = 16)', '| all_reduce '):
+  for word in (
+    'no run of your model (cnn on digits with sgd, P = 16)',
+    '| all_reduce ',
+  ):
     assert word in ended.out
   assert 'No evidence: all-reduce until' in ended.out
   assert '--minutes=5' in ended.out and 'Use topk' not in ended.out
