@@ -4,7 +4,6 @@ What a step costs one worker is measured on this machine, what it would send is
 counted, and the seconds of a link are modelled from both.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,16 +87,10 @@ def forecasts(
 def faster(found: list[Forecast], link: network.Link) -> list[Forecast]:
   """Whose steps are faster than all-reduce's, the least expected time first."""
   dense, *others = found
-  step_s = dense.step_s(link)
-
-  def expected(forecast: Forecast) -> float:
-    """Of a training, where all-reduce needs all its steps, each of step_s."""
-    whole, steps = forecast.step_s(link), forecast.risk.steps
-    arrives = whole if math.isnan(steps) else min(1.0, steps) * whole
-    return forecast.risk.expected(arrives, whole, step_s)
-
+  limit = (1 - NOISE) * dense.step_s(link)
   return sorted(
-    (f for f in others if f.step_s(link) < (1 - NOISE) * step_s), key=expected
+    (f for f in others if f.step_s(link) < limit),
+    key=lambda f: f.expected(dense, link),
   )
 
 

@@ -39,6 +39,17 @@ class Forecast(NamedTuple):
     """Seconds of a whole step, mean over steps."""
     return self.compute_s + self.select_s + self.comm_s(link)
 
+  def expected(self, dense: 'Forecast', link: network.Link) -> float:
+    """Time to the target over all-reduce's, if that needs all its steps.
+
+    Args:
+      dense: the forecast of all-reduce.
+      link: that is asked about.
+    """
+    whole = self.step_s(link) / dense.step_s(link)
+    steps = 1.0 if math.isnan(self.risk.steps) else min(1.0, self.risk.steps)
+    return self.risk.expected(steps * whole, whole, 1.0)
+
 
 def break_even(mine: Forecast, dense: Forecast, latency_s: float) -> float:
   """Bytes per second below which a strategy is faster than all-reduce.
@@ -66,6 +77,7 @@ def break_even(mine: Forecast, dense: Forecast, latency_s: float) -> float:
 
 def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
   """The rows of the table; the first forecast is that of all-reduce."""
+  dense = found[0]
   return [
     {
       'strategy': f.name,
@@ -74,7 +86,13 @@ def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
       'select, merge': f.select_s,
       'communicate (model)': f.comm_s(link),
       'efficiency': f'{100 * f.compute_s / f.step_s(link):.0f} %',
-      'faster than all-reduce': _below(f, found[0], link.latency_s),
+      'faster than all-reduce': _below(f, dense, link.latency_s),
+      'may never get there': ''
+      if f is dense
+      else f'{100 * f.risk.share:.0f} %',
+      'expected time over its': (
+        '' if f is dense else f'{f.expected(dense, link):.2g}'
+      ),
     }
     for f in found
   ]

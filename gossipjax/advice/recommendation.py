@@ -55,7 +55,12 @@ def tried(
 def _why(rank: Rank, risks: Mapping[str, Risk]) -> str:
   """What speaks for it and against it."""
   risk = risks.get(rank.candidate.name)
-  return '' if risk is None else f' Whole trainings: {risk}.'
+  return '' if risk is None else _said(risk)
+
+
+def _said(risk: Risk) -> str:
+  said = str(risk)
+  return f' {said[0].upper()}{said[1:]}.'
 
 
 def _outcomes(rank: Rank) -> str:
@@ -120,36 +125,22 @@ def by_known(
   link: network.Link,
   again: str,
 ) -> str:
-  """What runs of the same model recommend, or that there is no evidence.
+  """What whole trainings of the same model recommend, or that there are none.
 
   Args:
     found: forecasts of a step, all-reduce first.
-    near: runs of the same task and model with about as many workers.
+    near: runs of the same training with about as many workers.
     link: that is asked about.
     again: the command that tries.
   """
-  steps = {
-    k.strategy: NEVER if k.missed else k.steps
-    for k in near
-    if not math.isnan(k.missed)
-  }
-  dense = found[0].name  # A variant of all-reduce may have any name.
-  steps[dense] = 1.0
-  cost = {
-    f.name: steps[f.name] * f.step_s(link) for f in found if f.name in steps
-  }
-  best = min(cost, key=lambda name: cost[name])
-  if len(cost) == 1:
+  dense, *others = found
+  whole = {k.strategy for k in near if not math.isnan(k.missed)}
+  known = [f for f in others if f.name in whole]
+  if not known:
     return f'No evidence: all-reduce until you have run\n\n    {again}\n'
-  share = cost[best] / steps[best] / cost[dense]
-  if best == dense:
-    return (
-      f'Use all-reduce: in {near[0].table} ({near[0].place}) no strategy got '
-      'to its score in so few steps that it would be before it on this link.'
-    )
-  return (
-    f'Use {best}: in {near[0].table} ({near[0].place}) it took '
-    f'{steps[best]:.3g} times the steps of all-reduce to the target, and its '
-    f'steps here take {share:.3g} of the time: '
-    f'{cost[dense] / cost[best]:.3g} times as fast (forecast).'
-  )
+  best = min(known, key=lambda f: f.expected(dense, link))
+  share = best.expected(dense, link)
+  of = f'{share:.2g} of the time of all-reduce to the target is expected'
+  if share < 1 - GAIN:
+    return f'Use {best.name}: {of}.{_said(best.risk)}'
+  return f'Use all-reduce: of {best.name}, the next, {of}.{_said(best.risk)}'

@@ -30,16 +30,6 @@ class Group(NamedTuple):
   of: int
   steps: float
 
-  def __str__(self) -> str:
-    said = (
-      f'of {self.of} {self.what} it never got where all-reduce does on '
-      f'{self.missed:.2g}'
-    )
-    if math.isnan(self.steps):
-      return said
-    others = ', on the others' if self.missed else ', and'
-    return f'{said}{others} in {self.steps:.3g} times its steps'
-
 
 class Risk(NamedTuple):
   """What whole trainings say of a strategy.
@@ -88,7 +78,13 @@ class Risk(NamedTuple):
   def __str__(self) -> str:
     if not self.groups:
       return 'no whole training with it is kept'
-    return '; '.join(map(str, self.groups))
+    each = ', '.join(
+      f'in {g.missed:.2g} of {g.of} {g.what}' for g in self.groups
+    )
+    said = f'whole trainings never got there {each}'
+    if math.isnan(self.steps):
+      return said
+    return f'{said}; else they took {self.steps:.3g} times its steps'
 
 
 def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:

@@ -183,11 +183,22 @@ def test_without_evidence_nothing_but_all_reduce_is_named():
     said = recommendation.by_known(found, near, LINK, 'again')
     assert said.startswith('No evidence: all-reduce until you have run\n\n')
     assert 'again' in said and 'small' not in said
-  said = recommendation.by_known(found, [known('small', 0.9, 1.05)], LINK, '')
-  assert said.startswith('Use small: in somewhere (mlp on digits with sgd')
-  slow = [known('small', 0.9, 3.0)]
-  said = recommendation.by_known(found, slow, LINK, '')
-  assert said.startswith('Use all-reduce: in somewhere (mlp on digits with')
+
+
+@pytest.mark.parametrize(
+  'steps, words',
+  [
+    (0.9, 'Use small: 0.'),
+    (math.inf, 'Use all-reduce: of small, the next, 1.'),
+  ],
+)
+def test_whole_trainings_of_the_same_model_are_evidence(steps, words):
+  near = [known('small', 0.9, steps)] * 3
+  chance = risk.of(near, defaults.get_config())
+  found = [forecast('all_reduce', 20_000), forecast('small', 10, chance=chance)]
+  said = recommendation.by_known(found, near, LINK, 'again')
+  assert said.startswith(words)
+  assert 'trainings of this model' in said and 'again' not in said
 
 
 def test_the_picture_has_a_line_per_strategy_and_the_link():
