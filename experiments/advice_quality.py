@@ -88,7 +88,12 @@ def find(
     rows,
     NOTES,
     *trained.evidence(rows, coverage),
-    tables={'coverage': coverage},
+    tables={
+      'coverage': [
+        {'network': workloads.WORKLOADS[row['workload']].title, **row}
+        for row in coverage
+      ]
+    },
   )
 
 

@@ -28,6 +28,7 @@ FOLDER = flags.DEFINE_string(
 )
 SCALE = flags.DEFINE_enum('scale', 'cpu', ['cpu', 'gpu'], 'Kind of machine.')
 DEVICES = 8  # For what is timed when the table is made.
+NAMED = 4  # Workloads that a finding names at most.
 Cell = tuple[Any, ...]
 Studies = Mapping[Cell, Callable[[], study.Study]]
 Results = Mapping[Cell, Any]
@@ -95,10 +96,15 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
 
 
 def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
-  """Workload, length and seeds of a finding."""
+  """Workload, length and seeds of a finding; of many workloads how many."""
   begun = [row for row in coverage if row['studies finished']] or coverage
   of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
   sizes = [(what, what.sizes[row['scale']]) for what, row in of]
+  seeds = min((row['seeds'] for row in rows), default=0)
+  if len(sizes) > NAMED:
+    steps = [size.steps for _, size in sizes]
+    many = f'{len(sizes)} workloads, see the table'
+    return many, f'{min(steps):,} to {max(steps):,} steps', seeds
   return (
     '; '.join(size.title or what.title for what, size in sizes),
     '; '.join(
@@ -106,7 +112,7 @@ def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
         f'{size.steps:,} steps of {size.examples} examples' for _, size in sizes
       )
     ),
-    min((row['seeds'] for row in rows), default=0),
+    seeds,
   )
 
 
