@@ -52,8 +52,9 @@ def rounds(full: int) -> list[Round]:
 def of_pilots(name: str, scale: str) -> study.Study:
   """All pilots that halving may ask for on any link, by pilot.
 
-  A rate is the best of its strategy on all links or on none, since a step costs
-  the same with any.
+  Of each strategy those at its best rate go on, where a step costs the same of
+  all. On a link another rate may be the best; its longer pilots are then
+  missing, which was never so.
   """
   methods = list(METHODS)[: 2 if scale == 'quick' else None]
   configs = {m: config(name, m, scale) for m in methods}

@@ -77,7 +77,7 @@ def forecasts(
     if not result:
       compute_s = gradient_s + optimizer_s  # The same for all.
     mine = [k for k in known if k.strategy in (name, run.strategy.name)]
-    chance = risk.of(mine, config)
+    chance = risk.of(mine, run)
     result.append(
       Forecast(name, compute_s, found.select_s, found.traffic, chance)
     )

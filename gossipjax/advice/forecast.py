@@ -42,12 +42,14 @@ class Forecast(NamedTuple):
   def expected(self, dense: 'Forecast', link: network.Link) -> float:
     """Time to the target over all-reduce's, if that needs all its steps.
 
+    One that is slower to the target than all-reduce may need more than these.
+
     Args:
       dense: the forecast of all-reduce.
       link: that is asked about.
     """
     whole = self.step_s(link) / dense.step_s(link)
-    steps = 1.0 if math.isnan(self.risk.steps) else min(1.0, self.risk.steps)
+    steps = 1.0 if math.isnan(self.risk.steps) else self.risk.steps
     return self.risk.expected(steps * whole, whole, 1.0)
 
 
@@ -90,8 +92,8 @@ def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
       'may never get there': ''
       if f is dense
       else f'{100 * f.risk.share:.0f} %',
-      'expected time over its': (
-        '' if f is dense else f'{f.expected(dense, link):.2g}'
+      "expected time to the target over all-reduce's": (
+        '' if f is dense else f'{f.expected(dense, link):.3g}'
       ),
     }
     for f in found

@@ -1,9 +1,9 @@
 """Successive halving: short trainings of many, longer ones of the best half.
 
 A strategy with a learning rate is a candidate. In each round all candidates
-train as many steps, each with the whole schedule; the half that is first to
-what all-reduce reached trains longer. Seconds are those of the link that is
-asked about, so that another link keeps another half.
+train as many steps, each with the whole schedule; the half of the least
+expected seconds, see `ranking`, trains longer. Seconds are those of the link
+that is asked about, so that another link keeps another half.
 
 Jamieson and Talwalkar, Non-stochastic best arm identification, 2016.
 """

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gossipjax.comparison import answer, target_costs
-from gossipjax.comparison.scores import label, told
 from gossipjax.results import reader
 
 PATH = pathlib.Path(__file__).with_name('known_runs.csv')
@@ -62,10 +61,6 @@ class Known(NamedTuple):
     """'cnn on fashion_mnist with sgd, P = 8'."""
     return place(self)
 
-  def __str__(self) -> str:
-    mine, dense = told(self.score, self.value), told(self.score, self.dense)
-    return f'{self.place}: {label(self.score)} {mine}, {DENSE} {dense}'
-
 
 def kept(path: pathlib.Path = PATH) -> list[Known]:
   """What the package knows of strategies beside all-reduce.
@@ -92,22 +87,34 @@ def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
     found = answer.of(summary, runs)
     if found is None or found.reference.score is None:
       continue
-    steps = {run.variant: run.config for run in runs}
+    configs = {run.variant: run.config for run in runs}
+    if configs[found.dense]['strategy']['name'] != DENSE:
+      continue
     for row in found.rows:
-      if row.name != found.dense and row.score:
-        config = steps[row.name]
-        yield Known(
-          str(folder),
-          *identity(config),
-          row.name,
-          found.metric,
-          row.score.mean,
-          found.reference.score.mean,
-          missed := row.each.count(target_costs.NEVER) / len(row.each),
-          # Of some seeds alone the steps are not kept.
-          math.nan if 0 < missed < 1 else row.steps / found.reference.steps,
-          len(row.each),
-        )
+      if row.name != found.dense:
+        yield _of_row(str(folder), row, found, configs[row.name])
+
+
+def _of_row(
+  table: str, row: target_costs.Row, found: answer.Answer, config: Mapping
+) -> Known:
+  """A row of an answer. A target of the config tells nothing of another one."""
+  missed = steps = math.nan
+  if not found.given and found.reference.arrives:
+    missed = row.each.count(target_costs.NEVER) / len(row.each)
+    if missed in (0, 1):  # Of some seeds alone the steps are not kept.
+      steps = row.steps / found.reference.steps
+  return Known(
+    table,
+    *identity(config),
+    row.name,
+    found.metric,
+    row.score.mean if row.score else math.nan,
+    found.reference.score.mean if found.reference.score else math.nan,
+    missed,
+    steps,
+    len(row.each),
+  )
 
 
 class Identity(NamedTuple):
@@ -121,15 +128,25 @@ class Identity(NamedTuple):
 
 def identity(config: Mapping[str, Any]) -> Identity:
   """What a config trains; the model is '' if its task has no such argument."""
-  task, optimizer = config['task'], config['optimizer']['name']
-  model = task.get('model', '')
-  return Identity(task['name'], model, optimizer, config['workers'])
+  task, model = config['task'], config['task'].get('model', '')
+  return Identity(
+    task['name'],
+    model if isinstance(model, str) else '',
+    config.get('optimizer', {}).get('name', ''),
+    config['workers'],
+  )
+
+
+def training(what: Known | Identity) -> str:
+  """'cnn on fashion_mnist with sgd'."""
+  model = f'{what.model} on ' if what.model else ''
+  optimizer = f' with {what.optimizer}' if what.optimizer else ''
+  return f'{model}{what.task}{optimizer}'
 
 
 def place(what: Known | Identity) -> str:
   """'cnn on fashion_mnist with sgd, P = 8'."""
-  model = f'{what.model} on ' if what.model else ''
-  return f'{model}{what.task} with {what.optimizer}, P = {what.workers}'
+  return f'{training(what)}, P = {what.workers}'
 
 
 def family(model: str) -> str:
@@ -161,7 +178,10 @@ def distance(known: Known, config: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def is_near(known: Known, config: Mapping[str, Any]) -> bool:
-  """Whether it is the same training, with about as many workers."""
+  """Whether task, model and optimizer have the same names, and P is alike.
+
+  Their sizes, and the length of the training, may differ.
+  """
   level, doublings = distance(known, config)
   return level == 0 and doublings <= 1
 

@@ -1,7 +1,7 @@
 """What is expected of each strategy: its best rate, and seconds to a target.
 
-Pilots tell the rate, and when all-reduce is at the target; whole trainings of
-other models tell whether another strategy gets there, see `risk`.
+Pilots tell the rate, and when all-reduce is at the target; whole trainings tell
+whether another strategy gets there, see `risk`.
 """
 
 import math
@@ -50,7 +50,7 @@ class Rank(NamedTuple):
     low, high: seconds if it gets there, and if it never does; of all-reduce,
       and without a risk, `seconds` of the quickest seed to the easiest goal and
       of the slowest to the hardest.
-    score: the best of the mean over seeds.
+    first, score: the first and the best of the mean over seeds.
     whole: seconds of a training of full length.
     steps, seeds: of the pilots.
   """
@@ -60,6 +60,7 @@ class Rank(NamedTuple):
   expected: float
   low: float
   high: float
+  first: float
   score: float
   whole: float
   steps: int
@@ -98,21 +99,28 @@ def ranked(
     other = found.get(candidate.name)
     if other is None or _order(rank, higher) < _order(other, higher):
       found[candidate.name] = rank
-  ranks = [_with_risk(r, found.get(DENSE), risks or {}) for r in found.values()]
+  ranks = [
+    _with_risk(rank, found.get(DENSE), risks or {}, higher)
+    for rank in found.values()
+  ]
   return sorted(ranks, key=lambda rank: _order(rank, higher))
 
 
 def _with_risk(
-  rank: Rank, dense: Rank | None, risks: Mapping[str, Risk]
+  rank: Rank, dense: Rank | None, risks: Mapping[str, Risk], higher: bool
 ) -> Rank:
+  """Whose pilot never gets where all-reduce's begins is expected to fail."""
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank
+  never = rank.whole + dense.seconds
+  pick = target_costs.pick(higher)
+  if pick(rank.score, dense.first) == dense.first:
+    return rank._replace(expected=never, low=never, high=never)
   arrives = rank.seconds
   if not math.isnan(risk.steps):
     arrives = risk.steps * dense.seconds * rank.whole / dense.whole
   arrives = min(arrives, rank.whole)
   expected = risk.expected(arrives, rank.whole, dense.seconds)
-  never = rank.whole + dense.seconds
   return rank._replace(expected=expected, low=arrives, high=never)
 
 
@@ -132,9 +140,9 @@ def _rank(
     easier = [_seconds(curve, goals[-1], higher) for curve in curves]
     each = [_seconds(curve, goals[0], higher) for curve in curves]
   low, high = min(seconds, *easier), max(seconds, *each)
-  best = _best(mean, higher)
   spans, whole = (seconds, seconds, low, high), mean.seconds[-1]
-  return Rank(candidate, *spans, best, whole, 0, len(curves))
+  shown = mean.scores[0], _best(mean, higher)
+  return Rank(candidate, *spans, *shown, whole, 0, len(curves))
 
 
 def _order(rank: Rank, higher: bool) -> tuple[float, float]:

@@ -1,13 +1,11 @@
-"""What to use, and why, in words: by what was tried, else by what is known."""
+"""What to use, and why, in words: after pilots, or without any."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gossipjax import network
 from gossipjax.advice.choice import GAIN, chosen, dense_of
 from gossipjax.advice.forecast import Forecast
-from gossipjax.advice.known_runs import Known
 from gossipjax.advice.ranking import DENSE, NEVER, Rank
 from gossipjax.advice.risk import Risk
 from gossipjax.comparison import scores
@@ -18,62 +16,56 @@ NONE: Mapping[str, Risk] = {}
 
 
 def tried(
-  ranks: Sequence[Rank],
-  full: int,
-  again: str,
-  risks: Mapping[str, Risk] = NONE,
+  ranks: Sequence[Rank], full: int, more: str, risks: Mapping[str, Risk] = NONE
 ) -> str:
   """What is recommended after pilots, in sentences.
 
   Args:
     ranks: of the last complete round, the least expected seconds first.
     full: steps of the config.
-    again: the command that leaves a config for whole trainings.
+    more: the command that leaves a config for whole trainings; '' if this did.
     risks: by name, that it never gets where all-reduce does.
   """
   first, dense, name = ranks[0], dense_of(ranks), chosen(ranks)
-  how = (
-    f'Learning rates are the best of pilots of {first.steps} of {full} steps, '
-    f'on validation data. Only whole trainings tell more: {again}'
-  )
   if name != DENSE:
-    return (
-      f'Use {_named(first)}: {_time(first.expected)} are expected to what '
-      f'all-reduce reaches in {_time(dense.expected)}, '
-      f'{_outcomes(first)}.{_why(first, risks)} {how}'
+    said = (
+      f'Use {_named(first)}. Expected time to the target: '
+      f'{_time(first.expected)}; all-reduce: {_time(dense.expected)}. '
+      f'{_why(first, risks)}'
     )
-  if first is not dense:
-    gains = f'{_named(first)} is expected to gain less than {100 * GAIN:.0f} %'
-    return f'Use {_named(dense)}: {gains}.{_why(first, risks)} {how}'
-  others = ''.join(_other(r, risks) for r in ranks[1 : 1 + SHOWN])
-  return (
-    f'Use {_named(dense)}: nothing is expected before its '
-    f'{_time(dense.expected)}.{others} {how}'
+  elif first is not dense:
+    said = (
+      f'Use {_named(dense)}. {_named(first)} is expected to gain less than '
+      f'{100 * GAIN:.0f} %. {_why(first, risks)}'
+    )
+  else:
+    others = (
+      f' {_named(rank)}: {_time(rank.expected)} are expected. '
+      f'{_why(rank, risks)}'
+      for rank in ranks[1 : 1 + SHOWN]
+    )
+    said = (
+      f'Use {_named(dense)}. Nothing is expected to reach the target before '
+      f'its {_time(dense.expected)}.{"".join(others)}'
+    )
+  said += (
+    f' Learning rates are the best of pilots of {first.steps} of {full} steps, '
+    'on validation data. The target is 99 % of the best score of all-reduce; '
+    'pilots do not show who reaches it.'
   )
+  if more:
+    said += f' To train these strategies at full length, begin with: {more}'
+  return said
 
 
 def _why(rank: Rank, risks: Mapping[str, Risk]) -> str:
-  """What speaks for it and against it."""
+  """Both outcomes, and what kept trainings say of them."""
+  said = (
+    f'If it reaches the target: {_time(rank.low)}. If not, all-reduce is '
+    f'trained afterwards: {_time(rank.high)} together.'
+  )
   risk = risks.get(rank.candidate.name)
-  return '' if risk is None else _said(risk)
-
-
-def _said(risk: Risk) -> str:
-  said = str(risk)
-  return f' {said[0].upper()}{said[1:]}.'
-
-
-def _outcomes(rank: Rank) -> str:
-  return (
-    f'{_time(rank.low)} if it gets there and {_time(rank.high)} if it does not'
-  )
-
-
-def _other(rank: Rank, risks: Mapping[str, Risk]) -> str:
-  return (
-    f' Of {_named(rank)} {_time(rank.expected)} are expected, '
-    f'{_outcomes(rank)}.{_why(rank, risks)}'
-  )
+  return said if risk is None else f'{said} {risk}'
 
 
 def _named(rank: Rank) -> str:
@@ -90,19 +82,20 @@ def rows(
 ) -> list[dict[str, Any]]:
   """The table of what was tried, the least expected seconds first."""
   dense = dense_of(ranks)
+  best = scores.label(metric).replace('held-out', 'validation')
   return [
     {
       'strategy': rank.candidate.name,
       'learning rate': f'{rank.candidate.rate:.3g}',
-      'expected seconds to the target': _time(rank.expected),
-      'from': _time(rank.low),
-      'to': _time(rank.high),
-      'may never get there': _share(risks.get(rank.candidate.name)),
-      'all its steps': _time(rank.whole),
-      'against all-reduce': _ratio(dense, rank),
-      f'best {scores.label(metric).replace("held-out", "validation")}': (
-        scores.told(metric, rank.score)
+      'expected time to the target': _time(rank.expected),
+      'if it reaches it': '' if rank is dense else _time(rank.low),
+      'if not, with all-reduce after it': (
+        '' if rank is dense else _time(rank.high)
       ),
+      'does not reach it': _share(risks.get(rank.candidate.name)),
+      'all its steps': _time(rank.whole),
+      'times as fast as all-reduce': _ratio(dense, rank),
+      f'best {best}': scores.told(metric, rank.score),
       'pilots': f'{rank.seeds} of {rank.steps} steps',
     }
     for rank in ranks
@@ -110,37 +103,39 @@ def rows(
 
 
 def _share(risk: Risk | None) -> str:
-  return '' if risk is None else f'{100 * risk.share:.0f} %'
+  """The probability; '' of all-reduce."""
+  if risk is None:
+    return ''
+  known = any(group.of for group in risk.groups)
+  return f'{100 * risk.share:.0f} %' if known else 'not known'
 
 
 def _ratio(dense: Rank, rank: Rank) -> str:
   if rank is dense or NEVER in (rank.expected, dense.expected):
     return ''
-  return f'{dense.expected / rank.expected:.3g} x'
+  return f'{dense.expected / rank.expected:.3g}'
 
 
-def by_known(
-  found: Sequence[Forecast],
-  near: Sequence[Known],
-  link: network.Link,
-  again: str,
-) -> str:
-  """What whole trainings of the same model recommend, or that there are none.
+def by_known(found: Sequence[Forecast], link: network.Link) -> str:
+  """What kept trainings of the same name recommend; '' if there are none.
 
   Args:
     found: forecasts of a step, all-reduce first.
-    near: runs of the same training with about as many workers.
     link: that is asked about.
-    again: the command that tries.
   """
   dense, *others = found
-  whole = {k.strategy for k in near if not math.isnan(k.missed)}
-  known = [f for f in others if f.name in whole]
+  known = [f for f in others if f.risk.of_the_same]
   if not known:
-    return f'No evidence: all-reduce until you have run\n\n    {again}\n'
+    return ''
   best = min(known, key=lambda f: f.expected(dense, link))
   share = best.expected(dense, link)
-  of = f'{share:.2g} of the time of all-reduce to the target is expected'
   if share < 1 - GAIN:
-    return f'Use {best.name}: {of}.{_said(best.risk)}'
-  return f'Use all-reduce: of {best.name}, the next, {of}.{_said(best.risk)}'
+    return (
+      f'Use {best.name}. Expected time to the target: {share:.2g} of that of '
+      f'all-reduce. {best.risk}'
+    )
+  return (
+    f'Use all-reduce. The best alternative of which such a training is kept is '
+    f'{best.name}; its expected time to the target is {share:.2g} of that of '
+    f'all-reduce. {best.risk}'
+  )

@@ -20,7 +20,8 @@ class Group(NamedTuple):
 
   Attributes:
     what: is counted, in words.
-    missed: how many never got to 99 % of all-reduce's best score.
+    missed: how many never got to 99 % of all-reduce's best score; a task counts
+      by the share of its seeds that did not.
     of: how many there are.
     steps: to it, over all-reduce's, of those that got there; NaN if none did.
   """
@@ -35,7 +36,7 @@ class Risk(NamedTuple):
   """What whole trainings say of a strategy.
 
   Attributes:
-    groups: the widest first, that most like the config last; none is empty.
+    groups: the widest first, that of the same training as the config last.
   """
 
   groups: Sequence[Group] = ()
@@ -52,6 +53,11 @@ class Risk(NamedTuple):
     for group in self.groups:
       found = (group.missed + PRIOR * found) / (group.of + PRIOR)
     return found
+
+  @property
+  def of_the_same(self) -> bool:
+    """Whether some are of the same training as the config."""
+    return bool(self.groups) and self.groups[-1].of > 0
 
   @property
   def steps(self) -> float:
@@ -76,15 +82,16 @@ class Risk(NamedTuple):
     return (1 - self.share) * arrives + self.share * (whole + dense)
 
   def __str__(self) -> str:
-    if not self.groups:
-      return 'no whole training with it is kept'
+    known = [group for group in self.groups if group.of]
+    if not known:
+      return 'No kept training tells whether it gets there; a half is assumed.'
     each = ', '.join(
-      f'in {g.missed:.2g} of {g.of} {g.what}' for g in self.groups
+      f'{100 * group.missed / group.of:.0f} % {group.what}' for group in known
     )
-    said = f'whole trainings never got there {each}'
+    said = f'Kept trainings that never got there: {each}.'
     if math.isnan(self.steps):
       return said
-    return f'{said}; else they took {self.steps:.3g} times its steps'
+    return f'{said} The others needed {self.steps:.3g} times its steps.'
 
 
 def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
@@ -98,12 +105,15 @@ def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
   kind = known_runs.family(known_runs.identity(config).model)
   alike = [r for r in whole if kind and known_runs.family(r.model) == kind]
   near = [r for r in whole if known_runs.is_near(r, config)]
-  groups = (
-    _of_tables('tasks', _by_table(whole)),
-    _of_tables(f'tasks with a {kind}', _by_table(alike)),
-    _of_seeds('trainings of this model', near),
+  same = known_runs.training(known_runs.identity(config))
+  tables, likes = list(_by_table(whole)), list(_by_table(alike))
+  return Risk(
+    (
+      _of_tables(f'on all {len(tables)} tasks', tables),
+      _of_tables(f'on the {len(likes)} with a {kind}', likes),
+      _of_seeds(f'of {same}', near),
+    )
   )
-  return Risk(tuple(group for group in groups if group.of))
 
 
 def _by_table(runs: Sequence[Known]) -> Iterator[list[Known]]:
@@ -111,13 +121,12 @@ def _by_table(runs: Sequence[Known]) -> Iterator[list[Known]]:
     yield [run for run in runs if run.table == table]
 
 
-def _of_tables(what: str, tables: Iterable[Sequence[Known]]) -> Group:
+def _of_tables(what: str, tables: Sequence[Sequence[Known]]) -> Group:
   """Each counts once, whatever its settings and seeds: tasks differ more."""
-  each = list(tables)
-  missed = [statistics.fmean(r.missed for r in runs) for runs in each]
-  known = [s for runs in each if (s := _steps(runs)) is not None]
+  missed = [statistics.fmean(r.missed for r in runs) for runs in tables]
+  known = [s for runs in tables if (s := _steps(runs)) is not None]
   steps = statistics.median(known) if known else math.nan
-  return Group(what, sum(missed), len(each), steps)
+  return Group(what, sum(missed), len(tables), steps)
 
 
 def _of_seeds(what: str, runs: Sequence[Known]) -> Group:

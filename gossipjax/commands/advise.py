@@ -9,9 +9,9 @@ First it shows kept runs of this or the nearest model; --known=WORKDIR adds your
 own. Then, for --minutes, it trains your config for a few steps under the
 strategies whose steps are faster than all-reduce's on the link, at several
 learning rates, on validation data, the better half for longer. It recommends
-what has the least expected seconds to what all-reduce reaches: whole trainings
-of other models tell how often a strategy gets there, and in how many steps. The
-same command continues.
+what has the least expected seconds to what all-reduce reaches, unless that
+gains less than 5 %: kept trainings, all and those most like yours, tell how
+often a strategy gets there, and in how many steps. The same command continues.
 
 Seconds of a step are measured here for one worker; --table shows them. The link
 is modelled; --link may be a JSON file with latency_s and bytes_per_s.
@@ -26,7 +26,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from gossipjax import executors, network
-from gossipjax.advice import advise, known_runs, known_table, recommendation
+from gossipjax.advice import advise, known_runs, known_table
 from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line
 from gossipjax.comparison import units
@@ -89,7 +89,6 @@ def main(
     f'link: {link.latency_s:.3g} s, {units.size(link.bytes_per_s)}/s\n'
   )
   advise_pilots.show(*known_table.told(known, config))
-  near = [k for k in known if known_runs.is_near(k, config)]
   alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
   found = advise.forecasts(alone, known)
   _show_steps(found, link)
@@ -103,10 +102,9 @@ def main(
     return
   again = f'python -m gossipjax advise {shlex.join(words)}'
   if given.minutes > 0:
-    advise_pilots.attempt(config, name, found, better, interrupted, again)
+    advise_pilots.attempt(config, name, found, link, interrupted, again)
   else:
-    again = again.replace('--minutes=0', '--minutes=5')
-    print(recommendation.by_known(found, near, link, again))
+    print(advise_pilots.untried(found, link, again, 5))
 
 
 def _check(config: ConfigDict) -> None:

@@ -4,11 +4,12 @@ import hashlib
 import pathlib
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
 from ml_collections import ConfigDict
 
+from gossipjax import network
 from gossipjax.advice import (
   advise,
   pilot_plan,
@@ -19,8 +20,10 @@ from gossipjax.advice import (
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import Pilot
 from gossipjax.advice.ranking import DENSE, Candidate, Rank
+from gossipjax.advice.risk import Risk
 from gossipjax.commands import console
 from gossipjax.comparison import markup, scores
+from gossipjax.errors import UserError
 from gossipjax.results import claims, total_time
 
 
@@ -34,12 +37,13 @@ def attempt(
   config: ConfigDict,
   name: str,
   found: list[Forecast],
-  better: list[Forecast],
+  link: network.Link,
   interrupted: Callable[[], bool],
   again: str,
 ) -> None:
   """Trains pilots, prints their table and what to use."""
   given = flags.FLAGS
+  until = time.monotonic() + 60 * given.minutes
   digest = hashlib.sha1(config.to_json().encode()).hexdigest()[:6]
   folder = pathlib.Path(given.workdir or f'runs/advise-{name}-{digest}')
   configs = advise.runs(config)
@@ -57,14 +61,25 @@ def attempt(
       console.say,
       interrupted,
     )
-    risks = {f.name: f.risk for f in better}
-    ranks = _ranks(configs, better, bench, again)
-    if not ranks:
+    risks = {f.name: f.risk for f in found[1:]}
+    names = _tried(configs, advise.faster(found, link))
+    step_s, begin_s = bench.timed(_first(configs[DENSE]))
+    minutes, full = given.minutes, config.steps
+    plan = bench.plan(names, full, minutes, step_s, begin_s)
+    if plan is None:
+      needed = 1.5 * pilot_plan.needed_s(full, step_s, begin_s) / 60
+      print(untried(found, link, again, max(1, round(needed))))
       return
-    metric = bench.metric
-    show('Tried', recommendation.rows(ranks, metric, risks))
-    whole = again if given.tune else f'{again} --tune'
-    print(recommendation.tried(ranks, config.steps, whole, risks))
+    ranks = _ranks(plan, configs, bench, until, risks)
+    if not ranks:
+      print(
+        'The time was over before the first round, or all-reduce diverged.\n\n'
+        + untried(found, link, again, 3 * minutes)
+      )
+      return
+    show('Tried', recommendation.rows(ranks, bench.metric, risks))
+    more = '' if given.tune else f'{again} --tune'
+    print(recommendation.tried(ranks, full, more, risks))
     if given.tune:
       tuned.write(folder / 'tuned.py', config, configs, ranks)
       print(
@@ -73,23 +88,12 @@ def attempt(
       )
 
 
-def _ranks(
-  configs: dict[str, ConfigDict],
-  better: list[Forecast],
-  bench: pilots.Bench,
-  again: str,
-) -> list[Rank]:
-  """Of the pilots that the time allows; [] after a sentence if none."""
-  began, minutes = time.monotonic(), flags.FLAGS.minutes
-  dense = configs[DENSE]
-  full, rate = dense.steps, dense.optimizer.learning_rate
-  first = Pilot(
-    Candidate(DENSE, float(f'{rate:.3g}')),
-    pilot_plan.least_steps(full),
-    dense.seed,
-  )
-  step_s, begin_s = bench.timed(first)
-  least, names = pilot_plan.least_steps(full), [DENSE]
+def _tried(
+  configs: Mapping[str, ConfigDict], better: Sequence[Forecast]
+) -> list[str]:
+  """All-reduce and those that exchange within the shortest pilot."""
+  least = pilot_plan.least_steps(configs[DENSE].steps)
+  names = [DENSE]
   for f in better:
     if (period := pilot_plan.longest_period(configs[f.name].strategy)) > least:
       console.say(
@@ -98,29 +102,54 @@ def _ranks(
       )
     else:
       names.append(f.name)
-  plan = bench.plan(names, full, minutes, step_s, begin_s)
-  if plan is None:
-    needed = pilot_plan.needed_s(full, step_s, begin_s) / 60
-    print(
-      f'No evidence: {minutes:g} minutes are too few for pilots of {least} '
-      f'steps here. All-reduce until you have run\n\n    '
-      f'{_longer(again, max(1, round(1.5 * needed)))}\n'
+  if len(names) == 1:
+    raise UserError(
+      'No strategy that is faster than all-reduce exchanges within the '
+      f'{least} steps of a pilot; set a shorter period, or more config.steps.'
     )
-    return []
+  return names
+
+
+def _first(dense: ConfigDict) -> Pilot:
+  """The pilot that is timed."""
+  rate = float(f'{dense.optimizer.learning_rate:.3g}')
+  steps = pilot_plan.least_steps(dense.steps)
+  return Pilot(Candidate(DENSE, rate), steps, dense.seed)
+
+
+def _ranks(
+  plan: pilot_plan.Plan,
+  configs: dict[str, ConfigDict],
+  bench: pilots.Bench,
+  until: float,
+  risks: Mapping[str, Risk],
+) -> list[Rank]:
+  """Of the last round that the time allows; [] if none is complete."""
   higher = scores.is_higher(bench.metric, bench.higher())
-  risks = {f.name: f.risk for f in better}
-  until = began + 60 * minutes
-  ranks = pilots.run(plan, configs, bench, higher, until, risks)
-  if not ranks:
-    print(
-      'No evidence: the time was over before the first round, or all-reduce '
-      f'diverged. All-reduce until you have run again\n\n    {again}\n'
-    )
-  return ranks
+  return pilots.run(plan, configs, bench, higher, until, risks)
 
 
-def _longer(again: str, minutes: float | None = None) -> str:
-  """The command with more minutes."""
-  minutes = minutes or 3 * flags.FLAGS.minutes
-  words = [w for w in shlex.split(again) if not w.startswith('--minutes')]
-  return f'{shlex.join(words)} --minutes={minutes:g}'
+def untried(
+  found: list[Forecast], link: network.Link, again: str, minutes: float
+) -> str:
+  """What to use without pilots, and the command that trains them."""
+  known = recommendation.by_known(found, link)
+  said = (
+    f'{known} To try it on your config:'
+    if known
+    else 'No evidence: all-reduce until you have run'
+  )
+  return f'{said}\n\n    {_with_minutes(again, minutes)}\n'
+
+
+def _with_minutes(again: str, minutes: float) -> str:
+  """The command with other minutes."""
+  words = iter(shlex.split(again))
+  kept = []
+  for word in words:
+    name, is_given, _ = word.lstrip('-').partition('=')
+    if name != 'minutes' or not word.startswith('-'):
+      kept.append(word)
+    elif not is_given:
+      next(words, '')
+  return f'{shlex.join(kept)} --minutes={minutes:g}'

@@ -24,6 +24,7 @@ from gossipjax.advice.forecast import Forecast, break_even, rows
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy
 from gossipjax.collectives import WORKERS
+from gossipjax.commands import advise_pilots
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
@@ -149,8 +150,7 @@ def test_what_is_not_faster_is_not_tried_and_what_never_arrives_is_last():
   slow = forecast('half', 500, select_s=0.25)
   little = forecast('little', 980)  # 0.2 % of a step.
   assert advise.faster([DENSE, slow, little], LINK) == []
-  never = risk.of([known('small', 0.8, math.inf)] * 3, defaults.get_config())
-  bad = forecast('small', 10, chance=never)
+  bad = forecast('small', 10, chance=chance(*[known('small', 0, math.inf)] * 3))
   good = forecast('other', 20)  # A half for what nobody has tried.
   assert advise.faster([DENSE, bad, good], LINK) == [good, bad]
 
@@ -177,28 +177,35 @@ def test_a_run_is_known_by_how_far_it_is():
   assert rows == []
 
 
+def chance(*known_of_it) -> risk.Risk:
+  return risk.of(known_of_it, defaults.get_config())
+
+
 def test_without_evidence_nothing_but_all_reduce_is_named():
-  found = [DENSE, forecast('small', 10)]
-  for near in ([], [known('small', 0.9)]):
-    said = recommendation.by_known(found, near, LINK, 'again')
+  for kept in ((), (known('small', 0.9),)):
+    found = [DENSE, forecast('small', 10, chance=chance(*kept))]
+    assert recommendation.by_known(found, LINK) == ''
+    said = advise_pilots.untried(found, LINK, 'advise --minutes 0 --tune', 5)
     assert said.startswith('No evidence: all-reduce until you have run\n\n')
-    assert 'again' in said and 'small' not in said
+    assert said.endswith('    advise --tune --minutes=5\n')
 
 
 @pytest.mark.parametrize(
   'steps, words',
   [
-    (0.9, 'Use small: 0.'),
-    (math.inf, 'Use all-reduce: of small, the next, 1.'),
+    (0.9, 'Use small. Expected time to the target: 0.'),
+    (9.0, 'Use all-reduce. The best alternative of which such a training'),
+    (math.inf, 'Use all-reduce. The best alternative of which such a training'),
   ],
 )
-def test_whole_trainings_of_the_same_model_are_evidence(steps, words):
-  near = [known('small', 0.9, steps)] * 3
-  chance = risk.of(near, defaults.get_config())
-  found = [forecast('all_reduce', 20_000), forecast('small', 10, chance=chance)]
-  said = recommendation.by_known(found, near, LINK, 'again')
+def test_trainings_of_the_same_name_are_evidence(steps, words):
+  kept = chance(*[known('small', 0.9, steps)] * 3)
+  found = [forecast('all_reduce', 20_000), forecast('small', 10, chance=kept)]
+  said = recommendation.by_known(found, LINK)
   assert said.startswith(words)
-  assert 'trainings of this model' in said and 'again' not in said
+  assert 'of mlp on digits with sgd.' in said
+  said = advise_pilots.untried(found, LINK, 'advise --minutes=0', 5)
+  assert 'To try it on your config:\n\n    advise --minutes=5\n' in said
 
 
 def test_the_picture_has_a_line_per_strategy_and_the_link():
@@ -229,15 +236,40 @@ def test_the_runs_that_are_kept_can_be_read():
     assert 0.1 < run.value < most and 0.1 < run.dense < most
 
 
+def workdir_with(path, second, target=0.0, first='all_reduce'):
+  """A comparison with two seeds; `second` gives the scores of its sparse one.
+
+  All-reduce gets to 0.5 and 1.0 after 1 and 2 steps, topk after twice as many.
+  """
+  config = workdirs.config(
+    dense={'strategy': {'name': first}}, sparse={'strategy': {'name': 'topk'}}
+  )
+  folder = workdirs.claim(path, config | {'target': target, 'seeds': [0, 1]})
+  for seed in (0, 1):
+    for name, scale in (('dense', 1), ('sparse', 2)):
+      scores = second if (name, seed) == ('sparse', 1) else (0.5, 1.0)
+      records = [
+        workdirs.record(scale * s, test_accuracy=score)
+        for s, score in zip((1, 2), scores, strict=True)
+      ]
+      workdirs.run(folder, f'{name}-seed{seed}', records, seed=seed)
+  return folder
+
+
 def test_a_workdir_of_ones_own_is_known(tmp_path):
-  changes = {'dense': {}, 'sparse': {'strategy': {'name': 'topk'}}}
-  folder = workdirs.claim(tmp_path / 'a', workdirs.config(**changes))
-  for name, scale in (('dense', 1), ('sparse', 2)):
-    records = [workdirs.record(scale * s, test_accuracy=s / 2) for s in (1, 2)]
-    workdirs.run(folder, name, records, seed=0)
-  (found,) = known_runs.of_workdirs([folder])
+  (found,) = known_runs.of_workdirs([workdir_with(tmp_path / 'a', (0.5, 1.0))])
   assert (found.strategy, found.workers, found.task) == ('sparse', 2, 'digits')
   assert found.steps == pytest.approx(2) and found.missed == 0
+  (found,) = known_runs.of_workdirs([workdir_with(tmp_path / 'b', (0.5, 0.6))])
+  assert found.missed == 0.5 and math.isnan(found.steps)
+
+
+def test_a_workdir_tells_nothing_of_another_target_or_reference(tmp_path):
+  other = workdir_with(tmp_path / 'a', (0.5, 1.0), target=0.3)
+  (found,) = known_runs.of_workdirs([other])
+  assert math.isnan(found.missed) and math.isnan(found.steps)
+  none = workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip')
+  assert list(known_runs.of_workdirs([none])) == []
 
 
 def test_a_plain_all_reduce_is_compared_with_every_strategy():
