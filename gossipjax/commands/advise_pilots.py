@@ -20,7 +20,6 @@ from gossipjax.advice import (
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import Pilot
 from gossipjax.advice.ranking import DENSE, Candidate, Rank
-from gossipjax.advice.risk import Risk
 from gossipjax.commands import console
 from gossipjax.comparison import markup, scores
 from gossipjax.errors import UserError
@@ -43,7 +42,6 @@ def attempt(
 ) -> None:
   """Trains pilots, prints their table and what to use."""
   given = flags.FLAGS
-  until = time.monotonic() + 60 * given.minutes
   digest = hashlib.sha1(config.to_json().encode()).hexdigest()[:6]
   folder = pathlib.Path(given.workdir or f'runs/advise-{name}-{digest}')
   configs = advise.runs(config)
@@ -61,31 +59,45 @@ def attempt(
       console.say,
       interrupted,
     )
-    risks = {f.name: f.risk for f in found[1:]}
-    names = _tried(configs, advise.faster(found, link))
-    step_s, begin_s = bench.timed(_first(configs[DENSE]))
-    minutes, full = given.minutes, config.steps
-    plan = bench.plan(names, full, minutes, step_s, begin_s)
-    if plan is None:
-      needed = 1.5 * pilot_plan.needed_s(full, step_s, begin_s) / 60
-      print(untried(found, link, again, max(1, round(needed))))
-      return
-    ranks = _ranks(plan, configs, bench, until, risks)
+    ranks = _ranks(configs, found, link, bench, again)
     if not ranks:
-      print(
-        'The time was over before the first round, or all-reduce diverged.\n\n'
-        + untried(found, link, again, 3 * minutes)
-      )
       return
+    risks = {f.name: f.risk for f in found[1:]}
     show('Tried', recommendation.rows(ranks, bench.metric, risks))
     more = '' if given.tune else f'{again} --tune'
-    print(recommendation.tried(ranks, full, more, risks))
+    print(recommendation.tried(ranks, config.steps, more, risks))
     if given.tune:
       tuned.write(folder / 'tuned.py', config, configs, ranks)
       print(
         f'\npython -m gossipjax run --config={folder}/tuned.py compares '
         'them at full length on the test set.'
       )
+
+
+def _ranks(
+  configs: dict[str, ConfigDict],
+  found: list[Forecast],
+  link: network.Link,
+  bench: pilots.Bench,
+  again: str,
+) -> list[Rank]:
+  """Of the pilots that the time allows; [] after a sentence if none."""
+  minutes, full = flags.FLAGS.minutes, configs[DENSE].steps
+  until = time.monotonic() + 60 * minutes
+  names = _tried(configs, advise.faster(found, link))
+  step_s, begin_s = bench.timed(_first(configs[DENSE]))
+  plan = bench.plan(names, full, minutes, step_s, begin_s)
+  if plan is None:
+    needed = 1.5 * pilot_plan.needed_s(full, step_s, begin_s) / 60
+    print(untried(found, link, again, max(1, round(needed))))
+    return []
+  higher = scores.is_higher(bench.metric, bench.higher())
+  risks = {f.name: f.risk for f in found[1:]}
+  ranks = pilots.run(plan, configs, bench, higher, until, risks)
+  if not ranks:
+    print('The time was over before the first round, or all-reduce diverged.\n')
+    print(untried(found, link, again, 3 * minutes))
+  return ranks
 
 
 def _tried(
@@ -115,18 +127,6 @@ def _first(dense: ConfigDict) -> Pilot:
   rate = float(f'{dense.optimizer.learning_rate:.3g}')
   steps = pilot_plan.least_steps(dense.steps)
   return Pilot(Candidate(DENSE, rate), steps, dense.seed)
-
-
-def _ranks(
-  plan: pilot_plan.Plan,
-  configs: dict[str, ConfigDict],
-  bench: pilots.Bench,
-  until: float,
-  risks: Mapping[str, Risk],
-) -> list[Rank]:
-  """Of the last round that the time allows; [] if none is complete."""
-  higher = scores.is_higher(bench.metric, bench.higher())
-  return pilots.run(plan, configs, bench, higher, until, risks)
 
 
 def untried(
