@@ -14,21 +14,16 @@ def told(
 ) -> tuple[str, list[dict[str, Any]]]:
   """What is known: a sentence about the distance, and a table.
 
-  Runs that share neither task nor kind of model tell nothing of a strategy, so
-  that only their places are named.
+  Runs that share neither task nor kind of model are not shown.
   """
   nearest = known_runs.nearest(known, config)
   if not nearest:
     return 'Known: nothing; no run is kept.', []
   mine = known_runs.place(known_runs.identity(config))
   if known_runs.distance(nearest[0], config)[0] == known_runs.UNLIKE:
-    places = '; '.join(dict.fromkeys(k.place for k in known))
-    return (
-      f'Known: no run of your model ({mine}), nor of one like it; kept runs '
-      f'are of {places}'
-    ), []
+    return f'Known: no run of your model ({mine}), nor of one like it.', []
   head = (
-    f'Known of your model ({mine})'
+    f'Known of runs like yours ({mine})'
     if known_runs.is_near(nearest[0], config)
     else f'Known: no run of your model ({mine}); nearest: {nearest[0].place}'
   )

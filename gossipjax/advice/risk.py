@@ -91,7 +91,9 @@ class Risk(NamedTuple):
     said = f'Kept trainings that never got there: {each}.'
     if math.isnan(self.steps):
       return said
-    return f'{said} The others needed {self.steps:.3g} times its steps.'
+    return (
+      f'{said} Others needed {self.steps:.3g} times the steps of all-reduce.'
+    )
 
 
 def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
@@ -109,8 +111,8 @@ def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
   tables, likes = list(_by_table(whole)), list(_by_table(alike))
   return Risk(
     (
-      _of_tables(f'on all {len(tables)} tasks', tables),
-      _of_tables(f'on the {len(likes)} with a {kind}', likes),
+      _of_tables(f'in {_many(tables)}', tables),
+      _of_tables(f'in {_many(likes)} with a {kind}', likes),
       _of_seeds(f'of {same}', near),
     )
   )
@@ -119,6 +121,10 @@ def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
 def _by_table(runs: Sequence[Known]) -> Iterator[list[Known]]:
   for table in dict.fromkeys(run.table for run in runs):
     yield [run for run in runs if run.table == table]
+
+
+def _many(tables: Sequence[Any]) -> str:
+  return '1 comparison' if len(tables) == 1 else f'{len(tables)} comparisons'
 
 
 def _of_tables(what: str, tables: Sequence[Sequence[Known]]) -> Group:

@@ -98,7 +98,8 @@ def _update(
     lambda x: jnp.asarray(draw.standard_normal(x.shape, np.float32)), params
   )
   # Copies, since memory is donated and init may return what it is given.
-  state, t = [jax.tree.map(jnp.copy, init(noise))], jnp.int32(step)
+  begun = jax.jit(alone(init, workers))(noise)
+  state, t = [jax.tree.map(jnp.copy, begun)], jnp.int32(step)
   run = jax.jit(alone(update, workers), donate_argnums=0)
 
   def call():

@@ -148,7 +148,7 @@ def test_a_strategy_that_seldom_gets_there_is_not_used_and_it_is_told():
   said = recommendation.tried(ranks, 1000, '', {'fast': never})
   assert said.startswith('Use all-reduce at learning rate 0.1. Nothing is')
   assert ' fast at learning rate 0.1: ' in said
-  assert 'that never got there: 100 % on all 4 tasks, 100 % on the 4' in said
+  assert 'that never got there: 100 % in 4 comparisons, 100 % in 4' in said
   assert said.endswith('pilots do not show who reaches it.')
 
 
@@ -165,7 +165,7 @@ def test_what_is_expected_is_between_both_outcomes():
   )
   assert choice.chosen(ranks) == 'fast'
   said = recommendation.tried(ranks, 1000, 'again', {'fast': always})
-  assert ', 0 % of transformer on text with adam. The others needed 2 ' in said
+  assert ', 0 % of transformer on text with adam. Others needed 2 ' in said
   table = recommendation.rows(ranks, 'test_accuracy', {'fast': always})
   shares = {row['strategy']: row['does not reach it'] for row in table}
   assert shares == {'fast': f'{100 * always.share:.0f} %', DENSE: '', 'bad': ''}
