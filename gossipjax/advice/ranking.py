@@ -81,7 +81,7 @@ def ranked(
     steps: of the pilots.
     full: steps of the training that is forecast.
     higher: whether large scores are good.
-    risks: by name, of all but all-reduce.
+    risks: by name, of all but all-reduce. Pilots of full length need none.
   """
   means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
   dense = [mean for c, mean in means.items() if c.name == DENSE]
@@ -99,8 +99,9 @@ def ranked(
     other = found.get(candidate.name)
     if other is None or _order(rank, higher) < _order(other, higher):
       found[candidate.name] = rank
+  needed = (risks or {}) if steps < full else {}
   ranks = [
-    _with_risk(rank, found.get(DENSE), risks or {}, higher)
+    _with_risk(rank, found.get(DENSE), needed, higher)
     for rank in found.values()
   ]
   return sorted(ranks, key=lambda rank: _order(rank, higher))

@@ -50,9 +50,9 @@ def tried(
     )
   said += (
     f' Learning rates are the best of pilots of {first.steps} of {full} steps, '
-    'on validation data. The target is 99 % of the best score of all-reduce; '
-    'pilots do not show who reaches it.'
+    'on validation data. The target is 99 % of the best score of all-reduce'
   )
+  said += '; pilots do not show who reaches it.' if first.steps < full else '.'
   if more:
     said += f' To train these strategies at full length, begin with: {more}'
   return said
@@ -60,12 +60,13 @@ def tried(
 
 def _why(rank: Rank, risks: Mapping[str, Risk]) -> str:
   """Both outcomes, and what kept trainings say of them."""
-  said = (
-    f'If it reaches the target: {_time(rank.low)}. If not, all-reduce is '
-    f'trained afterwards: {_time(rank.high)} together.'
-  )
   risk = risks.get(rank.candidate.name)
-  return said if risk is None else f'{said} {risk}'
+  if risk is None:
+    return f'Its pilots took {_time(rank.low)} to {_time(rank.high)}.'
+  return (
+    f'If it reaches the target: {_time(rank.low)}. If not, all-reduce is '
+    f'trained afterwards: {_time(rank.high)} together. {risk}'
+  )
 
 
 def _named(rank: Rank) -> str:
@@ -80,7 +81,13 @@ def _time(seconds: float) -> str:
 def rows(
   ranks: Sequence[Rank], metric: str, risks: Mapping[str, Risk] = NONE
 ) -> list[dict[str, Any]]:
-  """The table of what was tried, the least expected seconds first."""
+  """The table of what was tried, the least expected seconds first.
+
+  Without risks the pilots were whole trainings, and the interval is theirs.
+  """
+  low, high = 'if it reaches it', 'if not, with all-reduce after it'
+  if not risks:
+    low, high = 'from', 'to'
   dense = dense_of(ranks)
   best = scores.label(metric).replace('held-out', 'validation')
   return [
@@ -88,10 +95,8 @@ def rows(
       'strategy': rank.candidate.name,
       'learning rate': f'{rank.candidate.rate:.3g}',
       'expected time to the target': _time(rank.expected),
-      'if it reaches it': '' if rank is dense else _time(rank.low),
-      'if not, with all-reduce after it': (
-        '' if rank is dense else _time(rank.high)
-      ),
+      low: '' if rank is dense and risks else _time(rank.low),
+      high: '' if rank is dense and risks else _time(rank.high),
       'does not reach it': _share(risks.get(rank.candidate.name)),
       'all its steps': _time(rank.whole),
       'times as fast as all-reduce': _ratio(dense, rank),

@@ -62,7 +62,8 @@ def attempt(
     ranks = _ranks(configs, found, link, bench, again)
     if not ranks:
       return
-    risks = {f.name: f.risk for f in found[1:]}
+    whole = ranks[0].steps >= config.steps  # Then pilots show who arrives.
+    risks = {} if whole else {f.name: f.risk for f in found[1:]}
     show('Tried', recommendation.rows(ranks, bench.metric, risks))
     more = '' if given.tune else f'{again} --tune'
     print(recommendation.tried(ranks, config.steps, more, risks))

@@ -182,6 +182,19 @@ def test_without_whole_trainings_pilots_stand_for_them():
   assert 'not known' in [row['does not reach it'] for row in table]
 
 
+def test_pilots_of_full_length_are_whole_trainings_of_the_config():
+  never = {'fast': risk.of([known(1.0, math.inf, t) for t in 'abcd'], CONFIG)}
+  every = [Candidate(name, 0.1) for name in SPEED]
+  curves = {c: [curve(Pilot(c, 400, s)) for s in (0, 1)] for c in every}
+  ranks = ranked(curves, 400, 400, True, never)
+  assert ranks == ranked(curves, 400, 400, True)
+  assert choice.chosen(ranks) == 'fast'
+  said = recommendation.tried(ranks, 400, 'run --A')
+  assert ' Its pilots took ' in said and 'do not show' not in said
+  table = recommendation.rows(ranks, 'test_accuracy')
+  assert all(row['from'] and row['to'] for row in table)
+
+
 def test_what_gets_there_does_so_at_the_end_of_its_training_at_the_latest():
   slow = risk.of([known(0.0, 99.0, t) for t in 'abcd'], CONFIG)
   fast = next(r for r in ranks_with(slow) if r.candidate.name == 'fast')
