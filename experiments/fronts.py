@@ -7,6 +7,7 @@ then two more of those on the front. A strategy is on the front if no other one
 scores more with fewer bytes on the busiest link.
 """
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -118,7 +119,12 @@ def find(
     if cell[1] == BOTH
     for strategy, tuned in front.items()
   }
-  single = {cell: t for cell, t in found.items() if cell[1] != BOTH}
+  begun = {cell[0] for cell in found if cell[1] not in (BOTH, 'all_reduce')}
+  single = {
+    cell: tuned
+    for cell, tuned in found.items()
+    if cell[0] in begun and cell[1] != BOTH
+  }
   rows = [_row(cell, more.get(cell, tuned)) for cell, tuned in single.items()]
   for row in rows:
     row[FRONT] = on_the_front(row, rows)
@@ -180,8 +186,25 @@ nats. Strategies off the front have one seed.
 """
 
 
+def _named(rows: claim.Rows, y: str) -> claim.Rows:
+  """Rows that have room for their names, those on the front first."""
+  low, high = min(r[y] for r in rows), max(r[y] for r in rows)
+  near = lambda a, b: (
+    abs(math.log10(a[PATH] / b[PATH])) < 0.4
+    and abs(a[y] - b[y]) < 0.03 * (high - low)
+  )
+  named: claim.Rows = []
+  for row in sorted(rows, key=lambda r: not r[FRONT]):
+    if not any(near(row, other) for other in named):
+      named.append(row)
+  return named
+
+
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
-  """Score against bytes on the busiest link, the front joined by a line."""
+  """Score against bytes on the busiest link, the front joined by a line.
+
+  Not all have room for their names; the table has them.
+  """
   del coverage
   names = figures.values(rows, 'workload')
   found = Figure(figsize=(7 * len(names), 5), layout='constrained')
@@ -193,6 +216,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
     axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)
     for row in mine:
       axes.plot(row[PATH], row[y], 'C1o' if row[FRONT] else 'C0.')
+    for row in _named(mine, y):
       axes.annotate(
         row['strategy'],
         (row[PATH], row[y]),
