@@ -128,3 +128,13 @@ def _lines(path: pathlib.Path) -> dict[str, Line]:
         'its result is computed again.'
       ) from error
   return found
+
+
+def but_seed(config: Any) -> Any:
+  """A config without its seeds: runs that have the same differ in them alone.
+
+  A strategy that draws has the seed of its run among its arguments.
+  """
+  if not isinstance(config, dict):
+    return config
+  return {k: but_seed(v) for k, v in config.items() if k != 'seed'}

@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from experiments.framework import finding_files, step_times, workloads
-from experiments.framework.kept import Kept
+from experiments.framework.kept import Kept, but_seed
 from gossipjax.comparison.scores import is_higher
 from gossipjax.network import PRESETS
 
@@ -102,8 +102,8 @@ def _of_kept(kind: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
   for line in lines:
     config = line['key'].get('config', {})
     if 'strategy' in config and _ended(line, metric):
-      but_seed = {k: v for k, v in config.items() if k != 'seed'}
-      groups.setdefault(json.dumps(but_seed, sort_keys=True), []).append(line)
+      same = json.dumps(but_seed(config), sort_keys=True)
+      groups.setdefault(same, []).append(line)
   for runs in groups.values():
     yield _row(kind, metric, runs)
 

@@ -19,6 +19,7 @@ from experiments.framework import (
   workloads,
 )
 from experiments.framework.kept import Kept
+from gossipjax.advice import known_runs
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from tests.support import program
@@ -326,3 +327,12 @@ def test_the_queue_has_work_for_a_gpu(tmp_path):
     'gate shakespeare: not known yet',
   ]
   assert ' 0 runs made' in lines[2]
+
+
+def test_runs_of_a_strategy_that_draws_differ_in_its_seed_too():
+  """power_sgd draws, and fashion-dense has three seeds of it at its best."""
+  run = {'strategy': {'name': 'power_sgd', 'rank': 2, 'seed': 1}, 'seed': 1}
+  assert kept.but_seed(run) == {'strategy': {'name': 'power_sgd', 'rank': 2}}
+  rows = [r for r in known_runs.kept() if r.table == 'fashion-dense']
+  (found,) = [r for r in rows if r.strategy == 'power_sgd']
+  assert found.seeds == 3
