@@ -53,6 +53,7 @@ class Rank(NamedTuple):
     first, score: the first and the best of the mean over seeds.
     whole: seconds of a training of full length.
     steps, seeds: of the pilots.
+    risk: that `expected` counts; None of all-reduce, and of whole trainings.
   """
 
   candidate: Candidate
@@ -65,6 +66,7 @@ class Rank(NamedTuple):
   whole: float
   steps: int
   seeds: int
+  risk: Risk | None = None
 
 
 def ranked(
@@ -116,13 +118,13 @@ def _with_risk(
   never = rank.whole + dense.seconds
   pick = target_costs.pick(higher)
   if pick(rank.score, dense.first) == dense.first:
-    return rank._replace(expected=never, low=never, high=never)
+    return rank._replace(expected=never, low=never, high=never, risk=risk)
   arrives = rank.seconds
   if not math.isnan(risk.steps):
     arrives = risk.steps * dense.seconds * rank.whole / dense.whole
   arrives = min(arrives, rank.whole)
   expected = risk.expected(arrives, rank.whole, dense.seconds)
-  return rank._replace(expected=expected, low=arrives, high=never)
+  return rank._replace(expected=expected, low=arrives, high=never, risk=risk)
 
 
 def _rank(

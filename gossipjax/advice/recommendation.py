@@ -1,6 +1,6 @@
 """What to use, and why, in words: after pilots, or without any."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gossipjax import network
@@ -12,36 +12,31 @@ from gossipjax.comparison import scores
 from gossipjax.comparison.units import duration
 
 SHOWN = 2  # Strategies that are named beside the one to use.
-NONE: Mapping[str, Risk] = {}
 
 
-def tried(
-  ranks: Sequence[Rank], full: int, more: str, risks: Mapping[str, Risk] = NONE
-) -> str:
+def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
   """What is recommended after pilots, in sentences.
 
   Args:
     ranks: of the last complete round, the least expected seconds first.
     full: steps of the config.
     more: the command that leaves a config for whole trainings; '' if this did.
-    risks: by name, that it never gets where all-reduce does.
   """
   first, dense, name = ranks[0], dense_of(ranks), chosen(ranks)
   if name != DENSE:
     said = (
       f'Use {_named(first)}. Expected time to the target: '
       f'{_time(first.expected)}; all-reduce: {_time(dense.expected)}. '
-      f'{_why(first, risks)}'
+      f'{_why(first)}'
     )
   elif first is not dense:
     said = (
       f'Use {_named(dense)}. {_named(first)} is expected to gain less than '
-      f'{100 * GAIN:.0f} %. {_why(first, risks)}'
+      f'{100 * GAIN:.0f} %. {_why(first)}'
     )
   else:
     others = (
-      f' {_named(rank)}: {_time(rank.expected)} are expected. '
-      f'{_why(rank, risks)}'
+      f' {_named(rank)}: {_time(rank.expected)} are expected. {_why(rank)}'
       for rank in ranks[1 : 1 + SHOWN]
     )
     said = (
@@ -58,14 +53,13 @@ def tried(
   return said
 
 
-def _why(rank: Rank, risks: Mapping[str, Risk]) -> str:
+def _why(rank: Rank) -> str:
   """Both outcomes, and what kept trainings say of them."""
-  risk = risks.get(rank.candidate.name)
-  if risk is None:
+  if rank.risk is None:
     return f'Its pilots took {_time(rank.low)} to {_time(rank.high)}.'
   return (
     f'If it reaches the target: {_time(rank.low)}. If not, all-reduce is '
-    f'trained afterwards: {_time(rank.high)} together. {risk}'
+    f'trained afterwards: {_time(rank.high)} together. {rank.risk}'
   )
 
 
@@ -78,13 +72,12 @@ def _time(seconds: float) -> str:
   return 'never' if seconds == NEVER else duration(seconds)
 
 
-def rows(
-  ranks: Sequence[Rank], metric: str, risks: Mapping[str, Risk] = NONE
-) -> list[dict[str, Any]]:
+def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
   """The table of what was tried, the least expected seconds first.
 
   Without risks the pilots were whole trainings, and the interval is theirs.
   """
+  risks = any(rank.risk is not None for rank in ranks)
   low, high = 'if it reaches it', 'if not, with all-reduce after it'
   if not risks:
     low, high = 'from', 'to'
@@ -97,7 +90,7 @@ def rows(
       'expected time to the target': _time(rank.expected),
       low: '' if rank is dense and risks else _time(rank.low),
       high: '' if rank is dense and risks else _time(rank.high),
-      'does not reach it': _share(risks.get(rank.candidate.name)),
+      'does not reach it': _share(rank.risk),
       'all its steps': _time(rank.whole),
       'times as fast as all-reduce': _ratio(dense, rank),
       f'best {best}': scores.told(metric, rank.score),
@@ -111,8 +104,7 @@ def _share(risk: Risk | None) -> str:
   """The probability; '' of all-reduce."""
   if risk is None:
     return ''
-  known = any(group.of for group in risk.groups)
-  return f'{100 * risk.share:.0f} %' if known else 'not known'
+  return f'{100 * risk.share:.0f} %' if risk.known else 'not known'
 
 
 def _ratio(dense: Rank, rank: Rank) -> str:

@@ -42,6 +42,11 @@ class Risk(NamedTuple):
   groups: Sequence[Group] = ()
 
   @property
+  def known(self) -> list[Group]:
+    """Those of which there are trainings."""
+    return [group for group in self.groups if group.of]
+
+  @property
   def share(self) -> float:
     """The probability that it never gets there.
 
@@ -82,11 +87,10 @@ class Risk(NamedTuple):
     return (1 - self.share) * arrives + self.share * (whole + dense)
 
   def __str__(self) -> str:
-    known = [group for group in self.groups if group.of]
-    if not known:
+    if not self.known:
       return 'No kept training tells whether it gets there; a half is assumed.'
     each = ', '.join(
-      f'{100 * group.missed / group.of:.0f} % {group.what}' for group in known
+      f'{100 * g.missed / g.of:.0f} % {g.what}' for g in self.known
     )
     said = f'Kept trainings that never got there: {each}.'
     if math.isnan(self.steps):

@@ -62,11 +62,9 @@ def attempt(
     ranks = _ranks(configs, found, link, bench, again)
     if not ranks:
       return
-    whole = ranks[0].steps >= config.steps  # Then pilots show who arrives.
-    risks = {} if whole else {f.name: f.risk for f in found[1:]}
-    show('Tried', recommendation.rows(ranks, bench.metric, risks))
+    show('Tried', recommendation.rows(ranks, bench.metric))
     more = '' if given.tune else f'{again} --tune'
-    print(recommendation.tried(ranks, config.steps, more, risks))
+    print(recommendation.tried(ranks, config.steps, more))
     if given.tune:
       tuned.write(folder / 'tuned.py', config, configs, ranks)
       print(

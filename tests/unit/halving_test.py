@@ -145,7 +145,7 @@ def test_a_strategy_that_seldom_gets_there_is_not_used_and_it_is_told():
   never = risk.of([known(1.0, math.inf, t) for t in 'abcd'], CONFIG)
   ranks = ranks_with(never)
   assert choice.chosen(ranks) == DENSE == ranks[0].candidate.name
-  said = recommendation.tried(ranks, 1000, '', {'fast': never})
+  said = recommendation.tried(ranks, 1000, '')
   assert said.startswith('Use all-reduce at learning rate 0.1. Nothing is')
   assert ' fast at learning rate 0.1: ' in said
   assert 'that never got there: 100 % in 4 comparisons, 100 % in 4' in said
@@ -164,9 +164,9 @@ def test_what_is_expected_is_between_both_outcomes():
     (1 - always.share) * fast.low + always.share * fast.high
   )
   assert choice.chosen(ranks) == 'fast'
-  said = recommendation.tried(ranks, 1000, 'again', {'fast': always})
+  said = recommendation.tried(ranks, 1000, 'again')
   assert ', 0 % of transformer on text with adam. Others needed 2 ' in said
-  table = recommendation.rows(ranks, 'test_accuracy', {'fast': always})
+  table = recommendation.rows(ranks, 'test_accuracy')
   shares = {row['strategy']: row['does not reach it'] for row in table}
   assert shares == {'fast': f'{100 * always.share:.0f} %', DENSE: '', 'bad': ''}
 
@@ -176,9 +176,9 @@ def test_without_whole_trainings_pilots_stand_for_them():
   fast = next(r for r in ranks if r.candidate.name == 'fast')
   assert fast.low == min(fast.seconds, fast.whole)
   assert fast.expected == pytest.approx((fast.low + fast.high) / 2)
-  said = recommendation.tried(ranks, 1000, 'again', {'fast': risk.Risk()})
+  said = recommendation.tried(ranks, 1000, 'again')
   assert ' No kept training tells whether it gets there; a half is' in said
-  table = recommendation.rows(ranks, 'test_accuracy', {'fast': risk.Risk()})
+  table = recommendation.rows(ranks, 'test_accuracy')
   assert 'not known' in [row['does not reach it'] for row in table]
 
 
