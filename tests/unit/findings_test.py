@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.framework import claim, finding_files, results_page
+from gossipjax.config import resolve
 from gossipjax.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -108,3 +109,7 @@ def test_a_finding_of_another_form_is_refused(tmp_path, change, words):
   (tmp_path / 'finding.json').write_bytes(msgspec.json.encode(found))
   with pytest.raises(UserError, match=words):
     finding_files.read(tmp_path)
+
+
+def test_readme_has_the_tuned_score_of_every_strategy():
+  assert {*results_page.tuned_scores()} == {*resolve.STRATEGIES}
