@@ -89,7 +89,7 @@ def guarded(
       if error.errno not in _MENDABLE:
         processes.abandon(error)
         raise
-      where = error.filename or '--workdir'
+      where = error.filename or _workdir()
       refuse(f'{where}: {_MENDABLE[error.errno]}', error)
     except Exception as error:
       _explain(error)
@@ -97,6 +97,12 @@ def guarded(
       raise
 
   return run
+
+
+def _workdir() -> str:
+  """Where commands write; errors of files that were open name no path."""
+  given = flags.FLAGS.get_flag_value('workdir', None)
+  return given or '--workdir'
 
 
 def _explain(error: Exception) -> None:

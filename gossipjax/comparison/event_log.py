@@ -3,6 +3,7 @@
 Every line is a time and a sentence. Nothing reads it back.
 """
 
+import contextlib
 import pathlib
 import time
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from gossipjax.comparison import scores, units
 from gossipjax.distributed import processes
+from gossipjax.training.durable_files import named
 from gossipjax.training.loop import Interrupted
 
 NAME = 'log.txt'
@@ -32,13 +34,14 @@ class EventLog:
     if isinstance(error, Interrupted):
       self(f'Stopped after step {error.step}; --resume continues.')
     elif error is not None:
-      self(f'Ended by an error: {error}')
+      with contextlib.suppress(OSError):  # A full disk; the error is told.
+        self(f'Ended by an error: {error}')
 
   def __call__(self, sentence: str) -> None:
     """Appends a sentence, on one line, with the time."""
     if sentence and processes.first():
       line = ' '.join([time.strftime('%Y-%m-%d %H:%M:%S '), *sentence.split()])
-      with self._path.open('a', encoding='utf-8') as file:
+      with named(self._path), self._path.open('a', encoding='utf-8') as file:
         file.write(f'{line}\n')
 
 

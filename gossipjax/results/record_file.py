@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from gossipjax.errors import UserError
-from gossipjax.training.durable_files import write
+from gossipjax.training.durable_files import named, write
 from gossipjax.training.record import Record
 
 _BATCH = 2**17  # Bytes; the records decoded from them fit a processor's cache.
@@ -29,7 +29,7 @@ _FIELDS = msgspec.structs.fields(Record)
 
 def append(path: pathlib.Path, record: Record) -> None:
   """Appends a record as one line of JSON."""
-  with path.open('a') as file:
+  with named(path), path.open('a') as file:
     # msgspec would write null for NaN.
     file.write(json.dumps(to_dict(record)) + '\n')
     file.flush()

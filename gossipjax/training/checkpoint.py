@@ -108,6 +108,8 @@ class Store:
   def _of_the_system(self, error: Exception) -> Exception:
     """The operating system's error that tensorstore reports as a ValueError."""
     number = re.search(r"os_error_code='(\d+)'", str(error))
+    if isinstance(error, OSError):
+      error.filename = error.filename or str(self._folder)
     if isinstance(error, OSError) or number is None:
       return error
     code = int(number.group(1))

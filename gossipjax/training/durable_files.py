@@ -4,11 +4,12 @@ A manifest is a file manifest.json in a folder: the SHA-256 of each of its files
 by name. It is written after them.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 MANIFEST = 'manifest.json'
 
@@ -20,10 +21,23 @@ def write(path: pathlib.Path, contents: str | bytes) -> None:
     OSError: the disk does not take it.
   """
   half = partial(path)
-  half.write_bytes(contents.encode() if isinstance(contents, str) else contents)
-  sync(half)
-  os.replace(half, path)
-  sync(path.parent)
+  with named(path):
+    half.write_bytes(
+      contents.encode() if isinstance(contents, str) else contents
+    )
+    sync(half)
+    os.replace(half, path)
+    sync(path.parent)
+
+
+@contextlib.contextmanager
+def named(path: pathlib.Path) -> Iterator[None]:
+  """Errors inside name a path: those of a write to an open file name none."""
+  try:
+    yield
+  except OSError as error:
+    error.filename = error.filename or str(path)
+    raise
 
 
 def partial(path: pathlib.Path) -> pathlib.Path:

@@ -66,3 +66,29 @@ def test_one_signal_ends_what_nothing_continues_and_closes_what_is_open(name):
 def test_a_fork_that_is_ended_closes_nothing_of_its_parent():
   out, err = started('fork').communicate(timeout=20)
   assert (out, err) == (f'{-signal.SIGTERM}\nclosed\n', '')
+
+
+FULL_DISK = """
+import errno, os
+from absl import app, flags
+from gossipjax.commands import console
+
+flags.DEFINE_string('workdir', None, 'Where results go.')
+
+def main(argv, signals):
+  raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+app.run(console.guarded(main, again=None))
+"""
+
+
+def test_a_full_disk_that_nobody_named_is_the_workdirs():
+  ended = subprocess.run(
+    [sys.executable, '-c', FULL_DISK, '--workdir=some/where'],
+    cwd=program.ROOT,
+    env=program.ENVIRONMENT,
+    text=True,
+    capture_output=True,
+  )
+  assert ended.returncode == 2
+  assert ended.stderr.startswith('some/where: the disk is full;')

@@ -1,0 +1,42 @@
+"""Errors of a full disk name the file: those of an open one name none."""
+
+import errno
+import pathlib
+
+import pytest
+
+from gossipjax.comparison import event_log
+from gossipjax.results import record_file
+from gossipjax.training import durable_files
+from gossipjax.training.record import Record
+from tests.support.workdirs import record
+
+FULL = pathlib.Path('/dev/full')  # Every write to it is refused.
+
+
+def test_an_error_of_an_open_file_names_the_path(tmp_path):
+  path = tmp_path / 'name'
+  durable_files.partial(path).symlink_to(FULL)
+  with pytest.raises(OSError, match='name') as raised:
+    durable_files.write(path, 'contents')
+  assert (raised.value.errno, raised.value.filename) == (
+    errno.ENOSPC,
+    str(path),
+  )
+
+
+def test_a_record_without_room_names_the_file():
+  with pytest.raises(OSError, match='full') as raised:
+    record_file.append(FULL, Record(**record(1)))
+  assert raised.value.filename == str(FULL)
+
+
+def test_a_full_disk_does_not_hide_the_error_that_the_log_would_tell(tmp_path):
+  (tmp_path / event_log.NAME).symlink_to(FULL)
+  with (
+    pytest.raises(ZeroDivisionError),
+    event_log.EventLog(tmp_path),
+  ):
+    raise ZeroDivisionError
+  with pytest.raises(OSError, match=event_log.NAME):
+    event_log.EventLog(tmp_path)('A sentence.')
