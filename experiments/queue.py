@@ -16,7 +16,6 @@ import itertools
 import os
 import pathlib
 import signal
-import statistics
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
@@ -56,7 +55,6 @@ MINUTES = flags.DEFINE_float('minutes', 150.0, 'After which no run begins.')
 ONLY = flags.DEFINE_list('workload', [], 'Only studies on these; all if empty.')
 STATUS = flags.DEFINE_bool('status', False, 'Show what is missing.')
 WORK = pathlib.Path('runs')  # Of the lock.
-UNKNOWN_S = 300.0  # Of a run, while none of its workload is kept.
 
 
 class Job(NamedTuple):
@@ -141,7 +139,7 @@ def status(
       left = _missing(progress)
       made, missing = made + len(progress.made), missing + left
       done += not left
-      hours += left * seconds_of(job.cell[0], kept) / 3600
+      hours += left * study.seconds_of(progress.asked, kept) / 3600
     lines.append(
       f'{name}: {done} of {len(mine)} studies done, {made} runs made, at least '
       f'{missing} missing, about {hours:.1f} hours left'
@@ -154,12 +152,6 @@ def _missing(progress: study.Progress) -> int:
   if not progress.asked:
     return 0
   return max(len(progress.asked), 3 + best_rate.SEEDS - len(progress.made))
-
-
-def seconds_of(workload: str, kept: Kept) -> float:
-  """The median seconds of a workload's kept runs."""
-  found = [line['seconds'] for line in kept.lines(workload).values()]
-  return statistics.median(found) if found else UNKNOWN_S
 
 
 def _check(what: str, names: Iterable[str], known: Collection[str]) -> None:

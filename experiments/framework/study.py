@@ -6,7 +6,8 @@ whenever somebody wants to know it; what has been computed is kept, so that it
 gets as far as there are results.
 """
 
-from collections.abc import Callable, Generator
+import statistics
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -14,6 +15,8 @@ from ml_collections import ConfigDict
 from experiments.framework import single_run
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
+
+UNKNOWN_S = 300.0  # Of a run, while none of its workload is kept.
 
 
 class Ask(NamedTuple):
@@ -86,3 +89,15 @@ def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
       if kept.find(ask.workload, ask.key) is None:
         make(ask)
     results = [kept.find(ask.workload, ask.key)['result'] for ask in asks]
+
+
+def seconds_of(asked: Sequence[Ask], kept: Kept) -> float:
+  """The median seconds of the workload's kept runs: of those with as many
+  workers and steps as are asked for, if there are some."""
+  if not asked:
+    return 0.0
+  size = lambda key: [key['config'].get(name) for name in ('workers', 'steps')]
+  lines = [*kept.lines(asked[0].workload).values()]
+  like = [x for x in lines if size(x['key']) == size(asked[0].key)]
+  found = [line['seconds'] for line in like or lines]
+  return statistics.median(found) if found else UNKNOWN_S

@@ -235,6 +235,23 @@ def test_status_counts_what_is_missing(name, tmp_path):
   assert line.startswith(f'{name}: 0 of ') and '0 runs made' in line
 
 
+def test_the_time_left_is_that_of_runs_of_the_same_size(tmp_path):
+  kept = Kept(tmp_path)
+
+  def ask(workers, steps):
+    found = config()
+    found.update(workers=workers, steps=steps)
+    return study.Ask('fashion', found)
+
+  assert study.seconds_of([], kept) == 0
+  assert study.seconds_of([ask(8, 900)], kept) == study.UNKNOWN_S
+  for seconds, *size in ((90, 32, 900), (20, 8, 900), (7, 8, 40)):
+    kept.add('fashion', ask(*size).key, {}, seconds, {})
+  assert study.seconds_of([ask(32, 900)], kept) == 90
+  assert study.seconds_of([ask(8, 900), ask(8, 900)], kept) == 20
+  assert study.seconds_of([ask(4, 900)], kept) == 20  # The median of all.
+
+
 def test_the_command_line_names_claims(tmp_path):
   words = 'hylo', 'stragglers', '--status', f'--runs={tmp_path}'
   done = program.run(tmp_path, *words, module='experiments.queue')
