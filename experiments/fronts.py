@@ -21,10 +21,9 @@ from experiments.framework import (
   seed_statistics,
   study,
   trained,
-  workloads,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import ACCURACY, LOSS, PATH
+from experiments.framework.seed_statistics import LOSS, PATH
 from gossipjax.config import resolve
 
 CLAIM = claim.Claim(
@@ -45,8 +44,7 @@ WORKERS = 8
 ON_GPUS = ('cifar', 'shakespeare')
 NAMES = ('workload', 'strategy')
 FRONT = 'on the front'
-TENTH, WITHIN = 0.1, 0.5  # Of the bytes; points of accuracy.
-LOSS_WITHIN = 0.02  # Nats, where there is no accuracy to speak of.
+TENTH = 0.1  # Of the bytes.
 BOTH = 'all-reduce and those on the front'
 
 
@@ -103,9 +101,8 @@ def on_the_front(row: dict[str, Any], rows: claim.Rows) -> bool:
 
 def better(a: dict[str, Any], b: dict[str, Any]) -> bool:
   """Whether a scores more than b on their workload."""
-  if workloads.WORKLOADS[a['workload']].is_loss:
-    return a[LOSS] < b[LOSS]
-  return a[ACCURACY] > b[ACCURACY]
+  by = seed_statistics.measure(a['workload'])
+  return by.sign * a[by.column] > by.sign * b[by.column]
 
 
 def find(
@@ -173,16 +170,16 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 
 
 def _as_good(row: dict[str, Any], dense: dict[str, Any]) -> bool:
-  if workloads.WORKLOADS[row['workload']].is_loss:
-    return row[LOSS] <= dense[LOSS] + LOSS_WITHIN
-  return row[ACCURACY] >= dense[ACCURACY] - WITHIN
+  by = seed_statistics.measure(row['workload'])
+  return by.sign * (row[by.column] - dense[by.column]) >= -by.margin
 
 
 NOTES = f"""
 8 workers; arguments are the defaults of each strategy, but
 {'; '.join(f'{name}: {given}' for name, given in ARGUMENTS.items())}. As good as
-all-reduce: within {WITHIN} points of accuracy, of text within {LOSS_WITHIN}
-nats. Strategies off the front have one seed.
+all-reduce: within {seed_statistics.POINTS.margin} points of accuracy, of text
+within {seed_statistics.NATS.margin} nats. Strategies off the front have one
+seed.
 """
 
 
@@ -210,7 +207,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   found = Figure(figsize=(7 * len(names), 5), layout='constrained')
   panels = found.subplots(1, len(names), squeeze=False)[0]
   for axes, name in zip(panels, names, strict=True):
-    y = LOSS if workloads.WORKLOADS[name].is_loss else ACCURACY
+    y = seed_statistics.measure(name).column
     mine = [r for r in rows if r['workload'] == name and r[y] is not None]
     front = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
     axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)

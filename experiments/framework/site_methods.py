@@ -11,8 +11,9 @@ from gossipjax.config import defaults, resolve
 PERIOD = 30
 OUTER = (0.4, 0.7, 1.0)  # Outer rates that are tried.
 FIRST = 0.7  # With which inner rates are tried.
-# MuLoCo's authors' optimizer; tuning sets out from their rate.
-MUON = {'name': 'optax.contrib:muon', 'learning_rate': 0.02}
+# MuLoCo's authors' optimizer. Tuning sets out from a tenth of their rate, 0.02:
+# from there five trials end at the lowest.
+MUON = {'name': 'optax.contrib:muon', 'learning_rate': 0.002}
 
 
 class Method(NamedTuple):

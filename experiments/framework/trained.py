@@ -18,7 +18,14 @@ from typing import Any
 from absl import flags
 from matplotlib.figure import Figure
 
-from experiments.framework import claim, gates, own_process, study, workloads
+from experiments.framework import (
+  claim,
+  figures,
+  gates,
+  own_process,
+  study,
+  workloads,
+)
 from experiments.framework.kept import RUNS, Kept, folder_of
 from gossipjax import executors
 from gossipjax.errors import UserError
@@ -97,7 +104,8 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
 
 def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
   """Workload, length and seeds of a finding; of many workloads how many."""
-  begun = [row for row in coverage if row['studies finished']] or coverage
+  names = figures.values(rows, 'workload')
+  begun = [row for row in coverage if row['workload'] in names] or coverage
   of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
   sizes = [(what, what.sizes[row['scale']]) for what, row in of]
   seeds = min((row['seeds'] for row in rows), default=0)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from experiments import queue
+from experiments import queue, sites
 from experiments.framework import (
   best_rate,
   claim,
@@ -233,6 +233,25 @@ def test_studies_without_a_size_for_a_gpu_are_left_out():
 def test_status_counts_what_is_missing(name, tmp_path):
   *_, line = queue.status([name], Kept(tmp_path), 'cpu')
   assert line.startswith(f'{name}: 0 of ') and '0 runs made' in line
+
+
+@pytest.mark.parametrize(
+  'workload, gain, error, good',
+  [
+    ('fashion-dense', -0.4, 0.1, True),
+    ('fashion-dense', -0.6, 0.1, False),
+    ('fashion-dense', -0.6, 0.3, None),
+    ('shakespeare', -0.01, 0.005, True),
+    ('shakespeare', -0.03, 0.005, False),
+    ('shakespeare', -0.03, 0.1, None),
+  ],
+)
+def test_sites_are_judged_in_points_or_of_text_in_nats(
+  workload, gain, error, good
+):
+  row = {'workload': workload, sites.GAIN: gain}
+  row[f'{sites.GAIN}{seed_statistics.ERROR}'] = error
+  assert sites.is_as_good(row) is good
 
 
 def test_the_time_left_is_that_of_runs_of_the_same_size(tmp_path):
