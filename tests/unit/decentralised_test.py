@@ -88,6 +88,19 @@ def test_noloco_without_momentum_is_pairwise_averaging():
   )
 
 
+@pytest.mark.parametrize('pull', [0.3, 0.9])
+def test_the_mean_of_noloco_follows_the_momentum_alone(pull, a=0.5, b=0.7):
+  before = np.stack([start()] * P)
+  mean, v, last = start(), np.zeros(SIZE), start()
+  for t, (x, *_) in enumerate(run(noloco.strategy(H, a, b, pull))):
+    local = before - RATE * gradients(before, t)
+    if t % H == H - 1:  # Pulls cancel in each pair.
+      v = a * v - b * (last - local.mean(axis=0))
+      mean = last = last + v
+      np.testing.assert_allclose(x.mean(axis=0), mean, atol=1e-5)
+    before = x.astype(np.float64)
+
+
 def test_noloco_sends_one_vector_to_one_partner_whatever_p():
   for workers in (2, 4, 8):
     assert bytes_of(noloco.strategy(1), workers=workers, steps=1) == [4 * SIZE]
@@ -97,10 +110,11 @@ def test_noloco_sends_one_vector_to_one_partner_whatever_p():
 
 
 def test_sparta_of_all_entries_averages_at_every_step():
-  close(
-    train(sparta.strategy(1.0), MOMENTUM),
-    train(local_sgd.strategy(1), MOMENTUM),
-  )
+  ours = train(sparta.strategy(1.0), MOMENTUM)
+  close(ours, train(local_sgd.strategy(1), MOMENTUM))
+  close(ours, train(all_reduce.strategy(), MOMENTUM))
+  of_adam = train(sparta.strategy(1.0), ADAM)[-1]
+  assert abs(of_adam - train(all_reduce.strategy(), ADAM)[-1]).max() > 1e-3
 
 
 def test_sparta_keeps_the_mean_and_makes_the_drawn_entries_equal():
@@ -282,18 +296,31 @@ def test_with_complete_averaging_both_are_all_reduce():
   close(train(gradient_tracking.strategy(topology.complete)), dense)
 
 
+@pytest.mark.parametrize('lazy', [True, False])
+@pytest.mark.parametrize(
+  'graph', [topology.complete, topology.ring, topology.hypercube]
+)
+def test_the_mean_of_d2_takes_steps_of_sgd(graph, lazy):
+  before = np.stack([start()] * P)
+  for t, (x, *_) in enumerate(run(d2.strategy(graph, lazy=lazy), steps=6)):
+    moved = before - RATE * gradients(before, t)
+    np.testing.assert_allclose(x.mean(0), moved.mean(0), atol=1e-5)
+    before = x.astype(np.float64)
+
+
 def test_without_averaging_both_are_separate_sgd():
   nobody = lambda n: ((topology.Exchange(0.5, tuple(range(n))),),)
   for method in (d2.strategy(nobody), gradient_tracking.strategy(nobody)):
     close(train(method), train(ALONE))
 
 
-@pytest.mark.parametrize('method', [d2, gradient_tracking])
+@pytest.mark.parametrize('method', [d2, gradient_tracking, relay_sgd])
 def test_different_data_are_no_bias(method):
   # Gossip stays away from the common minimum; these methods reach it.
   everyone_at = lambda x: gradients(np.broadcast_to(x, (P, SIZE)), 0)
   slope = lambda xs: max(np.abs(everyone_at(x).mean(axis=0)).max() for x in xs)
-  last = lambda method: train(method, steps=200, still=True)[-1]
+  # What relays bring is late: it needs more steps than the others.
+  last = lambda method: train(method, steps=400, still=True)[-1]
   found = last(method.strategy())
   assert slope(found) < 0.02 * slope(last(gossip.strategy()))
 
@@ -335,6 +362,13 @@ def test_relay_sgd_gives_each_model_to_all_others_once(tree):
   close(train(relay_sgd.strategy(tree), workers=workers), by_hand())
 
 
+def test_relay_sgd_of_two_workers_averages_at_every_step():
+  close(
+    train(relay_sgd.strategy(), workers=2),
+    train(local_sgd.strategy(1), workers=2),
+  )
+
+
 def test_relay_sgd_sends_a_model_and_a_count_to_each_neighbor():
   *_, (_, _, sent) = run(relay_sgd.strategy(), steps=1)
   np.testing.assert_array_equal(
@@ -360,7 +394,10 @@ def test_demo_of_all_entries_is_sign_sgd_on_the_mean():
       x = x - RATE * np.sign(gradients(x, t).mean(axis=0))
       yield x
 
-  close(train(demo.strategy(1, 1, 0.9)), by_hand())
+  found = [*run(demo.strategy(1, 1, 0.9))]
+  close([x for x, _, _ in found], by_hand())
+  for _, worker, _ in found:
+    assert not worker.gradients.residual.any()
 
 
 @pytest.mark.parametrize('kept', [1, 5, 15])
@@ -372,6 +409,35 @@ def test_demo_over_all_loses_nothing_if_its_memory_does_not_fade(kept):
     held = worker.gradients.residual.mean(axis=0)
     np.testing.assert_allclose(start() - x[0] + RATE * held, moved, atol=1e-5)
     before = x.astype(np.float64)
+
+
+@pytest.mark.parametrize('sign', [True, False])
+def test_demo_is_what_numpy_says(sign, kept=5, side=4, decay=0.9):
+  """Two blocks of 4 x 4 coefficients; the second is half empty."""
+  rows = cosines.matrix(side)
+
+  def largest(block):
+    waves = rows @ block @ rows.T
+    least = np.sort(np.abs(waves), axis=None)[-kept]
+    return rows.T @ np.where(np.abs(waves) >= least, waves, 0) @ rows
+
+  def message(d):
+    blocks = np.pad(d, (0, 32 - SIZE)).reshape(2, side, side)
+    return np.concatenate([largest(b).ravel() for b in blocks])[:SIZE]
+
+  def by_hand():
+    x, d = np.stack([start()] * P), np.zeros((P, SIZE))
+    for t in range(6):
+      d = decay * d + gradients(x, t)
+      sent = np.stack([message(row) for row in d])
+      d = d - sent
+      mean = sent.mean(axis=0)
+      x = x - RATE * (np.sign(mean) if sign else mean)
+      yield x
+
+  close(
+    train(demo.strategy(kept, side, decay, sign, 'all'), steps=6), by_hand()
+  )
 
 
 def test_the_cosine_transform_is_orthonormal_and_what_its_name_says():

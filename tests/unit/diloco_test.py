@@ -1,5 +1,6 @@
 """DiLoCo and SparseLoCo: NumPy's numbers, and special cases."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -13,11 +14,13 @@ from gossipjax.transforms import outer_optimizers
 from tests.support.quadratics import (
   SIZE,
   close,
+  flat,
   gradients,
   run,
   same,
   start,
   train,
+  tree,
 )
 
 P, H, RATE = 4, 3, 0.1
@@ -98,14 +101,21 @@ def test_adam_inside_is_not_all_reduce_adam():
   assert abs(ours - train(all_reduce.strategy(), inner)[-1]).max() > 1e-3
 
 
+@pytest.mark.parametrize('decay', [0.0, 0.5, 1.0])
 @pytest.mark.parametrize('exchange', diloco.EXCHANGES)
-def test_a_codec_that_keeps_all_changes_nothing(exchange):
-  # None itself is an exact mean; an equal codec goes through the messages.
-  all_of_it = compressors.Compressor(*compressors.none()[:2])
-  whole = compressors.topk(1.0)
-  dense = train(diloco.strategy(H))
-  same(train(diloco.strategy(H, compressor=all_of_it)), dense)
-  close(train(diloco.strategy(H, compressor=whole, exchange=exchange)), dense)
+def test_a_codec_that_keeps_all_changes_nothing(exchange, decay):
+  # Not equal to none(), which is an exact mean without messages.
+  same_bits = compressors.none()._replace(compress=lambda x, key=None: x + 0.0)
+  for codec in (compressors.topk(1.0), same_bits):
+    method = diloco.strategy(
+      H, compressor=codec, decay=decay, exchange=exchange
+    )
+    found = [*run(method)]
+    dense = train(diloco.strategy(H))
+    close([x for x, _, _ in found], dense)
+    for _, worker, _ in found:
+      for residual in jax.tree.leaves(worker.parameters.mean):
+        assert not np.any(residual)
 
 
 @pytest.mark.parametrize('exchange', diloco.EXCHANGES)
@@ -166,6 +176,29 @@ def test_sparse_loco_of_all_entries_is_diloco_without_momentum(over, decay):
   )
 
 
+@pytest.mark.parametrize('stepsize', [1.0, 0.4])
+def test_sparse_loco_over_all_loses_nothing_if_its_memory_does_not_fade(
+  stepsize,
+):
+  codec = compressors.chunk_topk(0.25, 8)
+  method = sparse_loco.strategy(codec, 1, 1.0, stepsize, 'all')
+  before, moved = np.stack([start()] * P), np.zeros(SIZE)
+  for t, (x, worker, _) in enumerate(run(method)):
+    moved += RATE * gradients(before, t).mean(axis=0)
+    kept = worker.parameters.mean.residual.mean(axis=0)
+    held = (start() - x[0]) / stepsize - kept  # Residuals are of x - s.
+    np.testing.assert_allclose(held, moved, atol=1e-5)
+    before = x.astype(np.float64)
+
+
+@pytest.mark.parametrize('over', ['all', 'senders'])
+def test_replicas_of_sparse_loco_are_bit_identical_after_an_exchange(over):
+  method = sparse_loco.strategy(period=H, over=over)
+  for step, x in enumerate(train(method, executor='shard_map')):
+    if step % H == H - 1:
+      np.testing.assert_array_equal(x, np.broadcast_to(x[:1], x.shape))
+
+
 def test_the_mean_over_senders_ignores_those_who_sent_nothing():
   codec = compressors.topk(1 / SIZE)  # One entry each.
   ((x, *_),) = run(sparse_loco.strategy(codec, 1, over='senders'), steps=1)
@@ -187,10 +220,39 @@ def test_the_outer_optimizer_and_the_codec_have_names_in_a_config():
   same(train(resolve.strategy(config)), train(expected))
 
 
-def test_muon_trains_inside_as_in_muloco():
-  muon = optimizers.make(
-    defaults.optimizer('optax.contrib:muon', 0.02), steps=30
+def muon(steps=12):
+  return optimizers.make(
+    defaults.optimizer('optax.contrib:muon', 0.02), steps=steps
   )
-  found = train(diloco.strategy(H, PLAIN), muon, steps=30)
+
+
+def test_muon_trains_inside_as_in_muloco():
+  found = train(diloco.strategy(H, PLAIN), muon(30), steps=30)
   loss = lambda x: np.abs(gradients(x, 0).mean(axis=0)).mean()
   assert loss(found[-1]) < 0.8 * loss(np.stack([start()] * P))
+
+
+def test_muloco_of_one_worker_is_muon_with_an_outer_step(a=0.7, m=0.6):
+  """The authors' outer form: u <- m u + a D; s <- s - m u - a D."""
+
+  def by_hand():
+    inner = muon()
+    x = s = jnp.asarray(start(), jnp.float32)
+    state, u = inner.init(tree(x)), 0.0
+    for t in range(12):
+      slope = jnp.asarray(gradients(np.asarray(x[None], np.float64), t)[0])
+      updates, state = inner.update(tree(slope), state, tree(x))
+      x = x + flat(updates)
+      if t % H == H - 1:
+        moved = s - x
+        u = m * u + a * moved
+        x = s = s - m * u - a * moved
+      yield x[None]
+
+  outer = outer_optimizers.nesterov(a, m)
+  close(train(diloco.strategy(H, outer), muon(), workers=1), by_hand())
+
+
+def test_muon_inside_is_not_all_reduce_muon():
+  ours = train(diloco.strategy(1, PLAIN), muon())[-1]
+  assert abs(ours - train(all_reduce.strategy(), muon())[-1]).max() > 1e-3

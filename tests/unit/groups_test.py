@@ -13,6 +13,7 @@ from gossipjax.aggregator import Strategy, identity
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import (
+  all_reduce,
   diloco,
   hierarchical,
   local_sgd,
@@ -104,6 +105,11 @@ def test_groups_of_one_are_the_outer_strategy():
   ours = hierarchical.strategy(1, 3, outer=PLAIN)
   theirs = diloco.strategy(3, outer_optimizers.sgd(0.5))
   close(train(ours, MOMENTUM), train(theirs, MOMENTUM))
+
+
+def test_all_reduce_on_both_levels_is_all_reduce():
+  levels = hierarchical.strategy(2, 1, outer=all_reduce.strategy())
+  close(train(levels, MOMENTUM), train(all_reduce.strategy(), MOMENTUM))
 
 
 def test_one_group_is_the_inner_strategy():
