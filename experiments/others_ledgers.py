@@ -19,6 +19,7 @@ from gossipjax import audit, compressors, executors
 from gossipjax.strategies import (
   all_reduce,
   demo,
+  des_loc,
   diloco,
   gossip,
   local_sgd,
@@ -26,6 +27,7 @@ from gossipjax.strategies import (
   qsgd,
   sparse_loco,
   sparta,
+  streaming_diloco,
   topk,
 )
 
@@ -46,6 +48,11 @@ METHODS = {
   'diloco in 4 bits, gathered': diloco.strategy(
     1, compressor=compressors.linear(4)
   ),
+  'diloco in 4 bits, in two shots': diloco.strategy(
+    1, compressor=compressors.linear(4), exchange='two_shot'
+  ),
+  'streaming_diloco, one exchange': streaming_diloco.strategy(1, 1, 0),
+  'des_loc, one exchange of parameters': des_loc.strategy(1, 99, 99),
   'sparse_loco, one exchange': sparse_loco.strategy(period=1),
   'demo': demo.strategy(),
   'sparta': sparta.strategy(),
@@ -68,6 +75,8 @@ def counted(kinds: dict[str, np.ndarray], workers: int) -> float:
     'all-reduce': workers / (2 * (workers - 1)),
     'all-gather': 1 / (workers - 1),
     'collective-permute': 0,
+    'reduce-scatter': 0,
+    'all-to-all': 0,
   }
   return sum(of[kind] * float(np.mean(sent)) for kind, sent in kinds.items())
 
@@ -103,6 +112,8 @@ def calls() -> claim.Rows:
       'send, reduce_scatter, all_gather_into_tensor': (0, None),
       'EXO Gym: DiLoCo, all_reduce and broadcast': (2, 3 * (p - 1) / p),
       'EXO Gym: DeMo "receive"': (p, p - 1),
+      'EXO Gym: SPARTA, mask and values, S = n': (1.02, 1.04 * (p - 1) / p),
+      'the same, mask from a shared seed': (1.02, 0.04 * (p - 1) / p),
     }
     found += [
       {
@@ -165,7 +176,10 @@ workers; ledger and program agreed for every row. Counted: the argument's
 bytes, once per rank and call. Not wrapped by DisTrOpZ, hence free: send, recv,
 batches of both, reduce_scatter, the `_into_tensor` and `_single` forms, gather,
 objects, and what DDP or FSDP do in C++. EXO Gym has no counter: its DiLoCo and
-DeMo are read from its code. Initial broadcasts: EXO Gym and DDP send the
+DeMo are read from its code, SPARTA's mask has a byte for each parameter.
+all_to_all, of messages in two shots, is refused a list of arrays by DisTrOpZ:
+nothing is counted. Through a store (Templar) a worker sends a message once, and
+receives those of all others. Initial broadcasts: EXO Gym and DDP send the
 parameters once from rank 0, (P - 1) / P of them per worker; our workers draw
 them from a seed and send nothing. Streaming DiLoCo's published 400 times are
 against gradients of 16 bits with 2 workers, where a ring's factor is 1.

@@ -107,6 +107,11 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   ratios = [claim.ratio(dense[model], ours[model]) for model in ours]
   known = [ratio for ratio in ratios if ratio is not None]
   told = claim.span([{'ratio': r} for r in ratios], 'ratio', '.0f')
+  never = [model for model in ours if dense[model] is None]
+  beside = (
+    f' Not judged is {", ".join(never)}: there the latency of all-reduce alone '
+    'is too long for 95 % at any bandwidth.'
+  )
   return claim.Verdict(
     sum(ratio >= 100 for ratio in known),
     len(known),
@@ -114,7 +119,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     f'For 95 % of utilisation beside computing, all-reduce of 32-bit gradients '
     f'needs {told} times the bandwidth of streaming DiLoCo with 4 bits, period '
     '100, 8 fragments and a delay of 5 steps. Against gradients of 16 bits, as '
-    'in the paper, half of that.',
+    f'in the paper, half of that.{beside if never else ""}',
   )
 
 

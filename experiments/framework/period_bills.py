@@ -12,14 +12,20 @@ from gossipjax.advice import step_traffic
 from gossipjax.aggregator import Strategy
 from gossipjax.strategies import (
   all_reduce,
+  d2,
+  decoupled_diloco,
+  delayed_averaging,
   demo,
   des_loc,
   diloco,
   gossip,
+  gradient_tracking,
   gtopk,
   local_sgd,
   noloco,
   parameter_server,
+  relay_sgd,
+  slowmo,
   sparse_loco,
   sparta,
   streaming_diloco,
@@ -73,6 +79,14 @@ METHODS = {
   ),
   'sparse_loco, period 30': Method(sparse_loco.strategy(), 30),
   'noloco, period 50': Method(noloco.strategy(), 50),
+  'decoupled_diloco, period 24': Method(
+    decoupled_diloco.strategy(fragments=LAYERS, delay=2), 24, beside=2
+  ),
+  'slowmo, period 48': Method(slowmo.strategy(48, 48), 48),
+  'delayed_averaging, delay 1': Method(delayed_averaging.strategy()),
+  'd2 on a ring': Method(d2.strategy()),
+  'gradient_tracking on a ring': Method(gradient_tracking.strategy()),
+  'relay_sgd on a chain': Method(relay_sgd.strategy()),
 }
 
 

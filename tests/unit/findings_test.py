@@ -113,3 +113,23 @@ def test_a_finding_of_another_form_is_refused(tmp_path, change, words):
 
 def test_readme_has_the_tuned_score_of_every_strategy():
   assert {*results_page.tuned_scores()} == {*resolve.STRATEGIES}
+
+
+def test_the_page_about_scale_has_the_bytes_of_its_finding():
+  unit = {'MB': 1e6, 'GB': 1e9, 'TB': 1e12, 'PB': 1e15}
+  told = {}
+  for line in (ROOT / 'docs/scale.md').read_text().splitlines():
+    cells = [cell.strip() for cell in line.strip('|').split('|')]
+    if cells[1:] and cells[1].split()[-1] in unit:
+      numbers = [cell.split() for cell in cells[1:5]]
+      told[cells[0]] = [float(n) * unit[name] for n, name in numbers]
+  each, every = 'bytes per worker and step', 'bytes of all workers per step'
+  rows = {(r['method'], r['workers']): r for r in kept('scale').rows}
+  found = {
+    name: [rows[name, p][each] for p in (16, 1024, 65_536)]
+    + [rows[name, 65_536][every]]
+    for name, _ in rows
+  }
+  assert set(told) == set(found)
+  for name, numbers in told.items():
+    np.testing.assert_allclose(numbers, found[name], rtol=6e-3)
