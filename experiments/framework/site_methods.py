@@ -1,15 +1,16 @@
-"""Methods that train between sites, for one table: configs and outer rates."""
+"""Methods that train between sites: configs, and how their rates are tuned."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from experiments.framework import workloads
+from experiments.framework import best_rate, study, workloads
 from gossipjax.config import defaults, resolve
 
 PERIOD = 30
-OUTER = (0.4, 0.7, 1.0)  # Outer rates that are tried.
+OUTER = (0.4, 0.7, 1.0)  # Outer rates that are tried first.
+FURTHER = 1.4  # Between further ones.
 FIRST = 0.7  # With which inner rates are tried.
 # MuLoCo's authors' optimizer. Tuning sets out from a tenth of their rate, 0.02:
 # from there five trials end at the lowest.
@@ -74,7 +75,21 @@ METHODS: Mapping[str, Method] = {
 }
 
 
-def config(
+class Trained(NamedTuple):
+  """A method at its best rates.
+
+  Attributes:
+    tuned: see `best_rate.Tuned`; the curve is of inner rates.
+    outer: the best outer rate; None without an outer step.
+    inside: whether worse outer rates lie on both sides of it.
+  """
+
+  tuned: best_rate.Tuned
+  outer: float | None
+  inside: bool
+
+
+def config_of(
   workload: str, workers: int, split: str, method: str, scale: str
 ) -> ConfigDict:
   """The run of a method, with the rates from which tuning sets out."""
@@ -97,3 +112,52 @@ def with_outer(config: ConfigDict, method: str, rate: float) -> ConfigDict:
     part = part[key]
   part[last] = rate
   return found
+
+
+def tuned(
+  name: str, workers: int, split: str, method: str, scale: str
+) -> study.Study:
+  """Inner rates at one outer rate, then outer rates, then all seeds.
+
+  Returns:
+    `Trained`.
+  """
+  config = config_of(name, workers, split, method, scale)
+  if scale == 'quick':
+    only = yield from best_rate.tuned(name, config, seeds=1, trials=1)
+    return Trained(only, None, True)
+  first = yield from best_rate.tuned(name, config, seeds=0)
+  outer, inside = None, True
+  if first.rate is None:
+    return Trained(first, outer, inside)
+  if METHODS[method].outer:
+    outer, inside = yield from _outer(name, config, method, first.rate)
+    config = with_outer(config, method, outer)
+  runs = yield [
+    study.Ask(name, best_rate.seeded(config, first.rate, seed))
+    for seed in range(best_rate.SEEDS)
+  ]
+  return Trained(first._replace(runs=runs), outer, inside)
+
+
+def _outer(
+  name: str, config: ConfigDict, method: str, rate: float
+) -> study.Study:
+  """The best outer rate, and whether worse ones lie on both sides; further ones
+  are tried while the best is the lowest or the highest, five in all."""
+  curve: dict[float, float | None] = {}
+  wanted = [*OUTER]
+  while wanted and len(curve) < best_rate.TRIALS:
+    tried = [with_outer(config, method, outer) for outer in wanted]
+    runs = yield [
+      study.Ask(name, best_rate.on_validation(other, rate)) for other in tried
+    ]
+    scores = map(workloads.WORKLOADS[name].score, runs)
+    curve |= dict(zip(wanted, scores, strict=True))
+    best = best_rate.best_of(curve)
+    wanted = [
+      round(outer, 2)
+      for end, outer in ((min, best / FURTHER), (max, best * FURTHER))
+      if best == end(curve)
+    ]
+  return best, not wanted

@@ -236,22 +236,24 @@ def test_status_counts_what_is_missing(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'workload, gain, error, good',
+  'workload, method, gain, error, good',
   [
-    ('fashion-dense', -0.4, 0.1, True),
-    ('fashion-dense', -0.6, 0.1, False),
-    ('fashion-dense', -0.6, 0.3, None),
-    ('shakespeare', -0.01, 0.005, True),
-    ('shakespeare', -0.03, 0.005, False),
-    ('shakespeare', -0.03, 0.1, None),
+    ('fashion-dense', 'diloco', -0.4, 0.1, True),
+    ('fashion-dense', 'diloco', -0.6, 0.1, False),
+    ('fashion-dense', 'diloco', -0.6, 0.3, None),
+    ('fashion-dense', 'muloco', -0.1, 0.1, False),
+    ('fashion-dense', 'muloco', 0.1, 0.1, True),
+    ('shakespeare', 'diloco', -0.01, 0.005, True),
+    ('shakespeare', 'diloco', -0.03, 0.005, False),
+    ('shakespeare', 'diloco', -0.03, 0.1, None),
   ],
 )
 def test_sites_are_judged_in_points_or_of_text_in_nats(
-  workload, gain, error, good
+  workload, method, gain, error, good
 ):
-  row = {'workload': workload, sites.GAIN: gain}
+  row = {'workload': workload, 'method': method, sites.GAIN: gain}
   row[f'{sites.GAIN}{seed_statistics.ERROR}'] = error
-  assert sites.is_as_good(row) is good
+  assert sites.holds(row) is good
 
 
 def test_the_time_left_is_that_of_runs_of_the_same_size(tmp_path):
