@@ -18,6 +18,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  margins,
   seed_statistics,
   study,
   trained,
@@ -101,7 +102,7 @@ def on_the_front(row: dict[str, Any], rows: claim.Rows) -> bool:
 
 def better(a: dict[str, Any], b: dict[str, Any]) -> bool:
   """Whether a scores more than b on their workload."""
-  by = seed_statistics.measure(a['workload'])
+  by = margins.measure(a['workload'])
   return by.sign * a[by.column] > by.sign * b[by.column]
 
 
@@ -129,7 +130,7 @@ def find(
     mine = more.get((row['workload'], row['strategy']))
     theirs = dense if mine else None
     alone = single[row['workload'], row['strategy']]
-    row |= seed_statistics.against(mine or alone, theirs, 'all_reduce')
+    row |= margins.gain(mine or alone, theirs, row['workload'], 'all_reduce')
   return claim.Finding(
     verdict(rows, coverage),
     rows,
@@ -149,7 +150,9 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     if dense is None:
       continue
     cheap = [r for r in front if r[PATH] <= TENTH * dense[PATH]]
-    good = [r['strategy'] for r in cheap if _as_good(r, dense)]
+    good = [
+      row['strategy'] for row in cheap if margins.is_as_good(row, 'all_reduce')
+    ]
     complete = trained.is_complete(coverage, name)
     cases.append(bool(good) if complete else None)
     names = ', '.join(row['strategy'] for row in front)
@@ -169,16 +172,11 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   )
 
 
-def _as_good(row: dict[str, Any], dense: dict[str, Any]) -> bool:
-  by = seed_statistics.measure(row['workload'])
-  return by.sign * (row[by.column] - dense[by.column]) >= -by.margin
-
-
 NOTES = f"""
 8 workers; arguments are the defaults of each strategy, but
 {'; '.join(f'{name}: {given}' for name, given in ARGUMENTS.items())}. As good as
-all-reduce: within {seed_statistics.POINTS.margin} points of accuracy, of text
-within {seed_statistics.NATS.margin} nats. Strategies off the front have one
+all-reduce: within {margins.POINTS.margin} points of accuracy, of text
+within {margins.NATS.margin} nats. Strategies off the front have one
 seed.
 """
 
@@ -207,7 +205,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   found = Figure(figsize=(7 * len(names), 5), layout='constrained')
   panels = found.subplots(1, len(names), squeeze=False)[0]
   for axes, name in zip(panels, names, strict=True):
-    y = seed_statistics.measure(name).column
+    y = margins.measure(name).column
     mine = [r for r in rows if r['workload'] == name and r[y] is not None]
     front = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
     axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)

@@ -18,12 +18,14 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  margins,
   seed_statistics,
   site_methods,
   trained,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import ERROR, PATH
+from experiments.framework.margins import UNIT
+from experiments.framework.seed_statistics import PATH
 from experiments.framework.site_methods import METHODS, OUTER, PERIOD
 
 CLAIM = claim.Claim(
@@ -53,7 +55,8 @@ AGAINST = {
 }
 # The claim is that these are better, not as good.
 BETTER = ('sparse_loco', 'muloco')
-GAIN, UNIT, SHARE = 'gain over it', 'unit of the gain', 'bytes over its'
+IT = 'what it is compared with'
+GAIN, SHARE = f'gain over {IT}', f'bytes over those of {IT}'
 LINKS = {
   link: f'communication seconds on {link} (model)' for link in ('wan', '1gbe')
 }
@@ -93,15 +96,9 @@ def find(
 def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
   tuned, outer, inside = found[cell]
   other = AGAINST.get(cell[-1], 'all_reduce')
-  by = seed_statistics.measure(cell[0])
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), tuned)
   beside = found.get((*cell[:-1], other))
   theirs = beside and beside.tuned
-  more, error = (
-    seed_statistics.difference(tuned, theirs, by.column)
-    if theirs
-    else (None, None)
-  )
   path = seed_statistics.row({}, theirs)[PATH] if theirs else None
   runs = [run for run in tuned.runs if not run['diverged']]
   seconds = {
@@ -115,21 +112,16 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
       'outer rate': outer,
       'best outer rate is inside': inside,
       'compared with': other,
-      GAIN: None if more is None else by.sign * more,
-      f'{GAIN}{ERROR}': error,
-      UNIT: by.unit,
       SHARE: claim.ratio(row[PATH], path),
     }
+    | margins.gain(tuned, theirs, cell[0], IT)
   )
 
 
 def holds(row: dict[str, Any]) -> bool | None:
   """Whether a method is as good as, or better than, what it is compared with;
   None if the seeds cannot tell."""
-  margin = seed_statistics.measure(row['workload']).margin
-  least = 0.0 if row['method'] in BETTER else -margin
-  error = row[f'{GAIN}{ERROR}']
-  return seed_statistics.at_least(least, row[GAIN], error, margin)
+  return margins.is_as_good(row, IT, lost=row['method'] not in BETTER)
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
@@ -143,8 +135,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     [holds(row) for row in mine],
     f'{_gains(mine)} over what each is compared with, at '
     f'{claim.span(mine, SHARE)} of its bytes',
-    f'A method holds where it loses at most {seed_statistics.POINTS.margin} '
-    f'points, of text {seed_statistics.NATS.margin} nats; '
+    f'A method holds where it loses at most {margins.POINTS.margin} '
+    f'points, of text {margins.NATS.margin} nats; '
     f'{" and ".join(BETTER)} where they lose nothing. '
     f'{told or "Nothing is trained yet"}.',
     trained.doubt(coverage),
@@ -193,7 +185,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   found = Figure(figsize=(14, 0.4 + 3.4 * len(places)), layout='constrained')
   panels = found.subplots(len(places) or 1, len(keys), squeeze=False)
   for line, (name, split) in zip(panels, places, strict=False):
-    y = seed_statistics.measure(name).column
+    y = margins.measure(name).column
     mine = [r for r in rows if (r['workload'], r['split']) == (name, split)]
     for axes, x in zip(line, keys, strict=True):
       for i, method in enumerate(METHODS):

@@ -22,6 +22,7 @@ workloads          the tasks and networks that claims are tried on
 small_workloads    small ones, on which many whole trainings are affordable
 sizes              how long they train, and what differs on a GPU
 seed_statistics    means, standard errors and differences over seeds
+margins            who is as good as another on a workload
 site_methods       methods that train between sites: configs, outer rates
 step_times         seconds of a step: measured computing, modelled link
 advice_trainings   trainings that advice is held against

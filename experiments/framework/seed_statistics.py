@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,31 +15,6 @@ DEVIATION = f'{ACCURACY}, standard deviation'
 BYTES, PATH = 'bytes sent per step', 'bytes on the busiest link per step'
 INSIDE = 'best rate is inside'
 SCORES = {ACCURACY: ('test_accuracy', 100.0), LOSS: ('test_loss', 1.0)}
-
-
-class Measure(NamedTuple):
-  """What methods are compared by.
-
-  Attributes:
-    column: of the tables.
-    sign: 1 where more is better, -1 of a loss.
-    unit: of a difference.
-    margin: within which a method is as good as another.
-  """
-
-  column: str
-  sign: int
-  unit: str
-  margin: float
-
-
-POINTS = Measure(ACCURACY, 1, 'points', 0.5)
-NATS = Measure(LOSS, -1, 'nats', 0.02)
-
-
-def measure(workload: str) -> Measure:
-  """By which a workload's methods are compared: as their rates are chosen."""
-  return NATS if workloads.WORKLOADS[workload].is_loss else POINTS
 
 
 def of_seeds(tuned: Tuned, column: str) -> np.ndarray:

@@ -1,0 +1,72 @@
+"""By what methods are compared on a workload, and who is as good as another.
+
+As their learning rates are chosen: in points of accuracy, of text in nats.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from experiments.framework import seed_statistics, workloads
+from experiments.framework.best_rate import Tuned
+from experiments.framework.seed_statistics import ACCURACY, ERROR, LOSS
+
+UNIT = 'unit of the gain'
+
+
+class Measure(NamedTuple):
+  """What methods are compared by.
+
+  Attributes:
+    column: of the tables.
+    sign: 1 where more is better, -1 of a loss.
+    unit: of a difference.
+    margin: within which a method is as good as another.
+  """
+
+  column: str
+  sign: int
+  unit: str
+  margin: float
+
+
+POINTS = Measure(ACCURACY, 1, 'points', 0.5)
+NATS = Measure(LOSS, -1, 'nats', 0.02)
+
+
+def measure(workload: str) -> Measure:
+  """By which a workload's methods are compared: as their rates are chosen."""
+  return NATS if workloads.WORKLOADS[workload].is_loss else POINTS
+
+
+def gain(
+  mine: Tuned, theirs: Tuned | None, workload: str, other: str
+) -> dict[str, Any]:
+  """By how much a method is better than another, as the workload is judged.
+
+  Returns:
+    The columns `gain over OTHER`, its standard error, and its unit; None
+    without the other.
+  """
+  by = measure(workload)
+  more, error = (
+    seed_statistics.difference(mine, theirs, by.column)
+    if theirs
+    else (None, None)
+  )
+  column = f'gain over {other}'
+  return {
+    column: None if more is None else by.sign * more,
+    f'{column}{ERROR}': error,
+    UNIT: by.unit,
+  }
+
+
+def is_as_good(
+  row: Mapping[str, Any], other: str, lost: bool = True
+) -> bool | None:
+  """Whether a row's gain over another is at least minus the margin, or if
+  nothing may be lost at least 0; None if the seeds cannot tell."""
+  margin = measure(row['workload']).margin
+  column = f'gain over {other}'
+  error = row[f'{column}{ERROR}']
+  return seed_statistics.at_least(-margin * lost, row[column], error, margin)
