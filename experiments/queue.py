@@ -185,6 +185,6 @@ def main(argv: list[str], interrupted: Any) -> None:
 
 if __name__ == '__main__':
   app.run(
-    console.guarded(main),
+    console.guarded(main, again='the same command'),
     flags_parser=lambda argv: command_line.parse(argv, positional=len(CLAIMS)),
   )

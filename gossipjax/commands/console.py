@@ -55,9 +55,7 @@ def say(sentence: str) -> None:
   print(line, file=sys.stderr, flush=True)
 
 
-def guarded(
-  main: Main, again: str | None = '--resume'
-) -> Callable[[list[str]], None]:
+def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
   """`main` that ends a user's mistake, a full disk or a signal in a sentence.
 
   Args:
@@ -89,8 +87,7 @@ def guarded(
       if error.errno not in _MENDABLE:
         processes.abandon(error)
         raise
-      where = error.filename or _workdir()
-      refuse(f'{where}: {_MENDABLE[error.errno]}', error)
+      refuse(_about_files(error, again), error)
     except Exception as error:
       _explain(error)
       processes.abandon(error)
@@ -99,10 +96,12 @@ def guarded(
   return run
 
 
-def _workdir() -> str:
-  """Where commands write; errors of files that were open name no path."""
-  given = flags.FLAGS.get_flag_value('workdir', None)
-  return given or '--workdir'
+def _about_files(error: OSError, again: str | None) -> str:
+  """A sentence about a file system; errors of open files name no path."""
+  workdir = flags.FLAGS.get_flag_value('workdir', None) or '--workdir'
+  remedy = f'{again} continues' if again else 'run the command again'
+  what = _MENDABLE[error.errno].format(again=remedy)
+  return f'{error.filename or workdir}: {what}'
 
 
 def _explain(error: Exception) -> None:
@@ -158,20 +157,19 @@ def _unless_too_late(error, show=sys.unraisablehook):
     show(error)
 
 
+# By error, what is wrong and what to do; `again` says how to continue.
 _MENDABLE = {
-  errno.ENOSPC: 'the disk is full; make room, then --resume continues.',
-  errno.EDQUOT: 'the disk quota is used up; make room, then --resume '
-  'continues.',
+  errno.ENOSPC: 'the disk is full; make room, then {again}.',
+  errno.EDQUOT: 'the disk quota is used up; make room, then {again}.',
   errno.EFBIG: 'a file would grow larger than ulimit -f allows; raise it, '
-  'then --resume continues.',
+  'then {again}.',
   errno.EACCES: 'no permission; choose another --workdir or data.dir.',
   errno.EROFS: 'the disk is read-only; choose another --workdir.',
   errno.ENAMETOOLONG: 'the name is too long; choose a shorter one.',
-  errno.ENOTDIR: 'a part of this path is no folder; choose another.',
+  errno.ENOTDIR: 'a part of this path is not a folder; choose another.',
   errno.EISDIR: 'it is a folder where a file is needed; choose another.',
-  errno.ENOENT: 'it is not there, or not any more; --resume continues a run '
-  'whose folder is there.',
-  errno.EIO: 'the disk does not read or write; --resume continues.',
+  errno.ENOENT: 'the file or folder does not exist; check the path.',
+  errno.EIO: 'reading or writing the disk failed; repair it, then {again}.',
 }
 
 

@@ -78,17 +78,32 @@ flags.DEFINE_string('workdir', None, 'Where results go.')
 def main(argv, signals):
   raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-app.run(console.guarded(main, again=None))
+app.run(console.guarded(main, again=AGAIN))
 """
 
 
-def test_a_full_disk_that_nobody_named_is_the_workdirs():
+@pytest.mark.parametrize(
+  ('again', 'remedy'),
+  [
+    ('--resume', '--resume continues'),
+    ('the same command', 'the same command continues'),
+    (None, 'run the command again'),
+  ],
+)
+def test_a_full_disk_that_nobody_named_is_the_workdirs(again, remedy):
   ended = subprocess.run(
-    [sys.executable, '-c', FULL_DISK, '--workdir=some/where'],
+    [
+      sys.executable,
+      '-c',
+      FULL_DISK.replace('AGAIN', repr(again)),
+      '--workdir=some/where',
+    ],
     cwd=program.ROOT,
     env=program.ENVIRONMENT,
     text=True,
     capture_output=True,
   )
   assert ended.returncode == 2
-  assert ended.stderr.startswith('some/where: the disk is full;')
+  assert ended.stderr == (
+    f'some/where: the disk is full; make room, then {remedy}.\n'
+  )
