@@ -1,11 +1,12 @@
-"""The config boundary: only here do names in a config become functions.
+"""The config boundary: keys, values, and names that become functions.
+
+training/optimizer.py, training/schedules.py and executors.py resolve their own.
 
 arguments      calls a function with the arguments of a config; parts by name
 parts          arguments that are a name with arguments of its own
 own_functions  functions of the user's own, by the name 'module:function'
 resolve        the tasks, strategies and links that a config names
 variants       what each variant of a comparison changes
-ranges     the range and unit of every numeric key
 ranges         the range and unit of every numeric key
 defaults       every key of a config with its default; builders for config files
 """

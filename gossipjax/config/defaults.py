@@ -45,7 +45,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       # Steps between two exact means of the state of models (batch norm); 0: no
       # mean in training, only for evaluation.
       'state_period': 0,
-      'checkpoint_every': 100,  # Steps between two checkpoints; 0: never.
+      'checkpoint_every': 100,  # Steps between checkpoints; 0: at the end only.
       # Loggers beside records.jsonl; each needs an extra of the same name.
       'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.

@@ -41,18 +41,19 @@ def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
   for name, changes in (config.get('variants') or {}).items():
     if not isinstance(changes, dict | ConfigDict):
       raise UserError(
-        f'config.variants.{name}={changes!r} is no group of keys to change.'
+        f'config.variants.{name}={changes!r} is not a dict; give the keys to '
+        'change and their values.'
       )
     plain = str(name).replace('_', '').replace('-', '')
     if not (isinstance(name, str) and plain.isalnum()):
       raise UserError(
-        f'config.variants: {name!r} names a folder; it may have '
-        'letters, digits, _ and - only.'
+        f'config.variants: variant name {name!r} is not allowed; use letters, '
+        'digits, _ and - only.'
       )
     if len(name.encode()) > LONGEST:
       raise UserError(
-        f'config.variants: {name[:20]}... names a folder; it may have '
-        f'{LONGEST} bytes, and has {len(name.encode())}.'
+        f'config.variants: variant name {name[:20]}... has '
+        f'{len(name.encode())} bytes; use at most {LONGEST}.'
       )
   for name, changes in changes_by_name(config).items():
     found = changed(base, changes, f'config.variants.{name}.')
@@ -75,18 +76,18 @@ def _check_keys(config: Any) -> None:
       )
   for key in INTEGERS:
     if type(config[key]) is not int:
-      raise UserError(f'config.{key}={config[key]!r} is no integer.')
+      raise UserError(f'config.{key}={config[key]!r} is not an integer.')
   for key in NAMED:
     if not isinstance(config[key], ConfigDict) or not config[key].get('name'):
       raise UserError(
         f'config.{key}={config[key]} has no name; build it with '
-        f'gossipjax.config.defaults, or leave it out.'
+        'gossipjax.config.defaults.'
       )
   data = config.data
   if not isinstance(data, ConfigDict) or not isinstance(data.get('dir'), str):
     raise UserError(
-      f'config.data={data} has no folder; set config.data.dir, or leave '
-      'config.data out.'
+      f"config.data={data} has no folder; set config.data.dir, '' for the "
+      'default.'
     )
 
 
@@ -112,7 +113,7 @@ def changed(base: Any, changes: Any, where: str) -> ConfigDict:
 
   Args:
     base: a config, or a dict of its keys.
-    changes: keys of it and their new values, nested likewise.
+    changes: keys of it and their new values, nested as in `base`.
     where: the changes come from, for error messages.
 
   Raises:
@@ -143,7 +144,7 @@ def merged(
 
   Args:
     base: a dict or ConfigDict.
-    changes: likewise, nested as `base`.
+    changes: the same, nested as `base`.
     check: (base, key, value, path of the key) -> None, may raise.
     path: of `base` in the whole config.
   """

@@ -182,7 +182,7 @@ def test_settings_of_a_comparison_are_keys_of_a_config():
     (linen(), {'a': 'topk'}, {}, "strategy 'a' is str"),
     (linen, mine, {}, 'task is function'),
     (linen(), mine, {'optimizer': 'adam'}, 'optimizer is str'),
-    (linen(), mine, {'workers': 2.5}, r'workers=2\.5 is no integer'),
+    (linen(), mine, {'workers': 2.5}, r'workers=2\.5 is not an integer'),
     (linen(), mine, {'split': 'label'}, 'split is a dict'),
     (linen(), mine, {'split': {'nam': 'label'}}, "no argument 'nam'.*'name'"),
     (linen(), mine, {'optimizer': optax.lbfgs()}, 'needs more than gradients'),
