@@ -7,7 +7,7 @@ A claim is one module of `experiments/` with
   verdict(rows, **tables) judges the rows -> Verdict
   figure(rows, **tables)  draws the rows
 
-and it ends with `claim.run(CLAIM, measure, figure)`, or with `kept_runs.run`
+and it ends with `claim.run(CLAIM, measure, figure)`, or with `trained.run`
 if it keeps training runs.
 """
 
