@@ -7,6 +7,7 @@ states that all take part; otherwise each message carries a flag with that
 information, which is charged like the rest.
 
 A worker may be several devices, see sharing.py; the bill is that of a device.
+It goes up through the strategy and local_step.py to training/ledger.py.
 
 axes        the mesh axes of the workers and of the devices of a worker
 bills       what messages of known sizes cost
