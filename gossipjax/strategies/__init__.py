@@ -1,9 +1,14 @@
 """Communication strategies, one file per algorithm, listed by this folder.
 
 Each file defines `strategy(...) -> Strategy`, a `strategy.name` of a config. A
-new file needs no entry anywhere else. A method that does not conserve the sum
-over workers says so in its file, `NOT_CONSERVED = {slot: how}`. Three commands
-then add its measured figures: `python -m tests.laws.golden_test` its golden
-losses, `python -m experiments.framework.strategy_table NAME` its bytes per
-step, and `python -m experiments.framework.results_page` its row in the README.
+method that does not conserve the sum over workers says so in its file,
+`NOT_CONSERVED = {slot: how}`; without that the contract's laws fail.
+
+A file alone can be trained; to pass all tests it also needs
+
+  golden losses         python -m tests.laws.golden_test
+  a tuned score         python -m experiments.queue fronts
+                        --workload=fashion-dense, python -m experiments.fronts
+  a row in the README   python -m experiments.framework.strategy_table NAME,
+                        python -m experiments.framework.results_page
 """

@@ -170,6 +170,8 @@ def nothing_is_lost(events: list[Event]) -> None:
       mass(e.tree, e.state, e.there),
       rtol=0,
       atol=4 * EPS * len(e.there) * largest,
+      err_msg='The sum over workers changed; a strategy that does so by '
+      'design says NOT_CONSERVED = {slot: how} in its file.',
     )
 
 
