@@ -1,9 +1,9 @@
 """Successive halving: short trainings of many, longer ones of the best half.
 
 A strategy with a learning rate is a candidate. In each round all candidates
-train as many steps, each with the whole schedule; the half of the least
-expected seconds, see `ranking`, trains longer. Seconds are those of the link
-that is asked about, so that another link keeps another half.
+train equally long, each with the whole schedule; all-reduce and the half with
+the lowest expected seconds, see `ranking`, enter the next round. Seconds are
+for the requested link, so another link may keep other candidates.
 
 Jamieson and Talwalkar, Non-stochastic best arm identification, 2016.
 """

@@ -9,13 +9,14 @@ First it shows kept runs of this or the nearest model; --known=WORKDIR adds your
 own. Then, for --minutes, it trains your config for a few steps under the
 strategies whose steps are faster than all-reduce's on the link, at several
 learning rates, on validation data, the better half for longer. It recommends
-what has the least expected seconds to what all-reduce reaches, unless that
-gains less than 5 %: kept trainings, all and those most like yours, tell how
-often a strategy gets there, and in how many steps. The same command continues.
+the strategy with the lowest expected seconds to all-reduce's score if it saves
+more than 5 %. Kept trainings, all and those most like yours, give the
+probability of reaching that score, and the steps. Running the same command
+again resumes.
 
 Seconds of a step are measured here for one worker; --table shows them. The link
 is modelled; --link may be a JSON file with latency_s and bytes_per_s.
-Communication does not overlap with computing, as in training. --tune leaves
+The forecast assumes no overlap of communication with computing. --tune writes
 tuned.py, a config with the best pilots for `run`.
 """
 

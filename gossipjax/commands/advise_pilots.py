@@ -136,7 +136,7 @@ def untried(
   said = (
     f'{known} To try it on your config:'
     if known
-    else 'No evidence: all-reduce until you have run'
+    else 'No kept runs match: use all-reduce, or first run:'
   )
   return f'{said}\n\n    {_with_minutes(again, minutes)}\n'
 

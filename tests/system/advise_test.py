@@ -193,7 +193,9 @@ def test_without_evidence_nothing_but_all_reduce_is_named():
     found = [DENSE, forecast('small', 10, chance=chance(*kept))]
     assert recommendation.by_known(found, LINK) == ''
     said = advise_pilots.untried(found, LINK, 'advise --minutes 0 --tune', 5)
-    assert said.startswith('No evidence: all-reduce until you have run\n\n')
+    assert said.startswith(
+      'No kept runs match: use all-reduce, or first run:\n\n'
+    )
     assert said.endswith('    advise --tune --minutes=5\n')
 
 
@@ -374,7 +376,7 @@ def test_the_command_says_what_is_known_and_that_it_is_no_evidence(tmp_path):
     '| all_reduce ',
   ):
     assert word in ended.out
-  assert 'No evidence: all-reduce until' in ended.out
+  assert 'No kept runs match: use all-reduce' in ended.out
   assert '--minutes=5' in ended.out and 'Use topk' not in ended.out
   assert (tmp_path / 'advice.png').stat().st_size > 10_000
 
@@ -391,7 +393,8 @@ def test_a_variant_of_all_reduce_may_have_any_name(tmp_path):
   words = f'--config={tmp_path}/named.py', '--link=wan', '--minutes=0'
   ended = program.run(tmp_path, 'advise', *words, module='gossipjax')
   assert ended.code == 0, ended.err
-  assert 'No evidence: all-reduce until' in ended.out and '| dense' in ended.out
+  assert 'No kept runs match: use all-reduce' in ended.out
+  assert '| dense' in ended.out
 
 
 def test_pilots_rank_strategies_and_leave_a_config(tmp_path):
