@@ -1,10 +1,10 @@
 """What the devices of a worker send each other.
 
-Where they hold the same, each sends its share of every message to its twins in
-the other workers, and they join what arrives among themselves: no byte goes to
+Devices with equal contents each send one share of a message to their
+counterparts in other workers, then all-gather what arrives: no byte goes to
 another worker twice, and every algorithm computes what it would on one device.
-The share of a message is as long for each device; it is padded where their
-number does not divide the entries.
+Shares have the same length; they are padded where the number of devices does
+not divide the entries.
 """
 
 import contextvars

@@ -1,8 +1,8 @@
 """`--config.optimizer.name=NAME` and `.schedule.name=NAME` on the command line.
 
-Another optimizer has other arguments, so that those of the config's optimizer
-go, and those of the new one can be set beside its name. What belongs to the
-learning rate stays. So it is with another schedule.
+Another optimizer has other arguments: they replace those of the config's, and
+can be set beside its name. Learning-rate keys are kept. A new schedule replaces
+its arguments, too.
 """
 
 import inspect

@@ -1,7 +1,8 @@
 """Patches of pictures in coordinates that are uncorrelated, of variance one.
 
 Jordan, 94% on CIFAR-10 in 3.29 seconds on a single GPU, 2024. arXiv:2404.00498,
-section 3.2; the first layer there, fixed, and as much as what comes before it.
+section 3.2, where they are the network's first layer, with fixed weights; here
+they are computed before it.
 """
 
 import jax

@@ -6,7 +6,7 @@ dataflow        which values of a program need whose
 cut             cuts a round into what each process computes, and the messages
 halves          the rounds of a strategy, cut
 setup           what every process makes of a config
-clock           seconds of a run, which stand while it is held
+clock           seconds of a run, without its pauses
 messages        what processes tell each other
 peer            what a worker or a server does, whatever carries the messages
 worker_process  the process of a worker

@@ -1,4 +1,4 @@
-"""The clock of a run on several processes, which stands while it is held."""
+"""The clock of a run on several processes; it can be paused."""
 
 import threading
 import time

@@ -1,17 +1,16 @@
 """Cuts a round into what each of its processes computes, and the messages.
 
 A round is one program of all who attend, as virtual time plays it. Here the
-worker whose step it is asks, the others (workers, or a server's shards) answer,
-and it finishes:
+active worker sends a request, the others (workers or server shards) reply, and
+the active worker finishes:
 
   ask     the asker's values that others need; what the round costs
   answer  another's new state, and the values that the asker needs from it
   finish  the asker's new state
 
 Each computes what its own results need. A message is a value that one side has
-and the other does not. It is never a product: the compiler rounds a product and
-a sum once where they stand in one program, so the product is computed on both
-sides.
+and the other does not. Products are not sent but computed on both sides,
+because XLA may fuse multiply and add, which rounds once.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""Which values of a program need whose, and the part that computes some."""
+"""Data dependencies of a program between workers.
+
+Extracts the part of a program that computes given values.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Set
 from typing import Any

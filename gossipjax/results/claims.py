@@ -1,4 +1,4 @@
-"""Whose a workdir is: of one config, and of one process at a time."""
+"""Reserves a workdir for one config and, at a time, one process."""
 
 import contextlib
 import json

@@ -14,10 +14,11 @@ overwritten. The merge is a mean, or direction and length apart per tensor,
   D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i))
 
 Asynchronous workers report at their own times. After the K-th report the syncer
-waits for others: until one is `grace` steps further, or as many are in as work.
+waits for one at least `grace` steps later, or for as many as there are workers.
 
 Decoupled DiLoCo, 2026. arXiv:2604.21428, with F = 24 and tau = 2. Weights and
-merge are those of readers' notes, the outer constants, not published, DiLoCo's.
+merge follow readers' notes; the outer constants are unpublished, so DiLoCo's
+are used.
 """
 
 from typing import NamedTuple
