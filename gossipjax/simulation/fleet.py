@@ -45,8 +45,8 @@ class Fleet(NamedTuple):
       would send; changes no worker.
     play: (held, who, step) -> (held, losses, Traffic): a round that those
       attend; the losses f32[...] of the gradients that it used.
-    fetch: (held, worker, giver, really) -> (held, Traffic of both): the
-      worker takes over the giver's model, or asks only what that would send.
+    fetch: (held, worker, giver, dry_run) -> (held, Traffic of both): the
+      worker takes over the giver's model; in a dry run only the bill is made.
   """
 
   hold: Callable[[State], Held]
@@ -114,9 +114,9 @@ class Player:
     self._ledger.enter(who, losses, sent)
     return sent
 
-  def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
-    self.held, sent = self._fleet.fetch(self.held, worker, giver, really)
-    if really:
+  def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
+    self.held, sent = self._fleet.fetch(self.held, worker, giver, dry_run)
+    if not dry_run:
       self._ledger.enter([worker, giver], np.zeros(0), sent)
     return sent
 

@@ -26,7 +26,7 @@ from gossipjax.traffic import Traffic
 class Fetching(Player, Protocol):
   """A player whose workers can fetch the model after being late."""
 
-  def fetch(self, worker: int, giver: int, really: bool) -> Traffic:
+  def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
     """Takes over the giver's model; returns the traffic of both workers."""
 
 
@@ -55,7 +55,7 @@ class Synchronous:
     self._behind = [False] * n  # Whether each missed the last round.
     self._fetch_s = 0.0
     if self._first < n:
-      self._fetch_s = seconds(link, player.fetch(0, 1, really=False))
+      self._fetch_s = seconds(link, player.fetch(0, 1, dry_run=True))
 
   @property
   def utilisation(self) -> float:
@@ -130,7 +130,7 @@ class Synchronous:
     ]
     for i, behind in enumerate(self._behind):
       if behind and begin[i] < barrier:
-        self._player.fetch(i, givers[0], really=True)
+        self._player.fetch(i, givers[0], dry_run=False)
 
   def _meet(
     self, who: list[int], begin: list[float], ready: list[float], barrier: float

@@ -110,9 +110,9 @@ def _fetching() -> Any:
   adopt, put = jax.jit(_adopt), jax.jit(_put_back, donate_argnums=0)
   ask = jax.jit(lambda workers, who: _adopt(workers, who)[1])
 
-  def fetch(state, worker, giver, really):
+  def fetch(state, worker, giver, dry_run):
     who = np.int32([worker, giver])
-    if not really:
+    if dry_run:
       return state, from_digits(ask(state.workers, who))
     rows, sent = adopt(state.workers, who)
     workers = put(state.workers, rows, who)

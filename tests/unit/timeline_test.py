@@ -59,7 +59,7 @@ class Told:
     self.rounds.append(list(who))
     return self.price(who, step)
 
-  def fetch(self, worker, giver, really):
+  def fetch(self, worker, giver, dry_run):
     return self.price([worker, giver], 0)
 
 
