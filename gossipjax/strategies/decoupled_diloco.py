@@ -17,8 +17,7 @@ Asynchronous workers report at their own times. After the K-th report the syncer
 waits for one at least `grace` steps later, or for as many as there are workers.
 
 Decoupled DiLoCo, 2026. arXiv:2604.21428, with F = 24 and tau = 2. Weights and
-merge follow readers' notes; the outer constants are unpublished, so DiLoCo's
-are used.
+merge follow readers' notes; outer constants, unpublished, are those of DiLoCo.
 """
 
 from typing import NamedTuple
