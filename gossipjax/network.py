@@ -50,9 +50,9 @@ def read(path: str) -> Link:
   except OSError as error:
     raise UserError(f'link={path}: {error.strerror}.') from error
   except (ValueError, RecursionError) as error:
-    raise UserError(f'link={path} is no JSON of a link ({error}).') from error
+    raise UserError(f'link={path} is not JSON of a link ({error}).') from error
   if not isinstance(found, dict):
-    raise UserError(f'link={path} is no link; it needs {_NEEDED}.')
+    raise UserError(f'link={path} is not a link; it needs {_NEEDED}.')
   facts = {'full_duplex': True} | found
   for key, kinds in _KINDS.items():
     value = facts.get(key)

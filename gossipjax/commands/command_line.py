@@ -88,7 +88,9 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
       new_optimizer.put(given, of_optimizer)
       new_part.put(given, of_parts)
     if extra := rest[1 + positional :]:
-      raise UserError(f'{extra[0]!r} is no flag; flags look like --key=value.')
+      raise UserError(
+        f'{extra[0]!r} is not a flag; flags look like --key=value.'
+      )
     return rest
   except UserError as error:
     console.refuse(str(error), error)

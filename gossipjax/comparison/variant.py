@@ -64,7 +64,7 @@ def check(
     known = checks.scores_of(run.task)
     if chosen not in known:
       raise UserError(
-        f'config.target_score={chosen} is no score of the task'
+        f'config.target_score={chosen} is not a score of the task'
         f'{nearest(chosen, known)}'
       )
   rehearse = simulate.rehearse if run.cluster else worker_program.rehearse

@@ -35,7 +35,7 @@ def parse(
     raise UserError(
       f'{name!r} is truncated or corrupt: {len(data)} bytes are no '
       f'whole number of records of {record}; delete it to have it '
-      f'downloaded anew'
+      f'downloaded again'
     )
   rows = np.frombuffer(data, np.uint8).reshape(-1, record)
   y = rows[:, labels - 1].astype(np.int32)
@@ -43,7 +43,7 @@ def parse(
     raise UserError(
       f'{name!r} is corrupt: it has a label {y.max()} though there '
       f'are {classes} classes; delete it to have it downloaded '
-      f'anew'
+      f'again'
     )
   planes = rows[:, labels:].reshape(-1, CHANNELS, SIDE, SIDE)
   return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), y

@@ -155,7 +155,7 @@ def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
     if name not in found:
       raise UserError(
         f'{str(archive)!r} holds no {name!r}; delete it to have it '
-        f'downloaded anew'
+        f'downloaded again'
       )
   return found
 
@@ -163,7 +163,7 @@ def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
 def _unreadable(path: Path, error: Exception) -> UserError:
   return UserError(
     f'{str(path)!r} cannot be read and may be truncated or '
-    f'corrupt ({error}); delete it to have it downloaded anew'
+    f'corrupt ({error}); delete it to have it downloaded again'
   )
 
 
@@ -173,5 +173,5 @@ def _verify(path: Path, data: bytes, name: str, expected: str) -> None:
     raise UserError(
       f'{str(path)!r} is not the published file of {name}: the SHA-256 '
       f'of its contents is {found}, not {expected}; delete it to '
-      f'have it downloaded anew'
+      f'have it downloaded again'
     )

@@ -32,7 +32,7 @@ def parse(data: bytes, name: str) -> np.ndarray:
     raise UserError(
       f'{name!r} is not an IDX file of bytes: it begins with '
       f'{data[:4].hex()!r}, not 000008..; delete it to have it '
-      f'downloaded anew'
+      f'downloaded again'
     )
   start = 4 + 4 * data[3]
   if len(data) >= start:
@@ -42,5 +42,5 @@ def parse(data: bytes, name: str) -> np.ndarray:
   raise UserError(
     f'{name!r} is truncated or corrupt: it has {len(data)} bytes, '
     f'which is not what its header says; delete it to have it '
-    f'downloaded anew'
+    f'downloaded again'
   )

@@ -10,7 +10,7 @@ def wait_for(coordinator: str | None, timeout_s: float) -> None:
   """Waits until process 0 listens; otherwise JAX would abort this process."""
   host, _, port = (coordinator or '').rpartition(':')
   if not (host and port.isdigit()):
-    raise UserError(f'--coordinator={coordinator} is no host:port.')
+    raise UserError(f'--coordinator={coordinator} is not host:port.')
   until = time.monotonic() + timeout_s
   while True:
     try:

@@ -106,7 +106,7 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
   if not resume:
     raise UserError(
       f'--workdir={folder} already holds a run of this config; '
-      '--resume continues it, another folder starts anew.'
+      '--resume continues it, another folder starts a new run.'
     )
 
 

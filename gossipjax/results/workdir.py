@@ -40,7 +40,9 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
     UserError: there is none, or it is damaged.
   """
   if not folder.is_dir():
-    raise UserError(f'{folder} is no folder; name the workdir of a comparison.')
+    raise UserError(
+      f'{folder} is not a folder; name the workdir of a comparison.'
+    )
   if not (path := folder / CONFIG).exists():
     raise UserError(
       f'{folder} holds no run (there is no config.json); name the workdir of a '

@@ -12,7 +12,7 @@ def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
   path = pathlib.Path(name)
   if not path.is_file():
     raise UserError(
-      f'cluster.trace={name!r} is no file; compute=trace needs one '
+      f'cluster.trace={name!r} is not a file; compute=trace needs one '
       'with a line of seconds per step.'
     )
   try:

@@ -95,7 +95,7 @@ def test_a_broken_line_is_refused_with_its_file_and_number(folder, line):
   lines = path.read_text().splitlines()
   path.write_text('\n'.join([*lines[:2], line, *lines[2:]]) + '\n')
   with pytest.raises(
-    UserError, match=r'dense/records.jsonl, line 3 is no recor'
+    UserError, match=r'dense/records.jsonl, line 3 is not a recor'
   ):
     analysis.load(folder)
 
@@ -105,7 +105,7 @@ def test_a_word_where_a_number_belongs_is_refused_with_its_field(folder):
   path = folder / 'dense' / 'records.jsonl'
   path.write_text(json.dumps(record(1, test_loss='low')) + '\n')
   with pytest.raises(
-    UserError, match=r'dense/records.jsonl, line 1 is no record .*test_loss'
+    UserError, match=r'dense/records.jsonl, line 1 is not a record .*test_loss'
   ):
     analysis.load(folder)
 
@@ -126,7 +126,7 @@ def test_a_record_of_another_version_is_refused_with_the_field(
   path.write_text('\n'.join(map(json.dumps, (record(1), line))) + '\n')
   for read in (analysis.load, lambda _: record_file.read(path)):
     with pytest.raises(
-      UserError, match=rf'jsonl, line 2 is no record .*{cause}.*wrote it'
+      UserError, match=rf'jsonl, line 2 is not a record .*{cause}.*wrote it'
     ):
       read(folder)
 
@@ -198,7 +198,7 @@ def test_a_broken_line_far_down_is_counted_from_the_top(folder):
   path = folder / 'dense' / 'records.jsonl'
   lines = [json.dumps(record(s)) for s in range(1, 3001)]
   path.write_text('\n'.join([*lines, 'broken', *lines]) + '\n')
-  with pytest.raises(UserError, match='line 3001 is no record'):
+  with pytest.raises(UserError, match='line 3001 is not a record'):
     analysis.load(folder)
 
 
@@ -220,7 +220,7 @@ def test_what_is_no_workdir_is_refused_by_name(folder, tmp_path):
   (damaged / 'config.json').write_text('{"config": ')
   for folders, sentence in (
     ((), 'needs the folder'),
-    ((tmp_path / 'nowhere',), 'nowhere is no folder'),
+    ((tmp_path / 'nowhere',), 'nowhere is not a folder'),
     ((tmp_path / 'empty',), 'empty holds no run'),
     ((folder, begun), 'begun holds no record yet'),
     ((damaged,), 'damaged/config.json is damaged'),

@@ -42,18 +42,18 @@ DAMAGES = {
   ),
   'a broken step': (
     lambda x: [x[0].replace(b'"step": 2', b'"step": 2.5'), *x[1:]],
-    'line 1 is no record.*step',
+    'line 1 is not a record.*step',
   ),
   'a negative step': (
     lambda x: [x[0].replace(b'"step": 2', b'"step": -2'), *x[1:]],
-    'line 1 is no record.*step',
+    'line 1 is not a record.*step',
   ),
   'a count that no counter holds': (
     lambda x: [x[0].replace(b'"step": 2', b'"step": 2' + b'0' * 30), *x[1:]],
-    'line 1 is no record.*step',
+    'line 1 is not a record.*step',
   ),
   'binary bytes': (lambda x: [x[0], b'\x00\xff\xfe\n', *x[1:]], 'line 2 is no'),
-  'a deep list': (lambda x: [b'[' * 10**5 + b'\n'], 'line 1 is no record'),
+  'a deep list': (lambda x: [b'[' * 10**5 + b'\n'], 'line 1 is not a record'),
   'another digit': (
     lambda x: [x[0].replace(b'0.5', b'0.6'), *x[1:]],
     'records.jsonl is not as it was written',

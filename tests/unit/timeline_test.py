@@ -288,7 +288,7 @@ def test_a_trace_is_read_and_its_end_is_told(tmp_path):
     ({'timeout_s': math.inf}, 'timeout_s=inf is not finite'),
     ({'compute': 'uniform', 'spread': 1.5}, 'times are negative'),
     ({'compute': 'normal'}, 'compute=normal is unknown'),
-    ({'compute': 'trace', 'trace': 'nowhere'}, "'nowhere' is no file"),
+    ({'compute': 'trace', 'trace': 'nowhere'}, "'nowhere' is not a file"),
     ({'server': 'lifo'}, 'server=lifo is unknown'),
     ({'shards': 0}, 'shards is at least 1'),
     ({'factors': (1.0, 2.0)}, 'each of 3 workers'),
