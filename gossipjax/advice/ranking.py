@@ -1,6 +1,6 @@
 """What is expected of each strategy: its best rate, and seconds to a target.
 
-Pilots tell the rate, and when all-reduce is at the target; whole trainings tell
+Pilots show the rate, and when all-reduce is at the target; whole trainings show
 whether another strategy gets there, see `risk`.
 """
 

@@ -1,7 +1,8 @@
 """Whether a strategy gets where all-reduce does: what whole trainings say.
 
-A pilot is too short to see it: who is ahead after a quarter of the steps often
-never arrives, and who lags often does (`experiments/advice_quality.py`).
+A pilot is too short to see it: a strategy ahead after a quarter of the steps
+often never arrives, and one that lags often does, see
+`experiments/advice_quality.py`.
 """
 
 import math

@@ -6,7 +6,7 @@ instructions in the order in which they are issued, so that what stands between
 the two runs beside the collective. XLA for GPUs and TPUs prints
 
   is_scheduled=true               in the first line of such a program
-  all-reduce-start, -done         and likewise for the others
+  all-reduce-start, -done         the same for the others
   async-start(...), calls=%body   several collectives as one
   "is_sync":true                  a pair that the device does not split
 

@@ -7,7 +7,7 @@ tune          tries the same grid for every variant
 report        writes the table, figures and report.html of a workdir again
 launch        starts several processes of `run` on this host
 new_optimizer another optimizer on the command line, with its arguments
-new_part      another task or strategy, likewise
+new_part      another task or strategy, with its arguments
 command_line  parses flags and config overrides, prints help
 console       how every command ends: signals, sentences and exit codes
 """

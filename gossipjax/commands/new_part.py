@@ -1,8 +1,8 @@
 """`--config.task.name=NAME` and `.strategy.name=NAME` on the command line.
 
-Another task or strategy has other arguments, so that those of the config's go,
-and those of the new one can be set beside its name. Optimizers keep some of
-theirs, see `new_optimizer`.
+Another task or strategy has other arguments: they replace those of the
+config's, and can be set beside its name. Optimizers keep some of theirs, see
+`new_optimizer`.
 """
 
 import ast

@@ -2,9 +2,9 @@
 
 compare       trains one variant after the other, writes the workdir
 in_python     the comparison of a task's strategies, from Python
-answer        who is first at the target, and how sure that is
+answer        which run is first at the target, and how sure that is
 answer_text   the same in words
-next_comparison  the command that may tell what the answer leaves open
+next_comparison  the command that may decide what the answer leaves open
 answer_table  the same as a table, and all of it as Markdown
 target_costs  what a variant costs until a target, over seeds
 variant       one run of a comparison, resolved and checked

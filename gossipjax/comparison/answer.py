@@ -1,4 +1,4 @@
-"""The answer of a comparison: who is first at the target, and how sure it is.
+"""The answer of a comparison: which run is first at the target, and how surely.
 
 The target is `config.target`, else 99 % of the best score of all-reduce. What a
 run costs until then is read between two evaluations, see results/crossing.py.

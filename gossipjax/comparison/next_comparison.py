@@ -1,4 +1,4 @@
-"""The command of the comparison that may tell what one could not."""
+"""The command of a comparison that may decide what another could not."""
 
 import shlex
 from collections.abc import Iterator

@@ -7,7 +7,7 @@ launcher            starts several processes on this host
 allocator           memory of processes that exchange large arrays on a CPU
 gpus                why JAX cannot use the GPUs of this machine
 failures            which of them failed first, and which hang
-lifeline            ends processes whose launcher died; shows who hangs
+lifeline            ends processes whose launcher died; shows which hang
 constants           exit code and heartbeat, which the launcher shares
 interface_counters  bytes that left a network interface
 """

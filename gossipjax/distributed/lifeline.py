@@ -1,6 +1,6 @@
 """A socket between a launcher and each of its processes.
 
-Each process sends a byte a second: the launcher sees who hangs. When the
+Each process sends a byte a second: the launcher sees which hangs. When the
 launcher dies, the operating system closes the socket: its processes stop, with
 a checkpoint where they can, and end within END_S.
 """

@@ -2,12 +2,12 @@
 
 rows            a round of few workers as one plain program
 between         collectives, for all workers at once
-dataflow        which values of a program need whose
+dataflow        data dependencies of a program between workers
 cut             cuts a round into what each process computes, and the messages
 halves          the rounds of a strategy, cut
 setup           what every process makes of a config
 clock           seconds of a run, without its pauses
-messages        what processes tell each other
+messages        the messages that processes send each other
 peer            what a worker or a server does, whatever carries the messages
 worker_process  the process of a worker
 server_process  the process of a server's shard

@@ -1,4 +1,4 @@
-"""What processes of a run tell each other, and the one that starts them."""
+"""Messages between the processes of a run and the one that starts them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 
 A worker computes its steps in a thread of its own and answers others
 meanwhile. A worker that waits for the other end of a meeting answers nobody:
-who asks it tries again, so that no two wait for each other.
+the asker tries again, so that no two wait for each other.
 """
 
 import random

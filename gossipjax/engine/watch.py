@@ -1,6 +1,6 @@
 """Collects what the processes of a run did, and replaces those that died.
 
-A worker begins again with the parameters of the server or of another worker, a
+A worker restarts with the parameters of the server or of another worker, a
 shard of the server with its leaves of the last checkpoint. The others go on.
 """
 

@@ -2,7 +2,7 @@
 
 workdir      lists the files; config.json, summary.json, timeline.json
 provenance   what wrote the files: commit, versions, devices
-claims       whose a workdir is: of one config, of one process at a time
+claims       reserves a workdir for one config and one process at a time
 inputs       what a run depends on beside its config: files, versions
 lock         one process writes into a workdir at a time
 timeline_file  timeline.json of virtual time, written and read

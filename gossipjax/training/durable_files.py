@@ -1,4 +1,4 @@
-"""Files that outlive a power failure, and manifests that tell of changes.
+"""Files that outlive a power failure, and manifests that show changes.
 
 A manifest is a file manifest.json in a folder: the SHA-256 of each of its files
 by name. It is written after them.

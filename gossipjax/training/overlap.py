@@ -5,7 +5,7 @@
 
 G computes the gradient, U takes the local step, starts an exchange and applies
 the one that is due, B exchanges: U(t + tau) waits for B(t). XLA runs a program
-on CPUs one instruction after the other, and a thread its programs likewise, so
+on CPUs one instruction after the other, and a thread one program at a time, so
 B is called in a thread of its own. Only B communicates, so that all processes
 do it in the same order; other code that communicates first waits for all
 pending exchanges (`settle`).
