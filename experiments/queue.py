@@ -1,4 +1,4 @@
-"""Makes the trainings that claims need and that are not kept yet.
+"""Runs the trainings that claims need and that are not kept yet.
 
     nice -n 19 python -m experiments.queue [CLAIM ...] --minutes=150
     python -m experiments.queue [CLAIM ...] --status

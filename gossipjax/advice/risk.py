@@ -89,7 +89,7 @@ class Risk(NamedTuple):
 
   def __str__(self) -> str:
     if not self.known:
-      return 'No kept training tells whether it gets there; a half is assumed.'
+      return 'No kept training shows whether it gets there; a half is assumed.'
     each = ', '.join(
       f'{100 * g.missed / g.of:.0f} % {g.what}' for g in self.known
     )

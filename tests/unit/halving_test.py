@@ -177,7 +177,7 @@ def test_without_whole_trainings_pilots_stand_for_them():
   assert fast.low == min(fast.seconds, fast.whole)
   assert fast.expected == pytest.approx((fast.low + fast.high) / 2)
   said = recommendation.tried(ranks, 1000, 'again')
-  assert ' No kept training tells whether it gets there; a half is' in said
+  assert ' No kept training shows whether it gets there; a half is' in said
   table = recommendation.rows(ranks, 'test_accuracy')
   assert 'not known' in [row['does not reach it'] for row in table]
 
