@@ -37,11 +37,11 @@ TUNED_ON = 'fashion-dense'  # Workload of the README's scores.
 COMMAND = 'python -m experiments.framework.results_page'
 HEAD = """# Results
 
-What was claimed, and what came out here. `python -m experiments.queue NAME`
-makes the trainings of a row that are not kept yet, `python -m experiments.NAME`
-its table. Bytes are counted; seconds on a link are modelled where they are not
-called measured. A verdict is undecided where the runs are too short, too few or
-not tuned enough to carry one.
+What was claimed, and what came out here. `python -m experiments.NAME` makes the
+table of a row; of claims that keep trainings, `python -m experiments.queue
+NAME` first makes those that are missing. Bytes are counted; seconds on a link
+are modelled where they are not called measured. A verdict is undecided where
+the runs are too short, too few or not tuned enough to carry one.
 
 """
 
