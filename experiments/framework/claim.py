@@ -124,11 +124,10 @@ def judged(
 
 
 def span(rows: Rows, key: str, form: str = '.2f') -> str:
-  """The least and the largest value of a column, in words."""
+  """The least and the largest value of a column, in words; once if equal."""
   found = [row[key] for row in rows if row[key] is not None]
-  if not found:
-    return 'unknown'
-  return f'{min(found):{form}} to {max(found):{form}}'
+  ends = [f'{end(found):{form}}' for end in (min, max) if found]
+  return ' to '.join(dict.fromkeys(ends)) or 'unknown'
 
 
 def mean(values: Sequence[float | None]) -> float | None:
