@@ -1,9 +1,14 @@
-"""What workers exchange in a collective, evaluated for all of them at once."""
+"""What workers exchange in a collective, evaluated for all of them at once.
+
+And which values of a worker's program differ between workers in the end.
+"""
 
 import functools
+from collections.abc import Collection, Sequence
 
 import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 
 def _sum(rows, params):
@@ -34,3 +39,49 @@ BETWEEN = {
   'ppermute': _permuted,
   'all_gather': _gathered,
 }
+_EQUAL = {'psum', 'pmax', 'all_gather'}  # Those that return all the same.
+
+
+def inner_program(eqn) -> ClosedJaxpr | None:
+  """The program that an equation calls once, with its operands."""
+  found = eqn.params.get('jaxpr') or eqn.params.get('call_jaxpr')
+  if eqn.primitive.name in ('scan', 'reduce'):
+    return None
+  return found if isinstance(found, ClosedJaxpr) else None
+
+
+def differing(jaxpr: Jaxpr, differ: Sequence[bool]) -> set[Var]:
+  """The values of which each worker has one, those of inner programs too.
+
+  `jax.vmap` gives these an axis of the workers.
+
+  Args:
+    jaxpr: what a worker computes.
+    differ: whether an argument does.
+  """
+  found = {v for v, own in zip(jaxpr.invars, differ, strict=True) if own}
+  among = lambda v: not isinstance(v, Literal) and v in found
+  for eqn in jaxpr.eqns:
+    name, given = eqn.primitive.name, [*map(among, eqn.invars)]
+    programs, first = [inner_program(eqn)], 0
+    if name == 'cond':
+      programs, first = [*eqn.params['branches']], 1
+    if None in programs or any(given[:first]):
+      own = (any(given) and name not in _EQUAL) or name == 'axis_index'
+      found |= {v for v in eqn.outvars if own}
+    for program in filter(None, programs):
+      found |= differing(program.jaxpr, given[first:])
+      results = zip(eqn.outvars, program.jaxpr.outvars, strict=True)
+      found |= {v for v, result in results if among(result)}
+  return found
+
+
+def divides_by(eqn, numbers: Collection[Var]) -> bool:
+  """Whether an equation divides an array by one of these numbers."""
+  if eqn.primitive.name != 'div':
+    return False
+  x, divisor = eqn.invars
+  of_array = bool(x.aval.shape) and not divisor.aval.shape
+  floats = jnp.issubdtype(divisor.aval.dtype, jnp.floating)
+  one_of_them = not isinstance(divisor, Literal) and divisor in numbers
+  return of_array and floats and one_of_them

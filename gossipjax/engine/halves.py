@@ -69,10 +69,12 @@ def rounds_of(
   order = [i for shard in shards for i in shard] if visits else None
   arguments, collect = _arguments(n, g, order), _collect(n, order)
 
+  # Of whom virtual time gives each worker its own, see separate_fleet.py.
+  differ = [*[True] * n, *[False] * len(server), *[visits] * g, False]
+  traced = functools.partial(flat, of_row, arguments, collect)
+
   served = [server[i] for i in order or ()]
-  still = flat(
-    of_row, arguments, collect, [*own, *gradient, *served, step], WORKERS, True
-  )
+  still = traced([*own, *gradient, *served, step], WORKERS, differ, True)
   alone = _alone(still, n, served)
 
   @functools.cache
@@ -80,7 +82,7 @@ def rounds_of(
     shared = [[server[i] for i in shard] for shard in shards]
     others = shared if visits else [own] * (attending - 1)
     given = [*own, *gradient, *(x for each in others for x in each), step]
-    closed = flat(of_row, arguments, collect, given, WORKERS)
+    closed = traced(given, WORKERS, differ)
     sizes = [(n + g, n), *((len(each), len(each)) for each in others)]
     return cut(closed, sizes, kind != async_exchange.READ, alone)
 

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Literal, Var
 
-from gossipjax.engine.between import BETWEEN
+from gossipjax.engine import between
+from gossipjax.transforms.traced import equations
 
 Value = Any  # An array, a tracer or a `Filled`.
 Values = list[Value]
@@ -34,12 +35,26 @@ class Filled(NamedTuple):
   shape: tuple[int, ...]
 
 
+class Plan(NamedTuple):
+  """How a program is evaluated.
+
+  Attributes:
+    differ: its values that differ between workers.
+    branching: whether conditions that are not known stay such where one worker
+      attends; else all branches are computed, which shows what each needs.
+  """
+
+  differ: set[Var]
+  branching: bool
+
+
 def flat(
   one: Callable[..., Any],
   arguments: Callable[[Values], list[Values]],
   collect: Callable[[list[Values]], Values],
   given: Sequence[Any],
   axis: str,
+  differ: Sequence[bool],
   branching: bool = False,
 ) -> ClosedJaxpr:
   """The round as a program of arrays.
@@ -50,34 +65,24 @@ def flat(
     collect: what each worker returns -> the results, in their order.
     given: shapes and dtypes.
     axis: name of the axis.
-    branching: whether conditions that are not known stay conditions, where one
-      worker attends; else all branches are computed, so that one sees what
-      each needs.
+    differ: which arguments of a worker are its own; others are of all.
+    branching: see `Plan`.
   """
   rows = arguments(list(given))
   closed = jax.make_jaxpr(one, axis_env=[(axis, len(rows))])(*rows[0])
+  plan = Plan(between.differing(closed.jaxpr, differ), branching)
   everyone = lambda *given: [
-    _array(x)
-    for x in collect(_evaluate(closed, arguments(list(given)), branching))
+    _array(x) for x in collect(_evaluate(closed, arguments(list(given)), plan))
   ]
   traced = jax.make_jaxpr(everyone)(*given)
-  return ClosedJaxpr(_without_rest(traced.jaxpr), traced.consts)
-
-
-def _without_rest(jaxpr: Jaxpr) -> Jaxpr:
-  """Without the equations that no result needs."""
-  needed, equations = {*map(id, jaxpr.outvars)}, []
-  for eqn in reversed(jaxpr.eqns):
-    if needed & {*map(id, eqn.outvars)}:
-      equations.append(eqn)
-      needed |= {*map(id, eqn.invars)}
-  return jaxpr.replace(
-    eqns=equations[::-1], debug_info=jaxpr.debug_info.with_unknown_names()
-  )
+  jaxpr, unnamed = traced.jaxpr, traced.jaxpr.debug_info.with_unknown_names()
+  needed = equations(jaxpr, jaxpr.outvars, ())
+  jaxpr = jaxpr.replace(eqns=needed, debug_info=unnamed)
+  return ClosedJaxpr(jaxpr, traced.consts)
 
 
 def _evaluate(
-  closed: ClosedJaxpr, rows: Sequence[Values], branching: bool
+  closed: ClosedJaxpr, rows: Sequence[Values], plan: Plan
 ) -> list[Values]:
   """The results of each worker."""
   jaxpr = closed.jaxpr
@@ -89,45 +94,54 @@ def _evaluate(
   value = lambda row, atom: atom.val if isinstance(atom, Literal) else row[atom]
   for eqn in jaxpr.eqns:
     operands = [[value(row, atom) for atom in eqn.invars] for row in known]
-    found = _results(eqn, operands, branching)
+    found = _results(eqn, operands, plan)
     for row, results in zip(known, found, strict=True):
       row.update(zip(eqn.outvars, results, strict=True))
   return [[value(row, atom) for atom in jaxpr.outvars] for row in known]
 
 
-def _results(eqn, rows: list[Values], branching: bool) -> list[Values]:
+def _results(eqn, rows: list[Values], plan: Plan) -> list[Values]:
   name, params = eqn.primitive.name, eqn.params
-  if name in BETWEEN:
-    arrays = [[*map(_array, row)] for row in rows]
-    found = [BETWEEN[name](each, params) for each in zip(*arrays, strict=True)]
+  if name in between.BETWEEN:
+    arrays = zip(*([*map(_array, row)] for row in rows), strict=True)
+    found = [between.BETWEEN[name](each, params) for each in arrays]
     return [list(row) for row in zip(*found, strict=True)]
   if name == 'axis_index':
     return [[np.int32(i)] for i in range(len(rows))]
   if name == 'cond':
-    return _branch(params['branches'], rows, branching)
-  inner = params.get('jaxpr') or params.get('call_jaxpr')
-  if isinstance(inner, ClosedJaxpr) and name not in ('scan', 'reduce'):
-    return _evaluate(inner, rows, branching)
-  return [_bind(eqn, row) for row in rows]
+    return _branch(params['branches'], rows, plan)
+  if (inner := between.inner_program(eqn)) is not None:
+    return _evaluate(inner, rows, plan)
+  bind = _divide if between.divides_by(eqn, plan.differ) else _bind
+  return [bind(eqn, row) for row in rows]
 
 
-def _branch(
-  branches: Sequence[ClosedJaxpr], rows: list[Values], branching: bool
-):
+def _divide(eqn, operands: Values) -> Values:
+  """A division by a number, rounded as for several workers at once."""
+  x, divisor = operands
+  if _is_known(divisor):
+    return _bind(eqn, operands)
+  # XLA divides 1 by their numbers and multiplies; by that of one worker only if
+  # nothing else uses it.
+  return [lax.mul(_array(x), jnp.full(x.shape, 1 / divisor))]
+
+
+def _branch(branches: Sequence[ClosedJaxpr], rows: list[Values], plan: Plan):
   """The results of the branch taken; of all of them if that is not known."""
   which = [row[0] for row in rows]
   if all(map(_is_known, which)) and len({int(_entry(i)) for i in which}) == 1:
     taken = branches[int(_entry(which[0]))]
-    return _evaluate(taken, [row[1:] for row in rows], branching)
-  if branching and len(rows) == 1:
+    return _evaluate(taken, [row[1:] for row in rows], plan)
+  if plan.branching and len(rows) == 1:
     run = lambda branch: (
       lambda *operands: [
-        _array(x) for x in _evaluate(branch, [list(operands)], True)[0]
+        _array(x) for x in _evaluate(branch, [list(operands)], plan)[0]
       ]
     )
     operands = map(_array, rows[0][1:])
     return [list(lax.switch(which[0], [*map(run, branches)], *operands))]
-  every = [_evaluate(b, [row[1:] for row in rows], False) for b in branches]
+  plan = plan._replace(branching=False)
+  every = [_evaluate(b, [row[1:] for row in rows], plan) for b in branches]
   return [
     [
       lax.select_n(jnp.asarray(_array(i)), *map(_array, cases))

@@ -4,7 +4,7 @@ Virtual time says who does what next, and plays it. `Peers`, which pass each
 other messages as processes do, or processes of Ray play it, too. Run as a
 program it compares the states in the end, for strategies by name:
 
-    python -m tests.support.followed [--ray] STRATEGY ...
+    python -m tests.support.followed [--ray] STRATEGY[/OPTIMIZER] ...
 """
 
 import sys
@@ -32,6 +32,7 @@ STRATEGIES = {
   'pull_gossip': {},
   'push_gossip': {},
   'gossip': {},
+  'push_sum': {},
   'pairwise_gossip': {'period': 2},
   'adaptive_gossip': {},
 }
@@ -39,9 +40,12 @@ STRATEGIES = {
 
 def config(name, **changes):
   """Three workers, whose events never fall together."""
-  found = defaults.get_config(name)
+  strategy, _, optimizer = name.partition('/')
+  found = defaults.get_config(strategy)
   found.update(workers=3, steps=STEPS, **changes)
-  found.strategy.update(STRATEGIES[name])
+  found.strategy.update(STRATEGIES[strategy])
+  if optimizer:
+    found.optimizer = defaults.optimizer(optimizer, learning_rate=0.01)
   found.cluster = defaults.cluster(compute='gamma', spread=0.4, shards=2)
   return found
 

@@ -4,11 +4,15 @@ What the compiler rounds differently, a product and a sum in one program or in
 two, is compared without it in tests/system/engine_test.py.
 """
 
+import jax
+import numpy as np
 import pytest
+from jax.extend.core import jaxpr_as_fun
 
 from gossipjax import errors
+from gossipjax.collectives import WORKERS
 from gossipjax.config import defaults
-from gossipjax.engine import halves, setup
+from gossipjax.engine import halves, rows, setup
 from gossipjax.errors import UserError
 from gossipjax.training.run import resolve_run
 from tests.support import followed
@@ -50,6 +54,25 @@ def test_the_messages_are_as_large_as_the_ledger_says(played, name):
 def test_a_silent_round_asks_nobody(played):
   _, ledger, others = played('adaptive_gossip')
   assert len(others.sizes) == ledger.exchanges < followed.STEPS * 3
+
+
+@pytest.mark.parametrize('own', [True, False])
+def test_a_division_by_a_number_is_rounded_as_for_several_workers(own):
+  """Which XLA does by the reciprocal where each worker has a number."""
+  x = np.linspace(0.1, 1, 1000, dtype=np.float32) * np.ones((2, 1), 'f')
+  w = np.array([0.3, 0.3], np.float32)
+  one = lambda x, w: [x / w, w]
+  split = lambda given: [
+    [given[0], given[2]],
+    [given[1], given[3 if own else 2]],
+  ]
+  collect = lambda rows: [value for row in rows for value in row]
+  given = [*x, *w]
+  closed = rows.flat(one, split, collect, given, WORKERS, [True, own])
+  found = jax.jit(jaxpr_as_fun(closed))(*given)
+  together = jax.jit(jax.vmap(one, in_axes=(0, 0 if own else None)))
+  expected = together(x, w if own else w[0])[0]
+  np.testing.assert_array_equal(np.stack(found[::2]), expected)
 
 
 def test_small_leaves_of_a_server_stay_together():
