@@ -151,8 +151,8 @@ def _buckets(run: Run, closed: Any, head: Any, grads: Any) -> list[Bucket]:
   if not any(stage.computes for stage in stages[1:]):
     raise UserError(
       'config.overlap: the gradients of all buckets are known at the same '
-      'time; take smaller ones (strategy.granularity.name=layer) and '
-      'config.accumulate=0, or config.overlap=False.'
+      'time; take smaller ones (strategy.granularity.name=layer, if the '
+      'strategy has it) and config.accumulate=0, or config.overlap=False.'
     )
   return [
     Bucket(

@@ -1,9 +1,12 @@
 """Which exchange of a strategy may run beside computing: `config.overlap`."""
 
+from typing import Any
+
 import jax
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy, identity
+from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.training import inner
 from gossipjax.transforms.late import Late
@@ -55,12 +58,36 @@ def check(config: ConfigDict, strategy: Strategy) -> bool:
       'config.overlap runs exchanges in a second thread, which was tried on '
       'CPUs only; set config.overlap=False, or JAX_PLATFORMS=cpu.'
     )
-  if slot(strategy) is None and strategy.gradients.parts is None:
+  if not _overlaps(strategy):
     raise UserError(
       f'config.overlap: strategy {config.strategy.name} waits for an exchange '
-      'in the step that starts it; set config.overlap=False, take '
-      'delayed_averaging, delayed_gossip, delayed_all_reduce or '
-      'streaming_diloco with a delay of at least 1 step, or exchange gradients '
-      'in buckets (strategy.granularity.name=layer or bucket).'
+      f'in the step that starts it; {_remedy(config, strategy)}.'
     )
   return True
+
+
+def _overlaps(strategy: Strategy) -> bool:
+  return slot(strategy) is not None or strategy.gradients.parts is not None
+
+
+def _remedy(config: ConfigDict, strategy: Strategy) -> str:
+  """What a run of this strategy could set; else which strategies overlap."""
+  changes: dict[str, dict[str, Any]] = {  # Arguments of some strategies.
+    'granularity.name=layer': {'granularity': {'name': 'layer'}},
+    'delay=1': {'delay': 1},
+  }
+  found = []
+  for words, change in changes.items():
+    if {*change} <= {*config.strategy}:
+      other = resolve.strategy({**config.strategy, **change})
+      if _overlaps(other._replace(state=strategy.state)):
+        found.append(f'strategy.{words}')
+  if _overlaps(strategy._replace(state=None)):
+    found.append('config.state_period=0')
+  if found:
+    return f'set {" or ".join(found)}, or config.overlap=False'
+  return (
+    'set config.overlap=False, or take delayed_averaging, delayed_gossip, '
+    'delayed_all_reduce, streaming_diloco or one whose gradients go in buckets '
+    '(all_reduce, topk and others with a granularity)'
+  )

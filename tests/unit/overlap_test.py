@@ -1,12 +1,14 @@
 """Exchanges beside computing find what an exchange within its step finds."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from gossipjax.aggregator import chain, identity
-from gossipjax.config import defaults
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce, delayed_averaging, gossip
 from gossipjax.training import gradient_stages, late_slot
@@ -86,14 +88,14 @@ def test_overlap_changes_no_byte_and_a_stop_in_it_no_bit(name, tmp_path):
       {'strategy': {'granularity': {'name': 'model'}}},
       'topk waits for an exchange.*granularity.name=layer',
     ),
-    ('delayed_averaging', {'strategy': {'delay': 0}}, 'at least 1 step'),
+    ('delayed_averaging', {'strategy': {'delay': 0}}, r'strategy\.delay=1'),
     (
       'delayed_averaging',
       {'cluster': defaults.cluster(asynchronous=False)},
       'lock-step',
     ),
     ('delayed_averaging', {'devices_per_worker': 2}, 'one device'),
-    ('delayed_averaging', {'state_period': 1}, 'waits for an exchange'),
+    ('delayed_averaging', {'state_period': 1}, r'config\.state_period=0'),
   ],
 )
 def test_what_cannot_overlap_is_refused_with_a_sentence(name, changes, words):
@@ -101,6 +103,22 @@ def test_what_cannot_overlap_is_refused_with_a_sentence(name, changes, words):
   found.update(changes)
   with pytest.raises(UserError, match=words):
     resolve_run(found)
+
+
+@pytest.mark.parametrize('name', resolve.STRATEGIES)
+def test_a_refusal_advises_what_the_strategy_has_and_what_helps(name):
+  found = defaults.get_config(name)
+  found.update(workers=4, overlap=True)
+  try:
+    resolve_run(found)
+  except UserError as error:
+    advised = re.findall(r'strategy\.([a-z.]+)=(\w+)', str(error))
+  else:
+    return  # Its exchange is late.
+  assert bool(advised) == ('granularity' in found.strategy)
+  found.update_from_flattened_dict({f'strategy.{k}': v for k, v in advised})
+  if advised:
+    assert resolve_run(found).overlap
 
 
 @pytest.mark.parametrize(
