@@ -10,7 +10,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gossipjax import async_exchange
-from gossipjax.engine.messages import WAIT_S, Entry, on_host
+from gossipjax.engine import session
+from gossipjax.engine.messages import START_S, WAIT_S, Entry, on_host
 from gossipjax.engine.server_process import ServerProcess
 from gossipjax.engine.setup import Setup, packed, unpacked
 from gossipjax.engine.worker_process import WorkerProcess
@@ -67,13 +68,20 @@ class Crew:
     return ((i, a) for (k, i), a in self.actors.items() if k == kind)
 
   def begin(self) -> None:
-    """Gives all their states, and compiles their programs."""
+    """Gives all their states, and compiles their programs.
+
+    Raises:
+      UserError: see `session.started`.
+    """
     for k, shard in self.of(SERVER):
       self._restore(k, shard)
     for i, worker in self.of(WORKER):
       worker.begin.remote(packed(self.held.singles[i]), self.steps[i])
     self._connect()
-    ray.get([actor.warm.remote() for actor in self.actors.values()])
+    starting = {
+      name: actor.warm.remote() for name, actor in self.actors.items()
+    }
+    session.started(starting, START_S * len(starting))  # They may share a core.
 
   def let_in(self, name: Name, actor: Any) -> str:
     """Gives a new process a state to begin with, and tells the others.

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 WAIT_S = 60.0  # For an answer of a process, or until a server is back.
+START_S = 300.0  # For a process to start and to compile.
 BUSY = 'busy'  # The answer of a worker that waits for an answer itself.
 
 

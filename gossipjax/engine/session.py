@@ -5,8 +5,10 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from absl import flags
 
@@ -54,6 +56,40 @@ def session() -> Iterator[None]:
   finally:
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:
+  """Waits until all processes have started.
+
+  Args:
+    starting: by name, the answer of each that it has.
+    limit_s: for all of them.
+
+  Raises:
+    UserError: one of them has died, or is late.
+  """
+  import ray
+
+  left, until = {r: n for n, r in starting.items()}, time.monotonic() + limit_s
+  while left:
+    still_s = max(0.0, until - time.monotonic())
+    ready, _ = ray.wait([*left], timeout=still_s)
+    kind, i = left.pop(ready[0] if ready else next(iter(left)))
+    if not ready:
+      raise UserError(
+        f'{kind} {i} did not start in {limit_s:g} s; fewer workers or a '
+        'smaller model start sooner.'
+      )
+    try:
+      ray.get(ready)
+    except (
+      ray.exceptions.RayActorError,
+      ray.exceptions.ActorUnschedulableError,  # Its node has left.
+    ) as error:
+      raise UserError(
+        f'{kind} {i} died before its first step; its memory may not suffice, '
+        'a smaller model or fewer workers need less; --debug shows more.'
+      ) from error
 
 
 def _join(ray, where: str) -> None:

@@ -12,10 +12,9 @@ from typing import Any
 import ray
 
 from gossipjax.engine.crew import WORKER, Crew, Name
-from gossipjax.engine.messages import WAIT_S, Entry
+from gossipjax.engine.messages import START_S, WAIT_S, Entry
 from gossipjax.errors import UserError
 
-START_S = 300.0  # For a process to start and to compile.
 MOST_DEATHS = 3  # Of a process, without a step between them.
 
 

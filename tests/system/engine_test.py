@@ -1,8 +1,6 @@
 """config.engine='ray': what processes compute, how they die and come back."""
 
-import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -11,23 +9,18 @@ import time
 
 import pytest
 
+from gossipjax.engine import session
+from gossipjax.errors import UserError
 from tests.support import followed, program
-
-CONFIG = '''
-"""A run on the engine, long enough to be disturbed."""
-
-from gossipjax.config import defaults
-
-
-def get_config(strategy):
-  config = defaults.get_config(strategy)
-  config.update(workers=3, steps=5000, log_every=5, eval_every=20)
-  config.update(checkpoint_every=20, engine='ray')
-  config.cluster = defaults.cluster(step_s=0.05)
-  return config
-'''
-WORKER, SERVER = 'ray::WorkerProcess', 'ray::ServerProcess'
-LIMIT_S = 240
+from tests.support.engine_run import (
+  LIMIT_S,
+  SERVER,
+  WORKER,
+  Run,
+  alive,
+  descendants,
+  named,
+)
 
 
 def compared(*words):
@@ -58,71 +51,21 @@ def test_so_do_processes_of_ray():
   assert compared('--ray', *names) == dict.fromkeys(names, '0')
 
 
-class Run:
-  """A run of CONFIG that goes on in a process."""
-
-  def __init__(self, folder, strategy, *words):
-    (folder / 'long.py').write_text(CONFIG)
-    self.workdir, self._folder = folder / 'run', folder
-    self._strategy = strategy
-    self.process = program.start(
-      folder / f'said{len(words)}',
-      f'--config={folder}/long.py:{strategy}',
-      f'--workdir={self.workdir}',
-      *words,
-    )
-    self._said = folder / f'said{len(words)}/err'
-
-  def records(self):
-    path = self.workdir / self._strategy / 'records.jsonl'
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith('}')]
-
-  def said(self):
-    return self._said.read_text() if self._said.exists() else ''
-
-  def wait(self, until):
-    """Waits until something is so; the run must not end before."""
-    give_up = time.monotonic() + LIMIT_S
-    while not (found := until()):
-      assert time.monotonic() < give_up and self.process.alive(), self.said()
-      time.sleep(0.2)
-    return found
-
-  def stop(self):
-    self.process.send(signal.SIGTERM)
-    return self.process.end(LIMIT_S)
+def test_a_worker_that_dies_while_it_starts_is_a_sentence(tmp_path):
+  run = Run(tmp_path, 'pairwise_gossip')
+  os.kill(run.wait(lambda: named(run.process.pid, WORKER))[0], signal.SIGKILL)
+  ended = run.process.end(LIMIT_S)
+  assert ended.code == 2 and 'Traceback' not in ended.err, ended.err
+  assert re.search('Worker . died before its first step', ended.err)
 
 
-def descendants(pid):
-  """Of a process: their command lines, by number."""
-  parents, lines = {}, {}
-  for place in pathlib.Path('/proc').glob('[0-9]*'):
-    try:
-      text = (place / 'stat').read_text()
-      lines[int(place.name)] = (place / 'cmdline').read_text()
-    except OSError:
-      continue
-    state, parent = text.rpartition(')')[2].split()[:2]
-    if state != 'Z':
-      parents[int(place.name)] = int(parent)
-  found, ages = {}, [pid]
-  for one in ages:
-    children = [p for p, parent in parents.items() if parent == one]
-    ages += children
-    found |= {p: lines[p] for p in children}
-  return found
+def test_a_process_that_does_not_start_is_a_sentence():
+  with session.session():
+    import ray
 
-
-def named(pid, name):
-  return [p for p, line in descendants(pid).items() if line.startswith(name)]
-
-
-def alive(pid):
-  try:
-    return pathlib.Path(f'/proc/{pid}/stat').read_text().split()[2] != 'Z'
-  except OSError:
-    return False
+    never = ray.remote(num_cpus=0)(lambda: time.sleep(LIMIT_S)).remote()
+    with pytest.raises(UserError, match=r'Server 1 did not start in 0\.1 s'):
+      session.started({('Server', 1): never}, 0.1)
 
 
 def test_a_worker_that_was_killed_comes_back_while_the_others_go_on(tmp_path):
