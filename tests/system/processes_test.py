@@ -113,16 +113,41 @@ def test_launched_processes_use_tcmalloc_where_it_is_installed(capfd):
   assert capfd.readouterr().out.split()[-1] == 'True'
 
 
-def test_without_tcmalloc_there_are_large_pages_and_no_hint(monkeypatch):
+def test_without_tcmalloc_there_are_large_pages(monkeypatch):
   monkeypatch.setattr(allocator, 'tcmalloc', lambda: None)
   assert allocator.environment() == allocator.LARGE_PAGES
-  assert not allocator.hint()
   monkeypatch.setattr(allocator, 'tcmalloc', lambda: 'libtcmalloc.so.4')
-  monkeypatch.setattr(allocator, '_loaded', lambda: False)
-  monkeypatch.delenv('LD_PRELOAD', raising=False)
   assert allocator.environment() == {'LD_PRELOAD': 'libtcmalloc.so.4'}
-  assert 'LD_PRELOAD=libtcmalloc.so.4' in allocator.hint()
-  monkeypatch.setattr(allocator, '_loaded', lambda: True)
+
+
+@pytest.mark.parametrize(
+  'library, platform, words',
+  [
+    ('libtcmalloc.so.4', 'linux', 'With LD_PRELOAD=libtcmalloc.so.4 in front'),
+    (
+      None,
+      'linux',
+      'apt install libtcmalloc-minimal4) and '
+      'LD_PRELOAD=libtcmalloc_minimal.so.4 in front',
+    ),
+    (None, 'darwin', ''),
+  ],
+)
+def test_a_hint_says_how_to_get_tcmalloc_unless_it_is_used(
+  monkeypatch, library, platform, words
+):
+  monkeypatch.setattr(allocator, 'tcmalloc', lambda: library)
+  monkeypatch.setattr(allocator.sys, 'platform', platform)
+  monkeypatch.setattr(allocator, '_loaded', lambda: False)
+  for name in ('LD_PRELOAD', *allocator.LARGE_PAGES):
+    monkeypatch.delenv(name, raising=False)
+  hint = allocator.hint()
+  assert words in hint and bool(words) == bool(hint) and '\n' not in hint
+  with monkeypatch.context() as changed:
+    changed.setattr(allocator, '_loaded', lambda: True)
+    assert not allocator.hint()
+  for name, value in allocator.LARGE_PAGES.items():
+    monkeypatch.setenv(name, value)
   assert not allocator.hint()
 
 
