@@ -68,14 +68,20 @@ def test_a_process_that_does_not_start_is_a_sentence():
       session.started({('Server', 1): never}, 0.1)
 
 
-def test_a_worker_that_was_killed_comes_back_while_the_others_go_on(tmp_path):
-  run = Run(tmp_path, 'pairwise_gossip')
+@pytest.mark.parametrize('strategy', ['pairwise_gossip', 'parameter_server'])
+def test_a_worker_that_was_killed_comes_back_while_the_others_go_on(
+  tmp_path, strategy
+):
+  source = 'the server' if strategy == 'parameter_server' else r'worker \d'
+  run = Run(tmp_path, strategy)
   run.wait(run.records)
   os.kill(named(run.process.pid, WORKER)[1], signal.SIGKILL)
   run.wait(lambda: 'died; it is started again' in run.said())
   died = run.records()[-1]['bytes_sent']
   back = run.wait(
-    lambda: re.search(r'Worker (\d) is back with the state of', run.said())
+    lambda: re.search(
+      rf'Worker (\d) is back with the state of {source}\.', run.said()
+    )
   )
   late = run.records()[-1]['bytes_sent']
   steps = len(run.records()) + 3
@@ -89,7 +95,7 @@ def test_a_worker_that_was_killed_comes_back_while_the_others_go_on(tmp_path):
   assert ended.code == 128 + signal.SIGTERM and 'checkpoint kept' in ended.err
   time.sleep(2)
   assert not [line for pid, line in rest.items() if alive(pid)]
-  again = Run(tmp_path, 'pairwise_gossip', '--resume')
+  again = Run(tmp_path, strategy, '--resume')
   again.wait(lambda: len(again.records()) > steps + 2)
   assert again.records()[-1]['faults'] == 1
   assert again.stop().code == 128 + signal.SIGTERM
