@@ -43,7 +43,7 @@ def hint() -> str:
   first = '' if library else f'tcmalloc (Debian: apt install {PACKAGE}) and '
   return (
     f'With {first}LD_PRELOAD={library or LIBRARY} in front of the command, '
-    'training on emulated devices is 12 to 16 % faster.'
+    'training on emulated devices is 8 to 16 % faster.'
   )
 
 
