@@ -31,6 +31,7 @@ from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.results import analysis
 from gossipjax.results.crossing import crossing
+from gossipjax.results.standard_error import standard_error
 
 CLAIM = claim.Claim(
   'train_1gbit',
@@ -117,7 +118,7 @@ def _row(
   steps = [steps_to(run) for run in tuned.runs]
   reached = bool(steps) and None not in steps
   mean = statistics.fmean(steps) if reached else None
-  error = statistics.stdev(steps) / len(steps) ** 0.5 if reached else None
+  error = standard_error(steps) if reached else None
   return {
     'workload': WORKLOAD,
     'rate': rate,

@@ -18,7 +18,7 @@ from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import DENSE, Known
 from gossipjax.comparison import target_costs
 from gossipjax.comparison.scores import is_higher
-from gossipjax.results import crossing
+from gossipjax.results import crossing, workdir
 
 # Comparisons that `advise` believes; quickstart has 300 digits, of which a
 # few decide a point. Their summaries name neither model nor optimizer.
@@ -42,8 +42,7 @@ def text(kept: Kept | None = None) -> str:
 
 def _of_comparison(name: str) -> Iterator[Known]:
   """Of a summary only the end is known."""
-  path = finding_files.RESULTS / name / 'summary.json'
-  summary = json.loads(path.read_text())
+  summary = workdir.summary(finding_files.RESULTS / name)
   scores = {run['name']: run['test_accuracy'] for run in summary['runs']}
   dense = scores.pop(DENSE)
   config = {'optimizer': {'name': OPTIMIZER}, **summary['config']}

@@ -8,7 +8,6 @@ that are kept under experiments/results, strategies/bytes.csv there, and
 experiments/runs.
 """
 
-import json
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -68,18 +67,13 @@ def results() -> str:
   return f'{HEAD}{markdown(rows)}\n'
 
 
-def comparison(name: str) -> list[dict[str, Any]]:
-  """The runs of a kept comparison; see `gossipjax.comparison.summary`."""
-  return json.loads((RESULTS / name / 'summary.json').read_text())['runs']
-
-
 def comparison_table(name: str, relative: bool) -> str:
   """The README's table of a kept comparison.
 
   Args:
     relative: with a column of bytes over those of the first run.
   """
-  runs = comparison(name)
+  runs = workdir.summary(RESULTS / name)['runs']
   rows = []
   for run in runs:
     row = {

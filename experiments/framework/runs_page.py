@@ -17,6 +17,7 @@ from experiments.framework import finding_files, step_times, workloads
 from experiments.framework.kept import Kept, but_seed
 from gossipjax.comparison.scores import is_higher
 from gossipjax.network import PRESETS
+from gossipjax.results import workdir
 
 COMPARISONS = ('quickstart', 'fashion_mnist', 'async_fashion_mnist')
 NAME = 'runs.md'
@@ -62,8 +63,7 @@ def _computing(row: Row, kind: str, kept: Kept) -> Row:
 
 
 def _of_comparison(name: str) -> Iterator[Row]:
-  path = finding_files.RESULTS / name / 'summary.json'
-  summary = json.loads(path.read_text())
+  summary = workdir.summary(finding_files.RESULTS / name)
   config = {k: v for k, v in summary['config'].items() if k != 'variants'}
   for run in summary['runs']:
     yield {

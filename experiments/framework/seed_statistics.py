@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments.framework import workloads
 from experiments.framework.best_rate import Tuned
+from gossipjax.results.standard_error import standard_error
 
 ERROR = ', standard error'  # Behind a column's name.
 ACCURACY, LOSS = 'held-out accuracy %', 'held-out loss'
@@ -94,8 +95,7 @@ def difference(
   gaps = of_seeds(a, column)[:n] - of_seeds(b, column)[:n]
   if not n:
     return math.nan, math.nan
-  error = gaps.std(ddof=1) / math.sqrt(n) if n > 1 else math.nan
-  return float(gaps.mean()), float(error)
+  return float(gaps.mean()), standard_error(gaps.tolist())
 
 
 def against(a: Tuned, b: Tuned | None, name: str) -> dict[str, float]:

@@ -16,6 +16,7 @@ from experiments.framework import best_rate, study, workloads
 from experiments.framework.single_run import Result
 from gossipjax.config import defaults, resolve
 from gossipjax.results.crossing import crossing
+from gossipjax.results.standard_error import standard_error
 
 WORKLOAD = 'fashion-virtual'
 PARAMETERS = 220_234
@@ -126,4 +127,4 @@ def error(tuned: best_rate.Tuned) -> float | None:
   found = seconds(tuned)
   if len(found) < 2 or None in found:
     return None
-  return statistics.stdev(found) / len(found) ** 0.5
+  return standard_error(found)

@@ -23,7 +23,7 @@ from gossipjax.advice.ranking import DENSE, Candidate, Rank
 from gossipjax.commands import console
 from gossipjax.comparison import markup, scores
 from gossipjax.errors import UserError
-from gossipjax.results import claims, total_time
+from gossipjax.results import reservation, total_time
 
 
 def show(head: str, rows: list[dict]) -> None:
@@ -48,7 +48,7 @@ def attempt(
   configs[DENSE] = configs.pop(found[0].name)  # A variant may have any name.
   own_s = {f.name: f.compute_s + f.select_s for f in found}
   own_s[DENSE] = own_s[found[0].name]
-  with claims.claim(folder, config, resume=True) as told:
+  with reservation.reserved(folder, config, resume=True) as told:
     for sentence in told:
       console.say(sentence)
     bench = pilots.Bench(

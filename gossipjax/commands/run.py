@@ -33,7 +33,7 @@ from gossipjax.comparison.compare import compare
 from gossipjax.config.variants import variants
 from gossipjax.distributed import allocator, gpus, processes
 from gossipjax.errors import UserError
-from gossipjax.results import claims
+from gossipjax.results import reservation
 from gossipjax.training import inner
 from gossipjax.training.run import devices
 
@@ -93,7 +93,7 @@ def main(
   )
   processes.meter()  # Refuses an unknown interface, or too few processes.
   if given.resume:
-    processes.decide(lambda: claims.needs(folder))
+    processes.decide(lambda: reservation.require_folder(folder))
   if why := gpus.unused():
     console.say(f'{why} Training goes on with the CPU.')
   began = time.monotonic()

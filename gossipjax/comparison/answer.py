@@ -21,6 +21,7 @@ from gossipjax.comparison.target_costs import (
 )
 from gossipjax.results import total_time
 from gossipjax.results.reader import Run
+from gossipjax.results.standard_error import standard_error
 
 # Seconds to a target differ by a fifth between seeds, often, and more where a
 # curve is flat. So one seed tells two runs apart only if one takes that many
@@ -102,8 +103,7 @@ def slower(row: Row, first: Row) -> bool:
   if len(gaps) < 2:
     pairs = (row.total.mean, first.total.mean), (row.easier, first.easier)
     return all(mine >= ONE_SEED * least for mine, least in pairs)
-  error = statistics.stdev(gaps) / len(gaps) ** 0.5
-  return statistics.fmean(gaps) > ERRORS * error
+  return statistics.fmean(gaps) > ERRORS * standard_error(gaps)
 
 
 def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:

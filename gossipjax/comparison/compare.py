@@ -21,7 +21,7 @@ from gossipjax.comparison.variant import Variant, check
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
-from gossipjax.results import claims, record_file, timeline_file, workdir
+from gossipjax.results import record_file, reservation, timeline_file, workdir
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.record import Record
 
@@ -81,8 +81,9 @@ def of_variants(
 
   summaries = []
   with contextlib.ExitStack() as held:
-    claim, told = claims.claim(folder, config, resume, higher, command), []
-    processes.decide(lambda: told.extend(held.enter_context(claim)))
+    told = []
+    alone = reservation.reserved(folder, config, resume, higher, command)
+    processes.decide(lambda: told.extend(held.enter_context(alone)))
     for sentence in told:
       console.say(sentence)
     held.enter_context(live)

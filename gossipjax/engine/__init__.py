@@ -13,6 +13,6 @@ worker_process  the process of a worker
 server_process  the process of a server's shard
 crew            the processes of a run, started and held
 watch           what they did; those that died are replaced
-session         Ray on this host, or a cluster of Ray
+ray_cluster     Ray on this host, or a cluster of Ray
 training        the training; yields records
 """

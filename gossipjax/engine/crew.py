@@ -10,7 +10,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gossipjax import async_exchange
-from gossipjax.engine import session
+from gossipjax.engine import ray_cluster
 from gossipjax.engine.messages import START_S, WAIT_S, Entry, on_host
 from gossipjax.engine.server_process import ServerProcess
 from gossipjax.engine.setup import Setup, packed, unpacked
@@ -71,7 +71,7 @@ class Crew:
     """Gives all their states, and compiles their programs.
 
     Raises:
-      UserError: see `session.started`.
+      UserError: see `ray_cluster.started`.
     """
     for k, shard in self.of(SERVER):
       self._restore(k, shard)
@@ -81,7 +81,9 @@ class Crew:
     starting = {
       name: actor.warm.remote() for name, actor in self.actors.items()
     }
-    session.started(starting, START_S * len(starting))  # They may share a core.
+    ray_cluster.started(
+      starting, START_S * len(starting)
+    )  # They may share a core.
 
   def let_in(self, name: Name, actor: Any) -> str:
     """Gives a new process a state to begin with, and tells the others.

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Tree
 from gossipjax.distributed.interface_counters import Meter
-from gossipjax.engine import session
+from gossipjax.engine import ray_cluster
 from gossipjax.engine.messages import WAIT_S, on_host
 from gossipjax.engine.setup import of_run
 from gossipjax.simulation import goal
@@ -53,7 +53,7 @@ def train(
     Diverged: the loss became NaN or Inf.
     Interrupted: `interrupted` said so; a checkpoint was kept.
   """
-  with session.session():
+  with ray_cluster.connected():
     training = RealTime(config, run, store, tell)
     yield from loop.records(training, run, store, interrupted)
     spans(training.hours.spans)

@@ -2,7 +2,7 @@
 
 workdir      lists the files; config.json, summary.json, timeline.json
 provenance   what wrote the files: commit, versions, devices
-claims       reserves a workdir for one config and one process at a time
+reservation  reserves a workdir for one config and one process at a time
 inputs       what a run depends on beside its config: files, versions
 lock         one process writes into a workdir at a time
 timeline_file  timeline.json of virtual time, written and read
@@ -12,6 +12,7 @@ record_order checks that the records of a run are all there, in order
 reader       reads all runs of some workdirs, without JAX
 frames       records and ledgers of many runs as one pandas frame
 crossing     where a curve reaches a goal
+standard_error  of a mean over seeds
 total_time   seconds of a run: computing and communication
 analysis     answers questions about such frames
 """

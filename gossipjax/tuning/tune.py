@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from gossipjax.commands import console
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, nearest
-from gossipjax.results import claims, workdir
+from gossipjax.results import reservation, workdir
 from gossipjax.tasks import checks
 from gossipjax.tasks.task import Task
 from gossipjax.tuning import best_points, config_source, grid, trials
@@ -76,7 +76,7 @@ def best(
   plan = trials.plan(configs, values, seeds, budget, folder, tasks)
   task = next(iter(tasks.values()))
   metric = _metric(metric, task)
-  with claims.claim(folder, config, resume=True) as told:
+  with reservation.reserved(folder, config, resume=True) as told:
     for sentence in told:
       console.say(sentence)
     rows = trials.run(plan, processes, show, interrupted)

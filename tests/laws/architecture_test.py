@@ -63,7 +63,10 @@ LAYERS = (
   {'experiments'},  # The claims.
 )
 # Of these rooms everything below is a part; of others the module alone.
-PREFIXES = {room for rooms in LAYERS for room in rooms} - {'gossipjax'}
+PREFIXES = {room for rooms in LAYERS for room in rooms} - {
+  'gossipjax',
+  'experiments',
+}
 # The directory of strategies is their list.
 UNMAPPED = {('strategies', 'gossipjax'), ('gossipjax', 'main')}
 COLLECTIVES = {
@@ -141,9 +144,18 @@ def layer(name: str) -> tuple[int, str]:
     for r in rooms
     if f'{name}.'.startswith(f'{r}.') and (r in PREFIXES or r == name)
   ]
+  if re.fullmatch(r'experiments\.\w+', name):
+    fits = fits or ['experiments']  # A claim.
   assert fits, f'{name} is in no layer; say in LAYERS where it belongs.'
   room = max(fits, key=len)
   return rooms[room], room
+
+
+def test_a_folder_that_no_layer_names_is_noticed():
+  for name in ('experiments.new.file', 'gossipjax.new', 'gossipjax.new.file'):
+    with pytest.raises(AssertionError, match='is in no layer'):
+      layer(name)
+  assert layer('experiments.hylo')[1] == 'experiments'
 
 
 def collectives_in(tree) -> list[str]:

@@ -15,7 +15,7 @@ from absl import flags
 
 from benchmarks import engine
 from gossipjax.distributed import interface_counters
-from gossipjax.engine import session
+from gossipjax.engine import ray_cluster
 from gossipjax.engine.crew import WORKER
 from gossipjax.traffic import from_digits
 
@@ -54,5 +54,5 @@ def play(method, interface):
 
 if __name__ == '__main__':
   flags.FLAGS(['engine_wired', f'--address={sys.argv[1]}'])
-  with session.session():
+  with ray_cluster.connected():
     print(json.dumps({m: play(m, sys.argv[2]) for m in METHODS}))

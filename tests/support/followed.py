@@ -144,7 +144,7 @@ def differences(player, others) -> int:
 
 
 def main(words):
-  from gossipjax.engine import session
+  from gossipjax.engine import ray_cluster
 
   names = [word for word in words if word != '--ray']
   if '--ray' not in words:
@@ -152,7 +152,7 @@ def main(words):
       player, _, others = play(name)
       print(name, differences(player, others), flush=True)
     return
-  with session.session():
+  with ray_cluster.connected():
     from gossipjax.engine.crew import Crew
 
     for name in names:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from gossipjax.engine import session
+from gossipjax.engine import ray_cluster
 from gossipjax.errors import UserError
 from tests.support import followed, program
 from tests.support.engine_run import (
@@ -60,12 +60,12 @@ def test_a_worker_that_dies_while_it_starts_is_a_sentence(tmp_path):
 
 
 def test_a_process_that_does_not_start_is_a_sentence():
-  with session.session():
+  with ray_cluster.connected():
     import ray
 
     never = ray.remote(num_cpus=0)(lambda: time.sleep(LIMIT_S)).remote()
     with pytest.raises(UserError, match=r'Server 1 did not start in 0\.1 s'):
-      session.started({('Server', 1): never}, 0.1)
+      ray_cluster.started({('Server', 1): never}, 0.1)
 
 
 @pytest.mark.parametrize('strategy', ['pairwise_gossip', 'parameter_server'])

@@ -6,7 +6,7 @@ import pytest
 
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
-from gossipjax.results import claims, inputs, workdir
+from gossipjax.results import inputs, reservation, workdir
 
 
 @pytest.fixture
@@ -28,27 +28,27 @@ def config(tmp_path):
 def test_a_changed_or_missing_input_is_refused_with_its_name(
   config, tmp_path, name
 ):
-  with claims.claim(tmp_path / 'run', config, resume=False) as told:
+  with reservation.reserved(tmp_path / 'run', config, resume=False) as told:
     assert told == []
   (tmp_path / name).write_text('2')
   for _ in 'changed', 'missing':
     with (
       pytest.raises(UserError, match=f'{name}: not the file with which'),
-      claims.claim(tmp_path / 'run', config, resume=True),
+      reservation.reserved(tmp_path / 'run', config, resume=True),
     ):
       pass
     (tmp_path / name).unlink(missing_ok=True)
 
 
 def test_other_versions_are_told_with_both_numbers(config, tmp_path):
-  with claims.claim(tmp_path / 'run', config, resume=False):
+  with reservation.reserved(tmp_path / 'run', config, resume=False):
     pass
   path = tmp_path / 'run/config.json'
   found = json.loads(path.read_text())
   found['versions']['jax'] = '0.0.1'
   found['commit'] = 'abc'
   path.write_text(json.dumps(found))
-  with claims.claim(tmp_path / 'run', config, resume=True) as told:
+  with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
     [sentence] = told
   now = workdir.provenance()
   assert f'jax 0.0.1 (now {now["versions"]["jax"]})' in sentence

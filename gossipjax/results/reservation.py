@@ -11,7 +11,7 @@ from gossipjax.results import inputs, lock, more_steps, workdir
 from gossipjax.training.durable_files import partial, write
 
 
-def needs(folder: pathlib.Path) -> None:
+def require_folder(folder: pathlib.Path) -> None:
   """Checks that the folder of a run to be resumed exists.
 
   Raises:
@@ -25,7 +25,7 @@ def needs(folder: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def claim(
+def reserved(
   folder: pathlib.Path,
   config,
   resume: bool,

@@ -29,7 +29,7 @@ def address() -> str:
 
 
 @contextlib.contextmanager
-def session() -> Iterator[None]:
+def connected() -> Iterator[None]:
   """Ray while it is needed; ends all of its processes, removes its files.
 
   On this host it listens at 127.0.0.1 only, without a dashboard, and sends
