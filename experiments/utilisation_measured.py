@@ -26,6 +26,7 @@ from experiments.testbed.utilisation import (
   METHODS,
   MODELLED,
   STEPS,
+  UNLIMITED,
   bandwidths,
   is_kept,
   row,
@@ -99,6 +100,12 @@ on the other; latency and rate of both are fitted to single collectives between
 the same namespaces (`experiments.testbed.calibrate`). Every {EVERY}th exchange
 is waited for, since a record is written. With more workers than cores, some
 share one.
+
+Bandwidth is interpolated between the rates; empty: it lies outside them. No
+bandwidth is enough for a share above `{UNLIMITED}`:
+for the rest of the time the processor selects, copies and averages. So 75 % is
+out of reach of this machine for all methods but local_sgd and diloco, which
+need more than 1 Gbit/s for it.
 
 What the model lacks. A message that leaves after a pause takes up to 1.5 times
 what the fitted rate says (topk and streaming_diloco at 100 Mbit/s, in turn as

@@ -49,6 +49,7 @@ METHODS: dict[str, tuple[str, dict[str, Any], bool]] = {
 KIND, LINK = 'step_seconds', 'fitted_link'  # Of kept results.
 UNSHAPED = ''  # A rate: as fast as the machine.
 MODELLED, MEASURED = 'computing, modelled', 'computing, measured'
+UNLIMITED = 'computing, without a limit of the link'
 NEVER = ('local_sgd', {'period': 10**6}, False)
 
 
@@ -160,17 +161,17 @@ def bandwidths(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
       'workers': workers,
       'method': name,
       'known': column.split(', ')[1],
+      UNLIMITED: mine[0]['computing s'] / mine[0]['step s without a link'],
       **{
-        f'Mbit/s for {share:.0%}': needed(
-          [r for r in rows if (r['workers'], r['method']) == (workers, name)],
-          column,
-          share,
-        )
+        f'Mbit/s for {share:.0%}': needed(mine, column, share)
         for share in SHARES
       },
     }
     for workers, name in dict.fromkeys(
       (r['workers'], r['method']) for r in rows
     )
+    for mine in [
+      [r for r in rows if (r['workers'], r['method']) == (workers, name)]
+    ]
     for column in (MODELLED, MEASURED)
   ]
