@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+# The commit, where the code is a copy without Git: an image, an archive.
+VARIABLE = 'GOSSIPJAX_COMMIT'
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 
 
@@ -20,7 +22,7 @@ def of_this_process() -> dict[str, Any]:
     )
     dirty = subprocess.check_output([*git, 'status', '--porcelain'], text=True)
   except (OSError, subprocess.CalledProcessError):
-    commit, dirty = 'unknown', ''
+    commit, dirty = os.environ.get(VARIABLE) or 'unknown', ''
   return {
     'commit': commit.strip() + (' (modified)' if dirty.strip() else ''),
     'python': platform.python_version(),

@@ -56,6 +56,19 @@ def test_other_versions_are_told_with_both_numbers(config, tmp_path):
   assert 'numpy' not in sentence
 
 
+@pytest.mark.parametrize(
+  'given, told', [('abc', 'abc'), ('', 'unknown'), (None, 'unknown')]
+)
+def test_a_copy_without_git_has_its_commit_from_a_variable(
+  monkeypatch, given, told
+):
+  monkeypatch.setenv('PATH', '')  # No git.
+  monkeypatch.delenv('GOSSIPJAX_COMMIT', raising=False)
+  if given is not None:
+    monkeypatch.setenv('GOSSIPJAX_COMMIT', given)
+  assert workdir.provenance()['commit'] == told
+
+
 def test_a_link_is_the_file_that_is_read_though_data_has_its_name(
   tmp_path, monkeypatch
 ):
