@@ -5,8 +5,9 @@
     python -m benchmarks.accelerator --out=DIR --rehearse    small, on a CPU
 
 A call makes what DIR lacks of the parts that it names, or of all, and ends
-within its minutes. Each measure is a line of JSON in DIR/PART.jsonl, kept as
-soon as it is made; why one failed is in DIR/failed.jsonl.
+within its minutes. Several parts share them evenly; what one leaves is for the
+next. Each measure is a line of JSON in DIR/PART.jsonl, kept as soon as it is
+made; why one failed is in DIR/failed.jsonl.
 
 laws        1  laws, executors and golden figures on this backend
 throughput  2  images/s, tokens/s and memory of virtual workers

@@ -21,6 +21,8 @@ from gossipjax.errors import MISTAKE, UserError, nearest
 # In the order in which a call without names makes them.
 PARTS = ('laws', 'selection', 'compiled', 'throughput', 'traces', 'training')
 OVER = 3  # Exit code of a call that its time limit ended.
+CRASHED = -1  # Of a process that a signal ended.
+GRACE = 15  # Seconds after its time in which a part has to have ended.
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -80,18 +82,31 @@ def _summarise(given: argparse.Namespace) -> None:
 
 
 def _each_in_a_process(given: argparse.Namespace) -> None:
-  """One part after the other: flags and memory are those of a process."""
+  """One part after the other: flags and memory are those of a process.
+
+  Each part may take an equal share of the time that is left, so that every one
+  is tried. One that crashed goes on, and what crashed it comes last.
+  """
   clock = measures.Clock(given.minutes)
-  for part in given.parts:
-    if clock.left() <= 0:
-      break
-    words = [part, f'--out={given.out}', f'--minutes={clock.left() / 60:.3f}']
-    words += ['--rehearse'] * given.rehearse
-    ended = subprocess.run(
-      [sys.executable, '-m', 'benchmarks.accelerator', *words]
-    ).returncode
+  for done, part in enumerate(given.parts):
+    share = measures.Clock(clock.left() / 60 / (len(given.parts) - done))
+    ended = CRASHED
+    while ended == CRASHED and share.left() > 0:
+      ended = _in_a_process(part, given, share.left())
     if ended == MISTAKE:
       sys.exit(ended)
+
+
+def _in_a_process(part: str, given: argparse.Namespace, left: float) -> int:
+  """A part's exit code; CRASHED by a signal, OVER if it did not end itself."""
+  words = [part, f'--out={given.out}', f'--minutes={left / 60:.3f}']
+  words += ['--rehearse'] * given.rehearse
+  command = [sys.executable, '-m', 'benchmarks.accelerator', *words]
+  try:
+    ended = subprocess.run(command, timeout=left + GRACE).returncode
+  except subprocess.TimeoutExpired:
+    return OVER
+  return CRASHED if ended < 0 else ended
 
 
 def _make(part: str, given: argparse.Namespace) -> None:

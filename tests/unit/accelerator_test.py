@@ -61,6 +61,48 @@ def test_a_measure_that_fails_is_told_and_comes_last(
   assert measures.failures(tmp_path) == []
 
 
+@pytest.fixture
+def processes(monkeypatch):
+  """(part, its minutes) of each process, and their exit codes, to be set."""
+  started, codes = [], {}
+
+  def run(words, timeout):
+    part, minutes = words[3], float(words[5].removeprefix('--minutes='))
+    assert timeout > 60 * minutes
+    started.append((part, minutes))
+    code = codes.get(part, [0])
+    ended = code.pop(0) if len(code) > 1 else code[0]
+    if ended is None:
+      raise subprocess.TimeoutExpired(words, timeout)
+    return subprocess.CompletedProcess(words, ended)
+
+  monkeypatch.setattr(command.subprocess, 'run', run)
+  return started, codes
+
+
+def everything(monkeypatch):
+  monkeypatch.setattr(sys, 'argv', ['x', '--out=x', '--minutes=6'])
+  command.main()
+
+
+def test_every_part_has_a_share_of_the_time(processes, monkeypatch):
+  everything(monkeypatch)
+  parts, minutes = zip(*processes[0], strict=True)
+  assert parts == command.PARTS
+  # What a part leaves is for those that come later.
+  assert minutes == pytest.approx([6 / n for n in (6, 5, 4, 3, 2, 1)], rel=0.01)
+
+
+def test_a_part_that_crashed_goes_on_and_one_that_hangs_is_ended(
+  processes, monkeypatch
+):
+  started, codes = processes
+  codes |= {'selection': [-11, -6, 0], 'compiled': [None], 'traces': [1]}
+  everything(monkeypatch)
+  parts = [part for part, _ in started]
+  assert [parts.count(part) for part in command.PARTS] == [1, 3, 1, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
   'words, told',
   [
