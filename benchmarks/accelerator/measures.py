@@ -18,6 +18,7 @@ from experiments.framework.kept import Kept, digest
 from gossipjax.results import workdir
 
 BEGUN, FAILED = 'begun.jsonl', 'failed.jsonl'
+ALIKE = 3  # Failures in a row, for the same reason, after which a part ends.
 
 
 class Measure(NamedTuple):
@@ -26,10 +27,12 @@ class Measure(NamedTuple):
   Attributes:
     key: what is measured; JSON.
     make: seconds that it may take -> what was found; JSON.
+    least_s: seconds without which it is not begun.
   """
 
   key: dict[str, Any]
   make: Callable[[float], dict[str, Any]]
+  least_s: float = 0.0
 
 
 class Clock:
@@ -57,26 +60,42 @@ def make_missing(
   kept, begun = Kept(folder), _begun(folder)
   missing = [m for m in measures if kept.find(part, m.key) is None]
   missing.sort(key=lambda m: begun[digest(m.key)])
+  reasons = collections.deque(maxlen=ALIKE)
   for number, measure in enumerate(missing):
-    if clock.left() <= 0:
+    if clock.left() <= 0 or (len(reasons) == ALIKE and len({*reasons}) == 1):
       yield f'{part}: {len(missing) - number} measures are left'
       return
-    _note(folder / BEGUN, {'part': part, 'digest': digest(measure.key)})
-    began = time.perf_counter()
-    try:
-      found = measure.make(clock.left())
-    except Exception as error:  # Of this measure; the others are made.
-      reason = ' '.join(str(error).split())[:500] or type(error).__name__
-      trace = traceback.format_exc()[-4000:]
-      _note(
-        folder / FAILED,
-        {'part': part, 'key': measure.key, 'error': reason, 'trace': trace},
+    if clock.left() < measure.least_s:
+      yield (
+        f'{part} {_words(measure.key)} is left: '
+        f'it takes up to {measure.least_s / 60:g} minutes'
       )
-      yield f'{part} {_words(measure.key)} FAILED: {reason[:200]}'
       continue
-    seconds = time.perf_counter() - began
-    kept.add(part, measure.key, found, seconds, workdir.provenance())
-    yield f'{part} {_words(measure.key)}: {seconds:.1f} s'
+    line, reason = _make(folder, part, measure, kept, clock)
+    reasons.append(reason or number)  # A number is no reason.
+    yield line
+
+
+def _make(
+  folder: pathlib.Path, part: str, measure: Measure, kept: Kept, clock: Clock
+) -> tuple[str, str]:
+  """Makes a measure; a line about it, and why it failed, '' if it did not."""
+  note = {'part': part, 'digest': digest(measure.key), 'key': measure.key}
+  _note(folder / BEGUN, note)
+  began = time.perf_counter()
+  try:
+    found = measure.make(clock.left())
+  except Exception as error:  # Of this measure; the others are made.
+    reason = ' '.join(str(error).split())[:500] or type(error).__name__
+    trace = traceback.format_exc()[-4000:]
+    _note(
+      folder / FAILED,
+      {'part': part, 'key': measure.key, 'error': reason, 'trace': trace},
+    )
+    return f'{part} {_words(measure.key)} FAILED: {reason[:200]}', reason
+  seconds = time.perf_counter() - began
+  kept.add(part, measure.key, found, seconds, workdir.provenance())
+  return f'{part} {_words(measure.key)}: {seconds:.1f} s', ''
 
 
 def failures(folder: pathlib.Path) -> list[dict[str, Any]]:
@@ -87,6 +106,20 @@ def failures(folder: pathlib.Path) -> list[dict[str, Any]]:
     line
     for line in last.values()
     if kept.find(line['part'], line['key']) is None
+  ]
+
+
+def cut_off(folder: pathlib.Path) -> list[dict[str, Any]]:
+  """Part and key of each measure that was begun, but neither made nor failed:
+  the time was over, or its process crashed."""
+  kept = Kept(folder)
+  told = {digest(line['key']) for line in _lines(folder / FAILED)}
+  begun = {line['digest']: line for line in _lines(folder / BEGUN)}
+  return [
+    line
+    for line in begun.values()
+    if line['digest'] not in told
+    and kept.find(line['part'], line['key']) is None
   ]
 
 

@@ -13,7 +13,8 @@ from gossipjax.errors import UserError
 
 
 def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
-  """Markdown: a table for each part that has been begun, then what failed.
+  """Markdown: a table for each part that has been begun, then what failed
+  and what was cut off, by the time limit or a crash.
 
   Raises:
     UserError: nothing was measured there.
@@ -29,6 +30,9 @@ def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
   if failed := measures.failures(folder):
     told = [f'- {one["part"]} {one["key"]}: {one["error"]}' for one in failed]
     found.append('## What failed\n\n' + '\n'.join(told) + '\n')
+  if ended := measures.cut_off(folder):
+    told = [f'- {one["part"]} {one["key"]}' for one in ended]
+    found.append('## What was cut off\n\n' + '\n'.join(told) + '\n')
   if not found:
     raise UserError(
       f'--out={folder} holds no measures; make some without --summary first.'

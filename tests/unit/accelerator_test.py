@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks.accelerator import __main__ as command
-from benchmarks.accelerator import measures
+from benchmarks.accelerator import measures, summary
 from benchmarks.accelerator.measures import Clock, Measure
 from gossipjax.distributed import gpus
 from gossipjax.distributed.gpus import Found
@@ -59,6 +59,49 @@ def test_a_measure_that_fails_is_told_and_comes_last(
   made(tmp_path, wanted)
   assert order == [1, 2, 3, 1]
   assert measures.failures(tmp_path) == []
+
+
+def test_a_part_ends_when_it_fails_for_one_reason_again_and_again(tmp_path):
+  def make(n):
+    raise ValueError('no such option' if n > 1 else f'{n}')
+
+  wanted = [
+    Measure({'n': n}, lambda left, n=n: make(n)) for n in (0, 1, 2, 3, 4, 5, 6)
+  ]
+  *told, last = made(tmp_path, wanted)
+  assert [line.split()[1] for line in told] == [
+    'n=0',
+    'n=1',
+    'n=2',
+    'n=3',
+    'n=4',
+  ]
+  assert last == 'part: 2 measures are left'
+
+
+def test_a_measure_for_which_too_little_time_is_left_is_not_begun(tmp_path):
+  wanted = [
+    Measure({'n': 1}, lambda left: {}, least_s=90.0),
+    Measure({'n': 2}, lambda left: {}),
+  ]
+  first, second = made(tmp_path, wanted)
+  assert first == 'part n=1 is left: it takes up to 1.5 minutes'
+  assert second.startswith('part n=2: ')
+  assert len(made(tmp_path, wanted, minutes=2.0)) == 1
+  assert made(tmp_path, wanted, minutes=2.0) == []
+
+
+def test_the_summary_tells_what_was_cut_off(tmp_path):
+  def crash(left):
+    raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):
+    made(tmp_path, [Measure({'n': 1}, crash)])
+  assert "## What was cut off\n\n- part {'n': 1}" in summary.of_folder(
+    tmp_path, {}
+  )
+  made(tmp_path, [Measure({'n': 1}, lambda left: {})])
+  assert measures.cut_off(tmp_path) == []
 
 
 @pytest.fixture
