@@ -88,12 +88,16 @@ def trace(call: Callable[[], Any], names: set[str]) -> Trace:
 
 
 def _events(planes: Iterable[Any]) -> Iterator[Any]:
-  """What ran: on GPUs if the trace has any, else on the host."""
+  """What ran: on GPUs if the trace has any, else on the host.
+
+  A GPU's plane may list its kernels twice: by stream, and by instruction.
+  """
   planes = [*planes]
-  devices = [p for p in planes if p.name.startswith('/device:GPU')]
-  for plane in devices or planes:
-    for line in plane.lines:
-      yield from line.events
+  lines = lambda of: [line for plane in of for line in plane.lines]
+  devices = lines(p for p in planes if p.name.startswith('/device:GPU'))
+  streams = [line for line in devices if line.name.startswith('Stream')]
+  for line in streams or devices or lines(planes):
+    yield from line.events
 
 
 def _instruction(event: Any, names: set[str]) -> str | None:

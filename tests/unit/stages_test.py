@@ -1,5 +1,7 @@
 """What a compiled program tells of itself: its stages, and what it touches."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,11 @@ from benchmarks import passes, stages
 from gossipjax import collectives, executors
 from gossipjax.audit import hlo
 from gossipjax.compressors import Sparse, largest, merging, packing
-from gossipjax.profiling import instruction_bytes, instruction_stages
+from gossipjax.profiling import (
+  instruction_bytes,
+  instruction_stages,
+  stage_times,
+)
 from gossipjax.strategies import topk
 
 N, K = 100_000, 10
@@ -95,3 +101,32 @@ def test_the_stages_of_a_step_are_timed_and_compared_with_reading():
   assert turn['covered'] > 0 and 1 < turn['bytes'] < 10
   sums = sum(turn[name] for name in instruction_stages.STAGES)
   assert sums == pytest.approx(turn['step'] * turn['covered'])
+
+
+def plane(name, **lines):
+  """A plane of a trace; events by line, each (name, stats, nanoseconds)."""
+  event = lambda name, stats, ns: SimpleNamespace(
+    name=name, stats=stats.items(), duration_ns=ns
+  )
+  return SimpleNamespace(
+    name=name,
+    lines=[
+      SimpleNamespace(name=line, events=[event(*e) for e in events])
+      for line, events in lines.items()
+    ],
+  )
+
+
+def test_a_kernel_that_a_trace_lists_twice_is_counted_once():
+  kernel = ('input_reduce', {'hlo_op': 'fusion.1'}, 7)
+  by_instruction = {'XLA Ops': [('fusion.1', {}, 7)]}
+  host = plane('/host:CPU', python=[('fusion.1', {}, 100)])
+  streams = {'Stream #13(Compute)': [kernel, kernel], 'Stream #14': [kernel]}
+  found = lambda **lines: sum(
+    e.duration_ns
+    for e in stage_times._events([host, plane('/device:GPU:0', **lines)])
+    if stage_times._instruction(e, {'fusion.1'})
+  )
+  assert found(**streams, **by_instruction) == 21
+  assert found(**by_instruction) == 7
+  assert sum(e.duration_ns for e in stage_times._events([host])) == 100
