@@ -1,0 +1,31 @@
+"""Why JAX does not find a GPU, and the remedy."""
+
+import re
+
+import pytest
+
+from gossipjax.distributed import gpus
+from gossipjax.distributed.gpus import Found
+
+
+@pytest.mark.parametrize(
+  'machine, told',
+  [
+    (Found(12.4, 1, (12,), ''), ''),
+    (Found(None, 0, (12,), 'no'), 'no NVIDIA driver .*install one'),
+    (Found(12.4, 0, (12,), 'no'), 'shows no GPU; check `nvidia-smi`'),
+    (Found(13.0, 8, (), 'no'), 'without CUDA; `pip install .*CUDA 13'),
+    (
+      Found(11.4, 1, (12,), 'no'),
+      r'CUDA 11.4.*driver 525 or newer\.$',
+    ),
+    (Found(12.8, 1, (13,), 'no'), r"driver 580 .*pip install 'jax\[cuda12\]'"),
+    (Found(13.0, 1, (13,), 'cuInit: 999'), 'JAX finds no GPU: cuInit: 999'),
+  ],
+)
+def test_why_there_is_no_gpu_is_a_sentence_with_the_remedy(machine, told):
+  found = gpus.sentence(machine)
+  if not told:
+    assert found == ''
+  else:
+    assert re.search(told, found), found
