@@ -15,8 +15,10 @@ from benchmarks.accelerator import (
   summary,
   throughput,
   traces,
+  training,
 )
 from benchmarks.accelerator.measures import Clock, Measure
+from experiments import queue
 from experiments.framework.kept import digest
 from gossipjax.distributed import gpus
 from gossipjax.errors import UserError
@@ -190,3 +192,20 @@ def test_no_measure_is_listed_twice():
   for part in (compiled, laws, throughput, traces):
     keys = [digest(m.key) for m in part.measures(False)]
     assert len(keys) == len({*keys}), part
+
+
+def test_a_workload_whose_gate_makes_no_run_is_left_out(tmp_path, monkeypatch):
+  asked, end = [], {'test_accuracy': 0.5, 'test_loss': 2.0}
+
+  def in_a_process(config, probe):
+    asked.append(config.task.name)
+    if config.task.name == 'cifar10':
+      raise RuntimeError('the run ended with exit code 1')
+    if len(asked) > 20:
+      raise queue.OutOfTime
+    return {'records': [end]}, 1.0, {}
+
+  monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
+  [*training.make_missing(tmp_path, False, Clock(1.0))]
+  assert asked.count('cifar10') == 2  # The gates of two networks.
+  assert 'text' in asked[3:]
