@@ -83,7 +83,7 @@ def rows(folder: pathlib.Path, small: bool) -> list[dict[str, Any]]:
         'strategy': job.cell[1] if len(job.cell) > 1 else 'all_reduce (gate)',
         'metric': what.metric,
         'gate': what.gate_at('quick' if small else 'gpu'),
-        'by seed': ', '.join(shown) or 'not known yet',
+        'by seed': shown or 'not known yet',
         'rate': tuned.rate if tuned else '',
         'rate inside': tuned.inside if tuned else '',
         'runs': len(far.made),

@@ -209,3 +209,5 @@ def test_a_workload_whose_gate_makes_no_run_is_left_out(tmp_path, monkeypatch):
   [*training.make_missing(tmp_path, False, Clock(1.0))]
   assert asked.count('cifar10') == 2  # The gates of two networks.
   assert 'text' in asked[3:]
+  of_text, *_ = training.rows(tmp_path, False)
+  assert of_text['by seed'] == '2, 2, 2'
