@@ -5,6 +5,7 @@ adaptive_time    the same in virtual time, where no worker waits
 advice_quality   what it costs to follow the advice of `advise`
 async_measured   workers that do not wait, as processes and in virtual time
 async_crossover  whether not waiting is faster, by number of workers
+crossover_measured  the same of real processes, beside virtual time
 fronts           which strategies score most for their bytes
 gtopk_cost       gTop-k in a link model, beside published throughputs
 gtopk_latency    the rounds of gTop-k's exchanges, on links of 10 ms

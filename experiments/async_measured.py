@@ -15,22 +15,20 @@ import itertools
 import os
 import pathlib
 import statistics
-import time
 from typing import Any
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from experiments.framework import claim, kept, single_run, workloads
-from gossipjax.config import defaults, resolve
-from gossipjax.engine import setup
-from gossipjax.engine import training as engine
+from experiments.framework import (
+  claim,
+  kept,
+  real_time,
+  single_run,
+)
 from gossipjax.results.crossing import crossing
-from gossipjax.simulation import simulate
 from gossipjax.training.record import Record
-from gossipjax.training.run import resolve_run
 
 CLAIM = claim.Claim(
   'async_measured',
@@ -57,15 +55,8 @@ MOST_OVERRUN = 1.05
 def config(method: str, seed: int, quick: bool) -> ConfigDict:
   """A run, without its cluster."""
   strategy, rate = METHODS[method]
-  found, steps = defaults.get_config(), 8 if quick else STEPS
-  found.update(workers=WORKERS, steps=steps, batch_size=16, seed=seed)
-  found.update(log_every=steps, eval_every=max(1, steps // 20))
-  task = workloads.DIGITS if quick else workloads.WORKLOADS['fashion'].task
-  found.task = defaults.task(**task)
-  found.split = defaults.split(holdout='validation', validation=0.05)
-  found.optimizer = defaults.optimizer('sgd', rate, momentum=0.9, nesterov=True)
-  found.strategy = resolve.strategy_config(strategy)
-  return found
+  steps = 8 if quick else STEPS
+  return real_time.config(strategy, WORKERS, steps, 20, seed, quick, rate)
 
 
 def trace(of: ConfigDict, path: pathlib.Path) -> float:
@@ -74,16 +65,8 @@ def trace(of: ConfigDict, path: pathlib.Path) -> float:
   Each worker has a column, in an order of its own: who ends at the same moment
   is served as one.
   """
-  free = ConfigDict({**of.to_dict(), 'cluster': defaults.cluster()})
-  ready = setup.of_run(resolve_run(free))
-  held, took = ready.beginning(), []
-  for step in range(of.steps + 3):
-    began = time.perf_counter()
-    jax.block_until_ready(
-      ready.take(held.singles[0].own, held.server, 0, np.int32(step))
-    )
-    took.append(time.perf_counter() - began)
-  seconds = SLOWER * np.resize(np.array(took[3:]), 4 * of.steps)
+  took = real_time.gradients_s(of, of.strategy.name, of.steps)
+  seconds = SLOWER * np.resize(np.array(took), 4 * of.steps)
   draw = np.random.default_rng(of.seed)
   columns = [draw.permutation(seconds) for _ in range(WORKERS)]
   np.savetxt(path, np.stack(columns, 1), '%.6f')
@@ -92,35 +75,18 @@ def trace(of: ConfigDict, path: pathlib.Path) -> float:
 
 def machines(path: pathlib.Path, slow: bool, **link: Any) -> ConfigDict:
   """The cluster of both, on seconds of a trace."""
-  times = {'compute': 'trace', 'trace': str(path), 'sleep_s': 0.3}
-  return defaults.cluster(**link, **times, stragglers=(0,) * slow)
-
-
-def measured(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
-  """The records of real processes."""
-  real = ConfigDict({**of.to_dict(), 'cluster': cluster, 'engine': 'ray'})
-  return list(engine.train(real, resolve_run(real), tell=print))
-
-
-def predicted(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
-  """The records of virtual time."""
-  virtual = ConfigDict({**of.to_dict(), 'cluster': cluster})
-  return list(simulate.simulate(resolve_run(virtual)))
+  late = {'sleep_s': 0.3, 'stragglers': (0,) * slow}
+  return real_time.machines(path, **link, **late)
 
 
 def found_in(records: list[Record]) -> dict[str, float | None]:
   """Seconds to the target, and the mean staleness of all gradients."""
-  curve = [(r.virtual_s, r.test_accuracy) for r in records]
+  curve = real_time.curve(records)
   steps = np.diff([0, *(r.step for r in records)])
   return {
     SECONDS: crossing([(0.0, 0.0), *curve], TARGET),
     STALE: float(np.average([r.staleness for r in records], weights=steps)),
   }
-
-
-def exchange_s(records: list[Record]) -> float:
-  """Mean seconds of an exchange, as the workers saw it."""
-  return sum(records[-1].transfer_s) / max(1, records[-1].exchanges)
 
 
 def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
@@ -129,19 +95,19 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
   asked = trace(of, path)
   calm = of.copy_and_resolve_references()
   calm.steps = min(40, of.steps)
-  alike = measured(calm, machines(path, slow=False))
-  took = exchange_s(alike)
+  alike = real_time.not_waiting(calm, machines(path, slow=False))
+  took = real_time.exchange_s(alike)
   rounds = 2 if method in ('server', 'EASGD') else 1
   link = {'latency_s': took / rounds, 'bytes_per_s': float('inf')}
-  ours = found_in(measured(of, machines(path, slow=True)))
-  model = found_in(predicted(of, machines(path, slow=True, **link)))
+  ours = found_in(real_time.not_waiting(of, machines(path, slow=True)))
+  model = found_in(real_time.predicted(of, machines(path, slow=True, **link)))
   return {
     'method': method,
     'seed': seed,
     **{f'{key}, measured': ours[key] for key in NEAR},
     **{f'{key}, predicted': model[key] for key in NEAR},
     'ms of an exchange': 1000 * took,
-    OVERRUN: sum(alike[-1].compute_s) / (calm.steps * WORKERS * asked),
+    OVERRUN: real_time.computing(alike) / (calm.steps * WORKERS * asked),
     'load at the start': os.getloadavg()[0],
   }
 
@@ -161,7 +127,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
     rows,
     NOTES,
     'CNN (220,234 parameters) on Fashion-MNIST, 4 processes of one thread',
-    f'{STEPS} steps of 16 pictures',
+    f'{STEPS} steps of {real_time.BATCH} pictures',
     seeds,
   )
 

@@ -17,6 +17,8 @@ trained            the command of a claim that rests on trainings
 period_bills       bills of one period of methods, for any size
 probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
+real_time          processes that sleep as a trace says, and their prediction
+waiting_process    one of those that wait for each other
 workload           what a workload is: task, network, schedule, gate
 workloads          the tasks and networks that claims are tried on
 small_workloads    small ones, on which many whole trainings are affordable

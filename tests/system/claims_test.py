@@ -12,6 +12,7 @@ from experiments.framework import (
   finding_files,
   lost_mass,
   own_process,
+  real_time,
   residual_growth,
   silent_steps,
   single_run,
@@ -182,6 +183,14 @@ def test_a_process_that_ends_without_a_result_is_an_error(tmp_path):
   config.task.name = 'no such task'
   with pytest.raises(RuntimeError, match='exit code 1'):
     own_process.in_a_process(config, programs=str(tmp_path))
+
+
+def test_workers_that_wait_take_as_long_as_the_slowest(tmp_path):
+  config = workloads.config('fashion', 2, 'quick')
+  config.log_every = config.eval_every = config.steps
+  np.savetxt(tmp_path / 'trace', [[0.05, 0.4]] * config.steps)
+  (end,) = real_time.waiting(config, tmp_path / 'trace', 0.0, target=2.0)
+  assert 0.4 <= end.seconds / config.steps < 0.7
 
 
 def test_a_run_that_diverged_says_so_and_has_no_score():

@@ -57,7 +57,13 @@ def trained(of, folder):
   return records, program.arrays(folder)
 
 
-@pytest.mark.parametrize('name', STRATEGIES | GRADIENTS)
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=pytest.mark.exhaustive) if 'topk' in name else name
+    for name in STRATEGIES | GRADIENTS
+  ],
+)
 def test_overlap_changes_no_byte_and_a_stop_in_it_no_bit(name, tmp_path):
   plain, without = trained(config(name), tmp_path / 'without')
   of = lambda **given: config(name, overlap=True, **given)

@@ -1,0 +1,235 @@
+"""Waiting or not, on real processes, beside virtual time's prediction.
+
+    python -m experiments.crossover_measured
+
+Jin et al., 2016, found that not waiting is faster with few workers and
+all-reduce with many (arXiv:1611.04581); `async_crossover` asks it of virtual
+time. Here 2, 4 and 8 processes of this machine train: all-reduce over Gloo,
+the others on the engine (config.engine='ray'). All sleep until a gradient has
+taken what a trace says, so that 8 workers fit two cores.
+
+It takes 40 minutes of an idle machine; stopped, it goes on where it was.
+"""
+
+import functools
+import itertools
+import pathlib
+import statistics
+from typing import Any
+
+from matplotlib.figure import Figure
+from ml_collections import ConfigDict
+
+from experiments.framework import (
+  claim,
+  figures,
+  kept,
+  real_time,
+  single_run,
+)
+from experiments.framework.seed_statistics import ERROR
+from gossipjax.results.crossing import crossing
+from gossipjax.results.standard_error import standard_error
+
+CLAIM = claim.Claim(
+  'crossover_measured',
+  'Waiting or not, measured beside virtual time',
+  'Virtual time predicts within 15 % how much sooner than all-reduce a method '
+  'that does not wait is at a target, with 2 to 8 real processes',
+  'no prediction; curves of real runs without a table (arXiv:1611.04581)',
+)
+KEPT = pathlib.Path('runs/claims')
+WORKERS, SEEDS, TARGET = (2, 4, 8), 3, 0.8
+STEP_S, SPREAD = 0.2, 0.3  # Of a gradient: mean, and sigma of its logarithm.
+EXAMPLES = 25_600  # At most, of all workers.
+CALM = 20  # Steps in which an exchange is timed.
+DENSE = 'all-reduce'
+# A strategy, and the rounds of an exchange.
+METHODS = {
+  DENSE: ('all_reduce', lambda workers: 2 * (workers - 1)),
+  'EASGD': ('elastic', lambda workers: 2),
+  'pull-gossip': ('pull_gossip', lambda workers: 1),
+}
+SECONDS = f'seconds to {TARGET} held out'
+SPEED = "all-reduce's seconds over these"
+NEAR, MOST_OVERRUN = 0.15, 1.05
+OFF = 'speed measured / predicted'
+OVERRUN = 'computing, measured / asked for'
+
+
+def config(method: str, workers: int, seed: int, quick: bool) -> ConfigDict:
+  """A run, without its cluster."""
+  steps = 8 if quick else EXAMPLES // (real_time.BATCH * workers)
+  return real_time.config(METHODS[method][0], workers, steps, 25, seed, quick)
+
+
+@functools.cache
+def gradient_s(quick: bool) -> float:
+  """Median seconds of a gradient, of which processes sleep the rest."""
+  of = config(DENSE, WORKERS[0], 0, quick)
+  took = real_time.gradients_s(of, METHODS['pull-gossip'][0], 50)
+  return statistics.median(took)
+
+
+def timed(
+  method: str, workers: int, quick: bool, folder: pathlib.Path
+) -> tuple[float, float]:
+  """Seconds of an exchange, and of computing over those asked for."""
+  calm, path = config(method, workers, 0, quick), folder / 'trace.txt'
+  calm.steps = calm.log_every = calm.eval_every = min(CALM, calm.steps)
+  if method == DENSE:
+    # Equal gradients would compete for the cores.
+    real_time.write_trace(path, calm, STEP_S, SPREAD)
+    return real_time.waiting_exchange_s(calm, path, gradient_s(quick)), 1.0
+  asked = real_time.write_trace(path, calm, STEP_S, 0.0)
+  records = real_time.not_waiting(calm, real_time.machines(path))
+  overrun = real_time.computing(records) / (calm.steps * workers * asked)
+  return real_time.exchange_s(records), overrun
+
+
+def row(
+  cell: tuple[str, int, int],
+  quick: bool,
+  folder: pathlib.Path,
+  store: kept.Kept,
+) -> dict[str, Any]:
+  """A method with a number of workers and a seed, measured and predicted."""
+  method, workers, seed = cell
+  of, path = config(*cell, quick), folder / 'trace.txt'
+  rounds = METHODS[method][1]
+  took, overrun = store.once(
+    f'{CLAIM.name}_exchange',
+    {'method': method, 'workers': workers, 'step_s': STEP_S, 'quick': quick},
+    lambda: timed(method, workers, quick, folder),
+  )
+  real_time.write_trace(path, of, STEP_S, SPREAD)
+  link = {'latency_s': took / rounds(workers), 'bytes_per_s': float('inf')}
+  waits = {'asynchronous': method != DENSE, 'target_accuracy': TARGET}
+  cluster = functools.partial(real_time.machines, path, **waits)
+  if method == DENSE:
+    ours = real_time.waiting(of, path, gradient_s(quick), TARGET)
+  else:
+    ours = real_time.curve(real_time.not_waiting(of, cluster()))
+  model = real_time.curve(real_time.predicted(of, cluster(**link)))
+  seconds = lambda curve: crossing([(0.0, 0.0), *curve], TARGET)
+  return {
+    **{'workers': workers, 'method': method, 'seed': seed},
+    f'{SECONDS}, measured': seconds(ours),
+    f'{SECONDS}, predicted': seconds(model),
+    'ms of an exchange': 1000 * took,
+    OVERRUN: overrun,
+  }
+
+
+def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
+  """All cells, one after the other, each kept when it is done."""
+  store = kept.Kept(folder if quick else KEPT)
+  rows = []
+  cells = itertools.product(WORKERS, range(SEEDS), METHODS)
+  for workers, seed, method in itertools.islice(cells, 2 if quick else None):
+    cell = method, workers, seed
+    of = config(*cell, quick)
+    key = single_run.key_of(of) | {'step_s': STEP_S, 'target': TARGET}
+    take = functools.partial(row, cell, quick, folder, store)
+    rows.append(store.once(CLAIM.name, key, take))
+  (folder / 'trace.txt').unlink(missing_ok=True)
+  table = speeds(rows)
+  return claim.Finding(
+    verdict(table, rows),
+    table,
+    NOTES,
+    'CNN (220,234 parameters) on Fashion-MNIST, 2 to 8 processes',
+    f'to {TARGET} held out, steps of {real_time.BATCH} pictures a worker',
+    seeds=1 if quick else SEEDS,
+    tables={'runs': rows},
+  )
+
+
+NOTES = f"""
+Both run the same config: virtual time models it, processes do it. A gradient
+takes {STEP_S} s (log-normal, sigma {SPREAD}); one that is computed sooner
+sleeps. The link of virtual time is the mean exchange of {CALM} steps; of
+all-reduce, what a step takes beyond its slowest gradient.
+`{SPEED}`: means over seeds.
+`{OFF}`: mean over seeds, each beside its own prediction; a case is
+undecided if the standard error is above {NEAR / 2}. The same learning
+rate for all, so that the table says what virtual time predicts, and not who is
+best tuned; that is `async_crossover`. Above `{OVERRUN}` of {MOST_OVERRUN} the
+machine was busy, and nothing is judged.
+"""
+
+
+def speeds(rows: claim.Rows) -> list[dict[str, Any]]:
+  """A row for each number of workers and method, over seeds."""
+  of = lambda *cell: [r for r in rows if (r['workers'], r['method']) == cell]
+  return [
+    {'workers': workers, 'method': method}
+    | _speed(of(workers, method), of(workers, DENSE))
+    for workers in figures.values(rows, 'workers')
+    for method in figures.values(rows, 'method')
+  ]
+
+
+def _speed(mine: claim.Rows, dense: claim.Rows) -> dict[str, Any]:
+  found: dict[str, Any] = {'seeds': len(mine)}
+  speeds = []  # Of each seed, measured and predicted.
+  for what in ('measured', 'predicted'):
+    key = f'{SECONDS}, {what}'
+    each, theirs = ([row[key] for row in rows] for rows in (mine, dense))
+    found[key] = claim.mean(each)
+    found[f'{SPEED}, {what}'] = claim.ratio(claim.mean(theirs), found[key])
+    speeds.append(list(map(claim.ratio, theirs, each)))
+  near = list(map(claim.ratio, *speeds))
+  found[OFF] = claim.mean(near)
+  found[f'{OFF}{ERROR}'] = standard_error(near) if found[OFF] else None
+  return found | {
+    key: claim.mean([row[key] for row in mine])
+    for key in ('ms of an exchange', OVERRUN)
+  }
+
+
+def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
+  """A case is a method that does not wait, with a number of workers."""
+  del runs
+  free = [row for row in rows if row['method'] != DENSE]
+  known = [row for row in free if row[OFF]]
+  cases = [_is_near(row[OFF], row[f'{OFF}{ERROR}']) for row in free]
+  busy = max((row[OVERRUN] for row in known), default=0.0)
+  told = '; '.join(
+    f'{row["method"]} with {row["workers"]}: '
+    f'{row[f"{SPEED}, measured"]:.2f} measured, '
+    f'{row[f"{SPEED}, predicted"]:.2f} predicted'
+    for row in known
+  )
+  return claim.judged(
+    cases,
+    f'times as fast as all-reduce: {claim.span(known, f"{SPEED}, measured")} '
+    f'measured, {claim.span(known, f"{SPEED}, predicted")} predicted',
+    f'Times as fast as all-reduce: {told or "nothing is measured yet"}.',
+    'the machine was busy' if busy > MOST_OVERRUN else '',
+  )
+
+
+def _is_near(off: float | None, error: float | None) -> bool | None:
+  if off is None or not error <= NEAR / 2:  # NaN with one seed.
+    return None
+  return abs(off - 1) <= NEAR
+
+
+def figure(rows: claim.Rows, runs: claim.Rows) -> Figure:
+  """Seconds to the target against workers, measured and predicted."""
+  del runs
+  found = Figure(figsize=(9, 3.8), layout='constrained')
+  for axes, what in zip(
+    found.subplots(1, 2, sharey=True), ('measured', 'predicted'), strict=True
+  ):
+    figures.lines(axes, rows, 'workers', f'{SECONDS}, {what}', 'method', 'o-')
+    axes.set(yscale='log', title=what, ylabel=SECONDS)
+    figures.over_workers(axes)
+    axes.grid(alpha=0.3)
+  figures.legend(found, axes)
+  return found
+
+
+if __name__ == '__main__':
+  claim.run(CLAIM, measure, figure)

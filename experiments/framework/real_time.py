@@ -1,0 +1,192 @@
+"""Trainings on processes of this machine that sleep as a trace says.
+
+Slower machines without slower machines: the gradient is computed, and its
+process sleeps until as much time is over as the trace says.
+"""
+
+import json
+import pathlib
+import pickle
+import sys
+import tempfile
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from experiments.framework import workloads
+from gossipjax.config import defaults, resolve
+from gossipjax.distributed import launcher
+from gossipjax.engine import setup
+from gossipjax.engine import training as engine
+from gossipjax.errors import UserError
+from gossipjax.simulation import simulate
+from gossipjax.training.record import Record
+from gossipjax.training.run import resolve_run
+
+BATCH = 16
+PROCESS = 'experiments.framework.waiting_process'
+
+
+class Point(NamedTuple):
+  """Of a curve.
+
+  Attributes:
+    seconds: of training, without evaluations.
+    accuracy: on held-out data.
+  """
+
+  seconds: float
+  accuracy: float
+
+
+def config(
+  strategy: str,
+  workers: int,
+  steps: int,
+  evaluations: int,
+  seed: int,
+  quick: bool,
+  rate: float = 0.05,
+) -> ConfigDict:
+  """The CNN on Fashion-MNIST, without a cluster; quick, an MLP on digits.
+
+  Args:
+    strategy: its name.
+    workers: how many, with BATCH pictures each.
+    steps: at most.
+    evaluations: in so many steps.
+    seed: of all that is random.
+    quick: whether it is only tried.
+    rate: eta of SGD with Nesterov's momentum.
+  """
+  found = defaults.get_config()
+  found.update(workers=workers, steps=steps, batch_size=BATCH, seed=seed)
+  found.update(log_every=steps, eval_every=max(1, steps // evaluations))
+  task = workloads.DIGITS if quick else workloads.WORKLOADS['fashion'].task
+  found.task = defaults.task(**task)
+  found.split = defaults.split(holdout='validation', validation=0.05)
+  found.optimizer = defaults.optimizer('sgd', rate, momentum=0.9, nesterov=True)
+  found.strategy = resolve.strategy_config(strategy)
+  return found
+
+
+def gradients_s(of: ConfigDict, strategy: str, count: int) -> list[float]:
+  """Seconds of single gradients of a config's task, in this process.
+
+  Args:
+    of: the config; its strategy does not matter.
+    strategy: one that the engine can run.
+    count: of gradients; three more come first.
+  """
+  plain = of.copy_and_resolve_references()
+  plain.strategy = ConfigDict({'name': strategy})
+  plain.cluster = defaults.cluster()
+  ready = setup.of_run(resolve_run(ConfigDict(plain.to_dict())))
+  held, took = ready.beginning(), []
+  for step in range(count + 3):
+    began = time.perf_counter()
+    jax.block_until_ready(
+      ready.take(held.singles[0].own, held.server, 0, np.int32(step))
+    )
+    took.append(time.perf_counter() - began)
+  return took[3:]
+
+
+def write_trace(
+  path: pathlib.Path, of: ConfigDict, mean_s: float, spread: float
+) -> float:
+  """Writes seconds of gradients, log-normal, and returns their mean.
+
+  Args:
+    path: of the file: a line per step, more than any worker takes, and a column
+      per worker.
+    of: the config, for its workers, steps and seed.
+    mean_s: seconds of a gradient.
+    spread: sigma of the logarithm.
+  """
+  draw = np.random.default_rng(of.seed)
+  seconds = mean_s * draw.lognormal(
+    -(spread**2) / 2, spread, (4 * of.steps, of.workers)
+  )
+  np.savetxt(path, seconds, '%.6f')
+  return float(seconds.mean())
+
+
+def not_waiting(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
+  """The records of the engine's processes."""
+  real = ConfigDict({**of.to_dict(), 'cluster': cluster, 'engine': 'ray'})
+  return list(engine.train(real, resolve_run(real), tell=print))
+
+
+def waiting(
+  of: ConfigDict, trace: pathlib.Path, gradient_s: float, target: float
+) -> list[Point]:
+  """The curve of processes that all wait for each other in every step.
+
+  They exchange by Gloo over the loopback interface; process i sleeps before
+  each step for what column i of the trace says beyond a gradient.
+
+  Args:
+    of: the config, of a strategy whose workers wait.
+    trace: seconds of gradients, a line per step, a column per worker.
+    gradient_s: of one in a process of its own.
+    target: accuracy at which the training ends.
+
+  Raises:
+    UserError: a process failed.
+  """
+  with tempfile.TemporaryDirectory() as folder:
+    spec, out = pathlib.Path(folder, 'spec'), pathlib.Path(folder, 'out')
+    given = of.to_dict(), str(trace), gradient_s, target
+    spec.write_bytes(pickle.dumps(given))  # JSON would lose tuples.
+    where = f'127.0.0.1:{launcher.free_port()}'
+    words = [sys.executable, '-u', '-m', PROCESS, where, str(of.workers)]
+    code = launcher.run(
+      [*words, str(i), str(spec), str(out)] for i in range(of.workers)
+    )
+    if code:
+      raise UserError(f'A training ended with exit code {code}; see above.')
+    return [Point(*point) for point in json.loads(out.read_text())]
+
+
+def waiting_exchange_s(
+  of: ConfigDict, trace: pathlib.Path, gradient_s: float
+) -> float:
+  """Mean seconds that a step takes beyond its slowest gradient; see `waiting`.
+
+  Args:
+    of: the config, with a record at its end only.
+    trace, gradient_s: see `waiting`.
+  """
+  slowest = np.loadtxt(trace)[1 : of.steps].max(axis=1).mean()
+  (end,) = waiting(of, trace, gradient_s, target=2.0)
+  return max(0.0, end.seconds / of.steps - float(slowest))
+
+
+def predicted(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
+  """The records of virtual time."""
+  virtual = ConfigDict({**of.to_dict(), 'cluster': cluster})
+  return list(simulate.simulate(resolve_run(virtual)))
+
+
+def curve(records: list[Record]) -> list[Point]:
+  """Of the engine or of virtual time."""
+  return [Point(r.virtual_s, r.test_accuracy) for r in records]
+
+
+def exchange_s(records: list[Record]) -> float:
+  """Mean seconds of an exchange on the engine, as the workers saw it."""
+  return sum(records[-1].transfer_s) / max(1, records[-1].exchanges)
+
+
+def computing(records: list[Record]) -> float:
+  """Seconds that all workers computed, sleep included."""
+  return sum(records[-1].compute_s)
+
+
+def machines(trace: pathlib.Path, **given: Any) -> ConfigDict:
+  """The cluster of both, on seconds of a trace."""
+  return defaults.cluster(compute='trace', trace=str(trace), **given)

@@ -1,0 +1,67 @@
+"""Real processes beside virtual time: what is made of their measurements."""
+
+import numpy as np
+import pytest
+
+from experiments import crossover_measured
+from experiments.framework import real_time
+
+WORKERS = (4, 8)
+KEYS = [
+  f'{crossover_measured.SECONDS}, {what}' for what in ('measured', 'predicted')
+]
+
+
+def test_a_trace_has_a_column_per_worker_and_the_mean_that_is_asked_for(
+  tmp_path,
+):
+  of = crossover_measured.config('EASGD', 4, 0, quick=False)
+  mean = real_time.write_trace(tmp_path / 'trace', of, 0.2, 0.3)
+  found = np.loadtxt(tmp_path / 'trace')
+  assert found.shape[1] == 4 and len(found) > of.steps
+  assert found.mean() == pytest.approx(mean, rel=1e-3)
+  assert mean == pytest.approx(0.2, rel=0.02)
+  assert np.log(found).std() == pytest.approx(0.3, rel=0.05)
+
+
+def rows(seconds, overrun=1.0):
+  """Of every run; `seconds` are those measured and predicted of a method."""
+  return [
+    {'workers': workers, 'method': method, 'seed': seed}
+    | dict(zip(KEYS, seconds(method), strict=True))
+    | {'ms of an exchange': 1.0, crossover_measured.OVERRUN: overrun}
+    for workers in WORKERS
+    for method in crossover_measured.METHODS
+    for seed in range(3)
+  ]
+
+
+def verdict(found):
+  return crossover_measured.verdict(crossover_measured.speeds(found), found)
+
+
+def test_a_method_is_judged_by_how_much_sooner_than_all_reduce_it_is():
+  # EASGD twice as fast, as predicted; pull-gossip as fast, predicted 1.25.
+  seconds = {'all-reduce': (8, 10), 'EASGD': (4, 5), 'pull-gossip': (8, 8)}
+  found = crossover_measured.speeds(rows(seconds.get))
+  speed = f'{crossover_measured.SPEED}, measured'
+  assert [row[speed] for row in found[:3]] == [1.0, 2.0, 1.0]
+  told = verdict(rows(seconds.get))
+  assert (told.met, told.of, told.open) == (2, 4, 0)
+
+
+def test_seeds_that_differ_much_leave_a_case_undecided():
+  seconds = {'all-reduce': (8, 8), 'EASGD': (8, 8), 'pull-gossip': (8, 8)}
+  found = rows(seconds.get)
+  for row in found:
+    if row['method'] == 'EASGD':
+      row[KEYS[0]] = (6, 8, 10)[row['seed']]
+  told = verdict(found)
+  assert (told.met, told.of, told.open) == (2, 2, 2)
+
+
+def test_who_never_arrives_is_undecided_and_a_busy_machine_decides_nothing():
+  seconds = {'all-reduce': (8, 8), 'EASGD': (None, 4), 'pull-gossip': (8, 8)}
+  told = verdict(rows(seconds.get))
+  assert (told.met, told.of, told.open) == (2, 2, 2)
+  assert verdict(rows(seconds.get, 1.2)).word.startswith('undecided: the mach')
