@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,20 @@ def sentence(row: Row) -> str:
     + f' in one of {row.paths} control paths' * (row.paths > 1)
     + f'), {verdict}{because}'
   )
+
+
+def as_json(row: Row) -> dict[str, Any]:
+  """A row as a JSON object: the bytes of its `worst` worker."""
+  i = worst(row)
+  return {
+    'step': row.step,
+    'worker': i,
+    'kinds': {kind: int(sent[i]) for kind, sent in row.kinds.items()},
+    'compiled': int(row.compiled[i]),
+    'ledger': int(row.ledger[i]),
+    'reason': row.reason,
+    **({'within': True} if row.within else {}),
+  }
 
 
 def levels(row: Row, devices: int) -> list[Row]:

@@ -110,19 +110,21 @@ def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
   )
 
 
-def variants(**strategies: ConfigDict | str) -> ConfigDict:
+def variants(*names: str, **strategies: ConfigDict | str) -> ConfigDict:
   """`config.variants` of a comparison of strategies, in this order.
 
   Args:
+    *names: of strategies with their defaults, each the name of its variant.
     **strategies: by the name of the variant, `config.strategy` or the name of
       a strategy.
   """
+  chosen = {name: name for name in names} | strategies
   return ConfigDict(
     {
       name: {
         'strategy': resolve.strategy_config(s) if isinstance(s, str) else s
       }
-      for name, s in strategies.items()
+      for name, s in chosen.items()
     },
     sort_keys=False,
   )

@@ -306,6 +306,18 @@ def test_a_report_refuses_a_wrong_ledger_by_name():
     )
 
 
+@pytest.mark.parametrize(
+  'horizon, wanted', [(399, [0]), (401, [0, 399])], ids=['never', 'late']
+)
+def test_a_report_has_a_late_exchange_and_one_row_for_all_silent_steps(
+  horizon, wanted
+):
+  late = on_gradients(every(400, exact_mean()))
+  found = audit.report('late', late, SMALL, (), 8, horizon)
+  assert [row['step'] for row in found] == wanted
+  assert [row['ledger'] for row in found] == [0, 77][: len(wanted)]
+
+
 @pytest.mark.parametrize('workers', [1, 9])
 def test_an_audit_without_enough_workers_or_devices_is_refused(workers):
   with pytest.raises(UserError, match=f'workers={workers}, devices=8'):

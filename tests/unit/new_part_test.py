@@ -86,3 +86,13 @@ def test_words_that_name_nothing_are_left_to_the_config():
 def test_a_mistake_is_a_sentence(words, sentence):
   with pytest.raises(UserError, match=sentence):
     on_the_command_line(*(f'--config.{word}' for word in words))
+
+
+def test_variants_are_named_by_their_strategies_unless_told_otherwise():
+  few = resolve.strategy_config('topk', density=0.5)
+  found = defaults.variants('gossip', 'all_reduce', few=few, mine='gossip')
+  assert [*found] == ['gossip', 'all_reduce', 'few', 'mine']
+  assert found.gossip == found.mine == defaults.variants(gossip='gossip').gossip
+  assert found.few.strategy == few
+  with pytest.raises(UserError, match="did you mean 'gossip'"):
+    defaults.variants('gosip')
