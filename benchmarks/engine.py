@@ -20,7 +20,7 @@ import numpy as np
 import ray
 
 from gossipjax.config import defaults, resolve
-from gossipjax.engine import session, setup
+from gossipjax.engine import ray_cluster, setup
 from gossipjax.engine.crew import SERVER, WORKER, Crew
 from gossipjax.engine.server_process import prepare
 from gossipjax.tasks.task import Task
@@ -123,7 +123,7 @@ def alone_s(crew: Crew) -> float:
 
 def main() -> None:
   """Prints a line per method, and one of the step."""
-  with session.session():
+  with ray_cluster.connected():
     plain = ray.remote(Plain).options(num_cpus=0).remote()
     source = ray.remote(Source).options(num_cpus=0).remote()
     for name, count in METHODS.items():

@@ -158,6 +158,20 @@ def test_a_folder_that_no_layer_names_is_noticed():
   assert layer('experiments.hylo')[1] == 'experiments'
 
 
+@pytest.mark.parametrize(
+  'path',
+  sorted((ROOT / 'benchmarks').rglob('*.py')),
+  ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_what_a_benchmark_imports_from_here_is_there(path):
+  for node in ast.walk(parsed(path)):
+    if isinstance(node, ast.ImportFrom) and node.module.startswith(OURS):
+      source = importlib.import_module(node.module)
+      for name in node.names:
+        if not hasattr(source, name.name):
+          importlib.import_module(f'{node.module}.{name.name}')
+
+
 def collectives_in(tree) -> list[str]:
   """Names of JAX's collectives: `lax.psum`, `from jax.lax import psum`."""
   found = []
