@@ -178,6 +178,8 @@ held-out accuracy, of text in nats less, as the rates are chosen. The state of
 inner optimizers stays with its worker. muloco is DiLoCo with Muon inside,
 embeddings and head included. Bytes are those of the busiest link per step, over
 the whole run; seconds are modelled. The figure has P = {WORKERS[0]}.
+Of workloads other than {' and '.join(SMALL)}, whose trainings take
+minutes, only the judged methods are trained, with P = {WORKERS[0]} and IID.
 """
 
 
