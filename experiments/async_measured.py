@@ -27,6 +27,7 @@ from experiments.framework import (
   real_time,
   single_run,
 )
+from experiments.framework.real_time import MOST_OVERRUN, OVERRUN
 from gossipjax.results.crossing import crossing
 from gossipjax.training.record import Record
 
@@ -48,8 +49,6 @@ METHODS = {
 }
 SECONDS, STALE = f'seconds to {TARGET} held out', 'mean staleness'
 NEAR = {SECONDS: 0.15, STALE: 0.2}
-OVERRUN = 'computing, measured / asked for'
-MOST_OVERRUN = 1.05
 
 
 def config(method: str, seed: int, quick: bool) -> ConfigDict:
@@ -73,10 +72,9 @@ def trace(of: ConfigDict, path: pathlib.Path) -> float:
   return float(seconds.mean())
 
 
-def machines(path: pathlib.Path, slow: bool, **link: Any) -> ConfigDict:
-  """The cluster of both, on seconds of a trace."""
-  late = {'sleep_s': 0.3, 'stragglers': (0,) * slow}
-  return real_time.machines(path, **link, **late)
+def machines(path: pathlib.Path, **link: Any) -> ConfigDict:
+  """The cluster of both, on seconds of a trace, with one slow worker."""
+  return real_time.machines(path, **link, sleep_s=0.3, stragglers=(0,))
 
 
 def found_in(records: list[Record]) -> dict[str, float | None]:
@@ -95,19 +93,18 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
   asked = trace(of, path)
   calm = of.copy_and_resolve_references()
   calm.steps = min(40, of.steps)
-  alike = real_time.not_waiting(calm, machines(path, slow=False))
-  took = real_time.exchange_s(alike)
+  took, overrun = real_time.timed_exchange(calm, path, asked)
   rounds = 2 if method in ('server', 'EASGD') else 1
   link = {'latency_s': took / rounds, 'bytes_per_s': float('inf')}
-  ours = found_in(real_time.not_waiting(of, machines(path, slow=True)))
-  model = found_in(real_time.predicted(of, machines(path, slow=True, **link)))
+  ours = found_in(real_time.not_waiting(of, machines(path)))
+  model = found_in(real_time.predicted(of, machines(path, **link)))
   return {
     'method': method,
     'seed': seed,
     **{f'{key}, measured': ours[key] for key in NEAR},
     **{f'{key}, predicted': model[key] for key in NEAR},
     'ms of an exchange': 1000 * took,
-    OVERRUN: real_time.computing(alike) / (calm.steps * WORKERS * asked),
+    OVERRUN: overrun,
     'load at the start': os.getloadavg()[0],
   }
 

@@ -98,8 +98,7 @@ def studies(scale: str) -> trained.Studies:
     for name in WORKLOADS
     for workers in ((4,) if quick else WORKERS)
     for metric in (first, GATHERED, *(() if quick else others))
-    if quick
-    or workers != most
+    if workers != most
     or (name == WORKLOADS[0] and metric in (first, GATHERED, 'bounded'))
   ]
   return {cell: partial(_study, *cell, scale) for cell in cells}

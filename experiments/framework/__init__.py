@@ -19,6 +19,7 @@ probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
 real_time          processes that sleep as a trace says, and their prediction
 waiting_process    one of those that wait for each other
+gloo               joins the processes of a measurement
 workload           what a workload is: task, network, schedule, gate
 workloads          the tasks and networks that claims are tried on
 small_workloads    small ones, on which many whole trainings are affordable

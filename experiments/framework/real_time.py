@@ -27,6 +27,8 @@ from gossipjax.training.record import Record
 from gossipjax.training.run import resolve_run
 
 BATCH = 16
+OVERRUN = 'computing, measured / asked for'
+MOST_OVERRUN = 1.05  # Above it the machine was busy.
 PROCESS = 'experiments.framework.waiting_process'
 
 
@@ -81,10 +83,8 @@ def gradients_s(of: ConfigDict, strategy: str, count: int) -> list[float]:
     strategy: one that the engine can run.
     count: of gradients; three more come first.
   """
-  plain = of.copy_and_resolve_references()
-  plain.strategy = ConfigDict({'name': strategy})
-  plain.cluster = defaults.cluster()
-  ready = setup.of_run(resolve_run(ConfigDict(plain.to_dict())))
+  other = {'strategy': {'name': strategy}, 'cluster': defaults.cluster()}
+  ready = setup.of_run(resolve_run(ConfigDict(of.to_dict() | other)))
   held, took = ready.beginning(), []
   for step in range(count + 3):
     began = time.perf_counter()
@@ -152,6 +152,16 @@ def waiting(
     return [Point(*point) for point in json.loads(out.read_text())]
 
 
+def timed_exchange(
+  of: ConfigDict, trace: pathlib.Path, asked_s: float
+) -> tuple[float, float]:
+  """Of workers on the engine: mean seconds of an exchange, as they saw it, and
+  of computing, sleep included, over `asked_s`, the mean of the trace."""
+  end = not_waiting(of, machines(trace))[-1]
+  asked = of.steps * of.workers * asked_s
+  return sum(end.transfer_s) / max(1, end.exchanges), sum(end.compute_s) / asked
+
+
 def waiting_exchange_s(
   of: ConfigDict, trace: pathlib.Path, gradient_s: float
 ) -> float:
@@ -175,16 +185,6 @@ def predicted(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
 def curve(records: list[Record]) -> list[Point]:
   """Of the engine or of virtual time."""
   return [Point(r.virtual_s, r.test_accuracy) for r in records]
-
-
-def exchange_s(records: list[Record]) -> float:
-  """Mean seconds of an exchange on the engine, as the workers saw it."""
-  return sum(records[-1].transfer_s) / max(1, records[-1].exchanges)
-
-
-def computing(records: list[Record]) -> float:
-  """Seconds that all workers computed, sleep included."""
-  return sum(records[-1].compute_s)
 
 
 def machines(trace: pathlib.Path, **given: Any) -> ConfigDict:

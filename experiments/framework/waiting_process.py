@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from experiments.framework import gloo
 from gossipjax.distributed import lifeline
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
@@ -22,8 +23,7 @@ from gossipjax.training.train import train
 def main(where: str, processes: str, process: str, spec: str, out: str) -> None:
   """Trains; process 0 writes the curve as JSON: seconds, accuracy."""
   lifeline.hold()
-  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-  jax.distributed.initialize(where, int(processes), int(process))
+  gloo.join(where, processes, process)
   given = pickle.loads(pathlib.Path(spec).read_bytes())
   config, trace, gradient_s, target = given
   run = resolve_run(ConfigDict(config))

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
+from experiments.framework import gloo
 from gossipjax import collectives, executors
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Aggregator, chain, stateless
@@ -133,10 +134,7 @@ def main(
   address: str, processes: str, process: str, spec: str, out: str
 ) -> None:
   """One of the processes."""
-  jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-  # Or JAX catches SIGTERM, and who stops a measurement waits for its end.
-  jax.config.update('jax_enable_preemption_service', False)
-  jax.distributed.initialize(address, int(processes), int(process))
+  gloo.join(address, processes, process)
   found = [measure(**exchange)._asdict() for exchange in json.loads(spec)]
   if process == '0':
     pathlib.Path(out).write_text(json.dumps(found))

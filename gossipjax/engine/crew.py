@@ -81,9 +81,8 @@ class Crew:
     starting = {
       name: actor.warm.remote() for name, actor in self.actors.items()
     }
-    ray_cluster.started(
-      starting, START_S * len(starting)
-    )  # They may share a core.
+    # They may share a core.
+    ray_cluster.started(starting, START_S * len(starting))
 
   def let_in(self, name: Name, actor: Any) -> str:
     """Gives a new process a state to begin with, and tells the others.
