@@ -1,5 +1,6 @@
 """What the figures of claims have in common: lines, points, legends."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -116,7 +117,8 @@ def units_of_axes(figure: Figure) -> None:
 def over_workers(axes: Axes) -> None:
   """The numbers of workers on the x axis, as powers of two."""
   axes.set(xlabel='workers')
-  axes.set_xscale('log', base=2)
+  if math.isfinite(axes.dataLim.minposx):  # Else there is no point to show.
+    axes.set_xscale('log', base=2)
 
 
 def legend(figure: Figure, *panels: Axes) -> None:

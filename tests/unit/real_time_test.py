@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import crossover_measured
-from experiments.framework import real_time
+from experiments.framework import figures, real_time
 
 WORKERS = (4, 8)
 KEYS = [
@@ -65,3 +65,11 @@ def test_who_never_arrives_is_undecided_and_a_busy_machine_decides_nothing():
   told = verdict(rows(seconds.get))
   assert (told.met, told.of, told.open) == (2, 2, 2)
   assert verdict(rows(seconds.get, 1.2)).word.startswith('undecided: the mach')
+
+
+def test_a_figure_is_drawn_where_nobody_arrives(tmp_path):
+  found = crossover_measured.speeds(rows(lambda method: (None, None)))
+  drawn = crossover_measured.figure(found, [])
+  figures.units_of_axes(drawn)
+  drawn.savefig(tmp_path / 'figure.png')
+  assert (tmp_path / 'figure.png').stat().st_size > 5000
