@@ -136,7 +136,8 @@ parameters of 32 bits; a server's are those of one worker, and it sends and
 receives those of all. Rounds and seconds are those of all exchanges of a
 period, with {WAN.latency_s * 1000:.0f} ms a round and
 {8 * WAN.bytes_per_s / 1e6:.0f} Mbit/s per worker,
-without computing, and with one link for a server.
+without computing, and with one link for a server. Of hierarchical, the exchange
+between pairs of workers counts.
 """
 
 

@@ -131,7 +131,8 @@ scaled. Seconds of a step are given: 0.1, 0.8 and 4.9 s.
 step; the delay of streaming DiLoCo), and only the rest is waited for; false:
 all of it is waited for. Empty: latency alone takes longer. Gradients and
 parameters have 32 bits; with 16, dense methods need half. The optimizer's own
-time and the selection of entries are not modelled.
+time and the selection of entries are not modelled. Of hierarchical, pairs of
+workers whose own link is not modelled, the exchange between pairs counts.
 """
 
 

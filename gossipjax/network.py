@@ -19,11 +19,14 @@ class Link(NamedTuple):
     latency_s: per round, alpha.
     bytes_per_s: in each direction, 1 / beta; may be infinite.
     full_duplex: whether both directions have that rate at the same time.
+    group: of the worker to the others of its group, where a strategy has some;
+      None: this link.
   """
 
   latency_s: float
   bytes_per_s: float
   full_duplex: bool = True
+  group: 'Link | None' = None
 
 
 def link(
@@ -36,6 +39,21 @@ def link(
   """
   ranges.check({'latency_s': latency_s, 'bytes_per_s': bytes_per_s}, 'link.')
   return Link(latency_s, bytes_per_s, full_duplex)
+
+
+def with_group(slow: Link, fast: Link) -> Link:
+  """The link `slow` of workers whose groups have the link `fast` inside.
+
+  Raises:
+    UserError: one is not full duplex; what a worker receives is not counted by
+      groups.
+  """
+  if not (slow.full_duplex and fast.full_duplex):
+    raise UserError(
+      'config.group_link needs links that carry both directions at the same '
+      'time; set full_duplex=True.'
+    )
+  return slow._replace(group=fast)
 
 
 def read(path: str) -> Link:
@@ -62,7 +80,7 @@ def read(path: str) -> Link:
       raise UserError(
         f'link={path}: {key} is {value!r}; a link needs {_NEEDED}.'
       )
-  return link(*(facts[key] for key in Link._fields))
+  return link(**{key: facts[key] for key in _KINDS})
 
 
 _LARGEST = 10**6  # Bytes of a file that are read.
@@ -101,7 +119,14 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
     traffic: with leading axes [workers, steps].
   """
   rounds, path = np.asarray(traffic.rounds), busiest(link, traffic)
-  return (rounds * link.latency_s + path / link.bytes_per_s).max(axis=0)
+  within: Any = 0.0
+  if fast := link.group:
+    inside = np.asarray(traffic.local_rounds)
+    path_inside = np.asarray(traffic.local_path_bytes)
+    rounds, path = rounds - inside, path - path_inside
+    within = inside * fast.latency_s + path_inside / fast.bytes_per_s
+  between = rounds * link.latency_s + path / link.bytes_per_s
+  return (between + within).max(axis=0)
 
 
 def waited_seconds(

@@ -105,11 +105,10 @@ class Traffic:
     rounds: communication rounds, one after the other, that this worker waited
       for; each takes the latency once.
     path_bytes: bytes on the busiest link of each of those rounds, added up.
-    local: of `bytes`, those that stayed within the worker's group, for methods
-      whose groups have a faster link; see transforms/groups.py.
-    inner: bytes that the devices of this worker sent each other; they are not
-      part of `bytes`.
-    inner_rounds: rounds of that.
+    local, local_rounds, local_path_bytes: of those, what stayed within the
+      worker's group, whose link may be faster.
+    inner, inner_rounds: bytes that the devices of this worker sent each other,
+      which are no part of `bytes`, and rounds of that.
   """
 
   bytes: Count
@@ -118,6 +117,8 @@ class Traffic:
   rounds: Count
   path_bytes: Count
   local: Count = _ZERO
+  local_rounds: Count = _ZERO
+  local_path_bytes: Count = _ZERO
   inner: Count = _ZERO
   inner_rounds: Count = _ZERO
 
@@ -133,8 +134,8 @@ class Traffic:
     either = lambda given, default: default if given is None else given
     counts = num_bytes, either(received, num_bytes), messages
     counts += either(rounds, messages), either(path_bytes, num_bytes)
-    nothing = np.zeros(np.shape(num_bytes))
-    return cls(*map(Count.of, (*counts, nothing, nothing, nothing)))
+    nothing = [np.zeros(np.shape(num_bytes))] * (len(_FIELDS) - len(counts))
+    return cls(*map(Count.of, (*counts, *nothing)))
 
   @classmethod
   def inside(cls, num_bytes: int, rounds: int) -> 'Traffic':
@@ -154,19 +155,18 @@ class Traffic:
 
   def counts(self) -> list[Count]:
     """All counts, in the order of the fields."""
-    return [getattr(self, f.name) for f in dataclasses.fields(self)]
+    return [getattr(self, name) for name in _FIELDS]
 
 
+_FIELDS = tuple(f.name for f in dataclasses.fields(Traffic))
 SILENCE = Traffic.of(0, 0)
 _FORM = jax.tree.structure(SILENCE)
-_FIELDS = tuple(f.name for f in dataclasses.fields(Traffic))
-_WAITED = ('rounds', 'inner_rounds')  # Of several at once: the slowest one's.
+_WAITED = ('rounds', 'local_rounds', 'inner_rounds')  # The slowest one's.
 
 
 def at_once(sent: Traffic, axis: int = 0) -> Traffic:
-  """The traffic of several exchanges at the same time, on one link.
-
-  Such as those of the devices of a worker, which share its link.
+  """The traffic of exchanges at the same time on one link, such as those of the
+  devices of a worker.
 
   Args:
     sent: with an axis of fewer than 4,096 exchanges.
@@ -177,7 +177,7 @@ def at_once(sent: Traffic, axis: int = 0) -> Traffic:
 
 
 def digits(sent: Traffic) -> jax.Array:
-  """All digits of the counts in one array, u32[16].
+  """All digits of the counts in one array, u32[20].
 
   A small program with twelve outputs in place of one takes a third more time,
   since each step allocates each output on each device.
@@ -186,7 +186,7 @@ def digits(sent: Traffic) -> jax.Array:
 
 
 def from_digits(array: jax.Array | np.ndarray, of: int = 1) -> Traffic:
-  """From u32[..., 16] to a Traffic on the host, leaves i64[...].
+  """From u32[..., 20] to a Traffic on the host, leaves i64[...].
 
   Several devices `of` a worker, on axis 1, are added up.
   """

@@ -21,6 +21,7 @@ from gossipjax.strategies import (
   gossip,
   gradient_tracking,
   gtopk,
+  hierarchical,
   local_sgd,
   noloco,
   parameter_server,
@@ -64,6 +65,9 @@ METHODS = {
   'local_sgd, period 8': Method(local_sgd.strategy(), 8),
   'des_loc, periods 64, 192, 384': Method(des_loc.strategy(64, 192, 384), 384),
   'diloco, period 100': Method(diloco.strategy(100), 100),
+  'hierarchical, between pairs, period 100': Method(
+    hierarchical.strategy(2, 100), 100
+  ),
   'diloco, period 100, 4 bits gathered': Method(
     diloco.strategy(100, compressor=FOUR), 100
   ),
@@ -94,8 +98,8 @@ class Bill(NamedTuple):
   """Of the steps of one period, f64[workers, period].
 
   Attributes:
-    bytes: sent, per parameter.
-    rounds: one after the other.
+    bytes: sent, per parameter; where workers form groups, between groups.
+    rounds: one after the other, of those.
     path_bytes: on the busiest link of those rounds, per parameter.
   """
 
@@ -119,10 +123,12 @@ def bill(name: str, workers: int) -> Bill:
   )
   if not found.exact:
     raise ValueError(f'The traffic of {name} depends on gradients.')
-  second = lambda count: np.asarray(count, float)[:, method.period :]
   sent = found.sent
+  between = lambda all_of, local: (
+    np.asarray(all_of, float) - np.asarray(local, float)
+  )[:, method.period :]
   return Bill(
-    second(sent.bytes) / ENTRIES,
-    second(sent.rounds),
-    second(sent.path_bytes) / ENTRIES,
+    between(sent.bytes, sent.local) / ENTRIES,
+    between(sent.rounds, sent.local_rounds),
+    between(sent.path_bytes, sent.local_path_bytes) / ENTRIES,
   )

@@ -5,7 +5,6 @@ counted, and the seconds of a link are modelled from both.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 from ml_collections import ConfigDict
@@ -25,14 +24,16 @@ def chosen_link(
   link: str | None,
   latency_s: float | None,
   bytes_per_s: float | None,
-  default: Any,
+  config: ConfigDict,
 ) -> network.Link:
   """From a preset's name, a JSON file or two numbers, else from the config."""
+  choice = link or config.link
   if latency_s is not None or bytes_per_s is not None:
     if link or latency_s is None or bytes_per_s is None:
       raise UserError('Give --link, or both --latency-s and --bytes-per-s.')
-    return network.link(latency_s=latency_s, bytes_per_s=bytes_per_s)
-  return next(iter(resolve.links(link or default).values()))
+    choice = {'latency_s': latency_s, 'bytes_per_s': bytes_per_s}
+  found = resolve.links(choice, group=config.get('group_link', ''))
+  return next(iter(found.values()))
 
 
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:

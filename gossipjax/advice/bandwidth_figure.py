@@ -21,7 +21,7 @@ def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
   for i, f in enumerate(found):
     axes.loglog(
       bandwidth,
-      [f.step_s(network.Link(link.latency_s, b)) for b in bandwidth],
+      [f.step_s(link._replace(bytes_per_s=b)) for b in bandwidth],
       STYLES[i // 10 % 3],
       color=f'C{i % 10}',
       label=f.name,

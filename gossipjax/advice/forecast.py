@@ -53,8 +53,10 @@ class Forecast(NamedTuple):
     return self.risk.expected(steps * whole, whole, 1.0)
 
 
-def break_even(mine: Forecast, dense: Forecast, latency_s: float) -> float:
+def break_even(mine: Forecast, dense: Forecast, link: network.Link) -> float:
   """Bytes per second below which a strategy is faster than all-reduce.
+
+  All else is as on the link.
 
   Returns:
     0 if it never is within BYTES_PER_S, infinity if it always is; NaN if it is
@@ -62,8 +64,8 @@ def break_even(mine: Forecast, dense: Forecast, latency_s: float) -> float:
   """
 
   def gain(bytes_per_s: float) -> float:
-    link = network.Link(latency_s, bytes_per_s)
-    return dense.step_s(link) - mine.step_s(link)
+    other = link._replace(bytes_per_s=bytes_per_s)
+    return dense.step_s(other) - mine.step_s(other)
 
   wins = np.array([gain(b) > 0 for b in BYTES_PER_S])
   if wins.all() or not wins.any():
@@ -88,7 +90,7 @@ def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
       'select, merge': f.select_s,
       'communicate (model)': f.comm_s(link),
       'efficiency': f'{100 * f.compute_s / f.step_s(link):.0f} %',
-      'faster than all-reduce': _below(f, dense, link.latency_s),
+      'faster than all-reduce': _below(f, dense, link),
       'may never get there': ''
       if f is dense
       else f'{100 * f.risk.share:.0f} %',
@@ -100,10 +102,10 @@ def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
   ]
 
 
-def _below(mine: Forecast, dense: Forecast, latency_s: float) -> str:
+def _below(mine: Forecast, dense: Forecast, link: network.Link) -> str:
   if mine is dense:
     return ''
-  edge = break_even(mine, dense, latency_s)
+  edge = break_even(mine, dense, link)
   words = {0.0: 'never', math.inf: 'always'}
   if math.isnan(edge):
     return 'on fast links only'

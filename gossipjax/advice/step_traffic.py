@@ -4,6 +4,7 @@ No training is needed: traffic that depends on shapes alone is computed without
 the parameters, other traffic is measured under random gradients.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from gossipjax.traffic import Traffic
 from gossipjax.transforms import traced
 
 SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
+SIZES = ('bytes', 'received', 'path_bytes', 'local', 'local_path_bytes')
 
 
 class StepTraffic(NamedTuple):
@@ -75,13 +77,8 @@ def per_step(
     return StepTraffic(_stacked(each), False)
   sent = _stacked(_under_random_gradients(init, update, sample, workers, steps))
   ratio = _entries(params) / _entries(sample)
-  scaled = {
-    name: np.asarray(getattr(sent, name)) * ratio
-    for name in ('bytes', 'received', 'path_bytes', 'local')
-  }
-  return StepTraffic(
-    Traffic(messages=sent.messages, rounds=sent.rounds, **scaled), False
-  )
+  scaled = {name: np.asarray(getattr(sent, name)) * ratio for name in SIZES}
+  return StepTraffic(dataclasses.replace(sent, **scaled), False)
 
 
 def _of_one(init, params: Tree, workers: int) -> Tree:

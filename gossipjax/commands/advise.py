@@ -121,7 +121,7 @@ def _put_link(config: ConfigDict) -> network.Link:
   """The link that is asked about, which becomes that of the config."""
   given = flags.FLAGS
   numbers = given.latency_s, given.bytes_per_s
-  link = advise.chosen_link(given.link, *numbers, config.link)
+  link = advise.chosen_link(given.link, *numbers, config)
   with config.ignore_type(), config.unlocked():
     if given.latency_s is not None:
       config.link = ConfigDict(

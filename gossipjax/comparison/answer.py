@@ -135,7 +135,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
     target,
     share(target, higher),
     bool(given),
-    total_time.link_name(config),
+    total_time.link_title(config),
     total_time.kind(shown[0]),
     total_time.sharing(shown[0]),
     tuple(sorted(rows, key=lambda row: _order(row, higher))),

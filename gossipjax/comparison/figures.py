@@ -65,7 +65,7 @@ def draw(
 def _costs(kind: str, config: dict[str, Any]) -> dict[str, str]:
   """Columns of records, with the label of their axis."""
   return {
-    'total_s': scores.seconds(kind, total_time.link_name(config)),
+    'total_s': scores.seconds(kind, total_time.link_title(config)),
     'bytes_sent': 'bytes sent per worker (logical)',
     'step': 'local steps',
   }

@@ -13,7 +13,7 @@ from gossipjax.comparison import (
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.markup import escaped, escaped_rows, of_rows
 from gossipjax.comparison.units import duration, size
-from gossipjax.results.total_time import link_name
+from gossipjax.results.total_time import link_name, link_title
 
 MOST = 7  # Columns that a terminal of 80 characters shows whole.
 
@@ -49,7 +49,8 @@ def parts(rows: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
 
 
 def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
-  link, runs = link_name(summary['config']), summary['runs']
+  config, runs = summary['config'], summary['runs']
+  link, title = link_name(config), link_title(config)
   least = runs[0]['bytes_sent'] or 1
   return {
     'run': run['name'],
@@ -65,7 +66,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     'against the first': ''
     if runs[0].get('diverged')
     else (f'{run["bytes_sent"] / least:.3g} x'),
-    f'communication on {link} (model)': duration(run['comm_s'][link]),
+    f'communication on {title} (model)': duration(run['comm_s'][link]),
     **columns.hidden(run, runs, link),
     **columns.inner_seconds(run, summary),
     'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',

@@ -20,6 +20,12 @@ _DEVICES = {
   'inner_link': '',
   'overlap': False,  # Late exchanges beside computing, see docs/hosts.md.
 }
+# To model communication with.
+_LINKS = {
+  'link': '1gbe',  # A preset of network.py, or a JSON file.
+  # Within groups of workers (hierarchical), as `link`; '': `link`.
+  'group_link': '',
+}
 
 
 def get_config(strategy: str = 'all_reduce') -> ConfigDict:
@@ -51,8 +57,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
       'target': 0.0,  # Score to be reached; 0: 99 % of all-reduce's best.
       'target_score': '',  # Which, such as loss; '': accuracy, or the first.
-      # A preset of network.py, or a JSON file, to model communication with.
-      'link': '1gbe',
+      **_LINKS,
       # Machines of virtual time, see `cluster` below; {}: train in lock-step.
       'cluster': {},
       'engine': '',  # ray: in real time, each worker in a process of its own.

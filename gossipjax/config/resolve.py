@@ -90,8 +90,11 @@ def strategy(
   return own_functions.returned(found, Strategy, 'strategy.name', name)
 
 
+Choice = str | Mapping[str, float]
+
+
 def links(
-  choice: str | Mapping[str, float], key: str = 'link'
+  choice: Choice, key: str = 'link', group: Choice = ''
 ) -> dict[str, network.Link]:
   """All preset links, by name; first the one of `config.link`.
 
@@ -99,9 +102,10 @@ def links(
     choice: the name of a preset, that of a JSON file, or the arguments of
       `network.link`.
     key: of the config that says so.
+    group: `config.group_link`, as `choice`; '': that within groups is no other.
 
   Raises:
-    UserError: there is no such link.
+    UserError: there is no such link; or see `network.with_group`.
   """
   if isinstance(choice, str) and choice.endswith('.json'):
     chosen = {choice: network.read(choice)}
@@ -109,4 +113,8 @@ def links(
     chosen = {choice: pick(choice, network.PRESETS, key)}
   else:
     chosen = {'custom': call(network.link, dict(choice), key)}
-  return chosen | network.PRESETS
+  found = chosen | network.PRESETS
+  if not group:
+    return found
+  fast = next(iter(links(group, 'group_link').values()))
+  return {name: network.with_group(slow, fast) for name, slow in found.items()}

@@ -7,7 +7,8 @@ from typing import Any
 
 from gossipjax.training.durable_files import digest
 
-KEYS = ('link', 'inner_link', 'trace', 'file')  # Each may name a file.
+# Each may name a file.
+KEYS = ('link', 'group_link', 'inner_link', 'trace', 'file')
 TEXT = 'file'  # Is looked for in the folders of data, too.
 VARIABLE = 'GOSSIPJAX_DATA'
 

@@ -6,6 +6,8 @@ seconds of the link, which are modelled, are added. Of several processes all was
 measured; in virtual time all is modelled.
 """
 
+from typing import Any
+
 import numpy as np
 
 from gossipjax.results.reader import Run
@@ -35,7 +37,18 @@ def sharing(run: Run) -> int:
 
 def link_name(config: dict) -> str:
   """What `config.link` is called in the columns of records."""
-  return config['link'] if isinstance(config['link'], str) else 'custom'
+  return _name(config['link'])
+
+
+def link_title(config: dict) -> str:
+  """`link_name`, and what `config.group_link` is called if there is one."""
+  group = config.get('group_link')
+  within = f', {_name(group)} within groups' if group else ''
+  return link_name(config) + within
+
+
+def _name(link: Any) -> str:
+  return link if isinstance(link, str) else 'custom'
 
 
 def columns(run: Run) -> dict[str, np.ndarray]:

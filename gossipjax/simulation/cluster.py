@@ -120,6 +120,8 @@ def cluster(
     preset.bytes_per_s if bytes_per_s is None else bytes_per_s,
     full_duplex and preset.full_duplex,
   )
+  if preset.group:
+    link = network.with_group(link, preset.group)
   found = Cluster(
     asynchronous,
     link,

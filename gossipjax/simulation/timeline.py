@@ -158,16 +158,5 @@ def silent(bill: Traffic) -> bool:
 
 def seconds(link: network.Link, bill: Traffic) -> float:
   """Seconds of a round on idle links."""
-  one = type(bill)(
-    *(
-      np.asarray(x)[:, None]
-      for x in (
-        bill.bytes,
-        bill.received,
-        bill.messages,
-        bill.rounds,
-        bill.path_bytes,
-      )
-    )
-  )
+  one = type(bill)(*(np.asarray(x)[..., None] for x in bill.counts()))
   return float(network.seconds(link, one)[0])

@@ -104,7 +104,7 @@ def resolve_run(
   """
   ranges.check({k: v for k, v in config.items() if k != 'variants'})
   inner.check(config)
-  links = resolve.links(config.link)
+  links = resolve.links(config.link, group=config.get('group_link', ''))
   if given.strategy is None and given.optimizer is None:
     optimizer.check_momentum(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in INTEGERS}

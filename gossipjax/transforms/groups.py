@@ -79,7 +79,12 @@ def local(aggregator: Aggregator) -> Aggregator:
 
   def update(tree, state, step, active=True):
     tree, state, sent = aggregator.update(tree, state, step, active)
-    return tree, state, dataclasses.replace(sent, local=sent.bytes)
+    inside = {
+      'local': sent.bytes,
+      'local_rounds': sent.rounds,
+      'local_path_bytes': sent.path_bytes,
+    }
+    return tree, state, dataclasses.replace(sent, **inside)
 
   return Aggregator(aggregator.init, update)
 

@@ -133,7 +133,7 @@ LINK = network.Link(0.1, 1e4)
   ],
 )
 def test_break_even_is_where_both_take_as_long(mine, edge):
-  assert break_even(mine, DENSE, 0.1) == pytest.approx(
+  assert break_even(mine, DENSE, LINK) == pytest.approx(
     edge, rel=1e-6, nan_ok=True
   )
 
@@ -297,7 +297,11 @@ def test_a_calibrated_link_is_read_from_its_file(tmp_path):
   file = tmp_path / 'link.json'
   file.write_text(json.dumps({'latency_s': 1e-4, 'bytes_per_s': 2e8}))
   ours = network.link(latency_s=1e-4, bytes_per_s=2e8)
-  assert advise.chosen_link(str(file), None, None, '1gbe') == ours
+  config = defaults.get_config()
+  assert advise.chosen_link(str(file), None, None, config) == ours
+  config.group_link = '10gbe'
+  inside = advise.chosen_link(None, 1e-4, 2e8, config)
+  assert inside == ours._replace(group=network.PRESETS['10gbe'])
   assert next(iter(resolve.links(str(file)).items())) == (str(file), ours)
 
 

@@ -37,3 +37,9 @@ def test_bytes_within_groups_have_a_column_if_there_are_groups():
   assert second['of it within groups'] == ''
   (row,) = rows(RUN)
   assert 'of it within groups' not in row
+
+
+def test_a_link_of_groups_is_in_the_heading_of_its_seconds():
+  config = {'link': '1gbe', 'group_link': '10gbe'}
+  (row,) = table.rows({'config': config, 'runs': [RUN]})
+  assert 'communication on 1gbe, 10gbe within groups (model)' in row

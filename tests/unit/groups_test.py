@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from gossipjax import executors
+from gossipjax import executors, network
 from gossipjax.aggregator import Strategy, identity
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
@@ -152,6 +152,30 @@ def test_both_levels_are_billed_apart():
   assert silent == (inside, inside)
   # Between groups a ring of two; inside shares are added up, then gathered.
   assert talking == (inside + 3 * share, inside + 2 * share)
+
+
+def test_groups_with_a_link_of_their_own_take_its_seconds():
+  slow, fast = network.Link(1.0, 10.0), network.Link(0.01, 1000.0)
+  bills = [sent for *_, sent in run(hierarchical.strategy(2, 2), steps=2)]
+  bill = jax.tree.map(lambda *each: np.stack(each, axis=1), *bills)
+  tree, share = 4 * SIZE, 4 * SIZE // 2
+  # Every step a ring of two inside: two rounds. The second step has one of
+  # shares between, and inside each share is sent once before, once after.
+  inside, between = 2 * 0.01 + tree / 1000, 2 * 1.0 + share / 10
+  np.testing.assert_allclose(
+    network.seconds(network.with_group(slow, fast), bill),
+    [inside, 2 * inside + between],
+  )
+  np.testing.assert_allclose(
+    network.seconds(slow, bill),
+    network.seconds(network.with_group(slow, slow), bill),
+  )
+
+
+def test_a_link_of_groups_carries_both_directions():
+  slow = network.link(1.0, 10.0, full_duplex=False)
+  with pytest.raises(UserError, match='group_link'):
+    network.with_group(slow, network.PRESETS['10gbe'])
 
 
 def test_a_compressor_between_groups_sees_one_share():
