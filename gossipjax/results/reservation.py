@@ -90,8 +90,8 @@ def _check(folder: pathlib.Path, config: Any, resume: bool) -> None:
 
 
 def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
-  found = workdir.claimed(folder)['config']
   wanted = json.loads(config.to_json())
+  found = _with_new_keys(workdir.claimed(folder)['config'], wanted)
   if resume and more_steps.only(found, wanted):
     if why := more_steps.obstacle(config, found['steps']):
       raise UserError(
@@ -119,6 +119,17 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
       'began; restore it, or name another folder.'
     )
   return list(filter(None, [inputs.other_versions(then, now)]))
+
+
+def _with_new_keys(found: Any, wanted: Any) -> Any:
+  """A config of an older version with the keys that were added since.
+
+  Those that are not in it and are empty in `wanted`, which is their default.
+  """
+  if not isinstance(found, dict) or not isinstance(wanted, dict):
+    return found
+  new = {k: v for k, v in wanted.items() if k not in found and not v}
+  return new | {k: _with_new_keys(v, wanted.get(k)) for k, v in found.items()}
 
 
 def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:

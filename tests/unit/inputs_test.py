@@ -8,13 +8,16 @@ from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import inputs, reservation, workdir
 
+FILES = 'link.json', 'group.json', 'inner.json', 'trace.txt', 'book.txt'
+
 
 @pytest.fixture
 def config(tmp_path):
-  for name in ('link.json', 'inner.json', 'trace.txt', 'book.txt'):
+  for name in FILES:
     (tmp_path / name).write_text('1')
   config = defaults.get_config()
   config.link = str(tmp_path / 'link.json')
+  config.group_link = str(tmp_path / 'group.json')
   config.inner_link = str(tmp_path / 'inner.json')
   config.cluster = defaults.cluster(trace=str(tmp_path / 'trace.txt'))
   config.task = defaults.task('text', file='book.txt')
@@ -22,9 +25,7 @@ def config(tmp_path):
   return config
 
 
-@pytest.mark.parametrize(
-  'name', ['link.json', 'inner.json', 'trace.txt', 'book.txt']
-)
+@pytest.mark.parametrize('name', FILES)
 def test_a_changed_or_missing_input_is_refused_with_its_name(
   config, tmp_path, name
 ):
@@ -54,6 +55,28 @@ def test_other_versions_are_told_with_both_numbers(config, tmp_path):
   assert f'jax 0.0.1 (now {now["versions"]["jax"]})' in sentence
   assert f'commit abc (now {now["commit"]})' in sentence
   assert 'numpy' not in sentence
+
+
+def test_a_run_of_an_older_version_lacks_keys_that_are_empty_now(
+  config, tmp_path
+):
+  folder, path = tmp_path / 'run', tmp_path / 'run/config.json'
+  with reservation.reserved(folder, config, resume=False):
+    pass
+  found = json.loads(path.read_text())
+  found['config'].pop('target_score')
+  found['config']['cluster'].pop('slow')
+  path.write_text(json.dumps(found))
+  with reservation.reserved(folder, config, resume=True):
+    pass
+  assert json.loads(path.read_text())['config'] == json.loads(config.to_json())
+  found['config'].pop('batch_size')  # Is never empty.
+  path.write_text(json.dumps(found))
+  with (
+    pytest.raises(UserError, match='batch_size'),
+    reservation.reserved(folder, config, resume=True),
+  ):
+    pass
 
 
 @pytest.mark.parametrize(
