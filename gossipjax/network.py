@@ -121,10 +121,10 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
   rounds, path = np.asarray(traffic.rounds), busiest(link, traffic)
   within: Any = 0.0
   if fast := link.group:
-    inside = np.asarray(traffic.local_rounds)
-    path_inside = np.asarray(traffic.local_path_bytes)
-    rounds, path = rounds - inside, path - path_inside
-    within = inside * fast.latency_s + path_inside / fast.bytes_per_s
+    inside, moved = traffic.local_rounds, traffic.local_path_bytes
+    rounds = rounds - np.asarray(inside)
+    within = np.asarray(inside) * fast.latency_s
+    within = within + np.asarray(moved) / fast.bytes_per_s
   between = rounds * link.latency_s + path / link.bytes_per_s
   return (between + within).max(axis=0)
 
@@ -168,8 +168,13 @@ def inner_seconds(link: Link, traffic: Traffic, devices: int) -> np.ndarray:
 
 
 def busiest(link: Link, traffic: Traffic) -> np.ndarray:
-  """Bytes that pass each worker's busiest link in turn, i64[workers, steps]."""
+  """Bytes that pass each worker's busiest link in turn, i64[workers, steps].
+
+  Without those within groups that have a link of their own.
+  """
   path = np.asarray(traffic.path_bytes)
+  if link.group:
+    return path - np.asarray(traffic.local_path_bytes)
   if link.full_duplex:
     return path
   both = np.asarray(traffic.bytes) + np.asarray(traffic.received)

@@ -85,9 +85,10 @@ def main(
   _check(config)
   executors.emulate(devices([config]) if given.minutes > 0 else 1)
   known = [*known_runs.kept(), *known_runs.of_workdirs(given.known)]
+  within = f', within groups {_told(link.group)}' if link.group else ''
   print(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '
-    f'link: {link.latency_s:.3g} s, {units.size(link.bytes_per_s)}/s\n'
+    f'link: {_told(link)}{within}\n'
   )
   advise_pilots.show(*known_table.told(known, config))
   alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
@@ -130,6 +131,10 @@ def _put_link(config: ConfigDict) -> network.Link:
     else:
       config.link = given.link or config.link
   return link
+
+
+def _told(link: network.Link) -> str:
+  return f'{link.latency_s:.3g} s, {units.size(link.bytes_per_s)}/s'
 
 
 def _show_steps(found: list[Forecast], link: network.Link) -> None:
