@@ -23,10 +23,10 @@ SMALL = {
     'LSTM (width 64) on tinyshakespeare, 3,000 steps',
     {'name': 'text', 'model': 'lstm', 'width': 64, 'layers': 1, 'sequence': 32},
     {'name': 'adamw', 'weight_decay': 0.1},
-    {'cpu': Size(3000, 64, 3e-3), 'quick': Size(6, 64, 3e-3)},
+    {'cpu': Size(3000, 64, 0.03), 'quick': Size(6, 64, 0.03)},
     'test_loss',
     1.75,
-    'not measured before',
+    '1.712 measured with 8 workers at rate 0.03',
   ),
   'digits': Workload(
     "MLP on scikit-learn's digits, 300 steps",
