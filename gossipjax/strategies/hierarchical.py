@@ -6,8 +6,8 @@
 where y_ak is the k-th share of the mean of group a's models: the workers of a
 group send different shares over the slow link between groups, and exchange
 shares on the fast link inside before and after. Both levels are billed;
-`Traffic.local` are the bytes inside groups. With all-reduce inside and an
-average between it is hierarchical SGD.
+`Traffic.local` are the bytes inside groups, and `config.group_link` is their
+link. With all-reduce inside and an average between it is hierarchical SGD.
 
 Castiglia et al., Multi-level local SGD, 2021. arXiv:2007.13819; Wang et al.,
 Demystifying why local aggregation helps: convergence analysis of hierarchical
