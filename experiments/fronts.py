@@ -212,7 +212,8 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   found = Figure(figsize=(7 * len(names), 5), layout='constrained')
   panels = found.subplots(1, len(names), squeeze=False)[0]
   for axes, name in zip(panels, names, strict=True):
-    y = margins.measure(name).column
+    by = margins.measure(name)
+    y = by.column
     mine = [r for r in rows if r['workload'] == name and r[y] is not None]
     front = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
     axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)
@@ -227,6 +228,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
         fontsize=7,
       )
     axes.set(title=name, xlabel=PATH, ylabel=y, xscale='log')
+    axes.yaxis.set_inverted(by.sign < 0)  # Better is higher up.
   return found
 
 

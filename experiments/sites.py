@@ -192,19 +192,20 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   found = Figure(figsize=(14, 0.4 + 3.4 * len(places)), layout='constrained')
   panels = found.subplots(len(places) or 1, len(keys), squeeze=False)
   for line, (name, split) in zip(panels, places, strict=False):
-    y = margins.measure(name).column
+    by = margins.measure(name)
     mine = [r for r in rows if (r['workload'], r['split']) == (name, split)]
     for axes, x in zip(line, keys, strict=True):
       for i, method in enumerate(METHODS):
         at = [r for r in mine if r['method'] == method]
         axes.plot(
           [r[x] for r in at],
-          [r[y] for r in at],
+          [r[by.column] for r in at],
           'os'[i // 10],
           color=f'C{i}',
           label=method,
         )
-      axes.set(xlabel=x, ylabel=y, xscale='log')
+      axes.set(xlabel=x, ylabel=by.column, xscale='log')
+      axes.yaxis.set_inverted(by.sign < 0)  # Better is higher up.
     line[0].set_title(f'{name}, {split}, P = {WORKERS[0]}')
   figures.legend(found, *panels.flat)
   return found
