@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import inputs, lock, more_steps, workdir
 from gossipjax.training.durable_files import partial, write
@@ -121,15 +122,14 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
   return list(filter(None, [inputs.other_versions(then, now)]))
 
 
-def _with_new_keys(found: Any, wanted: Any) -> Any:
-  """A config of an older version with the keys that were added since.
-
-  Those that are not in it and are empty in `wanted`, which is their default.
-  """
-  if not isinstance(found, dict) or not isinstance(wanted, dict):
-    return found
-  new = {k: v for k, v in wanted.items() if k not in found and not v}
-  return new | {k: _with_new_keys(v, wanted.get(k)) for k, v in found.items()}
+def _with_new_keys(
+  found: dict[str, Any], wanted: dict[str, Any]
+) -> dict[str, Any]:
+  """A config of an older version with the keys that were added since, where
+  `wanted` has their default."""
+  usual = json.loads(defaults.get_config().to_json())
+  new = {key: wanted[key] for key in usual if key in wanted}
+  return {k: v for k, v in new.items() if v == usual[k]} | found
 
 
 def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:

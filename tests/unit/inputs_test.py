@@ -1,5 +1,6 @@
 """A run goes on only with its own files, and tells of other versions."""
 
+import functools
 import json
 
 import pytest
@@ -57,26 +58,31 @@ def test_other_versions_are_told_with_both_numbers(config, tmp_path):
   assert 'numpy' not in sentence
 
 
-def test_a_run_of_an_older_version_lacks_keys_that_are_empty_now(
+def test_a_run_of_an_older_version_lacks_keys_that_have_their_default(
   config, tmp_path
 ):
   folder, path = tmp_path / 'run', tmp_path / 'run/config.json'
+  config.variants = {'one': {'seed': 3}}
   with reservation.reserved(folder, config, resume=False):
     pass
-  found = json.loads(path.read_text())
-  found['config'].pop('target_score')
-  found['config']['cluster'].pop('slow')
-  path.write_text(json.dumps(found))
-  with reservation.reserved(folder, config, resume=True):
-    pass
-  assert json.loads(path.read_text())['config'] == json.loads(config.to_json())
-  found['config'].pop('batch_size')  # Is never empty.
-  path.write_text(json.dumps(found))
-  with (
-    pytest.raises(UserError, match='batch_size'),
-    reservation.reserved(folder, config, resume=True),
+  whole = json.loads(path.read_text())
+
+  def without(*keys):
+    found = json.loads(json.dumps(whole))
+    *inside, last = keys
+    functools.reduce(dict.get, inside, found['config']).pop(last)
+    path.write_text(json.dumps(found))
+    return reservation.reserved(folder, config, resume=True)
+
+  with without('target_score'):
+    assert json.loads(path.read_text()) == whole
+  for keys, words in (
+    (('group_link',), 'group_link'),  # Is no default here.
+    (('cluster', 'asynchronous'), 'cluster.asynchronous'),
+    (('variants', 'one', 'seed'), 'variants.one.seed'),
   ):
-    pass
+    with pytest.raises(UserError, match=words), without(*keys):
+      pass
 
 
 @pytest.mark.parametrize(
