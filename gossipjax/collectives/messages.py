@@ -1,5 +1,7 @@
 """Messages along pairs of workers: one way, both ways, or if one wants it."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,7 +43,9 @@ def send(tree, pairs, active=True):
     path_bytes=np.full(n, size),
   )
   bill = jax.tree.map(lambda table: jnp.asarray(table)[me], bill)
-  return send_tree(tree, pairs, arrived), arrived, bill * active
+  bill = bill * active
+  bill = dataclasses.replace(bill, received=bill.received * arrived)
+  return send_tree(tree, pairs, arrived), arrived, bill
 
 
 def swap(tree, source, active=True):

@@ -52,7 +52,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
   frame, found = frames.of_runs(runs), answer.of(summary, runs)
   plain, costs = _costs(
     frame,
-    total_time.link_name(summary['config']),
+    summary['config'],
     total_time.kind(runs[0]),
   )
   shown = scores.columns([frame]) | OTHERS
@@ -129,13 +129,13 @@ def _hash(script: str) -> str:
 
 
 def _costs(
-  frame: pd.DataFrame, link: str, kind: str
+  frame: pd.DataFrame, config: dict[str, Any], kind: str
 ) -> tuple[dict[str, str], dict[str, str]]:
   """Columns for the x axis, with labels; total seconds come first.
 
   Args:
     frame: of all records.
-    link: of the config, the first of all links.
+    config: of the comparison, whose link is the first of all.
     kind: how total seconds are known, see `total_time.kind`.
 
   Returns:
@@ -147,9 +147,9 @@ def _costs(
     for c in frame.columns
     if c.startswith('comm_') and c.endswith('_s')
   ]
-  links.sort(key=lambda name: name != link)
+  links.sort(key=lambda name: name != total_time.link_name(config))
   costs = {
-    'total_s': scores.seconds(kind, link),
+    'total_s': scores.seconds(kind, total_time.link_title(config)),
     'bytes_sent': 'bytes sent (logical)',
     'step': 'local steps',
   }
@@ -159,7 +159,8 @@ def _costs(
   for i, name in enumerate(links):
     key = f'comm_{name}_s'
     plain[key] = key if re.fullmatch(r'\w+', key, re.ASCII) else f'comm_{i}_s'
-    costs[plain[key]] = f'communication seconds on {name} (model)'
+    title = total_time.link_title({**config, 'link': name})
+    costs[plain[key]] = f'communication seconds on {title} (model)'
   costs['train_s'] = 'training seconds here (measured)'
   return plain, costs
 

@@ -1,10 +1,12 @@
 """Several comparisons as one, for one table and one page."""
 
+import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from gossipjax.comparison import answer, report, table
+from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import reader, workdir
 
@@ -25,10 +27,12 @@ def joined(
       target compares.
   """
   summaries = [reader.summary(folder) for folder in folders]
-  first = summaries[0]['config']
-  for folder, summary in zip(folders, summaries, strict=True):
-    for key, value in summary['config'].items():
-      if key not in FREE and value != first.get(key):
+  usual = json.loads(defaults.get_config().to_json())  # Of older versions.
+  configs = [{**usual, **summary['config']} for summary in summaries]
+  first = configs[0]
+  for folder, config in zip(folders, configs, strict=True):
+    for key in {**first, **config}:
+      if key not in FREE and config.get(key) != first.get(key):
         raise UserError(
           f'{folder} has another config.{key} than {folders[0]}; report them '
           'one by one.'

@@ -40,8 +40,9 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
   def compress(x, key=None):
     needs_key(key)
     needs_floats(x)
-    if clip is not None:
-      x = jnp.clip(x, -clip * x.std(), clip * x.std())
+    if clip is not None:  # Entries that are all equal have no deviation.
+      most = jnp.where(x.std() > 0, clip * x.std(), jnp.inf)
+      x = jnp.clip(x, -most, most)
     scale = jnp.max(jnp.abs(x))
     kept = jax.random.uniform(key, x.shape) * scale < jnp.abs(x)
     codes = jnp.where(kept, jnp.where(x > 0, 3, 2), 0)
@@ -79,6 +80,7 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
     norm = jnp.linalg.norm(rows, axis=1)
     exact = levels * rows / jnp.where(norm > 0, norm, 1)[:, None]
     codes = jnp.floor(exact + jax.random.uniform(key, rows.shape))
+    codes = jnp.clip(codes, -levels, levels)  # The sum may be rounded up.
     # Modulo 2^bits, so that the code 0 means zero.
     codes = codes.astype(jnp.int32) & 2**bits - 1
     return Quantised(packing.pack(codes.ravel()[: x.size], bits), norm)

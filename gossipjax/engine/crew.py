@@ -77,7 +77,7 @@ class Crew:
       self._restore(k, shard)
     for i, worker in self.of(WORKER):
       worker.begin.remote(packed(self.held.singles[i]), self.steps[i])
-    self._connect()
+    self.connect()
     starting = {
       name: actor.warm.remote() for name, actor in self.actors.items()
     }
@@ -98,7 +98,7 @@ class Crew:
       self._restore(i, actor)
       source = 'the last checkpoint'
     self.actors[name] = actor
-    self._connect()
+    self.connect()
     return source
 
   def _restore(self, k: int, shard: Any) -> None:
@@ -119,7 +119,7 @@ class Crew:
     model = tuple(map(jax.tree.leaves, (params, whole.state)))
     return model, 'the server' if self._visits else 'what was last known of it'
 
-  def _connect(self) -> None:
+  def connect(self) -> None:
     """Tells all workers where the others are."""
     known = dict(self.of(SERVER if self._visits else WORKER))
     for _, worker in self.of(WORKER):

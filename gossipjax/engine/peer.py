@@ -61,6 +61,7 @@ class Peer:
     take: Callable[..., tuple[Arrays, Any, jax.Array]],
     call: Callable[[list[int], int, list[list[np.ndarray]]], list[Answer]],
     clock: Clock,
+    seen: int | None = 0,
   ):
     """A worker at rest.
 
@@ -73,11 +74,12 @@ class Peer:
       call: (others, step, messages) -> their answers; raises Gone. No others:
         the shards of a server.
       clock: the same for all.
+      seen: version of the server that its parameters are; None: not known.
     """
     self.number, self._kind, self.single = number, kind, single
     self._rounds, self._take, self._call = rounds, take, call
     self._clock, self._since = clock, clock()
-    self._version, self._seen = 0, 0
+    self._version, self._seen = 0, seen
     self._lock, self._waits = threading.Lock(), False
     self._spans: list[tuple[str, float, float]] = []
 
@@ -159,13 +161,16 @@ class Peer:
       if self._kind != async_exchange.PUSH:
         self._finish(cut, [a.message for a in answers], step)
     except Gone:
+      if self._kind == async_exchange.PUSH:  # The step is taken.
+        return [], np.zeros_like(bills[:1]), stale
       return self._round([], step)
     finally:
       self._waits = False
     if visits:
+      version = answers[0].version
       # A server that was restored counts from 0.
-      stale = max(0, answers[0].version - self._seen)
-      self._seen = answers[0].version + 1
+      stale = 0 if self._seen is None else max(0, version - self._seen)
+      self._seen = version + 1
     return drawn, bills, stale
 
   def _finish(self, cut: Cut, messages: list, step) -> None:

@@ -102,6 +102,7 @@ class Watch:
     self.faults += 1
     if kind == WORKER:  # Nobody is to draw it; a server is waited for.
       self._crew.actors.pop(name, None)
+      self._crew.connect()
     ends = until == math.inf
     self._say(
       f'{kind} {i} died; it '

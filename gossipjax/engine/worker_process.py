@@ -34,12 +34,12 @@ class WorkerProcess:
     self._peer = self._at(self._like)
     self.step = 0
 
-  def _at(self, single) -> peer.Peer:
-    setup = self._setup
+  def _at(self, single, seen: int | None = 0) -> peer.Peer:
+    setup, call = self._setup, self._call
     take = lambda own, step: setup.take(own, self._server, self.number, step)
     kind = setup.exchange.kind
     return peer.Peer(
-      self.number, kind, single, setup.rounds, take, self._call, self._clock
+      self.number, kind, single, setup.rounds, take, call, self._clock, seen
     )
 
   def warm(self) -> None:
@@ -59,11 +59,12 @@ class WorkerProcess:
     own = self._setup.joined(
       tree(worker.params, params), tree(worker.state, state)
     )
-    self._peer, self.step = self._at(self._like._replace(own=own)), step
+    self._peer = self._at(self._like._replace(own=own), seen=None)
+    self.step = step
 
   def connect(self, others: dict[int, Any]) -> None:
-    """Learns where other workers are, or the shards of the server."""
-    self._others |= others
+    """Learns where all other workers are, or the shards of the server."""
+    self._others = others
 
   def start(self, step: int) -> None:
     """Computes the gradient of a step."""
@@ -141,11 +142,14 @@ class WorkerProcess:
     attending = 1 if visits else 1 + len(drawn)
     until = time.time() + WAIT_S
     while True:
-      asked = [*self._others] if visits else drawn
+      others = self._others  # `connect` sets others.
+      asked = [*others] if visits else drawn
+      if not {*asked} <= {*others}:
+        raise Gone
       try:
         return ray.get(
           [
-            self._others[j].answer.remote(row, attending, step, message)
+            others[j].answer.remote(row, attending, step, message)
             for row, (j, message) in enumerate(
               zip(asked, messages, strict=True), 1
             )

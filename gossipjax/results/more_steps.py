@@ -30,10 +30,10 @@ def obstacle(config: ConfigDict, before: int) -> str:
       continue  # It has steps of its own.
     if run.get('cluster'):
       return f'the virtual time{whose} is made for that number of steps'
-    if not any(loop.due(n, before, 0) for n in (run.log_every, run.eval_every)):
+    if not loop.due(run.eval_every, before, 0):
       return (
-        f'its last record{whose} is at no multiple of log_every='
-        f'{run.log_every} or eval_every={run.eval_every}'
+        f'its last evaluation{whose} is at no multiple of eval_every='
+        f'{run.eval_every}'
       )
     if not _same_rates(run, before):
       return (

@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import jax
 
 from gossipjax.errors import UserError, nearest
 
@@ -26,6 +29,33 @@ def check_workers(key: str, found: Sequence[float], workers: int) -> None:
       raise UserError(
         f'cluster.{key}: there is no worker {worker:g} among 0 to '
         f'{workers - 1}.'
+      )
+
+
+# Memory of what a worker itself has not sent yet, by the names of its fields.
+OWN = ('residual', 'velocity')
+
+
+def rejoining(memory: Any) -> None:
+  """Refuses `first` for a strategy whose memory a late worker cannot catch up.
+
+  It fetches parameters only. A memory that all workers change in the same way,
+  such as a center, would differ from that of the others from then on.
+
+  Args:
+    memory: of one worker's strategy; shapes suffice.
+
+  Raises:
+    UserError: there is more in it than in OWN.
+  """
+  for path, _ in jax.tree_util.tree_leaves_with_path(memory):
+    names = [key.name for key in path if hasattr(key, 'name')]
+    if not {*OWN} & {*names}:
+      what = names[-1] if names else 'state'
+      raise UserError(
+        'cluster.first lets late workers miss rounds, and this strategy has a '
+        f'memory that would miss them, too ({what}); set cluster.first=0, or '
+        'take a strategy with a residual at most, such as all_reduce or topk.'
       )
 
 

@@ -9,9 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from gossipjax.aggregator import AsyncExchange, Strategy, Tree, identity
+from gossipjax.collectives import WORKERS
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.simulation import goal
+from gossipjax.simulation.cluster_checks import rejoining
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
 from gossipjax.simulation.players import player_of
@@ -83,6 +88,13 @@ def rehearse(run: Run) -> tuple[Tree, Tree]:
   found = worker_program.rehearse(
     with_exchange(run, exchange), 2 if exchange else None
   )
+  if 0 < run.cluster.first < run.workers:
+    begin = worker_program.worker_program(run).init
+    everyone = jax.vmap(
+      lambda _, given: begin(*given), axis_name=WORKERS, in_axes=(0, None)
+    )
+    begun = jax.eval_shape(everyone, jnp.zeros(run.workers), found)
+    rejoining((begun.gradients, begun.parameters, begun.moments))
   goal.of_run(run)
   return found
 

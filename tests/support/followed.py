@@ -57,9 +57,10 @@ class Peers:
     sizes: bytes of the messages of each round, there and back.
   """
 
-  def __init__(self, given):
+  def __init__(self, given, call=None):
     held = given.beginning()
     self._setup, self._held, self.sizes = given, held, []
+    self._call = call or self._ask
     self._shards = [
       peer.Server([held.server[i] for i in shard], given.rounds)
       for shard in given.shards
@@ -72,7 +73,7 @@ class Peers:
     kind, call = given.exchange.kind, self._call
     return peer.Peer(i, kind, single, given.rounds, take, call, Clock())
 
-  def _call(self, drawn, step, messages):
+  def _ask(self, drawn, step, messages):
     others = [self._peers[j] for j in drawn] or self._shards
     found = [
       other.answer(row, 1 + len(drawn), step, message)

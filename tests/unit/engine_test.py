@@ -13,6 +13,7 @@ from gossipjax import errors
 from gossipjax.collectives import WORKERS
 from gossipjax.config import defaults
 from gossipjax.engine import halves, rows, setup
+from gossipjax.engine.messages import Gone
 from gossipjax.errors import UserError
 from gossipjax.training.run import resolve_run
 from tests.support import followed
@@ -54,6 +55,28 @@ def test_the_messages_are_as_large_as_the_ledger_says(played, name):
 def test_a_silent_round_asks_nobody(played):
   _, ledger, others = played('adaptive_gossip')
   assert len(others.sizes) == ledger.exchanges < followed.STEPS * 3
+
+
+@pytest.mark.parametrize('name', ['push_gossip', 'pairwise_gossip'])
+def test_a_gradient_is_used_once_if_who_was_drawn_has_died(name):
+  asked = []
+
+  def gone(drawn, *rest):
+    asked.append(drawn)
+    raise Gone
+
+  given = setup.of_run(resolve_run(followed.config(name)))
+  found, step = [], 1  # One in which it exchanges.
+  for drawn in [], [1]:
+    peers = followed.Peers(given, call=gone)
+    peers.start(0, step)
+    entry = peers.exchange(0, drawn, step)
+    assert entry.who == [0] and not entry.bills.any()
+    own = given.layout.joined(peers.read().singles[0].own, [])
+    found.append(own.params)
+  assert asked == [[1]]
+  alone, after_death = found
+  jax.tree.map(np.testing.assert_array_equal, after_death, alone)
 
 
 @pytest.mark.parametrize('own', [True, False])

@@ -14,6 +14,8 @@ import optax
 import pytest
 
 from gossipjax import executors, network, topology, triggers
+from gossipjax.config import defaults
+from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.simulation import simulate
 from gossipjax.simulation.cluster import cluster
@@ -35,7 +37,7 @@ from gossipjax.strategies import (
 from gossipjax.tasks.task import Task
 from gossipjax.training import worker_program
 from gossipjax.training.ledger import Ledger
-from gossipjax.training.run import Run
+from gossipjax.training.run import Run, resolve_run
 from gossipjax.transforms import outer_optimizers
 
 P, EVENTS, RATE, SIZE, STEP_S = 3, 50, 0.05, 17, 0.1
@@ -500,6 +502,20 @@ def test_backup_workers_drop_the_late_and_fetch_the_model():
     np.testing.assert_allclose(where(fleet)[:2], [x, x], atol=1e-5)
   assert clock.now == pytest.approx(10 * 0.12)  # Nobody waits for worker 2.
   assert ledger.received[2] and not np.allclose(where(fleet)[2], START)
+
+
+@pytest.mark.parametrize(
+  'name, memory',
+  [('elastic', 'center'), ('power_sgd', 'q'), ('topk', ''), ('dgc', '')],
+)
+def test_who_may_be_late_has_no_memory_that_others_change(name, memory):
+  config = defaults.get_config(name)
+  config.cluster = defaults.cluster(asynchronous=False, first=7)
+  if not memory:
+    simulate.rehearse(resolve_run(config))
+    return
+  with pytest.raises(UserError, match=rf'cluster\.first.*\({memory}\)'):
+    simulate.rehearse(resolve_run(config))
 
 
 def test_who_was_late_joins_the_round_that_goes_on_when_it_is_done():
