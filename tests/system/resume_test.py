@@ -222,10 +222,10 @@ def test_a_finished_run_goes_on_to_more_steps(tmp_path):
   'more, words',
   [
     (
-      '--config.optimizer.schedule=cosine --config.log_every=6',
+      '--config.optimizer.schedule=cosine --config.eval_every=6',
       'schedule=cosine depends',
     ),
-    ('--config.log_every=5', 'log_every=5 or eval_every=12'),
+    ('--config.log_every=6', 'no multiple of eval_every=12'),
   ],
 )
 def test_more_steps_of_another_training_are_refused(more, words, tmp_path):

@@ -132,6 +132,23 @@ def test_terngrad_clips_at_its_standard_deviations():
   np.testing.assert_allclose(message.scale, 2.5 * np.std(x), rtol=1e-6)
 
 
+def test_terngrad_sends_entries_that_are_all_equal():
+  for size in 1, 8:
+    message = compressors.terngrad().compress(jnp.full(size, -3.0), KEY)
+    np.testing.assert_array_equal(
+      compressors.terngrad().decompress(message, size), [-3.0] * size
+    )
+
+
+@pytest.mark.parametrize('levels', [7, 127])
+def test_qsgd_has_no_level_beyond_the_norm(levels, monkeypatch):
+  almost_one = lambda key, shape: jnp.full(shape, 1 - 2**-24, jnp.float32)
+  monkeypatch.setattr(jax.random, 'uniform', almost_one)
+  compressor = compressors.qsgd(levels)
+  message = compressor.compress(jnp.array([2.0]), KEY)
+  assert float(compressor.decompress(message, 1)[0]) == 2.0
+
+
 @pytest.mark.exhaustive
 def test_qsgd_keeps_to_its_levels():
   x = gaussian(100)
