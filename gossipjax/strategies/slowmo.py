@@ -4,7 +4,7 @@
 
 every `period` steps, where s are the parameters from which all workers last
 started, and rate is the inner learning rate; in between, parameters are
-averaged every `local_period` steps. At a constant rate it is DiLoCo with a
+averaged every `local_period` steps, too. At a constant rate it is DiLoCo with a
 heavy ball; under a schedule its momentum is rescaled with the rate. With a = 1
 and b = 0 it is local SGD.
 
@@ -78,10 +78,9 @@ def strategy(
       f'local_period divides period={period}, got {local_period}.'
     )
   rate = rate or optax.constant_schedule(1.0)
+  # Where a slow step is due, parameters have just been averaged.
   slow = outer_step(
-    slow_momentum(stepsize, momentum, rate, period), exact_mean()
+    slow_momentum(stepsize, momentum, rate, period), identity()
   )
-  if local_period == period:
-    return Strategy(identity(), every(period, slow))
   both = chain(every(local_period, exact_mean()), every(period, slow))
   return Strategy(identity(), both)
