@@ -8,6 +8,7 @@ gossiping SGD at the same accuracy: their baseline must have spent 52 / 92, or
 a step without an exchange takes no communication time.
 """
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -135,10 +136,9 @@ def find(
 
 def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
   last = mine.tuned.runs[0]['records'][-1]
-  mean, error = (
-    of(mine.tuned) for of in (virtual_time.mean_seconds, virtual_time.error)
-  )
+  mean = virtual_time.mean_seconds(mine.tuned)
   theirs = base and virtual_time.mean_seconds(base.tuned)
+  part = claim.ratio(mean, theirs)
   first = base and base.tuned.runs[0]['records'][-1]
   per_step = lambda record: record['bytes_sent'] / record['step']
   return seed_statistics.columns(NAMES, cell) | {
@@ -149,9 +149,18 @@ def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
     'share of time not computing': talking(mine.tuned.runs[0]),
     'traffic saved': 1 - per_step(last) / per_step(first) if first else None,
     TIME: mean,
-    PART: claim.ratio(mean, theirs),
-    f'{PART}{seed_statistics.ERROR}': claim.ratio(error, theirs),
+    PART: part,
+    f'{PART}{seed_statistics.ERROR}': part and _error(mine, base, mean, theirs),
   }
+
+
+def _error(mine: Method, base: Method, mean: float, theirs: float):
+  """Standard error of the quotient of two means; None if one is not known."""
+  errors = [virtual_time.error(method.tuned) for method in (mine, base)]
+  if mine is base or None in errors:
+    return None
+  shares = (e / m for e, m in zip(errors, (mean, theirs), strict=True))
+  return mean / theirs * math.hypot(*shares)
 
 
 NOTES = f"""

@@ -155,19 +155,24 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     dense = next((r for r in mine if r['strategy'] == 'all_reduce'), None)
     if dense is None:
       continue
-    cheap = [r for r in front if r[PATH] <= TENTH * dense[PATH]]
-    good = [
-      row['strategy'] for row in cheap if margins.is_as_good(row, 'all_reduce')
-    ]
-    complete = trained.is_complete(coverage, name)
-    cases.append(bool(good) if complete else None)
+    cheap = {
+      row['strategy']: margins.is_as_good(row, 'all_reduce')
+      for row in front
+      if row[PATH] <= TENTH * dense[PATH]
+    }
+    good = [strategy for strategy, fine in cheap.items() if fine]
+    enough = bool(good) or (None if None in cheap.values() else False)
+    if front[-1] is not dense:
+      enough = False
+    cases.append(enough if trained.is_complete(coverage, name) else None)
     names = ', '.join(row['strategy'] for row in front)
+    fine = ', '.join(good) or 'none'
     said.append(
       f'On {name}, of {len(mine)} strategies, these are on the front, from the '
       f'fewest bytes to the most: {names}. As good as all-reduce with a tenth '
-      f'of its bytes: {", ".join(good) or "none"}.'
+      f'of its bytes: {fine}.'
     )
-    short.append(f'{name}: {", ".join(good) or "none"}')
+    short.append(f'{name}: {fine}')
   some = any(case is not None for case in cases)
   doubt = '' if some else 'not all strategies are trained'
   return claim.judged(
@@ -203,32 +208,23 @@ def _named(rows: claim.Rows, y: str) -> claim.Rows:
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
-  """Score against bytes on the busiest link, the front joined by a line.
-
-  Not all have room for their names; the table has them.
-  """
+  """Score against bytes; the front is joined by a line, some have names."""
   del coverage
   names = figures.values(rows, 'workload')
   found = Figure(figsize=(7 * len(names), 5), layout='constrained')
   panels = found.subplots(1, len(names), squeeze=False)[0]
   for axes, name in zip(panels, names, strict=True):
-    by = margins.measure(name)
-    y = by.column
+    y, sign, *_ = margins.measure(name)
     mine = [r for r in rows if r['workload'] == name and r[y] is not None]
     front = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
     axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)
     for row in mine:
       axes.plot(row[PATH], row[y], 'C1o' if row[FRONT] else 'C0.')
     for row in _named(mine, y):
-      axes.annotate(
-        row['strategy'],
-        (row[PATH], row[y]),
-        xytext=(3, 3),
-        textcoords='offset points',
-        fontsize=7,
-      )
+      at, style = (row[PATH], row[y]), {'textcoords': 'offset points'}
+      axes.annotate(row['strategy'], at, (3, 3), fontsize=7, **style)
     axes.set(title=name, xlabel=PATH, ylabel=y, xscale='log')
-    axes.yaxis.set_inverted(by.sign < 0)  # Better is higher up.
+    axes.yaxis.set_inverted(sign < 0)  # Better is higher up.
   return found
 
 

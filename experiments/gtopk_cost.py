@@ -66,12 +66,11 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
-  """How many of the models with 32 workers are as much faster as published."""
+  """For how many of the models with 32 workers gTop-k is faster than both."""
   at_32 = [row for row in rows if row['workers'] == 32]
   known = [row for row in at_32 if row[f'{OVER_DENSE}, model'] is not None]
   met = [
-    2.7 <= row[f'{OVER_DENSE}, model'] <= 12
-    and 1.1 <= row[f'{OVER_TOPK}, model'] <= 1.7
+    min(row[f'{over}, model'] for over in (OVER_DENSE, OVER_TOPK)) >= FASTER
     for row in known
   ]
   dense = claim.span(known, f'{OVER_DENSE}, model', '.1f')
@@ -92,12 +91,17 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   )
 
 
-NOTES = """
+FASTER = 1.05  # As in speedups.
+NOTES = f"""
 Modelled: seconds of the bill on 1 GbE (0.436 ms, 9 ns a byte), plus the
 authors' own seconds of computing and selecting. The density is 0.001. Published
 figures are samples/s of the authors' plotting script. Dense is a ring, Top-k an
 all-gather as a ring (the paper's formula has log P latencies). The authors'
 program sends float64 pairs, twice the bytes of this bill. Empty: not published.
+The claim holds for a model where the modelled throughput is at least
+{FASTER} times that of both. How much faster is told beside what is published
+and is no part of the verdict: the published range spans models, and not even
+the published samples/s of each model are inside it.
 """
 
 

@@ -140,15 +140,14 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   if goal is None:
     return claim.Verdict(0, 0, 'ResNet-50 was not timed', sentence)
   over, beside, bound = goal[OVER_DENSE], goal[OVER_TORCH], goal[BOUND]
-  met = [over >= 16, bound <= 1.08, *([beside >= 8] if beside else [])]
+  met = [over >= 16, bound <= 1.08, beside >= 8 if beside else None]
   other = f'{beside:.1f}' if beside else 'an unknown number of'
   found = (
     f'{over:.1f} times as fast as dense, {other} times as fast as '
     f"PyTorch's Top-k; dense takes {bound:.2f} of the ring's bound"
   )
-  return claim.Verdict(
-    sum(met),
-    len(met),
+  return claim.judged(
+    met,
     f'{found} (25.6 M numbers, 4 workers, 1 Gbit/s)',
     f'For 25.6 M numbers, 4 workers and 1 Gbit/s gTop-k is {found} (goals: 16, '
     f'8 and 1.08). {sentence}',

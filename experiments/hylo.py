@@ -144,7 +144,7 @@ def verdict(
   for row in (row for row in rows if row['method'] == 'hylo'):
     most = step_times.row_of(rows, row['workload'], 'dense')[PATH] / row[PATH]
     as_good = seed_statistics.gains(row, 'dense', -WITHIN, WITHIN)
-    met.append(None if as_good is None else as_good and most > FASTER)
+    met.append(None if as_good is None else as_good and most > 1)
     pace = (
       f'{FASTER} times as fast below {row[EVEN]:.3g} B/s'
       if row[EVEN]

@@ -119,8 +119,14 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
       'compared with': other,
       SHARE: claim.ratio(row[PATH], path),
     }
-    | margins.gain(tuned, theirs, cell[0], IT)
+    | margins.gain(_sure(found[cell]), beside and _sure(beside), cell[0], IT)
   )
+
+
+def _sure(trained: site_methods.Trained) -> best_rate.Tuned:
+  """The method, inside if both of its rates are."""
+  tuned = trained.tuned
+  return tuned._replace(inside=tuned.inside and trained.inside)
 
 
 def holds(row: dict[str, Any]) -> bool | None:
@@ -174,7 +180,9 @@ Period {PERIOD} where the name says nothing. Inner rates on a grid of sqrt(10)
 at the outer rate {site_methods.FIRST}, then the outer rates {OUTER}, and
 further ones while the best is the lowest or the highest, five at most, by
 validation data; then {best_rate.SEEDS} seeds. A gain is in points of
-held-out accuracy, of text in nats less, as the rates are chosen. The state of
+held-out accuracy, of text in nats less, as the rates are chosen. All methods
+but all-reduce send a fraction of its bytes; those of streaming_diloco and of
+muloco, which is not compressed here, are DiLoCo's. The state of
 inner optimizers stays with its worker. muloco is DiLoCo with Muon inside,
 embeddings and head included. Bytes are those of the busiest link per step, over
 the whole run; seconds are modelled. The figure has P = {WORKERS[0]}.

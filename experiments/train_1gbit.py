@@ -8,6 +8,7 @@ several seeds; the seconds of a step are measured between network namespaces at
 (configs/cifar10_links.py). Linux, root, iproute2.
 """
 
+import math
 import pathlib
 import statistics
 import tempfile
@@ -118,7 +119,7 @@ def _row(
   steps = [steps_to(run) for run in tuned.runs]
   reached = bool(steps) and None not in steps
   mean = statistics.fmean(steps) if reached else None
-  error = standard_error(steps) if reached else None
+  error = standard_error(steps) if reached and tuned.inside else None
   return {
     'workload': WORKLOAD,
     'rate': rate,
@@ -153,8 +154,10 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       continue
     best = min(mine, key=lambda row: row[SECONDS])
     gain = dense[SECONDS] - FASTER * best[SECONDS]
-    errors = dense[f'{SECONDS}{ERROR}'], FASTER * best[f'{SECONDS}{ERROR}']
-    unsure = abs(gain) < 2 * sum(e**2 for e in errors) ** 0.5
+    errors = [row[f'{SECONDS}{ERROR}'] for row in (dense, best)]
+    unsure = None in errors or abs(gain) < 2 * math.hypot(
+      errors[0], FASTER * errors[1]
+    )
     cases.append(None if unsure else gain > 0)
     text.append(
       f'at {rate} {best["strategy"]} is first, '

@@ -89,13 +89,15 @@ def difference(
 
   Returns:
     The mean over seeds and its standard error; NaN if a seed diverged, the
-    error also if there is only one.
+    error also with only one seed, or where a method's best rate is the lowest
+    or the highest that was tried: then nobody knows how good the method is.
   """
   n = min(len(a.runs), len(b.runs))
   gaps = of_seeds(a, column)[:n] - of_seeds(b, column)[:n]
   if not n:
     return math.nan, math.nan
-  return float(gaps.mean()), standard_error(gaps.tolist())
+  error = standard_error(gaps.tolist()) if a.inside and b.inside else math.nan
+  return float(gaps.mean()), error
 
 
 def against(a: Tuned, b: Tuned | None, name: str) -> dict[str, float]:
@@ -111,7 +113,7 @@ def told(gain: float | None, error: float | None) -> str:
   """A difference, with its standard error if it is known."""
   if not known(gain):
     return 'unknown (a seed diverged)'
-  return f'{gain:+.2f} ' + (f'+- {error:.2f}' if known(error) else '(one seed)')
+  return f'{gain:+.2f} ' + (f'+- {error:.2f}' if known(error) else '(unsure)')
 
 
 def known(value: float | None) -> bool:

@@ -123,8 +123,9 @@ def mean_seconds(tuned: best_rate.Tuned) -> float | None:
 
 
 def error(tuned: best_rate.Tuned) -> float | None:
-  """Standard error of `mean_seconds`; None with one seed, or without it."""
+  """Standard error of `mean_seconds`; None with one seed, without it, or where
+  the best rate is the lowest or the highest that was tried."""
   found = seconds(tuned)
-  if len(found) < 2 or None in found:
+  if len(found) < 2 or None in found or not tuned.inside:
     return None
   return standard_error(found)

@@ -79,8 +79,6 @@ def strategy(
     )
   rate = rate or optax.constant_schedule(1.0)
   # Where a slow step is due, parameters have just been averaged.
-  slow = outer_step(
-    slow_momentum(stepsize, momentum, rate, period), identity()
-  )
+  slow = outer_step(slow_momentum(stepsize, momentum, rate, period), identity())
   both = chain(every(local_period, exact_mean()), every(period, slow))
   return Strategy(identity(), both)
