@@ -149,7 +149,7 @@ def run_one(
   """
   if (found := workdir.summary(folder)) and _is_over(found, variant):
     return found
-  processes.decide(lambda: folder.mkdir(parents=True, exist_ok=True))
+  processes.decide(lambda: _begin(folder))
   spans, diverged = one_training.train(
     variant, folder, watch, interrupted, tell
   )
@@ -167,6 +167,11 @@ def run_one(
     )
   workdir.write_summary(folder, summary)
   return summary
+
+
+def _begin(folder: pathlib.Path) -> None:
+  folder.mkdir(parents=True, exist_ok=True)
+  workdir.reopen(folder)  # It may be that of a run of fewer steps.
 
 
 def _is_over(found: dict[str, Any], variant: Variant) -> bool:

@@ -66,6 +66,7 @@ def reserved(
       said = _check_inputs(folder, now)
       if (then := workdir.claimed(folder))['config'] != wanted:  # More steps.
         now = then | {'config': wanted}
+        workdir.reopen(folder)
         write(folder / workdir.CONFIG, json.dumps(now, indent=2))
       yield said
     else:

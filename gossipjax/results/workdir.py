@@ -19,7 +19,13 @@ from typing import Any
 import msgspec
 
 from gossipjax.errors import UserError
-from gossipjax.training.durable_files import MANIFEST, damage, seal, write
+from gossipjax.training.durable_files import (
+  MANIFEST,
+  damage,
+  seal,
+  sync,
+  write,
+)
 
 SCHEMA = 1  # Of config.json, records.jsonl and summary.json together.
 CONFIG, SUMMARY, TIMELINE = 'config.json', 'summary.json', 'timeline.json'
@@ -60,6 +66,14 @@ def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
   write(folder / SUMMARY, json.dumps(summary, indent=2))
   told = (CONFIG, SUMMARY, RECORDS, TIMELINE)
   seal(folder, [name for name in told if (folder / name).exists()])
+
+
+def reopen(folder: pathlib.Path) -> None:
+  """Removes what says that a comparison or a variant is finished, before its
+  files change: the manifest first, which would call the others damaged."""
+  for name in (MANIFEST, SUMMARY):
+    (folder / name).unlink(missing_ok=True)
+  sync(folder)
 
 
 def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:

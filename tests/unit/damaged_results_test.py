@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from gossipjax.comparison import compare
+from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader, workdir
+from gossipjax.training.loop import Interrupted
 from tests.support import workdirs
 from tests.support.workdirs import record
 
@@ -118,3 +121,32 @@ def test_without_a_manifest_files_are_taken_as_they_are(folder):
     json.dumps(summary | {'a': 1})
   )
   assert len(analysis.load(folder)) == len(STEPS)
+
+
+@pytest.mark.usefixtures('compile_quickly')
+def test_a_longer_run_that_is_interrupted_is_not_damaged(tmp_path):
+  config = defaults.get_config()
+  config.update(workers=2, log_every=1, eval_every=2, executor='vmap')
+  config.variants = defaults.variants(dense='all_reduce', few='topk')
+  folder = tmp_path / 'a'
+  states = iter((False, True))  # Stops in the second of the steps added.
+  read = []
+
+  def watch(*_):
+    read.append(reader.read(folder))  # As another terminal does meanwhile.
+
+  config.steps = 2
+  compare.compare(config, folder)
+  config.steps = 4
+  with pytest.raises(Interrupted):
+    compare.compare(
+      config, folder, True, watch=watch, interrupted=lambda: next(states)
+    )
+  assert len(read) == 2
+  frame = analysis.load(folder)
+  steps = frame.groupby('run', observed=True)['step'].max()
+  assert steps.to_dict() == {'dense': 4, 'few': 2}
+  assert [run['name'] for run in reader.summary(folder)['runs']] == ['few']
+  summary = compare.compare(config, folder, resume=True)
+  assert [run['steps'] for run in summary['runs']] == [4, 4]
+  assert analysis.load(folder)['step'].tolist() == [1, 2, 3, 4] * 2
