@@ -107,7 +107,8 @@ def slower(row: Row, first: Row) -> bool:
 
 
 def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
-  """The answer of a comparison; None without a held-out score.
+  """The answer of a comparison; None if no run that did not diverge has a
+  held-out score.
 
   Args:
     summary: of the comparison; only its runs count, which are finished.
@@ -117,10 +118,11 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   shown = [run for run in runs if run.name in told]
   config = summary['config']
   score, given = _goal(config)
-  if (metric := _metric(score, shown)) is None:
+  groups = _groups(told, shown)
+  whole = [run for seeds in groups.values() for run in seeds if run]
+  if (metric := _metric(score, whole)) is None:
     return None
   higher = scores.is_higher(metric, summary.get('higher_is_better', ()))
-  groups = _groups(told, shown)
   good = [name for name, seeds in groups.items() if curves(seeds, metric)]
   dense = next((n for n in good if _strategy(groups[n]) == DENSE), good[0])
   best = pick(higher)
@@ -163,7 +165,7 @@ def _goal(config: Mapping[str, Any]) -> tuple[str, float]:
   return '', 0.0
 
 
-def _metric(score: str, runs: Iterable[Run]) -> str | None:
+def _metric(score: str, runs: Sequence[Run]) -> str | None:
   """The chosen score, else accuracy, loss or the first that there is."""
   known = [
     name

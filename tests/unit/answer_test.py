@@ -213,6 +213,12 @@ def test_without_a_held_out_score_there_is_no_answer(tmp_path):
   assert found(tmp_path / 'a', {'dense': nothing}) is None
 
 
+def test_of_runs_that_all_diverged_there_is_no_answer(tmp_path):
+  # The other variant still trains; these were evaluated before.
+  diverged = {'dense': {'diverged': 'The loss is NaN.'}}
+  assert found(tmp_path / 'a', {'dense': curve(DENSE)}, **diverged) is None
+
+
 def test_comparison_md_opens_with_the_answer(tmp_path):
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(**TWO))
   for name in TWO:
