@@ -62,7 +62,8 @@ def _who(answer: Answer, first: Row) -> str:
 
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
   """Of one seed, how much longer to the easier target."""
-  if len(answer.seeds) > 1 or slow.easier == float('inf'):
+  seeds = min(len(slow.each), len(fast.each))
+  if seeds > 1 or slow.easier == float('inf'):
     return ''
   target = scores.told(answer.metric, answer.easier)
   return f' ({slow.easier / fast.easier:.3g} times as long to {target})'
@@ -91,7 +92,7 @@ def _doubt(answer: Answer) -> list[str]:
 def _too_few(answer: Answer) -> list[str]:
   if not answer.unsure:
     return []
-  seeds = len(answer.seeds)
+  seeds = min(len(row.each) for row in (answer.rows[0], *answer.unsure))
   who = 'One seed' if seeds == 1 else f'{seeds} seeds'
   others = ', '.join(
     _named(row) if row.arrives else f'{row.name} (at best {best(answer, row)})'
@@ -144,12 +145,12 @@ def _nobody(answer: Answer) -> str:
 
 def basis(answer: Answer) -> str:
   """Where target and seconds come from."""
+  worst = ', of its worst seed' if answer.reference.each[1:] else ''
   target = (
     "The target is the config's."
     if answer.given
-    else f'The target is 99 % of the best of {answer.dense}'
-    f'{", of its worst seed" if answer.seeds[1:] else ""}; config.target sets '
-    'another, config.target_score another score.'
+    else f'The target is 99 % of the best of {answer.dense}{worst}; '
+    'config.target sets another, config.target_score another score.'
   )
   if answer.clock == VIRTUAL:
     return f'{target} Virtual seconds are modelled, waiting included.'

@@ -250,7 +250,30 @@ def test_several_workdirs_are_one_comparison(tmp_path):
   summary, runs = several.joined(folders)
   told = answer.of(summary, runs)
   assert [row.name for row in told.rows][:2] == ['b/dense', 'b/sparse']
+  assert 'One seed cannot tell b/dense from' in ' '.join(
+    answer_text.sentences(told)
+  )
   other = workdirs.claim(tmp_path / 'c', workdirs.config() | {'workers': 4})
   workdirs.run(other, 'all_reduce', curve(DENSE), seed=0)
   with pytest.raises(UserError, match=r'c has another config\.workers'):
     several.joined([folders[0], other])
+
+
+def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
+  folders = []
+  for name, last in (('a', (1.0, 1.0, 1.0)), ('b', (1.0, 0.8, 1.0))):
+    config = workdirs.config(**TWO) | {'seeds': [4, 5, 6]}
+    folders.append(workdirs.claim(tmp_path / name, config, command=COMMAND))
+    for run in TWO:
+      for seed, score in zip((4, 5, 6), last, strict=True):
+        records = curve((0.5, 0.9, score), 1 + 0.01 * seed)
+        workdirs.run(folders[-1], f'{run}-seed{seed}', records, seed=seed)
+  told = answer.of(*several.joined(folders))
+  assert [len(row.each) for row in told.rows] == [3] * 4
+  assert [row.name for row in told.never] == ['b/dense', 'b/sparse']
+  assert [row.name for row in told.unsure] == ['a/sparse']
+  text = ' '.join(answer_text.paragraphs(told))
+  assert '3 seeds cannot tell a/dense from a/sparse' in text
+  assert 'b/sparse (at best 96.67 ± 5.8 %, 1 of 3 seeds)' in text
+  assert 'as long (' not in text and 'of its worst seed' in text
+  assert "--config.seeds='(4, 5, 6, 7, 8, 9)'" in text
