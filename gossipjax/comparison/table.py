@@ -28,7 +28,8 @@ def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
   """
   summary = over_seeds.summary(summary)
   runs = summary['runs']
-  first = next(iter(scores.cells({}, runs, ())))
+  higher = summary.get('higher_is_better', ())
+  first = next(iter(scores.cells({}, runs, higher)))
   found = [
     {'run': run['name'], first: 'diverged'}
     if run.get('diverged')

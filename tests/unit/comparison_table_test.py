@@ -43,3 +43,19 @@ def test_a_link_of_groups_is_in_the_heading_of_its_seconds():
   config = {'link': '1gbe', 'group_link': '10gbe'}
   (row,) = table.rows({'config': config, 'runs': [RUN]})
   assert 'communication on 1gbe, 10gbe within groups (model)' in row
+
+
+def test_a_run_that_diverged_is_in_the_column_of_the_score_of_the_others():
+  other = {k: v for k, v in RUN.items() if not k.startswith('test_')}
+  runs = [{'name': 'wild', 'diverged': 'NaN'}, other | {'test_f1': 0.5}]
+  runs[0] |= {'bytes_sent': 0}
+  summary = {
+    'config': {'link': '1gbe'},
+    'runs': runs,
+    'higher_is_better': ['f1'],
+  }
+  for order in (1, -1):
+    found = table.rows(summary | {'runs': runs[::order]})[::order]
+    column = 'held-out f1 (higher is better)'
+    assert [row[column] for row in found] == ['diverged', '0.5']
+    assert all(len(row) == len(found[0]) for row in found)
