@@ -33,7 +33,8 @@ class Row(NamedTuple):
     steps: mean.
     score: the best of each seed; None if all seeds diverged.
     diverged: how many seeds did.
-    improving: whether every seed is at its best at its last evaluation.
+    improving: whether every seed is at its best at its last evaluation; a seed
+      that diverged is not.
   """
 
   name: str
@@ -98,6 +99,7 @@ def row(
   total, computing, communication, sent, steps = np.array(costs).T
   scores = curves(seeds, metric)
   best = [pick(higher)(curve) for curve in scores]
+  diverged = sum(run is None for run in seeds)
   return Row(
     name,
     tuple(total.tolist()),
@@ -108,8 +110,10 @@ def row(
     float(sent.mean()),
     float(steps.mean()),
     _spread([float(score) for score in best]) if best else None,
-    sum(run is None for run in seeds),
-    bool(scores) and all(_improving(curve, higher) for curve in scores),
+    diverged,
+    bool(scores)
+    and not diverged
+    and all(_improving(curve, higher) for curve in scores),
   )
 
 

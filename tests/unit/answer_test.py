@@ -159,6 +159,21 @@ def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
   assert 'steps are too few' in text
 
 
+def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
+  runs = {
+    f'{name}-seed{s}': curve(scores)
+    for name, scores in (('dense', DENSE), ('sparse', (0.5, 0.7, 0.8)))
+    for s in range(3)
+  }
+  seeds = {'seeds': [0, 1, 2]}
+  rising = found(tmp_path / 'a', runs, seeds)
+  assert [row.name for row in rising.late] == ['sparse']
+  diverged = {'sparse-seed1': {'diverged': 'The loss is NaN.'}}
+  told = found(tmp_path / 'b', runs, seeds, **diverged)
+  assert [row.name for row in told.never] == ['sparse'] and told.late == ()
+  assert next_comparison.command(told) == ''
+
+
 def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
   runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.1)}
   chosen = {'target': 0.4, 'target_score': 'loss'}  # The loss is 1 / step.
