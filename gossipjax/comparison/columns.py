@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from gossipjax import network
-from gossipjax.comparison.units import duration, size
+from gossipjax.comparison.units import count, duration, size
 
 
 def exchanges(run: dict[str, Any]) -> dict[str, str]:
   """How often a run exchanged; runs of older versions did not count that."""
   if run.get('exchanges') is None:
     return {}
-  return {'exchanges': f'{run["exchanges"]} in {run["steps"]} steps'}
+  done, steps = count(run['exchanges']), count(run['steps'])
+  return {'exchanges': f'{done} in {steps} steps'}
 
 
 def local(

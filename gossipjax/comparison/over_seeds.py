@@ -10,9 +10,10 @@ SCORES = ('test_', 'worker0_', 'train_loss', 'consensus_distance')
 def summary(found: dict[str, Any]) -> dict[str, Any]:
   """The summary of a comparison with one entry per variant.
 
-  Numbers are means over seeds; `sd` has the sample standard deviation of each
-  score, for two seeds or more. A variant that diverged with a seed says so and
-  has no scores. A summary of one seed is returned as it is.
+  Numbers are means over seeds, None if a seed has none; `sd` has the sample
+  standard deviation of each score, for two seeds or more. A variant that
+  diverged with a seed says so and has no scores. A summary of one seed is
+  returned as it is.
 
   Args:
     found: as in summary.json.
@@ -43,6 +44,8 @@ def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
       mean[key] = statistics.fmean(values)
       if key.startswith(SCORES) and len(runs) > 1:
         sd[key] = statistics.stdev(values)
+    elif any(_is_number(v) for v in values):
+      mean[key] = None
   return mean | {'name': name, 'sd': sd}
 
 

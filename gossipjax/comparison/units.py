@@ -13,6 +13,12 @@ def size(num_bytes: float) -> str:
   return f'{num_bytes:.0f} B'
 
 
+def count(number: float) -> str:
+  """A number of things; a mean of some to four digits, from 1,000 on whole."""
+  whole = number >= 1000 or number == round(number)
+  return f'{number:.0f}' if whole else f'{number:.4g}'
+
+
 def duration(seconds: float) -> str:
   """Seconds to three digits; whole ones from 1,000 on."""
   return f'{seconds:,.0f} s' if seconds >= 999.5 else f'{seconds:.3g} s'

@@ -6,7 +6,7 @@ import statistics
 import numpy as np
 import pytest
 
-from gossipjax.comparison import compare, over_seeds, seed_lines
+from gossipjax.comparison import compare, over_seeds, seed_lines, table
 from gossipjax.config import defaults
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
@@ -81,6 +81,30 @@ def test_a_seed_that_diverges_is_told(done):
   found = over_seeds.summary(summary)['runs']
   assert found[0]['diverged'] == 'diverged with 1 of 3 seeds.'
   assert not found[1].get('diverged')
+
+
+def test_means_of_counts_have_few_digits(done):
+  summary = json.loads(json.dumps(done[1]))
+  for run, exchanges in zip(
+    summary['runs'], (37, 37, 38, 4, 4, 4), strict=True
+  ):
+    run['exchanges'] = exchanges
+  told = [row['exchanges'] for row in table.rows(summary)]
+  assert told == ['37.33 in 4 steps', '4 in 4 steps']
+  summary['runs'][0].update(exchanges=54321, steps=90000)
+  told = table.rows(summary)[0]['exchanges']
+  assert told == '18132 in 30003 steps'
+
+
+@pytest.mark.parametrize('lacking', range(3))
+def test_a_number_that_only_some_seeds_have_has_no_mean(done, lacking):
+  summary = json.loads(json.dumps(done[1]))
+  for i, run in enumerate(summary['runs']):
+    run['wire_bytes'] = None if i == lacking else 4000
+  few, many = over_seeds.summary(summary)['runs']
+  assert few['wire_bytes'] is None and many['wire_bytes'] == 4000
+  told = [row['sent per step (wire)'] for row in table.rows(summary)]
+  assert told == ['', '1 kB']
 
 
 def test_without_seeds_nothing_changes():
