@@ -20,7 +20,10 @@ from gossipjax.advice.pilot_plan import Plan, candidates, planned
 from gossipjax.advice.ranking import DENSE, Curve, Rank
 from gossipjax.advice.risk import Risk
 from gossipjax.comparison import scores
+from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
+from gossipjax.tasks import checks
+from gossipjax.tasks.task import Task
 from gossipjax.tuning import trials
 
 
@@ -48,7 +51,8 @@ class Bench:
     self._configs, self._own_s, self._link = configs, own_s, link
     self._folder, self._say, self._interrupted = folder, say, interrupted
     self._tasks: dict[str, Any] = {}
-    self.metric = ''  # Column of the score that is judged.
+    self.metric = ''  # Column of the score that is judged, known after a pilot.
+    self.higher = False  # Whether large values of it are good.
 
   def __call__(self, pilot: Pilot) -> Curve:
     """Trains a pilot unless it is finished; an empty curve if it diverged."""
@@ -57,11 +61,15 @@ class Bench:
     trial = trials.Trial(name, {}, config, self._place(pilot))
     known = workdir.summary(trial.folder) is not None
     summary = trials.finish(trial, self._interrupted, self._tasks)
+    # Of the task, since a pilot that diverged may have left no score.
+    self.metric, self.higher = metric_of(
+      config, next(iter(self._tasks.values()))
+    )
     if summary.get('diverged'):
       self._say(f'{name}, learning rate {rate:.3g}: diverged')
       return Curve([], [])
     records = record_file.columns(trial.folder / workdir.RECORDS)
-    metric = self.metric = metric_of(config, records)
+    metric = self.metric
     shown = ~np.isnan(records[metric])
     seconds = (
       self._own_s[name] * records['step'] + records[f'comm_{self._link}_s']
@@ -98,34 +106,41 @@ class Bench:
       workdir.write(path, json.dumps([minutes, plan]))
     return plan
 
-  def higher(self) -> list[str]:
-    """Names of the task's scores of which large values are good."""
-    return sorted(
-      {n for task in self._tasks.values() for n in task.higher_is_better}
-    )
-
   def timed(self, pilot: Pilot) -> tuple[float, float]:
-    """Seconds of a step, and of a pilot besides its steps, both here."""
+    """Seconds of a step, and of a pilot besides its steps, both here.
+
+    Raises:
+      UserError: the pilot diverged, so that its steps say nothing.
+    """
     path = self._folder / 'timing.json'
+    began = time.monotonic()
+    if not self(pilot).scores:
+      name, rate = pilot.candidate
+      raise UserError(
+        f'{name} diverges at optimizer.learning_rate={rate:.3g} within the '
+        f'{pilot.steps} steps of a pilot; set a lower optimizer.learning_rate.'
+      )
     if not path.exists():
-      began = time.monotonic()
-      self(pilot)
       took = time.monotonic() - began
       records = record_file.columns(self._place(pilot) / workdir.RECORDS)
       step_s = float(records['train_s'][-1]) / pilot.steps
       begin_s = max(0.0, took - step_s * pilot.steps)
       workdir.write(path, json.dumps([step_s, begin_s]))
-    else:
-      self(pilot)
     step_s, begin_s = workdir.read(path, list[float])
     return step_s, begin_s
 
 
-def metric_of(config: Mapping[str, Any], records: Mapping[str, Any]) -> str:
-  """The column of the score that is judged, see `config.target_score`."""
-  known = list(scores.columns([records]))
+def metric_of(config: Mapping[str, Any], task: Task) -> tuple[str, bool]:
+  """The column of the score that is judged, see `config.target_score`.
+
+  Returns:
+    The column, and whether large values of it are good.
+  """
+  numbers = {f'test_{name}': np.zeros(1) for name in checks.scores_of(task)}
+  known = list(scores.columns([numbers]))
   chosen = f'test_{config.get("target_score")}'
-  return chosen if chosen in known else known[0]
+  metric = chosen if chosen in known else known[0]
+  return metric, scores.is_higher(metric, task.higher_is_better)
 
 
 def run(

@@ -21,7 +21,7 @@ from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import Pilot
 from gossipjax.advice.ranking import DENSE, Candidate, Rank
 from gossipjax.commands import console
-from gossipjax.comparison import markup, scores
+from gossipjax.comparison import markup
 from gossipjax.errors import UserError
 from gossipjax.results import reservation, total_time
 
@@ -90,9 +90,8 @@ def _ranks(
     needed = 1.5 * pilot_plan.needed_s(full, step_s, begin_s) / 60
     print(untried(found, link, again, max(1, round(needed))))
     return []
-  higher = scores.is_higher(bench.metric, bench.higher())
   risks = {f.name: f.risk for f in found[1:]}
-  ranks = pilots.run(plan, configs, bench, higher, until, risks)
+  ranks = pilots.run(plan, configs, bench, bench.higher, until, risks)
   if not ranks:
     print('The time was over before the first round, or all-reduce diverged.\n')
     print(untried(found, link, again, 3 * minutes))

@@ -11,12 +11,14 @@ from gossipjax.advice import (
   known_runs,
   pilot_config,
   pilot_plan,
+  pilots,
   recommendation,
   risk,
 )
 from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.ranking import DENSE, WORSE, Candidate, Curve, ranked
 from gossipjax.config import defaults
+from gossipjax.errors import UserError
 
 # A step takes so long, and so much of what all-reduce learns in it is learnt.
 SPEED = {DENSE: (10.0, 1.0), 'fast': (1.0, 0.8), 'bad': (0.5, 0.1)}
@@ -260,3 +262,20 @@ def test_the_longest_period_is_that_of_any_argument():
   strategy = ConfigDict({'name': 'x', 'period': 8, 'slow_period': 50})
   assert pilot_plan.longest_period(strategy) == 50
   assert pilot_plan.longest_period({'name': 'all_reduce'}) == 1
+
+
+def bench(folder, said=lambda sentence: None):
+  """Of two workers, and of all-reduce alone."""
+  config = defaults.get_config()
+  config.update(workers=2, steps=20, executor='vmap')
+  return pilots.Bench(
+    {DENSE: config}, {DENSE: 0.1}, '1gbe', folder, said, lambda: False
+  )
+
+
+def test_all_reduce_that_diverges_is_a_sentence_and_accuracy_is_high(tmp_path):
+  mine = bench(tmp_path)
+  for _ in range(2):  # The second finds the pilot of the first.
+    with pytest.raises(UserError, match=r'set a lower optimizer.learning_rate'):
+      mine.timed(Pilot(Candidate(DENSE, 1e30), 20, 0))
+  assert (mine.metric, mine.higher) == ('test_accuracy', True)
