@@ -65,16 +65,16 @@ class Bench:
     self.metric, self.higher = metric_of(
       config, next(iter(self._tasks.values()))
     )
-    if summary.get('diverged'):
+    metric = self.metric
+    records = record_file.columns(trial.folder / workdir.RECORDS)
+    # Each record of a pilot is scored, so a missing number is a NaN.
+    if summary.get('diverged') or np.isnan(records[metric]).any():
       self._say(f'{name}, learning rate {rate:.3g}: diverged')
       return Curve([], [])
-    records = record_file.columns(trial.folder / workdir.RECORDS)
-    metric = self.metric
-    shown = ~np.isnan(records[metric])
     seconds = (
       self._own_s[name] * records['step'] + records[f'comm_{self._link}_s']
     )
-    curve = Curve(records[metric][shown].tolist(), seconds[shown].tolist())
+    curve = Curve(records[metric].tolist(), seconds.tolist())
     if not known:
       self._say(
         f'{name}, learning rate {rate:.3g}, {pilot.steps} steps: '

@@ -1,5 +1,6 @@
 """Successive halving: who trains longer, and what is forecast of whom."""
 
+import json
 import math
 
 import numpy as np
@@ -19,6 +20,9 @@ from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.ranking import DENSE, WORSE, Candidate, Curve, ranked
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
+from gossipjax.training import run
+from gossipjax.tuning import trials
+from tests.support import workdirs
 
 # A step takes so long, and so much of what all-reduce learns in it is learnt.
 SPEED = {DENSE: (10.0, 1.0), 'fast': (1.0, 0.8), 'bad': (0.5, 0.1)}
@@ -279,3 +283,24 @@ def test_all_reduce_that_diverges_is_a_sentence_and_accuracy_is_high(tmp_path):
     with pytest.raises(UserError, match=r'set a lower optimizer.learning_rate'):
       mine.timed(Pilot(Candidate(DENSE, 1e30), 20, 0))
   assert (mine.metric, mine.higher) == ('test_accuracy', True)
+
+
+@pytest.mark.parametrize('last, left', [(0.6, [0.5, 0.6]), (math.nan, [])])
+def test_a_score_that_is_no_number_has_diverged(
+  last, left, tmp_path, monkeypatch
+):
+  def finish(trial, interrupted, tasks):
+    del interrupted
+    tasks[''] = run.task(trial.config)
+    trial.folder.mkdir(parents=True)
+    records = [
+      workdirs.record(step, test_accuracy=score)
+      for step, score in ((1, 0.5), (2, last))
+    ]
+    lines = ''.join(json.dumps(record) + '\n' for record in records)
+    (trial.folder / 'records.jsonl').write_text(lines)
+    return {}
+
+  monkeypatch.setattr(trials, 'finish', finish)
+  found = bench(tmp_path)(Pilot(Candidate(DENSE, 0.1), 20, 0))
+  assert found.scores == left and len(found.seconds) == len(left)
