@@ -14,6 +14,7 @@ from experiments.framework.small_workloads import SGD, SMALL
 from experiments.framework.workload import Workload
 from experiments.framework.workload import last as last
 from gossipjax.config import defaults
+from gossipjax.training import momentum
 
 SCALES = ('cpu', 'gpu', 'quick')
 POINTS = 20  # Records of a run.
@@ -114,18 +115,8 @@ def config(
     found.link = ConfigDict(LINK)
   if strategy is not None:
     found.strategy = strategy
-    _agree(found)
+    momentum.agree(found)
   return found
-
-
-def _agree(found: ConfigDict) -> None:
-  """Optimizer and strategy about the momentum, which only one of them has."""
-  strategy, optimizer = found.strategy, found.optimizer
-  if 'own_momentum' in strategy and 'momentum' in optimizer:
-    optimizer.momentum, optimizer.nesterov = 0.0, False
-  if 'look_ahead' in strategy:
-    ahead = optimizer.get('nesterov', False)
-    strategy.look_ahead = optimizer.momentum if ahead else 0.0
 
 
 # A link without latency: its seconds, times its rate, are bytes alone, of the

@@ -16,6 +16,7 @@ from gossipjax.comparison.variant import check
 from gossipjax.config import resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
+from gossipjax.training import momentum
 
 NOISE = 0.05  # Medians of a few turns on a shared machine repeat to that.
 
@@ -39,6 +40,7 @@ def chosen_link(
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:
   """The variants, all-reduce first; of a plain all-reduce, all strategies.
 
+  Of those that are added, optimizer and strategy agree on the momentum.
   Of several seeds there is one: what a step costs, and pilots, have their own.
   """
   config = ConfigDict({**config, 'seeds': ()})
@@ -49,9 +51,10 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
   known = {run.strategy.name for run in found.values()}
   for name in names:
     if name not in known:
-      found[name] = ConfigDict(
-        {**config, 'strategy': resolve.strategy_config(name), 'variants': {}}
-      )
+      mine = {'strategy': resolve.strategy_config(name), 'variants': {}}
+      run = ConfigDict({**config, **mine}).copy_and_resolve_references()
+      momentum.agree(run)
+      found[name] = run
   dense = next(
     n for n, run in found.items() if run.strategy.name == known_runs.DENSE
   )

@@ -16,36 +16,6 @@ from gossipjax.errors import UserError, nearest
 from gossipjax.training import schedules
 
 
-def check_momentum(
-  strategy: Mapping[str, Any], optimizer: Mapping[str, Any]
-) -> None:
-  """Checks that strategy and optimizer agree on the momentum.
-
-  A strategy does not see the optimizer. `look_ahead` is the Nesterov momentum
-  that it removes before an exchange; `own_momentum` replaces the optimizer's.
-
-  Raises:
-    UserError: they do not agree.
-  """
-  theirs = optimizer.get('momentum') or 0
-  assumed = strategy.get('look_ahead') or 0
-  if assumed and (optimizer['name'], optimizer.get('nesterov'), theirs) != (
-    'sgd',
-    True,
-    assumed,
-  ):
-    raise UserError(
-      f'strategy.look_ahead={assumed} needs optimizer.name=sgd, '
-      f'nesterov=True and momentum={assumed}; strategy.look_ahead=0 takes '
-      'any optimizer.'
-    )
-  if strategy.get('own_momentum') and theirs:
-    raise UserError(
-      f'strategy {strategy["name"]} has a momentum of its own; set '
-      'optimizer.momentum=0 and optimizer.nesterov=False.'
-    )
-
-
 def schedule(
   learning_rate: float,
   steps: int,

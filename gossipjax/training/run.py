@@ -23,6 +23,7 @@ from gossipjax.training import (
   late_slot,
   machines,
   model_state,
+  momentum,
   optimizer,
 )
 
@@ -106,7 +107,7 @@ def resolve_run(
   inner.check(config)
   links = resolve.links(config.link, group=config.get('group_link', ''))
   if given.strategy is None and given.optimizer is None:
-    optimizer.check_momentum(config.strategy, config.optimizer)
+    momentum.check(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in INTEGERS}
   strategy = given.strategy or resolve.strategy(
     config.strategy, optimizer.rate(config.optimizer, config.steps)

@@ -30,6 +30,7 @@ from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.traffic import Traffic
+from gossipjax.training import momentum, optimizer
 from tests.support import program, workdirs
 
 PARAMS = {'w': jnp.linspace(-1, 1, 60).reshape(6, 10), 'b': jnp.ones(4)}
@@ -291,6 +292,26 @@ def test_a_plain_all_reduce_is_compared_with_every_strategy():
   several = defaults.get_config()
   several.seeds, several.variants = (0, 1), defaults.variants(sparse='topk')
   assert list(advise.runs(several)) == ['all_reduce', 'sparse']
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    {'name': 'sgd', 'momentum': 0.9, 'nesterov': True},
+    {'name': 'sgd', 'momentum': 0.9, 'nesterov': False},
+    {'name': 'adam'},
+    {'name': 'adam', 'nesterov': True},
+  ],
+  ids=str,
+)
+def test_every_strategy_that_is_added_agrees_with_the_optimizer(given):
+  config = defaults.get_config()
+  config.optimizer = defaults.optimizer(learning_rate=0.1, **given)
+  before = config.to_dict()
+  for run in advise.runs(config).values():
+    momentum.check(run.strategy, run.optimizer)
+    optimizer.make(run.optimizer, 10)
+  assert config.to_dict() == before
 
 
 def test_a_calibrated_link_is_read_from_its_file(tmp_path):
