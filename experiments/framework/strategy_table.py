@@ -46,13 +46,9 @@ def measure(name: str) -> Sent:
   shapes = jax.eval_shape(
     models.make('cnn', 10).init, jax.random.key(0), jnp.zeros((1, 28, 28, 1))
   )['params']
-  steps = step_traffic.cycle(settings)
-  # The second period: in the first not every fragment of a model is sent.
-  first = steps if settings.get('period', 1) > 1 else 0
-  found = step_traffic.per_step(
-    resolve.strategy(settings), shapes, WORKERS, first + steps, sample=None
-  )
-  sent = np.asarray(found.sent.bytes)[:, first:]
+  _, found = step_traffic.of_cycle(settings, shapes, WORKERS, sample=None)
+  sent = np.asarray(found.sent.bytes)
+  steps = sent.shape[1]
   exchanges = (sent.max(axis=0) > 0).sum()
   per_step = sent.sum(axis=1).max() / steps
   return Sent(float(per_step), float(steps / exchanges))

@@ -29,9 +29,14 @@ class Plan(NamedTuple):
 
 
 def longest_period(strategy: Mapping[str, Any]) -> int:
-  """Steps between two exchanges of a strategy's config, at most."""
+  """Steps between two exchanges of a strategy's config, at most.
+
+  A period within a part may count runs of the part, see `step_traffic.repeats`.
+  """
   periods = [v for k, v in strategy.items() if k.endswith('period') and v]
-  return max(periods, default=1)
+  parts = [v for v in strategy.values() if isinstance(v, Mapping | ConfigDict)]
+  nested = max(map(longest_period, parts), default=1)
+  return max(periods, default=1) * nested
 
 
 def least_steps(full: int) -> int:

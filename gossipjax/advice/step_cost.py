@@ -65,15 +65,13 @@ def of(
     turns: of each measurement, of which the median counts.
   """
   strategy = resolve.strategy(config.strategy)
-  traffic = step_traffic.per_step(
-    strategy, params, workers, step_traffic.cycle(config.strategy)
-  )
+  first, traffic = step_traffic.of_cycle(config.strategy, params, workers)
   talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
   local = optimizer.make(config.optimizer, config.steps)
   nothing = Strategy(identity(), identity())
   calls = {'optimizer': _update(nothing, local, params, workers, 0)}
   for kind in {*talks.tolist()}:
-    step = int(np.flatnonzero(talks == kind)[0])
+    step = first + int(np.flatnonzero(talks == kind)[0])
     calls[kind] = _update(strategy, local, params, workers, step)
   seconds = median_seconds(calls, turns)
   plain = seconds.pop('optimizer')

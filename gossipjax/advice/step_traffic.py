@@ -12,15 +12,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
 from gossipjax import executors
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.collectives import WORKERS
+from gossipjax.config import resolve
 from gossipjax.local_step import make_worker, probe
 from gossipjax.traffic import Traffic
 from gossipjax.transforms import traced
 
 SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
+LEAST, MOST = 16, 4096  # Steps that a mean is taken over.
 SIZES = ('bytes', 'received', 'path_bytes', 'local', 'local_path_bytes')
 
 
@@ -37,16 +40,55 @@ class StepTraffic(NamedTuple):
   exact: bool
 
 
-def cycle(settings: Mapping[str, Any]) -> int:
-  """Steps after which traffic repeats, or enough steps to take a mean over.
+def repeats(settings: Mapping[str, Any]) -> int:
+  """Steps after which traffic repeats, or a multiple of them.
+
+  A period within a part, such as the outer strategy of hierarchical, may count
+  runs of the part, so it multiplies those around it.
 
   Args:
-    settings: `config.strategy`.
+    settings: `config.strategy`, or a part of it.
   """
   periods = [
     value for key, value in settings.items() if key.endswith('period') and value
   ]
-  return max(16, math.lcm(*periods))
+  parts = [v for v in settings.values() if isinstance(v, Mapping | ConfigDict)]
+  return math.lcm(*periods) * math.prod(map(repeats, parts))
+
+
+def cycle(settings: Mapping[str, Any]) -> int:
+  """Whole repetitions of the traffic, enough steps to take a mean over.
+
+  Of traffic that repeats after more than MOST steps, MOST of them.
+
+  Args:
+    settings: `config.strategy`.
+  """
+  steps = repeats(settings)
+  return min(MOST, steps * -(-LEAST // steps))
+
+
+def of_cycle(
+  settings: Mapping[str, Any],
+  params: Tree,
+  workers: int,
+  sample: Tree | None = SAMPLE,
+) -> tuple[int, StepTraffic]:
+  """The traffic of a cycle, and the number of its first step.
+
+  With a period it is the second cycle: in the first one not every fragment of a
+  model is sent.
+
+  Args:
+    settings: `config.strategy`.
+    params, workers, sample: see `per_step`.
+  """
+  steps = cycle(settings)
+  first = steps if repeats(settings) > 1 else 0
+  strategy = resolve.strategy(settings)
+  found = per_step(strategy, params, workers, first + steps, sample)
+  sent = jax.tree.map(lambda x: x[:, first:], found.sent)
+  return first, found._replace(sent=sent)
 
 
 def per_step(

@@ -104,6 +104,37 @@ def test_a_bill_that_depends_on_gradients_is_found_out():
   assert not bill.exact and np.asarray(bill.sent.bytes).min() > 0
 
 
+LAYERS = {f'layer{i}': {'kernel': PARAMS['w']} for i in range(4)}
+
+
+def of_cycle(settings, what: str = 'bytes') -> np.ndarray:
+  """By step, what any of four workers sends in a cycle."""
+  _, found = step_traffic.of_cycle(settings, LAYERS, 4)
+  return np.asarray(getattr(found.sent, what)).max(axis=0)
+
+
+def test_a_mean_is_taken_over_whole_periods_of_all_levels():
+  config = resolve.strategy_config
+  each = of_cycle(config('all_reduce')).mean()
+  assert of_cycle(config('local_sgd', period=9)).mean() == pytest.approx(
+    each / 9
+  )
+  outer = {'name': 'local_sgd', 'period': 4}
+  levels = config('hierarchical', period=8, outer=outer)
+  between = of_cycle(levels) - of_cycle(levels, 'local')
+  assert np.flatnonzero(between).tolist() == [31]
+  assert step_traffic.cycle(config('des_loc')) == 1536
+  long = config('des_loc', period=255)
+  assert step_traffic.cycle(long) == step_traffic.MOST
+
+
+def test_a_mean_is_taken_over_a_later_period_than_the_first():
+  settings = resolve.strategy_config('streaming_diloco', period=20)
+  three = step_traffic.per_step(resolve.strategy(settings), LAYERS, 4, 60)
+  by_period = np.asarray(three.sent.bytes)[0].reshape(3, 20).sum(axis=1)
+  assert of_cycle(settings).sum() == by_period[1] == by_period[2] > by_period[0]
+
+
 def forecast(
   name: str,
   path_bytes: int,

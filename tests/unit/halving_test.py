@@ -18,7 +18,7 @@ from gossipjax.advice import (
 )
 from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.ranking import DENSE, WORSE, Candidate, Curve, ranked
-from gossipjax.config import defaults
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.training import run
 from gossipjax.tuning import trials
@@ -266,6 +266,9 @@ def test_the_longest_period_is_that_of_any_argument():
   strategy = ConfigDict({'name': 'x', 'period': 8, 'slow_period': 50})
   assert pilot_plan.longest_period(strategy) == 50
   assert pilot_plan.longest_period({'name': 'all_reduce'}) == 1
+  outer = {'name': 'local_sgd', 'period': 4}
+  levels = resolve.strategy_config('hierarchical', period=8, outer=outer)
+  assert pilot_plan.longest_period(levels) == 32
 
 
 def bench(folder, said=lambda sentence: None):
