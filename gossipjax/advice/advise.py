@@ -4,7 +4,7 @@ What a step costs one worker is measured on this machine, what it would send is
 counted, and the seconds of a link are modelled from both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 from ml_collections import ConfigDict
@@ -62,22 +62,36 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
 
 
 def forecasts(
-  config: ConfigDict, known: Sequence[known_runs.Known] = ()
+  config: ConfigDict,
+  known: Sequence[known_runs.Known] = (),
+  say: Callable[[str], None] = lambda sentence: None,
 ) -> list[Forecast]:
   """Measures all of a config's runs; the first is all-reduce.
 
   Args:
     config: of a comparison or of one strategy.
     known: runs of any config; they say who gets where all-reduce does.
+    say: told a sentence of each strategy that the config does not name and that
+      does not fit it; it is left out.
+
+  Raises:
+    UserError: a strategy that the config names does not fit it.
   """
   config = ConfigDict({**config, 'seeds': ()})  # They cost the same.
-  name, first = next(variants(config))
+  named = dict(variants(config))
+  name, first = next(iter(named.items()))
   task = check(name, first).run.task
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   gradient_s = step_cost.gradient_s(task, config.batch_size)
   result = []
   for name, run in runs(config).items():
-    optimizer_s, found = step_cost.of(run, params, config.workers)
+    try:
+      optimizer_s, found = step_cost.of(run, params, config.workers)
+    except UserError as error:
+      if name in named or not result:
+        raise
+      say(f'{name} is left out: {error}')
+      continue
     if not result:
       compute_s = gradient_s + optimizer_s  # The same for all.
     mine = [k for k in known if k.strategy in (name, run.strategy.name)]

@@ -29,7 +29,7 @@ from ml_collections import ConfigDict, config_flags
 from gossipjax import executors, network
 from gossipjax.advice import advise, known_runs, known_table
 from gossipjax.advice.forecast import Forecast, rows
-from gossipjax.commands import advise_pilots, command_line
+from gossipjax.commands import advise_pilots, command_line, console
 from gossipjax.comparison import units
 from gossipjax.errors import UserError, require
 from gossipjax.training.run import devices
@@ -92,7 +92,7 @@ def main(
   )
   advise_pilots.show(*known_table.told(known, config))
   alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
-  found = advise.forecasts(alone, known)
+  found = advise.forecasts(alone, known, console.say)
   _show_steps(found, link)
   better = advise.faster(found, link)
   if not better:

@@ -345,6 +345,20 @@ def test_every_strategy_that_is_added_agrees_with_the_optimizer(given):
   assert config.to_dict() == before
 
 
+def test_a_strategy_that_does_not_fit_is_left_out_unless_the_config_names_it(
+  monkeypatch,
+):
+  monkeypatch.setattr(resolve, 'STRATEGIES', ('all_reduce', 'hierarchical'))
+  config, told = defaults.get_config(), []
+  config.update(workers=7, executor='vmap')  # No groups of two.
+  found = advise.forecasts(config, say=told.append)
+  assert [f.name for f in found] == ['all_reduce']
+  assert told[0].startswith('hierarchical is left out: Groups of 2 workers')
+  config.variants = defaults.variants('hierarchical')
+  with pytest.raises(UserError, match='Groups of 2'):
+    advise.forecasts(config)
+
+
 def test_a_calibrated_link_is_read_from_its_file(tmp_path):
   file = tmp_path / 'link.json'
   file.write_text(json.dumps({'latency_s': 1e-4, 'bytes_per_s': 2e8}))
