@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gossipjax.comparison import answer, target_costs
+from gossipjax.config.variants import changes_by_name, merged
 from gossipjax.results import reader
 
 PATH = pathlib.Path(__file__).with_name('known_runs.csv')
@@ -87,7 +88,12 @@ def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
     found = answer.of(summary, runs)
     if found is None or found.reference.score is None:
       continue
-    configs = {run.variant: run.config for run in runs}
+    # Also of variants that diverged before their first record.
+    plain = {**summary['config'], 'seeds': ()}
+    configs = {
+      name: merged(plain, changes)
+      for name, changes in changes_by_name(plain).items()
+    }
     if configs[found.dense]['strategy']['name'] != DENSE:
       continue
     for row in found.rows:

@@ -305,6 +305,19 @@ def test_a_workdir_of_ones_own_is_known(tmp_path):
   assert found.missed == 0.5 and math.isnan(found.steps)
 
 
+def test_a_run_that_left_no_record_never_got_there(tmp_path):
+  changes = {'dense': 'all_reduce', 'wild': 'topk'}
+  config = workdirs.config(
+    **{name: {'strategy': {'name': s}} for name, s in changes.items()}
+  )
+  folder = workdirs.claim(tmp_path / 'a', config)
+  workdirs.run(folder, 'dense', [workdirs.record(1), workdirs.record(2)])
+  workdirs.run(folder, 'wild', [], diverged='The loss is NaN.')
+  (found,) = known_runs.of_workdirs([folder])
+  assert (found.strategy, found.missed, found.seeds) == ('wild', 1, 1)
+  assert math.isnan(found.value)
+
+
 def test_a_workdir_tells_nothing_of_another_target_or_reference(tmp_path):
   other = workdir_with(tmp_path / 'a', (0.5, 1.0), target=0.3)
   (found,) = known_runs.of_workdirs([other])
