@@ -140,7 +140,8 @@ def merged(
 ) -> dict[str, Any]:
   """`base` with `changes`; a part that has a name is replaced as a whole.
 
-  For another strategy, task or optimizer brings all its own arguments.
+  For another strategy, task or optimizer brings all its own arguments. So is
+  an empty part, such as the cluster of lock-step, which knows no key yet.
 
   Args:
     base: a dict or ConfigDict.
@@ -151,8 +152,9 @@ def merged(
   result = dict(base)
   for key, value in changes.items():
     check(base, key, value, path + key)
-    if isinstance(value, dict | ConfigDict) and 'name' not in value:
-      inside = result.get(key) or {}
+    inside = result.get(key)
+    nested = isinstance(value, dict | ConfigDict) and 'name' not in value
+    if nested and inside:
       result[key] = merged(inside, value, check, f'{path}{key}.')
     else:
       result[key] = value

@@ -6,7 +6,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from gossipjax.config import defaults, ranges, resolve
+from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
+from gossipjax.training import run
 
 
 def numbers(config, path=''):
@@ -80,3 +82,17 @@ def test_the_sentence_names_range_and_unit():
     match=r'config\.split\.validation=1\.0 .* above 0 and below 1 \(a share\)',
   ):
     ranges.check({'split': {'validation': 1.0}})
+
+
+def test_a_variant_alone_may_run_in_virtual_time():
+  config = defaults.get_config()
+  config.workers, config.executor = 2, 'vmap'
+  machines = defaults.cluster(step_s=0.1, asynchronous=False)
+  config.variants = {'lock_step': {}, 'virtual': {'cluster': machines}}
+  runs = {name: run.resolve_run(found) for name, found in variants(config)}
+  assert runs['lock_step'].cluster is None
+  assert runs['virtual'].cluster.step_s == 0.1
+  config.variants.virtual = {'cluster': {'step_seconds': 0.1}}
+  (*_, (_, wrong)) = variants(config)
+  with pytest.raises(UserError, match=r'cluster.step_seconds is unknown'):
+    run.resolve_run(wrong)
