@@ -1,5 +1,6 @@
 """Writes a config with tuned values as a Python file for --config."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,4 +67,13 @@ def _value(config: ConfigDict, key: str, indent: str) -> str:
   kind = config.get_type(key)
   if value is None and kind is not type(None):
     return f'placeholder({kind.__name__})'
+  return _plain(value)
+
+
+def _plain(value: Any) -> str:
+  """A value as source; repr writes inf and nan, which Python does not know."""
+  if isinstance(value, float) and not math.isfinite(value):
+    return f"float('{value}')"
+  if isinstance(value, tuple):
+    return f'({", ".join(map(_plain, value))}{"," * (len(value) == 1)})'
   return repr(value)

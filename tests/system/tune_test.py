@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import math
 import pathlib
 import re
 
@@ -167,6 +168,15 @@ def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
   assert runs['topk'].strategy.density == 0.2
   assert runs['all_reduce'].strategy.name == 'all_reduce'
   assert 'density' not in runs['all_reduce'].strategy
+
+
+def test_a_number_that_is_not_finite_is_left_too(tmp_path):
+  config = small()
+  with config.ignore_type():
+    config.link = {'latency_s': 0.0, 'bytes_per_s': math.inf}
+  config.cluster = {'factors': (1.0, math.inf), 'slow': (3.0,), 'failures': ()}
+  (tmp_path / 'c.py').write_text(config_source.source(config, 'Tuned.'))
+  assert load(tmp_path / 'c.py').to_dict() == config.to_dict()
 
 
 @pytest.mark.parametrize('budget', [1, 3, 4, 6, 11])
