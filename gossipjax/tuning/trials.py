@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -184,15 +184,14 @@ def _over_processes(
 def _result(
   future: Future, stopping: Any, interrupted: Callable[[], bool]
 ) -> Mapping[str, Any]:
-  while True:
+  while not future.done():
     if interrupted():
       stopping.set()
-    try:
-      return future.result(timeout=0.2)
-    except TimeoutError:
-      continue
-    except BrokenProcessPool as error:
-      raise UserError(
-        'A process with a trial was killed, perhaps for memory; '
-        'the same command with fewer --processes continues.'
-      ) from error
+    wait([future], timeout=0.2)
+  try:
+    return future.result()
+  except BrokenProcessPool as error:
+    raise UserError(
+      'A process with a trial was killed, perhaps for memory; '
+      'the same command with fewer --processes continues.'
+    ) from error

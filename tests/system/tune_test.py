@@ -5,6 +5,7 @@ import importlib.util
 import math
 import pathlib
 import re
+from concurrent.futures import Future
 
 import pytest
 
@@ -261,6 +262,14 @@ def test_a_mistake_is_a_sentence_and_writes_nothing(what, tmp_path):
   for word in words.split():
     assert word in ended.err
   assert not (tmp_path / 'run').exists()
+
+
+def test_a_trial_that_timed_out_ends_the_tuning():
+  asked = iter([False] * 3)  # Asking for ever ends in a StopIteration.
+  failed = Future()
+  failed.set_exception(TimeoutError('A socket.'))
+  with pytest.raises(TimeoutError, match='A socket'):
+    trials._result(failed, None, lambda: next(asked))
 
 
 def test_processes_find_what_one_process_finds(tuned, tmp_path):
