@@ -19,17 +19,17 @@ def by_point(
 
   The mean is None where a seed diverged.
   """
-  seeds: dict[tuple, list[Row]] = {}
-  for row in rows:
-    point = {key: row.get(key) for key in ('variant', *keys)}
-    seeds.setdefault(tuple(point.items()), []).append(row)
+  point = lambda row: {key: row.get(key) for key in ('variant', *keys)}
+  seeds: dict[str, list[Row]] = {}
+  for row in rows:  # By text, since a value may be a list.
+    seeds.setdefault(str(point(row)), []).append(row)
   result = []
-  for pairs, group in seeds.items():
+  for group in seeds.values():
     found = [r[metric] for r in group if not r['diverged']]
     whole = len(found) == len(group)
     result.append(
       {
-        **dict(pairs),
+        **point(group[0]),
         metric: statistics.fmean(found) if whole else None,
         'sd over seeds': statistics.stdev(found) if found[1:] else None,
         'seeds': len(group),
@@ -81,7 +81,8 @@ def at_an_edge(
     'beyond.'
     for variant, point in chosen.items()
     for key, value in point.items()
-    if not isinstance(value, str | bool)
+    if isinstance(value, int | float)
+    and not isinstance(value, bool)
     and value in (min(values[key]), max(values[key]))
   ]
 

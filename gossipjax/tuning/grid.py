@@ -39,8 +39,16 @@ def parse(given: Sequence[str]) -> Grid:
       raise UserError(
         f'--grid {key} is given twice; name all its values in one.'
       )
-    grid[key] = tuple(map(_value, values.split(',')))
+    grid[key] = _values(values)
   return grid
+
+
+def _values(text: str) -> tuple[Any, ...]:
+  """Python's values, which may have commas in them; words are split at them."""
+  try:
+    return ast.literal_eval(f'({text},)')
+  except (ValueError, SyntaxError):
+    return tuple(map(_value, text.split(',')))
 
 
 def _value(text: str) -> Any:
@@ -66,7 +74,8 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
   for key, values in grid.items():
     if key in OURS:
       raise UserError(f'--grid {key}: that is chosen by {OURS[key]}.')
-    if len(set(values)) < max(2, len(values)):
+    again = [v for i, v in enumerate(values) if v in values[:i]]
+    if len(values) < 2 or again:
       raise UserError(
         f'--grid {key}={",".join(map(str, values))} needs two or '
         'more values, each once.'
@@ -108,11 +117,13 @@ def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
     return every
   order = np.random.default_rng(config.seed).permutation(len(every)).tolist()
   times, drawn = collections.Counter(), []
+  # Texts, since lists cannot be counted.
+  texts = [[*map(str, point.items())] for point in every]
   for _ in range(budget):
-    least = min(order, key=lambda i: sum(times[v] for v in every[i].items()))
+    least = min(order, key=lambda i: sum(times[v] for v in texts[i]))
     order.remove(least)
     drawn.append(least)
-    times.update(every[least].items())
+    times.update(texts[least])
   return [every[i] for i in sorted(drawn)]
 
 

@@ -180,6 +180,41 @@ def test_a_number_that_is_not_finite_is_left_too(tmp_path):
   assert load(tmp_path / 'c.py').to_dict() == config.to_dict()
 
 
+@pytest.mark.parametrize(
+  'text, values',
+  [
+    ('0.1,1e30', (0.1, 1e30)),
+    ('cosine,constant', ('cosine', 'constant')),
+    ('1,auto', (1, 'auto')),
+    ('[1],[2]', ([1], [2])),
+    ('(1,),(1,2)', ((1,), (1, 2))),
+    ('(1,2)', ((1, 2),)),
+  ],
+)
+def test_a_value_may_have_commas(text, values):
+  assert grid.parse([f'a.k={text}']) == {'a.k': values}
+
+
+def test_a_value_may_be_a_list():
+  config = small()
+  with config.unlocked():
+    config.task.sizes = [3]
+  given = {'task.sizes': ([1], [2, 3])}
+  grid.check(given, [config])
+  (point,) = grid.points(given, config, 1)
+  assert grid.at(config, point).task.sizes in ([1], [2, 3])
+  rows = [
+    {**point, 'variant': 'x', 'validation_loss': k, 'diverged': ''}
+    for k, point in enumerate(grid.points(given, config, None))
+  ]
+  chosen = best_points.choose(rows, given, 'validation_loss')
+  assert chosen == {'x': {'task.sizes': [1]}}
+  assert best_points.at_an_edge(chosen, given) == []
+  for wrong in (([1], [1]), ([1],)):
+    with pytest.raises(UserError, match='two or more values, each once'):
+      grid.check({'task.sizes': wrong}, [config])
+
+
 @pytest.mark.parametrize('budget', [1, 3, 4, 6, 11])
 def test_a_budget_is_drawn_evenly_and_alike_for_equal_keys(budget):
   values = {
