@@ -1,6 +1,5 @@
 """Trials: short trainings, each at one point of a grid, with one seed."""
 
-import json
 import math
 import multiprocessing
 import pathlib
@@ -18,8 +17,6 @@ from gossipjax import executors
 from gossipjax.comparison import compare
 from gossipjax.comparison.variant import check
 from gossipjax.errors import UserError
-from gossipjax.results import workdir
-from gossipjax.training.ledger import Diverged
 from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import devices
 from gossipjax.tuning import grid
@@ -132,18 +129,13 @@ def finish(
   Returns:
     Its summary; of one that diverged, the sentence about it.
   """
-  finished = trial.folder / 'summary.json'
-  try:
-    summary = compare.run_one(
-      check(trial.variant, trial.config, tasks),
-      trial.folder,
-      False,
-      lambda *_: None,
-      interrupted,
-    )
-  except Diverged as error:
-    summary = {'name': trial.variant, 'diverged': str(error.__cause__ or error)}
-    workdir.write(finished, json.dumps(summary))
+  summary = compare.run_one(
+    check(trial.variant, trial.config, tasks),
+    trial.folder,
+    False,
+    lambda *_: None,
+    interrupted,
+  )
   # Nobody continues a trial that is done.
   shutil.rmtree(trial.folder / 'checkpoints', ignore_errors=True)
   return summary
