@@ -162,11 +162,15 @@ def again(words: Sequence[str]) -> str:
   Args:
     words: of the command line.
   """
-  kept = [
-    word
-    for before, word in zip(['', *words], words, strict=False)
-    if word.startswith('--config') or before == '--config'
-  ]
+  kept: list[str] = []
+  before = ''
+  for word in words:
+    takes = before.startswith('--config') and '=' not in before
+    if word.startswith(('--config', '--noconfig.')) or (
+      takes and not word.startswith('--')
+    ):
+      kept.append(word)
+    before = word
   program = (
     sys.argv[0] if sys.argv[0].endswith('run.py') else '-m gossipjax run'
   )

@@ -8,6 +8,7 @@ Krizhevsky, 2009. www.cs.toronto.edu/~kriz/cifar.html
 
 import numpy as np
 
+from gossipjax.data.files import REPLACE
 from gossipjax.errors import UserError
 
 SIDE, CHANNELS = 32, 3
@@ -34,16 +35,14 @@ def parse(
   if not data or len(data) % record:
     raise UserError(
       f'{name!r} is truncated or corrupt: {len(data)} bytes are no '
-      f'whole number of records of {record}; delete it to have it '
-      f'downloaded again'
+      f'whole number of records of {record}; {REPLACE}'
     )
   rows = np.frombuffer(data, np.uint8).reshape(-1, record)
   y = rows[:, labels - 1].astype(np.int32)
   if y.max() >= classes:
     raise UserError(
       f'{name!r} is corrupt: it has a label {y.max()} though there '
-      f'are {classes} classes; delete it to have it downloaded '
-      f'again'
+      f'are {classes} classes; {REPLACE}'
     )
   planes = rows[:, labels:].reshape(-1, CHANNELS, SIDE, SIDE)
   return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), y

@@ -44,6 +44,13 @@ class Source(NamedTuple):
   folders: tuple[str, ...] = ()
 
 
+# What to do about a file that is not what was published.
+REPLACE = (
+  'put the published file in its place, or delete it: without data.dir it is '
+  'downloaded again'
+)
+
+
 def folder(source: Source, data_dir: str | None = None) -> Path:
   """The folder that holds a data set; downloads it if there is none.
 
@@ -153,17 +160,14 @@ def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
     raise _unreadable(archive, error) from error
   for name in names:
     if name not in found:
-      raise UserError(
-        f'{str(archive)!r} holds no {name!r}; delete it to have it '
-        f'downloaded again'
-      )
+      raise UserError(f'{str(archive)!r} holds no {name!r}; {REPLACE}')
   return found
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
   return UserError(
     f'{str(path)!r} cannot be read and may be truncated or '
-    f'corrupt ({error}); delete it to have it downloaded again'
+    f'corrupt ({error}); {REPLACE}'
   )
 
 
@@ -172,6 +176,5 @@ def _verify(path: Path, data: bytes, name: str, expected: str) -> None:
   if found != expected:
     raise UserError(
       f'{str(path)!r} is not the published file of {name}: the SHA-256 '
-      f'of its contents is {found}, not {expected}; delete it to '
-      f'have it downloaded again'
+      f'of its contents is {found}, not {expected}; {REPLACE}'
     )

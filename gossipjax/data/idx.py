@@ -10,6 +10,7 @@ import struct
 
 import numpy as np
 
+from gossipjax.data.files import REPLACE
 from gossipjax.errors import UserError
 
 UNSIGNED_BYTE = 8
@@ -31,8 +32,7 @@ def parse(data: bytes, name: str) -> np.ndarray:
   if len(data) < 4 or data[:3] != bytes([0, 0, UNSIGNED_BYTE]):
     raise UserError(
       f'{name!r} is not an IDX file of bytes: it begins with '
-      f'{data[:4].hex()!r}, not 000008..; delete it to have it '
-      f'downloaded again'
+      f'{data[:4].hex()!r}, not 000008..; {REPLACE}'
     )
   start = 4 + 4 * data[3]
   if len(data) >= start:
@@ -41,6 +41,5 @@ def parse(data: bytes, name: str) -> np.ndarray:
       return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
   raise UserError(
     f'{name!r} is truncated or corrupt: it has {len(data)} bytes, '
-    f'which is not what its header says; delete it to have it '
-    f'downloaded again'
+    f'which is not what its header says; {REPLACE}'
   )

@@ -106,6 +106,6 @@ def _from_cifar(
       raise UserError(
         f'{str(place)!r} holds no complete CIFAR-{classes}: there '
         f'are not {total // classes} pictures of every class; '
-        f'delete it to have it downloaded again'
+        f'{files.REPLACE}'
       )
   return (x, y), test

@@ -1,4 +1,4 @@
-"""How commands end on a signal."""
+"""How commands end on a signal, and how they are told again."""
 
 import signal
 import subprocess
@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from gossipjax.commands import command_line
 from tests.support import program
 
 PROGRAM = """
@@ -106,4 +107,16 @@ def test_a_full_disk_that_nobody_named_is_the_workdirs(again, remedy):
   assert ended.returncode == 2
   assert ended.stderr == (
     f'some/where: the disk is full; make room, then {remedy}.\n'
+  )
+
+
+def test_the_command_of_a_comparison_keeps_all_values_of_its_config():
+  words = (
+    '--config my.py --config.workers 4 --config.link.latency_s -1 --audit '
+    '--noconfig.overlap --workdir out --config.strategy.name=topk'
+  )
+  kept = command_line.again(words.split())
+  assert kept.endswith(
+    ' --config my.py --config.workers 4 --config.link.latency_s -1 '
+    '--noconfig.overlap --config.strategy.name=topk'
   )
