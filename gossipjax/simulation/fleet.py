@@ -147,7 +147,7 @@ def price_of(round_: Callable, arguments: Callable) -> Price:
   """The price of rounds, compiled without what else they compute.
 
   Args:
-    round_: (*arguments, step) -> (..., u32[who, 10]), a round; last its bills.
+    round_: (*arguments, step) -> (..., u32[who, 20]), a round; last its bills.
     arguments: (held, who) -> arguments of the round.
   """
   bill = jax.jit(lambda *given: round_(*given)[-1])

@@ -40,7 +40,8 @@ class DgcState(NamedTuple):
 def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
   """Scales each worker's gradient down to a norm of clip / sqrt(P) at most.
 
-  The norm is that of the whole tree, also if `aggregator` is bucketed.
+  The norm is that of the whole tree, also if `aggregator` is bucketed; where
+  each device of a worker has a shard, that of the shard.
   """
   if clip is None:
     return aggregator
