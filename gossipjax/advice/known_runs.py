@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gossipjax.comparison import answer, target_costs
-from gossipjax.config.variants import changes_by_name, merged
+from gossipjax.config.variants import merged_by_name
 from gossipjax.results import reader
 
 PATH = pathlib.Path(__file__).with_name('known_runs.csv')
@@ -89,11 +89,7 @@ def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
     if found is None or found.reference.score is None:
       continue
     # Also of variants that diverged before their first record.
-    plain = {**summary['config'], 'seeds': ()}
-    configs = {
-      name: merged(plain, changes)
-      for name, changes in changes_by_name(plain).items()
-    }
+    configs = merged_by_name({**summary['config'], 'seeds': ()})
     if configs[found.dense]['strategy']['name'] != DENSE:
       continue
     for row in found.rows:

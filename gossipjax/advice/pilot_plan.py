@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
+from gossipjax.advice import step_traffic
 from gossipjax.advice.halving import Round
 from gossipjax.advice.ranking import Candidate
 
@@ -33,8 +34,7 @@ def longest_period(strategy: Mapping[str, Any]) -> int:
 
   A period within a part may count runs of the part, see `step_traffic.repeats`.
   """
-  periods = [v for k, v in strategy.items() if k.endswith('period') and v]
-  parts = [v for v in strategy.values() if isinstance(v, Mapping | ConfigDict)]
+  periods, parts = step_traffic.level(strategy)
   nested = max(map(longest_period, parts), default=1)
   return max(periods, default=1) * nested
 

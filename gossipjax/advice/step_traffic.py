@@ -40,6 +40,13 @@ class StepTraffic(NamedTuple):
   exact: bool
 
 
+def level(settings: Mapping[str, Any]) -> tuple[list[int], list[Any]]:
+  """The periods of a strategy's config, without those of its parts, and these."""
+  periods = [v for k, v in settings.items() if k.endswith('period') and v]
+  parts = [v for v in settings.values() if isinstance(v, Mapping | ConfigDict)]
+  return periods, parts
+
+
 def repeats(settings: Mapping[str, Any]) -> int:
   """Steps after which traffic repeats, or a multiple of them.
 
@@ -49,10 +56,7 @@ def repeats(settings: Mapping[str, Any]) -> int:
   Args:
     settings: `config.strategy`, or a part of it.
   """
-  periods = [
-    value for key, value in settings.items() if key.endswith('period') and value
-  ]
-  parts = [v for v in settings.values() if isinstance(v, Mapping | ConfigDict)]
+  periods, parts = level(settings)
   return math.lcm(*periods) * math.prod(map(repeats, parts))
 
 

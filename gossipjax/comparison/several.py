@@ -1,6 +1,5 @@
 """Several comparisons as one, for one table and one page."""
 
-import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -27,8 +26,7 @@ def joined(
       target compares.
   """
   summaries = [reader.summary(folder) for folder in folders]
-  usual = json.loads(defaults.get_config().to_json())  # Of older versions.
-  configs = [{**usual, **summary['config']} for summary in summaries]
+  configs = [defaults.filled(summary['config']) for summary in summaries]
   first = configs[0]
   for folder, config in zip(folders, configs, strict=True):
     for key in {**first, **config}:

@@ -3,6 +3,8 @@
 `config.variants` turns a run into a comparison: names, and what each changes.
 """
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -72,6 +74,12 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
     },
     sort_keys=False,
   )
+
+
+def filled(config: Mapping[str, Any]) -> dict[str, Any]:
+  """A config as JSON holds it, with defaults of the keys that it lacks: those
+  that were added since its version."""
+  return {**json.loads(get_config().to_json()), **config}
 
 
 def cluster(**given: Any) -> ConfigDict:

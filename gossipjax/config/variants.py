@@ -108,6 +108,15 @@ def changes_by_name(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
   }
 
 
+def merged_by_name(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+  """The config of each run of a comparison, as JSON holds it; not checked."""
+  base = {k: v for k, v in config.items() if k not in ('variants', 'seeds')}
+  return {
+    name: merged(base, changes)
+    for name, changes in changes_by_name(config).items()
+  }
+
+
 def changed(base: Any, changes: Any, where: str) -> ConfigDict:
   """A config with some changes.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gossipjax.config.variants import changes_by_name, merged
+from gossipjax.config.variants import changes_by_name, merged_by_name
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, record_order, workdir
 from gossipjax.results.workdir import SCHEMA
@@ -123,11 +123,10 @@ def _check_schema(versions: dict[pathlib.Path, int]) -> None:
 def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
   config, higher = claim['config'], tuple(claim.get('higher_is_better', ()))
   machine = tuple(claim.get('devices', ())), claim.get('processes', 1)
-  base = {k: v for k, v in config.items() if k not in ('variants', 'seeds')}
-  for name, changes in changes_by_name(config).items():
+  for name, run in merged_by_name(config).items():
     path = folder / name / workdir.RECORDS
     records = record_file.columns(path) if path.exists() else {}
-    run, end = merged(base, changes), workdir.summary(folder / name, False)
+    end = workdir.summary(folder / name, False)
     if records:
       record_order.check(path, records['step'], run)  # Names the line.
     record_order.check_end(path, records.get('step', _NONE), end)

@@ -92,8 +92,8 @@ def _check(folder: pathlib.Path, config: Any, resume: bool) -> None:
 
 
 def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
-  wanted = json.loads(config.to_json())
-  found = _with_new_keys(workdir.claimed(folder)['config'], wanted)
+  wanted = defaults.filled(json.loads(config.to_json()))
+  found = defaults.filled(workdir.claimed(folder)['config'])
   if resume and more_steps.only(found, wanted):
     if why := more_steps.obstacle(config, found['steps']):
       raise UserError(
@@ -121,16 +121,6 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
       'began; restore it, or name another folder.'
     )
   return list(filter(None, [inputs.other_versions(then, now)]))
-
-
-def _with_new_keys(
-  found: dict[str, Any], wanted: dict[str, Any]
-) -> dict[str, Any]:
-  """A config of an older version with the keys that were added since, where
-  `wanted` has their default."""
-  usual = json.loads(defaults.get_config().to_json())
-  new = {key: wanted[key] for key in usual if key in wanted}
-  return {k: v for k, v in new.items() if v == usual[k]} | found
 
 
 def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:
