@@ -6,7 +6,8 @@ After a change that is meant to change them, or with a new strategy:
 
 writes those figures anew that differ, for some strategies or all, and raises
 the versions of these strategies in experiments/framework/numerics.json, so that
-their kept runs are made again; look at the diff before you commit it.
+their kept runs are made again; remove those of the old versions, and look at
+the diff before you commit it.
 """
 
 import hashlib

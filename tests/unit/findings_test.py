@@ -1,13 +1,19 @@
 """Results are data: findings are complete, and all pages are made from them."""
 
 import importlib
+import json
 import pathlib
 
 import msgspec
 import numpy as np
 import pytest
 
-from experiments.framework import claim, finding_files, results_page
+from experiments.framework import (
+  claim,
+  finding_files,
+  numerics,
+  results_page,
+)
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 
@@ -133,3 +139,16 @@ def test_the_page_about_scale_has_the_bytes_of_its_finding():
   assert set(told) == set(found)
   for name, numbers in told.items():
     np.testing.assert_allclose(numbers, found[name], rtol=6e-3)
+
+
+def test_no_run_of_an_older_version_is_kept():
+  """What reads all of them, such as advise, would take it for a new one."""
+  old = [
+    f'{path.name}:{number}'
+    for path in sorted((ROOT / 'experiments/runs').glob('*.jsonl'))
+    for number, line in enumerate(path.read_text().splitlines(), 1)
+    for key in [json.loads(line)['key']]
+    if 'config' in key
+    and numerics.versions(key['config']) != key.get('numerics', {})
+  ]
+  assert not old
