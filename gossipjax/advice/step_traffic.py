@@ -41,7 +41,7 @@ class StepTraffic(NamedTuple):
 
 
 def level(settings: Mapping[str, Any]) -> tuple[list[int], list[Any]]:
-  """The periods of a strategy's config, without those of its parts; its parts."""
+  """The periods of a strategy's config, and the parts that may have others."""
   periods = [v for k, v in settings.items() if k.endswith('period') and v]
   parts = [v for v in settings.values() if isinstance(v, Mapping | ConfigDict)]
   return periods, parts
