@@ -275,7 +275,9 @@ def test_a_fit_finds_the_link_that_made_the_timings():
     )
     for rounds, size in ((1, 10**3), (3, 10**5), (6, 10**7))
   ]
-  np.testing.assert_allclose(calibrate.fit(timings), link, rtol=1e-6)
+  fitted = calibrate.fit(timings)
+  np.testing.assert_allclose(fitted.latency_s, link.latency_s, rtol=1e-6)
+  np.testing.assert_allclose(fitted.bytes_per_s, link.bytes_per_s, rtol=1e-6)
   assert all(
     abs(row['model / measured'] - 1) < 1e-6
     for row in calibrate.rows(link, timings)
