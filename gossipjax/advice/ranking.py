@@ -158,12 +158,14 @@ def _seconds(curve: Curve, target: float, higher: bool) -> float:
 
 
 def _mean(curves: Sequence[Curve]) -> Curve | None:
-  """Of the seeds, at each evaluation; None if a seed diverged."""
+  """Of the seeds, at each evaluation that all have: in virtual time one may end
+  early, at its target; None if a seed diverged."""
   if not all(len(c.scores) and np.isfinite(c.scores).all() for c in curves):
     return None
+  shared = min(len(c.scores) for c in curves)
   return Curve(
-    np.mean([c.scores for c in curves], 0).tolist(),
-    np.mean([c.seconds for c in curves], 0).tolist(),
+    np.mean([c.scores[:shared] for c in curves], 0).tolist(),
+    np.mean([c.seconds[:shared] for c in curves], 0).tolist(),
   )
 
 

@@ -100,7 +100,7 @@ def _told(
     'note': tables.NOTE + tables.diverged(summary),
     'audit': list(_audited(summary)),
     'differences': dict(differences(runs)),
-    'seeds': tables.seeds(summary['config']),
+    'seeds': tables.seeds(summary),
   }
 
 

@@ -45,8 +45,19 @@ def joined(
     for folder, summary in zip(folders, summaries, strict=True)
     for entry in summary['runs']
   ]
-  config = {**first, 'seeds': [], 'variants': {}}
-  return {**summaries[0], 'config': config, 'runs': entries}, runs
+  own = {
+    'config': {**first, 'seeds': [], 'variants': {}},
+    'runs': entries,
+    'command': _shared(summaries, 'command', ''),
+    'commit': _shared(summaries, 'commit', 'several'),
+  }
+  return {**summaries[0], **own}, runs
+
+
+def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:
+  """What all say; `differs` if they do not."""
+  told = {summary.get(key, '') for summary in summaries}
+  return told.pop() if len(told) == 1 else differs
 
 
 def _names(folders: Sequence[pathlib.Path]) -> dict[pathlib.Path, str]:

@@ -95,7 +95,7 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
   head = escaped(
     f'{config["task"]["name"]}, {config["workers"]} workers, '
     f'{config["steps"]} steps of {config["batch_size"]} examples each, '
-    f'{seeds(config)}, commit {summary["commit"]}'
+    f'{seeds(summary)}, commit {summary["commit"]}'
   )
   found = escaped_rows(rows(summary))
   return (
@@ -106,12 +106,14 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
   )
 
 
-def seeds(config: dict[str, Any]) -> str:
+def seeds(summary: dict[str, Any]) -> str:
   """'seed 0', or all seeds and what is said of them."""
-  if not (found := config.get('seeds')):
-    return f'seed {config["seed"]}'
-  told = ', '.join(map(str, found))
-  return f'seeds {told} (mean ± standard deviation)'
+  config = summary['config']
+  if found := config.get('seeds'):
+    told = ', '.join(map(str, found))
+    return f'seeds {told} (mean ± standard deviation)'
+  each = sorted({run.get('seed', config['seed']) for run in summary['runs']})
+  return f'seed{"s" * (len(each) > 1)} {", ".join(map(str, each))}'
 
 
 def diverged(summary: dict[str, Any]) -> str:

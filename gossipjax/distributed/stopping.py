@@ -36,7 +36,7 @@ class Stop:
       time.sleep(0.5)
     print(
       f'Process {jax.process_index()}: no step finished for {timeout_s} s; a '
-      'peer or the link hangs, or compiling takes longer than '
+      'peer or the link hangs, or a download or compiling takes longer than '
       '--step_timeout_s. --resume continues.',
       file=sys.stderr,
     )

@@ -9,6 +9,7 @@ from gossipjax.comparison import (
   next_comparison,
   report_files,
   several,
+  table,
 )
 from gossipjax.errors import UserError
 from gossipjax.results import reader, total_time
@@ -259,15 +260,19 @@ def test_several_workdirs_are_one_comparison(tmp_path):
   folders = []
   for name, seconds in (('a', 1.0), ('b', 0.1)):
     config = workdirs.config(**TWO) | {'seed': len(folders)}
-    folders.append(workdirs.claim(tmp_path / name, config))
+    command = f'{COMMAND} --config.seed={config["seed"]}'
+    folders.append(workdirs.claim(tmp_path / name, config, command=command))
     for run in TWO:
-      workdirs.run(folders[-1], run, curve(DENSE, seconds), seed=0)
+      records = curve(DENSE, seconds)
+      workdirs.run(folders[-1], run, records, seed=config['seed'])
   summary, runs = several.joined(folders)
   told = answer.of(summary, runs)
   assert [row.name for row in told.rows][:2] == ['b/dense', 'b/sparse']
   assert 'One seed cannot tell b/dense from' in ' '.join(
     answer_text.sentences(told)
   )
+  assert table.seeds(summary) == 'seeds 0, 1'
+  assert told.command == ''  # Neither workdir's repeats both.
   other = workdirs.claim(tmp_path / 'c', workdirs.config() | {'workers': 4})
   workdirs.run(other, 'all_reduce', curve(DENSE), seed=0)
   with pytest.raises(UserError, match=r'c has another config\.workers'):

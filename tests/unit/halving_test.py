@@ -107,6 +107,15 @@ def test_little_gain_is_no_reason_to_leave_all_reduce(share, use):
     assert 'less than 5 %' in said
 
 
+def test_a_seed_that_ends_early_counts_while_it_lasts():
+  candidate = Candidate(DENSE, 0.1)
+  whole = curve(Pilot(candidate, 400, 0))
+  early = Curve(whole.scores[:3], whole.seconds[:3])
+  (rank,) = ranked({candidate: [whole, early]}, 400, 1000, True)
+  assert rank.score == pytest.approx(max(early.scores))
+  assert rank.whole == pytest.approx(2.5 * early.seconds[-1])
+
+
 CONFIG = {
   'task': {'name': 'text', 'model': 'transformer'},
   'optimizer': {'name': 'adam'},

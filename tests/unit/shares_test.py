@@ -77,6 +77,11 @@ def test_by_label_gives_each_worker_the_classes_of_its_shards():
     assert len(np.unique(LABEL[rows])) <= 2
 
 
+def test_too_many_shards_are_not_said_to_be_too_many_workers():
+  with pytest.raises(UserError, match=r'^split\.shards: 6 .* 2 shards .* 4'):
+    split.by_label(np.arange(6), 4, 0)
+
+
 @pytest.mark.parametrize('alpha', [0.0, -1.0, float('nan')])
 def test_a_concentration_that_is_not_positive_is_refused(alpha):
   with pytest.raises(UserError, match=r'^split\.alpha'):
