@@ -16,5 +16,6 @@ forecast             seconds per step of a strategy on any link
 bandwidth_figure     seconds per step against bandwidth, as a picture
 step_cost            measures what one step costs a worker on this machine
 step_traffic         the traffic of each step of a strategy, for any size
+periods              the periods of a strategy, and what comes before them
 isolated_worker      runs one worker's program without the other workers
 """

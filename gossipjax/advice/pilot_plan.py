@@ -1,11 +1,10 @@
 """What pilots a time allows: strategies, learning rates and steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from gossipjax.advice import step_traffic
 from gossipjax.advice.halving import Round
 from gossipjax.advice.ranking import Candidate
 
@@ -27,16 +26,6 @@ class Plan(NamedTuple):
   names: list[str]
   rates: list[float]
   rounds: list[Round]
-
-
-def longest_period(strategy: Mapping[str, Any]) -> int:
-  """Steps between two exchanges of a strategy's config, at most.
-
-  A period within a part may count runs of the part, see `step_traffic.repeats`.
-  """
-  periods, parts = step_traffic.level(strategy)
-  nested = max(map(longest_period, parts), default=1)
-  return max(periods, default=1) * nested
 
 
 def least_steps(full: int) -> int:

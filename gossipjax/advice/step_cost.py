@@ -65,7 +65,9 @@ def of(
     turns: of each measurement, of which the median counts.
   """
   strategy = resolve.strategy(config.strategy)
-  first, traffic = step_traffic.of_cycle(config.strategy, params, workers)
+  first, traffic = step_traffic.of_cycle(
+    config.strategy, params, workers, training=config.steps
+  )
   talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
   local = optimizer.make(config.optimizer, config.steps)
   nothing = Strategy(identity(), identity())

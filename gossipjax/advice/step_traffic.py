@@ -5,16 +5,15 @@ the parameters, other traffic is measured under random gradients.
 """
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from gossipjax import executors
+from gossipjax.advice import periods
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.collectives import WORKERS
 from gossipjax.config import resolve
@@ -23,7 +22,6 @@ from gossipjax.traffic import Traffic
 from gossipjax.transforms import traced
 
 SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
-LEAST, MOST = 16, 4096  # Steps that a mean is taken over.
 SIZES = ('bytes', 'received', 'path_bytes', 'local', 'local_path_bytes')
 
 
@@ -40,43 +38,12 @@ class StepTraffic(NamedTuple):
   exact: bool
 
 
-def level(settings: Mapping[str, Any]) -> tuple[list[int], list[Any]]:
-  """The periods of a strategy's config, and the parts that may have others."""
-  periods = [v for k, v in settings.items() if k.endswith('period') and v]
-  parts = [v for v in settings.values() if isinstance(v, Mapping | ConfigDict)]
-  return periods, parts
-
-
-def repeats(settings: Mapping[str, Any]) -> int:
-  """Steps after which traffic repeats, or a multiple of them.
-
-  A period within a part, such as the outer strategy of hierarchical, may count
-  runs of the part, so it multiplies those around it.
-
-  Args:
-    settings: `config.strategy`, or a part of it.
-  """
-  periods, parts = level(settings)
-  return math.lcm(*periods) * math.prod(map(repeats, parts))
-
-
-def cycle(settings: Mapping[str, Any]) -> int:
-  """Whole repetitions of the traffic, enough steps to take a mean over.
-
-  Of traffic that repeats after more than MOST steps, MOST of them.
-
-  Args:
-    settings: `config.strategy`.
-  """
-  steps = repeats(settings)
-  return min(MOST, steps * -(-LEAST // steps))
-
-
 def of_cycle(
   settings: Mapping[str, Any],
   params: Tree,
   workers: int,
   sample: Tree | None = SAMPLE,
+  training: int | None = None,
 ) -> tuple[int, StepTraffic]:
   """The traffic of a cycle, and the number of its first step.
 
@@ -86,9 +53,13 @@ def of_cycle(
   Args:
     settings: `config.strategy`.
     params, workers, sample: see `per_step`.
+    training: steps of the training; where it has a beginning, the cycle is all
+      of it, or MOST steps. None: what comes after the beginning.
   """
-  steps = cycle(settings)
-  first = steps if repeats(settings) > 1 else 0
+  once, steps = periods.beginning(settings), periods.cycle(settings)
+  first = once + (steps if periods.repeats(settings) > 1 else 0)
+  if once and training:
+    first, steps = 0, min(training, periods.MOST)
   strategy = resolve.strategy(settings)
   found = per_step(strategy, params, workers, first + steps, sample)
   sent = jax.tree.map(lambda x: x[:, first:], found.sent)

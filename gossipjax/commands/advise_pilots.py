@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from gossipjax import network
 from gossipjax.advice import (
   advise,
+  periods,
   pilot_plan,
   pilots,
   recommendation,
@@ -105,7 +106,7 @@ def _tried(
   least = pilot_plan.least_steps(configs[DENSE].steps)
   names = [DENSE]
   for f in better:
-    if (period := pilot_plan.longest_period(configs[f.name].strategy)) > least:
+    if (period := periods.longest(configs[f.name].strategy)) > least:
       console.say(
         f'{f.name} is not tried: it exchanges every {period} steps, a pilot '
         f'has {least}.'

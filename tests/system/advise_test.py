@@ -15,6 +15,7 @@ from gossipjax.advice import (
   advise,
   known_runs,
   known_table,
+  periods,
   recommendation,
   risk,
   step_cost,
@@ -123,9 +124,9 @@ def test_a_mean_is_taken_over_whole_periods_of_all_levels():
   levels = config('hierarchical', period=8, outer=outer)
   between = of_cycle(levels) - of_cycle(levels, 'local')
   assert np.flatnonzero(between).tolist() == [31]
-  assert step_traffic.cycle(config('des_loc')) == 1536
+  assert periods.cycle(config('des_loc')) == 1536
   long = config('des_loc', period=255)
-  assert step_traffic.cycle(long) == step_traffic.MOST
+  assert periods.cycle(long) == periods.MOST
 
 
 def test_a_mean_is_taken_over_a_later_period_than_the_first():
@@ -133,6 +134,24 @@ def test_a_mean_is_taken_over_a_later_period_than_the_first():
   three = step_traffic.per_step(resolve.strategy(settings), LAYERS, 4, 60)
   by_period = np.asarray(three.sent.bytes)[0].reshape(3, 20).sum(axis=1)
   assert of_cycle(settings).sum() == by_period[1] == by_period[2] > by_period[0]
+
+
+def test_what_comes_once_counts_as_often_as_a_training_has_it():
+  settings = resolve.strategy_config('post_local_sgd', switch=30, period=4)
+  each = of_cycle(resolve.strategy_config('all_reduce')).mean()
+  assert of_cycle(settings).mean() == pytest.approx(each / 4)
+  first, found = step_traffic.of_cycle(settings, LAYERS, 4, training=130)
+  sent = np.asarray(found.sent.bytes).max(axis=0)
+  assert first == 0 and sent.size == 130
+  assert sent.sum() == each * (30 + 25)
+
+
+def test_a_warm_up_is_no_part_of_the_cycle_that_follows():
+  warm = {'name': 'dgc', 'steps': 5}
+  settings = resolve.strategy_config('dgc', density=0.001, warmup=warm)
+  assert periods.beginning(settings) == 20
+  later = resolve.strategy_config('dgc', density=0.001)
+  np.testing.assert_array_equal(of_cycle(settings), of_cycle(later))
 
 
 def forecast(

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 from gossipjax.advice import (
   choice,
   known_runs,
+  periods,
   pilot_config,
   pilot_plan,
   pilots,
@@ -273,11 +274,11 @@ def test_a_plan_fits_into_the_time_and_drops_strategies_first():
 
 def test_the_longest_period_is_that_of_any_argument():
   strategy = ConfigDict({'name': 'x', 'period': 8, 'slow_period': 50})
-  assert pilot_plan.longest_period(strategy) == 50
-  assert pilot_plan.longest_period({'name': 'all_reduce'}) == 1
+  assert periods.longest(strategy) == 50
+  assert periods.longest({'name': 'all_reduce'}) == 1
   outer = {'name': 'local_sgd', 'period': 4}
   levels = resolve.strategy_config('hierarchical', period=8, outer=outer)
-  assert pilot_plan.longest_period(levels) == 32
+  assert periods.longest(levels) == 32
 
 
 def bench(folder, said=lambda sentence: None):
