@@ -12,7 +12,7 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gossipjax.errors import UserError
@@ -138,3 +138,12 @@ def but_seed(config: Any) -> Any:
   if not isinstance(config, dict):
     return config
   return {k: but_seed(v) for k, v in config.items() if k != 'seed'}
+
+
+def once_per_seed(
+  lines: Iterable[Mapping[str, Any]],
+) -> Iterator[Mapping[str, Any]]:
+  """Lines of which no two have one config: a run that was also probed for what
+  its strategy does is there twice, and is one seed."""
+  found = {json.dumps(line['key'].get('config')): line for line in lines}
+  yield from found.values()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from experiments.framework import finding_files, workloads
-from experiments.framework.kept import Kept, but_seed
+from experiments.framework.kept import Kept, but_seed, once_per_seed
 from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import DENSE, Known
 from gossipjax.comparison import target_costs
@@ -66,7 +66,7 @@ def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[Known]:
   what = workloads.WORKLOADS.get(kind)
   metric = what.metric if what else 'test_accuracy'
   groups: dict[str, dict[str, dict[float, list[Line]]]] = {}
-  for line in lines:
+  for line in once_per_seed(lines):
     config = line['key'].get('config', {})
     if not _counts(config, line, metric):
       continue
@@ -97,7 +97,8 @@ def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
 def _where(config: Mapping[str, Any]) -> str:
   """What runs of one comparison have in common."""
   keys = ('task', 'split', 'workers', 'steps', 'batch_size')
-  return json.dumps([config.get(key) for key in keys], sort_keys=True)
+  shared = [config.get(key) for key in keys]
+  return json.dumps([*shared, config['optimizer']['name']], sort_keys=True)
 
 
 def _curve(line: Line, metric: str) -> list[tuple[float, float]]:

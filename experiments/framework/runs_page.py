@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from experiments.framework import finding_files, step_times, workloads
-from experiments.framework.kept import Kept, but_seed
+from experiments.framework.kept import Kept, but_seed, once_per_seed
 from gossipjax.comparison.scores import is_higher
 from gossipjax.network import PRESETS
 from gossipjax.results import workdir
@@ -99,7 +99,7 @@ def _of_kept(kind: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
   what = workloads.WORKLOADS.get(kind)
   metric = what.metric if what else 'test_accuracy'
   groups: dict[str, list[Mapping[str, Any]]] = {}
-  for line in lines:
+  for line in once_per_seed(lines):
     config = line['key'].get('config', {})
     if 'strategy' in config and _ended(line, metric):
       same = json.dumps(but_seed(config), sort_keys=True)

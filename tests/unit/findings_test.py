@@ -1,5 +1,6 @@
 """Results are data: findings are complete, and all pages are made from them."""
 
+import csv
 import importlib
 import json
 import pathlib
@@ -11,9 +12,11 @@ import pytest
 from experiments.framework import (
   claim,
   finding_files,
+  known_runs_file,
   numerics,
   results_page,
 )
+from experiments.framework.kept import Kept
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 
@@ -152,3 +155,37 @@ def test_no_run_of_an_older_version_is_kept():
     and numerics.versions(key['config']) != key.get('numerics', {})
   ]
   assert not old
+
+
+def line(optimizer, strategy, score, digest, **key):
+  """A kept run of 100 steps, as a file has it."""
+  config = {
+    'task': {'name': 'fashion_mnist', 'model': 'mlp'},
+    'optimizer': {'name': optimizer, 'learning_rate': 0.1},
+    'strategy': {'name': strategy},
+    'workers': 4,
+    'steps': 100,
+    'batch_size': 32,
+  }
+  records = [{'step': 50, 'test_accuracy': score - 0.05}]
+  records.append({'step': 100, 'test_accuracy': score})
+  result = {'records': records}
+  return {'digest': digest, 'key': {'config': config, **key}, 'result': result}
+
+
+def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
+  lines = [
+    line('sgd', 'all_reduce', 0.8, 'a'),
+    line('muon', 'all_reduce', 0.9, 'b'),
+    line('sgd', 'local_sgd', 0.8, 'c'),
+    line('sgd', 'local_sgd', 0.8, 'd', probe='a:b'),  # The same run once more.
+  ]
+  text = ''.join(json.dumps(each) + '\n' for each in lines)
+  (tmp_path / 'some.jsonl').write_text(text)
+  (row,) = (
+    row
+    for row in csv.DictReader(known_runs_file.text(Kept(tmp_path)).splitlines())
+    if row['table'] == 'some'
+  )
+  assert float(row['dense']) == 0.8 and float(row['missed']) == 0
+  assert float(row['steps']) == 1 and row['seeds'] == '1'
