@@ -68,10 +68,11 @@ def cells(
     return {}
   if 'virtual_s' not in run:
     return dict.fromkeys(HEADINGS, '')
+  waited = run['waiting_s'] / run['virtual_s'] if run['virtual_s'] else 0.0
   found = (
     f'{run["virtual_s"]:.4g} s' + ' measured' * bool(run.get('engine')),
     f'{run["staleness"]:.2f}',
-    f'{100 * run["waiting_s"] / run["virtual_s"]:.1f} %',
+    f'{100 * waited:.1f} %',
     '' if (used := run['link_utilisation']) is None else f'{100 * used:.1f} %',
   )
   return dict(zip(HEADINGS, found, strict=True))

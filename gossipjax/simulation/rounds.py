@@ -89,6 +89,8 @@ class Synchronous:
         self._clock[i], self._behind[i] = ready[i], True
 
   def _compute(self, i: int, at: float) -> float:
+    if not math.isfinite(at):  # It has failed for good.
+      return math.inf
     done, back = self._compute_times.attempt(i, self.rounds, at)
     while back > at and math.isfinite(back):
       at = back

@@ -74,7 +74,7 @@ def triggered_mean(
     # Random, so that exchanges cannot always meet the same round of a cycle.
     key = jax.random.fold_in(jax.random.key(0), step)
     turn = jax.random.randint(key, (), 0, 2**30)
-    parts, sent = split(tree), SILENCE
+    parts, memories, sent = split(tree), [*memories], SILENCE
     pairs = zip(parts, memories, strict=True)
     asked = [trigger.update(part, m, step, who) for part, m in pairs]
     wants, updated = zip(*asked, strict=True)

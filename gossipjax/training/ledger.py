@@ -142,7 +142,8 @@ class Ledger:
     np.add.at(self.received, who, np.asarray(sent.received))
     np.add.at(self.messages, who, np.asarray(sent.messages))
     np.add.at(self.local, who, np.asarray(sent.local))
-    self.exchanges += int(np.asarray(sent.bytes).max(initial=0) > 0)
+    if len(losses):  # Who fetches parameters does so in a round of others.
+      self.exchanges += int(np.asarray(sent.bytes).max(initial=0) > 0)
 
   def take_loss(self) -> float:
     """Mean loss since the last call; without a step since, the last mean."""

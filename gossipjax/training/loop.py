@@ -79,7 +79,7 @@ def records(
     # After --resume, a run that ended early gets to that end again.
     if save and not over:
       store.save(training.step, *training.state())
-    if stop:
+    if stop and not over:  # A run at its end has nothing to go on with.
       raise Interrupted(training.step)
 
 

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from gossipjax import collectives, executors, topology, triggers
+from gossipjax.aggregator import every
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
@@ -538,3 +539,14 @@ def test_a_graph_without_answers_is_refused_where_workers_act_alone():
   next(
     train(adaptive_gossip.strategy(topology=topology.exponential, scope='all'))
   )
+
+
+def test_an_update_leaves_the_state_that_it_is_given_alone():
+  strategy = every(2, adaptive_gossip.strategy().parameters)
+  tree = {'x': jnp.arange(8.0).reshape(4, 2)}
+  state = jax.vmap(strategy.init)(tree)
+  step = lambda t, s: strategy.update(t, s, jnp.int32(0))[:2]
+  together = jax.vmap(step, axis_name=collectives.WORKERS)
+  out, after = together(tree, state)  # No exchange yet.
+  np.testing.assert_array_equal(out['x'], tree['x'])
+  assert jax.tree.structure(after) == jax.tree.structure(state)

@@ -502,6 +502,21 @@ def test_backup_workers_drop_the_late_and_fetch_the_model():
     np.testing.assert_allclose(where(fleet)[:2], [x, x], atol=1e-5)
   assert clock.now == pytest.approx(10 * 0.12)  # Nobody waits for worker 2.
   assert ledger.received[2] and not np.allclose(where(fleet)[2], START)
+  assert ledger.exchanges == 10  # A fetch is part of its round.
+
+
+def test_backup_workers_go_on_without_one_that_has_failed():
+  _, clock, ledger = sailing(
+    all_reduce.strategy(),
+    asynchronous=False,
+    first=2,
+    factors=(),
+    failures=((2, 0.55),),
+  )
+  for _ in range(20):
+    clock.next()
+  assert clock.now == pytest.approx(20 * STEP_S)
+  assert ledger.exchanges == clock.rounds == 20
 
 
 @pytest.mark.parametrize(
