@@ -83,7 +83,7 @@ class RealTime:
       self._ledger.from_json(totals['ledger'])
       self.hours.from_json(totals['hours'])
       self._before_s, self._faults = totals['seconds'], totals['faults']
-      self._used = self._ledger.step * run.workers
+      self._used = sum(steps)  # Some more than the steps that are counted.
     self._entered -= self._ledger.wall_s
     self._before = self._used
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
@@ -94,7 +94,9 @@ class RealTime:
     self._crew = Crew(config.to_dict(), setup, held, steps)
     self._crew.begin()
     began, self._waiting = time.time() - self._before_s, []
-    outages = [o for o in run.cluster.outages if o[1] > self._before_s]
+    # Those that a checkpoint fell into begin, and are counted, once more.
+    outages = [o for o in run.cluster.outages if o[2] > self._before_s]
+    self._faults -= sum(o[1] <= self._before_s for o in outages)
     self._watch = Watch(self._crew, outages, tell, began)
     self._crew.go(began)
 

@@ -113,17 +113,22 @@ class Watch:
         f'{kind} {i} died {self._deaths[name]} times without a step; its '
         'memory may not suffice, a smaller model or fewer workers need less.'
       )
-    if not any(True for _ in self._crew.of(WORKER)) and ends:
+    back = any(k == WORKER and t < math.inf for (k, _), t in self._away.items())
+    if not back and not any(True for _ in self._crew.of(WORKER)):
       raise UserError('All workers have left; let one of them run on.')
 
   def _kill(self) -> None:
-    """Kills the workers whose outage begins."""
+    """Kills the workers whose outage begins; who is away stays away longer."""
     while self._outages and self._outages[0][1] <= self._now():
       worker, _, until = self._outages.pop(0)
       name = WORKER, int(worker)
       if name in self._crew.actors:
         self._until[name] = until
         ray.kill(self._crew.actors[name])
+      elif name in self._away:
+        self._away[name] = max(self._away[name], until)
+        if starting := self._starting.pop(name, None):
+          ray.kill(starting[0])
 
   def _start(self) -> None:
     for name, until in [*self._away.items()]:

@@ -140,22 +140,22 @@ class WorkerProcess:
     """Asks workers, or the shards of the server; see `peer.Peer`."""
     visits = self._setup.exchange.kind == async_exchange.VISIT
     attending = 1 if visits else 1 + len(drawn)
-    until = time.time() + WAIT_S
+    until, refs, answers = time.time() + WAIT_S, {}, {}
     while True:
       others = self._others  # `connect` sets others.
       asked = [*others] if visits else drawn
       if not {*asked} <= {*others}:
         raise Gone
+      for row, (j, message) in enumerate(zip(asked, messages, strict=True), 1):
+        if row not in refs:  # A shard that has answered is not asked again.
+          answer = others[j].answer
+          refs[row] = answer.remote(row, attending, step, message)
       try:
-        return ray.get(
-          [
-            others[j].answer.remote(row, attending, step, message)
-            for row, (j, message) in enumerate(
-              zip(asked, messages, strict=True), 1
-            )
-          ],
-          timeout=WAIT_S,
-        )
+        for row in refs:
+          if row not in answers:
+            waiting = row
+            answers[row] = ray.get(refs[row], timeout=WAIT_S)
+        return [answers[row] for row in sorted(answers)]
       except ray.exceptions.RayTaskError:
         raise  # A mistake of this program, not of a process.
       except ray.exceptions.RayError as error:
@@ -165,5 +165,6 @@ class WorkerProcess:
           raise UserError(
             f'The server was away for {WAIT_S:g} s; start again, or --resume.'
           ) from error
+        del refs[waiting]
       time.sleep(0.05)  # Until `connect` says where the server is.
       self._clock.check()

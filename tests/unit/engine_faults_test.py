@@ -1,0 +1,104 @@
+"""The engine's faults without processes: plain objects play the actors."""
+
+import math
+import time
+
+import pytest
+
+from gossipjax import async_exchange
+from gossipjax.engine.crew import WORKER
+from gossipjax.errors import UserError
+
+ray = pytest.importorskip('ray')
+
+from gossipjax.engine import watch, worker_process  # noqa: E402
+
+
+class Crew:
+  """Two workers that nobody starts."""
+
+  def __init__(self):
+    self.actors = {(WORKER, i): object() for i in range(2)}
+    self.steps = [0, 0]
+
+  def of(self, kind):
+    return ((i, a) for (k, i), a in self.actors.items() if k == kind)
+
+  def connect(self):
+    pass
+
+
+@pytest.fixture
+def watched(monkeypatch):
+  """A watch of a run that began so many seconds ago."""
+  monkeypatch.setattr(ray, 'kill', lambda actor: None)
+
+  def of(outages, seconds):
+    began = time.time() - seconds
+    return watch.Watch(Crew(), outages, lambda said: None, began)
+
+  return of
+
+
+def test_a_run_waits_for_a_worker_that_comes_back(watched):
+  found = watched([(0, 5.0, 1000.0), (1, 7.0, math.inf)], 8)
+  found._kill()
+  found._died((WORKER, 0))
+  found._died((WORKER, 1))  # It does not come back; worker 0 does.
+  assert found.faults == 2
+
+
+def test_a_run_ends_when_nobody_comes_back(watched):
+  found = watched([(0, 5.0, math.inf), (1, 7.0, math.inf)], 8)
+  found._kill()
+  found._died((WORKER, 0))
+  with pytest.raises(UserError, match='All workers have left'):
+    found._died((WORKER, 1))
+
+
+def test_who_is_away_when_another_outage_begins_stays_away(watched):
+  found = watched([(1, 1.0, 2.0), (1, 3.0, math.inf)], 1.5)
+  found._kill()
+  found._died((WORKER, 1))
+  found.began -= 2.5  # Its new process has not started yet.
+  found._kill()
+  assert found._away == {(WORKER, 1): math.inf}
+
+
+class Shard:
+  """A shard of a server that may be dead."""
+
+  def __init__(self, name, dead):
+    self.name, self.dead, self.asked = name, dead, 0
+    self.answer = self
+
+  def remote(self, row, attending, step, message):
+    del row, attending, step
+    self.asked += 1
+    return None if self.dead else f'{self.name}: {message}'
+
+
+def test_a_shard_that_has_answered_is_not_asked_again(monkeypatch):
+  shards = {0: Shard('first', False), 1: Shard('second', True)}
+
+  def get(ref, timeout):
+    del timeout
+    if ref is None:
+      raise ray.exceptions.RayActorError
+    return ref
+
+  class Clock:
+    def check(self):
+      shards[1].dead = False  # The shard is back.
+
+  class Visits:
+    kind = async_exchange.VISIT
+
+  class Setup:
+    exchange = Visits
+
+  monkeypatch.setattr(ray, 'get', get)
+  worker = object.__new__(worker_process.WorkerProcess)
+  worker._setup, worker._clock, worker._others = Setup, Clock(), shards
+  assert worker._call([], 7, ['a', 'b']) == ['first: a', 'second: b']
+  assert [shard.asked for shard in shards.values()] == [1, 2]
