@@ -169,7 +169,7 @@ def _holds(row: dict[str, Any]) -> bool | None:
   """
   saved, over = row[TRAFFIC], row[WANTED]
   parts = (
-    seed_statistics.known(saved) and saved >= 100 * SAVED - 1,
+    saved >= 100 * SAVED - 1 if seed_statistics.known(saved) else None,
     seed_statistics.gains(row, 'gossip', -WITHIN, WITHIN),
     seed_statistics.gains(row, FIXED, WITHIN, WITHIN),
   )
@@ -192,8 +192,11 @@ def _said(row: dict[str, Any]) -> str:
 
 NOTES = f"""
 `traffic saved`: of the bytes that the busiest worker sends, against gossip at
-every step. Triggers and random times are brought to a twelfth of its bytes,
-within 5 %, by a search on validation data. `time saved`: modelled, workers in
+every step. Triggers and random times are brought to a twelfth of its bytes on
+the busiest link of each step (`{WANTED}` compares these), within
+5 %, by a search on validation data; with scope local that link is another one
+from step to step, and each worker sends a quarter to a third of a twelfth.
+`time saved`: modelled, workers in
 lock-step so that the one who talks longest sets the pace, without latency, at
 the bandwidth where gossip communicates {100 * COMM_SHARE:.0f} % of its time.
 Scope local: each worker decides, which saves logical bytes only, since in one

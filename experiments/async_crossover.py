@@ -135,7 +135,7 @@ def _leads(row: dict[str, Any], dense: dict[str, Any] | None) -> bool | None:
   if dense is None or dense[TIME] is None:
     return None
   if row[TIME] is None:
-    return False
+    return False if row[seed_statistics.INSIDE] else None
   errors = [r[f'{TIME}{seed_statistics.ERROR}'] for r in (row, dense)]
   if None in errors:
     return None

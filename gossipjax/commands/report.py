@@ -52,6 +52,11 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
   require('report')
   folders = [*map(pathlib.Path, argv[1:])]
   if len(folders) == 1:
+    if flags.FLAGS['out'].present:
+      raise UserError(
+        '--out is the page of several workdirs; that of one is report.html '
+        'in it.'
+      )
     progress.show(report_files.write(folders[0]), folders[0])
     return
   from gossipjax.comparison import several  # Needs the extra.

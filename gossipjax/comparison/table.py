@@ -52,7 +52,7 @@ def parts(rows: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
 def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
   config, runs = summary['config'], summary['runs']
   link, title = link_name(config), link_title(config)
-  least = runs[0]['bytes_sent'] or 1
+  least = runs[0]['bytes_sent']
   return {
     'run': run['name'],
     **scores.cells(run, runs, summary.get('higher_is_better', ())),
@@ -65,7 +65,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     **columns.local(run, runs),
     'sent in all': size(run['bytes_sent']),
     'against the first': ''
-    if runs[0].get('diverged')
+    if runs[0].get('diverged') or not least
     else (f'{run["bytes_sent"] / least:.3g} x'),
     f'communication on {title} (model)': duration(run['comm_s'][link]),
     **columns.hidden(run, runs, link),

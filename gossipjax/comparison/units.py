@@ -8,7 +8,7 @@ UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
 def size(num_bytes: float) -> str:
   """Bytes to three digits, with a decimal unit."""
   for scale, unit in UNITS:
-    if num_bytes >= scale:
+    if num_bytes >= 0.9995 * scale:
       return f'{num_bytes / scale:.3g} {unit}'
   return f'{num_bytes:.0f} B'
 

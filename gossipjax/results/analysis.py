@@ -87,8 +87,12 @@ def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
       for name in (x, y)
     }
   ).sort_values([x, y])
-  best_before = signed[y].astype(float).cummin().shift(fill_value=np.inf)
-  return frame.loc[signed.index[signed[y] < best_before]]
+  best = signed[y].astype(float).cummin()
+  ahead = signed[y] < best.shift(fill_value=np.inf)
+  same = signed.eq(signed.where(ahead).ffill()).all(
+    axis=1
+  )  # Of the last ahead.
+  return frame.loc[signed.index[ahead | same]]
 
 
 def _is_cost(column: str) -> bool:

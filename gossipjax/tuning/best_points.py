@@ -55,9 +55,8 @@ def choose(
   """
   points, chosen = by_point(rows, list(values), metric), {}
   for variant in dict.fromkeys(row['variant'] for row in rows):
-    good = [
-      p for p in points if p['variant'] == variant and p[metric] is not None
-    ]
+    tried = [p for p in points if p['variant'] == variant]
+    good = [p for p in tried if p[metric] is not None]
     if not good:
       raise UserError(
         f'{variant} diverged at every point of the grid; add '
@@ -66,8 +65,11 @@ def choose(
     name = metric.removeprefix('validation_')
     pick = max if name in higher or 'accuracy' in name else min
     best_point = pick(good, key=lambda p: p[metric])
+    # A key that is nobody's there is not the variant's; else None is a value.
     chosen[variant] = {
-      key: best_point[key] for key in values if best_point[key] is not None
+      key: best_point[key]
+      for key in values
+      if any(point[key] is not None for point in tried)
     }
   return chosen
 
@@ -83,8 +85,13 @@ def at_an_edge(
     for key, value in point.items()
     if isinstance(value, int | float)
     and not isinstance(value, bool)
-    and value in (min(values[key]), max(values[key]))
+    and value in _ends(values[key])
   ]
+
+
+def _ends(values: Sequence[object]) -> tuple[float, float]:
+  numbers = [v for v in values if isinstance(v, int | float)]
+  return min(numbers), max(numbers)
 
 
 def markdown(

@@ -87,6 +87,28 @@ def test_the_best_mean_over_seeds_is_chosen(metric, best):
   }
 
 
+@pytest.mark.parametrize(('none', 'best'), [(0.9, None), (0.1, 128)])
+def test_none_is_a_value_of_a_grid(none, best):
+  rows = [
+    {
+      'variant': 'x',
+      'k': k,
+      'seed': 0,
+      'validation_accuracy': score,
+      'diverged': '',
+    }
+    for k, score in ((None, none), (128, 0.5))
+  ]
+  values = {'k': (None, 128)}
+  chosen = best_points.choose(rows, values, 'validation_accuracy')
+  assert chosen == {'x': {'k': best}}
+  assert best_points.at_an_edge(chosen, {'k': (None, 64, 128)}) == (
+    ['x: k=128 is at an edge of the grid; the best may lie beyond.']
+    if best
+    else []
+  )
+
+
 def test_the_table_says_which_values_are_at_an_edge():
   values = {'a.k': (1, 2, 3)}
   text = best_points.markdown(

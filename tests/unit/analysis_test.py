@@ -244,6 +244,12 @@ def test_the_front_holds_what_nothing_beats_in_both():
   assert front['bytes_sent'].tolist() == [1]
 
 
+def test_equal_rows_are_both_on_the_front():
+  frame = pd.DataFrame({'comm_s': [1, 2, 2, 3], 'test_accuracy': [5, 6, 6, 6]})
+  front = analysis.pareto(frame, 'comm_s', 'test_accuracy')
+  assert front.index.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize('seed', range(20))
 def test_the_front_is_that_of_a_search_through_all_pairs(seed):
   x, y = np.random.default_rng(seed).integers(0, 6, (2, 30))
