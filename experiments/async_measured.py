@@ -29,6 +29,7 @@ from experiments.framework import (
 )
 from experiments.framework.real_time import MOST_OVERRUN, OVERRUN
 from gossipjax.results.crossing import crossing
+from gossipjax.results.standard_error import standard_error
 from gossipjax.training.record import Record
 
 CLAIM = claim.Claim(
@@ -136,6 +137,8 @@ order for each worker, and a process sleeps for what it is faster. The link of
 virtual time is the mean exchange of a run of 40 steps without the straggler.
 `{OVERRUN}`: seconds of computing of that run, over those of the trace; above
 {MOST_OVERRUN} the machine was busy with something else, and nothing is judged.
+A case whose standard error over seeds, of measured over predicted, exceeds half
+of what it may be off is undecided.
 """
 
 
@@ -150,17 +153,36 @@ def ratios(rows: claim.Rows, key: str) -> dict[str, float | None]:
   }
 
 
+def pairs(rows: claim.Rows, key: str) -> dict[str, list[tuple]]:
+  """Measured and predicted of each seed, by method; without those that are 0:
+  who only reads never uses an older gradient."""
+  found: dict[str, list[tuple]] = {}
+  for row in rows:
+    pair = row[f'{key}, measured'], row[f'{key}, predicted']
+    found.setdefault(row['method'], []).append(pair)
+  return {m: each for m, each in found.items() if {*each} != {(0, 0)}}
+
+
+def _is_near(each: list[tuple], near: float) -> bool | None:
+  """Whether a prediction is near; None if its seeds cannot tell."""
+  if None in itertools.chain(*each):  # A target that was not reached.
+    return None
+  if 0 in itertools.chain(*each):
+    return False
+  measured, predicted = map(statistics.fmean, zip(*each, strict=True))
+  error = standard_error([a / b for a, b in each])
+  return abs(measured / predicted - 1) <= near if error <= near / 2 else None
+
+
 def verdict(rows: claim.Rows) -> claim.Verdict:
   """A case is a method and what is predicted of it."""
   if not rows:
     return claim.judged([], '', 'Nothing.', 'not measured on an idle machine')
   found = {key: ratios(rows, key) for key in NEAR}
   cases = [
-    None if ratio is None else abs(ratio - 1) <= NEAR[key]
-    for key, of_methods in found.items()
-    for ratio in of_methods.values()
-    # Who only reads never uses an older gradient: both are 0.
-    if ratio is not None or key == SECONDS
+    _is_near(each, near)
+    for key, near in NEAR.items()
+    for each in pairs(rows, key).values()
   ]
   span = lambda key: claim.span(
     [{'ratio': r} for r in found[key].values()], 'ratio'
@@ -172,7 +194,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     cases,
     ours,
     f'Of {len(cases)} predictions {sum(case is True for case in cases)} are '
-    f'near: {ours}. Processes computed {overrun:.2f} times as long as asked.',
+    f'near, {cases.count(None)} undecided: {ours}. Processes computed {overrun:.2f} times as long as asked.',
     'the machine was busy' if overrun > MOST_OVERRUN else '',
   )
 

@@ -200,8 +200,10 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     for row in rows
     if row['method'] == BACKUP
   )
+  tried = figures.values(rows, 'method')
+  missing = [m for m, of in METHODS.items() if of[1] is FREE and m not in tried]
   return claim.judged(
-    [good(row) if waits else None for row in free],
+    [*(good(row) if waits else None for row in free), *([None] * len(missing))],
     f'a slow worker makes a step {slow} times as long where methods wait, '
     f'{steady} where not; a lost one stops {stopped[0]} and {stopped[1]}',
     f'One worker of {P} that sleeps up to 300 ms makes a step {slow} times as '

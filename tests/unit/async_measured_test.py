@@ -46,3 +46,26 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(
   assert calls == [*everything[:6], *everything[5:]]
   lines = (tmp_path / 'async_measured.jsonl').read_text().splitlines()
   assert len(lines) == len(everything)
+
+
+@pytest.mark.parametrize(
+  ('each', 'near'),
+  [
+    ([(1.1, 1.0), (1.0, 1.0), (1.1, 1.0)], True),
+    ([(1.3, 1.0), (1.3, 1.0), (1.3, 1.0)], False),
+    ([(0.7, 1.0), (1.0, 1.0), (1.3, 1.0)], None),  # The seeds cannot tell.
+    ([(1.0, 1.0), (None, 1.0), (1.0, 1.0)], None),
+    ([(0, 3), (0, 3), (0, 3)], False),
+  ],
+)
+def test_a_prediction_is_judged_when_its_seeds_can_tell(each, near):
+  assert async_measured._is_near(each, 0.15) is near
+
+
+def test_what_is_never_there_is_no_case():
+  key = async_measured.STALE
+  rows = [
+    {'method': name, f'{key}, measured': a, f'{key}, predicted': b}
+    for name, a, b in (('reads', 0, 0), ('pushes', 0, 3))
+  ]
+  assert async_measured.pairs(rows, key) == {'pushes': [(0, 3)]}
