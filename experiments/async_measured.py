@@ -194,7 +194,8 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     cases,
     ours,
     f'Of {len(cases)} predictions {sum(case is True for case in cases)} are '
-    f'near, {cases.count(None)} undecided: {ours}. Processes computed {overrun:.2f} times as long as asked.',
+    f'near, {cases.count(None)} undecided: {ours}. Processes computed '
+    f'{overrun:.2f} times as long as asked.',
     'the machine was busy' if overrun > MOST_OVERRUN else '',
   )
 
