@@ -119,6 +119,8 @@ def _seconds_to(
   Between two evaluations on the straight line.
   """
   what = workloads.WORKLOADS[name]
+  if run['diverged'] or not run['records']:
+    return None
   last = max(run['records'][-1]['most_bytes_sent'], 1)
   seconds = lambda record: (
     record['step'] * computing_s

@@ -85,7 +85,8 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
 
 def _show(row: trials.Row) -> None:
   """Prints one line of a finished trial."""
-  values = {k: v for k, v in row.items() if '.' in k or k == 'seed'}
+  names = [*row]  # The variant, the keys of its point, its seed.
+  values = {k: row[k] for k in names[1 : names.index('seed') + 1]}
   scores = [
     key
     for key, value in row.items()

@@ -52,6 +52,7 @@ class Synchronous:
     self._first, self._timeout_s = first or n, timeout_s
     self.now, self.rounds, self.hours = 0.0, 0, Hours(n)
     self._clock = [0.0] * n  # When each worker is free.
+    self._since = [0.0] * n  # When each began what it computed to the end.
     self._behind = [False] * n  # Whether each missed the last round.
     self._fetch_s = 0.0
     if self._first < n:
@@ -95,6 +96,7 @@ class Synchronous:
     while back > at and math.isfinite(back):
       at = back
       done, back = self._compute_times.attempt(i, self.rounds, at)
+    self._since[i] = at
     return done
 
   def _start(self, who: list[int]) -> None:
@@ -106,7 +108,7 @@ class Synchronous:
       self.hours.blocked(
         i, self._clock[i], begin, self._fetch_s * self._behind[i]
       )
-      self.hours.spend(i, 'compute', begin, ready)
+      self.hours.spend(i, 'compute', self._since[i], ready)
 
   def _apart(self, begin: list[float], ready: list[float]) -> None:
     alive = [i for i, at in enumerate(ready) if math.isfinite(at)]

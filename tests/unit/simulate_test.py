@@ -519,6 +519,21 @@ def test_backup_workers_go_on_without_one_that_has_failed():
   assert ledger.exchanges == clock.rounds == 20
 
 
+@pytest.mark.parametrize('waits', [True, False])
+def test_who_is_away_does_not_compute(waits):
+  strategy = all_reduce.strategy() if waits else PAIRS
+  _, clock, _ = sailing(
+    strategy,
+    asynchronous=not waits,
+    factors=(),
+    failures=((1, 0.55, 2.0),),
+  )
+  while clock.now < 2.29:
+    clock.next()
+  spent = clock.hours.spent_s['compute']
+  assert spent[1] == pytest.approx(0.8, abs=0.11)
+
+
 @pytest.mark.parametrize(
   'name, memory',
   [('elastic', 'center'), ('power_sgd', 'q'), ('topk', ''), ('dgc', '')],
