@@ -25,6 +25,7 @@ def row(workers, method, seconds, error=0.01):
     async_crossover.TIME: seconds,
     ERROR: error,
     async_crossover.SPEED: None,
+    seed_statistics.INSIDE: True,
   }
 
 
@@ -60,6 +61,13 @@ def test_a_crossover_within_the_errors_is_undecided():
     r for r in crossover(lambda p: 1.0, lambda p: 2.0) if r['workers'] < 9
   ]
   assert async_crossover.verdict(some, MET).word.startswith('undecided')
+
+
+def test_who_misses_the_target_at_an_end_of_its_rates_is_undecided():
+  rows = crossover(lambda p: None, lambda p: 2.0)
+  at_an_end = [{**r, seed_statistics.INSIDE: False} for r in rows]
+  assert async_crossover.verdict(rows, MET).open == 0
+  assert async_crossover.verdict(at_an_end, MET).open == 4
 
 
 @pytest.mark.parametrize(
