@@ -180,10 +180,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   slows its steps by at most STEADY and those of all that wait by more, and a
   lost one does not stop it although it stops all that wait.
   """
-  waits, free = (
-    [row for row in rows if METHODS[row['method']][1] is how]
-    for how in (WAITS, FREE)
-  )
+  those = lambda how: [r for r in rows if METHODS[r['method']][1] is how]
+  waits, free = those(WAITS), those(FREE)
   stop, lost = (
     [row for row in these if row[STOPPED] is not None]
     for these in (waits, free)
@@ -200,10 +198,9 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     for row in rows
     if row['method'] == BACKUP
   )
-  tried = figures.values(rows, 'method')
-  missing = [m for m, of in METHODS.items() if of[1] is FREE and m not in tried]
+  missing = sum(how is FREE for _, how, *_ in METHODS.values()) - len(free)
   return claim.judged(
-    [*(good(row) if waits else None for row in free), *([None] * len(missing))],
+    [good(row) if waits else None for row in free] + [None] * missing,
     f'a slow worker makes a step {slow} times as long where methods wait, '
     f'{steady} where not; a lost one stops {stopped[0]} and {stopped[1]}',
     f'One worker of {P} that sleeps up to 300 ms makes a step {slow} times as '
@@ -220,15 +217,15 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   del coverage
   found = Figure(figsize=(9, 0.9 + 0.32 * len(rows)), layout='constrained')
   panels = found.subplots(1, 2, sharey=True)
-  stops = lambda row, key: row[STOPPED] and 'lost' in key
-  why = lambda row, key: 'stops' if stops(row, key) else 'not reached'
+  lost = lambda row, key: row[STOPPED] and 'lost' in key
+  why = lambda row, key: 'stops' if lost(row, key) else 'not reached'
   for axes, keys in zip(panels, (KEYS[:2], KEYS[2:]), strict=True):
     figures.bars(axes, rows, 'method', keys, why)
-    axes.set_xlabel(keys[0].partition(',')[0])
+  panels[0].set_xlabel('times as long per step as without')
+  panels[1].set_xlabel(f'times as long to {TARGET} held out as without')
   panels[0].invert_yaxis()
-  found.supxlabel('over the same without', fontsize=9)
-  names = 'worker 0 is slow', 'worker 0 is lost'
-  handles = [Patch(color=f'C{i}', label=name) for i, name in enumerate(names)]
+  bars = {'C0': 'worker 0 is slow', 'C1': 'worker 0 is lost'}
+  handles = [Patch(color=color, label=bars[color]) for color in bars]
   found.legend(frameon=False, loc='outside right upper', handles=handles)
   return found
 
