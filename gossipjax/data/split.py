@@ -95,7 +95,7 @@ def by_label(
   """
   if shards < 1:
     raise UserError(f'split.shards must be at least 1, not {shards}')
-  if len(labels) < workers * shards:
+  if _share(len(labels), workers) < shards:
     raise UserError(
       f'split.shards: {len(labels)} examples cannot be cut into {shards} '
       f'shards for each of {workers} workers; use fewer of either'
