@@ -193,10 +193,9 @@ def _said(row: dict[str, Any]) -> str:
 NOTES = f"""
 `traffic saved`: of the bytes that the busiest worker sends, against gossip at
 every step. Triggers and random times are brought to a twelfth of its bytes on
-the busiest link of each step (`{WANTED}` compares these), within
-5 %, by a search on validation data; with scope local that link is another one
-from step to step, and each worker sends a quarter to a third of a twelfth.
-`time saved`: modelled, workers in
+the busiest link of each step, within 5 %, by a search on validation data
+(`{WANTED}`). With scope local that link is another one from step to step, so
+that each worker sends less than a twelfth. `time saved`: modelled, workers in
 lock-step so that the one who talks longest sets the pace, without latency, at
 the bandwidth where gossip communicates {100 * COMM_SHARE:.0f} % of its time.
 Scope local: each worker decides, which saves logical bytes only, since in one

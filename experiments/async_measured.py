@@ -28,6 +28,7 @@ from experiments.framework import (
   single_run,
 )
 from experiments.framework.real_time import MOST_OVERRUN, OVERRUN
+from experiments.framework.seed_statistics import is_near
 from gossipjax.results.crossing import crossing
 from gossipjax.results.standard_error import standard_error
 from gossipjax.training.record import Record
@@ -142,17 +143,6 @@ of what it may be off is undecided.
 """
 
 
-def ratios(rows: claim.Rows, key: str) -> dict[str, float | None]:
-  """Measured over predicted, means over seeds, by method."""
-  mean = lambda method, what: claim.mean(
-    [r[f'{key}, {what}'] for r in rows if r['method'] == method]
-  )
-  return {
-    method: claim.ratio(mean(method, 'measured'), mean(method, 'predicted'))
-    for method in dict.fromkeys(r['method'] for r in rows)
-  }
-
-
 def pairs(rows: claim.Rows, key: str) -> dict[str, list[tuple]]:
   """Measured and predicted of each seed, by method; without those that are 0:
   who only reads never uses an older gradient."""
@@ -163,29 +153,32 @@ def pairs(rows: claim.Rows, key: str) -> dict[str, list[tuple]]:
   return {m: each for m, each in found.items() if {*each} != {(0, 0)}}
 
 
+def _ratio(each: list[tuple]) -> float | None:
+  """Measured over predicted, means over seeds."""
+  measured, predicted = map(claim.mean, zip(*each, strict=True))
+  return claim.ratio(measured, predicted)
+
+
 def _is_near(each: list[tuple], near: float) -> bool | None:
   """Whether a prediction is near; None if its seeds cannot tell."""
   if None in itertools.chain(*each):  # A target that was not reached.
     return None
   if 0 in itertools.chain(*each):
     return False
-  measured, predicted = map(statistics.fmean, zip(*each, strict=True))
   error = standard_error([a / b for a, b in each])
-  return abs(measured / predicted - 1) <= near if error <= near / 2 else None
+  return is_near(_ratio(each), error, near)
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
   """A case is a method and what is predicted of it."""
   if not rows:
     return claim.judged([], '', 'Nothing.', 'not measured on an idle machine')
-  found = {key: ratios(rows, key) for key in NEAR}
+  found = {key: [*pairs(rows, key).values()] for key in NEAR}
   cases = [
-    _is_near(each, near)
-    for key, near in NEAR.items()
-    for each in pairs(rows, key).values()
+    _is_near(each, near) for key, near in NEAR.items() for each in found[key]
   ]
   span = lambda key: claim.span(
-    [{'ratio': r} for r in found[key].values()], 'ratio'
+    [{'ratio': _ratio(each)} for each in found[key]], 'ratio'
   )
   overrun = statistics.fmean(r[OVERRUN] for r in rows)
   told = f'seconds {span(SECONDS)}, staleness {span(STALE)}'

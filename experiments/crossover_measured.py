@@ -28,7 +28,7 @@ from experiments.framework import (
   single_run,
 )
 from experiments.framework.real_time import MOST_OVERRUN, OVERRUN
-from experiments.framework.seed_statistics import ERROR
+from experiments.framework.seed_statistics import ERROR, is_near
 from gossipjax.results.crossing import crossing
 from gossipjax.results.standard_error import standard_error
 
@@ -191,7 +191,7 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
   del runs
   free = [row for row in rows if row['method'] != DENSE]
   known = [row for row in free if row[OFF]]
-  cases = [_is_near(row[OFF], row[f'{OFF}{ERROR}']) for row in free]
+  cases = [is_near(row[OFF], row[f'{OFF}{ERROR}'], NEAR) for row in free]
   busy = max((row[OVERRUN] for row in known), default=0.0)
   told = '; '.join(
     f'{row["method"]} with {row["workers"]}: '
@@ -206,12 +206,6 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
     f'Times as fast as all-reduce: {told or "nothing is measured yet"}.',
     'the machine was busy' if busy > MOST_OVERRUN else '',
   )
-
-
-def _is_near(off: float | None, error: float | None) -> bool | None:
-  if off is None or not error <= NEAR / 2:  # NaN with one seed.
-    return None
-  return abs(off - 1) <= NEAR
 
 
 def figure(rows: claim.Rows, runs: claim.Rows) -> Figure:

@@ -133,6 +133,14 @@ def at_least(
   return gain >= bound
 
 
+def is_near(
+  ratio: float | None, error: float | None, margin: float
+) -> bool | None:
+  """Whether a ratio is within a margin of 1; None if the seeds cannot tell."""
+  off = -abs(ratio - 1) if ratio is not None else None
+  return at_least(-margin, off, error, margin)
+
+
 def over(row: Mapping[str, Any], other: str) -> str:
   """A row's points over another method, with their standard error."""
   points = f'points over {other}'

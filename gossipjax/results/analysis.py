@@ -89,9 +89,7 @@ def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
   ).sort_values([x, y])
   best = signed[y].astype(float).cummin()
   ahead = signed[y] < best.shift(fill_value=np.inf)
-  same = signed.eq(signed.where(ahead).ffill()).all(
-    axis=1
-  )  # Of the last ahead.
+  same = signed.eq(signed.where(ahead).ffill()).all(axis=1)  # As one ahead.
   return frame.loc[signed.index[ahead | same]]
 
 
