@@ -133,10 +133,21 @@ CORE = [
   if not name.startswith(('compressed(', 'gossip('))
 ]
 
+
+def strategies_first(names):
+  """Names for a test that compiles; other than those of a file's strategy,
+  as in gtopk.gradients, are exhaustive."""
+  return [
+    pytest.param(name, marks=pytest.mark.exhaustive) if '(' in name else name
+    for name in names
+  ]
+
+
 # The laws are about what is computed.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 over_all = pytest.mark.parametrize('name', AGGREGATORS)
-over_core = pytest.mark.parametrize('name', CORE)
+compiled = pytest.mark.parametrize('name', strategies_first(AGGREGATORS))
+over_core = pytest.mark.parametrize('name', strategies_first(CORE))
 
 
 @functools.lru_cache(maxsize=8)
@@ -175,7 +186,7 @@ def breaks(table, name, request):
     )
 
 
-@over_all
+@compiled
 def test_executors_agree_in_values_and_in_the_whole_bill(name):
   laws.executors_agree(record(name), replay(name, 'shard_map'))
 
@@ -186,13 +197,7 @@ def test_pmap_agrees_in_values_and_in_the_whole_bill(name):
   laws.executors_agree(record(name), replay(name, 'pmap'))
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    name if name in CORE else pytest.param(name, marks=pytest.mark.exhaustive)
-    for name in AGGREGATORS
-  ],
-)
+@compiled
 def test_executors_agree_when_workers_are_missing(name):
   if not refusal(name):
     laws.executors_agree(record(name, False), replay(name, 'shard_map', False))

@@ -29,9 +29,14 @@ _FORK = multiprocessing.get_context('forkserver')
 _FORK.set_forkserver_preload(
   [
     'gossipjax.comparison.compare',
+    'gossipjax.comparison.figures',
     'gossipjax.comparison.progress',
+    'gossipjax.comparison.report',
+    'gossipjax.comparison.timelines',
     'gossipjax.commands.command_line',
     'gossipjax.config.defaults',
+    'matplotlib.backends.backend_agg',
+    'rich.progress',
     'sklearn.datasets',
   ]
 )

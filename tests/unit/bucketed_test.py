@@ -62,12 +62,12 @@ def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
   [
     ('topk', {'density': 0.1}, 2),
     ('compressed', {}, 2),
-    ('gtopk', {'density': 0.1}, 2),
+    exhaustive('gtopk', {'density': 0.1}, 2),
     exhaustive('double_squeeze', {}, 4),
     exhaustive('exact_global_topk', {'density': 0.1}, 2),
     exhaustive('dgc', {'density': 0.1}, 2),
     exhaustive('ok_topk', {'density': 0.1}, 8),
-    ('union_topk', {'density': 0.1}, 8),
+    exhaustive('union_topk', {'density': 0.1}, 8),
   ],
 )
 def test_a_layer_is_exchanged_as_if_alone_and_costs_messages(
@@ -174,6 +174,7 @@ def test_a_shard_is_exchanged_as_it_would_be_alone(name):
   np.testing.assert_array_equal(sent.rounds, sent_0.rounds)  # At once.
 
 
+@pytest.mark.exhaustive
 @given(st.lists(st.integers(1, 7), max_size=3), st.integers(1, 5))
 @settings(max_examples=30, deadline=None, derandomize=True)
 def test_shards_of_a_tensor_are_that_tensor(shape, number):

@@ -123,6 +123,7 @@ def test_without_a_manifest_files_are_taken_as_they_are(folder):
   assert len(analysis.load(folder)) == len(STEPS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures('compile_quickly')
 def test_a_longer_run_that_is_interrupted_is_not_damaged(tmp_path):
   config = defaults.get_config()

@@ -81,6 +81,7 @@ def test_noloco_with_all_workers_in_one_group_is_diloco_with_a_heavy_ball():
     )
 
 
+@pytest.mark.exhaustive
 def test_noloco_without_momentum_is_pairwise_averaging():
   close(
     train(noloco.strategy(H, 0.0, 1.0, 1.0), MOMENTUM),
@@ -88,6 +89,7 @@ def test_noloco_without_momentum_is_pairwise_averaging():
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('pull', [0.3, 0.9])
 def test_the_mean_of_noloco_follows_the_momentum_alone(pull, a=0.5, b=0.7):
   before = np.stack([start()] * P)
@@ -101,6 +103,7 @@ def test_the_mean_of_noloco_follows_the_momentum_alone(pull, a=0.5, b=0.7):
     before = x.astype(np.float64)
 
 
+@pytest.mark.exhaustive
 def test_noloco_sends_one_vector_to_one_partner_whatever_p():
   for workers in (2, 4, 8):
     assert bytes_of(noloco.strategy(1), workers=workers, steps=1) == [4 * SIZE]
@@ -314,6 +317,7 @@ def test_without_averaging_both_are_separate_sgd():
     close(train(method), train(ALONE))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('method', [d2, gradient_tracking, relay_sgd])
 def test_different_data_are_no_bias(method):
   # Gossip stays away from the common minimum; these methods reach it.

@@ -36,6 +36,7 @@ def played():
   return of
 
 
+@pytest.mark.exhaustive
 @each
 def test_processes_end_where_virtual_time_does_bit_for_bit(played, name):
   player, _, others = played(name)
@@ -57,6 +58,7 @@ def test_a_silent_round_asks_nobody(played):
   assert len(others.sizes) == ledger.exchanges < followed.STEPS * 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['push_gossip', 'pairwise_gossip'])
 def test_a_gradient_is_used_once_if_who_was_drawn_has_died(name):
   asked = []

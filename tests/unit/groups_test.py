@@ -63,6 +63,7 @@ def one_step(aggregator, tree, executor):
   return jax.device_get(update(where.put(tree), state, step=step))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
 @pytest.mark.parametrize('name', ALL)
 def test_a_group_does_what_it_would_do_alone(name, executor):

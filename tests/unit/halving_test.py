@@ -290,6 +290,7 @@ def bench(folder, said=lambda sentence: None):
   )
 
 
+@pytest.mark.exhaustive
 def test_all_reduce_that_diverges_is_a_sentence_and_accuracy_is_high(tmp_path):
   mine = bench(tmp_path)
   for _ in range(2):  # The second finds the pilot of the first.

@@ -40,6 +40,7 @@ def test_an_odd_number_of_indices_is_refused():
     packing.pack12(jnp.arange(3))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'size, kept',
   [(4096, 64), (2 * 4096, 128), (4096 + 2048, 96), (4096 + 10, 65), (100, 2)],

@@ -16,7 +16,9 @@ def losses(executor):
   return [record.train_loss for record in train(resolve_run(config))]
 
 
-@pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
+@pytest.mark.parametrize(
+  'executor', ['shard_map', pytest.param('vmap', marks=pytest.mark.exhaustive)]
+)
 def test_too_many_workers_are_refused_with_both_sizes(monkeypatch, executor):
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 100_000)
   told = r'needs \d+\.\d GB by the compiler.*0\.0 GB for JAX; fewer workers'
@@ -24,6 +26,7 @@ def test_too_many_workers_are_refused_with_both_sizes(monkeypatch, executor):
     losses(executor)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map', 'pmap'])
 def test_a_run_that_fits_is_the_same_run(monkeypatch, executor):
   expected = losses(executor)

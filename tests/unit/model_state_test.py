@@ -137,6 +137,7 @@ def _one(workers):
   return jax.tree.map(lambda x: x[0], workers.state)
 
 
+@pytest.mark.exhaustive
 def test_averaging_in_training_makes_them_equal_and_is_billed_and_audited():
   own, shared = (
     trained(resolve_run(config(state_period=n, eval_every=0)), 6)
@@ -154,6 +155,7 @@ def test_averaging_in_training_makes_them_equal_and_is_billed_and_audited():
   assert high - low == ring(size_of(_one(own[0])))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy, cluster',
   [

@@ -185,6 +185,7 @@ CONVOLUTIONS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [3, MOST + 1])
 @pytest.mark.parametrize('arguments', CONVOLUTIONS)
 def test_workers_with_weights_of_their_own_convolve_as_if_alone(

@@ -41,6 +41,7 @@ def test_muon_prodigy_and_schedule_free_are_among_them():
   assert not [name for name in KNOWN if name.startswith('_')]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('virtual', [False, True])
 def test_schedule_free_is_evaluated_at_its_average(virtual):
   config = defaults.get_config()

@@ -67,7 +67,15 @@ def trained(tx, steps, dtype=jnp.float32):
 
 
 @pytest.mark.parametrize(
-  'name', ['all_reduce', 'topk', 'gtopk', 'power_sgd', 'dgc', 'union_topk']
+  'name',
+  [
+    'all_reduce',
+    'topk',
+    *(
+      pytest.param(name, marks=pytest.mark.exhaustive)
+      for name in ('gtopk', 'power_sgd', 'dgc', 'union_topk')
+    ),
+  ],
 )
 def test_gradients_are_aggregated_along_an_axis_of_ones_own(name):
   aggregator = of_gradients(name)
@@ -204,6 +212,7 @@ def by_hand(aggregator, grads):
   return jax.device_get((mean, sent))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('manual', [{'node', 'gpu'}, {'node'}])
 @pytest.mark.parametrize('name', ['all_reduce', 'topk', 'gtopk', 'power_sgd'])
 def test_the_devices_of_a_worker_share_its_sending(name, manual):

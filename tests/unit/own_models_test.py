@@ -171,6 +171,7 @@ def test_gossip_for_any_optimizer_looks_nowhere_ahead():
     gj.gosip()
 
 
+@pytest.mark.exhaustive
 def test_settings_of_a_comparison_are_keys_of_a_config():
   given = {'optimizer': optax.sgd(0.1), 'workers': 2, 'steps': 2}
   with pytest.raises(UserError, match='no setting'):

@@ -86,6 +86,7 @@ def test_a_message_decompresses_to_a_vector_of_any_length(name, size):
   assert jnp.dot(back, x) > 0  # It points the right way.
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
 def test_a_message_of_zeros_means_zeros(name):
   compressor = CLAIMS[name][0]

@@ -43,6 +43,7 @@ def test_every_variant_runs_with_every_seed(done):
   assert found['seeds'].tolist() == [3, 3]
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_a_seed_is_that_of_the_seed_alone(done, tmp_path):
   alone = compare.compare(config(seed=5), tmp_path / 'run')
   for mine, theirs in zip(done[1]['runs'][2::3], alone['runs'], strict=True):

@@ -59,6 +59,7 @@ def test_the_largest_are_those_of_top_k_whatever_the_vector(n, density):
       np.testing.assert_array_equal(ascending(x), np.sort(expected), name)
 
 
+@pytest.mark.exhaustive
 def test_nan_of_all_bits_is_no_riddle():
   x = np.full(40000, 0xFFFFFFFF, np.uint32).view(np.float32)
   np.testing.assert_array_equal(largest.ascending(x, 300), np.arange(300))
@@ -160,6 +161,7 @@ def kept(x, indices):
   return (x[indices[indices < x.size]] ** 2).sum() / best
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', NAMES)
 def test_a_selection_keeps_most_of_what_the_exact_one_keeps(name):
   how, memory = make(name), None

@@ -84,7 +84,9 @@ def close(a, b):
   np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
-@pytest.mark.parametrize('data', ['arrays', 'source'])
+@pytest.mark.parametrize(
+  'data', ['arrays', pytest.param('source', marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize('strategy', ['topk', 'gossip'])
 @pytest.mark.parametrize('inner', ['', 'fsdp'])
 def test_training_is_that_of_one_device(strategy, inner, data):
@@ -113,6 +115,7 @@ def test_devices_draw_as_micro_batches_do():
   close(found.test_loss, parts.test_loss)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('inner', ['', 'fsdp'])
 def test_a_resumed_run_is_bit_exact(inner, tmp_path):
   given = dict(inner=inner, **SEVERAL)

@@ -579,6 +579,7 @@ def test_a_timeline_goes_on_from_json_as_if_nothing_had_happened():
   assert json.dumps(other.to_json()) == json.dumps(clock.to_json())
 
 
+@pytest.mark.exhaustive
 def test_who_is_read_twice_in_an_exchange_is_still_there():
   """Of three workers one of three pulls draws somebody again."""
   player, timeline, _ = sailing(pull_gossip.strategy(pulls=3, look_ahead=0.0))

@@ -59,6 +59,7 @@ def test_a_source_trains_as_its_arrays_do(name):
   assert whole == read
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_run_reads_what_an_uninterrupted_one_would(tmp_path):
   pytest.importorskip('grain')
   calls = iter(range(99))

@@ -126,6 +126,7 @@ def test_a_gate_that_compresses_nothing_is_refused_with_the_largest_size():
     hylo.strategy(min_size=721).gradients.init(tree)
 
 
+@pytest.mark.exhaustive
 def test_larger_convolutions_send_a_smaller_part_within_bounds():
   kept = {}  # Filters that leave nothing behind.
   for exponent in (0.0, 0.5, 8.0):

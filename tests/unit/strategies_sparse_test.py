@@ -204,12 +204,11 @@ def test_every_turn_of_patience_has_as_many_entries_of_each_owner(
   assert np.ptp(count, axis=1).max() <= 1 + (size % workers > 0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy',
   [
-    pytest.param(
-      union_topk.strategy(density=0.05), marks=pytest.mark.exhaustive
-    ),
+    union_topk.strategy(density=0.05),
     union_topk.strategy(density=0.05, patience=32),
     ok_topk.strategy(density=0.05, period=2),
   ],

@@ -10,6 +10,7 @@ from tests.support import program
 SYSTEM = 'tests/system/docs_test.py::test_a_page_is_of_its_strategy'
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('processes', ['0', '1'])
 def test_a_path_runs_the_tests_there_of_any_tier(processes):
   file, _, name = SYSTEM.partition('::')

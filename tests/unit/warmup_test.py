@@ -35,7 +35,16 @@ def play(strategy, steps=6):
   return gradients, answers, jax.device_get(state), sent
 
 
-@pytest.mark.parametrize('method', [topk, gtopk, dgc, exact_global_topk])
+@pytest.mark.parametrize(
+  'method',
+  [
+    topk,
+    *(
+      pytest.param(method, marks=pytest.mark.exhaustive)
+      for method in (gtopk, dgc, exact_global_topk)
+    ),
+  ],
+)
 def test_each_stage_sends_the_entries_of_its_density(method):
   strategy = method.strategy(density=0.0025, warmup=warmup.dgc(1))
   sent = play(strategy)[-1]
@@ -47,6 +56,7 @@ def test_gtopk_starts_at_0_004_as_its_authors_released_it():
   assert play(strategy, steps=4)[-1] == [8 * k for k in (2, 2, 1, 1)]
 
 
+@pytest.mark.exhaustive
 def test_ok_topk_has_an_exact_threshold_when_a_stage_begins():
   stages = warmup.stages((0.25,), 3)
   strategy = ok_topk.strategy(density=0.025, period=100, warmup=stages)
@@ -57,6 +67,7 @@ def test_ok_topk_has_an_exact_threshold_when_a_stage_begins():
   assert max(sent[4:]) < min(sent[1:3]) / 4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'strategy',
   [
