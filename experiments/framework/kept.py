@@ -6,6 +6,7 @@ machine, so that the same question finds the same line everywhere. A folder has
 a file for each kind of result; pandas.read_json(file, lines=True) reads it.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -21,6 +22,7 @@ from gossipjax.results import workdir
 Key = Mapping[str, Any]  # What is computed; values as JSON has them.
 Line = dict[str, Any]  # digest, key, result, seconds, made_with.
 RUNS = pathlib.Path(__file__).parents[1] / 'runs'
+LARGEST = 2**62  # Place of a byte, beyond the end of any file.
 
 
 def folder_of(scale: str, folder: pathlib.Path = RUNS) -> pathlib.Path:
@@ -106,6 +108,28 @@ class Kept:
       self.add(kind, key, result, seconds, workdir.provenance())
       line = self.find(kind, key)
     return line['result']
+
+
+@contextlib.contextmanager
+def claimed(key: Key, locks: pathlib.Path) -> Iterator[bool]:
+  """Whether a result is this process's to compute; then it is no other's.
+
+  A byte of a file is locked, whose place is the digest of the key. The system
+  frees it, however the process ends.
+
+  Args:
+    key: of the result.
+    locks: the file, for all who share the work; made if it is not there.
+  """
+  locks.parent.mkdir(parents=True, exist_ok=True)
+  with locks.open('a') as file:
+    try:
+      place = int(digest(key), 16) % LARGEST
+      fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+    except (BlockingIOError, PermissionError):  # Depends on the system.
+      yield False
+    else:
+      yield True
 
 
 def _whole(file: Any) -> int:

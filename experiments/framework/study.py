@@ -38,6 +38,10 @@ class Ask(NamedTuple):
     return single_run.key_of(self.config, self.probe)
 
 
+class BeingMade(Exception):
+  """A study waits for a run that somebody else is making."""
+
+
 Study = Generator[list[Ask], list[Result], Any]
 
 
@@ -77,7 +81,10 @@ def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
   Args:
     study: to be played once.
     kept: where runs are kept.
-    make: makes a run and keeps it.
+    make: makes a run and keeps it, unless somebody else is making it.
+
+  Raises:
+    BeingMade: somebody else is making a run that the study needs.
   """
   results = None
   while True:
@@ -88,7 +95,10 @@ def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
     for ask in asks:
       if kept.find(ask.workload, ask.key) is None:
         make(ask)
-    results = [kept.find(ask.workload, ask.key)['result'] for ask in asks]
+    lines = [kept.find(ask.workload, ask.key) for ask in asks]
+    results = [line['result'] for line in lines if line]
+    if len(results) < len(asks):
+      raise BeingMade
 
 
 def seconds_of(asked: Sequence[Ask], kept: Kept) -> float:

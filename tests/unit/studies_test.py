@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 
@@ -201,6 +203,7 @@ def test_the_queue_makes_each_run_once_and_stops_in_time(
       raise RuntimeError('the run ended with exit code -6')
     return run(0.5), 2.0, {}
 
+  monkeypatch.setattr(queue, 'LOCKS', tmp_path / 'queue.lock')
   monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
   assert queue.work(iter(jobs(5)), Kept(tmp_path), 1.0) == 2
   assert seeds == [0, 1, 1, 2]
@@ -208,6 +211,44 @@ def test_the_queue_makes_each_run_once_and_stops_in_time(
   assert 'given up' in said and '2 runs made' in said
   assert queue.work(iter(jobs(9)), Kept(tmp_path), -1.0) == 0
   assert 'The time is over' in capsys.readouterr().err
+
+
+HOLD = """
+import json, pathlib, sys
+from experiments.framework import kept
+with kept.claimed(json.loads(sys.argv[1]), pathlib.Path(sys.argv[2])) as mine:
+  print(mine, flush=True)
+  sys.stdin.read()
+"""
+
+
+def test_a_run_that_another_queue_is_making_is_left_to_it(
+  tmp_path, monkeypatch
+):
+  locks, store, seeds = tmp_path / 'work/queue.lock', Kept(tmp_path), []
+  monkeypatch.setattr(queue, 'LOCKS', locks)
+  monkeypatch.setattr(queue, 'WAIT_S', 0.01)
+  theirs = study.Ask('fashion', config(seed=0))
+  with subprocess.Popen(
+    [sys.executable, '-c', HOLD, json.dumps(theirs.key), str(locks)],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    cwd=program.ROOT,
+  ) as other:
+    assert other.stdout.readline() == b'True\n'
+    with kept.claimed(theirs.key, locks) as mine:
+      assert not mine
+
+    def in_a_process(found, probe):
+      seeds.append(found.seed)
+      if found.seed == 2:  # The last one that nobody makes.
+        other.kill()
+      return run(0.5), 2.0, {}
+
+    monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
+    assert queue.work(iter(jobs(6)), store, 1.0) == 3
+  assert seeds == [1, 2, 0]
+  assert store.find('fashion', theirs.key)
 
 
 def test_all_gates_come_before_the_first_study():
