@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _COMMENT = re.compile(r'/\*.*?\*/')
-_COUNT = re.compile(r'\b(?:num_partitions|replica_count)=(\d+)')
 _HEADER = re.compile(r'(ENTRY )?%?([\w.-]+) (?:\(.*)?\{$')
 _INSTRUCTION = re.compile(r'\s+(?:ROOT )?%?([\w.-]+) = (.*)$')
 _OPCODE = re.compile(r'\s*([\w-]+)\(')
@@ -55,7 +54,6 @@ class Instruction(NamedTuple):
 class Module(NamedTuple):
   entry: str
   computations: dict[str, list[Instruction]]
-  participants: int  # Partitions times replicas: one per worker.
 
   def instructions(self) -> Iterator[Instruction]:
     """All of them, whether they run or not."""
@@ -78,8 +76,7 @@ def parse(text: str) -> Module:
     elif found := _HEADER.match(line):
       body = computations.setdefault(found[2], [])
       entry = found[2] if found[1] else entry
-  counts = _COUNT.findall(text.partition('\n')[0])
-  return Module(entry, computations, math.prod(map(int, counts)))
+  return Module(entry, computations)
 
 
 def _instruction(name: str, text: str) -> Instruction:

@@ -349,7 +349,6 @@ def moved(*lines: str, rest: str = '', source: str = '', workers: int = 8):
     ]
   )
   program = hlo.parse(text)
-  assert program.participants == workers
   (path,) = control_paths(program, hlo.parse(source))
   sent = Traffic.of(np.zeros(workers), np.zeros(workers))
   found = comparison.compare(0, [(path,)], sent).kinds
