@@ -36,7 +36,7 @@ from experiments.framework import (
 )
 from experiments.framework.kept import Kept, claimed, folder_of
 from gossipjax.commands import command_line, console
-from gossipjax.distributed import allocator
+from gossipjax.distributed import allocator, gpus
 from gossipjax.errors import UserError, nearest
 
 # The most valuable first.
@@ -190,6 +190,9 @@ def main(argv: list[str], interrupted: Any) -> None:
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
   os.environ |= allocator.environment() | os.environ  # Of the trainings.
+  if scale == 'gpu':
+    os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
+    gpus.require()  # Else they train on the CPU, and are kept as of a GPU.
   work(jobs(names, scale, ONLY.value), kept, MINUTES.value)
 
 

@@ -87,7 +87,7 @@ class ImageFolder(Source):
   def __init__(self, folder: str | pathlib.Path, size: int):
     require('data')
     root = pathlib.Path(folder)
-    self.classes = sorted(p.name for p in root.glob('*') if p.is_dir())
+    self.classes = sorted(p.name for p in root.glob('[!.]*') if p.is_dir())
     found = [
       (path, i)
       for i, name in enumerate(self.classes)

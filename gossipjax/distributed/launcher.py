@@ -102,6 +102,7 @@ def run(
       process.kill()
   for echo in echoes:
     echo.join()
+  signals.give_back()
   if failed is None:
     return 0
   if not signals.received:
@@ -138,9 +139,18 @@ class _Signals:
 
   def __init__(self, running: Sequence[subprocess.Popen]):
     self.received, self._running = False, running
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-      if signal.getsignal(number) is not signal.SIG_IGN:  # As by nohup.
+    self._before = {
+      number: signal.getsignal(number)
+      for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    for number, before in self._before.items():
+      if before is not signal.SIG_IGN:  # As by nohup.
         signal.signal(number, self._receive)
+
+  def give_back(self) -> None:
+    """Lets signals do again what they did before."""
+    for number, before in self._before.items():
+      signal.signal(number, before)
 
   def _receive(self, number, frame) -> None:
     del number, frame

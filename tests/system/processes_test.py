@@ -95,6 +95,13 @@ def test_launched_processes_are_as_many_workers_unless_somebody_says():
   assert launcher.with_workers(said, 4) == said
 
 
+def test_signals_do_afterwards_what_they_did_before():
+  numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+  before = [signal.getsignal(number) for number in numbers]
+  assert launcher.run([['true']]) == 0
+  assert [signal.getsignal(number) for number in numbers] == before
+
+
 def test_large_arrays_of_launched_processes_come_in_few_pages(capfd):
   # Of memory that was freed before: tcmalloc has kept it.
   count = (

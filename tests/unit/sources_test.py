@@ -104,7 +104,7 @@ def test_files_of_arrays_and_tokens_are_read_row_by_row(tmp_path):
 def test_a_folder_of_pictures_has_a_class_for_each_subfolder(tmp_path):
   image = pytest.importorskip('PIL.Image')
   pytest.importorskip('grain')
-  for name, value in (('cat', 10), ('dog', 200)):
+  for name, value in (('cat', 10), ('dog', 200), ('.ipynb_checkpoints', 0)):
     (tmp_path / name).mkdir()
     for i in range(2):
       picture = np.full((12, 8 + 8 * i, 3), value, np.uint8)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from experiments import queue, sites
+from experiments import adaptive_gossip, queue, sites
 from experiments.framework import (
   best_rate,
   claim,
@@ -359,6 +359,14 @@ def test_differences_are_paired_by_seed():
   assert found == pytest.approx((15, 5))
   gain, error = seed_statistics.difference(tuned(0.5), tuned(0.4))
   assert gain == pytest.approx(10) and math.isnan(error)
+
+
+def test_random_times_differ_with_the_seed():
+  random = adaptive_gossip.SEARCHES['random'].part(0.1)
+  strategy = resolve.strategy_config('adaptive_gossip', trigger=random)
+  given = workloads.config('fashion', 4, 'quick', strategy)
+  drawn = [best_rate.seeded(given, 0.1, i).strategy.trigger for i in range(3)]
+  assert [trigger.seed for trigger in drawn] == [0, 1, 2]
 
 
 def test_a_seed_that_diverged_has_no_score():
