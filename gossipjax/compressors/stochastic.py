@@ -32,10 +32,12 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
 
   Args:
     clip: standard deviations to which larger entries are clipped first, which
-      is a bias; None does not clip.
+      is a bias. None does not clip; of a config it means 2.5, and 1e9 does not.
   """
   if clip is not None and clip <= 0:
-    raise UserError(f'clip is above 0 standard deviations or null, got {clip}.')
+    raise UserError(
+      f'clip is above 0 standard deviations, got {clip}; 1e9 clips nothing.'
+    )
 
   def compress(x, key=None):
     needs_key(key)

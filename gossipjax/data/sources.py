@@ -74,7 +74,8 @@ class ImageFolder(Source):
 
   An example is (uint8[size, size, 3], int32[] class): the picture is scaled so
   that its shorter side is `size`, and its middle is cut out. Classes are the
-  names of the subfolders, in alphabetical order.
+  names of the subfolders, in alphabetical order; the order of the pictures is
+  random and always the same.
 
   Args:
     folder: of the classes.
@@ -99,8 +100,10 @@ class ImageFolder(Source):
         f'{root} has no pictures; it takes a subfolder for each class, with '
         f'files of {", ".join(PICTURES)}.'
       )
-    self._paths = [path for path, _ in found]
-    self.labels = np.array([i for _, i in found], np.int32)
+    # The last ones may be held out for validation: they have all classes.
+    order = np.random.default_rng(0).permutation(len(found))
+    self._paths = [found[i][0] for i in order]
+    self.labels = np.array([found[i][1] for i in order], np.int32)
     self._size = size
 
   def __len__(self) -> int:

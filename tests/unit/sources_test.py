@@ -111,10 +111,21 @@ def test_a_folder_of_pictures_has_a_class_for_each_subfolder(tmp_path):
       image.fromarray(picture).save(tmp_path / name / f'{i}.png')
   found = gj.ImageFolder(tmp_path, size=6)
   assert found.classes == ['cat', 'dog']
-  np.testing.assert_array_equal(found.labels, [0, 0, 1, 1])
-  x, y = found[3]
-  assert x.shape == (6, 6, 3) and x.dtype == np.uint8
-  assert (x == 200).all() and y == 1
+  np.testing.assert_array_equal(np.sort(found.labels), [0, 0, 1, 1])
+  for i, label in enumerate(found.labels):
+    x, y = found[i]
+    assert x.shape == (6, 6, 3) and x.dtype == np.uint8
+    assert (x == (10, 200)[label]).all() and y == label
+
+
+def test_all_classes_of_a_folder_are_held_out(tmp_path):
+  image = pytest.importorskip('PIL.Image')
+  for name in 'abcde':
+    (tmp_path / name).mkdir()
+    for i in range(20):
+      image.new('RGB', (2, 2)).save(tmp_path / name / f'{i}.png')
+  labels = gj.ImageFolder(tmp_path, size=2).labels
+  assert {*labels[-20:]} == {*labels[:-20]} == {*range(5)}
 
 
 @pytest.mark.parametrize(
