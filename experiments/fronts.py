@@ -62,12 +62,11 @@ def studies(scale: str) -> trained.Studies:
     large = scale == 'cpu' and name in LARGE
     names = (*PLAIN, *BEST) if large else resolve.STRATEGIES
     names = PLAIN[:2] if quick else names
-    one = {
-      (name, strategy): partial(method, name, strategy, scale, 1)
-      for strategy in names
-    }
-    found |= one
-    found[name, BOTH] = partial(_front, name, [*names], scale)
+    methods = {s: partial(method, name, s, scale) for s in names}
+    found |= {(name, s): partial(of, 1) for s, of in methods.items()}
+    found[name, BOTH] = partial(
+      best_rate.further_seeds, methods, partial(_front, name)
+    )
   return found
 
 
@@ -77,17 +76,11 @@ def method(name: str, strategy: str, scale: str, seeds: int) -> study.Study:
   return best_rate.method(name, WORKERS, scale, config, seeds=seeds)
 
 
-def _front(name: str, strategies: list[str], scale: str) -> study.Study:
-  """By strategy on the front and for all-reduce, `Tuned` with all seeds."""
-  first = {}
-  for strategy in strategies:
-    first[strategy] = yield from method(name, strategy, scale, 1)
+def _front(name: str, first: dict[str, best_rate.Tuned]) -> list[str]:
+  """All-reduce and the strategies on the front."""
   rows = [_row((name, strategy), tuned) for strategy, tuned in first.items()]
   best = [row['strategy'] for row in rows if on_the_front(row, rows)]
-  more = {}
-  for strategy in dict.fromkeys(('all_reduce', *best)):
-    more[strategy] = yield from method(name, strategy, scale, best_rate.SEEDS)
-  return more
+  return [*dict.fromkeys(('all_reduce', *best))]
 
 
 def _row(cell: tuple[str, str], tuned: best_rate.Tuned) -> dict[str, Any]:

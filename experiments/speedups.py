@@ -11,7 +11,6 @@ Agarwal et al., MLSys 2022, found 6 of more than 200 set-ups faster.
 arXiv:2103.00543
 """
 
-import math
 import statistics
 from functools import partial
 from typing import Any
@@ -24,12 +23,11 @@ from experiments.framework import (
   claim,
   figures,
   step_times,
-  study,
   trained,
   workloads,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import ERROR
+from experiments.framework.seed_statistics import ERROR, known
 from experiments.framework.single_run import Result
 from gossipjax.config import resolve
 from gossipjax.network import PRESETS
@@ -55,24 +53,23 @@ REACHING = 'those that reach the target'
 def studies(scale: str) -> trained.Studies:
   """Those of `fronts`; on its small workloads also further seeds."""
   found = dict(fronts.studies(scale))
-  for name in fronts.SMALL:
-    mine = [cell[1] for cell in found if cell[0] == name]
-    if single := [one for one in mine if one != fronts.BOTH]:
-      found[name, REACHING] = partial(_reaching, name, single, scale)
+  for name in [n for n in fronts.SMALL if (n, fronts.BOTH) in found]:
+    names = [c[1] for c in found if c[0] == name and c[1] != fronts.BOTH]
+    methods = {s: partial(fronts.method, name, s, scale) for s in names}
+    found[name, REACHING] = partial(
+      best_rate.further_seeds, methods, partial(_reaching, name)
+    )
   return found
 
 
-def _reaching(name: str, strategies: list[str], scale: str) -> study.Study:
-  """By strategy whose first seed reaches the target, `Tuned` with all seeds."""
-  first = {}
-  for strategy in strategies:
-    first[strategy] = yield from fronts.method(name, strategy, scale, 1)
-  goal, more = _target(name, first['all_reduce'].runs), best_rate.SEEDS
-  found = {}
-  for strategy, one in first.items():
-    if any(_seconds_to(name, run, goal, LINKS[0], 1.0) for run in one.runs):
-      found[strategy] = yield from fronts.method(name, strategy, scale, more)
-  return found
+def _reaching(name: str, first: dict[str, best_rate.Tuned]) -> list[str]:
+  """Strategies that reach the target, after whatever time."""
+  goal = _target(name, first['all_reduce'].runs)
+  return [
+    strategy
+    for strategy, one in first.items()
+    if any(_seconds_to(name, run, goal, LINKS[0], 1.0) for run in one.runs)
+  ]
 
 
 def find(
@@ -125,13 +122,12 @@ def _speed(
   unless every seed of both reaches the target."""
   pairs = [*zip(dense, mine, strict=False)]
   found: dict[str, Any] = {SECONDS: None, SPEED: None, SPEED_ERROR: None}
-  known = [(a, b) for a, b in pairs if a is not None and b is not None]
-  if pairs and len(known) == len(pairs):
-    speeds = [a / b for a, b in known]
-    error = standard_error(speeds)
-    found[SECONDS] = statistics.fmean(b for _, b in known)
+  both = [(a, b) for a, b in pairs if a is not None and b is not None]
+  if pairs and len(both) == len(pairs):
+    speeds = [a / b for a, b in both]
+    found[SECONDS] = statistics.fmean(b for _, b in both)
     found[SPEED] = statistics.fmean(speeds)
-    found[SPEED_ERROR] = None if math.isnan(error) else error
+    found[SPEED_ERROR] = standard_error(speeds)
   return found | {'seeds': len(pairs) or 1}
 
 
@@ -187,7 +183,10 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     )
     said.append(f'{link}: {len(fast)} of {len(mine)} faster{best}')
   fast = [row for row in rows if (row[SPEED] or 0) >= FASTER]
-  sure = sum(row[SPEED] - (row[SPEED_ERROR] or math.inf) > 1 for row in fast)
+  sure = sum(
+    known(row[SPEED_ERROR]) and row[SPEED] - row[SPEED_ERROR] > 1
+    for row in fast
+  )
   never = sum(row[SECONDS] is None for row in rows)
   doubt = '' if rows else 'not all strategies of a workload are trained'
   return claim.judged(

@@ -4,7 +4,7 @@ Rates are compared on validation data, at the end of their schedules; the best
 one is then scored with every seed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ml_collections import ConfigDict
@@ -92,6 +92,28 @@ def method(
   if scale == 'quick':
     return tuned(workload, config, probe, seeds=1, trials=1)
   return tuned(workload, config, probe, seeds)
+
+
+def further_seeds(
+  methods: Mapping[str, Callable[[int], Study]],
+  choose: Callable[[dict[str, Tuned]], Iterable[str]],
+) -> Study:
+  """One seed of all methods, then all seeds of some.
+
+  Args:
+    methods: name -> the method's study with so many seeds.
+    choose: `Tuned` with one seed, by name -> names of those with all seeds.
+
+  Returns:
+    `Tuned` with all seeds, by name of those chosen.
+  """
+  first = {}
+  for name, of in methods.items():
+    first[name] = yield from of(1)
+  more = {}
+  for name in choose(first):
+    more[name] = yield from methods[name](SEEDS)
+  return more
 
 
 def around(rate: float, offsets: Sequence[int]) -> list[float]:

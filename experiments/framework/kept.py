@@ -115,7 +115,8 @@ def claimed(key: Key, locks: pathlib.Path) -> Iterator[bool]:
   """Whether a result is this process's to compute; then it is no other's.
 
   A byte of a file is locked, whose place is the digest of the key. The system
-  frees it, however the process ends.
+  frees it, however the process ends, and with the first file of this name that
+  the process closes: it claims one result at a time.
 
   Args:
     key: of the result.

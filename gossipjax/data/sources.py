@@ -102,8 +102,9 @@ class ImageFolder(Source):
       )
     # The last ones may be held out for validation: they have all classes.
     order = np.random.default_rng(0).permutation(len(found))
-    self._paths = [found[i][0] for i in order]
-    self.labels = np.array([found[i][1] for i in order], np.int32)
+    found = [found[i] for i in order]
+    self._paths = [path for path, _ in found]
+    self.labels = np.array([i for _, i in found], np.int32)
     self._size = size
 
   def __len__(self) -> int:

@@ -100,9 +100,9 @@ def run(
     lifelines.close()
     for process in running:
       process.kill()
-  for echo in echoes:
-    echo.join()
-  signals.give_back()
+    for echo in echoes:
+      echo.join()
+    signals.give_back()
   if failed is None:
     return 0
   if not signals.received:
@@ -140,17 +140,15 @@ class _Signals:
   def __init__(self, running: Sequence[subprocess.Popen]):
     self.received, self._running = False, running
     self._before = {
-      number: signal.getsignal(number)
+      number: signal.signal(number, self._receive)
       for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+      if signal.getsignal(number) is not signal.SIG_IGN  # As by nohup.
     }
-    for number, before in self._before.items():
-      if before is not signal.SIG_IGN:  # As by nohup.
-        signal.signal(number, self._receive)
 
   def give_back(self) -> None:
     """Lets signals do again what they did before."""
     for number, before in self._before.items():
-      signal.signal(number, before)
+      signal.signal(number, before or signal.SIG_DFL)
 
   def _receive(self, number, frame) -> None:
     del number, frame

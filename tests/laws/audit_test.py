@@ -25,6 +25,7 @@ from gossipjax.errors import UserError
 from gossipjax.strategies import elastic, gossip, gtopk
 from gossipjax.strategies.all_reduce import exact_mean
 from gossipjax.traffic import Traffic, nbytes
+from tests.support.tiers import exhaustive
 
 CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
 PARAMS = {
@@ -48,7 +49,7 @@ KINDS = (
 def of_all(kinds: tuple[str, ...]):
   """All strategies; others than these are exhaustive."""
   return [
-    pytest.param(m.name, marks=[pytest.mark.exhaustive] * (m.name not in kinds))
+    m.name if m.name in kinds else exhaustive(m.name)
     for m in pkgutil.iter_modules(strategies.__path__)
   ]
 

@@ -23,6 +23,7 @@ from gossipjax.transforms import granularity, warmup
 from gossipjax.transforms.delayed import stale
 from gossipjax.transforms.groups import among, neighbors
 from tests.support import laws
+from tests.support.tiers import exhaustive
 
 # Methods that break a law by design, and how: strict expected failures; and
 # those whose file says NOT_CONSERVED = {slot: how}.
@@ -137,10 +138,7 @@ CORE = [
 def strategies_first(names):
   """Names for a test that compiles; other than those of a file's strategy,
   as in gtopk.gradients, are exhaustive."""
-  return [
-    pytest.param(name, marks=pytest.mark.exhaustive) if '(' in name else name
-    for name in names
-  ]
+  return [exhaustive(name) if '(' in name else name for name in names]
 
 
 # The laws are about what is computed.
@@ -267,9 +265,7 @@ def test_what_one_sends_another_receives(name):
 
 
 @over_core
-@pytest.mark.parametrize(
-  'workers', [pytest.param(1, marks=pytest.mark.exhaustive), 3]
-)
+@pytest.mark.parametrize('workers', [exhaustive(1), 3])
 def test_any_number_of_workers_will_do_or_is_refused_by_name(name, workers):
   try:
     events = record(name, workers=workers)
@@ -300,7 +296,7 @@ def test_what_replaces_a_gradient_is_bit_identical_everywhere(name, executor):
 @pytest.mark.parametrize('name', SYNCHRONOUS)
 @pytest.mark.parametrize(
   'executor',
-  ['vmap', 'shard_map', pytest.param('pmap', marks=pytest.mark.exhaustive)],
+  ['vmap', 'shard_map', exhaustive('pmap')],
 )
 def test_synchronous_replicas_are_bit_identical(name, executor):
   for params in laws.train(SYNCHRONOUS[name], executor, workers=3):

@@ -8,6 +8,7 @@ program       run.py as a process
 quadratics    workers that minimise quadratics: small runs to compare
 ray_nodes     a Ray cluster with a node in each namespace of the testbed
 round_trips   round trips of a byte, and the rate, on one connection
+tiers         parameters that are in the exhaustive tier
 together      what one of several processes computes, for a comparison
 wired         what one of several processes sends over its network interface
 workdirs      workdirs with records of one's choice

@@ -15,14 +15,11 @@ from gossipjax.errors import UserError
 from gossipjax.strategies import compressed, random_k, topk
 from gossipjax.transforms.granularity import bucket, buckets, layer, shards
 from gossipjax.transforms.shards import cut, joined
+from tests.support.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 SHAPES = {'a': (40, 5), 'b': (30,), 'c': (60,), 'd': (300,)}
-
-
-def exhaustive(*values):
-  return pytest.param(*values, marks=pytest.mark.exhaustive)
 
 
 def trees(workers=3):

@@ -35,20 +35,7 @@ from tests.support.quadratics import (
 P, RATE = 4, 0.1
 MOMENTUM = optax.sgd(RATE, 0.9)
 PLAIN = diloco.strategy(1, outer_optimizers.sgd(0.5))
-# One for each kind of collective; trying the others is exhaustive.
-KINDS = (
-  'all_reduce.gradients',
-  'gossip.parameters',
-  'topk.gradients',
-  'double_squeeze.gradients',
-  'parameter_server.parameters',
-  'qsgd.gradients',
-)
-ALL = [
-  pytest.param(n, marks=[pytest.mark.exhaustive] * (n not in KINDS))
-  for n in CORE
-  if not n.startswith('hierarchical')
-]
+ALL = [name for name in CORE if not name.startswith('hierarchical')]
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 

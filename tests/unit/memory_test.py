@@ -7,6 +7,7 @@ from gossipjax.errors import UserError
 from gossipjax.profiling import device_memory
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
+from tests.support.tiers import exhaustive
 
 
 def losses(executor):
@@ -16,9 +17,7 @@ def losses(executor):
   return [record.train_loss for record in train(resolve_run(config))]
 
 
-@pytest.mark.parametrize(
-  'executor', ['shard_map', pytest.param('vmap', marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize('executor', ['shard_map', exhaustive('vmap')])
 def test_too_many_workers_are_refused_with_both_sizes(monkeypatch, executor):
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 100_000)
   told = r'needs \d+\.\d GB by the compiler.*0\.0 GB for JAX; fewer workers'

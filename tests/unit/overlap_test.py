@@ -17,6 +17,7 @@ from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 from gossipjax.transforms.delayed import delayed
 from tests.support import program
+from tests.support.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 LAYER = {'granularity': {'name': 'layer'}}
@@ -60,9 +61,7 @@ def trained(of, folder):
 @pytest.mark.parametrize(
   'name',
   [
-    name
-    if name in ('delayed_averaging', 'all_reduce')
-    else pytest.param(name, marks=pytest.mark.exhaustive)
+    name if name in ('delayed_averaging', 'all_reduce') else exhaustive(name)
     for name in STRATEGIES | GRADIENTS
   ],
 )

@@ -15,6 +15,7 @@ from gossipjax.config import resolve
 from gossipjax.local_step import make_worker
 from gossipjax.strategies import all_reduce
 from tests.support import laws
+from tests.support.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -71,10 +72,7 @@ def trained(tx, steps, dtype=jnp.float32):
   [
     'all_reduce',
     'topk',
-    *(
-      pytest.param(name, marks=pytest.mark.exhaustive)
-      for name in ('gtopk', 'power_sgd', 'dgc', 'union_topk')
-    ),
+    *map(exhaustive, ('gtopk', 'power_sgd', 'dgc', 'union_topk')),
   ],
 )
 def test_gradients_are_aggregated_along_an_axis_of_ones_own(name):

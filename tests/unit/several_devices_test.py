@@ -20,6 +20,7 @@ from gossipjax.training.checkpoint import Store
 from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import Given, resolve_run
 from gossipjax.training.train import LockStep, train
+from tests.support.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -84,9 +85,7 @@ def close(a, b):
   np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-  'data', ['arrays', pytest.param('source', marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize('data', ['arrays', exhaustive('source')])
 @pytest.mark.parametrize('strategy', ['topk', 'gossip'])
 @pytest.mark.parametrize('inner', ['', 'fsdp'])
 def test_training_is_that_of_one_device(strategy, inner, data):

@@ -12,6 +12,7 @@ from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import dgc, exact_global_topk, gtopk, ok_topk, topk
 from gossipjax.transforms import granularity, warmup
+from tests.support.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -39,10 +40,9 @@ def play(strategy, steps=6):
   'method',
   [
     topk,
-    *(
-      pytest.param(method, marks=pytest.mark.exhaustive)
-      for method in (gtopk, dgc, exact_global_topk)
-    ),
+    exhaustive(gtopk),
+    exhaustive(dgc),
+    exhaustive(exact_global_topk),
   ],
 )
 def test_each_stage_sends_the_entries_of_its_density(method):
