@@ -58,7 +58,7 @@ SEARCHES = {
     lambda v: {'name': 'norm_slope', 'horizon': 1 + v}, 0.02, -0.5
   ),
   'random': matched.Search(
-    lambda v: {'name': 'random', 'rate': v, 'seed': 0}, 1 / PERIOD, 1.0
+    lambda v: {'name': 'random', 'rate': v}, 1 / PERIOD, 1.0
   ),
 }
 ADAPTIVE = tuple(SEARCHES)[:3]

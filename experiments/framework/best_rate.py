@@ -143,19 +143,8 @@ def on_validation(config: ConfigDict, rate: float, seed: int = 0) -> ConfigDict:
 
 
 def seeded(config: ConfigDict, rate: float, seed: int) -> ConfigDict:
-  """The config with a rate, and a seed for everything that is random."""
+  """The config with a rate and a seed."""
   found = config.copy_and_resolve_references()
   found.optimizer.learning_rate = rate
   found.seed = seed
-  _reseed(found.strategy, seed)
-  if found.get('cluster'):
-    _reseed(found.cluster, seed)
   return found
-
-
-def _reseed(part: ConfigDict, seed: int) -> None:
-  for name, value in part.items():
-    if isinstance(value, ConfigDict):
-      _reseed(value, seed)
-    elif name == 'seed' and value is not None:
-      part[name] = value + seed

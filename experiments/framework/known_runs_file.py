@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from experiments.framework import finding_files, workloads
-from experiments.framework.kept import Kept, but_seed, once_per_seed
+from experiments.framework.kept import Kept, once_per_seed
 from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import DENSE, Known
 from gossipjax.comparison import target_costs
@@ -71,7 +71,7 @@ def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[Known]:
     if not _counts(config, line, metric):
       continue
     where = _where(config)
-    strategy = json.dumps(but_seed(config['strategy']))
+    strategy = json.dumps(config['strategy'])
     rates = groups.setdefault(where, {}).setdefault(strategy, {})
     rate = config['optimizer']['learning_rate']
     rates.setdefault(rate, []).append(line)

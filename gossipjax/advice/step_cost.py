@@ -64,9 +64,13 @@ def of(
     workers: how many.
     turns: of each measurement, of which the median counts.
   """
-  strategy = resolve.strategy(config.strategy)
+  strategy = resolve.strategy(config.strategy, seed=config.seed)
   first, traffic = step_traffic.of_cycle(
-    config.strategy, params, workers, training=config.steps
+    config.strategy,
+    params,
+    workers,
+    training=config.steps,
+    seed=config.seed,
   )
   talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
   local = optimizer.make(config.optimizer, config.steps)

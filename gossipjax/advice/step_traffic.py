@@ -44,6 +44,7 @@ def of_cycle(
   workers: int,
   sample: Tree | None = SAMPLE,
   training: int | None = None,
+  seed: int = 0,
 ) -> tuple[int, StepTraffic]:
   """The traffic of a cycle, and the number of its first step.
 
@@ -53,6 +54,7 @@ def of_cycle(
   Args:
     settings: `config.strategy`.
     params, workers, sample: see `per_step`.
+    seed: of the run.
     training: steps of the training; where it has a beginning, the cycle is all
       of it, or MOST steps. None: what comes after the beginning.
   """
@@ -60,7 +62,7 @@ def of_cycle(
   first = once + (steps if periods.repeats(settings) > 1 else 0)
   if once and training:
     first, steps = 0, min(training, periods.MOST)
-  strategy = resolve.strategy(settings)
+  strategy = resolve.strategy(settings, seed=seed)
   found = per_step(strategy, params, workers, first + steps, sample)
   sent = jax.tree.map(lambda x: x[:, first:], found.sent)
   return first, found._replace(sent=sent)

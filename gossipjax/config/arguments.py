@@ -90,7 +90,11 @@ def _given(value: Any) -> Any:
 
 
 def call(
-  function: Callable, arguments: Mapping[str, Any], key: str, *positional: Any
+  function: Callable,
+  arguments: Mapping[str, Any],
+  key: str,
+  *positional: Any,
+  seed: int = 0,
 ) -> Any:
   """Calls a function with arguments from a config.
 
@@ -99,6 +103,8 @@ def call(
     arguments: from the config.
     key: of these arguments in the config, for error messages.
     *positional: further arguments, which come first.
+    seed: of the run; added to the function's own `seed`, if it has one, and to
+      those of its parts.
 
   Raises:
     UserError: a key is unknown, or a value has the wrong type.
@@ -112,8 +118,11 @@ def call(
     value = _given(value)
     if value is not None:
       resolved[name] = _resolve(
-        value, parameters[name].annotation, f'{key}.{name}'
+        value, parameters[name].annotation, f'{key}.{name}', seed
       )
+  if seed and 'seed' in parameters:
+    own = resolved.get('seed', parameters['seed'].default)
+    resolved['seed'] = own + seed
   for name in keyword:
     if name not in resolved and _is_required(parameters[name]):
       of = getattr(function, '__name__', 'it')
@@ -127,11 +136,11 @@ def _is_required(parameter: inspect.Parameter) -> bool:
   return parameter.default is parameter.empty and parameter.kind not in variadic
 
 
-def _resolve(value: Any, annotation: Any, key: str) -> Any:
+def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
   if annotation == topology.Topology and not callable(value):
-    return pick(value, topologies(), key)
+    return pick(value, topologies(seed), key)
   if annotation in PARTS and not isinstance(value, annotation):
-    return _part(PARTS[annotation], value, key)
+    return _part(PARTS[annotation], value, key, seed)
   plain = _plain_types(annotation)
   if float in plain and isinstance(value, int):
     plain = (*plain, int)
@@ -143,13 +152,13 @@ def _resolve(value: Any, annotation: Any, key: str) -> Any:
     raise UserError(f'{key}={value!r} has the wrong type; it takes {expected}.')
   if isinstance(value, tuple) and typing.get_args(annotation):
     return tuple(
-      _resolve(v, typing.get_args(annotation)[0], key) for v in value
+      _resolve(v, typing.get_args(annotation)[0], key, seed) for v in value
     )
   return value
 
 
 def _part(
-  options: Mapping[str, Callable], value: str | Mapping, key: str
+  options: Mapping[str, Callable], value: str | Mapping, key: str, seed: int
 ) -> Any:
   if not isinstance(value, str | Mapping):
     raise UserError(
@@ -163,4 +172,4 @@ def _part(
       f'{", ".join(sorted(options))}.'
     )
   function = pick(arguments.pop('name'), options, f'{key}.name')
-  return call(function, arguments, key)
+  return call(function, arguments, key, seed=seed)

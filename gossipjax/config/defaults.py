@@ -41,7 +41,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       **_DEVICES,
       'steps': 300,  # Local steps of each worker.
       'batch_size': 16,  # Examples per worker and step.
-      'seed': 0,  # Of initial parameters, data split and data order.
+      'seed': 0,  # Of all that is random; a strategy adds its own seed to it.
       'seeds': (),  # Each variant with each of them, such as (0, 1, 2).
       'log_every': 20,  # Steps between two records.
       'eval_every': 20,  # Steps between two held-out evaluations.

@@ -12,13 +12,18 @@ from gossipjax.compressors import selections
 from gossipjax.transforms import granularity, outer_optimizers, warmup
 
 
-def topologies() -> dict[str, topology.Topology]:
-  """The topologies of topology.py, by name, with their default arguments."""
+def topologies(seed: int = 0) -> dict[str, topology.Topology]:
+  """The topologies of topology.py, by name, with their default arguments.
+
+  Args:
+    seed: of those that are random.
+  """
   found = {}
   for name, f in inspect.getmembers(topology, inspect.isfunction):
-    kind = inspect.signature(f).return_annotation
+    signature = inspect.signature(f)
+    kind = signature.return_annotation
     if kind == topology.Topology:
-      found[name] = f()
+      found[name] = f(seed=seed) if 'seed' in signature.parameters else f()
     elif kind == tuple[topology.Round, ...] and not name.startswith('_'):
       found[name] = f
   return found

@@ -71,13 +71,17 @@ def strategy_config(name: str, **given: Any) -> ConfigDict:
 
 
 def strategy(
-  config: Mapping[str, Any], rate: Callable[..., Any] | None = None
+  config: Mapping[str, Any],
+  rate: Callable[..., Any] | None = None,
+  seed: int = 0,
 ) -> Strategy:
   """The strategy of `config.strategy`: a name and its arguments.
 
   Args:
     config: `config.strategy`.
     rate: the schedule of the optimizer, for strategies with that argument.
+    seed: of the run, `config.seed`; added to the seeds of what is random in
+      the strategy, so that each run draws numbers of its own.
 
   Raises:
     UserError: see `call`.
@@ -86,7 +90,7 @@ def strategy(
   function = strategy_function(name := arguments.pop('name'))
   if rate and 'rate' in inspect.signature(function).parameters:
     arguments['rate'] = rate
-  found = call(function, arguments, 'strategy')
+  found = call(function, arguments, 'strategy', seed=seed)
   return own_functions.returned(found, Strategy, 'strategy.name', name)
 
 

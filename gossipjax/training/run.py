@@ -36,7 +36,7 @@ class Run:
     workers: how many.
     steps: local steps of each worker.
     batch_size: examples per worker and step.
-    seed: of initial parameters, data split and data order.
+    seed: of initial parameters, data split, data order and compute times.
     log_every: steps between two records.
     eval_every: steps between two held-out evaluations; 0 is at the end only.
     checkpoint_every: steps between two checkpoints; 0 is at the end only.
@@ -109,11 +109,7 @@ def resolve_run(
   if given.strategy is None and given.optimizer is None:
     momentum.check(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in INTEGERS}
-  strategy = given.strategy or resolve.strategy(
-    config.strategy, optimizer.rate(config.optimizer, config.steps)
-  )
-  period = config.get('state_period', 0)
-  strategy = strategy._replace(state=model_state.in_training(period))
+  strategy = _strategy(config, given.strategy)
   how = _precision(config) | {'overlap': late_slot.check(config, strategy)}
   engine = machines.engine(config, given != Given())
   cluster = machines.of_config(config, next(iter(links.values())), strategy)
@@ -136,6 +132,17 @@ def resolve_run(
     **how,
     engine=engine,
   )
+
+
+def _strategy(config: ConfigDict, given: Strategy | None) -> Strategy:
+  """How workers communicate, also the state of their models."""
+  found = given or resolve.strategy(
+    config.strategy,
+    optimizer.rate(config.optimizer, config.steps),
+    config.seed,
+  )
+  period = config.get('state_period', 0)
+  return found._replace(state=model_state.in_training(period))
 
 
 def _precision(config: ConfigDict) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
@@ -43,7 +44,9 @@ def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
   """Runs an aggregator in each group by itself.
 
   The aggregator's program is traced for as many workers as a group has; then
-  its collectives are replaced by collectives of the groups.
+  its collectives are replaced by collectives of the groups. The first group
+  draws the random numbers that the aggregator's seed says, and each further
+  group's seed is one larger.
 
   Args:
     groups: of one size, for a number of workers.
@@ -52,9 +55,13 @@ def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
 
   def update(tree, state, step, active=True):
     table = groups(lax.axis_size(axis()))
+    group = np.argsort(np.ravel(table)) // len(table[0])  # Of each worker.
 
     def replace(equation, operands, run):
       name = equation.primitive.name.removesuffix('_invariant')
+      if name == 'random_seed':
+        mine = jnp.asarray(group, operands[0].dtype)[lax.axis_index(axis())]
+        return run([operands[0] + mine])
       found = [
         collectives.in_groups(name, equation.params, x, table)
         for x in operands or [None]

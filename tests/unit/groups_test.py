@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from gossipjax import executors, network
-from gossipjax.aggregator import Strategy, identity
+from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import (
@@ -17,9 +17,10 @@ from gossipjax.strategies import (
   diloco,
   hierarchical,
   local_sgd,
+  random_k,
   topk,
 )
-from gossipjax.transforms import groups, outer_optimizers
+from gossipjax.transforms import groups, outer_optimizers, traced
 from tests.laws.contract_test import AGGREGATORS, CORE
 from tests.support import laws
 from tests.support.quadratics import (
@@ -50,15 +51,29 @@ def one_step(aggregator, tree, executor):
   return jax.device_get(update(where.put(tree), state, step=step))
 
 
+def seeded(aggregator, more):
+  """The aggregator with a seed that is larger."""
+
+  def replace(equation, operands, run):
+    if equation.primitive.name == 'random_seed':
+      operands = [operands[0] + more]
+    return run(operands)
+
+  def update(tree, state, step):
+    return traced.replaced(aggregator.update, replace)(tree, state, step)
+
+  return Aggregator(aggregator.init, update)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
 @pytest.mark.parametrize('name', ALL)
 def test_a_group_does_what_it_would_do_alone(name, executor):
   aggregator, tree = AGGREGATORS[name], laws.walk(laws.start(8), 0)
   both = one_step(groups.among(groups.neighbors(4), aggregator), tree, executor)
-  for members in (slice(0, 4), slice(4, 8)):
+  for group, members in enumerate((slice(0, 4), slice(4, 8))):
     part = jax.tree.map(lambda x, m=members: x[m], tree)
-    alone = one_step(aggregator, part, 'vmap')
+    alone = one_step(seeded(aggregator, group), part, 'vmap')
     found = jax.tree.map(lambda x, m=members: x[m], both)
     jax.tree.map(
       functools.partial(np.testing.assert_allclose, atol=1e-5),
@@ -66,6 +81,19 @@ def test_a_group_does_what_it_would_do_alone(name, executor):
       alone[:2],
     )
     jax.tree.map(np.testing.assert_array_equal, found[2], alone[2])
+
+
+@pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
+def test_groups_draw_numbers_of_their_own(executor):
+  aggregator = groups.among(
+    groups.neighbors(2), random_k.random_k_mean(0.1, seed=3)
+  )
+  tree = {'bias': jnp.ones((P, 100))}
+  sent, _, _ = one_step(aggregator, tree, executor)
+  drawn = [{*np.flatnonzero(row)} for row in sent['bias']]
+  assert [len(of) for of in drawn] == [10] * P
+  assert drawn[0] == drawn[1] and drawn[2] == drawn[3]
+  assert drawn[0] != drawn[2]
 
 
 def test_counterparts_are_the_members_of_one_place():

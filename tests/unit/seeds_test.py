@@ -5,12 +5,15 @@ import statistics
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from gossipjax.comparison import compare, over_seeds, seed_lines, table
-from gossipjax.config import defaults
+from gossipjax.config import defaults, resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
+from gossipjax.training.run import resolve_run
+from tests.support import quadratics
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -48,6 +51,32 @@ def test_a_run_of_a_seed_is_that_of_the_seed_alone(done, tmp_path):
   alone = compare.compare(config(seed=5), tmp_path / 'run')
   for mine, theirs in zip(done[1]['runs'][2::3], alone['runs'], strict=True):
     assert mine['test_loss'] == theirs['test_loss']
+
+
+@pytest.mark.parametrize(
+  'strategy',
+  [
+    resolve.strategy_config('random_k', density=0.1),
+    {'name': 'random_k', 'density': 0.1},
+    resolve.strategy_config('pull_gossip', period=1),
+    {'name': 'gossip', 'topology': 'random_matching'},
+    {
+      'name': 'adaptive_gossip',
+      'trigger': {'name': 'random', 'rate': 0.5},
+    },
+  ],
+  ids=['config', 'no_seed', 'routes', 'topology', 'trigger'],
+)
+def test_a_strategy_draws_other_numbers_with_another_seed(strategy):
+  def of(seed):
+    found = config(seed=seed)
+    found.strategy = ConfigDict(strategy)
+    return quadratics.train(resolve_run(found).strategy)
+
+  first, second, again = map(of, (0, 1, 1))
+  quadratics.same(second, again)
+  with pytest.raises(AssertionError):
+    quadratics.same(first, second)
 
 
 def test_the_table_has_mean_and_deviation(done):
