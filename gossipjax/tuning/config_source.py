@@ -6,6 +6,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from gossipjax.config import variants
 from gossipjax.tuning import grid
 
 _FILE = '''"""{doc}"""
@@ -28,12 +29,13 @@ def pin(config: ConfigDict, chosen: Mapping[str, grid.Point]) -> ConfigDict:
   """
   found = config.to_dict(preserve_field_references=True)
   # A dict that is part of a ConfigDict would be sorted.
-  variants = ConfigDict(found.get('variants', {}), sort_keys=False)
-  result = ConfigDict({**found, 'variants': variants}, sort_keys=False)
+  in_order = ConfigDict(found.get('variants', {}), sort_keys=False)
+  result = ConfigDict({**found, 'variants': in_order}, sort_keys=False)
+  runs = dict(variants.variants(config))
   for variant, point in chosen.items():
     node = result.variants[variant] if result.variants else result
     with node.unlocked():
-      _set(node, grid.nested(point))
+      _set(node, grid.changes(runs[variant], point))
   return result
 
 

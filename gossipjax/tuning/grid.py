@@ -2,7 +2,9 @@
 
 import ast
 import collections
+import functools
 import itertools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -104,8 +106,9 @@ def _keys(config: ConfigDict, prefix: str = '') -> list[str]:
 def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
   """The points that one variant tries: all of the grid, or `budget` of them.
 
-  Keys that the variant lacks are left out. Each value of a key is drawn equally
-  often, give or take one. The draw depends on the seed of the
+  Keys that the variant lacks are left out. Points are drawn one by one, each
+  time one whose values were drawn least often: the counts of two values of a
+  key differ by at most one, seldom by two. The draw depends on the seed of the
   config, so variants with the same keys try the same points.
   """
   mine = {key: grid[key] for key in grid if has(config, key)}
@@ -127,7 +130,7 @@ def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
   return [every[i] for i in sorted(drawn)]
 
 
-def nested(point: Point) -> ConfigDict:
+def nested(point: Mapping[str, Any]) -> ConfigDict:
   """{'a.b': 1} as {'a': {'b': 1}}."""
   result = {}
   for key, value in point.items():
@@ -140,5 +143,30 @@ def nested(point: Point) -> ConfigDict:
 
 
 def at(config: ConfigDict, point: Point) -> ConfigDict:
-  """The config with the values of that point."""
-  return changed(config, nested(point), '--grid ')
+  """The config with the values of that point, every other value as it was.
+
+  Raises:
+    UserError: a key is unknown, or a value has another type.
+  """
+  changed(config, nested(point), '--grid ')  # Checks.
+  found = config.copy_and_resolve_references()
+  for key, value in point.items():
+    *groups, name = key.split('.')
+    part = functools.reduce(operator.getitem, groups, found)
+    with part.unlocked(), part.ignore_type():
+      part[name] = value
+  return found
+
+
+def changes(config: ConfigDict, point: Point) -> ConfigDict:
+  """What a variant has to change to be at a point.
+
+  A part that gets another name comes whole, with the values that it keeps: in a
+  variant, a part with a name replaces that of the comparison.
+  """
+  found = at(config, point)
+  parts = {
+    part: functools.reduce(operator.getitem, part.split('.'), found)
+    for part in (k.removesuffix('.name') for k in point if k.endswith('.name'))
+  }
+  return nested({**parts, **point})

@@ -193,6 +193,24 @@ def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
   assert 'density' not in runs['all_reduce'].strategy
 
 
+@pytest.mark.parametrize('strategies', [(), STRATEGIES])
+def test_another_name_keeps_the_other_values_in_trials_and_after(
+  strategies, tmp_path
+):
+  config = small(*strategies)
+  config.optimizer.learning_rate = 0.03
+  point = {'optimizer.name': 'adam', 'batch_size': 8}
+  runs = dict(variants(config))
+  chosen = {name: point for name in runs}
+  (tmp_path / 'c.py').write_text(
+    config_source.source(config_source.pin(config, chosen), 'Tuned.')
+  )
+  for name, run in variants(load(tmp_path / 'c.py')):
+    expected = {**runs[name].optimizer, 'name': 'adam'}
+    assert run.optimizer.to_dict() == expected
+    assert run.to_dict() == grid.at(runs[name], point).to_dict()
+
+
 def test_a_number_that_is_not_finite_is_left_too(tmp_path):
   config = small()
   with config.ignore_type():
