@@ -42,7 +42,7 @@ class Answer(NamedTuple):
     given: whether the config gave the target.
     link: name of the modelled link.
     clock: how seconds are known, see `total_time.kind`.
-    sharing: workers that share a device, by which computing was divided.
+    sharing: devices that this one stands for; computing was divided by it.
     rows: by seconds; those that never get there last, by score.
     dense: name of the all-reduce, or else the first run.
     command: that repeats the comparison; '' if it is not known.

@@ -157,7 +157,7 @@ def basis(answer: Answer) -> str:
   if answer.clock == MEASURED:
     return f'{target} Seconds, computing and communication, are measured.'
   shared = (
-    f' and divided by the {answer.sharing} workers that share it'
+    f' and divided by the {answer.sharing} devices it stands for'
     if answer.sharing > 1
     else ''
   )

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-SCORES = ('test_', 'worker0_', 'train_loss', 'consensus_distance')
+from gossipjax.results.record_file import SCORES
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:

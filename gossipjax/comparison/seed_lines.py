@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from gossipjax.comparison.over_seeds import SCORES
 from gossipjax.results import frames
 from gossipjax.results.reader import Run
+from gossipjax.results.record_file import SCORES
 
 
 def lines(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:

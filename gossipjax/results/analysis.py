@@ -19,6 +19,7 @@ from gossipjax.results import crossing
 # Questions begin with these.
 from gossipjax.results.frames import ledgers as ledgers
 from gossipjax.results.frames import load as load
+from gossipjax.results.record_file import SCORES
 
 NEVER = math.inf  # The cost of a target that was not reached.
 RUN = ['workdir', 'run']  # Columns that identify a run.
@@ -54,7 +55,7 @@ def higher_is_better(metric: str, frame: pd.DataFrame | None = None) -> bool:
 
 
 def final(frame: pd.DataFrame) -> pd.DataFrame:
-  """The last record of each run.
+  """The last record of each run; one that diverged has no scores there.
 
   Args:
     frame: of `load`.
@@ -63,7 +64,12 @@ def final(frame: pd.DataFrame) -> pd.DataFrame:
     UserError: a column is missing.
   """
   needs(frame, *RUN)
-  return frame.groupby(RUN, observed=True, sort=False).tail(1)
+  found = frame.groupby(RUN, observed=True, sort=False).tail(1)
+  if 'diverged' not in found:
+    return found
+  scores = [name for name in found if name.startswith(SCORES)]
+  known = found[scores].mask(found['diverged'])
+  return found.assign(**{name: known[name] for name in scores})
 
 
 def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -105,7 +111,8 @@ def _is_cost(column: str) -> bool:
 def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
   """What each run cost until its metric first was as good as a target.
 
-  Between two records with the metric, costs lie on the straight line.
+  Between two records with the metric, costs lie on the straight line. A run
+  that diverged has not reached it.
 
   Args:
     frame: of `load`.
@@ -135,6 +142,8 @@ def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
   for _, run in frame.groupby(RUN, observed=True, sort=False):
     known = run[run[metric].notna()]
     found = crossing.place(known[metric].to_numpy(), target, higher)
+    if 'diverged' in run and run['diverged'].any():
+      found = None
     rows.append(
       {c: run[c].iloc[0] for c in who if c in frame}
       | {'reached': found is not None}
@@ -158,7 +167,8 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
   Returns:
     A row per variant, or per variant and step: `seeds`, their number, and for
     each metric `METRIC_mean` and `METRIC_sd`, the sample standard deviation.
-    `METRIC_sd` is NaN for one seed; a mean with NEVER is NEVER.
+    `METRIC_sd` is NaN for one seed; a mean with NEVER is NEVER, and both are
+    NaN where a seed has none, for it diverged or is not there yet.
 
   Raises:
     UserError: a column is missing, or two runs of a variant have the same seed.
@@ -176,7 +186,7 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
   groups = frame.groupby(by, observed=True, sort=False)
   found = {'seeds': groups['seed'].nunique()}
   for metric in metrics:
-    found[f'{metric}_mean'] = groups[metric].mean()
+    found[f'{metric}_mean'] = groups[metric].agg(lambda x: x.mean(skipna=False))
     found[f'{metric}_sd'] = groups[metric].agg(
       lambda x: x.std() if np.isfinite(x).all() else np.nan
     )

@@ -1,5 +1,6 @@
 """Where a curve reaches a goal: what every claim and comparison means by it."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -25,6 +26,8 @@ def place(
     return None
   if (i := good.index(True)) == 0:
     return 0.0
+  if not math.isfinite(scores[i - 1]):
+    return float(i)  # No line leads from there.
   return i - 1 + (goal - scores[i - 1]) / (scores[i] - scores[i - 1])
 
 

@@ -36,6 +36,7 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
       config: eight hex digits, equal for runs that differ in the seed only.
       workers, batch_size, seed: as in the config.
       finished: whether the run is.
+      diverged: whether it has, and ended there.
       total_s, computing_s, communication_s: see `total_time`; of config.link.
     Text columns are categories, in the order of `runs`. What a run does not
     have is NaN. `attrs['higher_is_better']` are scores of which large values
@@ -75,6 +76,7 @@ def _facts(run: reader.Run) -> dict[str, Any]:
     'batch_size': config['batch_size'],
     'seed': config['seed'],
     'finished': run.summary is not None,
+    'diverged': bool((run.summary or {}).get('diverged')),
   }
 
 

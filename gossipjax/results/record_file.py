@@ -22,6 +22,8 @@ from gossipjax.errors import UserError
 from gossipjax.training.durable_files import named, write
 from gossipjax.training.record import Record
 
+# How columns begin that a run which diverged does not have at its end.
+SCORES = ('test_', 'worker0_', 'train_loss', 'consensus_distance')
 _BATCH = 2**17  # Bytes; the records decoded from them fit a processor's cache.
 _DECODER = msgspec.json.Decoder(Record)
 _FIELDS = msgspec.structs.fields(Record)

@@ -1,7 +1,7 @@
 """Seconds of a run, computing and communication together.
 
 Where workers run in one process, they share this machine: what was measured is
-divided by the workers that share a device, as if each had one like it, and the
+divided by the devices that it stands for, as if each were one like it, and the
 seconds of the link, which are modelled, are added. Of several processes all was
 measured; in virtual time all is modelled.
 """
@@ -27,12 +27,13 @@ def kind(run: Run) -> str:
 
 
 def sharing(run: Run) -> int:
-  """How many workers of a run share a device of this machine."""
-  workers = run.config['workers']
+  """For how many devices of workers each device of this machine stands."""
+  inner = max(1, run.config.get('devices_per_worker', 0))
+  devices = run.config['workers'] * inner
   executor = (run.summary or {}).get('executor') or run.config.get('executor')
   emulated = any('cpu' in device.lower() for device in run.devices)
-  one_each = len(run.devices) >= workers and executor != 'vmap'
-  return 1 if one_each and not emulated else workers
+  one_each = len(run.devices) >= devices and executor != 'vmap'
+  return 1 if one_each and not emulated else devices
 
 
 def link_name(config: dict) -> str:

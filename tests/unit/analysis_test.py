@@ -9,7 +9,14 @@ import pandas as pd
 import pytest
 
 from gossipjax.errors import UserError
-from gossipjax.results import analysis, reader, record_file, workdir
+from gossipjax.results import (
+  analysis,
+  crossing,
+  reader,
+  record_file,
+  total_time,
+  workdir,
+)
 from gossipjax.training.record import Record
 from tests.support import workdirs
 from tests.support.workdirs import record
@@ -78,6 +85,52 @@ def test_a_run_still_going_on_is_read_as_far_as_it_is_written(folder):
     'dense': True,
     'sparse': False,
   }
+
+
+def test_a_run_that_diverged_has_no_final_score_and_no_target(folder):
+  workdirs.run(
+    other := workdirs.claim(
+      folder.parent / 'other', workdirs.config(7, dense={})
+    ),
+    'dense',
+    [record(s) for s in (1, 2)],
+    diverged='The loss is NaN.',
+  )
+  frame = analysis.load(folder, other)
+  ends = analysis.final(frame)
+  assert ends['diverged'].tolist() == [False, False, True]
+  assert ends['test_accuracy'].isna().tolist() == [False, False, True]
+  assert ends['bytes_sent'].notna().all()
+  means = analysis.over_seeds(ends, 'test_accuracy', 'bytes_sent')
+  assert means['seeds'].tolist() == [2, 1]
+  assert means['test_accuracy_mean'].isna().tolist() == [True, False]
+  assert means['bytes_sent_mean'].notna().all()
+  reached = analysis.to_target(frame, 'test_accuracy', 0.1)
+  assert reached['reached'].tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+  ('devices', 'inner', 'executor', 'count'),
+  [
+    (['cpu'] * 8, 0, 'vmap', 2),
+    (['cpu'] * 8, 4, 'shard_map', 8),
+    (['H100'] * 2, 0, 'shard_map', 1),
+    (['H100'] * 8, 4, 'shard_map', 1),
+    (['H100'], 0, 'vmap', 2),
+  ],
+)
+def test_computing_is_divided_by_the_devices_that_one_stands_for(
+  devices, inner, executor, count, folder
+):
+  run = reader.read(folder)[0]
+  config = {**run.config, 'devices_per_worker': inner, 'executor': executor}
+  run = run._replace(devices=tuple(devices), config=config)
+  assert total_time.sharing(run) == count
+
+
+def test_no_line_leads_from_an_infinite_score():
+  assert crossing.place([math.inf, 2.0, 1.0], 2.5, higher=False) == 1
+  assert crossing.crossing([(10, -math.inf), (20, 0.5)], 0.4) == 20
 
 
 def test_a_variant_not_begun_is_left_out(tmp_path):
