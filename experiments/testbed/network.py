@@ -29,6 +29,14 @@ except ImportError:  # `check` says what to install.
 
 BRIDGE = 'gossip-br'
 INTERFACE = 'eth0'  # A worker's link inside its namespace.
+_EXISTS = (
+  '{names} exists already: another testbed runs, or one was killed; `python -m '
+  'experiments.testbed --clean` removes what it left.'
+)
+_REFUSED = (
+  'This kernel did not make the network ({error}); a container needs '
+  'CAP_SYS_ADMIN and CAP_NET_ADMIN.'
+)
 _HOSTS = pathlib.Path('/etc/netns')  # Where `ip netns exec` looks.
 
 
@@ -56,6 +64,7 @@ def network(workers: int, link: Shape) -> Iterator[None]:
       what the shape needs.
   """
   check(workers, link)
+  _claim()
   try:
     _make(workers, link)
     yield
@@ -93,11 +102,7 @@ def check(workers: int, link: Shape) -> None:
   cable.check(link)
   taken = {*netns.listnetns()} & {name(i) for i in range(workers)}
   if taken or _exists(BRIDGE):
-    raise UserError(
-      f'{", ".join(sorted(taken)) or BRIDGE} exists already: '
-      'another testbed runs, or one was killed; `python -m '
-      'experiments.testbed --clean` removes what it left.'
-    )
+    raise UserError(_EXISTS.format(names=', '.join(sorted(taken)) or BRIDGE))
 
 
 def clean() -> list[str]:
@@ -108,18 +113,26 @@ def clean() -> list[str]:
   return left + ([BRIDGE] if _delete(BRIDGE) else [])
 
 
-def _make(workers: int, link: Shape) -> None:
+def _claim() -> None:
+  """Makes the bridge, which only one of two that begin at once can make: what
+  has these names from here on is this testbed's to remove."""
   try:
     with IPRoute() as host:
       host.link('add', ifname=BRIDGE, kind='bridge')
+  except (NetlinkError, OSError) as error:
+    if _exists(BRIDGE):
+      raise UserError(_EXISTS.format(names=BRIDGE)) from error
+    raise UserError(_REFUSED.format(error=error)) from error
+
+
+def _make(workers: int, link: Shape) -> None:
+  try:
+    with IPRoute() as host:
       host.link('set', index=_index(host, BRIDGE), state='up')
       for worker in range(workers):
         _add(host, worker, link)
   except (NetlinkError, OSError) as error:
-    raise UserError(
-      f'This kernel did not make the network ({error}); a container needs '
-      'CAP_SYS_ADMIN and CAP_NET_ADMIN.'
-    ) from error
+    raise UserError(_REFUSED.format(error=error)) from error
 
 
 def _add(host, worker: int, link: Shape) -> None:

@@ -86,17 +86,34 @@ def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:
   Raises:
     UserError: it is damaged, or a file that was finished with it.
   """
-  path = folder / SUMMARY
-  if not path.exists():
+  path, manifest = folder / SUMMARY, folder / MANIFEST
+  seen = _version(manifest)
+  if not (written := _version(path)):
     return None
-  found = read(path, dict[str, Any])
-  if sealed and (folder / MANIFEST).exists() and (fault := damage(folder)):
+  try:
+    found = read(path, dict[str, Any])
+  except UserError:
+    if _version(path) == written:
+      raise
+    return summary(folder, sealed)  # Somebody continues the run just now.
+  if sealed and seen and (fault := damage(folder)):
+    if _version(manifest) != seen:
+      return summary(folder, sealed)
     raise UserError(
       f'{folder}: {fault} when the run ended; delete this folder and use '
       f'--resume to run it again, or delete {folder / MANIFEST} to keep the '
       'file as it is.'
     )
   return found
+
+
+def _version(path: pathlib.Path) -> tuple[int, int] | None:
+  """Another one each time that the file is written; None if there is none."""
+  try:
+    found = path.stat()
+  except FileNotFoundError:
+    return None
+  return found.st_ino, found.st_mtime_ns
 
 
 def read(path: pathlib.Path, kind: Any) -> Any:

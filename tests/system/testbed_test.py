@@ -238,6 +238,21 @@ def test_names_that_exist_are_refused_and_left_alone():
     )
 
 
+def test_who_begins_second_leaves_the_network_of_the_first(monkeypatch):
+  with network.network(2, link_shape.shape()):
+    monkeypatch.setattr(network, 'check', lambda *_: None)  # It was in time.
+    with (
+      pytest.raises(UserError, match=r'gossip-br exists already'),
+      network.network(2, link_shape.shape()),
+    ):
+      pass
+    left = subprocess.run(
+      ['ip', 'netns'], capture_output=True, text=True, check=True
+    ).stdout
+    assert network.name(0) in left and network.name(1) in left
+  assert not network.clean()
+
+
 @pytest.mark.parametrize(
   'wrong, words',
   [

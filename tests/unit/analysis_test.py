@@ -234,6 +234,29 @@ def test_a_summary_of_a_running_comparison_has_the_finished_runs(folder):
   assert reader.summary(folder) == {'runs': []}
 
 
+@pytest.mark.parametrize('finished', [True, False])
+def test_a_run_that_is_continued_meanwhile_is_not_called_damaged(
+  finished, folder, monkeypatch
+):
+  run = folder / 'dense'
+  workdir.write_summary(run, {'name': 'dense', 'steps': 4})
+  damage, calls = workdir.damage, []
+
+  def slow(place):
+    if calls:
+      return damage(place)
+    calls.append(place)
+    workdir.reopen(run)
+    fault = damage(place)
+    if finished:
+      workdir.write_summary(run, {'name': 'dense', 'steps': 8})
+    return fault
+
+  monkeypatch.setattr(workdir, 'damage', slow)
+  found = workdir.summary(run)
+  assert (found and found['steps']) == (8 if finished else None)
+
+
 def test_a_long_file_is_read_in_pieces_that_lose_nothing(folder, monkeypatch):
   workdirs.run(folder, 'long', [record(s) for s in range(1, 3001)])
   whole = record_file.columns(folder / 'long' / 'records.jsonl')
