@@ -44,8 +44,10 @@ def linear(bits: int = 4, block: int = 256) -> Compressor:
     del key
     rows, most = _blocks(x, block)
     exact = levels * rows / jnp.where(most > 0, most, 1)[:, None]
+    # In bfloat16 the largest may come out above the last level.
+    nearest = jnp.clip(jnp.round(exact), -levels, levels)
     # Modulo 2^bits, so that the code 0 means zero.
-    codes = jnp.round(exact).astype(jnp.int32) & 2**bits - 1
+    codes = nearest.astype(jnp.int32) & 2**bits - 1
     return Quantised(packing.pack(codes.ravel()[: x.size], bits), most)
 
   def decompress(message, size):

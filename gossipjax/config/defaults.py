@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from gossipjax.config import arguments, resolve
 from gossipjax.simulation import cluster as machines
-from gossipjax.tasks import shares
+from gossipjax.tasks import named, shares
 
 # How each worker computes and exchanges.
 _DEVICES = {
@@ -77,9 +77,43 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
 
 
 def filled(config: Mapping[str, Any]) -> dict[str, Any]:
-  """A config as JSON holds it, with defaults of the keys that it lacks: those
-  that were added since its version."""
-  return {**json.loads(get_config().to_json()), **config}
+  """A config as JSON holds it, with defaults of the keys that it lacks, at any
+  depth: those that were added since its version."""
+  found = _with_parts({**json.loads(get_config().to_json()), **config})
+  if isinstance(variants := found['variants'], dict):
+    found['variants'] = {name: _with_parts(v) for name, v in variants.items()}
+  return found
+
+
+def _with_parts(changes: Any) -> Any:
+  """What a config or a variant says, with all of each part it names."""
+  makers = {
+    'split': split,
+    'strategy': lambda name: (
+      resolve.strategy_config(name) if name in resolve.STRATEGIES else {}
+    ),
+    'task': lambda name: task(name) if name in named.TASKS else {},
+    'cluster': lambda _: cluster(),
+  }
+  if not isinstance(changes, dict):
+    return changes
+  found = dict(changes)
+  for key, make in makers.items():
+    part = found.get(key)
+    if part and isinstance(part, dict) and ('name' in part or key == 'cluster'):
+      known = ConfigDict(make(part.get('name')))
+      found[key] = _whole(part, json.loads(known.to_json()))
+  return found
+
+
+def _whole(found: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+  """`found` with what it lacks of `known`, also in parts of both."""
+  inside = {
+    key: _whole(value, known[key])
+    for key, value in found.items()
+    if isinstance(value, dict) and isinstance(known.get(key), dict)
+  }
+  return {**known, **found, **inside}
 
 
 def cluster(**given: Any) -> ConfigDict:

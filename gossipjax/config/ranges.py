@@ -85,6 +85,7 @@ RANGES: Mapping[str, Range] = {
   'examples': _count('examples'),
   # Of optimizers and schedules.
   'learning_rate': NOT_NEGATIVE,
+  'schedule.alpha': NOT_NEGATIVE,  # The rate at the end, over the first one.
   'warmup_steps': _count('steps', least=0),
   'boundaries': _count('steps', least=0),
   'weight_decay': NOT_NEGATIVE,
@@ -165,8 +166,9 @@ RANGES: Mapping[str, Range] = {
 
 
 def of_key(key: str) -> Range:
-  """The range of a key, by its dotted path."""
-  return RANGES.get(key) or RANGES.get(key.rpartition('.')[2], ANY)
+  """The range of a key, by its dotted path: of its last two names, or one."""
+  names = key.split('.')
+  return RANGES.get('.'.join(names[-2:])) or RANGES.get(names[-1], ANY)
 
 
 def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:

@@ -46,8 +46,8 @@ class Source(NamedTuple):
 
 # What to do about a file that is not what was published.
 REPLACE = (
-  'put the published file in its place, or delete it: without data.dir it is '
-  'downloaded again'
+  'put the published file in its place, or move it away (it may be that of '
+  'another data set): without data.dir it is downloaded again'
 )
 
 
@@ -139,8 +139,8 @@ def _read(place: Path, name: str) -> tuple[Path, bytes]:
       return path, unpack(path)
   raise UserError(
     f'{str(place / name)!r} is missing (plain, .gz or .xz) though '
-    f'other files of its data set are there; add it, or delete '
-    f'them all to have the data set downloaded'
+    f'files of this data set, or of another with the same names, are there; '
+    f'add it, or move them elsewhere to have the data set downloaded'
   )
 
 

@@ -6,6 +6,7 @@ in memory: image folders, memory-mapped arrays and files of tokens.
 
 import abc
 import pathlib
+import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,13 +151,16 @@ def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
   found = _read(path)
   if missing := [name for name in names if name not in found]:
     raise UserError(f'{path} has no array {missing[0]!r}.')
-  return Arrays(*(found[name] for name in names))
+  try:
+    return Arrays(*(found[name] for name in names))
+  except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    raise UserError(f'{path} cannot be read ({error}).') from error
 
 
 def _read(path: str | pathlib.Path, **given: Any) -> Any:
   try:
     return np.load(path, **given)
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
     raise UserError(f'{path} cannot be read ({error}).') from error
 
 
@@ -170,10 +174,13 @@ class Tokens(Source):
     sequence: tokens that a model reads at once.
 
   Raises:
-    UserError: the file is missing or shorter than a window.
+    UserError: the file is missing or shorter than a window, or a window has no
+      token.
   """
 
   def __init__(self, path: str | pathlib.Path, sequence: int):
+    if sequence < 1:
+      raise UserError(f'A window has at least 1 token, got {sequence}.')
     try:
       self._tokens = np.memmap(path, np.uint16, mode='r')
     except (OSError, ValueError) as error:

@@ -34,7 +34,8 @@ def free_port() -> int:
 
 def with_workers(arguments: Sequence[str], processes: int) -> list[str]:
   """Arguments of `run` with a worker for each process, unless they say."""
-  if any(word.startswith('--config.workers') for word in arguments):
+  # absl takes flags with one hyphen, too.
+  if any(word.lstrip('-').startswith('config.workers') for word in arguments):
     return list(arguments)
   return [*arguments, f'--config.workers={processes}']
 

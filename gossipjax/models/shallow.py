@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from gossipjax.errors import UserError
 from gossipjax.models.norm import group_norm
 from gossipjax.models.pool import halve
 
@@ -35,6 +36,11 @@ class Shallow(nn.Module):
       x = nn.gelu(group_norm(x))
       x = nn.Conv(width, (3, 3), use_bias=False, kernel_init=conv)(x)
       x = nn.gelu(group_norm(x))
+    if not x.size:
+      raise UserError(
+        f'shallow halves images {len(self.widths)} times, and nothing is left '
+        'of these; set another task.model.'
+      )
     return nn.Dense(self.classes, use_bias=False)(x.max((1, 2)))
 
 

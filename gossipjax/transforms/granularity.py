@@ -81,11 +81,14 @@ def buckets(sizes: Sequence[int], granularity: Granularity) -> list[list[int]]:
     granularity: how large a bucket is.
 
   Returns:
-    For each bucket, the positions of its tensors in `sizes`.
+    For each bucket, the positions of its tensors in `sizes`; those without
+      entries are in none.
   """
   limit = sum(sizes) if granularity.limit is None else granularity.limit
   found, filled = [], 0
   for i, size in enumerate(sizes):
+    if not size:
+      continue
     if found and filled + size <= limit:
       found[-1].append(i)
       filled += size

@@ -91,6 +91,7 @@ LARGE_PAGES = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
 )
 def test_launched_processes_are_as_many_workers_unless_somebody_says():
   assert launcher.with_workers(['--x'], 4) == ['--x', '--config.workers=4']
+  assert launcher.with_workers(said := ['-config.workers=2'], 4) == said
   said = ['--config.workers=8']
   assert launcher.with_workers(said, 4) == said
 

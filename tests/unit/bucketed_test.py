@@ -83,6 +83,18 @@ def test_a_layer_is_exchanged_as_if_alone_and_costs_messages(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize('granularity', ['layer', {'name': 'bucket'}])
+def test_a_tensor_without_entries_is_in_no_exchange(granularity):
+  tree = {k: x for k, x in trees().items() if k in 'ab'}
+  empty = {**tree, 'aa': np.zeros((len(tree['a']), 0, 3), 'f4')}
+  plain, less = play('topk', tree, granularity=granularity, density=0.1)
+  answer, sent = play('topk', empty, granularity=granularity, density=0.1)
+  assert answer.pop('aa').shape == empty['aa'].shape
+  for name, expected in plain.items():
+    np.testing.assert_array_equal(answer[name], expected)
+  assert sent.bytes[0] == less.bytes[0]
+
+
 def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
   tree = trees()
   norm = sum((x.reshape(3, -1) ** 2).sum(axis=1) for x in tree.values()) ** 0.5

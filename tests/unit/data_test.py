@@ -205,7 +205,7 @@ def test_a_truncated_file_is_refused_with_its_name(
   put(tmp_path, SMALL)
   (tmp_path / IMAGES).unlink()
   put(tmp_path, {IMAGES + suffix: pack(SMALL[IMAGES])[:keep]})
-  with pytest.raises(UserError, match=f'{IMAGES}{suffix}.*delete it'):
+  with pytest.raises(UserError, match=f'{IMAGES}{suffix}.*move it away'):
     files.contents(SOURCE, tmp_path)
 
 
@@ -230,7 +230,7 @@ def test_another_file_is_refused_with_both_checksums(tmp_path):
   put(tmp_path, SMALL | {LABELS: other})
   with pytest.raises(UserError) as refusal:
     files.contents(SOURCE, tmp_path)
-  for word in (LABELS, sha256(other), sha256(SMALL[LABELS]), 'delete it'):
+  for word in (LABELS, sha256(other), sha256(SMALL[LABELS]), 'move it away'):
     assert word in str(refusal.value)
 
 

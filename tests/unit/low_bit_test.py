@@ -80,6 +80,14 @@ def test_linear_rounds_to_the_nearest_level_of_its_block(bits):
     )
 
 
+@pytest.mark.parametrize('bits', [2, 4, 8])
+def test_linear_keeps_signs_in_bfloat16(bits):
+  codec = compressors.linear(bits)
+  x = jnp.asarray(gaussian(40_000), jnp.bfloat16)
+  found = codec.decompress(codec.compress(x), x.size)
+  assert not (found * x < 0).any()
+
+
 def test_e3m0_rounds_to_the_nearest_power_of_two():
   most = 3.0
   x = most * np.array([1, -1, 0.72, 0.5, -0.26, 2**-6, 2**-6.4, 2**-7, 0], 'f4')

@@ -1,5 +1,6 @@
 """Every number of every config has a range, and its default lies in it."""
 
+import json
 import math
 
 import pytest
@@ -74,6 +75,31 @@ def test_what_ran_for_ever_or_learned_nothing_is_refused(key, number):
   config = {outer: {inner: number}} if outer else {inner: number}
   with pytest.raises(UserError, match=f'config.{key}='):
     ranges.check(config)
+
+
+def test_a_schedule_may_end_at_zero_and_a_split_may_not_begin_there():
+  ranges.check({'optimizer': {'schedule': {'alpha': 0.0}}})
+  with pytest.raises(UserError, match=r'split\.alpha'):
+    ranges.check({'split': {'alpha': 0.0}})
+
+
+def test_a_config_of_an_earlier_version_is_filled_at_any_depth():
+  config = defaults.get_config('topk')
+  config.cluster = defaults.cluster()
+  config.variants = defaults.variants(a='gtopk')
+  whole = json.loads(config.to_json())
+  less = json.loads(config.to_json())
+  for part, key in (
+    (less, 'accumulate'),
+    (less['split'], 'shards'),
+    (less['strategy'], 'warmup'),
+    (less['strategy']['granularity'], 'number'),
+    (less['task'], 'whiten'),
+    (less['cluster'], 'shards'),
+    (less['variants']['a']['strategy'], 'density'),
+  ):
+    del part[key]
+  assert defaults.filled(less) == defaults.filled(whole) == whole
 
 
 def test_the_sentence_names_range_and_unit():

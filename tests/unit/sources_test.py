@@ -47,6 +47,13 @@ def run(streamed, split=None, **given):
   return resolve_run(config)
 
 
+def broken(folder):
+  path = folder / 'x.npz'
+  np.savez(path, x=X)
+  path.write_bytes(path.read_bytes()[:-30])
+  return path
+
+
 def told(records):
   return [(r.step, r.train_loss, r.test_loss, r.bytes_sent) for r in records]
 
@@ -134,6 +141,8 @@ def test_all_classes_of_a_folder_are_held_out(tmp_path):
     (lambda path: gj.npy(path / 'no.npy'), 'cannot be read'),
     (lambda path: gj.Tokens(path / 'no.bin', 4), 'cannot be read'),
     (lambda path: sources.Arrays(X, Y[:5]), '5, 96'),
+    (lambda path: sources.npz(broken(path), ['x']), 'x.npz cannot be read'),
+    (lambda path: sources.Tokens(path / 'x', -1), 'at least 1 token'),
   ],
 )
 def test_a_file_that_is_not_there_is_a_sentence(make, words, tmp_path):
