@@ -164,6 +164,7 @@ def test_absentees_pay_nothing_though_their_messages_move(mean):
   np.testing.assert_array_equal(some.ledger[stay], everyone.ledger[stay])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'mean', [exact_mean(), gossip.neighbor_mean(topology.ring)]
 )
@@ -308,7 +309,9 @@ def test_a_report_refuses_a_wrong_ledger_by_name():
 
 
 @pytest.mark.parametrize(
-  'horizon, wanted', [(399, [0]), (401, [0, 399])], ids=['never', 'late']
+  'horizon, wanted',
+  [exhaustive(399, [0]), (401, [0, 399])],
+  ids=['never', 'late'],
 )
 def test_a_report_has_a_late_exchange_and_one_row_for_all_silent_steps(
   horizon, wanted

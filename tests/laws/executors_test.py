@@ -13,6 +13,7 @@ from jax import lax
 from gossipjax import executors
 from gossipjax.collectives import WORKERS
 from gossipjax.errors import UserError
+from tests.support.tiers import exhaustive
 
 EXECUTORS = ['vmap', 'shard_map', 'pmap']
 over_executors = pytest.mark.parametrize('name', EXECUTORS)
@@ -43,7 +44,7 @@ assert abs(jax.device_get(worker.params['w']) + 30).max() < 1e-3
 """
 
 
-@pytest.mark.parametrize('workers', [8, 32])
+@pytest.mark.parametrize('workers', [8, exhaustive(32)])
 def test_300_steps_that_nobody_waits_for_do_not_deadlock(workers):
   subprocess.run(
     [sys.executable, '-c', NEVER_WAIT, str(workers)],

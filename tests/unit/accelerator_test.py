@@ -168,6 +168,7 @@ def test_a_mistake_on_the_command_line_is_a_sentence(words, told):
   assert str(found.value) == told
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'flags, told',
   [(['--summary'], 'holds no measures'), (['laws'], 'NVIDIA|CUDA|GPU')],

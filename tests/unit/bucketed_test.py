@@ -54,6 +54,7 @@ def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'name, arguments, messages',
   [
@@ -95,6 +96,7 @@ def test_a_tensor_without_entries_is_in_no_exchange(granularity):
   assert sent.bytes[0] == less.bytes[0]
 
 
+@pytest.mark.exhaustive
 def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
   tree = trees()
   norm = sum((x.reshape(3, -1) ** 2).sum(axis=1) for x in tree.values()) ** 0.5
@@ -165,6 +167,7 @@ def test_the_argument_is_part_of_a_strategy_s_signature_and_text():
   assert [part.residual.size for part in state] == [4, 6]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['topk', 'qsgd'])
 def test_a_shard_is_exchanged_as_it_would_be_alone(name):
   tree = trees()

@@ -54,6 +54,7 @@ def started(*words):
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
 def test_one_signal_ends_what_nothing_continues_and_closes_what_is_open(name):
   number = signal.Signals[name]
@@ -64,6 +65,7 @@ def test_one_signal_ends_what_nothing_continues_and_closes_what_is_open(name):
   assert (process.returncode, out, err) == (128 + number, 'closed\n', '')
 
 
+@pytest.mark.exhaustive
 def test_a_fork_that_is_ended_closes_nothing_of_its_parent():
   out, err = started('fork').communicate(timeout=20)
   assert (out, err) == (f'{-signal.SIGTERM}\nclosed\n', '')
@@ -83,6 +85,7 @@ app.run(console.guarded(main, again=AGAIN))
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   ('again', 'remedy'),
   [

@@ -54,6 +54,7 @@ def ring(size):
 # NoLoCo
 
 
+@pytest.mark.exhaustive
 def test_noloco_is_what_numpy_says(a=0.5, b=0.7, c=0.9):
   def by_hand():
     x, s, d = np.stack([start()] * P), np.stack([start()] * P), 0.0
@@ -69,6 +70,7 @@ def test_noloco_is_what_numpy_says(a=0.5, b=0.7, c=0.9):
   close(train(noloco.strategy(H, a, b, c)), by_hand())
 
 
+@pytest.mark.exhaustive
 def test_noloco_with_all_workers_in_one_group_is_diloco_with_a_heavy_ball():
   everyone = gossip.neighbor_mean(topology.complete)
   for pull in (0.7, 1.1):
@@ -299,6 +301,7 @@ def test_with_complete_averaging_both_are_all_reduce():
   close(train(gradient_tracking.strategy(topology.complete)), dense)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('lazy', [True, False])
 @pytest.mark.parametrize(
   'graph', [topology.complete, topology.ring, topology.hypercube]

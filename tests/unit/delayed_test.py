@@ -136,6 +136,7 @@ def test_local_values_of_weight_one_mean_no_communication(fragments, delay):
   same(train(ours, MOMENTUM), train(Strategy(identity(), identity()), MOMENTUM))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('alpha', [0.0, 0.5])
 @pytest.mark.parametrize('delay', [0, 1, 3])
 def test_streaming_diloco_is_what_numpy_says(delay, alpha):

@@ -43,6 +43,7 @@ def known() -> str:
   ).stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('command', [of_slurm, of_kubernetes])
 def test_a_command_has_files_and_flags_that_exist(command, known):
   _, program, *flags = command()

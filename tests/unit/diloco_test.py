@@ -72,6 +72,7 @@ def test_diloco_is_what_numpy_says(outer):
   close(train(diloco.strategy(H, chosen)), by_hand(outer))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('decay', [0.0, 0.9, 1.0])
 @pytest.mark.parametrize('codec', CODECS)
 def test_compressed_outer_gradients_are_what_numpy_says(codec, decay):
@@ -101,6 +102,7 @@ def test_adam_inside_is_not_all_reduce_adam():
   assert abs(ours - train(all_reduce.strategy(), inner)[-1]).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('decay', [0.0, 0.5, 1.0])
 @pytest.mark.parametrize('exchange', diloco.EXCHANGES)
 def test_a_codec_that_keeps_all_changes_nothing(exchange, decay):
@@ -118,6 +120,7 @@ def test_a_codec_that_keeps_all_changes_nothing(exchange, decay):
         assert not np.any(residual)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('exchange', diloco.EXCHANGES)
 @pytest.mark.parametrize('codec', CODECS)
 def test_compressed_replicas_are_bit_identical_after_an_exchange(
@@ -159,6 +162,7 @@ def test_bytes_of_an_exchange():
   assert sent(two_shot) == 2 * (P - 1) * share
 
 
+@pytest.mark.exhaustive
 def test_sparse_loco_is_what_numpy_says_at_a_step_of_less_than_1():
   codec = compressors.chunk_topk(0.25, 8)
   ours = train(sparse_loco.strategy(codec, H, 0.9, 0.4))
@@ -191,6 +195,7 @@ def test_sparse_loco_over_all_loses_nothing_if_its_memory_does_not_fade(
     before = x.astype(np.float64)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('over', ['all', 'senders'])
 def test_replicas_of_sparse_loco_are_bit_identical_after_an_exchange(over):
   method = sparse_loco.strategy(period=H, over=over)
@@ -232,6 +237,7 @@ def test_muon_trains_inside_as_in_muloco():
   assert loss(found[-1]) < 0.8 * loss(np.stack([start()] * P))
 
 
+@pytest.mark.exhaustive
 def test_muloco_of_one_worker_is_muon_with_an_outer_step(a=0.7, m=0.6):
   """The authors' outer form: u <- m u + a D; s <- s - m u - a D."""
 

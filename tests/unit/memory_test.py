@@ -17,6 +17,7 @@ def losses(executor):
   return [record.train_loss for record in train(resolve_run(config))]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['shard_map', exhaustive('vmap')])
 def test_too_many_workers_are_refused_with_both_sizes(monkeypatch, executor):
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 100_000)

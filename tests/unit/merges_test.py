@@ -75,6 +75,7 @@ def test_workers_of_equal_speed_that_all_report_are_diloco(quorum):
   )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(('fragments', 'delay'), [(1, 2), (2, 0), (2, 1)])
 def test_fragments_that_all_report_stream_without_mixing(fragments, delay):
   outer = nesterov(0.5, 0.6)

@@ -69,6 +69,7 @@ def done(tmp_path_factory):
   return folder, compare.compare(config(), folder)
 
 
+@pytest.mark.exhaustive
 def test_scores_are_those_of_all_examples_by_hand(done):
   params, x, y = jnp.ones(5), X[100:], Y[100:]
   run = check('one', next(iter(variants(config())))[1]).run
@@ -113,6 +114,7 @@ def test_a_target_knows_which_way_a_score_improves(done):
   assert analysis.to_target(frame, 'test_mae', 10)['reached'].all()
 
 
+@pytest.mark.exhaustive
 def test_tuning_chooses_by_a_score_of_ones_own(tmp_path):
   rates = {'optimizer.learning_rate': (1e-6, 0.1)}
   one = config()
@@ -310,6 +312,7 @@ def test_a_target_is_a_score_of_the_task(given, words):
     check('one', found)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('score, value', [('mae', 0.5), ('r2', 0.5)])
 def test_a_run_in_virtual_time_ends_at_a_score_of_ones_own(score, value):
   found = config()

@@ -96,6 +96,7 @@ def trained(run, steps):
   return found[steps - 1], records
 
 
+@pytest.mark.exhaustive
 def test_every_worker_keeps_its_own_statistics_and_they_are_those_by_hand():
   workers, _ = trained(resolve_run(config()), 6)
   mean = workers.state['stats']['BatchNorm_0']['mean']
@@ -113,6 +114,7 @@ def test_every_worker_keeps_its_own_statistics_and_they_are_those_by_hand():
   assert (got != 0).all()
 
 
+@pytest.mark.exhaustive
 def test_statistics_are_averaged_exactly_for_evaluation_and_billed():
   run = resolve_run(config())
   training = LockStep(run, None, Meter(), lambda *_: None)

@@ -43,6 +43,7 @@ def test_models_for_small_pictures_have_their_published_size(name, expected):
   assert parameters(models.make(name, 10), 1, 32, 32, 3) == expected
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'model, expected',
   [

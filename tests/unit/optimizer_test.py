@@ -197,6 +197,7 @@ def small(**given):
   return [*train(resolve_run(config))][-1]
 
 
+@pytest.mark.exhaustive
 def test_micro_batches_make_the_same_step():
   whole, cut = small(), small(accumulate=4)
   np.testing.assert_allclose(whole.train_loss, cut.train_loss, rtol=1e-5)
@@ -206,6 +207,7 @@ def test_micro_batches_make_the_same_step():
     small(accumulate=3)
 
 
+@pytest.mark.exhaustive
 def test_a_lower_precision_rounds_and_exchanges_what_it_did_before():
   exact, low = small(), small(compute_dtype='bfloat16')
   assert exact.train_loss != low.train_loss

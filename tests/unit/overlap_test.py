@@ -58,6 +58,7 @@ def trained(of, folder):
   return records, program.arrays(folder)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'name',
   [

@@ -67,6 +67,7 @@ def test_a_split_by_labels_needs_labels():
     resolve_run(found)
 
 
+@pytest.mark.exhaustive
 def test_strategy_optimizer_and_schedule_may_be_ones_own():
   ours, theirs = config(), config()
   ours.strategy = {'name': f'{ME}:dense'}

@@ -67,6 +67,7 @@ def trained(tx, steps, dtype=jnp.float32):
   return jax.device_get((params, state))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'name',
   [
@@ -117,6 +118,7 @@ def test_gradients_in_half_precision_are_billed_at_half_the_width():
   assert half[0] <= full[0] // 2 + 2 * N
 
 
+@pytest.mark.exhaustive
 def test_a_codec_with_a_memory_sends_what_its_dtype_says():
   # 3 others get 8 of 83 entries, an index of 4 bytes with each.
   for sent_as, width in (('float32', 4), ('bfloat16', 2)):
@@ -147,6 +149,7 @@ def looped(strategy, steps):
   return jax.device_get((state, sent))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['gossip', 'local_sgd', 'diloco', 'topk'])
 def test_parameter_strategies_too(name):
   strategy = getattr(gj, name)()

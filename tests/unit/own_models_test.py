@@ -142,6 +142,7 @@ def result():
   )
 
 
+@pytest.mark.exhaustive
 def test_a_comparison_from_python_is_that_of_a_config(result, tmp_path):
   assert {*result.frame['run']} == {'all_reduce', 'few'}
   assert result.frame['test_loss'].notna().sum() == 2 * 2

@@ -133,6 +133,7 @@ def test_terngrad_clips_at_its_standard_deviations():
   np.testing.assert_allclose(message.scale, 2.5 * np.std(x), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_terngrad_sends_entries_that_are_all_equal():
   for size in 1, 8:
     message = compressors.terngrad().compress(jnp.full(size, -3.0), KEY)

@@ -34,6 +34,7 @@ def done(tmp_path_factory):
   return folder, compare.compare(config(seeds=SEEDS), folder)
 
 
+@pytest.mark.exhaustive
 def test_every_variant_runs_with_every_seed(done):
   folder, summary = done
   names = [run['name'] for run in summary['runs']]
@@ -79,6 +80,7 @@ def test_a_strategy_draws_other_numbers_with_another_seed(strategy):
     quadratics.same(first, second)
 
 
+@pytest.mark.exhaustive
 def test_the_table_has_mean_and_deviation(done):
   folder, summary = done
   losses = [run['test_loss'] for run in summary['runs'][:3]]
@@ -93,6 +95,7 @@ def test_the_table_has_mean_and_deviation(done):
   assert f'{row["test_loss"]:.4f} ± {row["sd"]["test_loss"]:.2g}' in table[2]
 
 
+@pytest.mark.exhaustive
 def test_figures_and_report_have_bands(done):
   folder, _ = done
   rows = seed_lines.lines(reader.read(folder))['dense']
@@ -105,6 +108,7 @@ def test_figures_and_report_have_bands(done):
   assert (folder / 'test_loss.png').stat().st_size
 
 
+@pytest.mark.exhaustive
 def test_a_seed_that_diverges_is_told(done):
   summary = json.loads(json.dumps(done[1]))
   summary['runs'][1]['diverged'] = 'The loss is NaN.'

@@ -85,6 +85,7 @@ def close(a, b):
   np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('data', ['arrays', exhaustive('source')])
 @pytest.mark.parametrize('strategy', ['topk', 'gossip'])
 @pytest.mark.parametrize('inner', ['', 'fsdp'])
@@ -106,6 +107,7 @@ def test_training_is_that_of_one_device(strategy, inner, data):
   assert (sent >= 0).all() and (sent <= 8 * np.array(found.messages)).all()
 
 
+@pytest.mark.exhaustive
 def test_devices_draw_as_micro_batches_do():
   noisy = line(noise=0.3)
   parts = records(noisy, accumulate=DEVICES)[-1]
@@ -207,6 +209,7 @@ def test_virtual_time_has_one_device_for_each_worker():
     resolve_run(given, given=Given(line()))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['lamb', 'lars', 'muon', 'adafactor'])
 def test_shards_need_an_optimizer_of_single_entries(name):
   given = config(inner='fsdp', **SEVERAL)

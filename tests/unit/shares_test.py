@@ -160,6 +160,7 @@ def test_a_batch_larger_than_the_share_is_refused(size):
 # Augmentation.
 
 
+@pytest.mark.exhaustive
 def test_an_augmented_picture_is_a_window_of_the_padded_one_or_its_mirror():
   x = np.random.default_rng(0).integers(1, 256, (1, 6, 5, 3), np.uint8)
   padded = np.pad(x[0], ((4, 4), (4, 4), (0, 0)))

@@ -534,6 +534,7 @@ def test_who_is_away_does_not_compute(waits):
   assert spent[1] == pytest.approx(0.8, abs=0.11)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'name, memory',
   [('elastic', 'center'), ('power_sgd', 'q'), ('topk', ''), ('dgc', '')],
@@ -563,6 +564,7 @@ def test_who_was_late_joins_the_round_that_goes_on_when_it_is_done():
     np.testing.assert_allclose(where(fleet)[list(who)], [x, x], atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_timeline_goes_on_from_json_as_if_nothing_had_happened():
   make = lambda: sailing(TRIGGERED, SLOW, **EVERYTHING)
   fleet, clock, _ = make()

@@ -58,6 +58,7 @@ def told(records):
   return [(r.step, r.train_loss, r.test_loss, r.bytes_sent) for r in records]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['iid', 'label', 'contiguous'])
 def test_a_source_trains_as_its_arrays_do(name):
   pytest.importorskip('grain')

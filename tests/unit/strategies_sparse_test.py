@@ -146,6 +146,7 @@ def test_popularity_prefers_what_the_last_union_held():
   np.testing.assert_allclose(answers[1][0], second.mean(axis=0), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_two_budgets_send_the_large_and_else_only_the_known():
   gradients = np.full((2, 2, SIZE), 0.01, 'f4')
   gradients[0, 0, 5], gradients[0, 1, 7] = 9.0, 9.0

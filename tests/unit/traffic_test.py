@@ -62,6 +62,7 @@ def _total(counts, present):
   return total * present
 
 
+@pytest.mark.exhaustive
 @given(st.lists(numbers, min_size=3, max_size=3), st.integers(0, 2))
 @settings(exactly, max_examples=50)
 def test_counts_are_exact_in_batches_and_branches(values, index):

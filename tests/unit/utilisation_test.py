@@ -38,6 +38,7 @@ def test_a_row_is_kept_and_has_the_model_that_one_finds_by_hand(
   assert found['computing, measured'] == 0.5
 
 
+@pytest.mark.exhaustive
 def test_what_is_beside_computing_is_waited_for_less():
   wait = lambda name: utilisation.waited_s(
     utilisation.METHODS[name], 2, Link(2e-4, 37.5e6), 0.5

@@ -36,6 +36,7 @@ def play(strategy, steps=6):
   return gradients, answers, jax.device_get(state), sent
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'method',
   [
@@ -51,6 +52,7 @@ def test_each_stage_sends_the_entries_of_its_density(method):
   assert sent == [8 * k for k in FIVE]
 
 
+@pytest.mark.exhaustive
 def test_gtopk_starts_at_0_004_as_its_authors_released_it():
   strategy = gtopk.strategy(density=0.0025, warmup=warmup.gtopk(2))
   assert play(strategy, steps=4)[-1] == [8 * k for k in (2, 2, 1, 1)]
@@ -95,6 +97,7 @@ def test_stages_not_above_the_final_density_are_left_out():
   jax.tree.map(np.testing.assert_array_equal, dense, plain)
 
 
+@pytest.mark.exhaustive
 def test_a_config_names_a_warmup_and_none_is_the_default():
   config = defaults.get_config('topk').strategy
   plain = play(resolve.strategy(config))[-1]
