@@ -12,6 +12,7 @@ from benchmarks.accelerator import (
   compiled,
   laws,
   measures,
+  selection,
   summary,
   throughput,
   traces,
@@ -211,3 +212,29 @@ def test_a_workload_whose_gate_makes_no_run_is_left_out(tmp_path, monkeypatch):
   assert 'text' in asked[3:]
   of_text, *_ = training.rows(tmp_path, False)
   assert of_text['by seed'] == '2, 2, 2'
+
+
+def test_what_a_call_costs_beside_its_runs_does_not_count(monkeypatch):
+  clock = [0.0]
+  monkeypatch.setattr(selection.time, 'perf_counter', lambda: clock[0])
+
+  def call(times):
+    clock[0] += 20.0 + 2.0 * times  # Copies, then the runs.
+
+  assert selection.slope(call, 10) == pytest.approx([2.0] * selection.TURNS)
+
+
+def test_arguments_are_drawn_on_the_device_for_one_operation_alone(monkeypatch):
+  asked, draw = [], selection.drawn
+  monkeypatch.setattr(
+    selection,
+    'drawn',
+    lambda name, n, k: (asked.append(name), draw(name, n, k))[1],
+  )
+  for host in ('stages', 'codes'):
+    monkeypatch.delattr(selection.exchange, host)
+  selection._operation(1000, 8, 'contains', True)
+  assert asked == ['a', 'b']
+  message = draw('a', 1000, 8)
+  assert len({*message.indices.tolist()}) == 8
+  assert message.indices.tolist() == sorted(message.indices.tolist())
