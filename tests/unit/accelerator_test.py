@@ -1,14 +1,18 @@
 """What is measured on a GPU goes on where it was cut off, and is summarised."""
 
+import contextlib
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
 from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator import (
+  children,
   compiled,
   laws,
   measures,
@@ -119,17 +123,20 @@ def processes(monkeypatch):
   """(part, its minutes) of each process, and their exit codes, to be set."""
   started, codes = [], {}
 
-  def run(words, timeout):
-    part, minutes = words[3], float(words[5].removeprefix('--minutes='))
-    assert timeout > 60 * minutes
-    started.append((part, minutes))
-    code = codes.get(part, [0])
-    ended = code.pop(0) if len(code) > 1 else code[0]
-    if ended is None:
-      raise subprocess.TimeoutExpired(words, timeout)
-    return subprocess.CompletedProcess(words, ended)
+  def run(commands, timeout):
+    ended = []
+    for words in commands:
+      part, minutes = words[3], float(words[5].removeprefix('--minutes='))
+      assert timeout > 60 * minutes
+      started.append((part, minutes))
+      code = codes.get(part, [0])
+      ended.append(code.pop(0) if len(code) > 1 else code[0])
+    return ended
 
-  monkeypatch.setattr(command.subprocess, 'run', run)
+  monkeypatch.setattr(command.children, 'run', run)
+  monkeypatch.setattr(command.os, 'cpu_count', lambda: 2)
+  monkeypatch.setattr(command.signal, 'signal', lambda *_: None)
+  monkeypatch.setattr(command, '_keep_programs', lambda out: None)
   return started, codes
 
 
@@ -154,6 +161,82 @@ def test_a_part_that_crashed_goes_on_and_one_that_hangs_is_ended(
   everything(monkeypatch)
   parts = [part for part, _ in started]
   assert [parts.count(part) for part in command.PARTS] == [1, 3, 1, 1, 1, 1]
+
+
+def test_parts_that_compile_have_half_of_the_cores(processes, monkeypatch):
+  monkeypatch.setattr(command.os, 'cpu_count', lambda: 10)
+  everything(monkeypatch)
+  parts = [part for part, _ in processes[0]]
+  assert [parts.count(part) for part in command.PARTS] == [5, 1, 5, 1, 1, 1]
+
+
+def test_processes_beside_each_other_share_the_measures(tmp_path, monkeypatch):
+  held, order = set(), []
+
+  @contextlib.contextmanager
+  def claimed(key, locks):  # A process may claim its own twice.
+    mine = key['n'] not in held
+    held.add(key['n'])
+    yield mine
+    if mine:
+      held.remove(key['n'])
+
+  def make(who, n):
+    order.append((who, n))
+    if (who, n) == ('first', 0):
+      made(tmp_path, wanted('second'))
+    if n == 2:
+      raise ValueError('out of memory')
+    return {}
+
+  wanted = lambda who: [
+    Measure({'n': n}, lambda left, n=n: make(who, n)) for n in (0, 1, 2)
+  ]
+  monkeypatch.setattr(measures, 'claimed', claimed)
+  made(tmp_path, wanted('first'))
+  assert order == [('first', 0), ('second', 1), ('second', 2)]
+
+
+def test_a_process_ends_with_all_that_it_has_started(tmp_path):
+  """Even a grandchild of one that ran out of time, and of one that is over."""
+  told = tmp_path / 'pids'
+  start = (
+    f'sleep 60 & echo $! >> {told}; sleep 60 & echo $! >> {told}; '
+    f'while [ $(wc -l < {told}) -lt 4 ]; do sleep 0.1; done; '
+  )
+  words = [['sh', '-c', start + 'wait'], ['sh', '-c', start + 'exit 7']]
+  assert children.run(words, 5.0) == [None, 7]
+  pids = told.read_text().split()
+  assert len(pids) == 4
+  until = time.monotonic() + 10
+  while any(alive(pid) for pid in pids) and time.monotonic() < until:
+    time.sleep(0.1)
+  assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid):
+  """Whether a process runs; one that nobody has waited for is none."""
+  stat = pathlib.Path(f'/proc/{pid}/stat')
+  try:
+    return stat.read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+  except FileNotFoundError:
+    return False
+
+
+def test_why_a_test_failed_is_kept(tmp_path):
+  long = '\n'.join(f'line {n}' for n in range(30))
+  (tmp_path / 'xml').write_text(
+    '<testsuites><testsuite><testcase name="good"/>'
+    f'<testcase name="bad"><failure message="short">{long}</failure></testcase>'
+    '<testcase name="left"><skipped/></testcase></testsuite></testsuites>'
+  )
+  found = laws.of_report(tmp_path / 'xml')
+  assert (found['tests'], found['skipped'], found['holds']) == (3, 1, False)
+  assert found['failed'].keys() == {'bad'}
+  assert found['failed']['bad'].splitlines()[-1] == 'line 29'
+  assert len(found['failed']['bad'].splitlines()) == laws.TOLD[0]
+  (row,) = laws.rows([{'key': {'tests': 'file'}, 'result': found}])
+  assert row['that fail'] == 'bad' and row['hold'] == 1
 
 
 @pytest.mark.parametrize(
