@@ -14,6 +14,7 @@ from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator import (
   children,
   compiled,
+  eight_gpus,
   laws,
   measures,
   selection,
@@ -321,3 +322,12 @@ def test_arguments_are_drawn_on_the_device_for_one_operation_alone(monkeypatch):
   message = draw('a', 1000, 8)
   assert len({*message.indices.tolist()}) == 8
   assert message.indices.tolist() == sorted(message.indices.tolist())
+
+
+def test_without_jax_for_cuda_nothing_is_compiled_for_gpus():
+  if gpus.found().wheels:
+    devices = eight_gpus.devices(False)
+    assert [d.platform for d in devices] == ['gpu'] * eight_gpus.MANY
+    return
+  with pytest.raises(UserError, match='JAX with CUDA, though no GPU'):
+    eight_gpus.devices(False)
