@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
 
 from benchmarks.accelerator import __main__ as command
@@ -24,6 +25,7 @@ from benchmarks.accelerator import (
   training,
 )
 from benchmarks.accelerator.measures import Clock, Measure
+from benchmarks.accelerator.problems import problem
 from experiments import queue
 from experiments.framework.kept import digest
 from gossipjax.distributed import gpus
@@ -331,3 +333,25 @@ def test_without_jax_for_cuda_nothing_is_compiled_for_gpus():
     return
   with pytest.raises(UserError, match='JAX with CUDA, though no GPU'):
     eight_gpus.devices(False)
+
+
+def test_both_ways_to_compute_convolutions_come_first():
+  first = [m.key for m in throughput.measures(False)][:8]
+  assert {key['program'] for key in first} == {'groups', 'apart'}
+  assert {key['precision'] for key in first} == {'default', 'bfloat16'}
+
+
+@pytest.mark.parametrize('program, grouped', [('groups', 1), ('apart', 0)])
+def test_a_program_is_called_after_its_convolutions(program, grouped):
+  given = problem('resnet18', True)
+  batch = jax.tree.map(lambda x: x.reshape(2, 4, *x.shape[1:]), given.batch)
+  step, _ = throughput.lowered(given, batch, program, 2, 'default')
+  assert ('feature_group_count = 2' in step.as_text()) == grouped
+
+
+def test_a_precision_is_called_after_what_is_set():
+  given = problem('transformer', True)
+  batch = jax.tree.map(lambda x: x.reshape(2, 4, -1), given.batch)
+  for name, told in (('default', 'DEFAULT'), ('high', 'HIGH')):
+    step, _ = throughput.lowered(given, batch, 'worker.update', 2, name)
+    assert f'precision = [{told}, {told}]' in step.as_text()
