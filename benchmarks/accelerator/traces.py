@@ -26,7 +26,11 @@ SIZE, WORKERS, DENSITY = 25_600_000, 8, 0.001
 SMALL, FEW = 4096, 2
 TURNS = 5
 SHOWN = 5  # Instructions that take most of the time.
-WITHOUT_GRAPHS = {'xla_gpu_enable_command_buffer': ''}
+# No kind of kernel, and no number of kernels, is put into a graph.
+WITHOUT_GRAPHS = {
+  'xla_gpu_enable_command_buffer': '',
+  'xla_gpu_graph_min_graph_size': 10**6,
+}
 
 
 def measures(small: bool) -> Iterator[Measure]:
