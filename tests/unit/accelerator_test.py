@@ -281,23 +281,46 @@ def test_no_measure_is_listed_twice():
     assert len(keys) == len({*keys}), part
 
 
-def test_a_workload_whose_gate_makes_no_run_is_left_out(tmp_path, monkeypatch):
+def test_a_workload_whose_gate_makes_no_run_is_left_out(
+  tmp_path, monkeypatch, capsys
+):
   asked, end = [], {'test_accuracy': 0.5, 'test_loss': 2.0}
 
   def in_a_process(config, probe):
     asked.append(config.task.name)
-    if config.task.name == 'cifar10':
+    if config.task.name == 'fashion_mnist':
       raise RuntimeError('the run ended with exit code 1')
-    if len(asked) > 20:
+    if len(asked) > 30:
       raise queue.OutOfTime
     return {'records': [end]}, 1.0, {}
 
   monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
   [*training.make_missing(tmp_path, False, Clock(1.0))]
-  assert asked.count('cifar10') == 2  # The gates of two networks.
-  assert 'text' in asked[3:]
+  assert asked[0] == 'text' and asked.count('fashion_mnist') == 1
+  # Small data sets come first.
+  assert asked.index('fashion_mnist') < asked.index('cifar10')
   of_text, *_ = training.rows(tmp_path, False)
   assert of_text['by seed'] == '2, 2, 2'
+  told = capsys.readouterr().out.splitlines()
+  assert re.fullmatch(
+    r'training shakespeare all_reduce 2 \(rate .*, seed 0, validation\)',
+    told[0],
+  )
+
+
+def test_the_first_run_of_a_study_is_in_the_summary(tmp_path, monkeypatch):
+  asked = []
+
+  def in_a_process(config, probe):
+    asked.append(config)
+    if len(asked) > 1:
+      raise queue.OutOfTime
+    return {'records': [{'test_loss': 2.5}]}, 1.0, {}
+
+  monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
+  [*training.make_missing(tmp_path, False, Clock(1.0))]
+  row, *_ = training.rows(tmp_path, False)
+  assert row['runs'] == 1 and row['by seed'].startswith('so far 2.5 (rate ')
 
 
 def test_what_a_call_costs_beside_its_runs_does_not_count(monkeypatch):
