@@ -74,9 +74,10 @@ def make_missing(
       )
       continue
     with claimed(measure.key, folder / LOCK) as mine:
-      began_before = begun[digest(measure.key)]
-      if not mine or _begun(folder)[digest(measure.key)] > began_before:
-        continue  # Another process makes it, or has tried.
+      one = digest(measure.key)
+      tried = _begun(folder)[one] > begun[one]
+      if not mine or tried or kept.find(part, measure.key):
+        continue  # Another process makes it, or has.
       line, reason = _make(folder, part, measure, kept, clock)
     reasons.append(reason or number)  # A number is no reason.
     yield line

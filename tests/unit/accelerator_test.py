@@ -200,6 +200,18 @@ def test_processes_beside_each_other_share_the_measures(tmp_path, monkeypatch):
   assert order == [('first', 0), ('second', 1), ('second', 2)]
 
 
+def test_what_another_process_had_begun_is_not_made_once_it_is_there(
+  tmp_path, monkeypatch
+):
+  @contextlib.contextmanager
+  def claimed(key, locks):  # After the other process has let it go.
+    measures.Kept(tmp_path).add('part', key, {}, 1.0, {})
+    yield True
+
+  monkeypatch.setattr(measures, 'claimed', claimed)
+  assert made(tmp_path, [Measure({'n': 1}, lambda left: {})]) == []
+
+
 def test_a_process_ends_with_all_that_it_has_started(tmp_path):
   """Even a grandchild of one that ran out of time, and of one that is over."""
   told = tmp_path / 'pids'
