@@ -27,32 +27,53 @@ def message(n: int, k: int, rng: np.random.Generator) -> Sparse:
   return jax.device_put(Sparse(rng.standard_normal(k, np.float32), indices))
 
 
+def operations(n: int, k: int) -> dict[str, tuple]:
+  """What a worker does with a vector of n and messages of k entries.
+
+  Returns:
+    Name -> (function, *names of its arguments): x f32[n]; a and b messages of k
+    entries, both merged.
+  """
+  return {
+    'read': (lambda x: jnp.abs(x).sum(), 'x'),
+    'lax.top_k': (lambda x: lax.top_k(jnp.abs(x), k)[1], 'x'),
+    'ascending': (lambda x: largest.ascending(x, k), 'x'),
+    'largest': (lambda x: largest.largest(x, k), 'x'),
+    'merge': (lambda a, b: merging.merge(a, b, n), 'a', 'b'),
+    'split': (lambda both: merging.split(both, k, n), 'both'),
+    'contains': (lambda a, b: merging.contains(a, b.indices), 'a', 'b'),
+    'scatter': (lambda a: sparse.topk(k / n).decompress(a, n), 'a'),
+  }
+
+
 def stages(n: int, k: int) -> dict[str, tuple]:
-  """A worker's operations on a vector of n and messages of k entries."""
+  """The operations with arguments that are drawn on the host."""
   rng = np.random.default_rng(0)
   x = jnp.asarray(rng.standard_normal(n, np.float32))
   a, b = message(n, k, rng), message(n, k, rng)
-  both = merging.merge(a, b, n)
+  given = {'x': x, 'a': a, 'b': b, 'both': merging.merge(a, b, n)}
   return {
-    'read': (lambda x: jnp.abs(x).sum(), x),
-    'lax.top_k': (lambda x: lax.top_k(jnp.abs(x), k)[1], x),
-    'ascending': (lambda x: largest.ascending(x, k), x),
-    'largest': (lambda x: largest.largest(x, k), x),
-    'merge': (lambda a, b: merging.merge(a, b, n), a, b),
-    'split': (lambda both: merging.split(both, k, n), both),
-    'contains': (lambda a, b: merging.contains(a, b.indices), a, b),
-    'scatter': (lambda a: sparse.topk(k / n).decompress(a, n), a),
+    name: (function, *(given[each] for each in names))
+    for name, (function, *names) in operations(n, k).items()
+  }
+
+
+def coding(n: int, bits: int) -> dict[str, tuple]:
+  """Packing and unpacking, and a copy, as `operations`: codes and packed."""
+  return {
+    'copy': (lambda x: x + 1, 'codes'),
+    'pack': (lambda x: packing.pack(x, bits), 'codes'),
+    'unpack': (lambda p: packing.unpack(p, bits, n), 'packed'),
   }
 
 
 def codes(n: int, bits: int) -> dict[str, tuple]:
-  """Packing and unpacking codes, and a copy of the unpacked codes."""
+  """`coding` with its arguments."""
   x = jnp.arange(n, dtype=jnp.uint8) >> (8 - bits)
-  packed = packing.pack(x, bits)
+  given = {'codes': x, 'packed': packing.pack(x, bits)}
   return {
-    'copy': (lambda x: x + 1, x),
-    'pack': (lambda x: packing.pack(x, bits), x),
-    'unpack': (lambda p: packing.unpack(p, bits, n), packed),
+    name: (function, given[each])
+    for name, (function, each) in coding(n, bits).items()
   }
 
 

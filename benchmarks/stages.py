@@ -88,13 +88,21 @@ def shapes(size: int) -> Any:
   return jax.ShapeDtypeStruct((rows, size // rows), 'f4')
 
 
-def stepping(strategy: Any, grads: Any) -> Program:
-  """A worker's update; each call continues with the result of the last."""
+def stepping(
+  strategy: Any, grads: Any, options: dict[str, Any] | None = None
+) -> Program:
+  """A worker's update; each call continues with the result of the last.
+
+  Args:
+    strategy: of the worker.
+    grads: in each step, leaves [workers, ...].
+    options: of the compiler.
+  """
   init, update = make_worker(strategy, optax.sgd(0.1))
   one = lambda worker, grads, step: update(worker, grads, step)[0]
   step = executors.on_one_device(one, donate=(0,))
   worker = executors.on_one_device(init)(jax.tree.map(jnp.zeros_like, grads))
-  run = step.lower(worker, grads, step=jnp.int32(0)).compile()
+  run = step.lower(worker, grads, step=jnp.int32(0)).compile(options)
   held, count = [worker], itertools.count()
 
   def call():

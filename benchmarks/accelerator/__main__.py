@@ -4,7 +4,7 @@ import argparse
 import importlib
 import os
 import pathlib
-import subprocess
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import jax
 
 from benchmarks import accelerator
-from benchmarks.accelerator import measures
+from benchmarks.accelerator import children, measures
 from gossipjax import executors
 from gossipjax.commands import console
 from gossipjax.distributed import gpus
@@ -20,8 +20,12 @@ from gossipjax.errors import MISTAKE, UserError, nearest
 
 # In the order in which a call without names makes them.
 PARTS = ('laws', 'selection', 'compiled', 'throughput', 'traces', 'training')
+# Whose measures are no timings, and mostly compile, on one core: many processes
+# take turns.
+SHARED = ('laws', 'compiled')
+WITHOUT_GPU = ('compiled',)
+MOST = 8  # Processes of a part: each takes 0.5 GB of a GPU.
 OVER = 3  # Exit code of a call that its time limit ended.
-CRASHED = -1  # Of a process that a signal ended.
 GRACE = 15  # Seconds after its time in which a part has to have ended.
 
 
@@ -39,6 +43,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
   parser.add_argument('parts', nargs='*', metavar='PART', help=', '.join(PARTS))
   parser.add_argument('--out', required=True, type=pathlib.Path, metavar='DIR')
   parser.add_argument('--minutes', type=float, default=9.0, help='of this call')
+  parser.add_argument('--processes', type=int, help=f'of {", ".join(SHARED)}')
+  parser.add_argument('--here', type=int, help=argparse.SUPPRESS)
   parser.add_argument('--rehearse', action='store_true', help='small, on a CPU')
   parser.add_argument('--summary', action='store_true', help='tables only')
   given = parser.parse_args(words)
@@ -47,21 +53,27 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
       raise UserError(f'{part!r} is no part{nearest(part, PARTS)}')
   if given.minutes <= 0:
     raise UserError(f'--minutes is above 0, got {given.minutes:g}.')
+  if given.processes is not None and given.processes < 1:
+    raise UserError(f'--processes is at least 1, got {given.processes}.')
   given.parts = given.parts or [*PARTS]
   return given
 
 
 def main() -> None:
   """Makes what is missing, or shows what there is."""
+  given = None
   try:
     given = arguments()
     if given.summary:
       _summarise(given)
-    elif len(given.parts) == 1:
+    elif given.here is not None:
       _make(given.parts[0], given)
     else:
-      _each_in_a_process(given)
+      signal.signal(signal.SIGTERM, lambda *_: sys.exit(OVER))
+      _each_in_processes(given)
   except UserError as error:
+    if given and given.here:  # The first of several processes says it.
+      sys.exit(MISTAKE)
     console.refuse(str(error), error)
 
 
@@ -81,32 +93,54 @@ def _summarise(given: argparse.Namespace) -> None:
   print(_module('summary').write(given.out, modules))
 
 
-def _each_in_a_process(given: argparse.Namespace) -> None:
+def _each_in_processes(given: argparse.Namespace) -> None:
   """One part after the other: flags and memory are those of a process.
 
   Each part may take an equal share of the time that is left, so that every one
   is tried. One that crashed goes on, and what crashed it comes last.
   """
   clock = measures.Clock(given.minutes)
+  _keep_programs(given.out)
   for done, part in enumerate(given.parts):
     share = measures.Clock(clock.left() / 60 / (len(given.parts) - done))
-    ended = CRASHED
-    while ended == CRASHED and share.left() > 0:
-      ended = _in_a_process(part, given, share.left())
-    if ended == MISTAKE:
-      sys.exit(ended)
+    crashed = True
+    while crashed and share.left() > 0:
+      ended = _in_processes(part, given, share.left())
+      if MISTAKE in ended:
+        sys.exit(MISTAKE)
+      crashed = any(code is not None and code < 0 for code in ended)
 
 
-def _in_a_process(part: str, given: argparse.Namespace, left: float) -> int:
-  """A part's exit code; CRASHED by a signal, OVER if it did not end itself."""
+def _in_processes(
+  part: str, given: argparse.Namespace, left: float
+) -> list[int | None]:
+  """Exit codes of a part's processes; see `children.run`."""
   words = [part, f'--out={given.out}', f'--minutes={left / 60:.3f}']
   words += ['--rehearse'] * given.rehearse
   command = [sys.executable, '-m', 'benchmarks.accelerator', *words]
-  try:
-    ended = subprocess.run(command, timeout=left + GRACE).returncode
-  except subprocess.TimeoutExpired:
-    return OVER
-  return CRASHED if ended < 0 else ended
+  numbers = range(_processes(part, given))
+  return children.run(
+    [[*command, f'--here={n}'] for n in numbers], left + GRACE
+  )
+
+
+def _processes(part: str, given: argparse.Namespace) -> int:
+  """Half of the cores: the others are for tests that a process starts."""
+  if part not in SHARED:
+    return 1
+  few = 1 if given.rehearse else min(MOST, (os.cpu_count() or 1) // 2)
+  return given.processes or max(1, few)
+
+
+def _keep_programs(out: pathlib.Path) -> None:
+  """Compiled programs lie beside the results; all processes share them."""
+  folder = out.absolute().with_name(f'{out.absolute().name}-programs')
+  for name, value in {
+    'JAX_COMPILATION_CACHE_DIR': str(folder),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0.3',
+    'JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES': '-1',
+  }.items():
+    os.environ.setdefault(name, value)
 
 
 def _make(part: str, given: argparse.Namespace) -> None:
@@ -115,18 +149,15 @@ def _make(part: str, given: argparse.Namespace) -> None:
   timer = threading.Timer(clock.left(), _end)
   timer.daemon = True
   timer.start()
-  _choose('cpu' if given.rehearse else 'cuda,cpu')
+  on_gpu = not given.rehearse and part not in WITHOUT_GPU
+  _choose('cuda,cpu' if on_gpu else 'cpu')
   # Tests, trainings and PyTorch share the device with this process.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
-  module = _module(part)
-  if not given.rehearse:
-    flags = getattr(module, 'FLAGS', '')
-    # Some versions take flags that are only a space for a file's name.
-    both = f'{os.environ.get("XLA_FLAGS", "")} {flags}'.strip()
-    os.environ['XLA_FLAGS'] = both
+  if on_gpu:
     gpus.require()
   else:
     executors.emulate(8)
+  module = _module(part)
   if part == 'training':
     lines = module.make_missing(given.out, given.rehearse, clock)
   else:
@@ -140,7 +171,7 @@ def _make(part: str, given: argparse.Namespace) -> None:
 def _end() -> None:
   """Ends the process in the middle of a measure; what was made is kept."""
   print('The time is over; the same command goes on.', flush=True)
-  os._exit(OVER)
+  children.end_mine(OVER)
 
 
 if __name__ == '__main__':

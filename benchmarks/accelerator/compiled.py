@@ -1,11 +1,10 @@
-"""The compiled column for eight GPUs of which one is there.
+"""The compiled column for eight GPUs, none of which has to be there.
 
-JAX compiles ahead of time for a topology of GPUs like the attached one. Of each
-strategy one update is compiled, at a step at which all periods end, with
-parameters in float32 and in bfloat16, and its collectives are compared with the
-ledger, as `--audit` does on emulated devices. For some strategies a whole step
-with the gradient of a transformer is compiled, too, and its schedule says which
-collectives run beside computing. Nothing runs on more than one device.
+Of each strategy one update is compiled, at a step at which all periods end,
+with parameters in float32 and in bfloat16, and its collectives are compared
+with the ledger, as `--audit` does on emulated devices. For some strategies a
+whole step with the gradient of a transformer is compiled, too, and its schedule
+says which collectives run beside computing.
 """
 
 import itertools
@@ -15,8 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import topologies
 
+from benchmarks.accelerator import eight_gpus
 from benchmarks.accelerator.measures import Measure
 from benchmarks.accelerator.problems import problem
 from gossipjax import executors
@@ -27,8 +26,7 @@ from gossipjax.collectives import WORKERS
 from gossipjax.config import resolve
 from gossipjax.local_step import make_worker, probe
 
-MANY = 8  # Workers, a device each.
-TOPOLOGY = f'1x1x{MANY}'
+MANY = eight_gpus.MANY  # Workers, a device each.
 CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
 SHAPES = {'bias': (37,), 'dense': (60, 50)}
 LARGE = 1e3  # Gradients that make every trigger fire.
@@ -56,22 +54,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def devices() -> list[jax.Device]:
-  """Eight: emulated ones on a CPU, a topology of the attached GPU's kind."""
-  if jax.default_backend() == 'cpu':
-    return jax.devices()[:MANY]
-  return topologies.get_topology_desc(
-    platform='cuda', topology=TOPOLOGY
-  ).devices
-
-
 def measures(small: bool) -> Iterator[Measure]:
   """Bytes of all strategies, then what is hidden in some."""
   names = ('all_reduce', 'qsgd') if small else resolve.STRATEGIES
   for dtype, name in itertools.product(DTYPES, names):
     yield Measure(
       {'strategy': name, 'dtype': dtype},
-      lambda left, name=name, dtype=dtype: _bytes(name, dtype),
+      lambda left, name=name, dtype=dtype: _bytes(name, dtype, small),
     )
   for options in ('default',) if small else OPTIONS:
     for name in BESIDE[: 1 if small else None]:
@@ -109,7 +98,7 @@ def compile_for(
   return hlo.parse(text), hlo.parse(lowered.as_text(dialect='hlo'))
 
 
-def _bytes(name: str, dtype: str) -> dict[str, Any]:
+def _bytes(name: str, dtype: str, small: bool) -> dict[str, Any]:
   """The ledger of one update, run by all workers here, and what is compiled."""
   strategy = resolve.strategy(resolve.strategy_config(name))
   init, update = make_worker(strategy, probe(strategy, 1.0))
@@ -117,7 +106,9 @@ def _bytes(name: str, dtype: str) -> dict[str, Any]:
   params, grads = _drawn(0, 1.0, dtype), _drawn(1, LARGE, dtype)
   worker = executors.on_one_device(init)(params)
   _, sent = executors.on_one_device(at)(worker, grads)
-  program, source = compile_for(devices(), at, (worker, grads), {})
+  program, source = compile_for(
+    eight_gpus.devices(small), at, (worker, grads), {}
+  )
   ways = [(path,) for path in control_paths(program, source)]
   row = comparison.compare(CENTURY - 1, ways, jax.device_get(sent))
   worst = comparison.worst(row)
@@ -157,7 +148,9 @@ def _hidden(name: str, options: str, small: bool) -> dict[str, Any]:
     (MANY, len(x) // MANY, *x.shape[1:]), x.dtype
   )
   batch = jax.tree.map(cut, given.batch)
-  program, _ = compile_for(devices(), step, (worker, batch), OPTIONS[options])
+  program, _ = compile_for(
+    eight_gpus.devices(small), step, (worker, batch), OPTIONS[options]
+  )
   return {'exchanges': [e._asdict() for e in schedule.exchanges(program)]}
 
 

@@ -3,7 +3,8 @@
 A measure is found by its key, so that a call goes on where the last one was cut
 off: by the time limit, by an error of one measure, by a crash of the process.
 Measures that were begun most often come last, so that one that cannot be made
-does not keep the others from being made.
+does not keep the others from being made. Several processes may make those of a
+part beside each other; none makes what another one has begun.
 """
 
 import collections
@@ -14,10 +15,11 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from experiments.framework.kept import Kept, digest
+from experiments.framework.kept import Kept, claimed, digest
 from gossipjax.results import workdir
 
 BEGUN, FAILED = 'begun.jsonl', 'failed.jsonl'
+LOCK = '.lock'  # A byte of it for each measure.
 ALIKE = 3  # Failures in a row, for the same reason, after which a part ends.
 
 
@@ -71,7 +73,12 @@ def make_missing(
         f'it takes up to {measure.least_s / 60:g} minutes'
       )
       continue
-    line, reason = _make(folder, part, measure, kept, clock)
+    with claimed(measure.key, folder / LOCK) as mine:
+      one = digest(measure.key)
+      tried = _begun(folder)[one] > begun[one]
+      if not mine or tried or kept.find(part, measure.key):
+        continue  # Another process makes it, or has.
+      line, reason = _make(folder, part, measure, kept, clock)
     reasons.append(reason or number)  # A number is no reason.
     yield line
 

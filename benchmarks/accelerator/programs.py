@@ -93,6 +93,7 @@ def _one_large_batch(given: Problem, workers: int, precision: str):
 
 PROGRAMS = {
   'worker.update': _through_update,
+  'groups': _through_update,
   'apart': _through_update,
   'by hand': _by_hand,
   'one large batch': _one_large_batch,

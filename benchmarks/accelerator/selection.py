@@ -1,11 +1,16 @@
 """Selecting, merging and packing, over one read of the entries.
 
-A program runs an operation several times in a loop, so that starting it does
-not count. An operation's result stays in the loop, and its argument changes by
-it, so that none is left out. `steps` are those of eight workers under `vmap`,
-over reading the entries of all. The goal for exact selection is four reads.
+A program runs an operation several times in a loop. An operation's result stays
+in the loop, and its argument changes by it, so that none is left out. Seconds
+of a run are the slope between T and 3 T runs: starting the program, and the
+copies that it makes of its arguments once, do not count. Arguments are drawn on
+the device, those of one operation at a time.
+
+`steps` are those of eight workers under `vmap`, over reading the entries of
+all. The goal for exact selection is four reads.
 """
 
+import functools
 import importlib.util
 import statistics
 import time
@@ -14,36 +19,54 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from benchmarks import exchange, stages
 from benchmarks.accelerator.measures import Measure
-from gossipjax.compressors import packing
+from gossipjax.compressors import Sparse, merging, packing
 from gossipjax.config import resolve
 
 SIZES = ((25_600_000, 25_600), (100_000_000, 100_000))  # n, k
 SMALL = ((8192, 64),)
 BITS = (1, 2, 4)
-TIMES, TURNS = 10, 7
+TIMES, FEW, TURNS = 10, 2, 7  # FEW in a rehearsal.
 WORKERS = 8
 STEPS = ('topk', 'gtopk')
 GOAL = 4  # Reads.
 
 
 def operations(n: int, k: int) -> dict[str, tuple]:
-  """(function, *arguments) by name; the first reads the entries once."""
-  found = exchange.stages(n, k)
-  x = found['read'][1]
+  """(function, *names of its arguments) by name; `read` is the unit."""
+  found = exchange.operations(n, k)
   found |= {
-    'copy': (lambda x: x + 1, x),
-    'lax.approx_max_k': (lambda x: lax.approx_max_k(jnp.abs(x), k)[1], x),
+    'copy': (lambda x: x + 1, 'x'),
+    'lax.approx_max_k': (lambda x: lax.approx_max_k(jnp.abs(x), k)[1], 'x'),
   }
   for bits in BITS:
-    codes = exchange.codes(n, bits)
-    found |= {f'{name} {bits} bits': codes[name] for name in ('pack', 'unpack')}
+    coding = exchange.coding(n, bits)
+    for what in ('pack', 'unpack'):
+      function, name = coding[what]
+      found[f'{what} {bits} bits'] = function, f'{name} {bits}'
   assert set(BITS) <= set(packing.WIDTHS)
   return found
+
+
+def drawn(name: str, n: int, k: int) -> Any:
+  """An argument of an operation, drawn on the device."""
+  name, *bits = name.split()
+  key = jax.random.key(['x', 'a', 'b', 'both', 'codes', 'packed'].index(name))
+  if name == 'x':
+    return jax.random.normal(key, (n,))
+  if name in ('codes', 'packed'):
+    found = jax.random.bits(key, (n,), jnp.uint8) >> (8 - int(bits[0]))
+    return packing.pack(found, int(bits[0])) if name == 'packed' else found
+  if name == 'both':
+    return merging.merge(drawn('a', n, k), drawn('b', n, k), n)
+  # An entry of each k-th part of the vector: as sparse as k entries drawn
+  # without replacement, for which the whole vector would be sorted.
+  part = n // k
+  indices = jnp.arange(k) * part + jax.random.randint(key, (k,), 0, part)
+  return Sparse(jax.random.normal(key, (k,)), indices.astype(jnp.int32))
 
 
 def measures(small: bool) -> Iterator[Measure]:
@@ -91,31 +114,41 @@ def repeated(function: Callable, times: int) -> Callable:
   return run
 
 
-def _seconds(call: Callable[[], Any], times: int) -> list[float]:
-  """Seconds of one of `times` runs in each turn; the first turn compiles."""
+def slope(call: Callable[[int], Any], times: int) -> list[float]:
+  """Seconds of one run in each turn, whatever a call costs beside its runs.
+
+  Args:
+    call: so many runs -> what to wait for.
+    times: T; a turn is a call of T and a call of 3 T runs.
+  """
   found = []
   for turn in range(TURNS + 1):
-    began = time.perf_counter()
-    jax.block_until_ready(call())
-    if turn:
-      found.append((time.perf_counter() - began) / times)
+    ends = [time.perf_counter()]
+    for many in (times, 3 * times):
+      jax.block_until_ready(call(many))
+      ends.append(time.perf_counter())
+    began, between, ended = ends
+    if turn:  # The first one compiles.
+      found.append((ended - 2 * between + began) / (2 * times))
   return found
 
 
 def _operation(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
-  function, *args = operations(n, k)[name]
-  times = 2 if small else TIMES
-  run = jax.jit(repeated(function, times))
-  return {'seconds': _seconds(lambda: run(*args), times), 'reads_of': n}
+  function, *names = operations(n, k)[name]
+  args = [drawn(each, n, k) for each in names]
+  run = functools.cache(lambda times: jax.jit(repeated(function, times)))
+  seconds = slope(lambda times: run(times)(*args), FEW if small else TIMES)
+  return {'seconds': seconds, 'reads_of': n}
 
 
 def _step(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
-  """All workers' step; its gradients are drawn on the device."""
+  """All workers' step, each of which continues with the result of the last."""
   workers = 2 if small else WORKERS
   strategy = resolve.strategy(resolve.strategy_config(name, density=k / n))
   grads = jax.random.normal(jax.random.key(0), (workers, n))
   program = stages.stepping(strategy, grads)
-  return {'seconds': _seconds(program.call, 1), 'reads_of': workers * n}
+  steps = lambda times: [program.call() for _ in range(times)][-1]
+  return {'seconds': slope(steps, 1), 'reads_of': workers * n}
 
 
 def _torch(n: int, k: int) -> dict[str, Any]:
@@ -123,19 +156,15 @@ def _torch(n: int, k: int) -> dict[str, Any]:
   import torch  # Only where it is installed.
 
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
-  x = torch.from_numpy(
-    np.random.default_rng(0).standard_normal(n, np.float32)
-  ).to(device)
-  wait = torch.cuda.synchronize if device == 'cuda' else lambda: None
-  found = []
-  for turn in range(TURNS + 1):
-    began = time.perf_counter()
-    for _ in range(TIMES):
+  x = torch.randn(n, device=device)
+
+  def runs(times):
+    for _ in range(times):
       torch.topk(x.abs(), k)
-    wait()
-    if turn:
-      found.append((time.perf_counter() - began) / TIMES)
-  return {'seconds': found, 'reads_of': n, 'device': device}
+    if device == 'cuda':
+      torch.cuda.synchronize()
+
+  return {'seconds': slope(runs, TIMES), 'reads_of': n, 'device': device}
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -150,7 +179,8 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
   for line in lines:
     n, what = line['key']['n'], line['key']['what']
     copies = line['result']['reads_of'] / n
-    over = median(line) / (copies * read[n]) if n in read else None
+    # A slope that noise has turned round is no unit.
+    over = median(line) / (copies * read[n]) if read.get(n, 0) > 0 else None
     found.append(
       {
         'n': n,
@@ -158,7 +188,9 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         'what': what,
         'ms': f'{1e3 * median(line):.3f}',
         'reads': '' if over is None else f'{over:.2f}',
-        'GB/s': f'{4e-9 * n / median(line):,.0f}' if what == 'read' else '',
+        'GB/s': f'{4e-9 * n / median(line):,.0f}'
+        if what == 'read' and over
+        else '',
         f'within {GOAL} reads': {True: 'yes', False: 'NO'}[over <= GOAL]
         if over and what in ('ascending', 'largest')
         else '',

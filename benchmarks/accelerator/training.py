@@ -1,9 +1,10 @@
-"""Workloads of the evidence queue at the scale gpu, CIFAR-10 first.
+"""Workloads of the evidence queue at the scale gpu, small data sets first.
 
 The runs are those that `python -m experiments.queue --scale=gpu` makes, kept in
 DIR/runs: copy them to experiments/runs/gpu, where the queue and the tables find
 them. A training is made by a process of its own; one that the time limit cuts
-off is lost.
+off is lost. One that is finished is a line there, a line on the screen with its
+score, and counts in the summary, also before its study is complete.
 """
 
 import pathlib
@@ -17,17 +18,20 @@ from experiments.framework import best_rate, gates, study, workloads
 from experiments.framework.kept import Kept
 
 RUNS = 'runs'  # In the folder of the results.
+SMALL = ('shakespeare', 'fashion')  # Data sets of 1 and 30 MB; CIFAR-10: 170.
 
 
 def jobs(scale: str) -> Iterator[queue.Job]:
   """The gates of all workloads, then every strategy with all seeds."""
-  places = ('fashion',) if scale == 'quick' else ('cifar', 'shakespeare')
-  others = [
-    name
-    for name, what in workloads.WORKLOADS.items()
-    if name not in places and 'gpu' in what.sizes
-  ]
-  for name in (*places, *([] if scale == 'quick' else others)):
+  places = (
+    ('fashion',)
+    if scale == 'quick'
+    else sorted(
+      (name for name, w in workloads.WORKLOADS.items() if 'gpu' in w.sizes),
+      key=lambda name: (*SMALL, name).index(name),
+    )
+  )
+  for name in places:
     yield queue.Job('gate', (name,), partial(gates.of_all_reduce, name, scale))
   if scale == 'quick':
     return
@@ -54,11 +58,38 @@ def that_train(
       yield job
 
 
+class Told(Kept):
+  """Says what each result is as soon as it is kept."""
+
+  def add(self, kind: str, key: Any, result: Any, *made: Any) -> None:
+    """See `Kept`."""
+    super().add(kind, key, result, *made)
+    config = key['config']
+    print(
+      f'training {kind} {config["strategy"]["name"]} '
+      f'{of_run(kind, config, result)}',
+      flush=True,
+    )
+
+
+def of_run(workload: str, config: dict[str, Any], result: Any) -> str:
+  """The score of a run, with its rate, its seed and what it was scored on."""
+  what = workloads.WORKLOADS[workload]
+  scored = what.score(result)
+  end = 'diverged' if scored is None else f'{abs(scored):.4g}'
+  # A key leaves out what is empty by default.
+  holdout = config.get('split', {}).get('holdout', 'test')
+  return (
+    f'{end} (rate {config["optimizer"]["learning_rate"]:g}, seed '
+    f'{config.get("seed", 0)}, {holdout})'
+  )
+
+
 def make_missing(
   folder: pathlib.Path, small: bool, clock: Clock
 ) -> Iterator[str]:
   """Trains what is missing; a line about it."""
-  scale, kept = 'quick' if small else 'gpu', Kept(folder / RUNS)
+  scale, kept = 'quick' if small else 'gpu', Told(folder / RUNS)
   wanted = that_train(jobs(scale), kept, scale)
   made = queue.work(wanted, kept, clock.left() / 60)
   yield f'training: {made} runs made'
@@ -77,13 +108,16 @@ def rows(folder: pathlib.Path, small: bool) -> list[dict[str, Any]]:
     shown = ', '.join(
       'diverged' if e is None else f'{abs(e):.4g}' for e in ends
     )
+    last = far.made[-1]
+    line = kept.find(last.workload, last.key)
+    so_far = of_run(last.workload, line['key']['config'], line['result'])
     found.append(
       {
         'workload': job.cell[0],
         'strategy': job.cell[1] if len(job.cell) > 1 else 'all_reduce (gate)',
         'metric': what.metric,
         'gate': what.gate_at('quick' if small else 'gpu'),
-        'by seed': shown or 'not known yet',
+        'by seed': shown or f'so far {so_far}',
         'rate': tuned.rate if tuned else '',
         'rate inside': tuned.inside if tuned else '',
         'runs': len(far.made),

@@ -35,7 +35,8 @@ class Trace(NamedTuple):
   Attributes:
     wall_s: seconds of the call.
     seconds: of each instruction, over all its executions.
-    executions: how often each instruction ran.
+    executions: how often each instruction ran. An instruction of a GPU may
+      start several kernels; it counts as often as the rarest of them ran.
   """
 
   wall_s: float
@@ -73,18 +74,33 @@ def trace(call: Callable[[], Any], names: set[str]) -> Trace:
   """Runs `call` under the profiler; reports the instructions in `names`."""
   options = jax.profiler.ProfileOptions()
   options.python_tracer_level = 0
-  seconds, executions = collections.Counter(), collections.Counter()
   with tempfile.TemporaryDirectory() as folder:
     with jax.profiler.trace(folder, profiler_options=options):
       began = time.perf_counter()
       jax.block_until_ready(call())
       wall_s = time.perf_counter() - began
     (file,) = pathlib.Path(folder).rglob('*.xplane.pb')
-    for event in _events(jax.profiler.ProfileData.from_file(str(file)).planes):
-      if name := _instruction(event, names):
-        seconds[name] += event.duration_ns / 1e9
-        executions[name] += 1
-  return Trace(wall_s, seconds, executions)
+    events = _events(jax.profiler.ProfileData.from_file(str(file)).planes)
+    return Trace(wall_s, *count(events, names))
+
+
+def count(
+  events: Iterable[Any], names: set[str]
+) -> tuple[dict[str, float], dict[str, int]]:
+  """Seconds and executions of the instructions in `names`.
+
+  Args:
+    events: of the profiler: name, duration_ns, stats.
+    names: of the instructions.
+  """
+  seconds: dict[str, float] = collections.defaultdict(float)
+  kernels = collections.defaultdict(collections.Counter)
+  for event in events:
+    if name := _instruction(event, names):
+      seconds[name] += event.duration_ns / 1e9
+      kernels[name][event.name] += 1
+  executions = {name: min(each.values()) for name, each in kernels.items()}
+  return dict(seconds), executions
 
 
 def _events(planes: Iterable[Any]) -> Iterator[Any]:
@@ -101,8 +117,7 @@ def _events(planes: Iterable[Any]) -> Iterator[Any]:
 
 
 def _instruction(event: Any, names: set[str]) -> str | None:
-  """The instruction of an event; a GPU's kernel tells it beside its name."""
-  if event.name in names:
-    return event.name
+  """The instruction of an event; a kernel's name may be another one's."""
   told = {key: value for key, value in event.stats if key == 'hlo_op'}
-  return told['hlo_op'] if told.get('hlo_op') in names else None
+  name = told.get('hlo_op', event.name)
+  return name if name in names else None

@@ -1,23 +1,31 @@
 """What is measured on a GPU goes on where it was cut off, and is summarised."""
 
+import contextlib
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import time
 
+import jax
 import pytest
 
 from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator import (
+  children,
   compiled,
+  eight_gpus,
   laws,
   measures,
+  selection,
   summary,
   throughput,
   traces,
   training,
 )
 from benchmarks.accelerator.measures import Clock, Measure
+from benchmarks.accelerator.problems import problem
 from experiments import queue
 from experiments.framework.kept import digest
 from gossipjax.distributed import gpus
@@ -118,17 +126,20 @@ def processes(monkeypatch):
   """(part, its minutes) of each process, and their exit codes, to be set."""
   started, codes = [], {}
 
-  def run(words, timeout):
-    part, minutes = words[3], float(words[5].removeprefix('--minutes='))
-    assert timeout > 60 * minutes
-    started.append((part, minutes))
-    code = codes.get(part, [0])
-    ended = code.pop(0) if len(code) > 1 else code[0]
-    if ended is None:
-      raise subprocess.TimeoutExpired(words, timeout)
-    return subprocess.CompletedProcess(words, ended)
+  def run(commands, timeout):
+    ended = []
+    for words in commands:
+      part, minutes = words[3], float(words[5].removeprefix('--minutes='))
+      assert timeout > 60 * minutes
+      started.append((part, minutes))
+      code = codes.get(part, [0])
+      ended.append(code.pop(0) if len(code) > 1 else code[0])
+    return ended
 
-  monkeypatch.setattr(command.subprocess, 'run', run)
+  monkeypatch.setattr(command.children, 'run', run)
+  monkeypatch.setattr(command.os, 'cpu_count', lambda: 2)
+  monkeypatch.setattr(command.signal, 'signal', lambda *_: None)
+  monkeypatch.setattr(command, '_keep_programs', lambda out: None)
   return started, codes
 
 
@@ -153,6 +164,94 @@ def test_a_part_that_crashed_goes_on_and_one_that_hangs_is_ended(
   everything(monkeypatch)
   parts = [part for part, _ in started]
   assert [parts.count(part) for part in command.PARTS] == [1, 3, 1, 1, 1, 1]
+
+
+def test_parts_that_compile_have_half_of_the_cores(processes, monkeypatch):
+  monkeypatch.setattr(command.os, 'cpu_count', lambda: 10)
+  everything(monkeypatch)
+  parts = [part for part, _ in processes[0]]
+  assert [parts.count(part) for part in command.PARTS] == [5, 1, 5, 1, 1, 1]
+
+
+def test_processes_beside_each_other_share_the_measures(tmp_path, monkeypatch):
+  held, order = set(), []
+
+  @contextlib.contextmanager
+  def claimed(key, locks):  # A process may claim its own twice.
+    mine = key['n'] not in held
+    held.add(key['n'])
+    yield mine
+    if mine:
+      held.remove(key['n'])
+
+  def make(who, n):
+    order.append((who, n))
+    if (who, n) == ('first', 0):
+      made(tmp_path, wanted('second'))
+    if n == 2:
+      raise ValueError('out of memory')
+    return {}
+
+  wanted = lambda who: [
+    Measure({'n': n}, lambda left, n=n: make(who, n)) for n in (0, 1, 2)
+  ]
+  monkeypatch.setattr(measures, 'claimed', claimed)
+  made(tmp_path, wanted('first'))
+  assert order == [('first', 0), ('second', 1), ('second', 2)]
+
+
+def test_what_another_process_had_begun_is_not_made_once_it_is_there(
+  tmp_path, monkeypatch
+):
+  @contextlib.contextmanager
+  def claimed(key, locks):  # After the other process has let it go.
+    measures.Kept(tmp_path).add('part', key, {}, 1.0, {})
+    yield True
+
+  monkeypatch.setattr(measures, 'claimed', claimed)
+  assert made(tmp_path, [Measure({'n': 1}, lambda left: {})]) == []
+
+
+def test_a_process_ends_with_all_that_it_has_started(tmp_path):
+  """Even a grandchild of one that ran out of time, and of one that is over."""
+  told = tmp_path / 'pids'
+  start = (
+    f'sleep 60 & echo $! >> {told}; sleep 60 & echo $! >> {told}; '
+    f'while [ $(wc -l < {told}) -lt 4 ]; do sleep 0.1; done; '
+  )
+  words = [['sh', '-c', start + 'wait'], ['sh', '-c', start + 'exit 7']]
+  assert children.run(words, 5.0) == [None, 7]
+  pids = told.read_text().split()
+  assert len(pids) == 4
+  until = time.monotonic() + 10
+  while any(alive(pid) for pid in pids) and time.monotonic() < until:
+    time.sleep(0.1)
+  assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid):
+  """Whether a process runs; one that nobody has waited for is none."""
+  stat = pathlib.Path(f'/proc/{pid}/stat')
+  try:
+    return stat.read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+  except FileNotFoundError:
+    return False
+
+
+def test_why_a_test_failed_is_kept(tmp_path):
+  long = '\n'.join(f'line {n}' for n in range(30))
+  (tmp_path / 'xml').write_text(
+    '<testsuites><testsuite><testcase name="good"/>'
+    f'<testcase name="bad"><failure message="short">{long}</failure></testcase>'
+    '<testcase name="left"><skipped/></testcase></testsuite></testsuites>'
+  )
+  found = laws.of_report(tmp_path / 'xml')
+  assert (found['tests'], found['skipped'], found['holds']) == (3, 1, False)
+  assert found['failed'].keys() == {'bad'}
+  assert found['failed']['bad'].splitlines()[-1] == 'line 29'
+  assert len(found['failed']['bad'].splitlines()) == laws.TOLD[0]
+  (row,) = laws.rows([{'key': {'tests': 'file'}, 'result': found}])
+  assert row['that fail'] == 'bad' and row['hold'] == 1
 
 
 @pytest.mark.parametrize(
@@ -195,20 +294,100 @@ def test_no_measure_is_listed_twice():
     assert len(keys) == len({*keys}), part
 
 
-def test_a_workload_whose_gate_makes_no_run_is_left_out(tmp_path, monkeypatch):
+def test_a_workload_whose_gate_makes_no_run_is_left_out(
+  tmp_path, monkeypatch, capsys
+):
   asked, end = [], {'test_accuracy': 0.5, 'test_loss': 2.0}
 
   def in_a_process(config, probe):
     asked.append(config.task.name)
-    if config.task.name == 'cifar10':
+    if config.task.name == 'fashion_mnist':
       raise RuntimeError('the run ended with exit code 1')
-    if len(asked) > 20:
+    if len(asked) > 30:
       raise queue.OutOfTime
     return {'records': [end]}, 1.0, {}
 
   monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
   [*training.make_missing(tmp_path, False, Clock(1.0))]
-  assert asked.count('cifar10') == 2  # The gates of two networks.
-  assert 'text' in asked[3:]
+  assert asked[0] == 'text' and asked.count('fashion_mnist') == 1
+  # Small data sets come first.
+  assert asked.index('fashion_mnist') < asked.index('cifar10')
   of_text, *_ = training.rows(tmp_path, False)
   assert of_text['by seed'] == '2, 2, 2'
+  told = capsys.readouterr().out.splitlines()
+  assert re.fullmatch(
+    r'training shakespeare all_reduce 2 \(rate .*, seed 0, validation\)',
+    told[0],
+  )
+
+
+def test_the_first_run_of_a_study_is_in_the_summary(tmp_path, monkeypatch):
+  asked = []
+
+  def in_a_process(config, probe):
+    asked.append(config)
+    if len(asked) > 1:
+      raise queue.OutOfTime
+    return {'records': [{'test_loss': 2.5}]}, 1.0, {}
+
+  monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
+  [*training.make_missing(tmp_path, False, Clock(1.0))]
+  row, *_ = training.rows(tmp_path, False)
+  assert row['runs'] == 1 and row['by seed'].startswith('so far 2.5 (rate ')
+
+
+def test_what_a_call_costs_beside_its_runs_does_not_count(monkeypatch):
+  clock = [0.0]
+  monkeypatch.setattr(selection.time, 'perf_counter', lambda: clock[0])
+
+  def call(times):
+    clock[0] += 20.0 + 2.0 * times  # Copies, then the runs.
+
+  assert selection.slope(call, 10) == pytest.approx([2.0] * selection.TURNS)
+
+
+def test_arguments_are_drawn_on_the_device_for_one_operation_alone(monkeypatch):
+  asked, draw = [], selection.drawn
+  monkeypatch.setattr(
+    selection,
+    'drawn',
+    lambda name, n, k: (asked.append(name), draw(name, n, k))[1],
+  )
+  for host in ('stages', 'codes'):
+    monkeypatch.delattr(selection.exchange, host)
+  selection._operation(1000, 8, 'contains', True)
+  assert asked == ['a', 'b']
+  message = draw('a', 1000, 8)
+  assert len({*message.indices.tolist()}) == 8
+  assert message.indices.tolist() == sorted(message.indices.tolist())
+
+
+def test_without_jax_for_cuda_nothing_is_compiled_for_gpus():
+  if gpus.found().wheels:
+    devices = eight_gpus.devices(False)
+    assert [d.platform for d in devices] == ['gpu'] * eight_gpus.MANY
+    return
+  with pytest.raises(UserError, match='JAX with CUDA, though no GPU'):
+    eight_gpus.devices(False)
+
+
+def test_both_ways_to_compute_convolutions_come_first():
+  first = [m.key for m in throughput.measures(False)][:8]
+  assert {key['program'] for key in first} == {'groups', 'apart'}
+  assert {key['precision'] for key in first} == {'default', 'bfloat16'}
+
+
+@pytest.mark.parametrize('program, grouped', [('groups', 1), ('apart', 0)])
+def test_a_program_is_called_after_its_convolutions(program, grouped):
+  given = problem('resnet18', True)
+  batch = jax.tree.map(lambda x: x.reshape(2, 4, *x.shape[1:]), given.batch)
+  step, _ = throughput.lowered(given, batch, program, 2, 'default')
+  assert ('feature_group_count = 2' in step.as_text()) == grouped
+
+
+def test_a_precision_is_called_after_what_is_set():
+  given = problem('transformer', True)
+  batch = jax.tree.map(lambda x: x.reshape(2, 4, -1), given.batch)
+  for name, told in (('default', 'DEFAULT'), ('high', 'HIGH')):
+    step, _ = throughput.lowered(given, batch, 'worker.update', 2, name)
+    assert f'precision = [{told}, {told}]' in step.as_text()

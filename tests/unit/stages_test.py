@@ -130,3 +130,18 @@ def test_a_kernel_that_a_trace_lists_twice_is_counted_once():
   assert found(**streams, **by_instruction) == 21
   assert found(**by_instruction) == 7
   assert sum(e.duration_ns for e in stage_times._events([host])) == 100
+
+
+def test_an_instruction_of_several_kernels_was_executed_once():
+  histogram, sort = ('histogram', 3), ('one_sweep', 5)
+  events = [
+    SimpleNamespace(name=name, stats=[('hlo_op', 'sort.1')], duration_ns=ns)
+    for name, ns in (histogram, sort, sort, sort) * 2
+  ]
+  # A kernel that is called as another instruction is.
+  events.append(
+    SimpleNamespace(name='fusion', stats=[('hlo_op', 'other')], duration_ns=1)
+  )
+  seconds, executions = stage_times.count(events, {'sort.1', 'fusion'})
+  assert executions == {'sort.1': 2}
+  assert seconds == pytest.approx({'sort.1': 36e-9})

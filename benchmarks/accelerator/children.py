@@ -1,0 +1,56 @@
+"""Processes that end with all that they have started.
+
+Tests and trainings start processes of their own, which hold the device's memory
+as long as they live.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+
+
+def run(commands: Sequence[Sequence[str]], timeout: float) -> list[int | None]:
+  """Runs commands beside each other, each in a session of its own.
+
+  Args:
+    commands: words of each.
+    timeout: seconds, for all of them together.
+
+  Returns:
+    Their exit codes, below 0 by a signal, None of one that had to be ended.
+  """
+  until, codes = time.monotonic() + timeout, []
+  with contextlib.ExitStack() as all_of_them:
+    started = [all_of_them.enter_context(_started(c)) for c in commands]
+    for child in started:
+      try:
+        codes.append(child.wait(max(0.0, until - time.monotonic())))
+      except subprocess.TimeoutExpired:
+        codes.append(None)
+  return codes
+
+
+@contextlib.contextmanager
+def _started(command: Sequence[str]) -> Iterator[subprocess.Popen]:
+  child = subprocess.Popen(command, start_new_session=True)
+  try:
+    yield child
+  finally:  # Also when this process is interrupted.
+    end_group(child.pid)
+    child.wait()
+
+
+def end_group(leader: int) -> None:
+  """Kills what is left of the group of a process."""
+  with contextlib.suppress(ProcessLookupError, PermissionError):
+    os.killpg(leader, signal.SIGKILL)
+
+
+def end_mine(code: int) -> None:
+  """Ends this process at once, and all of its group if it leads one."""
+  if os.getpgrp() == os.getpid() == os.getsid(0):
+    end_group(os.getpid())
+  os._exit(code)

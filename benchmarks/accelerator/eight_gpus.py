@@ -1,0 +1,37 @@
+"""Eight GPUs to compile for, none of which has to be there.
+
+JAX compiles ahead of time for a topology of GPUs that h100.pbtxt describes
+(`target_config` of `get_topology_desc`); it needs its wheels for CUDA, but
+neither a GPU nor a driver. Without a GPU nothing is tuned by trying it, which
+concerns products and not collectives. Checked with jax 0.10.2.
+"""
+
+import pathlib
+
+import jax
+from jax.experimental import topologies
+
+from gossipjax.errors import UserError
+
+MANY = 8
+TARGET = pathlib.Path(__file__).with_name('h100.pbtxt')
+
+
+def devices(small: bool) -> list[jax.Device]:
+  """Eight: emulated ones of the CPU in a rehearsal, else described GPUs.
+
+  Raises:
+    UserError: JAX is installed without CUDA.
+  """
+  if small:
+    return jax.devices()[:MANY]
+  try:
+    found = topologies.get_topology_desc(
+      platform='cuda', topology=f'1x1x{MANY}', target_config=TARGET.read_text()
+    )
+  except NotImplementedError as error:
+    raise UserError(
+      'compiled needs JAX with CUDA, though no GPU: `pip install -r '
+      'requirements.txt`.'
+    ) from error
+  return found.devices
