@@ -289,7 +289,9 @@ def test_any_number_of_workers_will_do_or_is_refused_by_name(name, workers):
     laws.nothing_is_lost(events)
 
 
-@pytest.mark.parametrize('name', GOSSIP)
+@pytest.mark.parametrize(
+  'name', [exhaustive(n) if 'random' in n else n for n in GOSSIP]
+)
 def test_gossip_multiplies_with_the_mixing_matrix(name):
   laws.gossip_multiplies_with_w(record(name), GOSSIP[name])
   if not refusal(name):

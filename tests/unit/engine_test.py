@@ -43,6 +43,7 @@ def test_processes_end_where_virtual_time_does_bit_for_bit(played, name):
   assert followed.differences(player, others) == 0
 
 
+@pytest.mark.exhaustive
 @each
 def test_the_messages_are_as_large_as_the_ledger_says(played, name):
   """Up to flags and counts of a few bytes a message."""

@@ -74,11 +74,13 @@ def test_a_run_of_an_older_version_lacks_keys_that_have_their_default(
     path.write_text(json.dumps(found))
     return reservation.reserved(folder, config, resume=True)
 
-  with without('target_score'):
-    assert json.loads(path.read_text()) == whole
+  for keys in (('target_score',), ('cluster', 'asynchronous')):
+    with without(*keys):
+      assert json.loads(path.read_text()) == whole
   for keys, words in (
     (('group_link',), 'group_link'),  # Is no default here.
-    (('cluster', 'asynchronous'), 'cluster.asynchronous'),
+    (('cluster', 'trace'), 'cluster.trace'),
+    (('task', 'file'), 'task.file'),
     (('variants', 'one', 'seed'), 'variants.one.seed'),
   ):
     with pytest.raises(UserError, match=words), without(*keys):

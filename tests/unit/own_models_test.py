@@ -155,6 +155,7 @@ def test_a_comparison_from_python_is_that_of_a_config(result, tmp_path):
     result.save(tmp_path / 'out')
 
 
+@pytest.mark.exhaustive
 def test_every_audited_step_of_it_agrees(result):
   for run in result.summary['runs']:
     assert run['audit'] and run['parameters'] == 170

@@ -14,6 +14,7 @@ from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
 from gossipjax.training.run import resolve_run
 from tests.support import quadratics
+from tests.support.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
@@ -59,8 +60,8 @@ def test_a_run_of_a_seed_is_that_of_the_seed_alone(done, tmp_path):
   [
     resolve.strategy_config('random_k', density=0.1),
     {'name': 'random_k', 'density': 0.1},
-    resolve.strategy_config('pull_gossip', period=1),
-    {'name': 'gossip', 'topology': 'random_matching'},
+    exhaustive(resolve.strategy_config('pull_gossip', period=1)),
+    exhaustive({'name': 'gossip', 'topology': 'random_matching'}),
     {
       'name': 'adaptive_gossip',
       'trigger': {'name': 'random', 'rate': 0.5},
@@ -117,6 +118,7 @@ def test_a_seed_that_diverges_is_told(done):
   assert not found[1].get('diverged')
 
 
+@pytest.mark.exhaustive
 def test_means_of_counts_have_few_digits(done):
   summary = json.loads(json.dumps(done[1]))
   for run, exchanges in zip(
@@ -130,6 +132,7 @@ def test_means_of_counts_have_few_digits(done):
   assert told == '18132 in 30003 steps'
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('lacking', range(3))
 def test_a_number_that_only_some_seeds_have_has_no_mean(done, lacking):
   summary = json.loads(json.dumps(done[1]))
