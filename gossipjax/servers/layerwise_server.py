@@ -13,7 +13,10 @@ from gossipjax.traffic import Traffic
 
 
 def mean(
-  tensors: Sequence[jax.Array], codecs: Sequence[Layer], compress_pull: bool
+  tensors: Sequence[jax.Array],
+  codecs: Sequence[Layer],
+  compress_pull: bool,
+  dtypes: Sequence[jnp.dtype],
 ) -> tuple[list[jax.Array], list[jax.Array], Traffic]:
   """The mean of compressed tensors.
 
@@ -21,9 +24,11 @@ def mean(
     tensors: f32, of this worker.
     codecs: one for each tensor.
     compress_pull: whether servers also compress what they send.
+    dtypes: of the means, in which they are sent unless they are compressed.
 
   Returns:
-    The means; what this worker withheld, as worker and as server; the bill.
+    The means, of these types; what this worker withheld, as worker and as
+    server; the bill.
   """
   mine = [c.compress(c.shard(x)) for c, x in zip(codecs, tensors, strict=True)]
   theirs, pushed = collectives.all_to_all(mine)
@@ -40,7 +45,9 @@ def mean(
     x - held for x, held in zip(tensors, join(decompress(mine)), strict=True)
   ]
   if not compress_pull:
-    shares, _, pulled = collectives.all_gather(served)
+    shares, _, pulled = collectives.all_gather(
+      [x.astype(dtype) for x, dtype in zip(served, dtypes, strict=True)]
+    )
     return join(shares), withheld, pushed + pulled
   shares, pulled = _pull_compressed(served, codecs)
   # As in DoubleSqueeze: the residual of a server is in its own share, times n.
@@ -51,8 +58,9 @@ def mean(
       for one, all_ in zip(served, shares, strict=True)
     ]
   )
+  means = [x.astype(t) for x, t in zip(join(shares), dtypes, strict=True)]
   return (
-    join(shares),
+    means,
     [w + k for w, k in zip(withheld, kept, strict=True)],
     (pushed + pulled),
   )

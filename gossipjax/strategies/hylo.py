@@ -85,11 +85,13 @@ def hylo_mean(gate: Gate, compress_pull: bool) -> Aggregator:
 
     wanted = [leaves[i] + residuals[i] for i in large]
     codecs = [gate.layer(x, n) for x in wanted]
-    means, withheld, cost = layerwise_server.mean(wanted, codecs, compress_pull)
+    means, withheld, cost = layerwise_server.mean(
+      wanted, codecs, compress_pull, [leaves[i].dtype for i in large]
+    )
     # A dense push and pull of shares is a ring all-reduce.
     totals, _, sent = collectives.all_reduce([leaves[i] for i in small])
     for i, mean, rest in zip(large, means, withheld, strict=True):
-      leaves[i], residuals[i] = mean.astype(leaves[i].dtype), rest
+      leaves[i], residuals[i] = mean, rest
     for i, total in zip(small, totals, strict=True):
       leaves[i] = total / n
     residual = treedef.unflatten(residuals)

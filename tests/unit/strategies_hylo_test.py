@@ -155,3 +155,16 @@ def test_larger_convolutions_send_a_smaller_part_within_bounds():
 def test_impossible_settings_are_refused(arguments):
   with pytest.raises(UserError):
     hylo.strategy(**arguments)
+
+
+def test_servers_answer_in_the_type_of_the_parameters():
+  """In float32 a compiler for GPUs would send half of what was billed."""
+  strategy, trees = hylo.strategy(min_size=200), [random_trees(0)]
+  half = [jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), trees[0])]
+  answers, _, sent = play(strategy, half)
+  assert {x.dtype for x in jax.tree.leaves(answers)} == {jnp.dtype('bfloat16')}
+  _, _, whole = play(strategy, trees)
+  # What is pulled is halved, and the bias.
+  dense = sum(np.prod(shape) for shape in SHAPES.values())
+  saved = int(whole.bytes[0]) - int(sent.bytes[0])
+  assert saved >= 0.9 * dense * 2 * (N - 1) / N
