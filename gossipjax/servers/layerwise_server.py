@@ -15,16 +15,16 @@ from gossipjax.traffic import Traffic
 def mean(
   tensors: Sequence[jax.Array],
   codecs: Sequence[Layer],
-  compress_pull: bool,
   dtypes: Sequence[jnp.dtype],
+  compress_pull: bool,
 ) -> tuple[list[jax.Array], list[jax.Array], Traffic]:
   """The mean of compressed tensors.
 
   Args:
     tensors: f32, of this worker.
     codecs: one for each tensor.
-    compress_pull: whether servers also compress what they send.
     dtypes: of the means, in which they are sent unless they are compressed.
+    compress_pull: whether servers also compress what they send.
 
   Returns:
     The means, of these types; what this worker withheld, as worker and as
@@ -50,20 +50,25 @@ def mean(
     )
     return join(shares), withheld, pushed + pulled
   shares, pulled = _pull_compressed(served, codecs)
-  # As in DoubleSqueeze: the residual of a server is in its own share, times n.
-  n, me = lax.axis_size(axis()), lax.axis_index(axis())
-  kept = join(
-    [
-      jnp.zeros_like(all_).at[me].set(n * (one - all_[me]))
-      for one, all_ in zip(served, shares, strict=True)
-    ]
-  )
+  kept = join(_withheld_by_servers(served, shares))
   means = [x.astype(t) for x, t in zip(join(shares), dtypes, strict=True)]
   return (
     means,
     [w + k for w, k in zip(withheld, kept, strict=True)],
-    (pushed + pulled),
+    pushed + pulled,
   )
+
+
+def _withheld_by_servers(
+  served: Sequence[jax.Array], shares: Sequence[jax.Array]
+) -> list[jax.Array]:
+  """As in DoubleSqueeze: the residual of a server is in its own share, times
+  the number of workers."""
+  n, me = lax.axis_size(axis()), lax.axis_index(axis())
+  return [
+    jnp.zeros_like(all_).at[me].set(n * (one - all_[me]))
+    for one, all_ in zip(served, shares, strict=True)
+  ]
 
 
 def _pull_compressed(

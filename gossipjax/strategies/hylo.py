@@ -59,9 +59,9 @@ class Gate(NamedTuple):
     return UNITS[self.unit](x.shape, n, rate)
 
 
-def hylo_mean(gate: Gate, compress_pull: bool) -> Aggregator:
+def hylo_mean(gate: Gate, twice: bool) -> Aggregator:
   """The mean of the workers' trees, with large layers compressed on the way to
-  the servers and, if `compress_pull`, also on the way back."""
+  the servers and, if `twice`, also on the way back."""
 
   def init(tree):
     quantised.needs_floats(tree)
@@ -82,12 +82,10 @@ def hylo_mean(gate: Gate, compress_pull: bool) -> Aggregator:
     residuals = jax.tree.leaves(state.residual)
     large = [i for i, x in enumerate(leaves) if gate.opens(x)]
     small = [i for i, x in enumerate(leaves) if not gate.opens(x)]
-
     wanted = [leaves[i] + residuals[i] for i in large]
     codecs = [gate.layer(x, n) for x in wanted]
-    means, withheld, cost = layerwise_server.mean(
-      wanted, codecs, compress_pull, [leaves[i].dtype for i in large]
-    )
+    types = [leaves[i].dtype for i in large]
+    means, withheld, cost = layerwise_server.mean(wanted, codecs, types, twice)
     # A dense push and pull of shares is a ring all-reduce.
     totals, _, sent = collectives.all_reduce([leaves[i] for i in small])
     for i, mean, rest in zip(large, means, withheld, strict=True):

@@ -212,6 +212,7 @@ def test_what_another_process_had_begun_is_not_made_once_it_is_there(
   assert made(tmp_path, [Measure({'n': 1}, lambda left: {})]) == []
 
 
+@pytest.mark.exhaustive
 def test_a_process_ends_with_all_that_it_has_started(tmp_path):
   """Even a grandchild of one that ran out of time, and of one that is over."""
   told = tmp_path / 'pids'
@@ -377,6 +378,7 @@ def test_both_ways_to_compute_convolutions_come_first():
   assert {key['precision'] for key in first} == {'default', 'bfloat16'}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('program, grouped', [('groups', 1), ('apart', 0)])
 def test_a_program_is_called_after_its_convolutions(program, grouped):
   given = problem('resnet18', True)
@@ -385,6 +387,7 @@ def test_a_program_is_called_after_its_convolutions(program, grouped):
   assert ('feature_group_count = 2' in step.as_text()) == grouped
 
 
+@pytest.mark.exhaustive
 def test_a_precision_is_called_after_what_is_set():
   given = problem('transformer', True)
   batch = jax.tree.map(lambda x: x.reshape(2, 4, -1), given.batch)

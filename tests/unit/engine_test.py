@@ -54,6 +54,7 @@ def test_the_messages_are_as_large_as_the_ledger_says(played, name):
   assert sent > 0
 
 
+@pytest.mark.exhaustive
 def test_a_silent_round_asks_nobody(played):
   _, ledger, others = played('adaptive_gossip')
   assert len(others.sizes) == ledger.exchanges < followed.STEPS * 3

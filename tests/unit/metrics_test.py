@@ -81,6 +81,7 @@ def test_scores_are_those_of_all_examples_by_hand(done):
   np.testing.assert_allclose(found['r2'], by_hand, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_they_are_in_records_tables_figures_and_the_report(done):
   folder, summary = done
   frame = analysis.load(folder)

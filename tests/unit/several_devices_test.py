@@ -131,6 +131,7 @@ def test_a_resumed_run_is_bit_exact(inner, tmp_path):
     assert getattr(last, name) == getattr(whole[-1], name), name
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_has_each_number_once(tmp_path):
   records(store=Store(tmp_path), **SEVERAL)
   run = resolve_run(config(**SEVERAL), given=Given(line()))
