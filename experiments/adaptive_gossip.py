@@ -223,7 +223,7 @@ def figure(
   found = Figure(figsize=(5.5 * len(names), 4), layout='constrained')
   panels = found.subplots(1, len(names), squeeze=False)
   figures.accuracies(panels[0], rows, 'workload', TRAFFIC, ('method', 'scope'))
-  figures.legend(found, panels[0, 0])
+  figures.legend(found, *panels.flat)
   return found
 
 

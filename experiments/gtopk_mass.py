@@ -183,6 +183,7 @@ def figure(rows: claim.Rows, gains: claim.Rows, coverage: claim.Rows) -> Figure:
   sparse = [row['density'] for row in rows if row['density']]
   density = min(sparse, default=None)
   fields = LOST, seed_statistics.ACCURACY, LOSS
+  methods = figures.values(rows, 'method')
   for line, task in zip(panels, tasks, strict=True):
     mine = [
       row
@@ -192,10 +193,10 @@ def figure(rows: claim.Rows, gains: claim.Rows, coverage: claim.Rows) -> Figure:
       and not row['warm-up']
     ]
     for axes, field in zip(line, fields, strict=True):
-      figures.lines(axes, mine, 'workers', field, 'method')
+      figures.lines(axes, mine, 'workers', field, 'method', names=methods)
       axes.set(title=f'{task}, density {density}', ylabel=field)
       figures.over_workers(axes)
-  figures.legend(found, panels[0, 1])
+  figures.legend(found, *panels[:, 1])
   return found
 
 

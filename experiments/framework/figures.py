@@ -24,14 +24,22 @@ def lines(
   y: str,
   by: str,
   style: str = '.-',
+  names: Sequence[Any] = (),
 ) -> None:
   """A line of y against x for each value of the column `by`.
 
-  Rows without y are left out, and colors go with the values, so that a method
-  has the same color in panels whose rows have the same methods.
+  Rows without y are left out.
+
+  Args:
+    axes: the panel.
+    rows: of the panel.
+    x, y, by: columns.
+    style: of lines and points.
+    names: all values of `by`, in the order of their colors; those of the rows
+      alone, unless panels have different ones.
   """
   rows = list(rows)
-  for i, name in enumerate(values(rows, by)):
+  for i, name in enumerate(names or values(rows, by)):
     mine = [row for row in rows if row[by] == name and row[y] is not None]
     axes.plot(
       [row[x] for row in mine],
@@ -117,8 +125,10 @@ def units_of_axes(figure: Figure) -> None:
 def over_workers(axes: Axes) -> None:
   """The numbers of workers on the x axis, as powers of two."""
   axes.set(xlabel='workers')
-  if math.isfinite(axes.dataLim.minposx):  # Else there is no point to show.
+  if math.isfinite(axes.dataLim.minposx):
     axes.set_xscale('log', base=2)
+  else:  # There is no point to show.
+    axes.set(xticks=[], yticks=[])
 
 
 def legend(figure: Figure, *panels: Axes) -> None:
