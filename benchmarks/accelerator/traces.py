@@ -9,9 +9,8 @@ loops whose length the host asks for.
 """
 
 import statistics
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -19,7 +18,7 @@ import jax
 from benchmarks import stages
 from benchmarks.accelerator.measures import Measure
 from gossipjax.config import resolve
-from gossipjax.profiling import stage_times
+from gossipjax.profiling import interleaved_timing, stage_times
 from gossipjax.profiling.instruction_stages import STAGES
 
 SIZE, WORKERS, DENSITY = 25_600_000, 8, 0.001
@@ -53,7 +52,8 @@ def _trace(name: str, size: int, workers: int) -> dict[str, Any]:
   )
   like = stages.shapes(size)
   grads = jax.random.normal(jax.random.key(0), (workers, *like.shape))
-  plain_s = _seconds(stages.stepping(strategy, grads).call)
+  plain = {'step': stages.stepping(strategy, grads).call}
+  plain_s = interleaved_timing.median_seconds(plain, TURNS)['step']
   step = stages.stepping(strategy, grads, WITHOUT_GRAPHS)
   found = []
   for turn in range(TURNS + 2):
@@ -78,17 +78,6 @@ def _trace(name: str, size: int, workers: int) -> dict[str, Any]:
       for name, seconds in Counter(cost.seconds).most_common(SHOWN)
     ],
   }
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-  """The median of some calls, each waited for, after one that is not."""
-  found = []
-  for turn in range(TURNS + 1):
-    began = time.perf_counter()
-    jax.block_until_ready(call())
-    if turn:
-      found.append(time.perf_counter() - began)
-  return statistics.median(found)
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

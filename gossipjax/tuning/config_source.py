@@ -31,7 +31,7 @@ def pin(config: ConfigDict, chosen: Mapping[str, grid.Point]) -> ConfigDict:
   # A dict that is part of a ConfigDict would be sorted.
   in_order = ConfigDict(found.get('variants', {}), sort_keys=False)
   result = ConfigDict({**found, 'variants': in_order}, sort_keys=False)
-  runs = dict(variants.variants(config))
+  runs = dict(variants.variants(ConfigDict({**config, 'seeds': ()})))
   for variant, point in chosen.items():
     node = result.variants[variant] if result.variants else result
     with node.unlocked():

@@ -148,25 +148,18 @@ def at(config: ConfigDict, point: Point) -> ConfigDict:
   Raises:
     UserError: a key is unknown, or a value has another type.
   """
-  changed(config, nested(point), '--grid ')  # Checks.
-  found = config.copy_and_resolve_references()
-  for key, value in point.items():
-    *groups, name = key.split('.')
-    part = functools.reduce(operator.getitem, groups, found)
-    with part.unlocked(), part.ignore_type():
-      part[name] = value
-  return found
+  return changed(config, changes(config, point), '--grid ')
 
 
 def changes(config: ConfigDict, point: Point) -> ConfigDict:
-  """What a variant has to change to be at a point.
+  """What a config, or a variant of it, has to change to be at a point.
 
-  A part that gets another name comes whole, with the values that it keeps: in a
-  variant, a part with a name replaces that of the comparison.
+  A part that gets another name comes whole, with the values that it keeps: a
+  part with a name replaces the one before.
   """
-  found = at(config, point)
+  renamed = [k.removesuffix('.name') for k in point if k.endswith('.name')]
   parts = {
-    part: functools.reduce(operator.getitem, part.split('.'), found)
-    for part in (k.removesuffix('.name') for k in point if k.endswith('.name'))
+    part: functools.reduce(operator.getitem, part.split('.'), config).to_dict()
+    for part in renamed
   }
   return nested({**parts, **point})

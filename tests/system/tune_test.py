@@ -193,6 +193,16 @@ def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
   assert 'density' not in runs['all_reduce'].strategy
 
 
+def test_values_are_pinned_for_every_seed():
+  config = small('topk', 'all_reduce')
+  config.seeds = (3, 4)
+  point = {'optimizer.learning_rate': 0.02}
+  pinned = config_source.pin(config, {'topk': point})
+  rates = {n: run.optimizer.learning_rate for n, run in variants(pinned)}
+  assert rates['topk-seed3'] == rates['topk-seed4'] == 0.02
+  assert rates['all_reduce-seed3'] == config.optimizer.learning_rate
+
+
 @pytest.mark.parametrize('strategies', [(), STRATEGIES])
 def test_another_name_keeps_the_other_values_in_trials_and_after(
   strategies, tmp_path
