@@ -347,15 +347,15 @@ DAMAGES = {
   'missing': (lambda path: path.unlink(), 'missing add'),
   'truncated': (
     lambda path: os.truncate(path, path.stat().st_size // 2),
-    'truncated delete',
+    'truncated move',
   ),
   'corrupt': (
     lambda path: path.write_bytes(
       path.read_bytes()[:99] + bytes(99) + path.read_bytes()[198:]
     ),
-    'corrupt delete',
+    'corrupt move',
   ),
-  'another': (lambda path: None, 'published SHA-256 delete'),
+  'another': (lambda path: None, 'published SHA-256 move'),
 }
 
 
