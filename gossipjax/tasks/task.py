@@ -1,5 +1,6 @@
 """What a task is, and what the built-in tasks share."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -92,7 +93,13 @@ def count(examples: Tree, what: str) -> int:
 
 def initialiser(net: nn.Module, x: jax.Array) -> Callable[[jax.Array], Tree]:
   """key -> the parameters of a network whose input is like x[1, ...]."""
-  return jax.jit(lambda key: net.init(key, x)['params'])
+  return functools.partial(_parameters, net, x)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _parameters(net: nn.Module, x: jax.Array, key: jax.Array) -> Tree:
+  """Compiled once for all runs of a process that train the same network."""
+  return net.init(key, x)['params']
 
 
 def cross_entropy(
