@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from gossipjax.errors import UserError
 
@@ -92,14 +93,17 @@ def permuted(i: jax.Array, key: jax.Array, n: int) -> jax.Array:
   shifts = jax.random.randint(key, (ROUNDS, 2, height), 0, height * width)
 
   def rotate(i: jax.Array) -> jax.Array:
-    row, column = i // width, i % width
+    row, column = lax.div(i, width), lax.rem(i, width)
     for by in shifts:
-      column = (column + by[0, row]) % width
-      row = (row + by[1, column]) % height
+      column = lax.rem(column + by[0, row], width)
+      row = lax.rem(row + by[1, column], height)
     return row * width + column
 
-  return jax.lax.while_loop(
-    lambda i: jnp.any(i >= n),
-    lambda i: jnp.where(i < n, i, rotate(i)),
-    rotate(i),
-  )
+  def walk(at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    i, outside = at
+    i = jnp.where(outside, rotate(i), i)
+    return i, i >= n
+
+  everywhere = jnp.ones_like(i, bool)
+  found, _ = lax.while_loop(lambda at: at[1].any(), walk, (i, everywhere))
+  return found
