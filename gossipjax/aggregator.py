@@ -108,7 +108,7 @@ def every(period: int, aggregator: Aggregator) -> Aggregator:
     UserError: `period` is below 1.
   """
   if period < 1:
-    raise UserError(f'period is at least 1 step, got {period}.')
+    raise UserError(f'period must be at least 1 step, got {period}.')
   if period == 1:
     return aggregator
 

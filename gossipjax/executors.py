@@ -102,7 +102,7 @@ def executor(
   if name not in names:
     raise UserError(f'executor={name} is unknown{nearest(name, names)}')
   if num_workers < 1:
-    raise UserError(f'workers is at least 1, got {num_workers}.')
+    raise UserError(f'workers must be at least 1, got {num_workers}.')
   if jax.process_count() > 1:
     found, mine = worker_devices.over_processes(num_workers, name, devices)
     return _on_devices('shard_map', found, mine, devices)

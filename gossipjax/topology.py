@@ -77,7 +77,7 @@ def random_targets(
   within 5 % as fast per step as new draws do; some cycles of 4 never do.
   """
   if schedule < 1:
-    raise UserError(f'schedule is at least 1 draw, got {schedule}.')
+    raise UserError(f'schedule must be at least 1 draw, got {schedule}.')
   drawn = np.random.default_rng(seed).integers(n, size=(schedule, count))
   return tuple(map(tuple, drawn.tolist()))
 
@@ -85,7 +85,7 @@ def random_targets(
 def random_matching(seed: int = 0, schedule: int = 16) -> Topology:
   """Random pairs, new ones in each round; if n is odd, one worker has none."""
   if schedule < 1:
-    raise UserError(f'schedule is at least 1 draw, got {schedule}.')
+    raise UserError(f'schedule must be at least 1 draw, got {schedule}.')
 
   def pairs(n: int) -> tuple[Round, ...]:
     rng, rounds = np.random.default_rng(seed), []

@@ -52,9 +52,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     if part not in PARTS:
       raise UserError(f'{part!r} is no part{nearest(part, PARTS)}')
   if given.minutes <= 0:
-    raise UserError(f'--minutes is above 0, got {given.minutes:g}.')
+    raise UserError(f'--minutes must be above 0, got {given.minutes:g}.')
   if given.processes is not None and given.processes < 1:
-    raise UserError(f'--processes is at least 1, got {given.processes}.')
+    raise UserError(f'--processes must be at least 1, got {given.processes}.')
   given.parts = given.parts or [*PARTS]
   return given
 

@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
 
   Attributes:
     met: number of cases in which it holds.
-    of: number of all cases.
+    of: number of cases that the runs decide.
     ours: what came out, in at most 160 characters.
     sentence: what came out, with all numbers.
     undecided: why the runs cannot carry a verdict; empty if they can.
@@ -90,7 +90,8 @@ class Finding(NamedTuple):
     notes: how it was measured, settings and tuning; Markdown.
     workload: what was trained or timed.
     length: how long, with units.
-    seeds: how many; 0 if nothing is random.
+    seeds: how many, of the row with the fewest; 0 if nothing is random.
+    most_seeds: of the row with the most.
     tables: further tables by name, which verdict and figure take by name.
   """
 
@@ -100,6 +101,7 @@ class Finding(NamedTuple):
   workload: str
   length: str
   seeds: int
+  most_seeds: int = 0
   tables: Mapping[str, Rows] = {}
 
 

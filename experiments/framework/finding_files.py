@@ -32,14 +32,17 @@ TWO_DECIMALS = (ACCURACY, f'{ACCURACY}, standard deviation')
 
 
 class Evidence(msgspec.Struct, forbid_unknown_fields=True):
-  """What a verdict rests on; `seeds` is 0 where nothing is random."""
+  """What a verdict rests on; `seeds` as in `claim.Finding`."""
 
   workload: Text
   length: Text
   seeds: Annotated[int, msgspec.Meta(ge=0)]
+  most_seeds: Annotated[int, msgspec.Meta(ge=0)] = 0
 
   def __str__(self) -> str:
-    seeds = {0: '', 1: '; 1 seed'}.get(self.seeds, f'; {self.seeds} seeds')
+    most = max(self.seeds, self.most_seeds)
+    count = ' to '.join(map(str, dict.fromkeys((self.seeds, most))))
+    seeds = f'; {count} seed{"s" * (most > 1)}' if most else ''
     return f'{self.workload}; {self.length}{seeds}'
 
 
@@ -107,7 +110,9 @@ def write(
       published=claim.published,
       verdict=verdict.word,
       **_plain([verdict._asdict()])[0],
-      evidence=Evidence(found.workload, found.length, found.seeds),
+      evidence=Evidence(
+        **{name: getattr(found, name) for name in Evidence.__struct_fields__}
+      ),
       rows=_plain(found.rows),
       tables={k: _plain(rows) for k, rows in found.tables.items()},
       notes=found.notes.strip(),
@@ -186,14 +191,7 @@ def rendered(kept: Kept) -> dict[str, str]:
 def _markdown(rows: list[Row]) -> str:
   if not rows:
     return 'No row is finished yet.'
-  return markup.of_rows(
-    [
-      {
-        key: f'{value:.2f}'
-        if key in TWO_DECIMALS and value is not None
-        else value
-        for key, value in row.items()
-      }
-      for row in rows
-    ]
+  two = lambda key, v: (
+    f'{v:.2f}' if key in TWO_DECIMALS and v is not None else v
   )
+  return markup.of_rows([{k: two(k, v) for k, v in r.items()} for r in rows])

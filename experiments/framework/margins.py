@@ -1,6 +1,6 @@
-"""By what methods are compared on a workload, and who is as good as another.
+"""The score that compares methods on a workload, and the margin of as good.
 
-As their learning rates are chosen: in points of accuracy, of text in nats.
+Points of accuracy, of text nats; learning rates are chosen by the same score.
 """
 
 from collections.abc import Mapping

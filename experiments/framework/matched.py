@@ -1,4 +1,4 @@
-"""Arguments of a method: the best, or those at which it sends some bytes.
+"""Arguments of a method: the best ones, or those that send given bytes.
 
 Bytes are those that move on the busiest link, since comparisons at equal bytes
 are about the link. The search runs at the workload's own learning rate, on

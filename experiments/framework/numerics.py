@@ -1,8 +1,8 @@
 """Versions of what computes: a kept run of an older one is no answer any more.
 
 A strategy's version is raised when its golden figures change; the test of the
-golden figures demands it. Those of virtual time, tasks and training are raised
-by hand when their numbers change.
+golden figures demands it. Those of virtual time and of training, with
+its tasks, are raised by hand when their numbers change.
 """
 
 import json

@@ -39,7 +39,7 @@ HEAD = """# Results
 What was claimed, and what came out here. `python -m experiments.NAME` makes the
 table of a row; of claims that keep trainings, `python -m experiments.queue
 NAME` first makes those that are missing. Bytes are counted; seconds on a link
-are modelled where they are not called measured. A verdict is undecided where
+are modelled unless a row says measured. A verdict is undecided where
 the runs are too short, too few or not tuned enough to carry one.
 
 """
@@ -83,7 +83,7 @@ def comparison_table(name: str, relative: bool) -> str:
     }
     if relative:
       ratio = run['bytes_sent'] / runs[0]['bytes_sent']
-      row['against the first'] = f'{ratio:.3g} x'
+      row['bytes over those of the first'] = f'{ratio:.3g} x'
     seconds = duration(run['comm_s']['1gbe'])
     rows.append(row | {'communication on 1gbe (model)': seconds})
   return markdown(rows, right=list(rows[0])[1:])
@@ -107,13 +107,17 @@ def strategies() -> str:
 
 
 def tuned_scores() -> dict[str, str]:
-  """Accuracy on TUNED_ON of strategies, each at its best rate."""
-  rows = finding_files.read(RESULTS / 'fronts').rows
-  return {
-    str(row['strategy']): f'{row[finding_files.ACCURACY]:.2f} %'
-    for row in rows
-    if row['workload'] == TUNED_ON and row[finding_files.ACCURACY]
-  }
+  """Accuracy on TUNED_ON of strategies, each at its best rate, and what was set
+  for it."""
+  found = {}
+  for row in finding_files.read(RESULTS / 'fronts').rows:
+    accuracy = row[finding_files.ACCURACY]
+    if row['workload'] == TUNED_ON and accuracy:
+      inside = '' if row['best rate is inside'] else 'at the edge of its rates'
+      notes = ', '.join(filter(None, [str(row['arguments']), inside]))
+      cell = f'{accuracy:.2f} %' + f' ({notes})' * bool(notes)
+      found[str(row['strategy'])] = cell
+  return found
 
 
 def markdown(rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> str:

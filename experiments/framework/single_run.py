@@ -19,8 +19,8 @@ from gossipjax.training.train import train
 
 # Keys of a config that change no result: files, and whatever reads them.
 WITHOUT_EFFECT = ('data', 'log', 'checkpoint_every', 'variants', 'executor')
-# Fields of a record with a number for every worker: the sum is kept, of what
-# is sent also the largest. Seconds of this machine are told once, by the line.
+# Fields of a record with a number for every worker: the sum is kept, of SENT
+# also the largest. Seconds of this machine are kept once, for the whole run.
 SENT = ('bytes_sent', 'messages')
 SUMS = ('bytes_local', 'bytes_inner', 'compute_s', 'waiting_s', 'transfer_s')
 LEFT_OUT = (

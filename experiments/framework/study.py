@@ -1,9 +1,9 @@
 """What a claim trains: a study asks for runs, and learns what came out.
 
 A study is a generator. It yields runs that it needs, gets their results in the
-same order, and returns what it found. It is played again from the beginning
-whenever somebody wants to know it; what has been computed is kept, so that it
-gets as far as there are results.
+same order, and returns what it found. To see how far it is, the generator runs
+again from its start on the kept results, and stops at the first request for a
+run that is not kept.
 """
 
 import statistics

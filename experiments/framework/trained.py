@@ -102,17 +102,25 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
   )
 
 
-def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
-  """Workload, length and seeds of a finding; of many workloads how many."""
+def evidence(
+  rows: claim.Rows, coverage: claim.Rows
+) -> tuple[str, str, int, int]:
+  """Workload, length, fewest and most seeds of a finding; of many workloads
+  how many."""
   names = figures.values(rows, 'workload')
   begun = [row for row in coverage if row['workload'] in names] or coverage
   of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
   sizes = [(what, what.sizes[row['scale']]) for what, row in of]
-  seeds = min((row['seeds'] for row in rows), default=0)
+  seeds = [row['seeds'] for row in rows] or [0]
   if len(sizes) > NAMED:
     steps = [size.steps for _, size in sizes]
     many = f'{len(sizes)} workloads, see the table'
-    return many, f'{min(steps):,} to {max(steps):,} steps', seeds
+    return (
+      many,
+      f'{min(steps):,} to {max(steps):,} steps',
+      min(seeds),
+      max(seeds),
+    )
   return (
     '; '.join(size.title or what.title for what, size in sizes),
     '; '.join(
@@ -120,7 +128,8 @@ def evidence(rows: claim.Rows, coverage: claim.Rows) -> tuple[str, str, int]:
         f'{size.steps:,} steps of {size.examples} examples' for _, size in sizes
       )
     ),
-    seeds,
+    min(seeds),
+    max(seeds),
   )
 
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from gossipjax.advice.ranking import DENSE, Rank
 
-GAIN = 0.05  # Less of all-reduce's seconds is no reason to leave it.
+GAIN = 0.05  # Of all-reduce's seconds; who saves less does not replace it.
 
 
 def chosen(ranks: Sequence[Rank]) -> str:
   """The name of the strategy to use.
 
-  All-reduce stays unless it loses more than GAIN by that: it costs no accuracy.
+  All-reduce, unless another strategy is expected to save more than GAIN of its
+  time to the target: all-reduce costs no accuracy.
 
   Args:
     ranks: the least expected seconds first.

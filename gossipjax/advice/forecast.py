@@ -22,7 +22,7 @@ class Forecast(NamedTuple):
     compute_s: seconds of the gradient and the optimizer.
     select_s: seconds that the strategy adds, without the link.
     traffic: what it sends.
-    risk: that it never gets where all-reduce does.
+    risk: that it misses the target, see risk.py.
   """
 
   name: str
@@ -40,9 +40,10 @@ class Forecast(NamedTuple):
     return self.compute_s + self.select_s + self.comm_s(link)
 
   def expected(self, dense: 'Forecast', link: network.Link) -> float:
-    """Time to the target over all-reduce's, if that needs all its steps.
+    """Expected time to the target, over all-reduce's.
 
-    One that is slower to the target than all-reduce may need more than these.
+    All-reduce is taken to reach it with its last step; a strategy that is
+    slower may need more steps than these.
 
     Args:
       dense: the forecast of all-reduce.
@@ -91,9 +92,7 @@ def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
       'communicate (model)': f.comm_s(link),
       'efficiency': f'{100 * f.compute_s / f.step_s(link):.0f} %',
       'faster than all-reduce': _below(f, dense, link),
-      'may never get there': ''
-      if f is dense
-      else f'{100 * f.risk.share:.0f} %',
+      'misses the target': '' if f is dense else f.risk.told,
       "expected time to the target over all-reduce's": (
         '' if f is dense else f'{f.expected(dense, link):.3g}'
       ),

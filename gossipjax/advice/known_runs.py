@@ -39,8 +39,8 @@ class Known(NamedTuple):
     dense: of all-reduce.
     missed: share of the seeds that never get to 99 % of the best of all-reduce;
       NaN if only the end is known.
-    steps: until there, of the other seeds, over those of all-reduce; infinite
-      if there are none, NaN if they are not known.
+    steps: to that target, over those of all-reduce, mean of the seeds that
+      reach it; infinite if none does, NaN if they are not known.
     seeds: how many.
   """
 

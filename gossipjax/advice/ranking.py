@@ -112,7 +112,11 @@ def ranked(
 def _with_risk(
   rank: Rank, dense: Rank | None, risks: Mapping[str, Risk], higher: bool
 ) -> Rank:
-  """Whose pilot never gets where all-reduce's begins is expected to fail."""
+  """With the risk of missing the target.
+
+  A candidate whose best score is no better than all-reduce's first one is taken
+  to miss it for certain.
+  """
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank
   never = rank.whole + dense.seconds

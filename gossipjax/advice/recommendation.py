@@ -7,7 +7,6 @@ from gossipjax import network
 from gossipjax.advice.choice import GAIN, chosen, dense_of
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.ranking import DENSE, NEVER, Rank
-from gossipjax.advice.risk import Risk
 from gossipjax.comparison import scores
 from gossipjax.comparison.units import duration
 
@@ -90,7 +89,7 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
       'expected time to the target': _time(rank.expected),
       low: '' if rank is dense and risks else _time(rank.low),
       high: '' if rank is dense and risks else _time(rank.high),
-      'does not reach it': _share(rank.risk),
+      'misses the target': '' if rank.risk is None else rank.risk.told,
       'all its steps': _time(rank.whole),
       'times as fast as all-reduce': _ratio(dense, rank),
       f'best {best}': scores.told(metric, rank.score),
@@ -98,13 +97,6 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
     }
     for rank in ranks
   ]
-
-
-def _share(risk: Risk | None) -> str:
-  """The probability; '' of all-reduce."""
-  if risk is None:
-    return ''
-  return f'{100 * risk.share:.0f} %' if risk.known else 'not known'
 
 
 def _ratio(dense: Rank, rank: Rank) -> str:

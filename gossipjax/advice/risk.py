@@ -1,4 +1,6 @@
-"""Whether a strategy gets where all-reduce does: what whole trainings say.
+"""How likely a strategy misses the target, by kept whole trainings.
+
+The target is 99 % of the best score of all-reduce.
 
 A pilot is too short to see it: a strategy ahead after a quarter of the steps
 often never arrives, and one that lags often does, see
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import Known
 
-PRIOR = 2  # Trainings that a wider group counts for in the nearer one.
+PRIOR = 2  # A wider group's estimate counts as so many trainings of the next.
 
 
 class Group(NamedTuple):
@@ -21,8 +23,8 @@ class Group(NamedTuple):
 
   Attributes:
     what: is counted, in words.
-    missed: how many never got to 99 % of all-reduce's best score; a task counts
-      by the share of its seeds that did not.
+    missed: how many missed the target; a task counts by the share of its seeds
+      that did.
     of: how many there are.
     steps: to it, over all-reduce's, of those that got there; NaN if none did.
   """
@@ -49,16 +51,21 @@ class Risk(NamedTuple):
 
   @property
   def share(self) -> float:
-    """The probability that it never gets there.
+    """The probability that it misses the target.
 
-    A half where nothing is known; each group then corrects what the wider ones
-    say, which counts for PRIOR of its trainings. Of one group that is Laplace's
-    rule of succession.
+    p starts at 0.5; from the widest group to the narrowest it becomes
+    (missed + PRIOR p) / (of + PRIOR). With one group that is Laplace's rule of
+    succession.
     """
     found = 0.5
     for group in self.groups:
       found = (group.missed + PRIOR * found) / (group.of + PRIOR)
     return found
+
+  @property
+  def told(self) -> str:
+    """The probability in words."""
+    return f'{100 * self.share:.0f} %' + ' (assumed)' * (not self.known)
 
   @property
   def of_the_same(self) -> bool:

@@ -53,7 +53,7 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'link', None, "A preset, or a JSON file; default: the config's."
   )
-  flags.DEFINE_float('latency_s', None, 'Seconds a message, of another link.')
+  flags.DEFINE_float('latency_s', None, 'Seconds per round of messages.')
   flags.DEFINE_float('bytes_per_s', None, 'Bandwidth of another link.')
   flags.DEFINE_float('minutes', 5.0, 'Of pilots; 0 for what is known alone.')
   flags.DEFINE_multi_string('known', [], 'A workdir of yours; repeatable.')
@@ -77,7 +77,7 @@ def main(
   if given.plot:
     require('report')
   if given.tune and given.minutes <= 0:
-    raise UserError('--tune is about pilots; give them --minutes=5.')
+    raise UserError('--tune needs pilots; give them time, such as --minutes=5.')
   config, name = command_line.config()
   link = _put_link(config)
   if given.workers is not None:

@@ -34,7 +34,7 @@ def start(words: Sequence[str]) -> None:
   parser.add_argument('arguments', nargs='*', help='of `run`, after --')
   given = parser.parse_args(words)
   if given.processes < 1:
-    parser.error(f'--processes is at least 1, got {given.processes}.')
+    parser.error(f'--processes must be at least 1, got {given.processes}.')
   words = launcher.with_workers(given.arguments, given.processes)
   coordinator = f'127.0.0.1:{launcher.free_port()}'
   sys.exit(

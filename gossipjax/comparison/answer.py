@@ -92,7 +92,7 @@ class Answer(NamedTuple):
 
   @property
   def late(self) -> tuple[Row, ...]:
-    """Of these, who was getting better until the training ended."""
+    """Of these, those that were improving until the training ended."""
     return tuple(row for row in self.never if row.improving)
 
 

@@ -11,7 +11,7 @@ from gossipjax.results.total_time import MEASURED, VIRTUAL
 def rows(answer: Answer) -> list[dict[str, str]]:
   """The table: a row per variant, the quickest first."""
   parts = answer.clock != MEASURED
-  rest = 'rest' if answer.clock == VIRTUAL else 'communication'
+  rest = 'waiting, transfers' if answer.clock == VIRTUAL else 'communication'
   return [
     {
       'run': row.name,
@@ -27,7 +27,7 @@ def rows(answer: Answer) -> list[dict[str, str]]:
         else {}
       ),
       'sent to the target': size(row.bytes_sent) if row.arrives else '',
-      f'against {answer.dense}': _against(answer, row),
+      f'speed-up over {answer.dense}': _speed_up(answer, row),
       f'best {scores.label(answer.metric)}': answer_text.best(answer, row)
       if row.score
       else 'diverged',
@@ -40,7 +40,7 @@ def _part(row: Row, seconds: float) -> str:
   return duration(seconds) if row.arrives and seconds == seconds else ''
 
 
-def _against(answer: Answer, row: Row) -> str:
+def _speed_up(answer: Answer, row: Row) -> str:
   dense: Row = answer.reference
   if row is dense or not (row.arrives and dense.arrives):
     return ''

@@ -84,9 +84,9 @@ def seconds(row: Row) -> str:
 
 
 def _doubt(answer: Answer) -> list[str]:
-  """What seeds or steps are too few for; the command that is due follows."""
+  """What too few seeds or steps leave open; a command to run follows."""
   doubts = [*_too_few(answer), *_too_short(answer)]
-  return [f'{"; ".join(doubts)}; this may:'] if doubts else []
+  return [f'{"; ".join(doubts)}. To decide, run:'] if doubts else []
 
 
 def _too_few(answer: Answer) -> list[str]:
@@ -127,7 +127,7 @@ def _never(answer: Answer) -> list[str]:
   if not answer.never:
     return []
   told = ', '.join(f'{r.name} ({_why(answer, r)})' for r in answer.never)
-  return [f'Never there: {told}.']
+  return [f'Did not reach the target: {told}.']
 
 
 def _why(answer: Answer, row: Row) -> str:
@@ -140,7 +140,7 @@ def _why(answer: Answer, row: Row) -> str:
 
 def _nobody(answer: Answer) -> str:
   told = ', '.join(f'{r.name} ({_why(answer, r)})' for r in answer.rows)
-  return f'Nobody gets to {goal(answer)}: {told}.'
+  return f'No run reached {goal(answer)}: {told}.'
 
 
 def basis(answer: Answer) -> str:

@@ -22,7 +22,9 @@ def local(
   if not any(r.get('bytes_local') for r in runs):
     return {}
   sent = run.get('bytes_local')
-  return {'of it within groups': size(sent / run['steps']) if sent else ''}
+  return {
+    'sent within groups per step': size(sent / run['steps']) if sent else ''
+  }
 
 
 def inner(
@@ -43,7 +45,7 @@ def hidden(
     return {}
   seconds = (run.get('hidden_s') or {}).get(link)
   told = '' if seconds is None else duration(seconds)
-  return {'of it beside computing (model)': told}
+  return {'communication hidden by computing (model)': told}
 
 
 def inner_seconds(

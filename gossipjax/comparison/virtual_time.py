@@ -47,7 +47,7 @@ NOTE = """
 Virtual time is modelled from the cluster of the config; the training and the
 bytes sent are real. Under config.engine the time is measured, without that of
 evaluations and checkpoints. Staleness: versions of the model between the
-computation of a gradient and its use, mean since the last record but one.
+computation of a gradient and its use, mean since the record before the last.
 Longest wait: the largest share of virtual time that a worker waited. Busiest
 link: the largest share of virtual time that a link carried bytes.
 Communication: the largest sum over a worker's transfers. Where there is a

@@ -96,7 +96,7 @@ def _largest_of(x: jax.Array, parts):
 def _check(density: float, chunk: int, bits: int) -> None:
   """Raises a UserError for arguments of no use."""
   if not 1 <= chunk <= 2**16:
-    raise UserError(f'chunk is from 1 to 65536 entries, got {chunk}.')
+    raise UserError(f'chunk must be from 1 to 65536 entries, got {chunk}.')
   if bits not in (2, 32):
     raise UserError(f'bits of chunk_topk is 2 or 32, got {bits}.')
   count(density, chunk)

@@ -32,7 +32,7 @@ def in_cosines(side: int, codec: Compressor, over: str) -> Compressor:
     UserError: `side` is below 1.
   """
   if side < 1:
-    raise UserError(f'block is at least 1 entry wide, got {side}.')
+    raise UserError(f'block must be at least 1 entry wide, got {side}.')
   basis = matrix(side).astype(np.float32)
 
   def forward(x):

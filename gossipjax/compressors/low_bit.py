@@ -14,7 +14,7 @@ BITS = (2, 4, 8)
 def _blocks(x: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
   """f32[n] as rows of a block each, and the largest magnitude of each row."""
   if block < 1:
-    raise UserError(f'block is at least 1 entry, got {block}.')
+    raise UserError(f'block must be at least 1 entry, got {block}.')
   needs_floats(x)
   rows = jnp.pad(x, (0, -x.size % block)).reshape(-1, block)
   return rows, jnp.abs(rows).max(axis=1)

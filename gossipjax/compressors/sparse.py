@@ -30,7 +30,7 @@ def count(density: float, size: int) -> int:
     UserError: the density is outside (0, 1].
   """
   if not 0 < density <= 1:
-    raise UserError(f'density is above 0 and at most 1, got {density}.')
+    raise UserError(f'density must be above 0 and at most 1, got {density}.')
   return max(1, round(density * size))
 
 
@@ -84,9 +84,9 @@ def _compressor(
 
   def refuse(x, key=None):
     raise UserError(
-      'This selection needs the step before, which only topk, gtopk, '
-      'exact_global_topk, ok_topk, union_topk, dgc and compressed remember; '
-      'take exact.'
+      'This selection needs what the step before selected, which only topk, '
+      'gtopk, exact_global_topk, ok_topk, union_topk, dgc and compressed keep; '
+      'set selection.name=exact.'
     )
 
   return Compressor(refuse, *back)._replace(
@@ -186,7 +186,7 @@ def threshold(threshold: float, density: float = 0.01) -> Compressor:
     density: entries that a message has room for, over n.
   """
   if threshold < 0:
-    raise UserError(f'threshold is at least 0, got {threshold}.')
+    raise UserError(f'threshold must be at least 0, got {threshold}.')
   room = topk(density)
 
   def compress(x, key=None):

@@ -36,7 +36,8 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
   """
   if clip is not None and clip <= 0:
     raise UserError(
-      f'clip is above 0 standard deviations, got {clip}; 1e9 clips nothing.'
+      f'clip must be above 0 standard deviations, got {clip}; 1e9 clips '
+      'nothing.'
     )
 
   def compress(x, key=None):
@@ -70,9 +71,9 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
     bucket: entries that share a norm.
   """
   if not 1 <= levels <= 127:
-    raise UserError(f'levels is from 1 to 127, got {levels}.')
+    raise UserError(f'levels must be from 1 to 127, got {levels}.')
   if bucket < 1:
-    raise UserError(f'bucket is at least 1 entry, got {bucket}.')
+    raise UserError(f'bucket must be at least 1 entry, got {bucket}.')
   bits = packing.width(2 * levels + 1)
 
   def compress(x, key=None):

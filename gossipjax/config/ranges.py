@@ -188,7 +188,7 @@ def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
       continue
     for number in _numbers(value):
       if not (allowed := of_key(path)).holds(number):
-        raise UserError(f'{path}={value} is out of range; it is {allowed}.')
+        raise UserError(f'{path}={value} is out of range; must be {allowed}.')
 
 
 def _numbers(value: Any) -> Iterator[float]:

@@ -126,7 +126,7 @@ class Arrays(Source):
     sizes = {len(x) for x in arrays}
     if len(sizes) != 1:
       raise UserError(
-        f'arrays have {sorted(sizes)} examples; one number is due.'
+        f'The arrays have different numbers of examples: {sorted(sizes)}.'
       )
     self._arrays = arrays
     last = arrays[-1]

@@ -60,7 +60,7 @@ def over_processes(
       + (
         'give as many workers as devices.'
         if per_worker == 1
-        else 'the product has to be their number.'
+        else 'workers * devices_per_worker must be the number of devices.'
       )
     )
   if jax.local_device_count() % per_worker:

@@ -99,7 +99,7 @@ def join() -> bool:
 def _check_flags() -> None:
   for flag in (_HEARTBEAT_S, _STEP_TIMEOUT_S, _NUM_PROCESSES):
     if flag.value is not None and flag.value < 1:
-      raise UserError(f'--{flag.name} is at least 1, got {flag.value}.')
+      raise UserError(f'--{flag.name} must be at least 1, got {flag.value}.')
   number, many = _PROCESS_ID.value, _NUM_PROCESSES.value
   if None not in (number, many) and not 0 <= number < many:
     raise UserError(

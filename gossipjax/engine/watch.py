@@ -115,7 +115,10 @@ class Watch:
       )
     back = any(k == WORKER and t < math.inf for (k, _), t in self._away.items())
     if not back and not any(True for _ in self._crew.of(WORKER)):
-      raise UserError('All workers have left; let one of them run on.')
+      raise UserError(
+        'cluster.failures stopped every worker for good; keep one running, or '
+        'give one a time to come back.'
+      )
 
   def _kill(self) -> None:
     """Kills the workers whose outage begins; who is away stays away longer."""

@@ -163,7 +163,8 @@ class WorkerProcess:
           raise Gone from error
         if time.time() > until:
           raise UserError(
-            f'The server was away for {WAIT_S:g} s; start again, or --resume.'
+            f'The parameter server did not answer for {WAIT_S:g} s; go on with '
+            '--resume, or start a new run.'
           ) from error
         del refs[waiting]
       time.sleep(0.05)  # Until `connect` says where the server is.

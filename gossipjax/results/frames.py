@@ -105,7 +105,10 @@ def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
     for row in _ledger(run)
   ]
   if not rows:
-    raise UserError('No finished run was audited; a run with --audit is.')
+    raise UserError(
+      'No finished run counted compiled bytes or those of an interface; run '
+      'with --audit, or with --interface.'
+    )
   return pd.DataFrame(
     rows,
     columns=[

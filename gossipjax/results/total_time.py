@@ -27,7 +27,7 @@ def kind(run: Run) -> str:
 
 
 def sharing(run: Run) -> int:
-  """For how many devices of workers each device of this machine stands."""
+  """How many devices of workers share one device of this machine."""
   inner = max(1, run.config.get('devices_per_worker', 0))
   devices = run.config['workers'] * inner
   executor = (run.summary or {}).get('executor') or run.config.get('executor')

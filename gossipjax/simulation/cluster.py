@@ -1,7 +1,6 @@
 """The machines of virtual time: `config.cluster`, checked.
 
-Speed, stragglers and failures of the workers, their links, and the links of
-a server.
+Speed, stragglers, failures and links of the workers, and the links of a server.
 """
 
 import math
@@ -109,8 +108,8 @@ def cluster(
     trace: file for compute=trace, a line of seconds per step: one number for
       all workers, or one for each.
     factors: () is 1 for all workers.
-    failures: (worker, at_s) for good or (worker, at_s, back_s); what it was
-      computing is lost, what it holds is not.
+    failures: (worker, at_s) for good or (worker, at_s, back_s). What it was
+      computing is lost; with config.engine all that it holds, see watch.py.
     server: 'fifo' or 'fair'.
   """
   check_name('compute', compute, COMPUTE)
@@ -163,12 +162,14 @@ def _checked(c: Cluster, workers: int) -> Cluster:
       raise UserError(f'cluster.{key}={getattr(c, key)} is not finite.')
   if c.compute == 'uniform' and c.spread > 1:
     raise UserError(
-      f'cluster.spread={c.spread} of compute=uniform is at most 1; '
+      f'cluster.spread={c.spread} of compute=uniform must be at most 1; '
       'beyond, times are negative.'
     )
   _check_target(c)
   if c.first > workers:
-    raise UserError(f'cluster.first={c.first} of workers={workers} never come.')
+    raise UserError(
+      f'cluster.first={c.first} is more than workers={workers}; 0 is all.'
+    )
   if c.first and c.asynchronous:
     raise UserError(
       f'cluster.first={c.first} is for synchronous rounds; set '

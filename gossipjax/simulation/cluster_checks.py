@@ -19,7 +19,7 @@ def at_least(least: float, **numbers: float) -> None:
   """Raises a UserError if a number, by its key, is below `least` or NaN."""
   for key, number in numbers.items():
     if not number >= least:
-      raise UserError(f'cluster.{key} is at least {least}, got {number}.')
+      raise UserError(f'cluster.{key} must be at least {least}, got {number}.')
 
 
 def check_workers(key: str, found: Sequence[float], workers: int) -> None:
@@ -39,8 +39,9 @@ OWN = ('residual', 'velocity')
 def rejoining(memory: Any) -> None:
   """Refuses `first` for a strategy whose memory a late worker cannot catch up.
 
-  It fetches parameters only. A memory that all workers change in the same way,
-  such as a center, would differ from that of the others from then on.
+  It fetches parameters and the optimizer's state. A memory that all workers
+  change in the same way, such as a center, would differ from that of the others
+  from then on.
 
   Args:
     memory: of one worker's strategy; shapes suffice.
@@ -53,9 +54,10 @@ def rejoining(memory: Any) -> None:
     if not {*OWN} & {*names}:
       what = names[-1] if names else 'state'
       raise UserError(
-        'cluster.first lets late workers miss rounds, and this strategy has a '
-        f'memory that would miss them, too ({what}); set cluster.first=0, or '
-        'take a strategy with a residual at most, such as all_reduce or topk.'
+        'With cluster.first a late worker skips rounds and then copies only '
+        'parameters and optimizer state; what else this strategy keeps '
+        f'({what}) would differ between workers. Set cluster.first=0, or take '
+        'a strategy that keeps a residual at most, such as all_reduce or topk.'
       )
 
 

@@ -51,8 +51,9 @@ class ComputeTimes:
     done = now + took
     if not math.isfinite(done) or (took > 0 and done == now):
       raise UserError(
-        f'Worker {worker} would compute for {took:.6g} s from {now:.6g} s on, '
-        'which its clock cannot tell; check the seconds of config.cluster.'
+        f'Worker {worker}: {took:.6g} s of computing after {now:.6g} s of '
+        'virtual time overflow its clock or vanish in its rounding; check the '
+        'seconds of config.cluster.'
       )
     for who, since, until in self._cluster.outages:
       if who == worker and now < since < done:

@@ -27,7 +27,7 @@ class State(NamedTuple):
 
   workers: Worker  # A server's center once, without the axis of workers.
   gradients: Tree  # Like the parameters; the pending one of each worker.
-  losses: jax.Array  # f32[workers]; where those gradients were taken.
+  losses: jax.Array  # f32[workers]; of those gradients' batches.
 
 
 class Fleet(NamedTuple):
@@ -39,8 +39,8 @@ class Fleet(NamedTuple):
     params: held -> parameters of all to be evaluated, leaves [workers, ...].
     model_state: held -> what the models of all keep besides, likewise.
     center: held -> the server's parameters; None if there is no server.
-    start: (held, worker, step) -> held; the worker takes the gradient of one
-      of its steps, where it stands.
+    start: (held, worker, step) -> held; the worker computes the gradient of its
+      step at its present parameters, which is pending from then on.
     price: (held, who, step) -> (held, Traffic of leaves [who]): what `play`
       would send; changes no worker.
     play: (held, who, step) -> (held, losses, Traffic): a round that those

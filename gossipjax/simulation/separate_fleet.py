@@ -132,7 +132,8 @@ def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
   def play(held, who, step):
     asked, done = held.rehearsed or ((), None)
     if [*map(id, asked)] != [*map(id, attending(held, who))]:
-      # Somebody has changed since. Who is read twice can't be given away twice.
+      # A state changed since `price`: compute it again. A buffer can be donated
+      # once only, so not if a worker appears twice.
       run = compute if len({*who}) == len(who) else rehearse
       done = run(*arguments(held, who), np.int32(step))
     rows, server, sent = done

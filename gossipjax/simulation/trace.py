@@ -19,7 +19,7 @@ def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
     lines = path.read_text().replace(',', ' ').splitlines()
     seconds = np.loadtxt(lines, ndmin=2)
   except (OSError, ValueError) as error:
-    raise UserError(f'{path}: {error}; lines of seconds are meant.') from error
+    raise UserError(f'{path}: each line has to be seconds: {error}') from error
   if seconds.shape[1] not in (1, workers):
     raise UserError(
       f'{path} has {seconds.shape[1]} columns; it takes 1, or one '
@@ -30,7 +30,6 @@ def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
     raise UserError(f'{path} has times that are not from 0 to {most:g} s.')
   if len(seconds) < steps:
     raise UserError(
-      f'{path} has {len(seconds)} lines, steps={steps} need as '
-      'many; a shorter run or a longer trace will do.'
+      f'{path} has {len(seconds)} lines; steps={steps} needs at least {steps}.'
     )
   return seconds

@@ -123,7 +123,7 @@ def strategy(
   rule = Quorum(quorum, merge, outer, grace)
   rule.check()
   if not 0 <= delay < period:
-    raise UserError(f'delay is from 0 to below period={period}, got {delay}.')
+    raise UserError(f'delay must be from 0 to below {period=}, got {delay}.')
   of = lambda how: syncer(period, how, fragments, delay)
   among = lambda workers: of(rule._replace(everyone=workers))
   visits = lambda workers: async_exchange.visits(among(workers))

@@ -50,7 +50,7 @@ def strategy(
   over: 'senders' or 'all': the workers over which a mean is taken.
   """
   if not 0 <= own_momentum <= 1:
-    raise UserError(f'own_momentum is from 0 to 1, got {own_momentum}.')
+    raise UserError(f'own_momentum must be from 0 to 1, got {own_momentum}.')
   if not 1 <= block <= 64 or not 1 <= kept <= block**2:
     raise UserError(
       f'demo takes a block from 1 to 64 and 1 to block^2 kept coefficients, '

@@ -104,7 +104,9 @@ def strategy(
   granularity: which tensors are exchanged together; clip is of all of them.
   """
   if not 0 <= own_momentum < 1:
-    raise UserError(f'own_momentum is from 0 to below 1, got {own_momentum}.')
+    raise UserError(
+      f'own_momentum must be from 0 to below 1, got {own_momentum}.'
+    )
   if clip is not None and clip <= 0:
     raise UserError(f'clip is a norm above 0 or null, got {clip}.')
   sparse.count(density, 10**9)

@@ -40,7 +40,7 @@ def progress_mean(
       f'exchange={exchange} is unknown{nearest(exchange, EXCHANGES)}'
     )
   if not 0 <= decay <= 1:
-    raise UserError(f'decay is from 0 to 1, got {decay}.')
+    raise UserError(f'decay must be from 0 to 1, got {decay}.')
   if compressor == compressors.none():
     return exact_mean()
   if exchange == 'two_shot':

@@ -41,7 +41,7 @@ def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
   """
   if not 0 < stiffness <= 1:
     raise UserError(
-      f'stiffness is above 0 and at most 1, got {stiffness}; '
+      f'stiffness must be above 0 and at most 1, got {stiffness}; '
       'beyond 1 the center overshoots.'
     )
 

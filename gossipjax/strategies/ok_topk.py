@@ -65,7 +65,7 @@ def ok_topk_mean(
   """The about k largest entries of the sum of all workers' top-k, over P."""
   sparse.count(density, 10**9)
   if period < 1:
-    raise UserError(f'period of ok_topk is at least 1 step, got {period}.')
+    raise UserError(f'period of ok_topk must be at least 1 step, got {period}.')
 
   def init(tree):
     return OkTopkState(

@@ -46,7 +46,7 @@ def strategy(switch: int = 100, period: int = 16) -> Strategy:
   period: local steps between two averages of the second.
   """
   if switch < 0:
-    raise UserError(f'switch is at least 0 steps, got {switch}.')
+    raise UserError(f'switch must be at least 0 steps, got {switch}.')
   return Strategy(
     switched(switch, exact_mean(), identity()),
     switched(switch, identity(), every(period, exact_mean())),

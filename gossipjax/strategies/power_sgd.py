@@ -81,7 +81,7 @@ def _start(tree: Tree, rank: int, seed: int) -> PowerState:
 def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
   """The mean of each matrix at a given rank, with error feedback."""
   if rank < 1:
-    raise UserError(f'rank is at least 1, got {rank}.')
+    raise UserError(f'rank must be at least 1, got {rank}.')
 
   def update(tree, state, step, active=True):
     del step

@@ -50,7 +50,7 @@ def _read_all(tree, sources, active):
 def pull_mean(pulls: int, draws: Draws = random_targets) -> Aggregator:
   """Averages with `pulls` published trees of other workers."""
   if pulls < 1:
-    raise UserError(f'pulls is at least 1, got {pulls}.')
+    raise UserError(f'pulls must be at least 1, got {pulls}.')
 
   def init(tree):
     return PublishedState(published=tree)

@@ -114,10 +114,10 @@ def strategy(
   """
   if not 0 <= delay < period:
     raise UserError(
-      f'delay is from 0 to below period={period} steps, got {delay}.'
+      f'delay must be from 0 to below period={period} steps, got {delay}.'
     )
   if not 0 <= alpha <= 1:
-    raise UserError(f'alpha is from 0 to 1, got {alpha}.')
+    raise UserError(f'alpha must be from 0 to 1, got {alpha}.')
   of = lambda f: fragment_step(
     outer,
     progress_mean(compressor, decay, exchange, seed + f),

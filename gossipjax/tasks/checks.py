@@ -28,8 +28,8 @@ def check(task: Task, batch_size: int) -> None:
     _, after = jax.eval_shape(_returned(task), params, state, batch, _key())
   if _forms(after) != _forms(state):
     raise UserError(
-      'task.loss returns a state of another form than task.init: '
-      f'{_told(after)} after {_told(state)}.'
+      'task.loss has to return a state of the shapes and dtypes of that of '
+      f'task.init, {_told(state)}; it returns {_told(after)}.'
     )
   _check_scores(task, params, state)
 
@@ -114,7 +114,9 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
   """The same scores for one example as for two, each a number."""
   one, two = (_scores(task, params, state, size) for size in (1, 2))
   if not isinstance(one, dict) or not one:
-    raise UserError(f'task.score returns {_told(one)}; scores by name are due.')
+    raise UserError(
+      f'task.score returns {_told(one)}; it has to be a dict of scores by name.'
+    )
   for name in dict.fromkeys([*one, *two]):
     if not str(name).isidentifier():
       raise UserError(
@@ -124,8 +126,8 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
     kinds = [_kind(name, found, size) for size, found in ((1, one), (2, two))]
     if kinds[0] != kinds[1]:
       raise UserError(
-        f'task.score: {name!r} is {kinds[0]} of one example and {kinds[1]} of '
-        'two; a score is the same for any number.'
+        f'task.score: {name!r} is {kinds[0]} for one example and {kinds[1]} '
+        'for two; its type must not depend on the size of a batch.'
       )
   if isinstance(task.higher_is_better, str):
     raise UserError(

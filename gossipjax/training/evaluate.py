@@ -46,7 +46,8 @@ def held_out(
 ) -> Callable[[Tree, Tree], dict[str, float]]:
   """Scores a model on all held-out examples.
 
-  Nothing is communicated: every device scores its share, the host adds up.
+  Every device scores its share; the hosts exchange sums of scores, which are no
+  part of the method and are not counted.
 
   Args:
     task: whose `test` examples.

@@ -142,7 +142,7 @@ class Ledger:
     np.add.at(self.received, who, np.asarray(sent.received))
     np.add.at(self.messages, who, np.asarray(sent.messages))
     np.add.at(self.local, who, np.asarray(sent.local))
-    if len(losses):  # Who fetches parameters does so in a round of others.
+    if len(losses):  # Without losses it is a fetch, which is part of a round.
       self.exchanges += int(np.asarray(sent.bytes).max(initial=0) > 0)
 
   def take_loss(self) -> float:

@@ -91,7 +91,7 @@ def due(period: int, done: int, steps: int) -> bool:
 class Stopwatch:
   """Seconds spent in steps, and bytes that left an interface in them.
 
-  The first step, which compiles, takes no time.
+  The first step is left out, because it compiles.
   """
 
   def __init__(self, meter: Meter):

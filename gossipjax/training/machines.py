@@ -30,8 +30,9 @@ def engine(config: ConfigDict, given: bool) -> str:
     raise UserError(f'engine={name} is unknown{nearest(name, ENGINES)}')
   if given:
     raise UserError(
-      f'engine={name} starts processes that know the config only; name the '
-      "task and the strategy there, 'module:function' for one of yours."
+      f'engine={name} starts processes that receive the config alone, no '
+      'objects; name task and strategy in the config, one of yours as '
+      "'module:function'."
     )
   if inner.devices(config) > 1:
     raise UserError(

@@ -1,4 +1,4 @@
-"""Strategy and optimizer about the momentum, which only one of them has."""
+"""Checks that only one of strategy and optimizer has a momentum."""
 
 from collections.abc import Mapping
 from typing import Any

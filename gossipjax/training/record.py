@@ -10,11 +10,13 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class Record(
   msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-  """The state of a run after `step` steps of each worker.
+  """The state of a run after `step` steps of each worker, on average where
+  workers do not wait for each other.
 
-  Lists have one entry per worker. Held-out scores are None between
-  evaluations. Fields with a default belong to virtual time and are left out of
-  the file where they are None.
+  Lists have one entry per worker, `wire_bytes` one per process. Held-out scores
+  are None between evaluations. Fields with a default are those that not every
+  run has (groups, several devices, virtual time, an engine); None is left out
+  of the file.
 
   A new field needs a default, or another `SCHEMA` (results/workdir.py): files
   without it are refused otherwise.

@@ -97,7 +97,7 @@ def _sum(*trees: Tree) -> Tree:
 
 def _later(aggregator: Aggregator, steps: int, parts: Late) -> Aggregator:
   if steps < 0:
-    raise UserError(f'A delay is at least 0 steps, got {steps}.')
+    raise UserError(f'A delay must be at least 0 steps, got {steps}.')
   if steps == 0:
     return aggregator
 

@@ -40,7 +40,7 @@ def fragments(
   layers = _layers(tree)
   if not 1 <= count <= len(layers):
     raise UserError(
-      f'fragments is from 1 to the {len(layers)} layers of the model, '
+      f'fragments must be from 1 to the {len(layers)} layers of the model, '
       f'got {count}.'
     )
   if pattern == 'strided':

@@ -53,7 +53,7 @@ def bucket(bytes: int = 25 * 2**20) -> Granularity:
   """
   if bytes < 1:
     raise UserError(
-      f'granularity.bytes is at least 1 byte, got {bytes}; '
+      f'granularity.bytes must be at least 1 byte, got {bytes}; '
       'granularity.name=layer exchanges each tensor by itself.'
     )
   return Granularity(bytes)
@@ -69,7 +69,9 @@ def shards(number: int = 2) -> Granularity:
     UserError: fewer than 1 shard.
   """
   if number < 1:
-    raise UserError(f'granularity.number is at least 1 shard, got {number}.')
+    raise UserError(
+      f'granularity.number must be at least 1 shard, got {number}.'
+    )
   return Granularity(None, number)
 
 

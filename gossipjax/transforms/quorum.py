@@ -49,9 +49,9 @@ class Quorum(NamedTuple):
     """Raises a UserError for an impossible rule."""
     merges.check(self.merge)
     if self.size < 1:
-      raise UserError(f'quorum is at least 1, got {self.size}.')
+      raise UserError(f'quorum must be at least 1, got {self.size}.')
     if self.grace < 0:
-      raise UserError(f'grace is at least 0 steps, got {self.grace}.')
+      raise UserError(f'grace must be at least 0 steps, got {self.grace}.')
 
   def init(self, center: Tree) -> Held:
     """What it holds at first."""

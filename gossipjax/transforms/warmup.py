@@ -51,12 +51,12 @@ def stages(densities: tuple[float, ...], steps: int) -> Warmup:
   """
   if steps < 1:
     raise UserError(
-      f'warmup.steps is at least 1, got {steps}; '
+      f'warmup.steps must be at least 1, got {steps}; '
       'warmup.name=none has no stages.'
     )
   if not densities or not 0 < min(densities) <= max(densities) <= 1:
     raise UserError(
-      f'warmup.densities are above 0 and at most 1, got {densities}.'
+      f'warmup.densities must be above 0 and at most 1, got {densities}.'
     )
   return Warmup(densities, steps)
 

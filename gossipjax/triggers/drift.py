@@ -34,7 +34,7 @@ def relative_drift(scale: float = 6.0, decay: float = 0.9) -> Trigger:
   """
   at_least(0, scale=scale, decay=decay)
   if decay >= 1:
-    raise UserError(f'decay is below 1, got {decay}.')
+    raise UserError(f'decay must be below 1, got {decay}.')
 
   def update(part, memory, step, who):
     size = norm(memory.shared)

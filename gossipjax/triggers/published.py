@@ -75,7 +75,7 @@ def step_size(
     growth: exponent of the growth of c with time; 0 is none.
   """
   if not callable(learning_rate) and not learning_rate > 0:
-    raise UserError(f'learning_rate is above 0, got {learning_rate}.')
+    raise UserError(f'learning_rate must be above 0, got {learning_rate}.')
   at_least(0, squared_steps=squared_steps, growth=growth)
 
   def update(part, shared, step, who):

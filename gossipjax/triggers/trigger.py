@@ -106,4 +106,4 @@ def at_least(least: float, **numbers: float) -> None:
   """Raises a UserError that names a number below `least`."""
   for name, number in numbers.items():
     if not number >= least:
-      raise UserError(f'{name} is at least {least}, got {number}.')
+      raise UserError(f'{name} must be at least {least}, got {number}.')

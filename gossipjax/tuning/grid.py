@@ -17,13 +17,13 @@ from gossipjax.errors import UserError, nearest
 # Values by key of a config, such as 'strategy.k'.
 Grid = Mapping[str, Sequence[Any]]
 Point = dict[str, Any]  # One value for each key.
-# Keys that tuning sets itself, and what sets them.
+# Keys that cannot be tuned, and why.
 OURS = {
-  'seed': '--seeds',
-  'seeds': '--seeds',
-  'variants': 'a config',
-  'split.holdout': 'nothing else than the validation split',
-  'split.validation': 'the config',
+  'seed': 'set it by --seeds',
+  'seeds': 'set it by --seeds',
+  'variants': 'set it in the config',
+  'split.holdout': 'trials are always scored on the validation split',
+  'split.validation': 'set it in the config',
 }
 
 
@@ -75,7 +75,7 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
   configs = list(configs)
   for key, values in grid.items():
     if key in OURS:
-      raise UserError(f'--grid {key}: that is chosen by {OURS[key]}.')
+      raise UserError(f'--grid {key} cannot be tuned; {OURS[key]}.')
     again = [v for i, v in enumerate(values) if v in values[:i]]
     if len(values) < 2 or again:
       raise UserError(

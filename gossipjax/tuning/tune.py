@@ -101,7 +101,7 @@ def _metric(given: str | None, task: Task) -> str:
 def _check_at_least_1(**numbers: int | None) -> None:
   for name, number in numbers.items():
     if number is not None and number < 1:
-      raise UserError(f'--{name} is at least 1, got {number}.')
+      raise UserError(f'--{name} must be at least 1, got {number}.')
 
 
 def _write(

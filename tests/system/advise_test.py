@@ -414,7 +414,7 @@ def test_a_calibrated_link_is_read_from_its_file(tmp_path):
     ('{', r'link\.json is not JSON of a link'),
     (
       '{"latency_s": -1, "bytes_per_s": 1}',
-      r'link\.latency_s=-1 is out of range; it is at least 0',
+      r'link\.latency_s=-1 is out of range; must be at least 0',
     ),
     (None, r'link.json: No such file'),
   ],

@@ -259,7 +259,7 @@ def test_why_a_test_failed_is_kept(tmp_path):
   'words, told',
   [
     (['lawz', '--out=x'], "'lawz' is no part; did you mean 'laws'?"),
-    (['--out=x', '--minutes=0'], '--minutes is above 0, got 0.'),
+    (['--out=x', '--minutes=0'], '--minutes must be above 0, got 0.'),
   ],
 )
 def test_a_mistake_on_the_command_line_is_a_sentence(words, told):

@@ -127,7 +127,10 @@ def test_who_never_gets_there_and_who_diverged_come_last(tmp_path):
   )
   assert [row.name for row in told.rows] == ['dense', 'sparse', 'wild']
   text = ' '.join(answer_text.sentences(told))
-  assert 'Never there: sparse (at best 80.00 %), wild (diverged).' in text
+  assert (
+    'Did not reach the target: sparse (at best 80.00 %), wild (diverged).'
+    in text
+  )
   assert [row['seconds to the target'] for row in answer_table.rows(told)][
     1:
   ] == ['never'] * 2
@@ -186,7 +189,7 @@ def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
   assert 'held-out loss 0.4000' in text and "The target is the config's" in text
   none = found(tmp_path / 'b', runs, {'target': 1.5})
   assert none.first is None
-  assert answer_text.sentences(none)[0].startswith('Nobody gets to held-out')
+  assert answer_text.sentences(none)[0].startswith('No run reached held-out')
   best = found(tmp_path / 'c', runs, {'target_score': 'loss'})
   assert best.target == pytest.approx(1.01 / 3)
 

@@ -33,10 +33,10 @@ def test_runs_that_did_not_count_exchanges_have_no_such_column():
 
 def test_bytes_within_groups_have_a_column_if_there_are_groups():
   first, second = rows(RUN | {'bytes_local': 2000}, RUN)
-  assert first['of it within groups'] == '5 B'
-  assert second['of it within groups'] == ''
+  assert first['sent within groups per step'] == '5 B'
+  assert second['sent within groups per step'] == ''
   (row,) = rows(RUN)
-  assert 'of it within groups' not in row
+  assert 'sent within groups per step' not in row
 
 
 def test_a_link_of_groups_is_in_the_heading_of_its_seconds():

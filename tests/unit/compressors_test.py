@@ -171,7 +171,7 @@ def test_int8_is_off_by_half_a_level_at_most(size, seed, unit):
 )
 @pytest.mark.parametrize('density', [0, -0.1, 1.5, float('nan')])
 def test_an_impossible_density_is_refused_at_once_by_name(make, density):
-  with pytest.raises(UserError, match=f'density is above 0.*{density}'):
+  with pytest.raises(UserError, match=f'density must be above 0.*{density}'):
     make(density)
 
 

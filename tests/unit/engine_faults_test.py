@@ -52,7 +52,7 @@ def test_a_run_ends_when_nobody_comes_back(watched):
   found = watched([(0, 5.0, math.inf), (1, 7.0, math.inf)], 8)
   found._kill()
   found._died((WORKER, 0))
-  with pytest.raises(UserError, match='All workers have left'):
+  with pytest.raises(UserError, match='stopped every worker for good'):
     found._died((WORKER, 1))
 
 

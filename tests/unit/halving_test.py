@@ -183,7 +183,7 @@ def test_what_is_expected_is_between_both_outcomes():
   said = recommendation.tried(ranks, 1000, 'again')
   assert ', 0 % of transformer on text with adam. Others needed 2 ' in said
   table = recommendation.rows(ranks, 'test_accuracy')
-  shares = {row['strategy']: row['does not reach it'] for row in table}
+  shares = {row['strategy']: row['misses the target'] for row in table}
   assert shares == {'fast': f'{100 * always.share:.0f} %', DENSE: '', 'bad': ''}
 
 
@@ -195,7 +195,7 @@ def test_without_whole_trainings_pilots_stand_for_them():
   said = recommendation.tried(ranks, 1000, 'again')
   assert ' No kept training shows whether it gets there; a half is' in said
   table = recommendation.rows(ranks, 'test_accuracy')
-  assert 'not known' in [row['does not reach it'] for row in table]
+  assert '50 % (assumed)' in [row['misses the target'] for row in table]
 
 
 def test_pilots_of_full_length_are_whole_trainings_of_the_config():

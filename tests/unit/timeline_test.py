@@ -266,31 +266,31 @@ def test_a_trace_is_read_and_its_end_is_told(tmp_path):
   ] == [0.1, 0.3, 0.2, 0.4]
   with pytest.raises(UserError, match='ends after 2 steps, worker 1'):
     compute_times.seconds(1, 2, 0.0)
-  with pytest.raises(UserError, match='has 2 lines, steps=3'):
+  with pytest.raises(UserError, match='has 2 lines; steps=3'):
     cluster(2, 3, FULL, compute='trace', trace=str(path))
   path.write_text('0.1\n-0.2\n')
   with pytest.raises(UserError, match='not from 0'):
     cluster(2, 2, FULL, compute='trace', trace=str(path))
   path.write_text('0.1\nsoon\n')
-  with pytest.raises(UserError, match='seconds are meant'):
+  with pytest.raises(UserError, match='each line has to be seconds'):
     cluster(2, 2, FULL, compute='trace', trace=str(path))
 
 
 @pytest.mark.parametrize(
   'wrong, sentence',
   [
-    ({'step_s': -0.1}, 'step_s is at least 0'),
-    ({'step_s': math.nan}, 'step_s is at least 0'),
-    ({'sleep_s': -1.0}, 'sleep_s is at least 0'),
+    ({'step_s': -0.1}, 'step_s must be at least 0'),
+    ({'step_s': math.nan}, 'step_s must be at least 0'),
+    ({'sleep_s': -1.0}, 'sleep_s must be at least 0'),
     ({'latency_s': -1.0}, 'latency_s=-1.0 .* at least 0'),
     ({'bytes_per_s': 0.0}, 'bytes_per_s=0.0 .* above 0'),
-    ({'spread': -1.0}, 'spread is at least 0'),
+    ({'spread': -1.0}, 'spread must be at least 0'),
     ({'timeout_s': math.inf}, 'timeout_s=inf is not finite'),
     ({'compute': 'uniform', 'spread': 1.5}, 'times are negative'),
     ({'compute': 'normal'}, 'compute=normal is unknown'),
     ({'compute': 'trace', 'trace': 'nowhere'}, "'nowhere' is not a file"),
     ({'server': 'lifo'}, 'server=lifo is unknown'),
-    ({'shards': 0}, 'shards is at least 1'),
+    ({'shards': 0}, 'shards must be at least 1'),
     ({'factors': (1.0, 2.0)}, 'each of 3 workers'),
     ({'factors': (1.0, -2.0, 1.0)}, 'above 0'),
     ({'stragglers': (3,)}, 'no worker 3 among 0 to 2'),
@@ -303,7 +303,7 @@ def test_a_trace_is_read_and_its_end_is_told(tmp_path):
       'leaves no worker',
     ),
     ({'first': 2}, 'asynchronous=False'),
-    ({'first': 4, 'asynchronous': False}, 'first=4 of workers=3'),
+    ({'first': 4, 'asynchronous': False}, 'first=4 is more than workers=3'),
     ({'target_accuracy': 80.0}, 'at most 1'),
   ],
 )

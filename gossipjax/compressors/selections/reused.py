@@ -23,7 +23,7 @@ def selection(period: int = 8) -> Selection:
     period: m, steps from one exact selection to the next.
   """
   if period < 1:
-    raise UserError(f'period of reused is at least 1 step, got {period}.')
+    raise UserError(f'period of reused must be at least 1 step, got {period}.')
 
   def exactly(x, k):
     indices = find.ascending(x, k)

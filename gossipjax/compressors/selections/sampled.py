@@ -18,7 +18,9 @@ def selection(rate: float = 0.01) -> Selection:
     rate: size of the sample over that of the vector; paper: 0.001 to 0.01.
   """
   if not 0 < rate <= 1:
-    raise UserError(f'rate of sampled is above 0 and at most 1, got {rate}.')
+    raise UserError(
+      f'rate of sampled must be above 0 and at most 1, got {rate}.'
+    )
 
   def select(x, k, step, memory):
     del step
