@@ -4,7 +4,7 @@ The idea:
   aggregator      the types Aggregator and Strategy; chain, every, as_optax
   async_exchange  kinds of exchange between workers that do not wait
   collectives     the only folder that moves bytes, and counts them
-  traffic         the counts: bytes, messages and rounds of one worker
+  traffic         a bill: bytes, messages and rounds of one worker
   topology        communication graphs as weighted permutations
   network         seconds that traffic takes on a link
   local_step      one step of one worker: both slots around an optimizer

@@ -52,9 +52,9 @@ def rounds(full: int) -> list[Round]:
 def of_pilots(name: str, scale: str) -> study.Study:
   """All pilots that halving may ask for on any link, by pilot.
 
-  Of each strategy those at its best rate go on, where a step costs the same of
-  all. On a link another rate may be the best; its longer pilots are then
-  missing, which was never so.
+  After each round, each strategy goes on at the rate that is best if steps of
+  all strategies take equally long. If another rate were best on a link, its
+  longer pilots would be missing; this has not happened.
   """
   methods = list(METHODS)[: 2 if scale == 'quick' else None]
   configs = {m: config(name, m, scale) for m in methods}
@@ -83,7 +83,7 @@ def _candidates(configs: Mapping[str, ConfigDict]) -> Iterable[Candidate]:
 
 
 def curve(name: str, run: Result, step_s: float, link: str) -> Curve:
-  """Scores and seconds of a run on a link; '' is one that costs nothing."""
+  """Scores and seconds of a run on a link; '' is a link that takes no time."""
   metric = workloads.WORKLOADS[name].metric
   if run['diverged']:
     return Curve([], [])

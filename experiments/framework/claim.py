@@ -9,6 +9,11 @@ A claim is one module of `experiments/` with
 
 and it ends with `claim.run(CLAIM, measure, figure)`, or with `trained.run`
 if it keeps training runs.
+
+`verdict` makes of the rows one case each that holds (True), does not (False) or
+is undecided (None: see `seed_statistics.at_least`, `margins.is_as_good`), and
+`judged` counts them. A doubt (`trained.doubt`: a gate that is not met, no run
+finished) leaves all of them undecided.
 """
 
 import pathlib

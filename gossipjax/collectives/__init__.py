@@ -10,7 +10,7 @@ A worker may be several devices, see sharing.py; the bill is that of a device.
 It goes up through the strategy and local_step.py to training/ledger.py.
 
 axes        the mesh axes of the workers and of the devices of a worker
-bills       what messages of known sizes cost
+bills       bytes, messages and rounds of messages of known sizes
 sharing     what the devices of a worker send each other
 reductions  sums, maxima and gathers over all workers
 messages    messages along pairs of workers

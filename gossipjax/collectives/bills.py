@@ -1,4 +1,4 @@
-"""What messages of known sizes cost."""
+"""Bills: bytes, messages and rounds of messages of known sizes."""
 
 import jax.numpy as jnp
 

@@ -1,4 +1,6 @@
-"""The files of a workdir, except checkpoints: written and read here only.
+"""The files of a workdir, except checkpoints (training/checkpoint.py).
+
+They are written and read here only.
 
 workdir      lists the files; config.json, summary.json, timeline.json
 provenance   what wrote the files: commit, versions, devices

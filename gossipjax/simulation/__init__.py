@@ -5,7 +5,7 @@ cluster_checks  checks of its keys
 trace           measured seconds of computing, from a file
 compute_times   how long each worker computes, and when it is down
 shared_link     a link that several transfers share
-timeline        the Player protocol, and how workers spent their time
+timeline        interface of what is simulated; how workers spent their time
 events          the asynchronous timeline: which worker is next
 rounds          the synchronous timeline: one round after the other
 fleet           functions over the states of all workers

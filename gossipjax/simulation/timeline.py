@@ -67,10 +67,10 @@ def later(now: float, time_s: float) -> float:
 
 
 def one_fewer(events: int, now: float) -> int:
-  """How many more events may pass until a gradient is used.
+  """One less than `events`, those that may still pass without a gradient used.
 
   Raises:
-    UserError: none.
+    UserError: `events` is 0: virtual time stands still.
   """
   if not events:
     raise UserError(

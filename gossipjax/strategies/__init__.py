@@ -11,4 +11,8 @@ A file alone can be trained; to pass all tests it also needs
                         --workload=fashion-dense, python -m experiments.fronts
   a row in the README   python -m experiments.framework.strategy_table NAME,
                         python -m experiments.framework.results_page
+
+What can be said of some methods only has lists of its own: messages of which
+one end need not take part (ONE_SIDED in tests/laws/contract_test.py), what it
+sends at any size (experiments/framework/period_bills.py).
 """

@@ -19,8 +19,8 @@ model_state     what models keep besides parameters, averaged
 evaluate        held-out scores and consensus distance
 ledger          totals of bytes per worker, modelled seconds per link
 optimizer       the local optimizer and its learning-rate schedule
-momentum        strategy and optimizer about the momentum
+momentum        checks that strategy or optimizer has a momentum, not both
 schedules       learning rates by step: every schedule of optax
 checkpoint      saves, verifies and restores a run bit-exactly
-durable_files   files that outlive a power failure, and their manifests
+durable_files   files that survive a power failure; hashes that show damage
 """

@@ -1,4 +1,4 @@
-"""Files that outlive a power failure, and manifests that show changes.
+"""Files that survive a power failure, and manifests that show damage.
 
 A manifest is a file manifest.json in a folder: the SHA-256 of each of its files
 by name. It is written after them.
