@@ -8,7 +8,6 @@ gossiping SGD at the same accuracy: their baseline must have spent 52 / 92, or
 a step without an exchange takes no communication time.
 """
 
-import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -136,9 +135,7 @@ def find(
 
 def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
   last = mine.tuned.runs[0]['records'][-1]
-  mean = virtual_time.mean_seconds(mine.tuned)
-  theirs = base and virtual_time.mean_seconds(base.tuned)
-  part = claim.ratio(mean, theirs)
+  part, error = virtual_time.over(mine.tuned, base and base.tuned)
   first = base and base.tuned.runs[0]['records'][-1]
   per_step = lambda record: record['bytes_sent'] / record['step']
   return seed_statistics.columns(NAMES, cell) | {
@@ -148,19 +145,10 @@ def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
     seed_statistics.INSIDE: mine.tuned.inside,
     'share of time not computing': talking(mine.tuned.runs[0]),
     'traffic saved': 1 - per_step(last) / per_step(first) if first else None,
-    TIME: mean,
+    TIME: virtual_time.mean_seconds(mine.tuned),
     PART: part,
-    f'{PART}{seed_statistics.ERROR}': part and _error(mine, base, mean, theirs),
+    f'{PART}{seed_statistics.ERROR}': error,
   }
-
-
-def _error(mine: Method, base: Method, mean: float, theirs: float):
-  """Standard error of the quotient of two means; None if one is not known."""
-  errors = [virtual_time.error(method.tuned) for method in (mine, base)]
-  if mine is base or None in errors:
-    return None
-  shares = (e / m for e, m in zip(errors, (mean, theirs), strict=True))
-  return mean / theirs * math.hypot(*shares)
 
 
 NOTES = f"""

@@ -84,7 +84,7 @@ def value_for(
   value = begin
   for _ in range(TRIES):
     sent = yield from bytes_of(workload, config_at(value))
-    tried[value] = (sent or math.inf) / wanted
+    tried[value] = (math.inf if sent is None else sent) / wanted
     if abs(tried[value] - 1) <= WITHIN:
       break
     value = float(f'{_next(tried, value, power):.4g}')

@@ -21,11 +21,20 @@ def versions(config: Mapping[str, Any]) -> dict[str, int]:
   Args:
     config: of a run.
   """
-  strategy = config['strategy']['name']
-  found = {'training': TRAINING, strategy: known()[strategy]['version']}
+  all_of, found = known(), {'training': TRAINING}
+  for name in _strategies(config['strategy']):
+    found[name] = all_of[name]['version']
   if config.get('cluster'):
     found['virtual_time'] = VIRTUAL_TIME
   return {name: number for name, number in found.items() if number > 1}
+
+
+def _strategies(strategy: Mapping[str, Any]) -> list[str]:
+  """Its name, and those of the levels of `hierarchical`."""
+  levels = [strategy.get(level) or {} for level in ('inner', 'outer')]
+  within = [level['name'] for level in levels if level.get('name')]
+  among = within if strategy['name'] == 'hierarchical' else []
+  return [strategy['name'], *among]
 
 
 def known() -> dict[str, dict[str, Any]]:

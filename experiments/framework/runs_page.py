@@ -51,7 +51,7 @@ def rows(kept: Kept | None = None) -> list[Row]:
 def _computing(row: Row, kind: str, kept: Kept) -> Row:
   """Seconds that a step computes: with the coding of the row's strategy, or
   without any, if that was not measured; None if nothing was."""
-  key = {'workload': kind}
+  key = step_times.gradient_key(kind, row['config']['workers'])
   gradient = kept.find(step_times.KIND, key)
   if gradient is None:
     return {'step_s': None, 'coded': False}

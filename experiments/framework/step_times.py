@@ -14,6 +14,7 @@ from gossipjax.advice import step_cost
 from gossipjax.training.run import resolve_run
 
 KIND = 'step_seconds'  # Of kept results.
+USUAL = 8  # Workers; not in the key of a gradient.
 TURNS = 31  # Of each measurement, of which the median counts.
 FASTER = 1.31  # Times as fast as others, as claimed for Hylo.
 EVEN = f'B/s below which Hylo is {FASTER} times as fast as dense'
@@ -29,10 +30,16 @@ def of(
   config = workloads.config(workload, workers, 'cpu', strategy)
   arguments = key_of(config)['config']['strategy']
   of_strategy = {'workers': workers, 'strategy': arguments}
-  key = {'workload': workload}
+  key = gradient_key(workload, workers)
   gradient = kept.once(KIND, key, partial(_gradient, config))
   coding = kept.once(KIND, key | of_strategy, partial(_coding, config))
   return gradient | coding
+
+
+def gradient_key(workload: str, workers: int) -> dict[str, Any]:
+  """Of a worker's gradient: its batch is the smaller, the more workers."""
+  key: dict[str, Any] = {'workload': workload}
+  return key if workers == USUAL else key | {'workers': workers}
 
 
 def _gradient(config: ConfigDict) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.framework import best_rate, study, workloads
+from experiments.framework import best_rate, claim, study, workloads
 from experiments.framework.single_run import Result
 from gossipjax.config import defaults, resolve
 from gossipjax.results.crossing import crossing
@@ -129,3 +129,22 @@ def error(tuned: best_rate.Tuned) -> float | None:
   if len(found) < 2 or None in found or not tuned.inside:
     return None
   return standard_error(found)
+
+
+def over(
+  mine: best_rate.Tuned, base: best_rate.Tuned | None
+) -> tuple[float | None, float | None]:
+  """Mean seconds to the target over those of a base, and its standard error.
+
+  Seeds are paired: of r = mean(a) / mean(b) the error is that of the mean of
+  a - r b, over mean(b). None is what is not known, see `error`.
+  """
+  means = mean_seconds(mine), base and mean_seconds(base)
+  ratio = claim.ratio(*means)
+  if base is None or ratio is None:
+    return None, None
+  pairs = list(zip(seconds(mine), seconds(base), strict=False))
+  if len(pairs) < 2 or not (mine.inside and base.inside):
+    return ratio, None
+  gaps = [a - ratio * b for a, b in pairs if a is not None and b is not None]
+  return ratio, standard_error(gaps) / means[1]

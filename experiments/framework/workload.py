@@ -32,10 +32,8 @@ class Workload(NamedTuple):
 
   def score(self, run: Result) -> float | None:
     """What a run ended with, the more the better; None if it diverged."""
-    end = last(run)
-    if not end:
-      return None
-    return -end[self.metric] if self.is_loss else end[self.metric]
+    end = last(run).get(self.metric)
+    return -end if end is not None and self.is_loss else end
 
   @property
   def is_loss(self) -> bool:
@@ -54,5 +52,7 @@ class Workload(NamedTuple):
 
 
 def last(run: Result) -> dict[str, Any]:
-  """The last record, {} of a run that diverged."""
-  return {} if run.get('diverged') else run['records'][-1]
+  """The last record, {} of a run that diverged, if only with its last step."""
+  if run.get('diverged') or run['records'][-1].get('test_loss') is None:
+    return {}
+  return run['records'][-1]

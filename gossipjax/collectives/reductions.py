@@ -11,7 +11,7 @@ from gossipjax.collectives.bills import FLAG, ring_bytes
 from gossipjax.collectives.sharing import joined, part_bytes, share, with_joins
 from gossipjax.errors import UserError
 from gossipjax.flatten import flatten
-from gossipjax.traffic import Traffic, nbytes
+from gossipjax.traffic import SILENCE, Traffic, nbytes
 
 SERVED = 'served'  # Name in the compiled program of a sum that a server does.
 
@@ -37,6 +37,8 @@ def all_reduce(tree, active=True):
     The sum over those taking part, how many they are, and the bill.
   """
   n = lax.axis_size(axis())
+  if active is True and not jax.tree.leaves(tree):
+    return tree, n, SILENCE
   if active is True:
     total, count, size = _sum(tree), n, part_bytes(tree)
   else:

@@ -12,8 +12,10 @@ from gossipjax import network, strategies
 from gossipjax.aggregator import Strategy
 from gossipjax.config import own_functions
 from gossipjax.config.arguments import call, pick, settings
+from gossipjax.config.parts import PARTS
 from gossipjax.tasks import named
 from gossipjax.tasks.task import Task
+from gossipjax.triggers import Trigger
 
 STRATEGIES = tuple(m.name for m in pkgutil.iter_modules(strategies.__path__))
 
@@ -88,10 +90,26 @@ def strategy(
   """
   arguments = dict(config)
   function = strategy_function(name := arguments.pop('name'))
-  if rate and 'rate' in inspect.signature(function).parameters:
-    arguments['rate'] = rate
+  if rate:
+    arguments |= _scheduled(function, arguments, rate)
   found = call(function, arguments, 'strategy', seed=seed)
   return own_functions.returned(found, Strategy, 'strategy.name', name)
+
+
+def _scheduled(
+  function: Callable[..., Any],
+  arguments: Mapping[str, Any],
+  rate: Callable[..., Any],
+) -> dict[str, Any]:
+  """The arguments `rate` of a strategy, `schedule` of its trigger, if any."""
+  takes = lambda f, argument: argument in inspect.signature(f).parameters
+  found: dict[str, Any] = {'rate': rate} if takes(function, 'rate') else {}
+  trigger = arguments.get('trigger')
+  given = dict(trigger) if hasattr(trigger, 'items') else {'name': trigger}
+  make = PARTS[Trigger].get(given.get('name'))
+  if make and takes(make, 'schedule'):
+    found['trigger'] = {**given, 'schedule': rate}
+  return found
 
 
 Choice = str | Mapping[str, float]

@@ -42,12 +42,18 @@ def slow_momentum(
   def update(progress, state, params=None):
     del params
     now = rate((state.outer_steps + 1) * period - 1)
+    # A schedule may be 0 there: then u stays, and a = 1 keeps the progress.
+    moves, rated = now > 0, jnp.where(now > 0, now, 1.0)
     moved = jax.tree.map(
-      lambda u, d: (momentum * u + d / now).astype(u.dtype),
+      lambda u, d: jnp.where(moves, momentum * u + d / rated, u).astype(
+        u.dtype
+      ),
       state.momentum,
       progress,
     )
-    updates = jax.tree.map(lambda u: -stepsize * now * u, moved)
+    updates = jax.tree.map(
+      lambda u, d: -stepsize * jnp.where(moves, now * u, d), moved, progress
+    )
     return updates, SlowState(moved, state.outer_steps + 1)
 
   return optax.GradientTransformation(init, update)

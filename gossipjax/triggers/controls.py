@@ -24,12 +24,13 @@ def random(rate: float = 0.08, seed: int = 0) -> Trigger:
   """
   if not 0 <= rate <= 1:
     raise UserError(f'rate is a probability, 0 to 1, got {rate}.')
-  key = jax.random.key(seed)
-  return _without_parameters(
-    lambda step, who: jax.random.bernoulli(
-      jax.random.fold_in(jax.random.fold_in(key, who), step), rate
-    )
-  )
+
+  def wants(step, who):
+    key = jax.random.key(seed)  # Within the program, see transforms/groups.py.
+    key = jax.random.fold_in(jax.random.fold_in(key, who), step)
+    return jax.random.bernoulli(key, rate)
+
+  return _without_parameters(wants)
 
 
 def _without_parameters(wants: Callable[..., jax.Array]) -> Trigger:

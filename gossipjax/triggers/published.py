@@ -1,10 +1,10 @@
 """Triggers from papers that specify them completely."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from gossipjax.aggregator import select
 from gossipjax.errors import UserError
@@ -57,9 +57,10 @@ def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
 
 
 def step_size(
-  learning_rate: float | Callable[[jax.Array], jax.Array],
+  learning_rate: float | None = None,
   squared_steps: float = 100.0,
   growth: float = 0.0,
+  schedule: optax.Schedule | None = None,
 ) -> Trigger:
   """SPARQ-SGD: |x - s|^2 > c_t eta_t^2 with c_t = squared_steps (t + 1)^growth.
 
@@ -69,17 +70,20 @@ def step_size(
   Singh et al., SPARQ-SGD, 2019. arXiv:1910.14280
 
   Args:
-    learning_rate: eta, a number or a schedule of the step, as for optax.
+    learning_rate: eta, a number; None takes the schedule.
     squared_steps: c; 100 is the squared distance, over eta^2, of ten steps
       with gradients of norm one in one direction.
     growth: exponent of the growth of c with time; 0 is none.
+    schedule: eta by step. A run gives the schedule of `config.optimizer`.
   """
-  if not callable(learning_rate) and not learning_rate > 0:
+  if learning_rate is None and schedule is None:
+    raise UserError('learning_rate of step_size is missing.')
+  if learning_rate is not None and not learning_rate > 0:
     raise UserError(f'learning_rate must be above 0, got {learning_rate}.')
   at_least(0, squared_steps=squared_steps, growth=growth)
 
   def update(part, shared, step, who):
-    eta = learning_rate(step) if callable(learning_rate) else learning_rate
+    eta = schedule(step) if learning_rate is None else learning_rate
     c = squared_steps * (step + 1.0) ** growth
     return distance(part, shared) ** 2 > c * eta**2, shared
 

@@ -136,3 +136,18 @@ def test_a_seed_that_misses_the_target_leaves_no_mean():
   assert virtual_time.error(tuned) == pytest.approx(10 * scale)
   tuned = Tuned({}, 0.1, [*runs, virtual((9, 0.1))], True)
   assert virtual_time.mean_seconds(tuned) is None
+
+
+def test_seeds_are_paired_with_those_of_the_base():
+  tuned = lambda *ends, inside=True: Tuned(
+    {}, 0.1, [virtual((end, 0.9)) for end in ends], inside
+  )
+  base = tuned(10, 20, 30)
+  ratio, error = virtual_time.over(tuned(8, 16, 24), base)
+  assert ratio == pytest.approx(0.8)
+  assert error == pytest.approx(0, abs=1e-9)
+  ratio, error = virtual_time.over(tuned(9, 16, 23), base)
+  assert ratio == pytest.approx(0.8)
+  assert error == pytest.approx(3**-0.5 / 20)  # Of 1, 0 and -1 over the mean.
+  assert virtual_time.over(tuned(9, 16, 23, inside=False), base)[1] is None
+  assert virtual_time.over(base, None) == (None, None)

@@ -369,7 +369,7 @@ def schedule(step):
     triggers.relative_drift(),
     triggers.target_interval(),
     triggers.norm_slope(),
-    triggers.step_size(schedule, 50.0),
+    triggers.step_size(squared_steps=50.0, schedule=schedule),
   ],
 )
 def test_a_drop_of_the_learning_rate_does_not_silence_anyone(trigger):
@@ -377,6 +377,21 @@ def test_a_drop_of_the_learning_rate_does_not_silence_anyone(trigger):
   before = ((found > 150) & (found < 300)).sum()
   after = (found > 450).sum()
   assert 5 < before < 2 * after
+
+
+def test_a_run_gives_the_schedule_to_the_trigger_that_follows_it():
+  config = resolve.strategy_config('adaptive_gossip')
+  config.trigger.update(name='step_size', squared_steps=100.0)
+  with pytest.raises(UserError, match='learning_rate of step_size is missing'):
+    resolve.strategy(config)
+  sent = lambda strategy: sum(
+    int(np.asarray(bill.bytes).sum()) for _, bill in train(strategy)
+  )
+  follows = sent(resolve.strategy(config, lambda step: RATE))
+  config.trigger.learning_rate = RATE
+  assert follows == sent(resolve.strategy(config, lambda step: 99 * RATE))
+  config.trigger.learning_rate = None
+  assert follows > sent(resolve.strategy(config, lambda step: 99 * RATE))
 
 
 def test_a_threshold_that_ignores_the_drop_would_silence_all():
@@ -506,7 +521,7 @@ def drift(**options):
     (drift(decay=1.0), 'decay must be below 1'),
     (named('fixed', period=0), 'period must be at least 1'),
     (named('fixed', scale=2.0), 'strategy.trigger.scale is unknown'),
-    (named('step_size'), 'strategy.trigger.learning_rate is missing'),
+    (named('step_size'), 'learning_rate of step_size is missing'),
     (named('step_size', learning_rate=0.0), 'learning_rate must be above 0'),
     (named('random', rate=1.5), 'rate is a probability'),
     (named('norm_slope', horizon=-1.0), 'horizon must be at least 0'),

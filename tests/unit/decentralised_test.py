@@ -246,6 +246,15 @@ def test_slowmo_under_a_schedule_is_what_numpy_says(a=0.8, b=0.5):
   assert np.abs(ours[-1] - constant[-1]).max() > 1e-3
 
 
+def test_slowmo_keeps_all_progress_of_a_period_that_ends_at_rate_0():
+  begins_at_0 = optax.linear_schedule(0.0, RATE, 4)
+  found = train(
+    slowmo.strategy(1, 1, 1.0, 0.0, begins_at_0), optax.sgd(begins_at_0)
+  )
+  assert np.isfinite(found[-1]).all()
+  close(found, train(local_sgd.strategy(1), optax.sgd(begins_at_0)))
+
+
 def test_post_local_sgd_is_all_reduce_before_and_local_sgd_after():
   never, at_once = post_local_sgd.strategy(99, H), post_local_sgd.strategy(0, H)
   same(train(never, MOMENTUM), train(all_reduce.strategy(), MOMENTUM))

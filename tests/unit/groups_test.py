@@ -96,6 +96,23 @@ def test_groups_draw_numbers_of_their_own(executor):
   assert drawn[0] != drawn[2]
 
 
+def test_groups_toss_coins_of_their_own():
+  triggered = resolve.strategy(
+    resolve.strategy_config(
+      'adaptive_gossip', trigger={'name': 'random', 'rate': 0.5}
+    )
+  ).parameters
+  pairs = groups.among(groups.neighbors(2), triggered)
+  where = executors.executor(P, 'vmap')
+  run = where.run(lambda x, s, step: pairs.update(x, s, step))
+  tree = where.put({'bias': jnp.ones((P, 3))})
+  state = where.run(pairs.init)(tree)
+  talks = [
+    run(tree, state, step=jnp.int32(t))[2].bytes[::2] > 0 for t in range(12)
+  ]
+  assert not np.array_equal(*np.array(talks).T[:2])
+
+
 def test_counterparts_are_the_members_of_one_place():
   assert groups.neighbors(2)(6) == [[0, 1], [2, 3], [4, 5]]
   assert groups.counterparts(2)(6) == [[0, 2, 4], [1, 3, 5]]

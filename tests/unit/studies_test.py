@@ -182,6 +182,11 @@ def test_gates_of_losses_are_met_from_below():
   assert text.score(run(0.5)) == -0.5
 
 
+def test_a_run_whose_last_step_made_its_loss_nan_has_diverged():
+  for name in ('shakespeare', 'fashion'):
+    assert workloads.WORKLOADS[name].score(run(0.5, test_loss=None)) is None
+
+
 def jobs(n):
   """Some studies that overlap in one run."""
   begin = lambda i: lambda: iter_of(config(seed=i // 2))
