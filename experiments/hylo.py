@@ -160,6 +160,8 @@ def verdict(
   said.append(
     residual_growth.sentence(growth) if growth else 'Nothing is trained yet.'
   )
+  named = figures.values(rows, 'workload')
+  met += [None for row in coverage if row['workload'] not in named]
   ours = f'points over dense, times as fast at most: {"; ".join(short)}'
   return claim.judged(met, ours, ' '.join(said), trained.doubt(coverage))
 
