@@ -270,12 +270,12 @@ def a_direction():
     ('no_scalar', r'task\.loss returns float32\[16\]'),
     ('no_names', 'scores by name'),
     ('no_number', "'each'"),
-    ('appearing', "'b' is missing of one example"),
+    ('appearing', "'b' is missing for one example"),
     ('changing', "'a'.*int32.*float32"),
     ('nothing_known', "'a' is NaN"),
     ('bad_name', 'top-5'),
     ('no_state', r'task\.init'),
-    ('another_state', 'another form'),
+    ('another_state', 'state of the shapes'),
   ],
 )
 def test_a_wrong_task_is_refused_before_anything_is_written(
