@@ -42,8 +42,7 @@ ARGUMENTS: Mapping[str, dict[str, Any]] = {
 }
 SMALL, LARGE = ('fashion-dense', 'shakespeare-lstm'), ('fashion', 'shakespeare')
 # A training on a large workload takes minutes. There the plain methods are
-# tried, and those which were on the front of fashion-dense with the seeds that
-# were finished then.
+# tried, and those that were on the front of fashion-dense at that time.
 PLAIN = ('all_reduce', 'gossip', 'local_sgd', 'topk', 'gtopk', 'diloco')
 BEST = ('power_sgd', 'ok_topk', 'slowmo', 'sparse_loco', 'push_sum')
 WORKERS = 8
@@ -221,10 +220,13 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
     axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)
     for row in mine:
       axes.plot(row[PATH], row[y], 'C1o' if row[FRONT] else 'C0.')
-    for row in _named(mine, y):
-      at, style = (row[PATH], row[y]), {'textcoords': 'offset points'}
-      axes.annotate(row['strategy'], at, (3, 3), fontsize=7, **style)
     axes.set(title=name, xlabel=PATH, ylabel=y, xscale='log')
+    for row in _named(mine, y):
+      at = row[PATH], row[y]
+      left = axes.transLimits.transform((math.log10(at[0]), at[1]))[0] < 0.8
+      side, offset = ('left', (3, 3)) if left else ('right', (-3, 3))
+      style: Any = {'textcoords': 'offset points', 'fontsize': 7, 'ha': side}
+      axes.annotate(row['strategy'], at, offset, **style)
     axes.yaxis.set_inverted(sign < 0)  # Better is higher up.
   return found
 

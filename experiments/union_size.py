@@ -177,13 +177,17 @@ published. 32 workers train the MLP only.
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   """Size of the union, bytes saved and accuracy against workers."""
   del coverage
-  found = Figure(figsize=(12, 3.4), layout='constrained')
-  panels = found.subplots(1, 3)
-  for axes, field in zip(panels, (UNION, SAVED, ACCURACY), strict=True):
-    figures.lines(axes, rows, 'workers', field, 'metric')
-    axes.set(ylabel=field)
-    figures.over_workers(axes)
-  figures.legend(found, panels[0])
+  names = figures.values(rows, 'workload') or ['']
+  found = Figure(figsize=(12, 3.4 * len(names)), layout='constrained')
+  panels = found.subplots(len(names), 3, squeeze=False)
+  metrics = figures.values(rows, 'metric')
+  for name, line in zip(names, panels, strict=True):
+    mine = [row for row in rows if row['workload'] == name]
+    for axes, field in zip(line, (UNION, SAVED, ACCURACY), strict=True):
+      figures.lines(axes, mine, 'workers', field, 'metric', names=metrics)
+      axes.set(ylabel=field, title=name)
+      figures.over_workers(axes)
+  figures.legend(found, *panels[0])
   return found
 
 

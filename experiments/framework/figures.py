@@ -117,7 +117,9 @@ def units_of_axes(figure: Figure) -> None:
       axes.xaxis.set_major_formatter('{x:,.0f}')
     for axis in (axes.xaxis, axes.yaxis):
       label = axis.get_label_text() or first * (axis is axes.yaxis)
-      found = re.match(r'(communication )?(bytes|seconds)\b(?!.* over )', label)
+      found = re.match(
+        r'(communication |virtual )?(bytes|seconds)\b(?!.* over )', label
+      )
       if found:
         units.ticks(axis, {'bytes': 'B', 'seconds': 's'}[found[2]])
 
