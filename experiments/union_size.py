@@ -127,12 +127,12 @@ def find(
 def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
   plain = found.get((*cell[:2], GATHERED))
-  theirs = seed_statistics.row({}, plain)[PATH] if plain else float('nan')
+  theirs = seed_statistics.row({}, plain)[PATH] if plain else None
   looked = {name: row.get(name) for name in (UNION, AGE, OLDEST)}
   return (
     {name: value for name, value in row.items() if name not in looked}
     | looked
-    | {SAVED: 100 * (1 - row[PATH] / theirs)}
+    | {SAVED: theirs and 100 * (1 - row[PATH] / theirs)}
     | seed_statistics.against(found[cell], plain, 'top-k')
   )
 
@@ -141,9 +141,10 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """For which metrics and numbers of workers the target is met."""
   mine = [row for row in rows if row['metric'] != GATHERED]
   each = '; '.join(
-    f'{row["metric"]} with {row["workers"]} workers {row[SAVED] or 0:.0f} %, '
+    f'{row["metric"]} with {row["workers"]} workers {row[SAVED]:.0f} %, '
     f'{seed_statistics.over(row, "top-k")}'
     for row in mine
+    if seed_statistics.known(row[SAVED])
   )
   return claim.judged(
     [_meets(row) for row in mine],
