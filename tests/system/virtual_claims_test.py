@@ -14,15 +14,16 @@ MET = [
     'studies finished': 1,
   }
 ]
-ERROR = f'{async_crossover.TIME}{seed_statistics.ERROR}'
+ERROR = f'{async_crossover.PART}{seed_statistics.ERROR}'
 
 
-def row(workers, method, seconds, error=0.01):
+def row(workers, method, seconds, waiting, error):
   """As `async_crossover` has it."""
   return {
     'workers': workers,
     'method': method,
     async_crossover.TIME: seconds,
+    async_crossover.PART: seconds and seconds / waiting,
     ERROR: error,
     async_crossover.SPEED: None,
     seed_statistics.INSIDE: True,
@@ -33,7 +34,11 @@ def crossover(free, waiting, error=0.01):
   """Rows of all methods: seconds of those that do not wait, and that do."""
   return [
     row(
-      workers, name, (waiting if name == 'all-reduce' else free)(workers), error
+      workers,
+      name,
+      (waiting if name == 'all-reduce' else free)(workers),
+      waiting(workers),
+      error,
     )
     for workers in async_crossover.WORKERS
     for name in async_crossover.METHODS
