@@ -96,11 +96,13 @@ class Risk(NamedTuple):
 
   def __str__(self) -> str:
     if not self.known:
-      return 'No kept training shows whether it gets there; a half is assumed.'
+      return (
+        'No kept training is like it; one in two is taken to miss the target.'
+      )
     each = ', '.join(
       f'{100 * g.missed / g.of:.0f} % {g.what}' for g in self.known
     )
-    said = f'Kept trainings that never got there: {each}.'
+    said = f'Kept trainings that missed the target: {each}.'
     if math.isnan(self.steps):
       return said
     return (

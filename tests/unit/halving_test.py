@@ -164,7 +164,7 @@ def test_a_strategy_that_seldom_gets_there_is_not_used_and_it_is_told():
   said = recommendation.tried(ranks, 1000, '')
   assert said.startswith('Use all-reduce at learning rate 0.1. Nothing is')
   assert ' fast at learning rate 0.1: ' in said
-  assert 'that never got there: 100 % in 4 comparisons, 100 % in 4' in said
+  assert 'that missed the target: 100 % in 4 comparisons, 100 % in 4' in said
   assert said.endswith('pilots do not show who reaches it.')
 
 
@@ -193,7 +193,7 @@ def test_without_whole_trainings_pilots_stand_for_them():
   assert fast.low == min(fast.seconds, fast.whole)
   assert fast.expected == pytest.approx((fast.low + fast.high) / 2)
   said = recommendation.tried(ranks, 1000, 'again')
-  assert ' No kept training shows whether it gets there; a half is' in said
+  assert ' No kept training is like it; one in two is' in said
   table = recommendation.rows(ranks, 'test_accuracy')
   assert '50 % (assumed)' in [row['misses the target'] for row in table]
 
