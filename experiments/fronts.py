@@ -171,8 +171,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       f'of its bytes: {fine}.'
     )
     short.append(f'{name}: {fine}')
-  named = figures.values(rows, 'workload')
-  cases += [None for row in coverage if row['workload'] not in named]
+  cases += trained.not_begun(rows, coverage)
   some = any(case is not None for case in cases)
   doubt = '' if some else 'not all strategies are trained'
   return claim.judged(

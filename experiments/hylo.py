@@ -160,8 +160,7 @@ def verdict(
   said.append(
     residual_growth.sentence(growth) if growth else 'Nothing is trained yet.'
   )
-  named = figures.values(rows, 'workload')
-  met += [None for row in coverage if row['workload'] not in named]
+  met += trained.not_begun(rows, coverage)
   ours = f'points over dense, times as fast at most: {"; ".join(short)}'
   return claim.judged(met, ours, ' '.join(said), trained.doubt(coverage))
 

@@ -102,6 +102,12 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
   )
 
 
+def not_begun(rows: claim.Rows, coverage: claim.Rows) -> list[None]:
+  """An undecided case for each workload without a row."""
+  begun = figures.values(rows, 'workload')
+  return [None for row in coverage if row['workload'] not in begun]
+
+
 def evidence(
   rows: claim.Rows, coverage: claim.Rows
 ) -> tuple[str, str, int, int]:
@@ -112,15 +118,11 @@ def evidence(
   of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
   sizes = [(what, what.sizes[row['scale']]) for what, row in of]
   seeds = [row['seeds'] for row in rows] or [0]
+  count = min(seeds), max(seeds)
   if len(sizes) > NAMED:
     steps = [size.steps for _, size in sizes]
     many = f'{len(sizes)} workloads, see the table'
-    return (
-      many,
-      f'{min(steps):,} to {max(steps):,} steps',
-      min(seeds),
-      max(seeds),
-    )
+    return many, f'{min(steps):,} to {max(steps):,} steps', *count
   return (
     '; '.join(size.title or what.title for what, size in sizes),
     '; '.join(
@@ -128,8 +130,7 @@ def evidence(
         f'{size.steps:,} steps of {size.examples} examples' for _, size in sizes
       )
     ),
-    min(seeds),
-    max(seeds),
+    *count,
   )
 
 
