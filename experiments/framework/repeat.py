@@ -3,7 +3,8 @@
     python -m experiments.framework.repeat fashion 82058db6195033cf
 
 The first word names the file in experiments/runs, the second the digest of the
-run. A key leaves out what is empty: 0, '' or no; `config_of` puts that back.
+run. A key leaves out what is empty (`single_run.key_of`); `config_of` puts that
+back.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from ml_collections import ConfigDict
 from experiments.framework import own_process, single_run
 from experiments.framework.kept import Kept
 from gossipjax.commands import command_line, console
-from gossipjax.config import defaults, resolve
+from gossipjax.config import defaults
 from gossipjax.errors import UserError
 
 
@@ -30,7 +31,9 @@ def config_of(key: Mapping[str, Any]) -> ConfigDict:
   with found.ignore_type(), found.unlocked():
     for name in found:
       if name not in single_run.WITHOUT_EFFECT:
-        found[name] = _filled(_plain(given.get(name)), _default(name, given))
+        found[name] = _filled(
+          _plain(given.get(name)), single_run.default(name, given.get(name))
+        )
   rebuilt = single_run.key_of(found, key.get('probe', ''))
   if rebuilt['config'] != given:
     raise UserError('The defaults have changed since this run was kept.')
@@ -39,19 +42,6 @@ def config_of(key: Mapping[str, Any]) -> ConfigDict:
 
 def _plain(value: Any) -> Any:
   return dict(value) if isinstance(value, Mapping) else value
-
-
-def _default(name: str, given: Mapping[str, Any]) -> Any:
-  """The default of a key, with all arguments of what is named."""
-  part = given.get(name)
-  if name == 'strategy':
-    return resolve.strategy_config(part['name']).to_dict()
-  if name == 'task':
-    return defaults.task(part['name']).to_dict()
-  if name == 'cluster' and part:
-    return defaults.cluster().to_dict()
-  value = defaults.get_config()[name]
-  return value.to_dict() if isinstance(value, ConfigDict) else value
 
 
 def _filled(given: Any, default: Any) -> Any:

@@ -1,6 +1,7 @@
 """One training run of a claim: its key, and how it is made."""
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from ml_collections import ConfigDict
 
 from experiments.framework import numerics
 from experiments.framework.probe import Probe, read_probe, with_probe
+from gossipjax.config import defaults, resolve
 from gossipjax.local_step import Worker
 from gossipjax.simulation import simulate
 from gossipjax.training import loop
@@ -42,16 +44,18 @@ def key_of(config: ConfigDict, probe: str = '') -> dict[str, Any]:
   """The key of a run: its config, without empty values, and versions.
 
   A key of the config that is added later, and empty by default, changes no key
-  of a kept run.
+  of a kept run. 0 and False are kept where None, or nothing, means another
+  value: where the default is None, and in a part whose defaults the config does
+  not list, such as `strategy.outer`.
 
   Args:
     config: of the run.
     probe: 'module:function' of a probe that watches it.
   """
-  given = _filled(
-    {k: v for k, v in config.to_dict().items() if k not in WITHOUT_EFFECT}
-  )
-  found = {'config': given}
+  parts = {k: v for k, v in config.to_dict().items() if k not in WITHOUT_EFFECT}
+  filled = {k: _filled(v, default(k, v)) for k, v in parts.items()}
+  given = {k: v for k, v in filled.items() if v}
+  found: dict[str, Any] = {'config': given}
   if probe:
     found['probe'] = probe
   if versions := numerics.versions(given):
@@ -59,12 +63,46 @@ def key_of(config: ConfigDict, probe: str = '') -> dict[str, Any]:
   return found
 
 
-def _filled(value: Any) -> Any:
-  """A dict without its empty values, at any depth."""
+def default(name: str, part: Any) -> Any:
+  """The default of a key of the config, with all arguments of what is named.
+
+  Args:
+    name: of the key.
+    part: its value.
+  """
+  named = part['name'] if name in ('strategy', 'task') else ''
+  return _default(name, named, bool(part))
+
+
+@functools.cache
+def _default(name: str, named: str, given: bool) -> Any:
+  if name == 'strategy':
+    return resolve.strategy_config(named).to_dict()
+  if name == 'task':
+    return defaults.task(named).to_dict()
+  if name == 'cluster' and given:
+    return defaults.cluster().to_dict()
+  if name == 'link':
+    return {'latency_s': 0.0}  # It is always given: none is 0.
+  value = defaults.get_config()[name]
+  return value.to_dict() if isinstance(value, ConfigDict) else value
+
+
+def _filled(value: Any, otherwise: Any) -> Any:
+  """A dict without its empty values, at any depth.
+
+  Args:
+    value: anything.
+    otherwise: its default; None if it is None or unknown.
+  """
   if not isinstance(value, dict):
     return value
-  found = {name: _filled(inner) for name, inner in value.items()}
-  return {name: inner for name, inner in found.items() if inner}
+  known = otherwise if isinstance(otherwise, dict) else {}
+  found = {k: _filled(v, known.get(k)) for k, v in value.items()}
+  is_zero = lambda v: v == 0 and isinstance(v, float | int)
+  return {
+    k: v for k, v in found.items() if v or (is_zero(v) and known.get(k) is None)
+  }
 
 
 def make(config: ConfigDict, probe: str = '') -> Result:

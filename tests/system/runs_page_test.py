@@ -166,4 +166,6 @@ def test_a_config_comes_back_from_its_key(name):
   config.optimizer.nesterov = False
   config.optimizer.momentum = 0.0
   config.split.holdout = 'validation'
+  config.cluster = defaults.cluster(latency_s=0.0)
+  assert repeat.config_of(key_of(config)).cluster.latency_s == 0.0
   assert key_of(repeat.config_of(key_of(config))) == key_of(config)

@@ -22,7 +22,7 @@ from experiments.framework import (
 )
 from experiments.framework.kept import Kept
 from gossipjax.advice import known_runs
-from gossipjax.config import resolve
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from tests.support import program
 
@@ -119,6 +119,33 @@ def test_a_key_holds_what_changes_the_result_and_nothing_else(monkeypatch):
   raised = {name: {'version': 2, 'golden': ''} for name in resolve.STRATEGIES}
   monkeypatch.setattr(numerics, 'known', lambda: raised)
   assert single_run.key_of(config())['numerics'] == {'all_reduce': 2}
+
+
+def part(**outer):
+  """DiLoCo with an outer optimizer of these arguments."""
+  given = resolve.strategy_config('diloco', outer={'name': 'nesterov', **outer})
+  return workloads.config('fashion', 4, 'quick', given)
+
+
+def machines(**given):
+  """In virtual time."""
+  found = config()
+  with found.ignore_type(), found.unlocked():
+    found.cluster = defaults.cluster(**given)
+  return found
+
+
+@pytest.mark.parametrize(
+  'zero, otherwise',
+  [
+    (part(momentum=0.0), part()),
+    (machines(latency_s=0.0), machines()),
+  ],
+)
+def test_a_zero_has_a_key_of_its_own_where_nothing_means_another(
+  zero, otherwise
+):
+  assert single_run.key_of(zero) != single_run.key_of(otherwise)
 
 
 def test_what_is_kept_survives_a_kill_while_it_is_written(tmp_path):
