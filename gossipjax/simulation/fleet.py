@@ -45,6 +45,8 @@ class Fleet(NamedTuple):
       would send; changes no worker.
     play: (held, who, step) -> (held, losses, Traffic): a round that those
       attend; the losses f32[...] of the gradients that it used.
+    apart: the same for a silent round of which the others are lost: the round
+      of all, which leaves the lost as they are.
     fetch: (held, worker, giver, dry_run) -> (held, Traffic of both): the
       worker takes over the giver's model; in a dry run only the bill is made.
   """
@@ -57,6 +59,7 @@ class Fleet(NamedTuple):
   start: Callable[[Held, int, int], Held]
   price: Callable[[Held, Sequence[int], int], tuple[Held, Traffic]]
   play: Callable[[Held, Sequence[int], int], tuple[Held, np.ndarray, Traffic]]
+  apart: Callable[..., tuple[Held, np.ndarray, Traffic]] | None = None
   fetch: Callable[[Held, int, int, bool], tuple[Held, Traffic]] | None = None
 
 
@@ -111,6 +114,11 @@ class Player:
 
   def play(self, who: Sequence[int], step: int) -> Traffic:
     self.held, losses, sent = self._fleet.play(self.held, who, step)
+    self._ledger.enter(who, losses, sent)
+    return sent
+
+  def apart(self, who: Sequence[int], step: int) -> Traffic:
+    self.held, losses, sent = self._fleet.apart(self.held, who, step)
     self._ledger.enter(who, losses, sent)
     return sent
 

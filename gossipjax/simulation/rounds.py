@@ -7,6 +7,7 @@ before they begin another.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gossipjax import network
@@ -24,7 +25,10 @@ from gossipjax.traffic import Traffic
 
 
 class Fetching(Player, Protocol):
-  """A player whose workers can fetch the model after being late."""
+  """A player of rounds that some may miss."""
+
+  def apart(self, who: Sequence[int], step: int) -> Traffic:
+    """Plays a silent round of which all others are lost."""
 
   def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
     """Takes over the giver's model; returns the traffic of both workers."""
@@ -112,7 +116,7 @@ class Synchronous:
 
   def _apart(self, begin: list[float], ready: list[float]) -> None:
     alive = [i for i, at in enumerate(ready) if math.isfinite(at)]
-    self._player.play(alive, self.rounds)
+    self._player.apart(alive, self.rounds)
     for i in alive:
       self._book(i, begin[i], ready[i])
       self._clock[i] = ready[i]

@@ -25,6 +25,7 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
     size: number of workers.
   """
   round_ = functools.partial(_round, program)
+  play = _playing(round_, size)
   arguments = functools.partial(_arguments, size)
   prices = price_of(round_, arguments)
 
@@ -40,7 +41,8 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
     center=lambda state: None,
     start=_starting(program, given),
     price=price,
-    play=_playing(round_, size),
+    play=play,
+    apart=_apart(round_, size, play),
     fetch=_fetching(),
   )
 
@@ -103,6 +105,22 @@ def _playing(round_, size: int) -> Any:
     return state._replace(workers=workers), losses, from_digits(sent)
 
   return play
+
+
+def _apart(round_, size: int, play) -> Any:
+  """`Fleet.apart`: a strategy may have no program for so few workers."""
+  of_all, put = jax.jit(round_), jax.jit(_put_back, donate_argnums=0)
+
+  def apart(state, who, step):
+    if len(who) == size:
+      return play(state, who, step)
+    alive = np.int32(who)
+    after, sent = of_all(state.workers, state.gradients, None, np.int32(step))
+    workers = put(state.workers, _rows(after, alive), alive)
+    losses = np.asarray(state.losses)[alive]
+    return state._replace(workers=workers), losses, from_digits(sent[alive])
+
+  return apart
 
 
 def _fetching() -> Any:

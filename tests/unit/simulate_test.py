@@ -26,6 +26,7 @@ from gossipjax.strategies import (
   elastic,
   gossip,
   gtopk,
+  hierarchical,
   local_sgd,
   pairwise_gossip,
   parameter_server,
@@ -458,6 +459,27 @@ def test_a_synchronous_round_waits_until_the_time_out(strategy):
   assert stalled.value.time_s == pytest.approx(waits + 5.0)
   assert stalled.value.worker == 1
   assert clock.hours.spent_s['wait'][[0, 2]] == pytest.approx([5.0, 5.0])
+
+
+def test_silent_rounds_need_no_program_for_those_who_are_left():
+  """Groups of three have none for two workers."""
+  inside = local_sgd.strategy(4)
+  fleet, clock, _ = sailing(
+    hierarchical.strategy(3, 40, inner=inside),
+    asynchronous=False,
+    failures=((1, 0.55),),
+    factors=(),
+    timeout_s=5.0,
+  )
+  x = np.tile(START, (P, 1))
+  for step in range(7):  # Exchanges are after the fourth step and the eighth.
+    clock.next()
+    for i in range(P) if step < 5 else (0, 2):
+      x[i] -= RATE * gradient(i, x[i])
+    x = np.tile(x.mean(axis=0), (P, 1)) if step == 3 else x
+  np.testing.assert_allclose(where(fleet), x, atol=1e-5)
+  with pytest.raises(simulate.Stalled, match='worker 1'):
+    clock.next()
 
 
 def test_a_synchronous_round_waits_for_who_comes_back_in_time():

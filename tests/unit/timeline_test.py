@@ -59,6 +59,8 @@ class Told:
     self.rounds.append(list(who))
     return self.price(who, step)
 
+  apart = play
+
   def fetch(self, worker, giver, dry_run):
     return self.price([worker, giver], 0)
 
