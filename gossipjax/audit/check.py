@@ -130,7 +130,8 @@ def _steps(harness: Harness, horizon: int) -> list[int]:
     step=np.int32(0),
   )
   bills = {}
-  for step in range(horizon if len(paths) > 1 else min(_FIRST, horizon)):
+  branches = paths is None or len(paths) > 1
+  for step in range(horizon if branches else min(_FIRST, horizon)):
     _, sent = program(harness.worker, harness.large, step=np.int32(step))
     sent = billed(harness, sent)
     bills.setdefault(np.asarray(sent.bytes).tobytes(), (step, sent))
@@ -138,7 +139,7 @@ def _steps(harness: Harness, horizon: int) -> list[int]:
       break
   chosen = {step for step, _ in bills.values()}
   devices = harness.inner.devices
-  all_billed = all(
+  all_billed = paths is not None and all(
     any(
       comparison.holds(
         comparison.compare(0, [(path,) * devices], sent, devices=devices)
@@ -148,7 +149,9 @@ def _steps(harness: Harness, horizon: int) -> list[int]:
     for path in paths
   )
   first = update_at(harness, 0)
-  if not all_billed and paths != compiled(harness, first, harness.large)[1]:
+  if not all_billed and (
+    paths is None or paths != compiled(harness, first, harness.large)[1]
+  ):
     chosen |= set(range(min(_FIRST, horizon)))
   return sorted(chosen)
 

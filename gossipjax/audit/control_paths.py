@@ -18,6 +18,10 @@ _SILENT: Paths = frozenset([frozenset()])  # One path without a transfer.
 _MOST = 10_000
 
 
+class TooManyPaths(UserError):
+  """The control paths of a program cannot be listed."""
+
+
 def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
   """All control paths of one run of a program that differ in their transfers.
 
@@ -26,8 +30,9 @@ def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
     source: before compilation; its entries have the intended number of bits.
 
   Raises:
-    UserError: there are too many paths, a loop that communicates has no known
-      length, or a collective has no rule.
+    TooManyPaths: more than 10,000.
+    UserError: a loop that communicates has no known length, or a collective has
+      no rule.
   """
   widths = _widths(source)
 
@@ -111,10 +116,7 @@ def _in_sequence(parts: Iterable[Paths]) -> Paths:
     if paths != _SILENT:
       total = frozenset(_add(a, b) for a in total for b in paths)
     if len(total) > _MOST:
-      raise UserError(
-        f'audit finds more than {_MOST} control paths in a step, too many to '
-        'compare; audit a config whose strategy has fewer branches.'
-      )
+      raise TooManyPaths(f'More than {_MOST} control paths.')
   return total
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gossipjax import executors
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import hlo
-from gossipjax.audit.control_paths import Paths, control_paths
+from gossipjax.audit.control_paths import Paths, TooManyPaths, control_paths
 from gossipjax.devices import inner_devices
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
@@ -137,16 +137,18 @@ def update_at(harness: Harness, step: int) -> Callable[..., Any]:
 
 def compiled(
   harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
-) -> tuple[Any, Paths]:
+) -> tuple[Any, Paths | None]:
   """Compiles a worker's program for all workers; also returns its control
-  paths."""
+  paths, or None if there are too many to list."""
   jitted: Any = harness.run(program)
   lowered = jitted.lower(harness.worker, *args, **shared)
   on_cpu = jax.default_backend() == 'cpu'
   ready = lowered.compile(_COMPILER_OPTIONS if on_cpu else None)
-  return ready, control_paths(
-    hlo.parse(ready.as_text()), hlo.parse(lowered.as_text(dialect='hlo'))
-  )
+  texts = ready.as_text(), lowered.as_text(dialect='hlo')
+  try:
+    return ready, control_paths(*map(hlo.parse, texts))
+  except TooManyPaths:
+    return ready, None
 
 
 def shrunk(params: Tree) -> Tree:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from gossipjax.audit.control_paths import Paths
+from gossipjax.audit.control_paths import Paths, TooManyPaths
 from gossipjax.audit.harness import Harness, compiled
 from gossipjax.collectives import INNER
 from gossipjax.transforms import traced
@@ -22,7 +22,10 @@ Decide = Callable[[int, jax.Array], jax.Array]
 
 
 def paths_of_run(
-  harness: Harness, program: Callable[..., Any], paths: Paths, *args: Any
+  harness: Harness,
+  program: Callable[..., Any],
+  paths: Paths | None,
+  *args: Any,
 ) -> Callable[..., tuple[Paths, ...]]:
   """Finds the control paths that a run of a program takes.
 
@@ -34,7 +37,7 @@ def paths_of_run(
   Args:
     harness: that the program runs in.
     program: of one worker.
-    paths: all those of the compiled program.
+    paths: all those of the compiled program; None if they are too many.
     args: example arguments of the program after the worker.
 
   Returns:
@@ -42,7 +45,7 @@ def paths_of_run(
     these arguments.
   """
   devices = harness.inner.devices
-  if len(paths) == 1:
+  if paths is not None and len(paths) == 1:
     return lambda *_: (paths,) * devices
   indices: list[dict[int, set[int]]] = [{} for _ in range(devices)]
 
@@ -59,10 +62,22 @@ def paths_of_run(
         found.append(found[indices.index(mine)])
       else:
         repeating = _deciding(program, _repeat(mine))
-        found.append(paths & compiled(harness, repeating, *args)[1] or paths)
+        found.append(_of_both(paths, compiled(harness, repeating, *args)[1]))
     return tuple(found)
 
   return taken
+
+
+def _of_both(paths: Paths | None, repeated: Paths | None) -> Paths:
+  """Those of a program that are also paths of its repetition."""
+  if paths is None and repeated is None:
+    raise TooManyPaths(
+      'audit finds too many control paths in a step to compare, since loops '
+      'take several branches; audit a config with fewer branches in loops.'
+    )
+  if paths is None or repeated is None:
+    return paths or repeated or frozenset()
+  return paths & repeated or paths
 
 
 def _record(indices: list[dict[int, set[int]]]) -> Decide:

@@ -60,9 +60,12 @@ def joined(shards: Tree, like: Tree) -> Tree:
 
 
 def by_shards(number: int, aggregator: Aggregator) -> Aggregator:
-  """Runs an aggregator on each shard of a tree by itself, all at once.
+  """Runs an aggregator on each shard of a tree by itself.
 
-  Each draws the same random numbers.
+  Each draws the same random numbers. The bill is that of devices that exchange
+  their shards at the same time. The program lists the shards one by one: in a
+  batch of them (`jax.vmap`), an aggregator that chooses the size of its
+  messages at run time (servers/boxes.py) would send all sizes.
 
   Args:
     number: of shards.
@@ -73,10 +76,12 @@ def by_shards(number: int, aggregator: Aggregator) -> Aggregator:
     return jax.vmap(aggregator.init)(cut(tree, number))
 
   def update(tree, state, step, active=True):
-    def one(shard, state):
-      return aggregator.update(shard, state, step, active)
-
-    shards, state, sent = jax.vmap(one)(cut(tree, number), state)
+    each = cut(tree, number), state
+    found = [
+      aggregator.update(*jax.tree.map(lambda x: x[i], each), step, active)
+      for i in range(number)
+    ]
+    shards, state, sent = jax.tree.map(lambda *x: jnp.stack(x), *found)
     return joined(shards, tree), state, at_once(sent)
 
   return Aggregator(init, update)

@@ -25,6 +25,7 @@ from gossipjax.errors import UserError
 from gossipjax.strategies import elastic, gossip, gtopk
 from gossipjax.strategies.all_reduce import exact_mean
 from gossipjax.traffic import Traffic, nbytes
+from gossipjax.transforms import granularity
 from tests.support.tiers import exhaustive
 
 CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
@@ -79,6 +80,17 @@ def test_the_ledger_is_the_compiled_program(name):
   assert found[0].ledger.any()
   assert found[0].paths == 1
   assert {r.reason for r in found} <= {'', 'served', 'masked'}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize('name', ['union_topk', 'ok_topk', 'topk'])
+def test_the_ledger_is_the_compiled_program_of_shards(name):
+  """Also where each shard chooses the size of its messages by itself."""
+  module = importlib.import_module(f'gossipjax.strategies.{name}')
+  cut = module.strategy(granularity=granularity.shards(2))
+  found = agree(audit.audit(cut, PARAMS, 8, [CENTURY - 1]))
+  assert found[0].ledger.any()
+  assert {r.reason for r in found} <= {'', 'served'}
 
 
 @pytest.mark.exhaustive
