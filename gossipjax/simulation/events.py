@@ -63,8 +63,7 @@ class Asynchronous:
     self._down_s = [0.0] * n  # Those of the way back from a server.
     self._free = [0.0] * n  # When its link is free.
     self._seen, self._version = [0] * n, [0] * (n + 1)  # The last: a server.
-    # A server's, for uploads and for downloads.
-    up = SharedLink(shards, fair)
+    up = SharedLink(shards, fair)  # A server's, for uploads and for downloads.
     self._shared = [up, SharedLink(shards, fair) if link.full_duplex else up]
 
   @property
@@ -110,9 +109,10 @@ class Asynchronous:
   def _ready(self, i: int) -> None:
     self.hours.spend(i, 'compute', self._since[i], self.now)
     self._since[i] = self.now
-    rng = self._compute_times.rng(i, self._step[i], what=1)
-    drawn = self._form.draw(i, rng)
-    up = lambda j: self._compute_times.back(j, self.now) == self.now
+    times, form = self._compute_times, self._form
+    drawn = form.draw(i, times.rng(i, self._step[i], what=1))
+    waits = form.kind == async_exchange.PUSH  # In the memory of a lost worker.
+    up = lambda j: waits or times.back(j, self.now) == self.now
     self._who[i] = [i, *(j for j in drawn if j != i and up(j))]
     self._at(self.now, TRY, i)  # Behind those who wait already.
 

@@ -5,6 +5,7 @@ their own (three workers that compute with unequal speeds on an instant or a
 slow link) and one line of mathematics per method.
 """
 
+import itertools
 import json
 
 import jax
@@ -185,9 +186,9 @@ def pulling(strategy):
     yield x
 
 
-def pushing(strategy):
+def pushing(strategy, order=()):
   x, inbox, steps = np.tile(START, (P, 1)), [[] for _ in range(P)], [0] * P
-  for i in finishes():
+  for i in order or finishes():
     x[i] -= RATE * gradient(i, x[i])
     (j,) = drawn(strategy, i, steps[i])
     w = 2 if i == j else 1
@@ -420,6 +421,18 @@ def test_nobody_waits_for_a_worker_that_is_gone(strategy):
   assert hours.spent_s['wait'].sum() == 0
   assert clock.now > 2
   assert {w for w, kind, since, _ in hours.spans if since > 0.55} == {0, 2}
+
+
+def test_what_is_pushed_to_a_worker_that_is_down_waits_for_it():
+  fleet, clock, _ = sailing(PUSH, failures=((1, 0.55, 1.0),))
+  times = [(STEP_S * SPEEDS[i] * k, i) for i in (0, 2) for k in range(1, 30)]
+  times += [(STEP_S * SPEEDS[1] * k, 1) for k in range(1, 5)]  # At 0.548 s.
+  times += [(1.0 + STEP_S * SPEEDS[1] * k, 1) for k in range(1, 9)]
+  order = [i for _, i in sorted(times)]
+  for expected in itertools.islice(pushing(PUSH, order), 32):
+    clock.next()
+    np.testing.assert_allclose(where(fleet), expected, atol=1e-5)
+  assert clock.now > 1.2
 
 
 def test_who_comes_back_goes_on_where_it_was():
