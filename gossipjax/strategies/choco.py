@@ -3,6 +3,9 @@
   y_i <- y_i + C(x_i - y_i),    x_i <- x_i + a sum_j W_ij (y_j - y_i)
 
 Each worker keeps its public copy y_i and the weighted sum of its neighbors'.
+The authors' code for deep learning (github.com/epfml/ChocoSGD) mixes before it
+updates the copies, which are then a step older: their messages travel while the
+next gradient is computed.
 
 Koloskova et al., Decentralized stochastic optimization and gossip algorithms
 with compressed communication, 2019. arXiv:1902.00340
