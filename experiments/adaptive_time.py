@@ -50,6 +50,7 @@ HALVINGS, SHORT = 6, 40  # Of the search for that time; steps of a run of it.
 NAMES = ('workload', 'relative transfer time', 'method')
 TIME = f'virtual seconds to {TARGET} held out'
 PART = "part of the baseline's seconds"
+TIMES = 'exchanges of a worker'
 
 
 class Method(NamedTuple):
@@ -145,6 +146,7 @@ def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
     seed_statistics.INSIDE: mine.tuned.inside,
     'share of time not computing': talking(mine.tuned.runs[0]),
     'traffic saved': 1 - per_step(last) / per_step(first) if first else None,
+    TIMES: last['bytes_sent'] / (P * 4 * virtual_time.PARAMETERS),
     TIME: virtual_time.mean_seconds(mine.tuned),
     PART: part,
     f'{PART}{seed_statistics.ERROR}': error,
@@ -158,7 +160,8 @@ time, a model travels in so many seconds: at a relative transfer time of 1 such
 that gossip after every step spends 56 % of its time not computing. Seconds
 until {TARGET} held out (3,000 pictures). `every 12` is the control at the
 published traffic. Nesterov 0.9, constant learning rate, the best of a grid for
-each method; triggers at their defaults.
+each method; triggers at their defaults. A method that has exchanged less than
+{trained.EXCHANGES} times at the target is not judged.
 """
 
 
@@ -167,17 +170,21 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   mine = [row for row in rows if row['relative transfer time'] == 1.0]
   told = '; '.join(_told(row) for row in mine if row['method'] != BASELINE)
   best = [row for row in mine if row['method'] in ADAPTIVE]
+  few = any(row[TIMES] < trained.EXCHANGES for row in best)
+  doubt = f'less than {trained.EXCHANGES} exchanges' if few else ''
   return claim.judged(
     [_saves(row) for row in best],
     f'{claim.span(best, PART, ".2f")} of the time of gossip at every step, '
     f'with {claim.span(best, "traffic saved", ".0%")} less traffic',
     f'Against gossip after every step: {told or "nothing is known yet"}.',
-    trained.doubt(coverage),
+    trained.doubt(coverage) or doubt,
   )
 
 
 def _saves(row: dict[str, Any]) -> bool | None:
-  """Half of the time, to a tenth."""
+  """Half of the time, to a tenth; None after too few exchanges."""
+  if row[TIMES] < trained.EXCHANGES:
+    return None
   error = row[f'{PART}{seed_statistics.ERROR}']
   return seed_statistics.at_least(
     SAVED - MARGIN / 2, row[PART] and 1 - row[PART], error, MARGIN

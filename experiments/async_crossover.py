@@ -162,12 +162,14 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     )
     told.append(f'{name} (times as fast as all-reduce: {speeds or "unknown"})')
   done = sum(case is not None for case in cases)
+  all_made = all(set(leads(rows, name)) == set(WORKERS) for name in FREE)
+  doubt = '' if done or all_made else 'not all numbers of workers are trained'
   return claim.judged(
     cases,
     f'a lead over all-reduce that ends between 16 and 64 workers is found for '
     f'{sum(map(bool, cases))} of {done} methods that are decided',
     f'{"; ".join(told) or "Nothing is trained yet"}.',
-    trained.doubt(coverage),
+    trained.doubt(coverage) or doubt,
   )
 
 

@@ -3,8 +3,9 @@
     python -m experiments.fronts
 
 All strategies with 8 workers, each at its best learning rate: one seed of each,
-then two more of those on the front. A strategy is on the front if no other one
-scores more with fewer bytes on the busiest link.
+then two more of those on the front. A strategy is on the front if it has all
+seeds and no other that has them scores more with fewer bytes on the busiest
+link.
 """
 
 import math
@@ -96,44 +97,42 @@ def on_the_front(row: dict[str, Any], rows: claim.Rows) -> bool:
   known = seed_statistics.known
   if not known(row[LOSS]) or not known(row[PATH]):
     return False
+  column, sign, *_ = margins.measure(row['workload'])
   return not any(
-    other[PATH] < row[PATH] and better(other, row)
+    other[PATH] < row[PATH] and sign * other[column] > sign * row[column]
     for other in rows
     if other['workload'] == row['workload'] and known(other[LOSS])
   )
 
 
-def better(a: dict[str, Any], b: dict[str, Any]) -> bool:
-  """Whether a scores more than b on their workload."""
-  by = margins.measure(a['workload'])
-  return by.sign * a[by.column] > by.sign * b[by.column]
-
-
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each strategy, with all seeds that there are."""
-  del kept
-  more = {
-    (cell[0], strategy): tuned
-    for cell, front in found.items()
-    if cell[1] == BOTH
-    for strategy, tuned in front.items()
-  }
+  """A row for each strategy, with all seeds that are kept."""
+  scale = coverage[0]['scale']
   begun = {cell[0] for cell in found if cell[1] not in (BOTH, 'all_reduce')}
   single = {
     cell: tuned
     for cell, tuned in found.items()
     if cell[0] in begun and cell[1] != BOTH
   }
-  rows = [_row(cell, more.get(cell, tuned)) for cell, tuned in single.items()]
+  all_seeds = lambda cell: method(*cell, scale, best_rate.SEEDS)
+  best = {
+    cell: study.follow(all_seeds(cell), kept).found or one
+    for cell, one in single.items()
+  }
+  rows = [_row(cell, one) for cell, one in best.items()]
+  for name in figures.values(rows, 'workload'):
+    mine = [row for row in rows if row['workload'] == name]
+    most = max(row['seeds'] for row in mine)
+    complete = [row for row in mine if row['seeds'] == most]
+    for row in mine:
+      row[FRONT] = row in complete and on_the_front(row, complete)
   for row in rows:
-    row[FRONT] = on_the_front(row, rows)
-    dense = more.get((row['workload'], 'all_reduce'))
-    mine = more.get((row['workload'], row['strategy']))
-    theirs = dense if mine else None
-    alone = single[row['workload'], row['strategy']]
-    row |= margins.gain(mine or alone, theirs, row['workload'], 'all_reduce')
+    dense = best.get((row['workload'], 'all_reduce'))
+    theirs = dense if row['seeds'] > 1 else None
+    mine = best[row['workload'], row['strategy']]
+    row |= margins.gain(mine, theirs, row['workload'], 'all_reduce')
   return claim.Finding(
     verdict(rows, coverage),
     rows,
@@ -164,7 +163,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       enough = False if ahead or enough is False else None
     cases.append(enough if trained.is_complete(coverage, name) else None)
     names = ', '.join(row['strategy'] for row in front)
-    fine = ', '.join(good) or 'none'
+    fine = ', '.join(good) or ('none' if enough is False else 'undecided')
     said.append(
       f'On {name}, of {len(mine)} strategies, these are on the front, from the '
       f'fewest bytes to the most: {names}. As good as all-reduce with a tenth '
@@ -172,8 +171,9 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     )
     short.append(f'{name}: {fine}')
   cases += trained.not_begun(rows, coverage)
-  some = any(case is not None for case in cases)
-  doubt = '' if some else 'not all strategies are trained'
+  tied = any(trained.is_complete(coverage, r['workload']) for r in rows)
+  doubt = 'a tie with all-reduce' if tied else 'not all strategies are trained'
+  doubt *= not any(case is not None for case in cases)
   return claim.judged(
     cases,
     f'as good with a tenth of the bytes, {"; ".join(short) or "unknown"}'[:160],
@@ -187,7 +187,8 @@ NOTES = f"""
 {'; '.join(f'{name}: {given}' for name, given in ARGUMENTS.items())}. As good as
 all-reduce: within {margins.POINTS.margin} points of accuracy, of text
 within {margins.NATS.margin} nats. Those on the front with the first seed have
-three, the others one. On {' and '.join(LARGE)}, whose trainings take minutes,
+three seeds, and others of which three are kept; those with one are on no
+front. On {' and '.join(LARGE)}, whose trainings take minutes,
 only the plain methods and those on the front of {SMALL[0]} are trained.
 """
 

@@ -118,7 +118,7 @@ def find(
     verdict(rows, gains, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *trained.evidence([r for r in rows if r['workers'] == LARGEST], coverage),
     tables={'gains': gains, 'coverage': coverage},
   )
 
@@ -149,7 +149,7 @@ def verdict(
   return claim.judged(
     [_gains(row) for row in mine],
     f'with {LARGEST} workers keeping the mass gains '
-    f'{claim.span(mine, GAIN, "+.2f")} points',
+    f'{claim.span(claim.decided(mine, _gains), GAIN, "+.2f")} points',
     f'The published merge loses {shares or "an unknown share"} of the applied '
     f'mass. Points of held-out accuracy gained by conserving, each rule at its '
     f'best rate: {"; ".join(each) or "not known yet"}. A gain counts from '

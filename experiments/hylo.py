@@ -36,7 +36,7 @@ from gossipjax.config import resolve
 CLAIM = claim.Claim(
   'hylo',
   'Hylo',
-  'Hylo is as accurate as dense, and faster',
+  'Hylo is as accurate as dense, and faster than dense',
   'less than 0.5 % of accuracy lost, up to 1.31 times as fast as others (Peng '
   '2021)',
 )

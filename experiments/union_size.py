@@ -140,6 +140,7 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """For which metrics and numbers of workers the target is met."""
   mine = [row for row in rows if row['metric'] != GATHERED]
+  sure = claim.decided(mine, _meets)
   each = '; '.join(
     f'{row["metric"]} with {row["workers"]} workers {row[SAVED]:.0f} %, '
     f'{seed_statistics.over(row, "top-k")}'
@@ -147,9 +148,9 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     if seed_statistics.known(row[SAVED])
   )
   return claim.judged(
-    [_meets(row) for row in mine],
-    f'{claim.span(mine, SAVED, ".0f")} % fewer bytes on the busiest link than '
-    f"top-k's all-gather, at {claim.span(mine, GAIN, '+.2f')} points",
+    [_meets(row) for row in mine] + trained.not_begun(mine, coverage),
+    f'{claim.span(sure, SAVED, ".0f")} % fewer bytes on the busiest link than '
+    f"top-k's all-gather, at {claim.span(sure, GAIN, '+.2f')} points",
     f'The target is at least {FEWER} % fewer bytes on the busiest link than '
     f"top-k's all-gather at an accuracy within {WITHIN} points. Fewer by, and "
     f'points gained: {each}.',

@@ -130,6 +130,11 @@ def judged(
   return Verdict(sum(told), len(told), ours, sentence, doubt, rest)
 
 
+def decided(rows: Rows, case: Callable[[Any], bool | None]) -> Rows:
+  """Rows whose case is told; all if none is."""
+  return [row for row in rows if case(row) is not None] or rows
+
+
 def span(rows: Rows, key: str, form: str = '.2f') -> str:
   """The least and the largest value of a column, in words; once if equal."""
   found = [row[key] for row in rows if row[key] is not None]

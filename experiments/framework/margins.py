@@ -65,8 +65,11 @@ def is_as_good(
   row: Mapping[str, Any], other: str, lost: bool = True
 ) -> bool | None:
   """Whether a row's gain over another is at least minus the margin, or if
-  nothing may be lost at least 0; None if the seeds cannot tell."""
+  nothing may be lost at least 0; None if the seeds cannot tell. A gain within
+  two standard errors of 0 has no sign."""
   margin = measure(row['workload']).margin
   column = f'gain over {other}'
-  error = row[f'{column}{ERROR}']
-  return seed_statistics.at_least(-margin * lost, row[column], error, margin)
+  gain, error = row[column], row[f'{column}{ERROR}']
+  found = seed_statistics.at_least(-margin * lost, gain, error, margin)
+  tied = found is not None and not lost and abs(gain) < 2 * error
+  return None if tied else found

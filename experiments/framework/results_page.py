@@ -20,6 +20,7 @@ from experiments.framework import (
   known_runs_file,
   strategy_table,
 )
+from experiments.framework.seed_statistics import BYTES
 from gossipjax.advice import known_runs
 from gossipjax.commands import command_line, console
 from gossipjax.comparison.units import duration, size
@@ -108,13 +109,18 @@ def strategies() -> str:
 
 def tuned_scores() -> dict[str, str]:
   """Accuracy on TUNED_ON of strategies, each at its best rate, and what was set
-  for it."""
+  for it, with the bytes that this takes."""
+  rows = finding_files.read(RESULTS / 'fronts').rows
+  here = {r['strategy']: r for r in rows if r['workload'] == TUNED_ON}
+  dense = here.get('all_reduce', {}).get(BYTES)
   found = {}
-  for row in finding_files.read(RESULTS / 'fronts').rows:
-    accuracy = row[finding_files.ACCURACY]
-    if row['workload'] == TUNED_ON and accuracy:
+  for row in here.values():
+    if accuracy := row[finding_files.ACCURACY]:
       inside = '' if row['best rate is inside'] else 'at the edge of its rates'
-      notes = ', '.join(filter(None, [str(row['arguments']), inside]))
+      given, share = str(row['arguments']), ''
+      if given and dense:
+        share = f'{row[BYTES] / dense:.2g} of the bytes of all_reduce'
+      notes = ', '.join(filter(None, [given, share, inside]))
       cell = f'{accuracy:.2f} %' + f' ({notes})' * bool(notes)
       found[str(row['strategy'])] = cell
   return found

@@ -36,6 +36,7 @@ FOLDER = flags.DEFINE_string(
 SCALE = flags.DEFINE_enum('scale', 'cpu', ['cpu', 'gpu'], 'Kind of machine.')
 DEVICES = 8  # For what is timed when the table is made.
 NAMED = 4  # Workloads that a finding names at most.
+EXCHANGES = 100  # Fewest of a method that does not exchange at every step.
 Cell = tuple[Any, ...]
 Studies = Mapping[Cell, Callable[[], study.Study]]
 Results = Mapping[Cell, Any]

@@ -76,15 +76,24 @@ def test_who_misses_the_target_at_an_end_of_its_rates_is_undecided():
 
 
 @pytest.mark.parametrize(
-  'part, error, met, of',
-  [(0.5, 0.01, 2, 2), (0.8, 0.01, 0, 2), (0.5, 0.2, 0, 0), (None, None, 0, 0)],
+  'part, error, times, met, of',
+  [
+    (0.5, 0.01, 100, 2, 2),
+    (0.8, 0.01, 100, 0, 2),
+    (0.8, 0.01, 99, 0, 0),  # Too few exchanges to tell.
+    (0.5, 0.2, 100, 0, 0),
+    (None, None, 100, 0, 0),
+  ],
 )
-def test_a_verdict_on_saved_time_follows_from_the_rows(part, error, met, of):
+def test_a_verdict_on_saved_time_follows_from_the_rows(
+  part, error, times, met, of
+):
   rows = [
     {
       'relative transfer time': 1.0,
       'method': name,
       'traffic saved': 0.9,
+      adaptive_time.TIMES: times,
       adaptive_time.PART: part,
       f'{adaptive_time.PART}{seed_statistics.ERROR}': error,
     }

@@ -13,6 +13,7 @@ from experiments.framework import (
   claim,
   gates,
   kept,
+  margins,
   matched,
   numerics,
   seed_statistics,
@@ -21,6 +22,7 @@ from experiments.framework import (
   workloads,
 )
 from experiments.framework.kept import Kept
+from experiments.framework.seed_statistics import ERROR
 from gossipjax.advice import known_runs
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
@@ -119,6 +121,17 @@ def test_a_key_holds_what_changes_the_result_and_nothing_else(monkeypatch):
   raised = {name: {'version': 2, 'golden': ''} for name in resolve.STRATEGIES}
   monkeypatch.setattr(numerics, 'known', lambda: raised)
   assert single_run.key_of(config())['numerics'] == {'all_reduce': 2}
+
+
+@pytest.mark.parametrize(
+  'gain, as_good, better',
+  [(0.03, True, None), (0.2, True, True), (-0.2, True, False)],
+)
+def test_a_gain_within_two_standard_errors_wins_nothing(gain, as_good, better):
+  column = 'gain over x'
+  row = {'workload': 'fashion', column: gain, f'{column}{ERROR}': 0.04}
+  assert margins.is_as_good(row, 'x') is as_good
+  assert margins.is_as_good(row, 'x', lost=False) is better
 
 
 def part(**outer):
@@ -314,8 +327,9 @@ def test_status_counts_what_is_missing(name, tmp_path):
     ('fashion-dense', 'diloco', -0.4, 0.1, True),
     ('fashion-dense', 'diloco', -0.6, 0.1, False),
     ('fashion-dense', 'diloco', -0.6, 0.3, None),
-    ('fashion-dense', 'muloco', -0.1, 0.1, False),
-    ('fashion-dense', 'muloco', 0.1, 0.1, True),
+    ('fashion-dense', 'muloco', -0.3, 0.1, False),
+    ('fashion-dense', 'muloco', 0.1, 0.1, None),
+    ('fashion-dense', 'muloco', 0.3, 0.1, True),
     ('shakespeare', 'diloco', -0.01, 0.005, True),
     ('shakespeare', 'diloco', -0.03, 0.005, False),
     ('shakespeare', 'diloco', -0.03, 0.1, None),
