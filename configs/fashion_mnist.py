@@ -2,7 +2,7 @@
 
     python run.py --config=configs/fashion_mnist.py
 
-Held out, seed 0: all_reduce 89.7 %, local_sgd 88.8 %, gossip 89.3 %,
+Held-out accuracy, seed 0: all_reduce 89.7 %, local_sgd 88.8 %, gossip 89.3 %,
 adaptive_gossip 88.5 %, elastic 87.8 %, parameter_server 89.0 %, topk 89.1 %,
 gtopk 88.3 %. 11 minutes with --audit on 2 busy cores; all bytes are in
 experiments/results/fashion_mnist/comparison.md.

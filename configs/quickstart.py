@@ -2,9 +2,9 @@
 
     python run.py --config=configs/quickstart.py
 
-Held out, 300 digits, seed 0: all_reduce 92.6 %, gossip 92.9 %, elastic 93.3 %,
-local_sgd 92.9 %, topk 92.3 %, gtopk 91.3 %, for 67.3, 38.4, 38.4, 8.3, 5.4 and
-2.3 kB sent per step and worker. 35 s of processor time on 2 cores.
+Held-out accuracy, 297 digits, seed 0: all_reduce 92.6 %, gossip 92.9 %, elastic
+93.3 %, local_sgd 92.9 %, topk 92.3 %, gtopk 91.3 %, for 67.3, 38.4, 38.4, 8.3,
+5.4 and 2.3 kB sent per step and worker. 35 s of processor time on 2 cores.
 """
 
 from ml_collections import ConfigDict

@@ -7,7 +7,7 @@ The idea:
   traffic         a bill: bytes, messages and rounds of one worker
   topology        communication graphs as weighted permutations
   network         seconds that traffic takes on a link
-  local_step      one step of one worker: both slots around an optimizer
+  local_step      one step of one worker: all slots around an optimizer
   executors       how the workers run, by a name
   flatten         joins small leaves of a tree into long vectors
   errors          UserError: a mistake of the user, in a sentence
@@ -52,8 +52,12 @@ _PUBLIC = {
   'Strategy': 'gossipjax.aggregator',
   'as_optax': 'gossipjax.aggregator',
   'worker': 'gossipjax.local_step',
+  'UserError': 'gossipjax.errors',
   'ring': 'gossipjax.topology',
   'complete': 'gossipjax.topology',
+  'exponential': 'gossipjax.topology',
+  'hypercube': 'gossipjax.topology',
+  'random_matching': 'gossipjax.topology',
   'task_from_linen': 'gossipjax.tasks.flax_models',
   'task_from_nnx': 'gossipjax.tasks.flax_models',
   'compare': 'gossipjax.comparison.in_python',

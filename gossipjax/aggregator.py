@@ -51,8 +51,8 @@ class AsyncExchange(NamedTuple):
       whose step it is comes first. The fields `center`, which is like the
       parameters, and `server` of its state belong to a server and are shared.
     kind: visit, read, push or meet, see async_exchange.py.
-    draw: `(worker, generator) -> others`, the workers that it exchanges with;
-      the worker itself stands for nobody.
+    draw: `(worker, generator) -> others`, the workers to exchange with; a
+      worker that draws itself exchanges with nobody.
   """
 
   parameters: Aggregator
@@ -167,14 +167,15 @@ def as_optax(
   optimizer states have a row per worker. `state.sent` is the Traffic of the
   last call, `state.sent_total` of all calls, also inside `optax.MultiSteps`.
   Gradients that travel whole are billed at their own width, such as 2 bytes for
-  bfloat16. Codecs with a memory keep and send float32 of any gradient, because
-  a residual in bfloat16 would lose what it is for; `gj.topk(dtype='bfloat16')`
-  rounds the values that travel. It does not fit parameter
-  aggregators: a mean of parameters that is applied as an update leaves replicas
-  that differ in their last bits; `local_step.worker` takes those.
+  bfloat16. Compressors with error feedback convert any gradient to float32
+  before they store or send it, because a residual in bfloat16 would round away
+  the small values that it has to keep; `gj.topk(dtype='bfloat16')` rounds the
+  values that travel. Do not use it for parameter aggregators: a mean of
+  parameters that is added as an update leaves replicas that differ in their
+  last bits; `gj.worker` takes those.
 
   Args:
-    aggregator: of gradients.
+    aggregator: of gradients. Its period counts calls.
     axis: the name of the workers' axis, or names of several.
     inner: the axis of the devices of a worker, if they all have the worker's
       gradient: they share its sending, and each bill is that of a device. Where

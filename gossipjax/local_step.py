@@ -131,10 +131,19 @@ def worker(
   `jax.shard_map`; what they return varies along that axis.
 
   Args:
-    strategy: both slots.
+    strategy: all slots but that of model states.
     tx: the local optimizer.
     axis: the name of the workers' axis, or names of several.
     inner: the axis of the devices of a worker, see `as_optax`.
+
+  Returns:
+    `init(params) -> state` and `update(state, grads) -> (state, sent)`, of
+    trees of one worker. `state.params` is like the parameters; `sent` is the
+    Traffic of the step (bytes, messages and rounds of this worker).
+
+  Raises:
+    UserError: from the strategy, for example if its topology does not fit the
+      number of workers.
   """
   begin, step = make_worker(strategy, tx)
 

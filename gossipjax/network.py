@@ -16,8 +16,8 @@ class Link(NamedTuple):
   """The link of each worker (Hockney, 1994).
 
   Attributes:
-    latency_s: per round, alpha.
-    bytes_per_s: in each direction, 1 / beta; may be infinite.
+    latency_s: seconds per round, alpha.
+    bytes_per_s: bytes, not bits, in each direction, 1 / beta; may be infinite.
     full_duplex: whether both directions have that rate at the same time.
     group: of the worker to the others of its group, where a strategy has some;
       None: this link.

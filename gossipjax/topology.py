@@ -36,7 +36,15 @@ def _shift(n: int, k: int) -> tuple[int, ...]:
 
 
 def ring(n: int) -> tuple[Round, ...]:
-  """Both neighbors on a cycle, every step; two workers have one neighbor."""
+  """Both neighbors on a cycle, every step; two workers have one neighbor.
+
+  Args:
+    n: number of workers.
+
+  Returns:
+    Rounds, one for a step in turn, each of exchanges (weight, source); as those
+    of the other topologies.
+  """
   if n <= 2:
     return ((Exchange(1 / 2, _shift(n, 1)),),)
   return ((Exchange(1 / 3, _shift(n, 1)), Exchange(1 / 3, _shift(n, -1))),)
@@ -49,7 +57,11 @@ def exponential(n: int) -> tuple[Round, ...]:
 
 
 def hypercube(n: int) -> tuple[Round, ...]:
-  """Pairwise averaging along one dimension per step; n is a power of two."""
+  """Pairwise averaging along one dimension per step.
+
+  Raises:
+    UserError: n is no power of two.
+  """
   if n & (n - 1):
     raise UserError(
       f'topology=hypercube needs a power of two, got workers={n}; '

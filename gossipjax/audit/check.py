@@ -46,7 +46,7 @@ def audit(
   compiles.
 
   Args:
-    strategy: both slots are audited, around a step of SGD.
+    strategy: all slots are audited, around a step of SGD.
     params: of one worker; only shapes and dtypes matter.
     workers: two or more, a device for each.
     steps: numbers of the steps.

@@ -33,18 +33,18 @@ def axis() -> Axis:
 
 
 def sharing_axis() -> Axis | None:
-  """That of the devices of a worker, if they share its sending."""
+  """The axis of a worker's devices, if they split its messages; else None."""
   return _INNER.get()
 
 
 @contextlib.contextmanager
 def over(name: Axis, inner: Axis | None = None) -> Iterator[None]:
-  """What is traced inside takes this axis, or these axes, for the workers.
+  """Sets the axis, or axes, of the workers for all that is traced inside.
 
   Args:
     name: of the workers' axis or axes.
-    inner: of the devices of a worker that hold the same, which share its
-      sending; None: each device speaks for itself.
+    inner: of the devices of a worker that hold the same and split its messages;
+      None: each device sends its own messages.
   """
   before = _AXIS.set(name), _INNER.set(inner)
   try:
@@ -57,12 +57,13 @@ def over(name: Axis, inner: Axis | None = None) -> Iterator[None]:
 def along(
   name: Axis, program: Callable[..., Any], inner: Axis | None = None
 ) -> Any:
-  """A program of one worker, along an axis of anyone's mesh; see `over`.
+  """The program of one worker, along an axis of the caller's mesh; see `over`.
 
-  Under `jax.shard_map` its results count as varying. Inside, JAX does not track
-  what varies: branches and loops mix what does with what does not. The axes of
-  a worker's devices are manual inside: left to the compiler, a selection would
-  gather what a worker holds on each of them, and each would send all of it.
+  Under `jax.shard_map` its results are marked as varying. Inside, JAX's check
+  for varying values is off, because branches and loops combine varying and
+  replicated values. The axes of a worker's devices are manual inside: otherwise
+  the compiler would gather the worker's data on each device for a selection,
+  and each device would send the whole message.
   """
   axes = names_of(name)
 

@@ -1,4 +1,4 @@
-"""Messages along pairs of workers: one way, both ways, or if one wants it."""
+"""Messages along pairs of workers: one-way, two-way, or if one wants it."""
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,11 @@ def send(tree, pairs, active=True):
   Args:
     tree: what this worker sends if it is a source.
     pairs: static; no worker is twice a source or twice a target.
-    active: a tree moves if source and target are both there.
+    active: bool[] or True; a tree moves if source and target are both there.
 
   Returns:
-    The tree that arrived (zeros if none did), whether one did, and the bill.
+    The tree that arrived, like `tree` (zeros if none did); bool[], whether one
+    did; the Traffic of this worker.
   """
   n, me = lax.axis_size(axis()), lax.axis_index(axis())
   pairs = [(s, t) for s, t in pairs if s != t]
@@ -67,8 +68,8 @@ def meet(tree, source, wants=True, active=True):
   """Worker i takes the tree of `source[i]` if one of them wants it and both are
   active.
 
-  A flag each way informs both ends. Where neither wants an exchange nothing is
-  charged: no message states the same.
+  A flag each way informs both ends. If neither wants an exchange, nothing is
+  charged: the missing message tells the same as the flag.
 
   Args:
     tree: what this worker gives.

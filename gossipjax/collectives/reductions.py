@@ -33,8 +33,13 @@ def needs_everyone(active):
 def all_reduce(tree, active=True):
   """The sum over workers, as a ring (Patarasuk & Yuan, 2009).
 
+  Args:
+    tree: arrays of this worker.
+    active: bool[], whether it takes part; True: all do, and no flag is sent.
+
   Returns:
-    The sum over those taking part, how many they are, and the bill.
+    The sum over those taking part; how many they are, int or i32[], at least 1;
+    the Traffic of this worker.
   """
   n = lax.axis_size(axis())
   if active is True and not jax.tree.leaves(tree):
@@ -52,8 +57,12 @@ def all_reduce(tree, active=True):
 def all_gather(tree, active=True):
   """Stacks all workers' trees on a new leading axis of size n, as a ring.
 
+  Args:
+    tree, active: as those of `all_reduce`.
+
   Returns:
-    The trees (zeros for absent workers), how many take part, and the bill.
+    The trees, leaves [n, ...], zeros for absent workers; the rest as
+    `all_reduce`.
   """
   n = lax.axis_size(axis())
   if active is True:
@@ -70,8 +79,11 @@ def serve(tree, active=True):
 
   A psum emulates it. All uploads, then all downloads, share the server's link.
 
+  Args:
+    tree, active: as those of `all_reduce`.
+
   Returns:
-    The sum over those taking part, how many they are, and the bill.
+    As `all_reduce`.
   """
   n, size = lax.axis_size(axis()), part_bytes(tree)
   with jax.named_scope(SERVED):

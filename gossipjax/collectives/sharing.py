@@ -25,9 +25,9 @@ _JOINS: contextvars.ContextVar[list[Traffic]] = contextvars.ContextVar('joins')
 
 
 def with_joins(function: Callable[..., Any]) -> Callable[..., Any]:
-  """Adds to a function's bill what the devices of a worker send each other.
+  """Adds the traffic between the devices of a worker to a function's bill.
 
-  They join whatever arrives, whether or not something did.
+  The devices gather the received arrays in any case, even if none arrived.
   """
 
   @functools.wraps(function)

@@ -54,8 +54,8 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
   if len(folders) == 1:
     if flags.FLAGS['out'].present:
       raise UserError(
-        '--out is the page of several workdirs; that of one is report.html '
-        'in it.'
+        '--out is for several workdirs; the page of one workdir is report.html '
+        'inside it, so leave --out out.'
       )
     progress.show(report_files.write(folders[0]), folders[0])
     return

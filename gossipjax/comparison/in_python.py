@@ -5,10 +5,9 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optax
-import pandas as pd
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy
@@ -23,11 +22,14 @@ from gossipjax.comparison import compare as comparison
 from gossipjax.comparison.variant import check
 from gossipjax.config import defaults, resolve
 from gossipjax.config.variants import variants
-from gossipjax.errors import UserError
-from gossipjax.results import analysis, reader
+from gossipjax.errors import UserError, require
+from gossipjax.results import reader
 from gossipjax.tasks.task import Task
 from gossipjax.training.optimizer import check_arguments
 from gossipjax.training.run import Given
+
+if TYPE_CHECKING:
+  import pandas as pd
 
 
 class Result:
@@ -44,8 +46,15 @@ class Result:
     self.summary, self.folder, self._kept = summary, folder, kept
 
   @property
-  def frame(self) -> pd.DataFrame:
-    """All records, see `gossipjax.results.analysis`."""
+  def frame(self) -> 'pd.DataFrame':
+    """All records, see `gossipjax.results.analysis`.
+
+    Raises:
+      UserError: the extra `report` is not installed.
+    """
+    require('report')
+    from gossipjax.results import analysis
+
     return analysis.load(self.folder)
 
   @property

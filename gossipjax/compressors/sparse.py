@@ -23,8 +23,8 @@ class Sparse(NamedTuple):
 def count(density: float, size: int) -> int:
   """The number k of entries that a density keeps of `size`, at least one.
 
-  Of a tensor that is exchanged by itself, such as a bias, a density may be less
-  than an entry.
+  For a small tensor that is exchanged by itself, such as a bias, density * size
+  may be below 1: one entry is kept.
 
   Raises:
     UserError: the density is outside (0, 1].

@@ -32,7 +32,8 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
 
   Args:
     clip: standard deviations to which larger entries are clipped first, which
-      is a bias. None does not clip; of a config it means 2.5, and 1e9 does not.
+      is a bias. None does not clip. A config cannot pass None, which means the
+      default there; 1e9 does not clip.
   """
   if clip is not None and clip <= 0:
     raise UserError(

@@ -142,12 +142,14 @@ class Arrays(Source):
 
 
 def npy(*paths: str | pathlib.Path) -> Source:
-  """Arrays of .npy files, mapped into memory; an example is a row of each."""
+  """Arrays of .npy files, mapped into memory; an example is a row of each. The
+  last, if it is int[examples], has the labels of a `split`."""
   return Arrays(*(_read(path, mmap_mode='r') for path in paths))
 
 
 def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
-  """Arrays of an .npz file; an example is a row of each of `names`."""
+  """Arrays of an .npz file, read into memory; an example is a row of each of
+  `names`, otherwise as `npy`."""
   found = _read(path)
   if missing := [name for name in names if name not in found]:
     raise UserError(f'{path} has no array {missing[0]!r}.')

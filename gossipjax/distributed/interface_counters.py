@@ -52,7 +52,8 @@ def sent(interface: str) -> Counters:
   except OSError as error:
     known = sorted(p.name for p in pathlib.Path('/sys/class/net').glob('*'))
     raise UserError(
-      f"--interface={interface} is none of this host's: {', '.join(known)}."
+      f'--interface={interface} does not exist on this host; there are '
+      f'{", ".join(known)}.'
     ) from error
 
 

@@ -1,10 +1,10 @@
 """Messages whose size is chosen at run time.
 
 How many entries a message needs may be known only at run time, but a compiled
-message has a fixed size. Entries therefore travel in boxes, arrays with room
-for so many, of four sizes from each power of two to the next. All workers agree
-on the smallest box that fits, and the program branches on it, so that fewer
-entries are fewer bytes.
+message has a fixed size. Entries therefore travel in boxes, padded arrays of a
+few sizes: 5/8, 6/8, 7/8 and 8/8 of each power of two. All workers agree on the
+smallest box that fits, and the program branches on it, so that fewer entries
+are fewer bytes.
 """
 
 import functools
@@ -23,7 +23,8 @@ def boxed(need: jax.Array, least: int, most: int, move: Callable) -> tuple:
 
   Args:
     need: i32[], entries in the fullest message of this worker.
-    least, most: the range of `need` that deserves boxes; `most` always fits.
+    least, most: sizes of the smallest and of the largest box, in entries; every
+      message fits into `most`.
     move: `(need of all workers, box) -> (*results, bill)`; the box is a power
       of two or `most`, so that few programs are compiled.
 

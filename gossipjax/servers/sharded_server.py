@@ -1,6 +1,6 @@
 """A parameter server for sparse messages, shared out over the workers.
 
-P neighboring entries are a block, of which each worker owns one. Neighbors,
+P neighboring entries are a block; each worker owns one of them. Neighbors,
 which tend to be large together, then have different owners. A hash of the
 block's number says which worker comes first, so that the entries of a channel,
 a fixed stride apart, have different owners too.

@@ -191,7 +191,7 @@ def _check_target(c: Cluster) -> None:
   if c.target_score and c.target_accuracy:
     raise UserError(
       f'cluster.target_accuracy={c.target_accuracy} and cluster.target_score='
-      f'{c.target_score} are two ends of a run; set one of them.'
+      f'{c.target_score} both end the run; set only one of them.'
     )
   if c.target and not c.target_score:
     raise UserError(

@@ -76,8 +76,8 @@ class ComputeTimes:
     if c.compute == 'trace':
       if step >= len(c.trace):
         raise UserError(
-          f'cluster.trace ends after {len(c.trace)} steps, worker '
-          f'{worker} makes more; a longer trace will do.'
+          f'cluster.trace has {len(c.trace)} steps, but worker {worker} takes '
+          'more; give a longer trace.'
         )
       return float(c.trace[step, worker % c.trace.shape[1]])
     if not c.spread:

@@ -12,7 +12,7 @@ A file alone can be trained; to pass all tests it also needs
   a row in the README   python -m experiments.framework.strategy_table NAME,
                         python -m experiments.framework.results_page
 
-What can be said of some methods only has lists of its own: messages of which
-one end need not take part (ONE_SIDED in tests/laws/contract_test.py), what it
-sends at any size (experiments/framework/period_bills.py).
+Two lists cover only some of the strategies: those with one-sided messages
+(ONE_SIDED in tests/laws/contract_test.py), and those whose traffic is computed
+for any size of a model (experiments/framework/period_bills.py).
 """

@@ -106,7 +106,7 @@ def strategy(
   trigger: when a worker starts an exchange, see gossipjax/triggers.
   scope: 'local', each worker decides; in a lock-step program its message moves
     even if it is silent. 'all', a flag tells whether any worker starts.
-  topology: of the neighbors; who does not wait meets one of them.
+  topology: of the neighbors; an asynchronous worker draws one of them.
   shortest, longest: steps between two exchanges; None is no limit.
   reset_on_receipt: whether a neighbor's exchange resets a trigger too.
   per_layer: whether layers decide separately; None is as published.

@@ -8,9 +8,9 @@ makes of x, this is
   x_i(t+1) = sum_j W_ij (y_j(t) + c_j(t)),    c_i(t+1) = x_i(t+1) - y_i(t)
 
 which needs one vector c_i of memory, and no learning rate. The mean of the
-workers is preserved: the c_i add up to zero. W has no eigenvalue at or below
--1/3; an even ring with weights of 1/3 has one, hence (W + I) / 2 by default,
-which is exact diffusion.
+workers is preserved: the c_i add up to zero. All eigenvalues of W must be above
+-1/3. A ring with an even number of workers and weights of 1/3 violates this, so
+the default is (W + I) / 2, which is exact diffusion.
 
 Tang et al., D^2: decentralized training over decentralized data, 2018.
 arXiv:1803.07068; Yuan et al., Exact diffusion, 2019. arXiv:1702.05122

@@ -8,13 +8,13 @@
 for each fragment f of the layers, once in `period` steps of a worker, t_f =
 f period / F steps into it. p_i is what it received last; w_i = c_i^2 / h_i of
 its c_i examples and h_i steps since then, here h_i, because batches are equal.
-Without a quorum a worker receives s as it is. What it did in tau steps is
+Without a quorum a worker receives the unchanged s; its last tau steps are
 overwritten. The merge is a mean, or direction and length apart per tensor,
 
   D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i))
 
-Asynchronous workers report at their own times. After the K-th report the syncer
-waits for one at least `grace` steps later, or for as many as there are workers.
+Asynchronous workers report at their own times. The outer step follows the first
+report at least `grace` steps after the K-th, or as many reports as workers.
 
 Decoupled DiLoCo, 2026. arXiv:2604.21428, with F = 24 and tau = 2. Weights and
 merge follow readers' notes; outer constants, unpublished, are those of DiLoCo.

@@ -2,8 +2,8 @@
 
   g_i(t) <- 1/P sum_j g_j(t - tau)
 
-and zero in the first tau steps. The all-reduce has the time of tau steps. All
-workers hold the same parameters at every step.
+and zero in the first tau steps. An all-reduce may take as long as tau steps.
+All workers hold the same parameters at every step.
 
 Agarwal & Duchi, Distributed delayed stochastic optimization, 2011.
 arXiv:1104.5525; Li et al., Pipe-SGD, 2018. arXiv:1811.03619

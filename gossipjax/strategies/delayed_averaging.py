@@ -1,12 +1,12 @@
-"""Delayed averaging: a worker computes on while the average is on its way.
+"""Delayed averaging: workers keep computing while the average is in flight.
 
-  y_i = x_i + what is on its way to it
+  y_i = x_i + the changes in flight to worker i
   x_i(t) <- x_i(t) + (1/P sum_j y_j - y_i)(t - tau)
 
 The change that an average would have made is made `delay` steps later, so that
 no local step is lost, and the mean of the workers is preserved. With tau = 0 it
-is local SGD. With SGD and an average at every step it replaces each worker's
-own gradient by the mean one tau steps late, as it was published.
+is local SGD. With SGD and an average at every step, each worker's own gradient
+is replaced by the mean gradient tau steps later, as published.
 
 Zhu et al., Delayed gradient averaging: tolerate the communication latency for
 federated learning, 2021; Sun et al., CO2: efficient distributed training with
@@ -21,6 +21,6 @@ from gossipjax.transforms.delayed import delayed
 def strategy(period: int = 1, delay: int = 1) -> Strategy:
   """Args:
   period: local steps between two averages.
-  delay: tau, local steps while an average is on its way.
+  delay: tau, local steps while an average is in flight.
   """
   return Strategy(identity(), delayed(every(period, exact_mean()), delay))

@@ -1,4 +1,4 @@
-"""Delayed gossip: a worker computes on while its neighbors' parameters come.
+"""Delayed gossip: workers keep computing while parameters are in flight.
 
   y_i = x_i + what is on its way to it
   x_i(t) <- x_i(t) + (sum_j W_ij y_j - y_i)(t - tau)

@@ -1,11 +1,11 @@
 """DoubleSqueeze: a parameter server that receives and sends small messages.
 
   a_i = g_i + e_i,    s = sum_i C(a_i),    g <- D(s) / P
-  e_i <- a_i - C(a_i), and + s - D(s) where worker i is the server
+  e_i <- a_i - C(a_i), plus s - D(s) on the entries that worker i serves
 
-Each worker is the server of one share of the vector. What D withholds joins the
-residual of that worker, where the paper has a second residual; the sum is the
-same. With C = two_bit and D = none this is MXNet's 2-bit compression.
+Each worker is the server of one share of the vector. The error of D is added to
+the residual of that worker. The paper stores it in a second residual; the sum
+is the same. With C = two_bit and D = none this is MXNet's 2-bit compression.
 
 Tang et al., DoubleSqueeze: parallel stochastic gradient descent with double-
 pass error-compensated compression, 2019. arXiv:1905.05957

@@ -63,7 +63,7 @@ def butterfly(message, size: int):
   """Partners exchange and merge: half the rounds of the tree, no broadcast.
 
   Workers beyond a power of two first send to a partner and last receive from
-  it. What a group of 2h workers drops, all drop; the first remembers it.
+  it. A group of 2h workers drops the same entries; its first remembers them.
   """
   n, me = lax.axis_size(axis()), lax.axis_index(axis())
   core = 2 ** (n.bit_length() - 1)

@@ -4,10 +4,10 @@
   x_i <- 1/P sum_j x_j    every `period` steps from then on
 
 The momentum of the optimizer is kept at the switch. With switch = 0 it is local
-SGD, without an end of the first phase all-reduce.
+SGD, with a switch after the last step all-reduce.
 
 Lin et al., Don't use large mini-batches, use local SGD, 2020. arXiv:1808.07217.
-It switches where the learning rate falls first; the default is ours.
+The paper switches at the first decay of the learning rate; the default is ours.
 """
 
 import jax.numpy as jnp

@@ -65,7 +65,7 @@ def relay_mean(edges_of, most: int) -> Aggregator:
 
   Args:
     edges_of: number of workers -> edges of the tree.
-    most: how many sets of edges without a common worker there are at most.
+    most: upper bound of the number of matchings that cover the tree.
   """
 
   def init(tree):

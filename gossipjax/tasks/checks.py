@@ -45,7 +45,7 @@ def _begin(task: Task) -> tuple[Tree, Tree]:
     found = jax.eval_shape(task.init, _key())
   if task.stateful and not (isinstance(found, tuple) and len(found) == 2):
     raise UserError(
-      'task.init: of a stateful task it returns (parameters, state).'
+      'task.init of a stateful task must return (parameters, state).'
     )
   params, state = found if task.stateful else (found, ())
   leaves = jax.tree.leaves(params)
@@ -72,7 +72,7 @@ def _returned(task: Task) -> Any:
       found = task.loss(params, state, batch, key)
     if not isinstance(found, tuple) or len(found) != 2:
       raise UserError(
-        'task.loss: of a stateful task it returns (loss, state), not '
+        'task.loss of a stateful task must return (loss, state), not '
         f'{_told(found)}.'
       )
     _check_loss(found[0])
@@ -120,8 +120,8 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
   for name in dict.fromkeys([*one, *two]):
     if not str(name).isidentifier():
       raise UserError(
-        f'task.score: {name!r} names columns and files; letters, digits and _ '
-        'are allowed.'
+        f'task.score: {name!r} cannot name a column; use letters, digits and '
+        '_, and begin with a letter or _.'
       )
     kinds = [_kind(name, found, size) for size, found in ((1, one), (2, two))]
     if kinds[0] != kinds[1]:

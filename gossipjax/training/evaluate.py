@@ -115,8 +115,8 @@ def check_scores(run: Run) -> None:
   for name, value in found.items():
     if math.isnan(value):
       raise UserError(
-        f'task.score: {name!r} is NaN of the initial parameters; it has to be '
-        'a number of any model.'
+        f'task.score: {name!r} is NaN for the initial parameters; a score must '
+        'be a number for any model.'
       )
   _check_means(run.task, params, state)
 

@@ -30,13 +30,13 @@ def engine(config: ConfigDict, given: bool) -> str:
     raise UserError(f'engine={name} is unknown{nearest(name, ENGINES)}')
   if given:
     raise UserError(
-      f'engine={name} starts processes that receive the config alone, no '
-      'objects; name task and strategy in the config, one of yours as '
+      f'engine={name} starts processes that receive only the config, no Python '
+      'objects; name task and strategy in the config, your own ones as '
       "'module:function'."
     )
   if inner.devices(config) > 1:
     raise UserError(
-      f'engine={name} gives each worker one device; set devices_per_worker=1.'
+      f'engine={name} gives each worker one device; set devices_per_worker=0.'
     )
   require(name)
   return name

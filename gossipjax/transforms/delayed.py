@@ -25,12 +25,13 @@ def delayed(aggregator: Aggregator, steps: int) -> Aggregator:
     y_i(t) = x_i(t) + sum of d_i(s), t - steps <= s < t
     d_i(t) = A(y(t))_i - y_i(t),    x_i(t) <- x_i(t) + d_i(t - steps)
 
-  For parameters. An exchange starts from what its worker will have when all has
-  arrived: from x alone it would correct again what is being corrected, and a
-  mean at every step would diverge from 2 steps on. The tree plus what is on its
-  way is conserved where the aggregator conserves the tree, and local progress
-  since the start of an exchange is kept. With the mean at every step it is
-  delayed gradient averaging (Zhu et al., 2021).
+  For parameters. An exchange starts from y: the parameters plus all changes
+  still in flight. Starting from x would apply the corrections in flight a
+  second time; with a mean at every step, training would then diverge for 2
+  steps or more. If the aggregator conserves the sum over workers, the sum of
+  parameters and of changes in flight is conserved. Local progress made during
+  an exchange is kept. With the mean at every step it is delayed gradient
+  averaging (Zhu et al., 2021).
 
   Args:
     aggregator: its exchange starts at once; it needs every worker.
@@ -66,8 +67,8 @@ def stale(aggregator: Aggregator, steps: int) -> Aggregator:
 
     g_i(t) <- A(g(t - steps))_i
 
-  and zeros in the first steps: for gradients, of which none is lost and all are
-  late. Of parameters it would forget the local steps since then.
+  and zeros in the first `steps` steps. For gradients: each is applied, but
+  late. Applied to parameters it would discard the local steps taken meanwhile.
 
   Args:
     aggregator: its exchange starts at once; it needs every worker.

@@ -97,8 +97,7 @@ def local(aggregator: Aggregator) -> Aggregator:
 
 
 def by_shares(groups: Groups, aggregator: Aggregator) -> Aggregator:
-  """Runs an aggregator on the mean of each group, of which each member owns a
-  share.
+  """Runs an aggregator on the means of groups, shared out over their members.
 
   The members of a group add up their trees by shares (a reduce-scatter), run
   the aggregator on the shares of the mean, and gather the results, so that all

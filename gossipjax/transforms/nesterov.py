@@ -39,8 +39,9 @@ def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
     v' = (d + momentum v) / (1 + momentum),    x' = y' - momentum v'
 
   exactly. An error in v, from a change of the rate or from rounding, shrinks by
-  more than half at each step. It has to run at each step, so it wraps `every`
-  and not the other way round. It stores two copies of the parameters.
+  more than half at each step. It must run at every step: write
+  `without_look_ahead(m, every(period, a))`, never the reverse. It stores two
+  copies of the parameters.
 
   Args:
     momentum: of the optimizer, from 0 to below 1; 0 returns `aggregator`.

@@ -33,10 +33,10 @@ class Quorum(NamedTuple):
     size: K, reports after which it takes an outer step.
     merge: one of merges.MERGES.
     outer: the outer optimizer.
-    grace: steps for which it waits for more reports after K. Its clock is the
-      step of the worker that reports: it ends with the first report that is so
-      many steps after the one that made the quorum.
-    everyone: as many reports end the grace at once; of all workers.
+    grace: steps to wait for more reports after the K-th one, counted in the
+      steps of the reporting workers. The first report that is at least so many
+      steps after the K-th one ends the wait.
+    everyone: number of reports that ends the wait at once; of all workers.
   """
 
   size: int

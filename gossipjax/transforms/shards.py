@@ -1,8 +1,8 @@
-"""Tensors cut into shards, as devices that share out parameters hold them.
+"""Tensors cut into shards, as in fully sharded data parallelism (FSDP).
 
 Every tensor is cut along its longest axis, the first of several, into pieces of
-one shape; zeros fill the last ones. The i-th shard of a tree are the i-th
-pieces of all tensors.
+one shape; zeros fill the last ones. Shard i of a tree is piece i of every
+tensor.
 """
 
 from typing import Any

@@ -81,8 +81,8 @@ def gtopk(steps: int) -> Warmup:
 def in_turn(steps: int, aggregators: Sequence[Aggregator]) -> Aggregator:
   """Runs each aggregator for `steps` steps, and the last one from then on.
 
-  Each counts its own steps from 0, so that what is exact every few steps is
-  exact at first. All of them have the same memory.
+  Each counts its steps from 0, so that a selection that is exact every few
+  steps is exact in the first one. All of them share one state.
   """
 
   def update(tree, state, step, active=True):

@@ -23,8 +23,9 @@ def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
   """EventGraD: | |x| - |x sent| | >= threshold, layer by layer.
 
   The threshold is the mean of the last two slopes of the norm, times `horizon`
-  at every step. With a horizon above 1 it grows in silence, and may grow for
-  good faster than the norm changes. Stores six numbers per layer.
+  at every step. With a horizon above 1 the threshold grows while nothing is
+  sent. It may grow faster than the norm changes; then no exchange follows.
+  Stores six numbers per layer.
 
   Ghosh, Aquino, Gupta, EventGraD, 2021. arXiv:2103.07454
 

@@ -69,7 +69,9 @@ def best(
   """
   _check_at_least_1(seeds=seeds, budget=budget, processes=processes)
   if config.get('seeds'):
-    raise UserError('config.seeds is for `run`; tuning has --seeds=3.')
+    raise UserError(
+      'tune does not use config.seeds; leave it empty, set --seeds=3.'
+    )
   configs = dict(variants(config))
   grid.check(values, configs.values())
   tasks: dict[str, Task] = {}

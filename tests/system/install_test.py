@@ -26,10 +26,8 @@ def get_config():
 """
 # flax imports rich itself, so that cannot be missing.
 BLOCKED = sorted({*EXTRAS['report']} - {'rich'})
-BLOCK = (
-  f'import sys; sys.modules.update(dict.fromkeys({BLOCKED})); '
-  'from gossipjax.__main__ import main; main(sys.argv[1:])'
-)
+WITHOUT = f'import sys; sys.modules.update(dict.fromkeys({BLOCKED})); '
+BLOCK = f'{WITHOUT}from gossipjax.__main__ import main; main(sys.argv[1:])'
 
 
 def ended(python: pathlib.Path, folder: pathlib.Path, *words: str):
@@ -151,6 +149,10 @@ def test_without_the_extra_it_trains_and_says_what_is_missing(python, tmp_path):
   left = {path.name for path in (tmp_path / 'out').iterdir()}
   assert {'summary.json', 'comparison.md', 'dense', 'sparse'} <= left
   assert not {name for name in left if name.endswith(('png', 'html'))}
+  strategy = ended(
+    python, tmp_path, '-c', f'{WITHOUT}import gossipjax as gj; gj.topk()'
+  )
+  assert strategy.returncode == 0, strategy.stderr
   report = ended(python, tmp_path, '-c', BLOCK, 'report', 'out')
   assert report.returncode == 2 and report.stderr.count('\n') == 1
   assert 'gossipjax[report]' in report.stderr

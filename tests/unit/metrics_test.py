@@ -302,7 +302,7 @@ def test_a_target_of_accuracy_needs_one():
       'target_score.*named r3; there are far, mae, r2',
     ),
     ({'target': 0.5}, 'cluster.target=0.5 needs'),
-    ({'target_score': 'r2', 'target_accuracy': 0.5}, 'two ends'),
+    ({'target_score': 'r2', 'target_accuracy': 0.5}, 'both end the run'),
   ],
 )
 def test_a_target_is_a_score_of_the_task(given, words):
