@@ -108,7 +108,7 @@ share this machine's cores. The model adds rounds and bytes of the ledger, on
 the nominal link, to the local work. It counts the delay of a round once; a
 round of Gloo takes two to three of them, probably since processes announce a
 message before they send it. `experiments.testbed.calibrate --delay=10ms` fits
-what a round takes. The machine was busy with other work.
+what a round takes.
 """
 
 
