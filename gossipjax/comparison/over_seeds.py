@@ -1,5 +1,6 @@
 """Runs that differ in the seed alone as one: means and standard deviations."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +44,8 @@ def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     elif all(_is_number(v) for v in values):
       mean[key] = statistics.fmean(values)
       if key.startswith(SCORES) and len(runs) > 1:
-        sd[key] = statistics.stdev(values)
+        known = all(map(math.isfinite, values))
+        sd[key] = statistics.stdev(values) if known else math.nan
     elif any(_is_number(v) for v in values):
       mean[key] = None
   return mean | {'name': name, 'sd': sd}

@@ -67,11 +67,12 @@ def summarise(
     'inner_s': last.inner_s,
     **({'hidden_s': last.hidden_s} if last.hidden_s else {}),
     'wire_bytes': last.wire_bytes and max(last.wire_bytes),
-    'examples_per_s': last.step
+    # The first step compiles; it has no part in train_s.
+    'examples_per_s': (last.step - 1)
     * config.workers
     * config.batch_size
     / last.train_s
-    if last.train_s
+    if last.train_s and last.step > 1
     else None,
   }
 

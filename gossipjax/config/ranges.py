@@ -62,7 +62,7 @@ SIZE = _count('entries', most=2**16)
 
 RANGES: Mapping[str, Range] = {
   # Of a run.
-  'workers': _count('workers', most=2**16),
+  'workers': _count('workers', most=2**12 - 1),  # As traffic.Count multiplies.
   'devices_per_worker': _count('devices, 0 for one', least=0, most=4095),
   'steps': _count('steps'),
   'batch_size': _count('examples'),

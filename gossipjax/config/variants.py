@@ -55,6 +55,12 @@ def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
         f'config.variants: variant name {name[:20]}... has '
         f'{len(name.encode())} bytes; use at most {LONGEST}.'
       )
+    for key in ('link', 'group_link'):
+      if changes.get(key, config.get(key)) != config.get(key):
+        raise UserError(
+          f'config.variants.{name}.{key}: a comparison has one link; run it '
+          f'again with another --config.{key} and workdir.'
+        )
   for name, changes in changes_by_name(config).items():
     found = changed(base, changes, f'config.variants.{name}.')
     ranges.check(found)

@@ -30,6 +30,8 @@ def obstacle(config: ConfigDict, before: int) -> str:
       continue  # It has steps of its own.
     if run.get('cluster'):
       return f'the virtual time{whose} is made for that number of steps'
+    if run.get('engine'):
+      return f'engine={run.engine}{whose} ends for good at that number of steps'
     if not loop.due(run.eval_every, before, 0):
       return (
         f'its last evaluation{whose} is at no multiple of eval_every='

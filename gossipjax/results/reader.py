@@ -125,8 +125,8 @@ def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
   machine = tuple(claim.get('devices', ())), claim.get('processes', 1)
   for name, run in merged_by_name(config).items():
     path = folder / name / workdir.RECORDS
+    end = workdir.summary(folder / name, False)  # First: a run may be at work.
     records = record_file.columns(path) if path.exists() else {}
-    end = workdir.summary(folder / name, False)
     if records:
       record_order.check(path, records['step'], run)  # Names the line.
     record_order.check_end(path, records.get('step', _NONE), end)

@@ -50,6 +50,9 @@ class Stalled(UserError):
     )
     self.time_s, self.worker = time_s, worker
 
+  def __reduce__(self):  # From a process of a pool of `tune`.
+    return Stalled, (self.time_s, self.worker)
+
 
 def later(now: float, time_s: float) -> float:
   """`time_s`, a time at or after `now`.

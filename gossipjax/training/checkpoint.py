@@ -47,6 +47,7 @@ class Store:
     """
     self._folder, self._records, self._keep = folder.absolute(), records, keep
     self.damaged: list[str] = []
+    self._useless: list[int] = []
     self._checkpointer = ocp.Checkpointer(ocp.StandardCheckpointHandler())
     self._last = processes.told_by_first(self._newest_intact)
 
@@ -56,6 +57,7 @@ class Store:
     for step in reversed(self._steps()):
       if not (fault := durable_files.damage(self._folder / str(step))):
         return step
+      self._useless.append(step)
       self.damaged.append(
         f'{self._folder / str(step)} is damaged ({fault}) and is not used.'
       )
@@ -102,7 +104,9 @@ class Store:
     os.replace(half, place)
     durable_files.sync(self._folder)
     passed = [found for found in self._steps() if found <= step]
-    for old in passed[: -self._keep]:
+    damaged = [x for x in passed if x in self._useless and x != step]
+    intact = [x for x in passed if x not in damaged]
+    for old in damaged + intact[: -self._keep]:
       shutil.rmtree(self._folder / str(old))
 
   def _of_the_system(self, error: Exception) -> Exception:

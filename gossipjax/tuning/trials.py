@@ -2,9 +2,11 @@
 
 import math
 import multiprocessing
+import os
 import pathlib
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -148,7 +150,15 @@ def _begin(stopping: Any, devices: int) -> None:
   global _stopping
   _stopping = stopping
   signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent passes it on.
+  threading.Thread(target=_end_with_the_parent, daemon=True).start()
   executors.emulate(devices)
+
+
+def _end_with_the_parent() -> None:
+  """Only the parent locks the folder of the trials."""
+  if parent := multiprocessing.parent_process():
+    parent.join()
+    os._exit(1)
 
 
 def _work(trial: Trial) -> Mapping[str, Any]:

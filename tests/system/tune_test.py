@@ -4,7 +4,11 @@ import csv
 import importlib.util
 import math
 import pathlib
+import pickle
 import re
+import subprocess
+import sys
+import time
 from concurrent.futures import Future
 
 import pytest
@@ -14,12 +18,24 @@ from gossipjax.config import defaults
 from gossipjax.config.variants import variants
 from gossipjax.distributed.launcher import free_port
 from gossipjax.errors import UserError
+from gossipjax.simulation.timeline import Stalled
 from gossipjax.training.run import resolve_run
 from gossipjax.tuning import best_points, config_source, grid, trials, tune
 from tests.support import program
 
 RATES = {'optimizer.learning_rate': (0.1, 1e30)}
 STRATEGIES = ('local_sgd', 'all_reduce')  # Not in alphabetical order.
+BEGINS = """
+import multiprocessing, os, time
+from concurrent.futures import ProcessPoolExecutor
+from gossipjax.tuning import trials
+if __name__ == '__main__':
+  context = multiprocessing.get_context('spawn')
+  of = (1, context, trials._begin, (context.Event(), 1))
+  with ProcessPoolExecutor(*of) as pool:
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 60).result()
+"""
 
 
 def small(*strategies: str) -> defaults.ConfigDict:
@@ -36,6 +52,26 @@ def tuned(tmp_path_factory):
   """Where a tuning left its files, and what it returned."""
   folder = tmp_path_factory.mktemp('tune') / 'run'
   return folder, tune.best(small(*STRATEGIES), RATES, 1, folder)
+
+
+def test_trials_end_with_the_process_that_began_them():
+  """Only that one locks their folder."""
+  parent = subprocess.Popen(
+    [sys.executable, '-c', BEGINS], stdout=subprocess.PIPE, text=True
+  )
+  trial = int(parent.stdout.readline())
+  parent.kill()
+  parent.wait()
+  until = time.monotonic() + 20
+  while pathlib.Path(f'/proc/{trial}/cmdline').exists():
+    assert time.monotonic() < until
+    time.sleep(0.1)
+
+
+def test_how_a_trial_stalled_comes_through_a_pipe():
+  found = pickle.loads(pickle.dumps(Stalled(1.5, 3)))
+  assert (found.time_s, found.worker) == (1.5, 3)
+  assert str(found) == str(Stalled(1.5, 3))
 
 
 def test_every_variant_has_the_same_trials(tuned):

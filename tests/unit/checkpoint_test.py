@@ -101,6 +101,14 @@ def test_a_damaged_checkpoint_is_replaced_when_the_run_gets_there(folder):
   assert not opened(folder).damaged
 
 
+def test_a_damaged_checkpoint_takes_no_place_of_an_intact_one(folder):
+  (folder / '6/totals.json').unlink()
+  opened(folder).save(9, {'a': SECOND}, {'step': 9, 'sum': 0.1 * 9})
+  assert sorted(path.name for path in folder.iterdir()) == ['3', '9']
+  (folder / '9/totals.json').unlink()
+  loads(opened(folder), FIRST, 3)
+
+
 def test_abandoned_and_old_checkpoints_go(folder):
   (folder / '.9.half/workers').mkdir(parents=True)
   store = opened(folder)

@@ -110,6 +110,14 @@ def test_the_sentence_names_range_and_unit():
     ranges.check({'split': {'validation': 1.0}})
 
 
+@pytest.mark.parametrize('key', ['link', 'group_link'])
+def test_a_comparison_has_one_link(key):
+  config = defaults.get_config()
+  config.variants = {'near': {}, 'far': {key: 'wan'}}
+  with pytest.raises(UserError, match=rf'variants\.far\.{key}.*one link'):
+    list(variants(config))
+
+
 def test_a_variant_alone_may_run_in_virtual_time():
   config = defaults.get_config()
   config.workers, config.executor = 2, 'vmap'

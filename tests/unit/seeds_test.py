@@ -1,6 +1,7 @@
 """Several seeds of a comparison: one table with means, bands in figures."""
 
 import json
+import math
 import statistics
 
 import numpy as np
@@ -12,6 +13,7 @@ from gossipjax.config import defaults, resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
+from gossipjax.results.standard_error import standard_error
 from gossipjax.training.run import resolve_run
 from tests.support import quadratics
 from tests.support.tiers import exhaustive
@@ -116,6 +118,16 @@ def test_a_seed_that_diverges_is_told(done):
   found = over_seeds.summary(summary)['runs']
   assert found[0]['diverged'] == 'diverged with 1 of 3 seeds.'
   assert not found[1].get('diverged')
+
+
+@pytest.mark.parametrize('value', [math.nan, math.inf])
+def test_a_seed_without_a_finite_score_leaves_no_deviation(done, value):
+  summary = json.loads(json.dumps(done[1]))
+  summary['runs'][1]['test_loss'] = value
+  found = over_seeds.summary(summary)['runs']
+  assert math.isnan(found[0]['sd']['test_loss'])
+  assert found[1]['sd']['test_loss'] > 0
+  assert math.isnan(standard_error([1.0, value]))
 
 
 @pytest.mark.exhaustive
