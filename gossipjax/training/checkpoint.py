@@ -47,7 +47,7 @@ class Store:
     """
     self._folder, self._records, self._keep = folder.absolute(), records, keep
     self.damaged: list[str] = []
-    self._useless: list[int] = []
+    self._useless: set[int] = set()
     self._checkpointer = ocp.Checkpointer(ocp.StandardCheckpointHandler())
     self._last = processes.told_by_first(self._newest_intact)
 
@@ -57,7 +57,7 @@ class Store:
     for step in reversed(self._steps()):
       if not (fault := durable_files.damage(self._folder / str(step))):
         return step
-      self._useless.append(step)
+      self._useless.add(step)
       self.damaged.append(
         f'{self._folder / str(step)} is damaged ({fault}) and is not used.'
       )
@@ -104,7 +104,8 @@ class Store:
     os.replace(half, place)
     durable_files.sync(self._folder)
     passed = [found for found in self._steps() if found <= step]
-    damaged = [x for x in passed if x in self._useless and x != step]
+    self._useless.discard(step)
+    damaged = [x for x in passed if x in self._useless]
     intact = [x for x in passed if x not in damaged]
     for old in damaged + intact[: -self._keep]:
       shutil.rmtree(self._folder / str(old))

@@ -97,8 +97,11 @@ def test_without_an_intact_checkpoint_a_run_begins_anew(folder):
 
 def test_a_damaged_checkpoint_is_replaced_when_the_run_gets_there(folder):
   (folder / '6/totals.json').unlink()
-  opened(folder).save(6, {'a': SECOND}, {'step': 6, 'sum': 0.1 * 6})
+  store = opened(folder)
+  store.save(6, {'a': SECOND}, {'step': 6, 'sum': 0.1 * 6})
   assert not opened(folder).damaged
+  store.save(9, {'a': FIRST}, {})  # It is one of the two from then on.
+  assert sorted(path.name for path in folder.iterdir()) == ['6', '9']
 
 
 def test_a_damaged_checkpoint_takes_no_place_of_an_intact_one(folder):
