@@ -1,11 +1,11 @@
 """Runs that differ in the seed alone as one: means and standard deviations."""
 
-import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from gossipjax.results.record_file import SCORES
+from gossipjax.results.standard_error import deviation
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
@@ -44,8 +44,7 @@ def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     elif all(_is_number(v) for v in values):
       mean[key] = statistics.fmean(values)
       if key.startswith(SCORES) and len(runs) > 1:
-        known = all(map(math.isfinite, values))
-        sd[key] = statistics.stdev(values) if known else math.nan
+        sd[key] = deviation(values)
     elif any(_is_number(v) for v in values):
       mean[key] = None
   return mean | {'name': name, 'sd': sd}
