@@ -12,7 +12,6 @@ on, since rows are kept in runs/claims.
 
 import functools
 import itertools
-import os
 import pathlib
 import statistics
 from typing import Any
@@ -24,10 +23,11 @@ from ml_collections import ConfigDict
 from experiments.framework import (
   claim,
   kept,
+  other_load,
   real_time,
   single_run,
 )
-from experiments.framework.real_time import MOST_OVERRUN, OVERRUN
+from experiments.framework.other_load import OTHERS, OVERRUN
 from experiments.framework.seed_statistics import is_near
 from gossipjax.results.crossing import crossing
 from gossipjax.results.standard_error import standard_error
@@ -95,10 +95,13 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
   asked = trace(of, path)
   calm = of.copy_and_resolve_references()
   calm.steps = min(40, of.steps)
-  took, overrun = real_time.timed_exchange(calm, path, asked)
+  (took, overrun), busy = other_load.beside(
+    lambda: real_time.timed_exchange(calm, path, asked)
+  )
   rounds = 2 if method in ('server', 'EASGD') else 1
   link = {'latency_s': took / rounds, 'bytes_per_s': float('inf')}
-  ours = found_in(real_time.not_waiting(of, machines(path)))
+  train = lambda: found_in(real_time.not_waiting(of, machines(path)))
+  ours, others = other_load.beside(train)
   model = found_in(real_time.predicted(of, machines(path, **link)))
   return {
     'method': method,
@@ -107,7 +110,7 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
     **{f'{key}, predicted': model[key] for key in NEAR},
     'ms of an exchange': 1000 * took,
     OVERRUN: overrun,
-    'load at the start': os.getloadavg()[0],
+    OTHERS: max(busy, others),
   }
 
 
@@ -136,8 +139,10 @@ Both run the same config: virtual time models it, `config.engine='ray'` does it.
 The trace is measured in one process before each run, times {SLOWER}, in another
 order for each worker, and a process sleeps for what it is faster. The link of
 virtual time is the mean exchange of a run of 40 steps without the straggler.
-`{OVERRUN}`: seconds of computing of that run, over those of the trace; above
-{MOST_OVERRUN} the machine was busy with something else, and nothing is judged.
+`{OVERRUN}`: seconds of computing of that run, over those of the trace; at most
+{other_load.MOST_OVERRUN} is judged. `{OTHERS}`: the most
+just before and just after that run and the one that is judged, or taken by the
+host meanwhile; at most {other_load.MOST_OTHERS} is judged.
 A case whose standard error over seeds, of measured over predicted, exceeds half
 of what it may be off is undecided.
 """
@@ -189,7 +194,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     f'Of {len(cases)} predictions {sum(case is True for case in cases)} are '
     f'near, {cases.count(None)} undecided: {ours}. Processes computed '
     f'{overrun:.2f} times as long as asked.',
-    'the machine was busy' if overrun > MOST_OVERRUN else '',
+    other_load.doubt(rows),
   )
 
 

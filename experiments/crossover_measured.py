@@ -24,10 +24,11 @@ from experiments.framework import (
   claim,
   figures,
   kept,
+  other_load,
   real_time,
   single_run,
 )
-from experiments.framework.real_time import MOST_OVERRUN, OVERRUN
+from experiments.framework.other_load import OTHERS, OVERRUN
 from experiments.framework.seed_statistics import ERROR, is_near
 from gossipjax.results.crossing import crossing
 from gossipjax.results.standard_error import standard_error
@@ -73,14 +74,15 @@ def gradient_s(quick: bool) -> float:
 
 def timed(
   method: str, workers: int, quick: bool, folder: pathlib.Path
-) -> tuple[float, float]:
-  """Seconds of an exchange, and of computing over those asked for."""
+) -> tuple[float, float | None]:
+  """Seconds of an exchange, and of computing over those asked for; None where
+  workers wait, whose seconds of computing are not known."""
   calm, path = config(method, workers, 0, quick), folder / 'trace.txt'
   calm.steps = calm.log_every = calm.eval_every = min(CALM, calm.steps)
   if method == DENSE:
     # Equal gradients would compete for the cores.
     real_time.write_trace(path, calm, STEP_S, SPREAD)
-    return real_time.waiting_exchange_s(calm, path, gradient_s(quick)), 1.0
+    return real_time.waiting_exchange_s(calm, path, gradient_s(quick)), None
   asked = real_time.write_trace(path, calm, STEP_S, 0.0)
   return real_time.timed_exchange(calm, path, asked)
 
@@ -95,19 +97,23 @@ def row(
   method, workers, seed = cell
   of, path = config(*cell, quick), folder / 'trace.txt'
   rounds = METHODS[method][1]
-  took, overrun = store.once(
+  exchange = functools.partial(timed, method, workers, quick, folder)
+  (took, overrun), busy = store.once(
     f'{CLAIM.name}_exchange',
     {'method': method, 'workers': workers, 'step_s': STEP_S, 'quick': quick},
-    lambda: timed(method, workers, quick, folder),
+    lambda: other_load.beside(exchange),
   )
   real_time.write_trace(path, of, STEP_S, SPREAD)
   link = {'latency_s': took / rounds(workers), 'bytes_per_s': float('inf')}
   waits = {'asynchronous': method != DENSE, 'target_accuracy': TARGET}
   cluster = functools.partial(real_time.machines, path, **waits)
-  if method == DENSE:
-    ours = real_time.waiting(of, path, gradient_s(quick), TARGET)
-  else:
-    ours = real_time.curve(real_time.not_waiting(of, cluster()))
+  ours, others = other_load.beside(
+    lambda: (
+      real_time.waiting(of, path, gradient_s(quick), TARGET)
+      if method == DENSE
+      else real_time.curve(real_time.not_waiting(of, cluster()))
+    )
+  )
   model = real_time.curve(real_time.predicted(of, cluster(**link)))
   seconds = lambda curve: crossing([(0.0, 0.0), *curve], TARGET)
   return {
@@ -116,6 +122,7 @@ def row(
     f'{SECONDS}, predicted': seconds(model),
     'ms of an exchange': 1000 * took,
     OVERRUN: overrun,
+    OTHERS: max(busy, others),
   }
 
 
@@ -152,8 +159,11 @@ all-reduce, what a step takes beyond its slowest gradient.
 `{OFF}`: mean over seeds, each beside its own prediction; a case is
 undecided if the standard error is above {NEAR / 2}. The same learning
 rate for all, so that the table says what virtual time predicts, and not who is
-best tuned; that is `async_crossover`. Above `{OVERRUN}` of {MOST_OVERRUN} the
-machine was busy, and nothing is judged.
+best tuned; that is `async_crossover`. `{OVERRUN}`: in those {CALM} steps, of
+methods that do not wait; at most {other_load.MOST_OVERRUN} is judged.
+`{OTHERS}`: the most just before and just after those steps
+and the training, or taken by the host meanwhile; at most
+{other_load.MOST_OTHERS} is judged.
 """
 
 
@@ -180,10 +190,9 @@ def _speed(mine: claim.Rows, dense: claim.Rows) -> dict[str, Any]:
   near = list(map(claim.ratio, *speeds))
   found[OFF] = claim.mean(near)
   found[f'{OFF}{ERROR}'] = standard_error(near) if found[OFF] else None
-  return found | {
-    key: claim.mean([row[key] for row in mine])
-    for key in ('ms of an exchange', OVERRUN)
-  }
+  for key in ('ms of an exchange', OVERRUN):
+    found[key] = claim.mean([row[key] for row in mine])
+  return found | {OTHERS: max(row[OTHERS] for row in mine)}
 
 
 def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
@@ -192,7 +201,6 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
   free = [row for row in rows if row['method'] != DENSE]
   known = [row for row in free if row[OFF]]
   cases = [is_near(row[OFF], row[f'{OFF}{ERROR}'], NEAR) for row in free]
-  busy = max((row[OVERRUN] for row in known), default=0.0)
   told = '; '.join(
     f'{row["method"]} with {row["workers"]}: '
     f'{row[f"{SPEED}, measured"]:.2f} measured, '
@@ -204,7 +212,7 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
     f'times as fast as all-reduce: {claim.span(known, f"{SPEED}, measured")} '
     f'measured, {claim.span(known, f"{SPEED}, predicted")} predicted',
     f'Times as fast as all-reduce: {told or "nothing is measured yet"}.',
-    'the machine was busy' if busy > MOST_OVERRUN else '',
+    other_load.doubt(rows),
   )
 
 

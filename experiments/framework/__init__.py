@@ -18,6 +18,7 @@ period_bills       bills of one period of methods, for any size
 probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
 real_time          processes that sleep as a trace says, and their prediction
+other_load         how much of this machine others use meanwhile
 waiting_process    one of those that wait for each other
 gloo               joins the processes of a measurement
 workload           what a workload is: task, network, schedule, gate

@@ -27,8 +27,6 @@ from gossipjax.training.record import Record
 from gossipjax.training.run import resolve_run
 
 BATCH = 16
-OVERRUN = 'computing, measured / asked for'
-MOST_OVERRUN = 1.05  # Above it the machine was busy.
 PROCESS = 'experiments.framework.waiting_process'
 
 

@@ -1,10 +1,14 @@
 """Real processes beside virtual time: what is made of their measurements."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from experiments import crossover_measured
-from experiments.framework import figures, real_time
+from experiments.framework import figures, other_load, real_time
 
 WORKERS = (4, 8)
 KEYS = [
@@ -24,12 +28,13 @@ def test_a_trace_has_a_column_per_worker_and_the_mean_that_is_asked_for(
   assert np.log(found).std() == pytest.approx(0.3, rel=0.05)
 
 
-def rows(seconds, overrun=1.0):
+def rows(seconds, overrun=1.0, others=0.0):
   """Of every run; `seconds` are those measured and predicted of a method."""
   return [
     {'workers': workers, 'method': method, 'seed': seed}
     | dict(zip(KEYS, seconds(method), strict=True))
-    | {'ms of an exchange': 1.0, crossover_measured.OVERRUN: overrun}
+    | {'ms of an exchange': 1.0}
+    | {other_load.OVERRUN: overrun, other_load.OTHERS: others}
     for workers in WORKERS
     for method in crossover_measured.METHODS
     for seed in range(3)
@@ -64,7 +69,28 @@ def test_who_never_arrives_is_undecided_and_a_busy_machine_decides_nothing():
   seconds = {'all-reduce': (8, 8), 'EASGD': (None, 4), 'pull-gossip': (8, 8)}
   told = verdict(rows(seconds.get))
   assert (told.met, told.of, told.open) == (2, 2, 2)
-  assert verdict(rows(seconds.get, 1.2)).word.startswith('undecided: the mach')
+  for busy in (1.2, 0.0), (1.0, 0.2):
+    told = verdict(rows(seconds.get, *busy))
+    assert told.word == 'undecided: the machine was busy'
+
+
+def test_a_process_beside_a_measurement_is_seen(monkeypatch):
+  monkeypatch.setattr(other_load, 'LOOKS', 2)
+  monkeypatch.setattr(other_load, 'LOOK_S', 0.4)
+  endless = [sys.executable, '-c', 'while True: pass']
+  with subprocess.Popen(endless) as other:
+    found, share = other_load.beside(lambda: 7)
+    other.kill()
+  assert found == 7
+  assert 0.5 / os.cpu_count() < share <= 1
+
+
+def test_shares_of_the_cores_leave_out_idling_and_count_what_was_stolen():
+  # user nice system idle iowait irq softirq steal guest guest_nice
+  since = [10, 0, 0, 100, 0, 0, 0, 0, 5, 0]
+  until = [20, 5, 5, 160, 10, 0, 0, 10, 9, 0]
+  assert other_load.busy(since, until) == pytest.approx(0.3)
+  assert other_load.stolen(since, until) == pytest.approx(0.1)
 
 
 def test_a_figure_is_drawn_where_nobody_arrives(tmp_path):
