@@ -7,7 +7,7 @@ from typing import Any
 from gossipjax.comparison import answer, report, table
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
-from gossipjax.results import reader, workdir
+from gossipjax.results import reader, total_time, workdir
 
 # Keys in which comparisons that share a target may differ.
 FREE = ('seed', 'seeds', 'strategy', 'variants', 'optimizer', 'log', 'data')
@@ -23,7 +23,7 @@ def joined(
 
   Raises:
     UserError: a folder is no workdir, or they train different things, which no
-      target compares.
+      target compares, or know their seconds in different ways.
   """
   summaries = [reader.summary(folder) for folder in folders]
   configs = [defaults.filled(summary['config']) for summary in summaries]
@@ -40,6 +40,13 @@ def joined(
     run._replace(name=f'{names[run.workdir]}/{run.name}')
     for run in reader.read(*folders)
   ]
+  kinds = {total_time.kind(run): run.workdir for run in reversed(runs)}
+  if len(kinds) > 1:
+    told = ', '.join(f'those of {kinds[kind]} are {kind}' for kind in kinds)
+    raise UserError(
+      f'Seconds of these workdirs are not comparable: {told}; report them one '
+      'by one.'
+    )
   entries = [
     {**entry, 'name': f'{names[folder]}/{entry["name"]}'}
     for folder, summary in zip(folders, summaries, strict=True)

@@ -55,16 +55,33 @@ def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
         f'config.variants: variant name {name[:20]}... has '
         f'{len(name.encode())} bytes; use at most {LONGEST}.'
       )
+  _check_seconds(config)
+  for name, changes in changes_by_name(config).items():
+    found = changed(base, changes, f'config.variants.{name}.')
+    ranges.check(found)
+    yield name, found
+
+
+def _check_seconds(config: ConfigDict) -> None:
+  """Raises a UserError if seconds of the variants are not of one kind."""
+  first = None
+  for name, changes in (config.get('variants') or {}).items():
     for key in ('link', 'group_link'):
       if changes.get(key, config.get(key)) != config.get(key):
         raise UserError(
           f'config.variants.{name}.{key}: a comparison has one link; run it '
           f'again with another --config.{key} and workdir.'
         )
-  for name, changes in changes_by_name(config).items():
-    found = changed(base, changes, f'config.variants.{name}.')
-    ranges.check(found)
-    yield name, found
+    given = lambda key: changes.get(key, config.get(key))
+    clock = bool(given('cluster')), given('engine')
+    first = first or (name, clock)
+    if clock != first[1]:
+      key = 'cluster' if clock[0] != first[1][0] else 'engine'
+      raise UserError(
+        f'config.variants.{name} and {first[0]}: only one has a '
+        f'config.{key}, and seconds that are modelled, virtual and measured '
+        'are not comparable; give it to both or compare them in two workdirs.'
+      )
 
 
 def _check_keys(config: Any) -> None:

@@ -282,6 +282,17 @@ def test_several_workdirs_are_one_comparison(tmp_path):
     several.joined([folders[0], other])
 
 
+def test_measured_and_modelled_workdirs_are_not_one_comparison(tmp_path):
+  folders = []
+  for name, processes in (('a', 1), ('b', 2)):
+    config = workdirs.config(**TWO)
+    folders.append(workdirs.claim(tmp_path / name, config, processes=processes))
+    workdirs.run(folders[-1], 'dense', curve(DENSE), seed=0)
+  told = 'those of .*b are measured, those of .*a are modelled'
+  with pytest.raises(UserError, match=told):
+    several.joined(folders)
+
+
 def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
   folders = []
   for name, last in (('a', (1.0, 1.0, 1.0)), ('b', (1.0, 0.8, 1.0))):

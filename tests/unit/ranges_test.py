@@ -118,15 +118,24 @@ def test_a_comparison_has_one_link(key):
     list(variants(config))
 
 
-def test_a_variant_alone_may_run_in_virtual_time():
+def test_variants_alone_may_have_a_cluster():
   config = defaults.get_config()
   config.workers, config.executor = 2, 'vmap'
   machines = defaults.cluster(step_s=0.1, asynchronous=False)
-  config.variants = {'lock_step': {}, 'virtual': {'cluster': machines}}
-  runs = {name: run.resolve_run(found) for name, found in variants(config)}
-  assert runs['lock_step'].cluster is None
-  assert runs['virtual'].cluster.step_s == 0.1
+  config.variants = {'virtual': {'cluster': machines}}
+  ((_, found),) = variants(config)
+  assert run.resolve_run(found).cluster.step_s == 0.1
   config.variants.virtual = {'cluster': {'step_seconds': 0.1}}
-  (*_, (_, wrong)) = variants(config)
+  ((_, wrong),) = variants(config)
   with pytest.raises(UserError, match=r'cluster.step_seconds is unknown'):
     run.resolve_run(wrong)
+
+
+@pytest.mark.parametrize(
+  'key, value', [('cluster', {'step_s': 0.1}), ('engine', 'ray')]
+)
+def test_variants_know_their_seconds_in_the_same_way(key, value):
+  config = defaults.get_config()
+  config.variants = {'a': {}, 'b': {key: value}}
+  with pytest.raises(UserError, match=rf'b and a: only one has .*\.{key}'):
+    list(variants(config))
