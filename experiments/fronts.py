@@ -35,11 +35,15 @@ CLAIM = claim.Claim(
   'scores within 0.5 points of it with a tenth of the bytes',
   'nothing; the question is that of users',
 )
-# Where a strategy's default would say nothing about it here.
+# Where a strategy's default would say nothing about it here, such as a period
+# with less than a hundred exchanges.
 ARGUMENTS: Mapping[str, dict[str, Any]] = {
   'gtopk': {'density': 0.01, 'conserve': True},
   'sparse_loco': {'period': 10},
   'diloco': {'period': 10},
+  'streaming_diloco': {'period': 30},
+  'noloco': {'period': 30},
+  'des_loc': {'period': 30, 'first_period': 90, 'second_period': 180},
 }
 SMALL, LARGE = ('fashion-dense', 'shakespeare-lstm'), ('fashion', 'shakespeare')
 # A training on a large workload takes minutes. There the plain methods are
