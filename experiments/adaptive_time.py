@@ -25,7 +25,6 @@ from experiments.framework import (
 )
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
-from experiments.framework.virtual_time import TARGET
 
 CLAIM = claim.Claim(
   'adaptive_time',
@@ -35,6 +34,9 @@ CLAIM = claim.Claim(
   '92 % less traffic and 52 % less time than gossip at every step (Ho 2018)',
 )
 P, STEP_S, SHARE, RATE = 8, 0.1, 0.56, 0.05
+# Gossip after every step is there in the second of six epochs, and the adaptive
+# ones after more than a hundred exchanges: at 0.88 they have had 30 to 60.
+TARGET = 0.9
 SAVED, MARGIN = 0.52, 0.1  # As claimed; what counts as half.
 CLUSTER = {'step_s': STEP_S, 'spread': 0.3}
 BASELINE = 'every step'
@@ -45,7 +47,7 @@ METHODS = {
   'target interval': ('adaptive_gossip', {'trigger': 'target_interval'}),
 }
 ADAPTIVE = ('relative drift', 'target interval')
-SCALES = (1.0, 4.0, 0.25)  # Of the transfer time at which the share is met.
+SCALES = (1.0, 4.0)  # Of the transfer time at which the share is met.
 HALVINGS, SHORT = 6, 40  # Of the search for that time; steps of a run of it.
 NAMES = ('workload', 'relative transfer time', 'method')
 TIME = f'virtual seconds to {TARGET} held out'
@@ -87,6 +89,7 @@ def _config(name: str, scale: str, transfer_s: float) -> ConfigDict:
   strategy, given = METHODS[name]
   cluster = {
     **CLUSTER,
+    'target_accuracy': TARGET,
     **virtual_time.ASYNCHRONOUS,
     **virtual_time.link(transfer_s),
   }
@@ -136,7 +139,7 @@ def find(
 
 def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
   last = mine.tuned.runs[0]['records'][-1]
-  part, error = virtual_time.over(mine.tuned, base and base.tuned)
+  part, error = virtual_time.over(mine.tuned, base and base.tuned, TARGET)
   first = base and base.tuned.runs[0]['records'][-1]
   per_step = lambda record: record['bytes_sent'] / record['step']
   return seed_statistics.columns(NAMES, cell) | {
@@ -147,7 +150,7 @@ def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
     'share of time not computing': talking(mine.tuned.runs[0]),
     'traffic saved': 1 - per_step(last) / per_step(first) if first else None,
     TIMES: last['bytes_sent'] / (P * 4 * virtual_time.PARAMETERS),
-    TIME: virtual_time.mean_seconds(mine.tuned),
+    TIME: virtual_time.mean_seconds(mine.tuned, TARGET),
     PART: part,
     f'{PART}{seed_statistics.ERROR}': error,
   }

@@ -115,15 +115,11 @@ def find(
   """A row for each strategy, with all seeds that are kept."""
   scale = coverage[0]['scale']
   begun = {cell[0] for cell in found if cell[1] not in (BOTH, 'all_reduce')}
-  single = {
-    cell: tuned
-    for cell, tuned in found.items()
-    if cell[0] in begun and cell[1] != BOTH
-  }
   all_seeds = lambda cell: method(*cell, scale, best_rate.SEEDS)
   best = {
     cell: study.follow(all_seeds(cell), kept).found or one
-    for cell, one in single.items()
+    for cell, one in found.items()
+    if cell[0] in begun and cell[1] != BOTH
   }
   rows = [_row(cell, one) for cell, one in best.items()]
   for name in figures.values(rows, 'workload'):

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from experiments.framework import (
   best_rate,
@@ -21,6 +20,7 @@ from experiments.framework import (
   virtual_time,
 )
 from experiments.framework.kept import Kept
+from experiments.framework.seed_statistics import ERROR, INSIDE
 from experiments.framework.single_run import Result
 from experiments.framework.virtual_time import TARGET
 
@@ -64,11 +64,12 @@ METHODS = {
 # These add up all workers' steps.
 SUMS = ('server', 'async local SGD, 8')
 # A time with a slow or a lost worker, over the same without.
-SLOW, LOST, SLOW_TARGET, LOST_TARGET = KEYS = [
-  f'{what}, {kind} worker / none'
+KEYS = [
+  (what, f'{what}, slow worker / none', f'{what}, lost worker / none')
   for what in ('seconds per step', f'seconds to {TARGET} held out')
-  for kind in ('slow', 'lost')
 ]
+(_, SLOW, LOST), (_, SLOW_TARGET, _) = KEYS
+BARS = 'worker 0 is slow', 'worker 0 is lost'
 STOPPED = 'seconds at which a lost worker stops it'
 
 
@@ -138,34 +139,29 @@ virtual (3,000 pictures); empty: not reached. A slow worker 0 sleeps up to
 300 ms after each gradient, a lost one fails at 1 s; the time-out is 60 s.
 Nesterov 0.9, constant learning rate, the best of a grid for each method without
 slow workers. Steps are not slowed where they take at most {STEADY} times as
-long.
+long. Standard errors are those of ratios paired by seed.
 """
 
 
 def _row(name: str, weathers: Weathers) -> dict[str, Any]:
   runs = weathers.runs
-  step, target = (
-    {w: claim.mean([*map(number, seeds)]) for w, seeds in runs.items()}
-    for number in (_step_s, virtual_time.to_target)
-  )
   stops = [
     r['records'][-1]['virtual_s']
     for r in runs['lost']
     if r['records'][-1].get('lost_worker') is not None
   ]
-  return {
-    'method': name,
-    'seeds': len(runs['calm']),
-    'learning rate': weathers.rate,
-    'best rate is inside': weathers.inside,
-    'seconds per step': step['calm'],
-    SLOW: claim.ratio(step['slow'], step['calm']),
-    LOST: None if stops else claim.ratio(step['lost'], step['calm']),
-    f'seconds to {TARGET} held out': target['calm'],
-    SLOW_TARGET: claim.ratio(target['slow'], target['calm']),
-    LOST_TARGET: claim.ratio(target['lost'], target['calm']),
-    STOPPED: claim.mean(stops) if stops else None,
-  }
+  row = {'method': name, 'seeds': len(runs['calm'])}
+  row |= {'learning rate': weathers.rate, INSIDE: weathers.inside}
+  for number, (what, *keys) in zip(
+    (_step_s, virtual_time.to_target), KEYS, strict=True
+  ):
+    calm, *others = ([*map(number, seeds)] for seeds in runs.values())
+    row[what] = claim.mean(calm)
+    for key, each in zip(keys, others, strict=True):
+      row[key], row[f'{key}{ERROR}'] = virtual_time.ratio(each, calm)
+  if stops:
+    row[LOST] = row[f'{LOST}{ERROR}'] = None
+  return row | {STOPPED: claim.mean(stops) if stops else None}
 
 
 def _step_s(run: Result) -> float | None:
@@ -173,41 +169,44 @@ def _step_s(run: Result) -> float | None:
   return claim.ratio(last['virtual_s'], last['step'])
 
 
+def _is_steady(row: dict[str, Any]) -> bool | None:
+  """Whether a slow worker does not slow steps; None if seeds cannot tell."""
+  error = row[f'{SLOW}{ERROR}']
+  if error is None or abs(row[SLOW] - STEADY) < 2 * error:
+    return None
+  return row[SLOW] <= STEADY
+
+
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """The slow-downs of methods that wait for all and of those that do not.
 
   A case is a method that does not wait. The claim is met where a slow worker
-  slows its steps by at most STEADY and those of all that wait by more, and a
-  lost one does not stop it although it stops all that wait.
+  slows its steps by at most STEADY and those of all that wait by more, by two
+  standard errors, and a lost one stops all that wait, but not it.
   """
   those = lambda how: [r for r in rows if METHODS[r['method']][1] is how]
   waits, free = those(WAITS), those(FREE)
-  stop, lost = (
-    [row for row in these if row[STOPPED] is not None]
-    for these in (waits, free)
-  )
-  least = min((row[SLOW] for row in waits), default=0.0)
-  good = lambda row: (
-    row[SLOW] <= STEADY < least and row not in lost and stop == waits
-  )
+  stop, lost = ([r for r in of if r[STOPPED]] for of in (waits, free))
+
+  def case(row):
+    steady, *slowed = map(_is_steady, (row, *waits))
+    if steady is None or None in slowed or not waits:
+      return None
+    return steady and not any(slowed) and row not in lost and stop == waits
+
   of = lambda key: (claim.span(waits, key), claim.span(free, key))
   (slow, steady), (later, as_soon) = of(SLOW), of(SLOW_TARGET)
   stopped = f'{len(stop)} of {len(waits)}', f'{len(lost)} of {len(free)}'
-  backup = ''.join(
-    f' Waiting for the first {P - 1} only: {row[SLOW]:.2f} times as long.'
-    for row in rows
-    if row['method'] == BACKUP
-  )
   missing = sum(how is FREE for _, how, *_ in METHODS.values()) - len(free)
   return claim.judged(
-    [good(row) if waits else None for row in free] + [None] * missing,
+    [*map(case, free)] + [None] * missing,
     f'a slow worker makes a step {slow} times as long where methods wait, '
     f'{steady} where not; a lost one stops {stopped[0]} and {stopped[1]}',
     f'One worker of {P} that sleeps up to 300 ms makes a step {slow} times as '
     f'long for methods that wait for all, {steady} for those that wait for '
     f'nobody; their time to {TARGET} held out grows by {later} and {as_soon}. '
     f'A lost worker stops {stopped[0]} methods that wait, {stopped[1]} that do '
-    f'not.{backup}',
+    'not.',
     trained.doubt(coverage),
   )
 
@@ -219,14 +218,13 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   panels = found.subplots(1, 2, sharey=True)
   lost = lambda row, key: row[STOPPED] and 'lost' in key
   why = lambda row, key: 'stops' if lost(row, key) else 'not reached'
-  for axes, keys in zip(panels, (KEYS[:2], KEYS[2:]), strict=True):
-    figures.bars(axes, rows, 'method', keys, why)
+  for axes, (_, *keys) in zip(panels, KEYS, strict=True):
+    labels = dict(zip(keys, BARS, strict=True))
+    figures.bars(axes, rows, 'method', labels, why)
   panels[0].set_xlabel('times as long per step as without')
   panels[1].set_xlabel(f'times as long to {TARGET} held out as without')
   panels[0].invert_yaxis()
-  bars = {'C0': 'worker 0 is slow', 'C1': 'worker 0 is lost'}
-  handles = [Patch(color=color, label=bars[color]) for color in bars]
-  found.legend(frameon=False, loc='outside right upper', handles=handles)
+  figures.legend(found, panels[0])
   return found
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -87,23 +87,25 @@ def bars(
   axes: Axes,
   rows: Sequence[dict[str, Any]],
   name: str,
-  keys: Sequence[str],
+  labels: Mapping[str, str],
   missing: Callable[[dict[str, Any], str], str],
 ) -> None:
   """Horizontal bars of two columns for each row, and a line at 1.
 
   Args:
     name: column that names the rows.
-    keys: the two columns.
+    labels: of the two columns, in the legend.
     missing: (row, key) -> text where there is no value.
   """
-  for k, key in enumerate(keys):
+  for k, (key, label) in enumerate(labels.items()):
+    values = {}
     for y, row in enumerate(rows):
       at = y + 0.18 * (2 * k - 1)
       if row[key] is None:
         axes.text(0.02, at, missing(row, key), va='center', fontsize=7)
       else:
-        axes.barh(at, row[key], 0.34, color=f'C{k}')
+        values[at] = row[key]
+    axes.barh([*values], [*values.values()], 0.34, color=f'C{k}', label=label)
   axes.axvline(1, color='0.5', linewidth=0.8)
   axes.set_yticks(range(len(rows)), [row[name] for row in rows])
 

@@ -7,12 +7,13 @@ are scored.
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.framework import best_rate, claim, study, workloads
+from experiments.framework import best_rate, study, workloads
 from experiments.framework.single_run import Result
 from gossipjax.config import defaults, resolve
 from gossipjax.results.crossing import crossing
@@ -74,24 +75,25 @@ def config(
 def tuned(
   config: ConfigDict, scale: str, trials: int = best_rate.TRIALS
 ) -> study.Study:
-  """The rate that is first at the target, then all seeds; `best_rate.Tuned`."""
+  """The rate that is first at the config's target, then all seeds;
+  `best_rate.Tuned`."""
   quick = scale == 'quick'
   return best_rate.tuned(
     WORKLOAD,
     config,
     seeds=1 if quick else best_rate.SEEDS,
     trials=1 if quick else trials,
-    score=speed,
+    score=partial(speed, accuracy=config.cluster.target_accuracy),
     first_seed=TUNING_SEED,
   )
 
 
-def speed(run: Result) -> float | None:
+def speed(run: Result, accuracy: float = TARGET) -> float | None:
   """Minus the seconds to the target; below all of these if it is not reached,
   the more so the worse the last accuracy. None if the run diverged."""
   if run['diverged'] or not run['records']:
     return None
-  if (seconds := to_target(run)) is not None:
+  if (seconds := to_target(run, accuracy)) is not None:
     return -seconds
   return -1e9 + run['records'][-1]['test_accuracy']
 
@@ -109,14 +111,20 @@ def to_target(run: Result, accuracy: float = TARGET) -> float | None:
   return crossing([(0.0, 0.0), *curve], accuracy)
 
 
-def seconds(tuned: best_rate.Tuned) -> list[float | None]:
-  """To the target, of each seed."""
-  return [None if run['diverged'] else to_target(run) for run in tuned.runs]
+def seconds(
+  tuned: best_rate.Tuned, accuracy: float = TARGET
+) -> list[float | None]:
+  """To a held-out accuracy, of each seed."""
+  return [
+    None if run['diverged'] else to_target(run, accuracy) for run in tuned.runs
+  ]
 
 
-def mean_seconds(tuned: best_rate.Tuned) -> float | None:
-  """To the target; None if a seed does not reach it."""
-  found = seconds(tuned)
+def mean_seconds(
+  tuned: best_rate.Tuned, accuracy: float = TARGET
+) -> float | None:
+  """To a held-out accuracy; None if a seed does not reach it."""
+  found = seconds(tuned, accuracy)
   if not found or None in found:
     return None
   return statistics.fmean(found)
@@ -132,19 +140,36 @@ def error(tuned: best_rate.Tuned) -> float | None:
 
 
 def over(
-  mine: best_rate.Tuned, base: best_rate.Tuned | None
+  mine: best_rate.Tuned,
+  base: best_rate.Tuned | None,
+  accuracy: float = TARGET,
 ) -> tuple[float | None, float | None]:
-  """Mean seconds to the target over those of a base, and its standard error.
+  """`ratio` of the seconds to a held-out accuracy; without an error if a best
+  rate is the lowest or the highest that was tried."""
+  if base is None:
+    return None, None
+  found, error = ratio(seconds(mine, accuracy), seconds(base, accuracy))
+  return found, error if mine.inside and base.inside else None
+
+
+def ratio(
+  mine: Sequence[float | None], base: Sequence[float | None]
+) -> tuple[float | None, float | None]:
+  """Mean of some seconds over that of a base's, and its standard error.
 
   Seeds are paired: of r = mean(a) / mean(b) the error is that of the mean of
-  a - r b, over mean(b). None is what is not known, see `error`.
+  a - r b, over mean(b). None is what is not known: both without a number of
+  each seed, the error with one seed.
   """
-  means = mean_seconds(mine), base and mean_seconds(base)
-  ratio = claim.ratio(*means)
-  if base is None or ratio is None:
+  pairs = [
+    (a, b)
+    for a, b in zip(mine, base, strict=False)
+    if a is not None and b is not None
+  ]
+  if not pairs or len(pairs) < max(len(mine), len(base)):
     return None, None
-  pairs = list(zip(seconds(mine), seconds(base), strict=False))
-  if len(pairs) < 2 or not (mine.inside and base.inside):
-    return ratio, None
-  gaps = [a - ratio * b for a, b in pairs if a is not None and b is not None]
-  return ratio, standard_error(gaps) / means[1]
+  means = [statistics.fmean(each) for each in zip(*pairs, strict=True)]
+  found = means[0] / means[1]
+  if len(pairs) < 2:
+    return found, None
+  return found, standard_error([a - found * b for a, b in pairs]) / means[1]

@@ -103,8 +103,11 @@ def test_a_verdict_on_saved_time_follows_from_the_rows(
   assert (verdict.met, verdict.of) == (met, of)
 
 
-@pytest.mark.parametrize('free, met', [(1.0, 9), (1.6, 0)])
-def test_a_verdict_on_stragglers_follows_from_the_rows(free, met):
+@pytest.mark.parametrize(
+  'free, error, met, of',
+  [(1.0, 0.01, 8, 8), (1.6, 0.01, 0, 8), (1.0, 0.2, 0, 0), (1.0, None, 0, 0)],
+)
+def test_a_verdict_on_stragglers_follows_from_the_rows(free, error, met, of):
   rows = []
   for name, (_, how, _) in stragglers.METHODS.items():
     waits = how == stragglers.WAITS
@@ -112,12 +115,13 @@ def test_a_verdict_on_stragglers_follows_from_the_rows(free, met):
       {
         'method': name,
         stragglers.SLOW: 1.5 if waits else free,
+        f'{stragglers.SLOW}{seed_statistics.ERROR}': error,
         stragglers.SLOW_TARGET: 1.4,
         stragglers.STOPPED: 60.0 if waits else None,
       }
     )
   verdict = stragglers.verdict(rows, MET)
-  assert verdict.met == min(met, verdict.of)
+  assert (verdict.met, verdict.of) == (met, of)
   assert verdict.sentence.startswith('One worker of 16')
 
 
