@@ -8,6 +8,7 @@ import numpy as np
 
 from gossipjax.results import crossing, total_time
 from gossipjax.results.reader import Run
+from gossipjax.results.standard_error import deviation
 
 SHARE = 0.99  # Of the best score of all-reduce.
 NEVER = float('inf')
@@ -141,5 +142,5 @@ def _costs(
 def _spread(values: Sequence[float]) -> Spread:
   if NEVER in values:
     return Spread(NEVER, None)
-  sd = statistics.stdev(values) if len(values) > 1 else None
+  sd = deviation(values) if len(values) > 1 else None
   return Spread(statistics.fmean(values), sd)

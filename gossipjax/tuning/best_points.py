@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from gossipjax.comparison import markup
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
+from gossipjax.results.standard_error import deviation
 from gossipjax.tuning import grid
 from gossipjax.tuning.trials import Row
 
@@ -31,7 +32,7 @@ def by_point(
       {
         **point(group[0]),
         metric: statistics.fmean(found) if whole else None,
-        'sd over seeds': statistics.stdev(found) if found[1:] else None,
+        'sd over seeds': deviation(found) if found[1:] else None,
         'seeds': len(group),
         'diverged': len(group) - len(found),
       }

@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from gossipjax import errors
 from gossipjax.collectives import WORKERS
 from gossipjax.config import defaults
-from gossipjax.engine import halves, rows, setup
+from gossipjax.engine import halves, rows, server_process, setup
 from gossipjax.engine.messages import Gone
 from gossipjax.errors import UserError
 from gossipjax.training.run import resolve_run
@@ -124,3 +124,12 @@ def test_what_the_engine_cannot_run_is_a_sentence(monkeypatch):
   assert 'do not wait' in refusal(cluster=waits)
   monkeypatch.setitem(errors.EXTRAS, 'ray', ('not_there',))
   assert "pip install 'gossipjax[ray]'" in refusal()
+
+
+@pytest.mark.parametrize('pulls', [1, 3])
+def test_all_rounds_are_compiled_before_the_clock_starts(pulls):
+  config = followed.config('pull_gossip')
+  config.strategy.pulls = pulls
+  ready = setup.of_run(resolve_run(config))
+  server_process.compile_rounds(ready)
+  assert ready.rounds.cache_info().currsize == 1 + pulls
