@@ -75,9 +75,9 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
       main(argv, signals)
     except Interrupted as stop:
       if processes.first():
-        say(
-          f'Stopped after step {stop.step}, checkpoint kept; {again} continues.'
-        )
+        where = f'after step {stop.step}, checkpoint kept'
+        where = where if stop.step else 'between two trainings'
+        say(f'Stopped {where}; {again} continues.')
       sys.exit(128 + signals.received)
     except UserError as error:
       refuse(str(error), error)

@@ -3,9 +3,11 @@
 import csv
 import importlib.util
 import math
+import os
 import pathlib
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -418,3 +420,28 @@ def test_processes_find_what_one_process_finds(tuned, tmp_path):
   )
   assert one[0].pop('train_s') and two[0].pop('train_s')
   assert one[0] == two[0] and one[1]['diverged'] == two[1]['diverged']
+
+
+def test_a_signal_to_all_processes_stops_a_tuning_in_a_sentence(tmp_path):
+  config = small('all_reduce')
+  config.steps = config.log_every = config.eval_every = 10**6
+  (tmp_path / 'c.py').write_text(config_source.source(config, 'Long.'))
+  words = ['gossipjax', 'tune', f'--config={tmp_path}/c.py', '--processes=2']
+  words += ['--grid=optimizer.learning_rate=0.1,0.2', '--seeds=1']
+  words += [f'--workdir={tmp_path}/run']
+  process = subprocess.Popen(
+    [sys.executable, '-m', *words],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
+    start_new_session=True,
+  )
+  until = time.monotonic() + 120
+  while len([*tmp_path.glob('run/*/*/records.jsonl')]) < 2:
+    assert process.poll() is None and time.monotonic() < until
+    time.sleep(0.2)
+  os.killpg(process.pid, signal.SIGTERM)
+  said = process.communicate(timeout=60)[1]
+  assert process.returncode == 128 + signal.SIGTERM, said
+  assert re.search('Stopped after step [0-9]+, checkpoint kept', said)
+  assert [*tmp_path.rglob('checkpoints/*')]
