@@ -46,12 +46,14 @@ def _selections() -> dict[str, Callable[..., selections.Selection]]:
 
 
 def _levels() -> dict[str, Callable[..., Strategy]]:
-  """The strategies that can be a level of another one: all without levels."""
+  """The strategies that can be a level of another one: all without levels, but
+  those that follow the optimizer's schedule, which a level does not know."""
   found = {}
   for m in pkgutil.iter_modules(strategies.__path__):
     file = importlib.import_module(f'{strategies.__name__}.{m.name}')
-    taken = inspect.signature(file.strategy).parameters.values()
-    if all(parameter.annotation is not Strategy for parameter in taken):
+    taken = inspect.signature(file.strategy).parameters
+    levels = (p for p in taken.values() if p.annotation is Strategy)
+    if 'rate' not in taken and not any(levels):
       found[m.name] = file.strategy
   return found
 

@@ -176,6 +176,12 @@ def test_both_levels_have_names_in_a_config():
   )
 
 
+def test_what_follows_a_schedule_is_no_level():
+  config = {'name': 'hierarchical', 'outer': {'name': 'slowmo'}}
+  with pytest.raises(UserError, match=r'outer\.name=slowmo'):
+    resolve.strategy(config)
+
+
 def test_both_levels_are_billed_apart():
   silent, talking = [
     (int(sent.bytes[0]), int(sent.local[0]))
