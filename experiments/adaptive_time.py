@@ -211,6 +211,8 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   x = 'relative transfer time'
   figures.lines(left, rows, x, PART, 'method', 'o-')
   left.axhline(1 - SAVED, color='0.5', linestyle=':', label='published')
+  times = figures.values(rows, x)
+  left.set_xlim(min(times) / 1.1, max(times) * 1.1)  # Points may be missing.
   left.set_xscale('log', base=2)
   left.set(xlabel='time of a transfer, over that at 56 %', ylabel=PART)
   some = [row for row in rows if row[x] == 1.0]

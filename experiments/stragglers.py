@@ -15,6 +15,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  seed_statistics,
   study,
   trained,
   virtual_time,
@@ -158,7 +159,7 @@ def _row(name: str, weathers: Weathers) -> dict[str, Any]:
     calm, *others = ([*map(number, seeds)] for seeds in runs.values())
     row[what] = claim.mean(calm)
     for key, each in zip(keys, others, strict=True):
-      row[key], row[f'{key}{ERROR}'] = virtual_time.ratio(each, calm)
+      row[key], row[f'{key}{ERROR}'] = seed_statistics.ratio(each, calm)
   if stops:
     row[LOST] = row[f'{LOST}{ERROR}'] = None
   return row | {STOPPED: claim.mean(stops) if stops else None}

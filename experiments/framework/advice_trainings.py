@@ -105,8 +105,8 @@ def own_seconds(name: str, method: str, kept: Kept) -> float:
 
 def to_target(
   curves: Mapping[str, list[Curve]], higher: bool
-) -> dict[str, float]:
-  """Mean seconds of each strategy to the target that all-reduce sets.
+) -> dict[str, list[float]]:
+  """Seconds of each strategy's seeds to the target that all-reduce sets.
 
   A seed that never gets there costs its whole training, and then all-reduce's:
   whoever wants the target has to begin again.
@@ -123,7 +123,7 @@ def to_target(
 
   dense = statistics.fmean(seconds(curve, 0.0) for curve in curves[DENSE])
   return {
-    method: statistics.fmean(seconds(curve, dense) for curve in each)
+    method: [seconds(curve, dense) for curve in each]
     for method, each in curves.items()
     if each and all(curve.scores for curve in each)
   }

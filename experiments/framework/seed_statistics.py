@@ -1,6 +1,7 @@
 """Means, standard errors and paired differences of methods, over seeds."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -133,11 +134,34 @@ def at_least(
   return gain >= bound
 
 
+def ratio(
+  mine: Sequence[float | None], base: Sequence[float | None]
+) -> tuple[float | None, float | None]:
+  """The mean of some numbers over that of a base's, and its standard error.
+
+  Seeds are paired: of r = mean(a) / mean(b) the error is that of the mean of
+  a - r b, over mean(b). None is what is not known: both without a number of
+  each seed, the error with one seed.
+  """
+  pairs = [
+    (a, b)
+    for a, b in zip(mine, base, strict=False)
+    if a is not None and b is not None
+  ]
+  if not pairs or len(pairs) < max(len(mine), len(base)):
+    return None, None
+  means = [statistics.fmean(each) for each in zip(*pairs, strict=True)]
+  found = means[0] / means[1]
+  if len(pairs) < 2:
+    return found, None
+  return found, standard_error([a - found * b for a, b in pairs]) / means[1]
+
+
 def is_near(
-  ratio: float | None, error: float | None, margin: float
+  found: float | None, error: float | None, margin: float
 ) -> bool | None:
   """Whether a ratio is within a margin of 1; None if the seeds cannot tell."""
-  off = -abs(ratio - 1) if ratio is not None else None
+  off = -abs(found - 1) if found is not None else None
   return at_least(-margin, off, error, margin)
 
 

@@ -7,13 +7,18 @@ are scored.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.framework import best_rate, study, workloads
+from experiments.framework import (
+  best_rate,
+  seed_statistics,
+  study,
+  workloads,
+)
 from experiments.framework.single_run import Result
 from gossipjax.config import defaults, resolve
 from gossipjax.results.crossing import crossing
@@ -144,32 +149,11 @@ def over(
   base: best_rate.Tuned | None,
   accuracy: float = TARGET,
 ) -> tuple[float | None, float | None]:
-  """`ratio` of the seconds to a held-out accuracy; without an error if a best
-  rate is the lowest or the highest that was tried."""
+  """`seed_statistics.ratio` of the seconds to a held-out accuracy; without an
+  error if a best rate is the lowest or the highest that was tried."""
   if base is None:
     return None, None
-  found, error = ratio(seconds(mine, accuracy), seconds(base, accuracy))
+  found, error = seed_statistics.ratio(
+    seconds(mine, accuracy), seconds(base, accuracy)
+  )
   return found, error if mine.inside and base.inside else None
-
-
-def ratio(
-  mine: Sequence[float | None], base: Sequence[float | None]
-) -> tuple[float | None, float | None]:
-  """Mean of some seconds over that of a base's, and its standard error.
-
-  Seeds are paired: of r = mean(a) / mean(b) the error is that of the mean of
-  a - r b, over mean(b). None is what is not known: both without a number of
-  each seed, the error with one seed.
-  """
-  pairs = [
-    (a, b)
-    for a, b in zip(mine, base, strict=False)
-    if a is not None and b is not None
-  ]
-  if not pairs or len(pairs) < max(len(mine), len(base)):
-    return None, None
-  means = [statistics.fmean(each) for each in zip(*pairs, strict=True)]
-  found = means[0] / means[1]
-  if len(pairs) < 2:
-    return found, None
-  return found, standard_error([a - found * b for a, b in pairs]) / means[1]

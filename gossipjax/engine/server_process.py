@@ -1,6 +1,5 @@
 """The process of a server's shard; how every process of a run begins."""
 
-import functools
 import os
 from typing import Any
 
@@ -25,12 +24,12 @@ def prepare(config: dict[str, Any]) -> Setup:
 def compile_rounds(setup: Setup) -> None:
   """Compiles the programs of all rounds; forgets what they compute."""
   visits, step = setup.exchange.kind == async_exchange.VISIT, np.int32(0)
-  draw = functools.partial(setup.exchange.draw, rng=np.random.default_rng(0))
-  most = 0 if visits else max(len(draw(i)) for i in range(setup.run.workers))
+  draw, rng = setup.exchange.draw, np.random.default_rng(0)
+  drawn = [len(draw(i, rng)) for i in range(setup.run.workers)]
   held = setup.beginning()
   single, server = held.singles[0], held.server
   mine = [*single.own, *jax.tree.leaves(single.gradient)]
-  for attending in range(1, most + 2):
+  for attending in range(1, 2 if visits else 2 + max(drawn)):
     round_ = setup.rounds(attending)
     round_.price(mine, step)
     back = []
