@@ -149,9 +149,8 @@ _stopping: Any = None  # In a process of a pool: whether all are to stop.
 def _begin(stopping: Any, devices: int) -> None:
   global _stopping
   _stopping = stopping
-  # Sent to all of a group; the parent hears it, too, and passes it on.
   for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)
+    signal.signal(number, signal.SIG_IGN)  # The parent passes it on.
   threading.Thread(target=_end_with_the_parent, daemon=True).start()
   executors.emulate(devices)
 
