@@ -54,7 +54,7 @@ def check_size(size: int, share: int) -> None:
   if not 1 <= size <= share:
     raise UserError(
       f'batch_size must be between 1 and the {share} examples each '
-      f'worker has, not {size}'
+      f'worker has, got {size}.'
     )
 
 

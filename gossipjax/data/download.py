@@ -42,7 +42,7 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
     raise UserError(
       f'{str(error.filename or folder)!r} cannot be written '
       f'({error.strerror}); make room, or choose another cache '
-      'with XDG_CACHE_HOME'
+      'with XDG_CACHE_HOME.'
     ) from error
   return folder
 
@@ -72,13 +72,13 @@ def _retrieve(url: str, sha256: str, path: Path) -> None:
     raise UserError(
       f'{url} cannot be downloaded ({_reason(error)}); check the '
       f'network, or put the files into a folder and name it with '
-      f'data.dir or GOSSIPJAX_DATA'
+      f'data.dir or GOSSIPJAX_DATA.'
     ) from error
   except ValueError as error:  # what pooch raises for a wrong checksum
     raise UserError(
       f'{url} does not have the published SHA-256 {sha256}; try again '
       f'later, or put the files into a folder and name it with '
-      f'data.dir or GOSSIPJAX_DATA'
+      f'data.dir or GOSSIPJAX_DATA.'
     ) from error
 
 

@@ -47,7 +47,7 @@ class Source(NamedTuple):
 # What to do about a file that is not what was published.
 REPLACE = (
   'put the published file in its place, or move it away (it may be that of '
-  'another data set): without data.dir it is downloaded again'
+  'another data set): without data.dir it is downloaded again.'
 )
 
 
@@ -72,7 +72,7 @@ def folder(source: Source, data_dir: str | None = None) -> Path:
     raise UserError(
       f'data.dir: there is no {next(iter(source.files))!r} (plain, .gz or '
       f'.xz) in {data_dir!r} or its folder {source.name!r}; put the files of '
-      f'{source.name} there, or leave data.dir out to download them'
+      f'{source.name} there, or leave data.dir out to download them.'
     )
   return download.fetch(source.name, source.url, source.downloads)
 
@@ -140,7 +140,7 @@ def _read(place: Path, name: str) -> tuple[Path, bytes]:
   raise UserError(
     f'{str(place / name)!r} is missing (plain, .gz or .xz) though '
     f'files of this data set, or of another with the same names, are there; '
-    f'add it, or move them elsewhere to have the data set downloaded'
+    f'add it, or move them elsewhere to have the data set downloaded.'
   )
 
 

@@ -30,14 +30,14 @@ def hold_out(
     return train, test
   if holdout != 'validation':
     raise UserError(
-      f"split.holdout: {holdout!r} is neither 'test' nor 'validation'"
+      f"split.holdout: {holdout!r} is neither 'test' nor 'validation'."
     )
   total = len(jax.tree.leaves(train)[0])
   held = round(total * validation) if 0 < validation < 1 else 0
   if not 0 < held < total:
     raise UserError(
       f'split.validation must hold out some of the {total} examples '
-      f'and leave some, not {validation}'
+      f'and leave some, got {validation}.'
     )
   return (
     jax.tree.map(lambda x: x[: total - held], train),

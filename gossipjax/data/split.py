@@ -56,8 +56,8 @@ def dirichlet(
   """
   if not alpha > 0:
     raise UserError(
-      f'split.alpha must be positive, not {alpha}; 0.1 is very '
-      f'skewed, 100 nearly even'
+      f'split.alpha must be positive, got {alpha}; 0.1 is very '
+      f'skewed, 100 nearly even.'
     )
   share = _share(len(labels), workers)
   random = np.random.default_rng(seed)
@@ -94,11 +94,11 @@ def by_label(
     UserError: shards < 1, or there are fewer examples than shards.
   """
   if shards < 1:
-    raise UserError(f'split.shards must be at least 1, not {shards}')
+    raise UserError(f'split.shards must be at least 1, got {shards}.')
   if _share(len(labels), workers) < shards:
     raise UserError(
       f'split.shards: {len(labels)} examples cannot be cut into {shards} '
-      f'shards for each of {workers} workers; use fewer of either'
+      f'shards for each of {workers} workers; use fewer of either.'
     )
   size = _share(len(labels), workers * shards)
   random = np.random.default_rng(seed)
@@ -130,17 +130,17 @@ def cut(rows: np.ndarray, examples: int | None) -> np.ndarray:
     UserError: examples < 1.
   """
   if examples is not None and examples < 1:
-    raise UserError(f'split.examples must be at least 1, not {examples}')
+    raise UserError(f'split.examples must be at least 1, got {examples}.')
   return rows[:, :examples]
 
 
 def _share(examples: int, workers: int) -> int:
   if workers < 1:
-    raise UserError(f'workers must be at least 1, not {workers}')
+    raise UserError(f'workers must be at least 1, got {workers}.')
   if examples < workers:
     raise UserError(
       f'workers: {examples} examples cannot be shared by '
-      f'{workers}; use at most {examples}'
+      f'{workers}; use at most {examples}.'
     )
   return examples // workers
 

@@ -76,7 +76,7 @@ def windows(data: np.ndarray, sequence: int) -> np.ndarray:
   if not 1 <= sequence < len(data):
     raise UserError(
       f'task.sequence must be between 1 and {len(data) - 1}, one '
-      f'less than the bytes of the text, not {sequence}'
+      f'less than the bytes of the text, got {sequence}.'
     )
   start = np.arange((len(data) - 1) // sequence) * sequence
   return data[start[:, None] + np.arange(sequence + 1)]
@@ -103,7 +103,7 @@ def _find(file: str, data_dir: str | None) -> Path:
     raise UserError(
       f'task.file: there is no {file!r} in '
       f'{" or ".join(map(repr, roots))}; give the path of a text, '
-      f"or 'tinyshakespeare'"
+      f"or 'tinyshakespeare'."
     )
   return found
 
@@ -111,9 +111,9 @@ def _find(file: str, data_dir: str | None) -> Path:
 def _read(path: Path) -> np.ndarray:
   if not path.is_file():
     raise UserError(
-      f'task.file: {str(path)!r} is missing; a folder needs {", ".join(PARTS)}'
+      f'task.file: {str(path)!r} is missing; a folder needs {", ".join(PARTS)}.'
     )
   data = np.frombuffer(files.unpack(path), np.uint8)
   if not len(data):
-    raise UserError(f'task.file: {str(path)!r} is empty')
+    raise UserError(f'task.file: {str(path)!r} is empty.')
   return data

@@ -90,8 +90,8 @@ def make(
   for size, value in sizes.items():
     if size not in known:
       raise UserError(
-        f'task.{size}: the model {name!r} has no {size}; leave it out'
+        f'task.{size}: the model {name!r} has no {size}; leave it out.'
       )
     if value < 1:
-      raise UserError(f'task.{size} must be at least 1, not {value}')
+      raise UserError(f'task.{size} must be at least 1, got {value}.')
   return among[name](classes, **sizes)

@@ -57,6 +57,6 @@ def transformer(
   """
   if width % heads:
     raise UserError(
-      f'task.width must be a multiple of the {heads} heads, not {width}'
+      f'task.width must be a multiple of the {heads} heads, got {width}.'
     )
   return Transformer(classes, width, layers, heads)

@@ -34,7 +34,7 @@ class VGG(nn.Module):
     if min(x.shape[1:3]) < side:
       raise UserError(
         f'task.model: this VGG needs pictures of at least {side}x'
-        f'{side}, not {x.shape[1]}x{x.shape[2]}; use cnn'
+        f'{side}, got {x.shape[1]}x{x.shape[2]}; use cnn.'
       )
     for width, layers in self.stages:
       for _ in range(layers):

@@ -54,7 +54,7 @@ def strategy(
   if not 1 <= block <= 64 or not 1 <= kept <= block**2:
     raise UserError(
       f'demo takes a block from 1 to 64 and 1 to block^2 kept coefficients, '
-      f'not {block} and {kept}.'
+      f'got {block} and {kept}.'
     )
   if over not in MEANS:
     raise UserError(f'over={over} is unknown{nearest(over, MEANS)}')

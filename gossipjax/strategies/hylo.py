@@ -124,7 +124,7 @@ def strategy(
   if factor <= 0 or exponent < 0 or not 0 < min_rate <= max_rate <= 1:
     raise UserError(
       'hylo takes factor > 0, exponent >= 0 and 0 < min_rate <= max_rate <= 1'
-      f', not {factor}, {exponent}, {min_rate}, {max_rate}.'
+      f', got {factor}, {exponent}, {min_rate}, {max_rate}.'
     )
   gate = Gate(min_size, unit, level, factor, max_rate, min_rate, exponent)
   return Strategy(hylo_mean(gate, pull == 'compressed'), identity())

@@ -87,7 +87,7 @@ def strategy(
   if not 0 <= momentum < 1 or stepsize <= 0 or pull < 0:
     raise UserError(
       'noloco takes momentum from 0 to below 1, stepsize > 0 and pull >= 0, '
-      f'not {momentum}, {stepsize} and {pull}.'
+      f'got {momentum}, {stepsize} and {pull}.'
     )
   pairs = neighbor_mean(random_matching(seed, schedule))
   outer = flattened(pulled_momentum(momentum, stepsize, pull, pairs))

@@ -77,7 +77,7 @@ def strategy(
   if stepsize <= 0 or not 0 <= momentum < 1:
     raise UserError(
       f'slowmo takes stepsize > 0 and momentum from 0 to below 1, '
-      f'not {stepsize} and {momentum}.'
+      f'got {stepsize} and {momentum}.'
     )
   if local_period < 1 or period % local_period:
     raise UserError(

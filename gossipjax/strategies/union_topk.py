@@ -119,7 +119,7 @@ def strategy(
   if weight < 0 or not 0 <= decay < 1 or large <= 0:
     raise UserError(
       'union_topk takes weight >= 0, 0 <= decay < 1 and large > 0, '
-      f'not {weight}, {decay} and {large}.'
+      f'got {weight}, {decay} and {large}.'
     )
   known = metrics(weight, decay, large)
   if metric not in known:

@@ -18,7 +18,7 @@ def _checked(stepsize: float, momentum: float = 0.0) -> None:
   if stepsize <= 0 or not 0 <= momentum < 1:
     raise UserError(
       'An outer optimizer takes stepsize > 0 and momentum from 0 to below 1, '
-      f'not {stepsize} and {momentum}.'
+      f'got {stepsize} and {momentum}.'
     )
 
 

@@ -169,12 +169,12 @@ def test_a_size_the_model_cannot_have_is_refused_with_its_key(name, sizes, key):
 
 
 def test_heads_that_do_not_divide_the_width_are_refused():
-  with pytest.raises(UserError, match=r'^task\.width.*4 heads, not 30'):
+  with pytest.raises(UserError, match=r'^task\.width.*4 heads, got 30'):
     models.make('transformer', 256, models.TEXT, width=30)
 
 
 def test_pictures_too_small_for_vgg_are_refused():
-  with pytest.raises(UserError, match=r'^task\.model.*32x32, not 28x28'):
+  with pytest.raises(UserError, match=r'^task\.model.*32x32, got 28x28'):
     shapes(models.make('vgg16', 10), jnp.zeros((1, 28, 28, 1)))
 
 
