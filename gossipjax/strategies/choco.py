@@ -76,7 +76,7 @@ def strategy(
   """Args:
   compressor: C, of differences.
   topology: of the neighbors, the same at every step.
-  stepsize: a, of the consensus step; gamma in the paper.
+  stepsize: a > 0, of the consensus step; gamma in the paper.
   seed: of compressors that draw random numbers.
   """
   return Strategy(identity(), choco_mean(compressor, topology, stepsize, seed))

@@ -112,13 +112,13 @@ def strategy(
   grace: int = 0,
 ) -> Strategy:
   """Args:
-  period: H, local steps between two reports of a worker.
-  quorum: K, reports after which the syncer takes an outer step.
-  merge: mean or direction.
+  period: H >= 1, local steps between two reports of a worker.
+  quorum: K, 1 to P, reports after which the syncer takes an outer step.
+  merge: 'mean' or 'direction'.
   outer: the outer optimizer; see transforms/outer_optimizers.py.
   fragments: F, at most the number of layers; they have about as many bytes.
-  delay: tau, local steps while an exchange is on its way; below H.
-  grace: steps of waiting after the K-th report; without effect in lockstep.
+  delay: tau, local steps while an exchange is on its way, 0 to H - 1.
+  grace: steps >= 0 of waiting after the K-th report; no effect in lock-step.
   """
   rule = Quorum(quorum, merge, outer, grace)
   rule.check()

@@ -16,6 +16,6 @@ from gossipjax.transforms.delayed import stale
 
 def strategy(delay: int = 1) -> Strategy:
   """Args:
-  delay: tau, steps between a gradient and its use.
+  delay: tau >= 0, steps between a gradient and its use.
   """
   return Strategy(stale(exact_mean(), delay), identity())

@@ -20,7 +20,7 @@ from gossipjax.transforms.delayed import delayed
 
 def strategy(period: int = 1, delay: int = 1) -> Strategy:
   """Args:
-  period: local steps between two averages.
-  delay: tau, local steps while an average is in flight.
+  period: local steps between two averages, at least 1.
+  delay: tau >= 0, local steps while an average is in flight.
   """
   return Strategy(identity(), delayed(every(period, exact_mean()), delay))

@@ -23,8 +23,8 @@ def strategy(
 ) -> Strategy:
   """Args:
   topology: of the neighbors.
-  period: local steps between two exchanges.
-  delay: tau, local steps while an exchange is on its way.
+  period: local steps between two exchanges, at least 1.
+  delay: tau >= 0, local steps while an exchange is on its way.
   """
   mix = every(period, flattened(neighbor_mean(topology)))
   return Strategy(identity(), delayed(mix, delay))

@@ -43,9 +43,9 @@ def strategy(
   over: str = 'senders',
 ) -> Strategy:
   """Args:
-  kept: k, coefficients of a block that travel.
-  block: width and height of a block, at most 64; 1 is no transform.
-  own_momentum: b, per step.
+  kept: k, 1 to block^2, coefficients of a block that travel.
+  block: width and height of a block, 1 to 64; 1 is no transform.
+  own_momentum: b, 0 to 1, per step.
   sign: whether the step has the size of the rate in each entry.
   over: 'senders' or 'all': the workers over which a mean is taken.
   """

@@ -25,7 +25,7 @@ def strategy(
   period: int = 256, first_period: int = 768, second_period: int = 1536
 ) -> Strategy:
   """Args:
-  period: Kx, local steps between two averages of parameters.
+  period: Kx >= 1, local steps between two averages of parameters.
   first_period, second_period: Ku, Kv, the same for moments.
   """
   moments = chain(

@@ -96,10 +96,10 @@ def strategy(
   granularity: Granularity = model(),
 ) -> Strategy:
   """Args:
-  density: k / n.
-  own_momentum: m, per step.
+  density: k / n, above 0, at most 1.
+  own_momentum: m, 0 to below 1, per step.
   nesterov: whether the Nesterov form is used.
-  clip: the largest norm of the workers' summed gradient, or None.
+  clip: the largest norm of the workers' summed gradient, above 0, or None.
   selection: how the k largest are found; `sampled` in the paper.
   granularity: which tensors are exchanged together; clip is of all of them.
   """

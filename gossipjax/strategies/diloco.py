@@ -57,11 +57,11 @@ def strategy(
   seed: int = 0,
 ) -> Strategy:
   """Args:
-  period: H, local steps between two exchanges.
+  period: H >= 1, local steps between two exchanges.
   outer: the outer optimizer; see transforms/outer_optimizers.py.
   compressor: C, of each worker's progress, for example linear(4).
-  decay: b, of what C withheld; 0 is no error feedback.
-  exchange: gather or two_shot, of compressed messages.
+  decay: b, 0 to 1, of what C withheld; 0 is no error feedback.
+  exchange: 'gather' or 'two_shot', of compressed messages.
   seed: of compressors that draw random numbers.
   """
   mean = progress_mean(compressor, decay, exchange, seed)

@@ -36,7 +36,7 @@ def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
   """Moves the workers taking part and the center towards each other.
 
   Args:
-    stiffness: b times the number of workers.
+    stiffness: b times the number of workers, above 0, at most 1.
     workers: that number; None is the size of the axis.
   """
   if not 0 < stiffness <= 1:
@@ -64,8 +64,8 @@ def strategy(
   stiffness: float = 0.8, period: int = 1, look_ahead: float = 0.9
 ) -> Strategy:
   """Args:
-  stiffness: b times the number of workers.
-  period: local steps between two exchanges.
+  stiffness: b times the number of workers, above 0, at most 1.
+  period: local steps between two exchanges, at least 1.
   look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
     look-ahead is not exchanged; 0 if it has none.
   """

@@ -55,7 +55,7 @@ def strategy(
   density: float = 0.001, selection: Selection = exact.selection()
 ) -> Strategy:
   """Args:
-  density: k / n, of each message and of what is applied.
+  density: k / n, above 0, at most 1, of each message and of what is applied.
   selection: how a worker's k largest are found, exactly or nearly; indices
     always take 4 bytes. The k largest of the sum are always exact.
   """

@@ -63,7 +63,7 @@ def neighbor_mean(topology: Topology) -> Aggregator:
 def strategy(topology: Topology = ring, period: int = 1) -> Strategy:
   """Args:
   topology: of the neighbors.
-  period: local steps between two exchanges.
+  period: local steps between two exchanges, at least 1.
   """
 
   def exchange(topology):

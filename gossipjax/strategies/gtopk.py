@@ -121,9 +121,9 @@ def strategy(
   selection: Selection = exact.selection(),
 ) -> Strategy:
   """Args:
-  density: k / n, of each message and of what is applied.
+  density: k / n, above 0, at most 1, of each message and of what is applied.
   conserve: whether the merging worker keeps what the published rule loses.
-  exchange: tree, as published, or butterfly.
+  exchange: 'tree', as published, or 'butterfly'.
   selection: how a worker's k largest are found; indices take 4 bytes each.
   """
   mean = global_topk_mean(density, conserve, exchange, selection)

@@ -40,7 +40,7 @@ def strategy(
 ) -> Strategy:
   """Args:
   size: workers of a group; it divides their number.
-  period: local steps between two runs of the outer strategy.
+  period: local steps between two runs of the outer strategy, at least 1.
   inner: of the workers of a group.
   outer: of the groups; its own period counts its runs.
   """

@@ -18,7 +18,7 @@ from gossipjax.strategies.parameter_server import push_pull
 
 def strategy(period: int = 8) -> Strategy:
   """Args:
-  period: local steps between two averages.
+  period: local steps between two averages, at least 1.
   """
   return Strategy(
     identity(),

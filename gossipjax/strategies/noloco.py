@@ -79,10 +79,10 @@ def strategy(
   schedule: int = 16,
 ) -> Strategy:
   """Args:
-  period: local steps between two exchanges.
-  momentum, stepsize, pull: a, b, c.
+  period: local steps between two exchanges, at least 1.
+  momentum, stepsize, pull: a, 0 to below 1, b > 0, c >= 0.
   seed: of the random pairs, the same on all workers.
-  schedule: rounds of pairs before they repeat.
+  schedule: rounds of pairs before they repeat, at least 1.
   """
   if not 0 <= momentum < 1 or stepsize <= 0 or pull < 0:
     raise UserError(

@@ -105,7 +105,7 @@ def strategy(
   selection: Selection = exact.selection(),
 ) -> Strategy:
   """Args:
-  density: k / n.
+  density: k / n, above 0, at most 1.
   period: steps between two exact thresholds of the sum; each bucket has a
     threshold of its own.
   selection: how a worker's k largest are found, exactly or nearly.

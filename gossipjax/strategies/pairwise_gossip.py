@@ -21,7 +21,7 @@ def strategy(
   period: int = 1, look_ahead: float = 0.0, seed: int = 0, schedule: int = 16
 ) -> Strategy:
   """Args:
-  period: local steps between two exchanges.
+  period: local steps between two exchanges, at least 1.
   look_ahead: momentum whose Nesterov look-ahead is not exchanged, as in
     `pull_gossip`; 0 exchanges it, as AD-PSGD does.
   seed: of the random pairs, the same on all workers.

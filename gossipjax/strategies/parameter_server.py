@@ -48,7 +48,7 @@ def push_pull() -> Aggregator:
 
 def strategy(period: int = 1) -> Strategy:
   """Args:
-  period: local steps between two visits.
+  period: local steps between two visits, at least 1.
   """
   visit = every(period, push_pull())
   return Strategy(

@@ -42,8 +42,8 @@ def switched(switch: int, before: Aggregator, after: Aggregator) -> Aggregator:
 
 def strategy(switch: int = 100, period: int = 16) -> Strategy:
   """Args:
-  switch: steps of the first phase.
-  period: local steps between two averages of the second.
+  switch: steps of the first phase, at least 0.
+  period: local steps between two averages of the second, at least 1.
   """
   if switch < 0:
     raise UserError(f'switch must be at least 0 steps, got {switch}.')

@@ -117,7 +117,7 @@ def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
 
 def strategy(rank: int = 2, seed: int = 0) -> Strategy:
   """Args:
-  rank: r, of every matrix.
+  rank: r >= 1, of every matrix.
   seed: of the first q.
   """
   return Strategy(low_rank_mean(rank, seed), identity())

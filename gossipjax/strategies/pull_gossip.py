@@ -80,8 +80,8 @@ def strategy(
   schedule: int = 16,
 ) -> Strategy:
   """Args:
-  pulls: R, workers read per exchange.
-  period: tau, local steps between two exchanges.
+  pulls: R >= 1, workers read per exchange.
+  period: tau >= 1, local steps between two exchanges.
   look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
     look-ahead is not exchanged; 0 if it has none.
   seed: of the random workers, the same on all workers.

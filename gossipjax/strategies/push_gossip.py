@@ -71,7 +71,7 @@ def strategy(
   period: int = 1, look_ahead: float = 0.9, seed: int = 0, schedule: int = 16
 ) -> Strategy:
   """Args:
-  period: tau, local steps between two exchanges.
+  period: tau >= 1, local steps between two exchanges.
   look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
     look-ahead is not exchanged; 0 if it has none.
   seed: of the random targets, the same on all workers.

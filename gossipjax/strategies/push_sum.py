@@ -90,7 +90,7 @@ def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
   topology: directed or not; `exponential` sends to one worker per step, 1, 2,
     4, ... hops away; a worker that does not wait draws one of them (in GoSGD
     one of all, as in `complete`).
-  period: local steps between two exchanges.
+  period: local steps between two exchanges, at least 1.
   """
 
   def exchange(*how):

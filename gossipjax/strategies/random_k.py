@@ -47,7 +47,7 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
 @with_granularity
 def strategy(density: float = 0.01, seed: int = 0) -> Strategy:
   """Args:
-  density: k / n.
+  density: k / n, above 0, at most 1.
   seed: of the entries drawn, the same on all workers.
   """
   sparse.count(density, 10**9)  # An impossible density is refused at once.

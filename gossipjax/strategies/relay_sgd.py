@@ -104,7 +104,7 @@ def _total(first, others):
 
 def strategy(tree: str = 'chain') -> Strategy:
   """Args:
-  tree: chain, or binary: shorter delays, but its inner workers send more.
+  tree: 'chain', or 'binary': shorter delays, but inner workers send more.
   """
   if tree not in TREES:
     raise UserError(f'tree={tree} is unknown{nearest(tree, TREES)}')

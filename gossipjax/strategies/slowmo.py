@@ -67,10 +67,10 @@ def strategy(
   rate: optax.Schedule | None = None,
 ) -> Strategy:
   """Args:
-  period: local steps between two slow steps.
+  period: local steps between two slow steps, at least 1.
   local_period: local steps between two averages, without momentum; a multiple
     of it is `period`.
-  stepsize, momentum: a, b of the slow steps.
+  stepsize, momentum: a > 0, b, 0 to below 1, of the slow steps.
   rate: of the inner optimizer by step; None is a constant one. A run gives the
     schedule of `config.optimizer`.
   """

@@ -35,8 +35,8 @@ def strategy(
 ) -> Strategy:
   """Args:
   compressor: C.
-  period: local steps between two exchanges.
-  decay, stepsize: b, eta of the outer steps.
+  period: local steps between two exchanges, at least 1.
+  decay, stepsize: b, 0 to 1, and eta > 0 of the outer steps.
   over: 'all' workers, or 'senders': the mean of an entry is over those.
   seed: of compressors that draw random numbers.
   """

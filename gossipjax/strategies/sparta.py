@@ -73,8 +73,8 @@ def strategy(
   partition: bool = False,
 ) -> Strategy:
   """Args:
-  density: p.
-  period: local steps between two exchanges.
+  density: p, above 0, at most 1.
+  period: local steps between two exchanges, at least 1.
   seed: of the entries drawn, the same on all workers.
   partition: whether entries take turns, in an order that is shuffled anew when
     all have been exchanged; else each exchange draws from all.

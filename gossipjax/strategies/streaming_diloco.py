@@ -104,13 +104,13 @@ def strategy(
   seed: int = 0,
 ) -> Strategy:
   """Args:
-  period: H, local steps between two exchanges of a fragment.
+  period: H >= 1, local steps between two exchanges of a fragment.
   fragments: F, at most the number of layers.
-  delay: tau, local steps while an exchange is on its way; below H.
-  alpha: weight of the local value, from 0 to 1.
+  delay: tau, local steps while an exchange is on its way, 0 to H - 1.
+  alpha: weight of the local value, 0 to 1.
   outer: the outer optimizer; see transforms/outer_optimizers.py.
   compressor, decay, exchange, seed: of progress, as in `diloco`.
-  pattern: strided, sequential or balanced; see transforms/fragments.py.
+  pattern: 'strided', 'sequential' or 'balanced'; see transforms/fragments.py.
   """
   if not 0 <= delay < period:
     raise UserError(

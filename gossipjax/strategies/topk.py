@@ -21,9 +21,10 @@ def strategy(
   dtype: str = 'float32',
 ) -> Strategy:
   """Args:
-  density: k / n, the share of the entries that a worker sends.
+  density: k / n, above 0, at most 1: the share of the entries that a worker
+    sends.
   selection: how the k largest are found, exactly or nearly.
-  dtype: of the values sent, float32 or bfloat16.
+  dtype: of the values sent, 'float32' or 'bfloat16'.
   """
   compressor = compressors.topk(density, selection, dtype)
   return Strategy(compressed_mean(compressor), identity())

@@ -57,7 +57,7 @@ def union_mean(
   """The mean of all workers' k entries with the highest score.
 
   Args:
-    density: k / n.
+    density: k / n, above 0, at most 1.
     metric: scores the entries.
     patience: steps that an entry waits at most, since each step first takes
       its share of all entries in turn; None lets entries wait forever.
@@ -108,10 +108,10 @@ def strategy(
   selection: Selection = exact.selection(),
 ) -> Strategy:
   """Args:
-  density: k / n.
-  metric: plain, popularity, recent or two_budgets, see compressors/metrics.py;
-    the mean square of two_budgets is that of a bucket.
-  weight, decay, large: arguments of the metrics.
+  density: k / n, above 0, at most 1.
+  metric: 'plain', 'popularity', 'recent' or 'two_budgets', see
+    compressors/metrics.py; the mean square of two_budgets is that of a bucket.
+  weight, decay, large: of the metrics, >= 0, 0 to below 1, > 0.
   patience: steps that an entry waits at most, or None; it has to suffice for
     each bucket.
   selection: how the k highest scores are found, exactly or nearly.
