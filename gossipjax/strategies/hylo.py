@@ -114,8 +114,7 @@ def strategy(
   level: value of a 2-bit code, `threshold` t (as published) or `mean` of |a|
     above t (ours: t removes at most t per step from a residual).
   factor: c > 0, thresholds in mean magnitudes.
-  max_rate, min_rate: r_max, r_min, 0 < r_min <= r_max <= 1.
-  exponent: gamma >= 0.
+  max_rate, min_rate, exponent: 0 < r_min <= r_max <= 1, gamma >= 0.
   pull: what servers send: `dense` as published, or `compressed` (ours).
   """
   for key, value in {'unit': unit, 'level': level, 'pull': pull}.items():
