@@ -112,16 +112,23 @@ def compare(
     task: model, loss and examples.
     strategies: by the names that they have in tables.
     optimizer: of each worker; it knows nothing of the others.
-    workers: how many; each has a device, or all share one.
-    steps: local steps of each worker.
-    batch_size: examples per worker and step.
-    folder: of all files; None is a temporary one, see `Result.save`.
-    audited: hold every ledger against its compiled program.
+    workers: P, 1 to 4,095; each has a device, or all share one.
+    steps: local steps of each worker, at least 1.
+    batch_size: examples per worker and step, at least 1.
+    folder: of all files, not there yet; None is a temporary one, see
+      `Result.save`.
+    audited: whether the bytes of every strategy are compared with its compiled
+      program.
     **settings: further keys of a config, such as seed=1, eval_every=50,
-      link='10gbe', split={'name': 'label'}, cluster={}.
+      link='10gbe', split={'name': 'label'}, cluster={}; config/defaults.py
+      lists them.
+
+  Returns:
+    The answer, a table, all records and the files.
 
   Raises:
-    UserError: something is impossible; nothing is written.
+    UserError: a setting is unknown or cannot be met; nothing is written.
+    Diverged: the loss of every strategy became NaN or Inf.
   """
   _check(task, strategies, optimizer)
   numbers = {'workers': workers, 'steps': steps, 'batch_size': batch_size}

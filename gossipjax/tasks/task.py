@@ -29,12 +29,12 @@ class Task(NamedTuple):
       for others. Of a stateful task (parameters, state, batch) -> scores.
     train: arrays [examples, ...], or a `data.sources.Source`. In a `Run` they
       are shared out: arrays [workers, examples, ...], a row for each worker
-      wanted, or `data.sources.Shares`.
+      asked for, or `data.sources.Shares`.
     test: arrays [examples, ...], or a source; held out.
     stateful: whether the model keeps a state besides its parameters, such as
       the statistics of a batch norm. Each worker has its own; for evaluation
       they are averaged.
-    validation: likewise, held out for tuning; None takes a part of `train`.
+    validation: as `test`, held out for tuning; None takes a part of `train`.
     labels: int[examples] of `train`, for splits that need them; None takes the
       last array of `train` if it is one.
     higher_is_better: names of scores of which large values are good; those
