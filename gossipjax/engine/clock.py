@@ -8,7 +8,8 @@ class Clock:
   """Seconds since a run began, without those in which it was held.
 
   A held worker ends what it computes and begins nothing else, so that all can
-  be read at the same moment; while they are, no time passes.
+  be read at the same moment; while they are, no time passes. What a worker
+  ended meanwhile takes its time afterwards.
   """
 
   def __init__(self):
@@ -39,11 +40,15 @@ class Clock:
     self._lost, self._last = at, 0.0
 
   def check(self) -> None:
-    """Waits while the clock is held."""
+    """Waits while the clock is held, then for as long as this worker worked on
+    while it was."""
+    owed = 0.0 if self._open.is_set() else time.time() - self._held_at
     while not self._open.is_set():
       self.idle = True
       self._open.wait(0.1)  # It may be held again before this thread wakes.
     self.idle = False
+    if owed > 0:
+      self.sleep_until(self() + owed)
 
   def sleep_until(self, then: float) -> None:
     """Waits until it shows a time."""

@@ -67,6 +67,10 @@ class Crew:
     """Numbers and actors of a kind."""
     return ((i, a) for (k, i), a in self.actors.items() if k == kind)
 
+  def alive(self) -> list[int]:
+    """The workers that have a model; all while none is known to."""
+    return [i for i, _ in self.of(WORKER)] or [*range(len(self.steps))]
+
   def begin(self) -> None:
     """Gives all their states, and compiles their programs.
 

@@ -1,10 +1,13 @@
 """Messages between the processes of a run and the one that starts them."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+
+from gossipjax.collectives.bills import FLAG
+from gossipjax.traffic import Traffic, from_digits
 
 WAIT_S = 60.0  # For an answer of a process, or until a server is back.
 START_S = 300.0  # For a process to start and to compile.
@@ -24,6 +27,8 @@ class Entry(NamedTuple):
     bills: digits of the Traffic of each, see traffic.py.
     stale: versions of the model between its computation and its use.
     spans: (kind of timeline.KINDS, from_s, until_s), how it spent its time.
+    refused: bytes of each message to the first other that it was too busy to
+      take.
   """
 
   who: list[int]
@@ -31,6 +36,23 @@ class Entry(NamedTuple):
   bills: np.ndarray
   stale: int
   spans: list[tuple[str, float, float]]
+  refused: list[int]
+
+  @property
+  def sent(self) -> Traffic:
+    """The Traffic of each, with what was refused, and the flags that say so."""
+    found = from_digits(self.bills)
+    if not self.refused:
+      return found
+    much, many = sum(self.refused), len(self.refused)
+    of = lambda mine, theirs: [mine, theirs, *[0] * len(self.who)][
+      : len(self.bills)
+    ]
+    more = Traffic.of(
+      of(much, many * FLAG), of(many, many), of(many * FLAG, much)
+    )
+    counts: list[Any] = [np.asarray(count) for count in more.counts()]
+    return found + Traffic(*counts)
 
 
 class Answer(NamedTuple):

@@ -21,7 +21,7 @@ from gossipjax.engine.dataflow import Arrays
 from gossipjax.engine.messages import BUSY, Answer, Entry, Gone, on_host
 from gossipjax.simulation.one_worker import Single, with_state
 from gossipjax.simulation.timeline import silent
-from gossipjax.traffic import from_digits
+from gossipjax.traffic import from_digits, nbytes
 
 _PAUSE_S = 0.004  # Before a busy worker is asked again, at most.
 
@@ -82,6 +82,7 @@ class Peer:
     self._version, self._seen = 0, seen
     self._lock, self._waits = threading.Lock(), False
     self._spans: list[tuple[str, float, float]] = []
+    self._refused: list[int] = []  # Bytes of messages to who was busy.
 
   def start(self, step: int, least_s: float = 0.0) -> None:
     """Computes a gradient where the worker stands; takes at least so long."""
@@ -105,8 +106,9 @@ class Peer:
     self._pass('transfer')
     who, bills, stale = found
     spans, self._spans = self._spans, []
+    refused, self._refused = self._refused, []
     loss = float(self.single.loss)
-    return Entry([self.number, *who], loss, bills, stale, spans)
+    return Entry([self.number, *who], loss, bills, stale, spans, refused)
 
   def answer(self, row: int, attending: int, step: int, message) -> Any:
     """Its side of a round that another has begun.
@@ -157,6 +159,7 @@ class Peer:
         self._finish(cut, [], step)
       answers = self._call(drawn, int(step), [on_host(m) for m in messages])
       if BUSY in answers:
+        self._refused.append(nbytes(messages))
         return None
       if self._kind != async_exchange.PUSH:
         self._finish(cut, [a.message for a in answers], step)

@@ -20,7 +20,6 @@ from gossipjax.engine.setup import of_run
 from gossipjax.simulation import goal
 from gossipjax.simulation.separate_fleet import Separate
 from gossipjax.simulation.timeline import Hours
-from gossipjax.traffic import from_digits
 from gossipjax.training import evaluate, loop, model_state
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
@@ -141,7 +140,7 @@ class RealTime:
     """Enters a gradient that was used, and what its round sent."""
     self._used += 1
     self._ledger.enter(
-      entry.who, np.array([entry.loss], np.float32), from_digits(entry.bills)
+      entry.who, np.array([entry.loss], np.float32), entry.sent
     )
     self.hours.stale(entry.stale)
     for kind, since, until in entry.spans:
@@ -154,14 +153,11 @@ class RealTime:
 
   def record(self, scored: bool) -> Record:
     scores: dict[str, Any] = {}
-    now, fleet = time.time() - self._watch.began, self._setup.fleet
+    now = time.time() - self._watch.began
     if scored:
       with self._still() as held:
         now = self._crew.held_at - self._watch.began
-        state = self._mean_state(fleet.model_state(held), self._ledger)
-        scores = evaluate.scores(
-          fleet.params(held), state, self._score, fleet.center(held)
-        )
+        scores = self._scores(held)
     link = next(iter(self._run.links))
     self._ledger.comm_s = {link: float(self.hours.spent_s['transfer'].max())}
     return loop.ledger_record(
@@ -172,6 +168,16 @@ class RealTime:
       | self.hours.to_record()
       | dict(virtual_s=now, faults=self._faults + self._watch.faults),
     )
+
+  def _scores(self, held: Separate) -> dict[str, Any]:
+    """Held-out scores; the mean is over those that are alive."""
+    fleet, alive = self._setup.fleet, self._crew.alive()
+    of = lambda who: held._replace(singles=tuple(held.singles[i] for i in who))
+    # Programs that average states need a row for each.
+    filled = [i if i in alive else alive[0] for i in range(self._run.workers)]
+    state = self._mean_state(fleet.model_state(of(filled)), self._ledger)
+    params, center = fleet.params(of(alive)), fleet.center(held)
+    return evaluate.scores(params, state, self._score, center)
 
   def reached(self, record: Record) -> bool:
     """Whether a held-out score is that of the goal."""

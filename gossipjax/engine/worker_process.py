@@ -131,7 +131,9 @@ class WorkerProcess:
     self._clock.check()
     self._peer.start(step, times.seconds(i, step, self._clock()))
     drawn = self._setup.exchange.draw(i, times.rng(i, step, what=1))
-    there = [j for j in drawn if j != i and j in self._others]
+    # A push to who has died is sent, and lost.
+    lost = self._setup.exchange.kind == async_exchange.PUSH
+    there = [j for j in drawn if j != i and (lost or j in self._others)]
     entry = self._peer.exchange(there, step)
     self.step += 1
     self._news.append(entry)
@@ -158,6 +160,9 @@ class WorkerProcess:
         return [answers[row] for row in sorted(answers)]
       except ray.exceptions.RayTaskError:
         raise  # A mistake of this program, not of a process.
+      except ray.exceptions.GetTimeoutError:
+        # A long message, or a queue: who hangs is killed, and is gone then.
+        until = time.time() + WAIT_S
       except ray.exceptions.RayError as error:
         if not visits:
           raise Gone from error

@@ -19,8 +19,8 @@ from gossipjax.simulation.timeline import Hours, Player, seconds, silent
 
 # Order of events at the same time: ends first, arrivals at a server last.
 DONE, BEGIN, READY, TRY, ARRIVE = range(5)
-# Fields that a checkpoint keeps.
-_KEPT = [
+_KEPT = [  # In a checkpoint.
+  'now',
   '_queue',
   '_step',
   '_since',
@@ -109,14 +109,14 @@ class Asynchronous:
   def _ready(self, i: int) -> None:
     self.hours.spend(i, 'compute', self._since[i], self.now)
     self._since[i] = self.now
-    times, form = self._compute_times, self._form
-    drawn = form.draw(i, times.rng(i, self._step[i], what=1))
-    waits = form.kind == async_exchange.PUSH  # In the memory of a lost worker.
-    up = lambda j: waits or times.back(j, self.now) == self.now
-    self._who[i] = [i, *(j for j in drawn if j != i and up(j))]
+    draws = self._compute_times.rng(i, self._step[i], what=1)
+    self._who[i] = [i, *(j for j in self._form.draw(i, draws) if j != i)]
     self._at(self.now, TRY, i)  # Behind those who wait already.
 
   def _try(self, i: int) -> None:
+    if self._form.kind != async_exchange.PUSH:  # That waits in a lost memory.
+      up = lambda j: self._compute_times.back(j, self.now) == self.now
+      self._who[i] = [j for j in self._who[i] if j == i or up(j)]
     bill = self._player.price(self._who[i], self._step[i])
     if silent(bill):
       self._play([i])
@@ -140,6 +140,7 @@ class Asynchronous:
     seconds_of = lambda x: float(np.asarray(x)[0]) / self._link.bytes_per_s
     up, down = seconds_of(bill.bytes), seconds_of(bill.received)
     self._took[i] = up + down + 2 * self._link.latency_s
+    self.hours.busy_s[i] += up + down
     self._down_s[i] = down
     self._shared[0].add(self.now, ('up', i), up)
 
@@ -171,7 +172,8 @@ class Asynchronous:
     sent = self._player.play(who, self._step[first])
     for i in stepping:
       version = self._version[-1 if visit else i]
-      self.hours.stale(version - self._seen[i])
+      alone = visit and silent(sent)  # A step between two visits.
+      self.hours.stale(0 if alone else version - self._seen[i])
       self._step[i] += 1
     if visit and not silent(sent):
       self._version[-1] += 1
@@ -185,7 +187,6 @@ class Asynchronous:
     """Its state, for a checkpoint, without the player's gradients."""
     return {
       **{key: vars(self)[key] for key in _KEPT},
-      'now': self.now,
       'hours': self.hours.to_json(),
       'pipes': [shared.to_json() for shared in self._shared],
     }
@@ -194,7 +195,6 @@ class Asynchronous:
     """Restores what `to_json` returned."""
     vars(self).update({key: found[key] for key in _KEPT})
     self._queue = [tuple(entry) for entry in found['_queue']]
-    self.now = found['now']
     self.hours.from_json(found['hours'])
     for shared, state in zip(self._shared, found['pipes'], strict=True):
       shared.from_json(state)

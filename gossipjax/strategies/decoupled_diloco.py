@@ -1,23 +1,23 @@
 """Decoupled DiLoCo: workers report to a syncer, which waits for a quorum only.
 
   at t = t_f:        D <- merge of (w_i, p_i - x_i) over reports,
-                     s <- outer step on s with D    once K workers have reported
+                     s <- outer step on s with D    once there are K reports
   at t = t_f + tau:  x_i <- s,    p_i <- s          for a worker that reported
                      with the s of t_f
 
 for each fragment f of the layers, once in `period` steps of a worker, t_f =
 f period / F steps into it. p_i is what it received last; w_i = c_i^2 / h_i of
-its c_i examples and h_i steps since then, here h_i, because batches are equal.
-Without a quorum a worker receives the unchanged s; its last tau steps are
-overwritten. The merge is a mean, or direction and length apart per tensor,
+its c_i examples and h_i steps since then, here h_i (equal batches). Without a
+quorum a worker receives the old s. The merge is a mean, or per tensor
 
   D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i))
 
-Asynchronous workers report at their own times. The outer step follows the first
-report at least `grace` steps after the K-th, or as many reports as workers.
+Asynchronous workers report at their own times, perhaps twice before an outer
+step, which takes the first report `grace` steps after the K-th, or as many as
+workers. They wait for what they exchange: tau hides nothing.
 
-Decoupled DiLoCo, 2026. arXiv:2604.21428, with F = 24 and tau = 2. Weights and
-merge follow readers' notes; outer constants, unpublished, are those of DiLoCo.
+Decoupled DiLoCo, 2026. arXiv:2604.21428, with F = 24 and tau = 2. w_i and merge
+follow readers' notes; outer constants, unpublished, are those of DiLoCo.
 """
 
 from typing import NamedTuple

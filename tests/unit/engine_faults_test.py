@@ -1,11 +1,13 @@
 """The engine's faults without processes: plain objects play the actors."""
 
 import math
+import threading
 import time
 
 import pytest
 
 from gossipjax import async_exchange
+from gossipjax.engine.clock import Clock
 from gossipjax.engine.crew import WORKER
 from gossipjax.errors import UserError
 
@@ -102,3 +104,44 @@ def test_a_shard_that_has_answered_is_not_asked_again(monkeypatch):
   worker._setup, worker._clock, worker._others = Setup, Clock(), shards
   assert worker._call([], 7, ['a', 'b']) == ['first: a', 'second: b']
   assert [shard.asked for shard in shards.values()] == [1, 2]
+
+
+def test_a_long_message_is_no_death(monkeypatch):
+  waited = []
+
+  def get(ref, timeout):
+    waited.append(timeout)
+    if len(waited) < 3:
+      raise ray.exceptions.GetTimeoutError
+    return ref
+
+  class Meets:
+    kind = async_exchange.MEET
+
+  class Setup:
+    exchange = Meets
+
+  class Clock:
+    def check(self):
+      pass
+
+  monkeypatch.setattr(ray, 'get', get)
+  other = Shard('other', False)
+  worker = object.__new__(worker_process.WorkerProcess)
+  worker._setup, worker._clock, worker._others = Setup, Clock(), {3: other}
+  assert worker._call([3], 7, ['a']) == ['other: a']
+  assert other.asked == 1 and len(waited) == 3
+
+
+def test_what_a_worker_ends_while_the_clock_is_held_takes_its_time():
+  clock = Clock()
+  began = time.time()
+  clock.begin(began)
+  clock.hold(began + 0.1)
+  time.sleep(0.3)  # It works on.
+  timer = threading.Timer(0.4, lambda: clock.go(time.time()))
+  timer.start()
+  clock.check()
+  # 0.1 before, 0.3 of work while it was held; what it idled does not count.
+  assert 0.28 <= clock() < 0.45
+  timer.join()

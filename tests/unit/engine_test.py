@@ -4,6 +4,8 @@ What the compiler rounds differently, a product and a sum in one program or in
 two, is compared without it in tests/system/engine_test.py.
 """
 
+import types
+
 import jax
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ from gossipjax.collectives import WORKERS
 from gossipjax.config import defaults
 from gossipjax.engine import halves, rows, server_process, setup
 from gossipjax.engine.messages import Gone
+from gossipjax.engine.training import RealTime
 from gossipjax.errors import UserError
+from gossipjax.traffic import from_digits
 from gossipjax.training.run import resolve_run
 from tests.support import followed
 
@@ -133,3 +137,48 @@ def test_all_rounds_are_compiled_before_the_clock_starts(pulls):
   ready = setup.of_run(resolve_run(config))
   server_process.compile_rounds(ready)
   assert ready.rounds.cache_info().currsize == 1 + pulls
+
+
+def test_messages_that_a_busy_worker_refused_are_counted():
+  given = setup.of_run(resolve_run(followed.config('pairwise_gossip')))
+  refusals = iter([True, True, False])
+
+  def call(drawn, step, messages):
+    return ['busy'] if next(refusals) else peers._ask(drawn, step, messages)
+
+  peers = followed.Peers(given, call=call)
+  peers.start(0, 1)
+  peers.start(1, 1)
+  entry = peers.exchange(0, [1], 1)
+  ((size, _),) = peers.sizes
+  once, sent = from_digits(entry.bills), entry.sent
+  assert entry.refused == [size, size]
+  more = lambda name: (getattr(sent, name) - getattr(once, name)).tolist()
+  assert more('bytes') == [2 * size, 2] == more('received')[::-1]
+  assert more('messages') == [2, 2]
+
+
+@pytest.mark.parametrize('alive', [[1, 2], [0, 1, 2]])
+def test_who_is_away_is_not_in_the_scored_mean(alive):
+  run = resolve_run(followed.config('gossip'))
+  given = setup.of_run(run)
+  training = object.__new__(RealTime)
+  training._setup, training._run = given, run
+  training._crew = types.SimpleNamespace(alive=lambda: alive)
+  training._mean_state = lambda states, ledger: ()
+  training._ledger = None
+  training._score = lambda params, state: {
+    'loss': float(sum(x.sum() for x in jax.tree.leaves(params)))
+  }
+  held = given.beginning()
+  bigger = lambda i, x: x + i if x.dtype == np.float32 else x
+  singles = tuple(
+    single._replace(own=[bigger(i, x) for x in single.own])
+    for i, single in enumerate(held.singles)
+  )
+  held = held._replace(singles=singles)
+  found = training._scores(held)
+  params = given.fleet.params(held)
+  mean = jax.tree.map(lambda x: x[np.array(alive)].mean(0), params)
+  expected = float(sum(x.sum() for x in jax.tree.leaves(mean)))
+  assert found['test_loss'] == pytest.approx(expected, rel=1e-4)

@@ -216,6 +216,48 @@ def test_a_visitor_is_as_stale_as_the_visits_in_between():
   assert timeline.hours.staleness[2] in (5, 6)
 
 
+def test_a_step_between_two_visits_is_not_stale():
+  player, timeline = clock(
+    async_exchange.VISIT, FULL, 2, factors=(1.0, 3.0), shards=2
+  )
+  visited, samples = player.price, []
+  player.price = lambda who, step: visited(who, step) * (step % 2 == 0)
+  timeline.hours.stale = samples.append
+  while sum([1] in [who] for who in player.rounds) < 3:
+    timeline.next()
+  assert all(len(who) == 1 for who in player.rounds)
+  of_last = [
+    stale
+    for (who,), stale in zip(player.rounds, samples, strict=True)
+    if who == 1
+  ]
+  # A visit, a silent step, and a visit after those of worker 0.
+  assert of_last[0] > 0 == of_last[1] < of_last[2]
+
+
+def test_who_is_lost_while_another_waits_for_it_does_not_come():
+  # 0 and 2 want 1 at 1 s; 0 has it until 2 s, and 1 is lost at 1.5 s.
+  player, timeline = clock(
+    async_exchange.MEET,
+    network.Link(0.0, SIZE),
+    draw=lambda worker, rng: (1,) if worker != 1 else (),
+    failures=((1, 1.5, 9.0),),
+  )
+  while timeline.now < 2.5:
+    timeline.next()
+  assert player.rounds[:3] == [[1], [0, 1], [2]]
+
+
+def test_a_visitors_own_link_is_busy_too():
+  _, timeline = clock(
+    async_exchange.VISIT, network.Link(0.0, SIZE), 3, shards=300
+  )
+  for _ in range(30):
+    timeline.next()
+  # 1 s of computing, 1 s up, 1 s down.
+  assert timeline.utilisation == pytest.approx(2 / 3, rel=0.1)
+
+
 @pytest.mark.parametrize(
   'kind, spread',
   [('constant', 0.0), ('uniform', 0.5), ('lognormal', 0.5), ('gamma', 0.5)],
