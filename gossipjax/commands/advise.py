@@ -31,6 +31,7 @@ from gossipjax.advice import advise, known_runs, known_table
 from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line, console
 from gossipjax.comparison import units
+from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, require
 from gossipjax.training.run import devices
 
@@ -115,6 +116,12 @@ def _check(config: ConfigDict) -> None:
     raise UserError(
       'advise measures workers of one device; set config.devices_per_worker=0.'
     )
+  for _, run in variants(config):
+    if run.get('cluster') or run.get('engine'):
+      raise UserError(
+        'advise measures steps in which all workers wait for each other; leave '
+        'out config.cluster and config.engine, or compare them with `run`.'
+      )
   advise.runs(config)
 
 

@@ -77,7 +77,7 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
       if processes.first():
         where = f'after step {stop.step}, checkpoint kept'
         where = where if stop.step else 'between two trainings'
-        say(f'Stopped {where}; {again} continues.')
+        say(f'Stopped {where}; {_named(again)} continues.')
       sys.exit(128 + signals.received)
     except UserError as error:
       refuse(str(error), error)
@@ -96,10 +96,20 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
   return run
 
 
+def _named(again: str | None) -> str | None:
+  """How to continue, with the folder if nobody has named it."""
+  if not again or 'workdir' not in flags.FLAGS:
+    return again
+  flag = flags.FLAGS['workdir']
+  if flag.present or not flag.value:
+    return again
+  return f'{again}{"" if again[0] == "-" else " with"} --workdir={flag.value}'
+
+
 def _about_files(error: OSError, again: str | None) -> str:
   """A sentence about a file system; errors of open files name no path."""
   workdir = flags.FLAGS.get_flag_value('workdir', None) or '--workdir'
-  remedy = f'{again} continues' if again else 'run the command again'
+  remedy = f'{_named(again)} continues' if again else 'run the command again'
   what = _MENDABLE[error.errno].format(again=remedy)
   return f'{error.filename or workdir}: {what}'
 

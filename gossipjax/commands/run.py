@@ -91,6 +91,8 @@ def main(
   folder = pathlib.Path(
     given.workdir or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}'
   )
+  # For what is said when it is stopped.
+  flags.FLAGS['workdir'].value = str(folder)
   processes.meter()  # Refuses an unknown interface, or too few processes.
   if given.resume:
     processes.decide(lambda: reservation.require_folder(folder))

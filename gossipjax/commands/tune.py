@@ -65,6 +65,8 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
   folder = pathlib.Path(
     given.workdir or f'runs/tune-{name}-{time.strftime("%Y%m%d-%H%M%S")}'
   )
+  # For what is said when it is stopped.
+  flags.FLAGS['workdir'].value = str(folder)
   tune.best(
     config,
     grid.parse(given.grid),

@@ -148,6 +148,8 @@ def run_one(
     Its summary; {} in a process that does not write it.
   """
   if (found := workdir.summary(folder)) and _is_over(found, variant):
+    if audited and 'audit' not in found:
+      console.say(f'{variant.name} is finished, and is not audited any more.')
     return found
   processes.decide(lambda: _begin(folder))
   spans, diverged = one_training.train(

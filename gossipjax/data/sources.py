@@ -1,7 +1,6 @@
 """Examples that are read when they are needed: files larger than a device.
 
-A source has a length and gives one example at a time. Its arrays need no copy
-in memory: image folders, memory-mapped arrays and files of tokens.
+Folders of images, memory-mapped arrays and files of tokens.
 """
 
 import abc
@@ -73,10 +72,9 @@ def stacked(source: Source, rows: np.ndarray) -> Tree:
 class ImageFolder(Source):
   """Pictures of a folder with a subfolder for each class, as ImageNet has it.
 
-  An example is (uint8[size, size, 3], int32[] class): the picture is scaled so
-  that its shorter side is `size`, and its middle is cut out. Classes are the
-  names of the subfolders, in alphabetical order; the order of the pictures is
-  random and always the same.
+  An example is (uint8[size, size, 3], int32[] class): the middle of a picture
+  scaled so that its shorter side is `size`. Classes are names of subfolders
+  in alphabetical order; pictures have a random order, always the same.
 
   Args:
     folder: of the classes.
@@ -114,8 +112,11 @@ class ImageFolder(Source):
   def __getitem__(self, index: int) -> Tree:
     from PIL import Image, ImageOps
 
-    with Image.open(self._paths[index]) as picture:
-      cut = ImageOps.fit(picture.convert('RGB'), (self._size, self._size))
+    try:
+      with Image.open(path := self._paths[index]) as picture:
+        cut = ImageOps.fit(picture.convert('RGB'), (self._size, self._size))
+    except (OSError, ValueError, SyntaxError) as error:
+      raise UserError(f'{path} is damaged ({error}); remove it.') from error
     return np.asarray(cut, np.uint8), self.labels[index]
 
 

@@ -17,6 +17,9 @@ def of_this_process() -> dict[str, Any]:
   """Commit, versions and devices of this process."""
   git = ('git', '-C', os.path.dirname(__file__))
   try:
+    # An environment may lie in a repository of somebody else's.
+    tracked = [*git, 'ls-files', '--error-unmatch', __file__]
+    subprocess.check_output(tracked, stderr=subprocess.DEVNULL)
     commit = subprocess.check_output(
       [*git, 'rev-parse', 'HEAD'], text=True, stderr=subprocess.DEVNULL
     )

@@ -20,8 +20,10 @@ def check(task: Task, batch_size: int) -> None:
   Raises:
     UserError: a function raises something, parameters are no numbers of
       floating point, the loss is no scalar, the state changes its form, or
-      scores are no numbers by name, the same for any number of examples.
+      scores are no numbers by name, the same for any number of examples; or
+      folders of pictures for training and testing have other classes.
   """
+  _check_classes(task)
   params, state = _begin(task)
   batch = batch_shapes(task.train, 2, batch_size)
   with blaming('task.loss'):
@@ -32,6 +34,17 @@ def check(task: Task, batch_size: int) -> None:
       f'task.init, {_told(state)}; it returns {_told(after)}.'
     )
   _check_scores(task, params, state)
+
+
+def _check_classes(task: Task) -> None:
+  train = task.train.source if isinstance(task.train, Shares) else task.train
+  names = [getattr(source, 'classes', None) for source in (train, task.test)]
+  if None not in names and names[0] != names[1]:
+    only = sorted({*names[0]} ^ {*names[1]})
+    raise UserError(
+      'task.train and task.test number the subfolders of their pictures, which '
+      f'have to be the same; only one of them has {", ".join(only)}.'
+    )
 
 
 def scores_of(task: Task) -> dict[str, Any]:

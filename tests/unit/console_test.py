@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 
-from gossipjax.commands import command_line
+from gossipjax.commands import command_line, console
 from tests.support import program
 
 PROGRAM = """
@@ -111,6 +112,26 @@ def test_a_full_disk_that_nobody_named_is_the_workdirs(again, remedy):
   assert ended.stderr == (
     f'some/where: the disk is full; make room, then {remedy}.\n'
   )
+
+
+@pytest.mark.parametrize(
+  ('again', 'given', 'told'),
+  [
+    ('--resume', [], '--resume --workdir=runs/1'),
+    ('the same command', [], 'the same command with --workdir=runs/1'),
+    ('--resume', ['--workdir=runs/1'], '--resume'),
+    (None, [], None),
+  ],
+)
+def test_who_continues_is_told_the_folder_that_nobody_named(
+  again, given, told, monkeypatch
+):
+  found = flags.FlagValues()
+  flags.DEFINE_string('workdir', None, 'Where.', flag_values=found)
+  found(['program', *given])
+  found['workdir'].value = 'runs/1'
+  monkeypatch.setattr(console.flags, 'FLAGS', found)
+  assert console._named(again) == told
 
 
 def test_the_command_of_a_comparison_keeps_all_values_of_its_config():

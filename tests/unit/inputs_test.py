@@ -2,12 +2,14 @@
 
 import functools
 import json
+import pathlib
+import subprocess
 
 import pytest
 
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
-from gossipjax.results import inputs, reservation, workdir
+from gossipjax.results import inputs, provenance, reservation, workdir
 
 FILES = 'link.json', 'group.json', 'inner.json', 'trace.txt', 'book.txt'
 
@@ -98,6 +100,17 @@ def test_a_copy_without_git_has_its_commit_from_a_variable(
   if given is not None:
     monkeypatch.setenv('GOSSIPJAX_COMMIT', given)
   assert workdir.provenance()['commit'] == told
+
+
+def test_the_repository_around_an_installed_package_is_not_its_own(
+  tmp_path, monkeypatch
+):
+  subprocess.run(['git', 'init', '-q', tmp_path], check=True)
+  copy = tmp_path / 'provenance.py'
+  copy.write_text(pathlib.Path(provenance.__file__).read_text())
+  monkeypatch.setattr(provenance, '__file__', str(copy))
+  monkeypatch.setenv('GOSSIPJAX_COMMIT', 'mine')
+  assert provenance.of_this_process()['commit'] == 'mine'
 
 
 def test_a_link_is_the_file_that_is_read_though_data_has_its_name(

@@ -9,6 +9,7 @@ from gossipjax.config import defaults
 from gossipjax.data import sources
 from gossipjax.errors import UserError
 from gossipjax.simulation import simulate
+from gossipjax.tasks import checks
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import resolve_run
@@ -124,6 +125,29 @@ def test_a_folder_of_pictures_has_a_class_for_each_subfolder(tmp_path):
     x, y = found[i]
     assert x.shape == (6, 6, 3) and x.dtype == np.uint8
     assert (x == (10, 200)[label]).all() and y == label
+
+
+def test_a_damaged_picture_is_named(tmp_path):
+  image = pytest.importorskip('PIL.Image')
+  (tmp_path / 'cat').mkdir()
+  picture = tmp_path / 'cat/0.png'
+  image.new('RGB', (20, 20)).save(picture)
+  whole = picture.read_bytes()
+  for damaged in (whole[:-30], b'no picture'):
+    picture.write_bytes(damaged)
+    with pytest.raises(UserError, match=r'cat/0\.png is damaged'):
+      gj.ImageFolder(tmp_path, size=2)[0]
+
+
+def test_folders_for_training_and_testing_have_the_same_classes(tmp_path):
+  image = pytest.importorskip('PIL.Image')
+  for name in ('train/a', 'train/b', 'train/c', 'test/a', 'test/c'):
+    (tmp_path / name).mkdir(parents=True)
+    image.new('RGB', (2, 2)).save(tmp_path / name / '0.png')
+  train, test = (gj.ImageFolder(tmp_path / n, 2) for n in ('train', 'test'))
+  task = gj.Task(None, None, None, train=train, test=test)
+  with pytest.raises(UserError, match='only one of them has b'):
+    checks.check(task, 1)
 
 
 def test_all_classes_of_a_folder_are_held_out(tmp_path):
