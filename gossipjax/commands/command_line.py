@@ -157,23 +157,23 @@ def _last_line(error: Exception) -> str:
 
 
 def again(words: Sequence[str]) -> str:
-  """The command that repeats a run elsewhere: its config, and what changes it.
-
-  Args:
-    words: of the command line.
-  """
-  kept: list[str] = []
-  before = ''
-  for word in words:
-    takes = before.startswith('--config') and '=' not in before
-    if word.startswith(('--config', '--noconfig.')) or (
-      takes and not word.startswith('--')
-    ):
-      kept.append(word)
-    before = word
-  program = (
-    sys.argv[0] if sys.argv[0].endswith('run.py') else '-m gossipjax run'
-  )
+  """The command that repeats a run elsewhere, by the words of its command line:
+  its config, and what changes it; '' of several processes, if the words do not
+  say how many."""
+  takes = lambda word: word.startswith('--config') and '=' not in word
+  kept = [
+    word
+    for before, word in zip(['', *words], words, strict=False)
+    if word.startswith(('--config', '--noconfig.'))
+    or (takes(before) and not word.startswith('--'))
+  ]
+  alone = sys.argv[0].endswith('run.py')
+  program = sys.argv[0] if alone else '-m gossipjax run'
+  if '--distributed' in words:
+    many = [w[6:] for w in words if w.startswith('--num_processes=')]
+    if not many:  # The cluster's own launcher knows.
+      return ''
+    program = f'-m gossipjax launch --{many[0]} --'
   return f'python {program} {shlex.join(kept)}'
 
 

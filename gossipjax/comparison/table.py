@@ -109,8 +109,9 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
 def seeds(summary: dict[str, Any]) -> str:
   """'seed 0', or all seeds and what is said of them."""
   config = summary['config']
-  if found := config.get('seeds'):
-    told = ', '.join(map(str, found))
+  if config.get('seeds'):
+    done = {run['seed'] for run in summary['runs'] if 'seed' in run}
+    told = ', '.join(str(s) for s in config['seeds'] if not done or s in done)
     return f'seeds {told} (mean ± standard deviation)'
   each = sorted({run.get('seed', config['seed']) for run in summary['runs']})
   return f'seed{"s" * (len(each) > 1)} {", ".join(map(str, each))}'

@@ -120,6 +120,11 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
       f'{", ".join(changed)}: not the file with which the run in {folder} '
       'began; restore it, or name another folder.'
     )
+  if (many := then.get('processes', 1)) != now['processes']:
+    raise UserError(
+      f'The run in {folder} began with {many} processes, which its seconds are '
+      f'of; --resume continues it with as many, not with {now["processes"]}.'
+    )
   return list(filter(None, [inputs.other_versions(then, now)]))
 
 

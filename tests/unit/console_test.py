@@ -115,6 +115,18 @@ def test_a_full_disk_that_nobody_named_is_the_workdirs(again, remedy):
 
 
 @pytest.mark.parametrize(
+  ('more', 'told'),
+  [
+    ('--num_processes=4', 'python -m gossipjax launch --processes=4 -- '),
+    ('', ''),
+  ],
+)
+def test_several_processes_are_repeated_by_as_many(more, told):
+  words = f'--distributed {more} --process_id=0 --config=my.py'.split()
+  assert command_line.again(words) == told + '--config=my.py' * bool(told)
+
+
+@pytest.mark.parametrize(
   ('again', 'given', 'told'),
   [
     ('--resume', [], '--resume --workdir=runs/1'),

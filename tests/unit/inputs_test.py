@@ -102,6 +102,13 @@ def test_a_copy_without_git_has_its_commit_from_a_variable(
   assert workdir.provenance()['commit'] == told
 
 
+def test_a_run_goes_on_with_as_many_processes_as_it_began_with(monkeypatch):
+  began = {'processes': 4, 'files': {}, 'versions': {}, 'commit': 'x'}
+  monkeypatch.setattr(workdir, 'claimed', lambda folder: began)
+  with pytest.raises(UserError, match='began with 4 processes'):
+    reservation._check_inputs(pathlib.Path('out'), began | {'processes': 1})
+
+
 def test_the_repository_around_an_installed_package_is_not_its_own(
   tmp_path, monkeypatch
 ):
