@@ -162,10 +162,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 def _is_small(row: Mapping[str, Any]) -> bool | None:
   """Whether the regret of `advise` is below the goal; None within two standard
   errors of it."""
-  regret, error = row[f'{RULES[0]}: regret'], row[ERROR]
-  if error is None or 0 < abs(regret - GOAL) < 2 * error:
-    return None
-  return regret < GOAL
+  regret = row[f'{RULES[0]}: regret']
+  return seed_statistics.is_below(regret, row[ERROR], GOAL)
 
 
 def _mean(rows: claim.Rows) -> dict[str, float]:

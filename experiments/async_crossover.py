@@ -141,9 +141,7 @@ def _leads(row: dict[str, Any], dense: dict[str, Any] | None) -> bool | None:
   if row[TIME] is None:
     return False if row[seed_statistics.INSIDE] else None
   error = row[f'{PART}{seed_statistics.ERROR}']
-  if error is None or abs(LEAD - row[PART]) < 2 * error:
-    return None
-  return row[PART] < LEAD
+  return seed_statistics.is_below(row[PART], error, LEAD)
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:

@@ -172,10 +172,7 @@ def _step_s(run: Result) -> float | None:
 
 def _is_steady(row: dict[str, Any]) -> bool | None:
   """Whether a slow worker does not slow steps; None if seeds cannot tell."""
-  error = row[f'{SLOW}{ERROR}']
-  if error is None or abs(row[SLOW] - STEADY) < 2 * error:
-    return None
-  return row[SLOW] <= STEADY
+  return seed_statistics.is_below(row[SLOW], row[f'{SLOW}{ERROR}'], STEADY)
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:

@@ -157,6 +157,16 @@ def ratio(
   return found, standard_error([a - found * b for a, b in pairs]) / means[1]
 
 
+def is_below(
+  value: float | None, error: float | None, bound: float
+) -> bool | None:
+  """Whether a value is below a bound; None within two standard errors of it, or
+  where one of them is not known."""
+  if value is None or error is None or abs(value - bound) < 2 * error:
+    return None
+  return value < bound
+
+
 def is_near(
   found: float | None, error: float | None, margin: float
 ) -> bool | None:

@@ -6,8 +6,10 @@ and exit code 128 plus its number.
 
 import errno
 import os
+import pathlib
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -94,6 +96,13 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
       raise
 
   return run
+
+
+def workdir(name: str) -> pathlib.Path:
+  """The folder of --workdir, or a new one, which is told if it is stopped."""
+  flag = flags.FLAGS['workdir']
+  flag.value = flag.value or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}'
+  return pathlib.Path(flag.value)
 
 
 def _named(again: str | None) -> str | None:

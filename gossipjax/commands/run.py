@@ -18,7 +18,6 @@ A config is a Python file of yours:
 Each key that it has can be changed here, as --config.steps=50.
 """
 
-import pathlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -88,11 +87,7 @@ def main(
     )
   else:
     _emulate_worker(config)
-  folder = pathlib.Path(
-    given.workdir or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}'
-  )
-  # For what is said when it is stopped.
-  flags.FLAGS['workdir'].value = str(folder)
+  folder = console.workdir(name)
   processes.meter()  # Refuses an unknown interface, or too few processes.
   if given.resume:
     processes.decide(lambda: reservation.require_folder(folder))

@@ -11,8 +11,6 @@ trials.csv and tuned.py, a config with the best values. Finished trials are not
 run again, even if the grid grows.
 """
 
-import pathlib
-import time
 from collections.abc import Callable, Sequence
 
 from absl import flags
@@ -62,11 +60,7 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
   config, name = command_line.config()
   executors.emulate(devices(run for _, run in variants(config)))
   given = flags.FLAGS
-  folder = pathlib.Path(
-    given.workdir or f'runs/tune-{name}-{time.strftime("%Y%m%d-%H%M%S")}'
-  )
-  # For what is said when it is stopped.
-  flags.FLAGS['workdir'].value = str(folder)
+  folder = console.workdir(f'tune-{name}')
   tune.best(
     config,
     grid.parse(given.grid),
