@@ -35,6 +35,8 @@ def config(**log):
 
 @pytest.mark.exhaustive
 def test_both_show_every_record_of_a_comparison(tmp_path, monkeypatch):
+  import wandb
+
   monkeypatch.setenv('WANDB_MODE', 'offline')
   monkeypatch.setenv('WANDB_SILENT', 'true')
   compare(config(tensorboard=True, wandb=True), tmp_path / 'a')
@@ -56,6 +58,7 @@ def test_both_show_every_record_of_a_comparison(tmp_path, monkeypatch):
     ):
       assert shown[tag, step] == pytest.approx(value)
   assert ('test_accuracy', 2) not in shown and ('test_accuracy', 4) in shown
+  wandb.teardown()  # Its process writes the file after run.finish() returns.
   (kept,) = (tmp_path / 'a' / 'wandb').glob('offline-run-*/run-*.wandb')
   for key in (b'train_loss', b'test_accuracy', b'comm_s/1gbe'):
     assert key in kept.read_bytes()
