@@ -183,8 +183,8 @@ Period {PERIOD} where the name says nothing. Inner rates on a grid of sqrt(10)
 at the outer rate {site_methods.FIRST}, then the outer rates {OUTER}, and
 further ones while the best is the lowest or the highest, five at most, by
 validation data; then {best_rate.SEEDS} seeds. Rates are chosen on the partition
-of the first seed, without the examples held out, so that a Dirichlet partition
-is another one there than in the tests. A gain is in points of
+of the first seed, without the examples held out; a Dirichlet partition has the
+same mixes of classes there as in that seed's test. A gain is in points of
 held-out accuracy, of text in nats less, as the rates are chosen. All methods
 but all-reduce send a fraction of its bytes; those of streaming_diloco and of
 muloco, which is not compressed here, are DiLoCo's. The state of

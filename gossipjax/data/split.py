@@ -45,7 +45,8 @@ def dirichlet(
   Args:
     labels: int[n].
     workers: number of shares.
-    seed: of the mixes and of the draws.
+    seed: of the mixes, which do not depend on the number of examples, and of
+      the draws.
     alpha: > 0.
 
   Returns:
@@ -61,11 +62,14 @@ def dirichlet(
     )
   share = _share(len(labels), workers)
   random = np.random.default_rng(seed)
+  classes = np.unique(labels)
+  # The mixes are drawn first: the same ones where examples are held out.
+  mixes = random.dirichlet(np.full(len(classes), alpha), workers)
   rows = random.permutation(len(labels))
-  pools = [rows[labels[rows] == label] for label in np.unique(labels)]
+  pools = [rows[labels[rows] == label] for label in classes]
   left = np.array([len(pool) for pool in pools])
   shares = []
-  for q in random.dirichlet(np.full(len(pools), alpha), workers):
+  for q in mixes:
     take = _draw(random, q, left, share)
     drawn = zip(pools, left, take, strict=True)
     shares.append(np.concatenate([pool[n - k : n] for pool, n, k in drawn]))

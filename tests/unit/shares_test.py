@@ -66,6 +66,21 @@ def test_a_share_is_as_skewed_as_the_dirichlet_distribution_says(alpha):
   assert abs(np.mean(seen) - expected) < 4 * error
 
 
+def test_the_mixes_are_the_same_where_examples_are_held_out():
+  label = np.repeat(np.arange(10), 6_000)
+  fewer = np.repeat(np.arange(10), 5_400)
+  for seed in range(3):
+    of_all, of_fewer = (
+      [
+        np.bincount(labels[row], minlength=10) / len(row)
+        for row in split.dirichlet(labels, 4, seed, 0.3)[:2]
+      ]
+      for labels in (label, fewer)
+    )
+    # The shares themselves are drawn, 13,500 examples each.
+    np.testing.assert_allclose(of_all, of_fewer, atol=0.05)
+
+
 def test_iid_shares_are_nearly_even():
   assert max(map(concentration, split.iid(LABEL, 4, 0))) < 0.12
 
