@@ -44,7 +44,7 @@ def gradient_key(workload: str, workers: int) -> dict[str, Any]:
 
 def _gradient(config: ConfigDict) -> dict[str, float]:
   task = resolve_run(config).task
-  seconds = step_cost.gradient_s(task, config.batch_size, TURNS)
+  seconds = step_cost.gradient_s(task, config, TURNS)
   return {'gradient seconds': seconds}
 
 

@@ -5,6 +5,7 @@ counted, and the seconds of a link are modelled from both.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 from ml_collections import ConfigDict
@@ -17,6 +18,7 @@ from gossipjax.config import resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.training import momentum
+from gossipjax.training.run import precision
 
 NOISE = 0.05  # Medians of a few turns on a shared machine repeat to that.
 
@@ -82,7 +84,7 @@ def forecasts(
   name, first = next(iter(named.items()))
   task = check(name, first).run.task
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
-  gradient_s = step_cost.gradient_s(task, config.batch_size)
+  computing: dict[tuple[Any, ...], float] = {}  # Seconds; noise must not rank.
   result = []
   for name, run in runs(config).items():
     try:
@@ -92,12 +94,13 @@ def forecasts(
         raise
       say(f'{name} is left out: {error}')
       continue
-    if not result:
-      compute_s = gradient_s + optimizer_s  # The same for all.
+    same = run.optimizer.name, run.batch_size, *precision(run).values()
+    if same not in computing:
+      computing[same] = step_cost.gradient_s(task, run) + optimizer_s
     mine = [k for k in known if k.strategy in (name, run.strategy.name)]
     chance = risk.of(mine, run)
     result.append(
-      Forecast(name, compute_s, found.select_s, found.traffic, chance)
+      Forecast(name, computing[same], found.select_s, found.traffic, chance)
     )
   return result
 

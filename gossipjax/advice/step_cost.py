@@ -18,6 +18,8 @@ from gossipjax.local_step import make_worker
 from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.tasks.task import Task
 from gossipjax.training import optimizer
+from gossipjax.training.gradient import of_batch
+from gossipjax.training.run import precision
 
 TURNS = 3  # Of each call, of which the median counts.
 
@@ -34,11 +36,17 @@ class Cost(NamedTuple):
   traffic: step_traffic.StepTraffic
 
 
-def gradient_s(task: Task, batch_size: int, turns: int = TURNS) -> float:
-  """Seconds of a loss and its gradients, for one worker's batch."""
+def gradient_s(task: Task, config: ConfigDict, turns: int = TURNS) -> float:
+  """Seconds of a loss and its gradients, for one worker's batch.
+
+  Args:
+    task: whose loss.
+    config: of a run; its batch, its precision and its micro-batches count.
+    turns: of which the median counts.
+  """
   params, state = task.begin(jax.random.key(0))
-  batch = jax.tree.map(jnp.asarray, examples(task, batch_size))
-  gradient = jax.jit(jax.value_and_grad(task.training_loss, has_aux=True))
+  batch = jax.tree.map(jnp.asarray, examples(task, config.batch_size))
+  gradient = jax.jit(of_batch(task, **precision(config)))
   key = jax.random.key(1)
   call = lambda: gradient(params, state, batch, key)
   return median_seconds({'gradient': call}, turns)['gradient']

@@ -83,7 +83,7 @@ def main(
   link = _put_link(config)
   if given.workers is not None:
     config.workers = given.workers
-  _check(config)
+  check(config)
   executors.emulate(devices([config]) if given.minutes > 0 else 1)
   known = [*known_runs.kept(), *known_runs.of_workdirs(given.known)]
   within = f', within groups {_told(link.group)}' if link.group else ''
@@ -110,13 +110,24 @@ def main(
     print(advise_pilots.untried(found, link, again, 5))
 
 
-def _check(config: ConfigDict) -> None:
-  """Refuses what nobody can train, or measure, before a word is said."""
+def check(config: ConfigDict) -> None:
+  """Refuses what nobody can train, or measure, before a word is said.
+
+  Raises:
+    UserError: a variant differs in more than how it trains, or has seconds
+      that `advise` does not measure.
+  """
   if config.get('devices_per_worker', 0) > 1:
     raise UserError(
       'advise measures workers of one device; set config.devices_per_worker=0.'
     )
-  for _, run in variants(config):
+  for name, run in variants(config):
+    for key in ('task', 'split', 'workers', 'steps'):
+      if run[key] != config[key]:
+        raise UserError(
+          f'config.variants.{name}.{key}: advise compares strategies for one '
+          f'config.{key}; compare these variants with `run`.'
+        )
     if run.get('cluster') or run.get('engine'):
       raise UserError(
         'advise measures steps in which all workers wait for each other; leave '

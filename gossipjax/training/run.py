@@ -110,7 +110,7 @@ def resolve_run(
     momentum.check(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in INTEGERS}
   strategy = _strategy(config, given.strategy)
-  how = _precision(config) | {'overlap': late_slot.check(config, strategy)}
+  how = precision(config) | {'overlap': late_slot.check(config, strategy)}
   engine = machines.engine(config, given != Given())
   cluster = machines.of_config(config, next(iter(links.values())), strategy)
   local = given.optimizer or optimizer.make(config.optimizer, config.steps)
@@ -145,7 +145,7 @@ def _strategy(config: ConfigDict, given: Strategy | None) -> Strategy:
   return found._replace(state=model_state.in_training(period))
 
 
-def _precision(config: ConfigDict) -> dict[str, Any]:
+def precision(config: ConfigDict) -> dict[str, Any]:
   """What `gradient.of_batch` is told of a config, checked."""
   found = {
     'compute_dtype': config.get('compute_dtype', ''),

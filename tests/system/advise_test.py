@@ -26,12 +26,13 @@ from gossipjax.advice.forecast import Forecast, break_even, rows
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy
 from gossipjax.collectives import WORKERS
+from gossipjax.commands import advise as command
 from gossipjax.commands import advise_pilots
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.traffic import Traffic
-from gossipjax.training import momentum, optimizer
+from gossipjax.training import gradient, momentum, optimizer
 from tests.support import program, workdirs
 
 PARAMS = {'w': jnp.linspace(-1, 1, 60).reshape(6, 10), 'b': jnp.ones(4)}
@@ -389,6 +390,41 @@ def test_a_strategy_that_does_not_fit_is_left_out_unless_the_config_names_it(
   config.variants = defaults.variants('hierarchical')
   with pytest.raises(UserError, match='Groups of 2'):
     advise.forecasts(config)
+
+
+def test_a_step_is_timed_with_its_own_batch_and_precision(monkeypatch):
+  config, told = defaults.get_config(), []
+  config.update(executor='vmap', workers=2, compute_dtype='bfloat16')
+  config.variants = {
+    'small': {'batch_size': 8},
+    'large': {'batch_size': 512, 'accumulate': 2},
+    'topk': {'batch_size': 8, 'strategy': resolve.strategy_config('topk')},
+  }
+  monkeypatch.setattr(
+    step_cost,
+    'of_batch',
+    lambda *args, **given: told.append(given) or gradient.of_batch(*args),
+  )
+  found = {f.name: f.compute_s for f in advise.forecasts(config)}
+  assert found['large'] > found['small'] == found['topk']
+  assert told == [
+    {'compute_dtype': 'bfloat16', 'accumulate': parts} for parts in (2, 0)
+  ]
+
+
+@pytest.mark.parametrize(
+  'change, words',
+  [
+    ({'workers': 2}, r'variants\.other\.workers: advise compares'),
+    ({'task': {'name': 'digits', 'model': 'cnn'}}, r'other\.task: advise'),
+    ({'cluster': {'compute_s': 1.0}}, 'cluster'),
+  ],
+)
+def test_variants_that_a_step_does_not_compare_are_refused(change, words):
+  config = defaults.get_config()
+  config.variants = {'all_reduce': {}, 'other': change}
+  with pytest.raises(UserError, match=words):
+    command.check(config)
 
 
 def test_a_calibrated_link_is_read_from_its_file(tmp_path):
