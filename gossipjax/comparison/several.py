@@ -23,7 +23,8 @@ def joined(
 
   Raises:
     UserError: a folder is no workdir, or they train different things, which no
-      target compares, or know their seconds in different ways.
+      target compares, or know their seconds in different ways or of different
+      machines.
   """
   summaries = [reader.summary(folder) for folder in folders]
   configs = [defaults.filled(summary['config']) for summary in summaries]
@@ -40,13 +41,7 @@ def joined(
     run._replace(name=f'{names[run.workdir]}/{run.name}')
     for run in reader.read(*folders)
   ]
-  kinds = {total_time.kind(run): run.workdir for run in reversed(runs)}
-  if len(kinds) > 1:
-    told = ', '.join(f'those of {kinds[kind]} are {kind}' for kind in kinds)
-    raise UserError(
-      f'Seconds of these workdirs are not comparable: {told}; report them one '
-      'by one.'
-    )
+  _check_seconds(folders, summaries, runs)
   entries = [
     {**entry, 'name': f'{names[folder]}/{entry["name"]}'}
     for folder, summary in zip(folders, summaries, strict=True)
@@ -59,6 +54,29 @@ def joined(
     'commit': _shared(summaries, 'commit', 'several'),
   }
   return {**summaries[0], **own}, runs
+
+
+def _check_seconds(
+  folders: Sequence[pathlib.Path],
+  summaries: Sequence[dict[str, Any]],
+  runs: Sequence[reader.Run],
+) -> None:
+  """Raises a UserError if seconds are not of one kind and one machine."""
+  kinds = {total_time.kind(run): run.workdir for run in reversed(runs)}
+  told = [f'those of {kinds[kind]} are {kind}' for kind in kinds]
+  if [*kinds] != [total_time.VIRTUAL] and len(kinds) == 1:
+    pairs = reversed([*zip(folders, summaries, strict=True)])
+    machines = {_machine(summary): folder for folder, summary in pairs}
+    told = [f'those of {machines[name]} are of {name}' for name in machines]
+  if len(told) > 1:
+    raise UserError(
+      f'Seconds of these workdirs are not comparable: {", ".join(told)}; '
+      'report them one by one.'
+    )
+
+
+def _machine(summary: dict[str, Any]) -> str:
+  return f'{summary.get("device_kind")} and {summary.get("cores")} cores'
 
 
 def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:

@@ -293,6 +293,17 @@ def test_measured_and_modelled_workdirs_are_not_one_comparison(tmp_path):
     several.joined(folders)
 
 
+def test_workdirs_of_different_machines_are_not_one_comparison(tmp_path):
+  folders = []
+  for name, cores in (('a', 2), ('b', 16)):
+    config = workdirs.config(**TWO)
+    machine = {'device_kind': 'cpu', 'cores': cores}
+    folders.append(workdirs.claim(tmp_path / name, config, **machine))
+    workdirs.run(folders[-1], 'dense', curve(DENSE), seed=0)
+  with pytest.raises(UserError, match=r'b are of cpu and 16 cores, .*a are'):
+    several.joined(folders)
+
+
 def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
   folders = []
   for name, last in (('a', (1.0, 1.0, 1.0)), ('b', (1.0, 0.8, 1.0))):
