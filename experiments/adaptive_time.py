@@ -8,6 +8,8 @@ gossiping SGD at the same accuracy: their baseline must have spent 52 / 92, or
 a step without an exchange takes no communication time.
 """
 
+import statistics
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -138,22 +140,30 @@ def find(
 
 
 def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
-  last = mine.tuned.runs[0]['records'][-1]
+  """Of the method at its best rate, all columns as means over its seeds."""
+  runs = mine.tuned.runs
   part, error = virtual_time.over(mine.tuned, base and base.tuned, TARGET)
-  first = base and base.tuned.runs[0]['records'][-1]
-  per_step = lambda record: record['bytes_sent'] / record['step']
   return seed_statistics.columns(NAMES, cell) | {
     'seconds of a transfer': mine.transfer_s,
-    'seeds': len(mine.tuned.runs),
+    'seeds': len(runs),
     'learning rate': mine.tuned.rate,
     seed_statistics.INSIDE: mine.tuned.inside,
-    'share of time not computing': talking(mine.tuned.runs[0]),
-    'traffic saved': 1 - per_step(last) / per_step(first) if first else None,
-    TIMES: last['bytes_sent'] / (P * 4 * virtual_time.PARAMETERS),
+    'share of time not computing': statistics.mean(map(talking, runs)),
+    'traffic saved': base and 1 - _per_step(runs) / _per_step(base.tuned.runs),
+    TIMES: _last(runs, 'bytes_sent') / (P * 4 * virtual_time.PARAMETERS),
     TIME: virtual_time.mean_seconds(mine.tuned, TARGET),
     PART: part,
     f'{PART}{seed_statistics.ERROR}': error,
   }
+
+
+def _last(runs: Sequence[Result], key: str) -> float:
+  """What runs have at the target, mean over seeds."""
+  return statistics.mean(run['records'][-1][key] for run in runs)
+
+
+def _per_step(runs: Sequence[Result]) -> float:
+  return _last(runs, 'bytes_sent') / _last(runs, 'step')
 
 
 NOTES = f"""
@@ -163,8 +173,8 @@ time, a model travels in so many seconds: at a relative transfer time of 1 such
 that gossip after every step spends 56 % of its time not computing. Seconds
 until {TARGET} held out (3,000 pictures). `every 12` is the control at the
 published traffic. Nesterov 0.9, constant learning rate, the best of a grid for
-each method; triggers at their defaults. A method that has exchanged less than
-{trained.EXCHANGES} times at the target is not judged.
+each method; triggers at their defaults. All columns are means over seeds. A
+method with less than {trained.EXCHANGES} exchanges at the target is not judged.
 """
 
 
@@ -174,13 +184,12 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   told = '; '.join(_told(row) for row in mine if row['method'] != BASELINE)
   best = [row for row in mine if row['method'] in ADAPTIVE]
   few = any(row[TIMES] < trained.EXCHANGES for row in best)
-  doubt = f'less than {trained.EXCHANGES} exchanges' if few else ''
   return claim.judged(
     [_saves(row) for row in best],
     f'{claim.span(best, PART, ".2f")} of the time of gossip at every step, '
     f'with {claim.span(best, "traffic saved", ".0%")} less traffic',
     f'Against gossip after every step: {told or "nothing is known yet"}.',
-    trained.doubt(coverage) or doubt,
+    trained.doubt(coverage) or f'less than {trained.EXCHANGES} exchanges' * few,
   )
 
 
@@ -199,7 +208,7 @@ def _told(row: dict[str, Any]) -> str:
   return (
     f'{row["method"]} takes '
     + (f'{row[PART]:.2f} of the time' if row[PART] else 'an unknown time')
-    + (f' with {saved:.0%} less traffic' if saved is not None else '')
+    + ('' if saved is None else f' with {saved:.0%} less traffic')
   )
 
 

@@ -125,7 +125,7 @@ def judged(
   if not cases:
     ours = 'nothing yet'
   if cases and not told:
-    doubt = doubt or 'differences are within their standard errors'
+    doubt = doubt or 'runs are missing or differ by less than their errors'
   rest = len(cases) - len(told)
   return Verdict(sum(told), len(told), ours, sentence, doubt, rest)
 
