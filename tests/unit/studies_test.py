@@ -396,7 +396,7 @@ def test_a_verdict_has_three_values(cases, doubt, word):
 
 def test_a_verdict_whose_cases_cannot_be_told_is_undecided():
   found = claim.judged([None, None], 'x', 'x')
-  assert found.word.startswith('undecided: differences are within')
+  assert found.word.startswith('undecided: runs are missing or differ by less')
 
 
 def test_differences_are_paired_by_seed():
