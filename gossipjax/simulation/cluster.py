@@ -39,7 +39,7 @@ class Cluster(NamedTuple):
     stragglers: workers that sleep after each gradient,
     sleep_s: for Uniform(0, sleep_s); 0.3 in Jin et al. (arXiv:1611.04581).
     slow: (worker, from_s, until_s, factor) of periods of slower computing.
-    outages: (worker, from_s, until_s) of periods in which a worker is down.
+    outages: (worker, from_s, until_s); a gradient is lost, a transfer goes on.
     fair: whether a server's link serves all transfers at once; if False, one
       after the other.
     shards: of the server; each adds a link, none makes a transfer faster.
