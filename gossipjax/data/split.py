@@ -124,7 +124,9 @@ def contiguous(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
 
 
 def cut(rows: np.ndarray, examples: int | None) -> np.ndarray:
-  """The first examples of every share.
+  """Some examples of every share, at even distances.
+
+  A share may be in the order of its classes, of which the first would be few.
 
   Args:
     rows: int[workers, m], from one of the splits.
@@ -135,7 +137,8 @@ def cut(rows: np.ndarray, examples: int | None) -> np.ndarray:
   """
   if examples is not None and examples < 1:
     raise UserError(f'split.examples must be at least 1, got {examples}.')
-  return rows[:, :examples]
+  few = min(examples or rows.shape[1], rows.shape[1])
+  return rows[:, np.arange(few) * rows.shape[1] // few]
 
 
 def _share(examples: int, workers: int) -> int:

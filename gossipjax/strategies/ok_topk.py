@@ -85,7 +85,7 @@ def ok_topk_mean(
       lambda: (state.threshold, SILENCE),
     )
 
-    touched &= jnp.abs(total) >= threshold
+    touched &= ~(jnp.abs(total) < threshold)  # A NaN is sent, not kept unseen.
     total, applied, pulled = sharded_server.pull(total, touched, size, k)
     residual = wanted.at[mine.indices].add(
       -jnp.where(applied[mine.indices], mine.values, 0)

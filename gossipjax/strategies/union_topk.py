@@ -80,7 +80,7 @@ def union_mean(
     (worth, best), past = sparse.choose(
       score, density, selection, step, state.past
     )
-    best = jnp.where(worth > 0, best, size)
+    best = jnp.where(worth == 0, size, best)  # A NaN is sent, not kept unseen.
     values = wanted.at[best].get(mode='fill', fill_value=0)
 
     total, touched, pushed = sharded_server.push(

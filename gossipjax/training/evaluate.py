@@ -35,9 +35,12 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
     The mean over workers, and sqrt(1/P sum_i |x_i - mean|^2), f32[].
   """
   mean = jax.tree.map(lambda x: x[0] + (x - x[:1]).mean(axis=0), params)
-  squares = jax.tree.map(
-    lambda x, m: jnp.sum(jnp.square(x - m[None])) / x.shape[0], params, mean
-  )
+
+  def square(x, m):  # float16 overflows at a distance of 256.
+    far = x.astype(jnp.float32) - m[None].astype(jnp.float32)
+    return jnp.sum(jnp.square(far)) / x.shape[0]
+
+  squares = jax.tree.map(square, params, mean)
   return mean, jnp.sqrt(sum(jax.tree.leaves(squares)))
 
 

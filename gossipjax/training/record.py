@@ -26,7 +26,7 @@ class Record(
   train_loss: float  # Mean over workers and steps since the last record.
   test_loss: float | None  # Of the workers' exact mean, or a server's model.
   test_accuracy: float | None  # Of the same model.
-  worker0_loss: float | None  # Of worker 0's own model.
+  worker0_loss: float | None  # Of worker 0's parameters, the state's mean.
   worker0_accuracy: float | None
   consensus_distance: float | None  # sqrt(1/P sum_i |x_i - mean|^2).
   bytes_sent: list[Count]  # Since the start of the run; logical bytes.

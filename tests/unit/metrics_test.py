@@ -338,3 +338,11 @@ def test_a_run_in_virtual_time_ends_at_a_score_of_ones_own(score, value):
 def test_a_running_comparison_tells_directions_too(done):
   told = json.loads((done[0] / 'config.json').read_text())
   assert told['higher_is_better'] == ['r2']
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16', 'float16'])
+def test_the_consensus_distance_is_taken_in_float32(dtype):
+  params = {'w': jnp.asarray([[-300.0] * 10, [300.0] * 10], dtype)}
+  mean, distance = evaluate.mean_and_distance(params)
+  assert distance.dtype == jnp.float32 and mean['w'].dtype == dtype
+  assert distance == pytest.approx(300 * 10**0.5)

@@ -295,3 +295,13 @@ def test_nothing_is_lost_whatever_is_selected(strategy, selection):
 def test_impossible_settings_are_refused(make):
   with pytest.raises(UserError):
     make()
+
+
+@pytest.mark.parametrize('name', ['ok_topk', 'union_topk'])
+@pytest.mark.parametrize('bad', [np.nan, np.inf])
+def test_a_gradient_that_is_no_number_is_sent_and_not_kept_unseen(name, bad):
+  strategy = {'ok_topk': ok_topk, 'union_topk': union_topk}[name].strategy(0.1)
+  gradients = np.stack([gaussians(4, seed) for seed in range(3)])
+  gradients[0, 1, 3] = bad
+  answers, _, _ = play(strategy, gradients)
+  assert not np.isfinite(answers[0][:, 3]).any()

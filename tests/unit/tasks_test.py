@@ -78,10 +78,23 @@ def test_validation_holds_out_the_last_of_the_training_set_and_no_test():
   assert sorted(rows(task.train)) == sorted(rows((x[:1_200],)))
 
 
-def test_a_cap_takes_the_first_of_every_share():
+def test_a_cap_takes_examples_at_even_distances_of_every_share():
   whole, few = made('digits', 8), made('digits', 8, examples=5)
-  np.testing.assert_array_equal(few.train[0], whole.train[0][:, :5])
+  size = whole.train[0].shape[1]
+  at = [i * size // 5 for i in range(5)]
+  np.testing.assert_array_equal(few.train[0], whole.train[0][:, at])
   np.testing.assert_array_equal(few.test[0], whole.test[0])
+  many = made('digits', 8, examples=size + 1)
+  np.testing.assert_array_equal(many.train[0], whole.train[0])
+
+
+def test_a_capped_share_has_the_classes_of_the_whole_one():
+  for name, given in (('dirichlet', {'alpha': 100.0}), ('label', {})):
+    whole = made('digits', 4, split=name, **given)
+    few = made('digits', 4, split=name, examples=60, **given)
+    for all_y, y in zip(whole.train[1], few.train[1], strict=True):
+      shares = [np.bincount(k, minlength=10) / len(k) for k in (all_y, y)]
+      np.testing.assert_allclose(*shares, atol=1.5 / 60)
 
 
 def test_the_seed_draws_the_shares():
