@@ -183,9 +183,9 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   mine = [row for row in rows if row['relative transfer time'] == 1.0]
   told = '; '.join(_told(row) for row in mine if row['method'] != BASELINE)
   best = [row for row in mine if row['method'] in ADAPTIVE]
-  few = any(row[TIMES] < trained.EXCHANGES for row in best)
+  few = bool(best) and all(row[TIMES] < trained.EXCHANGES for row in best)
   return claim.judged(
-    [_saves(row) for row in best],
+    [*map(_saves, best)] + [None] * (len(ADAPTIVE) - len(best)),
     f'{claim.span(best, PART, ".2f")} of the time of gossip at every step, '
     f'with {claim.span(best, "traffic saved", ".0%")} less traffic',
     f'Against gossip after every step: {told or "nothing is known yet"}.',

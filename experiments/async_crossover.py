@@ -145,13 +145,14 @@ def _leads(row: dict[str, Any], dense: dict[str, Any] | None) -> bool | None:
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """Who leads up to how many workers; whether that ends near 32."""
+  """Who leads with how many workers and all fewer; whether it ends near 32."""
   cases, told = [], []
   for name in FREE if rows else ():
     found = leads(rows, name)
     ahead = [p for p, first in found.items() if first]
     complete = set(found) == set(WORKERS) and None not in found.values()
-    near = bool(ahead) and 16 <= max(ahead) < 128
+    last = max(ahead, default=0)
+    near = 16 <= last < 128 and all(found.get(p) for p in WORKERS if p <= last)
     cases.append(near if complete else None)
     speeds = ', '.join(
       f'{row[SPEED]:.2f} with {row["workers"]}'

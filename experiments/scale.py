@@ -121,9 +121,9 @@ def verdict(rows: claim.Rows, tried: claim.Rows) -> claim.Verdict:
     len(names) - len(grow),
     len(names),
     f'grows for {len(grow)} of {len(names)} methods: '
-    f'{", ".join(grow) or "none"}',
+    f'{"; ".join(grow) or "none"}',
     f'From 4 to {SIZES[-1]:,} workers the bytes of a worker grow more than '
-    f'{GROWS:g} times for {", ".join(grow) or "no method"}. The law behind the '
+    f'{GROWS:g} times for {"; ".join(grow) or "no method"}. The law behind the '
     f'extrapolation is {worst:.2g} % off the bill of {TRIED} workers at most.',
   )
 

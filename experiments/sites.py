@@ -57,6 +57,7 @@ AGAINST = {
 # The claim is that these are better, not as good.
 BETTER = ('sparse_loco', 'muloco')
 IT = 'what it is compared with'
+FEWER = 0.95  # Of the bytes of what a method is compared with.
 GAIN, SHARE = f'gain over {IT}', f'bytes over those of {IT}'
 LINKS = {
   link: f'communication seconds on {link} (model)' for link in ('wan', '1gbe')
@@ -139,7 +140,9 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """In which cells a method is as good as what it is compared with."""
   mine = [row for row in rows if row['method'] in AGAINST]
   sure = claim.decided(mine, holds)
-  good = [row['split'] for row in mine if holds(row)]
+  good = [row for row in mine if holds(row)]
+  iid = sum(row['split'] == 'iid' for row in good)
+  fewer = sum(row[SHARE] <= FEWER for row in good)
   told = '; '.join(
     _told(name, [row for row in mine if row['method'] == name])
     for name in figures.values(mine, 'method')
@@ -147,8 +150,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   return claim.judged(
     [holds(row) for row in mine] + trained.not_begun(rows, coverage),
     f'{_gains(sure)} over what each is compared with, at '
-    f'{claim.span(sure, SHARE)} of its bytes; {good.count("iid")} of those '
-    'that hold are IID',
+    f'{claim.span(sure, SHARE)} of its bytes; of {len(good)} that hold {iid} '
+    f'are IID, {fewer} send fewer bytes',
     f'A method holds where it loses at most {margins.POINTS.margin} '
     f'points, of text {margins.NATS.margin} nats; '
     f'{" and ".join(BETTER)} where they lose nothing. '
@@ -186,11 +189,12 @@ validation data; then {best_rate.SEEDS} seeds. Rates are chosen on the partition
 of the first seed, without the examples held out; a Dirichlet partition has the
 same mixes of classes there as in that seed's test. A gain is in points of
 held-out accuracy, of text in nats less, as the rates are chosen. All methods
-but all-reduce send a fraction of its bytes; those of streaming_diloco and of
-muloco, which is not compressed here, are DiLoCo's. The state of
-inner optimizers stays with its worker. muloco is DiLoCo with Muon inside,
-embeddings and head included. Bytes are those of the busiest link per step, over
-the whole run; seconds are modelled. The figure has P = {WORKERS[0]}.
+but all-reduce send a fraction of its bytes; those of streaming_diloco, of
+muloco, which is not compressed here, and of noloco with P = 2 are DiLoCo's. The
+state of inner optimizers stays with its worker. muloco is DiLoCo with Muon
+inside, embeddings and head included. Bytes are those of the busiest link per
+step, over the whole run; seconds are modelled. The figure has
+P = {WORKERS[0]}.
 Of workloads other than {' and '.join(SMALL)}, whose trainings take
 minutes, only the judged methods are trained, with P = {WORKERS[0]} and IID.
 """

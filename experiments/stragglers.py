@@ -185,26 +185,27 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   those = lambda how: [r for r in rows if METHODS[r['method']][1] is how]
   waits, free = those(WAITS), those(FREE)
   stop, lost = ([r for r in of if r[STOPPED]] for of in (waits, free))
+  every = [how for _, how, *_ in METHODS.values()]
 
   def case(row):
     steady, *slowed = map(_is_steady, (row, *waits))
-    if steady is None or None in slowed or not waits:
+    if None in (steady, *slowed) or len(waits) < every.count(WAITS):
       return None
     return steady and not any(slowed) and row not in lost and stop == waits
 
   of = lambda key: (claim.span(waits, key), claim.span(free, key))
   (slow, steady), (later, as_soon) = of(SLOW), of(SLOW_TARGET)
   stopped = f'{len(stop)} of {len(waits)}', f'{len(lost)} of {len(free)}'
-  missing = sum(how is FREE for _, how, *_ in METHODS.values()) - len(free)
+  missing = every.count(FREE) - len(free)
   return claim.judged(
     [*map(case, free)] + [None] * missing,
     f'a slow worker makes a step {slow} times as long where methods wait, '
     f'{steady} where not; a lost one stops {stopped[0]} and {stopped[1]}',
     f'One worker of {P} that sleeps up to 300 ms makes a step {slow} times as '
     f'long for methods that wait for all, {steady} for those that wait for '
-    f'nobody; their time to {TARGET} held out grows by {later} and {as_soon}. '
-    f'A lost worker stops {stopped[0]} methods that wait, {stopped[1]} that do '
-    'not.',
+    f'nobody; to {TARGET} held out they take {later} and {as_soon} times as '
+    f'long. A lost worker stops {stopped[0]} methods that wait, {stopped[1]} '
+    'that do not.',
     trained.doubt(coverage),
   )
 

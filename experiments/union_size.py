@@ -142,7 +142,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   mine = [row for row in rows if row['metric'] != GATHERED]
   sure = claim.decided(mine, _meets)
   each = '; '.join(
-    f'{row["metric"]} with {row["workers"]} workers {row[SAVED]:.0f} %, '
+    f'{row["metric"]} with {row["workers"]} workers on {row["workload"]} '
+    f'{row[SAVED]:.0f} %, '
     f'{seed_statistics.over(row, "top-k")}'
     for row in mine
     if seed_statistics.known(row[SAVED])

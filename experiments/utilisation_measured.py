@@ -79,7 +79,7 @@ def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
   sure = claim.decided(rows, _is_near)
   ours = f'the model gives {claim.span(sure, RATIO)} of the measured step'
   far = [
-    f'{r["method"]} at {r["link rate"]}, P = {r["workers"]} ({r[RATIO]:.2f})'
+    f'{r["method"]} at {r["link rate"]}, P = {r["workers"]} ({r[RATIO]:.3f})'
     for r, is_near in zip(rows, near, strict=True)
     if is_near is False
   ]

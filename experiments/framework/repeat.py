@@ -56,6 +56,8 @@ def _filled(given: Any, default: Any) -> Any:
       },
       sort_keys=False,
     )
+  if isinstance(given, list):  # JSON has no tuples.
+    return tuple(_filled(item, None) for item in given)
   if given is not None:
     return ConfigDict(given) if isinstance(given, dict) else given
   return default if default is None else type(default)()
