@@ -52,6 +52,7 @@ def crossover(free, waiting, error=0.01):
     (lambda p: 1.0, 0, 0),  # The lead never ends.
     (lambda p: 3.0, 0, 0),
     (lambda p: 1.0 if p == 4 else None, 0, 0),
+    (lambda p: 1.0 if p == 64 else 3.0, 0, 0),  # No lead with fewer workers.
   ],
 )
 def test_a_verdict_on_the_crossover_follows_from_the_rows(free, met, undecided):
@@ -101,6 +102,8 @@ def test_a_verdict_on_saved_time_follows_from_the_rows(
   ]
   verdict = adaptive_time.verdict(rows, MET)
   assert (verdict.met, verdict.of) == (met, of)
+  some = [row for row in rows if row['method'] != adaptive_time.ADAPTIVE[1]]
+  assert adaptive_time.verdict(some, MET).open >= 1
 
 
 @pytest.mark.parametrize(
@@ -123,6 +126,9 @@ def test_a_verdict_on_stragglers_follows_from_the_rows(free, error, met, of):
   verdict = stragglers.verdict(rows, MET)
   assert (verdict.met, verdict.of) == (met, of)
   assert verdict.sentence.startswith('One worker of 16')
+  some = [row for row in rows if row['method'] != 'local SGD, 8']
+  assert len(some) == len(rows) - 1
+  assert stragglers.verdict(some, MET).of == 0  # One that waits is missing.
 
 
 def virtual(*points, diverged=''):
