@@ -103,7 +103,7 @@ def _without_ties(x: jax.Array, s: _Search, least: int, most: int) -> jax.Array:
 
   def look(state):
     low, high, _ = state
-    middle = (low + high) // 2
+    middle = low + (high - low) // 2  # Their sum may overflow.
     bits = until(middle)
     short = bitmap.ones(bits).sum() < least
     return jnp.where(short, middle, low), jnp.where(short, high, middle), bits
