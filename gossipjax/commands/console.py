@@ -117,7 +117,7 @@ def _named(again: str | None) -> str | None:
 
 def _about_files(error: OSError, again: str | None) -> str:
   """A sentence about a file system; errors of open files name no path."""
-  workdir = flags.FLAGS.get_flag_value('workdir', None) or '--workdir'
+  workdir = flags.FLAGS.flag_values_dict().get('workdir') or '--workdir'
   remedy = f'{_named(again)} continues' if again else 'run the command again'
   what = _MENDABLE[error.errno].format(again=remedy)
   return f'{error.filename or workdir}: {what}'

@@ -114,6 +114,24 @@ def test_a_full_disk_that_nobody_named_is_the_workdirs(again, remedy):
   )
 
 
+@pytest.mark.exhaustive
+def test_a_command_without_a_workdir_has_a_sentence_for_a_full_disk():
+  # As `report`, which has no such flag.
+  code = FULL_DISK.replace('AGAIN', 'None').replace("'workdir'", "'out'")
+  ended = subprocess.run(
+    [sys.executable, '-c', code],
+    cwd=program.ROOT,
+    env=program.ENVIRONMENT,
+    text=True,
+    capture_output=True,
+  )
+  assert ended.returncode == 2
+  assert ended.stderr.endswith(
+    'is full; make room, then run the command again.\n'
+  )
+  assert 'Traceback' not in ended.stderr
+
+
 @pytest.mark.parametrize(
   ('more', 'told'),
   [
