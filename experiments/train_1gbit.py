@@ -21,6 +21,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  seed_statistics,
   study,
   trained,
 )
@@ -153,12 +154,11 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       cases.append(None)
       continue
     best = min(mine, key=lambda row: row[SECONDS])
-    gain = dense[SECONDS] - FASTER * best[SECONDS]
-    errors = [row[f'{SECONDS}{ERROR}'] for row in (dense, best)]
-    unsure = None in errors or abs(gain) < 2 * math.hypot(
-      errors[0], FASTER * errors[1]
-    )
-    cases.append(None if unsure else gain > 0)
+    mine_s, its_s = (row[f'{SECONDS}{ERROR}'] for row in (best, dense))
+    known = None not in (mine_s, its_s)
+    error = math.hypot(FASTER * mine_s, its_s) if known else None
+    slowed = FASTER * best[SECONDS]
+    cases.append(seed_statistics.is_below(slowed, error, dense[SECONDS]))
     text.append(
       f'at {rate} {best["strategy"]} is first, '
       f'{dense[SECONDS] / best[SECONDS]:.2f} times as fast as all_reduce'

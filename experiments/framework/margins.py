@@ -70,6 +70,6 @@ def is_as_good(
   margin = measure(row['workload']).margin
   column = f'gain over {other}'
   gain, error = row[column], row[f'{column}{ERROR}']
-  found = seed_statistics.at_least(-margin * lost, gain, error, margin)
-  tied = found is not None and not lost and abs(gain) < 2 * error
-  return None if tied else found
+  if not lost and seed_statistics.is_below(gain, error, 0) is None:
+    return None
+  return seed_statistics.at_least(-margin * lost, gain, error, margin)

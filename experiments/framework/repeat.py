@@ -7,7 +7,6 @@ run. A key leaves out what is empty (`single_run.key_of`); `config_of` puts that
 back.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +35,7 @@ def config_of(key: Mapping[str, Any]) -> ConfigDict:
           _plain(given.get(name)), single_run.default(name, given.get(name))
         )
   rebuilt = single_run.key_of(found, key.get('probe', ''))
-  if json.loads(json.dumps(rebuilt['config'])) != given:
+  if rebuilt['config'] != given:
     raise UserError('The defaults have changed since this run was kept.')
   return found
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,7 +55,8 @@ def key_of(config: ConfigDict, probe: str = '') -> dict[str, Any]:
   """
   parts = {k: v for k, v in config.to_dict().items() if k not in WITHOUT_EFFECT}
   filled = {k: _filled(v, default(k, v)) for k, v in parts.items()}
-  given = {k: v for k, v in filled.items() if v}
+  # As it is kept: JSON has no tuples.
+  given = json.loads(json.dumps({k: v for k, v in filled.items() if v}))
   found: dict[str, Any] = {'config': given}
   if probe:
     found['probe'] = probe

@@ -63,20 +63,21 @@ def _check_seconds(
 ) -> None:
   """Raises a UserError if seconds are not of one kind and one machine."""
   kinds = {total_time.kind(run): run.workdir for run in reversed(runs)}
-  told = [f'those of {kinds[kind]} are {kind}' for kind in kinds]
-  if [*kinds] != [total_time.VIRTUAL] and len(kinds) == 1:
-    pairs = reversed([*zip(folders, summaries, strict=True)])
-    machines = {_machine(summary): folder for folder, summary in pairs}
-    told = [f'those of {machines[name]} are of {name}' for name in machines]
-  if len(told) > 1:
-    raise UserError(
-      f'Seconds of these workdirs are not comparable: {", ".join(told)}; '
-      'report them one by one.'
-    )
+  pairs = reversed([*zip(folders, summaries, strict=True)])
+  machines = {_machine(summary): folder for folder, summary in pairs}
+  # Virtual seconds are the same on every machine.
+  clocked = {*kinds} - {total_time.VIRTUAL}
+  for known in (kinds, machines if clocked else {}):
+    if len(known) > 1:
+      told = ', '.join(f'those of {at} are {how}' for how, at in known.items())
+      raise UserError(
+        f'Seconds of these workdirs are not comparable: {told}; report them '
+        'one by one.'
+      )
 
 
 def _machine(summary: dict[str, Any]) -> str:
-  return f'{summary.get("device_kind")} and {summary.get("cores")} cores'
+  return f'of {summary.get("device_kind")} and {summary.get("cores")} cores'
 
 
 def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:
