@@ -111,6 +111,26 @@ def random_matching(seed: int = 0, schedule: int = 16) -> Topology:
   return pairs
 
 
+def only_round(topology: Topology, n: int, method: str) -> Round:
+  """The round of a topology that has no other.
+
+  Args:
+    topology: the graph.
+    n: number of workers.
+    method: that needs it, for the error message.
+
+  Raises:
+    UserError: edges differ from step to step.
+  """
+  rounds = topology(n)
+  if len(rounds) > 1:
+    raise UserError(
+      f'{method} needs a topology with the same edges at every step, such as '
+      'ring or complete.'
+    )
+  return rounds[0]
+
+
 def is_symmetric(exchanges: Round, n: int) -> bool:
   """Whether W is symmetric, so that absent workers do not change the mean."""
   w = mixing_matrix(exchanges, n)

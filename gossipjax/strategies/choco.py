@@ -20,8 +20,7 @@ from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.errors import UserError
-from gossipjax.topology import Topology, ring
+from gossipjax.topology import Topology, only_round, ring
 from gossipjax.traffic import SILENCE
 
 
@@ -46,17 +45,12 @@ def choco_mean(
     collectives.needs_everyone(active)
     flat, unravel = ravel_pytree(tree)
     me, n = (f(collectives.axis()) for f in (lax.axis_index, lax.axis_size))
-    rounds = topology(n)
-    if len(rounds) > 1:
-      raise UserError(
-        'choco needs a topology with the same edges at every step, such as '
-        'ring or complete.'
-      )
+    exchanges = only_round(topology, n, 'choco')
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     message = compressor.compress(flat - state.mine, key)
     mine = state.mine + compressor.decompress(message, flat.size)
     theirs, degree, sent = state.theirs, 0, SILENCE
-    for weight, source in rounds[0]:
+    for weight, source in exchanges:
       received, cost = collectives.swap(message, source)
       theirs += weight * compressor.decompress(received, flat.size)
       degree += weight

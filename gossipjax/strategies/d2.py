@@ -20,12 +20,24 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, State, Strategy, Tree, identity
+from gossipjax.errors import UserError
 from gossipjax.strategies.gossip import neighbor_mean
-from gossipjax.topology import Topology, ring
+from gossipjax.topology import (
+  Topology,
+  is_symmetric,
+  mixing_matrix,
+  only_round,
+  ring,
+)
 from gossipjax.transforms.flattened import flattened
+
+LEAST = -1 / 3  # All eigenvalues of W are above it.
+_ROUNDING = 1e-9  # Of eigenvalues that NumPy computes.
 
 
 class CorrectionState(NamedTuple):
@@ -33,8 +45,26 @@ class CorrectionState(NamedTuple):
   mean: State  # Of the aggregator that mixes.
 
 
-def corrected_mean(mean: Aggregator, lazy: bool) -> Aggregator:
+def _check(topology: Topology, n: int, lazy: bool) -> None:
+  """Raises a UserError for a W with which corrections grow or do not cancel."""
+  exchanges = only_round(topology, n, 'd2')
+  if not is_symmetric(exchanges, n):
+    raise UserError(
+      'd2 needs a symmetric topology, in which workers read from each other, '
+      'such as ring or complete.'
+    )
+  least = np.linalg.eigvalsh(mixing_matrix(exchanges, n))[0]
+  if not lazy and least <= LEAST + _ROUNDING:
+    raise UserError(
+      'd2 with lazy=False needs a topology whose mixing matrix has only '
+      f'eigenvalues above -1/3, got {least:.3g} with workers={n}; set '
+      'lazy=True, or topology=complete.'
+    )
+
+
+def corrected_mean(topology: Topology, lazy: bool) -> Aggregator:
   """Mixes parameters with corrections; a lazy mean goes half the way."""
+  mean = neighbor_mean(topology)
 
   def init(tree):
     zeros = jax.tree.map(jnp.zeros_like, tree)
@@ -42,6 +72,7 @@ def corrected_mean(mean: Aggregator, lazy: bool) -> Aggregator:
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
+    _check(topology, lax.axis_size(collectives.axis()), lazy)
     moved = jax.tree.map(jnp.add, tree, state.correction)
     mixed, inner, sent = mean.update(moved, state.mean, step)
     if lazy:
@@ -55,8 +86,6 @@ def corrected_mean(mean: Aggregator, lazy: bool) -> Aggregator:
 def strategy(topology: Topology = ring, lazy: bool = True) -> Strategy:
   """Args:
   topology: W, symmetric, the same at every step.
-  lazy: whether it is (W + I) / 2 instead.
+  lazy: whether it is (W + I) / 2 instead; False needs eigenvalues above -1/3.
   """
-  return Strategy(
-    identity(), flattened(corrected_mean(neighbor_mean(topology), lazy))
-  )
+  return Strategy(identity(), flattened(corrected_mean(topology, lazy)))
