@@ -5,7 +5,11 @@ import jax.numpy as jnp
 
 from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
-from gossipjax.compressors.quantised import Quantised, needs_floats
+from gossipjax.compressors.quantised import (
+  Quantised,
+  largest_magnitude,
+  needs_floats,
+)
 from gossipjax.errors import UserError
 
 BITS = (2, 4, 8)
@@ -17,7 +21,7 @@ def _blocks(x: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
     raise UserError(f'block must be at least 1 entry, got {block}.')
   needs_floats(x)
   rows = jnp.pad(x, (0, -x.size % block)).reshape(-1, block)
-  return rows, jnp.abs(rows).max(axis=1)
+  return rows, largest_magnitude(rows, axis=1)
 
 
 def _repeated(scale: jax.Array, block: int, size: int) -> jax.Array:

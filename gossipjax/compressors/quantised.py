@@ -4,9 +4,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
+from gossipjax.compressors.largest import keys
 from gossipjax.errors import UserError
 
 
@@ -29,13 +31,28 @@ def needs_floats(tree: Any) -> None:
       )
 
 
+def largest_magnitude(x: jax.Array, axis: int | None = None) -> jax.Array:
+  """The largest |x|, of the dtype of x; NaN if an entry is NaN.
+
+  `jnp.max` of more than about a thousand floats ignores NaN on CPUs. A codec
+  with such a scale would send 0 for a NaN and keep it in its residual.
+
+  Args:
+    x: f[...].
+    axis: over which it is taken; None is all.
+  """
+  most = keys(x).max(axis)
+  wide = jnp.promote_types(x.dtype, jnp.float32)
+  return lax.bitcast_convert_type(most, wide).astype(x.dtype)
+
+
 def int8() -> Compressor:
   """Rounds to 255 levels of the largest magnitude: 1 byte per entry, 4 more."""
 
   def compress(x, key=None):
     del key
     needs_floats(x)
-    scale = jnp.max(jnp.abs(x)) / 127
+    scale = largest_magnitude(x) / 127
     codes = jnp.round(x / jnp.where(scale > 0, scale, 1)).astype(jnp.int8)
     return Quantised(codes, scale)
 
@@ -65,19 +82,26 @@ def sign() -> Compressor:
 
 
 def ternary(x: jax.Array, threshold: jax.Array) -> jax.Array:
-  """Codes of 2 bits, u8[ceil(n / 4)]: 3 for x >= t, 2 for x <= -t, else 0."""
+  """Codes of 2 bits, u8[ceil(n / 4)]: 3 for x >= t, 2 for x <= -t, else 0.
+
+  1 is for an x that is not finite: it must reach whoever decodes it, or it
+  would stay in a residual for ever, unseen.
+  """
   codes = jnp.where(x >= threshold, 3, jnp.where(x <= -threshold, 2, 0))
-  return packing.pack(codes, 2)
+  return packing.pack(jnp.where(jnp.isfinite(x), codes, 1), 2)
 
 
 def signs(codes: jax.Array, size: int) -> jax.Array:
-  """The signs that ternary codes encode: f32[size] of -1, 0, 1."""
+  """What ternary codes encode: f32[size] of -1, 0, 1, and NaN."""
   codes = packing.unpack(codes, 2, size)
-  return (codes == 3).astype(jnp.float32) - (codes == 2).astype(jnp.float32)
+  found = (codes == 3).astype(jnp.float32) - (codes == 2).astype(jnp.float32)
+  return jnp.where(codes == 1, jnp.nan, found)
 
 
 def two_bit(threshold: float = 0.5) -> Compressor:
   """MXNet's codec: t for x >= t, -t for x <= -t, else 0; 2 bits per entry.
+
+  The fourth code, which MXNet does not use, is NaN, for what is not finite.
 
   All workers know t. A step removes at most t from an entry of the residual;
   the rest of a larger entry stays there.

@@ -191,9 +191,9 @@ def threshold(threshold: float, density: float = 0.01) -> Compressor:
 
   def compress(x, key=None):
     values, indices = room.compress(x, key)
-    large = jnp.abs(values) >= threshold
+    small = jnp.abs(values) < threshold  # A NaN is not small: it is sent.
     return Sparse(
-      jnp.where(large, values, 0), jnp.where(large, indices, x.size)
+      jnp.where(small, 0, values), jnp.where(small, x.size, indices)
     )
 
   return room._replace(compress=compress)

@@ -9,7 +9,12 @@ import jax.numpy as jnp
 
 from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
-from gossipjax.compressors.quantised import Quantised, needs_floats, signs
+from gossipjax.compressors.quantised import (
+  Quantised,
+  largest_magnitude,
+  needs_floats,
+  signs,
+)
 from gossipjax.errors import UserError
 
 
@@ -47,7 +52,7 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
     if clip is not None:  # Entries that are all equal have no deviation.
       most = jnp.where(x.std() > 0, clip * x.std(), jnp.inf)
       x = jnp.clip(x, -most, most)
-    scale = jnp.max(jnp.abs(x))
+    scale = largest_magnitude(x)
     kept = jax.random.uniform(key, x.shape) * scale < jnp.abs(x)
     codes = jnp.where(kept, jnp.where(x > 0, 3, 2), 0)
     return Quantised(packing.pack(codes, 2), scale)

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import math
 import pkgutil
 
 import jax.numpy as jnp
@@ -127,6 +128,15 @@ SYNCHRONOUS = {
   if is_identity(strategy.parameters) and name not in DIVERGE
 }
 
+OF_GRADIENTS = [
+  name
+  for name in AGGREGATORS
+  if name.endswith('.gradients')
+  or name.startswith(('compressed(', 'gtopk(', 'stale(', 'among('))
+]
+# Those that send entries drawn at random, so that one entry waits for its turn.
+DRAWN = ('random_k.gradients', 'compressed(random_k)')
+
 # The variants of one aggregator need not be compiled in every way there is.
 CORE = [
   name
@@ -211,6 +221,12 @@ def test_executors_agree_when_workers_are_missing(name):
 )
 def test_shapes_and_dtypes_of_tree_and_memory_are_kept(name, dtypes):
   laws.shapes_and_dtypes_are_kept(AGGREGATORS[name], *dtypes)
+
+
+@pytest.mark.parametrize('name', strategies_first(OF_GRADIENTS))
+@pytest.mark.parametrize('bad', [math.nan, math.inf])
+def test_a_gradient_that_is_no_number_shows(name, bad):
+  laws.what_is_no_number_shows(AGGREGATORS[name], bad, whole=name in DRAWN)
 
 
 @over_all

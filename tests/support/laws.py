@@ -175,6 +175,34 @@ def nothing_is_lost(events: list[Event]) -> None:
     )
 
 
+def what_is_no_number_shows(aggregator: Aggregator, bad, whole: bool) -> None:
+  """One worker's gradient is not finite once: two steps show it to someone.
+
+  Args:
+    aggregator: of gradients.
+    bad: NaN or an infinity.
+    whole: whether every entry is; else one is, which need not be the largest.
+  """
+  update = _program(aggregator, 'vmap', N, everyone=True)
+  tree, everyone = walk(start(N), 0), np.ones(N, bool)
+  state = jax.device_get(
+    jax.vmap(aggregator.init, axis_name=collectives.WORKERS)(tree)
+  )
+  gradients = jax.tree.map(np.array, tree)
+  for x in jax.tree.leaves(gradients):
+    x.reshape(N, -1)[1, 7 : None if whole else 8] = bad
+    if not whole:
+      break
+  for step, given in enumerate((gradients, tree)):
+    found, state, _ = update(given, state, everyone, step)
+    if not np.isfinite(rows(found)).all():
+      return
+  raise AssertionError(
+    f'A gradient with {bad} is hidden, in a residual for example: the run '
+    'would go on as if nothing had happened.'
+  )
+
+
 def someone_talks(events: list[Event]) -> None:
   assert sum(e.sent.bytes.sum() for e in events) > 0
 
