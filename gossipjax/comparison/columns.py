@@ -37,6 +37,16 @@ def inner(
   return {'within a worker': size(sent / run['steps']) if sent else ''}
 
 
+def evaluation(
+  run: dict[str, Any], runs: Sequence[dict[str, Any]]
+) -> dict[str, str]:
+  """A column if models of any run keep a state that is averaged for scores."""
+  if not any(r.get('bytes_evaluation') for r in runs):
+    return {}
+  sent = run.get('bytes_evaluation')
+  return {'sent in all to evaluate': size(sent) if sent else ''}
+
+
 def hidden(
   run: dict[str, Any], runs: Sequence[dict[str, Any]], link: str
 ) -> dict[str, str]:

@@ -64,6 +64,7 @@ def summarise(
     'exchanges': last.exchanges,
     'bytes_local': last.bytes_local and max(last.bytes_local),
     'bytes_inner': last.bytes_inner and max(last.bytes_inner),
+    'bytes_evaluation': last.bytes_evaluation and max(last.bytes_evaluation),
     'inner_s': last.inner_s,
     **({'hidden_s': last.hidden_s} if last.hidden_s else {}),
     'wire_bytes': last.wire_bytes and max(last.wire_bytes),

@@ -64,6 +64,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     **columns.exchanges(run),
     **columns.local(run, runs),
     'sent in all': size(run['bytes_sent']),
+    **columns.evaluation(run, runs),
     'bytes over those of the first': ''
     if runs[0].get('diverged') or not least
     else (f'{run["bytes_sent"] / least:.3g} x'),

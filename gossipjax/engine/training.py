@@ -175,9 +175,9 @@ class RealTime:
     of = lambda who: held._replace(singles=tuple(held.singles[i] for i in who))
     # Programs that average states need a row for each.
     filled = [i if i in alive else alive[0] for i in range(self._run.workers)]
-    state = self._mean_state(fleet.model_state(of(filled)), self._ledger)
+    states = self._mean_state(fleet.model_state(of(filled)), self._ledger)
     params, center = fleet.params(of(alive)), fleet.center(held)
-    return evaluate.scores(params, state, self._score, center)
+    return evaluate.scores(params, states, self._score, center)
 
   def reached(self, record: Record) -> bool:
     """Whether a held-out score is that of the goal."""

@@ -162,9 +162,9 @@ class VirtualTime:
   def record(self, scored: bool) -> Record:
     hours, scores = self.timeline.hours, {}
     if scored:
-      player = self._player
-      state = self._mean_state(player.model_state, self._ledger)
-      scores = evaluate.scores(player.params, state, self._score, player.center)
+      at = self._player
+      states = self._mean_state(at.model_state, self._ledger)
+      scores = evaluate.scores(at.params, states, self._score, at.center)
     link = next(iter(self._run.links))
     self._ledger.comm_s = {link: float(hours.spent_s['transfer'].max())}
     return loop.ledger_record(

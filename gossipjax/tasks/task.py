@@ -33,7 +33,7 @@ class Task(NamedTuple):
     test: arrays [examples, ...], or a source; held out.
     stateful: whether the model keeps a state besides its parameters, such as
       the statistics of a batch norm. Each worker has its own; for evaluation
-      they are averaged.
+      of the mean model they are averaged.
     validation: as `test`, held out for tuning; None takes a part of `train`.
     labels: int[examples] of `train`, for splits that need them; None takes the
       last array of `train` if it is one.

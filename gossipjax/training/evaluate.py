@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax import executors
+from gossipjax import executors, norms
 from gossipjax.aggregator import Tree
 from gossipjax.data.sources import Source, stacked
 from gossipjax.errors import UserError
 from gossipjax.tasks import metrics
 from gossipjax.tasks.task import Task, count
+from gossipjax.training.model_state import Judged
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 
@@ -37,7 +38,7 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
   mean = jax.tree.map(lambda x: x[0] + (x - x[:1]).mean(axis=0), params)
 
   def square(x, m):  # float16 overflows at a distance of 256.
-    far = x.astype(jnp.float32) - m[None].astype(jnp.float32)
+    far = norms.widened(x) - norms.widened(m[None])
     return jnp.sum(jnp.square(far)) / x.shape[0]
 
   squares = jax.tree.map(square, params, mean)
@@ -49,8 +50,7 @@ def held_out(
 ) -> Callable[[Tree, Tree], dict[str, float]]:
   """Scores a model on all held-out examples.
 
-  Every device scores its share; the hosts exchange sums of scores, which are no
-  part of the method and are not counted.
+  Every device scores its share. The hosts exchange sums, which are not counted.
 
   Args:
     task: whose `test` examples.
@@ -163,7 +163,7 @@ def _batch(x: jax.Array) -> jax.Array:
 
 def scores(
   params: Tree,
-  state: Tree,
+  states: Judged,
   score: Callable[[Tree, Tree], dict[str, float]],
   center: Tree | None = None,
 ) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def scores(
 
   Args:
     params: of all workers, leaves [workers, ...].
-    state: the mean over workers of what models keep besides parameters.
-    score: of one model, see `held_out`.
+    states: what models keep besides parameters.
+    score: see `held_out`.
     center: a server's model, scored in place of the workers' mean.
 
   Returns:
@@ -181,12 +181,12 @@ def scores(
   """
   mean, distance = mean_and_distance(params)
   judged = mean if center is None else center
-  distance, of_mean = float(distance), score(judged, state)
+  distance, of_mean = float(distance), score(judged, states.mean)
   # Equal replicas are their mean: no need to score the same model twice.
   alike = distance == 0 and center is None
-  of_first = (
-    of_mean if alike else score(jax.tree.map(lambda x: x[0], params), state)
-  )
+  alike &= not jax.tree.leaves(states.first)
+  first = jax.tree.map(lambda x: x[0], params)
+  of_first = of_mean if alike else score(first, states.first)
   found = {
     **{f'test_{k}': v for k, v in of_mean.items()},
     **{f'worker0_{k}': v for k, v in of_first.items()},

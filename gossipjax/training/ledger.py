@@ -22,6 +22,8 @@ class Ledger:
     wall_s: seconds since the start of the run.
     train_s: seconds in training steps.
     bytes, received, messages, local, inner: i64[workers], see `Traffic`.
+    evaluation: i64[workers]; bytes sent to evaluate, which are in no other
+      total: who looks more often trains as before.
     exchanges: steps, or rounds of virtual time, in which any worker sent.
     wire: bytes by interface counters, per process; None if none are read.
     comm_s: modelled seconds of communication, per link.
@@ -54,8 +56,9 @@ class Ledger:
     self.comm_s = dict.fromkeys(links, 0.0)
     self.hidden_s = dict.fromkeys(links if late else (), 0.0)
     self.inner_s = 0.0
-    zeros = np.zeros((5, workers), np.int64)
-    self.bytes, self.received, self.messages, self.local, self.inner = zeros
+    zeros = np.zeros((6, workers), np.int64)
+    self.bytes, self.received, self.messages = zeros[:3]
+    self.local, self.inner, self.evaluation = zeros[3:]
     self.exchanges = 0
     self.wire: list[int] | None = None
 

@@ -142,6 +142,9 @@ def ledger_record(
       exchanges=ledger.exchanges,
       bytes_local=ledger.local.tolist() if ledger.local.any() else None,
       bytes_inner=ledger.inner.tolist() if ledger.inner.any() else None,
+      bytes_evaluation=(
+        ledger.evaluation.tolist() if ledger.evaluation.any() else None
+      ),
       inner_s=ledger.inner_s if ledger.inner.any() else None,
       wire_bytes=ledger.wire,
       comm_s=dict(ledger.comm_s),

@@ -2,14 +2,16 @@
 
 Every worker keeps its own, as in PyTorch's DistributedDataParallel without
 broadcasts; the devices of a worker average theirs after every step. For
-evaluation those of all workers are averaged exactly, and that is billed; with
-`config.state_period` also in training.
+evaluation those of all workers are averaged exactly, and that is billed apart;
+with `config.state_period` also in training, as a part of the method.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gossipjax import collectives, executors
 from gossipjax.aggregator import (
@@ -24,6 +26,13 @@ from gossipjax.devices.inner_devices import Inner
 from gossipjax.strategies.all_reduce import exact_mean
 from gossipjax.traffic import SILENCE, Traffic, digits, from_digits
 from gossipjax.training.ledger import Ledger
+
+
+class Judged(NamedTuple):
+  """States of the models that are evaluated, leaves [...]."""
+
+  mean: Tree  # Over all workers; that of the mean model.
+  first: Tree  # Worker 0's own.
 
 
 def mean_state() -> Aggregator:
@@ -69,12 +78,13 @@ def in_training(period: int) -> Aggregator | None:
 
 def averaging(
   executor: executors.Executor, inner: Inner
-) -> Callable[[Tree, Ledger], Tree]:
-  """The mean state for evaluation.
+) -> Callable[[Tree, Ledger], Judged]:
+  """The states for evaluation.
 
   Returns:
-    (states of all workers, rows of the executor, ledger) -> the mean, leaves
-    [...]; what the workers sent for it is entered into the ledger.
+    (states of all workers, rows of the executor, ledger) -> their mean and the
+    first one; what the workers sent for the mean is entered into the ledger, as
+    traffic of evaluation.
   """
   everyone = Strategy(identity(), identity(), state=mean_state())
   mean_of_all = inner.exchanging(everyone).state
@@ -84,14 +94,15 @@ def averaging(
     mean, _, sent = mean_of_all.update(state, (), jnp.int32(0))
     return mean, digits(sent)
 
-  def averaged(states: Tree, ledger: Ledger) -> Tree:
+  def averaged(states: Tree, ledger: Ledger) -> Judged:
     if not jax.tree.leaves(states):
-      return states
+      return Judged(states, states)
     means, sent = program(states)
     found = executors.gather(executors.rows(sent))
     bill: Traffic = from_digits(found, inner.devices)
-    ledger.bill(jax.tree.map(lambda x: x[:, None], bill))
+    ledger.evaluation += np.asarray(bill.bytes) + np.asarray(bill.inner)
     first = (0,) if inner.devices == 1 else (0, 0)
-    return jax.tree.map(lambda x: x[first], means)
+    take = lambda tree: jax.tree.map(lambda x: x[first], tree)
+    return Judged(take(means), take(states))
 
   return averaged

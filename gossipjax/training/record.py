@@ -26,7 +26,7 @@ class Record(
   train_loss: float  # Mean over workers and steps since the last record.
   test_loss: float | None  # Of the workers' exact mean, or a server's model.
   test_accuracy: float | None  # Of the same model.
-  worker0_loss: float | None  # Of worker 0's parameters, the state's mean.
+  worker0_loss: float | None  # Of worker 0, with its own state.
   worker0_accuracy: float | None
   consensus_distance: float | None  # sqrt(1/P sum_i |x_i - mean|^2).
   bytes_sent: list[Count]  # Since the start of the run; logical bytes.
@@ -45,6 +45,9 @@ class Record(
   # Sent between the devices of a worker, beside bytes_sent, since the start;
   # None if a worker is one device.
   bytes_inner: list[int] | None = None
+  # Sent to evaluate, beside bytes_sent and comm_s, since the start: means over
+  # workers of what models keep besides parameters; None if they keep nothing.
+  bytes_evaluation: list[int] | None = None
   # Of comm_s, what is beside computing, per link; None without config.overlap.
   hidden_s: dict[str, float] | None = None
   inner_s: float | None = None  # Modelled seconds of that, since the start.

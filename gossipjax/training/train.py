@@ -116,10 +116,10 @@ class LockStep:
   def record(self, scored: bool) -> Record:
     scores, worker = {}, self._steps.worker
     if scored:
-      state = self._mean_state(worker.state, self._ledger)
+      states = self._mean_state(worker.state, self._ledger)
       axes = 1 if self._run.inner.devices == 1 else 2
       params = self._models(evaluated(worker.opt, worker.params, axes))
-      scores = evaluate.scores(params, state, self._score)
+      scores = evaluate.scores(params, states, self._score)
     return loop.ledger_record(self._ledger, self._run, self._rate, scores)
 
   def reached(self, record: Record) -> bool:

@@ -39,6 +39,14 @@ def test_bytes_within_groups_have_a_column_if_there_are_groups():
   assert 'sent within groups per step' not in row
 
 
+def test_bytes_for_scores_have_a_column_if_models_keep_a_state():
+  first, second = rows(RUN | {'bytes_evaluation': 2000}, RUN)
+  assert first['sent in all to evaluate'] == '2 kB'
+  assert second['sent in all to evaluate'] == ''
+  (row,) = rows(RUN)
+  assert 'sent in all to evaluate' not in row
+
+
 def test_a_link_of_groups_is_in_the_heading_of_its_seconds():
   config = {'link': '1gbe', 'group_link': '10gbe'}
   (row,) = table.rows({'config': config, 'runs': [RUN]})

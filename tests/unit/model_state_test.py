@@ -114,17 +114,19 @@ def test_every_worker_keeps_its_own_statistics_and_they_are_those_by_hand():
   assert (got != 0).all()
 
 
-@pytest.mark.exhaustive
-def test_statistics_are_averaged_exactly_for_evaluation_and_billed():
+def test_statistics_are_averaged_exactly_for_evaluation_and_billed_apart():
   run = resolve_run(config())
   training = LockStep(run, None, Meter(), lambda *_: None)
   for _ in range(3):
     training.advance()
   training.settle()
-  before = training._ledger.bytes.copy()
+  before = training.record(scored=False)
   record = training.record(scored=True)
   workers = jax.device_get(training.state()[0])
-  assert (training._ledger.bytes - before == ring(size_of(_one(workers)))).all()
+  assert before.bytes_evaluation is None
+  assert record.bytes_evaluation == [ring(size_of(_one(workers)))] * P
+  for name in ('bytes_sent', 'bytes_received', 'messages', 'comm_s'):
+    assert getattr(record, name) == getattr(before, name)
   params = jax.tree.map(lambda x: x[0], workers.params)
   mean = jax.tree.map(
     lambda x: x.mean(0, dtype=x.dtype) if x.dtype.kind == 'f' else x[0],
@@ -133,6 +135,9 @@ def test_statistics_are_averaged_exactly_for_evaluation_and_billed():
   by_hand = run.task.score(params, mean, run.task.test)
   np.testing.assert_allclose(record.test_loss, by_hand['loss'], rtol=1e-5)
   np.testing.assert_allclose(record.test_accuracy, by_hand['accuracy'])
+  own = run.task.score(params, _one(workers), run.task.test)
+  np.testing.assert_allclose(record.worker0_loss, own['loss'], rtol=1e-5)
+  assert abs(own['loss'] - by_hand['loss']) > 1e-3 * own['loss']
 
 
 def _one(workers):
@@ -188,7 +193,11 @@ def test_virtual_time_keeps_a_state_per_worker(strategy, cluster):
       [r.test_loss for r in lock_step],
       rtol=1e-5,
     )
-    assert records[-1].bytes_sent == lock_step[-1].bytes_sent
+    np.testing.assert_allclose(
+      records[-1].worker0_loss, lock_step[-1].worker0_loss, rtol=1e-5
+    )
+    for name in ('bytes_sent', 'bytes_evaluation'):
+      assert getattr(records[-1], name) == getattr(lock_step[-1], name)
 
 
 def test_a_mean_over_all_needs_workers_that_wait():
