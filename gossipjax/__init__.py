@@ -10,6 +10,7 @@ The idea:
   local_step      one step of one worker: all slots around an optimizer
   executors       how the workers run, by a name
   flatten         joins small leaves of a tree into long vectors
+  norms           norms of trees, in float32 also where leaves are narrower
   errors          UserError: a mistake of the user, in a sentence
 
 The algorithms:

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from gossipjax import collectives
+from gossipjax import collectives, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors import sparse
 from gossipjax.compressors.selections import Selection, exact
@@ -48,7 +47,7 @@ def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
 
   def update(gradients, state, step, active=True):
     limit = clip / lax.axis_size(collectives.axis()) ** 0.5
-    norm = optax.tree.norm(gradients)
+    norm = norms.norm(gradients)
     factor = jnp.minimum(1, limit / jnp.where(norm > 0, norm, 1))
     short = jax.tree.map(lambda g: (factor * g).astype(g.dtype), gradients)
     mean, state, sent = aggregator.update(short, state, step, active)

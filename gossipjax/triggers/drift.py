@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 from gossipjax.aggregator import Tree, select
 from gossipjax.errors import UserError
-from gossipjax.triggers.trigger import Trigger, at_least, distance, norm
+from gossipjax.norms import distance
+from gossipjax.triggers.trigger import LEAST, Trigger, at_least, divisor
 
 
 class Drift(NamedTuple):
@@ -37,11 +38,12 @@ def relative_drift(scale: float = 6.0, decay: float = 0.9) -> Trigger:
     raise UserError(f'decay must be below 1, got {decay}.')
 
   def update(part, memory, step, who):
-    size = norm(memory.shared)
+    size = divisor(memory.shared)
     moved = distance(part, memory.last) / size
     mean = decay * memory.drift_per_step + (1 - decay) * moved
-    # Without a move there was no step.
-    mean = jnp.where(moved == 0, memory.drift_per_step, mean)
+    # Without a move there was no step; from zeros it is of no relative length.
+    unknown = (moved == 0) | (size <= LEAST)
+    mean = jnp.where(unknown, memory.drift_per_step, mean)
     drift = distance(part, memory.shared) / size
     return drift > scale * mean, memory._replace(drift_per_step=mean)
 
@@ -63,7 +65,7 @@ def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
 
   L is the number of steps since the last exchange. Once it exceeds L* the
   threshold falls, so that an exchange follows. It starts at L* times the first
-  step. Stores one copy of the parameters.
+  step, for zeros in units of the parameters. Stores one copy of them.
 
   Args:
     interval: L*, the intended steps per exchange; 12.5 saves 92 % of the
@@ -75,7 +77,10 @@ def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
 
   def update(part, memory, step, who):
     since = memory.since + 1
-    drift = distance(part, memory.shared) / norm(memory.shared)
+    size = divisor(memory.shared)
+    # A layer of zeros has no relative drift: that from them is absolute.
+    size = jnp.where(size > LEAST, size, 1)
+    drift = distance(part, memory.shared) / size
     threshold = jnp.where(
       memory.threshold == 0, interval * drift, memory.threshold
     )
@@ -84,7 +89,10 @@ def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
 
   def settle(part, memory, reset):
     change = (interval / jnp.maximum(memory.since, 1)) ** kappa
-    talked = Interval(part, memory.threshold * change, jnp.int32(0))
+    before, after = divisor(memory.shared), divisor(part)
+    # From here on relative: no layer would move by so many times its norm.
+    unit = jnp.where((before > LEAST) | (after <= LEAST), 1, after)
+    talked = Interval(part, memory.threshold * change / unit, jnp.int32(0))
     return select(reset, talked, memory)
 
   init = lambda part: Interval(part, jnp.float32(0), jnp.int32(0))

@@ -8,7 +8,8 @@ import optax
 
 from gossipjax.aggregator import select
 from gossipjax.errors import UserError
-from gossipjax.triggers.trigger import Trigger, at_least, distance, norm
+from gossipjax.norms import distance
+from gossipjax.triggers.trigger import Trigger, at_least, divisor
 
 
 class Slope(NamedTuple):
@@ -36,11 +37,11 @@ def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
   at_least(0, horizon=horizon, warmup=warmup)
 
   def init(part):
-    now = norm(part)
+    now = divisor(part)
     return Slope(now, now, jnp.float32(0), jnp.zeros(2), jnp.int32(0))
 
   def update(part, memory, step, who):
-    now, threshold = norm(part), memory.threshold * horizon
+    now, threshold = divisor(part), memory.threshold * horizon
     wants = (jnp.abs(now - memory.sent) >= threshold) | (step < warmup)
     return wants, memory._replace(
       norm=now, threshold=threshold, since=memory.since + 1

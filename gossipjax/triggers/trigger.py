@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
+from gossipjax import norms
 from gossipjax.aggregator import Tree, select
 from gossipjax.errors import UserError
 
 Memory = Any
+LEAST = 1e-12  # A norm so small is that of zeros, to which nothing is relative.
 
 
 class Trigger(NamedTuple):
@@ -92,14 +93,9 @@ def of_first(trigger: Trigger) -> Trigger:
   return trigger._replace(update=update, shared=False)
 
 
-def distance(a: Tree, b: Tree) -> jax.Array:
-  """The l2 distance of two trees, f32[]."""
-  return optax.tree.norm(optax.tree.sub(a, b)).astype(jnp.float32)
-
-
-def norm(tree: Tree) -> jax.Array:
-  """The l2 norm of a tree, f32[], at least 1e-12 for use as a divisor."""
-  return jnp.maximum(optax.tree.norm(tree).astype(jnp.float32), 1e-12)
+def divisor(tree: Tree) -> jax.Array:
+  """The l2 norm of a tree, f32[], at least LEAST for use as a divisor."""
+  return jnp.maximum(norms.norm(tree), LEAST)
 
 
 def at_least(least: float, **numbers: float) -> None:

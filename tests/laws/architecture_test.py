@@ -24,6 +24,7 @@ LAYERS = (
   {
     'gossipjax.errors',
     'gossipjax.flatten',
+    'gossipjax.norms',
     'gossipjax.traffic',
   },
   {'gossipjax.config.ranges'},

@@ -379,6 +379,26 @@ def test_a_drop_of_the_learning_rate_does_not_silence_anyone(trigger):
   assert 5 < before < 2 * after
 
 
+@pytest.mark.parametrize(
+  'trigger', [triggers.target_interval(), triggers.relative_drift()]
+)
+def test_a_layer_that_begins_with_zeros_is_exchanged_as_any_other(trigger):
+  def exchanges(begin, noise=0.01):
+    goal = jax.random.normal(jax.random.key(0), begin.shape)
+
+    def step(carry, t):
+      x, memory = carry
+      z = jax.random.normal(jax.random.fold_in(jax.random.key(1), t), x.shape)
+      x += 0.01 * (goal - x) + noise * z
+      wants, memory = trigger.update(x, memory, t, 0)
+      return (x, trigger.settle(x, memory, wants)), wants
+
+    first = begin, trigger.init(begin)
+    return jax.lax.scan(step, first, jnp.arange(1000))[1].sum()
+
+  assert exchanges(jnp.zeros(20)) > exchanges(jnp.ones(20)) / 2
+
+
 def test_a_run_gives_the_schedule_to_the_trigger_that_follows_it():
   config = resolve.strategy_config('adaptive_gossip')
   config.trigger.update(name='step_size', squared_steps=100.0)
