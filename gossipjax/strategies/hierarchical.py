@@ -42,10 +42,17 @@ def strategy(
   size: workers of a group; it divides their number.
   period: local steps between two runs of the outer strategy, at least 1.
   inner: of the workers of a group.
-  outer: of the groups; its own period counts its runs.
+  outer: of the groups; its own period counts its runs. One that exchanges
+    gradients needs period=1.
   """
   if inner.moments or outer.moments:
     raise UserError('hierarchical exchanges no moments of optimizers.')
+  if period > 1 and outer.parameters == identity() != outer.gradients:
+    raise UserError(
+      'outer of hierarchical exchanges gradients, but groups that exchange '
+      f'theirs every {period} steps only never agree; set period=1, or an '
+      'outer strategy that exchanges parameters, such as local_sgd.'
+    )
 
   def levels(inside: Aggregator, between: Aggregator) -> Aggregator:
     found = []

@@ -227,6 +227,12 @@ def test_a_compressor_between_groups_sees_one_share():
   np.testing.assert_array_equal(x, np.broadcast_to(x[:1], x.shape))
 
 
+def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
+  hierarchical.strategy(2, 1, outer=topk.strategy(0.25))
+  with pytest.raises(UserError, match='every 8 steps only never agree'):
+    hierarchical.strategy(2, 8, outer=topk.strategy(0.25))
+
+
 def test_moments_are_refused():
   outer = Strategy(identity(), identity(), moments=identity())
   with pytest.raises(UserError, match='moments'):
