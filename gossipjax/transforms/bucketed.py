@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from gossipjax.aggregator import Aggregator, Strategy, Tree
 from gossipjax.traffic import SILENCE, nbytes
@@ -156,8 +157,8 @@ def with_granularity(strategy: Make) -> Make:
   """Adds the argument `granularity` to a strategy that aggregates gradients.
 
   Each bucket has a strategy of its own. If it takes a `seed`, that of the
-  first bucket is the given one and each further bucket's is one larger, so
-  that their random numbers differ.
+  first bucket is the given one; those of others are drawn from it, so that no
+  two buckets, nor those of runs with neighboring seeds, have equal ones.
 
   Args:
     strategy: a function with defaults whose docstring begins with `Args:`; its
@@ -166,11 +167,19 @@ def with_granularity(strategy: Make) -> Make:
   return with_argument(strategy, 'granularity', model(), _EXPLAINED, _cut)
 
 
+def _seed_of(number: int, seed: int) -> int:
+  """The seed of a bucket: of the first the given one."""
+  if not number:
+    return seed
+  drawn = np.random.SeedSequence((seed % 2**64, number)).generate_state(1)
+  return int(drawn[0] >> 1)  # jax.random.key takes 31 bits.
+
+
 def _cut(
   make: Make, given: dict[str, Any], granularity: Granularity
 ) -> Strategy:
   def of_bucket(number: int) -> Strategy:
-    seed = {'seed': given['seed'] + number} if 'seed' in given else {}
+    seed = {'seed': _seed_of(number, given['seed'])} if 'seed' in given else {}
     return make(**seed)
 
   return of_bucket(0)._replace(

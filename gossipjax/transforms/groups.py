@@ -45,8 +45,8 @@ def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
 
   The aggregator's program is traced for as many workers as a group has; then
   its collectives are replaced by collectives of the groups. The first group
-  draws the random numbers that the aggregator's seed says, and each further
-  group's seed is one larger.
+  draws the random numbers that the aggregator's seed says; into the keys of
+  others their number is folded.
 
   Args:
     groups: of one size, for a number of workers.
@@ -60,8 +60,9 @@ def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
     def replace(equation, operands, run):
       name = equation.primitive.name.removesuffix('_invariant')
       if name == 'random_seed':
-        mine = jnp.asarray(group, operands[0].dtype)[lax.axis_index(axis())]
-        return run([operands[0] + mine])
+        (key,), mine = run(operands), jnp.asarray(group)[lax.axis_index(axis())]
+        # Not a seed larger by the group: runs of the next seed have that one.
+        return [jnp.where(mine > 0, jax.random.fold_in(key, mine), key)]
       found = [
         collectives.in_groups(name, equation.params, x, table)
         for x in operands or [None]

@@ -51,13 +51,14 @@ def one_step(aggregator, tree, executor):
   return jax.device_get(update(where.put(tree), state, step=step))
 
 
-def seeded(aggregator, more):
-  """The aggregator with a seed that is larger."""
+def seeded(aggregator, group):
+  """The aggregator with the keys of a group."""
 
   def replace(equation, operands, run):
-    if equation.primitive.name == 'random_seed':
-      operands = [operands[0] + more]
-    return run(operands)
+    found = run(operands)
+    if equation.primitive.name == 'random_seed' and group:
+      return [jax.random.fold_in(found[0], group)]
+    return found
 
   def update(tree, state, step):
     return traced.replaced(aggregator.update, replace)(tree, state, step)
@@ -94,6 +95,11 @@ def test_groups_draw_numbers_of_their_own(executor):
   assert [len(of) for of in drawn] == [10] * P
   assert drawn[0] == drawn[1] and drawn[2] == drawn[3]
   assert drawn[0] != drawn[2]
+  of_next_seed = groups.among(
+    groups.neighbors(2), random_k.random_k_mean(0.1, seed=4)
+  )
+  sent, _, _ = one_step(of_next_seed, tree, executor)
+  assert drawn[2] != {*np.flatnonzero(sent['bias'][0])}
 
 
 def test_groups_toss_coins_of_their_own():
