@@ -82,7 +82,9 @@ def of_variants(
   summaries = []
   with contextlib.ExitStack() as held:
     told = []
-    alone = reservation.reserved(folder, config, resume, higher, command)
+    alone = reservation.reserved(
+      folder, config, resume, higher, command, lambda: _check(runs, folder)
+    )
     processes.decide(lambda: told.extend(held.enter_context(alone)))
     for sentence in told:
       console.say(sentence)
@@ -103,6 +105,23 @@ def of_variants(
     if all(run.get('diverged') for run in summaries):
       raise Diverged(summaries[0]['diverged'])
     return _write(folder, config, summaries, higher, command)
+
+
+def _check_groups(config: ConfigDict, runs: Sequence[Variant]) -> None:
+  """Raises a UserError for a link within groups that there are not."""
+  names = [one.config.strategy.name for one in runs]
+  may_have = any(name == 'hierarchical' or ':' in name for name in names)
+  if config.get('group_link') and not may_have:
+    raise UserError(
+      f'config.group_link={config.group_link} is used by no variant, since '
+      'none has groups of workers; leave it out, or compare '
+      'strategy.name=hierarchical too.'
+    )
+
+
+def _check(runs: Sequence[Variant], folder: pathlib.Path) -> None:
+  for one in runs:
+    one_training.check(one, folder / one.name)
 
 
 def _write(

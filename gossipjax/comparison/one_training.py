@@ -12,10 +12,28 @@ from gossipjax.distributed import processes
 from gossipjax.engine import training as engine
 from gossipjax.results import record_file, workdir
 from gossipjax.simulation import simulate
+from gossipjax.training import checkpoint, worker_program
 from gossipjax.training import train as lock_step
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.record import Record
+
+CHECKPOINTS = 'checkpoints'
+
+
+def check(variant: Variant, folder: pathlib.Path) -> None:
+  """Checks, before anything is written, that a variant can go on.
+
+  Args:
+    variant: what to train.
+    folder: of the variant.
+
+  Raises:
+    UserError: its newest checkpoint has other arrays.
+  """
+  if place := checkpoint.newest(folder / CHECKPOINTS):
+    form = simulate.form if variant.run.cluster else worker_program.form
+    checkpoint.check_form(place, form(variant.run, variant.shapes))
 
 
 def train(
@@ -40,7 +58,7 @@ def train(
   """
   name, config, run, _ = variant
   lines = folder / workdir.RECORDS
-  store = Store(folder / 'checkpoints', lines)
+  store = Store(folder / CHECKPOINTS, lines)
   spans: list = []
   if run.engine:
     records = engine.train(config, run, store, interrupted, spans.extend, tell)

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gossipjax.config import defaults
@@ -32,6 +32,7 @@ def reserved(
   resume: bool,
   higher: Sequence[str] = (),
   command: str = '',
+  check: Callable[[], None] = lambda: None,
 ) -> Iterator[list[str]]:
   """Holds the folder of a comparison: creates it, or checks what it holds.
 
@@ -42,6 +43,7 @@ def reserved(
       of fewer steps, if the learning rates do not depend on their number.
     higher: names of scores of which large values are good; written too.
     command: that repeats the comparison; written too.
+    check: called before anything is written, if the folder holds a comparison.
 
   Yields:
     Sentences to be shown: what has changed since the comparison began.
@@ -64,6 +66,7 @@ def reserved(
     now = {'files': inputs.digests(wanted), **workdir.provenance()}
     if (folder / workdir.CONFIG).exists():
       said = _check_inputs(folder, now)
+      check()
       if (then := workdir.claimed(folder))['config'] != wanted:  # More steps.
         now = then | {'config': wanted}
         workdir.reopen(folder)

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from gossipjax.aggregator import AsyncExchange, Strategy, Tree, identity
-from gossipjax.collectives import WORKERS
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.simulation import goal
 from gossipjax.simulation.cluster_checks import rejoining
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
+from gossipjax.simulation.fleet import State, beginning
 from gossipjax.simulation.players import player_of
 from gossipjax.simulation.rounds import Fetching, Synchronous
 from gossipjax.simulation.timeline import Stalled
@@ -89,14 +88,17 @@ def rehearse(run: Run) -> tuple[Tree, Tree]:
     with_exchange(run, exchange), 2 if exchange else None
   )
   if 0 < run.cluster.first < run.workers:
-    begin = worker_program.worker_program(run).init
-    everyone = jax.vmap(
-      lambda _, given: begin(*given), axis_name=WORKERS, in_axes=(0, None)
-    )
-    begun = jax.eval_shape(everyone, jnp.zeros(run.workers), found)
+    begun = worker_program.form(run, found)
     rejoining((begun.gradients, begun.parameters, begun.moments))
   goal.of_run(run)
   return found
+
+
+def form(run: Run, shapes: tuple[Tree, Tree]) -> State:
+  """Shapes and dtypes of what a checkpoint keeps, at the beginning, with a
+  server's parameters once for each worker; see `worker_program.form`."""
+  workers = worker_program.form(with_exchange(run, exchange_of(run)), shapes)
+  return jax.eval_shape(beginning, workers)
 
 
 def timeline_of(

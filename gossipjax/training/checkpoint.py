@@ -19,9 +19,46 @@ import orbax.checkpoint as ocp
 
 from gossipjax.aggregator import Tree
 from gossipjax.distributed import processes
+from gossipjax.errors import UserError
 from gossipjax.training import durable_files
 
 TOTALS = 'totals.json'
+
+
+def check_form(place: pathlib.Path, like: Tree) -> None:
+  """Checks that a checkpoint has the arrays of a run, by their names.
+
+  Args:
+    place: the folder of the checkpoint of a step.
+    like: the run's workers, arrays or their shapes.
+
+  Raises:
+    UserError: it has others; those of another version of a method, for example.
+  """
+  reader = ocp.PyTreeCheckpointer()
+  found = _names(reader.metadata(place / 'workers').item_metadata.tree)
+  wanted = _names(like)
+  if found == wanted:
+    return
+  tell = lambda names: ', '.join(sorted(names)[:5]) or 'nothing'
+  raise UserError(
+    f'{place} is a checkpoint of another version of this method: it has '
+    f'{tell(found - wanted)} in place of {tell(wanted - found)}; go on with '
+    'the commit in config.json of that run, or name another folder.'
+  )
+
+
+def _names(tree: Any) -> set[str]:
+  leaves = jax.tree_util.tree_leaves_with_path(tree)
+  name = lambda path: jax.tree_util.keystr(path, simple=True, separator='.')
+  return {name(path) for path, _ in leaves}
+
+
+def newest(folder: pathlib.Path) -> pathlib.Path | None:
+  """The newest checkpoint in a folder, not verified; None without one."""
+  whole = lambda place: (place / durable_files.MANIFEST).exists()
+  steps = filter(whole, folder.glob('[0-9]*'))
+  return max(steps, key=lambda p: int(p.name), default=None)
 
 
 class Store:
@@ -125,8 +162,13 @@ class Store:
     return self._last or None
 
   def load(self, like: Tree) -> tuple[Tree, dict[str, Any]]:
-    """Arrays, placed as those of `like`, and totals of the newest save."""
+    """Arrays, placed as those of `like`, and totals of the newest save.
+
+    Raises:
+      UserError: it has other arrays.
+    """
     place = self._folder / str(self._last)
+    check_form(place, like)
     shapes = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
     workers = self._checkpointer.restore(
       place / 'workers', args=ocp.args.StandardRestore(shapes)

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 
 from gossipjax import network
+from gossipjax.errors import UserError
 from gossipjax.traffic import Traffic
+
+_ADDED = {'evaluation'}  # Keys that checkpoints of earlier versions lack.
 
 
 class Diverged(Exception):
@@ -164,7 +167,19 @@ class Ledger:
     }
 
   def from_json(self, found: dict[str, Any]) -> None:
-    """Restores what `to_json` returned."""
+    """Restores what `to_json` returned.
+
+    Raises:
+      UserError: it has other keys, as that of another version may.
+    """
+    known = self.to_json().keys()
+    unlike = (found.keys() - known) | (known - _ADDED - found.keys())
+    if unlike:
+      raise UserError(
+        f'The totals of the checkpoint differ in {", ".join(sorted(unlike))} '
+        'from those of this version; go on with the commit in config.json of '
+        'that run.'
+      )
     for key, value in found.items():
       array = isinstance(getattr(self, key), np.ndarray)
       setattr(self, key, np.array(value, np.int64) if array else value)

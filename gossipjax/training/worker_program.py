@@ -105,6 +105,20 @@ def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
   return run.executor.run(program.init)(*put(same)), examples
 
 
+def form(run: Run, shapes: tuple[Tree, Tree]) -> Worker:
+  """Shapes and dtypes of all workers at the beginning; computes nothing.
+
+  Args:
+    run: what to train.
+    shapes: of the parameters and of the state, see `rehearse`.
+  """
+  begin = worker_program(run).init
+  if run.inner.devices > 1:
+    begin = jax.vmap(begin, None, axis_name=INNER, axis_size=run.inner.devices)
+  everyone = jax.vmap(begin, None, axis_name=WORKERS, axis_size=run.workers)
+  return jax.eval_shape(everyone, *shapes)
+
+
 def rehearse(run: Run, attending: int | None = None) -> tuple[Tree, Tree]:
   """Traces a step without computing it, to find errors before training.
 

@@ -7,8 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gossipjax.comparison import compare, one_training, variant
+from gossipjax.config import defaults
+from gossipjax.errors import UserError
 from gossipjax.results import record_file
+from gossipjax.simulation import simulate
 from gossipjax.training.checkpoint import Store
+from gossipjax.training.ledger import Ledger
 
 FIRST, SECOND = jnp.arange(6.0), jnp.arange(6.0) + 1
 
@@ -46,6 +51,57 @@ def test_the_newest_checkpoint_is_loaded_bit_by_bit(folder):
   store = opened(folder)
   assert not store.damaged
   loads(store, SECOND, 6)
+
+
+def test_arrays_of_other_names_are_named_in_a_sentence(folder):
+  with pytest.raises(UserError, match='it has a in place of b') as error:
+    opened(folder).load({'b': jnp.zeros(6)})
+  assert str(folder / '6') in str(error.value)
+
+
+@pytest.mark.usefixtures('compile_quickly')
+def test_a_run_with_arrays_of_other_names_is_left_as_it_was(tmp_path):
+  config = defaults.get_config('topk')
+  config.update(workers=2, steps=2, log_every=1, eval_every=2, executor='vmap')
+  compare.compare(config, tmp_path / 'run')
+  checkpoints = tmp_path / 'run/topk/checkpoints'
+  Store(checkpoints).save(2, {'renamed': FIRST}, {})
+  config.steps = 4
+  files = lambda: {
+    p: p.read_bytes()
+    for p in tmp_path.rglob('*')
+    if p.is_file() and p.name[0] != '.'
+  }
+  before = files()
+  with pytest.raises(UserError, match='it has renamed in place of'):
+    compare.compare(config, tmp_path / 'run', resume=True)
+  assert files() == before
+
+
+@pytest.mark.usefixtures('compile_quickly')
+@pytest.mark.parametrize(
+  'name, asynchronous',
+  [('topk', False), ('parameter_server', True), ('pairwise_gossip', True)],
+)
+def test_the_form_of_a_run_in_virtual_time_is_that_of_its_checkpoint(
+  name, asynchronous, tmp_path
+):
+  config = defaults.get_config(name)
+  config.update(workers=2, steps=2, log_every=1, eval_every=0, executor='vmap')
+  config.cluster = defaults.cluster(asynchronous=asynchronous)
+  one = variant.check(name, config)
+  training = simulate.VirtualTime(one.run, None)
+  Store(tmp_path / 'checkpoints').save(1, *training.state())
+  one_training.check(one, tmp_path)
+
+
+def test_totals_of_another_version_are_refused_by_their_keys():
+  ledger = Ledger({}, 2)
+  found = ledger.to_json()
+  ledger.from_json({k: v for k, v in found.items() if k != 'evaluation'})
+  for wrong in (found | {'odd': 1}, {k: found[k] for k in ('step', 'wall_s')}):
+    with pytest.raises(UserError, match=r'differ in (odd|bytes)'):
+      ledger.from_json(wrong)
 
 
 def test_a_flipped_bit_in_any_file_is_noticed_and_the_older_one_is_used(folder):
