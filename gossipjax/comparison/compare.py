@@ -50,6 +50,7 @@ def compare(
   """
   tasks = {}
   runs = [check(name, run, tasks) for name, run in variants(config)]
+  _check_groups(config, runs)
   return of_variants(
     config, runs, folder, resume, audited, watch, interrupted, command
   )

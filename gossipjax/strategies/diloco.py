@@ -42,6 +42,11 @@ def progress_mean(
   if not 0 <= decay <= 1:
     raise UserError(f'decay must be from 0 to 1, got {decay}.')
   if compressor == compressors.none():
+    if exchange != EXCHANGES[0] or decay != 1:
+      raise UserError(
+        f'{exchange=} and {decay=} are of compressed messages; set compressor, '
+        'for example compressor.name=linear, or leave both out.'
+      )
     return exact_mean()
   if exchange == 'two_shot':
     return squeezed_mean(compressor, compressor, seed, decay)

@@ -35,6 +35,7 @@ def schedule(
   Raises:
     UserError: there is no such schedule.
   """
+  schedules.check_boundaries(schedule, boundaries)
   after = schedules.make(
     schedule,
     learning_rate,

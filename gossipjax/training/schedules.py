@@ -8,6 +8,7 @@ import optax
 
 from gossipjax.config import own_functions
 from gossipjax.config.arguments import call
+from gossipjax.errors import UserError
 
 
 def _of_optax() -> dict[str, Callable[..., optax.Schedule]]:
@@ -65,6 +66,29 @@ def make(
   if 'boundaries_and_scales' in known and 'boundaries_and_scales' not in given:
     given['boundaries_and_scales'] = dict.fromkeys(boundaries, 0.1)
   return call(found, given, 'optimizer.schedule')
+
+
+def check_boundaries(
+  chosen: str | Mapping[str, Any], boundaries: tuple[int, ...]
+) -> None:
+  """Checks that a schedule takes boundaries, if there are any.
+
+  Raises:
+    UserError: it does not.
+  """
+  short = isinstance(chosen, str)
+  name = chosen if short else chosen.get('name', 'constant')
+  found = _of_optax().get(name)
+  used = name == 'piecewise' or (
+    found is not None
+    and 'boundaries_and_scales' in inspect.signature(found).parameters
+  )
+  if boundaries and not used:
+    raise UserError(
+      f'optimizer.boundaries={tuple(boundaries)} are not used by '
+      f'optimizer.schedule={name}; leave them out, or set '
+      'optimizer.schedule=piecewise.'
+    )
 
 
 def _short(

@@ -8,6 +8,7 @@ import pytest
 
 from gossipjax import compressors
 from gossipjax.config import defaults, resolve
+from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce, diloco, local_sgd, sparse_loco
 from gossipjax.training import optimizer as optimizers
 from gossipjax.transforms import outer_optimizers
@@ -100,6 +101,12 @@ def test_adam_inside_is_not_all_reduce_adam():
   inner = optax.adam(RATE)
   ours = train(diloco.strategy(1, PLAIN), inner)[-1]
   assert abs(ours - train(all_reduce.strategy(), inner)[-1]).max() > 1e-3
+
+
+@pytest.mark.parametrize('given', [{'exchange': 'two_shot'}, {'decay': 0.5}])
+def test_what_is_of_compressed_messages_needs_a_compressor(given):
+  with pytest.raises(UserError, match='of compressed messages; set compressor'):
+    diloco.strategy(H, **given)
 
 
 @pytest.mark.exhaustive

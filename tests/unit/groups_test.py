@@ -10,7 +10,8 @@ import pytest
 
 from gossipjax import executors, network
 from gossipjax.aggregator import Aggregator, Strategy, identity
-from gossipjax.config import resolve
+from gossipjax.comparison import compare
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import (
   all_reduce,
@@ -237,6 +238,14 @@ def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
   hierarchical.strategy(2, 1, outer=topk.strategy(0.25))
   with pytest.raises(UserError, match='every 8 steps only never agree'):
     hierarchical.strategy(2, 8, outer=topk.strategy(0.25))
+
+
+def test_a_link_within_groups_needs_a_variant_with_groups(tmp_path):
+  config = defaults.get_config('gossip')
+  config.update(workers=2, steps=1, executor='vmap', group_link='10gbe')
+  with pytest.raises(UserError, match='group_link=10gbe is used by no variant'):
+    compare.compare(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
 
 
 def test_moments_are_refused():

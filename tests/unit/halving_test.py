@@ -249,7 +249,9 @@ def test_nothing_is_ranked_where_all_reduce_diverges():
 
 def test_a_pilot_is_short_on_validation_data_with_the_whole_schedule():
   config = defaults.get_config()
-  config.optimizer.update(warmup_steps=30, boundaries=(100, 200))
+  config.optimizer.update(
+    schedule='piecewise', warmup_steps=30, boundaries=(100, 200)
+  )
   found = pilot_config.config_of(config, Pilot(Candidate('x', 0.3), 60, 7))
   assert (found.steps, found.seed, found.eval_every) == (60, 7, 6)
   assert found.split.holdout == 'validation'

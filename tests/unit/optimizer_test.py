@@ -115,6 +115,14 @@ def on_the_command_line(*words):
   return config.optimizer
 
 
+@pytest.mark.parametrize('chosen', ['constant', 'cosine', 'linear_schedule'])
+def test_boundaries_need_a_schedule_that_has_some(chosen):
+  given = {'learning_rate': 0.1, 'schedule': chosen, 'warmup_steps': 3}
+  with pytest.raises(UserError, match=rf'\(5, 7\) are not used by .*{chosen}'):
+    optimizer.rate(given | {'boundaries': (5, 7)}, 10)
+  optimizer.rate(given | {'boundaries': ()}, 10)
+
+
 def test_another_name_on_the_command_line_brings_its_own_arguments():
   found = on_the_command_line(
     '--config.optimizer.name=adamw',
