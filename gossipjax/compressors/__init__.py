@@ -4,7 +4,8 @@ Every function exported here that returns a Compressor is a `compressor.name` of
 a config.
 
 compressor      the type Compressor; none
-sparse          topk, topk_int8, threshold: few entries with their indices
+sparse          topk, topk_int8: few entries with their indices
+thresholded     threshold: those above one that is given
 random_indices  random_k: few entries whose indices follow from a seed
 cosines         encodes the cosine transform of blocks in place of entries
 chunked         chunk_topk: few entries of each chunk, in few bits
@@ -26,8 +27,9 @@ from gossipjax.compressors.compressor import Compressor, Message, none
 from gossipjax.compressors.low_bit import e3m0, linear
 from gossipjax.compressors.quantised import int8, sign, two_bit
 from gossipjax.compressors.random_indices import random_k
-from gossipjax.compressors.sparse import Sparse, threshold, topk, topk_int8
+from gossipjax.compressors.sparse import Sparse, topk, topk_int8
 from gossipjax.compressors.stochastic import qsgd, terngrad
+from gossipjax.compressors.thresholded import threshold
 
 __all__ = [
   'Compressor',

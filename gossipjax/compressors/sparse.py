@@ -12,6 +12,8 @@ from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError, nearest
 
+LONGEST = 2**31 - 32  # Entries, in whole words of a bitmap.
+
 
 class Sparse(NamedTuple):
   """Entries of a vector of size n; an index of n means no entry."""
@@ -43,6 +45,16 @@ def check_keeps(density: float, size: int) -> None:
     )
 
 
+def check_size(size: int) -> None:
+  """Raises a UserError for a vector too long for indices of 32 bits."""
+  if size > LONGEST:
+    raise UserError(
+      f'{size:,} entries are more than the {LONGEST:,} that indices of 32 bits '
+      'can tell apart; exchange them in parts, with granularity.name=layer, '
+      'bucket or shards.'
+    )
+
+
 def choose(
   x: jax.Array, density: float, selection: Selection, step=None, memory=()
 ) -> tuple[Sparse, Any]:
@@ -57,7 +69,11 @@ def choose(
 
   Returns:
     The entries, and the new memory.
+
+  Raises:
+    UserError: the vector is too long.
   """
+  check_size(x.size)
   x, k = jnp.asarray(x), count(density, x.size)
   indices, memory = selection.select(x, k, step, memory)
   return Sparse(x.at[indices].get(mode='fill', fill_value=0), indices), memory
@@ -172,28 +188,3 @@ def topk_int8(
     return sparse.decompress(Sparse(values, message.indices), size)
 
   return _compressor(selection, proceed, decompress)
-
-
-def threshold(threshold: float, density: float = 0.01) -> Compressor:
-  """Keeps the entries with |x| >= threshold, the largest first.
-
-  A compiled program's messages have a fixed size, so that `density * n` entries
-  of 8 bytes travel however many are used. Further entries above the threshold
-  are left to the error feedback.
-
-  Args:
-    threshold: in units of x.
-    density: entries that a message has room for, over n.
-  """
-  if threshold < 0:
-    raise UserError(f'threshold must be at least 0, got {threshold}.')
-  room = topk(density)
-
-  def compress(x, key=None):
-    values, indices = room.compress(x, key)
-    small = jnp.abs(values) < threshold  # A NaN is not small: it is sent.
-    return Sparse(
-      jnp.where(small, 0, values), jnp.where(small, x.size, indices)
-    )
-
-  return room._replace(compress=compress)

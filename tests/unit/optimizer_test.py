@@ -115,7 +115,9 @@ def on_the_command_line(*words):
   return config.optimizer
 
 
-@pytest.mark.parametrize('chosen', ['constant', 'cosine', 'linear_schedule'])
+@pytest.mark.parametrize(
+  'chosen', ['constant', 'cosine', 'cosine_decay_schedule']
+)
 def test_boundaries_need_a_schedule_that_has_some(chosen):
   given = {'learning_rate': 0.1, 'schedule': chosen, 'warmup_steps': 3}
   with pytest.raises(UserError, match=rf'\(5, 7\) are not used by .*{chosen}'):

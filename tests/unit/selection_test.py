@@ -11,7 +11,12 @@ import pytest
 from jax import lax
 
 from gossipjax import compressors, executors
-from gossipjax.compressors import largest, selections
+from gossipjax.compressors import (
+  largest,
+  random_indices,
+  selections,
+  sparse,
+)
 from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
@@ -188,6 +193,17 @@ def test_a_block_of_more_entries_than_16_bits_tell_apart_is_refused():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize('name', NAMES)
+def test_entries_beyond_indices_of_32_bits_are_refused(name):
+  how = make(name)
+  for find in (
+    lambda x: sparse.choose(x, 0.01, how, jnp.int32(0), how.begin()),
+    lambda x: random_indices.draw(jax.random.key(0), x.size, 100),
+  ):
+    with pytest.raises(UserError, match='2,147,483,648 entries are more than'):
+      jax.eval_shape(find, jax.ShapeDtypeStruct((2**31,), jnp.float32))
+
+
 def test_a_threshold_is_exact_again_in_every_mth_step():
   how, x = reused.selection(3), vectors(N)['normal']
   _, memory = chosen(how, x)

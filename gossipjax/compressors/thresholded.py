@@ -1,0 +1,32 @@
+"""Sparse messages of the entries above a threshold that is given."""
+
+import jax.numpy as jnp
+
+from gossipjax.compressors.compressor import Compressor
+from gossipjax.compressors.sparse import Sparse, topk
+from gossipjax.errors import UserError
+
+
+def threshold(threshold: float, density: float = 0.01) -> Compressor:
+  """Keeps the entries with |x| >= threshold, the largest first.
+
+  A compiled program's messages have a fixed size, so that `density * n` entries
+  of 8 bytes travel however many are used. Further entries above the threshold
+  are left to the error feedback.
+
+  Args:
+    threshold: in units of x.
+    density: entries that a message has room for, over n.
+  """
+  if threshold < 0:
+    raise UserError(f'threshold must be at least 0, got {threshold}.')
+  room = topk(density)
+
+  def compress(x, key=None):
+    values, indices = room.compress(x, key)
+    small = jnp.abs(values) < threshold  # A NaN is not small: it is sent.
+    return Sparse(
+      jnp.where(small, 0, values), jnp.where(small, x.size, indices)
+    )
+
+  return room._replace(compress=compress)
