@@ -17,7 +17,7 @@ from gossipjax.comparison import (
   virtual_time,
 )
 from gossipjax.comparison.summary import summarise
-from gossipjax.comparison.variant import Variant, check
+from gossipjax.comparison.variant import Variant, check, check_groups
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
@@ -50,7 +50,7 @@ def compare(
   """
   tasks = {}
   runs = [check(name, run, tasks) for name, run in variants(config)]
-  _check_groups(config, runs)
+  check_groups(config, runs)
   return of_variants(
     config, runs, folder, resume, audited, watch, interrupted, command
   )
@@ -106,18 +106,6 @@ def of_variants(
     if all(run.get('diverged') for run in summaries):
       raise Diverged(summaries[0]['diverged'])
     return _write(folder, config, summaries, higher, command)
-
-
-def _check_groups(config: ConfigDict, runs: Sequence[Variant]) -> None:
-  """Raises a UserError for a link within groups that there are not."""
-  names = [one.config.strategy.name for one in runs]
-  may_have = any(name == 'hierarchical' or ':' in name for name in names)
-  if config.get('group_link') and not may_have:
-    raise UserError(
-      f'config.group_link={config.group_link} is used by no variant, since '
-      'none has groups of workers; leave it out, or compare '
-      'strategy.name=hierarchical too.'
-    )
 
 
 def _check(runs: Sequence[Variant], folder: pathlib.Path) -> None:

@@ -1,6 +1,6 @@
 """One run of a comparison, resolved and checked before training."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -90,3 +90,15 @@ def _check_density(strategy: Mapping[str, Any], size: int) -> None:
       _check_density(value, size)
     elif key == 'density' and value is not None:
       sparse.check_keeps(value, size)
+
+
+def check_groups(config: ConfigDict, runs: Sequence[Variant]) -> None:
+  """Raises a UserError for a link within groups that there are not."""
+  names = [one.config.strategy.name for one in runs]
+  may_have = any(name == 'hierarchical' or ':' in name for name in names)
+  if config.get('group_link') and not may_have:
+    raise UserError(
+      f'config.group_link={config.group_link} is used by no variant, since '
+      'none has groups of workers; leave it out, or compare '
+      'strategy.name=hierarchical too.'
+    )
