@@ -1,4 +1,4 @@
-"""Norms of trees, in float32 also where the leaves are narrower.
+"""Norms, sums and memories in float32 also where floats are narrower.
 
 float16 overflows at 65,504, the square of 256; a sum in bfloat16 stops growing
 after some hundred terms.
@@ -11,9 +11,19 @@ import jax.numpy as jnp
 import optax
 
 
+def wide(dtype: Any) -> Any:
+  """float32, or a dtype of floats that is wider."""
+  return jnp.promote_types(dtype, jnp.float32)
+
+
 def widened(x: jax.Array) -> jax.Array:
   """An array of floats in float32, or in its own dtype if that is wider."""
-  return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  return x.astype(wide(x.dtype))
+
+
+def zeros(tree: Any) -> Any:
+  """Zeros in the form of a tree of floats, in float32 or wider."""
+  return jax.tree.map(lambda x: jnp.zeros(x.shape, wide(x.dtype)), tree)
 
 
 def norm(tree: Any) -> jax.Array:

@@ -20,6 +20,11 @@ def ones(bits: jax.Array) -> jax.Array:
   return lax.population_count(bits).astype(jnp.int32)
 
 
+def total(bits: jax.Array) -> jax.Array:
+  """The number of bits set in all words, i32[], also where i64 is enabled."""
+  return ones(bits).sum(dtype=jnp.int32)
+
+
 def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
   """The position in a word of its set bit of that rank, 0 to 31."""
   place = jnp.zeros_like(rank)
@@ -43,7 +48,7 @@ def _counts(bits: jax.Array) -> list[jax.Array]:
 
 def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
   """Positions of the first `room` set bits, ascending, padded with `size`."""
-  *levels, total = _counts(bits)
+  *levels, every = _counts(bits)
 
   def find(first, count):
     wanted = first + jnp.arange(count, dtype=jnp.int32)
@@ -54,13 +59,13 @@ def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
       rank -= jnp.where(right, left, 0)
       word = jnp.minimum(2 * word + right, level.size - 1)
     place = 32 * word + _place(bits[word], rank)
-    return jnp.where(wanted < total[0], place, size)
+    return jnp.where(wanted < every[0], place, size)
 
   if room <= _AT_ONCE:
     return find(0, room)
 
   def fill(i, found):
-    first = jnp.minimum(i * _AT_ONCE, room - _AT_ONCE)
+    first = jnp.minimum(i * _AT_ONCE, room - _AT_ONCE).astype(jnp.int32)
     return lax.dynamic_update_slice(found, find(first, _AT_ONCE), (first,))
 
   return lax.fori_loop(

@@ -11,6 +11,7 @@ from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.quantised import needs_floats
 from gossipjax.compressors.sparse import check_keeps, count
 from gossipjax.errors import UserError
+from gossipjax.norms import wide
 
 PACKED = 2**12  # A chunk of at most so many entries has indices of 12 bits.
 
@@ -151,5 +152,6 @@ def chunk_topk(
 def _spread(indices, values, rows: int, width: int, k: int) -> jax.Array:
   """The entries of `rows` chunks of one width, f32[rows * width]."""
   at = jnp.arange(rows)[:, None], indices.astype(jnp.int32).reshape(rows, k)
-  chunks = jnp.zeros((rows, width)).at[at].add(values.reshape(rows, k))
+  zeros = jnp.zeros((rows, width), wide(values.dtype))
+  chunks = zeros.at[at].add(values.reshape(rows, k))
   return chunks.ravel()

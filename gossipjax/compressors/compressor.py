@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from gossipjax.norms import wide
+
 Message = Any  # A pytree of compact arrays; its `nbytes` is what travels.
 
 
@@ -50,13 +52,20 @@ class Compressor(NamedTuple):
     def add(total, message):
       return total + self.decompress(message, size), None
 
-    return lax.scan(add, jnp.zeros(size), messages)[0] / count
+    return lax.scan(add, _zeros(self, messages, size), messages)[0] / count
 
   def withheld(self, x: jax.Array, message: Message) -> jax.Array:
     """The error of a message: f32[n] minus the decompressed message."""
     if self.subtract is not None:
       return self.subtract(x, message)
     return x - self.decompress(message, x.size)
+
+
+def _zeros(compressor: Compressor, messages: Message, size: int) -> jax.Array:
+  """A sum of no messages."""
+  first = jax.tree.map(lambda x: x[0], messages)
+  one = jax.eval_shape(lambda m: compressor.decompress(m, size), first)
+  return jnp.zeros(size, wide(one.dtype))
 
 
 def mean_over_senders(
@@ -72,7 +81,7 @@ def mean_over_senders(
     x = compressor.decompress(message, size)
     return (total + x, senders + (x != 0)), None
 
-  nothing = jnp.zeros(size), jnp.zeros(size, jnp.int32)
+  nothing = _zeros(compressor, messages, size), jnp.zeros(size, jnp.int32)
   (total, senders), _ = lax.scan(add, nothing, messages)
   return total / jnp.maximum(1, senders)
 

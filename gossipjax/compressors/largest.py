@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gossipjax.compressors import bitmap
+from gossipjax.norms import wide
 
 _ROOM = 8192  # Candidates at least; fewer would need a larger sample.
 _SAMPLED = 128  # Candidates expected in the sample; standard deviation 11.
@@ -52,20 +53,19 @@ def _search(
   """Finds a key that `least` to `most` entries reach, or that of a tie."""
   kind = jax.eval_shape(keys, x).dtype
   top = jnp.iinfo(kind).max
-  unsure = guess is None
   zero, every = jnp.zeros((), kind), ~jnp.zeros(-(-x.size // 32), jnp.uint32)
   start = _Search(
     zero,
     zero + top,
-    zero + top // 2 if unsure else guess,
-    zero + (top // _STRIDE if unsure else 1),
+    zero + top // 2 if guess is None else guess,
+    zero + (top // _STRIDE if guess is None else 1),
     every,
     jnp.int32(32 * every.size),
   )
 
   def look(s):
     bits, key = _reaching(x, s.key), s.key
-    count = bitmap.ones(bits).sum()
+    count = bitmap.total(bits)
     found = count >= least
     pick = lambda a, b: jnp.where(found, a, b)
     low, high = pick(key, s.low), pick(s.high, key)
@@ -105,11 +105,11 @@ def _without_ties(x: jax.Array, s: _Search, least: int, most: int) -> jax.Array:
     low, high, _ = state
     middle = low + (high - low) // 2  # Their sum may overflow.
     bits = until(middle)
-    short = bitmap.ones(bits).sum() < least
+    short = bitmap.total(bits) < least
     return jnp.where(short, middle, low), jnp.where(short, high, middle), bits
 
   def fails(state):
-    count = bitmap.ones(state[2]).sum()
+    count = bitmap.total(state[2])
     return (count > most) | (count < least)
 
   end = jnp.int32(32 * s.enough.size)
@@ -149,17 +149,18 @@ def above(
     Indices, i32[most], ascending, padded with n; the threshold that they reach,
     f32[].
   """
-  found = _search(x, least, most, None if guess is None else keys(guess))
-  bits = _without_ties(x, found, least, most)
-  return bitmap.indices(bits, most, x.size), lax.bitcast_convert_type(
-    found.low, jnp.float32
-  )
+  kind = wide(x.dtype)
+  key = None if guess is None else keys(guess.astype(kind))
+  found = _search(x, least, most, key)
+  kept = bitmap.indices(_without_ties(x, found, least, most), most, x.size)
+  return kept, lax.bitcast_convert_type(found.low, kind).astype(jnp.float32)
 
 
 def largest_of(x: jax.Array, real: jax.Array, k: int) -> jax.Array:
   """Indices of the k largest |x| where `real`, ascending, padded with n."""
-  ranks = jnp.minimum(keys(x), jnp.iinfo(jnp.int32).max - 1) + 1
-  ranks = lax.bitcast_convert_type(jnp.where(real, ranks, 0), jnp.float32)
+  ranks = keys(x)
+  ranks = jnp.minimum(ranks, jnp.iinfo(ranks.dtype).max - 1) + 1
+  ranks = lax.bitcast_convert_type(jnp.where(real, ranks, 0), wide(x.dtype))
   bits = _without_ties(ranks, _search(ranks, k, k), k, k)
   bits &= bitmap.words(real)
   return bitmap.indices(bits, k, x.size)

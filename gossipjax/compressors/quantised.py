@@ -10,6 +10,7 @@ from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.largest import keys
 from gossipjax.errors import UserError
+from gossipjax.norms import wide
 
 
 class Quantised(NamedTuple):
@@ -17,16 +18,23 @@ class Quantised(NamedTuple):
   scale: jax.Array  # f32[], or f32[buckets].
 
 
-def needs_floats(tree: Any) -> None:
-  """Refuses a tree with integers: a residual is a fraction.
+def needs_floats(
+  tree: Any, what: str = 'Compression', kind: Any = jnp.floating
+) -> None:
+  """Refuses a tree with integers: residuals and means are fractions.
+
+  Args:
+    tree: arrays.
+    what: needs floats, for the sentence.
+    kind: of dtype that is taken.
 
   Raises:
     UserError: a leaf is not floating point.
   """
   for x in jax.tree.leaves(tree):
-    if not jnp.issubdtype(x.dtype, jnp.floating):
+    if not jnp.issubdtype(dtype := jnp.result_type(x), kind):
       raise UserError(
-        f'Compression needs floating point numbers, got {x.dtype}; '
+        f'{what} needs floating point numbers, got {dtype}; '
         'leave integers out of the tree.'
       )
 
@@ -42,8 +50,7 @@ def largest_magnitude(x: jax.Array, axis: int | None = None) -> jax.Array:
     axis: over which it is taken; None is all.
   """
   most = keys(x).max(axis)
-  wide = jnp.promote_types(x.dtype, jnp.float32)
-  return lax.bitcast_convert_type(most, wide).astype(x.dtype)
+  return lax.bitcast_convert_type(most, wide(x.dtype)).astype(x.dtype)
 
 
 def int8() -> Compressor:

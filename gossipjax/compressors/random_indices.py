@@ -10,6 +10,7 @@ from gossipjax.compressors import largest
 from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.sparse import check_size, count
 from gossipjax.compressors.stochastic import needs_key
+from gossipjax.norms import wide
 
 
 class Sampled(NamedTuple):
@@ -24,7 +25,8 @@ def draw(key: jax.Array, size: int, k: int) -> jax.Array:
   of `jax.random.choice` for 2.56 M, since that sorts all numbers.
   """
   check_size(size)
-  numbers = jax.random.bits(key, (size,)) >> 1  # Bits of a non-negative float.
+  # Without its sign a number is a non-negative float.
+  numbers = jax.random.bits(key, (size,), jnp.uint32) >> 1
   return largest.ascending(lax.bitcast_convert_type(numbers, jnp.float32), k)
 
 
@@ -48,13 +50,12 @@ def random_k(density: float = 0.01, unbiased: bool = False) -> Compressor:
 
   def compress(x, key=None):
     needs_key(key)
-    seed = jax.random.bits(key)
+    seed = jax.random.bits(key, dtype=jnp.uint32)
     values = x[indices_of(seed, x.size)]
     return Sampled(values * x.size / values.size if unbiased else values, seed)
 
   def decompress(message, size):
-    return (
-      jnp.zeros(size).at[indices_of(message.seed, size)].set(message.values)
-    )
+    zeros = jnp.zeros(size, wide(message.values.dtype))
+    return zeros.at[indices_of(message.seed, size)].set(message.values)
 
   return Compressor(compress, decompress)

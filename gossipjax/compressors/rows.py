@@ -41,4 +41,5 @@ def decompress(message: Rows, rows: int) -> jax.Array:
   k, d = message.values.shape
   mask = packing.unpack(message.bitmap, 1, rows)
   kept = jnp.nonzero(mask, size=k, fill_value=rows)[0]
-  return jnp.zeros((rows, d)).at[kept].set(message.values, mode='drop')
+  zeros = jnp.zeros((rows, d), message.values.dtype)
+  return zeros.at[kept].set(message.values, mode='drop')

@@ -11,6 +11,7 @@ from gossipjax.compressors import quantised
 from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError, nearest
+from gossipjax.norms import wide
 
 LONGEST = 2**31 - 32  # Entries, in whole words of a bitmap.
 
@@ -82,7 +83,7 @@ def choose(
 def scatter(message: Sparse, size: int) -> jax.Array:
   """The sum of one message or of several stacked ones, f32[size]."""
   return (
-    jnp.zeros(size)
+    jnp.zeros(size, wide(message.values.dtype))
     .at[message.indices.ravel()]
     .add(message.values.ravel(), mode='drop')
   )

@@ -31,7 +31,8 @@ def boxed(need: jax.Array, least: int, most: int, move: Callable) -> tuple:
   Returns:
     What `move` returned, with what it takes to agree in the bill.
   """
-  need, agreeing = collectives.all_max(need)
+  # Sums and counts have 64 bits where those are enabled, and would travel so.
+  need, agreeing = collectives.all_max(need.astype(jnp.int32))
   powers = [2**e for e in range(_exponent(least), _exponent(most))]
   move = functools.partial(move, need)
   *results, sent = _smallest(need, [*powers, most], move)

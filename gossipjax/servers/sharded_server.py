@@ -14,6 +14,7 @@ from gossipjax import collectives
 from gossipjax.collectives import axis
 from gossipjax.compressors import bitmap, packing
 from gossipjax.compressors.sparse import Sparse
+from gossipjax.norms import wide
 from gossipjax.servers import boxes
 from gossipjax.traffic import Traffic
 
@@ -58,7 +59,8 @@ def add_up(messages: Sparse, size: int) -> jax.Array:
   def add(total, message):
     return total.at[message.indices].add(message.values, mode='drop'), None
 
-  return lax.scan(add, jnp.zeros(size), messages)[0]
+  nothing = jnp.zeros(size, wide(messages.values.dtype))
+  return lax.scan(add, nothing, messages)[0]
 
 
 def _blocks(octets: jax.Array, share: int) -> jax.Array:
@@ -88,14 +90,14 @@ def push(message: Sparse, size: int) -> tuple[jax.Array, jax.Array, Traffic]:
   place = jnp.arange(k) - (jnp.cumsum(counts) - counts)[to.clip(max=n - 1)]
 
   def move(need, box):
-    row = to, place
+    row, zeros = (to, place), jnp.zeros((n, box), message.values.dtype)
     numbers = jnp.zeros((n, box), jnp.int32).at[row].set(block + 1, mode='drop')
     (values, octets), _, sent = boxes.trimmed(
       need,
       box,
       collectives.all_to_all,
       (
-        jnp.zeros((n, box)).at[row].set(message.values[order], mode='drop'),
+        zeros.at[row].set(message.values[order], mode='drop'),
         packing.octets(numbers, mine),
       ),
     )
@@ -143,7 +145,7 @@ def pull(
       block = _blocks(octets, mine)
     place = (jnp.arange(n)[:, None] - _first(block)) % n
     index = jnp.where(block < mine, block * n + place, size)
-    whole = jnp.zeros(size).at[index].set(chosen, mode='drop')
+    whole = jnp.zeros(size, values.dtype).at[index].set(chosen, mode='drop')
     there = jnp.zeros(size, bool).at[index].set(True, mode='drop')
     return whole, there, sent
 

@@ -14,11 +14,10 @@ with compressed communication, 2019. arXiv:1902.00340
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from gossipjax import collectives, compressors
+from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.topology import Topology, only_round, ring
 from gossipjax.traffic import SILENCE
@@ -38,7 +37,8 @@ def choco_mean(
   """Moves workers towards their neighbors' public copies, on a fixed graph."""
 
   def init(tree):
-    zeros = jnp.zeros(ravel_pytree(tree)[0].size, jnp.float32)
+    flat, _ = ravel_pytree(tree)
+    zeros = norms.zeros(flat)
     return ChocoState(mine=zeros, theirs=zeros)
 
   def update(tree, state, step, active=True):

@@ -9,11 +9,10 @@ schemes, 2019. arXiv:1901.09847
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from gossipjax import collectives, compressors
+from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors.compressor import mean_over_senders
 from gossipjax.compressors.quantised import needs_floats
@@ -31,7 +30,7 @@ def no_residual(tree, past=()) -> ResidualState:
   """The first state, for a tree of n entries."""
   needs_floats(tree)
   flat, _ = ravel_pytree(tree)
-  return ResidualState(jnp.zeros(flat.size, jnp.float32), past)
+  return ResidualState(norms.zeros(flat), past)
 
 
 def compressed_mean(

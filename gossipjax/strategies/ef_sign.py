@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossipjax import collectives
+from gossipjax import collectives, norms
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
@@ -34,7 +34,7 @@ def sign_mean() -> Aggregator:
 
   def init(tree):
     needs_floats(tree)
-    return LayerState(jax.tree.map(lambda x: jnp.zeros(x.shape), tree))
+    return LayerState(norms.zeros(tree))
 
   def update(tree, state, step, active=True):
     del step

@@ -36,7 +36,7 @@ def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
 
     total = sharded_server.add_up(messages, flat.size)
     best = find.ascending(total, mine.indices.size)
-    mean = jnp.zeros(flat.size).at[best].set(total[best]) / count
+    mean = jnp.zeros_like(total).at[best].set(total[best]) / count
     applied = merging.values_in(sparse.Sparse(None, best), mine)
     residual = wanted.at[mine.indices].add(-applied, mode='drop')
     gradients, state = select(

@@ -18,10 +18,9 @@ J. Peng, Hylo, a thesis of 2021; not public: our reading of its summary.
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
-from gossipjax import collectives
+from gossipjax import collectives, norms
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
 from gossipjax.compressors import layers, quantised
 from gossipjax.errors import UserError, nearest
@@ -72,7 +71,7 @@ def hylo_mean(gate: Gate, twice: bool) -> Aggregator:
         f'min_size={gate.min_size} of hylo is above the {largest} entries of '
         'the largest weight; nothing would be compressed.'
       )
-    return HyloState(jax.tree.map(lambda x: jnp.zeros(x.shape), tree))
+    return HyloState(norms.zeros(tree))
 
   def update(tree, state, step, active=True):
     del step

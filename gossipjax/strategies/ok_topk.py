@@ -46,7 +46,8 @@ def _kth_of_all(magnitude: jax.Array, k: int):
   The largest threshold that k entries reach: in each round the owners count
   theirs for 15 candidates. The paper gathers all sums, which are more bytes.
   """
-  mine = lax.top_k(find.keys(magnitude), min(k, magnitude.size))[0]
+  keys = find.keys(magnitude.astype(jnp.float32))  # It may be float64.
+  mine = lax.top_k(keys, min(k, keys.size))[0]
   mine = mine[::-1].astype(jnp.uint32)
   found, sent = jnp.uint32(0), SILENCE
   for bits in range(28, -1, -4):

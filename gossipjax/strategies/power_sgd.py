@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossipjax import collectives
+from gossipjax import collectives, norms
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
 from gossipjax.compressors.quantised import needs_floats
 from gossipjax.errors import UserError
@@ -70,9 +70,11 @@ def _start(tree: Tree, rank: int, seed: int) -> PowerState:
   key = jax.random.key(seed)
   large = [x for x in jax.tree.leaves(tree) if _shrinks(x, rank)]
   return PowerState(
-    jax.tree.map(lambda x: jnp.zeros(x.shape), tree),
+    norms.zeros(tree),
     [
-      jax.random.normal(jax.random.fold_in(key, i), (x.shape[-1], rank))
+      jax.random.normal(
+        jax.random.fold_in(key, i), (x.shape[-1], rank), norms.wide(x.dtype)
+      )
       for i, x in enumerate(large)
     ],
   )

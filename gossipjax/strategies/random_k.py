@@ -32,7 +32,7 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
     )
     total, count, sent = collectives.all_reduce(wanted[drawn], active)
 
-    mean = jnp.zeros(flat.size).at[drawn].set(total / count)
+    mean = jnp.zeros_like(wanted).at[drawn].set(total / count)
     residual = wanted.at[drawn].set(0)
     tree, residual = select(
       active,

@@ -1,0 +1,54 @@
+"""One exchange of every strategy, for JAX with and without 64 bits.
+
+`python -m tests.support.wide_integers DTYPE` prints, as JSON by strategy, what
+is sent and which dtypes of parameters and memories change.
+"""
+
+import importlib
+import json
+import pkgutil
+import sys
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from gossipjax import collectives, strategies
+from gossipjax.local_step import make_worker
+from tests.support import laws
+
+WORKERS = 4
+SHAPES = {'kernel': (64, 20), 'bias': (20,)}
+
+
+def exchanged(name: str, dtype: str) -> dict:
+  """Bytes of each worker, and the places whose dtype is another one after."""
+  file = importlib.import_module(f'gossipjax.strategies.{name}')
+  init, update = make_worker(file.strategy(), optax.sgd(0.1))
+  rng = np.random.default_rng(0)
+  params = {
+    k: rng.standard_normal((WORKERS, *shape)).astype(dtype)
+    for k, shape in SHAPES.items()
+  }
+  over = lambda f: jax.jit(jax.vmap(f, axis_name=collectives.WORKERS))
+  worker = over(init)(params)
+  step = jnp.int32(laws.CENTURY - 1)
+  after, sent = over(lambda w, g: update(w, g, step))(worker, params)
+  before = jax.tree_util.tree_leaves_with_path(worker)
+  return {
+    'bytes': np.asarray(sent.bytes).tolist(),
+    'changed': [
+      jax.tree_util.keystr(path)
+      for (path, x), y in zip(before, jax.tree.leaves(after), strict=True)
+      if x.dtype != y.dtype
+    ],
+  }
+
+
+if __name__ == '__main__':
+  warnings.simplefilter('error', FutureWarning)  # Of unsafe casts.
+  jax.config.update('jax_disable_most_optimizations', True)
+  names = [m.name for m in pkgutil.iter_modules(strategies.__path__)]
+  print(json.dumps({name: exchanged(name, sys.argv[1]) for name in names}))
