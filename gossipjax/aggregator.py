@@ -10,6 +10,7 @@ import optax
 from jax import lax
 
 from gossipjax import collectives
+from gossipjax.compressors.quantised import needs_floats
 from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE, Traffic
 
@@ -167,12 +168,11 @@ def as_optax(
   optimizer states have a row per worker. `state.sent` is the Traffic of the
   last call, `state.sent_total` of all calls, also inside `optax.MultiSteps`.
   Gradients that travel whole are billed at their own width, such as 2 bytes for
-  bfloat16. Compressors with error feedback convert any gradient to float32
-  before they store or send it, because a residual in bfloat16 would round away
-  the small values that it has to keep; `gj.topk(dtype='bfloat16')` rounds the
-  values that travel. Do not use it for parameter aggregators: a mean of
-  parameters that is added as an update leaves replicas that differ in their
-  last bits; `gj.worker` takes those.
+  bfloat16. Compressors with error feedback convert gradients to float32: a
+  residual in bfloat16 would round away the small values that it has to keep.
+  `gj.topk(dtype='bfloat16')` rounds the values that travel. Do not use it for
+  parameter aggregators: a mean of parameters that is added as an update leaves
+  replicas that differ in their last bits; `gj.worker` takes those.
 
   Args:
     aggregator: of gradients. Its period counts calls.
@@ -184,6 +184,7 @@ def as_optax(
   """
 
   def begin(params):
+    needs_floats(params, 'A tree of gradients', jnp.inexact)
     memory = aggregator.init(params)
     return AsOptaxState(memory, jnp.int32(0), SILENCE, SILENCE)
 

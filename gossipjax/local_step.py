@@ -9,6 +9,7 @@ import optax
 
 from gossipjax import aggregator as agg
 from gossipjax import collectives
+from gossipjax.compressors.quantised import needs_floats
 from gossipjax.traffic import SILENCE, Traffic
 
 
@@ -42,19 +43,17 @@ def make_worker(
 
   Returns:
     `init(params, state=()) -> Worker`, and `update(worker, grads, step,
-    stepping=True, talking=True) -> (Worker, Traffic)`.
+    stepping=True, talking=True) -> (Worker, Traffic)`; init raises a
+    UserError for integers.
   """
 
   def init(params, state=()) -> Worker:
+    needs_floats(params, 'A tree of parameters', jnp.inexact)
     opt = optimizer.init(params)
-    return Worker(
-      params,
-      opt,
-      strategy.gradients.init(params),
-      strategy.parameters.init(params),
-      strategy.moments.init(opt) if strategy.moments else (),
-      state,
-    )
+    gradients = strategy.gradients.init(params)
+    parameters = strategy.parameters.init(params)
+    moments = strategy.moments.init(opt) if strategy.moments else ()
+    return Worker(params, opt, gradients, parameters, moments, state)
 
   def update(worker, grads, step, stepping=True, talking=True):
     """One local step if `stepping`, with an exchange if `talking`; its bill."""

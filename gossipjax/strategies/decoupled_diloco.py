@@ -64,10 +64,8 @@ def syncer(period: int, quorum: Quorum, count: int, delay: int) -> Aggregator:
   parts = lambda tree: fragments_of(tree, count, 'balanced')
 
   def init(tree):
-    begin = lambda _, x: (
-      (x,),
-      FragmentState(quorum.init(x), jnp.int32(0), jnp.int32(-1)),
-    )
+    none = jnp.int32(0), jnp.int32(-1)
+    begin = lambda _, x: ((x,), FragmentState(quorum.init(x), *none))
     return SyncerState(tree, tree, in_turn(parts(tree), [tree], begin)[1])
 
   def visit(x, s, pulled, state, step, active):
@@ -80,7 +78,8 @@ def syncer(period: int, quorum: Quorum, count: int, delay: int) -> Aggregator:
 
   def exchange(f, x, s, pulled, state, step, active):
     late = active & (state.due <= step)
-    x, state = _arrive(x, pulled, state._replace(steps=state.steps + 1), late)
+    state = state._replace(steps=state.steps + jnp.int32(active))
+    x, state = _arrive(x, pulled, state, late)
     departs = step + 1 - f * period // count
     s, pulled, state, sent = lax.cond(
       (departs % period == 0) & (departs >= period),

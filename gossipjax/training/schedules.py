@@ -76,8 +76,8 @@ def check_boundaries(
   Raises:
     UserError: it does not.
   """
-  short = isinstance(chosen, str)
-  name = chosen if short else chosen.get('name', 'constant')
+  given = {'name': chosen} if isinstance(chosen, str) else dict(chosen)
+  name = given.get('name', 'constant')
   found = _of_optax().get(name)
   used = name == 'piecewise' or (
     found is not None

@@ -104,6 +104,19 @@ def test_what_is_on_its_way_reaches_who_was_absent_when_it_came():
   np.testing.assert_array_equal(late[1], x[0])
 
 
+def test_steps_that_a_worker_misses_are_not_of_its_weight():
+  aggregator = decoupled_diloco.strategy(4, 3).parameters
+  update = executors.on_one_device(
+    lambda x, s, there, step: aggregator.update(x, s, step, there)
+  )
+  x = jnp.float32(MOVES)
+  state = executors.on_one_device(aggregator.init)(x)
+  for step, second in enumerate((True, False, True)):
+    there = jnp.array([True, second, True])
+    x, state, _ = update(x, state, there, step=step)
+  assert state.fragments[0].steps.tolist() == [3, 2, 3]
+
+
 def test_alone_directions_are_diloco_too():
   close(
     train(decoupled_diloco.strategy(3), MOMENTUM, workers=1),

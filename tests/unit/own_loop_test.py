@@ -12,6 +12,7 @@ from flax import nnx
 import gossipjax as gj
 from gossipjax.aggregator import identity
 from gossipjax.config import resolve
+from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.strategies import all_reduce
 from tests.support import laws
@@ -97,6 +98,14 @@ def test_gradients_are_aggregated_along_an_axis_of_ones_own(name):
     jax.device_get(worker.params),
   )
   np.testing.assert_array_equal(np.asarray(state.sent_total.bytes), total)
+
+
+def test_integers_in_a_tree_are_refused_in_a_sentence():
+  tree = {'w': jnp.ones(3), 'count': jnp.int32(0)}
+  with pytest.raises(UserError, match='of parameters needs floating'):
+    gj.worker(gj.all_reduce(), optax.sgd(RATE)).init(tree)
+  with pytest.raises(UserError, match='of gradients needs floating'):
+    gj.as_optax(gj.all_reduce().gradients).init(tree)
 
 
 def test_the_total_of_micro_steps_is_what_was_sent():
