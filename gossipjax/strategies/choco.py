@@ -16,11 +16,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.errors import UserError
+from gossipjax.flatten import ravel
 from gossipjax.topology import Topology, ring
 from gossipjax.traffic import SILENCE
 
@@ -39,12 +39,12 @@ def choco_mean(
   """Moves workers towards their neighbors' public copies, on a fixed graph."""
 
   def init(tree):
-    zeros = jnp.zeros(ravel_pytree(tree)[0].size, jnp.float32)
+    zeros = jnp.zeros(ravel(tree)[0].size, jnp.float32)
     return ChocoState(mine=zeros, theirs=zeros)
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
-    flat, unravel = ravel_pytree(tree)
+    flat, unravel = ravel(tree)
     me, n = (f(collectives.axis()) for f in (lax.axis_index, lax.axis_size))
     rounds = topology(n)
     if len(rounds) > 1:
