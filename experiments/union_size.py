@@ -149,7 +149,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     if seed_statistics.known(row[SAVED])
   )
   return claim.judged(
-    [_meets(row) for row in mine] + trained.not_begun(mine, coverage),
+    [_meets(row) for row in mine]
+    + trained.unfinished(studies, mine, coverage, NAMES, METRICS),
     f'{claim.span(sure, SAVED, ".0f")} % fewer bytes on the busiest link than '
     f"top-k's all-gather, at {claim.span(sure, GAIN, '+.2f')} points",
     f'The target is at least {FEWER} % fewer bytes on the busiest link than '
