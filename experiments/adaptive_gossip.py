@@ -151,7 +151,8 @@ def verdict(
   mine = [row for row in rows if row['method'] in ADAPTIVE]
   told = claim.decided(mine, _holds)
   return claim.judged(
-    [_holds(row) for row in mine] + trained.not_begun(rows, coverage),
+    [_holds(row) for row in mine]
+    + trained.unfinished(studies, mine, coverage, NAMES, ADAPTIVE),
     f'{claim.span(told, TRAFFIC, ".0f")} % of the traffic saved at '
     f'{claim.span(told, "points over gossip", "+.2f")} points over gossip at '
     f'every step, {claim.span(told, f"points over {FIXED}", "+.2f")} over a '

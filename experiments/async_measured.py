@@ -28,9 +28,8 @@ from experiments.framework import (
   single_run,
 )
 from experiments.framework.other_load import OTHERS, OVERRUN
-from experiments.framework.seed_statistics import is_near
+from experiments.framework.seed_statistics import is_near, ratio
 from gossipjax.results.crossing import crossing
-from gossipjax.results.standard_error import standard_error
 from gossipjax.training.record import Record
 
 CLAIM = claim.Claim(
@@ -158,10 +157,9 @@ def pairs(rows: claim.Rows, key: str) -> dict[str, list[tuple]]:
   return {m: each for m, each in found.items() if {*each} != {(0, 0)}}
 
 
-def _ratio(each: list[tuple]) -> float | None:
-  """Measured over predicted, means over seeds."""
-  measured, predicted = map(claim.mean, zip(*each, strict=True))
-  return claim.ratio(measured, predicted)
+def _ratio(each: list[tuple]) -> tuple[float | None, float | None]:
+  """Measured over predicted, means over seeds, and its standard error."""
+  return ratio(*zip(*each, strict=True))
 
 
 def _is_near(each: list[tuple], near: float) -> bool | None:
@@ -170,8 +168,7 @@ def _is_near(each: list[tuple], near: float) -> bool | None:
     return None
   if 0 in itertools.chain(*each):
     return False
-  error = standard_error([a / b for a, b in each])
-  return is_near(_ratio(each), error, near)
+  return is_near(*_ratio(each), near)
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
@@ -183,7 +180,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     _is_near(each, near) for key, near in NEAR.items() for each in found[key]
   ]
   span = lambda key: claim.span(
-    [{'ratio': _ratio(each)} for each in found[key]], 'ratio'
+    [{'ratio': _ratio(each)[0]} for each in found[key]], 'ratio'
   )
   overrun = statistics.fmean(r[OVERRUN] for r in rows)
   told = f'seconds {span(SECONDS)}, staleness {span(STALE)}'

@@ -108,12 +108,7 @@ def find(
     theirs = found.get((*place, 'published'))
     if theirs and method in ('conserving', 'butterfly'):
       over = seed_statistics.against(found[cell], theirs, 'published')
-      sure = found[cell].inside and theirs.inside
-      gains.append(
-        seed_statistics.columns(NAMES, cell)
-        | over
-        | {'both rates inside': sure}
-      )
+      gains.append(seed_statistics.columns(NAMES, cell) | over)
   return claim.Finding(
     verdict(rows, gains, coverage),
     rows,
@@ -159,8 +154,6 @@ def verdict(
 
 
 def _gains(row: dict[str, Any]) -> bool | None:
-  if not row['both rates inside']:
-    return None
   return seed_statistics.gains(row, 'published', MARGIN, MARGIN)
 
 

@@ -148,7 +148,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     for name in figures.values(mine, 'method')
   )
   return claim.judged(
-    [holds(row) for row in mine] + trained.not_begun(rows, coverage),
+    [holds(row) for row in mine]
+    + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
     f'{_gains(sure)} over what each is compared with, at '
     f'{claim.span(sure, SHARE)} of its bytes; of {len(good)} that hold {iid} '
     f'are IID, {fewer} send fewer bytes',
@@ -182,7 +183,8 @@ def _gains(rows: claim.Rows) -> str:
 
 
 NOTES = f"""
-Period {PERIOD} where the name says nothing. Inner rates on a grid of sqrt(10)
+Period {PERIOD} where the name says nothing, or a hundredth of the steps if that
+is shorter. Inner rates on a grid of sqrt(10)
 at the outer rate {site_methods.FIRST}, then the outer rates {OUTER}, and
 further ones while the best is the lowest or the highest, five at most, by
 validation data; then {best_rate.SEEDS} seeds. Rates are chosen on the partition

@@ -22,6 +22,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  seed_statistics,
   step_times,
   trained,
   workloads,
@@ -32,7 +33,6 @@ from experiments.framework.single_run import Result
 from gossipjax.config import resolve
 from gossipjax.network import PRESETS
 from gossipjax.results.crossing import crossing
-from gossipjax.results.standard_error import standard_error
 
 CLAIM = claim.Claim(
   'speedups',
@@ -118,15 +118,14 @@ def _speed(
 ) -> dict[str, Any]:
   """Columns of a strategy, paired with all-reduce by seed; without a number
   unless every seed of both reaches the target."""
-  pairs = [*zip(dense, mine, strict=False)]
-  found: dict[str, Any] = {SECONDS: None, SPEED: None, SPEED_ERROR: None}
-  both = [(a, b) for a, b in pairs if a is not None and b is not None]
-  if pairs and len(both) == len(pairs):
-    speeds = [a / b for a, b in both]
-    found[SECONDS] = statistics.fmean(b for _, b in both)
-    found[SPEED] = statistics.fmean(speeds)
-    found[SPEED_ERROR] = standard_error(speeds)
-  return found | {'seeds': len(pairs) or 1}
+  n = min(len(dense), len(mine))
+  speed, error = seed_statistics.ratio(dense[:n], mine[:n])
+  return {
+    SECONDS: None if speed is None else claim.mean(mine[:n]),
+    SPEED: speed,
+    SPEED_ERROR: error,
+    'seeds': n or 1,
+  }
 
 
 def _target(name: str, runs: list[Result]) -> float:

@@ -75,7 +75,8 @@ def find(
   rows = []
   if trained.is_complete(coverage, WORKLOAD):
     for rate in RATES:
-      timed = kept.once('link_seconds', {'rate': rate}, partial(measure, rate))
+      key = {'rate': rate, 'workers': WORKERS, 'words': TIMED}
+      timed = kept.once('link_seconds', key, partial(measure, rate))
       rows += [_row(rate, c[1], found[c], timed[c[1]]) for c in found]
   return claim.Finding(
     verdict(rows, coverage),

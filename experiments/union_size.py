@@ -14,7 +14,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
@@ -31,6 +30,7 @@ from experiments.framework.probe import Probe
 from experiments.framework.seed_statistics import ACCURACY, PATH
 from gossipjax.compressors import sparse
 from gossipjax.config import resolve
+from gossipjax.flatten import ravel
 
 CLAIM = claim.Claim(
   'union_size',
@@ -59,7 +59,7 @@ def look_at_union() -> Probe:
   """Measures |U| / k, and how many steps residuals have waited."""
 
   def init(tree):
-    return ravel_pytree(tree)[0].astype(jnp.int32) * 0, jnp.int32(0)
+    return ravel(tree)[0].astype(jnp.int32) * 0, jnp.int32(0)
 
   def update(memory, tree, mean, before, after):
     del tree, mean, before
@@ -149,7 +149,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     if seed_statistics.known(row[SAVED])
   )
   return claim.judged(
-    [_meets(row) for row in mine] + trained.not_begun(mine, coverage),
+    [_meets(row) for row in mine]
+    + trained.unfinished(studies, mine, coverage, NAMES, METRICS),
     f'{claim.span(sure, SAVED, ".0f")} % fewer bytes on the busiest link than '
     f"top-k's all-gather, at {claim.span(sure, GAIN, '+.2f')} points",
     f'The target is at least {FEWER} % fewer bytes on the busiest link than '

@@ -2,9 +2,9 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from experiments.framework.probe import Probe
+from gossipjax.flatten import ravel
 
 NAME = f'{__name__}:probe'
 LOST = 'lost mass / applied mass'
@@ -18,7 +18,7 @@ def probe() -> Probe:
 
   def update(memory, tree, mean, before, after):
     del memory
-    flat, applied = ravel_pytree(tree)[0], ravel_pytree(mean)[0]
+    flat, applied = ravel(tree)[0], ravel(mean)[0]
     return flat + before.residual - after.residual - applied, applied
 
   def read(memory):
@@ -27,7 +27,7 @@ def probe() -> Probe:
     return {LOST: lost / np.abs(applied.sum(axis=0)).sum()}
 
   def init(tree):
-    nothing = jnp.zeros_like(ravel_pytree(tree)[0])
+    nothing = jnp.zeros_like(ravel(tree)[0])
     return nothing, nothing
 
   return Probe('lost mass', init, update, read)

@@ -1,9 +1,10 @@
 """Whether others use this machine while a claim measures seconds.
 
-What a training does for itself cannot be told from what others do meanwhile:
-others are looked for just before it and just after it.
+What the processes of a training do cannot be told from what others do:
+others are looked for just before them and just after them.
 """
 
+import os
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,6 +58,20 @@ def beside(measure: Callable[[], Found]) -> tuple[Found, float]:
   found = measure()
   taken = stolen(since, read())
   return found, max(before, taken, look())
+
+
+def meanwhile(measure: Callable[[], Found]) -> tuple[Found, float]:
+  """What a measurement returns, and the share of the cores that others used.
+
+  Args:
+    measure: in this process alone, whose own seconds are known.
+  """
+  since, own_s = read(), time.process_time()
+  found = measure()
+  ticks = [b - a for a, b in zip(since, read(), strict=True)]
+  own = (time.process_time() - own_s) * os.sysconf('SC_CLK_TCK')
+  every = max(1, sum(ticks[: STOLEN + 1]))
+  return found, max(0.0, 1 - (sum(ticks[f] for f in IDLE) + own) / every)
 
 
 def doubt(rows: Iterable[Mapping[str, Any]]) -> str:

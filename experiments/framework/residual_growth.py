@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.framework import claim
+from experiments.framework import claim, numerics
+from experiments.framework.kept import Kept
 from gossipjax import compressors, executors
 from gossipjax.aggregator import Aggregator
 from gossipjax.strategies import compressed, hylo
@@ -22,6 +23,19 @@ SHAPE, STEPS = (64, 32), 20_000
 MEANS = (2.0, 10.0)  # Of the one coordinate, in standard deviations of all.
 LEVELS = ('fixed', 'threshold', 'mean')
 FACTORS = (0.5, 0.8, 1.0, 1.25, 2.0)  # c: thresholds in mean magnitudes.
+
+
+def table(kept: Kept) -> list[dict[str, Any]]:
+  """The rows of `measure`, computed once."""
+  key = {
+    'shape': SHAPE,
+    'steps': STEPS,
+    'means': MEANS,
+    'levels': LEVELS,
+    'factors': FACTORS,
+    'numerics': numerics.versions({'strategy': {'name': 'hylo'}}),
+  }
+  return kept.once('residual_growth', key, measure)
 
 
 def measure(factors=FACTORS, steps: int = STEPS) -> list[dict[str, Any]]:

@@ -41,7 +41,8 @@ What was claimed, and what came out here. `python -m experiments.NAME` makes the
 table of a row; of claims that keep trainings, `python -m experiments.queue
 NAME` first makes those that are missing. Bytes are counted; seconds on a link
 are modelled unless a row says measured. A verdict is undecided where
-the runs are too short, too few or not tuned enough to carry one.
+the runs are too short, too few or not tuned enough to carry one. Standard
+errors are over seeds, at learning rates that were chosen with one seed.
 
 """
 

@@ -44,21 +44,18 @@ def rows(kept: Kept | None = None) -> list[Row]:
   found = [row for name in COMPARISONS for row in _of_comparison(name)]
   for path in sorted(kept.folder.glob('*.jsonl')):
     for row in _of_kept(path.stem, kept.lines(path.stem).values()):
-      found.append(row | _computing(row, path.stem, kept))
+      found.append(row | _computing(row, kept))
   return found
 
 
-def _computing(row: Row, kind: str, kept: Kept) -> Row:
+def _computing(row: Row, kept: Kept) -> Row:
   """Seconds that a step computes: with the coding of the row's strategy, or
   without any, if that was not measured; None if nothing was."""
-  key = step_times.gradient_key(kind, row['config']['workers'])
-  gradient = kept.find(step_times.KIND, key)
+  keys = step_times.keys(row['config'])
+  gradient, coding = (kept.find(step_times.KIND, key) for key in keys)
   if gradient is None:
     return {'step_s': None, 'coded': False}
-  key |= {name: row['config'][name] for name in ('workers', 'strategy')}
-  coding = kept.find(step_times.KIND, key)
-  found = [*gradient['result'].values()]
-  found += [*coding['result'].values()] if coding else []
+  found = [step_times.seconds(x['result']) for x in (gradient, coding) if x]
   return {'step_s': sum(found), 'coded': coding is not None}
 
 

@@ -14,11 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.framework import numerics
 from experiments.framework.kept import Kept
 from gossipjax import executors, triggers
 from gossipjax.profiling.interleaved_timing import time_in_turns
 from gossipjax.strategies import adaptive_gossip
 
+STRATEGY = 'adaptive_gossip'
 WORKERS, SIZE, TURNS = 8, 5_000_000, 8
 # Per trigger one that fires at every step, and one that is silent after the
 # first step.
@@ -53,8 +55,13 @@ class Step(NamedTuple):
 
 def table(kept: Kept) -> list[dict[str, Any]]:
   """A row for each trigger; measured once."""
+  key = {
+    'workers': WORKERS,
+    'size': SIZE,
+    'numerics': numerics.versions({'strategy': {'name': STRATEGY}}),
+  }
   return [
-    kept.once('silent_steps', {'trigger': name}, partial(measure, name))
+    kept.once('silent_steps', key | {'trigger': name}, partial(measure, name))
     for name in TRIGGERS
   ]
 

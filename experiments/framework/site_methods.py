@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from experiments.framework import best_rate, study, workloads
+from experiments.framework import best_rate, study, trained, workloads
 from gossipjax.config import defaults, resolve
 
-PERIOD = 30
+PERIOD = 30  # Shorter where steps allow for fewer than 100 exchanges.
 OUTER = (0.4, 0.7, 1.0)  # Outer rates that are tried first.
 FURTHER = 1.4  # Between further ones.
 FIRST = 0.7  # With which inner rates are tried.
@@ -96,6 +96,9 @@ def config_of(
   what = METHODS[method]
   strategy = what.strategy.copy_and_resolve_references()
   found = workloads.config(workload, workers, scale, strategy)
+  if strategy.get('period') == PERIOD:
+    longest = max(1, found.steps // trained.EXCHANGES)
+    found.strategy.period = min(PERIOD, longest)
   found.split.name = split
   if what.muon:
     kept = {key: found.optimizer[key] for key in ('schedule', 'warmup_steps')}

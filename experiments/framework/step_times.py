@@ -1,22 +1,33 @@
-"""The seconds of a step: computing and coding measured, the link modelled."""
+"""The seconds of a step: computing and coding measured, the link modelled.
 
+Measured are one worker's gradient, and what a strategy adds to the optimizer's
+step of a worker that receives its own messages in place of the others'. Each is
+measured three times, of programs compiled anew and arrays in other places.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
-from experiments.framework import claim, workloads
-from experiments.framework.kept import Kept
+from experiments.framework import claim, numerics, other_load, workloads
+from experiments.framework.kept import Kept, Key
 from experiments.framework.seed_statistics import PATH
 from experiments.framework.single_run import key_of
 from gossipjax.advice import step_cost
+from gossipjax.network import PRESETS
 from gossipjax.training.run import resolve_run
 
 KIND = 'step_seconds'  # Of kept results.
-USUAL = 8  # Workers; not in the key of a gradient.
-TURNS = 31  # Of each measurement, of which the median counts.
+AGAIN, TURNS = 3, 31  # Measurements, of whose turns the median counts.
+OF_GRADIENT = 'task', 'batch_size', 'compute_dtype', 'accumulate'
+OF_CODING = 'task', 'workers', 'strategy'
 FASTER = 1.31  # Times as fast as others, as claimed for Hylo.
+LINK = '1gbe'
+SPEED = f'times as fast as dense on {LINK}, modelled'
 EVEN = f'B/s below which Hylo is {FASTER} times as fast as dense'
 
 
@@ -28,31 +39,54 @@ def of(
   All strategies of a workload have the same gradient, so it is measured once.
   """
   config = workloads.config(workload, workers, 'cpu', strategy)
-  arguments = key_of(config)['config']['strategy']
-  of_strategy = {'workers': workers, 'strategy': arguments}
-  key = gradient_key(workload, workers)
-  gradient = kept.once(KIND, key, partial(_gradient, config))
-  coding = kept.once(KIND, key | of_strategy, partial(_coding, config))
-  return gradient | coding
+  gradient, coding = keys(key_of(config)['config'])
+  return {
+    'gradient seconds': seconds(
+      kept.once(KIND, gradient, partial(_gradient, config))
+    ),
+    'coding seconds': seconds(
+      kept.once(KIND, coding, partial(_coding, config))
+    ),
+  }
 
 
-def gradient_key(workload: str, workers: int) -> dict[str, Any]:
-  """Of a worker's gradient: its batch is the smaller, the more workers."""
-  key: dict[str, Any] = {'workload': workload}
-  return key if workers == USUAL else key | {'workers': workers}
+def keys(config: Mapping[str, Any]) -> tuple[Key, Key]:
+  """Of the seconds of a gradient, and of those of coding.
+
+  Args:
+    config: of a run, as `key_of` has it.
+  """
+  given = lambda names: {name: config[name] for name in names if name in config}
+  return (
+    {'seconds of': 'gradient'} | given(OF_GRADIENT),
+    {'seconds of': 'coding', 'optimizer': config['optimizer']['name']}
+    | given(OF_CODING)
+    | {'numerics': numerics.versions(config)},
+  )
 
 
-def _gradient(config: ConfigDict) -> dict[str, float]:
+def seconds(result: Mapping[str, Any]) -> float:
+  """The median of the measurements that are kept."""
+  return statistics.median(result['seconds'])
+
+
+def _gradient(config: ConfigDict) -> dict[str, Any]:
   task = resolve_run(config).task
-  seconds = step_cost.gradient_s(task, config, TURNS)
-  return {'gradient seconds': seconds}
+  return _measured(lambda: step_cost.gradient_s(task, config, TURNS))
 
 
-def _coding(config: ConfigDict) -> dict[str, float]:
+def _coding(config: ConfigDict) -> dict[str, Any]:
   task = resolve_run(config).task
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
-  _, cost = step_cost.of(config, params, config.workers, TURNS)
-  return {'coding seconds': cost.select_s}
+  cost = lambda: step_cost.of(config, params, config.workers, TURNS)[1]
+  return _measured(lambda: cost().select_s)
+
+
+def _measured(measure: Callable[[], float]) -> dict[str, Any]:
+  found, others = other_load.meanwhile(
+    lambda: [measure() for _ in range(AGAIN)]
+  )
+  return {'seconds': found, other_load.OTHERS: others}
 
 
 def row_of(rows: claim.Rows, workload: str, method: str) -> dict[str, Any]:
@@ -62,11 +96,9 @@ def row_of(rows: claim.Rows, workload: str, method: str) -> dict[str, Any]:
   )
 
 
-def at_even_rate(
-  rows: claim.Rows, row: dict[str, Any]
-) -> dict[str, float | None]:
-  """The rate at which Hylo is 1.31 times as fast as dense, and the seconds of
-  a step of the row's method at that rate.
+def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
+  """How many times as fast as dense a step is on one link, the rate at which
+  Hylo's is 1.31 times as fast, and the row's seconds of a step at that rate.
 
   gradient + coding + bytes / rate, none of it overlapped
   """
@@ -74,11 +106,14 @@ def at_even_rate(
     row_of(rows, row['workload'], name) for name in ('dense', 'hylo')
   )
   own = lambda r: r['gradient seconds'] + r['coding seconds']
+  at = lambda r, rate: own(r) + r[PATH] / rate
+  named = PRESETS[LINK].bytes_per_s
+  speed = at(dense, named) / at(row, named)
   gap = dense[PATH] - FASTER * hylo[PATH]
   rate = gap / (FASTER * own(hylo) - own(dense))
-  if gap <= 0 or rate <= 0:
-    return {EVEN: None, 'step seconds at that rate, modelled': None}
+  found = rate if gap > 0 and rate > 0 else None
   return {
-    EVEN: rate,
-    'step seconds at that rate, modelled': own(row) + row[PATH] / rate,
+    SPEED: speed,
+    EVEN: found,
+    'step seconds at that rate, modelled': found and at(row, found),
   }

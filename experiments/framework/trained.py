@@ -12,7 +12,7 @@ the table from kept runs, without training; `experiments.queue` trains.
 
 import math
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -107,6 +107,20 @@ def not_begun(rows: claim.Rows, coverage: claim.Rows) -> list[None]:
   """An undecided case for each workload without a row."""
   begun = figures.values(rows, 'workload')
   return [None for row in coverage if row['workload'] not in begun]
+
+
+def unfinished(
+  studies: Callable[[str], Studies],
+  rows: claim.Rows,
+  coverage: claim.Rows,
+  names: Sequence[str],
+  methods: Container[str],
+) -> list[None]:
+  """An undecided case for each study of a judged method that has no row; names
+  are those of the columns that hold a cell, whose last part is the method."""
+  done = {tuple(row[name] for name in names) for row in rows}
+  cells = studies(coverage[0]['scale'])
+  return [None for cell in cells if cell[-1] in methods and cell not in done]
 
 
 def evidence(

@@ -18,6 +18,7 @@ _KEEP = {  # What they return is a product if an operand is.
   'concatenate',
   'convert_element_type',
   'copy',
+  'dynamic_update_slice',
   'neg',
   'reshape',
   'slice',

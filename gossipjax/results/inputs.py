@@ -52,13 +52,13 @@ def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-  """A sentence if a run goes on with other versions than it began with.
+  """A sentence if a run goes on with other versions, or on another machine.
 
   Args:
     then, now: of `workdir.provenance`.
 
   Returns:
-    '' if commit, Python and all packages are the same.
+    '' if commit, Python, processor, cores and all packages are the same.
   """
   was, here = _versions(then), _versions(now)
   unlike = [name for name in here if name in was and was[name] != here[name]]
@@ -72,5 +72,6 @@ def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _versions(provenance: Mapping[str, Any]) -> dict[str, Any]:
-  found = {key: provenance.get(key) for key in ('commit', 'python')}
+  names = ('commit', 'python', 'processor', 'cores')
+  found = {key: provenance[key] for key in names if key in provenance}
   return found | dict(provenance.get('versions') or {})

@@ -1,7 +1,9 @@
 """What wrote the files: commit, versions and devices."""
 
 import os
+import pathlib
 import platform
+import re
 import subprocess
 from importlib import metadata
 from typing import Any
@@ -33,5 +35,27 @@ def of_this_process() -> dict[str, Any]:
     'devices': [str(d) for d in jax.devices()],
     'processes': jax.process_count(),
     'device_kind': jax.devices()[0].device_kind,
-    'cores': os.cpu_count(),
+    'cores': _cores(),
+    'processor': _processor(),
   }
+
+
+def _cores() -> int | None:
+  """That this process may use."""
+  if hasattr(os, 'sched_getaffinity'):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count()
+
+
+def _processor() -> str:
+  """The model of the CPU, on which the last bits of a product depend, as the
+  order of its sums follows the sizes of caches; '' if the system hides it."""
+  try:
+    text = pathlib.Path('/proc/cpuinfo').read_text()
+  except OSError:
+    return platform.processor()
+  wanted = ('model name', 'cpu family', 'model', 'stepping')
+  fields = dict(
+    re.findall(r'^([\w ]+?)\s*: (.*)$', text.split('\n\n')[0], re.M)
+  )
+  return ', '.join(f'{k} {fields[k]}' for k in wanted if k in fields)

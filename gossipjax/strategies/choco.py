@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import jax
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.flatten import ravel
 from gossipjax.topology import Topology, only_round, ring
 from gossipjax.traffic import SILENCE
 
@@ -37,13 +37,12 @@ def choco_mean(
   """Moves workers towards their neighbors' public copies, on a fixed graph."""
 
   def init(tree):
-    flat, _ = ravel_pytree(tree)
-    zeros = norms.zeros(flat)
+    zeros = norms.zeros(ravel(tree)[0])
     return ChocoState(mine=zeros, theirs=zeros)
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
-    flat, unravel = ravel_pytree(tree)
+    flat, unravel = ravel(tree)
     me, n = (f(collectives.axis()) for f in (lax.axis_index, lax.axis_size))
     exchanges = only_round(topology, n, 'choco')
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import jax
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors.compressor import mean_over_senders
 from gossipjax.compressors.quantised import needs_floats
+from gossipjax.flatten import ravel
 from gossipjax.transforms.bucketed import with_granularity
 
 MEANS = ('all', 'senders')
@@ -29,7 +29,7 @@ class ResidualState(NamedTuple):
 def no_residual(tree, past=()) -> ResidualState:
   """The first state, for a tree of n entries."""
   needs_floats(tree)
-  flat, _ = ravel_pytree(tree)
+  flat, _ = ravel(tree)
   return ResidualState(norms.zeros(flat), past)
 
 
@@ -49,7 +49,7 @@ def compressed_mean(
   """
 
   def update(tree, state, step, active=True):
-    flat, unravel = ravel_pytree(tree)
+    flat, unravel = ravel(tree)
     wanted = flat + decay * state.residual
     me = lax.axis_index(collectives.axis())
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors import sparse
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError
+from gossipjax.flatten import ravel
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.transforms.bucketed import bucketed
@@ -64,7 +64,7 @@ def velocity_mean(density, momentum, nesterov, selection) -> Aggregator:
     return DgcState(zeros, zeros, selection.begin())
 
   def update(gradients, state, step, active=True):
-    g, unravel = ravel_pytree(gradients)
+    g, unravel = ravel(gradients)
     if nesterov:
       u = momentum * (state.velocity + g)
       v = state.residual + u + g

@@ -14,11 +14,11 @@ pass error-compensated compression, 2019. arXiv:1905.05957
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.collectives import axis
+from gossipjax.flatten import ravel
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.transforms.bucketed import with_granularity
 
@@ -39,7 +39,7 @@ def squeezed_mean(
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
-    flat, unravel = ravel_pytree(tree)
+    flat, unravel = ravel(tree)
     n, me = lax.axis_size(axis()), lax.axis_index(axis())
     wanted = flat + decay * state.residual
     wanted = jnp.pad(wanted, (0, -flat.size % n)).reshape(n, -1)

@@ -11,13 +11,13 @@ The reference algorithm in Shi et al., 2019. arXiv:1901.04359
 """
 
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors import largest as find
 from gossipjax.compressors import merging, sparse
 from gossipjax.compressors.selections import Selection, exact
+from gossipjax.flatten import ravel
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.transforms.bucketed import with_granularity
@@ -29,7 +29,7 @@ def exact_global_topk_mean(density: float, selection: Selection) -> Aggregator:
   sparse.count(density, 10**9)
 
   def update(gradients, state, step, active=True):
-    flat, unravel = ravel_pytree(gradients)
+    flat, unravel = ravel(gradients)
     wanted = flat + state.residual
     mine, past = sparse.choose(wanted, density, selection, step, state.past)
     messages, count, sent = collectives.all_gather(mine, active)

@@ -13,13 +13,13 @@ sparsification for low bandwidth networks, 2019. arXiv:1901.04359
 
 import jax.numpy as jnp
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.collectives import axis, needs_everyone, send
 from gossipjax.compressors import merging, sparse
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError, nearest
+from gossipjax.flatten import ravel
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms.bucketed import with_granularity
@@ -95,7 +95,7 @@ def global_topk_mean(
 
   def update(gradients, state, step, active=True):
     needs_everyone(active)
-    flat, unravel = ravel_pytree(gradients)
+    flat, unravel = ravel(gradients)
     wanted = flat + state.residual
     mine, past = sparse.choose(wanted, density, selection, step, state.past)
     mine = mine if selection.in_order else merging.in_order(mine)

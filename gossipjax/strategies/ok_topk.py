@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity
@@ -27,6 +26,7 @@ from gossipjax.compressors import largest as find
 from gossipjax.compressors import sparse
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError
+from gossipjax.flatten import ravel
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.traffic import SILENCE
@@ -75,7 +75,7 @@ def ok_topk_mean(
 
   def update(gradients, state, step, active=True):
     collectives.needs_everyone(active)
-    flat, unravel = ravel_pytree(gradients)
+    flat, unravel = ravel(gradients)
     wanted, size = flat + state.residual, flat.size
     mine, past = sparse.choose(wanted, density, selection, step, state.past)
     k = mine.indices.size

@@ -12,7 +12,6 @@ encoding, 2017. arXiv:1610.02132
 
 import jax
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import (
@@ -22,6 +21,7 @@ from gossipjax.aggregator import (
   select,
   stateless,
 )
+from gossipjax.flatten import ravel
 from gossipjax.transforms.bucketed import with_granularity
 
 NOT_CONSERVED = {
@@ -35,7 +35,7 @@ def unbiased_mean(
   """The mean of compressed trees, each with random numbers of its own."""
 
   def update(tree, step, active):
-    flat, unravel = ravel_pytree(tree)
+    flat, unravel = ravel(tree)
     me = lax.axis_index(collectives.axis())
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     messages, count, sent = collectives.all_gather(

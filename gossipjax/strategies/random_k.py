@@ -10,11 +10,11 @@ Stich et al., Sparsified SGD with memory, 2018. arXiv:1809.07599
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors import random_indices, sparse
+from gossipjax.flatten import ravel
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.transforms.bucketed import with_granularity
 
@@ -23,7 +23,7 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
   """The exact mean of k random entries; the others stay in the residual."""
 
   def update(tree, state, step, active=True):
-    flat, unravel = ravel_pytree(tree)
+    flat, unravel = ravel(tree)
     wanted = flat + state.residual
     drawn = random_indices.draw(
       jax.random.fold_in(jax.random.key(seed), step),

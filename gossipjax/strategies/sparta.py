@@ -15,7 +15,6 @@ of EXO Gym.
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import (
@@ -26,6 +25,7 @@ from gossipjax.aggregator import (
   select,
 )
 from gossipjax.compressors import random_indices, sparse
+from gossipjax.flatten import ravel
 
 
 def _anew(n: int, k: int, key: jax.Array, step, state):
@@ -52,11 +52,11 @@ def sampled_mean(
   draw = _in_turn if partition else _anew
 
   def init(tree):
-    size = ravel_pytree(tree)[0].size
+    size = ravel(tree)[0].size
     return jnp.arange(size) if partition else ()
 
   def update(tree, state, step, active=True):
-    flat, unravel = ravel_pytree(tree)
+    flat, unravel = ravel(tree)
     count = sparse.count(density, flat.size)
     drawn, state = draw(flat.size, count, jax.random.key(seed), step, state)
     total, present, sent = collectives.all_reduce(flat[drawn], active)

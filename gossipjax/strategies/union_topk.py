@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, Strategy, identity
@@ -23,6 +22,7 @@ from gossipjax.compressors import sparse
 from gossipjax.compressors.metrics import Metric, metrics
 from gossipjax.compressors.selections import Selection, exact
 from gossipjax.errors import UserError, nearest
+from gossipjax.flatten import ravel
 from gossipjax.servers import sharded_server
 from gossipjax.strategies.compressed import no_residual
 from gossipjax.transforms.bucketed import with_granularity
@@ -73,7 +73,7 @@ def union_mean(
 
   def update(gradients, state, step, active=True):
     collectives.needs_everyone(active)
-    flat, unravel = ravel_pytree(gradients)
+    flat, unravel = ravel(gradients)
     wanted, size = flat + state.residual, flat.size
     score = metric.score(jnp.abs(wanted), state.memory)
     score = _first_of_turn(score, patience, step)

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, stateless
 from gossipjax.collectives import axis
 from gossipjax.errors import UserError
+from gossipjax.flatten import ravel
 from gossipjax.transforms import traced
 
 Groups = Callable[[int], list[list[int]]]  # number of workers -> groups.
@@ -110,7 +110,7 @@ def by_shares(groups: Groups, aggregator: Aggregator) -> Aggregator:
   """
 
   def cut(tree):
-    flat, unravel = ravel_pytree(tree)
+    flat, unravel = ravel(tree)
     table = groups(lax.axis_size(axis()))
     rows = jnp.pad(flat, (0, -flat.size % len(table[0])))
     return rows.reshape(len(table[0]), -1), flat.size, unravel, table

@@ -51,12 +51,15 @@ def test_other_versions_are_told_with_both_numbers(config, tmp_path):
   found = json.loads(path.read_text())
   found['versions']['jax'] = '0.0.1'
   found['commit'] = 'abc'
+  found['processor'] = 'model name Z80'
   path.write_text(json.dumps(found))
   with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
     [sentence] = told
   now = workdir.provenance()
   assert f'jax 0.0.1 (now {now["versions"]["jax"]})' in sentence
   assert f'commit abc (now {now["commit"]})' in sentence
+  assert f'processor model name Z80 (now {now["processor"]})' in sentence
+  assert 'cores' not in sentence
   assert 'numpy' not in sentence
 
 

@@ -18,7 +18,9 @@ from experiments.framework import (
   numerics,
   seed_statistics,
   single_run,
+  site_methods,
   study,
+  trained,
   workloads,
 )
 from experiments.framework.kept import Kept
@@ -319,6 +321,13 @@ def test_studies_without_a_size_for_a_gpu_are_left_out():
 def test_status_counts_what_is_missing(name, tmp_path):
   *_, line = queue.status([name], Kept(tmp_path), 'cpu')
   assert line.startswith(f'{name}: 0 of ') and '0 runs made' in line
+
+
+@pytest.mark.parametrize('workload', sites.SPLITS)
+def test_methods_between_sites_exchange_a_hundred_times(workload):
+  for method in sites.AGAINST:
+    found = site_methods.config_of(workload, 4, 'iid', method, 'cpu')
+    assert found.steps // found.strategy.period >= trained.EXCHANGES
 
 
 @pytest.mark.parametrize(
