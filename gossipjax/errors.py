@@ -33,20 +33,24 @@ def nearest(name: str, options: Iterable[str]) -> str:
 
 
 @contextlib.contextmanager
-def blaming(what: str) -> Iterator[None]:
+def blaming(what: str, files: bool = False) -> Iterator[None]:
   """Turns what a function of the user's raises into a sentence about it.
 
   Args:
     what: the function, as the user knows it.
+    files: whether it reads files of the user's, whose errors are its own.
 
   Raises:
-    UserError: it raised something; not for a lack of memory or a failing disk.
+    UserError: it raised something; not for a lack of memory or, without
+      `files`, a failing disk.
   """
   try:
     yield
-  except (UserError, MemoryError, OSError):
+  except (UserError, MemoryError):
     raise
   except Exception as error:
+    if isinstance(error, OSError) and not files:
+      raise
     first = (str(error).strip().splitlines() or ['nothing said'])[0]
     raise UserError(
       f'{what} raises {type(error).__name__}: {first[:200].rstrip(".")}; '

@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from gossipjax.errors import UserError, require
@@ -34,39 +33,6 @@ class Source(abc.ABC):
   @abc.abstractmethod
   def __getitem__(self, index: int) -> Tree:
     """One example: a tree of NumPy arrays without an axis of examples."""
-
-
-class Part(Source):
-  """Some examples of a source, in the order of `rows`."""
-
-  def __init__(self, source: Source, rows: np.ndarray):
-    self._source, self._rows = source, rows
-    self.labels = None if source.labels is None else source.labels[rows]
-
-  def __len__(self) -> int:
-    return len(self._rows)
-
-  def __getitem__(self, index: int) -> Tree:
-    return self._source[int(self._rows[index])]
-
-
-class Shares:
-  """The examples of a source, shared out among workers.
-
-  Attributes:
-    source: of all examples.
-    rows: int[workers, m], the examples of each worker wanted.
-  """
-
-  def __init__(self, source: Source, rows: np.ndarray):
-    self.source, self.rows = source, rows
-
-
-def stacked(source: Source, rows: np.ndarray) -> Tree:
-  """Some examples, arrays [*rows.shape, ...]."""
-  each = [source[int(i)] for i in rows.reshape(-1)]
-  join = lambda *xs: np.stack(xs).reshape(*rows.shape, *np.shape(xs[0]))
-  return jax.tree.map(join, *each)
 
 
 class ImageFolder(Source):

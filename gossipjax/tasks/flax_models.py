@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from flax import linen, nnx
 
+from gossipjax.data.examples import taken
 from gossipjax.data.sources import Source
 from gossipjax.tasks.metrics import Score
 from gossipjax.tasks.task import Task
@@ -72,6 +73,7 @@ def task_from_linen(
 
 def _one_input(train: Any) -> Tree:
   """The inputs of the first example, a batch of one."""
+  train = taken(train, 'train')
   if isinstance(train, Source):
     return jax.tree.map(lambda x: np.asarray(x)[None], train[0][0])
   return jax.tree.map(lambda x: np.asarray(x)[:1], train[0])
