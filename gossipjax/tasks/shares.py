@@ -26,6 +26,7 @@ SPLITS: Mapping[str, Callable[..., np.ndarray]] = {
     labels, workers, seed, shards
   ),
 }
+EXAMPLES = ('train', 'test', 'validation')
 LABELLED = ('dirichlet', 'label')  # Those that need labels.
 
 
@@ -67,11 +68,7 @@ def share_out(
     raise UserError(
       f'split.name: there is no split {name!r}{nearest(name, SPLITS)}'
     )
-  task = task._replace(
-    train=taken(task.train, 'train'),
-    test=taken(task.test, 'test'),
-    validation=taken(task.validation, 'validation'),
-  )
+  task = task._replace(**{x: taken(getattr(task, x), x) for x in EXAMPLES})
   total, _ = count(task.train, 'train'), count(task.test, 'test')
   labels = _labels(task, total) if name in LABELLED else np.arange(total)
   if holdout == 'validation' and task.validation is not None:

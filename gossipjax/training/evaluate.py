@@ -14,6 +14,7 @@ from gossipjax.data.examples import some
 from gossipjax.data.sources import Source
 from gossipjax.errors import UserError
 from gossipjax.tasks import metrics
+from gossipjax.tasks.data_checks import told
 from gossipjax.tasks.task import Task, count
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
@@ -111,7 +112,8 @@ def check_scores(run: Run) -> None:
     if math.isnan(value):
       raise UserError(
         f'task.score: {name!r} is NaN for the initial parameters; a score must '
-        'be a number for any model.'
+        f'be a number for any model. Look for {told(run.task.test)} in '
+        'task.test.'
       )
   _check_means(run.task, params, state)
 

@@ -112,7 +112,7 @@ MISTAKES = {
   ),
   'a k of 0': (
     f'{DEFAULT}:gtopk --config.strategy.density=1e-9',
-    'density none at least',
+    'gtopk: config.strategy.density none at least',
   ),
   'a bad density in the last variant': (
     '--config=configs/quickstart.py --config.variants.gtopk.strategy.density=7',
@@ -162,7 +162,7 @@ MISTAKES = {
   ),
   'a batch larger than a share': (
     f'{DEFAULT} --config.batch_size=188',
-    'batch_size 187 188',
+    'config.batch_size=188 187 config.workers',
   ),
   'an empty batch': (f'{DEFAULT} --config.batch_size=0', 'batch_size 1'),
   'no steps': (f'{DEFAULT} --config.steps=0', 'steps least 1'),
