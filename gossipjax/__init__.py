@@ -1,13 +1,14 @@
 """Communication strategies of data-parallel training, compared.
 
 The idea:
-  aggregator      the types Aggregator and Strategy; chain, every, as_optax
+  aggregator      the types Aggregator and Strategy; chain, every
   async_exchange  kinds of exchange between workers that do not wait
   collectives     the only folder that moves bytes, and counts them
   traffic         a bill: bytes, messages and rounds of one worker
   topology        communication graphs as weighted permutations
   network         seconds that traffic takes on a link
   local_step      one step of one worker: all slots around an optimizer
+  optax_link      as_optax: an aggregator in anyone's optax chain
   executors       how the workers run, by a name
   flatten         joins small leaves of a tree into long vectors
   errors          UserError: a mistake of the user, in a sentence
@@ -50,7 +51,7 @@ _STRATEGIES = pathlib.Path(__file__).with_name('strategies')
 _PUBLIC = {
   'Task': 'gossipjax.tasks.task',
   'Strategy': 'gossipjax.aggregator',
-  'as_optax': 'gossipjax.aggregator',
+  'as_optax': 'gossipjax.optax_link',
   'worker': 'gossipjax.local_step',
   'UserError': 'gossipjax.errors',
   'ring': 'gossipjax.topology',
@@ -78,5 +79,5 @@ def __getattr__(name: str) -> Any:
   # here first.
   if name.startswith('_') or not (_STRATEGIES / f'{name}.py').exists():
     raise AttributeError(f'gossipjax has no {name!r}')
-  in_python = importlib.import_module('gossipjax.comparison.in_python')
+  in_python = importlib.import_module('gossipjax.config.in_python_arguments')
   return in_python.strategy_function(name)

@@ -58,6 +58,34 @@ def blaming(what: str, files: bool = False) -> Iterator[None]:
     ) from error
 
 
+# What is of a kind that an argument may have to be.
+EXAMPLES = {
+  'Task': 'gj.task_from_nnx(...)',
+  'Strategy': 'gj.topk()',
+  'Aggregator': 'gj.topk().gradients',
+  'GradientTransformation': 'optax.adam(1e-3)',
+}
+
+
+def check_kind(where: str, given: object, kind: type) -> None:
+  """Raises a UserError if an argument is of another kind.
+
+  Args:
+    where: the function and its argument, such as 'compare: the task'.
+    given: the argument.
+    kind: what it has to be, one of EXAMPLES.
+  """
+  if isinstance(given, kind):
+    return
+  shown = repr(given) if isinstance(given, str) else type(given).__name__
+  name = kind.__name__
+  article = 'an' if name[0] in 'AEIOU' else 'a'
+  raise UserError(
+    f'{where} is {shown}; it has to be {article} {name}, such as '
+    f'{EXAMPLES[name]}.'
+  )
+
+
 # The modules of each optional part of the installation, see pyproject.toml.
 EXTRAS = {
   'data': ('grain', 'PIL'),

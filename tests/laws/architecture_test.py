@@ -46,6 +46,7 @@ LAYERS = (
   {
     'gossipjax.strategies',
     'gossipjax.local_step',
+    'gossipjax.optax_link',
     'gossipjax.devices',
     'gossipjax.tasks',
   },

@@ -242,6 +242,7 @@ FILES = {
   'raise ValueError("no")': 'config file raises ValueError: no --debug',
   'raise UserError("too\\nfew")': 'too few',
   '{}["a"]': "config file raises KeyError: 'a' --debug",
+  'defaults.variants(**{"a.b": "topk"})': "variant name 'a.b' letters, digits",
   'config.stepz = 1': "config.stepz is unknown did you mean 'steps'",
 }
 
