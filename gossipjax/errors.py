@@ -58,6 +58,14 @@ def blaming(what: str, files: bool = False) -> Iterator[None]:
     ) from error
 
 
+def check_minutes(given: float) -> None:
+  """Raises a UserError for minutes (--minutes) that nobody can wait."""
+  if not 0 <= given < float('inf'):
+    raise UserError(
+      f'--minutes={given:g} is no time; give a number of minutes from 0 on.'
+    )
+
+
 # What is of a kind that an argument may have to be.
 EXAMPLES = {
   'Task': 'gj.task_from_nnx(...)',

@@ -248,3 +248,29 @@ def test_a_strategy_in_python_takes_names_of_parts_and_numbers_of_numpy():
   assert type(found) is type(gj.gossip(topology=gj.ring))
   jax.eval_shape(found.parameters.init, jnp.zeros(3))
   assert gj.topk(density=np.float32(0.5))
+
+
+@pytest.mark.parametrize(
+  'make, words',
+  [
+    (
+      lambda: gj.task_from_nnx(Nnx(nnx.Rngs(0)), loss, **DATA),
+      'an object of type Nnx; give its class',
+    ),
+    (
+      lambda: gj.task_from_nnx(lambda rngs: None, loss, **DATA),
+      'an object of type NoneType; give its class',
+    ),
+    (
+      lambda: gj.task_from_nnx(lambda rngs: Nnx(), loss, **DATA),
+      'makes the model raises TypeError',
+    ),
+    (
+      lambda: gj.task_from_linen(Linen, loss, **DATA),
+      'the class Linen; give Net',
+    ),
+  ],
+)
+def test_a_model_of_another_kind_is_a_sentence(make, words):
+  with pytest.raises(UserError, match=words):
+    make()

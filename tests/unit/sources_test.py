@@ -56,6 +56,11 @@ def broken(folder):
   return path
 
 
+def saved(folder):
+  np.savez(folder / 'y.npz', x=X, n=3)
+  return folder / 'y.npz'
+
+
 def told(records):
   return [(r.step, r.train_loss, r.test_loss, r.bytes_sent) for r in records]
 
@@ -234,6 +239,13 @@ def test_what_is_no_data_is_a_sentence(examples, words):
     (lambda path: gj.npy(path / 'no.npy'), 'cannot be read'),
     (lambda path: gj.Tokens(path / 'no.bin', 4), 'cannot be read'),
     (lambda path: sources.Arrays(X, Y[:5]), '5, 96'),
+    (lambda path: sources.Arrays(X, np.array(3)), 'no axis of examples'),
+    (lambda path: gj.npz(saved(path), ['x', 'n']), 'n is a single number'),
+    (lambda path: gj.npz(saved(path), ['X']), "no array 'X'; there are n, x"),
+    (
+      lambda path: gj.npy(saved(path)),
+      'is an .npz of x, n; read it by',
+    ),
     (lambda path: sources.npz(broken(path), ['x']), 'x.npz cannot be read'),
     (lambda path: sources.Tokens(path / 'x', -1), 'at least 1 token'),
   ],
