@@ -37,7 +37,7 @@ from experiments.framework import (
 from experiments.framework.kept import Kept, claimed, folder_of
 from gossipjax.commands import command_line, console
 from gossipjax.distributed import allocator, gpus
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError, check_minutes, nearest
 
 # The most valuable first.
 CLAIMS = (
@@ -193,6 +193,7 @@ def main(argv: list[str], interrupted: Any) -> None:
   if scale == 'gpu':
     os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
     gpus.require()  # Else they train on the CPU, and are kept as of a GPU.
+  check_minutes(MINUTES.value)
   work(jobs(names, scale, ONLY.value), kept, MINUTES.value)
 
 

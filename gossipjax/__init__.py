@@ -1,7 +1,7 @@
 """Communication strategies of data-parallel training, compared.
 
 The idea:
-  aggregator      the types Aggregator and Strategy; chain, every, as_optax
+  aggregator      the types Aggregator and Strategy; chain, every
   async_exchange  kinds of exchange between workers that do not wait
   collectives     the only folder that moves bytes, and counts them
   traffic         a bill: bytes, messages and rounds of one worker
@@ -51,7 +51,7 @@ _STRATEGIES = pathlib.Path(__file__).with_name('strategies')
 _PUBLIC = {
   'Task': 'gossipjax.tasks.task',
   'Strategy': 'gossipjax.aggregator',
-  'as_optax': 'gossipjax.aggregator',
+  'as_optax': 'gossipjax.transforms.optax_link',
   'worker': 'gossipjax.local_step',
   'UserError': 'gossipjax.errors',
   'ring': 'gossipjax.topology',
@@ -79,5 +79,5 @@ def __getattr__(name: str) -> Any:
   # here first.
   if name.startswith('_') or not (_STRATEGIES / f'{name}.py').exists():
     raise AttributeError(f'gossipjax has no {name!r}')
-  in_python = importlib.import_module('gossipjax.comparison.in_python')
+  in_python = importlib.import_module('gossipjax.config.in_python_arguments')
   return in_python.strategy_function(name)

@@ -6,11 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
 
-from gossipjax import collectives
-from gossipjax.compressors.quantised import needs_floats
 from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE, Traffic
 
@@ -147,54 +144,3 @@ def select(condition, new: Tree, old: Tree) -> Tree:
   if condition is True:
     return new
   return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
-
-
-class AsOptaxState(NamedTuple):
-  inner: State  # The aggregator's memory.
-  step: jax.Array  # i32[]; calls so far.
-  sent: Traffic  # Of the last call.
-  sent_total: Traffic  # Of all calls.
-
-
-def as_optax(
-  aggregator: Aggregator,
-  axis: collectives.Axis = collectives.WORKERS,
-  inner: collectives.Axis | None = None,
-) -> optax.GradientTransformationExtraArgs:
-  """Wraps a gradient aggregator as a transformation for `optax.chain`.
-
-  It is called once per worker under an axis name, for example inside
-  `jax.shard_map`, and its results vary along that axis: parameters and
-  optimizer states have a row per worker. `state.sent` is the Traffic of the
-  last call, `state.sent_total` of all calls, also inside `optax.MultiSteps`.
-  Gradients that travel whole are billed at their own width, such as 2 bytes for
-  bfloat16. Compressors with error feedback convert gradients to float32: a
-  residual in bfloat16 would round away the small values that it has to keep.
-  `gj.topk(dtype='bfloat16')` rounds the values that travel. Do not use it for
-  parameter aggregators: a mean of parameters that is added as an update leaves
-  replicas that differ in their last bits; `gj.worker` takes those.
-
-  Args:
-    aggregator: of gradients. Its period counts calls.
-    axis: the name of the workers' axis, or names of several.
-    inner: the axis of the devices of a worker, if they all have the worker's
-      gradient: they share its sending, and each bill is that of a device. Where
-      each has a shard of it instead, leave this out and make their axis manual
-      in `jax.shard_map` too: then a shard meets the same shard of others only.
-  """
-
-  def begin(params):
-    needs_floats(params, 'A tree of gradients', jnp.inexact)
-    memory = aggregator.init(params)
-    return AsOptaxState(memory, jnp.int32(0), SILENCE, SILENCE)
-
-  def update(updates, state, params=None, **extra):
-    del params, extra
-    exchange = collectives.along(axis, aggregator.update, inner)
-    updates, memory, sent = exchange(updates, state.inner, state.step)
-    total = state.sent_total + sent
-    return updates, AsOptaxState(memory, state.step + 1, sent, total)
-
-  return optax.GradientTransformationExtraArgs(
-    collectives.along(axis, begin, inner), update
-  )

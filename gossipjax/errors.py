@@ -33,25 +33,65 @@ def nearest(name: str, options: Iterable[str]) -> str:
 
 
 @contextlib.contextmanager
-def blaming(what: str) -> Iterator[None]:
+def blaming(what: str, files: bool = False) -> Iterator[None]:
   """Turns what a function of the user's raises into a sentence about it.
 
   Args:
     what: the function, as the user knows it.
+    files: whether it reads files of the user's, whose errors are its own.
 
   Raises:
-    UserError: it raised something; not for a lack of memory or a failing disk.
+    UserError: it raised something; not for a lack of memory or, without
+      `files`, a failing disk.
   """
   try:
     yield
-  except (UserError, MemoryError, OSError):
+  except (UserError, MemoryError):
     raise
   except Exception as error:
+    if isinstance(error, OSError) and not files:
+      raise
     first = (str(error).strip().splitlines() or ['nothing said'])[0]
     raise UserError(
       f'{what} raises {type(error).__name__}: {first[:200].rstrip(".")}; '
       '--debug shows where.'
     ) from error
+
+
+def check_minutes(given: float) -> None:
+  """Raises a UserError for minutes (--minutes) that nobody can wait."""
+  if not 0 <= given < float('inf'):
+    raise UserError(
+      f'--minutes={given:g} is no time; give a number of minutes from 0 on.'
+    )
+
+
+# What is of a kind that an argument may have to be.
+EXAMPLES = {
+  'Task': 'gj.task_from_nnx(...)',
+  'Strategy': 'gj.topk()',
+  'Aggregator': 'gj.topk().gradients',
+  'GradientTransformation': 'optax.adam(1e-3)',
+}
+
+
+def check_kind(where: str, given: object, kind: type) -> None:
+  """Raises a UserError if an argument is of another kind.
+
+  Args:
+    where: the function and its argument, such as 'compare: the task'.
+    given: the argument.
+    kind: what it has to be, one of EXAMPLES.
+  """
+  if isinstance(given, kind):
+    return
+  shown = repr(given) if isinstance(given, str) else type(given).__name__
+  name = kind.__name__
+  article = 'an' if name[0] in 'AEIOU' else 'a'
+  raise UserError(
+    f'{where} is {shown}; it has to be {article} {name}, such as '
+    f'{EXAMPLES[name]}.'
+  )
 
 
 # The modules of each optional part of the installation, see pyproject.toml.

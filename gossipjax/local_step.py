@@ -10,6 +10,7 @@ import optax
 from gossipjax import aggregator as agg
 from gossipjax import collectives
 from gossipjax.compressors.quantised import needs_floats
+from gossipjax.errors import check_kind
 from gossipjax.traffic import SILENCE, Traffic
 
 
@@ -141,9 +142,14 @@ def worker(
     Traffic of the step (bytes, messages and rounds of this worker).
 
   Raises:
-    UserError: from the strategy, for example if its topology does not fit the
-      number of workers.
+    UserError: an argument is of another kind; or, from the strategy, for
+      example its topology does not fit the number of workers.
   """
+  for what, given, kind in (
+    ('strategy', strategy, agg.Strategy),
+    ('optimizer', tx, optax.GradientTransformation),
+  ):
+    check_kind(f'worker: the {what}', given, kind)
   begin, step = make_worker(strategy, tx)
 
   def init(params):

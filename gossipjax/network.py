@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gossipjax.config import ranges
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, nearest
 from gossipjax.traffic import Traffic
 
 
@@ -71,6 +71,8 @@ def read(path: str) -> Link:
     raise UserError(f'link={path} is not JSON of a link ({error}).') from error
   if not isinstance(found, dict):
     raise UserError(f'link={path} is not a link; it needs {_NEEDED}.')
+  for key in (key for key in found if key not in _KINDS):
+    raise UserError(f'link={path}: {key} is unknown{nearest(key, _KINDS)}')
   facts = {'full_duplex': True} | found
   for key, kinds in _KINDS.items():
     value = facts.get(key)

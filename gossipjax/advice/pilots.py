@@ -22,8 +22,6 @@ from gossipjax.advice.risk import Risk
 from gossipjax.comparison import scores
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
-from gossipjax.tasks import checks
-from gossipjax.tasks.task import Task
 from gossipjax.tuning import trials
 
 
@@ -62,7 +60,7 @@ class Bench:
     known = workdir.summary(trial.folder) is not None
     summary = trials.finish(trial, self._interrupted, self._tasks)
     # Of the task, since a pilot that diverged may have left no score.
-    self.metric, self.higher = metric_of(
+    self.metric, self.higher = scores.of_task(
       config, next(iter(self._tasks.values()))
     )
     metric = self.metric
@@ -128,19 +126,6 @@ class Bench:
       workdir.write(path, json.dumps([step_s, begin_s]))
     step_s, begin_s = workdir.read(path, list[float])
     return step_s, begin_s
-
-
-def metric_of(config: Mapping[str, Any], task: Task) -> tuple[str, bool]:
-  """The column of the score that is judged, see `config.target_score`.
-
-  Returns:
-    The column, and whether large values of it are good.
-  """
-  numbers = {f'test_{name}': np.zeros(1) for name in checks.scores_of(task)}
-  known = list(scores.columns([numbers]))
-  chosen = f'test_{config.get("target_score")}'
-  metric = chosen if chosen in known else known[0]
-  return metric, scores.is_higher(metric, task.higher_is_better)
 
 
 def run(

@@ -13,7 +13,7 @@ from gossipjax.advice import step_traffic
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy, Tree, identity
 from gossipjax.config import resolve
-from gossipjax.data.sources import Shares, stacked
+from gossipjax.data.examples import Shares, stacked
 from gossipjax.local_step import make_worker
 from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.tasks.task import Task

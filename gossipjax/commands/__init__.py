@@ -9,5 +9,6 @@ launch        starts several processes of `run` on this host
 new_optimizer another optimizer on the command line, with its arguments
 new_part      another task or strategy, with its arguments
 command_line  parses flags and config overrides, prints help
+flag_errors   sentences about flags and config files
 console       how every command ends: signals, sentences and exit codes
 """

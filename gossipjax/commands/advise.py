@@ -32,7 +32,7 @@ from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line, console
 from gossipjax.comparison import units
 from gossipjax.config.variants import variants
-from gossipjax.errors import UserError, require
+from gossipjax.errors import UserError, check_minutes, require
 from gossipjax.training.run import devices
 
 
@@ -77,6 +77,7 @@ def main(
   given = flags.FLAGS
   if given.plot:
     require('report')
+  check_minutes(given.minutes)
   if given.tune and given.minutes <= 0:
     raise UserError('--tune needs pilots; give them time, such as --minutes=5.')
   config, name = command_line.config()

@@ -68,9 +68,10 @@ def attempt(
     print(recommendation.tried(ranks, config.steps, more))
     if given.tune:
       tuned.write(folder / 'tuned.py', config, configs, ranks)
+      again = shlex.join([f'--config={folder}/tuned.py'])
       print(
-        f'\npython -m gossipjax run --config={folder}/tuned.py compares '
-        'them at full length on the test set.'
+        f'\npython -m gossipjax run {again} compares them at full length on '
+        'the test set.'
       )
 
 

@@ -5,14 +5,18 @@ import pathlib
 import re
 import shlex
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from absl import app, flags
 from ml_collections import ConfigDict
 
-from gossipjax.commands import console, new_optimizer, new_part
+from gossipjax.commands import (
+  console,
+  flag_errors,
+  new_optimizer,
+  new_part,
+)
 from gossipjax.errors import UserError
 
 _HELP = {'-h', '-help', '--help', '--helpshort', '--helpfull'}
@@ -41,7 +45,7 @@ def start(
   try:
     define_flags()  # ml_collections opens --flagfile here.
   except flags.Error as error:
-    console.refuse(_last_line(error), error)
+    console.refuse(flag_errors.last_line(error), error)
   if _HELP & {*words}:
     modules = ['ml_collections', main.__module__, *shared, console.__name__]
     print('\n'.join([(doc or '').strip(), '', *_flag_lines(modules)]))
@@ -95,11 +99,11 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   except UserError as error:
     console.refuse(str(error), error)
   except flags.IllegalFlagValueError as error:
-    console.refuse(_about_value(error), error)
+    console.refuse(flag_errors.about_value(error), error)
   except (flags.Error, OSError, SyntaxError) as error:
-    console.refuse(_last_line(error), error)
+    console.refuse(flag_errors.last_line(error), error)
   except Exception as error:  # Whatever a config file raises.
-    console.refuse(_of_file(error), error)
+    console.refuse(flag_errors.of_file(error), error)
 
 
 _FLAG_NAME = re.compile(r'^--[a-z-]+(?==|$)')
@@ -107,53 +111,6 @@ _FLAG_NAME = re.compile(r'^--[a-z-]+(?==|$)')
 
 def _with_underscores(name: re.Match[str]) -> str:
   return '--' + name[0][2:].replace('-', '_')
-
-
-def _of_file(error: Exception) -> str:
-  """A sentence about what ml_collections or a config file raises."""
-  *_, last = traceback.extract_tb(error.__traceback__)
-  if 'ml_collections' in last.filename:
-    if isinstance(error, AttributeError | KeyError):
-      return _about_key(error)
-    if isinstance(error, ValueError):
-      return _last_line(error)
-  return _raised(f'{type(error).__name__}: {_last_line(error)}')
-
-
-def _raised(what: str) -> str:
-  return f'The config file raises {what}; --debug shows where.'
-
-
-def _about_key(error: Exception) -> str:
-  """A sentence about an unknown key, as ml_collections reports it."""
-  told = str(error.args[0]) if error.args else ''
-  key = re.search(r'\w+', told)
-  hint = re.search(r'mean "(\w+)"', told)
-  return f'There is no config key {key and key[0]!r}' + (
-    f'; did you mean {hint[1]!r}?'
-    if hint
-    else '; gossipjax/config/defaults.py lists them.'
-  )
-
-
-def _about_value(error: Exception) -> str:
-  """A sentence about a value of the wrong type, or about a config file."""
-  found = re.match(r'flag --(.+?)=(.*?): ', str(error))
-  if found is not None and found[1] == 'config':
-    # The file was found, but running it failed; its traceback comes first.
-    _, ours, sentence = str(error).rpartition('UserError: ')
-    last = str(error).strip().splitlines()[-1]
-    return sentence if ours else _raised(last)
-  if found is None or found[1] not in flags.FLAGS:
-    return _last_line(error)
-  kind = flags.FLAGS[found[1]].parser.flag_type()
-  return f'--{found[1]}={found[2]} has the wrong type; it takes {kind}.'
-
-
-def _last_line(error: Exception) -> str:
-  """The message itself where a config file's traceback stands before it."""
-  lines = str(error).strip().splitlines() or [type(error).__name__]
-  return lines[-1].rpartition('UserError: ')[2]
 
 
 def again(words: Sequence[str]) -> str:
@@ -187,7 +144,9 @@ def config() -> tuple[ConfigDict, str]:
   known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
   if flag.value is None:
     raise UserError(
-      '--config is missing; start with --config=configs/quickstart.py.'
+      flag_errors.NO_CONFIG
+      if flag_errors.is_nothing(flag)
+      else '--config is missing; start with --config=configs/quickstart.py.'
       if known
       else '--config is missing; name a Python file with get_config(), of '
       'which `python -m gossipjax run --help` shows an example.'

@@ -11,6 +11,7 @@ trials.csv and tuned.py, a config with the best values. Finished trials are not
 run again, even if the grid grows.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 
 from absl import flags
@@ -40,7 +41,10 @@ def define_flags() -> None:
   flags.DEFINE_integer('budget', None, 'Points per variant; default: all.')
   flags.DEFINE_integer('processes', 1, 'Trials at the same time.')
   flags.DEFINE_string(
-    'metric', None, 'validation_SCORE to choose by; default: the accuracy.'
+    'metric',
+    None,
+    'validation_SCORE to choose by; default: that of config.target_score, else '
+    'the accuracy, else the loss.',
   )
   flags.DEFINE_string('workdir', None, 'Where results go; it is continued.')
 
@@ -73,23 +77,18 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
     interrupted,
   )
   print((folder / 'trials.md').read_text())
+  again = shlex.join([f'--config={folder}/tuned.py'])
   print(
-    f'python -m gossipjax run --config={folder}/tuned.py compares them at '
-    'their best on the test set.'
+    f'python -m gossipjax run {again} compares them at their best on the test '
+    'set.'
   )
 
 
-def _show(row: trials.Row) -> None:
-  """Prints one line of a finished trial."""
+def _show(row: trials.Row, metric: str) -> None:
+  """Prints one line of a finished trial, with the score that decides."""
   names = [*row]  # The variant, the keys of its point, its seed.
   values = {k: row[k] for k in names[1 : names.index('seed') + 1]}
-  scores = [
-    key
-    for key, value in row.items()
-    if key.startswith('validation_') and value is not None
-  ]
-  first = max(scores, key=lambda name: 'accuracy' in name, default='')
-  score = row['diverged'] or (f'{first.replace("_", " ")} {row[first]:.4f}')
+  score = row['diverged'] or f'{metric.replace("_", " ")} {row[metric]:.4f}'
   console.say(
     f'{row["variant"]}, '
     f'{", ".join(f"{k}={v}" for k, v in values.items())}: {score}'

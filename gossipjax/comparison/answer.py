@@ -119,7 +119,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   told = {run['name']: run for run in summary['runs']}
   shown = [run for run in runs if run.name in told]
   config = summary['config']
-  score, given = _goal(config)
+  score, given = scores.goal(config)
   groups = _groups(told, shown)
   whole = [run for seeds in groups.values() for run in seeds if run]
   if (metric := _metric(score, whole)) is None:
@@ -156,26 +156,14 @@ def _order(row: Row, higher: bool) -> tuple[float, float]:
   return row.total.mean, -row.score.mean if higher else row.score.mean
 
 
-def _goal(config: Mapping[str, Any]) -> tuple[str, float]:
-  """Score and target of the config, else of its cluster; '' and 0 if none."""
-  for part in (config, config.get('cluster') or {}):
-    named = part.get('target_score') or '', float(part.get('target') or 0)
-    if any(named):
-      return named
-    if accuracy := part.get('target_accuracy'):
-      return 'accuracy', float(accuracy)
-  return '', 0.0
-
-
 def _metric(score: str, runs: Sequence[Run]) -> str | None:
-  """The chosen score, else accuracy, loss or the first that there is."""
+  """See `scores.chosen`, of the scores that there are."""
   known = [
     name
     for name in scores.columns(run.records for run in runs)
     if any(has(run, name) for run in runs)
   ]
-  chosen = f'test_{score}'
-  return chosen if chosen in known else next(iter(known), None)
+  return scores.chosen(score, known)
 
 
 def _groups(

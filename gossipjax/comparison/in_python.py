@@ -1,10 +1,9 @@
 """Compares strategies on a task, from Python: `gossipjax.compare`."""
 
-import functools
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import optax
@@ -20,9 +19,9 @@ from gossipjax.comparison import (
 )
 from gossipjax.comparison import compare as comparison
 from gossipjax.comparison.variant import check
-from gossipjax.config import defaults, resolve
-from gossipjax.config.variants import variants
-from gossipjax.errors import UserError, require
+from gossipjax.config import defaults, in_python_arguments
+from gossipjax.config.variants import check_name, variants
+from gossipjax.errors import UserError, check_kind, require
 from gossipjax.results import reader
 from gossipjax.tasks.task import Task
 from gossipjax.training.optimizer import check_arguments
@@ -77,21 +76,6 @@ class Result:
     if pathlib.Path(folder).exists():
       raise UserError(f'{folder} exists; name another folder.')
     shutil.copytree(self.folder, folder)
-
-
-def strategy_function(name: str) -> Callable[..., Strategy]:
-  """The function of a strategy, for `gossipjax.NAME(...)`.
-
-  `look_ahead` is 0 unless it is given, because a strategy does not see the
-  optimizer: it has to be the momentum of `optax.sgd(nesterov=True)`.
-
-  Raises:
-    UserError: there is no such strategy.
-  """
-  function = resolve.strategy_function(name)
-  if 'look_ahead' in resolve.strategy_config(name):
-    return functools.partial(function, look_ahead=0.0)
-  return function
 
 
 def compare(
@@ -168,11 +152,7 @@ def _check(task: Any, strategies: Any, optimizer: Any) -> None:
     'optimizer': (optimizer, optax.GradientTransformation),
     **each,
   }.items():
-    if not isinstance(given, kind):
-      raise UserError(
-        f'compare: the {what} is {type(given).__name__}; it has to be a '
-        f'{kind.__name__}.'
-      )
+    check_kind(f'compare: the {what}', given, kind)
   check_arguments('optimizer', optimizer)
 
 
@@ -187,12 +167,11 @@ def _config(
     for key, value in settings.items():
       if key not in config or key in ('task', 'strategy', 'variants'):
         raise UserError(f'compare has no setting {key!r}.')
+      value = in_python_arguments.setting(key, value, config[key])
       build = {'split': defaults.split, 'cluster': defaults.cluster}.get(key)
-      if build and not isinstance(value, Mapping):
-        raise UserError(
-          f"compare: {key} is a dict, as split={{'name': 'label'}}."
-        )
       config[key] = build(**value) if build and value else value
+    for name in strategies:
+      check_name(name)
     config.variants = ConfigDict(
       {name: {'strategy': {'name': name}} for name in strategies},
       sort_keys=False,

@@ -1,11 +1,13 @@
 """The scores that tables, figures and the report show, with their labels."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gossipjax.results import total_time
+from gossipjax.tasks import checks
+from gossipjax.tasks.task import Task
 
 LOSSES = {'train_loss': 'training loss', 'test_loss': 'held-out loss'}
 ACCURACY = {'test_accuracy': 'held-out accuracy'}
@@ -32,6 +34,44 @@ def columns(frames: Iterable[Mapping[str, Any]]) -> dict[str, str]:
   return {k: v for k, v in first.items() if k in known} | {
     k: label(k) for k in known if k not in first
   }
+
+
+def goal(config: Mapping[str, Any]) -> tuple[str, float]:
+  """Score and target of the config, else of its cluster; '' and 0 if none."""
+  for part in (config, config.get('cluster') or {}):
+    named = part.get('target_score') or '', float(part.get('target') or 0)
+    if any(named):
+      return named
+    if accuracy := part.get('target_accuracy'):
+      return 'accuracy', float(accuracy)
+  return '', 0.0
+
+
+def chosen(score: str, known: Sequence[str]) -> str | None:
+  """The column that runs are judged by: that of the score, else the first.
+
+  Args:
+    score: of `goal`; '' leaves the choice.
+    known: the columns that there are, in the order of `columns`.
+  """
+  column = f'test_{score}'
+  return column if column in known else next(iter(known), None)
+
+
+def of_task(config: Mapping[str, Any], task: Task) -> tuple[str, bool]:
+  """The column that runs of a task are judged by before any has a record.
+
+  Args:
+    config: of the comparison, which may name the score, see `goal`.
+    task: whose scores there are.
+
+  Returns:
+    The column, and whether large values of it are good.
+  """
+  numbers = {f'test_{name}': np.zeros(1) for name in checks.scores_of(task)}
+  known = list(columns([numbers]))
+  column = chosen(goal(config)[0], known) or known[0]
+  return column, is_higher(column, task.higher_is_better)
 
 
 def _has_numbers(values: Any) -> bool:

@@ -11,7 +11,7 @@ from gossipjax.config import defaults
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import simulate
-from gossipjax.tasks import checks
+from gossipjax.tasks import checks, data_checks
 from gossipjax.training import evaluate, worker_program
 from gossipjax.training.run import Given, Run, resolve_run
 
@@ -71,25 +71,28 @@ def check(
   found = Variant(name, config, run, rehearse(run))
   params, _ = found.shapes
   entries = sum(leaf.size for leaf in jax.tree.leaves(params))
-  _check_density(config.strategy, entries)
+  _check_density(config.strategy, entries, f'{name}: config.strategy')
   own = given.task is not None or ':' in config.task.name
   if own and len(loaded) > before:
-    evaluate.check_scores(run)  # Those of built-in tasks are known.
+    # Those of built-in tasks are known.
+    data_checks.check(run.task, run.batch_size, run.seed)
+    evaluate.check_scores(run)
   return found
 
 
-def _check_density(strategy: Mapping[str, Any], size: int) -> None:
+def _check_density(strategy: Mapping[str, Any], size: int, path: str) -> None:
   """Refuses a density that keeps no entry of the whole model.
 
   Args:
     strategy: `config.strategy`, or a part of it.
     size: entries of the model.
+    path: of `strategy`, for the sentence.
   """
   for key, value in strategy.items():
     if isinstance(value, Mapping | ConfigDict):
-      _check_density(value, size)
+      _check_density(value, size, f'{path}.{key}')
     elif key == 'density' and value is not None:
-      sparse.check_keeps(value, size)
+      sparse.check_keeps(value, size, f'{path}.{key}')
 
 
 def check_groups(config: ConfigDict, runs: Sequence[Variant]) -> None:

@@ -37,11 +37,11 @@ def count(density: float, size: int) -> int:
   return max(1, round(density * size))
 
 
-def check_keeps(density: float, size: int) -> None:
+def check_keeps(density: float, size: int, key: str = 'density') -> None:
   """Raises a UserError for a density that is less than one of all entries."""
   if round(density * size) < 1:
     raise UserError(
-      f'density={density} keeps none of {size} entries; '
+      f'{key}={density} keeps none of {size} entries; '
       f'it has to be at least {1 / size:.2g}.'
     )
 

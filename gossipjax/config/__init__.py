@@ -3,6 +3,7 @@
 training/optimizer.py, training/schedules.py and executors.py resolve their own.
 
 arguments      calls a function with the arguments of a config; parts by name
+in_python_arguments  the same of functions that are called in Python
 parts          arguments that are a name with arguments of its own
 own_functions  functions of the user's own, by the name 'module:function'
 resolve        the tasks, strategies and links that a config names

@@ -10,6 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from gossipjax.config import arguments, resolve
+from gossipjax.config.variants import check_name
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import named, shares
 
@@ -164,8 +165,13 @@ def variants(*names: str, **strategies: ConfigDict | str) -> ConfigDict:
     *names: of strategies with their defaults, each the name of its variant.
     **strategies: by the name of the variant, `config.strategy` or the name of
       a strategy.
+
+  Raises:
+    UserError: a name that no variant, or no strategy, has.
   """
   chosen = {name: name for name in names} | strategies
+  for name in strategies:
+    check_name(name)
   return ConfigDict(
     {
       name: {

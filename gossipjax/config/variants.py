@@ -44,22 +44,22 @@ def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
         f'config.variants.{name}={changes!r} is not a dict; give the keys to '
         'change and their values.'
       )
-    plain = str(name).replace('_', '').replace('-', '')
-    if not (isinstance(name, str) and plain.isalnum()):
-      raise UserError(
-        f'config.variants: variant name {name!r} is not allowed; use letters, '
-        'digits, _ and - only.'
-      )
-    if len(name.encode()) > LONGEST:
-      raise UserError(
-        f'config.variants: variant name {name[:20]}... has '
-        f'{len(name.encode())} bytes; use at most {LONGEST}.'
-      )
+    check_name(name)
   _check_seconds(config)
   for name, changes in changes_by_name(config).items():
     found = changed(base, changes, f'config.variants.{name}.')
     ranges.check(found)
     yield name, found
+
+
+def check_name(name: Any) -> None:
+  """Raises a UserError for the name of a variant that no folder can have."""
+  plain = name.replace('_', '').replace('-', '') if type(name) is str else ''
+  if not plain.isalnum() or len(name.encode()) > LONGEST:
+    raise UserError(
+      f'config.variants: variant name {str(name)[:40]!r} is not allowed; use '
+      f'letters, digits, _ and - only, at most {LONGEST} bytes.'
+    )
 
 
 def _check_seconds(config: ConfigDict) -> None:

@@ -10,6 +10,7 @@ idx       the format of MNIST
 cifar     the format of CIFAR's binary version
 text      text as bytes
 sources   examples that are read when they are needed
+examples  arrays or sources, checked; some of them
 split     distributes examples over workers
 holdout   the examples that are held out, for a test or for validation
 batch     the batch of a worker in a step (on the device)

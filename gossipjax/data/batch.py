@@ -53,8 +53,8 @@ def check_size(size: int, share: int) -> None:
   """Raises a UserError for a batch that is no part of a worker's share."""
   if not 1 <= size <= share:
     raise UserError(
-      f'batch_size must be between 1 and the {share} examples each '
-      f'worker has, got {size}.'
+      f'config.batch_size={size} must be between 1 and the {share} examples '
+      'that each worker has; set a smaller one, or fewer config.workers.'
     )
 
 

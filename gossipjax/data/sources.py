@@ -9,10 +9,9 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
-from gossipjax.errors import UserError, require
+from gossipjax.errors import UserError, nearest, require
 
 Tree = Any
 PICTURES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
@@ -34,39 +33,6 @@ class Source(abc.ABC):
   @abc.abstractmethod
   def __getitem__(self, index: int) -> Tree:
     """One example: a tree of NumPy arrays without an axis of examples."""
-
-
-class Part(Source):
-  """Some examples of a source, in the order of `rows`."""
-
-  def __init__(self, source: Source, rows: np.ndarray):
-    self._source, self._rows = source, rows
-    self.labels = None if source.labels is None else source.labels[rows]
-
-  def __len__(self) -> int:
-    return len(self._rows)
-
-  def __getitem__(self, index: int) -> Tree:
-    return self._source[int(self._rows[index])]
-
-
-class Shares:
-  """The examples of a source, shared out among workers.
-
-  Attributes:
-    source: of all examples.
-    rows: int[workers, m], the examples of each worker wanted.
-  """
-
-  def __init__(self, source: Source, rows: np.ndarray):
-    self.source, self.rows = source, rows
-
-
-def stacked(source: Source, rows: np.ndarray) -> Tree:
-  """Some examples, arrays [*rows.shape, ...]."""
-  each = [source[int(i)] for i in rows.reshape(-1)]
-  join = lambda *xs: np.stack(xs).reshape(*rows.shape, *np.shape(xs[0]))
-  return jax.tree.map(join, *each)
 
 
 class ImageFolder(Source):
@@ -124,6 +90,11 @@ class Arrays(Source):
   """Arrays [examples, ...], such as memory-mapped ones."""
 
   def __init__(self, *arrays: np.ndarray):
+    if not arrays or any(np.ndim(x) < 1 for x in arrays):
+      raise UserError(
+        'A source needs arrays [examples, ...], at least one; a single number '
+        'has no axis of examples.'
+      )
     sizes = {len(x) for x in arrays}
     if len(sizes) != 1:
       raise UserError(
@@ -145,19 +116,36 @@ class Arrays(Source):
 def npy(*paths: str | pathlib.Path) -> Source:
   """Arrays of .npy files, mapped into memory; an example is a row of each. The
   last, if it is int[examples], has the labels of a `split`."""
-  return Arrays(*(_read(path, mmap_mode='r') for path in paths))
+  found = [_read(path, mmap_mode='r') for path in paths]
+  for path, array in zip(paths, found, strict=True):
+    if not isinstance(array, np.ndarray):
+      raise UserError(
+        f'{path} is an .npz of {", ".join(array)}; read it by gj.npz(path, '
+        'names).'
+      )
+  return Arrays(*found)
 
 
 def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
   """Arrays of an .npz file, read into memory; an example is a row of each of
   `names`, otherwise as `npy`."""
   found = _read(path)
+  if isinstance(found, np.ndarray):
+    raise UserError(f'{path} is a file of one array; read it by gj.npy.')
   if missing := [name for name in names if name not in found]:
-    raise UserError(f'{path} has no array {missing[0]!r}.')
+    raise UserError(
+      f'{path} has no array {missing[0]!r}{nearest(missing[0], found)}'
+    )
   try:
-    return Arrays(*(found[name] for name in names))
+    arrays = {name: found[name] for name in names}
   except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
     raise UserError(f'{path} cannot be read ({error}).') from error
+  for name, array in arrays.items():
+    if not array.ndim:
+      raise UserError(
+        f'{path}: {name} is a single number; name arrays [examples, ...].'
+      )
+  return Arrays(*arrays.values())
 
 
 def _read(path: str | pathlib.Path, **given: Any) -> Any:

@@ -112,7 +112,10 @@ def run(
   code = running[failed].wait()
   if stuck and not signals.received:
     return LOST
-  return code if code > 0 else 128 - code
+  code = code if code > 0 else 128 - code
+  # They were told by SIGTERM, whatever the launcher was told by.
+  told = signals.received and code == 128 + signal.SIGTERM
+  return 128 + signals.received if told else code
 
 
 def _start(words: Sequence[str], end: socket.socket) -> subprocess.Popen:
@@ -139,7 +142,7 @@ class _Signals:
   """Passes the first signal on to all processes; a second one kills them."""
 
   def __init__(self, running: Sequence[subprocess.Popen]):
-    self.received, self._running = False, running
+    self.received, self._running = 0, running
     self._before = {
       number: signal.signal(number, self._receive)
       for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -152,10 +155,10 @@ class _Signals:
       signal.signal(number, before or signal.SIG_DFL)
 
   def _receive(self, number, frame) -> None:
-    del number, frame
+    del frame
     for process in self._running:
       process.send_signal(signal.SIGKILL if self.received else signal.SIGTERM)
-    self.received = True
+    self.received = number
 
 
 def _start_echo(number: int, process: subprocess.Popen) -> threading.Thread:

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax.data.sources import Shares, Source
+from gossipjax.data.examples import Shares
+from gossipjax.data.sources import Source
 from gossipjax.errors import UserError, blaming, nearest
 from gossipjax.tasks.metrics import Total, WholeSet
 from gossipjax.tasks.task import Task
@@ -98,8 +99,7 @@ def batch_shapes(examples: Tree, axis: int, size: int) -> Tree:
   """Shapes of a batch of examples, of arrays those before `axis`."""
   if isinstance(examples, Shares | Source):
     source = examples.source if isinstance(examples, Shares) else examples
-    with blaming(f'{type(source).__name__}: example 0'):
-      examples, axis = jax.tree.map(np.asarray, source[0]), 0
+    examples, axis = jax.tree.map(np.asarray, source[0]), 0
   for x in jax.tree.leaves(examples):
     if not jnp.issubdtype(x.dtype, jnp.number) and x.dtype != bool:
       raise UserError(

@@ -8,7 +8,9 @@ import jax
 import numpy as np
 from flax import linen, nnx
 
+from gossipjax.data.examples import taken
 from gossipjax.data.sources import Source
+from gossipjax.errors import UserError, blaming
 from gossipjax.tasks.metrics import Score
 from gossipjax.tasks.task import Task
 
@@ -47,6 +49,7 @@ def task_from_linen(
     scores: (outputs, targets) -> scores by name; None is the loss alone.
     **rest: further fields of `Task`.
   """
+  _check(model, 'task_from_linen', linen.Module, 'Net()')
   known = inspect.signature(type(model).__call__).parameters
   training = {k: v for k, v in _SWITCHES.items() if k in known}
   testing = {k: not v for k, v in training.items()}
@@ -72,6 +75,7 @@ def task_from_linen(
 
 def _one_input(train: Any) -> Tree:
   """The inputs of the first example, a batch of one."""
+  train = taken(train, 'train')
   if isinstance(train, Source):
     return jax.tree.map(lambda x: np.asarray(x)[None], train[0][0])
   return jax.tree.map(lambda x: np.asarray(x)[:1], train[0])
@@ -101,7 +105,12 @@ def task_from_nnx(
       its class, if that takes nothing else.
     loss, train, test, scores, rest: as those of `task_from_linen`.
   """
-  model = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
+  hint = 'its class, or lambda rngs: Net(rngs=rngs)'
+  if isinstance(make, nnx.Module) or not callable(make):
+    _check(make, 'task_from_nnx', type, hint)
+  with blaming('task_from_nnx: the function that makes the model'):
+    model = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
+  _check(model, 'task_from_nnx', nnx.Module, hint)
   kinds = (nnx.Param, nnx.RngState, ...)
   model.train()
   training, *forms = nnx.split(model, *kinds)
@@ -126,6 +135,13 @@ def task_from_nnx(
 
   stateful = bool(jax.tree.leaves(forms[2]))
   return _task(init, forward, judge, loss, scores, train, test, stateful, rest)
+
+
+def _check(given: Any, where: str, kind: type, hint: str) -> None:
+  if not isinstance(given, kind):
+    sort = 'the class' if isinstance(given, type) else 'an object of type'
+    name = getattr(given, '__name__', type(given).__name__)
+    raise UserError(f'{where}: the model is {sort} {name}; give {hint}.')
 
 
 def _named(state: Any) -> dict[str, jax.Array]:

@@ -7,8 +7,9 @@ import jax
 import numpy as np
 
 from gossipjax.data import split as splits
+from gossipjax.data.examples import Part, Shares, some, taken
 from gossipjax.data.holdout import hold_out
-from gossipjax.data.sources import Part, Shares, Source
+from gossipjax.data.sources import Source
 from gossipjax.errors import UserError, nearest
 from gossipjax.tasks.task import Task, count
 
@@ -25,6 +26,7 @@ SPLITS: Mapping[str, Callable[..., np.ndarray]] = {
     labels, workers, seed, shards
   ),
 }
+EXAMPLES = ('train', 'test', 'validation')
 LABELLED = ('dirichlet', 'label')  # Those that need labels.
 
 
@@ -66,6 +68,7 @@ def share_out(
     raise UserError(
       f'split.name: there is no split {name!r}{nearest(name, SPLITS)}'
     )
+  task = task._replace(**{x: taken(getattr(task, x), x) for x in EXAMPLES})
   total, _ = count(task.train, 'train'), count(task.test, 'test')
   labels = _labels(task, total) if name in LABELLED else np.arange(total)
   if holdout == 'validation' and task.validation is not None:
@@ -85,10 +88,10 @@ def share_out(
 
 
 def _some(examples: Any, rows: np.ndarray) -> Any:
-  """Rows of a source, or of arrays."""
+  """Rows of a source, unread, or of arrays."""
   if isinstance(examples, Source):
     return Part(examples, rows)
-  return jax.tree.map(lambda x: np.asarray(x)[rows], examples)
+  return some(examples, rows)
 
 
 def _labels(task: Task, total: int) -> np.ndarray:

@@ -27,9 +27,10 @@ class Task(NamedTuple):
     score: (parameters, batch) -> scores by name, such as {'loss', 'accuracy'},
       each f32[], a mean over the batch; `metrics.total` and `whole_set` are
       for others. Of a stateful task (parameters, state, batch) -> scores.
-    train: arrays [examples, ...], or a `data.sources.Source`. In a `Run` they
-      are shared out: arrays [workers, examples, ...], a row for each worker
-      asked for, or `data.sources.Shares`.
+    train: arrays [examples, ...], or an object with `__len__` and
+      `__getitem__`, see `data.sources.Source`. In a `Run` they are shared out:
+      arrays [workers, examples, ...], a row for each worker asked for, or
+      `data.examples.Shares`.
     test: arrays [examples, ...], or a source; held out.
     stateful: whether the model keeps a state besides its parameters, such as
       the statistics of a batch norm. Each worker has its own; for evaluation
@@ -79,7 +80,9 @@ def count(examples: Tree, what: str) -> int:
       names `what` they are.
   """
   if isinstance(examples, Source):
-    return len(examples)
+    if (size := len(examples)) < 1:
+      raise UserError(f'task: the source of {what} has no examples.')
+    return size
   leaves = jax.tree.leaves(examples)
   sizes = sorted({len(x) if np.ndim(x) else 0 for x in leaves})
   if len(sizes) != 1 or not sizes[0]:

@@ -21,13 +21,18 @@ def write(path: pathlib.Path, contents: str | bytes) -> None:
     OSError: the disk does not take it.
   """
   half = partial(path)
-  with named(path):
+  try:
     half.write_bytes(
       contents.encode() if isinstance(contents, str) else contents
     )
     sync(half)
     os.replace(half, path)
     sync(path.parent)
+  except OSError as error:
+    error.filename = str(path)  # Nobody has asked for the other one.
+    with contextlib.suppress(OSError):
+      half.unlink()
+    raise
 
 
 @contextlib.contextmanager

@@ -10,9 +10,11 @@ import numpy as np
 
 from gossipjax import executors, norms
 from gossipjax.aggregator import Tree
-from gossipjax.data.sources import Source, stacked
+from gossipjax.data.examples import some
+from gossipjax.data.sources import Source
 from gossipjax.errors import UserError
 from gossipjax.tasks import metrics
+from gossipjax.tasks.data_checks import told
 from gossipjax.tasks.task import Task, count
 from gossipjax.training.model_state import Judged
 from gossipjax.training.record import Record
@@ -67,9 +69,7 @@ def held_out(
   rows = np.arange(calls * devices * chunk).reshape(calls, workers, -1)
   real = (rows < total).astype(np.float32)
   mine = executor.mine
-  chunk_of = lambda r, w: executor.dealt(
-    (_rows(test, r[mine] % total), w[mine])
-  )
+  chunk_of = lambda r, w: executor.dealt((some(test, r[mine] % total), w[mine]))
   pairs = list(zip(rows, real, strict=True))
   # Arrays are on the devices once; a source is read for each evaluation.
   kept = None if isinstance(test, Source) else [chunk_of(*p) for p in pairs]
@@ -100,13 +100,6 @@ def _of_each(scores: Tree, executor: executors.Executor) -> Tree:
   return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), scores)
 
 
-def _rows(examples: Tree, rows: np.ndarray) -> Tree:
-  """Some examples of arrays or a source, arrays [*rows.shape, ...]."""
-  if isinstance(examples, Source):
-    return stacked(examples, rows)
-  return jax.tree.map(lambda x: np.asarray(x)[rows], examples)
-
-
 def check_scores(run: Run) -> None:
   """Scores the initial parameters.
 
@@ -119,7 +112,8 @@ def check_scores(run: Run) -> None:
     if math.isnan(value):
       raise UserError(
         f'task.score: {name!r} is NaN for the initial parameters; a score must '
-        'be a number for any model.'
+        f'be a number for any model. Look for {told(run.task.test)} in '
+        'task.test.'
       )
   _check_means(run.task, params, state)
 
@@ -137,7 +131,7 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
 
   if not pairs:
     return
-  together, alone = jax.device_get(of_pair(_rows(task.test, rows)))
+  together, alone = jax.device_get(of_pair(some(task.test, rows)))
   for name, score in together.items():
     if isinstance(score, metrics.WholeSet):
       continue

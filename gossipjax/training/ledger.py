@@ -17,6 +17,13 @@ class Diverged(Exception):
   """The loss became NaN or Inf: a result of the run, not a mistake."""
 
 
+LOWER = 'lower optimizer.learning_rate.'
+# Nothing has been learned yet.
+OF_THE_DATA = (
+  'before any update: look for NaN and labels out of range in the data.'
+)
+
+
 class Ledger:
   """Sums what collectives counted, on the host in 64 bits.
 
@@ -85,9 +92,10 @@ class Ledger:
     """
     bad = np.flatnonzero(~np.isfinite(losses).all(axis=0))
     if bad.size:
+      step = self.step + int(bad[0]) + 1
       raise Diverged(
-        f'The loss is NaN or Inf at step {self.step + int(bad[0]) + 1}; '
-        'lower optimizer.learning_rate.'
+        f'The loss is NaN or Inf at step {step}; '
+        f'{LOWER if step > 1 else OF_THE_DATA}'
       )
     self.step += losses.shape[1]
     # One by one, so that a resumed run rounds as an uninterrupted one does.
@@ -138,8 +146,8 @@ class Ledger:
     """
     if not np.isfinite(losses).all():
       raise Diverged(
-        f'The loss is NaN or Inf after step {self.step}; lower '
-        'optimizer.learning_rate.'
+        f'The loss is NaN or Inf after step {self.step}; '
+        f'{LOWER if self.step else OF_THE_DATA}'
       )
     for loss in losses.tolist():
       self.loss_sum += loss

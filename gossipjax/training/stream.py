@@ -14,7 +14,7 @@ import numpy as np
 
 from gossipjax.aggregator import Tree
 from gossipjax.data.batch import check_size, places
-from gossipjax.data.sources import Shares, stacked
+from gossipjax.data.examples import Shares, stacked
 from gossipjax.errors import require
 from gossipjax.training.run import Run
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gossipjax import executors
 from gossipjax.aggregator import Tree
-from gossipjax.data.sources import Shares
+from gossipjax.data.examples import Shares
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.local_step import Worker
 from gossipjax.traffic import Traffic, from_digits

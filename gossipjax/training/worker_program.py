@@ -11,7 +11,7 @@ from jax import lax
 from gossipjax.aggregator import Tree
 from gossipjax.collectives import INNER, WORKERS
 from gossipjax.data.batch import batch, check_size
-from gossipjax.data.sources import Shares
+from gossipjax.data.examples import Shares
 from gossipjax.local_step import Worker, make_worker
 from gossipjax.tasks import checks
 from gossipjax.traffic import SILENCE

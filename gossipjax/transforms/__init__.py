@@ -9,6 +9,7 @@ granularity       the part that says which tensors form a bucket
 shards            runs an aggregator on each shard of all tensors by itself
 groups            runs an aggregator among groups of workers
 merges            weighted merges of the progress of workers
+optax_link        as_optax: an aggregator in anyone's optax chain
 moments           runs an aggregator on the moments of an optimizer
 nesterov          removes Nesterov's look-ahead before an exchange, restores it
 outer             outer steps, with the workers' mean progress as a gradient

@@ -10,8 +10,6 @@ from gossipjax.results.standard_error import deviation
 from gossipjax.tuning import grid
 from gossipjax.tuning.trials import Row
 
-DEFAULT = 'validation_accuracy'
-
 
 def by_point(
   rows: Sequence[Row], keys: Sequence[str], metric: str

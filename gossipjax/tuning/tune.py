@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ml_collections import ConfigDict
 
 from gossipjax.commands import console
+from gossipjax.comparison import scores
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, nearest
 from gossipjax.results import reservation, workdir
@@ -45,7 +46,7 @@ def best(
   budget: int | None = None,
   processes: int = 1,
   metric: str | None = None,
-  show: Callable[[Row], None] = lambda _: None,
+  show: Callable[[Row, str], None] = lambda *_: None,
   interrupted: Callable[[], bool] = lambda: False,
 ) -> Tuned:
   """Tunes all variants, from where an earlier call in this folder stopped.
@@ -58,9 +59,9 @@ def best(
     folder: the workdir; of this config only, whatever the grid.
     budget: points per variant, drawn from the grid; None for all of them.
     processes: that train at the same time.
-    metric: 'validation_SCORE' of one of the task's scores; None takes the
-      accuracy, of a task without one its first score.
-    show: called with the row of each trial as it ends.
+    metric: 'validation_SCORE' of one of the task's scores; None takes the one
+      that `run` judges by: config.target_score, else accuracy, else loss.
+    show: called with the row of each trial as it ends, and the metric.
     interrupted: asked after every step; True saves and stops.
 
   Raises:
@@ -77,11 +78,13 @@ def best(
   tasks: dict[str, Task] = {}
   plan = trials.plan(configs, values, seeds, budget, folder, tasks)
   task = next(iter(tasks.values()))
-  metric = _metric(metric, task)
+  metric = _metric(metric, config, task)
   with reservation.reserved(folder, config, resume=True) as told:
     for sentence in told:
       console.say(sentence)
-    rows = trials.run(plan, processes, show, interrupted)
+    console.say(f'{metric} chooses the best points; --metric names another.')
+    told_row = lambda row: show(row, metric)
+    rows = trials.run(plan, processes, told_row, interrupted)
     workdir.write(folder / 'trials.csv', _csv(rows))
     chosen = best_points.choose(rows, values, metric, task.higher_is_better)
     tuned = Tuned(chosen, rows, config_source.pin(config, chosen))
@@ -89,12 +92,12 @@ def best(
   return tuned
 
 
-def _metric(given: str | None, task: Task) -> str:
+def _metric(given: str | None, config: ConfigDict, task: Task) -> str:
   """The score to choose by."""
   known = [f'validation_{name}' for name in checks.scores_of(task)]
   if given is None:
-    default = best_points.DEFAULT
-    return default if default in known else known[0]
+    column, _ = scores.of_task(config, task)
+    return f'validation_{column.removeprefix("test_")}'
   if given not in known:
     raise UserError(f'--metric={given} is unknown{nearest(given, known)}')
   return given

@@ -474,6 +474,8 @@ MISTAKES = {
   ),
   'half a link': ('--latency-s=1', '--latency-s --bytes-per-s'),
   'two links': ('--link=wan --latency-s=1 --bytes-per-s=1', '--link or'),
+  'minutes below 0': ('--minutes=-1', '--minutes=-1 from 0 on'),
+  'minutes that are no number': ('--minutes=nan', '--minutes=nan from 0 on'),
   'an unknown link': ('--link=2gbe', 'link=2gbe 1gbe'),
   'no such file': ('--link=no.json', 'no.json No such file'),
   'no workers': ('--workers=0', 'workers least 1'),

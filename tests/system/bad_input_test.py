@@ -112,7 +112,7 @@ MISTAKES = {
   ),
   'a k of 0': (
     f'{DEFAULT}:gtopk --config.strategy.density=1e-9',
-    'density none at least',
+    'gtopk: config.strategy.density none at least',
   ),
   'a bad density in the last variant': (
     '--config=configs/quickstart.py --config.variants.gtopk.strategy.density=7',
@@ -162,7 +162,7 @@ MISTAKES = {
   ),
   'a batch larger than a share': (
     f'{DEFAULT} --config.batch_size=188',
-    'batch_size 187 188',
+    'config.batch_size=188 187 config.workers',
   ),
   'an empty batch': (f'{DEFAULT} --config.batch_size=0', 'batch_size 1'),
   'no steps': (f'{DEFAULT} --config.steps=0', 'steps least 1'),
@@ -242,6 +242,7 @@ FILES = {
   'raise ValueError("no")': 'config file raises ValueError: no --debug',
   'raise UserError("too\\nfew")': 'too few',
   '{}["a"]': "config file raises KeyError: 'a' --debug",
+  'defaults.variants(**{"a.b": "topk"})': "variant name 'a.b' letters, digits",
   'config.stepz = 1': "config.stepz is unknown did you mean 'steps'",
 }
 
@@ -259,6 +260,16 @@ def test_what_a_config_file_raises_is_told_with_its_cause(line, tmp_path):
   )
   args = f'--config={path}', f'--workdir={tmp_path / "run"}'
   refused(program.run(tmp_path, *args), FILES[line], tmp_path / 'run')
+
+
+@pytest.mark.parametrize('text', ['x = 1\n', 'def get_config():\n  pass\n'])
+@pytest.mark.parametrize('more', [(), ('--config.steps=3',)])
+def test_a_config_file_without_a_config_is_told(text, more, tmp_path):
+  (tmp_path / 'mine.py').write_text(text)
+  args = f'--config={tmp_path}/mine.py', f'--workdir={tmp_path}/run', *more
+  ended = program.run(tmp_path, *args)
+  assert ended.code == MISTAKE and not (tmp_path / 'run').exists()
+  assert 'get_config() that returns a ConfigDict' in ended.err.splitlines()[-1]
 
 
 def test_a_line_break_in_a_name_hides_nothing_of_the_sentence(tmp_path):

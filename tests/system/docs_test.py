@@ -1,9 +1,11 @@
 """The documentation: its code runs, and it is built without a warning."""
 
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -29,6 +31,28 @@ def test_your_model_runs_from_top_to_bottom(capsys):
   for block in re.findall(r'```python\n(.*?)```', text, re.S):
     exec(compile(block, 'your_model.md', 'exec'), names)
   assert '| topk' in capsys.readouterr().out
+
+
+def test_the_command_line_of_your_model_runs_as_written(tmp_path):
+  text = (ROOT / 'docs/your_model.md').read_text()
+  imports, own = re.findall(r'```python\n(.*?)```', text, re.S)[:2]
+  (tmp_path / 'my_tasks.py').write_text(
+    imports.partition('class Net')[0] + own.partition('\nresult')[0]
+  )
+  config = re.search(
+    r'    # my_config\.py\n((?:    .*\n|\n)+?)(?=    python)', text
+  )
+  (tmp_path / 'my_config.py').write_text(textwrap.dedent(config[1]))
+  command = re.search(r'    python (-m gossipjax run .*slope=.*)', text)[1]
+  done = subprocess.run(
+    [sys.executable, *command.split(), '--config.steps=20'],
+    cwd=tmp_path,
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    text=True,
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stdout + done.stderr
+  assert 'local_sgd' in done.stdout
 
 
 @pytest.fixture(scope='module')

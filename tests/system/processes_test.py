@@ -239,7 +239,7 @@ def test_what_was_stopped_and_killed_goes_on_as_if_on_one_process(tmp_path):
   launcher = launched(folder, some)
   in_the_midst(folder)
   launcher.send_signal(signal.SIGINT)
-  assert launcher.wait() == 128 + signal.SIGTERM
+  assert launcher.wait() == 128 + signal.SIGINT
   said = folder.with_suffix('.log').read_text()
   stopped = re.search(r'\[0\] Stopped after step (\d+), checkpoint kept', said)
   assert stopped, said
@@ -326,3 +326,10 @@ def test_an_exchange_beside_computing_changes_no_bit(name, given, tmp_path):
     assert ours.keys() == theirs.keys()
     for key, array in ours.items():
       assert array.tobytes() == theirs[key].tobytes(), (place, key)
+
+
+@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM'])
+def test_a_launcher_that_is_stopped_ends_with_the_number_of_the_signal(name):
+  stop = f'import os, signal, time; os.kill(os.getppid(), signal.{name})'
+  code = launcher.run([[sys.executable, '-c', f'{stop}; time.sleep(60)']])
+  assert code == 128 + getattr(signal, name)

@@ -287,6 +287,16 @@ def test_no_table_is_cut_off_at_1280_pixels(opened, tmp_path):
   widths += 'w => w.scrollWidth - w.clientWidth)'
   assert set(page.tab.evaluate(widths)) == {0}
   assert page.tab.locator('#results th').count() > 15
+  wraps = 'getComputedStyle(document.querySelector("#results th")).overflowWrap'
+  assert page.tab.evaluate(wraps) == 'normal'  # No word is broken.
+
+
+def test_the_chart_opens_with_the_score_of_the_target(opened, tmp_path):
+  records = [record(s, test_loss=1 / s) for s in (1, 2, 4)]
+  page = opened(
+    comparison(tmp_path / 'a', {'dense': records}, target_score='loss')
+  )
+  assert page.tab.input_value('#score') == 'test_loss'
 
 
 def test_versions_commit_and_what_differs_are_told(opened, two):

@@ -445,3 +445,21 @@ def test_a_signal_to_all_processes_stops_a_tuning_in_a_sentence(tmp_path):
   assert process.returncode == 128 + signal.SIGTERM, said
   assert re.search('Stopped after step [0-9]+, checkpoint kept', said)
   assert [*tmp_path.rglob('checkpoints/*')]
+
+
+def test_the_command_that_is_printed_may_be_pasted_whatever_the_folder(
+  tmp_path,
+):
+  ended = program.run(
+    tmp_path,
+    'tune',
+    '--config=configs/default.py',
+    '--config.steps=2',
+    '--config.executor=vmap',
+    '--seeds=1',
+    '--grid=batch_size=4,8',
+    f'--workdir={tmp_path}/my runs',
+    module='gossipjax',
+  )
+  assert ended.code == 0, ended.err
+  assert f"run '--config={tmp_path}/my runs/tuned.py'" in ended.out

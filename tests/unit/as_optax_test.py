@@ -11,8 +11,10 @@ import pytest
 from gossipjax import aggregator as agg
 from gossipjax import executors
 from gossipjax.collectives import WORKERS
+from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
-from gossipjax.strategies import all_reduce, gtopk, local_sgd, topk
+from gossipjax.strategies import all_reduce, gossip, gtopk, local_sgd, topk
+from gossipjax.transforms.optax_link import as_optax
 from tests.support import laws
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
@@ -94,7 +96,7 @@ def through_worker(strategy):
 @pytest.mark.parametrize('name', STRATEGIES)
 def test_ones_own_loop_is_that_of_worker_update(name):
   optimizer = optax.chain(
-    agg.as_optax(STRATEGIES[name].gradients), optax.sgd(RATE, momentum=0.9)
+    as_optax(STRATEGIES[name].gradients), optax.sgd(RATE, momentum=0.9)
   )
   for (params, (mine, _)), (worker, sent) in zip(
     ones_own_loop(optimizer), through_worker(STRATEGIES[name]), strict=True
@@ -108,13 +110,13 @@ def test_ones_own_loop_is_that_of_worker_update(name):
 
 
 def test_time_passes_between_calls():
-  optimizer = agg.as_optax(agg.every(2, all_reduce.exact_mean()))
+  optimizer = as_optax(agg.every(2, all_reduce.exact_mean()))
   bytes_sent = [state.sent.bytes.max() for _, state in ones_own_loop(optimizer)]
   assert [b > 0 for b in bytes_sent] == [False, True, False, True, False]
 
 
 def test_a_loop_of_ones_own_may_be_a_scan():
-  optimizer = agg.as_optax(topk.strategy(0.05).gradients)
+  optimizer = as_optax(topk.strategy(0.05).gradients)
 
   def train(grads):
     def step(state, grad):
@@ -131,7 +133,7 @@ def test_a_loop_of_ones_own_may_be_a_scan():
 
 def test_masking_and_extra_arguments_of_optax_pass_through():
   optimizer = optax.chain(
-    agg.as_optax(all_reduce.exact_mean()),
+    as_optax(all_reduce.exact_mean()),
     optax.masked(optax.add_decayed_weights(0.1), {'b': False, 'w': True}),
     optax.scale(-1),
   )
@@ -159,3 +161,16 @@ def test_a_mean_of_parameters_is_not_for_gradients_to_be():
   replicas = jax.vmap(as_an_update, axis_name=WORKERS)(params)
   with pytest.raises(AssertionError):
     laws.replicas_are_identical(replicas)
+
+
+@pytest.mark.parametrize(
+  'given, words',
+  [
+    (gossip.strategy().gradients, 'never communicates, .*use gj.worker'),
+    (topk.strategy(), r'is Strategy; it has to be an Aggregator, such as'),
+    ('topk', r"is 'topk'; .* such as gj.topk\(\).gradients"),
+  ],
+)
+def test_what_would_not_communicate_is_refused(given, words):
+  with pytest.raises(UserError, match=f'as_optax: the aggregator {words}'):
+    as_optax(given)

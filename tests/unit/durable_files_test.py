@@ -40,3 +40,12 @@ def test_a_full_disk_does_not_hide_the_error_that_the_log_would_tell(tmp_path):
     raise ZeroDivisionError
   with pytest.raises(OSError, match=event_log.NAME):
     event_log.EventLog(tmp_path)('A sentence.')
+
+
+def test_an_error_of_a_write_names_the_file_and_leaves_no_other(tmp_path):
+  (tmp_path / 'page').mkdir()
+  for path in (tmp_path / 'page', tmp_path / 'no' / 'page'):
+    with pytest.raises(OSError) as caught:
+      durable_files.write(path, 'text')
+    assert caught.value.filename == str(path)
+  assert [path.name for path in tmp_path.iterdir()] == ['page']

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gossipjax as gj
-from gossipjax.comparison import compare, virtual_time
+from gossipjax.comparison import compare, scores, virtual_time
 from gossipjax.comparison.variant import check
 from gossipjax.config import defaults
 from gossipjax.config.variants import variants
@@ -124,6 +124,34 @@ def test_tuning_chooses_by_a_score_of_ones_own(tmp_path):
   assert found.chosen['all_reduce'] == {'optimizer.learning_rate': 0.1}
   with pytest.raises(UserError, match='validation_accuracy is unknown'):
     tune.best(one, rates, 1, tmp_path / 'b', metric='validation_accuracy')
+
+
+@pytest.mark.exhaustive
+def test_tuning_chooses_by_the_score_of_the_target(tmp_path, capsys):
+  one, metrics = config(), set()
+  one.update(variants={}, target_score='r2')
+  show = lambda row, metric: metrics.add(metric)
+  rates = {'optimizer.learning_rate': (1e-6, 0.1)}
+  found = tune.best(one, rates, 1, tmp_path / 'a', show=show)
+  assert found.chosen['all_reduce'] == {'optimizer.learning_rate': 0.1}
+  assert metrics == {'validation_r2'}
+  assert 'validation_r2 chooses the best points' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ('names', 'target', 'column'),
+  [
+    (('auc', 'loss', 'accuracy'), '', 'test_accuracy'),
+    (('auc', 'loss'), '', 'test_loss'),
+    (('auc', 'loss', 'accuracy'), 'auc', 'test_auc'),
+    (('auc', 'brier'), '', 'test_auc'),
+  ],
+)
+def test_one_rule_says_which_score_is_judged(names, target, column):
+  score = lambda params, batch: dict.fromkeys(names, params.sum())
+  task = line()._replace(score=score, higher_is_better=())
+  found, higher = scores.of_task({'target_score': target}, task)
+  assert (found, higher) == (column, 'accuracy' in column)
 
 
 def spoilt(**changes):

@@ -126,6 +126,7 @@ def test_a_link_that_cannot_be_is_refused_by_its_key(latency_s, bytes_per_s):
     '[]',
     '{"latency_s": 1}',
     '{"latency_s": 1, "bytes_per_s": 1, "full_duplex": "false"}',
+    '{"latency_s": 1, "bytes_per_s": 1, "ful_duplex": false}',
     '{"latency_s": true, "bytes_per_s": 1}',
     '{"latency_s": NaN, "bytes_per_s": 1}',
     '{"latency_s": Infinity, "bytes_per_s": 1}',

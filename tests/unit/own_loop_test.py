@@ -320,3 +320,20 @@ def test_nnx_optimizers_take_an_aggregator():
   kernels = [np.asarray(s[0]['kernel'][...]) for s in (before, state)]
   assert (kernels[0] != kernels[1]).any()
   laws.replicas_are_identical({'kernel': kernels[1]})
+
+
+@pytest.mark.parametrize(
+  'strategy, tx, words',
+  [
+    (
+      'gossip',
+      optax.sgd(RATE),
+      "strategy is 'gossip'; .* such as gj.topk",
+    ),
+    (gj.gossip, optax.sgd(RATE), 'strategy is function'),
+    (gj.gossip(), 'sgd', "optimizer is 'sgd'; it has to be a Gradient"),
+  ],
+)
+def test_names_are_no_arguments_of_a_worker(strategy, tx, words):
+  with pytest.raises(gj.UserError, match=f'worker: the {words}'):
+    gj.worker(strategy, tx)

@@ -1,5 +1,7 @@
 """Models of Flax as they are, compared from Python."""
 
+import inspect
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -168,7 +170,8 @@ def looks_ahead(name):
 def test_gossip_for_any_optimizer_looks_nowhere_ahead():
   ahead = [n for n in resolve.STRATEGIES if looks_ahead(n)]
   for name in ahead:
-    assert getattr(gj, name).keywords == {'look_ahead': 0.0}
+    known = inspect.signature(getattr(gj, name)).parameters
+    assert known['look_ahead'].default == 0.0
   with pytest.raises(AttributeError, match='gosip'):
     gj.gosip()
 
@@ -182,11 +185,12 @@ def test_settings_of_a_comparison_are_keys_of_a_config():
   for task, strategies, changes, words in (
     (linen(), {}, {}, 'needs a strategy'),
     (linen(), gj.topk(), {}, 'needs a strategy'),
-    (linen(), {'a': 'topk'}, {}, "strategy 'a' is str"),
+    (linen(), {'a.b': gj.topk()}, {}, "variant name 'a.b' is not allowed"),
+    (linen(), {'a': 'topk'}, {}, "strategy 'a' is 'topk'"),
     (linen, mine, {}, 'task is function'),
-    (linen(), mine, {'optimizer': 'adam'}, 'optimizer is str'),
-    (linen(), mine, {'workers': 2.5}, r'workers=2\.5 is not an integer'),
-    (linen(), mine, {'split': 'label'}, 'split is a dict'),
+    (linen(), mine, {'optimizer': 'adam'}, "optimizer is 'adam'"),
+    (linen(), mine, {'workers': 2.5}, r'workers=2\.5 .* takes int'),
+    (linen(), mine, {'split': 'label'}, 'split=.* takes dict'),
     (linen(), mine, {'split': {'nam': 'label'}}, "no argument 'nam'.*'name'"),
     (linen(), mine, {'optimizer': optax.lbfgs()}, 'needs more than gradients'),
   ):
@@ -203,3 +207,70 @@ def test_settings_of_a_comparison_are_keys_of_a_config():
   assert virtual.frame['virtual_s'].iloc[-1] > 0.9
   assert {*virtual.frame['seed']} == {3, 5}
   assert '±' in virtual.table
+
+
+@pytest.mark.parametrize(
+  'settings, words',
+  [
+    ({'seeds': 3}, 'seeds=3 has the wrong type; it takes tuple of int'),
+    ({'link': 5}, 'link=5 .* takes str or dict'),
+    ({'target_score': 3}, 'target_score=3 .* takes str'),
+    ({'target': 'x'}, "target='x' .* takes float or int"),
+    ({'steps': True}, 'steps=True .* takes int'),
+    ({'log': 3}, 'log=3 .* takes dict'),
+  ],
+)
+def test_a_setting_of_another_type_is_a_sentence(settings, words):
+  with pytest.raises(UserError, match=f'compare: {words}'):
+    gj.compare(
+      linen(), {'a': gj.all_reduce()}, optimizer=optax.sgd(0.1), **settings
+    )
+
+
+@pytest.mark.parametrize(
+  'make, words',
+  [
+    (lambda: gj.topk(density='x'), "gj.topk.density='x' .* takes float"),
+    (lambda: gj.topk('x'), "gj.topk.density='x' .* takes float"),
+    (lambda: gj.topk(denisty=1), "gj.topk.denisty .* mean 'density'"),
+    (lambda: gj.gossip(topology='rnig'), "topology=rnig .* mean 'ring'"),
+    (lambda: gj.gossip(gj.ring, 1, 2), 'takes topology, period, each once'),
+    (lambda: gj.local_sgd(period=2.5), 'period=2.5 .* takes int'),
+  ],
+)
+def test_an_argument_of_a_strategy_that_does_not_fit_is_a_sentence(make, words):
+  with pytest.raises(UserError, match=words):
+    make()
+
+
+def test_a_strategy_in_python_takes_names_of_parts_and_numbers_of_numpy():
+  found = gj.gossip(topology='ring', period=np.int64(1))
+  assert type(found) is type(gj.gossip(topology=gj.ring))
+  jax.eval_shape(found.parameters.init, jnp.zeros(3))
+  assert gj.topk(density=np.float32(0.5))
+
+
+@pytest.mark.parametrize(
+  'make, words',
+  [
+    (
+      lambda: gj.task_from_nnx(Nnx(nnx.Rngs(0)), loss, **DATA),
+      'an object of type Nnx; give its class',
+    ),
+    (
+      lambda: gj.task_from_nnx(lambda rngs: None, loss, **DATA),
+      'an object of type NoneType; give its class',
+    ),
+    (
+      lambda: gj.task_from_nnx(lambda rngs: Nnx(), loss, **DATA),
+      'makes the model raises TypeError',
+    ),
+    (
+      lambda: gj.task_from_linen(Linen, loss, **DATA),
+      'the class Linen; give Net',
+    ),
+  ],
+)
+def test_a_model_of_another_kind_is_a_sentence(make, words):
+  with pytest.raises(UserError, match=words):
+    make()

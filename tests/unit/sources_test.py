@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import gossipjax as gj
@@ -53,6 +54,11 @@ def broken(folder):
   np.savez(path, x=X)
   path.write_bytes(path.read_bytes()[:-30])
   return path
+
+
+def saved(folder):
+  np.savez(folder / 'y.npz', x=X, n=3)
+  return folder / 'y.npz'
 
 
 def told(records):
@@ -160,12 +166,86 @@ def test_all_classes_of_a_folder_are_held_out(tmp_path):
   assert {*labels[-20:]} == {*labels[:-20]} == {*range(5)}
 
 
+class Own:
+  """Examples by their number; no `Source`."""
+
+  def __init__(self, odd=None, what=None):
+    self._odd, self._what = odd, what
+
+  def __len__(self):
+    return 64
+
+  def __getitem__(self, index):
+    if index == self._odd and isinstance(self._what, Exception):
+      raise self._what
+    return X[index, : self._what if index == self._odd else None], Y[index]
+
+
+class WithoutLength:
+  def __getitem__(self, index):
+    return X[index], Y[index]
+
+
+def trained(examples):
+  """A step of every worker on examples of any kind."""
+  return gj.compare(
+    line()._replace(train=examples),
+    {'all_reduce': gj.all_reduce()},
+    optimizer=optax.sgd(0.1),
+    **{'workers': 4, 'steps': 4, 'batch_size': 16, 'executor': 'vmap'},
+  )
+
+
+def test_a_source_need_not_inherit():
+  pytest.importorskip('grain')
+  results = [trained(x).summary['runs'][0] for x in (Own(), (X[:64], Y[:64]))]
+  assert results[0]['train_loss'] == results[1]['train_loss']
+
+
+@pytest.mark.parametrize('error', [KeyError('a'), FileNotFoundError('a.png')])
+def test_what_a_source_raises_names_the_example(error):
+  pytest.importorskip('grain')
+  sentence = f'task.train: Own: example 40 raises {type(error).__name__}'
+  with pytest.raises(UserError, match=sentence) as caught:
+    trained(Own(40, error))
+  assert caught.value.__cause__ is error
+
+
+def test_examples_of_other_shapes_are_named():
+  pytest.importorskip('grain')
+  with pytest.raises(UserError, match=r'example 7 has shapes \[\(3,\), \(\)\]'):
+    trained(Own(7, 3))
+
+
+@pytest.mark.parametrize(
+  'examples, words',
+  [
+    (WithoutLength(), 'type WithoutLength without __len__;'),
+    ((x for x in X), 'type generator without __len__ and __getitem__'),
+    (Own, 'is the class Own'),
+    ('x.npy', 'type str'),
+    ([(X[0], 1.0)] * 3, 'holds an object of type float where an array is'),
+    ((Own(), Y), 'holds an object of type Own where an array is'),
+  ],
+)
+def test_what_is_no_data_is_a_sentence(examples, words):
+  with pytest.raises(UserError, match=words):
+    trained(examples)
+
+
 @pytest.mark.parametrize(
   'make, words',
   [
     (lambda path: gj.npy(path / 'no.npy'), 'cannot be read'),
     (lambda path: gj.Tokens(path / 'no.bin', 4), 'cannot be read'),
     (lambda path: sources.Arrays(X, Y[:5]), '5, 96'),
+    (lambda path: sources.Arrays(X, np.array(3)), 'no axis of examples'),
+    (lambda path: gj.npz(saved(path), ['x', 'n']), 'n is a single number'),
+    (lambda path: gj.npz(saved(path), ['X']), "no array 'X'; there are n, x"),
+    (
+      lambda path: gj.npy(saved(path)),
+      'is an .npz of x, n; read it by',
+    ),
     (lambda path: sources.npz(broken(path), ['x']), 'x.npz cannot be read'),
     (lambda path: sources.Tokens(path / 'x', -1), 'at least 1 token'),
   ],

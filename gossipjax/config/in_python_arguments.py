@@ -1,0 +1,80 @@
+"""Arguments that are given in Python, checked as those of a config are."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from gossipjax.aggregator import Strategy
+from gossipjax.config import arguments, resolve
+from gossipjax.errors import UserError
+
+# Their values are names, or dicts of numbers.
+LINKS = ('link', 'group_link', 'inner_link')
+
+
+def strategy_function(name: str) -> Callable[..., Strategy]:
+  """The function of a strategy, for `gossipjax.NAME(...)`.
+
+  It takes what a config takes, also names of parts, such as 'ring'.
+  `look_ahead` is 0 unless it is given, because a strategy does not see the
+  optimizer: it has to be the momentum of `optax.sgd(nesterov=True)`.
+
+  Raises:
+    UserError: there is no such strategy.
+  """
+  function = resolve.strategy_function(name)
+  if 'look_ahead' in resolve.strategy_config(name):
+    function = functools.partial(function, look_ahead=0.0)
+  known = list(inspect.signature(function).parameters)
+
+  @functools.wraps(function)
+  def checked(*positional: Any, **given: Any) -> Strategy:
+    twice = [key for key in known[: len(positional)] if key in given]
+    if twice or len(positional) > len(known):
+      raise UserError(
+        f'gj.{name} takes {", ".join(known) or "no arguments"}, each once; '
+        f'it is given {len(positional)} without a name'
+        f'{"".join(f" and {key}" for key in given)}.'
+      )
+    found = dict(zip(known, positional, strict=False)) | given
+    plain = {key: _plain(value) for key, value in found.items()}
+    return arguments.call(function, plain, f'gj.{name}')
+
+  return checked
+
+
+def setting(key: str, value: Any, default: Any) -> Any:
+  """The value of a key of a config; None is the default.
+
+  Raises:
+    UserError: it has another type.
+  """
+  value = default if value is None else _plain(value)
+  kind = Mapping if isinstance(default, ConfigDict) else type(default)
+  kinds: tuple[Any, ...] = {float: (float, int), tuple: (tuple, list)}.get(
+    kind, (kind,)
+  )
+  kinds = (str, Mapping) if key in LINKS else kinds
+  right = isinstance(value, (*kinds, ConfigDict) if Mapping in kinds else kinds)
+  if isinstance(value, bool) and kind is not bool:
+    right = False
+  if kind is tuple and right:
+    value = tuple(map(_plain, value))
+    right = all(type(x) is int for x in value)
+  if not right:
+    words = {Mapping: 'dict', tuple: 'tuple of int', list: ''}
+    told = [words.get(x, getattr(x, '__name__', '')) for x in kinds]
+    raise UserError(
+      f'compare: {key}={value!r} has the wrong type; it takes '
+      f'{" or ".join(filter(None, told))}.'
+    )
+  return value
+
+
+def _plain(value: Any) -> Any:
+  """A scalar of NumPy as Python's."""
+  return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,137 @@
+"""Examples of any kind, checked: of arrays, or of a source.
+
+A source of the user's may be any class with `__len__` and `__getitem__`. What
+it raises, and examples that do not fit together, become sentences here.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from gossipjax.data.sources import Arrays, Source
+from gossipjax.errors import UserError, blaming
+
+Tree = Any
+
+
+class Checked(Source):
+  """A source whose mistakes are sentences.
+
+  Args:
+    source: with `__len__` and `__getitem__`, perhaps `labels` and `classes`.
+    what: its field of the task, such as 'train'.
+  """
+
+  def __init__(self, source: Any, what: str):
+    self._source = source
+    self._name = f'task.{what}: {type(source).__name__}'
+    self._first: tuple[int, Any] | None = None  # An example, and its form.
+    self.labels = getattr(source, 'labels', None)
+    self.classes = getattr(source, 'classes', None)
+
+  def __len__(self) -> int:
+    with blaming(f'{self._name}.__len__', files=True):
+      return len(self._source)
+
+  def __getitem__(self, index: int) -> Tree:
+    with blaming(f'{self._name}: example {index}', files=True):
+      example = jax.tree.map(np.asarray, self._source[index])
+    shapes = [x.shape for x in jax.tree.leaves(example)]
+    form = jax.tree.structure(example), shapes
+    first, known = self._first = self._first or (index, form)
+    if form != known:
+      raise UserError(
+        f'{self._name}: example {index} has shapes {shapes}, example {first} '
+        f'has {known[1]}; all examples need the same ones.'
+      )
+    return example
+
+
+class Part(Source):
+  """Some examples of a source, in the order of `rows`."""
+
+  def __init__(self, source: Source, rows: np.ndarray):
+    self._source, self._rows = source, rows
+    self.labels = None if source.labels is None else source.labels[rows]
+
+  def __len__(self) -> int:
+    return len(self._rows)
+
+  def __getitem__(self, index: int) -> Tree:
+    return self._source[int(self._rows[index])]
+
+
+class Shares:
+  """The examples of a source, shared out among workers.
+
+  Attributes:
+    source: of all examples.
+    rows: int[workers, m], the examples of each worker wanted.
+  """
+
+  def __init__(self, source: Source, rows: np.ndarray):
+    self.source, self.rows = source, rows
+
+
+def stacked(source: Source, rows: np.ndarray) -> Tree:
+  """Some examples, arrays [*rows.shape, ...]."""
+  each = [source[int(i)] for i in rows.reshape(-1)]
+  join = lambda *xs: np.stack(xs).reshape(*rows.shape, *np.shape(xs[0]))
+  return jax.tree.map(join, *each)
+
+
+def some(examples: Tree, rows: np.ndarray) -> Tree:
+  """Some examples of arrays or a source, arrays [*rows.shape, ...]."""
+  if isinstance(examples, Source):
+    return stacked(examples, rows)
+  return jax.tree.map(lambda x: np.asarray(x)[rows], examples)
+
+
+def taken(examples: Tree, what: str) -> Tree:
+  """What a task is given as examples: arrays as they are, or a source.
+
+  Args:
+    examples: arrays [examples, ...], or anything with `__len__` and
+      `__getitem__`.
+    what: the field of the task, for sentences.
+
+  Raises:
+    UserError: it is neither.
+  """
+  if isinstance(examples, Arrays | Checked | Part):
+    return examples
+  if isinstance(examples, Source):
+    return Checked(examples, what)
+  alone = isinstance(examples, Iterator)  # JAX will take none as a leaf.
+  for leaf in [examples] if alone else jax.tree.leaves(examples):
+    if hasattr(leaf, 'shape'):
+      continue
+    lacks = _lacks(leaf)
+    if leaf is examples and not lacks:
+      return Checked(leaf, what)
+    raise UserError(
+      f'task.{what} '
+      + (
+        f'is {_kind(leaf)} without {" and ".join(lacks)}'
+        if leaf is examples
+        else f'holds {_kind(leaf)} where an array is needed'
+      )
+      + '; give arrays [examples, ...], such as np.stack(a_list), or an object '
+      'with __len__ and __getitem__.'
+    )
+  return examples
+
+
+def _lacks(given: Any) -> list[str]:
+  """What an object would need to be a source; of a text or a class all."""
+  none = isinstance(given, str | bytes | type)
+  needed = ('__len__', '__getitem__')
+  return [name for name in needed if none or not hasattr(given, name)]
+
+
+def _kind(given: Any) -> str:
+  if isinstance(given, type):
+    return f'the class {given.__name__}, no object of it,'
+  return f'an object of type {type(given).__name__}'

@@ -1,0 +1,141 @@
+"""Whether a loss is finite on the examples that are most likely to be wrong.
+
+JAX raises nothing for a label that is too large: its loss is NaN, as that of an
+example with NaN is. Training would end as one whose learning rate is too high.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax.data.examples import Shares, some
+from gossipjax.data.sources import Source
+from gossipjax.errors import UserError
+from gossipjax.tasks.task import Task
+
+Tree = Any
+
+
+class Suspect(NamedTuple):
+  """An example that may be wrong.
+
+  Attributes:
+    row: its place.
+    why: 'NaN or Inf', or 'the integer 10'.
+    remedy: what to do if it is wrong.
+    leaf: number of its array, if that is one of labels below 0, else None.
+  """
+
+  row: int
+  why: str
+  remedy: str
+  leaf: int | None = None
+
+
+def check(task: Task, batch_size: int, seed: int) -> None:
+  """Takes the loss of batches with suspects, at the initial parameters.
+
+  Args:
+    task: shared out. Of arrays all examples of this process are searched for
+      suspects, of a source the first batch and its smallest and largest label.
+    batch_size: of one worker.
+    seed: of the parameters.
+
+  Raises:
+    UserError: a loss is NaN or Inf, or a label below 0 has the gradient of the
+      largest one, because JAX counts it from the end.
+  """
+  pool = _pool(task.train, batch_size)
+  found = list(suspects(pool))
+  key = jax.random.key(seed)
+  params, state = task.begin(key)
+  loss = jax.jit(lambda p, batch: task.training_loss(p, state, batch, key)[0])
+  slope = jax.jit(jax.grad(loss))
+  many = len(jax.tree.leaves(pool)[0])
+  rest = [i for i in range(many) if i not in {s.row for s in found}]
+  first = np.resize(np.array(rest[:batch_size] or [0]), batch_size)
+  plain = float(loss(params, some(pool, first)))
+  for suspect in found if np.isfinite(plain) else ():
+    batch = some(pool, np.array([suspect.row, *first[1:]]))
+    why = ''
+    if not np.isfinite(at := float(loss(params, batch))):
+      why = f'and task.loss of a batch with it is {at}'
+    elif suspect.leaf is not None:
+      other = _with_largest(batch, suspect.leaf, pool)
+      if _same(slope(params, batch), slope(params, other)):
+        why = 'which task.loss takes for the largest label'
+    if why:
+      raise UserError(
+        f'task.train has an example with {suspect.why}, {why}; '
+        f'{suspect.remedy}.'
+      )
+  if not np.isfinite(plain):
+    raise UserError(
+      f'task.loss of a batch is {plain} with the parameters that task.init '
+      'returns; check both, and the examples of task.train.'
+    )
+
+
+def told(examples: Tree) -> str:
+  """What to look for in arrays, or in a source, which is not searched."""
+  if isinstance(examples, Source):
+    return 'NaN, Inf or a label out of range'
+  found = suspects(jax.tree.map(np.asarray, examples))
+  return ' or '.join(suspect.why for suspect in found)
+
+
+def suspects(examples: Tree) -> Iterator[Suspect]:
+  """Of arrays [examples, ...]: one with NaN or Inf, those with the smallest and
+  the largest integer of each array."""
+  for i, leaf in enumerate(jax.tree.leaves(examples)):
+    rows = leaf.reshape(len(leaf), -1)
+    if not rows.size:
+      continue
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+      bad = ~np.isfinite(rows).all(axis=1)
+      if bad.any():
+        yield Suspect(
+          int(bad.argmax()), 'NaN or Inf', 'mend or leave out such examples'
+        )
+    elif leaf.dtype.kind in 'iu':
+      for place in {int(rows.argmin()), int(rows.argmax())}:
+        number = int(rows.flat[place])
+        yield Suspect(
+          place // rows.shape[1],
+          f'the integer {number}',
+          'labels and tokens are numbers from 0 to one less than the outputs',
+          i if leaf.ndim == 1 and number < 0 else None,
+        )
+
+
+def _pool(train: Tree, batch_size: int) -> Tree:
+  """The examples that are searched, arrays [examples, ...]."""
+  if not isinstance(train, Shares):
+    join = lambda x: np.asarray(x).reshape(-1, *x.shape[2:])
+    return jax.tree.map(join, train)
+  rows = train.rows.reshape(-1)
+  chosen = [*train.rows[0][:batch_size]]
+  if train.source.labels is not None:
+    labels = train.source.labels[rows]
+    chosen += [rows[labels.argmin()], rows[labels.argmax()]]
+  return some(train.source, np.array(chosen))
+
+
+def _with_largest(batch: Tree, leaf: int, pool: Tree) -> Tree:
+  """The batch whose first label is the largest one."""
+  leaves, form = jax.tree.flatten(batch)
+  largest = jax.tree.leaves(pool)[leaf].max()
+  leaves[leaf] = np.array([largest, *leaves[leaf][1:]], leaves[leaf].dtype)
+  return jax.tree.unflatten(form, leaves)
+
+
+def _same(one: Tree, other: Tree) -> bool:
+  """Whether two gradients are the same, and not 0."""
+  a, b = (
+    np.concatenate([x.ravel() for x in jax.tree.leaves(tree)])
+    for tree in jax.device_get((one, other))
+  )
+  return bool((a == b).all() and a.any())

@@ -1,0 +1,90 @@
+"""Examples that no model can learn from are refused, and nothing else is."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import gossipjax as gj
+from gossipjax.data.sources import Arrays
+from gossipjax.errors import UserError
+from gossipjax.tasks import data_checks
+from gossipjax.tasks.shares import share_out
+from gossipjax.traffic import SILENCE
+from gossipjax.training.ledger import Diverged, Ledger
+
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+
+X = np.random.default_rng(0).standard_normal((64, 5), np.float32)
+Y = np.int32(X[:, 0] > 0)
+START = np.random.default_rng(1).standard_normal((5, 2), np.float32)
+
+
+def entropy(logits, y):
+  return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+
+def masked(logits, y):
+  """A label of -1 is none."""
+  known = y >= 0
+  each = optax.softmax_cross_entropy_with_integer_labels(logits, y * known)
+  return jnp.where(known, each, 0).mean()
+
+
+def hinge(logits, y):
+  return jnp.maximum(0, 1 - logits[:, 0] * y).mean()
+
+
+def checked(x, y, loss=entropy, source=False):
+  task = gj.Task(
+    init=lambda key: jnp.asarray(START),
+    loss=lambda params, batch, key: loss(batch[0] @ params, batch[1]),
+    score=lambda params, batch: {'loss': loss(batch[0] @ params, batch[1])},
+    train=Arrays(x, y) if source else (x, y),
+    test=(X, Y),
+  )
+  data_checks.check(share_out(task, 4, 0), 4, 0)
+
+
+def at(array, place, value):
+  found = array.copy()
+  found[place] = value
+  return found
+
+
+@pytest.mark.parametrize(
+  'x, y, words',
+  [
+    (at(X, 40, np.nan), Y, 'an example with NaN or Inf, and task.loss .* nan'),
+    (X, at(Y, 3, 2), 'the integer 2, and .* numbers from 0'),
+    (X, at(Y, 3, -1), 'the integer -1, which task.loss takes for the largest'),
+    (X * np.nan, Y, 'task.loss of a batch is nan'),
+  ],
+)
+def test_an_example_that_spoils_the_loss_is_named(x, y, words):
+  with pytest.raises(UserError, match=words):
+    checked(x, y)
+
+
+@pytest.mark.parametrize(
+  'y, loss',
+  [(Y, entropy), (at(Y, 3, -1), masked), (2 * Y - 1, hinge)],
+)
+@pytest.mark.parametrize('source', [False, True])
+def test_labels_that_the_loss_knows_are_admitted(y, loss, source):
+  checked(X, y, loss, source)
+
+
+def test_the_largest_label_of_a_source_is_tried_too():
+  with pytest.raises(UserError, match='the integer 7'):
+    checked(X, at(Y, 60, 7), source=True)
+
+
+@pytest.mark.parametrize(
+  'before, remedy', [(0, 'out of range in the data'), (3, 'learning_rate')]
+)
+def test_before_the_first_update_no_learning_rate_is_blamed(before, remedy):
+  ledger = Ledger({}, 1)
+  ledger.step = before
+  with pytest.raises(Diverged, match=f'at step {before + 1}; .*{remedy}'):
+    ledger.add(np.array([[np.nan]]), SILENCE)
