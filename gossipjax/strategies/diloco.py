@@ -42,7 +42,8 @@ def progress_mean(
   if not 0 <= decay <= 1:
     raise UserError(f'decay must be from 0 to 1, got {decay}.')
   if compressor == compressors.none():
-    if exchange != EXCHANGES[0] or decay != 1:
+    # Both ends are the default of a strategy; here they say the same.
+    if exchange != EXCHANGES[0] or decay not in (0, 1):
       raise UserError(
         f'{exchange=} and {decay=} are of compressed messages; set compressor, '
         'for example compressor.name=linear, or leave both out.'
