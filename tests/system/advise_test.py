@@ -405,8 +405,15 @@ def test_a_step_is_timed_with_its_own_batch_and_precision(monkeypatch):
     'of_batch',
     lambda *args, **given: told.append(given) or gradient.of_batch(*args),
   )
+  examples, sizes = step_cost.examples, []
+  monkeypatch.setattr(
+    step_cost,
+    'examples',
+    lambda task, size: sizes.append(size) or examples(task, size),
+  )
   found = {f.name: f.compute_s for f in advise.forecasts(config)}
-  assert found['large'] > found['small'] == found['topk']
+  assert sizes == [8, 512]
+  assert found['large'] != found['small'] == found['topk']
   assert told == [
     {'compute_dtype': 'bfloat16', 'accumulate': parts} for parts in (2, 0)
   ]
