@@ -412,7 +412,7 @@ def test_a_step_is_timed_with_its_own_batch_and_precision(monkeypatch):
     lambda task, size: sizes.append(size) or examples(task, size),
   )
   found = {f.name: f.compute_s for f in advise.forecasts(config)}
-  assert sizes == [8, 512]
+  assert sizes == [512, 8]
   assert found['large'] != found['small'] == found['topk']
   assert told == [
     {'compute_dtype': 'bfloat16', 'accumulate': parts} for parts in (2, 0)
