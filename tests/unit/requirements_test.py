@@ -23,7 +23,7 @@ def lines(name: str) -> list[Requirement]:
   ]
 
 
-def tested() -> dict[str, str]:
+def pinned() -> dict[str, str]:
   """The version of each package in constraints.txt."""
   found = {}
   for requirement in lines('constraints.txt'):
@@ -35,7 +35,7 @@ def tested() -> dict[str, str]:
 
 @pytest.mark.parametrize('name', FILES)
 def test_every_requirement_has_a_tested_version_that_it_allows(name):
-  versions = tested()
+  versions = pinned()
   for requirement in lines(name):
     version = versions.get(canonicalize_name(requirement.name))
     assert version, f'{requirement} of {name} is not in constraints.txt.'
@@ -54,4 +54,4 @@ def test_the_requirements_file_is_the_package_and_its_reports():
 def test_pre_commit_runs_the_tested_ruff():
   text = (ROOT / '.pre-commit-config.yaml').read_text()
   revision = re.search(r'ruff-pre-commit\s+rev: v(\S+)', text)
-  assert revision and revision[1] == tested()['ruff']
+  assert revision and revision[1] == pinned()['ruff']
