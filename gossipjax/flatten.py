@@ -17,11 +17,14 @@ LARGE = 2**14
 def ravel(tree):
   """`jax.flatten_util.ravel_pytree`, which on CPUs may take 100 times as long.
 
+  Outside of a compiled program nothing is fused, and each write would copy all.
+
   Returns:
     All leaves in one vector, and the function from it to a tree.
   """
   flat, unravel = ravel_pytree(tree)
-  if jax.default_backend() == 'cpu' and flat.size:
+  fused = isinstance(flat, jax.core.Tracer) and jax.default_backend() == 'cpu'
+  if fused and flat.size:
     flat = _joined([jnp.asarray(x, flat.dtype) for x in jax.tree.leaves(tree)])
   return flat, unravel
 
