@@ -138,8 +138,7 @@ def _computing_s(name: str, strategy: str, kept: Kept) -> float:
   """Seconds of a gradient and of the strategy's coding, of one worker."""
   arguments = fronts.ARGUMENTS.get(strategy, {})
   config = resolve.strategy_config(strategy, **arguments)
-  costs = step_times.of(name, fronts.WORKERS, config, kept)
-  return costs['gradient seconds'] + costs['coding seconds']
+  return step_times.own_s(name, fronts.WORKERS, config, kept)
 
 
 def _seconds_to(

@@ -99,8 +99,7 @@ def curve(name: str, run: Result, step_s: float, link: str) -> Curve:
 def own_seconds(name: str, method: str, kept: Kept) -> float:
   """Seconds of a gradient and of the strategy's coding, of one worker."""
   strategy = resolve.strategy_config(method, **METHODS[method])
-  costs = step_times.of(name, WORKERS, strategy, kept)
-  return costs['gradient seconds'] + costs['coding seconds']
+  return step_times.own_s(name, WORKERS, strategy, kept)
 
 
 def to_target(

@@ -50,6 +50,13 @@ def of(
   }
 
 
+def own_s(
+  workload: str, workers: int, strategy: ConfigDict, kept: Kept
+) -> float:
+  """Seconds of a gradient and of the strategy's coding, of one worker."""
+  return sum(of(workload, workers, strategy, kept).values())
+
+
 def keys(config: Mapping[str, Any]) -> tuple[Key, Key]:
   """Of the seconds of a gradient, and of those of coding.
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gossipjax.compressors import bitmap
-from gossipjax.norms import wide
+from gossipjax.norms import wide, widened
 
 _ROOM = 8192  # Candidates at least; fewer would need a larger sample.
 _SAMPLED = 128  # Candidates expected in the sample; standard deviation 11.
@@ -35,7 +35,7 @@ class _Search(NamedTuple):
 
 def keys(x: jax.Array) -> jax.Array:
   """Integers in the order of |x|."""
-  x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  x = widened(x)
   bits = lax.bitcast_convert_type(x, f'i{x.dtype.itemsize}')
   return bits & jnp.iinfo(bits.dtype).max
 
