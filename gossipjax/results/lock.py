@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import socket
+import time
 from collections.abc import Iterator
 
 from filelock import FileLock, Timeout
@@ -16,6 +17,7 @@ from filelock import FileLock, Timeout
 from gossipjax.errors import UserError
 
 FILES = ('.lock', '.holder')
+OVERWRITTEN_S = 1.0  # Until a new holder has written its name.
 
 
 @contextlib.contextmanager
@@ -46,8 +48,30 @@ def hold(folder: pathlib.Path) -> Iterator[None]:
 
 
 def _who(holder: pathlib.Path) -> str:
+  """The process that holds the lock.
+
+  What is killed leaves its name behind, and whoever takes the lock after it
+  overwrites that only a moment later: a dead process is not believed.
+  """
+  until = time.monotonic() + OVERWRITTEN_S
+  while True:
+    try:
+      found = json.loads(holder.read_bytes())
+      if found['host'] != socket.gethostname() or _lives(found['process']):
+        return f'process {found["process"]} on host {found["host"]}'
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+      pass  # Not written yet, or not by this.
+    if time.monotonic() > until:
+      return 'another process'
+    time.sleep(0.05)
+
+
+def _lives(process: int) -> bool:
+  """Whether a process of this host runs."""
   try:
-    found = json.loads(holder.read_bytes())
-    return f'process {found["process"]} on host {found["host"]}'
-  except (OSError, ValueError, LookupError, TypeError, RecursionError):
-    return 'another process'
+    os.kill(process, 0)
+  except ProcessLookupError:
+    return False
+  except PermissionError:
+    pass  # Another user's.
+  return True

@@ -57,6 +57,16 @@ def before(aggregator, spoil):
   return Aggregator(aggregator.init, update)
 
 
+def of_finite_entries(aggregator):
+  """The same aggregator of 0 in place of what is no number."""
+
+  def update(tree, state, step, active=True):
+    finite = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), tree)
+    return aggregator.update(finite, state, step, active)
+
+  return Aggregator(aggregator.init, update)
+
+
 def undercounting_gather(tree, active=True):
   trees, count, sent = _all_gather(tree, active)
   one = Traffic.of(nbytes(tree), 1)
@@ -116,6 +126,10 @@ def balance(a):
 
 def billed(a):
   laws.all_that_moves_is_billed(a, laws.record(a))
+
+
+def shows(bad):
+  return lambda a: laws.what_is_no_number_shows(a, bad, whole=False)
 
 
 def agree(a):
@@ -275,6 +289,12 @@ BROKEN = {
         sent,
       ),
     ),
+  ),
+  'a NaN that is hidden': (shows(jnp.nan), TOPK, of_finite_entries(TOPK)),
+  'an infinity that is hidden': (
+    shows(jnp.inf),
+    TOPK,
+    of_finite_entries(TOPK),
   ),
   'silence': (talks, MEAN, identity()),
 }

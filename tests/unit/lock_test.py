@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -46,6 +47,23 @@ def test_the_second_writer_is_told_who_the_first_is(holder, tmp_path):
       lock.hold(tmp_path),
     ):
       pass
+
+
+def test_the_name_of_a_dead_writer_is_not_believed(holder, tmp_path):
+  mine = (tmp_path / '.holder').read_text()
+  dead = subprocess.Popen(['true'])
+  dead.wait()
+  (tmp_path / '.holder').write_text(
+    mine.replace(str(holder.pid), str(dead.pid))
+  )
+  late = threading.Timer(0.3, (tmp_path / '.holder').write_text, [mine])
+  late.start()
+  with (
+    pytest.raises(UserError, match=f'by process {holder.pid} on'),
+    lock.hold(tmp_path),
+  ):
+    pass
+  late.join()
 
 
 def test_a_killed_writer_holds_nothing(holder, tmp_path):
