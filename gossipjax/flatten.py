@@ -1,10 +1,9 @@
 """Joins leaves of a tree into long vectors, so that few arrays travel."""
 
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_batching import custom_vmap
 from jax.flatten_util import ravel_pytree
 
 # Entries. For a smaller leaf a collective of its own takes longer than copying
@@ -25,23 +24,37 @@ def ravel(tree):
   flat, unravel = ravel_pytree(tree)
   fused = isinstance(flat, jax.core.Tracer) and jax.default_backend() == 'cpu'
   if fused and flat.size:
-    flat = _joined([jnp.asarray(x, flat.dtype) for x in jax.tree.leaves(tree)])
+    leaves = (jnp.asarray(x, flat.dtype) for x in jax.tree.leaves(tree))
+    flat = _joined(*(leaf.reshape(-1) for leaf in leaves))
   return flat, unravel
 
 
-def _joined(leaves: Sequence[jax.Array]) -> jax.Array:
-  """Leaves of one dtype in a vector, each written to its place.
+@custom_vmap
+def _joined(*rows: jax.Array) -> jax.Array:
+  """Arrays [..., n_i] of one dtype as [..., sum of n_i], each written in place.
 
   XLA for CPUs fuses a concatenation with what follows and, for each entry of
   the result, loads from every operand under a mask, beyond its end as well. If
   no memory is mapped there, such a load takes some 100 ns: 17 ms in place of
   0.2 for 407,050 entries, depending on where the allocator put the operands.
   """
-  flat, place = jnp.zeros(sum(leaf.size for leaf in leaves), leaves[0].dtype), 0
-  for leaf in leaves:
-    flat = lax.dynamic_update_slice(flat, leaf.reshape(-1), (place,))
-    place += leaf.size
+  *outer, _ = rows[0].shape
+  size, place = sum(row.shape[-1] for row in rows), 0
+  flat = jnp.zeros((*outer, size), rows[0].dtype)
+  for row in rows:
+    flat = lax.dynamic_update_slice(flat, row, (*[0] * len(outer), place))
+    place += row.shape[-1]
   return flat
+
+
+@_joined.def_vmap
+def _stacked(size, batched, *rows):
+  """JAX's own rule makes scatters of the writes: eight times as slow."""
+  full = [
+    row if one else jnp.broadcast_to(row, (size, *row.shape))
+    for row, one in zip(rows, batched, strict=True)
+  ]
+  return _joined(*full), True
 
 
 def flatten(tree):

@@ -9,8 +9,8 @@ import optax
 
 from gossipjax import aggregator as agg
 from gossipjax import collectives
-from gossipjax.compressors.quantised import needs_floats
 from gossipjax.errors import check_kind
+from gossipjax.norms import needs_floats
 from gossipjax.traffic import SILENCE, Traffic
 
 

@@ -1,4 +1,4 @@
-"""Norms, sums and memories in float32 also where floats are narrower.
+"""Floats: norms, sums and memories in float32 also where they are narrower.
 
 float16 overflows at 65,504, the square of 256; a sum in bfloat16 stops growing
 after some hundred terms.
@@ -9,6 +9,29 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+
+from gossipjax.errors import UserError
+
+
+def needs_floats(
+  tree: Any, what: str = 'Compression', kind: Any = jnp.floating
+) -> None:
+  """Refuses a tree with integers: residuals and means are fractions.
+
+  Args:
+    tree: arrays.
+    what: needs floats, for the sentence.
+    kind: of dtype that is taken.
+
+  Raises:
+    UserError: a leaf is not floating point.
+  """
+  for x in jax.tree.leaves(tree):
+    if not jnp.issubdtype(dtype := jnp.result_type(x), kind):
+      raise UserError(
+        f'{what} needs floating point numbers, got {dtype}; '
+        'leave integers out of the tree.'
+      )
 
 
 def wide(dtype: Any) -> Any:

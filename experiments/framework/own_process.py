@@ -13,10 +13,17 @@ from ml_collections import ConfigDict
 from experiments.framework import single_run
 from experiments.framework.single_run import Result
 from gossipjax import executors
+from gossipjax.models import conv
 from gossipjax.results import workdir
+from gossipjax.results.provenance import usable_cores
 from gossipjax.training.run import devices
 
 STACKED = ('mlp', 'lstm')  # Networks that are as fast under vmap.
+# And those that are faster on a single core, with these strategies: 1.2 to 1.6
+# times as many steps a second. Others lose there, as both sides of a condition
+# are computed (hylo, 0.7 times) or rows are sorted one by one (demo, 0.7).
+ON_ONE_CORE = ('cnn', 'transformer')
+TAKING_TURNS = ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')
 
 
 def in_a_process(
@@ -83,10 +90,13 @@ def executor_of(config: ConfigDict) -> str:
 
   Devices that wait for each other cost a small network ten times its step (8
   workers, an MLP, top-k: 50 ms where vmap takes 5); convolutions of stacked
-  workers cost more than that.
+  workers cost more than that, if devices have more than a core to share.
   """
-  plain = not config.get('cluster') and config.task.get('model') in STACKED
-  return 'vmap' if plain else config.executor
+  model = config.task.get('model')
+  alone = usable_cores() == 1 and config.workers <= conv.MOST
+  turns = model in ON_ONE_CORE and config.strategy.name in TAKING_TURNS
+  plain = model in STACKED or (alone and turns)
+  return 'vmap' if plain and not config.get('cluster') else config.executor
 
 
 def _end_with_parent() -> None:

@@ -1,5 +1,6 @@
 """Compares strategies on a task, from Python: `gossipjax.compare`."""
 
+import os
 import pathlib
 import shutil
 import tempfile
@@ -115,6 +116,11 @@ def compare(
     Diverged: the loss of every strategy became NaN or Inf.
   """
   _check(task, strategies, optimizer)
+  if not isinstance(folder, str | os.PathLike | None):
+    raise UserError(
+      f'compare: the folder is {folder!r}; it has to be a path, such as '
+      "'runs/mine', or None."
+    )
   numbers = {'workers': workers, 'steps': steps, 'batch_size': batch_size}
   config = _config(strategies, numbers | settings)
   tasks: dict[str, Task] = {}

@@ -8,10 +8,9 @@ from jax import lax
 
 from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
-from gossipjax.compressors.quantised import needs_floats
 from gossipjax.compressors.sparse import check_keeps, count
 from gossipjax.errors import UserError
-from gossipjax.norms import wide
+from gossipjax.norms import needs_floats, wide
 
 PACKED = 2**12  # A chunk of at most so many entries has indices of 12 bits.
 

@@ -8,9 +8,9 @@ from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.quantised import (
   Quantised,
   largest_magnitude,
-  needs_floats,
 )
 from gossipjax.errors import UserError
+from gossipjax.norms import needs_floats
 
 BITS = (2, 4, 8)
 

@@ -1,6 +1,6 @@
 """Codecs that keep every entry, in fewer bits, rounded deterministically."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,33 +10,12 @@ from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.largest import keys
 from gossipjax.errors import UserError
-from gossipjax.norms import wide
+from gossipjax.norms import needs_floats, wide
 
 
 class Quantised(NamedTuple):
   codes: jax.Array  # i8[n], or u8 with several codes to a byte.
   scale: jax.Array  # f32[], or f32[buckets].
-
-
-def needs_floats(
-  tree: Any, what: str = 'Compression', kind: Any = jnp.floating
-) -> None:
-  """Refuses a tree with integers: residuals and means are fractions.
-
-  Args:
-    tree: arrays.
-    what: needs floats, for the sentence.
-    kind: of dtype that is taken.
-
-  Raises:
-    UserError: a leaf is not floating point.
-  """
-  for x in jax.tree.leaves(tree):
-    if not jnp.issubdtype(dtype := jnp.result_type(x), kind):
-      raise UserError(
-        f'{what} needs floating point numbers, got {dtype}; '
-        'leave integers out of the tree.'
-      )
 
 
 def largest_magnitude(x: jax.Array, axis: int | None = None) -> jax.Array:

@@ -12,10 +12,10 @@ from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.quantised import (
   Quantised,
   largest_magnitude,
-  needs_floats,
   signs,
 )
 from gossipjax.errors import UserError
+from gossipjax.norms import needs_floats
 
 
 def needs_key(key: jax.Array | None) -> None:

@@ -15,8 +15,8 @@ class CNN(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    x = halve(nn.relu(Conv(self.width, (3, 3))(x)))
-    x = halve(nn.relu(Conv(2 * self.width, (3, 3))(x)))
+    x = nn.relu(halve(Conv(self.width, (3, 3))(x)))
+    x = nn.relu(halve(Conv(2 * self.width, (3, 3))(x)))
     x = nn.relu(nn.Dense(2 * self.width)(x.reshape(len(x), -1)))
     return nn.Dense(self.classes)(x)
 

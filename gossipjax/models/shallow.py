@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gossipjax.errors import UserError
+from gossipjax.models.conv import Conv
 from gossipjax.models.norm import group_norm
 from gossipjax.models.pool import halve
 
@@ -32,9 +33,9 @@ class Shallow(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     x = nn.gelu(jnp.concatenate([x, -x], axis=-1))
     for width in self.widths:
-      x = halve(nn.Conv(width, (3, 3), use_bias=False, kernel_init=conv)(x))
+      x = halve(Conv(width, (3, 3), use_bias=False, kernel_init=conv)(x))
       x = nn.gelu(group_norm(x))
-      x = nn.Conv(width, (3, 3), use_bias=False, kernel_init=conv)(x)
+      x = Conv(width, (3, 3), use_bias=False, kernel_init=conv)(x)
       x = nn.gelu(group_norm(x))
     if not x.size:
       raise UserError(

@@ -35,13 +35,13 @@ def of_this_process() -> dict[str, Any]:
     'devices': [str(d) for d in jax.devices()],
     'processes': jax.process_count(),
     'device_kind': jax.devices()[0].device_kind,
-    'cores': _cores(),
+    'cores': usable_cores(),
     'processor': _processor(),
   }
 
 
-def _cores() -> int | None:
-  """That this process may use."""
+def usable_cores() -> int | None:
+  """How many cores this process may use."""
   if hasattr(os, 'sched_getaffinity'):
     return len(os.sched_getaffinity(0))
   return os.cpu_count()

@@ -14,8 +14,8 @@ from jax import lax
 from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
 from gossipjax.compressors.compressor import mean_over_senders
-from gossipjax.compressors.quantised import needs_floats
 from gossipjax.flatten import ravel
+from gossipjax.norms import needs_floats
 from gossipjax.transforms.bucketed import with_granularity
 
 MEANS = ('all', 'senders')

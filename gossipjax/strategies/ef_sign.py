@@ -21,7 +21,7 @@ from gossipjax.aggregator import (
   select,
 )
 from gossipjax.compressors import sign
-from gossipjax.compressors.quantised import needs_floats
+from gossipjax.norms import needs_floats
 
 
 class LayerState(NamedTuple):

@@ -22,7 +22,7 @@ from jax import lax
 
 from gossipjax import collectives, norms
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
-from gossipjax.compressors import layers, quantised
+from gossipjax.compressors import layers
 from gossipjax.errors import UserError, nearest
 from gossipjax.servers import layerwise_server
 
@@ -63,7 +63,7 @@ def hylo_mean(gate: Gate, twice: bool) -> Aggregator:
   the servers and, if `twice`, also on the way back."""
 
   def init(tree):
-    quantised.needs_floats(tree)
+    norms.needs_floats(tree)
     leaves = jax.tree.leaves(tree)
     if not any(map(gate.opens, leaves)):
       largest = max((x.size for x in leaves if x.ndim > 1), default=0)

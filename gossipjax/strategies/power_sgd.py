@@ -19,8 +19,8 @@ import jax.numpy as jnp
 
 from gossipjax import collectives, norms
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
-from gossipjax.compressors.quantised import needs_floats
 from gossipjax.errors import UserError
+from gossipjax.norms import needs_floats
 
 _LEFT = 1e-12  # Share of a squared norm below which all is rounding error.
 

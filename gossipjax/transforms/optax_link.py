@@ -8,8 +8,8 @@ import optax
 
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, State, identity
-from gossipjax.compressors.quantised import needs_floats
 from gossipjax.errors import UserError, check_kind
+from gossipjax.norms import needs_floats
 from gossipjax.traffic import SILENCE, Traffic
 
 

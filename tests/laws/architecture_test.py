@@ -24,10 +24,9 @@ LAYERS = (
   {
     'gossipjax.errors',
     'gossipjax.flatten',
-    'gossipjax.norms',
     'gossipjax.traffic',
   },
-  {'gossipjax.config.ranges'},
+  {'gossipjax.config.ranges', 'gossipjax.norms'},
   {
     'gossipjax.topology',
     'gossipjax.network',

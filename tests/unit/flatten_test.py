@@ -36,3 +36,18 @@ def test_a_cpu_does_not_fuse_a_concatenation_with_what_follows():
   program = lambda f: jax.jit(add(f)).lower(tree, 1.0).compile().as_text()
   assert 'concatenate' in program(ravel_pytree)  # Else `ravel` has no use.
   assert 'concatenate' not in program(ravel)
+
+
+@pytest.mark.skipif(jax.default_backend() != 'cpu', reason='Of CPUs.')
+@pytest.mark.parametrize('axes', [1, 2])
+def test_workers_on_one_device_write_their_rows_in_place(axes):
+  """JAX turns writes into scatters under vmap: 9.5 ms in place of 1.2 for a
+  CNN of 8 workers."""
+  shape = (3, 2)[:axes]
+  tree = {'w': jnp.arange(12.0 * 3**axes), 'b': -jnp.ones((*shape, 5))}
+  tree['w'] = jnp.resize(tree['w'], (*shape, 4, 3))
+  many = lambda f: jax.vmap(f) if axes == 1 else jax.vmap(jax.vmap(f))
+  of = lambda ravel: jax.jit(many(lambda tree: ravel(tree)[0] + 1))
+  np.testing.assert_array_equal(of(ravel)(tree), of(ravel_pytree)(tree))
+  program = of(ravel).lower(tree).as_text()
+  assert 'dynamic_update_slice' in program and 'scatter' not in program

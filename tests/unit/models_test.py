@@ -150,6 +150,21 @@ def test_a_text_model_sees_no_later_byte(name):
 def test_halving_is_max_pooling():
   x = jax.random.normal(KEY, (2, 7, 6, 3))
   np.testing.assert_array_equal(halve(x), nn.max_pool(x, (2, 2), (2, 2)))
+  # As a reduction, of which pixels that tie share the gradient.
+  ties = jnp.round(2 * x)
+  cells = lambda x: x[:, :6].reshape(2, 3, 2, 3, 2, 3).max((2, 4))
+  for inputs in (x, ties):
+    ours, theirs = (
+      jax.grad(lambda x, f=f: (f(x) * f(x + 1)).sum())(inputs)
+      for f in (halve, cells)
+    )
+    np.testing.assert_array_equal(ours, theirs)
+  assert len(np.unique(jax.grad(lambda x: halve(x).sum())(ties))) > 3
+
+
+def test_a_pixel_that_is_no_number_is_not_dropped():
+  x = jnp.zeros((1, 4, 4, 1)).at[0, 3, 2, 0].set(jnp.nan)
+  assert np.isnan(jax.jit(halve)(x)[0, 1, 1, 0])
 
 
 def test_an_unknown_model_is_refused_with_the_nearest():

@@ -218,6 +218,7 @@ def test_settings_of_a_comparison_are_keys_of_a_config():
     ({'target': 'x'}, "target='x' .* takes float or int"),
     ({'steps': True}, 'steps=True .* takes int'),
     ({'log': 3}, 'log=3 .* takes dict'),
+    ({'folder': 3}, 'the folder is 3; it has to be a path'),
   ],
 )
 def test_a_setting_of_another_type_is_a_sentence(settings, words):

@@ -16,6 +16,7 @@ from experiments.framework import (
   margins,
   matched,
   numerics,
+  own_process,
   seed_statistics,
   single_run,
   site_methods,
@@ -468,3 +469,25 @@ def test_seeds_of_a_strategy_that_draws_are_one_known_run():
   rows = [r for r in known_runs.kept() if r.table == 'fashion-dense']
   (found,) = [r for r in rows if r.strategy == 'power_sgd']
   assert found.seeds == 3
+
+
+@pytest.mark.parametrize(
+  'cores, model, strategy, workers, executor',
+  [
+    (2, 'mlp', 'demo', 8, 'vmap'),
+    (2, 'cnn', 'gtopk', 8, 'auto'),
+    (1, 'cnn', 'gtopk', 8, 'vmap'),
+    (1, 'cnn', 'hylo', 8, 'auto'),
+    (1, 'shallow', 'gtopk', 8, 'auto'),
+    (1, 'cnn', 'gtopk', 32, 'auto'),
+  ],
+)
+def test_workers_share_one_device_where_that_is_faster(
+  cores, model, strategy, workers, executor, monkeypatch
+):
+  monkeypatch.setattr(own_process, 'usable_cores', lambda: cores)
+  config = defaults.get_config(strategy)
+  config.workers, config.task = workers, defaults.task('digits', model='mlp')
+  with config.unlocked():
+    config.task.model = model
+  assert own_process.executor_of(config) == executor
