@@ -12,6 +12,7 @@ own_process        a training run in a process of its own
 study              what a claim trains: it asks for runs, and gets results
 best_rate          a method at its best learning rate, with all seeds
 matched            arguments at which a method sends some bytes
+trigger_searches   triggers of gossip, each brought to the same bytes
 gates              whether all-reduce reaches what a workload demands
 trained            the command of a claim that rests on trainings
 period_bills       bills of one period of methods, for any size

@@ -1,0 +1,72 @@
+"""Triggers of gossip, and the argument that brings each to given bytes."""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from experiments.framework import best_rate, matched, study, workloads
+from gossipjax.config import resolve
+
+PERIOD = 12  # At which a fixed period sends the claimed bytes, within 5 %.
+FIXED, BESIDE = f'fixed-{PERIOD}', f'fixed-{PERIOD // 2}, exponential'
+PERIODS = {FIXED: PERIOD, BESIDE: PERIOD // 2}
+# What betters them: a graph whose exchanges cost half the bytes and average
+# exactly after log2 P of them, and a constant threshold, so that they become
+# rarer as the learning rate falls.
+BETTER = 'constant drift, exponential'
+SEARCHES = {
+  'relative_drift': matched.Search(
+    lambda v: {'name': 'relative_drift', 'scale': v}, 6.0, -1.5
+  ),
+  'target_interval': matched.Search(
+    lambda v: {'name': 'target_interval', 'interval': v}, 12.5, -1.0
+  ),
+  # Thresholds grow by this share at every silent step.
+  'norm_slope': matched.Search(
+    lambda v: {'name': 'norm_slope', 'horizon': 1 + v}, 0.02, -0.5
+  ),
+  'random': matched.Search(
+    lambda v: {'name': 'random', 'rate': v}, 1 / PERIOD, 1.0
+  ),
+  BETTER: matched.Search(
+    lambda v: {'name': 'target_interval', 'interval': v, 'kappa': 0.0},
+    97.0,
+    -1.3,
+  ),
+}
+ADAPTIVE = tuple(SEARCHES)[:3]
+
+
+def tuned(
+  name: str, workers: int, scope: str, method: str, scale: str
+) -> study.Study:
+  """A method at its best rate, brought to the claimed traffic before."""
+  if method == 'gossip':
+    return (yield from best_rate.method(name, workers, scale, _gossip()))
+  graph = 'exponential' if method in (BETTER, BESIDE) else 'ring'
+  if method in PERIODS:
+    trigger = {'name': 'fixed', 'period': PERIODS[method]}
+  else:
+    search = SEARCHES[method]
+    at = lambda strategy: workloads.config(name, workers, scale, strategy)
+    always = yield from matched.bytes_of(name, at(_gossip()))
+    value, _ = yield from matched.value_for(
+      name,
+      lambda value: at(_triggered(scope, search.part(value), graph)),
+      search.begin,
+      always / PERIOD,
+      search.power,
+    )
+    trigger = search.part(value)
+  strategy = _triggered(scope, trigger, graph)
+  return (yield from best_rate.method(name, workers, scale, strategy))
+
+
+def _gossip() -> ConfigDict:
+  return resolve.strategy_config('gossip')
+
+
+def _triggered(scope: str, trigger: dict[str, Any], graph: str) -> ConfigDict:
+  return resolve.strategy_config(
+    'adaptive_gossip', scope=scope, trigger=trigger, topology=graph
+  )
