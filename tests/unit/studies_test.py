@@ -479,7 +479,8 @@ def test_seeds_of_a_strategy_that_draws_are_one_known_run():
     (1, 'cnn', 'gtopk', 8, 'vmap'),
     (1, 'cnn', 'hylo', 8, 'auto'),
     (1, 'shallow', 'gtopk', 8, 'auto'),
-    (1, 'cnn', 'gtopk', 32, 'auto'),
+    (1, 'cnn', 'gtopk', 32, 'vmap'),
+    (1, 'cnn', 'gtopk', 64, 'auto'),
   ],
 )
 def test_workers_share_one_device_where_that_is_faster(
