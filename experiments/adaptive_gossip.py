@@ -31,6 +31,7 @@ from experiments.framework.trigger_searches import (
   BETTER,
   FIXED,
   PERIOD,
+  PLAIN,
   tuned,
 )
 
@@ -64,7 +65,9 @@ def studies(scale: str) -> trained.Studies:
   ]
   if not quick:
     cells += [
-      (w, WORKERS, 'all', m) for w in WORKLOADS[:2] for m in (BETTER, BESIDE)
+      (name, WORKERS, 'all', method)
+      for name in WORKLOADS[:2]
+      for method in (BETTER, BESIDE, PLAIN)
     ]
   return {cell: partial(tuned, *cell, scale) for cell in cells}
 
@@ -93,7 +96,7 @@ def _row(found: trained.Results, cell: tuple, scale: str) -> dict[str, Any]:
   row |= {TRAFFIC: 100 * saved(BYTES), TIME: 100 * COMM_SHARE * saved(PATH)}
   row[WANTED] = PERIOD * (1 - saved(PATH))
   row[TIMES] = workloads.WORKLOADS[name].sizes[scale].steps * (1 - saved(BYTES))
-  for other in ('gossip', FIXED, 'random', BESIDE):
+  for other in ('gossip', FIXED, 'random', BESIDE, PLAIN):
     theirs = always if other == 'gossip' else found.get((*cell[:3], other))
     row |= seed_statistics.against(found[cell], theirs, other)
   return row

@@ -10,6 +10,9 @@ from gossipjax.config import resolve
 PERIOD = 12  # At which a fixed period sends the claimed bytes, within 5 %.
 FIXED, BESIDE = f'fixed-{PERIOD}', f'fixed-{PERIOD // 2}, exponential'
 PERIODS = {FIXED: PERIOD, BESIDE: PERIOD // 2}
+# All-reduce of parameters with as many bytes: 2 (P - 1) / P of a model, and 2
+# of gossip on a ring.
+PLAIN = 'local_sgd-11'
 # What betters them: a graph whose exchanges cost half the bytes and average
 # exactly after log2 P of them, and a constant threshold, so that they become
 # rarer as the learning rate falls.
@@ -43,6 +46,9 @@ def tuned(
   """A method at its best rate, brought to the claimed traffic before."""
   if method == 'gossip':
     return (yield from best_rate.method(name, workers, scale, _gossip()))
+  if method == PLAIN:
+    mean = resolve.strategy_config('local_sgd', period=11)
+    return (yield from best_rate.method(name, workers, scale, mean))
   graph = 'exponential' if method in (BETTER, BESIDE) else 'ring'
   if method in PERIODS:
     trigger = {'name': 'fixed', 'period': PERIODS[method]}
