@@ -108,7 +108,10 @@ def verdict(
   """The claim for each trigger, then the question that the paper left open."""
   del silent_steps
   mine = [row for row in rows if row['method'] in ADAPTIVE]
-  better = [row for row in rows if row['method'] == BETTER]
+  better, plain = (
+    [row for row in rows if row['method'] == method]
+    for method in (BETTER, PLAIN)
+  )
   told = claim.decided(mine, _holds)
   return claim.judged(
     [_holds(row) for row in mine]
@@ -117,7 +120,7 @@ def verdict(
     f'{claim.span(told, "points over gossip", "+.2f")} points over gossip at '
     f'every step, {claim.span(told, f"points over {FIXED}", "+.2f")} over a '
     f'fixed period{_bettered(better)}',
-    ' '.join(_said(row) for row in mine + better)
+    ' '.join(_said(row) for row in [*mine, *better, *plain])
     or 'No trigger was tried to the end.',
     trained.doubt(coverage),
   )
@@ -176,7 +179,8 @@ agrees whether anyone wants to talk; if nobody does, nothing is sent. Points are
 paired by seed, and random times differ with it. On a ring, but for
 `exponential`: there each worker sends to one other, at a distance of 1, 2, 4 in
 turn, and {BETTER} sends when a worker is further from its last exchange than a
-threshold that stays as it is. The claim holds
+threshold that stays as it is. {PLAIN} is an all-reduce of parameters every 11
+steps, which sends as much. The claim holds
 for a trigger if it loses at most {WITHIN} points to gossip and gains at least
 {WITHIN} over the fixed period. Who loses with less than 95 % of the wanted
 bytes is not judged, nor who wins with more than 105 %: a search may fail, and
