@@ -42,7 +42,9 @@ table of a row; of claims that keep trainings, `python -m experiments.queue
 NAME` first makes those that are missing. Bytes are counted; seconds on a link
 are modelled unless a row says measured. A verdict is undecided where
 the runs are too short, too few or not tuned enough to carry one. Standard
-errors are over seeds, at learning rates that were chosen with one seed.
+errors are over seeds, at learning rates that were chosen with one seed. One of
+at most half the margin decides, also where the bound is nearer than two errors:
+the tables show which cases that are.
 
 """
 
