@@ -169,7 +169,8 @@ NOTES = """
 top-k and dgc send the bytes of hylo on the busiest link, within 5 %; hylo-mean
 decodes to the mean above the threshold (ours). Bytes on the busiest link: of a
 step, both directions. Gradient and coding seconds: measured in turns, of one
-worker that receives its own messages in place of the others'. Step seconds:
+worker that receives its own messages in place of the others'; none where this
+was another processor than that of the gradient. Step seconds:
 modelled without latency and overlap. Points are paired by seed. 8 workers.
 
 Growth: one dense layer of 2,048 entries with normal gradients, one of

@@ -18,7 +18,9 @@ from experiments.framework.kept import Kept, Key
 from experiments.framework.seed_statistics import PATH
 from experiments.framework.single_run import key_of
 from gossipjax.advice import step_cost
+from gossipjax.errors import UserError
 from gossipjax.network import PRESETS
+from gossipjax.results import provenance
 from gossipjax.training.run import resolve_run
 
 KIND = 'step_seconds'  # Of kept results.
@@ -28,33 +30,49 @@ OF_CODING = 'task', 'workers', 'strategy'
 FASTER = 1.31  # Times as fast as others, as claimed for Hylo.
 LINK = '1gbe'
 SPEED = f'times as fast as dense on {LINK}, modelled'
+AT_EVEN = 'step seconds at that rate, modelled'
 EVEN = f'B/s below which Hylo is {FASTER} times as fast as dense'
 
 
 def of(
   workload: str, workers: int, strategy: ConfigDict, kept: Kept
-) -> dict[str, float]:
+) -> dict[str, float | None]:
   """Seconds of one worker's gradient, and what the strategy adds to a step.
 
   All strategies of a workload have the same gradient, so it is measured once.
+  What is added to it has to be of the same processor, else it is None.
   """
   config = workloads.config(workload, workers, 'cpu', strategy)
   gradient, coding = keys(key_of(config)['config'])
-  return {
-    'gradient seconds': seconds(
-      kept.once(KIND, gradient, partial(_gradient, config))
-    ),
-    'coding seconds': seconds(
-      kept.once(KIND, coding, partial(_coding, config))
-    ),
-  }
+  found = seconds(kept.once(KIND, gradient, partial(_gradient, config)))
+  added = None
+  if kept.find(KIND, coding) or not _elsewhere(gradient, kept):
+    added = seconds(kept.once(KIND, coding, partial(_coding, config)))
+  return {'gradient seconds': found, 'coding seconds': added}
+
+
+def _elsewhere(key: Key, kept: Kept) -> bool:
+  """Whether something was measured on another processor than this one."""
+  there = kept.find(KIND, key)['made_with'].get('processor')
+  return there not in (None, provenance.processor())
 
 
 def own_s(
   workload: str, workers: int, strategy: ConfigDict, kept: Kept
 ) -> float:
-  """Seconds of a gradient and of the strategy's coding, of one worker."""
-  return sum(of(workload, workers, strategy, kept).values())
+  """Seconds of a gradient and of the strategy's coding, of one worker.
+
+  Raises:
+    UserError: coding is not measured yet, and this is another processor.
+  """
+  found = [*of(workload, workers, strategy, kept).values()]
+  if None in found:
+    raise UserError(
+      f'{strategy.name} on {workload} is not timed yet, and others are on '
+      'another processor than that of this machine: time it there, or remove '
+      f'the workload from {KIND}.jsonl and time all of them here.'
+    )
+  return sum(found)
 
 
 def keys(config: Mapping[str, Any]) -> tuple[Key, Key]:
@@ -112,6 +130,8 @@ def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
   dense, hylo = (
     row_of(rows, row['workload'], name) for name in ('dense', 'hylo')
   )
+  if row['coding seconds'] is None:
+    return dict.fromkeys((SPEED, EVEN, AT_EVEN))
   own = lambda r: r['gradient seconds'] + r['coding seconds']
   at = lambda r, rate: own(r) + r[PATH] / rate
   named = PRESETS[LINK].bytes_per_s
@@ -122,5 +142,5 @@ def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
   return {
     SPEED: speed,
     EVEN: found,
-    'step seconds at that rate, modelled': found and at(row, found),
+    AT_EVEN: found and at(row, found),
   }

@@ -36,7 +36,7 @@ def of_this_process() -> dict[str, Any]:
     'processes': jax.process_count(),
     'device_kind': jax.devices()[0].device_kind,
     'cores': usable_cores(),
-    'processor': _processor(),
+    'processor': processor(),
   }
 
 
@@ -47,7 +47,7 @@ def usable_cores() -> int | None:
   return os.cpu_count()
 
 
-def _processor() -> str:
+def processor() -> str:
   """The model of the CPU, on which the last bits of a product depend, as the
   order of its sums follows the sizes of caches; '' if the system hides it."""
   try:

@@ -19,6 +19,7 @@ from experiments.framework import (
   own_process,
   seed_statistics,
   single_run,
+  step_times,
   site_methods,
   study,
   trained,
@@ -492,3 +493,18 @@ def test_workers_share_one_device_where_that_is_faster(
   with config.unlocked():
     config.task.model = model
   assert own_process.executor_of(config) == executor
+
+
+def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
+  store, strategy = Kept(tmp_path), resolve.strategy_config('topk')
+  found = workloads.config('fashion', 8, 'cpu', strategy)
+  gradient, coding = step_times.keys(single_run.key_of(found)['config'])
+  kind, there = step_times.KIND, {'processor': 'another'}
+  store.add(kind, gradient, {'seconds': [0.2, 0.1, 0.3]}, 1.0, there)
+  monkeypatch.setattr(step_times, '_coding', lambda config: pytest.fail())
+  of = lambda: step_times.of('fashion', 8, strategy, store)
+  assert of() == {'gradient seconds': 0.2, 'coding seconds': None}
+  with pytest.raises(UserError, match='topk on fashion is not timed yet'):
+    step_times.own_s('fashion', 8, strategy, store)
+  store.add(kind, coding, {'seconds': [0.1, 0.1, 0.1]}, 1.0, there)
+  assert step_times.own_s('fashion', 8, strategy, store) == 0.2 + 0.1
