@@ -44,17 +44,23 @@ def of(
   """
   config = workloads.config(workload, workers, 'cpu', strategy)
   gradient, coding = keys(key_of(config)['config'])
-  found = seconds(kept.once(KIND, gradient, partial(_gradient, config)))
-  added = None
-  if kept.find(KIND, coding) or not _elsewhere(gradient, kept):
-    added = seconds(kept.once(KIND, coding, partial(_coding, config)))
-  return {'gradient seconds': found, 'coding seconds': added}
+  computing = seconds(kept.once(KIND, gradient, partial(_gradient, config)))
+  where = _processor(gradient, kept)
+  if where == provenance.processor():
+    kept.once(KIND, coding, partial(_coding, config))
+  same = _processor(coding, kept) == where
+  return {
+    'gradient seconds': computing,
+    'coding seconds': (
+      seconds(kept.find(KIND, coding)['result']) if same else None
+    ),
+  }
 
 
-def _elsewhere(key: Key, kept: Kept) -> bool:
-  """Whether something was measured on another processor than this one."""
-  there = kept.find(KIND, key)['made_with'].get('processor')
-  return there not in (None, provenance.processor())
+def _processor(key: Key, kept: Kept) -> str | None:
+  """On which something was measured; None if it was not yet."""
+  line = kept.find(KIND, key)
+  return line and line['made_with']['processor']
 
 
 def own_s(
@@ -63,7 +69,8 @@ def own_s(
   """Seconds of a gradient and of the strategy's coding, of one worker.
 
   Raises:
-    UserError: coding is not measured yet, and this is another processor.
+    UserError: coding is not measured on the processor of the gradient, which
+      is another than this one.
   """
   found = [*of(workload, workers, strategy, kept).values()]
   if None in found:

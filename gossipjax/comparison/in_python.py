@@ -115,12 +115,7 @@ def compare(
     UserError: a setting is unknown or cannot be met; nothing is written.
     Diverged: the loss of every strategy became NaN or Inf.
   """
-  _check(task, strategies, optimizer)
-  if not isinstance(folder, str | os.PathLike | None):
-    raise UserError(
-      f'compare: the folder is {folder!r}; it has to be a path, such as '
-      "'runs/mine', or None."
-    )
+  _check(task, strategies, optimizer, folder)
   numbers = {'workers': workers, 'steps': steps, 'batch_size': batch_size}
   config = _config(strategies, numbers | settings)
   tasks: dict[str, Task] = {}
@@ -146,7 +141,7 @@ def _given(
   return Given(task, strategies[run.strategy.name], optimizer)
 
 
-def _check(task: Any, strategies: Any, optimizer: Any) -> None:
+def _check(task: Any, strategies: Any, optimizer: Any, folder: Any) -> None:
   """Raises a UserError if an argument is of another kind."""
   if not isinstance(strategies, Mapping) or not strategies:
     raise UserError(
@@ -160,6 +155,11 @@ def _check(task: Any, strategies: Any, optimizer: Any) -> None:
   }.items():
     check_kind(f'compare: the {what}', given, kind)
   check_arguments('optimizer', optimizer)
+  if not isinstance(folder, str | os.PathLike | None):
+    raise UserError(
+      f'compare: the folder is {folder!r}; it has to be a path, such as '
+      "'runs/mine', or None."
+    )
 
 
 def _config(

@@ -508,3 +508,14 @@ def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
     step_times.own_s('fashion', 8, strategy, store)
   store.add(kind, coding, {'seconds': [0.1, 0.1, 0.1]}, 1.0, there)
   assert step_times.own_s('fashion', 8, strategy, store) == 0.2 + 0.1
+
+
+def test_seconds_kept_of_two_processors_are_not_added_either(tmp_path):
+  store, strategy = Kept(tmp_path), resolve.strategy_config('topk')
+  found = workloads.config('fashion', 8, 'cpu', strategy)
+  for key, place in zip(
+    step_times.keys(single_run.key_of(found)['config']), 'ab', strict=True
+  ):
+    once = {'seconds': [0.1, 0.1, 0.1]}
+    store.add(step_times.KIND, key, once, 1.0, {'processor': place})
+  assert step_times.of('fashion', 8, strategy, store)['coding seconds'] is None
