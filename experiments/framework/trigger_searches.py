@@ -13,6 +13,10 @@ PERIODS = {FIXED: PERIOD, BESIDE: PERIOD // 2}
 # All-reduce of parameters with as many bytes: 2 (P - 1) / P of a model, and 2
 # of gossip on a ring.
 PLAIN = 'local_sgd-11'
+UNTRIGGERED = {
+  'gossip': resolve.strategy_config('gossip'),
+  PLAIN: resolve.strategy_config('local_sgd', period=11),
+}
 # What betters them: a graph whose exchanges cost half the bytes and average
 # exactly after log2 P of them, and a constant threshold, so that they become
 # rarer as the learning rate falls.
@@ -44,18 +48,16 @@ def tuned(
   name: str, workers: int, scope: str, method: str, scale: str
 ) -> study.Study:
   """A method at its best rate, brought to the claimed traffic before."""
-  if method == 'gossip':
-    return (yield from best_rate.method(name, workers, scale, _gossip()))
-  if method == PLAIN:
-    mean = resolve.strategy_config('local_sgd', period=11)
-    return (yield from best_rate.method(name, workers, scale, mean))
+  if method in UNTRIGGERED:
+    given = UNTRIGGERED[method]
+    return (yield from best_rate.method(name, workers, scale, given))
   graph = 'exponential' if method in (BETTER, BESIDE) else 'ring'
   if method in PERIODS:
     trigger = {'name': 'fixed', 'period': PERIODS[method]}
   else:
     search = SEARCHES[method]
     at = lambda strategy: workloads.config(name, workers, scale, strategy)
-    always = yield from matched.bytes_of(name, at(_gossip()))
+    always = yield from matched.bytes_of(name, at(UNTRIGGERED['gossip']))
     value, _ = yield from matched.value_for(
       name,
       lambda value: at(_triggered(scope, search.part(value), graph)),
@@ -66,10 +68,6 @@ def tuned(
     trigger = search.part(value)
   strategy = _triggered(scope, trigger, graph)
   return (yield from best_rate.method(name, workers, scale, strategy))
-
-
-def _gossip() -> ConfigDict:
-  return resolve.strategy_config('gossip')
 
 
 def _triggered(scope: str, trigger: dict[str, Any], graph: str) -> ConfigDict:
