@@ -5,9 +5,9 @@
 
 Makes a network namespace per worker, starts `python -m gossipjax run` in each,
 reads the counters of their interfaces around the training steps (the column of
-wire bytes), and removes all of it, also after a failure or ctrl-C. Linux, root,
-iproute2, pyroute2; nftables for --loss; for --delay a kernel with sch_netem, or
-Debian's vde2.
+wire bytes), and removes all of it, also after a failure or ctrl-C; after a kill
+the next testbed does, or --clean. Linux, root, iproute2, pyroute2; nftables for
+--loss; for --delay a kernel with sch_netem, or Debian's vde2.
 """
 
 import argparse

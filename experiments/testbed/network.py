@@ -2,7 +2,7 @@
 
 Every namespace has its own host name, address and shaped link, in both
 directions, so that a process in it runs as on a host of its own. Nothing else
-on this machine changes, and everything is removed again.
+on this machine changes, and all is removed again.
 
 pyroute2 makes and shapes the links. Two commands remain: `ip netns exec`, which
 also mounts a namespace's own /etc/hosts, and `nft`, whose random drops pyroute2
@@ -18,6 +18,8 @@ import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 
+from filelock import FileLock, Timeout
+
 from experiments.testbed import cable, link_shape
 from experiments.testbed.link_shape import Shape
 from gossipjax.errors import UserError
@@ -29,10 +31,10 @@ except ImportError:  # `check` says what to install.
 
 BRIDGE = 'gossip-br'
 INTERFACE = 'eth0'  # A worker's link inside its namespace.
-_EXISTS = (
-  '{names} exists already: another testbed runs, or one was killed; `python -m '
-  'experiments.testbed --clean` removes what it left.'
-)
+# Held as long as a testbed lives, also by one that is killed: what has its
+# names while the lock is free was left behind.
+LOCK = pathlib.Path('/run/gossipjax-testbed.lock')
+_RUNS = 'Another testbed runs on this machine; wait for its end, or stop it.'
 _REFUSED = (
   'This kernel did not make the network ({error}); a container needs '
   'CAP_SYS_ADMIN and CAP_NET_ADMIN.'
@@ -60,35 +62,23 @@ def network(workers: int, link: Shape) -> Iterator[None]:
   """Makes the namespaces, and removes them whatever happens.
 
   Raises:
-    UserError: no root, a program is missing, names that exist, a kernel without
-      what the shape needs.
+    UserError: no root, a program is missing, another testbed runs, a kernel
+      without what the shape needs.
   """
-  check(workers, link)
-  _claim()
-  try:
-    _make(workers, link)
-    yield
-  finally:
-    for worker in range(workers):
-      _remove(worker)
-    _delete(BRIDGE)
+  _check(workers, link)
+  with _alone():
+    _clear()
+    try:
+      _make(workers, link)
+      yield
+    finally:
+      _clear()
 
 
-def check(workers: int, link: Shape) -> None:
+def _check(workers: int, link: Shape) -> None:
   """Refuses, before anything is made, what would fail later."""
   if not 2 <= workers <= 200:
     raise UserError(f'--workers={workers}: a network has 2 to 200.')
-  if os.geteuid() != 0:
-    raise UserError(
-      'The testbed makes network namespaces, which takes root; run '
-      'it with sudo, or in a container with CAP_SYS_ADMIN and '
-      'CAP_NET_ADMIN.'
-    )
-  if netns is None:
-    raise UserError(
-      'The testbed needs pyroute2; python -m pip install -r '
-      'requirements-dev.txt installs it.'
-    )
   for tool, package in (
     ('ip', 'iproute2'),
     ('taskset', 'util-linux'),
@@ -100,34 +90,47 @@ def check(workers: int, link: Shape) -> None:
         f'install {package}).'
       )
   cable.check(link)
-  taken = {*netns.listnetns()} & {name(i) for i in range(workers)}
-  if taken or _exists(BRIDGE):
-    raise UserError(_EXISTS.format(names=', '.join(sorted(taken)) or BRIDGE))
 
 
 def clean() -> list[str]:
-  """Removes what a killed testbed has left; returns the names."""
-  left = [x for x in netns.listnetns() if re.fullmatch(r'gossip-w\d+', x)]
-  for space in left:
-    _remove(int(space.removeprefix(name(''))))
-  return left + ([BRIDGE] if _delete(BRIDGE) else [])
+  """Removes what a killed testbed has left, where none runs; its names."""
+  with _alone():
+    return _clear()
 
 
-def _claim() -> None:
-  """Makes the bridge, which only one of two that begin at once can make: what
-  has these names from here on is this testbed's to remove."""
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+  if os.geteuid() != 0:
+    raise UserError(
+      'The testbed makes network namespaces, which takes root; run it with '
+      'sudo, or in a container with CAP_SYS_ADMIN and CAP_NET_ADMIN.'
+    )
+  if netns is None:
+    raise UserError(
+      'The testbed needs pyroute2; python -m pip install -r '
+      'requirements-dev.txt installs it.'
+    )
   try:
-    with IPRoute() as host:
-      host.link('add', ifname=BRIDGE, kind='bridge')
-  except (NetlinkError, OSError) as error:
-    if _exists(BRIDGE):
-      raise UserError(_EXISTS.format(names=BRIDGE)) from error
-    raise UserError(_REFUSED.format(error=error)) from error
+    with FileLock(LOCK, timeout=0):
+      yield
+  except Timeout as error:
+    raise UserError(_RUNS) from error
+
+
+def _clear() -> list[str]:
+  """Whatever has a testbed's names, of a start that broke off as well."""
+  folders = {x.name for x in _HOSTS.glob('*')}
+  named = re.compile(r'gossip-w\d+').fullmatch
+  left = sorted(filter(named, folders | {*netns.listnetns()}))
+  for space in left:
+    _remove(space)
+  return left + ([BRIDGE] if _delete(BRIDGE) else [])
 
 
 def _make(workers: int, link: Shape) -> None:
   try:
     with IPRoute() as host:
+      host.link('add', ifname=BRIDGE, kind='bridge')
       host.link('set', index=_index(host, BRIDGE), state='up')
       for worker in range(workers):
         _add(host, worker, link)
@@ -169,9 +172,8 @@ def _add(host, worker: int, link: Shape) -> None:
       raise UserError(f'nft cannot drop packets: {done.stderr.strip()}.')
 
 
-def _remove(worker: int) -> None:
-  space = name(worker)
-  # Deleting a namespace with processes in it would leave it without a name.
+def _remove(space: str) -> None:
+  # First its processes, which would keep it alive without a name.
   for pid in netns.ns_pids().get(space, ()):
     with contextlib.suppress(ProcessLookupError):
       os.kill(pid, 9)
@@ -194,7 +196,3 @@ def _delete(device: str) -> bool:
       with contextlib.suppress(NetlinkError):  # A TAP goes with its program.
         host.link('del', index=index)
   return bool(found)
-
-
-def _exists(device: str) -> bool:
-  return pathlib.Path('/sys/class/net', device).exists()

@@ -223,34 +223,43 @@ def test_a_task_of_ones_own_is_trained_between_namespaces(tmp_path):
   assert dense['test_mae'] > 0 and sparse['wire_bytes'] > sparse['bytes_sent']
 
 
-def test_names_that_exist_are_refused_and_left_alone():
-  subprocess.run(['ip', 'netns', 'add', network.name(1)], check=True)
-  try:
-    with (
-      pytest.raises(UserError, match=r'gossip-w1 exists already.*--clean'),
-      network.network(2, link_shape.shape()),
-    ):
-      pass
-    assert network.clean() == [network.name(1)]
-  finally:
-    subprocess.run(
-      ['ip', 'netns', 'del', network.name(1)], stderr=subprocess.DEVNULL
-    )
-
-
-def test_who_begins_second_leaves_the_network_of_the_first(monkeypatch):
-  with network.network(2, link_shape.shape()):
-    monkeypatch.setattr(network, 'check', lambda *_: None)  # It was in time.
-    with (
-      pytest.raises(UserError, match=r'gossip-br exists already'),
-      network.network(2, link_shape.shape()),
-    ):
-      pass
-    left = subprocess.run(
-      ['ip', 'netns'], capture_output=True, text=True, check=True
-    ).stdout
-    assert network.name(0) in left and network.name(1) in left
+def test_what_a_killed_testbed_left_is_removed_by_the_next(tmp_path):
+  holds = """
+from experiments.testbed import link_shape, network
+with network.network(3, link_shape.shape()):
+  print('made', flush=True)
+  input()
+"""
+  killed = subprocess.Popen(
+    [sys.executable, '-c', holds],
+    cwd=program.ROOT,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert killed.stdout.readline() == 'made\n'
+  orphan = subprocess.Popen(network.inside(2, ['sleep', '600']))
+  for refused in (network.clean, _two_workers):
+    with pytest.raises(UserError, match='Another testbed runs'):
+      refused()
+  assert {network.name(i) for i in range(3)} <= _namespaces()
+  killed.kill()
+  killed.communicate()
+  assert {network.name(i) for i in range(3)} <= _namespaces()
+  assert _two_workers() == {network.name(0), network.name(1)}
+  assert orphan.wait() == -signal.SIGKILL
   assert not network.clean()
+
+
+def _two_workers() -> set[str]:
+  """What a network of two workers consists of."""
+  with network.network(2, link_shape.shape()):
+    return {name for name in _namespaces() if name.startswith('gossip-')}
+
+
+def _namespaces() -> set[str]:
+  found = subprocess.run(['ip', 'netns'], capture_output=True, check=True)
+  return {line.split()[0] for line in found.stdout.decode().splitlines()}
 
 
 @pytest.mark.parametrize(
