@@ -272,29 +272,34 @@ def test_two_processes_find_what_one_process_finds(tmp_path):
   one_process_finds_the_same(tmp_path / 'alone', tmp_path / 'run', *some)
 
 
-LATE = '--config.strategy.period=4', '--config.strategy.delay=2'
+OVERLAPPING = """
+from gossipjax.config import defaults, resolve
 
 
-@pytest.mark.parametrize(
-  'name, given',
-  [
-    ('delayed_averaging', LATE),
-    ('streaming_diloco', LATE),
-    ('topk', ('--config.strategy.granularity.name=layer',)),
-  ],
-)
-def test_an_exchange_beside_computing_changes_no_bit(name, given, tmp_path):
+def get_config():
+  config = defaults.get_config()
+  config.update(
+    workers=2,
+    log_every=10,
+    eval_every=20,
+    checkpoint_every=20,
+    overlap=True,
+  )
+  late = {'period': 4, 'delay': 2}
+  config.variants = defaults.variants(
+    delayed_averaging=resolve.strategy_config('delayed_averaging', **late),
+    streaming_diloco=resolve.strategy_config('streaming_diloco', **late),
+    topk=resolve.strategy_config('topk', granularity={'name': 'layer'}),
+  )
+  return config
+"""
+
+
+def test_an_exchange_beside_computing_changes_no_bit(tmp_path):
   """Two processes exchange in a second thread, are stopped and go on; one
   process waits for each exchange."""
-  words = (
-    f'--config=configs/default.py:{name}',
-    *given,
-    '--config.workers=2',
-    '--config.log_every=10',
-    '--config.eval_every=20',
-    '--config.checkpoint_every=20',
-    '--config.overlap=True',
-  )
+  file = tmp_path / 'overlapping.py'
+  file.write_text(OVERLAPPING)
   folder, alone = tmp_path / 'run', tmp_path / 'alone'
   # After 20 steps the exchange of the last one is in flight.
   for steps, more in ((20, ()), (40, ('--resume',))):
@@ -304,7 +309,7 @@ def test_an_exchange_beside_computing_changes_no_bit(name, given, tmp_path):
       'launch',
       '--processes=2',
       '--',
-      *words,
+      f'--config={file}',
       f'--config.steps={steps}',
       f'--workdir={folder}',
       *more,
@@ -314,18 +319,19 @@ def test_an_exchange_beside_computing_changes_no_bit(name, given, tmp_path):
     work = alone / place
     ended = program.run(
       alone,
-      *words,
+      f'--config={file}',
       '--config.steps=40',
       f'--config.overlap={overlap}',
       f'--workdir={work}',
     )
     assert ended.code == 0, ended.err
-    ours, theirs = (
-      program.arrays(f / name / 'checkpoints') for f in (work, folder)
-    )
-    assert ours.keys() == theirs.keys()
-    for key, array in ours.items():
-      assert array.tobytes() == theirs[key].tobytes(), (place, key)
+    for name in ('delayed_averaging', 'streaming_diloco', 'topk'):
+      ours, theirs = (
+        program.arrays(f / name / 'checkpoints') for f in (work, folder)
+      )
+      assert ours.keys() == theirs.keys()
+      for key, array in ours.items():
+        assert array.tobytes() == theirs[key].tobytes(), (place, name, key)
 
 
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM'])
