@@ -116,10 +116,10 @@ def verdict(
   return claim.judged(
     [_holds(row) for row in mine]
     + trained.unfinished(studies, mine, coverage, NAMES, ADAPTIVE),
-    f'{claim.span(told, TRAFFIC, ".0f")} % of the traffic saved at '
-    f'{claim.span(told, "points over gossip", "+.2f")} points over gossip at '
-    f'every step, {claim.span(told, f"points over {FIXED}", "+.2f")} over a '
-    f'fixed period{_bettered(better)}',
+    f'{claim.span(told, TRAFFIC, ".0f")} % less traffic at '
+    f'{claim.span(told, "points over gossip", "+.2f")} points over gossip, '
+    f'{claim.span(told, f"points over {FIXED}", "+.2f")} over a fixed period'
+    f'{_bettered(better)}',
     ' '.join(_said(row) for row in [*mine, *better, *plain])
     or 'No trigger was tried to the end.',
     trained.doubt(coverage),
@@ -131,7 +131,7 @@ def _bettered(rows: claim.Rows) -> str:
     claim.span(rows, f'points over {other}', '+.2f')
     for other in ('gossip', FIXED)
   )
-  return f'; on an exponential graph {", ".join(gains)}' if rows else ''
+  return f'; exponential graph: {", ".join(gains)}' if rows else ''
 
 
 def _holds(row: dict[str, Any]) -> bool | None:
