@@ -20,8 +20,9 @@ from gossipjax.training.run import devices
 
 STACKED = ('mlp', 'lstm')  # Networks that are as fast under vmap.
 # And those that are faster on a single core, with these strategies: 1.2 to 1.6
-# times as many steps a second. Others lose there, as both sides of a condition
-# are computed (hylo, 0.7 times) or rows are sorted one by one (demo, 0.7).
+# times as many steps a second (AMD Zen 5; on an Intel Sapphire Rapids 0.75 to
+# 0.87 times). Others lose there, as both sides of a condition are computed
+# (hylo, 0.7 times) or rows are sorted one by one (demo, 0.7).
 ON_ONE_CORE = ('cnn', 'transformer')
 TAKING_TURNS = ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')
 # Workers with a convolution each: 15 s more to compile for the CNN, and 1.5
