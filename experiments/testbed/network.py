@@ -26,12 +26,12 @@ from gossipjax.errors import UserError
 
 try:
   from pyroute2 import IPRoute, NetlinkError, NetNS, netns
-except ImportError:  # `check` says what to install.
+except ImportError:  # `_alone` says what to install.
   netns = None
 
 BRIDGE = 'gossip-br'
 INTERFACE = 'eth0'  # A worker's link inside its namespace.
-# Held as long as a testbed lives, also by one that is killed: what has its
+# Held as long as a testbed lives, and freed when it is killed: what has its
 # names while the lock is free was left behind.
 LOCK = pathlib.Path('/run/gossipjax-testbed.lock')
 _RUNS = 'Another testbed runs on this machine; wait for its end, or stop it.'

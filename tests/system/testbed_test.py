@@ -223,7 +223,7 @@ def test_a_task_of_ones_own_is_trained_between_namespaces(tmp_path):
   assert dense['test_mae'] > 0 and sparse['wire_bytes'] > sparse['bytes_sent']
 
 
-def test_what_a_killed_testbed_left_is_removed_by_the_next(tmp_path):
+def test_what_a_killed_testbed_left_is_removed_by_the_next():
   holds = """
 from experiments.testbed import link_shape, network
 with network.network(3, link_shape.shape()):
