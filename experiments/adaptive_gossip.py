@@ -24,7 +24,7 @@ from experiments.framework import (
   workloads,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import BYTES, PATH
+from experiments.framework.seed_statistics import BYTES, PATH, known
 from experiments.framework.trigger_searches import (
   ADAPTIVE,
   BESIDE,
@@ -120,7 +120,9 @@ def verdict(
     f'{claim.span(told, "points over gossip", "+.2f")} points over gossip, '
     f'{claim.span(told, f"points over {FIXED}", "+.2f")} over a fixed period'
     f'{_bettered(better)}',
-    ' '.join(_said(row) for row in [*mine, *better, *plain])
+    ' '.join(
+      _said(row) for row in [*mine, *better, *plain] if known(row[TRAFFIC])
+    )
     or 'No trigger was tried to the end.',
     trained.doubt(coverage),
   )
@@ -140,16 +142,17 @@ def _holds(row: dict[str, Any]) -> bool | None:
   Who loses with fewer bytes than were wanted is not judged, nor who wins with
   more, nor who exchanges too seldom.
   """
-  if row[TIMES] < trained.EXCHANGES:
+  # Unknown while gossip at every step is not trained.
+  if not known(row[TIMES]) or row[TIMES] < trained.EXCHANGES:
     return None
   saved, over = row[TRAFFIC], row[WANTED]
   parts = (
-    saved >= 100 * SAVED - 1 if seed_statistics.known(saved) else None,
+    saved >= 100 * SAVED - 1 if known(saved) else None,
     seed_statistics.gains(row, 'gossip', -WITHIN, WITHIN),
     seed_statistics.gains(row, FIXED, WITHIN, WITHIN),
   )
   holds = False if False in parts else None if None in parts else True
-  if seed_statistics.known(over):
+  if known(over):
     fair = over <= 1 + matched.WITHIN if holds else over >= 1 - matched.WITHIN
     return holds if fair else None
   return holds
@@ -159,7 +162,7 @@ def _said(row: dict[str, Any]) -> str:
   over = lambda other: seed_statistics.over(row, other)
   return (
     f'{row["method"]} ({row["scope"]}, {row["workload"]}) saves '
-    f'{row[TRAFFIC] or 0:.0f} % of the traffic at {over("gossip")} points over '
+    f'{row[TRAFFIC]:.0f} % of the traffic at {over("gossip")} points over '
     f'gossip, {over(FIXED)} over a fixed period of {PERIOD} and '
     f'{over("random")} over random times.'
   )

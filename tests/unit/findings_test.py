@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from experiments import adaptive_gossip
 from experiments.framework import (
   claim,
   finding_files,
@@ -55,6 +56,16 @@ def test_a_verdict_follows_from_the_rows_that_are_kept(name):
   assert verdict.word == found.verdict
   for field in verdict._fields:
     assert getattr(verdict, field) == getattr(found, field), field
+
+
+@pytest.mark.parametrize('missing', [None, float('nan')])
+def test_a_trigger_is_not_judged_before_gossip_at_every_step(missing):
+  found = kept('adaptive_gossip')
+  columns = (adaptive_gossip.TIMES, adaptive_gossip.TRAFFIC)
+  rows = [row | dict.fromkeys(columns, missing) for row in found.rows]
+  verdict = adaptive_gossip.verdict(rows, **found.tables)
+  assert verdict.undecided and verdict.met == verdict.of == 0
+  assert verdict.sentence == 'No trigger was tried to the end.'
 
 
 @over_claims
