@@ -202,6 +202,8 @@ def figure(
 ) -> Figure:
   """Held-out accuracy against traffic saved, a panel per workload."""
   del silent_steps, coverage
+  # A workload has a panel once gossip at every step is trained there.
+  rows = [row for row in rows if known(row[TRAFFIC])] or rows
   names = figures.values(rows, 'workload')
   found = Figure(figsize=(5.5 * len(names), 4), layout='constrained')
   panels = found.subplots(1, len(names), squeeze=False)
