@@ -142,20 +142,18 @@ def _holds(row: dict[str, Any]) -> bool | None:
   Who loses with fewer bytes than were wanted is not judged, nor who wins with
   more, nor who exchanges too seldom.
   """
-  # Unknown while gossip at every step is not trained.
+  # Unknown, as all that is saved, while gossip at every step is not trained.
   if not known(row[TIMES]) or row[TIMES] < trained.EXCHANGES:
     return None
-  saved, over = row[TRAFFIC], row[WANTED]
   parts = (
-    saved >= 100 * SAVED - 1 if known(saved) else None,
+    row[TRAFFIC] >= 100 * SAVED - 1,
     seed_statistics.gains(row, 'gossip', -WITHIN, WITHIN),
     seed_statistics.gains(row, FIXED, WITHIN, WITHIN),
   )
   holds = False if False in parts else None if None in parts else True
-  if known(over):
-    fair = over <= 1 + matched.WITHIN if holds else over >= 1 - matched.WITHIN
-    return holds if fair else None
-  return holds
+  over = row[WANTED]
+  fair = over <= 1 + matched.WITHIN if holds else over >= 1 - matched.WITHIN
+  return holds if fair else None
 
 
 def _said(row: dict[str, Any]) -> str:
