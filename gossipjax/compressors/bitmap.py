@@ -6,7 +6,8 @@ from jax import lax
 
 from gossipjax.compressors import packing
 
-_AT_ONCE = 2048  # Indices found together, which bounds the temporary arrays.
+_AT_ONCE = 8192  # Indices found together, which bounds the temporary arrays.
+_BLOCK = 4  # Words whose bits are counted together; a power of two.
 
 
 def words(mask: jax.Array) -> jax.Array:
@@ -37,37 +38,50 @@ def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
   return place
 
 
-def _counts(bits: jax.Array) -> list[jax.Array]:
-  """Bits set in each word, in each two words, each four, and so on to all."""
-  levels = [ones(bits)]
-  while levels[-1].size > 1:
-    pairs = jnp.pad(levels[-1], (0, levels[-1].size % 2)).reshape(-1, 2)
-    levels.append(pairs[:, 0] + pairs[:, 1])
-  return levels
+def _within(bits: jax.Array, word: jax.Array, rank: jax.Array) -> jax.Array:
+  """The position of the set bit of that rank, from the first word of a block
+  on."""
+  at = lambda word: bits.at[word].get(mode='fill', fill_value=0)
+  half = _BLOCK
+  while half := half // 2:
+    below = sum(ones(at(word + i)) for i in range(half))
+    above = rank >= below
+    rank -= jnp.where(above, below, 0)
+    word += jnp.where(above, half, 0)
+  return 32 * word + _place(at(word), rank)
 
 
 def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
-  """Positions of the first `room` set bits, ascending, padded with `size`."""
-  *levels, every = _counts(bits)
+  """Positions of the first `room` set bits, ascending, padded with `size`.
 
-  def find(first, count):
-    wanted = first + jnp.arange(count, dtype=jnp.int32)
-    rank, word = wanted, jnp.zeros_like(wanted)
-    for level in reversed(levels):
-      left = level[2 * word]
-      right = rank >= left
-      rank -= jnp.where(right, left, 0)
-      word = jnp.minimum(2 * word + right, level.size - 1)
-    place = 32 * word + _place(bits[word], rank)
-    return jnp.where(wanted < every[0], place, size)
+  A block of words with set bits is written where its first one belongs; the
+  places behind it, up to the next block, find it there.
 
-  if room <= _AT_ONCE:
-    return find(0, room)
+  Args:
+    bits: u32[ceil(size / 32)].
+    room: static.
+    size: static.
+  """
+  width = 32 * _BLOCK
+  blocks = jnp.pad(ones(bits), (0, -bits.size % _BLOCK)).reshape(-1, _BLOCK)
+  counts = blocks.sum(axis=1, dtype=jnp.int32)
+  ends = jnp.cumsum(counts, dtype=jnp.int32)
+  starts, every = ends - counts, ends[-1]
+  first = jnp.where(counts > 0, starts, room)
+  positions = width * jnp.arange(counts.size, dtype=jnp.int32)
+  found = jnp.zeros(room, jnp.int32).at[first].set(positions, mode='drop')
+  at_once = min(room, _AT_ONCE)
 
   def fill(i, found):
-    first = jnp.minimum(i * _AT_ONCE, room - _AT_ONCE).astype(jnp.int32)
-    return lax.dynamic_update_slice(found, find(first, _AT_ONCE), (first,))
+    # The last turn begins earlier if it is not full, among positions that are
+    # found: the blocks that these are in give the same ones again.
+    begin = jnp.minimum(i * at_once, room - at_once).astype(jnp.int32)
+    before = found[jnp.maximum(begin - 1, 0)]
+    part = lax.dynamic_slice(found, (begin,), (at_once,))
+    block = lax.cummax(jnp.maximum(part, before) // width)
+    rank = begin + jnp.arange(at_once, dtype=jnp.int32)
+    place = _within(bits, _BLOCK * block, rank - starts[block])
+    place = jnp.where(rank < every, place, size)
+    return lax.dynamic_update_slice(found, place, (begin,))
 
-  return lax.fori_loop(
-    0, -(-room // _AT_ONCE), fill, jnp.zeros(room, jnp.int32)
-  )
+  return lax.fori_loop(0, -(-room // at_once), fill, found)

@@ -178,7 +178,7 @@ def ascending(x: jax.Array, k: int) -> jax.Array:
     k: static, 1 to n.
   """
   room = max(2 * k, min(_ROOM, x.size // 64))
-  if room > x.size // 32:  # Then lists of candidates cost more than passes.
+  if room > x.size // 48:  # Then lists of candidates cost more than passes.
     return _among(x, k, k)
   found = _candidates(x, k, room)
   values = x.at[found].get(mode='fill', fill_value=0)

@@ -111,8 +111,17 @@ def stages(text: str, module: Module) -> dict[str, str]:
   found = {}
   # The text defines a computation before those that call it.
   for name, body in reversed(module.computations.items()):
-    known = {i.name: _stage_of(i, of, module) for i in body}
-    taken = {i.name: [x for x in hlo.operands(i) if x in known] for i in body}
+    inputs_of = {i.name: hlo.operands(i) for i in body}
+    constants = {i.name for i in body if i.opcode == 'constant'}
+    # XLA shares an array of one constant, and may name another stage's stack.
+    shared = {i for i, x in inputs_of.items() if x and constants.issuperset(x)}
+    known = {
+      i.name: None if i.name in shared else _stage_of(i, of, module)
+      for i in body
+    }
+    taken = {
+      i: [x for x in names if x in known] for i, names in inputs_of.items()
+    }
     for i, inputs in taken.items():
       known[i] = known[i] or next(filter(None, map(known.get, inputs)), None)
     for i, inputs in reversed(taken.items()):
