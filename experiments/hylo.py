@@ -29,7 +29,7 @@ from experiments.framework import (
   workloads,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import PATH
+from experiments.framework.seed_statistics import ERROR, PATH
 from experiments.framework.step_times import EVEN, FASTER, LINK, SPEED
 from gossipjax.config import resolve
 
@@ -61,12 +61,18 @@ def studies(scale: str) -> trained.Studies:
 
 def _study(name: str, method: str, scale: str) -> study.Study:
   """A method at its best rate; its other argument is found before."""
+  strategy = yield from _strategy(name, method, scale)
+  return (yield from best_rate.method(name, WORKERS, scale, strategy))
+
+
+def _strategy(name: str, method: str, scale: str) -> study.Study:
+  """The config of a method: its threshold, or density, is found by runs."""
   at = lambda strategy: workloads.config(name, WORKERS, scale, strategy)
   make = resolve.strategy_config
   if method == 'two-bit':
     configs = {t: at(_two_bit(t)) for t in THRESHOLDS}
-    strategy = _two_bit((yield from matched.best_value(name, configs)))
-  elif method in ('top-k', 'dgc'):
+    return _two_bit((yield from matched.best_value(name, configs)))
+  if method in ('top-k', 'dgc'):
     sparse = lambda density: make(
       method.replace('-', ''), density=min(density, 1.0)
     )
@@ -74,13 +80,10 @@ def _study(name: str, method: str, scale: str) -> study.Study:
     density, _ = yield from matched.value_for(
       name, lambda density: at(sparse(density)), 0.01, wanted, 1.0
     )
-    strategy = sparse(density)
-  elif method == 'dense':
-    strategy = make('all_reduce')
-  else:
-    level = 'mean' if method == 'hylo-mean' else 'threshold'
-    strategy = make('hylo', level=level)
-  return (yield from best_rate.method(name, WORKERS, scale, strategy))
+    return sparse(density)
+  if method == 'dense':
+    return make('all_reduce')
+  return make('hylo', level='mean' if method == 'hylo-mean' else 'threshold')
 
 
 def _two_bit(threshold: float) -> ConfigDict:
@@ -101,7 +104,8 @@ def find(
     for name, _ in found
     if all((name, method) in found for method in METHODS[:2])
   }
-  rows = [_row(found, cell, kept) for cell in found if cell[0] in both]
+  scale = coverage[0]['scale']
+  rows = [_row(found, cell, scale, kept) for cell in found if cell[0] in both]
   rows = [row | step_times.on_links(rows, row) for row in rows]
   growth = []
   if rows:
@@ -116,24 +120,16 @@ def find(
 
 
 def _row(
-  found: trained.Results, cell: tuple[str, str], kept: Kept
+  found: trained.Results, cell: tuple[str, str], scale: str, kept: Kept
 ) -> dict[str, Any]:
   """The row, how it compares with dense, and what its steps are made of."""
   name, method = cell
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
   dense = found.get((name, 'dense'))
-  seconds = step_times.of(name, WORKERS, _coded_as(method), kept)
+  # With the density that was trained: the seconds of a top-k depend on it.
+  strategy = study.follow(_strategy(name, method, scale), kept).found
+  seconds = step_times.of(name, WORKERS, strategy, kept)
   return row | seed_statistics.against(found[cell], dense, 'dense') | seconds
-
-
-def _coded_as(method: str) -> ConfigDict:
-  """Coding does not depend on densities and thresholds to speak of."""
-  return {
-    'dense': resolve.strategy_config('all_reduce'),
-    'top-k': resolve.strategy_config('topk', density=0.01),
-    'dgc': resolve.strategy_config('dgc', density=0.01),
-    'two-bit': _two_bit(0.01),
-  }.get(method, resolve.strategy_config('hylo'))
 
 
 def verdict(
@@ -143,18 +139,20 @@ def verdict(
   met, said, short = [], [], []
   for row in (row for row in rows if row['method'] == 'hylo'):
     as_good = seed_statistics.gains(row, 'dense', -WITHIN, WITHIN)
-    met.append(None if as_good is None else as_good and row[SPEED] > 1)
-    pace = (
+    faster = _is_faster(row)
+    both = as_good, faster
+    met.append(False if False in both else None if None in both else True)
+    points, speed = seed_statistics.over(row, 'dense'), row[SPEED]
+    pace = 'not timed yet' if speed is None else f'{speed:.2f} x'
+    short.append(f'{row["workload"]} {points}, {pace}')
+    below = (
       f'{FASTER} times as fast below {row[EVEN]:.3g} B/s'
       if row[EVEN]
       else f'never {FASTER} times as fast'
     )
-    points = seed_statistics.over(row, 'dense')
-    short.append(f'{row["workload"]} {points}, {row[SPEED]:.2f} x')
     said.append(
-      f'On {row["workload"]} Hylo is {points} points over dense '
-      f'(allowed: {-WITHIN}), {row[SPEED]:.2f} times as fast on {LINK}, and '
-      f'{pace}.'
+      f'On {row["workload"]} Hylo is {points} points over dense (allowed: '
+      f'{-WITHIN}), {_speed(row)}, and {below}.'
     )
   said.append(
     residual_growth.sentence(growth) if growth else 'Nothing is trained yet.'
@@ -164,14 +162,30 @@ def verdict(
   return claim.judged(met, ours, ' '.join(said), trained.doubt(coverage))
 
 
+def _is_faster(row: dict[str, Any]) -> bool | None:
+  """Whether a step is faster than dense; None if its seconds cannot tell."""
+  if row[SPEED] is None:
+    return None
+  margin = abs(row[SPEED] - 1)
+  return seed_statistics.at_least(1, row[SPEED], row[SPEED + ERROR], margin)
+
+
+def _speed(row: dict[str, Any]) -> str:
+  if row[SPEED] is None:
+    return 'not timed yet'
+  error = row[SPEED + ERROR]
+  return f'{row[SPEED]:.2f} +- {error:.2f} times as fast on {LINK}'
+
+
 NOTES = """
 `two-bit` is MXNet's codec with the best of seven thresholds for the whole net;
 top-k and dgc send the bytes of hylo on the busiest link, within 5 %; hylo-mean
 decodes to the mean above the threshold (ours). Bytes on the busiest link: of a
 step, both directions. Gradient and coding seconds: measured in turns, of one
 worker that receives its own messages in place of the others'; none where this
-was another processor than that of the gradient. Step seconds:
-modelled without latency and overlap. Points are paired by seed. 8 workers.
+was another processor than that of the gradient. Their errors: of three
+measurements. Step seconds: modelled without latency and overlap. Points are
+paired by seed. 8 workers.
 
 Growth: one dense layer of 2,048 entries with normal gradients, one of
 which has a mean of so many standard deviations. `residual`: its residual after

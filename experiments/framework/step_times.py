@@ -6,7 +6,7 @@ measured three times, of programs compiled anew and arrays in other places.
 """
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 
 from experiments.framework import claim, numerics, other_load, workloads
 from experiments.framework.kept import Kept, Key
-from experiments.framework.seed_statistics import PATH
+from experiments.framework.seed_statistics import ERROR, PATH
 from experiments.framework.single_run import key_of
 from gossipjax.advice import step_cost
 from gossipjax.errors import UserError
@@ -30,14 +30,17 @@ OF_CODING = 'task', 'workers', 'strategy'
 FASTER = 1.31  # Times as fast as others, as claimed for Hylo.
 LINK = '1gbe'
 SPEED = f'times as fast as dense on {LINK}, modelled'
+GRADIENT, CODING = 'gradient seconds', 'coding seconds'
+TIMED_ON = 'timed on'
 AT_EVEN = 'step seconds at that rate, modelled'
 EVEN = f'B/s below which Hylo is {FASTER} times as fast as dense'
 
 
 def of(
   workload: str, workers: int, strategy: ConfigDict, kept: Kept
-) -> dict[str, float | None]:
-  """Seconds of one worker's gradient, and what the strategy adds to a step.
+) -> dict[str, Any]:
+  """Seconds of one worker's gradient, what the strategy adds to a step, and the
+  processor that took them.
 
   All strategies of a workload have the same gradient, so it is measured once.
   What is added to it has to be of the same processor, else it is None.
@@ -49,11 +52,12 @@ def of(
   if where == provenance.processor():
     kept.once(KIND, coding, partial(_coding, config))
   same = _processor(coding, kept) == where
+  measured = kept.find(KIND, coding)['result'] if same else None
   return {
-    'gradient seconds': computing,
-    'coding seconds': (
-      seconds(kept.find(KIND, coding)['result']) if same else None
-    ),
+    GRADIENT: computing,
+    CODING: measured and seconds(measured),
+    CODING + ERROR: measured and _error(measured['seconds']),
+    TIMED_ON: where,
   }
 
 
@@ -72,14 +76,14 @@ def own_s(
     UserError: coding is not measured on the processor of the gradient, which
       is another than this one.
   """
-  found = [*of(workload, workers, strategy, kept).values()]
-  if None in found:
+  found = of(workload, workers, strategy, kept)
+  if found[CODING] is None:
     raise UserError(
       f'{strategy.name} on {workload} is not timed yet, and others are on '
       'another processor than that of this machine: time it there, or remove '
       f'the workload from {KIND}.jsonl and time all of them here.'
     )
-  return sum(found)
+  return found[GRADIENT] + found[CODING]
 
 
 def keys(config: Mapping[str, Any]) -> tuple[Key, Key]:
@@ -100,6 +104,11 @@ def keys(config: Mapping[str, Any]) -> tuple[Key, Key]:
 def seconds(result: Mapping[str, Any]) -> float:
   """The median of the measurements that are kept."""
   return statistics.median(result['seconds'])
+
+
+def _error(measured: Sequence[float]) -> float:
+  """The standard error of their mean."""
+  return statistics.stdev(measured) / len(measured) ** 0.5
 
 
 def _gradient(config: ConfigDict) -> dict[str, Any]:
@@ -137,9 +146,9 @@ def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
   dense, hylo = (
     row_of(rows, row['workload'], name) for name in ('dense', 'hylo')
   )
-  if row['coding seconds'] is None:
-    return dict.fromkeys((SPEED, EVEN, AT_EVEN))
-  own = lambda r: r['gradient seconds'] + r['coding seconds']
+  if row[CODING] is None:
+    return dict.fromkeys((SPEED, SPEED + ERROR, EVEN, AT_EVEN))
+  own = lambda r: r[GRADIENT] + r[CODING]
   at = lambda r, rate: own(r) + r[PATH] / rate
   named = PRESETS[LINK].bytes_per_s
   speed = at(dense, named) / at(row, named)
@@ -148,6 +157,8 @@ def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
   found = rate if gap > 0 and rate > 0 else None
   return {
     SPEED: speed,
+    # Of its own coding: both have the same gradient, and dense hardly codes.
+    SPEED + ERROR: speed * row[CODING + ERROR] / at(row, named),
     EVEN: found,
     AT_EVEN: found and at(row, found),
   }

@@ -15,6 +15,7 @@ from experiments.framework import (
   own_process,
   real_time,
   residual_growth,
+  seed_statistics,
   silent_steps,
   single_run,
   step_times,
@@ -29,7 +30,12 @@ from gossipjax.strategies import gtopk, union_topk
 
 P, SIZE, STEPS = 8, 400, 6
 LINK = {train_1gbit.STEP_S: 0.1, train_1gbit.WIRE: 1e6}
-SECONDS = {'gradient seconds': 0.1, 'coding seconds': 0.01}
+SECONDS = {
+  step_times.GRADIENT: 0.1,
+  step_times.CODING: 0.01,
+  step_times.CODING + seed_statistics.ERROR: 0.001,
+  step_times.TIMED_ON: 'a processor',
+}
 GROWTH = 'residual growth'
 OLDEST = 'age of the oldest residual, steps'
 

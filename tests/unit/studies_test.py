@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from experiments import queue, sites
+from experiments import hylo, queue, sites
 from experiments.framework import (
   best_rate,
   claim,
@@ -405,6 +405,27 @@ def test_a_verdict_has_three_values(cases, doubt, word):
   assert claim.judged(cases, 'x', 'x', doubt).word == word
 
 
+@pytest.mark.parametrize(
+  'points, speed, error, word',
+  [
+    (-0.2, 1.26, 0.02, 'holds'),
+    (-0.2, 1.01, 0.02, 'undecided'),
+    (-0.2, 0.9, 0.02, 'does not hold'),
+    (-2.0, 1.01, 0.02, 'does not hold'),
+    (-0.2, None, None, 'undecided'),
+  ],
+)
+def test_hylo_is_faster_if_its_measured_seconds_can_tell(
+  points, speed, error, word
+):
+  row = {'workload': 'fashion', 'method': 'hylo', hylo.EVEN: 1e7}
+  row |= {'points over dense': points, f'points over dense{ERROR}': 0.1}
+  row |= {hylo.SPEED: speed, hylo.SPEED + ERROR: error}
+  there = {'workload': 'fashion', 'studies': 2, 'studies finished': 2}
+  found = hylo.verdict([row], [], [there | {'gate met': True}])
+  assert found.word.startswith(word)
+
+
 def test_a_verdict_whose_cases_cannot_be_told_is_undecided():
   found = claim.judged([None, None], 'x', 'x')
   assert found.word.startswith('undecided: runs are missing or differ by less')
@@ -503,7 +524,7 @@ def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
   store.add(kind, gradient, {'seconds': [0.2, 0.1, 0.3]}, 1.0, there)
   monkeypatch.setattr(step_times, '_coding', lambda config: pytest.fail())
   of = lambda: step_times.of('fashion', 8, strategy, store)
-  assert of() == {'gradient seconds': 0.2, 'coding seconds': None}
+  assert of()[step_times.GRADIENT] == 0.2 and of()[step_times.CODING] is None
   with pytest.raises(UserError, match='topk on fashion is not timed yet'):
     step_times.own_s('fashion', 8, strategy, store)
   store.add(kind, coding, {'seconds': [0.1, 0.1, 0.1]}, 1.0, there)
@@ -518,4 +539,4 @@ def test_seconds_kept_of_two_processors_are_not_added_either(tmp_path):
   ):
     once = {'seconds': [0.1, 0.1, 0.1]}
     store.add(step_times.KIND, key, once, 1.0, {'processor': place})
-  assert step_times.of('fashion', 8, strategy, store)['coding seconds'] is None
+  assert step_times.of('fashion', 8, strategy, store)[step_times.CODING] is None
