@@ -113,7 +113,7 @@ def against(a: Tuned, b: Tuned | None, name: str) -> dict[str, float]:
 def told(gain: float | None, error: float | None) -> str:
   """A difference, with its standard error if it is known."""
   if not known(gain):
-    return 'unknown (a seed diverged)'
+    return 'unknown (a seed diverged, or runs are missing)'
   return f'{gain:+.2f} ' + (f'+- {error:.2f}' if known(error) else '(unsure)')
 
 
