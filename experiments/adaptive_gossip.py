@@ -150,7 +150,7 @@ def _holds(row: dict[str, Any]) -> bool | None:
     seed_statistics.gains(row, 'gossip', -WITHIN, WITHIN),
     seed_statistics.gains(row, FIXED, WITHIN, WITHIN),
   )
-  holds = False if False in parts else None if None in parts else True
+  holds = claim.all_hold(parts)
   over = row[WANTED]
   fair = over <= 1 + matched.WITHIN if holds else over >= 1 - matched.WITHIN
   return holds if fair else None

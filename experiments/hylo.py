@@ -139,9 +139,7 @@ def verdict(
   met, said, short = [], [], []
   for row in (row for row in rows if row['method'] == 'hylo'):
     as_good = seed_statistics.gains(row, 'dense', -WITHIN, WITHIN)
-    faster = _is_faster(row)
-    both = as_good, faster
-    met.append(False if False in both else None if None in both else True)
+    met.append(claim.all_hold((as_good, _is_faster(row))))
     points, speed = seed_statistics.over(row, 'dense'), row[SPEED]
     pace = 'not timed yet' if speed is None else f'{speed:.2f} x'
     short.append(f'{row["workload"]} {points}, {pace}')

@@ -142,6 +142,11 @@ def span(rows: Rows, key: str, form: str = '.2f') -> str:
   return ' to '.join(dict.fromkeys(ends)) or 'unknown'
 
 
+def all_hold(parts: Sequence[bool | None]) -> bool | None:
+  """Whether all hold; None if none fails and one cannot be told."""
+  return False if False in parts else None if None in parts else True
+
+
 def mean(values: Sequence[float | None]) -> float | None:
   """The mean, None if a value is missing."""
   return None if None in values else statistics.fmean(values)

@@ -6,7 +6,7 @@ measured three times, of programs compiled anew and arrays in other places.
 """
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from gossipjax.advice import step_cost
 from gossipjax.errors import UserError
 from gossipjax.network import PRESETS
 from gossipjax.results import provenance
+from gossipjax.results.standard_error import standard_error
 from gossipjax.training.run import resolve_run
 
 KIND = 'step_seconds'  # Of kept results.
@@ -56,7 +57,7 @@ def of(
   return {
     GRADIENT: computing,
     CODING: measured and seconds(measured),
-    CODING + ERROR: measured and _error(measured['seconds']),
+    CODING + ERROR: measured and standard_error(measured['seconds']),
     TIMED_ON: where,
   }
 
@@ -104,11 +105,6 @@ def keys(config: Mapping[str, Any]) -> tuple[Key, Key]:
 def seconds(result: Mapping[str, Any]) -> float:
   """The median of the measurements that are kept."""
   return statistics.median(result['seconds'])
-
-
-def _error(measured: Sequence[float]) -> float:
-  """The standard error of their mean."""
-  return statistics.stdev(measured) / len(measured) ** 0.5
 
 
 def _gradient(config: ConfigDict) -> dict[str, Any]:

@@ -524,7 +524,12 @@ def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
   store.add(kind, gradient, {'seconds': [0.2, 0.1, 0.3]}, 1.0, there)
   monkeypatch.setattr(step_times, '_coding', lambda config: pytest.fail())
   of = lambda: step_times.of('fashion', 8, strategy, store)
-  assert of()[step_times.GRADIENT] == 0.2 and of()[step_times.CODING] is None
+  assert of() == {
+    'gradient seconds': 0.2,
+    'coding seconds': None,
+    'coding seconds, standard error': None,
+    'timed on': 'another',
+  }
   with pytest.raises(UserError, match='topk on fashion is not timed yet'):
     step_times.own_s('fashion', 8, strategy, store)
   store.add(kind, coding, {'seconds': [0.1, 0.1, 0.1]}, 1.0, there)
