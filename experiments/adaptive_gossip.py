@@ -117,8 +117,8 @@ def verdict(
     [_holds(row) for row in mine]
     + trained.unfinished(studies, mine, coverage, NAMES, ADAPTIVE),
     f'{claim.span(told, TRAFFIC, ".0f")} % less traffic at '
-    f'{claim.span(told, "points over gossip", "+.2f")} points over gossip, '
-    f'{claim.span(told, f"points over {FIXED}", "+.2f")} over a fixed period'
+    f'{claim.span(told, "points over gossip", "+.2f")} points against gossip, '
+    f'{claim.span(told, f"points over {FIXED}", "+.2f")} against a fixed period'
     f'{_bettered(better)}',
     ' '.join(
       _said(row) for row in [*mine, *better, *plain] if known(row[TRAFFIC])
@@ -160,8 +160,8 @@ def _said(row: dict[str, Any]) -> str:
   over = lambda other: seed_statistics.over(row, other)
   return (
     f'{row["method"]} ({row["scope"]}, {row["workload"]}) saves '
-    f'{row[TRAFFIC]:.0f} % of the traffic at {over("gossip")} points over '
-    f'gossip, {over(FIXED)} over a fixed period of {PERIOD} and '
+    f'{row[TRAFFIC]:.0f} % of the traffic at {over("gossip")} points against '
+    f'gossip, {over(FIXED)} against a fixed period of {PERIOD} and '
     f'{over("random")} over random times.'
   )
 

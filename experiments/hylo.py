@@ -149,14 +149,14 @@ def verdict(
       else f'never {FASTER} times as fast'
     )
     said.append(
-      f'On {row["workload"]} Hylo is {points} points over dense (allowed: '
+      f'On {row["workload"]} Hylo is {points} points against dense (allowed: '
       f'{-WITHIN}), {_speed(row)}, and {below}.'
     )
   said.append(
     residual_growth.sentence(growth) if growth else 'Nothing is trained yet.'
   )
   met += trained.not_begun(rows, coverage)
-  ours = f'points over dense, times as fast on {LINK}: {"; ".join(short)}'
+  ours = f'points against dense, times as fast on {LINK}: {"; ".join(short)}'
   return claim.judged(met, ours, ' '.join(said), trained.doubt(coverage))
 
 

@@ -150,7 +150,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   return claim.judged(
     [holds(row) for row in mine]
     + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
-    f'{_gains(sure)} over what each is compared with, at '
+    f'{_gains(sure)} against what each is compared with, at '
     f'{claim.span(sure, SHARE)} of its bytes; of {len(good)} that hold {iid} '
     f'are IID, {fewer} send fewer bytes',
     f'A method holds where it loses at most {margins.POINTS.margin} '

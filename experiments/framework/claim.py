@@ -77,13 +77,14 @@ class Verdict(NamedTuple):
   def word(self) -> str:
     """'holds', 'does not hold', 'holds in n of m' or 'undecided: reason'.
 
-    Behind the first three, how many further cases are undecided.
+    If further cases are undecided, 'holds in n of m', and how many these are.
     """
     if self.undecided or not self.of:
       return f'undecided: {self.undecided or "no case was measured"}'
-    words = {self.of: 'holds', 0: 'does not hold'}
-    found = words.get(self.met, f'holds in {self.met} of {self.of}')
-    return f'{found}; {self.open} undecided' if self.open else found
+    some = f'holds in {self.met} of {self.of}'
+    if self.open:
+      return f'{some}; {self.open} undecided'
+    return {self.of: 'holds', 0: 'does not hold'}.get(self.met, some)
 
 
 class Finding(NamedTuple):

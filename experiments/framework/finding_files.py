@@ -23,7 +23,7 @@ RESULTS = pathlib.Path(__file__).parents[1] / 'results'
 Row = dict[str, int | float | bool | str | None]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 VERDICT = (
-  r'^((holds|does not hold|holds in \d+ of \d+)(; \d+ undecided)?'
+  r'^(holds|does not hold|holds in \d+ of \d+(; \d+ undecided)?'
   r'|undecided: \S.*)$'
 )
 # Columns that are written with two decimals rather than three digits.

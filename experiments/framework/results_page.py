@@ -40,11 +40,12 @@ HEAD = """# Results
 What was claimed, and what came out here. `python -m experiments.NAME` makes the
 table of a row; of claims that keep trainings, `python -m experiments.queue
 NAME` first makes those that are missing. Bytes are counted; seconds on a link
-are modelled unless a row says measured. A verdict is undecided where
-the runs are too short, too few or not tuned enough to carry one. Standard
-errors are over seeds, at learning rates that were chosen with one seed. One of
-at most half the margin decides, also where the bound is nearer than two errors:
-the tables show which cases that are.
+are modelled unless a row says measured. "n of m" counts the cases that are
+decided; a case is undecided where the runs are too short, too few or not tuned
+enough. A case is decided if the standard error of its difference (over seeds,
+at learning rates that were chosen with one seed) is at most half the margin of
+the claim. So the difference may be less than two errors from the bound; the
+tables have the errors.
 
 """
 

@@ -138,13 +138,14 @@ def evidence(
     steps = [size.steps for _, size in sizes]
     many = f'{len(sizes)} workloads, see the table'
     return many, f'{min(steps):,} to {max(steps):,} steps', *count
+  lengths = [f'{s.steps:,} steps of {s.examples} examples' for _, s in sizes]
+  if len(set(lengths)) == 1:
+    length = lengths[0]
+  else:
+    length = f'{" and ".join(lengths)}, respectively'
   return (
-    '; '.join(size.title or what.title for what, size in sizes),
-    '; '.join(
-      dict.fromkeys(
-        f'{size.steps:,} steps of {size.examples} examples' for _, size in sizes
-      )
-    ),
+    ' and '.join(size.title or what.title for what, size in sizes),
+    length,
     *count,
   )
 

@@ -56,9 +56,13 @@ def define_flags() -> None:
   )
   flags.DEFINE_float('latency_s', None, 'Seconds per round of messages.')
   flags.DEFINE_float('bytes_per_s', None, 'Bandwidth of another link.')
-  flags.DEFINE_float('minutes', 5.0, 'Of pilots; 0 for what is known alone.')
-  flags.DEFINE_multi_string('known', [], 'A workdir of yours; repeatable.')
-  flags.DEFINE_string('workdir', None, 'Of pilots; it is continued.')
+  flags.DEFINE_float(
+    'minutes', 5.0, 'Of short trainings (pilots); 0: none, only what is known.'
+  )
+  flags.DEFINE_multi_string('known', [], 'A workdir of yours')
+  flags.DEFINE_string(
+    'workdir', None, 'Of pilots; the same one continues them.'
+  )
   flags.DEFINE_bool('tune', False, 'Leave tuned.py, a config for `run`.')
   flags.DEFINE_bool('table', False, 'Show the seconds of a step.')
   flags.DEFINE_bool('plot', False, 'Draw seconds per step against bandwidth.')

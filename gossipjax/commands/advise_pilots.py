@@ -116,8 +116,9 @@ def _tried(
       names.append(f.name)
   if len(names) == 1:
     raise UserError(
-      'No strategy that is faster than all-reduce exchanges within the '
-      f'{least} steps of a pilot; set a shorter period, or more config.steps.'
+      'Every strategy that is faster than all-reduce on this link exchanges '
+      f'less often than every {least} steps, the length of a short training; '
+      'set a shorter period, or more config.steps.'
     )
   return names
 

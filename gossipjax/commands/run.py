@@ -31,6 +31,7 @@ from gossipjax.comparison import progress
 from gossipjax.comparison.compare import compare
 from gossipjax.config.variants import variants
 from gossipjax.distributed import allocator, gpus, processes
+from gossipjax.engine import ray_cluster
 from gossipjax.errors import UserError
 from gossipjax.results import reservation
 from gossipjax.training import inner
@@ -51,7 +52,7 @@ def start(words: Sequence[str]) -> None:
     begin,
     words,
     again='--resume',
-    shared=[processes.__name__],
+    shared=[processes.__name__, ray_cluster.__name__],
   )
 
 
@@ -61,7 +62,9 @@ def define_flags() -> None:
   flags.DEFINE_string('workdir', None, 'Where results go.')
   flags.DEFINE_bool('resume', False, 'Continue the run in --workdir.')
   flags.DEFINE_bool(
-    'audit', False, 'Compare the ledger with the compiled program.'
+    'audit',
+    False,
+    'Compare the counted bytes with those of the compiled program.',
   )
 
 

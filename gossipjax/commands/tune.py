@@ -36,7 +36,7 @@ def start(words: Sequence[str]) -> None:
 def define_flags() -> None:
   """Defines the flags, which must not meet those of another command."""
   config_flags.DEFINE_config_file('config', None, 'The comparison to tune.')
-  flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE; may be repeated.')
+  flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE')
   flags.DEFINE_integer('seeds', 3, 'Trials of each point.')
   flags.DEFINE_integer('budget', None, 'Points per variant; default: all.')
   flags.DEFINE_integer('processes', 1, 'Trials at the same time.')
@@ -46,7 +46,9 @@ def define_flags() -> None:
     'validation_SCORE to choose by; default: that of config.target_score, else '
     'the accuracy, else the loss.',
   )
-  flags.DEFINE_string('workdir', None, 'Where results go; it is continued.')
+  flags.DEFINE_string(
+    'workdir', None, 'Where results go; the same one continues them.'
+  )
 
 
 def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:

@@ -16,10 +16,11 @@ from gossipjax.tasks import named, shares
 
 # How each worker computes and exchanges.
 _DEVICES = {
-  'devices_per_worker': 0,  # They share its batch; 0: one.
-  # fsdp: they hold a shard of the parameters each; '': each holds all.
+  # Devices of each worker, which share its batch; 0: one device.
+  'devices_per_worker': 0,
+  # fsdp: each device holds a shard of the parameters; '': each holds all.
   'inner': '',
-  # Of each device to the others of its worker, as `link`; '': nvlink.
+  # Between the devices of a worker, named as `link` is; '': nvlink.
   'inner_link': '',
   'overlap': False,  # Late exchanges beside computing, see docs/hosts.md.
 }

@@ -125,8 +125,8 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
     )
   if (many := then.get('processes', 1)) != now['processes']:
     raise UserError(
-      f'The run in {folder} began with {many} processes, which its seconds are '
-      f'of; --resume continues it with as many, not with {now["processes"]}.'
+      f'The run in {folder} was begun by {many} processes, and its seconds '
+      f'hold for that number; continue it with {many}, not {now["processes"]}.'
     )
   return list(filter(None, [inputs.other_versions(then, now)]))
 

@@ -81,7 +81,7 @@ def strategy(
     )
   if local_period < 1 or period % local_period:
     raise UserError(
-      f'local_period divides period={period}, got {local_period}.'
+      f'local_period must divide period={period}, got {local_period}.'
     )
   rate = rate or optax.constant_schedule(1.0)
   # Where a slow step is due, parameters have just been averaged.

@@ -143,10 +143,10 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
     if np.mean(np.abs(found - wanted) > _ROUNDING * size) > _FEW:
       raise UserError(
         f'task.score: {name!r} of two examples is not the '
-        f'{"sum" if summed else "mean"} of those of each, which would be its '
-        'value for all; gossipjax.total is for sums, and whole_set(function, '
-        '*arrays) for a score that needs all examples, such as F1 or a root '
-        'of a mean.'
+        f'{"sum" if summed else "mean"} of its values for each of them, so it '
+        'cannot be made of batches; use gossipjax.total for a sum, and '
+        'whole_set(function, *arrays) for a score that needs all examples, '
+        'such as F1 or a root of a mean.'
       )
 
 

@@ -24,8 +24,8 @@ def fitting(program: Program, *args: Any, **shared: Any) -> Program:
   needed = device_memory.needed_bytes(compiled)
   if needed > limit:
     raise UserError(
-      f'A step of all workers needs {needed / 1e9:.1f} GB by the compiler, and '
-      f'a device has {limit / 1e9:.1f} GB for JAX; fewer workers, a smaller '
-      'batch_size, accumulate or compute_dtype=bfloat16 needs less.'
+      f'A step of all workers needs {needed / 1e9:.1f} GB, says the compiler; '
+      f'JAX may use {limit / 1e9:.1f} GB of a device. Fewer workers, a smaller '
+      'batch_size, config.accumulate or compute_dtype=bfloat16 need less.'
     )
   return compiled

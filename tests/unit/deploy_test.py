@@ -1,4 +1,4 @@
-"""The files for SLURM and Kubernetes are well formed and start what exists."""
+"""The files and flags for many hosts are well formed and exist."""
 
 import pathlib
 import re
@@ -54,6 +54,14 @@ def test_a_command_has_files_and_flags_that_exist(command, known):
     if not name.startswith('config.'):
       assert f'--{name}:' in known, name
   assert {'distributed', 'config.workers', 'workdir'} <= {*given}
+
+
+@pytest.mark.exhaustive
+def test_the_help_has_the_flags_of_the_page_on_hosts(known):
+  named = re.findall(r'`--(\w+)', (ROOT / 'docs/hosts.md').read_text())
+  of_testbed = {'delay', 'loss'}
+  assert 'address' in named
+  assert all(f'--{name}:' in known for name in {*named} - of_testbed)
 
 
 def test_the_script_of_slurm_is_one_of_bash():

@@ -108,7 +108,7 @@ def test_a_copy_without_git_has_its_commit_from_a_variable(
 def test_a_run_goes_on_with_as_many_processes_as_it_began_with(monkeypatch):
   began = {'processes': 4, 'files': {}, 'versions': {}, 'commit': 'x'}
   monkeypatch.setattr(workdir, 'claimed', lambda folder: began)
-  with pytest.raises(UserError, match='began with 4 processes'):
+  with pytest.raises(UserError, match='begun by 4 processes'):
     reservation._check_inputs(pathlib.Path('out'), began | {'processes': 1})
 
 

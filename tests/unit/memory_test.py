@@ -21,7 +21,7 @@ def losses(executor):
 @pytest.mark.parametrize('executor', ['shard_map', exhaustive('vmap')])
 def test_too_many_workers_are_refused_with_both_sizes(monkeypatch, executor):
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 100_000)
-  told = r'needs \d+\.\d GB by the compiler.*0\.0 GB for JAX; fewer workers'
+  told = r'needs \d+\.\d GB, says the compiler.*use 0\.0 GB.*Fewer workers'
   with pytest.raises(UserError, match=told):
     losses(executor)
 

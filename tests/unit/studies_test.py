@@ -397,6 +397,8 @@ def test_a_gain_is_judged_only_if_its_error_is_small():
     ([True, True], '', 'holds'),
     ([False], '', 'does not hold'),
     ([True, False, None], '', 'holds in 1 of 2; 1 undecided'),
+    ([True, None], '', 'holds in 1 of 1; 1 undecided'),
+    ([False, None], '', 'holds in 0 of 1; 1 undecided'),
     ([True], 'no gate', 'undecided: no gate'),
     ([], '', 'undecided: no case was measured'),
   ],
