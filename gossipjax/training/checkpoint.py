@@ -55,10 +55,16 @@ def _names(tree: Any) -> set[str]:
 
 
 def newest(folder: pathlib.Path) -> pathlib.Path | None:
-  """The newest checkpoint in a folder, not verified; None without one."""
-  whole = lambda place: (place / durable_files.MANIFEST).exists()
-  steps = filter(whole, folder.glob('[0-9]*'))
-  return max(steps, key=lambda p: int(p.name), default=None)
+  """The newest intact checkpoint in a folder; None without one."""
+  places = (folder / str(step) for step in reversed(_steps(folder)))
+  intact = (place for place in places if not durable_files.damage(place))
+  return next(intact, None)
+
+
+def _steps(folder: pathlib.Path) -> list[int]:
+  """Of the checkpoints in a folder, in order."""
+  found = folder.glob('[0-9]*')
+  return sorted(int(path.name) for path in found if path.name.isdigit())
 
 
 class Store:
@@ -91,7 +97,7 @@ class Store:
   def _newest_intact(self) -> int:
     for half in self._folder.glob('.*.half'):
       shutil.rmtree(half)
-    for step in reversed(self._steps()):
+    for step in reversed(_steps(self._folder)):
       if not (fault := durable_files.damage(self._folder / str(step))):
         return step
       self._useless.add(step)
@@ -99,10 +105,6 @@ class Store:
         f'{self._folder / str(step)} is damaged ({fault}) and is not used.'
       )
     return 0
-
-  def _steps(self) -> list[int]:
-    found = self._folder.glob('[0-9]*')
-    return sorted(int(path.name) for path in found if path.name.isdigit())
 
   def save(self, step: int, workers: Tree, totals: dict[str, Any]) -> None:
     """Saves arrays, totals and records after a step.
@@ -140,7 +142,7 @@ class Store:
     shutil.rmtree(place, ignore_errors=True)  # A damaged one.
     os.replace(half, place)
     durable_files.sync(self._folder)
-    passed = [found for found in self._steps() if found <= step]
+    passed = [found for found in _steps(self._folder) if found <= step]
     self._useless.discard(step)
     damaged = [x for x in passed if x in self._useless]
     intact = [x for x in passed if x not in damaged]

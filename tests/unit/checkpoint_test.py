@@ -12,6 +12,7 @@ from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import record_file
 from gossipjax.simulation import simulate
+from gossipjax.training import checkpoint
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 
@@ -194,3 +195,12 @@ def test_records_after_the_checkpoint_go_without_a_word(tmp_path):
   path.write_text('1\n2\n3')
   assert record_file.restore(path, b'1\n') == ''
   assert path.read_bytes() == b'1\n'
+
+
+def test_the_newest_is_the_newest_intact_one(folder):
+  shutil.copytree(folder / '6', folder / '6.bak')
+  assert checkpoint.newest(folder) == folder / '6'
+  (folder / '6/workers/_METADATA').write_bytes(b'')
+  assert checkpoint.newest(folder) == folder / '3'
+  shutil.rmtree(folder / '3')
+  assert checkpoint.newest(folder) is None
