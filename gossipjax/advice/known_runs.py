@@ -103,7 +103,7 @@ def _of_row(
   """A row of an answer. A target of the config tells nothing of another one."""
   missed = steps = math.nan
   if not found.given and found.reference.arrives:
-    missed = row.each.count(target_costs.NEVER) / len(row.each)
+    missed = [*row.each.values()].count(target_costs.NEVER) / len(row.each)
     if missed in (0, 1):  # Of some seeds alone the steps are not kept.
       steps = row.steps / found.reference.steps
   return Known(

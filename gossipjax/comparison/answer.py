@@ -5,13 +5,14 @@ run costs until then is read between two evaluations, see results/crossing.py.
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gossipjax.comparison import scores
 from gossipjax.comparison.target_costs import (
   NEVER,
   Row,
+  common,
   curves,
   has,
   pick,
@@ -99,7 +100,7 @@ class Answer(NamedTuple):
 def slower(row: Row, first: Row) -> bool:
   """Whether the seeds that both have tell that a row takes longer than the
   first one. Of several seeds, one that misses the target is enough."""
-  gaps = [a - b for a, b in zip(row.each, first.each, strict=False)]
+  gaps = [row.each[seed] - first.each[seed] for seed in common(row, first)]
   if len(gaps) < 2:
     pairs = (row.total.mean, first.total.mean), (row.easier, first.easier)
     return all(mine >= ONE_SEED * least for mine, least in pairs)
@@ -121,14 +122,14 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   config = summary['config']
   score, given = scores.goal(config)
   groups = _groups(told, shown)
-  whole = [run for seeds in groups.values() for run in seeds if run]
+  whole = [run for seeds in groups.values() for run in seeds.values() if run]
   if (metric := _metric(score, whole)) is None:
     return None
   higher = scores.is_higher(metric, summary.get('higher_is_better', ()))
-  good = [name for name, seeds in groups.items() if curves(seeds, metric)]
+  good = [n for n, seeds in groups.items() if curves(seeds.values(), metric)]
   dense = next((n for n in good if _strategy(groups[n]) == DENSE), good[0])
   best = pick(higher)
-  reached = [best(curve) for curve in curves(groups[dense], metric)]
+  reached = [best(curve) for curve in curves(groups[dense].values(), metric)]
   target = given or target_of(reached, higher)
   rows = [
     row(name, seeds, metric, target, higher) for name, seeds in groups.items()
@@ -168,15 +169,16 @@ def _metric(score: str, runs: Sequence[Run]) -> str | None:
 
 def _groups(
   told: Mapping[str, Any], runs: Sequence[Run]
-) -> dict[str, list[Run | None]]:
-  """The runs of each variant, one for each seed; None if it diverged."""
+) -> dict[str, dict[int, Run | None]]:
+  """The runs of each variant by seed; None if it diverged."""
   by_name = {run.name: run for run in runs}
-  groups: dict[str, list[Run | None]] = {}
+  groups: dict[str, dict[int, Run | None]] = {}
   for name, entry in told.items():
     run = by_name.get(name)
     variant = run.variant if run else _variant(name, entry)
     diverged = run is None or entry.get('diverged')
-    groups.setdefault(variant, []).append(None if diverged else run)
+    seeds = groups.setdefault(variant, {})
+    seeds[entry['seed']] = None if diverged else run
   return groups
 
 
@@ -184,5 +186,6 @@ def _variant(name: str, entry: Mapping[str, Any]) -> str:
   return name.removesuffix(f'-seed{entry.get("seed")}')
 
 
-def _strategy(seeds: Iterable[Run | None]) -> str:
-  return next(run.config['strategy']['name'] for run in seeds if run)
+def _strategy(seeds: Mapping[int, Run | None]) -> str:
+  runs = filter(None, seeds.values())
+  return next(run.config['strategy']['name'] for run in runs)

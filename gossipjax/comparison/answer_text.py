@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gossipjax.comparison import next_comparison, scores
 from gossipjax.comparison.answer import Answer
-from gossipjax.comparison.target_costs import Row
+from gossipjax.comparison.target_costs import Row, common
 from gossipjax.comparison.units import duration, size
 from gossipjax.results.total_time import MEASURED, VIRTUAL
 
@@ -61,9 +61,8 @@ def _who(answer: Answer, first: Row) -> str:
 
 
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
-  """Of one seed, how much longer to the easier target."""
-  seeds = min(len(slow.each), len(fast.each))
-  if seeds > 1 or slow.easier == float('inf'):
+  """If at most one seed is common, how much longer to the easier target."""
+  if len(common(slow, fast)) > 1 or slow.easier == float('inf'):
     return ''
   target = scores.told(answer.metric, answer.easier)
   return f' ({slow.easier / fast.easier:.3g} times as long to {target})'
@@ -92,8 +91,10 @@ def _doubt(answer: Answer) -> list[str]:
 def _too_few(answer: Answer) -> list[str]:
   if not answer.unsure:
     return []
-  seeds = min(len(row.each) for row in (answer.rows[0], *answer.unsure))
-  who = 'One seed' if seeds == 1 else f'{seeds} seeds'
+  seeds = min(len(common(row, answer.rows[0])) for row in answer.unsure)
+  who = {0: 'Without a common seed one', 1: 'One seed'}.get(
+    seeds, f'{seeds} seeds'
+  )
   others = ', '.join(
     _named(row) if row.arrives else f'{row.name} (at best {best(answer, row)})'
     for row in answer.unsure
@@ -133,7 +134,7 @@ def _never(answer: Answer) -> list[str]:
 def _why(answer: Answer, row: Row) -> str:
   if row.score is None:
     return 'diverged'
-  missed = sum(seconds == float('inf') for seconds in row.each)
+  missed = sum(seconds == float('inf') for seconds in row.each.values())
   seeds = f', {missed} of {len(row.each)} seeds' if len(row.each) > 1 else ''
   return f'at best {best(answer, row)}{seeds}'
 
@@ -145,7 +146,7 @@ def _nobody(answer: Answer) -> str:
 
 def basis(answer: Answer) -> str:
   """Where target and seconds come from."""
-  worst = ', of its worst seed' if answer.reference.each[1:] else ''
+  worst = ', of its worst seed' if len(answer.reference.each) > 1 else ''
   target = (
     "The target is the config's."
     if answer.given

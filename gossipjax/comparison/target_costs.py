@@ -1,7 +1,7 @@
 """What a variant costs until a target: seconds, bytes and steps, over seeds."""
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
   Attributes:
     name: of the variant.
-    each: seconds of each seed; NEVER if it does not get there.
+    each: seconds by seed; NEVER if it does not get there.
     total: of these; NEVER if one of them is.
     easier: likewise the mean, to the target that is a hundredth easier.
     computing_s, communication_s: their parts, means; NaN if measured together.
@@ -39,7 +39,7 @@ class Row(NamedTuple):
   """
 
   name: str
-  each: tuple[float, ...]
+  each: Mapping[int, float]
   total: Spread
   easier: float
   computing_s: float
@@ -54,6 +54,11 @@ class Row(NamedTuple):
   def arrives(self) -> bool:
     """Whether all seeds reach the target."""
     return self.total.mean < NEVER
+
+
+def common(row: Row, other: Row) -> set[int]:
+  """The seeds that both have."""
+  return row.each.keys() & other.each.keys()
 
 
 def pick(higher: bool) -> Callable[..., float]:
@@ -90,11 +95,12 @@ def curves(seeds: Iterable[Run | None], metric: str) -> list[np.ndarray]:
 
 def row(
   name: str,
-  seeds: Sequence[Run | None],
+  by_seed: Mapping[int, Run | None],
   metric: str,
   target: float,
   higher: bool,
 ) -> Row:
+  seeds = by_seed.values()
   costs = [_costs(run, metric, target, higher) for run in seeds]
   easier = [_costs(run, metric, share(target, higher), higher) for run in seeds]
   total, computing, communication, sent, steps = np.array(costs).T
@@ -103,7 +109,7 @@ def row(
   diverged = sum(run is None for run in seeds)
   return Row(
     name,
-    tuple(total.tolist()),
+    dict(zip(by_seed, total.tolist(), strict=True)),
     _spread(total.tolist()),
     statistics.fmean(seconds for seconds, *_ in easier),
     float(computing.mean()),

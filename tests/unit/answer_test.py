@@ -40,7 +40,8 @@ def found(folder, runs, config=None, claimed=None, **entries):
   claimed = {'command': COMMAND, **(claimed or {})}
   workdirs.claim(folder, config, **claimed)
   for name, records in runs.items():
-    workdirs.run(folder, name, records, seed=0)
+    seed = int(name.partition('-seed')[2] or 0)
+    workdirs.run(folder, name, records, seed=seed)
   return answer.of(workdirs.finish(folder, **entries), reader.read(folder))
 
 
@@ -322,3 +323,21 @@ def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
   assert 'b/sparse (at best 96.67 ± 5.8 %, 1 of 3 seeds)' in text
   assert 'as long (' not in text and 'of its worst seed' in text
   assert "--config.seeds='(4, 5, 6, 7, 8, 9)'" in text
+
+
+@pytest.mark.parametrize(
+  'seeds, sure', [((0, 1, 2), True), ((2, 1, 0), True), ((3, 4, 5), False)]
+)
+def test_seconds_are_paired_by_seed_and_never_by_place(tmp_path, seeds, sure):
+  folders = []
+  for name, order, later in (('a', (0, 1, 2), 0.0), ('b', seeds, 0.1)):
+    config = workdirs.config(**TWO) | {'seeds': [*order]}
+    folders.append(workdirs.claim(tmp_path / name, config, command=COMMAND))
+    for seed in order:
+      records = curve(DENSE, 1.0 + seed % 3 + later)
+      workdirs.run(folders[-1], f'dense-seed{seed}', records, seed=seed)
+  told = answer.of(*several.joined(folders))
+  assert told.first.name == 'a/dense'
+  assert [row.name for row in told.unsure] == ['b/dense'] * (not sure)
+  text = ' '.join(answer_text.paragraphs(told))
+  assert ('Without a common seed one cannot tell' in text) is not sure
