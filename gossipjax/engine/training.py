@@ -88,7 +88,7 @@ class RealTime:
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._goal = goal.of_run(run)
-    self._stopwatch = loop.Stopwatch(Meter())
+    self._stopwatch = loop.Stopwatch(Meter(), self._ledger.step)
     self._rate: float | None = None
     self._crew = Crew(config.to_dict(), setup, held, steps)
     self._crew.begin()

@@ -133,7 +133,8 @@ class VirtualTime:
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._began = began - self._ledger.wall_s
-    self._stopwatch = loop.Stopwatch(Meter())  # Nothing leaves an interface.
+    # Nothing leaves an interface.
+    self._stopwatch = loop.Stopwatch(Meter(), self._ledger.step)
     self._rate: float | None = None
     self._lost: int | None = None
     self._goal = goal.of_run(run)

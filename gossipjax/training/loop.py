@@ -91,13 +91,15 @@ def due(period: int, done: int, steps: int) -> bool:
 class Stopwatch:
   """Seconds spent in steps, and bytes that left an interface in them.
 
-  The first step is left out, because it compiles.
+  The first step is left out, because it compiles. If it is not the first of the
+  run, it counts as the mean of those that follow.
   """
 
-  def __init__(self, meter: Meter):
+  def __init__(self, meter: Meter, before: int):
+    """Begins with nothing; the run had taken `before` steps."""
     self._meter = meter
     self._since: float | None = None
-    self._steps, self._warm = 0, False
+    self._steps, self._warm, self._missed = 0, False, int(before > 0)
 
   def start(self) -> None:
     """Call before a step; does nothing while running."""
@@ -115,7 +117,10 @@ class Stopwatch:
     """Seconds, steps per second and wire bytes since `start`."""
     seconds, steps = time.perf_counter() - self._since, self._steps
     self._since, self._steps = None, 0
-    return seconds, steps / seconds if steps else None, self._meter.stop()
+    if not steps:
+      return seconds, None, self._meter.stop()
+    missed, self._missed = self._missed * seconds / steps, 0
+    return seconds + missed, steps / seconds, self._meter.stop()
 
 
 def ledger_record(

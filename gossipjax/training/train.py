@@ -66,7 +66,6 @@ class LockStep:
   def __init__(self, run: Run, store: Store | None, meter: Meter, watch: Watch):
     began, program = time.perf_counter(), worker_program(run)
     self._run, self._watch = run, watch
-    self._stopwatch = loop.Stopwatch(meter)
     workers, self._examples = start(run, program)
     self._ledger = Ledger(
       run.links,
@@ -82,6 +81,7 @@ class LockStep:
       workers, totals = self._load(store, workers)
       self._ledger.from_json(totals)
     self.step = self._ledger.step
+    self._stopwatch = loop.Stopwatch(meter, self.step)
     streamed = isinstance(run.task.train, Shares)
     self._stream = stream.ahead(run, self.step) if streamed else None
     self._rate: float | None = None
