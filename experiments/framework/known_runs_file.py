@@ -77,20 +77,20 @@ def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[Known]:
     rates.setdefault(rate, []).append(line)
   for settings in groups.values():
     best = [_best(rates, metric) for rates in settings.values()]
-    dense = [runs for runs in best if _name(runs) == DENSE]
+    dense = [r for r in best if _name(r) == DENSE and _bests(r, metric)]
     if dense:
       yield from _beside(kind, metric, dense[0], best)
 
 
 def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
-  """Whether a kept result is a lock-step training judged by test data."""
+  """Whether a kept result is a lock-step training judged by test data; one that
+  diverged has no score."""
   result = line['result']
   return (
     'strategy' in config
     and not config.get('cluster')
     and config.get('split', {}).get('holdout') != 'validation'
-    and not result.get('diverged')
-    and any(metric in record for record in result.get('records', ()))
+    and (result.get('diverged') or _curve(line, metric))
   )
 
 
@@ -102,29 +102,38 @@ def _where(config: Mapping[str, Any]) -> str:
 
 
 def _curve(line: Line, metric: str) -> list[tuple[float, float]]:
+  """Steps and scores; none of a run that diverged."""
+  result = line['result']
   return [
     (record['step'], record[metric])
-    for record in line['result']['records']
-    if record.get(metric) is not None
+    for record in result.get('records', ())
+    if record.get(metric) is not None and not result.get('diverged')
   ]
 
 
 def _bests(runs: Iterable[Line], metric: str) -> list[float]:
-  """The best score of each seed."""
+  """The best score of each seed that has some."""
   pick = target_costs.pick(is_higher(metric, ()))
-  return [pick(score for _, score in _curve(run, metric)) for run in runs]
+  curves = filter(None, (_curve(run, metric) for run in runs))
+  return [pick(score for _, score in curve) for curve in curves]
 
 
 def _score(runs: Iterable[Line], metric: str) -> float:
-  return statistics.fmean(_bests(runs, metric))
+  """The mean over seeds; NaN if all diverged."""
+  found = _bests(runs, metric)
+  return statistics.fmean(found) if found else math.nan
 
 
 def _best(rates: Mapping[float, list[Line]], metric: str) -> list[Line]:
-  """The runs at the rate with most seeds, among these the best."""
+  """The runs at the rate with most seeds, of these with fewest that diverged,
+  of these the best."""
   sign = 1 if is_higher(metric, ()) else -1
-  return max(
-    rates.values(), key=lambda runs: (len(runs), sign * _score(runs, metric))
-  )
+
+  def merit(runs: list[Line]) -> tuple[int, int, float]:
+    scored = len(_bests(runs, metric))
+    return len(runs), scored, sign * _score(runs, metric) if scored else 0.0
+
+  return max(rates.values(), key=merit)
 
 
 def _name(runs: list[Line]) -> str:

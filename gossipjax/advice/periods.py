@@ -64,6 +64,7 @@ def beginning(settings: Mapping[str, Any]) -> int:
   own = [settings.get('switch') or 0]
   stages = dict(settings.get('warmup') or {})
   if name := stages.pop('name', None):
-    found = PARTS[Warmup][name](**stages)
+    given = {key: value for key, value in stages.items() if value is not None}
+    found = PARTS[Warmup][name](**given)
     own.append(len(found.densities) * found.steps)
   return max(own + [math.lcm(*periods) * beginning(part) for part in parts])

@@ -82,7 +82,9 @@ class Bench:
 
   def _place(self, pilot: Pilot) -> pathlib.Path:
     name, rate = pilot.candidate
-    words = f'steps={pilot.steps},rate={rate:.3g},seed={pilot.seed}'
+    full = self._configs[name].steps  # Its schedule is scaled to a pilot's.
+    steps = f'steps={pilot.steps},of={full}'
+    words = f'{steps},rate={rate:.3g},seed={pilot.seed}'
     return self._folder / name / words
 
   def plan(
@@ -94,7 +96,7 @@ class Bench:
     begin_s: float,
   ) -> Plan | None:
     """`planned`, or what an earlier call with as many minutes did."""
-    path = self._folder / 'plan.json'
+    path = self._folder / f'plan_of_{full}_steps.json'
     if path.exists():
       before, plan = workdir.read(path, tuple[float, Plan])
       if before == minutes:

@@ -13,9 +13,12 @@ import pytest
 from gossipjax import executors, network
 from gossipjax.advice import (
   advise,
+  halving,
   known_runs,
   known_table,
   periods,
+  pilots,
+  ranking,
   recommendation,
   risk,
   step_cost,
@@ -151,6 +154,8 @@ def test_a_warm_up_is_no_part_of_the_cycle_that_follows():
   warm = {'name': 'dgc', 'steps': 5}
   settings = resolve.strategy_config('dgc', density=0.001, warmup=warm)
   assert periods.beginning(settings) == 20
+  unset = {'name': 'dgc', 'steps': 5, 'densities': None}  # Of a command line.
+  assert periods.beginning({'name': 'dgc', 'warmup': unset}) == 20
   later = resolve.strategy_config('dgc', density=0.001)
   np.testing.assert_array_equal(of_cycle(settings), of_cycle(later))
 
@@ -542,6 +547,23 @@ def test_a_variant_of_all_reduce_may_have_any_name(tmp_path):
   assert ended.code == 0, ended.err
   assert 'No kept runs match: use all-reduce' in ended.out
   assert '| dense' in ended.out
+
+
+def test_a_pilot_of_a_longer_training_has_its_schedule(tmp_path):
+  pilot = halving.Pilot(ranking.Candidate('all_reduce', 0.1), 4, 0)
+
+  def scored(steps, folder):
+    config = defaults.get_config()
+    config.update(workers=2, steps=steps, executor='vmap')
+    config.optimizer.warmup_steps = 40
+    given = {'all_reduce': config}, {'all_reduce': 0.01}, config.link
+    bench = pilots.Bench(*given, folder, lambda told: None, lambda: False)
+    return bench(pilot).scores
+
+  short = scored(40, tmp_path / 'one')
+  assert short != scored(400, tmp_path / 'one')
+  assert scored(40, tmp_path / 'one') == short
+  assert scored(400, tmp_path / 'one') == scored(400, tmp_path / 'two')
 
 
 def test_pilots_rank_strategies_and_leave_a_config(tmp_path):

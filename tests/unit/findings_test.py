@@ -3,6 +3,7 @@
 import csv
 import importlib
 import json
+import math
 import pathlib
 
 import msgspec
@@ -200,3 +201,24 @@ def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
   )
   assert float(row['dense']) == 0.8 and float(row['missed']) == 0
   assert float(row['steps']) == 1 and row['seeds'] == '1'
+
+
+@pytest.mark.parametrize('diverged, value', [(1, 0.8), (2, math.nan)])
+def test_a_seed_that_diverged_misses_the_target_in_known_runs(
+  diverged, value, tmp_path
+):
+  lines = [line('sgd', 'all_reduce', 0.8, 'a')]
+  for seed in (0, 1):
+    lines.append(line('sgd', 'topk', 0.8, f't{seed}'))
+    lines[-1]['key']['config']['seed'] = seed
+    lines[-1]['result']['diverged'] = 'The loss is NaN' * (seed < diverged)
+  text = ''.join(json.dumps(each) + '\n' for each in lines)
+  (tmp_path / 'some.jsonl').write_text(text)
+  (row,) = (
+    row
+    for row in csv.DictReader(known_runs_file.text(Kept(tmp_path)).splitlines())
+    if row['table'] == 'some'
+  )
+  assert (row['strategy'], row['seeds']) == ('topk', '2')
+  assert float(row['missed']) == diverged / 2
+  np.testing.assert_equal(float(row['value']), value)
