@@ -9,7 +9,7 @@ from typing import Any
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import inputs, lock, more_steps, workdir
-from gossipjax.training.durable_files import partial, write
+from gossipjax.training.durable_files import partials, write
 
 
 def require_folder(folder: pathlib.Path) -> None:
@@ -87,7 +87,7 @@ def _check(folder: pathlib.Path, config: Any, resume: bool) -> None:
     _check_same(folder, config, resume)
     return
   # An earlier process may have been stopped while it wrote config.json.
-  ours = {partial(path), *(folder / name for name in lock.FILES)}
+  ours = partials(path) | {folder / name for name in lock.FILES}
   if folder.exists() and {*folder.iterdir()} - ours:
     raise UserError(
       f'--workdir={folder} is not empty and holds no run; name another folder.'

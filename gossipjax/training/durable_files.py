@@ -46,8 +46,13 @@ def named(path: pathlib.Path) -> Iterator[None]:
 
 
 def partial(path: pathlib.Path) -> pathlib.Path:
-  """Where `write` writes before the file gets its name."""
-  return path.with_name(f'.{path.name}.half')
+  """Where this process writes before the file gets its name."""
+  return path.with_name(f'.{path.name}.{os.getpid()}.half')
+
+
+def partials(path: pathlib.Path) -> set[pathlib.Path]:
+  """What any process has written, or left when it was killed, before that."""
+  return {*path.parent.glob(f'.{path.name}.*half')}
 
 
 def sync(path: pathlib.Path) -> None:

@@ -569,7 +569,8 @@ def test_a_full_disk_is_a_sentence_and_with_room_the_run_goes_on(
 
 def test_a_workdir_whose_claim_was_cut_short_can_be_claimed(tmp_path):
   (tmp_path / 'run').mkdir()
-  (tmp_path / 'run/.config.json.half').write_text('{"conf')
+  for half in ('.config.json.half', '.config.json.77.half'):
+    (tmp_path / 'run' / half).write_text('{"conf')
   ended = program.run(
     tmp_path, *DIGITS, '--config.steps=1', f'--workdir={tmp_path}/run'
   )

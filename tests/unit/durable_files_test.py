@@ -2,6 +2,8 @@
 
 import errno
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -49,3 +51,23 @@ def test_an_error_of_a_write_names_the_file_and_leaves_no_other(tmp_path):
       durable_files.write(path, 'text')
     assert caught.value.filename == str(path)
   assert [path.name for path in tmp_path.iterdir()] == ['page']
+
+
+WRITER = """
+import pathlib, sys
+from gossipjax.training import durable_files
+path = pathlib.Path(sys.argv[1])
+for _ in range(50):
+  durable_files.write(path, sys.argv[2] * 10_000)
+"""
+
+
+def test_two_processes_that_write_one_file_leave_the_whole_of_one(tmp_path):
+  path = tmp_path / 'page'
+  writers = [
+    subprocess.Popen([sys.executable, '-c', WRITER, str(path), letter])
+    for letter in 'ab'
+  ]
+  assert [writer.wait() for writer in writers] == [0, 0]
+  assert path.read_text() in ('a' * 10_000, 'b' * 10_000)
+  assert [*tmp_path.iterdir()] == [path]
