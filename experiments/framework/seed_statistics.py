@@ -162,7 +162,7 @@ def is_below(
 ) -> bool | None:
   """Whether a value is below a bound; None within two standard errors of it, or
   where one of them is not known."""
-  if value is None or error is None or abs(value - bound) < 2 * error:
+  if not known(value) or not known(error) or abs(value - bound) < 2 * error:
     return None
   return value < bound
 

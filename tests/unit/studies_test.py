@@ -392,6 +392,21 @@ def test_a_gain_is_judged_only_if_its_error_is_small():
 
 
 @pytest.mark.parametrize(
+  'value, error, below',
+  [
+    (0.5, 0.1, True),
+    (1.5, 0.1, False),
+    (0.9, 0.1, None),
+    (math.nan, 0.1, None),
+    (0.5, math.nan, None),
+    (0.5, None, None),
+  ],
+)
+def test_a_value_is_below_beyond_two_known_errors(value, error, below):
+  assert seed_statistics.is_below(value, error, 1.0) is below
+
+
+@pytest.mark.parametrize(
   'cases, doubt, word',
   [
     ([True, True], '', 'holds'),
