@@ -19,9 +19,10 @@ from gossipjax.comparison import (
   table,
 )
 from gossipjax.comparison import compare as comparison
-from gossipjax.comparison.variant import check
+from gossipjax.comparison.variant import check, check_groups
 from gossipjax.config import defaults, in_python_arguments
-from gossipjax.config.variants import check_name, variants
+from gossipjax.config.variant_checks import check_name
+from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, check_kind, require
 from gossipjax.results import reader
 from gossipjax.tasks.task import Task
@@ -123,6 +124,7 @@ def compare(
     check(name, run, tasks, _given(task, strategies, optimizer, run))
     for name, run in variants(config)
   ]
+  check_groups(config, runs)
   kept = None if folder else tempfile.TemporaryDirectory()
   where = pathlib.Path(folder or kept.name) / ('' if folder else 'run')
   summary = comparison.of_variants(

@@ -8,6 +8,7 @@ parts          arguments that are a name with arguments of its own
 own_functions  functions of the user's own, by the name 'module:function'
 resolve        the tasks, strategies and links that a config names
 variants       what each variant of a comparison changes
+variant_checks names and keys of variants that are refused
 ranges         the range and unit of every numeric key
 defaults       every key of a config with its default; builders for config files
 """

@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from gossipjax.config import arguments, resolve
-from gossipjax.config.variants import check_name
+from gossipjax.config.variant_checks import check_name
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import named, shares
 

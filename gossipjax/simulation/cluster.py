@@ -12,14 +12,15 @@ from gossipjax import network
 from gossipjax.errors import UserError
 from gossipjax.simulation.cluster_checks import (
   at_least,
+  check_compute,
   check_name,
+  check_passing,
   check_workers,
   outages,
   slow_periods,
 )
 from gossipjax.simulation.trace import read_trace
 
-COMPUTE = ('constant', 'uniform', 'lognormal', 'gamma', 'trace')
 SERVERS = ('fifo', 'fair')
 
 
@@ -112,8 +113,8 @@ def cluster(
       computing is lost; with config.engine all that it holds, see watch.py.
     server: 'fifo' or 'fair'.
   """
-  check_name('compute', compute, COMPUTE)
   check_name('server', server, SERVERS)
+  check_compute(compute, spread, trace)
   link = network.link(
     preset.latency_s if latency_s is None else latency_s,
     preset.bytes_per_s if bytes_per_s is None else bytes_per_s,
@@ -160,11 +161,8 @@ def _checked(c: Cluster, workers: int) -> Cluster:
   for key in ('step_s', 'spread', 'sleep_s', 'timeout_s'):
     if not math.isfinite(getattr(c, key)):
       raise UserError(f'cluster.{key}={getattr(c, key)} is not finite.')
-  if c.compute == 'uniform' and c.spread > 1:
-    raise UserError(
-      f'cluster.spread={c.spread} of compute=uniform must be at most 1; '
-      'beyond, times are negative.'
-    )
+  if c.trace is None:
+    check_passing(c.step_s, c.link.latency_s, c.link.bytes_per_s)
   _check_target(c)
   if c.first > workers:
     raise UserError(

@@ -8,6 +8,8 @@ import jax
 
 from gossipjax.errors import UserError, nearest
 
+COMPUTE = ('constant', 'uniform', 'lognormal', 'gamma', 'trace')
+
 
 def check_name(key: str, value: str, names: Sequence[str]) -> None:
   """Raises a UserError unless the value of a key is one of `names`."""
@@ -20,6 +22,35 @@ def at_least(least: float, **numbers: float) -> None:
   for key, number in numbers.items():
     if not number >= least:
       raise UserError(f'cluster.{key} must be at least {least}, got {number}.')
+
+
+def check_passing(step_s: float, latency_s: float, bytes_per_s: float) -> None:
+  """Raises a UserError if neither steps nor messages take any time."""
+  if not step_s and not latency_s and math.isinf(bytes_per_s):
+    raise UserError(
+      'cluster.step_s=0, and a link without latency and of endless bandwidth: '
+      'no time passes; set step_s, latency_s or bytes_per_s.'
+    )
+
+
+def check_compute(compute: str, spread: float, trace: str) -> None:
+  """Raises a UserError for keys that this distribution of seconds ignores, and
+  for one that there is not."""
+  check_name('compute', compute, COMPUTE)
+  if trace and compute != 'trace':
+    raise UserError(
+      f'cluster.trace={trace} needs cluster.compute=trace, not {compute}.'
+    )
+  if spread > 0 and compute in ('constant', 'trace'):
+    raise UserError(
+      f'cluster.spread={spread} has no effect with compute={compute}; set '
+      'cluster.compute=uniform, lognormal or gamma.'
+    )
+  if compute == 'uniform' and spread > 1:
+    raise UserError(
+      f'cluster.spread={spread} of compute=uniform must be at most 1; '
+      'beyond, times are negative.'
+    )
 
 
 def check_workers(key: str, found: Sequence[float], workers: int) -> None:

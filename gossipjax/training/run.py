@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from gossipjax import executors
 from gossipjax.aggregator import Strategy
 from gossipjax.config import arguments, ranges, resolve
-from gossipjax.config.variants import INTEGERS
+from gossipjax.config.variant_checks import INTEGERS
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster

@@ -166,3 +166,18 @@ def test_without_seeds_nothing_changes():
 def test_a_seed_twice_is_refused():
   with pytest.raises(UserError, match='twice'):
     list(variants(config(seeds=(1, 1))))
+
+
+@pytest.mark.parametrize(
+  'given, words',
+  [
+    ({'topk-seed0': {}}, "'topk-seed0' is not allowed"),
+    ({'topk': {'seed': 7}}, 'topk.seed has no effect beside config.seeds'),
+    ({'topk': {'target': 0.5}}, 'a comparison has one target'),
+  ],
+)
+def test_what_seeds_and_targets_would_hide_is_refused(given, words):
+  found = config(seeds=(0, 1), target=0.9)
+  found.variants = ConfigDict(given)
+  with pytest.raises(UserError, match=words):
+    [*variants(found)]

@@ -332,6 +332,12 @@ def test_a_trace_is_read_and_its_end_is_told(tmp_path):
     ({'timeout_s': math.inf}, 'timeout_s=inf is not finite'),
     ({'compute': 'uniform', 'spread': 1.5}, 'times are negative'),
     ({'compute': 'normal'}, 'compute=normal is unknown'),
+    ({'spread': 0.5}, 'spread=0.5 has no effect with compute=constant'),
+    ({'trace': 'times.txt'}, 'needs cluster.compute=trace'),
+    (
+      {'step_s': 0.0, 'latency_s': 0.0, 'bytes_per_s': math.inf},
+      'no time passes',
+    ),
     ({'compute': 'trace', 'trace': 'nowhere'}, "'nowhere' is not a file"),
     ({'server': 'lifo'}, 'server=lifo is unknown'),
     ({'shards': 0}, 'shards must be at least 1'),
