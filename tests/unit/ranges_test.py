@@ -114,7 +114,7 @@ def test_the_sentence_names_range_and_unit():
 def test_a_comparison_has_one_link(key):
   config = defaults.get_config()
   config.variants = {'near': {}, 'far': {key: 'wan'}}
-  with pytest.raises(UserError, match=rf'variants\.far\.{key}.*one link'):
+  with pytest.raises(UserError, match=rf'variants\.far\.{key}.*one {key}'):
     list(variants(config))
 
 
