@@ -169,16 +169,17 @@ def _metric(score: str, runs: Sequence[Run]) -> str | None:
 
 def _groups(
   told: Mapping[str, Any], runs: Sequence[Run]
-) -> dict[str, dict[int, Run | None]]:
+) -> dict[str, dict[int | None, Run | None]]:
   """The runs of each variant by seed; None if it diverged."""
   by_name = {run.name: run for run in runs}
-  groups: dict[str, dict[int, Run | None]] = {}
+  groups: dict[str, dict[int | None, Run | None]] = {}
   for name, entry in told.items():
     run = by_name.get(name)
     variant = run.variant if run else _variant(name, entry)
     diverged = run is None or entry.get('diverged')
     seeds = groups.setdefault(variant, {})
-    seeds[entry['seed']] = None if diverged else run
+    seed = run.config['seed'] if run else entry.get('seed')
+    seeds[seed] = None if diverged else run
   return groups
 
 
@@ -186,6 +187,6 @@ def _variant(name: str, entry: Mapping[str, Any]) -> str:
   return name.removesuffix(f'-seed{entry.get("seed")}')
 
 
-def _strategy(seeds: Mapping[int, Run | None]) -> str:
+def _strategy(seeds: Mapping[int | None, Run | None]) -> str:
   runs = filter(None, seeds.values())
   return next(run.config['strategy']['name'] for run in runs)

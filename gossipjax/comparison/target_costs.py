@@ -39,7 +39,7 @@ class Row(NamedTuple):
   """
 
   name: str
-  each: Mapping[int, float]
+  each: Mapping[int | None, float]
   total: Spread
   easier: float
   computing_s: float
@@ -56,7 +56,7 @@ class Row(NamedTuple):
     return self.total.mean < NEVER
 
 
-def common(row: Row, other: Row) -> set[int]:
+def common(row: Row, other: Row) -> set[int | None]:
   """The seeds that both have."""
   return row.each.keys() & other.each.keys()
 
@@ -95,7 +95,7 @@ def curves(seeds: Iterable[Run | None], metric: str) -> list[np.ndarray]:
 
 def row(
   name: str,
-  by_seed: Mapping[int, Run | None],
+  by_seed: Mapping[int | None, Run | None],
   metric: str,
   target: float,
   higher: bool,
