@@ -130,8 +130,8 @@ def _best(rates: Mapping[float, list[Line]], metric: str) -> list[Line]:
   sign = 1 if is_higher(metric, ()) else -1
 
   def merit(runs: list[Line]) -> tuple[int, int, float]:
-    scored = len(_bests(runs, metric))
-    return len(runs), scored, sign * _score(runs, metric) if scored else 0.0
+    found = _bests(runs, metric)
+    return len(runs), len(found), sign * statistics.fmean(found or [0.0])
 
   return max(rates.values(), key=merit)
 

@@ -31,7 +31,7 @@ class Cluster(NamedTuple):
     asynchronous: whether workers go on without waiting for each other; if
       False, all wait for all after each step.
     link: the link of every worker, and of every shard of a server.
-    compute: distribution of the seconds of a gradient, one of COMPUTE.
+    compute: distribution of a gradient's seconds, of cluster_checks.COMPUTE.
     step_s: mean of these seconds; unused by a trace.
     spread: uniform: half the width over the mean; gamma: the standard
       deviation over the mean; lognormal: sigma.

@@ -185,6 +185,15 @@ def line(optimizer, strategy, score, digest, **key):
   return {'digest': digest, 'key': {'config': config, **key}, 'result': result}
 
 
+def only_known(folder, lines):
+  """The row that `advise` knows of a file of kept runs."""
+  text = ''.join(json.dumps(each) + '\n' for each in lines)
+  (folder / 'some.jsonl').write_text(text)
+  rows = csv.DictReader(known_runs_file.text(Kept(folder)).splitlines())
+  (row,) = (row for row in rows if row['table'] == 'some')
+  return row
+
+
 def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
   lines = [
     line('sgd', 'all_reduce', 0.8, 'a'),
@@ -192,13 +201,7 @@ def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
     line('sgd', 'local_sgd', 0.8, 'c'),
     line('sgd', 'local_sgd', 0.8, 'd', probe='a:b'),  # The same run once more.
   ]
-  text = ''.join(json.dumps(each) + '\n' for each in lines)
-  (tmp_path / 'some.jsonl').write_text(text)
-  (row,) = (
-    row
-    for row in csv.DictReader(known_runs_file.text(Kept(tmp_path)).splitlines())
-    if row['table'] == 'some'
-  )
+  row = only_known(tmp_path, lines)
   assert float(row['dense']) == 0.8 and float(row['missed']) == 0
   assert float(row['steps']) == 1 and row['seeds'] == '1'
 
@@ -212,13 +215,7 @@ def test_a_seed_that_diverged_misses_the_target_in_known_runs(
     lines.append(line('sgd', 'topk', 0.8, f't{seed}'))
     lines[-1]['key']['config']['seed'] = seed
     lines[-1]['result']['diverged'] = 'The loss is NaN' * (seed < diverged)
-  text = ''.join(json.dumps(each) + '\n' for each in lines)
-  (tmp_path / 'some.jsonl').write_text(text)
-  (row,) = (
-    row
-    for row in csv.DictReader(known_runs_file.text(Kept(tmp_path)).splitlines())
-    if row['table'] == 'some'
-  )
+  row = only_known(tmp_path, lines)
   assert (row['strategy'], row['seeds']) == ('topk', '2')
   assert float(row['missed']) == diverged / 2
   np.testing.assert_equal(float(row['value']), value)
