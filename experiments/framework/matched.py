@@ -1,8 +1,8 @@
 """Arguments of a method: the best ones, or those that send given bytes.
 
-Bytes are those that move on the busiest link, since comparisons at equal bytes
-are about the link. The search runs at the workload's own learning rate, on
-validation data.
+Bytes are those that move on the busiest link, where comparisons at equal bytes
+are about the link, unless a claim counts others. The search runs at the
+workload's own learning rate, on validation data.
 """
 
 import math
@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from experiments.framework import best_rate, study, workloads
+from experiments.framework.single_run import Result
 
+Count = Callable[[Result], float | None]  # Bytes of a step; None: diverged.
 WITHIN = 0.05  # Of the wanted bytes.
 TRIES = 6
 WIDEST = 4.0  # Factor between two values.
@@ -32,12 +34,14 @@ class Search(NamedTuple):
   power: float
 
 
-def bytes_of(workload: str, config: ConfigDict) -> study.Study:
-  """The bytes of a step on the busiest link; None if the run diverged."""
+def bytes_of(
+  workload: str, config: ConfigDict, count: Count = workloads.busiest_bytes
+) -> study.Study:
+  """The bytes of a step; None if the run diverged."""
   rate = config.optimizer.learning_rate
   asked = study.Ask(workload, best_rate.on_validation(config, rate))
   (run,) = yield [asked]
-  return workloads.busiest_bytes(run)
+  return count(run)
 
 
 def best_value(
@@ -65,6 +69,7 @@ def value_for(
   begin: float,
   wanted: float,
   power: float,
+  count: Count = workloads.busiest_bytes,
 ) -> study.Study:
   """The value at which a method sends the wanted bytes.
 
@@ -76,6 +81,7 @@ def value_for(
     begin: first value.
     wanted: bytes of a step.
     power: bytes are about proportional to value**power, to begin with.
+    count: the bytes of a run.
 
   Returns:
     The value that comes nearest, and its bytes over the wanted ones.
@@ -83,7 +89,7 @@ def value_for(
   tried: dict[float, float] = {}
   value = begin
   for _ in range(TRIES):
-    sent = yield from bytes_of(workload, config_at(value))
+    sent = yield from bytes_of(workload, config_at(value), count)
     tried[value] = (math.inf if sent is None else sent) / wanted
     if abs(tried[value] - 1) <= WITHIN:
       break

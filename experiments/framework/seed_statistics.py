@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,8 @@ def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
     ACCURACY: float(accuracy.mean()) if len(accuracy) else math.nan,
     DEVIATION: float(accuracy.std(ddof=1)) if len(accuracy) > 1 else math.nan,
     LOSS: float(loss.mean()) if len(loss) else math.nan,
-    BYTES: _mean(sent(run) for run in tuned.runs),
-    PATH: _mean(workloads.busiest_bytes(run) for run in tuned.runs),
+    BYTES: mean_of_known(sent(run) for run in tuned.runs),
+    PATH: mean_of_known(workloads.busiest_bytes(run) for run in tuned.runs),
     **_told(tuned),
   }
 
@@ -66,7 +66,8 @@ def sent(run: Mapping[str, Any]) -> float | None:
   return end['most_bytes_sent'] / end['step'] if end else None
 
 
-def _mean(values: Any) -> float:
+def mean_of_known(values: Iterable[float | None]) -> float:
+  """The mean without what is None; NaN if nothing is left."""
   known = [value for value in values if value is not None]
   return float(np.mean(known)) if known else math.nan
 
@@ -77,7 +78,7 @@ def _told(tuned: Tuned) -> dict[str, float]:
   ]
   names = dict.fromkeys(name for line in lines for name in line)
   return {
-    name: _mean(line[name] for line in lines)
+    name: mean_of_known(line[name] for line in lines)
     for name in names
     if name != 'step'
   }

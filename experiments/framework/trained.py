@@ -132,7 +132,7 @@ def evidence(
   begun = [row for row in coverage if row['workload'] in names] or coverage
   of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
   sizes = [(what, what.sizes[row['scale']]) for what, row in of]
-  seeds = [row['seeds'] for row in rows] or [0]
+  seeds = [row['seeds'] for row in rows if row['seeds']] or [0]
   count = min(seeds), max(seeds)
   if len(sizes) > NAMED:
     steps = [size.steps for _, size in sizes]

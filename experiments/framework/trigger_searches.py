@@ -5,13 +5,14 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from experiments.framework import best_rate, matched, study, workloads
+from experiments.framework.best_rate import Tuned
+from experiments.framework.single_run import Result
 from gossipjax.config import resolve
 
 PERIOD = 12  # At which a fixed period sends the claimed bytes, within 5 %.
 FIXED, BESIDE = f'fixed-{PERIOD}', f'fixed-{PERIOD // 2}, exponential'
 PERIODS = {FIXED: PERIOD, BESIDE: PERIOD // 2}
-# All-reduce of parameters with as many bytes: 2 (P - 1) / P of a model, and 2
-# of gossip on a ring.
+# All-reduce of parameters with as many bytes: 2 (P - 1) / P of a model.
 PLAIN = 'local_sgd-11'
 UNTRIGGERED = {
   'gossip': resolve.strategy_config('gossip'),
@@ -42,12 +43,32 @@ SEARCHES = {
   ),
 }
 ADAPTIVE = tuple(SEARCHES)[:3]
+FAR = 1.5  # Factor from the wanted bytes beyond which no search has ended well.
+
+
+def bytes_of_all(run: Result) -> float | None:
+  """Bytes of a step, of all workers; None if the run diverged."""
+  end = workloads.last(run)
+  return end['bytes_sent'] / end['step'] if end else None
+
+
+# Which are brought to a share of gossip's. If all talk at once the busiest link
+# has its share of all bytes; else it is another one from step to step.
+COUNTS = {'local': bytes_of_all, 'all': workloads.busiest_bytes}
+
+
+def size_of_exchange(method: str, workers: int) -> float:
+  """Bytes of a worker's exchange over those on a ring, which are two models."""
+  if method == PLAIN:
+    return (workers - 1) / workers
+  return 0.5 if method in (BETTER, BESIDE) else 1.0
 
 
 def tuned(
   name: str, workers: int, scope: str, method: str, scale: str
 ) -> study.Study:
-  """A method at its best rate, brought to the claimed traffic before."""
+  """A method at its best rate, brought to the claimed traffic before; without
+  rates and seeds if no value of its argument comes near that traffic."""
   if method in UNTRIGGERED:
     given = UNTRIGGERED[method]
     return (yield from best_rate.method(name, workers, scale, given))
@@ -57,14 +78,19 @@ def tuned(
   else:
     search = SEARCHES[method]
     at = lambda strategy: workloads.config(name, workers, scale, strategy)
-    always = yield from matched.bytes_of(name, at(UNTRIGGERED['gossip']))
-    value, _ = yield from matched.value_for(
+    always = yield from matched.bytes_of(
+      name, at(UNTRIGGERED['gossip']), COUNTS[scope]
+    )
+    value, reached = yield from matched.value_for(
       name,
       lambda value: at(_triggered(scope, search.part(value), graph)),
       search.begin,
       always / PERIOD,
       search.power,
+      COUNTS[scope],
     )
+    if not 1 / FAR < reached < FAR:
+      return Tuned({}, None, [], False)
     trigger = search.part(value)
   strategy = _triggered(scope, trigger, graph)
   return (yield from best_rate.method(name, workers, scale, strategy))
