@@ -200,13 +200,12 @@ goals, 33 %; the same unless all-reduce's pilots keep half of their loss, 47 %;
 that with the risk of whole trainings for the loss that pilots have not lost,
 136 %. Pilots do not know who gets there: of gossip, those that end 21 % behind
 all-reduce (cifar-adam) arrive, and those that end 30 % ahead (cifar-small) do
-not. On the twelve workloads, each with the whole trainings of the other eleven
-and by seconds measured in November 2026, today's rule had a regret of 8 %, the
-fifth one 39 %, and gossip without any rule 17 %. The other three workloads were
-named in commit 09fc51a, with the rule, before they were trained. On one of
-them, with 1 Gbit/s, gossip gets to the target, but 24 % later than all-reduce,
-with a standard error of 28. Errors are those of seeds, paired; none where the
-recommended one is the best.
+not. On the twelve workloads, each with the whole trainings of the other eleven,
+the fifth one had a regret of 39 %, and gossip without any rule of 17 %. The
+other three workloads were named in commit 09fc51a, with the rule, before they
+were trained. On one of them, with 1 Gbit/s, gossip gets to the target, but 24 %
+later than all-reduce, with a standard error of 28. Errors are those of seeds,
+paired; none where the recommended one is the best.
 """
 
 

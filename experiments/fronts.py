@@ -124,15 +124,14 @@ def find(
   rows = [_row(cell, one) for cell, one in best.items()]
   for name in figures.values(rows, 'workload'):
     mine = [row for row in rows if row['workload'] == name]
-    most = max(row['seeds'] for row in mine)
-    complete = [row for row in mine if row['seeds'] == most]
+    most = max(r['seeds'] for r in mine)
+    complete = [r for r in mine if r['seeds'] == most]
     for row in mine:
       row[FRONT] = row in complete and on_the_front(row, complete)
   for row in rows:
-    dense = best.get((row['workload'], 'all_reduce'))
-    theirs = dense if row['seeds'] > 1 else None
-    mine = best[row['workload'], row['strategy']]
-    row |= margins.gain(mine, theirs, row['workload'], 'all_reduce')
+    name, mine = row['workload'], best[row['workload'], row['strategy']]
+    dense = best.get((name, 'all_reduce')) if row['seeds'] > 1 else None
+    row |= margins.gain(mine, dense, name, 'all_reduce')
   return claim.Finding(
     verdict(rows, coverage),
     rows,
@@ -153,11 +152,12 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       continue
     cheap = {
       row['strategy']: margins.is_as_good(row, 'all_reduce')
-      for row in front
+      for row in mine
       if row[PATH] <= TENTH * dense[PATH]
     }
     good = [strategy for strategy, fine in cheap.items() if fine]
-    enough = bool(good) or (None if None in cheap.values() else False)
+    unsure = any(cheap.get(row['strategy'], False) is None for row in front)
+    enough = bool(good) or (None if unsure else False)
     if front[-1] is not dense:  # Somebody scores more; do the seeds tell?
       ahead = margins.is_as_good(front[-1], 'all_reduce', lost=False)
       enough = False if ahead or enough is False else None

@@ -120,7 +120,9 @@ def _row(name: str, workers: int) -> dict:
   efficiency = 'gTop-k scaling efficiency'
   row[f'{STEP}, model'] = step and step['gTop-k']
   row[f'{STEP}, published'] = claim.ratio(model.batch, theirs[2])
-  row[f'{efficiency}, model'] = step and model.compute_s / step['gTop-k']
+  row[f'{efficiency}, model'] = (
+    step and model.batch / model.alone / step['gTop-k']
+  )
   row[f'{efficiency}, published'] = claim.ratio(theirs[2], model.alone)
   row[f'{OVER_DENSE}, model'] = step and step['dense'] / step['gTop-k']
   row[f'{OVER_DENSE}, published'] = claim.ratio(theirs[2], theirs[0])

@@ -53,6 +53,7 @@ EPOCHS = {  # The warm-up takes one.
 }
 MARGIN = 0.5  # Points of accuracy that are worth having.
 GAIN = 'points over published'
+AFTER = ' after a warm-up'
 
 
 def studies(scale: str) -> trained.Studies:
@@ -125,7 +126,7 @@ def verdict(
   lost = [r | {LOST: 100 * r[LOST]} for r in rows if r[LOST] is not None]
   shares = '; '.join(
     f'{r[LOST]:.2g} % with {r["workers"]} workers at density {r["density"]} '
-    f'({r["workload"]})'
+    f'({r["workload"]}){AFTER * r["warm-up"]}'
     for r in lost
     if r['method'] == 'published'
   )
@@ -137,7 +138,7 @@ def verdict(
   each = [
     f'{seed_statistics.over(row, "published")} on '
     f'{row["workload"]} with {row["workers"]} workers at density '
-    f'{row["density"]}{" after a warm-up" if row["warm-up"] else ""}'
+    f'{row["density"]}{AFTER * row["warm-up"]}'
     for row in gains
     if row['method'] == 'conserving'
   ]

@@ -128,7 +128,7 @@ def _row(
   dense = found.get((name, 'dense'))
   # With the density that was trained: the seconds of a top-k depend on it.
   strategy = study.follow(_strategy(name, method, scale), kept).found
-  seconds = step_times.of(name, WORKERS, strategy, kept)
+  seconds = step_times.of(name, WORKERS, strategy, kept, scale)
   return row | seed_statistics.against(found[cell], dense, 'dense') | seconds
 
 

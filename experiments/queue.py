@@ -105,7 +105,7 @@ def work(found: Iterable[Job], kept: Kept, minutes: float) -> int:
     if time.monotonic() > until:
       raise OutOfTime
     with claimed(ask.key, LOCKS) as mine:
-      if mine and kept.find(ask.workload, ask.key) is None:
+      if mine and study.line_of(ask, kept) is None:
         make_mine(ask)
 
   def make_mine(ask: study.Ask) -> None:

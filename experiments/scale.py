@@ -37,11 +37,13 @@ class Period(NamedTuple):
     bytes: sent.
     rounds: one after the other.
     path_bytes: on the busiest link of those rounds.
+    mean_bytes: sent, of all workers the mean.
   """
 
   bytes: float
   rounds: float
   path_bytes: float
+  mean_bytes: float
 
 
 def bill(name: str, workers: int) -> Period:
@@ -52,6 +54,7 @@ def bill(name: str, workers: int) -> Period:
     MODEL * most(found.bytes),
     most(found.rounds),
     MODEL * most(found.path_bytes),
+    MODEL * float(found.bytes.sum(axis=1).mean()),
   )
 
 
@@ -76,7 +79,7 @@ def row(name: str, workers: int) -> dict:
     'workers': workers,
     'extrapolated': not known,
     'bytes per worker and step': found.bytes / period,
-    'bytes of all workers per step': workers * found.bytes / period,
+    'bytes of all workers per step': workers * found.mean_bytes / period,
     'rounds of a period': found.rounds,
     'seconds of a period on a wan': seconds,
   }

@@ -192,13 +192,13 @@ of the first seed, without the examples held out; a Dirichlet partition has the
 same mixes of classes there as in that seed's test. A gain is in points of
 held-out accuracy, of text in nats less, as the rates are chosen. All methods
 but all-reduce send a fraction of its bytes; those of streaming_diloco, of
-muloco, which is not compressed here, and of noloco with P = 2 are DiLoCo's. The
-state of inner optimizers stays with its worker. muloco is DiLoCo with Muon
-inside, embeddings and head included. Bytes are those of the busiest link per
-step, over the whole run; seconds are modelled. The figure has
-P = {WORKERS[0]}.
-Of workloads other than {' and '.join(SMALL)}, whose trainings take
-minutes, only the judged methods are trained, with P = {WORKERS[0]} and IID.
+muloco and of noloco with P = 2 are DiLoCo's. MuLoCo's fewer bytes are
+those of 2 bits with a residual, not tried with it here. The state of inner
+optimizers stays with its worker. muloco is DiLoCo with Muon inside, embeddings
+and head included. Bytes are those of the busiest link per step, over the whole
+run; seconds are modelled. The figure has P = {WORKERS[0]}. Of workloads other
+than {' and '.join(SMALL)}, whose trainings take minutes, only
+the judged methods are trained, with P = {WORKERS[0]} and IID.
 """
 
 

@@ -82,7 +82,7 @@ def find(
       mine |= mine.pop(more, {})
     # Seconds are measured for the table, so it is made only once.
     if trained.is_complete(coverage, name):
-      rows += _rows(name, mine, kept)
+      rows += _rows(name, mine, kept, coverage[0]['scale'])
   return claim.Finding(
     verdict(rows, coverage),
     rows,
@@ -93,10 +93,10 @@ def find(
 
 
 def _rows(
-  name: str, tuned: dict[str, best_rate.Tuned], kept: Kept
+  name: str, tuned: dict[str, best_rate.Tuned], kept: Kept, scale: str
 ) -> claim.Rows:
   goal = _target(name, tuned['all_reduce'].runs)
-  computing = {s: _computing_s(name, s, kept) for s in tuned}
+  computing = {s: _computing_s(name, s, kept, scale) for s in tuned}
   rows = []
   for link in LINKS:
     took = lambda s: [
@@ -134,11 +134,11 @@ def _target(name: str, runs: list[Result]) -> float:
   return end / TARGET if what.is_loss else end * TARGET
 
 
-def _computing_s(name: str, strategy: str, kept: Kept) -> float:
+def _computing_s(name: str, strategy: str, kept: Kept, scale: str) -> float:
   """Seconds of a gradient and of the strategy's coding, of one worker."""
   arguments = fronts.ARGUMENTS.get(strategy, {})
   config = resolve.strategy_config(strategy, **arguments)
-  return step_times.own_s(name, fronts.WORKERS, config, kept)
+  return step_times.own_s(name, fronts.WORKERS, config, kept, scale)
 
 
 def _seconds_to(
@@ -173,7 +173,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     said.append(f'{link}: {len(fast)} of {len(mine)} faster{best}')
   fast = _faster(rows)
   told = [row for row in fast if known(row[SPEED_ERROR])]
-  sure = sum(row[SPEED] - 2 * row[SPEED_ERROR] > 1 for row in told)
+  sure = sum(row[SPEED] - 2 * row[SPEED_ERROR] > FASTER for row in told)
   never = sum(row[SECONDS] is None for row in rows)
   edge = sum(not row[INSIDE] for row in rows)
   doubt = '' if rows else 'not all strategies of a workload are trained'
@@ -181,7 +181,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     [_is_rare(rows, name) for name in figures.values(rows, 'workload')]
     + trained.not_begun(rows, coverage),
     f'{len(fast)} of {len(rows)} combinations are at least {FASTER} times as '
-    f'fast, {sure} of them beyond two standard errors; {never} miss the target '
+    f'fast, {sure} by more than two standard errors; {never} miss the target '
     f'(best rate at an edge: {edge})',
     f'{"; ".join(said) or "No strategy is trained yet"}.',
     trained.doubt(coverage) or doubt,

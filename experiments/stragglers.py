@@ -21,7 +21,7 @@ from experiments.framework import (
   virtual_time,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import ERROR, INSIDE
+from experiments.framework.seed_statistics import ERROR, INSIDE, known
 from experiments.framework.single_run import Result
 from experiments.framework.virtual_time import TARGET
 
@@ -195,6 +195,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 
   of = lambda key: (claim.span(waits, key), claim.span(free, key))
   (slow, steady), (later, as_soon) = of(SLOW), of(SLOW_TARGET)
+  arrive = sum(known(row[SLOW_TARGET]) for row in free)
   stopped = f'{len(stop)} of {len(waits)}', f'{len(lost)} of {len(free)}'
   missing = every.count(FREE) - len(free)
   return claim.judged(
@@ -204,7 +205,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     f'One worker of {P} that sleeps up to 300 ms makes a step {slow} times as '
     f'long for methods that wait for all, {steady} for those that wait for '
     f'nobody; to {TARGET} held out they take {later} and {as_soon} times as '
-    f'long. A lost worker stops {stopped[0]} methods that wait, {stopped[1]} '
+    f'long ({arrive} of the {len(free)} that wait for nobody get there). A '
+    f'lost worker stops {stopped[0]} methods that wait, {stopped[1]} '
     'that do not.',
     trained.doubt(coverage),
   )

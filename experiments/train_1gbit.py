@@ -189,7 +189,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
     axes.bar(
       [row['strategy'] for row in mine],
       [row[SECONDS] for row in mine],
-      yerr=[row[f'{SECONDS}{ERROR}'] for row in mine],
+      yerr=[row[f'{SECONDS}{ERROR}'] or math.nan for row in mine],
     )
     axes.set(title=rate, ylabel=f'{SECONDS} {TARGET:.2f} held out')
     axes.tick_params(axis='x', rotation=20)

@@ -137,8 +137,9 @@ def decided(rows: Rows, case: Callable[[Any], bool | None]) -> Rows:
 
 
 def span(rows: Rows, key: str, form: str = '.2f') -> str:
-  """The least and the largest value of a column, in words; once if equal."""
-  found = [row[key] for row in rows if row[key] is not None]
+  """The least and the largest known value of a column; once if equal."""
+  told = (row[key] for row in rows)
+  found = [value for value in told if value is not None and value == value]
   ends = [f'{end(found):{form}}' for end in (min, max) if found]
   return ' to '.join(dict.fromkeys(ends)) or 'unknown'
 

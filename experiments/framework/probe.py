@@ -1,7 +1,8 @@
 """Probes: measurements inside an aggregator, while a run trains.
 
 A probe wraps one aggregator of a strategy. What it remembers is returned with
-the workers' state, so that it changes neither numbers nor bytes.
+the workers' state, so that it changes no bytes, and numbers by their rounding
+only: the program is another one.
 """
 
 from collections.abc import Callable

@@ -38,7 +38,11 @@ EVEN = f'B/s below which Hylo is {FASTER} times as fast as dense'
 
 
 def of(
-  workload: str, workers: int, strategy: ConfigDict, kept: Kept
+  workload: str,
+  workers: int,
+  strategy: ConfigDict,
+  kept: Kept,
+  scale: str = 'cpu',
 ) -> dict[str, Any]:
   """Seconds of one worker's gradient, what the strategy adds to a step, and the
   processor that took them.
@@ -46,7 +50,7 @@ def of(
   All strategies of a workload have the same gradient, so it is measured once.
   What is added to it has to be of the same processor, else it is None.
   """
-  config = workloads.config(workload, workers, 'cpu', strategy)
+  config = workloads.config(workload, workers, scale, strategy)
   gradient, coding = keys(key_of(config)['config'])
   computing = seconds(kept.once(KIND, gradient, partial(_gradient, config)))
   where = _processor(gradient, kept)
@@ -69,7 +73,11 @@ def _processor(key: Key, kept: Kept) -> str | None:
 
 
 def own_s(
-  workload: str, workers: int, strategy: ConfigDict, kept: Kept
+  workload: str,
+  workers: int,
+  strategy: ConfigDict,
+  kept: Kept,
+  scale: str = 'cpu',
 ) -> float:
   """Seconds of a gradient and of the strategy's coding, of one worker.
 
@@ -77,7 +85,7 @@ def own_s(
     UserError: coding is not measured on the processor of the gradient, which
       is another than this one.
   """
-  found = of(workload, workers, strategy, kept)
+  found = of(workload, workers, strategy, kept, scale)
   if found[CODING] is None:
     raise UserError(
       f'{strategy.name} on {workload} is not timed yet, and others are on '

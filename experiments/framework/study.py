@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from experiments.framework import single_run
-from experiments.framework.kept import Kept
+from experiments.framework.kept import Kept, Line
 from experiments.framework.single_run import Result
 
 UNKNOWN_S = 300.0  # Of a run, while none of its workload is kept.
@@ -36,6 +36,21 @@ class Ask(NamedTuple):
   def key(self) -> dict[str, Any]:
     """What the run computes."""
     return single_run.key_of(self.config, self.probe)
+
+
+def line_of(ask: Ask, kept: Kept) -> Line | None:
+  """The kept line of a run, None if it was not made yet.
+
+  Without a probe that of a probed one will do: it trains the same.
+  """
+  line = kept.find(ask.workload, ask.key)
+  if line or ask.probe:
+    return line
+  probed = (
+    one for one in kept.lines(ask.workload).values() if 'probe' in one['key']
+  )
+  same = lambda one: one['key'] == ask.key | {'probe': one['key']['probe']}
+  return next(filter(same, probed), None)
 
 
 class BeingMade(Exception):
@@ -67,7 +82,7 @@ def follow(study: Study, kept: Kept) -> Progress:
       asks = study.send(results)
     except StopIteration as end:
       return Progress(end.value, made, [])
-    lines = [kept.find(ask.workload, ask.key) for ask in asks]
+    lines = [line_of(ask, kept) for ask in asks]
     by_ask = [*zip(asks, lines, strict=True)]
     made += [ask for ask, line in by_ask if line]
     if missing := [ask for ask, line in by_ask if not line]:
@@ -93,9 +108,9 @@ def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
     except StopIteration as end:
       return end.value
     for ask in asks:
-      if kept.find(ask.workload, ask.key) is None:
+      if line_of(ask, kept) is None:
         make(ask)
-    lines = [kept.find(ask.workload, ask.key) for ask in asks]
+    lines = [line_of(ask, kept) for ask in asks]
     results = [line['result'] for line in lines if line]
     if len(results) < len(asks):
       raise BeingMade

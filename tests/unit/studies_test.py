@@ -23,6 +23,7 @@ from experiments.framework import (
   step_times,
   study,
   trained,
+  trigger_searches,
   workloads,
 )
 from experiments.framework.kept import Kept
@@ -562,3 +563,77 @@ def test_seconds_kept_of_two_processors_are_not_added_either(tmp_path):
     once = {'seconds': [0.1, 0.1, 0.1]}
     store.add(step_times.KIND, key, once, 1.0, {'processor': place})
   assert step_times.of('fashion', 8, strategy, store)[step_times.CODING] is None
+
+
+def test_seconds_are_those_of_the_network_of_the_scale(tmp_path):
+  store, strategy = Kept(tmp_path), resolve.strategy_config('topk')
+  for scale, seconds in (('cpu', 0.1), ('gpu', 0.4)):
+    found = workloads.config('cifar', 8, scale, strategy)
+    for key in step_times.keys(single_run.key_of(found)['config']):
+      where = {'processor': scale}
+      store.add(step_times.KIND, key, {'seconds': [seconds] * 3}, 1.0, where)
+  own_s = lambda *scale: step_times.own_s('cifar', 8, strategy, store, *scale)
+  assert (own_s(), own_s('gpu')) == (0.2, 0.8)
+
+
+def test_a_run_that_was_also_probed_is_not_made_again(tmp_path):
+  store, made, make = answering(tmp_path, lambda rate, seed: 0.5)
+  probed = study.Ask('fashion', config(), 'module:probe')
+  assert study.line_of(probed, store) is None
+  make(probed)
+  plain, other = probed._replace(probe=''), probed._replace(config=config(0.1))
+  assert study.line_of(plain, store) == study.line_of(probed, store) is not None
+  assert study.line_of(other._replace(probe=''), store) is None
+  # One that was not probed does not tell what a probe asks.
+  make(other._replace(probe=''))
+  assert study.line_of(other, store) is None
+  begin = lambda: best_rate.tuned('fashion', config(), trials=1, seeds=1)
+  study.complete(begin(), store, make)
+  assert len(made) == 3  # The rate on validation data, and no seed.
+
+
+@pytest.mark.parametrize('scope', ['local', 'all'])
+def test_triggers_are_brought_to_bytes_of_all_or_of_the_busiest_link(
+  scope, tmp_path
+):
+  """Eight that talk in turn burden a link as one that talks eight times."""
+  store, tried = Kept(tmp_path), []
+
+  def make(ask):
+    trigger = ask.config.strategy.get('trigger') or {'rate': 1.0}
+    tried.append(trigger['rate'])
+    link = min(1.0, trigger['rate'] * (8 if scope == 'local' else 1))
+    result = run(0.5, bytes_sent=trigger['rate'] * 1e6)
+    result |= {'comm_s': {workloads.CUSTOM: link}}
+    store.add(ask.workload, ask.key, result, 1.0, {})
+
+  cell = 'fashion', 4, scope, 'random', 'quick'
+  found = study.complete(trigger_searches.tuned(*cell), store, make)
+  assert len(found.runs) == 1
+  assert set(tried) == {1.0, 1 / trigger_searches.PERIOD}
+
+
+@pytest.mark.parametrize('sent, seeds', [(0.12, 0), (0.8, 1)])
+def test_a_trigger_far_from_the_wanted_bytes_gets_no_seeds(
+  sent, seeds, tmp_path
+):
+  store = Kept(tmp_path)
+
+  def make(ask):
+    always = ask.config.strategy.name == 'gossip'
+    share = 1.0 if always else sent / trigger_searches.PERIOD
+    result = run(0.5, bytes_sent=share * 1e6)
+    store.add(ask.workload, ask.key, result, 1.0, {})
+
+  cell = 'fashion', 4, 'local', 'norm_slope', 'quick'
+  found = study.complete(trigger_searches.tuned(*cell), store, make)
+  assert len(found.runs) == seeds
+  row = seed_statistics.row({}, found)
+  assert row['seeds'] == seeds
+
+
+def test_a_span_is_of_what_is_known():
+  rows = [{'a': x} for x in (math.nan, 2.0, None, 1.0)]
+  for some in (rows, rows[::-1]):
+    assert claim.span(some, 'a', '.0f') == '1 to 2'
+  assert claim.span(rows[:1], 'a') == 'unknown'
