@@ -37,7 +37,6 @@ _FORK.set_forkserver_preload(
     'gossipjax.config.defaults',
     'matplotlib.backends.backend_agg',
     'rich.progress',
-    'sklearn.datasets',
   ]
 )
 

@@ -84,7 +84,7 @@ def test_a_step_is_measured_of_a_strategy_whose_memory_needs_its_rank():
   config = defaults.get_config('hierarchical')
   shapes = jax.eval_shape(lambda: PARAMS)
   optimizer_s, cost = step_cost.of(config, shapes, workers=4, turns=1)
-  assert optimizer_s > 0 and cost.select_s >= 0
+  assert optimizer_s > 0
   assert np.asarray(cost.traffic.sent.bytes).min() > 0
 
 
@@ -589,6 +589,7 @@ def test_pilots_rank_strategies_and_leave_a_config(tmp_path):
   assert 'validation accuracy' in ended.out
   assert re.search(r'^Use (all-reduce|sparse)', ended.out, re.M)
   again = program.run(tmp_path / '2', *words, module='gossipjax')
+  assert again.code == 0, again.err
   assert 'steps: ' not in again.err  # No pilot is trained twice.
   ended = program.run(
     tmp_path / '3',

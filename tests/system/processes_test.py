@@ -85,10 +85,6 @@ GOSSIP = (
 LARGE_PAGES = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
 
 
-@pytest.mark.skipif(
-  not LARGE_PAGES.exists() or '[madvise]' not in LARGE_PAGES.read_text(),
-  reason='No large pages on demand.',
-)
 def test_launched_processes_are_as_many_workers_unless_somebody_says():
   assert launcher.with_workers(['--x'], 4) == ['--x', '--config.workers=4']
   assert launcher.with_workers(said := ['-config.workers=2'], 4) == said
@@ -103,6 +99,10 @@ def test_signals_do_afterwards_what_they_did_before():
   assert [signal.getsignal(number) for number in numbers] == before
 
 
+@pytest.mark.skipif(
+  not LARGE_PAGES.exists() or '[madvise]' not in LARGE_PAGES.read_text(),
+  reason='No large pages on demand.',
+)
 def test_large_arrays_of_launched_processes_come_in_few_pages(capfd):
   # Of memory that was freed before: tcmalloc has kept it.
   count = (

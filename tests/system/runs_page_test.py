@@ -1,12 +1,13 @@
 """The page of all kept runs, opened in a real browser."""
 
+import json
 import re
 import shutil
 
 import pytest
 
 from experiments.framework import repeat, runs_page
-from experiments.framework.kept import Kept
+from experiments.framework.kept import Kept, but_seed
 from experiments.framework.single_run import key_of
 from gossipjax.config import defaults, resolve
 
@@ -71,23 +72,29 @@ def path(tmp_path_factory):
   return folder / 'runs.html'
 
 
-@pytest.fixture(params=[1280, 390])
-def tab(path, request):
+@pytest.fixture(scope='module')
+def browser():
   if CHROMIUM is None:
     pytest.skip('needs chromium; .ci/run installs it')
   from playwright.sync_api import sync_playwright
 
-  complaints = []
   with sync_playwright() as playwright:
-    browser = playwright.chromium.launch(
+    opened = playwright.chromium.launch(
       executable_path=CHROMIUM, args=['--headless', '--no-sandbox']
     )
-    tab = browser.new_page(viewport={'width': request.param, 'height': 900})
-    tab.on('pageerror', lambda error: complaints.append(str(error)))
-    tab.goto(f'file://{path}')
-    tab.wait_for_selector('body[data-ready]')
-    yield tab
-    browser.close()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=[1280, 390])
+def tab(browser, path, request):
+  complaints = []
+  tab = browser.new_page(viewport={'width': request.param, 'height': 900})
+  tab.on('pageerror', lambda error: complaints.append(str(error)))
+  tab.goto(f'file://{path}')
+  tab.wait_for_selector('body[data-ready]')
+  yield tab
+  tab.close()
   assert not complaints
 
 
@@ -146,20 +153,24 @@ def test_seconds_are_computing_and_communication(tab):
 
 
 def test_every_kept_run_is_on_the_page_and_can_be_repeated():
-  shown = runs_page.rows()
-  kept = Kept()
-  kinds = [p.stem for p in kept.folder.glob('*.jsonl')]
-  digests = {d for kind in kinds for d in kept.lines(kind)}
-  told = [re.search(r'repeat \S+ (\w+)', row['command']) for row in shown]
-  found = {match[1] for match in told if match}
-  assert found and found <= digests
-  for kind in kinds:
-    for digest, line in kept.lines(kind).items():
-      if digest in found:
-        config = repeat.config_of(line['key'])
-        assert key_of(config)['config'] == line['key']['config']
-        failures = config.cluster.get('failures', ())
-        assert type(failures) is tuple  # As config.cluster wants it.
+  kept, seeds = Kept(), {}
+  for path in kept.folder.glob('*.jsonl'):
+    for line in kept.lines(path.stem).values():
+      config, result = line['key'].get('config', {}), line['result']
+      if 'strategy' in config and not result['diverged']:
+        same = json.dumps([path.stem, but_seed(config)], sort_keys=True)
+        seeds.setdefault(same, set()).add(config.get('seed', 0))
+  shown = {}
+  for row in runs_page.rows():
+    if found := re.search(r'repeat (\S+) (\w+)', row['command']):
+      key = kept.lines(found[1])[found[2]]['key']
+      same = json.dumps([found[1], but_seed(key['config'])], sort_keys=True)
+      shown[same] = {*row['seeds']}
+      config = repeat.config_of(key)
+      assert key_of(config)['config'] == key['config']
+      failures = config.cluster.get('failures', ())
+      assert type(failures) is tuple  # As config.cluster wants it.
+  assert shown == seeds
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)

@@ -75,6 +75,18 @@ def test_a_real_data_set_has_the_shapes_labels_and_moments_it_is_known_for(
     assert abs(std - data.std[channel]) < 6e-6
 
 
+def test_digits_are_those_of_scikit_learn():
+  from sklearn import datasets as theirs
+
+  both = images.load('digits')
+  x, y = (
+    np.concatenate(each) for each in zip(both.train, both.test, strict=True)
+  )
+  digits = theirs.load_digits()
+  np.testing.assert_array_equal(x[..., 0], digits.images)
+  np.testing.assert_array_equal(y, digits.target)
+
+
 @pytest.mark.parametrize('name', [real('cifar10')])
 def test_a_picture_of_cifar10_has_its_channels_and_rows_in_order(name):
   frog = images.load(name).train[0][0]

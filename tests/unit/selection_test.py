@@ -85,7 +85,7 @@ def test_nan_of_all_bits_is_no_riddle():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize('k', [1_000, 10_416, 100_000, 1_000_000])
+@pytest.mark.parametrize('k', [1_000, 10_000, 10_416, 100_000, 1_000_000])
 def test_memory_for_a_fifth_of_the_vector_is_enough_for_any_k(k):
   x = jax.ShapeDtypeStruct((1_000_000,), np.float32)
   program = largest.ascending.lower(x, k).compile()
@@ -112,15 +112,6 @@ def test_each_vector_of_a_batch_is_searched_as_if_alone():
   x = np.stack(list(vectors(40000).values()))
   found = jax.jit(jax.vmap(lambda x: largest.largest(x, 400)))(x)
   np.testing.assert_array_equal(found, [plain(row, 400) for row in x])
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize('k', [1000, 10000])
-def test_it_needs_no_copy_of_the_vector(k):
-  n = 10**6
-  vector = jax.ShapeDtypeStruct((n,), 'f4')
-  program = jax.jit(lambda x: largest.ascending(x, k)).lower(vector)
-  assert program.compile().memory_analysis().temp_size_in_bytes < 0.25 * 4 * n
 
 
 @pytest.mark.exhaustive
