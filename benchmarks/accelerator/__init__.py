@@ -25,5 +25,6 @@ eight_gpus     described GPUs to compile for, for part 4
 measures       the loop that makes what is missing
 problems       networks with random examples, for parts 2 and 4
 programs       a step of training in three ways, for part 2
+slopes         seconds of an operation, for parts 3 and 6
 summary        tables of what was measured
 """

@@ -7,9 +7,11 @@ nobody asks for more), and bfloat16 (`config.compute_dtype`). Bytes are equal in
 float32; in lower precisions those of methods that decide by data may differ.
 """
 
+import contextlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -80,16 +82,17 @@ def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
   """How the tests of a file end on this backend.
 
   Raises:
-    RuntimeError: pytest ended without a report; its last lines.
+    RuntimeError: pytest ended without a report, its last lines; or it was cut
+      off, how many tests had passed, and which had failed.
   """
   platform = jax.default_backend().replace('gpu', 'cuda')
   few = ['-n', '0', '-k', 'any_number_of_workers or less_than_one']
   with tempfile.TemporaryDirectory() as folder:
     report, said = pathlib.Path(folder, 'xml'), pathlib.Path(folder, 'said')
-    with said.open('w') as out:
+    with said.open('w') as out, cut_off_tells(said):
       subprocess.run(
         [
-          *(sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider'),
+          *(sys.executable, '-m', 'pytest', '-v', '-p', 'no:cacheprovider'),
           *(few if small else ['-n', str(LAWS[file])]),
           *('-m', 'not exhaustive', f'--junitxml={report}', file),
         ],
@@ -104,6 +107,20 @@ def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
         f'pytest made no report: {last_lines(said.read_text())}'
       )
     return of_report(report)
+
+
+@contextlib.contextmanager
+def cut_off_tells(said: pathlib.Path) -> Iterator[None]:
+  """Says what the tests had found, by their output, when time was over."""
+  try:
+    yield
+  except subprocess.TimeoutExpired as error:
+    told = re.findall(r'(PASSED|FAILED|ERROR) (\S+)', said.read_text())
+    failed = [test.rpartition('::')[2] for how, test in told if how != 'PASSED']
+    raise RuntimeError(
+      f'cut off after {len(told) - len(failed)} tests that passed and '
+      f'{len(failed)} that failed: {", ".join(failed)}'
+    ) from error
 
 
 def of_report(report: pathlib.Path) -> dict[str, Any]:

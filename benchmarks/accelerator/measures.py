@@ -92,6 +92,8 @@ def _make(
   began = time.perf_counter()
   try:
     found = measure.make(clock.left())
+    seconds = time.perf_counter() - began
+    kept.add(part, measure.key, found, seconds, workdir.provenance())
   except Exception as error:  # Of this measure; the others are made.
     reason = ' '.join(str(error).split())[:500] or type(error).__name__
     trace = traceback.format_exc()[-4000:]
@@ -100,8 +102,6 @@ def _make(
       {'part': part, 'key': measure.key, 'error': reason, 'trace': trace},
     )
     return f'{part} {_words(measure.key)} FAILED: {reason[:200]}', reason
-  seconds = time.perf_counter() - began
-  kept.add(part, measure.key, found, seconds, workdir.provenance())
   return f'{part} {_words(measure.key)}: {seconds:.1f} s', ''
 
 

@@ -13,8 +13,7 @@ all. The goal for exact selection is four reads.
 import functools
 import importlib.util
 import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks import exchange, stages
+from benchmarks.accelerator import slopes
 from benchmarks.accelerator.measures import Measure
 from gossipjax.compressors import Sparse, merging, packing
 from gossipjax.config import resolve
@@ -29,7 +29,7 @@ from gossipjax.config import resolve
 SIZES = ((25_600_000, 25_600), (100_000_000, 100_000))  # n, k
 SMALL = ((8192, 64),)
 BITS = (1, 2, 4)
-TIMES, FEW, TURNS = 10, 2, 7  # FEW in a rehearsal.
+FEW = 2  # Runs in a rehearsal.
 WORKERS = 8
 STEPS = ('topk', 'gtopk')
 GOAL = 4  # Reads.
@@ -89,55 +89,12 @@ def measures(small: bool) -> Iterator[Measure]:
       )
 
 
-def repeated(function: Callable, times: int) -> Callable:
-  """A function's arguments -> what it returns after so many runs.
-
-  Each run depends on the result of the last in a way that no compiler sees
-  through: one entry of the first array grows by 1 if the result begins with an
-  unlikely number.
-  """
-
-  def run(*args):
-    like = jax.eval_shape(function, *args)
-
-    def once(_, carry):
-      args, last = carry
-      first = jax.tree.leaves(last)[0].ravel()[0]
-      (array, *others), form = jax.tree.flatten(args)
-      array = array.at[0].add((first == 117).astype(array.dtype))
-      args = form.unflatten([array, *others])
-      return args, function(*args)
-
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
-    return lax.fori_loop(0, times, once, (args, nothing))[1]
-
-  return run
-
-
-def slope(call: Callable[[int], Any], times: int) -> list[float]:
-  """Seconds of one run in each turn, whatever a call costs beside its runs.
-
-  Args:
-    call: so many runs -> what to wait for.
-    times: T; a turn is a call of T and a call of 3 T runs.
-  """
-  found = []
-  for turn in range(TURNS + 1):
-    ends = [time.perf_counter()]
-    for many in (times, 3 * times):
-      jax.block_until_ready(call(many))
-      ends.append(time.perf_counter())
-    began, between, ended = ends
-    if turn:  # The first one compiles.
-      found.append((ended - 2 * between + began) / (2 * times))
-  return found
-
-
 def _operation(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
   function, *names = operations(n, k)[name]
   args = [drawn(each, n, k) for each in names]
-  run = functools.cache(lambda times: jax.jit(repeated(function, times)))
-  seconds = slope(lambda times: run(times)(*args), FEW if small else TIMES)
+  run = functools.cache(lambda times: jax.jit(slopes.repeated(function, times)))
+  call = lambda times: run(times)(*args)
+  seconds = slopes.slope(call, FEW if small else slopes.enough(call))
   return {'seconds': seconds, 'reads_of': n}
 
 
@@ -148,7 +105,7 @@ def _step(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
   grads = jax.random.normal(jax.random.key(0), (workers, n))
   program = stages.stepping(strategy, grads)
   steps = lambda times: [program.call() for _ in range(times)][-1]
-  return {'seconds': slope(steps, 1), 'reads_of': workers * n}
+  return {'seconds': slopes.slope(steps, 1), 'reads_of': workers * n}
 
 
 def _torch(n: int, k: int) -> dict[str, Any]:
@@ -164,7 +121,8 @@ def _torch(n: int, k: int) -> dict[str, Any]:
     if device == 'cuda':
       torch.cuda.synchronize()
 
-  return {'seconds': slope(runs, TIMES), 'reads_of': n, 'device': device}
+  seconds = slopes.slope(runs, slopes.enough(runs))
+  return {'seconds': seconds, 'reads_of': n, 'device': device}
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

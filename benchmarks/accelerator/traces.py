@@ -16,9 +16,10 @@ from typing import Any
 import jax
 
 from benchmarks import stages
+from benchmarks.accelerator import slopes
 from benchmarks.accelerator.measures import Measure
 from gossipjax.config import resolve
-from gossipjax.profiling import interleaved_timing, stage_times
+from gossipjax.profiling import stage_times
 from gossipjax.profiling.instruction_stages import STAGES
 
 SIZE, WORKERS, DENSITY = 25_600_000, 8, 0.001
@@ -45,15 +46,22 @@ def measures(small: bool) -> Iterator[Measure]:
 
 
 def _trace(name: str, size: int, workers: int) -> dict[str, Any]:
-  """Seconds of the stages and of the longest instructions of a median step."""
+  """Seconds of the stages and of the longest instructions of a median step.
+
+  Raises:
+    RuntimeError: the profiler saw none of the program's instructions.
+  """
+  # Else a function that another strategy has traced keeps its stage.
+  jax.clear_caches()
   density = max(DENSITY, 16 / size)
   strategy = resolve.strategy(
     resolve.strategy_config(name, **stages.arguments(name, density))
   )
   like = stages.shapes(size)
   grads = jax.random.normal(jax.random.key(0), (workers, *like.shape))
-  plain = {'step': stages.stepping(strategy, grads).call}
-  plain_s = interleaved_timing.median_seconds(plain, TURNS)['step']
+  plain = stages.stepping(strategy, grads)
+  steps = lambda times: [plain.call() for _ in range(times)][-1]
+  plain_s = statistics.median(slopes.slope(steps, FEW))
   step = stages.stepping(strategy, grads, WITHOUT_GRAPHS)
   found = []
   for turn in range(TURNS + 2):
@@ -62,6 +70,8 @@ def _trace(name: str, size: int, workers: int) -> dict[str, Any]:
       found.append(cost)
   middle = statistics.median_low(cost.wall_s for cost in found)
   cost = next(cost for cost in found if cost.wall_s == middle)
+  if not cost.seconds:
+    raise RuntimeError("the profiler saw none of the program's instructions")
   by_stage = Counter(dict.fromkeys(STAGES, 0.0))
   for instruction, seconds in cost.seconds.items():
     by_stage[step.stages[instruction]] += seconds

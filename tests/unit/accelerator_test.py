@@ -1,6 +1,7 @@
 """What is measured on a GPU goes on where it was cut off, and is summarised."""
 
 import contextlib
+import math
 import os
 import pathlib
 import re
@@ -19,6 +20,7 @@ from benchmarks.accelerator import (
   laws,
   measures,
   selection,
+  slopes,
   summary,
   throughput,
   traces,
@@ -339,12 +341,46 @@ def test_the_first_run_of_a_study_is_in_the_summary(tmp_path, monkeypatch):
 
 def test_what_a_call_costs_beside_its_runs_does_not_count(monkeypatch):
   clock = [0.0]
-  monkeypatch.setattr(selection.time, 'perf_counter', lambda: clock[0])
+  monkeypatch.setattr(slopes.time, 'perf_counter', lambda: clock[0])
 
   def call(times):
     clock[0] += 20.0 + 2.0 * times  # Copies, then the runs.
 
-  assert selection.slope(call, 10) == pytest.approx([2.0] * selection.TURNS)
+  assert slopes.slope(call, 10) == pytest.approx([2.0] * slopes.TURNS)
+
+
+def test_what_is_fast_runs_more_often(monkeypatch):
+  clock = [0.0]
+  monkeypatch.setattr(slopes.time, 'perf_counter', lambda: clock[0])
+
+  def enough(each):
+    def call(times):
+      clock[0] += each * times
+
+    return slopes.enough(call)
+
+  assert [enough(s) for s in (1.0, 1e-3, 2e-4, 1e-9)] == [10, 20, 100, 200]
+
+
+def test_tests_that_are_cut_off_say_what_they_had_found(tmp_path):
+  said = tmp_path / 'said'
+  said.write_text(
+    '[gw0] [  1%] PASSED tests/laws/a_test.py::test_a[topk.gradients] \n'
+    '[gw1] [  2%] FAILED tests/laws/a_test.py::test_b[qsgd.gradients] \n'
+    '[gw0] [  3%] SKIPPED tests/laws/a_test.py::test_c \n'
+  )
+  told = r'1 tests that passed and 1 that failed: test_b\[qsgd.gradients\]$'
+  with pytest.raises(RuntimeError, match=told), laws.cut_off_tells(said):
+    raise subprocess.TimeoutExpired('pytest', 1.0)
+
+
+def test_a_measure_that_json_cannot_hold_has_failed(tmp_path):
+  wanted = [
+    Measure({'n': n}, lambda left, x=x: {'x': x})
+    for n, x in enumerate((math.nan, 1.0))
+  ]
+  first, second = made(tmp_path, wanted)
+  assert 'FAILED' in first and 'FAILED' not in second
 
 
 def test_arguments_are_drawn_on_the_device_for_one_operation_alone(monkeypatch):
@@ -373,9 +409,11 @@ def test_without_jax_for_cuda_nothing_is_compiled_for_gpus():
 
 
 def test_both_ways_to_compute_convolutions_come_first():
-  first = [m.key for m in throughput.measures(False)][:8]
-  assert {key['program'] for key in first} == {'groups', 'apart'}
-  assert {key['precision'] for key in first} == {'default', 'bfloat16'}
+  keys = [m.key for m in throughput.measures(False)]
+  assert {key['program'] for key in keys[:4]} == {'groups', 'apart'}
+  assert {key['precision'] for key in keys[:4]} == {'default', 'bfloat16'}
+  # And tokens a second, should time be over after a third of the measures.
+  assert sum(key['task'] == 'transformer' for key in keys[:12]) >= 4
 
 
 @pytest.mark.exhaustive
@@ -391,6 +429,6 @@ def test_a_program_is_called_after_its_convolutions(program, grouped):
 def test_a_precision_is_called_after_what_is_set():
   given = problem('transformer', True)
   batch = jax.tree.map(lambda x: x.reshape(2, 4, -1), given.batch)
-  for name, told in (('default', 'DEFAULT'), ('high', 'HIGH')):
+  for name, told in (('default', 'DEFAULT'), ('highest', 'HIGHEST')):
     step, _ = throughput.lowered(given, batch, 'worker.update', 2, name)
     assert f'precision = [{told}, {told}]' in step.as_text()
