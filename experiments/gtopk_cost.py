@@ -26,7 +26,7 @@ CLAIM = claim.Claim(
   'gtopk_cost',
   'gTop-k on 32 hosts with 1 GbE',
   'gTop-k is faster than dense S-SGD and Top-k on 32 hosts with 1 GbE',
-  '2.7 to 12 times, 1.1 to 1.7 times (arXiv:1901.04359)',
+  '2.7 to 12 and 1.1 to 1.7 times the scaling efficiency (arXiv:1901.04359)',
 )
 DENSITY = 0.001
 OVER_DENSE = 'gTop-k throughput over dense'

@@ -85,6 +85,11 @@ def read(path: str) -> Link:
   return link(**{key: facts[key] for key in _KINDS})
 
 
+def facts(link: Link) -> dict[str, Any]:
+  """What a file of `read` holds of a link; that of a group is none of it."""
+  return {key: getattr(link, key) for key in _KINDS}
+
+
 _LARGEST = 10**6  # Bytes of a file that are read.
 _KINDS: dict[str, Any] = {
   'latency_s': int | float,

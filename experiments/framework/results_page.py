@@ -45,8 +45,10 @@ decided; a case is undecided where the runs are too short, too few or not tuned
 enough. A case is decided if the standard error of its difference (over seeds,
 at learning rates that were chosen with one seed) is at most half the margin of
 the claim. So the difference may be less than two errors from the bound; the
-tables have the errors. What has no seeds, such as bytes, modelled seconds and
-most measured ones, is compared with the bound as it is.
+tables have the errors. A range may be that of the decided cases only. What has
+no seeds, such as bytes, modelled seconds and most measured ones, is compared
+with the bound as it is. In virtual time the learning is real and the clock is
+modelled.
 
 """
 

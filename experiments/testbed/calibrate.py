@@ -22,6 +22,7 @@ from scipy.optimize import nnls
 
 from experiments.testbed import link_shape, timing
 from experiments.testbed.processes import measured
+from gossipjax import network
 from gossipjax.comparison import markup
 from gossipjax.errors import UserError
 from gossipjax.network import Link
@@ -122,7 +123,8 @@ def main() -> int:
   except UserError as error:
     print(error, file=sys.stderr)
     return 2
-  workdir.write(pathlib.Path(given.out), json.dumps(link._asdict(), indent=2))
+  text = json.dumps(network.facts(link), indent=2)
+  workdir.write(pathlib.Path(given.out), text)
   print(markup.of_rows(rows(link, timings)))
   print(
     f'{link.latency_s * 1e6:.0f} us and {link.bytes_per_s / 1e6:.1f} MB/s, '

@@ -24,8 +24,8 @@ from gossipjax.errors import UserError
 _DISTRIBUTED = flags.DEFINE_bool(
   'distributed',
   False,
-  'Be one of several processes; SLURM, Open MPI and '
-  'Kubernetes are found, else give the three flags below.',
+  'Be one of several processes; SLURM and Open MPI are found, elsewhere give '
+  'the three flags below.',
 )
 _COORDINATOR = flags.DEFINE_string(
   'coordinator', None, 'host:port of process 0.'

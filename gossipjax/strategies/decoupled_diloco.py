@@ -16,8 +16,8 @@ Asynchronous workers report at their own times, perhaps twice before an outer
 step, which takes the first report `grace` steps after the K-th, or as many as
 workers. They wait for what they exchange: tau hides nothing.
 
-Decoupled DiLoCo, 2026. arXiv:2604.21428, with F = 24 and tau = 2. w_i and merge
-follow readers' notes; outer constants, unpublished, are those of DiLoCo.
+Decoupled DiLoCo, 2026. arXiv:2604.21428. F = 24, tau = 2, w_i and merge follow
+readers' notes; outer constants, unpublished, are those of DiLoCo.
 """
 
 from typing import NamedTuple

@@ -7,7 +7,7 @@ The momentum of the optimizer is kept at the switch. With switch = 0 it is local
 SGD, with a switch after the last step all-reduce.
 
 Lin et al., Don't use large mini-batches, use local SGD, 2020. arXiv:1808.07217.
-The paper switches at the first decay of the learning rate; the default is ours.
+The default of `switch` is ours.
 """
 
 import jax.numpy as jnp

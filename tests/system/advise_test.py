@@ -440,9 +440,8 @@ def test_variants_that_a_step_does_not_compare_are_refused(change, words):
 
 
 def test_a_calibrated_link_is_read_from_its_file(tmp_path):
-  file = tmp_path / 'link.json'
-  file.write_text(json.dumps({'latency_s': 1e-4, 'bytes_per_s': 2e8}))
-  ours = network.link(latency_s=1e-4, bytes_per_s=2e8)
+  file, ours = tmp_path / 'link.json', network.link(1e-4, 2e8)
+  file.write_text(json.dumps(network.facts(ours)))  # As calibrate writes it.
   config = defaults.get_config()
   assert advise.chosen_link(str(file), None, None, config) == ours
   config.group_link = '10gbe'
