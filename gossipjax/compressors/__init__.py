@@ -15,6 +15,7 @@ stochastic      qsgd, terngrad: fewer bits, rounded at random without bias
 selections      how the k largest entries are found: one file per method
 metrics         scores of entries, other than their magnitude
 largest         finds the k largest magnitudes, exactly, in about one pass
+bisection       the threshold that enough magnitudes reach
 merging         adds sparse messages whose indices ascend
 layers          codecs of one weight of a network, cut into shares for servers
 rows            the rows of a matrix with the largest magnitude, with a bitmap

@@ -16,7 +16,7 @@ from gossipjax.audit.hlo import Instruction, Module
 # counts, since a merge also selects, for example.
 STAGES = {
   'merge': r'compressors/merging\.py|^servers/sharded_server\.py add_up',
-  'select': r'compressors/(largest\.py|selections/|bitmap)',
+  'select': r'compressors/(largest\.py|bisection|selections/|bitmap)',
   'exchange': (
     r'^(collectives/|(flatten|servers/sharded_server|transforms/flattened)\.py)'
   ),

@@ -65,6 +65,14 @@ def test_the_largest_are_those_of_top_k_whatever_the_vector(n, density):
       np.testing.assert_array_equal(ascending(x), np.sort(expected), name)
 
 
+@pytest.mark.parametrize('n, k', [(40_000, 300), (600_000, 600)])
+def test_sorting_finds_what_searching_finds(n, k):
+  for name, x in vectors(n).items():
+    found = largest.ascending(x, k, by_sorting=True)
+    np.testing.assert_array_equal(found, largest.ascending(x, k), name)
+    np.testing.assert_array_equal(found, np.sort(plain(x, k)), name)
+
+
 @pytest.mark.parametrize('density', [0, 0.001, 0.5, 1])
 @pytest.mark.parametrize('room', [1, 8192, 8193, 20_001])
 def test_a_bitmap_lists_its_first_bits_and_then_its_size(density, room):
