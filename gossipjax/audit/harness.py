@@ -135,15 +135,22 @@ def update_at(harness: Harness, step: int) -> Callable[..., Any]:
   )
 
 
-def compiled(
+def executable(
   harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
-) -> tuple[Any, Paths | None]:
-  """Compiles a worker's program for all workers; also returns its control
-  paths, or None if there are too many to list."""
+) -> tuple[Any, Any]:
+  """A worker's program for all workers, compiled, and as it was lowered."""
   jitted: Any = harness.run(program)
   lowered = jitted.lower(harness.worker, *args, **shared)
   on_cpu = jax.default_backend() == 'cpu'
-  ready = lowered.compile(_COMPILER_OPTIONS if on_cpu else None)
+  return lowered.compile(_COMPILER_OPTIONS if on_cpu else None), lowered
+
+
+def compiled(
+  harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
+) -> tuple[Any, Paths | None]:
+  """As `executable`; in place of what was lowered the program's control paths,
+  or None if there are too many to list."""
+  ready, lowered = executable(harness, program, *args, **shared)
   texts = ready.as_text(), lowered.as_text(dialect='hlo')
   try:
     return ready, control_paths(*map(hlo.parse, texts))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gossipjax.audit.control_paths import Paths, TooManyPaths
-from gossipjax.audit.harness import Harness, compiled
+from gossipjax.audit.harness import Harness, compiled, executable
 from gossipjax.collectives import INNER
 from gossipjax.transforms import traced
 
@@ -49,7 +49,8 @@ def paths_of_run(
     return lambda *_: (paths,) * devices
   indices: list[dict[int, set[int]]] = [{} for _ in range(devices)]
 
-  recording, _ = compiled(harness, _deciding(program, _record(indices)), *args)
+  record = _deciding(program, _record(indices))
+  recording, _ = executable(harness, record, *args)
 
   def taken(worker, *args) -> tuple[Paths, ...]:
     for of_device in indices:
