@@ -109,7 +109,7 @@ def rows(folder: pathlib.Path, small: bool) -> list[dict[str, Any]]:
       'diverged' if e is None else f'{abs(e):.4g}' for e in ends
     )
     last = far.made[-1]
-    line = kept.find(last.workload, last.key)
+    line = study.line_of(last, kept)
     so_far = of_run(last.workload, line['key']['config'], line['result'])
     found.append(
       {
