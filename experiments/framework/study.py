@@ -41,7 +41,8 @@ class Ask(NamedTuple):
 def line_of(ask: Ask, kept: Kept) -> Line | None:
   """The kept line of a run, None if it was not made yet.
 
-  Without a probe that of a probed one will do: it trains the same.
+  Without a probe that of a probed one will do, but for what the probe told: it
+  trains the same.
   """
   line = kept.find(ask.workload, ask.key)
   if line or ask.probe:
@@ -50,7 +51,8 @@ def line_of(ask: Ask, kept: Kept) -> Line | None:
     one for one in kept.lines(ask.workload).values() if 'probe' in one['key']
   )
   same = lambda one: one['key'] == ask.key | {'probe': one['key']['probe']}
-  return next(filter(same, probed), None)
+  line = next(filter(same, probed), None)
+  return line and line | {'result': line['result'] | {'told': []}}
 
 
 class BeingMade(Exception):

@@ -580,16 +580,19 @@ def test_a_run_that_was_also_probed_is_not_made_again(tmp_path):
   store, made, make = answering(tmp_path, lambda rate, seed: 0.5)
   probed = study.Ask('fashion', config(), 'module:probe')
   assert study.line_of(probed, store) is None
-  make(probed)
+  result = run(0.5) | {'told': ['a line']}
+  store.add('fashion', probed.key, result, 1.0, {})
   plain, other = probed._replace(probe=''), probed._replace(config=config(0.1))
-  assert study.line_of(plain, store) == study.line_of(probed, store) is not None
+  seen, found = study.line_of(probed, store), study.line_of(plain, store)
+  assert seen['result']['told'] == ['a line']
+  assert found == seen | {'result': seen['result'] | {'told': []}}
   assert study.line_of(other._replace(probe=''), store) is None
   # One that was not probed does not tell what a probe asks.
   make(other._replace(probe=''))
   assert study.line_of(other, store) is None
   begin = lambda: best_rate.tuned('fashion', config(), trials=1, seeds=1)
   study.complete(begin(), store, make)
-  assert len(made) == 3  # The rate on validation data, and no seed.
+  assert len(made) == 2  # The rate on validation data, and no seed.
 
 
 @pytest.mark.parametrize('scope', ['local', 'all'])
