@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from absl import app, flags
 from matplotlib.figure import Figure
 
-from experiments.framework import figures, finding_files
+from experiments.framework import figures, finding_files, seed_statistics
 from gossipjax.commands import command_line, console
 
 QUICK = flags.DEFINE_bool(
@@ -138,8 +138,7 @@ def decided(rows: Rows, case: Callable[[Any], bool | None]) -> Rows:
 
 def span(rows: Rows, key: str, form: str = '.2f') -> str:
   """The least and the largest known value of a column; once if equal."""
-  told = (row[key] for row in rows)
-  found = [value for value in told if value is not None and value == value]
+  found = [*filter(seed_statistics.known, (row[key] for row in rows))]
   ends = [f'{end(found):{form}}' for end in (min, max) if found]
   return ' to '.join(dict.fromkeys(ends)) or 'unknown'
 

@@ -172,10 +172,9 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   module = importlib.import_module(f'experiments.{name}')
   scale = 'quick' if make is trained_here else 'cpu'
   studies, store = module.studies(scale), Kept(tmp_path / 'runs')
-  for workload in {cell[0] for cell in studies}:
-    gate = functools.partial(gates.of_all_reduce, workload, scale)
-    trained.make_all({workload: gate}, store, make)
-  trained.make_all(studies, store, make)
+  gate = lambda name: functools.partial(gates.of_all_reduce, name, scale)
+  of_gates = {(cell[0],): gate(cell[0]) for cell in studies}
+  trained.make_all(of_gates | studies, store, make)
   found = trained.results(studies, store)
   assert set(found) == set(studies)
   coverage = trained.coverage(studies, found, store, scale)
