@@ -15,19 +15,15 @@ from experiments.framework.single_run import Result
 from gossipjax import executors
 from gossipjax.models import conv
 from gossipjax.results import workdir
-from gossipjax.results.provenance import processor, usable_cores
+from gossipjax.results.provenance import usable_cores
 from gossipjax.training.run import devices
 
 STACKED = ('mlp', 'lstm')  # Networks that are as fast under vmap.
 # And those that are faster on a single core, with these strategies: 1.2 to 1.6
-# times as many steps a second (AMD Zen 5). Others lose there, as both sides of
-# a condition are computed (hylo, 0.7 times) or rows are sorted one by one
-# (demo, 0.7).
+# times as many steps a second (AMD Zen 5; on an Intel Sapphire Rapids 0.75 to
+# 0.87 times). Others lose there, as both sides of a condition are computed
+# (hylo, 0.7 times) or rows are sorted one by one (demo, 0.7).
 ON_ONE_CORE = ('cnn', 'transformer')
-# Processors on which the CNN loses: 0.7 to 0.9 times as many steps (AMD Zen 3
-# with 8 workers: 147 to 176 ms a step where devices take 114 to 147; Intel
-# Sapphire Rapids). A transformer gains on Zen 3 too (1.1 to 1.2 times).
-LOSING = ('cpu family 25, model 1,', 'cpu family 6, model 207,')
 TAKING_TURNS = ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')
 # Workers with a convolution each: 15 s more to compile for the CNN, and 1.5
 # times as many steps a second as with products (32 workers).
@@ -106,9 +102,8 @@ def executor_of(config: ConfigDict) -> str:
   """
   model = config.task.get('model')
   alone = usable_cores() == 1 and config.workers <= MOST
-  loses = model == 'cnn' and any(name in processor() for name in LOSING)
   turns = model in ON_ONE_CORE and config.strategy.name in TAKING_TURNS
-  plain = model in STACKED or (alone and turns and not loses)
+  plain = model in STACKED or (alone and turns)
   return 'vmap' if plain and not config.get('cluster') else config.executor
 
 
