@@ -22,6 +22,7 @@ from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
 from gossipjax.results import record_file, reservation, timeline_file, workdir
+from gossipjax.training import optimizer
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.record import Record
 
@@ -87,7 +88,8 @@ def of_variants(
       folder, config, resume, higher, command, lambda: _check(runs, folder)
     )
     processes.decide(lambda: told.extend(held.enter_context(alone)))
-    for sentence in told:
+    late = (optimizer.unreached(o.config.optimizer, o.run.steps) for o in runs)
+    for sentence in dict.fromkeys([*told, *filter(None, late)]):
       console.say(sentence)
     held.enter_context(live)
     report_files.announce(folder)

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import optax.contrib
 
@@ -53,6 +54,19 @@ def rate(config: Mapping[str, Any], steps: int) -> optax.Schedule:
   known = inspect.signature(schedule).parameters
   given = {key: value for key, value in config.items() if key in known}
   return call(schedule, {'steps': steps, **given}, 'optimizer')
+
+
+def unreached(config: Mapping[str, Any], steps: int) -> str:
+  """A sentence on what of a schedule lies behind a run's end, '' if nothing.
+
+  It is no error, since trials may be as short as that.
+  """
+  late = [
+    f'config.optimizer.{key}={config[key]}'
+    for key in ('warmup_steps', 'boundaries')
+    if np.max(config.get(key) or 0) >= steps
+  ]
+  return f'The {steps} steps end before {" and ".join(late)}.' if late else ''
 
 
 # Their learning rate is a number, no schedule.

@@ -225,3 +225,13 @@ def test_a_lower_precision_rounds_and_exchanges_what_it_did_before():
   assert exact.bytes_sent == low.bytes_sent
   with pytest.raises(UserError, match='compute_dtype'):
     small(compute_dtype='bfloat')
+
+
+def test_a_run_that_ends_before_its_schedule_says_so():
+  told = lambda **given: optimizer.unreached(given, 20)
+  assert told(name='sgd') == told(warmup_steps=19, boundaries=()) == ''
+  late = told(warmup_steps=20, boundaries=(10, 30))
+  assert late == (
+    'The 20 steps end before config.optimizer.warmup_steps=20 and '
+    'config.optimizer.boundaries=(10, 30).'
+  )
