@@ -36,7 +36,10 @@ def check_form(place: pathlib.Path, like: Tree) -> None:
     UserError: it has others; those of another version of a method, for example.
   """
   reader = ocp.PyTreeCheckpointer()
-  found = _names(reader.metadata(place / 'workers').item_metadata.tree)
+  arrays = (
+    place.absolute() / 'workers'
+  )  # Orbax finds nothing at a relative path.
+  found = _names(reader.metadata(arrays).item_metadata.tree)
   wanted = _names(like)
   if found == wanted:
     return

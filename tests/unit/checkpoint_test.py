@@ -60,6 +60,15 @@ def test_arrays_of_other_names_are_named_in_a_sentence(folder):
   assert str(folder / '6') in str(error.value)
 
 
+def test_arrays_are_found_from_the_folder_where_a_user_stands(
+  folder, monkeypatch
+):
+  monkeypatch.chdir(folder.parent)
+  checkpoint.check_form(pathlib.Path('checkpoints/6'), {'a': FIRST})
+  with pytest.raises(UserError, match='it has a in place of b'):
+    checkpoint.check_form(pathlib.Path('checkpoints/6'), {'b': FIRST})
+
+
 @pytest.mark.usefixtures('compile_quickly')
 def test_a_run_with_arrays_of_other_names_is_left_as_it_was(tmp_path):
   config = defaults.get_config('topk')
