@@ -36,9 +36,7 @@ def check_form(place: pathlib.Path, like: Tree) -> None:
     UserError: it has others; those of another version of a method, for example.
   """
   reader = ocp.PyTreeCheckpointer()
-  arrays = (
-    place.absolute() / 'workers'
-  )  # Orbax finds nothing at a relative path.
+  arrays = place.absolute() / 'workers'  # Else orbax reads no names.
   found = _names(reader.metadata(arrays).item_metadata.tree)
   wanted = _names(like)
   if found == wanted:
