@@ -8,6 +8,7 @@ report        writes the table, figures and report.html of a workdir again
 launch        starts several processes of `run` on this host
 new_optimizer another optimizer on the command line, with its arguments
 new_part      another task or strategy, with its arguments
+words         every override of the config as one word
 command_line  parses flags and config overrides, prints help
 flag_errors   sentences about flags and config files
 console       how every command ends: signals, sentences and exit codes

@@ -17,6 +17,7 @@ from gossipjax.commands import (
   new_optimizer,
   new_part,
 )
+from gossipjax.commands.words import joined
 from gossipjax.errors import UserError
 
 _HELP = {'-h', '-help', '--help', '--helpshort', '--helpfull'}
@@ -42,6 +43,8 @@ def start(
     shared: modules whose flags the help shows too.
     positional: how many words may be no flags.
   """
+  words = joined(words)
+  sys.argv = [sys.argv[0], *joined(sys.argv[1:])]  # ml_collections looks there.
   try:
     define_flags()  # ml_collections opens --flagfile here.
   except flags.Error as error:
@@ -84,7 +87,6 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   """
   argv, of_optimizer = new_optimizer.take(argv)
   argv, of_parts = new_part.take(argv)
-  # ml_collections looks there too.
   sys.argv = new_part.take(new_optimizer.take(sys.argv)[0])[0]
   try:
     rest = flags.FLAGS([_FLAG_NAME.sub(_with_underscores, w) for w in argv])
@@ -117,15 +119,9 @@ def again(words: Sequence[str]) -> str:
   """The command that repeats a run elsewhere, by the words of its command line:
   its config, and what changes it; '' of several processes, if the words do not
   say how many."""
-  takes = lambda word: word.startswith('--config') and '=' not in word
-  kept = [
-    word
-    for before, word in zip(['', *words], words, strict=False)
-    if word.startswith(('--config', '--noconfig.'))
-    or (takes(before) and not word.startswith('--'))
-  ]
+  kept = [word for word in joined(words) if word.startswith('--config')]
   alone = sys.argv[0].endswith('run.py')
-  program = sys.argv[0] if alone else '-m gossipjax run'
+  program = shlex.quote(sys.argv[0]) if alone else '-m gossipjax run'
   if '--distributed' in words:
     many = [w[6:] for w in words if w.startswith('--num_processes=')]
     if not many:  # The cluster's own launcher knows.

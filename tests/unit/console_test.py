@@ -171,6 +171,6 @@ def test_the_command_of_a_comparison_keeps_all_values_of_its_config():
   )
   kept = command_line.again(words.split())
   assert kept.endswith(
-    ' --config my.py --config.workers 4 --config.link.latency_s -1 '
-    '--noconfig.overlap --config.strategy.name=topk'
+    ' --config=my.py --config.workers=4 --config.link.latency_s=-1 '
+    '--config.overlap=False --config.strategy.name=topk'
   )
