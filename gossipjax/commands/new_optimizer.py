@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from ml_collections import ConfigDict
 
 from gossipjax.commands.new_part import set_key, value
-from gossipjax.config import arguments, defaults
+from gossipjax.config import arguments, defaults, optimizers
 from gossipjax.training import optimizer
 
 _KEY = '--config.optimizer.'
@@ -46,7 +46,7 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
   if name == before.name:
     fresh = before.copy_and_resolve_references()
   else:
-    function = optimizer.function(name)
+    function = optimizers.function(name)
     known = inspect.signature(function).parameters
     # Tuples, such as Muon's coefficients, and functions, such as Adopt's limit,
     # are set in a config file.

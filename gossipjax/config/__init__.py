@@ -6,6 +6,7 @@ arguments      calls a function with the arguments of a config; parts by name
 in_python_arguments  the same of functions that are called in Python
 parts          arguments that are a name with arguments of its own
 own_functions  functions of the user's own, by the name 'module:function'
+optimizers     the optimizers that a config names
 resolve        the tasks, strategies and links that a config names
 variants       what each variant of a comparison changes
 variant_checks names and keys of variants that are refused

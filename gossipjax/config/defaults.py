@@ -9,7 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from gossipjax.config import arguments, resolve
+from gossipjax.config import arguments, optimizers, resolve
 from gossipjax.config.variant_checks import check_name
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import named, shares
@@ -143,7 +143,16 @@ def split(name: str = 'iid', **given: Any) -> ConfigDict:
 
 
 def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
-  """`config.optimizer`: an optax optimizer, its schedule and arguments."""
+  """`config.optimizer`: an optax optimizer, its schedule and arguments.
+
+  Args:
+    name: of optax or optax.contrib, or 'module:function'.
+    learning_rate: the highest.
+    **given: other keys, in place of defaults.
+
+  Raises:
+    UserError: there is no such optimizer.
+  """
   return ConfigDict(
     {
       'name': name,
@@ -153,7 +162,8 @@ def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
       'schedule': 'constant',
       'warmup_steps': 0,  # Linear, from zero.
       'boundaries': (),  # Of piecewise: steps at which the rate falls tenfold.
-      'weight_decay': 0.0,  # Added to the aggregated gradient.
+      # Added to the aggregated gradient, if the optimizer has none of its own.
+      'weight_decay': optimizers.weight_decay(name),
       **given,
     }
   )

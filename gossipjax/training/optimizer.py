@@ -2,16 +2,15 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import optax.contrib
 
-from gossipjax.config import own_functions
+from gossipjax.config import optimizers, own_functions
 from gossipjax.config.arguments import call
 from gossipjax.errors import UserError, nearest
 from gossipjax.training import schedules
@@ -73,26 +72,6 @@ def unreached(config: Mapping[str, Any], steps: int) -> str:
 CONSTANT = ('optimistic_adam', 'rprop', 'sm3')
 
 
-def _known() -> dict[str, Callable[..., optax.GradientTransformation]]:
-  """The public optimizers of optax and optax.contrib, by name."""
-  return {
-    name: function
-    for module in (optax.contrib, optax)
-    for name, function in inspect.getmembers(module, inspect.isfunction)
-    if not name.startswith(('_', 'scale_by_'))
-    and 'learning_rate' in inspect.signature(function).parameters
-  }
-
-
-def function(name: str) -> Callable[..., optax.GradientTransformation]:
-  """The function of an optimizer's name.
-
-  Raises:
-    UserError: there is none.
-  """
-  return own_functions.find(name, _known(), 'optimizer.name')
-
-
 def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   """The optimizer of `config.optimizer`: any of optax by name, or a function.
 
@@ -106,7 +85,7 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   """
   of_rate = inspect.signature(schedule).parameters
   given = {key: value for key, value in config.items() if key not in of_rate}
-  make_one = function(name := given.pop('name'))
+  make_one = optimizers.function(name := given.pop('name'))
   found_rate = rate(config, steps)
   if name in CONSTANT:
     if config.get('schedule', 'constant') != 'constant' or config.get(

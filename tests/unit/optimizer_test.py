@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from gossipjax.commands import new_optimizer
-from gossipjax.config import defaults
+from gossipjax.config import defaults, optimizers
 from gossipjax.errors import UserError
 from gossipjax.simulation import simulate
 from gossipjax.training import optimizer
@@ -25,7 +25,7 @@ NEEDS_MORE = (  # The loss, another optimizer, or gradients of each example.
   'schedule_free',
   'sophia',
 )
-KNOWN = sorted(optimizer._known())
+KNOWN = sorted(optimizers.known())
 
 
 @pytest.mark.parametrize('name', [n for n in KNOWN if n not in NEEDS_MORE])
@@ -34,6 +34,21 @@ def test_every_optimizer_of_optax_takes_a_step_by_its_name(name):
   step = lambda params: tx.update(params, tx.init(params), params)[0]
   updates = jax.eval_shape(step, PARAMS)
   assert jax.tree.map(jnp.shape, updates) == jax.tree.map(jnp.shape, PARAMS)
+
+
+@pytest.mark.parametrize(
+  'name, decay', [('adamw', 1e-4), ('lion', 1e-3), ('lamb', 0.0), ('sgd', 0.0)]
+)
+def test_a_config_file_begins_with_the_optimizer_s_own_weight_decay(
+  name, decay
+):
+  config = defaults.optimizer(name, learning_rate=1.0)
+  assert config.weight_decay == decay
+  tx = optimizer.make(config, 10)
+  params = jax.tree.map(lambda x: 1000 * x, PARAMS)
+  rests = jax.tree.map(jnp.zeros_like, params)
+  updates = tx.update(rests, tx.init(params), params)[0]
+  np.testing.assert_allclose(updates['b'], -1000 * decay, rtol=1e-5)
 
 
 def test_muon_prodigy_and_schedule_free_are_among_them():
