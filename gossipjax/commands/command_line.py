@@ -17,7 +17,7 @@ from gossipjax.commands import (
   new_optimizer,
   new_part,
 )
-from gossipjax.commands.words import joined
+from gossipjax.commands.words import check_used, joined
 from gossipjax.errors import UserError
 
 _HELP = {'-h', '-help', '--help', '--helpshort', '--helpfull'}
@@ -85,14 +85,17 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   Raises:
     SystemExit: with 2, after a sentence about what is wrong.
   """
+  given = argv
   argv, of_optimizer = new_optimizer.take(argv)
   argv, of_parts = new_part.take(argv)
   sys.argv = new_part.take(new_optimizer.take(sys.argv)[0])[0]
   try:
     rest = flags.FLAGS([_FLAG_NAME.sub(_with_underscores, w) for w in argv])
-    if (of_optimizer or of_parts) and (given := flags.FLAGS['config'].value):
-      new_optimizer.put(given, of_optimizer)
-      new_part.put(given, of_parts)
+    if 'config' in flags.FLAGS and (found := flags.FLAGS['config'].value):
+      new_optimizer.put(found, of_optimizer)
+      new_part.put(found, of_parts)
+      if isinstance(found, ConfigDict):
+        check_used(given, found)
     if extra := rest[1 + positional :]:
       raise UserError(
         f'{extra[0]!r} is not a flag; flags look like --key=value.'

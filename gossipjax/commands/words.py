@@ -1,6 +1,11 @@
-"""Words of a command line, with every override of the config as one word."""
+"""Words of a command line: every override of the config as one, and used."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from gossipjax.errors import UserError
 
 
 def joined(words: Sequence[str]) -> list[str]:
@@ -34,3 +39,38 @@ def _joined(words: Iterator[str]) -> Iterator[str]:
       yield f'--{name}={following}'
       following = next(words, None)
     word = following
+
+
+def check_used(words: Sequence[str], config: ConfigDict) -> None:
+  """Checks that no override is of a part that every variant replaces.
+
+  Args:
+    words: of `joined`.
+    config: with the overrides.
+
+  Raises:
+    UserError: one is; names the key, and where it can be set.
+  """
+  variants = _part(config, 'variants')
+  first = next(iter(variants), '')
+  for word in words:
+    key = word.partition('=')[0].removeprefix('--config.')
+    part = key.partition('.')[0]
+    if key == 'seed' and config.get('seeds'):
+      raise UserError(
+        f'--config.seed has no effect beside config.seeds={config.seeds}; '
+        'leave one of them out.'
+      )
+    brought = [_part(changes, part) for changes in variants.values()]
+    if key != word and brought and all('name' in each for each in brought):
+      raise UserError(
+        f'--config.{key} has no effect, since every variant brings its own '
+        f'{part}; set --config.variants.{first}.{key}, or use a config '
+        'without variants, such as configs/default.py.'
+      )
+
+
+def _part(whole: Any, name: str) -> dict[str, Any]:
+  """A part of a config or a variant; {} if there is none."""
+  found = whole.get(name) if isinstance(whole, Mapping | ConfigDict) else None
+  return dict(found) if isinstance(found, Mapping | ConfigDict) else {}

@@ -17,7 +17,7 @@ from gossipjax.comparison import (
   virtual_time,
 )
 from gossipjax.comparison.summary import summarise
-from gossipjax.comparison.variant import Variant, check, check_groups
+from gossipjax.comparison.variant import Variant, check, check_shared
 from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
@@ -51,7 +51,7 @@ def compare(
   """
   tasks = {}
   runs = [check(name, run, tasks) for name, run in variants(config)]
-  check_groups(config, runs)
+  check_shared(config, runs)
   return of_variants(
     config, runs, folder, resume, audited, watch, interrupted, command
   )

@@ -19,7 +19,7 @@ from gossipjax.comparison import (
   table,
 )
 from gossipjax.comparison import compare as comparison
-from gossipjax.comparison.variant import check, check_groups
+from gossipjax.comparison.variant import check, check_shared
 from gossipjax.config import defaults, in_python_arguments
 from gossipjax.config.variant_checks import check_name
 from gossipjax.config.variants import variants
@@ -124,7 +124,7 @@ def compare(
     check(name, run, tasks, _given(task, strategies, optimizer, run))
     for name, run in variants(config)
   ]
-  check_groups(config, runs)
+  check_shared(config, runs)
   kept = None if folder else tempfile.TemporaryDirectory()
   where = pathlib.Path(folder or kept.name) / ('' if folder else 'run')
   summary = comparison.of_variants(

@@ -95,8 +95,14 @@ def _check_density(strategy: Mapping[str, Any], size: int, path: str) -> None:
       sparse.check_keeps(value, size, f'{path}.{key}')
 
 
-def check_groups(config: ConfigDict, runs: Sequence[Variant]) -> None:
-  """Raises a UserError for a link within groups that there are not."""
+def check_shared(config: ConfigDict, runs: Sequence[Variant]) -> None:
+  """Raises a UserError for a key of the config that no variant uses."""
+  period = config.get('state_period')
+  if period and not any(jax.tree.leaves(one.shapes[1]) for one in runs):
+    raise UserError(
+      f'config.state_period={period} has no effect, since the model has no '
+      'state, such as the statistics of batch norm; leave it out.'
+    )
   names = [one.config.strategy.name for one in runs]
   may_have = any(name == 'hierarchical' or ':' in name for name in names)
   if config.get('group_link') and not may_have:

@@ -1,9 +1,13 @@
 """Overrides of the config in every form that absl takes."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from gossipjax.commands import command_line
-from gossipjax.commands.words import joined
+from gossipjax.commands.words import check_used, joined
+from gossipjax.config import defaults
+from gossipjax.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -31,3 +35,28 @@ def test_the_command_that_is_told_has_them_and_can_be_typed(monkeypatch):
   assert command_line.again([*words, '--workdir', 'w']) == (
     "python 'my code/run.py' '--config=a b.py' --config.strategy.density=0.5"
   )
+
+
+@pytest.mark.parametrize(
+  'words, told',
+  [
+    ('--config.strategy.density=0.5', 'variants.all_reduce.strategy.density'),
+    ('--config.seed=1 --config.seeds=(0,1)', r'config\.seeds=\(0, 1\)'),
+    ('--config.steps=3 --config.optimizer.learning_rate=1', ''),
+    ('--config.variants.topk.strategy.density=0.5 --audit --config=a.py', ''),
+  ],
+)
+def test_an_override_that_all_variants_replace_is_refused(words, told):
+  config = defaults.get_config()
+  config.variants = defaults.variants('all_reduce', 'topk')
+  config.seeds = (0, 1) if 'seeds' in words else ()
+  refused = pytest.raises(UserError, match=told) if told else nullcontext()
+  with refused:
+    check_used(words.split(), config)
+
+
+def test_one_that_a_variant_keeps_is_not():
+  config = defaults.get_config('topk')
+  config.variants = {'a': {'strategy': {'density': 0.1}}, 'b': {'steps': 3}}
+  check_used(['--config.strategy.density=0.5'], config)
+  check_used(['--config.strategy.density=0.5'], defaults.get_config('topk'))
