@@ -1,5 +1,7 @@
-"""What a run depends on beside its config: files and versions."""
+"""What a run depends on beside its config: files, own modules and versions."""
 
+import contextlib
+import importlib.util
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -38,6 +40,33 @@ def digests(config: Mapping[str, Any]) -> dict[str, str]:
   return found
 
 
+def modules(config: Mapping[str, Any]) -> dict[str, str]:
+  """SHA-256 of the file of each module that a config names, by its name.
+
+  Args:
+    config: with its variants; 'module:function' anywhere in it. What such a
+      module imports in its turn does not count.
+  """
+  found = {}
+  for value in _texts(config):
+    name, colon, _ = value.partition(':')
+    if not colon or not all(map(str.isidentifier, name.split('.'))):
+      continue
+    with contextlib.suppress(ImportError, ValueError):  # No such module.
+      spec = importlib.util.find_spec(name)
+      if spec and spec.origin and pathlib.Path(spec.origin).is_file():
+        found[name] = digest(pathlib.Path(spec.origin))
+  return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+  if isinstance(value, Mapping):
+    for part in value.values():
+      yield from _texts(part)
+  elif isinstance(value, str):
+    yield value
+
+
 def _names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
   for key, value in config.items():
     if isinstance(value, Mapping):
@@ -49,6 +78,23 @@ def _names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
   """Names of files that are missing or have other contents than then."""
   return [name for name in then if now.get(name) != then[name]]
+
+
+def other_modules(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+  """A sentence if modules of the user's own have changed; '' if not.
+
+  It is no error, since a comment is a change, too.
+
+  Args:
+    then, now: config.json of the run, and what it would be now.
+  """
+  unlike = changed(then.get('modules', {}), now['modules'])
+  return (
+    f'{", ".join(unlike)} changed after this run began; the numbers from here '
+    'on may be others than without the change.'
+    if unlike
+    else ''
+  )
 
 
 def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:

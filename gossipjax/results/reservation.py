@@ -63,7 +63,11 @@ def reserved(
     ) from error
   with lock.hold(folder):
     _check(folder, config, resume)  # Another may have begun meanwhile.
-    now = {'files': inputs.digests(wanted), **workdir.provenance()}
+    of_inputs = {
+      'files': inputs.digests(wanted),
+      'modules': inputs.modules(wanted),
+    }
+    now = {**of_inputs, **workdir.provenance()}
     if (folder / workdir.CONFIG).exists():
       said = _check_inputs(folder, now)
       check()
@@ -128,7 +132,8 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
       f'The run in {folder} was begun by {many} processes, and its seconds '
       f'hold for that number; continue it with {many}, not {now["processes"]}.'
     )
-  return list(filter(None, [inputs.other_versions(then, now)]))
+  told = inputs.other_modules(then, now), inputs.other_versions(then, now)
+  return list(filter(None, told))
 
 
 def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:

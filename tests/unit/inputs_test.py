@@ -146,3 +146,24 @@ def test_a_folder_of_texts_counts_with_all_of_them(tmp_path):
     {'task': {'file': 'books'}, 'data': {'dir': str(tmp_path)}}
   )
   assert list(found) == [f'books/{p}.txt' for p in ('test', 'train', 'valid')]
+
+
+def test_a_changed_module_of_ones_own_is_told(config, tmp_path, monkeypatch):
+  module = tmp_path / 'my_own_parts.py'
+  module.write_text('VALUE = 1')
+  monkeypatch.syspath_prepend(tmp_path)
+  with config.unlocked():
+    config.variants = {'mine': {'strategy': {'name': 'my_own_parts:gossip'}}}
+  with reservation.reserved(tmp_path / 'run', config, resume=False):
+    pass
+  with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
+    assert told == []
+  module.write_text('VALUE = 2')
+  with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
+    [sentence] = told
+  assert sentence.startswith('my_own_parts changed after this run began')
+
+
+def test_what_only_looks_like_a_module_is_none():
+  texts = ('C:a.json', 'no_such.part:f', 'a b:c', 'gather:')
+  assert inputs.modules({'a': {str(i): t for i, t in enumerate(texts)}}) == {}
