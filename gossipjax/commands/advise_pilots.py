@@ -44,7 +44,8 @@ def attempt(
   """Trains pilots, prints their table and what to use."""
   given = flags.FLAGS
   digest = hashlib.sha1(config.to_json().encode()).hexdigest()[:6]
-  folder = pathlib.Path(given.workdir or f'runs/advise-{name}-{digest}')
+  place = given.workdir or f'runs/advise-{name}-{digest}'
+  folder = pathlib.Path(place).expanduser()
   configs = advise.runs(config)
   configs[DENSE] = configs.pop(found[0].name)  # A variant may have any name.
   own_s = {f.name: f.compute_s + f.select_s for f in found}

@@ -16,6 +16,7 @@ from gossipjax.commands import (
   flag_errors,
   new_optimizer,
   new_part,
+  streams,
 )
 from gossipjax.commands.words import check_used, joined
 from gossipjax.errors import UserError
@@ -43,6 +44,7 @@ def start(
     shared: modules whose flags the help shows too.
     positional: how many words may be no flags.
   """
+  streams.prepare()
   words = joined(words)
   sys.argv = [sys.argv[0], *joined(sys.argv[1:])]  # ml_collections looks there.
   try:

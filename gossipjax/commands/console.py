@@ -4,7 +4,6 @@ A user's mistake ends in one sentence and exit code 2, a signal in a checkpoint
 and exit code 128 plus its number.
 """
 
-import errno
 import os
 import pathlib
 import signal
@@ -16,6 +15,7 @@ from typing import Any, NoReturn
 
 from absl import flags, logging
 
+from gossipjax.commands import file_errors, streams
 from gossipjax.distributed import gpus, processes, stopping
 from gossipjax.errors import MISTAKE, UserError
 from gossipjax.training.ledger import Diverged
@@ -75,6 +75,7 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
     try:
       signals = _signals(again)
       main(argv, signals)
+      sys.stdout.flush()
     except Interrupted as stop:
       if processes.first():
         where = f'after step {stop.step}, checkpoint kept'
@@ -86,7 +87,9 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
     except Diverged as error:
       refuse(str(error), error, DIVERGED)
     except OSError as error:
-      if error.errno not in _MENDABLE:
+      if isinstance(error, BrokenPipeError) and streams.nobody_reads():
+        sys.exit(128 + signal.SIGPIPE)
+      if not file_errors.told(error):
         processes.abandon(error)
         raise
       refuse(_about_files(error, again), error)
@@ -102,7 +105,7 @@ def workdir(name: str) -> pathlib.Path:
   """The folder of --workdir, or a new one, which is told if it is stopped."""
   flag = flags.FLAGS['workdir']
   flag.value = flag.value or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}'
-  return pathlib.Path(flag.value)
+  return pathlib.Path(flag.value).expanduser()
 
 
 def _named(again: str | None) -> str | None:
@@ -119,8 +122,7 @@ def _about_files(error: OSError, again: str | None) -> str:
   """A sentence about a file system; errors of open files name no path."""
   workdir = flags.FLAGS.flag_values_dict().get('workdir') or '--workdir'
   remedy = f'{_named(again)} continues' if again else 'run the command again'
-  what = _MENDABLE[error.errno].format(again=remedy)
-  return f'{error.filename or workdir}: {what}'
+  return f'{error.filename or workdir}: {file_errors.told(error, remedy)}'
 
 
 def _explain(error: Exception) -> None:
@@ -174,22 +176,6 @@ def _unless_too_late(error, show=sys.unraisablehook):
   # When one write of a checkpoint fails, the others tell a loop that is gone.
   if str(error.exc_value) != 'Event loop is closed':
     show(error)
-
-
-# By error, what is wrong and what to do; `again` says how to continue.
-_MENDABLE = {
-  errno.ENOSPC: 'the disk is full; make room, then {again}.',
-  errno.EDQUOT: 'the disk quota is used up; make room, then {again}.',
-  errno.EFBIG: 'a file would grow larger than ulimit -f allows; raise it, '
-  'then {again}.',
-  errno.EACCES: 'no permission; choose another --workdir or data.dir.',
-  errno.EROFS: 'the disk is read-only; choose another --workdir.',
-  errno.ENAMETOOLONG: 'the name is too long; choose a shorter one.',
-  errno.ENOTDIR: 'a part of this path is not a folder; choose another.',
-  errno.EISDIR: 'it is a folder where a file is needed; choose another.',
-  errno.ENOENT: 'the file or folder does not exist; check the path.',
-  errno.EIO: 'reading or writing the disk failed; repair it, then {again}.',
-}
 
 
 def refuse(sentence: str, error: Exception, code: int = MISTAKE) -> NoReturn:

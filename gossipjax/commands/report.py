@@ -50,7 +50,7 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
       'python -m gossipjax report runs/mine.'
     )
   require('report')
-  folders = [*map(pathlib.Path, argv[1:])]
+  folders = [pathlib.Path(word).expanduser() for word in argv[1:]]
   if len(folders) == 1:
     if flags.FLAGS['out'].present:
       raise UserError(
@@ -61,6 +61,6 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
     return
   from gossipjax.comparison import several  # Needs the extra.
 
-  out = pathlib.Path(flags.FLAGS.out)
+  out = pathlib.Path(flags.FLAGS.out).expanduser()
   print(several.write(folders, out))
   print(f'One page of {len(folders)} workdirs: {out}')

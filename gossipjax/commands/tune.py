@@ -78,7 +78,7 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
     _show,
     interrupted,
   )
-  print((folder / 'trials.md').read_text())
+  print((folder / 'trials.md').read_text('utf-8'))
   again = shlex.join([f'--config={folder}/tuned.py'])
   print(
     f'python -m gossipjax run {again} compares them at their best on the test '

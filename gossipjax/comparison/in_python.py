@@ -75,7 +75,8 @@ class Result:
     Raises:
       UserError: the folder exists.
     """
-    if pathlib.Path(folder).exists():
+    folder = pathlib.Path(folder).expanduser()
+    if folder.exists():
       raise UserError(f'{folder} exists; name another folder.')
     shutil.copytree(self.folder, folder)
 
@@ -126,7 +127,8 @@ def compare(
   ]
   check_shared(config, runs)
   kept = None if folder else tempfile.TemporaryDirectory()
-  where = pathlib.Path(folder or kept.name) / ('' if folder else 'run')
+  where = pathlib.Path(folder or kept.name).expanduser()
+  where = where if folder else where / 'run'
   summary = comparison.of_variants(
     config, runs, where, audited=audited, command=next_comparison.IN_PYTHON
   )

@@ -72,7 +72,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
     'lines': {name: chart.numbers(rows[drawn]) for name, rows in lines.items()},
     'target': found and {'score': found.metric, 'value': found.target},
   }
-  scripts = [*chart.scripts(), (HERE / 'report.js').read_text()]
+  scripts = [*chart.scripts(), (HERE / 'report.js').read_text('utf-8')]
   return _template().render(
     summary=summary,
     whole=json.dumps(summary['config'], indent=2),

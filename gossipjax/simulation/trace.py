@@ -9,14 +9,14 @@ from gossipjax.errors import UserError
 
 
 def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
-  path = pathlib.Path(name)
+  path = pathlib.Path(name).expanduser()
   if not path.is_file():
     raise UserError(
       f'cluster.trace={name!r} is not a file; compute=trace needs one '
       'with a line of seconds per step.'
     )
   try:
-    lines = path.read_text().replace(',', ' ').splitlines()
+    lines = path.read_text('utf-8').replace(',', ' ').splitlines()
     seconds = np.loadtxt(lines, ndmin=2)
   except (OSError, ValueError) as error:
     raise UserError(f'{path}: each line has to be seconds: {error}.') from error

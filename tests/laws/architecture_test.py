@@ -52,7 +52,12 @@ LAYERS = (
   {'gossipjax.audit', 'gossipjax.config', 'gossipjax.distributed'},
   {'gossipjax.profiling'},
   {'gossipjax.training'},
-  {'gossipjax.simulation', 'gossipjax.results'},
+  {
+    'gossipjax.simulation',
+    'gossipjax.results',
+    'gossipjax.commands.file_errors',
+    'gossipjax.commands.streams',
+  },
   {'gossipjax.commands.console', 'gossipjax.engine'},
   {'gossipjax.comparison'},
   {'gossipjax.tuning'},

@@ -1,0 +1,28 @@
+"""Sentences about a file system that is full, read-only or broken."""
+
+import errno
+
+# By error, what is wrong and what to do; `again` says how to continue.
+_MENDABLE = {
+  errno.ENOSPC: 'the disk is full; make room, then {again}.',
+  errno.EDQUOT: 'the disk quota is used up; make room, then {again}.',
+  errno.EFBIG: 'a file would grow larger than ulimit -f allows; raise it, '
+  'then {again}.',
+  errno.EACCES: 'no permission; choose another folder.',
+  errno.EROFS: 'the disk is read-only; choose another folder.',
+  errno.ENAMETOOLONG: 'the name is too long; choose a shorter one.',
+  errno.ENOTDIR: 'a part of this path is not a folder; choose another.',
+  errno.EISDIR: 'it is a folder where a file is needed; choose another.',
+  errno.ENOENT: 'the file or folder does not exist; check the path.',
+  errno.EIO: 'reading or writing the disk failed; repair it, then {again}.',
+}
+
+
+def told(error: OSError, again: str = '') -> str:
+  """What is wrong and what to do; '' if a user cannot mend it.
+
+  Args:
+    error: of the file system.
+    again: how to continue, the end of some sentences.
+  """
+  return _MENDABLE.get(error.errno or 0, '').format(again=again)
