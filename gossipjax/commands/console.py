@@ -133,8 +133,8 @@ def _explain(error: Exception) -> None:
       f'smaller batch needs less ({_short(error)}).',
       error,
     )
-  if 'Unable to initialize backend' in str(error):
-    refuse(gpus.sentence(gpus.found()) or _short(error), error)
+  if sentence := gpus.of_error(error):
+    refuse(sentence, error)
 
 
 def _short(error: Exception) -> str:

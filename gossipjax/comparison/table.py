@@ -110,7 +110,7 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
 def seeds(summary: dict[str, Any]) -> str:
   """'seed 0', or all seeds and what is said of them."""
   config = summary['config']
-  if config.get('seeds'):
+  if len(config.get('seeds') or ()) > 1:
     done = {run['seed'] for run in summary['runs'] if 'seed' in run}
     told = ', '.join(str(s) for s in config['seeds'] if not done or s in done)
     return f'seeds {told} (mean ± standard deviation)'

@@ -40,12 +40,21 @@ class Range(NamedTuple):
     return low and high
 
   def __str__(self) -> str:
+    return self.told()
+
+  def told(self, number: float = 0) -> str:
+    """In words, for a number outside; limits of all numbers only if too large.
+
+    Args:
+      number: that is outside.
+    """
     low = f'{"above" if self.above else "at least"} {self.least:g}'
-    high = f'{"below" if self.below else "at most"} {self.most:g}'
+    high = f'{"below" if self.below else "at most"} {self.most:.10g}'
     unit = f' ({self.unit})' if self.unit else ''
     if self.least == -MOST:
       return f'finite{unit}'
-    return f'{low}{unit}' if self.most >= COUNT else f'{low} and {high}{unit}'
+    usual = self.most >= COUNT and not number > self.most
+    return f'{low}{unit}' if usual else f'{low} and {high}{unit}'
 
 
 def _count(unit: str, least: int = 1, most: int = COUNT) -> Range:
@@ -188,7 +197,9 @@ def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
       continue
     for number in _numbers(value):
       if not (allowed := of_key(path)).holds(number):
-        raise UserError(f'{path}={value} is out of range; must be {allowed}.')
+        raise UserError(
+          f'{path}={value} is out of range; must be {allowed.told(number)}.'
+        )
 
 
 def _numbers(value: Any) -> Iterator[float]:

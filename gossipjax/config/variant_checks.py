@@ -63,7 +63,7 @@ def _check_seconds(config: ConfigDict) -> None:
   first = None
   for name, changes in (config.get('variants') or {}).items():
     for key in ('link', 'group_link', 'target', 'target_score'):
-      if changes.get(key, config.get(key)) != config.get(key):
+      if key in changes and changes[key] != config.get(key):
         raise UserError(
           f'config.variants.{name}.{key}: a comparison has one {key}; run it '
           f'again with another --config.{key} and workdir.'

@@ -4,6 +4,7 @@ JAX goes on without them, on the CPU, unless JAX_PLATFORMS asks for them.
 """
 
 import ctypes
+import traceback
 from importlib import metadata
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ def _wheels() -> tuple[int, ...]:
 def _reason() -> str:
   try:
     jax.devices('cuda')
-  except RuntimeError as error:
+  except (RuntimeError, AssertionError) as error:
     return ' '.join(str(error).split())[:300] or 'no reason given'
   return ''
 
@@ -100,6 +101,19 @@ def sentence(machine: Found) -> str:
       + _older_wheels(machine.driver)
     )
   return f'JAX finds no GPU: {machine.reason}'
+
+
+def of_error(error: Exception) -> str:
+  """Why JAX has no platform that JAX_PLATFORMS names; '' of other errors."""
+  *_, last = traceback.extract_tb(error.__traceback__)
+  # So JAX answers if only 'cuda' is asked for and its wheels are missing.
+  bare = isinstance(error, AssertionError) and 'xla_bridge' in last.filename
+  if not bare and 'Unable to initialize backend' not in str(error):
+    return ''
+  asked = str(getattr(jax.config, 'jax_platforms', None))
+  if {'cuda', 'gpu'}.isdisjoint(asked.split(',')):
+    return f'JAX has no platform of JAX_PLATFORMS={asked}; use cpu or cuda.'
+  return sentence(found()) or ' '.join(str(error).split())[:300]
 
 
 def _newest(driver: float) -> int:

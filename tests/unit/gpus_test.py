@@ -1,11 +1,15 @@
 """Why JAX does not find a GPU, and the remedy."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
 from gossipjax.distributed import gpus
 from gossipjax.distributed.gpus import Found
+from tests.support import program
 
 
 @pytest.mark.parametrize(
@@ -29,3 +33,26 @@ def test_why_there_is_no_gpu_is_a_sentence_with_the_remedy(machine, told):
     assert found == ''
   else:
     assert re.search(told, found), found
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(bool(gpus._wheels()), reason='JAX has its wheels for CUDA.')
+@pytest.mark.parametrize(
+  'platform, told',
+  [
+    ('cuda', r'no NVIDIA driver|shows no GPU|without CUDA'),
+    ('gpu', r'no NVIDIA driver|shows no GPU|without CUDA'),
+    ('abacus', 'no platform of JAX_PLATFORMS=abacus'),
+  ],
+)
+def test_a_platform_that_is_not_there_is_a_sentence(platform, told, tmp_path):
+  words = '-m gossipjax run --config=configs/default.py --config.steps=1'
+  ended = subprocess.run(
+    [sys.executable, *words.split(), f'--workdir={tmp_path / "run"}'],
+    cwd=program.ROOT,
+    env=os.environ | program.ENVIRONMENT | {'JAX_PLATFORMS': platform},
+    capture_output=True,
+    text=True,
+  )
+  assert ended.returncode == 2
+  assert re.search(told, ended.stderr) and ended.stderr.count('\n') == 1

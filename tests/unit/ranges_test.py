@@ -110,6 +110,26 @@ def test_the_sentence_names_range_and_unit():
     ranges.check({'split': {'validation': 1.0}})
 
 
+@pytest.mark.parametrize(
+  'steps, told',
+  [
+    (0, r'at least 1 \(steps\)'),
+    (2**31, r'at least 1 and at most 2147483647 \(steps\)'),
+  ],
+)
+def test_the_limit_that_a_number_exceeds_is_named(steps, told):
+  with pytest.raises(UserError, match=rf'must be {told}\.$'):
+    ranges.check({'steps': steps})
+
+
+def test_a_target_that_is_no_number_is_not_blamed_on_a_variant():
+  config = defaults.get_config()
+  config.target = float('nan')
+  config.variants = defaults.variants('topk')
+  with pytest.raises(UserError, match=r'^config\.target=nan is out of range'):
+    list(variants(config))
+
+
 @pytest.mark.parametrize('key', ['link', 'group_link'])
 def test_a_comparison_has_one_link(key):
   config = defaults.get_config()
