@@ -54,7 +54,7 @@ def blaming(what: str, files: bool = False) -> Iterator[None]:
     first = (str(error).strip().splitlines() or ['nothing said'])[0]
     raise UserError(
       f'{what} raises {type(error).__name__}: {first[:200].rstrip(".")}; '
-      '--debug shows where.'
+      '--debug, or in Python the traceback above, shows where.'
     ) from error
 
 

@@ -35,7 +35,7 @@ class EventLog:
       self(f'Stopped after step {error.step}; --resume continues.')
     elif error is not None:
       with contextlib.suppress(OSError):  # A full disk; the error is told.
-        self(f'Ended by an error: {error}')
+        self(f'Ended by {type(error).__name__}: {error}')
 
   def __call__(self, sentence: str) -> None:
     """Appends a sentence, on one line, with the time."""

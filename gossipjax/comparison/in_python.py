@@ -90,6 +90,7 @@ def compare(
   steps: int = 300,
   batch_size: int = 16,
   folder: str | pathlib.Path | None = None,
+  resume: bool = False,
   audited: bool = False,
   **settings: Any,
 ) -> Result:
@@ -104,6 +105,8 @@ def compare(
     batch_size: examples per worker and step, at least 1.
     folder: of all files, not there yet; None is a temporary one, see
       `Result.save`.
+    resume: whether the folder may hold this comparison already, which then
+      goes on. Functions are not compared: give the same ones.
     audited: whether the bytes of every strategy are compared with its compiled
       program.
     **settings: further keys of a config, such as seed=1, eval_every=50,
@@ -118,6 +121,8 @@ def compare(
     Diverged: the loss of every strategy became NaN or Inf.
   """
   _check(task, strategies, optimizer, folder)
+  if resume and not (folder and pathlib.Path(folder).expanduser().is_dir()):
+    raise UserError('compare: resume=True needs the folder of a comparison.')
   numbers = {'workers': workers, 'steps': steps, 'batch_size': batch_size}
   config = _config(strategies, numbers | settings)
   tasks: dict[str, Task] = {}
@@ -130,7 +135,7 @@ def compare(
   where = pathlib.Path(folder or kept.name).expanduser()
   where = where if folder else where / 'run'
   summary = comparison.of_variants(
-    config, runs, where, audited=audited, command=next_comparison.IN_PYTHON
+    config, runs, where, resume, audited, command=next_comparison.IN_PYTHON
   )
   return Result(summary, where, kept)
 

@@ -115,7 +115,8 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
   if not resume:
     raise UserError(
       f'--workdir={folder} already holds a run of this config; '
-      '--resume continues it, another folder starts a new run.'
+      '--resume (in Python, resume=True) continues it, another folder starts a '
+      'new run.'
     )
 
 

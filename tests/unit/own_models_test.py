@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import gossipjax as gj
+from gossipjax.comparison import one_training
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 
@@ -161,6 +162,41 @@ def test_a_comparison_from_python_is_that_of_a_config(result, tmp_path):
 def test_every_audited_step_of_it_agrees(result):
   for run in result.summary['runs']:
     assert run['audit'] and run['parameters'] == 170
+
+
+@pytest.mark.exhaustive
+def test_a_comparison_that_was_stopped_goes_on(tmp_path, monkeypatch):
+  given = {
+    'task': of_nnx(),
+    'strategies': {'first': gj.all_reduce(), 'second': gj.topk(density=0.1)},
+    'optimizer': optax.sgd(0.1),
+    'workers': 2,
+    'steps': 4,
+    'batch_size': 8,
+  }
+  whole = gj.compare(**given)
+  folder = tmp_path / 'run'
+  with pytest.raises(UserError, match='resume=True needs the folder'):
+    gj.compare(**given, folder=folder, resume=True)
+  train = one_training.train
+
+  def stopped(variant, *rest):
+    if variant.name == 'second':
+      raise KeyboardInterrupt
+    return train(variant, *rest)
+
+  monkeypatch.setattr(one_training, 'train', stopped)
+  with pytest.raises(KeyboardInterrupt):
+    gj.compare(**given, folder=folder)
+  assert 'Ended by KeyboardInterrupt' in (folder / 'log.txt').read_text()
+  monkeypatch.undo()
+  with pytest.raises(UserError, match='resume=True'):
+    gj.compare(**given, folder=folder)
+  first = (folder / 'first/records.jsonl').read_bytes()
+  found = gj.compare(**given, folder=folder, resume=True)
+  assert (folder / 'first/records.jsonl').read_bytes() == first
+  of = lambda result: [run['test_loss'] for run in result.summary['runs']]
+  assert of(found) == of(whole)
 
 
 def looks_ahead(name):
