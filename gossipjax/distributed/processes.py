@@ -90,8 +90,8 @@ def join() -> bool:
   except ValueError as error:
     raise UserError(
       f'--distributed: {error} Give --coordinator=host:port '
-      '--num_processes=N --process_id=I, or run under SLURM, Open '
-      'MPI or Kubernetes.'
+      '--num_processes=N --process_id=I, or run under SLURM or Open '
+      'MPI.'
     ) from error
   return True
 

@@ -11,8 +11,10 @@ import textwrap
 import pytest
 
 from experiments.framework import strategy_pages, strategy_table
+from gossipjax import models, network
 from gossipjax.advice import known_runs
 from gossipjax.config import resolve
+from gossipjax.tasks import named, shares
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -127,3 +129,20 @@ def test_pages_load_nothing_from_elsewhere(site):
       r'<(?:script|link|img)[^>]*(?:src|href)="(http[^"]*)"', page.read_text()
     )
     assert not loaded, page
+
+
+@pytest.mark.parametrize(
+  'key, known',
+  [
+    ('task.name', named.TASKS),
+    ('task.model', models.IMAGES),
+    ('task.model', models.TEXT),
+    ('split.name', shares.SPLITS),
+    ('link', network.PRESETS),
+  ],
+)
+def test_the_index_names_all_that_is_built_in(key, known):
+  page = (ROOT / 'docs/index.md').read_text()
+  rows = [line for line in page.splitlines() if f'| `{key}` |' in line]
+  told = [{*re.findall('`([a-z0-9_]+)`', row.split('|')[3])} for row in rows]
+  assert {*known} in told
