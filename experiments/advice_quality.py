@@ -149,7 +149,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   )
   return claim.judged(
     cases,
-    f'mean regret: {told}'[:160],
+    f'mean regret, {len(new)} unseen pairs of workload and link: {told}'[:160],
     f'Regret in seconds to the target, mean over {len(new)} workloads and '
     f'links that the rule has not seen: {told}. On those that it was made on: '
     f'{seen}. An unseen workload on a link holds if the regret of `advise` is '

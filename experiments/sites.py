@@ -150,9 +150,9 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   return claim.judged(
     [holds(row) for row in mine]
     + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
-    f'{_gains(sure)} against what each is compared with, at '
-    f'{claim.span(sure, SHARE)} of its bytes; of {len(good)} that hold {iid} '
-    f'are IID, {fewer} send fewer bytes',
+    f'{_gains(sure)}, at {claim.span(sure, SHARE)} of the bytes; of '
+    f'{len(good)} that hold {iid} are IID, {fewer} send fewer bytes'
+    + claim.open_down_to(mine, GAIN, holds),
     f'A method holds where it loses at most {margins.POINTS.margin} '
     f'points, of text {margins.NATS.margin} nats; '
     f'{" and ".join(BETTER)} where they lose nothing. '

@@ -126,7 +126,9 @@ def judged(
   if not cases:
     ours = 'nothing yet'
   if cases and not told:
-    doubt = doubt or 'runs are missing or differ by less than their errors'
+    doubt = doubt or (
+      'runs are missing or too short, or errors above half the margin'
+    )
   rest = len(cases) - len(told)
   return Verdict(sum(told), len(told), ours, sentence, doubt, rest)
 
@@ -134,6 +136,12 @@ def judged(
 def decided(rows: Rows, case: Callable[[Any], bool | None]) -> Rows:
   """Rows whose case is told; all if none is."""
   return [row for row in rows if case(row) is not None] or rows
+
+
+def open_down_to(rows: Rows, key: str, case: Callable) -> str:
+  """The least negative number of a column in a row that is not decided."""
+  least = [row[key] for row in rows if case(row) is None and row[key] < 0]
+  return f'; undecided: down to {min(least):.2f}' if least else ''
 
 
 def span(rows: Rows, key: str, form: str = '.2f') -> str:

@@ -41,14 +41,14 @@ What was claimed, and what came out here. `python -m experiments.NAME` makes the
 table of a row; of claims that keep trainings, `python -m experiments.queue
 NAME` first makes those that are missing. Bytes are counted; seconds on a link
 are modelled unless a row says measured. "n of m" counts the cases that are
-decided; a case is undecided where the runs are too short, too few or not tuned
-enough. A case is decided if the standard error of its difference (over seeds,
-at learning rates that were chosen with one seed) is at most half the margin of
-the claim. So the difference may be less than two errors from the bound; the
-tables have the errors. A range may be that of the decided cases only. What has
-no seeds, such as bytes, modelled seconds and most measured ones, is compared
-with the bound as it is. In virtual time the learning is real and the clock is
-modelled.
+decided. A case is undecided where the runs are too short or too few, not tuned
+enough, or exchange too rarely, and where the standard error of its difference
+(over seeds, at learning rates that were chosen with one seed) is above half the
+margin of the claim. A decided case can still lie within two standard errors of
+its bound; the tables give the errors. Where cases are undecided, a range may
+cover the decided ones only. Quantities without seeds (bytes, modelled seconds,
+most measured seconds) are compared with the bound directly. In virtual time the
+learning is real and the clock is modelled.
 
 """
 
