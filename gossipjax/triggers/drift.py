@@ -68,8 +68,8 @@ def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
   step, for zeros in units of the parameters. Stores one copy of them.
 
   With scope=local, L also ends when a neighbor talks. So the threshold of a
-  worker whose neighbors talk more often than every L* steps rises without bound,
-  and it only answers: on a ring every second worker, about 10 steps per exchange.
+  worker whose neighbors talk more often than every L* steps rises without
+  bound, and it only answers: on a ring every second worker.
 
   Args:
     interval: L*, the intended steps per exchange; 12.5 saves 92 % of the
