@@ -4,7 +4,7 @@ A source of the user's may be any class with `__len__` and `__getitem__`. What
 it raises, and examples that do not fit together, become sentences here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -28,8 +28,11 @@ class Checked(Source):
     self._source = source
     self._name = f'task.{what}: {type(source).__name__}'
     self._first: tuple[int, Any] | None = None  # An example, and its form.
-    self.labels = getattr(source, 'labels', None)
-    self.classes = getattr(source, 'classes', None)
+    with blaming(f'{self._name}: labels or classes', files=True):
+      self.labels = labels_of(getattr(source, 'labels', None), len(self))
+      names = getattr(source, 'classes', None)
+      known = isinstance(names, Iterable)
+      self.classes = [*map(str, names)] if known else None
 
   def __len__(self) -> int:
     with blaming(f'{self._name}.__len__', files=True):
@@ -47,6 +50,16 @@ class Checked(Source):
         f'has {known[1]}; all examples need the same ones.'
       )
     return example
+
+
+def labels_of(given: Any, examples: int) -> np.ndarray | None:
+  """What splits take as labels, int[examples]; None if `given` is not that."""
+  try:
+    found = np.asarray(given)
+  except (TypeError, ValueError):  # Lists of different lengths, for example.
+    return None
+  fits = found.shape == (examples,) and found.dtype.kind in 'iu'
+  return found if fits else None
 
 
 class Part(Source):

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from gossipjax.data import split as splits
-from gossipjax.data.examples import Part, Shares, some, taken
+from gossipjax.data.examples import Part, Shares, labels_of, some, taken
 from gossipjax.data.holdout import hold_out
 from gossipjax.data.sources import Source
 from gossipjax.errors import UserError, nearest
@@ -102,10 +102,10 @@ def _labels(task: Task, total: int) -> np.ndarray:
   if labels is None and not isinstance(task.train, Source):
     *others, last = jax.tree.leaves(task.train)
     labels = last if others else None
-  given, found = labels is not None, np.asarray(labels)
-  if not given or found.shape != (total,) or found.dtype.kind not in 'iu':
+  if (found := labels_of(labels, total)) is None:
     raise UserError(
-      'split.name: dirichlet and label need a label of each training example; '
-      'this task has none. Use iid or contiguous, or give the task labels.'
+      'split.name: dirichlet and label need a label of each training example, '
+      'an integer; this task has none. Use iid or contiguous, or give the task '
+      'labels.'
     )
   return found

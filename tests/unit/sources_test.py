@@ -10,7 +10,8 @@ from gossipjax.config import defaults
 from gossipjax.data import sources
 from gossipjax.errors import UserError
 from gossipjax.simulation import simulate
-from gossipjax.tasks import checks
+from gossipjax.tasks import checks, data_checks
+from gossipjax.tasks.shares import share_out
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import resolve_run
@@ -181,6 +182,12 @@ class Own:
     return X[index, : self._what if index == self._odd else None], Y[index]
 
 
+def labelled(labels, classes=None):
+  found = Own()
+  found.labels, found.classes = labels, classes
+  return found
+
+
 class WithoutLength:
   def __getitem__(self, index):
     return X[index], Y[index]
@@ -200,6 +207,38 @@ def test_a_source_need_not_inherit():
   pytest.importorskip('grain')
   results = [trained(x).summary['runs'][0] for x in (Own(), (X[:64], Y[:64]))]
   assert results[0]['train_loss'] == results[1]['train_loss']
+
+
+@pytest.mark.parametrize('holdout', ['test', 'validation'])
+@pytest.mark.parametrize(
+  'labels', [Y[:9], [[1], [1, 0]] * 32, X[:64, 0], 'none', len]
+)
+def test_what_is_no_label_of_each_example_matters_to_labelled_splits_only(
+  labels, holdout
+):
+  task = line()._replace(train=labelled(labels))
+  data_checks.check(share_out(task, 4, 0, holdout=holdout), 4, 0)
+  with pytest.raises(UserError, match='need a label of each'):
+    share_out(task, 4, 0, name='dirichlet', holdout=holdout)
+
+
+def test_labels_of_a_source_may_be_a_list():
+  task = line()._replace(train=labelled(Y[:64].tolist()))
+  shared = [
+    share_out(t, 4, 0, name='label', holdout='validation', validation=0.25)
+    for t in (task, line())
+  ]
+  data_checks.check(shared[0], 4, 0)
+  rows = shared[0].train.rows
+  np.testing.assert_array_equal(X[rows], shared[1].train[0])
+
+
+@pytest.mark.parametrize('classes', [np.array(['a', 'b']), ('a', 'b'), 2])
+def test_names_of_classes_may_be_of_any_kind(classes):
+  other = labelled(Y[:64], ['a', 'b'])
+  for one in (labelled(Y[:64], classes), other):
+    task = line()._replace(train=one, test=labelled(Y[:64], classes))
+    checks.check(share_out(task, 4, 0), 4)
 
 
 @pytest.mark.parametrize('error', [KeyError('a'), FileNotFoundError('a.png')])
