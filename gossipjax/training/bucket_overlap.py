@@ -63,7 +63,7 @@ class BucketOverlap:
     self._waits = True  # For the first exchanges, which compile.
 
   def fit(self, examples: Any, t: jax.Array, key: jax.Array) -> None:
-    """Cuts the gradient, once; arguments are those of `step`.
+    """Cuts the gradient, before the first step; arguments are those of `step`.
 
     Raises:
       UserError: all buckets are known at the same time.
@@ -81,8 +81,6 @@ class BucketOverlap:
 
   def step(self, examples: Any, **shared: Any) -> None:
     """Takes a step, up to the exchanges' end; its last part only starts."""
-    if not self._buckets:
-      self.fit(examples, **shared)
     worker, t = self.worker, shared['t']
     given = jax.tree.leaves((worker.params, worker.state, examples))
     of_head, of_grads = self._forms

@@ -90,14 +90,17 @@ class LockStep:
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._steps = _steps(run)(run, program, workers)
-    if self._stream is None:  # Else nobody knows the batch yet.
-      self._steps.fit(self._examples, t=jnp.int32(self.step), key=self._key)
+    self._fits = False  # Known at the first step, when there is a batch.
 
   def advance(self) -> bool:
     self._stopwatch.start()
     if self._stream is not None:
       self._examples = self._run.executor.dealt(next(self._stream))
-    self._steps.step(self._examples, t=jnp.int32(self.step), key=self._key)
+    shared = {'t': jnp.int32(self.step), 'key': self._key}
+    if not self._fits:
+      self._steps.fit(self._examples, **shared)
+      self._fits = True
+    self._steps.step(self._examples, **shared)
     self._stopwatch.count()
     self.step += 1
     self._watch(self.step, self._steps.worker)

@@ -1,29 +1,53 @@
 """A step that no device holds is refused before the first step."""
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from gossipjax.config import defaults
+from gossipjax.data.sources import Arrays
 from gossipjax.errors import UserError
 from gossipjax.profiling import device_memory
-from gossipjax.training.run import resolve_run
+from gossipjax.tasks.task import Task
+from gossipjax.training.run import Given, resolve_run
 from gossipjax.training.train import train
 from tests.support.tiers import exhaustive
 
+TOLD = r'needs \d+\.\d GB, says the compiler.*use 0\.0 GB.*Fewer workers'
 
-def losses(executor):
-  """Of four steps on digits."""
+
+def losses(executor, task=None):
+  """Of four steps on digits, or on another task."""
   config = defaults.get_config('topk')
   config.update(steps=4, log_every=2, eval_every=0, executor=executor)
-  return [record.train_loss for record in train(resolve_run(config))]
+  run = resolve_run(config, given=Given(task=task))
+  return [record.train_loss for record in train(run)]
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['shard_map', exhaustive('vmap')])
 def test_too_many_workers_are_refused_with_both_sizes(monkeypatch, executor):
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 100_000)
-  told = r'needs \d+\.\d GB, says the compiler.*use 0\.0 GB.*Fewer workers'
-  with pytest.raises(UserError, match=told):
+  with pytest.raises(UserError, match=TOLD):
     losses(executor)
+
+
+def test_so_they_are_where_batches_are_read_when_they_are_needed(monkeypatch):
+  pytest.importorskip('grain')
+  x = np.float32(np.arange(600).reshape(300, 2))
+  loss = lambda params, batch: jnp.mean(batch @ params)
+  task = Task(
+    init=lambda key: jnp.zeros(2),
+    loss=lambda params, batch, key: loss(params, batch),
+    score=lambda params, batch: {'loss': loss(params, batch)},
+    train=Arrays(x),
+    test=x,
+  )
+  monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 100)
+  with pytest.raises(UserError, match=TOLD):
+    losses('vmap', task)
+  monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 10**12)
+  assert len(losses('vmap', task)) == 2
 
 
 @pytest.mark.exhaustive
