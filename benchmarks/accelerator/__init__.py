@@ -6,7 +6,8 @@
 
 A call makes what DIR lacks of the parts that it names, or of all, and ends
 within its minutes, with all processes that it has started. Several parts share
-them evenly; what one leaves is for the next. Each measure is a line of JSON in
+them evenly, but laws have 4 of more than 8, without which their tests would not
+begin; what one part leaves is for the next. Each measure is a line of JSON in
 DIR/PART.jsonl, kept as soon as it is made; why one failed is in
 DIR/failed.jsonl. Compiled programs lie in DIR-programs, unless
 JAX_COMPILATION_CACHE_DIR names another folder. Processes make laws and compiled

@@ -24,6 +24,9 @@ PARTS = ('laws', 'selection', 'compiled', 'throughput', 'traces', 'training')
 # take turns.
 SHARED = ('laws', 'compiled')
 WITHOUT_GPU = ('compiled',)
+# Minutes of a part in a call of twice as many: with fewer it would not begin
+# its longest measure, see `Measure.least_s`, in any call.
+LEAST = {'laws': 4.0}
 MOST = 8  # Processes of a part: each takes 0.5 GB of a GPU.
 OVER = 3  # Exit code of a call that its time limit ended.
 GRACE = 15  # Seconds after its time in which a part has to have ended.
@@ -96,19 +99,26 @@ def _summarise(given: argparse.Namespace) -> None:
 def _each_in_processes(given: argparse.Namespace) -> None:
   """One part after the other: flags and memory are those of a process.
 
-  Each part may take an equal share of the time that is left, so that every one
-  is tried. One that crashed goes on, and what crashed it comes last.
+  Each part may take its share of the time that is left, so that every one is
+  tried. One that crashed goes on, and what crashed it comes last.
   """
   clock = measures.Clock(given.minutes)
   _keep_programs(given.out)
   for done, part in enumerate(given.parts):
-    share = measures.Clock(clock.left() / 60 / (len(given.parts) - done))
+    parts = len(given.parts) - done
+    share = measures.Clock(_share(part, clock.left() / 60, parts))
     crashed = True
     while crashed and share.left() > 0:
       ended = _in_processes(part, given, share.left())
       if MISTAKE in ended:
         sys.exit(MISTAKE)
       crashed = any(code is not None and code < 0 for code in ended)
+
+
+def _share(part: str, left: float, parts: int) -> float:
+  """Minutes of the next of so many parts: as many as of each, or its least."""
+  least = LEAST.get(part, 0.0)
+  return max(left / parts, least if least <= left / 2 else 0.0)
 
 
 def _in_processes(

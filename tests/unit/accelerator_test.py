@@ -1,6 +1,7 @@
 """What is measured on a GPU goes on where it was cut off, and is summarised."""
 
 import contextlib
+import importlib
 import math
 import os
 import pathlib
@@ -145,8 +146,8 @@ def processes(monkeypatch):
   return started, codes
 
 
-def everything(monkeypatch):
-  monkeypatch.setattr(sys, 'argv', ['x', '--out=x', '--minutes=6'])
+def everything(monkeypatch, minutes=6):
+  monkeypatch.setattr(sys, 'argv', ['x', '--out=x', f'--minutes={minutes}'])
   command.main()
 
 
@@ -156,6 +157,18 @@ def test_every_part_has_a_share_of_the_time(processes, monkeypatch):
   assert parts == command.PARTS
   # What a part leaves is for those that come later.
   assert minutes == pytest.approx([6 / n for n in (6, 5, 4, 3, 2, 1)], rel=0.01)
+
+
+def test_the_longest_measure_of_a_part_is_begun_in_a_call_of_all(
+  processes, monkeypatch
+):
+  everything(monkeypatch, minutes=9)
+  given = dict(processes[0])
+  for part in {*command.PARTS} - {'training'}:  # That needs no least time.
+    wanted = importlib.import_module(f'benchmarks.accelerator.{part}')
+    longest = max(m.least_s for m in wanted.measures(False)) / 60
+    assert not longest or longest + 0.5 < given[part]  # It has to start, too.
+  assert given['selection'] == pytest.approx(9 / 5, rel=0.01)
 
 
 def test_a_part_that_crashed_goes_on_and_one_that_hangs_is_ended(
