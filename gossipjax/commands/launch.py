@@ -43,12 +43,21 @@ def start(words: Sequence[str]) -> None:
         launcher.command(words, given.processes, i, coordinator)
         for i in range(given.processes)
       ],
-      heartbeat_s=_heartbeat_s(given.arguments),
+      heartbeat_s=_number('heartbeat_s', words, HEARTBEAT_S),
+      devices=_devices(words, given.processes),
     )
   )
 
 
-def _heartbeat_s(words: Sequence[str]) -> float:
-  """The value of --heartbeat_s among the arguments of `run`."""
-  found = re.findall(r'--heartbeat[-_]s[= ]([0-9]+)', ' '.join(words))
-  return float(found[-1]) if found else HEARTBEAT_S
+def _devices(words: Sequence[str], processes: int) -> int:
+  """Of each process: those of its workers."""
+  workers = _number('config.workers', words, processes)
+  each = max(1, _number('config.devices_per_worker', words, 1))
+  return workers * each // processes
+
+
+def _number(flag: str, words: Sequence[str], otherwise: int) -> int:
+  """The value of a flag among the arguments of `run`."""
+  name = re.escape(flag).replace('_', '[-_]')
+  found = re.findall(rf'(?:^| )--?{name}[= ]([0-9]+)', ' '.join(words))
+  return int(found[-1]) if found else otherwise

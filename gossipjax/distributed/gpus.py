@@ -110,7 +110,7 @@ def of_error(error: Exception) -> str:
   bare = isinstance(error, AssertionError) and 'xla_bridge' in last.filename
   if not bare and 'Unable to initialize backend' not in str(error):
     return ''
-  asked = str(getattr(jax.config, 'jax_platforms', None))
+  asked = getattr(jax.config, 'jax_platforms', None) or 'cuda'
   if {'cuda', 'gpu'}.isdisjoint(asked.split(',')):
     return f'JAX has no platform of JAX_PLATFORMS={asked}; use cpu or cuda.'
   return sentence(found()) or ' '.join(str(error).split())[:300]

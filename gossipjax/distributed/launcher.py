@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from gossipjax.distributed import allocator, failures, lifeline
 from gossipjax.distributed.constants import LOST
 
+# Of the GPUs of this host, those that a process may see; CPUs ignore it.
+DEVICES = 'JAX_LOCAL_DEVICE_IDS'
 GRACE_S = 10  # For the other processes to end, once one has.
 START_S = 5  # That a process may be silent beyond the heartbeat.
 # What C++ leaves behind when it gives up; its reason stands before it.
@@ -72,6 +74,7 @@ def run(
   commands: Iterable[Sequence[str]],
   grace_s: float = GRACE_S,
   heartbeat_s: float = math.inf,
+  devices: int = 1,
 ) -> int:
   """Runs commands together until all have ended; when one fails, ends all.
 
@@ -80,6 +83,7 @@ def run(
     grace_s: for the others to end, once one has failed.
     heartbeat_s: of silence, after which a process counts as lost; infinite
       for commands other than `command`, which say nothing.
+    devices: GPUs of each process, unless JAX_LOCAL_DEVICE_IDS names some.
 
   Returns:
     0, or the exit code of the first that failed.
@@ -87,8 +91,8 @@ def run(
   commands = list(commands)
   lifelines = lifeline.Lifelines(len(commands))
   running = [
-    _start(words, end)
-    for words, end in zip(commands, lifelines.theirs, strict=True)
+    _start(words, i, lifelines.theirs[i], devices)
+    for i, words in enumerate(commands)
   ]
   echoes = [_start_echo(*pair) for pair in enumerate(running)]
   signals = _Signals(running)
@@ -118,10 +122,14 @@ def run(
   return 128 + signals.received if told else code
 
 
-def _start(words: Sequence[str], end: socket.socket) -> subprocess.Popen:
-  """A process that holds its end of a lifeline."""
+def _start(
+  words: Sequence[str], number: int, end: socket.socket, devices: int
+) -> subprocess.Popen:
+  """A process that holds its end of a lifeline and sees GPUs of its own."""
+  mine = range(number * devices, (number + 1) * devices)
   environment = (
     allocator.environment()
+    | {DEVICES: ','.join(map(str, mine))}
     | os.environ
     | {lifeline.VARIABLE: str(end.fileno())}
   )

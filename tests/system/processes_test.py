@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+from gossipjax.commands import launch
 from gossipjax.distributed import allocator, constants, failures, launcher
 from gossipjax.distributed.launcher import free_port
 from tests.support import program, together
@@ -90,6 +91,36 @@ def test_launched_processes_are_as_many_workers_unless_somebody_says():
   assert launcher.with_workers(said := ['-config.workers=2'], 4) == said
   said = ['--config.workers=8']
   assert launcher.with_workers(said, 4) == said
+
+
+@pytest.mark.parametrize(
+  'words, told',
+  [
+    ([], {'[0] 0', '[1] 1'}),
+    (['--config.devices_per_worker=2'], {'[0] 0,1', '[1] 2,3'}),
+    (['--config.workers', '6'], {'[0] 0,1,2', '[1] 3,4,5'}),
+    (
+      ['-config.workers=4', '--config.devices_per_worker=2'],
+      {'[0] 0,1,2,3', '[1] 4,5,6,7'},
+    ),
+  ],
+)
+def test_each_process_of_a_host_has_gpus_of_its_own(
+  words, told, monkeypatch, capfd
+):
+  read = f'import os; print(os.environ["{launcher.DEVICES}"])'
+  command = [sys.executable, '-c', read]
+  monkeypatch.setattr(launcher, 'command', lambda *_: command)
+  assert ids(words, capfd) == told
+  monkeypatch.setenv(launcher.DEVICES, '7')
+  assert ids(words, capfd) == {'[0] 7', '[1] 7'}
+
+
+def ids(words, capfd):
+  """What two launched processes print."""
+  with pytest.raises(SystemExit, match='0'):
+    launch.start(['--processes=2', '--', *words])
+  return {*capfd.readouterr().out.splitlines()}
 
 
 def test_signals_do_afterwards_what_they_did_before():

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -37,6 +38,19 @@ def test_why_there_is_no_gpu_is_a_sentence_with_the_remedy(machine, told):
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(bool(gpus._wheels()), reason='JAX has its wheels for CUDA.')
+def test_a_gpu_that_is_not_there_is_named_though_nobody_asked_for_one(
+  monkeypatch,
+):
+  config = types.SimpleNamespace(jax_platforms=None)
+  monkeypatch.setattr(gpus, 'jax', types.SimpleNamespace(config=config))
+  why = "Unable to initialize backend 'cuda': invalid device ordinal"
+  found = Found(12.4, 1, (12,), why)
+  monkeypatch.setattr(gpus, 'found', lambda: found)
+  with pytest.raises(RuntimeError) as caught:
+    raise RuntimeError(why)
+  assert gpus.of_error(caught.value) == f'JAX finds no GPU: {why}'
+
+
 @pytest.mark.parametrize(
   'platform, told',
   [
