@@ -4,11 +4,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from gossipjax.config import own_functions
 from gossipjax.config.arguments import call
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, blaming
 
 
 def _of_optax() -> dict[str, Callable[..., optax.Schedule]]:
@@ -39,7 +41,8 @@ def make(
     boundaries: steps of piecewise.
 
   Raises:
-    UserError: there is no such schedule, or an argument is missing or unknown.
+    UserError: there is no such schedule, an argument is missing or unknown, or
+      the user's own is no function of the step that JAX can trace.
   """
   given: dict[str, Any] = (
     {'name': chosen} if isinstance(chosen, str) else dict(chosen)
@@ -53,7 +56,9 @@ def make(
     'optimizer.schedule',
   )
   if ':' in name:
-    return call(found, given, 'optimizer.schedule', learning_rate, steps)
+    own = call(found, given, 'optimizer.schedule', learning_rate, steps)
+    _check_own(f'optimizer.schedule={name}', own)
+    return own
   known = inspect.signature(found).parameters
   for keys, value in (
     (('peak_value', 'init_value', 'value'), learning_rate),
@@ -66,6 +71,21 @@ def make(
   if 'boundaries_and_scales' in known and 'boundaries_and_scales' not in given:
     given['boundaries_and_scales'] = dict.fromkeys(boundaries, 0.1)
   return call(found, given, 'optimizer.schedule')
+
+
+def _check_own(whose: str, made: Any) -> None:
+  """Traces a schedule, which else would fail within the optimizer."""
+  if not callable(made):
+    raise UserError(
+      f'{whose} returns {type(made).__name__}; it has to return a function of '
+      'the step.'
+    )
+  with blaming(f'{whose} of a step'):
+    rate = jax.eval_shape(made, jax.ShapeDtypeStruct((), jnp.int32))
+  if getattr(rate, 'shape', None) != ():
+    raise UserError(
+      f'{whose} of a step is no number; it has to be one learning rate.'
+    )
 
 
 def check_boundaries(

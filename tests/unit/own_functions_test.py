@@ -110,6 +110,37 @@ def test_a_wrong_name_is_a_sentence(name, sentence):
     resolve_run(found)
 
 
+def stepping(learning_rate, steps):
+  return lambda step: learning_rate if step < 3 else 0.0
+
+
+def of_all_steps(learning_rate, steps):
+  return lambda step: jnp.linspace(learning_rate, 0, steps)
+
+
+@pytest.mark.parametrize(
+  'name, sentence',
+  [
+    ('stepping', ' of a step raises TracerBoolConversionError'),
+    ('of_all_steps', ' of a step is no number'),
+    ('wrong_rate', ' returns float; it has to return a function of the step'),
+  ],
+)
+def test_what_is_wrong_in_a_schedule_is_not_blamed_on_the_optimizer(
+  name, sentence
+):
+  found = config()
+  found.optimizer = defaults.optimizer('sgd', 0.1, schedule=f'{ME}:{name}')
+  with pytest.raises(
+    UserError, match=f'optimizer.schedule={ME}:{name}{sentence}'
+  ):
+    resolve_run(found)
+
+
+def wrong_rate(learning_rate, steps):
+  return learning_rate
+
+
 def test_wrong_arguments_are_sentences():
   found = config()
   for key, value, words in (
