@@ -26,7 +26,6 @@ from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, check_kind, require
 from gossipjax.results import reader
 from gossipjax.tasks.task import Task
-from gossipjax.training.optimizer import check_arguments
 from gossipjax.training.run import Given
 
 if TYPE_CHECKING:
@@ -163,7 +162,6 @@ def _check(task: Any, strategies: Any, optimizer: Any, folder: Any) -> None:
     **each,
   }.items():
     check_kind(f'compare: the {what}', given, kind)
-  check_arguments('optimizer', optimizer)
   if not isinstance(folder, str | os.PathLike | None):
     raise UserError(
       f'compare: the folder is {folder!r}; it has to be a path, such as '

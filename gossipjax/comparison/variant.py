@@ -13,6 +13,7 @@ from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import simulate
 from gossipjax.tasks import checks, data_checks
 from gossipjax.training import evaluate, worker_program
+from gossipjax.training.part_checks import Names
 from gossipjax.training.run import Given, Run, resolve_run
 
 
@@ -68,7 +69,7 @@ def check(
         f'{nearest(chosen, known)}'
       )
   rehearse = simulate.rehearse if run.cluster else worker_program.rehearse
-  found = Variant(name, config, run, rehearse(run))
+  found = Variant(name, config, run, rehearse(run, _names(config, given)))
   params, _ = found.shapes
   entries = sum(leaf.size for leaf in jax.tree.leaves(params))
   _check_density(config.strategy, entries, f'{name}: config.strategy')
@@ -78,6 +79,15 @@ def check(
     data_checks.check(run.task, run.batch_size, run.seed)
     evaluate.check_scores(run)
   return found
+
+
+def _names(config: ConfigDict, given: Given) -> Names:
+  """Of the parts of a run, as the user wrote them."""
+  strategy, optimizer = config.strategy.name, config.optimizer.name
+  return Names(
+    f'strategy {strategy!r}' if given.strategy else f'strategy.name={strategy}',
+    'the optimizer' if given.optimizer else f'optimizer.name={optimizer}',
+  )
 
 
 def _check_density(strategy: Mapping[str, Any], size: int, path: str) -> None:

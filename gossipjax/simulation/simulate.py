@@ -30,6 +30,7 @@ from gossipjax.training import (
 )
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
+from gossipjax.training.part_checks import Names
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 
@@ -77,15 +78,19 @@ def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
   return dataclasses.replace(run, strategy=among_few)
 
 
-def rehearse(run: Run) -> tuple[Tree, Tree]:
+def rehearse(run: Run, names: Names = Names()) -> tuple[Tree, Tree]:
   """Traces a round without computing it, to find errors before training.
+
+  Args:
+    run: what to train.
+    names: of its parts, for sentences.
 
   Returns:
     Shapes and dtypes of the parameters, and of the state.
   """
   exchange = exchange_of(run)
   found = worker_program.rehearse(
-    with_exchange(run, exchange), 2 if exchange else None
+    with_exchange(run, exchange), names, 2 if exchange else None
   )
   if 0 < run.cluster.first < run.workers:
     begun = worker_program.form(run, found)

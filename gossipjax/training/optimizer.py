@@ -1,8 +1,10 @@
 """The local optimizer: any of optax, by name, with a learning-rate schedule."""
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -12,7 +14,7 @@ import optax
 
 from gossipjax.config import optimizers, own_functions
 from gossipjax.config.arguments import call
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError, blaming, nearest
 from gossipjax.training import schedules
 
 
@@ -106,7 +108,7 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
   kind = optax.GradientTransformation
   own_functions.returned(found, kind, 'optimizer.name', name)
   if ':' not in name:
-    check_arguments(f'optimizer.name={name}', found)
+    _check_arguments(f'optimizer.name={name}', found)
   return optax.chain(*decay, found)
 
 
@@ -142,21 +144,26 @@ def evaluated(opt: optax.OptState, params: Any, axes: int = 0) -> Any:
   return average(free[0], params)
 
 
-def check_arguments(whose: str, tx: optax.GradientTransformation) -> None:
-  """Refuses optimizers that need the loss, such as line searches.
-
-  Args:
-    whose: the optimizer, for the sentence.
-    tx: the same.
-
-  Raises:
-    UserError: it needs more than gradients and parameters.
-  """
+def _check_arguments(whose: str, tx: optax.GradientTransformation) -> None:
+  """Refuses optimizers that need the loss, such as line searches."""
   params = {'x': jnp.zeros((2, 2))}
-  try:
+  with blamed(whose):
     jax.eval_shape(lambda p: tx.update(p, tx.init(p), p), params)
-  except (TypeError, ValueError) as error:
-    raise UserError(
-      f'{whose} needs more than gradients and parameters '
-      f'({error}); choose another.'
-    ) from error
+
+
+_NEEDS_MORE = re.compile('required keyword-only argument|must be provided')
+
+
+@contextlib.contextmanager
+def blamed(whose: str) -> Iterator[None]:
+  """Turns what an optimizer raises into a sentence about it."""
+  with blaming(whose):
+    try:
+      yield
+    except (TypeError, ValueError) as error:
+      if not _NEEDS_MORE.search(str(error)):
+        raise
+      raise UserError(
+        f'{whose} needs more than gradients and parameters '
+        f'({error}); choose another.'
+      ) from error

@@ -1,5 +1,6 @@
 """The program of one worker, made from a run."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from gossipjax.data.examples import Shares
 from gossipjax.local_step import Worker, make_worker
 from gossipjax.tasks import checks
 from gossipjax.traffic import SILENCE
-from gossipjax.training import model_state
+from gossipjax.training import model_state, part_checks
 from gossipjax.training.gradient import of_batch as gradient_of
 from gossipjax.training.run import Run
 
@@ -119,21 +120,32 @@ def form(run: Run, shapes: tuple[Tree, Tree]) -> Worker:
   return jax.eval_shape(everyone, *shapes)
 
 
-def rehearse(run: Run, attending: int | None = None) -> tuple[Tree, Tree]:
+def rehearse(
+  run: Run,
+  names: part_checks.Names = part_checks.Names(),
+  attending: int | None = None,
+) -> tuple[Tree, Tree]:
   """Traces a step without computing it, to find errors before training.
 
   Args:
     run: what to train.
+    names: of its parts, for sentences.
     attending: workers that take part in the step; None is all.
 
   Returns:
     Shapes and dtypes of the parameters, and of the state.
 
   Raises:
-    UserError: the step would fail, for example for a batch too large.
+    UserError: the step would fail, for example for a batch too large, or a
+      function of the strategy or the optimizer is wrong, see part_checks.py.
   """
   checks.check(run.task, run.batch_size)
-  program = worker_program(run)
+  checked = dataclasses.replace(
+    run,
+    strategy=part_checks.of_strategy(names.strategy, run.strategy),
+    optimizer=part_checks.of_optimizer(names.optimizer, run.optimizer),
+  )
+  program = worker_program(checked)
   shapes = jax.eval_shape(run.task.begin, jax.random.key(0))
 
   def one_step(examples, begin):
