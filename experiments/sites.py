@@ -152,7 +152,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
     f'{_gains(sure)}, at {claim.span(sure, SHARE)} of the bytes; of '
     f'{len(good)} that hold {iid} are IID, {fewer} send fewer bytes'
-    + claim.open_down_to(mine, GAIN, holds),
+    + margins.open_down_to(mine, GAIN, holds),
     f'A method holds where it loses at most {margins.POINTS.margin} '
     f'points, of text {margins.NATS.margin} nats; '
     f'{" and ".join(BETTER)} where they lose nothing. '

@@ -138,12 +138,6 @@ def decided(rows: Rows, case: Callable[[Any], bool | None]) -> Rows:
   return [row for row in rows if case(row) is not None] or rows
 
 
-def open_down_to(rows: Rows, key: str, case: Callable) -> str:
-  """The least negative number of a column in a row that is not decided."""
-  least = [row[key] for row in rows if case(row) is None and row[key] < 0]
-  return f'; undecided: down to {min(least):.2f}' if least else ''
-
-
 def span(rows: Rows, key: str, form: str = '.2f') -> str:
   """The least and the largest known value of a column; once if equal."""
   found = [*filter(seed_statistics.known, (row[key] for row in rows))]

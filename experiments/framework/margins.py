@@ -3,10 +3,10 @@
 Points of accuracy, of text nats; learning rates are chosen by the same score.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from experiments.framework import seed_statistics, workloads
+from experiments.framework import claim, seed_statistics, workloads
 from experiments.framework.best_rate import Tuned
 from experiments.framework.seed_statistics import ACCURACY, ERROR, LOSS
 
@@ -73,3 +73,11 @@ def is_as_good(
   if not lost and seed_statistics.is_below(gain, error, 0) is None:
     return None
   return seed_statistics.at_least(-margin * lost, gain, error, margin)
+
+
+def open_down_to(
+  rows: claim.Rows, key: str, case: Callable[[Any], bool | None]
+) -> str:
+  """The least negative number of a column in a row that is not decided."""
+  least = [row[key] for row in rows if case(row) is None and row[key] < 0]
+  return f'; undecided: down to {min(least):.2f}' if least else ''

@@ -39,22 +39,16 @@ class Range(NamedTuple):
     high = number < self.most if self.below else number <= self.most
     return low and high
 
-  def __str__(self) -> str:
-    return self.told()
-
-  def told(self, number: float = 0) -> str:
-    """In words, for a number outside; limits of all numbers only if too large.
-
-    Args:
-      number: that is outside.
-    """
+  def told(self, number: float) -> str:
+    """In words, for a number outside of it."""
     low = f'{"above" if self.above else "at least"} {self.least:g}'
     high = f'{"below" if self.below else "at most"} {self.most:.10g}'
     unit = f' ({self.unit})' if self.unit else ''
     if self.least == -MOST:
       return f'finite{unit}'
-    usual = self.most >= COUNT and not number > self.most
-    return f'{low}{unit}' if usual else f'{low} and {high}{unit}'
+    if self.most >= COUNT and not number > self.most:
+      return f'{low}{unit}'
+    return f'{low} and {high}{unit}'
 
 
 def _count(unit: str, least: int = 1, most: int = COUNT) -> Range:
@@ -68,6 +62,8 @@ POSITIVE = Range(0, MOST, above=True)
 NOT_NEGATIVE = Range(0, MOST)
 SECONDS = Range(0, 1e9, 'seconds')
 SIZE = _count('entries', most=2**16)
+PERIODS: tuple[str, ...] = 'period', 'first_period', 'second_period'
+PERIODS += 'local_period', 'shortest', 'longest'
 
 RANGES: Mapping[str, Range] = {
   # Of a run.
@@ -98,10 +94,7 @@ RANGES: Mapping[str, Range] = {
   'warmup_steps': _count('steps', least=0),
   'boundaries': _count('steps', least=0),
   'weight_decay': NOT_NEGATIVE,
-  'momentum': FACTOR,
-  'b1': FACTOR,
-  'b2': FACTOR,
-  'b3': FACTOR,
+  **dict.fromkeys(('momentum', 'b1', 'b2', 'b3'), FACTOR),
   'eps': NOT_NEGATIVE,
   'eps_root': NOT_NEGATIVE,
   # Of links and virtual time.
@@ -121,13 +114,8 @@ RANGES: Mapping[str, Range] = {
   # Of strategies.
   'density': SHARE,
   'densities': SHARE,
-  'period': _count('steps'),
-  'shortest': _count('steps'),
-  'longest': _count('steps'),
+  **dict.fromkeys(PERIODS, _count('steps')),
   'schedule': _count('draws', most=2**16),
-  'first_period': _count('steps'),
-  'second_period': _count('steps'),
-  'local_period': _count('steps'),
   'switch': _count('steps', least=0),
   'delay': _count('steps', least=0),
   'fragments': _count('fragments', most=2**16),

@@ -15,6 +15,11 @@ TEXT = 'file'  # Is looked for in the folders of data, too.
 VARIABLE = 'GOSSIPJAX_DATA'
 
 
+def of(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+  """`digests` as 'files' and `modules` as 'modules'."""
+  return {'files': digests(config), 'modules': modules(config)}
+
+
 def digests(config: Mapping[str, Any]) -> dict[str, str]:
   """SHA-256 of each file that a config names, by its name in the config.
 

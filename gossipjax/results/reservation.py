@@ -63,11 +63,7 @@ def reserved(
     ) from error
   with lock.hold(folder):
     _check(folder, config, resume)  # Another may have begun meanwhile.
-    of_inputs = {
-      'files': inputs.digests(wanted),
-      'modules': inputs.modules(wanted),
-    }
-    now = {**of_inputs, **workdir.provenance()}
+    now = {**inputs.of(wanted), **workdir.provenance()}
     if (folder / workdir.CONFIG).exists():
       said = _check_inputs(folder, now)
       check()
