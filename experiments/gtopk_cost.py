@@ -45,7 +45,7 @@ def seconds(scheme: str, size: int, workers: int) -> float:
   """Modelled communication of one step, by the strategy's own bill."""
   gradients = jax.ShapeDtypeStruct((size,), jnp.float32)
   sent = step_traffic.per_step(
-    SCHEMES[scheme], gradients, workers, steps=1
+    SCHEMES[scheme], gradients, workers, steps=range(1)
   ).sent
   return float(network.seconds(network.PRESETS['1gbe'], sent)[0])
 

@@ -119,7 +119,7 @@ def bill(name: str, workers: int) -> Bill:
   shape = jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.float32)
   params = {f'layer{i}': {'kernel': shape} for i in range(LAYERS)}
   found = step_traffic.per_step(
-    method.strategy, params, workers, 2 * method.period
+    method.strategy, params, workers, range(2 * method.period)
   )
   if not found.exact:
     raise ValueError(f'The traffic of {name} depends on gradients.')

@@ -109,7 +109,7 @@ def waited_s(
   strategy = resolve.strategy(resolve.strategy_config(name, **given))
   task = resolve.task(defaults.task('digits', **MODEL))
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
-  bill = step_traffic.per_step(strategy, params, workers, STEPS).sent
+  bill = step_traffic.per_step(strategy, params, workers, range(STEPS)).sent
   each = network.seconds(link, bill)[EVERY:].reshape(-1, EVERY)
   late = given['delay'] if beside else 0
   waits = [

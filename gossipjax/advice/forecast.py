@@ -33,7 +33,7 @@ class Forecast(NamedTuple):
 
   def comm_s(self, link: network.Link) -> float:
     """Modelled seconds of communication, mean over steps."""
-    return float(network.seconds(link, self.traffic.sent).mean())
+    return float(self.traffic.shares @ network.seconds(link, self.traffic.sent))
 
   def step_s(self, link: network.Link) -> float:
     """Seconds of a whole step, mean over steps."""

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from gossipjax.config.parts import PARTS
@@ -62,9 +63,55 @@ def beginning(settings: Mapping[str, Any]) -> int:
   """
   periods, parts = level(settings)
   own = [settings.get('switch') or 0]
-  stages = dict(settings.get('warmup') or {})
-  if name := stages.pop('name', None):
-    given = {key: value for key, value in stages.items() if value is not None}
+  warmup = settings.get('warmup') or 0
+  if isinstance(warmup, int):  # Of a trigger.
+    own.append(warmup)
+  elif name := warmup.get('name'):
+    given = {k: v for k, v in warmup.items() if k != 'name' and v is not None}
     found = PARTS[Warmup][name](**given)
     own.append(len(found.densities) * found.steps)
   return max(own + [math.lcm(*periods) * beginning(part) for part in parts])
+
+
+class Sample(NamedTuple):
+  """Steps that stand for all of a training.
+
+  Attributes:
+    steps: i64[n], their numbers, in ascending order.
+    shares: f64[n], of the training, for which each stands; their sum is 1. It
+      is 0 of steps that only lead to those that follow.
+  """
+
+  steps: np.ndarray
+  shares: np.ndarray
+
+
+def sample(settings: Mapping[str, Any], training: int | None = None) -> Sample:
+  """The beginning of a training, or MOST steps of it, and a cycle after it.
+
+  With a period it is the second cycle: in the first one not every fragment of a
+  model is sent.
+
+  Args:
+    settings: `config.strategy`.
+    training: its steps; None: without a beginning.
+  """
+  once, length = beginning(settings), cycle(settings)
+  first = once + (length if repeats(settings) > 1 else 0)
+  share = min(1.0, once / training) if training else 0.0
+  early = _spread(min(once, training or 0))
+  late = np.arange(once, first + length)
+  shares = (
+    np.full(early.size, share / max(1, early.size)),
+    (late >= first) * (1 - share) / length,
+  )
+  return Sample(np.concatenate([early, late]), np.concatenate(shares))
+
+
+def _spread(steps: int) -> np.ndarray:
+  """The first steps; of more than MOST one of each of MOST stretches, drawn
+  since equal distances may miss a period."""
+  if steps <= MOST:
+    return np.arange(steps)
+  ends = np.linspace(0, steps, MOST + 1).astype(int)
+  return np.random.default_rng(0).integers(ends[:-1], ends[1:])

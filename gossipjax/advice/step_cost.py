@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from gossipjax.advice import step_traffic
+from gossipjax.advice import periods, step_traffic
 from gossipjax.advice.isolated_worker import alone
 from gossipjax.aggregator import Strategy, Tree, identity
 from gossipjax.config import resolve
@@ -73,27 +73,28 @@ def of(
     turns: of each measurement, of which the median counts.
   """
   strategy = resolve.strategy(config.strategy, seed=config.seed)
-  first, traffic = step_traffic.of_cycle(
+  steps, traffic = step_traffic.of_cycle(
     config.strategy,
     params,
     workers,
     training=config.steps,
     seed=config.seed,
   )
+  # The beginning of a training may do other work than what follows.
+  begins = steps < periods.beginning(config.strategy)
   talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
+  kinds = [f'{pair}' for pair in zip(begins, talks, strict=True)]
   local = optimizer.make(config.optimizer, config.steps)
   nothing = Strategy(identity(), identity())
   calls = {'optimizer': _update(nothing, local, params, workers, 0)}
-  for kind in {*talks.tolist()}:
-    step = first + int(np.flatnonzero(talks == kind)[0])
+  for kind in dict.fromkeys(kinds):
+    step = int(steps[kinds.index(kind)])
     calls[kind] = _update(strategy, local, params, workers, step)
   seconds = median_seconds(calls, turns)
-  plain = seconds.pop('optimizer')
+  plain = seconds['optimizer']
   # A step without exchange may measure as shorter than the optimizer alone.
-  added = sum(
-    max(0.0, s - plain) * np.mean(talks == kind) for kind, s in seconds.items()
-  )
-  return plain, Cost(float(added), traffic)
+  added = [max(0.0, seconds[kind] - plain) for kind in kinds]
+  return plain, Cost(float(traffic.shares @ added), traffic)
 
 
 def _update(

@@ -5,7 +5,7 @@ the parameters, other traffic is measured under random gradients.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +22,7 @@ from gossipjax.traffic import Traffic
 from gossipjax.transforms import traced
 
 SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
+Numbers = Sequence[int] | np.ndarray
 SIZES = ('bytes', 'received', 'path_bytes', 'local', 'local_path_bytes')
 
 
@@ -32,10 +33,13 @@ class StepTraffic(NamedTuple):
     sent: leaves [workers, steps], int64; float64 where scaled.
     exact: whether it depends on shapes alone; otherwise it was measured under
       random gradients.
+    shares: f64[steps], of a training, for which each step stands; their sum
+      is 1.
   """
 
   sent: Traffic
   exact: bool
+  shares: np.ndarray
 
 
 def of_cycle(
@@ -45,59 +49,54 @@ def of_cycle(
   sample: Tree | None = SAMPLE,
   training: int | None = None,
   seed: int = 0,
-) -> tuple[int, StepTraffic]:
-  """The traffic of a cycle, and the number of its first step.
-
-  With a period it is the second cycle: in the first one not every fragment of a
-  model is sent.
+) -> tuple[np.ndarray, StepTraffic]:
+  """The numbers of the steps that stand for a training, and their traffic.
 
   Args:
     settings: `config.strategy`.
     params, workers, sample: see `per_step`.
     seed: of the run.
-    training: steps of the training; where it has a beginning, the cycle is all
-      of it, or MOST steps. None: what comes after the beginning.
+    training: steps of the training. None: what comes after the beginning.
   """
-  once, steps = periods.beginning(settings), periods.cycle(settings)
-  first = once + (steps if periods.repeats(settings) > 1 else 0)
-  if once and training:
-    first, steps = 0, min(training, periods.MOST)
+  steps, shares = periods.sample(settings, training)
   strategy = resolve.strategy(settings, seed=seed)
-  found = per_step(strategy, params, workers, first + steps, sample)
-  sent = jax.tree.map(lambda x: x[:, first:], found.sent)
-  return first, found._replace(sent=sent)
+  found = per_step(strategy, params, workers, steps, sample)
+  counts = shares > 0
+  sent = jax.tree.map(lambda x: x[:, counts], found.sent)
+  return steps[counts], found._replace(sent=sent, shares=shares[counts])
 
 
 def per_step(
   strategy: Strategy,
   params: Tree,
   workers: int,
-  steps: int,
+  steps: Numbers,
   sample: Tree | None = SAMPLE,
 ) -> StepTraffic:
-  """The traffic of the first `steps` steps.
+  """The traffic of some steps, each of which counts the same.
 
   Args:
     strategy: of the workers; between its aggregators is a step of SGD, or of
       Adam if it exchanges moments.
     params: of one worker; only shapes and dtypes matter.
     workers: number of workers.
-    steps: number of steps.
+    steps: their numbers from 0 on, in ascending order.
     sample: shapes for which traffic that depends on gradients is measured; its
       bytes are then scaled to the size of `params`. None: `params` themselves.
   """
   init, update = make_worker(strategy, probe(strategy, 0.1))
   worker = _of_one(init, params, workers)
+  shares = np.full(len(steps), 1 / len(steps))
   if not _depends_on_values(update, worker, params, workers):
     each = _without_values(update, worker, params, workers, steps)
-    return StepTraffic(_stacked(each), True)
+    return StepTraffic(_stacked(each), True, shares)
   if sample is None:
     each = _under_random_gradients(init, update, params, workers, steps)
-    return StepTraffic(_stacked(each), False)
+    return StepTraffic(_stacked(each), False, shares)
   sent = _stacked(_under_random_gradients(init, update, sample, workers, steps))
   ratio = _entries(params) / _entries(sample)
   scaled = {name: np.asarray(getattr(sent, name)) * ratio for name in SIZES}
-  return StepTraffic(dataclasses.replace(sent, **scaled), False)
+  return StepTraffic(dataclasses.replace(sent, **scaled), False, shares)
 
 
 def _of_one(init, params: Tree, workers: int) -> Tree:
@@ -135,19 +134,19 @@ def _depends_on_values(
 
 
 def _without_values(
-  update, worker: Tree, params: Tree, workers: int, steps: int
+  update, worker: Tree, params: Tree, workers: int, steps: Numbers
 ) -> Iterator[Traffic]:
   """Traffic of a program from which the compiler removes all parameters."""
   zeros = lambda tree: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tree)
   step = executors.on_one_device(
     lambda _, t: update(zeros(worker), zeros(params), t)[1]
   )
-  for t in range(steps):
+  for t in steps:
     yield step(np.zeros(workers), t=jnp.int32(t))
 
 
 def _under_random_gradients(
-  init, update, shapes: Tree, workers: int, steps: int
+  init, update, shapes: Tree, workers: int, steps: Numbers
 ) -> Iterator[Traffic]:
   """Traffic under normal gradients that differ by worker and step."""
 
@@ -164,6 +163,6 @@ def _under_random_gradients(
   keys = jax.random.split(jax.random.key(1), workers)
   same = jnp.broadcast_to(keys[:1], (workers,))
   worker = executors.on_one_device(lambda key: init(noise(key)))(same)
-  for t in range(steps):
+  for t in steps:
     worker, sent = step(worker, keys, t=jnp.int32(t))
     yield sent

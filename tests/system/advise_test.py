@@ -27,7 +27,7 @@ from gossipjax.advice import (
 from gossipjax.advice.bandwidth_figure import draw
 from gossipjax.advice.forecast import Forecast, break_even, rows
 from gossipjax.advice.isolated_worker import alone
-from gossipjax.aggregator import Strategy
+from gossipjax.aggregator import Strategy, identity
 from gossipjax.collectives import WORKERS
 from gossipjax.commands import advise as command
 from gossipjax.commands import advise_pilots
@@ -91,7 +91,7 @@ def test_a_step_is_measured_of_a_strategy_whose_memory_needs_its_rank():
 def test_bills_of_shapes_are_those_of_the_real_thing():
   shapes = jax.eval_shape(lambda: PARAMS)
   for name, steps in (('gtopk', 1), ('local_sgd', 9)):
-    bill = step_traffic.per_step(strategy(name), shapes, 4, steps)
+    bill = step_traffic.per_step(strategy(name), shapes, 4, range(steps))
     assert bill.exact
     init, update = make_worker(strategy(name), optax.sgd(0.1))
     many = lambda tree: jax.tree.map(lambda x: jnp.stack([x] * 4), tree)
@@ -105,7 +105,7 @@ def test_bills_of_shapes_are_those_of_the_real_thing():
 
 def test_a_bill_that_depends_on_gradients_is_found_out():
   shapes = jax.ShapeDtypeStruct((2**17,), jnp.float32)
-  bill = step_traffic.per_step(strategy('adaptive_gossip'), shapes, 2, 1)
+  bill = step_traffic.per_step(strategy('adaptive_gossip'), shapes, 2, range(1))
   assert not bill.exact and np.asarray(bill.sent.bytes).min() > 0
 
 
@@ -135,7 +135,9 @@ def test_a_mean_is_taken_over_whole_periods_of_all_levels():
 
 def test_a_mean_is_taken_over_a_later_period_than_the_first():
   settings = resolve.strategy_config('streaming_diloco', period=20)
-  three = step_traffic.per_step(resolve.strategy(settings), LAYERS, 4, 60)
+  three = step_traffic.per_step(
+    resolve.strategy(settings), LAYERS, 4, range(60)
+  )
   by_period = np.asarray(three.sent.bytes)[0].reshape(3, 20).sum(axis=1)
   assert of_cycle(settings).sum() == by_period[1] == by_period[2] > by_period[0]
 
@@ -144,10 +146,57 @@ def test_what_comes_once_counts_as_often_as_a_training_has_it():
   settings = resolve.strategy_config('post_local_sgd', switch=30, period=4)
   each = of_cycle(resolve.strategy_config('all_reduce')).mean()
   assert of_cycle(settings).mean() == pytest.approx(each / 4)
-  first, found = step_traffic.of_cycle(settings, LAYERS, 4, training=130)
-  sent = np.asarray(found.sent.bytes).max(axis=0)
-  assert first == 0 and sent.size == 130
-  assert sent.sum() == each * (30 + 25)
+  assert mean_bytes(settings, 130) == pytest.approx(each * (30 + 25) / 130)
+  assert mean_bytes(settings, 20) == pytest.approx(each)
+
+
+def mean_bytes(settings, training: int) -> float:
+  """Of a step of a training, what any of four workers sends."""
+  _, found = step_traffic.of_cycle(settings, LAYERS, 4, training=training)
+  assert found.shares.sum() == pytest.approx(1)
+  return found.shares @ np.asarray(found.sent.bytes).max(axis=0)
+
+
+@pytest.mark.parametrize('switch', [4000, 8192])
+def test_a_beginning_counts_no_more_because_a_training_is_long(switch):
+  settings = resolve.strategy_config('post_local_sgd', switch=switch)
+  each = of_cycle(resolve.strategy_config('all_reduce')).mean()
+  exchanges = switch + (40_000 - switch) / 16
+  assert mean_bytes(settings, 40_000) == pytest.approx(
+    each * exchanges / 40_000
+  )
+
+
+def test_of_a_long_beginning_steps_with_and_without_exchange_are_drawn():
+  outer = {'name': 'post_local_sgd', 'switch': 1024, 'period': 4}
+  settings = resolve.strategy_config('hierarchical', period=8, outer=outer)
+  assert periods.beginning(settings) == 8192 == 2 * periods.MOST
+  steps, shares = periods.sample(settings, 8192)
+  drawn = steps[shares > 0]
+  assert (np.diff(drawn) > 0).all() and drawn[-1] < 8192
+  assert np.mean(drawn % 8 == 7) == pytest.approx(1 / 8, rel=0.1)
+
+
+def test_the_work_of_a_beginning_counts_as_often_as_a_training_has_it(
+  monkeypatch,
+):
+  config = defaults.get_config()
+  config.strategy = resolve.strategy_config(
+    'post_local_sgd', switch=40, period=4
+  )
+  config.steps = 400
+  nothing = Strategy(identity(), identity())
+
+  def took(strategy, local, params, workers, step):
+    if strategy == nothing:
+      return 1.0
+    return 6.0 if step < 40 else 3.0 if step % 4 == 3 else 0.5
+
+  monkeypatch.setattr(step_cost, '_update', took)
+  monkeypatch.setattr(step_cost, 'median_seconds', lambda calls, turns: calls)
+  plain, cost = step_cost.of(config, LAYERS, 4)
+  assert plain == 1.0
+  assert cost.select_s == pytest.approx(0.1 * 5 + 0.9 * 2 / 4)
 
 
 def test_a_warm_up_is_no_part_of_the_cycle_that_follows():
@@ -156,6 +205,8 @@ def test_a_warm_up_is_no_part_of_the_cycle_that_follows():
   assert periods.beginning(settings) == 20
   unset = {'name': 'dgc', 'steps': 5, 'densities': None}  # Of a command line.
   assert periods.beginning({'name': 'dgc', 'warmup': unset}) == 20
+  trigger = {'name': 'norm_slope', 'warmup': 30}
+  assert periods.beginning({'name': 'x', 'trigger': trigger}) == 30
   later = resolve.strategy_config('dgc', density=0.001)
   np.testing.assert_array_equal(of_cycle(settings), of_cycle(later))
 
@@ -172,7 +223,11 @@ def forecast(
     *np.array([path_bytes, path_bytes, 1, rounds, path_bytes]).reshape(5, 1, 1)
   )
   return Forecast(
-    name, 1.0, select_s, step_traffic.StepTraffic(sent, True), chance
+    name,
+    1.0,
+    select_s,
+    step_traffic.StepTraffic(sent, True, np.ones(1)),
+    chance,
   )
 
 
