@@ -11,6 +11,7 @@ from gossipjax.config.parts import PARTS
 from gossipjax.transforms.warmup import Warmup
 
 LEAST, MOST = 16, 4096  # Steps that a mean is taken over.
+ONCE = {'switch', 'warmup', 'warmup.steps'}  # Arguments in such steps.
 
 
 def level(settings: Mapping[str, Any]) -> tuple[list[int], list[Any]]:
@@ -71,6 +72,26 @@ def beginning(settings: Mapping[str, Any]) -> int:
     found = PARTS[Warmup][name](**given)
     own.append(len(found.densities) * found.steps)
   return max(own + [math.lcm(*periods) * beginning(part) for part in parts])
+
+
+def shortened(
+  settings: Mapping[str, Any], share: float, within: str = ''
+) -> dict[str, Any]:
+  """The settings for a shorter training, with the same share that comes once.
+
+  Args:
+    settings: `config.strategy`, or a part of it.
+    share: of the steps, above 0. At least a step stays of what has some.
+    within: the name of the part, and a dot.
+  """
+  found = {}
+  for key, value in settings.items():
+    if isinstance(value, Mapping | ConfigDict):
+      value = shortened(value, share, f'{key}.')
+    elif value and {key, within + key} & ONCE:
+      value = max(1, round(share * value))
+    found[key] = value
+  return found
 
 
 class Sample(NamedTuple):

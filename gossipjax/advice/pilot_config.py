@@ -2,6 +2,7 @@
 
 from ml_collections import ConfigDict
 
+from gossipjax.advice import periods
 from gossipjax.advice.halving import Pilot
 
 POINTS = 10  # Evaluations of a pilot.
@@ -9,6 +10,8 @@ POINTS = 10  # Evaluations of a pilot.
 
 def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
   """The config of a pilot: a short training with the whole schedule.
+
+  So are stages of a strategy: a switch, a warm-up.
 
   Args:
     base: of the variant, at full length.
@@ -26,6 +29,13 @@ def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
   )
   found.split.holdout = 'validation'
   found.optimizer.learning_rate = pilot.candidate.rate
+  found.strategy.update(periods.shortened(base.strategy, share))
+  schedule = base.optimizer.get('schedule', '')
+  if not isinstance(schedule, str) or ':' in schedule:
+    # It may have any arguments in steps.
+    with found.unlocked():
+      found.optimizer.schedule_steps = base.steps
+    return found
   if found.optimizer.get('warmup_steps'):
     found.optimizer.warmup_steps = round(share * base.optimizer.warmup_steps)
   if found.optimizer.get('boundaries'):

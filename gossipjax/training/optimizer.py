@@ -24,6 +24,7 @@ def schedule(
   schedule: Any = 'constant',
   warmup_steps: int = 0,
   boundaries: tuple[int, ...] = (),
+  schedule_steps: int = 0,
 ) -> optax.Schedule:
   """Learning rate by step: a linear warm-up, then the schedule.
 
@@ -33,21 +34,27 @@ def schedule(
     schedule: see `schedules.make`; its steps begin after the warm-up.
     warmup_steps: steps until the highest rate; 0 is none.
     boundaries: steps of piecewise.
+    schedule_steps: of the run that all of this is meant for; it is stretched to
+      `steps`. 0: of this run.
 
   Raises:
     UserError: there is no such schedule.
   """
+  total = schedule_steps or steps
   schedules.check_boundaries(schedule, boundaries)
   after = schedules.make(
     schedule,
     learning_rate,
-    max(1, steps - warmup_steps),
+    max(1, total - warmup_steps),
     tuple(b - warmup_steps for b in boundaries),
   )
-  if not warmup_steps:
-    return after
-  rise = optax.linear_schedule(0, learning_rate, warmup_steps)
-  return optax.join_schedules([rise, after], [warmup_steps])
+  whole = after
+  if warmup_steps:
+    rise = optax.linear_schedule(0, learning_rate, warmup_steps)
+    whole = optax.join_schedules([rise, after], [warmup_steps])
+  if total == steps:
+    return whole
+  return lambda step: whole((jnp.asarray(step) * (total / steps)).astype(int))
 
 
 def rate(config: Mapping[str, Any], steps: int) -> optax.Schedule:
@@ -62,6 +69,7 @@ def unreached(config: Mapping[str, Any], steps: int) -> str:
 
   It is no error, since trials may be as short as that.
   """
+  steps = config.get('schedule_steps') or steps
   late = [
     f'config.optimizer.{key}={config[key]}'
     for key in ('warmup_steps', 'boundaries')

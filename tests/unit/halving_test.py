@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy as np
+import optax
 import pytest
 from ml_collections import ConfigDict
 
@@ -21,7 +22,7 @@ from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.ranking import DENSE, WORSE, Candidate, Curve, ranked
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
-from gossipjax.training import run
+from gossipjax.training import optimizer, run
 from gossipjax.tuning import trials
 from tests.support import workdirs
 
@@ -259,6 +260,70 @@ def test_a_pilot_is_short_on_validation_data_with_the_whole_schedule():
   assert found.optimizer.warmup_steps == 6
   assert tuple(found.optimizer.boundaries) == (20, 40)
   assert config.steps == 300 and config.split.holdout == 'test'
+
+
+@pytest.mark.parametrize(
+  'schedule',
+  [
+    {'name': 'warmup_cosine_decay_schedule', 'warmup_steps': 200},
+    {'name': 'exponential_decay', 'transition_steps': 1, 'decay_rate': 0.999},
+    {
+      'name': 'piecewise_constant_schedule',
+      'boundaries_and_scales': {2000: 0.1, 3000: 0.1},
+    },
+    'tests.unit.halving_test:steep',
+  ],
+  ids=str,
+)
+@pytest.mark.parametrize('warmup_steps', [0, 400])
+def test_a_pilot_goes_through_a_schedule_with_arguments(schedule, warmup_steps):
+  config = defaults.get_config()
+  config.steps, config.optimizer.warmup_steps = 4000, warmup_steps
+  with config.ignore_type():
+    config.optimizer.schedule = schedule
+  config.lock()
+  found = pilot_config.config_of(config, Pilot(Candidate('x', 0.1), 200, 0))
+  whole = optimizer.rate(config.optimizer, 4000)(np.arange(0, 4000, 20))
+  pilot = optimizer.rate(found.optimizer, 200)(np.arange(200))
+  np.testing.assert_allclose(pilot, whole, rtol=1e-5)
+  optimizer.make(found.optimizer, 200)
+  assert optimizer.unreached(found.optimizer, 200) == ''
+
+
+def steep(learning_rate, steps):
+  """A schedule that has steps of its own."""
+  del steps
+  return optax.linear_schedule(learning_rate, 0, 1000)
+
+
+def test_a_pilot_has_the_stages_of_a_strategy():
+  warm = {'name': 'dgc', 'steps': 50}
+  inner = {'name': 'dgc', 'density': 0.01, 'warmup': warm}
+  outer = {'name': 'post_local_sgd', 'switch': 200, 'period': 4}
+  trigger = {'name': 'norm_slope', 'warmup': 30}
+  stages = {
+    'post_local_sgd': {'switch': 1000, 'period': 16},
+    'dgc': {'warmup': warm},
+    'hierarchical': {'inner': inner, 'outer': outer, 'period': 8},
+    'adaptive_gossip': {'trigger': trigger},
+  }
+  config = defaults.get_config()
+  config.steps, found = 2000, {}
+  for name, given in stages.items():
+    config.strategy = resolve.strategy_config(name, **given)
+    pilot = Pilot(Candidate(name, 0.1), 100, 0)
+    found[name] = pilot_config.config_of(config, pilot).strategy
+    resolve.strategy(found[name])
+  assert found['post_local_sgd'].switch == 50
+  assert found['post_local_sgd'].period == 16
+  assert found['dgc'].warmup.steps == 2 and found['dgc'].warmup.name == 'dgc'
+  assert found['hierarchical'].inner.warmup.steps == 2
+  assert found['hierarchical'].outer.switch == 10
+  assert found['hierarchical'].outer.period == 4
+  assert found['adaptive_gossip'].trigger.warmup == 2
+  config.strategy = resolve.strategy_config('post_local_sgd', switch=0)
+  none = pilot_config.config_of(config, Pilot(Candidate('x', 0.1), 100, 0))
+  assert none.strategy.switch == 0  # Local SGD from the first step on.
 
 
 def test_a_plan_fits_into_the_time_and_drops_strategies_first():
