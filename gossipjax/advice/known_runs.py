@@ -33,7 +33,7 @@ class Known(NamedTuple):
     task, model: of the config; '' of a task without such an argument.
     optimizer: its name.
     workers: how many.
-    strategy: name of the run, mostly that of its strategy.
+    strategy: its name, whatever the variant is called.
     score: name of the column, such as test_accuracy.
     value: of the run, at its end or at its best.
     dense: of all-reduce.
@@ -109,7 +109,7 @@ def _of_row(
   return Known(
     table,
     *identity(config),
-    row.name,
+    config['strategy']['name'],
     found.metric,
     row.score.mean if row.score else math.nan,
     found.reference.score.mean if found.reference.score else math.nan,

@@ -106,7 +106,7 @@ def _ratio(dense: Rank, rank: Rank) -> str:
 
 
 def by_known(found: Sequence[Forecast], link: network.Link) -> str:
-  """What kept trainings of the same name recommend; '' if there are none.
+  """What kept trainings of the same kind recommend; '' if there are none.
 
   Args:
     found: forecasts of a step, all-reduce first.

@@ -379,10 +379,24 @@ def workdir_with(path, second, target=0.0, first='all_reduce'):
 
 def test_a_workdir_of_ones_own_is_known(tmp_path):
   (found,) = known_runs.of_workdirs([workdir_with(tmp_path / 'a', (0.5, 1.0))])
-  assert (found.strategy, found.workers, found.task) == ('sparse', 2, 'digits')
+  assert (found.strategy, found.workers, found.task) == ('topk', 2, 'digits')
   assert found.steps == pytest.approx(2) and found.missed == 0
   (found,) = known_runs.of_workdirs([workdir_with(tmp_path / 'b', (0.5, 0.6))])
   assert found.missed == 0.5 and math.isnan(found.steps)
+
+
+def test_a_run_is_evidence_for_its_strategy_whatever_a_variant_is_called(
+  tmp_path, monkeypatch
+):
+  known = [*known_runs.of_workdirs([workdir_with(tmp_path / 'a', (0.5, 1.0))])]
+  cost = step_cost.Cost(0.0, DENSE.traffic)
+  monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
+  monkeypatch.setattr(step_cost, 'gradient_s', lambda *_: 1.0)
+  config = defaults.get_config()
+  config.variants = defaults.variants(sparse='qsgd', other='topk')
+  found = {f.name: f.risk for f in advise.forecasts(config, known)}
+  assert found['sparse'] == risk.of([], config)
+  assert found['other'] == risk.of(known, config) != found['sparse']
 
 
 def test_a_run_that_left_no_record_never_got_there(tmp_path):
@@ -394,7 +408,7 @@ def test_a_run_that_left_no_record_never_got_there(tmp_path):
   workdirs.run(folder, 'dense', [workdirs.record(1), workdirs.record(2)])
   workdirs.run(folder, 'wild', [], diverged='The loss is NaN.')
   (found,) = known_runs.of_workdirs([folder])
-  assert (found.strategy, found.missed, found.seeds) == ('wild', 1, 1)
+  assert (found.strategy, found.missed, found.seeds) == ('topk', 1, 1)
   assert math.isnan(found.value)
 
 
