@@ -42,7 +42,8 @@ def chosen_link(
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:
   """The variants, all-reduce first; of a plain all-reduce, all strategies.
 
-  Of those that are added, optimizer and strategy agree on the momentum.
+  Of those that are added, optimizer and strategy agree on the momentum, and
+  none exchanges beside computing.
   Of several seeds there is one: what a step costs, and pilots, have their own.
   """
   config = ConfigDict({**config, 'seeds': ()})
@@ -56,6 +57,8 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
       mine = {'strategy': resolve.strategy_config(name), 'variants': {}}
       run = ConfigDict({**config, **mine}).copy_and_resolve_references()
       momentum.agree(run)
+      if run.get('overlap'):
+        run.overlap = False  # Not every strategy can.
       found[name] = run
   dense = next(
     n for n, run in found.items() if run.strategy.name == known_runs.DENSE
@@ -80,9 +83,9 @@ def forecasts(
     UserError: a strategy that the config names does not fit it.
   """
   config = ConfigDict({**config, 'seeds': ()})  # They cost the same.
-  named = dict(variants(config))
-  name, first = next(iter(named.items()))
-  task = check(name, first).run.task
+  named, tasks = dict(variants(config)), {}
+  checked = [check(name, run, tasks) for name, run in named.items()]
+  task = checked[0].run.task
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   computing: dict[tuple[Any, ...], float] = {}  # Seconds; noise must not rank.
   result = []

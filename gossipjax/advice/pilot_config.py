@@ -28,6 +28,8 @@ def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
     checkpoint_every=0,
   )
   found.split.holdout = 'validation'
+  if found.get('overlap'):
+    found.overlap = False  # It changes no result.
   found.optimizer.learning_rate = pilot.candidate.rate
   found.strategy.update(periods.shortened(base.strategy, share))
   schedule = base.optimizer.get('schedule', '')

@@ -89,6 +89,7 @@ def main(
   if given.workers is not None:
     config.workers = given.workers
   check(config)
+  _tell_overlap(config)
   executors.emulate(devices([config]) if given.minutes > 0 else 1)
   known = [*known_runs.kept(), *known_runs.of_workdirs(given.known)]
   within = f', within groups {_told(link.group)}' if link.group else ''
@@ -139,6 +140,15 @@ def check(config: ConfigDict) -> None:
         'out config.cluster and config.engine, or compare them with `run`.'
       )
   advise.runs(config)
+
+
+def _tell_overlap(config: ConfigDict) -> None:
+  """Says what becomes of exchanges beside computing."""
+  if any(run.get('overlap') for _, run in variants(config)):
+    console.say(
+      'advise forecasts and tries every strategy without config.overlap; those '
+      'that it adds are without it in tuned.py, too.'
+    )
 
 
 def _put_link(config: ConfigDict) -> network.Link:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import runpy
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +18,14 @@ from gossipjax.advice import (
   known_runs,
   known_table,
   periods,
+  pilot_config,
   pilots,
   ranking,
   recommendation,
   risk,
   step_cost,
   step_traffic,
+  tuned,
 )
 from gossipjax.advice.bandwidth_figure import draw
 from gossipjax.advice.forecast import Forecast, break_even, rows
@@ -31,7 +34,9 @@ from gossipjax.aggregator import Strategy, identity
 from gossipjax.collectives import WORKERS
 from gossipjax.commands import advise as command
 from gossipjax.commands import advise_pilots
+from gossipjax.comparison.variant import check
 from gossipjax.config import defaults, resolve
+from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.traffic import Traffic
@@ -430,6 +435,42 @@ def test_a_plain_all_reduce_is_compared_with_every_strategy():
   several = defaults.get_config()
   several.seeds, several.variants = (0, 1), defaults.variants(sparse='topk')
   assert list(advise.runs(several)) == ['all_reduce', 'sparse']
+
+
+def test_what_overlaps_is_tried_without_and_tuned_with_it(tmp_path):
+  config = defaults.get_config('delayed_gossip')
+  config.update(overlap=True, executor='vmap', workers=2)
+  runs = advise.runs(config)
+  assert {n: run.overlap for n, run in runs.items()} == {
+    'all_reduce': False,  # It is added.
+    'delayed_gossip': True,
+  }
+  candidates = [ranking.Candidate(name, 0.2) for name in runs]
+  for candidate in candidates:
+    pilot = halving.Pilot(candidate, 20, 0)
+    mine = pilot_config.config_of(runs[candidate.name], pilot)
+    assert not mine.overlap
+    check(candidate.name, mine)
+  ranks = [
+    ranking.Rank(candidate, *[1.0] * 7, 20, 1) for candidate in candidates
+  ]
+  tuned.write(tmp_path / 'tuned.py', config, runs, ranks)
+  names = runpy.run_path(str(tmp_path / 'tuned.py'))
+  again = dict(variants(names['get_config']()))
+  assert {n: run.overlap for n, run in again.items()} == {
+    n: run.overlap for n, run in runs.items()
+  }
+
+
+def test_a_variant_that_cannot_overlap_is_refused_before_anything_is_timed(
+  monkeypatch,
+):
+  config = defaults.get_config()
+  config.update(overlap=True, executor='vmap', workers=2)
+  config.variants = defaults.variants('delayed_gossip', 'gossip')
+  monkeypatch.setattr(step_cost, 'of', None)
+  with pytest.raises(UserError, match='overlap: strategy gossip waits for'):
+    advise.forecasts(config)
 
 
 @pytest.mark.parametrize(
