@@ -1,4 +1,4 @@
-"""Runs that are known: those kept in the repository, and workdirs given.
+"""Runs that are known: those kept in the repository, and how far they are.
 
 known_runs.csv is written by `python -m experiments.framework.results_page`, so
 that an installed package has them too.
@@ -7,16 +7,16 @@ that an installed package has them too.
 import csv
 import math
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gossipjax.comparison import answer, target_costs
-from gossipjax.config.variants import merged_by_name
-from gossipjax.results import reader
+from gossipjax.comparison import answer
+from gossipjax.config import defaults
 
 PATH = pathlib.Path(__file__).with_name('known_runs.csv')
 DENSE = answer.DENSE
-UNLIKE = 4  # Distance of runs that share neither task nor kind of model.
+UNLIKE = 5  # Distance of runs that share neither task nor kind of model.
+IID = 'iid'  # The split that needs no word.
 FAMILIES = {
   'convolutional network': ('cnn', 'resnet', 'vgg', 'shallow'),
   'dense network': ('mlp', 'linear'),
@@ -33,6 +33,7 @@ class Known(NamedTuple):
     task, model: of the config; '' of a task without such an argument.
     optimizer: its name.
     workers: how many.
+    split: how examples are shared out: 'iid', 'dirichlet alpha=0.1'.
     strategy: its name, whatever the variant is called.
     score: name of the column, such as test_accuracy.
     value: of the run, at its end or at its best.
@@ -49,6 +50,7 @@ class Known(NamedTuple):
   model: str
   optimizer: str
   workers: int
+  split: str
   strategy: str
   score: str
   value: float
@@ -77,55 +79,15 @@ def kept(path: pathlib.Path = PATH) -> list[Known]:
     ]
 
 
-def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
-  """Of each comparison, its runs beside its all-reduce.
-
-  Raises:
-    UserError: a folder is no workdir with a finished run.
-  """
-  for folder in map(pathlib.Path, folders):
-    summary, runs = reader.summary(folder), reader.read(folder)
-    found = answer.of(summary, runs)
-    if found is None or found.reference.score is None:
-      continue
-    # Also of variants that diverged before their first record.
-    configs = merged_by_name({**summary['config'], 'seeds': ()})
-    if configs[found.dense]['strategy']['name'] != DENSE:
-      continue
-    for row in found.rows:
-      if row.name != found.dense:
-        yield _of_row(str(folder), row, found, configs[row.name])
-
-
-def _of_row(
-  table: str, row: target_costs.Row, found: answer.Answer, config: Mapping
-) -> Known:
-  """A row of an answer. A target of the config tells nothing of another one."""
-  missed = steps = math.nan
-  if not found.given and found.reference.arrives:
-    missed = [*row.each.values()].count(target_costs.NEVER) / len(row.each)
-    if missed in (0, 1):  # Of some seeds alone the steps are not kept.
-      steps = row.steps / found.reference.steps
-  return Known(
-    table,
-    *identity(config),
-    config['strategy']['name'],
-    found.metric,
-    row.score.mean if row.score else math.nan,
-    found.reference.score.mean if found.reference.score else math.nan,
-    missed,
-    steps,
-    len(row.each),
-  )
-
-
 class Identity(NamedTuple):
-  """What is trained: names of task, model, optimizer, and how many workers."""
+  """What is trained: names of task, model and optimizer, how many workers, and
+  how examples are shared out among them."""
 
   task: str
   model: str
   optimizer: str
   workers: int
+  split: str
 
 
 def identity(config: Mapping[str, Any]) -> Identity:
@@ -136,14 +98,23 @@ def identity(config: Mapping[str, Any]) -> Identity:
     model if isinstance(model, str) else '',
     config.get('optimizer', {}).get('name', ''),
     config['workers'],
+    _split(config.get('split') or {}),
   )
 
 
+def _split(given: Mapping[str, Any]) -> str:
+  """The name of `config.split`, and how much the workers differ."""
+  whole = {**defaults.split(), **given}
+  extent = {'dirichlet': 'alpha', 'label': 'shards'}.get(name := whole['name'])
+  return f'{name} {extent}={whole[extent]:g}' if extent else name
+
+
 def training(what: Known | Identity) -> str:
-  """'cnn on fashion_mnist with sgd'."""
+  """'cnn on fashion_mnist with sgd'; of examples that are not iid, also how."""
   model = f'{what.model} on ' if what.model else ''
   optimizer = f' with {what.optimizer}' if what.optimizer else ''
-  return f'{model}{what.task}{optimizer}'
+  split = f', {what.split}' if what.split != IID else ''
+  return f'{model}{what.task}{optimizer}{split}'
 
 
 def place(what: Known | Identity) -> str:
@@ -166,21 +137,25 @@ def family(model: str) -> str:
 def distance(known: Known, config: Mapping[str, Any]) -> tuple[int, float]:
   """How far a run is from a config: (model and task, doublings of P).
 
-  The first is 0 for the same task, model and optimizer, 1 with another
-  optimizer, 2 for the same task, 3 for the same family of networks, else
-  UNLIKE.
+  The first is 0 for the same task, model, split and optimizer, 1 with another
+  optimizer, 2 with another split, 3 for the same task, 4 for the same family of
+  networks, else UNLIKE.
   """
-  task, model, optimizer, workers = identity(config)
-  if known.task == task:
-    level = 2 if known.model != model else int(known.optimizer != optimizer)
-  else:
-    alike = family(model) and family(model) == family(known.model)
-    level = 3 if alike else UNLIKE
+  task, model, optimizer, workers, split = identity(config)
+  alike = family(model) and family(model) == family(known.model)
+  differs = (
+    (known.task != task and not alike, UNLIKE),
+    (known.task != task, 4),
+    (known.model != model, 3),
+    (known.split != split, 2),
+    (known.optimizer != optimizer, 1),
+  )
+  level = next((level for other, level in differs if other), 0)
   return level, abs(math.log2(known.workers / workers))
 
 
 def is_near(known: Known, config: Mapping[str, Any]) -> bool:
-  """Whether task, model and optimizer have the same names, and P is alike.
+  """Whether task, model, split and optimizer are the same, and P is alike.
 
   Their sizes, and the length of the training, may differ.
   """

@@ -30,6 +30,7 @@ def told(
   table = [
     {
       'strategy': k.strategy,
+      'split': k.split,
       scores.label(k.score): scores.told(k.score, k.value),
       "all-reduce's": scores.told(k.score, k.dense),
       'steps to the target over its': _steps(k),

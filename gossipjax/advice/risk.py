@@ -133,8 +133,9 @@ def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
 
 
 def _by_table(runs: Sequence[Known]) -> Iterator[list[Known]]:
-  for table in dict.fromkeys(run.table for run in runs):
-    yield [run for run in runs if run.table == table]
+  """Those of each comparison, of which a table has one for each split."""
+  for place in dict.fromkeys((run.table, run.split) for run in runs):
+    yield [run for run in runs if (run.table, run.split) == place]
 
 
 def _many(tables: Sequence[Any]) -> str:

@@ -27,7 +27,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from gossipjax import executors, network
-from gossipjax.advice import advise, known_runs, known_table
+from gossipjax.advice import advise, known_runs, known_table, known_workdirs
 from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line, console
 from gossipjax.comparison import units
@@ -91,7 +91,7 @@ def main(
   check(config)
   _tell_overlap(config)
   executors.emulate(devices([config]) if given.minutes > 0 else 1)
-  known = [*known_runs.kept(), *known_runs.of_workdirs(given.known)]
+  known = [*known_runs.kept(), *known_workdirs.of_workdirs(given.known)]
   within = f', within groups {_told(link.group)}' if link.group else ''
   print(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '

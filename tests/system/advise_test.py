@@ -17,6 +17,7 @@ from gossipjax.advice import (
   halving,
   known_runs,
   known_table,
+  known_workdirs,
   periods,
   pilot_config,
   pilots,
@@ -266,6 +267,7 @@ def test_a_row_splits_a_step_into_its_parts():
 def known(strategy: str, value: float, steps=float('nan'), **given):
   """A run of an MLP on digits with 8 workers; all-reduce has 90 %."""
   place = {'task': 'digits', 'model': 'mlp', 'optimizer': 'sgd', 'workers': 8}
+  place |= {'split': 'iid'}
   missed = steps if math.isnan(steps) else float(math.isinf(steps))
   score = ('test_accuracy', value, 0.9, missed, steps, 1)
   where = (place | given).values()
@@ -289,8 +291,10 @@ def test_a_run_is_known_by_how_far_it_is():
   assert known_runs.is_near(same, config)
   adam = known('a', 0.9, optimizer='adam')
   assert known_runs.distance(adam, config) == (1, 0)
-  assert known_runs.distance(other, config) == (2, 0)
-  assert known_runs.distance(apart, config) == (4, 1)
+  split = known('a', 0.9, split='dirichlet alpha=0.1')
+  assert known_runs.distance(split, config) == (2, 0)
+  assert known_runs.distance(other, config) == (3, 0)
+  assert known_runs.distance(apart, config) == (5, 1)
   assert known_runs.nearest([apart, other], config) == [other]
   head, rows = known_table.told([apart, other], config)
   assert 'no run of your model (mlp on digits with sgd, P = 8)' in head
@@ -299,6 +303,23 @@ def test_a_run_is_known_by_how_far_it_is():
   head, rows = known_table.told([apart, apart], config)
   assert head.endswith('nor of one like it.')
   assert rows == []
+
+
+def test_trainings_of_another_split_are_no_evidence_of_the_same_training():
+  config = defaults.get_config()
+  apart = 'dirichlet alpha=0.5'
+  kept = [known('a', 0.9, 1.2), known('a', 0.5, math.inf, split=apart)]
+  for split, missed in ((defaults.split('dirichlet'), 1), ({}, 0)):
+    config.split = split
+    of_all, _, same = risk.of(kept, config).groups
+    assert (same.missed, same.of) == (missed, 1)
+    assert (of_all.missed, of_all.of) == (1, 2)  # Of both, each counts once.
+  config.split = defaults.split('label', shards=3)
+  assert known_runs.identity(config).split == 'label shards=3'
+  assert not risk.of(kept, config).of_the_same
+  head, rows = known_table.told(kept, config)
+  assert 'no run of your model (mlp on digits with sgd, label shards=3' in head
+  assert [row['split'] for row in rows] == ['iid', apart]
 
 
 def chance(*known_of_it) -> risk.Risk:
@@ -344,13 +365,13 @@ def test_the_picture_has_a_line_per_strategy_and_the_link():
 def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
   path = tmp_path / 'known_runs.csv'
   path.write_text(
-    'table,task,model,optimizer,workers,strategy,score,value,dense,missed,'
-    'steps,seeds\n'
-    'a,digits,mlp,sgd,8,topk,test_accuracy,0.88,0.9,nan,nan,1\n'
-    'c,text,transformer,adam,4,gtopk,test_loss,2.8,1.7,1.0,inf,3\n'
+    'table,task,model,optimizer,workers,split,strategy,score,value,dense,'
+    'missed,steps,seeds\n'
+    'a,digits,mlp,sgd,8,iid,topk,test_accuracy,0.88,0.9,nan,nan,1\n'
+    'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,1.0,inf,3\n'
   )
   one, two = known_runs.kept(path)
-  assert one[:5] == ('a', 'digits', 'mlp', 'sgd', 8)
+  assert one[:6] == ('a', 'digits', 'mlp', 'sgd', 8, 'iid')
   assert math.isnan(one.missed) and two[-3:] == (1.0, math.inf, 3)
 
 
@@ -383,17 +404,23 @@ def workdir_with(path, second, target=0.0, first='all_reduce'):
 
 
 def test_a_workdir_of_ones_own_is_known(tmp_path):
-  (found,) = known_runs.of_workdirs([workdir_with(tmp_path / 'a', (0.5, 1.0))])
+  (found,) = known_workdirs.of_workdirs(
+    [workdir_with(tmp_path / 'a', (0.5, 1.0))]
+  )
   assert (found.strategy, found.workers, found.task) == ('topk', 2, 'digits')
   assert found.steps == pytest.approx(2) and found.missed == 0
-  (found,) = known_runs.of_workdirs([workdir_with(tmp_path / 'b', (0.5, 0.6))])
+  (found,) = known_workdirs.of_workdirs(
+    [workdir_with(tmp_path / 'b', (0.5, 0.6))]
+  )
   assert found.missed == 0.5 and math.isnan(found.steps)
 
 
 def test_a_run_is_evidence_for_its_strategy_whatever_a_variant_is_called(
   tmp_path, monkeypatch
 ):
-  known = [*known_runs.of_workdirs([workdir_with(tmp_path / 'a', (0.5, 1.0))])]
+  known = [
+    *known_workdirs.of_workdirs([workdir_with(tmp_path / 'a', (0.5, 1.0))])
+  ]
   cost = step_cost.Cost(0.0, DENSE.traffic)
   monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
   monkeypatch.setattr(step_cost, 'gradient_s', lambda *_: 1.0)
@@ -412,17 +439,17 @@ def test_a_run_that_left_no_record_never_got_there(tmp_path):
   folder = workdirs.claim(tmp_path / 'a', config)
   workdirs.run(folder, 'dense', [workdirs.record(1), workdirs.record(2)])
   workdirs.run(folder, 'wild', [], diverged='The loss is NaN.')
-  (found,) = known_runs.of_workdirs([folder])
+  (found,) = known_workdirs.of_workdirs([folder])
   assert (found.strategy, found.missed, found.seeds) == ('topk', 1, 1)
   assert math.isnan(found.value)
 
 
 def test_a_workdir_tells_nothing_of_another_target_or_reference(tmp_path):
   other = workdir_with(tmp_path / 'a', (0.5, 1.0), target=0.3)
-  (found,) = known_runs.of_workdirs([other])
+  (found,) = known_workdirs.of_workdirs([other])
   assert math.isnan(found.missed) and math.isnan(found.steps)
   none = workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip')
-  assert list(known_runs.of_workdirs([none])) == []
+  assert list(known_workdirs.of_workdirs([none])) == []
 
 
 def test_a_plain_all_reduce_is_compared_with_every_strategy():

@@ -206,6 +206,13 @@ def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
   assert float(row['steps']) == 1 and row['seeds'] == '1'
 
 
+def test_known_runs_tell_how_examples_are_shared_out(tmp_path):
+  lines = [line('sgd', name, 0.8, name) for name in ('all_reduce', 'topk')]
+  for each in lines:
+    each['key']['config']['split'] = {'name': 'dirichlet', 'alpha': 0.1}
+  assert only_known(tmp_path, lines)['split'] == 'dirichlet alpha=0.1'
+
+
 @pytest.mark.parametrize('diverged, value', [(1, 0.8), (2, math.nan)])
 def test_a_seed_that_diverged_misses_the_target_in_known_runs(
   diverged, value, tmp_path

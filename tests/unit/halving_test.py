@@ -127,7 +127,7 @@ CONFIG = {
 
 def known(missed, steps, table='tiny', model='transformer', optimizer='adam'):
   """A run with three seeds of a strategy called fast."""
-  names = table, 'text', model, optimizer, 8, 'fast', 'test_accuracy'
+  names = table, 'text', model, optimizer, 8, 'iid', 'fast', 'test_accuracy'
   return known_runs.Known(*names, 0.3, 0.4, missed, steps, 3)
 
 

@@ -1,0 +1,52 @@
+"""Runs that are known from workdirs: of comparisons with an all-reduce."""
+
+import math
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from gossipjax.advice.known_runs import DENSE, Known, identity
+from gossipjax.comparison import answer, target_costs
+from gossipjax.config.variants import merged_by_name
+from gossipjax.results import reader
+
+
+def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
+  """Of each comparison, its runs beside its all-reduce.
+
+  Raises:
+    UserError: a folder is no workdir with a finished run.
+  """
+  for folder in map(pathlib.Path, folders):
+    summary, runs = reader.summary(folder), reader.read(folder)
+    found = answer.of(summary, runs)
+    if found is None or found.reference.score is None:
+      continue
+    # Also of variants that diverged before their first record.
+    configs = merged_by_name({**summary['config'], 'seeds': ()})
+    if configs[found.dense]['strategy']['name'] != DENSE:
+      continue
+    for row in found.rows:
+      if row.name != found.dense:
+        yield _of_row(str(folder), row, found, configs[row.name])
+
+
+def _of_row(
+  table: str, row: target_costs.Row, found: answer.Answer, config: Mapping
+) -> Known:
+  """A row of an answer. A target of the config tells nothing of another one."""
+  missed = steps = math.nan
+  if not found.given and found.reference.arrives:
+    missed = [*row.each.values()].count(target_costs.NEVER) / len(row.each)
+    if missed in (0, 1):  # Of some seeds alone the steps are not kept.
+      steps = row.steps / found.reference.steps
+  return Known(
+    table,
+    *identity(config),
+    config['strategy']['name'],
+    found.metric,
+    row.score.mean if row.score else math.nan,
+    found.reference.score.mean if found.reference.score else math.nan,
+    missed,
+    steps,
+    len(row.each),
+  )
