@@ -35,7 +35,7 @@ def repeats(settings: Mapping[str, Any]) -> int:
 
 
 def longest(settings: Mapping[str, Any]) -> int:
-  """Steps between two exchanges, at most.
+  """Steps after which a strategy has done all that it does, at least once.
 
   Args:
     settings: `config.strategy`, or a part of it.

@@ -104,21 +104,21 @@ def _ranks(
 def _tried(
   configs: Mapping[str, ConfigDict], better: Sequence[Forecast]
 ) -> list[str]:
-  """All-reduce and those that exchange within the shortest pilot."""
+  """All-reduce and those with a whole period within the shortest pilot."""
   least = pilot_plan.least_steps(configs[DENSE].steps)
   names = [DENSE]
   for f in better:
     if (period := periods.longest(configs[f.name].strategy)) > least:
       console.say(
-        f'{f.name} is not tried: it exchanges every {period} steps, a pilot '
-        f'has {least}.'
+        f'{f.name} is not tried: its period is {period} steps, a pilot has '
+        f'{least}.'
       )
     else:
       names.append(f.name)
   if len(names) == 1:
     raise UserError(
-      'Every strategy that is faster than all-reduce on this link exchanges '
-      f'less often than every {least} steps, the length of a short training; '
+      'Every strategy that is faster than all-reduce on this link has a period '
+      f'of more than {least} steps, the length of a short training; '
       'set a shorter period, or more config.steps.'
     )
   return names
