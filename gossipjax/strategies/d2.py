@@ -5,12 +5,16 @@
 and W (x - eta g) in the first step. With y = x - eta g, what the optimizer
 makes of x, this is
 
-  x_i(t+1) = sum_j W_ij (y_j(t) + c_j(t)),    c_i(t+1) = x_i(t+1) - y_i(t)
+  m_i(t) = y_i(t) + c_i(t)
+  c_i(t+1) = c_i(t) + sum_j W_ij (m_j(t) - m_i(t)),    c_i(0) = 0
+  x_i(t+1) = y_i(t) + c_i(t+1)
 
 which needs one vector c_i of memory, and no learning rate. The mean of the
-workers is preserved: the c_i add up to zero. All eigenvalues of W must be above
--1/3. A ring with an even number of workers and weights of 1/3 violates this, so
-the default is (W + I) / 2, which is exact diffusion.
+workers is preserved: the c_i add up to zero. If c_i were x_i - y_i, it would
+keep the rounding of x_i and add it to the mean at every later step. All
+eigenvalues of W must be above -1/3. A ring with an even number of workers and
+weights of 1/3 violates this, so the default is (W + I) / 2, which is exact
+diffusion.
 
 Tang et al., D^2: decentralized training over decentralized data, 2018.
 arXiv:1803.07068; Yuan et al., Exact diffusion, 2019. arXiv:1702.05122
@@ -19,14 +23,13 @@ arXiv:1803.07068; Yuan et al., Exact diffusion, 2019. arXiv:1702.05122
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gossipjax import collectives
-from gossipjax.aggregator import Aggregator, State, Strategy, Tree, identity
+from gossipjax import collectives, norms
+from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
 from gossipjax.errors import UserError
-from gossipjax.strategies.gossip import neighbor_mean
+from gossipjax.strategies.gossip import add_differences
 from gossipjax.topology import (
   Topology,
   is_symmetric,
@@ -41,11 +44,10 @@ _ROUNDING = 1e-9  # Of eigenvalues that NumPy computes.
 
 
 class CorrectionState(NamedTuple):
-  correction: Tree  # c_i, like the parameters; over workers it adds up to zero.
-  mean: State  # Of the aggregator that mixes.
+  correction: Tree  # c_i, in float32 or wider; over workers it adds up to zero.
 
 
-def _check(topology: Topology, n: int, lazy: bool) -> None:
+def _check(topology: Topology, n: int) -> None:
   """Raises a UserError for a W with which corrections grow or do not cancel."""
   exchanges = only_round(topology, n, 'd2')
   if not is_symmetric(exchanges, n):
@@ -54,7 +56,7 @@ def _check(topology: Topology, n: int, lazy: bool) -> None:
       'such as ring or complete.'
     )
   least = np.linalg.eigvalsh(mixing_matrix(exchanges, n))[0]
-  if not lazy and least <= LEAST + _ROUNDING:
+  if least <= LEAST + _ROUNDING:
     raise UserError(
       'd2 with lazy=False needs a topology whose mixing matrix has only '
       f'eigenvalues above -1/3, got {least:.3g} with workers={n}; set '
@@ -62,23 +64,27 @@ def _check(topology: Topology, n: int, lazy: bool) -> None:
     )
 
 
-def corrected_mean(topology: Topology, lazy: bool) -> Aggregator:
-  """Mixes parameters with corrections; a lazy mean goes half the way."""
-  mean = neighbor_mean(topology)
+def half_way(topology: Topology) -> Topology:
+  """(W + I) / 2, whose eigenvalues are not negative."""
+  half = lambda e: e._replace(weight=e.weight / 2)
+  return lambda n: tuple(tuple(map(half, r)) for r in topology(n))
+
+
+def corrected_mean(topology: Topology) -> Aggregator:
+  """Mixes parameters with corrections."""
 
   def init(tree):
-    zeros = jax.tree.map(jnp.zeros_like, tree)
-    return CorrectionState(zeros, mean.init(tree))
+    return CorrectionState(norms.zeros(tree))
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
-    _check(topology, lax.axis_size(collectives.axis()), lazy)
-    moved = jax.tree.map(jnp.add, tree, state.correction)
-    mixed, inner, sent = mean.update(moved, state.mean, step)
-    if lazy:
-      mixed = jax.tree.map(lambda m, x: x + (m - x) / 2, mixed, moved)
-    correction = jax.tree.map(jnp.subtract, mixed, tree)
-    return mixed, CorrectionState(correction, inner), sent
+    _check(topology, lax.axis_size(collectives.axis()))
+    corrected = lambda by: jax.tree.map(
+      lambda y, c: (y + c).astype(y.dtype), tree, by
+    )
+    before = state.correction
+    after, sent = add_differences(before, corrected(before), topology, step)
+    return corrected(after), CorrectionState(after), sent
 
   return Aggregator(init, update)
 
@@ -88,4 +94,5 @@ def strategy(topology: Topology = ring, lazy: bool = True) -> Strategy:
   topology: W, symmetric, the same at every step.
   lazy: whether it is (W + I) / 2 instead; False needs eigenvalues above -1/3.
   """
-  return Strategy(identity(), flattened(corrected_mean(topology, lazy)))
+  graph = half_way(topology) if lazy else topology
+  return Strategy(identity(), flattened(corrected_mean(graph)))

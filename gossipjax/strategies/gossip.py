@@ -9,6 +9,7 @@ Lian et al., Can decentralized algorithms outperform centralized algorithms?,
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
 from jax import lax
@@ -17,25 +18,60 @@ from gossipjax import async_exchange, collectives
 from gossipjax.aggregator import (
   Aggregator,
   Strategy,
+  Tree,
   every,
   identity,
   stateless,
 )
 from gossipjax.errors import UserError
 from gossipjax.topology import Round, Topology, is_symmetric, ring
-from gossipjax.traffic import SILENCE
+from gossipjax.traffic import SILENCE, Traffic
 from gossipjax.transforms.flattened import flattened
 
 
-def _mix(tree, active, exchanges: Round):
-  mixed, sent = tree, SILENCE
-  for weight, source in exchanges:
-    theirs, cost = collectives.swap(tree, source, active)
-    mixed = jax.tree.map(
-      lambda m, t, x: m + weight * (t - x), mixed, theirs, tree
-    )
-    sent += cost
-  return mixed, sent
+def add_differences(
+  onto: Tree,
+  x: Tree,
+  topology: Topology,
+  step: jax.Array,
+  active: bool | jax.Array = True,
+  decode: Callable[[Tree], Tree] = lambda x: x,
+) -> tuple[Tree, Traffic]:
+  """onto_i + sum_j W_ij (x_j - x_i), and the bill.
+
+  What x_j adds to `onto` of i and x_i to that of j cancel, in floating point
+  too: an error has the size of the differences, not of x.
+
+  Args:
+    onto: arrays, in whose dtypes differences are taken.
+    x: what travels; if decoded, in the form of `onto`.
+    topology: W, which has a round for each step in turn.
+    step: i32[]
+    active: whether this worker takes part.
+    decode: of what travels.
+  """
+  rounds = topology(lax.axis_size(collectives.axis()))
+
+  def decoded(message: Tree) -> Tree:
+    numbers = decode(message)
+    return jax.tree.map(lambda o, n: n.astype(o.dtype), onto, numbers)
+
+  def add(exchanges: Round):
+    mine, total, sent = decoded(x), onto, SILENCE
+    for weight, source in exchanges:
+      message, cost = collectives.swap(x, source, active)
+      total = jax.tree.map(
+        lambda o, t, m: o + weight * (t - m),
+        total,
+        decoded(message),
+        mine,
+      )
+      sent += cost
+    return total, sent
+
+  return lax.switch(
+    step % len(rounds), [functools.partial(add, r) for r in rounds]
+  )
 
 
 def neighbor_mean(topology: Topology) -> Aggregator:
@@ -48,14 +84,12 @@ def neighbor_mean(topology: Topology) -> Aggregator:
 
   def update(tree, step, active):
     n = lax.axis_size(collectives.axis())
-    rounds = topology(n)
-    if active is not True and not all(is_symmetric(r, n) for r in rounds):
+    if active is not True and not all(is_symmetric(r, n) for r in topology(n)):
       raise UserError(
         'A directed topology needs every worker in every round; ring, '
         'hypercube and complete do not.'
       )
-    mix = [functools.partial(_mix, tree, active, r) for r in rounds]
-    return lax.switch(step % len(rounds), mix)
+    return add_differences(tree, tree, topology, step, active)
 
   return stateless(update)
 

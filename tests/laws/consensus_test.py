@@ -1,11 +1,12 @@
-"""Without gradients, workers that exchange parameters come to agree."""
+"""Workers come to agree without gradients, and exchanges keep their mean."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
-from gossipjax import executors
+from gossipjax import executors, norms
 from gossipjax.config import resolve
 
 P, SIZE, STEPS = 4, 24, 1000
@@ -48,3 +49,38 @@ def test_workers_that_no_gradient_drives_apart_reach_their_mean(name):
     jax.tree.leaves(found), jax.tree.leaves(begin), strict=True
   ):
     np.testing.assert_allclose(part, wanted, atol=3e-3)
+
+
+# What a thousand exchanges may add to the mean, where entries are about 1 and a
+# step 0.02: some roundings of the parameters.
+DRIFT = {'float32': 2e-5, 'bfloat16': 0.2}
+MEMORIES = {
+  'd2': {},
+  'd2, complete': {'lazy': False, 'topology': 'complete'},
+}
+
+
+@pytest.mark.parametrize('dtype', DRIFT)
+@pytest.mark.parametrize('name', ['gossip', *MEMORIES])
+def test_no_memory_moves_the_mean_further_with_every_step(name, dtype):
+  config = resolve.strategy_config(name.split(',')[0], **MEMORIES.get(name, {}))
+  mix = resolve.strategy(config).parameters
+  rng = np.random.default_rng(0)
+  begin = np.broadcast_to(rng.standard_normal(SIZE), (P, SIZE))
+  steps = 0.02 * rng.standard_normal((P, STEPS, SIZE))
+
+  def turn(worker, at):
+    x, state, moved = worker
+    local = x + at[1]
+    x, state, _ = mix.update(local, state, at[0])
+    return (x, state, moved + (norms.widened(x) - norms.widened(local))), ()
+
+  def train(x, steps):
+    numbers = jnp.arange(STEPS)
+    worker = x, mix.init(x), jnp.zeros(SIZE)
+    return lax.scan(turn, worker, (numbers, steps))[0][2]
+
+  moved = executors.on_one_device(train)(
+    jnp.asarray(begin, dtype), jnp.asarray(steps, dtype)
+  )
+  np.testing.assert_allclose(moved.mean(axis=0), 0, atol=DRIFT[dtype])
