@@ -4,7 +4,9 @@
   x_i(t+1) = sum_j W_ij (x_j(t) - eta y_j(t))
 
 y_i tracks the mean gradient: mean_i y_i == mean_i g_i at every step. The
-optimizer takes y_i for a gradient. Two vectors travel per step.
+optimizer takes y_i for a gradient. Two vectors travel per step. A worker keeps
+o_i = y_i - g_i, to which it adds sum_j W_ij (y_j - y_i): rounding has the size
+of these differences and does not move the mean.
 
 Pu & Nedic, A distributed stochastic gradient tracking method, 2018.
 arXiv:1803.07741
@@ -13,33 +15,31 @@ arXiv:1803.07741
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
-from gossipjax import collectives
-from gossipjax.aggregator import Aggregator, State, Strategy, Tree
-from gossipjax.strategies.gossip import neighbor_mean
+from gossipjax import collectives, norms
+from gossipjax.aggregator import Aggregator, Strategy, Tree
+from gossipjax.strategies.gossip import add_differences, neighbor_mean
 from gossipjax.topology import Topology, ring
 from gossipjax.transforms.flattened import flattened
 
 
 class TrackingState(NamedTuple):
-  offset: Tree  # sum_j W_ij y_j - g_i of the last step; its sum is zero.
-  mean: State  # Of the aggregator that mixes.
+  offset: Tree  # o_i, in float32 or wider; over workers it adds up to zero.
 
 
-def tracked(mean: Aggregator) -> Aggregator:
+def tracked(topology: Topology) -> Aggregator:
   """Estimates of the mean gradient; sent when the step begins."""
 
   def init(tree):
-    zeros = jax.tree.map(jnp.zeros_like, tree)
-    return TrackingState(zeros, mean.init(tree))
+    return TrackingState(norms.zeros(tree))
 
   def update(gradients, state, step, active=True):
     collectives.needs_everyone(active)
-    estimate = jax.tree.map(jnp.add, state.offset, gradients)
-    mixed, inner, sent = mean.update(estimate, state.mean, step)
-    offset = jax.tree.map(jnp.subtract, mixed, gradients)
-    return estimate, TrackingState(offset, inner), sent
+    estimate = jax.tree.map(
+      lambda g, o: (g + o).astype(g.dtype), gradients, state.offset
+    )
+    offset, sent = add_differences(state.offset, estimate, topology, step)
+    return estimate, TrackingState(offset), sent
 
   return Aggregator(init, update)
 
@@ -48,5 +48,6 @@ def strategy(topology: Topology = ring) -> Strategy:
   """Args:
   topology: W, doubly stochastic.
   """
-  mean = neighbor_mean(topology)
-  return Strategy(flattened(tracked(mean)), flattened(mean))
+  return Strategy(
+    flattened(tracked(topology)), flattened(neighbor_mean(topology))
+  )

@@ -84,3 +84,22 @@ def test_no_memory_moves_the_mean_further_with_every_step(name, dtype):
     jnp.asarray(begin, dtype), jnp.asarray(steps, dtype)
   )
   np.testing.assert_allclose(moved.mean(axis=0), 0, atol=DRIFT[dtype])
+
+
+@pytest.mark.parametrize('dtype, most', [('float32', 2e-6), ('bfloat16', 0.02)])
+def test_the_mean_estimate_is_the_mean_gradient_at_every_step(dtype, most):
+  track = resolve.strategy({'name': 'gradient_tracking'}).gradients
+  gradients = np.random.default_rng(0).standard_normal((P, STEPS, SIZE))
+
+  def turn(state, at):
+    estimate, state, _ = track.update(at[1], state, at[0])
+    return state, estimate
+
+  def train(gradients):
+    steps = jnp.arange(STEPS), gradients
+    return lax.scan(turn, track.init(gradients[0]), steps)[1]
+
+  given = jnp.asarray(gradients, dtype)
+  found = executors.on_one_device(train)(given)
+  mean = lambda x: np.asarray(x, np.float64).mean(axis=0)
+  np.testing.assert_allclose(mean(found), mean(given), atol=most)
