@@ -1,8 +1,10 @@
 """CHOCO-SGD: gossip over compressed differences to public copies.
 
-  y_i <- y_i + C(x_i - y_i),    x_i <- x_i + a sum_j W_ij (y_j - y_i)
+  y_i <- y_i + q_i,    q_i = C(x_i - y_i)
+  x_i <- x_i + a d_i,    d_i = sum_j W_ij (y_j - y_i)
 
-Each worker keeps its public copy y_i and the weighted sum of its neighbors'.
+Each worker keeps its public copy y_i and d_i, to which it adds sum_j W_ij
+(q_j - q_i): rounding has the size of the messages and does not move the mean.
 The authors' code for deep learning (github.com/epfml/ChocoSGD) mixes before it
 updates the copies, which are then a step older: their messages travel while the
 next gradient is computed.
@@ -19,13 +21,13 @@ from jax import lax
 from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.flatten import ravel
+from gossipjax.strategies.gossip import add_differences
 from gossipjax.topology import Topology, only_round, ring
-from gossipjax.traffic import SILENCE
 
 
 class ChocoState(NamedTuple):
   mine: jax.Array  # f32[n]; y_i.
-  theirs: jax.Array  # f32[n]; sum of W_ij y_j over the neighbors.
+  offset: jax.Array  # f32[n]; d_i, whose sum over workers is zero.
 
 
 def choco_mean(
@@ -38,24 +40,22 @@ def choco_mean(
 
   def init(tree):
     zeros = norms.zeros(ravel(tree)[0])
-    return ChocoState(mine=zeros, theirs=zeros)
+    return ChocoState(mine=zeros, offset=zeros)
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)
     flat, unravel = ravel(tree)
     me, n = (f(collectives.axis()) for f in (lax.axis_index, lax.axis_size))
-    exchanges = only_round(topology, n, 'choco')
+    only_round(topology, n, 'choco')
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), me), step)
     message = compressor.compress(flat - state.mine, key)
-    mine = state.mine + compressor.decompress(message, flat.size)
-    theirs, degree, sent = state.theirs, 0, SILENCE
-    for weight, source in exchanges:
-      received, cost = collectives.swap(message, source)
-      theirs += weight * compressor.decompress(received, flat.size)
-      degree += weight
-      sent += cost
-    mixed = flat + stepsize * (theirs - degree * mine)
-    return unravel(mixed.astype(flat.dtype)), ChocoState(mine, theirs), sent
+    decode = lambda message: compressor.decompress(message, flat.size)
+    mine = state.mine + decode(message)
+    offset, sent = add_differences(
+      state.offset, message, topology, step, decode=decode
+    )
+    mixed = flat + stepsize * offset
+    return unravel(mixed.astype(flat.dtype)), ChocoState(mine, offset), sent
 
   return Aggregator(init, update)
 

@@ -55,6 +55,7 @@ def test_workers_that_no_gradient_drives_apart_reach_their_mean(name):
 # step 0.02: some roundings of the parameters.
 DRIFT = {'float32': 2e-5, 'bfloat16': 0.2}
 MEMORIES = {
+  'choco': {},
   'd2': {},
   'd2, complete': {'lazy': False, 'topology': 'complete'},
 }
