@@ -31,12 +31,15 @@ class Aggregator(NamedTuple):
       depends on the exchange that it starts.
     parts: the aggregators of parts of the tree of which it consists, see
       transforms/bucketed.py; None if it is one for all of the tree.
+    look_ahead: the momentum whose look-ahead it removes and the aggregator that
+      does not, see transforms/nesterov.py; None if it removes none.
   """
 
   init: Callable[[Tree], State]
   update: Callable[..., tuple[Tree, State, Traffic]]
   late: Any = None
   parts: Any = None
+  look_ahead: Any = None
 
 
 class AsyncExchange(NamedTuple):

@@ -30,6 +30,7 @@ from gossipjax.transforms.groups import (
   local,
   neighbors,
 )
+from gossipjax.transforms.nesterov import taken_apart, without_look_ahead
 
 
 def strategy(
@@ -42,16 +43,23 @@ def strategy(
   size: workers of a group; it divides their number.
   period: local steps between two runs of the outer strategy, at least 1.
   inner: of the workers of a group.
-  outer: of the groups; its own period counts its runs. One that exchanges
-    gradients needs period=1.
+  outer: of the groups; its own period, and a schedule that it is given, count
+    its runs. One that exchanges gradients, also at first, needs period=1.
   """
   if inner.moments or outer.moments:
     raise UserError('hierarchical exchanges no moments of optimizers.')
-  if period > 1 and outer.parameters == identity() != outer.gradients:
+  if period > 1 and outer.gradients != identity():
     raise UserError(
       'outer of hierarchical exchanges gradients, but groups that exchange '
       f'theirs every {period} steps only never agree; set period=1, or an '
-      'outer strategy that exchanges parameters, such as local_sgd.'
+      'outer strategy that exchanges only parameters, such as local_sgd.'
+    )
+  ahead, inside = taken_apart(inner.parameters)
+  beyond, between = taken_apart(outer.parameters)
+  if ahead and beyond and ahead != beyond:
+    raise UserError(
+      f'inner and outer of hierarchical have look_ahead={ahead} and {beyond}; '
+      'an optimizer has one momentum.'
     )
 
   def levels(inside: Aggregator, between: Aggregator) -> Aggregator:
@@ -65,5 +73,5 @@ def strategy(
 
   return Strategy(
     levels(inner.gradients, outer.gradients),
-    levels(inner.parameters, outer.parameters),
+    without_look_ahead(ahead or beyond, levels(inside, between)),
   )

@@ -68,4 +68,13 @@ def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
     tree = jax.tree.map(lambda y, m, x: y + (m - x), tree, mixed, bare)
     return tree, LookAheadState(inner, tree, velocity), sent
 
-  return Aggregator(init, update)
+  return Aggregator(init, update, look_ahead=(momentum, aggregator))
+
+
+def taken_apart(aggregator: Aggregator) -> tuple[float, Aggregator]:
+  """The arguments of `without_look_ahead`, or momentum 0 and the aggregator.
+
+  For transforms that run it at some steps only, or beside others that move the
+  parameters: the look-ahead is removed outside of them.
+  """
+  return aggregator.look_ahead or (0.0, aggregator)

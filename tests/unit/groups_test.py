@@ -16,8 +16,12 @@ from gossipjax.errors import UserError
 from gossipjax.strategies import (
   all_reduce,
   diloco,
+  elastic,
+  gradient_tracking,
   hierarchical,
   local_sgd,
+  pairwise_gossip,
+  post_local_sgd,
   random_k,
   topk,
 )
@@ -36,6 +40,7 @@ from tests.support.quadratics import (
 
 P, RATE = 4, 0.1
 MOMENTUM = optax.sgd(RATE, 0.9)
+NESTEROV = optax.sgd(RATE, 0.9, nesterov=True)
 PLAIN = diloco.strategy(1, outer_optimizers.sgd(0.5))
 ALL = [name for name in CORE if not name.startswith('hierarchical')]
 pytestmark = pytest.mark.usefixtures('compile_quickly')
@@ -163,6 +168,33 @@ def test_groups_of_one_are_the_outer_strategy():
   close(train(ours, MOMENTUM), train(theirs, MOMENTUM))
 
 
+@pytest.mark.parametrize('size', [1, P])
+def test_a_level_looks_ahead_as_it_does_alone(size):
+  nothing = Strategy(identity(), identity())
+  levels = {'inner': nothing, 'outer': elastic.strategy()}
+  if size == P:
+    levels = {'inner': elastic.strategy(period=3), 'outer': nothing}
+  ours = hierarchical.strategy(size, 3, **levels)
+  close(train(ours, NESTEROV), train(elastic.strategy(period=3), NESTEROV))
+
+
+def test_the_look_ahead_is_exchanged_at_no_level(mu=0.9, period=3):
+  def by_hand():
+    x, v = np.stack([start()] * P), 0.0
+    for t in range(12):
+      v = mu * v - RATE * gradients(x + mu * v, t)
+      x = np.repeat((x + v).reshape(2, 2, SIZE).mean(axis=1), 2, axis=0)
+      if t % period == period - 1:
+        x = np.broadcast_to(x.mean(axis=0), x.shape)
+      yield x + mu * v
+
+  pairs = pairwise_gossip.strategy(look_ahead=mu)
+  for levels in ((pairs, pairs), (local_sgd.strategy(1), pairs)):
+    close(train(hierarchical.strategy(2, period, *levels), NESTEROV), by_hand())
+  with pytest.raises(UserError, match=r'look_ahead=0\.9 and 0\.5'):
+    hierarchical.strategy(2, 3, pairs, pairwise_gossip.strategy(look_ahead=0.5))
+
+
 def test_all_reduce_on_both_levels_is_all_reduce():
   levels = hierarchical.strategy(2, 1, outer=all_reduce.strategy())
   close(train(levels, MOMENTUM), train(all_reduce.strategy(), MOMENTUM))
@@ -252,8 +284,13 @@ def test_a_compressor_between_groups_sees_one_share():
 
 def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
   hierarchical.strategy(2, 1, outer=topk.strategy(0.25))
-  with pytest.raises(UserError, match='every 8 steps only never agree'):
-    hierarchical.strategy(2, 8, outer=topk.strategy(0.25))
+  for outer in (
+    topk.strategy(0.25),
+    post_local_sgd.strategy(),
+    gradient_tracking.strategy(),
+  ):
+    with pytest.raises(UserError, match='every 8 steps only never agree'):
+      hierarchical.strategy(2, 8, outer=outer)
 
 
 def test_a_link_within_groups_needs_a_variant_with_groups(tmp_path):
