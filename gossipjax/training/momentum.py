@@ -1,15 +1,19 @@
 """Checks that only one of strategy and optimizer has a momentum."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from gossipjax.aggregator import Strategy
+from gossipjax.config import resolve
+from gossipjax.config.arguments import settings
 from gossipjax.errors import UserError
 
 
 def check(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
-  """Checks that strategy and optimizer agree on the momentum.
+  """Checks that strategy, its levels and optimizer agree on the momentum.
 
   A strategy does not see the optimizer. `look_ahead` is the Nesterov momentum
   that it removes before an exchange; `own_momentum` replaces the optimizer's.
@@ -18,22 +22,23 @@ def check(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
     UserError: they do not agree.
   """
   theirs = optimizer.get('momentum') or 0
-  assumed = strategy.get('look_ahead') or 0
-  if assumed and (optimizer['name'], optimizer.get('nesterov'), theirs) != (
-    'sgd',
-    True,
-    assumed,
-  ):
-    raise UserError(
-      f'strategy.look_ahead={assumed} needs optimizer.name=sgd, '
-      f'nesterov=True and momentum={assumed}; strategy.look_ahead=0 takes '
-      'any optimizer.'
-    )
-  if strategy.get('own_momentum') and theirs:
-    raise UserError(
-      f'strategy {strategy["name"]} has a momentum of its own; set '
-      'optimizer.momentum=0 and optimizer.nesterov=False.'
-    )
+  for key, _, level in _levels(strategy):
+    assumed = level.get('look_ahead') or 0
+    if assumed and (optimizer['name'], optimizer.get('nesterov'), theirs) != (
+      'sgd',
+      True,
+      assumed,
+    ):
+      raise UserError(
+        f'{key}.look_ahead={assumed} needs optimizer.name=sgd, '
+        f'nesterov=True and momentum={assumed}; {key}.look_ahead=0 takes '
+        'any optimizer.'
+      )
+    if level.get('own_momentum') and theirs:
+      raise UserError(
+        f'strategy {level["name"]} has a momentum of its own; set '
+        'optimizer.momentum=0 and optimizer.nesterov=False.'
+      )
 
 
 def agree(config: ConfigDict) -> None:
@@ -42,11 +47,32 @@ def agree(config: ConfigDict) -> None:
   A strategy with a momentum of its own gets an optimizer without one, another
   one looks ahead by the optimizer's Nesterov momentum, or not at all.
   """
-  strategy, optimizer = config.strategy, config.optimizer
-  if 'own_momentum' in strategy and 'momentum' in optimizer:
-    optimizer.momentum = 0.0
-    if 'nesterov' in optimizer:
-      optimizer.nesterov = False
-  if 'look_ahead' in strategy:
-    ahead = optimizer.name == 'sgd' and optimizer.get('nesterov')
-    strategy.look_ahead = optimizer.get('momentum') or 0.0 if ahead else 0.0
+  optimizer = config.optimizer
+  found = [*_levels(config.strategy)]
+  if any('own_momentum' in level for *_, level in found):
+    for key, off in (('momentum', 0.0), ('nesterov', False)):
+      if key in optimizer:
+        optimizer[key] = off
+  ahead = optimizer.name == 'sgd' and optimizer.get('nesterov')
+  for _, given, level in found:
+    if 'look_ahead' in level:
+      given['look_ahead'] = optimizer.get('momentum') or 0.0 if ahead else 0.0
+
+
+def _levels(
+  strategy: Mapping[str, Any], key: str = 'strategy'
+) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+  """A strategy and the levels in it, such as `strategy.outer`.
+
+  Yields:
+    Its key in a config; what that holds; the same with the defaults.
+  """
+  function = resolve.strategy_function(strategy['name'])
+  given = {k: v for k, v in strategy.items() if v is not None}
+  yield key, strategy, settings(function) | given
+  for name, parameter in inspect.signature(function).parameters.items():
+    level = given.get(name)
+    level = {'name': level} if isinstance(level, str) else level
+    named = isinstance(level, Mapping | ConfigDict) and level.get('name')
+    if parameter.annotation is Strategy and named:
+      yield from _levels(level, f'{key}.{name}')

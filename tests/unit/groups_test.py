@@ -25,6 +25,7 @@ from gossipjax.strategies import (
   random_k,
   topk,
 )
+from gossipjax.training import momentum
 from gossipjax.transforms import groups, outer_optimizers, traced
 from tests.laws.contract_test import AGGREGATORS, CORE
 from tests.support import laws
@@ -291,6 +292,26 @@ def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
   ):
     with pytest.raises(UserError, match='every 8 steps only never agree'):
       hierarchical.strategy(2, 8, outer=outer)
+
+
+def test_levels_and_the_optimizer_have_one_momentum():
+  config = defaults.get_config('hierarchical')
+  config.strategy.period = 1
+  momentum.check({'name': 'hierarchical', 'outer': 'elastic'}, config.optimizer)
+  config.optimizer.nesterov = False
+  check = lambda: momentum.check(config.strategy, config.optimizer)
+  for level, name, words in (
+    ('outer', 'elastic', r'strategy\.outer\.look_ahead=0\.9 needs'),
+    ('inner', 'elastic', r'strategy\.inner\.look_ahead=0\.9 needs'),
+    ('outer', 'dgc', 'strategy dgc has a momentum of its own'),
+  ):
+    config.strategy[level].name = name
+    with pytest.raises(UserError, match=words):
+      check()
+    momentum.agree(config)
+    check()
+    config.optimizer.momentum = 0.9
+    config.strategy[level].update(name='local_sgd', look_ahead=None)
 
 
 def test_a_link_within_groups_needs_a_variant_with_groups(tmp_path):
