@@ -7,6 +7,7 @@
 Workers train on z. The sums of x and of w are preserved also if workers are
 absent: a share whose receiver is absent stays with its sender. A worker that
 does not wait sends its share to one other and steps with its weight (GoSGD).
+Where nobody gives to it, w halves with each share: below LEAST it gives zeros.
 
 Assran et al., Stochastic gradient push for distributed deep learning, 2019.
 arXiv:1811.10792; Kempe et al., Gossip-based computation of aggregate
@@ -34,6 +35,8 @@ from gossipjax.topology import Round, Topology, exponential
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms.flattened import flattened
 
+LEAST = 2.0**-40  # Long before x / w is 0 / 0.
+
 
 class PushSumState(NamedTuple):
   residual: Tree  # Like the parameters; x - z.
@@ -41,14 +44,16 @@ class PushSumState(NamedTuple):
 
 
 def _share(held, active, exchanges: Round):
+  heavy = held[1] >= LEAST
+  given = jax.tree.map(lambda x: jnp.where(heavy, x, 0), held)
   kept, sent = held, SILENCE
   for weight, source in exchanges:
-    theirs, _, gave, cost = collectives.meet(held, source, active=active)
+    theirs, _, gave, cost = collectives.meet(given, source, active=active)
     kept = jax.tree.map(
       lambda k, t, x: k + weight * (t - jnp.where(gave, x, 0)),
       kept,
       theirs,
-      held,
+      given,
     )
     sent += cost
   return kept, sent

@@ -423,6 +423,18 @@ def test_nobody_waits_for_a_worker_that_is_gone(strategy):
   assert {w for w, kind, since, _ in hours.spans if since > 0.55} == {0, 2}
 
 
+def test_a_share_is_kept_by_who_was_given_none_for_long():
+  # 140 shares in which worker 1 hangs, then six of its own.
+  fleet, clock, _ = sailing(
+    GOSGD, workers=2, optimizer=optax.sgd(1e-3), factors=(1.0, 140.5)
+  )
+  while clock.now < 6.5 * 140.5 * STEP_S:
+    clock.next()
+  weight = np.asarray(fleet.state.workers.parameters.weight)
+  assert weight.sum() == 2 and weight.min() > 2.0**-42
+  assert np.isfinite(where(fleet)).all()
+
+
 def test_what_is_pushed_to_a_worker_that_is_down_waits_for_it():
   fleet, clock, _ = sailing(PUSH, failures=((1, 0.55, 1.0),))
   times = [(STEP_S * SPEEDS[i] * k, i) for i in (0, 2) for k in range(1, 30)]
