@@ -18,7 +18,8 @@ class Attempt(NamedTuple):
 
   Attributes:
     done_s: when it is done; infinite if an outage destroys it.
-    back_s: when the worker can begin it again; infinite if never.
+    back_s: when the worker can begin it again; infinite if never, also past
+      the end of a trace.
   """
 
   done_s: float
@@ -43,7 +44,13 @@ class ComputeTimes:
     return now
 
   def attempt(self, worker: int, step: int, now: float) -> Attempt:
-    """The gradient of a worker's own step, begun at `now`."""
+    """The gradient of a worker's own step, begun at `now`.
+
+    Past the end of a trace there is none: who has used all of it computes no
+    more, which only matters where a run needs more gradients than that.
+    """
+    if self._cluster.trace is not None and step >= len(self._cluster.trace):
+      return Attempt(math.inf, math.inf)
     up = self.back(worker, now)
     if up > now:
       return Attempt(math.inf, up)
@@ -71,14 +78,18 @@ class ComputeTimes:
       took += rng.uniform(0, c.sleep_s)
     return took
 
+  def past_trace(self, worker: int) -> UserError:
+    """The mistake of a trace that ends before a worker does."""
+    return UserError(
+      f'cluster.trace has {len(self._cluster.trace)} steps, but worker '
+      f'{worker} takes more; give a longer trace.'
+    )
+
   def _drawn(self, worker: int, step: int, rng: np.random.Generator) -> float:
     c = self._cluster
     if c.compute == 'trace':
       if step >= len(c.trace):
-        raise UserError(
-          f'cluster.trace has {len(c.trace)} steps, but worker {worker} takes '
-          'more; give a longer trace.'
-        )
+        raise self.past_trace(worker)
       return float(c.trace[step, worker % c.trace.shape[1]])
     if not c.spread:
       return c.step_s

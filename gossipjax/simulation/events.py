@@ -19,18 +19,9 @@ from gossipjax.simulation.timeline import Hours, Player, seconds, silent
 
 # Order of events at the same time: ends first, arrivals at a server last.
 DONE, BEGIN, READY, TRY, ARRIVE = range(5)
-_KEPT = [  # In a checkpoint.
-  'now',
-  '_queue',
-  '_step',
-  '_since',
-  '_who',
-  '_took',
-  '_down_s',
-  '_free',
-  '_seen',
-  '_version',
-]
+# In a checkpoint.
+_KEPT = ['now', '_queue', '_step', '_since', '_who', '_took', '_down_s']
+_KEPT += ['_free', '_seen', '_version']
 
 
 class Asynchronous:
@@ -77,11 +68,18 @@ class Asynchronous:
     return float(busy / self.now) if self.now else 0.0
 
   def next(self) -> None:
-    """Advances until at least one more gradient is used."""
+    """Advances until at least one more gradient is used.
+
+    Raises:
+      UserError: there is none before the end of the trace; or time stands
+        still.
+    """
     before, events = sum(self._step), 1000 + 100 * len(self._step)
     while sum(self._step) == before:
       events = timeline.one_fewer(events, self.now)
       at = [shared.next() for shared in self._shared]
+      if not self._queue and not np.isfinite(at).any():
+        raise self._compute_times.past_trace(int(np.argmax(self._step)))
       if not self._queue or (min(at), ARRIVE) <= self._queue[0][:2]:
         self.now = timeline.later(self.now, min(at))
         self._through(at.index(self.now))

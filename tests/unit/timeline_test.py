@@ -320,6 +320,32 @@ def test_a_trace_is_read_and_its_end_is_told(tmp_path):
     cluster(2, 2, FULL, compute='trace', trace=str(path))
 
 
+@pytest.mark.parametrize('way', [async_exchange.MEET, async_exchange.VISIT])
+@pytest.mark.parametrize('failures', [(), ((1, 5.0),)])
+def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
+  way, failures, tmp_path
+):
+  path = tmp_path / 'trace'
+  path.write_text('1.0\n' * 9)
+  player, timeline = clock(
+    way,
+    FULL,
+    draw=lambda worker, rng: ((worker + 1) % 3,),
+    compute='trace',
+    trace=str(path),
+    failures=failures,
+  )
+  if failures:
+    with pytest.raises(UserError, match='has 9 steps, but worker 0 takes more'):
+      while timeline.rounds < 9:
+        timeline.next()
+    return
+  while timeline.rounds < 9:
+    timeline.next()
+  starters = [who[0] for who in player.rounds]
+  assert [starters.count(worker) for worker in range(3)] == [9, 9, 9]
+
+
 @pytest.mark.parametrize(
   'wrong, sentence',
   [
