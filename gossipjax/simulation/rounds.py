@@ -89,7 +89,8 @@ class Synchronous:
       self._start(who)
     self._meet(who, begin, ready, barrier)
     for i in late:
-      if begin[i] < barrier:
+      # Who fetches the model begins after that; it may be the end of the round.
+      if begin[i] < barrier or not self._behind[i]:
         self._book(i, begin[i], ready[i])
         self._clock[i], self._behind[i] = ready[i], True
 
@@ -137,7 +138,7 @@ class Synchronous:
       i for i, behind in enumerate(self._behind) if not behind
     ]
     for i, behind in enumerate(self._behind):
-      if behind and begin[i] < barrier:
+      if behind and (i in who or begin[i] < barrier):
         self._player.fetch(i, givers[0], dry_run=False)
 
   def _meet(

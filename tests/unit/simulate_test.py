@@ -552,6 +552,26 @@ def test_backup_workers_drop_the_late_and_fetch_the_model():
   assert ledger.exchanges == 10  # A fetch is part of its round.
 
 
+def test_backup_workers_stay_alike_if_computing_takes_no_time():
+  fleet, clock, _ = sailing(
+    all_reduce.strategy(),
+    network.Link(0.1, 1e6),
+    asynchronous=False,
+    first=2,
+    step_s=0.0,
+    failures=((1, 0.5, 2.0),),
+  )
+  played, came = fleet.play, []
+  fleet.play = lambda who, step: came.append(who) or played(who, step)
+  x = START.copy()
+  for _ in range(15):
+    clock.next()
+    x = x - RATE * sum(gradient(i, x) for i in came[-1]) / 2
+    np.testing.assert_allclose(where(fleet)[came[-1]], [x, x], atol=1e-5)
+  # Worker 2 has to fetch the model first, and is waited for if 1 is away.
+  assert [0, 1] in came and [0, 2] in came
+
+
 def test_backup_workers_go_on_without_one_that_has_failed():
   _, clock, ledger = sailing(
     all_reduce.strategy(),
