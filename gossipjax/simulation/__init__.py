@@ -15,5 +15,6 @@ separate_fleet  states of each worker in arrays of its own
 server_leaves   finds the leaves of a state that a server stores once
 players         makes the player of a run
 goal            a held-out score at which training ends
+late_workers    what `cluster.first` asks of a strategy
 simulate        the training in virtual time; yields records
 """

@@ -13,6 +13,7 @@ from gossipjax.errors import UserError
 from gossipjax.simulation.cluster_checks import (
   at_least,
   check_compute,
+  check_first,
   check_name,
   check_passing,
   check_workers,
@@ -154,7 +155,6 @@ def _checked(c: Cluster, workers: int) -> Cluster:
     spread=c.spread,
     sleep_s=c.sleep_s,
     timeout_s=c.timeout_s,
-    first=c.first,
     target_accuracy=c.target_accuracy,
   )
   at_least(1, shards=c.shards)
@@ -164,15 +164,7 @@ def _checked(c: Cluster, workers: int) -> Cluster:
   if c.trace is None:
     check_passing(c.step_s, c.link.latency_s, c.link.bytes_per_s)
   _check_target(c)
-  if c.first > workers:
-    raise UserError(
-      f'cluster.first={c.first} is more than workers={workers}; 0 is all.'
-    )
-  if c.first and c.asynchronous:
-    raise UserError(
-      f'cluster.first={c.first} is for synchronous rounds; set '
-      'cluster.asynchronous=False.'
-    )
+  check_first(c.first, workers, c.asynchronous)
   if len(c.factors) != workers or not min(c.factors) > 0:
     raise UserError(
       f'cluster.factors={c.factors} takes a number above 0 for '

@@ -2,9 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-import jax
 
 from gossipjax.errors import UserError, nearest
 
@@ -53,6 +50,25 @@ def check_compute(compute: str, spread: float, trace: str) -> None:
     )
 
 
+def check_first(first: int, workers: int, asynchronous: bool) -> None:
+  """Raises a UserError unless a round can take the first `first` workers."""
+  at_least(0, first=first)
+  if first > workers:
+    raise UserError(
+      f'cluster.first={first} is more than workers={workers}; 0 is all.'
+    )
+  if first and asynchronous:
+    raise UserError(
+      f'cluster.first={first} is for synchronous rounds; set '
+      'cluster.asynchronous=False.'
+    )
+  if first == 1 < workers:
+    raise UserError(
+      'cluster.first=1 is a round of one worker, which exchanges nothing; it '
+      'has to be 0, which is all, or at least 2.'
+    )
+
+
 def check_workers(key: str, found: Sequence[float], workers: int) -> None:
   """Raises a UserError unless all that were found are workers."""
   for worker in found:
@@ -60,35 +76,6 @@ def check_workers(key: str, found: Sequence[float], workers: int) -> None:
       raise UserError(
         f'cluster.{key}: there is no worker {worker:g} among 0 to '
         f'{workers - 1}.'
-      )
-
-
-# Memory of what a worker itself has not sent yet, by the names of its fields.
-OWN = ('residual', 'velocity')
-
-
-def rejoining(memory: Any) -> None:
-  """Refuses `first` for a strategy whose memory a late worker cannot catch up.
-
-  It fetches parameters and the optimizer's state. A memory that all workers
-  change in the same way, such as a center, would differ from that of the others
-  from then on.
-
-  Args:
-    memory: of one worker's strategy; shapes suffice.
-
-  Raises:
-    UserError: there is more in it than in OWN.
-  """
-  for path, _ in jax.tree_util.tree_leaves_with_path(memory):
-    names = [key.name for key in path if hasattr(key, 'name')]
-    if not {*OWN} & {*names}:
-      what = names[-1] if names else 'state'
-      raise UserError(
-        'With cluster.first a late worker skips rounds and then copies only '
-        'parameters and optimizer state; what else this strategy keeps '
-        f'({what}) would differ between workers. Set cluster.first=0, or take '
-        'a strategy that keeps a residual at most, such as all_reduce or topk.'
       )
 
 

@@ -13,8 +13,7 @@ import jax
 
 from gossipjax.aggregator import AsyncExchange, Strategy, Tree, identity
 from gossipjax.distributed.interface_counters import Meter
-from gossipjax.simulation import goal
-from gossipjax.simulation.cluster_checks import rejoining
+from gossipjax.simulation import goal, late_workers
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
 from gossipjax.simulation.fleet import State, beginning
@@ -93,8 +92,7 @@ def rehearse(run: Run, names: Names = Names()) -> tuple[Tree, Tree]:
     with_exchange(run, exchange), names, 2 if exchange else None
   )
   if 0 < run.cluster.first < run.workers:
-    begun = worker_program.form(run, found)
-    rejoining((begun.gradients, begun.parameters, begun.moments))
+    late_workers.check(run, found)
   goal.of_run(run)
   return found
 

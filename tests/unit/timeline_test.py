@@ -380,6 +380,7 @@ def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
     ),
     ({'first': 2}, 'asynchronous=False'),
     ({'first': 4, 'asynchronous': False}, 'first=4 is more than workers=3'),
+    ({'first': 1, 'asynchronous': False}, 'first=1 .* 0, .* or at least 2'),
     ({'target_accuracy': 80.0}, 'at most 1'),
   ],
 )
@@ -392,6 +393,11 @@ def test_impossible_machines_are_refused_by_name(wrong, sentence):
   'strategy, changes, sentence',
   [
     ('all_reduce', {}, 'needs all workers at once; set cluster.asynchronous'),
+    (
+      'local_sgd',
+      {'cluster': {'asynchronous': False, 'first': 7}},
+      'first=7 needs .* nothing in step 0',
+    ),
     ('elastic', {'workers': 4000}, 'cannot be shared by 4000'),
     ('elastic', {'cluster': {'stragglers': (9,)}}, 'no worker 9'),
   ],

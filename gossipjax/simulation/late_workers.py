@@ -1,0 +1,81 @@
+"""What `cluster.first` asks of a strategy, whose rounds late workers skip."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax import executors
+from gossipjax.aggregator import Tree
+from gossipjax.errors import UserError
+from gossipjax.simulation.timeline import silent
+from gossipjax.traffic import Traffic
+from gossipjax.training import worker_program
+from gossipjax.training.run import Run
+from gossipjax.transforms import traced
+
+MOST = 1000  # Steps that are looked at.
+# Memory of what a worker itself has not sent yet, by the names of its fields.
+OWN = ('residual', 'velocity')
+
+
+def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
+  """Refuses a strategy that `cluster.first` does not suit.
+
+  Args:
+    run: some of whose workers may be late.
+    shapes: of the parameters and of the state.
+
+  Raises:
+    UserError: its memory differs after a round that was skipped, or there is a
+      step in which it sends nothing.
+  """
+  begun = worker_program.form(run, shapes)
+  rejoining((begun.gradients, begun.parameters, begun.moments))
+  for step, sent in enumerate(_traffic(run, begun)):
+    if silent(sent):
+      raise UserError(
+        f'cluster.first={run.cluster.first} needs a strategy that exchanges in '
+        f'every step, such as all_reduce; this one sends nothing in step {step}'
+        '. Set cluster.first=0, or strategy.period=1 if it has a period.'
+      )
+
+
+def rejoining(memory: Any) -> None:
+  """Refuses `first` for a strategy whose memory a late worker cannot catch up.
+
+  It fetches parameters and the optimizer's state. A memory that all workers
+  change in the same way, such as a center, would differ from that of the others
+  from then on.
+
+  Args:
+    memory: of one worker's strategy; shapes suffice.
+
+  Raises:
+    UserError: there is more in it than in OWN.
+  """
+  for path, _ in jax.tree_util.tree_leaves_with_path(memory):
+    names = [key.name for key in path if hasattr(key, 'name')]
+    if not {*OWN} & {*names}:
+      what = names[-1] if names else 'state'
+      raise UserError(
+        'With cluster.first a late worker skips rounds and then copies only '
+        'parameters and optimizer state; what else this strategy keeps '
+        f'({what}) would differ between workers. Set cluster.first=0, or take '
+        'a strategy that keeps a residual at most, such as all_reduce or topk.'
+      )
+
+
+def _traffic(run: Run, begun: Tree) -> Iterator[Traffic]:
+  """The traffic of each step; none if it depends on parameters."""
+  update = worker_program.worker_program(run).update
+  bill = lambda worker, step: update(worker, worker.params, step)[1]
+  first = executors.on_one_device(lambda worker: bill(worker, jnp.int32(0)))
+  if traced.depends_on_values(first, begun):
+    return
+  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), begun)
+  of_step = executors.on_one_device(lambda _, step: bill(zeros, step))
+  for step in range(min(run.steps, MOST)):
+    yield of_step(np.zeros(run.workers), step=jnp.int32(step))
