@@ -15,7 +15,7 @@ from gossipjax.engine.crew import WORKER, Crew, Name
 from gossipjax.engine.messages import START_S, WAIT_S, Entry
 from gossipjax.errors import UserError
 
-MOST_DEATHS = 3  # Of a process, without a step between them.
+MOST_DEATHS = 3  # Of a process, unplanned, without a step between them.
 
 
 class Watch:
@@ -97,8 +97,9 @@ class Watch:
 
   def _died(self, name: Name) -> None:
     kind, i = name
+    planned = name in self._until
     until = self._away[name] = self._until.pop(name, 0.0)
-    self._deaths[name] = self._deaths.get(name, 0) + 1
+    self._deaths[name] = self._deaths.get(name, 0) + (not planned)
     self.faults += 1
     if kind == WORKER:  # Nobody is to draw it; a server is waited for.
       self._crew.actors.pop(name, None)

@@ -67,6 +67,21 @@ def test_who_is_away_when_another_outage_begins_stays_away(watched):
   assert found._away == {(WORKER, 1): math.inf}
 
 
+def test_planned_outages_are_no_crashes(watched):
+  name, times = (WORKER, 1), range(10, 70, 10)
+  found = watched([(1, t, t + 5.0) for t in times], 0)
+  for t in times:  # A step takes longer than the worker is there.
+    found.began = time.time() - t
+    found._kill()
+    found._died(name)
+    found._crew.actors[name] = found._away.pop(name)
+  assert found.faults == len(times)
+  for _ in range(watch.MOST_DEATHS):
+    found._died(name)
+  with pytest.raises(UserError, match='died 4 times'):
+    found._died(name)
+
+
 class Shard:
   """A shard of a server that may be dead."""
 
