@@ -64,7 +64,8 @@ class Asynchronous:
   @property
   def utilisation(self) -> float:
     """Share of the time in which the busiest link carries data."""
-    busy = max(self.hours.busy_s.max(), *(s.busy_s for s in self._shared))
+    busy = self.hours.busiest_s(self.now)
+    busy = max(busy, *(shared.busy_s for shared in self._shared))
     return float(busy / self.now) if self.now else 0.0
 
   def next(self) -> None:
@@ -129,7 +130,7 @@ class Asynchronous:
     path = network.busiest(self._link, bill) / self._link.bytes_per_s
     for j, busy_s in zip(self._who[i], path, strict=True):
       self._free[j] = self.now + self._took[i]
-      self.hours.busy_s[j] += busy_s
+      self.hours.carry(j, self.now, busy_s)
     if self._form.kind == async_exchange.READ:
       self._play([i])
     self._at(self.now + self._took[i], DONE, i)
@@ -138,7 +139,7 @@ class Asynchronous:
     seconds_of = lambda x: float(np.asarray(x)[0]) / self._link.bytes_per_s
     up, down = seconds_of(bill.bytes), seconds_of(bill.received)
     self._took[i] = up + down + 2 * self._link.latency_s
-    self.hours.busy_s[i] += up + down
+    self.hours.carry(i, self.now, up)
     self._down_s[i] = down
     self._shared[0].add(self.now, ('up', i), up)
 
@@ -156,6 +157,7 @@ class Asynchronous:
     together.sort()
     self._play(together)
     for j in together:
+      self.hours.carry(j, self.now, self._down_s[j])
       self._shared[1].add(self.now, ('down', j), self._down_s[j])
 
   def _done(self, i: int) -> None:

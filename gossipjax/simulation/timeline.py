@@ -88,7 +88,8 @@ class Hours:
 
   Attributes:
     spent_s: seconds of each kind of KINDS, f64[workers].
-    busy_s: seconds in which a worker's own link carried data, f64[workers].
+    busy_s: seconds in which a worker's own link carries data, f64[workers], to
+      the end of the transfers that have begun.
     staleness: [sum, number, largest] since the last `take_staleness`.
     spans: (worker, kind, from_s, until_s), the first MOST_SPANS of each
       worker.
@@ -96,7 +97,7 @@ class Hours:
 
   def __init__(self, workers: int):
     self.spent_s = {kind: np.zeros(workers) for kind in KINDS}
-    self.busy_s = np.zeros(workers)
+    self.busy_s, self._busy_until = np.zeros(workers), np.zeros(workers)
     self.staleness = [0, 0, 0]
     self.spans, self._room = [], [MOST_SPANS] * workers
 
@@ -114,6 +115,17 @@ class Hours:
     begin = max(since, until - transfer)
     self.spend(worker, 'wait', since, begin)
     self.spend(worker, 'transfer', begin, until)
+
+  def carry(self, worker: int, since: float, seconds: float) -> None:
+    """Adds a transfer on the worker's own link, beside others or alone."""
+    before, end = self._busy_until[worker], since + seconds
+    self.busy_s[worker] += max(0.0, end - max(since, before))
+    self._busy_until[worker] = max(before, end)
+
+  def busiest_s(self, now: float) -> float:
+    """Seconds in which the busiest link has carried data until `now`, at or
+    after the beginning of all transfers."""
+    return (self.busy_s - np.maximum(0, self._busy_until - now)).max()
 
   def stale(self, versions: int) -> None:
     """Counts a gradient that was used `versions` updates late."""
@@ -142,6 +154,7 @@ class Hours:
     return {
       'spent_s': {k: v.tolist() for k, v in self.spent_s.items()},
       'busy_s': self.busy_s.tolist(),
+      'busy_until': self._busy_until.tolist(),
       'staleness': self.staleness,
       'spans': self.spans,
       'room': self._room,
@@ -151,6 +164,8 @@ class Hours:
     """Restores what `to_json` returned."""
     self.spent_s = {k: np.array(v) for k, v in found['spent_s'].items()}
     self.busy_s, self.staleness = np.array(found['busy_s']), found['staleness']
+    # Checkpoints of older versions lack it.
+    self._busy_until = np.array(found.get('busy_until', self._busy_until))
     self.spans, self._room = [*map(tuple, found['spans'])], found['room']
 
 

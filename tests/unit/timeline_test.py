@@ -258,6 +258,30 @@ def test_a_visitors_own_link_is_busy_too():
   assert timeline.utilisation == pytest.approx(2 / 3, rel=0.1)
 
 
+@pytest.mark.parametrize('serial', [True, False])
+@pytest.mark.parametrize(
+  'way',
+  [
+    async_exchange.READ,
+    async_exchange.PUSH,
+    async_exchange.MEET,
+    async_exchange.VISIT,
+  ],
+)
+def test_no_link_carries_data_for_longer_than_there_was(way, serial):
+  _, timeline = clock(
+    way,
+    network.Link(0.0, SIZE / 3),  # 3 s for a model, after 1 s.
+    draw=lambda worker, rng: ((worker + 1) % 3,),
+    serial=serial,
+    shards=3,
+  )
+  for _ in range(20):
+    timeline.next()
+    assert 0 <= timeline.utilisation <= 1
+  assert timeline.utilisation > 0.6
+
+
 @pytest.mark.parametrize(
   'kind, spread',
   [('constant', 0.0), ('uniform', 0.5), ('lognormal', 0.5), ('gamma', 0.5)],
