@@ -52,7 +52,8 @@ def random_k(density: float = 0.01, unbiased: bool = False) -> Compressor:
     needs_key(key)
     seed = jax.random.bits(key, dtype=jnp.uint32)
     values = x[indices_of(seed, x.size)]
-    return Sampled(values * x.size / values.size if unbiased else values, seed)
+    scale = x.size / values.size if unbiased else 1
+    return Sampled(values * scale, seed)
 
   def decompress(message, size):
     zeros = jnp.zeros(size, wide(message.values.dtype))

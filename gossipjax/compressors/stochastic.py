@@ -15,7 +15,7 @@ from gossipjax.compressors.quantised import (
   signs,
 )
 from gossipjax.errors import UserError
-from gossipjax.norms import needs_floats
+from gossipjax.norms import needs_floats, widened
 
 
 def needs_key(key: jax.Array | None) -> None:
@@ -49,6 +49,7 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
   def compress(x, key=None):
     needs_key(key)
     needs_floats(x)
+    x = widened(x)
     if clip is not None:  # Entries that are all equal have no deviation.
       most = jnp.where(x.std() > 0, clip * x.std(), jnp.inf)
       x = jnp.clip(x, -most, most)
@@ -85,7 +86,7 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
   def compress(x, key=None):
     needs_key(key)
     needs_floats(x)
-    rows = jnp.pad(x, (0, -x.size % bucket)).reshape(-1, bucket)
+    rows = jnp.pad(widened(x), (0, -x.size % bucket)).reshape(-1, bucket)
     norm = jnp.linalg.norm(rows, axis=1)
     exact = levels * rows / jnp.where(norm > 0, norm, 1)[:, None]
     codes = jnp.floor(exact + jax.random.uniform(key, rows.shape))

@@ -237,6 +237,18 @@ def test_an_entry_that_is_no_number_is_not_decoded_as_one(name, bad):
   assert not np.isfinite(CLAIMS[name][0].decompress(message, x.size)[3])
 
 
+@pytest.mark.parametrize('codec', [*UNBIASED.values(), compressors.terngrad()])
+@pytest.mark.parametrize('size', [400, 10_000])
+def test_numbers_in_float16_are_coded_as_in_float32(codec, size):
+  # Their squares, and 10,000 of them added up, are beyond float16.
+  x = (300 * gaussian(size)).astype(jnp.float16)
+  found, wanted = (
+    codec.decompress(codec.compress(x.astype(dtype), KEY), size)
+    for dtype in (jnp.float16, jnp.float32)
+  )
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 @pytest.mark.parametrize('name', ['terngrad', 'qsgd_7', 'random_k'])
 def test_a_random_compressor_refuses_to_draw_without_a_key(name):
   with pytest.raises(UserError, match='key'):
