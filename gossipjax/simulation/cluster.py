@@ -15,7 +15,6 @@ from gossipjax.simulation.cluster_checks import (
   check_compute,
   check_first,
   check_name,
-  check_passing,
   check_workers,
   outages,
   slow_periods,
@@ -161,8 +160,6 @@ def _checked(c: Cluster, workers: int) -> Cluster:
   for key in ('step_s', 'spread', 'sleep_s', 'timeout_s'):
     if not math.isfinite(getattr(c, key)):
       raise UserError(f'cluster.{key}={getattr(c, key)} is not finite.')
-  if c.trace is None:
-    check_passing(c.step_s, c.link.latency_s, c.link.bytes_per_s)
   _check_target(c)
   check_first(c.first, workers, c.asynchronous)
   if len(c.factors) != workers or not min(c.factors) > 0:
@@ -182,6 +179,11 @@ def _check_target(c: Cluster) -> None:
     raise UserError(
       f'cluster.target_accuracy={c.target_accuracy} and cluster.target_score='
       f'{c.target_score} both end the run; set only one of them.'
+    )
+  if c.target_score and not c.target:
+    raise UserError(
+      f'cluster.target_score={c.target_score} needs cluster.target, the value '
+      'at which the run ends; 0 is none.'
     )
   if c.target and not c.target_score:
     raise UserError(

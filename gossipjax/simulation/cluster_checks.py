@@ -21,8 +21,10 @@ def at_least(least: float, **numbers: float) -> None:
       raise UserError(f'cluster.{key} must be at least {least}, got {number}.')
 
 
-def check_passing(step_s: float, latency_s: float, bytes_per_s: float) -> None:
-  """Raises a UserError if neither steps nor messages take any time."""
+def check_passing(
+  step_s: float, asynchronous: bool, latency_s: float, bytes_per_s: float
+) -> None:
+  """Raises a UserError if virtual time would not pass, or not for all."""
   if not step_s and not latency_s and math.isinf(bytes_per_s):
     raise UserError(
       'cluster.step_s=0, and a link without latency and of endless bandwidth: '

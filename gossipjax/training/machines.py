@@ -1,5 +1,9 @@
 """On which machines workers run: `config.cluster` and `config.engine`."""
 
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy
@@ -7,9 +11,13 @@ from gossipjax.config import arguments
 from gossipjax.errors import UserError, nearest, require
 from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster, cluster
+from gossipjax.simulation.cluster_checks import check_passing
 from gossipjax.training import inner
 
 ENGINES = ('ray',)
+# Keys of config.cluster that only virtual time reads.
+_LINKS = ('latency_s', 'bytes_per_s', 'full_duplex', 'server', 'serial')
+_MODELLED = (*_LINKS, 'timeout_s')
 
 
 def engine(config: ConfigDict, given: bool) -> str:
@@ -63,6 +71,13 @@ def of_config(
   found = arguments.call(
     cluster, told, 'cluster', config.workers, config.steps, link
   )
+  if engine:
+    _check_modelled(engine, told)
+  elif found.trace is None:
+    link = found.link
+    check_passing(
+      found.step_s, found.asynchronous, link.latency_s, link.bytes_per_s
+    )
   if engine and not found.asynchronous:
     raise UserError(
       f'engine={engine} runs workers that do not wait for each other; set '
@@ -80,3 +95,13 @@ def of_config(
       'cluster.asynchronous=False.'
     )
   return found
+
+
+def _check_modelled(engine: str, told: Mapping[str, Any]) -> None:
+  for key in _MODELLED:
+    default = inspect.signature(cluster).parameters[key].default
+    if (given := told.get(key)) not in (None, default):
+      raise UserError(
+        f'cluster.{key}={given} has no effect with engine={engine}, where links'
+        f" are real; leave it at {default}, or set engine=''."
+      )

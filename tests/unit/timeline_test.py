@@ -8,7 +8,7 @@ import pytest
 from gossipjax import async_exchange, network
 from gossipjax.aggregator import AsyncExchange
 from gossipjax.comparison.variant import check
-from gossipjax.config import defaults
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.simulation.cluster import cluster
 from gossipjax.simulation.compute_times import ComputeTimes
@@ -17,6 +17,7 @@ from gossipjax.simulation.rounds import Synchronous
 from gossipjax.simulation.shared_link import SharedLink
 from gossipjax.simulation.timeline import Stalled
 from gossipjax.traffic import Count, Traffic
+from gossipjax.training import machines
 
 SIZE = 300  # Bytes of a model.
 
@@ -384,10 +385,6 @@ def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
     ({'compute': 'normal'}, 'compute=normal is unknown'),
     ({'spread': 0.5}, 'spread=0.5 has no effect with compute=constant'),
     ({'trace': 'times.txt'}, 'needs cluster.compute=trace'),
-    (
-      {'step_s': 0.0, 'latency_s': 0.0, 'bytes_per_s': math.inf},
-      'no time passes',
-    ),
     ({'compute': 'trace', 'trace': 'nowhere'}, "'nowhere' is not a file"),
     ({'server': 'lifo'}, 'server=lifo is unknown'),
     ({'shards': 0}, 'shards must be at least 1'),
@@ -405,12 +402,16 @@ def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
     ({'first': 2}, 'asynchronous=False'),
     ({'first': 4, 'asynchronous': False}, 'first=4 is more than workers=3'),
     ({'first': 1, 'asynchronous': False}, 'first=1 .* 0, .* or at least 2'),
+    ({'target_score': 'loss'}, 'target_score=loss needs cluster.target,'),
     ({'target_accuracy': 80.0}, 'at most 1'),
   ],
 )
 def test_impossible_machines_are_refused_by_name(wrong, sentence):
   with pytest.raises(UserError, match=sentence):
     cluster(3, 10, FULL, **wrong)
+
+
+INSTANT = {'step_s': 0.0, 'latency_s': 0.0, 'bytes_per_s': math.inf}
 
 
 @pytest.mark.parametrize(
@@ -422,6 +423,7 @@ def test_impossible_machines_are_refused_by_name(wrong, sentence):
       {'cluster': {'asynchronous': False, 'first': 7}},
       'first=7 needs .* nothing in step 0',
     ),
+    ('gossip', {'cluster': INSTANT}, 'no time passes'),
     ('elastic', {'workers': 4000}, 'cannot be shared by 4000'),
     ('elastic', {'cluster': {'stragglers': (9,)}}, 'no worker 9'),
   ],
@@ -434,6 +436,28 @@ def test_impossible_runs_are_refused_before_they_start(
   config.update(changes)
   with pytest.raises(UserError, match=sentence):
     check('run', config)
+
+
+@pytest.mark.parametrize(
+  'key, value',
+  [
+    ('latency_s', 5.0),
+    ('bytes_per_s', 10.0),
+    ('full_duplex', False),
+    ('serial', False),
+    ('server', 'fair'),
+    ('timeout_s', 9.0),
+  ],
+)
+def test_an_engine_refuses_what_only_virtual_time_has(key, value):
+  config = defaults.get_config('gossip')
+  config.engine = 'ray'
+  strategy = resolve.strategy(config.strategy)
+  config.cluster = defaults.cluster(shards=2, sleep_s=0.1, step_s=0.0)
+  assert machines.of_config(config, network.Link(0.0, math.inf), strategy)
+  config.cluster[key] = value
+  with pytest.raises(UserError, match=f'{key}={value} has no effect .*ray'):
+    machines.of_config(config, FULL, strategy)
 
 
 def test_a_round_with_nobody_left_to_wait_for_stops_at_the_time_out():
