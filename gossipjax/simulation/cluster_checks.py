@@ -30,6 +30,11 @@ def check_passing(
       'cluster.step_s=0, and a link without latency and of endless bandwidth: '
       'no time passes; set step_s, latency_s or bytes_per_s.'
     )
+  if not step_s and asynchronous:
+    raise UserError(
+      'cluster.step_s=0: of workers that do not wait for each other the first '
+      'would take all steps before time passes; set step_s above 0.'
+    )
 
 
 def check_compute(compute: str, spread: float, trace: str) -> None:

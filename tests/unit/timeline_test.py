@@ -424,6 +424,7 @@ INSTANT = {'step_s': 0.0, 'latency_s': 0.0, 'bytes_per_s': math.inf}
       'first=7 needs .* nothing in step 0',
     ),
     ('gossip', {'cluster': INSTANT}, 'no time passes'),
+    ('gossip', {'cluster': {'step_s': 0.0}}, 'step_s=0: .* above 0'),
     ('elastic', {'workers': 4000}, 'cannot be shared by 4000'),
     ('elastic', {'cluster': {'stragglers': (9,)}}, 'no worker 9'),
   ],
