@@ -19,11 +19,13 @@ def send(tree, pairs, active=True):
   Args:
     tree: what this worker sends if it is a source.
     pairs: static; no worker is twice a source or twice a target.
-    active: bool[] or True; a tree moves if source and target are both there.
+    active: bool[] or True; a source that is there sends, and its tree arrives
+      if the target is there, too.
 
   Returns:
     The tree that arrived, like `tree` (zeros if none did); bool[], whether one
-    did; the Traffic of this worker.
+    did; the Traffic of this worker, which counts a tree as received also if
+      its source is absent.
   """
   n, me = lax.axis_size(axis()), lax.axis_index(axis())
   pairs = [(s, t) for s, t in pairs if s != t]
