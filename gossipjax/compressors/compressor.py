@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from gossipjax.errors import UserError
 from gossipjax.norms import wide
 
 Message = Any  # A pytree of compact arrays; its `nbytes` is what travels.
@@ -25,6 +26,9 @@ class Compressor(NamedTuple):
       message, in place if that is sparse; None subtracts densely.
     start: `() -> memory` of a codec that depends on earlier steps, else None.
     proceed: `(f32[n], key, step, memory) -> (message, memory)` of such a codec.
+    unbiased: whether the mean of its random messages is the vector.
+    expands: whether its error can exceed the vector, in the mean; then error
+      feedback diverges.
   """
 
   compress: Callable[..., Message]
@@ -33,6 +37,8 @@ class Compressor(NamedTuple):
   subtract: Callable[[jax.Array, Message], jax.Array] | None = None
   start: Callable[[], Any] | None = None
   proceed: Callable[..., tuple[Message, Any]] | None = None
+  unbiased: bool = False
+  expands: bool = False
 
   def begin(self) -> Any:
     """The first memory; `()` if there is none."""
@@ -86,7 +92,23 @@ def mean_over_senders(
   return total / jnp.maximum(1, senders)
 
 
-_NONE = Compressor(lambda x, key=None: x, lambda message, size: message)
+def needs_contraction(compressor: Compressor) -> None:
+  """Refuses a codec whose error can exceed the vector.
+
+  Raises:
+    UserError: it is one; error feedback would diverge.
+  """
+  if compressor.expands:
+    raise UserError(
+      'This compressor diverges with error feedback, as its error can exceed '
+      'what it encodes: random_k needs unbiased=False there, and qsgd levels '
+      'above sqrt(bucket). Strategy qsgd takes it, without error feedback.'
+    )
+
+
+_NONE = Compressor(
+  lambda x, key=None: x, lambda message, size: message, unbiased=True
+)
 
 
 def none() -> Compressor:

@@ -59,4 +59,6 @@ def random_k(density: float = 0.01, unbiased: bool = False) -> Compressor:
     zeros = jnp.zeros(size, wide(message.values.dtype))
     return zeros.at[indices_of(message.seed, size)].set(message.values)
 
-  return Compressor(compress, decompress)
+  # |error|^2 of an unbiased one is (n / k - 1) |x|^2 in the mean.
+  expands = unbiased and density <= 1 / 2
+  return Compressor(compress, decompress, unbiased=unbiased, expands=expands)

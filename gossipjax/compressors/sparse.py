@@ -90,25 +90,30 @@ def scatter(message: Sparse, size: int) -> jax.Array:
 
 
 def _compressor(
-  selection: Selection, proceed: Callable, *back: Callable
+  selection: Selection,
+  proceed: Callable,
+  decompress: Callable,
+  mean: Callable | None = None,
+  subtract: Callable | None = None,
 ) -> Compressor:
   """A compressor of the given functions, with a selection's memory.
 
   Its `compress` keeps no memory, so that it refuses a selection that needs one.
   """
+
+  def compress(x, key=None):
+    if selection.start is not None:
+      raise UserError(
+        'This selection needs what the step before selected, which only topk, '
+        'gtopk, exact_global_topk, ok_topk, union_topk, dgc and compressed '
+        'keep; set selection.name=exact.'
+      )
+    return proceed(x, key, None, ())[0]
+
+  found = Compressor(compress, decompress, mean, subtract)
   if selection.start is None:
-    return Compressor(lambda x, key=None: proceed(x, key, None, ())[0], *back)
-
-  def refuse(x, key=None):
-    raise UserError(
-      'This selection needs what the step before selected, which only topk, '
-      'gtopk, exact_global_topk, ok_topk, union_topk, dgc and compressed keep; '
-      'set selection.name=exact.'
-    )
-
-  return Compressor(refuse, *back)._replace(
-    start=selection.start, proceed=proceed
-  )
+    return found
+  return found._replace(start=selection.start, proceed=proceed)
 
 
 class Encoding(NamedTuple):

@@ -61,7 +61,8 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
   def decompress(message, size):
     return message.scale * signs(message.codes, size)
 
-  return Compressor(compress, decompress)
+  # But for what is clipped.
+  return Compressor(compress, decompress, unbiased=True)
 
 
 def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
@@ -100,4 +101,6 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
     level = jnp.where(codes > levels, codes - 2**bits, codes)
     return level / levels * jnp.repeat(message.scale, bucket)[:size]
 
-  return Compressor(compress, decompress)
+  # |error|^2 is at most sqrt(bucket) / levels |x|^2 in the mean.
+  expands = levels**2 <= bucket
+  return Compressor(compress, decompress, unbiased=True, expands=expands)

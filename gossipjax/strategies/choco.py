@@ -20,6 +20,7 @@ from jax import lax
 
 from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.compressors.compressor import needs_contraction
 from gossipjax.flatten import ravel
 from gossipjax.strategies.gossip import add_differences
 from gossipjax.topology import Topology, only_round, ring
@@ -36,7 +37,12 @@ def choco_mean(
   stepsize: float,
   seed: int = 0,
 ) -> Aggregator:
-  """Moves workers towards their neighbors' public copies, on a fixed graph."""
+  """Moves workers towards their neighbors' public copies, on a fixed graph.
+
+  Raises:
+    UserError: the copies would diverge with this compressor.
+  """
+  needs_contraction(compressor)
 
   def init(tree):
     zeros = norms.zeros(ravel(tree)[0])

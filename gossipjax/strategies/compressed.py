@@ -13,7 +13,10 @@ from jax import lax
 
 from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity, select
-from gossipjax.compressors.compressor import mean_over_senders
+from gossipjax.compressors.compressor import (
+  mean_over_senders,
+  needs_contraction,
+)
 from gossipjax.flatten import ravel
 from gossipjax.norms import needs_floats
 from gossipjax.transforms.bucketed import with_granularity
@@ -46,7 +49,12 @@ def compressed_mean(
     seed: of compressors that draw random numbers.
     decay: of what compression has withheld; 0 is no error feedback.
     over: 'all' workers, or 'senders': of each entry those whose message has it.
+
+  Raises:
+    UserError: error feedback would diverge with this compressor.
   """
+  if decay:
+    needs_contraction(compressor)
 
   def update(tree, state, step, active=True):
     flat, unravel = ravel(tree)

@@ -18,6 +18,7 @@ from jax import lax
 from gossipjax import collectives, compressors
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.collectives import axis
+from gossipjax.compressors.compressor import needs_contraction
 from gossipjax.flatten import ravel
 from gossipjax.strategies.compressed import ResidualState, no_residual
 from gossipjax.transforms.bucketed import with_granularity
@@ -35,7 +36,13 @@ def squeezed_mean(
     push, pull: compressors of the way there, and back.
     seed: of compressors that draw random numbers.
     decay: of what compression has withheld; 0 is no error feedback.
+
+  Raises:
+    UserError: error feedback would diverge with one of these compressors.
   """
+  if decay:
+    needs_contraction(push)
+    needs_contraction(pull)
 
   def update(tree, state, step, active=True):
     collectives.needs_everyone(active)

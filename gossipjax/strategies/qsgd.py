@@ -21,6 +21,7 @@ from gossipjax.aggregator import (
   select,
   stateless,
 )
+from gossipjax.errors import UserError
 from gossipjax.flatten import ravel
 from gossipjax.transforms.bucketed import with_granularity
 
@@ -55,4 +56,10 @@ def strategy(
   compressor: Q, unbiased.
   seed: of the random numbers of Q.
   """
+  if not compressor.unbiased:
+    raise UserError(
+      'Strategy qsgd takes an unbiased compressor: qsgd, terngrad or random_k '
+      'with unbiased=True. Strategy compressed takes others, and feeds back '
+      'their error.'
+    )
   return Strategy(unbiased_mean(compressor, seed), identity())

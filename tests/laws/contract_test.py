@@ -39,8 +39,8 @@ ONE_SIDED = {
 }
 # Gradient strategies whose replicas differ by design, and why.
 DIVERGE: dict[str, str] = {}
-# What a compressor cannot do without.
-NEEDED = {'threshold': {'threshold': 3.0}}
+# What a compressor cannot do without, here with error feedback.
+NEEDED = {'qsgd': {'bucket': 32}, 'threshold': {'threshold': 3.0}}
 
 
 FILES = {

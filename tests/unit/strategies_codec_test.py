@@ -10,6 +10,8 @@ from gossipjax import compressors, executors
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import (
+  choco,
+  compressed,
   diloco,
   double_squeeze,
   ef_sign,
@@ -103,6 +105,47 @@ def test_qsgd_is_right_in_the_mean_over_steps_and_workers():
   bound = 6 * answers.std(axis=0) / steps**0.5
   assert (np.abs(answers.mean(axis=0) - x[0]) <= bound).all()
   assert (answers.std(axis=0) > 0).all()
+
+
+@pytest.mark.parametrize(
+  'codec',
+  [
+    compressors.random_k(0.25, unbiased=True),
+    compressors.qsgd(),
+    compressors.qsgd(levels=1, bucket=1),
+  ],
+)
+def test_error_feedback_refuses_errors_larger_than_what_is_encoded(codec):
+  for method in (
+    compressed.strategy,
+    choco.strategy,
+    sparse_loco.strategy,
+    lambda codec: diloco.strategy(compressor=codec),
+    lambda codec: diloco.strategy(compressor=codec, exchange='two_shot'),
+    lambda codec: double_squeeze.strategy(push=codec),
+    lambda codec: double_squeeze.strategy(pull=codec),
+  ):
+    with pytest.raises(UserError, match='diverges with error feedback'):
+      method(codec)
+  diloco.strategy(compressor=codec, decay=0.0)
+  qsgd.strategy(codec)
+
+
+@pytest.mark.parametrize(
+  'codec', [compressors.random_k(0.75, unbiased=True), compressors.qsgd(23)]
+)
+def test_an_unbiased_codec_of_small_errors_keeps_residuals_bounded(codec):
+  given = [gaussians(2)] * 100
+  *_, (_, state, _) = play(compressed.strategy(codec).gradients, given)
+  assert np.linalg.norm(state.residual) < 5 * np.linalg.norm(given[0])
+
+
+def test_qsgd_refuses_a_biased_compressor():
+  for codec in (compressors.topk(0.1), compressors.random_k(0.25)):
+    with pytest.raises(UserError, match='takes an unbiased compressor'):
+      qsgd.strategy(codec)
+  for codec in (compressors.terngrad(), compressors.none()):
+    qsgd.strategy(codec)
 
 
 @pytest.mark.parametrize('workers', [2, 3])
