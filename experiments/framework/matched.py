@@ -5,6 +5,7 @@ are about the link, unless a claim counts others. The search runs at the
 workload's own learning rate, on validation data.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -73,7 +74,8 @@ def value_for(
 ) -> study.Study:
   """The value at which a method sends the wanted bytes.
 
-  A secant search in logarithms.
+  A secant search in logarithms, which stays between values that are known to
+  send too much and too little.
 
   Args:
     workload: of the configs.
@@ -110,4 +112,16 @@ def _next(tried: dict[float, float], value: float, power: float) -> float:
     if found * power > 0:  # Else the two are within the noise.
       slope = found
   factor = max(tried[value], 1e-9) ** (-1 / slope)
-  return value * min(WIDEST, max(1 / WIDEST, factor))
+  found = value * min(WIDEST, max(1 / WIDEST, factor))
+  return _between(tried, found)
+
+
+def _between(tried: dict[float, float], found: float) -> float:
+  """`found`, or the middle if it is beyond the nearest values around 1."""
+  more = [value for value, share in tried.items() if share > 1]
+  fewer = [value for value, share in tried.items() if share < 1]
+  pairs = itertools.product(more, fewer)
+  ends = min(pairs, key=lambda p: abs(math.log(p[0] / p[1])), default=None)
+  if ends is None or min(ends) < found < max(ends):
+    return found
+  return math.sqrt(ends[0] * ends[1])

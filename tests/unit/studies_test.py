@@ -212,6 +212,14 @@ def test_a_value_is_found_that_sends_the_wanted_bytes(tmp_path, power, begin):
   assert 1000 * value**power == pytest.approx(100, rel=matched.WITHIN)
 
 
+def test_a_search_stays_between_what_sends_too_much_and_too_little():
+  cliff = {0.02: 9.0, 0.08: 9.0, 0.32: 7.0, 1.28: 0.08, 0.5677: 0.08}
+  found = matched._next(cliff, 0.5677, -0.5)
+  assert found == pytest.approx((0.32 * 0.5677) ** 0.5)
+  inside = matched._next({0.32: 7.0, 1.28: 0.08}, 1.28, -0.5)
+  assert 0.32 < inside < 1.28 and inside != pytest.approx((0.32 * 1.28) ** 0.5)
+
+
 def test_a_gate_is_met_by_the_mean_of_the_seeds(tmp_path):
   for folder, level, met in (('a', 0.93, True), ('b', 0.91, False)):
     store, _, make = answering(tmp_path / folder, lambda *_, v=level: v)
@@ -310,9 +318,13 @@ def test_all_gates_come_before_the_first_study():
 
 
 def test_the_queue_may_be_of_some_workloads():
-  found = [*queue.jobs(['hylo', 'gtopk_mass'], 'cpu', ['cifar'])]
+  found = [*queue.jobs(['adaptive_gossip', 'gtopk_mass'], 'cpu', ['cifar'])]
   assert {job.cell[0] for job in found} == {'cifar'}
-  assert {job.claim for job in found} == {'gate', 'hylo', 'gtopk_mass'}
+  assert {job.claim for job in found} == {
+    'gate',
+    'adaptive_gossip',
+    'gtopk_mass',
+  }
 
 
 def test_studies_without_a_size_for_a_gpu_are_left_out():
