@@ -188,9 +188,8 @@ NOTES = f"""
 all-reduce: within {margins.POINTS.margin} points of accuracy, of text
 within {margins.NATS.margin} nats. Those on the front with the first seed have
 three seeds, and others of which three are kept; those with one are on no
-front. On {' and '.join(LARGE)}, whose trainings take minutes,
-only the plain methods are trained, and those that were on the front of
-{SMALL[0]} when these workloads were begun.
+front. On {' and '.join(LARGE)} only the plain methods are trained, and those
+that were on the front of {SMALL[0]} when these workloads were begun.
 """
 
 
