@@ -17,7 +17,7 @@ from experiments.framework.single_run import Result
 
 Count = Callable[[Result], float | None]  # Bytes of a step; None: diverged.
 WITHIN = 0.05  # Of the wanted bytes.
-TRIES = 6
+TRIES = 8
 WIDEST = 4.0  # Factor between two values.
 
 
