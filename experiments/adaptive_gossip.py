@@ -197,9 +197,10 @@ search on validation data (`{WANTED}`); whose search ends beyond a factor of
 carries 85 times as much at a horizon of 1.41 as at 1.44 (seed 0). `time saved`:
 modelled, workers in lock-step so that the one who talks longest sets the pace,
 without latency, at the bandwidth where gossip communicates
-{100 * COMM_SHARE:.0f} % of its time. Scope local: each worker decides, so that some talk in most steps and all wait for them; in one lock-step
-program it saves logical bytes only, since a silent worker's message still
-moves. Scope all: a flag agrees whether anyone wants to talk; if nobody does,
+{100 * COMM_SHARE:.0f} % of its time. Scope local: each worker decides, so that
+some talk in most steps and all wait for them; in one lock-step program it saves
+logical bytes only, since a silent worker's message still moves.
+Scope all: a flag agrees whether anyone wants to talk; if nobody does,
 nothing is sent. gossip and {FIXED} are the same under both. Points are paired
 by seed, and random times differ with it. On a ring, but for `exponential`:
 there each worker sends to one other, at a distance of 1, 2, 4 in turn, and
