@@ -304,7 +304,7 @@ def test_a_pilot_has_the_stages_of_a_strategy():
   stages = {
     'post_local_sgd': {'switch': 1000, 'period': 16},
     'dgc': {'warmup': warm},
-    'hierarchical': {'inner': inner, 'outer': outer, 'period': 8},
+    'hierarchical': {'inner': inner, 'outer': outer, 'period': 1},
     'adaptive_gossip': {'trigger': trigger},
   }
   config = defaults.get_config()
