@@ -13,6 +13,7 @@ from gossipjax.training.durable_files import digest
 KEYS = ('link', 'group_link', 'inner_link', 'trace', 'file')
 TEXT = 'file'  # Is looked for in the folders of data, too.
 VARIABLE = 'GOSSIPJAX_DATA'
+_UNLIKE = 'the numbers from here on may be others than without the change.'
 
 
 def of(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -30,7 +31,8 @@ def digests(config: Mapping[str, Any]) -> dict[str, str]:
   """
   of_data = [config.get('data', {}).get('dir'), os.environ.get(VARIABLE)]
   found = {}
-  for key, name in sorted(set(_names(config))):
+  named = {(k, text) for k, text in _texts(config) if k in KEYS and text}
+  for key, name in sorted(named):
     roots = [*of_data, '.'] if key == TEXT else ['.']
     for root in filter(None, roots):
       place = pathlib.Path(root).expanduser() / pathlib.Path(name).expanduser()
@@ -53,8 +55,8 @@ def modules(config: Mapping[str, Any]) -> dict[str, str]:
       module imports in its turn does not count.
   """
   found = {}
-  for value in _texts(config):
-    name, colon, _ = value.partition(':')
+  for _, text in _texts(config):
+    name, colon, _ = text.partition(':')
     if not colon or not all(map(str.isidentifier, name.split('.'))):
       continue
     with contextlib.suppress(ImportError, ValueError):  # No such module.
@@ -64,19 +66,12 @@ def modules(config: Mapping[str, Any]) -> dict[str, str]:
   return found
 
 
-def _texts(value: Any) -> Iterator[str]:
-  if isinstance(value, Mapping):
-    for part in value.values():
-      yield from _texts(part)
-  elif isinstance(value, str):
-    yield value
-
-
-def _names(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _texts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+  """Keys whose value is a text, at any depth, and the text."""
   for key, value in config.items():
     if isinstance(value, Mapping):
-      yield from _names(value)
-    elif key in KEYS and isinstance(value, str) and value:
+      yield from _texts(value)
+    elif isinstance(value, str):
       yield key, value
 
 
@@ -94,12 +89,8 @@ def other_modules(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     then, now: config.json of the run, and what it would be now.
   """
   unlike = changed(then.get('modules', {}), now['modules'])
-  return (
-    f'{", ".join(unlike)} changed after this run began; the numbers from here '
-    'on may be others than without the change.'
-    if unlike
-    else ''
-  )
+  told = f'{", ".join(unlike)} changed after this run began; {_UNLIKE}'
+  return told if unlike else ''
 
 
 def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -116,10 +107,7 @@ def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
   if not unlike:
     return ''
   told = ', '.join(f'{name} {was[name]} (now {here[name]})' for name in unlike)
-  return (
-    f'This run began with {told}; the numbers from here on may be others than '
-    'without the change.'
-  )
+  return f'This run began with {told}; {_UNLIKE}'
 
 
 def _versions(provenance: Mapping[str, Any]) -> dict[str, Any]:
