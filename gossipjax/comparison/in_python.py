@@ -120,7 +120,8 @@ def compare(
     Diverged: the loss of every strategy became NaN or Inf.
   """
   _check(task, strategies, optimizer, folder)
-  if resume and not (folder and pathlib.Path(folder).expanduser().is_dir()):
+  folder = pathlib.Path(folder).expanduser() if folder else None
+  if resume and not (folder and folder.is_dir()):
     raise UserError('compare: resume=True needs the folder of a comparison.')
   numbers = {'workers': workers, 'steps': steps, 'batch_size': batch_size}
   config = _config(strategies, numbers | settings)
@@ -131,8 +132,7 @@ def compare(
   ]
   check_shared(config, runs)
   kept = None if folder else tempfile.TemporaryDirectory()
-  where = pathlib.Path(folder or kept.name).expanduser()
-  where = where if folder else where / 'run'
+  where = folder or pathlib.Path(kept.name) / 'run'
   summary = comparison.of_variants(
     config, runs, where, resume, audited, command=next_comparison.IN_PYTHON
   )

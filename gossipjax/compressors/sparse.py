@@ -110,10 +110,10 @@ def _compressor(
       )
     return proceed(x, key, None, ())[0]
 
-  found = Compressor(compress, decompress, mean, subtract)
-  if selection.start is None:
-    return found
-  return found._replace(start=selection.start, proceed=proceed)
+  keeps = proceed if selection.start else None
+  return Compressor(
+    compress, decompress, mean, subtract, selection.start, keeps
+  )
 
 
 class Encoding(NamedTuple):

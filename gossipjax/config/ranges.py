@@ -62,8 +62,7 @@ POSITIVE = Range(0, MOST, above=True)
 NOT_NEGATIVE = Range(0, MOST)
 SECONDS = Range(0, 1e9, 'seconds')
 SIZE = _count('entries', most=2**16)
-PERIODS: tuple[str, ...] = 'period', 'first_period', 'second_period'
-PERIODS += 'local_period', 'shortest', 'longest'
+PERIODS = 'period', 'first_period', 'second_period', 'local_period'
 
 RANGES: Mapping[str, Range] = {
   # Of a run.
@@ -114,7 +113,7 @@ RANGES: Mapping[str, Range] = {
   # Of strategies.
   'density': SHARE,
   'densities': SHARE,
-  **dict.fromkeys(PERIODS, _count('steps')),
+  **dict.fromkeys((*PERIODS, 'shortest', 'longest'), _count('steps')),
   'schedule': _count('draws', most=2**16),
   'switch': _count('steps', least=0),
   'delay': _count('steps', least=0),
