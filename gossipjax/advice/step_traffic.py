@@ -19,7 +19,7 @@ from gossipjax.collectives import WORKERS
 from gossipjax.config import resolve
 from gossipjax.local_step import make_worker, probe
 from gossipjax.traffic import Traffic
-from gossipjax.transforms import traced
+from gossipjax.training import traffic_by_shapes
 
 SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
 Numbers = Sequence[int] | np.ndarray
@@ -87,8 +87,8 @@ def per_step(
   init, update = make_worker(strategy, probe(strategy, 0.1))
   worker = _of_one(init, params, workers)
   shares = np.full(len(steps), 1 / len(steps))
-  if not _depends_on_values(update, worker, params, workers):
-    each = _without_values(update, worker, params, workers, steps)
+  each = traffic_by_shapes.of(update, worker, params, workers, steps)
+  if each is not None:
     return StepTraffic(_stacked(each), True, shares)
   if sample is None:
     each = _under_random_gradients(init, update, params, workers, steps)
@@ -117,32 +117,6 @@ def _stacked(steps: Iterable[Traffic]) -> Traffic:
   return jax.tree.map(
     lambda *each: np.stack(each, axis=1), *map(jax.device_get, steps)
   )
-
-
-def _depends_on_values(
-  update, worker: Tree, params: Tree, workers: int
-) -> bool:
-  """Whether the compiler keeps arguments of a program that returns traffic."""
-  like = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct((workers, *x.shape), x.dtype),
-    (worker, params),
-  )
-  traffic = executors.on_one_device(
-    lambda worker, grads: update(worker, grads, jnp.int32(0))[1]
-  )
-  return traced.depends_on_values(traffic, *like)
-
-
-def _without_values(
-  update, worker: Tree, params: Tree, workers: int, steps: Numbers
-) -> Iterator[Traffic]:
-  """Traffic of a program from which the compiler removes all parameters."""
-  zeros = lambda tree: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tree)
-  step = executors.on_one_device(
-    lambda _, t: update(zeros(worker), zeros(params), t)[1]
-  )
-  for t in steps:
-    yield step(np.zeros(workers), t=jnp.int32(t))
 
 
 def _under_random_gradients(

@@ -1,20 +1,14 @@
 """What `cluster.first` asks of a strategy, whose rounds late workers skip."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from gossipjax import executors
 from gossipjax.aggregator import Tree
 from gossipjax.errors import UserError
 from gossipjax.simulation.timeline import silent
-from gossipjax.traffic import Traffic
-from gossipjax.training import worker_program
+from gossipjax.training import traffic_by_shapes, worker_program
 from gossipjax.training.run import Run
-from gossipjax.transforms import traced
 
 MOST = 1000  # Steps that are looked at.
 # Memory of what a worker itself has not sent yet, by the names of its fields.
@@ -34,7 +28,13 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
   """
   begun = worker_program.form(run, shapes)
   rejoining((begun.gradients, begun.parameters, begun.moments))
-  for step, sent in enumerate(_traffic(run, begun)):
+  one = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), begun
+  )
+  update = worker_program.worker_program(run).update
+  steps = range(min(run.steps, MOST))
+  bills = traffic_by_shapes.of(update, one, one.params, run.workers, steps)
+  for step, sent in enumerate(bills or ()):
     if silent(sent):
       raise UserError(
         f'cluster.first={run.cluster.first} needs a strategy that exchanges in '
@@ -66,16 +66,3 @@ def rejoining(memory: Any) -> None:
         f'({what}) would differ between workers. Set cluster.first=0, or take '
         'a strategy that keeps a residual at most, such as all_reduce or topk.'
       )
-
-
-def _traffic(run: Run, begun: Tree) -> Iterator[Traffic]:
-  """The traffic of each step; none if it depends on parameters."""
-  update = worker_program.worker_program(run).update
-  bill = lambda worker, step: update(worker, worker.params, step)[1]
-  first = executors.on_one_device(lambda worker: bill(worker, jnp.int32(0)))
-  if traced.depends_on_values(first, begun):
-    return
-  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), begun)
-  of_step = executors.on_one_device(lambda _, step: bill(zeros, step))
-  for step in range(min(run.steps, MOST)):
-    yield of_step(np.zeros(run.workers), step=jnp.int32(step))

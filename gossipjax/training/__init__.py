@@ -8,6 +8,7 @@ overlap         steps whose exchange runs beside the steps that follow
 bucket_overlap  steps that exchange gradients while others are computed
 gradient_stages a gradient in stages, each of which makes a bucket known
 late_slot       which exchange of a strategy may do so: `config.overlap`
+traffic_by_shapes  the traffic of steps without computing them
 part_checks     checks strategies and optimizers while a step is traced
 memory          refuses a step that no device holds
 loop            the training loop that real and virtual time share
