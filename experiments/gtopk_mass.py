@@ -110,11 +110,12 @@ def find(
     if theirs and method in ('conserving', 'butterfly'):
       over = seed_statistics.against(found[cell], theirs, 'published')
       gains.append(seed_statistics.columns(NAMES, cell) | over)
+  begun = {row['workload'] for row in gains}
   return claim.Finding(
     verdict(rows, gains, coverage),
     rows,
     NOTES,
-    *trained.evidence([r for r in rows if r['workers'] == LARGEST], coverage),
+    *trained.evidence([r for r in rows if r['workload'] in begun], coverage),
     tables={'gains': gains, 'coverage': coverage},
   )
 
@@ -130,28 +131,30 @@ def verdict(
     for r in lost
     if r['method'] == 'published'
   )
-  mine = [
-    row
-    for row in gains
-    if row['workers'] == LARGEST and row['method'] == 'conserving'
-  ]
+  both = [row for row in gains if row['method'] == 'conserving']
+  mine = [row for row in both if row['workers'] == _most(row, both)]
   each = [
     f'{seed_statistics.over(row, "published")} on '
     f'{row["workload"]} with {row["workers"]} workers at density '
     f'{row["density"]}{AFTER * row["warm-up"]}'
-    for row in gains
-    if row['method'] == 'conserving'
+    for row in both
   ]
   return claim.judged(
     [_gains(row) for row in mine],
-    f'with {LARGEST} workers keeping the mass gains '
-    f'{claim.span(claim.decided(mine, _gains), GAIN, "+.2f")} points',
+    f'keeping the mass gains '
+    f'{claim.span(claim.decided(mine, _gains), GAIN, "+.2f")} points with '
+    f'{claim.span(mine, "workers", "d")} workers',
     f'The published merge loses {shares or "an unknown share"} of the applied '
     f'mass. Points of held-out accuracy gained by conserving, each rule at its '
     f'best rate: {"; ".join(each) or "not known yet"}. A gain counts from '
     f'{MARGIN} points.',
     trained.doubt(coverage),
   )
+
+
+def _most(row: dict[str, Any], rows: claim.Rows) -> int:
+  """The most workers on the workload of a row."""
+  return max(r['workers'] for r in rows if r['workload'] == row['workload'])
 
 
 def _gains(row: dict[str, Any]) -> bool | None:

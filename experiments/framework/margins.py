@@ -75,6 +75,15 @@ def is_as_good(
   return seed_statistics.at_least(-margin * lost, gain, error, margin)
 
 
+def leads(row: Mapping[str, Any], other: str) -> bool | None:
+  """Whether a row is better than another by at least the margin; None if the
+  seeds cannot tell."""
+  margin = measure(row['workload']).margin
+  column = f'gain over {other}'
+  gain, error = row[column], row[f'{column}{ERROR}']
+  return seed_statistics.at_least(margin, gain, error, margin)
+
+
 def open_down_to(
   rows: claim.Rows, key: str, case: Callable[[Any], bool | None]
 ) -> str:

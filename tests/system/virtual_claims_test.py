@@ -60,6 +60,16 @@ def test_a_verdict_on_the_crossover_follows_from_the_rows(free, met, undecided):
   assert (verdict.met, verdict.of, verdict.open) == (met, 4, undecided)
 
 
+def test_a_crossover_is_decided_once_the_rest_cannot_change_it():
+  found = async_crossover.ends_near_32
+  assert found({8: False}) is False  # It has no lead with few workers.
+  assert found({8: True, 32: False, 16: False}) is False
+  assert found({8: True, 32: None, 16: True, 128: True}) is False
+  assert found({8: True, 32: False, 16: True, 4: True}) is None
+  all_known = {4: True, 8: True, 16: True, 32: False, 64: False, 128: False}
+  assert found(all_known) is True
+
+
 def test_a_crossover_within_the_errors_is_undecided():
   rows = crossover(lambda p: 1.7, lambda p: 2.0, error=0.5)
   assert async_crossover.verdict(rows, MET).word.startswith('undecided')

@@ -139,6 +139,16 @@ def test_a_gain_within_two_standard_errors_wins_nothing(gain, as_good, better):
   assert margins.is_as_good(row, 'x', lost=False) is better
 
 
+@pytest.mark.parametrize(
+  'gain, error, leads',
+  [(0.03, 0.2, False), (0.5, 0.2, True), (0.9, 0.3, None), (None, None, None)],
+)
+def test_who_leads_gains_the_margin(gain, error, leads):
+  column = 'gain over x'
+  row = {'workload': 'fashion', column: gain, f'{column}{ERROR}': error}
+  assert margins.leads(row, 'x') is leads
+
+
 def part(**outer):
   """DiLoCo with an outer optimizer of these arguments."""
   given = resolve.strategy_config('diloco', outer={'name': 'nesterov', **outer})
