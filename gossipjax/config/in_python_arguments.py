@@ -27,9 +27,10 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
     UserError: there is no such strategy.
   """
   function = resolve.strategy_function(name)
-  if 'look_ahead' in resolve.strategy_config(name):
+  if _looks_ahead(name):
     function = functools.partial(function, look_ahead=0.0)
-  known = list(inspect.signature(function).parameters)
+  parameters = inspect.signature(function).parameters
+  known = list(parameters)
 
   @functools.wraps(function)
   def checked(*positional: Any, **given: Any) -> Strategy:
@@ -42,6 +43,9 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
       )
     found = dict(zip(known, positional, strict=False)) | given
     plain = {key: _plain(value) for key, value in found.items()}
+    for key in plain.keys() & parameters.keys():
+      if isinstance(parameters[key].default, Strategy):
+        plain[key] = _named(plain[key])
     return arguments.call(function, plain, f'gj.{name}')
 
   return checked
@@ -73,6 +77,19 @@ def setting(key: str, value: Any, default: Any) -> Any:
       f'{" or ".join(filter(None, told))}.'
     )
   return value
+
+
+def _named(part: Any) -> Any:
+  """A strategy inside another: one that looks ahead as if it stood alone."""
+  given = {'name': part} if isinstance(part, str) else part
+  name = given.get('name') if isinstance(given, Mapping) else ''
+  if name not in resolve.STRATEGIES or not _looks_ahead(name):
+    return part
+  return {'look_ahead': 0.0} | dict(given)
+
+
+def _looks_ahead(name: str) -> bool:
+  return 'look_ahead' in resolve.strategy_config(name)
 
 
 def _plain(value: Any) -> Any:

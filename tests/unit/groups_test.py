@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+import gossipjax
 from gossipjax import executors, network
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.comparison import compare
@@ -27,6 +28,7 @@ from gossipjax.strategies import (
 )
 from gossipjax.training import momentum
 from gossipjax.transforms import groups, outer_optimizers, traced
+from gossipjax.transforms.nesterov import taken_apart
 from tests.laws.contract_test import AGGREGATORS, CORE
 from tests.support import laws
 from tests.support.quadratics import (
@@ -194,6 +196,16 @@ def test_the_look_ahead_is_exchanged_at_no_level(mu=0.9, period=3):
     close(train(hierarchical.strategy(2, period, *levels), NESTEROV), by_hand())
   with pytest.raises(UserError, match=r'look_ahead=0\.9 and 0\.5'):
     hierarchical.strategy(2, 3, pairs, pairwise_gossip.strategy(look_ahead=0.5))
+
+
+@pytest.mark.parametrize('level', ['inner', 'outer'])
+def test_a_level_looks_ahead_only_if_told_in_python(level):
+  """As alone: a strategy in Python does not see the optimizer."""
+  ahead = lambda part: taken_apart(
+    gossipjax.hierarchical(**{level: part}).parameters
+  )[0]
+  assert ahead('elastic') == ahead({'name': 'elastic', 'stiffness': 0.5}) == 0
+  assert ahead({'name': 'elastic', 'look_ahead': 0.5}) == 0.5
 
 
 def test_all_reduce_on_both_levels_is_all_reduce():
