@@ -73,18 +73,19 @@ def of(
     turns: of each measurement, of which the median counts.
   """
   strategy = resolve.strategy(config.strategy, seed=config.seed)
+  local = optimizer.make(config.optimizer, config.steps)
   steps, traffic = step_traffic.of_cycle(
     config.strategy,
     params,
     workers,
     training=config.steps,
     seed=config.seed,
+    optimizer=local,
   )
   # The beginning of a training may do other work than what follows.
   begins = steps < periods.beginning(config.strategy)
   talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
   kinds = [f'{pair}' for pair in zip(begins, talks, strict=True)]
-  local = optimizer.make(config.optimizer, config.steps)
   nothing = Strategy(identity(), identity())
   calls = {'optimizer': _update(nothing, local, params, workers, 0)}
   for kind in dict.fromkeys(kinds):

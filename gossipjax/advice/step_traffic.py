@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from gossipjax import executors
 from gossipjax.advice import periods
@@ -49,18 +50,19 @@ def of_cycle(
   sample: Tree | None = SAMPLE,
   training: int | None = None,
   seed: int = 0,
+  optimizer: optax.GradientTransformation | None = None,
 ) -> tuple[np.ndarray, StepTraffic]:
   """The numbers of the steps that stand for a training, and their traffic.
 
   Args:
     settings: `config.strategy`.
-    params, workers, sample: see `per_step`.
+    params, workers, sample, optimizer: see `per_step`.
     seed: of the run.
     training: steps of the training. None: what comes after the beginning.
   """
   steps, shares = periods.sample(settings, training)
   strategy = resolve.strategy(settings, seed=seed)
-  found = per_step(strategy, params, workers, steps, sample)
+  found = per_step(strategy, params, workers, steps, sample, optimizer)
   counts = shares > 0
   sent = jax.tree.map(lambda x: x[:, counts], found.sent)
   return steps[counts], found._replace(sent=sent, shares=shares[counts])
@@ -72,19 +74,22 @@ def per_step(
   workers: int,
   steps: Numbers,
   sample: Tree | None = SAMPLE,
+  optimizer: optax.GradientTransformation | None = None,
 ) -> StepTraffic:
   """The traffic of some steps, each of which counts the same.
 
   Args:
     strategy: of the workers; between its aggregators is a step of SGD, or of
-      Adam if it exchanges moments.
+      `optimizer` if it exchanges moments.
     params: of one worker; only shapes and dtypes matter.
     workers: number of workers.
     steps: their numbers from 0 on, in ascending order.
     sample: shapes for which traffic that depends on gradients is measured; its
       bytes are then scaled to the size of `params`. None: `params` themselves.
+    optimizer: whose moments are exchanged; None: Adam.
   """
-  init, update = make_worker(strategy, probe(strategy, 0.1))
+  local = optimizer if strategy.moments else None
+  init, update = make_worker(strategy, local or probe(strategy, 0.1))
   worker = _of_one(init, params, workers)
   shares = np.full(len(steps), 1 / len(steps))
   each = traffic_by_shapes.of(update, worker, params, workers, steps)

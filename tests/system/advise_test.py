@@ -1,5 +1,6 @@
 """Advice: measured alone, billed really, and all-reduce where that is best."""
 
+import functools
 import json
 import math
 import re
@@ -161,6 +162,25 @@ def mean_bytes(settings, training: int) -> float:
   _, found = step_traffic.of_cycle(settings, LAYERS, 4, training=training)
   assert found.shares.sum() == pytest.approx(1)
   return found.shares @ np.asarray(found.sent.bytes).max(axis=0)
+
+
+@pytest.mark.parametrize(
+  'make, moments',
+  [
+    (optax.adam, 2),
+    (functools.partial(optax.sgd, momentum=0.9), 1),
+    (optax.sgd, 0),
+  ],
+)
+def test_the_moments_of_ones_own_optimizer_are_billed(make, moments):
+  settings = resolve.strategy_config(
+    'des_loc', period=2, first_period=3, second_period=4
+  )
+  _, found = step_traffic.of_cycle(settings, LAYERS, 4, optimizer=make(0.1))
+  sent = np.asarray(found.sent.bytes).max(axis=0).mean()
+  each = of_cycle(resolve.strategy_config('all_reduce')).mean()
+  periods_of = [2, 3, 4][: 1 + moments]
+  assert sent == pytest.approx(each * sum(1 / k for k in periods_of))
 
 
 @pytest.mark.parametrize('switch', [4000, 8192])
