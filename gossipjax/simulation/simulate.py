@@ -24,12 +24,12 @@ from gossipjax.training import (
   evaluate,
   loop,
   model_state,
+  part_checks,
   stream,
   worker_program,
 )
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
-from gossipjax.training.part_checks import Names
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 
@@ -62,11 +62,11 @@ def simulate(
   spans(training.timeline.hours.spans)
 
 
-def exchange_of(run: Run) -> AsyncExchange | None:
+def exchange_of(run: Run, whose: str = 'the strategy') -> AsyncExchange | None:
   """How workers exchange that do not wait; None if all wait for all."""
   if not run.cluster.asynchronous:
     return None
-  return run.strategy.async_exchange(run.workers)
+  return part_checks.async_exchange(whose, run.strategy, run.workers)
 
 
 def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
@@ -77,7 +77,9 @@ def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
   return dataclasses.replace(run, strategy=among_few)
 
 
-def rehearse(run: Run, names: Names = Names()) -> tuple[Tree, Tree]:
+def rehearse(
+  run: Run, names: part_checks.Names = part_checks.Names()
+) -> tuple[Tree, Tree]:
   """Traces a round without computing it, to find errors before training.
 
   Args:
@@ -87,7 +89,7 @@ def rehearse(run: Run, names: Names = Names()) -> tuple[Tree, Tree]:
   Returns:
     Shapes and dtypes of the parameters, and of the state.
   """
-  exchange = exchange_of(run)
+  exchange = exchange_of(run, names.strategy)
   found = worker_program.rehearse(
     with_exchange(run, exchange), names, 2 if exchange else None
   )

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from gossipjax.aggregator import Aggregator, Strategy, Tree
+from gossipjax.aggregator import Aggregator, AsyncExchange, Strategy, Tree
 from gossipjax.errors import UserError, blaming
 from gossipjax.traffic import Traffic
 from gossipjax.training.optimizer import blamed
+
+SLOTS = 'gradients', 'parameters', 'moments', 'state'
 
 
 class Names(NamedTuple):
@@ -29,11 +31,21 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
     whose: its name, for sentences.
     given: the strategy. What its functions raise, a tree or a state that does
       not keep its form, and traffic that is none are refused.
+
+  Raises:
+    UserError: a slot is no Aggregator.
   """
+  for name in SLOTS:
+    slot, optional = getattr(given, name), name in Strategy._field_defaults
+    if not isinstance(slot, Aggregator) and not (optional and slot is None):
+      raise UserError(
+        f'{whose}: {name} is {type(slot).__name__}; it takes an Aggregator, '
+        f'such as gossipjax.aggregator.identity(){" or None" * optional}.'
+      )
   slots: dict[str, Any] = {
     name: _of_aggregator(f'{whose}: {name}', slot)
-    for name, slot in given._asdict().items()
-    if isinstance(slot, Aggregator)
+    for name in SLOTS
+    if (slot := getattr(given, name))
   }
   return given._replace(**slots)
 
@@ -58,6 +70,22 @@ def _of_aggregator(whose: str, given: Aggregator) -> Aggregator:
     return new_tree, new_state, sent
 
   return given._replace(init=init, update=update)
+
+
+def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
+  """How workers of a strategy exchange that do not wait.
+
+  Raises:
+    UserError: its function raises something, or returns something else.
+  """
+  with blaming(f'{whose}.async_exchange'):
+    found = given.async_exchange(workers)
+  if not isinstance(found, AsyncExchange):
+    raise UserError(
+      f'{whose}.async_exchange returns {type(found).__name__}; it has to '
+      'return an AsyncExchange, see gossipjax/async_exchange.py.'
+    )
+  return found
 
 
 def of_optimizer(

@@ -78,9 +78,22 @@ def growing() -> Strategy:
   return Strategy(identity(), Aggregator(lambda tree: [jnp.zeros(2)], update))
 
 
+def incomplete() -> Strategy:
+  return Strategy(identity(), None)
+
+
+def eager() -> Strategy:
+  return Strategy(identity(), identity(), lambda workers: identity())
+
+
+def divided() -> Strategy:
+  return Strategy(identity(), identity(), lambda workers: workers // 0)
+
+
 @pytest.mark.parametrize(
   'name, sentence',
   [
+    ('incomplete', 'parameters is NoneType; it takes an Aggregator, such as'),
     (
       'scalar',
       r'gradients\.update returns float32\[\] as tree, .* float32\[5\]',
@@ -103,6 +116,22 @@ def test_what_is_wrong_in_a_strategy_is_named_before_it_trains(name, sentence):
     check('mine', found)
   with pytest.raises(UserError, match=f"strategy 'mine': {sentence}"):
     compared(globals()[name](), optax.sgd(0.1))
+
+
+@pytest.mark.parametrize(
+  'name, sentence',
+  [
+    ('eager', 'returns Aggregator; it has to return an AsyncExchange'),
+    ('divided', 'raises ZeroDivisionError: .*--debug'),
+  ],
+)
+def test_what_is_wrong_in_an_exchange_is_named_before_it_trains(name, sentence):
+  found = config()
+  found.strategy = {'name': f'{ME}:{name}'}
+  found.cluster = defaults.cluster(asynchronous=True)
+  whose = f'strategy.name={ME}:{name}.async_exchange'
+  with pytest.raises(UserError, match=f'{whose} {sentence}'):
+    check('mine', found)
 
 
 def test_a_list_in_place_of_a_tuple_is_refused():
