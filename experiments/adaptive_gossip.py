@@ -42,8 +42,8 @@ from experiments.framework.trigger_searches import (
 CLAIM = claim.Claim(
   'adaptive_gossip',
   'Gossip that adapts when it talks',
-  'Gossip that talks only after a change is as good as at every step, and '
-  'better than a fixed period at the same bytes',
+  'Gossip that talks only after a change is as good as at every step, and by '
+  '0.5 points better than a fixed period at the same bytes',
   '92 % less traffic, 52 % less time, accuracy kept (Ho 2018); nothing on a '
   'fixed period',
 )
@@ -55,6 +55,7 @@ TIMES, RANDOM = 'exchanges of a worker', 'points over random'
 WORKLOADS, WORKERS = ('fashion-dense', 'fashion', 'cifar'), 8
 NAMES = ('workload', 'workers', 'scope', 'method')
 LOCAL = ADAPTIVE[0], 'gossip', FIXED, 'random', *ADAPTIVE[1:]
+FEW = LOCAL[0], 'gossip', FIXED, 'target_interval'  # Of half an hour each.
 SHARED = ADAPTIVE[0], 'random', *ADAPTIVE[1:], BETTER, BESIDE, PLAIN
 
 
@@ -66,8 +67,7 @@ def studies(scale: str) -> trained.Studies:
     cells = [
       (name, WORKERS, 'local', method)
       for name in WORKLOADS
-      for method in LOCAL
-      if (name, method) != (WORKLOADS[-1], 'random')  # Half an hour each.
+      for method in (LOCAL if name != WORKLOADS[-1] else FEW)
     ]
     cells += [
       (name, WORKERS, 'all', method)
@@ -152,7 +152,7 @@ def verdict(
 def _bettered(rows: claim.Rows) -> str:
   gains = (
     claim.span(rows, f'points over {other}', '+.2f')
-    for other in ('gossip', FIXED)
+    for other in ('gossip', BESIDE)
   )
   return f'; exponential graph: {", ".join(gains)}' if rows else ''
 
@@ -179,10 +179,11 @@ def _holds(row: dict[str, Any]) -> bool | None:
 
 def _said(row: dict[str, Any]) -> str:
   over = lambda other: seed_statistics.over(row, other)
+  period = BESIDE if row['method'] == BETTER else FIXED
   return (
     f'{row["method"]} ({row["scope"]}, {row["workload"]}) saves '
     f'{row[TRAFFIC]:.0f} % of the traffic at {over("gossip")} points against '
-    f'gossip, {over(FIXED)} against a fixed period of {PERIOD}'
+    f'gossip, {over(period)} against {period}'
     + f' and {over("random")} over random times' * known(row[RANDOM])
     + '.'
   )
@@ -192,26 +193,26 @@ NOTES = f"""
 `traffic saved`: of the bytes of all workers, against gossip at every step.
 Triggers and random times are brought to a twelfth of them, within 5 %, by a
 search on validation data (`{WANTED}`). If it ends beyond a factor of {FAR},
-there are no seeds and no search on larger networks: norm_slope, whose busiest
-link on fashion-dense, local, carries 85 times as much at a horizon of 1.41 as
-at 1.44. `time saved`: modelled in lock-step, without latency, at the
-bandwidth where gossip communicates {100 * COMM_SHARE:.0f} % of its time. Scope
-local: each worker decides, so that some talk in most steps and all wait for
-them; in one lock-step program it saves logical bytes only, since a silent
-worker's message still moves. Scope all: a flag agrees whether anyone wants to
-talk; if nobody does, nothing is sent. gossip and {FIXED} are the same under
-both. Points are paired by seed, and random times differ with it;
-{WORKLOADS[-1]} has none, and no scope all. On a ring, but for `exponential`:
-there each worker sends to one other, at a distance of 1, 2, 4 in turn, and
-{BETTER} sends when a worker is further from its last exchange than a threshold
-that stays as it is. {PLAIN} is an all-reduce of parameters every 11 steps,
-which sends as much. The claim holds for a trigger if it loses at most {WITHIN}
-points to gossip and gains at least {WITHIN} over the fixed period. Who loses
-with less than 95 % of the wanted bytes is not judged, nor who wins with more
-than 105 %: bytes differ with the learning rate; nor is who exchanges less than
-{trained.EXCHANGES} times. The table of silent steps holds the wall time of a
-step in which nobody talks over that of one in which all do, under scope=all,
-with 5,000,000 parameters on 8 emulated devices.
+there are no seeds: norm_slope on fashion-dense, where at a horizon of 1.41 all
+workers send 46 times as much as at 1.44. `time saved`: modelled in lock-step,
+without latency, at the bandwidth where gossip communicates
+{100 * COMM_SHARE:.0f} % of its time. Scope local: each worker decides, so that
+some talk in most steps and all wait for them; in one lock-step program it saves
+logical bytes only, since a silent worker's message still moves. Scope all: a
+flag agrees whether anyone wants to talk; if nobody does, nothing is sent.
+gossip and {FIXED} are the same under both. Points are paired by seed, and
+random times differ with it; {WORKLOADS[-1]} has none, no norm_slope and no
+scope all. On a ring, but for `exponential`: there each worker sends to one
+other, at a distance of 1, 2, 4 in turn, and {BETTER} sends when a worker is
+further from its last exchange than a threshold that stays as it is. {PLAIN} is
+an all-reduce of parameters every 11 steps, which sends as much. The claim holds
+for a trigger if it loses at most {WITHIN} points to gossip and gains at least
+{WITHIN} over the fixed period. Who loses with less than 95 % of the wanted
+bytes is not judged, nor who wins with more than 105 %: bytes differ with the
+learning rate; nor is who exchanges less than {trained.EXCHANGES} times. The
+table of silent steps holds the wall time of a step in which nobody talks over
+that of one in which all do, under scope=all, with 5,000,000 parameters on 8
+emulated devices.
 """
 
 

@@ -31,8 +31,8 @@ from gossipjax.config import resolve
 CLAIM = claim.Claim(
   'fronts',
   'The front of score against bytes',
-  'All-reduce is on the front only at its end of most bytes, and some method '
-  'scores within 0.5 points of it with a tenth of the bytes',
+  'No method beats all-reduce by 0.5 points, and some method scores within 0.5 '
+  'points of it with a tenth of the bytes',
   'nothing; the question is that of users',
 )
 # Where a strategy's default would say nothing about it here, such as a period

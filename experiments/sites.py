@@ -44,8 +44,7 @@ SPLITS = {
   'shakespeare': ('iid', 'contiguous'),
 }
 WORKERS = (4, 2, 8)
-# Of large workloads only IID, with one P; of 8 all-reduce is trained already.
-LARGE = {'fashion': 4, 'shakespeare': 8}
+LARGE = {'fashion': 4, 'shakespeare': 8}  # With one P, and only IID.
 # What is judged against what; all other methods are shown beside all-reduce.
 AGAINST = {
   'diloco': 'all_reduce',
@@ -55,8 +54,7 @@ AGAINST = {
   'sparse_loco': 'diloco',
   'muloco': 'diloco',
 }
-# The claim is that these are better, not as good.
-BETTER = ('sparse_loco', 'muloco')
+BETTER = ('sparse_loco', 'muloco')  # Not only as good.
 IT = 'what it is compared with'
 FEWER = 0.95  # Of the bytes of what a method is compared with.
 GAIN, SHARE = f'gain over {IT}', f'bytes over those of {IT}'
@@ -80,8 +78,8 @@ def studies(scale: str) -> trained.Studies:
     if method in judged or (workers == WORKERS[0] and name not in LARGE)
     if name not in LARGE or (workers == LARGE[name] and splits[i] == 'iid')
   ]
-  cells = cells[:2] if scale == 'quick' else cells
-  return {cell: partial(site_methods.tuned, *cell, scale) for cell in cells}
+  some = cells[: 2 if scale == 'quick' else None]
+  return {cell: partial(site_methods.tuned, *cell, scale) for cell in some}
 
 
 def find(
@@ -101,7 +99,7 @@ def find(
 
 
 def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
-  tuned, outer, inside = found[cell]
+  tuned, outer, inside, by_outer = found[cell]
   other = AGAINST.get(cell[-1], 'all_reduce')
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), tuned)
   beside = found.get((*cell[:-1], other))
@@ -118,6 +116,7 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
     | {
       'outer rate': outer,
       'best outer rate is inside': inside,
+      'validation score by outer rate': seed_statistics.curve(by_outer),
       'compared with': other,
       SHARE: claim.ratio(row[PATH], path),
     }
@@ -184,21 +183,22 @@ def _gains(rows: claim.Rows) -> str:
 
 
 NOTES = f"""
-Period {PERIOD} where the name says nothing, or a hundredth of the steps if that
-is shorter. Inner rates on a grid of sqrt(10) at the outer rate
-{site_methods.FIRST}, then the outer rates {OUTER}, and further ones while the
-best is the lowest or the highest, five at most, by validation data; then
-{best_rate.SEEDS} seeds. Rates are chosen on the partition
-of the first seed, without the examples held out; a Dirichlet partition has the
-same mixes of classes there as in that seed's test. A gain is in points of
-held-out accuracy, of text in nats less, as the rates are chosen. All methods
-but all-reduce send a fraction of its bytes; those of streaming_diloco, of
-muloco and of noloco with P = 2 are DiLoCo's. MuLoCo's fewer bytes are
-those of 2 bits with a residual, not tried with it here. The state of inner
-optimizers stays with its worker. muloco is DiLoCo with Muon inside, embeddings
-and head included. Bytes are those of the busiest link per step, over the whole
-run; seconds are modelled. Of {' and '.join(LARGE)}, whose
-trainings take minutes, only the judged methods are trained, with one P and IID.
+Period {PERIOD} where the name says nothing, shorter for {trained.EXCHANGES}
+exchanges, of sparse_loco {site_methods.SPARSE}. Inner rates on a grid of
+sqrt(10) at the outer rate {site_methods.FIRST}, then the outer rates {OUTER},
+and further ones while the best is the lowest or the highest (at most
+{best_rate.TRIALS} inner and {site_methods.OUTER_TRIALS} outer ones), by
+validation data; then {best_rate.SEEDS} seeds. All-reduce has the rate of P =
+{site_methods.MOST} if IID. Rates are chosen on the partition of the first seed,
+without the examples held out; a Dirichlet partition has the same mixes of
+classes there as in that seed's test. A gain is in points of held-out accuracy,
+of text in nats less, as the rates are chosen. All methods but all-reduce send a
+fraction of its bytes; those of streaming_diloco, of muloco and of noloco with P
+= 2 are DiLoCo's. MuLoCo's fewer bytes are those of 2 bits with a residual, not
+tried with it here. The state of inner optimizers stays with its worker; outer
+ones have momentum 0.9. muloco is DiLoCo with Muon inside, embeddings and head
+included. Of {' and '.join(LARGE)}, whose trainings take minutes, only the
+judged methods are trained, with one P and IID.
 """
 
 

@@ -46,7 +46,8 @@ def tuned(
   """Finds the best learning rate on validation data, then scores every seed.
 
   The rates are a factor of sqrt(10) apart, from the config's on both sides;
-  further ones are tried while the best is the lowest or the highest.
+  further ones are tried while the best is the lowest or the highest. Of a tie
+  the rate nearest to the config's is the best.
 
   Args:
     workload: of the config.
@@ -63,7 +64,7 @@ def tuned(
   score = score or workloads.WORKLOADS[workload].score
   curve: dict[float, float | None] = {}
   middle = config.optimizer.learning_rate
-  wanted = around(middle, (-1, 0, 1) if trials > 1 else (0,))
+  wanted = around(middle, (0, -1, 1) if trials > 1 else (0,))
   while wanted and len(curve) < trials:
     runs = yield [
       Ask(workload, on_validation(config, rate, first_seed)) for rate in wanted
@@ -122,7 +123,7 @@ def around(rate: float, offsets: Sequence[int]) -> list[float]:
 
 
 def best_of(curve: dict[float, float | None]) -> float | None:
-  """The rate with the highest score."""
+  """The rate with the highest score; of a tie the one that was tried first."""
   known = {rate: score for rate, score in curve.items() if score is not None}
   return max(known, key=lambda rate: known[rate]) if known else None
 

@@ -88,5 +88,7 @@ def open_down_to(
   rows: claim.Rows, key: str, case: Callable[[Any], bool | None]
 ) -> str:
   """The least negative number of a column in a row that is not decided."""
-  least = [row[key] for row in rows if case(row) is None and row[key] < 0]
+  least = [
+    row[key] for row in rows if case(row) is None and (row[key] or 0) < 0
+  ]
   return f'; undecided: down to {min(least):.2f}' if least else ''

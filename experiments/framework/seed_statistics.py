@@ -43,7 +43,7 @@ def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
     'seeds that diverged': bad,
     'learning rate': tuned.rate,
     INSIDE: tuned.inside,
-    'validation score by rate': _curve(tuned.curve),
+    'validation score by rate': curve(tuned.curve),
     ACCURACY: float(accuracy.mean()) if len(accuracy) else math.nan,
     DEVIATION: float(accuracy.std(ddof=1)) if len(accuracy) > 1 else math.nan,
     LOSS: float(loss.mean()) if len(loss) else math.nan,
@@ -53,10 +53,11 @@ def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
   }
 
 
-def _curve(curve: Mapping[float, float | None]) -> str:
+def curve(scores: Mapping[float, float | None]) -> str:
+  """Scores by rate, as a cell."""
   return '; '.join(
     f'{rate:.3g}: {"diverged" if score is None else f"{score:.4f}"}'
-    for rate, score in curve.items()
+    for rate, score in scores.items()
   )
 
 

@@ -8,9 +8,12 @@ from ml_collections import ConfigDict
 from experiments.framework import best_rate, study, trained, workloads
 from gossipjax.config import defaults, resolve
 
-PERIOD = 30  # Shorter where steps allow for fewer than 100 exchanges.
+PERIOD = 30  # Shorter where steps allow for fewer exchanges than these.
+SPARSE = 192  # Exchanges of sparse_loco: 3 / density, since it selects there.
 OUTER = (0.4, 0.7, 1.0)  # Outer rates that are tried first.
 FURTHER = 1.4  # Between further ones.
+MOST = 8  # Workers with which the rate of all-reduce is chosen, if IID.
+OUTER_TRIALS = 7  # Sparse LoCo's best is 2 or more.
 FIRST = 0.7  # With which inner rates are tried.
 # MuLoCo's authors' optimizer. Tuning sets out from a tenth of their rate, 0.02:
 # from there five trials end at the lowest.
@@ -82,11 +85,13 @@ class Trained(NamedTuple):
     tuned: see `best_rate.Tuned`; the curve is of inner rates.
     outer: the best outer rate; None without an outer step.
     inside: whether worse outer rates lie on both sides of it.
+    by_outer: outer rate -> score on validation data.
   """
 
   tuned: best_rate.Tuned
   outer: float | None
   inside: bool
+  by_outer: Mapping[float, float | None] = {}
 
 
 def config_of(
@@ -97,11 +102,14 @@ def config_of(
   strategy = what.strategy.copy_and_resolve_references()
   found = workloads.config(workload, workers, scale, strategy)
   if strategy.get('period') == PERIOD:
-    longest = max(1, found.steps // trained.EXCHANGES)
+    fewest = SPARSE if method == 'sparse_loco' else trained.EXCHANGES
+    longest = max(1, found.steps // fewest)
     found.strategy.period = min(PERIOD, longest)
   found.split.name = split
   if what.muon:
     kept = {key: found.optimizer[key] for key in ('schedule', 'warmup_steps')}
+    if decay := found.optimizer.get('weight_decay'):
+      kept |= {'weight_decay': decay, 'adam_weight_decay': decay}
     found.optimizer = defaults.optimizer(**MUON, **kept)
   return with_outer(found, method, FIRST) if what.outer else found
 
@@ -129,28 +137,32 @@ def tuned(
   if scale == 'quick':
     only = yield from best_rate.tuned(name, config, seeds=1, trials=1)
     return Trained(only, None, True)
-  first = yield from best_rate.tuned(name, config, seeds=0)
-  outer, inside = None, True
+  begin = config
+  if method == 'all_reduce' and split == 'iid':  # The same whatever P.
+    begin = config_of(name, MOST, split, method, scale)
+  first = yield from best_rate.tuned(name, begin, seeds=0)
+  outer, inside, by_outer = None, True, {}
   if first.rate is None:
     return Trained(first, outer, inside)
   if METHODS[method].outer:
-    outer, inside = yield from _outer(name, config, method, first.rate)
+    by_outer, inside = yield from _outer(name, config, method, first.rate)
+    outer = best_rate.best_of(by_outer)
     config = with_outer(config, method, outer)
   runs = yield [
     study.Ask(name, best_rate.seeded(config, first.rate, seed))
     for seed in range(best_rate.SEEDS)
   ]
-  return Trained(first._replace(runs=runs), outer, inside)
+  return Trained(first._replace(runs=runs), outer, inside, by_outer)
 
 
 def _outer(
   name: str, config: ConfigDict, method: str, rate: float
 ) -> study.Study:
-  """The best outer rate, and whether worse ones lie on both sides; further ones
-  are tried while the best is the lowest or the highest, five in all."""
+  """Scores by outer rate, and whether the best is inside; further rates
+  are tried while the best is the lowest or the highest."""
   curve: dict[float, float | None] = {}
-  wanted = [*OUTER]
-  while wanted and len(curve) < best_rate.TRIALS:
+  wanted = sorted(OUTER, key=lambda outer: outer != FIRST)  # Wins a tie.
+  while wanted and len(curve) < OUTER_TRIALS:
     tried = [with_outer(config, method, outer) for outer in wanted]
     runs = yield [
       study.Ask(name, best_rate.on_validation(other, rate)) for other in tried
@@ -163,4 +175,4 @@ def _outer(
       for end, outer in ((min, best / FURTHER), (max, best * FURTHER))
       if best == end(curve)
     ]
-  return best, not wanted
+  return curve, not wanted

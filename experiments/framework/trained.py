@@ -128,7 +128,7 @@ def evidence(
 ) -> tuple[str, str, int, int]:
   """Workload, length, fewest and most seeds of a finding; of many workloads
   how many."""
-  names = figures.values(rows, 'workload')
+  names = figures.values([row for row in rows if row['seeds']], 'workload')
   begun = [row for row in coverage if row['workload'] in names] or coverage
   of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
   sizes = [(what, what.sizes[row['scale']]) for what, row in of]

@@ -43,7 +43,6 @@ SEARCHES = {
   ),
 }
 ADAPTIVE = tuple(SEARCHES)[:3]
-SMALLEST = 'fashion-dense'  # Of the workloads.
 FAR = 1.5  # Factor from the wanted bytes beyond which no search has ended well.
 
 
@@ -70,8 +69,7 @@ def tuned(
 ) -> study.Study:
   """A method at its best rate, brought to the claimed traffic before.
 
-  Without rates and seeds if no value of its argument comes near that traffic,
-  there or on the smallest workload.
+  Without rates and seeds if no value of its argument comes near that traffic.
   """
   if method in UNTRIGGERED:
     given = UNTRIGGERED[method]
@@ -81,10 +79,6 @@ def tuned(
     trigger = {'name': 'fixed', 'period': PERIODS[method]}
   else:
     search = SEARCHES[method]
-    if name != SMALLEST:
-      first = yield from tuned(SMALLEST, workers, scope, method, scale)
-      if not first.curve:
-        return first
     at = lambda strategy: workloads.config(name, workers, scale, strategy)
     always = yield from matched.bytes_of(
       name, at(UNTRIGGERED['gossip']), COUNTS[scope]

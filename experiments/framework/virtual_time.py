@@ -78,7 +78,10 @@ def config(
 
 
 def tuned(
-  config: ConfigDict, scale: str, trials: int = best_rate.TRIALS
+  config: ConfigDict,
+  scale: str,
+  trials: int = best_rate.TRIALS,
+  seeds: int = best_rate.SEEDS,
 ) -> study.Study:
   """The rate that is first at the config's target, then all seeds;
   `best_rate.Tuned`."""
@@ -86,7 +89,7 @@ def tuned(
   return best_rate.tuned(
     WORKLOAD,
     config,
-    seeds=1 if quick else best_rate.SEEDS,
+    seeds=1 if quick else seeds,
     trials=1 if quick else trials,
     score=partial(speed, accuracy=config.cluster.target_accuracy),
     first_seed=TUNING_SEED,
