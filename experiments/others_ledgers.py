@@ -189,17 +189,17 @@ against gradients of 16 bits with 2 workers, where a ring's factor is 1.
 def figure(rows: claim.Rows, **tables: claim.Rows) -> Figure:
   """Bytes sent over bytes counted, against workers."""
   del tables
-  found = Figure(figsize=(6, 3.6), layout='constrained')
+  found = Figure(figsize=(8, 4), layout='constrained')
   axes = found.subplots()
-  for method in figures.values(rows, 'method'):
-    mine = [r for r in rows if r['method'] == method and r[FACTOR]]
-    if mine:
-      axes.plot(
-        [r['workers'] for r in mine],
-        [r[FACTOR] for r in mine],
-        '.-',
-        label=method,
-      )
+  mine = [row for row in rows if row[FACTOR]]
+  of = lambda name, key: [row[key] for row in mine if row['method'] == name]
+  figures.curves(
+    axes,
+    {
+      name: (of(name, 'workers'), of(name, FACTOR))
+      for name in figures.values(mine, 'method')
+    },
+  )
   axes.set(xlabel='workers', ylabel=FACTOR)
   figures.legend(found, axes)
   return found

@@ -147,16 +147,17 @@ between pairs of workers counts.
 def figure(rows: claim.Rows, tried: claim.Rows) -> Figure:
   """Bytes per worker and step against workers."""
   del tried
-  found = Figure(figsize=(7, 4.2), layout='constrained')
+  found = Figure(figsize=(10, 5.5), layout='constrained')
   axes = found.subplots()
-  for name in figures.values(rows, 'method'):
-    mine = [row for row in rows if row['method'] == name]
-    axes.loglog(
-      [row['workers'] for row in mine],
-      [row['bytes per worker and step'] for row in mine],
-      '.-',
-      label=name,
-    )
+  of = lambda name, key: [row[key] for row in rows if row['method'] == name]
+  figures.curves(
+    axes,
+    {
+      name: (of(name, 'workers'), of(name, 'bytes per worker and step'))
+      for name in figures.values(rows, 'method')
+    },
+  )
+  axes.loglog()
   axes.set(xlabel='workers', ylabel='bytes per worker and step')
   figures.legend(found, axes)
   return found

@@ -143,16 +143,17 @@ workers whose own link is not modelled, the exchange between pairs counts.
 
 def figure(rows: claim.Rows) -> Figure:
   """Gbit/s against utilisation for the largest model, beside computing."""
-  found = Figure(figsize=(7, 4.2), layout='constrained')
+  found = Figure(figsize=(10, 5.5), layout='constrained')
   axes = found.subplots()
   model = rows[-1]['model']
-  for name in METHODS:
-    for row in rows:
-      if (row['model'], row['method']) == (model, name) and row[
-        'beside computing'
-      ]:
-        rates = [row[f'Gbit/s for {share:.0%}'] for share in SHARES]
-        axes.semilogy([100 * s for s in SHARES], rates, '.-', label=name)
+  shares = [100 * share for share in SHARES]
+  rates = {
+    row['method']: (shares, [row[f'Gbit/s for {s:.0%}'] for s in SHARES])
+    for row in rows
+    if row['model'] == model and row['beside computing']
+  }
+  figures.curves(axes, rates)
+  axes.set_yscale('log')
   axes.set(
     xlabel='computing utilisation %',
     ylabel='Gbit/s of each worker (model)',

@@ -50,6 +50,25 @@ def lines(
     )
 
 
+def curves(
+  axes: Axes, found: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+) -> None:
+  """A line for each name; names of lines that coincide share one.
+
+  Args:
+    axes: the panel.
+    found: name -> x, y.
+  """
+  drawn: dict[str, tuple[list[str], Any]] = {}
+  for name, points in found.items():
+    key = str([[f'{v:.2g}' for v in values] for values in points])
+    drawn.setdefault(key, ([], points))[0].append(name)
+  for i, (names, points) in enumerate(drawn.values()):
+    style = ('.-', 's--', '^:')[i // 10]  # There are ten colors.
+    label = '\n'.join(names)
+    axes.plot(*points, style, color=f'C{i % 10}', ms=4, label=label)
+
+
 def accuracies(
   panels: Sequence[Axes],
   rows: Sequence[dict[str, Any]],
@@ -142,5 +161,9 @@ def legend(figure: Figure, *panels: Axes) -> None:
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
       labels.setdefault(label, handle)
   figure.legend(
-    labels.values(), labels, frameon=False, loc='outside right upper'
+    labels.values(),
+    labels,
+    frameon=False,
+    loc='outside right upper',
+    fontsize='small' if len(labels) > 10 else None,
   )
