@@ -205,7 +205,7 @@ the fifth one had a regret of 39 %, and gossip without any rule of 17 %. The
 other three workloads were named in commit 09fc51a, with the rule, before they
 were trained. On one of them, with 1 Gbit/s, gossip gets to the target, but 24 %
 later than all-reduce, with a standard error of 28. Errors are those of seeds,
-paired; none where the recommended one is the best.
+paired; 0 where the recommended one is the best.
 """
 
 

@@ -24,8 +24,8 @@ from gossipjax.network import link
 CLAIM = claim.Claim(
   'gtopk_latency',
   'gTop-k on a link of 10 ms',
-  'Where a round takes 10 ms, gTop-k between partners takes at most 0.6 of the '
-  'seconds of the published tree, and the tree less than a dense ring',
+  'Where links delay by 10 ms, gTop-k between partners takes at most 0.6 of '
+  'the seconds of the published tree, and the tree less than a dense ring',
   'the tree is that of arXiv:1901.04359, timed on 1 GbE; no figure for such a '
   'latency',
 )

@@ -45,7 +45,8 @@ decided. A case is undecided where the runs are too short or too few, not tuned
 enough, or exchange too rarely, and where the standard error of its difference
 (over seeds, at learning rates that were chosen with one seed) is above half the
 margin of the claim. A decided case can still lie within two standard errors of
-its bound; the tables give the errors. Where cases are undecided, a range may
+its bound, which with three seeds are an interval of 82 %, not 95; the tables
+give the errors. Where cases are undecided, a range may
 cover the decided ones only. Quantities without seeds (bytes, modelled seconds,
 most measured seconds) are compared with the bound directly. In virtual time the
 learning is real and the clock is modelled.
@@ -126,7 +127,7 @@ def tuned_scores() -> dict[str, str]:
       inside = '' if row['best rate is inside'] else 'at the edge of its rates'
       given, share = str(row['arguments']), ''
       if given and dense:
-        share = f'{row[BYTES] / dense:.2g} of the bytes of all_reduce'
+        share = f'{row[BYTES] / dense:.2g} of the bytes that all_reduce sends'
       notes = ', '.join(filter(None, [given, share, inside]))
       cell = f'{accuracy:.2f} %' + f' ({notes})' * bool(notes)
       found[str(row['strategy'])] = cell
