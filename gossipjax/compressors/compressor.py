@@ -101,8 +101,9 @@ def needs_contraction(compressor: Compressor) -> None:
   if compressor.expands:
     raise UserError(
       'This compressor diverges with error feedback, as its error can exceed '
-      'what it encodes: random_k needs unbiased=False there, and qsgd levels '
-      'above sqrt(bucket). Strategy qsgd takes it, without error feedback.'
+      'what it encodes: random_k needs unbiased=False there, qsgd levels above '
+      'sqrt(bucket), and terngrad has no such form. Strategy qsgd takes it, '
+      'without error feedback.'
     )
 
 

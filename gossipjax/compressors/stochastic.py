@@ -61,8 +61,8 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
   def decompress(message, size):
     return message.scale * signs(message.codes, size)
 
-  # But for what is clipped.
-  return Compressor(compress, decompress, unbiased=True)
+  # But for what is clipped. The error of an entry is up to its distance from s.
+  return Compressor(compress, decompress, unbiased=True, expands=True)
 
 
 def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:

@@ -113,6 +113,7 @@ def test_qsgd_is_right_in_the_mean_over_steps_and_workers():
     compressors.random_k(0.25, unbiased=True),
     compressors.qsgd(),
     compressors.qsgd(levels=1, bucket=1),
+    compressors.terngrad(),
   ],
 )
 def test_error_feedback_refuses_errors_larger_than_what_is_encoded(codec):
