@@ -177,13 +177,16 @@ def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
   Raises:
     UserError: a number is out of its range; names the key, range and unit.
   """
+  # Numbers of a task or strategy of one's own mean what they mean there.
+  part = prefix.split('.')[-2] in ('task', 'strategy')
+  own = part and ':' in str(config.get('name'))
   for key, value in config.items():
     path = f'{prefix}{key}'
     if hasattr(value, 'items'):
       check(value, f'{path}.')
       continue
     for number in _numbers(value):
-      if not (allowed := of_key(path)).holds(number):
+      if not (allowed := ANY if own else of_key(path)).holds(number):
         raise UserError(
           f'{path}={value} is out of range; must be {allowed.told(number)}.'
         )

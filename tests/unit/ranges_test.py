@@ -102,6 +102,16 @@ def test_a_config_of_an_earlier_version_is_filled_at_any_depth():
   assert defaults.filled(less) == defaults.filled(whole) == whole
 
 
+def test_numbers_of_ones_own_task_mean_what_they_mean_there():
+  mine = {'name': 'my_tasks:line', 'size': 100_000, 'weight': -1.0}
+  ranges.check({'task': mine, 'variants': {'a': {'strategy': mine}}})
+  with pytest.raises(UserError, match=r'task\.weight=-1\.0 is out of range'):
+    ranges.check({'task': {'name': 'line', 'weight': -1.0}})
+  inside = {'name': 'my_strategies:mine', 'compressor': {'density': 7.0}}
+  with pytest.raises(UserError, match=r'compressor\.density=7\.0 is out'):
+    ranges.check({'strategy': inside})
+
+
 def test_the_sentence_names_range_and_unit():
   with pytest.raises(
     UserError,
