@@ -80,6 +80,10 @@ class ImageFolder(Source):
 
     try:
       with Image.open(path := self._paths[index]) as picture:
+        if picture.mode[0] in 'IF':  # Else all that is above 255 is white.
+          raise UserError(
+            f'{path} has {picture.mode} pixels; save pictures with 8 bits.'
+          )
         cut = ImageOps.fit(picture.convert('RGB'), (self._size, self._size))
     except (OSError, ValueError, SyntaxError) as error:
       raise UserError(f'{path} is damaged ({error}); remove it.') from error

@@ -97,15 +97,15 @@ def _find(file: str, data_dir: str | None) -> Path:
   roots = [
     root for root in (data_dir, os.environ.get(files.VARIABLE), '.') if root
   ]
-  paths = [Path(root).expanduser() / Path(file).expanduser() for root in roots]
-  found = next((path for path in paths if path.exists()), None)
+  paths = [os.path.join(*map(os.path.expanduser, (r, file))) for r in roots]
+  found = next((path for path in paths if os.path.exists(path)), None)
   if not found:
     raise UserError(
       f'task.file: there is no {file!r} in '
       f'{" or ".join(map(repr, roots))}; give the path of a text, '
       f"or 'tinyshakespeare'."
     )
-  return found
+  return Path(found)
 
 
 def _read(path: Path) -> np.ndarray:

@@ -63,11 +63,12 @@ def _begin(task: Task) -> tuple[Tree, Tree]:
     )
   params, state = found if task.stateful else (found, ())
   leaves = jax.tree.leaves(params)
-  whole = [x for x in leaves if not jnp.issubdtype(x.dtype, jnp.floating)]
-  if whole or not leaves:
+  floats = lambda x: jnp.issubdtype(x.dtype, jnp.floating)
+  odd = [x for x in leaves if not floats(x) or not x.size]
+  if odd or not leaves:
     raise UserError(
-      f'task.init returns {_told(whole)} as parameters; they have to be arrays '
-      'of floating point.'
+      f'task.init returns {_told(odd)} as parameters; they have to be arrays '
+      'of floating point that are not empty.'
     )
   return params, state
 

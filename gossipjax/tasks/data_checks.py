@@ -4,6 +4,7 @@ JAX raises nothing for a label that is too large: its loss is NaN, as that of an
 example with NaN is. Training would end as one whose learning rate is too high.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -40,7 +41,8 @@ def check(task: Task, batch_size: int, seed: int) -> None:
 
   Args:
     task: shared out. Of arrays all examples of this process are searched for
-      suspects, of a source the first batch and its smallest and largest label.
+      suspects, also held-out ones of the same form; of a source of training
+      examples the first batch and its smallest and largest label.
     batch_size: of one worker.
     seed: of the parameters.
 
@@ -48,35 +50,50 @@ def check(task: Task, batch_size: int, seed: int) -> None:
     UserError: a loss is NaN or Inf, or a label below 0 has the gradient of the
       largest one, because JAX counts it from the end.
   """
-  pool = _pool(task.train, batch_size)
-  found = list(suspects(pool))
   key = jax.random.key(seed)
   params, state = task.begin(key)
-  loss = jax.jit(lambda p, batch: task.training_loss(p, state, batch, key)[0])
-  slope = jax.jit(jax.grad(loss))
+  at = lambda p, batch: task.training_loss(p, state, batch, key)[0]
+  loss = functools.partial(jax.jit(at), params)
+  slope = functools.partial(jax.jit(jax.grad(at)), params)
+  pools = {'train': _pool(task.train, batch_size)}
+  if _is_like(task.test, pools['train']):
+    pools['test'] = jax.tree.map(np.asarray, task.test)
+  for name, pool in pools.items():
+    _check_pool(f'task.{name}', pool, batch_size, loss, slope)
+
+
+def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
+  found = list(suspects(pool))
   many = len(jax.tree.leaves(pool)[0])
   rest = [i for i in range(many) if i not in {s.row for s in found}]
-  first = np.resize(np.array(rest[:batch_size] or [0]), batch_size)
-  plain = float(loss(params, some(pool, first)))
+  first = np.resize(np.array(rest[:size] or [0]), size)
+  plain = float(loss(some(pool, first)))
   for suspect in found if np.isfinite(plain) else ():
     batch = some(pool, np.array([suspect.row, *first[1:]]))
     why = ''
-    if not np.isfinite(at := float(loss(params, batch))):
+    if not np.isfinite(at := float(loss(batch))):
       why = f'and task.loss of a batch with it is {at}'
     elif suspect.leaf is not None:
       other = _with_largest(batch, suspect.leaf, pool)
-      if _same(slope(params, batch), slope(params, other)):
+      if _same(slope(batch), slope(other)):
         why = 'which task.loss takes for the largest label'
     if why:
       raise UserError(
-        f'task.train has an example with {suspect.why}, {why}; '
-        f'{suspect.remedy}.'
+        f'{whose} has an example with {suspect.why}, {why}; {suspect.remedy}.'
       )
   if not np.isfinite(plain):
     raise UserError(
       f'task.loss of a batch is {plain} with the parameters that task.init '
-      'returns; check both, and the examples of task.train.'
+      f'returns; check both, and the examples of {whose}.'
     )
+
+
+def _is_like(test: Tree, pool: Tree) -> bool:
+  """Whether held-out examples are arrays of the form of others."""
+  if isinstance(test, Source) or not jax.tree.leaves(test):
+    return False
+  form = lambda tree: jax.tree.map(lambda x: (np.shape(x)[1:], x.dtype), tree)
+  return form(test) == form(pool)
 
 
 def told(examples: Tree) -> str:

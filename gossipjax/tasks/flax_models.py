@@ -165,8 +165,9 @@ def _unnamed(form: Any, named: dict[str, jax.Array]) -> Any:
 def _keyed(form: Any, key: jax.Array) -> Any:
   """Streams of random numbers that begin with a key, each with its own."""
   leaves, structure = jax.tree.flatten(form)
+  split = lambda key, shape: jax.random.split(key, shape) if shape else key
   fresh = [
-    jax.random.fold_in(key, i)
+    split(jax.random.fold_in(key, i), x.shape)
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
     else jax.numpy.zeros(x.shape, x.dtype)
     for i, x in enumerate(leaves)

@@ -38,7 +38,7 @@ def images(
     name: a data set of `data.images`.
     augment: random crops and flips in training.
     whiten: the network reads whitened patches, see `data.whitening`.
-    smoothing: of labels in training: the share of the wrong classes.
+    smoothing: of labels in training, the share spread over all classes.
 
   Raises:
     UserError: an argument is out of range, or a file is.

@@ -35,13 +35,13 @@ def hinge(logits, y):
   return jnp.maximum(0, 1 - logits[:, 0] * y).mean()
 
 
-def checked(x, y, loss=entropy, source=False):
+def checked(x, y, loss=entropy, source=False, test=(X, Y)):
   task = gj.Task(
     init=lambda key: jnp.asarray(START),
     loss=lambda params, batch, key: loss(batch[0] @ params, batch[1]),
     score=lambda params, batch: {'loss': loss(batch[0] @ params, batch[1])},
     train=Arrays(x, y) if source else (x, y),
-    test=(X, Y),
+    test=test,
   )
   data_checks.check(share_out(task, 4, 0), 4, 0)
 
@@ -64,6 +64,20 @@ def at(array, place, value):
 def test_an_example_that_spoils_the_loss_is_named(x, y, words):
   with pytest.raises(UserError, match=words):
     checked(x, y)
+
+
+@pytest.mark.parametrize(
+  'x, y, words',
+  [
+    (at(X, 40, np.nan), Y, r'task\.test has an example with NaN or Inf'),
+    (X, at(Y, 3, 2), r'task\.test has an example with the integer 2'),
+    (X, at(Y, 3, -1), r'task\.test has an example with the integer -1'),
+  ],
+)
+def test_a_held_out_example_that_spoils_the_loss_is_named(x, y, words):
+  with pytest.raises(UserError, match=words):
+    checked(X, Y, test=(x, y))
+  checked(X, Y, test=(x, y, Y))  # Another form, which the loss does not take.
 
 
 @pytest.mark.parametrize(

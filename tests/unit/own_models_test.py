@@ -53,6 +53,30 @@ class Nnx(nnx.Module):
     return self.two(self.dropout(x))
 
 
+class Block(nnx.Module):
+  def __init__(self, rngs):
+    self.one = nnx.Linear(16, 16, rngs=rngs)
+    self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+  def __call__(self, x):
+    return self.dropout(nnx.relu(self.one(x)))
+
+
+class Scanned(nnx.Module):
+  """Four layers in one array, each with a key of its own."""
+
+  def __init__(self, rngs):
+    make = nnx.vmap(lambda rngs: Block(rngs), axis_size=4)
+    self.blocks = nnx.split_rngs(splits=4)(make)(rngs)
+    self.two = nnx.Linear(16, 2, rngs=rngs)
+
+  def __call__(self, x):
+    run = nnx.scan(
+      lambda x, block: block(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry
+    )
+    return self.two(run(x.reshape(len(x), -1), self.blocks))
+
+
 def linen(rate=0.5):
   return gj.task_from_linen(Linen(rate), loss, **DATA)
 
@@ -77,6 +101,15 @@ def test_state_and_dropout_of_a_flax_model_are_found(make):
   assert means
   first, second = (task.scores(params, s, batch) for s in (state, after))
   assert first['loss'] != second['loss']
+
+
+def test_scanned_layers_draw_numbers_of_their_own():
+  task = gj.task_from_nnx(Scanned, loss, **DATA)
+  begun = task.begin(KEY)
+  at = lambda seed: task.training_loss(
+    *begun, DATA['train'], jax.random.key(seed)
+  )
+  assert at(1)[0] == at(1)[0] != at(2)[0]
 
 
 def test_linen_and_nnx_are_the_same_model():

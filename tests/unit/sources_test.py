@@ -117,6 +117,19 @@ def test_files_of_arrays_and_tokens_are_read_row_by_row(tmp_path):
   assert tokens[3].dtype == np.int32
 
 
+def test_a_picture_of_16_bits_is_refused_and_not_white(tmp_path):
+  image = pytest.importorskip('PIL.Image')
+  pytest.importorskip('grain')
+  for name in ('cat', 'dog'):
+    (tmp_path / name).mkdir()
+    grey = np.full((4, 4), 20_000, np.uint16)
+    image.fromarray(grey).save(tmp_path / name / '0.png')
+  with pytest.raises(
+    UserError, match=r'I;16 pixels; save pictures with 8 bits'
+  ):
+    gj.ImageFolder(tmp_path, size=2)[0]
+
+
 def test_a_folder_of_pictures_has_a_class_for_each_subfolder(tmp_path):
   image = pytest.importorskip('PIL.Image')
   pytest.importorskip('grain')
