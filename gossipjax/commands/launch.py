@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from gossipjax.commands import streams
 from gossipjax.distributed import launcher
 from gossipjax.distributed.constants import HEARTBEAT_S
 
@@ -25,6 +26,7 @@ def start(words: Sequence[str]) -> None:
   Raises:
     SystemExit: with 0, or the exit code of the first process that failed.
   """
+  streams.prepare()
   parser = argparse.ArgumentParser(
     prog='python -m gossipjax launch',
     description=__doc__,

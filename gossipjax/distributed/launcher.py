@@ -5,26 +5,22 @@ SIGTERM and SIGHUP are passed on. When one process fails or hangs, all end; when
 the launcher dies, too, see lifeline.py.
 """
 
-import contextlib
 import math
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterable, Sequence
 
 from gossipjax.distributed import allocator, failures, lifeline
 from gossipjax.distributed.constants import LOST
+from gossipjax.distributed.echo import Echo, said
 
 # Of the GPUs of this host, those that a process may see; CPUs ignore it.
 DEVICES = 'JAX_LOCAL_DEVICE_IDS'
 GRACE_S = 10  # For the other processes to end, once one has.
 START_S = 5  # That a process may be silent beyond the heartbeat.
-# What C++ leaves behind when it gives up; its reason stands before it.
-_STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
 
 
 def free_port() -> int:
@@ -94,7 +90,7 @@ def run(
     _start(words, i, lifelines.theirs[i], devices)
     for i, words in enumerate(commands)
   ]
-  echoes = [_start_echo(*pair) for pair in enumerate(running)]
+  echoes = [Echo(*pair) for pair in enumerate(running)]
   signals = _Signals(running)
   try:
     silent = lambda: lifelines.silent(heartbeat_s + START_S)
@@ -106,13 +102,19 @@ def run(
     for process in running:
       process.kill()
     for echo in echoes:
-      echo.join()
+      echo.end()
     signals.give_back()
+  if any(echo.lost for echo in echoes):
+    said(
+      'Not all that the processes said could be printed; make room on the '
+      'disk that takes the output.',
+      sys.stderr,
+    )
   if failed is None:
     return 0
   if not signals.received:
     why = failures.sentence(running, failed, stuck)
-    print(f'{why}; all {len(running)} have ended.', file=sys.stderr)
+    said(f'{why}; all {len(running)} have ended.', sys.stderr)
   code = running[failed].wait()
   if stuck and not signals.received:
     return LOST
@@ -167,18 +169,3 @@ class _Signals:
     for process in self._running:
       process.send_signal(signal.SIGKILL if self.received else signal.SIGTERM)
     self.received = number
-
-
-def _start_echo(number: int, process: subprocess.Popen) -> threading.Thread:
-  echo = threading.Thread(target=_echo, args=(number, process), daemon=True)
-  echo.start()
-  return echo
-
-
-def _echo(number: int, process: subprocess.Popen) -> None:
-  for line in process.stdout:
-    text = line.decode(errors='replace').rstrip('\n')
-    if _STACK.match(text):
-      continue
-    with contextlib.suppress(BrokenPipeError):
-      print(f'[{number}] {text}', flush=True)

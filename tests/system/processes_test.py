@@ -370,3 +370,39 @@ def test_a_launcher_that_is_stopped_ends_with_the_number_of_the_signal(name):
   stop = f'import os, signal, time; os.kill(os.getppid(), signal.{name})'
   code = launcher.run([[sys.executable, '-c', f'{stop}; time.sleep(60)']])
   assert code == 128 + getattr(signal, name)
+
+
+SPEAKS = r"""
+import sys
+from gossipjax.commands import launch
+from gossipjax.distributed import launcher
+line = r"b'\xc2\xb1' * 50 + b'\n'"
+code = f"import os; [os.write(1, {line}) for _ in range(2000)]"
+launcher.command = lambda *_: [sys.executable, '-c', code]
+launch.start(['--processes=1'])
+"""
+
+
+@pytest.mark.parametrize(
+  'redirection, lost',
+  [
+    ('> /dev/full', True),
+    ('> /dev/full 2>&1', False),  # Nobody can be told.
+    ('| true; exit ${PIPESTATUS[0]}', False),
+    ('> /dev/null', False),  # Characters that ASCII has not.
+  ],
+)
+def test_processes_go_on_when_what_they_say_cannot_be_printed(
+  redirection, lost
+):
+  ended = subprocess.run(
+    ['bash', '-c', f'"$@" {redirection}', 'bash', sys.executable, '-c', SPEAKS],
+    cwd=program.ROOT,
+    env=program.ENVIRONMENT | {'PYTHONIOENCODING': 'ascii'},
+    capture_output=True,
+    timeout=60,
+    text=True,
+  )
+  assert ended.returncode == 0
+  assert ended.stderr.count('\n') == lost
+  assert ('could be printed; make room' in ended.stderr) == lost

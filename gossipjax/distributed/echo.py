@@ -1,0 +1,53 @@
+"""What the processes of a launcher say, with their numbers in front."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from typing import IO
+
+# What C++ leaves behind when it gives up; its reason stands before it.
+_STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
+
+
+class Echo:
+  """Prints what a process says, in a thread of its own.
+
+  It reads on when nothing can be printed any more: a process whose pipe is full
+  would wait for ever.
+
+  Attributes:
+    lost: whether something could not be printed.
+  """
+
+  def __init__(self, number: int, process: subprocess.Popen):
+    self.lost, self._number, self._process = False, number, process
+    self._thread = threading.Thread(target=self._print, daemon=True)
+    self._thread.start()
+
+  def end(self) -> None:
+    """Waits until all is printed."""
+    self._thread.join()
+
+  def _print(self) -> None:
+    for line in self._process.stdout:
+      text = line.decode(errors='replace').rstrip('\n')
+      if not _STACK.match(text):
+        self.lost |= not said(f'[{self._number}] {text}', sys.stdout)
+
+
+def said(text: str, stream: IO[str]) -> bool:
+  """Prints a line; after an error, this and all that follows goes to nowhere.
+
+  Returns:
+    False if the disk, or whatever takes the line, failed; that its reader has
+    gone is no failure.
+  """
+  try:
+    print(text, file=stream, flush=True)
+  except OSError as error:
+    # What the buffer keeps would fail once more when Python ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return isinstance(error, BrokenPipeError)
+  return True
