@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from typing import IO
 
 # What C++ leaves behind when it gives up; its reason stands before it.
@@ -23,18 +24,32 @@ class Echo:
 
   def __init__(self, number: int, process: subprocess.Popen):
     self.lost, self._number, self._process = False, number, process
+    self._waits_since: float | None = time.monotonic()  # None: it prints.
     self._thread = threading.Thread(target=self._print, daemon=True)
     self._thread.start()
 
-  def end(self) -> None:
-    """Waits until all is printed."""
-    self._thread.join()
+  def end(self, silent_s: float) -> None:
+    """Waits until all is printed.
+
+    Args:
+      silent_s: of the pipe, after which nothing more is waited for: a process
+        that the other one has left behind may hold it open for long.
+    """
+    began = time.monotonic()
+    while self._thread.is_alive():
+      self._thread.join(0.1)
+      since = self._waits_since
+      # Who reads what is printed may take longer.
+      if since and time.monotonic() - max(began, since) > silent_s:
+        return
 
   def _print(self) -> None:
     for line in self._process.stdout:
+      self._waits_since = None
       text = line.decode(errors='replace').rstrip('\n')
       if not _STACK.match(text):
         self.lost |= not said(f'[{self._number}] {text}', sys.stdout)
+      self._waits_since = time.monotonic()
 
 
 def said(text: str, stream: IO[str]) -> bool:

@@ -5,6 +5,7 @@ SIGTERM and SIGHUP are passed on. When one process fails or hangs, all end; when
 the launcher dies, too, see lifeline.py.
 """
 
+import contextlib
 import math
 import os
 import signal
@@ -20,6 +21,7 @@ from gossipjax.distributed.echo import Echo, said
 # Of the GPUs of this host, those that a process may see; CPUs ignore it.
 DEVICES = 'JAX_LOCAL_DEVICE_IDS'
 GRACE_S = 10  # For the other processes to end, once one has.
+SILENT_S = 2  # Of a pipe whose process has ended.
 START_S = 5  # That a process may be silent beyond the heartbeat.
 
 
@@ -100,10 +102,10 @@ def run(
   finally:
     lifelines.close()
     for process in running:
-      process.kill()
-    for echo in echoes:
-      echo.end()
+      _kill(process)
     signals.give_back()
+    for echo in echoes:
+      echo.end(SILENT_S)
   if any(echo.lost for echo in echoes):
     said(
       'Not all that the processes said could be printed; make room on the '
@@ -148,6 +150,12 @@ def _start(
   return process
 
 
+def _kill(process: subprocess.Popen) -> None:
+  """Kills a process, and those that it has started in its session."""
+  with contextlib.suppress(ProcessLookupError, PermissionError):
+    os.killpg(process.pid, signal.SIGKILL)
+
+
 class _Signals:
   """Passes the first signal on to all processes; a second one kills them."""
 
@@ -167,5 +175,8 @@ class _Signals:
   def _receive(self, number, frame) -> None:
     del frame
     for process in self._running:
-      process.send_signal(signal.SIGKILL if self.received else signal.SIGTERM)
+      if self.received:
+        _kill(process)
+      else:
+        process.send_signal(signal.SIGTERM)
     self.received = number

@@ -17,6 +17,7 @@ from gossipjax.commands import launch
 from gossipjax.distributed import allocator, constants, failures, launcher
 from gossipjax.distributed.launcher import free_port
 from tests.support import program, together
+from tests.support.engine_run import alive
 
 # As the processes do: other optimizations round otherwise.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
@@ -406,3 +407,20 @@ def test_processes_go_on_when_what_they_say_cannot_be_printed(
   assert ended.returncode == 0
   assert ended.stderr.count('\n') == lost
   assert ('could be printed; make room' in ended.stderr) == lost
+
+
+@pytest.mark.parametrize('session', ['', 'setsid '])
+def test_what_a_process_leaves_behind_does_not_hold_the_launcher(
+  session, capfd
+):
+  began = time.monotonic()
+  leaves = f'{session}sleep 30 & echo $!; exit 1'
+  assert launcher.run([['sh', '-c', leaves]]) == 1
+  assert time.monotonic() - began < 20
+  said, told = capfd.readouterr()
+  assert told == 'Process 0 ended with exit code 1; all 1 have ended.\n'
+  left = int(said.split()[-1])
+  if session:  # It wanted to be on its own.
+    os.kill(left, signal.SIGKILL)
+  else:
+    assert not alive(left)
