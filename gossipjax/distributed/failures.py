@@ -55,5 +55,12 @@ def sentence(
     return f'Process {", ".join(map(str, stuck))} did not answer any more'
   code = running[failed].returncode
   if code < 0:
-    return f'Process {failed} died of {signal.Signals(-code).name}'
+    return f'Process {failed} died of {_named(-code)}'
   return f'Process {failed} ended with exit code {code}'
+
+
+def _named(number: int) -> str:
+  try:
+    return signal.Signals(number).name
+  except ValueError:  # Those of real time have no names.
+    return f'signal {number}'

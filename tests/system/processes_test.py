@@ -424,3 +424,8 @@ def test_what_a_process_leaves_behind_does_not_hold_the_launcher(
     os.kill(left, signal.SIGKILL)
   else:
     assert not alive(left)
+
+
+def test_a_process_that_dies_of_a_signal_without_a_name_is_a_sentence(capfd):
+  assert launcher.run([['sh', '-c', 'kill -40 $$']]) == 128 + 40
+  assert 'Process 0 died of signal 40; all 1' in capfd.readouterr().err
