@@ -18,13 +18,15 @@ from collections.abc import Sequence
 from gossipjax.commands import streams
 from gossipjax.distributed import launcher
 from gossipjax.distributed.constants import HEARTBEAT_S
+from gossipjax.errors import MISTAKE, UserError
 
 
 def start(words: Sequence[str]) -> None:
   """Starts the processes and waits for them.
 
   Raises:
-    SystemExit: with 0, or the exit code of the first process that failed.
+    SystemExit: with 0, or the exit code of the first process that failed; 2 if
+      so many cannot be started.
   """
   streams.prepare()
   parser = argparse.ArgumentParser(
@@ -39,16 +41,19 @@ def start(words: Sequence[str]) -> None:
     parser.error(f'--processes must be at least 1, got {given.processes}.')
   words = launcher.with_workers(given.arguments, given.processes)
   coordinator = f'127.0.0.1:{launcher.free_port()}'
-  sys.exit(
-    launcher.run(
-      [
-        launcher.command(words, given.processes, i, coordinator)
-        for i in range(given.processes)
-      ],
+  commands = [
+    launcher.command(words, given.processes, i, coordinator)
+    for i in range(given.processes)
+  ]
+  try:
+    code = launcher.run(
+      commands,
       heartbeat_s=_number('heartbeat_s', words, HEARTBEAT_S),
       devices=_devices(words, given.processes),
     )
-  )
+  except UserError as error:
+    parser.exit(MISTAKE, f'{error}\n')
+  sys.exit(code)
 
 
 def _devices(words: Sequence[str], processes: int) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from gossipjax.distributed import allocator, failures, lifeline
 from gossipjax.distributed.constants import LOST
 from gossipjax.distributed.echo import Echo, said
+from gossipjax.errors import UserError
 
 # Of the GPUs of this host, those that a process may see; CPUs ignore it.
 DEVICES = 'JAX_LOCAL_DEVICE_IDS'
@@ -85,14 +86,12 @@ def run(
 
   Returns:
     0, or the exit code of the first that failed.
+
+  Raises:
+    UserError: the system does not start so many.
   """
   commands = list(commands)
-  lifelines = lifeline.Lifelines(len(commands))
-  running = [
-    _start(words, i, lifelines.theirs[i], devices)
-    for i, words in enumerate(commands)
-  ]
-  echoes = [Echo(*pair) for pair in enumerate(running)]
+  lifelines, running, echoes = _all_started(commands, devices)
   signals = _Signals(running)
   try:
     silent = lambda: lifelines.silent(heartbeat_s + START_S)
@@ -124,6 +123,27 @@ def run(
   # They were told by SIGTERM, whatever the launcher was told by.
   told = signals.received and code == 128 + signal.SIGTERM
   return 128 + signals.received if told else code
+
+
+def _all_started(
+  commands: Sequence[Sequence[str]], devices: int
+) -> tuple[lifeline.Lifelines, list[subprocess.Popen], list[Echo]]:
+  """Starts all processes; none stays if one cannot be started."""
+  running: list[subprocess.Popen] = []
+  echoes: list[Echo] = []
+  try:
+    lifelines = lifeline.Lifelines(len(commands))
+    for i, words in enumerate(commands):
+      running.append(_start(words, i, lifelines.theirs[i], devices))
+      echoes.append(Echo(i, running[i]))
+  except (OSError, RuntimeError) as error:  # Of a thread.
+    for process in running:
+      _kill(process)
+    raise UserError(
+      f'Process {len(running)} of {len(commands)} could not be started '
+      f'({error}); start fewer, or raise `ulimit -n` and `ulimit -u`.'
+    ) from error
+  return lifelines, running, echoes
 
 
 def _start(
@@ -174,9 +194,7 @@ class _Signals:
 
   def _receive(self, number, frame) -> None:
     del frame
+    end = _kill if self.received else subprocess.Popen.terminate
     for process in self._running:
-      if self.received:
-        _kill(process)
-      else:
-        process.send_signal(signal.SIGTERM)
+      end(process)
     self.received = number

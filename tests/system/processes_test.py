@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+from gossipjax import errors
 from gossipjax.commands import launch
 from gossipjax.distributed import allocator, constants, failures, launcher
 from gossipjax.distributed.launcher import free_port
@@ -429,3 +430,44 @@ def test_what_a_process_leaves_behind_does_not_hold_the_launcher(
 def test_a_process_that_dies_of_a_signal_without_a_name_is_a_sentence(capfd):
   assert launcher.run([['sh', '-c', 'kill -40 $$']]) == 128 + 40
   assert 'Process 0 died of signal 40; all 1' in capfd.readouterr().err
+
+
+STARTS_MANY = """
+import sys
+from gossipjax.commands import launch
+from gossipjax.distributed import launcher
+launcher.command = lambda *_: ['sleep', '61.5']
+launch.start(['--processes=20'])
+"""
+
+
+@pytest.mark.parametrize(
+  'files', [24, 44]
+)  # Too few for sockets, and for pipes.
+def test_more_processes_than_the_system_starts_are_a_sentence(files):
+  began = time.monotonic()
+  limited = f'ulimit -n {files}; exec "$@"'
+  ended = subprocess.run(
+    ['bash', '-c', limited, 'bash', sys.executable, '-c', STARTS_MANY],
+    cwd=program.ROOT,
+    env=program.ENVIRONMENT,
+    capture_output=True,
+    text=True,
+  )
+  assert ended.returncode == errors.MISTAKE and ended.stderr.count('\n') == 1
+  assert re.search('Process .* of 20 could not be started', ended.stderr)
+  assert time.monotonic() - began < 50
+
+
+def test_where_one_process_cannot_be_started_the_others_end(monkeypatch):
+  started = []
+  start = launcher._start
+
+  def remembered(*given):
+    started.append(start(*given))
+    return started[-1]
+
+  monkeypatch.setattr(launcher, '_start', remembered)
+  with pytest.raises(errors.UserError, match='Process 1 of 2 could not be'):
+    launcher.run([['sleep', '61.5'], ['/no-such-program']])
+  assert started[0].wait(10) == -signal.SIGKILL
