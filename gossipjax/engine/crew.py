@@ -77,36 +77,40 @@ class Crew:
     Raises:
       UserError: see `ray_cluster.started`.
     """
-    for k, shard in self.of(SERVER):
-      self._restore(k, shard)
+    limit_s = START_S * len(self.actors)  # They may share a core.
+    states = {(SERVER, k): self._restored(k, a) for k, a in self.of(SERVER)}
     for i, worker in self.of(WORKER):
-      worker.begin.remote(packed(self.held.singles[i]), self.steps[i])
+      leaves = packed(self.held.singles[i])
+      states[WORKER, i] = worker.begin.remote(leaves, self.steps[i])
+    ray_cluster.started(states, limit_s)
     self.connect()
     starting = {
       name: actor.warm.remote() for name, actor in self.actors.items()
     }
-    # They may share a core.
-    ray_cluster.started(starting, START_S * len(starting))
+    ray_cluster.started(starting, limit_s)
 
   def let_in(self, name: Name, actor: Any) -> str:
-    """Gives a new process a state to begin with, and tells the others.
+    """Gives a new process a state to begin with, then tells the others.
 
     Returns:
       Where the state is from.
+
+    Raises:
+      RayError: it has died, or takes longer than WAIT_S to take the state.
     """
     kind, i = name
     if kind == WORKER:
       model, source = self._model(i)
-      actor.join.remote(*map(on_host, model), self.steps[i])
+      begun = actor.join.remote(*map(on_host, model), self.steps[i])
     else:
-      self._restore(i, actor)
-      source = 'the last checkpoint'
+      begun, source = self._restored(i, actor), 'the last checkpoint'
+    ray.get(begun, timeout=WAIT_S)  # Others ask as soon as they know of it.
     self.actors[name] = actor
     self.connect()
     return source
 
-  def _restore(self, k: int, shard: Any) -> None:
-    shard.begin.remote([self.kept[i] for i in self._setup.shards[k]])
+  def _restored(self, k: int, shard: Any) -> Any:
+    return shard.begin.remote([self.kept[i] for i in self._setup.shards[k]])
 
   def _model(self, i: int) -> tuple[tuple[list, list], str]:
     """Leaves of parameters and of a model's state, and whose they are."""

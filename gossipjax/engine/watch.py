@@ -156,7 +156,9 @@ class Watch:
       except (
         ray.exceptions.RayActorError,
         ray.exceptions.ActorUnschedulableError,  # Its node has left.
+        ray.exceptions.GetTimeoutError,  # It hangs.
       ):
+        ray.kill(actor)
         self._died(name)
         continue
       del self._away[name]

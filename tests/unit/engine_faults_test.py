@@ -3,17 +3,18 @@
 import math
 import threading
 import time
+import types
 
 import pytest
 
 from gossipjax import async_exchange
 from gossipjax.engine.clock import Clock
-from gossipjax.engine.crew import WORKER
+from gossipjax.engine.crew import SERVER, WORKER
 from gossipjax.errors import UserError
 
 ray = pytest.importorskip('ray')
 
-from gossipjax.engine import watch, worker_process  # noqa: E402
+from gossipjax.engine import crew, watch, worker_process  # noqa: E402
 
 
 class Crew:
@@ -80,6 +81,59 @@ def test_planned_outages_are_no_crashes(watched):
     found._died(name)
   with pytest.raises(UserError, match='died 4 times'):
     found._died(name)
+
+
+class Newcomer:
+  """A process that begins when somebody waits for it."""
+
+  def __init__(self):
+    self.ready = False
+    self.begin = self.join = self
+
+  def remote(self, *given):
+    del given
+    return self
+
+
+@pytest.fixture
+def joined(monkeypatch):
+  """A crew of which a server's shard is away; it is at work when it says so."""
+
+  def get(ref, timeout):
+    assert timeout
+    ref.ready = True
+
+  monkeypatch.setattr(ray, 'get', get)
+  found = object.__new__(crew.Crew)
+  found.actors, found.kept = {}, [0]
+  found._setup = types.SimpleNamespace(shards=[[0]])
+  return found
+
+
+def test_who_comes_back_has_its_state_before_the_others_know_of_it(joined):
+  known = []
+  joined.connect = lambda: known.append(joined.actors[SERVER, 0].ready)
+  joined.let_in((SERVER, 0), Newcomer())
+  assert known == [True]
+
+
+def test_who_does_not_take_its_state_is_killed_and_started_again(
+  watched, monkeypatch
+):
+  found, killed, name = watched([], 8), [], (WORKER, 1)
+  monkeypatch.setattr(ray, 'kill', killed.append)
+  monkeypatch.setattr(ray, 'wait', lambda refs, timeout: (refs, []))
+  monkeypatch.setattr(ray, 'get', lambda ref: None)
+
+  def late(name, actor):
+    raise ray.exceptions.GetTimeoutError
+
+  found._crew.let_in, found._crew.actors = late, {(WORKER, 0): object()}
+  found._away[name] = 0.0
+  found._starting[name] = 'new', 'warm', time.monotonic()
+  found._let_in()
+  assert killed == ['new'] and found._away == {name: 0.0}
+  assert not found._starting
 
 
 class Shard:
