@@ -11,9 +11,10 @@ from typing import Any
 
 import ray
 
-from gossipjax.engine.crew import WORKER, Crew, Name
+from gossipjax.engine.crew import SERVER, WORKER, Crew, Name
 from gossipjax.engine.messages import START_S, WAIT_S, Entry
 from gossipjax.errors import UserError
+from gossipjax.simulation.timeline import silent
 
 MOST_DEATHS = 3  # Of a process, unplanned, without a step between them.
 
@@ -92,8 +93,15 @@ class Watch:
       raise error
     if name[0] == WORKER and entries:
       self._deaths.pop(name, None)
+      if not all(silent(entry.sent) for entry in entries):
+        self._shards_made_a_step()
       self._crew.steps[name[1]] += len(entries)
     return entries
+
+  def _shards_made_a_step(self) -> None:
+    """A worker that visits a server visits all of its shards."""
+    for name in [name for name in self._deaths if name[0] == SERVER]:
+      del self._deaths[name]
 
   def _died(self, name: Name) -> None:
     kind, i = name

@@ -11,6 +11,7 @@ from gossipjax import async_exchange
 from gossipjax.engine.clock import Clock
 from gossipjax.engine.crew import SERVER, WORKER
 from gossipjax.errors import UserError
+from gossipjax.traffic import Traffic
 
 ray = pytest.importorskip('ray')
 
@@ -81,6 +82,23 @@ def test_planned_outages_are_no_crashes(watched):
     found._died(name)
   with pytest.raises(UserError, match='died 4 times'):
     found._died(name)
+
+
+@pytest.mark.parametrize('sent', [0, 8])
+def test_a_shard_that_was_visited_may_die_again(watched, monkeypatch, sent):
+  found, shard = watched([], 8), (SERVER, 0)
+  bill = Traffic.of([sent], [sent // 8], [0])
+  entries = [types.SimpleNamespace(sent=bill)]
+  monkeypatch.setattr(ray, 'get', lambda ref: (entries, None))
+  for _ in range(watch.MOST_DEATHS):
+    found._died(shard)
+  found._result((WORKER, 0), 'news')
+  if sent:
+    found._died(shard)
+    assert found.faults == 1 + watch.MOST_DEATHS
+  else:  # The worker made its step without the server.
+    with pytest.raises(UserError, match='Server 0 died 4 times'):
+      found._died(shard)
 
 
 class Newcomer:
