@@ -1,5 +1,6 @@
 """The training of a variant: in lock-step, in virtual time or on an engine."""
 
+import contextlib
 import pathlib
 from collections.abc import Callable
 
@@ -73,10 +74,12 @@ def train(
         f'{sentence} The run continues after step {store.last() or 0}.'
       )
   try:
-    for record in records:
-      if processes.first():  # Only the first of several processes writes.
-        record_file.append(lines, record)
-        watch(name, config, record)
+    # Whatever writing raises, an engine ends its processes before that is told.
+    with contextlib.closing(records):
+      for record in records:
+        if processes.first():  # Only the first of several processes writes.
+          record_file.append(lines, record)
+          watch(name, config, record)
   except Diverged as error:
     return spans, divergence(error, store)
   return spans, ''

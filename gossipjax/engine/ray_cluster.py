@@ -54,8 +54,10 @@ def connected() -> Iterator[None]:
       signal.signal(number, handler)
     yield
   finally:
-    ray.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+      ray.shutdown()
+    finally:
+      shutil.rmtree(folder, ignore_errors=True)
 
 
 def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:

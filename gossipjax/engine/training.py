@@ -6,7 +6,7 @@ staleness and who meets whom are what happens.
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ def train(
   interrupted: Callable[[], bool] = lambda: False,
   spans: Callable[[list], None] = lambda spans: None,
   tell: Callable[[str], None] = lambda sentence: None,
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
   """As `simulate.simulate`, in real time.
 
   Args:

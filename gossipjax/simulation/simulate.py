@@ -6,7 +6,7 @@ plays it through the same `worker.update` as everywhere else.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
@@ -41,7 +41,7 @@ def simulate(
   store: Store | None = None,
   interrupted: Callable[[], bool] = lambda: False,
   spans: Callable[[list], None] = lambda spans: None,
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
   """As `train`, on the machines of `run.cluster`.
 
   A step is a gradient of each worker, on average. The run ends early at its

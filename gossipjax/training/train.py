@@ -1,7 +1,7 @@
 """Synchronous training, as a stream of records."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
@@ -40,7 +40,7 @@ def train(
   interrupted: Callable[[], bool] = lambda: False,
   meter: Meter = Meter(),
   watch: Watch = lambda step, workers: None,
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
   """Trains and yields a record every `log_every` and `eval_every` steps.
 
   Args:

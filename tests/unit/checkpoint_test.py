@@ -1,5 +1,6 @@
 """A checkpoint is whole, or is named and not used."""
 
+import errno
 import pathlib
 import shutil
 
@@ -103,6 +104,33 @@ def test_the_form_of_a_run_in_virtual_time_is_that_of_its_checkpoint(
   training = simulate.VirtualTime(one.run, None)
   Store(tmp_path / 'checkpoints').save(1, *training.state())
   one_training.check(one, tmp_path)
+
+
+def test_a_training_whose_records_cannot_be_written_is_closed_at_once(
+  tmp_path, monkeypatch
+):
+  ends = []
+
+  def records(*given):
+    del given
+    try:
+      yield None
+    finally:
+      ends.append('closed')
+
+  def full(*given):
+    del given
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  config = defaults.get_config('gossip')
+  config.update(workers=2, steps=2)
+  monkeypatch.setattr(one_training.lock_step, 'train', records)
+  monkeypatch.setattr(one_training.record_file, 'append', full)
+  one = variant.check('gossip', config)
+  with pytest.raises(OSError, match='No space') as error:
+    one_training.train(one, tmp_path, *[None] * 3)
+  # What its traceback holds is not collected.
+  assert error.tb and ends == ['closed']
 
 
 def test_totals_of_another_version_are_refused_by_their_keys():
