@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,9 @@ _ADDRESS = flags.DEFINE_string(
   'host:port of a Ray cluster, for config.engine=ray; else Ray runs on this '
   'host.',
 )
+# Of a folder of temporary files: a socket's path has 107 bytes, 76 of them are
+# /gj-12345678/session_2026-01-31_23-59-59_123456_1234567/sockets/plasma_store.
+_LONGEST = 31
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -36,14 +40,24 @@ def connected() -> Iterator[None]:
   nobody statistics.
 
   Raises:
-    UserError: Ray is not installed, or there is no cluster at --address.
+    UserError: Ray is not installed, or runs in this process already, or there
+      is no cluster at --address.
   """
   require('ray')
   os.environ['RAY_USAGE_STATS_ENABLED'] = '0'
   import ray
 
-  kept = {number: signal.getsignal(number) for number in _SIGNALS}
-  folder = tempfile.mkdtemp(prefix='gj-')  # Short: sockets are in it.
+  if ray.is_initialized():
+    raise UserError(
+      'config.engine=ray starts and ends a Ray of its own, and this process '
+      'has one already; call ray.shutdown() before, or start the run in '
+      'another process.'
+    )
+  # Elsewhere than in the main thread, Python lets nobody set a handler.
+  alone = threading.current_thread() is not threading.main_thread()
+  numbers = () if alone else _SIGNALS
+  kept = {number: signal.getsignal(number) for number in numbers}
+  folder = _short_folder()
   try:
     where = address()
     if where:
@@ -58,6 +72,12 @@ def connected() -> Iterator[None]:
       ray.shutdown()
     finally:
       shutil.rmtree(folder, ignore_errors=True)
+
+
+def _short_folder() -> str:
+  """A new folder, so short that the paths of sockets in it are allowed."""
+  long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST
+  return tempfile.mkdtemp(prefix='gj-', dir='/tmp' if long else None)
 
 
 def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:
@@ -114,6 +134,7 @@ def _begin(ray, folder: str) -> None:
   # Ray forks only to start programs, which threads of JAX do not disturb.
   warnings.filterwarnings('ignore', 'os.fork', RuntimeWarning)
   ray.init(
+    'local',  # Whatever RAY_ADDRESS says.
     num_cpus=1,
     include_dashboard=False,
     log_to_driver=False,

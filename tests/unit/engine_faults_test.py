@@ -1,6 +1,8 @@
 """The engine's faults without processes: plain objects play the actors."""
 
 import math
+import pathlib
+import tempfile
 import threading
 import time
 import types
@@ -8,6 +10,7 @@ import types
 import pytest
 
 from gossipjax import async_exchange
+from gossipjax.engine import ray_cluster
 from gossipjax.engine.clock import Clock
 from gossipjax.engine.crew import SERVER, WORKER
 from gossipjax.errors import UserError
@@ -99,6 +102,52 @@ def test_a_shard_that_was_visited_may_die_again(watched, monkeypatch, sent):
   else:  # The worker made its step without the server.
     with pytest.raises(UserError, match='Server 0 died 4 times'):
       found._died(shard)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+  """What is asked of Ray, which starts nothing."""
+  found = []
+  for name in ('init', 'shutdown'):
+    call = lambda *given, name=name, **rest: found.append((name, given, rest))
+    monkeypatch.setattr(ray, name, call)
+  return found
+
+
+def test_a_ray_of_the_users_own_is_refused_and_goes_on(calls, monkeypatch):
+  monkeypatch.setattr(ray, 'is_initialized', lambda: True)
+  with (
+    pytest.raises(UserError, match=r'call ray\.shutdown'),
+    ray_cluster.connected(),
+  ):
+    pass
+  assert not calls
+
+
+def test_ray_starts_on_this_host_in_a_thread_and_a_long_folder(
+  calls, monkeypatch, tmp_path
+):
+  """RAY_ADDRESS is for others; a socket's path has 107 bytes."""
+  long = tmp_path / ('long' * 10)
+  long.mkdir()
+  monkeypatch.setattr(tempfile, 'tempdir', str(long))
+  errors = []
+
+  def connect():
+    try:
+      with ray_cluster.connected():
+        pass
+    except ValueError as error:  # Of signal.
+      errors.append(error)
+
+  thread = threading.Thread(target=connect)
+  thread.start()
+  thread.join()
+  (_, given, rest), ended = calls
+  assert given == ('local',) and ended[0] == 'shutdown' and not errors
+  session = 'session_2026-01-31_23-59-59_123456_1234567/sockets/plasma_store'
+  assert len(f'{rest["_temp_dir"]}/{session}') <= 107
+  assert not pathlib.Path(rest['_temp_dir']).exists()
 
 
 class Newcomer:
