@@ -64,7 +64,8 @@ def join() -> bool:
     Whether there are others to join.
 
   Raises:
-    UserError: nobody says who the others are, or process 0 does not answer.
+    UserError: nobody says who the others are, the address of process 0 is none
+      or is in use, or process 0 does not answer.
       (If one of the others does not come, JAX itself aborts, and says so.)
   """
   given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
@@ -77,13 +78,16 @@ def join() -> bool:
   _check_flags()
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   faulthandler.disable()  # Else it prints stacks when JAX exits.
-  if _PROCESS_ID.value:
-    coordinator.wait_for(_COORDINATOR.value, _STEP_TIMEOUT_S.value)
+  where, number = _COORDINATOR.value, _PROCESS_ID.value
+  if number or where is not None:
+    coordinator.check(where or '', listens=number == 0)
+  if number:
+    coordinator.wait_for(where, _STEP_TIMEOUT_S.value)
   try:
     jax.distributed.initialize(
       *given,
       # The coordinator listens here only, where JAX would on all interfaces.
-      coordinator_bind_address=_COORDINATOR.value,
+      coordinator_bind_address=where,
       heartbeat_timeout_seconds=_HEARTBEAT_S.value,
       initialization_timeout=_STEP_TIMEOUT_S.value,
     )

@@ -5,6 +5,7 @@ import pathlib
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -471,3 +472,36 @@ def test_where_one_process_cannot_be_started_the_others_end(monkeypatch):
   with pytest.raises(errors.UserError, match='Process 1 of 2 could not be'):
     launcher.run([['sleep', '61.5'], ['/no-such-program']])
   assert started[0].wait(10) == -signal.SIGKILL
+
+
+def refused_address(tmp_path, where, number):
+  """What a process says to an address of the coordinator."""
+  ended = program.run(
+    tmp_path,
+    *program.DIGITS,
+    '--distributed',
+    f'--coordinator={where}',
+    '--num_processes=2',
+    f'--process_id={number}',
+    f'--workdir={tmp_path}/run',
+  )
+  assert ended.code == errors.MISTAKE and ended.err.count('\n') == 1, ended.err
+  return ended.err
+
+
+@pytest.mark.parametrize('number', [0, 1])
+@pytest.mark.parametrize(
+  'where', ['localhost', '127.0.0.1:99999', '127.0.0.1:0', 'a..b:1234']
+)
+def test_what_is_no_address_of_a_coordinator_is_a_sentence(
+  tmp_path, where, number
+):
+  assert f'{where} is not host:port' in refused_address(tmp_path, where, number)
+
+
+def test_a_coordinator_whose_port_is_in_use_is_a_sentence(tmp_path):
+  with socket.socket() as other:
+    other.bind(('127.0.0.1', 0))
+    other.listen()
+    where = f'127.0.0.1:{other.getsockname()[1]}'
+    assert 'Address already in use' in refused_address(tmp_path, where, 0)
