@@ -170,7 +170,7 @@ def run_one(
   name, _, run, shapes = variant
   last = (record_file.read(folder / workdir.RECORDS) or [None])[-1]
   summary = summarise(variant, last, diverged)
-  if run.cluster and not diverged:
+  if run.cluster and not summary['diverged']:
     summary |= virtual_time.summarise(run, last)
     timeline_file.write(folder, spans)
   if audited:

@@ -1,10 +1,14 @@
 """The entry of a run in summary.json."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 
+from gossipjax.comparison import scores
 from gossipjax.comparison.variant import Variant
+from gossipjax.results import record_file
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.record import Record
@@ -37,9 +41,12 @@ def summarise(
   Args:
     variant: what ran.
     last: the last record; None if the run has none.
-    diverged: why the run diverged; '' if it did not. Its scores are None then.
+    diverged: why the training ended; '' if it did not diverge. If its last
+      scores are not finite, it diverged, too. Its scores are None then.
   """
   last, config = last or _NOTHING, variant.config
+  found = {key: getattr(last, key) for key in SCORES} | (last.scores or {})
+  diverged = diverged or not_finite(found)
   return {
     'name': variant.name,
     'strategy': config.strategy.to_dict(),
@@ -49,13 +56,7 @@ def summarise(
     'seed': config.seed,
     'parameters': sum(x.size for x in jax.tree.leaves(variant.shapes[0])),
     'diverged': diverged,
-    **{
-      key: None if diverged else value
-      for key, value in (
-        *((key, getattr(last, key)) for key in SCORES),
-        *(last.scores or {}).items(),
-      )
-    },
+    **{key: None if diverged else value for key, value in found.items()},
     **{key: getattr(last, key) for key in ('comm_s', 'wall_s', 'train_s')},
     **{
       key: max(getattr(last, key))
@@ -76,6 +77,24 @@ def summarise(
     if last.train_s and last.step > 1
     else None,
   }
+
+
+def not_finite(found: Mapping[str, Any]) -> str:
+  """Why a run diverged with its last update; '' if it did not.
+
+  The loss of a step is checked before the step changes the parameters.
+
+  Args:
+    found: the last record's held-out scores and consensus distance, by column;
+      None is one that there is not. Other keys do not count.
+  """
+  for name, value in found.items():
+    # The training loss is NaN where virtual time ended before any gradient.
+    score = name.startswith(record_file.SCORES) and name != 'train_loss'
+    if score and value is not None and not math.isfinite(value):
+      told = scores.label(name) if name.startswith('test_') else name
+      return f'The {told.replace("_", " ")} is NaN or Inf after the last step.'
+  return ''
 
 
 def divergence(error: Diverged, store: Store) -> str:

@@ -1,6 +1,5 @@
 """Trials: short trainings, each at one point of a grid, with one seed."""
 
-import math
 import multiprocessing
 import os
 import pathlib
@@ -17,6 +16,7 @@ from ml_collections import ConfigDict
 
 from gossipjax import executors
 from gossipjax.comparison import compare
+from gossipjax.comparison.summary import not_finite
 from gossipjax.comparison.variant import check
 from gossipjax.errors import UserError
 from gossipjax.training.loop import Interrupted
@@ -97,12 +97,8 @@ def row(trial: Trial, summary: Mapping[str, Any]) -> Row:
     for name, value in summary.items()
     if name.startswith('test_')
   }
-  diverged = summary.get('diverged', '')
-  # The loss of a step is checked before the step changes the parameters.
-  for name, value in scores.items():
-    if not diverged and value is not None and not math.isfinite(value):
-      words = name.replace('_', ' ')
-      diverged = f'The {words} is NaN or Inf after the last step.'
+  # An earlier version may have left a summary with NaN.
+  diverged = summary.get('diverged') or not_finite(summary)
   if diverged:
     scores = dict.fromkeys(scores)
   return {

@@ -8,14 +8,19 @@ import subprocess
 import sys
 import unicodedata
 
+import jax
+import jax.numpy as jnp
 import matplotlib.image
+import optax
 import pytest
 from ml_collections import ConfigDict
 
+import gossipjax as gj
 from gossipjax import network
 from gossipjax.comparison import compare
 from gossipjax.config import defaults, resolve
 from gossipjax.results import analysis
+from gossipjax.training.ledger import Diverged
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 from tests.support import program
@@ -265,3 +270,34 @@ def test_a_variant_that_diverges_is_told_and_stops_no_other(tmp_path, capfd):
   # What is known is not trained again.
   again = compare.compare(config, tmp_path / 'run', resume=True)
   assert again['runs'] == summary['runs']
+
+
+def test_a_model_that_the_last_update_makes_nan_has_diverged(tmp_path):
+  x = jax.random.normal(jax.random.key(0), (64, 4))
+  loss = lambda params, batch: jnp.mean((batch[0] @ params - batch[1]) ** 2)
+  task = gj.Task(
+    init=lambda key: jnp.zeros(4),
+    loss=lambda params, batch, key: loss(params, batch),
+    score=lambda params, batch: {'loss': loss(params, batch)},
+    train=(x, x.sum(axis=1)),
+    test=(x, x.sum(axis=1)),
+  )
+  rate = lambda step: jnp.where(step < 5, 0.1, jnp.nan)  # Of the sixth step.
+  with pytest.raises(Diverged, match='held-out loss is NaN or Inf after'):
+    gj.compare(
+      task,
+      {'dense': gj.all_reduce()},
+      optimizer=optax.sgd(rate),
+      workers=2,
+      steps=6,
+      eval_every=3,
+      executor='vmap',
+      folder=tmp_path / 'run',
+    )
+  told = (tmp_path / 'run/dense/summary.json').read_text()
+  assert 'NaN,' not in told
+  summary = json.loads(told)
+  assert summary['test_loss'] is None is summary['consensus_distance']
+  assert summary['diverged'] == (
+    'The held-out loss is NaN or Inf after the last step.'
+  )
