@@ -22,13 +22,12 @@ from gossipjax.comparison.target_costs import (
 )
 from gossipjax.results import total_time
 from gossipjax.results.reader import Run
-from gossipjax.results.standard_error import standard_error
+from gossipjax.results.standard_error import uncertainty
 
 # Seconds to a target differ by a fifth between seeds, often, and more where a
 # curve is flat. So one seed tells two runs apart only if one takes that many
 # times as long, to the target and to one that is a hundredth easier.
 ONE_SEED = 1.5
-ERRORS = 2  # Standard errors that more seeds have to be apart.
 DENSE = 'all_reduce'
 
 
@@ -99,14 +98,15 @@ class Answer(NamedTuple):
 
 def slower(row: Row, first: Row) -> bool:
   """Whether the seeds that both have tell that a row takes longer than the
-  first one. Of several seeds, one that misses the target is enough."""
+  first one. Of several seeds, one that misses the target is enough, else the
+  mean gap has to be outside its 95 % interval."""
   gaps = [row.each[seed] - first.each[seed] for seed in common(row, first)]
   if len(gaps) < 2:
     pairs = (row.total.mean, first.total.mean), (row.easier, first.easier)
     return all(mine >= ONE_SEED * least for mine, least in pairs)
   if not row.arrives:
     return True
-  return statistics.fmean(gaps) > ERRORS * standard_error(gaps)
+  return statistics.fmean(gaps) > uncertainty(gaps)
 
 
 def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:

@@ -13,7 +13,7 @@ from gossipjax.config import defaults, resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
-from gossipjax.results.standard_error import standard_error
+from gossipjax.results.standard_error import standard_error, uncertainty
 from gossipjax.training.run import resolve_run
 from tests.support import quadratics
 from tests.support.tiers import exhaustive
@@ -128,6 +128,13 @@ def test_a_seed_without_a_finite_score_leaves_no_deviation(done, value):
   assert math.isnan(found[0]['sd']['test_loss'])
   assert found[1]['sd']['test_loss'] > 0
   assert math.isnan(standard_error([1.0, value]))
+
+
+@pytest.mark.parametrize('seeds', [2, 3, 6, 12, 30])
+def test_equal_variants_seem_unequal_with_one_in_twenty(seeds):
+  gaps = np.random.default_rng(0).standard_normal((4000, seeds))
+  beyond = [abs(np.mean(g)) > uncertainty(g.tolist()) for g in gaps]
+  assert np.mean(beyond) == pytest.approx(0.05, abs=0.012)
 
 
 @pytest.mark.exhaustive
