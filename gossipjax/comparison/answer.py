@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gossipjax.comparison import scores
+from gossipjax.comparison import over_seeds, scores
 from gossipjax.comparison.target_costs import (
   NEVER,
   Row,
@@ -175,16 +175,12 @@ def _groups(
   groups: dict[str, dict[int | None, Run | None]] = {}
   for name, entry in told.items():
     run = by_name.get(name)
-    variant = run.variant if run else _variant(name, entry)
+    variant = run.variant if run else over_seeds.variant(entry)
     diverged = run is None or entry.get('diverged')
     seeds = groups.setdefault(variant, {})
     seed = run.config['seed'] if run else entry.get('seed')
     seeds[seed] = None if diverged else run
   return groups
-
-
-def _variant(name: str, entry: Mapping[str, Any]) -> str:
-  return name.removesuffix(f'-seed{entry.get("seed")}')
 
 
 def _strategy(seeds: Mapping[int | None, Run | None]) -> str:

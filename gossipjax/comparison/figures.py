@@ -34,7 +34,7 @@ def draw(
   # A run that diverged before its first record is in the legend only.
   lines = {run['name']: records.get(run['name'], {}) for run in summary['runs']}
   if summary['config'].get('seeds'):
-    of_variants = seed_lines.lines(runs)
+    of_variants = seed_lines.lines(summary, runs)
     lines = {
       name: {k: v.to_numpy() for k, v in rows.items()}
       for name, rows in of_variants.items()
@@ -48,13 +48,13 @@ def draw(
     for axes, (cost, title) in zip(panels, costs.items(), strict=True):
       _panel(axes, lines, cost, score)
       axes.set_xlabel(title, parse_math=False)  # A name may have a $.
-      if cost not in LINEAR:
+      if cost not in LINEAR and _has_points(axes):
         axes.set_xscale('symlog' if _starts_at_zero(lines, cost) else 'log')
       if found and found.metric == score:
         axes.axhline(found.target, color='0.4', ls='--', lw=1, label='target')
       units.ticks(axes.xaxis, UNITS.get(cost, ''))
     panels[0].set_ylabel(label)
-    if score.endswith('loss'):
+    if score.endswith('loss') and _has_points(panels[0]):
       panels[0].set_yscale('log')
     units.ticks(panels[0].yaxis, '%' if score == 'test_accuracy' else '')
     handles, names = panels[0].get_legend_handles_labels()
@@ -93,6 +93,11 @@ def _panel(
       axes.fill_between(x[known], low, high, color=f'C{i % 10}', alpha=0.2)
   axes.grid(alpha=0.3)
   axes.spines[['top', 'right']].set_visible(False)
+
+
+def _has_points(axes: Axes) -> bool:
+  """Whether there is a point, without which no axis is logarithmic."""
+  return any(len(line.get_xdata()) for line in axes.lines)
 
 
 def _starts_at_zero(lines: dict[str, Columns], cost: str) -> bool:

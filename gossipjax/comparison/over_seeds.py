@@ -1,7 +1,7 @@
 """Runs that differ in the seed alone as one: means and standard deviations."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gossipjax.results.record_file import SCORES
@@ -23,9 +23,13 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
     return found
   groups: dict[str, list[dict[str, Any]]] = {}
   for run in found['runs']:
-    name = run['name'].removesuffix(f'-seed{run["seed"]}')
-    groups.setdefault(name, []).append(run)
+    groups.setdefault(variant(run), []).append(run)
   return found | {'runs': [_one(name, g) for name, g in groups.items()]}
+
+
+def variant(entry: Mapping[str, Any]) -> str:
+  """The name of an entry of `runs`, without the seed; see `reader.Run`."""
+  return entry['name'].removesuffix(f'-seed{entry.get("seed")}')
 
 
 def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

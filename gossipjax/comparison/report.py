@@ -59,7 +59,7 @@ def page(summary: dict[str, Any], runs: Sequence[Run]) -> str:
   most = max(LEAST_POINTS, MOST_POINTS // len(runs))
   several = bool(summary['config'].get('seeds'))
   by_run = frame.groupby('run', observed=True, sort=False)
-  whole = seed_lines.lines(runs) if several else dict(iter(by_run))
+  whole = seed_lines.lines(summary, runs) if several else dict(iter(by_run))
   lines = {
     name: chart.thinned(rows.rename(columns=plain), most)
     for name, rows in whole.items()

@@ -1,24 +1,38 @@
 """Records of runs that differ in the seed alone as one line, with a band."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
+from gossipjax.comparison import over_seeds
 from gossipjax.results import frames
 from gossipjax.results.reader import Run
 from gossipjax.results.record_file import SCORES
 
 
-def lines(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
+def lines(
+  summary: dict[str, Any], runs: Sequence[Run]
+) -> dict[str, pd.DataFrame]:
   """The mean records of each variant, with SCORE_sd of each score.
 
-  A row per step that all seeds of the variant have.
+  A row per step that all seeds of the variant have; none if a seed diverged
+  before its first record.
+
+  Args:
+    summary: of the comparison; names also the runs without a record.
+    runs: of the comparison, those that have records.
   """
+  seeds: dict[str, set[int]] = {}
+  for run in runs:
+    seeds.setdefault(run.variant, set()).add(run.config['seed'])
+  for entry in summary['runs']:
+    seeds.setdefault(over_seeds.variant(entry), set()).add(entry['seed'])
   result = {}
-  frame = frames.of_runs(runs)
+  frame = frames.one_per_step(frames.of_runs(runs))
   for name, rows in frame.groupby('variant', observed=True, sort=False):
     by_step = rows.groupby('step', as_index=False)
-    whole = by_step['seed'].count()['seed'] == rows['seed'].nunique()
+    whole = by_step['seed'].count()['seed'] == len(seeds[str(name)])
     mean = by_step.mean(numeric_only=True)
     sd = by_step.std(numeric_only=True)
     for column in [c for c in mean if c.startswith(SCORES)]:

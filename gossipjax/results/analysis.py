@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from gossipjax.errors import UserError, nearest
-from gossipjax.results import crossing
+from gossipjax.results import crossing, frames
 
 # Questions begin with these.
 from gossipjax.results.frames import ledgers as ledgers
@@ -165,10 +165,10 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
     metrics: columns of it.
 
   Returns:
-    A row per variant, or per variant and step: `seeds`, their number, and for
-    each metric `METRIC_mean` and `METRIC_sd`, the sample standard deviation.
-    `METRIC_sd` is NaN for one seed; a mean with NEVER is NEVER, and both are
-    NaN where a seed has none, for it diverged or is not there yet.
+    A row per variant, or per variant and step: `seeds`, how many have that row,
+    and for each metric `METRIC_mean` and `METRIC_sd`, the sample standard
+    deviation. `METRIC_sd` is NaN for one seed; a mean with NEVER is NEVER, and
+    both are NaN where a seed has none, for it diverged or is not there yet.
 
   Raises:
     UserError: a column is missing, or two runs of a variant have the same seed.
@@ -176,6 +176,7 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
   per_run = not frame.duplicated(RUN).any()
   by = VARIANT if per_run else [*VARIANT, 'step']
   needs(frame, *by, 'seed', *metrics)
+  frame = frame if per_run else frames.one_per_step(frame)
   twice = frame[frame.duplicated([*by, 'seed'], keep=False)]
   if len(twice):
     one, two, *_ = twice['workdir'].astype(str)
@@ -183,7 +184,12 @@ def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
       f'{twice["run"].iloc[0]} with seed {twice["seed"].iloc[0]} '
       f'is in {one} and in {two}; leave one of them out.'
     )
-  groups = frame.groupby(by, observed=True, sort=False)
+  here, ever = (
+    frame.groupby(keys, observed=True)['seed'].transform('nunique')
+    for keys in (by, VARIANT)
+  )
+  known = {metric: frame[metric].where(here == ever) for metric in metrics}
+  groups = frame.assign(**known).groupby(by, observed=True, sort=False)
   found = {'seeds': groups['seed'].nunique()}
   for metric in metrics:
     found[f'{metric}_mean'] = groups[metric].agg(lambda x: x.mean(skipna=False))

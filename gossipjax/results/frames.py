@@ -63,6 +63,14 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
   return frame
 
 
+def one_per_step(frame: pd.DataFrame) -> pd.DataFrame:
+  """The records of a frame without the first of two of a run and step.
+
+  A run that stalls in virtual time has a last record of a step that it told.
+  """
+  return frame.drop_duplicates(['workdir', 'run', 'step'], keep='last')
+
+
 def _facts(run: reader.Run) -> dict[str, Any]:
   config = run.config
   return {

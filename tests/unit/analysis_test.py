@@ -399,6 +399,27 @@ def test_spread_is_over_seeds_and_never_over_configs(folder):
   assert np.isnan(found.loc[('sparse', 2), 'test_accuracy_sd'])
 
 
+def test_a_step_that_a_seed_does_not_have_has_no_mean(folder, tmp_path):
+  other = workdirs.claim(tmp_path / 'seed1', workdirs.config(1, **TWO))
+  workdirs.run(other, 'dense', map(record, (1, 2)), diverged='The loss is NaN.')
+  frame = analysis.load(folder, other)
+  found = analysis.over_seeds(frame, 'test_accuracy').set_index(['run', 'step'])
+  mean = found['test_accuracy_mean'].to_dict()
+  assert mean['dense', 2] == 0.5 and math.isnan(mean['dense', 4])
+  assert math.isnan(found['test_accuracy_sd'].to_dict()['dense', 4])
+  assert mean['sparse', 4] > 0  # It has one seed only.
+
+
+def test_of_two_last_records_of_a_stalled_run_the_last_counts(tmp_path):
+  config = workdirs.config() | {'cluster': {'asynchronous': False}}
+  folder = workdirs.claim(tmp_path / 'a', config)
+  records = [record(2), record(4), record(4, test_accuracy=0.3)]
+  workdirs.run(folder, 'all_reduce', records)
+  found = analysis.over_seeds(analysis.load(folder), 'test_accuracy')
+  assert found['step'].tolist() == [2, 4]
+  assert found['test_accuracy_mean'].tolist() == [0.5, 0.3]
+
+
 def test_spread_of_targets_is_never_where_a_seed_never_reached_it(folder):
   frame = analysis.load(folder, other_seed(folder, 1))
   found = analysis.over_seeds(

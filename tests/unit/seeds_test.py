@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from gossipjax.comparison import compare, over_seeds, seed_lines, table
+from gossipjax.comparison import compare, figures, over_seeds, seed_lines, table
 from gossipjax.config import defaults, resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
 from gossipjax.results.standard_error import standard_error, uncertainty
 from gossipjax.training.run import resolve_run
-from tests.support import quadratics
+from tests.support import quadratics, workdirs
 from tests.support.tiers import exhaustive
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
@@ -100,8 +100,8 @@ def test_the_table_has_mean_and_deviation(done):
 
 @pytest.mark.exhaustive
 def test_figures_and_report_have_bands(done):
-  folder, _ = done
-  rows = seed_lines.lines(reader.read(folder))['dense']
+  folder, summary = done
+  rows = seed_lines.lines(summary, reader.read(folder))['dense']
   runs = [r.records['test_loss'] for r in reader.read(folder)[:3]]
   np.testing.assert_allclose(rows['test_loss'], np.mean(runs, axis=0))
   np.testing.assert_allclose(rows['test_loss_sd'], np.std(runs, axis=0, ddof=1))
@@ -109,6 +109,21 @@ def test_figures_and_report_have_bands(done):
   assert '"test_loss_sd"' in page and '"band1"' in page
   assert 'seeds 0, 1, 5' in page
   assert (folder / 'test_loss.png').stat().st_size
+
+
+def test_a_line_has_no_step_that_a_seed_lacks_or_has_twice(tmp_path):
+  config = workdirs.config() | {'seeds': [0, 1], 'cluster': {'engine': ''}}
+  folder = workdirs.claim(tmp_path / 'a', config)
+  for name, steps in (('seed0', (1, 2, 2)), ('seed1', (1,))):
+    seed = int(name[-1])
+    records = [workdirs.record(step) for step in steps]
+    workdirs.run(folder, f'all_reduce-{name}', records, seed=seed)
+  summary, runs = reader.summary(folder), reader.read(folder)
+  steps = seed_lines.lines(summary, runs)['all_reduce']['step']
+  assert steps.tolist() == [1]
+  # The other seed diverged before its first record.
+  assert not len(seed_lines.lines(summary, runs[:1])['all_reduce'])
+  figures.draw(folder, summary, runs[:1])
 
 
 @pytest.mark.exhaustive
