@@ -157,9 +157,11 @@ def run_one(
   Returns:
     Its summary; {} in a process that does not write it.
   """
-  if (found := workdir.summary(folder)) and _is_over(found, variant):
+  name, _, run, shapes = variant
+  found = workdir.summary(folder)
+  if found and workdir.is_over(found, run.steps, run.cluster):
     if audited and 'audit' not in found:
-      console.say(f'{variant.name} is finished, and is not audited any more.')
+      console.say(f'{name} is finished, and is not audited any more.')
     return found
   processes.decide(lambda: _begin(folder))
   spans, diverged = one_training.train(
@@ -167,7 +169,6 @@ def run_one(
   )
   if not processes.first():
     return {}
-  name, _, run, shapes = variant
   last = (record_file.read(folder / workdir.RECORDS) or [None])[-1]
   summary = summarise(variant, last, diverged)
   if run.cluster and not summary['diverged']:
@@ -184,9 +185,3 @@ def run_one(
 def _begin(folder: pathlib.Path) -> None:
   folder.mkdir(parents=True, exist_ok=True)
   workdir.reopen(folder)  # It may be that of a run of fewer steps.
-
-
-def _is_over(found: dict[str, Any], variant: Variant) -> bool:
-  """Whether a summary is that of a whole run, not of one of fewer steps."""
-  enough = found['steps'] >= variant.run.steps or variant.run.cluster
-  return bool(enough or found.get('diverged'))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gossipjax.config.variants import changes_by_name, merged_by_name
+from gossipjax.config.variants import merged_by_name
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, record_order, workdir
 from gossipjax.results.workdir import SCHEMA
@@ -96,7 +96,8 @@ def summary(folder: pathlib.Path) -> dict[str, Any]:
   if found := workdir.summary(folder):
     return found
   runs = [
-    workdir.summary(folder / name) for name in changes_by_name(claim['config'])
+    _end(folder / name, run)
+    for name, run in merged_by_name(claim['config']).items()
   ]
   if not (finished := [run for run in runs if run]):
     raise UserError(
@@ -120,6 +121,14 @@ def _check_schema(versions: dict[pathlib.Path, int]) -> None:
       )
 
 
+def _end(folder: pathlib.Path, config: dict[str, Any]) -> dict[str, Any] | None:
+  """The summary of a variant; None if it is not finished, or goes on to more
+  steps than it ended with."""
+  found = workdir.summary(folder)
+  steps, cluster = config['steps'], config.get('cluster')
+  return found if found and workdir.is_over(found, steps, cluster) else None
+
+
 def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
   config, higher = claim['config'], tuple(claim.get('higher_is_better', ()))
   machine = tuple(claim.get('devices', ())), claim.get('processes', 1)
@@ -130,6 +139,6 @@ def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
     if records:
       record_order.check(path, records['step'], run)  # Names the line.
     record_order.check_end(path, records.get('step', _NONE), end)
-    workdir.summary(folder / name)  # Any other change.
+    end = _end(folder / name, run)  # Any other change.
     if records:
       yield Run(folder, name, run, records, end, higher, *machine)

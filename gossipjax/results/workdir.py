@@ -116,6 +116,19 @@ def _version(path: pathlib.Path) -> tuple[int, int] | None:
   return found.st_ino, found.st_mtime_ns
 
 
+def is_over(found: dict[str, Any], steps: int, cluster: Any) -> bool:
+  """Whether a variant's summary is of a whole run, not of one of fewer steps.
+
+  Args:
+    found: the summary.
+    steps: that the run has to take.
+    cluster: of its config; virtual time may end before, at a target.
+  """
+  return bool(
+    found.get('diverged') or cluster or found.get('steps', steps) >= steps
+  )
+
+
 def read(path: pathlib.Path, kind: Any) -> Any:
   """A file of JSON, of a type; raises a UserError if it is damaged."""
   try:

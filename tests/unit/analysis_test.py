@@ -234,6 +234,19 @@ def test_a_summary_of_a_running_comparison_has_the_finished_runs(folder):
   assert reader.summary(folder) == {'runs': []}
 
 
+def test_a_variant_that_is_to_go_on_to_more_steps_is_not_finished(tmp_path):
+  variants = {**TWO, 'own': {'steps': 4}, 'wild': {}}
+  config = workdirs.config(**variants) | {'steps': 8}
+  folder = workdirs.claim(tmp_path / 'a', config)
+  for name, steps in (('dense', 8), ('sparse', 4), ('own', 4), ('wild', 1)):
+    why = {'diverged': 'The loss is NaN.'} if name == 'wild' else {}
+    workdirs.run(folder, name, [record(steps)], steps=steps, **why)
+  runs = reader.summary(folder)['runs']
+  assert [run['name'] for run in runs] == ['dense', 'own', 'wild']
+  finished = analysis.load(folder).set_index('run')['finished'].to_dict()
+  assert finished == {name: name != 'sparse' for name in variants}
+
+
 @pytest.mark.parametrize('finished', [True, False])
 def test_a_run_that_is_continued_meanwhile_is_not_called_damaged(
   finished, folder, monkeypatch

@@ -246,7 +246,8 @@ def test_of_runs_that_all_diverged_there_is_no_answer(tmp_path):
 
 
 def test_comparison_md_opens_with_the_answer(tmp_path):
-  folder = workdirs.claim(tmp_path / 'a', workdirs.config(**TWO))
+  config = workdirs.config(**TWO) | {'steps': 3}
+  folder = workdirs.claim(tmp_path / 'a', config)
   for name in TWO:
     workdirs.run(
       folder,
