@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gossipjax.comparison import next_comparison, scores
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.target_costs import Row, common
-from gossipjax.comparison.units import duration, size
+from gossipjax.comparison.units import deviation, duration, size
 from gossipjax.results.total_time import MEASURED, VIRTUAL
 
 
@@ -79,7 +79,7 @@ def _named(row: Row) -> str:
 def seconds(row: Row) -> str:
   mean, sd = row.total
   told = duration(mean)
-  return told if sd is None else told.replace(' s', f' ± {sd:.2g} s')
+  return told if sd is None else told.replace(' s', f' ± {deviation(sd)} s')
 
 
 def _doubt(answer: Answer) -> list[str]:

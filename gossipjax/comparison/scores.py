@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from gossipjax.comparison.units import deviation
 from gossipjax.results import total_time
 from gossipjax.tasks import checks
 from gossipjax.tasks.task import Task
@@ -149,5 +150,5 @@ def told(column: str, value: float | None, sd: float | None = None) -> str:
     form = '.4g'
   text = f'{scale * value:{form}}'
   if sd is not None:
-    text += f' ± {scale * sd:.2g}'
+    text += f' ± {deviation(scale * sd)}'
   return f'{text} %' if share else text

@@ -24,6 +24,11 @@ def duration(seconds: float) -> str:
   return f'{seconds:,.0f} s' if seconds >= 999.5 else f'{seconds:.3g} s'
 
 
+def deviation(value: float) -> str:
+  """A deviation to two digits; a whole number from 100 on."""
+  return f'{value:,.0f}' if value >= 99.5 else f'{value:.2g}'
+
+
 def ticks(axis: Any, unit: str) -> None:
   """Labels an axis of matplotlib with numbers that have a unit.
 

@@ -8,6 +8,7 @@ from gossipjax.comparison import (
   answer_text,
   next_comparison,
   report_files,
+  scores,
   several,
   table,
 )
@@ -17,6 +18,7 @@ from tests.support import workdirs
 from tests.support.workdirs import record
 
 TWO = {'dense': {}, 'sparse': {'strategy': {'name': 'topk'}}}
+ONE = {'dense': {}}
 COMMAND = 'python run.py --config=a.py --config.steps=4'
 
 
@@ -348,3 +350,11 @@ def test_seconds_are_paired_by_seed_and_never_by_place(tmp_path, seeds, sure):
   assert [row.name for row in told.unsure] == ['b/dense'] * (not sure)
   text = ' '.join(answer_text.paragraphs(told))
   assert ('Without a common seed one cannot tell' in text) is not sure
+
+
+def test_large_deviations_are_whole_numbers(tmp_path):
+  runs = {f'dense-seed{s}': curve(DENSE, 600.0 + 100 * s) for s in range(3)}
+  told = found(tmp_path / 'a', runs, {'seeds': [0, 1, 2], 'variants': ONE})
+  assert answer_text.seconds(told.rows[0]) == '2,030 ± 290 s'
+  assert scores.told('test_perplexity', 1234.0, 123.4) == '1234 ± 123'
+  assert scores.told('test_perplexity', 12.0, 1.26) == '12 ± 1.3'
