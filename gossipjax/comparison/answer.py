@@ -1,7 +1,8 @@
 """The answer of a comparison: which run is first at the target, and how surely.
 
-The target is `config.target`, else 99 % of the best score of all-reduce. What a
-run costs until then is read between two evaluations, see results/crossing.py.
+The target is `config.target`, else a hundredth worse than the best score of
+all-reduce. What a run costs until then is read between two evaluations, see
+results/crossing.py.
 """
 
 import statistics

@@ -147,10 +147,12 @@ def _nobody(answer: Answer) -> str:
 def basis(answer: Answer) -> str:
   """Where target and seconds come from."""
   worst = ', of its worst seed' if len(answer.reference.each) > 1 else ''
+  plain = answer.higher and answer.target > 0
+  share = '99 % of' if plain else 'a hundredth worse than'
   target = (
     "The target is the config's."
     if answer.given
-    else f'The target is 99 % of the best of {answer.dense}{worst}; '
+    else f'The target is {share} the best of {answer.dense}{worst}; '
     'config.target sets another, config.target_score another score.'
   )
   if answer.clock == VIRTUAL:

@@ -59,7 +59,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       # Loggers beside records.jsonl; each needs an extra of the same name.
       'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
-      'target': 0.0,  # Score to be reached; 0: 99 % of all-reduce's best.
+      'target': 0.0,  # Score to be reached; 0: 1 % short of all-reduce's best.
       'target_score': '',  # Which, such as loss; '': accuracy, or the first.
       **_LINKS,
       # Machines of virtual time, see `cluster` below; {}: train in lock-step.

@@ -201,6 +201,12 @@ def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
   assert answer_text.sentences(none)[0].startswith('No run reached held-out')
   best = found(tmp_path / 'c', runs, {'target_score': 'loss'})
   assert best.target == pytest.approx(1.01 / 3)
+  worse = 'The target is a hundredth worse than the best of dense; '
+  assert worse in answer_text.basis(best)
+  below = {'dense': curve((-3.0, -2.0))}  # As accuracies, to have a direction.
+  negative = found(tmp_path / 'd', below, {'variants': ONE})
+  assert negative.target == pytest.approx(-2.02)
+  assert worse in answer_text.basis(negative)
 
 
 def test_measured_and_virtual_seconds_are_called_so(tmp_path):
