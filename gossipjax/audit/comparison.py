@@ -109,8 +109,9 @@ def compare(
     ways: control paths that a run of the compiled program may have taken.
     sent: the ledger of that run, leaves [workers].
     full: the row of a run of the same program in which all workers sent. With
-      it a smaller ledger is accepted as `masked`: in a lock-step program the
-      message of a silent worker moves, and its receiver ignores it.
+      it a smaller ledger is accepted as `masked` where no worker sends more
+      than it did then: in a lock-step program the message of a silent worker
+      moves, and its receiver ignores it.
     devices: of a worker. For several the arrays of the row are i64[2 workers]:
       between workers, then within.
 
@@ -122,13 +123,12 @@ def compare(
   for row in rows:
     if holds(row):
       return row
-  ledger = _ledger(sent, devices)
-  if full and holds(full) and (ledger <= full.ledger).all():
-    return full._replace(
-      ledger=ledger,
-      explained=ledger,
-      reason=', '.join(filter(None, [full.reason, 'masked'])),
-    )
+  for row in rows if full and holds(full) else []:
+    less, as_much = row.ledger < full.ledger, row.ledger == full.ledger
+    moved = row.compiled <= full.compiled  # Or a branch hides what it sends.
+    if less.any() and (less | as_much).all() and moved.all():
+      because = ', '.join(filter(None, [row.reason, 'masked']))
+      return row._replace(explained=row.ledger, reason=because)
   return min(rows, key=lambda row: np.abs(row.ledger - row.explained).sum())
 
 

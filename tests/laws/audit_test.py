@@ -293,6 +293,23 @@ def test_a_run_that_charges_more_than_moves_is_caught():
   assert [audit.holds(row) for row in found] == [True, False]
 
 
+@pytest.mark.parametrize('halved', [False, True])
+def test_a_quiet_branch_that_sends_more_than_the_full_one_is_caught(halved):
+  """Whether it bills as much as the full one, or less."""
+
+  def update(tree, step, active):
+    del step, active
+    quiet = (tree['x'] == 0).all()
+    times = lambda n: lambda x: lax.fori_loop(0, n, lambda _, y: _permute(y), x)
+    moved = lax.cond(quiet, times(4), times(1), tree['x'])
+    bill = Traffic.of(nbytes(tree) // 2, 1) * (2 - (quiet & halved))
+    return {'x': moved}, bill
+
+  found = audit.audit(on_gradients(stateless(update)), SMALL, 8, [0])
+  assert [audit.holds(row) for row in found] == [True, False]
+  assert found[1].compiled[0] == 4 * nbytes(SMALL)
+
+
 def test_a_step_that_pays_late_is_caught():
   """What moves at even steps is charged at odd ones."""
 
