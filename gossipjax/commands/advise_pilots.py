@@ -50,7 +50,7 @@ def attempt(
   configs[DENSE] = configs.pop(found[0].name)  # A variant may have any name.
   own_s = {f.name: f.compute_s + f.select_s for f in found}
   own_s[DENSE] = own_s[found[0].name]
-  with reservation.reserved(folder, config, resume=True) as told:
+  with reservation.reserved(folder, config, resume=True, kind='advise') as told:
     for sentence in told:
       console.say(sentence)
     bench = pilots.Bench(

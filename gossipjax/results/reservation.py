@@ -33,6 +33,7 @@ def reserved(
   higher: Sequence[str] = (),
   command: str = '',
   check: Callable[[], None] = lambda: None,
+  kind: str = 'run',
 ) -> Iterator[list[str]]:
   """Holds the folder of a comparison: creates it, or checks what it holds.
 
@@ -44,6 +45,7 @@ def reserved(
     higher: names of scores of which large values are good; written too.
     command: that repeats the comparison; written too.
     check: called before anything is written, if the folder holds a comparison.
+    kind: run, tune or advise, whose folders differ; written too.
 
   Yields:
     Sentences to be shown: what has changed since the comparison began.
@@ -54,7 +56,7 @@ def reserved(
       it, or a file that the config names has changed. No file is overwritten.
   """
   wanted = json.loads(config.to_json())
-  _check(folder, config, resume)
+  _check(folder, config, resume, kind)
   try:
     folder.mkdir(parents=True, exist_ok=True)
   except OSError as error:
@@ -62,7 +64,7 @@ def reserved(
       f'--workdir={folder} cannot be created: {error.strerror}.'
     ) from error
   with lock.hold(folder):
-    _check(folder, config, resume)  # Another may have begun meanwhile.
+    _check(folder, config, resume, kind)  # Another may have begun meanwhile.
     now = {**inputs.of(wanted), **workdir.provenance()}
     if (folder / workdir.CONFIG).exists():
       said = _check_inputs(folder, now)
@@ -74,16 +76,17 @@ def reserved(
       yield said
     else:
       told = {'config': wanted, 'higher_is_better': list(higher), **now}
-      told['command'] = command
+      told |= {'command': command, 'kind': kind}
       write(folder / workdir.CONFIG, json.dumps(told, indent=2))
       yield []
 
 
-def _check(folder: pathlib.Path, config: Any, resume: bool) -> None:
+def _check(folder: pathlib.Path, config: Any, resume: bool, kind: str) -> None:
   path = folder / workdir.CONFIG
   if folder.exists() and not folder.is_dir():
     raise UserError(f'--workdir={folder} is a file; name a folder.')
   if path.exists():
+    _check_kind(folder, kind)
     _check_same(folder, config, resume)
     return
   # An earlier process may have been stopped while it wrote config.json.
@@ -91,6 +94,15 @@ def _check(folder: pathlib.Path, config: Any, resume: bool) -> None:
   if folder.exists() and {*folder.iterdir()} - ours:
     raise UserError(
       f'--workdir={folder} is not empty and holds no run; name another folder.'
+    )
+
+
+def _check_kind(folder: pathlib.Path, wanted: str) -> None:
+  found = workdir.kind(folder, workdir.claimed(folder))
+  if found != wanted:
+    raise UserError(
+      f'--workdir={folder} is a folder of `{found}`, not of `{wanted}`; name '
+      'another folder.'
     )
 
 

@@ -1,6 +1,6 @@
 """The folder of a comparison: its files, and which config it belongs to.
 
-config.json                 the config, versions, commit, devices
+config.json                 the config, versions, commit, devices, the command
 <variant>/records.jsonl     one record a line, see record_file.py
 <variant>/checkpoints/      verified, see training/checkpoint.py
 <variant>/summary.json      written when the variant is finished
@@ -58,6 +58,21 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
   if not isinstance(found.get('config'), dict):
     raise UserError(f"{path} is damaged (no 'config'); name another folder.")
   return found
+
+
+def kind(folder: pathlib.Path, claim: dict[str, Any]) -> str:
+  """The command whose folder it is: run, tune or advise.
+
+  Args:
+    folder: the workdir.
+    claim: its config.json.
+  """
+  if told := claim.get('kind'):
+    return told
+  # Versions before this key are known by what they left.
+  if any(folder.glob('pilots/*/*seed=*')):
+    return 'advise'
+  return 'tune' if any(folder.glob('*/*seed=*')) else 'run'
 
 
 def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:

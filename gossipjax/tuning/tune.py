@@ -79,7 +79,7 @@ def best(
   plan = trials.plan(configs, values, seeds, budget, folder, tasks)
   task = next(iter(tasks.values()))
   metric = _metric(metric, config, task)
-  with reservation.reserved(folder, config, resume=True) as told:
+  with reservation.reserved(folder, config, resume=True, kind='tune') as told:
     for sentence in told:
       console.say(sentence)
     console.say(f'{metric} chooses the best points; --metric names another.')

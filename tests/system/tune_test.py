@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import json
 import math
 import os
 import pathlib
@@ -15,11 +16,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from gossipjax.comparison import one_training
+from gossipjax.comparison import compare, one_training
 from gossipjax.config import defaults
 from gossipjax.config.variants import variants
 from gossipjax.distributed.launcher import free_port
 from gossipjax.errors import UserError
+from gossipjax.results import workdir
 from gossipjax.simulation.timeline import Stalled
 from gossipjax.training.run import resolve_run
 from gossipjax.tuning import best_points, config_source, grid, trials, tune
@@ -217,6 +219,20 @@ def test_the_tables_have_every_trial_and_every_point(tuned):
   assert len(lines) == len(found.rows) == 4
   text = (folder / 'trials.md').read_text()
   assert len(re.findall(r'\n\| local_sgd +\|', text)) == 1 + 2
+
+
+def test_the_folder_of_a_run_is_not_tuned_in_nor_the_other_way_round(
+  tuned, tmp_path
+):
+  config, folder = small(*STRATEGIES), tmp_path / 'run'
+  config.steps = config.eval_every = 3
+  summary = compare.compare(config, folder)
+  config.steps = 6  # More steps would go on.
+  with pytest.raises(UserError, match='a folder of `run`, not of `tune`'):
+    tune.best(config, RATES, 1, folder)
+  assert workdir.summary(folder) == json.loads(json.dumps(summary))
+  with pytest.raises(UserError, match='a folder of `tune`, not of `run`'):
+    compare.compare(config, tuned[0], resume=True)
 
 
 def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):

@@ -63,6 +63,38 @@ def test_other_versions_are_told_with_both_numbers(config, tmp_path):
   assert 'numpy' not in sentence
 
 
+@pytest.mark.parametrize('older', [False, True])
+def test_a_folder_of_one_command_is_refused_by_the_others(
+  older, config, tmp_path
+):
+  left = {
+    'run': 'dense',
+    'tune': 'dense/rate=1,seed=0',
+    'advise': 'pilots/dense/4,rate=1,seed=0',
+  }
+  for kind, inside in left.items():
+    folder = tmp_path / kind
+    with reservation.reserved(folder, config, resume=False, kind=kind):
+      (folder / inside).mkdir(parents=True)
+    path = folder / 'config.json'
+    if older:  # Did not write which command it was.
+      told = json.loads(path.read_text())
+      del told['kind']
+      path.write_text(json.dumps(told))
+    (folder / 'summary.json').write_text('{}')
+    before = path.read_text()
+    for other in left:
+      claim = reservation.reserved(folder, config, resume=True, kind=other)
+      if other == kind:
+        with claim:
+          continue
+      words = f'`{kind}`, not of `{other}`; name another'
+      with pytest.raises(UserError, match=words), claim:
+        pass
+      assert path.read_text() == before
+      assert (folder / 'summary.json').exists()
+
+
 def test_a_run_of_an_older_version_lacks_keys_that_have_their_default(
   config, tmp_path
 ):
