@@ -51,8 +51,8 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
   """All variants that have a record, in the order of arguments and configs.
 
   Raises:
-    UserError: a folder is no workdir, is damaged, holds no record, is given
-      twice, or has another schema than this gossipjax reads.
+    UserError: a folder is no workdir of `run`, is damaged, holds no record, is
+      given twice, or has another schema than this gossipjax reads.
   """
   if not workdirs:
     raise UserError(
@@ -65,7 +65,7 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
     if folder.resolve() in seen:
       raise UserError(f'{folder} is given twice; name each workdir once.')
     seen.add(folder.resolve())
-  claims = {folder: workdir.claimed(folder) for folder in folders}
+  claims = {folder: _claim(folder) for folder in folders}
   _check_schema({f: c.get('schema', SCHEMA) for f, c in claims.items()})
   for folder, claim in claims.items():
     workdir.summary(folder)  # Refuses a config.json that was changed.
@@ -88,10 +88,10 @@ def summary(folder: pathlib.Path) -> dict[str, Any]:
     of the process that began.
 
   Raises:
-    UserError: the folder is no workdir, is damaged, has another schema, or no
-      variant is finished.
+    UserError: the folder is no workdir of `run`, is damaged, has another
+      schema, or no variant is finished.
   """
-  claim = workdir.claimed(folder)
+  claim = _claim(folder)
   _check_schema({folder: claim.get('schema', SCHEMA)})
   if found := workdir.summary(folder):
     return found
@@ -104,6 +104,22 @@ def summary(folder: pathlib.Path) -> dict[str, Any]:
       f'No run in {folder} is finished; wait, or continue it with --resume.'
     )
   return claim | {'runs': finished}
+
+
+def _claim(folder: pathlib.Path) -> dict[str, Any]:
+  """config.json of a comparison; other commands leave no records to read."""
+  claim = workdir.claimed(folder)
+  if (kind := workdir.kind(folder, claim)) == 'tune':
+    raise UserError(
+      f'{folder} is a folder of `tune`; its results are in '
+      f'{folder / "trials.md"}, and `run` compares with its tuned.py.'
+    )
+  if kind != 'run':
+    raise UserError(
+      f'{folder} is a folder of `{kind}`, whose command shows its results '
+      'again; name the workdir of a comparison.'
+    )
+  return claim
 
 
 def _check_schema(versions: dict[pathlib.Path, int]) -> None:

@@ -133,6 +133,19 @@ def test_no_line_leads_from_an_infinite_score():
   assert crossing.crossing([(10, -math.inf), (20, 0.5)], 0.4) == 20
 
 
+@pytest.mark.parametrize(
+  'kind, words',
+  [('tune', 'of `tune`; its results are in .*trials.md'), ('advise', 'again')],
+)
+def test_a_folder_of_another_command_is_not_called_unfinished(
+  kind, words, tmp_path
+):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(**TWO), kind=kind)
+  for read in (analysis.load, reader.summary):
+    with pytest.raises(UserError, match=words):
+      read(folder)
+
+
 def test_a_variant_not_begun_is_left_out(tmp_path):
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(**TWO))
   workdirs.run(folder, 'dense', [record(1)], finished=False)
