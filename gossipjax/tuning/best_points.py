@@ -112,10 +112,21 @@ def markdown(
   edges = ''.join(f'- {line}\n' for line in at_an_edge(chosen, values))
   return (
     f'# Equal tuning\n{NOTE.format(metric=metric)}\n'
-    f'{markup.of_rows(picked)}\n\n{edges}\n## Points\n\n'
-    f'{markup.of_rows(points)}\n\ntrials.csv has every trial; commit '
+    f'{_table(picked, values, metric)}\n\n{edges}\n## Points\n\n'
+    f'{_table(points, values, metric)}\n\ntrials.csv has every trial; commit '
     f'{workdir.provenance()["commit"]}.\n'
   )
+
+
+def _table(rows: Sequence[Row], values: grid.Grid, metric: str) -> str:
+  """Rows with the grid's values in full, since near ones may be compared."""
+  full = lambda row: {k: str(row[k]) for k in values if row[k] is not None}
+  score = lambda row: (
+    {} if row.get(metric) is None else {metric: f'{row[metric]:.6g}'}
+  )
+  words = [k for k in values if any(isinstance(r[k], str) for r in rows)]
+  told = [row | full(row) | score(row) for row in rows]
+  return markup.of_rows(told, ['variant', *words])
 
 
 NOTE = """

@@ -164,6 +164,27 @@ def test_the_table_says_which_values_are_at_an_edge():
   )
 
 
+def test_the_table_tells_values_that_are_near_each_other_apart():
+  rates = (0.03125, 0.03126, 0.5)
+  rows = [
+    {
+      'variant': 'x',
+      'rate': rate,
+      'seed': 0,
+      'validation_loss': 0.61234 + rate,
+      'diverged': '',
+    }
+    for rate in rates
+  ]
+  values, metric = {'rate': rates}, 'validation_loss'
+  chosen = best_points.choose(rows, values, metric)
+  text = best_points.markdown(rows, values, metric, chosen)
+  told = re.sub(' +', ' ', text)
+  assert '| x | 0.03125 | 3 |' in told  # The chosen one.
+  assert '| x | 0.03125 | 0.64359 |' in told
+  assert '| x | 0.03126 | 0.6436 |' in told
+
+
 def test_trials_see_validation_data_and_never_the_test_set(tuned):
   runs = dict(variants(small(*STRATEGIES)))
   trial = trials.plan(runs, RATES, 1, None, tuned[0])[0]
