@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from gossipjax import network
 from gossipjax.advice.forecast import Forecast
 from gossipjax.comparison import units
-from gossipjax.comparison.figures import STYLES
+from gossipjax.comparison.figures import STYLES, legend
 
 
 def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
@@ -47,5 +47,5 @@ def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
   axes.spines[['top', 'right']].set_visible(False)
   columns = -(-len(found) // 22)  # As many names as the picture is high.
   figure.set_figwidth(7.5 + 1.8 * columns)
-  figure.legend(loc='outside right upper', frameon=False, ncols=columns)
+  legend(figure, axes.get_lines()[: len(found)], columns)
   return figure

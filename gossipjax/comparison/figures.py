@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from gossipjax.comparison import answer, scores, seed_lines, units
 from gossipjax.results import total_time
@@ -57,9 +58,18 @@ def draw(
     if score.endswith('loss') and _has_points(panels[0]):
       panels[0].set_yscale('log')
     units.ticks(panels[0].yaxis, '%' if score == 'test_accuracy' else '')
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc='outside right upper', frameon=False)
+    legend(figure, panels[0].get_lines())
     figure.savefig(folder / f'{score}.png', dpi=120)
+
+
+def legend(figure: Figure, lines: Sequence[Line2D], columns: int = 1) -> None:
+  """Adds a legend of these lines beside the panels of a figure."""
+  blank = [' ' for _ in lines]  # Names that begin with _ would be left out.
+  made = figure.legend(
+    lines, blank, loc='outside right upper', frameon=False, ncols=columns
+  )
+  for text, line in zip(made.get_texts(), lines, strict=True):
+    text.set_text(line.get_label())
 
 
 def _costs(kind: str, config: dict[str, Any]) -> dict[str, str]:

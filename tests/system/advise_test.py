@@ -376,7 +376,10 @@ def test_trainings_of_the_same_name_are_evidence(steps, words):
 
 
 def test_the_picture_has_a_line_per_strategy_and_the_link():
-  axes = draw([DENSE, forecast('half', 500, 0.25)], LINK).axes[0]
+  figure = draw([DENSE, forecast('_half', 500, 0.25)], LINK)
+  (axes,), (legend,) = figure.axes, figure.legends
+  told = [text.get_text() for text in legend.get_texts()]
+  assert told == ['all_reduce', '_half']
   assert len(axes.lines) == 3
   seconds = axes.lines[1].get_ydata()
   assert (np.diff(seconds) < 0).all()  # More bandwidth, less time.
