@@ -68,10 +68,11 @@ function hide(model) {
   });
 }
 
-// '4.04 MB', '92.9 %', '1,234', '0.57 x' as a number; words stay words.
+// '4.04 MB', '92.9 ± 0.3 %', '1,234', '0.57 x', '7 in 60 steps' as a number;
+// words stay words.
 function sortable(text) {
   const [, number, prefix] =
-      /^([-+\d.,e]+)(?: ([kMGT]?)\S*)?$/.exec(text) ?? [];
+      /^([-+\d.,e]+)(?: ± \S+)?(?: in .*| ([kMGT]?)\S*)?$/.exec(text) ?? [];
   const scale = {k: 1e3, M: 1e6, G: 1e9, T: 1e12}[prefix] ?? 1;
   return number === undefined ? text : scale * number.replaceAll(',', '');
 }

@@ -253,6 +253,35 @@ def test_the_table_sorts_by_number_then_backwards(opened, tmp_path):
   assert names() == ['few', 'kilo', 'mega']
 
 
+@pytest.mark.parametrize(
+  'ordered',
+  [
+    ['9.02 ± 0.1 s', '10.5 ± 0.2 s', '101 ± 3 s', '1,234 ± 9 s', 'never'],
+    ['7 in 60 steps', '60 in 60 steps', '100 in 300 steps'],
+    ['9.8 ± 1 %', '90.57 ± 3.3 %', '100 %'],
+    ['', '0.235 s', '2.01 s', '1,234 s', 'never'],
+    ['500 B', '67.3 kB', '2 TB', '1e+03 TB'],
+  ],
+)
+def test_cells_that_begin_with_a_number_sort_by_it(opened, two, ordered):
+  page = opened(two)
+  found = page.tab.evaluate(
+    """cells => {
+      const table = document.querySelector('#results');
+      const [heading, body] = [table.querySelector('th'), table.tBodies[0]];
+      body.replaceChildren(...cells.map(cell => {
+        const row = document.createElement('tr');
+        row.insertCell().textContent = cell;
+        return row;
+      }));
+      heading.querySelector('button').click();
+      return [...body.rows].map(row => row.textContent);
+    }""",
+    ordered[::-1],
+  )
+  assert found == ordered
+
+
 def test_the_page_opens_with_the_answer(opened, two):
   page = opened(two)
   text = page.tab.inner_text('#answer')
