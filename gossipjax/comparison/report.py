@@ -98,17 +98,10 @@ def _told(
     'answered': answer_table.rows(found) if found else [],
     'table': tables.rows(summary),
     'note': tables.NOTE + tables.diverged(summary),
-    'audit': list(_audited(summary)),
+    'audit': tables.audit_rows(summary),
     'differences': dict(differences(runs)),
     'seeds': tables.seeds(summary),
   }
-
-
-def _audited(summary: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-  """The name of each audited run, with each of its rows."""
-  for run in summary['runs']:
-    for row in run.get('audit', ()):
-      yield run['name'], row
 
 
 def _template() -> jinja2.Template:

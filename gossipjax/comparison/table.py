@@ -127,12 +127,12 @@ def diverged(summary: dict[str, Any]) -> str:
   )
 
 
-def audited(summary: dict[str, Any]) -> str:
-  """Markdown: logical and compiled bytes, '' if no run was audited."""
-  found = [
+def audit_rows(summary: dict[str, Any]) -> list[dict[str, str]]:
+  """A row per audited step, with headings as keys and cells as text."""
+  return [
     {
       'run': run['name'],
-      'step': row['step'],
+      'step': str(row['step']),
       **columns.level(row, summary),
       'logical': f'{row["ledger"]:,}',
       'compiled': f'{row["compiled"]:,}',
@@ -142,7 +142,11 @@ def audited(summary: dict[str, Any]) -> str:
     for run in summary['runs']
     for row in run.get('audit', ())
   ]
-  if not found:
+
+
+def audited(summary: dict[str, Any]) -> str:
+  """Markdown: logical and compiled bytes, '' if no run was audited."""
+  if not (found := audit_rows(summary)):
     return ''
   return (
     '\n## Audit\n\nBytes sent in a step by the worker where the two differ '

@@ -92,9 +92,10 @@ def opened(browser):
 
 
 def comparison(
-  folder: pathlib.Path, runs: dict[str, list], **config
+  folder: pathlib.Path, runs: dict[str, list], audit: list = (), **config
 ) -> pathlib.Path:
-  """A finished comparison with these records; returns its report."""
+  """A finished comparison with these records, and with these rows of an audit
+  for each; returns its report."""
   variants = {
     name: {'strategy': {'name': 'topk', 'density': 0.01 * i}}
     for i, name in enumerate(runs)
@@ -110,6 +111,7 @@ def comparison(
         **{k: max(v) if isinstance(v, list) else v for k, v in last.items()},
         'name': name,
         'steps': last['step'],
+        'audit': audit,
       }
     )
   summary = {'config': config, 'runs': summaries, **workdir.provenance()}
@@ -280,6 +282,29 @@ def test_cells_that_begin_with_a_number_sort_by_it(opened, two, ordered):
     ordered[::-1],
   )
   assert found == ordered
+
+
+def test_an_audit_has_the_columns_of_the_table_in_markdown(opened, tmp_path):
+  row = {'step': 0, 'worker': 0, 'compiled': 1200, 'ledger': 900}
+  audit = [
+    {**row, 'kinds': {'all-reduce': 1200}, 'reason': 'widened'},
+    {**row, 'kinds': {'all-gather': 1200}, 'reason': '', 'within': True},
+  ]
+  told = {}
+  for devices in (2, 0):
+    runs = {'dense': [record(4)]}
+    place = tmp_path / str(devices)
+    path = comparison(place, runs, audit, devices_per_worker=devices)
+    cells = 'all => all.map(cell => cell.textContent.trim())'
+    found = opened(path).tab.eval_on_selector_all('#audit :is(th, td)', cells)
+    told[devices] = found
+  assert told[2] == [
+    *('run', 'step', 'bytes', 'logical', 'compiled', 'collectives', 'reason'),
+    *('dense', '0', 'between workers', '900', '1,200'),
+    *('all-reduce 1,200', 'widened'),
+    *('dense', '0', 'within a worker', '900', '1,200', 'all-gather 1,200', ''),
+  ]
+  assert 'bytes' not in told[0] and 'collectives' in told[0]
 
 
 def test_the_page_opens_with_the_answer(opened, two):
