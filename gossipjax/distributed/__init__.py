@@ -4,6 +4,7 @@ processes           joins the others, decides together, ends together
 coordinator         where the processes meet
 stopping            stops all after the same step; ends a process that hangs
 launcher            starts several processes on this host
+echo                prints what these processes say
 allocator           memory of processes that exchange large arrays on a CPU
 gpus                why JAX cannot use the GPUs of this machine
 failures            which of them failed first, and which hang

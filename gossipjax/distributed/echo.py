@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import IO
 
 # What C++ leaves behind when it gives up; its reason stands before it.
@@ -50,6 +51,18 @@ class Echo:
       if not _STACK.match(text):
         self.lost |= not said(f'[{self._number}] {text}', sys.stdout)
       self._waits_since = time.monotonic()
+
+
+def end(echoes: Sequence[Echo], silent_s: float) -> None:
+  """Ends all, see `Echo.end`, and says so if something is lost."""
+  for echo in echoes:
+    echo.end(silent_s)
+  if any(echo.lost for echo in echoes):
+    said(
+      'Not all that the processes said could be printed; make room on the '
+      'disk that takes the output.',
+      sys.stderr,
+    )
 
 
 def said(text: str, stream: IO[str]) -> bool:

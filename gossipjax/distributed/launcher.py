@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from gossipjax.distributed import allocator, failures, lifeline
 from gossipjax.distributed.constants import LOST
-from gossipjax.distributed.echo import Echo, said
+from gossipjax.distributed.echo import Echo, end, said
 from gossipjax.errors import UserError
 
 # Of the GPUs of this host, those that a process may see; CPUs ignore it.
@@ -103,14 +103,7 @@ def run(
     for process in running:
       _kill(process)
     signals.give_back()
-    for echo in echoes:
-      echo.end(SILENT_S)
-  if any(echo.lost for echo in echoes):
-    said(
-      'Not all that the processes said could be printed; make room on the '
-      'disk that takes the output.',
-      sys.stderr,
-    )
+    end(echoes, SILENT_S)
   if failed is None:
     return 0
   if not signals.received:
@@ -194,7 +187,7 @@ class _Signals:
 
   def _receive(self, number, frame) -> None:
     del frame
-    end = _kill if self.received else subprocess.Popen.terminate
+    tell = _kill if self.received else subprocess.Popen.terminate
     for process in self._running:
-      end(process)
+      tell(process)
     self.received = number
