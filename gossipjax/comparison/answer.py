@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     command: that repeats the comparison; '' if it is not known.
     seeds: of the comparison; of several ones, of their runs, of which a row
       may have fewer.
-    steps: of its trainings.
+    steps: of its trainings, but of rows that have their own.
   """
 
   metric: str

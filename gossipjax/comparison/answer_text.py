@@ -83,9 +83,10 @@ def seconds(row: Row) -> str:
 
 
 def _doubt(answer: Answer) -> list[str]:
-  """What too few seeds or steps leave open; a command to run follows."""
+  """What too few seeds or steps leave open; if a command tells, it follows."""
   doubts = [*_too_few(answer), *_too_short(answer)]
-  return [f'{"; ".join(doubts)}. To decide, run:'] if doubts else []
+  run = ' To decide, run:' if next_comparison.command(answer) else ''
+  return [f'{"; ".join(doubts)}.{run}'] if doubts else []
 
 
 def _too_few(answer: Answer) -> list[str]:
@@ -103,9 +104,15 @@ def _too_few(answer: Answer) -> list[str]:
 
 
 def _too_short(answer: Answer) -> list[str]:
-  names = ', '.join(row.name for row in answer.late)
-  told = f'{answer.steps} steps are too few to tell when {names} gets there'
-  return [f'{told} (the last score is the best)'] if names else []
+  doubts = []
+  for steps in dict.fromkeys(row.planned for row in answer.late):
+    names = ', '.join(r.name for r in answer.late if r.planned == steps)
+    own = '' if steps == answer.steps else '; raise the steps of that variant'
+    doubts.append(
+      f'{steps} steps are too few to tell when {names} gets there (the last '
+      f'score is the best){own}'
+    )
+  return doubts
 
 
 def _price(answer: Answer, first: Row) -> str:

@@ -28,7 +28,8 @@ def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
   if answer.unsure:
     more, least = max(3, 2 * len(answer.seeds)), min(answer.seeds)
     yield 'seeds', tuple(range(least, least + more))
-  if answer.late:
+  # The flag does not change steps that a variant has of its own.
+  if any(row.planned == answer.steps for row in answer.late):
     yield 'steps', 2 * answer.steps
 
 

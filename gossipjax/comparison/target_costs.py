@@ -36,6 +36,7 @@ class Row(NamedTuple):
     diverged: how many seeds did.
     improving: whether every seed is at its best at its last evaluation; a seed
       that diverged is not.
+    planned: steps of its trainings; a variant may have steps of its own.
   """
 
   name: str
@@ -49,6 +50,7 @@ class Row(NamedTuple):
   score: Spread | None
   diverged: int
   improving: bool
+  planned: int
 
   @property
   def arrives(self) -> bool:
@@ -121,6 +123,7 @@ def row(
     bool(scores)
     and not diverged
     and all(_improving(curve, higher) for curve in scores),
+    max((run.config['steps'] for run in seeds if run), default=0),
   )
 
 

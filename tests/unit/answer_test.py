@@ -172,6 +172,25 @@ def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
   assert 'steps are too few' in text
 
 
+def test_a_variant_with_steps_of_its_own_is_told_to_raise_these(tmp_path):
+  own = {'variants': {**TWO, 'short': {'steps': 3}}}
+  runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.8, 0.8))}
+  runs['short'] = curve((0.5, 0.7, 0.8))
+  told = found(tmp_path / 'a', runs, own)
+  text = answer_text.paragraphs(told)
+  assert (
+    '3 steps are too few to tell when short gets there (the last score is the '
+    'best); raise the steps of that variant.'
+  ) in text[0]
+  assert len(text) == 1 and 'run:' not in text[0]
+  runs['sparse'] = curve((0.5, 0.7, 0.8))
+  both = found(tmp_path / 'b', runs, own)
+  text = answer_text.paragraphs(both)
+  assert '4 steps are too few to tell when sparse gets there' in text[0]
+  assert '3 steps are too few to tell when short gets there' in text[0]
+  assert text[1] == '    python run.py --config=a.py --config.steps=8'
+
+
 def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
   runs = {
     f'{name}-seed{s}': curve(scores)
