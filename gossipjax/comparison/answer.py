@@ -78,7 +78,7 @@ class Answer(NamedTuple):
 
   @property
   def unsure(self) -> tuple[Row, ...]:
-    """Rows that the seeds do not tell from the first.
+    """Rows that seeds and evaluations do not tell from the first.
 
     Of one seed also those that only just do not get there.
     """
@@ -100,7 +100,10 @@ class Answer(NamedTuple):
 def slower(row: Row, first: Row) -> bool:
   """Whether the seeds that both have tell that a row takes longer than the
   first one. Of several seeds, one that misses the target is enough, else the
-  mean gap has to be outside its 95 % interval."""
+  mean gap has to be outside its 95 % interval. Who is there at the first
+  evaluation may have been so at any time before."""
+  if row.at_once:
+    return False
   gaps = [row.each[seed] - first.each[seed] for seed in common(row, first)]
   if len(gaps) < 2:
     pairs = (row.total.mean, first.total.mean), (row.easier, first.easier)

@@ -40,7 +40,7 @@ def place(answer: Answer) -> str:
 
 def _who(answer: Answer, first: Row) -> str:
   """Who is first, beside all-reduce or, if it is that itself, the next."""
-  mine, dense = seconds(first), answer.reference
+  mine, dense = _time(first), answer.reference
   if len(answer.rows) == 1:
     return f'{first.name} is at {goal(answer)}{place(answer)} in {mine}.'
   so_far = ' so far' if answer.late else ''
@@ -48,16 +48,24 @@ def _who(answer: Answer, first: Row) -> str:
   head = f'First{so_far} to {target}: {first.name}, in {mine}'
   if dense.arrives and dense is not first:
     return (
-      f'{head}; {dense.name} takes {seconds(dense)}, '
+      f'{head}; {dense.name} takes {_time(dense)}, '
       f'{_times(dense, first)} as long{_elsewhere(answer, dense, first)}.'
     )
   if not answer.rows[1].arrives:
     return f'{head}; no other run gets there.'
   after = answer.rows[1]
   return (
-    f'{head}; the next is {after.name} with {seconds(after)}, '
+    f'{head}; the next is {after.name} with {_time(after)}, '
     f'{_times(after, first)} as long{_elsewhere(answer, after, first)}.'
   )
+
+
+def _time(row: Row) -> str:
+  return f'{_at_most(row)}{seconds(row)}'
+
+
+def _at_most(row: Row) -> str:
+  return 'at most ' if row.at_once else ''  # It may have been there before.
 
 
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
@@ -72,10 +80,6 @@ def _times(slow: Row, fast: Row) -> str:
   return f'{slow.total.mean / fast.total.mean:.3g} times'
 
 
-def _named(row: Row) -> str:
-  return f'{row.name} ({seconds(row)})'
-
-
 def seconds(row: Row) -> str:
   mean, sd = row.total
   told = duration(mean)
@@ -83,22 +87,22 @@ def seconds(row: Row) -> str:
 
 
 def _doubt(answer: Answer) -> list[str]:
-  """What too few seeds or steps leave open; if a command tells, it follows."""
-  doubts = [*_too_few(answer), *_too_short(answer)]
+  """What few seeds, steps or evaluations leave open; then a command, if any."""
+  doubts = [*_too_few(answer), *_too_short(answer), *_too_rare(answer)]
   run = ' To decide, run:' if next_comparison.command(answer) else ''
   return [f'{"; ".join(doubts)}.{run}'] if doubts else []
 
 
 def _too_few(answer: Answer) -> list[str]:
-  if not answer.unsure:
+  if not (unsure := [row for row in answer.unsure if not row.at_once]):
     return []
-  seeds = min(len(common(row, answer.rows[0])) for row in answer.unsure)
+  seeds = min(len(common(row, answer.rows[0])) for row in unsure)
   who = {0: 'Without a common seed one', 1: 'One seed'}.get(
     seeds, f'{seeds} seeds'
   )
   others = ', '.join(
-    _named(row) if row.arrives else f'{row.name} (at best {best(answer, row)})'
-    for row in answer.unsure
+    f'{r.name} ({seconds(r) if r.arrives else "at best " + best(answer, r)})'
+    for r in unsure
   )
   return [f'{who} cannot tell {answer.rows[0].name} from {others}']
 
@@ -115,9 +119,18 @@ def _too_short(answer: Answer) -> list[str]:
   return doubts
 
 
+def _too_rare(answer: Answer) -> list[str]:
+  there = answer.first, *answer.unsure
+  names = ', '.join(row.name for row in there if row and row.at_once)
+  what = 'who is first' if any(r.at_once for r in answer.unsure) else 'when'
+  told = f'{names} reached the target at the first evaluation or before'
+  return [f'{told}; a smaller eval_every tells {what}'] if names else []
+
+
 def _price(answer: Answer, first: Row) -> str:
   dense = answer.reference
-  sent = f'{first.name} sends {size(first.bytes_sent)} per worker until then'
+  most = f'{_at_most(first)}{size(first.bytes_sent)}'
+  sent = f'{first.name} sends {most} per worker until then'
   mine = f'and its best is {best(answer, first)}'
   if dense is first:
     return f'{sent}, {mine}.'

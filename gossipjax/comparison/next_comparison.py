@@ -25,7 +25,7 @@ def command(answer: Answer) -> str:
 
 
 def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
-  if answer.unsure:
+  if not all(row.at_once for row in answer.unsure):
     more, least = max(3, 2 * len(answer.seeds)), min(answer.seeds)
     yield 'seeds', tuple(range(least, least + more))
   # The flag does not change steps that a variant has of its own.

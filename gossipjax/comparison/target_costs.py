@@ -36,6 +36,8 @@ class Row(NamedTuple):
     diverged: how many seeds did.
     improving: whether every seed is at its best at its last evaluation; a seed
       that diverged is not.
+    at_once: whether all seeds get there and one at its first evaluation, or
+      before: the costs are at most those that are told.
     planned: steps of its trainings; a variant may have steps of its own.
   """
 
@@ -50,6 +52,7 @@ class Row(NamedTuple):
   score: Spread | None
   diverged: int
   improving: bool
+  at_once: bool
   planned: int
 
   @property
@@ -123,6 +126,8 @@ def row(
     bool(scores)
     and not diverged
     and all(_improving(curve, higher) for curve in scores),
+    NEVER not in total
+    and any(crossing.place(s.tolist(), target, higher) == 0 for s in scores),
     max((run.config['steps'] for run in seeds if run), default=0),
   )
 

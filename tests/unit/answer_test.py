@@ -191,6 +191,38 @@ def test_a_variant_with_steps_of_its_own_is_told_to_raise_these(tmp_path):
   assert text[1] == '    python run.py --config=a.py --config.steps=8'
 
 
+def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
+  early = {'target': 0.5}
+  runs = {'dense': curve(DENSE, 1.0), 'sparse': curve(DENSE, 0.1)}
+  both = found(tmp_path / 'a', runs, early)
+  assert [row.name for row in both.unsure] == ['dense']
+  text = answer_text.paragraphs(both)
+  assert len(text) == 1 and 'One seed' not in text[0]
+  assert (
+    'on 1gbe: sparse, in at most 0.2 s; dense takes at most 1.1 s' in text[0]
+  )
+  assert (
+    'sparse, dense reached the target at the first evaluation or before; a '
+    'smaller eval_every tells who is first.'
+  ) in text[0]
+  assert 'sparse sends at most 20 B per worker until then' in text[0]
+  runs['dense'] = curve((0.1, *DENSE))
+  one = found(tmp_path / 'b', runs, early)
+  assert one.unsure == ()
+  assert (
+    'sparse reached the target at the first evaluation or before; a smaller '
+    'eval_every tells when.'
+  ) in answer_text.paragraphs(one)[0]
+  # Three seeds do not tell it either.
+  seeds = {f'{n}-seed{s}': r for s in range(3) for n, r in runs.items()}
+  seeds |= {f'dense-seed{s}': curve(DENSE, 1 + 0.1 * s) for s in range(3)}
+  all_three = found(tmp_path / 'c', seeds, early | {'seeds': [0, 1, 2]})
+  assert [row.name for row in all_three.unsure] == ['dense']
+  seeds['dense-seed2'] = curve((0.1, 0.2))
+  misses = found(tmp_path / 'd', seeds, early | {'seeds': [0, 1, 2]})
+  assert misses.unsure == () and misses.never[0].name == 'dense'
+
+
 def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
   runs = {
     f'{name}-seed{s}': curve(scores)
