@@ -30,12 +30,14 @@ comparison        one row: ledger against compiled bytes, with the reason
 
 from gossipjax.audit.check import Unbalanced, audit, audit_steps, report
 from gossipjax.audit.comparison import Row, holds, sentence
+from gossipjax.audit.harness import check_devices
 
 __all__ = [
   'Row',
   'Unbalanced',
   'audit',
   'audit_steps',
+  'check_devices',
   'holds',
   'report',
   'sentence',

@@ -46,6 +46,29 @@ class Harness(NamedTuple):
   zero: Tree
 
 
+def check_devices(workers: int, of_each: int = 1) -> None:
+  """Checks that so many workers of so many devices each can be audited.
+
+  Raises:
+    UserError: fewer than two workers, or too few devices.
+  """
+  needed, there = workers * of_each, jax.device_count()
+  if workers >= 2 and needed <= there:
+    return
+  remedy = (
+    'set JAX_PLATFORMS=cpu where there are GPUs, and in Python call '
+    f'gossipjax.executors.emulate({needed}) before JAX starts'
+  )
+  if workers < 2:
+    remedy = 'set workers=2 or more'
+  elif needed > executors.MOST_DEVICES:
+    remedy = f'set fewer, for at most {executors.MOST_DEVICES} are emulated'
+  raise UserError(
+    'audit needs two workers or more and a device for each: '
+    f'workers={workers}, devices={there}; {remedy}.'
+  )
+
+
 def make_harness(
   strategy: Strategy,
   params: Tree,
@@ -64,12 +87,7 @@ def make_harness(
   Raises:
     UserError: fewer than two workers, or too few devices.
   """
-  if not 2 <= workers * inner.devices <= jax.device_count() or workers < 2:
-    raise UserError(
-      'audit needs two workers or more and a device for each: '
-      f'workers={workers}, devices={jax.device_count()}; with '
-      'JAX_PLATFORMS=cpu there are enough.'
-    )
+  check_devices(workers, inner.devices)
   executor = executors.executor(workers, 'shard_map', inner.devices)
   inner = inner_devices.inner(inner.devices, inner.kind, params)
   init, update = make_worker(strategy, probe(strategy, 1.0))

@@ -68,8 +68,8 @@ def of_variants(
   command: str = '',
 ) -> dict[str, Any]:
   """As `compare`, of runs that are checked: those of the config, in order."""
-  if audited and any(one.run.cluster for one in runs):
-    raise UserError('--audit is for lock-step programs; set config.cluster={}.')
+  if audited:
+    _check_audit(runs)
   live = loggers.Live(folder, {one.name: one.config for one in runs})
   higher = sorted({n for one in runs for n in one.run.task.higher_is_better})
 
@@ -113,6 +113,13 @@ def of_variants(
 def _check(runs: Sequence[Variant], folder: pathlib.Path) -> None:
   for one in runs:
     one_training.check(one, folder / one.name)
+
+
+def _check_audit(runs: Sequence[Variant]) -> None:
+  if any(one.run.cluster for one in runs):
+    raise UserError('--audit is for lock-step programs; set config.cluster={}.')
+  for one in runs:
+    audit.check_devices(one.run.workers, one.run.inner.devices)
 
 
 def _write(

@@ -351,7 +351,7 @@ def test_a_report_has_a_late_exchange_and_one_row_for_all_silent_steps(
   assert [row['ledger'] for row in found] == [0, 77][: len(wanted)]
 
 
-@pytest.mark.parametrize('workers', [1, 9])
+@pytest.mark.parametrize('workers', [1, 9, 65])
 def test_an_audit_without_enough_workers_or_devices_is_refused(workers):
   with pytest.raises(UserError, match=f'workers={workers}, devices=8'):
     audit.audit(on_gradients(exact_mean()), SMALL, workers, [0])

@@ -280,6 +280,30 @@ def test_settings_of_a_comparison_are_keys_of_a_config():
 
 
 @pytest.mark.parametrize(
+  'workers, words',
+  [
+    (1, 'workers=1, devices=8; set workers=2 or more'),
+    (9, r'call gossipjax\.executors\.emulate\(9\) before JAX starts'),
+  ],
+)
+def test_an_audit_that_cannot_be_is_refused_before_training(
+  workers, words, tmp_path
+):
+  with pytest.raises(UserError, match=words):
+    gj.compare(
+      linen(),
+      {'a': gj.all_reduce()},
+      optimizer=optax.sgd(0.1),
+      workers=workers,
+      steps=2,
+      batch_size=1,
+      folder=tmp_path / 'run',
+      audited=True,
+    )
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(
   'settings, words',
   [
     ({'seeds': 3}, 'seeds=3 has the wrong type; it takes tuple of int'),
