@@ -107,7 +107,7 @@ def _panel(
 
 def _has_points(axes: Axes) -> bool:
   """Whether there is a point, without which no axis is logarithmic."""
-  return any(len(line.get_xdata()) for line in axes.lines)
+  return any(np.size(line.get_xdata()) for line in axes.lines)
 
 
 def _starts_at_zero(lines: dict[str, Columns], cost: str) -> bool:
