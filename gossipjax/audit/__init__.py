@@ -22,6 +22,7 @@ harness           compiles and runs one update of all workers
 hlo               parses the text of a compiled program
 collective_bytes  bytes that each worker sends in one collective
 routes            which workers a collective joins
+widths            bits of what moves, before compilation
 control_paths     transfers of each control path through branches and loops
 runtime_branches  which branches a run took where data decide
 schedule          which collectives run while the program computes

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from gossipjax.audit import hlo
-from gossipjax.audit.collective_bytes import Transfer, transfers
+from gossipjax.audit import hlo, widths
+from gossipjax.audit.collective_bytes import Transfer
 from gossipjax.errors import UserError
 
 # Transfers of one control path, each with how often it runs.
@@ -34,12 +34,27 @@ def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
     UserError: a loop that communicates has no known length, or a collective has
       no rule.
   """
-  widths = _widths(source)
+  found: set[Path] = set()
+  for own in _few(widths.choices(program, source, _MOST)):
+    found = _few(found | _at_widths(program, own))
+  return frozenset(found)
+
+
+def _few(found):
+  """What it is given, unless that is too much."""
+  if len(found) > _MOST:
+    raise TooManyPaths(f'More than {_MOST} control paths.')
+  return found
+
+
+def _at_widths(program: hlo.Module, own: widths.Own) -> Paths:
+  """As `control_paths`, where it is known what each computation moves."""
 
   @functools.cache
   def of_computation(name: str) -> Paths:
     body = program.computations[name]
-    return _in_sequence(of_instruction(i, body) for i in body)
+    moved = frozenset([frozenset(own.get(name, {}).items())])
+    return _in_sequence([moved, *(of_instruction(i, body) for i in body)])
 
   def of_instruction(instruction: hlo.Instruction, body) -> Paths:
     if instruction.opcode.endswith(('-done', '-update')):
@@ -53,29 +68,9 @@ def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
       return _of_loop(body_of, condition, instruction.trips)
     if instruction.opcode == 'conditional':
       return _of_branches(called, _constant(instruction, body))
-    inner = itertools.chain(*called.values())
-    own = [_at_source_width(t, widths) for t in transfers(program, instruction)]
-    return _in_sequence([*own, *inner])
+    return _in_sequence(itertools.chain(*called.values()))
 
   return of_computation(program.entry)
-
-
-def _widths(source: hlo.Module) -> dict[tuple[str, int], set[int]]:
-  """Bits of an entry by kind of collective and number of entries."""
-  found = {}
-  for instruction in source.instructions():
-    for transfer in transfers(source, instruction):
-      key = transfer.kind, transfer.array.size
-      found.setdefault(key, set()).add(transfer.bits)
-  return found
-
-
-def _at_source_width(transfer: Transfer, widths) -> Paths:
-  """A path for each number of bits that the source has for such a transfer."""
-  array = transfer.array
-  written = widths.get((transfer.kind, array.size), set())
-  bits = {b for b in written if b <= array.bits} or {array.bits}
-  return frozenset(frozenset([(transfer._replace(bits=b), 1)]) for b in bits)
 
 
 def _constant(instruction: hlo.Instruction, body) -> str | None:
@@ -115,8 +110,7 @@ def _in_sequence(parts: Iterable[Paths]) -> Paths:
   for paths in parts:
     if paths != _SILENT:
       total = frozenset(_add(a, b) for a in total for b in paths)
-    if len(total) > _MOST:
-      raise TooManyPaths(f'More than {_MOST} control paths.')
+    _few(total)
   return total
 
 

@@ -237,6 +237,15 @@ def _with_a_norm(tree, step, active):
   return jax.tree.map(lambda x: x / (count + norm), total), sent
 
 
+def _bf16_is_charged_twice(tree, step, active):
+  del step, active
+  part = tree['x'][:8]  # Whole bytes for each worker.
+  rough, _, sent = collectives.all_reduce(part.astype(jnp.bfloat16))
+  total, count, _ = collectives.all_reduce(part)
+  mean = (total + rough) / count
+  return {'x': tree['x'].at[:8].set(mean)}, sent + sent
+
+
 WRONG = {
   'nothing is charged': _sloppy(lambda x: (lax.pmean(x, WORKERS), 0)),
   'a norm is not charged': stateless(_with_a_norm),
@@ -251,6 +260,7 @@ WRONG = {
   ),
   'what decides on a branch is not charged': _branch(0),
   'everybody claims to be absent': stateless(_never_there),
+  'f32 is charged as the bf16 beside it': stateless(_bf16_is_charged_twice),
 }
 
 

@@ -1,0 +1,104 @@
+"""How many bits an entry of each compiled collective has in its source.
+
+A compiler may widen what moves, so that two collectives of the source program
+that differ in their bits are alike once they are compiled. Which is which then
+remains open, also between two branches, but not how many there are of each.
+"""
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gossipjax.audit import hlo
+from gossipjax.audit.collective_bytes import Transfer, transfers
+from gossipjax.audit.routes import Route
+
+# How often each transfer is in each computation, at the bits of the source.
+Own = dict[str, Counter[Transfer]]
+Key = tuple[str, int, Route | None]  # None stands for all routes.
+Place = tuple[str, Transfer]  # A computation, and what it moves.
+
+
+def choices(program: hlo.Module, source: hlo.Module, most: int) -> list[Own]:
+  """All ways to give the transfers of a program the bits of its source.
+
+  Transfers of the same kind, size and route share those of the source; no width
+  is given more often than it is there, unless the compiler repeats transfers.
+
+  Args:
+    program: as compiled.
+    source: before compilation.
+    most: ways to list; if there are more, one more.
+  """
+  written = _written(source)
+  places: dict[Key, Counter[Place]] = {}
+  for name, body in program.computations.items():
+    for t in (t for i in body for t in transfers(program, i)):
+      key = t.kind, t.array.size, t.route
+      key = key if key in written else (*key[:2], None)
+      places.setdefault(key, Counter())[name, t] += 1
+  ways = [
+    [*itertools.islice(_of_key(found, written.get(key, Counter())), most + 1)]
+    for key, found in places.items()
+  ]
+  return [
+    _own(itertools.chain(*parts))
+    for parts in itertools.islice(itertools.product(*ways), most + 1)
+  ]
+
+
+def _written(source: hlo.Module) -> dict[Key, Counter[int]]:
+  """How often the source has each number of bits, also for all routes."""
+
+  @functools.cache
+  def of_computation(name: str) -> Counter[Transfer]:
+    total: Counter[Transfer] = Counter()
+    for i in source.computations.get(name, ()):
+      total.update(transfers(source, i))
+      for called in itertools.chain(*i.calls.values()):
+        total.update(of_computation(called))
+    return total
+
+  found: dict[Key, Counter[int]] = {}
+  for t, times in of_computation(source.entry).items():
+    for route in (t.route, None):
+      key = t.kind, t.array.size, route
+      found.setdefault(key, Counter())[t.bits] += times
+  return found
+
+
+def _of_key(
+  places: Counter[Place], written: Counter[int]
+) -> Iterator[list[Place]]:
+  """The ways of transfers that share what the source has for them."""
+  many = places.total()
+  if many > written.total():  # The compiler has unrolled a loop, perhaps.
+    written = Counter(dict.fromkeys(written, many))
+  return _shared(list(places.items()), written)
+
+
+def _shared(
+  places: Sequence[tuple[Place, int]], left: Counter[int]
+) -> Iterator[list[Place]]:
+  """As `_of_key`, with so many of each number of bits left to give."""
+  if not places:
+    yield []
+    return
+  ((name, transfer), many), *others = places
+  fitting = [b for b in left if b <= transfer.array.bits]
+  fitting = fitting or [transfer.array.bits]
+  for bits in itertools.combinations_with_replacement(fitting, many):
+    given = Counter(bits)
+    if all(given[b] <= left[b] for b in given if b in left):
+      mine = [(name, transfer._replace(bits=b)) for b in bits]
+      rest = Counter({b: n - given[b] for b, n in left.items()})
+      for further in _shared(others, rest):
+        yield mine + further
+
+
+def _own(places: Iterator[Place]) -> Own:
+  own: Own = {}
+  for name, transfer in places:
+    own.setdefault(name, Counter())[transfer] += 1
+  return own
