@@ -19,7 +19,14 @@ from gossipjax import compressors, strategies, topology
 from gossipjax.aggregator import Aggregator, chain, every
 from gossipjax.compressors.selections import blockwise, reused
 from gossipjax.errors import UserError
-from gossipjax.strategies import all_reduce, compressed, gossip, gtopk, sparta
+from gossipjax.strategies import (
+  all_reduce,
+  compressed,
+  gossip,
+  gtopk,
+  qsgd,
+  sparta,
+)
 from gossipjax.transforms import granularity, warmup
 from gossipjax.transforms.delayed import stale
 from gossipjax.transforms.groups import among, neighbors
@@ -31,6 +38,7 @@ from tests.support.tiers import exhaustive
 LEAKS = {
   'dgc.gradients': 'Sums velocities, to which momentum adds.',
   'gtopk.gradients': 'What one subtree drops and another keeps is forgotten.',
+  'qsgd(terngrad)': 'What rounding takes, it gives back on average only.',
   'gtopk(butterfly)': 'As published, with fewer rounds: see gtopk.',
 }
 ONE_SIDED = {
@@ -83,13 +91,13 @@ AGGREGATORS = (
   }
   | {name: gossip.neighbor_mean(graph) for name, graph in GOSSIP.items()}
   | {
-    f'compressed({name})': compressed.compressed_mean(
-      getattr(compressors, name)(**NEEDED.get(name, {}))
-    )
+    f'compressed({name})': compressed.compressed_mean(codec)
     for name in compressors.__all__
     if name[0].islower()
+    if not (codec := getattr(compressors, name)(**NEEDED.get(name, {}))).expands
   }
   | {
+    'qsgd(terngrad)': qsgd.strategy(compressors.terngrad()).gradients,
     'compressed(reused)': compressed.compressed_mean(
       compressors.topk(0.01, reused.selection(2))
     ),
