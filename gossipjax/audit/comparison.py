@@ -124,9 +124,9 @@ def compare(
     if holds(row):
       return row
   for row in rows if full and holds(full) else []:
-    less, as_much = row.ledger < full.ledger, row.ledger == full.ledger
+    gaps = full.ledger - row.ledger
     moved = row.compiled <= full.compiled  # Or a branch hides what it sends.
-    if less.any() and (less | as_much).all() and moved.all():
+    if gaps.any() and (gaps >= 0).all() and moved.all():
       because = ', '.join(filter(None, [row.reason, 'masked']))
       return row._replace(explained=row.ledger, reason=because)
   return min(rows, key=lambda row: np.abs(row.ledger - row.explained).sum())
