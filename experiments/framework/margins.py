@@ -67,9 +67,7 @@ def is_as_good(
   """Whether a row's gain over another is at least minus the margin, or if
   nothing may be lost at least 0; None if the seeds cannot tell. A gain within
   two standard errors of 0 has no sign."""
-  margin = measure(row['workload']).margin
-  column = f'gain over {other}'
-  gain, error = row[column], row[f'{column}{ERROR}']
+  gain, error, margin = _compared(row, other)
   if not lost and seed_statistics.is_below(gain, error, 0) is None:
     return None
   return seed_statistics.at_least(-margin * lost, gain, error, margin)
@@ -78,10 +76,17 @@ def is_as_good(
 def leads(row: Mapping[str, Any], other: str) -> bool | None:
   """Whether a row is better than another by at least the margin; None if the
   seeds cannot tell."""
-  margin = measure(row['workload']).margin
-  column = f'gain over {other}'
-  gain, error = row[column], row[f'{column}{ERROR}']
+  gain, error, margin = _compared(row, other)
   return seed_statistics.at_least(margin, gain, error, margin)
+
+
+def _compared(
+  row: Mapping[str, Any], other: str
+) -> tuple[float | None, float | None, float]:
+  """The gain over another, its standard error, and the margin."""
+  column = f'gain over {other}'
+  margin = measure(row['workload']).margin
+  return row[column], row[f'{column}{ERROR}'], margin
 
 
 def open_down_to(
