@@ -90,6 +90,10 @@ def main(
     )
   else:
     _emulate_worker(config)
+  if ray_cluster.address() and not any(r.engine for _, r in variants(config)):
+    raise UserError(
+      '--address is that of a Ray cluster; set config.engine=ray.'
+    )
   folder = console.workdir(name)
   processes.meter()  # Refuses an unknown interface, or too few processes.
   if given.resume:

@@ -95,7 +95,7 @@ def two_bit(threshold: float = 0.5) -> Compressor:
   Args:
     threshold: t, in units of the gradient.
   """
-  if threshold <= 0:
+  if not threshold > 0:
     raise UserError(f'threshold of two_bit must be above 0, got {threshold}.')
 
   def compress(x, key=None):

@@ -40,7 +40,7 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
       is a bias. None does not clip. A config cannot pass None, which means the
       default there; 1e9 does not clip.
   """
-  if clip is not None and clip <= 0:
+  if clip is not None and not clip > 0:
     raise UserError(
       f'clip must be above 0 standard deviations, got {clip}; 1e9 clips '
       'nothing.'

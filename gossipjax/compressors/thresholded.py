@@ -18,7 +18,7 @@ def threshold(threshold: float, density: float = 0.01) -> Compressor:
     threshold: in units of x.
     density: entries that a message has room for, over n.
   """
-  if threshold < 0:
+  if not threshold >= 0:
     raise UserError(f'threshold must be at least 0, got {threshold}.')
   room = topk(density)
 

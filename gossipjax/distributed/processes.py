@@ -35,8 +35,8 @@ _PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Of this one, from 0.')
 _INTERFACE = flags.DEFINE_string(
   'interface',
   None,
-  'Network interface whose counters fill the column of '
-  'wire bytes, such as eth0.',
+  'Network interface whose counters fill the column of wire bytes, such as '
+  'eth0; processes on one host share them.',
 )
 _HEARTBEAT_S = flags.DEFINE_integer(
   'heartbeat_s',
@@ -70,10 +70,12 @@ def join() -> bool:
   """
   given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
   if not _DISTRIBUTED.value:
-    if given != (None, None, None):
-      raise UserError(
-        '--coordinator, --num_processes and --process_id need --distributed.'
-      )
+    for flag in (
+      *(_COORDINATOR, _NUM_PROCESSES, _PROCESS_ID),
+      *(_HEARTBEAT_S, _STEP_TIMEOUT_S),
+    ):
+      if flag.present:
+        raise UserError(f'--{flag.name} needs --distributed.')
     return False
   _check_flags()
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')

@@ -35,6 +35,18 @@ MISTAKES = {
     f'{DEFAULT} --resume',
     'not there nothing to --resume',
   ),
+  'a time limit of processes that are not there': (
+    f'{DEFAULT} --step_timeout_s=5',
+    '--step_timeout_s needs --distributed',
+  ),
+  'a host of processes that are not there': (
+    f'{DEFAULT} --coordinator=localhost:1',
+    '--coordinator needs --distributed',
+  ),
+  'a cluster that no engine uses': (
+    f'{DEFAULT} --address=localhost:1',
+    '--address config.engine=ray',
+  ),
   'an unknown compressor': (
     f'{DEFAULT}:compressed --config.strategy.compressor.name=topp',
     "strategy.compressor.name=topp 'topk'",

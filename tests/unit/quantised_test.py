@@ -276,6 +276,9 @@ def test_integers_are_refused(name):
     lambda: compressors.chunk_topk(0.0001),
     lambda: compressors.chunk_topk(0.1, 2**17),
     lambda: compressors.threshold(1.0, 2.0),
+    lambda: compressors.two_bit(float('nan')),
+    lambda: compressors.terngrad(float('nan')),
+    lambda: compressors.threshold(float('nan')),
   ],
 )
 def test_impossible_settings_are_refused(make):
