@@ -36,11 +36,14 @@ from gossipjax.config import resolve
 CLAIM = claim.Claim(
   'hylo',
   'Hylo',
-  'Hylo is as accurate as dense, and faster than dense',
+  'Hylo is as accurate as dense, and at least 1.05 times as fast',
   'less than 0.5 % of accuracy lost, up to 1.31 times as fast as others (Peng '
   '2021)',
 )
 WITHIN = 0.5  # Points of accuracy, as claimed.
+# Times as fast as dense, to count as faster; as in `speedups`. What is closer to
+# 1 is within what machines, and measurements of them, differ by.
+LEAST = 1.05
 METHODS = ('hylo', 'dense', 'hylo-mean', 'two-bit', 'top-k', 'dgc')
 # Those whose dense layers are large enough for the 2-bit half; of the network
 # of cifar they are 0.4 % of the parameters, so cifar-vgg stands for CIFAR-10.
@@ -166,15 +169,16 @@ def _is_faster(row: dict[str, Any]) -> bool | None:
   """Whether a step is faster than dense; None if its seconds cannot tell."""
   if row[SPEED] is None:
     return None
-  margin = abs(row[SPEED] - 1)
-  return seed_statistics.at_least(1, row[SPEED], row[SPEED + ERROR], margin)
+  error = row[SPEED + ERROR]
+  return seed_statistics.at_least(LEAST, row[SPEED], error, LEAST - 1)
 
 
 def _speed(row: dict[str, Any]) -> str:
   if row[SPEED] is None:
     return 'not timed yet'
   error = row[SPEED + ERROR]
-  return f'{row[SPEED]:.2f} +- {error:.2f} times as fast on {LINK}'
+  speed = f'{row[SPEED]:.2f} +- {error:.2f} times as fast on {LINK}'
+  return f'{speed} (asked for: {LEAST})'
 
 
 NOTES = """
