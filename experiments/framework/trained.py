@@ -132,22 +132,24 @@ def evidence(
   begun = [row for row in coverage if row['workload'] in names] or coverage
   of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
   sizes = [(what, what.sizes[row['scale']]) for what, row in of]
-  seeds = [row['seeds'] for row in rows if row['seeds']] or [0]
-  count = min(seeds), max(seeds)
   if len(sizes) > NAMED:
     steps = [size.steps for _, size in sizes]
     many = f'{len(sizes)} workloads, see the table'
-    return many, f'{min(steps):,} to {max(steps):,} steps', *count
+    return many, f'{min(steps):,} to {max(steps):,} steps', *seed_counts(rows)
   lengths = [f'{s.steps:,} steps of {s.examples} examples' for _, s in sizes]
-  if len(set(lengths)) == 1:
-    length = lengths[0]
-  else:
-    length = f'{" and ".join(lengths)}, respectively'
+  alike = len(set(lengths)) == 1
+  length = lengths[0] if alike else f'{" and ".join(lengths)}, respectively'
   return (
     ' and '.join(size.title or what.title for what, size in sizes),
     length,
-    *count,
+    *seed_counts(rows),
   )
+
+
+def seed_counts(rows: claim.Rows) -> tuple[int, int]:
+  """Fewest and most seeds of the rows that have any; 0 if none has."""
+  seeds = [row['seeds'] for row in rows if row['seeds']] or [0]
+  return min(seeds), max(seeds)
 
 
 def run(
