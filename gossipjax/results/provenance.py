@@ -16,7 +16,10 @@ PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 
 
 def of_this_process() -> dict[str, Any]:
-  """Commit, versions and devices of this process."""
+  """Commit, versions and devices of this process.
+
+  The commit is followed by '(modified)' if a Python file differs from it.
+  """
   git = ('git', '-C', os.path.dirname(__file__))
   try:
     # An environment may lie in a repository of somebody else's.
@@ -25,7 +28,9 @@ def of_this_process() -> dict[str, Any]:
     commit = subprocess.check_output(
       [*git, 'rev-parse', 'HEAD'], text=True, stderr=subprocess.DEVNULL
     )
-    dirty = subprocess.check_output([*git, 'status', '--porcelain'], text=True)
+    # Of code only: results that are about to be committed change nothing.
+    changed = [*git, 'status', '--porcelain', '--', ':(top)*.py']
+    dirty = subprocess.check_output(changed, text=True)
   except (OSError, subprocess.CalledProcessError):
     commit, dirty = os.environ.get(VARIABLE) or 'unknown', ''
   return {
