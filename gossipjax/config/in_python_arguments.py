@@ -26,13 +26,13 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
   Raises:
     UserError: there is no such strategy.
   """
-  function = resolve.strategy_function(name)
+  function = documented = resolve.strategy_function(name)
   if _looks_ahead(name):
     function = functools.partial(function, look_ahead=0.0)
   parameters = inspect.signature(function).parameters
   known = list(parameters)
 
-  @functools.wraps(function)
+  @functools.wraps(documented)
   def checked(*positional: Any, **given: Any) -> Strategy:
     twice = [key for key in known[: len(positional)] if key in given]
     if twice or len(positional) > len(known):
@@ -48,6 +48,9 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
         plain[key] = _named(plain[key])
     return arguments.call(function, plain, f'gj.{name}')
 
+  about = inspect.getdoc(inspect.getmodule(documented)) or ''
+  checked.__doc__ = f'{about}\n\n{documented.__doc__ or ""}'.rstrip()
+  checked.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
   return checked
 
 

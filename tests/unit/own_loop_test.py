@@ -1,6 +1,9 @@
 """Strategies in a loop of one's own: any axis, JAX's default checks."""
 
 import functools
+import importlib
+import inspect
+import re
 
 import jax
 import jax.numpy as jnp
@@ -337,3 +340,12 @@ def test_nnx_optimizers_take_an_aggregator():
 def test_names_are_no_arguments_of_a_worker(strategy, tx, words):
   with pytest.raises(gj.UserError, match=f'worker: the {words}'):
     gj.worker(strategy, tx)
+
+
+@pytest.mark.parametrize('name', resolve.STRATEGIES)
+def test_help_of_a_strategy_says_what_it_is_and_takes(name):
+  module = importlib.import_module(f'gossipjax.strategies.{name}')
+  said = getattr(gj, name).__doc__
+  assert said.startswith(module.__doc__.split('\n')[0])
+  for argument in inspect.signature(getattr(gj, name)).parameters:
+    assert re.search(rf'\n  .*\b{argument}\b.*: ', said), argument
