@@ -1,4 +1,4 @@
-"""Six strategies on scikit-learn's handwritten digits, with no download.
+"""Six strategies on digits, or one: configs/quickstart.py:gtopk. No download.
 
     python run.py --config=configs/quickstart.py
 
@@ -12,15 +12,16 @@ from ml_collections import ConfigDict
 from gossipjax.config import defaults, resolve
 
 
-def get_config() -> ConfigDict:
-  config = defaults.get_config()
+def get_config(strategy: str = '') -> ConfigDict:
+  config = defaults.get_config(strategy or 'all_reduce')
   config.optimizer.schedule = 'cosine'
-  config.variants = defaults.variants(
-    all_reduce='all_reduce',
-    gossip=resolve.strategy_config('gossip', topology='exponential'),
-    elastic='elastic',
-    local_sgd='local_sgd',
-    topk='topk',
-    gtopk=resolve.strategy_config('gtopk', density=0.01),
-  )
+  if not strategy:
+    config.variants = defaults.variants(
+      all_reduce='all_reduce',
+      gossip=resolve.strategy_config('gossip', topology='exponential'),
+      elastic='elastic',
+      local_sgd='local_sgd',
+      topk='topk',
+      gtopk=resolve.strategy_config('gtopk', density=0.01),
+    )
   return config

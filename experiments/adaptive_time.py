@@ -53,7 +53,7 @@ HALVINGS, SHORT = 6, 40  # Of the search for that time; steps of a run of it.
 MANY, JUDGED = 12, (BASELINE, 'relative drift')  # Three seeds scatter too much.
 NAMES = ('workload', 'relative transfer time', 'method')
 TIME = f'virtual seconds to {TARGET} held out'
-PART = "part of the baseline's seconds"
+PART = 'seconds over those of gossip at every step'
 TIMES = 'exchanges of a worker'
 
 

@@ -41,8 +41,8 @@ CLAIM = claim.Claim(
   '2021)',
 )
 WITHIN = 0.5  # Points of accuracy, as claimed.
-# Times as fast as dense, to count as faster; as in `speedups`. Closer to 1 it is
-# within what machines, and measurements of them, differ by.
+# Times as fast as dense, to count as faster; as in `speedups`. Less is within
+# what machines, and measurements of them, differ by.
 LEAST = 1.05
 METHODS = ('hylo', 'dense', 'hylo-mean', 'two-bit', 'top-k', 'dgc')
 # Those whose dense layers are large enough for the 2-bit half; of the network

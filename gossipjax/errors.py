@@ -62,7 +62,7 @@ def check_minutes(given: float) -> None:
   """Raises a UserError for minutes (--minutes) that nobody can wait."""
   if not 0 <= given < float('inf'):
     raise UserError(
-      f'--minutes={given:g} is no time; give a number of minutes from 0 on.'
+      f'--minutes={given:g} is not a time; give 0 or more minutes.'
     )
 
 

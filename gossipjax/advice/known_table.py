@@ -32,8 +32,8 @@ def told(
       'strategy': k.strategy,
       'split': k.split,
       scores.label(k.score): scores.told(k.score, k.value),
-      "all-reduce's": scores.told(k.score, k.dense),
-      'steps to the target over its': _steps(k),
+      'score of all-reduce': scores.told(k.score, k.dense),
+      'steps to the target over those of all-reduce': _steps(k),
       'seeds': k.seeds,
       'from': k.table,
     }

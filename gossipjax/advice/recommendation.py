@@ -39,8 +39,8 @@ def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
       for rank in ranks[1 : 1 + SHOWN]
     )
     said = (
-      f'Use {_named(dense)}. Nothing is expected to reach the target before '
-      f'its {_time(dense.expected)}.{"".join(others)}'
+      f'Use {_named(dense)}: nothing is expected to reach the target sooner '
+      f'than in its {_time(dense.expected)}.{"".join(others)}'
     )
   said += (
     f' Learning rates are the best of pilots of {first.steps} of {full} steps, '
@@ -77,7 +77,7 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
   Without risks the pilots were whole trainings, and the interval is theirs.
   """
   risks = any(rank.risk is not None for rank in ranks)
-  low, high = 'if it reaches it', 'if not, with all-reduce after it'
+  low, high = 'time if the target is reached', 'time if all-reduce follows'
   if not risks:
     low, high = 'from', 'to'
   dense = dense_of(ranks)
@@ -90,7 +90,7 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
       low: '' if rank is dense and risks else _time(rank.low),
       high: '' if rank is dense and risks else _time(rank.high),
       'misses the target': '' if rank.risk is None else rank.risk.told,
-      'all its steps': _time(rank.whole),
+      'time of all steps': _time(rank.whole),
       'times as fast as all-reduce': _ratio(dense, rank),
       f'best {best}': scores.told(metric, rank.score),
       'pilots': f'{rank.seeds} of {rank.steps} steps',

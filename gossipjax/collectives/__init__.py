@@ -7,7 +7,8 @@ states that all take part; otherwise each message carries a flag with that
 information, which is charged like the rest.
 
 A worker may be several devices, see sharing.py; the bill is that of a device.
-It goes up through the strategy and local_step.py to training/ledger.py.
+The strategy and local_step.py add up the bills of a step; training/ledger.py
+sums them over the run.
 
 axes        the mesh axes of the workers and of the devices of a worker
 bills       bytes, messages and rounds of messages of known sizes

@@ -6,8 +6,8 @@ advise_pilots the part of it that trains pilots
 tune          tries the same grid for every variant
 report        writes the table, figures and report.html of a workdir again
 launch        starts several processes of `run` on this host
-new_optimizer another optimizer on the command line, with its arguments
-new_part      another task or strategy, with its arguments
+new_optimizer parses --config.optimizer.name=NAME and the arguments of NAME
+new_part      parses --config.task.name and strategy.name in the same way
 words         every override of the config as one word
 command_line  parses flags and config overrides, prints help
 flag_errors   sentences about flags and config files

@@ -50,18 +50,30 @@ def start(words: Sequence[str]) -> None:
 def define_flags() -> None:
   """Defines the flags, which must not meet those of another command."""
   config_flags.DEFINE_config_file('config', None, 'Model, data, strategies.')
-  flags.DEFINE_integer('workers', None, "How many; default: the config's.")
+  flags.DEFINE_integer(
+    'workers', None, 'How many; default: that of the config.'
+  )
   flags.DEFINE_string(
     'link', None, "A preset, or a JSON file; default: the config's."
   )
-  flags.DEFINE_float('latency_s', None, 'Seconds per round of messages.')
-  flags.DEFINE_float('bytes_per_s', None, 'Bandwidth of another link.')
   flags.DEFINE_float(
-    'minutes', 5.0, 'Of short trainings (pilots); 0: none, only what is known.'
+    'latency_s',
+    None,
+    'Latency of the link, seconds per round of messages; with --bytes_per_s.',
+  )
+  flags.DEFINE_float(
+    'bytes_per_s',
+    None,
+    'Bandwidth of the link, bytes a second; with --latency_s.',
+  )
+  flags.DEFINE_float(
+    'minutes',
+    5.0,
+    'Minutes of short trainings (pilots); 0: none, only what is known.',
   )
   flags.DEFINE_multi_string('known', [], 'A workdir of yours')
   flags.DEFINE_string(
-    'workdir', None, 'Of pilots; the same one continues them.'
+    'workdir', None, 'Folder of the pilots; the same one continues them.'
   )
   flags.DEFINE_bool('tune', False, 'Leave tuned.py, a config for `run`.')
   flags.DEFINE_bool('table', False, 'Show the seconds of a step.')

@@ -44,7 +44,7 @@ class Signals:
     self.received = number
     signal.signal(number, signal.SIG_DFL)
     if sys.stderr.isatty():  # A log wants the one line at the end.
-      say('Stopping after this step; once more stops at once.')
+      say('Stopping after this step; a second signal stops at once.')
 
   def __call__(self) -> bool:
     return self.received is not None

@@ -55,7 +55,7 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
     if flags.FLAGS['out'].present:
       raise UserError(
         '--out is for several workdirs; the page of one workdir is report.html '
-        'inside it, so leave --out out.'
+        'inside it, so omit --out.'
       )
     progress.show(report_files.write(folders[0]), folders[0])
     return

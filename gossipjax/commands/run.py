@@ -58,7 +58,11 @@ def start(words: Sequence[str]) -> None:
 
 def define_flags() -> None:
   """Defines the flags, which must not meet those of another command."""
-  config_flags.DEFINE_config_file('config', None, 'What to run.')
+  config_flags.DEFINE_config_file(
+    'config',
+    None,
+    'Config file, or FILE.py:NAME for the strategy NAME with its settings.',
+  )
   flags.DEFINE_string('workdir', None, 'Where results go.')
   flags.DEFINE_bool('resume', False, 'Continue the run in --workdir.')
   flags.DEFINE_bool(

@@ -37,9 +37,9 @@ def define_flags() -> None:
   """Defines the flags, which must not meet those of another command."""
   config_flags.DEFINE_config_file('config', None, 'The comparison to tune.')
   flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE')
-  flags.DEFINE_integer('seeds', 3, 'Trials of each point.')
+  flags.DEFINE_integer('seeds', 3, 'Seeds of each point.')
   flags.DEFINE_integer('budget', None, 'Points per variant; default: all.')
-  flags.DEFINE_integer('processes', 1, 'Trials at the same time.')
+  flags.DEFINE_integer('processes', 1, 'Trials that run at the same time.')
   flags.DEFINE_string(
     'metric',
     None,

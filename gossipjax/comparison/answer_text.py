@@ -110,10 +110,11 @@ def _too_few(answer: Answer) -> list[str]:
 def _too_short(answer: Answer) -> list[str]:
   doubts = []
   for steps in dict.fromkeys(row.planned for row in answer.late):
-    names = ', '.join(r.name for r in answer.late if r.planned == steps)
+    late = [r.name for r in answer.late if r.planned == steps]
+    names, get = ', '.join(late), 'gets' if len(late) == 1 else 'get'
     own = '' if steps == answer.steps else '; raise the steps of that variant'
     doubts.append(
-      f'{steps} steps are too few to tell when {names} gets there (the last '
+      f'{steps} steps are too few to tell when {names} {get} there (the last '
       f'score is the best){own}'
     )
   return doubts

@@ -102,7 +102,7 @@ def needs_contraction(compressor: Compressor) -> None:
     raise UserError(
       'This compressor diverges with error feedback, as its error can exceed '
       'what it encodes: random_k needs unbiased=False there, qsgd levels above '
-      'sqrt(bucket), and terngrad has no such form. Strategy qsgd takes it, '
+      'sqrt(bucket), and terngrad always diverges. Strategy qsgd takes it, '
       'without error feedback.'
     )
 

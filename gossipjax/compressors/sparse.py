@@ -104,7 +104,7 @@ def _compressor(
   def compress(x, key=None):
     if selection.start is not None:
       raise UserError(
-        'This selection needs what the step before selected, which only topk, '
+        'This selection needs that of the previous step, which only topk, '
         'gtopk, exact_global_topk, ok_topk, union_topk, dgc and compressed '
         'keep; set selection.name=exact.'
       )

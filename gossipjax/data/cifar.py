@@ -34,8 +34,8 @@ def parse(
   record = labels + SIDE * SIDE * CHANNELS
   if not data or len(data) % record:
     raise UserError(
-      f'{name!r} is truncated or corrupt: {len(data)} bytes are no '
-      f'whole number of records of {record}; {REPLACE}'
+      f'{name!r} is truncated or corrupt: {len(data)} bytes are '
+      f'not a whole number of records of {record}; {REPLACE}'
     )
   rows = np.frombuffer(data, np.uint8).reshape(-1, record)
   y = rows[:, labels - 1].astype(np.int32)

@@ -124,7 +124,7 @@ def npy(*paths: str | pathlib.Path) -> Source:
   for path, array in zip(paths, found, strict=True):
     if not isinstance(array, np.ndarray):
       raise UserError(
-        f'{path} is an .npz of {", ".join(array)}; read it by gj.npz(path, '
+        f'{path} is an .npz of {", ".join(array)}; read it with gj.npz(path, '
         'names).'
       )
   return Arrays(*found)
@@ -135,7 +135,7 @@ def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
   `names`, otherwise as `npy`."""
   found = _read(path)
   if isinstance(found, np.ndarray):
-    raise UserError(f'{path} is a file of one array; read it by gj.npy.')
+    raise UserError(f'{path} is a file of one array; read it with gj.npy.')
   if missing := [name for name in names if name not in found]:
     raise UserError(
       f'{path} has no array {missing[0]!r}{nearest(missing[0], found)}'

@@ -24,14 +24,18 @@ from gossipjax.errors import UserError
 _DISTRIBUTED = flags.DEFINE_bool(
   'distributed',
   False,
-  'Be one of several processes; SLURM and Open MPI are found, elsewhere give '
-  'the three flags below.',
+  'Run as one of several processes. SLURM and Open MPI are detected; elsewhere '
+  'give the next three flags.',
 )
 _COORDINATOR = flags.DEFINE_string(
   'coordinator', None, 'host:port of process 0.'
 )
-_NUM_PROCESSES = flags.DEFINE_integer('num_processes', None, 'In all.')
-_PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Of this one, from 0.')
+_NUM_PROCESSES = flags.DEFINE_integer(
+  'num_processes', None, 'How many processes.'
+)
+_PROCESS_ID = flags.DEFINE_integer(
+  'process_id', None, 'Number of this one, from 0.'
+)
 _INTERFACE = flags.DEFINE_string(
   'interface',
   None,

@@ -50,7 +50,7 @@ def connected() -> Iterator[None]:
   if ray.is_initialized():
     raise UserError(
       'config.engine=ray starts and ends a Ray of its own, and this process '
-      'has one already; call ray.shutdown() before, or start the run in '
+      'has one already; call ray.shutdown() first, or start the run in '
       'another process.'
     )
   # Elsewhere than in the main thread, Python lets nobody set a handler.

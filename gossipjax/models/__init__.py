@@ -12,7 +12,8 @@ conv         convolutions that are fast for stacked workers, too
 norm         group norm
 pool         2x2 max pooling
 
-A new model is added to IMAGES or TEXT below.
+A model of your own stays outside the package, see docs/your_model.md; one that
+is built in is added to IMAGES or TEXT below.
 
 Layers are normalised by group or layer norm: workers that average parameters
 would each keep their own statistics of a batch norm. Tasks of one's own may

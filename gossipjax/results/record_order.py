@@ -65,8 +65,8 @@ def check_end(
     return
   if summary and steps[-1] != (end := summary.get('steps', steps[-1])):
     raise UserError(
-      f'{path} ends at line {len(steps)}, step {steps[-1]}, the run at step '
-      f'{end}: lines are missing; {_REMEDY}'
+      f'{path} ends at line {len(steps)}, step {steps[-1]}, but the run ended '
+      f'at step {end}: lines are missing; {_REMEDY}'
     )
 
 

@@ -27,13 +27,13 @@ def check_passing(
   """Raises a UserError if virtual time would not pass, or not for all."""
   if not step_s and not latency_s and math.isinf(bytes_per_s):
     raise UserError(
-      'cluster.step_s=0, and a link without latency and of endless bandwidth: '
-      'no time passes; set step_s, latency_s or bytes_per_s.'
+      'cluster.step_s=0, and a link without latency and with infinite '
+      'bandwidth: no time passes; set step_s, latency_s or bytes_per_s.'
     )
   if not step_s and asynchronous:
     raise UserError(
-      'cluster.step_s=0: of workers that do not wait for each other the first '
-      'would take all steps before time passes; set step_s above 0.'
+      'cluster.step_s=0: of workers that do not wait for each other, worker 0 '
+      'would take all its steps before time passes; set step_s above 0.'
     )
 
 
@@ -71,8 +71,8 @@ def check_first(first: int, workers: int, asynchronous: bool) -> None:
     )
   if first == 1 < workers:
     raise UserError(
-      'cluster.first=1 is a round of one worker, which exchanges nothing; it '
-      'has to be 0, which is all, or at least 2.'
+      'cluster.first=1: a round of one worker exchanges nothing; set 0 (all '
+      'workers) or at least 2.'
     )
 
 

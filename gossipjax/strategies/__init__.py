@@ -1,8 +1,10 @@
 """Communication strategies, one file per algorithm, listed by this folder.
 
-Each file defines `strategy(...) -> Strategy`, a `strategy.name` of a config. A
-method that does not conserve the sum over workers says so in its file,
-`NOT_CONSERVED = {slot: how}`; without that the contract's laws fail.
+Each file defines `strategy(...) -> Strategy`, a `strategy.name` of a config:
+two aggregators (aggregator.py), of gradients and of parameters. The tutorial in
+docs/ writes one. A method that does not conserve the sum over workers says so
+in its file, `NOT_CONSERVED = {slot: how}`; without that laws of the contract
+fail.
 
 A file alone can be trained; to pass all tests it also needs
 

@@ -45,8 +45,8 @@ def progress_mean(
     # Both ends are the default of a strategy; here they say the same.
     if exchange != EXCHANGES[0] or decay not in (0, 1):
       raise UserError(
-        f'{exchange=} and {decay=} are of compressed messages; set compressor, '
-        'for example compressor.name=linear, or leave both out.'
+        f'{exchange=} and {decay=} apply to compressed messages only; set '
+        'compressor, for example compressor.name=linear, or leave both out.'
       )
     return exact_mean()
   if exchange == 'two_shot':

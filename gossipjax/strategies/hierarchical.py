@@ -51,7 +51,7 @@ def strategy(
   if period > 1 and outer.gradients != identity():
     raise UserError(
       'outer of hierarchical exchanges gradients, but groups that exchange '
-      f'theirs every {period} steps only never agree; set period=1, or an '
+      f'gradients only every {period} steps never agree; set period=1, or an '
       'outer strategy that exchanges only parameters, such as local_sgd.'
     )
   ahead, inside = taken_apart(inner.parameters)

@@ -38,8 +38,8 @@ class UnionState(NamedTuple):
 def _check_patience(patience: int | None, size: int, k: int) -> None:
   if patience is not None and patience * k < size:
     raise UserError(
-      f'patience={patience}: so many steps of {k} entries cannot send all '
-      f'{size}; it must be at least {-(-size // k)}.'
+      f'patience={patience} steps of {k} entries cannot send all {size} '
+      f'entries; it must be at least {-(-size // k)}.'
     )
 
 

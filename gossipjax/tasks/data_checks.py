@@ -115,7 +115,7 @@ def suspects(examples: Tree) -> Iterator[Suspect]:
       bad = ~np.isfinite(rows).all(axis=1)
       if bad.any():
         yield Suspect(
-          int(bad.argmax()), 'NaN or Inf', 'mend or leave out such examples'
+          int(bad.argmax()), 'NaN or Inf', 'correct or remove such examples'
         )
     elif leaf.dtype.kind in 'iu':
       for place in {int(rows.argmin()), int(rows.argmax())}:

@@ -35,8 +35,8 @@ def check(config: ConfigDict) -> None:
   for key in ('inner', 'inner_link'):
     if number == 1 and config.get(key):
       raise UserError(
-        f'config.{key}={config[key]} is about workers of several devices; set '
-        'config.devices_per_worker to their number.'
+        f'config.{key}={config[key]} needs workers of several devices; set '
+        'config.devices_per_worker to 2 or more.'
       )
   if config.batch_size % number:
     raise UserError(

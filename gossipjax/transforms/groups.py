@@ -28,7 +28,7 @@ def neighbors(size: int) -> Groups:
   def groups(n: int) -> list[list[int]]:
     if size < 1 or n % size:
       raise UserError(
-        f'Groups of {size} workers do not divide workers={n} evenly.'
+        f'Group size {size} does not divide workers={n}; set a divisor.'
       )
     return [list(range(g, g + size)) for g in range(0, n, size)]
 

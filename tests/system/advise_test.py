@@ -319,7 +319,7 @@ def test_a_run_is_known_by_how_far_it_is():
   head, rows = known_table.told([apart, other], config)
   assert 'no run of your model (mlp on digits with sgd, P = 8)' in head
   assert head.endswith('nearest: linear on digits with sgd, P = 8')
-  assert rows[0]['steps to the target over its'] == 'not kept'
+  assert rows[0]['steps to the target over those of all-reduce'] == 'not kept'
   head, rows = known_table.told([apart, apart], config)
   assert head.endswith('nor of one like it.')
   assert rows == []

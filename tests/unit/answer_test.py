@@ -164,7 +164,7 @@ def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
   runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.7))}
   nobody = found(tmp_path / 'nobody', runs, {'target': 1.5})
   text = ' '.join(answer_text.sentences(nobody))
-  assert '4 steps are too few to tell when dense, sparse gets there' in text
+  assert '4 steps are too few to tell when dense, sparse get there' in text
   falling = {'target_score': 'loss', 'target': 0.1}  # The loss is 1 / step.
   text = ' '.join(
     answer_text.sentences(found(tmp_path / 'loss', runs, falling))

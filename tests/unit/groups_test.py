@@ -302,7 +302,7 @@ def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
     post_local_sgd.strategy(),
     gradient_tracking.strategy(),
   ):
-    with pytest.raises(UserError, match='every 8 steps only never agree'):
+    with pytest.raises(UserError, match='only every 8 steps never agree'):
       hierarchical.strategy(2, 8, outer=outer)
 
 

@@ -163,7 +163,7 @@ def test_a_strategy_that_seldom_gets_there_is_not_used_and_it_is_told():
   ranks = ranks_with(never)
   assert choice.chosen(ranks) == DENSE == ranks[0].candidate.name
   said = recommendation.tried(ranks, 1000, '')
-  assert said.startswith('Use all-reduce at learning rate 0.1. Nothing is')
+  assert said.startswith('Use all-reduce at learning rate 0.1: nothing is')
   assert ' fast at learning rate 0.1: ' in said
   assert 'that missed the target: 100 % in 4 comparisons, 100 % in 4' in said
   assert said.endswith('pilots do not show who reaches it.')

@@ -296,7 +296,7 @@ def test_what_is_no_data_is_a_sentence(examples, words):
     (lambda path: gj.npz(saved(path), ['X']), "no array 'X'; there are n, x"),
     (
       lambda path: gj.npy(saved(path)),
-      'is an .npz of x, n; read it by',
+      'is an .npz of x, n; read it with',
     ),
     (lambda path: sources.npz(broken(path), ['x']), 'x.npz cannot be read'),
     (lambda path: sources.Tokens(path / 'x', -1), 'at least 1 token'),
