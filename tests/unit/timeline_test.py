@@ -401,7 +401,7 @@ def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
     ),
     ({'first': 2}, 'asynchronous=False'),
     ({'first': 4, 'asynchronous': False}, 'first=4 is more than workers=3'),
-    ({'first': 1, 'asynchronous': False}, 'first=1 .* 0, .* or at least 2'),
+    ({'first': 1, 'asynchronous': False}, 'first=1: .* 0 .* or at least 2'),
     ({'target_score': 'loss'}, 'target_score=loss needs cluster.target,'),
     ({'target_accuracy': 80.0}, 'at most 1'),
   ],
