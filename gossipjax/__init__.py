@@ -71,6 +71,12 @@ _PUBLIC = {
 }
 
 
+def __dir__() -> list[str]:
+  """Also the public names and strategies that are not imported yet."""
+  files = (path.stem for path in _STRATEGIES.glob('[a-z]*.py'))
+  return sorted({*globals(), *_PUBLIC, *files})
+
+
 def __getattr__(name: str) -> Any:
   """A public name, or the function of a strategy by its name."""
   if name in _PUBLIC:

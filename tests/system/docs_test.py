@@ -10,11 +10,14 @@ import textwrap
 
 import pytest
 
+import gossipjax
 from experiments.framework import strategy_pages, strategy_table
-from gossipjax import models, network
+from gossipjax import compressors, models, network, triggers
 from gossipjax.advice import known_runs
-from gossipjax.config import resolve
+from gossipjax.compressors import selections
+from gossipjax.config import parts, resolve
 from gossipjax.tasks import named, shares
+from gossipjax.transforms import granularity, outer_optimizers, warmup
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -139,10 +142,24 @@ def test_pages_load_nothing_from_elsewhere(site):
     ('task.model', models.TEXT),
     ('split.name', shares.SPLITS),
     ('link', network.PRESETS),
+    ('topology', parts.topologies()),
+    ('selection', parts.PARTS[selections.Selection]),
+    ('granularity', parts.PARTS[granularity.Granularity]),
+    ('warmup', parts.PARTS[warmup.Warmup]),
+    ('compressor', parts.PARTS[compressors.Compressor]),
+    ('trigger', parts.PARTS[triggers.Trigger]),
+    ('outer', parts.PARTS[outer_optimizers.OuterOptimizer]),
   ],
 )
 def test_the_index_names_all_that_is_built_in(key, known):
   page = (ROOT / 'docs/index.md').read_text()
-  rows = [line for line in page.splitlines() if f'| `{key}` |' in line]
+  rows = [line for line in page.splitlines() if f'| `{key}`' in line]
   told = [{*re.findall('`([a-z0-9_]+)`', row.split('|')[3])} for row in rows]
   assert {*known} in told
+
+
+def test_the_index_names_what_python_has():
+  page = (ROOT / 'docs/index.md').read_text().split('## From Python')[1]
+  told = {*re.findall('`([A-Za-z_]+)`', page.split('##')[0])}
+  assert gossipjax._PUBLIC.keys() <= told <= {*dir(gossipjax)}
+  assert {*resolve.STRATEGIES} < {*dir(gossipjax)}
