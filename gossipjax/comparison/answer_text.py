@@ -97,9 +97,8 @@ def _too_few(answer: Answer) -> list[str]:
   if not (unsure := [row for row in answer.unsure if not row.at_once]):
     return []
   seeds = min(len(common(row, answer.rows[0])) for row in unsure)
-  who = {0: 'Without a common seed one', 1: 'One seed'}.get(
-    seeds, f'{seeds} seeds'
-  )
+  few = {0: 'Without a common seed one', 1: 'One seed'}
+  who = few.get(seeds, f'{seeds} seeds')
   others = ', '.join(
     f'{r.name} ({seconds(r) if r.arrives else "at best " + best(answer, r)})'
     for r in unsure
@@ -110,12 +109,12 @@ def _too_few(answer: Answer) -> list[str]:
 def _too_short(answer: Answer) -> list[str]:
   doubts = []
   for steps in dict.fromkeys(row.planned for row in answer.late):
-    late = [r.name for r in answer.late if r.planned == steps]
-    names, get = ', '.join(late), 'gets' if len(late) == 1 else 'get'
+    names = ', '.join(r.name for r in answer.late if r.planned == steps)
+    names += ' get' if ', ' in names else ' gets'
     own = '' if steps == answer.steps else '; raise the steps of that variant'
     doubts.append(
-      f'{steps} steps are too few to tell when {names} {get} there (the last '
-      f'score is the best){own}'
+      f'{steps} steps are too few to tell when {names} there (the last score '
+      f'is the best){own}'
     )
   return doubts
 
