@@ -87,6 +87,9 @@ def random_targets(
   Each step takes the next row. `lax.ppermute` needs its routes at compile time,
   so that the draws repeat. Cycles of 16 draws bring 8 to 32 workers together
   within 5 % as fast per step as new draws do; some cycles of 4 never do.
+
+  Raises:
+    UserError: `schedule` is below 1.
   """
   if schedule < 1:
     raise UserError(f'schedule must be at least 1 draw, got {schedule}.')
@@ -95,7 +98,11 @@ def random_targets(
 
 
 def random_matching(seed: int = 0, schedule: int = 16) -> Topology:
-  """Random pairs, new ones in each round; if n is odd, one worker has none."""
+  """Random pairs, new ones in each round; if n is odd, one worker has none.
+
+  Raises:
+    UserError: `schedule` is below 1.
+  """
   if schedule < 1:
     raise UserError(f'schedule must be at least 1 draw, got {schedule}.')
 

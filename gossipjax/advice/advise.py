@@ -29,7 +29,11 @@ def chosen_link(
   bytes_per_s: float | None,
   config: ConfigDict,
 ) -> network.Link:
-  """From a preset's name, a JSON file or two numbers, else from the config."""
+  """From a preset's name, a JSON file or two numbers, else from the config.
+
+  Raises:
+    UserError: there is no such link, or one of the two numbers is missing.
+  """
   choice = link or config.link
   if latency_s is not None or bytes_per_s is not None:
     if link or latency_s is None or bytes_per_s is None:

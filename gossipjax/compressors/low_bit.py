@@ -39,6 +39,9 @@ def linear(bits: int = 4, block: int = 256) -> Compressor:
   Args:
     bits: 2, 4 or 8.
     block: entries that share a scale.
+
+  Raises:
+    UserError: `bits` is not one of those above, or `block` is below 1.
   """
   if bits not in BITS:
     raise UserError(f'bits of linear is 2, 4 or 8, got {bits}.')

@@ -94,6 +94,9 @@ def two_bit(threshold: float = 0.5) -> Compressor:
 
   Args:
     threshold: t, in units of the gradient.
+
+  Raises:
+    UserError: the threshold is not above 0.
   """
   if not threshold > 0:
     raise UserError(f'threshold of two_bit must be above 0, got {threshold}.')

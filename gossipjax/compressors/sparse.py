@@ -145,6 +145,10 @@ def topk(
     density: k / n.
     selection: how the largest entries are found, exactly or nearly.
     dtype: of the values that travel, float32 or bfloat16.
+
+  Raises:
+    UserError: the density is not above 0 and at most 1, or the dtype is
+      unknown.
   """
   count(density, 10**9)  # An impossible density is refused before any math.
   if dtype not in DTYPES:

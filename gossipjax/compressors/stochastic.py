@@ -39,6 +39,9 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
     clip: standard deviations to which larger entries are clipped first, which
       is a bias. None does not clip. A config cannot pass None, which means the
       default there; 1e9 does not clip.
+
+  Raises:
+    UserError: `clip` is not above 0.
   """
   if clip is not None and not clip > 0:
     raise UserError(
@@ -77,6 +80,9 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
   Args:
     levels: s, from 1 (2 bits) by 7 (4 bits) to 127 (8 bits).
     bucket: entries that share a norm.
+
+  Raises:
+    UserError: `levels` or `bucket` is outside of what is said above.
   """
   if not 1 <= levels <= 127:
     raise UserError(f'levels must be from 1 to 127, got {levels}.')

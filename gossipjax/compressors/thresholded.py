@@ -17,6 +17,10 @@ def threshold(threshold: float, density: float = 0.01) -> Compressor:
   Args:
     threshold: in units of x.
     density: entries that a message has room for, over n.
+
+  Raises:
+    UserError: the threshold is below 0, or the density not above 0 and at most
+      1.
   """
   if not threshold >= 0:
     raise UserError(f'threshold must be at least 0, got {threshold}.')

@@ -14,6 +14,7 @@ from gossipjax.errors import UserError
 
 # Their values are names, or dicts of numbers.
 LINKS = ('link', 'group_link', 'inner_link')
+_RAISES = 'Raises:\n  UserError: an argument is unknown, or no value for it.'
 
 
 def strategy_function(name: str) -> Callable[..., Strategy]:
@@ -49,7 +50,8 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
     return arguments.call(function, plain, f'gj.{name}')
 
   about = inspect.getdoc(inspect.getmodule(documented)) or ''
-  checked.__doc__ = f'{about}\n\n{documented.__doc__ or ""}'.rstrip()
+  takes = f'{about}\n\n{documented.__doc__ or ""}'.rstrip()
+  checked.__doc__ = f'{takes}\n\n{_RAISES}'
   checked.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
   return checked
 

@@ -119,7 +119,11 @@ class Arrays(Source):
 
 def npy(*paths: str | pathlib.Path) -> Source:
   """Arrays of .npy files, mapped into memory; an example is a row of each. The
-  last, if it is int[examples], has the labels of a `split`."""
+  last, if it is int[examples], has the labels of a `split`.
+
+  Raises:
+    UserError: a file cannot be read, or is an .npz.
+  """
   found = [_read(path, mmap_mode='r') for path in paths]
   for path, array in zip(paths, found, strict=True):
     if not isinstance(array, np.ndarray):
@@ -132,7 +136,11 @@ def npy(*paths: str | pathlib.Path) -> Source:
 
 def npz(path: str | pathlib.Path, names: Sequence[str]) -> Source:
   """Arrays of an .npz file, read into memory; an example is a row of each of
-  `names`, otherwise as `npy`."""
+  `names`, otherwise as `npy`.
+
+  Raises:
+    UserError: the file cannot be read, is an .npy, or lacks a name.
+  """
   found = _read(path)
   if isinstance(found, np.ndarray):
     raise UserError(f'{path} is a file of one array; read it with gj.npy.')

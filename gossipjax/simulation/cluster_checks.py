@@ -99,6 +99,11 @@ def slow_periods(slow, workers: int) -> tuple[tuple[float, ...], ...]:
 
 
 def outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
+  """`Cluster.failures`, checked: (worker, seconds from, seconds until) of each.
+
+  Raises:
+    UserError: a worker, a time or their order is impossible.
+  """
   for entry in failures:
     times = entry[1:]
     if len(times) not in (1, 2) or not 0 <= times[0] <= times[-1]:

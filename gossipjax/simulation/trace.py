@@ -9,6 +9,12 @@ from gossipjax.errors import UserError
 
 
 def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
+  """Seconds of the steps of a trace file, f64[steps, 1 or workers].
+
+  Raises:
+    UserError: there is no such file, or it has not a line of seconds for each
+      step, of one or of all workers.
+  """
   path = pathlib.Path(name).expanduser()
   if not path.is_file():
     raise UserError(

@@ -25,6 +25,9 @@ def random(rate: float = 0.08, seed: int = 0) -> Trigger:
     rate: exchanges per step.
     seed: the same on all workers; each draws numbers of its own unless all
       workers decide together.
+
+  Raises:
+    UserError: the rate is not from 0 to 1.
   """
   if not 0 <= rate <= 1:
     raise UserError(f'rate is a probability, 0 to 1, got {rate}.')

@@ -32,6 +32,9 @@ def relative_drift(scale: float = 6.0, decay: float = 0.9) -> Trigger:
     scale: 0 fires after any change. For the published 12.5 steps per exchange
       it is sqrt(12.5) if steps are noise and 12.5 if they have one direction.
     decay: of the running mean, per step.
+
+  Raises:
+    UserError: `scale` is below 0, or `decay` not from 0 to below 1.
   """
   at_least(0, scale=scale, decay=decay)
   if decay >= 1:

@@ -77,6 +77,10 @@ def step_size(
       with gradients of norm one in one direction.
     growth: exponent of the growth of c with time; 0 is none.
     schedule: eta by step. A run gives the schedule of `config.optimizer`.
+
+  Raises:
+    UserError: neither a learning rate nor a schedule is given, or a number is
+      below 0.
   """
   if learning_rate is None and schedule is None:
     raise UserError('learning_rate of step_size is missing.')
