@@ -84,6 +84,9 @@ def emulate(num_devices: int) -> None:
   jax.config.update('jax_num_cpu_devices', num_devices)
 
 
+NAMES = ('auto', 'vmap', 'shard_map', 'pmap')
+
+
 def executor(
   num_workers: int, name: str = 'auto', devices: int = 1
 ) -> Executor:
@@ -98,9 +101,8 @@ def executor(
   Raises:
     UserError: the name is unknown, or there are too few devices or workers.
   """
-  names = ('auto', 'vmap', 'shard_map', 'pmap')
-  if name not in names:
-    raise UserError(f'executor={name} is unknown{nearest(name, names)}')
+  if name not in NAMES:
+    raise UserError(f'executor={name} is unknown{nearest(name, NAMES)}')
   if num_workers < 1:
     raise UserError(f'workers must be at least 1, got {num_workers}.')
   if jax.process_count() > 1:

@@ -12,6 +12,7 @@ from typing import Any
 
 PATH = pathlib.Path(__file__).with_suffix('.json')
 VIRTUAL_TIME = 1
+FAILURES = 2  # Of virtual time with lost workers; 2: they are not scored.
 TRAINING = 1
 
 
@@ -24,8 +25,9 @@ def versions(config: Mapping[str, Any]) -> dict[str, int]:
   all_of, found = known(), {'training': TRAINING}
   for name in _strategies(config['strategy']):
     found[name] = all_of[name]['version']
-  if config.get('cluster'):
+  if cluster := config.get('cluster'):
     found['virtual_time'] = VIRTUAL_TIME
+    found['failures'] = FAILURES if cluster.get('failures') else 1
   return {name: number for name, number in found.items() if number > 1}
 
 

@@ -12,7 +12,7 @@ from gossipjax.comparison.variant import Variant
 from gossipjax.distributed import processes
 from gossipjax.engine import training as engine
 from gossipjax.results import record_file, workdir
-from gossipjax.simulation import simulate
+from gossipjax.simulation import rehearsal, simulate
 from gossipjax.training import checkpoint, worker_program
 from gossipjax.training import train as lock_step
 from gossipjax.training.checkpoint import Store
@@ -33,7 +33,7 @@ def check(variant: Variant, folder: pathlib.Path) -> None:
     UserError: its newest checkpoint has other arrays.
   """
   if place := checkpoint.newest(folder / CHECKPOINTS):
-    form = simulate.form if variant.run.cluster else worker_program.form
+    form = rehearsal.form if variant.run.cluster else worker_program.form
     checkpoint.check_form(place, form(variant.run, variant.shapes))
 
 

@@ -10,7 +10,7 @@ from gossipjax.compressors import sparse
 from gossipjax.config import defaults
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, nearest
-from gossipjax.simulation import simulate
+from gossipjax.simulation import rehearsal
 from gossipjax.tasks import checks, data_checks
 from gossipjax.training import evaluate, worker_program
 from gossipjax.training.part_checks import Names
@@ -68,7 +68,7 @@ def check(
         f'config.target_score={chosen} is not a score of the task'
         f'{nearest(chosen, known)}'
       )
-  rehearse = simulate.rehearse if run.cluster else worker_program.rehearse
+  rehearse = rehearsal.rehearse if run.cluster else worker_program.rehearse
   found = Variant(name, config, run, rehearse(run, _names(config, given)))
   params, _ = found.shapes
   entries = sum(leaf.size for leaf in jax.tree.leaves(params))

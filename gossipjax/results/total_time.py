@@ -42,7 +42,11 @@ def link_name(config: dict) -> str:
 
 
 def link_title(config: dict) -> str:
-  """`link_name`, and what `config.group_link` is called if there is one."""
+  """`link_name`, with the name of `config.group_link` if there is one; or that
+  it is the link of `config.cluster`."""
+  machines = config.get('cluster') or {}
+  if any(machines.get(key) for key in ('latency_s', 'bytes_per_s')):
+    return "the cluster's link"
   group = config.get('group_link')
   within = f', {_name(group)} within groups' if group else ''
   return link_name(config) + within

@@ -17,4 +17,5 @@ players         makes the player of a run
 goal            a held-out score at which training ends
 late_workers    what `cluster.first` asks of a strategy
 simulate        the training in virtual time; yields records
+rehearsal       traces a round before training, to find errors
 """

@@ -100,3 +100,9 @@ class ComputeTimes:
     if c.compute == 'gamma':
       return c.step_s * rng.gamma(c.spread**-2, c.spread**2)
     return c.step_s
+
+
+def up(cluster: Cluster, workers: int, now: float) -> list[int]:
+  """The workers that no outage keeps down at `now`; all if each is down."""
+  down = {who for who, since, until in cluster.outages if since <= now < until}
+  return [i for i in range(workers) if i not in down] or [*range(workers)]

@@ -133,6 +133,12 @@ class Player:
     jax.block_until_ready(self.held)
 
 
+def rows(tree: Tree, who: Sequence[int]) -> Tree:
+  """Those of some workers, leaves [who, ...]; of all, the tree as it is."""
+  of = lambda x: x if [*who] == [*range(len(x))] else x[np.array(who)]
+  return jax.tree.map(of, tree)
+
+
 class Price(NamedTuple):
   """What a round would send.
 

@@ -127,7 +127,8 @@ class Synchronous:
   def _give_up(
     self, begin: list[float], ready: list[float], order: list[int]
   ) -> None:
-    self.now = ready[order[0]] + self._timeout_s
+    # Silent rounds before it may have taken others further.
+    self.now = max(self.now, ready[order[0]] + self._timeout_s)
     for i in (i for i in order if ready[i] <= self.now):
       self._book(i, begin[i], ready[i])
       self.hours.spend(i, 'wait', ready[i], self.now)

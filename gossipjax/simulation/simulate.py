@@ -9,14 +9,11 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-import jax
-
 from gossipjax.aggregator import AsyncExchange, Strategy, Tree, identity
 from gossipjax.distributed.interface_counters import Meter
-from gossipjax.simulation import goal, late_workers
-from gossipjax.simulation.compute_times import ComputeTimes
+from gossipjax.simulation import compute_times, goal
 from gossipjax.simulation.events import Asynchronous
-from gossipjax.simulation.fleet import State, beginning
+from gossipjax.simulation.fleet import rows
 from gossipjax.simulation.players import player_of
 from gossipjax.simulation.rounds import Fetching, Synchronous
 from gossipjax.simulation.timeline import Stalled
@@ -77,45 +74,16 @@ def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
   return dataclasses.replace(run, strategy=among_few)
 
 
-def rehearse(
-  run: Run, names: part_checks.Names = part_checks.Names()
-) -> tuple[Tree, Tree]:
-  """Traces a round without computing it, to find errors before training.
-
-  Args:
-    run: what to train.
-    names: of its parts, for sentences.
-
-  Returns:
-    Shapes and dtypes of the parameters, and of the state.
-  """
-  exchange = exchange_of(run, names.strategy)
-  found = worker_program.rehearse(
-    with_exchange(run, exchange), names, 2 if exchange else None
-  )
-  if 0 < run.cluster.first < run.workers:
-    late_workers.check(run, found)
-  goal.of_run(run)
-  return found
-
-
-def form(run: Run, shapes: tuple[Tree, Tree]) -> State:
-  """Shapes and dtypes of what a checkpoint keeps, at the beginning, with a
-  server's parameters once for each worker; see `worker_program.form`."""
-  workers = worker_program.form(with_exchange(run, exchange_of(run)), shapes)
-  return jax.eval_shape(beginning, workers)
-
-
 def timeline_of(
   run: Run, exchange: AsyncExchange | None, player: Fetching
 ) -> Timeline:
   """A timeline at its beginning."""
   c = run.cluster
-  compute_times = ComputeTimes(c, run.workers, run.seed)
+  times = compute_times.ComputeTimes(c, run.workers, run.seed)
   if exchange is None:
-    return Synchronous(compute_times, c.link, player, c.first, c.timeout_s)
+    return Synchronous(times, c.link, player, c.first, c.timeout_s)
   return Asynchronous(
-    compute_times, c.link, exchange, player, c.fair, c.shards, c.serial
+    times, c.link, exchange, player, c.fair, c.shards, c.serial
   )
 
 
@@ -168,11 +136,7 @@ class VirtualTime:
     self._ledger.wall_s = time.perf_counter() - self._began
 
   def record(self, scored: bool) -> Record:
-    hours, scores = self.timeline.hours, {}
-    if scored:
-      at = self._player
-      states = self._mean_state(at.model_state, self._ledger)
-      scores = evaluate.scores(at.params, states, self._score, at.center)
+    hours, scores = self.timeline.hours, self._scores() if scored else {}
     link = next(iter(self._run.links))
     self._ledger.comm_s = {link: float(hours.spent_s['transfer'].max())}
     return loop.ledger_record(
@@ -187,6 +151,15 @@ class VirtualTime:
         lost_worker=self._lost,
       ),
     )
+
+  def _scores(self) -> dict[str, Any]:
+    """Held-out scores; the mean is over the workers that are up."""
+    at, run = self._player, self._run
+    up = compute_times.up(run.cluster, run.workers, self.timeline.now)
+    # Programs that average states need a row for each.
+    filled = [i if i in up else up[0] for i in range(run.workers)]
+    states = self._mean_state(rows(at.model_state, filled), self._ledger)
+    return evaluate.scores(rows(at.params, up), states, self._score, at.center)
 
   def reached(self, record: Record) -> bool:
     """Whether a held-out score is that of the goal."""

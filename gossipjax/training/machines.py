@@ -7,12 +7,13 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy
+from gossipjax.async_exchange import VISIT
 from gossipjax.config import arguments
 from gossipjax.errors import UserError, nearest, require
 from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster, cluster
 from gossipjax.simulation.cluster_checks import check_passing
-from gossipjax.training import inner
+from gossipjax.training import inner, part_checks
 
 ENGINES = ('ray',)
 # Keys of config.cluster that only virtual time reads.
@@ -83,18 +84,35 @@ def of_config(
       f'engine={engine} runs workers that do not wait for each other; set '
       "cluster.asynchronous=True, or engine=''."
     )
-  if found.asynchronous and strategy.async_exchange is None:
-    remedy = "engine=''" if engine else 'cluster.asynchronous=False'
-    raise UserError(
-      f'strategy {config.strategy.name} needs all workers at once; '
-      f'set {remedy}.'
+  _check_strategy(found, config, strategy)
+  return found
+
+
+def _check_strategy(
+  found: Cluster, config: ConfigDict, strategy: Strategy
+) -> None:
+  name = f'strategy {config.strategy.name}'
+  waits = strategy.async_exchange is None
+  if found.asynchronous and waits:
+    alone = (
+      "engine=''" if config.get('engine') else 'cluster.asynchronous=False'
     )
+    raise UserError(f'{name} needs all workers at once; set {alone}.')
   if found.asynchronous and strategy.state is not None:
     raise UserError(
       'config.state_period is a mean over all workers at once; set it to 0, or '
       'cluster.asynchronous=False.'
     )
-  return found
+  if found.asynchronous or waits or found.shards == 1:
+    return
+  # With a server where no worker waits, it has one where all do.
+  exchange = part_checks.async_exchange(name, strategy, config.workers)
+  if exchange.kind == VISIT:
+    raise UserError(
+      f'cluster.shards={found.shards} has no effect on rounds of all workers, '
+      'where a server has one link; set cluster.shards=1, or '
+      'cluster.asynchronous=True.'
+    )
 
 
 def _check_modelled(engine: str, told: Mapping[str, Any]) -> None:

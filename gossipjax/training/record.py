@@ -24,7 +24,8 @@ class Record(
 
   step: Count
   train_loss: float  # Mean over workers and steps since the last record.
-  test_loss: float | None  # Of the workers' exact mean, or a server's model.
+  # Of the exact mean of the workers that are up, or of a server's model.
+  test_loss: float | None
   test_accuracy: float | None  # Of the same model.
   worker0_loss: float | None  # Of worker 0, with its own state.
   worker0_accuracy: float | None

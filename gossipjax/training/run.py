@@ -114,8 +114,9 @@ def resolve_run(
   engine = machines.engine(config, given != Given())
   cluster = machines.of_config(config, next(iter(links.values())), strategy)
   local = given.optimizer or optimizer.make(config.optimizer, config.steps)
-  # In virtual time all workers share a device.
-  name = 'vmap' if cluster else config.executor
+  # In virtual time all workers share a device, whichever is named.
+  known = config.executor in executors.NAMES
+  name = 'vmap' if cluster and known else config.executor
   executor = executors.executor(config.workers, name, inner.devices(config))
   found = task(config, executor.mine, tasks, given.task)
   within = inner.make(config, found, local)

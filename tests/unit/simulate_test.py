@@ -15,11 +15,12 @@ import optax
 import pytest
 
 from gossipjax import executors, network, topology, triggers
-from gossipjax.config import defaults
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
-from gossipjax.simulation import simulate
+from gossipjax.simulation import rehearsal, simulate
 from gossipjax.simulation.cluster import cluster
+from gossipjax.simulation.timeline import Stalled
 from gossipjax.strategies import (
   adaptive_gossip,
   all_reduce,
@@ -37,7 +38,7 @@ from gossipjax.strategies import (
   topk,
 )
 from gossipjax.tasks.task import Task
-from gossipjax.training import worker_program
+from gossipjax.training import evaluate, worker_program
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.run import Run, resolve_run
 from gossipjax.transforms import outer_optimizers
@@ -610,10 +611,10 @@ def test_who_may_be_late_has_no_memory_that_others_change(name, memory):
   config = defaults.get_config(name)
   config.cluster = defaults.cluster(asynchronous=False, first=7)
   if not memory:
-    simulate.rehearse(resolve_run(config))
+    rehearsal.rehearse(resolve_run(config))
     return
   with pytest.raises(UserError, match=rf'cluster\.first.*\({memory}\)'):
-    simulate.rehearse(resolve_run(config))
+    rehearsal.rehearse(resolve_run(config))
 
 
 def test_who_was_late_joins_the_round_that_goes_on_when_it_is_done():
@@ -655,3 +656,55 @@ def test_who_is_read_twice_in_an_exchange_is_still_there():
   for _ in range(2 * EVENTS // 3):
     timeline.next()
   assert np.isfinite(where(player)).all()
+
+
+@pytest.mark.parametrize('back', [(), (2.0,)])
+def test_who_is_down_is_not_scored(back):
+  config = defaults.get_config('pairwise_gossip')
+  config.workers, config.steps, config.eval_every = 4, 12, 4
+  config.cluster = defaults.cluster(step_s=0.1, failures=((0, 0.25, *back),))
+  training = simulate.VirtualTime(resolve_run(config), None)
+  while training.timeline.now < 1:
+    training.advance()
+  training.settle()
+  found = training.record(scored=True)
+  of_three = jax.tree.map(lambda x: x[1:], training._player.params)
+  mean, distance = evaluate.mean_and_distance(of_three)
+  assert found.consensus_distance == pytest.approx(float(distance), rel=1e-6)
+  state = jax.tree.map(lambda x: x[0], training._player.model_state)
+  assert found.test_loss == pytest.approx(
+    training._score(mean, state)['loss'], rel=1e-6
+  )
+
+
+def test_time_does_not_run_backwards_where_a_round_gives_up():
+  """A round that waits after silent ones, in which one worker got far ahead."""
+  _, clock, _ = sailing(
+    local_sgd.strategy(period=8),
+    asynchronous=False,
+    factors=(1.0, 1.0, 3.0),
+    timeout_s=0.5,
+  )
+  times = [0.0]
+  with pytest.raises(Stalled) as stalled:
+    for _ in range(9):
+      clock.next()
+      times.append(clock.now)
+  assert times == sorted(times) and stalled.value.time_s >= times[-1] > 2
+
+
+def test_an_unknown_executor_is_refused_in_virtual_time_too():
+  config = defaults.get_config()
+  config.cluster = defaults.cluster(asynchronous=False)
+  config.executor = 'vmpa'
+  with pytest.raises(UserError, match="executor=vmpa .*'vmap'"):
+    resolve_run(config)
+
+
+def test_shards_of_a_server_in_rounds_of_all_are_refused():
+  config = defaults.get_config('parameter_server')
+  config.cluster = defaults.cluster(asynchronous=False, shards=4)
+  with pytest.raises(UserError, match=r'cluster\.shards=4 has no effect'):
+    resolve_run(config)
+  config.strategy = resolve.strategy_config('all_reduce')
+  assert resolve_run(config).cluster.shards == 4  # There is no server.

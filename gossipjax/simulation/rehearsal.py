@@ -1,0 +1,39 @@
+"""What is known of a training in virtual time before its first round."""
+
+import jax
+
+from gossipjax.aggregator import Tree
+from gossipjax.simulation import goal, late_workers
+from gossipjax.simulation.fleet import State, beginning
+from gossipjax.simulation.simulate import exchange_of, with_exchange
+from gossipjax.training import part_checks, worker_program
+from gossipjax.training.run import Run
+
+
+def rehearse(
+  run: Run, names: part_checks.Names = part_checks.Names()
+) -> tuple[Tree, Tree]:
+  """Traces a round without computing it, to find errors before training.
+
+  Args:
+    run: what to train.
+    names: of its parts, for sentences.
+
+  Returns:
+    Shapes and dtypes of the parameters, and of the state.
+  """
+  exchange = exchange_of(run, names.strategy)
+  found = worker_program.rehearse(
+    with_exchange(run, exchange), names, 2 if exchange else None
+  )
+  if 0 < run.cluster.first < run.workers:
+    late_workers.check(run, found)
+  goal.of_run(run)
+  return found
+
+
+def form(run: Run, shapes: tuple[Tree, Tree]) -> State:
+  """Shapes and dtypes of what a checkpoint keeps, at the beginning, with a
+  server's parameters once for each worker; see `worker_program.form`."""
+  workers = worker_program.form(with_exchange(run, exchange_of(run)), shapes)
+  return jax.eval_shape(beginning, workers)
