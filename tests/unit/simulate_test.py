@@ -697,7 +697,7 @@ def test_an_unknown_executor_is_refused_in_virtual_time_too():
   config = defaults.get_config()
   config.cluster = defaults.cluster(asynchronous=False)
   config.executor = 'vmpa'
-  with pytest.raises(UserError, match="executor=vmpa .*'vmap'"):
+  with pytest.raises(UserError, match=r"executor=vmpa .*'vmap'"):
     resolve_run(config)
 
 
