@@ -63,15 +63,40 @@ def beginning(settings: Mapping[str, Any]) -> int:
     settings: `config.strategy`, or a part of it.
   """
   periods, parts = level(settings)
-  own = [settings.get('switch') or 0]
+  own = [settings.get('switch') or 0, max(_stages(settings), default=0)]
+  return max(own + [math.lcm(*periods) * beginning(part) for part in parts])
+
+
+def _stages(settings: Mapping[str, Any]) -> list[int]:
+  """Where the stages of a warm-up end, in steps."""
   warmup = settings.get('warmup') or 0
   if isinstance(warmup, int):  # Of a trigger.
-    own.append(warmup)
-  elif name := warmup.get('name'):
-    given = {k: v for k, v in warmup.items() if k != 'name' and v is not None}
-    found = PARTS[Warmup][name](**given)
-    own.append(len(found.densities) * found.steps)
-  return max(own + [math.lcm(*periods) * beginning(part) for part in parts])
+    return [warmup]
+  if not (name := warmup.get('name')):
+    return []
+  given = {k: v for k, v in warmup.items() if k != 'name' and v is not None}
+  found = PARTS[Warmup][name](**given)
+  return [found.steps * (i + 1) for i in range(len(found.densities))]
+
+
+def phase(settings: Mapping[str, Any], step: int) -> tuple[int, ...]:
+  """What tells the work of a step from that of others, apart from exchanges.
+
+  Args:
+    settings: `config.strategy`.
+    step: from 0 on.
+
+  Returns:
+    Whether it comes only once; the stage of the warm-up; for each period of a
+    part, such as a selection that is reused, whether one begins.
+  """
+  found = [
+    step < beginning(settings),
+    sum(step >= x for x in _stages(settings)),
+  ]
+  for part in level(settings)[1]:
+    found += [step % period == 0 for period in level(part)[0]]
+  return tuple(map(int, found))
 
 
 def shortened(

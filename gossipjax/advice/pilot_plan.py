@@ -53,10 +53,10 @@ def planned(
       pilots, steps = _work(count, rates)
       first = int((seconds - pilots * begin_s) / (SLOWER * step_s * steps))
       if first >= least_steps(full):
-        first = min(first, max(1, full // 4))
+        first = min(first, max(least_steps(full), full // 4))
         rounds = [
           Round(first, 1),
-          Round(2 * first, 1),
+          Round(min(2 * first, full), 1),
           Round(min(4 * first, full), SEEDS),
         ]
         return Plan(list(names[:count]), list(RATES[:rates]), rounds)

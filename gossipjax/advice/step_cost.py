@@ -72,8 +72,9 @@ def of(
     workers: how many.
     turns: of each measurement, of which the median counts.
   """
-  strategy = resolve.strategy(config.strategy, seed=config.seed)
   local = optimizer.make(config.optimizer, config.steps)
+  rate = optimizer.rate(config.optimizer, config.steps)
+  strategy = resolve.strategy(config.strategy, rate, config.seed)
   steps, traffic = step_traffic.of_cycle(
     config.strategy,
     params,
@@ -81,11 +82,13 @@ def of(
     training=config.steps,
     seed=config.seed,
     optimizer=local,
+    rate=rate,
   )
-  # The beginning of a training may do other work than what follows.
-  begins = steps < periods.beginning(config.strategy)
   talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
-  kinds = [f'{pair}' for pair in zip(begins, talks, strict=True)]
+  kinds = [
+    f'{talk} {periods.phase(config.strategy, int(step))}'
+    for step, talk in zip(steps, talks, strict=True)
+  ]
   nothing = Strategy(identity(), identity())
   calls = {'optimizer': _update(nothing, local, params, workers, 0)}
   for kind in dict.fromkeys(kinds):

@@ -25,6 +25,7 @@ from gossipjax.training import traffic_by_shapes
 SAMPLE = jax.ShapeDtypeStruct((2**16,), jnp.float32)
 Numbers = Sequence[int] | np.ndarray
 SIZES = ('bytes', 'received', 'path_bytes', 'local', 'local_path_bytes')
+COUNTS = ('messages', 'rounds', 'local_rounds')
 
 
 class StepTraffic(NamedTuple):
@@ -51,6 +52,7 @@ def of_cycle(
   training: int | None = None,
   seed: int = 0,
   optimizer: optax.GradientTransformation | None = None,
+  rate: optax.Schedule | None = None,
 ) -> tuple[np.ndarray, StepTraffic]:
   """The numbers of the steps that stand for a training, and their traffic.
 
@@ -59,9 +61,10 @@ def of_cycle(
     params, workers, sample, optimizer: see `per_step`.
     seed: of the run.
     training: steps of the training. None: what comes after the beginning.
+    rate: see `resolve.strategy`.
   """
   steps, shares = periods.sample(settings, training)
-  strategy = resolve.strategy(settings, seed=seed)
+  strategy = resolve.strategy(settings, rate, seed)
   found = per_step(strategy, params, workers, steps, sample, optimizer)
   counts = shares > 0
   sent = jax.tree.map(lambda x: x[:, counts], found.sent)
@@ -85,7 +88,8 @@ def per_step(
     workers: number of workers.
     steps: their numbers from 0 on, in ascending order.
     sample: shapes for which traffic that depends on gradients is measured; its
-      bytes are then scaled to the size of `params`. None: `params` themselves.
+      bytes are then scaled to the size of `params`, its messages and rounds to
+      their number of buckets. None: `params` themselves.
     optimizer: whose moments are exchanged; None: Adam.
   """
   local = optimizer if strategy.moments else None
@@ -101,6 +105,9 @@ def per_step(
   sent = _stacked(_under_random_gradients(init, update, sample, workers, steps))
   ratio = _entries(params) / _entries(sample)
   scaled = {name: np.asarray(getattr(sent, name)) * ratio for name in SIZES}
+  if parts := strategy.gradients.parts:
+    more = len(parts.of(params)) // len(parts.of(sample))
+    scaled |= {name: np.asarray(getattr(sent, name)) * more for name in COUNTS}
   return StepTraffic(dataclasses.replace(sent, **scaled), False, shares)
 
 

@@ -18,7 +18,11 @@ class LSTM(nn.Module):
   def __call__(self, tokens: jax.Array) -> jax.Array:
     x = nn.Embed(self.classes, self.width)(tokens)
     for _ in range(self.layers):
-      x = nn.RNN(nn.OptimizedLSTMCell(self.width))(x)
+      cell = nn.OptimizedLSTMCell(self.width)
+      # Its own would be float32, and so would all that follows.
+      begin = cell.initialize_carry(jax.random.key(0), x[:, 0].shape)
+      begin = jax.tree.map(lambda carry: carry.astype(x.dtype), begin)
+      x = nn.RNN(cell)(x, initial_carry=begin)
     return nn.Dense(self.classes)(nn.LayerNorm()(x))
 
 

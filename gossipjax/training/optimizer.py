@@ -54,7 +54,9 @@ def schedule(
     whole = optax.join_schedules([rise, after], [warmup_steps])
   if total == steps:
     return whole
-  return lambda step: whole((jnp.asarray(step) * (total / steps)).astype(int))
+  # In integers, and in a table since step x total may not fit 32 bits.
+  stretched = (np.arange(steps + 1) * total // steps).astype(np.int32)
+  return lambda step: whole(jnp.asarray(stretched)[jnp.asarray(step)])
 
 
 def rate(config: Mapping[str, Any], steps: int) -> optax.Schedule:

@@ -116,6 +116,24 @@ def test_a_bill_that_depends_on_gradients_is_found_out():
   assert not bill.exact and np.asarray(bill.sent.bytes).min() > 0
 
 
+@pytest.mark.parametrize('name', ['union_topk', 'ok_topk'])
+def test_rounds_are_those_of_all_buckets(name):
+  settings = resolve.strategy_config(name)
+  settings.granularity = {'name': 'layer'}
+  of = lambda sample: step_traffic.of_cycle(settings, LAYERS, 4, sample)[1].sent
+  scaled, measured = of(step_traffic.SAMPLE), of(None)
+  for key in ('rounds', 'messages'):
+    mine, theirs = (np.asarray(getattr(x, key)) for x in (scaled, measured))
+    assert mine.max() == pytest.approx(theirs.max(), rel=0.25), key
+
+
+def test_a_trigger_that_follows_the_learning_rate_is_costed():
+  config = defaults.get_config('adaptive_gossip')
+  config.strategy.trigger = {'name': 'step_size'}
+  shapes = jax.eval_shape(lambda: PARAMS)
+  assert step_cost.of(config, shapes, workers=4, turns=1)[0] > 0
+
+
 LAYERS = {f'layer{i}': {'kernel': PARAMS['w']} for i in range(4)}
 
 

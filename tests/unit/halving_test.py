@@ -339,6 +339,39 @@ def test_a_plan_fits_into_the_time_and_drops_strategies_first():
   assert pilot_plan.planned(names, 300, needed, 0.01, 2.0)
 
 
+@pytest.mark.parametrize('full', [20, 40, 60, 79, 80, 300])
+def test_no_pilot_is_shorter_than_the_least_or_longer_than_the_training(full):
+  plan = pilot_plan.planned([DENSE, 'a'], full, 1e6, 0.01, 2.0)
+  steps = [r.steps for r in plan.rounds]
+  assert pilot_plan.least_steps(full) <= steps[0]
+  assert steps == sorted(steps) and steps[-1] <= full
+
+
+def test_a_stretched_schedule_has_no_rounding():
+  config = defaults.optimizer('sgd', learning_rate=1.0, schedule='piecewise')
+  config.boundaries, config.schedule_steps = (250, 450, 500), 1000
+  at = optimizer.rate(config, 60)
+  exact = [
+    0.1 ** sum(step * 1000 // 60 >= b for b in (250, 450, 500))
+    for step in range(60)
+  ]
+  np.testing.assert_allclose(
+    [float(at(s)) for s in range(60)], exact, rtol=1e-5
+  )
+
+
+def test_a_phase_tells_steps_that_compute_something_else():
+  reused = resolve.strategy_config('topk')
+  reused.selection = ConfigDict({'name': 'reused', 'period': 8})
+  found = [periods.phase(reused, step) for step in range(17)]
+  assert {step for step in range(17) if found[step] == found[0]} == {0, 8, 16}
+  warm = resolve.strategy_config('topk')
+  warm.warmup = ConfigDict({'name': 'stages', 'densities': (0.5, 0.1)})
+  warm.warmup.steps = 3
+  found = [periods.phase(warm, step) for step in range(9)]
+  assert [found.index(x) for x in found] == [0, 0, 0, 3, 3, 3, 6, 6, 6]
+
+
 def test_the_longest_period_is_that_of_any_argument():
   strategy = ConfigDict({'name': 'x', 'period': 8, 'slow_period': 50})
   assert periods.longest(strategy) == 50

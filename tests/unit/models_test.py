@@ -246,3 +246,12 @@ def test_pictures_that_are_too_small_are_a_sentence():
   model = models.shallow(10)
   with pytest.raises(UserError, match='halves images 3 times'):
     shapes(model, jnp.zeros((1, 7, 7, 4)))
+
+
+def test_all_products_of_a_recurrent_network_are_of_its_compute_type():
+  net = models.lstm(classes=8, width=8)
+  x = jnp.zeros((2, 5), jnp.int32)
+  params = jax.tree.map(jnp.bfloat16, net.init(KEY, x))
+  program = jax.make_jaxpr(net.apply)(params, x)
+  found = re.findall(r'(\w+)\[[\d,]*\] = dot_general', str(program))
+  assert len(found) > 8 and {*found} == {'bf16'}
