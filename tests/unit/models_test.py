@@ -254,4 +254,4 @@ def test_all_products_of_a_recurrent_network_are_of_its_compute_type():
   params = jax.tree.map(jnp.bfloat16, net.init(KEY, x))
   program = jax.make_jaxpr(net.apply)(params, x)
   found = re.findall(r'(\w+)\[[\d,]*\] = dot_general', str(program))
-  assert len(found) > 8 and {*found} == {'bf16'}
+  assert len(found) >= 3 and {*found} == {'bf16'}
