@@ -19,7 +19,16 @@ one_sided   messages whose other end need not take part
 groups      collectives of groups of workers
 """
 
-from gossipjax.collectives.axes import INNER, WORKERS, Axis, along, axis, over
+from gossipjax.collectives.axes import (
+  INNER,
+  WORKERS,
+  Axis,
+  all_agree,
+  along,
+  axis,
+  of_groups,
+  over,
+)
 from gossipjax.collectives.bills import ring_bytes
 from gossipjax.collectives.groups import in_groups
 from gossipjax.collectives.messages import meet, send, swap
@@ -47,6 +56,7 @@ __all__ = [
   'WORKERS',
   'Axis',
   'agree',
+  'all_agree',
   'all_gather',
   'all_max',
   'all_reduce',
@@ -60,6 +70,7 @@ __all__ = [
   'inner_scatter',
   'meet',
   'needs_everyone',
+  'of_groups',
   'over',
   'push',
   'read',

@@ -27,6 +27,11 @@ _INNER: contextvars.ContextVar[Axis | None] = contextvars.ContextVar(
 )
 
 
+_IN_GROUPS: contextvars.ContextVar[bool] = contextvars.ContextVar(
+  'in_groups', default=False
+)
+
+
 def axis() -> Axis:
   """The axis of the workers, for what is traced now."""
   return _AXIS.get()
@@ -81,6 +86,28 @@ def along(
     return jax.tree.map(lambda x: _varying(x, axes), found)
 
   return run
+
+
+@contextlib.contextmanager
+def of_groups() -> Iterator[None]:
+  """For what is traced inside, the workers of the axis are those of a group."""
+  before = _IN_GROUPS.set(True)
+  try:
+    yield
+  finally:
+    _IN_GROUPS.reset(before)
+
+
+def all_agree() -> bool:
+  """Whether no device has other workers to agree with than those of the axis.
+
+  Where there are groups of workers, or devices with shards, some may take
+  another branch than others: a `ppermute` in it would wait for them for ever.
+  """
+  mine = {*names_of(axis()), *names_of(sharing_axis() or ())}
+  return not _IN_GROUPS.get() and not (
+    is_sharded() and {*jax.sharding.get_abstract_mesh().manual_axes} - mine
+  )
 
 
 def manual(names: Axis | None) -> bool:

@@ -51,13 +51,14 @@ def random_k(density: float = 0.01, unbiased: bool = False) -> Compressor:
   def compress(x, key=None):
     needs_key(key)
     seed = jax.random.bits(key, dtype=jnp.uint32)
-    values = x[indices_of(seed, x.size)]
-    scale = x.size / values.size if unbiased else 1
-    return Sampled(values * scale, seed)
+    return Sampled(x[indices_of(seed, x.size)], seed)
 
   def decompress(message, size):
     zeros = jnp.zeros(size, wide(message.values.dtype))
-    return zeros.at[indices_of(message.seed, size)].set(message.values)
+    values = message.values.astype(zeros.dtype)
+    if unbiased:  # Here, where the values are wide: float16 may overflow.
+      values = values * (size / values.size)
+    return zeros.at[indices_of(message.seed, size)].set(values)
 
   # |error|^2 of an unbiased one is (n / k - 1) |x|^2 in the mean.
   expands = unbiased and density <= 1 / 2

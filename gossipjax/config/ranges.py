@@ -127,7 +127,7 @@ RANGES: Mapping[str, Range] = {
   'side': SIZE,
   'pulls': _count('workers', most=2**16),
   'look_ahead': FACTOR,
-  'own_momentum': FACTOR,
+  'own_momentum': Range(0, 1, 'a factor'),
   'stiffness': Range(0, 1, 'a share', above=True),
   'stepsize': Range(0, 10, above=True),
   'decay': Range(0, 1, 'a factor'),

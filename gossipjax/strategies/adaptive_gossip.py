@@ -43,8 +43,7 @@ def _mix_pairs(part, wants, turn, active, topology: Topology):
   rounds = topology(n := lax.axis_size(collectives.axis()))
   if not all(is_symmetric(r, n) for r in rounds):
     raise UserError(
-      'scope=local needs ring, hypercube, complete or another symmetric '
-      'topology; scope=all takes any.'
+      'scope=local needs a symmetric topology, such as ring; scope=all any.'
     )
   meetings = [functools.partial(_meet, part, wants, active, r) for r in rounds]
   return lax.switch(turn % len(rounds), meetings)
@@ -53,8 +52,11 @@ def _mix_pairs(part, wants, turn, active, topology: Topology):
 def _mix_all(part, anyone, turn, active, topology: Topology):
   """All workers mix or none: `anyone` is the same on all of them."""
   mix = lambda: neighbor_mean(topology).update(part, (), turn, active)
-  part, _, sent = lax.cond(anyone, mix, lambda: (part, (), SILENCE))
-  return part, anyone & active, sent
+  if collectives.all_agree():
+    part, _, sent = lax.cond(anyone, mix, lambda: (part, (), SILENCE))
+    return part, anyone & active, sent
+  mixed, _, sent = mix()  # The messages of silent groups move, too.
+  return select(anyone, mixed, part), anyone & active, sent * anyone
 
 
 def triggered_mean(
@@ -104,10 +106,10 @@ def strategy(
 ) -> Strategy:
   """Args:
   trigger: when a worker starts an exchange, see gossipjax/triggers.
-  scope: 'local', each worker decides; in a lock-step program its message moves
-    even if it is silent. 'all', a flag tells whether any worker starts.
+  scope: 'local', each worker decides, and in a lock-step program its message
+    moves even if it is silent. 'all', in lock-step: a flag tells if any starts.
   topology: of the neighbors; an asynchronous worker draws one of them.
-  shortest, longest: steps between two exchanges; None is no limit.
+  shortest, longest: steps to the next exchange that a worker starts itself.
   reset_on_receipt: whether a neighbor's exchange resets a trigger too.
   per_layer: whether layers decide separately; None is as published.
   """

@@ -21,6 +21,7 @@ from jax import lax
 from gossipjax import collectives, compressors, norms
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.compressors.compressor import needs_contraction
+from gossipjax.errors import UserError
 from gossipjax.flatten import ravel
 from gossipjax.strategies.gossip import add_differences
 from gossipjax.topology import Topology, only_round, ring
@@ -40,11 +41,15 @@ def choco_mean(
   """Moves workers towards their neighbors' public copies, on a fixed graph.
 
   Raises:
-    UserError: the copies would diverge with this compressor.
+    UserError: the copies would diverge with this compressor, or `stepsize` is
+      not above 0.
   """
   needs_contraction(compressor)
+  if not stepsize > 0:
+    raise UserError(f'stepsize must be above 0, got {stepsize}.')
 
   def init(tree):
+    norms.needs_floats(tree)
     zeros = norms.zeros(ravel(tree)[0])
     return ChocoState(mine=zeros, offset=zeros)
 

@@ -13,11 +13,12 @@ quorum a worker receives the old s. The merge is a mean, or per tensor
   D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i))
 
 Asynchronous workers report at their own times, perhaps twice before an outer
-step, which takes the first report `grace` steps after the K-th, or as many as
-workers. They wait for what they exchange: tau hides nothing.
+step, which takes the first report `grace` steps after the K-th, or one of each
+worker. They wait for what they exchange: tau hides nothing.
 
-Decoupled DiLoCo, 2026. arXiv:2604.21428. F = 24, tau = 2, w_i and merge follow
-readers' notes; outer constants, unpublished, are those of DiLoCo.
+Decoupled DiLoCo, 2026. arXiv:2604.21428. H = 24, w_i and merge follow readers'
+notes, which have F = 24 and tau = 2 (a small model has fewer layers), and merge
+embeddings by the mean. Outer constants, unpublished, are those of DiLoCo.
 """
 
 from typing import NamedTuple
@@ -112,7 +113,7 @@ def strategy(
 ) -> Strategy:
   """Args:
   period: H >= 1, local steps between two reports of a worker.
-  quorum: K, 1 to P, reports after which the syncer takes an outer step.
+  quorum: K >= 1, reports of one or more rounds before an outer step.
   merge: 'mean' or 'direction'.
   outer: the outer optimizer; see transforms/outer_optimizers.py.
   fragments: F, at most the number of layers; they have about as many bytes.

@@ -6,10 +6,10 @@
 
 at the end of a step, where the paper averages moments before they are used and
 parameters before they are changed. With Adam it sends 4 n (1/Kx + 1/Ku + 1/Kv)
-bytes per step through a ring; SGD has at most a first moment. With equal
-periods it is Local Adam; without exchanges of moments it is local SGD. With
-periods of 1 it is not all-reduce Adam: the mean of squares is not the square of
-the mean.
+bytes per step, times 2 (P - 1) / P in a ring; SGD has at most a first moment.
+With equal periods it is Local Adam; without exchanges of moments it is local
+SGD. With periods of 1 it is not all-reduce Adam: the mean of squares is not the
+square of the mean.
 
 Iacob et al., DES-LOC: desynced low communication adaptive optimizers for
 training foundation models, 2025. arXiv:2505.22549. Ku = 3 Kx, Kv = 6 Kx; the

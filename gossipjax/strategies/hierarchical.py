@@ -44,7 +44,8 @@ def strategy(
   period: local steps between two runs of the outer strategy, at least 1.
   inner: of the workers of a group.
   outer: of the groups; its own period, and a schedule that it is given, count
-    its runs. One that exchanges gradients, also at first, needs period=1.
+    its runs. One that exchanges gradients, also at first, needs period=1. It
+    sees a share of the model, as one vector: power_sgd finds no matrix in it.
   """
   if inner.moments or outer.moments:
     raise UserError('hierarchical exchanges no moments of optimizers.')
@@ -62,13 +63,16 @@ def strategy(
       'an optimizer has one momentum.'
     )
 
+  alone = inner.gradients == identity() == inside
+  before = None if alone else neighbors(size)
+
   def levels(inside: Aggregator, between: Aggregator) -> Aggregator:
     found = []
     if inside != identity():
       found.append(local(among(neighbors(size), inside)))
     if between != identity():
-      shares = by_shares(neighbors(size), among(counterparts(size), between))
-      found.append(every(period, shares))
+      columns = among(counterparts(size), between, before)
+      found.append(every(period, by_shares(neighbors(size), columns)))
     return chain(*found) if found else identity()
 
   return Strategy(

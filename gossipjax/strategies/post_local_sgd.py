@@ -1,7 +1,7 @@
 """Post-local SGD: all-reduce at first, local SGD from some step on.
 
   g_i <- 1/P sum_j g_j    at every step before `switch`
-  x_i <- 1/P sum_j x_j    every `period` steps from then on
+  x_i <- 1/P sum_j x_j    from then on, at multiples of `period` steps
 
 The momentum of the optimizer is kept at the switch. With switch = 0 it is local
 SGD, with a switch after the last step all-reduce.

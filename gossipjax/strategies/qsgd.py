@@ -2,7 +2,7 @@
 
   g <- 1/P sum_i Q(g_i),    E Q(g) = g
 
-For unbiased compressors only: qsgd, terngrad(clip=None), or
+For unbiased compressors only: qsgd, terngrad (but for what it clips), or
 random_k(unbiased=True). Their error can exceed the gradient, with which error
 feedback would diverge. The mean over steps of the errors is zero.
 

@@ -12,7 +12,7 @@ PATTERNS = ('strided', 'sequential', 'balanced')
 
 
 def _layers(tree: Tree) -> list[list[int]]:
-  """Positions of the leaves of each layer: of each innermost dict."""
+  """Positions of the leaves of each layer: those in one dict, list or tuple."""
   found: dict[tuple, list[int]] = {}
   for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(tree)):
     found.setdefault(path[:-1] or path, []).append(i)
@@ -25,7 +25,8 @@ def fragments(
   """The fragments of a tree, as positions of their leaves.
 
   Args:
-    tree: parameters; a layer is an innermost dict, or a leaf outside dicts.
+    tree: parameters; a layer is what lies in one dict, list or tuple, or a leaf
+      of the outermost one.
     count: F, number of fragments.
     pattern: strided, fragment f has the layers f, f + F, ...; sequential, it
       has neighboring layers; balanced, each layer, the largest first, joins

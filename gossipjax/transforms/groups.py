@@ -1,6 +1,7 @@
 """Runs an aggregator among groups of workers, as if each group were alone."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
@@ -40,7 +41,9 @@ def counterparts(size: int) -> Groups:
   return lambda n: [list(of) for of in zip(*neighbors(size)(n), strict=True)]
 
 
-def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
+def among(
+  groups: Groups, aggregator: Aggregator, others: Groups | None = None
+) -> Aggregator:
   """Runs an aggregator in each group by itself.
 
   The aggregator's program is traced for as many workers as a group has; then
@@ -51,35 +54,50 @@ def among(groups: Groups, aggregator: Aggregator) -> Aggregator:
   Args:
     groups: of one size, for a number of workers.
     aggregator: any.
+    others: groups whose numbers come before, as random numbers of another level
+      are not to be the same.
+
+  Raises:
+    UserError: when called along several axes of workers.
   """
 
   def update(tree, state, step, active=True):
-    table = groups(lax.axis_size(axis()))
+    if not isinstance(axis(), str):
+      raise UserError(
+        f'Groups need a single axis of workers, got {axis()}; make a mesh with '
+        'one axis of all workers.'
+      )
+    table = groups(n := lax.axis_size(axis()))
     group = np.argsort(np.ravel(table)) // len(table[0])  # Of each worker.
-
-    def replace(equation, operands, run):
-      name = equation.primitive.name.removesuffix('_invariant')
-      if name == 'random_seed':
-        (key,), mine = run(operands), jnp.asarray(group)[lax.axis_index(axis())]
-        # Not a seed larger by the group: runs of the next seed have that one.
-        return [jnp.where(mine > 0, jax.random.fold_in(key, mine), key)]
-      found = [
-        collectives.in_groups(name, equation.params, x, table)
-        for x in operands or [None]
-      ]
-      return run(operands) if found[0] is None else found
-
+    group += len(others(n)) if others else 0
     present = () if active is True else (active,)
+
+    def of_group(tree, state, step, *present):
+      with collectives.of_groups():
+        return aggregator.update(tree, state, step, *present)
+
     alone = traced.replaced(
-      lambda tree, state, step, *present: aggregator.update(
-        tree, state, step, *present
-      ),
-      replace,
+      of_group,
+      functools.partial(_replace, table, group),
       axis_env=[(axis(), len(table[0]))],
     )
     return alone(tree, state, jnp.asarray(step), *present)
 
   return Aggregator(aggregator.init, update)
+
+
+def _replace(table, group, equation, operands, run):
+  """Collectives by those of groups; keys by those of this worker's group."""
+  name = equation.primitive.name.removesuffix('_invariant')
+  if name == 'random_seed':
+    (key,), mine = run(operands), jnp.asarray(group)[lax.axis_index(axis())]
+    # Not a seed larger by the group: runs of the next seed have that one.
+    return [jnp.where(mine > 0, jax.random.fold_in(key, mine), key)]
+  found = [
+    collectives.in_groups(name, equation.params, x, table)
+    for x in operands or [None]
+  ]
+  return run(operands) if found[0] is None else found
 
 
 def local(aggregator: Aggregator) -> Aggregator:

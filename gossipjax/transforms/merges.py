@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from gossipjax.aggregator import Tree
 from gossipjax.errors import UserError, nearest
+from gossipjax.norms import needs_floats, widened
 
 MERGES = ('mean', 'direction')
 
@@ -25,7 +26,7 @@ class Reports(NamedTuple):
   """The sums of what workers have reported since the last outer step."""
 
   moves: Tree  # sum of w_i D_i, or of w_i unit(D_i).
-  lengths: Tree  # f32[] per tensor; sum of w_i |D_i|.
+  lengths: Tree  # f32[] per tensor, or wider; sum of w_i |D_i|.
   weight: jax.Array  # f32[]; sum of w_i.
   workers: jax.Array  # f32[]
 
@@ -38,7 +39,8 @@ def report(moved: Tree, weight: jax.Array, merge: str) -> Reports:
     weight: f32[]; w_i.
     merge: one of MERGES.
   """
-  moved = jax.tree.map(lambda d: d.astype(jnp.float32), moved)
+  needs_floats(moved, 'decoupled_diloco')
+  moved = jax.tree.map(widened, moved)
   length = jax.tree.map(lambda d: jnp.sqrt(jnp.sum(d * d)), moved)
   if merge == 'direction':
     unit = lambda d, r: d / jnp.where(r > 0, r, 1)

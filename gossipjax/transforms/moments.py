@@ -22,8 +22,7 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
 
   def positions(state):
     paths = jax.tree_util.tree_leaves_with_path(state)
-    fields = [[getattr(key, 'name', '') for key in path] for path, _ in paths]
-    return [i for i, found in enumerate(fields) if {*names} & {*found}]
+    return [i for i, (path, _) in enumerate(paths) if _field(path) in names]
 
   def init(opt):
     leaves = jax.tree.leaves(opt)
@@ -42,3 +41,9 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
     return form.unflatten(leaves), state, sent
 
   return Aggregator(init, update)
+
+
+def _field(path) -> str:
+  """The first name of a moment on a path: a model may use the names, too."""
+  found = (getattr(key, 'name', '') for key in path)
+  return next((name for name in found if name in FIRST + SECOND), '')

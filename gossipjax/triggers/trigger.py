@@ -44,7 +44,8 @@ class Bounded(NamedTuple):
 def bounded(
   trigger: Trigger, shortest: int = 1, longest: int | None = None
 ) -> Trigger:
-  """Keeps exchanges `shortest` to `longest` steps apart; None is no limit.
+  """Lets a worker start exchanges `shortest` to `longest` steps after its last
+  one; None is no limit.
 
   Raises:
     UserError: shortest is below 1 or longest below shortest.

@@ -1,11 +1,15 @@
 """Decentralised and local methods: NumPy's numbers, and special cases."""
 
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 from gossipjax import compressors, topology
-from gossipjax.aggregator import Strategy, every, identity
+from gossipjax.aggregator import Strategy, every, identity, stateless
 from gossipjax.compressors import cosines
 from gossipjax.errors import UserError
 from gossipjax.strategies import (
@@ -25,7 +29,8 @@ from gossipjax.strategies import (
   sparta,
 )
 from gossipjax.topology import mixing_matrix, random_matching
-from gossipjax.transforms import outer_optimizers
+from gossipjax.traffic import SILENCE
+from gossipjax.transforms import moments, outer_optimizers
 from tests.support.quadratics import (
   SIZE,
   close,
@@ -505,3 +510,18 @@ def test_demo_sends_k_values_and_k_indices_of_12_bits_a_block():
 def test_impossible_settings_are_refused(make):
   with pytest.raises(UserError):
     make()
+
+
+def test_des_loc_knows_moments_from_parameters_of_the_same_name():
+  class Model(NamedTuple):
+    mu: jax.Array
+    nu: jax.Array
+
+  opt = optax.adam(0.1).init(Model(jnp.zeros(10), jnp.zeros(10)))
+  counted = []
+  counting = stateless(
+    lambda tree, step, active: (counted.append(len(tree)) or tree, SILENCE)
+  )
+  for names, fields in ((moments.FIRST, 2), (moments.SECOND, 2)):
+    moments.of_moments(names, counting).update(opt, (), 0)
+    assert counted.pop() == fields

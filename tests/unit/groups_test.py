@@ -9,12 +9,13 @@ import optax
 import pytest
 
 import gossipjax
-from gossipjax import executors, network
+from gossipjax import compressors, executors, network, triggers
 from gossipjax.aggregator import Aggregator, Strategy, identity
 from gossipjax.comparison import compare
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import (
+  adaptive_gossip,
   all_reduce,
   diloco,
   elastic,
@@ -23,6 +24,7 @@ from gossipjax.strategies import (
   local_sgd,
   pairwise_gossip,
   post_local_sgd,
+  qsgd,
   random_k,
   topk,
 )
@@ -42,6 +44,7 @@ from tests.support.quadratics import (
 )
 
 P, RATE = 4, 0.1
+EXECUTORS = ('vmap', 'shard_map')
 MOMENTUM = optax.sgd(RATE, 0.9)
 NESTEROV = optax.sgd(RATE, 0.9, nesterov=True)
 PLAIN = diloco.strategy(1, outer_optimizers.sgd(0.5))
@@ -338,3 +341,56 @@ def test_moments_are_refused():
   outer = Strategy(identity(), identity(), moments=identity())
   with pytest.raises(UserError, match='moments'):
     hierarchical.strategy(outer=outer)
+
+
+@pytest.mark.parametrize('level', ['inner', 'outer'])
+def test_groups_that_decide_apart_do_not_wait_for_each_other(level):
+  """On devices of their own, where a branch with a message waits for all."""
+  talks = adaptive_gossip.strategy(triggers.random(0.5), scope='all')
+  strategy = hierarchical.strategy(2, 1, **{level: talks})
+  pairs = zip(
+    *(run(strategy, steps=6, executor=e) for e in EXECUTORS), strict=True
+  )
+  sent = []
+  for (mine, _, bill), (theirs, _, other) in pairs:
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    sent.append(np.asarray(bill.bytes))
+    assert (sent[-1] == np.asarray(other.bytes)).all()
+  assert any(len({*each.tolist()}) > 1 for each in sent)
+
+
+def test_levels_draw_different_random_numbers():
+  """QSGD at both: with the same numbers the second rounding would be biased."""
+  rounds = compressors.qsgd(levels=1, bucket=4)
+  level = qsgd.strategy(rounds)
+  both = hierarchical.strategy(2, 1, inner=level, outer=level).gradients
+  tree = {'x': jnp.tile(jnp.float32([0.3, 0.5, 0.7, 0.4] * 2), (P, 1))}
+  where = executors.executor(P, 'vmap')
+  state = where.run(both.init)(tree)
+
+  @where.run
+  def means(tree, state):
+    step = lambda t: both.update(tree, state, t)[0]['x']
+    return jax.lax.map(step, jnp.arange(4000)).mean(0)
+
+  found = np.asarray(means(tree, state))[0]
+  np.testing.assert_allclose(found, tree['x'][0], atol=0.03)
+
+
+def test_several_axes_of_workers_are_refused_by_groups():
+  mesh = jax.make_mesh(
+    (2, 2),
+    ('a', 'b'),
+    devices=jax.devices()[:P],
+    axis_types=(jax.sharding.AxisType.Auto,) * 2,
+  )
+  worker = gossipjax.worker(
+    hierarchical.strategy(2, 1), optax.sgd(RATE), axis=('a', 'b')
+  )
+  step = lambda x: worker.update(worker.init(x), x)[0].params
+  rows = jax.P(('a', 'b'))
+  program = jax.jit(
+    jax.shard_map(step, mesh=mesh, in_specs=rows, out_specs=rows)
+  )
+  with pytest.raises(UserError, match='single axis of workers'):
+    program(jnp.ones((P, 4)))

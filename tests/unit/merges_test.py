@@ -152,3 +152,8 @@ def test_without_a_quorum_the_syncer_waits():
 def test_impossible_settings_are_refused(wrong):
   with pytest.raises(UserError, match=next(iter(wrong))):
     decoupled_diloco.strategy(**wrong)
+
+
+def test_complex_numbers_are_refused_by_reports():
+  with pytest.raises(UserError, match='decoupled_diloco needs floating'):
+    report({'x': jnp.ones(3, jnp.complex64)}, jnp.float32(1), 'mean')

@@ -284,3 +284,11 @@ def test_integers_are_refused(name):
 def test_impossible_settings_are_refused(make):
   with pytest.raises(UserError):
     make()
+
+
+def test_an_unbiased_random_k_does_not_overflow_in_half_precision():
+  compressor = compressors.random_k(0.01, unbiased=True)
+  message = compressor.compress(jnp.full(200, 700, jnp.float16), KEY)
+  assert message.values.dtype == jnp.float16
+  found = compressor.decompress(message, 200)
+  assert np.isfinite(found).all() and found.max() == 70_000
