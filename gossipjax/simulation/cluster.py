@@ -43,7 +43,8 @@ class Cluster(NamedTuple):
     outages: (worker, from_s, until_s); a gradient is lost, a transfer goes on.
     fair: whether a server's link serves all transfers at once; if False, one
       after the other.
-    shards: of the server; each adds a link, none makes a transfer faster.
+    shards: of the server of workers that do not wait; each adds a link, none
+      makes a transfer faster. Rounds of all workers have a server of one link.
     serial: whether a worker's link takes part in one exchange at a time.
     first: workers that a synchronous round waits for; 0 is all. The late drop
       their gradient and fetch the model (arXiv:1604.00981).

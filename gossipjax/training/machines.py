@@ -7,13 +7,12 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy
-from gossipjax.async_exchange import VISIT
 from gossipjax.config import arguments
 from gossipjax.errors import UserError, nearest, require
 from gossipjax.network import Link
 from gossipjax.simulation.cluster import Cluster, cluster
 from gossipjax.simulation.cluster_checks import check_passing
-from gossipjax.training import inner, part_checks
+from gossipjax.training import inner
 
 ENGINES = ('ray',)
 # Keys of config.cluster that only virtual time reads.
@@ -102,16 +101,6 @@ def _check_strategy(
     raise UserError(
       'config.state_period is a mean over all workers at once; set it to 0, or '
       'cluster.asynchronous=False.'
-    )
-  if found.asynchronous or waits or found.shards == 1:
-    return
-  # With a server where no worker waits, it has one where all do.
-  exchange = part_checks.async_exchange(name, strategy, config.workers)
-  if exchange.kind == VISIT:
-    raise UserError(
-      f'cluster.shards={found.shards} has no effect on rounds of all workers, '
-      'where a server has one link; set cluster.shards=1, or '
-      'cluster.asynchronous=True.'
     )
 
 

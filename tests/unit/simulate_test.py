@@ -15,7 +15,7 @@ import optax
 import pytest
 
 from gossipjax import executors, network, topology, triggers
-from gossipjax.config import defaults, resolve
+from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.simulation import rehearsal, simulate
@@ -699,12 +699,3 @@ def test_an_unknown_executor_is_refused_in_virtual_time_too():
   config.executor = 'vmpa'
   with pytest.raises(UserError, match=r"executor=vmpa .*'vmap'"):
     resolve_run(config)
-
-
-def test_shards_of_a_server_in_rounds_of_all_are_refused():
-  config = defaults.get_config('parameter_server')
-  config.cluster = defaults.cluster(asynchronous=False, shards=4)
-  with pytest.raises(UserError, match=r'cluster\.shards=4 has no effect'):
-    resolve_run(config)
-  config.strategy = resolve.strategy_config('all_reduce')
-  assert resolve_run(config).cluster.shards == 4  # There is no server.
