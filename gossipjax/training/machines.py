@@ -83,25 +83,18 @@ def of_config(
       f'engine={engine} runs workers that do not wait for each other; set '
       "cluster.asynchronous=True, or engine=''."
     )
-  _check_strategy(found, config, strategy)
-  return found
-
-
-def _check_strategy(
-  found: Cluster, config: ConfigDict, strategy: Strategy
-) -> None:
-  name = f'strategy {config.strategy.name}'
-  waits = strategy.async_exchange is None
-  if found.asynchronous and waits:
-    alone = (
-      "engine=''" if config.get('engine') else 'cluster.asynchronous=False'
+  if found.asynchronous and strategy.async_exchange is None:
+    remedy = "engine=''" if engine else 'cluster.asynchronous=False'
+    raise UserError(
+      f'strategy {config.strategy.name} needs all workers at once; '
+      f'set {remedy}.'
     )
-    raise UserError(f'{name} needs all workers at once; set {alone}.')
   if found.asynchronous and strategy.state is not None:
     raise UserError(
       'config.state_period is a mean over all workers at once; set it to 0, or '
       'cluster.asynchronous=False.'
     )
+  return found
 
 
 def _check_modelled(engine: str, told: Mapping[str, Any]) -> None:
