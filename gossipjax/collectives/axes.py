@@ -98,16 +98,19 @@ def of_groups() -> Iterator[None]:
     _IN_GROUPS.reset(before)
 
 
-def all_agree() -> bool:
+def all_agree(shared: bool = False) -> bool:
   """Whether no device has other workers to agree with than those of the axis.
 
   Where there are groups of workers, or devices with shards, some may take
   another branch than others: a `ppermute` in it would wait for them for ever.
+
+  Args:
+    shared: whether they agree on what depends on the step only, so that devices
+      with different shards do, too.
   """
   mine = {*names_of(axis()), *names_of(sharing_axis() or ())}
-  return not _IN_GROUPS.get() and not (
-    is_sharded() and {*jax.sharding.get_abstract_mesh().manual_axes} - mine
-  )
+  others = {*jax.sharding.get_abstract_mesh().manual_axes} - mine
+  return not _IN_GROUPS.get() and (shared or not (is_sharded() and others))
 
 
 def manual(names: Axis | None) -> bool:

@@ -49,10 +49,10 @@ def _mix_pairs(part, wants, turn, active, topology: Topology):
   return lax.switch(turn % len(rounds), meetings)
 
 
-def _mix_all(part, anyone, turn, active, topology: Topology):
+def _mix_all(shared, part, anyone, turn, active, topology: Topology):
   """All workers mix or none: `anyone` is the same on all of them."""
   mix = lambda: neighbor_mean(topology).update(part, (), turn, active)
-  if collectives.all_agree():
+  if collectives.all_agree(shared):
     part, _, sent = lax.cond(anyone, mix, lambda: (part, (), SILENCE))
     return part, anyone & active, sent
   mixed, _, sent = mix()  # The messages of silent groups move, too.
@@ -66,7 +66,9 @@ def triggered_mean(
   if scope not in SCOPES:
     raise UserError(f'scope={scope} is unknown{nearest(scope, SCOPES)}')
   split = jax.tree.leaves if trigger.per_layer else lambda tree: [tree]
-  exchange = _mix_all if scope == 'all' else _mix_pairs
+  mix = _mix_pairs
+  if scope == 'all':
+    mix = functools.partial(_mix_all, trigger.shared)
 
   def init(tree):
     return [trigger.init(part) for part in split(tree)]
@@ -77,15 +79,13 @@ def triggered_mean(
     key = jax.random.fold_in(jax.random.key(0), step)
     turn = jax.random.randint(key, (), 0, 2**30)
     parts, memories, sent = split(tree), [*memories], SILENCE
-    pairs = zip(parts, memories, strict=True)
-    asked = [trigger.update(part, m, step, who) for part, m in pairs]
-    wants, updated = zip(*asked, strict=True)
+    ask = lambda part, memory: trigger.update(part, memory, step, who)
+    wants, updated = zip(*map(ask, parts, memories), strict=True)
     starts = jnp.stack(wants)
     if scope == 'all' and not trigger.shared:
       starts, sent = collectives.agree(starts, active)
     for k, memory in enumerate(updated):
-      mixed = exchange(parts[k], starts[k], turn, active, topology)
-      parts[k], talked, cost = mixed
+      parts[k], talked, cost = mix(parts[k], starts[k], turn, active, topology)
       reset = talked if reset_on_receipt else talked & wants[k]
       memory = trigger.settle(parts[k], memory, reset)
       memories[k], sent = select(active, memory, memories[k]), sent + cost
