@@ -105,7 +105,7 @@ def test_adam_inside_is_not_all_reduce_adam():
 
 @pytest.mark.parametrize('given', [{'exchange': 'two_shot'}, {'decay': 0.5}])
 def test_what_is_of_compressed_messages_needs_a_compressor(given):
-  with pytest.raises(UserError, match='of compressed messages; set compressor'):
+  with pytest.raises(UserError, match='to compressed messages only; set compr'):
     diloco.strategy(H, **given)
 
 

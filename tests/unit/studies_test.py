@@ -449,7 +449,8 @@ def test_a_verdict_has_three_values(cases, doubt, word):
   'points, speed, error, word',
   [
     (-0.2, 1.26, 0.02, 'holds'),
-    (-0.2, 1.01, 0.02, 'undecided'),
+    (-0.2, 1.01, 0.02, 'does not hold'),  # 1.05 is asked for.
+    (-0.2, 1.1, 0.03, 'undecided'),
     (-0.2, 0.9, 0.02, 'does not hold'),
     (-2.0, 1.01, 0.02, 'does not hold'),
     (-0.2, None, None, 'undecided'),
