@@ -569,9 +569,9 @@ def test_a_strategy_that_does_not_fit_is_left_out_unless_the_config_names_it(
   config.update(workers=7, executor='vmap')  # No groups of two.
   found = advise.forecasts(config, say=told.append)
   assert [f.name for f in found] == ['all_reduce']
-  assert told[0].startswith('hierarchical is left out: Groups of 2 workers')
+  assert told[0].startswith('hierarchical is left out: Group size 2 does')
   config.variants = defaults.variants('hierarchical')
-  with pytest.raises(UserError, match='Groups of 2'):
+  with pytest.raises(UserError, match='Group size 2'):
     advise.forecasts(config)
 
 
@@ -663,8 +663,8 @@ MISTAKES = {
   ),
   'half a link': ('--latency-s=1', '--latency-s --bytes-per-s'),
   'two links': ('--link=wan --latency-s=1 --bytes-per-s=1', '--link or'),
-  'minutes below 0': ('--minutes=-1', '--minutes=-1 from 0 on'),
-  'minutes that are no number': ('--minutes=nan', '--minutes=nan from 0 on'),
+  'minutes below 0': ('--minutes=-1', '--minutes=-1 0 or more'),
+  'minutes that are no number': ('--minutes=nan', '--minutes=nan 0 or more'),
   'an unknown link': ('--link=2gbe', 'link=2gbe 1gbe'),
   'no such file': ('--link=no.json', 'no.json No such file'),
   'no workers': ('--workers=0', 'workers least 1'),
