@@ -79,24 +79,25 @@ def _stages(settings: Mapping[str, Any]) -> list[int]:
   return [found.steps * (i + 1) for i in range(len(found.densities))]
 
 
-def phase(settings: Mapping[str, Any], step: int) -> tuple[int, ...]:
-  """What tells the work of a step from that of others, apart from exchanges.
+def phases(settings: Mapping[str, Any], steps: np.ndarray) -> np.ndarray:
+  """What tells the work of steps from that of others, apart from exchanges.
 
   Args:
     settings: `config.strategy`.
-    step: from 0 on.
+    steps: i64[n], from 0 on.
 
   Returns:
-    Whether it comes only once; the stage of the warm-up; for each period of a
-    part, such as a selection that is reused, whether one begins.
+    i64[n, ...]: whether a step comes only once; the stage of the warm-up; for
+    each period of a part, such as a selection that is reused, whether one
+    begins.
   """
   found = [
-    step < beginning(settings),
-    sum(step >= x for x in _stages(settings)),
+    steps < beginning(settings),
+    np.searchsorted(_stages(settings), steps, side='right'),
   ]
   for part in level(settings)[1]:
-    found += [step % period == 0 for period in level(part)[0]]
-  return tuple(map(int, found))
+    found += [steps % period == 0 for period in level(part)[0]]
+  return np.stack(found, axis=1).astype(int)
 
 
 def shortened(

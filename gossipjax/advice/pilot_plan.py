@@ -48,12 +48,13 @@ def planned(
   Returns:
     None if the time allows none.
   """
+  least = least_steps(full)
   for count in range(min(len(names), MOST), LEAST - 1, -1):
     for rates in (len(RATES), 1):
       pilots, steps = _work(count, rates)
       first = int((seconds - pilots * begin_s) / (SLOWER * step_s * steps))
-      if first >= least_steps(full):
-        first = min(first, max(least_steps(full), full // 4))
+      if first >= least:
+        first = min(first, max(least, full // 4))
         rounds = [
           Round(first, 1),
           Round(min(2 * first, full), 1),

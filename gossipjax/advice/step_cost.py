@@ -85,10 +85,8 @@ def of(
     rate=rate,
   )
   talks = np.asarray(traffic.sent.rounds).max(axis=0) > 0  # [steps]
-  kinds = [
-    f'{talk} {periods.phase(config.strategy, int(step))}'
-    for step, talk in zip(steps, talks, strict=True)
-  ]
+  phases = periods.phases(config.strategy, steps)
+  kinds = [f'{pair}' for pair in zip(talks, phases, strict=True)]
   nothing = Strategy(identity(), identity())
   calls = {'optimizer': _update(nothing, local, params, workers, 0)}
   for kind in dict.fromkeys(kinds):

@@ -94,10 +94,7 @@ def main(
     )
   else:
     _emulate_worker(config)
-  if ray_cluster.address() and not any(r.engine for _, r in variants(config)):
-    raise UserError(
-      '--address is that of a Ray cluster; set config.engine=ray.'
-    )
+  _check_address(config)
   folder = console.workdir(name)
   processes.meter()  # Refuses an unknown interface, or too few processes.
   if given.resume:
@@ -118,6 +115,15 @@ def main(
   if processes.first():
     progress.show(summary, folder)
     _say_how_to_be_faster(time.monotonic() - began)
+
+
+def _check_address(config: ConfigDict) -> None:
+  """Refuses --address where no variant would use it."""
+  engines = [run.get('engine') for _, run in variants(config)]
+  if ray_cluster.address() and not any(engines):
+    raise UserError(
+      '--address is that of a Ray cluster; set config.engine=ray.'
+    )
 
 
 def _emulate_worker(config: ConfigDict) -> None:

@@ -68,12 +68,10 @@ def join() -> bool:
       or is in use, or process 0 does not answer.
       (If one of the others does not come, JAX itself aborts, and says so.)
   """
+  who = _COORDINATOR, _NUM_PROCESSES, _PROCESS_ID
   given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
   if not _DISTRIBUTED.value:
-    for flag in (
-      *(_COORDINATOR, _NUM_PROCESSES, _PROCESS_ID),
-      *(_HEARTBEAT_S, _STEP_TIMEOUT_S),
-    ):
+    for flag in (*who, _HEARTBEAT_S, _STEP_TIMEOUT_S):
       if flag.present:
         raise UserError(f'--{flag.name} needs --distributed.')
     return False

@@ -173,8 +173,7 @@ class RealTime:
     """Held-out scores; the mean is over those that are alive."""
     fleet, alive = self._setup.fleet, self._crew.alive()
     of = lambda who: held._replace(singles=tuple(held.singles[i] for i in who))
-    # Programs that average states need a row for each.
-    filled = [i if i in alive else alive[0] for i in range(self._run.workers)]
+    filled = model_state.filled(alive, self._run.workers)
     states = self._mean_state(fleet.model_state(of(filled)), self._ledger)
     params, center = fleet.params(of(alive)), fleet.center(held)
     return evaluate.scores(params, states, self._score, center)

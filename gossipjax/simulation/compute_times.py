@@ -43,6 +43,11 @@ class ComputeTimes:
         return until
     return now
 
+  def up(self, now: float) -> list[int]:
+    """The workers that are up at `now`; all if each is down."""
+    everyone = range(self.workers)
+    return [i for i in everyone if self.back(i, now) == now] or [*everyone]
+
   def attempt(self, worker: int, step: int, now: float) -> Attempt:
     """The gradient of a worker's own step, begun at `now`.
 
@@ -100,9 +105,3 @@ class ComputeTimes:
     if c.compute == 'gamma':
       return c.step_s * rng.gamma(c.spread**-2, c.spread**2)
     return c.step_s
-
-
-def up(cluster: Cluster, workers: int, now: float) -> list[int]:
-  """The workers that no outage keeps down at `now`; all if each is down."""
-  down = {who for who, since, until in cluster.outages if since <= now < until}
-  return [i for i in range(workers) if i not in down] or [*range(workers)]

@@ -133,10 +133,9 @@ class Player:
     jax.block_until_ready(self.held)
 
 
-def rows(tree: Tree, who: Sequence[int]) -> Tree:
-  """Those of some workers, leaves [who, ...]; of all, the tree as it is."""
-  of = lambda x: x if [*who] == [*range(len(x))] else x[np.array(who)]
-  return jax.tree.map(of, tree)
+def rows_of(tree: Tree, who: Any) -> Tree:
+  """Those of some workers, i32[...]; all of them if `who` is None."""
+  return tree if who is None else jax.tree.map(lambda x: x[who], tree)
 
 
 class Price(NamedTuple):

@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
+import numpy as np
+
 from gossipjax.aggregator import AsyncExchange, Strategy, Tree, identity
 from gossipjax.distributed.interface_counters import Meter
-from gossipjax.simulation import compute_times, goal
+from gossipjax.simulation import goal
+from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
-from gossipjax.simulation.fleet import rows
+from gossipjax.simulation.fleet import rows_of
 from gossipjax.simulation.players import player_of
 from gossipjax.simulation.rounds import Fetching, Synchronous
 from gossipjax.simulation.timeline import Stalled
@@ -79,11 +82,11 @@ def timeline_of(
 ) -> Timeline:
   """A timeline at its beginning."""
   c = run.cluster
-  times = compute_times.ComputeTimes(c, run.workers, run.seed)
+  compute_times = ComputeTimes(c, run.workers, run.seed)
   if exchange is None:
-    return Synchronous(times, c.link, player, c.first, c.timeout_s)
+    return Synchronous(compute_times, c.link, player, c.first, c.timeout_s)
   return Asynchronous(
-    times, c.link, exchange, player, c.fair, c.shards, c.serial
+    compute_times, c.link, exchange, player, c.fair, c.shards, c.serial
   )
 
 
@@ -155,11 +158,15 @@ class VirtualTime:
   def _scores(self) -> dict[str, Any]:
     """Held-out scores; the mean is over the workers that are up."""
     at, run = self._player, self._run
-    up = compute_times.up(run.cluster, run.workers, self.timeline.now)
-    # Programs that average states need a row for each.
-    filled = [i if i in up else up[0] for i in range(run.workers)]
-    states = self._mean_state(rows(at.model_state, filled), self._ledger)
-    return evaluate.scores(rows(at.params, up), states, self._score, at.center)
+    times = ComputeTimes(run.cluster, run.workers, run.seed)
+    up = times.up(self.timeline.now)
+    who = filled = None  # All.
+    if len(up) < run.workers:
+      who, filled = np.array(up), np.array(model_state.filled(up, run.workers))
+    states = self._mean_state(rows_of(at.model_state, filled), self._ledger)
+    return evaluate.scores(
+      rows_of(at.params, who), states, self._score, at.center
+    )
 
   def reached(self, record: Record) -> bool:
     """Whether a held-out score is that of the goal."""

@@ -10,7 +10,7 @@ from jax import lax
 
 from gossipjax import collectives
 from gossipjax.collectives import WORKERS
-from gossipjax.simulation.fleet import Fleet, Given, State, price_of
+from gossipjax.simulation.fleet import Fleet, Given, State, price_of, rows_of
 from gossipjax.traffic import digits, from_digits
 from gossipjax.training.optimizer import evaluated
 from gossipjax.training.worker_program import WorkerProgram
@@ -59,7 +59,7 @@ def _round(program, workers, grads, who, step):
     worker, sent = program.update(worker, grads, step)
     return worker, digits(sent)
 
-  return _over_workers(one, _rows(workers, who), _rows(grads, who))
+  return _over_workers(one, rows_of(workers, who), rows_of(grads, who))
 
 
 def _starting(program: WorkerProgram, given: Given) -> Any:
@@ -67,7 +67,7 @@ def _starting(program: WorkerProgram, given: Given) -> Any:
 
   def take_gradient(held, params, examples, worker, step):
     (grads, of_models), losses = held
-    mine = _rows((params, of_models), worker)
+    mine = rows_of((params, of_models), worker)
     (loss, after), new = program.gradient(*mine, examples, worker, step)
     kept = _put_back((grads, of_models), (new, after), worker)
     return kept, losses.at[worker].set(loss)
@@ -116,7 +116,7 @@ def _apart(round_, size: int, play) -> Any:
       return play(state, who, step)
     alive = np.int32(who)
     after, sent = of_all(state.workers, state.gradients, None, np.int32(step))
-    workers = put(state.workers, _rows(after, alive), alive)
+    workers = put(state.workers, rows_of(after, alive), alive)
     losses = np.asarray(state.losses)[alive]
     return state._replace(workers=workers), losses, from_digits(sent[alive])
 
@@ -148,18 +148,11 @@ def _adopt(workers, who):
     params, opt = jax.tree.map(lambda t, x: jnp.where(late, t, x), theirs, mine)
     return worker._replace(params=params, opt=opt), digits(sent)
 
-  return _over_workers(one, _rows(workers, who))
+  return _over_workers(one, rows_of(workers, who))
 
 
 def _over_workers(one, *given):
   return jax.vmap(one, axis_name=WORKERS)(*given)
-
-
-def _rows(tree, who):
-  """Rows of a tree; all of them if `who` is None."""
-  if who is None:
-    return tree
-  return jax.tree.map(lambda x: x[who], tree)
 
 
 def _put_back(tree, rows, who):

@@ -6,7 +6,7 @@ evaluation those of all workers are averaged exactly, and that is billed apart;
 with `config.state_period` also in training, as a part of the method.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -106,3 +106,9 @@ def averaging(
     return Judged(take(means), take(states))
 
   return averaged
+
+
+def filled(there: Sequence[int], workers: int) -> list[int]:
+  """A worker for each row that programs which average states need: who is not
+  there is replaced by the first who is."""
+  return [i if i in there else there[0] for i in range(workers)]

@@ -363,12 +363,12 @@ def test_a_stretched_schedule_has_no_rounding():
 def test_a_phase_tells_steps_that_compute_something_else():
   reused = resolve.strategy_config('topk')
   reused.selection = ConfigDict({'name': 'reused', 'period': 8})
-  found = [periods.phase(reused, step) for step in range(17)]
+  found = periods.phases(reused, np.arange(17)).tolist()
   assert {step for step in range(17) if found[step] == found[0]} == {0, 8, 16}
   warm = resolve.strategy_config('topk')
   warm.warmup = ConfigDict({'name': 'stages', 'densities': (0.5, 0.1)})
   warm.warmup.steps = 3
-  found = [periods.phase(warm, step) for step in range(9)]
+  found = periods.phases(warm, np.arange(9)).tolist()
   assert [found.index(x) for x in found] == [0, 0, 0, 3, 3, 3, 6, 6, 6]
 
 
