@@ -33,7 +33,7 @@ def keys(x: jax.Array) -> jax.Array:
   return bits & jnp.iinfo(bits.dtype).max
 
 
-def _reaching(x: jax.Array, key: jax.Array) -> jax.Array:
+def reaching(x: jax.Array, key: jax.Array) -> jax.Array:
   """A bitmap of the entries that reach a key."""
   # Otherwise XLA computes all keys before a loop and stores them.
   x, key = lax.optimization_barrier((x, key))
@@ -57,7 +57,7 @@ def search(
   )
 
   def look(s):
-    bits, key = _reaching(x, s.key), s.key
+    bits, key = reaching(x, s.key), s.key
     count = bitmap.total(bits)
     found = count >= least
     pick = lambda a, b: jnp.where(found, a, b)
@@ -85,7 +85,7 @@ def without_ties(x: jax.Array, s: Search, least: int, most: int) -> jax.Array:
   ties = (s.reached > most) & (s.high < jnp.iinfo(s.high.dtype).max)
   few = lax.while_loop(
     lambda state: state[0],
-    lambda state: (jnp.zeros_like(ties), _reaching(x, s.high)),
+    lambda state: (jnp.zeros_like(ties), reaching(x, s.high)),
     (ties, jnp.zeros_like(s.enough)),
   )[1]
 

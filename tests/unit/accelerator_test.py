@@ -11,6 +11,7 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks.accelerator import __main__ as command
@@ -360,6 +361,15 @@ def test_what_a_call_costs_beside_its_runs_does_not_count(monkeypatch):
     clock[0] += 20.0 + 2.0 * times  # Copies, then the runs.
 
   assert slopes.slope(call, 10) == pytest.approx([2.0] * slopes.TURNS)
+
+
+def test_a_run_among_many_reads_its_argument_and_copies_nothing():
+  program = slopes.repeated(lambda x: x.sum(), 3)
+  text = program.lower(jnp.zeros(117_000)).compile().as_text()
+  made = re.findall(r'= f32\[117000\]\S* ([\w-]+)\(', text)
+  assert {*made} <= {'parameter', 'get-tuple-element'}
+  body = re.search(r'while\(.*body=(\S+),', text)[1]
+  assert 'reduce' in re.search(rf'^{body} .*?^}}', text, re.M | re.S)[0]
 
 
 def test_what_is_fast_runs_more_often(monkeypatch):
