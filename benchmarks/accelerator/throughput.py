@@ -7,10 +7,10 @@ device. Each measure is made in a process of its own, so that the most memory
 that the device counted since the process began is that of the measure.
 
 Convolutions of workers with weights of their own are computed in groups, or
-apart (gossipjax/models/conv.py), which pays on a CPU: these two come first, for
-they decide what is the default on GPUs. Precisions are called after what is set
-of float32's products: `default` (nothing, what users get) and `highest` of
-jax.lax.Precision; or after `config.compute_dtype`: bfloat16.
+apart (gossipjax/models/conv.py), the default with up to 16 workers: these two
+come first. Precisions are called after what is set of float32's products:
+`default` (nothing, what users get) and `highest` of jax.lax.Precision; or after
+`config.compute_dtype`: bfloat16.
 """
 
 import itertools
@@ -59,7 +59,7 @@ def rehearsed() -> Iterator[tuple]:
 
 def wanted() -> Iterator[tuple]:
   """The same on a GPU: of each network first what answers most questions."""
-  updates = {'resnet18': ROWS[0], 'transformer': 'worker.update'}
+  updates = {'resnet18': ROWS[1], 'transformer': 'worker.update'}
   found = [
     ('resnet18', program, WORKERS[0], precision)
     for program, precision in itertools.product(ROWS, FAST)
@@ -71,7 +71,7 @@ def wanted() -> Iterator[tuple]:
     for task, update in updates.items():
       found.append((task, update, workers, precision))
       found.append((task, 'by hand', workers, precision))
-  found += [('resnet18', ROWS[1], WORKERS[1], precision) for precision in FAST]
+  found += [('resnet18', ROWS[0], WORKERS[1], precision) for precision in FAST]
   for task, update in updates.items():
     found.append((task, update, WORKERS[0], 'highest'))
     found.append((task, 'one large batch', 1, 'highest'))
@@ -90,14 +90,15 @@ def lowered(
 ) -> tuple[jax.stages.Lowered, Any]:
   """A step, not compiled as yet, and the state to start from."""
   products = precision if precision == 'highest' else 'default'
-  where = conv.WHERE
+  where = conv.WHERE, conv.PRODUCTS
   try:
-    conv.WHERE = (jax.default_backend(),) if program == 'apart' else ()
+    apart = (jax.default_backend(),) if program == 'apart' else ()
+    conv.WHERE = conv.PRODUCTS = apart
     with jax.default_matmul_precision(products):
       step, state = programs.PROGRAMS[program](given, workers, precision)
       return step.lower(state, batch, jnp.int32(0)), state
   finally:
-    conv.WHERE = where
+    conv.WHERE, conv.PRODUCTS = where
 
 
 def measure(

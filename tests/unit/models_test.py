@@ -13,7 +13,7 @@ from flax import linen as nn
 from gossipjax import models
 from gossipjax.data import images
 from gossipjax.errors import UserError
-from gossipjax.models import resnet
+from gossipjax.models import conv, resnet
 from gossipjax.models.conv import MOST, Conv
 from gossipjax.models.pool import halve
 
@@ -232,6 +232,17 @@ def test_workers_with_weights_of_their_own_convolve_as_if_alone(
     jax.tree.map(
       np.testing.assert_array_equal, each(net)(*mine), each(plain)(*mine)
     )
+
+
+def test_more_workers_are_in_groups_where_products_were_not_measured(
+  monkeypatch,
+):
+  monkeypatch.setattr(conv, 'PRODUCTS', ())
+  net, x = Conv(4, (3, 3)), jnp.ones((MOST + 1, 2, 5, 5, 2))
+  keys = jax.random.split(KEY, MOST + 1)
+  weights = jax.vmap(net.init, (0, None))(keys, x[0])
+  text = jax.jit(jax.vmap(net.apply)).lower(weights, x).as_text()
+  assert f'feature_group_count = {MOST + 1}' in text
 
 
 def test_workers_with_the_same_weights_share_an_ordinary_convolution():
