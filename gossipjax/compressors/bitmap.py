@@ -6,7 +6,7 @@ from jax import lax
 
 from gossipjax.compressors import packing
 
-_AT_ONCE = 8192  # Indices found together, which bounds the temporary arrays.
+_AT_ONCE = 8192
 _BLOCK = 4  # Words whose bits are counted together; a power of two.
 
 
@@ -51,7 +51,9 @@ def _within(bits: jax.Array, word: jax.Array, rank: jax.Array) -> jax.Array:
   return 32 * word + _place(at(word), rank)
 
 
-def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
+def indices(
+  bits: jax.Array, room: int, size: int, at_once: int = _AT_ONCE
+) -> jax.Array:
   """Positions of the first `room` set bits, ascending, padded with `size`.
 
   A block of words with set bits is written where its first one belongs; the
@@ -61,6 +63,7 @@ def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
     bits: u32[ceil(size / 32)].
     room: static.
     size: static.
+    at_once: static; indices found together, which bounds the temporary arrays.
   """
   width = 32 * _BLOCK
   blocks = jnp.pad(ones(bits), (0, -bits.size % _BLOCK)).reshape(-1, _BLOCK)
@@ -70,7 +73,7 @@ def indices(bits: jax.Array, room: int, size: int) -> jax.Array:
   first = jnp.where(counts > 0, starts, room)
   positions = width * jnp.arange(counts.size, dtype=jnp.int32)
   found = jnp.zeros(room, jnp.int32).at[first].set(positions, mode='drop')
-  at_once = min(room, _AT_ONCE)
+  at_once = min(room, at_once)
 
   def fill(i, found):
     # The last turn begins earlier if it is not full, among positions that are

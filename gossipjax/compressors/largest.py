@@ -33,10 +33,10 @@ def _among(
   return bitmap.indices(found, room, x.size)
 
 
-def _among_by_one_condition(
+def _among_in_few_kernels(
   x: jax.Array, k: int, room: int, guess: jax.Array
 ) -> jax.Array:
-  """As `_among`; the host is asked once if the guess is right."""
+  """As `_among`; if the guess is right the host is asked once."""
 
   def misleads(found):
     count = bitmap.total(found)
@@ -47,7 +47,7 @@ def _among_by_one_condition(
     lambda _: without_ties(x, search(x, k, room, guess), k, room),
     bisection.reaching(x, guess),
   )
-  return bitmap.indices(found, room, x.size)
+  return bitmap.indices(found, room, x.size, at_once=room)
 
 
 def _candidates(
@@ -60,9 +60,13 @@ def _candidates(
   wanted = expected * sample.size / x.size
   if by_sorting:
     guess = _sorted(keys(sample))[-max(1, int(wanted))]
-    return _among_by_one_condition(x, k, room, guess)
+    return _among_in_few_kernels(x, k, room, guess)
   guess = search(sample, int(0.93 * wanted), int(1.07 * wanted) + 1).low
   return _among(x, k, room, guess)
+
+
+def _is_by_sorting(asked: bool | None) -> bool:
+  return jax.default_backend() in _SORTING if asked is None else asked
 
 
 def _sorted(numbers: jax.Array) -> jax.Array:
@@ -71,14 +75,19 @@ def _sorted(numbers: jax.Array) -> jax.Array:
 
 
 def _first_of(ranks: jax.Array, k: int) -> jax.Array:
-  """Places of the k largest ranks, i32[k], ascending; of ties the first."""
+  """Places of the k largest ranks, i32[k], ascending; of ties the first.
+
+  Those below 0 have no place; padded with the size.
+  """
   least = _sorted(ranks)[-k]
   more, ties = ranks > least, ranks == least
   few = k - more.sum(dtype=jnp.int32)
   kept = more | (ties & (jnp.cumsum(ties, dtype=jnp.int32) <= few))
+  kept &= ranks >= 0
   place = jnp.where(kept, jnp.cumsum(kept, dtype=jnp.int32) - 1, k)
   every = jnp.arange(ranks.size, dtype=jnp.int32)
-  return jnp.zeros(k, jnp.int32).at[place].set(every, mode='drop')
+  padding = jnp.full(k, ranks.size, jnp.int32)
+  return padding.at[place].set(every, mode='drop')
 
 
 @functools.partial(jax.jit, static_argnames=('least', 'most'))
@@ -103,9 +112,20 @@ def above(
   return kept, lax.bitcast_convert_type(found.low, kind).astype(jnp.float32)
 
 
-def largest_of(x: jax.Array, real: jax.Array, k: int) -> jax.Array:
-  """Indices of the k largest |x| where `real`, ascending, padded with n."""
+def largest_of(
+  x: jax.Array, real: jax.Array, k: int, by_sorting: bool | None = None
+) -> jax.Array:
+  """Indices of the k largest |x| where `real`, ascending, padded with n.
+
+  Args:
+    x: f[n].
+    real: bool[n].
+    k: static, 1 to n.
+    by_sorting: static; see `ascending`.
+  """
   ranks = keys(x)
+  if _is_by_sorting(by_sorting):
+    return _first_of(jnp.where(real, ranks, -1), k)
   ranks = jnp.minimum(ranks, jnp.iinfo(ranks.dtype).max - 1) + 1
   ranks = lax.bitcast_convert_type(jnp.where(real, ranks, 0), wide(x.dtype))
   bits = without_ties(ranks, search(ranks, k, k), k, k)
@@ -128,8 +148,7 @@ def ascending(
     by_sorting: static; sorts the sample and the candidates instead of searching
       them; None: on GPUs.
   """
-  if by_sorting is None:
-    by_sorting = jax.default_backend() in _SORTING
+  by_sorting = _is_by_sorting(by_sorting)
   room = max(2 * k, min(_ROOM, x.size // 64))
   if room > x.size // 48:  # Then lists of candidates cost more than passes.
     return _among(x, k, k)

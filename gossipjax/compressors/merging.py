@@ -7,6 +7,23 @@ from jax import lax
 from gossipjax.compressors import largest
 from gossipjax.compressors.sparse import Sparse
 
+# Of `jnp.searchsorted`: on a GPU one kernel in place of a loop of them.
+_METHODS = {'gpu': 'scan_unrolled'}
+
+
+def ranks(
+  ordered: jax.Array, values: jax.Array, side: str = 'left'
+) -> jax.Array:
+  """How many entries of `ordered` lie before each value, i32[len(values)].
+
+  Args:
+    ordered: ascending.
+    values: in any order.
+    side: 'left'; 'right' counts equal ones, too.
+  """
+  method = _METHODS.get(jax.default_backend(), 'scan')
+  return jnp.searchsorted(ordered, values, side, method=method)
+
 
 def in_order(message: Sparse) -> Sparse:
   """The message with ascending indices, which the functions below need."""
@@ -28,8 +45,8 @@ def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
     `len(a) + len(b)` entries. For each index in both messages one entry is
     left over; it has the index `size`, between the others.
   """
-  below = jnp.searchsorted(b.indices, a.indices)  # Entries of b before each.
-  up_to = jnp.searchsorted(a.indices, b.indices, side='right')
+  below = ranks(b.indices, a.indices)
+  up_to = ranks(a.indices, b.indices, side='right')
   twin = jnp.minimum(below, b.indices.size - 1)
   shared = b.indices[twin] == a.indices
   again = (up_to > 0) & (a.indices[jnp.maximum(up_to - 1, 0)] == b.indices)
@@ -83,6 +100,6 @@ def values_in(total: Sparse, message: Sparse) -> jax.Array:
 
 def contains(message: Sparse, indices: jax.Array) -> jax.Array:
   """Whether `message`, in order, has an entry of each of `indices`; bool."""
-  place = jnp.searchsorted(message.indices, indices)
+  place = ranks(message.indices, indices)
   last = message.indices.size - 1
   return message.indices[jnp.minimum(place, last)] == indices

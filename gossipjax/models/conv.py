@@ -109,8 +109,9 @@ def convolve(
   plain = {1} == {rest['feature_group_count'], *itertools.chain(*others)}
   if (backend := jax.default_backend()) not in WHERE or not plain:
     return ordinary(x, kernel)
-  product = functools.partial(_as_product, strides, padding)
-  product = product if backend in PRODUCTS else ordinary
+  product: Callable[..., jax.Array] = ordinary
+  if backend in PRODUCTS:
+    product = functools.partial(_as_product, strides, padding)
   forward = _stackable(ordinary, product)
   backward = _stackable(_gradients(ordinary), _gradients(product))
   either = jax.custom_vjp(lambda x, kernel: forward(x, kernel))

@@ -142,6 +142,17 @@ def test_a_split_keeps_the_k_largest_and_loses_none(length, seed, distinct):
   assert [int(i) for i in kept.indices] == sorted(best) + empty
 
 
+@pytest.mark.parametrize('distinct', [0, 3])
+def test_what_a_gpu_merges_and_splits_is_what_a_cpu_does(monkeypatch, distinct):
+  a, b = messages(1000, 300, 0, distinct, 200)
+  expected = merge(a, b, 1000), *split(merge(a, b, 1000), 400, 1000)
+  monkeypatch.setattr(merging, '_METHODS', {'cpu': 'scan_unrolled'})
+  monkeypatch.setattr(merging.largest, '_SORTING', ('cpu',))
+  both = merging.merge(a, b, 1000)
+  found = both, *merging.split(both, 400, 1000)
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
 @given(lengths, seeds)
 @few
 def test_a_message_contains_its_indices_and_no_others(length, seed):

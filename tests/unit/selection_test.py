@@ -73,6 +73,19 @@ def test_sorting_finds_what_searching_finds(n, k):
     np.testing.assert_array_equal(found, np.sort(plain(x, k)), name)
 
 
+@pytest.mark.parametrize('by_sorting', [True, False])
+@pytest.mark.parametrize('k', [1, 40, 1000])
+def test_the_largest_of_some_are_no_others(k, by_sorting):
+  for name, x in vectors(1000).items():
+    real = np.random.default_rng(0).random(1000) < 0.1
+    found = largest.largest_of(x, jnp.asarray(real), k, by_sorting)
+    allowed = plain(np.where(real, x, 0), 1000)
+    allowed = allowed[np.isin(allowed, np.flatnonzero(real))][:k]
+    padding = np.full(k - allowed.size, 1000)
+    expected = np.concatenate([np.sort(allowed), padding])
+    np.testing.assert_array_equal(found, expected, name)
+
+
 @pytest.mark.parametrize('density', [0, 0.001, 0.5, 1])
 @pytest.mark.parametrize('room', [1, 8192, 8193, 20_001])
 def test_a_bitmap_lists_its_first_bits_and_then_its_size(density, room):
