@@ -190,8 +190,9 @@ def main(argv: list[str], interrupted: Any) -> None:
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
   os.environ |= allocator.environment() | os.environ  # Of the trainings.
+  # Several queues, and their trainings, share a GPU.
+  os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   if scale == 'gpu':
-    os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
     gpus.require()  # Else they train on the CPU, and are kept as of a GPU.
   check_minutes(MINUTES.value)
   work(jobs(names, scale, ONLY.value), kept, MINUTES.value)

@@ -86,6 +86,7 @@ def _child(
   # Runs that differ in their seed have the same programs.
   jax.config.update('jax_compilation_cache_dir', programs)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
+  jax.config.update('jax_default_matmul_precision', precision_of(config))
   on_cpu = jax.default_backend() == 'cpu'
   clock = time.process_time if on_cpu else time.perf_counter
   began = clock()
@@ -105,6 +106,15 @@ def executor_of(config: ConfigDict) -> str:
   turns = model in ON_ONE_CORE and config.strategy.name in TAKING_TURNS
   plain = model in STACKED or (alone and turns)
   return 'vmap' if plain and not config.get('cluster') else config.executor
+
+
+def precision_of(config: ConfigDict) -> str | None:
+  """Products of float32 have all of its digits on GPUs, too.
+
+  For a run is kept under the same key whatever device made it.
+  """
+  on_cpu = jax.default_backend() == 'cpu'
+  return None if on_cpu or config.compute_dtype else 'highest'
 
 
 def _end_with_parent() -> None:

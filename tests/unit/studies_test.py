@@ -557,6 +557,18 @@ def test_workers_share_one_device_where_that_is_faster(
   assert own_process.executor_of(config) == executor
 
 
+@pytest.mark.parametrize(
+  'backend, scale, precision',
+  [('cpu', 'cpu', None), ('gpu', 'cpu', 'highest'), ('gpu', 'gpu', None)],
+)
+def test_a_gpu_trains_the_workloads_of_cpus_with_all_digits(
+  backend, scale, precision, monkeypatch
+):
+  monkeypatch.setattr(own_process.jax, 'default_backend', lambda: backend)
+  config = workloads.config('fashion', 8, scale)
+  assert own_process.precision_of(config) == precision
+
+
 def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
   store, strategy = Kept(tmp_path), resolve.strategy_config('topk')
   found = workloads.config('fashion', 8, 'cpu', strategy)
