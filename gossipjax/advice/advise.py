@@ -18,6 +18,7 @@ from gossipjax.config import resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.training import momentum
+from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import precision
 
 NOISE = 0.05  # Medians of a few turns on a shared machine repeat to that.
@@ -74,6 +75,7 @@ def forecasts(
   config: ConfigDict,
   known: Sequence[known_runs.Known] = (),
   say: Callable[[str], None] = lambda sentence: None,
+  interrupted: Callable[[], bool] = lambda: False,
 ) -> list[Forecast]:
   """Measures all of a config's runs; the first is all-reduce.
 
@@ -82,9 +84,11 @@ def forecasts(
     known: runs of any config; they say who gets where all-reduce does.
     say: told a sentence of each strategy that the config does not name and that
       does not fit it; it is left out.
+    interrupted: asked before each strategy.
 
   Raises:
     UserError: a strategy that the config names does not fit it.
+    Interrupted: somebody asked to stop.
   """
   config = ConfigDict({**config, 'seeds': ()})  # They cost the same.
   named, tasks = dict(variants(config)), {}
@@ -94,6 +98,8 @@ def forecasts(
   computing: dict[tuple[Any, ...], float] = {}  # Seconds; noise must not rank.
   result = []
   for name, run in runs(config).items():
+    if interrupted():
+      raise Interrupted(0)
     try:
       optimizer_s, found = step_cost.of(run, params, config.workers)
     except UserError as error:

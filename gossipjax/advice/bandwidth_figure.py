@@ -1,14 +1,31 @@
 """Draws seconds per step against bandwidth."""
 
+import pathlib
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from gossipjax import network
 from gossipjax.advice.forecast import Forecast
 from gossipjax.comparison import units
 from gossipjax.comparison.figures import STYLES, legend
+from gossipjax.errors import UserError
+
+
+def check(out: str) -> None:
+  """Refuses a file that cannot be drawn, before anything is measured.
+
+  Raises:
+    UserError: it ends in no kind of picture, or lies in no folder.
+  """
+  path = pathlib.Path(out)
+  kinds = [f'.{kind}' for kind in FigureCanvasBase.get_supported_filetypes()]
+  if path.suffix.lower() not in kinds:
+    raise UserError(f'--out={path} has to end in one of {", ".join(kinds)}.')
+  if not path.parent.is_dir():
+    raise UserError(f'--out={path}: there is no folder {path.parent}.')
 
 
 def draw(found: Sequence[Forecast], link: network.Link) -> Figure:

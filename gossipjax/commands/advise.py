@@ -50,12 +50,8 @@ def start(words: Sequence[str]) -> None:
 def define_flags() -> None:
   """Defines the flags, which must not meet those of another command."""
   config_flags.DEFINE_config_file('config', None, 'Model, data, strategies.')
-  flags.DEFINE_integer(
-    'workers', None, 'How many; default: that of the config.'
-  )
-  flags.DEFINE_string(
-    'link', None, "A preset, or a JSON file; default: the config's."
-  )
+  flags.DEFINE_integer('workers', None, "How many; default: the config's.")
+  flags.DEFINE_string('link', None, "Preset or JSON file; default: config's.")
   flags.DEFINE_float(
     'latency_s',
     None,
@@ -91,11 +87,7 @@ def main(
   """
   del argv
   given = flags.FLAGS
-  if given.plot:
-    require('report')
-  check_minutes(given.minutes)
-  if given.tune and given.minutes <= 0:
-    raise UserError('--tune needs pilots; give them time, such as --minutes=5.')
+  _check_flags(given)
   config, name = command_line.config()
   link = _put_link(config)
   if given.workers is not None:
@@ -111,7 +103,7 @@ def main(
   )
   advise_pilots.show(*known_table.told(known, config))
   alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
-  found = advise.forecasts(alone, known, console.say)
+  found = advise.forecasts(alone, known, console.say, interrupted)
   _show_steps(found, link)
   better = advise.faster(found, link)
   if not better:
@@ -126,6 +118,17 @@ def main(
     advise_pilots.attempt(config, name, found, link, interrupted, again)
   else:
     print(advise_pilots.untried(found, link, again, 5))
+
+
+def _check_flags(given: flags.FlagValues) -> None:
+  if given.plot:
+    require('report')
+    from gossipjax.advice import bandwidth_figure  # Needs matplotlib.
+
+    bandwidth_figure.check(given.out)
+  check_minutes(given.minutes)
+  if given.tune and given.minutes <= 0:
+    raise UserError('--tune needs pilots; give them time, such as --minutes=5.')
 
 
 def check(config: ConfigDict) -> None:
@@ -190,7 +193,7 @@ def _show_steps(found: list[Forecast], link: network.Link) -> None:
     for line in advise.warnings(found):
       print(f'{line}\n')
   if given.plot:
-    from gossipjax.advice.bandwidth_figure import draw  # Needs matplotlib.
+    from gossipjax.advice import bandwidth_figure
 
-    draw(found, link).savefig(given.out, dpi=120)
+    bandwidth_figure.draw(found, link).savefig(given.out, dpi=120)
     print(f'Seconds per step against bandwidth: {given.out}\n')

@@ -6,6 +6,7 @@ and exit code 128 plus its number.
 
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -21,6 +22,7 @@ from gossipjax.errors import MISTAKE, UserError
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.loop import Interrupted
 
+_ASKS = re.compile(r'--?debug(=(true|t|yes|y|1))?', re.IGNORECASE)
 _DEBUG = flags.DEFINE_bool('debug', False, 'Show the traceback of an error.')
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -180,7 +182,7 @@ def _unless_too_late(error, show=sys.unraisablehook):
 
 def refuse(sentence: str, error: Exception, code: int = MISTAKE) -> NoReturn:
   """Ends the process with a sentence, and a traceback if --debug is given."""
-  if {'--debug', '--debug=true'} & {*sys.argv}:
+  if any(_ASKS.fullmatch(word) for word in sys.argv):  # Flags may be wrong.
     traceback.print_exception(error)
   say(sentence)
   processes.leave(code)

@@ -95,7 +95,9 @@ def set_key(fresh: ConfigDict, part: str, key: str, text: str) -> None:
 
 
 def value(text: str) -> Any:
-  """A literal of Python, else the text itself."""
+  """A literal of Python, `true` or `false` as absl has it, or the text."""
+  if text.lower() in ('true', 'false'):
+    return text.lower() == 'true'
   try:
     return ast.literal_eval(text)
   except (ValueError, SyntaxError):

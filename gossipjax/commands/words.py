@@ -42,7 +42,7 @@ def _joined(words: Iterator[str]) -> Iterator[str]:
 
 
 def check_used(words: Sequence[str], config: ConfigDict) -> None:
-  """Checks that no override is of a part that every variant replaces.
+  """Checks that no override is of what every variant has of its own.
 
   Args:
     words: of `joined`.
@@ -51,26 +51,31 @@ def check_used(words: Sequence[str], config: ConfigDict) -> None:
   Raises:
     UserError: one is; names the key, and where it can be set.
   """
-  variants = _part(config, 'variants')
+  variants = dict(config.get('variants') or {})
   first = next(iter(variants), '')
   for word in words:
     key = word.partition('=')[0].removeprefix('--config.')
-    part = key.partition('.')[0]
     if key == 'seed' and config.get('seeds'):
       raise UserError(
         f'--config.seed has no effect beside config.seeds={config.seeds}; '
         'leave one of them out.'
       )
-    brought = [_part(changes, part) for changes in variants.values()]
-    if key != word and brought and all('name' in each for each in brought):
+    brought = [_brought(each, key.split('.')) for each in variants.values()]
+    if key != word and brought and all(brought):
       raise UserError(
         f'--config.{key} has no effect, since every variant brings its own '
-        f'{part}; set --config.variants.{first}.{key}, or use a config '
+        f'{brought[0]}; set --config.variants.{first}.{key}, or use a config '
         'without variants, such as configs/default.py.'
       )
 
 
-def _part(whole: Any, name: str) -> dict[str, Any]:
-  """A part of a config or a variant; {} if there is none."""
-  found = whole.get(name) if isinstance(whole, Mapping | ConfigDict) else None
-  return dict(found) if isinstance(found, Mapping | ConfigDict) else {}
+def _brought(changes: Any, keys: Sequence[str]) -> str:
+  """What of a key a variant replaces: the key, or a part that it names; ''."""
+  for depth, key in enumerate(keys):
+    is_part = isinstance(changes, Mapping | ConfigDict)
+    if not is_part or (depth and 'name' in changes):
+      return '.'.join(keys[:depth])
+    if key not in changes:
+      return ''
+    changes = changes[key]
+  return '.'.join(keys)

@@ -173,6 +173,11 @@ def _config(
   strategies: Mapping[str, Strategy], settings: Mapping[str, Any]
 ) -> ConfigDict:
   """A config that describes what is given as functions by name."""
+  if settings.get('seeds') and 'seed' in settings:
+    raise UserError(
+      f'compare: seed={settings["seed"]} has no effect beside '
+      f'seeds={settings["seeds"]}; leave one of them out.'
+    )
   config = defaults.get_config()
   with config.ignore_type(), config.unlocked():
     config.task = ConfigDict({'name': 'own'})

@@ -18,7 +18,8 @@ def command(answer: Answer) -> str:
   flags = ' '.join(f'--config.{k}={_quoted(v)}' for k, v in due.items())
   if not answer.command:
     return f'the same command with {flags}'
-  old = tuple(f'--config.{key}=' for key in due)
+  replaced = [*due, 'seed'] if 'seeds' in due else due
+  old = tuple(f'--config.{key}=' for key in replaced)
   words = shlex.split(answer.command)
   kept = [word for word in words if not word.startswith(old)]
   return f'{shlex.join(kept)} {flags}'

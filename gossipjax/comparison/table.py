@@ -1,5 +1,6 @@
 """Tables as Markdown, and the rows of a comparison's table."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from gossipjax.comparison import (
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.markup import escaped, escaped_rows, of_rows
 from gossipjax.comparison.units import duration, size
+from gossipjax.config.variants import merged_by_name
 from gossipjax.results.total_time import link_name, link_title
 
 MOST = 7  # Columns that a terminal of 80 characters shows whole.
@@ -93,9 +95,10 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
     answer: of the comparison, which comes first.
   """
   config = summary['config']
+  span = functools.partial(_span, [*merged_by_name(config).values()])
   head = escaped(
-    f'{config["task"]["name"]}, {config["workers"]} workers, '
-    f'{config["steps"]} steps of {config["batch_size"]} examples each, '
+    f'{config["task"]["name"]}, {span("workers")} workers, '
+    f'{span("steps")} steps of {span("batch_size")} examples each, '
     f'{seeds(summary)}, commit {summary["commit"]}'
   )
   found = escaped_rows(rows(summary))
@@ -105,6 +108,12 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
     f'{virtual_time.note(summary)}{escaped(diverged(summary))}'
     f'{audited(summary)}'
   )
+
+
+def _span(runs: list[dict[str, Any]], key: str) -> str:
+  """A number of all runs, or the least and the most of them."""
+  found = sorted({run[key] for run in runs})
+  return f'{found[0]}' if len(found) == 1 else f'{found[0]} to {found[-1]}'
 
 
 def seeds(summary: dict[str, Any]) -> str:

@@ -122,7 +122,8 @@ def call(
       )
   if seed and 'seed' in parameters:
     own = resolved.get('seed', parameters['seed'].default)
-    resolved['seed'] = own + seed
+    if own is None or isinstance(own, int):  # Else it is missing.
+      resolved['seed'] = (own or 0) + seed
   for name in keyword:
     if name not in resolved and _is_required(parameters[name]):
       of = getattr(function, '__name__', 'it')

@@ -9,6 +9,7 @@ batch norm. Outputs are scaled by 1/8, as there.
 import jax
 from flax import linen as nn
 
+from gossipjax.errors import UserError
 from gossipjax.models.conv import Conv
 from gossipjax.models.norm import group_norm
 from gossipjax.models.pool import halve
@@ -38,6 +39,11 @@ class ResNet9(nn.Module):
       x = halve(layer(x, width))
       if factor != 4:
         x = x + layer(layer(x, width), width)
+    if not x.size:
+      raise UserError(
+        'resnet9 halves images 3 times, and nothing is left of these; set '
+        'another task.model.'
+      )
     return nn.Dense(self.classes, use_bias=False)(x.max((1, 2))) / 8
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from gossipjax.config.variants import variants
+from gossipjax.config.variants import merged_by_name, variants
 from gossipjax.training import loop, optimizer
 
 
@@ -17,16 +17,18 @@ def only(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
   return same and wanted['steps'] > found['steps']
 
 
-def obstacle(config: ConfigDict, before: int) -> str:
+def obstacle(config: ConfigDict, found: dict[str, Any]) -> str:
   """Why a run of fewer steps cannot go on; '' if it can.
 
   Args:
     config: with the steps that are wanted.
-    before: steps that the run began with.
+    found: the config that the run began with.
   """
+  began = merged_by_name(found)
   for name, run in variants(config):
     whose = f' of {name}' if config.get('variants') else ''
-    if run.steps <= before:
+    before = began[name]['steps']
+    if run.steps == before:
       continue  # It has steps of its own.
     if run.get('cluster'):
       return f'the virtual time{whose} is made for that number of steps'

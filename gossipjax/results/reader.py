@@ -71,10 +71,7 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
     workdir.summary(folder)  # Refuses a config.json that was changed.
     runs = list(_runs(folder, claim))
     if not runs:
-      raise UserError(
-        f'{folder} holds no record yet; wait for the first, or '
-        'name another workdir.'
-      )
+      raise UserError(_without_records(folder, claim))
     found += runs
   return found
 
@@ -135,6 +132,17 @@ def _check_schema(versions: dict[pathlib.Path, int]) -> None:
         f'{folder} has schema version {version}, this gossipjax '
         f'reads {SCHEMA}; use the one that wrote it.'
       )
+
+
+def _without_records(folder: pathlib.Path, claim: dict[str, Any]) -> str:
+  names = merged_by_name(claim['config'])
+  ends = [workdir.summary(folder / name, False) or {} for name in names]
+  if all(why := [end.get('diverged') for end in ends]):
+    return f'{folder} holds no record, since every run diverged: {why[0]}'
+  return (
+    f'{folder} holds no record yet; wait for the first, or '
+    'name another workdir.'
+  )
 
 
 def _end(folder: pathlib.Path, config: dict[str, Any]) -> dict[str, Any] | None:

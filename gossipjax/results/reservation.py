@@ -70,7 +70,7 @@ def reserved(
       said = _check_inputs(folder, now)
       check()
       if (then := workdir.claimed(folder))['config'] != wanted:  # More steps.
-        now = then | {'config': wanted}
+        now = then | {'config': wanted, 'command': command}
         workdir.reopen(folder)
         write(folder / workdir.CONFIG, json.dumps(now, indent=2))
       yield said
@@ -110,7 +110,7 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
   wanted = defaults.filled(json.loads(config.to_json()))
   found = defaults.filled(workdir.claimed(folder)['config'])
   if resume and more_steps.only(found, wanted):
-    if why := more_steps.obstacle(config, found['steps']):
+    if why := more_steps.obstacle(config, found):
       raise UserError(
         f'--workdir={folder} holds a run of config.steps={found["steps"]}, '
         f'which cannot go on to {wanted["steps"]}: {why}; name another folder.'

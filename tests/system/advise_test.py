@@ -43,6 +43,7 @@ from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
 from gossipjax.traffic import Traffic
 from gossipjax.training import gradient, momentum, optimizer
+from gossipjax.training.loop import Interrupted
 from tests.support import program, workdirs
 
 PARAMS = {'w': jnp.linspace(-1, 1, 60).reshape(6, 10), 'b': jnp.ones(4)}
@@ -667,8 +668,17 @@ MISTAKES = {
   'minutes that are no number': ('--minutes=nan', '--minutes=nan 0 or more'),
   'an unknown link': ('--link=2gbe', 'link=2gbe 1gbe'),
   'no such file': ('--link=no.json', 'no.json No such file'),
+  'no picture': ('--plot --out=a.xyz', '--out=a.xyz .png'),
+  'no folder': ('--plot --out=none/a.png', '--out=none/a.png none.'),
   'no workers': ('--workers=0', 'workers least 1'),
 }
+
+
+def test_measuring_stops_between_two_strategies_if_somebody_asks():
+  config, asked = defaults.get_config('topk'), iter([False, True])
+  with pytest.raises(Interrupted):
+    advise.forecasts(config, interrupted=lambda: next(asked))
+  assert next(asked, None) is None
 
 
 @pytest.mark.parametrize('what', MISTAKES)

@@ -291,7 +291,7 @@ def test_a_line_break_in_a_name_hides_nothing_of_the_sentence(tmp_path):
 
 def test_a_plain_process_says_the_same_and_debug_adds_the_traceback(tmp_path):
   args = DEFAULT, '--config.batch_size=188', f'--workdir={tmp_path / "run"}'
-  plain, debug = (program.really(*args), program.really(*args, '--debug'))
+  plain, debug = (program.really(*args), program.really(*args, '--debug=True'))
   refused(plain, 'batch_size 187 188', tmp_path / 'run')
   assert debug.code == 2 and debug.err.startswith('Traceback')
   assert debug.err.endswith(plain.err)

@@ -13,7 +13,9 @@ import time
 import numpy as np
 import pytest
 
+from gossipjax.config import defaults
 from gossipjax.errors import MISTAKE
+from gossipjax.results import more_steps
 from tests.support import program
 
 STEPS = (
@@ -210,12 +212,27 @@ def test_a_finished_run_goes_on_to_more_steps(tmp_path):
   same(tmp_path / 'run/gtopk', tmp_path / 'whole/gtopk')
   config = json.loads((tmp_path / 'run/config.json').read_text())['config']
   assert config['steps'] == 36
+  command = json.loads((tmp_path / 'run/config.json').read_text())['command']
+  assert '--config.steps=36' in command
   told = run('run', 24, '--resume', code=MISTAKE)
   assert 'differ in config.steps' in told
   told = run('run', 48, '--resume', '--config.seed=1', code=MISTAKE)
   assert 'config.seed, config.steps' in told
   told = run('run', 48, code=MISTAKE)
   assert 'differ in config.steps' in told
+
+
+def test_a_variant_with_more_steps_of_its_own_is_no_obstacle():
+  config = defaults.get_config('topk')
+  own = {'steps': 10, 'optimizer': {'schedule': 'cosine'}}
+  config.variants = {'a': {}, 'b': own}
+  config.steps, config.eval_every = 4, 2
+  found = json.loads(config.to_json())
+  config.steps = 8
+  assert more_steps.obstacle(config, found) == ''
+  config.variants.b = {'optimizer': {'schedule': 'cosine'}}
+  found = {**json.loads(config.to_json()), 'steps': 4}
+  assert 'schedule=cosine of b' in more_steps.obstacle(config, found)
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,18 @@ def test_what_is_no_workdir_is_refused_by_name(folder, tmp_path):
       analysis.load(*folders)
 
 
+def test_who_waits_for_runs_that_all_diverged_is_told(tmp_path):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(**TWO))
+  first, *others = TWO
+  workdirs.run(folder, first, [], diverged='The loss is NaN.')
+  with pytest.raises(UserError, match='no record yet; wait'):
+    analysis.load(folder)
+  for name in others:
+    workdirs.run(folder, name, [], diverged='The loss is Inf.')
+  with pytest.raises(UserError, match='every run diverged: The loss is NaN'):
+    analysis.load(folder)
+
+
 def test_the_front_holds_what_nothing_beats_in_both():
   frame = pd.DataFrame(
     {

@@ -79,6 +79,14 @@ def test_one_seed_that_cannot_tell_says_so_and_names_the_command(tmp_path):
   assert text[1] == f"    {COMMAND} --config.seeds='(0, 1, 2)'"
 
 
+def test_more_seeds_replace_the_seed_of_the_command(tmp_path):
+  runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.9)}
+  given = {'command': f'{COMMAND} --config.seed=3'}
+  told = found(tmp_path / 'a', runs, {'seed': 3}, given)
+  more = next_comparison.command(told)
+  assert more == f"{COMMAND} --config.seeds='(3, 4, 5)'"
+
+
 def test_a_flat_curve_makes_one_seed_unsure(tmp_path):
   # At 98.01 % nobody is ahead, at 99 % one is by far.
   flat = (0.5, 0.985, 0.986, 0.987, 0.988, 0.989, 1.0)
@@ -324,6 +332,15 @@ def test_comparison_md_opens_with_the_answer(tmp_path):
   text = (folder / 'comparison.md').read_text()
   assert text.index('First to held-out') < text.index('## All figures')
   assert "the same command with --config.seeds='(0, 1, 2)'" in text
+  assert '2 workers, 3 steps of 16 examples each' in text
+
+
+def test_comparison_md_says_that_variants_have_steps_of_their_own():
+  config = workdirs.config(a={'steps': 4}, b={'steps': 50}) | {'steps': 9}
+  runs = [{'name': name, 'diverged': 'NaN'} for name in 'ab']
+  summary = {'config': config, 'commit': 'x', 'runs': runs}
+  text = table.markdown(summary, None)
+  assert '2 workers, 4 to 50 steps of 16 examples each' in text
 
 
 def test_several_workdirs_are_one_comparison(tmp_path):

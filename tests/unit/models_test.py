@@ -253,8 +253,9 @@ def test_workers_with_the_same_weights_share_an_ordinary_convolution():
   assert 'feature_group_count = 1' in text
 
 
-def test_pictures_that_are_too_small_are_a_sentence():
-  model = models.shallow(10)
+@pytest.mark.parametrize('make', [models.shallow, models.resnet9])
+def test_pictures_that_are_too_small_are_a_sentence(make):
+  model = make(10)
   with pytest.raises(UserError, match='halves images 3 times'):
     shapes(model, jnp.zeros((1, 7, 7, 4)))
 

@@ -36,6 +36,14 @@ def test_another_strategy_brings_its_own_arguments():
   assert same == before
 
 
+@pytest.mark.parametrize('text', ['false', 'False', 'FALSE'])
+def test_a_boolean_is_written_as_in_any_other_flag(text):
+  found = on_the_command_line(
+    '--config.strategy.name=gtopk', f'--config.strategy.conserve={text}'
+  ).strategy
+  assert found.conserve is False
+
+
 def test_so_does_another_task_and_one_of_ones_own():
   found = on_the_command_line(
     '--config.task.name=text', '--config.task.width=32'

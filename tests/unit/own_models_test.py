@@ -307,6 +307,7 @@ def test_an_audit_that_cannot_be_is_refused_before_training(
   'settings, words',
   [
     ({'seeds': 3}, 'seeds=3 has the wrong type; it takes tuple of int'),
+    ({'seed': 1, 'seeds': (2, 3)}, 'seed=1 has no effect beside'),
     ({'link': 5}, 'link=5 .* takes str or dict'),
     ({'target_score': 3}, 'target_score=3 .* takes str'),
     ({'target': 'x'}, "target='x' .* takes float or int"),

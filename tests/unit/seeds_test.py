@@ -9,7 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from gossipjax.comparison import compare, figures, over_seeds, seed_lines, table
-from gossipjax.config import defaults, resolve
+from gossipjax.config import arguments, defaults, resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
@@ -29,6 +29,21 @@ def config(**given):
   found.variants = defaults.variants(dense='all_reduce', few='topk')
   found.update(given)
   return found
+
+
+def test_a_seed_without_a_number_of_its_own_is_that_of_the_run():
+  def own(seed: int | None = None):
+    return seed
+
+  def needed(seed: int):
+    return seed
+
+  call = lambda function, **given: arguments.call(
+    function, given, 'strategy', seed=3
+  )
+  assert call(own) == 3 and call(own, seed=4) == call(needed, seed=4) == 7
+  with pytest.raises(UserError, match=r'strategy\.seed is missing'):
+    call(needed)
 
 
 @pytest.fixture(scope='module')

@@ -55,6 +55,17 @@ def test_an_override_that_all_variants_replace_is_refused(words, told):
     check_used(words.split(), config)
 
 
+@pytest.mark.parametrize('key', ['steps', 'optimizer.learning_rate'])
+def test_a_number_that_all_variants_have_of_their_own_is_refused(key):
+  config = defaults.get_config('topk')
+  own = {'steps': 4, 'optimizer': {'learning_rate': 0.1}}
+  config.variants = {'a': own, 'b': own}
+  told = f'brings its own {key}; set --config.variants.a.{key}'
+  with pytest.raises(UserError, match=told):
+    check_used([f'--config.{key}=5'], config)
+  check_used(['--config.optimizer.momentum=0.5'], config)
+
+
 def test_one_that_a_variant_keeps_is_not():
   config = defaults.get_config('topk')
   config.variants = {'a': {'strategy': {'density': 0.1}}, 'b': {'steps': 3}}
