@@ -20,7 +20,7 @@ def summary(name: str) -> dict:
     'examples_per_s': 1.0,
   }
   config = {'task': {'name': name}, 'workers': 2, 'steps': 2, 'seed': 0}
-  config |= {'batch_size': 1, 'link': name}
+  config |= {'batch_size': 1, 'link': name, 'strategy': {'name': 'topk'}}
   return {'config': config, 'commit': 'abc', 'runs': [run]}
 
 
