@@ -5,6 +5,7 @@ import numpy as np
 from jax import lax
 
 from gossipjax.collectives.axes import axis, is_sharded, names_of
+from gossipjax.errors import UserError
 
 
 def in_groups(name: str, params, x, groups):
@@ -21,12 +22,17 @@ def in_groups(name: str, params, x, groups):
 
   Returns:
     Its result; None if it is no collective.
+
+  Raises:
+    UserError: it is one of all workers that groups do not have.
   """
-  if name not in ('axis_index', 'ppermute', *_NATIVE):
-    return None
-  of = params.get('axes') or params.get('axis_name') or axis()
-  if names_of(of) != names_of(axis()):
-    return None  # Of the devices of a worker.
+  known = name in ('axis_index', 'ppermute', *_NATIVE)
+  of = (
+    params.get('axes') or params.get('axis_name') or (axis() if known else ())
+  )
+  if names_of(of) != names_of(axis()) or name in _IDENTITIES:
+    return None  # Of the devices of a worker, or of arrays.
+  _check(name, params, known)
   table, me = np.asarray(groups), lax.axis_index(axis())
   group, place = np.zeros((2, table.size), np.int32)
   for g, members in enumerate(table):
@@ -47,6 +53,22 @@ def in_groups(name: str, params, x, groups):
   return _OF_MEMBERS[name](mine, jnp.asarray(place)[me])
 
 
+def _check(name: str, params, known: bool) -> None:
+  usual = _FORMS.get(name, {})
+  if not known or {key: params[key] for key in usual} != usual:
+    given = ''.join(f', {key}={params[key]}' for key in usual)
+    raise UserError(
+      f'lax.{name}(x, {axis()!r}{given}) has no form within groups; use psum, '
+      'pmax, ppermute, or all_gather of whole arrays.'
+    )
+
+
+# What says only over which workers an array differs.
+_IDENTITIES = ('pvary', 'pcast', 'pbroadcast')
+_FORMS = {
+  'all_gather': {'all_gather_dimension': 0, 'tiled': False},
+  'all_to_all': {'split_axis': 0, 'concat_axis': 0, 'tiled': True},
+}
 _NATIVE = {
   'psum': lambda x, groups: lax.psum(x, axis(), axis_index_groups=groups),
   'pmax': lambda x, groups: lax.pmax(x, axis(), axis_index_groups=groups),

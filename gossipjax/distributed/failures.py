@@ -46,12 +46,21 @@ def hanging(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
   return [i for i, process in enumerate(running) if process.poll() is None]
 
 
+def is_lost(
+  running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
+) -> bool:
+  """Whether those that hang are to blame: others wait for one that died, too,
+  but one that lost another tells of that."""
+  return bool(stuck) and (
+    failed in stuck or running[failed].returncode in _LOSERS
+  )
+
+
 def sentence(
   running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
 ) -> str:
   """A sentence on the process that hangs, or that failed first."""
-  # Others wait for one that died; one that lost another tells of that.
-  if stuck and (failed in stuck or running[failed].returncode in _LOSERS):
+  if is_lost(running, failed, stuck):
     return f'Process {", ".join(map(str, stuck))} did not answer any more'
   code = running[failed].returncode
   if code < 0:

@@ -110,7 +110,7 @@ def run(
     why = failures.sentence(running, failed, stuck)
     said(f'{why}; all {len(running)} have ended.', sys.stderr)
   code = running[failed].wait()
-  if stuck and not signals.received:
+  if failures.is_lost(running, failed, stuck) and not signals.received:
     return LOST
   code = code if code > 0 else 128 - code
   # They were told by SIGTERM, whatever the launcher was told by.

@@ -167,14 +167,16 @@ def abandon(error: Exception) -> None:
   """Ends one of several processes after an error; else does nothing."""
   if not distributed():
     return
-  if _GONE.search(str(error)):
+  gone = _GONE.search(str(error))
+  if gone:
     print(
       f'Process {jax.process_index()}: a peer or the link to it is gone '
-      f'({_GONE.search(str(error)).group()}); --resume continues from the '
+      f'({gone.group()}); --resume continues from the '
       'last checkpoint.',
       file=sys.stderr,
     )
-  else:
+  # Words of another library may mean something else.
+  if not gone or not isinstance(error, jax.errors.JaxRuntimeError):
     traceback.print_exception(error)
   leave(LOST)
 

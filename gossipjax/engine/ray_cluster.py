@@ -109,9 +109,19 @@ def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:
       ray.exceptions.ActorUnschedulableError,  # Its node has left.
     ) as error:
       raise UserError(
-        f'{kind} {i} died before its first step; its memory may not suffice, '
-        'a smaller model or fewer workers need less; --debug shows more.'
+        f'{kind} {i} died before its first step; {_why(error)}; --debug shows '
+        'more.'
       ) from error
+
+
+def _why(error: Exception) -> str:
+  """The error of a process that did not begin; of one that was killed, none."""
+  *_, last = [line.strip() for line in str(error).splitlines() if line.strip()]
+  if 'creation task' in str(error):
+    return last.removeprefix('gossipjax.errors.UserError: ').rstrip('.')
+  return (
+    'its memory may not suffice, a smaller model or fewer workers need less'
+  )
 
 
 def _join(ray, where: str) -> None:

@@ -117,7 +117,8 @@ class WorkerProcess:
 
   def _train(self) -> None:
     try:
-      while True:
+      # Who has used all of a trace rests, and still answers the others.
+      while not self._setup.times.is_over(self.step):
         self._one_step()
     except UserError as error:
       self._error = error

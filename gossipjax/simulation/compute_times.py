@@ -48,13 +48,17 @@ class ComputeTimes:
     everyone = range(self.workers)
     return [i for i in everyone if self.back(i, now) == now] or [*everyone]
 
+  def is_over(self, step: int) -> bool:
+    """Whether a trace has no line for a worker's own step."""
+    return self._cluster.trace is not None and step >= len(self._cluster.trace)
+
   def attempt(self, worker: int, step: int, now: float) -> Attempt:
     """The gradient of a worker's own step, begun at `now`.
 
     Past the end of a trace there is none: who has used all of it computes no
     more, which only matters where a run needs more gradients than that.
     """
-    if self._cluster.trace is not None and step >= len(self._cluster.trace):
+    if self.is_over(step):
       return Attempt(math.inf, math.inf)
     up = self.back(worker, now)
     if up > now:

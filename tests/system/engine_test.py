@@ -51,6 +51,25 @@ def test_so_do_processes_of_ray():
   assert compared('--ray', *names) == dict.fromkeys(names, '0')
 
 
+def test_who_has_used_all_of_a_trace_rests_and_the_others_go_on(tmp_path):
+  (tmp_path / 'trace.csv').write_text('0.01, 0.05\n' * 12)
+  (tmp_path / 'traced.py').write_text(
+    'from gossipjax.config import defaults\n'
+    'def get_config():\n'
+    "  config = defaults.get_config('pull_gossip')\n"
+    "  config.update(workers=2, steps=12, engine='ray')\n"
+    '  config.cluster = defaults.cluster(\n'
+    f"    compute='trace', trace='{tmp_path}/trace.csv')\n"
+    '  return config\n'
+  )
+  ended = program.run(
+    tmp_path,
+    f'--config={tmp_path}/traced.py',
+    f'--workdir={tmp_path / "run"}',
+  )
+  assert ended.code == 0, ended.err
+
+
 def test_a_worker_that_dies_while_it_starts_is_a_sentence(tmp_path):
   run = Run(tmp_path, 'pairwise_gossip')
   os.kill(run.wait(lambda: named(run.process.pid, WORKER))[0], signal.SIGKILL)

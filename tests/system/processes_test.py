@@ -205,6 +205,22 @@ def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
   assert failures.first(running) == (1, [])
 
 
+@pytest.mark.parametrize(
+  'what, code, blamed',
+  [
+    ('exit 2', 2, 'Process 0 ended with exit code 2'),
+    ('kill -SEGV $$', 128 + signal.SIGSEGV, 'Process 0 died of SIGSEGV'),
+    (f'exit {constants.LOST}', constants.LOST, 'Process 1 did not answer'),
+  ],
+)
+def test_who_failed_gives_the_code_although_others_hang(
+  what, code, blamed, capfd
+):
+  commands = ['sh', '-c', what], ['sleep', '100']
+  assert launcher.run(commands, grace_s=0.5) == code
+  assert blamed in capfd.readouterr().err
+
+
 def launched(
   folder: pathlib.Path, *arguments: str, processes: int = 3
 ) -> subprocess.Popen:

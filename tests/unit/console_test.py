@@ -6,8 +6,10 @@ import sys
 
 import pytest
 from absl import flags
+from jax.errors import JaxRuntimeError
 
 from gossipjax.commands import command_line, console
+from gossipjax.distributed import processes
 from tests.support import program
 
 PROGRAM = """
@@ -174,3 +176,15 @@ def test_the_command_of_a_comparison_keeps_all_values_of_its_config():
     ' --config=my.py --config.workers=4 --config.link.latency_s=-1 '
     '--config.overlap=False --config.strategy.name=topk'
   )
+
+
+@pytest.mark.parametrize('kind, shown', [(JaxRuntimeError, 0), (OSError, 1)])
+def test_only_words_of_jax_are_a_peer_that_is_gone_for_sure(
+  kind, shown, monkeypatch, capsys
+):
+  monkeypatch.setattr(processes, 'distributed', lambda: True)
+  monkeypatch.setattr(processes, 'leave', lambda code: None)
+  processes.abandon(kind('Gloo: connection timed out'))
+  told = capsys.readouterr().err
+  assert 'a peer or the link to it is gone (' in told
+  assert told.count('connection timed out') == shown

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax import lax
 
 import gossipjax
 from gossipjax import compressors, executors, network, triggers
-from gossipjax.aggregator import Aggregator, Strategy, identity
+from gossipjax.aggregator import Aggregator, Strategy, identity, stateless
+from gossipjax.collectives import WORKERS
 from gossipjax.comparison import compare
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
@@ -28,6 +30,7 @@ from gossipjax.strategies import (
   random_k,
   topk,
 )
+from gossipjax.traffic import SILENCE
 from gossipjax.training import momentum
 from gossipjax.transforms import groups, outer_optimizers, traced
 from gossipjax.transforms.nesterov import taken_apart
@@ -394,3 +397,23 @@ def test_several_axes_of_workers_are_refused_by_groups():
   )
   with pytest.raises(UserError, match='single axis of workers'):
     program(jnp.ones((P, 4)))
+
+
+@pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
+@pytest.mark.parametrize(
+  'name, reduce',
+  [
+    ('pmin', lambda x: lax.pmin(x, WORKERS)),
+    ('all_gather', lambda x: lax.all_gather(x, WORKERS, tiled=True)),
+    ('reduce_scatter', lambda x: lax.psum_scatter(x, WORKERS, tiled=True)),
+  ],
+)
+def test_a_collective_that_groups_do_not_have_is_refused(
+  name, reduce, executor
+):
+  own = stateless(lambda tree, step, active: (reduce(tree), SILENCE))
+  on = executors.executor(4, executor)
+  with pytest.raises(UserError, match=f'lax.{name}.* within groups; use psum'):
+    on.run(
+      lambda x: groups.among(groups.neighbors(2), own).update(x, (), 0)[0]
+    )(on.put(np.ones((4, 2), np.float32)))
