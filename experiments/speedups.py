@@ -206,7 +206,8 @@ schedule (of a loss, as much above it). 8 workers, each method at its best rate.
 Three seeds, paired with all-reduce's: on small workloads of all that reach the
 target with the first, on large ones of the front of `fronts`. Who diverges, or
 misses the target with a seed, never reaches it. Computing and coding: measured,
-of one worker on this machine; seconds of the link: modelled from the bytes and
+of one worker on a CPU (the faster it is, the more a link saves); seconds of the
+link: modelled from the bytes and
 rounds that were counted. Nothing overlaps.
 """
 
