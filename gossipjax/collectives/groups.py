@@ -54,6 +54,7 @@ def in_groups(name: str, params, x, groups):
 
 
 def _check(name: str, params, known: bool) -> None:
+  """Refuses a collective of all workers, or a form of one, without a twin."""
   usual = _FORMS.get(name, {})
   if not known or {key: params[key] for key in usual} != usual:
     given = ''.join(f', {key}={params[key]}' for key in usual)
