@@ -175,8 +175,11 @@ def _speed(row: dict[str, Any]) -> str:
   if row[SPEED] is None:
     return 'not timed yet'
   error = row[SPEED + ERROR]
-  speed = f'{row[SPEED]:.2f} +- {error:.2f} times as fast on {LINK}'
-  return f'{speed} (asked for: {LEAST})'
+  return (
+    f'{row[SPEED]:.2f} +- {error:.2f} times as fast on {LINK} (asked for: '
+    f'{LEAST}) with a processor whose gradient takes '
+    f'{1e3 * row[step_times.GRADIENT]:.1f} ms'
+  )
 
 
 NOTES = """

@@ -113,6 +113,9 @@ def get_config(task):
 """
 # A loop that exists already, on a mesh of two axes: two lines are new.
 LOOP = """
+import os
+
+os.environ['NPROC'] = '32'  # A thread per core is too few for 4 devices.
 import jax
 
 jax.config.update('jax_num_cpu_devices', 4)

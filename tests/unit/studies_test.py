@@ -462,9 +462,11 @@ def test_hylo_is_faster_if_its_measured_seconds_can_tell(
   row = {'workload': 'fashion', 'method': 'hylo', hylo.EVEN: 1e7}
   row |= {'points over dense': points, f'points over dense{ERROR}': 0.1}
   row |= {hylo.SPEED: speed, hylo.SPEED + ERROR: error}
+  row |= {step_times.GRADIENT: 0.004}
   there = {'workload': 'fashion', 'studies': 2, 'studies finished': 2}
   found = hylo.verdict([row], [], [there | {'gate met': True}])
   assert found.word.startswith(word)
+  assert ('takes 4.0 ms' in found.sentence) == (speed is not None)
 
 
 def test_a_verdict_whose_cases_cannot_be_told_is_undecided():
