@@ -176,20 +176,30 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   if not rows:
     return claim.judged([], '', 'Nothing.', 'not measured on an idle machine')
   found = {key: [*pairs(rows, key).values()] for key in NEAR}
-  cases = [
-    _is_near(each, near) for key, near in NEAR.items() for each in found[key]
-  ]
-  span = lambda key: claim.span(
-    [{'ratio': _ratio(each)[0]} for each in found[key]], 'ratio'
-  )
+  cases = {
+    key: [_is_near(each, NEAR[key]) for each in found[key]] for key in NEAR
+  }
+
+  def told(key: str) -> str:
+    sure = [
+      {'ratio': _ratio(each)[0]}
+      for each, case in zip(found[key], cases[key], strict=True)
+      if case is not None
+    ]
+    near = f'{cases[key].count(True)} of {len(sure)} near'
+    return f'{claim.span(sure, "ratio")} ({near})'
+
+  every = [case for key in NEAR for case in cases[key]]
   overrun = statistics.fmean(r[OVERRUN] for r in rows)
-  told = f'seconds {span(SECONDS)}, staleness {span(STALE)}'
-  ours = f'measured over predicted: {told}'
+  ours = (
+    f'measured over predicted, where decided: seconds {told(SECONDS)}, '
+    f'staleness {told(STALE)}'
+  )
   return claim.judged(
-    cases,
+    every,
     ours,
-    f'Of {len(cases)} predictions {sum(case is True for case in cases)} are '
-    f'near, {cases.count(None)} undecided: {ours}. Processes computed '
+    f'Of {len(every)} predictions {every.count(True)} are near, '
+    f'{every.count(None)} undecided: {ours}. Processes computed '
     f'{overrun:.2f} times as long as asked.',
     other_load.doubt(rows),
   )

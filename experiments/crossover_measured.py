@@ -155,15 +155,13 @@ Both run the same config: virtual time models it, processes do it. A gradient
 takes {STEP_S} s (log-normal, sigma {SPREAD}); one that is computed sooner
 sleeps. The link of virtual time is the mean exchange of {CALM} steps; of
 all-reduce, what a step takes beyond its slowest gradient.
-`{SPEED}`: means over seeds.
-`{OFF}`: mean over seeds, each beside its own prediction; a case is
-undecided if the standard error is above {NEAR / 2}. The same learning
-rate for all, so that the table says what virtual time predicts, and not who is
-best tuned; that is `async_crossover`. `{OVERRUN}`: in those {CALM} steps, of
-methods that do not wait; at most {other_load.MOST_OVERRUN} is judged.
-`{OTHERS}`: the most just before and just after those steps
-and the training, or taken by the host meanwhile; at most
-{other_load.MOST_OTHERS} is judged.
+`{SPEED}`: means over seeds. `{OFF}`: mean over seeds, each beside its own
+prediction; a case is undecided if the standard error is above {NEAR / 2}. The
+same learning rate for all, so that the table says what virtual time predicts,
+and not who is best tuned; see `async_crossover`. `{OVERRUN}`: in those {CALM}
+steps, of methods that do not wait; at most {other_load.MOST_OVERRUN} is judged.
+`{OTHERS}`: the most just before and just after those steps and the training, or
+taken by the host meanwhile; at most {other_load.MOST_OTHERS} is judged.
 """
 
 
@@ -199,18 +197,20 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
   """A case is a method that does not wait, with a number of workers."""
   del runs
   free = [row for row in rows if row['method'] != DENSE]
-  known = [row for row in free if row[OFF]]
-  cases = [is_near(row[OFF], row[f'{OFF}{ERROR}'], NEAR) for row in free]
+  case = lambda row: is_near(row[OFF], row[f'{OFF}{ERROR}'], NEAR)
+  sure = claim.decided(free, case)
   told = '; '.join(
     f'{row["method"]} with {row["workers"]}: '
     f'{row[f"{SPEED}, measured"]:.2f} measured, '
     f'{row[f"{SPEED}, predicted"]:.2f} predicted'
-    for row in known
+    for row in free
+    if row[OFF]
   )
   return claim.judged(
-    cases,
-    f'times as fast as all-reduce: {claim.span(known, f"{SPEED}, measured")} '
-    f'measured, {claim.span(known, f"{SPEED}, predicted")} predicted',
+    [case(row) for row in free],
+    f'times as fast as all-reduce, where decided: '
+    f'{claim.span(sure, f"{SPEED}, measured")} measured, '
+    f'{claim.span(sure, f"{SPEED}, predicted")} predicted',
     f'Times as fast as all-reduce: {told or "nothing is measured yet"}.',
     other_load.doubt(rows),
   )

@@ -115,9 +115,8 @@ def find(
   """A row for each strategy, with all seeds that are kept."""
   scale = coverage[0]['scale']
   begun = {cell[0] for cell in found if cell[1] not in (BOTH, 'all_reduce')}
-  all_seeds = lambda cell: method(*cell, scale, best_rate.SEEDS)
   best = {
-    cell: study.follow(all_seeds(cell), kept).found or one
+    cell: best_rate.with_all_seeds(partial(method, *cell, scale), one, kept)
     for cell, one in found.items()
     if cell[0] in begun and cell[1] != BOTH
   }
@@ -156,11 +155,12 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
       if row[PATH] <= TENTH * dense[PATH]
     }
     good = [strategy for strategy, fine in cheap.items() if fine]
+    complete = trained.is_complete(coverage, name)
     unsure = any(cheap.get(row['strategy'], False) is None for row in front)
-    enough = bool(good) or (None if unsure else False)
+    enough = bool(good) or (None if unsure or not complete else False)
     ahead = margins.leads(front[-1], 'all_reduce')  # Of itself: False.
     enough = claim.all_hold((enough, None if ahead is None else not ahead))
-    cases.append(enough if trained.is_complete(coverage, name) else None)
+    cases.append(enough if complete else None)
     names = ', '.join(row['strategy'] for row in front)
     fine = ', '.join(good) or ('none' if enough is False else 'undecided')
     said.append(

@@ -19,6 +19,7 @@ from experiments.framework import (
   claim,
   figures,
   lost_mass,
+  margins,
   seed_statistics,
   study,
   trained,
@@ -110,11 +111,12 @@ def find(
     if theirs and method in ('conserving', 'butterfly'):
       over = seed_statistics.against(found[cell], theirs, 'published')
       gains.append(seed_statistics.columns(NAMES, cell) | over)
+  judged = figures.values(gains, 'workload')
   return claim.Finding(
     verdict(rows, gains, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *trained.evidence([r for r in rows if r['workload'] in judged], coverage),
     tables={'gains': gains, 'coverage': coverage},
   )
 
@@ -142,7 +144,8 @@ def verdict(
     + trained.unfinished(studies, mine, coverage, NAMES, ('conserving',)),
     f'keeping the mass gains '
     f'{claim.span(claim.decided(mine, _gains), GAIN, "+.2f")} points with '
-    f'{claim.span(mine, "workers", "d")} workers',
+    f'{claim.span(mine, "workers", "d")} workers'
+    + margins.open_down_to(mine, GAIN, _gains),
     f'The published merge loses {shares or "an unknown share"} of the applied '
     f'mass. Points of held-out accuracy gained by conserving, each rule at its '
     f'best rate: {"; ".join(each) or "not known yet"}. A gain counts from '

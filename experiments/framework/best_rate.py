@@ -10,8 +10,9 @@ from typing import NamedTuple
 from ml_collections import ConfigDict
 
 from experiments.framework import workloads
+from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
-from experiments.framework.study import Ask, Study
+from experiments.framework.study import Ask, Study, follow
 
 FINER = 10**0.5  # Between two learning rates.
 TRIALS = 5  # Most learning rates of a method, unless a claim says more.
@@ -115,6 +116,12 @@ def further_seeds(
   for name in choose(first):
     more[name] = yield from methods[name](SEEDS)
   return more
+
+
+def with_all_seeds(of: Callable[[int], Study], one: Tuned, kept: Kept) -> Tuned:
+  """A method with all seeds where they are kept, for whatever claim; else
+  `one`."""
+  return follow(of(SEEDS), kept).found or one
 
 
 def around(rate: float, offsets: Sequence[int]) -> list[float]:
