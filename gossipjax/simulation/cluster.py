@@ -40,11 +40,12 @@ class Cluster(NamedTuple):
     stragglers: workers that sleep after each gradient,
     sleep_s: for Uniform(0, sleep_s); 0.3 in Jin et al. (arXiv:1611.04581).
     slow: (worker, from_s, until_s, factor) of periods of slower computing.
-    outages: (worker, from_s, until_s); a gradient is lost, a transfer goes on.
+    outages: (worker, from_s, until_s), the earliest first; a gradient is lost,
+      a transfer goes on.
     fair: whether a server's link serves all transfers at once; if False, one
-      after the other.
-    shards: of the server of workers that do not wait; each adds a link, none
-      makes a transfer faster. Rounds of all workers have a server of one link.
+      after the other. Of workers that do not wait, as the next two.
+    shards: of the server; each adds a link, none makes a transfer faster.
+      Rounds of all workers have a server of one link.
     serial: whether a worker's link takes part in one exchange at a time.
     first: workers that a synchronous round waits for; 0 is all. The late drop
       their gradient and fetch the model (arXiv:1604.00981).

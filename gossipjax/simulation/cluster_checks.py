@@ -99,7 +99,8 @@ def slow_periods(slow, workers: int) -> tuple[tuple[float, ...], ...]:
 
 
 def outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
-  """`Cluster.failures`, checked: (worker, seconds from, seconds until) of each.
+  """`Cluster.failures`, checked: (worker, seconds from, seconds until) of each,
+  the earliest first.
 
   Raises:
     UserError: a worker, a time or their order is impossible.
@@ -112,9 +113,8 @@ def outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
         '(worker, at_s, back_s) with 0 <= at_s <= back_s.'
       )
   check_workers('failures', [entry[0] for entry in failures], workers)
-  found = tuple(
-    (int(e[0]), e[1], e[2] if len(e) == 3 else math.inf) for e in failures
-  )
+  times = ((int(e[0]), e[1], *(e[2:3] or (math.inf,))) for e in failures)
+  found = tuple(sorted(times, key=lambda outage: outage[1:]))
   if {who for who, _, until in found if until == math.inf} >= {*range(workers)}:
     raise UserError(
       'cluster.failures leaves no worker; let one run on or come back.'

@@ -48,7 +48,8 @@ class Fleet(NamedTuple):
     apart: the same for a silent round of which the others are lost: the round
       of all, which leaves the lost as they are.
     fetch: (held, worker, giver, dry_run) -> (held, Traffic of both): the
-      worker takes over the giver's model; in a dry run only the bill is made.
+      worker takes over the giver's parameters and optimizer state; in a dry run
+      only the bill is made.
   """
 
   hold: Callable[[State], Held]

@@ -6,6 +6,7 @@ import jax
 
 from gossipjax.aggregator import Tree
 from gossipjax.errors import UserError
+from gossipjax.simulation import server_leaves
 from gossipjax.simulation.timeline import silent
 from gossipjax.training import traffic_by_shapes, worker_program
 from gossipjax.training.run import Run
@@ -27,7 +28,8 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
       step in which it sends nothing.
   """
   begun = worker_program.form(run, shapes)
-  rejoining((begun.gradients, begun.parameters, begun.moments))
+  memory = begun.gradients, begun.parameters, begun.moments
+  rejoining(memory, begun.params)
   one = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), begun
   )
@@ -43,7 +45,7 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
       )
 
 
-def rejoining(memory: Any) -> None:
+def rejoining(memory: Any, params: Tree) -> None:
   """Refuses `first` for a strategy whose memory a late worker cannot catch up.
 
   It fetches parameters and the optimizer's state. A memory that all workers
@@ -52,12 +54,14 @@ def rejoining(memory: Any) -> None:
 
   Args:
     memory: of one worker's strategy; shapes suffice.
+    params: of the model, whose fields may have any names.
 
   Raises:
     UserError: there is more in it than in OWN.
   """
-  for path, _ in jax.tree_util.tree_leaves_with_path(memory):
-    names = [key.name for key in path if hasattr(key, 'name')]
+  model = server_leaves.paths_of(params)
+  for path, _ in jax.tree.leaves_with_path(memory):
+    names = server_leaves.fields(path, model)
     if not {*OWN} & {*names}:
       what = names[-1] if names else 'state'
       raise UserError(
