@@ -89,10 +89,9 @@ def random_targets(
   within 5 % as fast per step as new draws do; some cycles of 4 never do.
 
   Raises:
-    UserError: `schedule` is below 1.
+    UserError: `schedule` is below 1, or `seed` below 0.
   """
-  if schedule < 1:
-    raise UserError(f'schedule must be at least 1 draw, got {schedule}.')
+  _check_draws(seed, schedule)
   drawn = np.random.default_rng(seed).integers(n, size=(schedule, count))
   return tuple(map(tuple, drawn.tolist()))
 
@@ -101,10 +100,9 @@ def random_matching(seed: int = 0, schedule: int = 16) -> Topology:
   """Random pairs, new ones in each round; if n is odd, one worker has none.
 
   Raises:
-    UserError: `schedule` is below 1.
+    UserError: `schedule` is below 1, or `seed` below 0.
   """
-  if schedule < 1:
-    raise UserError(f'schedule must be at least 1 draw, got {schedule}.')
+  _check_draws(seed, schedule)
 
   def pairs(n: int) -> tuple[Round, ...]:
     rng, rounds = np.random.default_rng(seed), []
@@ -116,6 +114,13 @@ def random_matching(seed: int = 0, schedule: int = 16) -> Topology:
     return tuple(rounds)
 
   return pairs
+
+
+def _check_draws(seed: int, schedule: int) -> None:
+  if schedule < 1:
+    raise UserError(f'schedule must be at least 1 draw, got {schedule}.')
+  if seed < 0:
+    raise UserError(f'seed of random workers must be at least 0, got {seed}.')
 
 
 def only_round(topology: Topology, n: int, method: str) -> Round:

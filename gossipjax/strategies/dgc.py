@@ -106,7 +106,7 @@ def strategy(
     raise UserError(
       f'own_momentum must be from 0 to below 1, got {own_momentum}.'
     )
-  if clip is not None and clip <= 0:
+  if clip is not None and not clip > 0:
     raise UserError(f'clip is a norm above 0 or null, got {clip}.')
   sparse.count(density, 10**9)
   mean = velocity_mean(density, own_momentum, nesterov, selection)

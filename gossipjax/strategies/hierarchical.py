@@ -49,6 +49,8 @@ def strategy(
   """
   if inner.moments or outer.moments:
     raise UserError('hierarchical exchanges no moments of optimizers.')
+  if inner.state or outer.state:
+    raise UserError('hierarchical exchanges no state of a model by its levels.')
   if period > 1 and outer.gradients != identity():
     raise UserError(
       'outer of hierarchical exchanges gradients, but groups that exchange '

@@ -120,10 +120,11 @@ def strategy(
     if value not in OPTIONS[key]:
       remedy = nearest(value, OPTIONS[key])
       raise UserError(f'{key}={value} of hylo is unknown{remedy}')
-  if factor <= 0 or exponent < 0 or not 0 < min_rate <= max_rate <= 1:
+  known = min_size >= 0 and factor > 0 and exponent >= 0
+  if not (known and 0 < min_rate <= max_rate <= 1):
     raise UserError(
-      'hylo takes factor > 0, exponent >= 0 and 0 < min_rate <= max_rate <= 1'
-      f', got {factor}, {exponent}, {min_rate}, {max_rate}.'
+      'hylo takes min_size, exponent >= 0, factor > 0 and 0 < min_rate <= '
+      f'max_rate <= 1, got {(min_size, exponent, factor, min_rate, max_rate)}.'
     )
   gate = Gate(min_size, unit, level, factor, max_rate, min_rate, exponent)
   return Strategy(hylo_mean(gate, pull == 'compressed'), identity())

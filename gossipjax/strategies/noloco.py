@@ -84,7 +84,7 @@ def strategy(
   seed: of the random pairs, the same on all workers.
   schedule: rounds of pairs before they repeat, at least 1.
   """
-  if not 0 <= momentum < 1 or stepsize <= 0 or pull < 0:
+  if not (0 <= momentum < 1 and stepsize > 0 and pull >= 0):
     raise UserError(
       'noloco takes momentum from 0 to below 1, stepsize > 0 and pull >= 0, '
       f'got {momentum}, {stepsize} and {pull}.'

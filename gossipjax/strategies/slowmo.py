@@ -68,13 +68,12 @@ def strategy(
 ) -> Strategy:
   """Args:
   period: local steps between two slow steps, at least 1.
-  local_period: local steps between two averages, without momentum; a multiple
-    of it is `period`.
+  local_period: local steps between two plain averages; it divides `period`.
   stepsize, momentum: a > 0, b, 0 to below 1, of the slow steps.
   rate: of the inner optimizer by step; None is a constant one. A run gives the
     schedule of `config.optimizer`.
   """
-  if stepsize <= 0 or not 0 <= momentum < 1:
+  if not (stepsize > 0 and 0 <= momentum < 1):
     raise UserError(
       f'slowmo takes stepsize > 0 and momentum from 0 to below 1, '
       f'got {stepsize} and {momentum}.'

@@ -40,7 +40,7 @@ def strategy(
   over: 'all' workers, or 'senders': the mean of an entry is over those.
   seed: of compressors that draw random numbers.
   """
-  if not 0 <= decay <= 1 or stepsize <= 0:
+  if not (0 <= decay <= 1 and stepsize > 0):
     raise UserError(
       'sparse_loco takes decay from 0 to 1 and stepsize > 0, not '
       f'{decay} and {stepsize}.'

@@ -26,7 +26,7 @@ from gossipjax.aggregator import Aggregator, State, Strategy, Tree, identity
 from gossipjax.errors import UserError
 from gossipjax.strategies.diloco import progress_mean
 from gossipjax.traffic import SILENCE
-from gossipjax.transforms.bucketed import partitioned
+from gossipjax.transforms.bucketed import partitioned, seed_of
 from gossipjax.transforms.fragments import fragments as fragments_of
 from gossipjax.transforms.late import Late, late
 from gossipjax.transforms.outer_optimizers import OuterOptimizer, nesterov
@@ -120,9 +120,9 @@ def strategy(
     raise UserError(f'alpha must be from 0 to 1, got {alpha}.')
   of = lambda f: fragment_step(
     outer,
-    progress_mean(compressor, decay, exchange, seed + f),
+    progress_mean(compressor, decay, exchange, seed_of(f, seed)),
     period,
-    f * period // fragments,
+    f * period // max(fragments, 1),
     delay,
     alpha,
   )

@@ -116,7 +116,7 @@ def strategy(
     each bucket.
   selection: how the k highest scores are found, exactly or nearly.
   """
-  if weight < 0 or not 0 <= decay < 1 or large <= 0:
+  if not (weight >= 0 and 0 <= decay < 1 and large > 0):
     raise UserError(
       'union_topk takes weight >= 0, 0 <= decay < 1 and large > 0, '
       f'got {weight}, {decay} and {large}.'

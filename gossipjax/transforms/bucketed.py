@@ -167,8 +167,8 @@ def with_granularity(strategy: Make) -> Make:
   return with_argument(strategy, 'granularity', model(), _EXPLAINED, _cut)
 
 
-def _seed_of(number: int, seed: int) -> int:
-  """The seed of a bucket: of the first the given one."""
+def seed_of(number: int, seed: int) -> int:
+  """The seed of a bucket or fragment: of the first the given one."""
   if not number:
     return seed
   drawn = np.random.SeedSequence((seed % 2**64, number)).generate_state(1)
@@ -179,7 +179,7 @@ def _cut(
   make: Make, given: dict[str, Any], granularity: Granularity
 ) -> Strategy:
   def of_bucket(number: int) -> Strategy:
-    seed = {'seed': _seed_of(number, given['seed'])} if 'seed' in given else {}
+    seed = {'seed': seed_of(number, given['seed'])} if 'seed' in given else {}
     return make(**seed)
 
   return of_bucket(0)._replace(

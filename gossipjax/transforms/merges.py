@@ -26,7 +26,7 @@ class Reports(NamedTuple):
   """The sums of what workers have reported since the last outer step."""
 
   moves: Tree  # sum of w_i D_i, or of w_i unit(D_i).
-  lengths: Tree  # f32[] per tensor, or wider; sum of w_i |D_i|.
+  lengths: Tree  # f32[] per tensor, or wider; sum of w_i |D_i|. () of a mean.
   weight: jax.Array  # f32[]; sum of w_i.
   workers: jax.Array  # f32[]
 
@@ -41,8 +41,9 @@ def report(moved: Tree, weight: jax.Array, merge: str) -> Reports:
   """
   needs_floats(moved, 'decoupled_diloco')
   moved = jax.tree.map(widened, moved)
-  length = jax.tree.map(lambda d: jnp.sqrt(jnp.sum(d * d)), moved)
+  length: Tree = ()
   if merge == 'direction':
+    length = jax.tree.map(lambda d: jnp.sqrt(jnp.sum(d * d)), moved)
     unit = lambda d, r: d / jnp.where(r > 0, r, 1)
     moved = jax.tree.map(unit, moved, length)
   weighted = lambda tree: jax.tree.map(lambda x: weight * x, tree)
@@ -53,9 +54,11 @@ def merged(reports: Reports, merge: str, like: Tree) -> Tree:
   """D, with the dtypes of `like`; zero for a tensor whose directions cancel."""
   weight = jnp.maximum(reports.weight, 1)
 
+  if merge == 'mean':
+    mean = lambda moves, x: (moves / weight).astype(x.dtype)
+    return jax.tree.map(mean, reports.moves, like)
+
   def leaf(moves, length, x):
-    if merge == 'mean':
-      return (moves / weight).astype(x.dtype)
     norm = jnp.sqrt(jnp.sum(moves * moves))
     unit = moves / jnp.where(norm > 0, norm, 1)
     return (length / weight * unit).astype(x.dtype)

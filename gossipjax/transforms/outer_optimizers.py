@@ -15,7 +15,7 @@ OuterOptimizer: TypeAlias = optax.GradientTransformation
 
 
 def _checked(stepsize: float, momentum: float = 0.0) -> None:
-  if stepsize <= 0 or not 0 <= momentum < 1:
+  if not (stepsize > 0 and 0 <= momentum < 1):
     raise UserError(
       'An outer optimizer takes stepsize > 0 and momentum from 0 to below 1, '
       f'got {stepsize} and {momentum}.'

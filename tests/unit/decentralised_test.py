@@ -1,5 +1,6 @@
 """Decentralised and local methods: NumPy's numbers, and special cases."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -500,6 +501,11 @@ def test_demo_sends_k_values_and_k_indices_of_12_bits_a_block():
     lambda: demo.strategy(own_momentum=1.5),
     lambda: demo.strategy(over='some'),
     lambda: noloco.strategy(momentum=1.0),
+    lambda: noloco.strategy(stepsize=math.nan),
+    lambda: noloco.strategy(seed=-1).parameters.init({'x': jnp.zeros(3)}),
+    lambda: topology.random_matching(-1),
+    lambda: topology.random_targets(1, 4, -1),
+    lambda: slowmo.strategy(stepsize=math.nan),
     lambda: sparta.strategy(0.0),
     lambda: slowmo.strategy(48, 5),
     lambda: slowmo.strategy(stepsize=0.0),

@@ -185,6 +185,18 @@ def test_fragments_have_whole_layers():
     fragments(net, 2, 'random')
 
 
+def test_fragments_of_runs_with_neighboring_seeds_draw_other_numbers(
+  monkeypatch,
+):
+  drawn = []
+  mean = lambda *given: drawn.append(given[-1]) or identity()
+  monkeypatch.setattr(streaming_diloco, 'progress_mean', mean)
+  layers = {'a': {'kernel': jnp.zeros(3)}, 'b': {'kernel': jnp.zeros(4)}}
+  for seed in range(3):
+    streaming(fragments=2, seed=seed).parameters.init(layers)
+  assert len({*drawn}) == 6 and {0, 1, 2} < {*drawn}
+
+
 @pytest.mark.parametrize('wrong', [{'delay': H}, {'delay': -1}, {'alpha': 1.1}])
 def test_impossible_settings_are_refused(wrong):
   with pytest.raises(UserError, match=next(iter(wrong))):

@@ -312,6 +312,14 @@ def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
       hierarchical.strategy(2, 8, outer=outer)
 
 
+@pytest.mark.parametrize('slot', ['state', 'moments'])
+@pytest.mark.parametrize('level', ['inner', 'outer'])
+def test_a_level_with_more_slots_is_refused(level, slot):
+  part = local_sgd.strategy()._replace(**{slot: all_reduce.exact_mean()})
+  with pytest.raises(UserError, match='hierarchical exchanges no'):
+    hierarchical.strategy(2, 1, **{level: part})
+
+
 def test_levels_and_the_optimizer_have_one_momentum():
   config = defaults.get_config('hierarchical')
   config.strategy.period = 1

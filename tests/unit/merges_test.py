@@ -15,7 +15,7 @@ from gossipjax.strategies import (
 )
 from gossipjax.transforms.merges import merged, report
 from gossipjax.transforms.outer_optimizers import nesterov
-from tests.support.quadratics import close, start, train
+from tests.support.quadratics import close, run, start, train
 
 MOMENTUM = optax.sgd(0.1, 0.9)
 pytestmark = pytest.mark.usefixtures('compile_quickly')
@@ -39,6 +39,19 @@ WALK = np.float32([[1.0], [2.0], [4.0]])  # Of each worker in a step.
 def test_a_mean_is_weighted():
   expected = WEIGHTS @ MOVES / WEIGHTS.sum()
   np.testing.assert_allclose(merge('mean', MOVES, WEIGHTS), expected, atol=1e-6)
+
+
+def test_a_mean_of_progress_needs_and_sends_no_lengths():
+  assert report([jnp.ones(3)], jnp.float32(1), 'mean').lengths == ()
+  mean, direction = (
+    [
+      int(sent.bytes[0])
+      for *_, sent in run(decoupled_diloco.strategy(1, merge=merge))
+    ]
+    for merge in ('mean', 'direction')
+  )
+  # Of the tensor a length in each direction.
+  assert direction == [sent + 2 * 4 for sent in mean]
 
 
 def test_a_merge_of_directions_has_the_weighted_mean_of_lengths():

@@ -1,5 +1,7 @@
 """Laws of the one-bit, random and outer strategies: done by hand as well."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from gossipjax.errors import UserError
 from gossipjax.strategies import (
   choco,
   compressed,
+  dgc,
   diloco,
   double_squeeze,
   ef_sign,
@@ -21,6 +24,7 @@ from gossipjax.strategies import (
   qsgd,
   random_k,
   sparse_loco,
+  union_topk,
 )
 from gossipjax.transforms import outer_optimizers
 
@@ -302,12 +306,17 @@ def test_a_tree_with_integers_is_refused(aggregator):
   [
     lambda: diloco.strategy(outer=outer_optimizers.nesterov(0.0)),
     lambda: diloco.strategy(outer=outer_optimizers.nesterov(0.7, 1.0)),
+    lambda: diloco.strategy(outer=outer_optimizers.nesterov(math.nan)),
     lambda: diloco.strategy(exchange='ring'),
     lambda: diloco.strategy(decay=1.1),
     lambda: sparse_loco.strategy(over='some'),
     lambda: diloco.strategy(period=0),
     lambda: sparse_loco.strategy(decay=1.1),
     lambda: sparse_loco.strategy(stepsize=-1.0),
+    lambda: sparse_loco.strategy(stepsize=math.nan),
+    lambda: dgc.strategy(clip=math.nan),
+    lambda: union_topk.strategy(weight=math.nan),
+    lambda: hylo.strategy(min_size=-1),
     lambda: random_k.strategy(2.0),
   ],
 )
