@@ -28,6 +28,7 @@ from gossipjax.collectives.axes import (
   axis,
   of_groups,
   over,
+  random_turn,
 )
 from gossipjax.collectives.bills import ring_bytes
 from gossipjax.collectives.groups import in_groups
@@ -73,6 +74,7 @@ __all__ = [
   'of_groups',
   'over',
   'push',
+  'random_turn',
   'read',
   'ring_bytes',
   'send',

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 WORKERS = 'workers'  # The mesh axis, unless `over` says another.
@@ -111,6 +112,16 @@ def all_agree(shared: bool = False) -> bool:
   mine = {*names_of(axis()), *names_of(sharing_axis() or ())}
   others = {*jax.sharding.get_abstract_mesh().manual_axes} - mine
   return not _IN_GROUPS.get() and (shared or not (is_sharded() and others))
+
+
+def random_turn(step: jax.Array) -> jax.Array:
+  """A turn among rounds of messages, i32[], drawn anew at each step.
+
+  It is the same in all groups of workers, whose keys of random numbers differ:
+  all have to take the same branch where there is a `ppermute` in it.
+  """
+  same = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl='threefry2x32')
+  return jax.random.randint(jax.random.fold_in(same, step), (), 0, 2**30)
 
 
 def manual(names: Axis | None) -> bool:

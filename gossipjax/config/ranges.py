@@ -123,7 +123,7 @@ RANGES: Mapping[str, Range] = {
   'size': _count('workers', most=2**16),
   'pull': NOT_NEGATIVE,
   'kept': _count('entries'),
-  'number': _count('shards', most=2**16),
+  'number': _count('shards', most=4095),
   'side': SIZE,
   'pulls': _count('workers', most=2**16),
   'look_ahead': FACTOR,

@@ -76,8 +76,7 @@ def triggered_mean(
   def update(tree, memories, step, active=True):
     who = 0 if scope == 'all' else lax.axis_index(collectives.axis())
     # Random, so that exchanges cannot always meet the same round of a cycle.
-    key = jax.random.fold_in(jax.random.key(0), step)
-    turn = jax.random.randint(key, (), 0, 2**30)
+    turn = collectives.random_turn(step)
     parts, memories, sent = split(tree), [*memories], SILENCE
     ask = lambda part, memory: trigger.update(part, memory, step, who)
     wants, updated = zip(*map(ask, parts, memories), strict=True)

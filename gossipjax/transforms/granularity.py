@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from gossipjax.errors import UserError
 
+MOST_SHARDS = 4095  # Of which Traffic adds up the exchanges exactly.
+
 
 class Granularity(NamedTuple):
   """How large a bucket is, that is the tensors of one exchange.
@@ -66,11 +68,12 @@ def shards(number: int = 2) -> Granularity:
   (config.inner=fsdp), on one device each.
 
   Raises:
-    UserError: fewer than 1 shard.
+    UserError: fewer than 1 shard, or more than MOST_SHARDS.
   """
-  if number < 1:
+  if not 1 <= number <= MOST_SHARDS:
     raise UserError(
-      f'granularity.number must be at least 1 shard, got {number}.'
+      f'granularity.number must be from 1 to {MOST_SHARDS:,} shards, got '
+      f'{number}.'
     )
   return Granularity(None, number)
 

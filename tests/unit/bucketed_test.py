@@ -199,6 +199,7 @@ def test_shards_of_a_tensor_are_that_tensor(shape, number):
   np.testing.assert_array_equal(joined(pieces, {'x': x})['x'], x)
 
 
-def test_no_shards_are_refused():
+@pytest.mark.parametrize('number', [0, 4096])
+def test_no_shards_and_too_many_are_refused(number):
   with pytest.raises(UserError, match=r'granularity\.number'):
-    shards(0)
+    shards(number)

@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import gossipjax
-from gossipjax import compressors, executors, network, triggers
+from gossipjax import compressors, executors, network, topology, triggers
 from gossipjax.aggregator import Aggregator, Strategy, identity, stateless
 from gossipjax.collectives import WORKERS
 from gossipjax.comparison import compare
@@ -310,6 +310,24 @@ def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
   ):
     with pytest.raises(UserError, match='only every 8 steps never agree'):
       hierarchical.strategy(2, 8, outer=outer)
+
+
+def test_all_groups_take_the_same_round_of_messages():
+  """Else some devices would wait in a branch that others do not take."""
+  always = adaptive_gossip.strategy(
+    triggers.fixed(period=1), topology=topology.hypercube
+  )
+  inside = groups.among(groups.neighbors(4), always.parameters)
+
+  def partner_of_first(step):
+    x = {'x': 2.0 ** jnp.tile(jnp.arange(4), 2)[:, None]}
+    one = lambda x: inside.update(x, inside.init(x), step)[0]
+    found = jax.vmap(one, axis_name=WORKERS)(x)['x'][:, 0]
+    return 2 * found[::4] - 1  # Of both groups: the other value of the mean.
+
+  met = np.array([partner_of_first(jnp.int32(step)) for step in range(8)])
+  assert {*met[:, 0]} == {2.0, 4.0}
+  np.testing.assert_array_equal(met[:, 0], met[:, 1])
 
 
 @pytest.mark.parametrize('slot', ['state', 'moments'])
