@@ -147,8 +147,7 @@ def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
   return seed_statistics.columns(NAMES, cell) | {
     'seconds of a transfer': mine.transfer_s,
     'seeds': len(runs),
-    'learning rate': mine.tuned.rate,
-    seed_statistics.INSIDE: mine.tuned.inside,
+    **virtual_time.at_best(mine.tuned),
     'share of time not computing': statistics.mean(map(talking, runs)),
     'traffic saved': base and 1 - _per_step(runs) / _per_step(base.tuned.runs),
     TIMES: _last(runs, 'bytes_sent') / (P * 4 * virtual_time.PARAMETERS),

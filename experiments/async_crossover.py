@@ -86,8 +86,7 @@ def find(
       seed_statistics.columns(NAMES, cell)
       | {
         'seeds': len(tuned.runs),
-        'learning rate': tuned.rate,
-        seed_statistics.INSIDE: tuned.inside,
+        **virtual_time.at_best(tuned),
         TIME: virtual_time.mean_seconds(tuned),
         f'{TIME}{seed_statistics.ERROR}': virtual_time.error(tuned),
         PART: part,

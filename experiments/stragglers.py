@@ -21,7 +21,7 @@ from experiments.framework import (
   virtual_time,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import ERROR, INSIDE, known
+from experiments.framework.seed_statistics import ERROR, known
 from experiments.framework.single_run import Result
 from experiments.framework.virtual_time import TARGET
 
@@ -78,13 +78,11 @@ class Weathers(NamedTuple):
   """A method at its best rate without trouble, in every weather.
 
   Attributes:
-    rate: of learning.
-    inside: see `best_rate.Tuned`.
+    calm: without trouble, where rates were tried.
     runs: by weather, one for each seed.
   """
 
-  rate: float | None
-  inside: bool
+  calm: best_rate.Tuned
   runs: dict[str, list[Result]]
 
 
@@ -110,7 +108,7 @@ def _study(name: str, scale: str) -> study.Study:
       )
       for seed in range(len(calm.runs))
     ]
-  return Weathers(calm.rate, calm.inside, runs)
+  return Weathers(calm, runs)
 
 
 def find(
@@ -118,7 +116,7 @@ def find(
 ) -> claim.Finding:
   """A row for each method."""
   del kept
-  rows = [_row(cell[1], found[cell]) for cell in found if found[cell].rate]
+  rows = [_row(cell[1], found[cell]) for cell in found if found[cell].calm.rate]
   return claim.Finding(
     verdict(rows, coverage),
     rows,
@@ -152,7 +150,7 @@ def _row(name: str, weathers: Weathers) -> dict[str, Any]:
     if r['records'][-1].get('lost_worker') is not None
   ]
   row = {'method': name, 'seeds': len(runs['calm'])}
-  row |= {'learning rate': weathers.rate, INSIDE: weathers.inside}
+  row |= virtual_time.at_best(weathers.calm)
   for number, (what, *keys) in zip(
     (_step_s, virtual_time.to_target), KEYS, strict=True
   ):

@@ -31,6 +31,7 @@ TARGET = 0.88
 ASYNCHRONOUS = {'asynchronous': True}
 WAITS = {'asynchronous': False}
 TUNING_SEED = 100
+MISSED = 1e8  # More seconds than any run takes.
 
 
 def link(transfer_s: float) -> dict[str, float]:
@@ -96,6 +97,24 @@ def tuned(
   )
 
 
+def at_best(tuned: best_rate.Tuned) -> dict[str, Any]:
+  """Columns of the best rate, and of the seconds to the target of all rates
+  with the seed that they are compared with."""
+
+  def took(score: float | None) -> str:
+    if score is None:
+      return 'diverged'
+    return f'{-score:.4g} s' if score > 1 - MISSED else 'not reached'
+
+  return {
+    'learning rate': tuned.rate,
+    seed_statistics.INSIDE: tuned.inside,
+    'virtual time by rate': '; '.join(
+      f'{rate:.3g}: {took(score)}' for rate, score in tuned.curve.items()
+    ),
+  }
+
+
 def speed(run: Result, accuracy: float = TARGET) -> float | None:
   """Minus the seconds to the target; below all of these if it is not reached,
   the more so the worse the last accuracy. None if the run diverged."""
@@ -103,7 +122,7 @@ def speed(run: Result, accuracy: float = TARGET) -> float | None:
     return None
   if (seconds := to_target(run, accuracy)) is not None:
     return -seconds
-  return -1e9 + run['records'][-1]['test_accuracy']
+  return -MISSED + run['records'][-1]['test_accuracy']
 
 
 def to_target(run: Result, accuracy: float = TARGET) -> float | None:
