@@ -135,7 +135,7 @@ def find(
     verdict(rows, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *trained.evidence(rows, coverage, whole=True),
     tables={'coverage': coverage},
   )
 

@@ -85,9 +85,7 @@ def coverage(
 def doubt(coverage: claim.Rows) -> str:
   """Why trainings cannot carry a verdict; '' if they can."""
   for row in coverage:
-    if not row['studies finished']:
-      continue
-    if not row['gate met']:
+    if row['studies finished'] and not row['gate met']:
       return f'all-reduce has not reached the gate of {row["workload"]}'
   if not any(row['studies finished'] for row in coverage):
     return 'no training is finished'
@@ -124,10 +122,12 @@ def unfinished(
 
 
 def evidence(
-  rows: claim.Rows, coverage: claim.Rows
+  rows: claim.Rows, coverage: claim.Rows, whole: bool = False
 ) -> tuple[str, str, int, int]:
   """Workload, length, fewest and most seeds of a finding; of many workloads
-  how many."""
+  how many. If `whole`, those with all studies finished count, if any are."""
+  if whole:
+    rows = [r for r in rows if is_complete(coverage, r['workload'])] or rows
   names = figures.values([row for row in rows if row['seeds']], 'workload')
   begun = [row for row in coverage if row['workload'] in names] or coverage
   of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
