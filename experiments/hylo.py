@@ -144,8 +144,9 @@ def verdict(
     as_good = seed_statistics.gains(row, 'dense', -WITHIN, WITHIN)
     met.append(claim.all_hold((as_good, _is_faster(row))))
     points, speed = seed_statistics.over(row, 'dense'), row[SPEED]
-    slow = f'gradient {1e3 * (row[step_times.GRADIENT] or 0):.1f} ms'
-    pace = 'not timed yet' if speed is None else f'{speed:.2f} x ({slow})'
+    pace = 'not timed yet'
+    if speed is not None:
+      pace = f'{speed:.2f} x (gradient {1e3 * row[step_times.GRADIENT]:.1f} ms)'
     short.append(f'{row["workload"]} {points}, {pace}')
     below = (
       f'{FASTER} times as fast below {row[EVEN]:.3g} B/s'

@@ -122,7 +122,7 @@ def strategy(
     outer,
     progress_mean(compressor, decay, exchange, seed_of(f, seed)),
     period,
-    f * period // max(fragments, 1),
+    f * period // max(fragments, 1),  # `cut` refuses 0 in a sentence.
     delay,
     alpha,
   )

@@ -53,7 +53,6 @@ def report(moved: Tree, weight: jax.Array, merge: str) -> Reports:
 def merged(reports: Reports, merge: str, like: Tree) -> Tree:
   """D, with the dtypes of `like`; zero for a tensor whose directions cancel."""
   weight = jnp.maximum(reports.weight, 1)
-
   if merge == 'mean':
     mean = lambda moves, x: (moves / weight).astype(x.dtype)
     return jax.tree.map(mean, reports.moves, like)
