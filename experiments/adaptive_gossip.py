@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from experiments.framework import (
   best_rate,
   claim,
-  figures,
   matched,
+  points,
   seed_statistics,
   silent_steps,
   trained,
@@ -219,15 +219,11 @@ emulated devices.
 def figure(
   rows: claim.Rows, silent_steps: claim.Rows, coverage: claim.Rows
 ) -> Figure:
-  """Held-out accuracy against traffic saved, a panel per workload."""
+  """Held-out accuracy and traffic saved, a row of panels per workload."""
   del silent_steps, coverage
   rows = [row for row in rows if known(row[TRAFFIC])] or rows
-  names = figures.values(rows, 'workload')
-  found = Figure(figsize=(5.5 * len(names), 4), layout='constrained')
-  panels = found.subplots(1, len(names), squeeze=False)
-  figures.accuracies(panels[0], rows, 'workload', TRAFFIC, ('method', 'scope'))
-  figures.legend(found, *panels.flat)
-  return found
+  columns = {seed_statistics.ACCURACY: seed_statistics.DEVIATION, TRAFFIC: ''}
+  return points.by_workload(rows, 'method', 'scope', columns)
 
 
 if __name__ == '__main__':

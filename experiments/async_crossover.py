@@ -196,11 +196,12 @@ def _so_far(rows: claim.Rows) -> str:
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
-  """Time to the target against workers."""
+  """Time to the target and its standard error against workers."""
   del coverage
   found = Figure(figsize=(7, 4), layout='constrained')
   axes = found.subplots()
-  figures.lines(axes, rows, 'workers', TIME, 'method', 'o-')
+  error = f'{TIME}{seed_statistics.ERROR}'
+  figures.lines(axes, rows, 'workers', TIME, 'method', 'o-', error=error)
   axes.set(yscale='log', ylabel=TIME)
   figures.over_workers(axes)
   axes.grid(alpha=0.3)

@@ -8,11 +8,11 @@ seeds and no other that has them scores more with fewer bytes on the busiest
 link.
 """
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.framework import (
@@ -20,6 +20,7 @@ from experiments.framework import (
   claim,
   figures,
   margins,
+  points,
   seed_statistics,
   study,
   trained,
@@ -193,42 +194,41 @@ that were on the front of {SMALL[0]} when these workloads were begun.
 """
 
 
-def _named(rows: claim.Rows, y: str) -> claim.Rows:
-  """Rows that have room for their names, those on the front first."""
-  low, high = min(r[y] for r in rows), max(r[y] for r in rows)
-  near = lambda a, b: (
-    abs(math.log10(a[PATH] / b[PATH])) < 0.4
-    and abs(a[y] - b[y]) < 0.03 * (high - low)
-  )
-  named: claim.Rows = []
-  for row in sorted(rows, key=lambda r: not r[FRONT]):
-    if not any(near(row, other) for other in named):
-      named.append(row)
-  return named
-
-
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
-  """Score against bytes; the front is joined by a line, some have names."""
+  """Score against bytes; the front is joined by a line, most have names."""
   del coverage
   names = figures.values(rows, 'workload')
-  found = Figure(figsize=(7 * len(names), 5), layout='constrained')
-  panels = found.subplots(1, len(names), squeeze=False)[0]
-  for axes, name in zip(panels, names, strict=True):
-    y, sign, *_ = margins.measure(name)
-    mine = [r for r in rows if r['workload'] == name and r[y] is not None]
-    front = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
-    axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)
-    for row in mine:
-      axes.plot(row[PATH], row[y], 'C1o' if row[FRONT] else 'C0.')
-    axes.set(title=name, xlabel=PATH, ylabel=y, xscale='log')
-    for row in _named(mine, y):
-      at = row[PATH], row[y]
-      left = axes.transLimits.transform((math.log10(at[0]), at[1]))[0] < 0.8
-      side, offset = ('left', (3, 3)) if left else ('right', (-3, 3))
-      style: Any = {'textcoords': 'offset points', 'fontsize': 7, 'ha': side}
-      axes.annotate(row['strategy'], at, offset, **style)
-    axes.yaxis.set_inverted(sign < 0)  # Better is higher up.
+  found = Figure(figsize=(10, 5.5 * len(names)), layout='constrained')
+  panels = found.subplots(len(names), 1, squeeze=False)[:, 0]
+  named = [_draw(*each, rows) for each in zip(panels, names, strict=True)]
+  figures.units_of_axes(found)
+  for axes, at in zip(panels, named, strict=True):
+    points.write_names(axes, at)
   return found
+
+
+def _draw(
+  axes: Axes, workload: str, rows: claim.Rows
+) -> dict[str, tuple[float, float]]:
+  """Draws a workload; returns its points by name, those of the front first."""
+  y, sign, *_ = margins.measure(workload)
+  known = seed_statistics.known
+  rows = [r for r in rows if r['workload'] == workload and known(r[y])]
+  front = sorted((r for r in rows if r[FRONT]), key=lambda row: row[PATH])
+  scores = [sign * row[y] for row in front] or [0.0]
+  edge = min(scores) - 1.5 * (max(scores) - min(scores))
+  axes.plot([r[PATH] for r in front], [r[y] for r in front], 'C1-', zorder=0)
+  named = {}
+  rows.sort(key=lambda r: (not r[FRONT], r['strategy'] != 'all_reduce'))
+  for row in rows:
+    far = len(front) > 1 and sign * row[y] < edge  # Then it is at the edge.
+    at = row[PATH], sign * edge if far else row[y]
+    axes.plot(*at, 'C1o' if row[FRONT] else 'C0v' if far else 'C0.')
+    named[row['strategy'] + f' ({row[y]:.1f})' * far] = at
+  axes.set(title=workload, xlabel=PATH, ylabel=y, xscale='log')
+  axes.yaxis.set_inverted(sign < 0)  # Better is higher up.
+  axes.margins(0.08)
+  return named
 
 
 if __name__ == '__main__':

@@ -215,7 +215,7 @@ def figure(
   found = Figure(figsize=(13, 4), layout='constrained')
   names = figures.values(rows, 'workload')
   *panels, last = found.subplots(1, len(names) + 1)
-  figures.accuracies(panels, rows, 'workload', PATH, ('method',))
+  figures.accuracies(panels, rows, 'workload', PATH, 'method')
   for axes in panels:
     axes.set_xscale('log')
   named = lambda r: f'{r["decode level"]}, mean gradient {r["mean gradient"]:g}'

@@ -12,6 +12,7 @@ arXiv:2311.08105, 2501.18512, 2506.10911, 2508.15706 and 2505.23725
 from functools import partial
 from typing import Any
 
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from experiments.framework import (
@@ -205,28 +206,27 @@ judged methods are trained, with one P and IID.
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   """Score against bytes and seconds, a row for each workload and split."""
   del coverage
-  drawn = lambda row: LARGE.get(row['workload'], WORKERS[0])
-  rows = [row for row in rows if row['workers'] == drawn(row)]
   places = list(dict.fromkeys((r['workload'], r['split']) for r in rows))
   keys = PATH, *LINKS.values()
   found = Figure(figsize=(14, 0.4 + 3.4 * len(places)), layout='constrained')
   panels = found.subplots(len(places) or 1, len(keys), squeeze=False)
+  marks = dict(zip(sorted(WORKERS), 'vos', strict=True))
+  colors = colormaps['tab20'].colors
   for line, (name, split) in zip(panels, places, strict=False):
     by = margins.measure(name)
     mine = [r for r in rows if (r['workload'], r['split']) == (name, split)]
     for axes, x in zip(line, keys, strict=True):
-      for i, method in enumerate(METHODS):
-        at = [r for r in mine if r['method'] == method]
-        axes.plot(
-          [r[x] for r in at],
-          [r[by.column] for r in at],
-          'os'[i // 10],
-          color=f'C{i}',
-          label=method,
-        )
+      for row in mine:
+        color = colors[[*METHODS].index(row['method'])]
+        mark = marks[row['workers']]
+        axes.plot(row[x], row[by.column], mark, color=color)
       axes.set(xlabel=x, ylabel=by.column, xscale='log')
       axes.yaxis.set_inverted(by.sign < 0)  # Better is higher up.
-    line[0].set_title(f'{name}, {split}, P = {mine[0]["workers"]}')
+    line[0].set_title(f'{name}, {split}')
+  for method, color in zip(METHODS, colors, strict=False):
+    panels[0][0].plot([], [], 'o', color=color, label=method)
+  for workers, mark in marks.items():
+    panels[0][0].plot([], [], mark, color='0.5', label=f'P = {workers}')
   figures.legend(found, *panels.flat)
   return found
 

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from experiments.framework import (
   best_rate,
   claim,
-  figures,
+  points,
   seed_statistics,
   study,
   trained,
@@ -194,20 +194,10 @@ published. 32 workers train the MLP only.
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
-  """Size of the union, bytes saved and accuracy against workers."""
+  """Size of the union, bytes saved and accuracy, a row per workload."""
   del coverage
-  names = figures.values(rows, 'workload') or ['']
-  found = Figure(figsize=(12, 3.4 * len(names)), layout='constrained')
-  panels = found.subplots(len(names), 3, squeeze=False)
-  metrics = figures.values(rows, 'metric')
-  for name, line in zip(names, panels, strict=True):
-    mine = [row for row in rows if row['workload'] == name]
-    for axes, field in zip(line, (UNION, SAVED, ACCURACY), strict=True):
-      figures.lines(axes, mine, 'workers', field, 'metric', names=metrics)
-      axes.set(ylabel=field, title=name)
-      figures.over_workers(axes)
-  figures.legend(found, *panels[0])
-  return found
+  columns = {UNION: '', SAVED: '', ACCURACY: seed_statistics.DEVIATION}
+  return points.by_workload(rows, 'metric', 'workers', columns)
 
 
 if __name__ == '__main__':

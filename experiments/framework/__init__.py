@@ -5,6 +5,7 @@ finding_files      finding.json, and the tables made from it
 results_page       RESULTS.md, README's tables, the runs that advise knows
 known_runs_file    the latter, as a file of the package
 figures            what the figures of claims have in common
+points             figures of points, in lines or with names beside them
 kept               results that are computed once, as lines of JSON
 numerics           versions of what computes, part of the key of a kept run
 single_run         one training run of a claim: its key, and how it is made

@@ -25,6 +25,7 @@ def lines(
   by: str,
   style: str = '.-',
   names: Sequence[Any] = (),
+  error: str = '',
 ) -> None:
   """A line of y against x for each value of the column `by`.
 
@@ -37,14 +38,16 @@ def lines(
     style: of lines and points.
     names: all values of `by`, in the order of their colors; those of the rows
       alone, unless panels have different ones.
+    error: column of the half length of a bar at each point.
   """
   rows = list(rows)
   for i, name in enumerate(names or values(rows, by)):
     mine = [row for row in rows if row[by] == name and row[y] is not None]
-    axes.plot(
+    axes.errorbar(
       [row[x] for row in mine],
       [row[y] for row in mine],
-      style,
+      [row[error] or 0 for row in mine] if error else None,
+      fmt=style,
       color=f'C{i}',
       label=name,
     )
@@ -74,32 +77,26 @@ def accuracies(
   rows: Sequence[dict[str, Any]],
   by: str,
   x: str,
-  names: Sequence[str],
+  name: str,
 ) -> None:
   """Held-out accuracy and its standard deviation, against the column x.
 
   Args:
     panels: one for each value of the column `by`.
-    names: columns that tell points apart; the first decides the color, the
-      second, if there is one, the marker.
+    name: column that decides the color.
   """
-  known = [values(rows, name) for name in names]
+  known = values(rows, name)
   for axes, value in zip(panels, values(rows, by), strict=False):
     for row in (row for row in rows if row[by] == value):
-      place = [k.index(row[name]) for k, name in zip(known, names, strict=True)]
       axes.errorbar(
         row[x],
         row['held-out accuracy %'],
         row[seed_statistics.DEVIATION] or 0,
-        color=f'C{place[0]}',
-        marker='os^v'[place[-1] if place[1:] else 0],
-        label=', '.join(_label(name, row[name]) for name in names),
+        color=f'C{known.index(row[name])}',
+        marker='o',
+        label=row[name],
       )
     axes.set(title=value, xlabel=x, ylabel='held-out accuracy %')
-
-
-def _label(name: str, value: Any) -> str:
-  return f'{value} {name}' if isinstance(value, int) else str(value)
 
 
 def bars(

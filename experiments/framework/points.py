@@ -1,0 +1,113 @@
+"""Figures of points: in a line for each name, or with names beside them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from experiments.framework import figures
+
+_FAR = (3, 12, 20, 30, 42)  # From a point to its name, in points of print.
+_LINE = {'arrowstyle': '-', 'color': '0.6', 'linewidth': 0.5}
+_MARK = 4  # Half the width of what is drawn at a point, in pixels.
+
+
+def by_workload(
+  rows: Sequence[dict[str, Any]],
+  name: str,
+  by: str,
+  columns: Mapping[str, str],
+) -> Figure:
+  """A row of panels for each workload, in each of them a point for each row.
+
+  Args:
+    rows: of the table; those without a value leave their place empty.
+    name: column that names the points, from top to bottom.
+    by: column of their groups, which lie close together and share a color.
+    columns: what the panels show: column -> that of the half length of a bar,
+      or ''.
+  """
+  workloads = figures.values(rows, 'workload') or ['']
+  size = 1 + 4 * len(columns), 3.4 * len(workloads)
+  found = Figure(figsize=size, layout='constrained')
+  grid = found.subplots(
+    len(workloads), len(columns), squeeze=False, sharey='row'
+  )
+  for workload, line in zip(workloads, grid, strict=True):
+    mine = [row for row in rows if row['workload'] == workload]
+    for axes, (x, error) in zip(line, columns.items(), strict=True):
+      _dots(axes, mine, name, x, by, error)
+    line[0].set_title(workload)
+  figures.legend(found, *grid.flat)
+  return found
+
+
+def _dots(
+  axes: Axes,
+  rows: Sequence[dict[str, Any]],
+  name: str,
+  x: str,
+  by: str,
+  error: str,
+) -> None:
+  names, groups = figures.values(rows, name), figures.values(rows, by)
+  for i, group in enumerate(groups):
+    shift = 0.2 * (i - (len(groups) - 1) / 2)
+    mine = [row for row in rows if row[by] == group and row[x] is not None]
+    axes.errorbar(
+      [row[x] for row in mine],
+      [names.index(row[name]) + shift for row in mine],
+      xerr=[row[error] or 0 for row in mine] if error else None,
+      fmt='o',
+      color=f'C{i}',
+      label=f'{group} {by}' if isinstance(group, int) else group,
+    )
+  axes.set(xlabel=x, ylim=(len(names) - 0.5, -0.5))
+  axes.set_yticks(range(len(names)), names)
+  axes.grid(axis='y', alpha=0.3)
+
+
+def write_names(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+  """Writes each name where there is room near its point, in the given order.
+
+  A name that is farther away is joined to its point by a line. One that would
+  cover a point, another name or the frame anywhere is left out.
+
+  Args:
+    axes: the panel, with all that it shows but the names.
+    points: name -> x, y, those that matter most first.
+  """
+  axes.figure.draw_without_rendering()  # The layout decides where points are.
+  taken = [_around(axes, point) for point in points.values()]
+  for name, point in points.items():
+    if box := _place(axes, name, point, taken):
+      taken.append(box)
+
+
+def _around(axes: Axes, point: tuple[float, float]) -> Bbox:
+  x, y = axes.transData.transform(point)
+  return Bbox([[x - _MARK, y - _MARK], [x + _MARK, y + _MARK]])
+
+
+def _place(
+  axes: Axes, name: str, point: tuple[float, float], taken: list[Bbox]
+) -> Bbox | None:
+  """Writes a name at the first place that is free, and returns it."""
+  for far in _FAR:
+    for right in (1, -1):
+      for up in (1, -1):
+        at: Any = {'xytext': (far * right, far * up)}
+        at |= {'textcoords': 'offset points'}
+        ha, va = 'left' if right > 0 else 'right', 'bottom' if up > 0 else 'top'
+        text = axes.annotate(name, point, fontsize=7, ha=ha, va=va, **at)
+        box = text.get_window_extent()
+        inside = box.x0 > axes.bbox.x0 and box.x1 < axes.bbox.x1
+        inside &= box.y0 > axes.bbox.y0 and box.y1 < axes.bbox.y1
+        if inside and not any(box.overlaps(other) for other in taken):
+          if far > _FAR[0]:
+            axes.annotate('', point, arrowprops=_LINE, **at)
+          return box
+        text.remove()
+  return None
