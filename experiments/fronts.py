@@ -26,7 +26,7 @@ from experiments.framework import (
   trained,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import LOSS, PATH
+from experiments.framework.seed_statistics import LOSS, PATH, known
 from gossipjax.config import resolve
 
 CLAIM = claim.Claim(
@@ -46,11 +46,14 @@ ARGUMENTS: Mapping[str, dict[str, Any]] = {
   'noloco': {'period': 30},
   'des_loc': {'period': 30, 'first_period': 90, 'second_period': 180},
 }
-SMALL, LARGE = ('fashion-dense', 'shakespeare-lstm'), ('fashion', 'shakespeare')
+SMALL = 'fashion-dense', 'shakespeare-lstm'
 # A training on a large workload takes minutes. There the plain methods are
-# tried, and those that were on the front of fashion-dense at that time.
-PLAIN = ('all_reduce', 'gossip', 'local_sgd', 'topk', 'gtopk', 'diloco')
-BEST = ('power_sgd', 'ok_topk', 'slowmo', 'sparse_loco', 'push_sum')
+# tried, and those that were on the front of a smaller one at that time.
+PLAIN = 'all_reduce', 'gossip', 'topk', 'local_sgd', 'gtopk', 'diloco'
+BEST = 'power_sgd', 'ok_topk', 'sparse_loco', 'slowmo', 'push_sum'
+LARGE = dict.fromkeys(('fashion', 'shakespeare'), (*PLAIN, *BEST)) | {
+  'cifar-vgg': (*PLAIN[:3], *BEST[:3])  # The last three: the front of fashion.
+}
 WORKERS = 8
 ON_GPUS = ('cifar', 'shakespeare')
 NAMES = ('workload', 'strategy')
@@ -65,9 +68,8 @@ def studies(scale: str) -> trained.Studies:
   found: dict[tuple, Any] = {}
   places = ON_GPUS if scale == 'gpu' else (*SMALL, *LARGE)
   for name in places[: 1 if quick else None]:
-    large = scale == 'cpu' and name in LARGE
-    names = (*PLAIN, *BEST) if large else resolve.STRATEGIES
-    names = PLAIN[:2] if quick else names
+    names = LARGE.get(name) if scale == 'cpu' else None
+    names = PLAIN[:2] if quick else names or resolve.STRATEGIES
     methods = {s: partial(method, name, s, scale) for s in names}
     found |= {(name, s): partial(of, 1) for s, of in methods.items()}
     found[name, BOTH] = partial(
@@ -99,7 +101,6 @@ def _row(cell: tuple[str, str], tuned: best_rate.Tuned) -> dict[str, Any]:
 
 def on_the_front(row: dict[str, Any], rows: claim.Rows) -> bool:
   """Whether no other row of the workload is better in both."""
-  known = seed_statistics.known
   if not known(row[LOSS]) or not known(row[PATH]):
     return False
   column, sign, *_ = margins.measure(row['workload'])
@@ -189,8 +190,8 @@ all-reduce: within {margins.POINTS.margin} points of accuracy, of text
 within {margins.NATS.margin} nats; more than all-reduce is more by at least as
 much. Those on the front with the first seed have
 three seeds, and others of which three are kept; those with one are on no
-front. On {' and '.join(LARGE)} only the plain methods are trained, and those
-that were on the front of {SMALL[0]} when these workloads were begun.
+front. On {', '.join(LARGE)} only plain methods are trained, and those that were
+on the front of a smaller workload when these were begun.
 """
 
 
@@ -212,7 +213,6 @@ def _draw(
 ) -> dict[str, tuple[float, float]]:
   """Draws a workload; returns its points by name, those of the front first."""
   y, sign, *_ = margins.measure(workload)
-  known = seed_statistics.known
   rows = [r for r in rows if r['workload'] == workload and known(r[y])]
   front = sorted((r for r in rows if r[FRONT]), key=lambda row: row[PATH])
   scores = [sign * row[y] for row in front] or [0.0]
