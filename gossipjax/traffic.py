@@ -24,8 +24,8 @@ class Count:
     high: u32[...], multiples of 2^20.
   """
 
-  low: jax.Array
-  high: jax.Array
+  low: jax.Array | np.ndarray | np.uint32
+  high: jax.Array | np.ndarray | np.uint32
 
   @classmethod
   def of(cls, value) -> 'Count':
@@ -132,10 +132,10 @@ class Traffic:
     sends, and each message is a round.
     """
     either = lambda given, default: default if given is None else given
-    counts = num_bytes, either(received, num_bytes), messages
-    counts += either(rounds, messages), either(path_bytes, num_bytes)
+    counts = [num_bytes, either(received, num_bytes), messages]
+    counts += [either(rounds, messages), either(path_bytes, num_bytes)]
     nothing = [np.zeros(np.shape(num_bytes))] * (len(_FIELDS) - len(counts))
-    return cls(*map(Count.of, (*counts, *nothing)))
+    return cls(*map(Count.of, counts + nothing))
 
   @classmethod
   def inside(cls, num_bytes: int, rounds: int) -> 'Traffic':
@@ -192,7 +192,8 @@ def from_digits(array: jax.Array | np.ndarray, of: int = 1) -> Traffic:
   """
   found = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
   found = found if of == 1 else at_once(found, 1)
-  return Traffic(*map(np.asarray, found.counts()))
+  on_the_host: list[Any] = [*map(np.asarray, found.counts())]
+  return Traffic(*on_the_host)
 
 
 def nbytes(message: Any) -> int:

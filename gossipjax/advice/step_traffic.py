@@ -104,7 +104,9 @@ def per_step(
     return StepTraffic(_stacked(each), False, shares)
   sent = _stacked(_under_random_gradients(init, update, sample, workers, steps))
   ratio = _entries(params) / _entries(sample)
-  scaled = {name: np.asarray(getattr(sent, name)) * ratio for name in SIZES}
+  scaled: dict[str, Any] = {
+    name: np.asarray(getattr(sent, name)) * ratio for name in SIZES
+  }
   if parts := strategy.gradients.parts:
     more = len(parts.of(params)) // len(parts.of(sample))
     scaled |= {name: np.asarray(getattr(sent, name)) * more for name in COUNTS}

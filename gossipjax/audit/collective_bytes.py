@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from gossipjax.audit import hlo
 from gossipjax.audit.routes import Route, route
@@ -97,7 +97,8 @@ def transfers(
     return []
   shape = instruction.shape
   if instruction.opcode != kind != 'all-reduce':
-    shape = shape[1]  # Of (operands, results, and what the device needs).
+    # Of (operands, results, and what the device needs).
+    shape = cast(tuple[hlo.Shape, ...], shape)[1]
   arrays = hlo.arrays(shape)
   if kind == 'all-to-all':  # May have one result for each worker.
     arrays = [hlo.Array(arrays[0].dtype, sum(a.size for a in arrays))]

@@ -13,9 +13,10 @@ from bokeh.embed import json_item
 from bokeh.models import (
   ColumnDataSource,
   CustomJSTickFormatter,
+  DataRange1d,
   HoverTool,
-  Span,
 )
+from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
@@ -93,6 +94,8 @@ def chart(
     tools='box_zoom,wheel_zoom,pan,reset,save',
     active_drag=None,
     toolbar_location='above',
+    x_range=DataRange1d(only_visible=True),
+    y_range=DataRange1d(only_visible=True),
   )
   plot.toolbar.logo = None
   columns = ('x', 'y', 'run', *costs, *scores)
@@ -115,8 +118,7 @@ def chart(
   plot.add_layout(target)
   for axis in (*plot.xaxis, *plot.yaxis):
     axis.formatter = CustomJSTickFormatter(code='return readable(tick, axis)')
-  plot.x_range.only_visible = plot.y_range.only_visible = True
-  return json_item(plot)
+  return {**json_item(plot)}
 
 
 def _line(plot: Any, i: int, columns: tuple[str, ...]) -> Any:

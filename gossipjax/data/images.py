@@ -66,7 +66,8 @@ def load(name: str, data_dir: str | None = None) -> Images:
       f'task.name: there is no data set {name!r}{nearest(name, CHANNELS)}'
     )
   if name == 'digits':
-    return Images(*digits.load(), *CHANNELS[name])
+    train, test = digits.load()
+    return Images(train, test, *CHANNELS[name])
   return _read(name, files.folder(SOURCES[name], data_dir))
 
 

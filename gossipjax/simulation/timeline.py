@@ -176,5 +176,5 @@ def silent(bill: Traffic) -> bool:
 
 def seconds(link: network.Link, bill: Traffic) -> float:
   """Seconds of a round on idle links."""
-  one = type(bill)(*(np.asarray(x)[..., None] for x in bill.counts()))
-  return float(network.seconds(link, one)[0])
+  counts: list[Any] = [np.asarray(x)[..., None] for x in bill.counts()]
+  return float(network.seconds(link, Traffic(*counts))[0])
