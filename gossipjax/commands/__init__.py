@@ -4,6 +4,7 @@ run           trains a comparison
 advise        what is known, what to try and what to use on a link
 advise_pilots the part of it that trains pilots
 tune          tries the same grid for every variant
+same_everywhere  checks that several processes were given the same
 report        writes the table, figures and report.html of a workdir again
 launch        starts several processes of `run` on this host
 new_optimizer parses --config.optimizer.name=NAME and the arguments of NAME

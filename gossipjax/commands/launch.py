@@ -20,6 +20,9 @@ from gossipjax.distributed import launcher
 from gossipjax.distributed.constants import HEARTBEAT_S
 from gossipjax.errors import MISTAKE, UserError
 
+# Flags of `run` that tell a process of the others.
+_OWN = 'distributed', 'coordinator', 'num_processes', 'process_id'
+
 
 def start(words: Sequence[str]) -> None:
   """Starts the processes and waits for them.
@@ -39,6 +42,9 @@ def start(words: Sequence[str]) -> None:
   given = parser.parse_args(words)
   if given.processes < 1:
     parser.error(f'--processes must be at least 1, got {given.processes}.')
+  for flag in _OWN:
+    if _given(flag, given.arguments):
+      parser.error(f'launch sets --{flag} itself; leave it out.')
   words = launcher.with_workers(given.arguments, given.processes)
   coordinator = f'127.0.0.1:{launcher.free_port()}'
   commands = [
@@ -65,6 +71,15 @@ def _devices(words: Sequence[str], processes: int) -> int:
 
 def _number(flag: str, words: Sequence[str], otherwise: int) -> int:
   """The value of a flag among the arguments of `run`."""
-  name = re.escape(flag).replace('_', '[-_]')
-  found = re.findall(rf'(?:^| )--?{name}[= ]([0-9]+)', ' '.join(words))
+  found = re.findall(rf'(?:^| ){_form(flag)}[= ]([0-9]+)', ' '.join(words))
   return int(found[-1]) if found else otherwise
+
+
+def _given(flag: str, words: Sequence[str]) -> bool:
+  """Whether a flag is among the arguments of `run`."""
+  return any(re.fullmatch(rf'{_form(flag)}(=.*)?', word) for word in words)
+
+
+def _form(flag: str) -> str:
+  """How a flag may be spelt, as a regular expression."""
+  return '--?' + re.escape(flag).replace('_', '[-_]')

@@ -18,15 +18,17 @@ A config is a Python file of yours:
 Each key that it has can be changed here, as --config.steps=50.
 """
 
+import json
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from gossipjax import executors
-from gossipjax.commands import command_line, console
+from gossipjax.commands import command_line, console, same_everywhere
 from gossipjax.comparison import progress
 from gossipjax.comparison.compare import compare
 from gossipjax.config.variants import variants
@@ -95,6 +97,7 @@ def main(
   else:
     _emulate_worker(config)
   _check_address(config)
+  same_everywhere.check(_given(config))
   folder = console.workdir(name)
   processes.meter()  # Refuses an unknown interface, or too few processes.
   if given.resume:
@@ -115,6 +118,13 @@ def main(
   if processes.first():
     progress.show(summary, folder)
     _say_how_to_be_faster(time.monotonic() - began)
+
+
+def _given(config: ConfigDict) -> dict[str, Any]:
+  """What all processes have to be given."""
+  names = ('workdir', 'resume', 'num_processes')
+  told = {f'--{name}': flags.FLAGS[name].value for name in names}
+  return {'config': json.loads(config.to_json())} | told
 
 
 def _check_address(config: ConfigDict) -> None:

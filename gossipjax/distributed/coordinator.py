@@ -1,12 +1,104 @@
 """Process 0 is where the others meet; they wait until it listens."""
 
+import contextlib
+import os
 import socket
+import sys
+import threading
 import time
+from collections.abc import Iterator
 
+import jax
+
+from gossipjax.distributed.constants import LOST
 from gossipjax.errors import UserError
 
+PATIENCE_S = 10  # Of waiting without a word.
 
-def check(coordinator: str, listens: bool) -> None:
+
+def meet(
+  coordinator: str | None,
+  many: int | None,
+  number: int | None,
+  limit_s: int,
+  heartbeat_s: int,
+) -> None:
+  """Joins the other processes; says so if it has to wait for them.
+
+  Args:
+    coordinator, many, number: host:port of process 0, how many there are, and
+      which this one is; None where SLURM or Open MPI says so.
+    limit_s: for all to come.
+    heartbeat_s: of silence, after which a process is lost.
+
+  Raises:
+    UserError: nobody says who the others are, the address of process 0 is none
+      or is in use, or process 0 does not answer.
+    SystemExit: one of the others does not come.
+  """
+  who = 'This process' if number is None else f'Process {number}'
+  flags = {'--coordinator': coordinator, '--num_processes': many}
+  if told := ' '.join(f'{k}={v}' for k, v in flags.items() if v is not None):
+    who = f'{who} ({told})'
+  if number or coordinator is not None:
+    _check(coordinator or '', listens=number == 0)
+  if number:
+    with _patience(who, limit_s):
+      _wait_for(coordinator, limit_s)
+  gives_up = (
+    f'{who}: the others did not all come within --step_timeout_s={limit_s}. Is '
+    'each of them running, with the same --coordinator and --num_processes and '
+    'a --process_id of its own?'
+  )
+  try:
+    with _patience(who, limit_s, gives_up):
+      jax.distributed.initialize(
+        coordinator,
+        many,
+        number,
+        # Process 0 listens here only, where JAX would on all interfaces.
+        coordinator_bind_address=coordinator,
+        heartbeat_timeout_seconds=heartbeat_s,
+        initialization_timeout=limit_s + 60,  # At its end JAX would abort.
+      )
+  except ValueError as error:
+    raise UserError(
+      f'--distributed: {error} Give --coordinator=host:port '
+      '--num_processes=N --process_id=I, or run under SLURM or Open '
+      'MPI.'
+    ) from error
+
+
+@contextlib.contextmanager
+def _patience(who: str, limit_s: float, gives_up: str = '') -> Iterator[None]:
+  """Says after a while that a process waits, and at last that it gives up.
+
+  Args:
+    who: the process, and what it was told about the others.
+    limit_s: of waiting.
+    gives_up: said after that time, when the process ends; '' if what it waits
+      for has a limit of its own.
+  """
+
+  def leave():
+    print(gives_up, file=sys.stderr, flush=True)
+    os._exit(LOST)
+
+  waits = f'{who} waits for the others, up to {limit_s:g} s.'
+  say = lambda: print(waits, file=sys.stderr, flush=True)
+  timers = [threading.Timer(PATIENCE_S, say)]
+  timers += [threading.Timer(limit_s, leave)] if gives_up else []
+  for timer in timers:
+    timer.daemon = True
+    timer.start()
+  try:
+    yield
+  finally:
+    for timer in timers:
+      timer.cancel()
+
+
+def _check(coordinator: str, listens: bool) -> None:
   """Checks the address of process 0, at which JAX would abort.
 
   Args:
@@ -50,7 +142,7 @@ def _place(coordinator: str) -> tuple[str, int]:
   )
 
 
-def wait_for(coordinator: str, timeout_s: float) -> None:
+def _wait_for(coordinator: str, timeout_s: float) -> None:
   """Waits until process 0 listens; otherwise JAX would abort this process."""
   place = _place(coordinator)
   until = time.monotonic() + timeout_s

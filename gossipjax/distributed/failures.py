@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 from gossipjax.distributed.constants import LOST
 
+# What is likely to have sent a signal.
+_CAUSES = {signal.SIGKILL: ' (out of memory, or killed by someone)'}
 # How a process ends that lost another one; JAX aborts.
 _LOSERS = (LOST, -signal.SIGABRT)
 
@@ -59,13 +61,16 @@ def is_lost(
 def sentence(
   running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
 ) -> str:
-  """A sentence on the process that hangs, or that failed first."""
-  if is_lost(running, failed, stuck):
-    return f'Process {", ".join(map(str, stuck))} did not answer any more'
+  """Sentences on the process that hangs, or that failed first."""
+  ended = f'all {len(running)} have ended'
   code = running[failed].returncode
-  if code < 0:
-    return f'Process {failed} died of {_named(-code)}'
-  return f'Process {failed} ended with exit code {code}'
+  if is_lost(running, failed, stuck):
+    why = f'Process {", ".join(map(str, stuck))} did not answer any more'
+  elif code < 0:
+    why = f'Process {failed} died of {_named(-code)}{_CAUSES.get(-code, "")}'
+  else:
+    return f'Process {failed} ended with exit code {code}; {ended}.'
+  return f'{why}; {ended}. --resume continues from the last checkpoint.'
 
 
 def _named(number: int) -> str:

@@ -107,8 +107,7 @@ def run(
   if failed is None:
     return 0
   if not signals.received:
-    why = failures.sentence(running, failed, stuck)
-    said(f'{why}; all {len(running)} have ended.', sys.stderr)
+    said(failures.sentence(running, failed, stuck), sys.stderr)
   code = running[failed].wait()
   if failures.is_lost(running, failed, stuck) and not signals.received:
     return LOST

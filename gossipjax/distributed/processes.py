@@ -66,7 +66,7 @@ def join() -> bool:
   Raises:
     UserError: nobody says who the others are, the address of process 0 is none
       or is in use, or process 0 does not answer.
-      (If one of the others does not come, JAX itself aborts, and says so.)
+    SystemExit: one of the others does not come.
   """
   who = _COORDINATOR, _NUM_PROCESSES, _PROCESS_ID
   given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
@@ -78,25 +78,7 @@ def join() -> bool:
   _check_flags()
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   faulthandler.disable()  # Else it prints stacks when JAX exits.
-  where, number = _COORDINATOR.value, _PROCESS_ID.value
-  if number or where is not None:
-    coordinator.check(where or '', listens=number == 0)
-  if number:
-    coordinator.wait_for(where, _STEP_TIMEOUT_S.value)
-  try:
-    jax.distributed.initialize(
-      *given,
-      # The coordinator listens here only, where JAX would on all interfaces.
-      coordinator_bind_address=where,
-      heartbeat_timeout_seconds=_HEARTBEAT_S.value,
-      initialization_timeout=_STEP_TIMEOUT_S.value,
-    )
-  except ValueError as error:
-    raise UserError(
-      f'--distributed: {error} Give --coordinator=host:port '
-      '--num_processes=N --process_id=I, or run under SLURM or Open '
-      'MPI.'
-    ) from error
+  coordinator.meet(*given, _STEP_TIMEOUT_S.value, _HEARTBEAT_S.value)
   return True
 
 

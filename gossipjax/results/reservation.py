@@ -116,9 +116,10 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
         f'which cannot go on to {wanted["steps"]}: {why}; name another folder.'
       )
   elif found != wanted:
+    others = ', '.join(differences(found, wanted, 'config'))
     raise UserError(
       f'--workdir={folder} holds a run of another config (they differ in '
-      f'{", ".join(_differences(found, wanted))}); name another folder.'
+      f'{others}); name another folder.'
     )
   if not resume:
     raise UserError(
@@ -145,11 +146,11 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
   return list(filter(None, told))
 
 
-def _differences(a: Any, b: Any, key: str = 'config') -> Iterator[str]:
+def differences(a: Any, b: Any, key: str) -> Iterator[str]:
   """Dotted keys in which two configs differ."""
   if not isinstance(a, dict) or not isinstance(b, dict):
     yield key
     return
   for k in sorted({*a, *b}):
     if a.get(k) != b.get(k):
-      yield from _differences(a.get(k), b.get(k), f'{key}.{k}')
+      yield from differences(a.get(k), b.get(k), f'{key}.{k}'.lstrip('.'))

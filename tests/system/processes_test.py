@@ -24,6 +24,7 @@ from tests.support.engine_run import alive
 # As the processes do: other optimizations round otherwise.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 PROCESSES = together.WORKERS
+RESUME = 'all 3 have ended. --resume continues from the last checkpoint.'
 
 
 @pytest.fixture(scope='module')
@@ -277,9 +278,7 @@ def test_one_that_freezes_ends_all_with_a_sentence(tmp_path):
   launcher = launched(folder)
   in_the_midst(folder)
   os.kill(process(launcher, 1), signal.SIGSTOP)
-  ends_with(
-    launcher, folder, 'Process 1 did not answer any more; all 3 have ended.'
-  )
+  ends_with(launcher, folder, f'Process 1 did not answer any more; {RESUME}')
 
 
 def test_what_was_stopped_and_killed_goes_on_as_if_on_one_process(tmp_path):
@@ -296,7 +295,8 @@ def test_what_was_stopped_and_killed_goes_on_as_if_on_one_process(tmp_path):
   launcher = launched(folder, some, '--resume')
   in_the_midst(folder, int(stopped.group(1)) + 1)
   os.kill(process(launcher, 1), signal.SIGKILL)
-  ends_with(launcher, folder, 'Process 1 died of SIGKILL; all 3 have ended.')
+  died = 'Process 1 died of SIGKILL (out of memory, or killed by someone)'
+  ends_with(launcher, folder, f'{died}; {RESUME}')
   assert launched(folder, some, '--resume').wait() == 0
   one_process_finds_the_same(alone, folder, some)
 
@@ -506,6 +506,69 @@ def refused_address(tmp_path, where, number):
   )
   assert ended.code == errors.MISTAKE and ended.err.count('\n') == 1, ended.err
   return ended.err
+
+
+def together_with(tmp_path, *others: str):
+  """Two processes of which the second is given something else."""
+  own = (
+    *program.DIGITS,
+    '--config.workers=2',
+    '--distributed',
+    f'--coordinator=127.0.0.1:{free_port()}',
+    '--num_processes=2',
+    f'--workdir={tmp_path}/run',
+  )
+  second = program.start(tmp_path / '1', *own, '--process_id=1', *others)
+  return program.run(tmp_path / '0', *own, '--process_id=0'), second.end()
+
+
+@pytest.mark.parametrize(
+  'other, told',
+  [
+    (
+      '--config.optimizer.learning_rate=0.2',
+      'config.optimizer.learning_rate=0.2 and not 0.1',
+    ),
+    ('--config.strategy.name=gossip', 'config.strategy.'),
+    ('--workdir=runs/elsewhere', '--workdir=runs/elsewhere and not '),
+    ('--num_processes=3', '--num_processes=3 and not 2'),
+  ],
+)
+def test_processes_that_are_given_something_else_are_refused(
+  tmp_path, other, told
+):
+  for ended in together_with(tmp_path, other):
+    assert ended.code == errors.MISTAKE, ended.err
+    assert f'Process 1 was given something else than process 0: {told}' in (
+      ended.err
+    )
+  assert not (tmp_path / 'run').exists()
+
+
+def test_who_waits_for_others_in_vain_says_so_and_ends(tmp_path):
+  ended = program.run(
+    tmp_path,
+    *program.DIGITS,
+    '--distributed',
+    f'--coordinator=127.0.0.1:{free_port()}',
+    '--num_processes=2',
+    '--process_id=0',
+    f'--workdir={tmp_path}/run',
+    '--step_timeout_s=12',
+  )
+  assert ended.code == constants.LOST
+  waits, gives_up = ended.err.splitlines()
+  assert waits.endswith('waits for the others, up to 12 s.')
+  assert 'did not all come within --step_timeout_s=12' in gives_up
+
+
+@pytest.mark.parametrize('flag', ['num_processes', 'process_id', 'coordinator'])
+def test_launch_refuses_what_it_sets_itself(flag, capsys):
+  with pytest.raises(SystemExit, match=str(errors.MISTAKE)):
+    launch.start(['--processes=2', '--', '--config=c.py', f'--{flag}=1'])
+  assert (
+    f'launch sets --{flag} itself; leave it out.' in capsys.readouterr().err
+  )
 
 
 @pytest.mark.parametrize('number', [0, 1])
