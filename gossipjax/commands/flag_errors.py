@@ -1,18 +1,29 @@
 """Sentences about what flags, ml_collections and a config file raise."""
 
 import re
+import sys
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from gossipjax.config import defaults
+from gossipjax.errors import nearest
 
 
-def of_file(error: Exception) -> str:
-  """A sentence about what ml_collections or a config file raises."""
+def of_file(error: Exception, words: Sequence[str]) -> str:
+  """A sentence about what ml_collections or a config file raises.
+
+  Args:
+    error: what it raised.
+    words: of the command line.
+  """
   *_, last = traceback.extract_tb(error.__traceback__)
   if 'ml_collections' in last.filename:
     if isinstance(error, AttributeError | KeyError):
-      return _about_key(error)
+      return _about_key(error, words)
     if isinstance(error, ValueError):
       return last_line(error)
   return _raised(f'{type(error).__name__}: {last_line(error)}')
@@ -22,18 +33,69 @@ def _raised(what: str) -> str:
   return f'The config file raises {what}; --debug shows where.'
 
 
-def _about_key(error: Exception) -> str:
+def _about_key(error: Exception, words: Sequence[str]) -> str:
   """A sentence about an unknown key, as ml_collections reports it."""
   told = str(error.args[0]) if error.args else ''
   if "'get_config'" in told or 'NoneType' in told:
     return NO_CONFIG
-  key = re.search(r'\w+', told)
+  found = re.search(r'\w+', told)
+  key = found[0] if found else ''
+  paths = [w.partition('=')[0].split('.')[1:] for w in words if '.' in w]
+  path = next((p for p in paths if key in p), None)
+  if path is None:
+    return f'The config has no such key: {last_line(error).rstrip(".")}.'
+  parents = path[: path.index(key)]
+  if parents:
+    return _about_part(parents, key, words)
+  if key in (known := defaults.get_config()):
+    return (
+      f'This config has no key {key!r}; begin it with '
+      'gossipjax.config.defaults.get_config(), which has all.'
+    )
   hint = re.search(r'mean "(\w+)"', told)
-  return f'There is no config key {key and key[0]!r}' + (
-    f'; did you mean {hint[1]!r}?'
-    if hint
-    else '; gossipjax/config/defaults.py lists them.'
-  )
+  close = hint[1] if hint else key
+  return f'There is no config key {key!r}{nearest(close, known)}'
+
+
+def _about_part(parents: list[str], key: str, words: Sequence[str]) -> str:
+  """A sentence about a key that a part of the config has not."""
+  part: Any = _loaded(words)
+  for parent in parents:
+    part = part.get(parent) if isinstance(part, ConfigDict) else None
+  path = '.'.join(parents)
+  if not isinstance(part, ConfigDict) or not len(part):
+    return (
+      f'There is no config key {path}.{key}: config.{path} has no keys. Set it '
+      'in the config file, see gossipjax.config.defaults.'
+    )
+  known = nearest(key, part)
+  if name := part.get('name'):
+    return f'config.{path}.name={name} has no argument {key!r}{known}'
+  return f'config.{path} has no key {key!r}{known}'
+
+
+def _loaded(words: Sequence[str]) -> Any:
+  """The config of --config without overrides."""
+  alone = [word for word in words if word.startswith('--config=')][:1]
+  before, sys.argv = sys.argv, [sys.argv[0], *alone]  # ml_collections looks.
+  try:
+    fresh = flags.FlagValues()
+    config_flags.DEFINE_config_file('config', flag_values=fresh)
+    fresh(sys.argv)
+    return fresh['config'].value
+  finally:
+    sys.argv = before
+
+
+def of_words(error: Exception, words: Sequence[str]) -> str:
+  """A sentence about words that absl or ml_collections does not take."""
+  overrides = [word for word in words if word.startswith('--config.')]
+  if overrides and not any(w.startswith('--config=') for w in words):
+    return (
+      f'--config is missing, which {overrides[0]} changes; name a config file, '
+      'such as --config=configs/quickstart.py.'
+    )
+  return last_line(error)
 
 
 # Of what a config file has to do.
@@ -58,6 +120,14 @@ def about_value(error: Exception) -> str:
     return sentence if ours else _raised(last)
   if found is None or found[1] not in flags.FLAGS:
     return last_line(error)
+  config, key = flags.FLAGS['config'], found[1].removeprefix('config.')
+  if 'ConfigDict' in str(error) and key != found[1]:
+    part = config.value.get(key) if config.present else None
+    example = 'name' if part and 'name' in part else 'KEY'
+    return (
+      f'--config.{key} has keys of its own; give '
+      f'--config.{key}.{example}={found[2]}.'
+    )
   kind = flags.FLAGS[found[1]].parser.flag_type()
   return f'--{found[1]}={found[2]} has the wrong type; it takes {kind}.'
 

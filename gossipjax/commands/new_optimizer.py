@@ -1,33 +1,38 @@
-"""`--config.optimizer.name=NAME` and `.schedule.name=NAME` on the command line.
+"""`--config.optimizer.KEY=VALUE` on the command line.
 
-Another optimizer has other arguments: they replace those of the config's, and
-can be set beside its name. Learning-rate keys are kept. A new schedule replaces
-its arguments, too.
+KEY may be any argument of the optimizer, also one that the config leaves at its
+default. Another optimizer has other arguments: they replace those of the
+config's. Learning-rate keys are kept. A new schedule replaces its arguments,
+too.
 """
 
 import inspect
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from gossipjax.commands.new_part import set_key, value
 from gossipjax.config import arguments, defaults, optimizers
+from gossipjax.errors import UserError, nearest
 from gossipjax.training import optimizer
 
 _KEY = '--config.optimizer.'
+_COMMON = 'learning_rate', 'schedule', 'warmup_steps', 'boundaries'
 
 
 def take(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
   """Parts words that set keys of the optimizer from all others.
 
   Returns:
-    The others, and the texts by key; {} if no word names another optimizer, or
-    sets an argument of a schedule.
+    The others, and the texts by key. Keys that every optimizer has are among
+    the others, unless a word names another optimizer or schedule.
   """
   another = f'{_KEY}name=', f'{_KEY}schedule.'
-  if not any(word.startswith(another) for word in words):
-    return list(words), {}
+  is_new = any(word.startswith(another) for word in words)
+  common = () if is_new else [f'{_KEY}{key}' for key in _COMMON]
   mine = [w for w in words if w.startswith(_KEY) and '=' in w]
+  mine = [w for w in mine if w.partition('=')[0] not in common]
   pairs = (word.removeprefix(_KEY).split('=', 1) for word in mine)
   return [w for w in words if w not in mine], {k: v for k, v in pairs}
 
@@ -43,18 +48,13 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
     return
   before = config.optimizer
   name = given.get('name', before.name)
+  own = {'name': name} | _settings(name)
   if name == before.name:
     fresh = before.copy_and_resolve_references()
+    more = {k: v for k, v in own.items() if k in given and k not in fresh}
+    with fresh.unlocked():
+      fresh.update(more)
   else:
-    function = optimizers.function(name)
-    known = inspect.signature(function).parameters
-    # Tuples, such as Muon's coefficients, and functions, such as Adopt's limit,
-    # are set in a config file.
-    own = {'name': name} | {
-      key: default
-      for key, default in arguments.settings(function).items()
-      if not isinstance(default, tuple) and not callable(known[key].default)
-    }
     kept = {
       key: before[key]
       for key in inspect.signature(optimizer.schedule).parameters
@@ -63,10 +63,25 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
     fresh = ConfigDict(defaults.optimizer(**{**own, **kept}))
   for key, text in given.items():
     if key.partition('.')[0] != 'schedule':
+      if key not in (known := {*fresh, *own}):
+        raise UserError(f'optimizer.{key} is unknown{nearest(key, known)}')
       set_key(fresh, 'optimizer', key, text)
   _set_schedule(fresh, given)
   with config.ignore_type(), config.unlocked():
     config.optimizer = fresh
+
+
+def _settings(name: str) -> dict[str, Any]:
+  """Arguments of an optimizer and their defaults. Tuples, such as Muon's
+  coefficients, and functions, such as Adopt's limit, are set in a config file.
+  """
+  function = optimizers.function(name)
+  known = inspect.signature(function).parameters
+  return {
+    key: default
+    for key, default in arguments.settings(function).items()
+    if not isinstance(default, tuple) and not callable(known[key].default)
+  }
 
 
 def _set_schedule(config: ConfigDict, given: Mapping[str, str]) -> None:

@@ -12,10 +12,15 @@ def joined(words: Sequence[str]) -> list[str]:
   """`--config.KEY VALUE`, `--config.KEY`, `--noconfig.KEY` and one hyphen as
   `--config.KEY=VALUE`, which takes True for a bare key and False after `no`.
 
+  --config=FILE comes first, since ml_collections wants it before overrides.
+
   Args:
     words: without the program's name. Those after `--` stay as they are.
   """
-  return list(_joined(iter(words)))
+  found = list(_joined(iter(words)))
+  end = found.index('--') if '--' in found else len(found)
+  own = sorted(found[:end], key=lambda word: not word.startswith('--config='))
+  return own + found[end:]
 
 
 def _joined(words: Iterator[str]) -> Iterator[str]:

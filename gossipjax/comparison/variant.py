@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
+from gossipjax.comparison import scores
 from gossipjax.compressors import sparse
 from gossipjax.config import defaults
 from gossipjax.distributed import processes
@@ -61,13 +62,7 @@ def check(
     )
   if run.cluster is not None and processes.distributed():
     raise UserError('--distributed trains in real time; set config.cluster={}.')
-  if chosen := config.get('target_score'):
-    known = checks.scores_of(run.task)
-    if chosen not in known:
-      raise UserError(
-        f'config.target_score={chosen} is not a score of the task'
-        f'{nearest(chosen, known)}'
-      )
+  _check_target(config, run)
   rehearse = rehearsal.rehearse if run.cluster else worker_program.rehearse
   found = Variant(name, config, run, rehearse(run, _names(config, given)))
   params, _ = found.shapes
@@ -79,6 +74,24 @@ def check(
     data_checks.check(run.task, run.batch_size, run.seed)
     evaluate.check_scores(run)
   return found
+
+
+def _check_target(config: ConfigDict, run: Run) -> None:
+  """Refuses a score that the task has not, and an accuracy above 1."""
+  if chosen := config.get('target_score'):
+    known = checks.scores_of(run.task)
+    if chosen not in known:
+      raise UserError(
+        f'config.target_score={chosen} is not a score of the task'
+        f'{nearest(chosen, known)}'
+      )
+  _, target = scores.goal(config)
+  if target > 1 and scores.of_task(config, run.task)[0] in scores.ACCURACY:
+    share = f', such as {target / 100:g}' * (2 < target <= 100)
+    raise UserError(
+      f'The target is an accuracy of {target:g}; an accuracy is a share, from '
+      f'0 to 1{share}.'
+    )
 
 
 def _names(config: ConfigDict, given: Given) -> Names:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from gossipjax.distributed.constants import LOST
 
 # What is likely to have sent a signal.
-_CAUSES = {signal.SIGKILL: ' (out of memory, or killed by someone)'}
+_CAUSES: dict[int, str] = {
+  signal.SIGKILL: ' (out of memory, or killed by someone)'
+}
 # How a process ends that lost another one; JAX aborts.
 _LOSERS = (LOST, -signal.SIGABRT)
 

@@ -47,6 +47,10 @@ MISTAKES = {
     f'{DEFAULT} --address=localhost:1',
     '--address config.engine=ray',
   ),
+  'an accuracy in percent': (
+    f'{DEFAULT} --config.target=90',
+    'accuracy from 0 to 1, such as 0.9',
+  ),
   'an unknown compressor': (
     f'{DEFAULT}:compressed --config.strategy.compressor.name=topp',
     "strategy.compressor.name=topp 'topk'",
@@ -63,8 +67,25 @@ MISTAKES = {
   'an unknown key': (f'{DEFAULT} --config.stepz=3', "'stepz' mean 'steps'"),
   'an unknown key of the optimizer': (
     f'{DEFAULT} --config.optimizer.learning_rat=1',
-    "'learning_rat' 'learning_rate'",
+    "optimizer.learning_rat 'learning_rate'",
   ),
+  'an argument of no strategy': (
+    f'{DEFAULT}:gossip --config.strategy.density=0.1',
+    "config.strategy.name=gossip 'density' period topology",
+  ),
+  'a name for a part with keys': (
+    f'{DEFAULT} --config.strategy=gtopk',
+    '--config.strategy.name=gtopk.',
+  ),
+  'overrides of no config': (
+    '--config.steps=3',
+    '--config is missing --config.steps=3 changes',
+  ),
+  'a key of a part that is empty': (
+    f'{DEFAULT} --config.cluster.speeds=3',
+    'cluster.speeds config.cluster has no keys config file',
+  ),
+  'a key of a number': (f'{DEFAULT} --config.steps.x=3', 'steps.x'),
   'an unknown key of the strategy': (
     f'{DEFAULT}:gtopk --config.strategy.densty=1',
     "'densty' 'density'",

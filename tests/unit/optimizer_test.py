@@ -159,7 +159,24 @@ def test_another_name_on_the_command_line_brings_its_own_arguments():
     '--config.optimizer.schedule.decay_rate=0.5',
   )
   optimizer.make(scheduled, 10)
-  assert new_optimizer.take(['--config.optimizer.b1=2'])[1] == {}
+
+
+def own(learning_rate, clip: float = 1.0):
+  return optax.chain(optax.clip_by_global_norm(clip), optax.sgd(learning_rate))
+
+
+def test_an_argument_that_the_config_leaves_out_is_set_on_the_command_line():
+  config = defaults.get_config()
+  config.optimizer = defaults.optimizer(f'{__name__}:own', 0.1)
+  assert 'clip' not in config.optimizer
+  kept, given = new_optimizer.take(
+    ['--config.optimizer.clip=0.5', '--config.optimizer.learning_rate=0.2']
+  )
+  assert kept == ['--config.optimizer.learning_rate=0.2']  # Of all of them.
+  new_optimizer.put(config, given)
+  assert (config.optimizer.clip, config.optimizer.learning_rate) == (0.5, 0.1)
+  with pytest.raises(UserError, match="clap is unknown; did you mean 'clip'"):
+    new_optimizer.put(config, {'clap': '1'})
 
 
 def test_a_schedule_is_chosen_on_the_command_line_without_an_optimizer():
