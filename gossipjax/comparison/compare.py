@@ -165,7 +165,7 @@ def run_one(
     Its summary; {} in a process that does not write it.
   """
   name, _, run, shapes = variant
-  found = workdir.summary(folder)
+  found = one_training.finished(folder, tell)
   if found and workdir.is_over(found, run.steps, run.cluster):
     if audited and 'audit' not in found:
       console.say(f'{name} is finished, and is not audited any more.')

@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 from collections.abc import Callable
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -11,6 +12,7 @@ from gossipjax.comparison.summary import divergence
 from gossipjax.comparison.variant import Variant
 from gossipjax.distributed import processes
 from gossipjax.engine import training as engine
+from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
 from gossipjax.simulation import rehearsal, simulate
 from gossipjax.training import checkpoint, worker_program
@@ -35,6 +37,32 @@ def check(variant: Variant, folder: pathlib.Path) -> None:
   if place := checkpoint.newest(folder / CHECKPOINTS):
     form = rehearsal.form if variant.run.cluster else worker_program.form
     checkpoint.check_form(place, form(variant.run, variant.shapes))
+
+
+def finished(
+  folder: pathlib.Path, tell: Callable[[str], None]
+) -> dict[str, Any] | None:
+  """The summary of a variant that is finished; None if it has to go on, which
+  restores files that were damaged since.
+
+  Args:
+    folder: of the variant.
+    tell: of what is damaged, in a sentence.
+
+  Raises:
+    UserError: one is damaged, and there is no checkpoint.
+  """
+  try:
+    return workdir.summary(folder)
+  except UserError as error:
+    fault = str(error).partition(';')[0]
+    if not (place := checkpoint.newest(folder / CHECKPOINTS)):
+      raise UserError(
+        f'{fault}; there is no checkpoint to restore it from: delete {folder}, '
+        'and --resume runs it again.'
+      ) from error
+    tell(f'{fault}; it is restored from the checkpoint {place}.')
+    return None
 
 
 def train(

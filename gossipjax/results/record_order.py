@@ -7,9 +7,7 @@ import numpy as np
 
 from gossipjax.errors import UserError
 
-_REMEDY = (
-  'run the variant again, or --resume an unfinished one, which restores them.'
-)
+_REMEDY = '--resume restores them from a checkpoint, if one is left.'
 
 
 def check(

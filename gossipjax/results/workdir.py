@@ -115,9 +115,8 @@ def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:
     if _version(manifest) != seen:
       return summary(folder, sealed)
     raise UserError(
-      f'{folder}: {fault}, unlike when the run ended; delete this folder and '
-      f'use --resume to run it again, or delete {folder / MANIFEST} to keep '
-      'the file as it is.'
+      f'{folder}: {fault}, unlike when the run ended; --resume restores it '
+      f'from a checkpoint, or delete {folder} to have it run again.'
     )
   return found
 

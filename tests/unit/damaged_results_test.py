@@ -1,6 +1,7 @@
 """A damaged file of a workdir is named in a sentence; nothing reads past it."""
 
 import json
+import shutil
 
 import pytest
 
@@ -121,6 +122,29 @@ def test_without_a_manifest_files_are_taken_as_they_are(folder):
     json.dumps(summary | {'a': 1})
   )
   assert len(analysis.load(folder)) == len(STEPS)
+
+
+@pytest.mark.usefixtures('compile_quickly')
+def test_a_finished_run_that_was_damaged_is_restored(tmp_path, capsys):
+  config = defaults.get_config()
+  config.update(workers=2, steps=4, log_every=1, eval_every=2, executor='vmap')
+  folder = tmp_path / 'a'
+  compare.compare(config, folder)
+  one = folder / 'all_reduce'
+  records, summary = (one / n for n in ('records.jsonl', 'summary.json'))
+  before = records.read_bytes(), json.loads(summary.read_text())
+  for path, damaged in ((records, before[0][:90]), (summary, b'{')):
+    path.write_bytes(damaged)
+    with pytest.raises(UserError, match=r'resume restores|is damaged'):
+      analysis.load(folder)
+    compare.compare(config, folder, resume=True)
+    assert 'restored from the checkpoint' in capsys.readouterr().err
+    assert (records.read_bytes(), json.loads(summary.read_text())) == before
+  records.write_bytes(b'')
+  shutil.rmtree(one / 'checkpoints')
+  with pytest.raises(UserError, match='no checkpoint to restore it from'):
+    compare.compare(config, folder, resume=True)
+  assert not records.read_bytes()  # It was not begun anew unasked.
 
 
 @pytest.mark.exhaustive
