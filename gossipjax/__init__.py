@@ -59,9 +59,10 @@ _PUBLIC = {
   'exponential': 'gossipjax.topology',
   'hypercube': 'gossipjax.topology',
   'random_matching': 'gossipjax.topology',
-  'task_from_linen': 'gossipjax.tasks.flax_models',
-  'task_from_nnx': 'gossipjax.tasks.flax_models',
+  'task_from_linen': 'gossipjax.tasks.linen_models',
+  'task_from_nnx': 'gossipjax.tasks.nnx_models',
   'compare': 'gossipjax.comparison.in_python',
+  'trained': 'gossipjax.training.model_file',
   'ImageFolder': 'gossipjax.data.sources',
   'Tokens': 'gossipjax.data.sources',
   'npy': 'gossipjax.data.sources',
@@ -84,6 +85,9 @@ def __getattr__(name: str) -> Any:
   # Nothing is imported to find out, because `from gossipjax import MODULE` asks
   # here first.
   if name.startswith('_') or not (_STRATEGIES / f'{name}.py').exists():
-    raise AttributeError(f'gossipjax has no {name!r}')
+    nearest = importlib.import_module('gossipjax.errors').nearest
+    close = nearest(name, __dir__())
+    hint = close if 'did you mean' in close else ''
+    raise AttributeError(f'gossipjax has no {name!r}{hint}')
   in_python = importlib.import_module('gossipjax.config.in_python_arguments')
   return in_python.strategy_function(name)

@@ -192,8 +192,7 @@ def from_digits(array: jax.Array | np.ndarray, of: int = 1) -> Traffic:
   """
   found = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
   found = found if of == 1 else at_once(found, 1)
-  on_the_host: list[Any] = [*map(np.asarray, found.counts())]
-  return Traffic(*on_the_host)
+  return Traffic(*map(np.asarray, found.counts()))  # type: ignore[arg-type]
 
 
 def nbytes(message: Any) -> int:

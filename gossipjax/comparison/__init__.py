@@ -2,6 +2,7 @@
 
 compare       trains one variant after the other, writes the workdir
 in_python     the comparison of a task's strategies, from Python
+result        what that leaves: answer, table, records, trained models
 answer        which run is first at the target, and how sure that is
 answer_text   the same in words
 next_comparison  the command that may decide what the answer leaves open

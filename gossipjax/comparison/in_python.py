@@ -2,82 +2,24 @@
 
 import os
 import pathlib
-import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optax
 from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Strategy
-from gossipjax.comparison import (
-  answer,
-  answer_text,
-  markup,
-  next_comparison,
-  table,
-)
 from gossipjax.comparison import compare as comparison
+from gossipjax.comparison import next_comparison
+from gossipjax.comparison.result import Result
 from gossipjax.comparison.variant import check, check_shared
 from gossipjax.config import defaults, in_python_arguments
 from gossipjax.config.variant_checks import check_name
 from gossipjax.config.variants import variants
-from gossipjax.errors import UserError, check_kind, require
-from gossipjax.results import reader
+from gossipjax.errors import UserError, check_kind, nearest
 from gossipjax.tasks.task import Task
 from gossipjax.training.run import Given
-
-if TYPE_CHECKING:
-  import pandas as pd
-
-
-class Result:
-  """What a comparison has left.
-
-  Attributes:
-    summary: as in summary.json.
-    folder: of its files; a temporary one is gone when the result is.
-  """
-
-  def __init__(
-    self, summary: dict[str, Any], folder: pathlib.Path, kept: Any = None
-  ):
-    self.summary, self.folder, self._kept = summary, folder, kept
-
-  @property
-  def frame(self) -> 'pd.DataFrame':
-    """All records, see `gossipjax.results.analysis`.
-
-    Raises:
-      UserError: the extra `report` is not installed.
-    """
-    require('report')
-    from gossipjax.results import analysis
-
-    return analysis.load(self.folder)
-
-  @property
-  def answer(self) -> str:
-    """Who is first at the target, and how sure that is; '' without scores."""
-    found = answer.of(self.summary, reader.read(self.folder))
-    return '\n'.join(answer_text.paragraphs(found)) if found else ''
-
-  @property
-  def table(self) -> str:
-    """The table of the comparison, in Markdown."""
-    return markup.of_rows(table.rows(self.summary), ('run',))
-
-  def save(self, folder: str | pathlib.Path) -> None:
-    """Copies all files: what `python -m gossipjax run` leaves.
-
-    Raises:
-      UserError: the folder exists.
-    """
-    folder = pathlib.Path(folder).expanduser()
-    if folder.exists():
-      raise UserError(f'{folder} exists; name another folder.')
-    shutil.copytree(self.folder, folder)
 
 
 def compare(
@@ -136,7 +78,7 @@ def compare(
   summary = comparison.of_variants(
     config, runs, where, resume, audited, command=next_comparison.IN_PYTHON
   )
-  return Result(summary, where, kept)
+  return Result(summary, where, task, kept)
 
 
 def _given(
@@ -184,7 +126,7 @@ def _config(
     config.optimizer = ConfigDict({'name': 'own'})
     for key, value in settings.items():
       if key not in config or key in ('task', 'strategy', 'variants'):
-        raise UserError(f'compare has no setting {key!r}.')
+        raise UserError(_unknown(key, config))
       value = in_python_arguments.setting(key, value, config[key])
       build = {'split': defaults.split, 'cluster': defaults.cluster}.get(key)
       config[key] = build(**value) if build and value else value
@@ -195,3 +137,12 @@ def _config(
       sort_keys=False,
     )
   return config
+
+
+def _unknown(key: str, config: ConfigDict) -> str:
+  """A sentence about a setting that `compare` has not."""
+  if key in defaults.get_config().optimizer:
+    return f'compare: {key} belongs to the optimizer; give it to optax there.'
+  known = {'workers', 'steps', 'batch_size', 'folder', 'resume', 'audited'}
+  known |= {*config} - {'task', 'strategy', 'variants'}
+  return f'compare has no setting {key!r}{nearest(key, known)}'

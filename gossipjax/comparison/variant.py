@@ -13,7 +13,7 @@ from gossipjax.distributed import processes
 from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import rehearsal
 from gossipjax.tasks import checks, data_checks
-from gossipjax.training import evaluate, worker_program
+from gossipjax.training import score_checks, worker_program
 from gossipjax.training.part_checks import Names
 from gossipjax.training.run import Given, Run, resolve_run
 
@@ -72,7 +72,7 @@ def check(
   if own and len(loaded) > before:
     # Those of built-in tasks are known.
     data_checks.check(run.task, run.batch_size, run.seed)
-    evaluate.check_scores(run)
+    score_checks.check(run)
   return found
 
 

@@ -86,6 +86,7 @@ class RealTime:
     self._entered -= self._ledger.wall_s
     self._before = self._used
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self.scored = evaluate.Scored()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._goal = goal.of_run(run)
     self._stopwatch = loop.Stopwatch(Meter(), self._ledger.step)
@@ -176,7 +177,7 @@ class RealTime:
     filled = model_state.filled(alive, self._run.workers)
     states = self._mean_state(fleet.model_state(of(filled)), self._ledger)
     params, center = fleet.params(of(alive)), fleet.center(held)
-    return evaluate.scores(params, states, self._score, center)
+    return evaluate.scores(params, states, self._score, self.scored, center)
 
   def reached(self, record: Record) -> bool:
     """Whether a held-out score is that of the goal."""

@@ -3,6 +3,7 @@
 config.json                 the config, versions, commit, devices, the command
 <variant>/records.jsonl     one record a line, see record_file.py
 <variant>/checkpoints/      verified, see training/checkpoint.py
+<variant>/model.msgpack     the trained model, see training/model_file.py
 <variant>/summary.json      written when the variant is finished
 <variant>/timeline.json     virtual time only: what each worker did at first
 summary.json                written when all variants are finished
@@ -21,6 +22,7 @@ import msgspec
 from gossipjax.errors import UserError
 from gossipjax.training.durable_files import (
   MANIFEST,
+  MODEL,
   damage,
   seal,
   sync,
@@ -79,7 +81,7 @@ def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
   """Writes summary.json of a comparison or a variant, and the manifest."""
   (folder / MANIFEST).unlink(missing_ok=True)
   write(folder / SUMMARY, json.dumps(summary, indent=2))
-  told = (CONFIG, SUMMARY, RECORDS, TIMELINE)
+  told = (CONFIG, SUMMARY, RECORDS, TIMELINE, MODEL)
   seal(folder, [name for name in told if (folder / name).exists()])
 
 

@@ -107,6 +107,7 @@ class VirtualTime:
       self._ledger.from_json(totals['ledger'])
       self.timeline.from_json(totals['clock'])
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self.scored = evaluate.Scored()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._began = began - self._ledger.wall_s
     # Nothing leaves an interface.
@@ -165,7 +166,7 @@ class VirtualTime:
       who, filled = np.array(up), np.array(model_state.filled(up, run.workers))
     states = self._mean_state(rows_of(at.model_state, filled), self._ledger)
     return evaluate.scores(
-      rows_of(at.params, who), states, self._score, at.center
+      rows_of(at.params, who), states, self._score, self.scored, at.center
     )
 
   def reached(self, record: Record) -> bool:

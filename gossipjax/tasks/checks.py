@@ -8,9 +8,10 @@ import numpy as np
 
 from gossipjax.data.examples import Shares
 from gossipjax.data.sources import Source
-from gossipjax.errors import UserError, blaming, nearest
+from gossipjax.errors import UserError, nearest
 from gossipjax.tasks.metrics import Total, WholeSet
 from gossipjax.tasks.task import Task
+from gossipjax.tasks.user_functions import blaming_task
 
 Tree = Any
 
@@ -27,7 +28,7 @@ def check(task: Task, batch_size: int) -> None:
   _check_classes(task)
   params, state = _begin(task)
   batch = batch_shapes(task.train, 2, batch_size)
-  with blaming('task.loss'):
+  with blaming_task('task.loss'):
     _, after = jax.eval_shape(_returned(task), params, state, batch, _key())
   if _forms(after) != _forms(state):
     raise UserError(
@@ -55,7 +56,7 @@ def scores_of(task: Task) -> dict[str, Any]:
 
 def _begin(task: Task) -> tuple[Tree, Tree]:
   """Shapes of the parameters and of the state to start from."""
-  with blaming('task.init'):
+  with blaming_task('task.init'):
     found = jax.eval_shape(task.init, _key())
   if task.stateful and not (isinstance(found, tuple) and len(found) == 2):
     raise UserError(
@@ -158,7 +159,7 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
 def _scores(task: Task, params: Tree, state: Tree, size: int) -> Any:
   """The scores of so many examples, as shapes."""
   batch = batch_shapes(task.test, 1, size)
-  with blaming('task.score'):
+  with blaming_task('task.score'):
     return jax.eval_shape(task.scores, params, state, batch)
 
 
@@ -181,8 +182,7 @@ def _kind(name: str, scores: dict[str, Any], size: int) -> str:
       f'task.score: {name!r} is {_told(value)}; it has to be a number, such as '
       'the mean over the batch.'
     )
-  sort = 'sum' if isinstance(score, Total) else 'mean'
-  return f'a {sort} of type {value.dtype}'
+  return f'a {"sum" if value is not score else "mean"} of type {value.dtype}'
 
 
 def _forms(tree: Tree) -> Any:

@@ -40,6 +40,8 @@ class Task(NamedTuple):
       last array of `train` if it is one.
     higher_is_better: names of scores of which large values are good; those
       with 'accuracy' in their names need not be listed.
+    as_model: (parameters, state) -> what `gossipjax.trained` returns; None
+      returns what `init` does.
   """
 
   init: Callable[..., Any]
@@ -51,6 +53,7 @@ class Task(NamedTuple):
   validation: Tree = None
   labels: np.ndarray | None = None
   higher_is_better: tuple[str, ...] = ()
+  as_model: Callable[[Tree, Tree], Any] | None = None
 
   def begin(self, key: jax.Array) -> tuple[Tree, Tree]:
     """Parameters and state to start from; without a state it is ()."""

@@ -19,6 +19,8 @@ gradient        the gradient of a batch: its precision, its micro-batches
 inner           what a config says of the devices of a worker
 model_state     what models keep besides parameters, averaged
 evaluate        held-out scores and consensus distance
+score_checks    whether scores are means or sums over examples
+model_file      the trained model of a run, written and read
 ledger          totals of bytes per worker, modelled seconds per link
 optimizer       the local optimizer and its learning-rate schedule
 momentum        checks that strategy or optimizer has a momentum, not both

@@ -20,7 +20,7 @@ import orbax.checkpoint as ocp
 from gossipjax.aggregator import Tree
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError
-from gossipjax.training import durable_files
+from gossipjax.training import durable_files, model_file
 
 TOTALS = 'totals.json'
 
@@ -43,9 +43,10 @@ def check_form(place: pathlib.Path, like: Tree) -> None:
     return
   tell = lambda names: ', '.join(sorted(names)[:5]) or 'nothing'
   raise UserError(
-    f'{place} is a checkpoint of another version of this method: it has '
-    f'{tell(found - wanted)} in place of {tell(wanted - found)}; go on with '
-    'the commit in config.json of that run, or name another folder.'
+    f'{place} is a checkpoint of another model, optimizer or strategy, or of '
+    f'another version of one: it has {tell(found - wanted)} in place of '
+    f'{tell(wanted - found)}. Go on with those of that run, and the commit in '
+    'its config.json, or name another folder.'
   )
 
 
@@ -159,6 +160,15 @@ class Store:
       return error
     code = int(number.group(1))
     return OSError(code, os.strerror(code), str(self._folder))
+
+  def keep(self, model: tuple[Tree, Tree]) -> None:
+    """Writes the trained model beside the records.
+
+    Raises:
+      OSError: the disk does not take it.
+    """
+    if self._records and processes.first():
+      model_file.write(self._records.with_name(durable_files.MODEL), *model)
 
   def last(self) -> int | None:
     """The step of the newest intact checkpoint; None without one."""

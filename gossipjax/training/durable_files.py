@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 MANIFEST = 'manifest.json'
+MODEL = 'model.msgpack'  # Of a run, see model_file.py.
 
 
 def write(path: pathlib.Path, contents: str | bytes) -> None:

@@ -1,6 +1,5 @@
 """Held-out scores of the workers, and their consensus distance."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,16 +11,11 @@ from gossipjax import executors, norms
 from gossipjax.aggregator import Tree
 from gossipjax.data.examples import some
 from gossipjax.data.sources import Source
-from gossipjax.errors import UserError
 from gossipjax.tasks import metrics
-from gossipjax.tasks.data_checks import told
 from gossipjax.tasks.task import Task, count
 from gossipjax.training.model_state import Judged
 from gossipjax.training.record import Record
-from gossipjax.training.run import Run
 
-# Of the check of scores: how many pairs, and differences that are rounding.
-_PAIRS, _ROUNDING, _FEW = 32, 5e-3, 1 / 8
 _CHUNK = 256  # Examples per worker and call; more is no faster on a CPU.
 
 
@@ -100,65 +94,26 @@ def _of_each(scores: Tree, executor: executors.Executor) -> Tree:
   return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), scores)
 
 
-def check_scores(run: Run) -> None:
-  """Scores the initial parameters.
+class Scored:
+  """The model that was scored last: the mean of the workers, or a server's.
 
-  Raises:
-    UserError: a score is NaN already, or no mean over examples.
+  Attributes:
+    model: its parameters and state, on the host; None before.
   """
-  params, state = run.task.begin(jax.random.key(run.seed))
-  found = held_out(run.task, run.workers, run.executor)(params, state)
-  for name, value in found.items():
-    if math.isnan(value):
-      raise UserError(
-        f'task.score: {name!r} is NaN for the initial parameters; a score must '
-        f'be a number for any model. Look for {told(run.task.test)} in '
-        'task.test.'
-      )
-  _check_means(run.task, params, state)
 
+  def __init__(self) -> None:
+    self.model: tuple[Tree, Tree] | None = None
 
-def _check_means(task: Task, params: Tree, state: Tree) -> None:
-  """Checks that scores of two examples are the means, or sums, of each."""
-  pairs = min(_PAIRS, count(task.test, 'test') // 2)
-  rows = np.arange(2 * pairs).reshape(pairs, 2)
-
-  @jax.jit
-  @jax.vmap
-  def of_pair(pair):
-    one = lambda x: task.scores(params, state, jax.tree.map(_batch, x))
-    return task.scores(params, state, pair), jax.vmap(one)(pair)
-
-  if not pairs:
-    return
-  together, alone = jax.device_get(of_pair(some(task.test, rows)))
-  for name, score in together.items():
-    if isinstance(score, metrics.WholeSet):
-      continue
-    summed = isinstance(score, metrics.Total)
-    found, each = (jax.tree.leaves(x[name])[0] for x in (together, alone))
-    wanted = each.sum(axis=1) if summed else each.mean(axis=1)
-    size = np.abs(each).mean()
-    # A label that rounding decides may differ in a pair, not in many.
-    if np.mean(np.abs(found - wanted) > _ROUNDING * size) > _FEW:
-      raise UserError(
-        f'task.score: {name!r} of two examples is not the '
-        f'{"sum" if summed else "mean"} of its values for each of them, so it '
-        'cannot be made of batches; use gossipjax.total for a sum, and '
-        'whole_set(function, *arrays) for a score that needs all examples, '
-        'such as F1 or a root of a mean.'
-      )
-
-
-def _batch(x: jax.Array) -> jax.Array:
-  """A batch of one example."""
-  return x[None]
+  def keep(self, params: Tree, state: Tree) -> None:
+    """Takes the place of the one before."""
+    self.model = jax.device_get((params, state))
 
 
 def scores(
   params: Tree,
   states: Judged,
   score: Callable[[Tree, Tree], dict[str, float]],
+  scored: Scored,
   center: Tree | None = None,
 ) -> dict[str, Any]:
   """The held-out fields of a record.
@@ -167,6 +122,7 @@ def scores(
     params: of all workers, leaves [workers, ...].
     states: what models keep besides parameters.
     score: see `held_out`.
+    scored: keeps the model.
     center: a server's model, scored in place of the workers' mean.
 
   Returns:
@@ -176,6 +132,7 @@ def scores(
   mean, distance = mean_and_distance(params)
   judged = mean if center is None else center
   distance, of_mean = float(distance), score(judged, states.mean)
+  scored.keep(judged, states.mean)
   # Equal replicas are their mean: no need to score the same model twice.
   alike = distance == 0 and center is None
   alike &= not jax.tree.leaves(states.first)

@@ -9,6 +9,7 @@ import numpy as np
 from gossipjax.aggregator import Tree
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.training.checkpoint import Store
+from gossipjax.training.evaluate import Scored
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
@@ -23,7 +24,13 @@ class Interrupted(Exception):
 
 
 class Training(Protocol):
-  """What the loop advances."""
+  """What the loop advances.
+
+  Attributes:
+    scored: the model of the last record with scores.
+  """
+
+  scored: Scored
 
   @property
   def step(self) -> int:
@@ -81,6 +88,8 @@ def records(
       store.save(training.step, *training.state())
     if stop and not over:  # A run at its end has nothing to go on with.
       raise Interrupted(training.step)
+  if store is not None and training.scored.model:
+    store.keep(training.scored.model)
 
 
 def due(period: int, done: int, steps: int) -> bool:

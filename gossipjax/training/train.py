@@ -88,6 +88,7 @@ class LockStep:
     self._began = began - self._ledger.wall_s
     self._key = jax.random.key(run.seed)
     self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self.scored = evaluate.Scored()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._steps = _steps(run)(run, program, workers)
     self._fits = False  # Known at the first step, when there is a batch.
@@ -122,7 +123,7 @@ class LockStep:
       states = self._mean_state(worker.state, self._ledger)
       axes = 1 if self._run.inner.devices == 1 else 2
       params = self._models(evaluated(worker.opt, worker.params, axes))
-      scores = evaluate.scores(params, states, self._score)
+      scores = evaluate.scores(params, states, self._score, self.scored)
     return loop.ledger_record(self._ledger, self._run, self._rate, scores)
 
   def reached(self, record: Record) -> bool:

@@ -19,7 +19,7 @@ from gossipjax.engine.messages import Gone
 from gossipjax.engine.training import RealTime
 from gossipjax.errors import UserError
 from gossipjax.traffic import from_digits
-from gossipjax.training import model_state
+from gossipjax.training import evaluate, model_state
 from gossipjax.training.run import resolve_run
 from tests.support import followed
 
@@ -167,7 +167,7 @@ def test_who_is_away_is_not_in_the_scored_mean(alive):
   training._setup, training._run = given, run
   training._crew = types.SimpleNamespace(alive=lambda: alive)
   training._mean_state = lambda states, ledger: model_state.Judged((), ())
-  training._ledger = None
+  training._ledger, training.scored = None, evaluate.Scored()
   training._score = lambda params, state: {
     'loss': float(sum(x.sum() for x in jax.tree.leaves(params)))
   }

@@ -346,6 +346,40 @@ def test_a_strategy_in_python_takes_names_of_parts_and_numbers_of_numpy():
   assert gj.topk(density=np.float32(0.5))
 
 
+class Pair(nn.Module):
+  """Takes more than the inputs."""
+
+  @nn.compact
+  def __call__(self, x, targets):
+    return nn.Dense(2)(x) + targets
+
+
+class Synchronised(nn.Module):
+  """Its statistics are those of all devices of an axis."""
+
+  @nn.compact
+  def __call__(self, x, train: bool):
+    x = nn.Dense(2)(x.reshape(len(x), -1))
+    return nn.BatchNorm(use_running_average=not train, axis_name='batch')(x)
+
+
+class Switched(nn.Module):
+  """A field of the model says whether it trains."""
+
+  deterministic: bool = False
+
+  @nn.compact
+  def __call__(self, x):
+    x = nn.Dense(2)(x.reshape(len(x), -1))
+    return nn.Dropout(0.1, deterministic=self.deterministic)(x)
+
+
+def compared(task):
+  return gj.compare(
+    task, {'a': gj.all_reduce()}, optimizer=optax.sgd(0.1), workers=2, steps=1
+  )
+
+
 @pytest.mark.parametrize(
   'make, words',
   [
@@ -364,6 +398,18 @@ def test_a_strategy_in_python_takes_names_of_parts_and_numbers_of_numpy():
     (
       lambda: gj.task_from_linen(Linen, loss, **DATA),
       'the class Linen; give Net',
+    ),
+    (
+      lambda: gj.task_from_linen(Pair(), loss, **DATA),
+      "argument: 'targets'.*one positional argument.*Wrap it in a module",
+    ),
+    (
+      lambda: compared(gj.task_from_linen(Synchronised(), loss, **DATA)),
+      "averages over the axis 'batch', and there is none",
+    ),
+    (
+      lambda: compared(gj.task_from_linen(Switched(), loss, **DATA)),
+      'in evaluation a model gets no random numbers',
     ),
   ],
 )

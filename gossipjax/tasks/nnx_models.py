@@ -1,0 +1,104 @@
+"""A task from a model of NNX as it is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import nnx
+
+from gossipjax.data.sources import Source
+from gossipjax.errors import blaming
+from gossipjax.tasks.flax_models import Loss, Scores, check, task_of
+from gossipjax.tasks.task import Task
+
+
+def task_from_nnx(
+  make: Callable[[nnx.Rngs], nnx.Module],
+  loss: Loss,
+  train: tuple[Any, Any] | Source,
+  test: tuple[Any, Any] | Source,
+  scores: Scores | None = None,
+  **rest: Any,
+) -> Task:
+  """The task that an NNX model learns.
+
+  What is no `nnx.Param`, such as batch statistics, becomes the state; streams
+  of random numbers get keys that differ by worker and step.
+
+  Args:
+    make: random numbers -> the model, which is called with a batch of inputs;
+      its class, if that takes nothing else.
+    loss, train, test, scores, rest: as those of `task_from_linen`.
+  """
+  model, kinds = _shapes(make), (nnx.Param, nnx.RngState, ...)
+  model.train()
+  training, *forms = nnx.split(model, *kinds)
+  model.eval()
+  testing, *_ = nnx.split(model, *kinds)
+
+  def init(key):
+    _, params, _, state = nnx.split(make(nnx.Rngs(key)), *kinds)
+    return _named(params), _named(state)
+
+  def merged(graph, params, state, key):
+    mine = _unnamed(forms[0], params), _unnamed(forms[2], state)
+    return nnx.merge(graph, mine[0], _keyed(forms[1], key), mine[1])
+
+  def forward(params, state, x, key):
+    model = merged(training, params, state, key)
+    outputs = model(x)
+    return outputs, _named(nnx.split(model, *kinds)[3])
+
+  def judge(params, state, x):
+    return as_model(params, state)(x)
+
+  def as_model(params, state):
+    return merged(testing, params, state, jax.random.key(0))
+
+  rest.setdefault('as_model', as_model)
+  stateful = bool(jax.tree.leaves(forms[2]))
+  return task_of(
+    init, forward, judge, loss, scores, train, test, stateful, rest
+  )
+
+
+def _shapes(make: Callable[[nnx.Rngs], nnx.Module]) -> nnx.Module:
+  """The model with shapes in place of arrays."""
+  hint = 'its class, or lambda rngs: Net(rngs=rngs)'
+  if isinstance(make, nnx.Module) or not callable(make):
+    check(make, 'task_from_nnx', type, hint)
+  with blaming('task_from_nnx: the function that makes the model'):
+    model = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
+  check(model, 'task_from_nnx', nnx.Module, hint)
+  return model
+
+
+def _named(state: Any) -> dict[str, jax.Array]:
+  """The arrays of an NNX state by their paths."""
+  paths = jax.tree_util.tree_leaves_with_path(state)
+  return {_words(path).removesuffix('.value'): x for path, x in paths}
+
+
+def _words(path: Any) -> str:
+  """'conv.kernel.value'."""
+  return '.'.join(str(getattr(k, 'key', getattr(k, 'name', k))) for k in path)
+
+
+def _unnamed(form: Any, named: dict[str, jax.Array]) -> Any:
+  """The NNX state whose `_named` this is."""
+  return jax.tree.unflatten(
+    jax.tree.structure(form), [named[name] for name in _named(form)]
+  )
+
+
+def _keyed(form: Any, key: jax.Array) -> Any:
+  """Streams of random numbers that begin with a key, each with its own."""
+  leaves, structure = jax.tree.flatten(form)
+  split = lambda key, shape: jax.random.split(key, shape) if shape else key
+  fresh = [
+    split(jax.random.fold_in(key, i), x.shape)
+    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    else jax.numpy.zeros(x.shape, x.dtype)
+    for i, x in enumerate(leaves)
+  ]
+  return jax.tree.unflatten(structure, fresh)

@@ -1,0 +1,43 @@
+"""What the functions of a task raise, as sentences with a remedy."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from flax.errors import InvalidRngError
+
+from gossipjax.errors import UserError, blaming
+
+
+@contextlib.contextmanager
+def blaming_task(what: str) -> Iterator[None]:
+  """Turns what a function of a task raises into a sentence about it.
+
+  Args:
+    what: 'task.init', 'task.loss' or 'task.score'.
+
+  Raises:
+    UserError: it raised something.
+  """
+  with blaming(what):
+    try:
+      yield
+    except NameError as error:
+      if not (found := re.search(r'unbound axis name: (\w+)', str(error))):
+        raise
+      raise UserError(
+        f'{what} averages over the axis {found[1]!r}, and there is none: a '
+        'worker computes the loss of its own batch alone. Build the model '
+        'without axis_name, as BatchNorm(axis_name=None); '
+        'config.state_period=1 averages the batch statistics of all workers '
+        'at every step.'
+      ) from error
+    except InvalidRngError as error:
+      if what != 'task.score':
+        raise
+      first = re.sub(r' \(http.*', '', str(error).strip().splitlines()[0])
+      raise UserError(
+        f'{what}: {first.rstrip(".")}: in evaluation a model gets no random '
+        'numbers. What switches its dropout off has to be an argument of its '
+        '__call__, such as train or deterministic, not a field of the model.'
+      ) from error

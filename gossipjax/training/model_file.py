@@ -1,0 +1,105 @@
+"""The trained model of a run, model.msgpack: the one of its last scores.
+
+MessagePack as `flax.serialization` writes it: the arrays of 'params' and of
+'state' by their names, 'Dense_0.kernel'.
+"""
+
+import os
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+from flax import serialization
+
+from gossipjax.aggregator import Tree
+from gossipjax.errors import UserError
+from gossipjax.tasks.task import Task
+from gossipjax.training import durable_files
+
+
+def write(path: pathlib.Path, params: Tree, state: Tree) -> None:
+  """Writes a model, or leaves the file as it was.
+
+  Raises:
+    OSError: the disk does not take it.
+  """
+  parts = {'params': _named(params), 'state': _named(state)}
+  told = {
+    part: {name: np.asarray(_bits(x)) for name, x in leaves.items()}
+    for part, leaves in parts.items()
+  }
+  durable_files.write(path, serialization.msgpack_serialize(told))
+
+
+def _named(tree: Tree) -> dict[str, Any]:
+  leaves = jax.tree_util.tree_leaves_with_path(tree)
+  name = lambda path: jax.tree_util.keystr(path, simple=True, separator='.')
+  return {name(path): leaf for path, leaf in leaves}
+
+
+def _bits(x: Any) -> Any:
+  """An array, of keys of random numbers what they consist of."""
+  return jax.random.key_data(x) if _is_key(x) else x
+
+
+def _is_key(x: Any) -> bool:
+  return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
+  """The model that a run has trained: the one of its last held-out scores.
+
+  That is the mean of the workers' models, or a server's.
+
+  Args:
+    folder: of one finished run, such as runs/mine/topk.
+    task: that was trained; None gives the arrays by name.
+
+  Returns:
+    For a task of `task_from_linen` the variables of `model.apply`, for one of
+    `task_from_nnx` the module, in evaluation; for other tasks what their `init`
+    returns. Without a task {'params': {name: array}, 'state': {...}}.
+
+  Raises:
+    UserError: no run is finished there, its files are damaged, or it trained
+      another model.
+  """
+  path = pathlib.Path(folder).expanduser() / durable_files.MODEL
+  if not path.is_file():
+    raise UserError(
+      f'{path} is not there; name the folder of one run that is finished, such '
+      'as runs/mine/topk.'
+    )
+  sealed = path.with_name(durable_files.MANIFEST).exists()
+  if sealed and (fault := durable_files.damage(path.parent)):
+    raise UserError(f'{path.parent}: {fault}, unlike when the run ended.')
+  found = serialization.msgpack_restore(path.read_bytes())
+  if task is None:
+    return found
+  forms = jax.eval_shape(task.begin, jax.random.key(0))
+  params, state = (
+    _in_form(form, found[part], path)
+    for form, part in zip(forms, ('params', 'state'), strict=True)
+  )
+  if task.as_model:
+    return task.as_model(params, state)
+  return (params, state) if task.stateful else params
+
+
+def _in_form(form: Tree, arrays: dict[str, Any], path: pathlib.Path) -> Tree:
+  """The tree of this form with these leaves."""
+  wanted = _named(form)
+  shapes = {name: x.shape for name, x in wanted.items() if not _is_key(x)}
+  known = {name: x.shape for name, x in arrays.items() if name in shapes}
+  if wanted.keys() != arrays.keys() or shapes != known:
+    odd = {*wanted} ^ {*arrays} or {n for n in known if known[n] != shapes[n]}
+    raise UserError(
+      f'{path} is of another model than this task: they differ in '
+      f'{", ".join(sorted(odd)[:5])}.'
+    )
+  leaves = [
+    jax.random.wrap_key_data(arrays[name]) if _is_key(x) else arrays[name]
+    for name, x in wanted.items()
+  ]
+  return jax.tree.unflatten(jax.tree.structure(form), leaves)

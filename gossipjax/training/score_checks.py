@@ -1,0 +1,74 @@
+"""Checks that scores are numbers, and means or sums over examples."""
+
+import math
+
+import jax
+import numpy as np
+
+from gossipjax.aggregator import Tree
+from gossipjax.data.examples import some
+from gossipjax.errors import UserError
+from gossipjax.tasks import metrics
+from gossipjax.tasks.data_checks import told
+from gossipjax.tasks.task import Task, count
+from gossipjax.training.evaluate import held_out
+from gossipjax.training.run import Run
+
+# How many pairs, and differences that are rounding.
+_PAIRS, _ROUNDING, _FEW = 32, 5e-3, 1 / 8
+
+
+def check(run: Run) -> None:
+  """Scores the initial parameters.
+
+  Raises:
+    UserError: a score is NaN already, or no mean over examples.
+  """
+  params, state = run.task.begin(jax.random.key(run.seed))
+  found = held_out(run.task, run.workers, run.executor)(params, state)
+  for name, value in found.items():
+    if math.isnan(value):
+      raise UserError(
+        f'task.score: {name!r} is NaN for the initial parameters; a score must '
+        f'be a number for any model. Look for {told(run.task.test)} in '
+        'task.test.'
+      )
+  _check_means(run.task, params, state)
+
+
+def _check_means(task: Task, params: Tree, state: Tree) -> None:
+  """Checks that scores of two examples are the means, or sums, of each."""
+  pairs = min(_PAIRS, count(task.test, 'test') // 2)
+  rows = np.arange(2 * pairs).reshape(pairs, 2)
+
+  @jax.jit
+  @jax.vmap
+  def of_pair(pair):
+    one = lambda x: task.scores(params, state, jax.tree.map(_batch, x))
+    return task.scores(params, state, pair), jax.vmap(one)(pair)
+
+  if not pairs:
+    return
+  together, alone = jax.device_get(of_pair(some(task.test, rows)))
+  for name, score in together.items():
+    if isinstance(score, metrics.WholeSet):
+      continue
+    summed = isinstance(score, metrics.Total)
+    found, each = (jax.tree.leaves(x[name])[0] for x in (together, alone))
+    wanted = each.sum(axis=1) if summed else each.mean(axis=1)
+    size = np.abs(each).mean()
+    # A label that rounding decides may differ in a pair, not in many.
+    if np.mean(np.abs(found - wanted) > _ROUNDING * size) > _FEW:
+      raise UserError(
+        f'task.score: {name!r} of two examples is not the '
+        f'{"sum" if summed else "mean"} of its values for each of them, so it '
+        'cannot be made of batches; use gossipjax.total for a sum, and '
+        'whole_set(function, *arrays) for a score that needs all examples, '
+        'such as F1, a root or a weighted mean. A score must not depend on '
+        'random numbers that its model draws in evaluation.'
+      )
+
+
+def _batch(x: jax.Array) -> jax.Array:
+  """A batch of one example."""
+  return x[None]

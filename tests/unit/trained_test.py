@@ -1,0 +1,115 @@
+"""The trained model of a run is the one of its last held-out scores."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import gossipjax as gj
+from gossipjax.errors import UserError
+from gossipjax.training import model_file
+from tests.unit.own_models_test import DATA, Linen, linen, loss, of_nnx
+
+pytestmark = pytest.mark.usefixtures('compile_quickly')
+X, Y = DATA['test']
+
+
+def own():
+  """A task with a nest of parameters, without a state."""
+  guess = lambda p, x: x.reshape(len(x), -1) @ p['layers'][0]['w'] + p['b']
+  zeros = {'layers': [{'w': jnp.zeros((16, 2))}], 'b': jnp.zeros((1, 2))}
+  return gj.Task(
+    init=lambda key: zeros,
+    loss=lambda p, batch, key: loss(guess(p, batch[0]), batch[1]),
+    score=lambda p, batch: {'loss': loss(guess(p, batch[0]), batch[1])},
+    **DATA,
+  )
+
+
+def compared(task, **settings):
+  return gj.compare(
+    task,
+    {'few': gj.topk(density=0.1)},
+    workers=2,
+    steps=6,
+    optimizer=optax.adamw(1e-2),
+    batch_size=8,
+    **settings,
+  )
+
+
+def outputs(model, x):
+  """Of what `trained` returns."""
+  if isinstance(model, nnx.Module):
+    return model(x)
+  return Linen().apply(model, x, train=False)
+
+
+@pytest.mark.parametrize('make', [linen, of_nnx])
+def test_a_flax_model_is_given_back_as_it_is_used(make):
+  found = compared(make())
+  of_model = loss(outputs(found.trained('few'), X), Y)
+  (run,) = found.summary['runs']
+  assert float(of_model) == pytest.approx(run['test_loss'], rel=1e-6)
+  with pytest.raises(UserError, match="no run 'fex'; did you mean 'few'"):
+    found.trained('fex')
+
+
+def test_another_task_gets_what_its_init_returns(tmp_path):
+  task = own()
+  found = compared(task, folder=tmp_path / 'run')
+  params = found.trained('few')
+  form = jax.tree.structure(task.init(jax.random.key(0)))
+  assert jax.tree.structure(params) == form
+  score = task.score(params, DATA['test'])['loss']
+  assert float(score) == pytest.approx(found.summary['runs'][0]['test_loss'])
+  names = gj.trained(tmp_path / 'run/few')
+  assert {*names['params']} == {'layers.0.w', 'b'} and names['state'] == {}
+  np.testing.assert_array_equal(names['params']['b'], params['b'])
+
+
+def test_in_virtual_time_it_is_the_server_s(tmp_path):
+  task = own()
+  found = gj.compare(
+    task,
+    {'served': gj.parameter_server()},
+    workers=2,
+    steps=6,
+    optimizer=optax.sgd(0.1),
+    batch_size=8,
+    cluster={'step_s': 0.1, 'asynchronous': True},
+  )
+  score = task.score(found.trained('served'), DATA['test'])['loss']
+  assert float(score) == pytest.approx(found.summary['runs'][0]['test_loss'])
+
+
+def test_numbers_of_all_kinds_are_written_and_read(tmp_path):
+  state = {'key': jax.random.key(3), 'half': jnp.ones(2, jnp.bfloat16)}
+  params = {'w': np.arange(3.0), 'n': np.int32(4)}
+  model_file.write(tmp_path / 'model.msgpack', params, state)
+  task = own()._replace(init=lambda key: (params, state), stateful=True)
+  found, rest = gj.trained(tmp_path, task)
+  np.testing.assert_array_equal(found['w'], params['w'])
+  assert found['n'] == 4 and rest['half'].dtype == jnp.bfloat16
+  np.testing.assert_array_equal(
+    jax.random.key_data(rest['key']), jax.random.key_data(state['key'])
+  )
+
+
+def test_what_is_no_trained_model_is_a_sentence(tmp_path):
+  with pytest.raises(UserError, match='name the folder of one run that is fin'):
+    gj.trained(tmp_path)
+  compared(own(), folder=tmp_path / 'run')
+  place = tmp_path / 'run/few'
+  with pytest.raises(UserError, match=r'than this task: .*Dense_0\.bias'):
+    gj.trained(place, linen())
+  wide = {'layers': [{'w': jnp.zeros((16, 3))}], 'b': jnp.zeros((1, 2))}
+  with pytest.raises(UserError, match=r'they differ in layers\.0\.w'):
+    gj.trained(place, own()._replace(init=lambda key: wide))
+  content = bytearray((place / 'model.msgpack').read_bytes())
+  content[-1] ^= 1
+  (place / 'model.msgpack').write_bytes(content)
+  with pytest.raises(UserError, match=r'model\.msgpack is not as it was'):
+    gj.trained(place)
