@@ -50,6 +50,7 @@ class Answer(NamedTuple):
     seeds: of the comparison; of several ones, of their runs, of which a row
       may have fewer.
     steps: of its trainings, but of rows that have their own.
+    measured_s: of computing, in the run where that was shortest.
   """
 
   metric: str
@@ -65,6 +66,7 @@ class Answer(NamedTuple):
   command: str
   seeds: tuple[int, ...]
   steps: int
+  measured_s: float
 
   @property
   def first(self) -> Row | None:
@@ -152,6 +154,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
     summary.get('command', ''),
     tuple(config.get('seeds') or sorted({r.config['seed'] for r in shown})),
     config['steps'],
+    min(float(run.records['train_s'][-1]) for run in whole),
   )
 
 

@@ -179,14 +179,12 @@ def basis(answer: Answer) -> str:
     return f'{target} Virtual seconds are modelled, waiting included.'
   if answer.clock == MEASURED:
     return f'{target} Seconds, computing and communication, are measured.'
-  shared = (
-    f' and divided by the {answer.sharing} devices it stands for'
-    if answer.sharing > 1
-    else ''
-  )
+  shared = f' and divided by the {answer.sharing} devices it stands for'
+  shared *= answer.sharing > 1
   return (
-    f'{target} Seconds are computing, measured on this machine{shared}, plus '
-    f'communication, modelled for {answer.link}.'
+    f'{target} Seconds are computing, measured on this machine for '
+    f'{duration(answer.measured_s)} or more{shared}, plus communication, '
+    f'modelled for {answer.link}.'
   )
 
 
