@@ -9,7 +9,8 @@ _MENDABLE = {
   errno.EFBIG: 'a file would grow larger than ulimit -f allows; raise it, '
   'then {again}.',
   errno.EACCES: 'no permission; choose another folder.',
-  errno.EROFS: 'the disk is read-only; choose another folder.',
+  errno.EROFS: 'the disk is read-only; choose another folder, or copy this '
+  'one to where you can write.',
   errno.ENAMETOOLONG: 'the name is too long; choose a shorter one.',
   errno.ENOTDIR: 'a part of this path is not a folder; choose another.',
   errno.EISDIR: 'it is a folder where a file is needed; choose another.',

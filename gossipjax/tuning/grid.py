@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import difflib
 import functools
 import itertools
 import operator
@@ -85,8 +86,19 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
     if not any(has(config, key) for config in configs):
       known = dict.fromkeys(k for config in configs for k in _keys(config))
       raise UserError(
-        f'--grid {key}: no variant has such a key{nearest(key, known)}'
+        f'--grid {key}: no variant has such a key{_nearest(key, known)}'
       )
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+  """As `errors.nearest`; only the last part of a dotted key is looked up."""
+  parent, _, last = key.rpartition('.')
+  cut = (k.rpartition('.') for k in known)
+  beside = [name for of, _, name in cut if parent and of == parent]
+  close = difflib.get_close_matches(last, beside, n=1)
+  if close:
+    return f'; did you mean {parent + "." + close[0]!r}?'
+  return nearest(last, beside) if beside else nearest(key, known)
 
 
 def has(config: ConfigDict, key: str) -> bool:
