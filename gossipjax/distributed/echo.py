@@ -73,7 +73,9 @@ def said(text: str, stream: IO[str]) -> bool:
     gone is no failure.
   """
   try:
-    print(text, file=stream, flush=True)
+    # In one piece: threads of other processes write here, too.
+    stream.write(f'{text}\n')
+    stream.flush()
   except OSError as error:
     # What the buffer keeps would fail once more when Python ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

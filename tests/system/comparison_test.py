@@ -110,6 +110,7 @@ def test_a_comparison_leaves_the_documented_files_and_no_other(done):
     assert sorted(p.name for p in (folder / name).iterdir()) == [
       'checkpoints',
       'manifest.json',
+      'model.msgpack',
       'records.jsonl',
       'summary.json',
     ]

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 import jax
 import numpy as np
@@ -16,7 +17,13 @@ import pytest
 
 from gossipjax import errors
 from gossipjax.commands import launch
-from gossipjax.distributed import allocator, constants, failures, launcher
+from gossipjax.distributed import (
+  allocator,
+  constants,
+  echo,
+  failures,
+  launcher,
+)
 from gossipjax.distributed.launcher import free_port
 from tests.support import program, together
 from tests.support.engine_run import alive
@@ -125,6 +132,13 @@ def ids(words, capfd):
   with pytest.raises(SystemExit, match='0'):
     launch.start(['--processes=2', '--', *words])
   return {*capfd.readouterr().out.splitlines()}
+
+
+def test_a_line_is_written_in_one_piece():
+  written = []
+  stream = types.SimpleNamespace(write=written.append, flush=lambda: None)
+  assert echo.said('[0] a line', stream)
+  assert written == ['[0] a line\n']  # Else those of two processes mix.
 
 
 def test_signals_do_afterwards_what_they_did_before():
