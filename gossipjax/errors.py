@@ -51,9 +51,11 @@ def blaming(what: str, files: bool = False) -> Iterator[None]:
   except Exception as error:
     if isinstance(error, OSError) and not files:
       raise
-    first = (str(error).strip().splitlines() or ['nothing said'])[0]
+    # A first line may end where the cause begins, as those of JAX on trees do.
+    lines = str(error).strip().splitlines()[:3] or ['nothing said']
+    told = ' '.join(' '.join(lines).split())
     raise UserError(
-      f'{what} raises {type(error).__name__}: {first[:200].rstrip(".")}; '
+      f'{what} raises {type(error).__name__}: {told[:300].rstrip(".")}; '
       '--debug, or in Python the traceback above, shows where.'
     ) from error
 
