@@ -88,7 +88,7 @@ def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
 def reopen(folder: pathlib.Path) -> None:
   """Removes what says that a comparison or a variant is finished, before its
   files change: the manifest first, which would call the others damaged."""
-  for name in (MANIFEST, SUMMARY):
+  for name in (MANIFEST, SUMMARY, MODEL):
     (folder / name).unlink(missing_ok=True)
   sync(folder)
 

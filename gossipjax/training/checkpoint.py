@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -161,14 +162,16 @@ class Store:
     code = int(number.group(1))
     return OSError(code, os.strerror(code), str(self._folder))
 
-  def keep(self, model: tuple[Tree, Tree]) -> None:
-    """Writes the trained model beside the records.
+  def keep(self, model: Callable[[], tuple[Tree, Tree]]) -> None:
+    """Writes the trained model beside the records, if there are some.
 
     Raises:
       OSError: the disk does not take it.
     """
-    if self._records and processes.first():
-      model_file.write(self._records.with_name(durable_files.MODEL), *model)
+    if self._records:
+      found = model()
+      if processes.first():
+        model_file.write(self._records.with_name(durable_files.MODEL), *found)
 
   def last(self) -> int | None:
     """The step of the newest intact checkpoint; None without one."""

@@ -88,8 +88,15 @@ def records(
       store.save(training.step, *training.state())
     if stop and not over:  # A run at its end has nothing to go on with.
       raise Interrupted(training.step)
-  if store is not None and training.scored.model:
-    store.keep(training.scored.model)
+  if store is not None:
+    store.keep(lambda: _model(training))
+
+
+def _model(training: Training) -> tuple[Tree, Tree]:
+  """The model that was scored last."""
+  if training.scored.model is None:  # All steps had been done before.
+    training.record(scored=True)
+  return training.scored.model
 
 
 def due(period: int, done: int, steps: int) -> bool:

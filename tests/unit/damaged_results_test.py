@@ -133,13 +133,19 @@ def test_a_finished_run_that_was_damaged_is_restored(tmp_path, capsys):
   one = folder / 'all_reduce'
   records, summary = (one / n for n in ('records.jsonl', 'summary.json'))
   before = records.read_bytes(), json.loads(summary.read_text())
-  for path, damaged in ((records, before[0][:90]), (summary, b'{')):
+  model = (one / 'model.msgpack').read_bytes()
+  for path, damaged in (
+    (records, before[0][:90]),
+    (summary, b'{'),
+    (one / 'model.msgpack', model[:-1]),
+  ):
     path.write_bytes(damaged)
     with pytest.raises(UserError, match=r'resume restores|is damaged'):
       analysis.load(folder)
     compare.compare(config, folder, resume=True)
     assert 'restored from the checkpoint' in capsys.readouterr().err
     assert (records.read_bytes(), json.loads(summary.read_text())) == before
+    assert (one / 'model.msgpack').read_bytes() == model
   records.write_bytes(b'')
   shutil.rmtree(one / 'checkpoints')
   with pytest.raises(UserError, match='no checkpoint to restore it from'):
