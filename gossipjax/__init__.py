@@ -85,9 +85,9 @@ def __getattr__(name: str) -> Any:
   # Nothing is imported to find out, because `from gossipjax import MODULE` asks
   # here first.
   if name.startswith('_') or not (_STRATEGIES / f'{name}.py').exists():
-    nearest = importlib.import_module('gossipjax.errors').nearest
-    close = nearest(name, __dir__())
-    hint = close if 'did you mean' in close else ''
+    errors = importlib.import_module('gossipjax.errors')
+    close = errors.closest(name, __dir__())
+    hint = f'; did you mean {close!r}?' if close else ''
     raise AttributeError(f'gossipjax has no {name!r}{hint}')
   in_python = importlib.import_module('gossipjax.config.in_python_arguments')
   return in_python.strategy_function(name)

@@ -26,10 +26,14 @@ def nearest(name: str, options: Iterable[str]) -> str:
     "; did you mean 'x'?" if an option is close, else "; there are a, b, c."
   """
   options = sorted(options)
-  close = difflib.get_close_matches(name, options, n=1)
-  if close:
-    return f'; did you mean {close[0]!r}?'
+  if close := closest(name, options):
+    return f'; did you mean {close!r}?'
   return f'; there are {", ".join(options)}.'
+
+
+def closest(name: str, options: Iterable[str]) -> str:
+  """The option that an unknown name is likely to mean; '' if none is close."""
+  return next(iter(difflib.get_close_matches(name, [*options], n=1)), '')
 
 
 @contextlib.contextmanager

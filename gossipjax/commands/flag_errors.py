@@ -52,9 +52,7 @@ def _about_key(error: Exception, words: Sequence[str]) -> str:
       f'This config has no key {key!r}; begin it with '
       'gossipjax.config.defaults.get_config(), which has all.'
     )
-  hint = re.search(r'mean "(\w+)"', told)
-  close = hint[1] if hint else key
-  return f'There is no config key {key!r}{nearest(close, known)}'
+  return f'There is no config key {key!r}{nearest(key, known)}'
 
 
 def _about_part(parents: list[str], key: str, words: Sequence[str]) -> str:

@@ -10,10 +10,8 @@ from gossipjax.data.examples import Shares
 from gossipjax.data.sources import Source
 from gossipjax.errors import UserError, nearest
 from gossipjax.tasks.metrics import Total, WholeSet
-from gossipjax.tasks.task import Task
+from gossipjax.tasks.task import Task, Tree
 from gossipjax.tasks.user_functions import blaming_task
-
-Tree = Any
 
 
 def check(task: Task, batch_size: int) -> None:
@@ -182,7 +180,8 @@ def _kind(name: str, scores: dict[str, Any], size: int) -> str:
       f'task.score: {name!r} is {_told(value)}; it has to be a number, such as '
       'the mean over the batch.'
     )
-  return f'a {"sum" if value is not score else "mean"} of type {value.dtype}'
+  sort = 'sum' if isinstance(score, Total) else 'mean'
+  return f'a {sort} of type {value.dtype}'
 
 
 def _forms(tree: Tree) -> Any:

@@ -38,8 +38,8 @@ def check_form(place: pathlib.Path, like: Tree) -> None:
   """
   reader = ocp.PyTreeCheckpointer()
   arrays = place.absolute() / 'workers'  # Else orbax reads no names.
-  found = _names(reader.metadata(arrays).item_metadata.tree)
-  wanted = _names(like)
+  found = {*model_file.named(reader.metadata(arrays).item_metadata.tree)}
+  wanted = {*model_file.named(like)}
   if found == wanted:
     return
   tell = lambda names: ', '.join(sorted(names)[:5]) or 'nothing'
@@ -49,12 +49,6 @@ def check_form(place: pathlib.Path, like: Tree) -> None:
     f'{tell(wanted - found)}. Go on with those of that run, and the commit in '
     'its config.json, or name another folder.'
   )
-
-
-def _names(tree: Any) -> set[str]:
-  leaves = jax.tree_util.tree_leaves_with_path(tree)
-  name = lambda path: jax.tree_util.keystr(path, simple=True, separator='.')
-  return {name(path) for path, _ in leaves}
 
 
 def newest(folder: pathlib.Path) -> pathlib.Path | None:

@@ -24,7 +24,7 @@ def write(path: pathlib.Path, params: Tree, state: Tree) -> None:
   Raises:
     OSError: the disk does not take it.
   """
-  parts = {'params': _named(params), 'state': _named(state)}
+  parts = {'params': named(params), 'state': named(state)}
   told = {
     part: {name: np.asarray(_bits(x)) for name, x in leaves.items()}
     for part, leaves in parts.items()
@@ -32,7 +32,8 @@ def write(path: pathlib.Path, params: Tree, state: Tree) -> None:
   durable_files.write(path, serialization.msgpack_serialize(told))
 
 
-def _named(tree: Tree) -> dict[str, Any]:
+def named(tree: Tree) -> dict[str, Any]:
+  """The leaves of a tree by their paths, as files name them."""
   leaves = jax.tree_util.tree_leaves_with_path(tree)
   name = lambda path: jax.tree_util.keystr(path, simple=True, separator='.')
   return {name(path): leaf for path, leaf in leaves}
@@ -89,7 +90,7 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
 
 def _in_form(form: Tree, arrays: dict[str, Any], path: pathlib.Path) -> Tree:
   """The tree of this form with these leaves."""
-  wanted = _named(form)
+  wanted = named(form)
   shapes = {name: x.shape for name, x in wanted.items() if not _is_key(x)}
   known = {name: x.shape for name, x in arrays.items() if name in shapes}
   if wanted.keys() != arrays.keys() or shapes != known:

@@ -2,7 +2,6 @@
 
 import ast
 import collections
-import difflib
 import functools
 import itertools
 import operator
@@ -13,7 +12,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from gossipjax.config.variants import changed
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError, closest, nearest
 
 # Values by key of a config, such as 'strategy.k'.
 Grid = Mapping[str, Sequence[Any]]
@@ -95,9 +94,8 @@ def _nearest(key: str, known: Iterable[str]) -> str:
   parent, _, last = key.rpartition('.')
   cut = (k.rpartition('.') for k in known)
   beside = [name for of, _, name in cut if parent and of == parent]
-  close = difflib.get_close_matches(last, beside, n=1)
-  if close:
-    return f'; did you mean {parent + "." + close[0]!r}?'
+  if close := closest(last, beside):
+    return f'; did you mean {parent + "." + close!r}?'
   return nearest(last, beside) if beside else nearest(key, known)
 
 
