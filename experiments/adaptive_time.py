@@ -50,7 +50,7 @@ METHODS = {
 ADAPTIVE = ('relative drift', 'target interval')
 SCALES = (1.0, 4.0)  # Of the transfer time at which the share is met.
 HALVINGS, SHORT = 6, 40  # Of the search for that time; steps of a run of it.
-MANY, JUDGED = 12, (BASELINE, 'relative drift')  # Three seeds scatter too much.
+MANY = 12  # Seeds of those that are compared at 1: three scatter too much.
 NAMES = ('workload', 'relative transfer time', 'method')
 TIME = f'virtual seconds to {TARGET} held out'
 PART = 'seconds over those of gossip at every step'
@@ -82,7 +82,7 @@ def studies(scale: str) -> trained.Studies:
 def _study(factor: float, name: str, scale: str) -> study.Study:
   transfer_s = yield from _transfer_s(scale)
   config = _config(name, scale, factor * transfer_s)
-  seeds = MANY if factor == 1.0 and name in JUDGED else best_rate.SEEDS
+  seeds = MANY if factor == 1.0 else best_rate.SEEDS
   tuned = yield from virtual_time.tuned(config, scale, seeds=seeds)
   return Method(tuned, factor * transfer_s)
 
@@ -173,8 +173,7 @@ time, a model travels in so many seconds: at a relative transfer time of 1 such
 that gossip after every step spends 56 % of its time not computing. Seconds
 until {TARGET} held out (3,000 pictures). `every 12` is the control at the
 published traffic. Nesterov 0.9, constant learning rate, the best of a grid for
-each method; triggers at their defaults. All columns are means over seeds: those
-that are compared at 1 have {MANY}, others are paired with the first of them. A
+each method; triggers at their defaults. All columns are means over seeds. A
 method with less than {trained.EXCHANGES} exchanges at the target is not judged.
 """
 
