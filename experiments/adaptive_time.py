@@ -20,6 +20,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  intervals,
   seed_statistics,
   study,
   trained,
@@ -185,7 +186,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   best = [row for row in mine if row['method'] in ADAPTIVE]
   few = bool(best) and all(row[TIMES] < trained.EXCHANGES for row in best)
   return claim.judged(
-    [*map(_saves, best)] + [None] * (len(ADAPTIVE) - len(best)),
+    [*map(_saves, best)] + [claim.UNTRAINED] * (len(ADAPTIVE) - len(best)),
     f'{claim.span(best, PART, ".2f")} of the time of gossip at every step, '
     f'with {claim.span(best, "traffic saved", ".0%")} less traffic',
     f'Against gossip after every step: {told or "nothing is known yet"}.',
@@ -198,8 +199,8 @@ def _saves(row: dict[str, Any]) -> bool | None:
   if row[TIMES] < trained.EXCHANGES:
     return None
   error = row[f'{PART}{seed_statistics.ERROR}']
-  return seed_statistics.at_least(
-    SAVED - MARGIN / 2, row[PART] and 1 - row[PART], error, MARGIN
+  return intervals.at_least(
+    SAVED - MARGIN / 2, row[PART] and 1 - row[PART], error, row['seeds']
   )
 
 

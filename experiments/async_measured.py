@@ -27,8 +27,9 @@ from experiments.framework import (
   real_time,
   single_run,
 )
+from experiments.framework.intervals import is_near
 from experiments.framework.other_load import OTHERS, OVERRUN
-from experiments.framework.seed_statistics import is_near, ratio
+from experiments.framework.seed_statistics import ratio
 from gossipjax.results.crossing import crossing
 from gossipjax.training.record import Record
 
@@ -142,8 +143,6 @@ virtual time is the mean exchange of a run of 40 steps without the straggler.
 {other_load.MOST_OVERRUN} is judged. `{OTHERS}`: the most
 just before and just after that run and the one that is judged, or taken by the
 host meanwhile; at most {other_load.MOST_OTHERS} is judged.
-A case whose standard error over seeds, of measured over predicted, exceeds half
-of what it may be off is undecided.
 """
 
 
@@ -168,7 +167,7 @@ def _is_near(each: list[tuple], near: float) -> bool | None:
     return None
   if 0 in itertools.chain(*each):
     return False
-  return is_near(*_ratio(each), near)
+  return is_near(*_ratio(each), len(each), near)
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
@@ -181,19 +180,15 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   }
 
   def told(key: str) -> str:
-    sure = [
-      {'ratio': _ratio(each)[0]}
-      for each, case in zip(found[key], cases[key], strict=True)
-      if case is not None
-    ]
-    near = f'{cases[key].count(True)} of {len(sure)} near'
-    return f'{claim.span(sure, "ratio")} ({near})'
+    ratios = [{'ratio': _ratio(each)[0]} for each in found[key]]
+    sure = [case for case in cases[key] if case is not None]
+    near = f'{sum(sure)} of {len(sure)} decided are near'
+    return f'{claim.span(ratios, "ratio")} ({near})'
 
   every = [case for key in NEAR for case in cases[key]]
   overrun = statistics.fmean(r[OVERRUN] for r in rows)
   ours = (
-    f'measured over predicted, where decided: seconds {told(SECONDS)}, '
-    f'staleness {told(STALE)}'
+    f'measured over predicted: seconds {told(SECONDS)}, staleness {told(STALE)}'
   )
   return claim.judged(
     every,

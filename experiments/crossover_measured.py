@@ -6,9 +6,8 @@ Jin et al., 2016, found that not waiting is faster with few workers and
 all-reduce with many (arXiv:1611.04581); `async_crossover` asks it of virtual
 time. Here 2, 4 and 8 processes of this machine train: all-reduce over Gloo,
 the others on the engine (config.engine='ray'). All sleep until a gradient has
-taken what a trace says, so that 8 workers fit two cores.
-
-It takes 40 minutes of an idle machine; stopped, it goes on where it was.
+taken what a trace says, so that 8 workers fit two cores. It takes 40 minutes of
+an idle machine; stopped, it goes on where it was.
 """
 
 import functools
@@ -28,8 +27,9 @@ from experiments.framework import (
   real_time,
   single_run,
 )
+from experiments.framework.intervals import is_near
 from experiments.framework.other_load import OTHERS, OVERRUN
-from experiments.framework.seed_statistics import ERROR, is_near
+from experiments.framework.seed_statistics import ERROR
 from gossipjax.results.crossing import crossing
 from gossipjax.results.standard_error import standard_error
 
@@ -156,12 +156,12 @@ takes {STEP_S} s (log-normal, sigma {SPREAD}); one that is computed sooner
 sleeps. The link of virtual time is the mean exchange of {CALM} steps; of
 all-reduce, what a step takes beyond its slowest gradient.
 `{SPEED}`: means over seeds. `{OFF}`: mean over seeds, each beside its own
-prediction; a case is undecided if the standard error is above {NEAR / 2}. The
-same learning rate for all, so that the table says what virtual time predicts,
-and not who is best tuned; see `async_crossover`. `{OVERRUN}`: in those {CALM}
-steps, of methods that do not wait; at most {other_load.MOST_OVERRUN} is judged.
-`{OTHERS}`: the most just before and just after those steps and the training, or
-taken by the host meanwhile; at most {other_load.MOST_OTHERS} is judged.
+prediction. The same learning rate for all, so that the table says what virtual
+time predicts, and not who is best tuned; see `async_crossover`. `{OVERRUN}`: in
+those {CALM} steps, of methods that do not wait; at most
+{other_load.MOST_OVERRUN} is judged. `{OTHERS}`: the most just before and just
+after those steps and the training, or taken by the host meanwhile; at most
+{other_load.MOST_OTHERS} is judged.
 """
 
 
@@ -197,7 +197,7 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
   """A case is a method that does not wait, with a number of workers."""
   del runs
   free = [row for row in rows if row['method'] != DENSE]
-  case = lambda row: is_near(row[OFF], row[f'{OFF}{ERROR}'], NEAR)
+  case = lambda row: is_near(row[OFF], row[f'{OFF}{ERROR}'], row['seeds'], NEAR)
   sure = claim.decided(free, case)
   told = '; '.join(
     f'{row["method"]} with {row["workers"]}: '

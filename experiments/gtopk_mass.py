@@ -113,7 +113,8 @@ def find(
     theirs = found.get((*place, 'published'))
     if theirs and method in ('conserving', 'butterfly'):
       over = seed_statistics.against(found[cell], theirs, 'published')
-      gains.append(seed_statistics.columns(NAMES, cell) | over)
+      of = {'seeds': len(found[cell].runs)}
+      gains.append(seed_statistics.columns(NAMES, cell) | of | over)
   judged = figures.values(gains, 'workload')
   return claim.Finding(
     verdict(rows, gains, coverage),
@@ -158,7 +159,7 @@ def verdict(
 
 
 def _gains(row: dict[str, Any]) -> bool | None:
-  return seed_statistics.gains(row, 'published', MARGIN, MARGIN)
+  return seed_statistics.gains(row, 'published', MARGIN)
 
 
 NOTES = """

@@ -56,6 +56,7 @@ AGAINST = {
   'muloco': 'diloco',
 }
 BETTER = ('sparse_loco', 'muloco')  # Not only as good.
+DENSE = 'all_reduce'
 IT = 'what it is compared with'
 FEWER = 0.95  # Of the bytes of what a method is compared with.
 GAIN, SHARE = f'gain over {IT}', f'bytes over those of {IT}'
@@ -101,9 +102,9 @@ def find(
 
 def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
   tuned, outer, inside, by_outer = found[cell]
-  other = AGAINST.get(cell[-1], 'all_reduce')
+  other = AGAINST.get(cell[-1], DENSE)
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), tuned)
-  beside = found.get((*cell[:-1], other))
+  beside, dense = (found.get((*cell[:-1], name)) for name in (other, DENSE))
   theirs = beside and beside.tuned
   path = seed_statistics.row({}, theirs)[PATH] if theirs else None
   runs = [run for run in tuned.runs if not run['diverged']]
@@ -122,6 +123,7 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
       SHARE: claim.ratio(row[PATH], path),
     }
     | margins.gain(_sure(found[cell]), beside and _sure(beside), cell[0], IT)
+    | margins.gain(_sure(found[cell]), dense and _sure(dense), cell[0], DENSE)
   )
 
 
@@ -140,66 +142,64 @@ def holds(row: dict[str, Any]) -> bool | None:
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """In which cells a method is as good as what it is compared with."""
   mine = [row for row in rows if row['method'] in AGAINST]
-  sure = claim.decided(mine, holds)
   good = [row for row in mine if holds(row)]
   iid = sum(row['split'] == 'iid' for row in good)
   fewer = sum(row[SHARE] <= FEWER for row in good)
+  dense = sum(margins.is_as_good(row, DENSE) is True for row in good)
+  those = lambda key, of: [row for row in mine if row[key] == of]
   told = '; '.join(
-    _told(name, [row for row in mine if row['method'] == name])
+    f'{name} against {AGAINST[name]}: {_told(those("method", name))}'
     for name in figures.values(mine, 'method')
+  )
+  short = '; '.join(
+    f'against {other} {_told(those("compared with", other))}'
+    for other in figures.values(mine, 'compared with')
   )
   return claim.judged(
     [holds(row) for row in mine]
     + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
-    f'{_gains(sure)}, at {claim.span(sure, SHARE)} of the bytes; of '
-    f'{len(good)} that hold {iid} are IID, {fewer} send fewer bytes'
-    + margins.open_down_to(mine, GAIN, holds),
+    short or 'nothing yet',
     f'A method holds where it loses at most {margins.POINTS.margin} '
     f'points, of text {margins.NATS.margin} nats; '
     f'{" and ".join(BETTER)} where they lose nothing. '
-    f'{told or "Nothing is trained yet"}.',
+    f'{told or "Nothing is trained yet"}. Of {len(good)} that hold {iid} are '
+    f'IID, {fewer} send fewer bytes than what they are compared with, and '
+    f'{dense} are also as good as all-reduce.',
     trained.doubt(coverage),
   )
 
 
-def _told(method: str, rows: claim.Rows) -> str:
-  cases = [holds(row) for row in rows]
-  known = sum(case is not None for case in cases)
-  return (
-    f'{method} against {AGAINST[method]}: {_gains(rows)}, holds in '
-    f'{sum(map(bool, cases))} of {known}'
+def _told(rows: claim.Rows) -> str:
+  """The gains of rows, and in how many of those that are decided they hold."""
+  cases = [case for case in map(holds, rows) if case is not None]
+  of_unit = lambda unit: [row for row in rows if row[UNIT] == unit]
+  gains = ', '.join(
+    f'{claim.span(of_unit(unit), GAIN, f"+.{digits}f")} {unit}'
+    for unit, digits in (('points', 2), ('nats', 3))
+    if of_unit(unit)
   )
+  return f'{gains} (holds in {sum(cases)} of {len(cases)})'
 
 
-def _gains(rows: claim.Rows) -> str:
-  """The least and the most of each unit."""
-  by_unit = {
-    unit: [row for row in rows if row[UNIT] == unit]
-    for unit in figures.values(rows, UNIT)
-  }
-  return ', '.join(
-    f'{claim.span(some, GAIN, "+.2f" if unit == "points" else "+.3f")} {unit}'
-    for unit, some in by_unit.items()
-  )
-
-
+MORE_SEEDS = ', '.join(f'{w} {n}' for w, n in site_methods.SEEDS.items())
 NOTES = f"""
 Period {PERIOD} where the name says nothing, shorter for {trained.EXCHANGES}
 exchanges, of sparse_loco {site_methods.SPARSE}. Inner rates on a grid of
 sqrt(10) at the outer rate {site_methods.FIRST}, then the outer rates {OUTER},
 and further ones while the best is the lowest or the highest (at most
 {best_rate.TRIALS} inner and {site_methods.OUTER_TRIALS} outer ones), by
-validation data; then {best_rate.SEEDS} seeds. All-reduce has the rate of P =
-{site_methods.MOST} if IID. Rates are chosen on the partition of the first seed,
-without the examples held out; a Dirichlet partition has the same mixes of
-classes there as in that seed's test. A gain is in points of held-out accuracy,
-of text in nats less, as the rates are chosen. All methods but all-reduce send a
-fraction of its bytes; those of streaming_diloco, of muloco and of noloco with P
-= 2 are DiLoCo's. MuLoCo's fewer bytes are those of 2 bits with a residual, not
-tried with it here. The state of inner optimizers stays with its worker; outer
-ones have momentum 0.9. muloco is DiLoCo with Muon inside, embeddings and head
-included. Of {' and '.join(LARGE)}, whose trainings take minutes, only the
-judged methods are trained, with one P and IID.
+validation data; then {best_rate.SEEDS} seeds, on {MORE_SEEDS}. All-reduce has
+the rate of P = {site_methods.MOST} if IID. Rates are chosen on the partition of
+the first seed, without the examples held out; a Dirichlet partition has the
+same mixes of classes there as in that seed's test, which is therefore not
+scored. A gain is in points of held-out accuracy, of text in nats less, as the
+rates are chosen. All methods but all-reduce send a fraction of its bytes; those
+of streaming_diloco, of muloco and of noloco with P = 2 are DiLoCo's. MuLoCo's
+fewer bytes are those of 2 bits with a residual, not tried with it here. The
+state of inner optimizers stays with its worker; outer ones have momentum 0.9.
+muloco is DiLoCo with Muon inside, embeddings and head included. Of
+{' and '.join(LARGE)}, whose trainings take minutes, only the judged methods are
+trained, with one P and IID.
 """
 
 

@@ -22,13 +22,14 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  intervals,
   seed_statistics,
   step_times,
   trained,
   workloads,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import ERROR, INSIDE, known
+from experiments.framework.seed_statistics import ERROR, INSIDE
 from experiments.framework.single_run import Result
 from gossipjax.config import resolve
 from gossipjax.network import PRESETS
@@ -168,24 +169,23 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     mine = [row for row in rows if row['link'] == link]
     best, fast = '', sorted(_faster(mine), key=lambda row: -row[SPEED])
     for top in fast[:1]:
-      of = f'{top["strategy"]}, {top["workload"]}'
-      best = f', at most {top[SPEED]:.1f} times ({of})'
+      best = f', at most {top[SPEED]:.1f} times ({top["strategy"]})'
     said.append(f'{link}: {len(fast)} of {len(mine)} faster{best}')
-    counts.append(f'{link} {len(fast)}')
+    counts.append(f'{link} {len(fast)} of {len(mine)}')
   fast = _faster(rows)
-  told = [(r[SPEED], r[SPEED_ERROR]) for r in fast if known(r[SPEED_ERROR])]
-  sure = sum(speed - 2 * error > FASTER for speed, error in told)
-  never = sum(row[SECONDS] is None for row in rows)
-  edge = sum(not row[INSIDE] for row in rows)
+  sure = sum(
+    intervals.at_least(FASTER, r[SPEED], r[SPEED_ERROR], r['seeds']) is True
+    for r in rows
+  )
+  never, edge = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
   doubt = '' if rows else 'not all strategies of a workload are trained'
   return claim.judged(
     [_is_rare(rows, name) for name in figures.values(rows, 'workload')]
     + trained.not_begun(rows, coverage),
-    f'{len(fast)} of {len(rows)} are at least {FASTER} times as fast '
-    f'({", ".join(counts)}), {sure} beyond two standard errors; {never} miss '
-    'the target',
-    f'{"; ".join(said) or "No strategy is trained yet"}. Best rate at an edge: '
-    f'{edge}.',
+    f'{len(fast)} of {len(rows)} are at least {FASTER} times as fast, {sure} '
+    f'surely ({", ".join(counts)}); {never.count(None)} miss the target',
+    f'{"; ".join(said) or "No strategy is trained yet"}. Surely: seeds tell. '
+    f'Best rate at an edge: {edge.count(False)}.',
     trained.doubt(coverage) or doubt,
   )
 

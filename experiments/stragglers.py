@@ -15,6 +15,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  intervals,
   seed_statistics,
   study,
   trained,
@@ -170,15 +171,16 @@ def _step_s(run: Result) -> float | None:
 
 def _is_steady(row: dict[str, Any]) -> bool | None:
   """Whether a slow worker does not slow steps; None if seeds cannot tell."""
-  return seed_statistics.is_below(row[SLOW], row[f'{SLOW}{ERROR}'], STEADY)
+  error = row[f'{SLOW}{ERROR}']
+  return intervals.is_below(row[SLOW], error, row['seeds'], STEADY)
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """The slow-downs of methods that wait for all and of those that do not.
 
   A case is a method that does not wait. The claim is met where a slow worker
-  slows its steps by at most STEADY and those of all that wait by more, by two
-  standard errors, and a lost one stops all that wait, but not it.
+  slows its steps by at most STEADY and those of all that wait by more, as far
+  as seeds can tell, and a lost one stops all that wait, but not it.
   """
   those = lambda how: [r for r in rows if METHODS[r['method']][1] is how]
   waits, free = those(WAITS), those(FREE)
@@ -197,7 +199,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   stopped = f'{len(stop)} of {len(waits)}', f'{len(lost)} of {len(free)}'
   missing = every.count(FREE) - len(free)
   return claim.judged(
-    [*map(case, free)] + [None] * missing,
+    [*map(case, free)] + [claim.UNTRAINED] * missing,
     f'a slow worker makes a step {slow} times as long where methods wait, '
     f'{steady} where not; a lost one stops {stopped[0]} and {stopped[1]}',
     f'One worker of {P} that sleeps up to 300 ms makes a step {slow} times as '

@@ -27,6 +27,7 @@ workload           what a workload is: task, network, schedule, gate
 workloads          the tasks and networks that claims are tried on
 small_workloads    small ones, on which many whole trainings are affordable
 sizes              how long they train, and what differs on a GPU
+intervals          whether seeds can tell on which side of a bound a mean is
 seed_statistics    means, standard errors and differences over seeds
 margins            who is as good as another on a workload
 site_methods       methods that train between sites: configs, outer rates

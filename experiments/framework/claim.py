@@ -11,16 +11,16 @@ and it ends with `claim.run(CLAIM, measure, figure)`, or with `trained.run`
 if it keeps training runs.
 
 `verdict` makes of the rows one case each that holds (True), does not (False) or
-is undecided (None: see `seed_statistics.at_least`, `margins.is_as_good`), and
-`judged` counts them. A doubt (`trained.doubt`: a gate that is not met, no run
-finished) leaves all of them undecided.
+is undecided (None: see `intervals.at_least`, `margins.is_as_good`) or not
+trained, and `judged` counts them. A doubt (`trained.doubt`: a gate that is not
+met, no run finished) leaves all of them undecided.
 """
 
 import pathlib
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from absl import app, flags
 from matplotlib.figure import Figure
@@ -36,6 +36,8 @@ RENDER = flags.DEFINE_bool(
   'render', False, 'Write tables and figure anew from finding.json.'
 )
 Rows = Sequence[dict[str, Any]]  # All have the same keys.
+UNTRAINED: Literal['not trained'] = 'not trained'
+Case = bool | None | Literal['not trained']
 
 
 class Claim(NamedTuple):
@@ -64,6 +66,7 @@ class Verdict(NamedTuple):
     sentence: what came out, with all numbers.
     undecided: why the runs cannot carry a verdict; empty if they can.
     open: number of further cases that the runs leave undecided.
+    missing: number of further cases that are not trained yet.
   """
 
   met: int
@@ -72,18 +75,19 @@ class Verdict(NamedTuple):
   sentence: str
   undecided: str = ''
   open: int = 0
+  missing: int = 0
 
   @property
   def word(self) -> str:
-    """'holds', 'does not hold', 'holds in n of m' or 'undecided: reason'.
-
-    If further cases are undecided, 'holds in n of m', and how many these are.
-    """
+    """'holds', 'does not hold', 'holds in n of m' with the number of further
+    cases that are undecided or not trained, or 'undecided: reason'."""
     if self.undecided or not self.of:
       return f'undecided: {self.undecided or "no case was measured"}'
     some = f'holds in {self.met} of {self.of}'
-    if self.open:
-      return f'{some}; {self.open} undecided'
+    rest = f'; {self.open} undecided' if self.open else ''
+    rest += f'; {self.missing} {UNTRAINED}' if self.missing else ''
+    if rest:
+      return some + rest
     return {self.of: 'holds', 0: 'does not hold'}.get(self.met, some)
 
 
@@ -112,25 +116,23 @@ class Finding(NamedTuple):
 
 
 def judged(
-  cases: Sequence[bool | None], ours: str, sentence: str, doubt: str = ''
+  cases: Sequence[Case], ours: str, sentence: str, doubt: str = ''
 ) -> Verdict:
-  """The verdict of cases that hold, do not hold, or cannot be told (None).
+  """The verdict of cases.
 
   Args:
-    cases: each.
+    cases: whether each holds; None if that cannot be told; `UNTRAINED`.
     ours: see `Verdict`.
     sentence: see `Verdict`.
     doubt: why no case can be judged; '' if they can.
   """
-  told = [case for case in cases if case is not None]
+  told = [bool(case) for case in cases if case not in (None, UNTRAINED)]
   if not cases:
     ours = 'nothing yet'
   if cases and not told:
-    doubt = doubt or (
-      'runs are missing or too short, or errors above half the margin'
-    )
-  rest = len(cases) - len(told)
-  return Verdict(sum(told), len(told), ours, sentence, doubt, rest)
+    doubt = doubt or ('runs are missing or too short, or bounds within errors')
+  left = cases.count(None), cases.count(UNTRAINED)
+  return Verdict(sum(told), len(told), ours, sentence, doubt, *left)
 
 
 def decided(rows: Rows, case: Callable[[Any], bool | None]) -> Rows:

@@ -23,8 +23,8 @@ RESULTS = pathlib.Path(__file__).parents[1] / 'results'
 Row = dict[str, int | float | bool | str | None]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 VERDICT = (
-  r'^(holds|does not hold|holds in \d+ of \d+(; \d+ undecided)?'
-  r'|undecided: \S.*)$'
+  r'^(holds|does not hold|undecided: \S.*'
+  r'|holds in \d+ of \d+(; \d+ undecided)?(; \d+ not trained)?)$'
 )
 # Columns that are written with two decimals rather than three digits.
 ACCURACY = 'held-out accuracy %'
@@ -85,6 +85,7 @@ class Kept(msgspec.Struct, forbid_unknown_fields=True):
   notes: Text
   provenance: Provenance
   open: Annotated[int, msgspec.Meta(ge=0)] = 0
+  missing: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 def write(

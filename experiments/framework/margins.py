@@ -6,7 +6,7 @@ Points of accuracy, of text nats; learning rates are chosen by the same score.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from experiments.framework import claim, seed_statistics, workloads
+from experiments.framework import claim, intervals, seed_statistics, workloads
 from experiments.framework.best_rate import Tuned
 from experiments.framework.seed_statistics import ACCURACY, ERROR, LOSS
 
@@ -65,28 +65,22 @@ def is_as_good(
   row: Mapping[str, Any], other: str, lost: bool = True
 ) -> bool | None:
   """Whether a row's gain over another is at least minus the margin, or if
-  nothing may be lost at least 0; None if the seeds cannot tell. A gain within
-  two standard errors of 0 has no sign."""
-  gain, error, margin = _compared(row, other)
-  if not lost and seed_statistics.is_below(gain, error, 0) is None:
-    return None
-  return seed_statistics.at_least(-margin * lost, gain, error, margin)
+  nothing may be lost at least 0; None if the seeds cannot tell."""
+  return _gains(row, other, -lost)
 
 
 def leads(row: Mapping[str, Any], other: str) -> bool | None:
   """Whether a row is better than another by at least the margin; None if the
   seeds cannot tell."""
-  gain, error, margin = _compared(row, other)
-  return seed_statistics.at_least(margin, gain, error, margin)
+  return _gains(row, other, 1)
 
 
-def _compared(
-  row: Mapping[str, Any], other: str
-) -> tuple[float | None, float | None, float]:
-  """The gain over another, its standard error, and the margin."""
+def _gains(row: Mapping[str, Any], other: str, margins: int) -> bool | None:
+  """Whether the gain over another is at least so many margins."""
   column = f'gain over {other}'
-  margin = measure(row['workload']).margin
-  return row[column], row[f'{column}{ERROR}'], margin
+  bound = margins * measure(row['workload']).margin
+  gain, error = row[column], row[f'{column}{ERROR}']
+  return intervals.at_least(bound, gain, error, row['seeds'])
 
 
 def open_down_to(

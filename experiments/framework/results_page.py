@@ -42,14 +42,14 @@ table of a row; of claims that keep trainings, `python -m experiments.queue
 NAME` first makes those that are missing. Bytes are counted; seconds on a link
 are modelled unless a row says measured. "n of m" counts the cases that are
 decided. A case is undecided where the runs are too short or too few, not tuned
-enough, or exchange too rarely, and where the standard error of its difference
-(over seeds, at learning rates that were chosen with one seed) is above half the
-margin of the claim. A decided case can still lie within two standard errors of
-its bound, which with three seeds are an interval of 82 %, not 95; the tables
-give the errors. Where cases are undecided, a range may
-cover the decided ones only. Quantities without seeds (bytes, modelled seconds,
-most measured seconds) are compared with the bound directly. In virtual time the
-learning is real and the clock is modelled.
+enough, or exchange too rarely, and where its bound lies within the one-sided
+95 % interval of the mean over seeds (Student's t: of three seeds 2.9 standard
+errors, which the tables give). A true value at its bound is decided wrongly
+five times in a hundred on each side, so among many cases some are. No error
+contains that learning rates were chosen with one seed. Where cases are
+undecided, a range may cover the decided ones only. Quantities without seeds
+(bytes, modelled seconds, most measured seconds) are compared with the bound
+directly. In virtual time the learning is real and the clock is modelled.
 
 """
 

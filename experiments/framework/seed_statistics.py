@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.framework import workloads
+from experiments.framework import intervals, workloads
 from experiments.framework.best_rate import Tuned
+from experiments.framework.intervals import known as known
 from gossipjax.results.standard_error import standard_error
 
 ERROR = ', standard error'  # Behind a column's name.
@@ -120,23 +121,6 @@ def told(gain: float | None, error: float | None) -> str:
   return f'{gain:+.2f} ' + (f'+- {error:.2f}' if known(error) else '(unsure)')
 
 
-def known(value: float | None) -> bool:
-  """Whether a value is neither missing nor NaN."""
-  return value is not None and not math.isnan(value)
-
-
-def at_least(
-  bound: float, gain: float | None, error: float | None, margin: float
-) -> bool | None:
-  """Whether a gain is at least a bound; None if the seeds cannot tell.
-
-  They can if the standard error is at most half of the margin.
-  """
-  if not known(gain) or not known(error) or error > margin / 2:
-    return None
-  return gain >= bound
-
-
 def ratio(
   mine: Sequence[float | None], base: Sequence[float | None]
 ) -> tuple[float | None, float | None]:
@@ -160,36 +144,18 @@ def ratio(
   return found, standard_error([a - found * b for a, b in pairs]) / means[1]
 
 
-def is_below(
-  value: float | None, error: float | None, bound: float
-) -> bool | None:
-  """Whether a value is below a bound; None within two standard errors of it, or
-  where one of them is not known."""
-  if not known(value) or not known(error) or abs(value - bound) < 2 * error:
-    return None
-  return value < bound
-
-
-def is_near(
-  found: float | None, error: float | None, margin: float
-) -> bool | None:
-  """Whether a ratio is within a margin of 1; None if the seeds cannot tell."""
-  off = -abs(found - 1) if found is not None else None
-  return at_least(-margin, off, error, margin)
-
-
 def over(row: Mapping[str, Any], other: str) -> str:
   """A row's points over another method, with their standard error."""
   points = f'points over {other}'
   return told(row[points], row[f'{points}{ERROR}'])
 
 
-def gains(
-  row: Mapping[str, Any], other: str, bound: float, margin: float
-) -> bool | None:
-  """`at_least` for a row's points over another method."""
+def gains(row: Mapping[str, Any], other: str, bound: float) -> bool | None:
+  """`intervals.at_least` for a row's points over another method."""
   points = f'points over {other}'
-  return at_least(bound, row[points], row[f'{points}{ERROR}'], margin)
+  return intervals.at_least(
+    bound, row[points], row[f'{points}{ERROR}'], row['seeds']
+  )
 
 
 def columns(names: Sequence[str], cell: tuple) -> dict[str, Any]:

@@ -101,10 +101,10 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
   )
 
 
-def not_begun(rows: claim.Rows, coverage: claim.Rows) -> list[None]:
-  """An undecided case for each workload without a row."""
+def not_begun(rows: claim.Rows, coverage: claim.Rows) -> list[claim.Case]:
+  """A case that is not trained for each workload without a row."""
   begun = figures.values(rows, 'workload')
-  return [None for row in coverage if row['workload'] not in begun]
+  return [claim.UNTRAINED] * sum(r['workload'] not in begun for r in coverage)
 
 
 def unfinished(
@@ -113,12 +113,12 @@ def unfinished(
   coverage: claim.Rows,
   names: Sequence[str],
   methods: Container[str],
-) -> list[None]:
-  """An undecided case for each study of a judged method that has no row; names
-  are those of the columns that hold a cell, whose last part is the method."""
+) -> list[claim.Case]:
+  """A case that is not trained for each study of a judged method without a row;
+  names are those of the columns that hold a cell; its last part is a method."""
   done = {tuple(row[name] for name in names) for row in rows}
-  cells = studies(coverage[0]['scale'])
-  return [None for cell in cells if cell[-1] in methods and cell not in done]
+  every = [c for c in studies(coverage[0]['scale']) if c[-1] in methods]
+  return [claim.UNTRAINED] * sum(cell not in done for cell in every)
 
 
 def evidence(

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from experiments import hylo, queue, sites
@@ -12,6 +13,7 @@ from experiments.framework import (
   best_rate,
   claim,
   gates,
+  intervals,
   kept,
   margins,
   matched,
@@ -132,20 +134,22 @@ def test_a_key_holds_what_changes_the_result_and_nothing_else(monkeypatch):
   'gain, as_good, better',
   [(0.03, True, None), (0.2, True, True), (-0.2, True, False)],
 )
-def test_a_gain_within_two_standard_errors_wins_nothing(gain, as_good, better):
+def test_a_gain_within_its_interval_wins_nothing(gain, as_good, better):
   column = 'gain over x'
-  row = {'workload': 'fashion', column: gain, f'{column}{ERROR}': 0.04}
+  row = {'workload': 'fashion', 'seeds': 3, column: gain}
+  row[f'{column}{ERROR}'] = 0.04
   assert margins.is_as_good(row, 'x') is as_good
   assert margins.is_as_good(row, 'x', lost=False) is better
 
 
 @pytest.mark.parametrize(
   'gain, error, leads',
-  [(0.03, 0.2, False), (0.5, 0.2, True), (0.9, 0.3, None), (None, None, None)],
+  [(0.03, 0.1, False), (0.9, 0.1, True), (0.6, 0.1, None), (None, None, None)],
 )
 def test_who_leads_gains_the_margin(gain, error, leads):
   column = 'gain over x'
-  row = {'workload': 'fashion', column: gain, f'{column}{ERROR}': error}
+  row = {'workload': 'fashion', 'seeds': 3, column: gain}
+  row[f'{column}{ERROR}'] = error
   assert margins.leads(row, 'x') is leads
 
 
@@ -358,21 +362,21 @@ def test_methods_between_sites_exchange_a_hundred_times(workload):
 @pytest.mark.parametrize(
   'workload, method, gain, error, good',
   [
-    ('fashion-dense', 'diloco', -0.4, 0.1, True),
-    ('fashion-dense', 'diloco', -0.6, 0.1, False),
-    ('fashion-dense', 'diloco', -0.6, 0.3, None),
+    ('fashion-dense', 'diloco', -0.2, 0.1, True),
+    ('fashion-dense', 'diloco', -0.8, 0.1, False),
+    ('fashion-dense', 'diloco', -0.6, 0.1, None),
     ('fashion-dense', 'muloco', -0.3, 0.1, False),
     ('fashion-dense', 'muloco', 0.1, 0.1, None),
     ('fashion-dense', 'muloco', 0.3, 0.1, True),
-    ('shakespeare', 'diloco', -0.01, 0.005, True),
-    ('shakespeare', 'diloco', -0.03, 0.005, False),
+    ('shakespeare', 'diloco', -0.01, 0.003, True),
+    ('shakespeare', 'diloco', -0.03, 0.003, False),
     ('shakespeare', 'diloco', -0.03, 0.1, None),
   ],
 )
 def test_sites_are_judged_in_points_or_of_text_in_nats(
   workload, method, gain, error, good
 ):
-  row = {'workload': workload, 'method': method, sites.GAIN: gain}
+  row = {'workload': workload, 'method': method, 'seeds': 3, sites.GAIN: gain}
   row[f'{sites.GAIN}{seed_statistics.ERROR}'] = error
   assert sites.holds(row) is good
 
@@ -405,13 +409,26 @@ def test_the_command_line_names_claims(tmp_path):
   assert done.code and "no workload; did you mean 'fashion'?" in done.err
 
 
-def test_a_gain_is_judged_only_if_its_error_is_small():
-  judge = seed_statistics.at_least
-  assert judge(-0.5, -0.3, 0.1, 0.5) is True
-  assert judge(-0.5, -0.7, 0.1, 0.5) is False
-  assert judge(-0.5, -0.3, 0.3, 0.5) is None
-  assert judge(-0.5, math.nan, 0.1, 0.5) is None
-  assert judge(-0.5, 0.1, None, 0.5) is None
+def test_a_gain_is_judged_only_if_the_bound_is_outside_its_interval():
+  judge = intervals.at_least
+  assert judge(-0.5, -0.2, 0.1, 3) is True
+  assert judge(-0.5, -0.8, 0.1, 3) is False
+  assert judge(-0.5, -0.3, 0.1, 3) is None
+  assert judge(-0.5, -0.3, 0.1, 12) is True  # Whose error is known better.
+  assert judge(-0.5, -2.9, 0.3, 3) is False  # However large the error.
+  assert judge(0.5, 0.0, 0.0, 3) is False
+  assert judge(-0.5, -0.2, 0.1, 1) is None
+  assert judge(-0.5, math.nan, 0.1, 3) is None
+  assert judge(-0.5, 0.1, None, 3) is None
+
+
+def test_a_true_value_at_the_bound_is_decided_wrongly_in_a_twentieth():
+  draws = np.random.default_rng(0).normal(size=(20_000, 3))
+  cases = [
+    intervals.at_least(0.0, x.mean(), x.std(ddof=1) / 3**0.5, 3) for x in draws
+  ]
+  for side in (True, False):
+    assert cases.count(side) / len(cases) == pytest.approx(0.05, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -419,14 +436,14 @@ def test_a_gain_is_judged_only_if_its_error_is_small():
   [
     (0.5, 0.1, True),
     (1.5, 0.1, False),
-    (0.9, 0.1, None),
+    (0.75, 0.1, None),
     (math.nan, 0.1, None),
     (0.5, math.nan, None),
     (0.5, None, None),
   ],
 )
-def test_a_value_is_below_beyond_two_known_errors(value, error, below):
-  assert seed_statistics.is_below(value, error, 1.0) is below
+def test_a_value_is_below_where_its_seeds_can_tell(value, error, below):
+  assert intervals.is_below(value, error, 3, 1.0) is below
 
 
 @pytest.mark.parametrize(
@@ -435,6 +452,12 @@ def test_a_value_is_below_beyond_two_known_errors(value, error, below):
     ([True, True], '', 'holds'),
     ([False], '', 'does not hold'),
     ([True, False, None], '', 'holds in 1 of 2; 1 undecided'),
+    ([True, claim.UNTRAINED], '', 'holds in 1 of 1; 1 not trained'),
+    (
+      [None, claim.UNTRAINED],
+      '',
+      'undecided: runs are missing or too short, or bounds within errors',
+    ),
     ([True, None], '', 'holds in 1 of 1; 1 undecided'),
     ([False, None], '', 'holds in 0 of 1; 1 undecided'),
     ([True], 'no gate', 'undecided: no gate'),
@@ -449,24 +472,25 @@ def test_a_verdict_has_three_values(cases, doubt, word):
   'points, speed, error, word',
   [
     (-0.2, 1.26, 0.02, 'holds'),
-    (-0.2, 1.01, 0.02, 'does not hold'),  # 1.05 is asked for.
-    (-0.2, 1.1, 0.03, 'undecided'),
+    (-0.2, 1.01, 0.01, 'does not hold'),  # 1.05 is asked for.
+    (-0.2, 1.1, 0.02, 'undecided'),
     (-0.2, 0.9, 0.02, 'does not hold'),
     (-2.0, 1.01, 0.02, 'does not hold'),
+    (-0.7, 1.26, 0.02, 'undecided'),
     (-0.2, None, None, 'undecided'),
   ],
 )
 def test_hylo_is_faster_if_its_measured_seconds_can_tell(
   points, speed, error, word
 ):
-  row = {'workload': 'fashion', 'method': 'hylo', hylo.EVEN: 1e7}
+  row = {'workload': 'fashion', 'method': 'hylo', 'seeds': 3, hylo.EVEN: 1e7}
   row |= {'points over dense': points, f'points over dense{ERROR}': 0.1}
   row |= {hylo.SPEED: speed, hylo.SPEED + ERROR: error}
   row |= {step_times.GRADIENT: 0.004}
   there = {'workload': 'fashion', 'studies': 2, 'studies finished': 2}
   found = hylo.verdict([row], [], [there | {'gate met': True}])
   assert found.word.startswith(word)
-  assert ('takes 4.0 ms' in found.sentence) == (speed is not None)
+  assert ('gradient 4.0 ms' in found.sentence) == (speed is not None)
 
 
 def test_a_verdict_whose_cases_cannot_be_told_is_undecided():

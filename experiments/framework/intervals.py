@@ -1,0 +1,49 @@
+"""Whether seeds can tell on which side of a bound a mean is."""
+
+import math
+
+from scipy import stats
+
+SURE = 0.95  # Confidence of a verdict, on the side of its bound.
+
+
+def known(value: float | None) -> bool:
+  """Whether a value is neither missing nor NaN."""
+  return value is not None and not math.isnan(value)
+
+
+def at_least(
+  bound: float, value: float | None, error: float | None, seeds: int
+) -> bool | None:
+  """Whether a value is at least a bound; None if the seeds cannot tell.
+
+  They can if the bound is outside the one-sided 95 % interval of the value, on
+  either side (Student's t: of three seeds 2.9 standard errors).
+
+  Args:
+    bound: what is asked for.
+    value: a mean over seeds, or a ratio of means.
+    error: its standard error.
+    seeds: that the error comes from.
+  """
+  if not known(value) or not known(error):
+    return None
+  sure = float(stats.t.ppf(SURE, seeds - 1)) * error if error else 0.0
+  return value >= bound if abs(value - bound) >= sure else None
+
+
+def is_below(
+  value: float | None, error: float | None, seeds: int, bound: float
+) -> bool | None:
+  """Whether a value is below a bound; None if the seeds cannot tell, as in
+  `at_least`."""
+  reached = at_least(bound, value, error, seeds)
+  return None if reached is None else not reached
+
+
+def is_near(
+  found: float | None, error: float | None, seeds: int, margin: float
+) -> bool | None:
+  """Whether a ratio is within a margin of 1; None if the seeds cannot tell."""
+  off = -abs(found - 1) if found is not None else None
+  return at_least(-margin, off, error, seeds)
