@@ -171,7 +171,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   )
   return claim.judged(
     cases,
-    f'a lead that ends between 16 and 64 workers: {sum(map(bool, cases))} of '
+    f'a lead that ends at 16 to 64 workers: {sum(map(bool, cases))} of '
     f'{done} decided methods; {_first_at_32(rows)}'
     if done
     else _so_far(rows),
@@ -198,7 +198,7 @@ def _first_at_32(rows: claim.Rows) -> str:
   speeds = [
     f'{r[SPEED]:.2f} ({r["workers"]})' for r in mine if r['method'] == best
   ]
-  return f'{best} is {", ".join(speeds)} times as fast as all-reduce'
+  return f'{best}, times as fast as all-reduce: {", ".join(speeds)}'
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
