@@ -171,8 +171,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   )
   return claim.judged(
     cases,
-    f'a lead that ends at 16 to 64 workers: {sum(map(bool, cases))} of '
-    f'{done} decided methods; {_first_at_32(rows)}'
+    f'leads that end at 16 to 64 workers: {sum(map(bool, cases))} of {done} '
+    f'decided; {_first_at_32(rows)}'
     if done
     else _so_far(rows),
     f'{"; ".join(told) or "Nothing is trained yet"}.',
