@@ -16,7 +16,7 @@ import numpy as np
 from gossipjax.aggregator import Aggregator, AsyncExchange
 from gossipjax.topology import Exchange, Round, Topology
 
-VISIT, READ, PUSH, MEET = 'visit', 'read', 'push', 'meet'
+KINDS = VISIT, READ, PUSH, MEET = 'visit', 'read', 'push', 'meet'
 
 
 def visits(parameters: Aggregator) -> AsyncExchange:

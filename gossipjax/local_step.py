@@ -12,6 +12,7 @@ from gossipjax import collectives
 from gossipjax.errors import check_kind
 from gossipjax.norms import needs_floats
 from gossipjax.traffic import SILENCE, Traffic
+from gossipjax.transforms import checked
 
 
 class Worker(NamedTuple):
@@ -150,6 +151,7 @@ def worker(
     ('optimizer', tx, optax.GradientTransformation),
   ):
     check_kind(f'worker: the {what}', given, kind)
+  strategy = checked.of_strategy('worker: the strategy', strategy)
   begin, step = make_worker(strategy, tx)
 
   def init(params):

@@ -17,7 +17,8 @@ the ledger's, except for named differences:
 
 A difference below one byte per collective comes from rounding up.
 
-check             audits strategies: audit, audit_steps, report
+check             audits strategies: audit, report
+audited_steps     which steps of a run an audit covers
 harness           compiles and runs one update of all workers
 hlo               parses the text of a compiled program
 collective_bytes  bytes that each worker sends in one collective
@@ -29,7 +30,8 @@ schedule          which collectives run while the program computes
 comparison        one row: ledger against compiled bytes, with the reason
 """
 
-from gossipjax.audit.check import Unbalanced, audit, audit_steps, report
+from gossipjax.audit.audited_steps import audit_steps
+from gossipjax.audit.check import Unbalanced, audit, report
 from gossipjax.audit.comparison import Row, holds, sentence
 from gossipjax.audit.harness import check_devices
 

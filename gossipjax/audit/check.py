@@ -8,21 +8,17 @@ import numpy as np
 
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import comparison
+from gossipjax.audit.audited_steps import LOOKED_AT, audit_steps
 from gossipjax.audit.harness import (
   Harness,
   billed,
   compiled,
   make_harness,
-  shrunk,
   update_at,
 )
 from gossipjax.audit.runtime_branches import paths_of_run
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
-
-_FIRST = 16  # Steps that are always audited if the program branches.
-_MOST = 32  # Bills that differ.
-_LOOKED_AT = 3000  # Steps of a run: 2 to 3 ms each on two cores.
 
 
 class Unbalanced(UserError):
@@ -106,61 +102,6 @@ def _rows(harness: Harness, step: int, runs) -> list[comparison.Row]:
   return result
 
 
-def audit_steps(
-  strategy: Strategy,
-  params: Tree,
-  workers: int,
-  horizon: int = _LOOKED_AT,
-  state: Tree = (),
-  inner: Inner = ALONE,
-) -> list[int]:
-  """Steps among the first `horizon` that an audit should cover.
-
-  These are the first step with each bill. If the program branches on the step
-  and some control path has the bytes of no bill, the first 16 as well.
-  """
-  try:  # Bills change at the same steps for smaller parameters.
-    small = make_harness(strategy, shrunk(params), workers, state, inner)
-    return _steps(small, horizon)
-  except UserError:  # Too small for a density, perhaps.
-    harness = make_harness(strategy, params, workers, state, inner)
-    return _steps(harness, horizon)
-
-
-def _steps(harness: Harness, horizon: int) -> list[int]:
-  program, paths = compiled(
-    harness,
-    lambda worker, grads, step: harness.update(worker, grads, step),
-    harness.large,
-    step=np.int32(0),
-  )
-  bills = {}
-  branches = paths is None or len(paths) > 1
-  for step in range(horizon if branches else min(_FIRST, horizon)):
-    _, sent = program(harness.worker, harness.large, step=np.int32(step))
-    sent = billed(harness, sent)
-    bills.setdefault(np.asarray(sent.bytes).tobytes(), (step, sent))
-    if len(bills) == _MOST:
-      break
-  chosen = {step for step, _ in bills.values()}
-  devices = harness.inner.devices
-  all_billed = paths is not None and all(
-    any(
-      comparison.holds(
-        comparison.compare(0, [(path,) * devices], sent, devices=devices)
-      )
-      for _, sent in bills.values()
-    )
-    for path in paths
-  )
-  first = update_at(harness, 0)
-  if not all_billed and (
-    paths is None or paths != compiled(harness, first, harness.large)[1]
-  ):
-    chosen |= set(range(min(_FIRST, horizon)))
-  return sorted(chosen)
-
-
 def report(
   name: str,
   strategy: Strategy,
@@ -187,7 +128,7 @@ def report(
   Raises:
     Unbalanced: a ledger differs from the compiled program without a reason.
   """
-  most = min(horizon, _LOOKED_AT)
+  most = min(horizon, LOOKED_AT)
   steps = audit_steps(strategy, params, workers, most, state, inner)
   found = audit(strategy, params, workers, steps, state=state, inner=inner)
   for row in found:

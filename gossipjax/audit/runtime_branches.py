@@ -21,6 +21,36 @@ from gossipjax.transforms import traced
 Decide = Callable[[int, jax.Array], jax.Array]
 
 
+def branches_of_run(
+  harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
+) -> Callable[..., list[dict[int, set[int]]]]:
+  """Finds the branches that a run of a program takes.
+
+  Args:
+    harness: that the program runs in.
+    program: of one worker.
+    args, shared: example arguments of the program after the worker.
+
+  Returns:
+    `(worker, *args, **shared) -> ` for each device of a worker, by the number
+    of a conditional, the indices of its branches that a run takes.
+  """
+  indices: list[dict[int, set[int]]] = [
+    {} for _ in range(harness.inner.devices)
+  ]
+  record = _deciding(program, _record(indices))
+  recording, _ = executable(harness, record, *args, **shared)
+
+  def taken(worker, *args, **shared) -> list[dict[int, set[int]]]:
+    for of_device in indices:
+      of_device.clear()
+    jax.block_until_ready(recording(worker, *args, **shared))
+    jax.effects_barrier()
+    return [dict(of_device) for of_device in indices]
+
+  return taken
+
+
 def paths_of_run(
   harness: Harness,
   program: Callable[..., Any],
@@ -47,17 +77,10 @@ def paths_of_run(
   devices = harness.inner.devices
   if paths is not None and len(paths) == 1:
     return lambda *_: (paths,) * devices
-  indices: list[dict[int, set[int]]] = [{} for _ in range(devices)]
-
-  record = _deciding(program, _record(indices))
-  recording, _ = executable(harness, record, *args)
+  branches = branches_of_run(harness, program, *args)
 
   def taken(worker, *args) -> tuple[Paths, ...]:
-    for of_device in indices:
-      of_device.clear()
-    jax.block_until_ready(recording(worker, *args))
-    jax.effects_barrier()
-    found: list[Paths] = []
+    indices, found = branches(worker, *args), list[Paths]()
     for mine in indices:
       if mine in indices[: len(found)]:
         found.append(found[indices.index(mine)])
@@ -115,7 +138,7 @@ def _deciding(
 ) -> Callable[..., Any]:
   """A program whose conditionals go by `decide`."""
 
-  def run(*args):
+  def run(*args, **shared):
     numbers = itertools.count()
 
     def replace(equation, operands, run):
@@ -124,6 +147,11 @@ def _deciding(
       index, *rest = operands
       return run([decide(next(numbers), index), *rest])
 
-    return traced.replaced(program, replace)(*args)
+    names = list(shared)
+    of_all = lambda *args: program(
+      *args[: len(args) - len(names)],
+      **dict(zip(names, args[len(args) - len(names) :], strict=True)),
+    )
+    return traced.replaced(of_all, replace)(*args, *shared.values())
 
   return run

@@ -9,21 +9,12 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from gossipjax import topology
+from gossipjax.config.own_functions import find, returned
+from gossipjax.config.own_functions import pick as pick
 from gossipjax.config.parts import PARTS, topologies
 from gossipjax.errors import UserError, blaming, nearest
 
 PLAIN = (bool, int, float, str, tuple)
-
-
-def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
-  """`options[name]`.
-
-  Raises:
-    UserError: there is none; the sentence names `key`, the key of the config.
-  """
-  if not isinstance(name, str) or name not in options:
-    raise UserError(f'{key}={name} is unknown{nearest(str(name), options)}')
-  return options[name]
 
 
 def _plain_types(annotation) -> tuple[type, ...]:
@@ -141,7 +132,7 @@ def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
   if annotation == topology.Topology and not callable(value):
     return pick(value, topologies(seed), key)
   if annotation in PARTS and not isinstance(value, annotation):
-    return _part(PARTS[annotation], value, key, seed)
+    return _part(annotation, value, key, seed)
   plain = _plain_types(annotation)
   if float in plain and isinstance(value, int):
     plain = (*plain, int)
@@ -158,9 +149,8 @@ def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
   return value
 
 
-def _part(
-  options: Mapping[str, Callable], value: str | Mapping, key: str, seed: int
-) -> Any:
+def _part(kind: type, value: str | Mapping, key: str, seed: int) -> Any:
+  options = PARTS[kind]
   if not isinstance(value, str | Mapping):
     raise UserError(
       f'{key}={value!r} has the wrong type; {key}.name takes '
@@ -172,5 +162,6 @@ def _part(
       f'{key}.{next(iter(arguments))} needs {key}.name; there are '
       f'{", ".join(sorted(options))}.'
     )
-  function = pick(arguments.pop('name'), options, f'{key}.name')
-  return call(function, arguments, key, seed=seed)
+  function = find(name := arguments.pop('name'), options, f'{key}.name')
+  found = call(function, arguments, key, seed=seed)
+  return returned(found, kind, f'{key}.name', name)

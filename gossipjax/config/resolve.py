@@ -13,6 +13,7 @@ from gossipjax.aggregator import Strategy
 from gossipjax.config import own_functions
 from gossipjax.config.arguments import call, pick, settings
 from gossipjax.config.parts import PARTS
+from gossipjax.errors import UserError
 from gossipjax.tasks import named
 from gossipjax.tasks.task import Task
 from gossipjax.triggers import Trigger
@@ -67,6 +68,11 @@ def strategy_config(name: str, **given: Any) -> ConfigDict:
   """
   function = strategy_function(name)
   known = inspect.signature(function).parameters
+  if 'name' in known:
+    raise UserError(
+      f'strategy.name={name}: its argument `name` cannot be set, since '
+      'strategy.name is the name of the strategy; rename the argument.'
+    )
   for key in given:
     pick(key, known, f'strategy {name}: argument')
   return ConfigDict({'name': name, **settings(function, **given)})
@@ -101,9 +107,13 @@ def _scheduled(
   arguments: Mapping[str, Any],
   rate: Callable[..., Any],
 ) -> dict[str, Any]:
-  """The arguments `rate` of a strategy, `schedule` of its trigger, if any."""
+  """The arguments `rate` of a strategy, `schedule` of its trigger, if any.
+
+  A strategy of the user's own may have a `rate` that the config gives.
+  """
   takes = lambda f, argument: argument in inspect.signature(f).parameters
-  found: dict[str, Any] = {'rate': rate} if takes(function, 'rate') else {}
+  mine = takes(function, 'rate') and 'rate' not in arguments
+  found: dict[str, Any] = {'rate': rate} if mine else {}
   trigger = arguments.get('trigger')
   given = dict(trigger) if hasattr(trigger, 'items') else {'name': trigger}
   make = PARTS[Trigger].get(given.get('name'))

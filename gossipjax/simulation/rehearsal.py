@@ -2,8 +2,10 @@
 
 import jax
 
+from gossipjax import async_exchange
 from gossipjax.aggregator import Tree
-from gossipjax.simulation import goal, late_workers
+from gossipjax.errors import UserError
+from gossipjax.simulation import goal, late_workers, server_leaves
 from gossipjax.simulation.fleet import State, beginning
 from gossipjax.simulation.simulate import exchange_of, with_exchange
 from gossipjax.training import part_checks, worker_program
@@ -23,9 +25,14 @@ def rehearse(
     Shapes and dtypes of the parameters, and of the state.
   """
   exchange = exchange_of(run, names.strategy)
-  found = worker_program.rehearse(
-    with_exchange(run, exchange), names, 2 if exchange else None
-  )
+  mine = with_exchange(run, exchange)
+  found = worker_program.rehearse(mine, names, 2 if exchange else None)
+  visits = exchange and exchange.kind == async_exchange.VISIT
+  if visits and not server_leaves.center_of(worker_program.form(mine, found)):
+    raise UserError(
+      f'{names.strategy}.async_exchange visits a server, which holds the '
+      "field `center` of the aggregator's state; its state has none."
+    )
   if 0 < run.cluster.first < run.workers:
     late_workers.check(run, found)
   goal.of_run(run)

@@ -1,20 +1,18 @@
-"""Checks the functions of strategies and optimizers while a step is traced.
-
-JAX broadcasts what has the wrong shape, so that a mistake in a strategy of the
-user's own would train in silence.
-"""
+"""Checks the functions of strategies and optimizers while a step is traced."""
 
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import optax
 
-from gossipjax.aggregator import Aggregator, AsyncExchange, Strategy, Tree
+from gossipjax.aggregator import Aggregator, AsyncExchange, Strategy, identity
+from gossipjax.async_exchange import KINDS
 from gossipjax.errors import UserError, blaming
-from gossipjax.traffic import Traffic
+from gossipjax.training import trace_checks
 from gossipjax.training.optimizer import blamed
-
-SLOTS = 'gradients', 'parameters', 'moments', 'state'
+from gossipjax.transforms import checked
+from gossipjax.transforms.checked import check_kept
 
 
 class Names(NamedTuple):
@@ -29,47 +27,35 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
 
   Args:
     whose: its name, for sentences.
-    given: the strategy. What its functions raise, a tree or a state that does
-      not keep its form, and traffic that is none are refused.
+    given: the strategy. What checked.py and trace_checks.py find is refused.
 
   Raises:
     UserError: a slot is no Aggregator.
   """
-  for name in SLOTS:
-    slot, optional = getattr(given, name), name in Strategy._field_defaults
-    if not isinstance(slot, Aggregator) and not (optional and slot is None):
-      raise UserError(
-        f'{whose}: {name} is {type(slot).__name__}; it takes an Aggregator, '
-        f'such as gossipjax.aggregator.identity(){" or None" * optional}.'
-      )
+  found = checked.of_strategy(whose, given)
+  # Parameters of workers that share all gradients may be the same.
+  own = {'gradients': True, 'parameters': given.gradients is identity()}
   slots: dict[str, Any] = {
-    name: _of_aggregator(f'{whose}: {name}', slot)
-    for name in SLOTS
-    if (slot := getattr(given, name))
+    name: _traced(f'{whose}: {name}.update', slot, own.get(name, False))
+    for name in checked.SLOTS
+    if (slot := getattr(found, name))
   }
-  return given._replace(**slots)
+  return found._replace(**slots)
 
 
-def _of_aggregator(whose: str, given: Aggregator) -> Aggregator:
-
-  def init(tree):
-    with blaming(f'{whose}.init'):
-      return given.init(tree)
+def _traced(whose: str, given: Aggregator, differs: bool) -> Aggregator:
 
   def update(tree, state, step, active=True):
-    with blaming(f'{whose}.update'):
-      new_tree, new_state, sent = given.update(tree, state, step, active)
-      if not isinstance(sent, Traffic):
-        raise UserError(
-          f'{whose}.update returns {type(sent).__name__} where its Traffic '
-          'belongs; return what functions of gossipjax.collectives say that '
-          'they sent, or gossipjax.traffic.SILENCE.'
-        )
-      _check_kept(f'{whose}.update', 'tree', tree, new_tree)
-      _check_kept(f'{whose}.update', 'state', state, new_state)
-    return new_tree, new_state, sent
+    found = given.update(tree, state, step, active)
+    trace_checks.check(
+      whose,
+      lambda tree, state, step: given.update(tree, state, step, active),
+      (tree, state, step),
+      [differs, False, False],
+    )
+    return found
 
-  return given._replace(init=init, update=update)
+  return given._replace(update=update)
 
 
 def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
@@ -85,6 +71,20 @@ def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
       f'{whose}.async_exchange returns {type(found).__name__}; it has to '
       'return an AsyncExchange, see gossipjax/async_exchange.py.'
     )
+  if found.kind not in KINDS:
+    raise UserError(
+      f'{whose}.async_exchange: kind={found.kind!r} is none of '
+      f'{", ".join(KINDS)}; make it with a function of that name in '
+      'gossipjax.async_exchange, such as meets.'
+    )
+  for worker in range(workers):
+    with blaming(f'{whose}.async_exchange: draw(worker, generator)'):
+      others = [*found.draw(worker, np.random.default_rng(worker))]
+    if not all(other in range(workers) for other in others):
+      raise UserError(
+        f'{whose}.async_exchange: draw({worker}, generator) returns {others}; '
+        f'it has to return workers, numbers from 0 to {workers - 1}.'
+      )
   return found
 
 
@@ -99,39 +99,11 @@ def of_optimizer(
 
   def update(grads, state, params=None):
     with blamed(whose):
+      program = jax.make_jaxpr(given.update)(grads, state, params)
+      trace_checks.check_counted(whose, program.jaxpr)
       updates, new_state = given.update(grads, state, params)
-      _check_kept(whose, 'updates', grads, updates, types=False)
-      _check_kept(whose, 'state', state, new_state)
+      check_kept(whose, 'updates', grads, updates, types=False)
+      check_kept(whose, 'state', state, new_state)
     return updates, new_state
 
   return optax.GradientTransformation(init, update)
-
-
-def _check_kept(
-  whose: str, what: str, before: Tree, after: Tree, types: bool = True
-) -> None:
-  """Raises a UserError if a function changes the form of a tree."""
-  was, found = _forms(what, before, types), _forms(what, after, types)
-  if odd := [k for k in {**was, **found} if was.get(k) != found.get(k)]:
-    raise UserError(
-      f'{whose} returns {found.get(odd[0], "nothing")} as {odd[0]}, which was '
-      f'{was.get(odd[0], "nothing")}; it has to keep the leaves of the tree '
-      f'and their shapes{" and types" if types else ""}.'
-    )
-  forms: list[Any] = [jax.tree.structure(tree) for tree in (before, after)]
-  if forms[0] != forms[1]:
-    raise UserError(
-      f'{whose} returns {what} as {str(forms[1])[:100]}, which was '
-      f'{str(forms[0])[:100]}; it has to keep the structure of the tree.'
-    )
-
-
-def _forms(what: str, tree: Tree, types: bool) -> dict[str, str]:
-  """Shape, and type, of each leaf by its path."""
-  found = {}
-  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-    form = jax.typeof(leaf)
-    shape = str(list(form.shape))
-    name = f'{what}{jax.tree_util.keystr(path)}'
-    found[name] = f'{form.dtype}{shape}' if types else f'shape {shape}'
-  return found

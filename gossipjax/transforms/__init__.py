@@ -8,6 +8,7 @@ fragments         cuts the layers of a model into fragments
 granularity       the part that says which tensors form a bucket
 shards            runs an aggregator on each shard of all tensors by itself
 groups            runs an aggregator among groups of workers
+checked           checks the form of what functions of strategies return
 merges            weighted merges of the progress of workers
 optax_link        as_optax: an aggregator in anyone's optax chain
 moments           runs an aggregator on the moments of an optimizer
@@ -18,4 +19,5 @@ quorum            a server that takes an outer step once enough have reported
 warmup            sends more entries at first; the part that says how many
 added_argument    how granularity and warmup become arguments of strategies
 traced            replaces equations of a program, cuts out parts
+traced_collectives  the collectives of a traced program, and who made them
 """

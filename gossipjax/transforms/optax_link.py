@@ -11,6 +11,7 @@ from gossipjax.aggregator import Aggregator, State, identity
 from gossipjax.errors import UserError, check_kind
 from gossipjax.norms import needs_floats
 from gossipjax.traffic import SILENCE, Traffic
+from gossipjax.transforms import checked
 
 
 class AsOptaxState(NamedTuple):
@@ -51,6 +52,7 @@ def as_optax(
     UserError: it is no aggregator, or one that never communicates.
   """
   _check(aggregator)
+  aggregator = checked.of_aggregator('as_optax: the aggregator', aggregator)
 
   def begin(params):
     needs_floats(params, 'A tree of gradients', jnp.inexact)

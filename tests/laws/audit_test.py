@@ -24,7 +24,7 @@ from gossipjax.devices import inner_devices
 from gossipjax.errors import UserError
 from gossipjax.strategies import elastic, gossip, gtopk
 from gossipjax.strategies.all_reduce import exact_mean
-from gossipjax.traffic import Traffic, nbytes
+from gossipjax.traffic import SILENCE, Traffic, nbytes
 from gossipjax.transforms import granularity
 from tests.support.tiers import exhaustive
 
@@ -336,6 +336,20 @@ def test_a_step_that_pays_late_is_caught():
   steps = audit.audit_steps(late, SMALL, 8, 20)
   assert steps == [0, 1]
   assert not any(map(audit.holds, audit.audit(late, SMALL, 8, steps)))
+
+
+def test_a_path_that_no_bill_has_is_audited_where_it_runs():
+  """A mean at every twentieth step whose bill is dropped."""
+
+  def update(tree, step, active):
+    del active
+    talk = lambda: jax.tree.map(_permute, tree)
+    return lax.cond(step % 20 == 19, talk, lambda: tree), SILENCE
+
+  silent = on_gradients(stateless(update))
+  assert 19 in audit.audit_steps(silent, SMALL, 8, 60)
+  with pytest.raises(audit.Unbalanced, match='at step 19'):
+    audit.report('silent', silent, SMALL, (), 8, 60)
 
 
 def test_a_report_refuses_a_wrong_ledger_by_name():

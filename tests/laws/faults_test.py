@@ -48,6 +48,12 @@ def after(aggregator, spoil):
   return Aggregator(aggregator.init, update)
 
 
+def with_a_key(aggregator):
+  """The same aggregator, with large integers in its state."""
+  key = jnp.uint32(2**31) + jax.random.key_data(jax.random.key(3))
+  return Aggregator(lambda tree: key, aggregator.update)
+
+
 def before(aggregator, spoil):
   """The same aggregator of what `spoil` makes of memory and attendance."""
 
@@ -175,6 +181,20 @@ BROKEN = {
     nothing_lost(),
     GTOPK,
     after(GTOPK, replaced(residual=lambda old, s: s.residual * 1.01)),
+  ),
+  'a mean that doubles, beside a key of random numbers': (
+    nothing_lost(),
+    MEAN,
+    with_a_key(
+      after(
+        MEAN,
+        lambda tree, old, new, s, sent: (
+          jax.tree.map(lambda x: 2 * x, new),
+          s,
+          sent,
+        ),
+      )
+    ),
   ),
   'center pushed the wrong way': (
     nothing_lost(),

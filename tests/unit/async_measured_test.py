@@ -52,7 +52,8 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(
 @pytest.mark.parametrize(
   ('each', 'near'),
   [
-    ([(1.1, 1.0), (1.0, 1.0), (1.1, 1.0)], True),
+    ([(1.02, 1.0), (1.0, 1.0), (1.04, 1.0)], True),
+    ([(1.1, 1.0), (1.0, 1.0), (1.1, 1.0)], None),
     ([(1.3, 1.0), (1.3, 1.0), (1.3, 1.0)], False),
     ([(0.7, 1.0), (1.0, 1.0), (1.3, 1.0)], None),  # The seeds cannot tell.
     ([(1.0, 1.0), (None, 1.0), (1.0, 1.0)], None),

@@ -7,8 +7,9 @@ import optax
 import pytest
 
 import gossipjax as gj
+from gossipjax import compressors
 from gossipjax.aggregator import Strategy, identity
-from gossipjax.config import defaults
+from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce
 from gossipjax.training.run import resolve_run
@@ -163,3 +164,42 @@ def test_arrays_of_different_lengths_are_refused():
   for train_, words in (((X[:9], Y[:8]), '8 and 9'), ((), 'no examples')):
     with pytest.raises(UserError, match=words):
       gj.tasks.shares.share_out(task._replace(train=train_), 2, found.seed)
+
+
+def halves() -> compressors.Compressor:
+  return compressors.topk(0.5)
+
+
+def named(name: str = 'a') -> Strategy:
+  return dense()
+
+
+def paced(rate: float = 0.5) -> Strategy:
+  assert isinstance(rate, float)
+  return dense()
+
+
+def test_a_part_of_a_strategy_may_be_ones_own():
+  mine = resolve.strategy_config('compressed')
+  mine.compressor = {'name': f'{ME}:halves'}
+  theirs = resolve.strategy_config('compressed')
+  theirs.compressor = {'name': 'topk', 'density': 0.5}
+  found = config()
+  records = []
+  for strategy in (mine, theirs):
+    found.strategy = strategy
+    records.append(list(train(resolve_run(found)))[-1])
+  assert records[0].train_loss == records[1].train_loss
+  level = resolve.strategy_config('hierarchical', period=1)
+  level.outer = {'name': f'{ME}:dense'}
+  assert resolve.strategy(level).gradients != identity()
+  level.outer = {'name': f'{ME}:halves'}
+  with pytest.raises(UserError, match=r'halves returned .* return a Strategy'):
+    resolve.strategy(level)
+
+
+def test_arguments_whose_names_are_taken():
+  with pytest.raises(UserError, match='its argument `name` cannot be set'):
+    resolve.strategy_config(f'{ME}:named')
+  mine = resolve.strategy_config(f'{ME}:paced', rate=0.25)
+  assert resolve.strategy(mine, rate=optax.constant_schedule(0.1))

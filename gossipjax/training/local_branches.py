@@ -1,0 +1,107 @@
+"""Refuses collectives in which only some workers would take part.
+
+Workers on devices of their own all have to run the same collectives. A branch
+or a loop that holds one must not depend on what differs between them.
+"""
+
+from collections.abc import Callable
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from gossipjax.errors import UserError
+from gossipjax.transforms.traced_collectives import (
+  REDUCTIONS,
+  is_of_all,
+  name_of,
+  place,
+  sending,
+)
+
+
+def check(whose: str, jaxpr: Jaxpr, differs: list[bool]) -> None:
+  """Refuses a branch on a worker's own values that holds a collective.
+
+  Args:
+    whose: name of the function, for sentences.
+    jaxpr: of it.
+    differs: of each argument, whether its value differs between workers.
+
+  Raises:
+    UserError: there is one; where it is.
+  """
+  _Flow(whose).through(jaxpr, differs)
+
+
+class _Flow:
+  """Follows through a program what differs between workers."""
+
+  def __init__(self, whose: str):
+    self.whose = whose
+
+  def through(self, jaxpr: Jaxpr, given: list[bool]) -> list[bool]:
+    """Whether each result differs, if these arguments do."""
+    known = dict(zip(jaxpr.invars, given, strict=True))
+    value = lambda v: not isinstance(v, Literal) and known.get(v, False)
+    for eqn in jaxpr.eqns:
+      found = self._results(eqn, [value(v) for v in eqn.invars])
+      known |= dict(zip(eqn.outvars, found, strict=True))
+    return [value(v) for v in jaxpr.outvars]
+
+  def _results(self, eqn: JaxprEqn, given: list[bool]) -> list[bool]:
+    name, inside, outs = name_of(eqn), eqn.params, len(eqn.outvars)
+    if name == 'axis_index':
+      return [True]
+    if name in REDUCTIONS and is_of_all(eqn):
+      return [False] * outs
+    if name == 'cond':
+      index, *operands = given
+      branches = [branch.jaxpr for branch in inside['branches']]
+      self._check(eqn, index, branches)
+      each = [self.through(branch, operands) for branch in branches]
+      return [index or any(found) for found in zip(*each, strict=True)]
+    if name == 'while':
+      return self._loop(eqn, given)
+    if name == 'scan':
+      n, m = inside['num_consts'], inside['num_consts'] + inside['num_carry']
+      body = lambda carry: self.through(
+        inside['jaxpr'].jaxpr, given[:n] + carry + given[m:]
+      )
+      return body(_settled(lambda carry: body(carry)[: m - n], given[n:m]))
+    called = inside.get('jaxpr', inside.get('call_jaxpr'))
+    called = called.jaxpr if isinstance(called, ClosedJaxpr) else called
+    if isinstance(called, Jaxpr) and len(called.invars) == len(given):
+      return self.through(called, given)
+    return [any(given)] * outs
+
+  def _loop(self, eqn: JaxprEqn, given: list[bool]) -> list[bool]:
+    n, inside = eqn.params['cond_nconsts'], eqn.params
+    m = n + inside['body_nconsts']
+    condition, body = (inside[f'{k}_jaxpr'].jaxpr for k in ('cond', 'body'))
+    once = lambda carry: self.through(body, given[n:m] + carry)
+    carry = _settled(once, given[m:])
+    (goes_on,) = self.through(condition, given[:n] + carry)
+    self._check(eqn, goes_on, [condition, body])
+    return [goes_on or each for each in carry]
+
+  def _check(self, eqn: JaxprEqn, differs: bool, inside: list[Jaxpr]) -> None:
+    """Raises a UserError if some workers only take part in a collective."""
+    if differs and any(e for jaxpr in inside for e in sending(jaxpr)):
+      raise UserError(
+        f'{self.whose}: whether a worker takes part in the collectives of a '
+        f'lax.{eqn.primitive.name}{place(eqn)} depends on values of its '
+        'own, so that some would wait for others for ever. Let it depend on '
+        'the step, or on what all know (gossipjax.collectives.agree, all_max), '
+        'or exchange always and mask what is local.'
+      )
+
+
+def _settled(
+  once: Callable[[list[bool]], list[bool]], carry: list[bool]
+) -> list[bool]:
+  """What differs before some run of a loop's body."""
+  while True:
+    found = once(carry)
+    grown = [a or b for a, b in zip(carry, found, strict=True)]
+    if grown == carry:
+      return carry
+    carry = grown

@@ -1,0 +1,106 @@
+"""Checks what a function of a worker does, as JAX traces it.
+
+A collective that gossipjax.collectives does not make has no bill; workers on
+devices of their own wait for ever if only some take the branch of a collective;
+a number that changes between two tracings is frozen in the compiled program.
+"""
+
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from gossipjax import collectives
+from gossipjax.errors import UserError
+from gossipjax.traffic import SILENCE
+from gossipjax.training import local_branches
+from gossipjax.transforms.traced_collectives import (
+  caller,
+  name_of,
+  place,
+  programs,
+  sending,
+)
+
+_COUNTED = pathlib.Path(collectives.__file__).parent
+
+
+def check(
+  whose: str, program: Callable[..., Any], args: tuple, differs: list[bool]
+) -> None:
+  """Refuses a function of a worker that sends uncounted, hangs, or is impure.
+
+  Args:
+    whose: its name, for sentences.
+    program: an aggregator's update, of positional arguments.
+    args: arrays, or what stands for them in a trace.
+    differs: of each argument, whether its value differs between workers.
+
+  Raises:
+    UserError: see above.
+  """
+  closed = jax.make_jaxpr(program)(*args)
+  check_counted(whose, closed.jaxpr)
+  _check_billed(whose, closed)
+  each = [
+    flag
+    for arg, flag in zip(args, differs, strict=True)
+    for _ in jax.tree.leaves(arg)
+  ]
+  local_branches.check(whose, closed.jaxpr, each)
+  again = jax.make_jaxpr(lambda *args: program(*args))(*args)
+  if [*_constants(closed)] != [*_constants(again)]:
+    raise UserError(
+      f'{whose} has a number that changes each time it is traced, as one that '
+      'Python or NumPy draws or counts; a compiled step would keep the one it '
+      'met first. Draw with jax.random from a key in the state, and keep what '
+      'changes in the state.'
+    )
+
+
+def check_counted(whose: str, jaxpr: Jaxpr) -> None:
+  """Raises a UserError for a collective that gossipjax.collectives has not
+  made."""
+  for eqn in sending(jaxpr):
+    made = caller(eqn)
+    if made and _COUNTED not in made[0].parents:
+      raise UserError(
+        f'{whose} sends with {name_of(eqn)} of jax.lax{place(eqn)}, which no '
+        'ledger counts; use gossipjax.collectives, whose functions return what '
+        'they have sent.'
+      )
+
+
+def _check_billed(whose: str, closed: ClosedJaxpr) -> None:
+  """Raises a UserError for an update that sends, and says that it is silent."""
+  sent = closed.jaxpr.outvars[-len(jax.tree.leaves(SILENCE)) :]
+  silent = all(isinstance(v, Literal) and not v.val for v in sent)
+  silent &= jax.lax.axis_size(collectives.axis()) > 1  # One sends to nobody.
+  for eqn in sending(closed.jaxpr) if silent else ():
+    raise UserError(
+      f'{whose} returns SILENCE, but a collective sends{place(eqn)}; return '
+      'the sum of what the functions of gossipjax.collectives have sent.'
+    )
+
+
+def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[tuple[Any, ...]]:
+  """All numbers of a program, bit by bit, in the order of its equations."""
+  jaxpr = program
+  if isinstance(program, ClosedJaxpr):
+    known = (x for x in program.consts if not isinstance(x, jax.core.Tracer))
+    yield from map(_bits, known)
+    jaxpr = program.jaxpr
+  for eqn in jaxpr.eqns:
+    yield from (_bits(v.val) for v in eqn.invars if isinstance(v, Literal))
+    for called in programs(eqn):
+      yield from _constants(called)
+
+
+def _bits(number: Any) -> tuple[Any, ...]:
+  if jax.dtypes.issubdtype(getattr(number, 'dtype', None), jax.dtypes.prng_key):
+    number = jax.random.key_data(number)
+  array = np.asarray(number)
+  return array.shape, array.dtype, array.tobytes()

@@ -1,0 +1,124 @@
+"""Checks the form of what the functions of a strategy return, while traced.
+
+JAX broadcasts what has the wrong shape, so that a mistake in a strategy of the
+user's own would train in silence.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from gossipjax.aggregator import Aggregator, Strategy, Tree
+from gossipjax.errors import UserError, blaming
+from gossipjax.traffic import Traffic
+
+SLOTS = 'gradients', 'parameters', 'moments', 'state'
+
+
+def of_strategy(whose: str, given: Strategy) -> Strategy:
+  """The same strategy; tracing it raises a UserError for what is wrong.
+
+  Args:
+    whose: its name, for sentences.
+    given: the strategy. What its functions raise, a tree or a state that does
+      not keep its form, and traffic that is none are refused.
+
+  Raises:
+    UserError: a slot is no Aggregator.
+  """
+  for name in SLOTS:
+    slot, optional = getattr(given, name), name in Strategy._field_defaults
+    if not isinstance(slot, Aggregator) and not (optional and slot is None):
+      raise UserError(
+        f'{whose}: {name} is {type(slot).__name__}; it takes an Aggregator, '
+        f'such as gossipjax.aggregator.identity(){" or None" * optional}.'
+      )
+  slots: dict[str, Any] = {
+    name: of_aggregator(f'{whose}: {name}', slot)
+    for name in SLOTS
+    if (slot := getattr(given, name))
+  }
+  return given._replace(**slots)
+
+
+def of_aggregator(whose: str, given: Aggregator) -> Aggregator:
+  """The same aggregator; tracing it raises a UserError for what is wrong."""
+
+  def init(tree):
+    with blaming(f'{whose}.init'):
+      state = given.init(tree)
+      _check_memory(f'{whose}.init', state)
+    return state
+
+  def update(tree, state, step, active=True):
+    with blaming(f'{whose}.update'):
+      found = given.update(tree, state, step, active)
+      if not isinstance(found, tuple) or len(found) != 3:
+        many = len(found) if isinstance(found, tuple) else type(found).__name__
+        raise UserError(
+          f'{whose}.update returns {many}; it has to return three values: the '
+          'tree, the state, and the Traffic that was sent.'
+        )
+      new_tree, new_state, sent = found
+      if not isinstance(sent, Traffic):
+        raise UserError(
+          f'{whose}.update returns {type(sent).__name__} where its Traffic '
+          'belongs; return what functions of gossipjax.collectives say that '
+          'they sent, or gossipjax.traffic.SILENCE.'
+        )
+      check_kept(f'{whose}.update', 'tree', tree, new_tree)
+      check_kept(f'{whose}.update', 'state', state, new_state)
+    return new_tree, new_state, sent
+
+  return given._replace(init=init, update=update)
+
+
+def _check_memory(whose: str, state: Tree) -> None:
+  """Raises a UserError for a state that no worker, or checkpoint, can keep."""
+  for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+    name = f'state{jax.tree_util.keystr(path)}'
+    if isinstance(leaf, bool | int | float | complex):
+      raise UserError(
+        f'{whose} returns the Python number {leaf} as {name}, which has no '
+        f'type that lasts; write jnp.asarray({leaf}).'
+      )
+    if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+      raise UserError(
+        f'{whose} returns {leaf!r:.60} as {name}; a state consists of arrays.'
+      )
+    if not leaf.size:
+      raise UserError(
+        f'{whose} returns an array without entries as {name}, which a '
+        'checkpoint cannot keep; leave it out of the state.'
+      )
+
+
+def check_kept(
+  whose: str, what: str, before: Tree, after: Tree, types: bool = True
+) -> None:
+  """Raises a UserError if a function changes the form of a tree."""
+  was, found = _forms(what, before, types), _forms(what, after, types)
+  if odd := [k for k in {**was, **found} if was.get(k) != found.get(k)]:
+    raise UserError(
+      f'{whose} returns {found.get(odd[0], "nothing")} as {odd[0]}, which was '
+      f'{was.get(odd[0], "nothing")}; it has to keep the leaves of the tree '
+      f'and their shapes{" and types" if types else ""}.'
+    )
+  forms: list[Any] = [jax.tree.structure(tree) for tree in (before, after)]
+  if forms[0] != forms[1]:
+    raise UserError(
+      f'{whose} returns {what} as {str(forms[1])[:100]}, which was '
+      f'{str(forms[0])[:100]}; it has to keep the structure of the tree.'
+    )
+
+
+def _forms(what: str, tree: Tree, types: bool) -> dict[str, str]:
+  """Shape, and type, of each leaf by its path."""
+  found = {}
+  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+    form = jax.typeof(leaf)
+    shape = str(list(form.shape))
+    name = f'{what}{jax.tree_util.keystr(path)}'
+    found[name] = f'{form.dtype}{shape}' if types else f'shape {shape}'
+  return found

@@ -1,0 +1,259 @@
+"""What a strategy of one's own does behind the ledger's back is refused."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+import gossipjax as gj
+from gossipjax import async_exchange, collectives, executors
+from gossipjax.aggregator import (
+  Aggregator,
+  AsyncExchange,
+  Strategy,
+  identity,
+  stateless,
+)
+from gossipjax.collectives import WORKERS
+from gossipjax.comparison.variant import check
+from gossipjax.config import defaults, resolve
+from gossipjax.errors import UserError
+from gossipjax.local_step import make_worker, probe
+from gossipjax.strategies.gossip import neighbor_mean
+from gossipjax.topology import ring
+from gossipjax.traffic import SILENCE
+from gossipjax.training import part_checks
+
+ME = __name__
+TREE = {'w': jnp.ones((64, 32)), 'b': jnp.ones(32)}
+COUNT = itertools.count()
+DRAWS = np.random.default_rng(0)
+
+
+def mean(tree):
+  total, workers, sent = collectives.all_reduce(tree)
+  return jax.tree.map(lambda x: x / workers, total), sent
+
+
+def of_gradients(update) -> Strategy:
+  return Strategy(
+    stateless(lambda tree, step, active: update(tree)), identity()
+  )
+
+
+def of_parameters(update) -> Strategy:
+  return Strategy(identity(), stateless(update))
+
+
+def uncounted() -> Strategy:
+  return of_gradients(lambda tree: (lax.pmean(tree, WORKERS), SILENCE))
+
+
+def uncounted_beside() -> Strategy:
+  def update(tree):
+    most = lax.pmax(jnp.max(tree['w']), WORKERS)
+    found, sent = mean(tree)
+    return jax.tree.map(lambda x: x / most, found), sent
+
+  return of_gradients(update)
+
+
+def uncounted_late() -> Strategy:
+  """At every twentieth step."""
+
+  def update(tree, step, active):
+    del active
+    talk = lambda: lax.pmean(tree, WORKERS)
+    return lax.cond(step % 20 == 19, talk, lambda: tree), SILENCE
+
+  return of_parameters(update)
+
+
+def unbilled() -> Strategy:
+  return of_gradients(lambda tree: (mean(tree)[0], SILENCE))
+
+
+def own_branch() -> Strategy:
+  def update(tree):
+    large = jnp.max(tree['w']) > 0.5
+    return lax.cond(large, lambda: mean(tree), lambda: (tree, SILENCE))
+
+  return of_gradients(update)
+
+
+def branch_of_a_worker() -> Strategy:
+  def update(tree, step, active):
+    del active
+    mine = (step + lax.axis_index(WORKERS)) % 3 == 0
+    return lax.cond(mine, lambda: mean(tree), lambda: (tree, SILENCE))
+
+  return of_parameters(update)
+
+
+def own_loop() -> Strategy:
+  def update(tree):
+    def once(carry):
+      x, sent = carry
+      x, more = mean(x)
+      return jax.tree.map(lambda x: x / 2, x), sent + more
+
+    started = tree, SILENCE * jnp.bool_(True)
+    return lax.while_loop(lambda c: jnp.max(c[0]['w']) > 1e-3, once, started)
+
+  return of_gradients(update)
+
+
+def drawn() -> Strategy:
+  """NumPy draws a mask once, while the step is traced."""
+  mask = lambda x: x * (DRAWS.random(x.shape) < 0.5)
+  return of_gradients(lambda tree: (jax.tree.map(mask, tree), SILENCE))
+
+
+def counted_in_python() -> Strategy:
+  return of_gradients(
+    lambda tree: (jax.tree.map(lambda x: x * next(COUNT), tree), SILENCE)
+  )
+
+
+def of_a_number() -> Strategy:
+  update = lambda tree, state, step, active=True: (tree, state + 1, SILENCE)
+  return Strategy(Aggregator(lambda tree: 0, update), identity())
+
+
+def of_nothing() -> Strategy:
+  update = lambda tree, state, step, active=True: (tree, state, SILENCE)
+  return Strategy(Aggregator(lambda tree: jnp.zeros(0), update), identity())
+
+
+def of_a_word() -> Strategy:
+  update = lambda tree, state, step, active=True: (tree, state, SILENCE)
+  return Strategy(Aggregator(lambda tree: {'at': 'x'}, update), identity())
+
+
+def of_two() -> Strategy:
+  update = lambda tree, state, step, active=True: (tree, SILENCE)
+  return Strategy(Aggregator(lambda tree: (), update), identity())
+
+
+def traced(strategy: Strategy) -> None:
+  """Traces a step of four workers, as before a run."""
+  checked = part_checks.of_strategy('mine', strategy)
+  init, update = make_worker(checked, probe(strategy, 0.1))
+  step = lambda grads: update(init(TREE), grads, jnp.int32(0))
+  everyone = jax.tree.map(lambda x: jnp.stack([x] * 4), TREE)
+  jax.eval_shape(jax.vmap(step, axis_name=WORKERS), everyone)
+
+
+@pytest.mark.parametrize(
+  'strategy, sentence',
+  [
+    (uncounted, r'gradients\.update sends with psum .*trace_checks_test\.py'),
+    (uncounted_beside, r'sends with pmax .* which no ledger counts'),
+    (uncounted_late, r'parameters\.update sends with psum'),
+    (unbilled, r'returns SILENCE, but a collective sends'),
+    (own_branch, r'of a lax\.cond .*depends on values of its own'),
+    (branch_of_a_worker, r'of a lax\.cond .*depends on values of its own'),
+    (own_loop, r'of a lax\.while .*depends on values of its own'),
+    (drawn, r'a number that changes each time it is traced'),
+    (counted_in_python, r'a number that changes each time it is traced'),
+    (of_a_number, r'init returns the Python number 0 as state.*asarray\(0\)'),
+    (of_nothing, r'init returns an array without entries as state'),
+    (of_a_word, r"init returns 'x' as state\['at'\]; a state consists of"),
+    (of_two, r'update returns 2; it has to return three values'),
+  ],
+)
+def test_what_a_ledger_or_a_device_could_not_bear_is_refused(
+  strategy, sentence
+):
+  with pytest.raises(UserError, match=f'mine: .*{sentence}'):
+    traced(strategy())
+
+
+@pytest.mark.parametrize('name', resolve.STRATEGIES)
+def test_no_strategy_of_ours_is_refused(name):
+  config = resolve.strategy_config(name)
+  traced(resolve.strategy(config, optax.constant_schedule(0.1)))
+
+
+def test_a_branch_on_what_all_know_is_not_refused():
+  def update(tree):
+    large, sent = collectives.agree(jnp.max(tree['w']) > 0.5)
+    talk = lambda: mean(tree)
+    found, more = lax.cond(large, talk, lambda: (tree, SILENCE))
+    return found, sent + more
+
+  traced(of_gradients(update))
+
+
+def syncing(learning_rate):
+  """An optimizer that averages updates, which no ledger counts."""
+  step = lambda updates, params: jax.tree.map(
+    lambda g: -0.1 * lax.pmean(g, WORKERS), updates
+  )
+  return optax.stateless(step)
+
+
+def test_an_optimizer_that_sends_is_refused():
+  found = defaults.get_config()
+  found.task = defaults.task('digits', model='mlp', width=4)
+  found.update(workers=4, batch_size=4, steps=1, executor='vmap')
+  found.optimizer = defaults.optimizer(f'{ME}:syncing', 0.1)
+  del found.optimizer['weight_decay']
+  with pytest.raises(UserError, match=r'syncing sends with psum'):
+    check('mine', found)
+
+
+PAIR = neighbor_mean(async_exchange.pair)
+
+
+@pytest.mark.parametrize(
+  'exchange, sentence',
+  [
+    (AsyncExchange(PAIR, 'meat', lambda i, rng: [0]), "kind='meat' is none of"),
+    (async_exchange.meets(PAIR, lambda i, rng: [99]), r'returns \[99\]; it'),
+    (async_exchange.meets(PAIR, lambda i, rng: i), r'raises TypeError'),
+    (async_exchange.meets(PAIR, lambda: [0]), r'raises TypeError'),
+  ],
+)
+def test_an_exchange_that_means_nothing_is_refused(exchange, sentence):
+  strategy = Strategy(identity(), neighbor_mean(ring), lambda workers: exchange)
+  with pytest.raises(UserError, match=f'mine.async_exchange: .*{sentence}'):
+    part_checks.async_exchange('mine', strategy, 4)
+
+
+def visiting() -> Strategy:
+  """Visits a server that has nothing to hold."""
+  return Strategy(
+    identity(), neighbor_mean(ring), lambda workers: async_exchange.visits(PAIR)
+  )
+
+
+def test_a_visit_needs_a_center():
+  found = defaults.get_config()
+  found.task = defaults.task('digits', model='mlp', width=4)
+  found.update(workers=4, batch_size=4, steps=1)
+  found.strategy = {'name': f'{ME}:visiting'}
+  found.cluster = defaults.cluster()
+  with pytest.raises(UserError, match='holds the field `center`'):
+    check('mine', found)
+
+
+def scalars() -> Aggregator:
+  mean = lambda tree: jax.tree.map(jnp.mean, tree)
+  return stateless(lambda tree, step, active: (mean(tree), SILENCE))
+
+
+def test_loops_of_ones_own_refuse_a_wrong_form():
+  rows = jax.tree.map(lambda x: jnp.stack([x] * 2), TREE)
+  loop = gj.worker(Strategy(scalars(), identity()), optax.sgd(0.1))
+  state = executors.on_one_device(loop.init)(rows)
+  with pytest.raises(UserError, match=r'worker: the strategy.* as tree'):
+    executors.on_one_device(loop.update)(state, rows)
+  tx = gj.as_optax(scalars())
+  step = lambda tree: tx.update(tree, tx.init(tree))[0]
+  with pytest.raises(UserError, match=r'as_optax: the aggregator.* as tree'):
+    executors.on_one_device(step)(rows)
