@@ -36,23 +36,27 @@ def get_config() -> ConfigDict:
     timeout_s=60.0,
   )
   plain = {'look_ahead': 0.0}  # There is no momentum to look ahead with.
-  waits = {'cluster': {'asynchronous': False}}
+  # One for each: an override of a shared one would be of all.
+  waits = lambda: {'cluster': {'asynchronous': False}}
   config.variants = ConfigDict(
     {
       'all_reduce': {
         'strategy': resolve.strategy_config('all_reduce'),
-        **waits,
+        **waits(),
       },
       'backup_workers': {
         'strategy': resolve.strategy_config('all_reduce'),
         'cluster': {'asynchronous': False, 'first': 7},
       },
-      'topk': {'strategy': resolve.strategy_config('topk'), **waits},
+      'topk': {'strategy': resolve.strategy_config('topk'), **waits()},
       'gtopk': {
         'strategy': resolve.strategy_config('gtopk', density=0.01),
-        **waits,
+        **waits(),
       },
-      'local_sgd': {'strategy': resolve.strategy_config('local_sgd'), **waits},
+      'local_sgd': {
+        'strategy': resolve.strategy_config('local_sgd'),
+        **waits(),
+      },
       **defaults.variants(
         async_local_sgd='local_sgd',
         server='parameter_server',

@@ -36,6 +36,15 @@ def closest(name: str, options: Iterable[str]) -> str:
   return next(iter(difflib.get_close_matches(name, [*options], n=1)), '')
 
 
+# JAX's errors about values of a trace.
+TRACED = (
+  'TracerBoolConversionError',
+  'TracerIntegerConversionError',
+  'TracerArrayConversionError',
+  'ConcretizationTypeError',
+)
+
+
 @contextlib.contextmanager
 def blaming(what: str, files: bool = False) -> Iterator[None]:
   """Turns what a function of the user's raises into a sentence about it.
@@ -58,6 +67,11 @@ def blaming(what: str, files: bool = False) -> Iterator[None]:
     # A first line may end where the cause begins, as those of JAX on trees do.
     lines = str(error).strip().splitlines()[:3] or ['nothing said']
     told = ' '.join(' '.join(lines).split())
+    if type(error).__name__ in TRACED:
+      told = (
+        'Python or NumPy asks for a value that is known only when the compiled '
+        'step runs; use jax.lax.cond, jnp.where and jnp in place of if and np'
+      )
     raise UserError(
       f'{what} raises {type(error).__name__}: {told[:300].rstrip(".")}; '
       '--debug, or in Python the traceback above, shows where.'

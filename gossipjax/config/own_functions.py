@@ -42,8 +42,8 @@ def find(name: str, options: Mapping[str, Any], key: str) -> Callable[..., Any]:
     module = importlib.import_module(path)
   except Exception as error:
     raise UserError(
-      f'{key}={name}: the module {path!r} does not import '
-      f'({type(error).__name__}: {error}).'
+      f'{key}={name}: the module {path!r} does not import from {os.getcwd()} '
+      f'or from what is installed ({type(error).__name__}: {error}).'
     ) from error
   functions = {k: f for k, f in vars(module).items() if callable(f)}
   if function not in functions:
