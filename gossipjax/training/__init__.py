@@ -10,6 +10,7 @@ gradient_stages a gradient in stages, each of which makes a bucket known
 late_slot       which exchange of a strategy may do so: `config.overlap`
 traffic_by_shapes  the traffic of steps without computing them
 part_checks     checks strategies and optimizers while a step is traced
+origin          whether functions are of this package, or a user's
 trace_checks    refuses functions that send uncounted, or are impure
 local_branches  refuses collectives in which only some workers take part
 memory          refuses a step that no device holds

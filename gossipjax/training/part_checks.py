@@ -11,6 +11,7 @@ from gossipjax.async_exchange import KINDS
 from gossipjax.errors import UserError, blaming
 from gossipjax.training import trace_checks
 from gossipjax.training.optimizer import blamed
+from gossipjax.training.origin import is_ours
 from gossipjax.transforms import checked
 from gossipjax.transforms.checked import check_kept
 
@@ -38,7 +39,7 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
   slots: dict[str, Any] = {
     name: _traced(f'{whose}: {name}.update', slot, own.get(name, False))
     for name in checked.SLOTS
-    if (slot := getattr(found, name))
+    if (slot := getattr(found, name)) and not is_ours(getattr(given, name))
   }
   return found._replace(**slots)
 
@@ -99,8 +100,9 @@ def of_optimizer(
 
   def update(grads, state, params=None):
     with blamed(whose):
-      program = jax.make_jaxpr(given.update)(grads, state, params)
-      trace_checks.check_counted(whose, program.jaxpr)
+      if not is_ours(given):
+        program = jax.make_jaxpr(given.update)(grads, state, params)
+        trace_checks.check_counted(whose, program.jaxpr)
       updates, new_state = given.update(grads, state, params)
       check_kept(whose, 'updates', grads, updates, types=False)
       check_kept(whose, 'state', state, new_state)

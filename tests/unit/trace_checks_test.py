@@ -1,5 +1,6 @@
 """What a strategy of one's own does behind the ledger's back is refused."""
 
+import functools
 import itertools
 
 import jax
@@ -10,11 +11,12 @@ import pytest
 from jax import lax
 
 import gossipjax as gj
-from gossipjax import async_exchange, collectives, executors
+from gossipjax import async_exchange, collectives, compressors, executors
 from gossipjax.aggregator import (
   Aggregator,
   AsyncExchange,
   Strategy,
+  every,
   identity,
   stateless,
 )
@@ -23,10 +25,12 @@ from gossipjax.comparison.variant import check
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker, probe
+from gossipjax.strategies import compressed
 from gossipjax.strategies.gossip import neighbor_mean
 from gossipjax.topology import ring
 from gossipjax.traffic import SILENCE
 from gossipjax.training import part_checks
+from gossipjax.training.origin import is_ours
 
 ME = __name__
 TREE = {'w': jnp.ones((64, 32)), 'b': jnp.ones(32)}
@@ -174,9 +178,23 @@ def test_what_a_ledger_or_a_device_could_not_bear_is_refused(
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)
-def test_no_strategy_of_ours_is_refused(name):
+def test_no_strategy_of_ours_is_refused(name, monkeypatch):
   config = resolve.strategy_config(name)
-  traced(resolve.strategy(config, optax.constant_schedule(0.1)))
+  found = resolve.strategy(config, optax.constant_schedule(0.1))
+  slots = found.gradients, found.parameters, found.moments, found.state
+  assert all(is_ours(slot) for slot in slots if slot)  # They are not traced,
+  monkeypatch.setattr(part_checks, 'is_ours', lambda slot: False)
+  traced(found)  # and would pass.
+
+
+def test_what_holds_a_function_of_a_user_is_not_ours():
+  codec = compressors.topk(0.5)
+  mine = codec._replace(compress=lambda x, *rest: codec.compress(x, *rest))
+  assert is_ours(compressed.strategy(codec).gradients)
+  assert not is_ours(compressed.strategy(mine).gradients)
+  assert not is_ours(every(4, stateless(lambda *given: given)))
+  assert is_ours(optax.adamw(0.1)) and not is_ours(syncing(0.1))
+  assert not is_ours(functools.partial(max, key=lambda x: x))
 
 
 def test_a_branch_on_what_all_know_is_not_refused():
