@@ -5,14 +5,16 @@ or a loop that holds one must not depend on what differs between them.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from gossipjax.errors import UserError
 from gossipjax.transforms.traced_collectives import (
   REDUCTIONS,
   is_of_all,
   name_of,
+  opened,
   place,
   sending,
 )
@@ -55,28 +57,34 @@ class _Flow:
       return [False] * outs
     if name == 'cond':
       index, *operands = given
-      branches = [branch.jaxpr for branch in inside['branches']]
+      branches = [*map(opened, inside['branches'])]
       self._check(eqn, index, branches)
       each = [self.through(branch, operands) for branch in branches]
       return [index or any(found) for found in zip(*each, strict=True)]
     if name == 'while':
       return self._loop(eqn, given)
     if name == 'scan':
-      n, m = inside['num_consts'], inside['num_consts'] + inside['num_carry']
-      body = lambda carry: self.through(
-        inside['jaxpr'].jaxpr, given[:n] + carry + given[m:]
-      )
-      return body(_settled(lambda carry: body(carry)[: m - n], given[n:m]))
-    called = inside.get('jaxpr', inside.get('call_jaxpr'))
-    called = called.jaxpr if isinstance(called, ClosedJaxpr) else called
+      return self._scan(eqn, given)
+    called = opened(inside.get('jaxpr', inside.get('call_jaxpr')))
     if isinstance(called, Jaxpr) and len(called.invars) == len(given):
       return self.through(called, given)
     return [any(given)] * outs
 
+  def _scan(self, eqn: JaxprEqn, given: list[bool]) -> list[bool]:
+    body = opened(eqn.params['jaxpr'])
+    # What is scanned, or stacked, has a dimension more than inside.
+    n = _whole(eqn.invars, body.invars)
+    carried = _whole(eqn.outvars, body.outvars)
+    held, scanned = given[: n - carried], given[n:]
+    once = lambda carry: self.through(body, held + carry + scanned)
+    return once(
+      _settled(lambda carry: once(carry)[:carried], given[n - carried : n])
+    )
+
   def _loop(self, eqn: JaxprEqn, given: list[bool]) -> list[bool]:
     n, inside = eqn.params['cond_nconsts'], eqn.params
     m = n + inside['body_nconsts']
-    condition, body = (inside[f'{k}_jaxpr'].jaxpr for k in ('cond', 'body'))
+    condition, body = (opened(inside[f'{k}_jaxpr']) for k in ('cond', 'body'))
     once = lambda carry: self.through(body, given[n:m] + carry)
     carry = _settled(once, given[m:])
     (goes_on,) = self.through(condition, given[:n] + carry)
@@ -93,6 +101,12 @@ class _Flow:
         'the step, or on what all know (gossipjax.collectives.agree, all_max), '
         'or exchange always and mask what is local.'
       )
+
+
+def _whole(outside: list[Any], inside: list[Any]) -> int:
+  """How many have the same number of dimensions in a loop's body."""
+  pairs = zip(outside, inside, strict=True)
+  return sum(a.aval.ndim == b.aval.ndim for a, b in pairs)
 
 
 def _settled(

@@ -29,8 +29,12 @@ def sending(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
     if name_of(eqn) in SENDING:
       yield eqn
     for called in programs(eqn):
-      inside = called.jaxpr if isinstance(called, ClosedJaxpr) else called
-      yield from sending(inside)
+      yield from sending(opened(called))
+
+
+def opened(program: Any) -> Any:
+  """The program without the values that it is closed over."""
+  return program.jaxpr if isinstance(program, ClosedJaxpr) else program
 
 
 def programs(eqn: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:

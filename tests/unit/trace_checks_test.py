@@ -111,6 +111,23 @@ def own_loop() -> Strategy:
   return of_gradients(update)
 
 
+def branch_of_a_scan() -> Strategy:
+  """What all know at first, and a worker's own from the second time on."""
+
+  def update(tree):
+    def once(carry, x):
+      level, sent = carry
+      talk = lambda: mean(tree)[1]
+      sent += lax.cond(level > 0.5, talk, lambda: SILENCE)
+      return (level + x, sent), None
+
+    begin = jnp.float32(0), SILENCE * jnp.bool_(True)
+    (_, sent), _ = lax.scan(once, begin, tree['b'])
+    return tree, sent
+
+  return of_gradients(update)
+
+
 def drawn() -> Strategy:
   """NumPy draws a mask once, while the step is traced."""
   mask = lambda x: x * (DRAWS.random(x.shape) < 0.5)
@@ -162,6 +179,7 @@ def traced(strategy: Strategy) -> None:
     (own_branch, r'of a lax\.cond .*depends on values of its own'),
     (branch_of_a_worker, r'of a lax\.cond .*depends on values of its own'),
     (own_loop, r'of a lax\.while .*depends on values of its own'),
+    (branch_of_a_scan, r'of a lax\.cond .*depends on values of its own'),
     (drawn, r'a number that changes each time it is traced'),
     (counted_in_python, r'a number that changes each time it is traced'),
     (of_a_number, r'init returns the Python number 0 as state.*asarray\(0\)'),
