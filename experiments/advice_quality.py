@@ -159,7 +159,7 @@ def _is_small(row: Mapping[str, Any]) -> bool | None:
   """Whether the regret of `advise` is below the goal; None if the
   seeds cannot tell."""
   regret = row[f'{RULES[0]}: regret']
-  return intervals.is_below(regret, row[ERROR], row['seeds'], GOAL)
+  return intervals.is_below(GOAL, regret, row[ERROR], row['seeds'])
 
 
 def _mean(rows: claim.Rows) -> dict[str, float]:

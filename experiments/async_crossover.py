@@ -136,7 +136,7 @@ def _leads(row: dict[str, Any], dense: dict[str, Any] | None) -> bool | None:
   if row[TIME] is None:
     return False if row[seed_statistics.INSIDE] else None
   error = row[f'{PART}{seed_statistics.ERROR}']
-  return intervals.is_below(row[PART], error, row['seeds'], LEAD)
+  return intervals.is_below(LEAD, row[PART], error, row['seeds'])
 
 
 def ends_near_32(found: Mapping[int, bool | None]) -> bool | None:

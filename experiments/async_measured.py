@@ -167,7 +167,7 @@ def _is_near(each: list[tuple], near: float) -> bool | None:
     return None
   if 0 in itertools.chain(*each):
     return False
-  return is_near(*_ratio(each), len(each), near)
+  return is_near(near, *_ratio(each), len(each))
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:

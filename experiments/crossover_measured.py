@@ -197,7 +197,7 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
   """A case is a method that does not wait, with a number of workers."""
   del runs
   free = [row for row in rows if row['method'] != DENSE]
-  case = lambda row: is_near(row[OFF], row[f'{OFF}{ERROR}'], row['seeds'], NEAR)
+  case = lambda row: is_near(NEAR, row[OFF], row[f'{OFF}{ERROR}'], row['seeds'])
   sure = claim.decided(free, case)
   told = '; '.join(
     f'{row["method"]} with {row["workers"]}: '

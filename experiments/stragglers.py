@@ -172,7 +172,7 @@ def _step_s(run: Result) -> float | None:
 def _is_steady(row: dict[str, Any]) -> bool | None:
   """Whether a slow worker does not slow steps; None if seeds cannot tell."""
   error = row[f'{SLOW}{ERROR}']
-  return intervals.is_below(row[SLOW], error, row['seeds'], STEADY)
+  return intervals.is_below(STEADY, row[SLOW], error, row['seeds'])
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:

@@ -165,7 +165,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     known = None not in (mine_s, its_s)
     error = math.hypot(FASTER * mine_s, its_s) if known else None
     slowed = FASTER * best[SECONDS]
-    faster = intervals.is_below(slowed, error, best['seeds'], dense[SECONDS])
+    faster = intervals.is_below(dense[SECONDS], slowed, error, best['seeds'])
     cases.append(faster and best[WIRE] < dense[WIRE])
     first = [row for row in mine if _is_as_fast(row, best)]
     names = ' and '.join(row['strategy'] for row in first)
@@ -185,15 +185,11 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 def _is_as_fast(row: dict[str, Any], best: dict[str, Any]) -> bool:
   """Whether seeds cannot tell a row from the best one."""
   errors = [each[f'{SECONDS}{ERROR}'] for each in (row, best)]
-  if None in errors:
+  if row is best or None in errors:
     return row is best
-  error, seeds = math.hypot(*errors), row['seeds']
-  return (
-    not intervals.at_least(
-      best[SECONDS], row[SECONDS], error * (row is not best), seeds
-    )
-    or row is best
-  )
+  error = math.hypot(*errors)
+  later = intervals.at_least(best[SECONDS], row[SECONDS], error, row['seeds'])
+  return later is None
 
 
 NOTES = f"""
@@ -203,11 +199,11 @@ Seconds of a step: measured over 40 steps of all processes over the shaped
 links, computing and communicating, without compiling. Seconds to the target are
 their product, with the error of the steps alone, since a step was measured in
 one run; without a number the target was not reached by each seed. First are
-those whose seconds seeds cannot tell from the least. All
-workers share two cores: at 1 Gbit/s the bytes of a step of all_reduce take
-0.012 s and computing about 0.03 s (a step of local_sgd); the rest of its step
-are 14 rounds, for which eight processes wait in turn. A case holds where the
-first one also sends fewer bytes than all_reduce.
+those whose seconds seeds cannot tell from the least. All workers share two
+cores: at 1 Gbit/s the bytes of a step of all_reduce take 0.012 s and computing
+about 0.03 s (a step of local_sgd); the rest of its step are 14 rounds, for
+which eight processes wait in turn. A case holds where the first one also sends
+fewer bytes than all_reduce.
 """
 
 

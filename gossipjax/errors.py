@@ -3,7 +3,8 @@
 import contextlib
 import difflib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 MISTAKE = 2  # Exit code of a process that ends in a UserError.
 
@@ -34,6 +35,17 @@ def nearest(name: str, options: Iterable[str]) -> str:
 def closest(name: str, options: Iterable[str]) -> str:
   """The option that an unknown name is likely to mean; '' if none is close."""
   return next(iter(difflib.get_close_matches(name, [*options], n=1)), '')
+
+
+def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
+  """`options[name]`.
+
+  Raises:
+    UserError: there is none; the sentence names `key`, the key of the config.
+  """
+  if not isinstance(name, str) or name not in options:
+    raise UserError(f'{key}={name} is unknown{nearest(str(name), options)}')
+  return options[name]
 
 
 # JAX's errors about values of a trace.

@@ -33,7 +33,7 @@ def at_least(
 
 
 def is_below(
-  value: float | None, error: float | None, seeds: int, bound: float
+  bound: float, value: float | None, error: float | None, seeds: int
 ) -> bool | None:
   """Whether a value is below a bound; None if the seeds cannot tell, as in
   `at_least`."""
@@ -42,7 +42,7 @@ def is_below(
 
 
 def is_near(
-  found: float | None, error: float | None, seeds: int, margin: float
+  margin: float, found: float | None, error: float | None, seeds: int
 ) -> bool | None:
   """Whether a ratio is within a margin of 1; None if the seeds cannot tell."""
   off = -abs(found - 1) if found is not None else None

@@ -4,6 +4,7 @@ The text of a compiled program lists all branches; if data select one, only a
 run shows which communicate.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -147,11 +148,7 @@ def _deciding(
       index, *rest = operands
       return run([decide(next(numbers), index), *rest])
 
-    names = list(shared)
-    of_all = lambda *args: program(
-      *args[: len(args) - len(names)],
-      **dict(zip(names, args[len(args) - len(names) :], strict=True)),
-    )
-    return traced.replaced(of_all, replace)(*args, *shared.values())
+    of_args = functools.partial(program, **shared)
+    return traced.replaced(of_args, replace)(*args)
 
   return run

@@ -10,9 +10,8 @@ from ml_collections import ConfigDict, config_dict
 
 from gossipjax import topology
 from gossipjax.config.own_functions import find, returned
-from gossipjax.config.own_functions import pick as pick
 from gossipjax.config.parts import PARTS, topologies
-from gossipjax.errors import UserError, blaming, nearest
+from gossipjax.errors import UserError, blaming, nearest, pick
 
 PLAIN = (bool, int, float, str, tuple)
 

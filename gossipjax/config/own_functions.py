@@ -6,18 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gossipjax.errors import UserError, nearest
-
-
-def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
-  """`options[name]`.
-
-  Raises:
-    UserError: there is none; the sentence names `key`, the key of the config.
-  """
-  if not isinstance(name, str) or name not in options:
-    raise UserError(f'{key}={name} is unknown{nearest(str(name), options)}')
-  return options[name]
+from gossipjax.errors import UserError, nearest, pick
 
 
 def find(name: str, options: Mapping[str, Any], key: str) -> Callable[..., Any]:

@@ -11,9 +11,9 @@ from ml_collections import ConfigDict
 from gossipjax import network, strategies
 from gossipjax.aggregator import Strategy
 from gossipjax.config import own_functions
-from gossipjax.config.arguments import call, pick, settings
+from gossipjax.config.arguments import call, settings
 from gossipjax.config.parts import PARTS
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, pick
 from gossipjax.tasks import named
 from gossipjax.tasks.task import Task
 from gossipjax.triggers import Trigger

@@ -443,7 +443,7 @@ def test_a_true_value_at_the_bound_is_decided_wrongly_in_a_twentieth():
   ],
 )
 def test_a_value_is_below_where_its_seeds_can_tell(value, error, below):
-  assert intervals.is_below(value, error, 3, 1.0) is below
+  assert intervals.is_below(1.0, value, error, 3) is below
 
 
 @pytest.mark.parametrize(
