@@ -14,15 +14,20 @@ SMALL = nn.initializers.normal(0.02)  # As GPT-2.
 
 
 class Block(nn.Module):
-  """[n, sequence, width] -> the same; attention to earlier positions only."""
+  """[n * sequence, width] -> the same; attention to earlier positions only.
+
+  On a CPU the gradient of a dense layer on rows takes a fifth less than on
+  [n, sequence, width]: there XLA transposes what it multiplies.
+  """
 
   heads: int
+  sequence: int
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    n, sequence, width = x.shape
+    width = x.shape[-1]
     qkv = nn.Dense(3 * width, kernel_init=SMALL)(nn.LayerNorm()(x))
-    qkv = qkv.reshape(n, sequence, 3, self.heads, width // self.heads)
+    qkv = qkv.reshape(-1, self.sequence, 3, self.heads, width // self.heads)
     q, k, v = (qkv[:, :, i] for i in range(3))
     y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
     x = x + nn.Dense(width, kernel_init=SMALL)(y.reshape(x.shape))
@@ -40,11 +45,14 @@ class Transformer(nn.Module):
 
   @nn.compact
   def __call__(self, tokens: jax.Array) -> jax.Array:
-    place = self.param('place', SMALL, (1, tokens.shape[1], self.width))
+    n, sequence = tokens.shape
+    place = self.param('place', SMALL, (1, sequence, self.width))
     x = place + nn.Embed(self.classes, self.width, embedding_init=SMALL)(tokens)
+    x = x.reshape(n * sequence, self.width)
     for _ in range(self.layers):
-      x = Block(self.heads)(x)
-    return nn.Dense(self.classes, kernel_init=SMALL)(nn.LayerNorm()(x))
+      x = Block(self.heads, sequence)(x)
+    logits = nn.Dense(self.classes, kernel_init=SMALL)(nn.LayerNorm()(x))
+    return logits.reshape(n, sequence, self.classes)
 
 
 def transformer(
