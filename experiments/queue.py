@@ -135,6 +135,8 @@ def work(found: Iterable[Job], kept: Kept, minutes: float) -> int:
         time.sleep(WAIT_S)
   except OutOfTime:
     console.say('The time is over; the same command goes on.')
+  else:
+    console.say('No run is left to make.')
   return made
 
 
