@@ -19,12 +19,13 @@ from gossipjax.results.provenance import usable_cores
 from gossipjax.training.run import devices
 
 STACKED = ('mlp', 'lstm')  # Networks that are as fast under vmap.
-# And those that are faster on a single core, with these strategies: 1.2 to 1.6
-# times as many steps a second (AMD Zen 5; on an Intel Sapphire Rapids 0.75 to
-# 0.87 times). Others lose there, as both sides of a condition are computed
-# (hylo, 0.7 times) or rows are sorted one by one (demo, 0.7).
-ON_ONE_CORE = ('cnn', 'transformer')
-TAKING_TURNS = ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')
+# And those that are faster so on one core (AMD Zen 5). The transformer takes
+# 0.7 to 0.9 of the seconds (all_reduce, power_sgd, ok_topk, diloco, demo,
+# sparse_loco). The CNN, with these strategies, 0.6 to 0.8 (on an Intel Sapphire
+# Rapids 1.15 to 1.3); with others it loses, as both sides of a condition are
+# computed (hylo, 0.7 times as fast) or rows are sorted one by one (demo, 0.7).
+ON_ONE_CORE = ('transformer',)
+TAKING_TURNS = {'cnn': ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')}
 # Workers with a convolution each: 15 s more to compile for the CNN, and 1.5
 # times as many steps a second as with products (32 workers).
 MOST = 32
@@ -102,10 +103,11 @@ def executor_of(config: ConfigDict) -> str:
   workers cost more than that, if devices have more than a core to share.
   """
   model = config.task.get('model')
-  alone = usable_cores() == 1 and config.workers <= MOST
-  turns = model in ON_ONE_CORE and config.strategy.name in TAKING_TURNS
-  plain = model in STACKED or (alone and turns)
-  return 'vmap' if plain and not config.get('cluster') else config.executor
+  stacked = model in STACKED
+  if usable_cores() == 1 and config.workers <= MOST:
+    stacked |= model in ON_ONE_CORE
+    stacked |= config.strategy.name in TAKING_TURNS.get(model, ())
+  return 'vmap' if stacked and not config.get('cluster') else config.executor
 
 
 def precision_of(config: ConfigDict) -> str | None:

@@ -568,6 +568,8 @@ def test_seeds_of_a_strategy_that_draws_are_one_known_run():
     (1, 'cnn', 'gtopk', 8, 'vmap'),
     (1, 'cnn', 'hylo', 8, 'auto'),
     (1, 'shallow', 'gtopk', 8, 'auto'),
+    (2, 'transformer', 'diloco', 8, 'auto'),
+    (1, 'transformer', 'diloco', 8, 'vmap'),
     (1, 'cnn', 'gtopk', 32, 'vmap'),
     (1, 'cnn', 'gtopk', 64, 'auto'),
   ],
