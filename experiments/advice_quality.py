@@ -92,12 +92,7 @@ def find(
     rows,
     NOTES,
     *trained.evidence(rows, coverage),
-    tables={
-      'coverage': [
-        {'network': workloads.WORKLOADS[row['workload']].title, **row}
-        for row in coverage
-      ]
-    },
+    tables={'coverage': coverage},
   )
 
 

@@ -101,7 +101,7 @@ def find(
     NOTES,
     'CNN (220,234 parameters) on Fashion-MNIST in virtual time',
     f'to {TARGET} held out, at most {virtual_time.EPOCHS} epochs of gradients',
-    *trained.seed_counts(rows),
+    *seed_statistics.counts(rows),
     tables={'coverage': coverage},
   )
 

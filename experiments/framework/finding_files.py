@@ -22,6 +22,8 @@ from gossipjax.results import workdir
 RESULTS = pathlib.Path(__file__).parents[1] / 'results'
 Row = dict[str, int | float | bool | str | None]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+CELL = 160  # Characters of a cell of RESULTS.md, at most.
+Cell = Annotated[str, msgspec.Meta(min_length=1, max_length=CELL)]
 VERDICT = (
   r'^(holds|does not hold|undecided: \S.*'
   r'|holds in \d+ of \d+(; \d+ undecided)?(; \d+ not trained)?)$'
@@ -63,7 +65,7 @@ class Provenance(msgspec.Struct, forbid_unknown_fields=True):
     )
 
 
-class Kept(msgspec.Struct, forbid_unknown_fields=True):
+class FindingFile(msgspec.Struct, forbid_unknown_fields=True):
   """finding.json; the names are those of `claim.Claim`, `.Verdict`, `.Finding`.
 
   `claim` is the text of the claim, `verdict` one of the forms of VERDICT.
@@ -71,9 +73,9 @@ class Kept(msgspec.Struct, forbid_unknown_fields=True):
 
   name: Text
   title: Text
-  claim: Text
-  published: Text
-  ours: Annotated[str, msgspec.Meta(min_length=1, max_length=160)]
+  claim: Cell
+  published: Cell
+  ours: Cell
   verdict: Annotated[str, msgspec.Meta(pattern=VERDICT)]
   met: Annotated[int, msgspec.Meta(ge=0)]
   of: Annotated[int, msgspec.Meta(ge=0)]
@@ -98,13 +100,13 @@ def write(
     found: a `claim.Finding`; NaN becomes null.
 
   Raises:
-    UserError: the finding has not the form of `Kept`.
+    UserError: the finding has not the form of `FindingFile`.
   """
   facts, verdict = workdir.provenance(), found.verdict
   command = f'python -m experiments.{claim.name}' + ' --quick' * quick
   save(
     folder,
-    Kept(
+    FindingFile(
       name=claim.name,
       title=claim.title,
       claim=claim.text,
@@ -136,18 +138,18 @@ def _plain(rows: Any) -> list[Row]:
   return [{key: plain(value) for key, value in row.items()} for row in rows]
 
 
-def save(folder: pathlib.Path, kept: Kept) -> None:
+def save(folder: pathlib.Path, kept: FindingFile) -> None:
   """Writes finding.json if it has the form that `read` demands."""
   text = msgspec.json.format(msgspec.json.encode(kept), indent=1)
   _decoded(text, folder)
   workdir.write(folder / 'finding.json', text.decode() + '\n')
 
 
-def read(folder: pathlib.Path) -> Kept:
+def read(folder: pathlib.Path) -> FindingFile:
   """The finding of a folder.
 
   Raises:
-    UserError: there is none, or it has another form than `Kept`.
+    UserError: there is none, or it has another form than `FindingFile`.
   """
   path = folder / 'finding.json'
   if not path.exists():
@@ -155,20 +157,20 @@ def read(folder: pathlib.Path) -> Kept:
   return _decoded(path.read_bytes(), folder)
 
 
-def _decoded(text: bytes, folder: pathlib.Path) -> Kept:
+def _decoded(text: bytes, folder: pathlib.Path) -> FindingFile:
   try:
-    return msgspec.json.decode(text, type=Kept)
+    return msgspec.json.decode(text, type=FindingFile)
   except msgspec.DecodeError as error:
     raise UserError(f'{folder}/finding.json: {error}.') from error
 
 
-def render(folder: pathlib.Path, kept: Kept) -> None:
+def render(folder: pathlib.Path, kept: FindingFile) -> None:
   """Writes table.csv and table.md of a finding."""
   for name, text in rendered(kept).items():
     workdir.write(folder / name, text)
 
 
-def rendered(kept: Kept) -> dict[str, str]:
+def rendered(kept: FindingFile) -> dict[str, str]:
   """The text of table.csv and of table.md."""
   lines = io.StringIO()
   names = list(kept.rows[0]) if kept.rows else []

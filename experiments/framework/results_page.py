@@ -45,8 +45,8 @@ decided. A case is undecided where the runs are too short or too few, not tuned
 enough, or exchange too rarely, and where its bound lies within the one-sided
 95 % interval of the mean over seeds (Student's t: of three seeds 2.9 standard
 errors, which the tables give). A true value at its bound is decided wrongly
-five times in a hundred on each side, so among many cases some are. No error
-contains that learning rates were chosen with one seed. Where cases are
+five times in a hundred on each side, so among many cases some are. Standard
+errors leave out that learning rates were chosen with one seed. Where cases are
 undecided, a range may cover the decided ones only. Quantities without seeds
 (bytes, modelled seconds, most measured seconds) are compared with the bound
 directly. In virtual time the learning is real and the clock is modelled.
@@ -54,7 +54,7 @@ directly. In virtual time the learning is real and the clock is modelled.
 """
 
 
-def findings() -> list[finding_files.Kept]:
+def findings() -> list[finding_files.FindingFile]:
   """Those of all claims that have been measured, by name."""
   folders = sorted(path.parent for path in RESULTS.glob('*/finding.json'))
   return [finding_files.read(folder) for folder in folders]

@@ -55,6 +55,12 @@ def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
   }
 
 
+def counts(rows: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+  """Fewest and most seeds of the rows that have any; 0 if none has."""
+  seeds = [row['seeds'] for row in rows if row['seeds']] or [0]
+  return min(seeds), max(seeds)
+
+
 def curve(scores: Mapping[float, float | None]) -> str:
   """Scores by rate, as a cell."""
   return '; '.join(

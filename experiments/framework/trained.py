@@ -12,6 +12,7 @@ the table from kept runs, without training; `experiments.queue` trains.
 
 import math
 import pathlib
+import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from experiments.framework import (
   figures,
   gates,
   own_process,
+  seed_statistics,
   study,
   workloads,
 )
@@ -68,11 +70,16 @@ def coverage(
     gate = gates.gate(name, kept, scale)
     reached = math.nan if gate.reached is None else gate.reached
     mine = [cell for cell in studies if cell[0] == name]
+    what = workloads.WORKLOADS[name]
+    size = what.sizes[scale]
     rows.append(
       {
         'workload': name,
+        'network': size.title or what.title,
+        'steps': size.steps,
+        'examples a step': size.examples,
         'scale': scale,
-        'gate': workloads.WORKLOADS[name].gate_at(scale),
+        'gate': what.gate_at(scale),
         'all-reduce reached': reached,
         'gate met': gate.met,
         'studies': len(mine),
@@ -124,32 +131,25 @@ def unfinished(
 def evidence(
   rows: claim.Rows, coverage: claim.Rows, whole: bool = False
 ) -> tuple[str, str, int, int]:
-  """Workload, length, fewest and most seeds of a finding; of many workloads
-  how many. If `whole`, those with all studies finished count, if any are."""
+  """Workload, length, fewest and most seeds of a finding. If `whole`, of those
+  workloads whose studies are all finished, if there are any."""
   if whole:
     rows = [r for r in rows if is_complete(coverage, r['workload'])] or rows
   names = figures.values([row for row in rows if row['seeds']], 'workload')
-  begun = [row for row in coverage if row['workload'] in names] or coverage
-  of = [(workloads.WORKLOADS[row['workload']], row) for row in begun]
-  sizes = [(what, what.sizes[row['scale']]) for what, row in of]
-  if len(sizes) > NAMED:
-    steps = [size.steps for _, size in sizes]
-    many = f'{len(sizes)} workloads, see the table'
-    return many, f'{min(steps):,} to {max(steps):,} steps', *seed_counts(rows)
-  lengths = [f'{s.steps:,} steps of {s.examples} examples' for _, s in sizes]
-  alike = len(set(lengths)) == 1
-  length = lengths[0] if alike else f'{" and ".join(lengths)}, respectively'
-  return (
-    ' and '.join(size.title or what.title for what, size in sizes),
-    length,
-    *seed_counts(rows),
-  )
+  of = [row for row in coverage if row['workload'] in names] or coverage
+  networks = [row['network'] for row in of]
+  if len(of) > NAMED:
+    networks = [f'{len(of)} workloads, see the table']
+  elif len(of) > 1:  # Their sizes are in the table.
+    networks = [re.sub(r' \(.*?\)|,.*', '', name) for name in networks]
+  steps, examples = (_range(of, name) for name in ('steps', 'examples a step'))
+  length = f'{steps} steps of {examples} examples'
+  return ', '.join(networks), length, *seed_statistics.counts(rows)
 
 
-def seed_counts(rows: claim.Rows) -> tuple[int, int]:
-  """Fewest and most seeds of the rows that have any; 0 if none has."""
-  seeds = [row['seeds'] for row in rows if row['seeds']] or [0]
-  return min(seeds), max(seeds)
+def _range(rows: claim.Rows, name: str) -> str:
+  values = [row[name] for row in rows]
+  return ' to '.join(f'{v:,}' for v in sorted({min(values), max(values)}))
 
 
 def run(
