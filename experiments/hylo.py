@@ -31,7 +31,7 @@ from experiments.framework import (
 )
 from experiments.framework.kept import Kept
 from experiments.framework.seed_statistics import ERROR, PATH
-from experiments.framework.step_times import EVEN, FASTER, LINK, SPEED
+from experiments.framework.step_times import CLAIMED, EVEN, LINK, SPEED
 from gossipjax.config import resolve
 
 CLAIM = claim.Claim(
@@ -147,7 +147,7 @@ def verdict(
     points = seed_statistics.over(row, 'dense')
     short.append(f'{row["workload"]} {points}, {_pace(row)}')
     rate = f'below {row[EVEN]:.3g} B/s' if row[EVEN] else 'at no rate'
-    below = f'{FASTER} times as fast {rate}'
+    below = f'{CLAIMED} times as fast {rate}'
     said.append(
       f'On {row["workload"]} Hylo is {points} points against dense (allowed: '
       f'{-WITHIN}), times as fast on {LINK}: {_pace(row)}, asked for {LEAST}, '

@@ -1,6 +1,7 @@
 """What the claims share.
 
-claim              the interface of a claim: verdict, finding, flags
+claim              the interface of a claim: finding, flags, and how cases are
+                   counted into a verdict
 finding_files      finding.json, and the tables made from it
 results_page       RESULTS.md, README's tables, the runs that advise knows
 known_runs_file    the latter, as a file of the package
@@ -11,7 +12,8 @@ numerics           versions of what computes, part of the key of a kept run
 single_run         one training run of a claim: its key, and how it is made
 own_process        a training run in a process of its own
 study              what a claim trains: it asks for runs, and gets results
-best_rate          a method at its best learning rate, with all seeds
+best_rate          a method at its best learning rate, with all seeds; those of
+                   site_methods and virtual_time choose theirs there
 matched            arguments at which a method sends some bytes
 trigger_searches   triggers of gossip, each brought to the same bytes
 gates              whether all-reduce reaches what a workload demands
@@ -26,8 +28,10 @@ gloo               joins the processes of a measurement
 workload           what a workload is: task, network, schedule, gate
 workloads          the tasks and networks that claims are tried on
 small_workloads    small ones, on which many whole trainings are affordable
-sizes              how long they train, and what differs on a GPU
-intervals          whether seeds can tell on which side of a bound a mean is
+sizes              how long they train, at which rate tuning begins, and what
+                   differs on a GPU
+intervals          on which side of a bound a mean is, as seeds can tell: the
+                   95 % rule of verdicts
 seed_statistics    means, standard errors and differences over seeds
 margins            who is as good as another on a workload
 site_methods       methods that train between sites: configs, outer rates

@@ -28,7 +28,7 @@ METHODS: Mapping[str, dict[str, Any]] = {
   'ef_sign': {},
 }
 ROUNDS = ((1, 1), (2, 1), (4, 2))  # Steps over those of the first; seeds.
-SHORTER = 15  # Times are the pilots of the first round than a training.
+SHORTER = 15  # A full training has so many times the steps of a first pilot.
 
 
 def whole(name: str, method: str, scale: str) -> study.Study:

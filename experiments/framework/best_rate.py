@@ -14,7 +14,7 @@ from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
 from experiments.framework.study import Ask, Study, follow
 
-FINER = 10**0.5  # Between two learning rates.
+RATE_FACTOR = 10**0.5  # Between two learning rates.
 TRIALS = 5  # Most learning rates of a method, unless a claim says more.
 SEEDS = 3
 
@@ -126,7 +126,7 @@ def with_all_seeds(of: Callable[[int], Study], one: Tuned, kept: Kept) -> Tuned:
 
 def around(rate: float, offsets: Sequence[int]) -> list[float]:
   """Rates on the grid through `rate`, with three digits."""
-  return [float(f'{rate * FINER**offset:.3g}') for offset in offsets]
+  return [float(f'{rate * RATE_FACTOR**offset:.3g}') for offset in offsets]
 
 
 def best_of(curve: dict[float, float | None]) -> float | None:

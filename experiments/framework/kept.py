@@ -114,9 +114,9 @@ class Kept:
 def claimed(key: Key, locks: pathlib.Path) -> Iterator[bool]:
   """Whether a result is this process's to compute; then it is no other's.
 
-  A byte of a file is locked, whose place is the digest of the key. The system
-  frees it, however the process ends, and with the first file of this name that
-  the process closes: it claims one result at a time.
+  Locks one byte of a file, at an offset derived from the digest of the key. The
+  system releases it when the process ends in any way, or closes any handle of
+  that file: a process claims one result at a time.
 
   Args:
     key: of the result.

@@ -56,7 +56,7 @@ def _of_comparison(name: str) -> Iterator[Known]:
       scores[run],
       dense,
       missed=math.nan,
-      steps=math.nan,
+      relative_steps=math.nan,
       seeds=1,
     )
 
@@ -156,6 +156,7 @@ def _beside(
   for runs in best:
     if runs is not dense:
       arrived = steps(runs)
+      ratio = statistics.fmean(arrived) / least if arrived else math.inf
       yield Known(
         kind,
         *known_runs.identity(runs[0]['key']['config']),
@@ -164,6 +165,6 @@ def _beside(
         _score(runs, metric),
         _score(dense, metric),
         missed=1 - len(arrived) / len(runs),
-        steps=statistics.fmean(arrived) / least if arrived else math.inf,
+        relative_steps=ratio,
         seeds=len(runs),
       )

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from experiments.framework import best_rate, study, workloads
 from experiments.framework.single_run import Result
 
-Count = Callable[[Result], float | None]  # Bytes of a step; None: diverged.
+BytesOf = Callable[[Result], float | None]  # Bytes of a step; None: diverged.
 WITHIN = 0.05  # Of the wanted bytes.
 TRIES = 8
 WIDEST = 4.0  # Factor between two values.
@@ -36,7 +36,7 @@ class Search(NamedTuple):
 
 
 def bytes_of(
-  workload: str, config: ConfigDict, count: Count = workloads.busiest_bytes
+  workload: str, config: ConfigDict, count: BytesOf = workloads.busiest_bytes
 ) -> study.Study:
   """The bytes of a step; None if the run diverged."""
   rate = config.optimizer.learning_rate
@@ -70,7 +70,7 @@ def value_for(
   begin: float,
   wanted: float,
   power: float,
-  count: Count = workloads.busiest_bytes,
+  count: BytesOf = workloads.busiest_bytes,
 ) -> study.Study:
   """The value at which a method sends the wanted bytes.
 

@@ -25,7 +25,7 @@ STACKED = ('mlp', 'lstm')  # Networks that are as fast under vmap.
 # Rapids 1.15 to 1.3); with others it loses, as both sides of a condition are
 # computed (hylo, 0.7 times as fast) or rows are sorted one by one (demo, 0.7).
 ON_ONE_CORE = ('transformer',)
-TAKING_TURNS = {'cnn': ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')}
+ON_ONE_CORE_WITH = {'cnn': ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')}
 # Workers with a convolution each: 15 s more to compile for the CNN, and 1.5
 # times as many steps a second as with products (32 workers).
 MOST = 32
@@ -106,7 +106,7 @@ def executor_of(config: ConfigDict) -> str:
   stacked = model in STACKED
   if usable_cores() == 1 and config.workers <= MOST:
     stacked |= model in ON_ONE_CORE
-    stacked |= config.strategy.name in TAKING_TURNS.get(model, ())
+    stacked |= config.strategy.name in ON_ONE_CORE_WITH.get(model, ())
   return 'vmap' if stacked and not config.get('cluster') else config.executor
 
 

@@ -28,13 +28,13 @@ KIND = 'step_seconds'  # Of kept results.
 AGAIN, TURNS = 3, 31  # Measurements, of whose turns the median counts.
 OF_GRADIENT = 'task', 'batch_size', 'compute_dtype', 'accumulate'
 OF_CODING = 'task', 'workers', 'strategy'
-FASTER = 1.31  # Times as fast as others, as claimed for Hylo.
+CLAIMED = 1.31  # Times as fast as others, as claimed for Hylo.
 LINK = '1gbe'
 SPEED = f'times as fast as dense on {LINK}, modelled'
 GRADIENT, CODING = 'gradient seconds', 'coding seconds'
 TIMED_ON = 'timed on'
 AT_EVEN = 'step seconds at that rate, modelled'
-EVEN = f'B/s below which Hylo is {FASTER} times as fast as dense'
+EVEN = f'B/s below which Hylo is {CLAIMED} times as fast as dense'
 
 
 def of(
@@ -156,8 +156,8 @@ def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
   at = lambda r, rate: own(r) + r[PATH] / rate
   named = PRESETS[LINK].bytes_per_s
   speed = at(dense, named) / at(row, named)
-  gap = dense[PATH] - FASTER * hylo[PATH]
-  rate = gap / (FASTER * own(hylo) - own(dense))
+  gap = dense[PATH] - CLAIMED * hylo[PATH]
+  rate = gap / (CLAIMED * own(hylo) - own(dense))
   found = rate if gap > 0 and rate > 0 else None
   return {
     SPEED: speed,

@@ -14,6 +14,7 @@ from mkdocs.structure.files import File, Files
 
 from experiments.framework import strategy_table
 from gossipjax.advice import known_runs
+from gossipjax.comparison import markup
 from gossipjax.comparison.scores import told
 from gossipjax.config import arguments, resolve
 
@@ -43,9 +44,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def index() -> str:
   """All strategies in a table."""
-  lines = [
-    f'| [`{row.name}`]({row.name}.md) | {row.title} | {row.bytes_per_step} | '
-    f'{row.exchanges} |'
+  rows = [
+    {
+      'strategy': f'[`{row.name}`]({row.name}.md)',
+      'what it is': row.title,
+      'bytes per step': row.bytes_per_step,
+      'exchanges': row.exchanges,
+    }
     for row in strategy_table.rows()
   ]
   return '\n'.join(
@@ -55,9 +60,7 @@ def index() -> str:
       'Bytes are what the busiest of 8 workers sends per step, over whole '
       'periods, for a CNN of 220,234 parameters, all at their defaults.',
       '',
-      '| strategy | what it is | bytes per step | exchanges |',
-      '| --- | --- | ---: | --- |',
-      *lines,
+      markup.of_rows(rows, left=['strategy', 'what it is', 'exchanges']),
       '',
     ]
   )
@@ -116,7 +119,7 @@ def _arguments(name: str) -> Iterator[str]:
     if not isinstance(value, dict)
   }
   rows = [
-    f'| `{key}` | {told.get(key, "see the code")} |'
+    {'argument': f'`{key}`', 'default': told.get(key, 'see the code')}
     for key in inspect.signature(function).parameters
   ]
   if not rows:
@@ -125,16 +128,18 @@ def _arguments(name: str) -> Iterator[str]:
   if function.__doc__:
     text, _, args = inspect.cleandoc(function.__doc__).partition('\n\nArgs:\n')
     yield from (text, '', *(['```text', args, '```', ''] if args else []))
-  yield from ('| argument | default |', '| --- | --- |', *rows, '')
+  yield from (markup.of_rows(rows), '')
 
 
 def _results(name: str) -> Iterator[str]:
-  found = [known for known in known_runs.kept() if known.strategy == name]
-  if not found:
-    yield 'Its convergence is in no table of `experiments` yet.'
-  else:
-    yield from ('| run | held out | all-reduce |', '| --- | ---: | ---: |')
-  for known in found:
-    mine, dense = told(known.score, known.value), told(known.score, known.dense)
-    yield f'| {known.place} ({known.table}) | {mine} | {dense} |'
-  yield ''
+  rows = [
+    {
+      'run': f'{known.place} ({known.table})',
+      'held out': told(known.score, known.value),
+      'held out, all-reduce': told(known.score, known.dense),
+    }
+    for known in known_runs.kept()
+    if known.strategy == name
+  ]
+  none = 'Its convergence is in no table of `experiments` yet.'
+  yield from (markup.of_rows(rows, left=['run']) if rows else none, '')

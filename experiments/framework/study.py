@@ -41,8 +41,8 @@ class Ask(NamedTuple):
 def line_of(ask: Ask, kept: Kept) -> Line | None:
   """The kept line of a run, None if it was not made yet.
 
-  Without a probe that of a probed one will do, but for what the probe told: it
-  trains the same to rounding (scores of the two are 0.1 points apart).
+  A request without a probe also accepts a probed run, without what the probe
+  told: it trains the same to rounding (scores of the two are 0.1 points apart).
   """
   line = kept.find(ask.workload, ask.key)
   if line or ask.probe:

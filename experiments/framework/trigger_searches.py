@@ -52,8 +52,9 @@ def bytes_of_all(run: Result) -> float | None:
   return end['bytes_sent'] / end['step'] if end else None
 
 
-# Which are brought to a share of gossip's. If all talk at once the busiest link
-# has its share of all bytes; else it is another one from step to step.
+# Bytes that are matched, by scope: of all workers if each decides alone, since
+# the busiest link is then another one from step to step; of the busiest link if
+# all decide together.
 COUNTS = {'local': bytes_of_all, 'all': workloads.busiest_bytes}
 
 

@@ -49,7 +49,7 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
 
   Of those that are added, optimizer and strategy agree on the momentum, and
   none exchanges beside computing.
-  Of several seeds there is one: what a step costs, and pilots, have their own.
+  `config.seeds` is dropped: costs of steps, and pilots, use seeds of their own.
   """
   config = ConfigDict({**config, 'seeds': ()})
   found = dict(variants(config))

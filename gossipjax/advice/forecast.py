@@ -50,7 +50,8 @@ class Forecast(NamedTuple):
       link: that is asked about.
     """
     whole = self.step_s(link) / dense.step_s(link)
-    steps = 1.0 if math.isnan(self.risk.steps) else self.risk.steps
+    known = self.risk.relative_steps
+    steps = 1.0 if math.isnan(known) else known
     return self.risk.expected(steps * whole, whole, 1.0)
 
 
@@ -87,10 +88,10 @@ def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
     {
       'strategy': f.name,
       'seconds per step': f.step_s(link),
-      'compute': f.compute_s,
-      'select, merge': f.select_s,
-      'communicate (model)': f.comm_s(link),
-      'efficiency': f'{100 * f.compute_s / f.step_s(link):.0f} %',
+      'computing, s': f.compute_s,
+      'selecting and merging, s': f.select_s,
+      'communication, s (model)': f.comm_s(link),
+      'share of computing': f'{100 * f.compute_s / f.step_s(link):.0f} %',
       'faster than all-reduce': _below(f, dense, link),
       'misses the target': '' if f is dense else f.risk.told,
       "expected time to the target over all-reduce's": (

@@ -40,8 +40,8 @@ class Known(NamedTuple):
     dense: of all-reduce.
     missed: share of the seeds that never get to 99 % of the best of all-reduce;
       NaN if only the end is known.
-    steps: to that target, over those of all-reduce, mean of the seeds that
-      reach it; infinite if none does, NaN if they are not known.
+    relative_steps: to that target, over those of all-reduce, mean of the seeds
+      that reach it; infinite if none does, NaN if they are not known.
     seeds: how many.
   """
 
@@ -56,7 +56,7 @@ class Known(NamedTuple):
   value: float
   dense: float
   missed: float
-  steps: float
+  relative_steps: float
   seeds: int
 
   @property

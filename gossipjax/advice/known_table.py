@@ -47,6 +47,7 @@ def _steps(known: Known) -> str:
     return 'not kept'
   if known.missed == 1:
     return 'never'
-  steps = 'not kept' if math.isnan(known.steps) else f'{known.steps:.3g}'
+  ratio = known.relative_steps
+  steps = 'not kept' if math.isnan(ratio) else f'{ratio:.3g}'
   missed = round(known.missed * known.seeds)
   return f'{steps}, never for {missed} of {known.seeds}' if missed else steps

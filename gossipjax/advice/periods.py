@@ -80,7 +80,7 @@ def _stages(settings: Mapping[str, Any]) -> list[int]:
 
 
 def phases(settings: Mapping[str, Any], steps: np.ndarray) -> np.ndarray:
-  """What tells the work of steps from that of others, apart from exchanges.
+  """Labels steps: those with equal labels do equal work, exchanges aside.
 
   Args:
     settings: `config.strategy`.

@@ -29,7 +29,7 @@ class Plan(NamedTuple):
 
 
 def least_steps(full: int) -> int:
-  """Of a pilot: fewer say nothing about a training of full length."""
+  """The fewest steps of a pilot that still inform about a full training."""
   return min(full, max(20, full // 20))
 
 

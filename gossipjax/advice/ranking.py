@@ -47,9 +47,9 @@ class Rank(NamedTuple):
       whole training and then all-reduce's.
     expected: seconds with the risk that it never gets there. Where whole
       trainings got there, what they took stands in place of `seconds`.
-    low, high: seconds if it gets there, and if it never does; of all-reduce,
-      and without a risk, `seconds` of the quickest seed to the easiest goal and
-      of the slowest to the hardest.
+    low, high: with a risk, seconds if it gets there and if it never does.
+      Without one, and of all-reduce, `seconds` of the quickest seed to the
+      easiest goal, and of the slowest seed to the hardest.
     first, score: the first and the best of the mean over seeds.
     whole: seconds of a training of full length.
     steps, seeds: of the pilots.
@@ -124,8 +124,8 @@ def _with_risk(
   if pick(rank.score, dense.first) == dense.first:
     return rank._replace(expected=never, low=never, high=never, risk=risk)
   arrives = rank.seconds
-  if not math.isnan(risk.steps):
-    arrives = risk.steps * dense.seconds * rank.whole / dense.whole
+  if not math.isnan(risk.relative_steps):
+    arrives = risk.relative_steps * dense.seconds * rank.whole / dense.whole
   arrives = min(arrives, rank.whole)
   expected = risk.expected(arrives, rank.whole, dense.seconds)
   return rank._replace(expected=expected, low=arrives, high=never, risk=risk)

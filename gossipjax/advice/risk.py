@@ -26,13 +26,14 @@ class Group(NamedTuple):
     missed: how many missed the target; a task counts by the share of its seeds
       that did.
     of: how many there are.
-    steps: to it, over all-reduce's, of those that got there; NaN if none did.
+    relative_steps: to it, over all-reduce's, of those that got there; NaN if
+      none did.
   """
 
   what: str
   missed: float
   of: int
-  steps: float
+  relative_steps: float
 
 
 class Risk(NamedTuple):
@@ -73,24 +74,25 @@ class Risk(NamedTuple):
     return bool(self.groups) and self.groups[-1].of > 0
 
   @property
-  def steps(self) -> float:
+  def relative_steps(self) -> float:
     """Steps to the target over all-reduce's, if it gets there.
 
     Those of the group most like the config of which any got there; NaN if none
     is known.
     """
-    known = [g.steps for g in self.groups if not math.isnan(g.steps)]
+    each = [group.relative_steps for group in self.groups]
+    known = [steps for steps in each if not math.isnan(steps)]
     return known[-1] if known else math.nan
 
   def expected(self, arrives: float, whole: float, dense: float) -> float:
-    """Seconds to expect until the target.
+    """The expected cost until the target, in the unit of the arguments.
 
     A training that never gets there was in vain, and all-reduce's is needed.
 
     Args:
-      arrives: seconds to the target if it gets there.
+      arrives: cost until the target if it gets there.
       whole: of its whole training.
-      dense: of all-reduce to the target.
+      dense: of all-reduce until the target.
     """
     return (1 - self.share) * arrives + self.share * (whole + dense)
 
@@ -103,11 +105,10 @@ class Risk(NamedTuple):
       f'{100 * g.missed / g.of:.0f} % {g.what}' for g in self.known
     )
     said = f'Kept trainings that missed the target: {each}.'
-    if math.isnan(self.steps):
+    if math.isnan(self.relative_steps):
       return said
-    return (
-      f'{said} Others needed {self.steps:.3g} times the steps of all-reduce.'
-    )
+    steps = f'{self.relative_steps:.3g} times the steps of all-reduce'
+    return f'{said} Others needed {steps}.'
 
 
 def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
@@ -162,5 +163,6 @@ def _of_seeds(what: str, runs: Sequence[Known]) -> Group:
 
 def _steps(runs: Sequence[Known]) -> float | None:
   """The mean of those that are known to get there; None if none is."""
-  known = [run.steps for run in runs if math.isfinite(run.steps)]
+  each = [run.relative_steps for run in runs]
+  known = [steps for steps in each if math.isfinite(steps)]
   return statistics.fmean(known) if known else None

@@ -1,4 +1,6 @@
-"""The only folder in which bytes move, hence the only one that counts them.
+"""Where bytes move between workers, and are counted.
+
+Only `gossipjax/engine` moves bytes, too: the messages of asynchronous workers.
 
 Each function runs once per worker and returns what this worker receives and
 its bill, a Traffic. `active`, bool[], marks the workers that take part; an
@@ -12,7 +14,7 @@ sums them over the run.
 
 axes        the mesh axes of the workers and of the devices of a worker
 bills       bytes, messages and rounds of messages of known sizes
-sharing     what the devices of a worker send each other
+sharing     what the devices of a worker send each other; the bytes of a part
 reductions  sums, maxima and gathers over all workers
 messages    messages along pairs of workers
 one_sided   messages whose other end need not take part

@@ -65,9 +65,9 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
   Args:
     main: takes the words that are no flags, and a callable that says whether
       a signal asked to stop.
-    again: the flag or command that continues a stopped run; None if nothing
-      does, then a signal ends the process at once, what is open is closed,
-      and `signals` is None.
+    again: the flag or command that continues a stopped run. None if there is
+      none: a signal then ends the process at once, after its open files are
+      closed, and the second argument of `main` is None.
   """
 
   def run(argv):
@@ -164,8 +164,8 @@ def _end(number: int, frame: Any) -> None:
 
 
 def _default_signals() -> None:
-  """What is open belongs to the parent: a fork that a library ends by a signal
-  must not close it."""
+  """Restores the handlers of the system in a fork: a library that ends it by a
+  signal must not close the files of the parent."""
   for number in _SIGNALS:
     if signal.getsignal(number) is _end:
       signal.signal(number, signal.SIG_DFL)
@@ -175,7 +175,7 @@ os.register_at_fork(after_in_child=_default_signals)
 
 
 def _unless_too_late(error, show=sys.unraisablehook):
-  # When one write of a checkpoint fails, the others tell a loop that is gone.
+  # When one write of a checkpoint fails, others report to a closed event loop.
   if str(error.exc_value) != 'Event loop is closed':
     show(error)
 

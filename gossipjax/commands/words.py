@@ -1,4 +1,5 @@
-"""Words of a command line: every override of the config as one, and used."""
+"""Words of a command line: writes each override of the config as one word, and
+refuses those without effect."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -47,7 +48,7 @@ def _joined(words: Iterator[str]) -> Iterator[str]:
 
 
 def check_used(words: Sequence[str], config: ConfigDict) -> None:
-  """Checks that no override is of what every variant has of its own.
+  """Refuses overrides of keys that every variant sets itself.
 
   Args:
     words: of `joined`.

@@ -80,9 +80,8 @@ class Answer(NamedTuple):
 
   @property
   def unsure(self) -> tuple[Row, ...]:
-    """Rows that seeds and evaluations do not tell from the first.
-
-    Of one seed also those that only just do not get there.
+    """Rows that the seeds cannot distinguish from the first, or whose costs are
+    upper bounds only. With one seed, also rows that narrowly miss the target.
     """
     if self.first is None:
       return ()
@@ -100,10 +99,12 @@ class Answer(NamedTuple):
 
 
 def slower(row: Row, first: Row) -> bool:
-  """Whether the seeds that both have tell that a row takes longer than the
-  first one. Of several seeds, one that misses the target is enough, else the
-  mean gap has to be outside its 95 % interval. Who is there at the first
-  evaluation may have been so at any time before."""
+  """Whether the seeds of both rows show that a row takes longer than the first.
+
+  With several seeds, one that misses the target is enough; else the mean gap
+  has to be positive with 95 % confidence. Who is at the target at its first
+  evaluation may have been there at any time before.
+  """
   if row.at_once:
     return False
   gaps = [row.each[seed] - first.each[seed] for seed in common(row, first)]

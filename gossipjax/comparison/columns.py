@@ -34,7 +34,9 @@ def inner(
   if not any(r.get('bytes_inner') for r in runs):
     return {}
   sent = run.get('bytes_inner')
-  return {'within a worker': size(sent / run['steps']) if sent else ''}
+  return {
+    'sent within a worker per step': size(sent / run['steps']) if sent else ''
+  }
 
 
 def evaluation(
@@ -67,9 +69,8 @@ def inner_seconds(
   link = summary['config'].get('inner_link') or network.INNER
   name = link if isinstance(link, str) else 'custom'
   seconds = run.get('inner_s')
-  return {
-    f'within a worker on {name} (model)': duration(seconds) if seconds else ''
-  }
+  column = f'communication within a worker on {name} (model)'
+  return {column: duration(seconds) if seconds else ''}
 
 
 def wire(run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -84,6 +85,5 @@ def level(row: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
   """A column if workers are several devices."""
   if not summary['config'].get('devices_per_worker', 0) > 1:
     return {}
-  return {
-    'bytes': 'within a worker' if row.get('within') else 'between workers'
-  }
+  where = 'within a worker' if row.get('within') else 'between workers'
+  return {'where bytes are sent': where}

@@ -132,8 +132,8 @@ def _costs(
     kind: how total seconds are known, see `total_time.kind`.
 
   Returns:
-    Names of the links' columns that have no file's name in them, by those that
-    have; and the label of each column.
+    For each column that is named after a file, a name without it; and the label
+    of each column.
   """
   links = [
     c.removeprefix('comm_').removesuffix('_s')

@@ -36,8 +36,8 @@ class Row(NamedTuple):
     diverged: how many seeds did.
     improving: whether every seed is at its best at its last evaluation; a seed
       that diverged is not.
-    at_once: whether all seeds get there and one at its first evaluation, or
-      before: the costs are at most those that are told.
+    at_once: whether all seeds reach the target, one of them by its first
+      evaluation: the costs are upper bounds.
     planned: steps of its trainings; a variant may have steps of its own.
   """
 
@@ -83,12 +83,13 @@ def target_of(bests: Iterable[float], higher: bool) -> float:
 
 
 def share(best: float, higher: bool, less: float = 1 - SHARE) -> float:
-  """A score that is worse than the best by a share of it, a hundredth."""
+  """A score that is worse than `best` by the fraction `less` of it."""
   worse = less * abs(best)
   return best - worse if higher else best + worse
 
 
 def has(run: Run, column: str) -> bool:
+  """Whether any record of a run has a number in a column."""
   return not np.isnan(run.records.get(column, np.array([np.nan]))).all()
 
 

@@ -85,7 +85,7 @@ class RealTime:
       self._used = sum(steps)  # Some more than the steps that are counted.
     self._entered -= self._ledger.wall_s
     self._before = self._used
-    self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self._score = evaluate.held_out_scorer(run.task, run.workers, run.executor)
     self.scored = evaluate.Scored()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._goal = goal.of_run(run)
@@ -140,7 +140,7 @@ class RealTime:
   def _enter(self, entry) -> None:
     """Enters a gradient that was used, and what its round sent."""
     self._used += 1
-    self._ledger.enter(
+    self._ledger.add_round(
       entry.who, np.array([entry.loss], np.float32), entry.sent
     )
     self.hours.stale(entry.stale)

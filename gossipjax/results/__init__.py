@@ -1,6 +1,8 @@
-"""The files of a workdir, except checkpoints (training/checkpoint.py).
+"""The files of a workdir.
 
-They are written and read here only.
+Others write the checkpoints (training/checkpoint.py), the trained model
+(training/model_file.py), log.txt (comparison/event_log.py), trials.csv
+(tuning/tune.py) and the plans of `advise` (advice/pilots.py).
 
 workdir      lists the files; config.json, summary.json, timeline.json
 provenance   what wrote the files: commit, versions, devices

@@ -45,8 +45,8 @@ class Fleet(NamedTuple):
       would send; changes no worker.
     play: (held, who, step) -> (held, losses, Traffic): a round that those
       attend; the losses f32[...] of the gradients that it used.
-    apart: the same for a silent round of which the others are lost: the round
-      of all, which leaves the lost as they are.
+    play_lost: the same for a silent round of which the others are lost: the
+      round of all, which leaves the lost as they are.
     fetch: (held, worker, giver, dry_run) -> (held, Traffic of both): the
       worker takes over the giver's parameters and optimizer state; in a dry run
       only the bill is made.
@@ -60,7 +60,7 @@ class Fleet(NamedTuple):
   start: Callable[[Held, int, int], Held]
   price: Callable[[Held, Sequence[int], int], tuple[Held, Traffic]]
   play: Callable[[Held, Sequence[int], int], tuple[Held, np.ndarray, Traffic]]
-  apart: Callable[..., tuple[Held, np.ndarray, Traffic]] | None = None
+  play_lost: Callable[..., tuple[Held, np.ndarray, Traffic]] | None = None
   fetch: Callable[[Held, int, int, bool], tuple[Held, Traffic]] | None = None
 
 
@@ -115,18 +115,18 @@ class Player:
 
   def play(self, who: Sequence[int], step: int) -> Traffic:
     self.held, losses, sent = self._fleet.play(self.held, who, step)
-    self._ledger.enter(who, losses, sent)
+    self._ledger.add_round(who, losses, sent)
     return sent
 
-  def apart(self, who: Sequence[int], step: int) -> Traffic:
-    self.held, losses, sent = self._fleet.apart(self.held, who, step)
-    self._ledger.enter(who, losses, sent)
+  def play_lost(self, who: Sequence[int], step: int) -> Traffic:
+    self.held, losses, sent = self._fleet.play_lost(self.held, who, step)
+    self._ledger.add_round(who, losses, sent)
     return sent
 
   def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
     self.held, sent = self._fleet.fetch(self.held, worker, giver, dry_run)
     if not dry_run:
-      self._ledger.enter([worker, giver], np.zeros(0), sent)
+      self._ledger.add_round([worker, giver], np.zeros(0), sent)
     return sent
 
   def wait(self) -> None:

@@ -27,7 +27,7 @@ from gossipjax.traffic import Traffic
 class Fetching(Player, Protocol):
   """A player of rounds that some may miss."""
 
-  def apart(self, who: Sequence[int], step: int) -> Traffic:
+  def play_lost(self, who: Sequence[int], step: int) -> Traffic:
     """Plays a silent round of which all others are lost."""
 
   def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
@@ -80,7 +80,7 @@ class Synchronous:
       self._start(who)
       bill = self._player.price(who, self.rounds)
       if silent(bill):
-        return self._apart(begin, ready)
+        return self._play_lost(begin, ready)
     barrier = ready[order[self._first - 1]]
     if barrier - ready[order[0]] > self._timeout_s:
       self._give_up(begin, ready, order)
@@ -115,9 +115,9 @@ class Synchronous:
       )
       self.hours.spend(i, 'compute', self._since[i], ready)
 
-  def _apart(self, begin: list[float], ready: list[float]) -> None:
+  def _play_lost(self, begin: list[float], ready: list[float]) -> None:
     alive = [i for i, at in enumerate(ready) if math.isfinite(at)]
-    self._player.apart(alive, self.rounds)
+    self._player.play_lost(alive, self.rounds)
     for i in alive:
       self._book(i, begin[i], ready[i])
       self._clock[i] = ready[i]

@@ -106,7 +106,7 @@ class VirtualTime:
       self._player.state, totals = store.load(self._player.state)
       self._ledger.from_json(totals['ledger'])
       self.timeline.from_json(totals['clock'])
-    self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self._score = evaluate.held_out_scorer(run.task, run.workers, run.executor)
     self.scored = evaluate.Scored()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._began = began - self._ledger.wall_s

@@ -42,7 +42,7 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
     start=_starting(program, given),
     price=price,
     play=play,
-    apart=_apart(round_, size, play),
+    play_lost=_play_lost(round_, size, play),
     fetch=_fetching(),
   )
 
@@ -107,11 +107,11 @@ def _playing(round_, size: int) -> Any:
   return play
 
 
-def _apart(round_, size: int, play) -> Any:
-  """`Fleet.apart`: a strategy may have no program for so few workers."""
+def _play_lost(round_, size: int, play) -> Any:
+  """`Fleet.play_lost`: a strategy may have no program for so few workers."""
   of_all, put = jax.jit(round_), jax.jit(_put_back, donate_argnums=0)
 
-  def apart(state, who, step):
+  def play_lost(state, who, step):
     if len(who) == size:
       return play(state, who, step)
     alive = np.int32(who)
@@ -120,7 +120,7 @@ def _apart(round_, size: int, play) -> Any:
     losses = np.asarray(state.losses)[alive]
     return state._replace(workers=workers), losses, from_digits(sent[alive])
 
-  return apart
+  return play_lost
 
 
 def _fetching() -> Any:

@@ -80,7 +80,7 @@ class BucketOverlap:
     self._buckets = _buckets(self._run, closed, head, grads)
 
   def step(self, examples: Any, **shared: Any) -> None:
-    """Takes a step, up to the exchanges' end; its last part only starts."""
+    """Takes a step: waits for its exchanges, and starts the local update."""
     worker, t = self.worker, shared['t']
     given = jax.tree.leaves((worker.params, worker.state, examples))
     of_head, of_grads = self._forms

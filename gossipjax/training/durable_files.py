@@ -30,7 +30,7 @@ def write(path: pathlib.Path, contents: str | bytes) -> None:
     os.replace(half, path)
     sync(path.parent)
   except OSError as error:
-    error.filename = str(path)  # Nobody has asked for the other one.
+    error.filename = str(path)  # The caller's file, not the temporary one.
     with contextlib.suppress(OSError):
       half.unlink()
     raise

@@ -41,7 +41,7 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
   return mean, jnp.sqrt(sum(jax.tree.leaves(squares)))
 
 
-def held_out(
+def held_out_scorer(
   task: Task, workers: int, executor: executors.Executor
 ) -> Callable[[Tree, Tree], dict[str, float]]:
   """Scores a model on all held-out examples.
@@ -121,7 +121,7 @@ def scores(
   Args:
     params: of all workers, leaves [workers, ...].
     states: what models keep besides parameters.
-    score: see `held_out`.
+    score: see `held_out_scorer`.
     scored: keeps the model.
     center: a server's model, scored in place of the workers' mean.
 

@@ -33,7 +33,7 @@ class Ledger:
     train_s: seconds in training steps.
     bytes, received, messages, local, inner: i64[workers], see `Traffic`.
     evaluation: i64[workers]; bytes sent to evaluate, which are in no other
-      total: who looks more often trains as before.
+      total, so that more evaluations do not change those of the training.
     exchanges: steps, or rounds of virtual time, in which any worker sent.
     wire: bytes by interface counters, per process; None if none are read.
     comm_s: modelled seconds of communication, per link.
@@ -72,14 +72,14 @@ class Ledger:
     self.exchanges = 0
     self.wire: list[int] | None = None
 
-  def add(
+  def add_steps(
     self,
     losses: np.ndarray,
     sent: Traffic,
     wire: np.ndarray | None = None,
     step_s: float | None = None,
   ) -> None:
-    """Enters the next steps of lock-step training.
+    """Adds the next steps of lock-step training.
 
     Args:
       losses: f32[workers, steps].
@@ -105,19 +105,19 @@ class Ledger:
     self.exchanges += int((sent.bytes.max(axis=0) > 0).sum())
     if wire is not None:
       self.wire = (wire + (self.wire or 0)).tolist()
-    self.bill(sent)
+    self._add_traffic(sent)
     self._hide(sent, step_s or 0.0)
 
   def _hide(self, sent: Traffic, step_s: float) -> None:
-    """Enters what of these steps' communication is beside computing; at their
+    """Adds what of these steps' communication is beside computing; at their
     end all of it is waited for."""
     for name in self.hidden_s:
       each = network.seconds(self._links[name], sent).tolist()
       waited = network.waited_seconds(each, step_s, self._late)
       self.hidden_s[name] += sum(each) - waited
 
-  def bill(self, sent: Traffic) -> None:
-    """Enters traffic of all workers, leaves [workers, exchanges]."""
+  def _add_traffic(self, sent: Traffic) -> None:
+    """Adds traffic of all workers, leaves [workers, exchanges]."""
     self.bytes += sent.bytes.sum(axis=1)
     self.received += sent.received.sum(axis=1)
     self.messages += sent.messages.sum(axis=1)
@@ -131,10 +131,10 @@ class Ledger:
       for seconds in within.tolist():
         self.inner_s += seconds
 
-  def enter(
+  def add_round(
     self, who: Sequence[int], losses: np.ndarray, sent: Traffic
   ) -> None:
-    """Enters a round of virtual time.
+    """Adds a round of virtual time.
 
     Args:
       who: workers that attended.

@@ -104,7 +104,7 @@ class _Flow:
 
 
 def _whole(outside: list[Any], inside: list[Any]) -> int:
-  """How many have the same number of dimensions in a loop's body."""
+  """How many operands enter a loop's body whole, not one slice at a time."""
   pairs = zip(outside, inside, strict=True)
   return sum(a.aval.ndim == b.aval.ndim for a, b in pairs)
 

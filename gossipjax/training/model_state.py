@@ -36,7 +36,7 @@ class Judged(NamedTuple):
 
 
 def mean_state() -> Aggregator:
-  """The exact mean of all numbers that are not whole; counters stay."""
+  """The exact mean of all floating-point leaves; integers stay as they are."""
   mean = exact_mean()
 
   def update(tree, step, active):
@@ -109,6 +109,6 @@ def averaging(
 
 
 def filled(there: Sequence[int], workers: int) -> list[int]:
-  """A worker for each row that programs which average states need: who is not
-  there is replaced by the first who is."""
+  """One worker for each row of a program that averages states: absent workers
+  are replaced by the first one that is present."""
   return [i if i in there else there[0] for i in range(workers)]

@@ -23,7 +23,10 @@ class OneProgram:
     self._program = run.executor.run(_compact(program.step), donate=(0,))
 
   def fit(self, examples: Any, **shared: Any) -> None:
-    """Refuses steps that no device holds; arguments are those of `step`."""
+    """Refuses steps that need more memory than a device has.
+
+    Arguments are those of `step`.
+    """
     self._program = memory.fitting(
       self._program, self.worker, examples, **shared
     )

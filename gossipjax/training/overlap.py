@@ -52,7 +52,7 @@ class Overlapped:
     self._waits = True  # For the first exchange, which compiles.
 
   def fit(self, examples: Any, **shared: Any) -> None:
-    """Refuses gradients that no device holds."""
+    """Refuses gradients that need more memory than a device has."""
     self._gradient = memory.fitting(
       self._gradient, self.worker.params, self.worker.state, examples, **shared
     )

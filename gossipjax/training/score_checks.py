@@ -11,7 +11,7 @@ from gossipjax.errors import UserError
 from gossipjax.tasks import metrics
 from gossipjax.tasks.data_checks import told
 from gossipjax.tasks.task import Task, count
-from gossipjax.training.evaluate import held_out
+from gossipjax.training.evaluate import held_out_scorer
 from gossipjax.training.run import Run
 
 # How many pairs, and differences that are rounding.
@@ -25,7 +25,7 @@ def check(run: Run) -> None:
     UserError: a score is NaN already, or no mean over examples.
   """
   params, state = run.task.begin(jax.random.key(run.seed))
-  found = held_out(run.task, run.workers, run.executor)(params, state)
+  found = held_out_scorer(run.task, run.workers, run.executor)(params, state)
   for name, value in found.items():
     if math.isnan(value):
       raise UserError(

@@ -53,7 +53,7 @@ class Batches:
     return stacked(self._shares.source, chosen)
 
   def of_worker(self, worker: int, step: int) -> Tree:
-    """One worker's batch, arrays [size, ...]; at most `steps` ahead or not."""
+    """One worker's batch, arrays [size, ...]."""
     rows = self._block(step // _BLOCK)[step % _BLOCK, worker]
     return stacked(self._shares.source, self._shares.rows[worker][rows])
 

@@ -87,7 +87,7 @@ class LockStep:
     self._rate: float | None = None
     self._began = began - self._ledger.wall_s
     self._key = jax.random.key(run.seed)
-    self._score = evaluate.held_out(run.task, run.workers, run.executor)
+    self._score = evaluate.held_out_scorer(run.task, run.workers, run.executor)
     self.scored = evaluate.Scored()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._steps = _steps(run)(run, program, workers)
@@ -113,7 +113,7 @@ class LockStep:
     losses, sent = _fetch(found, self._run.inner.devices)
     # Workers of one process share its time, as if each had a machine like it.
     alone_s = 1 / self._rate / self._run.workers if self._rate else None
-    self._ledger.add(losses, sent, left, alone_s)
+    self._ledger.add_steps(losses, sent, left, alone_s)
     self._ledger.train_s += seconds
     self._ledger.wall_s = time.perf_counter() - self._began
 

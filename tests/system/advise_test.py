@@ -298,8 +298,8 @@ def test_break_even_is_where_both_take_as_long(mine, edge):
 def test_a_row_splits_a_step_into_its_parts():
   row = rows([DENSE, forecast('half', 500, 0.25)], LINK)[1]
   assert row['seconds per step'] == pytest.approx(1 + 0.25 + 0.1 + 0.05)
-  assert row['communicate (model)'] == pytest.approx(0.15)
-  assert row['efficiency'] == '71 %'
+  assert row['communication, s (model)'] == pytest.approx(0.15)
+  assert row['share of computing'] == '71 %'
   assert row['faster than all-reduce'] == 'below 2 kB/s'
 
 
@@ -450,11 +450,11 @@ def test_a_workdir_of_ones_own_is_known(tmp_path):
     [workdir_with(tmp_path / 'a', (0.5, 1.0))]
   )
   assert (found.strategy, found.workers, found.task) == ('topk', 2, 'digits')
-  assert found.steps == pytest.approx(2) and found.missed == 0
+  assert found.relative_steps == pytest.approx(2) and found.missed == 0
   (found,) = known_workdirs.of_workdirs(
     [workdir_with(tmp_path / 'b', (0.5, 0.6))]
   )
-  assert found.missed == 0.5 and math.isnan(found.steps)
+  assert found.missed == 0.5 and math.isnan(found.relative_steps)
 
 
 def test_a_run_is_evidence_for_its_strategy_whatever_a_variant_is_called(

@@ -299,12 +299,13 @@ def test_an_audit_has_the_columns_of_the_table_in_markdown(opened, tmp_path):
     found = opened(path).tab.eval_on_selector_all('#audit :is(th, td)', cells)
     told[devices] = found
   assert told[2] == [
-    *('run', 'step', 'bytes', 'logical', 'compiled', 'collectives', 'reason'),
+    *('run', 'step', 'where bytes are sent', 'logical', 'compiled'),
+    *('collectives', 'reason'),
     *('dense', '0', 'between workers', '900', '1,200'),
     *('all-reduce 1,200', 'widened'),
     *('dense', '0', 'within a worker', '900', '1,200', 'all-gather 1,200', ''),
   ]
-  assert 'bytes' not in told[0] and 'collectives' in told[0]
+  assert 'where bytes are sent' not in told[0] and 'collectives' in told[0]
 
 
 def test_the_page_opens_with_the_answer(opened, two):

@@ -101,4 +101,4 @@ def test_before_the_first_update_no_learning_rate_is_blamed(before, remedy):
   ledger = Ledger({}, 1)
   ledger.step = before
   with pytest.raises(Diverged, match=f'at step {before + 1}; .*{remedy}'):
-    ledger.add(np.array([[np.nan]]), SILENCE)
+    ledger.add_steps(np.array([[np.nan]]), SILENCE)

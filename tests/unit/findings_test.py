@@ -31,7 +31,7 @@ CLAIMS = sorted(
 over_claims = pytest.mark.parametrize('name', CLAIMS)
 
 
-def kept(name: str) -> finding_files.Kept:
+def kept(name: str) -> finding_files.FindingFile:
   """The finding of a claim; that it can be read says that it is complete."""
   return finding_files.read(finding_files.RESULTS / name)
 
@@ -48,6 +48,11 @@ def test_a_finding_tells_what_its_claim_says(name):
   )
   assert (found.name, found.title) == (claim.name, claim.title)
   assert (found.claim, found.published) == (claim.text, claim.published)
+
+
+@over_claims
+def test_the_evidence_fits_its_cell(name):  # The file's form limits the others.
+  assert len(str(kept(name).evidence)) <= finding_files.CELL
 
 
 @over_claims
@@ -203,7 +208,7 @@ def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
   ]
   row = only_known(tmp_path, lines)
   assert float(row['dense']) == 0.8 and float(row['missed']) == 0
-  assert float(row['steps']) == 1 and row['seeds'] == '1'
+  assert float(row['relative_steps']) == 1 and row['seeds'] == '1'
 
 
 def test_known_runs_tell_how_examples_are_shared_out(tmp_path):

@@ -169,8 +169,10 @@ def test_tables_tell_both_levels_apart():
   (row,) = table.rows(
     {'config': given.to_dict(), 'runs': [entry], 'commit': 'abc'}
   )
-  assert row['within a worker'] == table.size(last.bytes_inner[0] / 6)
-  assert row['within a worker on nvlink (model)'].endswith(' s')
+  assert row['sent within a worker per step'] == table.size(
+    last.bytes_inner[0] / 6
+  )
+  assert row['communication within a worker on nvlink (model)'].endswith(' s')
 
 
 REFUSED = {

@@ -60,7 +60,7 @@ class Told:
     self.rounds.append(list(who))
     return self.price(who, step)
 
-  apart = play
+  play_lost = play
 
   def fetch(self, worker, giver, dry_run):
     return self.price([worker, giver], 0)
