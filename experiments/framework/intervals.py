@@ -2,7 +2,7 @@
 
 import math
 
-from scipy import stats
+from gossipjax.results.standard_error import students_t
 
 SURE = 0.95  # Confidence of a verdict, on the side of its bound.
 
@@ -28,7 +28,7 @@ def at_least(
   """
   if not known(value) or not known(error):
     return None
-  sure = float(stats.t.ppf(SURE, seeds - 1)) * error if error else 0.0
+  sure = students_t(SURE, seeds) * error if error else 0.0
   return value >= bound if abs(value - bound) >= sure else None
 
 

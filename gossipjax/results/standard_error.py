@@ -4,11 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-# Student's two-sided 95 % quantiles, each up to some degrees of freedom.
-QUANTILES = (
-  *enumerate((12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26), 1),
-  *((12, 2.2), (30, 2.1), (math.inf, 2.0)),
-)
+from scipy import special
 
 
 def standard_error(values: Sequence[float]) -> float:
@@ -35,6 +31,10 @@ def uncertainty(values: Sequence[float]) -> float:
   Args:
     values: as those of `standard_error`.
   """
-  freedom = len(values) - 1
-  quantile = next(found for most, found in QUANTILES if freedom <= most)
-  return quantile * standard_error(values)
+  return students_t(0.975, len(values)) * standard_error(values)
+
+
+def students_t(share: float, count: int) -> float:
+  """Standard errors below which a share of all deviations of a mean of `count`
+  values is: the quantile of Student's t with count - 1 degrees of freedom."""
+  return float(special.stdtrit(count - 1, share))
