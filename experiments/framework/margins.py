@@ -21,16 +21,18 @@ class Measure(NamedTuple):
     sign: 1 where more is better, -1 of a loss.
     unit: of a difference.
     margin: within which a method is as good as another.
+    digits: of a difference that is told.
   """
 
   column: str
   sign: int
   unit: str
   margin: float
+  digits: int
 
 
-POINTS = Measure(ACCURACY, 1, 'points', 0.5)
-NATS = Measure(LOSS, -1, 'nats', 0.02)
+POINTS = Measure(ACCURACY, 1, 'points', 0.5, 2)
+NATS = Measure(LOSS, -1, 'nats', 0.02, 3)
 
 
 def measure(workload: str) -> Measure:
@@ -69,6 +71,11 @@ def is_as_good(
   return _gains(row, other, -lost)
 
 
+def is_worse(row: Mapping[str, Any], other: str) -> bool:
+  """Whether the seeds tell that a row is worse than another."""
+  return is_as_good(row, other, lost=False) is False
+
+
 def leads(row: Mapping[str, Any], other: str) -> bool | None:
   """Whether a row is better than another by at least the margin; None if the
   seeds cannot tell."""
@@ -81,6 +88,18 @@ def _gains(row: Mapping[str, Any], other: str, margins: int) -> bool | None:
   bound = margins * measure(row['workload']).margin
   gain, error = row[column], row[f'{column}{ERROR}']
   return intervals.at_least(bound, gain, error, row['seeds'])
+
+
+def span(rows: claim.Rows, over: str) -> str:
+  """The least and the largest known gain over another, in each unit."""
+  column = f'gain over {over}'
+  known = [row for row in rows if seed_statistics.known(row[column])]
+  of_unit = lambda by: [row for row in known if row[UNIT] == by.unit]
+  return ', '.join(
+    f'{claim.span(of_unit(by), column, f"+.{by.digits}f")} {by.unit}'
+    for by in (POINTS, NATS)
+    if of_unit(by)
+  )
 
 
 def open_down_to(

@@ -94,6 +94,11 @@ class Trained(NamedTuple):
   inside: bool
   by_outer: Mapping[float, float | None] = {}
 
+  @property
+  def sure(self) -> best_rate.Tuned:
+    """The method, inside if both of its rates are."""
+    return self.tuned._replace(inside=self.tuned.inside and self.inside)
+
 
 def config_of(
   workload: str, workers: int, split: str, method: str, scale: str

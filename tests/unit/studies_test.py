@@ -378,7 +378,11 @@ def test_sites_are_judged_in_points_or_of_text_in_nats(
 ):
   row = {'workload': workload, 'method': method, 'seeds': 3, sites.GAIN: gain}
   row[f'{sites.GAIN}{seed_statistics.ERROR}'] = error
+  plain = f'gain over {sites.PLAIN}'
+  row |= {plain: 0.1, f'{plain}{seed_statistics.ERROR}': 0.01}
   assert sites.holds(row) is good
+  worse = row | {plain: -0.1}  # Than what it is with a plain outer step.
+  assert sites.holds(worse) is (None if method == 'diloco' else good)
 
 
 def test_the_time_left_is_that_of_runs_of_the_same_size(tmp_path):
