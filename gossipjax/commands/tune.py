@@ -67,7 +67,7 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
   executors.emulate(devices(run for _, run in variants(config)))
   given = flags.FLAGS
   folder = console.workdir(f'tune-{name}')
-  tune.best(
+  tuned = tune.best(
     config,
     grid.parse(given.grid),
     given.seeds,
@@ -78,7 +78,7 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
     _show,
     interrupted,
   )
-  print((folder / 'trials.md').read_text('utf-8'))
+  print(tuned.table)
   again = shlex.join([f'--config={folder}/tuned.py'])
   print(
     f'python -m gossipjax run {again} compares them at their best on the test '

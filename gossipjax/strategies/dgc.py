@@ -110,5 +110,6 @@ def strategy(
     raise UserError(f'clip is a norm above 0 or null, got {clip}.')
   sparse.count(density, 10**9)
   mean = velocity_mean(density, own_momentum, nesterov, selection)
+  # Here, since clip is of all tensors and comes before they are exchanged.
   each = bucketed(granularity, lambda _: mean)
   return Strategy(clipped(clip, each), identity())

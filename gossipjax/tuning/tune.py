@@ -31,11 +31,13 @@ class Tuned(NamedTuple):
     chosen: per variant the point with the best mean over seeds.
     rows: one per trial, see `trials.row`.
     config: the comparison with the chosen values.
+    table: of the points, as Markdown.
   """
 
   chosen: dict[str, grid.Point]
   rows: list[Row]
   config: ConfigDict
+  table: str
 
 
 def best(
@@ -87,8 +89,10 @@ def best(
     rows = trials.run(plan, processes, told_row, interrupted)
     workdir.write(folder / 'trials.csv', _csv(rows))
     chosen = best_points.choose(rows, values, metric, task.higher_is_better)
-    tuned = Tuned(chosen, rows, config_source.pin(config, chosen))
-    _write(folder, tuned, values, metric)
+    pinned = config_source.pin(config, chosen)
+    table = best_points.markdown(rows, values, metric, chosen)
+    tuned = Tuned(chosen, rows, pinned, table)
+    _write(folder, tuned)
   return tuned
 
 
@@ -109,20 +113,11 @@ def _check_at_least_1(**numbers: int | None) -> None:
       raise UserError(f'--{name} must be at least 1, got {number}.')
 
 
-def _write(
-  folder: pathlib.Path, tuned: Tuned, values: grid.Grid, metric: str
-) -> None:
+def _write(folder: pathlib.Path, tuned: Tuned) -> None:
   """Writes trials.md and tuned.py."""
-  rows, chosen = tuned.rows, tuned.chosen
-  workdir.write(
-    folder / 'trials.md', best_points.markdown(rows, values, metric, chosen)
-  )
-  workdir.write(
-    folder / 'tuned.py',
-    config_source.source(
-      tuned.config, f'The best of {len(rows)} trials, see trials.md beside it.'
-    ),
-  )
+  workdir.write(folder / 'trials.md', tuned.table)
+  title = f'The best of {len(tuned.rows)} trials, see trials.md beside it.'
+  workdir.write(folder / 'tuned.py', config_source.source(tuned.config, title))
 
 
 def _csv(rows: list[Row]) -> str:
