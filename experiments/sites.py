@@ -152,6 +152,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     f'against {other} {_told(those("compared with", other))}'
     for other in figures.values(mine, 'compared with')
   )
+  plain = margins.span(those('method', 'diloco'), PLAIN)
   return claim.judged(
     [holds(row) for row in mine]
     + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
@@ -161,7 +162,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     f'nothing. {told or "Nothing is trained yet"}. Of {len(good)} that hold '
     f'{iid} are IID, {fewer} send fewer bytes than what they compare with, '
     f'and {dense} are also as good as all-reduce. Over local SGD, at equal '
-    f'bytes, DiLoCo gains {margins.span(those("method", "diloco"), PLAIN)}.',
+    f'bytes, DiLoCo gains {plain or "what is not known yet"}.',
     trained.doubt(coverage),
   )
 
@@ -190,7 +191,7 @@ of streaming_diloco, of muloco and of noloco with P = 2 are DiLoCo's. MuLoCo's
 fewer bytes are those of 2 bits with a residual, not tried with it here. The
 state of inner optimizers stays with its worker; outer ones have momentum 0.9.
 muloco is DiLoCo with Muon inside, embeddings and head included. Of
-{' and '.join(LARGE)} only judged methods and local_sgd are trained, with one P.
+{' and '.join(LARGE)} only judged methods and local_sgd are trained, IID.
 """
 
 
