@@ -36,7 +36,7 @@ def get_config() -> ConfigDict:
     timeout_s=60.0,
   )
   plain = {'look_ahead': 0.0}  # There is no momentum to look ahead with.
-  # One for each: an override of a shared one would be of all.
+  # One for each: what variants share cannot be overridden for one of them.
   waits = lambda: {'cluster': {'asynchronous': False}}
   config.variants = ConfigDict(
     {

@@ -48,7 +48,8 @@ def _joined(words: Iterator[str]) -> Iterator[str]:
 
 
 def check_used(words: Sequence[str], config: ConfigDict) -> None:
-  """Refuses overrides of keys that every variant sets itself.
+  """Refuses overrides of keys that every variant sets itself, and those of a
+  variant that change another one, too.
 
   Args:
     words: of `joined`.
@@ -73,6 +74,28 @@ def check_used(words: Sequence[str], config: ConfigDict) -> None:
         f'{brought[0]}; set --config.variants.{first}.{key}, or use a config '
         'without variants, such as configs/default.py.'
       )
+    if key.startswith('variants.'):
+      _check_alone(key, variants)
+
+
+def _check_alone(key: str, variants: Mapping[str, Any]) -> None:
+  """Of dicts that several variants share ml_collections makes one."""
+  _, name, *keys = key.split('.')
+  mine, others = variants.get(name), {**variants, name: None}
+  for part in keys:
+    if not isinstance(mine, ConfigDict):
+      return
+    if shared := next((n for n, other in others.items() if other is mine), ''):
+      raise UserError(
+        f'--config.{key} would change variant {shared}, too, since the config '
+        'gives both the same dict; write one for each, or copy it.'
+      )
+    mine = mine.get(part)
+    others = {
+      n: other.get(part)
+      for n, other in others.items()
+      if isinstance(other, ConfigDict)
+    }
 
 
 def _brought(changes: Any, keys: Sequence[str]) -> str:

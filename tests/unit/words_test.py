@@ -66,6 +66,31 @@ def test_a_number_that_all_variants_have_of_their_own_is_refused(key):
   check_used(['--config.optimizer.momentum=0.5'], config)
 
 
+@pytest.mark.parametrize(
+  'key, told',
+  [
+    ('a.strategy.density', 'variant b, too, since'),
+    ('b.strategy.density', 'variant a, too, since'),
+    ('c.steps', 'variant d, too, since'),
+    ('a.steps', ''),
+    ('e.strategy.density', ''),
+    ('a.unknown.key', ''),
+  ],
+)
+def test_an_override_of_a_variant_that_changes_another_is_refused(key, told):
+  config = defaults.get_config('topk')
+  shared, whole = {'name': 'topk', 'density': 0.1}, {'steps': 4}
+  config.variants = {
+    'a': {'strategy': shared, 'steps': 3},
+    'b': {'strategy': shared, 'steps': 3},
+    **{'c': whole, 'd': whole},
+    'e': {'strategy': dict(shared), 'steps': 3},
+  }
+  refused = pytest.raises(UserError, match=told) if told else nullcontext()
+  with refused:
+    check_used([f'--config.variants.{key}=5'], config)
+
+
 def test_one_that_a_variant_keeps_is_not():
   config = defaults.get_config('topk')
   config.variants = {'a': {'strategy': {'density': 0.1}}, 'b': {'steps': 3}}
