@@ -14,6 +14,7 @@ sums them over the run.
 
 axes        the mesh axes of the workers and of the devices of a worker
 bills       bytes, messages and rounds of messages of known sizes
+bill_names  names of bills in a program, to find those that are left out
 sharing     what the devices of a worker send each other; the bytes of a part
 reductions  sums, maxima and gathers over all workers
 messages    messages along pairs of workers

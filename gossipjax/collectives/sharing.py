@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from gossipjax.collectives import bill_names
 from gossipjax.collectives.axes import INNER, Axis, sharing_axis
 from gossipjax.collectives.bills import ring_bytes
 from gossipjax.flatten import flatten
@@ -33,12 +34,14 @@ def with_joins(function: Callable[..., Any]) -> Callable[..., Any]:
   @functools.wraps(function)
   def run(*args, **kwargs):
     joins = []
+    inside_another = _JOINS.get(None) is not None
     before = _JOINS.set(joins)
     try:
       *found, bill = function(*args, **kwargs)
     finally:
       _JOINS.reset(before)
-    return (*found, functools.reduce(lambda a, b: a + b, joins, bill))
+    bill = functools.reduce(lambda a, b: a + b, joins, bill)
+    return (*found, bill if inside_another else bill_names.named(bill))
 
   return run
 

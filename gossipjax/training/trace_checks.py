@@ -1,8 +1,9 @@
 """Checks what a function of a worker does, as JAX traces it.
 
-A collective that gossipjax.collectives does not make has no bill; workers on
-devices of their own wait for ever if only some take the branch of a collective;
-a number that changes between two tracings is frozen in the compiled program.
+A collective that gossipjax.collectives does not make has no bill, and a bill
+that is not returned is in no ledger; workers on devices of their own wait for
+ever if only some take the branch of a collective; a number that changes between
+two tracings is frozen in the compiled program.
 """
 
 import pathlib
@@ -12,17 +13,21 @@ from typing import Any
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.interpreters import partial_eval
 
 from gossipjax import collectives
+from gossipjax.collectives import bill_names
 from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE
 from gossipjax.training import local_branches
 from gossipjax.transforms.traced_collectives import (
+  bills,
   caller,
   name_of,
   place,
   programs,
   sending,
+  users_place,
 )
 
 _COUNTED = pathlib.Path(collectives.__file__).parts[-3:-1]  # Of all copies.
@@ -42,16 +47,18 @@ def check(
   Raises:
     UserError: see above.
   """
-  closed = jax.make_jaxpr(program)(*args)
+  with bill_names.naming():
+    closed = jax.make_jaxpr(program)(*args)
   check_counted(whose, closed.jaxpr)
-  _check_billed(whose, closed)
+  _check_billed(whose, closed.jaxpr)
   each = [
     flag
     for arg, flag in zip(args, differs, strict=True)
     for _ in jax.tree.leaves(arg)
   ]
   local_branches.check(whose, closed.jaxpr, each)
-  again = jax.make_jaxpr(lambda *args: program(*args))(*args)
+  with bill_names.naming():
+    again = jax.make_jaxpr(lambda *args: program(*args))(*args)
   if [*_constants(closed)] != [*_constants(again)]:
     raise UserError(
       f'{whose} has a number that changes each time it is traced, as one that '
@@ -74,16 +81,19 @@ def check_counted(whose: str, jaxpr: Jaxpr) -> None:
       )
 
 
-def _check_billed(whose: str, closed: ClosedJaxpr) -> None:
-  """Raises a UserError for an update that sends, and says that it is silent."""
-  sent = closed.jaxpr.outvars[-len(jax.tree.leaves(SILENCE)) :]
-  silent = all(isinstance(v, Literal) and not v.val for v in sent)
-  silent &= jax.lax.axis_size(collectives.axis()) > 1  # One sends to nobody.
-  for eqn in sending(closed.jaxpr) if silent else ():
-    raise UserError(
-      f'{whose} returns SILENCE, but a collective sends{place(eqn)}; return '
-      'the sum of what the functions of gossipjax.collectives have sent.'
-    )
+def _check_billed(whose: str, jaxpr: Jaxpr) -> None:
+  """Raises a UserError for a message whose bill is not part of the result."""
+  others = len(jaxpr.outvars) - len(jax.tree.leaves(SILENCE))
+  used = [i >= others for i in range(len(jaxpr.outvars))]
+  needed, _ = partial_eval.dce_jaxpr(jaxpr, used)
+  paid = {eqn.params['name'] for eqn in bills(needed)}
+  for eqn in bills(jaxpr):
+    if eqn.params['name'] not in paid:
+      raise UserError(
+        f'{whose} sends{users_place(eqn)}, but does not return the bill of it; '
+        'return the sum of what the functions of gossipjax.collectives have '
+        'sent.'
+      )
 
 
 def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[tuple[Any, ...]]:

@@ -1,13 +1,14 @@
 """The collectives of a program as JAX traces it: where, and who made them."""
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from gossipjax import collectives
+from gossipjax.collectives import bill_names
 
 # Names of primitives; those of jax.shard_map end in _invariant.
 REDUCTIONS = 'psum', 'pmax', 'pmin', 'all_gather'
@@ -16,6 +17,7 @@ SENDING = {
   *('ppermute', 'all_to_all', 'reduce_scatter', 'ragged_all_to_all', 'pgather'),
 }
 _JAX = pathlib.Path(jax.__file__).parent
+_HERE = pathlib.Path(collectives.__file__).parents[1]
 
 
 def name_of(eqn: JaxprEqn) -> str:
@@ -30,6 +32,15 @@ def sending(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
       yield eqn
     for called in programs(eqn):
       yield from sending(opened(called))
+
+
+def bills(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+  """The equations that name bills, see collectives/bill_names.py."""
+  for eqn in jaxpr.eqns:
+    if str(eqn.params.get('name', '')).startswith(bill_names.PREFIX):
+      yield eqn
+    for called in programs(eqn):
+      yield from bills(opened(called))
 
 
 def opened(program: Any) -> Any:
@@ -54,17 +65,29 @@ def is_of_all(eqn: JaxprEqn) -> bool:
   return every <= {*names} and not eqn.params.get('axis_index_groups')
 
 
-def caller(eqn: JaxprEqn) -> tuple[pathlib.Path, int] | None:
-  """File and line outside JAX that made an equation, if known."""
+def caller(
+  eqn: JaxprEqn, outside: Sequence[pathlib.Path] = (_JAX,)
+) -> tuple[pathlib.Path, int] | None:
+  """File and line that made an equation, if known: the innermost one that is in
+  none of some folders, by default in that of JAX."""
   traceback: Any = eqn.source_info.traceback
   for frame in traceback.frames if traceback else ():
     path = pathlib.Path(frame.file_name)
-    if _JAX not in path.parents and path.name != 'contextlib.py':
+    inside = any(folder in path.parents for folder in outside)
+    if not inside and path.name != 'contextlib.py':
       return path, frame.line_num
   return None
 
 
+def users_place(eqn: JaxprEqn) -> str:
+  """As `place`, outside of gossipjax, too."""
+  return _told(caller(eqn, (_JAX, _HERE)))
+
+
 def place(eqn: JaxprEqn) -> str:
   """In brackets where an equation was made; '' if that is not known."""
-  found = caller(eqn)
+  return _told(caller(eqn))
+
+
+def _told(found: tuple[pathlib.Path, int] | None) -> str:
   return f' ({found[0].name}, line {found[1]})' if found else ''

@@ -28,7 +28,7 @@ from gossipjax.local_step import make_worker, probe
 from gossipjax.strategies import compressed
 from gossipjax.strategies.gossip import neighbor_mean
 from gossipjax.topology import ring
-from gossipjax.traffic import SILENCE
+from gossipjax.traffic import SILENCE, Traffic
 from gossipjax.training import part_checks
 from gossipjax.training.origin import is_ours
 
@@ -79,6 +79,54 @@ def uncounted_late() -> Strategy:
 
 def unbilled() -> Strategy:
   return of_gradients(lambda tree: (mean(tree)[0], SILENCE))
+
+
+def billed_once() -> Strategy:
+  """The second exchange is forgotten."""
+
+  def update(tree):
+    once, sent = mean(tree)
+    return mean(once)[0], sent
+
+  return of_gradients(update)
+
+
+def billed_small() -> Strategy:
+  """By a formula of its own."""
+  return of_gradients(lambda tree: (mean(tree)[0], Traffic.of(8, 1)))
+
+
+def billed_by_branch() -> Strategy:
+  """Bytes of every third step are told, and are those of one of two."""
+
+  def update(tree, step, active):
+    del active
+
+    def talk():
+      (found, sent), (other, _) = mean(tree), mean(tree)
+      return jax.tree.map(jnp.add, found, other), sent
+
+    quiet = lambda: (tree, SILENCE * jnp.bool_(True))
+    return lax.cond(step % 3 == 2, talk, quiet)
+
+  return of_parameters(update)
+
+
+def billed_in_a_scan() -> Strategy:
+  """Only the last of three exchanges is paid."""
+
+  def update(tree):
+    def once(carry, _):
+      found, sent = mean(carry[0])
+      more, unpaid = mean(found)
+      del unpaid
+      return (more, carry[1] + sent), None
+
+    begin = tree, SILENCE * jnp.bool_(True)
+    (tree, sent), _ = lax.scan(once, begin, None, length=3)
+    return tree, sent
+
+  return of_gradients(update)
 
 
 def own_branch() -> Strategy:
@@ -175,7 +223,11 @@ def traced(strategy: Strategy) -> None:
     (uncounted, r'gradients\.update sends with psum .*trace_checks_test\.py'),
     (uncounted_beside, r'sends with pmax .* which no ledger counts'),
     (uncounted_late, r'parameters\.update sends with psum'),
-    (unbilled, r'returns SILENCE, but a collective sends'),
+    (unbilled, r'sends \(trace_checks_test\.py.*not return the bill of it'),
+    (billed_once, r'sends \(trace_checks_test\.py.*not return the bill of it'),
+    (billed_small, r'sends \(trace_checks_test\.py.*not return the bill of it'),
+    (billed_by_branch, r'sends .*not return the bill of it'),
+    (billed_in_a_scan, r'sends .*not return the bill of it'),
     (own_branch, r'of a lax\.cond .*depends on values of its own'),
     (branch_of_a_worker, r'of a lax\.cond .*depends on values of its own'),
     (own_loop, r'of a lax\.while .*depends on values of its own'),
