@@ -25,13 +25,17 @@ def check(whose: str, jaxpr: Jaxpr, differs: list[bool]) -> None:
 
   Args:
     whose: name of the function, for sentences.
-    jaxpr: of it.
-    differs: of each argument, whether its value differs between workers.
+    jaxpr: of it. Its arguments but the last, the step, are its first results of
+      the step before.
+    differs: of each of these, whether its value differs between workers in the
+      first step.
 
   Raises:
     UserError: there is one; where it is.
   """
-  _Flow(whose).through(jaxpr, differs)
+  flow = _Flow(whose)
+  step = lambda carry: flow.through(jaxpr, [*carry, False])[: len(carry)]
+  _settled(step, differs)
 
 
 class _Flow:

@@ -52,7 +52,7 @@ def _traced(whose: str, given: Aggregator, differs: bool) -> Aggregator:
       whose,
       lambda tree, state, step: given.update(tree, state, step, active),
       (tree, state, step),
-      [differs, False, False],
+      differs,
     )
     return found
 

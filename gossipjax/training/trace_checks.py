@@ -34,15 +34,15 @@ _COUNTED = pathlib.Path(collectives.__file__).parts[-3:-1]  # Of all copies.
 
 
 def check(
-  whose: str, program: Callable[..., Any], args: tuple, differs: list[bool]
+  whose: str, program: Callable[..., Any], args: tuple, differs: bool
 ) -> None:
   """Refuses a function of a worker that sends uncounted, hangs, or is impure.
 
   Args:
     whose: its name, for sentences.
-    program: an aggregator's update, of positional arguments.
-    args: arrays, or what stands for them in a trace.
-    differs: of each argument, whether its value differs between workers.
+    program: an aggregator's update of a tree, a state and a step.
+    args: these; arrays, or what stands for them in a trace.
+    differs: whether the tree differs between workers in the first step.
 
   Raises:
     UserError: see above.
@@ -51,11 +51,8 @@ def check(
     closed = jax.make_jaxpr(program)(*args)
   check_counted(whose, closed.jaxpr)
   _check_billed(whose, closed.jaxpr)
-  each = [
-    flag
-    for arg, flag in zip(args, differs, strict=True)
-    for _ in jax.tree.leaves(arg)
-  ]
+  tree, states, _ = (len(jax.tree.leaves(arg)) for arg in args)
+  each = [differs] * tree + [False] * states
   local_branches.check(whose, closed.jaxpr, each)
   with bill_names.naming():
     again = jax.make_jaxpr(lambda *args: program(*args))(*args)

@@ -146,6 +146,49 @@ def branch_of_a_worker() -> Strategy:
   return of_parameters(update)
 
 
+def branch_on_what_is_kept() -> Strategy:
+  """A worker talks once what it holds back is large: from the second step on
+  each knows another amount."""
+
+  def update(tree, kept, step, active=True):
+    del step, active
+    talk = lambda: (*mean(tree), jnp.float32(0))
+    wait = lambda: (tree, SILENCE, kept + jnp.linalg.norm(tree['w']))
+    found, sent, kept = lax.cond(kept > 1, talk, wait)
+    return found, kept, sent
+
+  return Strategy(Aggregator(lambda tree: jnp.float32(0), update), identity())
+
+
+def branch_on_own_parameters() -> Strategy:
+  """Gradients are shared, but parameters differ from the first step on."""
+  shared = stateless(lambda tree, step, active: mean(tree))
+
+  def update(tree, step, active):
+    del step, active
+    large = jnp.max(tree['w']) > 2
+    found, sent = lax.cond(
+      large, lambda: mean(tree), lambda: (tree, SILENCE * jnp.bool_(True))
+    )
+    me = lax.axis_index(WORKERS)
+    return jax.tree.map(lambda x: x * (1 + me), found), sent
+
+  return Strategy(shared, stateless(update))
+
+
+def branch_on_what_all_know() -> Strategy:
+  """The same, of an amount that all workers have agreed on."""
+
+  def update(tree, kept, step, active=True):
+    del step, active
+    size, sent = collectives.all_max(jnp.linalg.norm(tree['w']))
+    quiet = SILENCE * jnp.bool_(True)
+    found, more = lax.cond(kept > 1, lambda: mean(tree), lambda: (tree, quiet))
+    return found, jnp.where(kept > 1, 0, kept + size), sent + more
+
+  return Strategy(Aggregator(lambda tree: jnp.float32(0), update), identity())
+
+
 def own_loop() -> Strategy:
   def update(tree):
     def once(carry):
@@ -230,6 +273,8 @@ def traced(strategy: Strategy) -> None:
     (billed_in_a_scan, r'sends .*not return the bill of it'),
     (own_branch, r'of a lax\.cond .*depends on values of its own'),
     (branch_of_a_worker, r'of a lax\.cond .*depends on values of its own'),
+    (branch_on_what_is_kept, r'of a lax\.cond .*depends on values of its own'),
+    (branch_on_own_parameters, r'of a lax\.cond .*on values of its own'),
     (own_loop, r'of a lax\.while .*depends on values of its own'),
     (branch_of_a_scan, r'of a lax\.cond .*depends on values of its own'),
     (drawn, r'a number that changes each time it is traced'),
@@ -245,6 +290,10 @@ def test_what_a_ledger_or_a_device_could_not_bear_is_refused(
 ):
   with pytest.raises(UserError, match=f'mine: .*{sentence}'):
     traced(strategy())
+
+
+def test_a_branch_on_what_all_have_kept_is_not_refused():
+  traced(branch_on_what_all_know())
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)
