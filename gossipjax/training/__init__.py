@@ -9,10 +9,7 @@ bucket_overlap  steps that exchange gradients while others are computed
 gradient_stages a gradient in stages, each of which makes a bucket known
 late_slot       which exchange may run beside computing: `config.overlap`
 traffic_by_shapes  the traffic of steps without computing them
-part_checks     checks strategies and optimizers while a step is traced
-origin          whether functions are of this package, or a user's
-trace_checks    refuses functions that send uncounted, or are impure
-local_branches  refuses collectives in which only some workers take part
+part_checks     checks optimizers and async exchanges while a step is traced
 memory          refuses a step that needs more memory than a device has
 loop            the training loop that real and virtual time share
 record          one line of records.jsonl

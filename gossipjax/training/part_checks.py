@@ -1,19 +1,18 @@
-"""Checks the functions of strategies and optimizers while a step is traced."""
+"""Checks optimizers and asynchronous exchanges while a step is traced."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import optax
 
-from gossipjax.aggregator import Aggregator, AsyncExchange, Strategy, identity
+from gossipjax.aggregator import AsyncExchange, Strategy
 from gossipjax.async_exchange import KINDS
 from gossipjax.errors import UserError, blaming
-from gossipjax.training import trace_checks
 from gossipjax.training.optimizer import blamed
-from gossipjax.training.origin import is_ours
-from gossipjax.transforms import checked
+from gossipjax.transforms import trace_checks
 from gossipjax.transforms.checked import check_kept
+from gossipjax.transforms.origin import is_ours
 
 
 class Names(NamedTuple):
@@ -21,42 +20,6 @@ class Names(NamedTuple):
 
   strategy: str = 'the strategy'
   optimizer: str = 'the optimizer'
-
-
-def of_strategy(whose: str, given: Strategy) -> Strategy:
-  """The same strategy; tracing it raises a UserError for what is wrong.
-
-  Args:
-    whose: its name, for sentences.
-    given: the strategy. What checked.py and trace_checks.py find is refused.
-
-  Raises:
-    UserError: a slot is no Aggregator.
-  """
-  found = checked.of_strategy(whose, given)
-  # Parameters of workers that share all gradients may be the same.
-  own = {'gradients': True, 'parameters': given.gradients is identity()}
-  slots: dict[str, Any] = {
-    name: _traced(f'{whose}: {name}.update', slot, own.get(name, False))
-    for name in checked.SLOTS
-    if (slot := getattr(found, name)) and not is_ours(getattr(given, name))
-  }
-  return found._replace(**slots)
-
-
-def _traced(whose: str, given: Aggregator, differs: bool) -> Aggregator:
-
-  def update(tree, state, step, active=True):
-    found = given.update(tree, state, step, active)
-    trace_checks.check(
-      whose,
-      lambda tree, state, step: given.update(tree, state, step, active),
-      (tree, state, step),
-      differs,
-    )
-    return found
-
-  return given._replace(update=update)
 
 
 def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
@@ -92,7 +55,10 @@ def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
 def of_optimizer(
   whose: str, given: optax.GradientTransformation
 ) -> optax.GradientTransformation:
-  """The same optimizer, likewise; updates may have types of their own."""
+  """The same optimizer; tracing it raises a UserError for what is wrong.
+
+  Updates may have types of their own.
+  """
 
   def init(params):
     with blamed(whose):

@@ -19,6 +19,7 @@ from gossipjax.traffic import SILENCE
 from gossipjax.training import model_state, part_checks
 from gossipjax.training.gradient import of_batch as gradient_of
 from gossipjax.training.run import Run
+from gossipjax.transforms import checked
 
 
 class WorkerProgram(NamedTuple):
@@ -136,16 +137,16 @@ def rehearse(
     Shapes and dtypes of the parameters, and of the state.
 
   Raises:
-    UserError: the step would fail, for example for a batch too large, or a
-      function of the strategy or the optimizer is wrong, see part_checks.py.
+    UserError: the step would fail, for example for a batch too large, or a part
+      is wrong: the strategy (transforms/checked.py), the optimizer.
   """
   checks.check(run.task, run.batch_size)
-  checked = dataclasses.replace(
+  told = dataclasses.replace(
     run,
-    strategy=part_checks.of_strategy(names.strategy, run.strategy),
+    strategy=checked.of_strategy(names.strategy, run.strategy),
     optimizer=part_checks.of_optimizer(names.optimizer, run.optimizer),
   )
-  program = worker_program(checked)
+  program = worker_program(told)
   shapes = jax.eval_shape(run.task.begin, jax.random.key(0))
 
   def one_step(examples, begin):

@@ -8,7 +8,10 @@ fragments         cuts the layers of a model into fragments
 granularity       the part that says which tensors form a bucket
 shards            runs an aggregator on each shard of all tensors by itself
 groups            runs an aggregator among groups of workers
-checked           checks the form of what functions of strategies return
+checked           checks the functions of strategies while they are traced
+trace_checks      refuses functions that send unbilled, or are impure
+local_branches    refuses collectives in which only some workers take part
+origin            whether functions are of this package, or a user's
 merges            weighted merges of the progress of workers
 optax_link        as_optax: an aggregator in anyone's optax chain
 moments           runs an aggregator on the moments of an optimizer

@@ -1,7 +1,8 @@
-"""Checks the form of what the functions of a strategy return, while traced.
+"""Checks the functions of a strategy while they are traced.
 
 JAX broadcasts what has the wrong shape, so that a mistake in a strategy of the
-user's own would train in silence.
+user's own would train in silence; and what a function of theirs sends has to be
+in the bill that it returns.
 """
 
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from gossipjax.aggregator import Aggregator, Strategy, Tree
+from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
 from gossipjax.errors import UserError, blaming
 from gossipjax.traffic import Traffic
+from gossipjax.transforms import trace_checks
+from gossipjax.transforms.origin import is_ours
 
 SLOTS = 'gradients', 'parameters', 'moments', 'state'
 
@@ -22,7 +25,8 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
   Args:
     whose: its name, for sentences.
     given: the strategy. What its functions raise, a tree or a state that does
-      not keep its form, and traffic that is none are refused.
+      not keep its form, traffic that is none, and of functions that are not
+      this package's what trace_checks.py finds, are refused.
 
   Raises:
     UserError: a slot is no Aggregator.
@@ -34,16 +38,27 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
         f'{whose}: {name} is {type(slot).__name__}; it takes an Aggregator, '
         f'such as gossipjax.aggregator.identity(){" or None" * optional}.'
       )
+  # Parameters of workers that share all gradients may be the same.
+  own = {'gradients': True, 'parameters': given.gradients is identity()}
   slots: dict[str, Any] = {
-    name: of_aggregator(f'{whose}: {name}', slot)
+    name: of_aggregator(f'{whose}: {name}', slot, own.get(name, False))
     for name in SLOTS
     if (slot := getattr(given, name))
   }
   return given._replace(**slots)
 
 
-def of_aggregator(whose: str, given: Aggregator) -> Aggregator:
-  """The same aggregator; tracing it raises a UserError for what is wrong."""
+def of_aggregator(
+  whose: str, given: Aggregator, differs: bool = True
+) -> Aggregator:
+  """The same aggregator; tracing it raises a UserError for what is wrong.
+
+  Args:
+    whose: its name, for sentences.
+    given: the aggregator.
+    differs: whether trees differ between workers in the first step.
+  """
+  ours = is_ours(given)
 
   def init(tree):
     with blaming(f'{whose}.init'):
@@ -69,6 +84,13 @@ def of_aggregator(whose: str, given: Aggregator) -> Aggregator:
         )
       check_kept(f'{whose}.update', 'tree', tree, new_tree)
       check_kept(f'{whose}.update', 'state', state, new_state)
+    if not ours:
+      trace_checks.check(
+        f'{whose}.update',
+        lambda tree, state, step: given.update(tree, state, step, active),
+        (tree, state, step),
+        differs,
+      )
     return new_tree, new_state, sent
 
   return given._replace(init=init, update=update)

@@ -30,7 +30,8 @@ from gossipjax.strategies.gossip import neighbor_mean
 from gossipjax.topology import ring
 from gossipjax.traffic import SILENCE, Traffic
 from gossipjax.training import part_checks
-from gossipjax.training.origin import is_ours
+from gossipjax.transforms import checked
+from gossipjax.transforms.origin import is_ours
 
 ME = __name__
 TREE = {'w': jnp.ones((64, 32)), 'b': jnp.ones(32)}
@@ -253,8 +254,8 @@ def of_two() -> Strategy:
 
 def traced(strategy: Strategy) -> None:
   """Traces a step of four workers, as before a run."""
-  checked = part_checks.of_strategy('mine', strategy)
-  init, update = make_worker(checked, probe(strategy, 0.1))
+  given = checked.of_strategy('mine', strategy)
+  init, update = make_worker(given, probe(strategy, 0.1))
   step = lambda grads: update(init(TREE), grads, jnp.int32(0))
   everyone = jax.tree.map(lambda x: jnp.stack([x] * 4), TREE)
   jax.eval_shape(jax.vmap(step, axis_name=WORKERS), everyone)
@@ -292,6 +293,18 @@ def test_what_a_ledger_or_a_device_could_not_bear_is_refused(
     traced(strategy())
 
 
+def test_a_loop_of_ones_own_refuses_a_bill_that_is_left_out():
+  loop = gj.worker(billed_once(), optax.sgd(0.1))
+  link = gj.as_optax(billed_once().gradients, axis=WORKERS)
+  everyone = jax.tree.map(lambda x: jnp.stack([x] * 4), TREE)
+  for step in (
+    lambda grads: loop.update(loop.init(TREE), grads),
+    lambda grads: link.update(grads, link.init(TREE)),
+  ):
+    with pytest.raises(UserError, match='does not return the bill of it'):
+      jax.eval_shape(jax.vmap(step, axis_name=WORKERS), everyone)
+
+
 def test_a_branch_on_what_all_have_kept_is_not_refused():
   traced(branch_on_what_all_know())
 
@@ -302,7 +315,7 @@ def test_no_strategy_of_ours_is_refused(name, monkeypatch):
   found = resolve.strategy(config, optax.constant_schedule(0.1))
   slots = found.gradients, found.parameters, found.moments, found.state
   assert all(is_ours(slot) for slot in slots if slot)  # They are not traced,
-  monkeypatch.setattr(part_checks, 'is_ours', lambda slot: False)
+  monkeypatch.setattr(checked, 'is_ours', lambda slot: False)
   traced(found)  # and would pass.
 
 

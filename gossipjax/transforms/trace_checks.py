@@ -19,7 +19,7 @@ from gossipjax import collectives
 from gossipjax.collectives import bill_names
 from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE
-from gossipjax.training import local_branches
+from gossipjax.transforms import local_branches
 from gossipjax.transforms.traced_collectives import (
   bills,
   caller,
