@@ -30,12 +30,10 @@ def naming() -> Iterator[None]:
 
 
 def named(bill: Traffic) -> Traffic:
-  """The same bill, with a name inside `naming` if there is anything to pay."""
-  numbers = _NUMBERS.get()
-  is_known = lambda digit: not isinstance(digit, jax.core.Tracer)
-  digits = jax.tree.leaves(bill.bytes)
-  free = all(is_known(digit) and not np.any(digit) for digit in digits)
-  if numbers is None or free:
+  """The same bill; inside `naming` with a name, unless it is surely nothing."""
+  numbers, digits = _NUMBERS.get(), jax.tree.leaves(bill.bytes)
+  traced = any(isinstance(digit, jax.core.Tracer) for digit in digits)
+  if numbers is None or not (traced or any(map(np.any, digits))):
     return bill
   name = f'{PREFIX}{next(numbers)}'
   give = lambda digit: checkpoint_name(jnp.asarray(digit), name)
