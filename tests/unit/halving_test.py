@@ -145,16 +145,16 @@ def test_a_risk_is_corrected_by_trainings_that_are_more_alike():
   assert risk.of([end], CONFIG).share == risk.Risk().share == 0.5
   wide = risk.of([other, *half], CONFIG)
   assert wide.share == pytest.approx((0.5 + 1) / (2 + 2))  # Two tasks.
-  assert wide.steps == pytest.approx(1.3)
+  assert wide.relative_steps == pytest.approx(1.3)
   kind = risk.of([other, *half, alike], CONFIG)
   of_all = (1.5 + 1) / (3 + 2)
   assert kind.share == pytest.approx((1 + 2 * of_all) / (1 + 2))
-  assert kind.steps == pytest.approx(1.3)  # No transformer got there.
+  assert kind.relative_steps == pytest.approx(1.3)  # No transformer got there.
   near = risk.of([other, *half, alike, known(1 / 3, 2.0, 'e')], CONFIG)
   of_all = (1.5 + 1 / 3 + 1) / (4 + 2)
   of_kind = (1 + 1 / 3 + 2 * of_all) / (2 + 2)
   assert near.share == pytest.approx((1 + 2 * of_kind) / (3 + 2))  # Seeds.
-  assert near.steps == 2.0
+  assert near.relative_steps == 2.0
 
 
 def test_a_strategy_that_seldom_gets_there_is_not_used_and_it_is_told():
