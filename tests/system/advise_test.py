@@ -408,7 +408,7 @@ def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
   path = tmp_path / 'known_runs.csv'
   path.write_text(
     'table,task,model,optimizer,workers,split,strategy,score,value,dense,'
-    'missed,steps,seeds\n'
+    'missed,relative_steps,seeds\n'
     'a,digits,mlp,sgd,8,iid,topk,test_accuracy,0.88,0.9,nan,nan,1\n'
     'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,1.0,inf,3\n'
   )
@@ -489,7 +489,7 @@ def test_a_run_that_left_no_record_never_got_there(tmp_path):
 def test_a_workdir_tells_nothing_of_another_target_or_reference(tmp_path):
   other = workdir_with(tmp_path / 'a', (0.5, 1.0), target=0.3)
   (found,) = known_workdirs.of_workdirs([other])
-  assert math.isnan(found.missed) and math.isnan(found.steps)
+  assert math.isnan(found.missed) and math.isnan(found.relative_steps)
   none = workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip')
   assert list(known_workdirs.of_workdirs([none])) == []
 
