@@ -73,7 +73,7 @@ def done(tmp_path_factory):
 def test_scores_are_those_of_all_examples_by_hand(done):
   params, x, y = jnp.ones(5), X[100:], Y[100:]
   run = check('one', next(iter(variants(config())))[1]).run
-  found = evaluate.held_out(run.task, 2, run.executor)(params, ())
+  found = evaluate.held_out_scorer(run.task, 2, run.executor)(params, ())
   error = x @ np.ones(5, np.float32) - y
   assert found['far'] == (abs(error) > 1).sum()
   np.testing.assert_allclose(found['mae'], abs(error).mean(), rtol=1e-6)
