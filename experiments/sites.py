@@ -181,7 +181,8 @@ sqrt(10) at the outer rate {site_methods.FIRST}, then the outer rates {OUTER},
 and further ones while the best is the lowest or the highest (at most
 {best_rate.TRIALS} inner and {site_methods.OUTER_TRIALS} outer ones), by
 validation data; then {best_rate.SEEDS} seeds, on {MORE_SEEDS}. DiLoCo contains
-local_sgd; where it is surely worse, it is not judged. All-reduce has
+local_sgd (outer rate 1, no momentum), which its search leaves out; where it is
+surely worse, the search was too small, and it is not judged. All-reduce has
 the rate of P = {site_methods.MOST} if IID. Rates are chosen on the partition of
 the first seed, without the examples held out; a Dirichlet partition has the
 same mixes of classes there as in that seed's test, which is therefore not
@@ -190,8 +191,8 @@ rates are chosen. All methods but all-reduce send a fraction of its bytes; those
 of streaming_diloco, of muloco and of noloco with P = 2 are DiLoCo's. MuLoCo's
 fewer bytes are those of 2 bits with a residual, not tried with it here. The
 state of inner optimizers stays with its worker; outer ones have momentum 0.9.
-muloco is DiLoCo with Muon inside, embeddings and head included. Of
-{' and '.join(LARGE)} only judged methods and local_sgd are trained, IID.
+muloco is DiLoCo with Muon inside, embeddings and head included. With
+{' and '.join(LARGE)} only judged methods and local_sgd are trained, one P, IID.
 """
 
 

@@ -1,10 +1,8 @@
 """Names of bills in a traced program, by which a check finds those left out."""
 
 import contextlib
-import contextvars
 import dataclasses
 import itertools
-from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -13,25 +11,22 @@ from jax.ad_checkpoint import checkpoint_name
 
 from gossipjax.traffic import Traffic
 
-PREFIX = 'bill '
-_NUMBERS: contextvars.ContextVar[Iterator[int] | None] = contextvars.ContextVar(
-  'numbers', default=None
-)
+PREFIX = 'gossipjax.bill '
+_NUMBERS = jax.make_user_context(default_value=None)
 
 
-@contextlib.contextmanager
-def naming() -> Iterator[None]:
-  """Inside, each collective gives the bytes of its bill a name of their own."""
-  token = _NUMBERS.set(itertools.count())
-  try:
-    yield
-  finally:
-    _NUMBERS.reset(token)
+def naming() -> contextlib.AbstractContextManager[None]:
+  """Inside, each collective gives the bytes of its bill a name.
+
+  Functions that JAX has traced before, under jit or in a branch, are traced
+  anew. Within one `naming` their second call has the names of the first.
+  """
+  return _NUMBERS(itertools.count())
 
 
 def named(bill: Traffic) -> Traffic:
   """The same bill; inside `naming` with a name, unless it is surely nothing."""
-  numbers, digits = _NUMBERS.get(), jax.tree.leaves(bill.bytes)
+  numbers, digits = _NUMBERS.value, jax.tree.leaves(bill.bytes)
   traced = any(isinstance(digit, jax.core.Tracer) for digit in digits)
   if numbers is None or not (traced or any(map(np.any, digits))):
     return bill

@@ -34,14 +34,13 @@ def with_joins(function: Callable[..., Any]) -> Callable[..., Any]:
   @functools.wraps(function)
   def run(*args, **kwargs):
     joins = []
-    inside_another = _JOINS.get(None) is not None
     before = _JOINS.set(joins)
     try:
       *found, bill = function(*args, **kwargs)
     finally:
       _JOINS.reset(before)
     bill = functools.reduce(lambda a, b: a + b, joins, bill)
-    return (*found, bill if inside_another else bill_names.named(bill))
+    return (*found, bill_names.named(bill))
 
   return run
 

@@ -79,7 +79,7 @@ def check_used(words: Sequence[str], config: ConfigDict) -> None:
 
 
 def _check_alone(key: str, variants: Mapping[str, Any]) -> None:
-  """Of dicts that several variants share ml_collections makes one."""
+  """Refuses a key in a dict that variants share, one for ml_collections."""
   _, name, *keys = key.split('.')
   mine, others = variants.get(name), {**variants, name: None}
   for part in keys:

@@ -24,9 +24,9 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
 
   Args:
     whose: its name, for sentences.
-    given: the strategy. What its functions raise, a tree or a state that does
-      not keep its form, traffic that is none, and of functions that are not
-      this package's what trace_checks.py finds, are refused.
+    given: the strategy. Refused are what its functions raise, a tree or a state
+      that does not keep its form, traffic that is none; and what
+      trace_checks.py finds in functions that are not of this package.
 
   Raises:
     UserError: a slot is no Aggregator.
@@ -58,7 +58,7 @@ def of_aggregator(
     given: the aggregator.
     differs: whether trees differ between workers in the first step.
   """
-  ours = is_ours(given)
+  ours, seen = is_ours(given), set()  # Of a loop that is not compiled, once.
 
   def init(tree):
     with blaming(f'{whose}.init'):
@@ -84,13 +84,11 @@ def of_aggregator(
         )
       check_kept(f'{whose}.update', 'tree', tree, new_tree)
       check_kept(f'{whose}.update', 'state', state, new_state)
-    if not ours:
-      trace_checks.check(
-        f'{whose}.update',
-        lambda tree, state, step: given.update(tree, state, step, active),
-        (tree, state, step),
-        differs,
-      )
+      args = tree, state, step, active
+      forms = *map(jax.typeof, jax.tree.leaves(args)), active is True
+      if not ours and forms not in seen:
+        trace_checks.check(whose, given, args, differs)
+        seen.add(forms)
     return new_tree, new_state, sent
 
   return given._replace(init=init, update=update)

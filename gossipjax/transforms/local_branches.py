@@ -15,8 +15,8 @@ from gossipjax.transforms.traced_collectives import (
   is_of_all,
   name_of,
   opened,
-  place,
   sending,
+  users_place,
 )
 
 
@@ -36,6 +36,12 @@ def check(whose: str, jaxpr: Jaxpr, differs: list[bool]) -> None:
   flow = _Flow(whose)
   step = lambda carry: flow.through(jaxpr, [*carry, False])[: len(carry)]
   _settled(step, differs)
+
+
+def results(whose: str, jaxpr: Jaxpr, differs: list[bool]) -> list[bool]:
+  """Of each result, whether it differs between workers if these arguments do;
+  raises as `check`."""
+  return _Flow(whose).through(jaxpr, differs)
 
 
 class _Flow:
@@ -100,7 +106,7 @@ class _Flow:
     if differs and any(e for jaxpr in inside for e in sending(jaxpr)):
       raise UserError(
         f'{self.whose}: whether a worker takes part in the collectives of a '
-        f'lax.{eqn.primitive.name}{place(eqn)} depends on values of its '
+        f'lax.{eqn.primitive.name}{users_place(eqn)} depends on values of its '
         'own, so that some would wait for others for ever. Let it depend on '
         'the step, or on what all know (gossipjax.collectives.agree, all_max), '
         'or exchange always and mask what is local.'

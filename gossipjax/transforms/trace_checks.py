@@ -1,4 +1,4 @@
-"""Checks what a function of a worker does, as JAX traces it.
+"""Checks what the functions of an aggregator do, as JAX traces them.
 
 A collective that gossipjax.collectives does not make has no bill, and a bill
 that is not returned is in no ledger; workers on devices of their own wait for
@@ -7,7 +7,8 @@ two tracings is frozen in the compiled program.
 """
 
 import pathlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.interpreters import partial_eval
 
 from gossipjax import collectives
+from gossipjax.aggregator import Aggregator
 from gossipjax.collectives import bill_names
 from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE
@@ -34,34 +36,44 @@ _COUNTED = pathlib.Path(collectives.__file__).parts[-3:-1]  # Of all copies.
 
 
 def check(
-  whose: str, program: Callable[..., Any], args: tuple, differs: bool
+  whose: str, given: Aggregator, arguments: tuple[Any, ...], differs: bool
 ) -> None:
-  """Refuses a function of a worker that sends uncounted, hangs, or is impure.
+  """Refuses an aggregator that sends unbilled, hangs, or is impure.
 
   Args:
     whose: its name, for sentences.
-    program: an aggregator's update of a tree, a state and a step.
-    args: these; arrays, or what stands for them in a trace.
+    given: the aggregator.
+    arguments: of its update: a tree, a state, a step, and who is active;
+      arrays, or what stands for them in a trace.
     differs: whether the tree differs between workers in the first step.
 
   Raises:
     UserError: see above.
   """
+  *args, active = arguments
+  program = lambda tree, state, step: given.update(tree, state, step, active)
   with bill_names.naming():
     closed = jax.make_jaxpr(program)(*args)
-  check_counted(whose, closed.jaxpr)
-  _check_billed(whose, closed.jaxpr)
-  tree, states, _ = (len(jax.tree.leaves(arg)) for arg in args)
-  each = [differs] * tree + [False] * states
-  local_branches.check(whose, closed.jaxpr, each)
+  check_counted(f'{whose}.update', closed.jaxpr)
+  _check_billed(f'{whose}.update', closed.jaxpr)
+  begun = jax.make_jaxpr(given.init)(args[0])
+  for eqn in sending(begun.jaxpr):
+    raise UserError(
+      f'{whose}.init sends{users_place(eqn)}, which no ledger counts; a state '
+      'begins without messages.'
+    )
+  if isinstance(collectives.axis(), str):  # Of several, one may agree alone.
+    each = [differs] * len(jax.tree.leaves(args[0]))
+    each += local_branches.results(whose, begun.jaxpr, each)
+    local_branches.check(f'{whose}.update', closed.jaxpr, each)
   with bill_names.naming():
     again = jax.make_jaxpr(lambda *args: program(*args))(*args)
   if [*_constants(closed)] != [*_constants(again)]:
     raise UserError(
-      f'{whose} has a number that changes each time it is traced, as one that '
-      'Python or NumPy draws or counts; a compiled step would keep the one it '
-      'met first. Draw with jax.random from a key in the state, and keep what '
-      'changes in the state.'
+      f'{whose}.update has a number that changes each time it is traced, as '
+      'one that Python or NumPy draws or counts; a compiled step would keep '
+      'the one it met first. Draw with jax.random from a key in the state, and '
+      'keep what changes in the state.'
     )
 
 
@@ -83,9 +95,11 @@ def _check_billed(whose: str, jaxpr: Jaxpr) -> None:
   others = len(jaxpr.outvars) - len(jax.tree.leaves(SILENCE))
   used = [i >= others for i in range(len(jaxpr.outvars))]
   needed, _ = partial_eval.dce_jaxpr(jaxpr, used)
-  paid = {eqn.params['name'] for eqn in bills(needed)}
+  # Counted, since calls of one traced function have the same names.
+  names = lambda program: Counter(eqn.params['name'] for eqn in bills(program))
+  unpaid = names(jaxpr) - names(needed)
   for eqn in bills(jaxpr):
-    if eqn.params['name'] not in paid:
+    if eqn.params['name'] in unpaid:
       raise UserError(
         f'{whose} sends{users_place(eqn)}, but does not return the bill of it; '
         'return the sum of what the functions of gossipjax.collectives have '
@@ -108,6 +122,7 @@ def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[tuple[Any, ...]]:
 
 def _bits(number: Any) -> tuple[Any, ...]:
   if jax.dtypes.issubdtype(getattr(number, 'dtype', None), jax.dtypes.prng_key):
-    number = jax.random.key_data(number)
+    with jax.ensure_compile_time_eval():  # Inside the trace of a whole step.
+      number = jax.random.key_data(number)
   array = np.asarray(number)
   return array.shape, array.dtype, array.tobytes()

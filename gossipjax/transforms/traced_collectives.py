@@ -37,7 +37,8 @@ def sending(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 def bills(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
   """The equations that name bills, see collectives/bill_names.py."""
   for eqn in jaxpr.eqns:
-    if str(eqn.params.get('name', '')).startswith(bill_names.PREFIX):
+    given = eqn.primitive.name == 'name' and eqn.params['name']
+    if given and given.startswith(bill_names.PREFIX):
       yield eqn
     for called in programs(eqn):
       yield from bills(opened(called))

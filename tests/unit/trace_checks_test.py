@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 import gossipjax as gj
 from gossipjax import async_exchange, collectives, compressors, executors
@@ -114,7 +115,7 @@ def billed_by_branch() -> Strategy:
 
 
 def billed_in_a_scan() -> Strategy:
-  """Only the last of three exchanges is paid."""
+  """One of the two exchanges of each turn is paid."""
 
   def update(tree):
     def once(carry, _):
@@ -128,6 +129,76 @@ def billed_in_a_scan() -> Strategy:
     return tree, sent
 
   return of_gradients(update)
+
+
+compiled_mean = jax.jit(mean)
+
+
+def talking(tree):
+  found, sent = mean(tree)
+  return found, sent
+
+
+def quiet(tree):
+  return tree, SILENCE * jnp.bool_(True)
+
+
+def traced_before() -> Strategy:
+  """JAX keeps the trace of a function that it compiles."""
+  return of_gradients(lambda tree: (compiled_mean(tree)[0], SILENCE))
+
+
+def traced_before_twice() -> Strategy:
+  def update(tree):
+    once, sent = compiled_mean(tree)
+    return compiled_mean(once)[0], sent
+
+  return of_gradients(update)
+
+
+def traced_before_in_a_branch() -> Strategy:
+  """As it keeps those of branches that it has met."""
+
+  def update(tree, step, active):
+    del active
+    return lax.cond(step % 3 == 0, talking, quiet, tree)[0], SILENCE
+
+  return of_parameters(update)
+
+
+def sends_at_first() -> Strategy:
+  begin = lambda tree: collectives.all_max(jnp.max(tree['w']))[0]
+  update = lambda tree, state, step, active=True: (tree, state, SILENCE)
+  return Strategy(Aggregator(begin, update), identity())
+
+
+def role_of_a_worker() -> Strategy:
+  """Half of the workers talk, since their states say so from the start."""
+
+  def update(tree, role, step, active=True):
+    del step, active
+    found, sent = lax.cond(role, talking, quiet, tree)
+    return found, role, sent
+
+  begin = lambda tree: lax.axis_index(WORKERS) % 2 == 0
+  return Strategy(Aggregator(begin, update), identity())
+
+
+KEY = jax.random.key(0)
+
+
+def with_a_key_of_the_module() -> Strategy:
+  def update(tree, step, active):
+    del active
+    mine = jax.random.bernoulli(jax.random.fold_in(KEY, step))
+    return jax.tree.map(lambda x: x * mine, tree), SILENCE
+
+  return of_parameters(update)
+
+
+def with_names_of_its_own() -> Strategy:
+  given = lambda x: checkpoint_name(x, 'bill of mine')
+  return of_gradients(lambda tree: mean(jax.tree.map(given, tree)))
 
 
 def own_branch() -> Strategy:
@@ -178,7 +249,7 @@ def branch_on_own_parameters() -> Strategy:
 
 
 def branch_on_what_all_know() -> Strategy:
-  """The same, of an amount that all workers have agreed on."""
+  """As `branch_on_what_is_kept`, of an amount that all have agreed on."""
 
   def update(tree, kept, step, active=True):
     del step, active
@@ -272,6 +343,14 @@ def traced(strategy: Strategy) -> None:
     (billed_small, r'sends \(trace_checks_test\.py.*not return the bill of it'),
     (billed_by_branch, r'sends .*not return the bill of it'),
     (billed_in_a_scan, r'sends .*not return the bill of it'),
+    (traced_before, r'sends .*not return the bill of it'),
+    (traced_before_twice, r'sends .*not return the bill of it'),
+    (traced_before_in_a_branch, r'sends .*not return the bill of it'),
+    (
+      sends_at_first,
+      r'init sends \(trace_checks_test.*begins without messages',
+    ),
+    (role_of_a_worker, r'of a lax\.cond .*depends on values of its own'),
     (own_branch, r'of a lax\.cond .*depends on values of its own'),
     (branch_of_a_worker, r'of a lax\.cond .*depends on values of its own'),
     (branch_on_what_is_kept, r'of a lax\.cond .*depends on values of its own'),
@@ -305,8 +384,19 @@ def test_a_loop_of_ones_own_refuses_a_bill_that_is_left_out():
       jax.eval_shape(jax.vmap(step, axis_name=WORKERS), everyone)
 
 
-def test_a_branch_on_what_all_have_kept_is_not_refused():
-  traced(branch_on_what_all_know())
+@pytest.mark.parametrize(
+  'strategy',
+  [branch_on_what_all_know, with_a_key_of_the_module, with_names_of_its_own],
+)
+def test_what_is_in_order_is_not_refused(strategy):
+  traced(strategy())
+
+
+def test_a_key_of_the_module_is_a_number_in_a_compiled_step_too():
+  link = gj.as_optax(with_a_key_of_the_module().parameters, axis=WORKERS)
+  step = lambda x: link.update(x, link.init(TREE))[0]
+  everyone = jax.tree.map(lambda x: jnp.stack([x] * 4), TREE)
+  jax.jit(jax.vmap(step, axis_name=WORKERS))(everyone)
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)
