@@ -135,7 +135,11 @@ def tuned_scores() -> dict[str, str]:
 
 
 def markdown(rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> str:
-  """A table; the columns `right` are aligned to the right."""
+  """A table; the columns `right` are aligned to the right.
+
+  Cells are not padded, as those of tabulate are: in files that are kept, a
+  longer cell would change all lines.
+  """
   lines = [
     list(rows[0]),
     ['---:' if key in right else '---' for key in rows[0]],
