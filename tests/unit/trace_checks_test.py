@@ -134,11 +134,6 @@ def billed_in_a_scan() -> Strategy:
 compiled_mean = jax.jit(mean)
 
 
-def talking(tree):
-  found, sent = mean(tree)
-  return found, sent
-
-
 def quiet(tree):
   return tree, SILENCE * jnp.bool_(True)
 
@@ -161,7 +156,7 @@ def traced_before_in_a_branch() -> Strategy:
 
   def update(tree, step, active):
     del active
-    return lax.cond(step % 3 == 0, talking, quiet, tree)[0], SILENCE
+    return lax.cond(step % 3 == 0, mean, quiet, tree)[0], SILENCE
 
   return of_parameters(update)
 
@@ -177,7 +172,7 @@ def role_of_a_worker() -> Strategy:
 
   def update(tree, role, step, active=True):
     del step, active
-    found, sent = lax.cond(role, talking, quiet, tree)
+    found, sent = lax.cond(role, mean, quiet, tree)
     return found, role, sent
 
   begin = lambda tree: lax.axis_index(WORKERS) % 2 == 0
