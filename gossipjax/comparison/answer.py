@@ -16,6 +16,7 @@ from gossipjax.comparison.target_costs import (
   common,
   curves,
   has,
+  means,
   pick,
   row,
   share,
@@ -43,7 +44,8 @@ class Answer(NamedTuple):
     given: whether the config gave the target.
     link: name of the modelled link.
     clock: how seconds are known, see `total_time.kind`.
-    sharing: devices that this one stands for; computing was divided by it.
+    sharing: devices that this one stands for, by which computing was divided:
+      the fewest and the most of any run.
     rows: by seconds; those that never get there last, by score.
     dense: name of the all-reduce, or else the first run.
     command: that repeats the comparison; '' if it is not known.
@@ -60,7 +62,7 @@ class Answer(NamedTuple):
   given: bool
   link: str
   clock: str
-  sharing: int
+  sharing: tuple[int, int]
   rows: tuple[Row, ...]
   dense: str
   command: str
@@ -109,7 +111,7 @@ def slower(row: Row, first: Row) -> bool:
     return False
   gaps = [row.each[seed] - first.each[seed] for seed in common(row, first)]
   if len(gaps) < 2:
-    pairs = (row.total.mean, first.total.mean), (row.easier, first.easier)
+    pairs = means('each', row, first), means('easier', row, first)
     return all(mine >= ONE_SEED * least for mine, least in pairs)
   if not row.arrives:
     return True
@@ -141,6 +143,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   rows = [
     row(name, seeds, metric, target, higher) for name, seeds in groups.items()
   ]
+  stands_for = [total_time.sharing(run) for run in shown]
   return Answer(
     metric,
     higher,
@@ -149,7 +152,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
     bool(given),
     total_time.link_title(config),
     total_time.kind(shown[0]),
-    total_time.sharing(shown[0]),
+    (min(stands_for), max(stands_for)),
     tuple(sorted(rows, key=lambda row: _order(row, higher))),
     dense,
     summary.get('command', ''),

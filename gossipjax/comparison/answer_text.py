@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gossipjax.comparison import next_comparison, scores
 from gossipjax.comparison.answer import Answer
-from gossipjax.comparison.target_costs import Row, common
+from gossipjax.comparison.target_costs import Row, common, means
 from gossipjax.comparison.units import deviation, duration, size
 from gossipjax.results.total_time import MEASURED, VIRTUAL
 
@@ -70,14 +70,16 @@ def _at_most(row: Row) -> str:
 
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
   """If at most one seed is common, how much longer to the easier target."""
-  if len(common(slow, fast)) > 1 or slow.easier == float('inf'):
+  mine, least = means('easier', slow, fast)
+  if len(common(slow, fast)) > 1 or mine == float('inf'):
     return ''
   target = scores.told(answer.metric, answer.easier)
-  return f' ({slow.easier / fast.easier:.3g} times as long to {target})'
+  return f' ({mine / least:.3g} times as long to {target})'
 
 
 def _times(slow: Row, fast: Row) -> str:
-  return f'{slow.total.mean / fast.total.mean:.3g} times'
+  mine, least = means('each', slow, fast)
+  return f'{mine / least:.3g} times'
 
 
 def seconds(row: Row) -> str:
@@ -179,8 +181,9 @@ def basis(answer: Answer) -> str:
     return f'{target} Virtual seconds are modelled, waiting included.'
   if answer.clock == MEASURED:
     return f'{target} Seconds, computing and communication, are measured.'
-  shared = f' and divided by the {answer.sharing} devices it stands for'
-  shared *= answer.sharing > 1
+  least, most = answer.sharing
+  span = f'{least} to {most}' if least < most else most
+  shared = f' and divided by the {span} devices it stands for' * (most > 1)
   return (
     f'{target} Seconds are computing, measured on this machine for '
     f'{duration(answer.measured_s)} or more{shared}, plus communication, '
@@ -190,8 +193,7 @@ def basis(answer: Answer) -> str:
 
 def paragraphs(answer: Answer) -> Sequence[str]:
   """The sentences as plain text: what is due to be run has its own line."""
-  due = next_comparison.command(answer)
-  told = sentences(answer)
+  due, told = next_comparison.command(answer), sentences(answer)
   if not due:
     return [' '.join(told)]
   cut = 2  # Who is first or that nobody is, and the doubt.

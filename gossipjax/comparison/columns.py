@@ -82,8 +82,9 @@ def wire(run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def level(row: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
-  """A column if workers are several devices."""
-  if not summary['config'].get('devices_per_worker', 0) > 1:
+  """A column if workers of any run are several devices."""
+  rows = [row for run in summary['runs'] for row in run.get('audit', ())]
+  if not any(other.get('within') for other in rows):
     return {}
   where = 'within a worker' if row.get('within') else 'between workers'
   return {'where bytes are sent': where}

@@ -23,6 +23,7 @@ from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
 from gossipjax.results import record_file, reservation, timeline_file, workdir
 from gossipjax.training import optimizer
+from gossipjax.training.durable_files import MODEL
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.record import Record
 
@@ -178,7 +179,9 @@ def run_one(
     return {}
   last = (record_file.read(folder / workdir.RECORDS) or [None])[-1]
   summary = summarise(variant, last, diverged)
-  if run.cluster and not summary['diverged']:
+  if summary['diverged']:
+    (folder / MODEL).unlink(missing_ok=True)  # `trained` would hand it out.
+  elif run.cluster:
     summary |= virtual_time.summarise(run, last)
     timeline_file.write(folder, spans)
   if audited:

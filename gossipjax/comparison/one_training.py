@@ -59,7 +59,7 @@ def finished(
     if not (place := checkpoint.newest(folder / CHECKPOINTS)):
       raise UserError(
         f'{fault}; there is no checkpoint to restore it from: delete {folder}, '
-        'and --resume runs it again.'
+        'and the same command runs it again.'
       ) from error
     tell(f'{fault}; it is restored from the checkpoint {place}.')
     return None

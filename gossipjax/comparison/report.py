@@ -94,6 +94,7 @@ def _told(
 ) -> dict[str, Any]:
   """What the page says in words and tables, beside its chart."""
   return {
+    'workers': tables.span(summary, 'workers'),
     'answer': answer_text.paragraphs(found) if found else [],
     'answered': answer_table.rows(found) if found else [],
     'table': tables.rows(summary),

@@ -39,13 +39,21 @@ def columns(frames: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def goal(config: Mapping[str, Any]) -> tuple[str, float]:
   """Score and target of the config, else of its cluster; '' and 0 if none."""
-  for part in (config, config.get('cluster') or {}):
-    named = part.get('target_score') or '', float(part.get('target') or 0)
-    if any(named):
-      return named
-    if accuracy := part.get('target_accuracy'):
-      return 'accuracy', float(accuracy)
-  return '', 0.0
+  parts = _named(config), _named(config.get('cluster') or {})
+  return next(filter(any, parts), ('', 0.0))
+
+
+def contradict(config: Mapping[str, Any]) -> bool:
+  """Whether runs end at another target than the one they are judged by."""
+  (score, target), end = _named(config), _named(config.get('cluster') or {})
+  return any((score, target)) and any(end) and (score or end[0], target) != end
+
+
+def _named(part: Mapping[str, Any]) -> tuple[str, float]:
+  """Score and target of a config or of its cluster; '' and 0 if none."""
+  if accuracy := part.get('target_accuracy'):
+    return 'accuracy', float(accuracy)
+  return part.get('target_score') or '', float(part.get('target') or 0)
 
 
 def chosen(score: str, known: Sequence[str]) -> str | None:

@@ -17,7 +17,8 @@ def lines(
   """The mean records of each variant, with SCORE_sd of each score.
 
   A row per step that all seeds of the variant have; none if a seed diverged
-  before its first record.
+  before its first record. In virtual time a seed that has reached its target
+  stands still while the others go on: at last all have.
 
   Args:
     summary: of the comparison; names also the runs without a record.
@@ -30,6 +31,8 @@ def lines(
     seeds.setdefault(over_seeds.variant(entry), set()).add(entry['seed'])
   result = {}
   frame = frames.one_per_step(frames.of_runs(runs))
+  there = [run.name for run in runs if (run.summary or {}).get('target_s')]
+  frame = pd.concat([frame, *(_still(frame, name) for name in there)])
   for name, rows in frame.groupby('variant', observed=True, sort=False):
     by_step = rows.groupby('step', as_index=False)
     whole = by_step['seed'].count()['seed'] == len(seeds[str(name)])
@@ -39,3 +42,16 @@ def lines(
       mean[f'{column}_sd'] = sd[column]
     result[str(name)] = mean[whole.to_numpy()]
   return result
+
+
+def _still(frame: pd.DataFrame, run: str) -> pd.DataFrame:
+  """The last record of a run at all later evaluations of the other seeds."""
+  last = frame[frame['run'] == run].iloc[[-1]]
+  scores = frame[[name for name in frame if name.startswith('test_')]]
+  later = frame[
+    (frame['variant'] == last['variant'].iloc[0])
+    & (frame['step'] > last['step'].iloc[0])
+    & scores.notna().any(axis=1)
+  ]
+  steps = later['step'].drop_duplicates().to_numpy()
+  return last.loc[last.index.repeat(len(steps))].assign(step=steps)

@@ -95,10 +95,10 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
     answer: of the comparison, which comes first.
   """
   config = summary['config']
-  span = functools.partial(_span, [*merged_by_name(config).values()])
+  told = functools.partial(span, summary)
   head = escaped(
-    f'{config["task"]["name"]}, {span("workers")} workers, '
-    f'{span("steps")} steps of {span("batch_size")} examples each, '
+    f'{config["task"]["name"]}, {told("workers")} workers, '
+    f'{told("steps")} steps of {told("batch_size")} examples each, '
     f'{seeds(summary)}, commit {summary["commit"]}'
   )
   found = escaped_rows(rows(summary))
@@ -110,9 +110,10 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
   )
 
 
-def _span(runs: list[dict[str, Any]], key: str) -> str:
-  """A number of all runs, or the least and the most of them."""
-  found = sorted({run[key] for run in runs})
+def span(summary: dict[str, Any], key: str) -> str:
+  """A number of all configs, or the least and the most of them."""
+  configs = merged_by_name(summary['config']).values()
+  found = sorted({config[key] for config in configs})
   return f'{found[0]}' if len(found) == 1 else f'{found[0]} to {found[-1]}'
 
 

@@ -28,7 +28,7 @@ class Row(NamedTuple):
     name: of the variant.
     each: seconds by seed; NEVER if it does not get there.
     total: of these; NEVER if one of them is.
-    easier: likewise the mean, to the target that is a hundredth easier.
+    easier: seconds by seed to the target that is a hundredth easier.
     computing_s, communication_s: their parts, means; NaN if measured together.
     bytes_sent: mean, by the worker that sends most.
     steps: mean.
@@ -44,7 +44,7 @@ class Row(NamedTuple):
   name: str
   each: Mapping[int | None, float]
   total: Spread
-  easier: float
+  easier: Mapping[int | None, float]
   computing_s: float
   communication_s: float
   bytes_sent: float
@@ -64,6 +64,20 @@ class Row(NamedTuple):
 def common(row: Row, other: Row) -> set[int | None]:
   """The seeds that both have."""
   return row.each.keys() & other.each.keys()
+
+
+def means(of: str, *rows: Row) -> list[float]:
+  """Mean seconds of rows over their common seeds, over all where none is: some
+  seeds may be missing while a comparison runs.
+
+  Args:
+    of: 'each' or 'easier'.
+  """
+  shared = set.intersection(*({*row.each} for row in rows))
+  costs = (getattr(row, of) for row in rows)
+  return [
+    statistics.fmean(cost[seed] for seed in shared or cost) for cost in costs
+  ]
 
 
 def pick(higher: bool) -> Callable[..., float]:
@@ -117,7 +131,7 @@ def row(
     name,
     dict(zip(by_seed, total.tolist(), strict=True)),
     _spread(total.tolist()),
-    statistics.fmean(seconds for seconds, *_ in easier),
+    {seed: cost[0] for seed, cost in zip(by_seed, easier, strict=True)},
     float(computing.mean()),
     float(communication.mean()),
     float(sent.mean()),

@@ -77,7 +77,13 @@ def check(
 
 
 def _check_target(config: ConfigDict, run: Run) -> None:
-  """Refuses a score that the task has not, and an accuracy above 1."""
+  """Refuses a score that the task has not, an accuracy above 1, and another
+  target than that of virtual time."""
+  if scores.contradict(config):
+    raise UserError(
+      'Runs end at the target of config.cluster and are judged by '
+      'config.target and config.target_score, which differ; leave one out.'
+    )
   if chosen := config.get('target_score'):
     known = checks.scores_of(run.task)
     if chosen not in known:
@@ -126,6 +132,14 @@ def check_shared(config: ConfigDict, runs: Sequence[Variant]) -> None:
       f'config.state_period={period} has no effect, since the model has no '
       'state, such as the statistics of batch norm; leave it out.'
     )
+  splits = [one.config.split.name for one in runs]
+  for key, of in (('alpha', 'dirichlet'), ('shards', 'label')):
+    value, usual = config.split.get(key), defaults.split().get(key)
+    if value not in (None, usual) and of not in splits:
+      raise UserError(
+        f'config.split.{key}={value} is used by no variant; leave it out, or '
+        f'set config.split.name={of}.'
+      )
   names = [one.config.strategy.name for one in runs]
   may_have = any(name == 'hierarchical' or ':' in name for name in names)
   if config.get('group_link') and not may_have:

@@ -85,7 +85,7 @@ def contents(source: Source, place: Path) -> dict[str, bytes]:
     place: the folder that holds its files or the archive of them.
 
   Returns:
-    name of the file -> its bytes.
+    name of the file -> its bytes, in the order of `source.files`.
 
   Raises:
     UserError: a file is missing, truncated, corrupt or another one.
@@ -161,7 +161,7 @@ def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
   for name in names:
     if name not in found:
       raise UserError(f'{str(archive)!r} holds no {name!r}; {REPLACE}')
-  return found
+  return {name: found[name] for name in names}  # An archive has its own order.
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:

@@ -78,8 +78,8 @@ def windows(data: np.ndarray, sequence: int) -> np.ndarray:
       f'task.sequence must be between 1 and {len(data) - 1}, one '
       f'less than the bytes of the text, got {sequence}.'
     )
-  start = np.arange((len(data) - 1) // sequence) * sequence
-  return data[start[:, None] + np.arange(sequence + 1)]
+  every = np.lib.stride_tricks.sliding_window_view(data, sequence + 1)
+  return every[::sequence].copy()
 
 
 @functools.cache

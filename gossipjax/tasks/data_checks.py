@@ -47,8 +47,9 @@ def check(task: Task, batch_size: int, seed: int) -> None:
     seed: of the parameters.
 
   Raises:
-    UserError: a loss is NaN or Inf, or a label below 0 has the gradient of the
-      largest one, because JAX counts it from the end.
+    UserError: an integer does not fit the type that JAX keeps it in, a loss is
+      NaN or Inf, or a label below 0 has the gradient of the largest one,
+      because JAX counts it from the end.
   """
   key = jax.random.key(seed)
   params, state = task.begin(key)
@@ -63,6 +64,7 @@ def check(task: Task, batch_size: int, seed: int) -> None:
 
 
 def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
+  _check_fits(whose, pool)
   found = list(suspects(pool))
   many = len(jax.tree.leaves(pool)[0])
   rest = [i for i in range(many) if i not in {s.row for s in found}]
@@ -86,6 +88,21 @@ def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
       f'task.loss of a batch is {plain} with the parameters that task.init '
       f'returns; check both, and the examples of {whose}.'
     )
+
+
+def _check_fits(whose: str, pool: Tree) -> None:
+  """Refuses integers that JAX would wrap, without a word, to 32 bits."""
+  for leaf in jax.tree.leaves(pool):
+    if leaf.dtype.kind in 'iu' and leaf.size:
+      kept = jax.dtypes.canonicalize_dtype(leaf.dtype)
+      ends, room = (int(leaf.min()), int(leaf.max())), jnp.iinfo(kept)
+      for number in ends:
+        if not room.min <= number <= room.max:
+          raise UserError(
+            f'{whose} has an example with the integer {number}, and JAX keeps '
+            f'{leaf.dtype} as {kept}, into which it does not fit; number what '
+            'it stands for from 0, or give floating point.'
+          )
 
 
 def _is_like(test: Tree, pool: Tree) -> bool:

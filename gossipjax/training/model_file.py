@@ -63,14 +63,14 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
     returns. Without a task {'params': {name: array}, 'state': {...}}.
 
   Raises:
-    UserError: no run is finished there, its files are damaged, or it trained
-      another model.
+    UserError: no run is finished there, or it diverged, its files are damaged,
+      or it trained another model.
   """
   path = pathlib.Path(folder).expanduser() / durable_files.MODEL
   if not path.is_file():
     raise UserError(
-      f'{path} is not there; name the folder of one run that is finished, such '
-      'as runs/mine/topk.'
+      f'{path} is not there; name the folder of one run that is finished and '
+      'did not diverge, such as runs/mine/topk.'
     )
   sealed = path.with_name(durable_files.MANIFEST).exists()
   if sealed and (fault := durable_files.damage(path.parent)):

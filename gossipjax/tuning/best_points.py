@@ -74,9 +74,10 @@ def choose(
 
 
 def at_an_edge(
-  chosen: Mapping[str, grid.Point], values: grid.Grid
+  chosen: Mapping[str, grid.Point], rows: Sequence[Row]
 ) -> list[str]:
-  """A sentence for each chosen number at an end of its values."""
+  """A sentence for each chosen number at an end of what its variant tried."""
+  tried = lambda name, key: [r.get(key) for r in rows if r['variant'] == name]
   return [
     f'{variant}: {key}={value} is at an edge of the grid; the best may lie '
     'beyond.'
@@ -84,7 +85,7 @@ def at_an_edge(
     for key, value in point.items()
     if isinstance(value, int | float)
     and not isinstance(value, bool)
-    and value in _ends(values[key])
+    and value in _ends(tried(variant, key))
   ]
 
 
@@ -109,7 +110,7 @@ def markdown(
     }
     for variant, point in chosen.items()
   ]
-  edges = ''.join(f'- {line}\n' for line in at_an_edge(chosen, values))
+  edges = ''.join(f'- {line}\n' for line in at_an_edge(chosen, rows))
   return (
     f'# Equal tuning\n{NOTE.format(metric=metric)}\n'
     f'{_table(picked, values, metric)}\n\n{edges}\n## Points\n\n'

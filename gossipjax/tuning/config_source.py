@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from gossipjax.config import variants
 from gossipjax.tuning import grid
@@ -27,16 +28,30 @@ def pin(config: ConfigDict, chosen: Mapping[str, grid.Point]) -> ConfigDict:
     config: of a comparison, or of one strategy.
     chosen: per variant, or for the strategy's name.
   """
-  found = config.to_dict(preserve_field_references=True)
-  # A dict that is part of a ConfigDict would be sorted.
-  in_order = ConfigDict(found.get('variants', {}), sort_keys=False)
-  result = ConfigDict({**found, 'variants': in_order}, sort_keys=False)
+  result = _of_its_own(config)
   runs = dict(variants.variants(ConfigDict({**config, 'seeds': ()})))
   for variant, point in chosen.items():
     node = result.variants[variant] if result.variants else result
     with node.unlocked():
       _set(node, grid.changes(runs[variant], point))
   return result
+
+
+def _of_its_own(config: ConfigDict) -> ConfigDict:
+  """A copy in which no two keys share a dict or a value, in the same order.
+
+  A ConfigDict keeps what was shared, so that a choice for one variant would
+  reach the others; and it sorts dicts that are part of it.
+  """
+  copy = ConfigDict(sort_keys=False)
+  for key, value in config.items():
+    if isinstance(value, ConfigDict):
+      copy[key] = _of_its_own(value)
+    elif value is None:
+      copy[key] = placeholder(config.get_type(key))
+    else:
+      copy[key] = value
+  return copy
 
 
 def _set(config: ConfigDict, changes: ConfigDict) -> None:

@@ -25,6 +25,8 @@ OURS = {
   'split.holdout': 'trials are always scored on the validation split',
   'split.validation': 'set it in the config',
 }
+# Of config.cluster: no target ends a run.
+ENDLESS = {'target_accuracy': 0.0, 'target_score': '', 'target': 0.0}
 
 
 def parse(given: Sequence[str]) -> Grid:
@@ -159,6 +161,14 @@ def at(config: ConfigDict, point: Point) -> ConfigDict:
     UserError: a key is unknown, or a value has another type.
   """
   return changed(config, changes(config, point), '--grid ')
+
+
+def of_trial(config: ConfigDict, point: Point) -> ConfigDict:
+  """The config at a point, scored on the validation split after all steps: a
+  trial that ended at a target would be judged by how far it is past."""
+  ends = {f'cluster.{key}': value for key, value in ENDLESS.items()}
+  ours = {key: value for key, value in ends.items() if has(config, key)}
+  return at(config, {**point, **ours, 'split.holdout': 'validation'})
 
 
 def changes(config: ConfigDict, point: Point) -> ConfigDict:

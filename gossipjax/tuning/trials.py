@@ -61,7 +61,7 @@ def plan(
     for point in grid.points(values, config, budget):
       for seed in range(config.seed, config.seed + seeds):
         told = {**point, 'seed': seed}
-        here = grid.at(config, {**told, 'split.holdout': 'validation'})
+        here = grid.of_trial(config, told)
         if seed == config.seed:
           check(name, here, tasks)
         words = ','.join(f'{key}={value}' for key, value in told.items())

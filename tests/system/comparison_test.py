@@ -19,6 +19,7 @@ import gossipjax as gj
 from gossipjax import network
 from gossipjax.comparison import compare
 from gossipjax.config import defaults, resolve
+from gossipjax.errors import UserError
 from gossipjax.results import analysis
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.run import resolve_run
@@ -302,3 +303,5 @@ def test_a_model_that_the_last_update_makes_nan_has_diverged(tmp_path):
   assert summary['diverged'] == (
     'The held-out loss is NaN or Inf after the last step.'
   )
+  with pytest.raises(UserError, match='and did not diverge'):
+    gj.trained(tmp_path / 'run/dense')

@@ -294,7 +294,8 @@ def test_an_audit_has_the_columns_of_the_table_in_markdown(opened, tmp_path):
   for devices in (2, 0):
     runs = {'dense': [record(4)]}
     place = tmp_path / str(devices)
-    path = comparison(place, runs, audit, devices_per_worker=devices)
+    rows = audit if devices else audit[:1]
+    path = comparison(place, runs, rows, devices_per_worker=devices)
     cells = 'all => all.map(cell => cell.textContent.trim())'
     found = opened(path).tab.eval_on_selector_all('#audit :is(th, td)', cells)
     told[devices] = found

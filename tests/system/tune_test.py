@@ -15,6 +15,7 @@ import time
 from concurrent.futures import Future
 
 import pytest
+from ml_collections import ConfigDict, FieldReference
 
 from gossipjax.comparison import compare, one_training
 from gossipjax.config import defaults
@@ -142,7 +143,7 @@ def test_none_is_a_value_of_a_grid(none, best):
   values = {'k': (None, 128)}
   chosen = best_points.choose(rows, values, 'validation_accuracy')
   assert chosen == {'x': {'k': best}}
-  assert best_points.at_an_edge(chosen, {'k': (None, 64, 128)}) == (
+  assert best_points.at_an_edge(chosen, rows) == (
     ['x: k=128 is at an edge of the grid; the best may lie beyond.']
     if best
     else []
@@ -162,6 +163,9 @@ def test_the_table_says_which_values_are_at_an_edge():
   assert 'edge' not in best_points.markdown(
     ROWS, values, 'validation_accuracy', {'x': {'a.k': 2}}
   )
+  # With --budget a variant has tried a part of the grid only.
+  tried = [row for row in ROWS if row['a.k'] in (1, 2)]
+  assert best_points.at_an_edge({'x': {'a.k': 2}}, tried)
 
 
 def test_the_table_tells_values_that_are_near_each_other_apart():
@@ -268,6 +272,40 @@ def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
   assert 'density' not in runs['all_reduce'].strategy
 
 
+def test_trials_do_not_end_at_a_target_of_virtual_time(tmp_path):
+  """One that is far past it at an early evaluation would look best."""
+  config = small('topk', 'all_reduce')
+  config.cluster = defaults.cluster(asynchronous=False, target_accuracy=0.1)
+  config.update(steps=4, eval_every=1)
+  found = tune.best(
+    config, {'optimizer.learning_rate': (0.1, 0.2)}, 1, tmp_path
+  )
+  for path in tmp_path.glob('*/*/summary.json'):
+    assert json.loads(path.read_text())['steps'] == 4
+  assert found.config.cluster.target_accuracy == 0.1
+
+
+def test_variants_that_share_a_dict_keep_their_own_choice():
+  """A dict, or a reference to a value."""
+  config = small()
+  shared, size = defaults.optimizer('adam', 0.01), FieldReference(8)
+  config.variants = ConfigDict(
+    {
+      name: {'optimizer': shared, 'batch_size': size} for name in ('two', 'one')
+    },
+    sort_keys=False,
+  )
+  chosen = {
+    'two': {'optimizer.learning_rate': 0.1, 'batch_size': 4},
+    'one': {'optimizer.learning_rate': 0.2, 'batch_size': 16},
+  }
+  pinned = config_source.pin(config, chosen).variants
+  assert [*pinned] == ['two', 'one']
+  for name, point in chosen.items():
+    found = pinned[name].optimizer.learning_rate, pinned[name].batch_size
+    assert found == (*point.values(),)
+
+
 def test_values_are_pinned_for_every_seed():
   config = small('topk', 'all_reduce')
   config.seeds = (3, 4)
@@ -334,7 +372,7 @@ def test_a_value_may_be_a_list():
   ]
   chosen = best_points.choose(rows, given, 'validation_loss')
   assert chosen == {'x': {'task.sizes': [1]}}
-  assert best_points.at_an_edge(chosen, given) == []
+  assert best_points.at_an_edge(chosen, rows) == []
   for wrong in (([1], [1]), ([1],)):
     with pytest.raises(UserError, match='two or more values, each once'):
       grid.check({'task.sizes': wrong}, [config])

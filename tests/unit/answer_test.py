@@ -58,7 +58,7 @@ def test_total_seconds_are_computing_of_one_worker_and_the_link(tmp_path):
   assert (told.target, told.dense, told.clock) == (0.99, 'dense', 'modelled')
   first, dense = told.rows
   # Two workers share this machine, so each has computed for half of 0.2 s.
-  assert first.name == 'sparse' and told.sharing == 2
+  assert first.name == 'sparse' and told.sharing == (2, 2)
   assert first.total.mean == pytest.approx(2 * (0.1 + 0.1))
   assert dense.total.mean == pytest.approx(2.9 * (0.1 + 1.0))
   assert first.computing_s == pytest.approx(0.2)
@@ -77,6 +77,24 @@ def test_one_seed_that_cannot_tell_says_so_and_names_the_command(tmp_path):
   text = answer_text.paragraphs(told)
   assert 'One seed cannot tell sparse from dense' in text[0]
   assert text[1] == f"    {COMMAND} --config.seeds='(0, 1, 2)'"
+
+
+def test_seeds_that_one_of_two_lacks_decide_nothing(tmp_path):
+  """While a comparison runs: the dense run has slow seeds that are missing in
+  the other, which is slower with the common one."""
+  runs = {
+    'dense-seed0': curve(DENSE, 0.5),
+    'dense-seed1': curve(DENSE, 5.0),
+    'dense-seed2': curve(DENSE, 9.0),
+    'sparse-seed0': curve(DENSE, 0.6),
+  }
+  told = found(tmp_path / 'a', runs, {'seeds': (0, 1, 2)})
+  first, dense = told.rows
+  assert first.name == 'sparse' and dense.total.mean > 7 * first.total.mean
+  assert told.unsure == (dense,)
+  text = answer_text.paragraphs(told)[0]
+  assert 'One seed cannot tell sparse from dense' in text
+  assert '0.857 times as long' in text  # 0.6 s a step beside 0.7, of seed 0.
 
 
 def test_more_seeds_replace_the_seed_of_the_command(tmp_path):

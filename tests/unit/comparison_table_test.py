@@ -1,5 +1,7 @@
 """The table of a comparison: what its columns say of a run."""
 
+import pytest
+
 from gossipjax.comparison import table
 
 RUN = {
@@ -45,6 +47,21 @@ def test_bytes_for_scores_have_a_column_if_models_keep_a_state():
   assert second['sent in all to evaluate'] == ''
   (row,) = rows(RUN)
   assert 'sent in all to evaluate' not in row
+
+
+@pytest.mark.parametrize('within', [True, False])
+def test_an_audit_says_where_bytes_are_sent_if_any_worker_is_devices(within):
+  audited = {'step': 0, 'ledger': 8, 'compiled': 8, 'kinds': {}, 'reason': ''}
+  summary = {
+    'config': {'link': '1gbe'},
+    'runs': [
+      {'name': 'one', 'audit': [audited]},
+      {'name': 'two', 'audit': [audited, audited | {'within': within}]},
+    ],
+  }
+  found = [row.get('where bytes are sent') for row in table.audit_rows(summary)]
+  expected = ['between workers', 'between workers', 'within a worker']
+  assert found == (expected if within else [None] * 3)
 
 
 def test_a_link_of_groups_is_in_the_heading_of_its_seconds():

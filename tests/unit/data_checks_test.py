@@ -89,6 +89,14 @@ def test_labels_that_the_loss_knows_are_admitted(y, loss, source):
   checked(X, y, loss, source)
 
 
+@pytest.mark.parametrize('number', [2**40, -(2**31) - 1])
+def test_integers_that_jax_would_wrap_are_refused(number):
+  wide = at(np.int64(Y), 9, number)
+  with pytest.raises(UserError, match=f'the integer {number}, and JAX keeps'):
+    checked(X, wide)
+  checked(X, at(np.int64(Y), 9, 1))
+
+
 def test_the_largest_label_of_a_source_is_tried_too():
   with pytest.raises(UserError, match='the integer 7'):
     checked(X, at(Y, 60, 7), source=True)

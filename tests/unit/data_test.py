@@ -327,6 +327,17 @@ def test_the_official_archive_of_cifar_is_read_without_unpacking(
   assert os.listdir(tmp_path) == [TAR]
 
 
+def test_the_files_of_an_archive_have_an_order_of_their_own(
+  tmp_path, monkeypatch
+):
+  """CIFAR-10's archive begins with data_batch_4 and has test_batch third."""
+  found = {'train.bin': b'of train', 'test.bin': b'of test'}
+  as_published(monkeypatch, found)
+  put(tmp_path, {TAR: archive(dict(reversed(found.items())))})
+  read = files.contents(images.SOURCES['cifar100'], tmp_path)
+  assert list(read.items()) == list(found.items())
+
+
 def with_a_long_name(length):
   packed = io.BytesIO()
   with tarfile.open(

@@ -323,6 +323,32 @@ def test_a_target_of_accuracy_needs_one():
 
 
 @pytest.mark.parametrize(
+  'mine, ends, match',
+  [
+    ({'target': 0.9}, {'target_score': 'r2', 'target': 0.5}, True),
+    ({'target_score': 'mae'}, {'target_score': 'r2', 'target': 0.5}, True),
+    (
+      {'target_score': 'r2', 'target': 0.5},
+      {'target_score': 'r2', 'target': 0.5},
+      False,
+    ),
+    ({'target': 0.5}, {'target_score': 'r2', 'target': 0.5}, False),
+  ],
+)
+def test_runs_are_judged_by_the_target_at_which_they_end(mine, ends, match):
+  found = config()
+  found.variants = {}
+  found.cluster = defaults.cluster(asynchronous=False, **ends)
+  for key, value in mine.items():
+    found[key] = value
+  if not match:
+    check('one', found)
+    return
+  with pytest.raises(UserError, match='which differ; leave one out'):
+    check('one', found)
+
+
+@pytest.mark.parametrize(
   'given, words',
   [
     (

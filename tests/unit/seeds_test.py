@@ -141,6 +141,27 @@ def test_a_line_has_no_step_that_a_seed_lacks_or_has_twice(tmp_path):
   figures.draw(folder, summary, runs[:1])
 
 
+def test_a_line_goes_on_to_the_target_that_seeds_reach_at_other_steps(tmp_path):
+  config = workdirs.config() | {'seeds': [0, 1], 'cluster': {'engine': ''}}
+  folder = workdirs.claim(tmp_path / 'a', config)
+  for seed, scores in enumerate(((0.5, None, 0.92), (0.4, None, 0.6, 0.9))):
+    records = [
+      workdirs.record(
+        step, test_accuracy=score, test_loss=score, virtual_s=float(step)
+      )
+      for step, score in enumerate(scores, 1)
+    ]
+    workdirs.run(folder, f'all_reduce-seed{seed}', records, seed=seed)
+  runs = [
+    run._replace(summary={'target_s': run.records['virtual_s'][-1]})
+    for run in reader.read(folder)
+  ]
+  found = seed_lines.lines(reader.summary(folder), runs)['all_reduce']
+  assert found['step'].tolist() == [1, 2, 3, 4]
+  assert found['test_accuracy'].tolist()[2:] == pytest.approx([0.76, 0.91])
+  assert found['virtual_s'].tolist() == [1, 2, 3, 3.5]
+
+
 @pytest.mark.exhaustive
 def test_a_seed_that_diverges_is_told(done):
   summary = json.loads(json.dumps(done[1]))
