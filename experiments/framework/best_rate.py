@@ -4,6 +4,8 @@ Rates are compared on validation data, at the end of their schedules; the best
 one is then scored with every seed.
 """
 
+import functools
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,6 +19,8 @@ from experiments.framework.study import Ask, Study, follow
 RATE_FACTOR = 10**0.5  # Between two learning rates.
 TRIALS = 5  # Most learning rates of a method, unless a claim says more.
 SEEDS = 3
+# Of accuracy: one seed on validation data does not tell such rates apart.
+TIE = 0.003
 
 
 class Tuned(NamedTuple):
@@ -43,6 +47,7 @@ def tuned(
   trials: int = TRIALS,
   score: Callable[[Result], float | None] | None = None,
   first_seed: int = 0,
+  tie: float = 0.0,
 ) -> Study:
   """Finds the best learning rate on validation data, then scores every seed.
 
@@ -58,20 +63,25 @@ def tuned(
     trials: most rates that are tried.
     score: of a run, the more the better; None is the workload's.
     first_seed: with which rates are tried.
+    tie: rates whose scores are that close to the best are compared by the mean
+      of SEEDS seeds.
 
   Returns:
     `Tuned`.
   """
   score = score or workloads.WORKLOADS[workload].score
+  scored = functools.partial(_scored, workload, config, score)
   curve: dict[float, float | None] = {}
   middle = config.optimizer.learning_rate
   wanted = around(middle, (0, -1, 1) if trials > 1 else (0,))
-  while wanted and len(curve) < trials:
-    runs = yield [
-      Ask(workload, on_validation(config, rate, first_seed)) for rate in wanted
-    ]
-    curve |= {rate: score(run) for rate, run in zip(wanted, runs, strict=True)}
-    wanted = _beyond(curve)
+  settled: set[float] = set()
+  while wanted:
+    curve |= yield from scored(wanted, [first_seed])
+    wanted = _beyond(curve) if len(curve) < trials else []
+    while not wanted and (near := _near_best(curve, tie) - settled):
+      curve |= yield from scored(near, range(first_seed, first_seed + SEEDS))
+      settled |= near
+      wanted = _beyond(curve) if len(curve) < trials else []
   best = best_of(curve)
   runs = []
   if best is not None:
@@ -88,12 +98,13 @@ def method(
   strategy: ConfigDict,
   probe: str = '',
   seeds: int = SEEDS,
+  tie: float = 0.0,
 ) -> Study:
   """`tuned` for a strategy on a workload; quick, one rate and one seed."""
   config = workloads.config(workload, workers, scale, strategy)
   if scale == 'quick':
     return tuned(workload, config, probe, seeds=1, trials=1)
-  return tuned(workload, config, probe, seeds)
+  return tuned(workload, config, probe, seeds, tie=tie)
 
 
 def further_seeds(
@@ -133,6 +144,37 @@ def best_of(curve: dict[float, float | None]) -> float | None:
   """The rate with the highest score; of a tie the one that was tried first."""
   known = {rate: score for rate, score in curve.items() if score is not None}
   return max(known, key=lambda rate: known[rate]) if known else None
+
+
+def _scored(
+  workload: str,
+  config: ConfigDict,
+  score: Callable[[Result], float | None],
+  rates: Iterable[float],
+  seeds: Sequence[int],
+) -> Study:
+  """The mean score of rates on validation data; None if a seed diverged."""
+  rates, found = [*rates], {}
+  runs = yield [
+    Ask(workload, on_validation(config, rate, seed))
+    for rate in rates
+    for seed in seeds
+  ]
+  for rate in rates:
+    mine, runs = runs[: len(seeds)], runs[len(seeds) :]
+    scores = [s for s in map(score, mine) if s is not None]
+    whole = len(scores) == len(seeds)
+    found[rate] = statistics.fmean(scores) if whole else None
+  return found
+
+
+def _near_best(curve: dict[float, float | None], tie: float) -> set[float]:
+  """The rates that are within `tie` of the best, if that is not alone."""
+  best = max((s for s in curve.values() if s is not None), default=None)
+  if not tie or best is None:
+    return set()
+  near = {r for r, s in curve.items() if s is not None and best - s <= tie}
+  return near if len(near) > 1 else set()
 
 
 def _beyond(curve: dict[float, float | None]) -> list[float]:

@@ -100,6 +100,29 @@ def test_rates_that_diverge_are_no_best_ones(tmp_path):
   assert (found.rate, found.runs) == (None, [])
 
 
+def test_rates_that_one_seed_cannot_tell_apart_are_tried_with_all(tmp_path):
+  """Seed 0 prefers 0.158 by less than a tie, the other two 0.05."""
+  ahead = {0.05: (0.9, 0.9, 0.9), 0.158: (0.902, 0.89, 0.89)}
+  others = (0.8, 0.99, 0.99)
+  score = lambda rate, seed: ahead.get(rate, others)[seed]
+  for tie, best, tries in ((0.0, 0.158, 4), (0.003, 0.05, 8)):
+    store, made, make = answering(tmp_path / str(tie), score)
+    of = best_rate.tuned('fashion', config(), tie=tie)
+    found = study.complete(of, store, make)
+    assert (found.rate, found.inside) == (best, True)
+    assert [holdout for *_, holdout in made].count('validation') == tries
+  assert found.curve[0.158] == pytest.approx(2.682 / 3)
+
+
+def test_a_tie_that_moves_the_best_to_an_edge_has_a_further_rate(tmp_path):
+  ahead = {0.05: (0.9, 0.8, 0.8), 0.158: (0.899, 0.9, 0.9)}
+  score = lambda rate, seed: ahead.get(rate, (0.7, 0.7, 0.7))[seed]
+  store, _, make = answering(tmp_path, score)
+  of = best_rate.tuned('fashion', config(), tie=0.003)
+  found = study.complete(of, store, make)
+  assert (found.rate, found.inside) == (0.158, True) and 0.5 in found.curve
+
+
 def test_a_study_gets_as_far_as_there_are_results(tmp_path):
   store, made, make = answering(tmp_path, lambda rate, seed: 0.5)
   begin = lambda: best_rate.tuned('fashion', config())
