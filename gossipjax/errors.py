@@ -24,12 +24,13 @@ def nearest(name: str, options: Iterable[str]) -> str:
     options: all known names.
 
   Returns:
-    "; did you mean 'x'?" if an option is close, else "; there are a, b, c."
+    "; did you mean 'x'?" if an option is close, else "; there are a, b, c." or
+    "; there is none."
   """
   options = sorted(options)
   if close := closest(name, options):
     return f'; did you mean {close!r}?'
-  return f'; there are {", ".join(options)}.'
+  return f'; there are {", ".join(options)}.' if options else '; there is none.'
 
 
 def closest(name: str, options: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
   schedule = base.optimizer.get('schedule', '')
   if not isinstance(schedule, str) or ':' in schedule:
     # It may have any arguments in steps.
-    with found.unlocked():
+    with found.optimizer.unlocked():
       found.optimizer.schedule_steps = base.steps
     return found
   if found.optimizer.get('warmup_steps'):

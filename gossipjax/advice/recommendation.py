@@ -44,7 +44,8 @@ def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
     )
   said += (
     f' Learning rates are the best of pilots of {first.steps} of {full} steps, '
-    'on validation data. The target is 99 % of the best score of all-reduce'
+    'on validation data. The target is a hundredth worse than the best score '
+    'of all-reduce'
   )
   said += '; pilots do not show who reaches it.' if first.steps < full else '.'
   if more:

@@ -38,15 +38,19 @@ def columns(frames: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def goal(config: Mapping[str, Any]) -> tuple[str, float]:
-  """Score and target of the config, else of its cluster; '' and 0 if none."""
-  parts = _named(config), _named(config.get('cluster') or {})
-  return next(filter(any, parts), ('', 0.0))
+  """Score and target at which runs end, else the config's; '' and 0 if none."""
+  ends = _named(config.get('cluster') or {})
+  return ends if any(ends) and not contradiction(config) else _named(config)
 
 
-def contradict(config: Mapping[str, Any]) -> bool:
-  """Whether runs end at another target than the one they are judged by."""
-  (score, target), end = _named(config), _named(config.get('cluster') or {})
-  return any((score, target)) and any(end) and (score or end[0], target) != end
+def contradiction(config: Mapping[str, Any]) -> str:
+  """'loss 0.4 and accuracy 0.9' if runs end at the first and are judged by the
+  second, which is not the same; else ''."""
+  ends, (score, target) = _named(config.get('cluster') or {}), _named(config)
+  judged = score or ends[0], target or ends[1]
+  if not any(ends) or judged == ends:
+    return ''
+  return f'{ends[0]} {ends[1]:g} and {judged[0]} {judged[1]:g}'
 
 
 def _named(part: Mapping[str, Any]) -> tuple[str, float]:

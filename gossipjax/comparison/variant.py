@@ -79,10 +79,10 @@ def check(
 def _check_target(config: ConfigDict, run: Run) -> None:
   """Refuses a score that the task has not, an accuracy above 1, and another
   target than that of virtual time."""
-  if scores.contradict(config):
+  if both := scores.contradiction(config):
     raise UserError(
-      'Runs end at the target of config.cluster and are judged by '
-      'config.target and config.target_score, which differ; leave one out.'
+      'Runs end at the target of config.cluster and are judged by that of '
+      f'config.target_score and config.target: {both}; leave one out.'
     )
   if chosen := config.get('target_score'):
     known = checks.scores_of(run.task)

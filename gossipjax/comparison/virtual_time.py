@@ -27,7 +27,7 @@ def summarise(run: Run, last: Record) -> dict[str, Any]:
   if last.lost_worker is not None:
     ended = f'waited for worker {last.lost_worker} until the time-out'
   elif reached:
-    ended = f'reached {target} at {last.virtual_s:.4g} s'
+    ended = f'reached {target} by its evaluation at {last.virtual_s:.4g} s'
   elif wanted:
     ended = f'never reached {target} in {last.step} steps'
   return {

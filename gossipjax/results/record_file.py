@@ -136,8 +136,9 @@ def _decode_one(path: pathlib.Path, number: int, line: bytes) -> Record:
     return msgspec.convert(json.loads(line), Record)
   except (ValueError, RecursionError) as error:
     raise UserError(
-      f'{path}, line {number} is not a record ({error}); delete the line, run '
-      'the variant again, or use the gossipjax that wrote it.'
+      f'{path}, line {number} is not a record ({error}); the same run with '
+      '--resume restores what its checkpoint has, or use the gossipjax that '
+      'wrote it.'
     ) from error
 
 

@@ -67,7 +67,7 @@ def _begin(task: Task) -> tuple[Tree, Tree]:
   if odd or not leaves:
     raise UserError(
       f'task.init returns {_told(odd)} as parameters; they have to be arrays '
-      'of floating point that are not empty.'
+      'of floating point that are not empty. Others belong in the state.'
     )
   return params, state
 

@@ -64,8 +64,12 @@ def task_from_linen(
   def judge(params, state, x):
     return model.apply({'params': params, **state}, x, **testing)
 
-  rest.setdefault('as_model', lambda params, state: {'params': params, **state})
   stateful = _has_state(init)
+  # Without a state, the task's is the empty tuple.
+  kept = lambda state: state if stateful else {}
+  rest.setdefault(
+    'as_model', lambda params, state: {'params': params, **kept(state)}
+  )
   return task_of(
     jax.jit(init), forward, judge, loss, scores, train, test, stateful, rest
   )

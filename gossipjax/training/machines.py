@@ -87,7 +87,7 @@ def of_config(
     remedy = "engine=''" if engine else 'cluster.asynchronous=False'
     raise UserError(
       f'strategy {config.strategy.name} needs all workers at once; '
-      f'set {remedy}.'
+      f'set {remedy}, which a variant may do for itself.'
     )
   if found.asynchronous and strategy.state is not None:
     raise UserError(

@@ -9,6 +9,7 @@ import pathlib
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import serialization
 
@@ -100,7 +101,9 @@ def _in_form(form: Tree, arrays: dict[str, Any], path: pathlib.Path) -> Tree:
       f'{", ".join(sorted(odd)[:5])}.'
     )
   leaves = [
-    jax.random.wrap_key_data(arrays[name]) if _is_key(x) else arrays[name]
+    jax.random.wrap_key_data(arrays[name])
+    if _is_key(x)
+    else jnp.asarray(arrays[name])  # A traced index does not index NumPy's.
     for name, x in wanted.items()
   ]
   return jax.tree.unflatten(jax.tree.structure(form), leaves)

@@ -333,6 +333,7 @@ def test_a_target_of_accuracy_needs_one():
       False,
     ),
     ({'target': 0.5}, {'target_score': 'r2', 'target': 0.5}, False),
+    ({'target_score': 'r2'}, {'target_score': 'r2', 'target': 0.5}, False),
   ],
 )
 def test_runs_are_judged_by_the_target_at_which_they_end(mine, ends, match):
@@ -343,8 +344,9 @@ def test_runs_are_judged_by_the_target_at_which_they_end(mine, ends, match):
     found[key] = value
   if not match:
     check('one', found)
+    assert scores.goal(found) == ('r2', 0.5)
     return
-  with pytest.raises(UserError, match='which differ; leave one out'):
+  with pytest.raises(UserError, match=r'r2 0\.5 and .*; leave one out'):
     check('one', found)
 
 
@@ -385,7 +387,7 @@ def test_a_run_in_virtual_time_ends_at_a_score_of_ones_own(score, value):
   )
   assert last.step < 400 and good(last) and not any(map(good, before))
   told = virtual_time.summarise(variant.run, last)
-  assert told['ended'].startswith(f'reached {score} of 0.5 at')
+  assert told['ended'].startswith(f'reached {score} of 0.5 by its eval')
   assert told['target_s'] == last.virtual_s
 
 

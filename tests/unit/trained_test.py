@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import linen as nn
 from flax import nnx
 
 import gossipjax as gj
@@ -55,6 +56,15 @@ def test_a_flax_model_is_given_back_as_it_is_used(make):
   assert float(of_model) == pytest.approx(run['test_loss'], rel=1e-6)
   with pytest.raises(UserError, match="no run 'fex'; did you mean 'few'"):
     found.trained('fex')
+
+
+def test_a_linen_model_without_a_state_is_given_back_too():
+  model = nn.Sequential([lambda x: x.reshape(len(x), -1), nn.Dense(2)])
+  found = compared(gj.task_from_linen(model, loss, **DATA))
+  variables = found.trained('few')
+  (run,) = found.summary['runs']
+  of_model = float(loss(model.apply(variables, X), Y))
+  assert of_model == pytest.approx(run['test_loss'], rel=1e-6)
 
 
 def test_another_task_gets_what_its_init_returns(tmp_path):
