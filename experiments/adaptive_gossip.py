@@ -195,15 +195,15 @@ def _said(row: dict[str, Any]) -> str:
 
 NOTES = f"""
 `traffic saved`: of the bytes of all workers, against gossip at every step.
-Triggers and random times are brought to a twelfth of them, within 5 %, by a
-search on validation data (`{WANTED}`). If it ends beyond a factor of {FAR},
-there are no seeds: norm_slope on fashion-dense, where at a horizon of 1.41 all
-workers send 46 times as much as at 1.44. `time saved`: modelled in lock-step,
-without latency, at the bandwidth where gossip communicates
-{100 * COMM_SHARE:.0f} % of its time. Scope local: each worker decides, so that
-some talk in most steps and all wait for them; in one lock-step program it saves
-logical bytes only, since a silent worker's message still moves. Scope all: a
-flag agrees whether anyone wants to talk; if nobody does, nothing is sent.
+A search on validation data brings triggers and random times to a twelfth of
+them; the rate that is chosen afterwards moves some away (`{WANTED}`), and only
+those within 5 % are compared at equal bytes. Beyond a factor of {FAR} there are
+no seeds: norm_slope on fashion-dense, where at a horizon of 1.41 all send 46
+times as much as at 1.44. `time saved`: modelled in lock-step, without latency,
+where gossip communicates {100 * COMM_SHARE:.0f} % of its time. Scope local:
+each worker decides, so that some talk in most steps and all wait for them; in
+one program a silent worker's message moves, though it is not billed. Scope all:
+a flag agrees whether anyone wants to talk; if nobody does, nothing is sent.
 gossip and {FIXED} are the same under both. Points are paired by seed, and
 random times differ with it; {WORKLOADS[-1]} has none, no norm_slope and no
 scope all. On a ring, but for `exponential`: there each worker sends to one

@@ -165,6 +165,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     enough = claim.all_hold((enough, None if ahead is None else not ahead))
     cases.append(enough if complete else None)
     names = ', '.join(row['strategy'] for row in front)
+    names = names if complete else 'not known yet'
     fine = ', '.join(good) or ('none' if enough is False else 'undecided')
     said.append(
       f'On {name}, of {len(mine)} strategies, these are on the front, from the '
@@ -190,7 +191,7 @@ much. Those on the front with the first seed have three seeds, on {EVERY} all,
 and others of which three are kept; those with one are on no front. The front is
 that of the means: who is on it by less than the errors may not be. On
 {', '.join(LARGE)} only plain methods are trained, and those that were on the
-front of a smaller workload when these were begun.
+front of a smaller workload when these were begun: a training takes minutes.
 """
 
 

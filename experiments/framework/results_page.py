@@ -46,10 +46,12 @@ enough, or exchange too rarely, and where its bound lies within the one-sided
 95 % interval of the mean over seeds (Student's t: of three seeds 2.9 standard
 errors, which the tables give). A true value at its bound is decided wrongly
 five times in a hundred on each side, so among many cases some are. Standard
-errors leave out that learning rates were chosen with one seed. Where cases are
-undecided, a range may cover the decided ones only. Quantities without seeds
-(bytes, modelled seconds, most measured seconds) are compared with the bound
-directly. In virtual time the learning is real and the clock is modelled.
+errors leave out that learning rates were chosen with one seed (in gtopk_mass,
+near ties with three). Where cases are undecided, a range may cover the decided
+ones only. Quantities without seeds (bytes, modelled seconds, most measured
+seconds) are compared with the bound directly. In virtual time the learning is
+real and the clock is modelled. advice_quality is about the time that short
+trainings take, and its workloads are not held to the rules of length.
 
 """
 

@@ -70,8 +70,7 @@ def coverage(
     gate = gates.gate(name, kept, scale)
     reached = math.nan if gate.reached is None else gate.reached
     mine = [cell for cell in studies if cell[0] == name]
-    what = workloads.WORKLOADS[name]
-    size = what.sizes[scale]
+    size = (what := workloads.WORKLOADS[name]).sizes[scale]
     rows.append(
       {
         'workload': name,
@@ -80,6 +79,7 @@ def coverage(
         'examples a step': size.examples,
         'scale': scale,
         'gate': what.gate_at(scale),
+        'where the gate is from': what.anchor,
         'all-reduce reached': reached,
         'gate met': gate.met,
         'studies': len(mine),
