@@ -1,4 +1,5 @@
-"""`--config.task.name=NAME` and `.strategy.name=NAME` on the command line.
+"""`--config.task.name=NAME` and `.strategy.name=NAME` on the command line, also
+those of a variant, `--config.variants.VARIANT.strategy.name=NAME`.
 
 Another task or strategy has other arguments: they replace those of the
 config's, and can be set beside its name. Optimizers keep some of theirs, see
@@ -7,6 +8,7 @@ config's, and can be set beside its name. Optimizers keep some of theirs, see
 
 import ast
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +22,9 @@ _PARTS = {
   'strategy': (resolve.strategy_config, resolve.strategy_function),
 }
 Given = Mapping[str, Mapping[str, str]]
+_NAMES = re.compile(
+  r'--config\.((?:variants\.[^.=]+\.)?(?:task|strategy))\.name='
+)
 
 
 def take(words: Sequence[str]) -> tuple[list[str], Given]:
@@ -29,13 +34,12 @@ def take(words: Sequence[str]) -> tuple[list[str], Given]:
     The others, and for each part that a word names the texts by key.
   """
   others, found = list(words), {}
-  for part in _PARTS:
+  for part in dict.fromkeys(m[1] for m in map(_NAMES.match, words) if m):
     start = f'--config.{part}.'
-    if any(word.startswith(f'{start}name=') for word in words):
-      mine = [w for w in others if w.startswith(start) and '=' in w]
-      others = [w for w in others if w not in mine]
-      pairs = (word.removeprefix(start).split('=', 1) for word in mine)
-      found[part] = {key: text for key, text in pairs}
+    mine = [w for w in others if w.startswith(start) and '=' in w]
+    others = [w for w in others if w not in mine]
+    pairs = (word.removeprefix(start).split('=', 1) for word in mine)
+    found[part] = {key: text for key, text in pairs}
   return others, found
 
 
@@ -45,19 +49,28 @@ def put(config: ConfigDict, given: Given) -> None:
   Raises:
     UserError: there is no such part or argument, or a value has another type.
   """
-  for part, texts in given.items():
-    before = config.get(part) or {}
+  for path, texts in given.items():
+    *parents, part = path.split('.')
+    node: Any = config
+    for parent in parents:
+      known = node if isinstance(node, ConfigDict) else {}
+      if parent not in known:
+        raise UserError(
+          f'--config.{path}: {parent} is unknown{nearest(parent, known)}'
+        )
+      node = node[parent]
+    before = node.get(part) or {}
     same = before.get('name') == texts['name']
     kept = {k: v for k, v in before.items() if same and k != 'name'}
-    fresh = _made(part, kept, texts)
-    with config.ignore_type(), config.unlocked():
-      config[part] = fresh
+    fresh = _made(path, kept, texts)
+    with node.ignore_type(), node.unlocked():
+      node[part] = fresh
 
 
 def _made(
   part: str, kept: Mapping[str, Any], texts: Mapping[str, str]
 ) -> ConfigDict:
-  make, function = _PARTS[part]
+  make, function = _PARTS[part.rpartition('.')[2]]
   name = texts['name']
   known = inspect.signature(function(name)).parameters
   own = {

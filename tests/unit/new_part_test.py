@@ -71,6 +71,20 @@ def test_a_part_of_a_strategy_is_chosen_with_it():
   resolve.strategy(found)
 
 
+def test_a_variant_gets_another_strategy_too():
+  config = defaults.get_config()
+  config.variants = defaults.variants(mine='topk', other='gtopk')
+  words = 'mine.strategy.name=power_sgd', 'mine.strategy.rank=2'
+  rest, given = new_part.take([f'--config.variants.{word}' for word in words])
+  new_part.put(config, given)
+  mine, other = config.variants.mine.strategy, config.variants.other.strategy
+  assert rest == [] and (mine.name, mine.rank) == ('power_sgd', 2)
+  assert 'density' not in mine and other.name == 'gtopk'
+  resolve.strategy(mine)
+  with pytest.raises(UserError, match="mien is unknown; did you mean 'mine'"):
+    new_part.put(config, {'variants.mien.strategy': {'name': 'topk'}})
+
+
 def test_words_that_name_nothing_are_left_to_the_config():
   words = ['--config.strategy.density=0.25', '--config.task.width=2']
   assert new_part.take(words) == (words, {})
