@@ -10,7 +10,7 @@ reservation  reserves a workdir for one config and one process at a time
 inputs       what a run depends on beside its config: files, versions
 lock         one process writes into a workdir at a time
 timeline_file  timeline.json of virtual time, written and read
-more_steps   whether a run may go on to more steps than it began with
+more_steps   whether it may go on to more steps or seeds than it began with
 record_file  records.jsonl: appends records, reads them as arrays
 record_order checks that the records of a run are all there, in order
 reader       reads all runs of some workdirs, without JAX

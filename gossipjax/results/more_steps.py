@@ -1,4 +1,4 @@
-"""Whether a run may go on to more steps than it began with."""
+"""Whether a comparison may go on to more steps or seeds than it began with."""
 
 from typing import Any
 
@@ -15,6 +15,14 @@ def only(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
   """Whether a config wants more steps than another, and nothing else."""
   same = {**found, 'steps': None} == {**wanted, 'steps': None}
   return same and wanted['steps'] > found['steps']
+
+
+def more_seeds(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+  """Whether a config has all seeds of another and further ones, and is else the
+  same. A run of one without `seeds` has a name without its seed."""
+  same = {**found, 'seeds': None} == {**wanted, 'seeds': None}
+  begun, now = ({*(config.get('seeds') or ())} for config in (found, wanted))
+  return same and bool(begun) and begun < now
 
 
 def obstacle(config: ConfigDict, found: dict[str, Any]) -> str:

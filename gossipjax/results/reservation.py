@@ -40,8 +40,8 @@ def reserved(
   Args:
     folder: the workdir; inside the context no other process writes into it.
     config: a ConfigDict; written to config.json with `workdir.provenance`.
-    resume: whether the folder may hold this comparison already, or the same
-      of fewer steps, if the learning rates do not depend on their number.
+    resume: whether the folder may hold this comparison already, or the same of
+      fewer seeds or, if the learning rates do not depend on it, of fewer steps.
     higher: names of scores of which large values are good; written too.
     command: that repeats the comparison; written too.
     check: called before anything is written, if the folder holds a comparison.
@@ -69,7 +69,8 @@ def reserved(
     if (folder / workdir.CONFIG).exists():
       said = _check_inputs(folder, now)
       check()
-      if (then := workdir.claimed(folder))['config'] != wanted:  # More steps.
+      if (then := workdir.claimed(folder))['config'] != wanted:
+        # More steps or seeds.
         now = then | {'config': wanted, 'command': command}
         workdir.reopen(folder)
         write(folder / workdir.CONFIG, json.dumps(now, indent=2))
@@ -115,7 +116,9 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
         f'--workdir={folder} holds a run of config.steps={found["steps"]}, '
         f'which cannot go on to {wanted["steps"]}: {why}; name another folder.'
       )
-  elif found != wanted:
+  elif found != wanted and not (
+    resume and more_steps.more_seeds(found, wanted)
+  ):
     others = ', '.join(differences(found, wanted, 'config'))
     raise UserError(
       f'--workdir={folder} holds a run of another config (they differ in '

@@ -114,6 +114,24 @@ def test_the_table_has_mean_and_deviation(done):
 
 
 @pytest.mark.exhaustive
+def test_seeds_are_added_to_a_finished_comparison(done, tmp_path):
+  """Those that it has are not trained again."""
+  folder, few = tmp_path / 'run', config(seeds=SEEDS[1:])
+  compare.compare(few, folder)
+  kept = {p: p.stat().st_mtime_ns for p in folder.glob('*/records.jsonl')}
+  more = config(seeds=SEEDS)
+  with pytest.raises(UserError, match=r'differ in config\.seeds'):
+    compare.compare(more, folder)
+  with pytest.raises(UserError, match=r'differ in config\.seeds'):
+    compare.compare(config(seeds=SEEDS[:1]), folder, resume=True)
+  found = compare.compare(more, folder, resume=True)
+  assert len(kept) == 2 * len(SEEDS[1:])
+  assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+  ends = lambda summary: [(r['name'], r['test_loss']) for r in summary['runs']]
+  assert ends(found) == ends(done[1])
+
+
+@pytest.mark.exhaustive
 def test_figures_and_report_have_bands(done):
   folder, summary = done
   rows = seed_lines.lines(summary, reader.read(folder))['dense']
