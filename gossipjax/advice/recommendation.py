@@ -56,7 +56,10 @@ def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
 def _why(rank: Rank) -> str:
   """Both outcomes, and what kept trainings say of them."""
   if rank.risk is None:
-    return f'Its pilots took {_time(rank.low)} to {_time(rank.high)}.'
+    end = ', or never got there' if rank.high == NEVER else ''
+    return (
+      f'Its pilots took {_time(rank.low)}{end or " to " + _time(rank.high)}.'
+    )
   return (
     f'If it reaches the target: {_time(rank.low)}. If not, all-reduce is '
     f'trained afterwards: {_time(rank.high)} together. {rank.risk}'

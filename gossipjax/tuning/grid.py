@@ -86,8 +86,14 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
       )
     if not any(has(config, key) for config in configs):
       known = dict.fromkeys(k for config in configs for k in _keys(config))
+      default = (
+        f' One that optax has by default is set first: --config.{key}=VALUE.'
+        if key.startswith('optimizer.')
+        else ''
+      )
+      close = _nearest(key, known)
       raise UserError(
-        f'--grid {key}: no variant has such a key{_nearest(key, known)}'
+        f'--grid {key}: no variant has such a key{close}{default}'
       )
 
 
