@@ -69,8 +69,7 @@ def reserved(
     if (folder / workdir.CONFIG).exists():
       said = _check_inputs(folder, now)
       check()
-      if (then := workdir.claimed(folder))['config'] != wanted:
-        # More steps or seeds.
+      if (then := workdir.claimed(folder))['config'] != wanted:  # More of it.
         now = then | {'config': wanted, 'command': command}
         workdir.reopen(folder)
         write(folder / workdir.CONFIG, json.dumps(now, indent=2))
