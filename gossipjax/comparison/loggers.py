@@ -3,9 +3,9 @@
 These logs are never read; results come from records.jsonl.
 """
 
-import hashlib
 import os
 import pathlib
+import uuid
 from collections.abc import Callable
 
 import msgspec
@@ -106,7 +106,10 @@ def _wandb(
   import wandb
 
   del step
-  path = str((folder / name).resolve())
+  # A resumed run goes on there; one of a folder that was made anew does not.
+  place = folder / name / 'wandb-id'
+  if not place.exists():
+    place.write_text(uuid.uuid4().hex)
   run = wandb.init(
     project=os.environ.get('WANDB_PROJECT', 'gossipjax'),
     group=folder.name,
@@ -114,7 +117,7 @@ def _wandb(
     dir=str(folder),
     config=config.to_dict(),
     resume='allow',
-    id=hashlib.sha1(path.encode()).hexdigest()[:16],
+    id=place.read_text(),
   )
   return lambda step, values: run.log(values, step=step), run.finish
 

@@ -62,6 +62,8 @@ def test_both_show_every_record_of_a_comparison(tmp_path, monkeypatch):
   (kept,) = (tmp_path / 'a' / 'wandb').glob('offline-run-*/run-*.wandb')
   for key in (b'train_loss', b'test_accuracy', b'comm_s/1gbe'):
     assert key in kept.read_bytes()
+  # By that a resumed run is continued, and no other one of this path.
+  assert kept.stem == f'run-{(run / "wandb-id").read_text()}'
   # And the report is beside them.
   assert (tmp_path / 'a' / 'report.html').stat().st_size > 1e6
 
