@@ -1,5 +1,6 @@
 """The pictures of a comparison: a score against seconds, bytes and steps."""
 
+import math
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -50,7 +51,7 @@ def draw(
       _panel(axes, lines, cost, score)
       axes.set_xlabel(title, parse_math=False)  # A name may have a $.
       if cost not in LINEAR and _has_points(axes):
-        axes.set_xscale('symlog' if _starts_at_zero(lines, cost) else 'log')
+        _scale(axes, lines, cost)
       if found and found.metric == score:
         axes.axhline(found.target, color='0.4', ls='--', lw=1, label='target')
       units.ticks(axes.xaxis, UNITS.get(cost, ''))
@@ -110,7 +111,14 @@ def _has_points(axes: Axes) -> bool:
   return any(np.size(line.get_xdata()) for line in axes.lines)
 
 
-def _starts_at_zero(lines: dict[str, Columns], cost: str) -> bool:
-  return any(
-    (records[cost] <= 0).any() for records in lines.values() if records
+def _scale(axes: Axes, lines: dict[str, Columns], cost: str) -> None:
+  """A logarithmic axis; if a line begins at 0, its first decade is linear."""
+  all_costs = np.concatenate(
+    [r.get(cost, np.array([])) for r in lines.values()]
   )
+  above = all_costs[all_costs > 0]
+  if (all_costs == 0).any() and above.size:
+    first = 10.0 ** math.floor(math.log10(above.min()))
+    axes.set_xscale('symlog', linthresh=first)
+  else:
+    axes.set_xscale('log')

@@ -1,5 +1,6 @@
 """Pictures of comparisons: what their legends say."""
 
+import pytest
 from matplotlib.figure import Figure
 
 from gossipjax.comparison import figures
@@ -16,11 +17,17 @@ def names(figure: Figure) -> list[str]:
   return [text.get_text() for text in legend.get_texts()]
 
 
-def test_every_run_is_in_the_legend(tmp_path, monkeypatch):
-  drawn = []
+@pytest.fixture
+def drawn(monkeypatch):
+  """The figures that are saved from now on."""
+  found = []
   monkeypatch.setattr(
-    Figure, 'savefig', lambda self, *_, **__: drawn.append(self)
+    Figure, 'savefig', lambda self, *_, **__: found.append(self)
   )
+  return found
+
+
+def test_every_run_is_in_the_legend(tmp_path, drawn):
   variants = {name: {'strategy': {'name': 'topk'}} for name in NAMES}
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(**variants))
   for name in NAMES:
@@ -29,3 +36,18 @@ def test_every_run_is_in_the_legend(tmp_path, monkeypatch):
   assert drawn
   for figure in drawn:
     assert [n for n in names(figure) if n != 'target'] == NAMES
+
+
+def test_bytes_from_zero_have_a_decade_for_it_not_one_for_each_byte(
+  tmp_path, drawn
+):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(dense={}))
+  sent = {1: 0, 2: 38_000, 4: 400_000}
+  records = [record(s, bytes_sent=[sent[s], sent[s]]) for s in sent]
+  workdirs.run(folder, 'dense', records)
+  figures.draw(folder, reader.summary(folder), reader.read(folder))
+  axes = drawn[0].axes[1]
+  drawn[0].canvas.draw()
+  told = [text.get_text() for text in axes.get_xticklabels()]
+  assert axes.get_xscale() == 'symlog'
+  assert told == ['0 B', '10 kB', '100 kB']
