@@ -39,8 +39,7 @@ def compare(
 
   Args:
     task: model, loss and examples.
-    strategies: by the names that they have in tables. The one that is named
-      'all_reduce', else the first, sets the target and is the reference.
+    strategies: by name; 'all_reduce', or else the first, sets the target.
     optimizer: of each worker; it knows nothing of the others.
     workers: P, 1 to 4,095; each has a device, or all share one.
     steps: local steps of each worker, at least 1.
