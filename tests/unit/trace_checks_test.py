@@ -79,11 +79,11 @@ def uncounted_late() -> Strategy:
   return of_parameters(update)
 
 
-def unbilled() -> Strategy:
+def unbilled(mean=mean) -> Strategy:
   return of_gradients(lambda tree: (mean(tree)[0], SILENCE))
 
 
-def billed_once() -> Strategy:
+def billed_once(mean=mean) -> Strategy:
   """The second exchange is forgotten."""
 
   def update(tree):
@@ -140,15 +140,11 @@ def quiet(tree):
 
 def traced_before() -> Strategy:
   """JAX keeps the trace of a function that it compiles."""
-  return of_gradients(lambda tree: (compiled_mean(tree)[0], SILENCE))
+  return unbilled(compiled_mean)
 
 
 def traced_before_twice() -> Strategy:
-  def update(tree):
-    once, sent = compiled_mean(tree)
-    return compiled_mean(once)[0], sent
-
-  return of_gradients(update)
+  return billed_once(compiled_mean)
 
 
 def traced_before_in_a_branch() -> Strategy:
