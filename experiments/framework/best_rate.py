@@ -75,13 +75,13 @@ def tuned(
   middle = config.optimizer.learning_rate
   wanted = around(middle, (0, -1, 1) if trials > 1 else (0,))
   settled: set[float] = set()
-  while wanted:
-    curve |= yield from scored(wanted, [first_seed])
-    wanted = _beyond(curve) if len(curve) < trials else []
-    while not wanted and (near := _near_best(curve, tie) - settled):
+  while wanted or (near := _near_best(curve, tie) - settled):
+    if wanted:
+      curve |= yield from scored(wanted, [first_seed])
+    else:
       curve |= yield from scored(near, range(first_seed, first_seed + SEEDS))
       settled |= near
-      wanted = _beyond(curve) if len(curve) < trials else []
+    wanted = _beyond(curve) if len(curve) < trials else []
   best = best_of(curve)
   runs = []
   if best is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from gossipjax.config import defaults, resolve
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError, nearest, pick
 
 _PARTS = {
   'task': (defaults.task, resolve.task_function),
@@ -50,15 +50,11 @@ def put(config: ConfigDict, given: Given) -> None:
     UserError: there is no such part or argument, or a value has another type.
   """
   for path, texts in given.items():
-    *parents, part = path.split('.')
+    *of_variant, part = path.split('.')
     node: Any = config
-    for parent in parents:
-      known = node if isinstance(node, ConfigDict) else {}
-      if parent not in known:
-        raise UserError(
-          f'--config.{path}: {parent} is unknown{nearest(parent, known)}'
-        )
-      node = node[parent]
+    if of_variant:
+      known = config.get('variants') or {}
+      node = pick(of_variant[-1], known, 'The variant of --config.variants')
     before = node.get(part) or {}
     same = before.get('name') == texts['name']
     kept = {k: v for k, v in before.items() if same and k != 'name'}
