@@ -55,36 +55,27 @@ ALL = [name for name in CORE if not name.startswith('hierarchical')]
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
-def stepper(aggregator, workers, executor):
+def one_step(aggregator, tree, executor):
   """What all workers make of their trees at the end of any period."""
-  where = executors.executor(workers, executor)
-  init, put = where.run(aggregator.init), where.put
+  where = executors.executor(len(tree['bias']), executor)
+  state = where.run(aggregator.init)(where.put(tree))
   update = where.run(
-    lambda tree, state, step, **shared: aggregator.update(
-      tree, state, step, **shared
-    )
+    lambda tree, state, step: aggregator.update(tree, state, step)
   )
   step = jnp.int32(laws.CENTURY - 1)
-  return lambda tree, **shared: jax.device_get(
-    update(put(tree), init(put(tree)), step=step, **shared)
-  )
+  return jax.device_get(update(where.put(tree), state, step=step))
 
 
-def one_step(aggregator, tree, executor):
-  return stepper(aggregator, len(tree['bias']), executor)(tree)
+def seeded(aggregator, group):
+  """The aggregator with the keys of a group."""
 
+  def replace(equation, operands, run):
+    found = run(operands)
+    if equation.primitive.name == 'random_seed' and group:
+      return [jax.random.fold_in(found[0], group)]
+    return found
 
-def seeded(aggregator):
-  """The aggregator, with the keys of the group that its update is told."""
-
-  def update(tree, state, step, group):
-    def replace(equation, operands, run):
-      found = run(operands)
-      if equation.primitive.name == 'random_seed':
-        others = jax.random.fold_in(found[0], group)
-        return [jnp.where(group == 0, found[0], others)]
-      return found
-
+  def update(tree, state, step):
     return traced.replaced(aggregator.update, replace)(tree, state, step)
 
   return Aggregator(aggregator.init, update)
@@ -114,11 +105,11 @@ def members(group):
 def both_alone(name):
   """What each of two groups of four makes of its part, on one device."""
   tree = laws.walk(laws.start(8), 0)
-  alone = stepper(seeded(AGGREGATORS[name]), 4, 'vmap')
   return [
-    alone(
+    one_step(
+      seeded(AGGREGATORS[name], group),
       jax.tree.map(lambda x, g=group: x[members(g)], tree),
-      group=jnp.int32(group),
+      'vmap',
     )
     for group in range(2)
   ]
