@@ -94,11 +94,7 @@ def _front(name: str, first: dict[str, best_rate.Tuned]) -> list[str]:
 
 
 def _row(cell: tuple[str, str], tuned: best_rate.Tuned) -> dict[str, Any]:
-  given = ARGUMENTS.get(cell[1], {})
-  names = seed_statistics.columns(NAMES, cell) | {
-    'arguments': ', '.join(f'{name}={value}' for name, value in given.items())
-  }
-  return seed_statistics.row(names, tuned)
+  return seed_statistics.row(seed_statistics.columns(NAMES, cell), tuned)
 
 
 def on_the_front(row: dict[str, Any], rows: claim.Rows) -> bool:

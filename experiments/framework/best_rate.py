@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from experiments.framework import workloads
+from experiments.framework import given_arguments, tried_rates, workloads
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
 from experiments.framework.study import Ask, Study, follow
 
-RATE_FACTOR = 10**0.5  # Between two learning rates.
 TRIALS = 5  # Most learning rates of a method, unless a claim says more.
 SEEDS = 3
 # Of accuracy: one seed on validation data does not tell such rates apart.
@@ -31,12 +30,14 @@ class Tuned(NamedTuple):
     rate: the best; None if all diverged.
     runs: at that rate, one for each seed, scored on test data.
     inside: whether worse rates lie on both sides of the best.
+    arguments: of the strategy, see `given_arguments.told`.
   """
 
   curve: dict[float, float | None]
   rate: float | None
   runs: list[Result]
   inside: bool
+  arguments: str = ''
 
 
 def tuned(
@@ -73,22 +74,24 @@ def tuned(
   scored = functools.partial(_scored, workload, config, score)
   curve: dict[float, float | None] = {}
   middle = config.optimizer.learning_rate
-  wanted = around(middle, (0, -1, 1) if trials > 1 else (0,))
+  wanted = tried_rates.around(middle, (0, -1, 1) if trials > 1 else (0,))
   settled: set[float] = set()
-  while wanted or (near := _near_best(curve, tie) - settled):
+  while wanted or (near := tried_rates.near_best(curve, tie) - settled):
     if wanted:
       curve |= yield from scored(wanted, [first_seed])
     else:
       curve |= yield from scored(near, range(first_seed, first_seed + SEEDS))
       settled |= near
-    wanted = _beyond(curve) if len(curve) < trials else []
-  best = best_of(curve)
+    wanted = tried_rates.beyond(curve) if len(curve) < trials else []
+  best = tried_rates.best_of(curve)
   runs = []
   if best is not None:
     runs = yield [
       Ask(workload, seeded(config, best, seed), probe) for seed in range(seeds)
     ]
-  return Tuned(dict(sorted(curve.items())), best, runs, not _beyond(curve))
+  arguments = given_arguments.told(config.strategy)
+  inside = not tried_rates.beyond(curve)
+  return Tuned(dict(sorted(curve.items())), best, runs, inside, arguments)
 
 
 def method(
@@ -135,17 +138,6 @@ def with_all_seeds(of: Callable[[int], Study], one: Tuned, kept: Kept) -> Tuned:
   return follow(of(SEEDS), kept).found or one
 
 
-def around(rate: float, offsets: Sequence[int]) -> list[float]:
-  """Rates on the grid through `rate`, with three digits."""
-  return [float(f'{rate * RATE_FACTOR**offset:.3g}') for offset in offsets]
-
-
-def best_of(curve: dict[float, float | None]) -> float | None:
-  """The rate with the highest score; of a tie the one that was tried first."""
-  known = {rate: score for rate, score in curve.items() if score is not None}
-  return max(known, key=lambda rate: known[rate]) if known else None
-
-
 def _scored(
   workload: str,
   config: ConfigDict,
@@ -166,23 +158,6 @@ def _scored(
     whole = len(scores) == len(seeds)
     found[rate] = statistics.fmean(scores) if whole else None
   return found
-
-
-def _near_best(curve: dict[float, float | None], tie: float) -> set[float]:
-  """The rates that are within `tie` of the best, if that is not alone."""
-  best = max((s for s in curve.values() if s is not None), default=None)
-  if not tie or best is None:
-    return set()
-  near = {r for r, s in curve.items() if s is not None and best - s <= tie}
-  return near if len(near) > 1 else set()
-
-
-def _beyond(curve: dict[float, float | None]) -> list[float]:
-  """The next rate, if the best is at an end that has not diverged."""
-  best, rates = best_of(curve), sorted(curve)
-  if best is None or best == rates[0]:
-    return around(rates[0], (-1,))
-  return around(best, (1,)) if best == rates[-1] else []
 
 
 def on_validation(config: ConfigDict, rate: float, seed: int = 0) -> ConfigDict:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from experiments.framework import best_rate, study, workloads
+from experiments.framework import best_rate, study, tried_rates, workloads
 from experiments.framework.single_run import Result
 
 BytesOf = Callable[[Result], float | None]  # Bytes of a step; None: diverged.
@@ -61,7 +61,7 @@ def best_value(
   runs = yield asks
   score = workloads.WORKLOADS[workload].score
   scores = {v: score(run) for v, run in zip(configs, runs, strict=True)}
-  return best_rate.best_of(scores)
+  return tried_rates.best_of(scores)
 
 
 def value_for(

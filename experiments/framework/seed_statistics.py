@@ -41,6 +41,7 @@ def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
   bad = int(np.isnan(accuracy).sum())
   return {
     **cell,
+    'arguments': tuned.arguments,
     'seeds': len(tuned.runs),
     'seeds that diverged': bad,
     'learning rate': tuned.rate,

@@ -5,7 +5,14 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from experiments.framework import best_rate, study, trained, workloads
+from experiments.framework import (
+  best_rate,
+  given_arguments,
+  study,
+  trained,
+  tried_rates,
+  workloads,
+)
 from gossipjax.config import defaults, resolve
 
 PERIOD = 30  # Shorter where steps allow for fewer exchanges than these.
@@ -152,13 +159,15 @@ def tuned(
     return Trained(first, outer, inside)
   if METHODS[method].outer:
     by_outer, inside = yield from _outer(name, config, method, first.rate)
-    outer = best_rate.best_of(by_outer)
+    outer = tried_rates.best_of(by_outer)
     config = with_outer(config, method, outer)
   runs = yield [
     study.Ask(name, best_rate.seeded(config, first.rate, seed))
     for seed in scored_seeds(name, split)
   ]
-  return Trained(first._replace(runs=runs), outer, inside, by_outer)
+  arguments = given_arguments.told(config.strategy)
+  best = first._replace(runs=runs, arguments=arguments)
+  return Trained(best, outer, inside, by_outer)
 
 
 def scored_seeds(workload: str, split: str) -> range:
@@ -182,7 +191,7 @@ def _outer(
     ]
     scores = map(workloads.WORKLOADS[name].score, runs)
     curve |= dict(zip(wanted, scores, strict=True))
-    best = best_rate.best_of(curve)
+    best = tried_rates.best_of(curve)
     wanted = [
       round(outer, 2)
       for end, outer in ((min, best / FURTHER), (max, best * FURTHER))

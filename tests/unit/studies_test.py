@@ -13,6 +13,7 @@ from experiments.framework import (
   best_rate,
   claim,
   gates,
+  given_arguments,
   intervals,
   kept,
   margins,
@@ -730,3 +731,31 @@ def test_a_span_is_of_what_is_known():
   for some in (rows, rows[::-1]):
     assert claim.span(some, 'a', '.0f') == '1 to 2'
   assert claim.span(rows[:1], 'a') == 'unknown'
+
+
+@pytest.mark.parametrize(
+  ('name', 'given', 'cell'),
+  [
+    ('all_reduce', {}, ''),
+    ('gtopk', {'density': 0.0012345, 'conserve': True},
+     'conserve=True, density=0.001234'),
+    ('adaptive_gossip', {'trigger': {'name': 'relative_drift', 'scale': 6.9},
+                         'scope': 'all'},
+     'scope=all, trigger=relative_drift(scale=6.9)'),
+    ('double_squeeze', {'push': {'name': 'two_bit', 'threshold': 0.1},
+                        'pull': {'name': 'none'}},
+     'pull=none, push=two_bit(threshold=0.1)'),
+  ],
+)  # fmt: skip
+def test_a_cell_tells_arguments_that_are_not_defaults(name, given, cell):
+  assert given_arguments.told(resolve.strategy_config(name, **given)) == cell
+
+
+def test_a_row_tells_the_arguments_that_were_searched(tmp_path):
+  store, _, make = answering(tmp_path, lambda rate, seed: 0.5)
+  strategy = resolve.strategy_config('gtopk', density=0.02)
+  one = workloads.config('fashion', 4, 'quick', strategy)
+  tuned = study.complete(
+    best_rate.tuned('fashion', one, seeds=1, trials=1), store, make
+  )
+  assert seed_statistics.row({}, tuned)['arguments'] == 'density=0.02'

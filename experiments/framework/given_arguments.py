@@ -1,0 +1,37 @@
+"""The arguments with which a strategy ran, as a cell of a table."""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from experiments.framework import single_run
+
+
+def told(strategy: ConfigDict) -> str:
+  """Those that are not the strategy's defaults; '' if all are.
+
+  Args:
+    strategy: `config.strategy`.
+  """
+  given = strategy.to_dict()
+  defaults = single_run.default('strategy', given)
+  return _listed(
+    {k: v for k, v in given.items() if k != 'name' and v != defaults.get(k)}
+  )
+
+
+def _listed(arguments: dict[str, Any]) -> str:
+  """Those that have a value."""
+  values = {name: _value(value) for name, value in arguments.items()}
+  return ', '.join(f'{name}={v}' for name, v in values.items() if v)
+
+
+def _value(value: Any) -> str:
+  """A number or name; a part as its name, with its arguments; '' for none."""
+  if isinstance(value, dict):
+    name = value.get('name') or ''
+    inner = _listed({k: v for k, v in value.items() if k != 'name'})
+    return f'{name}({inner})' if inner else name
+  if value is None:
+    return ''
+  return f'{value:.4g}' if isinstance(value, float) else str(value)
