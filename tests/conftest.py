@@ -1,5 +1,6 @@
 """What all tests share: devices, compiled programs, tiers, cores and memory."""
 
+import gc
 import os
 import pathlib
 import re
@@ -30,6 +31,9 @@ from xdist.scheduler import LoadScopeScheduling
 from gossipjax import executors
 from gossipjax.errors import UserError
 
+# Tracing makes many objects and few cycles: to look for those after every 700
+# new objects, as Python does, takes 8 % of the laws' seconds.
+gc.set_threshold(100_000, 20, 100)
 GIB = 2**30
 DEFAULT_TIER = 'not system and not exhaustive'  # As in pyproject.toml.
 
