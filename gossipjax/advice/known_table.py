@@ -1,6 +1,7 @@
 """What is known of a config's strategies from kept runs, in words."""
 
 import math
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,42 @@ from gossipjax.comparison import scores
 
 
 def told(
-  known: Sequence[Known], config: Mapping[str, Any]
+  known: Sequence[Known],
+  config: Mapping[str, Any],
+  folders: Sequence[str] = (),
 ) -> tuple[str, list[dict[str, Any]]]:
-  """What is known: a sentence about the distance, and a table.
+  """What is known: sentences about the distance, and a table.
 
   Runs that share neither task nor kind of model are not shown.
+
+  Args:
+    known: runs, also those of `folders`.
+    config: that is asked about.
+    folders: workdirs of the user; a sentence tells of which no run is shown.
   """
+  head, table = _nearest(known, config)
+  shown = {row['from'] for row in table}
+  apart = [
+    f'--known={folder}: {_apart([k for k in known if k.table == name])}\n'
+    for folder in folders
+    if (name := str(pathlib.Path(folder))) not in shown
+  ]
+  return ''.join(apart) + head, table
+
+
+def _apart(mine: Sequence[Known]) -> str:
+  """Why no run of a workdir is shown."""
+  if mine:
+    return f'not shown, since other runs are nearer to yours; {mine[0].place}.'
+  return (
+    'nothing is known from it; it needs a finished run of a variant with '
+    'all_reduce, and of another strategy.'
+  )
+
+
+def _nearest(
+  known: Sequence[Known], config: Mapping[str, Any]
+) -> tuple[str, list[dict[str, Any]]]:
   nearest = known_runs.nearest(known, config)
   if not nearest:
     return 'Known: nothing; no run is kept.', []

@@ -101,7 +101,7 @@ def main(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '
     f'link: {_told(link)}{within}\n'
   )
-  advise_pilots.show(*known_table.told(known, config))
+  advise_pilots.show(*known_table.told(known, config, given.known))
   alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
   found = advise.forecasts(alone, known, console.say, interrupted)
   _show_steps(found, link)

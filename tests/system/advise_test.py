@@ -473,6 +473,20 @@ def test_a_run_is_evidence_for_its_strategy_whatever_a_variant_is_called(
   assert found['other'] == risk.of(known, config) != found['sparse']
 
 
+def test_advice_says_of_which_workdir_it_shows_no_run(tmp_path):
+  good = str(workdir_with(tmp_path / 'a', (0.5, 1.0)))
+  none = str(workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip'))
+  mine = [*known_workdirs.of_workdirs([good, none])]
+  config = defaults.get_config()  # mlp on digits, P = 8.
+  head, rows = known_table.told(mine, config, [good + '/', none])
+  assert rows[0]['from'] == good
+  assert head.count('--known=') == 1
+  assert head.startswith(f'--known={none}: nothing is known from it')
+  head, _ = known_table.told([known('a', 0.9), *mine], config, [good])
+  assert head.startswith(f'--known={good}: not shown')
+  assert 'digits' in head.splitlines()[0] and 'P = 2' in head.splitlines()[0]
+
+
 def test_a_run_that_left_no_record_never_got_there(tmp_path):
   changes = {'dense': 'all_reduce', 'wild': 'topk'}
   config = workdirs.config(
