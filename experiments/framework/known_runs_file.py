@@ -17,8 +17,8 @@ from experiments.framework.kept import Kept, once_per_seed
 from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import DENSE, Known
 from gossipjax.comparison import target_costs
-from gossipjax.comparison.scores import is_higher
 from gossipjax.results import crossing, workdir
+from gossipjax.tasks.task import is_higher
 
 # Comparisons that `advise` believes; quickstart has 300 digits, of which a
 # few decide a point. Their summaries name neither model nor optimizer.
@@ -113,7 +113,7 @@ def _curve(line: Line, metric: str) -> list[tuple[float, float]]:
 
 def _bests(runs: Iterable[Line], metric: str) -> list[float]:
   """The best score of each seed that has some."""
-  pick = target_costs.pick(is_higher(metric, ()))
+  pick = target_costs.pick(is_higher(metric))
   curves = filter(None, (_curve(run, metric) for run in runs))
   return [pick(score for _, score in curve) for curve in curves]
 
@@ -127,7 +127,7 @@ def _score(runs: Iterable[Line], metric: str) -> float:
 def _best(rates: Mapping[float, list[Line]], metric: str) -> list[Line]:
   """The runs at the rate with most seeds, of these with fewest that diverged,
   of these the best."""
-  sign = 1 if is_higher(metric, ()) else -1
+  sign = 1 if is_higher(metric) else -1
 
   def merit(runs: list[Line]) -> tuple[int, int, float]:
     found = _bests(runs, metric)
@@ -143,7 +143,7 @@ def _name(runs: list[Line]) -> str:
 def _beside(
   kind: str, metric: str, dense: list[Line], best: list[list[Line]]
 ) -> Iterator[Known]:
-  higher = is_higher(metric, ())
+  higher = is_higher(metric)
   target = target_costs.target_of(_bests(dense, metric), higher)
 
   def steps(runs: list[Line]) -> list[float]:

@@ -15,9 +15,9 @@ from mkdocs.structure.files import File, Files
 
 from experiments.framework import finding_files, step_times, workloads
 from experiments.framework.kept import Kept, but_seed, once_per_seed
-from gossipjax.comparison.scores import is_higher
 from gossipjax.network import PRESETS
 from gossipjax.results import workdir
+from gossipjax.tasks.task import is_higher
 
 COMPARISONS = ('quickstart', 'fashion_mnist', 'async_fashion_mnist')
 NAME = 'runs.md'
@@ -123,7 +123,7 @@ def _row(kind: str, metric: str, runs: list[Mapping[str, Any]]) -> Row:
     'strategy': config['strategy']['name'],
     'score': metric,
     'value': mean(metric),
-    'higher': is_higher(metric, ()),
+    'higher': is_higher(metric),
     'bytes': mean('most_bytes_sent'),
     'steps': ends[0]['step'],
     'seconds': {

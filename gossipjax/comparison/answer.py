@@ -25,6 +25,7 @@ from gossipjax.comparison.target_costs import (
 from gossipjax.results import total_time
 from gossipjax.results.reader import Run
 from gossipjax.results.standard_error import uncertainty
+from gossipjax.tasks.task import is_higher
 
 # Seconds to a target differ by a fifth between seeds, often, and more where a
 # curve is flat. So one seed tells two runs apart only if one takes that many
@@ -134,7 +135,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   whole = [run for seeds in groups.values() for run in seeds.values() if run]
   if (metric := _metric(score, whole)) is None:
     return None
-  higher = scores.is_higher(metric, summary.get('higher_is_better', ()))
+  higher = is_higher(metric, summary.get('higher_is_better', ()))
   good = [n for n, seeds in groups.items() if curves(seeds.values(), metric)]
   dense = next((n for n in good if _strategy(groups[n]) == DENSE), good[0])
   best = pick(higher)

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gossipjax.config.variants import without_seed
 from gossipjax.results.record_file import SCORES
 from gossipjax.results.standard_error import deviation
 
@@ -29,7 +30,7 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
 
 def variant(entry: Mapping[str, Any]) -> str:
   """The name of an entry of `runs`, without the seed; see `reader.Run`."""
-  return entry['name'].removesuffix(f'-seed{entry.get("seed")}')
+  return without_seed(entry['name'], entry.get('seed'))
 
 
 def _one(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The scores that tables, figures and the report show, with their labels."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from gossipjax.comparison.units import deviation
 from gossipjax.results import total_time
 from gossipjax.tasks import checks
-from gossipjax.tasks.task import Task
+from gossipjax.tasks.task import Task, is_higher
 
 LOSSES = {'train_loss': 'training loss', 'test_loss': 'held-out loss'}
 ACCURACY = {'test_accuracy': 'held-out accuracy'}
@@ -111,7 +111,7 @@ def seconds(kind: str, link: str) -> str:
 
 
 def cells(
-  run: dict[str, Any], runs: Iterable[dict[str, Any]], higher: Iterable[str]
+  run: dict[str, Any], runs: Iterable[dict[str, Any]], higher: Collection[str]
 ) -> dict[str, str]:
   """A row's held-out scores, by heading.
 
@@ -135,21 +135,11 @@ def cells(
   } or {'held-out accuracy': ''}
 
 
-def _heading(column: str, higher: Iterable[str]) -> str:
+def _heading(column: str, higher: Collection[str]) -> str:
   if column in ('test_accuracy', 'test_loss'):
     return label(column)
   good = 'higher' if is_higher(column, higher) else 'lower'
   return f'{label(column)} ({good} is better)'
-
-
-def is_higher(column: str, names: Iterable[str]) -> bool:
-  """Whether large values of a score's column are good.
-
-  Args:
-    column: such as test_f1.
-    names: of scores of which the task says so, besides accuracies.
-  """
-  return 'accuracy' in column or column.removeprefix('test_') in names
 
 
 def told(column: str, value: float | None, sd: float | None = None) -> str:

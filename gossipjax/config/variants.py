@@ -40,10 +40,20 @@ def changes_by_name(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
   if not config.get('seeds'):
     return found
   return {
-    f'{name}-seed{seed}': {**changes, 'seed': seed}
+    name + _suffix(seed): {**changes, 'seed': seed}
     for name, changes in found.items()
     for seed in config['seeds']
   }
+
+
+def _suffix(seed: int) -> str:
+  """What `config.seeds` adds to the name of a variant."""
+  return f'-seed{seed}'
+
+
+def without_seed(name: str, seed: Any) -> str:
+  """The variant of a run's name."""
+  return name.removesuffix(_suffix(seed))
 
 
 def merged_by_name(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from gossipjax.results import crossing, frames
 from gossipjax.results.frames import ledgers as ledgers
 from gossipjax.results.frames import load as load
 from gossipjax.results.record_file import SCORES
+from gossipjax.tasks.task import is_higher
 
 NEVER = math.inf  # The cost of a target that was not reached.
 RUN = ['workdir', 'run']  # Columns that identify a run.
@@ -50,8 +51,7 @@ def higher_is_better(metric: str, frame: pd.DataFrame | None = None) -> bool:
   lists in `attrs['higher_is_better']`.
   """
   told = [] if frame is None else frame.attrs.get('higher_is_better', [])
-  names = {f'{of}_{name}' for name in told for of in ('test', 'worker0')}
-  return 'accuracy' in metric or metric.endswith('_per_s') or metric in names
+  return metric.endswith('_per_s') or is_higher(metric, told)
 
 
 def final(frame: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gossipjax.config.variants import merged_by_name
+from gossipjax.config.variants import merged_by_name, without_seed
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, record_order, workdir
 from gossipjax.results.workdir import SCHEMA
@@ -44,7 +44,7 @@ class Run(NamedTuple):
   @property
   def variant(self) -> str:
     """Its name, without the seed that `config.seeds` adds."""
-    return self.name.removesuffix(f'-seed{self.config["seed"]}')
+    return without_seed(self.name, self.config['seed'])
 
 
 def read(*workdirs: str | pathlib.Path) -> list[Run]:

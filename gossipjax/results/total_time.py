@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gossipjax.results.reader import Run
+from gossipjax.training import inner
 
 MODELLED, MEASURED, VIRTUAL = 'modelled', 'measured', 'virtual'
 COLUMNS = ('total_s', 'computing_s', 'communication_s')
@@ -28,8 +29,7 @@ def kind(run: Run) -> str:
 
 def sharing(run: Run) -> int:
   """How many devices of workers share one device of this machine."""
-  inner = max(1, run.config.get('devices_per_worker', 0))
-  devices = run.config['workers'] * inner
+  devices = run.config['workers'] * inner.devices(run.config)
   executor = (run.summary or {}).get('executor') or run.config.get('executor')
   emulated = any('cpu' in device.lower() for device in run.devices)
   one_each = len(run.devices) >= devices and executor != 'vmap'

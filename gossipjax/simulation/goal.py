@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from gossipjax.errors import UserError, nearest
 from gossipjax.tasks import checks
-from gossipjax.tasks.task import Task
+from gossipjax.tasks.task import Task, is_higher
 from gossipjax.training.record import Record, held_out
 from gossipjax.training.run import Run
 
@@ -41,7 +41,7 @@ def of_run(run: Run) -> Goal | None:
   if not name:
     return None
   _check(name, run.task, 'score' if cluster.target_score else 'accuracy')
-  higher = 'accuracy' in name or name in run.task.higher_is_better
+  higher = is_higher(name, run.task.higher_is_better)
   value = cluster.target if cluster.target_score else cluster.target_accuracy
   return Goal(name, value, higher)
 

@@ -1,7 +1,7 @@
 """What a task is, and what the built-in tasks share."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -133,3 +133,14 @@ def classification_scores(
     'loss': cross_entropy(logits, y),
     'accuracy': (logits.argmax(-1) == y).mean(),
   }
+
+
+def is_higher(name: str, names: Collection[str] = ()) -> bool:
+  """Whether large values of a score are good.
+
+  Args:
+    name: of the score, or of its column in records, such as test_f1.
+    names: `Task.higher_is_better`; accuracies need not be there.
+  """
+  score = name.removeprefix('test_').removeprefix('worker0_')
+  return 'accuracy' in score or score in names

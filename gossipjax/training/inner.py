@@ -1,5 +1,6 @@
 """What a config says of the devices of a worker."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -18,8 +19,8 @@ from gossipjax.tasks.task import Task
 from gossipjax.transforms import shards
 
 
-def devices(config: ConfigDict) -> int:
-  """Devices of each worker."""
+def devices(config: Mapping[str, Any]) -> int:
+  """Devices of each worker of a config."""
   return max(1, config.get('devices_per_worker', 0))
 
 
