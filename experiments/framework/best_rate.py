@@ -49,6 +49,7 @@ def tuned(
   score: Callable[[Result], float | None] | None = None,
   first_seed: int = 0,
   tie: float = 0.0,
+  at_best: Callable[[float], Study] | None = None,
 ) -> Study:
   """Finds the best learning rate on validation data, then scores every seed.
 
@@ -66,15 +67,39 @@ def tuned(
     first_seed: with which rates are tried.
     tie: rates whose scores are that close to the best are compared by the mean
       of SEEDS seeds.
+    at_best: rate -> the config that is scored with every seed, found at the
+      best rate; None is `config`.
 
   Returns:
     `Tuned`.
   """
   score = score or workloads.WORKLOADS[workload].score
   scored = functools.partial(_scored, workload, config, score)
-  curve: dict[float, float | None] = {}
-  middle = config.optimizer.learning_rate
-  wanted = tried_rates.around(middle, (0, -1, 1) if trials > 1 else (0,))
+  begin = config.optimizer.learning_rate
+  curve = yield from _curve(scored, begin, trials, first_seed, tie)
+  best = tried_rates.best_of(curve)
+  runs = []
+  if best is not None:
+    if at_best:
+      config = yield from at_best(best)
+    runs = yield [
+      Ask(workload, seeded(config, best, seed), probe) for seed in range(seeds)
+    ]
+  arguments = given_arguments.told(config.strategy)
+  inside = not tried_rates.beyond(curve)
+  return Tuned(dict(sorted(curve.items())), best, runs, inside, arguments)
+
+
+def _curve(
+  scored: Callable[..., Study],
+  begin: float,
+  trials: int,
+  first_seed: int,
+  tie: float,
+) -> Study:
+  """Scores by rate, of rates around `begin`; see `tuned`."""
+  curve: tried_rates.Curve = {}
+  wanted = tried_rates.around(begin, (0, -1, 1) if trials > 1 else (0,))
   settled: set[float] = set()
   while wanted or (near := tried_rates.near_best(curve, tie) - settled):
     if wanted:
@@ -83,15 +108,7 @@ def tuned(
       curve |= yield from scored(near, range(first_seed, first_seed + SEEDS))
       settled |= near
     wanted = tried_rates.beyond(curve) if len(curve) < trials else []
-  best = tried_rates.best_of(curve)
-  runs = []
-  if best is not None:
-    runs = yield [
-      Ask(workload, seeded(config, best, seed), probe) for seed in range(seeds)
-    ]
-  arguments = given_arguments.told(config.strategy)
-  inside = not tried_rates.beyond(curve)
-  return Tuned(dict(sorted(curve.items())), best, runs, inside, arguments)
+  return curve
 
 
 def method(
@@ -102,12 +119,13 @@ def method(
   probe: str = '',
   seeds: int = SEEDS,
   tie: float = 0.0,
+  at_best: Callable[[float], Study] | None = None,
 ) -> Study:
   """`tuned` for a strategy on a workload; quick, one rate and one seed."""
   config = workloads.config(workload, workers, scale, strategy)
   if scale == 'quick':
-    return tuned(workload, config, probe, seeds=1, trials=1)
-  return tuned(workload, config, probe, seeds, tie=tie)
+    return tuned(workload, config, probe, 1, trials=1, at_best=at_best)
+  return tuned(workload, config, probe, seeds, tie=tie, at_best=at_best)
 
 
 def further_seeds(

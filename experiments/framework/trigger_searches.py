@@ -68,35 +68,63 @@ def size_of_exchange(method: str, workers: int) -> float:
 def tuned(
   name: str, workers: int, scope: str, method: str, scale: str
 ) -> study.Study:
-  """A method at its best rate, brought to the claimed traffic before.
+  """A method at its best rate, brought to the claimed traffic.
 
   Without rates and seeds if no value of its argument comes near that traffic.
   """
+  given = None
   if method in UNTRIGGERED:
     given = UNTRIGGERED[method]
-    return (yield from best_rate.method(name, workers, scale, given))
-  graph = 'exponential' if method in (BETTER, BESIDE) else 'ring'
-  if method in PERIODS:
-    trigger = {'name': 'fixed', 'period': PERIODS[method]}
-  else:
-    search = SEARCHES[method]
-    at = lambda strategy: workloads.config(name, workers, scale, strategy)
-    always = yield from matched.bytes_of(
-      name, at(UNTRIGGERED['gossip']), COUNTS[scope]
-    )
-    value, reached = yield from matched.value_for(
+  elif method in PERIODS:
+    every = {'name': 'fixed', 'period': PERIODS[method]}
+    given = _triggered(scope, every, _graph(method))
+  if given is None:
+    return (yield from _searched(name, workers, scope, method, scale))
+  return (yield from best_rate.method(name, workers, scale, given))
+
+
+def _searched(
+  name: str, workers: int, scope: str, method: str, scale: str
+) -> study.Study:
+  """`tuned` for a method of SEARCHES."""
+  search = SEARCHES[method]
+  strategy = lambda value: _triggered(scope, search.part(value), _graph(method))
+  at = lambda strategy: workloads.config(name, workers, scale, strategy)
+  gossip = at(UNTRIGGERED['gossip'])
+  always = yield from matched.bytes_of(name, gossip, COUNTS[scope])
+
+  def near(begin: float, rate: float) -> study.Study:
+    """The value that sends the claimed traffic at a learning rate."""
+    return matched.value_for(
       name,
-      lambda value: at(_triggered(scope, search.part(value), graph)),
-      search.begin,
+      lambda value: best_rate.seeded(at(strategy(value)), rate, 0),
+      begin,
       always / PERIOD,
       search.power,
       COUNTS[scope],
     )
-    if not 1 / FAR < reached < FAR:
-      return Tuned({}, None, [], False)
-    trigger = search.part(value)
-  strategy = _triggered(scope, trigger, graph)
-  return (yield from best_rate.method(name, workers, scale, strategy))
+
+  own = gossip.optimizer.learning_rate
+  found, reached = yield from near(search.begin, own)
+  if not 1 / FAR < reached < FAR:
+    return Tuned({}, None, [], False)
+
+  def at_best(rate: float) -> study.Study:
+    """Another rate moves it away from that traffic."""
+    value = found
+    if rate != own:
+      value, _ = yield from near(found, rate)
+    return best_rate.seeded(at(strategy(value)), rate, 0)
+
+  return (
+    yield from best_rate.method(
+      name, workers, scale, strategy(found), at_best=at_best
+    )
+  )
+
+
+def _graph(method: str) -> str:
+  return 'exponential' if method in (BETTER, BESIDE) else 'ring'
 
 
 def _triggered(scope: str, trigger: dict[str, Any], graph: str) -> ConfigDict:

@@ -726,6 +726,29 @@ def test_a_trigger_far_from_the_wanted_bytes_gets_no_seeds(
   assert row['seeds'] == seeds
 
 
+def test_a_trigger_is_brought_to_the_wanted_bytes_at_its_best_rate(tmp_path):
+  store, scored = Kept(tmp_path), []
+
+  def make(ask):
+    rate, strategy = ask.config.optimizer.learning_rate, ask.config.strategy
+    share = 1.0
+    if strategy.name != 'gossip':  # Ten times the rate: twice the bytes.
+      share = strategy.trigger.rate * 2 ** math.log10(rate / 0.05)
+    if ask.config.split.holdout == 'test':
+      scored.append((round(rate, 3), share))
+    best = 0.9 - abs(math.log10(rate / 0.5)) / 10
+    result = run(best, bytes_sent=share * 1e6)
+    store.add(ask.workload, ask.key, result, 1.0, {})
+
+  cell = 'fashion-dense', 8, 'local', 'random', 'cpu'
+  found = study.complete(trigger_searches.tuned(*cell), store, make)
+  assert len(found.runs) == best_rate.SEEDS and found.inside
+  wanted = 1 / trigger_searches.PERIOD
+  assert [rate for rate, _ in scored] == [0.5] * 3
+  assert [share for _, share in scored] == pytest.approx([wanted] * 3, rel=0.05)
+  assert found.arguments.startswith('trigger=random(rate=0.04')
+
+
 def test_a_span_is_of_what_is_known():
   rows = [{'a': x} for x in (math.nan, 2.0, None, 1.0)]
   for some in (rows, rows[::-1]):
