@@ -4,9 +4,8 @@ The rounds are those that virtual time plays, cut between the processes; time,
 staleness and who meets whom are what happens.
 """
 
-import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -98,6 +97,7 @@ class RealTime:
     outages = [o for o in run.cluster.outages if o[2] > self._before_s]
     self._faults -= sum(o[1] <= self._before_s for o in outages)
     self._watch = Watch(self._crew, outages, tell, began)
+    self._held: Separate | None = None  # While the clock stands.
     self._crew.go(began)
 
   @property
@@ -106,6 +106,9 @@ class RealTime:
     return self._ledger.step
 
   def advance(self) -> bool:
+    if self._held is not None:
+      self._watch.began += self._crew.release()
+      self._held = None
     self._stopwatch.start()
     needed = (self.step + 1) * self._run.workers
     while self._used < needed:
@@ -125,17 +128,17 @@ class RealTime:
     rate = (self._used - self._before) / now if now > 0 else 0.0
     return min(max(0.5 * left / rate if rate else 0.0, LEAST_S), MOST_S)
 
-  @contextlib.contextmanager
-  def _still(self) -> Iterator[Separate]:
-    """The states of all at one moment, at which the clock stands."""
-    self._crew.hold()
-    # What was asked before the clock was held, then the rest.
-    late = [x for _ in range(2) for x in self._watch.heard(WAIT_S)]
-    for entry in [*self._waiting, *late]:
-      self._enter(entry)
-    self._waiting = []
-    yield self._crew.read()
-    self._watch.began += self._crew.release()
+  def _still(self) -> Separate:
+    """The states of all at one moment. The clock stands until the next step:
+    nobody trains during an evaluation or a checkpoint."""
+    if self._held is None:
+      self._crew.hold()
+      # What was asked before the clock was held, then the rest.
+      late = [x for _ in range(2) for x in self._watch.heard(WAIT_S)]
+      for entry in [*self._waiting, *late]:
+        self._enter(entry)
+      self._waiting, self._held = [], self._crew.read()
+    return self._held
 
   def _enter(self, entry) -> None:
     """Enters a gradient that was used, and what its round sent."""
@@ -156,9 +159,8 @@ class RealTime:
     scores: dict[str, Any] = {}
     now = time.time() - self._watch.began
     if scored:
-      with self._still() as held:
-        now = self._crew.held_at - self._watch.began
-        scores = self._scores(held)
+      scores = self._scores(self._still())
+      now = self._crew.held_at - self._watch.began
     link = next(iter(self._run.links))
     self._ledger.comm_s = {link: float(self.hours.spent_s['transfer'].max())}
     return loop.ledger_record(
@@ -184,13 +186,12 @@ class RealTime:
     return self._goal is not None and self._goal.reached(record)
 
   def state(self) -> tuple[Tree, dict[str, Any]]:
-    with self._still() as held:
-      now = self._crew.held_at - self._watch.began
+    held = self._still()
     self._crew.kept = on_host(held.server)
     return self._setup.fleet.state(held), {
       'ledger': self._ledger.to_json(),
       'hours': self.hours.to_json(),
       'steps': self._crew.steps,
-      'seconds': now,
+      'seconds': self._crew.held_at - self._watch.began,
       'faults': self._faults + self._watch.faults,
     }

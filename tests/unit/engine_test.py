@@ -5,6 +5,7 @@ two, is compared without it in tests/system/engine_test.py.
 """
 
 import types
+import unittest.mock
 
 import jax
 import numpy as np
@@ -183,3 +184,34 @@ def test_who_is_away_is_not_in_the_scored_mean(alive):
   mean = jax.tree.map(lambda x: x[np.array(alive)].mean(0), params)
   expected = float(sum(x.sum() for x in jax.tree.leaves(mean)))
   assert found['test_loss'] == pytest.approx(expected, rel=1e-4)
+
+
+def test_nobody_trains_from_a_record_until_its_checkpoint_is_written():
+  """The clock is held once, and goes on with the next step."""
+  said = []
+  crew = types.SimpleNamespace(
+    held_at=7.0,
+    hold=lambda: said.append('hold'),
+    read=lambda: said.append('read') or 'held',
+    release=lambda: said.append('release') or 3.0,
+  )
+  entry = types.SimpleNamespace(who=[0], loss=1.0, sent=None, stale=0, spans=[])
+  training = object.__new__(RealTime)
+  training._crew, training._held = crew, None
+  training._watch = types.SimpleNamespace(
+    began=1.0, heard=lambda wait_s: [], news=lambda pause_s: [entry] * 3
+  )
+  training._run = types.SimpleNamespace(workers=2, steps=9)
+  training._run.log_every = training._run.eval_every = 1
+  training._used = training._before = 0
+  training._waiting, training._stopwatch = [], unittest.mock.Mock()
+  training._ledger = types.SimpleNamespace(
+    step=0, add_round=lambda *_: said.append('used')
+  )
+  training.hours = unittest.mock.Mock()
+  training.advance()
+  assert training._still() == training._still() == 'held'
+  # The third gradient was used before the clock was held.
+  assert said == ['used'] * 2 + ['hold', 'used', 'read']
+  training.advance()
+  assert said[5:] == ['release', 'used'] and training._watch.began == 4.0
