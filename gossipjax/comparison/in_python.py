@@ -18,6 +18,7 @@ from gossipjax.config import defaults, in_python_arguments
 from gossipjax.config.variant_checks import check_name
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, check_kind, nearest
+from gossipjax.results.more_steps import OWN
 from gossipjax.tasks.task import Task
 from gossipjax.training.run import Given
 
@@ -123,7 +124,7 @@ def _config(
   config = defaults.get_config()
   with config.ignore_type(), config.unlocked():
     config.task = ConfigDict({'name': 'own'})
-    config.optimizer = ConfigDict({'name': 'own'})
+    config.optimizer = ConfigDict({'name': OWN})
     for key, value in settings.items():
       if key not in config or key in ('task', 'strategy', 'variants'):
         raise UserError(_unknown(key, config))

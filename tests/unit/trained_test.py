@@ -29,12 +29,12 @@ def own():
   )
 
 
-def compared(task, **settings):
+def compared(task, steps=6, **settings):
   return gj.compare(
     task,
     {'few': gj.topk(density=0.1)},
     workers=2,
-    steps=6,
+    steps=steps,
     optimizer=optax.adamw(1e-2),
     batch_size=8,
     **settings,
@@ -123,3 +123,16 @@ def test_what_is_no_trained_model_is_a_sentence(tmp_path):
   (place / 'model.msgpack').write_bytes(content)
   with pytest.raises(UserError, match=r'model\.msgpack is not as it was'):
     gj.trained(place)
+
+
+def test_a_comparison_in_python_goes_on_to_more_steps(tmp_path):
+  given = {'eval_every': 3, 'log_every': 3}
+  compared(own(), 3, folder=tmp_path / 'a', **given)
+  whole = compared(own(), 6, folder=tmp_path / 'b', **given)
+  more = compared(own(), 6, folder=tmp_path / 'a', resume=True, **given)
+  for ours, theirs in zip(
+    jax.tree.leaves(more.trained('few')),
+    jax.tree.leaves(whole.trained('few')),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(ours, theirs)
