@@ -3,6 +3,14 @@
 import threading
 import time
 
+_OFFSET = time.time() - time.monotonic()
+
+
+def now() -> float:
+  """Seconds since 1970 as of the start of this process, steadily counted: the
+  system's clock may be set back or forward meanwhile."""
+  return _OFFSET + time.monotonic()
+
 
 class Clock:
   """Seconds since a run began, without those in which it was held.
@@ -14,18 +22,18 @@ class Clock:
 
   def __init__(self):
     """It is 0 now."""
-    self._lost, self._held_at, self._last = time.time(), 0.0, 0.0
+    self._lost, self._held_at, self._last = now(), 0.0, 0.0
     self._open = threading.Event()
     self._open.set()
     self.idle = True  # Whether the worker waits in `check`.
 
   def __call__(self) -> float:
-    now = time.time() if self._open.is_set() else self._held_at
-    self._last = max(self._last, now - self._lost)
+    at = now() if self._open.is_set() else self._held_at
+    self._last = max(self._last, at - self._lost)
     return self._last
 
   def hold(self, at: float) -> None:
-    """Holds it, by `time.time` of the process that says so."""
+    """Holds it, by `now` of the process that says so."""
     self._held_at = at
     self._open.clear()
 
@@ -42,7 +50,7 @@ class Clock:
   def check(self) -> None:
     """Waits while the clock is held, then for as long as this worker worked on
     while it was."""
-    owed = 0.0 if self._open.is_set() else time.time() - self._held_at
+    owed = 0.0 if self._open.is_set() else now() - self._held_at
     while not self._open.is_set():
       self.idle = True
       self._open.wait(0.1)  # It may be held again before this thread wakes.

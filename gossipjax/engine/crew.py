@@ -10,7 +10,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gossipjax import async_exchange
-from gossipjax.engine import ray_cluster
+from gossipjax.engine import clock, ray_cluster
 from gossipjax.engine.messages import START_S, WAIT_S, Entry, on_host
 from gossipjax.engine.server_process import ServerProcess
 from gossipjax.engine.setup import Setup, packed, unpacked
@@ -28,7 +28,7 @@ class Crew:
     actors: by name, those that are alive as far as is known.
     steps: gradients that each worker has used.
     held: the states of all workers when they were last asked for.
-    held_at: when the clock was held last, by `time.time`.
+    held_at: when the clock was held last, by `clock.now`.
     kept: a server's leaves in the last checkpoint.
   """
 
@@ -164,7 +164,7 @@ class Crew:
 
   def hold(self) -> None:
     """Holds the clock, and waits until no worker is at work."""
-    self.held_at, until = time.time(), time.monotonic() + WAIT_S
+    self.held_at, until = clock.now(), time.monotonic() + WAIT_S
     rests = [False]
     while not all(rests) and time.monotonic() < until:
       rests = []
@@ -175,7 +175,7 @@ class Crew:
 
   def release(self) -> float:
     """Lets the clock go on; returns how long it was held."""
-    now = time.time()
+    now = clock.now()
     for _, worker in self.of(WORKER):
       worker.release.remote(now)
     return now - self.held_at

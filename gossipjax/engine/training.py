@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from gossipjax.aggregator import Tree
 from gossipjax.distributed.interface_counters import Meter
-from gossipjax.engine import ray_cluster
+from gossipjax.engine import clock, ray_cluster
 from gossipjax.engine.messages import WAIT_S, on_host
 from gossipjax.engine.setup import of_run
 from gossipjax.simulation import goal
@@ -92,7 +92,7 @@ class RealTime:
     self._rate: float | None = None
     self._crew = Crew(config.to_dict(), setup, held, steps)
     self._crew.begin()
-    began, self._waiting = time.time() - self._before_s, []
+    began, self._waiting = clock.now() - self._before_s, []
     # Those that a checkpoint fell into begin, and are counted, once more.
     outages = [o for o in run.cluster.outages if o[2] > self._before_s]
     self._faults -= sum(o[1] <= self._before_s for o in outages)
@@ -122,7 +122,7 @@ class RealTime:
 
   def _pause_s(self) -> float:
     """Until news are worth asking for: half the time to the next record."""
-    run, now = self._run, time.time() - self._watch.began
+    run, now = self._run, clock.now() - self._watch.began
     periods = filter(None, (run.log_every, run.eval_every, run.steps))
     left = min(every - self.step % every for every in periods) * run.workers
     rate = (self._used - self._before) / now if now > 0 else 0.0
@@ -157,7 +157,7 @@ class RealTime:
 
   def record(self, scored: bool) -> Record:
     scores: dict[str, Any] = {}
-    now = time.time() - self._watch.began
+    now = clock.now() - self._watch.began
     if scored:
       scores = self._scores(self._still())
       now = self._crew.held_at - self._watch.began

@@ -11,6 +11,7 @@ from typing import Any
 
 import ray
 
+from gossipjax.engine import clock
 from gossipjax.engine.crew import SERVER, WORKER, Crew, Name
 from gossipjax.engine.messages import START_S, WAIT_S, Entry
 from gossipjax.errors import UserError
@@ -24,7 +25,7 @@ class Watch:
 
   Attributes:
     faults: how often a process died.
-    began: when the run's clock was 0, by `time.time`, had it never been held.
+    began: when the run's clock was 0, by `clock.now`, had it never been held.
   """
 
   def __init__(
@@ -41,7 +42,7 @@ class Watch:
       outages: (worker, from_s, until_s): who is killed when, and started
         again when.
       tell: of a fault, in a sentence.
-      began: when the run's clock was 0, by `time.time`.
+      began: when the run's clock was 0, by `clock.now`.
     """
     self._crew, self._tell, self.began = crew, tell, began
     self._outages = sorted(outages, key=lambda outage: outage[1])
@@ -175,7 +176,7 @@ class Watch:
       self._say(f'{name[0]} {name[1]} is back with the state of {source}.')
 
   def _now(self) -> float:
-    return time.time() - self.began
+    return clock.now() - self.began
 
   def _say(self, sentence: str) -> None:
     self._tell(f'{self._now():.1f} s: {sentence}')

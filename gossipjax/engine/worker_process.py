@@ -143,7 +143,7 @@ class WorkerProcess:
     """Asks workers, or the shards of the server; see `peer.Peer`."""
     visits = self._setup.exchange.kind == async_exchange.VISIT
     attending = 1 if visits else 1 + len(drawn)
-    until, refs, answers = time.time() + WAIT_S, {}, {}
+    until, refs, answers = time.monotonic() + WAIT_S, {}, {}
     while True:
       others = self._others  # `connect` sets others.
       asked = [*others] if visits else drawn
@@ -163,11 +163,11 @@ class WorkerProcess:
         raise  # A mistake of this program, not of a process.
       except ray.exceptions.GetTimeoutError:
         # A long message, or a queue: who hangs is killed, and is gone then.
-        until = time.time() + WAIT_S
+        until = time.monotonic() + WAIT_S
       except ray.exceptions.RayError as error:
         if not visits:
           raise Gone from error
-        if time.time() > until:
+        if time.monotonic() > until:
           raise UserError(
             f'The parameter server did not answer for {WAIT_S:g} s; go on with '
             '--resume, or start a new run.'

@@ -11,7 +11,7 @@ import pytest
 
 from gossipjax import async_exchange
 from gossipjax.engine import ray_cluster
-from gossipjax.engine.clock import Clock
+from gossipjax.engine.clock import Clock, now
 from gossipjax.engine.crew import SERVER, WORKER
 from gossipjax.errors import UserError
 from gossipjax.traffic import Traffic
@@ -41,7 +41,7 @@ def watched(monkeypatch):
   monkeypatch.setattr(ray, 'kill', lambda actor: None)
 
   def of(outages, seconds):
-    began = time.time() - seconds
+    began = now() - seconds
     return watch.Watch(Crew(), outages, lambda said: None, began)
 
   return of
@@ -76,7 +76,7 @@ def test_planned_outages_are_no_crashes(watched):
   name, times = (WORKER, 1), range(10, 70, 10)
   found = watched([(1, t, t + 5.0) for t in times], 0)
   for t in times:  # A step takes longer than the worker is there.
-    found.began = time.time() - t
+    found.began = now() - t
     found._kill()
     found._died(name)
     found._crew.actors[name] = found._away.pop(name)
@@ -271,13 +271,27 @@ def test_a_long_message_is_no_death(monkeypatch):
 
 def test_what_a_worker_ends_while_the_clock_is_held_takes_its_time():
   clock = Clock()
-  began = time.time()
+  began = now()
   clock.begin(began)
   clock.hold(began + 0.1)
   time.sleep(0.3)  # It works on.
-  timer = threading.Timer(0.4, lambda: clock.go(time.time()))
+  timer = threading.Timer(0.4, lambda: clock.go(now()))
   timer.start()
   clock.check()
   # 0.1 before, 0.3 of work while it was held; what it idled does not count.
   assert 0.28 <= clock() < 0.45
   timer.join()
+
+
+@pytest.mark.parametrize('jump', [-5.0, 5.0])
+def test_the_clock_goes_on_when_the_system_s_is_set(jump, monkeypatch):
+  clock = Clock()
+  clock.begin(now())
+  system = time.time
+  monkeypatch.setattr(time, 'time', lambda: system() + jump)
+  began, then = time.monotonic(), clock() + 0.05
+  clock.sleep_until(then)
+  assert 0.04 < time.monotonic() - began < 1
+  clock.hold(now())
+  clock.go(now())
+  assert then <= clock() < then + 1
