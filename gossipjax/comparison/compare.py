@@ -104,10 +104,13 @@ def of_variants(
       log(event_log.ended(summaries[-1]))
       if len(runs) > 1 and (why := summaries[-1].get('diverged')):
         console.say(f'{one.name}: {why} The others go on.')
+    every = lambda: all(run.get('diverged') for run in summaries)
+    if processes.told_by_first(every):
+      if not processes.first():
+        processes.leave(console.DIVERGED)
+      raise Diverged(summaries[0]['diverged'])
     if not processes.first():
       return {}
-    if all(run.get('diverged') for run in summaries):
-      raise Diverged(summaries[0]['diverged'])
     return _write(folder, config, summaries, higher, command)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gossipjax import errors
-from gossipjax.commands import launch
+from gossipjax.commands import console, launch
 from gossipjax.distributed import (
   allocator,
   constants,
@@ -522,7 +522,7 @@ def refused_address(tmp_path, where, number):
   return ended.err
 
 
-def together_with(tmp_path, *others: str):
+def together_with(tmp_path, *others: str, both: tuple[str, ...] = ()):
   """Two processes of which the second is given something else."""
   own = (
     *program.DIGITS,
@@ -531,6 +531,7 @@ def together_with(tmp_path, *others: str):
     f'--coordinator=127.0.0.1:{free_port()}',
     '--num_processes=2',
     f'--workdir={tmp_path}/run',
+    *both,
   )
   second = program.start(tmp_path / '1', *own, '--process_id=1', *others)
   return program.run(tmp_path / '0', *own, '--process_id=0'), second.end()
@@ -557,6 +558,14 @@ def test_processes_that_are_given_something_else_are_refused(
       ended.err
     )
   assert not (tmp_path / 'run').exists()
+
+
+def test_all_processes_end_alike_when_every_variant_diverges(tmp_path):
+  too_fast = '--config.optimizer.learning_rate=1e30', '--config.steps=4'
+  first, second = together_with(tmp_path, both=too_fast)
+  assert first.code == second.code == console.DIVERGED, second.err
+  assert 'The loss is NaN or Inf' in first.err
+  assert 'The loss is NaN' not in second.err and 'Fatal' not in second.err
 
 
 def test_who_waits_for_others_in_vain_says_so_and_ends(tmp_path):
