@@ -13,7 +13,7 @@ from gossipjax.distributed import processes
 from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import rehearsal
 from gossipjax.tasks import checks, data_checks
-from gossipjax.training import score_checks, worker_program
+from gossipjax.training import gradient_stages, score_checks, worker_program
 from gossipjax.training.part_checks import Names
 from gossipjax.training.run import Given, Run, resolve_run
 
@@ -65,6 +65,7 @@ def check(
   _check_target(config, run)
   rehearse = rehearsal.rehearse if run.cluster else worker_program.rehearse
   found = Variant(name, config, run, rehearse(run, _names(config, given)))
+  gradient_stages.check(run, found.shapes)
   params, _ = found.shapes
   entries = sum(leaf.size for leaf in jax.tree.leaves(params))
   _check_density(config.strategy, entries, f'{name}: config.strategy')

@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 import jax
 
 from gossipjax.aggregator import Aggregator
-from gossipjax.collectives import WORKERS
-from gossipjax.errors import UserError
 from gossipjax.local_step import Worker, make_worker
 from gossipjax.traffic import SILENCE, digits
 from gossipjax.training import gradient_stages
-from gossipjax.training.gradient_stages import Stage
+from gossipjax.training.gradient_stages import Cut, Stage
 from gossipjax.training.run import Run
 from gossipjax.training.worker_program import WorkerProgram
 
@@ -70,14 +68,10 @@ class BucketOverlap:
     """
     given = self.worker.params, self.worker.state, examples
     one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
-    trace = jax.make_jaxpr(
-      lambda given, t, key: self._gradient(*given, t, key),
-      axis_env=[(WORKERS, self._run.workers)],
-      return_shape=True,
-    )
-    closed, (head, grads) = trace(jax.tree.map(one, given), t, key)
-    self._forms = jax.tree.structure(head), jax.tree.structure(grads)
-    self._buckets = _buckets(self._run, closed, head, grads)
+    shapes = jax.tree.map(one, given)
+    cut = gradient_stages.of_buckets(self._run, self._gradient, shapes, t, key)
+    self._forms = cut.forms
+    self._buckets = _buckets(self._run, cut, len(jax.tree.leaves(shapes)))
 
   def step(self, examples: Any, **shared: Any) -> None:
     """Takes a step: waits for its exchanges, and starts the local update."""
@@ -127,40 +121,24 @@ class BucketOverlap:
     return self.worker._replace(gradients=tuple(self._memory))
 
 
-def _buckets(run: Run, closed: Any, head: Any, grads: Any) -> list[Bucket]:
+def _buckets(run: Run, cut: Cut, given: int) -> list[Bucket]:
   """The buckets in the order in which their gradients are known.
 
   Args:
     run: whose strategy.
-    closed: the program of the gradient.
-    head: shapes of what it returns first, which the first stage computes.
-    grads: shapes of the gradients, which it returns then.
+    cut: its gradient.
+    given: how many arrays the gradient takes, besides step and key.
   """
-  parts, first = run.strategy.gradients.parts, len(jax.tree.leaves(head))
-  members = parts.of(grads)
-  places = [[first + i for i in mine] for mine in members]
-  when = [gradient_stages.ready(closed, mine) for mine in places]
-  order = sorted(range(len(when)), key=when.__getitem__)
-  groups = [places[b] for b in order]
-  groups[0] = [*range(first), *groups[0]]
-  lift = run.executor.run
-  given = len(closed.jaxpr.invars) - 2  # The last ones are t and key.
-  stages = gradient_stages.stages(closed, groups)
-  if not any(stage.computes for stage in stages[1:]):
-    raise UserError(
-      'config.overlap: the gradients of all buckets are known at the same '
-      'time; take smaller ones (strategy.granularity.name=layer, if the '
-      'strategy has it) and config.accumulate=0, or config.overlap=False.'
-    )
+  parts, lift = run.strategy.gradients.parts, run.executor.run
   return [
     Bucket(
       b,
-      members[b],
+      cut.members[b],
       stage,
       lift(_computing(stage, given)),
       lift(_exchanging(parts.make(b)), donate=(1,)),
     )
-    for b, stage in zip(order, stages, strict=True)
+    for b, stage in zip(cut.order, cut.stages, strict=True)
   ]
 
 

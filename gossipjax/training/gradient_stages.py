@@ -14,6 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
+from gossipjax.aggregator import Tree
+from gossipjax.collectives import WORKERS
+from gossipjax.errors import UserError
+from gossipjax.training import late_slot
+from gossipjax.training.run import Run
+from gossipjax.training.worker_program import example_shapes, worker_program
 from gossipjax.transforms.traced import Values, equations, part
 
 
@@ -32,6 +38,80 @@ class Stage(NamedTuple):
   needs: list[Var]
   makes: list[Var]
   computes: bool
+
+
+class Cut(NamedTuple):
+  """A gradient, cut.
+
+  Attributes:
+    stages: in the order in which their gradients are known.
+    order: the number of the bucket that each of them makes known.
+    members: of each bucket, the positions of its tensors among all gradients.
+    forms: structures of what the gradient returns first, and of the gradients.
+  """
+
+  stages: list[Stage]
+  order: list[int]
+  members: list[list[int]]
+  forms: tuple[Any, Any]
+
+
+def of_buckets(
+  run: Run,
+  gradient: Callable[..., Any],
+  given: Tree,
+  t: jax.Array,
+  key: jax.Array,
+) -> Cut:
+  """Cuts the gradient of a worker; the first stage computes also the loss.
+
+  Args:
+    run: whose strategy has buckets.
+    gradient: (parameters, state, examples, t, key) -> (head, gradients).
+    given: shapes of its first three arguments.
+    t, key: any step and key.
+
+  Raises:
+    UserError: all buckets are known at the same time.
+  """
+  trace = jax.make_jaxpr(
+    lambda given, t, key: gradient(*given, t, key),
+    axis_env=[(WORKERS, run.workers)],
+    return_shape=True,
+  )
+  closed, (head, grads) = trace(given, t, key)
+  first = len(jax.tree.leaves(head))
+  members = run.strategy.gradients.parts.of(grads)
+  places = [[first + i for i in mine] for mine in members]
+  when = [ready(closed, mine) for mine in places]
+  order = sorted(range(len(when)), key=when.__getitem__)
+  groups = [places[b] for b in order]
+  groups[0] = [*range(first), *groups[0]]
+  found = stages(closed, groups)
+  if not any(stage.computes for stage in found[1:]):
+    raise UserError(
+      'config.overlap: the gradients of all buckets are known at the same '
+      'time; take smaller ones (strategy.granularity.name=layer, if the '
+      'strategy has it) and config.accumulate=0, or config.overlap=False.'
+    )
+  forms = jax.tree.structure(head), jax.tree.structure(grads)
+  return Cut(found, order, members, forms)
+
+
+def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
+  """Cuts the gradient of a run before it begins, if it is going to be cut.
+
+  Args:
+    run: what to train.
+    shapes: of the parameters and of the state.
+
+  Raises:
+    UserError: see `of_buckets`.
+  """
+  if run.overlap and late_slot.slot(run.strategy) is None:
+    gradient, given = worker_program(run).of_own_batch, example_shapes(run)
+    t, key = jnp.int32(0), jax.random.key(run.seed)
+    of_buckets(run, gradient, (*shapes, given), t, key)
 
 
 def ready(closed: ClosedJaxpr, results: Sequence[int]) -> int:

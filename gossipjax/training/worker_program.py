@@ -158,15 +158,25 @@ def rehearse(
       one_step, axis_name=INNER, in_axes=(None, None), axis_size=devices
     )
   everyone = jax.vmap(worker, axis_name=WORKERS, in_axes=(0, None))
-  train, many = run.task.train, attending or run.workers
-  if isinstance(train, Shares):
-    check_size(run.batch_size, train.rows.shape[1])
-    like = checks.batch_shapes(train, 0, run.batch_size // devices)
-    shape = lambda x: (many, *x.shape)
-  else:
-    like, shape = train, lambda x: (many, *x.shape[1:])
+  many = attending or run.workers
   examples = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(shape(x), x.dtype), like
+    lambda x: jax.ShapeDtypeStruct((many, *x.shape), x.dtype),
+    example_shapes(run),
   )
   jax.eval_shape(everyone, examples, shapes)
   return shapes
+
+
+def example_shapes(run: Run) -> Tree:
+  """Shapes and dtypes of the examples that a step of one worker is given.
+
+  Raises:
+    UserError: a worker has fewer examples than a batch.
+  """
+  train = run.task.train
+  if isinstance(train, Shares):
+    check_size(run.batch_size, train.rows.shape[1])
+    size = run.batch_size // run.inner.devices
+    return checks.batch_shapes(train, 0, size)
+  one = lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+  return jax.tree.map(one, train)
