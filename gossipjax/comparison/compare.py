@@ -22,8 +22,7 @@ from gossipjax.config.variants import variants
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, missing
 from gossipjax.results import record_file, reservation, timeline_file, workdir
-from gossipjax.training import optimizer
-from gossipjax.training.durable_files import MODEL
+from gossipjax.training import durable_files, optimizer
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.record import Record
 
@@ -182,8 +181,8 @@ def run_one(
     return {}
   last = (record_file.read(folder / workdir.RECORDS) or [None])[-1]
   summary = summarise(variant, last, diverged)
-  if summary['diverged']:
-    (folder / MODEL).unlink(missing_ok=True)  # `trained` would hand it out.
+  if summary['diverged']:  # `trained` would hand its model out.
+    (folder / durable_files.MODEL).unlink(missing_ok=True)
   elif run.cluster:
     summary |= virtual_time.summarise(run, last)
     timeline_file.write(folder, spans)
@@ -196,5 +195,5 @@ def run_one(
 
 
 def _begin(folder: pathlib.Path) -> None:
-  folder.mkdir(parents=True, exist_ok=True)
+  durable_files.make(folder)
   workdir.reopen(folder)  # It may be that of a run of fewer steps.

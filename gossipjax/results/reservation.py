@@ -9,7 +9,7 @@ from typing import Any
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import inputs, lock, more_steps, workdir
-from gossipjax.training.durable_files import partials, write
+from gossipjax.training.durable_files import make, partials, write
 
 
 def require_folder(folder: pathlib.Path) -> None:
@@ -58,7 +58,7 @@ def reserved(
   wanted = json.loads(config.to_json())
   _check(folder, config, resume, kind)
   try:
-    folder.mkdir(parents=True, exist_ok=True)
+    make(folder)
   except OSError as error:
     raise UserError(
       f'--workdir={folder} cannot be created: {error.strerror}.'

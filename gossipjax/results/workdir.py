@@ -23,6 +23,7 @@ from gossipjax.errors import UserError
 from gossipjax.training.durable_files import (
   MANIFEST,
   MODEL,
+  clear,
   damage,
   seal,
   sync,
@@ -87,9 +88,11 @@ def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
 
 def reopen(folder: pathlib.Path) -> None:
   """Removes what says that a comparison or a variant is finished, before its
-  files change: the manifest first, which would call the others damaged."""
+  files change: the manifest first, which would call the others damaged; and
+  what a process that was killed has left of one."""
   for name in (MANIFEST, SUMMARY, MODEL):
     (folder / name).unlink(missing_ok=True)
+  clear(folder)
   sync(folder)
 
 

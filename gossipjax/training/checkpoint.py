@@ -117,7 +117,7 @@ class Store:
     half = self._folder / f'.{step}.half'
     try:
       if processes.first():
-        half.mkdir(parents=True)
+        durable_files.make(half)
       self._checkpointer.save(
         half / 'workers', args=ocp.args.StandardSave(workers)
       )

@@ -56,6 +56,25 @@ def partials(path: pathlib.Path) -> set[pathlib.Path]:
   return {*path.parent.glob(f'.{path.name}.*half')}
 
 
+def make(folder: pathlib.Path) -> None:
+  """Makes a folder that is missing, and those above it.
+
+  Raises:
+    OSError: the disk does not take it.
+  """
+  missing = [path for path in (folder, *folder.parents) if not path.exists()]
+  folder.mkdir(parents=True, exist_ok=True)
+  for path in missing[::-1]:
+    sync(path.parent)
+
+
+def clear(folder: pathlib.Path) -> None:
+  """Removes what processes that were killed have left of files in a folder."""
+  for half in folder.glob('.*.half'):
+    if half.is_file():
+      half.unlink(missing_ok=True)
+
+
 def sync(path: pathlib.Path) -> None:
   """Returns once the disk holds a file, or the names in a folder.
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gossipjax.comparison import event_log
-from gossipjax.results import record_file
+from gossipjax.results import record_file, workdir
 from gossipjax.training import durable_files
 from gossipjax.training.record import Record
 from tests.support.workdirs import record
@@ -71,3 +71,24 @@ def test_two_processes_that_write_one_file_leave_the_whole_of_one(tmp_path):
   assert [writer.wait() for writer in writers] == [0, 0]
   assert path.read_text() in ('a' * 10_000, 'b' * 10_000)
   assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_new_folder_is_brought_to_the_disk_with_those_above_it(
+  tmp_path, monkeypatch
+):
+  synced = []
+  monkeypatch.setattr(durable_files, 'sync', synced.append)
+  durable_files.make(tmp_path / 'a/b')
+  assert synced == [tmp_path, tmp_path / 'a'] and (tmp_path / 'a/b').is_dir()
+  durable_files.make(tmp_path / 'a/b')
+  assert len(synced) == 2
+
+
+def test_what_was_left_half_written_goes_when_a_run_goes_on(tmp_path):
+  half = durable_files.partial(tmp_path / durable_files.MODEL)
+  half.write_bytes(b'half')
+  (tmp_path / '.4.half').mkdir()  # Of a checkpoint: its store knows it.
+  (tmp_path / 'records.jsonl').write_text('')
+  workdir.reopen(tmp_path)
+  left = {path.name for path in tmp_path.iterdir()}
+  assert left == {'.4.half', 'records.jsonl'}
