@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import ConfigDict
 
 from gossipjax.commands import (
@@ -45,6 +45,7 @@ def start(
     positional: how many words may be no flags.
   """
   streams.prepare()
+  logging.set_verbosity(logging.ERROR)  # ml_collections warns, then we say it.
   words = joined(words)
   sys.argv = [sys.argv[0], *joined(sys.argv[1:])]  # ml_collections looks there.
   try:
@@ -145,7 +146,7 @@ def config() -> tuple[ConfigDict, str]:
   known = sorted(map(str, pathlib.Path('configs').glob('[!_]*.py')))
   if flag.value is None:
     raise UserError(
-      flag_errors.NO_CONFIG
+      flag_errors.NOTHING
       if flag_errors.is_nothing(flag)
       else '--config is missing; start with --config=configs/quickstart.py.'
       if known

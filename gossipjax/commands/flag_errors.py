@@ -36,8 +36,10 @@ def _raised(what: str) -> str:
 def _about_key(error: Exception, words: Sequence[str]) -> str:
   """A sentence about an unknown key, as ml_collections reports it."""
   told = str(error.args[0]) if error.args else ''
-  if "'get_config'" in told or 'NoneType' in told:
+  if "'get_config'" in told:
     return NO_CONFIG
+  if 'NoneType' in told:
+    return NOTHING
   found = re.search(r'\w+', told)
   key = found[0] if found else ''
   paths = [w.partition('=')[0].split('.')[1:] for w in words if '.' in w]
@@ -100,6 +102,12 @@ def of_words(error: Exception, words: Sequence[str]) -> str:
 NO_CONFIG = (
   'The config file needs a function get_config() that returns a ConfigDict, as '
   'gossipjax.config.defaults.get_config() does.'
+)
+
+
+NOTHING = (
+  'get_config() returned nothing; end it with `return config`, a ConfigDict as '
+  'that of gossipjax.config.defaults.get_config().'
 )
 
 

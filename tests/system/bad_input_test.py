@@ -295,14 +295,21 @@ def test_what_a_config_file_raises_is_told_with_its_cause(line, tmp_path):
   refused(program.run(tmp_path, *args), FILES[line], tmp_path / 'run')
 
 
-@pytest.mark.parametrize('text', ['x = 1\n', 'def get_config():\n  pass\n'])
+@pytest.mark.parametrize(
+  'text, told',
+  [
+    ('x = 1\n', 'a function get_config() that returns a ConfigDict'),
+    ('def get_config():\n  pass\n', 'get_config() returned nothing'),
+  ],
+)
 @pytest.mark.parametrize('more', [(), ('--config.steps=3',)])
-def test_a_config_file_without_a_config_is_told(text, more, tmp_path):
+def test_a_config_file_without_a_config_is_told(text, told, more, tmp_path):
   (tmp_path / 'mine.py').write_text(text)
   args = f'--config={tmp_path}/mine.py', f'--workdir={tmp_path}/run', *more
   ended = program.run(tmp_path, *args)
   assert ended.code == MISTAKE and not (tmp_path / 'run').exists()
-  assert 'get_config() that returns a ConfigDict' in ended.err.splitlines()[-1]
+  assert told in ended.err.splitlines()[-1]
+  assert 'WARNING' not in ended.err
 
 
 def test_a_line_break_in_a_name_hides_nothing_of_the_sentence(tmp_path):
