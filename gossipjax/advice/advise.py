@@ -4,14 +4,14 @@ What a step costs one worker is measured on this machine, what it would send is
 counted, and the seconds of a link are modelled from both.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
 from gossipjax import network
-from gossipjax.advice import known_runs, risk, step_cost
+from gossipjax.advice import known_runs, periods, risk, step_cost
 from gossipjax.advice.forecast import Forecast
 from gossipjax.comparison.variant import check
 from gossipjax.config import resolve
@@ -82,8 +82,8 @@ def forecasts(
   Args:
     config: of a comparison or of one strategy.
     known: runs of any config; they say who gets where all-reduce does.
-    say: told a sentence of each strategy that the config does not name and that
-      does not fit it; it is left out.
+    say: told a sentence of each strategy that is left out: its period is longer
+      than the training, or the config does not name it and it does not fit.
     interrupted: asked before each strategy.
 
   Raises:
@@ -97,7 +97,7 @@ def forecasts(
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   computing: dict[tuple[Any, ...], float] = {}  # Seconds; noise must not rank.
   result = []
-  for name, run in runs(config).items():
+  for name, run in _that_exchange(runs(config), say).items():
     if interrupted():
       raise Interrupted(0)
     try:
@@ -116,6 +116,22 @@ def forecasts(
       Forecast(name, computing[same], found.select_s, found.traffic, chance)
     )
   return result
+
+
+def _that_exchange(
+  found: Mapping[str, ConfigDict], say: Callable[[str], None]
+) -> dict[str, ConfigDict]:
+  """Those with a whole period in their steps; a sentence for each other one."""
+  kept = {}
+  for name, run in found.items():
+    if (period := periods.longest(run.strategy)) <= run.steps:
+      kept[name] = run
+      continue
+    say(
+      f'{name} is left out: its period of {period} steps is longer than the '
+      f'training, config.steps={run.steps}.'
+    )
+  return kept
 
 
 def faster(found: list[Forecast], link: network.Link) -> list[Forecast]:

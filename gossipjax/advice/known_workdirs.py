@@ -16,7 +16,8 @@ def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
   Raises:
     UserError: a folder is no workdir with a finished run.
   """
-  for folder in map(pathlib.Path, folders):
+  by_place = {pathlib.Path(f).resolve(): pathlib.Path(f) for f in folders}
+  for folder in by_place.values():  # Each counts once.
     summary, runs = reader.summary(folder), reader.read(folder)
     found = answer.of(summary, runs)
     if found is None or found.reference.score is None:

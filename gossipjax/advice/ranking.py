@@ -115,13 +115,13 @@ def _with_risk(
   """With the risk of missing the target.
 
   A candidate whose best score is no better than all-reduce's first one is taken
-  to miss it for certain.
+  to miss it for certain, unless all-reduce has no better one itself.
   """
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank
   never = rank.whole + dense.seconds
   pick = target_costs.pick(higher)
-  if pick(rank.score, dense.first) == dense.first:
+  if rank.score != dense.score and pick(rank.score, dense.first) == dense.first:
     return rank._replace(expected=never, low=never, high=never, risk=risk)
   arrives = rank.seconds
   if not math.isnan(risk.relative_steps):

@@ -125,8 +125,33 @@ def _check_density(strategy: Mapping[str, Any], size: int, path: str) -> None:
       sparse.check_keeps(value, size, f'{path}.{key}')
 
 
+# Of all variants, as they decide what is scored and when a run ends.
+SHARED: Mapping[str, Mapping[str, Any]] = {
+  'split': {'holdout': 'test', 'validation': 0.1},
+  'cluster': {'target_score': '', 'target': 0.0, 'target_accuracy': 0.0},
+}
+
+
+def _check_alike(first: ConfigDict, name: str, config: ConfigDict) -> None:
+  """Refuses a variant that is scored, or ends, as another one is not."""
+  for part, keys in SHARED.items():
+    for key, usual in keys.items():
+      ours, theirs = (
+        (c.get(part) or {}).get(key, usual) for c in (config, first)
+      )
+      if ours != theirs:
+        raise UserError(
+          f'config.variants.{name}.{part}.{key}={ours} and not {theirs}: a '
+          f'comparison has one config.{part}.{key}; compare them in two '
+          'workdirs.'
+        )
+
+
 def check_shared(config: ConfigDict, runs: Sequence[Variant]) -> None:
-  """Raises a UserError for a key of the config that no variant uses."""
+  """Raises a UserError for a key of the config that no variant uses, or that
+  all have to share."""
+  for one in runs:
+    _check_alike(runs[0].config, one.name, one.config)
   period = config.get('state_period')
   if period and not any(jax.tree.leaves(one.shapes[1]) for one in runs):
     raise UserError(

@@ -76,6 +76,7 @@ def share_out(
     kept, test = np.arange(total), task.validation
   else:
     kept, held = hold_out(np.arange(total), None, holdout, validation)
+    _check_held(_known_labels(task, total), kept, held)
     test = task.test if held is None else _some(task.train, held)
   rows = SPLITS[name](labels[kept], workers, seed, alpha, shards)[mine]
   rows = kept[splits.cut(rows, examples)]
@@ -94,15 +95,38 @@ def _some(examples: Any, rows: np.ndarray) -> Any:
   return some(examples, rows)
 
 
-def _labels(task: Task, total: int) -> np.ndarray:
-  """A label of each training example, int[total]."""
+def _known_labels(task: Task, total: int) -> np.ndarray | None:
+  """A label of each training example, int[total]; None if there is none."""
   labels = task.labels
   if labels is None and isinstance(task.train, Source):
     labels = task.train.labels
   if labels is None and not isinstance(task.train, Source):
     *others, last = jax.tree.leaves(task.train)
     labels = last if others else None
-  if (found := labels_of(labels, total)) is None:
+  return labels_of(labels, total)
+
+
+def _check_held(
+  labels: np.ndarray | None, kept: np.ndarray, held: np.ndarray | None
+) -> None:
+  """Refuses to hold out the last examples of those in the order of labels."""
+  if labels is None or held is None:
+    return
+  if len(np.unique(labels)) in (1, len(labels)):  # Those tell nothing.
+    return
+  steps = np.diff(labels.astype(np.int64))
+  apart = not np.intersect1d(labels[kept], labels[held]).size
+  if apart or (steps >= 0).all() or (steps <= 0).all():
+    raise UserError(
+      'split.holdout=validation holds out the last training examples, but they '
+      'are in the order of their labels; shuffle them, or give the task '
+      'examples for `validation`.'
+    )
+
+
+def _labels(task: Task, total: int) -> np.ndarray:
+  """A label of each training example, int[total]."""
+  if (found := _known_labels(task, total)) is None:
     raise UserError(
       'split.name: dirichlet and label need a label of each training example, '
       'an integer; this task has none. Use iid or contiguous, or give the task '

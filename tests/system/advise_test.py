@@ -473,6 +473,28 @@ def test_a_run_is_evidence_for_its_strategy_whatever_a_variant_is_called(
   assert found['other'] == risk.of(known, config) != found['sparse']
 
 
+def test_a_strategy_that_would_never_exchange_is_left_out(monkeypatch):
+  cost = step_cost.Cost(0.0, DENSE.traffic)
+  monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
+  monkeypatch.setattr(step_cost, 'gradient_s', lambda *_: 1.0)
+  config, told = defaults.get_config(), []
+  config.steps = 400
+  config.variants = defaults.variants(
+    'all_reduce', 'diloco', local=resolve.strategy_config('local_sgd', period=8)
+  )
+  found = advise.forecasts(config, say=told.append)
+  assert [f.name for f in found] == ['all_reduce', 'local']
+  (sentence,) = told
+  assert sentence.startswith('diloco is left out: its period of 500 steps')
+
+
+def test_a_workdir_that_is_named_twice_is_known_once(tmp_path):
+  folder = workdir_with(tmp_path / 'a', (0.5, 1.0))
+  twice = [folder, f'{tmp_path}/b/../a']
+  (tmp_path / 'b').mkdir()
+  assert len([*known_workdirs.of_workdirs(twice)]) == 1
+
+
 def test_advice_says_of_which_workdir_it_shows_no_run(tmp_path):
   good = str(workdir_with(tmp_path / 'a', (0.5, 1.0)))
   none = str(workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip'))

@@ -66,6 +66,19 @@ def test_the_better_half_trains_longer_each_at_its_best_rate():
   assert {r.candidate.rate for r in ranks} == {0.1}
 
 
+def test_who_has_all_that_all_reduce_has_from_the_start_does_not_miss():
+  """Both score 1 at their first evaluation, one of them 100 times sooner."""
+  curves = {
+    Candidate(name, 0.1): [Curve([best, best], [s, 2 * s])]
+    for name, best, s in ((DENSE, 1.0, 100), ('fast', 1.0, 1), ('bad', 0.9, 1))
+  }
+  never = risk.Risk((risk.Group('in', 0.0, 50, 1.0),) * 3)
+  ranks = ranked(curves, 20, 400, True, {'fast': never, 'bad': never})
+  assert [r.candidate.name for r in ranks] == ['fast', DENSE, 'bad']
+  assert ranks[0].expected < 0.1 * ranks[1].expected
+  assert choice.chosen(ranks) == 'fast'
+
+
 def test_a_forecast_is_the_time_to_the_target_at_full_length():
   every = [Candidate(name, 0.1) for name in SPEED]
   curves = {c: [curve(Pilot(c, 400, s)) for s in (0, 1)] for c in every}

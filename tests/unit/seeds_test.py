@@ -257,3 +257,19 @@ def test_what_seeds_and_targets_would_hide_is_refused(given, words):
   found.variants = ConfigDict(given)
   with pytest.raises(UserError, match=words):
     [*variants(found)]
+
+
+@pytest.mark.parametrize(
+  'change, key',
+  [
+    ({'split': {'holdout': 'validation'}}, 'split.holdout'),
+    ({'cluster': {'target_accuracy': 0.6}}, 'cluster.target_accuracy'),
+  ],
+)
+def test_variants_are_scored_alike_and_end_alike(change, key, tmp_path):
+  virtual = {'cluster': defaults.cluster(asynchronous=False)}
+  mixed = config(**virtual if 'cluster' in change else {})
+  mixed.variants.few.update(change)
+  with pytest.raises(UserError, match=rf'variants\.few\.{key}=.* and not'):
+    compare.compare(mixed, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()

@@ -11,6 +11,7 @@ from gossipjax.data import images, text
 from gossipjax.errors import UserError
 from gossipjax.tasks import named
 from gossipjax.tasks.shares import share_out
+from gossipjax.tasks.task import Task
 from tests.support import datasets
 
 KEY = jax.random.key(0)
@@ -242,3 +243,15 @@ def test_a_model_too_deep_for_the_pictures_is_refused():
   task = made('digits', 8, model='vgg16')
   with pytest.raises(UserError, match=r'^task\.model.*8x8'):
     task.init(KEY)
+
+
+@pytest.mark.parametrize('order', [np.sort, lambda y: np.sort(y)[::-1]])
+@pytest.mark.parametrize('kind', [np.int32, np.uint8])
+def test_examples_in_the_order_of_their_labels_are_not_held_out(order, kind):
+  y = order(np.arange(200) % 4).astype(kind)
+  test = np.zeros((2, 2)), y[:2]
+  task = Task(None, None, None, (np.zeros((200, 2)), y), test)
+  with pytest.raises(UserError, match='order of their labels; shuffle'):
+    share_out(task, 2, 0, holdout='validation')
+  mixed = task._replace(train=(np.zeros((200, 2)), y[np.arange(200) * 7 % 200]))
+  assert len(share_out(mixed, 2, 0, holdout='validation').test[1]) == 20
