@@ -13,6 +13,7 @@ from typing import Any
 PATH = pathlib.Path(__file__).with_suffix('.json')
 VIRTUAL_TIME = 1
 FAILURES = 2  # Of virtual time with lost workers; 2: they are not scored.
+LATE = 2  # Of rounds that do not wait for all; 2: who missed one is not scored.
 TRAINING = 1
 
 
@@ -28,6 +29,7 @@ def versions(config: Mapping[str, Any]) -> dict[str, int]:
   if cluster := config.get('cluster'):
     found['virtual_time'] = VIRTUAL_TIME
     found['failures'] = FAILURES if cluster.get('failures') else 1
+    found['late'] = LATE if cluster.get('first') else 1
   return {name: number for name, number in found.items() if number > 1}
 
 

@@ -63,6 +63,11 @@ class Synchronous:
       self._fetch_s = seconds(link, player.fetch(0, 1, dry_run=True))
 
   @property
+  def behind(self) -> set[int]:
+    """Workers that have missed the last round and hold an older model."""
+    return {i for i, behind in enumerate(self._behind) if behind}
+
+  @property
   def utilisation(self) -> float:
     """Share of the time in which the busiest link carries data."""
     return float(self.hours.busy_s.max() / self.now) if self.now else 0.0

@@ -157,10 +157,13 @@ class VirtualTime:
     )
 
   def _scores(self) -> dict[str, Any]:
-    """Held-out scores; the mean is over the workers that are up."""
+    """Held-out scores; the mean is over the workers that are up, without those
+    that hold an older model since a round did not wait for them."""
     at, run = self._player, self._run
     times = ComputeTimes(run.cluster, run.workers, run.seed)
     up = times.up(self.timeline.now)
+    if isinstance(self.timeline, Synchronous):
+      up = [i for i in up if i not in self.timeline.behind] or up
     who = filled = None  # All.
     if len(up) < run.workers:
       who, filled = np.array(up), np.array(model_state.filled(up, run.workers))

@@ -632,6 +632,26 @@ def test_who_was_late_joins_the_round_that_goes_on_when_it_is_done():
     np.testing.assert_allclose(where(fleet)[list(who)], [x, x], atol=1e-5)
 
 
+def test_who_missed_a_round_is_not_scored():
+  """Its model is that of an older round."""
+  config = defaults.get_config('all_reduce')
+  config.workers, config.steps, config.eval_every = 4, 12, 4
+  config.cluster = defaults.cluster(
+    asynchronous=False, first=3, factors=(1.0, 1.0, 1.0, 9.0)
+  )
+  training = simulate.VirtualTime(resolve_run(config), None)
+  for _ in range(4):
+    training.advance()
+  assert training.timeline.behind == {3}
+  training.settle()
+  found = training.record(scored=True)
+  newest = jax.tree.map(lambda x: x[0], training._player.params)
+  state = jax.tree.map(lambda x: x[0], training._player.model_state)
+  expected = training._score(newest, state)['loss']
+  assert found.test_loss == pytest.approx(expected, rel=1e-6)
+  assert found.consensus_distance == pytest.approx(0.0, abs=1e-6)
+
+
 @pytest.mark.exhaustive
 def test_a_timeline_goes_on_from_json_as_if_nothing_had_happened():
   make = lambda: sailing(TRIGGERED, SLOW, **EVERYTHING)
