@@ -15,7 +15,6 @@ study              what a claim trains: it asks for runs, and gets results
 best_rate          a method at its best learning rate, with all seeds; those of
                    site_methods and virtual_time choose theirs there
 tried_rates        the rates that are tried, and which is best
-given_arguments    arguments that are not a strategy's defaults, as a cell
 matched            arguments at which a method sends some bytes
 trigger_searches   triggers of gossip, each brought to the same bytes
 gates              whether all-reduce reaches what a workload demands

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from experiments.framework import given_arguments, tried_rates, workloads
+from experiments.framework import tried_rates, workloads
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
 from experiments.framework.study import Ask, Study, follow
+from gossipjax.config import given_arguments
 
 TRIALS = 5  # Most learning rates of a method, unless a claim says more.
 SEEDS = 3

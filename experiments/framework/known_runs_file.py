@@ -17,6 +17,7 @@ from experiments.framework.kept import Kept, once_per_seed
 from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import DENSE, Known
 from gossipjax.comparison import target_costs
+from gossipjax.config import given_arguments
 from gossipjax.results import crossing, workdir
 from gossipjax.tasks.task import is_higher
 
@@ -167,4 +168,5 @@ def _beside(
         missed=1 - len(arrived) / len(runs),
         relative_steps=ratio,
         seeds=len(runs),
+        arguments=given_arguments.told(runs[0]['key']['config']['strategy']),
       )

@@ -7,13 +7,12 @@ from ml_collections import ConfigDict
 
 from experiments.framework import (
   best_rate,
-  given_arguments,
   study,
   trained,
   tried_rates,
   workloads,
 )
-from gossipjax.config import defaults, resolve
+from gossipjax.config import defaults, given_arguments, resolve
 
 PERIOD = 30  # Shorter where steps allow for fewer exchanges than these.
 SPARSE = 192  # Exchanges of sparse_loco: 3 / density, since it selects there.

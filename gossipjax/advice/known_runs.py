@@ -43,6 +43,7 @@ class Known(NamedTuple):
     relative_steps: to that target, over those of all-reduce, mean of the seeds
       that reach it; infinite if none does, NaN if they are not known.
     seeds: how many.
+    arguments: of the strategy, see `given_arguments.told`.
   """
 
   table: str
@@ -58,6 +59,7 @@ class Known(NamedTuple):
   missed: float
   relative_steps: float
   seeds: int
+  arguments: str = ''
 
   @property
   def place(self) -> str:

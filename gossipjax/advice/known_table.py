@@ -61,6 +61,7 @@ def _nearest(
   table = [
     {
       'strategy': k.strategy,
+      'arguments': k.arguments,
       'split': k.split,
       scores.label(k.score): scores.told(k.score, k.value),
       'score of all-reduce': scores.told(k.score, k.dense),

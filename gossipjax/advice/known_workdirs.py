@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gossipjax.advice.known_runs import DENSE, Known, identity
 from gossipjax.comparison import answer, target_costs
+from gossipjax.config import given_arguments
 from gossipjax.config.variants import merged_by_name
 from gossipjax.results import reader
 
@@ -54,4 +55,5 @@ def _of_row(
     missed,
     steps,
     len(row.each),
+    given_arguments.told(config['strategy']),
   )

@@ -408,13 +408,14 @@ def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
   path = tmp_path / 'known_runs.csv'
   path.write_text(
     'table,task,model,optimizer,workers,split,strategy,score,value,dense,'
-    'missed,relative_steps,seeds\n'
-    'a,digits,mlp,sgd,8,iid,topk,test_accuracy,0.88,0.9,nan,nan,1\n'
-    'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,1.0,inf,3\n'
+    'missed,relative_steps,seeds,arguments\n'
+    'a,digits,mlp,sgd,8,iid,topk,test_accuracy,0.88,0.9,nan,nan,1,\n'
+    'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,1.0,inf,3,"conserve=True, density=0.01"\n'
   )
   one, two = known_runs.kept(path)
   assert one[:6] == ('a', 'digits', 'mlp', 'sgd', 8, 'iid')
-  assert math.isnan(one.missed) and two[-3:] == (1.0, math.inf, 3)
+  assert math.isnan(one.missed) and two[-4:-1] == (1.0, math.inf, 3)
+  assert (one.arguments, two.arguments) == ('', 'conserve=True, density=0.01')
 
 
 def test_the_runs_that_are_kept_can_be_read():

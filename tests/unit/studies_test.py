@@ -13,7 +13,6 @@ from experiments.framework import (
   best_rate,
   claim,
   gates,
-  given_arguments,
   intervals,
   kept,
   margins,
@@ -32,7 +31,7 @@ from experiments.framework import (
 from experiments.framework.kept import Kept
 from experiments.framework.seed_statistics import ERROR
 from gossipjax.advice import known_runs
-from gossipjax.config import defaults, resolve
+from gossipjax.config import defaults, given_arguments, resolve
 from gossipjax.errors import UserError
 from tests.support import program
 

@@ -1,20 +1,26 @@
 """The arguments with which a strategy ran, as a cell of a table."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.framework import single_run
+from gossipjax.config import resolve
+from gossipjax.errors import UserError
 
 
-def told(strategy: ConfigDict) -> str:
+def told(strategy: Mapping[str, Any]) -> str:
   """Those that are not the strategy's defaults; '' if all are.
 
   Args:
-    strategy: `config.strategy`.
+    strategy: `config.strategy`, or a dict of it; of one that is not found, as
+      one of the user's own in another place, all arguments are told.
   """
-  given = strategy.to_dict()
-  defaults = single_run.default('strategy', given)
+  try:
+    defaults = resolve.strategy_config(strategy['name']).to_dict()
+  except UserError:
+    defaults = {}
+  given = ConfigDict(strategy).to_dict()
   return _listed(
     {k: v for k, v in given.items() if k != 'name' and v != defaults.get(k)}
   )
