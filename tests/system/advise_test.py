@@ -410,7 +410,8 @@ def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
     'table,task,model,optimizer,workers,split,strategy,score,value,dense,'
     'missed,relative_steps,seeds,arguments\n'
     'a,digits,mlp,sgd,8,iid,topk,test_accuracy,0.88,0.9,nan,nan,1,\n'
-    'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,1.0,inf,3,"conserve=True, density=0.01"\n'
+    'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,1.0,inf,3,'
+    '"conserve=True, density=0.01"\n'
   )
   one, two = known_runs.kept(path)
   assert one[:6] == ('a', 'digits', 'mlp', 'sgd', 8, 'iid')
