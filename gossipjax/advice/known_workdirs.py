@@ -28,8 +28,16 @@ def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
     if configs[found.dense]['strategy']['name'] != DENSE:
       continue
     for row in found.rows:
-      if row.name != found.dense:
+      if row.name != found.dense and _waits(configs[row.name]):
         yield _of_row(str(folder), row, found, configs[row.name])
+
+
+def _waits(config: Mapping) -> bool:
+  """Whether all workers wait for each other, as `advise` takes it: the steps of
+  who does not are gradients of the fast ones."""
+  cluster = config.get('cluster') or {}
+  alone = cluster.get('asynchronous', bool(cluster)) or cluster.get('first')
+  return not (alone or config.get('engine'))
 
 
 def _of_row(

@@ -427,7 +427,7 @@ def test_the_runs_that_are_kept_can_be_read():
     assert 0.1 < run.value < most and 0.1 < run.dense < most
 
 
-def workdir_with(path, second, target=0.0, first='all_reduce'):
+def workdir_with(path, second, target=0.0, first='all_reduce', **keys):
   """A comparison with two seeds; `second` gives the scores of its sparse one.
 
   All-reduce gets to 0.5 and 1.0 after 1 and 2 steps, topk after twice as many.
@@ -435,7 +435,9 @@ def workdir_with(path, second, target=0.0, first='all_reduce'):
   config = workdirs.config(
     dense={'strategy': {'name': first}}, sparse={'strategy': {'name': 'topk'}}
   )
-  folder = workdirs.claim(path, config | {'target': target, 'seeds': [0, 1]})
+  folder = workdirs.claim(
+    path, config | {'target': target, 'seeds': [0, 1]} | keys
+  )
   for seed in (0, 1):
     for name, scale in (('dense', 1), ('sparse', 2)):
       scores = second if (name, seed) == ('sparse', 1) else (0.5, 1.0)
@@ -495,6 +497,20 @@ def test_a_workdir_that_is_named_twice_is_known_once(tmp_path):
   twice = [folder, f'{tmp_path}/b/../a']
   (tmp_path / 'b').mkdir()
   assert len([*known_workdirs.of_workdirs(twice)]) == 1
+
+
+@pytest.mark.parametrize(
+  'cluster, waits',
+  [
+    ({}, True),
+    (defaults.cluster(asynchronous=False).to_dict(), True),
+    (defaults.cluster(asynchronous=True).to_dict(), False),
+    (defaults.cluster(asynchronous=False, first=1).to_dict(), False),
+  ],
+)
+def test_steps_of_who_does_not_wait_are_not_known(tmp_path, cluster, waits):
+  folder = workdir_with(tmp_path / 'a', (0.5, 1.0), cluster=cluster)
+  assert len([*known_workdirs.of_workdirs([folder])]) == waits
 
 
 def test_advice_says_of_which_workdir_it_shows_no_run(tmp_path):
