@@ -8,6 +8,10 @@ The optimizer has no momentum of its own. What enters v is conserved, not g:
 P g + sum v after an update equals sum (v + u) before it, with u (u + g for
 Nesterov) of this step. With m = 0 nothing of g itself is lost.
 
+Weight decay is the optimizer's, which has no momentum here: a decay of w
+shrinks parameters by w a step, and by w / (1 - m) under other strategies. The
+authors' optimizer gives it a momentum of its own; w / (1 - m) does the same.
+
 Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
 """
 
