@@ -72,14 +72,13 @@ def tuned(
 
   Without rates and seeds if no value of its argument comes near that traffic.
   """
-  given = None
+  if method in SEARCHES:
+    return (yield from _searched(name, workers, scope, method, scale))
   if method in UNTRIGGERED:
     given = UNTRIGGERED[method]
-  elif method in PERIODS:
+  else:
     every = {'name': 'fixed', 'period': PERIODS[method]}
     given = _triggered(scope, every, _graph(method))
-  if given is None:
-    return (yield from _searched(name, workers, scope, method, scale))
   return (yield from best_rate.method(name, workers, scale, given))
 
 
@@ -114,7 +113,7 @@ def _searched(
     value = found
     if rate != own:
       value, _ = yield from near(found, rate)
-    return best_rate.seeded(at(strategy(value)), rate, 0)
+    return at(strategy(value))
 
   return (
     yield from best_rate.method(
