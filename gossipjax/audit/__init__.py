@@ -13,7 +13,8 @@ the ledger's, except for named differences:
   widened  the compiler uses more bits per entry than the source program: XLA
            on CPUs moves bf16 as f32.
   masked   a worker is absent or silent, but its message moves, because the
-           program runs in lock-step.
+           program runs in lock-step. It must not be heard: what others
+           compute stays the same if what it holds changes.
 
 A difference below one byte per collective comes from rounding up.
 
@@ -27,13 +28,16 @@ widths            bits of what moves, before compilation
 control_paths     transfers of each control path through branches and loops
 runtime_branches  which branches a run took where data decide
 schedule          which collectives run while the program computes
-comparison        one row: ledger against compiled bytes, with the reason
+row               one row: ledger against compiled bytes, with the reason
+comparison        which control path agrees, and whether silence was masked
+silence           whether workers without a bill are really not heard
 """
 
 from gossipjax.audit.audited_steps import audit_steps
 from gossipjax.audit.check import Unbalanced, audit, report
-from gossipjax.audit.comparison import Row, holds, sentence
+from gossipjax.audit.comparison import holds, sentence
 from gossipjax.audit.harness import check_devices
+from gossipjax.audit.row import Row
 
 __all__ = [
   'Row',

@@ -1,12 +1,13 @@
 """Which steps of a run an audit covers."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import comparison
+from gossipjax.audit.control_paths import Paths
 from gossipjax.audit.harness import (
   Harness,
   billed,
@@ -15,14 +16,28 @@ from gossipjax.audit.harness import (
   shrunk,
   update_at,
 )
-from gossipjax.audit.runtime_branches import branches_of_run
+from gossipjax.audit.runtime_branches import as_key, branches_of_run
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
+from gossipjax.local_step import Worker
 
 _FIRST = 16  # Steps that are always audited if the program branches.
 _MOST = 32  # Bills that differ.
 # Steps of a run: 2 to 3 ms each on two cores, where branches are told 7 to 16.
 LOOKED_AT = 3000
+
+
+class Steps(NamedTuple):
+  """Steps that an audit should cover.
+
+  Attributes:
+    numbers: of the steps, ascending.
+    by_state: whether the state of the workers decides too what a step sends,
+      so that the steps before have to be run.
+  """
+
+  numbers: list[int]
+  by_state: bool
 
 
 def audit_steps(
@@ -32,12 +47,12 @@ def audit_steps(
   horizon: int = LOOKED_AT,
   state: Tree = (),
   inner: Inner = ALONE,
-) -> list[int]:
+) -> Steps:
   """Steps among the first `horizon` that an audit should cover.
 
   These are the first step with each bill. If some control path has the bytes of
-  no bill and the program branches on the step, also the first step with each
-  choice of branches, and the first 16.
+  no bill and the program branches on the step or on what the workers hold, also
+  the first step with each choice of branches, and the first 16.
   """
   try:  # Bills change at the same steps for smaller parameters.
     small = make_harness(strategy, shrunk(params), workers, state, inner)
@@ -47,47 +62,71 @@ def audit_steps(
     return _steps(harness, horizon)
 
 
-def _steps(harness: Harness, horizon: int) -> list[int]:
+def _steps(harness: Harness, horizon: int) -> Steps:
   update = lambda worker, grads, step: harness.update(worker, grads, step)
   program, paths = compiled(harness, update, harness.large, step=np.int32(0))
-  bills = {}
-  branches = paths is None or len(paths) > 1
-  for step in range(horizon if branches else min(_FIRST, horizon)):
-    _, sent = program(harness.worker, harness.large, step=np.int32(step))
+
+  def bill(worker, step):
+    worker, sent = program(worker, harness.large, step=step)
     sent = billed(harness, sent)
-    bills.setdefault(np.asarray(sent.bytes).tobytes(), (step, sent))
-    if len(bills) == _MOST:
-      break
-  chosen = {step for step, _ in bills.values()}
-  devices = harness.inner.devices
-  all_billed = paths is not None and all(
-    any(
-      comparison.holds(
-        comparison.compare(0, [(path,) * devices], sent, devices=devices)
-      )
-      for _, sent in bills.values()
-    )
-    for path in paths
-  )
+    return worker, np.asarray(sent.bytes).tobytes(), sent
+
+  branches = paths is None or len(paths) > 1
+  most = horizon if branches else min(_FIRST, horizon)
+  bills, by_state = _first_of_each(harness, bill, most)
+  chosen = {step for step, _ in bills}
   first = update_at(harness, 0)
-  if not all_billed and (
-    paths is None or paths != compiled(harness, first, harness.large)[1]
+  if not _all_billed(harness, paths, [sent for _, sent in bills]) and (
+    paths is None
+    or by_state
+    or paths != compiled(harness, first, harness.large)[1]
   ):
-    chosen |= set(range(min(_FIRST, horizon)))
-    chosen |= _first_of_branches(harness, update, horizon)
-  return sorted(chosen)
+    taken = branches_of_run(harness, update, harness.large, step=np.int32(0))
+
+    def choices(worker, step):
+      (worker, _), found = taken(worker, harness.large, step=step)
+      return worker, str([*map(as_key, found)]), None
+
+    choice, decides = _first_of_each(harness, choices, horizon)
+    chosen |= {*range(min(_FIRST, horizon))} | {step for step, _ in choice}
+    by_state |= decides
+  return Steps(sorted(chosen), by_state)
 
 
-def _first_of_branches(
-  harness: Harness, update: Callable[..., Any], horizon: int
-) -> set[int]:
-  """The first step with each choice of branches."""
-  taken = branches_of_run(harness, update, harness.large, step=np.int32(0))
-  first: dict[str, int] = {}
-  for step in range(horizon):
-    branches = taken(harness.worker, harness.large, step=np.int32(step))
-    of_devices = [sorted(mine.items()) for mine in branches]
-    first.setdefault(repr(of_devices), step)
+def _first_of_each(
+  harness: Harness, run: Callable[..., tuple[Worker, Any, Any]], horizon: int
+) -> tuple[list[tuple[int, Any]], bool]:
+  """Runs all steps, each in the state that the one before left.
+
+  Args:
+    harness: that the steps run in.
+    run: `(worker, step) -> (its next state, what is told apart, a result)`.
+    horizon: steps to run.
+
+  Returns:
+    The first step of each kind with its result, and whether a kind came only
+    since the state had changed.
+  """
+  worker, first = harness.worker, dict[Any, tuple[int, Any]]()
+  by_state = False
+  for number in range(horizon):
+    step = np.int32(number)
+    worker, kind, result = run(worker, step)
+    if kind in first:
+      continue
+    first[kind] = number, result
+    by_state |= run(harness.worker, step)[1] != kind
     if len(first) == _MOST:
       break
-  return set(first.values())
+  return [*first.values()], by_state
+
+
+def _all_billed(harness: Harness, paths: Paths | None, bills: list) -> bool:
+  """Whether each control path has the bytes of one of these bills."""
+  devices = harness.inner.devices
+  fits = lambda path, sent: comparison.holds(
+    comparison.compare(0, [(path,) * devices], sent, devices=devices)
+  )
+  return paths is not None and all(
+    any(fits(path, sent) for sent in bills) for path in paths
+  )

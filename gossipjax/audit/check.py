@@ -1,5 +1,6 @@
 """Audits a strategy: its ledger against its compiled program, step by step."""
 
+import functools
 import itertools
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +17,9 @@ from gossipjax.audit.harness import (
   make_harness,
   update_at,
 )
+from gossipjax.audit.row import Row
 from gossipjax.audit.runtime_branches import paths_of_run
+from gossipjax.audit.silence import unheard
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 
@@ -33,7 +36,8 @@ def audit(
   absent: Iterable[int] = (),
   state: Tree = (),
   inner: Inner = ALONE,
-) -> list[comparison.Row]:
+  by_state: bool = False,
+) -> list[Row]:
   """Compiles and runs one update for each of `steps`.
 
   It runs with gradients so large that every worker communicates, then with
@@ -51,6 +55,8 @@ def audit(
     state: what a model keeps besides parameters, likewise.
     inner: what the devices of a worker do; the strategy is what its
       `exchanging` returned.
+    by_state: run all steps before each of `steps` too; else each step begins
+      with the first state of the workers.
 
   Returns:
     One to three rows per step; where workers are several devices, one between
@@ -69,28 +75,55 @@ def audit(
       (harness.zero, everyone),
       (harness.large, present),
     ]
+  steps_of = _played if by_state else _from_the_first
   return [
     level
-    for step in steps
-    for row in _rows(harness, step, runs)
+    for step, worker, *run in steps_of(harness, sorted(steps), runs[0])
+    for row in _rows(harness, step, worker, runs, *run)
     for level in comparison.levels(row, inner.devices)
   ]
 
 
-def _rows(harness: Harness, step: int, runs) -> list[comparison.Row]:
-  update, worker = update_at(harness, step), harness.worker
-  result: list[comparison.Row] = []
-  program, paths = compiled(harness, update, *runs[0])
-  taken = paths_of_run(harness, update, paths, *runs[0])
+def _from_the_first(harness: Harness, steps: list[int], args: tuple):
+  """Of each step its number, the first state of the workers, its program with
+  the step as a constant, and how to find the control paths of a run."""
+  for step in steps:
+    update = update_at(harness, step)
+    program, paths = compiled(harness, update, *args)
+    taken = paths_of_run(harness, update, paths, *args)
+    yield step, harness.worker, program, taken
+
+
+def _played(harness: Harness, steps: list[int], args: tuple):
+  """The same in the state that the steps before left, of one program."""
+
+  def update(worker, grads, *active, step):
+    return harness.update(worker, grads, step, True, *active)
+
+  program, paths = compiled(harness, update, *args, step=np.int32(0))
+  taken = paths_of_run(harness, update, paths, *args, step=np.int32(0))
+  worker = harness.worker
+  for begun, end in itertools.pairwise([0, *steps]):
+    for step in range(begun, end):
+      worker, _ = program(worker, *args, step=np.int32(step))
+    at = {'step': np.int32(end)}
+    yield end, worker, *(functools.partial(f, **at) for f in (program, taken))
+
+
+def _rows(
+  harness: Harness, step: int, worker, runs, program, taken
+) -> list[Row]:
+  result: list[Row] = []
   for args in runs:
     ways = itertools.product(*taken(worker, *args))
-    worker, sent = program(worker, *args)
+    begun, (worker, sent) = worker, program(worker, *args)
     row = comparison.compare(
       step,
       ways,
       billed(harness, sent),
       result[0] if result else None,
-      devices=harness.inner.devices,
+      functools.partial(unheard, program, (begun, *args)),
+      harness.inner.devices,
     )
     # One that does not hold is never told by one that does.
     if not any(
@@ -129,8 +162,10 @@ def report(
     Unbalanced: a ledger differs from the compiled program without a reason.
   """
   most = min(horizon, LOOKED_AT)
-  steps = audit_steps(strategy, params, workers, most, state, inner)
-  found = audit(strategy, params, workers, steps, state=state, inner=inner)
+  steps, by_state = audit_steps(strategy, params, workers, most, state, inner)
+  found = audit(
+    strategy, params, workers, steps, (), state, inner, by_state=by_state
+  )
   for row in found:
     if not comparison.holds(row):
       raise Unbalanced(f'--audit of {name}: {comparison.sentence(row)}.')

@@ -1,30 +1,12 @@
-"""Compares one step of a ledger with the compiled program, worker by worker."""
+"""Compares one step of a ledger with the compiled program."""
 
-import math
-from collections.abc import Callable, Iterable, Iterator
-from fractions import Fraction
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
-from gossipjax.audit.collective_bytes import Transfer
-from gossipjax.audit.control_paths import Path
+from gossipjax.audit.row import Row, Way, of_way
 from gossipjax.traffic import Traffic
-
-Way = tuple[Path, ...]  # The control path of each device of a worker.
-
-
-class Row(NamedTuple):
-  """Bytes that each worker sends in one step; arrays are i64[workers]."""
-
-  step: int
-  kinds: dict[str, np.ndarray]  # In the compiled program, by collective.
-  compiled: np.ndarray  # The sum of those.
-  explained: np.ndarray  # The sum after correcting for `reason`.
-  ledger: np.ndarray  # As the strategy reports it.
-  reason: str  # served, widened, masked, or several; '' for none.
-  paths: int  # Control paths compared; if several, one that agrees suffices.
-  within: bool = False  # Bytes between the devices of a worker.
 
 
 def holds(row: Row) -> bool:
@@ -100,100 +82,48 @@ def compare(
   ways: Iterable[Way],
   sent: Traffic,
   full: Row | None = None,
+  unheard: Callable[[np.ndarray], bool] = lambda silent: False,
   devices: int = 1,
 ) -> Row:
   """Compares a ledger with the control path that fits it best.
+
+  A smaller ledger is accepted as `masked` where it is zero: in a lock-step
+  program the message of a silent worker moves, and its receiver ignores it.
 
   Args:
     step: to write into the row.
     ways: control paths that a run of the compiled program may have taken.
     sent: the ledger of that run, leaves [workers].
     full: the row of a run of the same program in which all workers sent. With
-      it a smaller ledger is accepted as `masked` where no worker sends more
-      than it did then: in a lock-step program the message of a silent worker
-      moves, and its receiver ignores it.
+      it a ledger may be smaller anywhere if no worker sends more than then.
+    unheard: whether nothing of these workers, bool[workers], reaches another.
     devices: of a worker. For several the arrays of the row are i64[2 workers]:
       between workers, then within.
 
   Returns:
     The row of a way that agrees; if none does, that with the least difference.
   """
-  rows = [_row(step, way, sent, devices) for way in ways]
+  rows = [of_way(step, way, sent, devices) for way in ways]
   rows = [row._replace(paths=len(rows)) for row in rows]
   for row in rows:
     if holds(row):
       return row
-  for row in rows if full and holds(full) else []:
-    gaps = full.ledger - row.ledger
-    moved = row.compiled <= full.compiled  # Or a branch hides what it sends.
-    if gaps.any() and (gaps >= 0).all() and moved.all():
+  silent = np.asarray(sent.bytes) == 0
+  for row in rows:
+    if _may_be_masked(row, silent, full) and unheard(silent):
       because = ', '.join(filter(None, [row.reason, 'masked']))
       return row._replace(explained=row.ledger, reason=because)
   return min(rows, key=lambda row: np.abs(row.ledger - row.explained).sum())
 
 
-def _row(step: int, way: Way, sent: Traffic, devices: int) -> Row:
-  ledger, messages = _ledger(sent, devices), np.asarray(sent.messages)
-  kinds, intended = {}, np.zeros(len(ledger), object)
-  reasons, uneven = set(), np.zeros((len(ledger) // len(messages), 1), int)
-  for transfer, times, mine in _parts(way):
-    exact, compiled = (
-      times * _by_level(transfer, count, sent, mine)
-      for count in (Transfer.intended_bytes, Transfer.compiled_bytes)
-    )
-    kinds[transfer.kind] = kinds.get(transfer.kind, 0) + compiled
-    broken = np.array([x.denominator > 1 for x in exact])
-    parts = broken.reshape(len(uneven), -1).any(axis=1, keepdims=True)
-    uneven += times * mine.sum() * parts
-    intended, reasons = intended + exact, reasons | transfer.reasons()
-
-  # The ledger rounds up once per call, and a call sends a message at least.
-  roundings = np.tile(uneven, len(messages))
-  roundings[0] = np.minimum(roundings[0], messages)
-  rounded = (intended <= ledger) & (ledger < intended + roundings.reshape(-1))
-  return Row(
-    step,
-    {k: _whole(v) for k, v in kinds.items()},
-    _whole(sum(kinds.values(), np.zeros(len(ledger), object))),
-    np.where(rounded, ledger, _whole(intended)),
-    ledger,
-    ', '.join(sorted(reasons)),
-    paths=1,
-  )
-
-
-def _parts(way: Way) -> Iterator[tuple[Transfer, int, np.ndarray]]:
-  """Transfers, how often each runs, and on which devices, bool[devices]."""
-  for path in {*way}:
-    mine = np.array([path == other for other in way])
-    yield from ((transfer, times, mine) for transfer, times in path)
-
-
-def _ledger(sent: Traffic, devices: int) -> np.ndarray:
-  """What the workers sent each other; for several devices, then within."""
-  between = np.asarray(sent.bytes)
-  if devices == 1:
-    return between
-  return np.concatenate([between, np.asarray(sent.inner)])
-
-
-def _by_level(
-  transfer: Transfer,
-  count: Callable[[Transfer, int], list[Fraction]],
-  sent: Traffic,
-  mine: np.ndarray,
-) -> np.ndarray:
-  """Bytes of a transfer by the devices `mine`, in the form of `_ledger`."""
-  workers, devices = len(np.asarray(sent.bytes)), len(mine)
-  found = [
-    np.array(count(part, workers * devices), object)
-    if part
-    else np.zeros(workers * devices, object) + Fraction(0)
-    for part in transfer.levels(devices)
-  ]
-  of_workers = [x.reshape(workers, devices)[:, mine].sum(axis=1) for x in found]
-  return np.concatenate(of_workers[: 1 if devices == 1 else 2])
-
-
-def _whole(values: np.ndarray) -> np.ndarray:
-  return np.array([math.ceil(v) for v in values], np.int64)
+def _may_be_masked(row: Row, silent: np.ndarray, full: Row | None) -> bool:
+  """Whether a ledger is smaller than what moves only where it may be."""
+  billed = np.ones(len(row.ledger), bool)
+  billed[: len(silent)] = ~silent
+  if (row.ledger == row.explained)[billed].all():
+    return True
+  if full is None or not holds(full):
+    return False
+  gaps = full.ledger - row.ledger
+  moved = row.compiled <= full.compiled  # Or a branch hides what it sends.
+  return bool(gaps.any() and (gaps >= 0).all() and moved.all())

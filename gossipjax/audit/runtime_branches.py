@@ -20,11 +20,12 @@ from gossipjax.transforms import traced
 
 # (number of the conditional, index of its branch) -> index to go by.
 Decide = Callable[[int, jax.Array], jax.Array]
+Branches = dict[int, set[int]]  # Taken, by the number of a conditional.
 
 
 def branches_of_run(
   harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
-) -> Callable[..., list[dict[int, set[int]]]]:
+) -> Callable[..., tuple[Any, list[Branches]]]:
   """Finds the branches that a run of a program takes.
 
   Args:
@@ -33,21 +34,20 @@ def branches_of_run(
     args, shared: example arguments of the program after the worker.
 
   Returns:
-    `(worker, *args, **shared) -> ` for each device of a worker, by the number
-    of a conditional, the indices of its branches that a run takes.
+    `(worker, *args, **shared) -> ` what the program returns, and for each
+    device of a worker, by the number of a conditional, the indices of its
+    branches that the run takes.
   """
-  indices: list[dict[int, set[int]]] = [
-    {} for _ in range(harness.inner.devices)
-  ]
+  indices: list[Branches] = [{} for _ in range(harness.inner.devices)]
   record = _deciding(program, _record(indices))
   recording, _ = executable(harness, record, *args, **shared)
 
-  def taken(worker, *args, **shared) -> list[dict[int, set[int]]]:
+  def taken(worker, *args, **shared):
     for of_device in indices:
       of_device.clear()
-    jax.block_until_ready(recording(worker, *args, **shared))
+    result = jax.block_until_ready(recording(worker, *args, **shared))
     jax.effects_barrier()
-    return [dict(of_device) for of_device in indices]
+    return result, [dict(of_device) for of_device in indices]
 
   return taken
 
@@ -57,6 +57,7 @@ def paths_of_run(
   program: Callable[..., Any],
   paths: Paths | None,
   *args: Any,
+  **shared: Any,
 ) -> Callable[..., tuple[Paths, ...]]:
   """Finds the control paths that a run of a program takes.
 
@@ -69,28 +70,33 @@ def paths_of_run(
     harness: that the program runs in.
     program: of one worker.
     paths: all those of the compiled program; None if they are too many.
-    args: example arguments of the program after the worker.
+    args, shared: example arguments of the program after the worker.
 
   Returns:
-    `(worker, *args) -> paths of each device of a worker`, those of a run with
-    these arguments.
+    `(worker, *args, **shared) -> paths of each device of a worker`, those of a
+    run with these arguments.
   """
   devices = harness.inner.devices
   if paths is not None and len(paths) == 1:
-    return lambda *_: (paths,) * devices
-  branches = branches_of_run(harness, program, *args)
+    return lambda *_, **__: (paths,) * devices
+  branches = branches_of_run(harness, program, *args, **shared)
+  known: dict[str, Paths] = {}
 
-  def taken(worker, *args) -> tuple[Paths, ...]:
-    indices, found = branches(worker, *args), list[Paths]()
-    for mine in indices:
-      if mine in indices[: len(found)]:
-        found.append(found[indices.index(mine)])
-      else:
+  def taken(worker, *args, **shared) -> tuple[Paths, ...]:
+    _, indices = branches(worker, *args, **shared)
+    for key, mine in (of_devices := [(as_key(i), i) for i in indices]):
+      if key not in known:
         repeating = _deciding(program, _repeat(mine))
-        found.append(_of_both(paths, compiled(harness, repeating, *args)[1]))
-    return tuple(found)
+        repeated = compiled(harness, repeating, *args, **shared)[1]
+        known[key] = _of_both(paths, repeated)
+    return tuple(known[key] for key, _ in of_devices)
 
   return taken
+
+
+def as_key(branches: Branches) -> str:
+  """The same text for the same branches."""
+  return str([(k, sorted(taken)) for k, taken in sorted(branches.items())])
 
 
 def _of_both(paths: Paths | None, repeated: Paths | None) -> Paths:
@@ -105,7 +111,7 @@ def _of_both(paths: Paths | None, repeated: Paths | None) -> Paths:
   return paths & repeated or paths
 
 
-def _record(indices: list[dict[int, set[int]]]) -> Decide:
+def _record(indices: list[Branches]) -> Decide:
   """Goes by the index, and adds it to those of this device."""
 
   def decide(number: int, index: jax.Array) -> jax.Array:
@@ -120,7 +126,7 @@ def _record(indices: list[dict[int, set[int]]]) -> Decide:
   return decide
 
 
-def _repeat(indices: dict[int, set[int]]) -> Decide:
+def _repeat(indices: Branches) -> Decide:
   """Goes by the recorded index where there is only one."""
 
   def decide(number: int, index: jax.Array) -> jax.Array:

@@ -100,6 +100,7 @@ def _told(
     'table': tables.rows(summary),
     'note': tables.NOTE + tables.diverged(summary),
     'audit': tables.audit_rows(summary),
+    'audit_note': tables.audit_note(summary),
     'differences': dict(differences(runs)),
     'seeds': tables.seeds(summary),
   }

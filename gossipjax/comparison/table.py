@@ -4,6 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from gossipjax.audit.audited_steps import LOOKED_AT
 from gossipjax.comparison import (
   answer_table,
   columns,
@@ -160,9 +161,16 @@ def audited(summary: dict[str, Any]) -> str:
     return ''
   return (
     '\n## Audit\n\nBytes sent in a step by the worker where the two differ '
-    'most; a difference has a reason.\n\n'
+    f'most; a difference has a reason.{audit_note(summary)}\n\n'
     f'{of_rows(found, ("run", "bytes", "collectives", "reason"))}\n'
   )
+
+
+def audit_note(summary: dict[str, Any]) -> str:
+  """How much of longer runs was audited, after a space."""
+  if all(run['steps'] <= LOOKED_AT for run in summary['runs']):
+    return ''
+  return f' Of longer runs the first {LOOKED_AT:,} steps were looked at.'
 
 
 def _kinds(kinds: dict[str, int]) -> str:

@@ -16,13 +16,20 @@ from gossipjax import (
   strategies,
   topology,
 )
-from gossipjax.aggregator import Strategy, chain, every, identity, stateless
+from gossipjax.aggregator import (
+  Aggregator,
+  Strategy,
+  chain,
+  every,
+  identity,
+  stateless,
+)
 from gossipjax.audit import comparison, hlo, routes
 from gossipjax.audit.control_paths import control_paths
 from gossipjax.collectives import WORKERS
 from gossipjax.devices import inner_devices
 from gossipjax.errors import UserError
-from gossipjax.strategies import elastic, gossip, gtopk
+from gossipjax.strategies import adaptive_gossip, elastic, gossip, gtopk
 from gossipjax.strategies.all_reduce import exact_mean
 from gossipjax.traffic import SILENCE, Traffic, nbytes
 from gossipjax.transforms import granularity
@@ -129,7 +136,7 @@ def test_every_round_of_a_topology_is_counted(graph):
 
 def test_the_steps_that_talk_are_found():
   mean = exact_mean()
-  find = lambda strategy: audit.audit_steps(strategy, SMALL, 8, 150)
+  find = lambda strategy: audit.audit_steps(strategy, SMALL, 8, 150).numbers
   assert find(on_gradients(mean)) == [0]
   assert find(on_parameters(every(3, mean))) == [0, 2]
   assert find(on_parameters(every(100, mean))) == [0, 99]
@@ -333,7 +340,7 @@ def test_a_step_that_pays_late_is_caught():
     )
 
   late = on_gradients(stateless(update))
-  steps = audit.audit_steps(late, SMALL, 8, 20)
+  steps, _ = audit.audit_steps(late, SMALL, 8, 20)
   assert steps == [0, 1]
   assert not any(map(audit.holds, audit.audit(late, SMALL, 8, steps)))
 
@@ -347,9 +354,67 @@ def test_a_path_that_no_bill_has_is_audited_where_it_runs():
     return lax.cond(step % 20 == 19, talk, lambda: tree), SILENCE
 
   silent = on_gradients(stateless(update))
-  assert 19 in audit.audit_steps(silent, SMALL, 8, 60)
+  assert 19 in audit.audit_steps(silent, SMALL, 8, 60).numbers
   with pytest.raises(audit.Unbalanced, match='at step 19'):
     audit.report('silent', silent, SMALL, (), 8, 60)
+
+
+def _counting(fifth):
+  """All-reduce that counts its steps; at each fifth it does `fifth`."""
+
+  def update(tree, count, step, active=True):
+    del step, active
+    tree, sent = lax.cond(
+      count % 5 == 4,
+      fifth,
+      lambda tree: exact_mean().update(tree, (), 0)[::2],
+      tree,
+    )
+    return tree, count + 1, sent
+
+  return on_gradients(Aggregator(lambda like: jnp.int32(0), update))
+
+
+@pytest.mark.parametrize('sent', [0, 1], ids=['nothing', 'a byte too few'])
+def test_a_branch_on_a_state_of_one_s_own_is_audited_where_it_runs(sent):
+  def fifth(tree):
+    bill = Traffic.of(nbytes(tree) - 1, 1) if sent else SILENCE
+    return jax.tree.map(_permute, tree), bill
+
+  with pytest.raises(audit.Unbalanced, match=r'at step [34]'):
+    audit.report('counting', _counting(fifth), SMALL, (), 8, 60)
+
+
+def test_a_worker_that_stops_to_pay_is_heard():
+  """Its program moves the same at all steps."""
+
+  def update(tree, count, step, active=True):
+    del step, active
+    bill = Traffic.of(nbytes(tree), 1) * (count < 5)
+    return jax.tree.map(_permute, tree), count + 1, bill
+
+  free = on_gradients(Aggregator(lambda like: jnp.int32(0), update))
+  with pytest.raises(audit.Unbalanced, match=r'at step [45]'):
+    audit.report('free', free, SMALL, (), 8, 60)
+
+
+def test_a_trigger_that_must_wait_is_masked():
+  waiting = adaptive_gossip.strategy(shortest=3)
+  found = audit.report('waiting', waiting, SMALL, (), 8, 60)
+  assert [(row['step'], row['reason']) for row in found] == [
+    (0, 'masked'),
+    (2, ''),
+  ]
+
+
+def test_a_report_has_each_kind_of_step_that_a_state_decides():
+  fifth = lambda tree: (
+    jax.tree.map(_permute, tree),
+    Traffic.of(nbytes(tree), 1),
+  )
+  found = audit.report('counting', _counting(fifth), SMALL, (), 8, 60)
+  assert [row['step'] for row in found] == [0, 4]
+  assert [row['ledger'] for row in found] == [77, 44]
 
 
 def test_a_report_refuses_a_wrong_ledger_by_name():

@@ -37,3 +37,9 @@ def test_a_terminal_shows_a_name_as_it_is(name, capsys, monkeypatch):
   monkeypatch.setenv('COLUMNS', '400')
   progress._print_table(table.rows(summary(name)))
   assert f'communication on {name}' in capsys.readouterr().out
+
+
+def test_an_audit_of_a_long_run_says_how_much_was_looked_at():
+  runs = lambda *steps: {'runs': [{'steps': n} for n in steps]}
+  assert table.audit_note(runs(20, 3000)) == ''
+  assert '3,000' in table.audit_note(runs(20, 3001))

@@ -1,0 +1,95 @@
+"""One step of a ledger beside one control path, worker by worker."""
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from gossipjax.audit.collective_bytes import Transfer
+from gossipjax.audit.control_paths import Path
+from gossipjax.traffic import Traffic
+
+Way = tuple[Path, ...]  # The control path of each device of a worker.
+
+
+class Row(NamedTuple):
+  """Bytes that each worker sends in one step; arrays are i64[workers]."""
+
+  step: int
+  kinds: dict[str, np.ndarray]  # In the compiled program, by collective.
+  compiled: np.ndarray  # The sum of those.
+  explained: np.ndarray  # The sum after correcting for `reason`.
+  ledger: np.ndarray  # As the strategy reports it.
+  reason: str  # served, widened, masked, or several; '' for none.
+  paths: int  # Control paths compared; if several, one that agrees suffices.
+  within: bool = False  # Bytes between the devices of a worker.
+
+
+def of_way(step: int, way: Way, sent: Traffic, devices: int) -> Row:
+  """The row of a run that took this way and billed this, leaves [workers]."""
+  ledger, messages = _ledger(sent, devices), np.asarray(sent.messages)
+  kinds, intended = {}, np.zeros(len(ledger), object)
+  reasons, uneven = set(), np.zeros((len(ledger) // len(messages), 1), int)
+  for transfer, times, mine in _parts(way):
+    exact, compiled = (
+      times * _by_level(transfer, count, sent, mine)
+      for count in (Transfer.intended_bytes, Transfer.compiled_bytes)
+    )
+    kinds[transfer.kind] = kinds.get(transfer.kind, 0) + compiled
+    broken = np.array([x.denominator > 1 for x in exact])
+    parts = broken.reshape(len(uneven), -1).any(axis=1, keepdims=True)
+    uneven += times * mine.sum() * parts
+    intended, reasons = intended + exact, reasons | transfer.reasons()
+
+  # The ledger rounds up once per call, and a call sends a message at least.
+  roundings = np.tile(uneven, len(messages))
+  roundings[0] = np.minimum(roundings[0], messages)
+  rounded = (intended <= ledger) & (ledger < intended + roundings.reshape(-1))
+  return Row(
+    step,
+    {k: _whole(v) for k, v in kinds.items()},
+    _whole(sum(kinds.values(), np.zeros(len(ledger), object))),
+    np.where(rounded, ledger, _whole(intended)),
+    ledger,
+    ', '.join(sorted(reasons)),
+    paths=1,
+  )
+
+
+def _parts(way: Way) -> Iterator[tuple[Transfer, int, np.ndarray]]:
+  """Transfers, how often each runs, and on which devices, bool[devices]."""
+  for path in {*way}:
+    mine = np.array([path == other for other in way])
+    yield from ((transfer, times, mine) for transfer, times in path)
+
+
+def _ledger(sent: Traffic, devices: int) -> np.ndarray:
+  """What the workers sent each other; for several devices, then within."""
+  between = np.asarray(sent.bytes)
+  if devices == 1:
+    return between
+  return np.concatenate([between, np.asarray(sent.inner)])
+
+
+def _by_level(
+  transfer: Transfer,
+  count: Callable[[Transfer, int], list[Fraction]],
+  sent: Traffic,
+  mine: np.ndarray,
+) -> np.ndarray:
+  """Bytes of a transfer by the devices `mine`, in the form of `_ledger`."""
+  workers, devices = len(np.asarray(sent.bytes)), len(mine)
+  found = [
+    np.array(count(part, workers * devices), object)
+    if part
+    else np.zeros(workers * devices, object) + Fraction(0)
+    for part in transfer.levels(devices)
+  ]
+  of_workers = [x.reshape(workers, devices)[:, mine].sum(axis=1) for x in found]
+  return np.concatenate(of_workers[: 1 if devices == 1 else 2])
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+  return np.array([math.ceil(v) for v in values], np.int64)

@@ -1,0 +1,56 @@
+"""Whether workers without a bill are really not heard."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+# Of what a worker holds; the second one where the first changes a bill.
+_NUDGES = (2**-6, 2**-12)
+
+
+def unheard(
+  program: Callable[..., Any], args: tuple[Any, ...], silent: np.ndarray
+) -> bool:
+  """Whether nothing that a silent worker holds reaches another one.
+
+  In a lock-step program the message of a silent worker moves, and its receiver
+  ignores it. So the results of all others stay the same, bit by bit, if what
+  the silent one holds changes a little: its parameters, gradients and state.
+
+  Args:
+    program: of all workers; `(*args) -> (their next state, Traffic)`.
+    args: the state of the workers, then what else they hold, [workers, ...].
+    silent: bool[workers], those without a bill.
+  """
+  before = jax.device_get(program(*args))
+  args = jax.device_get(args)
+  for worker in map(int, np.flatnonzero(silent)):
+    others = np.arange(len(silent)) != worker
+    for nudge in _NUDGES:
+      after, sent = jax.device_get(program(*_changed(args, worker, nudge)))
+      if _same(before[1], sent, others | True):
+        break
+    else:
+      continue  # It would talk, so that nothing can be said.
+    if not _same(before[0], after, others):
+      return False
+  return True
+
+
+def _changed(tree: Any, worker: int, nudge: float) -> Any:
+  def changed(x):
+    if not jax.dtypes.issubdtype(x.dtype, np.inexact):
+      return x
+    x, own = np.array(x), x[worker]
+    x[worker] = np.where(own == 0, nudge, own * (1 - nudge)).astype(x.dtype)
+    return x
+
+  return jax.tree.map(changed, tree)
+
+
+def _same(a: Any, b: Any, of: np.ndarray) -> bool:
+  """Whether two trees, leaves [workers, ...], have the same bits at `of`."""
+  same = lambda x, y: np.array(x)[of].tobytes() == np.array(y)[of].tobytes()
+  return all(map(same, jax.tree.leaves(a), jax.tree.leaves(b)))
