@@ -174,7 +174,9 @@ def advised(
 def _risk(name: str, method: str, tables: Collection[str]) -> Risk:
   known = [
     run
-    for run in known_runs.kept()
-    if run.table in tables and run.table != name and run.strategy == method
+    for run in known_runs.of_strategy(
+      known_runs.kept(), config(name, method, 'cpu').strategy
+    )
+    if run.table in tables and run.table != name
   ]
   return risk.of(known, config(name, DENSE, 'cpu'))

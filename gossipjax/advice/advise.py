@@ -110,7 +110,7 @@ def forecasts(
     same = run.optimizer.name, run.batch_size, *precision(run).values()
     if same not in computing:
       computing[same] = step_cost.gradient_s(task, run) + optimizer_s
-    mine = [k for k in known if k.strategy == run.strategy.name]
+    mine = known_runs.of_strategy(known, run.strategy)
     chance = risk.of(mine, run)
     result.append(
       Forecast(name, computing[same], found.select_s, found.traffic, chance)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gossipjax.comparison import answer
-from gossipjax.config import defaults
+from gossipjax.config import defaults, given_arguments
 
 PATH = pathlib.Path(__file__).with_name('known_runs.csv')
 DENSE = answer.DENSE
@@ -79,6 +79,20 @@ def kept(path: pathlib.Path = PATH) -> list[Known]:
       Known(**{name: types[name](row[name]) for name in Known._fields})
       for row in csv.DictReader(lines)
     ]
+
+
+def of_strategy(
+  known: Iterable[Known], strategy: Mapping[str, Any]
+) -> list[Known]:
+  """Those of a strategy with these arguments: with others, such as a longer
+  period, it may well miss what it reached.
+
+  Args:
+    known: runs of any strategy.
+    strategy: `config.strategy`.
+  """
+  mine = strategy['name'], given_arguments.told(strategy)
+  return [run for run in known if (run.strategy, run.arguments) == mine]
 
 
 class Identity(NamedTuple):

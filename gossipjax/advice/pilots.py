@@ -31,6 +31,9 @@ class Bench:
   Args:
     configs: of the variants at full length, by name; all-reduce is DENSE.
     own_s: seconds of a step of one worker alone, by name.
+    comm_s: seconds of communication per step of a whole training, by name, of
+      those that send the same whatever they train; a pilot may end in the
+      middle of a period. Of the others a pilot's own count.
     link: the name that the configs' link has in records.
     folder: of the pilots.
     say: told a sentence after each pilot.
@@ -41,12 +44,14 @@ class Bench:
     self,
     configs: Mapping[str, ConfigDict],
     own_s: Mapping[str, float],
+    comm_s: Mapping[str, float],
     link: str,
     folder: pathlib.Path,
     say: Callable[[str], None],
     interrupted: Callable[[], bool],
   ):
     self._configs, self._own_s, self._link = configs, own_s, link
+    self._comm_s = comm_s
     self._folder, self._say, self._interrupted = folder, say, interrupted
     self._tasks: dict[str, Any] = {}
     self.metric = ''  # Column of the score that is judged, known after a pilot.
@@ -69,9 +74,10 @@ class Bench:
     if summary.get('diverged') or np.isnan(records[metric]).any():
       self._say(f'{name}, learning rate {rate:.3g}: diverged')
       return Curve([], [])
-    seconds = (
-      self._own_s[name] * records['step'] + records[f'comm_{self._link}_s']
-    )
+    steps, comm_s = records['step'], records[f'comm_{self._link}_s']
+    if name in self._comm_s:
+      comm_s = self._comm_s[name] * steps
+    seconds = self._own_s[name] * steps + comm_s
     curve = Curve(records[metric].tolist(), seconds.tolist())
     if not known:
       self._say(

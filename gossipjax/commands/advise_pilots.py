@@ -23,7 +23,6 @@ from gossipjax.advice.halving import Pilot
 from gossipjax.advice.ranking import DENSE, Candidate, Rank
 from gossipjax.commands import console
 from gossipjax.comparison import markup
-from gossipjax.errors import UserError
 from gossipjax.results import reservation, total_time
 
 
@@ -49,13 +48,16 @@ def attempt(
   configs = advise.runs(config)
   configs[DENSE] = configs.pop(found[0].name)  # A variant may have any name.
   own_s = {f.name: f.compute_s + f.select_s for f in found}
-  own_s[DENSE] = own_s[found[0].name]
+  comm_s = {f.name: f.comm_s(link) for f in found if f.traffic.exact}
+  for seconds in (own_s, comm_s):
+    seconds[DENSE] = seconds[found[0].name]
   with reservation.reserved(folder, config, resume=True, kind='advise') as told:
     for sentence in told:
       console.say(sentence)
     bench = pilots.Bench(
       configs,
       own_s,
+      comm_s,
       total_time.link_name(config),
       folder / 'pilots',
       console.say,
@@ -87,6 +89,12 @@ def _ranks(
   minutes, full = flags.FLAGS.minutes, configs[DENSE].steps
   until = time.monotonic() + 60 * minutes
   names = _tried(configs, advise.faster(found, link))
+  if len(names) == 1:
+    print(
+      'Nothing is tried; set a shorter period, or more config.steps.\n\n'
+      f'{recommendation.by_known(found, link)}'.strip()
+    )
+    return []
   step_s, begin_s = bench.timed(_first(configs[DENSE]))
   plan = bench.plan(names, full, minutes, step_s, begin_s)
   if plan is None:
@@ -115,12 +123,6 @@ def _tried(
       )
     else:
       names.append(f.name)
-  if len(names) == 1:
-    raise UserError(
-      'Every strategy that is faster than all-reduce on this link has a period '
-      f'of more than {least} steps, the length of a short training; '
-      'set a shorter period, or more config.steps.'
-    )
   return names
 
 

@@ -477,6 +477,20 @@ def test_a_run_is_evidence_for_its_strategy_whatever_a_variant_is_called(
   assert found['other'] == risk.of(known, config) != found['sparse']
 
 
+def test_runs_with_other_arguments_are_no_evidence():
+  config = defaults.get_config()
+  config.strategy = resolve.strategy_config('local_sgd')
+  known_of = lambda arguments: known('local_sgd', 0.9)._replace(
+    arguments=arguments
+  )
+  each = [known_of(''), known_of('period=400')]
+  assert known_runs.of_strategy(each, config.strategy) == each[:1]
+  config.strategy.period = 400
+  assert known_runs.of_strategy(each, config.strategy) == each[1:]
+  config.strategy.period = 40
+  assert known_runs.of_strategy(each, config.strategy) == []
+
+
 def test_a_strategy_that_would_never_exchange_is_left_out(monkeypatch):
   cost = step_cost.Cost(0.0, DENSE.traffic)
   monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
@@ -790,6 +804,26 @@ def test_a_variant_of_all_reduce_may_have_any_name(tmp_path):
   assert '| dense' in ended.out
 
 
+def test_a_pilot_that_ends_within_a_period_costs_its_share(tmp_path):
+  """Of six steps of local SGD, four lie in a period that is over."""
+  config = defaults.get_config()
+  config.update(workers=2, steps=40, executor='vmap')
+  config.strategy = resolve.strategy_config('local_sgd', period=4)
+  pilot = halving.Pilot(ranking.Candidate('local_sgd', 0.1), 6, 0)
+
+  def spent(comm_s, folder):
+    given = {'local_sgd': config}, {'local_sgd': 0.0}, comm_s, config.link
+    bench = pilots.Bench(*given, folder, lambda told: None, lambda: False)
+    return bench(pilot).seconds[-1]
+
+  counted = spent({}, tmp_path)
+  steps, traffic = step_traffic.of_cycle(
+    config.strategy, {'x': jax.ShapeDtypeStruct((9,), np.float32)}, 2
+  )
+  assert traffic.exact and len(steps) % 4 == 0
+  assert spent({'local_sgd': counted / 4}, tmp_path) == counted * 6 / 4
+
+
 def test_a_pilot_of_a_longer_training_has_its_schedule(tmp_path):
   pilot = halving.Pilot(ranking.Candidate('all_reduce', 0.1), 4, 0)
 
@@ -797,7 +831,7 @@ def test_a_pilot_of_a_longer_training_has_its_schedule(tmp_path):
     config = defaults.get_config()
     config.update(workers=2, steps=steps, executor='vmap')
     config.optimizer.warmup_steps = 40
-    given = {'all_reduce': config}, {'all_reduce': 0.01}, config.link
+    given = {'all_reduce': config}, {'all_reduce': 0.01}, {}, config.link
     bench = pilots.Bench(*given, folder, lambda told: None, lambda: False)
     return bench(pilot).scores
 

@@ -399,7 +399,7 @@ def bench(folder, said=lambda sentence: None):
   config = defaults.get_config()
   config.update(workers=2, steps=20, executor='vmap')
   return pilots.Bench(
-    {DENSE: config}, {DENSE: 0.1}, '1gbe', folder, said, lambda: False
+    {DENSE: config}, {DENSE: 0.1}, {}, '1gbe', folder, said, lambda: False
   )
 
 
