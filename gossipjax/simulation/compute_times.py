@@ -43,6 +43,14 @@ class ComputeTimes:
         return until
     return now
 
+  def failed(self, worker: int, since_s: float, until_s: float) -> float | None:
+    """When a worker that fails within this time is up again; None if it does
+    not."""
+    for who, since, until in self._cluster.outages:
+      if who == worker and since_s <= since < until_s:
+        return until
+    return None
+
   def up(self, now: float) -> list[int]:
     """The workers that are up at `now`; all if each is down."""
     everyone = range(self.workers)
@@ -75,6 +83,17 @@ class ComputeTimes:
       if who == worker and now < since < done:
         return Attempt(math.inf, until)
     return Attempt(done, now)
+
+  def finished(self, worker: int, step: int, now: float) -> tuple[float, float]:
+    """When a gradient is done that is begun again after each outage, and when
+    that was; infinite if never."""
+    done, back = math.inf, now
+    while math.isinf(done) and math.isfinite(back):
+      now = back
+      done, back = self.attempt(worker, step, now)
+      if back <= now:
+        break
+    return done, now
 
   def seconds(self, worker: int, step: int, now: float) -> float:
     """Seconds of a gradient begun at `now`, a straggler's sleep included."""

@@ -74,19 +74,18 @@ class Synchronous:
 
   def next(self) -> None:
     """Plays the next round."""
-    begin = [
+    begin = [  # Infinite for who has failed for good.
       max(clock, self.now * late) + self._fetch_s * late
       for clock, late in zip(self._clock, self._behind, strict=True)
     ]
     ready = [self._compute(i, at) for i, at in enumerate(begin)]
-    order = sorted(range(len(ready)), key=lambda i: (ready[i], i))
-    who, late = sorted(order[: self._first]), order[self._first :]
-    if not late:
-      self._start(who)
-      bill = self._player.price(who, self.rounds)
-      if silent(bill):
+    if self._first == len(ready):
+      everyone = [*range(self._first)]
+      self._start(everyone)
+      if silent(self._player.price(everyone, self.rounds)):
         return self._play_lost(begin, ready)
-    barrier = ready[order[self._first - 1]]
+    order, barrier = self._barrier(ready)
+    who, late = sorted(order[: self._first]), order[self._first :]
     if barrier - ready[order[0]] > self._timeout_s:
       self._give_up(begin, ready, order)
     if late:
@@ -100,14 +99,27 @@ class Synchronous:
         self._clock[i], self._behind[i] = ready[i], True
 
   def _compute(self, i: int, at: float) -> float:
-    if not math.isfinite(at):  # It has failed for good.
-      return math.inf
-    done, back = self._compute_times.attempt(i, self.rounds, at)
-    while back > at and math.isfinite(back):
-      at = back
-      done, back = self._compute_times.attempt(i, self.rounds, at)
-    self._since[i] = at
+    done, began = self._compute_times.finished(i, self.rounds, at)
+    self._since[i] = began
     return done
+
+  def _barrier(self, ready: list[float]) -> tuple[list[int], float]:
+    """In which order workers are ready, and when the round begins.
+
+    Who fails while it waits computes again when it is back; `ready` is changed.
+    """
+    while True:
+      order = sorted(range(len(ready)), key=lambda i: (ready[i], i))
+      barrier = ready[order[self._first - 1]]
+      again = {
+        i: back
+        for i in order[: self._first]
+        if (back := self._compute_times.failed(i, ready[i], barrier))
+      }
+      if not again:
+        return order, barrier
+      for i, back in again.items():
+        ready[i] = self._compute(i, back)
 
   def _start(self, who: list[int]) -> None:
     for i in who:
@@ -125,9 +137,9 @@ class Synchronous:
     self._player.play_lost(alive, self.rounds)
     for i in alive:
       self._book(i, begin[i], ready[i])
-      self._clock[i] = ready[i]
-    self.rounds += 1
-    self.now = max(self._clock)
+    # Who has failed for good is free no more.
+    self.rounds, self._clock = self.rounds + 1, ready
+    self.now = max(ready[i] for i in alive)
 
   def _give_up(
     self, begin: list[float], ready: list[float], order: list[int]

@@ -1,5 +1,6 @@
 """Who finishes when, by hand; nothing is learned here."""
 
+import json
 import math
 
 import numpy as np
@@ -474,6 +475,56 @@ def test_a_round_with_nobody_left_to_wait_for_stops_at_the_time_out():
   timeline.next()  # Ends at 2.8 s; worker 2 is ready for the next at 3.8 s.
   with pytest.raises(Stalled, match='waited for worker 1'):
     timeline.next()
+
+
+def rounds_of(told, workers=3, **given):
+  given = dict(step_s=1.0, asynchronous=False) | given
+  found = cluster(workers, 9, FULL, **given)
+  return Synchronous(ComputeTimes(found, workers, 0), FULL, told)
+
+
+def test_who_fails_while_it_waits_computes_again():
+  """Worker 0 is ready at 1 s and down from 2 to 2.5 s; the round is at 4 s."""
+  timeline = rounds_of(
+    Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 2.0, 3.5),)
+  )
+  timeline.next()
+  spent = timeline.hours.spent_s['wait']
+  assert spent[[0, 1, 2]] == pytest.approx([0.0, 0.5, 3.5])
+  timeline = rounds_of(
+    Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 2.0, 2.5),)
+  )
+  timeline.next()
+  assert timeline.hours.spent_s['wait'][0] == pytest.approx(0.5)
+  # One that is ready at 2 s is not hit by an outage that begins at 4 s.
+  timeline = rounds_of(
+    Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 4.0, 4.5),)
+  )
+  timeline.next()
+  assert timeline.hours.spent_s['wait'][0] == pytest.approx(3.0)
+
+
+def test_who_has_failed_for_good_does_not_come_back_in_silent_rounds(tmp_path):
+  """Short steps after a long one would end before the failure."""
+
+  class Silent(Told):
+    def price(self, who, step):
+      return super().price(who, step) * False
+
+    def play_lost(self, who, step):
+      self.rounds.append(list(who))
+
+  path = tmp_path / 'trace.csv'
+  path.write_text('1,1,1\n9,1,1\n' + '1,1,1\n' * 7)
+  given = dict(compute='trace', trace=str(path), failures=((0, 5.0),))
+  timeline = rounds_of(told := Silent(None), **given)
+  for _ in range(6):
+    timeline.next()
+  assert told.rounds == [[0, 1, 2]] + [[1, 2]] * 5
+  assert timeline.now == pytest.approx(6.0)
+  again = rounds_of(told, **given)
+  again.from_json(json.loads(json.dumps(timeline.to_json())))
+  assert again.to_json() == timeline.to_json()
 
 
 def test_no_pipe_carries_more_than_it_can():
