@@ -4,7 +4,8 @@
   popularity   |a_j| (1 + lambda p_j),    p <- gamma p + (1 - gamma) [j in U]
   recent       an average of |a_j| over the latest steps, decaying with gamma
   two_budgets  |a_j| if above c times its root mean square, the others only
-               after these and only from the previous U; at most k
+               after these and only from the previous U; at most k. Of at most
+               c^2 entries all are large, since none else can be
 
 where U are the entries that any worker sent.
 
@@ -46,7 +47,8 @@ def _recent(decay: float) -> Metric:
 def _two_budgets(large: float) -> Metric:
 
   def score(a, union):
-    is_large = a >= large * jnp.sqrt(jnp.mean(a**2))
+    least = large * jnp.sqrt(jnp.mean(a**2)) if a.size > large**2 else 0.0
+    is_large = (a >= least) & (a > 0)
     a = a / jnp.where(a.max() > 0, a.max(), 1)  # At most 1, so large is first.
     return jnp.where(is_large, 1 + a, a * union)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gossipjax import executors
+from gossipjax.compressors import metrics
 from gossipjax.compressors.selections import blockwise, reused, sampled
 from gossipjax.compressors.sparse import Sparse
 from gossipjax.errors import UserError
@@ -157,6 +158,15 @@ def test_two_budgets_send_the_large_and_else_only_the_known():
   assert set(np.flatnonzero(answers[0][0])) == {5, 7}
   # Both know 5 and 7 now; 8 is large; the rest, equal in size, is neither.
   assert set(np.flatnonzero(answers[1][0])) == {5, 7, 8}
+
+
+def test_two_budgets_take_all_of_a_small_tensor_as_large_but_no_zeros():
+  score = metrics.metrics(0, 0, large=3.0)['two_budgets'].score
+  none = jnp.zeros(4)
+  found = score(jnp.array([1.0, 2.0, 0.0, 1.5]), none)
+  np.testing.assert_array_equal(np.argsort(found), [2, 0, 3, 1])
+  assert found[2] == 0
+  assert not score(none, none).any()
 
 
 @pytest.mark.exhaustive
