@@ -1,5 +1,6 @@
 """Draws seconds per step against bandwidth."""
 
+import math
 import pathlib
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from gossipjax import network
-from gossipjax.advice.forecast import Forecast
+from gossipjax.advice.forecast import BYTES_PER_S, Forecast
 from gossipjax.comparison import units
 from gossipjax.comparison.figures import STYLES, legend
 from gossipjax.errors import UserError
@@ -32,9 +33,8 @@ def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
   """Seconds per step against bandwidth, at the link's latency."""
   figure = Figure(figsize=(9, 5), layout='constrained')
   axes = figure.subplots()
-  bandwidth = np.geomspace(
-    min(1e6, link.bytes_per_s / 10), max(1e11, link.bytes_per_s * 10), 200
-  )
+  own = link.bytes_per_s if math.isfinite(link.bytes_per_s) else BYTES_PER_S[-1]
+  bandwidth = np.geomspace(min(1e6, own / 10), max(1e11, own * 10), 200)
   for i, f in enumerate(found):
     axes.loglog(
       bandwidth,
@@ -43,11 +43,11 @@ def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
       color=f'C{i % 10}',
       label=f.name,
     )
-  axes.axvline(link.bytes_per_s, color='gray', lw=1)
-  left = link.bytes_per_s < (bandwidth[0] * bandwidth[-1]) ** 0.5
+  axes.axvline(own, color='gray', lw=1)
+  left = own < (bandwidth[0] * bandwidth[-1]) ** 0.5
   axes.annotate(
-    ' this link ',
-    (link.bytes_per_s, 1),
+    ' this link ' if own == link.bytes_per_s else ' this link: infinite ',
+    (own, 1),
     va='top',
     ha='left' if left else 'right',
     color='gray',

@@ -404,6 +404,14 @@ def test_the_picture_has_a_line_per_strategy_and_the_link():
   assert (np.diff(seconds) < 0).all()  # More bandwidth, less time.
 
 
+def test_a_link_that_is_infinitely_fast_is_drawn_at_the_edge(tmp_path):
+  figure = draw([DENSE], network.Link(0.0, math.inf))
+  (axes,) = figure.axes
+  assert 'infinite' in axes.texts[0].get_text()
+  assert math.isfinite(axes.get_xlim()[1])
+  figure.savefig(tmp_path / 'figure.png')
+
+
 def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
   path = tmp_path / 'known_runs.csv'
   path.write_text(
