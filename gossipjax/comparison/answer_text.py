@@ -10,10 +10,7 @@ from gossipjax.results.total_time import MEASURED, VIRTUAL
 
 
 def sentences(answer: Answer) -> list[str]:
-  """What is said above the table: who is first, how sure that is, its price.
-
-  None of them has a line break.
-  """
+  """What is said above the table, each without a line break."""
   first = answer.first
   if first is None:
     return [_nobody(answer), *_doubt(answer), basis(answer)]
@@ -158,7 +155,7 @@ def _why(answer: Answer, row: Row) -> str:
     return 'diverged'
   missed = sum(seconds == float('inf') for seconds in row.each.values())
   seeds = f', {missed} of {len(row.each)} seeds' if len(row.each) > 1 else ''
-  return f'at best {best(answer, row)}{seeds}'
+  return f'at best {best(answer, row)}{seeds}{row.ending}'
 
 
 def _nobody(answer: Answer) -> str:
@@ -168,13 +165,14 @@ def _nobody(answer: Answer) -> str:
 
 def basis(answer: Answer) -> str:
   """Where target and seconds come from."""
-  worst = ', of its worst seed' if len(answer.reference.each) > 1 else ''
+  dense = answer.reference
+  which = ', of its worst seed' * (len(dense.each) > 1) + dense.ending
   plain = answer.higher and answer.target > 0
   share = '99 % of' if plain else 'a hundredth worse than'
   target = (
     "The target is the config's."
     if answer.given
-    else f'The target is {share} the best of {answer.dense}{worst}; '
+    else f'The target is {share} the best of {answer.dense}{which}; '
     'config.target sets another, config.target_score another score.'
   )
   if answer.clock == VIRTUAL:

@@ -34,11 +34,13 @@ class Row(NamedTuple):
     steps: mean.
     score: the best of each seed; None if all seeds diverged.
     diverged: how many seeds did.
-    improving: whether every seed is at its best at its last evaluation; a seed
-      that diverged is not.
+    improving: whether every seed is at its best at its last evaluation; one
+      that diverged or lost a worker could not go on.
     at_once: whether all seeds reach the target, one of them by its first
       evaluation: the costs are upper bounds.
     planned: steps of its trainings; a variant may have steps of its own.
+    stopped: steps after which the first of its seeds ended, since a round
+      waited for a worker in vain; None if none did.
   """
 
   name: str
@@ -54,11 +56,20 @@ class Row(NamedTuple):
   improving: bool
   at_once: bool
   planned: int
+  stopped: int | None
 
   @property
   def arrives(self) -> bool:
     """Whether all seeds reach the target."""
     return self.total.mean < NEVER
+
+  @property
+  def ending(self) -> str:
+    """How it ended before its last step, after a comma; '' if it did not."""
+    if self.stopped is None:
+      return ''
+    after = f'after {self.stopped} of {self.planned} steps'
+    return f', which stopped {after}, as a worker was lost'
 
 
 def common(row: Row, other: Row) -> set[int | None]:
@@ -127,6 +138,7 @@ def row(
   scores = curves(seeds, metric)
   best = [pick(higher)(curve) for curve in scores]
   diverged = sum(run is None for run in seeds)
+  stopped = _stopped(filter(None, seeds))
   return Row(
     name,
     dict(zip(by_seed, total.tolist(), strict=True)),
@@ -140,11 +152,22 @@ def row(
     diverged,
     bool(scores)
     and not diverged
+    and stopped is None
     and all(_improving(curve, higher) for curve in scores),
     NEVER not in total
     and any(crossing.place(s.tolist(), target, higher) == 0 for s in scores),
     max((run.config['steps'] for run in seeds if run), default=0),
+    stopped,
   )
+
+
+def _stopped(runs: Iterable[Run]) -> int | None:
+  lost = [
+    int(run.records['step'][-1])
+    for run in runs
+    if has(run, 'lost_worker') and run.records['step'].size
+  ]
+  return min(lost, default=None)
 
 
 def _improving(curve: np.ndarray, higher: bool) -> bool:

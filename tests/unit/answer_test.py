@@ -97,6 +97,21 @@ def test_seeds_that_one_of_two_lacks_decide_nothing(tmp_path):
   assert '0.857 times as long' in text  # 0.6 s a step beside 0.7, of seed 0.
 
 
+def test_who_stopped_since_a_worker_was_lost_is_said_to(tmp_path):
+  """It is at its best, but more steps would not have changed that."""
+  lost = lambda runs: {'lost_worker': lambda s: 1 if s == runs else None}
+  runs = {'dense': curve(DENSE, **lost(3)), 'sparse': curve((0.5, 0.9))}
+  told = found(tmp_path / 'a', runs, {'steps': 9})
+  assert 'the best of dense, which stopped after 3 of 9 steps, as a worker' in (
+    ' '.join(answer_text.sentences(told))
+  )
+  runs = {'dense': curve((1.0, 1.0)), 'sparse': curve((0.5, 0.9), **lost(2))}
+  told = found(tmp_path / 'b', runs, {'steps': 9})
+  assert told.late == ()
+  text = ' '.join(answer_text.sentences(told))
+  assert 'sparse (at best 90.00 %, which stopped after 2 of 9 steps' in text
+
+
 def test_more_seeds_replace_the_seed_of_the_command(tmp_path):
   runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.9)}
   given = {'command': f'{COMMAND} --config.seed=3'}
