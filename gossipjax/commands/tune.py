@@ -44,7 +44,7 @@ def define_flags() -> None:
     'metric',
     None,
     'validation_SCORE to choose by; default: that of config.target_score, else '
-    'the accuracy, else the loss.',
+    'the accuracy, else the loss, else the first by name.',
   )
   flags.DEFINE_string(
     'workdir', None, 'Where results go; the same one continues them.'

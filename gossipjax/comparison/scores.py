@@ -63,6 +63,8 @@ def _named(part: Mapping[str, Any]) -> tuple[str, float]:
 def chosen(score: str, known: Sequence[str]) -> str | None:
   """The column that runs are judged by: that of the score, else the first.
 
+  Without an accuracy or a loss among them that is the first by name.
+
   Args:
     score: of `goal`; '' leaves the choice.
     known: the columns that there are, in the order of `columns`.

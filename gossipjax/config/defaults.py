@@ -60,7 +60,7 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
       'target': 0.0,  # Score to be reached; 0: 1 % short of all-reduce's best.
-      'target_score': '',  # Which, such as loss; '': accuracy, or the first.
+      'target_score': '',  # '': accuracy, else loss, else first by name.
       **_LINKS,
       # Machines of virtual time, see `cluster` below; {}: train in lock-step.
       'cluster': {},

@@ -181,6 +181,9 @@ class RealTime:
     params, center = fleet.params(of(alive)), fleet.center(held)
     return evaluate.scores(params, states, self._score, self.scored, center)
 
+  def ended(self) -> None:
+    """It ends with its last step."""
+
   def reached(self, record: Record) -> bool:
     """Whether a held-out score is that of the goal."""
     return self._goal is not None and self._goal.reached(record)

@@ -107,10 +107,11 @@ def outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
   """
   for entry in failures:
     times = entry[1:]
-    if len(times) not in (1, 2) or not 0 <= times[0] <= times[-1]:
+    until = times[1] if len(times) == 2 else math.inf
+    if len(times) not in (1, 2) or not 0 <= times[0] < until:
       raise UserError(
         f'cluster.failures: {entry} is not (worker, at_s) or '
-        '(worker, at_s, back_s) with 0 <= at_s <= back_s.'
+        '(worker, at_s, back_s) with 0 <= at_s < back_s.'
       )
   check_workers('failures', [entry[0] for entry in failures], workers)
   times = ((int(e[0]), e[1], *(e[2:3] or (math.inf,))) for e in failures)

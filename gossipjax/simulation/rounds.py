@@ -73,7 +73,11 @@ class Synchronous:
     return float(self.hours.busy_s.max() / self.now) if self.now else 0.0
 
   def next(self) -> None:
-    """Plays the next round."""
+    """Plays the next round.
+
+    Raises:
+      Stalled: it would wait beyond the time-out; no time has passed.
+    """
     begin = [  # Infinite for who has failed for good.
       max(clock, self.now * late) + self._fetch_s * late
       for clock, late in zip(self._clock, self._behind, strict=True)
@@ -87,7 +91,10 @@ class Synchronous:
     order, barrier = self._barrier(ready)
     who, late = sorted(order[: self._first]), order[self._first :]
     if barrier - ready[order[0]] > self._timeout_s:
-      self._give_up(begin, ready, order)
+      # Silent rounds before it may have taken others further.
+      end = max(self.now, ready[order[0]] + self._timeout_s)
+      self._waiting = begin, ready, end
+      raise Stalled(end, order[self._first - 1])
     if late:
       self._fetch(begin, who, barrier)
       self._start(who)
@@ -141,15 +148,12 @@ class Synchronous:
     self.rounds, self._clock = self.rounds + 1, ready
     self.now = max(ready[i] for i in alive)
 
-  def _give_up(
-    self, begin: list[float], ready: list[float], order: list[int]
-  ) -> None:
-    # Silent rounds before it may have taken others further.
-    self.now = max(self.now, ready[order[0]] + self._timeout_s)
-    for i in (i for i in order if ready[i] <= self.now):
+  def give_up(self) -> None:
+    """Lets the time pass until the time-out of a round that has stalled."""
+    begin, ready, self.now = self._waiting
+    for i in (i for i, at in enumerate(ready) if at <= self.now):
       self._book(i, begin[i], ready[i])
       self.hours.spend(i, 'wait', ready[i], self.now)
-    raise Stalled(self.now, order[self._first - 1])
 
   def _fetch(self, begin: list[float], who: list[int], barrier: float) -> None:
     givers = [i for i in who if not self._behind[i]] or [

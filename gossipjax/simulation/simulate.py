@@ -113,6 +113,7 @@ class VirtualTime:
     # Nothing leaves an interface.
     self._stopwatch = loop.Stopwatch(Meter(), self._ledger.step)
     self._rate: float | None = None
+    self._stalled: Stalled | None = None
     self._lost: int | None = None
     self._goal = goal.of_run(run)
 
@@ -130,9 +131,19 @@ class VirtualTime:
     except Stalled as stalled:
       if not self.step:
         raise
-      self._lost = stalled.worker
+      self._stalled = stalled
     self._stopwatch.count()
-    return self._lost is not None
+    return self._stalled is not None
+
+  def ended(self) -> Record | None:
+    """At the time-out of a round that waits in vain: the last model was there
+    long before."""
+    timeline, stalled = self.timeline, self._stalled
+    if stalled is None or not isinstance(timeline, Synchronous):
+      return None
+    timeline.give_up()
+    self._lost = stalled.worker
+    return self.record(scored=True)
 
   def settle(self) -> None:
     seconds, self._rate, _ = self._stopwatch.stop()

@@ -45,6 +45,9 @@ class Training(Protocol):
   def record(self, scored: bool) -> Record:
     """Where training stands, with held-out scores if `scored`."""
 
+  def ended(self) -> Record | None:
+    """The last record of a training that went on after its last step."""
+
   def reached(self, record: Record) -> bool:
     """Whether a record is good enough to end training."""
 
@@ -69,7 +72,7 @@ def records(
   Raises:
     Interrupted: `interrupted` said so; a checkpoint was kept.
   """
-  over = False
+  over, scored_at = False, 0
   while training.step < run.steps and not over:
     over, stop = training.advance(), interrupted()
     log, test, keep = (
@@ -79,10 +82,14 @@ def records(
     save = store is not None and (keep or stop)
     if log or test or save or stop:
       training.settle()
-    if log or test:
+    goal = False
+    if (log or test) and training.step != scored_at:
       record = training.record(scored=test)
       yield record
-      over |= training.reached(record)
+      scored_at, goal = training.step if test else 0, training.reached(record)
+    if over and not goal and (last := training.ended()):
+      yield last
+    over |= goal
     # After --resume, a run that ended early gets to that end again.
     if save and not over:
       store.save(training.step, *training.state())

@@ -126,6 +126,9 @@ class LockStep:
       scores = evaluate.scores(params, states, self._score, self.scored)
     return loop.ledger_record(self._ledger, self._run, self._rate, scores)
 
+  def ended(self) -> None:
+    """It ends with its last step."""
+
   def reached(self, record: Record) -> bool:
     del record  # Runs to its last step.
     return False

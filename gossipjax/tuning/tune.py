@@ -62,7 +62,8 @@ def best(
     budget: points per variant, drawn from the grid; None for all of them.
     processes: that train at the same time.
     metric: 'validation_SCORE' of one of the task's scores; None takes the one
-      that `run` judges by: config.target_score, else accuracy, else loss.
+      that `run` judges by: config.target_score, else accuracy, else
+      loss, else the first by name.
     show: called with the row of each trial as it ends, and the metric.
     interrupted: asked after every step; True saves and stops.
 

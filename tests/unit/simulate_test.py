@@ -7,6 +7,7 @@ slow link) and one line of mathematics per method.
 
 import itertools
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ from gossipjax.strategies import (
   topk,
 )
 from gossipjax.tasks.task import Task
-from gossipjax.training import evaluate, worker_program
+from gossipjax.training import evaluate, loop, worker_program
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.run import Run, resolve_run
 from gossipjax.transforms import outer_optimizers
@@ -484,6 +485,8 @@ def test_a_synchronous_round_waits_until_the_time_out(strategy):
   waits = 0.8 if strategy.async_exchange else 0.6
   assert stalled.value.time_s == pytest.approx(waits + 5.0)
   assert stalled.value.worker == 1
+  clock.give_up()
+  assert clock.now == stalled.value.time_s
   assert clock.hours.spent_s['wait'][[0, 2]] == pytest.approx([5.0, 5.0])
 
 
@@ -695,6 +698,26 @@ def test_who_is_down_is_not_scored(back):
   assert found.test_loss == pytest.approx(
     training._score(mean, state)['loss'], rel=1e-6
   )
+
+
+def test_a_run_that_stalls_has_its_last_scores_when_they_were_there():
+  config = defaults.get_config('all_reduce')
+  config.workers, config.steps, config.eval_every = 3, 30, 10
+  config.cluster = defaults.cluster(
+    asynchronous=False,
+    step_s=0.1,
+    latency_s=0.0,
+    bytes_per_s=math.inf,
+    failures=((1, 1.55),),
+    timeout_s=60.0,
+  )
+  run = resolve_run(config)
+  training = simulate.VirtualTime(run, None)
+  *_, last, ended = loop.records(training, run, None, lambda: False)
+  assert last.step == ended.step == 15
+  assert last.virtual_s == pytest.approx(1.5) and last.lost_worker is None
+  assert ended.virtual_s == pytest.approx(61.6) and ended.lost_worker == 1
+  assert last.test_loss == ended.test_loss
 
 
 def test_time_does_not_run_backwards_where_a_round_gives_up():
