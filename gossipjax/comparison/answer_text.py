@@ -44,17 +44,13 @@ def _who(answer: Answer, first: Row) -> str:
   target = f'{goal(answer)}{place(answer)}'
   head = f'First{so_far} to {target}: {first.name}, in {mine}'
   if dense.arrives and dense is not first:
-    return (
-      f'{head}; {dense.name} takes {_time(dense)}, '
-      f'{_times(dense, first)} as long{_elsewhere(answer, dense, first)}.'
-    )
+    longer = _longer(answer, dense, first)
+    return f'{head}; {dense.name} takes {_time(dense)}{longer}.'
   if not answer.rows[1].arrives:
     return f'{head}; no other run gets there.'
   after = answer.rows[1]
-  return (
-    f'{head}; the next is {after.name} with {_time(after)}, '
-    f'{_times(after, first)} as long{_elsewhere(answer, after, first)}.'
-  )
+  longer = _longer(answer, after, first)
+  return f'{head}; the next is {after.name} with {_time(after)}{longer}.'
 
 
 def _time(row: Row) -> str:
@@ -74,9 +70,14 @@ def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
   return f' ({mine / least:.3g} times as long to {target})'
 
 
-def _times(slow: Row, fast: Row) -> str:
+def _longer(answer: Answer, slow: Row, fast: Row) -> str:
+  """', 2 times as long'; two upper bounds have no ratio."""
+  if slow.at_once and fast.at_once:
+    return ''
   mine, least = means('each', slow, fast)
-  return f'{mine / least:.3g} times'
+  bound = 'at least ' * fast.at_once + 'at most ' * slow.at_once
+  elsewhere = _elsewhere(answer, slow, fast)
+  return f', {bound}{mine / least:.3g} times as long{elsewhere}'
 
 
 def seconds(row: Row) -> str:

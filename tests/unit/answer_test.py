@@ -240,7 +240,7 @@ def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
   text = answer_text.paragraphs(both)
   assert len(text) == 1 and 'One seed' not in text[0]
   assert (
-    'on 1gbe: sparse, in at most 0.2 s; dense takes at most 1.1 s' in text[0]
+    'on 1gbe: sparse, in at most 0.2 s; dense takes at most 1.1 s. ' in text[0]
   )
   assert (
     'sparse, dense reached the target at the first evaluation or before; a '
@@ -250,6 +250,7 @@ def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
   runs['dense'] = curve((0.1, *DENSE))
   one = found(tmp_path / 'b', runs, early)
   assert one.unsure == ()
+  assert ', at least 11 times as long' in answer_text.paragraphs(one)[0]
   assert (
     'sparse reached the target at the first evaluation or before; a smaller '
     'eval_every tells when.'
