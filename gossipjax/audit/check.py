@@ -41,9 +41,9 @@ def audit(
   """Compiles and runs one update for each of `steps`.
 
   It runs with gradients so large that every worker communicates, then with
-  gradients of zero, which is a row of its own if its bill is another, or only
-  one of the two agrees. The step is a constant of the program, so that branches
-  on the step are known when it compiles.
+  gradients of zero in the state that follows, which is a row of its own if its
+  bill is another, or only one of the two agrees. Unless `by_state`, the step is
+  a constant of the program, so that branches on it are known when it compiles.
 
   Args:
     strategy: all slots are audited, around a step of SGD.
@@ -66,22 +66,37 @@ def audit(
     UserError: too few workers or devices, or a program that cannot be audited.
   """
   harness = make_harness(strategy, params, workers, state, inner)
-  runs: list[tuple] = [(harness.large,), (harness.zero,)]
-  if absent := list(absent):
-    everyone = np.ones(workers, bool)
-    present = ~np.isin(np.arange(workers), absent)
-    runs = [
-      (harness.large, everyone),
-      (harness.zero, everyone),
-      (harness.large, present),
-    ]
+  runs = _runs(harness, workers, list(absent))
   steps_of = _played if by_state else _from_the_first
-  return [
-    level
+  rows = lambda full: [
+    row
     for step, worker, *run in steps_of(harness, sorted(steps), runs[0])
-    for row in _rows(harness, step, worker, runs, *run)
-    for level in comparison.levels(row, inner.devices)
+    for row in _rows(harness, step, worker, runs, full, *run)
   ]
+  found = rows(None)
+  if by_state and not all(map(comparison.holds, found)):
+    # In some states large gradients do not make all talk.
+    found = rows(_fullest(found))
+  return [x for row in found for x in comparison.levels(row, inner.devices)]
+
+
+def _runs(harness: Harness, workers: int, absent: list[int]) -> list[tuple]:
+  """What the workers are given in the runs of a step."""
+  if not absent:
+    return [(harness.large,), (harness.zero,)]
+  everyone = np.ones(workers, bool)
+  present = ~np.isin(np.arange(workers), absent)
+  return [
+    (harness.large, everyone),
+    (harness.zero, everyone),
+    (harness.large, present),
+  ]
+
+
+def _fullest(rows: list[Row]) -> Row | None:
+  """The row with the largest ledger of those that hold as they are."""
+  whole = [r for r in rows if comparison.holds(r) and 'masked' not in r.reason]
+  return max(whole, key=lambda row: row.ledger.sum(), default=None)
 
 
 def _from_the_first(harness: Harness, steps: list[int], args: tuple):
@@ -111,7 +126,7 @@ def _played(harness: Harness, steps: list[int], args: tuple):
 
 
 def _rows(
-  harness: Harness, step: int, worker, runs, program, taken
+  harness: Harness, step: int, worker, runs, full, program, taken
 ) -> list[Row]:
   result: list[Row] = []
   for args in runs:
@@ -121,7 +136,7 @@ def _rows(
       step,
       ways,
       billed(harness, sent),
-      result[0] if result else None,
+      full or (result[0] if result else None),
       functools.partial(unheard, program, (begun, *args)),
       harness.inner.devices,
     )

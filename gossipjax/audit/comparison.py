@@ -95,7 +95,7 @@ def compare(
     ways: control paths that a run of the compiled program may have taken.
     sent: the ledger of that run, leaves [workers].
     full: the row of a run of the same program in which all workers sent. With
-      it a ledger may be smaller anywhere if no worker sends more than then.
+      it a ledger may be smaller anywhere if as much moves as then.
     unheard: whether nothing of these workers, bool[workers], reaches another.
     devices: of a worker. For several the arrays of the row are i64[2 workers]:
       between workers, then within.
@@ -125,5 +125,5 @@ def _may_be_masked(row: Row, silent: np.ndarray, full: Row | None) -> bool:
   if full is None or not holds(full):
     return False
   gaps = full.ledger - row.ledger
-  moved = row.compiled <= full.compiled  # Or a branch hides what it sends.
-  return bool(gaps.any() and (gaps >= 0).all() and moved.all())
+  same = row.compiled == full.compiled  # Or a branch hides what it sends.
+  return bool(gaps.any() and (gaps >= 0).all() and same.all())

@@ -111,17 +111,16 @@ class Synchronous:
     return done
 
   def _barrier(self, ready: list[float]) -> tuple[list[int], float]:
-    """In which order workers are ready, and when the round begins.
-
-    Who fails while it waits computes again when it is back; `ready` is changed.
-    """
+    """In which order workers are ready, and when the round begins; `ready` is
+    changed where one fails while it waits, and computes again."""
     while True:
       order = sorted(range(len(ready)), key=lambda i: (ready[i], i))
-      barrier = ready[order[self._first - 1]]
+      barrier, least = ready[order[self._first - 1]], ready[order[0]]
+      until = min(barrier, least + self._timeout_s)
       again = {
         i: back
         for i in order[: self._first]
-        if (back := self._compute_times.failed(i, ready[i], barrier))
+        if (back := self._compute_times.failed(i, ready[i], until))
       }
       if not again:
         return order, barrier

@@ -387,15 +387,62 @@ def test_a_branch_on_a_state_of_one_s_own_is_audited_where_it_runs(sent):
 
 def test_a_worker_that_stops_to_pay_is_heard():
   """Its program moves the same at all steps."""
+  begun = 5
 
   def update(tree, count, step, active=True):
     del step, active
-    bill = Traffic.of(nbytes(tree), 1) * (count < 5)
+    bill = Traffic.of(nbytes(tree), 1) * (count < begun)
     return jax.tree.map(_permute, tree), count + 1, bill
 
   free = on_gradients(Aggregator(lambda like: jnp.int32(0), update))
   with pytest.raises(audit.Unbalanced, match=r'at step [45]'):
     audit.report('free', free, SMALL, (), 8, 60)
+
+
+def test_who_sends_only_signs_for_nothing_is_heard():
+  def update(tree, step, active):
+    del step, active
+    signs = jax.tree.map(lambda x: _permute(jnp.sign(x)), tree)
+    return jax.tree.map(lambda s, x: s * jnp.abs(x), signs, tree), SILENCE
+
+  free = on_gradients(stateless(update))
+  with pytest.raises(audit.Unbalanced, match='at step 0'):
+    audit.report('free', free, SMALL, (), 8, 60)
+
+
+def test_layers_that_count_for_themselves_are_masked():
+  """Two permutes of equal size; what a layer sends before its turn is lost."""
+
+  def update(tree, counts, step, active=True):
+    del step, active
+    bill, mixed = SILENCE, []
+    for x, count, period in zip(tree['x'], counts, (2, 3), strict=True):
+      talks = count % period == period - 1
+      mixed.append(jnp.where(talks, _permute(x), x))
+      bill += Traffic.of(nbytes(x), 1) * talks
+    return {'x': mixed}, counts + 1, bill
+
+  apart = on_gradients(Aggregator(lambda like: jnp.zeros(2, jnp.int32), update))
+  layer = jax.ShapeDtypeStruct((11,), jnp.float32)
+  found = audit.report('apart', apart, {'x': [layer] * 2}, (), 8, 20)
+  assert {(row['ledger'], row['compiled']) for row in found} == {
+    (0, 88),
+    (44, 88),
+    (88, 88),
+  }
+
+
+def test_a_state_may_hold_a_key():
+  def update(tree, key, step, active=True):
+    del step, active
+    talks = (tree['x'] != 0).any()
+    bill = Traffic.of(nbytes(tree), 1) * talks
+    mixed = jax.tree.map(lambda x: jnp.where(talks, _permute(x), x), tree)
+    return mixed, key, bill
+
+  keyed = on_gradients(Aggregator(lambda like: jax.random.key(0), update))
+  found = audit.report('keyed', keyed, SMALL, (), 8, 4)
+  assert [row['reason'] for row in found] == ['', 'masked']
 
 
 def test_a_trigger_that_must_wait_is_masked():

@@ -477,10 +477,11 @@ def test_a_round_with_nobody_left_to_wait_for_stops_at_the_time_out():
     timeline.next()
 
 
-def rounds_of(told, workers=3, **given):
+def rounds_of(told, workers=3, timeout_s=math.inf, **given):
   given = dict(step_s=1.0, asynchronous=False) | given
   found = cluster(workers, 9, FULL, **given)
-  return Synchronous(ComputeTimes(found, workers, 0), FULL, told)
+  times = ComputeTimes(found, workers, 0)
+  return Synchronous(times, FULL, told, timeout_s=timeout_s)
 
 
 def test_who_fails_while_it_waits_computes_again():
@@ -502,6 +503,16 @@ def test_who_fails_while_it_waits_computes_again():
   )
   timeline.next()
   assert timeline.hours.spent_s['wait'][0] == pytest.approx(3.0)
+
+
+def test_an_outage_after_the_time_out_does_not_move_it():
+  for later in ((), ((1, 1000.0, 1001.0),)):
+    timeline = rounds_of(
+      Told(None), failures=((0, 0.5), *later), timeout_s=10.0
+    )
+    with pytest.raises(Stalled) as stalled:
+      timeline.next()
+    assert stalled.value.time_s == pytest.approx(11.0)
 
 
 def test_who_has_failed_for_good_does_not_come_back_in_silent_rounds(tmp_path):
