@@ -18,7 +18,7 @@ def unheard(
 
   In a lock-step program the message of a silent worker moves, and its receiver
   ignores it. So the results of all others stay the same, bit by bit, if what
-  the silent one holds changes a little: its parameters, gradients and state.
+  the silent one holds changes: its parameters, gradients and state.
 
   Args:
     program: of all workers; `(*args) -> (their next state, Traffic)`.

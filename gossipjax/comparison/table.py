@@ -167,10 +167,10 @@ def audited(summary: dict[str, Any]) -> str:
 
 
 def audit_note(summary: dict[str, Any]) -> str:
-  """How much of longer runs was audited, after a space."""
+  """How much of longer runs was audited at most, after a space."""
   if all(run['steps'] <= LOOKED_AT for run in summary['runs']):
     return ''
-  return f' Of longer runs the first {LOOKED_AT:,} steps were looked at.'
+  return f' Of longer runs at most the first {LOOKED_AT:,} steps were seen.'
 
 
 def _kinds(kinds: dict[str, int]) -> str:

@@ -162,12 +162,8 @@ def row(
 
 
 def _stopped(runs: Iterable[Run]) -> int | None:
-  lost = [
-    int(run.records['step'][-1])
-    for run in runs
-    if has(run, 'lost_worker') and run.records['step'].size
-  ]
-  return min(lost, default=None)
+  lost = (run for run in runs if has(run, 'lost_worker'))
+  return min((int(run.records['step'][-1]) for run in lost), default=None)
 
 
 def _improving(curve: np.ndarray, higher: bool) -> bool:
