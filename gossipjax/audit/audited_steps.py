@@ -1,5 +1,6 @@
 """Which steps of a run an audit covers."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from gossipjax.audit.harness import (
   update_at,
 )
 from gossipjax.audit.runtime_branches import as_key, branches_of_run
+from gossipjax.audit.silence import sometimes_heard
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 from gossipjax.local_step import Worker
@@ -50,9 +52,11 @@ def audit_steps(
 ) -> Steps:
   """Steps among the first `horizon` that an audit should cover.
 
-  These are the first step with each bill. If some control path has the bytes of
-  no bill and the program branches on the step or on what the workers hold, also
-  the first step with each choice of branches, and the first 16.
+  These are the first step with each bill, and the first at which a worker with
+  a bill of zero is heard (`silence.sometimes_heard`). If some control path has
+  the bytes of no bill and the program branches on the step or on what the
+  workers hold, also the first step with each choice of branches, and the first
+  16.
   """
   try:  # Bills change at the same steps for smaller parameters.
     small = make_harness(strategy, shrunk(params), workers, state, inner)
@@ -67,13 +71,17 @@ def _steps(harness: Harness, horizon: int) -> Steps:
   program, paths = compiled(harness, update, harness.large, step=np.int32(0))
 
   def bill(worker, step):
-    worker, sent = program(worker, harness.large, step=step)
+    args, at = (worker, harness.large), functools.partial(program, step=step)
+    after, sent = at(*args)
     sent = billed(harness, sent)
-    return worker, np.asarray(sent.bytes).tobytes(), sent
+    sizes = np.asarray(sent.bytes)
+    free = one_path and sometimes_heard(at, args, sizes == 0, step)
+    return after, (sizes.tobytes(), free), sent
 
-  branches = paths is None or len(paths) > 1
-  most = horizon if branches else min(_FIRST, horizon)
-  bills, by_state = _first_of_each(harness, bill, most)
+  # Where there are several, workers that differ in theirs wait for each other.
+  one_path = paths is not None and len(paths) == 1
+
+  bills, by_state = _first_of_each(harness, bill, horizon)
   chosen = {step for step, _ in bills}
   first = update_at(harness, 0)
   if not _all_billed(harness, paths, [sent for _, sent in bills]) and (

@@ -55,10 +55,10 @@ def branches_of_run(
 def paths_of_run(
   harness: Harness,
   program: Callable[..., Any],
-  paths: Paths | None,
+  whole: tuple[Any, Paths | None],
   *args: Any,
   **shared: Any,
-) -> Callable[..., tuple[Paths, ...]]:
+) -> Callable[..., tuple[tuple[Paths, ...], Any]]:
   """Finds the control paths that a run of a program takes.
 
   A device takes one, unless a conditional in a loop takes several branches; the
@@ -69,27 +69,32 @@ def paths_of_run(
   Args:
     harness: that the program runs in.
     program: of one worker.
-    paths: all those of the compiled program; None if they are too many.
+    whole: what `compiled` returns for it.
     args, shared: example arguments of the program after the worker.
 
   Returns:
-    `(worker, *args, **shared) -> paths of each device of a worker`, those of a
-    run with these arguments.
+    `(worker, *args, **shared) -> (paths of each device of a worker, program)`,
+    those of a run with these arguments. The program is that of all workers; it
+    takes the same branches whatever it is given, if the devices agree on them.
   """
-  devices = harness.inner.devices
+  _, paths = whole
   if paths is not None and len(paths) == 1:
-    return lambda *_, **__: (paths,) * devices
+    found = (paths,) * harness.inner.devices
+    return lambda *_, **shared: (found, functools.partial(whole[0], **shared))
   branches = branches_of_run(harness, program, *args, **shared)
-  known: dict[str, Paths] = {}
+  known: dict[str, tuple[Any, Paths]] = {}
 
-  def taken(worker, *args, **shared) -> tuple[Paths, ...]:
+  def taken(worker, *args, **shared) -> tuple[tuple[Paths, ...], Any]:
     _, indices = branches(worker, *args, **shared)
-    for key, mine in (of_devices := [(as_key(i), i) for i in indices]):
+    of_devices = [(as_key(i), i) for i in indices]
+    for key, mine in of_devices:
       if key not in known:
         repeating = _deciding(program, _repeat(mine))
-        repeated = compiled(harness, repeating, *args, **shared)[1]
-        known[key] = _of_both(paths, repeated)
-    return tuple(known[key] for key, _ in of_devices)
+        repeated, its = compiled(harness, repeating, *args, **shared)
+        known[key] = repeated, _of_both(paths, its)
+    programs, found = zip(*(known[key] for key, _ in of_devices), strict=True)
+    same = programs[0] if len({*programs}) == 1 else whole[0]
+    return found, functools.partial(same, **shared)
 
   return taken
 

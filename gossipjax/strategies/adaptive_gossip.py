@@ -108,12 +108,13 @@ def strategy(
   scope: 'local', each worker decides, and in a lock-step program its message
     moves even if it is silent. 'all', in lock-step: a flag tells if any starts.
   topology: of the neighbors; an asynchronous worker draws one of them.
-  shortest, longest: steps to the next exchange that a worker starts itself.
+  shortest, longest: steps to the next exchange that a worker starts.
   reset_on_receipt: whether a neighbor's exchange resets a trigger too.
-  per_layer: whether layers decide separately; None is as published.
+  per_layer: whether layers decide separately; None is as published. Triggers
+    that ignore parameters decide the same for all layers: once, with one flag.
   """
   if per_layer is not None:
-    trigger = trigger._replace(per_layer=per_layer)
+    trigger = trigger._replace(per_layer=per_layer and not trigger.shared)
   limited = bounded(trigger, shortest, longest)
 
   def exchange(*how):

@@ -27,6 +27,7 @@ from gossipjax.aggregator import (
 from gossipjax.audit import comparison, hlo, routes
 from gossipjax.audit.control_paths import control_paths
 from gossipjax.collectives import WORKERS
+from gossipjax.config import resolve
 from gossipjax.devices import inner_devices
 from gossipjax.errors import UserError
 from gossipjax.strategies import adaptive_gossip, elastic, gossip, gtopk
@@ -385,17 +386,57 @@ def test_a_branch_on_a_state_of_one_s_own_is_audited_where_it_runs(sent):
     audit.report('counting', _counting(fifth), SMALL, (), 8, 60)
 
 
-def test_a_worker_that_stops_to_pay_is_heard():
-  """Its program moves the same at all steps."""
-  begun = 5
+def _later(before, after, begun=20):
+  """`(tree, messages) -> (tree, bill)`, one from some step on, one until then.
+
+  Its program moves the same at all steps."""
 
   def update(tree, count, step, active=True):
     del step, active
-    bill = Traffic.of(nbytes(tree), 1) * (count < begun)
-    return jax.tree.map(_permute, tree), count + 1, bill
+    messages = jax.tree.map(_permute, tree)
+    results = [how(tree, messages) for how in (before, after)]
+    late = count >= begun
+    tree, bill = jax.tree.map(lambda a, b: jnp.where(late, b, a), *results)
+    return tree, count + 1, bill
+
+  return on_gradients(Aggregator(lambda like: jnp.int32(0), update))
+
+
+def _pays(tree, messages):
+  return messages, Traffic.of(nbytes(tree), 1) * jnp.bool_(True)
+
+
+def _hears(tree, messages):
+  return messages, SILENCE
+
+
+def _is_deaf(tree, messages):
+  return tree, SILENCE
+
+
+@pytest.mark.parametrize('before', [_pays, _is_deaf])
+def test_who_later_hears_for_nothing_is_caught(before):
+  """Whether it has paid until then, or no bill of the run is above zero."""
+  with pytest.raises(audit.Unbalanced, match=r'at step (19|2.)'):
+    audit.report('free', _later(before, _hears), SMALL, (), 8, 60)
+
+
+def test_who_begins_to_hear_and_pay_is_masked_until_then():
+  found = audit.report('late', _later(_is_deaf, _pays), SMALL, (), 8, 60)
+  assert [(row['step'], row['reason']) for row in found] == [
+    (0, 'masked'),
+    (20, ''),
+  ]
+
+
+def test_who_sends_only_a_counter_for_nothing_is_heard():
+  def update(tree, count, step, active=True):
+    del step, active
+    theirs = _permute(count)
+    return jax.tree.map(lambda x: x + theirs, tree), count + 1, SILENCE
 
   free = on_gradients(Aggregator(lambda like: jnp.int32(0), update))
-  with pytest.raises(audit.Unbalanced, match=r'at step [45]'):
+  with pytest.raises(audit.Unbalanced, match='at step 0'):
     audit.report('free', free, SMALL, (), 8, 60)
 
 
@@ -448,10 +489,30 @@ def test_a_state_may_hold_a_key():
 def test_a_trigger_that_must_wait_is_masked():
   waiting = adaptive_gossip.strategy(shortest=3)
   found = audit.report('waiting', waiting, SMALL, (), 8, 60)
-  assert [(row['step'], row['reason']) for row in found] == [
-    (0, 'masked'),
-    (2, ''),
-  ]
+  rows = [(row['step'], row['reason']) for row in found]
+  assert rows[:2] == [(0, 'masked'), (2, '')]
+  # After some 40 steps the workers do not fire together any more.
+  assert {reason for _, reason in rows[2:]} <= {'masked'}
+
+
+@pytest.mark.parametrize('per_layer', [False, True])
+@pytest.mark.parametrize(
+  'name',
+  [
+    'random',
+    'norm_slope',
+    *map(
+      exhaustive, ('fixed', 'relative_drift', 'step_size', 'target_interval')
+    ),
+  ],
+)
+def test_triggers_are_audited_where_workers_fire_apart(name, per_layer):
+  config = resolve.strategy_config('adaptive_gossip', per_layer=per_layer)
+  config.trigger.name = name
+  if name == 'step_size':
+    config.trigger.learning_rate = 0.1
+  found = audit.report(name, resolve.strategy(config), PARAMS, (), 8, 40)
+  assert any(row['compiled'] for row in found)
 
 
 def test_a_report_has_each_kind_of_step_that_a_state_decides():
