@@ -65,7 +65,7 @@ class Asynchronous:
   def utilisation(self) -> float:
     """Share of the time in which the busiest link carries data."""
     busy = self.hours.busiest_s(self.now)
-    busy = max(busy, *(shared.busy_s for shared in self._shared))
+    busy = max(busy, *(x.busy_until(self.now) for x in self._shared))
     return float(busy / self.now) if self.now else 0.0
 
   def next(self) -> None:

@@ -57,8 +57,7 @@ class Synchronous:
     self.now, self.rounds, self.hours = 0.0, 0, Hours(n)
     self._clock = [0.0] * n  # When each worker is free.
     self._since = [0.0] * n  # When each began what it computed to the end.
-    self._behind = [False] * n  # Whether each missed the last round.
-    self._fetch_s = 0.0
+    self._behind, self._fetch_s = [False] * n, 0.0  # Who missed the last round.
     if self._first < n:
       self._fetch_s = seconds(link, player.fetch(0, 1, dry_run=True))
 
@@ -104,6 +103,9 @@ class Synchronous:
       if begin[i] < barrier or not self._behind[i]:
         self._book(i, begin[i], ready[i])
         self._clock[i], self._behind[i] = ready[i], True
+      if self._clock[i] < self.now:
+        self.hours.spend(i, 'wait', self._clock[i], self.now)
+        self._clock[i] = self.now
 
   def _compute(self, i: int, at: float) -> float:
     done, began = self._compute_times.finished(i, self.rounds, at)
@@ -133,9 +135,8 @@ class Synchronous:
 
   def _book(self, i: int, begin: float, ready: float) -> None:
     if math.isfinite(ready):
-      self.hours.blocked(
-        i, self._clock[i], begin, self._fetch_s * self._behind[i]
-      )
+      fetch_s = self._fetch_s * self._behind[i]
+      self.hours.blocked(i, self._clock[i], begin, fetch_s)
       self.hours.spend(i, 'compute', self._since[i], ready)
 
   def _play_lost(self, begin: list[float], ready: list[float]) -> None:

@@ -6,11 +6,7 @@ _DONE = 1e-12  # Seconds; less than this is left by rounding.
 
 
 class SharedLink:
-  """Serves transfers one after the other, or all at once and more slowly.
-
-  Attributes:
-    busy_s: seconds of use, weighted by the used share of the width.
-  """
+  """Serves transfers one after the other, or all at once and more slowly."""
 
   def __init__(self, width: int, fair: bool):
     """A link without transfers.
@@ -20,12 +16,17 @@ class SharedLink:
       fair: whether all share it; else the first `width` have it.
     """
     self._width, self._fair = width, fair
-    self._now, self._left, self.busy_s = 0.0, [], 0.0
+    self._now, self._left, self._busy_s = 0.0, [], 0.0
 
   def add(self, now: float, who: Any, seconds: float) -> None:
     """Begins a transfer that takes `seconds` when it is alone."""
     self._run(now)
     self._left.append([who, seconds])
+
+  def busy_until(self, now: float) -> float:
+    """Seconds of use, weighted by the used share of the width; `now` is at or
+    before `next`."""
+    return self._busy_s + (now - self._now) * sum(self._rates()) / self._width
 
   def next(self) -> float:
     """When the next transfer ends; infinite if there is none."""
@@ -55,12 +56,12 @@ class SharedLink:
 
   def to_json(self) -> dict:
     """Its state, for a checkpoint."""
-    return {'now': self._now, 'left': self._left, 'busy_s': self.busy_s}
+    return {'now': self._now, 'left': self._left, 'busy_s': self._busy_s}
 
   def from_json(self, found: dict) -> None:
     """Restores what `to_json` returned."""
     self._now, self._left = found['now'], found['left']
-    self.busy_s = found['busy_s']
+    self._busy_s = found['busy_s']
 
   def _rates(self) -> list[float]:
     n = len(self._left)
@@ -69,8 +70,7 @@ class SharedLink:
     return [1.0 if k < self._width else 0.0 for k in range(n)]
 
   def _run(self, now: float) -> None:
-    rates = self._rates()
-    self.busy_s += (now - self._now) * sum(rates) / self._width
+    rates, self._busy_s = self._rates(), self.busy_until(now)
     for job, rate in zip(self._left, rates, strict=True):
       job[1] = max(0.0, job[1] - (now - self._now) * rate)
     self._now = now

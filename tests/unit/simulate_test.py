@@ -556,6 +556,23 @@ def test_backup_workers_drop_the_late_and_fetch_the_model():
   assert ledger.exchanges == 10  # A fetch is part of its round.
 
 
+@pytest.mark.parametrize('latency_s', [0.0, 0.04, 1.0])
+def test_each_moment_of_a_late_worker_is_accounted_for(latency_s):
+  """Also where a round ends before it has fetched the model."""
+  _, clock, _ = sailing(
+    all_reduce.strategy(),
+    network.Link(latency_s, 1e9),
+    asynchronous=False,
+    first=2,
+    factors=(1.0, 1.2, 3.5),
+  )
+  for _ in range(20):
+    clock.next()
+    total = sum(clock.hours.spent_s.values())
+    assert total[:2] == pytest.approx(clock.now)
+    assert total[2] > clock.now - 1e-9  # To the end of what it computes.
+
+
 def test_backup_workers_stay_alike_if_computing_takes_no_time():
   fleet, clock, _ = sailing(
     all_reduce.strategy(),

@@ -205,6 +205,12 @@ def test_the_hours_of_a_worker_are_all_of_its_time():
   assert 0 < timeline.utilisation <= 1
 
 
+def test_the_link_of_a_server_is_busy_while_it_carries():
+  _, timeline = clock(async_exchange.VISIT, FULL)
+  timeline.next()  # At 1.4 s; one upload took from 1.0 to 1.3, one goes on.
+  assert timeline.utilisation == pytest.approx(0.4 / 1.4)
+
+
 def test_a_visitor_is_as_stale_as_the_visits_in_between():
   _, timeline = clock(
     async_exchange.VISIT, FULL, factors=(1.0, 1.0, 10.0), shards=3
@@ -553,4 +559,5 @@ def test_no_pipe_carries_more_than_it_can():
       now = pipe.next()
       out += pipe.pop(now)
     assert sorted(out) == list(range(40))
-    assert pipe.busy_s * 2 == pytest.approx(work) and pipe.busy_s < now
+    assert pipe.busy_until(now) * 2 == pytest.approx(work)
+    assert pipe.busy_until(now) < now
