@@ -1,6 +1,7 @@
 """Which steps of a run an audit covers."""
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from gossipjax.errors import UserError
 from gossipjax.local_step import Worker
 
 _FIRST = 16  # Steps that are always audited if the program branches.
+_ALL_BILLED = 64  # Steps whose branches are told if all paths are billed.
 _MOST = 32  # Bills that differ.
 # Steps of a run: 2 to 3 ms each on two cores, where branches are told 7 to 16.
 LOOKED_AT = 3000
@@ -55,8 +57,9 @@ def audit_steps(
   These are the first step with each bill, and the first at which a worker with
   a bill of zero is heard (`silence.sometimes_heard`). If some control path has
   the bytes of no bill and the program branches on the step or on what the
-  workers hold, also the first step with each choice of branches, and the first
-  16.
+  workers hold, also the first step with each choice of branches and bill, and
+  the first 16; if none has, those among the first 64 steps whose branches have
+  several bills.
   """
   try:  # Bills change at the same steps for smaller parameters.
     small = make_harness(strategy, shrunk(params), workers, state, inner)
@@ -69,36 +72,49 @@ def audit_steps(
 def _steps(harness: Harness, horizon: int) -> Steps:
   update = lambda worker, grads, step: harness.update(worker, grads, step)
   program, paths = compiled(harness, update, harness.large, step=np.int32(0))
-
-  def bill(worker, step):
-    args, at = (worker, harness.large), functools.partial(program, step=step)
-    after, sent = at(*args)
-    sent = billed(harness, sent)
-    sizes = np.asarray(sent.bytes)
-    free = one_path and sometimes_heard(at, args, sizes == 0, step)
-    return after, (sizes.tobytes(), free), sent
-
-  # Where there are several, workers that differ in theirs wait for each other.
   one_path = paths is not None and len(paths) == 1
-
+  bill = functools.partial(_bill, harness, program, one_path)
   bills, by_state = _first_of_each(harness, bill, horizon)
-  chosen = {step for step, _ in bills}
-  first = update_at(harness, 0)
-  if not _all_billed(harness, paths, [sent for _, sent in bills]) and (
-    paths is None
-    or by_state
-    or paths != compiled(harness, first, harness.large)[1]
-  ):
-    taken = branches_of_run(harness, update, harness.large, step=np.int32(0))
+  chosen, decides = {step for step, _ in bills}, False
+  if _all_billed(harness, paths, [sent for _, sent in bills]):
+    if not one_path:
+      found, decides = _branches(harness, update, min(horizon, _ALL_BILLED))
+      often = Counter(branches for _, branches in found)
+      # The same branches with another bill may be a mistake.
+      chosen |= {step for step, branches in found if often[branches] > 1}
+  else:
+    first = update_at(harness, 0)
+    of_first = lambda: compiled(harness, first, harness.large)[1]
+    if paths is None or by_state or paths != of_first():
+      found, decides = _branches(harness, update, horizon)
+      chosen |= {*range(min(_FIRST, horizon))} | {step for step, _ in found}
+  return Steps(sorted(chosen), by_state or decides)
 
-    def choices(worker, step):
-      (worker, _), found = taken(worker, harness.large, step=step)
-      return worker, str([*map(as_key, found)]), None
 
-    choice, decides = _first_of_each(harness, choices, horizon)
-    chosen |= {*range(min(_FIRST, horizon))} | {step for step, _ in choice}
-    by_state |= decides
-  return Steps(sorted(chosen), by_state)
+def _bill(harness: Harness, program, one_path: bool, worker, step):
+  """What a step is told by: its bill, and whether one of zero is heard."""
+  args, at = (worker, harness.large), functools.partial(program, step=step)
+  after, sent = at(*args)
+  sent = billed(harness, sent)
+  sizes = np.asarray(sent.bytes)
+  # Where there are several paths, workers on different ones would wait.
+  free = one_path and sometimes_heard(at, args, sizes == 0, step)
+  return after, (sizes.tobytes(), free), sent
+
+
+def _branches(
+  harness: Harness, update: Callable[..., Any], horizon: int
+) -> tuple[list[tuple[int, Any]], bool]:
+  """The first step with each choice of branches and bill, with the choice."""
+  taken = branches_of_run(harness, update, harness.large, step=np.int32(0))
+
+  def choice(worker, step):
+    (worker, sent), found = taken(worker, harness.large, step=step)
+    branches = str([*map(as_key, found)])
+    bill = np.asarray(billed(harness, sent).bytes).tobytes()
+    return worker, (branches, bill), branches
+
+  return _first_of_each(harness, choice, horizon)
 
 
 def _first_of_each(

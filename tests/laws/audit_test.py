@@ -346,6 +346,21 @@ def test_a_step_that_pays_late_is_caught():
   assert not any(map(audit.holds, audit.audit(late, SMALL, 8, steps)))
 
 
+def test_a_message_that_is_billed_only_every_other_time_is_caught():
+  """Its branch moves as much as it bills at the other times."""
+
+  def update(tree, step, active):
+    del active
+    talks = step % 5 == 4
+    mixed = lax.cond(talks, lambda: jax.tree.map(_permute, tree), lambda: tree)
+    bill = Traffic.of(nbytes(tree), 1) * (talks & (step % 2 == 0))
+    return mixed, bill
+
+  late = on_gradients(stateless(update))
+  with pytest.raises(audit.Unbalanced, match='at step 9'):
+    audit.report('late', late, SMALL, (), 8, 60)
+
+
 def test_a_path_that_no_bill_has_is_audited_where_it_runs():
   """A mean at every twentieth step whose bill is dropped."""
 
