@@ -113,9 +113,7 @@ def find(
   scale = coverage[0]['scale']
   rows = [_row(found, cell, scale, kept) for cell in found if cell[0] in both]
   rows = [row | step_times.on_links(rows, row) for row in rows]
-  growth = []
-  if rows:
-    growth = residual_growth.table(kept)
+  growth = residual_growth.table(kept) if rows else []
   return claim.Finding(
     verdict(rows, growth, coverage),
     rows,
