@@ -14,7 +14,7 @@ the ledger's, except for named differences:
            on CPUs moves bf16 as f32.
   masked   a worker is absent or silent, but its message moves, because the
            program runs in lock-step. It must not be heard: what others
-           compute stays the same if what it holds changes.
+           compute and pay stays the same if what it holds changes.
 
 A difference below one byte per collective comes from rounding up.
 

@@ -13,6 +13,7 @@ from gossipjax.audit.control_paths import Paths
 from gossipjax.audit.harness import (
   Harness,
   billed,
+  branches,
   compiled,
   make_harness,
   shrunk,
@@ -54,12 +55,12 @@ def audit_steps(
 ) -> Steps:
   """Steps among the first `horizon` that an audit should cover.
 
-  These are the first step with each bill, and the first at which a worker with
-  a bill of zero is heard (`silence.sometimes_heard`). If some control path has
-  the bytes of no bill and the program branches on the step or on what the
-  workers hold, also the first step with each choice of branches and bill, and
-  the first 16; if none has, those among the first 64 steps whose branches have
-  several bills.
+  These are the first step with each bill and, of a program without branches,
+  the first at which a worker with a bill of zero is heard
+  (`silence.sometimes_heard`). If some control path has the bytes of no bill and
+  the program branches on the step or on what the workers hold, also the first
+  step with each choice of branches and bill, and the first 16; if all paths are
+  billed, those among the first 64 steps whose branches have several bills.
   """
   try:  # Bills change at the same steps for smaller parameters.
     small = make_harness(strategy, shrunk(params), workers, state, inner)
@@ -73,36 +74,38 @@ def _steps(harness: Harness, horizon: int) -> Steps:
   update = lambda worker, grads, step: harness.update(worker, grads, step)
   program, paths = compiled(harness, update, harness.large, step=np.int32(0))
   one_path = paths is not None and len(paths) == 1
-  bill = functools.partial(_bill, harness, program, one_path)
+  # Where there are branches, workers on different ones would wait.
+  talks = paths is not None and any(paths) and not branches(program)
+  bill = functools.partial(_bill, harness, program, talks)
   bills, by_state = _first_of_each(harness, bill, horizon)
   chosen, decides = {step for step, _ in bills}, False
   if _all_billed(harness, paths, [sent for _, sent in bills]):
     if not one_path:
-      found, decides = _branches(harness, update, min(horizon, _ALL_BILLED))
-      often = Counter(branches for _, branches in found)
+      found, decides = _by_branches(harness, update, min(horizon, _ALL_BILLED))
+      often = Counter(ways for _, ways in found)
       # The same branches with another bill may be a mistake.
-      chosen |= {step for step, branches in found if often[branches] > 1}
+      chosen |= {step for step, ways in found if often[ways] > 1}
   else:
     first = update_at(harness, 0)
     of_first = lambda: compiled(harness, first, harness.large)[1]
     if paths is None or by_state or paths != of_first():
-      found, decides = _branches(harness, update, horizon)
+      found, decides = _by_branches(harness, update, horizon)
       chosen |= {*range(min(_FIRST, horizon))} | {step for step, _ in found}
   return Steps(sorted(chosen), by_state or decides)
 
 
-def _bill(harness: Harness, program, one_path: bool, worker, step):
-  """What a step is told by: its bill, and whether one of zero is heard."""
+def _bill(harness: Harness, program, heard: bool, worker, step):
+  """What a step is told by: its bill, and, where workers can be heard, whether
+  one with a bill of zero is."""
   args, at = (worker, harness.large), functools.partial(program, step=step)
-  after, sent = at(*args)
+  after, sent = result = at(*args)
   sent = billed(harness, sent)
   sizes = np.asarray(sent.bytes)
-  # Where there are several paths, workers on different ones would wait.
-  free = one_path and sometimes_heard(at, args, sizes == 0, step)
+  free = heard and sometimes_heard(at, args, result, sizes == 0, step)
   return after, (sizes.tobytes(), free), sent
 
 
-def _branches(
+def _by_branches(
   harness: Harness, update: Callable[..., Any], horizon: int
 ) -> tuple[list[tuple[int, Any]], bool]:
   """The first step with each choice of branches and bill, with the choice."""
@@ -110,9 +113,9 @@ def _branches(
 
   def choice(worker, step):
     (worker, sent), found = taken(worker, harness.large, step=step)
-    branches = str([*map(as_key, found)])
+    ways = str([*map(as_key, found)])
     bill = np.asarray(billed(harness, sent).bytes).tobytes()
-    return worker, (branches, bill), branches
+    return worker, (ways, bill), ways
 
   return _first_of_each(harness, choice, horizon)
 

@@ -13,6 +13,7 @@ from gossipjax.audit.audited_steps import LOOKED_AT, audit_steps
 from gossipjax.audit.harness import (
   Harness,
   billed,
+  branches,
   compiled,
   make_harness,
   update_at,
@@ -74,9 +75,9 @@ def audit(
     for row in _rows(harness, step, worker, runs, full, *run)
   ]
   found = rows(None)
-  if not all(map(comparison.holds, found)):
+  if not comparison.settled(found, by_state):
     # At some steps large gradients do not make all talk.
-    found = rows(_fullest(found))
+    found = rows(comparison.fullest(found))
   return [x for row in found for x in comparison.levels(row, inner.devices)]
 
 
@@ -93,25 +94,15 @@ def _runs(harness: Harness, workers: int, absent: list[int]) -> list[tuple]:
   ]
 
 
-def _fullest(rows: list[Row]) -> Row | None:
-  """A row in which each worker sends the most that it does in any step that
-  moves as much as the step with the largest ledger."""
-  own = [row for row in rows if 'masked' not in row.reason]
-  most = max(own, key=lambda row: row.ledger.sum(), default=None)
-  if most is None:
-    return None
-  alike = [r.ledger for r in rows if (r.compiled == most.compiled).all()]
-  return most._replace(ledger=np.max(alike, axis=0))
-
-
 def _from_the_first(harness: Harness, steps: list[int], args: tuple):
   """Of each step its number, the first state of the workers, its program with
-  the step as a constant, and how to find the control paths of a run."""
+  the step as a constant, whether it branches, and how to find the control paths
+  of a run."""
   for step in steps:
     update = update_at(harness, step)
     program, _ = whole = compiled(harness, update, *args)
     taken = paths_of_run(harness, update, whole, *args)
-    yield step, harness.worker, program, taken
+    yield step, harness.worker, program, branches(program), taken
 
 
 def _played(harness: Harness, steps: list[int], args: tuple):
@@ -126,12 +117,12 @@ def _played(harness: Harness, steps: list[int], args: tuple):
   for begun, end in itertools.pairwise([0, *steps]):
     for step in range(begun, end):
       worker, _ = program(worker, *args, step=np.int32(step))
-    at = {'step': np.int32(end)}
-    yield end, worker, *(functools.partial(f, **at) for f in (program, taken))
+    at = functools.partial(functools.partial, step=np.int32(end))
+    yield end, worker, at(program), branches(program), at(taken)
 
 
 def _rows(
-  harness: Harness, step: int, worker, runs, full, program, taken
+  harness: Harness, step: int, worker, runs, full, program, branching, taken
 ) -> list[Row]:
   result: list[Row] = []
   for args in runs:
@@ -142,7 +133,7 @@ def _rows(
       itertools.product(*paths),
       billed(harness, sent),
       full or (result[0] if result else None),
-      functools.partial(unheard, decided, (begun, *args)),
+      functools.partial(unheard, decided, (begun, *args), branching),
       harness.inner.devices,
     )
     # One that does not hold is never told by one that does.
@@ -188,7 +179,7 @@ def report(
     found = audit(
       strategy, params, workers, steps, (), state, inner, step_is_argument
     )
-    if all(map(comparison.holds, found)):
+    if comparison.settled(found, step_is_argument):
       break
   for row in found:
     if not comparison.holds(row):

@@ -127,3 +127,29 @@ def _may_be_masked(row: Row, silent: np.ndarray, full: Row | None) -> bool:
   gaps = full.ledger - row.ledger
   same = row.compiled == full.compiled  # Or a branch hides what it sends.
   return bool(gaps.any() and (gaps >= 0).all() and same.all())
+
+
+def settled(rows: list[Row], by_state: bool) -> bool:
+  """Whether no row of a step in which all talk could change what these say.
+
+  Where the step is a constant, the compiler drops what all ignore at this step:
+  if all pay for a part, and the rest moves, it is heard.
+  """
+
+  def free(row: Row) -> bool:
+    alike = (row.ledger == row.ledger[0]).all() and row.ledger[0] > 0
+    return bool(alike and (row.compiled > row.ledger).all())
+
+  short = [row for row in rows if not holds(row)]
+  return not short or (not by_state and any(map(free, short)))
+
+
+def fullest(rows: list[Row]) -> Row | None:
+  """A row in which each worker sends the most that it does in any step that
+  moves as much as the step with the largest ledger."""
+  own = [row for row in rows if 'masked' not in row.reason]
+  most = max(own, key=lambda row: row.ledger.sum(), default=None)
+  if most is None:
+    return None
+  alike = [r.ledger for r in rows if (r.compiled == most.compiled).all()]
+  return most._replace(ledger=np.max(alike, axis=0))

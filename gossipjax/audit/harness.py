@@ -176,6 +176,11 @@ def compiled(
     return ready, None
 
 
+def branches(program: Any) -> bool:
+  """Whether a compiled program has conditionals."""
+  return ' conditional(' in program.as_text()
+
+
 def shrunk(params: Tree) -> Tree:
   """Shapes of the same tree with at most 32 entries along a dimension."""
   return jax.tree.map(

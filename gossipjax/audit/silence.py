@@ -1,7 +1,7 @@
 """Whether workers without a bill are really not heard.
 
 In a lock-step program the message of a silent worker moves, and its receiver
-ignores it. So the results of all others stay the same, bit by bit, if what the
+ignores it. So the results and bills of all others stay the same if what the
 silent one holds changes: its parameters, gradients and state.
 """
 
@@ -23,45 +23,59 @@ _CHANGES = (*((factor, False) for factor in _FACTORS), (1, True))
 
 
 def unheard(
-  program: Program, args: tuple[Any, ...], silent: np.ndarray
+  program: Program, args: tuple[Any, ...], branches: bool, silent: np.ndarray
 ) -> bool:
   """Whether no change of one of the silent workers reaches another worker.
 
   Args:
-    program: of all workers. Where it branches, it does so in the same way for
-      all arguments, or workers would wait for each other.
+    program: of all workers.
     args: the state of the workers, then what else they hold, [workers, ...].
+    branches: whether the program has conditionals. What counts may decide on
+      them, and workers on different branches would wait for each other: it is
+      not changed then.
     silent: bool[workers], those without a bill.
   """
   one = np.eye(len(silent), dtype=bool)[silent]
-  return not _heard(program, args, itertools.product(one, _CHANGES))
+  changes = itertools.product(one, _CHANGES[:-1] if branches else _CHANGES)
+  return not _heard(program, args, program(*args), changes)
 
 
 def sometimes_heard(
-  program: Program, args: tuple[Any, ...], silent: np.ndarray, step: int
+  program: Program,
+  args: tuple[Any, ...],
+  result: Any,
+  silent: np.ndarray,
+  step: int,
 ) -> bool:
-  """As `not unheard(...)` at the price of two runs: half of the silent workers
-  change at once, which ones and how is drawn for each step."""
+  """Like `not unheard(...)` of a program without conditionals, by one run: half
+  of the silent workers change at once, which ones and how is drawn by step.
+
+  Args:
+    program, args, silent: as those of `unheard`.
+    result: what the program returns for them.
+    step: of the run.
+  """
   draw = np.random.default_rng(step)
   some = silent & draw.permutation(np.arange(len(silent)) % 2).astype(bool)
   by = draw.choice(_FACTORS), draw.random() < 0.5
-  return bool(some.any()) and _heard(program, args, [(some, by)])
+  return bool(some.any()) and _heard(program, args, result, [(some, by)])
 
 
 def _heard(
   program: Program,
   args: tuple[Any, ...],
+  result: Any,
   changes: Iterable[tuple[np.ndarray, tuple[float, bool]]],
 ) -> bool:
   """Whether one of these changes of some workers, bool[workers], reaches the
   others."""
-  args = jax.device_get(args)
-  before, bill = jax.device_get(program(*args))
+  args, (before, bill) = jax.device_get((args, result))
   for some, by in changes:
     changed = jax.tree.map(functools.partial(_changed, some, *by), args)
     after, sent = jax.device_get(program(*changed))
-    # If a bill is another, they would talk, and nothing can be said.
-    if _same(bill, sent) and not _same(before, after, ~some):
+    # If their own bill is another, they would talk, and nothing can be said.
+    silent_too = _same(bill, sent, some)
+    if silent_too and not _same((before, bill), (after, sent), ~some):
       return True
   return False
 
@@ -78,12 +92,14 @@ def _changed(some: np.ndarray, factor: float, count: bool, x: Any) -> Any:
   return x
 
 
-def _same(a: Any, b: Any, of: Any = slice(None)) -> bool:
-  """Whether two trees, leaves [workers, ...], have the same bits at `of`."""
+def _same(a: Any, b: Any, of: np.ndarray) -> bool:
+  """Whether two trees, leaves [workers, ...], are equal at `of`."""
 
   def same(x, y):
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
       x, y = jax.random.key_data(x), jax.random.key_data(y)
-    return np.array(x)[of].tobytes() == np.array(y)[of].tobytes()
+    x, y = np.array(x)[of], np.array(y)[of]
+    floats = jax.dtypes.issubdtype(x.dtype, np.inexact)
+    return np.array_equal(x, y, equal_nan=floats)
 
   return all(map(same, jax.tree.leaves(a), jax.tree.leaves(b)))

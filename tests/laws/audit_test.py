@@ -361,6 +361,55 @@ def test_a_message_that_is_billed_only_every_other_time_is_caught():
     audit.report('late', late, SMALL, (), 8, 60)
 
 
+def test_a_second_message_that_is_billed_every_other_time_is_caught():
+  """The steps that bill both do not excuse those that bill one."""
+
+  def update(tree, step, active):
+    del active
+    once = jax.tree.map(_permute, tree)
+    bill = Traffic.of(nbytes(tree), 1)
+    return jax.tree.map(_permute, once), bill + bill * (step % 2 == 0)
+
+  with pytest.raises(audit.Unbalanced, match='at step 1'):
+    audit.report('half', on_gradients(stateless(update)), SMALL, (), 8, 60)
+
+
+def test_a_request_must_be_billed_to_who_asks():
+  """It decides what another worker pays."""
+  back = [((i + 1) % 8, i) for i in range(8)]
+
+  def update(tree, step, active):
+    del step, active
+    wants = tree['x'].sum() > 0
+    asked, theirs = _permute(wants), lax.ppermute(tree['x'], WORKERS, back)
+    bill = Traffic.of(nbytes(tree) + 1, 2) * asked
+    return {'x': jnp.where(wants, theirs, tree['x'])}, bill
+
+  with pytest.raises(audit.Unbalanced, match='at step 0'):
+    audit.report('ask', on_gradients(stateless(update)), SMALL, (), 8, 20)
+
+
+def test_branches_with_the_same_messages_in_another_order_are_audited():
+  """Workers that took another one than the others would wait for ever."""
+
+  def update(tree, count, step, active=True):
+    del step, active
+    talks = lax.axis_index(WORKERS) % 2 == 0
+    mine = jnp.where(talks, tree['x'], 0)
+    total = lambda x: lax.psum(jnp.where(talks, jnp.sin(x).sum(), 0), WORKERS)
+    messages = lax.cond(
+      count % 2 == 0,
+      lambda: (there := _permute(mine)) + 0 * total(there),
+      lambda: _permute(mine + 0 * total(mine)),
+    )
+    bill = Traffic.of(nbytes(tree) + 7, 2) * talks
+    return {'x': (tree['x'] + messages) / 2}, count + 1, bill
+
+  honest = on_parameters(Aggregator(lambda like: jnp.int32(0), update))
+  (row,) = audit.report('order', honest, SMALL, (), 8, 20)
+  assert row['reason'] == 'masked'
+
+
 def test_a_path_that_no_bill_has_is_audited_where_it_runs():
   """A mean at every twentieth step whose bill is dropped."""
 
