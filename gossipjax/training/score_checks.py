@@ -30,10 +30,16 @@ def check(run: Run) -> None:
     if math.isnan(value):
       raise UserError(
         f'task.score: {name!r} is NaN for the initial parameters; a score must '
-        f'be a number for any model. Look for {told(run.task.test)} in '
-        'task.test.'
+        f'be a number for any model. {_remedy(run.task.test)}'
       )
   _check_means(run.task, params, state)
+
+
+def _remedy(test: Tree) -> str:
+  suspects = told(test)
+  if not suspects:
+    return 'task.test holds no NaN or Inf: look at the score itself.'
+  return f'Look for {suspects} in task.test.'
 
 
 def _check_means(task: Task, params: Tree, state: Tree) -> None:
