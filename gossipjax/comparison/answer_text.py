@@ -47,7 +47,8 @@ def _who(answer: Answer, first: Row) -> str:
     longer = _longer(answer, dense, first)
     return f'{head}; {dense.name} takes {_time(dense)}{longer}.'
   if not answer.rows[1].arrives:
-    return f'{head}; no other run gets there.'
+    with_all = ' with all its seeds' * (len(answer.seeds) > 1)
+    return f'{head}; no other run gets there{with_all}.'
   after = answer.rows[1]
   longer = _longer(answer, after, first)
   return f'{head}; the next is {after.name} with {_time(after)}{longer}.'

@@ -112,6 +112,13 @@ def test_who_stopped_since_a_worker_was_lost_is_said_to(tmp_path):
   assert 'sparse (at best 90.00 %, which stopped after 2 of 9 steps' in text
 
 
+def test_one_seed_that_gets_there_is_not_denied(tmp_path):
+  runs = {f'dense-seed{s}': curve(DENSE) for s in range(2)}
+  runs |= {f'sparse-seed{s}': curve((0.5, 0.8, 1 - s / 2)) for s in range(2)}
+  text = answer_text.paragraphs(found(tmp_path / 'a', runs, {'seeds': [0, 1]}))
+  assert 'no other run gets there with all its seeds' in text[0]
+
+
 def test_more_seeds_replace_the_seed_of_the_command(tmp_path):
   runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.9)}
   given = {'command': f'{COMMAND} --config.seed=3'}
