@@ -113,12 +113,13 @@ def _played(harness: Harness, steps: list[int], args: tuple):
 
   program, _ = whole = compiled(harness, update, *args, step=np.int32(0))
   taken = paths_of_run(harness, update, whole, *args, step=np.int32(0))
-  worker = harness.worker
+  worker, branching = harness.worker, branches(program)
   for begun, end in itertools.pairwise([0, *steps]):
     for step in range(begun, end):
       worker, _ = program(worker, *args, step=np.int32(step))
-    at = functools.partial(functools.partial, step=np.int32(end))
-    yield end, worker, at(program), branches(program), at(taken)
+    at = {'step': np.int32(end)}
+    its, find = (functools.partial(f, **at) for f in (program, taken))
+    yield end, worker, its, branching, find
 
 
 def _rows(
@@ -175,7 +176,7 @@ def report(
   most = min(horizon, LOOKED_AT)
   steps, by_state = audit_steps(strategy, params, workers, most, state, inner)
   # The compiler drops messages that follow from the step alone: flags, say.
-  for step_is_argument in {by_state: 0, True: 0}:
+  for step_is_argument in [True] if by_state else [False, True]:
     found = audit(
       strategy, params, workers, steps, (), state, inner, step_is_argument
     )
