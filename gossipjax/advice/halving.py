@@ -2,8 +2,8 @@
 
 A strategy with a learning rate is a candidate. In each round all candidates
 train equally long, each with the whole schedule; all-reduce and the half with
-the lowest expected seconds, see `ranking`, enter the next round. Seconds are
-for the requested link, so another link may keep other candidates.
+the lowest expected seconds, see `ranking`, at least KEPT, enter the next round.
+Seconds are for the requested link, so another link may keep other candidates.
 
 Jamieson and Talwalkar, Non-stochastic best arm identification, 2016.
 """
@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from gossipjax.advice.ranking import DENSE, Candidate, Curve, Rank, ranked
 from gossipjax.advice.risk import Risk
+
+KEPT = 2  # Strategies beside all-reduce of which a round drops none.
 
 
 class Round(NamedTuple):
@@ -28,6 +30,11 @@ class Pilot(NamedTuple):
   candidate: Candidate
   steps: int
   seed: int
+
+
+def survivors(others: int) -> int:
+  """How many of the strategies beside all-reduce enter the next round."""
+  return min(others, max(KEPT, -(-others // 2)))
 
 
 Halving = Generator[list[Pilot], list[Curve], list[Rank]]
@@ -71,5 +78,5 @@ def halving(
     told(ranks)
     if i + 1 < len(rounds):
       others = [r.candidate for r in ranks if r.candidate.name != DENSE]
-      alive = dense + others[: -(-len(others) // 2)]
+      alive = dense + others[: survivors(len(others))]
   return ranks

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from gossipjax.advice.halving import Round
+from gossipjax.advice.halving import Round, survivors
 from gossipjax.advice.ranking import Candidate
 
 RATES = (1.0, 10**-0.5, 10**0.5)  # Times the config's.
@@ -66,15 +66,17 @@ def planned(
 
 def _work(count: int, rates: int) -> tuple[int, int]:
   """Pilots of all rounds, and their steps over those of the first round."""
-  second = -(-count // 2) + 1  # All-reduce stays.
-  third = (-(-second // 2) + 1) * SEEDS
+  second = survivors(count - 1) + 1  # All-reduce stays.
+  third = (survivors(second - 1) + 1) * SEEDS
   pilots = count * rates + second + third
   return pilots, count * rates + 2 * second + 4 * third
 
 
-def needed_s(full: int, step_s: float, begin_s: float) -> float:
-  """Seconds of the least plan: all-reduce and another strategy, one rate."""
-  pilots, steps = _work(LEAST, 1)
+def needed_s(
+  full: int, step_s: float, begin_s: float, count: int = LEAST
+) -> float:
+  """Seconds of the least plan for so many strategies, at one rate."""
+  pilots, steps = _work(min(count, MOST), 1)
   return pilots * begin_s + SLOWER * step_s * steps * (least_steps(full) + 1)
 
 

@@ -82,7 +82,7 @@ class Bench:
     if not known:
       self._say(
         f'{name}, learning rate {rate:.3g}, {pilot.steps} steps: '
-        f'{scores.told(metric, curve.scores[-1])}'
+        f'{scores.validation(metric)} {scores.told(metric, curve.scores[-1])}'
       )
     return curve
 
@@ -143,7 +143,7 @@ def run(
   higher: bool,
   until: float,
   risks: Mapping[str, Risk],
-) -> list[Rank]:
+) -> list[list[Rank]]:
   """Trains the pilots of a plan.
 
   Args:
@@ -155,17 +155,18 @@ def run(
     risks: see `ranked`.
 
   Returns:
-    The ranks of the last round that is complete; [] if none is.
+    The ranks of each round that is complete; [] if none is, or if all-reduce
+    diverged.
   """
   full, seed = configs[DENSE].steps, configs[DENSE].seed
-  ranks: list[Rank] = []
+  ranks: list[list[Rank]] = []
   asking = halving(
     list(candidates(plan, configs)),
     plan.rounds,
     full,
     higher,
     seed,
-    lambda found: ranks.__setitem__(slice(None), found),
+    ranks.append,
     risks,
   )
   asked = next(asking)
@@ -178,4 +179,4 @@ def run(
     try:
       asked = asking.send(curves)
     except StopIteration as end:
-      return end.value
+      return ranks if end.value else []

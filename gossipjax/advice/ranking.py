@@ -45,8 +45,9 @@ class Rank(NamedTuple):
       training of full length: the mean over WORSE goals, of the mean over
       seeds; one goal, or seed, is noise. A goal that is not reached costs the
       whole training and then all-reduce's.
-    expected: seconds with the risk that it never gets there. Where whole
-      trainings got there, what they took stands in place of `seconds`.
+    expected: seconds with the risk that it never gets there. If it does, it
+      takes as many steps as whole trainings that did, over all-reduce's, or if
+      none is known, as many seconds as to the scores that both pilots have.
     low, high: with a risk, seconds if it gets there and if it never does.
       Without one, and of all-reduce, `seconds` of the quickest seed to the
       easiest goal, and of the slowest seed to the hardest.
@@ -103,19 +104,24 @@ def ranked(
       found[candidate.name] = rank
   needed = (risks or {}) if steps < full else {}
   ranks = [
-    _with_risk(rank, found.get(DENSE), needed, higher)
+    _with_risk(rank, found.get(DENSE), needed, means, higher)
     for rank in found.values()
   ]
   return sorted(ranks, key=lambda rank: _order(rank, higher))
 
 
 def _with_risk(
-  rank: Rank, dense: Rank | None, risks: Mapping[str, Risk], higher: bool
+  rank: Rank,
+  dense: Rank | None,
+  risks: Mapping[str, Risk],
+  means: Mapping[Candidate, Curve],
+  higher: bool,
 ) -> Rank:
   """With the risk of missing the target.
 
-  A candidate whose best score is no better than all-reduce's first one is taken
-  to miss it for certain, unless all-reduce has no better one itself.
+  Where no whole training is known to get there, the pilots tell how long it
+  takes. A candidate whose best score is no better than all-reduce's first one
+  is taken to miss it for certain, unless all-reduce has no better one itself.
   """
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank
@@ -123,7 +129,8 @@ def _with_risk(
   pick = target_costs.pick(higher)
   if rank.score != dense.score and pick(rank.score, dense.first) == dense.first:
     return rank._replace(expected=never, low=never, high=never, risk=risk)
-  arrives = rank.seconds
+  own, theirs = means[rank.candidate], means[dense.candidate]
+  arrives = _relative(own, theirs, higher) * dense.seconds
   if not math.isnan(risk.relative_steps):
     arrives = risk.relative_steps * dense.seconds * rank.whole / dense.whole
   arrives = min(arrives, rank.whole)
@@ -159,6 +166,16 @@ def _order(rank: Rank, higher: bool) -> tuple[float, float]:
 def _seconds(curve: Curve, target: float, higher: bool) -> float:
   place = crossing.place(curve.scores, target, higher)
   return NEVER if place is None else crossing.at(curve.seconds, place)
+
+
+def _relative(mine: Curve, dense: Curve, higher: bool) -> float:
+  """Seconds over all-reduce's, to the scores that both have: their median."""
+  each = [
+    seconds / _seconds(dense, score, higher)
+    for score in dense.scores
+    if (seconds := _seconds(mine, score, higher)) != NEVER
+  ]
+  return statistics.median(each) if each else NEVER
 
 
 def _mean(curves: Sequence[Curve]) -> Curve | None:

@@ -1,6 +1,6 @@
 """What to use, and why, in words: after pilots, or without any."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gossipjax import network
@@ -39,8 +39,9 @@ def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
       for rank in ranks[1 : 1 + SHOWN]
     )
     said = (
-      f'Use {_named(dense)}: nothing is expected to reach the target sooner '
-      f'than in its {_time(dense.expected)}.{"".join(others)}'
+      f'Use {_named(dense)}: of the strategies with the longest pilots, none '
+      f'is expected to reach the target sooner than in its '
+      f'{_time(dense.expected)}.{"".join(others)}'
     )
   said += (
     f' Learning rates are the best of pilots of {first.steps} of {full} steps, '
@@ -51,6 +52,36 @@ def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
   if more:
     said += f' To train these strategies at full length, begin with: {more}'
   return said
+
+
+def left_out(
+  rounds: Sequence[Sequence[Rank]],
+  planned: Sequence[str],
+  untried: Mapping[str, Sequence[str]],
+) -> str:
+  """The strategies that the longest pilots do not show; '' if there is none.
+
+  Args:
+    rounds: the ranks of each round.
+    planned: of which there are pilots.
+    untried: others, by the reason.
+  """
+  last = {rank.candidate.name: rank for ranks in rounds for rank in ranks}
+  longest = {rank.candidate.name for rank in rounds[-1]}
+  dropped = [
+    f'{name} ({rank.steps} steps, {_time(rank.expected)} expected)'
+    for name, rank in last.items()
+    if name not in longest
+  ]
+  diverged = [name for name in planned if name not in last]
+  told = {
+    'Dropped after shorter pilots, which tell less': dropped,
+    'Diverged at each learning rate': diverged,
+    **untried,
+  }
+  return ' '.join(
+    f'{what}: {", ".join(names)}.' for what, names in told.items() if names
+  )
 
 
 def _why(rank: Rank) -> str:
@@ -85,7 +116,6 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
   if not risks:
     low, high = 'from', 'to'
   dense = dense_of(ranks)
-  best = scores.label(metric).replace('held-out', 'validation')
   return [
     {
       'strategy': rank.candidate.name,
@@ -96,7 +126,7 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
       'misses the target': '' if rank.risk is None else rank.risk.told,
       'time of all steps': _time(rank.whole),
       'times as fast as all-reduce': _ratio(dense, rank),
-      f'best {best}': scores.told(metric, rank.score),
+      f'best {scores.validation(metric)}': scores.told(metric, rank.score),
       'pilots': f'{rank.seeds} of {rank.steps} steps',
     }
     for rank in ranks

@@ -8,11 +8,11 @@
 First it shows kept runs of this or the nearest model; --known=WORKDIR adds your
 own. Then, for --minutes, it trains your config for a few steps under the
 strategies whose steps are faster than all-reduce's on the link, at several
-learning rates, on validation data, the better half for longer. It recommends
-the strategy with the lowest expected seconds to all-reduce's score if it saves
-more than 5 %. Kept trainings, all and those most like yours, give the
-probability of reaching that score, and the steps. Running the same command
-again resumes.
+learning rates, on validation data, the better half, at least two, for longer.
+It recommends the strategy with the lowest expected seconds to all-reduce's
+score if it saves more than 5 %, and names those dropped or not tried. Kept
+trainings, all and those most like yours, give the probability of reaching that
+score, and the steps. Running the same command again resumes.
 
 Seconds of a step are measured here for one worker; --table shows them. The link
 is modelled; --link may be a JSON file with latency_s and bytes_per_s.

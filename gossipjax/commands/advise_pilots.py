@@ -1,6 +1,7 @@
 """The part of `advise` that tries: trains pilots and prints what they say."""
 
 import hashlib
+import math
 import pathlib
 import shlex
 import time
@@ -24,6 +25,11 @@ from gossipjax.advice.ranking import DENSE, Candidate, Rank
 from gossipjax.commands import console
 from gossipjax.comparison import markup
 from gossipjax.results import reservation, total_time
+
+_TOO_MANY = f'Not tried, since {pilot_plan.MOST} others are more promising'
+_NO_FASTER = (
+  f'Not tried, since a step saves less than {100 * advise.NOISE:.0f} % here'
+)
 
 
 def show(head: str, rows: list[dict]) -> None:
@@ -63,12 +69,15 @@ def attempt(
       console.say,
       interrupted,
     )
-    ranks = _ranks(configs, found, link, bench, again)
-    if not ranks:
+    rounds, rest = _rounds(configs, found, link, bench, again)
+    if not rounds:
       return
+    ranks = rounds[-1]
     show('Tried', recommendation.rows(ranks, bench.metric))
     more = '' if given.tune else f'{again} --tune'
     print(recommendation.tried(ranks, config.steps, more))
+    if rest:
+      print(f'\n{rest}')
     if given.tune:
       tuned.write(folder / 'tuned.py', config, configs, ranks)
       again = shlex.join([f'--config={folder}/tuned.py'])
@@ -78,35 +87,48 @@ def attempt(
       )
 
 
-def _ranks(
+def _rounds(
   configs: dict[str, ConfigDict],
   found: list[Forecast],
   link: network.Link,
   bench: pilots.Bench,
   again: str,
-) -> list[Rank]:
-  """Of the pilots that the time allows; [] after a sentence if none."""
+) -> tuple[list[list[Rank]], str]:
+  """Ranks of each round that the time allows, and who is in none of the last.
+
+  None after a sentence if there is no time for a round.
+  """
   minutes, full = flags.FLAGS.minutes, configs[DENSE].steps
   until = time.monotonic() + 60 * minutes
-  names = _tried(configs, advise.faster(found, link))
+  better = advise.faster(found, link)
+  names = _tried(configs, better)
   if len(names) == 1:
     print(
       'Nothing is tried; set a shorter period, or more config.steps.\n\n'
       f'{recommendation.by_known(found, link)}'.strip()
     )
-    return []
+    return [], ''
   step_s, begin_s = bench.timed(_first(configs[DENSE]))
   plan = bench.plan(names, full, minutes, step_s, begin_s)
   if plan is None:
     needed = 1.5 * pilot_plan.needed_s(full, step_s, begin_s) / 60
     print(untried(found, link, again, max(1, round(needed))))
-    return []
+    return [], ''
   risks = {f.name: f.risk for f in found[1:]}
-  ranks = pilots.run(plan, configs, bench, bench.higher, until, risks)
-  if not ranks:
+  rounds = pilots.run(plan, configs, bench, bench.higher, until, risks)
+  if not rounds:
     print('The time was over before the first round, or all-reduce diverged.\n')
     print(untried(found, link, again, 3 * minutes))
-  return ranks
+    return [], ''
+  all_s = pilot_plan.needed_s(full, step_s, begin_s, len(names))
+  late = _TOO_MANY
+  if len(plan.names) < pilot_plan.MOST:
+    late = f'Not tried; that takes --minutes={math.ceil(1.5 * all_s / 60)}'
+  reasons = {
+    late: [name for name in names if name not in plan.names],
+    _NO_FASTER: [f.name for f in found[1:] if f not in better],
+  }
+  return rounds, recommendation.left_out(rounds, plan.names, reasons)
 
 
 def _tried(

@@ -98,6 +98,11 @@ def label(column: str) -> str:
   return f'held-out {column.removeprefix("test_")}'
 
 
+def validation(column: str) -> str:
+  """'validation f1' of 'test_f1', where it is not of test data."""
+  return f'validation {column.removeprefix("test_")}'
+
+
 def seconds(kind: str, link: str) -> str:
   """What an axis of total seconds is called.
 
