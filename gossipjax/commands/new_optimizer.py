@@ -3,7 +3,7 @@
 KEY may be any argument of the optimizer, also one that the config leaves at its
 default. Another optimizer has other arguments: they replace those of the
 config's. Learning-rate keys are kept. A new schedule replaces its arguments,
-too.
+too. A `look_ahead` that is the Nesterov momentum before is the new one's.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from gossipjax.commands.new_part import set_key, value
 from gossipjax.config import arguments, defaults, optimizers
 from gossipjax.errors import UserError, nearest
-from gossipjax.training import optimizer
+from gossipjax.training import momentum, optimizer
 
 _KEY = '--config.optimizer.'
 _COMMON = 'learning_rate', 'schedule', 'warmup_steps', 'boundaries'
@@ -69,6 +69,10 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
   _set_schedule(fresh, given)
   with config.ignore_type(), config.unlocked():
     config.optimizer = fresh
+  variants = (config.get('variants') or {}).values()
+  for run in (config, *(v for v in variants if not v.get('optimizer'))):
+    if run.get('strategy'):
+      momentum.look_ahead(run.strategy, fresh, before)
 
 
 def _settings(name: str) -> dict[str, Any]:

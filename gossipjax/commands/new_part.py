@@ -2,7 +2,8 @@
 those of a variant, `--config.variants.VARIANT.strategy.name=NAME`.
 
 Another task or strategy has other arguments: they replace those of the
-config's, and can be set beside its name. Optimizers keep some of theirs, see
+config's, and can be set beside its name. `look_ahead` becomes the Nesterov
+momentum of the optimizer unless it is set. Optimizers keep some of theirs, see
 `new_optimizer`.
 """
 
@@ -16,6 +17,7 @@ from ml_collections import ConfigDict
 
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError, nearest, pick
+from gossipjax.training import momentum
 
 _PARTS = {
   'task': (defaults.task, resolve.task_function),
@@ -59,6 +61,9 @@ def put(config: ConfigDict, given: Given) -> None:
     same = before.get('name') == texts['name']
     kept = {k: v for k, v in before.items() if same and k != 'name'}
     fresh = _made(path, kept, texts)
+    if part == 'strategy' and not kept and 'look_ahead' not in texts:
+      changes = node.get('optimizer') or {} if of_variant else {}
+      momentum.look_ahead(fresh, {**config.optimizer, **changes})
     with node.ignore_type(), node.unlocked():
       node[part] = fresh
 

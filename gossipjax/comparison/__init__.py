@@ -5,6 +5,7 @@ in_python     the comparison of a task's strategies, from Python
 result        what that leaves: answer, table, records, trained models
 answer        which run is first at the target, and how sure that is
 answer_text   the same in words
+answer_basis  where its target and its seconds come from, in words
 next_comparison  the command that may decide what the answer leaves open
 answer_table  the same as a table, and all of it as Markdown
 target_costs  what a variant costs until a target, over seeds

@@ -15,7 +15,7 @@ def rows(answer: Answer) -> list[dict[str, str]]:
   return [
     {
       'run': row.name,
-      'seconds to the target': answer_text.seconds(row)
+      'seconds to the target': answer_text.time(row)
       if row.arrives
       else 'never',
       **(
@@ -26,7 +26,9 @@ def rows(answer: Answer) -> list[dict[str, str]]:
         if parts
         else {}
       ),
-      'sent to the target': size(row.bytes_sent) if row.arrives else '',
+      'sent to the target': answer_text.at_most(row) + size(row.bytes_sent)
+      if row.arrives
+      else '',
       f'speed-up over {answer.dense}': _speed_up(answer, row),
       f'best {scores.label(answer.metric)}': answer_text.best(answer, row)
       if row.score
@@ -37,14 +39,18 @@ def rows(answer: Answer) -> list[dict[str, str]]:
 
 
 def _part(row: Row, seconds: float) -> str:
-  return duration(seconds) if row.arrives and seconds == seconds else ''
+  told = answer_text.at_most(row) + duration(seconds)
+  return told if row.arrives and seconds == seconds else ''
 
 
 def _speed_up(answer: Answer, row: Row) -> str:
+  """Of two upper bounds there is none."""
   dense: Row = answer.reference
-  if row is dense or not (row.arrives and dense.arrives):
+  bounds = row.at_once, dense.at_once
+  if row is dense or not (row.arrives and dense.arrives) or all(bounds):
     return ''
-  return f'{dense.total.mean / row.total.mean:.3g} x'
+  bound = 'at least ' * row.at_once + 'at most ' * dense.at_once
+  return f'{bound}{dense.total.mean / row.total.mean:.3g} x'
 
 
 def markdown(answer: Answer | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gossipjax.comparison import next_comparison, scores
 from gossipjax.comparison.answer import Answer
+from gossipjax.comparison.answer_basis import basis
 from gossipjax.comparison.target_costs import Row, common, means
 from gossipjax.comparison.units import deviation, duration, size
 from gossipjax.results.total_time import MEASURED, VIRTUAL
@@ -11,8 +12,7 @@ from gossipjax.results.total_time import MEASURED, VIRTUAL
 
 def sentences(answer: Answer) -> list[str]:
   """What is said above the table, each without a line break."""
-  first = answer.first
-  if first is None:
+  if (first := answer.first) is None:
     return [_nobody(answer), *_doubt(answer), basis(answer)]
   return [
     _who(answer, first),
@@ -37,7 +37,7 @@ def place(answer: Answer) -> str:
 
 def _who(answer: Answer, first: Row) -> str:
   """Who is first, beside all-reduce or, if it is that itself, the next."""
-  mine, dense = _time(first), answer.reference
+  mine, dense = time(first), answer.reference
   if len(answer.rows) == 1:
     return f'{first.name} is at {goal(answer)}{place(answer)} in {mine}.'
   so_far = ' so far' if answer.late else ''
@@ -45,21 +45,21 @@ def _who(answer: Answer, first: Row) -> str:
   head = f'First{so_far} to {target}: {first.name}, in {mine}'
   if dense.arrives and dense is not first:
     longer = _longer(answer, dense, first)
-    return f'{head}; {dense.name} takes {_time(dense)}{longer}.'
+    return f'{head}; {dense.name} takes {time(dense)}{longer}.'
   if not answer.rows[1].arrives:
     with_all = ' with all its seeds' * (len(answer.seeds) > 1)
     return f'{head}; no other run gets there{with_all}.'
   after = answer.rows[1]
   longer = _longer(answer, after, first)
-  return f'{head}; the next is {after.name} with {_time(after)}{longer}.'
+  return f'{head}; the next is {after.name} with {time(after)}{longer}.'
 
 
-def _time(row: Row) -> str:
-  return f'{_at_most(row)}{seconds(row)}'
-
-
-def _at_most(row: Row) -> str:
+def at_most(row: Row) -> str:
   return 'at most ' if row.at_once else ''  # It may have been there before.
+
+
+def time(row: Row) -> str:
+  return f'{at_most(row)}{seconds(row)}'
 
 
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
@@ -130,7 +130,7 @@ def _too_rare(answer: Answer) -> list[str]:
 
 def _price(answer: Answer, first: Row) -> str:
   dense = answer.reference
-  most = f'{_at_most(first)}{size(first.bytes_sent)}'
+  most = f'{at_most(first)}{size(first.bytes_sent)}'
   sent = f'{first.name} sends {most} per worker until then'
   mine = f'and its best is {best(answer, first)}'
   if dense is first:
@@ -148,47 +148,25 @@ def best(answer: Answer, row: Row) -> str:
 def _never(answer: Answer) -> list[str]:
   if not answer.never:
     return []
-  told = ', '.join(f'{r.name} ({_why(answer, r)})' for r in answer.never)
-  return [f'Did not reach the target: {told}.']
+  told = _missed(answer, answer.never)
+  every = ' with every seed' * (len(answer.seeds) > 1)
+  return [f'Did not reach the target{every}: {told}.']
+
+
+def _missed(answer: Answer, rows: Sequence[Row]) -> str:
+  return ', '.join(f'{row.name} ({_why(answer, row)})' for row in rows)
 
 
 def _why(answer: Answer, row: Row) -> str:
   if row.score is None:
     return 'diverged'
-  missed = sum(seconds == float('inf') for seconds in row.each.values())
-  seeds = f', {missed} of {len(row.each)} seeds' if len(row.each) > 1 else ''
+  missed, of = [*row.each.values()].count(float('inf')), len(row.each)
+  seeds = f', {missed} of {of} seeds missed it' if of > 1 else ''
   return f'at best {best(answer, row)}{seeds}{row.ending}'
 
 
 def _nobody(answer: Answer) -> str:
-  told = ', '.join(f'{r.name} ({_why(answer, r)})' for r in answer.rows)
-  return f'No run reached {goal(answer)}: {told}.'
-
-
-def basis(answer: Answer) -> str:
-  """Where target and seconds come from."""
-  dense = answer.reference
-  which = ', of its worst seed' * (len(dense.each) > 1) + dense.ending
-  plain = answer.higher and answer.target > 0
-  share = '99 % of' if plain else 'a hundredth worse than'
-  target = (
-    "The target is the config's."
-    if answer.given
-    else f'The target is {share} the best of {answer.dense}{which}; '
-    'config.target sets another, config.target_score another score.'
-  )
-  if answer.clock == VIRTUAL:
-    return f'{target} Virtual seconds are modelled, waiting included.'
-  if answer.clock == MEASURED:
-    return f'{target} Seconds, computing and communication, are measured.'
-  least, most = answer.sharing
-  span = f'{least} to {most}' if least < most else most
-  shared = f' and divided by the {span} devices it stands for' * (most > 1)
-  return (
-    f'{target} Seconds are computing, measured on this machine for '
-    f'{duration(answer.measured_s)} or more{shared}, plus communication, '
-    f'modelled for {answer.link}.'
-  )
+  return f'No run reached {goal(answer)}: {_missed(answer, answer.rows)}.'
 
 
 def paragraphs(answer: Answer) -> Sequence[str]:

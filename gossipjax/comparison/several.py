@@ -12,6 +12,8 @@ from gossipjax.results import reader, total_time, workdir
 # Keys in which comparisons that share a target may differ.
 FREE = ('seed', 'seeds', 'strategy', 'variants', 'optimizer', 'log', 'data')
 
+GENERATOR = b'<meta name="generator" content="gossipjax">'  # Of each page.
+
 
 def joined(
   folders: Sequence[pathlib.Path],
@@ -95,7 +97,16 @@ def _names(folders: Sequence[pathlib.Path]) -> dict[pathlib.Path, str]:
 
 
 def write(folders: Sequence[pathlib.Path], path: pathlib.Path) -> str:
-  """Writes the page of several comparisons; returns its tables as text."""
+  """Writes the page of several comparisons; returns its tables as text.
+
+  Raises:
+    UserError: as for `joined`, or at `path` is a file that is no such page.
+  """
+  if path.is_file() and GENERATOR not in path.read_bytes()[:1000]:
+    raise UserError(
+      f'{path} is no page that `report` wrote; give --out another name, or '
+      'move the file away.'
+    )
   summary, runs = joined(folders)
   workdir.write(path, report.page(summary, runs))
   return table.markdown(summary, answer.of(summary, runs))

@@ -55,7 +55,6 @@ def parts(rows: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
 def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
   config, runs = summary['config'], summary['runs']
   link, title = link_name(config), link_title(config)
-  least = runs[0]['bytes_sent']
   return {
     'run': run['name'],
     **scores.cells(run, runs, summary.get('higher_is_better', ())),
@@ -68,15 +67,25 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     **columns.local(run, runs),
     'sent in all': size(run['bytes_sent']),
     **columns.evaluation(run, runs),
-    'bytes over those of the first': ''
-    if runs[0].get('diverged') or not least
-    else (f'{run["bytes_sent"] / least:.3g} x'),
+    'bytes over those of the first': _relative_bytes(run, summary),
     f'communication on {title} (model)': duration(run['comm_s'][link]),
     **columns.hidden(run, runs, link),
     **columns.inner_seconds(run, summary),
     'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',
     **virtual_time.cells(run, runs),
   }
+
+
+def _relative_bytes(run: dict[str, Any], summary: dict[str, Any]) -> str:
+  """'' if one of the two has sent none, diverged or ended before its time."""
+  first = summary['runs'][0]
+  configs = merged_by_name(summary['config'])
+  for each in (first, run):
+    config = configs.get(over_seeds.variant(each), summary['config'])
+    if each.get('diverged') or each['steps'] < config.get('steps', 0):
+      return ''
+  sent, least = run['bytes_sent'], first['bytes_sent']
+  return f'{sent / least:.3g} x' if least else ''
 
 
 NOTE = """

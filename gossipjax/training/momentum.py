@@ -30,9 +30,10 @@ def check(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
       assumed,
     ):
       raise UserError(
-        f'{key}.look_ahead={assumed} needs optimizer.name=sgd, '
-        f'nesterov=True and momentum={assumed}; {key}.look_ahead=0 takes '
-        'any optimizer.'
+        f'{key}.look_ahead={assumed} of {level["name"]} needs '
+        f'optimizer.name=sgd, nesterov=True and momentum={assumed}; for '
+        f'another optimizer set --config.{key}.look_ahead=0, or, if a variant '
+        f'has this strategy, --config.variants.VARIANT.{key}.look_ahead=0.'
       )
     if level.get('own_momentum') and theirs:
       raise UserError(
@@ -53,10 +54,29 @@ def agree(config: ConfigDict) -> None:
     for key, off in (('momentum', 0.0), ('nesterov', False)):
       if key in optimizer:
         optimizer[key] = off
-  ahead = optimizer.name == 'sgd' and optimizer.get('nesterov')
-  for _, given, level in found:
-    if 'look_ahead' in level:
-      given['look_ahead'] = optimizer.get('momentum') or 0.0 if ahead else 0.0
+  look_ahead(config.strategy, optimizer)
+
+
+def look_ahead(
+  strategy: ConfigDict,
+  optimizer: Mapping[str, Any],
+  before: Mapping[str, Any] | None = None,
+) -> None:
+  """Makes a strategy look ahead by the optimizer's Nesterov momentum.
+
+  Args:
+    before: an optimizer; only what looks ahead by its momentum is changed.
+  """
+  old = None if before is None else _nesterov(before)
+  for _, given, level in _levels(strategy):
+    if 'look_ahead' in level and old in (None, level['look_ahead']):
+      given['look_ahead'] = _nesterov(optimizer)
+
+
+def _nesterov(optimizer: Mapping[str, Any]) -> float:
+  if optimizer['name'] != 'sgd' or not optimizer.get('nesterov'):
+    return 0.0
+  return optimizer.get('momentum') or 0.0
 
 
 def _levels(

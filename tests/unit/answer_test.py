@@ -4,6 +4,7 @@ import pytest
 
 from gossipjax.comparison import (
   answer,
+  answer_basis,
   answer_table,
   answer_text,
   next_comparison,
@@ -254,10 +255,18 @@ def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
     'smaller eval_every tells who is first.'
   ) in text[0]
   assert 'sparse sends at most 20 B per worker until then' in text[0]
+  shown = answer_table.rows(both)
+  assert [row['seconds to the target'] for row in shown] == [
+    'at most 0.2 s',
+    'at most 1.1 s',
+  ]
+  assert all(row['sent to the target'] == 'at most 20 B' for row in shown)
+  assert [row['speed-up over dense'] for row in shown] == ['', '']
   runs['dense'] = curve((0.1, *DENSE))
   one = found(tmp_path / 'b', runs, early)
   assert one.unsure == ()
   assert ', at least 11 times as long' in answer_text.paragraphs(one)[0]
+  assert answer_table.rows(one)[0]['speed-up over dense'] == 'at least 11 x'
   assert (
     'sparse reached the target at the first evaluation or before; a smaller '
     'eval_every tells when.'
@@ -302,11 +311,11 @@ def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
   best = found(tmp_path / 'c', runs, {'target_score': 'loss'})
   assert best.target == pytest.approx(1.01 / 3)
   worse = 'The target is a hundredth worse than the best of dense; '
-  assert worse in answer_text.basis(best)
+  assert worse in answer_basis.basis(best)
   below = {'dense': curve((-3.0, -2.0))}  # As accuracies, to have a direction.
   negative = found(tmp_path / 'd', below, {'variants': ONE})
   assert negative.target == pytest.approx(-2.02)
-  assert worse in answer_text.basis(negative)
+  assert worse in answer_basis.basis(negative)
 
 
 def test_measured_and_virtual_seconds_are_called_so(tmp_path):
@@ -407,6 +416,24 @@ def test_several_workdirs_are_one_comparison(tmp_path):
     several.joined([folders[0], other])
 
 
+def test_a_page_of_several_workdirs_replaces_its_like_only(tmp_path):
+  config = workdirs.config(**ONE) | {'steps': 3}
+  folder = workdirs.claim(tmp_path / 'a', config, command='')
+  records = curve(DENSE)
+  last = {
+    k: max(v) if isinstance(v, list) else v for k, v in records[-1].items()
+  }
+  last['steps'] = last['step']
+  workdirs.run(folder, 'dense', records, seed=0, **last)
+  out = tmp_path / 'both.html'
+  for _ in range(2):
+    several.write([folder], out)
+  out.write_text('mine')
+  with pytest.raises(UserError, match=r'both\.html is no page'):
+    several.write([folder], out)
+  assert out.read_text() == 'mine'
+
+
 def test_measured_and_modelled_workdirs_are_not_one_comparison(tmp_path):
   folders = []
   for name, processes in (('a', 1), ('b', 2)):
@@ -444,7 +471,7 @@ def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
   assert [row.name for row in told.unsure] == ['a/sparse']
   text = ' '.join(answer_text.paragraphs(told))
   assert '3 seeds cannot tell a/dense from a/sparse' in text
-  assert 'b/sparse (at best 96.67 ± 5.8 %, 1 of 3 seeds)' in text
+  assert 'b/sparse (at best 96.67 ± 5.8 %, 1 of 3 seeds missed it)' in text
   assert 'as long (' not in text and 'of its worst seed' in text
   assert "--config.seeds='(4, 5, 6, 7, 8, 9)'" in text
 

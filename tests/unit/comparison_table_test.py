@@ -15,10 +15,11 @@ RUN = {
   'comm_s': {'1gbe': 1.0},
   'examples_per_s': None,
 }
+CONFIG = {'link': '1gbe', 'strategy': {'name': 'diloco'}, 'steps': 400}
 
 
 def rows(*runs):
-  return table.rows({'config': {'link': '1gbe'}, 'runs': list(runs)})
+  return table.rows({'config': CONFIG, 'runs': list(runs)})
 
 
 def test_a_run_shorter_than_its_period_exchanges_nothing():
@@ -26,6 +27,18 @@ def test_a_run_shorter_than_its_period_exchanges_nothing():
   first, second = rows(silent, RUN | {'exchanges': 8})
   assert first['exchanges'] == '0 in 400 steps'
   assert second['exchanges'] == '8 in 400 steps'
+
+
+def test_bytes_of_a_run_that_ended_early_are_not_compared():
+  column = 'bytes over those of the first'
+  config = dict(CONFIG)
+  lengths = {'a': 400, 'b': 5}
+  runs = [RUN | {'name': name, 'steps': n} for name, n in lengths.items()]
+  found = table.rows({'config': config, 'runs': runs})
+  assert [row[column] for row in found] == ['1 x', '']
+  config['variants'] = {'a': {}, 'b': {'steps': 5}}
+  found = table.rows({'config': config, 'runs': runs})
+  assert [row[column] for row in found] == ['1 x', '1 x']
 
 
 def test_runs_that_did_not_count_exchanges_have_no_such_column():
@@ -65,7 +78,7 @@ def test_an_audit_says_where_bytes_are_sent_if_any_worker_is_devices(within):
 
 
 def test_a_link_of_groups_is_in_the_heading_of_its_seconds():
-  config = {'link': '1gbe', 'group_link': '10gbe'}
+  config = CONFIG | {'group_link': '10gbe'}
   (row,) = table.rows({'config': config, 'runs': [RUN]})
   assert 'communication on 1gbe, 10gbe within groups (model)' in row
 
@@ -75,7 +88,7 @@ def test_a_run_that_diverged_is_in_the_column_of_the_score_of_the_others():
   runs = [{'name': 'wild', 'diverged': 'NaN'}, other | {'test_f1': 0.5}]
   runs[0] |= {'bytes_sent': 0}
   summary = {
-    'config': {'link': '1gbe'},
+    'config': CONFIG,
     'runs': runs,
     'higher_is_better': ['f1'],
   }

@@ -36,6 +36,16 @@ def test_another_strategy_brings_its_own_arguments():
   assert same == before
 
 
+def test_another_strategy_looks_ahead_as_the_optimizer_does():
+  config = defaults.get_config()
+  config.optimizer = defaults.optimizer('adam', learning_rate=0.01)
+  for words, ahead in (((), 0.0), (('--config.strategy.look_ahead=0.9',), 0.9)):
+    named = '--config.strategy.name=elastic'
+    new_part.put(config, new_part.take(['run', named, *words])[1])
+    assert config.strategy.look_ahead == ahead
+    config.strategy = resolve.strategy_config('gossip')
+
+
 @pytest.mark.parametrize('text', ['false', 'False', 'FALSE'])
 def test_a_boolean_is_written_as_in_any_other_flag(text):
   found = on_the_command_line(

@@ -10,7 +10,7 @@ from gossipjax.commands import new_optimizer
 from gossipjax.config import defaults, optimizers
 from gossipjax.errors import UserError
 from gossipjax.simulation import simulate
-from gossipjax.training import optimizer
+from gossipjax.training import momentum, optimizer
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 
@@ -177,6 +177,27 @@ def test_an_argument_that_the_config_leaves_out_is_set_on_the_command_line():
   assert (config.optimizer.clip, config.optimizer.learning_rate) == (0.5, 0.1)
   with pytest.raises(UserError, match="clap is unknown; did you mean 'clip'"):
     new_optimizer.put(config, {'clap': '1'})
+
+
+def test_what_looks_ahead_follows_the_optimizer_of_the_command_line():
+  config = defaults.get_config('elastic')
+  config.variants = defaults.variants('elastic', 'gossip', 'pull_gossip')
+  config.variants.pull_gossip.strategy.look_ahead = 0.5  # Of its own.
+  told = lambda: [
+    config.strategy.look_ahead,
+    config.variants.elastic.strategy.look_ahead,
+    config.variants.pull_gossip.strategy.look_ahead,
+  ]
+  assert told() == [0.9, 0.9, 0.5]
+  new_optimizer.put(config, {'momentum': '0.8'})
+  assert told() == [0.8, 0.8, 0.5]
+  new_optimizer.put(config, {'name': 'adam'})
+  assert told() == [0.0, 0.0, 0.5]
+  momentum.check(config.strategy, config.optimizer)
+  with pytest.raises(
+    UserError, match=r'variants\.VARIANT\.strategy\.look_ahead'
+  ):
+    momentum.check(config.variants.pull_gossip.strategy, config.optimizer)
 
 
 def test_a_schedule_is_chosen_on_the_command_line_without_an_optimizer():
