@@ -86,8 +86,14 @@ def stateless(update: Callable[..., tuple[Tree, Traffic]]) -> Aggregator:
   """Lifts `(tree, step, active) -> (tree, sent)` to an aggregator."""
 
   def stateless_update(tree, state, step, active=True):
-    tree, sent = update(tree, step, active)
-    return tree, state, sent
+    found = update(tree, step, active)
+    if not isinstance(found, tuple) or len(found) != 2:
+      many = len(found) if isinstance(found, tuple) else type(found).__name__
+      raise TypeError(
+        'an update given to stateless has to return two values, the tree and '
+        f'the Traffic that was sent; it returns {many}'
+      )
+    return found[0], state, found[1]
 
   return Aggregator(lambda tree: (), stateless_update)
 

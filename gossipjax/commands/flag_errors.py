@@ -95,7 +95,23 @@ def of_words(error: Exception, words: Sequence[str]) -> str:
       f'--config is missing, which {overrides[0]} changes; name a config file, '
       'such as --config=configs/quickstart.py.'
     )
+  if isinstance(error, flags.UnrecognizedFlagError):
+    return (
+      f'There is no flag --{error.flagname}{nearest(error.flagname, _ours())}'
+    )
   return last_line(error)
+
+
+def _ours() -> list[str]:
+  """Flags of this package, as they are typed."""
+  modules = flags.FLAGS.flags_by_module_dict()
+  names = [
+    flag.name
+    for module, defined in modules.items()
+    if module.startswith(('gossipjax', 'ml_collections'))
+    for flag in defined
+  ]
+  return [f'--{name.replace("_", "-")}' for name in names if '.' not in name]
 
 
 # Of what a config file has to do.

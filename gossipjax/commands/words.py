@@ -67,6 +67,11 @@ def check_used(words: Sequence[str], config: ConfigDict) -> None:
         f'--config.seed has no effect beside config.seeds={config.seeds}; '
         'leave one of them out.'
       )
+    if key == 'seeds' and (text := word.partition('=')[2]).isdigit():
+      raise UserError(
+        f'{word} is seed {text} alone: set --config.seed={text}, or name '
+        'several seeds, such as --config.seeds=0,1,2.'
+      )
     brought = [_brought(each, key.split('.')) for each in variants.values()]
     if key != word and brought and all(brought):
       raise UserError(

@@ -10,7 +10,7 @@ from gossipjax.comparison import scores
 from gossipjax.comparison.variant import Variant
 from gossipjax.results import record_file
 from gossipjax.training.checkpoint import Store
-from gossipjax.training.ledger import Diverged
+from gossipjax.training.ledger import LOWER, Diverged
 from gossipjax.training.record import Record
 
 SCORES = (
@@ -93,7 +93,8 @@ def not_finite(found: Mapping[str, Any]) -> str:
     score = name.startswith(record_file.SCORES) and name != 'train_loss'
     if score and value is not None and not math.isfinite(value):
       told = scores.label(name) if name.startswith('test_') else name
-      return f'The {told.replace("_", " ")} is NaN or Inf after the last step.'
+      what = f'The {told.replace("_", " ")} is NaN or Inf after the last step'
+      return f'{what}; {LOWER}' if name == 'consensus_distance' else f'{what}.'
   return ''
 
 

@@ -35,7 +35,7 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
   for axes in panels[len(names) :]:
     axes.axis('off')
   for axes in panels[max(0, len(names) - 2) : len(names)]:
-    axes.set_xlabel('virtual seconds')
+    axes.set_xlabel('virtual seconds (the beginning only)')
     axes.tick_params(labelbottom=True)
   figure.legend(
     handles=[Patch(color=c, label=k) for k, c in COLORS.items()],

@@ -48,19 +48,38 @@ def check(task: Task, batch_size: int, seed: int) -> None:
 
   Raises:
     UserError: an integer does not fit the type that JAX keeps it in, a loss is
-      NaN or Inf, or a label below 0 has the gradient of the largest one,
-      because JAX counts it from the end.
+      NaN or Inf or has no gradient, or a label below 0 has the gradient of the
+      largest one, because JAX counts it from the end.
   """
   key = jax.random.key(seed)
   params, state = task.begin(key)
   at = lambda p, batch: task.training_loss(p, state, batch, key)[0]
   loss = functools.partial(jax.jit(at), params)
-  slope = functools.partial(jax.jit(jax.grad(at)), params)
+  gradient = jax.grad(at, allow_int=True)
+  slope = functools.partial(jax.jit(gradient), params)
   pools = {'train': _pool(task.train, batch_size)}
   if _is_like(task.test, pools['train']):
     pools['test'] = jax.tree.map(np.asarray, task.test)
+  batch = some(pools['train'], np.zeros(batch_size, int))
+  if not _has_gradient(jax.make_jaxpr(gradient)(params, batch).jaxpr):
+    raise UserError(
+      'The gradient of task.loss is 0, whatever the parameters: the loss does '
+      'not use them, or only through functions without a gradient, such as '
+      'argmax, comparisons, round or jax.lax.stop_gradient.'
+    )
   for name, pool in pools.items():
     _check_pool(f'task.{name}', pool, batch_size, loss, slope)
+
+
+def _has_gradient(program: Any) -> bool:
+  """Whether any result of a jaxpr depends on its arguments."""
+  reached = set(program.invars)
+  for equation in program.eqns:
+    read = [v for v in equation.invars if not hasattr(v, 'val')]  # No literal.
+    if not reached.isdisjoint(read):
+      reached.update(equation.outvars)
+  results = [v for v in program.outvars if not hasattr(v, 'val')]
+  return not reached.isdisjoint(results)
 
 
 def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:

@@ -17,7 +17,10 @@ class Diverged(Exception):
   """The loss became NaN or Inf: a result of the run, not a mistake."""
 
 
-LOWER = 'lower optimizer.learning_rate.'
+LOWER = (
+  'lower optimizer.learning_rate, or look for NaN in what a task, optimizer or '
+  'strategy of your own returns.'
+)
 # Nothing has been learned yet.
 OF_THE_DATA = (
   'before any update: look for NaN and labels out of range in the data.'

@@ -78,12 +78,6 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
   for key, values in grid.items():
     if key in OURS:
       raise UserError(f'--grid {key} cannot be tuned; {OURS[key]}.')
-    again = [v for i, v in enumerate(values) if v in values[:i]]
-    if len(values) < 2 or again:
-      raise UserError(
-        f'--grid {key}={",".join(map(str, values))} needs two or '
-        'more values, each once.'
-      )
     if not any(has(config, key) for config in configs):
       known = dict.fromkeys(k for config in configs for k in _keys(config))
       default = (
@@ -94,6 +88,12 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
       close = _nearest(key, known)
       raise UserError(
         f'--grid {key}: no variant has such a key{close}{default}'
+      )
+    again = [v for i, v in enumerate(values) if v in values[:i]]
+    if len(values) < 2 or again:
+      raise UserError(
+        f'--grid {key}={",".join(map(str, values))} needs two or '
+        'more values, each once.'
       )
 
 

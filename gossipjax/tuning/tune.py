@@ -7,7 +7,7 @@ by the rest of it (`split.validation`). The test set is not looked at.
 import csv
 import io
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ml_collections import ConfigDict
@@ -83,9 +83,8 @@ def best(
   task = next(iter(tasks.values()))
   metric = _metric(metric, config, task)
   with reservation.reserved(folder, config, resume=True, kind='tune') as told:
-    for sentence in told:
+    for sentence in (*told, _choosing(metric), _amount(plan)):
       console.say(sentence)
-    console.say(f'{metric} chooses the best points; --metric names another.')
     told_row = lambda row: show(row, metric)
     rows = trials.run(plan, processes, told_row, interrupted)
     workdir.write(folder / 'trials.csv', _csv(rows))
@@ -95,6 +94,18 @@ def best(
     tuned = Tuned(chosen, rows, pinned, table)
     _write(folder, tuned)
   return tuned
+
+
+def _choosing(metric: str) -> str:
+  return f'{metric} chooses the best points; --metric names another.'
+
+
+def _amount(plan: Sequence[trials.Trial]) -> str:
+  """How much there is to train."""
+  done = sum(workdir.summary(trial.folder) is not None for trial in plan)
+  steps = sum(trial.config.steps for trial in plan)
+  before = f', of which {done} are finished' * bool(done)
+  return f'{len(plan)} trials, {steps:,} steps in all{before}.'
 
 
 def _metric(given: str | None, config: ConfigDict, task: Task) -> str:

@@ -419,6 +419,10 @@ MISTAKES = {
     '--grid=optimizer.learning_rat=1,2',
     'optimizer.learning_rat no variant optimizer.learning_rate',
   ),
+  'a key that no config has, with one value': (
+    '--grid=optimizer.learning_rat=1',
+    'optimizer.learning_rat no variant optimizer.learning_rate',
+  ),
   'no values': ('--grid=batch_size', 'batch_size no values'),
   'one value': ('--grid=batch_size=8', 'batch_size two or more'),
   'a value twice': ('--grid=batch_size=8,8', 'batch_size each once'),

@@ -1,5 +1,6 @@
 """Examples that no model can learn from are refused, and nothing else is."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -87,6 +88,19 @@ def test_a_held_out_example_that_spoils_the_loss_is_named(x, y, words):
 @pytest.mark.parametrize('source', [False, True])
 def test_labels_that_the_loss_knows_are_admitted(y, loss, source):
   checked(X, y, loss, source)
+
+
+@pytest.mark.parametrize(
+  'loss',
+  [
+    lambda logits, y: (logits.argmax(1) != y).mean(dtype=jnp.float32),
+    lambda logits, y: entropy(jax.lax.stop_gradient(logits), y),
+    lambda logits, y: jnp.float32(y.sum()),
+  ],
+)
+def test_a_loss_without_a_gradient_is_refused(loss):
+  with pytest.raises(UserError, match=r'gradient of task\.loss is 0'):
+    checked(X, Y, loss)
 
 
 @pytest.mark.parametrize('number', [2**40, -(2**31) - 1])

@@ -135,7 +135,9 @@ def test_tuning_chooses_by_the_score_of_the_target(tmp_path, capsys):
   found = tune.best(one, rates, 1, tmp_path / 'a', show=show)
   assert found.chosen['all_reduce'] == {'optimizer.learning_rate': 0.1}
   assert metrics == {'validation_r2'}
-  assert 'validation_r2 chooses the best points' in capsys.readouterr().err
+  said = capsys.readouterr().err
+  assert 'validation_r2 chooses the best points' in said
+  assert f'\n4 trials, {4 * one.steps} steps in all.\n' in said
 
 
 @pytest.mark.parametrize(

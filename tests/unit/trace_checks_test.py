@@ -314,6 +314,10 @@ def of_two() -> Strategy:
   return Strategy(Aggregator(lambda tree: (), update), identity())
 
 
+def of_one() -> Strategy:
+  return Strategy(stateless(lambda tree, step, active: tree), identity())
+
+
 def traced(strategy: Strategy) -> None:
   """Traces a step of four workers, as before a run."""
   given = checked.of_strategy('mine', strategy)
@@ -353,6 +357,7 @@ def traced(strategy: Strategy) -> None:
     (of_a_number, r'init returns the Python number 0 as state.*asarray\(0\)'),
     (of_nothing, r'init returns an array without entries as state'),
     (of_a_word, r"init returns 'x' as state\['at'\]; a state consists of"),
+    (of_one, r'update raises TypeError: .* to return two values, the tree'),
     (of_two, r'update returns 2; it has to return three values'),
   ],
 )

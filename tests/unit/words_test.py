@@ -96,3 +96,13 @@ def test_one_that_a_variant_keeps_is_not():
   config.variants = {'a': {'strategy': {'density': 0.1}}, 'b': {'steps': 3}}
   check_used(['--config.strategy.density=0.5'], config)
   check_used(['--config.strategy.density=0.5'], defaults.get_config('topk'))
+
+
+def test_a_number_of_seeds_is_not_taken_for_a_seed():
+  config = defaults.get_config()
+  with pytest.raises(
+    UserError, match=r'seed 3 alone: set --config\.seed=3, or'
+  ):
+    check_used(['--config.seeds=3'], config)
+  check_used(['--config.seeds=0,1,2'], config)
+  check_used(['--config.seeds=(3,)'], config)
