@@ -127,7 +127,7 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
       'time of all steps': _time(rank.whole),
       'times as fast as all-reduce': _ratio(dense, rank),
       f'best {scores.validation(metric)}': scores.told(metric, rank.score),
-      'pilots': f'{rank.seeds} of {rank.steps} steps',
+      'pilots': f'{rank.seeds} x {rank.steps} steps',
     }
     for rank in ranks
   ]
