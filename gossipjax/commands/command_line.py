@@ -109,7 +109,7 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   except flags.IllegalFlagValueError as error:
     console.refuse(flag_errors.about_value(error), error)
   except (flags.Error, OSError, SyntaxError) as error:
-    console.refuse(flag_errors.of_words(error, given), error)
+    console.refuse(flag_errors.of_words(error, given, positional), error)
   except Exception as error:  # Whatever a config file raises.
     console.refuse(flag_errors.of_file(error, given), error)
 

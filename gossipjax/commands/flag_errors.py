@@ -87,8 +87,16 @@ def _loaded(words: Sequence[str]) -> Any:
     sys.argv = before
 
 
-def of_words(error: Exception, words: Sequence[str]) -> str:
-  """A sentence about words that absl or ml_collections does not take."""
+def of_words(
+  error: Exception, words: Sequence[str], positional: int = 0
+) -> str:
+  """A sentence about words that absl or ml_collections does not take.
+
+  Args:
+    error: what they raised.
+    words: of the command line.
+    positional: how many words may be no flags.
+  """
   overrides = [word for word in words if word.startswith('--config.')]
   if overrides and not any(w.startswith('--config=') for w in words):
     return (
@@ -96,9 +104,9 @@ def of_words(error: Exception, words: Sequence[str]) -> str:
       'such as --config=configs/quickstart.py.'
     )
   if isinstance(error, flags.UnrecognizedFlagError):
-    return (
-      f'There is no flag --{error.flagname}{nearest(error.flagname, _ours())}'
-    )
+    name = error.flagname
+    bare = ' Workdirs are given without a flag.' * (positional > 0)
+    return f'There is no flag --{name}{nearest(name, _ours())}{bare}'
   return last_line(error)
 
 

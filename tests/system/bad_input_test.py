@@ -28,7 +28,8 @@ MISTAKES = {
     '--config=configs/quickstat.py',
     'quickstat.py quickstart.py',
   ),
-  'an unknown flag': (f'{DEFAULT} --workers=4', 'workers'),
+  'an unknown flag': (f'{DEFAULT} --workers=4', 'no flag --workers'),
+  'a misspelled flag': (f'{DEFAULT} --work_dir=a', "mean '--workdir'"),
   'a word that is no flag': (f'{DEFAULT} resume', "'resume' flag"),
   'resuming nothing': (f'{DEFAULT} --resume', '--workdir'),
   'resuming what never began': (
