@@ -9,7 +9,7 @@ import optax
 
 from gossipjax import aggregator as agg
 from gossipjax import collectives
-from gossipjax.errors import check_kind
+from gossipjax.errors import UserError, check_kind
 from gossipjax.norms import needs_floats
 from gossipjax.traffic import SILENCE, Traffic
 from gossipjax.transforms import checked
@@ -158,8 +158,23 @@ def worker(
     return LoopState(begin(params), jnp.int32(0), SILENCE)
 
   def update(state, grads):
+    collectives.check_gradients(grads, axis, 'worker')
+    _check_alike(grads, state.params)
+    return along(updated)(state, grads)
+
+  def updated(state, grads):
     worker, sent = step(state.worker, grads, state.step)
     return LoopState(worker, state.step + 1, state.sent_total + sent), sent
 
   along = lambda program: collectives.along(axis, program, inner)
-  return Loop(along(init), along(update))
+  return Loop(along(init), update)
+
+
+def _check_alike(grads: agg.Tree, params: agg.Tree) -> None:
+  shapes = lambda tree: [jnp.shape(x) for x in jax.tree.leaves(tree)]
+  form = lambda tree: (jax.tree.structure(tree), shapes(tree))
+  if form(grads) != form(params):
+    raise UserError(
+      'worker: gradients and parameters are different trees, with leaves of '
+      f'shapes {shapes(grads)!s:.200} and {shapes(params)!s:.200}.'
+    )

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from gossipjax.errors import UserError
+
 WORKERS = 'workers'  # The mesh axis, unless `over` says another.
 
 
@@ -138,6 +140,38 @@ def is_sharded() -> bool:
 def _is_tracked(name: Axis) -> bool:
   """Whether JAX tracks what varies along the workers' axes."""
   return bool(jax.typeof(lax.axis_index(name)).mat.varying)
+
+
+def check_gradients(grads: Any, name: Axis, what: str) -> None:
+  """Raises a UserError unless each worker of an axis has gradients of its own.
+
+  Those of parameters that do not vary along an axis of `jax.shard_map` are sums
+  over it, which JAX has made before anybody exchanges them.
+
+  Args:
+    grads: of a worker.
+    name: of the workers' axis or axes.
+    what: takes the gradients, for the sentence.
+  """
+  axes = names_of(name)
+  for axis_name in axes:
+    try:
+      lax.axis_size(axis_name)
+    except NameError:
+      raise UserError(
+        f'{what}: there is no axis {axis_name!r} here; call it inside '
+        'jax.shard_map over that axis, or set axis= to the name of yours.'
+      ) from None
+  if manual(name) and _is_tracked(name):
+    for x in jax.tree.leaves(grads):
+      if not {*axes} <= {*jax.typeof(x).mat.varying}:
+        raise UserError(
+          f'{what}: the gradients do not vary along axis {", ".join(axes)}, so '
+          'jax.shard_map has summed them over the workers; before jax.grad, '
+          'give each worker parameters of its own: jax.lax.pcast(params, '
+          f"{name!r}, to='varying'), or a row of an array of all, or set "
+          'check_vma=False.'
+        )
 
 
 def _unmarked(x: jax.Array) -> jax.Array:

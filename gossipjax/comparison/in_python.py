@@ -144,6 +144,8 @@ def _unknown(key: str, config: ConfigDict) -> str:
   """A sentence about a setting that `compare` has not."""
   if key in defaults.get_config().optimizer:
     return f'compare: {key} belongs to the optimizer; give it to optax there.'
+  if key == 'workdir':
+    return 'compare: the workdir is called folder=.'
   known = {'workers', 'steps', 'batch_size', 'folder', 'resume', 'audited'}
   known |= {*config} - {'task', 'strategy', 'variants'}
   return f'compare has no setting {key!r}{nearest(key, known)}'

@@ -73,9 +73,12 @@ class Result:
     """Copies all files: what `python -m gossipjax run` leaves.
 
     Raises:
-      UserError: the folder exists.
+      UserError: the folder exists, or cannot be made.
     """
     folder = pathlib.Path(folder).expanduser()
     if folder.exists():
       raise UserError(f'{folder} exists; name another folder.')
-    shutil.copytree(self.folder, folder)
+    try:
+      shutil.copytree(self.folder, folder)
+    except OSError as error:
+      raise UserError(f'{folder} cannot be written: {error}.') from error

@@ -46,12 +46,15 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
 
 
 def _shown(spans: Sequence[Span]) -> float:
-  """Virtual seconds at which the first worker has computed STEPS gradients."""
+  """Virtual seconds at which the first worker has computed STEPS gradients; of
+  the last gradient of all if none has as many."""
   ends = {}
   for worker, kind, _, end in spans:
     if kind == 'compute':
       ends.setdefault(worker, []).append(end)
-  return min((times[:STEPS][-1] for times in ends.values()), default=1.0)
+  reached = [times[STEPS - 1] for times in ends.values() if times[STEPS - 1 :]]
+  every = [times[-1] for times in ends.values()]
+  return min(reached) if reached else max(every, default=1.0)
 
 
 def _bars(axes: Axes, spans: Sequence[Span]) -> None:

@@ -53,6 +53,11 @@ def check(
   keys = defaults.get_config().keys()
   for key in (key for key in config if key not in keys):
     raise UserError(f'config.{key} is unknown{nearest(key, keys)}')
+  if config.get('cluster') and processes.distributed():
+    raise UserError(
+      'config.cluster is computed by one process: use `run` in place of '
+      '`launch` (or of --distributed), or set config.cluster={}.'
+    )
   loaded = {} if tasks is None else tasks
   before = len(loaded)
   run = resolve_run(config, loaded, given)
@@ -60,8 +65,6 @@ def check(
     raise UserError(
       f'engine={run.engine} starts its own processes; leave --distributed out.'
     )
-  if run.cluster is not None and processes.distributed():
-    raise UserError('--distributed trains in real time; set config.cluster={}.')
   _check_target(config, run)
   rehearse = rehearsal.rehearse if run.cluster else worker_program.rehearse
   found = Variant(name, config, run, rehearse(run, _names(config, given)))

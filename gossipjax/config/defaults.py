@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from gossipjax.config import arguments, optimizers, resolve
 from gossipjax.config.variant_checks import check_name
+from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import named, shares
 
@@ -138,7 +139,11 @@ def task(name: str, **given: Any) -> ConfigDict:
 
 
 def split(name: str = 'iid', **given: Any) -> ConfigDict:
-  """`config.split` with every key of gossipjax/tasks/shares.py."""
+  """`config.split` with every key of gossipjax/tasks/shares.py; a UserError
+  for any other one."""
+  known = arguments.settings(shares.share_out, name=name)
+  for key in (key for key in given if key not in known):
+    raise UserError(f'config.split has no key {key!r}{nearest(key, known)}')
   return ConfigDict(arguments.settings(shares.share_out, name=name, **given))
 
 

@@ -41,6 +41,18 @@ def first(
     time.sleep(0.1)
 
 
+def cause(running: Sequence[subprocess.Popen], failed: int) -> int:
+  """The process to blame: one that lost a peer may end before that peer does.
+
+  Args:
+    running: the processes, all of which have ended or hang.
+    failed: the one that was seen to end first.
+  """
+  codes = [process.poll() for process in running]
+  others = [i for i, code in enumerate(codes) if code and code not in _LOSERS]
+  return others[0] if codes[failed] in _LOSERS and others else failed
+
+
 def hanging(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
   """Waits `grace_s` for all to end; returns those that did not."""
   until = time.monotonic() + grace_s

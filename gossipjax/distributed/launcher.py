@@ -98,6 +98,7 @@ def run(
     failed, stuck = failures.first(running, silent)
     if failed is not None and not stuck:
       stuck = failures.hanging(running, grace_s)
+      failed = failures.cause(running, failed)
   finally:
     lifelines.close()
     for process in running:

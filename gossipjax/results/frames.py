@@ -38,16 +38,17 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
       finished: whether the run is.
       diverged: whether it has, and ended there.
       total_s, computing_s, communication_s: see `total_time`; of config.link.
-    Text columns are categories, in the order of `runs`. What a run does not
-    have is NaN. `attrs['higher_is_better']` are scores of which large values
-    are good, see `analysis.higher_is_better`.
+    Of a run whose `config.cluster` has a link of its own, `comm_LINK_s` is
+    called `comm_cluster_s`. Text columns are categories, in the order of
+    `runs`. What a run does not have is NaN. `attrs['higher_is_better']` are
+    scores of which large values are good, see `analysis.higher_is_better`.
   """
   facts = pd.DataFrame([_facts(run) for run in runs])
   for name, values in facts.items():
     if isinstance(values[0], str):
       facts[name] = pd.Categorical(values, values.unique())
   records = [
-    pd.DataFrame(run.records | total_time.columns(run)) for run in runs
+    pd.DataFrame(_records(run) | total_time.columns(run)) for run in runs
   ]
   each = facts.index.repeat([len(rows) for rows in records])
   frame = pd.concat(
@@ -61,6 +62,14 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
     {n for run in runs for n in run.higher}
   )
   return frame
+
+
+def _records(run: reader.Run) -> dict[str, Any]:
+  if not total_time.has_own_link(run.config):
+    return dict(run.records)
+  link = f'comm_{total_time.link_name(run.config)}_s'
+  own = lambda name: 'comm_cluster_s' if name == link else name
+  return {own(name): column for name, column in run.records.items()}
 
 
 def one_per_step(frame: pd.DataFrame) -> pd.DataFrame:

@@ -118,10 +118,12 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
   elif found != wanted and not (
     resume and more_steps.more_seeds(found, wanted)
   ):
-    others = ', '.join(differences(found, wanted, 'config'))
+    unlike = [*differences(found, wanted, 'config')]
+    both = unlike == ['config.seeds', 'config.steps']
+    turns = ', or add steps and seeds one after the other' * (resume and both)
     raise UserError(
       f'--workdir={folder} holds a run of another config (they differ in '
-      f'{others}); name another folder.'
+      f'{", ".join(unlike)}); name another folder{turns}.'
     )
   if not resume:
     raise UserError(

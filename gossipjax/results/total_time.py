@@ -44,12 +44,17 @@ def link_name(config: dict) -> str:
 def link_title(config: dict) -> str:
   """`link_name`, with the name of `config.group_link` if there is one; or that
   it is the link of `config.cluster`."""
-  machines = config.get('cluster') or {}
-  if any(machines.get(key) for key in ('latency_s', 'bytes_per_s')):
+  if has_own_link(config):
     return "the cluster's link"
   group = config.get('group_link')
   within = f', {_name(group)} within groups' if group else ''
   return link_name(config) + within
+
+
+def has_own_link(config: dict) -> bool:
+  """Whether `config.cluster` changes the link of `config.link`."""
+  machines = config.get('cluster') or {}
+  return any(machines.get(key) for key in ('latency_s', 'bytes_per_s'))
 
 
 def _name(link: Any) -> str:

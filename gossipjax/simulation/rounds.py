@@ -3,7 +3,7 @@
 All workers wait for each other, unless a round sends nothing: then each goes on
 at its own time. With `first` below the number of workers, a round takes the
 first `first` of them; late workers drop their gradient and fetch the model
-before they begin another.
+before they begin another, anew if the next round overtakes the fetch.
 """
 
 import math

@@ -23,6 +23,8 @@ def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
     )
   try:
     lines = path.read_text('utf-8').replace(',', ' ').splitlines()
+    if not ''.join(lines).strip():
+      raise ValueError('the file is empty')
     seconds = np.loadtxt(lines, ndmin=2)
   except (OSError, ValueError) as error:
     raise UserError(f'{path}: each line has to be seconds: {error}.') from error

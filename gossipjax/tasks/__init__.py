@@ -4,6 +4,7 @@ task    the type `Task`, and what the built-in tasks share
 metrics scores that are sums, or functions of all examples
 checks  checks of a task before training
 data_checks  whether a loss is finite on examples that may be wrong
+gradient_check  whether a loss has a gradient at all
 user_functions  what functions of a task raise, as sentences
 shares  shares out the examples of a task among the workers
 images  classification of pictures

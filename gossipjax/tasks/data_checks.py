@@ -15,9 +15,12 @@ import numpy as np
 from gossipjax.data.examples import Shares, some
 from gossipjax.data.sources import Source
 from gossipjax.errors import UserError
+from gossipjax.tasks import gradient_check
 from gossipjax.tasks.task import Task
 
 Tree = Any
+LABELS = 'labels and tokens are numbers from 0 to one less than the outputs'
+MOST_SHIFT = 4  # Labels that one below 0 may be taken for, from the largest on.
 
 
 class Suspect(NamedTuple):
@@ -61,25 +64,9 @@ def check(task: Task, batch_size: int, seed: int) -> None:
   if _is_like(task.test, pools['train']):
     pools['test'] = jax.tree.map(np.asarray, task.test)
   batch = some(pools['train'], np.zeros(batch_size, int))
-  if not _has_gradient(jax.make_jaxpr(gradient)(params, batch).jaxpr):
-    raise UserError(
-      'The gradient of task.loss is 0, whatever the parameters: the loss does '
-      'not use them, or only through functions without a gradient, such as '
-      'argmax, comparisons, round or jax.lax.stop_gradient.'
-    )
+  gradient_check.check(gradient, params, batch)
   for name, pool in pools.items():
     _check_pool(f'task.{name}', pool, batch_size, loss, slope)
-
-
-def _has_gradient(program: Any) -> bool:
-  """Whether any result of a jaxpr depends on its arguments."""
-  reached = set(program.invars)
-  for equation in program.eqns:
-    read = [v for v in equation.invars if not hasattr(v, 'val')]  # No literal.
-    if not reached.isdisjoint(read):
-      reached.update(equation.outvars)
-  results = [v for v in program.outvars if not hasattr(v, 'val')]
-  return not reached.isdisjoint(results)
 
 
 def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
@@ -95,17 +82,17 @@ def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
     if not np.isfinite(at := float(loss(batch))):
       why = f'and task.loss of a batch with it is {at}'
     elif suspect.leaf is not None:
-      other = _with_largest(batch, suspect.leaf, pool)
-      if _same(slope(batch), slope(other)):
-        why = 'which task.loss takes for the largest label'
+      why = _mistaken(batch, suspect.leaf, pool, slope)
     if why:
       raise UserError(
         f'{whose} has an example with {suspect.why}, {why}; {suspect.remedy}.'
       )
   if not np.isfinite(plain):
+    whole = any(suspect.why.startswith('the int') for suspect in found)
+    labels = f', whose {LABELS}' * whole
     raise UserError(
       f'task.loss of a batch is {plain} with the parameters that task.init '
-      f'returns; check both, and the examples of {whose}.'
+      f'returns; check both, and the examples of {whose}{labels}.'
     )
 
 
@@ -159,7 +146,7 @@ def suspects(examples: Tree) -> Iterator[Suspect]:
         yield Suspect(
           place // rows.shape[1],
           f'the integer {number}',
-          'labels and tokens are numbers from 0 to one less than the outputs',
+          LABELS,
           i if leaf.ndim == 1 and number < 0 else None,
         )
 
@@ -177,12 +164,20 @@ def _pool(train: Tree, batch_size: int) -> Tree:
   return some(train.source, np.array(chosen))
 
 
-def _with_largest(batch: Tree, leaf: int, pool: Tree) -> Tree:
-  """The batch whose first label is the largest one."""
+def _mistaken(batch: Tree, leaf: int, pool: Tree, slope) -> str:
+  """For which label the first one, below 0, is taken; '' if for none.
+
+  JAX counts from the end: -1 is the last of the outputs, which may be one more
+  than the largest label where all labels are shifted.
+  """
   leaves, form = jax.tree.flatten(batch)
-  largest = jax.tree.leaves(pool)[leaf].max()
-  leaves[leaf] = np.array([largest, *leaves[leaf][1:]], leaves[leaf].dtype)
-  return jax.tree.unflatten(form, leaves)
+  largest, mine = jax.tree.leaves(pool)[leaf].max(), leaves[leaf]
+  for label in range(largest, largest + min(MOST_SHIFT, 1 - int(mine[0]))):
+    leaves[leaf] = np.array([label, *mine[1:]], mine.dtype)
+    if _same(slope(batch), slope(jax.tree.unflatten(form, leaves))):
+      which = 'the largest label' if label == largest else f'label {label}'
+      return f'which task.loss takes for {which}'
+  return ''
 
 
 def _same(one: Tree, other: Tree) -> bool:

@@ -61,6 +61,7 @@ def as_optax(
 
   def update(updates, state, params=None, **extra):
     del params, extra
+    collectives.check_gradients(updates, axis, 'as_optax')
     exchange = collectives.along(axis, aggregator.update, inner)
     updates, memory, sent = exchange(updates, state.inner, state.step)
     total = state.sent_total + sent

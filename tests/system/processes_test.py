@@ -236,6 +236,13 @@ def test_who_failed_gives_the_code_although_others_hang(
   assert blamed in capfd.readouterr().err
 
 
+def test_who_ends_after_one_that_lost_it_is_to_blame(capfd):
+  lost = f'exit {constants.LOST}'
+  commands = ['sh', '-c', 'sleep 1; exit 2'], ['sh', '-c', lost]
+  assert launcher.run(commands, grace_s=5) == 2
+  assert 'Process 0 ended with exit code 2' in capfd.readouterr().err
+
+
 def launched(
   folder: pathlib.Path, *arguments: str, processes: int = 3
 ) -> subprocess.Popen:
@@ -592,6 +599,13 @@ def test_launch_refuses_what_it_sets_itself(flag, capsys):
   assert (
     f'launch sets --{flag} itself; leave it out.' in capsys.readouterr().err
   )
+
+
+def test_flags_of_run_come_after_two_hyphens(capsys):
+  with pytest.raises(SystemExit, match=str(errors.MISTAKE)):
+    launch.start(['--processes=2', '--config=c.py'])
+  said = capsys.readouterr().err
+  assert 'come after --, as in launch --processes=2 -- --config=c.py' in said
 
 
 @pytest.mark.parametrize('number', [0, 1])

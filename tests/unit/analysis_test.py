@@ -69,6 +69,16 @@ def test_counts_are_those_of_the_busiest_worker_and_stay_whole(folder):
   assert frame['messages'].tolist() == [2]
 
 
+def test_seconds_on_the_link_of_a_cluster_have_their_own_column(tmp_path):
+  for name, machines in (('a', {'bytes_per_s': 1e6}), ('b', {})):
+    config = workdirs.config(**TWO) | {'cluster': machines}
+    folder = workdirs.claim(tmp_path / name, config)
+    workdirs.run(folder, 'dense', [record(s) for s in (1, 2)])
+  frame = analysis.load(tmp_path / 'a', tmp_path / 'b')
+  assert frame['comm_cluster_s'].isna().tolist() == [False, False, True, True]
+  assert frame['comm_1gbe_s'].isna().tolist() == [True, True, False, False]
+
+
 def test_seconds_have_a_column_per_link(folder):
   dense = analysis.load(folder).query('run == "dense"')
   assert dense['comm_1gbe_s'].tolist() == [0.5, 1, 2]

@@ -103,6 +103,12 @@ def test_a_loss_without_a_gradient_is_refused(loss):
     checked(X, Y, loss)
 
 
+def test_labels_that_are_all_shifted_below_0_are_refused():
+  told = 'the integer -1, which task.loss takes for label 1'
+  with pytest.raises(UserError, match=told):
+    checked(X, Y - 1, test=(X, Y - 1))
+
+
 @pytest.mark.parametrize('number', [2**40, -(2**31) - 1])
 def test_integers_that_jax_would_wrap_are_refused(number):
   wide = at(np.int64(Y), 9, number)

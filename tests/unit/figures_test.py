@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
-from gossipjax.comparison import figures
+from gossipjax.comparison import figures, timelines
 from gossipjax.results import reader
 from tests.support import workdirs
 from tests.support.workdirs import record
@@ -51,3 +51,12 @@ def test_bytes_from_zero_have_a_decade_for_it_not_one_for_each_byte(
   told = [text.get_text() for text in axes.get_xticklabels()]
   assert axes.get_xscale() == 'symlog'
   assert told == ['0 B', '10 kB', '100 kB']
+
+
+def test_a_starved_worker_does_not_cut_the_timelines(tmp_path, drawn):
+  """It computes once, the other one thirty times: twenty are shown."""
+  spans = [(0, 'compute', 0.0, 0.3), (0, 'wait', 0.3, 9.0)]
+  spans += [(1, 'compute', 0.2 * i, 0.2 * i + 0.2) for i in range(30)]
+  timelines.draw(tmp_path, {'a': spans, 'few': [(0, 'compute', 0.0, 7.0)]})
+  (figure,) = drawn
+  assert figure.axes[0].get_xlim() == pytest.approx((0, 4.0))

@@ -111,6 +111,52 @@ def test_integers_in_a_tree_are_refused_in_a_sentence():
     gj.as_optax(gj.all_reduce().gradients).init(tree)
 
 
+@pytest.mark.parametrize('what', ['as_optax', 'worker'])
+def test_gradients_that_jax_has_summed_are_refused(what):
+  """Those of parameters that do not vary along the axis, P times too large."""
+  x = np.random.default_rng(0).standard_normal((N, 20), np.float32)
+  loss = lambda params, x: (x @ params['w']).mean()
+  tx = optax.chain(
+    gj.as_optax(of_gradients('all_reduce'), axis='data'), optax.sgd(1.0)
+  )
+  loop = gj.worker(gj.all_reduce(), optax.sgd(1.0), axis='data')
+
+  def of_worker(own, params, x):
+    params = jax.lax.pcast(params, 'data', to='varying') if own else params
+    grads = jax.grad(loss)(params, x)
+    if what == 'worker':
+      return back(loop.update(loop.init(params), grads)[0].params)
+    updates, _ = tx.update(grads, tx.init(params), params)
+    return back(optax.apply_updates(params, updates))
+
+  program = lambda own: jax.jit(
+    jax.shard_map(
+      functools.partial(of_worker, own),
+      mesh=MESH,
+      in_specs=(jax.P(), ROWS),
+      out_specs=ROWS,
+    )
+  )
+  with pytest.raises(UserError, match=f'{what}: the gradients do not vary'):
+    program(False)(PARAMS, x)
+  found = program(True)(PARAMS, x)['w'][0]
+  expected = PARAMS['w'] - jax.grad(loss)(PARAMS, x)['w']
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_an_axis_that_is_not_there_and_another_tree_are_sentences():
+  loop = gj.worker(gj.all_reduce(), optax.sgd(0.1), axis='other')
+  state = loop.init(PARAMS)
+  step = on_mesh(lambda grads: back(loop.update(state, one(grads))[0].params))
+  with pytest.raises(UserError, match="there is no axis 'other' here; call it"):
+    step(gradients(0))
+  few = {'w': jnp.zeros((N, 20, 3))}
+  loop = gj.worker(gj.all_reduce(), optax.sgd(0.1), axis='data')
+  step = on_mesh(lambda grads: back(loop.update(state, one(grads))[0].params))
+  with pytest.raises(UserError, match='gradients and parameters are different'):
+    step(few)
+
+
 def test_the_total_of_micro_steps_is_what_was_sent():
   plain = gj.as_optax(all_reduce.exact_mean(), axis='data')
   _, once = trained(plain, 1)

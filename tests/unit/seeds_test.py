@@ -124,6 +124,10 @@ def test_seeds_are_added_to_a_finished_comparison(done, tmp_path):
     compare.compare(more, folder)
   with pytest.raises(UserError, match=r'differ in config\.seeds'):
     compare.compare(config(seeds=SEEDS[:1]), folder, resume=True)
+  both = config(seeds=SEEDS)
+  both.steps *= 2
+  with pytest.raises(UserError, match='or add steps and seeds one after the'):
+    compare.compare(both, folder, resume=True)
   found = compare.compare(more, folder, resume=True)
   assert len(kept) == 2 * len(SEEDS[1:])
   assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
