@@ -345,8 +345,8 @@ def test_levels_and_the_optimizer_have_one_momentum():
   config.optimizer.nesterov = False
   check = lambda: momentum.check(config.strategy, config.optimizer)
   for level, name, words in (
-    ('outer', 'elastic', r'strategy\.outer\.look_ahead=0\.9 needs'),
-    ('inner', 'elastic', r'strategy\.inner\.look_ahead=0\.9 needs'),
+    ('outer', 'elastic', r'strategy\.outer\.look_ahead=0\.9 of elastic needs'),
+    ('inner', 'elastic', r'strategy\.inner\.look_ahead=0\.9 of elastic needs'),
     ('outer', 'dgc', 'strategy dgc has a momentum of its own'),
   ):
     config.strategy[level].name = name
