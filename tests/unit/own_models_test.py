@@ -261,7 +261,7 @@ def test_settings_of_a_comparison_are_keys_of_a_config():
     (linen(), mine, {'workers': 2.5}, r'workers=2\.5 .* takes int'),
     (linen(), mine, {'split': 'label'}, 'split=.* takes dict'),
     (linen(), mine, {'group_link': '10gbe'}, 'is used by no variant'),
-    (linen(), mine, {'split': {'nam': 'label'}}, "no argument 'nam'.*'name'"),
+    (linen(), mine, {'split': {'nam': 'label'}}, "no key 'nam'.*'name'"),
     (linen(), mine, {'optimizer': optax.lbfgs()}, 'needs more than gradients'),
   ):
     with pytest.raises(UserError, match=words):
