@@ -170,7 +170,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 def _told(rows: claim.Rows) -> str:
   """The gains of rows, and in how many of those that are decided they hold."""
   cases = [case for case in map(holds, rows) if case is not None]
-  return f'{margins.span(rows, IT)} (holds in {sum(cases)} of {len(cases)})'
+  return f'{margins.span(rows, IT)} ({sum(cases)} of {len(cases)} hold)'
 
 
 MORE_SEEDS = ', '.join(f'{w} {n}' for w, n in site_methods.SEEDS.items())
