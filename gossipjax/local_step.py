@@ -174,7 +174,11 @@ def _check_alike(grads: agg.Tree, params: agg.Tree) -> None:
   shapes = lambda tree: [jnp.shape(x) for x in jax.tree.leaves(tree)]
   form = lambda tree: (jax.tree.structure(tree), shapes(tree))
   if form(grads) != form(params):
+    same = shapes(grads) == shapes(params)
+    told = [
+      (jax.tree.structure if same else shapes)(x) for x in (grads, params)
+    ]
     raise UserError(
-      'worker: gradients and parameters are different trees, with leaves of '
-      f'shapes {shapes(grads)!s:.200} and {shapes(params)!s:.200}.'
+      'worker: gradients and parameters are different trees: '
+      f'{told[0]!s:.200} and {told[1]!s:.200}.'
     )

@@ -6,6 +6,7 @@ from typing import Any
 from gossipjax import network
 from gossipjax.advice.choice import GAIN, chosen, dense_of
 from gossipjax.advice.forecast import Forecast
+from gossipjax.advice.halving import survivors
 from gossipjax.advice.ranking import DENSE, NEVER, Rank
 from gossipjax.comparison import scores
 from gossipjax.comparison.units import duration
@@ -67,16 +68,25 @@ def left_out(
     untried: others, by the reason.
   """
   last = {rank.candidate.name: rank for ranks in rounds for rank in ranks}
-  longest = {rank.candidate.name for rank in rounds[-1]}
+  names = [[rank.candidate.name for rank in ranks] for ranks in rounds]
+  begun = [planned]  # In each round.
+  for ranked in names[:-1]:
+    others = [name for name in ranked if name != DENSE]
+    begun.append(others[: survivors(len(others))])
+  diverged = [
+    name
+    for there, ranked in zip(begun, names, strict=True)
+    for name in there
+    if name not in ranked
+  ]
   dropped = [
     f'{name} ({rank.steps} steps, {_time(rank.expected)} expected)'
     for name, rank in last.items()
-    if name not in longest
+    if name not in names[-1] and name not in diverged
   ]
-  diverged = [name for name in planned if name not in last]
   told = {
     'Dropped after shorter pilots, which tell less': dropped,
-    'Diverged at each learning rate': diverged,
+    'Diverged': diverged,
     **untried,
   }
   return ' '.join(

@@ -146,7 +146,8 @@ def check_gradients(grads: Any, name: Axis, what: str) -> None:
   """Raises a UserError unless each worker of an axis has gradients of its own.
 
   Those of parameters that do not vary along an axis of `jax.shard_map` are sums
-  over it, which JAX has made before anybody exchanges them.
+  over it, which JAX has made before anybody exchanges them. Some leaves may not
+  vary: a constant 0 freezes a parameter.
 
   Args:
     grads: of a worker.
@@ -163,15 +164,17 @@ def check_gradients(grads: Any, name: Axis, what: str) -> None:
         'jax.shard_map over that axis, or set axis= to the name of yours.'
       ) from None
   if manual(name) and _is_tracked(name):
-    for x in jax.tree.leaves(grads):
-      if not {*axes} <= {*jax.typeof(x).mat.varying}:
-        raise UserError(
-          f'{what}: the gradients do not vary along axis {", ".join(axes)}, so '
-          'jax.shard_map has summed them over the workers; before jax.grad, '
-          'give each worker parameters of its own: jax.lax.pcast(params, '
-          f"{name!r}, to='varying'), or a row of an array of all, or set "
-          'check_vma=False.'
-        )
+    marks = [jax.typeof(x).mat.varying for x in jax.tree.leaves(grads)]
+    missing = [a for a in axes if marks and not any(a in m for m in marks)]
+    if missing:
+      what_axes = missing[0] if len(missing) == 1 else tuple(missing)
+      raise UserError(
+        f'{what}: the gradients do not vary along {", ".join(missing)}: '
+        'jax.shard_map sums those of parameters that are the same on all '
+        'workers. Give each worker its own before jax.grad, such as '
+        f"jax.lax.pcast(params, {what_axes!r}, to='varying'), or set "
+        'check_vma=False.'
+      )
 
 
 def _unmarked(x: jax.Array) -> jax.Array:

@@ -95,7 +95,8 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   try:
     rest = flags.FLAGS([_FLAG_NAME.sub(_with_underscores, w) for w in argv])
     if 'config' in flags.FLAGS and (found := flags.FLAGS['config'].value):
-      new_optimizer.put(found, of_optimizer)
+      follow = not any('look_ahead=' in word for word in given)
+      new_optimizer.put(found, of_optimizer, follow)
       new_part.put(found, of_parts)
       if isinstance(found, ConfigDict):
         check_used(given, found)

@@ -10,7 +10,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from gossipjax.config import defaults
-from gossipjax.errors import nearest
+from gossipjax.errors import closest, nearest
 
 
 def of_file(error: Exception, words: Sequence[str]) -> str:
@@ -104,9 +104,11 @@ def of_words(
       'such as --config=configs/quickstart.py.'
     )
   if isinstance(error, flags.UnrecognizedFlagError):
-    name = error.flagname
+    name = f'--{error.flagname.replace("_", "-")}'
+    close = closest(name, _ours())
+    hint = f'did you mean {close!r}?' if close else '--help lists all.'
     bare = ' Workdirs are given without a flag.' * (positional > 0)
-    return f'There is no flag --{name}{nearest(name, _ours())}{bare}'
+    return f'There is no flag {name}; {hint}{bare}'
   return last_line(error)
 
 

@@ -39,12 +39,14 @@ def start(words: Sequence[str]) -> None:
   )
   parser.add_argument('--processes', type=int, required=True, help='how many')
   parser.add_argument('arguments', nargs='*', help='of `run`, after --')
-  given, unknown = parser.parse_known_args(words)
-  if unknown:
+  cut = [*words, '--'].index('--')
+  given, unknown = parser.parse_known_args(words[:cut])
+  if unknown := [*given.arguments, *unknown]:
     parser.error(
       f'{unknown[0]} is no flag of launch; those of `run` come after --, as in '
       f'launch --processes={given.processes} -- {unknown[0]}'
     )
+  given.arguments = [*words[cut + 1 :]]
   if given.processes < 1:
     parser.error(f'--processes must be at least 1, got {given.processes}.')
   for flag in _OWN:

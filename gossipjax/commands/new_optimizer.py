@@ -3,7 +3,7 @@
 KEY may be any argument of the optimizer, also one that the config leaves at its
 default. Another optimizer has other arguments: they replace those of the
 config's. Learning-rate keys are kept. A new schedule replaces its arguments,
-too. A `look_ahead` that is the Nesterov momentum before is the new one's.
+too.
 """
 
 import inspect
@@ -37,8 +37,16 @@ def take(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
   return [w for w in words if w not in mine], {k: v for k, v in pairs}
 
 
-def put(config: ConfigDict, given: Mapping[str, str]) -> None:
+def put(
+  config: ConfigDict, given: Mapping[str, str], follow: bool = True
+) -> None:
   """Puts the optimizer that `take` found into a config.
+
+  Args:
+    config: of a run or a comparison.
+    given: as from `take`.
+    follow: whether a `look_ahead` that is the Nesterov momentum before becomes
+      the new one.
 
   Raises:
     UserError: there is no such optimizer or argument, or a value has another
@@ -69,10 +77,17 @@ def put(config: ConfigDict, given: Mapping[str, str]) -> None:
   _set_schedule(fresh, given)
   with config.ignore_type(), config.unlocked():
     config.optimizer = fresh
-  variants = (config.get('variants') or {}).values()
-  for run in (config, *(v for v in variants if not v.get('optimizer'))):
-    if run.get('strategy'):
-      momentum.look_ahead(run.strategy, fresh, before)
+  if follow:
+    _follow(config, before)
+
+
+def _follow(config: ConfigDict, before: ConfigDict) -> None:
+  """Strategies that look ahead by the momentum before do so by the new one."""
+  for run in (config, *(config.get('variants') or {}).values()):
+    own = (run.get('optimizer') or {}) if run is not config else {}
+    if 'name' in (run.get('strategy') or {}) and 'name' not in own:
+      now, then = {**config.optimizer, **own}, {**before, **own}
+      momentum.look_ahead(run.strategy, now, then)
 
 
 def _settings(name: str) -> dict[str, Any]:

@@ -61,7 +61,11 @@ def put(config: ConfigDict, given: Given) -> None:
     same = before.get('name') == texts['name']
     kept = {k: v for k, v in before.items() if same and k != 'name'}
     fresh = _made(path, kept, texts)
-    if part == 'strategy' and not kept and 'look_ahead' not in texts:
+    if (
+      part == 'strategy'
+      and not kept
+      and not any(key.endswith('look_ahead') for key in texts)
+    ):
       changes = node.get('optimizer') or {} if of_variant else {}
       momentum.look_ahead(fresh, {**config.optimizer, **changes})
     with node.ignore_type(), node.unlocked():

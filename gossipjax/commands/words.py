@@ -69,8 +69,8 @@ def check_used(words: Sequence[str], config: ConfigDict) -> None:
       )
     if key == 'seeds' and (text := word.partition('=')[2]).isdigit():
       raise UserError(
-        f'{word} is seed {text} alone: set --config.seed={text}, or name '
-        'several seeds, such as --config.seeds=0,1,2.'
+        f'{word} is seed {text} alone: name several seeds, such as '
+        f"--config.seeds=0,1,2, or write --config.seeds='({text},)'."
       )
     brought = [_brought(each, key.split('.')) for each in variants.values()]
     if key != word and brought and all(brought):

@@ -154,7 +154,12 @@ def _costs(
   for i, name in enumerate(links):
     key = f'comm_{name}_s'
     plain[key] = key if re.fullmatch(r'\w+', key, re.ASCII) else f'comm_{i}_s'
-    title = total_time.link_title({**config, 'link': name})
+    named = {**config, 'link': name, 'cluster': {}}
+    title = (
+      "the cluster's link"
+      if name == 'cluster'
+      else total_time.link_title(named)
+    )
     costs[plain[key]] = f'communication seconds on {title} (model)'
   costs['train_s'] = 'training seconds here (measured)'
   return plain, costs

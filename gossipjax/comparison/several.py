@@ -12,7 +12,8 @@ from gossipjax.results import reader, total_time, workdir
 # Keys in which comparisons that share a target may differ.
 FREE = ('seed', 'seeds', 'strategy', 'variants', 'optimizer', 'log', 'data')
 
-GENERATOR = b'<meta name="generator" content="gossipjax">'  # Of each page.
+# Of each page; the second, of earlier versions.
+MARKS = b'<meta name="generator" content="gossipjax">', b"script-src 'sha256-"
 
 
 def joined(
@@ -102,7 +103,8 @@ def write(folders: Sequence[pathlib.Path], path: pathlib.Path) -> str:
   Raises:
     UserError: as for `joined`, or at `path` is a file that is no such page.
   """
-  if path.is_file() and GENERATOR not in path.read_bytes()[:1000]:
+  head = path.read_bytes()[:1000] if path.is_file() else MARKS[0]
+  if not any(mark in head for mark in MARKS):
     raise UserError(
       f'{path} is no page that `report` wrote; give --out another name, or '
       'move the file away.'

@@ -81,7 +81,7 @@ def _relative_bytes(run: dict[str, Any], summary: dict[str, Any]) -> str:
   first = summary['runs'][0]
   configs = merged_by_name(summary['config'])
   for each in (first, run):
-    config = configs.get(over_seeds.variant(each), summary['config'])
+    config = configs.get(over_seeds.variant(each), each)
     if each.get('diverged') or each['steps'] < config.get('steps', 0):
       return ''
   sent, least = run['bytes_sent'], first['bytes_sent']

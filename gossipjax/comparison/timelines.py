@@ -25,6 +25,7 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
   if not spans:
     return
   until, names = min(map(_shown, spans.values())), list(spans)
+  is_cut = any(end > until for each in spans.values() for *_, end in each)
   rows = -(-len(names) // 2)
   figure = Figure(figsize=(13, 0.6 + 1.9 * rows), layout='constrained')
   panels = figure.subplots(rows, 2, sharex=True, squeeze=False).flat
@@ -35,7 +36,7 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
   for axes in panels[len(names) :]:
     axes.axis('off')
   for axes in panels[max(0, len(names) - 2) : len(names)]:
-    axes.set_xlabel('virtual seconds (the beginning only)')
+    axes.set_xlabel('virtual seconds' + ' (the beginning only)' * is_cut)
     axes.tick_params(labelbottom=True)
   figure.legend(
     handles=[Patch(color=c, label=k) for k, c in COLORS.items()],

@@ -119,7 +119,10 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
     resume and more_steps.more_seeds(found, wanted)
   ):
     unlike = [*differences(found, wanted, 'config')]
-    both = unlike == ['config.seeds', 'config.steps']
+    longer = {**found, 'steps': wanted['steps']}
+    both = more_steps.more_seeds(longer, wanted) and more_steps.only(
+      found, {**wanted, 'seeds': found['seeds']}
+    )
     turns = ', or add steps and seeds one after the other' * (resume and both)
     raise UserError(
       f'--workdir={folder} holds a run of another config (they differ in '

@@ -171,19 +171,29 @@ def _mistaken(batch: Tree, leaf: int, pool: Tree, slope) -> str:
   than the largest label where all labels are shifted.
   """
   leaves, form = jax.tree.flatten(batch)
-  largest, mine = jax.tree.leaves(pool)[leaf].max(), leaves[leaf]
-  for label in range(largest, largest + min(MOST_SHIFT, 1 - int(mine[0]))):
+  largest, mine = int(jax.tree.leaves(pool)[leaf].max()), leaves[leaf]
+
+  def is_taken_for(label: int) -> bool:
     leaves[leaf] = np.array([label, *mine[1:]], mine.dtype)
-    if _same(slope(batch), slope(jax.tree.unflatten(form, leaves))):
+    return _same(slope(batch), slope(jax.tree.unflatten(form, leaves)))
+
+  most = min(largest + MOST_SHIFT, int(np.iinfo(mine.dtype).max))
+  last = min(most, largest + 1 - int(mine[0]))
+  for label in (largest, *range(largest + 1, last)):
+    if is_taken_for(label):
+      if label > largest and is_taken_for(most):
+        return ''  # One of many that count as none, such as a row of zeros.
       which = 'the largest label' if label == largest else f'label {label}'
       return f'which task.loss takes for {which}'
   return ''
 
 
 def _same(one: Tree, other: Tree) -> bool:
-  """Whether two gradients are the same, and not 0."""
+  """Whether two gradients are the same, and not 0; integers have none."""
   a, b = (
-    np.concatenate([x.ravel() for x in jax.tree.leaves(tree)])
+    np.concatenate(
+      [x.ravel() for x in jax.tree.leaves(tree) if x.dtype.kind != 'V']
+    )
     for tree in jax.device_get((one, other))
   )
   return bool((a == b).all() and a.any())

@@ -20,9 +20,9 @@ def check(gradient: Callable[..., Any], *args: Any) -> None:
   """
   if not _depends(jax.make_jaxpr(gradient)(*args).jaxpr):
     raise UserError(
-      'The gradient of task.loss is 0, whatever the parameters: the loss does '
-      'not use them, or only through functions without a gradient, such as '
-      'argmax, comparisons, round or jax.lax.stop_gradient.'
+      'The gradient of task.loss depends neither on the parameters nor on the '
+      'batch: the loss does not use them, or only through functions without a '
+      'gradient, such as argmax, comparisons, round or jax.lax.stop_gradient.'
     )
 
 

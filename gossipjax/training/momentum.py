@@ -1,5 +1,6 @@
 """Checks that only one of strategy and optimizer has a momentum."""
 
+import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -70,7 +71,9 @@ def look_ahead(
   old = None if before is None else _nesterov(before)
   for _, given, level in _levels(strategy):
     if 'look_ahead' in level and old in (None, level['look_ahead']):
-      given['look_ahead'] = _nesterov(optimizer)
+      is_typed = isinstance(given, ConfigDict)  # Perhaps as an integer.
+      with given.ignore_type() if is_typed else contextlib.nullcontext():
+        given['look_ahead'] = _nesterov(optimizer)
 
 
 def _nesterov(optimizer: Mapping[str, Any]) -> float:

@@ -104,8 +104,8 @@ def _amount(plan: Sequence[trials.Trial]) -> str:
   """How much there is to train."""
   done = sum(workdir.summary(trial.folder) is not None for trial in plan)
   steps = sum(trial.config.steps for trial in plan)
-  before = f', of which {done} are finished' * bool(done)
-  return f'{len(plan)} trials, {steps:,} steps in all{before}.'
+  before = f' ({done} of them finished)' * bool(done)
+  return f'{len(plan)} trials{before}, {steps:,} steps in all.'
 
 
 def _metric(given: str | None, config: ConfigDict, task: Task) -> str:

@@ -602,10 +602,11 @@ def test_launch_refuses_what_it_sets_itself(flag, capsys):
 
 
 def test_flags_of_run_come_after_two_hyphens(capsys):
-  with pytest.raises(SystemExit, match=str(errors.MISTAKE)):
-    launch.start(['--processes=2', '--config=c.py'])
-  said = capsys.readouterr().err
-  assert 'come after --, as in launch --processes=2 -- --config=c.py' in said
+  for words in (['--config=c.py'], ['stray', '--', '--config=c.py']):
+    with pytest.raises(SystemExit, match=str(errors.MISTAKE)):
+      launch.start(['--processes=2', *words])
+    told = f'{words[0]} is no flag of launch; those of `run` come after --'
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('number', [0, 1])

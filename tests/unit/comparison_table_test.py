@@ -31,7 +31,7 @@ def test_a_run_shorter_than_its_period_exchanges_nothing():
 
 def test_bytes_of_a_run_that_ended_early_are_not_compared():
   column = 'bytes over those of the first'
-  config = dict(CONFIG)
+  config = CONFIG | {'variants': {'a': {}, 'b': {}}}
   lengths = {'a': 400, 'b': 5}
   runs = [RUN | {'name': name, 'steps': n} for name, n in lengths.items()]
   found = table.rows({'config': config, 'runs': runs})

@@ -60,3 +60,8 @@ def test_a_starved_worker_does_not_cut_the_timelines(tmp_path, drawn):
   timelines.draw(tmp_path, {'a': spans, 'few': [(0, 'compute', 0.0, 7.0)]})
   (figure,) = drawn
   assert figure.axes[0].get_xlim() == pytest.approx((0, 4.0))
+  assert figure.axes[0].get_xlabel() == 'virtual seconds (the beginning only)'
+  few = [(0, 'compute', 0.0, 3.0), (1, 'compute', 0.0, 2.0)]
+  timelines.draw(tmp_path, {'few': few})
+  assert drawn[1].axes[0].get_xlim() == pytest.approx((0, 3.0))
+  assert drawn[1].axes[0].get_xlabel() == 'virtual seconds'

@@ -86,9 +86,12 @@ def test_who_is_dropped_diverged_or_not_tried_is_told():
   reasons = {'Not tried: no time': ['late', 'later'], 'Too slow': []}
   said = recommendation.left_out(rounds, names, reasons)
   assert 'tell less: bad (20 steps, ' in said and 'worse (20 steps, ' in said
-  assert ' Diverged at each learning rate: wild. ' in said
+  assert ' Diverged: wild. ' in said
   assert said.endswith(' Not tried: no time: late, later.')
   assert 'Too slow' not in said and 'fast' not in said
+  fewer = [rank for rank in rounds[1] if rank.candidate.name != 'fast']
+  later = recommendation.left_out([rounds[0], fewer], names, {})
+  assert later.endswith(' Diverged: wild, fast.')
   whole = [Candidate(DENSE, 0.1), Candidate('fast', 0.1)]
   (ranks,) = [ranked({c: [curve(Pilot(c, 400, 0))] for c in whole}, 9, 9, True)]
   assert recommendation.left_out([ranks], [DENSE, 'fast'], {}) == ''

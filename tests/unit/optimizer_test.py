@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from ml_collections import ConfigDict
 
 from gossipjax.commands import new_optimizer
 from gossipjax.config import defaults, optimizers
@@ -198,6 +199,20 @@ def test_what_looks_ahead_follows_the_optimizer_of_the_command_line():
     UserError, match=r'variants\.VARIANT\.strategy\.look_ahead'
   ):
     momentum.check(config.variants.pull_gossip.strategy, config.optimizer)
+
+
+def test_variants_that_change_a_part_of_both_follow_too():
+  part = ConfigDict({'a': {'strategy': {'period': 2}}, 'b': {}})
+  part.b = ConfigDict({'optimizer': {'learning_rate': 0.3}})
+  part.b.strategy = ConfigDict({'name': 'elastic', 'look_ahead': 0})
+  config = defaults.get_config('elastic')
+  config.optimizer.nesterov = False
+  config.variants = part
+  new_optimizer.put(config, {'nesterov': 'true'})
+  assert 'look_ahead' not in config.variants.a.strategy
+  assert config.variants.b.strategy.look_ahead == 0.9
+  new_optimizer.put(config, {'name': 'adam'}, follow=False)
+  assert config.variants.b.strategy.look_ahead == 0.9
 
 
 def test_a_schedule_is_chosen_on_the_command_line_without_an_optimizer():

@@ -144,6 +144,18 @@ def test_gradients_that_jax_has_summed_are_refused(what):
   np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_a_parameter_may_be_frozen_by_a_gradient_of_0():
+  loop = gj.worker(gj.all_reduce(), optax.sgd(0.1), axis='data')
+
+  def of_worker(grads):
+    grads = {**one(grads), 'b': jnp.zeros(3)}
+    params = jax.lax.pcast(PARAMS, 'data', to='varying')
+    return back(loop.update(loop.init(params), grads)[0].params)
+
+  found = jax.jit(on_mesh(of_worker))(gradients(0))
+  np.testing.assert_array_equal(found['b'], 0)
+
+
 def test_an_axis_that_is_not_there_and_another_tree_are_sentences():
   loop = gj.worker(gj.all_reduce(), optax.sgd(0.1), axis='other')
   state = loop.init(PARAMS)
