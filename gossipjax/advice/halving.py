@@ -37,6 +37,18 @@ def survivors(others: int) -> int:
   return min(others, max(KEPT, -(-others // 2)))
 
 
+def entering(ranks: Sequence[Rank]) -> list[Candidate]:
+  """All-reduce and the others that enter the next round.
+
+  Args:
+    ranks: of a round, the least expected seconds first.
+  """
+  every = [rank.candidate for rank in ranks]
+  dense = [candidate for candidate in every if candidate.name == DENSE]
+  others = [candidate for candidate in every if candidate.name != DENSE]
+  return dense + others[: survivors(len(others))]
+
+
 Halving = Generator[list[Pilot], list[Curve], list[Rank]]
 
 
@@ -65,18 +77,15 @@ def halving(
     none if all-reduce diverged.
   """
   alive, ranks = [*candidates], []
-  for i, (steps, seeds) in enumerate(rounds):
+  for steps, seeds in rounds:
     asked = [Pilot(c, steps, seed + s) for c in alive for s in range(seeds)]
     curves = yield asked
     by: dict[Candidate, list[Curve]] = {}
     for pilot, curve in zip(asked, curves, strict=True):
       by.setdefault(pilot.candidate, []).append(curve)
     ranks = ranked(by, steps, full, higher, risks)
-    dense = [r.candidate for r in ranks if r.candidate.name == DENSE]
-    if not dense:
+    if all(rank.candidate.name != DENSE for rank in ranks):
       return []  # There is nothing to compare with.
     told(ranks)
-    if i + 1 < len(rounds):
-      others = [r.candidate for r in ranks if r.candidate.name != DENSE]
-      alive = dense + others[: survivors(len(others))]
+    alive = entering(ranks)
   return ranks

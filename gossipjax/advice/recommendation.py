@@ -6,7 +6,7 @@ from typing import Any
 from gossipjax import network
 from gossipjax.advice.choice import GAIN, chosen, dense_of
 from gossipjax.advice.forecast import Forecast
-from gossipjax.advice.halving import survivors
+from gossipjax.advice.halving import entering
 from gossipjax.advice.ranking import DENSE, NEVER, Rank
 from gossipjax.comparison import scores
 from gossipjax.comparison.units import duration
@@ -69,13 +69,10 @@ def left_out(
   """
   last = {rank.candidate.name: rank for ranks in rounds for rank in ranks}
   names = [[rank.candidate.name for rank in ranks] for ranks in rounds]
-  begun = [planned]  # In each round.
-  for ranked in names[:-1]:
-    others = [name for name in ranked if name != DENSE]
-    begun.append(others[: survivors(len(others))])
+  entered = [[c.name for c in entering(ranks)] for ranks in rounds[:-1]]
   diverged = [
     name
-    for there, ranked in zip(begun, names, strict=True)
+    for there, ranked in zip([planned, *entered], names, strict=True)
     for name in there
     if name not in ranked
   ]

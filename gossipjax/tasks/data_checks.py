@@ -51,8 +51,8 @@ def check(task: Task, batch_size: int, seed: int) -> None:
 
   Raises:
     UserError: an integer does not fit the type that JAX keeps it in, a loss is
-      NaN or Inf or has no gradient, or a label below 0 has the gradient of the
-      largest one, because JAX counts it from the end.
+      NaN or Inf or has no gradient, or a label below 0 has the gradient of
+      another one, because JAX counts it from the end.
   """
   key = jax.random.key(seed)
   params, state = task.begin(key)
@@ -172,10 +172,11 @@ def _mistaken(batch: Tree, leaf: int, pool: Tree, slope) -> str:
   """
   leaves, form = jax.tree.flatten(batch)
   largest, mine = int(jax.tree.leaves(pool)[leaf].max()), leaves[leaf]
+  as_it_is = slope(batch)
 
   def is_taken_for(label: int) -> bool:
     leaves[leaf] = np.array([label, *mine[1:]], mine.dtype)
-    return _same(slope(batch), slope(jax.tree.unflatten(form, leaves)))
+    return _same(as_it_is, slope(jax.tree.unflatten(form, leaves)))
 
   most = min(largest + MOST_SHIFT, int(np.iinfo(mine.dtype).max))
   last = min(most, largest + 1 - int(mine[0]))
