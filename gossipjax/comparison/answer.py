@@ -15,10 +15,10 @@ from gossipjax.comparison.target_costs import (
   Row,
   common,
   curves,
-  has,
   means,
   pick,
   row,
+  scored,
   share,
   target_of,
 )
@@ -174,7 +174,7 @@ def _metric(score: str, runs: Sequence[Run]) -> str | None:
   known = [
     name
     for name in scores.columns(run.records for run in runs)
-    if any(has(run, name) for run in runs)
+    if any(scored(run, name) for run in runs)
   ]
   return scores.chosen(score, known)
 

@@ -30,9 +30,7 @@ def rows(answer: Answer) -> list[dict[str, str]]:
       if row.arrives
       else '',
       f'speed-up over {answer.dense}': _speed_up(answer, row),
-      f'best {scores.label(answer.metric)}': answer_text.best(answer, row)
-      if row.score
-      else 'diverged',
+      f'best {scores.label(answer.metric)}': answer_text.best(answer, row),
     }
     for row in answer.rows
   ]

@@ -141,7 +141,7 @@ def _price(answer: Answer, first: Row) -> str:
 
 def best(answer: Answer, row: Row) -> str:
   if row.score is None:
-    return 'nothing'
+    return 'diverged' if row.diverged else 'none'
   return scores.told(answer.metric, *row.score)
 
 
@@ -159,7 +159,11 @@ def _missed(answer: Answer, rows: Sequence[Row]) -> str:
 
 def _why(answer: Answer, row: Row) -> str:
   if row.score is None:
-    return 'diverged'
+    return (
+      best(answer, row)
+      if row.diverged
+      else f'no score of its training{row.ending}'
+    )
   missed, of = [*row.each.values()].count(float('inf')), len(row.each)
   seeds = f', {missed} of {of} seeds missed it' if of > 1 else ''
   return f'at best {best(answer, row)}{seeds}{row.ending}'

@@ -7,6 +7,11 @@ from gossipjax import network
 from gossipjax.comparison.units import count, duration, size
 
 
+def per_step(sent: float | None, run: dict[str, Any]) -> str:
+  """Bytes a step; '' if they were not counted, or no step was done."""
+  return size(sent / run['steps']) if sent is not None and run['steps'] else ''
+
+
 def exchanges(run: dict[str, Any]) -> dict[str, str]:
   """How often a run exchanged; runs of older versions did not count that."""
   if run.get('exchanges') is None:
@@ -22,9 +27,7 @@ def local(
   if not any(r.get('bytes_local') for r in runs):
     return {}
   sent = run.get('bytes_local')
-  return {
-    'sent within groups per step': size(sent / run['steps']) if sent else ''
-  }
+  return {'sent within groups per step': per_step(sent, run)}
 
 
 def inner(
@@ -34,9 +37,7 @@ def inner(
   if not any(r.get('bytes_inner') for r in runs):
     return {}
   sent = run.get('bytes_inner')
-  return {
-    'sent within a worker per step': size(sent / run['steps']) if sent else ''
-  }
+  return {'sent within a worker per step': per_step(sent, run)}
 
 
 def evaluation(
@@ -78,7 +79,7 @@ def wire(run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, str]:
   if not any(r.get('wire_bytes') for r in runs):
     return {}
   sent = run.get('wire_bytes')
-  return {'sent per step (wire)': size(sent / run['steps']) if sent else ''}
+  return {'sent per step (wire)': per_step(sent, run)}
 
 
 def level(row: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:

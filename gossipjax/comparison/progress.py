@@ -53,12 +53,13 @@ class Bar:
       config: of the run, a ConfigDict.
       record: where it stands.
     """
+    loss = units.loss(record.train_loss) or 'unknown'
     if self._progress is None:
       if found := held_out(record):
         first, value = next(iter(found.items()))
         print(
           f'{name}: step {record.step}/{config.steps}, loss '
-          f'{record.train_loss:.4f}, held-out {first} '
+          f'{loss}, held-out {first} '
           f'{scores.told(f"test_{first}", value)}, '
           f'{units.size(max(record.bytes_sent))} sent',
           file=sys.stderr,
@@ -67,7 +68,7 @@ class Bar:
       return
     if name not in self._tasks:
       self._tasks[name] = self._progress.add_task(
-        name, total=config.steps, loss=0.0, rate=0.0, score='', sent=''
+        name, total=config.steps, loss='', rate=0.0, score='', sent=''
       )
     told = {}
     if found := held_out(record):
@@ -76,7 +77,7 @@ class Bar:
     self._progress.update(
       self._tasks[name],
       completed=record.step,
-      loss=record.train_loss,
+      loss=loss,
       rate=record.examples_per_s or 0.0,
       sent=f'{units.size(max(record.bytes_sent))} sent',
       **told,
@@ -91,7 +92,7 @@ def _progress() -> Any:
     TextColumn('{task.description:>20}'),
     BarColumn(),
     TextColumn('{task.completed}/{task.total}'),
-    TextColumn('loss {task.fields[loss]:.4f}'),
+    TextColumn('loss {task.fields[loss]}'),
     TextColumn('{task.fields[score]}'),
     TextColumn('{task.fields[sent]}'),
     TextColumn('{task.fields[rate]:,.0f} examples/s'),

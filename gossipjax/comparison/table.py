@@ -14,7 +14,7 @@ from gossipjax.comparison import (
 )
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.markup import escaped, escaped_rows, of_rows
-from gossipjax.comparison.units import duration, size
+from gossipjax.comparison.units import duration, loss, size
 from gossipjax.config.variants import merged_by_name
 from gossipjax.results.total_time import link_name, link_title
 
@@ -58,9 +58,9 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
   return {
     'run': run['name'],
     **scores.cells(run, runs, summary.get('higher_is_better', ())),
-    'train loss': f'{run["train_loss"]:.4f}',
+    'train loss': loss(run['train_loss']),
     'consensus distance': f'{run["consensus_distance"]:.3g}',
-    'sent per step (logical)': size(run['bytes_sent'] / run['steps']),
+    'sent per step (logical)': columns.per_step(run['bytes_sent'], run),
     **columns.inner(run, runs),
     **columns.wire(run, runs),
     **columns.exchanges(run),

@@ -32,7 +32,7 @@ class Row(NamedTuple):
     computing_s, communication_s: their parts, means; NaN if measured together.
     bytes_sent: mean, by the worker that sends most.
     steps: mean.
-    score: the best of each seed; None if all seeds diverged.
+    score: the best of each seed; None if none has one, see `scored`.
     diverged: how many seeds did.
     improving: whether every seed is at its best at its last evaluation; one
       that diverged or lost a worker could not go on.
@@ -113,14 +113,19 @@ def share(best: float, higher: bool, less: float = 1 - SHARE) -> float:
   return best - worse if higher else best + worse
 
 
-def has(run: Run, column: str) -> bool:
-  """Whether any record of a run has a number in a column."""
+def scored(run: Run, metric: str) -> bool:
+  """Whether a training has a score; one that ended in virtual time before its
+  first step has that of the initial model, which does not count."""
+  return run.records['step'][-1] > 0 and _has(run, metric)
+
+
+def _has(run: Run, column: str) -> bool:
   return not np.isnan(run.records.get(column, np.array([np.nan]))).all()
 
 
 def curves(seeds: Iterable[Run | None], metric: str) -> list[np.ndarray]:
   """The scores of each seed that has some, [evaluations] each."""
-  found = [run.records[metric] for run in seeds if run and has(run, metric)]
+  found = [run.records[metric] for run in seeds if run and scored(run, metric)]
   return [curve[~np.isnan(curve)] for curve in found]
 
 
@@ -162,7 +167,7 @@ def row(
 
 
 def _stopped(runs: Iterable[Run]) -> int | None:
-  lost = (run for run in runs if has(run, 'lost_worker'))
+  lost = (run for run in runs if _has(run, 'lost_worker'))
   return min((int(run.records['step'][-1]) for run in lost), default=None)
 
 
@@ -176,7 +181,7 @@ def _costs(
   run: Run | None, metric: str, target: float, higher: bool
 ) -> tuple[float, ...]:
   """Seconds, computing, communication, bytes and steps to the target."""
-  if run is None or not has(run, metric):
+  if run is None or not scored(run, metric):
     return (NEVER,) * 5
   known = ~np.isnan(run.records[metric])
   found = crossing.place(run.records[metric][known].tolist(), target, higher)

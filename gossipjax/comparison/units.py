@@ -1,5 +1,6 @@
 """Bytes and seconds in words, and axes whose ticks have units."""
 
+import math
 from typing import Any
 
 UNITS = ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'))
@@ -22,6 +23,11 @@ def count(number: float) -> str:
 def duration(seconds: float) -> str:
   """Seconds to three digits; whole ones from 1,000 on."""
   return f'{seconds:,.0f} s' if seconds >= 999.5 else f'{seconds:.3g} s'
+
+
+def loss(value: float) -> str:
+  """A mean training loss; '' where no gradient was used, and it is NaN."""
+  return '' if math.isnan(value) else f'{value:.4f}'
 
 
 def deviation(value: float) -> str:

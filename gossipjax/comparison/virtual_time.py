@@ -25,7 +25,8 @@ def summarise(run: Run, last: Record) -> dict[str, Any]:
     named = '' if wanted.score == 'accuracy' else f'{wanted.score} of '
     target = f'{named}{wanted.value:g}'
   if last.lost_worker is not None:
-    ended = f'waited for worker {last.lost_worker} until the time-out'
+    first = '' if last.step else ', before its first step was done'
+    ended = f'waited for worker {last.lost_worker} until the time-out{first}'
   elif reached:
     ended = f'reached {target} by its evaluation at {last.virtual_s:.4g} s'
   elif wanted:

@@ -23,12 +23,13 @@ def check(
   Raises:
     UserError: a line is missing, doubled or not in its place; names it.
   """
-  # In virtual time a run may end while nobody takes a step: its last step is
-  # scored, if it was not, and there is a record of the end.
+  # In virtual time a run may end while nobody takes a step, even before the
+  # first: its last step is scored, if it was not, and there is a record of the
+  # end.
   for _ in range(2 if config.get('cluster') else 0):
     stalled = len(steps) > 1 and steps[-1] == steps[-2]
     steps = steps[:-1] if stalled else steps
-  later = np.diff(steps, prepend=0) > 0
+  later = np.diff(steps, prepend=-1 if config.get('cluster') else 0) > 0
   if not later.all():
     line = int(np.argmin(later))
     raise UserError(

@@ -129,8 +129,6 @@ class VirtualTime:
         self.timeline.next()
       self._ledger.step += 1
     except Stalled as stalled:
-      if not self.step:
-        raise
       self._stalled = stalled
     self._stopwatch.count()
     return self._stalled is not None

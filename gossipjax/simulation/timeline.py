@@ -35,7 +35,7 @@ class Player(Protocol):
     """Plays a round that these workers attend; returns what they sent."""
 
 
-class Stalled(UserError):
+class Stalled(Exception):
   """A synchronous round waited for a worker until the time-out.
 
   Attributes:
@@ -49,9 +49,6 @@ class Stalled(UserError):
       f'{worker} until cluster.timeout_s.'
     )
     self.time_s, self.worker = time_s, worker
-
-  def __reduce__(self):  # From a process of a pool of `tune`.
-    return Stalled, (self.time_s, self.worker)
 
 
 def later(now: float, time_s: float) -> float:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pathlib
-import pickle
 import re
 import signal
 import subprocess
@@ -23,7 +22,6 @@ from gossipjax.config.variants import variants
 from gossipjax.distributed.launcher import free_port
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
-from gossipjax.simulation.timeline import Stalled
 from gossipjax.training.run import resolve_run
 from gossipjax.tuning import best_points, config_source, grid, trials, tune
 from tests.support import program
@@ -71,12 +69,6 @@ def test_trials_end_with_the_process_that_began_them():
   while pathlib.Path(f'/proc/{trial}/cmdline').exists():
     assert time.monotonic() < until
     time.sleep(0.1)
-
-
-def test_how_a_trial_stalled_comes_through_a_pipe():
-  found = pickle.loads(pickle.dumps(Stalled(1.5, 3)))
-  assert (found.time_s, found.worker) == (1.5, 3)
-  assert str(found) == str(Stalled(1.5, 3))
 
 
 def test_every_variant_has_the_same_trials(tuned):

@@ -32,7 +32,9 @@ def get_config():
   config.variants = ConfigDict({
       'elastic': {'strategy': resolve.strategy_config('elastic')},
       'stopped': {'strategy': resolve.strategy_config('all_reduce'),
-                  'cluster': {**waits, 'failures': ((1, 0.35),)}}})
+                  'cluster': {**waits, 'failures': ((1, 0.35),)}},
+      'never_began': {'strategy': resolve.strategy_config('all_reduce'),
+                      'cluster': {**waits, 'failures': ((2, 0.0),)}}})
   return config
 '''
 
@@ -77,6 +79,8 @@ def test_a_table_tells_of_time_and_of_who_ended_early(done):
     assert word in text
   assert 'elastic never reached 0.99 in 6 steps.' in text
   assert 'stopped waited for worker 1 until the time-out.' in text
+  never = 'worker 2 until the time-out, before its first step was done.'
+  assert f'never_began waited for {never}' in text
   assert text in ended.out
   assert 'virtual seconds' in (folder / 'report.html').read_text()
 

@@ -113,6 +113,19 @@ def test_who_stopped_since_a_worker_was_lost_is_said_to(tmp_path):
   assert 'sparse (at best 90.00 %, which stopped after 2 of 9 steps' in text
 
 
+def test_who_was_stopped_before_the_first_step_sets_no_target(tmp_path):
+  """Its only score is that of the initial model."""
+  at_start = record(1, test_accuracy=0.1, lost_worker=1) | {'step': 0}
+  runs = {'dense': [at_start], 'sparse': curve((0.5, 0.9))}
+  cluster = {'asynchronous': False}
+  told = found(tmp_path / 'a', runs, {'steps': 9, 'cluster': cluster})
+  assert told.dense == 'sparse' and told.target == pytest.approx(0.99 * 0.9)
+  assert [row.name for row in told.never] == ['dense']
+  text = ' '.join(answer_text.sentences(told))
+  assert 'dense (no score of its training, which stopped after 0 of 9' in text
+  assert told.rows[1].score is None
+
+
 def test_one_seed_that_gets_there_is_not_denied(tmp_path):
   runs = {f'dense-seed{s}': curve(DENSE) for s in range(2)}
   runs |= {f'sparse-seed{s}': curve((0.5, 0.8, 1 - s / 2)) for s in range(2)}
