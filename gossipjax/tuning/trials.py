@@ -65,9 +65,8 @@ def plan(
         if seed == config.seed:
           check(name, here, tasks)
         words = ','.join(f'{key}={value}' for key, value in told.items())
-        found.append(
-          Trial(name, point, here, folder / name / quote(words, safe='=,.'))
-        )
+        where = folder / name / quote(words, safe='=,.')
+        found.append(Trial(name, point, here, where))
   return found
 
 
@@ -126,16 +125,21 @@ def finish(
 
   Returns:
     Its summary; of one that diverged, the sentence about it.
+
+  Raises:
+    UserError: it took no step, since it waited for a worker in vain.
   """
+  variant = check(trial.variant, trial.config, tasks)
   summary = compare.run_one(
-    check(trial.variant, trial.config, tasks),
-    trial.folder,
-    False,
-    lambda *_: None,
-    interrupted,
+    variant, trial.folder, False, lambda *_: None, interrupted
   )
   # Nobody continues a trial that is done.
   shutil.rmtree(trial.folder / 'checkpoints', ignore_errors=True)
+  if not summary['steps'] and not summary['diverged']:
+    raise UserError(
+      f'{trial.variant} took no step: its first round waited for a worker '
+      'until cluster.timeout_s; leave it out, or change cluster.failures.'
+    )
   return summary
 
 

@@ -71,6 +71,16 @@ def test_trials_end_with_the_process_that_began_them():
     time.sleep(0.1)
 
 
+def test_a_trial_that_takes_no_step_chooses_nothing(tmp_path):
+  """Its only score is that of the initial model."""
+  config = small('all_reduce')
+  config.cluster = defaults.cluster(
+    asynchronous=False, failures=((0, 0.0),), timeout_s=1.0
+  )
+  with pytest.raises(UserError, match='all_reduce took no step'):
+    tune.best(config, RATES, 1, tmp_path / 'run')
+
+
 def test_every_variant_has_the_same_trials(tuned):
   assert [
     (r['variant'], r['optimizer.learning_rate'], r['seed'])
