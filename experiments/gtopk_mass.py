@@ -153,7 +153,7 @@ def verdict(
     f'keeping the mass gains '
     f'{claim.span(claim.decided(mine, _gains), GAIN, "+.2f")} points with '
     f'{claim.span(mine, "workers", "d")} workers'
-    + margins.open_down_to(mine, GAIN, _gains),
+    + margins.open_up_to(mine, GAIN, _gains),
     f'The published merge loses {shares or "an unknown share"} of the applied '
     f'mass. Points of held-out accuracy gained by conserving, each rule at its '
     f'best rate: {"; ".join(each) or "not known yet"}. A gain counts from '

@@ -19,6 +19,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  intervals,
   margins,
   seed_statistics,
   site_methods,
@@ -130,10 +131,14 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
 def holds(row: dict[str, Any]) -> bool | None:
   """Whether a method is as good as, or better than, what it is compared with;
   None if the seeds cannot tell. A DiLoCo that is worse than PLAIN, which it
-  contains, was searched too little."""
-  if row['method'] == 'diloco' and margins.is_worse(row, PLAIN):
+  contains, was searched too little; without PLAIN nobody knows."""
+  good = margins.is_as_good(row, IT, lost=row['method'] not in BETTER)
+  if row['method'] == 'diloco' and (
+    margins.is_worse(row, PLAIN)
+    or (good is False and not intervals.known(row[f'gain over {PLAIN}']))
+  ):
     return None
-  return margins.is_as_good(row, IT, lost=row['method'] not in BETTER)
+  return good
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
@@ -156,7 +161,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   return claim.judged(
     [holds(row) for row in mine]
     + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
-    short or 'nothing yet',
+    f'{short or "nothing yet"}; {fewer} of {len(good)} with fewer bytes',
     f'A method holds where it loses at most {margins.POINTS.margin} points, of '
     f'text {margins.NATS.margin} nats; {" and ".join(BETTER)} where they lose '
     f'nothing. {told or "Nothing is trained yet"}. Of {len(good)} that hold '
@@ -168,9 +173,10 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 
 
 def _told(rows: claim.Rows) -> str:
-  """The gains of rows, and in how many of those that are decided they hold."""
+  """The gains of rows that are decided, and in how many they hold."""
   cases = [case for case in map(holds, rows) if case is not None]
-  return f'{margins.span(rows, IT)} ({sum(cases)} of {len(cases)} hold)'
+  gains = margins.span(claim.decided(rows, holds), IT)
+  return f'{gains} ({sum(cases)} of {len(cases)} hold)'
 
 
 MORE_SEEDS = ', '.join(f'{w} {n}' for w, n in site_methods.SEEDS.items())
@@ -182,8 +188,9 @@ and further ones while the best is the lowest or the highest (at most
 {best_rate.TRIALS} inner and {site_methods.OUTER_TRIALS} outer ones), by
 validation data; then {best_rate.SEEDS} seeds, on {MORE_SEEDS}. DiLoCo contains
 local_sgd (outer rate 1, no momentum), which its search leaves out; where it is
-surely worse, the search was too small, and it is not judged. All-reduce has
-the rate of P = {site_methods.MOST} if IID. Rates are chosen on the partition of
+surely worse, the search was too small, and it is not judged; nor is a loss
+where local_sgd is not trained. All-reduce has the rate of P =
+{site_methods.MOST} if IID. Rates are chosen on the partition of
 the first seed, without the examples held out; a Dirichlet partition has the
 same mixes of classes there as in that seed's test, which is therefore not
 scored. A gain is in points of held-out accuracy, of text in nats less, as the

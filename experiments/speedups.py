@@ -22,14 +22,13 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
-  intervals,
   seed_statistics,
   step_times,
   trained,
   workloads,
 )
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import ERROR, INSIDE
+from experiments.framework.seed_statistics import ERROR, INSIDE, is_faster
 from experiments.framework.single_run import Result
 from gossipjax.config import resolve
 from gossipjax.network import PRESETS
@@ -173,10 +172,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     said.append(f'{link}: {len(fast)} of {len(mine)} faster{best}')
     counts.append(f'{link} {len(fast)} of {len(mine)}')
   fast = _faster(rows)
-  sure = sum(
-    intervals.at_least(FASTER, r[SPEED], r[SPEED_ERROR], r['seeds']) is True
-    for r in rows
-  )
+  sure = sum(is_faster(row, SPEED) is True for row in rows)
   never, edge = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
   doubt = '' if rows else 'not all strategies of a workload are trained'
   return claim.judged(
@@ -191,11 +187,12 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 
 
 def _is_rare(rows: claim.Rows, workload: str) -> bool | None:
-  """Whether less than half is faster, whatever better rates would bring."""
-  mine = [row for row in rows if row['workload'] == workload]
-  fast, half = _faster(mine), len(mine) / 2
-  most = len(fast) + sum(not row[INSIDE] for row in mine if row not in fast)
-  return None if len(fast) < half <= most else most < half
+  """Whether less than half is faster; None if that is for those to decide of
+  which nobody knows."""
+  mine = [is_faster(row, SPEED) for row in rows if row['workload'] == workload]
+  least, half = mine.count(True), len(mine) / 2
+  most = len(mine) - mine.count(False)
+  return None if least < half <= most else most < half
 
 
 def _faster(rows: claim.Rows) -> claim.Rows:
@@ -211,6 +208,8 @@ have three. Who diverges, or misses the target with a seed, never reaches it.
 Computing and coding: measured, of one worker on a CPU (the faster it is, the
 more a link saves). Seconds of the link: modelled from the bytes and rounds
 counted. Nothing overlaps. On slow links alone most can be faster.
+A workload is undecided where those of which seeds or rates cannot tell would
+make the difference.
 """
 
 

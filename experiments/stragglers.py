@@ -29,8 +29,8 @@ from experiments.framework.virtual_time import TARGET
 CLAIM = claim.Claim(
   'stragglers',
   'One slow worker does not slow those who do not wait',
-  'One slow or lost worker slows the steps of methods that wait, and not of '
-  'those that do not',
+  'One slow or lost worker slows the steps of methods that wait for all, and '
+  'not of those that wait for nobody',
   'curves without a table (arXiv:1611.04581)',
 )
 P, STEP_S, RATE = 16, 0.1, 0.05
@@ -200,14 +200,14 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   missing = every.count(FREE) - len(free)
   return claim.judged(
     [*map(case, free)] + [claim.UNTRAINED] * missing,
-    f'a slow worker makes a step {slow} times as long where methods wait, '
-    f'{steady} where not; a lost one stops {stopped[0]} and {stopped[1]}',
+    f'a slow worker makes a step {slow} times as long for methods that wait '
+    f'for all, {steady} for nobody; a lost one stops {" and ".join(stopped)}',
     f'One worker of {P} that sleeps up to 300 ms makes a step {slow} times as '
     f'long for methods that wait for all, {steady} for those that wait for '
     f'nobody; to {TARGET} held out they take {later} and {as_soon} times as '
     f'long ({arrive} of the {len(free)} that wait for nobody get there). A '
-    f'lost worker stops {stopped[0]} methods that wait, {stopped[1]} '
-    'that do not.',
+    f'lost worker stops {stopped[0]} methods that wait for all, {stopped[1]} '
+    'that wait for nobody.',
     trained.doubt(coverage),
   )
 

@@ -102,11 +102,10 @@ def span(rows: claim.Rows, over: str) -> str:
   )
 
 
-def open_down_to(
+def open_up_to(
   rows: claim.Rows, key: str, case: Callable[[Any], bool | None]
 ) -> str:
-  """The least negative number of a column in a row that is not decided."""
-  least = [
-    row[key] for row in rows if case(row) is None and (row[key] or 0) < 0
-  ]
-  return f'; undecided: down to {min(least):.2f}' if least else ''
+  """The largest number of a column in a row that is not decided."""
+  left = [row[key] for row in rows if case(row) is None]
+  most = [value for value in left if intervals.known(value)]
+  return f'; undecided: up to {max(most):+.2f}' if most else ''

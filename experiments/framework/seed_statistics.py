@@ -151,6 +151,20 @@ def ratio(
   return found, standard_error([a - found * b for a, b in pairs]) / means[1]
 
 
+def is_faster(row: Mapping[str, Any], speed: str) -> bool | None:
+  """Whether a row's method is at least FASTER times as fast to a target; None
+  if the seeds cannot tell, or a better learning rate might change that.
+
+  Args:
+    row: with an error, seeds and INSIDE.
+    speed: the column of times as fast; None in it is a target that was missed.
+  """
+  times, error = row[speed], row[f'{speed}{ERROR}']
+  known = times is not None
+  fast = known and intervals.at_least(FASTER, times, error, row['seeds'])
+  return None if fast is False and not row[INSIDE] else fast
+
+
 def over(row: Mapping[str, Any], other: str) -> str:
   """A row's points over another method, with their standard error."""
   points = f'points over {other}'

@@ -406,6 +406,33 @@ def test_sites_are_judged_in_points_or_of_text_in_nats(
   assert sites.holds(row) is good
   worse = row | {plain: -0.1}  # Than what it is with a plain outer step.
   assert sites.holds(worse) is (None if method == 'diloco' else good)
+  alone = row | {plain: None}  # Perhaps its search was too small.
+  lost = method == 'diloco' and good is False
+  assert sites.holds(alone) is (None if lost else good)
+
+
+@pytest.mark.parametrize(
+  'speed, error, inside, faster',
+  [
+    (1.2, 0.01, True, True),
+    (1.2, 0.01, False, True),  # A better rate makes it faster yet.
+    (1.2, 0.2, True, None),
+    (1.2, None, True, None),  # One seed.
+    (0.9, 0.01, True, False),
+    (0.9, 0.01, False, None),
+    (None, None, True, False),  # It misses the target.
+  ],
+)
+def test_who_is_faster_is_for_seeds_and_rates_to_tell(
+  speed, error, inside, faster
+):
+  row = {
+    'x': speed,
+    f'x{ERROR}': error,
+    'seeds': 3,
+    seed_statistics.INSIDE: inside,
+  }
+  assert seed_statistics.is_faster(row, 'x') is faster
 
 
 def test_the_time_left_is_that_of_runs_of_the_same_size(tmp_path):

@@ -1,0 +1,138 @@
+"""Regret: what following a rule costs over the best strategy in hindsight."""
+
+import math
+import statistics
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from experiments.framework import claim, intervals, seed_statistics
+from experiments.framework.seed_statistics import INSIDE
+
+CELL = 'workload', 'link'
+SECONDS = 'seconds to the target, seed '
+Seconds = Mapping[str, Sequence[float]]  # To the target: by strategy and seed.
+
+
+class Case(NamedTuple):
+  """A workload on a link.
+
+  Attributes:
+    cell: which, by the columns of CELL.
+    seconds: of all strategies, the seeds in the same order.
+    picks: the strategy that each rule follows.
+    unsure: strategies whose best learning rate is at the edge of those tried.
+  """
+
+  cell: Mapping[str, Any]
+  seconds: Seconds
+  picks: Mapping[str, str]
+  unsure: Collection[str]
+
+  def table(self) -> list[dict[str, Any]]:
+    """Its seconds, a row for each strategy."""
+    return [
+      self.cell
+      | {'strategy': name, INSIDE: name not in self.unsure}
+      | {f'{SECONDS}{seed}': s for seed, s in enumerate(each)}
+      for name, each in self.seconds.items()
+    ]
+
+
+def read(
+  rows: claim.Rows, seconds: claim.Rows, rules: Sequence[str]
+) -> list[Case]:
+  """The cases of rows with a column 'RULE: strategy' for each rule.
+
+  Args:
+    rows: with the columns of cells.
+    seconds: what `Case.table` wrote of them.
+    rules: their names.
+  """
+  found = []
+  for row in rows:
+    cell = {key: row[key] for key in CELL}
+    mine = {s['strategy']: s for s in seconds if cell.items() <= s.items()}
+    of = lambda s: [v for key, v in s.items() if key.startswith(SECONDS)]
+    found.append(
+      Case(
+        cell,
+        {name: of(s) for name, s in mine.items()},
+        {rule: row[f'{rule}: strategy'] for rule in rules},
+        [name for name, s in mine.items() if not s[INSIDE]],
+      )
+    )
+  return found
+
+
+def mean(cases: Sequence[Case], without: int | None = None) -> dict[str, float]:
+  """The mean regret of each rule, perhaps without a seed; {} of no cases."""
+
+  def one(case: Case, rule: str) -> float:
+    left = {
+      name: [s for seed, s in enumerate(each) if seed != without]
+      for name, each in case.seconds.items()
+    }
+    return regret(left, case.picks[rule])
+
+  rules = cases[0].picks if cases else ()
+  return {
+    rule: statistics.fmean(one(case, rule) for case in cases) for rule in rules
+  }
+
+
+def regret(seconds: Seconds, pick: str) -> float:
+  """How much longer a pick takes than the quickest strategy: 0.1 is 10 %."""
+  mean = {method: statistics.fmean(each) for method, each in seconds.items()}
+  return mean[pick] / min(mean.values()) - 1
+
+
+def is_below(goal: float, case: Case, rule: str) -> bool | None:
+  """Whether a rule has less regret than a goal; None if the seeds cannot tell.
+
+  Who is the quickest is uncertain, too: what the rule picks is held against
+  every other strategy. One that it is surely behind decides, or all that it
+  surely is not.
+  """
+  pick, cases = case.picks[rule], []
+  for rival in case.seconds.keys() - {pick}:
+    mine, theirs = case.seconds[pick], case.seconds[rival]
+    found, error = seed_statistics.ratio(mine, theirs)
+    sure = not {pick, rival} & {*case.unsure}
+    cases.append(
+      intervals.is_below(1 + goal, found, error if sure else None, len(mine))
+    )
+  if False in cases:
+    return False
+  return None if None in cases else True
+
+
+def jackknife(of: Callable[[int], float], seeds: int) -> float:
+  """The standard error of a number that is no mean over seeds.
+
+  Tukey, Bias and confidence in not-quite large samples, 1958.
+
+  Args:
+    of: the number without the seed of an index.
+    seeds: how many there are.
+  """
+  each = [of(seed) for seed in range(seeds)]
+  return math.sqrt((seeds - 1) * statistics.pvariance(each))
+
+
+def most_error(cases: Sequence[Case], seeds: int) -> float:
+  """The largest standard error of the rules' mean regrets."""
+  of = lambda rule: lambda seed: mean(cases, seed)[rule]
+  return max(jackknife(of(rule), seeds) for rule in cases[0].picks)
+
+
+def lead(
+  cases: Sequence[Case], share: float, seeds: int
+) -> tuple[float, float]:
+  """By how much the first rule's mean regret is below a share of that of the
+  best of the others, and the standard error of that."""
+
+  def without(seed: int | None) -> float:
+    mine, *others = mean(cases, seed).values()
+    return share * min(others) - mine
+
+  return without(None), jackknife(without, seeds)

@@ -1,0 +1,53 @@
+"""Regret of a rule over the best strategy in hindsight, and its errors."""
+
+import pytest
+
+from experiments.framework import regret
+from experiments.framework.regret import Case
+from gossipjax.results.standard_error import standard_error
+
+
+def case(unsure=(), **seconds):
+  return Case({}, seconds, {'rule': 'mine'}, unsure)
+
+
+def test_the_mean_regret_of_a_rule_with_and_without_a_seed():
+  cases = [
+    case(mine=[2.0, 4.0], other=[1.0, 3.0]),
+    case(mine=[1.0, 1.0], other=[2.0, 2.0]),
+  ]
+  assert regret.mean(cases)['rule'] == pytest.approx((0.5 + 0.0) / 2)
+  assert regret.mean(cases, 0)['rule'] == pytest.approx((1 / 3 + 0.0) / 2)
+  assert regret.mean([]) == {}
+
+
+def test_the_quickest_in_hindsight_is_not_surely_without_regret():
+  """Two of three seeds of another one are faster: nobody knows."""
+  mine = [19.3, 19.0, 20.0]
+  assert regret.is_below(0.1, case(mine=mine, far=[82, 70, 76]), 'rule')
+  found = case(mine=mine, far=[82, 70, 76], close=[92.4, 13.0, 13.0])
+  assert regret.mean([found])['rule'] == 0
+  assert regret.is_below(0.1, found, 'rule') is None
+
+
+def test_one_that_is_surely_ahead_is_enough():
+  seconds = dict(mine=[1.9, 1.87, 1.97], far=[4.1, 1.0, 0.9])
+  ahead = case(**seconds, ahead=[1.32, 1.21, 1.29])
+  assert regret.is_below(0.1, ahead, 'rule') is False
+
+
+def test_a_rate_at_the_edge_of_those_tried_decides_nothing():
+  seconds = dict(mine=[1.0, 1.1, 1.2], far=[4.0, 4.1, 4.2])
+  assert regret.is_below(0.1, case(**seconds), 'rule')
+  for name in seconds:
+    assert regret.is_below(0.1, case([name], **seconds), 'rule') is None
+
+
+def test_a_jackknife_of_a_mean_is_its_standard_error():
+  values = [1.0, 2.0, 4.0, 8.0]
+
+  def without(seed):
+    left = values[:seed] + values[seed + 1 :]
+    return sum(left) / len(left)
+
+  assert regret.jackknife(without, 4) == pytest.approx(standard_error(values))
