@@ -3,7 +3,8 @@
     python -m experiments.fronts
 
 All strategies with 8 workers, each at its best learning rate: one seed of each,
-then two more of those on the front. A strategy is on the front if it has all
+then two more of those on the front, and five of those that may be as good as
+all-reduce with a tenth of its bytes. A strategy is on the front if it has three
 seeds and no other that has them scores more with fewer bytes on the busiest
 link.
 """
@@ -19,14 +20,15 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  front,
   margins,
   points,
-  seed_statistics,
   study,
   trained,
 )
+from experiments.framework.front import DENSE
 from experiments.framework.kept import Kept
-from experiments.framework.seed_statistics import LOSS, PATH, known
+from experiments.framework.seed_statistics import PATH, known
 from gossipjax.config import resolve
 
 CLAIM = claim.Claim(
@@ -56,11 +58,11 @@ LARGE = dict.fromkeys(('fashion', 'shakespeare'), (*PLAIN, *BEST)) | {
 }
 WORKERS = 8
 ON_GPUS = ('cifar', 'shakespeare')
-NAMES = ('workload', 'strategy')
 EVERY = 'fashion-dense'  # Workload on which all strategies have all seeds.
 FRONT = 'on the front'
-TENTH = 0.1  # Of the bytes.
 BOTH = 'all-reduce and those on the front'
+CHEAP = 'all-reduce and candidates with a tenth of its bytes'
+FURTHER = BOTH, CHEAP
 
 
 def studies(scale: str) -> trained.Studies:
@@ -74,9 +76,13 @@ def studies(scale: str) -> trained.Studies:
     methods = {s: partial(method, name, s, scale) for s in names}
     seeds = best_rate.SEEDS if name == EVERY else 1
     found |= {(name, s): partial(of, seeds) for s, of in methods.items()}
-    found[name, BOTH] = partial(
-      best_rate.further_seeds, methods, partial(_front, name)
-    )
+    for cell, choose, seeds in (
+      (BOTH, front.leaders, best_rate.SEEDS),
+      (CHEAP, front.candidates, best_rate.MORE),
+    ):
+      found[name, cell] = partial(
+        best_rate.further_seeds, methods, partial(choose, name), seeds
+      )
   return found
 
 
@@ -86,81 +92,64 @@ def method(name: str, strategy: str, scale: str, seeds: int) -> study.Study:
   return best_rate.method(name, WORKERS, scale, config, seeds=seeds)
 
 
-def _front(name: str, first: dict[str, best_rate.Tuned]) -> list[str]:
-  """All-reduce and the strategies on the front."""
-  rows = [_row((name, strategy), tuned) for strategy, tuned in first.items()]
-  best = [row['strategy'] for row in rows if on_the_front(row, rows)]
-  return [*dict.fromkeys(('all_reduce', *best))]
-
-
-def _row(cell: tuple[str, str], tuned: best_rate.Tuned) -> dict[str, Any]:
-  return seed_statistics.row(seed_statistics.columns(NAMES, cell), tuned)
-
-
-def on_the_front(row: dict[str, Any], rows: claim.Rows) -> bool:
-  """Whether no other row of the workload is better in both."""
-  if not known(row[LOSS]) or not known(row[PATH]):
-    return False
-  column, sign, *_ = margins.measure(row['workload'])
-  return not any(
-    other[PATH] < row[PATH] and sign * other[column] > sign * row[column]
-    for other in rows
-    if other['workload'] == row['workload'] and known(other[LOSS])
-  )
-
-
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
   """A row for each strategy, with all seeds that are kept."""
   scale = coverage[0]['scale']
-  begun = {cell[0] for cell in found if cell[1] not in (BOTH, 'all_reduce')}
+  begun = {cell[0] for cell in found if cell[1] not in (*FURTHER, 'all_reduce')}
   best = {
     cell: best_rate.with_all_seeds(partial(method, *cell, scale), one, kept)
     for cell, one in found.items()
-    if cell[0] in begun and cell[1] != BOTH
+    if cell[0] in begun and cell[1] not in FURTHER
   }
-  rows = [_row(cell, one) for cell, one in best.items()]
+  rows = [front.row(cell, one) for cell, one in best.items()]
   for name in figures.values(rows, 'workload'):
     mine = [row for row in rows if row['workload'] == name]
     most = max(r['seeds'] for r in mine)
     complete = [r for r in mine if r['seeds'] == most]
     for row in mine:
-      row[FRONT] = row in complete and on_the_front(row, complete)
+      row[FRONT] = row in complete and front.on_the_front(row, complete)
   for row in rows:
     name, mine = row['workload'], best[row['workload'], row['strategy']]
-    dense = best.get((name, 'all_reduce')) if row['seeds'] > 1 else None
-    row |= margins.gain(mine, dense, name, 'all_reduce')
+    dense = best.get((name, DENSE)) if row['seeds'] > 1 else None
+    row |= margins.gain(mine, dense, name, DENSE)
+  candidates = [
+    front.candidate(name, strategy, more)
+    for (name, cell), more in found.items()
+    for strategy in (more if cell == CHEAP else ())
+  ]
   return claim.Finding(
-    verdict(rows, coverage),
+    verdict(rows, coverage, candidates),
     rows,
     NOTES,
     *trained.evidence(rows, coverage, whole=True),
-    tables={'coverage': coverage},
+    tables={'coverage': coverage, 'candidates': candidates},
   )
 
 
-def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
+def verdict(
+  rows: claim.Rows, coverage: claim.Rows, candidates: claim.Rows
+) -> claim.Verdict:
   """Per workload: who is on the front, and whether a tenth is enough."""
   cases, said, short = [], [], []
   for name in figures.values(rows, 'workload'):
     mine = [row for row in rows if row['workload'] == name]
-    front = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
-    if not (dense := [r for r in mine if r['strategy'] == 'all_reduce']):
+    best = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
+    if not best:
       continue
-    cheap = {
-      row['strategy']: margins.is_as_good(row, 'all_reduce')
-      for row in mine
-      if row[PATH] <= TENTH * dense[0][PATH]
-    }
-    good = [strategy for strategy, fine in cheap.items() if fine]
+    cheap = front.cheap(mine)
+    of_many = lambda row, n=len(cheap): margins.is_as_good(row, DENSE, tests=n)
+    tried = [row for row in candidates if row['workload'] == name]
+    good = [row['strategy'] for row in tried if of_many(row)]
     complete = trained.is_complete(coverage, name)
-    unsure = any(cheap.get(row['strategy'], False) is None for row in front)
+    fails = lambda row: margins.is_as_good(row, DENSE) is False
+    unsure = any(row in cheap and not fails(row) for row in best)
     enough = bool(good) or (None if unsure or not complete else False)
-    ahead = margins.leads(front[-1], 'all_reduce')  # Of itself: False.
+    ahead = margins.leads(best[-1], DENSE)  # Of itself: False.
     enough = claim.all_hold((enough, None if ahead is None else not ahead))
     cases.append(enough if complete else None)
-    names = ', '.join(row['strategy'] for row in front)
+    names = ', '.join(row['strategy'] for row in best)
     names = names if complete else 'not known yet'
     fine = ', '.join(good) or ('none' if enough is False else 'undecided')
     said.append(
@@ -184,16 +173,22 @@ NOTES = f"""
 all-reduce: within {margins.POINTS.margin} points of accuracy, of text
 within {margins.NATS.margin} nats; more than all-reduce is more by at least as
 much. Those on the front with the first seed have three seeds, on {EVERY} all,
-and others of which three are kept; those with one are on no front. The front is
+and others of which three are kept; those with one are on no front. With a tenth
+of the bytes the best {front.CANDIDATES} of the first seed have {best_rate.MORE}
+seeds (the table of candidates), and count as good with a confidence of 95 %
+divided among all that send so little (Bonferroni): one of many is enough. The
+front is
 that of the means: who is on it by less than the errors may not be. On
 {', '.join(LARGE)} only plain methods are trained, and those that were on the
 front of a smaller workload when these were begun: a training takes minutes.
 """
 
 
-def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
+def figure(
+  rows: claim.Rows, coverage: claim.Rows, candidates: claim.Rows
+) -> Figure:
   """Score against bytes; the front is joined by a line, most have names."""
-  del coverage
+  del coverage, candidates
   names = figures.values(rows, 'workload')
   found = Figure(figsize=(10, 5.5 * len(names)), layout='constrained')
   panels = found.subplots(len(names), 1, squeeze=False)[:, 0]

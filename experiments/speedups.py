@@ -51,7 +51,8 @@ REACHING = 'those that reach the target'
 
 def studies(scale: str) -> trained.Studies:
   """Those of `fronts`; on its small workloads also further seeds."""
-  found = dict(fronts.studies(scale))
+  found = fronts.studies(scale)
+  found = {c: study for c, study in found.items() if c[1] != fronts.CHEAP}
   for name in [n for n in fronts.SMALL if (n, fronts.BOTH) in found]:
     names = [c[1] for c in found if c[0] == name and c[1] != fronts.BOTH]
     methods = {s: partial(fronts.method, name, s, scale) for s in names}

@@ -34,6 +34,7 @@ sizes              how long they train, at which rate tuning begins, and what
 intervals          on which side of a bound a mean is, as seeds can tell: the
                    95 % rule of verdicts
 seed_statistics    means, standard errors and differences over seeds
+front              the front of score against bytes, and who gets further seeds
 margins            who is as good as another on a workload
 site_methods       methods that train between sites: configs, outer rates
 step_times         seconds of a step: measured computing, modelled link

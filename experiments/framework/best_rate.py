@@ -18,7 +18,7 @@ from experiments.framework.study import Ask, Study, follow
 from gossipjax.config import given_arguments
 
 TRIALS = 5  # Most learning rates of a method, unless a claim says more.
-SEEDS = 3
+SEEDS, MORE = 3, 6  # Of a method; where the best of many is looked for.
 # Of accuracy: one seed on validation data does not tell such rates apart.
 TIE = 0.003
 
@@ -132,22 +132,24 @@ def method(
 def further_seeds(
   methods: Mapping[str, Callable[[int], Study]],
   choose: Callable[[dict[str, Tuned]], Iterable[str]],
+  seeds: int = SEEDS,
 ) -> Study:
-  """One seed of all methods, then all seeds of some.
+  """One seed of all methods, then further seeds of some.
 
   Args:
     methods: name -> the method's study with so many seeds.
-    choose: `Tuned` with one seed, by name -> names of those with all seeds.
+    choose: `Tuned` with one seed, by name -> names of those with more.
+    seeds: that these have.
 
   Returns:
-    `Tuned` with all seeds, by name of those chosen.
+    `Tuned` with these seeds, by name of those chosen.
   """
   first = {}
   for name, of in methods.items():
     first[name] = yield from of(1)
   more = {}
   for name in choose(first):
-    more[name] = yield from methods[name](SEEDS)
+    more[name] = yield from methods[name](seeds)
   return more
 
 

@@ -13,7 +13,11 @@ def known(value: float | None) -> bool:
 
 
 def at_least(
-  bound: float, value: float | None, error: float | None, seeds: int
+  bound: float,
+  value: float | None,
+  error: float | None,
+  seeds: int,
+  tests: int = 1,
 ) -> bool | None:
   """Whether a value is at least a bound; None if the seeds cannot tell.
 
@@ -25,10 +29,11 @@ def at_least(
     value: a mean over seeds, or a ratio of means.
     error: its standard error.
     seeds: that the error comes from.
+    tests: among which what SURE leaves is divided (Bonferroni).
   """
   if not known(value) or not known(error):
     return None
-  sure = students_t(SURE, seeds) * error if error else 0.0
+  sure = students_t(1 - (1 - SURE) / tests, seeds) * error if error else 0.0
   return value >= bound if abs(value - bound) >= sure else None
 
 

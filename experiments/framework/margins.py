@@ -64,11 +64,15 @@ def gain(
 
 
 def is_as_good(
-  row: Mapping[str, Any], other: str, lost: bool = True
+  row: Mapping[str, Any], other: str, lost: bool = True, tests: int = 1
 ) -> bool | None:
   """Whether a row's gain over another is at least minus the margin, or if
-  nothing may be lost at least 0; None if the seeds cannot tell."""
-  return _gains(row, other, -lost)
+  nothing may be lost at least 0; None if the seeds cannot tell.
+
+  Args:
+    tests: of how many one is enough; see `intervals.at_least`.
+  """
+  return _gains(row, other, -lost, tests)
 
 
 def is_worse(row: Mapping[str, Any], other: str) -> bool:
@@ -82,12 +86,14 @@ def leads(row: Mapping[str, Any], other: str) -> bool | None:
   return _gains(row, other, 1)
 
 
-def _gains(row: Mapping[str, Any], other: str, margins: int) -> bool | None:
+def _gains(
+  row: Mapping[str, Any], other: str, margins: int, tests: int = 1
+) -> bool | None:
   """Whether the gain over another is at least so many margins."""
   column = f'gain over {other}'
   bound = margins * measure(row['workload']).margin
   gain, error = row[column], row[f'{column}{ERROR}']
-  return intervals.at_least(bound, gain, error, row['seeds'])
+  return intervals.at_least(bound, gain, error, row['seeds'], tests)
 
 
 def span(rows: claim.Rows, over: str) -> str:

@@ -64,7 +64,7 @@ def test_a_score_far_below_the_front_is_at_the_edge_with_its_value():
     row('random_k', 55.0, 1e4),
     row('diverged', None, 1e5),
   ]
-  (axes,) = fronts.figure(rows, []).axes
+  (axes,) = fronts.figure(rows, [], []).axes
   assert {text.get_text() for text in axes.texts} == {
     'topk',
     'all_reduce',
@@ -74,7 +74,7 @@ def test_a_score_far_below_the_front_is_at_the_edge_with_its_value():
 
 
 def test_a_front_of_nobody_is_drawn(tmp_path):
-  fronts.figure([row('topk', 92.0, 1e4)], []).savefig(tmp_path / 'a.png')
-  fronts.figure([row('topk', math.nan, math.nan)], []).savefig(
+  fronts.figure([row('topk', 92.0, 1e4)], [], []).savefig(tmp_path / 'a.png')
+  fronts.figure([row('topk', math.nan, math.nan)], [], []).savefig(
     tmp_path / 'b.png'
   )
