@@ -64,10 +64,11 @@ def _periodic(name: str, **given: Any) -> ConfigDict:
   return resolve.strategy_config(name, period=PERIOD, **given)
 
 
-# The most telling first.
+# The most telling first; what DiLoCo contains beside it.
 METHODS: Mapping[str, Method] = {
   'all_reduce': Method(resolve.strategy_config('all_reduce')),
   'diloco': Method(_diloco(), 'outer.stepsize'),
+  'local_sgd': Method(_periodic('local_sgd')),
   'noloco': Method(_periodic('noloco'), 'stepsize'),
   'streaming_diloco': Method(_streaming(), 'outer.stepsize'),
   'diloco, 4 bits': Method(_bits(4, 0.0), 'outer.stepsize'),
@@ -76,7 +77,6 @@ METHODS: Mapping[str, Method] = {
   'diloco, 2 bits, error feedback': Method(_bits(2, 1.0), 'outer.stepsize'),
   'diloco, period 5': Method(_diloco(period=5), 'outer.stepsize'),
   'diloco, period 100': Method(_diloco(period=100), 'outer.stepsize'),
-  'local_sgd': Method(_periodic('local_sgd')),
   'des_loc': Method(
     _periodic('des_loc', first_period=3 * PERIOD, second_period=6 * PERIOD)
   ),
