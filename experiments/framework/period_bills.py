@@ -86,7 +86,7 @@ METHODS = {
   'decoupled_diloco, period 24': Method(
     decoupled_diloco.strategy(fragments=LAYERS, delay=2), 24, beside=2
   ),
-  'slowmo, period 48': Method(slowmo.strategy(48, 48), 48),
+  'slowmo, period 48, local_period 48': Method(slowmo.strategy(48, 48), 48),
   'delayed_averaging, delay 1': Method(delayed_averaging.strategy()),
   'd2 on a ring': Method(d2.strategy()),
   'gradient_tracking on a ring': Method(gradient_tracking.strategy()),

@@ -25,7 +25,7 @@ from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 from gossipjax.local_step import Worker
 
-_FIRST = 16  # Steps that are always audited if the program branches.
+_FIRST = 16  # Steps that are audited if a path has the bytes of no bill.
 _ALL_BILLED = 64  # Steps whose branches are told if all paths are billed.
 _MOST = 32  # Bills that differ.
 # Steps of a run: 2 to 3 ms each on two cores, where branches are told 7 to 16.

@@ -3,7 +3,7 @@
 from gossipjax.comparison import answer_text, scores
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.markup import escaped, escaped_rows, of_rows
-from gossipjax.comparison.target_costs import Row
+from gossipjax.comparison.target_costs import Row, means
 from gossipjax.comparison.units import duration, size
 from gossipjax.results.total_time import MEASURED, VIRTUAL
 
@@ -42,13 +42,14 @@ def _part(row: Row, seconds: float) -> str:
 
 
 def _speed_up(answer: Answer, row: Row) -> str:
-  """Of two upper bounds there is none."""
+  """Over common seeds; of two upper bounds there is none."""
   dense: Row = answer.reference
   bounds = row.at_once, dense.at_once
   if row is dense or not (row.arrives and dense.arrives) or all(bounds):
     return ''
   bound = 'at least ' * row.at_once + 'at most ' * dense.at_once
-  return f'{bound}{dense.total.mean / row.total.mean:.3g} x'
+  theirs, mine = means('each', dense, row)
+  return f'{bound}{theirs / mine:.3g} x'
 
 
 def markdown(answer: Answer | None) -> str:

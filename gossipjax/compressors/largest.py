@@ -19,8 +19,8 @@ from gossipjax.norms import wide
 
 _ROOM = 8192  # Candidates at least; fewer would need a larger sample.
 _SAMPLED = 128  # Candidates expected in the sample; standard deviation 11.
-# Where sorting candidates beats searching them: an H200 took 0.44 against 1.39
-# ms for 25.6 M entries, 0.89 against 1.86 ms for 100 M. Loops are slow there,
+# Where sorting candidates beats searching them: an H200 took 0.26 against 1.24
+# ms for 25.6 M entries, 0.52 against 1.71 ms for 100 M. Loops are slow there,
 # as the host asks for their length at each turn. CPUs are faster by searching.
 _SORTING = ('gpu',)
 

@@ -1,7 +1,8 @@
 """Communication strategies, one file per algorithm, listed by this folder.
 
 Each file defines `strategy(...) -> Strategy`, a `strategy.name` of a config:
-two aggregators (aggregator.py), of gradients and of parameters. The tutorial in
+aggregators (aggregator.py) of gradients and of parameters, of moments and of
+the model's state if it has them, and an asynchronous form. The tutorial in
 docs/ writes one. A method that does not conserve the sum over workers says so
 in its file, `NOT_CONSERVED = {slot: how}`; without that laws of the contract
 fail.

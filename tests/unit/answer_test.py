@@ -96,6 +96,8 @@ def test_seeds_that_one_of_two_lacks_decide_nothing(tmp_path):
   text = answer_text.paragraphs(told)[0]
   assert 'One seed cannot tell sparse from dense' in text
   assert '0.857 times as long' in text  # 0.6 s a step beside 0.7, of seed 0.
+  (row,) = [r for r in answer_table.rows(told) if r['run'] == 'sparse']
+  assert row['speed-up over dense'] == '0.857 x'
 
 
 def test_who_stopped_since_a_worker_was_lost_is_said_to(tmp_path):
