@@ -118,6 +118,7 @@ def find(
     front.candidate(name, strategy, more)
     for (name, cell), more in found.items()
     for strategy in (more if cell == CHEAP else ())
+    if strategy != DENSE
   ]
   return claim.Finding(
     verdict(rows, coverage, candidates),
