@@ -12,9 +12,9 @@ quorum a worker receives the old s. The merge is a mean, or per tensor
 
   D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i))
 
-Asynchronous workers report at their own times, perhaps twice before an outer
-step, which takes the first report `grace` steps after the K-th, or one of each
-worker. They wait for what they exchange: tau hides nothing.
+Asynchronous workers report at their own times, some perhaps twice before an
+outer step, which is taken at the first report `grace` steps after the K-th, or
+once there are as many as workers. They wait for exchanges: tau hides nothing.
 
 Decoupled DiLoCo, 2026. arXiv:2604.21428. H = 24, w_i and merge follow readers'
 notes, which have F = 24 and tau = 2 (a small model has fewer layers), and merge

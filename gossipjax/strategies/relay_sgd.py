@@ -5,7 +5,7 @@
 
 over the neighbors k of worker i in a tree, where y_i is the model after the
 local step and x_0 the initial one, which stands for those from whom nothing has
-arrived yet. A model arrives with a delay of its distance, and counts once.
+arrived yet. A model at distance d arrives d - 1 steps late, and counts once.
 
 Vogels et al., RelaySum for decentralized deep learning on heterogeneous data,
 2021. arXiv:2110.04175

@@ -10,8 +10,8 @@ value: 1 forgets the exchange, 0 forgets the local steps since it began. With
 one fragment, tau = 0 and alpha = 0 it is DiLoCo.
 
 Douillard et al., Streaming DiLoCo with overlapping communication, 2025.
-arXiv:2501.18512. Its fragments have 3 layers; here there are 2 fragments by
-default, because small models have few layers.
+arXiv:2501.18512. Its fragments have 3 blocks of a transformer; here a layer is
+a module inside of a block, and there are 2 fragments by default.
 """
 
 from typing import NamedTuple

@@ -26,11 +26,12 @@ def fragments(
 
   Args:
     tree: parameters; a layer is what lies in one dict, list or tuple, or a leaf
-      of the outermost one.
+      of the outermost one: of a transformer's block each module by itself.
     count: F, number of fragments.
-    pattern: strided, fragment f has the layers f, f + F, ...; sequential, it
-      has neighboring layers; balanced, each layer, the largest first, joins
-      the fragment with the fewest bytes.
+    pattern: strided, fragment f has the layers f, f + F, ... in the order of
+      the tree, where names sort as text (Conv_10 before Conv_2); sequential,
+      it has neighbors in that order; balanced, each layer, the largest first,
+      joins the fragment with the fewest bytes.
 
   Raises:
     UserError: there is no such pattern, or there are fewer layers than

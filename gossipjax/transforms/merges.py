@@ -20,6 +20,7 @@ from gossipjax.errors import UserError, nearest
 from gossipjax.norms import needs_floats, widened
 
 MERGES = ('mean', 'direction')
+CANCELLED = 1e-6  # Of the sum of weights: the length of rounding.
 
 
 class Reports(NamedTuple):
@@ -47,7 +48,9 @@ def report(moved: Tree, weight: jax.Array, merge: str) -> Reports:
     unit = lambda d, r: d / jnp.where(r > 0, r, 1)
     moved = jax.tree.map(unit, moved, length)
   weighted = lambda tree: jax.tree.map(lambda x: weight * x, tree)
-  return Reports(weighted(moved), weighted(length), weight, jnp.float32(1))
+  # Who has taken no step since it received the parameters has nothing to say.
+  workers = (weight > 0).astype(jnp.float32)
+  return Reports(weighted(moved), weighted(length), weight, workers)
 
 
 def merged(reports: Reports, merge: str, like: Tree) -> Tree:
@@ -59,7 +62,9 @@ def merged(reports: Reports, merge: str, like: Tree) -> Tree:
 
   def leaf(moves, length, x):
     norm = jnp.sqrt(jnp.sum(moves * moves))
-    unit = moves / jnp.where(norm > 0, norm, 1)
+    # Of directions that cancel rounding is left, which has no direction.
+    there = norm > CANCELLED * weight
+    unit = jnp.where(there, moves / jnp.where(there, norm, 1), 0)
     return (length / weight * unit).astype(x.dtype)
 
   return jax.tree.map(leaf, reports.moves, reports.lengths, like)

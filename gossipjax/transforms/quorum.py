@@ -36,7 +36,8 @@ class Quorum(NamedTuple):
     grace: steps to wait for more reports after the K-th one, counted in the
       steps of the reporting workers. The first report that is at least so many
       steps after the K-th one ends the wait.
-    everyone: number of reports that ends the wait at once; of all workers.
+    everyone: number of workers; so many reports end the wait at once, also if
+      some are of the same worker.
   """
 
   size: int

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from gossipjax import compressors, topology
+from gossipjax import compressors, executors, topology
 from gossipjax.aggregator import Strategy, every, identity, stateless
 from gossipjax.compressors import cosines
 from gossipjax.errors import UserError
@@ -90,6 +90,23 @@ def test_noloco_with_all_workers_in_one_group_is_diloco_with_a_heavy_ball():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(
+  'a, c, together', [(0.5, 1.2, True), (0.9, 1.2, False)]
+)
+def test_replicas_of_noloco_stay_together_below_a_pull(a, c, together):
+  """c < 2 (1 - a^2): 1.5 and 0.38 here; other values look harmless."""
+  outer = noloco.strategy(1, a, c, c).parameters
+  step = executors.on_one_device(lambda x, s, t: outer.update(x, s, t)[:2])
+  noise = np.random.default_rng(0).normal(size=(100, 8, 4))
+  noise -= noise.mean(axis=1, keepdims=True)
+  x = jnp.zeros((8, 4))
+  state = executors.on_one_device(outer.init)(x)
+  for t, each in enumerate(noise):
+    x, state = step(x + jnp.float32(each), state, jnp.full(8, t, jnp.int32))
+  spread = float(jnp.std(x - x.mean(axis=0, keepdims=True)))
+  assert (spread < 10) == together
+
+
 def test_noloco_without_momentum_is_pairwise_averaging():
   close(
     train(noloco.strategy(H, 0.0, 1.0, 1.0), MOMENTUM),

@@ -73,6 +73,20 @@ def test_directions_that_cancel_and_no_progress_give_zero():
   assert not merge('direction', 0 * MOVES, WEIGHTS).any()
 
 
+def test_the_rounding_of_directions_that_cancel_is_no_direction():
+  """v and -3 v: their units differ in the last bits."""
+  v = np.random.default_rng(0).normal(size=1000)
+  opposite = np.stack([v, -3 * v])
+  assert not merge('direction', opposite, [1.0, 1.0]).any()
+
+
+def test_who_has_taken_no_step_is_not_counted():
+  moved = jnp.zeros(3)
+  for steps, counted in ((0.0, 0), (2.0, 1)):
+    found = report(moved, jnp.float32(steps), 'direction')
+    assert found.workers == counted
+
+
 def test_one_worker_or_equal_progress_is_merged_into_itself():
   for how in ('mean', 'direction'):
     for moves in (MOVES[:1], np.stack([MOVES[0]] * 3)):
