@@ -544,3 +544,18 @@ def test_the_command_that_is_printed_may_be_pasted_whatever_the_folder(
   )
   assert ended.code == 0, ended.err
   assert f"run '--config={tmp_path}/my runs/tuned.py'" in ended.out
+
+
+def test_another_seed_draws_other_points():
+  values = {'optimizer.learning_rate': (0.1, 0.2, 0.3), 'batch_size': (8, 16)}
+  config = defaults.get_config('topk')
+  draws = []
+  for config.seed in range(5):
+    draws.append(grid.points(values, config, 2))
+  assert any(drawn != draws[0] for drawn in draws)
+
+
+@pytest.mark.parametrize('value, edge', [(1, True), (2, False), (3, True)])
+def test_both_ends_of_a_grid_are_edges(value, edge):
+  found = best_points.at_an_edge({'x': {'a.k': value}}, ROWS)
+  assert bool(found) is edge

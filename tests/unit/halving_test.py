@@ -18,10 +18,14 @@ from gossipjax.advice import (
   recommendation,
   risk,
 )
+from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.ranking import DENSE, WORSE, Candidate, Curve, ranked
+from gossipjax.advice.step_traffic import StepTraffic
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
+from gossipjax.network import Link
+from gossipjax.traffic import Traffic
 from gossipjax.training import optimizer, run
 from gossipjax.tuning import trials
 from tests.support import workdirs
@@ -464,3 +468,59 @@ def test_a_score_that_is_no_number_has_diverged(
   monkeypatch.setattr(trials, 'finish', finish)
   found = bench(tmp_path)(Pilot(Candidate(DENSE, 0.1), 20, 0))
   assert found.scores == left and len(found.seconds) == len(left)
+
+
+def test_goals_are_those_of_the_best_rate_of_all_reduce():
+  best, poor = Candidate(DENSE, 0.1), Candidate(DENSE, 0.3)
+  curves = {
+    poor: [Curve([0.25, 0.5], [1.0, 2.0])],
+    best: [Curve([0.5, 1.0], [1.0, 2.0])],
+    Candidate('bad', 0.1): [Curve([0.2, 0.4], [0.1, 0.2])],
+  }
+  bad, dense = ranked(curves, 10, 10, True)
+  if bad.candidate.name == DENSE:
+    bad, dense = dense, bad
+  assert dense.candidate == best
+  assert dense.seconds == pytest.approx(1 + (0.5 - np.mean(WORSE)) / 0.5)
+  assert bad.seconds == pytest.approx(0.2 + 1.98)  # Then the best all-reduce.
+
+
+def test_pilots_begin_with_the_seed_of_the_config():
+  every = [Candidate(DENSE, 0.1)]
+  asked = next(halving(every, [Round(20, 2)], 1000, True, seed=7))
+  assert [pilot.seed for pilot in asked] == [7, 8]
+
+
+@pytest.mark.parametrize('workers, near', [(4, True), (16, True), (2, False)])
+def test_a_training_with_half_or_twice_the_workers_is_near(workers, near):
+  run = known(0.0, 1.0)._replace(workers=workers)
+  assert known_runs.is_near(run, CONFIG) is near
+
+
+@pytest.mark.parametrize('seconds', [60.0, 600.0])
+def test_all_pilots_of_a_plan_take_no_longer_than_they_may(seconds):
+  names, step_s, begin_s = [DENSE, *'abcdefghijklmno'], 0.01, 2.0
+  plan = pilot_plan.planned(names, 300, seconds, step_s, begin_s)
+  every = [Candidate(n, rate) for n in plan.names for rate in plan.rates]
+  asking, took = halving(every, plan.rounds, 300, True), 0.0
+  asked = next(asking)
+  with pytest.raises(StopIteration):
+    while True:
+      # Steps of other strategies take half as long again.
+      took += sum(begin_s + 1.5 * step_s * p.steps for p in asked)
+      asked = asking.send([Curve([0.5, 1.0], [1.0, 2.0]) for _ in asked])
+  assert took <= seconds
+
+
+def test_a_model_of_the_same_kind_is_nearer_than_any_other():
+  config = {**CONFIG, 'task': {'name': 'other', 'model': 'transformer_large'}}
+  alike, unlike = known(0.0, 1.0), known(0.0, 1.0, model='mlp')
+  assert known_runs.distance(alike, config) == (4, 0)
+  assert known_runs.distance(unlike, config) == (known_runs.UNLIKE, 0)
+
+
+def test_seconds_of_a_step_count_as_often_as_a_training_has_it():
+  sent = Traffic.of([[1000, 0]], [[1, 0]])
+  traffic = StepTraffic(sent, True, np.array([0.1, 0.9]))
+  one = Forecast('x', 1.0, 0.0, traffic)
+  assert one.comm_s(Link(0.1, 1e4)) == pytest.approx(0.1 * 0.2)

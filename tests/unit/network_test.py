@@ -155,3 +155,12 @@ def test_what_is_waited_for_beside_computing_is_what_one_finds_by_hand():
   # The second one queues behind the first: 10 + 25 + 25 against 30 s.
   assert network.waited_seconds([25, 25, 0], 10, late=2) == 30
   assert network.waited_seconds([], 10, late=2) == 0
+
+
+def test_a_link_of_half_duplex_carries_both_directions_in_turn():
+  link = network.Link(1.0, 10.0, full_duplex=False)
+  # Workers that send and receive, or wait for the links of others.
+  bill = Traffic.of([[90], [40]], [[1], [1]], received=[[30], [50]])
+  np.testing.assert_allclose(network.seconds(link, bill), [1 + 12])
+  bill = Traffic.of([[90]], [[1]], received=[[30]], path_bytes=[[200]])
+  np.testing.assert_allclose(network.seconds(link, bill), [1 + 20])

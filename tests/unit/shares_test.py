@@ -202,3 +202,14 @@ def test_augmentation_is_a_pure_function_of_its_key():
   x = jnp.arange(2 * 64, dtype=jnp.uint8).reshape(2, 8, 8, 1)
   np.testing.assert_array_equal(crop_and_flip(x, KEY), crop_and_flip(x, KEY))
   assert (crop_and_flip(x, KEY) != crop_and_flip(x, jax.random.key(1))).any()
+
+
+def test_by_label_deals_shards_at_random():
+  """In the order of their labels two shards would be a whole class."""
+  dealt = split.by_label(LABEL, 10, 0)
+  assert np.mean([len(np.unique(LABEL[rows])) for rows in dealt]) > 1.5
+
+
+def test_by_label_leaves_out_examples_of_any_class():
+  left = np.setdiff1d(np.arange(len(LABEL)), split.by_label(LABEL, 7, 0))
+  assert len(left) == 12 and len(np.unique(LABEL[left])) > 3

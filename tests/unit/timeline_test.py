@@ -312,6 +312,7 @@ def test_a_straggler_sleeps_and_a_slow_spell_ends():
       9,
       FULL,
       step_s=1.0,
+      factors=(1.0, 2.0, 1.0),
       stragglers=(1,),
       sleep_s=0.3,
       slow=((2, 5.0, 6.0, 4.0),),
@@ -319,7 +320,8 @@ def test_a_straggler_sleeps_and_a_slow_spell_ends():
     3,
     0,
   )
-  slept = [compute_times.seconds(1, t, 0.0) - 1.0 for t in range(1_000)]
+  # A worker that computes for twice as long sleeps as others do.
+  slept = [compute_times.seconds(1, t, 0.0) - 2.0 for t in range(1_000)]
   assert 0 < min(slept) < max(slept) < 0.3
   assert np.mean(slept) == pytest.approx(0.15, rel=0.1)
   assert [compute_times.seconds(2, 0, at) for at in (4.9, 5.0, 5.9, 6.0)] == [
@@ -561,3 +563,49 @@ def test_no_pipe_carries_more_than_it_can():
     assert sorted(out) == list(range(40))
     assert pipe.busy_until(now) * 2 == pytest.approx(work)
     assert pipe.busy_until(now) < now
+
+
+def test_a_visit_is_a_transfer_of_both_ways_and_two_latencies():
+  _, timeline = clock(async_exchange.VISIT, FULL, shards=3)
+  while timeline.rounds < 2:
+    timeline.next()
+  spent = timeline.hours.spent_s
+  assert spent['transfer'] == pytest.approx([0.8] * 3)
+  assert spent['wait'] == pytest.approx([0.0] * 3, abs=1e-9)
+
+
+def test_a_gradient_is_as_stale_as_the_meetings_since_it_began():
+  # 0 meets 1 every 1.4 s; 1 begins at 0 s, is ready at 5 s and at 10 s.
+  _, timeline = clock(
+    async_exchange.MEET,
+    FULL,
+    2,
+    draw=lambda worker, rng: (1,) if worker == 0 else (),
+    factors=(1.0, 5.0),
+  )
+  for ready, expected in ((5, (3 / 4, 3)), (10, (4 / 5, 4))):
+    while timeline.hours.spent_s['compute'][1] < ready:
+      timeline.next()
+    assert timeline.hours.take_staleness() == expected
+
+
+@pytest.mark.parametrize(
+  'kind, deviation',
+  [
+    ('uniform', 0.5 / 3**0.5),
+    ('lognormal', (math.exp(0.25) - 1) ** 0.5),
+    ('gamma', 0.5),
+  ],
+)
+def test_times_vary_as_much_as_was_asked_for(kind, deviation):
+  machines = cluster(2, 9, FULL, compute=kind, spread=0.5, step_s=0.2)
+  times = ComputeTimes(machines, 2, 0)
+  took = [times.seconds(w, t, 0.0) for w in range(2) for t in range(2_000)]
+  assert np.std(took) == pytest.approx(0.2 * deviation, rel=0.06)
+
+
+def test_the_link_of_who_waits_is_busy_while_a_round_carries_data():
+  timeline = rounds_of(Told(None))
+  for _ in range(2):
+    timeline.next()  # 1 s of computing, 0.1 s of latency, 0.3 s of bytes.
+  assert timeline.utilisation == pytest.approx(0.3 / 1.4)

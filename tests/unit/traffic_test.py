@@ -160,3 +160,19 @@ import jax
 assert jax.device_count() == 3
 """
   subprocess.run([sys.executable, '-c', program], check=True, timeout=120)
+
+
+def test_exchanges_at_once_wait_for_the_slowest_within_groups_too():
+  import dataclasses
+
+  import jax
+
+  bills = [
+    dataclasses.replace(
+      Traffic.of([10, 10], [4, 4]),
+      local_rounds=Traffic.of([rounds] * 2, [0] * 2).bytes,
+    )
+    for rounds in (2, 3)
+  ]
+  each = jax.tree.map(lambda *x: np.stack(x), *bills)
+  assert np.asarray(at_once(each).local_rounds).tolist() == [3, 3]

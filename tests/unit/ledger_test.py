@@ -1,0 +1,23 @@
+"""What a ledger adds up, by hand."""
+
+import numpy as np
+
+from gossipjax import network
+from gossipjax.traffic import Traffic
+from gossipjax.training.ledger import Ledger
+
+
+def test_a_ledger_adds_up_steps_as_one_does_by_hand():
+  ledger = Ledger({'x': network.Link(1.0, 10.0)}, 2, late=1)
+  bytes_, messages = [[10, 0, 0], [30, 0, 20]], [[1, 0, 0], [1, 0, 1]]
+  sent = Traffic.of(bytes_, messages, received=[[5, 0, 20], [0, 0, 0]])
+  sent = Traffic(*map(np.asarray, sent.counts()))  # As on the host.
+  losses = np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
+  ledger.add_steps(losses, sent, step_s=2.0)
+  assert ledger.bytes.tolist() == [10, 50] and ledger.step == 3
+  assert ledger.received.tolist() == [25, 0]
+  assert ledger.exchanges == 2  # In the last step one worker sends alone.
+  assert ledger.comm_s == {'x': 4.0 + 0.0 + 3.0}
+  # Half of the first exchange is beside the second step.
+  assert ledger.hidden_s == {'x': 2.0}
+  assert ledger.take_loss() == 3.0
