@@ -37,7 +37,7 @@ def jobs(scale: str) -> Iterator[queue.Job]:
     return
   for place in places:
     for cell in fronts.studies(scale):
-      if cell[0] == place and cell[1] != fronts.BOTH:
+      if cell[0] == place and cell[1] not in fronts.FURTHER:
         yield queue.Job(
           'all strategies',
           cell,
