@@ -133,10 +133,8 @@ def holds(row: dict[str, Any]) -> bool | None:
   None if the seeds cannot tell. A DiLoCo that is worse than PLAIN, which it
   contains, was searched too little; without PLAIN nobody knows."""
   good = margins.is_as_good(row, IT, lost=row['method'] not in BETTER)
-  if row['method'] == 'diloco' and (
-    margins.is_worse(row, PLAIN)
-    or (good is False and not intervals.known(row[f'gain over {PLAIN}']))
-  ):
+  alone = good is False and not intervals.known(row[f'gain over {PLAIN}'])
+  if row['method'] == 'diloco' and (alone or margins.is_worse(row, PLAIN)):
     return None
   return good
 
@@ -154,14 +152,15 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     for name in figures.values(mine, 'method')
   )
   short = '; '.join(
-    f'against {other} {_told(those("compared with", other))}'
+    f'over {other} {_told(those("compared with", other))}'
     for other in figures.values(mine, 'compared with')
   )
+  less = f'; {fewer} of {len(good)} with fewer bytes' * bool(good)
   plain = margins.span(those('method', 'diloco'), PLAIN)
   return claim.judged(
     [holds(row) for row in mine]
     + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
-    f'{short or "nothing yet"}; {fewer} of {len(good)} with fewer bytes',
+    (short + less if len(short + less) <= 160 else short) or 'nothing yet',
     f'A method holds where it loses at most {margins.POINTS.margin} points, of '
     f'text {margins.NATS.margin} nats; {" and ".join(BETTER)} where they lose '
     f'nothing. {told or "Nothing is trained yet"}. Of {len(good)} that hold '
