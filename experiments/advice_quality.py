@@ -57,7 +57,6 @@ LINKS = ('wan', '1gbe', '10gbe')
 GOAL, HALF = 0.1, 0.5
 RULES = ('advise', 'always all-reduce', 'always gossip', 'fastest step')
 SMALL = f'{RULES[0]}: regret is surely below {100 * GOAL:.0f} %'
-SEEDS = 3
 PILOTS = 'pilots'  # In place of a strategy's name in a cell.
 
 
@@ -87,7 +86,7 @@ def find(
       own_s = {m: advice_trainings.own_seconds(name, m, kept) for m in names}
       for link in LINKS:
         case = _case(name, link, tuned, own_s)
-        rows.append(_row(case, len(tuned[DENSE].runs)))
+        rows.append(_row(case))
         seconds += case.table()
   return claim.Finding(
     verdict(rows, coverage, seconds),
@@ -118,14 +117,14 @@ def _case(
   )
 
 
-def _row(case: Case, seeds: int) -> dict[str, Any]:
+def _row(case: Case) -> dict[str, Any]:
   mean = {m: statistics.fmean(each) for m, each in case.seconds.items()}
   best = min(mean, key=lambda m: mean[m])
   return {
     'workload': case.cell['workload'],
     'seen by the rule': case.cell['workload'] in SEEN,
     'link': case.cell['link'],
-    'seeds': seeds,
+    'seeds': regret.seeds_of([case]),
     'best in hindsight': best,
     'its seconds to the target': mean[best],
     **{f'{rule}: strategy': pick for rule, pick in case.picks.items()},
@@ -143,10 +142,10 @@ def verdict(
   held = [row[SMALL] for row in rows if row['workload'] in UNSEEN]
   told, lead = _told(regret.mean(new)), ''
   if new:
-    less, error = regret.lead(new, HALF, SEEDS)
-    held.append(intervals.at_least(0.0, less, error, SEEDS))
+    less, error = regret.lead(new, HALF)
+    held.append(intervals.at_least(0.0, less, error, regret.seeds_of(new)))
     lead = f' (less by {100 * less:.0f} +- {100 * error:.0f} points)'
-    told += f' (errors up to {100 * regret.most_error(new, SEEDS):.0f} points)'
+    told += f' (errors up to {100 * regret.most_error(new):.0f} points)'
   old = [case for case in cases if case.cell['workload'] in SEEN]
   complete = all(
     trained.is_complete(coverage, name)

@@ -66,7 +66,7 @@ FURTHER = BOTH, CHEAP
 
 
 def studies(scale: str) -> trained.Studies:
-  """By workload and strategy, then the further seeds of the front."""
+  """By workload and strategy, then further seeds of front and candidates."""
   quick = scale == 'quick'
   found: dict[tuple, Any] = {}
   places = ON_GPUS if scale == 'gpu' else (*SMALL, *LARGE)
@@ -97,7 +97,7 @@ def find(
 ) -> claim.Finding:
   """A row for each strategy, with all seeds that are kept."""
   scale = coverage[0]['scale']
-  begun = {cell[0] for cell in found if cell[1] not in (*FURTHER, 'all_reduce')}
+  begun = {cell[0] for cell in found if cell[1] not in (*FURTHER, DENSE)}
   best = {
     cell: best_rate.with_all_seeds(partial(method, *cell, scale), one, kept)
     for cell, one in found.items()
@@ -178,8 +178,7 @@ and others of which three are kept; those with one are on no front. With a tenth
 of the bytes the best {front.CANDIDATES} of the first seed have {best_rate.MORE}
 seeds (the table of candidates), and count as good with a confidence of 95 %
 divided among all that send so little (Bonferroni): one of many is enough. The
-front is
-that of the means: who is on it by less than the errors may not be. On
+front is that of the means: who is on it by less than the errors may not be. On
 {', '.join(LARGE)} only plain methods are trained, and those that were on the
 front of a smaller workload when these were begun: a training takes minutes.
 """

@@ -18,6 +18,10 @@ def row(cell: tuple, tuned: Tuned) -> dict[str, Any]:
   return seed_statistics.row(seed_statistics.columns(NAMES, cell), tuned)
 
 
+def _rows(workload: str, tuned: Mapping[str, Tuned]) -> list[dict[str, Any]]:
+  return [row((workload, name), one) for name, one in tuned.items()]
+
+
 def on_the_front(row: Mapping[str, Any], rows: claim.Rows) -> bool:
   """Whether no other row of the workload is better in both."""
   if not known(row[LOSS]) or not known(row[PATH]):
@@ -60,7 +64,7 @@ def leaders(workload: str, first: Mapping[str, Tuned]) -> list[str]:
     workload: its name.
     first: a seed of each strategy.
   """
-  rows = [row((workload, name), tuned) for name, tuned in first.items()]
+  rows = _rows(workload, first)
   best = [row['strategy'] for row in rows if on_the_front(row, rows)]
   return [*dict.fromkeys((DENSE, *best))]
 
@@ -73,11 +77,10 @@ def candidates(workload: str, first: Mapping[str, Tuned]) -> list[str]:
     workload: its name.
     first: as that of `leaders`.
   """
-  rows = [row((workload, name), tuned) for name, tuned in first.items()]
   gain = lambda name: margins.gain(first[name], first[DENSE], workload, DENSE)
   gains = {
     row['strategy']: gain(row['strategy'])[f'gain over {DENSE}']
-    for row in cheap(rows)
+    for row in cheap(_rows(workload, first))
   }
   least = -margins.measure(workload).margin
   near = [name for name, more in gains.items() if known(more) and more >= least]

@@ -64,6 +64,11 @@ def read(
   return found
 
 
+def seeds_of(cases: Sequence[Case]) -> int:
+  """The fewest seeds of a strategy."""
+  return min(len(each) for case in cases for each in case.seconds.values())
+
+
 def mean(cases: Sequence[Case], without: int | None = None) -> dict[str, float]:
   """The mean regret of each rule, perhaps without a seed; {} of no cases."""
 
@@ -119,15 +124,13 @@ def jackknife(of: Callable[[int], float], seeds: int) -> float:
   return math.sqrt((seeds - 1) * statistics.pvariance(each))
 
 
-def most_error(cases: Sequence[Case], seeds: int) -> float:
+def most_error(cases: Sequence[Case]) -> float:
   """The largest standard error of the rules' mean regrets."""
   of = lambda rule: lambda seed: mean(cases, seed)[rule]
-  return max(jackknife(of(rule), seeds) for rule in cases[0].picks)
+  return max(jackknife(of(rule), seeds_of(cases)) for rule in cases[0].picks)
 
 
-def lead(
-  cases: Sequence[Case], share: float, seeds: int
-) -> tuple[float, float]:
+def lead(cases: Sequence[Case], share: float) -> tuple[float, float]:
   """By how much the first rule's mean regret is below a share of that of the
   best of the others, and the standard error of that."""
 
@@ -135,4 +138,4 @@ def lead(
     mine, *others = mean(cases, seed).values()
     return share * min(others) - mine
 
-  return without(None), jackknife(without, seeds)
+  return without(None), jackknife(without, seeds_of(cases))
