@@ -1,9 +1,7 @@
 """Equal tuning: the same budget for all, the test set unseen, nothing twice."""
 
 import csv
-import importlib.util
 import json
-import math
 import os
 import pathlib
 import re
@@ -11,10 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
 
 import pytest
-from ml_collections import ConfigDict, FieldReference
 
 from gossipjax.comparison import compare, one_training
 from gossipjax.config import defaults
@@ -23,11 +19,12 @@ from gossipjax.distributed.launcher import free_port
 from gossipjax.errors import UserError
 from gossipjax.results import workdir
 from gossipjax.training.run import resolve_run
-from gossipjax.tuning import best_points, config_source, grid, trials, tune
+from gossipjax.tuning import config_source, grid, trials, tune
 from tests.support import program
+from tests.support.tuning import STRATEGIES, load, small
 
 RATES = {'optimizer.learning_rate': (0.1, 1e30)}
-STRATEGIES = ('local_sgd', 'all_reduce')  # Not in alphabetical order.
+
 BEGINS = """
 import multiprocessing, os, time
 from concurrent.futures import ProcessPoolExecutor
@@ -39,15 +36,6 @@ if __name__ == '__main__':
     print(pool.submit(os.getpid).result(), flush=True)
     pool.submit(time.sleep, 60).result()
 """
-
-
-def small(*strategies: str) -> defaults.ConfigDict:
-  """Two workers, six steps."""
-  config = defaults.get_config()
-  config.update(workers=2, steps=6, log_every=3, eval_every=0, executor='vmap')
-  config.split.examples = 64
-  config.variants = defaults.variants(**{name: name for name in strategies})
-  return config
 
 
 @pytest.fixture(scope='module')
@@ -98,99 +86,6 @@ def test_a_trial_that_diverges_has_lost_and_stops_nobody(tuned):
   }
 
 
-ROWS = [
-  {
-    'variant': v,
-    'a.k': k,
-    'seed': s,
-    'validation_accuracy': score,
-    'validation_loss': loss,
-    'diverged': '' if score else 'NaN',
-  }
-  for v, k, s, score, loss in (
-    ('x', 1, 0, 0.9, 0.6),
-    ('x', 1, 1, None, None),  # Once the best.
-    ('x', 2, 0, 0.8, 0.5),
-    ('x', 2, 1, 0.6, 0.5),
-    ('x', 3, 0, 0.7, 0.1),
-    ('x', 3, 1, 0.6, 0.3),
-    ('y', None, 0, 0.3, 0.1),
-    ('y', None, 1, 0.3, 0.1),
-  )
-]
-
-
-@pytest.mark.parametrize(
-  ('metric', 'best'), [('validation_accuracy', 2), ('validation_loss', 3)]
-)
-def test_the_best_mean_over_seeds_is_chosen(metric, best):
-  assert best_points.choose(ROWS, {'a.k': (1, 2, 3)}, metric) == {
-    'x': {'a.k': best},
-    'y': {},
-  }
-
-
-@pytest.mark.parametrize(('none', 'best'), [(0.9, None), (0.1, 128)])
-def test_none_is_a_value_of_a_grid(none, best):
-  rows = [
-    {
-      'variant': 'x',
-      'k': k,
-      'seed': 0,
-      'validation_accuracy': score,
-      'diverged': '',
-    }
-    for k, score in ((None, none), (128, 0.5))
-  ]
-  values = {'k': (None, 128)}
-  chosen = best_points.choose(rows, values, 'validation_accuracy')
-  assert chosen == {'x': {'k': best}}
-  assert best_points.at_an_edge(chosen, rows) == (
-    ['x: k=128 is at an edge of the grid; the best may lie beyond.']
-    if best
-    else []
-  )
-
-
-def test_the_table_says_which_values_are_at_an_edge():
-  values = {'a.k': (1, 2, 3)}
-  text = best_points.markdown(
-    ROWS,
-    values,
-    'validation_loss',
-    best_points.choose(ROWS, values, 'validation_loss'),
-  )
-  assert 'x: a.k=3 is at an edge' in text
-  assert '| x | 3 | 0.2 | 0.141 | 2 | 0 |' in re.sub(' +', ' ', text)
-  assert 'edge' not in best_points.markdown(
-    ROWS, values, 'validation_accuracy', {'x': {'a.k': 2}}
-  )
-  # With --budget a variant has tried a part of the grid only.
-  tried = [row for row in ROWS if row['a.k'] in (1, 2)]
-  assert best_points.at_an_edge({'x': {'a.k': 2}}, tried)
-
-
-def test_the_table_tells_values_that_are_near_each_other_apart():
-  rates = (0.03125, 0.03126, 0.5)
-  rows = [
-    {
-      'variant': 'x',
-      'rate': rate,
-      'seed': 0,
-      'validation_loss': 0.61234 + rate,
-      'diverged': '',
-    }
-    for rate in rates
-  ]
-  values, metric = {'rate': rates}, 'validation_loss'
-  chosen = best_points.choose(rows, values, metric)
-  text = best_points.markdown(rows, values, metric, chosen)
-  told = re.sub(' +', ' ', text)
-  assert '| x | 0.03125 | 3 |' in told  # The chosen one.
-  assert '| x | 0.03125 | 0.64359 |' in told
-  assert '| x | 0.03126 | 0.6436 |' in told
-
-
 def test_trials_see_validation_data_and_never_the_test_set(tuned):
   runs = dict(variants(small(*STRATEGIES)))
   trial = trials.plan(runs, RATES, 1, None, tuned[0])[0]
@@ -218,14 +113,6 @@ def test_trials_are_also_found_by_a_larger_grid(tuned):
   few, other, grown = ({trial.folder for trial in plan} for plan in plans)
   assert few & other == {folder for folder in few if 'rate=0.1,' in folder.name}
   assert not few & grown  # Each has a batch size in its name.
-
-
-def load(path: pathlib.Path) -> defaults.ConfigDict:
-  """The config of a file."""
-  spec = importlib.util.spec_from_file_location('tuned', path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module.get_config()
 
 
 def test_the_config_that_is_left_is_the_comparison_with_the_best_values(tuned):
@@ -262,18 +149,6 @@ def test_the_folder_of_a_run_is_not_tuned_in_nor_the_other_way_round(
     compare.compare(config, tuned[0], resume=True)
 
 
-def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
-  config = small('topk', 'all_reduce')
-  chosen = {'topk': {'strategy.density': 0.2}, 'all_reduce': {}}
-  (tmp_path / 'c.py').write_text(
-    config_source.source(config_source.pin(config, chosen), 'Tuned.')
-  )
-  runs = dict(variants(load(tmp_path / 'c.py')))
-  assert runs['topk'].strategy.density == 0.2
-  assert runs['all_reduce'].strategy.name == 'all_reduce'
-  assert 'density' not in runs['all_reduce'].strategy
-
-
 def test_trials_do_not_end_at_a_target_of_virtual_time(tmp_path):
   """One that is far past it at an early evaluation would look best."""
   config = small('topk', 'all_reduce')
@@ -285,134 +160,6 @@ def test_trials_do_not_end_at_a_target_of_virtual_time(tmp_path):
   for path in tmp_path.glob('*/*/summary.json'):
     assert json.loads(path.read_text())['steps'] == 4
   assert found.config.cluster.target_accuracy == 0.1
-
-
-def test_variants_that_share_a_dict_keep_their_own_choice():
-  """A dict, or a reference to a value."""
-  config = small()
-  shared, size = defaults.optimizer('adam', 0.01), FieldReference(8)
-  config.variants = ConfigDict(
-    {
-      name: {'optimizer': shared, 'batch_size': size} for name in ('two', 'one')
-    },
-    sort_keys=False,
-  )
-  chosen = {
-    'two': {'optimizer.learning_rate': 0.1, 'batch_size': 4},
-    'one': {'optimizer.learning_rate': 0.2, 'batch_size': 16},
-  }
-  pinned = config_source.pin(config, chosen).variants
-  assert [*pinned] == ['two', 'one']
-  for name, point in chosen.items():
-    found = pinned[name].optimizer.learning_rate, pinned[name].batch_size
-    assert found == (*point.values(),)
-
-
-def test_values_are_pinned_for_every_seed():
-  config = small('topk', 'all_reduce')
-  config.seeds = (3, 4)
-  point = {'optimizer.learning_rate': 0.02}
-  pinned = config_source.pin(config, {'topk': point})
-  rates = {n: run.optimizer.learning_rate for n, run in variants(pinned)}
-  assert rates['topk-seed3'] == rates['topk-seed4'] == 0.02
-  assert rates['all_reduce-seed3'] == config.optimizer.learning_rate
-
-
-@pytest.mark.parametrize('strategies', [(), STRATEGIES])
-def test_another_name_keeps_the_other_values_in_trials_and_after(
-  strategies, tmp_path
-):
-  config = small(*strategies)
-  config.optimizer.learning_rate = 0.03
-  point = {'optimizer.name': 'adam', 'batch_size': 8}
-  runs = dict(variants(config))
-  chosen = {name: point for name in runs}
-  (tmp_path / 'c.py').write_text(
-    config_source.source(config_source.pin(config, chosen), 'Tuned.')
-  )
-  for name, run in variants(load(tmp_path / 'c.py')):
-    expected = {**runs[name].optimizer, 'name': 'adam'}
-    assert run.optimizer.to_dict() == expected
-    assert run.to_dict() == grid.at(runs[name], point).to_dict()
-
-
-def test_a_number_that_is_not_finite_is_left_too(tmp_path):
-  config = small()
-  with config.ignore_type():
-    config.link = {'latency_s': 0.0, 'bytes_per_s': math.inf}
-  config.cluster = {'factors': (1.0, math.inf), 'slow': (3.0,), 'failures': ()}
-  (tmp_path / 'c.py').write_text(config_source.source(config, 'Tuned.'))
-  assert load(tmp_path / 'c.py').to_dict() == config.to_dict()
-
-
-@pytest.mark.parametrize(
-  'text, values',
-  [
-    ('0.1,1e30', (0.1, 1e30)),
-    ('cosine,constant', ('cosine', 'constant')),
-    ('1,auto', (1, 'auto')),
-    ('[1],[2]', ([1], [2])),
-    ('(1,),(1,2)', ((1,), (1, 2))),
-    ('(1,2)', ((1, 2),)),
-  ],
-)
-def test_a_value_may_have_commas(text, values):
-  assert grid.parse([f'a.k={text}']) == {'a.k': values}
-
-
-def test_a_value_may_be_a_list():
-  config = small()
-  with config.unlocked():
-    config.task.sizes = [3]
-  given = {'task.sizes': ([1], [2, 3])}
-  grid.check(given, [config])
-  (point,) = grid.points(given, config, 1)
-  assert grid.at(config, point).task.sizes in ([1], [2, 3])
-  rows = [
-    {**point, 'variant': 'x', 'validation_loss': k, 'diverged': ''}
-    for k, point in enumerate(grid.points(given, config, None))
-  ]
-  chosen = best_points.choose(rows, given, 'validation_loss')
-  assert chosen == {'x': {'task.sizes': [1]}}
-  assert best_points.at_an_edge(chosen, rows) == []
-  for wrong in (([1], [1]), ([1],)):
-    with pytest.raises(UserError, match='two or more values, each once'):
-      grid.check({'task.sizes': wrong}, [config])
-
-
-@pytest.mark.parametrize('budget', [1, 3, 4, 6, 11])
-def test_a_budget_is_drawn_evenly_and_alike_for_equal_keys(budget):
-  values = {
-    'optimizer.learning_rate': (0.1, 0.2, 0.3),
-    'batch_size': (8, 16),
-    'strategy.density': (0.01, 0.1),
-  }
-  topk, gtopk = (defaults.get_config(name) for name in ('topk', 'gtopk'))
-  drawn = grid.points(values, topk, budget)
-  assert drawn == grid.points(values, gtopk, budget)
-  assert len({*map(str, drawn)}) == budget
-  for key, options in values.items():
-    times = [sum(p[key] == v for p in drawn) for v in options]
-    assert max(times) - min(times) <= 2, key
-  without = grid.points(values, defaults.get_config('all_reduce'), budget)
-  assert len(without) == min(budget, 6) and 'strategy.density' not in without[0]
-
-
-def test_a_loss_that_is_no_number_at_the_end_has_diverged(tmp_path):
-  trial = trials.Trial('a', {}, defaults.get_config(), tmp_path)
-  found = trials.row(
-    trial, {'test_loss': float('nan'), 'test_accuracy': 0.1, 'train_loss': 1.0}
-  )
-  assert found['diverged'] and found['validation_accuracy'] is None
-
-
-def test_a_variant_that_diverges_everywhere_is_a_sentence():
-  rows = [
-    {'variant': 'a', 'k': k, 'validation_loss': None, 'diverged': 'yes'}
-    for k in (1, 2)
-  ]
-  with pytest.raises(UserError, match='a diverged at every point'):
-    best_points.choose(rows, {'k': (1, 2)}, 'validation_loss')
 
 
 MISTAKES = {
@@ -466,14 +213,6 @@ def test_a_mistake_is_a_sentence_and_writes_nothing(what, tmp_path):
   for word in words.split():
     assert word in ended.err
   assert not (tmp_path / 'run').exists()
-
-
-def test_a_trial_that_timed_out_ends_the_tuning():
-  asked = iter([False] * 3)  # Asking for ever ends in a StopIteration.
-  failed = Future()
-  failed.set_exception(TimeoutError('A socket.'))
-  with pytest.raises(TimeoutError, match='A socket'):
-    trials._result(failed, None, lambda: next(asked))
 
 
 def test_processes_find_what_one_process_finds(tuned, tmp_path):
@@ -544,18 +283,3 @@ def test_the_command_that_is_printed_may_be_pasted_whatever_the_folder(
   )
   assert ended.code == 0, ended.err
   assert f"run '--config={tmp_path}/my runs/tuned.py'" in ended.out
-
-
-def test_another_seed_draws_other_points():
-  values = {'optimizer.learning_rate': (0.1, 0.2, 0.3), 'batch_size': (8, 16)}
-  config = defaults.get_config('topk')
-  draws = []
-  for config.seed in range(5):
-    draws.append(grid.points(values, config, 2))
-  assert any(drawn != draws[0] for drawn in draws)
-
-
-@pytest.mark.parametrize('value, edge', [(1, True), (2, False), (3, True)])
-def test_both_ends_of_a_grid_are_edges(value, edge):
-  found = best_points.at_an_edge({'x': {'a.k': value}}, ROWS)
-  assert bool(found) is edge

@@ -1,0 +1,223 @@
+"""Which strategies advice compares, over which link."""
+
+import json
+import runpy
+
+import pytest
+
+from gossipjax import network
+from gossipjax.advice import (
+  advise,
+  halving,
+  known_workdirs,
+  pilot_config,
+  ranking,
+  risk,
+  step_cost,
+  tuned,
+)
+from gossipjax.commands import advise as command
+from gossipjax.comparison.variant import check
+from gossipjax.config import defaults, resolve
+from gossipjax.config.variants import variants
+from gossipjax.errors import UserError
+from gossipjax.training import gradient, momentum, optimizer
+from gossipjax.training.loop import Interrupted
+from tests.support.advice import DENSE, workdir_with
+
+
+def test_a_run_is_evidence_for_its_strategy_whatever_a_variant_is_called(
+  tmp_path, monkeypatch
+):
+  known = [
+    *known_workdirs.of_workdirs([workdir_with(tmp_path / 'a', (0.5, 1.0))])
+  ]
+  cost = step_cost.Cost(0.0, DENSE.traffic)
+  monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
+  monkeypatch.setattr(step_cost, 'gradient_s', lambda *_: 1.0)
+  config = defaults.get_config()
+  config.variants = defaults.variants(sparse='qsgd', other='topk')
+  found = {f.name: f.risk for f in advise.forecasts(config, known)}
+  assert found['sparse'] == risk.of([], config)
+  assert found['other'] == risk.of(known, config) != found['sparse']
+
+
+def test_a_strategy_that_would_never_exchange_is_left_out(monkeypatch):
+  cost = step_cost.Cost(0.0, DENSE.traffic)
+  monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
+  monkeypatch.setattr(step_cost, 'gradient_s', lambda *_: 1.0)
+  config, told = defaults.get_config(), []
+  config.steps = 400
+  config.variants = defaults.variants(
+    'all_reduce', 'diloco', local=resolve.strategy_config('local_sgd', period=8)
+  )
+  found = advise.forecasts(config, say=told.append)
+  assert [f.name for f in found] == ['all_reduce', 'local']
+  (sentence,) = told
+  assert sentence.startswith('diloco is left out: its period of 500 steps')
+
+
+def test_a_plain_all_reduce_is_compared_with_every_strategy():
+  assert next(iter(advise.runs(defaults.get_config()))) == 'all_reduce'
+  assert {*advise.runs(defaults.get_config())} == {*resolve.STRATEGIES}
+  assert list(advise.runs(defaults.get_config('topk'))) == [
+    'all_reduce',
+    'topk',
+  ]
+  several = defaults.get_config()
+  several.seeds, several.variants = (0, 1), defaults.variants(sparse='topk')
+  assert list(advise.runs(several)) == ['all_reduce', 'sparse']
+
+
+def test_what_overlaps_is_tried_without_and_tuned_with_it(tmp_path):
+  config = defaults.get_config('delayed_gossip')
+  config.update(overlap=True, executor='vmap', workers=2)
+  runs = advise.runs(config)
+  assert {n: run.overlap for n, run in runs.items()} == {
+    'all_reduce': False,  # It is added.
+    'delayed_gossip': True,
+  }
+  candidates = [ranking.Candidate(name, 0.2) for name in runs]
+  for candidate in candidates:
+    pilot = halving.Pilot(candidate, 20, 0)
+    mine = pilot_config.config_of(runs[candidate.name], pilot)
+    assert not mine.overlap
+    check(candidate.name, mine)
+  ranks = [
+    ranking.Rank(candidate, *[1.0] * 7, 20, 1) for candidate in candidates
+  ]
+  tuned.write(tmp_path / 'tuned.py', config, runs, ranks)
+  names = runpy.run_path(str(tmp_path / 'tuned.py'))
+  again = dict(variants(names['get_config']()))
+  assert {n: run.overlap for n, run in again.items()} == {
+    n: run.overlap for n, run in runs.items()
+  }
+
+
+def test_a_variant_that_cannot_overlap_is_refused_before_anything_is_timed(
+  monkeypatch,
+):
+  config = defaults.get_config()
+  config.update(overlap=True, executor='vmap', workers=2)
+  config.variants = defaults.variants('delayed_gossip', 'gossip')
+  monkeypatch.setattr(step_cost, 'of', None)
+  with pytest.raises(UserError, match='overlap: strategy gossip waits for'):
+    advise.forecasts(config)
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    {'name': 'sgd', 'momentum': 0.9, 'nesterov': True},
+    {'name': 'sgd', 'momentum': 0.9, 'nesterov': False},
+    {'name': 'adam'},
+    {'name': 'adam', 'nesterov': True},
+  ],
+  ids=str,
+)
+def test_every_strategy_that_is_added_agrees_with_the_optimizer(given):
+  config = defaults.get_config()
+  config.optimizer = defaults.optimizer(learning_rate=0.1, **given)
+  before = config.to_dict()
+  for run in advise.runs(config).values():
+    momentum.check(run.strategy, run.optimizer)
+    optimizer.make(run.optimizer, 10)
+  assert config.to_dict() == before
+
+
+def test_a_strategy_that_does_not_fit_is_left_out_unless_the_config_names_it(
+  monkeypatch,
+):
+  monkeypatch.setattr(resolve, 'STRATEGIES', ('all_reduce', 'hierarchical'))
+  config, told = defaults.get_config(), []
+  config.update(workers=7, executor='vmap')  # No groups of two.
+  found = advise.forecasts(config, say=told.append)
+  assert [f.name for f in found] == ['all_reduce']
+  assert told[0].startswith('hierarchical is left out: Group size 2 does')
+  config.variants = defaults.variants('hierarchical')
+  with pytest.raises(UserError, match='Group size 2'):
+    advise.forecasts(config)
+
+
+def test_a_step_is_timed_with_its_own_batch_and_precision(monkeypatch):
+  config, told = defaults.get_config(), []
+  config.update(executor='vmap', workers=2, compute_dtype='bfloat16')
+  config.variants = {
+    'small': {'batch_size': 8},
+    'large': {'batch_size': 512, 'accumulate': 2},
+    'topk': {'batch_size': 8, 'strategy': resolve.strategy_config('topk')},
+  }
+  monkeypatch.setattr(
+    step_cost,
+    'of_batch',
+    lambda *args, **given: told.append(given) or gradient.of_batch(*args),
+  )
+  examples, sizes = step_cost.examples, []
+  monkeypatch.setattr(
+    step_cost,
+    'examples',
+    lambda task, size: sizes.append(size) or examples(task, size),
+  )
+  found = {f.name: f.compute_s for f in advise.forecasts(config)}
+  assert sizes == [512, 8]
+  assert found['large'] != found['small'] == found['topk']
+  assert told == [
+    {'compute_dtype': 'bfloat16', 'accumulate': parts} for parts in (2, 0)
+  ]
+
+
+@pytest.mark.parametrize(
+  'change, words',
+  [
+    ({'workers': 2}, r'variants\.other\.workers: advise compares'),
+    ({'task': {'name': 'digits', 'model': 'cnn'}}, r'other\.task: advise'),
+    ({'cluster': {'compute_s': 1.0}}, 'cluster'),
+  ],
+)
+def test_variants_that_a_step_does_not_compare_are_refused(change, words):
+  config = defaults.get_config()
+  config.variants = {'all_reduce': {}, 'other': change}
+  with pytest.raises(UserError, match=words):
+    command.check(config)
+
+
+def test_a_calibrated_link_is_read_from_its_file(tmp_path):
+  file, ours = tmp_path / 'link.json', network.link(1e-4, 2e8)
+  file.write_text(json.dumps(network.facts(ours)))  # As calibrate writes it.
+  config = defaults.get_config()
+  assert advise.chosen_link(str(file), None, None, config) == ours
+  config.group_link = '10gbe'
+  inside = advise.chosen_link(None, 1e-4, 2e8, config)
+  assert inside == ours._replace(group=network.PRESETS['10gbe'])
+  assert next(iter(resolve.links(str(file)).items())) == (str(file), ours)
+
+
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    (
+      '{"latency_s": 1e-4}',
+      r'link\.json: bytes_per_s is None; a link needs the numbers',
+    ),
+    ('[1, 2]', 'link.json is not a link'),
+    ('{', r'link\.json is not JSON of a link'),
+    (
+      '{"latency_s": -1, "bytes_per_s": 1}',
+      r'link\.latency_s=-1 is out of range; must be at least 0',
+    ),
+    (None, r'link.json: No such file'),
+  ],
+)
+def test_a_file_that_is_no_link_is_refused(tmp_path, text, words):
+  file = tmp_path / 'link.json'
+  if text is not None:
+    file.write_text(text)
+  with pytest.raises(UserError, match=words):
+    resolve.links(str(file))
+
+
+def test_measuring_stops_between_two_strategies_if_somebody_asks():
+  config, asked = defaults.get_config('topk'), iter([False, True])
+  with pytest.raises(Interrupted):
+    advise.forecasts(config, interrupted=lambda: next(asked))
+  assert next(asked, None) is None

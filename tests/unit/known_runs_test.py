@@ -1,0 +1,197 @@
+"""Which runs are evidence, and what advice says by them."""
+
+import math
+
+import pytest
+
+from gossipjax.advice import (
+  known_runs,
+  known_table,
+  known_workdirs,
+  recommendation,
+  risk,
+)
+from gossipjax.commands import advise_pilots
+from gossipjax.config import defaults, resolve
+from tests.support import workdirs
+from tests.support.advice import (
+  DENSE,
+  LINK,
+  chance,
+  forecast,
+  known,
+  workdir_with,
+)
+
+
+def test_a_run_is_known_by_how_far_it_is():
+  config = defaults.get_config()
+  same, other = known('a', 0.9), known('b', 0.9, model='linear')
+  apart = known('c', 0.9, task='cifar10', model='vgg8', workers=4)
+  assert known_runs.distance(same, config) == (0, 0)
+  assert known_runs.is_near(same, config)
+  adam = known('a', 0.9, optimizer='adam')
+  assert known_runs.distance(adam, config) == (1, 0)
+  split = known('a', 0.9, split='dirichlet alpha=0.1')
+  assert known_runs.distance(split, config) == (2, 0)
+  assert known_runs.distance(other, config) == (3, 0)
+  assert known_runs.distance(apart, config) == (5, 1)
+  assert known_runs.nearest([apart, other], config) == [other]
+  head, rows = known_table.told([apart, other], config)
+  assert 'no run of your model (mlp on digits with sgd, P = 8)' in head
+  assert head.endswith('nearest: linear on digits with sgd, P = 8')
+  assert rows[0]['steps to the target over those of all-reduce'] == 'not kept'
+  head, rows = known_table.told([apart, apart], config)
+  assert head.endswith('nor of one like it.')
+  assert rows == []
+
+
+def test_trainings_of_another_split_are_no_evidence_of_the_same_training():
+  config = defaults.get_config()
+  apart = 'dirichlet alpha=0.5'
+  kept = [known('a', 0.9, 1.2), known('a', 0.5, math.inf, split=apart)]
+  for split, missed in ((defaults.split('dirichlet'), 1), ({}, 0)):
+    config.split = split
+    of_all, _, same = risk.of(kept, config).groups
+    assert (same.missed, same.of) == (missed, 1)
+    assert (of_all.missed, of_all.of) == (1, 2)  # Of both, each counts once.
+  config.split = defaults.split('label', shards=3)
+  assert known_runs.identity(config).split == 'label shards=3'
+  assert not risk.of(kept, config).of_the_same
+  head, rows = known_table.told(kept, config)
+  assert 'no run of your model (mlp on digits with sgd, label shards=3' in head
+  assert [row['split'] for row in rows] == ['iid', apart]
+
+
+def test_without_evidence_nothing_but_all_reduce_is_named():
+  for kept in ((), (known('small', 0.9),)):
+    found = [DENSE, forecast('small', 10, chance=chance(*kept))]
+    assert recommendation.by_known(found, LINK) == ''
+    said = advise_pilots.untried(found, LINK, 'advise --minutes 0 --tune', 5)
+    assert said.startswith(
+      'No kept runs match: use all-reduce, or first run:\n\n'
+    )
+    assert said.endswith('    advise --tune --minutes=5\n')
+
+
+@pytest.mark.parametrize(
+  'steps, words',
+  [
+    (0.9, 'Use small. Expected time to the target: 0.'),
+    (9.0, 'Use all-reduce. The best alternative of which such a training'),
+    (math.inf, 'Use all-reduce. The best alternative of which such a training'),
+  ],
+)
+def test_trainings_of_the_same_name_are_evidence(steps, words):
+  kept = chance(*[known('small', 0.9, steps)] * 3)
+  found = [forecast('all_reduce', 20_000), forecast('small', 10, chance=kept)]
+  said = recommendation.by_known(found, LINK)
+  assert said.startswith(words)
+  assert 'of mlp on digits with sgd.' in said
+  said = advise_pilots.untried(found, LINK, 'advise --minutes=0', 5)
+  assert 'To try it on your config:\n\n    advise --minutes=5\n' in said
+
+
+def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
+  path = tmp_path / 'known_runs.csv'
+  path.write_text(
+    'table,task,model,optimizer,workers,split,strategy,score,value,dense,'
+    'missed,relative_steps,seeds,arguments\n'
+    'a,digits,mlp,sgd,8,iid,topk,test_accuracy,0.88,0.9,nan,nan,1,\n'
+    'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,1.0,inf,3,'
+    '"conserve=True, density=0.01"\n'
+  )
+  one, two = known_runs.kept(path)
+  assert one[:6] == ('a', 'digits', 'mlp', 'sgd', 8, 'iid')
+  assert math.isnan(one.missed) and two[-4:-1] == (1.0, math.inf, 3)
+  assert (one.arguments, two.arguments) == ('', 'conserve=True, density=0.01')
+
+
+def test_the_runs_that_are_kept_can_be_read():
+  found = known_runs.kept()
+  assert {k.strategy for k in found} >= {'gossip', 'gtopk', 'elastic'}
+  for run in found:
+    most = 1 if run.score == 'test_accuracy' else 10  # Nats.
+    assert 0.1 < run.value < most and 0.1 < run.dense < most
+
+
+def test_a_workdir_of_ones_own_is_known(tmp_path):
+  (found,) = known_workdirs.of_workdirs(
+    [workdir_with(tmp_path / 'a', (0.5, 1.0))]
+  )
+  assert (found.strategy, found.workers, found.task) == ('topk', 2, 'digits')
+  assert found.relative_steps == pytest.approx(2) and found.missed == 0
+  (found,) = known_workdirs.of_workdirs(
+    [workdir_with(tmp_path / 'b', (0.5, 0.6))]
+  )
+  assert found.missed == 0.5 and math.isnan(found.relative_steps)
+
+
+def test_runs_with_other_arguments_are_no_evidence():
+  config = defaults.get_config()
+  config.strategy = resolve.strategy_config('local_sgd')
+  known_of = lambda arguments: known('local_sgd', 0.9)._replace(
+    arguments=arguments
+  )
+  each = [known_of(''), known_of('period=400')]
+  assert known_runs.of_strategy(each, config.strategy) == each[:1]
+  config.strategy.period = 400
+  assert known_runs.of_strategy(each, config.strategy) == each[1:]
+  config.strategy.period = 40
+  assert known_runs.of_strategy(each, config.strategy) == []
+
+
+def test_a_workdir_that_is_named_twice_is_known_once(tmp_path):
+  folder = workdir_with(tmp_path / 'a', (0.5, 1.0))
+  twice = [folder, f'{tmp_path}/b/../a']
+  (tmp_path / 'b').mkdir()
+  assert len([*known_workdirs.of_workdirs(twice)]) == 1
+
+
+@pytest.mark.parametrize(
+  'cluster, waits',
+  [
+    ({}, True),
+    (defaults.cluster(asynchronous=False).to_dict(), True),
+    (defaults.cluster(asynchronous=True).to_dict(), False),
+    (defaults.cluster(asynchronous=False, first=1).to_dict(), False),
+  ],
+)
+def test_steps_of_who_does_not_wait_are_not_known(tmp_path, cluster, waits):
+  folder = workdir_with(tmp_path / 'a', (0.5, 1.0), cluster=cluster)
+  assert len([*known_workdirs.of_workdirs([folder])]) == waits
+
+
+def test_advice_says_of_which_workdir_it_shows_no_run(tmp_path):
+  good = str(workdir_with(tmp_path / 'a', (0.5, 1.0)))
+  none = str(workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip'))
+  mine = [*known_workdirs.of_workdirs([good, none])]
+  config = defaults.get_config()  # mlp on digits, P = 8.
+  head, rows = known_table.told(mine, config, [good + '/', none])
+  assert rows[0]['from'] == good
+  assert head.count('--known=') == 1
+  assert head.startswith(f'--known={none}: nothing is known from it')
+  head, _ = known_table.told([known('a', 0.9), *mine], config, [good])
+  assert head.startswith(f'--known={good}: not shown')
+  assert 'digits' in head.splitlines()[0] and 'P = 2' in head.splitlines()[0]
+
+
+def test_a_run_that_left_no_record_never_got_there(tmp_path):
+  changes = {'dense': 'all_reduce', 'wild': 'topk'}
+  config = workdirs.config(
+    **{name: {'strategy': {'name': s}} for name, s in changes.items()}
+  )
+  folder = workdirs.claim(tmp_path / 'a', config)
+  workdirs.run(folder, 'dense', [workdirs.record(1), workdirs.record(2)])
+  workdirs.run(folder, 'wild', [], diverged='The loss is NaN.')
+  (found,) = known_workdirs.of_workdirs([folder])
+  assert (found.strategy, found.missed, found.seeds) == ('topk', 1, 1)
+  assert math.isnan(found.value)
+
+
+def test_a_workdir_tells_nothing_of_another_target_or_reference(tmp_path):
+  other = workdir_with(tmp_path / 'a', (0.5, 1.0), target=0.3)
+  (found,) = known_workdirs.of_workdirs([other])
+  assert math.isnan(found.missed) and math.isnan(found.relative_steps)
+  none = workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip')
+  assert list(known_workdirs.of_workdirs([none])) == []
