@@ -14,7 +14,7 @@ from gossipjax.advice.halving import Pilot, Round, halving
 from gossipjax.advice.pilot_plan import RATES
 from gossipjax.advice.ranking import DENSE, Candidate, Curve, Rank, ranked
 from gossipjax.advice.risk import Risk
-from gossipjax.comparison import target_costs
+from gossipjax.comparison import targets
 from gossipjax.config import resolve
 from gossipjax.results import crossing
 
@@ -110,9 +110,9 @@ def to_target(
   A seed that never gets there costs its whole training, and then all-reduce's:
   whoever wants the target has to begin again.
   """
-  pick = target_costs.pick(higher)
+  pick = targets.pick(higher)
   bests = [pick(curve.scores) for curve in curves[DENSE]]
-  target = target_costs.target_of(bests, higher)
+  target = targets.target_of(bests, higher)
 
   def seconds(curve: Curve, again: float) -> float:
     place = crossing.place(curve.scores, target, higher)

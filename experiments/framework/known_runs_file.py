@@ -16,7 +16,7 @@ from experiments.framework import finding_files, workloads
 from experiments.framework.kept import Kept, once_per_seed
 from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import DENSE, Known
-from gossipjax.comparison import target_costs
+from gossipjax.comparison import targets
 from gossipjax.config import given_arguments
 from gossipjax.results import crossing, workdir
 from gossipjax.tasks.task import is_higher
@@ -114,7 +114,7 @@ def _curve(line: Line, metric: str) -> list[tuple[float, float]]:
 
 def _bests(runs: Iterable[Line], metric: str) -> list[float]:
   """The best score of each seed that has some."""
-  pick = target_costs.pick(is_higher(metric))
+  pick = targets.pick(is_higher(metric))
   curves = filter(None, (_curve(run, metric) for run in runs))
   return [pick(score for _, score in curve) for curve in curves]
 
@@ -145,7 +145,7 @@ def _beside(
   kind: str, metric: str, dense: list[Line], best: list[list[Line]]
 ) -> Iterator[Known]:
   higher = is_higher(metric)
-  target = target_costs.target_of(_bests(dense, metric), higher)
+  target = targets.target_of(_bests(dense, metric), higher)
 
   def steps(runs: list[Line]) -> list[float]:
     found = (

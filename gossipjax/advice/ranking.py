@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from gossipjax.advice.risk import Risk
-from gossipjax.comparison import target_costs
+from gossipjax.comparison import targets
+from gossipjax.comparison.target_costs import NEVER
 from gossipjax.results import crossing
 
 DENSE = 'all_reduce'
-NEVER = target_costs.NEVER
 # Goals of a forecast, below the best score of all-reduce.
 WORSE = (0.01, 0.02, 0.04, 0.08)
 _SECONDS = ('seconds', 'expected', 'low', 'high', 'whole')  # Of a Rank.
@@ -43,8 +43,9 @@ class Rank(NamedTuple):
     candidate: at the best rate of its name.
     seconds: what pilots alone forecast, to what all-reduce reaches, of a
       training of full length: the mean over WORSE goals, of the mean over
-      seeds; one goal, or seed, is noise. A goal that is not reached costs the
-      whole training and then all-reduce's.
+      seeds; one goal, or seed, is noise. Pilots of full length have the hardest
+      goal only, which is the target itself. A goal that is not reached costs
+      the whole training and then all-reduce's.
     expected: seconds with the risk that it never gets there. If it does, it
       takes as many steps as whole trainings that did, over all-reduce's, or if
       none is known, as many seconds as to the scores that both pilots have.
@@ -69,6 +70,11 @@ class Rank(NamedTuple):
   seeds: int
   risk: Risk | None = None
 
+  @property
+  def misses(self) -> bool:
+    """Whether it is taken to miss the target for certain."""
+    return self.risk is not None and self.low == self.high < NEVER
+
 
 def ranked(
   curves: Mapping[Candidate, Sequence[Curve]],
@@ -88,10 +94,11 @@ def ranked(
   """
   means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
   dense = [mean for c, mean in means.items() if c.name == DENSE]
-  bests = [_best(mean, higher) for mean in dense]
+  pick = targets.pick(higher)
+  bests = [pick(mean.scores) for mean in dense]
   goals = [
-    target_costs.share(target_costs.pick(higher)(bests), higher, worse)
-    for worse in (WORSE if bests else ())
+    targets.share(pick(bests), higher, worse)
+    for worse in (WORSE[: None if steps < full else 1] if bests else ())
   ]
   again = min((_seconds(m, goals[0], higher) for m in dense), default=NEVER)
   found: dict[str, Rank] = {}
@@ -120,14 +127,15 @@ def _with_risk(
   """With the risk of missing the target.
 
   Where no whole training is known to get there, the pilots tell how long it
-  takes. A candidate whose best score is no better than all-reduce's first one
-  is taken to miss it for certain, unless all-reduce has no better one itself.
+  takes. A candidate that does not reach the hardest goal, and whose best score
+  is no better than all-reduce's first one, is taken to miss it for certain.
   """
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank
   never = rank.whole + dense.seconds
-  pick = target_costs.pick(higher)
-  if rank.score != dense.score and pick(rank.score, dense.first) == dense.first:
+  pick, goal = targets.pick(higher), targets.share(dense.score, higher)
+  hopeless = pick(rank.score, dense.first) == dense.first
+  if hopeless and pick(rank.score, goal) != rank.score:
     return rank._replace(expected=never, low=never, high=never, risk=risk)
   own, theirs = means[rank.candidate], means[dense.candidate]
   arrives = _relative(own, theirs, higher) * dense.seconds
@@ -155,7 +163,7 @@ def _rank(
     each = [_seconds(curve, goals[0], higher) for curve in curves]
   low, high = min(seconds, *easier), max(seconds, *each)
   spans, whole = (seconds, seconds, low, high), mean.seconds[-1]
-  shown = mean.scores[0], _best(mean, higher)
+  shown = mean.scores[0], targets.pick(higher)(mean.scores)
   return Rank(candidate, *spans, *shown, whole, 0, len(curves))
 
 
@@ -188,7 +196,3 @@ def _mean(curves: Sequence[Curve]) -> Curve | None:
     np.mean([c.scores[:shared] for c in curves], 0).tolist(),
     np.mean([c.seconds[:shared] for c in curves], 0).tolist(),
   )
-
-
-def _best(curve: Curve, higher: bool) -> float:
-  return target_costs.pick(higher)(curve.scores)

@@ -7,8 +7,9 @@ from gossipjax import network
 from gossipjax.advice.choice import GAIN, chosen, dense_of
 from gossipjax.advice.forecast import Forecast
 from gossipjax.advice.halving import entering
-from gossipjax.advice.ranking import DENSE, NEVER, Rank
+from gossipjax.advice.ranking import DENSE, WORSE, Rank
 from gossipjax.comparison import scores
+from gossipjax.comparison.target_costs import NEVER
 from gossipjax.comparison.units import duration
 
 SHOWN = 2  # Strategies that are named beside the one to use.
@@ -49,10 +50,19 @@ def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
     'on validation data. The target is a hundredth worse than the best score '
     'of all-reduce'
   )
-  said += '; pilots do not show who reaches it.' if first.steps < full else '.'
+  said += '.' if first.steps == full else _scaled()
   if more:
     said += f' To train these strategies at full length, begin with: {more}'
   return said
+
+
+def _scaled() -> str:
+  goals = ', '.join(f'{100 * worse:.0f}' for worse in WORSE)
+  return (
+    '; a time to it is the mean of the times at which pilots reach scores that '
+    f'are {goals} % worse than the best of all-reduce in its pilots, scaled to '
+    'all steps. Pilots do not show who reaches the target.'
+  )
 
 
 def left_out(
@@ -98,6 +108,11 @@ def _why(rank: Rank) -> str:
     return (
       f'Its pilots took {_time(rank.low)}{end or " to " + _time(rank.high)}.'
     )
+  if rank.misses:
+    return (
+      'Its pilots do not get beyond the first score of all-reduce, so it is '
+      'taken to miss the target.'
+    )
   return (
     f'If it reaches the target: {_time(rank.low)}. If not, all-reduce is '
     f'trained afterwards: {_time(rank.high)} together. {rank.risk}'
@@ -128,9 +143,9 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
       'strategy': rank.candidate.name,
       'learning rate': f'{rank.candidate.rate:.3g}',
       'expected time to the target': _time(rank.expected),
-      low: '' if rank is dense and risks else _time(rank.low),
+      low: '' if (rank is dense and risks) or rank.misses else _time(rank.low),
       high: '' if rank is dense and risks else _time(rank.high),
-      'misses the target': '' if rank.risk is None else rank.risk.told,
+      'misses the target': _risk(rank),
       'time of all steps': _time(rank.whole),
       'times as fast as all-reduce': _ratio(dense, rank),
       f'best {scores.validation(metric)}': scores.told(metric, rank.score),
@@ -138,6 +153,12 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
     }
     for rank in ranks
   ]
+
+
+def _risk(rank: Rank) -> str:
+  if rank.risk is None:
+    return ''
+  return 'its pilots do' if rank.misses else rank.risk.told
 
 
 def _ratio(dense: Rank, rank: Rank) -> str:

@@ -4,10 +4,12 @@ compare       trains one variant after the other, writes the workdir
 in_python     the comparison of a task's strategies, from Python
 result        what that leaves: answer, table, records, trained models
 answer        which run is first at the target, and how sure that is
+certainty     how surely one run takes longer than another
 answer_text   the same in words
 answer_basis  where its target and its seconds come from, in words
 next_comparison  the command that may decide what the answer leaves open
 answer_table  the same as a table, and all of it as Markdown
+targets       the target of a comparison, and which score is the better
 target_costs  what a variant costs until a target, over seeds
 variant       one run of a comparison, resolved and checked
 one_training  trains a variant and writes its records

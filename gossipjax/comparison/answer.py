@@ -5,32 +5,22 @@ all-reduce. What a run costs until then is read between two evaluations, see
 results/crossing.py.
 """
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gossipjax.comparison import over_seeds, scores
+from gossipjax.comparison import certainty, over_seeds, scores
 from gossipjax.comparison.target_costs import (
   NEVER,
   Row,
-  common,
   curves,
-  means,
-  pick,
   row,
   scored,
-  share,
-  target_of,
 )
+from gossipjax.comparison.targets import pick, share, target_of
 from gossipjax.results import total_time
 from gossipjax.results.reader import Run
-from gossipjax.results.standard_error import uncertainty
 from gossipjax.tasks.task import is_higher
 
-# Seconds to a target differ by a fifth between seeds, often, and more where a
-# curve is flat. So one seed tells two runs apart only if one takes that many
-# times as long, to the target and to one that is a hundredth easier.
-ONE_SEED = 1.5
 DENSE = 'all_reduce'
 
 
@@ -88,7 +78,20 @@ class Answer(NamedTuple):
     """
     if self.first is None:
       return ()
-    return tuple(row for row in self.rows[1:] if not slower(row, self.first))
+    return tuple(
+      row for row in self.rows[1:] if not certainty.slower(row, self.first)
+    )
+
+  @property
+  def alike(self) -> tuple[Row, ...]:
+    """Rows that the seeds distinguish from the first, but by no more than
+    measured seconds vary."""
+    first = self.first
+    if first is None or self.clock == total_time.VIRTUAL:
+      return ()
+    unsure = self.unsure
+    surely = [row for row in self.rows[1:] if row not in unsure]
+    return tuple(row for row in surely if certainty.within_noise(row, first))
 
   @property
   def never(self) -> tuple[Row, ...]:
@@ -100,23 +103,11 @@ class Answer(NamedTuple):
     """Of these, those that were improving until the training ended."""
     return tuple(row for row in self.never if row.improving)
 
-
-def slower(row: Row, first: Row) -> bool:
-  """Whether the seeds of both rows show that a row takes longer than the first.
-
-  With several seeds, one that misses the target is enough; else the mean gap
-  has to be positive with 95 % confidence. Who is at the target at its first
-  evaluation may have been there at any time before.
-  """
-  if row.at_once:
-    return False
-  gaps = [row.each[seed] - first.each[seed] for seed in common(row, first)]
-  if len(gaps) < 2:
-    pairs = means('each', row, first), means('easier', row, first)
-    return all(mine >= ONE_SEED * least for mine, least in pairs)
-  if not row.arrives:
-    return True
-  return statistics.fmean(gaps) > uncertainty(gaps)
+  @property
+  def hopeful(self) -> tuple[Row, ...]:
+    """Of these, those that have not yet spent the seconds of the first."""
+    limit = self.first.total.mean if self.first else NEVER
+    return tuple(row for row in self.late if row.spent_s < limit)
 
 
 def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:

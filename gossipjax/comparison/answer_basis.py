@@ -8,7 +8,8 @@ from gossipjax.results.total_time import MEASURED, VIRTUAL
 def basis(answer: Answer) -> str:
   """Where target and seconds come from."""
   dense = answer.reference
-  which = ', of its worst seed' * (len(dense.each) > 1) + dense.ending
+  which = ', of its worst seed' * (len(dense.each) > 1)
+  which += ' that did not diverge' * (dense.diverged > 0) + dense.ending
   plain = answer.higher and answer.target > 0
   share = '99 % of' if plain else 'a hundredth worse than'
   target = (

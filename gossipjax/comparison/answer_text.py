@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from gossipjax.comparison import next_comparison, scores
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.answer_basis import basis
+from gossipjax.comparison.certainty import NOISE
 from gossipjax.comparison.target_costs import Row, common, means
 from gossipjax.comparison.units import deviation, duration, size
 from gossipjax.results.total_time import MEASURED, VIRTUAL
@@ -17,6 +18,7 @@ def sentences(answer: Answer) -> list[str]:
   return [
     _who(answer, first),
     *_doubt(answer),
+    *_alike(answer, first),
     _price(answer, first),
     *_never(answer),
     basis(answer),
@@ -40,7 +42,7 @@ def _who(answer: Answer, first: Row) -> str:
   mine, dense = time(first), answer.reference
   if len(answer.rows) == 1:
     return f'{first.name} is at {goal(answer)}{place(answer)} in {mine}.'
-  so_far = ' so far' if answer.late else ''
+  so_far = ' so far' if answer.hopeful else ''
   target = f'{goal(answer)}{place(answer)}'
   head = f'First{so_far} to {target}: {first.name}, in {mine}'
   if dense.arrives and dense is not first:
@@ -94,6 +96,17 @@ def _doubt(answer: Answer) -> list[str]:
   return [f'{"; ".join(doubts)}.{run}'] if doubts else []
 
 
+def _alike(answer: Answer, first: Row) -> list[str]:
+  if not answer.alike:
+    return []
+  names = ', '.join(row.name for row in answer.alike)
+  some = names + (' do' if len(answer.alike) > 1 else ' does')
+  return [
+    f'{some} as well as {first.name}: seconds of computing are measured, and '
+    f'vary by {100 * NOISE:.0f} %.'
+  ]
+
+
 def _too_few(answer: Answer) -> list[str]:
   if not (unsure := [row for row in answer.unsure if not row.at_once]):
     return []
@@ -124,7 +137,8 @@ def _too_rare(answer: Answer) -> list[str]:
   there = answer.first, *answer.unsure
   names = ', '.join(row.name for row in there if row and row.at_once)
   what = 'who is first' if any(r.at_once for r in answer.unsure) else 'when'
-  told = f'{names} reached the target at the first evaluation or before'
+  one = 'with a seed ' * (len(answer.seeds) > 1)
+  told = f'{names} reached the target {one}at the first evaluation or before'
   return [f'{told}; a smaller eval_every tells {what}'] if names else []
 
 
@@ -142,7 +156,10 @@ def _price(answer: Answer, first: Row) -> str:
 def best(answer: Answer, row: Row) -> str:
   if row.score is None:
     return 'diverged' if row.diverged else 'none'
-  return scores.told(answer.metric, *row.score)
+  told = scores.told(answer.metric, *row.score)
+  if not row.diverged:
+    return told
+  return f'{told}, {row.diverged} of {len(row.each)} seeds diverged'
 
 
 def _never(answer: Answer) -> list[str]:

@@ -1,5 +1,6 @@
 """The command of a comparison that may decide what another could not."""
 
+import itertools
 import shlex
 from collections.abc import Iterator
 
@@ -27,11 +28,17 @@ def command(answer: Answer) -> str:
 
 def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
   if not all(row.at_once for row in answer.unsure):
-    more, least = max(3, 2 * len(answer.seeds)), min(answer.seeds)
-    yield 'seeds', tuple(range(least, least + more))
+    yield 'seeds', _more_seeds(answer.seeds)
   # The flag does not change steps that a variant has of its own.
-  if any(row.planned == answer.steps for row in answer.late):
+  if any(row.planned == answer.steps for row in answer.hopeful):
     yield 'steps', 2 * answer.steps
+
+
+def _more_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
+  """Twice as many, at least 3: these, and the next others."""
+  more = max(3, 2 * len(seeds)) - len(seeds)
+  others = (seed for seed in itertools.count(min(seeds)) if seed not in seeds)
+  return *seeds, *itertools.islice(others, more)
 
 
 def _quoted(value: int | tuple[int, ...]) -> str:

@@ -1,16 +1,16 @@
 """What a variant costs until a target: seconds, bytes and steps, over seeds."""
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from gossipjax.comparison.targets import pick, share
 from gossipjax.results import crossing, total_time
 from gossipjax.results.reader import Run
 from gossipjax.results.standard_error import deviation
 
-SHARE = 0.99  # Of the best score of all-reduce.
 NEVER = float('inf')
 
 
@@ -32,6 +32,7 @@ class Row(NamedTuple):
     computing_s, communication_s: their parts, means; NaN if measured together.
     bytes_sent: mean, by the worker that sends most.
     steps: mean.
+    spent_s: until the last evaluation, mean; NEVER if no seed has one.
     score: the best of each seed; None if none has one, see `scored`.
     diverged: how many seeds did.
     improving: whether every seed is at its best at its last evaluation; one
@@ -51,6 +52,7 @@ class Row(NamedTuple):
   communication_s: float
   bytes_sent: float
   steps: float
+  spent_s: float
   score: Spread | None
   diverged: int
   improving: bool
@@ -89,28 +91,6 @@ def means(of: str, *rows: Row) -> list[float]:
   return [
     statistics.fmean(cost[seed] for seed in shared or cost) for cost in costs
   ]
-
-
-def pick(higher: bool) -> Callable[..., float]:
-  """max or min: which value of a score is the best."""
-  return max if higher else min
-
-
-def target_of(bests: Iterable[float], higher: bool) -> float:
-  """The target that all-reduce sets: SHARE of the best score of its worst seed,
-  so that it gets there with every seed.
-
-  Args:
-    bests: the best score of each seed.
-    higher: whether large values are good.
-  """
-  return share(min(bests) if higher else max(bests), higher)
-
-
-def share(best: float, higher: bool, less: float = 1 - SHARE) -> float:
-  """A score that is worse than `best` by the fraction `less` of it."""
-  worse = less * abs(best)
-  return best - worse if higher else best + worse
 
 
 def scored(run: Run, metric: str) -> bool:
@@ -153,6 +133,7 @@ def row(
     float(communication.mean()),
     float(sent.mean()),
     float(steps.mean()),
+    _spent_s(run for run in seeds if run and scored(run, metric)),
     _spread([float(score) for score in best]) if best else None,
     diverged,
     bool(scores)
@@ -190,6 +171,11 @@ def _costs(
   own = (run.records[name] for name in ('bytes_sent', 'step'))
   costs = [*total_time.columns(run).values(), *own]
   return tuple(crossing.at(column[known], found) for column in costs)
+
+
+def _spent_s(runs: Iterable[Run]) -> float:
+  each = [float(total_time.columns(run)['total_s'][-1]) for run in runs]
+  return statistics.fmean(each) if each else NEVER
 
 
 def _spread(values: Sequence[float]) -> Spread:

@@ -219,7 +219,7 @@ def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
     ('single', (0.5,), False),
     ('there', DENSE, False),
   ):
-    runs = {'dense': curve(DENSE), 'sparse': curve(sparse)}
+    runs = {'dense': curve(DENSE), 'sparse': curve(sparse, 0.1)}
     told = found(tmp_path / name, runs)
     text = ' '.join(answer_text.paragraphs(told))
     assert (late in text) == ('First so far to' in text) == said, (name, text)
@@ -236,6 +236,16 @@ def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
   assert 'steps are too few' in text
 
 
+def test_who_has_spent_more_than_the_first_is_no_longer_awaited(tmp_path):
+  runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.7, 0.8))}
+  told = found(tmp_path / 'a', runs)  # 3.3 s are spent, dense took 3.19.
+  assert [row.name for row in told.late] == ['sparse']
+  assert told.hopeful == () and next_comparison.command(told) == ''
+  (text,) = answer_text.paragraphs(told)
+  assert 'First to' in text and 'To decide' not in text
+  assert '4 steps are too few to tell when sparse gets there' in text
+
+
 def test_a_variant_with_steps_of_its_own_is_told_to_raise_these(tmp_path):
   own = {'variants': {**TWO, 'short': {'steps': 3}}}
   runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.8, 0.8))}
@@ -247,7 +257,7 @@ def test_a_variant_with_steps_of_its_own_is_told_to_raise_these(tmp_path):
     'best); raise the steps of that variant.'
   ) in text[0]
   assert len(text) == 1 and 'run:' not in text[0]
-  runs['sparse'] = curve((0.5, 0.7, 0.8))
+  runs['sparse'] = curve((0.5, 0.7, 0.8), 0.1)
   both = found(tmp_path / 'b', runs, own)
   text = answer_text.paragraphs(both)
   assert '4 steps are too few to tell when sparse gets there' in text[0]
@@ -309,6 +319,69 @@ def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
   told = found(tmp_path / 'b', runs, seeds, **diverged)
   assert [row.name for row in told.never] == ['sparse'] and told.late == ()
   assert next_comparison.command(told) == ''
+
+
+@pytest.mark.parametrize(
+  'computing, transfers, alike',
+  [(1.01, 0.0, True), (1.2, 0.0, False), (1.0, 0.02, True), (1.0, 0.2, False)],
+)
+def test_measured_seconds_that_are_near_each_other_decide_nothing(
+  tmp_path, computing, transfers, alike
+):
+  """Without a link: 0.1 s of computing a step, and 3 seeds that agree."""
+  seeds = range(3)
+  runs = {
+    f'{name}-seed{s}': [
+      record | {'train_s': record['train_s'] * factor * (1 + s / 1000)}
+      for record in curve(DENSE, comm_s)
+    ]
+    for name, factor, comm_s in (
+      ('dense', 1.0, 0.0),
+      ('sparse', computing, transfers * 0.1),
+    )
+    for s in seeds
+  }
+  told = found(tmp_path / 'a', runs, {'seeds': [*seeds]})
+  assert told.unsure == ()
+  assert [row.name for row in told.alike] == ['sparse'] * alike
+  text = ' '.join(answer_text.paragraphs(told))
+  assert ('sparse does as well as dense' in text) == alike
+  assert next_comparison.command(told) == ''
+
+
+def test_seeds_that_diverged_are_told_beside_the_score_of_the_others(tmp_path):
+  runs = {
+    f'{name}-seed{s}': curve(scores)
+    for name, scores in (('dense', DENSE), ('sparse', (0.5, 0.7)))
+    for s in range(3)
+  }
+  lost = {f'{v}-seed1': {'diverged': 'NaN.'} for v in ('dense', 'sparse')}
+  told = found(tmp_path / 'a', runs, {'seeds': [0, 1, 2]}, **lost)
+  text = ' '.join(answer_text.sentences(told))
+  few = '1 of 3 seeds diverged, {} of 3 seeds missed it'
+  for name, missed in (('dense', 1), ('sparse', 3)):
+    (why,) = (w for w in text.split('), ') if f'{name} (at best' in w)
+    assert few.format(missed) in why
+  assert 'the best of dense, of its worst seed that did not diverge;' in text
+
+
+@pytest.mark.parametrize(
+  'seeds, more',
+  [
+    ((0,), (0, 1, 2)),
+    ((3,), (3, 4, 5)),
+    ((3, 7), (3, 7, 4, 5)),
+    ((0, 1, 2), (0, 1, 2, 3, 4, 5)),
+  ],
+)
+def test_more_seeds_keep_those_that_were_trained(seeds, more, tmp_path):
+  name = '{}-seed{}' if len(seeds) > 1 else '{}'
+  runs = {
+    name.format(v, s): curve(DENSE) for v in ('dense', 'sparse') for s in seeds
+  }
+  several = {'seeds': [*seeds]} if len(seeds) > 1 else {}
+  told = found(tmp_path / 'a', runs, several)._replace(seeds=seeds)
+  assert next_comparison.command(told).endswith(f"--config.seeds='{more}'")
 
 
 def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):

@@ -1,0 +1,27 @@
+"""The target of a comparison: which score is the better, and what is enough."""
+
+from collections.abc import Callable, Iterable
+
+SHARE = 0.99  # Of the best score of all-reduce.
+
+
+def pick(higher: bool) -> Callable[..., float]:
+  """max or min: which value of a score is the best."""
+  return max if higher else min
+
+
+def target_of(bests: Iterable[float], higher: bool) -> float:
+  """The target that all-reduce sets: SHARE of the best score of its worst seed,
+  so that it gets there with every seed.
+
+  Args:
+    bests: the best score of each seed.
+    higher: whether large values are good.
+  """
+  return share(min(bests) if higher else max(bests), higher)
+
+
+def share(best: float, higher: bool, less: float = 1 - SHARE) -> float:
+  """A score that is worse than `best` by the fraction `less` of it."""
+  worse = less * abs(best)
+  return best - worse if higher else best + worse
