@@ -41,7 +41,7 @@ def _cut(x: jax.Array, n: int) -> jax.Array:
 
 def _of_rows(shard, shape: Shape, rate: float, together: bool) -> Layer:
   num_rows = jax.eval_shape(shard, jax.ShapeDtypeStruct(shape, 'f4')).shape[1]
-  k = math.ceil(rate * num_rows)
+  k = math.ceil(round(rate * num_rows, 9))
   whole = lambda share: share[None]
   return Layer(
     shard,
@@ -53,6 +53,8 @@ def _of_rows(shard, shape: Shape, rate: float, together: bool) -> Layer:
 
 def filters(shape: Shape, n: int, rate: float) -> Layer:
   """Keeps of f32[..., in, out] `rate * out` filters, largest in mean magnitude.
+
+  Their number is rounded up.
 
   4 bytes per entry kept and, to each server, 1 bit per filter: a server has a
   part of every filter, f32[out, d].

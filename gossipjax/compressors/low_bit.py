@@ -10,7 +10,7 @@ from gossipjax.compressors.quantised import (
   largest_magnitude,
 )
 from gossipjax.errors import UserError
-from gossipjax.norms import needs_floats
+from gossipjax.norms import needs_floats, widened
 
 BITS = (2, 4, 8)
 
@@ -20,7 +20,7 @@ def _blocks(x: jax.Array, block: int) -> tuple[jax.Array, jax.Array]:
   if block < 1:
     raise UserError(f'block must be at least 1 entry, got {block}.')
   needs_floats(x)
-  rows = jnp.pad(x, (0, -x.size % block)).reshape(-1, block)
+  rows = jnp.pad(widened(x), (0, -x.size % block)).reshape(-1, block)
   return rows, largest_magnitude(rows, axis=1)
 
 
@@ -51,7 +51,6 @@ def linear(bits: int = 4, block: int = 256) -> Compressor:
     del key
     rows, most = _blocks(x, block)
     exact = levels * rows / jnp.where(most > 0, most, 1)[:, None]
-    # In bfloat16 the largest may come out above the last level.
     nearest = jnp.clip(jnp.round(exact), -levels, levels)
     # Modulo 2^bits, so that the code 0 means zero.
     codes = nearest.astype(jnp.int32) & 2**bits - 1

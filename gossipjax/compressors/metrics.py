@@ -5,7 +5,8 @@
   recent       an average of |a_j| over the latest steps, decaying with gamma
   two_budgets  |a_j| if above c times its root mean square, the others only
                after these and only from the previous U; at most k. Of at most
-               c^2 entries all are large, since none else can be
+               c^2 entries all are large, since none else can be, and all are
+               if there are neither large ones nor any of the previous U
 
 where U are the entries that any worker sent.
 
@@ -49,8 +50,11 @@ def _two_budgets(large: float) -> Metric:
   def score(a, union):
     least = large * jnp.sqrt(jnp.mean(a**2)) if a.size > large**2 else 0.0
     is_large = (a >= least) & (a > 0)
+    is_known = (a > 0) & (union > 0)
     a = a / jnp.where(a.max() > 0, a.max(), 1)  # At most 1, so large is first.
-    return jnp.where(is_large, 1 + a, a * union)
+    # Else a tensor without outliers would be withheld for ever.
+    found = (is_large | is_known).any()
+    return jnp.where(found, jnp.where(is_large, 1 + a, a * union), a)
 
   return Metric(lambda u, a, union: union.astype(jnp.float32), score)
 

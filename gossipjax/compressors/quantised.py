@@ -10,7 +10,7 @@ from gossipjax.compressors import packing
 from gossipjax.compressors.compressor import Compressor
 from gossipjax.compressors.largest import keys
 from gossipjax.errors import UserError
-from gossipjax.norms import needs_floats, wide
+from gossipjax.norms import needs_floats, wide, widened
 
 
 class Quantised(NamedTuple):
@@ -38,6 +38,7 @@ def int8() -> Compressor:
   def compress(x, key=None):
     del key
     needs_floats(x)
+    x = widened(x)  # In float16, 127 of its scale may overflow.
     scale = largest_magnitude(x) / 127
     codes = jnp.round(x / jnp.where(scale > 0, scale, 1)).astype(jnp.int8)
     return Quantised(codes, scale)

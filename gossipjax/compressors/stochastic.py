@@ -37,8 +37,9 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
 
   Args:
     clip: standard deviations to which larger entries are clipped first, which
-      is a bias. None does not clip. A config cannot pass None, which means the
-      default there; 1e9 does not clip.
+      is a bias: a tensor whose entries are nearly alike loses most of their
+      common part. None does not clip. A config cannot pass None, which means
+      the default there; 1e9 does not clip.
 
   Raises:
     UserError: `clip` is not above 0.
@@ -53,8 +54,9 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
     needs_key(key)
     needs_floats(x)
     x = widened(x)
-    if clip is not None:  # Entries that are all equal have no deviation.
-      most = jnp.where(x.std() > 0, clip * x.std(), jnp.inf)
+    if clip is not None:
+      # Entries that are all equal deviate by rounding only.
+      most = jnp.where(x.max() > x.min(), clip * x.std(), jnp.inf)
       x = jnp.clip(x, -most, most)
     scale = largest_magnitude(x)
     kept = jax.random.uniform(key, x.shape) * scale < jnp.abs(x)
@@ -66,6 +68,13 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
 
   # But for what is clipped. The error of an entry is up to its distance from s.
   return Compressor(compress, decompress, unbiased=True, expands=True)
+
+
+def _near_one(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Rows over powers of two, which rounds nothing, and the exponents: squares
+  of the result neither underflow nor overflow."""
+  _, power = jnp.frexp(largest_magnitude(rows, axis=1))
+  return jnp.ldexp(rows, -power[:, None]), power
 
 
 def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
@@ -94,13 +103,15 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
     needs_key(key)
     needs_floats(x)
     rows = jnp.pad(widened(x), (0, -x.size % bucket)).reshape(-1, bucket)
+    rows, power = _near_one(rows)
     norm = jnp.linalg.norm(rows, axis=1)
     exact = levels * rows / jnp.where(norm > 0, norm, 1)[:, None]
     codes = jnp.floor(exact + jax.random.uniform(key, rows.shape))
     codes = jnp.clip(codes, -levels, levels)  # The sum may be rounded up.
     # Modulo 2^bits, so that the code 0 means zero.
     codes = codes.astype(jnp.int32) & 2**bits - 1
-    return Quantised(packing.pack(codes.ravel()[: x.size], bits), norm)
+    packed = packing.pack(codes.ravel()[: x.size], bits)
+    return Quantised(packed, jnp.ldexp(norm, power))
 
   def decompress(message, size):
     codes = packing.unpack(message.codes, bits, size).astype(jnp.int32)

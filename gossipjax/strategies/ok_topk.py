@@ -86,7 +86,8 @@ def ok_topk_mean(
       lambda: (state.threshold, SILENCE),
     )
 
-    touched &= ~(jnp.abs(total) < threshold)  # A NaN is sent, not kept unseen.
+    # In the precision of the threshold. A NaN is sent, not kept unseen.
+    touched &= ~(jnp.abs(total).astype(jnp.float32) < threshold)
     total, applied, pulled = sharded_server.pull(total, touched, size, k)
     residual = wanted.at[mine.indices].add(
       -jnp.where(applied[mine.indices], mine.values, 0)

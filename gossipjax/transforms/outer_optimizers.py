@@ -60,7 +60,8 @@ def adam(
   """Adam on D, as in FedAdam (Reddi et al., 2021. arXiv:2003.00295).
 
   Args:
-    stepsize: a, the largest change of a parameter in an outer step.
+    stepsize: a, about the change of a parameter in an outer step while its D
+      are alike; several times that after some that were near 0.
     b1, b2: decays of the moments.
   """
   _checked(stepsize)

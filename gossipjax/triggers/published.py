@@ -38,7 +38,9 @@ def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
 
   def init(part):
     now = divisor(part)
-    return Slope(now, now, jnp.float32(0), jnp.zeros(2), jnp.int32(0))
+    return Slope(
+      now, now, jnp.float32(0), jnp.zeros(2, jnp.float32), jnp.int32(0)
+    )
 
   def update(part, memory, step, who):
     now, threshold = divisor(part), memory.threshold * horizon

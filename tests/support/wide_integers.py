@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gossipjax import collectives, strategies
+from gossipjax import collectives, strategies, triggers
+from gossipjax.aggregator import Strategy
 from gossipjax.local_step import make_worker
 from tests.support import laws
 
@@ -23,10 +24,21 @@ WORKERS = 4
 SHAPES = {'kernel': (64, 20), 'bias': (20,)}
 
 
-def exchanged(name: str, dtype: str) -> dict:
+def every() -> dict[str, Strategy]:
+  """Each strategy at its defaults, and one with each trigger."""
+  names = [m.name for m in pkgutil.iter_modules(strategies.__path__)]
+  of = lambda name: importlib.import_module(f'gossipjax.strategies.{name}')
+  given = {name: {} for name in triggers.__all__ if name != 'Trigger'}
+  given['step_size'] = {'learning_rate': 0.1}
+  return {name: of(name).strategy() for name in names} | {
+    name: of('adaptive_gossip').strategy(trigger=getattr(triggers, name)(**kw))
+    for name, kw in given.items()
+  }
+
+
+def exchanged(strategy: Strategy, dtype: str) -> dict:
   """Bytes of each worker, and the places whose dtype is another one after."""
-  file = importlib.import_module(f'gossipjax.strategies.{name}')
-  init, update = make_worker(file.strategy(), optax.sgd(0.1))
+  init, update = make_worker(strategy, optax.sgd(0.1))
   rng = np.random.default_rng(0)
   params = {
     k: rng.standard_normal((WORKERS, *shape)).astype(dtype)
@@ -53,5 +65,4 @@ def exchanged(name: str, dtype: str) -> dict:
 if __name__ == '__main__':
   warnings.simplefilter('error', FutureWarning)  # Of unsafe casts.
   jax.config.update('jax_disable_most_optimizations', True)
-  names = [m.name for m in pkgutil.iter_modules(strategies.__path__)]
-  print(json.dumps({name: exchanged(name, sys.argv[1]) for name in names}))
+  print(json.dumps({n: exchanged(s, sys.argv[1]) for n, s in every().items()}))

@@ -169,6 +169,15 @@ def test_two_budgets_take_all_of_a_small_tensor_as_large_but_no_zeros():
   assert not score(none, none).any()
 
 
+def test_two_budgets_withhold_no_tensor_without_outliers():
+  """Of ten entries one is above 3 rms only if the others are almost zero."""
+  score = metrics.metrics(0, 0, large=3.0)['two_budgets'].score
+  even = jnp.linspace(1.0, 2.0, 10)
+  np.testing.assert_array_equal(score(even, jnp.zeros(10)), even / 2)
+  known = jnp.zeros(10).at[3].set(1)
+  assert jnp.flatnonzero(score(even, known)).tolist() == [3]
+
+
 @pytest.mark.exhaustive
 def test_patience_bounds_the_wait_of_every_entry():
   workers, patience = 2, 20
