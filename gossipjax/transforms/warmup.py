@@ -70,7 +70,8 @@ def dgc(steps: int) -> Warmup:
 
 
 def gtopk(steps: int) -> Warmup:
-  """0.004, as in the code that gTop-k's authors released, for an epoch.
+  """0.004, as in the code that gTop-k's authors released, for an epoch; nothing
+  for densities that are not below it.
 
   Shi et al., A distributed synchronous SGD algorithm with global top-k
   sparsification for low bandwidth networks, 2019. arXiv:1901.04359
