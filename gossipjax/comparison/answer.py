@@ -177,9 +177,10 @@ def _groups(
   by_name = {run.name: run for run in runs}
   groups: dict[str, dict[int | None, Run | None]] = {}
   for name, entry in told.items():
-    run = by_name.get(name)
+    run, diverged = by_name.get(name), entry.get('diverged')
+    if run is None and not diverged:
+      continue  # Its folder was deleted just now.
     variant = run.variant if run else over_seeds.variant(entry)
-    diverged = run is None or entry.get('diverged')
     seeds = groups.setdefault(variant, {})
     seed = run.config['seed'] if run else entry.get('seed')
     seeds[seed] = None if diverged else run

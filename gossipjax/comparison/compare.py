@@ -173,7 +173,7 @@ def run_one(
     if audited and 'audit' not in found:
       console.say(f'{name} is finished, and is not audited any more.')
     return found
-  processes.decide(lambda: _begin(folder))
+  processes.decide(lambda: workdir.begin(folder))
   spans, diverged = one_training.train(
     variant, folder, watch, interrupted, tell
   )
@@ -192,8 +192,3 @@ def run_one(
     )
   workdir.write_summary(folder, summary)
   return summary
-
-
-def _begin(folder: pathlib.Path) -> None:
-  durable_files.make(folder)
-  workdir.reopen(folder)  # It may be that of a run of fewer steps.

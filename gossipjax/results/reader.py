@@ -68,7 +68,7 @@ def read(*workdirs: str | pathlib.Path) -> list[Run]:
   claims = {folder: _claim(folder) for folder in folders}
   _check_schema({f: c.get('schema', SCHEMA) for f, c in claims.items()})
   for folder, claim in claims.items():
-    workdir.summary(folder)  # Refuses a config.json that was changed.
+    _finished(folder)  # Refuses a config.json that was changed.
     runs = list(_runs(folder, claim))
     if not runs:
       raise UserError(_without_records(folder, claim))
@@ -90,7 +90,7 @@ def summary(folder: pathlib.Path) -> dict[str, Any]:
   """
   claim = _claim(folder)
   _check_schema({folder: claim.get('schema', SCHEMA)})
-  if found := workdir.summary(folder):
+  if found := _finished(folder):
     return found
   runs = [
     _end(folder / name, run)
@@ -101,6 +101,25 @@ def summary(folder: pathlib.Path) -> dict[str, Any]:
       f'No run in {folder} is finished; wait, or continue it with --resume.'
     )
   return claim | {'runs': finished}
+
+
+def _finished(folder: pathlib.Path) -> dict[str, Any] | None:
+  """summary.json of a comparison; None if it is not finished.
+
+  Raises:
+    UserError: it is damaged, or one of its variants is gone.
+  """
+  if not (found := workdir.summary(folder)):
+    return None
+  names = [run['name'] for run in found.get('runs', ())]
+  gone = [n for n in names if not (folder / n / workdir.SUMMARY).exists()]
+  # Otherwise somebody continues the comparison just now.
+  if gone and workdir.summary(folder):
+    raise UserError(
+      f'{folder / gone[0]} holds no finished run, though {folder} was '
+      'finished with it; the same command with --resume runs it again.'
+    )
+  return found if not gone else None
 
 
 def _claim(folder: pathlib.Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from gossipjax.training.durable_files import (
   MODEL,
   clear,
   damage,
+  make,
   seal,
   sync,
   write,
@@ -84,6 +85,14 @@ def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
   write(folder / SUMMARY, json.dumps(summary, indent=2))
   told = (CONFIG, SUMMARY, RECORDS, TIMELINE, MODEL)
   seal(folder, [name for name in told if (folder / name).exists()])
+
+
+def begin(folder: pathlib.Path) -> None:
+  """Makes or reopens the folder of a variant that trains now: its comparison,
+  one folder above, is no longer finished either."""
+  make(folder)
+  reopen(folder.parent)
+  reopen(folder)
 
 
 def reopen(folder: pathlib.Path) -> None:

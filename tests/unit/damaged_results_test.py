@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from gossipjax.comparison import compare
+from gossipjax.comparison import answer, compare
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader, workdir
@@ -151,6 +151,27 @@ def test_a_finished_run_that_was_damaged_is_restored(tmp_path, capsys):
   with pytest.raises(UserError, match='no checkpoint to restore it from'):
     compare.compare(config, folder, resume=True)
   assert not records.read_bytes()  # It was not begun anew unasked.
+
+
+@pytest.mark.parametrize('variants', [{}, {'one': {}, 'all_reduce': {}}])
+def test_a_variant_that_is_gone_is_named_and_did_not_diverge(
+  tmp_path, variants
+):
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config(**variants))
+  for name in variants or ('all_reduce',):
+    workdirs.run(folder, name, [record(4)], steps=4)
+  summary = reader.summary(folder)
+  workdir.write_summary(folder, summary)
+  gone = folder / 'all_reduce'
+  shutil.rmtree(gone)
+  for read in (analysis.load, reader.summary):
+    with pytest.raises(UserError, match=f'{gone} holds no.*--resume runs it'):
+      read(folder)
+  if variants:  # Also where the folder went away after the summary was read.
+    runs = [*reader._runs(folder, reader._claim(folder))]
+    assert [row.name for row in answer.of(summary, runs).rows] == ['one']
+    workdir.begin(gone)
+    assert [run['name'] for run in reader.summary(folder)['runs']] == ['one']
 
 
 @pytest.mark.exhaustive
