@@ -5,9 +5,10 @@ Others write the checkpoints (training/checkpoint.py), the trained model
 (tuning/tune.py) and the plans of `advise` (advice/pilots.py).
 
 workdir      lists the files; config.json, summary.json, timeline.json
-provenance   what wrote the files: commit, versions, devices
+provenance   what wrote the files: commit, versions, devices, settings
 reservation  reserves a workdir for one config and one process at a time
 inputs       what a run depends on beside its config: files, versions
+machine      whether a run may go on here: processes, devices, settings
 lock         one process writes into a workdir at a time
 timeline_file  timeline.json of virtual time, written and read
 more_steps   whether it may go on to more steps or seeds than it began with

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gossipjax.results import machine
 from gossipjax.training.durable_files import digest
 
 # Each may name a file.
@@ -100,7 +101,8 @@ def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     then, now: of `workdir.provenance`.
 
   Returns:
-    '' if commit, Python, processor, cores and all packages are the same.
+    '' if commit, Python, processor, cores, packages, devices and what else
+    `machine.told` names are the same.
   """
   was, here = _versions(then), _versions(now)
   unlike = [name for name in here if name in was and was[name] != here[name]]
@@ -113,4 +115,5 @@ def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def _versions(provenance: Mapping[str, Any]) -> dict[str, Any]:
   names = ('commit', 'python', 'processor', 'cores')
   found = {key: provenance[key] for key in names if key in provenance}
-  return found | dict(provenance.get('versions') or {})
+  found |= dict(provenance.get('versions') or {})
+  return found | machine.told(provenance)

@@ -10,13 +10,15 @@ from typing import Any
 
 import jax
 
+from gossipjax.results import machine
+
 # The commit, where the code is a copy without Git: an image, an archive.
 VARIABLE = 'GOSSIPJAX_COMMIT'
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 
 
 def of_this_process() -> dict[str, Any]:
-  """Commit, versions and devices of this process.
+  """Commit, versions, devices and settings of this process.
 
   The commit is followed by '(modified)' if a Python file differs from it.
   """
@@ -42,6 +44,7 @@ def of_this_process() -> dict[str, Any]:
     'device_kind': jax.devices()[0].device_kind,
     'cores': usable_cores(),
     'processor': processor(),
+    'settings': machine.settings(),
   }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
-from gossipjax.results import inputs, lock, more_steps, workdir
+from gossipjax.results import inputs, lock, machine, more_steps, workdir
 from gossipjax.training.durable_files import make, partials, write
 
 
@@ -144,11 +144,8 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
       f'{", ".join(changed)}: not the file with which the run in {folder} '
       'began; restore it, or name another folder.'
     )
-  if (many := then.get('processes', 1)) != now['processes']:
-    raise UserError(
-      f'The run in {folder} was begun by {many} processes, and its seconds '
-      f'hold for that number; continue it with {many}, not {now["processes"]}.'
-    )
+  if why := machine.obstacle(then, now):
+    raise UserError(f'The run in {folder} {why}')
   told = inputs.other_modules(then, now), inputs.other_versions(then, now)
   return list(filter(None, told))
 

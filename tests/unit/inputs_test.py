@@ -3,13 +3,15 @@
 import functools
 import json
 import pathlib
+import re
 import subprocess
 
+import jax
 import pytest
 
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
-from gossipjax.results import inputs, provenance, reservation, workdir
+from gossipjax.results import inputs, machine, provenance, reservation, workdir
 
 FILES = 'link.json', 'group.json', 'inner.json', 'trace.txt', 'book.txt'
 
@@ -142,6 +144,61 @@ def test_a_run_goes_on_with_as_many_processes_as_it_began_with(monkeypatch):
   monkeypatch.setattr(workdir, 'claimed', lambda folder: began)
   with pytest.raises(UserError, match='begun by 4 processes'):
     reservation._check_inputs(pathlib.Path('out'), began | {'processes': 1})
+
+
+@pytest.mark.parametrize(
+  'cluster, was, now, words',
+  [
+    ({}, (2, 'NVIDIA A'), (1, 'NVIDIA A'), 'begun on 2 NVIDIA A.*not 1 NVIDIA'),
+    ({}, (1, 'NVIDIA A'), (1, 'cpu'), 'begun on 1 NVIDIA A.*not 1 cpu'),
+    ({}, (2, 'cpu'), (1, 'cpu'), ''),  # Emulated: they are one.
+    ({'step_s': 1}, (1, 'NVIDIA A'), (1, 'cpu'), ''),  # In virtual time.
+  ],
+)
+def test_seconds_of_one_run_are_of_the_same_devices(cluster, was, now, words):
+  began, here = (
+    {'processes': 1, 'devices': ['x'] * n, 'device_kind': kind}
+    for n, kind in (was, now)
+  )
+  began['config'] = {'variants': {'one': {'cluster': cluster}}}
+  assert re.search(words, machine.obstacle(began, here))
+  assert words or not machine.obstacle(began, here)
+  assert f'devices {was[0]} {was[1]} (now' in inputs.other_versions(began, here)
+
+
+@pytest.mark.parametrize(
+  'name, value, refused',
+  [
+    ('jax_enable_x64', True, True),
+    ('jax_threefry_partitionable', False, True),
+    ('jax_default_prng_impl', 'rbg', True),
+    ('jax_default_matmul_precision', 'highest', False),
+  ],
+)
+def test_a_setting_of_jax_that_changes_numbers_is_refused_or_told(
+  config, name, value, refused, tmp_path
+):
+  with reservation.reserved(tmp_path / 'run', config, resume=False):
+    pass
+  before = getattr(jax.config, name)
+  jax.config.update(name, value)
+  try:
+    again = reservation.reserved(tmp_path / 'run', config, resume=True)
+    if refused:
+      words = f'{name}={before}, and {name}={value}.*{name.upper()}={before}'
+      with pytest.raises(UserError, match=words), again:
+        pass
+    else:
+      with again as told:
+        assert f'{name} {before} (now {value})' in told[0]
+  finally:
+    jax.config.update(name, before)
+  path = tmp_path / 'run/config.json'
+  older = json.loads(path.read_text())
+  del older['settings']
+  path.write_text(json.dumps(older))
+  with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
+    assert told == []
 
 
 def test_the_repository_around_an_installed_package_is_not_its_own(

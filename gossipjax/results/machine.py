@@ -1,0 +1,80 @@
+"""Whether a run may go on here: processes, devices and settings of JAX.
+
+What other ones would change is told or refused: seconds of devices that differ
+do not add up, and a random generator that differs draws other numbers.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+# Other values draw other numbers, or compute with other types.
+_REFUSED = (
+  'jax_enable_x64',
+  'jax_threefry_partitionable',
+  'jax_default_prng_impl',
+)
+_TOLD = ('jax_default_matmul_precision',)  # Other values round otherwise.
+_VARIABLE = 'XLA_FLAGS'
+
+
+def settings() -> dict[str, Any]:
+  """Settings of JAX in this process that change what a training computes."""
+  names = (name for name in (*_REFUSED, *_TOLD) if hasattr(jax.config, name))
+  found = {name: getattr(jax.config, name) for name in names}
+  return found | {_VARIABLE: os.environ.get(_VARIABLE) or 'unset'}
+
+
+def obstacle(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+  """Why a run cannot go on in this process; '' if it can.
+
+  Args:
+    then: config.json of the run. What it lacks, as those of older versions, is
+      not compared.
+    now: of `workdir.provenance`.
+  """
+  if (many := then.get('processes', 1)) != now['processes']:
+    return (
+      f'was begun by {many} processes, and its seconds hold for that number; '
+      f'continue it with {many}, not {now["processes"]}.'
+    )
+  was, here = devices(then), devices(now)
+  if was and here and was != here and not _modelled(then, here):
+    return (
+      f'was begun on {was}, and its seconds hold for these; continue it on '
+      f'{was}, not {here}, or name another folder.'
+    )
+  before, found = then.get('settings', {}), now.get('settings', {})
+  for name in (n for n in _REFUSED if n in before and n in found):
+    if before[name] != found[name]:
+      return (
+        f'was begun with {name}={before[name]}, and {name}={found[name]} '
+        f'computes other numbers; set {name.upper()}={before[name]}, or name '
+        'another folder.'
+      )
+  return ''
+
+
+def told(provenance: Mapping[str, Any]) -> dict[str, Any]:
+  """By name, what may change during a run, but is told."""
+  found = provenance.get('settings', {})
+  known = {name: found[name] for name in (*_TOLD, _VARIABLE) if name in found}
+  return known | ({'devices': on} if (on := devices(provenance)) else {})
+
+
+def devices(provenance: Mapping[str, Any]) -> str:
+  """Number and kind, such as '8 cpu'; '' if they are not known."""
+  if not {'devices', 'device_kind'} <= provenance.keys():
+    return ''
+  return f'{len(provenance["devices"])} {provenance["device_kind"]}'
+
+
+def _modelled(then: Mapping[str, Any], here: str) -> bool:
+  """Whether devices change no seconds: in virtual time, and where a CPU only
+  emulates them, see results/total_time.py."""
+  config = then.get('config', {})
+  runs = [config, *(config.get('variants') or {}).values()]
+  emulated = then['device_kind'] == 'cpu' and here.endswith(' cpu')
+  return emulated or any(run.get('cluster') for run in runs)
