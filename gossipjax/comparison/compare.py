@@ -89,12 +89,12 @@ def of_variants(
     )
     processes.decide(lambda: told.extend(held.enter_context(alone)))
     late = (optimizer.unreached(o.config.optimizer, o.run.steps) for o in runs)
-    for sentence in dict.fromkeys([*told, *filter(None, late)]):
-      console.say(sentence)
-    held.enter_context(live)
-    report_files.announce(folder)
     log = held.enter_context(event_log.EventLog(folder))
     log(f'{"Goes on" if resume else "Begins"}: {command or "from Python"}')
+    for sentence in dict.fromkeys([*told, *filter(None, late)]):
+      tell(sentence)
+    held.enter_context(live)
+    report_files.announce(folder)
     for one in runs:
       log(f'{one.name} begins, or goes on where it was.')
       summaries.append(

@@ -9,6 +9,7 @@ import subprocess
 import jax
 import pytest
 
+from gossipjax.comparison import compare
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import inputs, machine, provenance, reservation, workdir
@@ -63,6 +64,17 @@ def test_other_versions_are_told_with_both_numbers(config, tmp_path):
   assert f'processor model name Z80 (now {now["processor"]})' in sentence
   assert 'cores' not in sentence
   assert 'numpy' not in sentence
+
+
+@pytest.mark.usefixtures('compile_quickly')
+def test_what_is_told_of_a_run_that_goes_on_is_also_in_its_log(tmp_path):
+  config = defaults.get_config()
+  config.update(workers=2, steps=1, log_every=1, executor='vmap')
+  compare.compare(config, tmp_path / 'run')
+  path = tmp_path / 'run/config.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | {'commit': 'abc'}))
+  compare.compare(config, tmp_path / 'run', resume=True)
+  assert 'began with commit abc (now' in (tmp_path / 'run/log.txt').read_text()
 
 
 @pytest.mark.parametrize('older', [False, True])
