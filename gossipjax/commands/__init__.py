@@ -13,6 +13,6 @@ words         every override of the config as one word
 command_line  parses flags and config overrides, prints help
 flag_errors   sentences about flags and config files
 file_errors   sentences about a file system that is full or broken
-streams       output that is closed, or knows few characters
+streams       output that is closed or full, or knows few characters
 console       how every command ends: signals, sentences and exit codes
 """

@@ -56,7 +56,7 @@ def say(sentence: str) -> None:
   """One line on stderr; a value in it cannot command the terminal."""
   line = ' '.join(sentence.split())
   line = ''.join(c if c.isprintable() else '?' for c in line)
-  print(line, file=sys.stderr, flush=True)
+  streams.tell(line)
 
 
 def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:

@@ -1,8 +1,9 @@
-"""Standard output and error that may be closed, or know few characters."""
+"""Output that is closed or full, has no reader, or knows few characters."""
 
 import os
 import select
 import sys
+from typing import TextIO
 
 
 def prepare() -> None:
@@ -21,5 +22,17 @@ def nobody_reads() -> bool:
   pipe.register(sys.stdout.fileno(), 0)
   gone = any(event & select.POLLERR for _, event in pipe.poll(0))
   if gone:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _to_nowhere(sys.stdout)
   return gone
+
+
+def tell(line: str) -> None:
+  """A line on stderr. If it is lost nothing ends, and later ones are, too."""
+  try:
+    print(line, file=sys.stderr, flush=True)
+  except OSError:  # A full disk, or nobody reads.
+    _to_nowhere(sys.stderr)
+
+
+def _to_nowhere(stream: TextIO) -> None:
+  os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

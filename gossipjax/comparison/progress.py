@@ -8,6 +8,7 @@ import pathlib
 import sys
 from typing import Any, TextIO
 
+from gossipjax.commands import streams
 from gossipjax.comparison import (
   answer,
   answer_table,
@@ -57,13 +58,11 @@ class Bar:
     if self._progress is None:
       if found := held_out(record):
         first, value = next(iter(found.items()))
-        print(
+        streams.tell(
           f'{name}: step {record.step}/{config.steps}, loss '
           f'{loss}, held-out {first} '
           f'{scores.told(f"test_{first}", value)}, '
-          f'{units.size(max(record.bytes_sent))} sent',
-          file=sys.stderr,
-          flush=True,
+          f'{units.size(max(record.bytes_sent))} sent'
         )
       return
     if name not in self._tasks:

@@ -1,4 +1,4 @@
-"""Output that is closed, has no reader, or knows few characters."""
+"""Output that is closed or full, has no reader, or knows few characters."""
 
 import subprocess
 import sys
@@ -40,6 +40,24 @@ def ended(redirection: str, **env: str) -> subprocess.CompletedProcess:
 def test_output_that_nobody_reads_is_no_error(redirection, code, told):
   found = ended(redirection)
   assert (found.returncode, found.stderr) == (code, told)
+
+
+@pytest.mark.parametrize('bad', ['2>/dev/full', '2>&1 >/dev/null | true'])
+def test_lines_on_stderr_that_are_lost_end_nothing(bad, tmp_path):
+  code = (
+    'import pathlib; from gossipjax.commands import streams\n'
+    '[streams.tell("a" * 10**5) for _ in range(3)]\n'
+    f'pathlib.Path({str(tmp_path / "end")!r}).touch()'
+  )
+  words = [sys.executable, '-c', code]
+  subprocess.run(
+    ['bash', '-c', f'set -o pipefail; "$@" {bad}', 'bash', *words],
+    cwd=program.ROOT,
+    env=program.ENVIRONMENT,
+    check=True,
+    timeout=120,
+  )
+  assert (tmp_path / 'end').exists()
 
 
 @pytest.mark.exhaustive
