@@ -24,6 +24,8 @@ from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
 from gossipjax.tuning import trials
 
+_DELETE = 'delete it, and the same command writes it again'
+
 
 class Bench:
   """Trains pilots in a folder.
@@ -104,7 +106,7 @@ class Bench:
     """`planned`, or what an earlier call with as many minutes did."""
     path = self._folder / f'plan_of_{full}_steps.json'
     if path.exists():
-      before, plan = workdir.read(path, tuple[float, Plan])
+      before, plan = workdir.read(path, tuple[float, Plan], _DELETE)
       if before == minutes:
         return plan
     plan = planned(names, full, 60 * minutes, step_s, begin_s)
@@ -132,7 +134,7 @@ class Bench:
       step_s = float(records['train_s'][-1]) / pilot.steps
       begin_s = max(0.0, took - step_s * pilot.steps)
       workdir.write(path, json.dumps([step_s, begin_s]))
-    step_s, begin_s = workdir.read(path, list[float])
+    step_s, begin_s = workdir.read(path, list[float], _DELETE)
     return step_s, begin_s
 
 

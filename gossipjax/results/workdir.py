@@ -33,6 +33,7 @@ from gossipjax.training.durable_files import (
 
 SCHEMA = 1  # Of config.json, records.jsonl and summary.json together.
 CONFIG, SUMMARY, TIMELINE = 'config.json', 'summary.json', 'timeline.json'
+RESTORED = 'the same command with --resume writes it again'
 RECORDS = 'records.jsonl'
 
 
@@ -47,7 +48,7 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
   """config.json: `provenance`, and under 'config' the config.
 
   Raises:
-    UserError: there is none, or it is damaged.
+    UserError: there is none, or it is damaged, or of another program.
   """
   if not folder.is_dir():
     raise UserError(
@@ -58,9 +59,17 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
       f'{folder} holds no run (there is no config.json); name the workdir of a '
       'comparison.'
     )
-  found = read(path, dict[str, Any])
-  if not isinstance(found.get('config'), dict):
+  found = read(path, dict[str, Any], 'name another folder')
+  if not isinstance(config := found.get('config'), dict):
     raise UserError(f"{path} is damaged (no 'config'); name another folder.")
+  # Of all versions; other programs have such a file, too.
+  method = config.get('strategy')
+  ours = isinstance(method, dict) and isinstance(method.get('name'), str)
+  if not ours or not {'workers', 'steps', 'seed'} <= config.keys():
+    raise UserError(
+      f'{folder} holds no run of gossipjax ({path} is of another program); '
+      'name the workdir of a comparison.'
+    )
   return found
 
 
@@ -157,12 +166,14 @@ def is_over(found: dict[str, Any], steps: int, cluster: Any) -> bool:
   )
 
 
-def read(path: pathlib.Path, kind: Any) -> Any:
-  """A file of JSON, of a type; raises a UserError if it is damaged."""
+def read(path: pathlib.Path, kind: Any, remedy: str = RESTORED) -> Any:
+  """A file of JSON, of a type.
+
+  Raises:
+    UserError: it is damaged; the remedy ends the sentence.
+  """
   try:
     # Python's parser, because a summary may hold NaN.
     return msgspec.convert(json.loads(path.read_bytes()), kind)
   except (OSError, ValueError, RecursionError) as error:
-    raise UserError(
-      f'{path} is damaged ({error}); name another folder, or run it again.'
-    ) from error
+    raise UserError(f'{path} is damaged ({error}); {remedy}.') from error

@@ -330,7 +330,11 @@ def test_what_is_no_workdir_is_refused_by_name(folder, tmp_path):
   begun = workdirs.claim(tmp_path / 'begun', workdirs.config(**TWO))
   damaged = workdirs.claim(tmp_path / 'damaged', workdirs.config(**TWO))
   (damaged / 'config.json').write_text('{"config": ')
+  foreign = workdirs.claim(tmp_path / 'foreign', {'strategy': 'ddp', 'lr': 1})
+  other = workdirs.claim(tmp_path / 'other', {'strategy': {'name': 'ddp'}})
   for folders, sentence in (
+    ((foreign,), 'foreign holds no run of gossipjax'),
+    ((other,), 'other holds no run of gossipjax'),
     ((), 'needs the folder'),
     ((tmp_path / 'nowhere',), 'nowhere is not a folder'),
     ((tmp_path / 'empty',), 'empty holds no run'),

@@ -100,7 +100,7 @@ def test_records_that_are_gone_are_named(contents, sealed, tmp_path):
 def test_a_damaged_summary_is_named(folder, name, contents):
   (folder / name).write_bytes(contents)
   with pytest.raises(
-    UserError, match=r'summary.json.*(damaged|not as)'
+    UserError, match=r'summary.json.*(damaged|not as).*--resume'
   ) as error:
     analysis.load(folder)
   assert str((folder / name).parent) in str(error.value)
