@@ -11,6 +11,7 @@ optimizers     the optimizers that a config names
 resolve        the tasks, strategies and links that a config names
 variants       what each variant of a comparison changes
 variant_checks names and keys of variants that are refused
+value_types    the type of every key
 ranges         the range and unit of every numeric key
 defaults       every key of a config with its default; builders for config files
 """

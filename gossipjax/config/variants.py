@@ -20,7 +20,10 @@ def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
   Raises:
     UserError: a variant has an unusable name, an unknown key or a wrong type.
   """
+  from gossipjax.config import value_types  # JAX: runs are read without it.
+
   variant_checks.check_keys(config)
+  value_types.check(config)
   base = {k: v for k, v in config.items() if k not in ('variants', 'seeds')}
   variant_checks.check_changes(config)
   for name, changes in changes_by_name(config).items():

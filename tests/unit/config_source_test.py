@@ -7,6 +7,7 @@ from ml_collections import ConfigDict, FieldReference
 
 from gossipjax.config import defaults
 from gossipjax.config.variants import variants
+from gossipjax.errors import UserError
 from gossipjax.tuning import config_source, grid
 from tests.support.tuning import STRATEGIES, load, small
 
@@ -70,6 +71,34 @@ def test_another_name_keeps_the_other_values_in_trials_and_after(
     expected = {**runs[name].optimizer, 'name': 'adam'}
     assert run.optimizer.to_dict() == expected
     assert run.to_dict() == grid.at(runs[name], point).to_dict()
+
+
+@pytest.mark.parametrize(
+  'key, value, kinds',
+  [
+    ('seeds', None, 'tuple or list'),
+    ('seeds', 3, 'tuple or list'),
+    ('log', True, 'ConfigDict'),
+    ('link', None, 'str or ConfigDict'),
+    ('group_link', 5, 'str or ConfigDict'),
+    ('target', '90%', 'float or int'),
+    ('cluster', True, 'ConfigDict'),
+    ('engine', True, 'str'),
+    ('accumulate', 2.0, 'int'),
+    ('devices_per_worker', True, 'int'),
+    ('executor', None, 'str'),
+    ('overlap', 1, 'bool'),
+  ],
+)
+def test_a_value_of_another_type_than_its_default_is_refused(key, value, kinds):
+  config = defaults.get_config()
+  with config.ignore_type():
+    config[key] = value
+  with pytest.raises(UserError) as error:
+    dict(variants(config))
+  assert str(error.value) == (
+    f'config.{key}={value!r} has the wrong type; it takes {kinds}.'
+  )
 
 
 def test_a_number_that_is_not_finite_is_left_too(tmp_path):
