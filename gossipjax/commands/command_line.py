@@ -100,6 +100,10 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
       new_part.put(found, of_parts)
       if isinstance(found, ConfigDict):
         check_used(given, found)
+    if 'workdir' in flags.FLAGS and flags.FLAGS.workdir == '':
+      raise UserError(  # As with a variable of the shell that is not set.
+        '--workdir= is empty; name a folder, or leave it out.'
+      )
     if extra := rest[1 + positional :]:
       raise UserError(
         f'{extra[0]!r} is not a flag; flags look like --key=value.'

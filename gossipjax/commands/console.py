@@ -7,6 +7,7 @@ and exit code 128 plus its number.
 import os
 import pathlib
 import re
+import shlex
 import signal
 import sys
 import time
@@ -117,12 +118,14 @@ def _named(again: str | None) -> str | None:
   flag = flags.FLAGS['workdir']
   if flag.present or not flag.value:
     return again
-  return f'{again}{"" if again[0] == "-" else " with"} --workdir={flag.value}'
+  folder = shlex.quote(f'--workdir={flag.value}')
+  return f'{again}{"" if again[0] == "-" else " with"} {folder}'
 
 
 def _about_files(error: OSError, again: str | None) -> str:
   """A sentence about a file system; errors of open files name no path."""
-  workdir = flags.FLAGS.flag_values_dict().get('workdir') or '--workdir'
+  given = flags.FLAGS.flag_values_dict()
+  workdir = given.get('workdir', 'the output') or '--workdir'
   remedy = f'{_named(again)} continues' if again else 'run the command again'
   return f'{error.filename or workdir}: {file_errors.told(error, remedy)}'
 

@@ -105,10 +105,11 @@ def of_words(
     )
   if isinstance(error, flags.UnrecognizedFlagError):
     name = f'--{error.flagname.replace("_", "-")}'
+    if positional and name == '--workdir':
+      return f'There is no flag {name}; workdirs are given without a flag.'
     close = closest(name, _ours())
     hint = f'did you mean {close!r}?' if close else '--help lists all.'
-    bare = ' Workdirs are given without a flag.' * (positional > 0)
-    return f'There is no flag {name}; {hint}{bare}'
+    return f'There is no flag {name}; {hint}'
   return last_line(error)
 
 

@@ -5,6 +5,7 @@ again at any time, also while the comparison is running.
 """
 
 import pathlib
+import shlex
 from typing import Any
 
 from gossipjax.commands import console
@@ -19,7 +20,7 @@ def announce(folder: pathlib.Path) -> None:
   if processes.first() and (sentence := missing('report')):
     console.say(
       f'{sentence} This run writes no figures and no report.html; afterwards '
-      f'python -m gossipjax report {folder} makes them.'
+      f'python -m gossipjax report {shlex.quote(str(folder))} makes them.'
     )
 
 

@@ -31,6 +31,7 @@ MISTAKES = {
   'an unknown flag': (f'{DEFAULT} --workers=4', 'no flag --workers'),
   'a misspelled flag': (f'{DEFAULT} --work_dir=a', "mean '--workdir'"),
   'a word that is no flag': (f'{DEFAULT} resume', "'resume' flag"),
+  'a folder without a name': (f'{DEFAULT} --workdir=', '--workdir= is empty'),
   'resuming nothing': (f'{DEFAULT} --resume', '--workdir'),
   'resuming what never began': (
     f'{DEFAULT} --resume',
@@ -267,7 +268,8 @@ def refused(
 def test_a_mistake_is_refused_with_its_name_and_writes_nothing(what, tmp_path):
   args, words = MISTAKES[what]
   workdir = tmp_path / 'run'
-  where = () if what == 'resuming nothing' else (f'--workdir={workdir}',)
+  own = what in ('resuming nothing', 'a folder without a name')
+  where = () if own else (f'--workdir={workdir}',)
   refused(program.run(tmp_path, *args.split(), *where), words, workdir)
 
 

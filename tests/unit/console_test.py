@@ -128,8 +128,8 @@ def test_a_command_without_a_workdir_has_a_sentence_for_a_full_disk():
     capture_output=True,
   )
   assert ended.returncode == 2
-  assert ended.stderr.endswith(
-    'is full; make room, then run the command again.\n'
+  assert ended.stderr == (
+    'the output: the disk is full; make room, then run the command again.\n'
   )
   assert 'Traceback' not in ended.stderr
 
@@ -147,21 +147,22 @@ def test_several_processes_are_repeated_by_as_many(more, told):
 
 
 @pytest.mark.parametrize(
-  ('again', 'given', 'told'),
+  ('again', 'given', 'folder', 'told'),
   [
-    ('--resume', [], '--resume --workdir=runs/1'),
-    ('the same command', [], 'the same command with --workdir=runs/1'),
-    ('--resume', ['--workdir=runs/1'], '--resume'),
-    (None, [], None),
+    ('--resume', [], 'runs/1', '--resume --workdir=runs/1'),
+    ('the same command', [], '1', 'the same command with --workdir=1'),
+    ('--resume', [], 'my run', "--resume '--workdir=my run'"),
+    ('--resume', ['--workdir=1'], '1', '--resume'),
+    (None, [], '1', None),
   ],
 )
 def test_who_continues_is_told_the_folder_that_nobody_named(
-  again, given, told, monkeypatch
+  again, given, folder, told, monkeypatch
 ):
   found = flags.FlagValues()
   flags.DEFINE_string('workdir', None, 'Where.', flag_values=found)
   found(['program', *given])
-  found['workdir'].value = 'runs/1'
+  found['workdir'].value = folder
   monkeypatch.setattr(console.flags, 'FLAGS', found)
   assert console._named(again) == told
 
