@@ -149,8 +149,7 @@ def about_value(error: Exception) -> str:
   if found is not None and found[1] == 'config':
     # The file was found, but running it failed; its traceback comes first.
     _, ours, sentence = str(error).rpartition('UserError: ')
-    last = str(error).strip().splitlines()[-1]
-    return sentence if ours else _raised(last)
+    return sentence if ours else _raised(_last(str(error)))
   if found is None or found[1] not in flags.FLAGS:
     return last_line(error)
   config, key = flags.FLAGS['config'], found[1].removeprefix('config.')
@@ -167,5 +166,15 @@ def about_value(error: Exception) -> str:
 
 def last_line(error: Exception) -> str:
   """The message itself where a config file's traceback stands before it."""
-  lines = str(error).strip().splitlines() or [type(error).__name__]
-  return lines[-1].rpartition('UserError: ')[2]
+  return _last(str(error).strip() or type(error).__name__).rpartition(
+    'UserError: '
+  )[2]
+
+
+def _last(text: str) -> str:
+  """The last line, or all lines about a field that takes another type: it may
+  be of a value that is shown on several ones."""
+  found = re.search(r"(\w+: )?Could not override field '.*", text, re.DOTALL)
+  return ' '.join(
+    (found[0] if found else text.strip().splitlines()[-1]).split()
+  )

@@ -162,8 +162,8 @@ def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
     {
       'name': name,
       'learning_rate': learning_rate,
-      # constant, cosine, piecewise; or any of optax by name, or a dict of its
-      # name and arguments.
+      # constant, cosine, piecewise; or any of optax by name. With arguments:
+      # defaults.optimizer(..., schedule={'name': ..., ...}).
       'schedule': 'constant',
       'warmup_steps': 0,  # Linear, from zero.
       'boundaries': (),  # Of piecewise: steps at which the rate falls tenfold.

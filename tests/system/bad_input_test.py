@@ -279,6 +279,9 @@ FILES = {
   'raise UserError("too\\nfew")': 'too few',
   '{}["a"]': "config file raises KeyError: 'a' --debug",
   'defaults.variants(**{"a.b": "topk"})': "variant name 'a.b' letters, digits",
+  'config.optimizer.schedule = {"name": "cosine"}': (
+    "TypeError field 'schedule' 'str' --debug"
+  ),
   'config.stepz = 1': "config.stepz is unknown did you mean 'steps'",
 }
 
