@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gossipjax.results import machine
@@ -26,16 +26,19 @@ def digests(config: Mapping[str, Any]) -> dict[str, str]:
   """SHA-256 of each file that a config names, by its name in the config.
 
   Args:
-    config: with its variants. A name is that of the file itself; a text's is
-      looked for in `data.dir` and $GOSSIPJAX_DATA first, and of a folder all
-      .txt files count.
+    config: with its variants. A name is that of the file itself; a text's, and
+      that of any file below `task`, is looked for in `data.dir` and
+      $GOSSIPJAX_DATA first, and of a folder of texts all .txt files count.
   """
   of_data = [config.get('data', {}).get('dir'), os.environ.get(VARIABLE)]
   found = {}
   named = {(k, text) for k, text in _texts(config) if k in KEYS and text}
+  anywhere = [*filter(None, of_data), '.']
+  named |= {
+    (TEXT, text) for text in _of_tasks(config) if _is_file(text, anywhere)
+  }
   for key, name in sorted(named):
-    roots = [*of_data, '.'] if key == TEXT else ['.']
-    for root in filter(None, roots):
+    for root in anywhere if key == TEXT else ['.']:
       place = pathlib.Path(root).expanduser() / pathlib.Path(name).expanduser()
       if place.exists():
         inside = sorted(place.glob('*.txt')) if place.is_dir() else [place]
@@ -74,6 +77,23 @@ def _texts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
       yield from _texts(value)
     elif isinstance(value, str):
       yield key, value
+
+
+def _of_tasks(config: Mapping[str, Any]) -> Iterator[str]:
+  """Texts that a task is given, also one of a variant."""
+  for key, value in config.items():
+    if isinstance(value, Mapping):
+      given = (text for k, text in _texts(value) if k != 'name' and text)
+      yield from given if key == 'task' else _of_tasks(value)
+
+
+def _is_file(text: str, roots: Iterable[str]) -> bool:
+  # Of a text that is no path: too long a name, or '~' and no such user.
+  with contextlib.suppress(OSError, RuntimeError, ValueError):
+    name = pathlib.Path(text).expanduser()
+    places = (pathlib.Path(root).expanduser() / name for root in roots)
+    return any(place.is_file() for place in places)
+  return False
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

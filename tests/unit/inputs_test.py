@@ -249,6 +249,24 @@ def test_a_folder_of_texts_counts_with_all_of_them(tmp_path):
   assert list(found) == [f'books/{p}.txt' for p in ('test', 'train', 'valid')]
 
 
+def test_a_file_that_ones_own_task_is_given_counts_by_any_key(tmp_path):
+  (tmp_path / 'folder').mkdir()
+  table = tmp_path / 'table.csv'
+  table.write_text('1')
+  given = {'table': 'table.csv', 'parts': {'other': str(table)}}
+  none = {'a': 'x' * 5000, 'b': '~nobody-here/a', 'c': 'folder', 'd': ''}
+  named = {
+    'data': {'dir': str(tmp_path)},
+    'task': {'name': 'mine:task', **given, **none},
+    'variants': {'one': {'task': {'rows': 'table.csv'}}},
+    'strategy': {'name': 'table.csv', 'file_of_no_task': 'table.csv'},
+  }
+  before = inputs.digests(named)
+  assert set(before) == {'table.csv', str(table)}
+  table.write_text('2')
+  assert len(inputs.changed(before, inputs.digests(named))) == 2
+
+
 def test_a_changed_module_of_ones_own_is_told(config, tmp_path, monkeypatch):
   module = tmp_path / 'my_own_parts.py'
   module.write_text('VALUE = 1')
