@@ -7,31 +7,19 @@ before they begin another, anew if the next round overtakes the fetch.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gossipjax import network
 from gossipjax.errors import UserError
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.timeline import (
+  Fetching,
   Hours,
-  Player,
   Stalled,
   later,
   seconds,
   silent,
 )
-from gossipjax.traffic import Traffic
-
-
-class Fetching(Player, Protocol):
-  """A player of rounds that some may miss."""
-
-  def play_lost(self, who: Sequence[int], step: int) -> Traffic:
-    """Plays a silent round of which all others are lost."""
-
-  def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
-    """Takes over the giver's model; returns the traffic of both workers."""
 
 
 class Synchronous:
@@ -77,10 +65,7 @@ class Synchronous:
     Raises:
       Stalled: it would wait beyond the time-out; no time has passed.
     """
-    begin = [  # Infinite for who has failed for good.
-      max(clock, self.now * late) + self._fetch_s * late
-      for clock, late in zip(self._clock, self._behind, strict=True)
-    ]
+    begin = self._begin()
     ready = [self._compute(i, at) for i, at in enumerate(begin)]
     if self._first == len(ready):
       everyone = [*range(self._first)]
@@ -106,6 +91,16 @@ class Synchronous:
       if self._clock[i] < self.now:
         self.hours.spend(i, 'wait', self._clock[i], self.now)
         self._clock[i] = self.now
+
+  def _begin(self) -> list[float]:
+    """When each begins to compute; infinite for who has failed for good.
+
+    One worker's link serves all who fetch the model, one after the other.
+    """
+    begin, free = [*self._clock], self.now
+    for i in sorted(self.behind, key=lambda i: (begin[i], i)):
+      begin[i] = free = max(begin[i], free) + self._fetch_s
+    return begin
 
   def _compute(self, i: int, at: float) -> float:
     done, began = self._compute_times.finished(i, self.rounds, at)

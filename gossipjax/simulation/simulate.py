@@ -18,8 +18,8 @@ from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
 from gossipjax.simulation.fleet import rows_of
 from gossipjax.simulation.players import player_of
-from gossipjax.simulation.rounds import Fetching, Synchronous
-from gossipjax.simulation.timeline import Stalled
+from gossipjax.simulation.rounds import Synchronous
+from gossipjax.simulation.timeline import Fetching, Stalled
 from gossipjax.training import (
   evaluate,
   loop,

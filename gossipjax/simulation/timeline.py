@@ -35,6 +35,16 @@ class Player(Protocol):
     """Plays a round that these workers attend; returns what they sent."""
 
 
+class Fetching(Player, Protocol):
+  """A player of rounds that some may miss."""
+
+  def play_lost(self, who: Sequence[int], step: int) -> Traffic:
+    """Plays a silent round of which all others are lost."""
+
+  def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
+    """Takes over the giver's model; returns the traffic of both workers."""
+
+
 class Stalled(Exception):
   """A synchronous round waited for a worker until the time-out.
 

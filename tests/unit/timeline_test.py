@@ -489,7 +489,7 @@ def rounds_of(told, workers=3, timeout_s=math.inf, **given):
   given = dict(step_s=1.0, asynchronous=False) | given
   found = cluster(workers, 9, FULL, **given)
   times = ComputeTimes(found, workers, 0)
-  return Synchronous(times, FULL, told, timeout_s=timeout_s)
+  return Synchronous(times, FULL, told, found.first, timeout_s)
 
 
 def test_who_fails_while_it_waits_computes_again():
@@ -609,3 +609,17 @@ def test_the_link_of_who_waits_is_busy_while_a_round_carries_data():
   for _ in range(2):
     timeline.next()  # 1 s of computing, 0.1 s of latency, 0.3 s of bytes.
   assert timeline.utilisation == pytest.approx(0.3 / 1.4)
+
+
+def test_who_fetches_the_model_waits_for_those_who_fetch_before():
+  factors = (1.0, 1.0, 1.2, 1.3)
+  timeline = rounds_of(Told(None), workers=4, first=2, factors=factors)
+  timeline.next()  # Until 1.4 s; workers 2 and 3 are late.
+  timeline.next()  # A model takes 0.4 s.
+  assert starts_of(timeline, 2) == pytest.approx([0.0, 1.8])
+  assert starts_of(timeline, 3) == pytest.approx([0.0, 2.2])
+
+
+def starts_of(timeline, worker):
+  mine = (span for span in timeline.hours.spans if span[0] == worker)
+  return [since for _, kind, since, _ in mine if kind == 'compute']
