@@ -73,7 +73,8 @@ def columns(run: Run) -> dict[str, np.ndarray]:
   nothing = np.full(len(records['step']), np.nan)
   if (known := kind(run)) == VIRTUAL:
     total = records['virtual_s'].astype(float)
-    computing = records.get('compute_s', nothing)
+    # With cluster.first a late gradient, still computed, is counted whole.
+    computing = np.minimum(records.get('compute_s', nothing), total)
     parts = computing, total - computing
   elif known == MEASURED:
     clock = records.get('virtual_s', records['train_s'])

@@ -439,6 +439,13 @@ def test_measured_and_virtual_seconds_are_called_so(tmp_path):
   assert several.clock == total_time.MEASURED
 
 
+def test_nobody_computes_for_longer_than_a_run_takes(tmp_path):
+  late = {'virtual_s': lambda s: 7.0 * s, 'compute_s': lambda s: [s, 50.0]}
+  row = found(tmp_path / 'a', {'dense': curve(DENSE, **late)}).reference
+  assert row.computing_s == pytest.approx(7 * 2.9)
+  assert row.communication_s == 0
+
+
 def test_without_a_held_out_score_there_is_no_answer(tmp_path):
   nothing = [record(1, test_accuracy=None, test_loss=None)]
   assert found(tmp_path / 'a', {'dense': nothing}) is None
