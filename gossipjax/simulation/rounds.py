@@ -52,7 +52,9 @@ class Synchronous:
   @property
   def behind(self) -> set[int]:
     """Workers that have missed the last round and hold an older model."""
-    return {i for i, behind in enumerate(self._behind) if behind}
+    lost = map(math.isinf, self._clock)  # In silent rounds.
+    either = zip(self._behind, lost, strict=True)
+    return {i for i, old in enumerate(either) if any(old)}
 
   @property
   def utilisation(self) -> float:
@@ -141,7 +143,7 @@ class Synchronous:
       self._book(i, begin[i], ready[i])
     # Who has failed for good is free no more.
     self.rounds, self._clock = self.rounds + 1, ready
-    self.now = max(ready[i] for i in alive)
+    self.now = max(self.now, *(ready[i] for i in alive))
 
   def give_up(self) -> None:
     """Lets the time pass until the time-out of a round that has stalled."""

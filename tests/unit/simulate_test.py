@@ -753,6 +753,21 @@ def test_time_does_not_run_backwards_where_a_round_gives_up():
   assert times == sorted(times) and stalled.value.time_s >= times[-1] > 2
 
 
+def test_time_does_not_run_backwards_where_the_slowest_worker_is_lost():
+  _, clock, _ = sailing(
+    local_sgd.strategy(period=8),
+    asynchronous=False,
+    factors=(10.0, 1.0, 1.0),
+    failures=((0, 1.05),),
+  )
+  times = []
+  for _ in range(4):
+    clock.next()
+    times.append(clock.now)
+  assert times == pytest.approx([1.0] * 4)
+  assert clock.behind == {0}  # Though it is lost at 1.05 s only.
+
+
 def test_an_unknown_executor_is_refused_in_virtual_time_too():
   config = defaults.get_config()
   config.cluster = defaults.cluster(asynchronous=False)
