@@ -42,14 +42,14 @@ def _part(row: Row, seconds: float) -> str:
 
 
 def _speed_up(answer: Answer, row: Row) -> str:
-  """Over common seeds; of two upper bounds there is none."""
+  """Over common seeds; there is none of two upper bounds, and over 0 s."""
   dense: Row = answer.reference
   bounds = row.at_once, dense.at_once
   if row is dense or not (row.arrives and dense.arrives) or all(bounds):
     return ''
   bound = 'at least ' * row.at_once + 'at most ' * dense.at_once
   theirs, mine = means('each', dense, row)
-  return f'{bound}{theirs / mine:.3g} x'
+  return f'{bound}{theirs / mine:.3g} x' if mine else ''
 
 
 def markdown(answer: Answer | None) -> str:

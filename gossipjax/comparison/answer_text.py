@@ -67,17 +67,17 @@ def time(row: Row) -> str:
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
   """If at most one seed is common, how much longer to the easier target."""
   mine, least = means('easier', slow, fast)
-  if len(common(slow, fast)) > 1 or mine == float('inf'):
+  if len(common(slow, fast)) > 1 or mine == float('inf') or not least:
     return ''
   target = scores.told(answer.metric, answer.easier)
   return f' ({mine / least:.3g} times as long to {target})'
 
 
 def _longer(answer: Answer, slow: Row, fast: Row) -> str:
-  """', 2 times as long'; two upper bounds have no ratio."""
-  if slow.at_once and fast.at_once:
-    return ''
+  """', 2 times as long'; two upper bounds have no ratio, nor has 0 s."""
   mine, least = means('each', slow, fast)
+  if (slow.at_once and fast.at_once) or not least:
+    return ''
   bound = 'at least ' * fast.at_once + 'at most ' * slow.at_once
   elsewhere = _elsewhere(answer, slow, fast)
   return f', {bound}{mine / least:.3g} times as long{elsewhere}'

@@ -27,7 +27,7 @@ def slower(row: Row, first: Row) -> bool:
   gaps = [row.each[seed] - first.each[seed] for seed in common(row, first)]
   if len(gaps) < 2:
     pairs = means('each', row, first), means('easier', row, first)
-    return all(mine >= ONE_SEED * least for mine, least in pairs)
+    return all(mine >= ONE_SEED * least and mine > 0 for mine, least in pairs)
   if not row.arrives:
     return True
   return statistics.fmean(gaps) > uncertainty(gaps)

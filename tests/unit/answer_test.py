@@ -7,6 +7,7 @@ from gossipjax.comparison import (
   answer_basis,
   answer_table,
   answer_text,
+  certainty,
   next_comparison,
   report_files,
   scores,
@@ -444,6 +445,22 @@ def test_nobody_computes_for_longer_than_a_run_takes(tmp_path):
   row = found(tmp_path / 'a', {'dense': curve(DENSE, **late)}).reference
   assert row.computing_s == pytest.approx(7 * 2.9)
   assert row.communication_s == 0
+
+
+def test_no_time_has_no_ratio(tmp_path):
+  told = found(
+    tmp_path / 'a',
+    {
+      'dense': curve(DENSE, virtual_s=lambda s: 1.0 * (s > 2)),
+      'sparse': curve(DENSE, virtual_s=lambda s: 0.0),
+    },
+    {'target': 0.6},
+  )
+  assert [row.total.mean for row in told.rows] == [0, 0]
+  text = ' '.join(answer_text.sentences(told))
+  assert 'First' in text and 'times as long' not in text
+  assert not any(row['speed-up over dense'] for row in answer_table.rows(told))
+  assert not certainty.slower(told.rows[1], told.rows[0])
 
 
 def test_without_a_held_out_score_there_is_no_answer(tmp_path):
