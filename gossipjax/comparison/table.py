@@ -54,7 +54,9 @@ def parts(rows: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
 
 def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
   config, runs = summary['config'], summary['runs']
-  link, title = link_name(config), link_title(config)
+  link = link_name(config)
+  titles = {*map(link_title, merged_by_name(config).values())}
+  on = f' on {min(titles)}' * (len(titles) == 1)
   return {
     'run': run['name'],
     **scores.cells(run, runs, summary.get('higher_is_better', ())),
@@ -68,7 +70,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
     'sent in all': size(run['bytes_sent']),
     **columns.evaluation(run, runs),
     'bytes over those of the first': _relative_bytes(run, summary),
-    f'communication on {title} (model)': duration(run['comm_s'][link]),
+    f'communication{on} (model)': duration(run['comm_s'][link]),
     **columns.hidden(run, runs, link),
     **columns.inner_seconds(run, summary),
     'examples/s here': f'{run["examples_per_s"] or 0:,.0f}',

@@ -54,7 +54,9 @@ def link_title(config: dict) -> str:
 def has_own_link(config: dict) -> bool:
   """Whether `config.cluster` changes the link of `config.link`."""
   machines = config.get('cluster') or {}
-  return any(machines.get(key) for key in ('latency_s', 'bytes_per_s'))
+  given = (machines.get(key) for key in ('latency_s', 'bytes_per_s'))
+  one_way = machines.get('full_duplex') is False
+  return one_way or any(value is not None for value in given)
 
 
 def _name(link: Any) -> str:

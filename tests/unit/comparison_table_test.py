@@ -83,6 +83,31 @@ def test_a_link_of_groups_is_in_the_heading_of_its_seconds():
   assert 'communication on 1gbe, 10gbe within groups (model)' in row
 
 
+OWN = "communication on the cluster's link (model)"
+
+
+@pytest.mark.parametrize(
+  'machines, heading',
+  [
+    ({'latency_s': None, 'full_duplex': True}, 'communication on 1gbe (model)'),
+    ({'latency_s': 0.0}, OWN),
+    ({'full_duplex': False}, OWN),
+  ],
+)
+def test_a_link_of_the_cluster_is_called_so(machines, heading):
+  config = CONFIG | {'cluster': machines}
+  (row,) = table.rows({'config': config, 'runs': [RUN]})
+  assert heading in row
+
+
+def test_seconds_of_several_links_are_not_called_after_one():
+  slow = {'cluster': {'bytes_per_s': 1e5}}
+  config = CONFIG | {'cluster': {}, 'variants': {'diloco': {}, 'slow': slow}}
+  runs = [RUN, RUN | {'name': 'slow'}]
+  (row, _) = table.rows({'config': config, 'runs': runs})
+  assert 'communication (model)' in row
+
+
 def test_a_run_that_diverged_is_in_the_column_of_the_score_of_the_others():
   other = {k: v for k, v in RUN.items() if not k.startswith('test_')}
   runs = [{'name': 'wild', 'diverged': 'NaN'}, other | {'test_f1': 0.5}]
