@@ -72,8 +72,7 @@ class Asynchronous:
     """Advances until at least one more gradient is used.
 
     Raises:
-      UserError: there is none before the end of the trace; or time stands
-        still.
+      UserError: the trace ends before there is one, or time stands still.
     """
     before, events = sum(self._step), 1000 + 100 * len(self._step)
     while sum(self._step) == before:
@@ -113,13 +112,15 @@ class Asynchronous:
     self._at(self.now, TRY, i)  # Behind those who wait already.
 
   def _try(self, i: int) -> None:
+    up = lambda j: self._compute_times.back(j, self.now) == self.now
     if self._form.kind != async_exchange.PUSH:  # That waits in a lost memory.
-      up = lambda j: self._compute_times.back(j, self.now) == self.now
       self._who[i] = [j for j in self._who[i] if j == i or up(j)]
     bill = self._player.price(self._who[i], self._step[i])
     if silent(bill):
       self._play([i])
       self.hours.blocked(i, self._since[i], self.now, 0.0)
+      return self._begin(i)
+    if not up(i):  # Lost while it waited for a link, with its gradient.
       return self._begin(i)
     if self._form.kind == async_exchange.VISIT:
       return self._upload(i, bill)
@@ -138,9 +139,8 @@ class Asynchronous:
   def _upload(self, i: int, bill) -> None:
     seconds_of = lambda x: float(np.asarray(x)[0]) / self._link.bytes_per_s
     up, down = seconds_of(bill.bytes), seconds_of(bill.received)
-    self._took[i] = up + down + 2 * self._link.latency_s
+    self._took[i], self._down_s[i] = up + down + 2 * self._link.latency_s, down
     self.hours.carry(i, self.now, up)
-    self._down_s[i] = down
     self._shared[0].add(self.now, ('up', i), up)
 
   def _through(self, direction: int) -> None:

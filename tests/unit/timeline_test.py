@@ -256,6 +256,19 @@ def test_who_is_lost_while_another_waits_for_it_does_not_come():
   assert player.rounds[:3] == [[1], [0, 1], [2]]
 
 
+def test_who_is_lost_while_it_waits_begins_no_transfer():
+  # As above, but it is 2 that is lost at 1.5 s.
+  player, timeline = clock(
+    async_exchange.MEET,
+    network.Link(0.0, SIZE),
+    draw=lambda worker, rng: (1,) if worker != 1 else (),
+    failures=((2, 1.5),),
+  )
+  while timeline.now < 9:
+    timeline.next()
+  assert not any(2 in who for who in player.rounds)
+
+
 def test_a_visitors_own_link_is_busy_too():
   _, timeline = clock(
     async_exchange.VISIT, network.Link(0.0, SIZE), 3, shards=300
