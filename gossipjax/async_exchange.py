@@ -3,7 +3,8 @@
 An exchange is a round of few workers: the one whose step it is, then those that
 it draws. A strategy chooses its kind by one of four functions:
 
-  visits  with a server; workers that arrive at the same time share a round
+  visits  with a server; workers that arrive at the same time with the same
+          number of steps share a round
   reads   one-sided: what others hold when the transfer begins
   pushes  one-sided: another worker's memory receives it when the transfer ends
   meets   two-sided: both ends exchange when the transfer ends

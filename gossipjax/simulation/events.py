@@ -6,6 +6,7 @@ receive); the drawn workers compute on, only their links are busy.
 """
 
 import heapq
+import itertools
 from typing import Any
 
 import numpy as np
@@ -149,13 +150,12 @@ class Asynchronous:
       self._at(self.now + self._link.latency_s, kind, i)
 
   def _arrive(self, i: int) -> None:
-    together = [i]
+    together, step = [i], lambda j: self._step[j]
     while self._queue and self._queue[0][:2] == (self.now, ARRIVE):
-      if self._step[self._queue[0][3]] != self._step[i]:
-        break
       together.append(heapq.heappop(self._queue)[3])
-    together.sort()
-    self._play(together)
+    together.sort(key=lambda j: (step(j), j))
+    for who in [[*same] for _, same in itertools.groupby(together, step)]:
+      self._play(who)
     for j in together:
       self.hours.carry(j, self.now, self._down_s[j])
       self._shared[1].add(self.now, ('down', j), self._down_s[j])

@@ -269,6 +269,17 @@ def test_who_is_lost_while_it_waits_begins_no_transfer():
   assert not any(2 in who for who in player.rounds)
 
 
+@pytest.mark.parametrize('fast', range(3))
+def test_visitors_of_an_instant_share_a_round_whatever_their_numbers(fast):
+  factors = tuple(1.0 if i == fast else 2.0 for i in range(3))
+  link = network.Link(0.0, math.inf)
+  player, timeline = clock(async_exchange.VISIT, link, factors=factors)
+  while timeline.now < 2:
+    timeline.next()
+  slow = [i for i in range(3) if i != fast]
+  assert player.rounds == [[fast], slow, [fast]]
+
+
 def test_a_visitors_own_link_is_busy_too():
   _, timeline = clock(
     async_exchange.VISIT, network.Link(0.0, SIZE), 3, shards=300
