@@ -1,7 +1,9 @@
 """Bills: bytes, messages and rounds of messages of known sizes."""
 
 import jax.numpy as jnp
+from jax import lax
 
+from gossipjax.collectives.axes import axis
 from gossipjax.traffic import Traffic
 
 FLAG = 1  # Bytes of a bool.
@@ -23,4 +25,19 @@ def of_messages(out, into, size: int) -> Traffic:
     messages=one.messages * out,
     rounds=one.rounds * ((out + into) > 0),
     path_bytes=one.path_bytes * jnp.maximum(out, into),
+  )
+
+
+def of_tree(size: int) -> Traffic:
+  """For a reduction of `size` bytes up and down a tree: few rounds.
+
+  The bytes of a worker are those of a ring, a mean over the tree's workers.
+  """
+  n = lax.axis_size(axis())
+  rounds = 2 * (n - 1).bit_length()
+  return Traffic.of(
+    ring_bytes(size, n),
+    2 if n > 1 else 0,
+    rounds=rounds,
+    path_bytes=rounds * size,
   )

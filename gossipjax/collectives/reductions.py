@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from gossipjax.collectives.axes import axis, is_sharded
-from gossipjax.collectives.bills import FLAG, ring_bytes
+from gossipjax.collectives.bills import FLAG, of_tree, ring_bytes
 from gossipjax.collectives.sharing import joined, part_bytes, share, with_joins
 from gossipjax.errors import UserError
 from gossipjax.flatten import flatten
@@ -34,14 +34,14 @@ def all_reduce(tree, active=True):
   """The sum over workers, as a ring (Patarasuk & Yuan, 2009).
 
   Args:
-    tree: arrays of this worker.
+    tree: arrays of this worker; bools are counted, as i32.
     active: bool[], whether it takes part; True: all do, and no flag is sent.
 
   Returns:
     The sum over those taking part; how many they are, int or i32[], at least 1;
     the Traffic of this worker.
   """
-  n = lax.axis_size(axis())
+  n, tree = lax.axis_size(axis()), _countable(tree)
   if active is True and not jax.tree.leaves(tree):
     return tree, n, SILENCE
   if active is True:
@@ -85,7 +85,8 @@ def serve(tree, active=True):
   Returns:
     As `all_reduce`.
   """
-  n, size = lax.axis_size(axis()), part_bytes(tree)
+  n, tree = lax.axis_size(axis()), _countable(tree)
+  size = part_bytes(tree)
   with jax.named_scope(SERVED):
     total = _sum(where_present(tree, active))
     count = (
@@ -132,14 +133,15 @@ def all_max(x, active=True):
     The element-wise maximum, and the bill.
   """
   needs_everyone(active)
-  return joined(lax.pmax(share(x), axis()), x), of_tree(x)
+  return joined(lax.pmax(share(x), axis()), x), of_tree(part_bytes(x))
 
 
 @with_joins
 def all_sum(x, active=True):
   """The sum of x over all workers, for few numbers; as `all_max`."""
   needs_everyone(active)
-  return joined(lax.psum(share(x), axis()), x), of_tree(x)
+  x = _countable(x)
+  return joined(lax.psum(share(x), axis()), x), of_tree(part_bytes(x))
 
 
 @with_joins
@@ -156,7 +158,7 @@ def agree(flags, active=True):
   flags = jnp.uint8(flags)
   raised = lax.pmax(share(where_present(flags, active)), axis())
   anyone = joined(raised, flags) > 0
-  return anyone, of_tree(flags) * active
+  return anyone, of_tree(part_bytes(flags)) * active
 
 
 def where_present(tree, active):
@@ -164,6 +166,13 @@ def where_present(tree, active):
   if active is True:
     return tree
   return jax.tree.map(lambda x: jnp.where(active, x, jnp.zeros_like(x)), tree)
+
+
+def _countable(tree):
+  """Bools as i32, which psum makes of them; a sum of bools is a bool."""
+  return jax.tree.map(
+    lambda x: x.astype(jnp.int32) if x.dtype == bool else x, tree
+  )
 
 
 def _sum(tree):
@@ -183,18 +192,3 @@ def _sum(tree):
 
 def _gathered(tree):
   return joined(lax.all_gather(share(tree), axis()), tree, stacked=True)
-
-
-def of_tree(x) -> Traffic:
-  """For a reduction of few numbers up and down a tree: few rounds.
-
-  The bytes of a worker are those of a ring, a mean over the tree's workers.
-  """
-  n, size = lax.axis_size(axis()), part_bytes(x)
-  rounds = 2 * (n - 1).bit_length()
-  return Traffic.of(
-    ring_bytes(size, n),
-    2 if n > 1 else 0,
-    rounds=rounds,
-    path_bytes=rounds * size,
-  )

@@ -184,6 +184,34 @@ def test_absentees_pay_nothing_though_their_messages_move(mean):
   np.testing.assert_array_equal(some.ledger[stay], everyone.ledger[stay])
 
 
+def votes_of(name):
+  def votes(tree):
+    raised = {k: x > 0 for k, x in tree.items()}
+    if name == 'all_sum':
+      return collectives.all_sum(raised['x'])
+    total, _, sent = getattr(collectives, name)(raised)
+    return total['x'], sent
+
+  return votes
+
+
+@pytest.mark.parametrize('name', ['all_reduce', 'serve', 'all_sum'])
+def test_votes_are_counted_and_billed_as_the_integers_that_move(name):
+  x, votes = np.arange(8 * 11).reshape(8, 11) % 3 - 1.0, votes_of(name)
+  for where in ('vmap', 'shard_map'):
+    found, _ = executors.executor(8, where).run(votes)({'x': x})
+    assert found.dtype == jnp.int32
+    np.testing.assert_array_equal(found[0], (x > 0).sum(axis=0))
+
+  def update(tree, step, active):
+    total, sent = votes(tree)
+    return {'x': tree['x'] * total}, sent
+
+  (row, *_) = agree(audit.audit(on_gradients(stateless(update)), SMALL, 8, [0]))
+  size = 4 * 11
+  assert row.ledger[0] == (size if name == 'serve' else 2 * 7 * size // 8)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'mean', [exact_mean(), gossip.neighbor_mean(topology.ring)]
