@@ -14,7 +14,8 @@ from gossipjax.aggregator import Aggregator, stateless
 from gossipjax.collectives import axis
 from gossipjax.errors import UserError
 from gossipjax.flatten import ravel
-from gossipjax.transforms import traced
+from gossipjax.transforms import trace_checks, traced
+from gossipjax.transforms.traced_collectives import SENDING
 
 Groups = Callable[[int], list[list[int]]]  # number of workers -> groups.
 
@@ -58,7 +59,8 @@ def among(
       are not to be the same.
 
   Raises:
-    UserError: when called along several axes of workers.
+    UserError: when called along several axes of workers; or the aggregator
+      sends with functions of jax.lax, which no ledger counts.
   """
 
   def update(tree, state, step, active=True):
@@ -97,7 +99,11 @@ def _replace(table, group, equation, operands, run):
     collectives.in_groups(name, equation.params, x, table)
     for x in operands or [None]
   ]
-  return run(operands) if found[0] is None else found
+  if found[0] is None:
+    return run(operands)
+  if name in SENDING:  # From here on it is made by gossipjax.collectives.
+    trace_checks.check_made('An aggregator within groups', equation)
+  return found
 
 
 def local(aggregator: Aggregator) -> Aggregator:

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jax.interpreters import partial_eval
 
 from gossipjax import collectives
@@ -81,13 +81,18 @@ def check_counted(whose: str, jaxpr: Jaxpr) -> None:
   """Raises a UserError for a collective that gossipjax.collectives has not
   made."""
   for eqn in sending(jaxpr):
-    made = caller(eqn)
-    if made and made[0].parts[-3:-1] != _COUNTED:
-      raise UserError(
-        f'{whose} sends with {name_of(eqn)} of jax.lax{place(eqn)}, which no '
-        'ledger counts; use gossipjax.collectives, whose functions return what '
-        'they have sent.'
-      )
+    check_made(whose, eqn)
+
+
+def check_made(whose: str, eqn: JaxprEqn) -> None:
+  """As `check_counted`, of one collective."""
+  made = caller(eqn)
+  if made and made[0].parts[-3:-1] != _COUNTED:
+    raise UserError(
+      f'{whose} sends with {name_of(eqn)} of jax.lax{place(eqn)}, which no '
+      'ledger counts; use gossipjax.collectives, whose functions return what '
+      'they have sent.'
+    )
 
 
 def _check_billed(whose: str, jaxpr: Jaxpr) -> None:

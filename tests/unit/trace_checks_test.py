@@ -26,12 +26,12 @@ from gossipjax.comparison.variant import check
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker, probe
-from gossipjax.strategies import compressed
+from gossipjax.strategies import compressed, hierarchical
 from gossipjax.strategies.gossip import neighbor_mean
 from gossipjax.topology import ring
 from gossipjax.traffic import SILENCE, Traffic
 from gossipjax.training import part_checks
-from gossipjax.transforms import checked
+from gossipjax.transforms import checked, groups
 from gossipjax.transforms.origin import is_ours
 
 ME = __name__
@@ -77,6 +77,15 @@ def uncounted_late() -> Strategy:
     return lax.cond(step % 20 == 19, talk, lambda: tree), SILENCE
 
   return of_parameters(update)
+
+
+def uncounted_in_groups() -> Strategy:
+  neighbors = groups.neighbors(2)
+  return Strategy(groups.among(neighbors, uncounted().gradients), identity())
+
+
+def uncounted_level() -> Strategy:
+  return hierarchical.strategy(size=2, period=1, inner=uncounted())
 
 
 def unbilled(mean=mean) -> Strategy:
@@ -365,6 +374,12 @@ def test_what_a_ledger_or_a_device_could_not_bear_is_refused(
   strategy, sentence
 ):
   with pytest.raises(UserError, match=f'mine: .*{sentence}'):
+    traced(strategy())
+
+
+@pytest.mark.parametrize('strategy', [uncounted_in_groups, uncounted_level])
+def test_what_groups_send_uncounted_is_refused(strategy):
+  with pytest.raises(UserError, match=r'groups sends with psum .*test\.py'):
     traced(strategy())
 
 
