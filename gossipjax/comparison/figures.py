@@ -16,6 +16,7 @@ from gossipjax.results.reader import Run
 
 STYLES = ('-', '--', ':')  # Of lines that have the same color.
 LINEAR = ('step',)  # Costs whose axis is not logarithmic.
+LEGEND_ROWS = 18  # That fit beside a picture 4 inches high.
 
 UNITS = {'total_s': 's', 'bytes_sent': 'B'}
 
@@ -59,7 +60,10 @@ def draw(
     if score.endswith('loss') and _has_points(panels[0]):
       panels[0].set_yscale('log')
     units.ticks(panels[0].yaxis, '%' if score == 'test_accuracy' else '')
-    legend(figure, panels[0].get_lines())
+    shown = panels[0].get_lines()
+    columns = -(-len(shown) // LEGEND_ROWS)
+    figure.set_figwidth(4 * len(costs) + 2 * (columns - 1))
+    legend(figure, shown, columns)
     figure.savefig(folder / f'{score}.png', dpi=120)
 
 

@@ -5,7 +5,7 @@ const chosen = {x: by('cost'), y: by('score')};
 
 // A number with three digits and the unit of what is drawn along the axis.
 function readable(value, key) {
-  if (/accuracy/.test(key)) return `${+(100 * value).toPrecision(4)} %`;
+  if (/^(test|worker0)_accuracy$/.test(key)) return `${+(100 * value).toPrecision(4)} %`;
   const unit = /bytes/.test(key) ? 'B' : /_s$/.test(key) ? 's' : '';
   if (value === 0 || !unit || (unit === 's' && Math.abs(value) >= 1e-3)) {
     return `${+value.toPrecision(3)} ${unit}`.trim();

@@ -49,7 +49,8 @@ def ticks(axis: Any, unit: str) -> None:
       return size(value) + unit[1:]
     if unit == '%':
       return f'{100 * value:.4g} %'
-    plain = f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
+    whole = 1e3 <= abs(value) < 1e6  # Beyond, a loss that has blown up.
+    plain = f'{value:,.0f}' if whole else f'{value:.3g}'
     return f'{plain} {unit}'.strip()
 
   axis.set_major_formatter(ticker.FuncFormatter(told))
