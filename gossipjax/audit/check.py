@@ -64,6 +64,7 @@ def audit(
     workers and one within them for each.
 
   Raises:
+    Unbalanced: a bill of bytes without rounds, or with fewer path_bytes.
     UserError: too few workers or devices, or a program that cannot be audited.
   """
   harness = make_harness(strategy, params, workers, state, inner)
@@ -129,10 +130,15 @@ def _rows(
   for args in runs:
     paths, decided = taken(worker, *args)
     begun, (worker, sent) = worker, program(worker, *args)
+    if not comparison.has_seconds(bill := billed(harness, sent)):
+      raise Unbalanced(
+        f'--audit: at step {step} a worker sends bytes in no round, or its '
+        'path_bytes are fewer, so that modelled seconds are too short.'
+      )
     row = comparison.compare(
       step,
       itertools.product(*paths),
-      billed(harness, sent),
+      bill,
       full or (result[0] if result else None),
       functools.partial(unheard, decided, (begun, *args), branching),
       harness.inner.devices,

@@ -43,6 +43,15 @@ def sentence(row: Row) -> str:
   )
 
 
+def has_seconds(sent: Traffic) -> bool:
+  """Whether whoever sends bytes has a round at least, and the bytes of its path
+  are no fewer, as modelled seconds come from these two; leaves [workers]."""
+  sends, rounds, path = map(
+    np.asarray, (sent.bytes, sent.rounds, sent.path_bytes)
+  )
+  return bool(((sends == 0) | ((rounds > 0) & (path >= sends))).all())
+
+
 def as_json(row: Row) -> dict[str, Any]:
   """A row as a JSON object: the bytes of its `worst` worker."""
   i = worst(row)

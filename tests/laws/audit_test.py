@@ -1,5 +1,6 @@
 """The ledger is the compiled program's, and the audit would notice if not."""
 
+import dataclasses
 import importlib
 import pkgutil
 
@@ -32,7 +33,7 @@ from gossipjax.devices import inner_devices
 from gossipjax.errors import UserError
 from gossipjax.strategies import adaptive_gossip, elastic, gossip, gtopk
 from gossipjax.strategies.all_reduce import exact_mean
-from gossipjax.traffic import SILENCE, Traffic, nbytes
+from gossipjax.traffic import SILENCE, Count, Traffic, nbytes
 from gossipjax.transforms import granularity
 from tests.support.tiers import exhaustive
 
@@ -182,6 +183,18 @@ def test_absentees_pay_nothing_though_their_messages_move(mean):
   np.testing.assert_array_equal(some.compiled, everyone.compiled)
   stay = [0, 2, 3, 4, 5, 7]
   np.testing.assert_array_equal(some.ledger[stay], everyone.ledger[stay])
+
+
+@pytest.mark.parametrize('field', ['rounds', 'path_bytes'])
+def test_a_bill_whose_seconds_would_be_too_short_is_caught(field):
+  def update(tree, step, active):
+    del step, active
+    total, count, sent = collectives.all_reduce(tree)
+    mean = jax.tree.map(lambda x: x / count, total)
+    return mean, dataclasses.replace(sent, **{field: Count.of(0)})
+
+  with pytest.raises(audit.Unbalanced, match='modelled seconds'):
+    audit.audit(on_gradients(stateless(update)), SMALL, 8, [0])
 
 
 def votes_of(name):
