@@ -21,6 +21,7 @@ from gossipjax.comparison import (
   chart,
   scores,
   seed_lines,
+  virtual_time,
 )
 from gossipjax.comparison import table as tables
 from gossipjax.results import frames, total_time, workdir
@@ -99,6 +100,7 @@ def _told(
     'answered': answer_table.rows(found) if found else [],
     'table': tables.rows(summary),
     'note': tables.NOTE + tables.diverged(summary),
+    'virtual': virtual_time.note(summary).strip(),
     'audit': tables.audit_rows(summary),
     'audit_note': tables.audit_note(summary),
     'differences': dict(differences(runs)),

@@ -67,6 +67,8 @@ def _bars(axes: Axes, spans: Sequence[Span]) -> None:
         if (who, what) == (worker, kind)
       ]
       axes.broken_barh(bars, (worker - 0.4, 0.8), color=color, linewidth=0)
-  workers = min(MOST_WORKERS, 1 + max((s[0] for s in spans), default=0))
-  axes.set(ylim=(workers - 0.5, -0.5), ylabel='worker')
+  of = 1 + max((s[0] for s in spans), default=0)
+  workers = min(MOST_WORKERS, of)
+  label = 'worker' if workers == of else f'worker (the first {workers} of {of})'
+  axes.set(ylim=(workers - 0.5, -0.5), ylabel=label)
   axes.spines[['top', 'right']].set_visible(False)

@@ -119,7 +119,7 @@ class ComputeTimes:
       if step >= len(c.trace):
         raise self.past_trace(worker)
       return float(c.trace[step, worker % c.trace.shape[1]])
-    if not c.spread:
+    if c.spread < 1e-9:  # Whose squares are no numbers to draw with.
       return c.step_s
     if c.compute == 'uniform':
       return c.step_s * rng.uniform(1 - c.spread, 1 + c.spread)

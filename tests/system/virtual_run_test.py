@@ -55,6 +55,9 @@ def test_it_leaves_a_timeline_beside_the_files_of_every_comparison(done):
   assert {'timeline.png', 'report.html', 'comparison.md', 'summary.json'} <= {
     p.name for p in folder.iterdir()
   }
+  page = (folder / 'report.html').read_text()
+  assert 'Staleness: versions of the model' in page
+  assert 'stopped after ' in page  # How runs ended.
   spans = json.loads((folder / 'elastic/timeline.json').read_text())
   assert {kind for _, kind, *_ in spans} == {'compute', 'wait', 'transfer'}
   assert all(until > since >= 0 for *_, since, until in spans)

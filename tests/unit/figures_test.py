@@ -53,6 +53,21 @@ def test_bytes_from_zero_have_a_decade_for_it_not_one_for_each_byte(
   assert told == ['0 B', '10 kB', '100 kB']
 
 
+def test_a_picture_has_room_for_the_legend_of_many_runs(tmp_path, drawn):
+  names = [f'strategy_{i}' for i in range(24)]
+  folder = workdirs.claim(
+    tmp_path / 'a', workdirs.config(**{name: {} for name in names})
+  )
+  for name in names:
+    workdirs.run(folder, name, [record(1), record(2)])
+  figures.draw(folder, reader.summary(folder), reader.read(folder))
+  figure = drawn[0]
+  figure.canvas.draw()
+  place = figure.legends[0].get_window_extent()
+  assert place.x0 >= 0 and place.x1 <= figure.bbox.x1
+  assert place.y0 >= 0 and place.y1 <= figure.bbox.y1
+
+
 def test_a_starved_worker_does_not_cut_the_timelines(tmp_path, drawn):
   """It computes once, the other one thirty times: twenty are shown."""
   spans = [(0, 'compute', 0.0, 0.3), (0, 'wait', 0.3, 9.0)]
@@ -65,3 +80,8 @@ def test_a_starved_worker_does_not_cut_the_timelines(tmp_path, drawn):
   timelines.draw(tmp_path, {'few': few})
   assert drawn[1].axes[0].get_xlim() == pytest.approx((0, 3.0))
   assert drawn[1].axes[0].get_xlabel() == 'virtual seconds'
+  assert drawn[1].axes[0].get_ylabel() == 'worker'
+  many = [(i, 'compute', 0.0, 1.0) for i in range(24)]
+  timelines.draw(tmp_path, {'many': many})
+  label = drawn[2].axes[0].get_ylabel()
+  assert label == 'worker (the first 16 of 24)'
