@@ -85,5 +85,7 @@ def cells(
 def note(summary: dict[str, Any]) -> str:
   """Markdown behind the table: its columns explained, how runs ended."""
   runs = [run for run in summary['runs'] if 'virtual_s' in run]
-  ends = [f'- {run["name"]} {run["ended"]}.' for run in runs if run['ended']]
+  ends = [
+    f'- {run["name"]} {run["ended"]}.' for run in runs if run.get('ended')
+  ]
   return '\n'.join([NOTE, *ends, '']) if runs else ''
