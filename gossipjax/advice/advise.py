@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from gossipjax import network
 from gossipjax.advice import known_runs, periods, risk, step_cost
 from gossipjax.advice.forecast import Forecast
+from gossipjax.comparison.certainty import NOISE
 from gossipjax.comparison.variant import check
 from gossipjax.config import resolve
 from gossipjax.config.variants import variants
@@ -20,8 +21,6 @@ from gossipjax.errors import UserError
 from gossipjax.training import momentum
 from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import precision
-
-NOISE = 0.05  # Medians of a few turns on a shared machine repeat to that.
 
 
 def chosen_link(

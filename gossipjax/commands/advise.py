@@ -31,6 +31,7 @@ from gossipjax.advice import advise, known_runs, known_table, known_workdirs
 from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line, console
 from gossipjax.comparison import units
+from gossipjax.comparison.certainty import NOISE
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, check_minutes, require
 from gossipjax.training.run import devices
@@ -110,7 +111,7 @@ def main(
     print(
       'Use all-reduce: on this link nothing is faster than its '
       f'{units.duration(found[0].step_s(link))} a step by more than '
-      f'{100 * advise.NOISE:.0f} %.'
+      f'{100 * NOISE:.0f} %.'
     )
     return
   again = f'python -m gossipjax advise {shlex.join(words)}'

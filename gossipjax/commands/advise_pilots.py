@@ -24,12 +24,11 @@ from gossipjax.advice.halving import Pilot
 from gossipjax.advice.ranking import DENSE, Candidate, Rank
 from gossipjax.commands import console
 from gossipjax.comparison import markup
+from gossipjax.comparison.certainty import NOISE
 from gossipjax.results import reservation, total_time
 
 _TOO_MANY = f'Not tried, since {pilot_plan.MOST} others are more promising'
-_NO_FASTER = (
-  f'Not tried, since a step saves less than {100 * advise.NOISE:.0f} % here'
-)
+_NO_FASTER = f'Not tried, since a step saves less than {100 * NOISE:.0f} % here'
 
 
 def show(head: str, rows: list[dict]) -> None:
