@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import comparison
-from gossipjax.audit.control_paths import Paths
+from gossipjax.audit.control_paths import Paths, alike_but_for_bits
 from gossipjax.audit.harness import (
   Harness,
   billed,
@@ -24,10 +25,12 @@ from gossipjax.audit.silence import sometimes_heard
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 from gossipjax.local_step import Worker
+from gossipjax.transforms.traced_collectives import kinds
 
 _FIRST = 16  # Steps that are audited if a path has the bytes of no bill.
 _ALL_BILLED = 64  # Steps whose branches are told if all paths are billed.
 _MOST = 32  # Bills that differ.
+_OF_WHOLE = 128  # Steps of a model that a smaller one does not stand for.
 # Steps of a run: 2 to 3 ms each on two cores, where branches are told 7 to 16.
 LOOKED_AT = 3000
 
@@ -61,13 +64,32 @@ def audit_steps(
   the program branches on the step or on what the workers hold, also the first
   step with each choice of branches and bill, and the first 16; if all paths are
   billed, those among the first 64 steps whose branches have several bills.
+
+  They are those of a model of the same form with at most 32 entries along a
+  dimension; if large tensors are exchanged in another way than its small ones,
+  also those among the first 128 steps of the whole model.
   """
-  try:  # Bills change at the same steps for smaller parameters.
-    small = make_harness(strategy, shrunk(params), workers, state, inner)
-    return _steps(small, horizon)
+  harness = functools.partial(
+    make_harness, strategy, workers=workers, state=state, inner=inner
+  )
+  try:
+    small = harness(shrunk(params))
+    found = _steps(small, horizon)
   except UserError:  # Too small for a density, perhaps.
-    harness = make_harness(strategy, params, workers, state, inner)
-    return _steps(harness, horizon)
+    return _steps(harness(params), horizon)
+  whole = harness(params)
+  if _kinds(whole) == _kinds(small):
+    return found  # Bills change at the same steps for smaller parameters.
+  more = _steps(whole, min(horizon, _OF_WHOLE))
+  numbers = sorted({*found.numbers, *more.numbers})
+  return Steps(numbers, found.by_state or more.by_state)
+
+
+def _kinds(harness: Harness) -> set[tuple[str, ...]]:
+  """What collectives, branches and loops an update has."""
+  update = lambda worker, grads, step: harness.update(worker, grads, step)
+  trace = jax.make_jaxpr(harness.run(update))
+  return kinds(trace(harness.worker, harness.large, step=np.int32(0)).jaxpr)
 
 
 def _steps(harness: Harness, horizon: int) -> Steps:
@@ -88,7 +110,8 @@ def _steps(harness: Harness, horizon: int) -> Steps:
   else:
     first = update_at(harness, 0)
     of_first = lambda: compiled(harness, first, harness.large)[1]
-    if paths is None or by_state or paths != of_first():
+    unknown = paths is None or by_state or alike_but_for_bits(paths)
+    if unknown or paths != of_first():
       found, decides = _by_branches(harness, update, horizon)
       chosen |= {*range(min(_FIRST, horizon))} | {step for step, _ in found}
   return Steps(sorted(chosen), by_state or decides)

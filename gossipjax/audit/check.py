@@ -24,6 +24,9 @@ from gossipjax.audit.silence import unheard
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 
+# Of gradients. A trigger may have thresholds between a large one and nothing.
+_SCALES = 1, 1e-3, 1e-6, 0
+
 
 class Unbalanced(UserError):
   """A ledger differs from the compiled program without a named reason."""
@@ -41,17 +44,18 @@ def audit(
 ) -> list[Row]:
   """Compiles and runs one update for each of `steps`.
 
-  It runs with gradients so large that every worker communicates, then with
-  gradients of zero in the state that follows, which is a row of its own if its
-  bill is another, or only one of the two agrees. Unless `by_state`, the step is
-  a constant of the program, so that branches on it are known when it compiles.
+  It runs with gradients so large that every worker communicates, with a
+  thousandth and a millionth of these, and last with none, in the state that the
+  run before left. Another bill is a row of its own, as is one that does not
+  agree beside one that does. Unless `by_state`, the step is a constant of the
+  program, so that branches on it are known when it compiles.
 
   Args:
     strategy: all slots are audited, around a step of SGD.
     params: of one worker; only shapes and dtypes matter.
     workers: two or more, a device for each.
     steps: numbers of the steps.
-    absent: workers that are missing in a third run. If there are any, all
+    absent: workers that are missing in a last run. If there are any, all
       messages of all runs carry presence flags.
     state: what a model keeps besides parameters, likewise.
     inner: what the devices of a worker do; the strategy is what its
@@ -60,7 +64,7 @@ def audit(
       with the first state of the workers.
 
   Returns:
-    One to three rows per step; where workers are several devices, one between
+    One to five rows per step; where workers are several devices, one between
     workers and one within them for each.
 
   Raises:
@@ -68,11 +72,12 @@ def audit(
     UserError: too few workers or devices, or a program that cannot be audited.
   """
   harness = make_harness(strategy, params, workers, state, inner)
-  runs = _runs(harness, workers, list(absent))
+  runs = _runs(workers, list(absent))
+  first = harness.large, *runs[0][1:]
   steps_of = _played if by_state else _from_the_first
   rows = lambda full: [
     row
-    for step, worker, *run in steps_of(harness, sorted(steps), runs[0])
+    for step, worker, *run in steps_of(harness, sorted(steps), first)
     for row in _rows(harness, step, worker, runs, full, *run)
   ]
   found = rows(None)
@@ -82,17 +87,13 @@ def audit(
   return [x for row in found for x in comparison.levels(row, inner.devices)]
 
 
-def _runs(harness: Harness, workers: int, absent: list[int]) -> list[tuple]:
-  """What the workers are given in the runs of a step."""
+def _runs(workers: int, absent: list[int]) -> list[tuple]:
+  """Of the runs of a step the scale of the gradients, and who is active."""
   if not absent:
-    return [(harness.large,), (harness.zero,)]
+    return [(scale,) for scale in _SCALES]
   everyone = np.ones(workers, bool)
   present = ~np.isin(np.arange(workers), absent)
-  return [
-    (harness.large, everyone),
-    (harness.zero, everyone),
-    (harness.large, present),
-  ]
+  return [*((scale, everyone) for scale in _SCALES), (1, present)]
 
 
 def _from_the_first(harness: Harness, steps: list[int], args: tuple):
@@ -126,10 +127,12 @@ def _played(harness: Harness, steps: list[int], args: tuple):
 def _rows(
   harness: Harness, step: int, worker, runs, full, program, branching, taken
 ) -> list[Row]:
-  result: list[Row] = []
-  for args in runs:
-    paths, decided = taken(worker, *args)
-    begun, (worker, sent) = worker, program(worker, *args)
+  result, state = list[Row](), worker
+  for scale, *active in runs:
+    begun = worker if 0 < scale < 1 else state
+    args = begun, harness.gradients(scale), *active
+    paths, decided = taken(*args)
+    state, sent = program(*args)
     if not comparison.has_seconds(bill := billed(harness, sent)):
       raise Unbalanced(
         f'--audit: at step {step} a worker sends bytes in no round, or its '
@@ -140,7 +143,7 @@ def _rows(
       itertools.product(*paths),
       bill,
       full or (result[0] if result else None),
-      functools.partial(unheard, decided, (begun, *args), branching),
+      functools.partial(unheard, decided, args, branching),
       harness.inner.devices,
     )
     # One that does not hold is never told by one that does.

@@ -40,6 +40,15 @@ def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
   return frozenset(found)
 
 
+def alike_but_for_bits(paths: Paths) -> bool:
+  """Whether some paths differ only in the bits that the source has for what the
+  compiler has widened: of two branches it is unknown which has which."""
+  bare = lambda path: frozenset(
+    (t._replace(bits=0), times) for t, times in path
+  )
+  return len({*map(bare, paths)}) < len(paths)
+
+
 def _few(found):
   """What it is given, unless that is too much."""
   if len(found) > _MOST:

@@ -35,7 +35,6 @@ class Harness(NamedTuple):
     worker: states to start from.
     inner: what the devices of a worker do; each has a row, [workers, devices].
     large: gradients so large that every worker communicates.
-    zero: gradients of zero.
   """
 
   run: Callable[..., Callable[..., Any]]
@@ -43,7 +42,12 @@ class Harness(NamedTuple):
   worker: Worker
   inner: Inner
   large: Tree
-  zero: Tree
+
+  def gradients(self, scale: float) -> Tree:
+    """The large ones times `scale`."""
+    if scale == 0:  # A product with zero may be -0.
+      return jax.tree.map(jnp.zeros_like, self.large)
+    return jax.tree.map(lambda x: (scale * x).astype(x.dtype), self.large)
 
 
 def check_devices(workers: int, of_each: int = 1) -> None:
@@ -102,7 +106,6 @@ def make_harness(
     executor.run(begin)(mine, executor.copied(still)),
     inner,
     large,
-    jax.tree.map(jnp.zeros_like, large),
   )
 
 

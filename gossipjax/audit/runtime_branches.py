@@ -10,17 +10,20 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import JaxprEqn
 
 from gossipjax.audit.control_paths import Paths, TooManyPaths
 from gossipjax.audit.harness import Harness, compiled, executable
 from gossipjax.collectives import INNER
 from gossipjax.transforms import traced
+from gossipjax.transforms.traced_collectives import opened, programs, sending
 
-# (number of the conditional, index of its branch) -> index to go by.
-Decide = Callable[[int, jax.Array], jax.Array]
+# (number of the conditional, index of its branch) -> index to go by; if it is
+# a Python number, the program has that branch in place of the conditional.
+Decide = Callable[[int, jax.Array], jax.Array | int]
 Branches = dict[int, set[int]]  # Taken, by the number of a conditional.
+_MOST_TURNS = 256  # Of a loop that is written out.
 
 
 def branches_of_run(
@@ -61,10 +64,10 @@ def paths_of_run(
 ) -> Callable[..., tuple[tuple[Paths, ...], Any]]:
   """Finds the control paths that a run of a program takes.
 
-  A device takes one, unless a conditional in a loop takes several branches; the
-  devices of a worker may differ where each holds a shard. The program is run
-  once more and reports the indices of its branches; then it is compiled with
-  these indices as constants.
+  A device takes one, unless a conditional in a loop of more than 256 turns has
+  several branches; the devices of a worker may differ where each holds a shard.
+  The program is run once more and reports the indices of its branches; then it
+  is compiled with these branches in place of its conditionals.
 
   Args:
     harness: that the program runs in.
@@ -134,13 +137,11 @@ def _record(indices: list[Branches]) -> Decide:
 def _repeat(indices: Branches) -> Decide:
   """Goes by the recorded index where there is only one."""
 
-  def decide(number: int, index: jax.Array) -> jax.Array:
+  def decide(number: int, index: jax.Array) -> jax.Array | int:
     # Keeps the computation of the index, and its collectives, in the program.
     jax.debug.callback(lambda value: None, index)
-    if len(indices.get(number, ())) != 1:
-      return index
-    (only,) = indices[number]
-    return jnp.asarray(only, index.dtype)
+    recorded = indices.get(number, set())
+    return next(iter(recorded)) if len(recorded) == 1 else index
 
   return decide
 
@@ -148,18 +149,45 @@ def _repeat(indices: Branches) -> Decide:
 def _deciding(
   program: Callable[..., Any], decide: Decide
 ) -> Callable[..., Any]:
-  """A program whose conditionals go by `decide`."""
+  """A program whose conditionals go by `decide`, and whose loops are written
+  out if they have some that communicate: they decide anew in each turn."""
 
   def run(*args, **shared):
     numbers = itertools.count()
 
     def replace(equation, operands, run):
+      turns = traced.turns_of(equation)
+      if 0 < turns <= _MOST_TURNS and _talks_in_branches(equation):
+        return traced.written_out(equation, operands, replace, turns)
       if equation.primitive.name != 'cond':
         return run(operands)
       index, *rest = operands
-      return run([decide(next(numbers), index), *rest])
+      taken = decide(next(numbers), index)
+      if not isinstance(taken, int):
+        return run([taken, *rest])
+      return _branch(equation.params['branches'], taken, rest, replace)
 
     of_args = functools.partial(program, **shared)
     return traced.replaced(of_args, replace)(*args)
 
   return run
+
+
+def _branch(branches, taken: int, operands: list, replace) -> list:
+  """The results of one branch. The others are traced only, since conditionals
+  are numbered in the order of the program, theirs too."""
+  for number, branch in enumerate(branches):
+    run = functools.partial(traced.evaluate, branch, replace)
+    if number == taken:
+      results = run(operands)
+    else:
+      jax.eval_shape(run, operands)
+  return results
+
+
+def _talks_in_branches(equation: JaxprEqn) -> bool:
+  """Whether a branch inside an equation communicates."""
+  if equation.primitive.name == 'cond':
+    return any(any(sending(opened(b))) for b in programs(equation))
+  inner = (e for called in programs(equation) for e in opened(called).eqns)
+  return any(map(_talks_in_branches, inner))

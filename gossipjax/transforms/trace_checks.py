@@ -8,7 +8,7 @@ two tracings is frozen in the compiled program.
 
 import pathlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -21,11 +21,12 @@ from gossipjax.aggregator import Aggregator
 from gossipjax.collectives import bill_names
 from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE
-from gossipjax.transforms import local_branches
+from gossipjax.transforms import local_branches, traced
 from gossipjax.transforms.traced_collectives import (
   bills,
   caller,
   name_of,
+  opened,
   place,
   programs,
   sending,
@@ -55,7 +56,7 @@ def check(
   with bill_names.naming():
     closed = jax.make_jaxpr(program)(*args)
   check_counted(f'{whose}.update', closed.jaxpr)
-  _check_billed(f'{whose}.update', closed.jaxpr)
+  _check_billed(f'{whose}.update', closed)
   begun = jax.make_jaxpr(given.init)(args[0])
   for eqn in sending(begun.jaxpr):
     raise UserError(
@@ -95,21 +96,31 @@ def check_made(whose: str, eqn: JaxprEqn) -> None:
     )
 
 
-def _check_billed(whose: str, jaxpr: Jaxpr) -> None:
+def _check_billed(whose: str, closed: ClosedJaxpr) -> None:
   """Raises a UserError for a message whose bill is not part of the result."""
+  written = lambda *args: traced.evaluate(closed, _two_turns, list(args))
+  jaxpr = jax.make_jaxpr(written)(*closed.in_avals).jaxpr
   others = len(jaxpr.outvars) - len(jax.tree.leaves(SILENCE))
   used = [i >= others for i in range(len(jaxpr.outvars))]
   needed, _ = partial_eval.dce_jaxpr(jaxpr, used)
   # Counted, since calls of one traced function have the same names.
   names = lambda program: Counter(eqn.params['name'] for eqn in bills(program))
   unpaid = names(jaxpr) - names(needed)
-  for eqn in bills(jaxpr):
+  for eqn in bills(closed.jaxpr):
     if eqn.params['name'] in unpaid:
       raise UserError(
         f'{whose} sends{users_place(eqn)}, but does not return the bill of it; '
         'return the sum of what the functions of gossipjax.collectives have '
         'sent.'
       )
+
+
+def _two_turns(equation: JaxprEqn, operands: list, run: Callable) -> list:
+  """Writes loops with bills out: a turn may overwrite the bill of another."""
+  billed = any(any(bills(opened(body))) for body in programs(equation))
+  if billed and traced.turns_of(equation):
+    return traced.written_out(equation, operands, _two_turns, turns=2)
+  return run(operands)
 
 
 def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[tuple[Any, ...]]:

@@ -1,10 +1,12 @@
 """Programs as JAX traces them: replaces equations, cuts out parts."""
 
 import contextlib
+import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import (
   ClosedJaxpr,
   Jaxpr,
@@ -42,10 +44,49 @@ def replaced(
   def run(*args):
     trace = jax.make_jaxpr(program, axis_env=axis_env, return_shape=True)
     closed, shapes = trace(*args)
-    results = _evaluate(closed, replace, jax.tree.leaves(args))
+    results = evaluate(closed, replace, jax.tree.leaves(args))
     return jax.tree.structure(shapes).unflatten(results)
 
   return run
+
+
+def turns_of(equation: JaxprEqn) -> float:
+  """How often a loop runs, infinity if data decide; 0 for what is no loop."""
+  if equation.primitive.name == 'while':
+    return math.inf
+  return equation.params['length'] if equation.primitive.name == 'scan' else 0
+
+
+def written_out(
+  loop: JaxprEqn, operands: Values, replace: Replace, turns: int
+) -> Values:
+  """The results of a loop whose turns are written one after another.
+
+  Args:
+    loop: an equation that runs once or more, see `turns_of`.
+    operands: of it.
+    replace: decides about the equations of each turn, as in `replaced`.
+    turns: to write; of a longer loop the last one stands for all others.
+  """
+  of = loop.params
+  if loop.primitive.name == 'while':
+    needed = of['cond_nconsts'] + of['body_nconsts']
+    consts, carry = operands[of['cond_nconsts'] : needed], operands[needed:]
+    for _ in range(turns):
+      carry = evaluate(of['body_jaxpr'], replace, [*consts, *carry])
+    return carry
+  first, last = of['num_consts'], of['num_consts'] + of['num_carry']
+  consts, carry, rows = operands[:first], operands[first:last], operands[last:]
+  numbers = range(of['length'])[:: -1 if of['reverse'] else 1]
+  found: list[Values] = []
+  for i in numbers[:turns]:
+    of_turn = [*consts, *carry, *(x[i] for x in rows)]
+    results = evaluate(of['jaxpr'], replace, of_turn)
+    carry, row = results[: of['num_carry']], results[of['num_carry'] :]
+    found.append(row)
+  found += [row] * (len(numbers) - len(found))
+  stacked = map(jnp.stack, zip(*found[:: numbers.step], strict=True))
+  return [*carry, *stacked]
 
 
 def depends_on_values(program: Any, *args: Any) -> bool:
@@ -88,7 +129,8 @@ def part(
   return jaxpr_as_fun(ClosedJaxpr(of_part, closed.consts))
 
 
-def _evaluate(closed: ClosedJaxpr, replace: Replace, args: Values) -> Values:
+def evaluate(closed: ClosedJaxpr, replace: Replace, args: Values) -> Values:
+  """The results of a program in which `replace` decides as in `replaced`."""
   known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
   known |= zip(closed.jaxpr.invars, args, strict=True)
   value = lambda atom: atom.val if isinstance(atom, Literal) else known[atom]
@@ -115,7 +157,7 @@ def _results(equation: JaxprEqn, replace: Replace, operands: Values) -> Values:
 def _inner(param: Any, replace: Replace) -> Any:
   """A parameter of an equation, with its inner programs rewritten."""
   if isinstance(param, ClosedJaxpr):
-    run = lambda *args: _evaluate(param, replace, list(args))
+    run = lambda *args: evaluate(param, replace, list(args))
     return jax.make_jaxpr(run)(*param.in_avals)
   if isinstance(param, Jaxpr):
     return _inner(ClosedJaxpr(param, ()), replace).jaxpr

@@ -16,6 +16,7 @@ SENDING = {
   *REDUCTIONS,
   *('ppermute', 'all_to_all', 'reduce_scatter', 'ragged_all_to_all', 'pgather'),
 }
+_CONTROL = {'cond', 'while', 'scan'}
 _JAX = pathlib.Path(jax.__file__).parent
 _HERE = pathlib.Path(collectives.__file__).parents[1]
 
@@ -32,6 +33,19 @@ def sending(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
       yield eqn
     for called in programs(eqn):
       yield from sending(opened(called))
+
+
+def kinds(jaxpr: Jaxpr, within: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+  """The names of the collectives of a program, each after those of the branches
+  and loops that it is in, and of these."""
+  found = set()
+  for eqn in jaxpr.eqns:
+    name = name_of(eqn)
+    around = (*within, name) if name in _CONTROL else within
+    found |= {(*within, name)} if name in SENDING else {around} - {within}
+    for called in programs(eqn):
+      found |= kinds(opened(called), around)
+  return found
 
 
 def bills(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:

@@ -415,6 +415,92 @@ def test_a_second_message_that_is_billed_every_other_time_is_caught():
     audit.report('half', on_gradients(stateless(update)), SMALL, (), 8, 60)
 
 
+QUIET = Traffic.of(0, 0) * False
+
+
+def _pay(x, times=1):
+  """Sends once and bills that so often."""
+  return _permute(x), Traffic.of(nbytes(x), 1) * times
+
+
+@pytest.mark.parametrize('adds_up', [True, False])
+def test_a_loop_with_branches_pays_for_every_turn(adds_up):
+  """A turn that overwrites the bill of those before has the bytes of some path
+  of the loop, but not those of the turns that were taken."""
+
+  def update(tree, step, active):
+    del step, active
+
+    def turn(carry, i):
+      x, paid = carry
+      x, more = lax.cond(i % 2 == 0, _pay, lambda x: (x, QUIET), x)
+      return (x, paid + more if adds_up else more), None
+
+    (x, sent), _ = lax.scan(turn, (tree['x'], QUIET), jnp.arange(5))
+    return {'x': x}, sent
+
+  found = audit.audit(on_gradients(stateless(update)), SMALL, 8, [0])
+  assert {*map(audit.holds, found)} == {adds_up}
+  assert found[0].paths == 1 and found[0].compiled[0] == 3 * 44
+
+
+@pytest.mark.parametrize('paid', [2, 1])
+def test_a_branch_between_large_gradients_and_none_pays_too(paid):
+  def update(tree, step, active):
+    del step, active
+    size, flags = collectives.all_max(jnp.abs(tree['x']).max())
+    which = jnp.where(size > 100, 2, jnp.where(size > 1e-9, 1, 0))
+    branches = (
+      lambda x: (x, QUIET),
+      lambda x: (_permute(_permute(x)), _pay(x, paid)[1]),
+      _pay,
+    )
+    moved, sent = lax.switch(which, branches, tree['x'])
+    return {'x': moved}, flags + sent
+
+  found = audit.audit(on_gradients(stateless(update)), SMALL, 8, [0])
+  assert all(map(audit.holds, found)) == (paid == 2)
+  assert max(row.compiled[0] for row in found) == 2 * 44 + found[-1].ledger[0]
+
+
+def test_large_tensors_that_leave_later_are_audited_when_they_do():
+  """No step of a smaller model has their message."""
+
+  def update(tree, step, active):
+    del active
+    small, sent = _pay(tree['bias'])
+    large, more = tree['dense'], QUIET
+    if large.size > 32 * 32:
+      of_large = lambda x: _pay(x, times=0)
+      large, more = lax.cond(step == 20, of_large, lambda x: (x, QUIET), large)
+    return {'bias': small, 'dense': large}, sent + more
+
+  late = on_gradients(stateless(update))
+  with pytest.raises(audit.Unbalanced, match='at step 20'):
+    audit.report('late', late, PARAMS, (), 8, 30)
+
+
+@pytest.mark.parametrize('later', [0, 20])
+def test_branches_of_the_same_size_keep_their_bits(later):
+  """The one that runs moves f32 and bills the bf16 of the other."""
+  low = lambda x: x.astype(jnp.bfloat16)
+
+  def update(tree, step, active):
+    del active
+    sent = Traffic.of(nbytes(low(tree['x'])), 1) * (step >= 0)
+    moved = lax.cond(
+      step == later,
+      _permute,
+      lambda x: _permute(low(x)).astype(x.dtype),
+      tree['x'],
+    )
+    return {'x': moved}, sent
+
+  swapped = on_gradients(stateless(update))
+  with pytest.raises(audit.Unbalanced, match=f'at step {later}'):
+    audit.report('swapped', swapped, SMALL, (), 8, 30)
+
+
 def test_a_request_must_be_billed_to_who_asks():
   """It decides what another worker pays."""
   back = [((i + 1) % 8, i) for i in range(8)]

@@ -123,6 +123,23 @@ def billed_by_branch() -> Strategy:
   return of_parameters(update)
 
 
+def billed_in_the_last_turn(loop) -> Strategy:
+  """Each turn of a loop overwrites the bill of the one before."""
+  begin = lambda tree: (tree, SILENCE * jnp.bool_(True))
+  turn = lambda carry: mean(carry[0])
+  return of_gradients(lambda tree: loop(turn, begin(tree)))
+
+
+def of_a_scan(turn, carry):
+  return lax.scan(lambda carry, _: (turn(carry), None), carry, length=3)[0]
+
+
+def of_a_while(turn, carry):
+  more = lambda carry: carry[0] < 3
+  next_turn = lambda carry: (carry[0] + 1, turn(carry[1]))
+  return lax.while_loop(more, next_turn, (0, carry))[1]
+
+
 def billed_in_a_scan() -> Strategy:
   """One of the two exchanges of each turn is paid."""
 
@@ -248,6 +265,24 @@ def branch_on_own_parameters() -> Strategy:
   return Strategy(shared, stateless(update))
 
 
+def bills_of_turns() -> Strategy:
+  """Added up in the loop, or after it, backwards; a loop without turns."""
+
+  def update(tree):
+    def turn(carry, _):
+      (tree, more), (_, sent) = mean(carry[0]), carry
+      return (tree, sent + more), more
+
+    begin = tree, SILENCE * jnp.bool_(True)
+    (tree, sent), _ = lax.scan(turn, begin, length=3)
+    begin = tree, SILENCE * jnp.bool_(True)
+    (tree, _), each = lax.scan(turn, begin, length=3, reverse=True)
+    (tree, none), _ = lax.scan(turn, (tree, begin[1]), length=0)
+    return tree, sent + none + jax.tree.map(lambda x: x.sum(0), each)
+
+  return of_gradients(update)
+
+
 def branch_on_what_all_know() -> Strategy:
   """As `branch_on_what_is_kept`, of an amount that all have agreed on."""
 
@@ -347,6 +382,13 @@ def traced(strategy: Strategy) -> None:
     (billed_small, r'sends \(trace_checks_test\.py.*not return the bill of it'),
     (billed_by_branch, r'sends .*not return the bill of it'),
     (billed_in_a_scan, r'sends .*not return the bill of it'),
+    *(
+      (
+        functools.partial(billed_in_the_last_turn, loop),
+        r'sends \(trace_checks_test\.py.*not return the bill of it',
+      )
+      for loop in (of_a_scan, of_a_while)
+    ),
     (traced_before, r'sends .*not return the bill of it'),
     (traced_before_twice, r'sends .*not return the bill of it'),
     (traced_before_in_a_branch, r'sends .*not return the bill of it'),
@@ -397,7 +439,12 @@ def test_a_loop_of_ones_own_refuses_a_bill_that_is_left_out():
 
 @pytest.mark.parametrize(
   'strategy',
-  [branch_on_what_all_know, with_a_key_of_the_module, with_names_of_its_own],
+  [
+    bills_of_turns,
+    branch_on_what_all_know,
+    with_a_key_of_the_module,
+    with_names_of_its_own,
+  ],
 )
 def test_what_is_in_order_is_not_refused(strategy):
   traced(strategy())
