@@ -16,7 +16,6 @@ from bokeh.models import (
   DataRange1d,
   HoverTool,
 )
-from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
@@ -113,9 +112,7 @@ def chart(
       tooltips=[(label, f'@{{{key}}}') for key, label in labels.items()],
     )
   )
-  target = Span(name='target', dimension='width', location=0, visible=False)
-  target.line_color, target.line_dash = '#666666', 'dashed'
-  plot.add_layout(target)
+  _target(plot)
   for axis in (*plot.xaxis, *plot.yaxis):
     axis.formatter = CustomJSTickFormatter(code='return readable(tick, axis)')
   return {**json_item(plot)}
@@ -137,6 +134,14 @@ def _line(plot: Any, i: int, columns: tuple[str, ...]) -> Any:
   return plot.scatter(
     'x', 'y', source=source, name=f'dots{i}', size=5, color=color
   )
+
+
+def _target(plot: Any) -> None:
+  """Adds the line of the target, a glyph: unlike an annotation it widens the
+  range of the axis up to itself."""
+  source = ColumnDataSource({'y': []})
+  line = plot.hspan('y', source=source, name='target', line_dash='dashed')
+  line.glyph.line_color = '#666666'
 
 
 def scripts() -> list[str]:

@@ -53,8 +53,7 @@ function draw(plot, model) {
     axis.axis_label = told.costs[key] ?? told.scores[key];
   }
   const target = model('target'), aimed = told.target?.score === y;
-  if (aimed) target.location = told.target.value;
-  target.visible = aimed;
+  target.data_source.data = {y: aimed ? [told.target.value] : []};
   by('target').hidden = !aimed;
   by('empty').hidden = points.some(data => data.x.length);
 }

@@ -223,9 +223,9 @@ def under_the_mouse(tab) -> str:
 
 def test_a_point_under_the_mouse_tells_its_values(opened, tmp_path):
   name = IMAGE
-  page = opened(
-    comparison(tmp_path / 'a', {name: [record(2, bytes_sent=[5_000_000, 1])]})
-  )
+  records = [record(2, bytes_sent=[5_000_000, 1])]
+  # The target has the height of the point, which is in the middle then.
+  page = opened(comparison(tmp_path / 'a', {name: records}, target=0.5))
   text = under_the_mouse(page.tab)
   for part in (name, '5 MB', 'held-out accuracy', '0.5', '4 s'):
     assert part in text
@@ -320,11 +320,22 @@ def test_the_page_opens_with_the_answer(opened, two):
 
 def test_the_target_is_a_line_of_its_score(opened, two):
   page = opened(two)
-  assert page.model('target', 'visible')
-  assert page.model('target', 'location') == pytest.approx(0.7425)
+  drawn = lambda: page.model('target', 'data_source.data.y')
+  assert drawn() == pytest.approx([0.7425])
   assert page.tab.is_visible('#target')
   page.tab.select_option('#score', 'test_loss')
-  assert not page.model('target', 'visible') and page.tab.is_hidden('#target')
+  assert drawn() == [] and page.tab.is_hidden('#target')
+
+
+@pytest.mark.parametrize('score, target', [('accuracy', 0.97), ('loss', 0.01)])
+def test_a_target_that_no_run_reached_is_inside_the_chart(
+  opened, tmp_path, score, target
+):
+  records = [record(s) for s in (2, 3, 4)]
+  config = {'target': target, 'target_score': score}
+  page = opened(comparison(tmp_path / 'a', {'dense': records}, **config))
+  low, high = (page.model('chart', f'y_range.{at}') for at in ('start', 'end'))
+  assert low < target < high
 
 
 def test_no_table_is_cut_off_at_1280_pixels(opened, tmp_path):
