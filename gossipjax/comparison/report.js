@@ -18,6 +18,30 @@ function readable(value, key) {
   return `${+(value / scale).toPrecision(3)} ${prefix}${unit}`;
 }
 
+// Ticks of a logarithmic axis: 1, 2 and 5 of each decade, of many decades only
+// some powers of ten; of a range with few of these, multiples of a round step.
+function logTicks(low, high) {
+  const decades = Math.log10(high / low);
+  const between = each => each.filter(tick => low <= tick && tick <= high);
+  const powers = (first, last) => Array.from(
+      {length: Math.floor(last) - Math.floor(first) + 1},
+      (_, i) => +`1e${Math.floor(first) + i}`);
+  if (decades > 0.8) {
+    const every = Math.ceil(decades / 9);
+    const digits = decades < 2.5 ? [1, 2, 5] : [1];
+    return between(powers(Math.log10(low), Math.log10(high))
+        .filter((_, i) => i % every === 0)
+        .flatMap(power => digits.map(digit => digit * power)));
+  }
+  const least = Math.log10((high - low) / 6);
+  const step = powers(least, least + 1)
+      .flatMap(power => [power, 2 * power, 5 * power])
+      .find(step => step >= 10 ** least);
+  const rounded = value => +value.toPrecision(12);
+  return between(Array.from(
+      {length: 8}, (_, i) => rounded((Math.ceil(low / step) + i) * step)));
+}
+
 function draw(plot, model) {
   const [x, y] = [chosen.x.value, chosen.y.value];
   const points = Object.entries(told.lines).map(([run, line]) => {
@@ -46,9 +70,11 @@ function draw(plot, model) {
                                   [plot.left[0], y, by('logy').checked]]) {
     const side = axis === plot.below[0] ? 'x' : 'y';
     const kind = log ? 'Log' : 'Linear';
-    const Ticker = Bokeh.Models.get(log ? 'LogTicker' : 'BasicTicker');
+    const Ticker = Bokeh.Models.get(log ? 'CustomJSTicker' : 'BasicTicker');
     plot[`${side}_scale`] = new (Bokeh.Models.get(`${kind}Scale`))();
-    axis.ticker = new Ticker();
+    axis.ticker = new Ticker(log ? {
+      args: {logTicks}, major_code: 'return logTicks(cb_data.start, cb_data.end)',
+    } : {});
     axis.formatter.args = {axis: key, readable};
     axis.axis_label = told.costs[key] ?? told.scores[key];
   }

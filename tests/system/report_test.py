@@ -177,6 +177,30 @@ def test_what_a_logarithm_cannot_show_is_left_out_and_told(opened, two):
   assert page.tab.is_visible('#empty')
 
 
+@pytest.mark.parametrize(
+  'low, high, ticks',
+  [
+    (0.007, 0.25, [0.01, 0.02, 0.05, 0.1, 0.2]),
+    (2.2, 9.1, [4, 6, 8]),
+    (0.91, 0.9312, [0.91, 0.915, 0.92, 0.925, 0.93]),
+    (30, 4e7, [100, 1e3, 1e4, 1e5, 1e6, 1e7]),
+    (1, 1e27, [1, 1e3, 1e6, 1e9, 1e12, 1e15, 1e18, 1e21, 1e24, 1e27]),
+  ],
+)
+def test_a_logarithmic_axis_has_labels_throughout(
+  opened, two, low, high, ticks
+):
+  page = opened(two)
+  told = page.tab.evaluate(
+    """([low, high]) => {
+      const plot = Bokeh.documents[0].get_model_by_name('chart');
+      return plot.below[0].ticker.get_ticks(low, high, plot.x_range).major;
+    }""",
+    [low, high],
+  )
+  assert told == pytest.approx(ticks)
+
+
 def test_wire_bytes_are_shown_where_they_were_counted(opened, two, tmp_path):
   assert opened(two).tab.locator('#cost option[value=wire_bytes]').count() == 0
   page = opened(
