@@ -73,7 +73,8 @@ function draw(plot, model) {
     const Ticker = Bokeh.Models.get(log ? 'CustomJSTicker' : 'BasicTicker');
     plot[`${side}_scale`] = new (Bokeh.Models.get(`${kind}Scale`))();
     axis.ticker = new Ticker(log ? {
-      args: {logTicks}, major_code: 'return logTicks(cb_data.start, cb_data.end)',
+      args: {logTicks},
+      major_code: 'return logTicks(cb_data.start, cb_data.end)',
     } : {});
     axis.formatter.args = {axis: key, readable};
     axis.axis_label = told.costs[key] ?? told.scores[key];
@@ -93,13 +94,16 @@ function hide(model) {
   });
 }
 
-// '4.04 MB', '92.9 ± 0.3 %', '1,234', '0.57 x', '7 in 60 steps' as a number;
-// words stay words.
+// '4.04 MB', '92.9 ± 0.3 %', '1,234', '0.57 x', '7 in 60 steps' or 'at most
+// 9.5 s' as a number, hours as seconds; of words undefined.
 function sortable(text) {
-  const [, number, prefix] =
-      /^([-+\d.,e]+)(?: ± \S+)?(?: in .*| ([kMGT]?)\S*)?$/.exec(text) ?? [];
-  const scale = {k: 1e3, M: 1e6, G: 1e9, T: 1e12}[prefix] ?? 1;
-  return number === undefined ? text : scale * number.replaceAll(',', '');
+  const [, number, unit] = new RegExp(
+      '^(?:at most |at least |[<>] ?)?([-+]?\\d[\\d.,]*(?:e[-+]?\\d+)?)'
+      + '(?: ± [\\d.,e+]+)?(?: (%|x|s|min|h|d|[kMGT]?B))?'
+      + '(?: in .*| measured|, .*)?$').exec(text) ?? [];
+  const scale = {kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12,
+                 min: 60, h: 3600, d: 86400}[unit] ?? 1;
+  return number && scale * number.replaceAll(',', '');
 }
 
 function sort(heading) {
@@ -109,11 +113,15 @@ function sort(heading) {
   });
   heading.ariaSort = up ? 'ascending' : 'descending';
   const body = heading.closest('table').tBodies[0];
-  const cell = row => sortable(row.cells[heading.cellIndex].textContent);
-  const order = (a, b) => typeof a === 'number' && typeof b === 'number'
-      ? a - b : String(a).localeCompare(String(b));
-  body.append(...[...body.rows].sort(
-      (a, b) => (up ? 1 : -1) * order(cell(a), cell(b))));
+  const rows = [...body.rows].map(row => {
+    const text = row.cells[heading.cellIndex].textContent;
+    return {row, text, number: sortable(text)};
+  });
+  const sign = up ? 1 : -1;
+  // Cells without a number are last in both directions.
+  const order = (a, b) => (a.number === undefined) - (b.number === undefined)
+      || sign * (a.number - b.number || a.text.localeCompare(b.text));
+  body.append(...rows.sort(order).map(({row}) => row));
 }
 
 document.querySelectorAll('th button').forEach(button => {
