@@ -58,12 +58,13 @@ def _nearest(
     if known_runs.is_near(nearest[0], config)
     else f'Known: no run of your model ({mine}); nearest: {nearest[0].place}'
   )
+  labels = dict.fromkeys(scores.label(k.score) for k in nearest)
   table = [
     {
       'strategy': k.strategy,
       'arguments': k.arguments,
       'split': k.split,
-      scores.label(k.score): scores.told(k.score, k.value),
+      **{label: _score(k, label) for label in labels},
       'score of all-reduce': scores.told(k.score, k.dense),
       'steps to the target over those of all-reduce': _steps(k),
       'seeds': k.seeds,
@@ -72,6 +73,12 @@ def _nearest(
     for k in nearest
   ]
   return head, table
+
+
+def _score(known: Known, label: str) -> str:
+  """Of a run in the column of a score; '' in that of another one."""
+  own = scores.label(known.score) == label
+  return scores.told(known.score, known.value) if own else ''
 
 
 def _steps(known: Known) -> str:

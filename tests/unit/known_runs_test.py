@@ -176,6 +176,14 @@ def test_advice_says_of_which_workdir_it_shows_no_run(tmp_path):
   assert 'digits' in head.splitlines()[0] and 'P = 2' in head.splitlines()[0]
 
 
+def test_a_score_is_in_the_column_of_its_name():
+  loss = known('b', 0.4)._replace(score='test_loss', dense=0.38)
+  _, rows = known_table.told([known('a', 0.9), loss], defaults.get_config())
+  told = [(r['held-out accuracy'], r['held-out loss']) for r in rows]
+  assert told == [('90.00 %', ''), ('', '0.4000')]
+  assert [*rows[0]] == [*rows[1]]
+
+
 def test_a_run_that_left_no_record_never_got_there(tmp_path):
   changes = {'dense': 'all_reduce', 'wild': 'topk'}
   config = workdirs.config(
