@@ -14,6 +14,9 @@ from gossipjax.results import reader
 def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
   """Of each comparison, its runs beside its all-reduce.
 
+  Of variants that differ in the learning rate alone, the best is known: a
+  strategy that reached the target at one rate does not miss it by another.
+
   Raises:
     UserError: a folder is no workdir with a finished run.
   """
@@ -27,9 +30,16 @@ def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
     configs = merged_by_name({**summary['config'], 'seeds': ()})
     if configs[found.dense]['strategy']['name'] != DENSE:
       continue
-    for row in found.rows:
-      if row.name != found.dense and _waits(configs[row.name]):
-        yield _of_row(str(folder), row, found, configs[row.name])
+    seen = [_without_rate(configs[found.dense])]
+    for row in found.rows:  # The best first.
+      config = configs[row.name]
+      if _without_rate(config) not in seen and _waits(config):
+        yield _of_row(str(folder), row, found, config)
+      seen.append(_without_rate(config))
+
+
+def _without_rate(config: Mapping) -> dict:
+  return {**config, 'optimizer': {**config['optimizer'], 'learning_rate': None}}
 
 
 def _waits(config: Mapping) -> bool:

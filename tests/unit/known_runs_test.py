@@ -197,6 +197,37 @@ def test_a_run_that_left_no_record_never_got_there(tmp_path):
   assert math.isnan(found.value)
 
 
+def test_a_strategy_is_known_at_the_best_of_its_learning_rates(tmp_path):
+  variant = lambda name, rate, **more: {
+    'strategy': {'name': name, **more},
+    'optimizer': {'learning_rate': rate},
+  }
+  scores = {  # Of a variant after one step and two; the target is 0.99.
+    'dense': (variant('all_reduce', 0.1), (0.5, 1.0)),
+    'dense_fast': (variant('all_reduce', 1.0), (0.5, 0.6)),
+    'low': (variant('topk', 0.01), (0.2, 0.3)),
+    'good': (variant('topk', 0.1), (0.3, 1.0)),
+    'high': (variant('topk', 1.0), (0.1, 0.1)),
+    'sparser': (variant('topk', 0.1, density=0.001), (0.3, 0.4)),
+    'poor': (variant('gossip', 0.1), (0.2, 0.3)),
+    'poorer': (variant('gossip', 1.0), (0.1, 0.2)),
+  }
+  config = workdirs.config(**{name: of for name, (of, _) in scores.items()})
+  folder = workdirs.claim(tmp_path / 'a', config)
+  for name, (_, each) in scores.items():
+    records = [
+      workdirs.record(s, test_accuracy=score)
+      for s, score in zip((1, 2), each, strict=True)
+    ]
+    workdirs.run(folder, name, records)
+  found = known_workdirs.of_workdirs([folder])
+  assert [(k.strategy, k.arguments, k.value, k.missed) for k in found] == [
+    ('topk', '', 1.0, 0),
+    ('topk', 'density=0.001', 0.4, 1),
+    ('gossip', '', 0.3, 1),
+  ]
+
+
 def test_a_workdir_tells_nothing_of_another_target_or_reference(tmp_path):
   other = workdir_with(tmp_path / 'a', (0.5, 1.0), target=0.3)
   (found,) = known_workdirs.of_workdirs([other])
