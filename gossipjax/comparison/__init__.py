@@ -7,6 +7,7 @@ answer        which run is first at the target, and how sure that is
 certainty     how surely one run takes longer than another
 answer_text   the same in words
 answer_basis  where its target and its seconds come from, in words
+never_exchanged  runs whose period is longer than their training
 next_comparison  the command that may decide what the answer leaves open
 answer_table  the same as a table, and all of it as Markdown
 targets       the target of a comparison, and which score is the better

@@ -100,8 +100,9 @@ class Answer(NamedTuple):
 
   @property
   def late(self) -> tuple[Row, ...]:
-    """Of these, those that were improving until the training ended."""
-    return tuple(row for row in self.never if row.improving)
+    """Of these, those that were improving until the training ended; not those
+    that never exchanged, of which more steps are another method."""
+    return tuple(row for row in self.never if row.improving and not row.period)
 
   @property
   def hopeful(self) -> tuple[Row, ...]:

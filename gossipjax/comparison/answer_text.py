@@ -91,7 +91,8 @@ def seconds(row: Row) -> str:
 
 def _doubt(answer: Answer) -> list[str]:
   """What few seeds, steps or evaluations leave open; then a command, if any."""
-  doubts = [*_too_few(answer), *_too_short(answer), *_too_rare(answer)]
+  few = [*_too_few(answer), *_too_short(answer), *_too_rare(answer)]
+  doubts = [*next_comparison.never_exchanged(answer), *few]
   run = ' To decide, run:' if next_comparison.command(answer) else ''
   return [f'{"; ".join(doubts)}.{run}'] if doubts else []
 

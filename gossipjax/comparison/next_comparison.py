@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 
 from gossipjax.comparison.answer import Answer
+from gossipjax.comparison.never_exchanged import SEVERAL
 
 IN_PYTHON = 'gossipjax.compare'  # The command of a comparison from there.
 
@@ -30,8 +31,24 @@ def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
   if not all(row.at_once for row in answer.unsure):
     yield 'seeds', _more_seeds(answer.seeds)
   # The flag does not change steps that a variant has of its own.
-  if any(row.planned == answer.steps for row in answer.hopeful):
-    yield 'steps', 2 * answer.steps
+  longer = [2 * answer.steps] * any(
+    row.planned == answer.steps for row in answer.hopeful
+  )
+  periods = [r.period for r in answer.rows if r.planned == answer.steps]
+  longer += [SEVERAL * period for period in periods if period]
+  if longer:
+    yield 'steps', max(longer)
+
+
+def never_exchanged(answer: Answer) -> list[str]:
+  """A sentence for each run that never exchanged, with what it needs."""
+  return [
+    f'{row.name} never exchanged in this run: its period of {row.period} steps '
+    f'is longer than the {row.planned} steps, so give it a shorter one or at '
+    f'least {SEVERAL * row.period} steps'
+    for row in answer.rows
+    if row.period
+  ]
 
 
 def _more_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:

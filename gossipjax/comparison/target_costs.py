@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gossipjax.comparison import never_exchanged
 from gossipjax.comparison.targets import pick, share
 from gossipjax.results import crossing, total_time
 from gossipjax.results.reader import Run
@@ -42,6 +43,7 @@ class Row(NamedTuple):
     planned: steps of its trainings; a variant may have steps of its own.
     stopped: steps after which the first of its seeds ended, since a round
       waited for a worker in vain; None if none did.
+    period: of one that never exchanged, see `never_exchanged.period`.
   """
 
   name: str
@@ -59,6 +61,7 @@ class Row(NamedTuple):
   at_once: bool
   planned: int
   stopped: int | None
+  period: int | None
 
   @property
   def arrives(self) -> bool:
@@ -144,6 +147,7 @@ def row(
     and any(crossing.place(s.tolist(), target, higher) == 0 for s in scores),
     max((run.config['steps'] for run in seeds if run), default=0),
     stopped,
+    never_exchanged.period(filter(None, seeds)),
   )
 
 

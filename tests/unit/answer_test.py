@@ -101,6 +101,31 @@ def test_seeds_that_one_of_two_lacks_decide_nothing(tmp_path):
   assert row['speed-up over dense'] == '0.857 x'
 
 
+def test_who_never_exchanged_is_to_have_several_periods(tmp_path):
+  silent = curve((0.5, 0.6, 0.7), 0.1, bytes_sent=lambda s: [0, 0])
+  runs = {'dense': curve(DENSE), 'rare': silent}
+  for name, period, never in (('a', 4, True), ('b', 3, False)):
+    rare = {'strategy': {'name': 'local_sgd', 'period': period}}
+    config = workdirs.config(dense={}, rare=rare) | {'steps': 3}
+    told = found(tmp_path / name, runs, config)
+    text = answer_text.paragraphs(told)
+    said = (
+      'rare never exchanged in this run: its period of 4 steps is longer than '
+      'the 3 steps, so give it a shorter one or at least 16 steps'
+    )
+    assert (said in text[0]) == never
+    assert ('too few to tell when rare' in text[0]) == (not never)
+    steps = 16 if never else 6
+    assert text[1] == f'    python run.py --config=a.py --config.steps={steps}'
+  # One that has sent something has exchanged, whatever its period is.
+  rare['strategy']['period'] = 4
+  runs['rare'] = curve((0.5, 0.6, 0.7))
+  told = found(
+    tmp_path / 'c', runs, config | {'variants': {'dense': {}, 'rare': rare}}
+  )
+  assert 'never exchanged' not in ' '.join(answer_text.sentences(told))
+
+
 def test_who_stopped_since_a_worker_was_lost_is_said_to(tmp_path):
   """It is at its best, but more steps would not have changed that."""
   lost = lambda runs: {'lost_worker': lambda s: 1 if s == runs else None}

@@ -1,0 +1,29 @@
+"""Runs that sent nothing, since their period is longer than their training.
+
+Such a run is training apart: its figures say nothing of its strategy.
+"""
+
+from collections.abc import Iterable
+
+from gossipjax.results.reader import Run
+
+SEVERAL = 4  # Periods in which a strategy shows what it does.
+
+
+def period(runs: Iterable[Run]) -> int | None:
+  """The shortest period of a strategy if it is longer than the training.
+
+  Args:
+    runs: of a strategy, its seeds.
+
+  Returns:
+    Steps; None if the period is not longer, or any of the runs sent anything.
+  """
+  found = None
+  for run in runs:
+    strategy = run.config['strategy']
+    each = [v for k, v in strategy.items() if k.endswith('period') and v]
+    found = min(each, default=0)
+    if found <= run.config['steps'] or run.records['bytes_sent'][-1]:
+      return None
+  return found
