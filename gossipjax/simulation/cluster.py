@@ -41,7 +41,7 @@ class Cluster(NamedTuple):
     sleep_s: for Uniform(0, sleep_s); 0.3 in Jin et al. (arXiv:1611.04581).
     slow: (worker, from_s, until_s, factor) of periods of slower computing.
     outages: (worker, from_s, until_s), the earliest first; a gradient is lost,
-      a transfer goes on.
+      also one that waits for a link; a transfer that has begun goes on.
     fair: whether a server's link serves all transfers at once; if False, one
       after the other. Of workers that do not wait, as the next two.
     shards: of the server; each adds a link, none makes a transfer faster.

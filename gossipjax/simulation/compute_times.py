@@ -51,6 +51,10 @@ class ComputeTimes:
         return until
     return None
 
+  def failures(self) -> list[tuple[int, float]]:
+    """Which worker fails when, the earliest first."""
+    return [(int(who), since) for who, since, _ in self._cluster.outages]
+
   def up(self, now: float) -> list[int]:
     """The workers that are up at `now`; all if each is down."""
     everyone = range(self.workers)

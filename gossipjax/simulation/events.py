@@ -15,14 +15,14 @@ from gossipjax import async_exchange, network
 from gossipjax.aggregator import AsyncExchange
 from gossipjax.simulation import timeline
 from gossipjax.simulation.compute_times import ComputeTimes
-from gossipjax.simulation.shared_link import SharedLink
+from gossipjax.simulation.shared_link import ServerLink
 from gossipjax.simulation.timeline import Hours, Player, seconds, silent
 
-# Order of events at the same time: ends first, arrivals at a server last.
-DONE, BEGIN, READY, TRY, ARRIVE = range(5)
-# In a checkpoint.
+# Order of events at the same time: ends first, arrivals at a server late.
+DONE, BEGIN, READY, TRY, ARRIVE, LOST = range(6)
+ACTS = '_done', '_begin', '_ready', '_try', '_arrive', '_lost'
 _KEPT = ['now', '_queue', '_step', '_since', '_who', '_took', '_down_s']
-_KEPT += ['_free', '_seen', '_version']
+_KEPT += ['_free', '_seen', '_version']  # In a checkpoint.
 
 
 class Asynchronous:
@@ -49,14 +49,14 @@ class Asynchronous:
     self._form, self._player, self._serial = form, player, serial
     self.now, self.hours = 0.0, Hours(n)
     self._queue = [(0.0, BEGIN, 0.0, i) for i in range(n)]
+    self._queue += [(at, LOST, 0.0, i) for i, at in compute_times.failures()]
     self._step, self._since = [0] * n, [0.0] * n  # Per worker.
     self._who = [[i] for i in range(n)]  # Attend the round of each worker.
     self._took = [0.0] * n  # Seconds of its exchange on idle links.
     self._down_s = [0.0] * n  # Those of the way back from a server.
     self._free = [0.0] * n  # When its link is free.
     self._seen, self._version = [0] * n, [0] * (n + 1)  # The last: a server.
-    up = SharedLink(shards, fair)  # A server's, for uploads and for downloads.
-    self._shared = [up, SharedLink(shards, fair) if link.full_duplex else up]
+    self._server = ServerLink(shards, fair, link.full_duplex)
 
   @property
   def rounds(self) -> float:
@@ -65,9 +65,8 @@ class Asynchronous:
   @property
   def utilisation(self) -> float:
     """Share of the time in which the busiest link carries data."""
-    busy = self.hours.busiest_s(self.now)
-    busy = max(busy, *(x.busy_until(self.now) for x in self._shared))
-    return float(busy / self.now) if self.now else 0.0
+    links = self.hours.busiest_s(self.now), self._server.busy_until(self.now)
+    return float(max(links) / self.now) if self.now else 0.0
 
   def next(self) -> None:
     """Advances until at least one more gradient is used.
@@ -78,16 +77,15 @@ class Asynchronous:
     before, events = sum(self._step), 1000 + 100 * len(self._step)
     while sum(self._step) == before:
       events = timeline.one_fewer(events, self.now)
-      at = [shared.next() for shared in self._shared]
-      if not self._queue and not np.isfinite(at).any():
+      at = self._server.next()
+      if not self._queue and not np.isfinite(at):
         raise self._compute_times.past_trace(int(np.argmax(self._step)))
-      if not self._queue or (min(at), ARRIVE) <= self._queue[0][:2]:
-        self.now = timeline.later(self.now, min(at))
-        self._through(at.index(self.now))
+      if not self._queue or (at, ARRIVE) <= self._queue[0][:2]:
+        self.now = timeline.later(self.now, at)
+        self._through()
         continue
       self.now, kind, _, worker = heapq.heappop(self._queue)
-      act = (self._done, self._begin, self._ready, self._try, self._arrive)
-      act[kind](worker)
+      getattr(self, ACTS[kind])(worker)
 
   def _at(self, time: float, kind: int, worker: int) -> None:
     entry = timeline.later(self.now, time), kind, self._since[worker], worker
@@ -138,14 +136,17 @@ class Asynchronous:
     self._at(self.now + self._took[i], DONE, i)
 
   def _upload(self, i: int, bill) -> None:
-    seconds_of = lambda x: float(np.asarray(x)[0]) / self._link.bytes_per_s
-    up, down = seconds_of(bill.bytes), seconds_of(bill.received)
+    up, down = timeline.ways(self._link, bill)
     self._took[i], self._down_s[i] = up + down + 2 * self._link.latency_s, down
     self.hours.carry(i, self.now, up)
-    self._shared[0].add(self.now, ('up', i), up)
+    self._server.add(self.now, ('up', i), up)
 
-  def _through(self, direction: int) -> None:
-    for way, i in self._shared[direction].pop(self.now):
+  def _lost(self, i: int) -> None:
+    if self._server.drop(self.now, ('up', i)):
+      self._begin(i)
+
+  def _through(self) -> None:
+    for way, i in self._server.pop(self.now):
       kind = ARRIVE if way == 'up' else DONE
       self._at(self.now + self._link.latency_s, kind, i)
 
@@ -158,7 +159,7 @@ class Asynchronous:
       self._play(who)
     for j in together:
       self.hours.carry(j, self.now, self._down_s[j])
-      self._shared[1].add(self.now, ('down', j), self._down_s[j])
+      self._server.add(self.now, ('down', j), self._down_s[j])
 
   def _done(self, i: int) -> None:
     if self._form.kind in (async_exchange.PUSH, async_exchange.MEET):
@@ -188,7 +189,7 @@ class Asynchronous:
     return {
       **{key: vars(self)[key] for key in _KEPT},
       'hours': self.hours.to_json(),
-      'pipes': [shared.to_json() for shared in self._shared],
+      'pipes': self._server.to_json(),
     }
 
   def from_json(self, found: dict[str, Any]) -> None:
@@ -196,5 +197,4 @@ class Asynchronous:
     vars(self).update({key: found[key] for key in _KEPT})
     self._queue = [tuple(entry) for entry in found['_queue']]
     self.hours.from_json(found['hours'])
-    for shared, state in zip(self._shared, found['pipes'], strict=True):
-      shared.from_json(state)
+    self._server.from_json(found['pipes'])

@@ -1,4 +1,4 @@
-"""A link that several transfers share."""
+"""A link that several transfers share, and that of a server, of two of them."""
 
 from typing import Any
 
@@ -22,6 +22,19 @@ class SharedLink:
     """Begins a transfer that takes `seconds` when it is alone."""
     self._run(now)
     self._left.append([who, seconds])
+
+  def drop(self, now: float, who: Any) -> bool:
+    """Removes a transfer that waits for those before it; whether there is one.
+    One that has begun goes on."""
+    self._run(now)
+    begun, left = [rate > 0 for rate in self._rates()], self._left
+    # The names of a checkpoint are lists.
+    self._left = [
+      job
+      for job, runs in zip(left, begun, strict=True)
+      if runs or tuple(job[0]) != who
+    ]
+    return len(self._left) < len(left)
 
   def busy_until(self, now: float) -> float:
     """Seconds of use, weighted by the used share of the width; `now` is at or
@@ -74,3 +87,39 @@ class SharedLink:
     for job, rate in zip(self._left, rates, strict=True):
       job[1] = max(0.0, job[1] - (now - self._now) * rate)
     self._now = now
+
+
+class ServerLink:
+  """A server's link, for transfers ('up', worker) and ('down', worker).
+
+  Of half duplex both ways share it.
+  """
+
+  def __init__(self, shards: int, fair: bool, full_duplex: bool):
+    up = SharedLink(shards, fair)
+    self._ways = [up, SharedLink(shards, fair) if full_duplex else up]
+
+  def add(self, now: float, who: tuple[str, int], seconds: float) -> None:
+    """See `SharedLink`, as the rest."""
+    self._ways[who[0] == 'down'].add(now, who, seconds)
+
+  def drop(self, now: float, who: tuple[str, int]) -> bool:
+    return self._ways[who[0] == 'down'].drop(now, who)
+
+  def busy_until(self, now: float) -> float:
+    """Of the busier way."""
+    return max(way.busy_until(now) for way in self._ways)
+
+  def next(self) -> float:
+    return min(way.next() for way in self._ways)
+
+  def pop(self, now: float) -> list[tuple[str, int]]:
+    """Of one way; of the other one, at the same time, the next call's."""
+    return min(self._ways, key=SharedLink.next).pop(now)
+
+  def to_json(self) -> list[dict]:
+    return [way.to_json() for way in self._ways]
+
+  def from_json(self, found: list[dict]) -> None:
+    for way, state in zip(self._ways, found, strict=True):
+      way.from_json(state)

@@ -181,6 +181,12 @@ def silent(bill: Traffic) -> bool:
   return not np.asarray(bill.bytes).any()
 
 
+def ways(link: network.Link, bill: Traffic) -> list[float]:
+  """Seconds of bytes that the first worker sends, and of those it receives."""
+  each = (float(np.asarray(x)[0]) for x in (bill.bytes, bill.received))
+  return [num_bytes / link.bytes_per_s for num_bytes in each]
+
+
 def seconds(link: network.Link, bill: Traffic) -> float:
   """Seconds of a round on idle links."""
   counts: list[Any] = [np.asarray(x)[..., None] for x in bill.counts()]

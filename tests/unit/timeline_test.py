@@ -127,6 +127,27 @@ def test_a_servers_link_is_shared_as_the_config_says(link, options, expected):
   assert [[0.0, at] for at in expected] == begun
 
 
+@pytest.mark.parametrize(
+  'failure, begun, rounds',
+  [
+    # Worker 2 is third in the queue, from 1.0 s on; its turn would be at 1.6 s.
+    ((2, 1.2), [0.0], [[0], [1], [0], [1]]),
+    # It computes again from 1.5 s on, and has the link for itself at 2.5 s.
+    ((2, 1.2, 1.5), [0.0, 1.5, 3.3], [[0], [1], [2], [0]]),
+    # An upload that has begun goes on.
+    ((2, 1.7), [0.0], [[0], [1], [2], [0]]),
+  ],
+)
+def test_an_upload_that_has_not_begun_is_lost_with_its_worker(
+  failure, begun, rounds
+):
+  player, timeline = clock(async_exchange.VISIT, FULL, failures=(failure,))
+  while timeline.now < 6.0:
+    timeline.next()
+  assert player.rounds[:4] == rounds
+  assert starts_of(timeline, 2)[: len(begun)] == pytest.approx(begun)
+
+
 def test_who_arrives_at_the_same_instant_makes_one_round():
   player, timeline = clock(async_exchange.VISIT, network.Link(0.0, math.inf))
   for _ in range(4):
