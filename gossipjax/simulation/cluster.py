@@ -48,7 +48,8 @@ class Cluster(NamedTuple):
       Rounds of all workers have a server of one link.
     serial: whether a worker's link takes part in one exchange at a time.
     first: workers that a synchronous round waits for; 0 is all. The late drop
-      their gradient and fetch the model (arXiv:1604.00981).
+      their gradient and fetch the model (arXiv:1604.00981), one after the
+      other over the link of one worker of the round.
     timeout_s: of a synchronous round; 600 is PyTorch's default.
     target_accuracy: held-out accuracy that ends the run; 0 is none.
     target_score, target: name and value of a held-out score that ends the run;
