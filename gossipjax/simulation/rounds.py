@@ -158,7 +158,8 @@ class Synchronous:
     ]
     for i, behind in enumerate(self._behind):
       if behind and (i in who or begin[i] < barrier):
-        self._player.fetch(i, givers[0], dry_run=False)
+        bill = self._player.fetch(i, givers[0], dry_run=False)
+        self.hours.carry_alone([i, givers[0]], self._link, bill)
 
   def _meet(
     self, who: list[int], begin: list[float], ready: list[float], barrier: float
@@ -170,13 +171,12 @@ class Synchronous:
         'step, such as all_reduce.'
       )
     end = later(self.now, barrier + seconds(self._link, bill))
-    path = network.busiest(self._link, bill) / self._link.bytes_per_s
-    for i, busy_s in zip(who, path, strict=True):
+    self.hours.carry_alone(who, self._link, bill)
+    for i in who:
       self._book(i, begin[i], ready[i])
       self.hours.spend(i, 'wait', ready[i], barrier)
       self.hours.spend(i, 'transfer', barrier, end)
       self.hours.stale(0)
-      self.hours.busy_s[i] += busy_s
       self._clock[i], self._behind[i] = end, False
     self.rounds, self.now = self.rounds + 1, end
 

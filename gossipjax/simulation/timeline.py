@@ -129,6 +129,12 @@ class Hours:
     self.busy_s[worker] += max(0.0, end - max(since, before))
     self._busy_until[worker] = max(before, end)
 
+  def carry_alone(
+    self, who: list[int], link: network.Link, bill: Traffic
+  ) -> None:
+    """Adds what these workers send and receive while their links are idle."""
+    self.busy_s[who] += network.busiest(link, bill) / link.bytes_per_s
+
   def busiest_s(self, now: float) -> float:
     """Seconds in which the busiest link has carried data until `now`, at or
     after the beginning of all transfers."""

@@ -663,6 +663,8 @@ def test_who_fetches_the_model_waits_for_those_who_fetch_before():
   timeline.next()  # A model takes 0.4 s.
   assert starts_of(timeline, 2) == pytest.approx([0.0, 1.8])
   assert starts_of(timeline, 3) == pytest.approx([0.0, 2.2])
+  # Worker 0 gave the model to both, and took part in two rounds: 0.3 s each.
+  assert timeline.utilisation == pytest.approx(4 * 0.3 / 2.8)
 
 
 def starts_of(timeline, worker):
