@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from gossipjax.audit import hlo
 from gossipjax.audit.routes import Route, route
-from gossipjax.collectives import SERVED
+from gossipjax.collectives import PRESENT, SERVED
 from gossipjax.errors import UserError
 
 # Bytes that a member of a group of g sends in a ring, over those of its result.
@@ -30,7 +30,8 @@ class Transfer(NamedTuple):
     route: groups of workers, or (source, target) pairs. Where workers are
       several devices, of devices: number d * i + j is device j of worker i.
     served: whether the collective emulates a server.
-    bits: of an entry, in the program before compilation.
+    bits: of an entry, in the program before compilation; 0 of what a server
+      knows without being told.
   """
 
   kind: str
@@ -61,15 +62,13 @@ class Transfer(NamedTuple):
     source program."""
     if not self.served:
       return self._sent(workers, self.bits)
-    # A server counts the workers present without being told.
-    is_count = self.array == hlo.Array('s32', 1)
-    upload = Fraction(0 if is_count else self.array.size * self.bits, 8)
+    upload = Fraction(self.array.size * self.bits, 8)
     members = {*itertools.chain(*self.route)} or range(workers)
     return [upload * (i in members) for i in range(workers)]
 
   def reasons(self) -> set[str]:
     """Names of the differences between intended and compiled bytes."""
-    widened = {'widened'} if self.bits != self.array.bits else set()
+    widened = {'widened'} if 0 < self.bits < self.array.bits else set()
     return widened | ({'served'} if self.served else set())
 
   def _sent(self, workers, bits):
@@ -102,14 +101,16 @@ def transfers(
   arrays = hlo.arrays(shape)
   if kind == 'all-to-all':  # May have one result for each worker.
     arrays = [hlo.Array(arrays[0].dtype, sum(a.size for a in arrays))]
-  served = _is_served(program, instruction)
-  joined = route(instruction)
-  return [Transfer(kind, a, joined, served, a.bits) for a in arrays]
+  names, joined = _names(program, instruction), route(instruction)
+  told = PRESENT not in names
+  return [
+    Transfer(kind, a, joined, SERVED in names, told * a.bits) for a in arrays
+  ]
 
 
-def _is_served(program, instruction) -> bool:
-  """Whether the instruction's name, or its reducer's, contains the mark of a
-  server; where XLA merges collectives, only the reducer keeps its name."""
+def _names(program, instruction) -> set[str]:
+  """The parts of the instruction's name, and of its reducer's; where XLA merges
+  collectives, only the reducer keeps its name."""
   reducers = instruction.calls.get('to_apply', [])
   named = [instruction, *(i for r in reducers for i in program.computations[r])]
-  return any(SERVED in i.op_name.split('/') for i in named)
+  return {part for i in named for part in i.op_name.split('/')}

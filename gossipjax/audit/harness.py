@@ -172,7 +172,8 @@ def compiled(
   """As `executable`; in place of what was lowered the program's control paths,
   or None if there are too many to list."""
   ready, lowered = executable(harness, program, *args, **shared)
-  texts = ready.as_text(), lowered.as_text(dialect='hlo')
+  source = lowered.as_text(dialect='hlo', debug_info=True)  # With names.
+  texts = ready.as_text(), source
   try:
     return ready, control_paths(*map(hlo.parse, texts))
   except TooManyPaths:

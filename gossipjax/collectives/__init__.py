@@ -39,6 +39,7 @@ from gossipjax.collectives.groups import in_groups
 from gossipjax.collectives.messages import meet, send, swap
 from gossipjax.collectives.one_sided import push, read
 from gossipjax.collectives.reductions import (
+  PRESENT,
   SERVED,
   agree,
   all_gather,
@@ -57,6 +58,7 @@ from gossipjax.collectives.sharing import (
 
 __all__ = [
   'INNER',
+  'PRESENT',
   'SERVED',
   'WORKERS',
   'Axis',

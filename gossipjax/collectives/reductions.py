@@ -13,7 +13,9 @@ from gossipjax.errors import UserError
 from gossipjax.flatten import flatten
 from gossipjax.traffic import SILENCE, Traffic, nbytes
 
-SERVED = 'served'  # Name in the compiled program of a sum that a server does.
+# Names in the compiled program of a sum that a server does, and within it of
+# the sum that counts who is present, which a server knows without being told.
+SERVED, PRESENT = 'served', 'present'
 
 
 def needs_everyone(active):
@@ -88,12 +90,11 @@ def serve(tree, active=True):
   n, tree = lax.axis_size(axis()), _countable(tree)
   size = part_bytes(tree)
   with jax.named_scope(SERVED):
-    total = _sum(where_present(tree, active))
-    count = (
-      n
-      if active is True
-      else jnp.maximum(lax.psum(jnp.asarray(active, jnp.int32), axis()), 1)
-    )
+    total, count = _sum(where_present(tree, active)), n
+    if active is not True:
+      with jax.named_scope(PRESENT):
+        present = lax.psum(jnp.asarray(active, jnp.int32), axis())
+      count = jnp.maximum(present, 1)
   bill = Traffic.of(size, 1, rounds=2, path_bytes=0)
   queue = Traffic.of(0, 0, path_bytes=2 * size) * count
   return total, count, (bill + queue) * active

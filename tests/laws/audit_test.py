@@ -225,6 +225,32 @@ def test_votes_are_counted_and_billed_as_the_integers_that_move(name):
   assert row.ledger[0] == (size if name == 'serve' else 2 * 7 * size // 8)
 
 
+def _at_a_server(tree, step, active):
+  many = (jnp.abs(tree['x']) > 1).sum(dtype=jnp.int32)
+  (total, many), here, sent = collectives.serve((tree, many), active)
+  return jax.tree.map(lambda x: x / (here + many), total), sent
+
+
+@pytest.mark.parametrize('absent', [(), (2,)])
+def test_an_integer_at_a_server_is_not_taken_for_how_many_are_there(absent):
+  mean = on_gradients(stateless(_at_a_server))
+  for row in agree(audit.audit(mean, SMALL, 8, [0], absent)):
+    assert {*row.ledger} <= {4 * 11 + 4, 0}
+
+
+def test_an_integer_at_a_server_has_a_bill():
+  def update(tree, step, active):
+    total, sent = _at_a_server(tree, step, active)
+    low = jnp.asarray(sent.bytes.low)
+    low = jnp.where(low > 0, low - 4, 0)
+    fewer = dataclasses.replace(sent.bytes, low=low)
+    return total, dataclasses.replace(sent, bytes=fewer)
+
+  mean = on_gradients(stateless(update))
+  rows = audit.audit(mean, SMALL, 8, [0], (2,))
+  assert not all(map(audit.holds, rows))
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'mean', [exact_mean(), gossip.neighbor_mean(topology.ring)]
