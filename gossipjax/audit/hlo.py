@@ -32,9 +32,10 @@ class Array(NamedTuple):
 
   @property
   def bits(self) -> int:
-    """Of an entry."""
+    """Of an entry; one of fewer than 8 takes a byte, as in JAX's arrays and in
+    what XLA for CPUs moves."""
     width = re.search(r'\d+', self.dtype)
-    return int(width[0]) if width else 8 * (self.dtype == 'pred')
+    return max(8, int(width[0])) if width else 8 * (self.dtype == 'pred')
 
 
 Shape = Array | tuple['Shape', ...]

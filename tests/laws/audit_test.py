@@ -251,6 +251,41 @@ def test_an_integer_at_a_server_has_a_bill():
   assert not all(map(audit.holds, rows))
 
 
+def _narrow(name, kind):
+  def update(tree, step, active):
+    narrow = jax.tree.map(lambda x: x.astype(kind), tree)
+    if name == 'send':
+      pairs = [(i, (i + 1) % 8) for i in range(8)]
+      found, _, sent = collectives.send(narrow, pairs)
+    else:
+      found, _, sent = getattr(collectives, name)(narrow)
+    if name == 'all_gather':
+      found = jax.tree.map(lambda x: x.astype(jnp.float32).sum(axis=0), found)
+    return jax.tree.map(lambda x: x.astype(jnp.float32), found), sent
+
+  return on_gradients(stateless(update))
+
+
+@pytest.mark.parametrize(
+  'name, kind',
+  [
+    ('all_gather', jnp.int4),
+    *(
+      pytest.param(name, kind, marks=pytest.mark.exhaustive)
+      for name in ('send', 'all_reduce', 'serve', 'all_gather')
+      for kind in (jnp.int4, jnp.uint4)
+    ),
+  ],
+)
+def test_an_entry_of_fewer_than_eight_bits_moves_and_is_billed_as_a_byte(
+  name, kind
+):
+  (row,) = agree(audit.audit(_narrow(name, kind), SMALL, 8, [0]))
+  parts = {'send': 11, 'serve': 11, 'all_gather': 7 * 11}
+  assert row.ledger[0] == parts.get(name, -(-2 * 7 * 11 // 8))
+  assert 'widened' not in row.reason
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'mean', [exact_mean(), gossip.neighbor_mean(topology.ring)]
