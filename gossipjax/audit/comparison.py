@@ -8,6 +8,15 @@ import numpy as np
 from gossipjax.audit.row import Row, Way, of_way
 from gossipjax.traffic import Traffic
 
+# That nobody hears a part would have to be shown part by part, which a bill, a
+# sum, does not say.
+_SHORT = (
+  '; return the bills of all that moves: a worker may pay for a part of it '
+  'only if all workers pay for all of it at another audited step. Let the step '
+  'choose what travels, the same for all workers, or mask the whole exchange '
+  'of a worker'
+)
+
 
 def holds(row: Row) -> bool:
   """Whether the ledger equals the compiled bytes after correction."""
@@ -40,6 +49,7 @@ def sentence(row: Row) -> str:
     f'ledger and {row.compiled[i]:,} compiled ({kinds}'
     + f' in one of {row.paths} control paths' * (row.paths > 1)
     + f'), {verdict}{because}'
+    + _SHORT * bool(0 < row.ledger[i] < row.explained[i])
   )
 
 

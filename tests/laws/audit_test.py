@@ -430,6 +430,48 @@ def test_a_quiet_branch_that_sends_more_than_the_full_one_is_caught(halved):
   assert found[1].compiled[0] == 4 * nbytes(SMALL)
 
 
+def _in_turn(tree, step, active):
+  """Each worker sends another tensor than the next one."""
+  del active
+  me, sent, found = lax.axis_index(WORKERS), SILENCE, {}
+  for i, (name, x) in enumerate(sorted(tree.items())):
+    mine = (step + me) % len(tree) == i
+    total, count, more = collectives.all_reduce(x, mine)
+    found[name], sent = jnp.where(mine, total / count, x), sent + more
+  return found, sent
+
+
+def _all_in_turn(tree, step, active):
+  """All send the same tensor, which the step chooses."""
+  del active
+
+  def send(name):
+    total, count, sent = collectives.all_reduce(tree[name])
+    return {**tree, name: total / count}, sent
+
+  return lax.cond(step % 2 == 0, lambda: send('a'), lambda: send('b'))
+
+
+def _wholly_in_turn(tree, step, active):
+  """Every other worker sends all."""
+  del active
+  mine = (step + lax.axis_index(WORKERS)) % 2 == 0
+  total, count, sent = collectives.all_reduce(tree, mine)
+  keep = lambda t, x: jnp.where(mine, t / count, x)
+  return jax.tree.map(keep, total, tree), sent
+
+
+def test_who_masks_one_tensor_and_sends_another_is_told_what_to_do():
+  two = {k: jax.ShapeDtypeStruct((ord(k),), jnp.float32) for k in 'ab'}
+  report = lambda update: audit.report(
+    'mine', on_parameters(stateless(update)), two, (), 4, 8
+  )
+  with pytest.raises(audit.Unbalanced, match='the same for all'):
+    report(_in_turn)
+  assert report(_all_in_turn)
+  assert {row['reason'] for row in report(_wholly_in_turn)} <= {'', 'masked'}
+
+
 def test_a_step_that_pays_late_is_caught():
   """What moves at even steps is charged at odd ones."""
 
