@@ -66,32 +66,42 @@ def of_aggregator(
       _check_memory(f'{whose}.init', state)
     return state
 
-  def update(tree, state, step, active=True):
+  def alone(tree, state, step, active):
     with blaming(f'{whose}.update'):
       found = given.update(tree, state, step, active)
-      if not isinstance(found, tuple) or len(found) != 3:
-        many = len(found) if isinstance(found, tuple) else type(found).__name__
-        raise UserError(
-          f'{whose}.update returns {many}; it has to return three values: the '
-          'tree, the state, and the Traffic that was sent.'
-        )
-      new_tree, new_state, sent = found
-      if not isinstance(sent, Traffic):
-        raise UserError(
-          f'{whose}.update returns {type(sent).__name__} where its Traffic '
-          'belongs; return what functions of gossipjax.collectives say that '
-          'they sent, or gossipjax.traffic.SILENCE.'
-        )
-      check_kept(f'{whose}.update', 'tree', tree, new_tree)
-      check_kept(f'{whose}.update', 'state', state, new_state)
-      args = tree, state, step, active
-      forms = *map(jax.typeof, jax.tree.leaves(args)), active is True
-      if not ours and forms not in seen:
-        trace_checks.check(whose, given, args, differs)
-        seen.add(forms)
-    return new_tree, new_state, sent
+      _check_returned(f'{whose}.update', tree, state, found)
+    return found
+
+  def update(tree, state, step, active=True):
+    args = tree, state, step, active
+    forms = *map(jax.typeof, jax.tree.leaves(args)), active is True
+    if not ours and forms not in seen:
+      # First, so that no call before has left a value of its trace behind.
+      with blaming(f'{whose}.update'):
+        trace_checks.check(whose, given._replace(update=alone), args, differs)
+      seen.add(forms)
+    return alone(*args)
 
   return given._replace(init=init, update=update)
+
+
+def _check_returned(whose: str, tree: Tree, state: Tree, found: Any) -> None:
+  """Raises a UserError unless these are a tree, a state and a Traffic."""
+  if not isinstance(found, tuple) or len(found) != 3:
+    many = len(found) if isinstance(found, tuple) else type(found).__name__
+    raise UserError(
+      f'{whose} returns {many}; it has to return three values: the tree, the '
+      'state, and the Traffic that was sent.'
+    )
+  new_tree, new_state, sent = found
+  if not isinstance(sent, Traffic):
+    raise UserError(
+      f'{whose} returns {type(sent).__name__} where its Traffic belongs; '
+      'return what functions of gossipjax.collectives say that they sent, or '
+      'gossipjax.traffic.SILENCE.'
+    )
+  check_kept(whose, 'tree', tree, new_tree)
+  check_kept(whose, 'state', state, new_state)
 
 
 def _check_memory(whose: str, state: Tree) -> None:

@@ -3,7 +3,8 @@
 A collective that gossipjax.collectives does not make has no bill, and a bill
 that is not returned is in no ledger; workers on devices of their own wait for
 ever if only some take the branch of a collective; a number that changes between
-two tracings is frozen in the compiled program.
+two tracings is frozen in the compiled program, and a value of a trace that is
+over is nowhere.
 """
 
 import pathlib
@@ -69,6 +70,13 @@ def check(
     local_branches.check(f'{whose}.update', closed.jaxpr, each)
   with bill_names.naming():
     again = jax.make_jaxpr(lambda *args: program(*args))(*args)
+  if _traced(closed) != _traced(again):
+    raise UserError(
+      f'{whose} keeps an array of one call outside of the state, in a variable '
+      'or a list of its own, and uses it in the next call; as JAX traces both, '
+      'there is no such array when the compiled step runs. Return it in the '
+      'state.'
+    )
   if [*_constants(closed)] != [*_constants(again)]:
     raise UserError(
       f'{whose}.update has a number that changes each time it is traced, as '
@@ -121,6 +129,11 @@ def _two_turns(equation: JaxprEqn, operands: list, run: Callable) -> list:
   if billed and traced.turns_of(equation):
     return traced.written_out(equation, operands, _two_turns, turns=2)
   return run(operands)
+
+
+def _traced(program: ClosedJaxpr) -> set[int]:
+  """Which values of other traces a program is closed over; their ids."""
+  return {id(x) for x in program.consts if isinstance(x, jax.core.Tracer)}
 
 
 def _constants(program: ClosedJaxpr | Jaxpr) -> Iterator[tuple[Any, ...]]:

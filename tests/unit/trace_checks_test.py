@@ -338,6 +338,41 @@ def counted_in_python() -> Strategy:
   )
 
 
+def kept_in_a_list() -> Strategy:
+  means = []
+
+  def update(tree):
+    found, sent = mean(tree)
+    means.append(found)
+    return means[-2] if len(means) > 1 else found, sent
+
+  return of_gradients(update)
+
+
+def anchored_in_a_list() -> Strategy:
+  """The first mean, for good."""
+  first = []
+
+  def update(tree):
+    found, sent = mean(tree)
+    first[:] = first or [found]
+    return jax.tree.map(jnp.subtract, found, first[0]), sent
+
+  return of_gradients(update)
+
+
+def kept_at_first() -> Strategy:
+  begun = []
+
+  def update(tree, state, step, active=True):
+    found, sent = mean(tree)
+    return jax.tree.map(jnp.subtract, found, begun[-1]), state, sent
+
+  return Strategy(
+    Aggregator(lambda tree: begun.append(tree), update), identity()
+  )
+
+
 def of_a_number() -> Strategy:
   update = lambda tree, state, step, active=True: (tree, state + 1, SILENCE)
   return Strategy(Aggregator(lambda tree: 0, update), identity())
@@ -405,6 +440,9 @@ def traced(strategy: Strategy) -> None:
     (branch_of_a_scan, r'of a lax\.cond .*depends on values of its own'),
     (drawn, r'a number that changes each time it is traced'),
     (counted_in_python, r'a number that changes each time it is traced'),
+    (kept_in_a_list, r'gradients keeps an array of one call outside of'),
+    (anchored_in_a_list, r'gradients keeps an array of one call outside of'),
+    (kept_at_first, r'gradients keeps an array of one call outside of'),
     (of_a_number, r'init returns the Python number 0 as state.*asarray\(0\)'),
     (of_nothing, r'init returns an array without entries as state'),
     (of_a_word, r"init returns 'x' as state\['at'\]; a state consists of"),
