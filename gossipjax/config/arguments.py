@@ -9,9 +9,11 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from gossipjax import topology
+from gossipjax.compressors import Compressor
 from gossipjax.config.own_functions import find, returned
 from gossipjax.config.parts import PARTS, topologies
 from gossipjax.errors import UserError, blaming, nearest, pick
+from gossipjax.transforms.checked_compressor import of_compressor
 
 PLAIN = (bool, int, float, str, tuple)
 
@@ -130,8 +132,11 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 def _resolve(value: Any, annotation: Any, key: str, seed: int) -> Any:
   if annotation == topology.Topology and not callable(value):
     return pick(value, topologies(seed), key)
-  if annotation in PARTS and not isinstance(value, annotation):
-    return _part(annotation, value, key, seed)
+  if annotation in PARTS:
+    given = isinstance(value, annotation)
+    part = value if given else _part(annotation, value, key, seed)
+    is_codec = isinstance(part, Compressor)
+    return of_compressor(key, part) if is_codec else part
   plain = _plain_types(annotation)
   if float in plain and isinstance(value, int):
     plain = (*plain, int)

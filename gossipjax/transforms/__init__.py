@@ -9,6 +9,7 @@ granularity       the part that says which tensors form a bucket
 shards            runs an aggregator on each shard of all tensors by itself
 groups            runs an aggregator among groups of workers
 checked           checks the functions of strategies while they are traced
+checked_compressor  checks the functions of compressors, likewise
 trace_checks      refuses functions that send uncounted, or are impure
 local_branches    refuses collectives in which only some workers take part
 origin            whether functions are of this package, or a user's

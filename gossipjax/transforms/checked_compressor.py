@@ -1,0 +1,77 @@
+"""Checks the functions of a compressor of the user's own when they are traced.
+
+JAX broadcasts a vector of one entry to any number of entries, so that a codec
+with that mistake would train in silence.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossipjax.compressors import Compressor, Message
+from gossipjax.errors import UserError, blaming
+from gossipjax.transforms.origin import is_ours
+
+
+def of_compressor(whose: str, given: Compressor) -> Compressor:
+  """The same compressor; one of the user's own refuses what is wrong in use.
+
+  Args:
+    whose: its name, for sentences.
+    given: the compressor. Refused are what its functions raise, a message that
+      is not of arrays, and a vector of another shape or no floats.
+  """
+  if is_ours(given):
+    return given
+  made_by = getattr(given.decompress, '__qualname__', '').split('.<locals>')[0]
+  if made_by.isidentifier():  # A lambda of a module has no name.
+    whose = f'{whose} ({made_by})'
+
+  def compress(x, key=None):
+    with blaming(f'{whose}: compress'):
+      message = given.compress(x, key)
+    _check(whose, given, x, message)
+    return message
+
+  def proceed(x, key, step, memory):
+    with blaming(f'{whose}: proceed'):
+      message, memory = given.proceed(x, key, step, memory)
+    _check(whose, given, x, message)
+    return message, memory
+
+  return given._replace(
+    compress=given.compress and compress, proceed=given.proceed and proceed
+  )
+
+
+def _check(whose: str, given: Compressor, x: jax.Array, message: Message):
+  """Raises a UserError unless a message becomes a vector like x."""
+  for leaf in jax.tree.leaves(message):
+    if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+      raise UserError(
+        f'{whose}: its message holds {leaf!r:.60}; a message consists of '
+        'arrays of jax.numpy.'
+      )
+  stacked = jax.tree.map(lambda leaf: leaf[None], message)
+  made = {
+    'decompress': lambda: given.decompress(message, x.size),
+    'decompress_mean': lambda: given.decompress_mean(stacked, x.size, 1),
+    'subtract': lambda: given.subtract(x, message),
+  }
+  for name, make in made.items():
+    if getattr(given, name):
+      with blaming(f'{whose}: {name}'):
+        found = jax.eval_shape(make)
+      _check_vector(f'{whose}: {name}', x, found)
+
+
+def _check_vector(whose: str, x: jax.Array, found: Any) -> None:
+  shape, dtype = getattr(found, 'shape', None), getattr(found, 'dtype', None)
+  if shape != x.shape or not jnp.issubdtype(dtype, jnp.floating):
+    told = f'{dtype}{[*shape]}' if dtype else f'{type(found).__name__}'
+    raise UserError(
+      f'{whose} returns {told} for the message of {x.dtype}{[*x.shape]}; it '
+      f'has to return as many floats, {x.dtype}{[*x.shape]}.'
+    )
