@@ -35,7 +35,6 @@ from gossipjax.collectives.axes import (
   random_turn,
 )
 from gossipjax.collectives.bills import ring_bytes
-from gossipjax.collectives.groups import in_groups
 from gossipjax.collectives.messages import meet, send, swap
 from gossipjax.collectives.one_sided import push, read
 from gossipjax.collectives.reductions import (
@@ -72,7 +71,6 @@ __all__ = [
   'along',
   'axis',
   'check_gradients',
-  'in_groups',
   'inner_gather',
   'inner_mean',
   'inner_scatter',

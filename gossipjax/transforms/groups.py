@@ -12,6 +12,7 @@ from jax import lax
 from gossipjax import collectives
 from gossipjax.aggregator import Aggregator, stateless
 from gossipjax.collectives import axis
+from gossipjax.collectives.groups import in_groups
 from gossipjax.errors import UserError
 from gossipjax.flatten import ravel
 from gossipjax.transforms import trace_checks, traced
@@ -96,8 +97,7 @@ def _replace(table, group, equation, operands, run):
     # Not a seed larger by the group: runs of the next seed have that one.
     return [jnp.where(mine > 0, jax.random.fold_in(key, mine), key)]
   found = [
-    collectives.in_groups(name, equation.params, x, table)
-    for x in operands or [None]
+    in_groups(name, equation.params, x, table) for x in operands or [None]
   ]
   if found[0] is None:
     return run(operands)
@@ -141,7 +141,7 @@ def by_shares(groups: Groups, aggregator: Aggregator) -> Aggregator:
 
   def init(tree):
     rows, *_, table = cut(tree)
-    mine = collectives.in_groups('axis_index', {}, None, table)
+    mine = in_groups('axis_index', {}, None, table)
     return aggregator.init(rows[mine])
 
   def update(tree, state, step, active=True):

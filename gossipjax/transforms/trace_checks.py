@@ -7,7 +7,6 @@ two tracings is frozen in the compiled program, and a value of a trace that is
 over is nowhere.
 """
 
-import pathlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,8 +23,10 @@ from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms import local_branches, traced
 from gossipjax.transforms.traced_collectives import (
+  COUNTED,
   bills,
   caller,
+  is_billed,
   name_of,
   opened,
   place,
@@ -33,8 +34,6 @@ from gossipjax.transforms.traced_collectives import (
   sending,
   users_place,
 )
-
-_COUNTED = pathlib.Path(collectives.__file__).parts[-3:-1]  # Of all copies.
 
 
 def check(
@@ -96,11 +95,17 @@ def check_counted(whose: str, jaxpr: Jaxpr) -> None:
 def check_made(whose: str, eqn: JaxprEqn) -> None:
   """As `check_counted`, of one collective."""
   made = caller(eqn)
-  if made and made[0].parts[-3:-1] != _COUNTED:
+  if made and made[0].parts[-3:-1] != COUNTED:
     raise UserError(
       f'{whose} sends with {name_of(eqn)} of jax.lax{place(eqn)}, which no '
       'ledger counts; use gossipjax.collectives, whose functions return what '
       'they have sent.'
+    )
+  if made and not is_billed(eqn):
+    raise UserError(
+      f'{whose} sends{users_place(eqn)} with an inner function of '
+      'gossipjax.collectives, which returns no bill; use those that '
+      'gossipjax.collectives exports, which return what they have sent.'
     )
 
 

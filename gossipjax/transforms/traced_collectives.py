@@ -19,6 +19,10 @@ SENDING = {
 _CONTROL = {'cond', 'while', 'scan'}
 _JAX = pathlib.Path(jax.__file__).parent
 _HERE = pathlib.Path(collectives.__file__).parents[1]
+# Folders are compared by name, as there may be copies.
+COUNTED = pathlib.Path(collectives.__file__).parts[-3:-1]
+_AMONG_GROUPS = _HERE.name, 'transforms', 'groups.py'
+_BILLING = 'with_joins', 'inner_mean', 'inner_gather', 'inner_scatter'
 
 
 def name_of(eqn: JaxprEqn) -> str:
@@ -85,13 +89,33 @@ def caller(
 ) -> tuple[pathlib.Path, int] | None:
   """File and line that made an equation, if known: the innermost one that is in
   none of some folders, by default in that of JAX."""
+  found = next(_frames(eqn, outside), None)
+  return (pathlib.Path(found.file_name), found.line_num) if found else None
+
+
+def is_billed(eqn: JaxprEqn) -> bool:
+  """Whether what an equation sends is known to have a bill: a function that
+  returns one sends it, or it stands for such an equation among groups."""
+  for frame in _frames(eqn):
+    file = pathlib.Path(frame.file_name).parts[-3:]
+    if file[:2] != COUNTED:
+      return file == _AMONG_GROUPS
+    if frame.function_name.split('.<locals>.')[0] in _BILLING:
+      return True
+  return False
+
+
+def _frames(
+  eqn: JaxprEqn, outside: Sequence[pathlib.Path] = (_JAX,)
+) -> Iterator[Any]:
+  """The calls that made an equation, the innermost one first, without those in
+  some folders."""
   traceback: Any = eqn.source_info.traceback
   for frame in traceback.frames if traceback else ():
     path = pathlib.Path(frame.file_name)
     inside = any(folder in path.parents for folder in outside)
     if not inside and path.name != 'contextlib.py':
-      return path, frame.line_num
-  return None
+      yield frame
 
 
 def users_place(eqn: JaxprEqn) -> str:

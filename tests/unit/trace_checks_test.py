@@ -21,7 +21,8 @@ from gossipjax.aggregator import (
   identity,
   stateless,
 )
-from gossipjax.collectives import WORKERS
+from gossipjax.collectives import WORKERS, messages, reductions
+from gossipjax.collectives.groups import in_groups
 from gossipjax.comparison.variant import check
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
@@ -373,6 +374,21 @@ def kept_at_first() -> Strategy:
   )
 
 
+def in_pairs_without_a_bill() -> Strategy:
+  pairs = lambda x: in_groups('psum', {'axes': WORKERS}, x, [[0, 1], [2, 3]])
+  return of_gradients(lambda tree: (jax.tree.map(pairs, tree), SILENCE))
+
+
+def arrived_without_a_bill() -> Strategy:
+  ring = [(i, (i + 1) % 4) for i in range(4)]
+  arrived = lambda tree: messages.send_tree(tree, ring, True)
+  return of_gradients(lambda tree: (arrived(tree), SILENCE))
+
+
+def summed_without_a_bill() -> Strategy:
+  return of_gradients(lambda tree: (reductions._sum(tree), SILENCE))
+
+
 def of_a_number() -> Strategy:
   update = lambda tree, state, step, active=True: (tree, state + 1, SILENCE)
   return Strategy(Aggregator(lambda tree: 0, update), identity())
@@ -443,6 +459,9 @@ def traced(strategy: Strategy) -> None:
     (kept_in_a_list, r'gradients keeps an array of one call outside of'),
     (anchored_in_a_list, r'gradients keeps an array of one call outside of'),
     (kept_at_first, r'gradients keeps an array of one call outside of'),
+    (in_pairs_without_a_bill, r'sends \(trace_checks_test.* returns no bill'),
+    (arrived_without_a_bill, r'sends \(trace_checks_test.* returns no bill'),
+    (summed_without_a_bill, r'sends \(trace_checks_test.* returns no bill'),
     (of_a_number, r'init returns the Python number 0 as state.*asarray\(0\)'),
     (of_nothing, r'init returns an array without entries as state'),
     (of_a_word, r"init returns 'x' as state\['at'\]; a state consists of"),
