@@ -143,7 +143,8 @@ def verdict(
   told, lead = _told(regret.mean(new)), ''
   if new:
     less, error = regret.lead(new, HALF)
-    held.append(intervals.at_least(0.0, less, error, regret.seeds_of(new)))
+    case = intervals.at_least(0.0, less, error, regret.seeds_of(new))
+    held.append(None if any(c.unsure for c in new) else case)
     lead = f' (less by {100 * less:.0f} +- {100 * error:.0f} points)'
     told += f' (errors up to {100 * regret.most_error(new):.0f} points)'
   old = [case for case in cases if case.cell['workload'] in SEEN]

@@ -217,7 +217,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
       transform=axes.get_xaxis_transform(),
     )
   axes.plot([], [], 'x', color='0.5', label='not reached')
-  axes.set(yscale='log', ylabel=TIME)
+  axes.set(yscale='log', ylabel=f'{TIME}\n(bars: standard error)')
   figures.over_workers(axes)
   axes.grid(alpha=0.3)
   figures.legend(found, axes)

@@ -208,7 +208,7 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
   )
   return claim.judged(
     [case(row) for row in free],
-    f'times as fast as all-reduce, where decided: '
+    f'times as fast as all-reduce{", where decided" * (sure != free)}: '
     f'{claim.span(sure, f"{SPEED}, measured")} measured, '
     f'{claim.span(sure, f"{SPEED}, predicted")} predicted',
     f'Times as fast as all-reduce: {told or "nothing is measured yet"}.',

@@ -145,7 +145,8 @@ def verdict(
     good = [row['strategy'] for row in tried if of_many(row)]
     complete = trained.is_complete(coverage, name)
     fails = lambda row: margins.is_as_good(row, DENSE) is False
-    unsure = any(row in cheap and not fails(row) for row in best)
+    few = [*tried, *(row for row in best if row in cheap)]
+    unsure = not all(map(fails, few))
     enough = bool(good) or (None if unsure or not complete else False)
     ahead = margins.leads(best[-1], DENSE)  # Of itself: False.
     enough = claim.all_hold((enough, None if ahead is None else not ahead))

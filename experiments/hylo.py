@@ -105,11 +105,8 @@ def find(
 ) -> claim.Finding:
   """A row for each method, beside dense, and the seconds of its steps."""
   # Seconds are measured for the table, and compared with those of these two.
-  both = {
-    name
-    for name, _ in found
-    if all((name, method) in found for method in JUDGED)
-  }
+  is_judged = lambda name: all((name, method) in found for method in JUDGED)
+  both = {name for name, _ in found if is_judged(name)}
   scale = coverage[0]['scale']
   rows = [_row(found, cell, scale, kept) for cell in found if cell[0] in both]
   rows = [row | step_times.on_links(rows, row) for row in rows]
@@ -165,10 +162,11 @@ def _top_k(rows: claim.Rows, hylo: dict[str, Any]) -> str:
   """Top-k on Hylo's workload, if it is timed."""
   place = hylo['workload'], 'top-k'
   points = partial(seed_statistics.over, other='dense')
+  near = lambda row: abs(row[PATH] / hylo[PATH] - 1) <= matched.WITHIN
   return ''.join(
     f' Top-k with its bytes: {points(row)}, {_pace(row)}.'
     for row in rows
-    if (row['workload'], row['method']) == place and row[SPEED]
+    if (row['workload'], row['method']) == place and row[SPEED] and near(row)
   )
 
 

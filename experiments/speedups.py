@@ -98,35 +98,35 @@ def find(
 def _rows(
   name: str, tuned: dict[str, best_rate.Tuned], kept: Kept, scale: str
 ) -> claim.Rows:
-  goal = _target(name, tuned['all_reduce'].runs)
+  base = tuned['all_reduce']
+  goal = _target(name, base.runs)
   computing = {s: _computing_s(name, s, kept, scale) for s in tuned}
   rows = []
   for link in LINKS:
-    took = lambda s: [
-      _seconds_to(name, run, goal, link, computing[s]) for run in tuned[s].runs
-    ]
-    seconds = {strategy: took(strategy) for strategy in tuned}
+    one = lambda s, run: _seconds_to(name, run, goal, link, computing[s])
+    seconds = {s: [one(s, run) for run in tuned[s].runs] for s in tuned}
     dense = seconds.pop('all_reduce')
+    sure = base.inside and None not in dense
     rows += [
       {'workload': name, 'link': link, 'strategy': s}
-      | _speed(dense, mine)
-      | {INSIDE: tuned[s].inside}
+      | _speed(dense, mine, sure)
+      | {INSIDE: sure and tuned[s].inside}
       for s, mine in seconds.items()
     ]
   return rows
 
 
 def _speed(
-  dense: list[float | None], mine: list[float | None]
+  dense: list[float | None], mine: list[float | None], sure: bool
 ) -> dict[str, Any]:
   """Columns of a strategy, paired with all-reduce by seed; without a number
-  unless every seed of both reaches the target."""
+  unless every seed of both reaches the target, nor an error if unsure."""
   n = min(len(dense), len(mine))
   speed, error = seed_statistics.ratio(dense[:n], mine[:n])
   return {
     SECONDS: None if speed is None else claim.mean(mine[:n]),
     SPEED: speed,
-    SPEED_ERROR: error,
+    SPEED_ERROR: error if sure else None,
     'seeds': n or 1,
   }
 

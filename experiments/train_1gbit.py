@@ -220,7 +220,8 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
       [row[SECONDS] for row in mine],
       yerr=[row[f'{SECONDS}{ERROR}'] or math.nan for row in mine],
     )
-    axes.set(title=rate, ylabel=f'{SECONDS} {TARGET:.2f} held out')
+    label = f'{SECONDS} {TARGET:.2f} held out\n(bars: standard error)'
+    axes.set(title=rate, ylabel=label)
     axes.tick_params(axis='x', rotation=20)
   return found
 

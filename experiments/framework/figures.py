@@ -96,7 +96,8 @@ def accuracies(
         marker='o',
         label=row[name],
       )
-    axes.set(title=value, xlabel=x, ylabel='held-out accuracy %')
+    axes.set(title=value, xlabel=x)
+    axes.set_ylabel('held-out accuracy % (bars: standard deviation)')
 
 
 def bars(

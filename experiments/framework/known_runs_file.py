@@ -144,29 +144,38 @@ def _name(runs: list[Line]) -> str:
 def _beside(
   kind: str, metric: str, dense: list[Line], best: list[list[Line]]
 ) -> Iterator[Known]:
-  higher = is_higher(metric)
-  target = targets.target_of(_bests(dense, metric), higher)
-
-  def steps(runs: list[Line]) -> list[float]:
-    found = (
-      crossing.crossing(_curve(run, metric), target, higher) for run in runs
-    )
-    return [step for step in found if step is not None]
-
-  least = statistics.fmean(steps(dense))
   for runs in best:
     if runs is not dense:
-      arrived = steps(runs)
-      ratio = statistics.fmean(arrived) / least if arrived else math.inf
+      base = _paired(dense, runs, metric)
+      least, arrived = (_steps(each, base, metric) for each in (base, runs))
+      ratio = math.inf
+      if arrived:
+        ratio = statistics.fmean(arrived) / statistics.fmean(least)
       yield Known(
         kind,
         *known_runs.identity(runs[0]['key']['config']),
         _name(runs),
         metric,
         _score(runs, metric),
-        _score(dense, metric),
+        _score(base, metric),
         missed=1 - len(arrived) / len(runs),
         relative_steps=ratio,
         seeds=len(runs),
         arguments=given_arguments.told(runs[0]['key']['config']['strategy']),
       )
+
+
+def _paired(dense: list[Line], runs: list[Line], metric: str) -> list[Line]:
+  """All-reduce's runs with the seeds of others; all if none has a score."""
+  seed = lambda run: run['key']['config'].get('seed', 0)
+  same = [run for run in dense if seed(run) in {*map(seed, runs)}]
+  return same if _bests(same, metric) else dense
+
+
+def _steps(runs: list[Line], base: list[Line], metric: str) -> list[float]:
+  """Those in which runs reach the target that all-reduce's set."""
+  higher = is_higher(metric)
+  target = targets.target_of(_bests(base, metric), higher)
+  curves = (_curve(run, metric) for run in runs)
+  found = (crossing.crossing(curve, target, higher) for curve in curves)
+  return [step for step in found if step is not None]

@@ -64,7 +64,8 @@ def _dots(
       color=f'C{i}',
       label=f'{group} {by}' if isinstance(group, int) else group,
     )
-  axes.set(xlabel=x, ylim=(len(names) - 0.5, -0.5))
+  what = f'{x}\n(bars: {error.removeprefix(f"{x}, ")})' if error else x
+  axes.set(xlabel=what, ylim=(len(names) - 0.5, -0.5))
   axes.set_yticks(range(len(names)), names)
   axes.grid(axis='y', alpha=0.3)
 

@@ -99,16 +99,16 @@ def is_below(goal: float, case: Case, rule: str) -> bool | None:
   surely is not.
   """
   pick, cases = case.picks[rule], []
-  for rival in case.seconds.keys() - {pick}:
+  rivals = case.seconds.keys() - {pick}
+  for rival in rivals:
     mine, theirs = case.seconds[pick], case.seconds[rival]
     found, error = seed_statistics.ratio(mine, theirs)
     sure = not {pick, rival} & {*case.unsure}
-    cases.append(
-      intervals.is_below(1 + goal, found, error if sure else None, len(mine))
-    )
-  if False in cases:
-    return False
-  return None if None in cases else True
+    given = 1 + goal, found, error if sure else None, len(mine)
+    if intervals.at_least(*given, tests=len(rivals)):  # One of many decides.
+      return False
+    cases.append(intervals.is_below(*given))
+  return all(cases) or None
 
 
 def jackknife(of: Callable[[int], float], seeds: int) -> float:

@@ -91,12 +91,12 @@ def coverage(
 
 def doubt(coverage: claim.Rows) -> str:
   """Why trainings cannot carry a verdict; '' if they can."""
-  for row in coverage:
-    if row['studies finished'] and not row['gate met']:
-      return f'all-reduce has not reached the gate of {row["workload"]}'
-  if not any(row['studies finished'] for row in coverage):
-    return 'no training is finished'
-  return ''
+  begun = [row for row in coverage if row['studies finished']]
+  for row in (row for row in begun if not row['gate met']):
+    known = seed_statistics.known(row['all-reduce reached'])
+    said = 'has not reached' if known else 'is not trained to'
+    return f'all-reduce {said} the gate of {row["workload"]}'
+  return '' if begun else 'no training is finished'
 
 
 def is_complete(coverage: claim.Rows, workload: str) -> bool:

@@ -19,8 +19,8 @@ def slower(row: Row, first: Row) -> bool:
   """Whether the seeds of both rows show that a row takes longer than the first.
 
   With several seeds, one that misses the target is enough; else the mean gap
-  has to be positive with 95 % confidence. Who is at the target at its first
-  evaluation may have been there at any time before.
+  has to be above the half width of its two-sided 95 % interval. Who is at the
+  target at its first evaluation may have been there at any time before.
   """
   if row.at_once:
     return False
@@ -34,8 +34,12 @@ def slower(row: Row, first: Row) -> bool:
 
 
 def within_noise(row: Row, first: Row) -> bool:
-  """Whether a row takes longer by no more than the measured part of its seconds
-  varies: its computing, or all if the parts are not known."""
+  """Whether a row takes longer by no more than the measured part of the seconds
+  of one of the two varies: its computing, or all if the parts are unknown."""
   mine, least = means('each', row, first)
-  measured = row.total.mean if math.isnan(row.computing_s) else row.computing_s
+  measured = max(map(_measured_s, (row, first)))
   return row.arrives and mine - least <= NOISE * measured
+
+
+def _measured_s(row: Row) -> float:
+  return row.total.mean if math.isnan(row.computing_s) else row.computing_s

@@ -17,8 +17,9 @@ def lines(
   """The mean records of each variant, with SCORE_sd of each score.
 
   A row per step that all seeds of the variant have; none if a seed diverged
-  before its first record. In virtual time a seed that has reached its target
-  stands still while the others go on: at last all have.
+  before its first record, and no score from where one has none. In virtual time
+  a seed that has reached its target stands still while the others go on: at
+  last all have.
 
   Args:
     summary: of the comparison; names also the runs without a record.
@@ -37,9 +38,12 @@ def lines(
     by_step = rows.groupby('step', as_index=False)
     whole = by_step['seed'].count()['seed'] == len(seeds[str(name)])
     mean = by_step.mean(numeric_only=True)
-    sd = by_step.std(numeric_only=True)
+    sd, known = by_step.std(numeric_only=True), by_step.count()
     for column in [c for c in mean if c.startswith(SCORES)]:
-      mean[f'{column}_sd'] = sd[column]
+      # From where a seed has diverged the mean of the others says less.
+      all_have = known[column] == len(seeds[str(name)])
+      mean[column] = mean[column].where(all_have)
+      mean[f'{column}_sd'] = sd[column].where(all_have)
     result[str(name)] = mean[whole.to_numpy()]
   return result
 

@@ -349,7 +349,13 @@ def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
 
 @pytest.mark.parametrize(
   'computing, transfers, alike',
-  [(1.01, 0.0, True), (1.2, 0.0, False), (1.0, 0.02, True), (1.0, 0.2, False)],
+  [
+    (1.01, 0.0, True),
+    (1.2, 0.0, False),
+    (1.0, 0.02, True),
+    (1.0, 0.2, False),
+    (0.1, 0.93, True),  # The first one computes most of its time.
+  ],
 )
 def test_measured_seconds_that_are_near_each_other_decide_nothing(
   tmp_path, computing, transfers, alike

@@ -211,6 +211,18 @@ def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
   assert float(row['relative_steps']) == 1 and row['seeds'] == '1'
 
 
+def test_known_runs_are_held_against_all_reduce_with_their_own_seeds(tmp_path):
+  """Further seeds of all-reduce, of another claim, change no comparison."""
+  lines = [
+    line('sgd', name, score, f'{name}{seed}')
+    for name, scores in {'all_reduce': (0.8, 0.6), 'topk': (0.8,)}.items()
+    for seed, score in enumerate(scores)
+  ]
+  lines[1]['key']['config']['seed'] = 1
+  row = only_known(tmp_path, lines)
+  assert float(row['dense']) == 0.8 and float(row['relative_steps']) == 1
+
+
 def test_known_runs_tell_how_examples_are_shared_out(tmp_path):
   lines = [line('sgd', name, 0.8, name) for name in ('all_reduce', 'topk')]
   for each in lines:

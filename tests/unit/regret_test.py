@@ -36,6 +36,16 @@ def test_one_that_is_surely_ahead_is_enough():
   assert regret.is_below(0.1, ahead, 'rule') is False
 
 
+def test_of_many_rivals_one_has_to_be_ahead_by_more():
+  """Five tests at the level of one would be wrong in a fifth of the cases."""
+  mine, ahead = [1.0, 1.05, 1.0], [0.86, 0.86, 0.87]
+  alone = case(mine=mine, ahead=ahead)
+  others = {f'as_good_{i}': [0.91, 0.95, 0.91] for i in range(4)}
+  assert regret.is_below(0.1, alone, 'rule') is False
+  found = case(mine=mine, ahead=ahead, **others)
+  assert regret.is_below(0.1, found, 'rule') is None
+
+
 def test_a_rate_at_the_edge_of_those_tried_decides_nothing():
   seconds = dict(mine=[1.0, 1.1, 1.2], far=[4.0, 4.1, 4.2])
   assert regret.is_below(0.1, case(**seconds), 'rule')

@@ -184,6 +184,22 @@ def test_a_line_goes_on_to_the_target_that_seeds_reach_at_other_steps(tmp_path):
   assert found['virtual_s'].tolist() == [1, 2, 3, 3.5]
 
 
+def test_a_line_ends_where_a_seed_diverged(tmp_path):
+  """The mean of the seeds that are left would look like that of all."""
+  folder = workdirs.claim(tmp_path / 'a', workdirs.config() | {'seeds': [0, 1]})
+  for seed, last in enumerate((0.9, math.nan)):
+    records = [
+      workdirs.record(step, test_accuracy=score, test_loss=score)
+      for step, score in ((1, 0.5), (2, last))
+    ]
+    workdirs.run(folder, f'all_reduce-seed{seed}', records, seed=seed)
+  runs = reader.read(folder)
+  found = seed_lines.lines(reader.summary(folder), runs)['all_reduce']
+  assert found['test_accuracy'].tolist() == pytest.approx(
+    [0.5, math.nan], nan_ok=True
+  )
+
+
 @pytest.mark.exhaustive
 def test_a_seed_that_diverges_is_told(done):
   summary = json.loads(json.dumps(done[1]))

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import hylo, queue, sites
+from experiments import hylo, queue, sites, speedups
 from experiments.framework import (
   best_rate,
   claim,
@@ -434,6 +434,14 @@ def test_who_is_faster_is_for_seeds_and_rates_to_tell(
     seed_statistics.INSIDE: inside,
   }
   assert seed_statistics.is_faster(row, 'x') is faster
+
+
+def test_without_a_sure_base_no_strategy_is_surely_faster_or_slower():
+  """The best rate of all-reduce is unknown, or a seed misses its own target."""
+  for dense in ([10.0, 11.0], [10.0, None]):
+    row = speedups._speed(dense, [5.0, 5.2], sure=False)
+    row |= {seed_statistics.INSIDE: False}
+    assert seed_statistics.is_faster(row, speedups.SPEED) is None
 
 
 def test_the_time_left_is_that_of_runs_of_the_same_size(tmp_path):
