@@ -119,7 +119,7 @@ def resolve_run(
   name = 'vmap' if cluster and known else config.executor
   executor = executors.executor(config.workers, name, inner.devices(config))
   found = task(config, executor.mine, tasks, given.task)
-  within = inner.make(config, found, local)
+  within = inner.make(config, found, given.optimizer)
   return Run(
     **numbers,
     task=found,

@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import gossipjax as gj
@@ -212,16 +213,57 @@ def test_virtual_time_has_one_device_for_each_worker():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize('name', ['lamb', 'lars', 'muon', 'adafactor'])
-def test_shards_need_an_optimizer_of_single_entries(name):
+@pytest.mark.parametrize('warmup', [0, 1000])
+@pytest.mark.parametrize(
+  'name',
+  [
+    'lamb',
+    'lars',
+    'muon',
+    'adafactor',
+    'novograd',
+    'fromage',
+    'prodigy',
+    'dog',
+  ],
+)
+def test_shards_need_an_optimizer_of_single_entries(name, warmup):
   given = config(inner='fsdp', **SEVERAL)
-  given.optimizer = defaults.optimizer(name, 0.1)
+  given.optimizer = defaults.optimizer(name, 0.001, warmup_steps=warmup)
   with pytest.raises(UserError, match=f'{name} needs whole tensors'):
     resolve_run(given, given=Given(line()))
+
+
+# The rate is zero at first, then below 1e-6 for some steps.
+SLOW = optax.linear_schedule(0.0, 1e-3, 5000)
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    optax.lamb(SLOW),
+    optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(SLOW)),
+    # Small gradients pass, and only large ones are clipped.
+    optax.chain(optax.clip_by_global_norm(1e5), optax.adamw(1e-4)),
+  ],
+  ids=['lamb', 'clipped', 'rarely clipped'],
+)
+def test_a_warm_up_hides_no_optimizer_of_whole_tensors(given):
+  with pytest.raises(UserError, match='needs whole tensors'):
+    resolve_run(
+      config(inner='fsdp', **SEVERAL), given=Given(line(), optimizer=given)
+    )
 
 
 @pytest.mark.parametrize('name', ['adamw', 'lion', 'sgd'])
 def test_optimizers_of_single_entries_take_shards(name):
   given = config(inner='fsdp', **SEVERAL)
-  given.optimizer = defaults.optimizer(name, 0.01)
+  given.optimizer = defaults.optimizer(name, 0.01, warmup_steps=100)
   assert resolve_run(given, given=Given(line())).inner.kind == 'fsdp'
+
+
+def test_shards_take_optimizers_whose_first_updates_are_zero():
+  slow = optax.MultiSteps(optax.adamw(SLOW), 4).gradient_transformation()
+  given = Given(line(), optimizer=slow)
+  run = resolve_run(config(inner='fsdp', **SEVERAL), given=given)
+  assert run.inner.kind == 'fsdp'
