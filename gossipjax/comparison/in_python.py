@@ -40,7 +40,8 @@ def compare(
 
   Args:
     task: model, loss and examples.
-    strategies: by name; 'all_reduce', or else the first, sets the target.
+    strategies: by name; 'all_reduce', or else the first, sets the target. The
+      seed of a run is added to that of gj.NAME(...); one built by hand has its.
     optimizer: of each worker; it knows nothing of the others.
     workers: P, 1 to 4,095; each has a device, or all share one.
     steps: local steps of each worker, at least 1.
@@ -49,8 +50,7 @@ def compare(
       `Result.save`.
     resume: whether the folder may hold this comparison already, which then
       goes on. Functions are not compared: give the same ones.
-    audited: whether the bytes of every strategy are compared with its compiled
-      program.
+    audited: whether all bytes are compared with the compiled programs.
     **settings: further keys of a config, such as seed=1, eval_every=50,
       link='10gbe', split={'name': 'label'}, cluster={}; config/defaults.py
       lists them.
@@ -88,7 +88,7 @@ def _given(
   optimizer: optax.GradientTransformation,
   run: ConfigDict,
 ) -> Given:
-  """What a run takes; with several seeds, several take the same strategy."""
+  """What a run takes; with several seeds, each adds its own to a strategy."""
   return Given(task, strategies[run.strategy.name], optimizer)
 
 

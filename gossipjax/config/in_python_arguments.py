@@ -17,6 +17,26 @@ LINKS = ('link', 'group_link', 'inner_link')
 _RAISES = 'Raises:\n  UserError: an argument is unknown, or no value for it.'
 
 
+class Made(Strategy):
+  """A strategy of `gossipjax.NAME(...)`, which can be made for other seeds.
+
+  Attributes:
+    again: makes it with a seed of a run added to its own. None after a
+      `_replace`, whose changes it does not know.
+  """
+
+  again: Callable[[int], Strategy] | None = None
+
+
+def with_seed(strategy: Any, seed: int) -> Any:
+  """A strategy as a config of that seed has it, see `resolve.strategy`.
+
+  One that was built by hand, and anything else, stays as it is.
+  """
+  again = getattr(strategy, 'again', None)
+  return again(seed) if seed and again else strategy
+
+
 def strategy_function(name: str) -> Callable[..., Strategy]:
   """The function of a strategy, for `gossipjax.NAME(...)`.
 
@@ -47,7 +67,14 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
     for key in plain.keys() & parameters.keys():
       if isinstance(parameters[key].default, Strategy):
         plain[key] = _named(plain[key])
-    return arguments.call(function, plain, f'gj.{name}')
+
+    def again(seed: int) -> Strategy:
+      seeded = {key: with_seed(value, seed) for key, value in plain.items()}
+      return arguments.call(function, seeded, f'gj.{name}', seed=seed)
+
+    made = Made(*again(0))
+    made.again = again
+    return made
 
   about = inspect.getdoc(inspect.getmodule(documented)) or ''
   takes = f'{about}\n\n{documented.__doc__ or ""}'.rstrip()

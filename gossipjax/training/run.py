@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from gossipjax import executors
 from gossipjax.aggregator import Strategy
-from gossipjax.config import arguments, ranges, resolve
+from gossipjax.config import arguments, in_python_arguments, ranges, resolve
 from gossipjax.config.variant_checks import INTEGERS
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.network import Link
@@ -137,11 +137,11 @@ def resolve_run(
 
 def _strategy(config: ConfigDict, given: Strategy | None) -> Strategy:
   """How workers communicate, also the state of their models."""
-  found = given or resolve.strategy(
-    config.strategy,
-    optimizer.rate(config.optimizer, config.steps),
-    config.seed,
-  )
+  if given:
+    found = in_python_arguments.with_seed(given, config.seed)
+  else:
+    rate = optimizer.rate(config.optimizer, config.steps)
+    found = resolve.strategy(config.strategy, rate, config.seed)
   period = config.get('state_period', 0)
   return found._replace(state=model_state.in_training(period))
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+import gossipjax as gj
 from gossipjax.comparison import compare, figures, over_seeds, seed_lines, table
 from gossipjax.config import arguments, defaults, resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
 from gossipjax.results.standard_error import standard_error, uncertainty
-from gossipjax.training.run import resolve_run
+from gossipjax.training.run import Given, resolve_run
 from tests.support import quadratics, workdirs
 from tests.support.tiers import exhaustive
 
@@ -96,6 +97,37 @@ def test_a_strategy_draws_other_numbers_with_another_seed(strategy):
   quadratics.same(second, again)
   with pytest.raises(AssertionError):
     quadratics.same(first, second)
+
+
+@pytest.mark.parametrize(
+  ('make', 'same'),
+  [
+    (
+      lambda: gj.random_k(density=0.1, seed=3),
+      {'name': 'random_k', 'density': 0.1, 'seed': 3},
+    ),
+    exhaustive(
+      lambda: gj.gossip(topology='random_matching'),
+      {'name': 'gossip', 'topology': 'random_matching'},
+    ),
+    exhaustive(
+      lambda: gj.hierarchical(period=1, outer=gj.random_k()),
+      {'name': 'hierarchical', 'period': 1, 'outer': {'name': 'random_k'}},
+    ),
+  ],
+  ids=['seed', 'topology', 'level'],
+)
+def test_a_strategy_in_python_draws_as_that_of_a_config(make, same):
+  def of(seed, strategy=None):
+    found = config(workers=4, seed=seed)
+    found.strategy = ConfigDict(same)
+    run = resolve_run(found, given=Given(strategy=strategy))
+    return quadratics.train(run.strategy)
+
+  for seed in (0, 1):
+    quadratics.same(of(seed, make()), of(seed))
+  by_hand = make()._replace(async_exchange=None)
+  quadratics.same(of(1, by_hand), of(0))
 
 
 @pytest.mark.exhaustive
