@@ -176,8 +176,8 @@ class RealTime:
     """Held-out scores; the mean is over those that are alive."""
     fleet, alive = self._setup.fleet, self._crew.alive()
     of = lambda who: held._replace(singles=tuple(held.singles[i] for i in who))
-    filled = model_state.filled(alive, self._run.workers)
-    states = self._mean_state(fleet.model_state(of(filled)), self._ledger)
+    states = fleet.model_state(of(alive))
+    states = self._mean_state(states, self._ledger, alive)
     params, center = fleet.params(of(alive)), fleet.center(held)
     return evaluate.scores(params, states, self._score, self.scored, center)
 

@@ -173,10 +173,8 @@ class VirtualTime:
     up = times.up(self.timeline.now)
     if isinstance(self.timeline, Synchronous):
       up = [i for i in up if i not in self.timeline.behind] or up
-    who = filled = None  # All.
-    if len(up) < run.workers:
-      who, filled = np.array(up), np.array(model_state.filled(up, run.workers))
-    states = self._mean_state(rows_of(at.model_state, filled), self._ledger)
+    who = np.array(up) if len(up) < run.workers else None  # All.
+    states = self._mean_state(rows_of(at.model_state, who), self._ledger, who)
     return evaluate.scores(
       rows_of(at.params, who), states, self._score, self.scored, at.center
     )

@@ -78,13 +78,14 @@ def in_training(period: int) -> Aggregator | None:
 
 def averaging(
   executor: executors.Executor, inner: Inner
-) -> Callable[[Tree, Ledger], Judged]:
+) -> Callable[..., Judged]:
   """The states for evaluation.
 
   Returns:
-    (states of all workers, rows of the executor, ledger) -> their mean and the
-    first one; what the workers sent for the mean is entered into the ledger, as
-    traffic of evaluation.
+    (states, ledger, who=None) -> their mean and the first one. The states are
+    of all workers, rows of the executor, or under vmap of those in `who`, the
+    others being away; what they sent for the mean is entered into the ledger,
+    as traffic of evaluation.
   """
   everyone = Strategy(identity(), identity(), state=mean_state())
   mean_of_all = inner.exchanging(everyone).state
@@ -94,21 +95,18 @@ def averaging(
     mean, _, sent = mean_of_all.update(state, (), jnp.int32(0))
     return mean, digits(sent)
 
-  def averaged(states: Tree, ledger: Ledger) -> Judged:
+  def averaged(
+    states: Tree, ledger: Ledger, who: Sequence[int] | None = None
+  ) -> Judged:
     if not jax.tree.leaves(states):
       return Judged(states, states)
     means, sent = program(states)
     found = executors.gather(executors.rows(sent))
     bill: Traffic = from_digits(found, inner.devices)
-    ledger.evaluation += np.asarray(bill.bytes) + np.asarray(bill.inner)
+    paid = slice(None) if who is None else np.array(who)
+    ledger.evaluation[paid] += np.asarray(bill.bytes) + np.asarray(bill.inner)
     first = (0,) if inner.devices == 1 else (0, 0)
     take = lambda tree: jax.tree.map(lambda x: x[first], tree)
     return Judged(take(means), take(states))
 
   return averaged
-
-
-def filled(there: Sequence[int], workers: int) -> list[int]:
-  """One worker for each row of a program that averages states: absent workers
-  are replaced by the first one that is present."""
-  return [i if i in there else there[0] for i in range(workers)]

@@ -167,7 +167,7 @@ def test_who_is_away_is_not_in_the_scored_mean(alive):
   training = object.__new__(RealTime)
   training._setup, training._run = given, run
   training._crew = types.SimpleNamespace(alive=lambda: alive)
-  training._mean_state = lambda states, ledger: model_state.Judged((), ())
+  training._mean_state = lambda *_: model_state.Judged((), ())
   training._ledger, training.scored = None, evaluate.Scored()
   training._score = lambda params, state: {
     'loss': float(sum(x.sum() for x in jax.tree.leaves(params)))

@@ -141,7 +141,7 @@ def test_statistics_are_averaged_exactly_for_evaluation_and_billed_apart():
 
 
 def _one(workers):
-  return jax.tree.map(lambda x: x[0], workers.state)
+  return _first(workers.state)
 
 
 @pytest.mark.exhaustive
@@ -198,6 +198,37 @@ def test_virtual_time_keeps_a_state_per_worker(strategy, cluster):
     )
     for name in ('bytes_sent', 'bytes_evaluation'):
       assert getattr(records[-1], name) == getattr(lock_step[-1], name)
+
+
+@pytest.mark.parametrize('away', [[0], [1, 3]])
+def test_who_is_away_is_not_in_the_scored_state_and_sends_nothing(
+  away, monkeypatch
+):
+  given = config('pairwise_gossip')
+  given.strategy.look_ahead = 0.0
+  given.cluster = defaults.cluster()
+  run = resolve_run(given)
+  training = simulate.VirtualTime(run, None)
+  for _ in range(3):
+    training.advance()
+  training.settle()
+  there = [i for i in range(P) if i not in away]
+  monkeypatch.setattr(simulate.ComputeTimes, 'up', lambda self, now: there)
+  record = training.record(scored=True)
+  held = training._player
+  rows = jax.device_get((held.params, held.model_state))
+  mean = lambda x: x[there].mean(0) if x.dtype.kind == 'f' else x[there[0]]
+  params, state = jax.tree.map(mean, rows)
+  by_hand = run.task.score(params, state, run.task.test)
+  np.testing.assert_allclose(record.test_loss, by_hand['loss'], rtol=1e-5)
+  entries = size_of(_first(rows[1]))
+  sent = 2 * (len(there) - 1) * -(-entries // len(there))
+  bill = [sent if i in there else 0 for i in range(P)]
+  assert record.bytes_evaluation == bill
+
+
+def _first(state):
+  return jax.tree.map(lambda x: x[0], state)
 
 
 def test_a_mean_over_all_needs_workers_that_wait():
