@@ -84,12 +84,19 @@ def unreached(config: Mapping[str, Any], steps: int) -> str:
 CONSTANT = ('optimistic_adam', 'rprop', 'sm3')
 
 
-def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
+def make(
+  config: Mapping[str, Any], steps: int, seed: int = 0
+) -> optax.GradientTransformation:
   """The optimizer of `config.optimizer`: any of optax by name, or a function.
 
   A name 'module:function' is a function of the user's, of a learning rate or
   schedule and of the other keys of `config.optimizer`. Weight decay is added
   to the gradient if the optimizer has none of its own.
+
+  Args:
+    config: `config.optimizer`.
+    steps: of the whole run.
+    seed: of the run; added to the optimizer's own, if it draws numbers.
 
   Raises:
     UserError: there is no such optimizer, schedule or argument, or it needs
@@ -105,16 +112,19 @@ def make(config: Mapping[str, Any], steps: int) -> optax.GradientTransformation:
     ):
       raise UserError(f'optimizer.name={name} takes a constant rate only.')
     found_rate = config['learning_rate']
-  decay = []
-  if 'weight_decay' not in inspect.signature(make_one).parameters:
+  decay, takes = [], inspect.signature(make_one).parameters
+  if 'weight_decay' not in takes:
     decay = [optax.add_decayed_weights(given.pop('weight_decay', 0.0))]
   if ':' in name:
-    found = call(make_one, given, 'optimizer', found_rate)
+    found = call(make_one, given, 'optimizer', found_rate, seed=seed)
   else:
-    _check_known(name, given, [*inspect.signature(make_one).parameters])
+    _check_known(name, given, [*takes])
+    own = given.get('key') or 0  # Of optax, whose `seed` is deprecated.
+    if 'key' in takes and 'seed' not in given and isinstance(own, int):
+      given['key'], seed = own + seed, 0
     # The rate is not the first argument, nor annotated as a schedule, in all.
     make_one = functools.partial(make_one, learning_rate=found_rate)
-    found = call(make_one, given, 'optimizer')
+    found = call(make_one, given, 'optimizer', seed=seed)
   kind = optax.GradientTransformation
   own_functions.returned(found, kind, 'optimizer.name', name)
   if ':' not in name:

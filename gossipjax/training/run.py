@@ -113,7 +113,9 @@ def resolve_run(
   how = precision(config) | {'overlap': late_slot.check(config, strategy)}
   engine = machines.engine(config, given != Given())
   cluster = machines.of_config(config, next(iter(links.values())), strategy)
-  local = given.optimizer or optimizer.make(config.optimizer, config.steps)
+  local = given.optimizer or optimizer.make(
+    config.optimizer, config.steps, config.seed
+  )
   # In virtual time all workers share a device, whichever is named.
   known = config.executor in executors.NAMES
   name = 'vmap' if cluster and known else config.executor

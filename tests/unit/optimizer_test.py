@@ -52,6 +52,34 @@ def test_a_config_file_begins_with_the_optimizer_s_own_weight_decay(
   np.testing.assert_allclose(updates['b'], -1000 * decay, rtol=1e-5)
 
 
+def own_noise(learning_rate, seed: int = 4):
+  return optax.noisy_sgd(learning_rate, key=seed)
+
+
+@pytest.mark.parametrize(
+  'given, first',
+  [
+    ({'name': 'noisy_sgd'}, 0),
+    ({'name': 'noisy_sgd', 'key': 2}, 2),
+    ({'name': 'noisy_sgd', 'seed': 2}, 2),
+    ({'name': f'{__name__}:own_noise'}, 4),
+  ],
+)
+def test_an_optimizer_draws_other_numbers_with_another_seed(given, first):
+  def noise(tx):
+    return tx.update(PARAMS, tx.init(PARAMS), PARAMS)[0]['w']
+
+  for seed in (0, 3):
+    found = optimizer.make({'learning_rate': 0.1, **given}, 10, seed)
+    by_hand = optax.noisy_sgd(0.1, key=first + seed)
+    np.testing.assert_array_equal(noise(found), noise(by_hand))
+  config = defaults.get_config()
+  config.update(seed=3, workers=2)
+  config.optimizer = ConfigDict({'learning_rate': 0.1, **given})
+  run = resolve_run(config)
+  np.testing.assert_array_equal(noise(run.optimizer), noise(by_hand))
+
+
 def test_muon_prodigy_and_schedule_free_are_among_them():
   assert {'muon', 'prodigy', 'schedule_free_adamw', 'adamw'} <= {*KNOWN}
   assert not [name for name in KNOWN if name.startswith('_')]
