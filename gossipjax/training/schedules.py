@@ -13,9 +13,13 @@ from gossipjax.config.arguments import call
 from gossipjax.errors import UserError, blaming
 
 
-def _of_optax() -> dict[str, Callable[..., optax.Schedule]]:
-  """The public schedules of optax, by name."""
+def _known() -> dict[str, Callable[..., optax.Schedule]]:
+  """The public schedules of optax by name, some also by a short one."""
   return {
+    'constant': optax.constant_schedule,
+    'cosine': optax.cosine_decay_schedule,
+    'piecewise': optax.piecewise_constant_schedule,
+  } | {
     name: function
     for name, function in inspect.getmembers(
       optax.schedules, inspect.isfunction
@@ -48,13 +52,7 @@ def make(
     {'name': chosen} if isinstance(chosen, str) else dict(chosen)
   )
   name = given.pop('name', 'constant')
-  if name in ('constant', 'cosine', 'piecewise') and not given:
-    return _short(name, learning_rate, steps, boundaries)
-  found = own_functions.find(
-    name,
-    {**dict.fromkeys(('constant', 'cosine', 'piecewise')), **_of_optax()},
-    'optimizer.schedule',
-  )
+  found = own_functions.find(name, _known(), 'optimizer.schedule')
   if ':' in name:
     own = call(found, given, 'optimizer.schedule', learning_rate, steps)
     _check_own(f'optimizer.schedule={name}', own)
@@ -98,10 +96,9 @@ def check_boundaries(
   """
   given = {'name': chosen} if isinstance(chosen, str) else dict(chosen)
   name = given.get('name', 'constant')
-  found = _of_optax().get(name)
-  used = name == 'piecewise' or (
-    found is not None
-    and 'boundaries_and_scales' in inspect.signature(found).parameters
+  found = _known().get(name)
+  used = (
+    found and 'boundaries_and_scales' in inspect.signature(found).parameters
   )
   if boundaries and not used:
     raise UserError(
@@ -109,15 +106,3 @@ def check_boundaries(
       f'optimizer.schedule={name}; leave them out, or set '
       'optimizer.schedule=piecewise.'
     )
-
-
-def _short(
-  name: str, learning_rate: float, steps: int, boundaries: tuple[int, ...]
-) -> optax.Schedule:
-  if name == 'constant':
-    return optax.constant_schedule(learning_rate)
-  if name == 'cosine':
-    return optax.cosine_decay_schedule(learning_rate, steps)
-  return optax.piecewise_constant_schedule(
-    learning_rate, dict.fromkeys(boundaries, 0.1)
-  )

@@ -129,6 +129,15 @@ def test_one_that_needs_the_loss_is_refused_in_a_sentence(name):
     ('cosine_decay_schedule', optax.cosine_decay_schedule(0.1, 20)),
     ('cosine', optax.cosine_decay_schedule(0.1, 20)),
     (
+      {'name': 'cosine', 'alpha': 0.3},
+      optax.cosine_decay_schedule(0.1, 20, alpha=0.3),
+    ),
+    ({'name': 'constant', 'value': 0.3}, lambda step: 0.3),
+    (
+      {'name': 'piecewise', 'boundaries_and_scales': {5: 0.5}},
+      optax.piecewise_constant_schedule(0.1, {5: 0.5}),
+    ),
+    (
       {'name': 'warmup_cosine_decay_schedule', 'warmup_steps': 5},
       optax.warmup_cosine_decay_schedule(0.0, 0.1, 5, 20),
     ),
@@ -258,6 +267,9 @@ def test_a_schedule_is_chosen_on_the_command_line_without_an_optimizer():
   new_optimizer.put(config, of_optimizer)
   assert kept == ['--config.steps=3']
   assert optimizer.rate(config.optimizer, 10)(10) == pytest.approx(0.01)
+  config.optimizer = defaults.optimizer('sgd', 0.1, schedule='cosine')
+  new_optimizer.put(config, {'schedule.alpha': '0.5'})
+  assert optimizer.rate(config.optimizer, 10)(10) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize('name', [n for n in KNOWN if n not in NEEDS_MORE])
