@@ -83,10 +83,11 @@ def make(
     return inner_devices.ALONE
   checks.check(task, config.batch_size)
   if kind and not _elementwise(given or _at_once(config.optimizer)):
+    named = f'optimizer.name={config.optimizer.name}'
     raise UserError(
-      f'config.inner={kind}: optimizer.name={config.optimizer.name} needs '
-      "whole tensors, and each device has a shard; set config.inner='' or take "
-      'an optimizer that treats each entry by itself, such as sgd or adamw.'
+      f'config.inner={kind}: {"the optimizer" if given else named} needs whole '
+      "tensors, and each device has a shard; set config.inner='' or take an "
+      'optimizer that treats each entry by itself, such as sgd or adamw.'
     )
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   return inner_devices.inner(number, kind, params)

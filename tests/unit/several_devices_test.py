@@ -249,7 +249,7 @@ SLOW = optax.linear_schedule(0.0, 1e-3, 5000)
   ids=['lamb', 'clipped', 'rarely clipped'],
 )
 def test_a_warm_up_hides_no_optimizer_of_whole_tensors(given):
-  with pytest.raises(UserError, match='needs whole tensors'):
+  with pytest.raises(UserError, match='the optimizer needs whole tensors'):
     resolve_run(
       config(inner='fsdp', **SEVERAL), given=Given(line(), optimizer=given)
     )
