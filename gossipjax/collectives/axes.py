@@ -171,7 +171,7 @@ def check_gradients(grads: Any, name: Axis, what: str) -> None:
       raise UserError(
         f'{what}: the gradients do not vary along {", ".join(missing)}: '
         'jax.shard_map sums those of parameters that are the same on all '
-        'workers. Give each worker its own before jax.grad, such as '
+        'workers. Give each worker its own before jax.grad and init, such as '
         f"jax.lax.pcast(params, {what_axes!r}, to='varying'), or set "
         'check_vma=False.'
       )

@@ -31,14 +31,14 @@ def as_optax(
   It is called once per worker under an axis name, for example inside
   `jax.shard_map`, and its results vary along that axis: parameters and
   optimizer states have a row per worker. `state.sent` is the Traffic of the
-  last call, `state.sent_total` of all calls, also inside `optax.MultiSteps`.
-  Gradients that travel whole are billed at their own width, such as 2 bytes for
-  bfloat16. Compressors with error feedback convert any gradient to float32
-  before they store or send it, because a residual in bfloat16 would round away
-  the small values that it has to keep; `gj.topk(dtype='bfloat16')` rounds the
-  values that travel. Do not use it for parameter aggregators: a mean of
-  parameters that is added as an update leaves replicas that differ in their
-  last bits; `gj.worker` takes those.
+  last call, `state.sent_total` of all. In `optax.MultiSteps` it exchanges at
+  every micro-step, but only the last of each k bills is kept: add up the
+  gradients before `update`. Gradients that travel whole are billed at their own
+  width, such as 2 bytes for bfloat16. Compressors with error feedback convert
+  any gradient to float32 before they store or send it, since a residual in
+  bfloat16 would round away small values; `gj.topk(dtype='bfloat16')` rounds the
+  values that travel. Parameter aggregators are for `gj.worker`: a mean that is
+  added as an update leaves replicas that differ in their last bits.
 
   Args:
     aggregator: of gradients. Its period counts calls.
