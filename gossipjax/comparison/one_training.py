@@ -2,7 +2,7 @@
 
 import contextlib
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -89,15 +89,17 @@ def train(
   lines = folder / workdir.RECORDS
   store = Store(folder / CHECKPOINTS, lines)
   spans: list = []
+  meter = processes.meter()
   if run.engine:
     records = engine.train(config, run, store, interrupted, spans.extend, tell)
   elif run.cluster:
     records = simulate.simulate(run, store, interrupted, spans.extend)
   else:
-    records = lock_step.train(run, store, interrupted, processes.meter())
+    records = lock_step.train(run, store, interrupted, meter)
   if processes.first():
     restored = record_file.restore(lines, store.records())
-    for sentence in filter(None, [*store.damaged, restored]):
+    part = _part_of_wire(record_file.read(lines), meter.interface)
+    for sentence in filter(None, [*store.damaged, restored, part]):
       console.say(
         f'{sentence} The run continues after step {store.last() or 0}.'
       )
@@ -111,3 +113,13 @@ def train(
   except Diverged as error:
     return spans, divergence(error, store)
   return spans, ''
+
+
+def _part_of_wire(kept: Sequence[Record], interface: str | None) -> str:
+  """A sentence if the interface is read in a part of the steps only."""
+  if not kept or (kept[-1].wire_bytes is None) == (interface is None):
+    return ''
+  return (
+    '--interface was not given for all of the run, so wire bytes are left out '
+    'from here on.'
+  )

@@ -77,17 +77,17 @@ class Meter:
   """Counts bytes between `start` and `stop`; none without an interface."""
 
   def __init__(self, interface: str | None = None):
-    self._interface = interface
+    self.interface = interface
     self._before: Counters | None = None
     if interface:
       sent(interface)  # An unknown interface is an error now.
 
   def start(self) -> None:
     """Starts to count; does nothing while counting."""
-    if self._interface and self._before is None:
+    if self.interface and self._before is None:
       # A process that is ahead may still send data of the last step.
       multihost_utils.sync_global_devices('wire')
-      self._before = sent(self._interface)
+      self._before = sent(self.interface)
 
   def stop(self) -> np.ndarray | None:
     """Bytes sent, i64[processes]; None without an interface."""
@@ -95,6 +95,6 @@ class Meter:
       return None
     # All data have left once all processes have received them.
     multihost_utils.sync_global_devices('wire')
-    mine = payload(self._before, sent(self._interface))
+    mine = payload(self._before, sent(self.interface))
     self._before = None
     return np.asarray(executors.gather(Count.of([mine])))

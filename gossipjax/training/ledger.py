@@ -38,7 +38,8 @@ class Ledger:
     evaluation: i64[workers]; bytes sent to evaluate, which are in no other
       total, so that more evaluations do not change those of the training.
     exchanges: steps, or rounds of virtual time, in which any worker sent.
-    wire: bytes by interface counters, per process; None if none are read.
+    wire: bytes by interface counters, per process; None unless they were read
+      in all steps.
     comm_s: modelled seconds of communication, per link.
     inner_s: modelled seconds of communication within a worker.
     hidden_s: of comm_s, modelled seconds beside computing; {} without overlap.
@@ -106,8 +107,10 @@ class Ledger:
       self.loss_sum += loss
     self.loss_steps += losses.shape[1]
     self.exchanges += int((sent.bytes.max(axis=0) > 0).sum())
-    if wire is not None:
-      self.wire = (wire + (self.wire or 0)).tolist()
+    # Bytes of a part of the run, after a resume, are not divided by all steps.
+    whole = self.wire or self.step == losses.shape[1]
+    counts = None if wire is None else (wire + (self.wire or 0)).tolist()
+    self.wire = counts if whole else None
     self._add_traffic(sent)
     self._hide(sent, step_s or 0.0)
 

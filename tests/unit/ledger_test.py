@@ -1,6 +1,7 @@
 """What a ledger adds up, by hand."""
 
 import numpy as np
+import pytest
 
 from gossipjax import network
 from gossipjax.traffic import Traffic
@@ -21,3 +22,15 @@ def test_a_ledger_adds_up_steps_as_one_does_by_hand():
   # Half of the first exchange is beside the second step.
   assert ledger.hidden_s == {'x': 2.0}
   assert ledger.take_loss() == 3.0
+
+
+@pytest.mark.parametrize(
+  'counted, wire', [([1, 1], [10]), ([1, 0], None), ([0, 1], None)]
+)
+def test_bytes_of_an_interface_are_those_of_all_steps_or_none(counted, wire):
+  ledger = Ledger({}, 1)
+  sent = Traffic.of([[0, 0]], [[0, 0]])
+  sent = Traffic(*map(np.asarray, sent.counts()))
+  for each in counted:
+    ledger.add_steps(np.ones((1, 2)), sent, np.array([5]) if each else None)
+  assert ledger.wire == wire
