@@ -32,7 +32,7 @@ from gossipjax.commands import command_line, console, same_everywhere
 from gossipjax.comparison import progress
 from gossipjax.comparison.compare import compare
 from gossipjax.config.variants import variants
-from gossipjax.distributed import allocator, gpus, processes
+from gossipjax.distributed import allocator, gpus, processes, shared_folder
 from gossipjax.engine import ray_cluster
 from gossipjax.errors import UserError
 from gossipjax.results import reservation
@@ -100,6 +100,7 @@ def main(
   same_everywhere.check(_given(config))
   folder = console.workdir(name)
   processes.meter()  # Refuses an unknown interface, or too few processes.
+  shared_folder.check(folder)
   if given.resume:
     processes.decide(lambda: reservation.require_folder(folder))
   if why := gpus.unused():
@@ -124,6 +125,8 @@ def _given(config: ConfigDict) -> dict[str, Any]:
   """What all processes have to be given."""
   names = ('workdir', 'resume', 'num_processes')
   told = {f'--{name}': flags.FLAGS[name].value for name in names}
+  # Its name may be another one on each host.
+  told['--interface'] = 'NAME' if flags.FLAGS['interface'].value else 'nothing'
   return {'config': json.loads(config.to_json())} | told
 
 

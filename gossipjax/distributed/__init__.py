@@ -2,6 +2,7 @@
 
 processes           joins the others, decides together, ends together
 coordinator         where the processes meet
+shared_folder       checks that they see the same folder
 stopping            stops all after the same step; ends a process that hangs
 launcher            starts several processes on this host
 echo                prints what these processes say

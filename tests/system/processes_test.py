@@ -529,7 +529,9 @@ def refused_address(tmp_path, where, number):
   return ended.err
 
 
-def together_with(tmp_path, *others: str, both: tuple[str, ...] = ()):
+def together_with(
+  tmp_path, *others: str, both: tuple[str, ...] = (), variables=({}, {})
+):
   """Two processes of which the second is given something else."""
   own = (
     *program.DIGITS,
@@ -540,8 +542,17 @@ def together_with(tmp_path, *others: str, both: tuple[str, ...] = ()):
     f'--workdir={tmp_path}/run',
     *both,
   )
-  second = program.start(tmp_path / '1', *own, '--process_id=1', *others)
-  return program.run(tmp_path / '0', *own, '--process_id=0'), second.end()
+  first, second = (
+    program.start(
+      tmp_path / str(i),
+      *own,
+      f'--process_id={i}',
+      *others[: i * len(others)],
+      **environment,
+    )
+    for i, environment in enumerate(variables)
+  )
+  return first.end(), second.end()
 
 
 @pytest.mark.parametrize(
@@ -554,6 +565,7 @@ def together_with(tmp_path, *others: str, both: tuple[str, ...] = ()):
     ('--config.strategy.name=gossip', 'config.strategy.'),
     ('--workdir=runs/elsewhere', '--workdir=runs/elsewhere and not '),
     ('--num_processes=3', '--num_processes=3 and not 2'),
+    ('--interface=lo', '--interface=NAME and not nothing'),
   ],
 )
 def test_processes_that_are_given_something_else_are_refused(
@@ -565,6 +577,19 @@ def test_processes_that_are_given_something_else_are_refused(
       ended.err
     )
   assert not (tmp_path / 'run').exists()
+
+
+def test_a_folder_that_only_one_process_sees_is_refused(tmp_path):
+  homes = [tmp_path / name for name in ('a', 'b')]
+  for home in homes:
+    home.mkdir()
+  own = [{'HOME': str(home)} for home in homes]
+  for ended in together_with(
+    tmp_path, both=('--workdir=~/run',), variables=own
+  ):
+    assert ended.code == errors.MISTAKE, ended.err
+    assert 'Process 1 does not see --workdir=' in ended.err
+  assert not [file for home in homes for file in home.iterdir()]
 
 
 def test_all_processes_end_alike_when_every_variant_diverges(tmp_path):
