@@ -128,17 +128,31 @@ def _with_underscores(name: re.Match[str]) -> str:
 
 def again(words: Sequence[str]) -> str:
   """The command that repeats a run elsewhere, by the words of its command line:
-  its config, and what changes it; '' of several processes, if the words do not
-  say how many."""
-  kept = [word for word in joined(words) if word.startswith('--config')]
+  its config, and what changes it; of several processes with a new folder, which
+  they need, or '' if the words do not say how many they are."""
+  words = joined(words)
+  kept = [word for word in words if word.startswith('--config')]
   alone = sys.argv[0].endswith('run.py')
   program = shlex.quote(sys.argv[0]) if alone else '-m gossipjax run'
   if '--distributed' in words:
-    many = [w[6:] for w in words if w.startswith('--num_processes=')]
+    many, folder = (_value(f, words) for f in ('num_processes', 'workdir'))
     if not many:  # The cluster's own launcher knows.
       return ''
-    program = f'-m gossipjax launch --{many[0]} --'
+    program = f'-m gossipjax launch --processes={many} --'
+    kept.append(f'--workdir={folder.rstrip("/")}-more')
   return f'python {program} {shlex.join(kept)}'
+
+
+def _value(flag: str, words: Sequence[str]) -> str:
+  """What the last of these words says of a flag; '' if none does."""
+  pairs = zip(words, [*words[1:], ''], strict=True)
+  found = [
+    value if equals else following
+    for word, following in pairs
+    for name, equals, value in [word.partition('=')]
+    if name in (f'--{flag}', f'-{flag}')
+  ]
+  return found[-1] if found else ''
 
 
 def config() -> tuple[ConfigDict, str]:

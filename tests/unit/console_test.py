@@ -137,13 +137,22 @@ def test_a_command_without_a_workdir_has_a_sentence_for_a_full_disk():
 @pytest.mark.parametrize(
   ('more', 'told'),
   [
-    ('--num_processes=4', 'python -m gossipjax launch --processes=4 -- '),
-    ('', ''),
+    (
+      '--num_processes=4 --workdir=runs/a',
+      'python -m gossipjax launch --processes=4 -- --config=my.py '
+      '--workdir=runs/a-more',
+    ),
+    (
+      '--num_processes 2 --workdir a/ --audit',
+      'python -m gossipjax launch --processes=2 -- --config=my.py '
+      '--workdir=a-more',
+    ),
+    ('--workdir=a', ''),
   ],
 )
-def test_several_processes_are_repeated_by_as_many(more, told):
+def test_several_processes_are_repeated_by_as_many_elsewhere(more, told):
   words = f'--distributed {more} --process_id=0 --config=my.py'.split()
-  assert command_line.again(words) == told + '--config=my.py' * bool(told)
+  assert command_line.again(words) == told
 
 
 @pytest.mark.parametrize(
