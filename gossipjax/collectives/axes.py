@@ -12,19 +12,13 @@ from jax import lax
 from gossipjax.errors import UserError
 
 WORKERS = 'workers'  # The mesh axis, unless `over` says another.
-
-
 INNER = 'inner'  # The axis of the devices of a worker, likewise.
 
-
 Axis = str | tuple[str, ...]
-
 
 _AXIS: contextvars.ContextVar[Axis] = contextvars.ContextVar(
   'axis', default=WORKERS
 )
-
-
 _INNER: contextvars.ContextVar[Axis | None] = contextvars.ContextVar(
   'inner', default=None
 )
@@ -72,11 +66,15 @@ def along(
   replicated values. The axes of a worker's devices are manual inside: otherwise
   the compiler would gather the worker's data on each device for a selection,
   and each device would send the whole message.
+
+  Raises:
+    UserError: `inner` is an axis of the workers, or not one of the mesh.
   """
   axes = names_of(name)
 
   def run(*args):
     with over(name, inner):
+      _check_inner(inner, axes)
       if not is_sharded() or (manual(inner) and not _is_tracked(name)):
         return program(*args)
       found = jax.shard_map(
@@ -89,6 +87,16 @@ def along(
     return jax.tree.map(lambda x: _varying(x, axes), found)
 
   return run
+
+
+def _check_inner(inner: Axis | None, axes: tuple[str, ...]) -> None:
+  there = jax.sharding.get_abstract_mesh().axis_names if is_sharded() else None
+  for name in names_of(inner or ()):
+    if name in axes or (there and name not in there):
+      raise UserError(
+        f'inner={inner!r}: {name!r} is no axis of this mesh beside those of the '
+        f'workers, {", ".join(axes)}; name another, or leave inner out.'
+      )
 
 
 @contextlib.contextmanager

@@ -169,6 +169,16 @@ def test_an_axis_that_is_not_there_and_another_tree_are_sentences():
     step(few)
 
 
+@pytest.mark.parametrize('inner', ['data', 'gpus', ('gpus', 'data')])
+def test_devices_of_a_worker_need_an_axis_of_their_own(inner):
+  tx = gj.as_optax(of_gradients('all_reduce'), axis='data', inner=inner)
+  loop = gj.worker(gj.all_reduce(), optax.sgd(0.1), axis='data', inner=inner)
+  first = lambda grads: tx.update(grads, tx.init(grads))[0]
+  for start in (first, loop.init):
+    with pytest.raises(UserError, match='is no axis of this mesh beside those'):
+      jax.jit(on_mesh(lambda x, f=start: back(f(one(x)))))(gradients(0))
+
+
 def test_micro_steps_of_optax_forget_bills_as_the_docstring_says():
   """If optax exchanges at the last micro-step only, the docstring can go."""
   plain = gj.as_optax(all_reduce.exact_mean(), axis='data')
