@@ -5,10 +5,11 @@
     python -m gossipjax run --config=runs/tuned/tuned.py
 
 --budget=N is a number of points per variant. Each point is trained with every
-seed on a part of the training set and judged by the rest of it
-(`split.validation`); the test set is not looked at. Leaves trials.md,
-trials.csv and tuned.py, a config with the best values. Finished trials are not
-run again, even if the grid grows.
+seed on a part of the training set and judged by the last tenth of it
+(`split.validation`), or by the task's own validation examples; the test set is
+not looked at. Leaves trials.md, trials.csv and tuned.py, a config with the best
+values. Finished trials are not run again, even if the grid grows: the same
+command goes on with those that are left.
 """
 
 import shlex

@@ -76,7 +76,7 @@ def share_out(
     kept, test = np.arange(total), task.validation
   else:
     kept, held = hold_out(np.arange(total), None, holdout, validation)
-    _check_held(_known_labels(task, total), kept, held)
+    _check_held(task, total, kept, held)
     test = task.test if held is None else _some(task.train, held)
   rows = SPLITS[name](labels[kept], workers, seed, alpha, shards)[mine]
   rows = kept[splits.cut(rows, examples)]
@@ -100,26 +100,40 @@ def _known_labels(task: Task, total: int) -> np.ndarray | None:
   labels = task.labels
   if labels is None and isinstance(task.train, Source):
     labels = task.train.labels
-  if labels is None and not isinstance(task.train, Source):
-    *others, last = jax.tree.leaves(task.train)
-    labels = last if others else None
-  return labels_of(labels, total)
+  return labels_of(_targets(task) if labels is None else labels, total)
+
+
+def _targets(task: Task) -> Any:
+  """The last of several arrays of a task; None if there are none."""
+  if isinstance(task.train, Source):
+    return None
+  *others, last = jax.tree.leaves(task.train)
+  return last if others else None
 
 
 def _check_held(
-  labels: np.ndarray | None, kept: np.ndarray, held: np.ndarray | None
+  task: Task, total: int, kept: np.ndarray, held: np.ndarray | None
 ) -> None:
-  """Refuses to hold out the last examples of those in the order of labels."""
-  if labels is None or held is None:
+  """Refuses to hold out the last examples of those in the order of labels, or
+  of the numbers that a regression learns."""
+  if held is None:
     return
-  if len(np.unique(labels)) in (1, len(labels)):  # Those tell nothing.
+  what, apart = 'labels', False
+  if (labels := _known_labels(task, total)) is None:
+    what, labels = 'targets', _targets(task)
+    if np.shape(labels) != (total,) or np.asarray(labels).dtype.kind != 'f':
+      return
+  elif len(np.unique(labels)) == len(labels):  # They tell nothing.
     return
-  steps = np.diff(labels.astype(np.int64))
-  apart = not np.intersect1d(labels[kept], labels[held]).size
-  if apart or (steps >= 0).all() or (steps <= 0).all():
+  else:
+    apart = not np.intersect1d(labels[kept], labels[held]).size
+    labels = labels.astype(np.int64)
+  steps = np.diff(labels)
+  ordered = steps.any() and ((steps >= 0).all() or (steps <= 0).all())
+  if apart or ordered:
     raise UserError(
       'split.holdout=validation holds out the last training examples, but they '
-      'are in the order of their labels; shuffle them, or give the task '
+      f'are in the order of their {what}; shuffle them, or give the task '
       'examples for `validation`.'
     )
 

@@ -250,12 +250,16 @@ def test_a_model_too_deep_for_the_pictures_is_refused():
 
 
 @pytest.mark.parametrize('order', [np.sort, lambda y: np.sort(y)[::-1]])
-@pytest.mark.parametrize('kind', [np.int32, np.uint8])
-def test_examples_in_the_order_of_their_labels_are_not_held_out(order, kind):
-  y = order(np.arange(200) % 4).astype(kind)
+@pytest.mark.parametrize(
+  'kind, classes', [(np.int32, 4), (np.uint8, 4), (np.float32, 200)]
+)
+def test_examples_in_the_order_of_their_labels_are_not_held_out(
+  order, kind, classes
+):
+  y = order(np.arange(200) % classes).astype(kind)
   test = np.zeros((2, 2)), y[:2]
   task = Task(None, None, None, (np.zeros((200, 2)), y), test)
-  with pytest.raises(UserError, match='order of their labels; shuffle'):
+  with pytest.raises(UserError, match='order of their (labels|targets); sh'):
     share_out(task, 2, 0, holdout='validation')
   mixed = task._replace(train=(np.zeros((200, 2)), y[np.arange(200) * 7 % 200]))
   assert len(share_out(mixed, 2, 0, holdout='validation').test[1]) == 20
