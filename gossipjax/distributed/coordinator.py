@@ -32,9 +32,9 @@ def meet(
     heartbeat_s: of silence, after which a process is lost.
 
   Raises:
-    UserError: nobody says who the others are, the address of process 0 is none
-      or is in use, or process 0 does not answer.
-    SystemExit: one of the others does not come.
+    UserError: nobody says who the others are, or the address of process 0 is
+      none or is in use.
+    SystemExit: one of the others does not come, or process 0 does not answer.
   """
   who = 'This process' if number is None else f'Process {number}'
   flags = {'--coordinator': coordinator, '--num_processes': many}
@@ -152,8 +152,10 @@ def _wait_for(coordinator: str, timeout_s: float) -> None:
       return
     except OSError as error:
       if time.monotonic() > until:
-        raise UserError(
+        print(
           f'--coordinator={coordinator}: nobody answers there '
-          f'({error}); is process 0 running, and the port open?'
-        ) from error
+          f'({error}); is process 0 running, and the port open?',
+          file=sys.stderr,
+        )
+        sys.exit(LOST)
       time.sleep(0.2)

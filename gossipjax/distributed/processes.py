@@ -64,9 +64,9 @@ def join() -> bool:
     Whether there are others to join.
 
   Raises:
-    UserError: nobody says who the others are, the address of process 0 is none
-      or is in use, or process 0 does not answer.
-    SystemExit: one of the others does not come.
+    UserError: nobody says who the others are, or the address of process 0 is
+      none or is in use.
+    SystemExit: one of the others does not come, or process 0 does not answer.
   """
   who = _COORDINATOR, _NUM_PROCESSES, _PROCESS_ID
   given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value

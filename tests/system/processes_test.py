@@ -617,6 +617,21 @@ def test_who_waits_for_others_in_vain_says_so_and_ends(tmp_path):
   assert 'did not all come within --step_timeout_s=12' in gives_up
 
 
+def test_who_finds_no_first_process_ends_as_one_that_lost_it(tmp_path):
+  ended = program.run(
+    tmp_path,
+    *program.DIGITS,
+    '--distributed',
+    f'--coordinator=127.0.0.1:{free_port()}',
+    '--num_processes=2',
+    '--process_id=1',
+    f'--workdir={tmp_path}/run',
+    '--step_timeout_s=1',
+  )
+  assert ended.code == constants.LOST
+  assert 'nobody answers there' in ended.err and ended.err.count('\n') == 1
+
+
 @pytest.mark.parametrize('flag', ['num_processes', 'process_id', 'coordinator'])
 def test_launch_refuses_what_it_sets_itself(flag, capsys):
   with pytest.raises(SystemExit, match=str(errors.MISTAKE)):
