@@ -14,7 +14,7 @@ import numpy as np
 from flax import serialization
 
 from gossipjax.aggregator import Tree
-from gossipjax.errors import UserError
+from gossipjax.errors import UserError, check_kind
 from gossipjax.tasks.task import Task
 from gossipjax.training import durable_files
 
@@ -65,7 +65,7 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
 
   Raises:
     UserError: no run is finished there, or it diverged, its files are damaged,
-      or it trained another model.
+      or it trained another model; or the task is none.
   """
   path = pathlib.Path(folder).expanduser() / durable_files.MODEL
   if not path.is_file():
@@ -79,6 +79,7 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
   found = serialization.msgpack_restore(path.read_bytes())
   if task is None:
     return found
+  check_kind('trained: the task', task, Task)
   forms = jax.eval_shape(task.begin, jax.random.key(0))
   params, state = (
     _in_form(form, found[part], path)

@@ -115,6 +115,9 @@ def test_what_is_no_trained_model_is_a_sentence(tmp_path):
   place = tmp_path / 'run/few'
   with pytest.raises(UserError, match=r'than this task: .*Dense_0\.bias'):
     gj.trained(place, linen())
+  for other in ('my_tasks:line', own):
+    with pytest.raises(UserError, match='trained: the task is .* such as'):
+      gj.trained(place, other)
   wide = {'layers': [{'w': jnp.zeros((16, 3))}], 'b': jnp.zeros((1, 2))}
   with pytest.raises(UserError, match=r'they differ in layers\.0\.w'):
     gj.trained(place, own()._replace(init=lambda key: wide))
