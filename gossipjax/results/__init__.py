@@ -19,5 +19,6 @@ frames       records and ledgers of many runs as one pandas frame
 crossing     where a curve reaches a goal
 standard_error  of a mean over seeds
 total_time   seconds of a run: computing and communication
+frame_checks whether such a frame has what is asked of it
 analysis     answers questions about such frames
 """

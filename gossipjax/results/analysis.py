@@ -13,8 +13,9 @@ import math
 import numpy as np
 import pandas as pd
 
-from gossipjax.errors import UserError, nearest
+from gossipjax.errors import UserError
 from gossipjax.results import crossing, frames
+from gossipjax.results.frame_checks import needs, needs_scores
 
 # Questions begin with these.
 from gossipjax.results.frames import ledgers as ledgers
@@ -28,20 +29,6 @@ VARIANT = [
   'variant',
   'config',
 ]  # Columns equal in runs that differ in the seed.
-
-
-def needs(frame: pd.DataFrame, *columns: str) -> None:
-  """Checks that a frame has some columns.
-
-  Raises:
-    UserError: it lacks one; names it and the nearest that there is.
-  """
-  for column in columns:
-    if column not in frame:
-      raise UserError(
-        f'The frame has no column {column!r}'
-        f'{nearest(column, map(str, frame.columns))}'
-      )
 
 
 def higher_is_better(metric: str, frame: pd.DataFrame | None = None) -> bool:
@@ -125,10 +112,11 @@ def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
     where it did not.
 
   Raises:
-    UserError: a column is missing, or no run reached the target.
+    UserError: a column is missing or empty, or no run reached the target.
   """
   needs(frame, *RUN, *VARIANT, 'seed', 'step', metric)
   higher = higher_is_better(metric, frame)
+  needs_scores(frame, metric)
   good = frame[metric] >= target if higher else frame[metric] <= target
   if not good.any():
     best = frame[metric].agg('max' if higher else 'min')

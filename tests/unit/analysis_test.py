@@ -428,6 +428,12 @@ def test_a_target_that_nobody_reaches_is_refused_with_the_best(folder):
     analysis.to_target(analysis.load(folder), 'test_accuracy', 0.8)
 
 
+def test_a_score_that_no_run_has_is_refused_with_those_there_are(folder):
+  frame = analysis.load(folder).assign(test_mae=math.nan)
+  with pytest.raises(UserError, match='No run has test_mae; .*test_accuracy'):
+    analysis.to_target(frame, 'test_mae', 0.5)
+
+
 def test_a_missing_column_is_refused_with_the_nearest(folder):
   frame = analysis.load(folder)
   for ask in (
