@@ -107,6 +107,11 @@ def of_words(
     name = f'--{error.flagname.replace("_", "-")}'
     if positional and name == '--workdir':
       return f'There is no flag {name}; workdirs are given without a flag.'
+    if name == '--resume' and 'workdir' in flags.FLAGS:
+      return (
+        'There is no flag --resume; the same command with the same --workdir '
+        'goes on by itself.'
+      )
     close = closest(name, _ours())
     hint = f'did you mean {close!r}?' if close else '--help lists all.'
     return f'There is no flag {name}; {hint}'

@@ -8,7 +8,7 @@ import pytest
 from absl import flags
 from jax.errors import JaxRuntimeError
 
-from gossipjax.commands import command_line, console
+from gossipjax.commands import command_line, console, flag_errors
 from gossipjax.distributed import processes
 from tests.support import program
 
@@ -198,3 +198,12 @@ def test_only_words_of_jax_are_a_peer_that_is_gone_for_sure(
   told = capsys.readouterr().err
   assert 'a peer or the link to it is gone (' in told
   assert told.count('connection timed out') == shown
+
+
+def test_what_goes_on_by_itself_needs_no_resume(monkeypatch):
+  found = flags.FlagValues()
+  flags.DEFINE_string('workdir', None, 'Where.', flag_values=found)
+  monkeypatch.setattr(flag_errors.flags, 'FLAGS', found)
+  error = flags.UnrecognizedFlagError('resume')
+  told = flag_errors.of_words(error, ['--resume'])
+  assert told.endswith('the same --workdir goes on by itself.')
