@@ -123,7 +123,8 @@ def _check(coordinator: str, listens: bool) -> None:
   except OSError as error:
     raise UserError(
       f'--coordinator={coordinator}: process 0 cannot listen there '
-      f'({error.strerror}); give another port, or an address of its host.'
+      f'({error.strerror}); give another port, or an address of its host. '
+      '`launch` draws a port each time: start it again.'
     ) from error
 
 

@@ -664,4 +664,6 @@ def test_a_coordinator_whose_port_is_in_use_is_a_sentence(tmp_path):
     other.bind(('127.0.0.1', 0))
     other.listen()
     where = f'127.0.0.1:{other.getsockname()[1]}'
-    assert 'Address already in use' in refused_address(tmp_path, where, 0)
+    told = refused_address(tmp_path, where, 0)
+    assert 'Address already in use' in told
+    assert '`launch` draws a port each time: start it again.' in told
