@@ -3,25 +3,30 @@
 import ast
 import collections
 import functools
+import hashlib
 import itertools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from gossipjax.config.variants import changed
-from gossipjax.errors import UserError, closest, nearest
+from gossipjax.errors import UserError
+from gossipjax.tuning import unknown_key
 
 # Values by key of a config, such as 'strategy.k'.
 Grid = Mapping[str, Sequence[Any]]
 Point = dict[str, Any]  # One value for each key.
+LONGEST = 255  # Bytes of a folder's name.
 # Keys that cannot be tuned, and why.
 OURS = {
   'seed': 'set it by --seeds',
   'seeds': 'set it by --seeds',
   'variants': 'set it in the config',
+  'strategy.name': 'give the config `variants` of these strategies',
   'split.holdout': 'trials are always scored on the validation split',
   'split.validation': 'set it in the config',
 }
@@ -80,31 +85,13 @@ def check(grid: Grid, configs: Iterable[ConfigDict]) -> None:
       raise UserError(f'--grid {key} cannot be tuned; {OURS[key]}.')
     if not any(has(config, key) for config in configs):
       known = dict.fromkeys(k for config in configs for k in _keys(config))
-      default = (
-        f' One that optax has by default is set first: --config.{key}=VALUE.'
-        if key.startswith('optimizer.')
-        else ''
-      )
-      close = _nearest(key, known)
-      raise UserError(
-        f'--grid {key}: no variant has such a key{close}{default}'
-      )
+      raise UserError(unknown_key.sentence(key, known, configs))
     again = [v for i, v in enumerate(values) if v in values[:i]]
     if len(values) < 2 or again:
       raise UserError(
         f'--grid {key}={",".join(map(str, values))} needs two or '
         'more values, each once.'
       )
-
-
-def _nearest(key: str, known: Iterable[str]) -> str:
-  """As `errors.nearest`; only the last part of a dotted key is looked up."""
-  parent, _, last = key.rpartition('.')
-  cut = (k.rpartition('.') for k in known)
-  beside = [name for of, _, name in cut if parent and of == parent]
-  if close := closest(last, beside):
-    return f'; did you mean {parent + "." + close!r}?'
-  return nearest(last, beside) if beside else nearest(key, known)
 
 
 def has(config: ConfigDict, key: str) -> bool:
@@ -146,6 +133,15 @@ def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
     drawn.append(least)
     times.update(texts[least])
   return [every[i] for i in sorted(drawn)]
+
+
+def folder_name(point: Mapping[str, Any]) -> str:
+  """A point as the name of a folder, of at most as many bytes as it may have."""
+  words = ','.join(f'{key}={value}' for key, value in point.items())
+  if len(name := quote(words, safe='=,.')) <= LONGEST:
+    return name
+  digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+  return f'{name[: LONGEST - len(digest) - 1]}-{digest}'
 
 
 def nested(point: Mapping[str, Any]) -> ConfigDict:

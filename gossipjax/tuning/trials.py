@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from ml_collections import ConfigDict
 
@@ -64,8 +63,7 @@ def plan(
         here = grid.of_trial(config, told)
         if seed == config.seed:
           check(name, here, tasks)
-        words = ','.join(f'{key}={value}' for key, value in told.items())
-        where = folder / name / quote(words, safe='=,.')
+        where = folder / name / grid.folder_name(told)
         found.append(Trial(name, point, here, where))
   return found
 

@@ -168,6 +168,10 @@ MISTAKES = {
     '--grid=optimizer.learning_rat=1,2',
     'optimizer.learning_rat no variant optimizer.learning_rate',
   ),
+  'an argument that optax has by default': (
+    '--grid=optimizer.accumulator_dtype=1,2',
+    'set first: --config.optimizer.accumulator_dtype=VALUE.',
+  ),
   'a key that no config has, with one value': (
     '--grid=optimizer.learning_rat=1',
     'optimizer.learning_rat no variant optimizer.learning_rate',
@@ -184,6 +188,10 @@ MISTAKES = {
     "learning_rate='fast' float",
   ),
   'a value out of range': ('--grid=batch_size=8,188', 'batch_size 188'),
+  'strategies': (
+    '--grid=strategy.name=gossip,topk',
+    'strategy.name variants of these strategies',
+  ),
   'the seed': ('--grid=seed=1,2', 'seed --seeds'),
   'no seeds': ('--grid=batch_size=8,9 --seeds=0', '--seeds least 1'),
   'no budget': ('--grid=batch_size=8,9 --budget=0', '--budget least 1'),
@@ -212,6 +220,9 @@ def test_a_mistake_is_a_sentence_and_writes_nothing(what, tmp_path):
   assert ended.code == 2 and ended.err.count('\n') == 1, ended.err
   for word in words.split():
     assert word in ended.err
+  assert what == 'an argument that optax has by default' or (
+    'set first' not in ended.err
+  )
   assert not (tmp_path / 'run').exists()
 
 

@@ -194,3 +194,13 @@ def test_another_seed_draws_other_points():
 def test_both_ends_of_a_grid_are_edges(value, edge):
   found = best_points.at_an_edge({'x': {'a.k': value}}, ROWS)
   assert bool(found) is edge
+
+
+def test_points_of_many_keys_have_folders_of_their_own(tmp_path):
+  point = {f'strategy.a_long_name_{i}': 0.1 for i in range(12)}
+  names = {grid.folder_name({**point, 'seed': seed}) for seed in range(3)}
+  for name in names:
+    (tmp_path / name).mkdir()
+  assert len(names) == 3
+  short = {'optimizer.learning_rate': 0.1, 'seed': 0}
+  assert grid.folder_name(short) == 'optimizer.learning_rate=0.1,seed=0'

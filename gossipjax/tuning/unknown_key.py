@@ -1,0 +1,45 @@
+"""A sentence about a key of a grid that no variant has."""
+
+import inspect
+from collections.abc import Iterable, Sequence
+
+from ml_collections import ConfigDict
+
+from gossipjax.config import optimizers
+from gossipjax.errors import closest, nearest
+
+
+def sentence(
+  key: str, known: Iterable[str], configs: Sequence[ConfigDict]
+) -> str:
+  """What is wrong with a key, and the nearest that there is.
+
+  Args:
+    key: as the user wrote it.
+    known: all keys.
+    configs: of the variants, whose optimizers may have it as an argument.
+  """
+  default = (
+    f' One that optax has by default is set first: --config.{key}=VALUE.'
+    if any(_takes(config.optimizer.name, key) for config in configs)
+    else ''
+  )
+  return (
+    f'--grid {key}: no variant has such a key{_nearest(key, known)}{default}'
+  )
+
+
+def _takes(optimizer: str, key: str) -> bool:
+  part, _, name = key.partition('.')
+  takes = inspect.signature(optimizers.function(optimizer)).parameters
+  return part == 'optimizer' and name in takes
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+  """As `errors.nearest`; only the last part of a dotted key is looked up."""
+  parent, _, last = key.rpartition('.')
+  cut = (k.rpartition('.') for k in known)
+  beside = [name for of, _, name in cut if parent and of == parent]
+  if close := closest(last, beside):
+    return f'; did you mean {parent + "." + close!r}?'
+  return nearest(last, beside) if beside else nearest(key, known)
