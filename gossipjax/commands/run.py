@@ -89,12 +89,8 @@ def main(
   config, name = command_line.config()
   if not processes.distributed():
     executors.emulate(devices(run for _, run in variants(config)))
-  elif given.workdir is None or given.audit:
-    raise UserError(
-      '--distributed needs --workdir, a folder that all processes '
-      'see, and no --audit, which compiles for one.'
-    )
   else:
+    _check_together(given)
     _emulate_worker(config)
   _check_address(config)
   same_everywhere.check(_given(config))
@@ -119,6 +115,19 @@ def main(
   if processes.first():
     progress.show(summary, folder)
     _say_how_to_be_faster(time.monotonic() - began)
+
+
+def _check_together(given: flags.FlagValues) -> None:
+  """Refuses flags with which several processes cannot train."""
+  if given.workdir is None:
+    raise UserError(
+      'Several processes need --workdir, a folder that all of them see.'
+    )
+  if given.audit:
+    raise UserError(
+      '--audit compiles for one process; leave it out, or run the same config '
+      'in one process, without `launch` and --distributed.'
+    )
 
 
 def _given(config: ConfigDict) -> dict[str, Any]:

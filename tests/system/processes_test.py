@@ -579,6 +579,32 @@ def test_processes_that_are_given_something_else_are_refused(
   assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.parametrize(
+  'flags, told',
+  [
+    ((), 'Several processes need --workdir, a folder that all of them see.'),
+    (
+      ('--workdir=runs/a', '--audit'),
+      '--audit compiles for one process; leave',
+    ),
+  ],
+)
+def test_flags_of_several_processes_are_refused_one_by_one(
+  tmp_path, flags, told
+):
+  ended = program.run(
+    tmp_path,
+    *program.DIGITS,
+    '--distributed',
+    f'--coordinator=127.0.0.1:{free_port()}',
+    '--num_processes=1',
+    '--process_id=0',
+    *flags,
+  )
+  assert ended.code == errors.MISTAKE
+  assert ended.err.startswith(told) and '--distributed needs' not in ended.err
+
+
 def test_a_folder_that_only_one_process_sees_is_refused(tmp_path):
   homes = [tmp_path / name for name in ('a', 'b')]
   for home in homes:
