@@ -42,7 +42,7 @@ def hold(folder: pathlib.Path) -> Iterator[None]:
         holder.unlink(missing_ok=True)
   except Timeout as error:
     raise UserError(
-      f'--workdir={folder} is being written by {_who(holder)}; wait for its '
+      f'The folder {folder} is being written by {_who(holder)}; wait for its '
       'end, stop it, or name another folder.'
     ) from error
 

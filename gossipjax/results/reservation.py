@@ -61,7 +61,7 @@ def reserved(
     make(folder)
   except OSError as error:
     raise UserError(
-      f'--workdir={folder} cannot be created: {error.strerror}.'
+      f'The folder {folder} cannot be created: {error.strerror}.'
     ) from error
   with lock.hold(folder):
     _check(folder, config, resume, kind)  # Another may have begun meanwhile.
@@ -84,7 +84,7 @@ def reserved(
 def _check(folder: pathlib.Path, config: Any, resume: bool, kind: str) -> None:
   path = folder / workdir.CONFIG
   if folder.exists() and not folder.is_dir():
-    raise UserError(f'--workdir={folder} is a file; name a folder.')
+    raise UserError(f'{folder} is a file; name a folder.')
   if path.exists():
     _check_kind(folder, kind)
     _check_same(folder, config, resume)
@@ -93,7 +93,7 @@ def _check(folder: pathlib.Path, config: Any, resume: bool, kind: str) -> None:
   ours = partials(path) | {folder / name for name in lock.FILES}
   if folder.exists() and {*folder.iterdir()} - ours:
     raise UserError(
-      f'--workdir={folder} is not empty and holds no run; name another folder.'
+      f'The folder {folder} is not empty and holds no run; name another folder.'
     )
 
 
@@ -101,7 +101,7 @@ def _check_kind(folder: pathlib.Path, wanted: str) -> None:
   found = workdir.kind(folder, workdir.claimed(folder))
   if found != wanted:
     raise UserError(
-      f'--workdir={folder} is a folder of `{found}`, not of `{wanted}`; name '
+      f'{folder} is a folder of `{found}`, not of `{wanted}`; name '
       'another folder.'
     )
 
@@ -112,7 +112,7 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
   if resume and more_steps.only(found, wanted):
     if why := more_steps.obstacle(config, found):
       raise UserError(
-        f'--workdir={folder} holds a run of config.steps={found["steps"]}, '
+        f'The folder {folder} holds a run of config.steps={found["steps"]}, '
         f'which cannot go on to {wanted["steps"]}: {why}; name another folder.'
       )
   elif found != wanted and not (
@@ -125,12 +125,12 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
     )
     turns = ', or add steps and seeds one after the other' * (resume and both)
     raise UserError(
-      f'--workdir={folder} holds a run of another config (they differ in '
+      f'The folder {folder} holds a run of another config (they differ in '
       f'{", ".join(unlike)}); name another folder{turns}.'
     )
   if not resume:
     raise UserError(
-      f'--workdir={folder} already holds a run of this config; '
+      f'The folder {folder} already holds a run of this config; '
       '--resume (in Python, resume=True) continues it, another folder starts a '
       'new run.'
     )

@@ -495,7 +495,7 @@ def test_a_workdir_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
   (tmp_path / 'file').write_text('mine')
   for place in f'{tmp_path}/file', f'{tmp_path}/file/run', '/proc/run':
     ended = program.run(tmp_path, *DIGITS, f'--workdir={place}')
-    refused(ended, f'--workdir={place}', None)
+    refused(ended, f'{place} folder', None)
   assert (tmp_path / 'file').read_text() == 'mine'
 
 

@@ -112,6 +112,8 @@ def test_what_is_no_trained_model_is_a_sentence(tmp_path):
   with pytest.raises(UserError, match='name the folder of one run that is fin'):
     gj.trained(tmp_path)
   compared(own(), folder=tmp_path / 'run')
+  with pytest.raises(UserError, match='^The folder .*/run already holds a run'):
+    compared(own(), folder=tmp_path / 'run')
   place = tmp_path / 'run/few'
   with pytest.raises(UserError, match=r'than this task: .*Dense_0\.bias'):
     gj.trained(place, linen())
