@@ -136,7 +136,7 @@ def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
 
 
 def folder_name(point: Mapping[str, Any]) -> str:
-  """A point as the name of a folder, of at most as many bytes as it may have."""
+  """A point as the name of a folder, of at most LONGEST bytes."""
   words = ','.join(f'{key}={value}' for key, value in point.items())
   if len(name := quote(words, safe='=,.')) <= LONGEST:
     return name

@@ -430,7 +430,7 @@ def test_a_target_that_nobody_reaches_is_refused_with_the_best(folder):
 
 def test_a_score_that_no_run_has_is_refused_with_those_there_are(folder):
   frame = analysis.load(folder).assign(test_mae=math.nan)
-  with pytest.raises(UserError, match='No run has test_mae; .*test_accuracy'):
+  with pytest.raises(UserError, match=r'No run has test_mae; .*test_accuracy'):
     analysis.to_target(frame, 'test_mae', 0.5)
 
 

@@ -259,7 +259,7 @@ def test_examples_in_the_order_of_their_labels_are_not_held_out(
   y = order(np.arange(200) % classes).astype(kind)
   test = np.zeros((2, 2)), y[:2]
   task = Task(None, None, None, (np.zeros((200, 2)), y), test)
-  with pytest.raises(UserError, match='order of their (labels|targets); sh'):
+  with pytest.raises(UserError, match=r'order of their (labels|targets); sh'):
     share_out(task, 2, 0, holdout='validation')
   mixed = task._replace(train=(np.zeros((200, 2)), y[np.arange(200) * 7 % 200]))
   assert len(share_out(mixed, 2, 0, holdout='validation').test[1]) == 20

@@ -112,13 +112,15 @@ def test_what_is_no_trained_model_is_a_sentence(tmp_path):
   with pytest.raises(UserError, match='name the folder of one run that is fin'):
     gj.trained(tmp_path)
   compared(own(), folder=tmp_path / 'run')
-  with pytest.raises(UserError, match='^The folder .*/run already holds a run'):
+  with pytest.raises(
+    UserError, match=r'^The folder .*/run already holds a run'
+  ):
     compared(own(), folder=tmp_path / 'run')
   place = tmp_path / 'run/few'
   with pytest.raises(UserError, match=r'than this task: .*Dense_0\.bias'):
     gj.trained(place, linen())
   for other in ('my_tasks:line', own):
-    with pytest.raises(UserError, match='trained: the task is .* such as'):
+    with pytest.raises(UserError, match=r'trained: the task is .* such as'):
       gj.trained(place, other)
   wide = {'layers': [{'w': jnp.zeros((16, 3))}], 'b': jnp.zeros((1, 2))}
   with pytest.raises(UserError, match=r'they differ in layers\.0\.w'):
