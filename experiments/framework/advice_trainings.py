@@ -31,10 +31,14 @@ ROUNDS = ((1, 1), (2, 1), (4, 2))  # Steps over those of the first; seeds.
 SHORTER = 15  # A full training has so many times the steps of a first pilot.
 
 
-def whole(name: str, method: str, scale: str) -> study.Study:
-  """A strategy at full length and its best rate."""
+def whole(
+  name: str, method: str, scale: str, seeds: int, trials: int
+) -> study.Study:
+  """A strategy at full length and the best of so many rates."""
   strategy = resolve.strategy_config(method, **METHODS[method])
-  return best_rate.method(name, WORKERS, scale, strategy)
+  return best_rate.method(
+    name, WORKERS, scale, strategy, seeds=seeds, trials=trials
+  )
 
 
 def config(name: str, method: str, scale: str) -> ConfigDict:
@@ -107,9 +111,23 @@ def to_target(
 ) -> dict[str, list[float]]:
   """Seconds of each strategy's seeds to the target that all-reduce sets.
 
-  A seed that never gets there costs its whole training, and then all-reduce's:
-  whoever wants the target has to begin again.
+  Each three seeds are a comparison with a target of its own, since the worst
+  of more seeds sets a lower one. A seed that never gets there costs its whole
+  training, and then all-reduce's: whoever wants the target has to begin again.
   """
+  found: dict[str, list[float]] = {}
+  for first in range(0, len(curves[DENSE]), best_rate.SEEDS):
+    three = slice(first, first + best_rate.SEEDS)
+    few = _to_target({m: each[three] for m, each in curves.items()}, higher)
+    for method, seconds in few.items():
+      found.setdefault(method, []).extend(seconds)
+  most = max(map(len, found.values()), default=0)
+  return {m: seconds for m, seconds in found.items() if len(seconds) == most}
+
+
+def _to_target(
+  curves: Mapping[str, list[Curve]], higher: bool
+) -> dict[str, list[float]]:
   pick = targets.pick(higher)
   bests = [pick(curve.scores) for curve in curves[DENSE]]
   target = targets.target_of(bests, higher)

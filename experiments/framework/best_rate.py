@@ -121,12 +121,13 @@ def method(
   seeds: int = SEEDS,
   tie: float = 0.0,
   at_best: Callable[[float], Study] | None = None,
+  trials: int = TRIALS,
 ) -> Study:
   """`tuned` for a strategy on a workload; quick, one rate and one seed."""
   config = workloads.config(workload, workers, scale, strategy)
   if scale == 'quick':
-    return tuned(workload, config, probe, 1, trials=1, at_best=at_best)
-  return tuned(workload, config, probe, seeds, tie=tie, at_best=at_best)
+    seeds = trials = 1
+  return tuned(workload, config, probe, seeds, trials, tie=tie, at_best=at_best)
 
 
 def further_seeds(

@@ -28,11 +28,12 @@ class Case(NamedTuple):
   picks: Mapping[str, str]
   unsure: Collection[str]
 
-  def table(self) -> list[dict[str, Any]]:
-    """Its seconds, a row for each strategy."""
+  def table(self, seeds: int) -> list[dict[str, Any]]:
+    """Its seconds, a row for each strategy, with columns for so many seeds."""
     return [
       self.cell
       | {'strategy': name, INSIDE: name not in self.unsure}
+      | {f'{SECONDS}{seed}': None for seed in range(seeds)}
       | {f'{SECONDS}{seed}': s for seed, s in enumerate(each)}
       for name, each in self.seconds.items()
     ]
@@ -52,7 +53,8 @@ def read(
   for row in rows:
     cell = {key: row[key] for key in CELL}
     mine = {s['strategy']: s for s in seconds if cell.items() <= s.items()}
-    of = lambda s: [v for key, v in s.items() if key.startswith(SECONDS)]
+    told = lambda s: [v for key, v in s.items() if key.startswith(SECONDS)]
+    of = lambda s: [second for second in told(s) if second is not None]
     found.append(
       Case(
         cell,

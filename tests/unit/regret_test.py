@@ -2,8 +2,9 @@
 
 import pytest
 
-from experiments.framework import regret
+from experiments.framework import advice_trainings, regret
 from experiments.framework.regret import Case
+from gossipjax.advice.ranking import Curve
 from gossipjax.results.standard_error import standard_error
 
 
@@ -44,6 +45,19 @@ def test_of_many_rivals_one_has_to_be_ahead_by_more():
   assert regret.is_below(0.1, alone, 'rule') is False
   found = case(mine=mine, ahead=ahead, **others)
   assert regret.is_below(0.1, found, 'rule') is None
+
+
+def test_each_three_seeds_have_a_target_of_their_own():
+  """A bad seed makes the target of its own three lower, and of no others."""
+  good, bad = Curve([0.5, 0.9], [1.0, 2.0]), Curve([0.5, 0.5], [1.0, 2.0])
+  dense, late = [good] * 5 + [bad], Curve([0.4, 0.6, 0.9], [1.0, 2.0, 3.0])
+  found = advice_trainings.to_target(
+    {'all_reduce': dense, 'late': [late] * 6}, higher=True
+  )
+  first, second = found['late'][:3], found['late'][3:]
+  assert first == pytest.approx([2 + 0.291 / 0.3] * 3)  # To 0.891.
+  assert second == pytest.approx([1 + 0.095 / 0.2] * 3)  # To 0.495.
+  assert len(found['all_reduce']) == 6
 
 
 def test_a_rate_at_the_edge_of_those_tried_decides_nothing():
