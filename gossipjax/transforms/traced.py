@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import (
   ClosedJaxpr,
   Jaxpr,
@@ -84,9 +85,9 @@ def written_out(
     results = evaluate(of['jaxpr'], replace, of_turn)
     carry, row = results[: of['num_carry']], results[of['num_carry'] :]
     found.append(row)
-  found += [row] * (len(numbers) - len(found))
-  stacked = map(jnp.stack, zip(*found[:: numbers.step], strict=True))
-  return [*carry, *stacked]
+  places = np.minimum(range(len(numbers)), len(found) - 1)[:: numbers.step]
+  stacked = map(jnp.stack, zip(*found, strict=True))
+  return [*carry, *(x[places] for x in stacked)]
 
 
 def depends_on_values(program: Any, *args: Any) -> bool:
