@@ -124,6 +124,7 @@ def test_without_a_manifest_files_are_taken_as_they_are(folder):
   assert len(analysis.load(folder)) == len(STEPS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures('compile_quickly')
 def test_a_finished_run_that_was_damaged_is_restored(tmp_path, capsys):
   config = defaults.get_config()

@@ -187,6 +187,7 @@ def test_a_level_looks_ahead_as_it_does_alone(size):
   close(train(ours, NESTEROV), train(elastic.strategy(period=3), NESTEROV))
 
 
+@pytest.mark.exhaustive
 def test_the_look_ahead_is_exchanged_at_no_level(mu=0.9, period=3):
   def by_hand():
     x, v = np.stack([start()] * P), 0.0
@@ -312,6 +313,7 @@ def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
       hierarchical.strategy(2, 8, outer=outer)
 
 
+@pytest.mark.exhaustive
 def test_all_groups_take_the_same_round_of_messages():
   """Else some devices would wait in a branch that others do not take."""
   always = adaptive_gossip.strategy(

@@ -58,6 +58,7 @@ def linear(name):
   return gj.Task(lambda key: model(name), loss, score, (x, y), (x, y))
 
 
+@pytest.mark.exhaustive
 def test_a_run_in_virtual_time_does_not_depend_on_names_of_a_model():
   slow = {'asynchronous': True, 'step_s': 0.1, 'factors': (1.0, 1.7, 2.3)}
   losses = [
