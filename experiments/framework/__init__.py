@@ -39,6 +39,7 @@ margins            who is as good as another on a workload
 site_methods       methods that train between sites: configs, outer rates
 step_times         seconds of a step: measured computing, modelled link
 advice_trainings   trainings that advice is held against
+advice_cases       what advice and simpler rules pick, and what that costs
 regret             what following a rule costs, and how sure that is
 silent_steps       the cost of a silent step of triggered gossip
 lost_mass          the gradient mass that a sparse all-reduce loses

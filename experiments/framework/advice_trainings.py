@@ -1,7 +1,7 @@
 """Trainings that advice is held against: pilots, and whole trainings."""
 
 import statistics
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -9,11 +9,10 @@ from ml_collections import ConfigDict
 from experiments.framework import best_rate, step_times, study, workloads
 from experiments.framework.kept import Kept
 from experiments.framework.single_run import Result
-from gossipjax.advice import choice, known_runs, pilot_config, risk
-from gossipjax.advice.halving import Pilot, Round, halving
+from gossipjax.advice import pilot_config
+from gossipjax.advice.halving import Pilot, Round
 from gossipjax.advice.pilot_plan import RATES
-from gossipjax.advice.ranking import DENSE, Candidate, Curve, Rank, ranked
-from gossipjax.advice.risk import Risk
+from gossipjax.advice.ranking import DENSE, Candidate, Curve, ranked
 from gossipjax.comparison import targets
 from gossipjax.config import resolve
 from gossipjax.results import crossing
@@ -107,7 +106,7 @@ def own_seconds(name: str, method: str, kept: Kept) -> float:
 
 
 def to_target(
-  curves: Mapping[str, list[Curve]], higher: bool
+  curves: Mapping[str, list[Curve]], higher: bool, share: float = targets.SHARE
 ) -> dict[str, list[float]]:
   """Seconds of each strategy's seeds to the target that all-reduce sets.
 
@@ -118,7 +117,8 @@ def to_target(
   found: dict[str, list[float]] = {}
   for first in range(0, len(curves[DENSE]), best_rate.SEEDS):
     three = slice(first, first + best_rate.SEEDS)
-    few = _to_target({m: each[three] for m, each in curves.items()}, higher)
+    of_three = {m: each[three] for m, each in curves.items()}
+    few = _to_target(of_three, higher, share)
     for method, seconds in few.items():
       found.setdefault(method, []).extend(seconds)
   most = max(map(len, found.values()), default=0)
@@ -126,11 +126,11 @@ def to_target(
 
 
 def _to_target(
-  curves: Mapping[str, list[Curve]], higher: bool
+  curves: Mapping[str, list[Curve]], higher: bool, share: float
 ) -> dict[str, list[float]]:
   pick = targets.pick(higher)
   bests = [pick(curve.scores) for curve in curves[DENSE]]
-  target = targets.target_of(bests, higher)
+  target = targets.target_of(bests, higher, share)
 
   def seconds(curve: Curve, again: float) -> float:
     place = crossing.place(curve.scores, target, higher)
@@ -144,57 +144,3 @@ def _to_target(
     for method, each in curves.items()
     if each and all(curve.scores for curve in each)
   }
-
-
-def advised(
-  name: str,
-  link: str,
-  made: Mapping[Pilot, Result],
-  own_s: Mapping[str, float],
-  full: int,
-  tables: Collection[str],
-) -> str:
-  """What halving over the pilots recommends on a link.
-
-  Args:
-    name: of the workload.
-    link: that is asked about.
-    made: runs of the pilots.
-    own_s: seconds of a step of each strategy without the link.
-    full: steps of a whole training.
-    tables: workloads whose whole trainings are known, but for this one's.
-  """
-  higher = not workloads.WORKLOADS[name].is_loss
-  first = [p.candidate for p in made if p.steps == rounds(full)[0].steps]
-  asking = halving(
-    list(dict.fromkeys(first)),
-    rounds(full),
-    full,
-    higher,
-    risks={
-      method: _risk(name, method, tables)
-      for method in METHODS
-      if method != DENSE
-    },
-  )
-  asked = next(asking)
-  while True:
-    curves = [
-      curve(name, made[p], own_s[p.candidate.name], link) for p in asked
-    ]
-    try:
-      asked = asking.send(curves)
-    except StopIteration as end:
-      ranks: list[Rank] = end.value
-      return choice.chosen(ranks)
-
-
-def _risk(name: str, method: str, tables: Collection[str]) -> Risk:
-  known = [
-    run
-    for run in known_runs.of_strategy(
-      known_runs.kept(), config(name, method, 'cpu').strategy
-    )
-    if run.table in tables and run.table != name
-  ]
-  return risk.of(known, config(name, DENSE, 'cpu'))

@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.framework import finding_files, workloads
 from experiments.framework.kept import Kept, once_per_seed
-from gossipjax.advice import known_runs
+from gossipjax.advice import known_file, known_runs
 from gossipjax.advice.known_runs import DENSE, Known
 from gossipjax.comparison import targets
 from gossipjax.config import given_arguments
@@ -31,14 +31,26 @@ Line = Mapping[str, Any]
 def text(kept: Kept | None = None) -> str:
   """The file; of `kept`, by default all runs that are committed."""
   found = io.StringIO()
-  writer = csv.writer(found, lineterminator='\n')
-  writer.writerow(Known._fields)
-  for name in BELIEVED:
-    writer.writerows(_of_comparison(name))
+  writer = csv.DictWriter(found, known_file.columns(), lineterminator='\n')
+  writer.writeheader()
   kept = kept or Kept()
-  for path in sorted(kept.folder.glob('*.jsonl')):
-    writer.writerows(_of_kept(path.stem, kept.lines(path.stem).values()))
+  by_share = ([*_known(kept, share)] for share in known_file.SHARES)
+  for each in zip(*by_share, strict=True):  # Of one run.
+    row: dict[str, Any] = {}
+    for share, known in zip(known_file.SHARES, each, strict=True):
+      told = known._asdict().items()
+      row |= {known_file.column(name, share): value for name, value in told}
+    writer.writerow(row)
   return found.getvalue()
+
+
+def _known(kept: Kept, share: float) -> Iterator[Known]:
+  """All runs; whether they get to a share of all-reduce's best score."""
+  for name in BELIEVED:
+    yield from _of_comparison(name)
+  for path in sorted(kept.folder.glob('*.jsonl')):
+    lines = kept.lines(path.stem).values()
+    yield from _of_kept(path.stem, lines, share)
 
 
 def _of_comparison(name: str) -> Iterator[Known]:
@@ -62,7 +74,7 @@ def _of_comparison(name: str) -> Iterator[Known]:
     )
 
 
-def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[Known]:
+def _of_kept(kind: str, lines: Iterable[Line], share: float) -> Iterator[Known]:
   """Of each comparison in a file of kept runs, those beside all-reduce."""
   what = workloads.WORKLOADS.get(kind)
   metric = what.metric if what else 'test_accuracy'
@@ -80,7 +92,7 @@ def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[Known]:
     best = [_best(rates, metric) for rates in settings.values()]
     dense = [r for r in best if _name(r) == DENSE and _bests(r, metric)]
     if dense:
-      yield from _beside(kind, metric, dense[0], best)
+      yield from _beside(kind, metric, dense[0], best, share)
 
 
 def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
@@ -142,12 +154,17 @@ def _name(runs: list[Line]) -> str:
 
 
 def _beside(
-  kind: str, metric: str, dense: list[Line], best: list[list[Line]]
+  kind: str,
+  metric: str,
+  dense: list[Line],
+  best: list[list[Line]],
+  share: float,
 ) -> Iterator[Known]:
   for runs in best:
     if runs is not dense:
       base = _paired(dense, runs, metric)
-      least, arrived = (_steps(each, base, metric) for each in (base, runs))
+      target = targets.target_of(_bests(base, metric), is_higher(metric), share)
+      least, arrived = (_steps(each, target, metric) for each in (base, runs))
       ratio = math.inf
       if arrived:
         ratio = statistics.fmean(arrived) / statistics.fmean(least)
@@ -172,10 +189,9 @@ def _paired(dense: list[Line], runs: list[Line], metric: str) -> list[Line]:
   return same if _bests(same, metric) else dense
 
 
-def _steps(runs: list[Line], base: list[Line], metric: str) -> list[float]:
-  """Those in which runs reach the target that all-reduce's set."""
-  higher = is_higher(metric)
-  target = targets.target_of(_bests(base, metric), higher)
+def _steps(runs: list[Line], target: float, metric: str) -> list[float]:
+  """Those in which runs reach a target."""
   curves = (_curve(run, metric) for run in runs)
+  higher = is_higher(metric)
   found = (crossing.crossing(curve, target, higher) for curve in curves)
   return [step for step in found if step is not None]

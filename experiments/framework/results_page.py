@@ -21,7 +21,7 @@ from experiments.framework import (
   strategy_table,
 )
 from experiments.framework.seed_statistics import BYTES
-from gossipjax.advice import known_runs
+from gossipjax.advice import known_file
 from gossipjax.commands import command_line, console
 from gossipjax.comparison.units import duration, size
 from gossipjax.errors import UserError
@@ -169,7 +169,7 @@ def pages() -> dict[pathlib.Path, str]:
   found = {
     ROOT / 'RESULTS.md': results(),
     ROOT / 'README.md': readme(),
-    known_runs.PATH: known_runs_file.text(),
+    known_file.PATH: known_runs_file.text(),
   }
   for kept in findings():
     for name, text in finding_files.rendered(kept).items():

@@ -21,7 +21,14 @@ from gossipjax.training.run import Run, resolve_run
 from gossipjax.training.train import train
 
 # Keys of a config that change no result: files, and whatever reads them.
-WITHOUT_EFFECT = ('data', 'log', 'checkpoint_every', 'variants', 'executor')
+WITHOUT_EFFECT = (
+  'data',
+  'log',
+  'checkpoint_every',
+  'variants',
+  'executor',
+  'target_share',
+)
 # Fields of a record with a number for every worker: the sum is kept, of SENT
 # also the largest. Seconds of this machine are kept once, for the whole run.
 SENT = ('bytes_sent', 'messages')

@@ -13,7 +13,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from experiments.framework import strategy_table
-from gossipjax.advice import known_runs
+from gossipjax.advice import known_file
 from gossipjax.comparison import markup
 from gossipjax.comparison.scores import told
 from gossipjax.config import arguments, resolve
@@ -138,7 +138,7 @@ def _results(name: str) -> Iterator[str]:
       'held out': told(known.score, known.value),
       'held out, all-reduce': told(known.score, known.dense),
     }
-    for known in known_runs.kept()
+    for known in known_file.kept()
     if known.strategy == name
   ]
   none = 'Its convergence is in no table of `experiments` yet.'

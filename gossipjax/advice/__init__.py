@@ -1,7 +1,8 @@
 """Which strategy to use on a model, a machine and a link.
 
 advise               forecasts the seconds of a step of every strategy
-known_runs           what is known: known_runs.csv, and how far a run is
+known_runs           what is known of a run, and how far it is from a config
+known_file           known_runs.csv, what kept runs of the repository say
 known_workdirs       what is known from workdirs given
 known_table          what is known of a config's strategies, in words
 risk                 whether a strategy gets where all-reduce does

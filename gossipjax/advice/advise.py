@@ -13,8 +13,8 @@ from ml_collections import ConfigDict
 from gossipjax import network
 from gossipjax.advice import known_runs, periods, risk, step_cost
 from gossipjax.advice.forecast import Forecast
+from gossipjax.comparison import variant
 from gossipjax.comparison.certainty import NOISE
-from gossipjax.comparison.variant import check
 from gossipjax.config import resolve
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
@@ -70,6 +70,32 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
   return {dense: found.pop(dense), **found}
 
 
+def check(config: ConfigDict) -> None:
+  """Refuses what nobody can train, or measure, before anything is measured.
+
+  Raises:
+    UserError: a variant differs in more than how it trains, or has seconds
+      that `advise` does not measure.
+  """
+  if config.get('devices_per_worker', 0) > 1:
+    raise UserError(
+      'advise measures workers of one device; set config.devices_per_worker=0.'
+    )
+  for name, run in variants(config):
+    for key in ('task', 'split', 'workers', 'steps'):
+      if run[key] != config[key]:
+        raise UserError(
+          f'config.variants.{name}.{key}: advise compares strategies for one '
+          f'config.{key}; compare these variants with `run`.'
+        )
+    if run.get('cluster') or run.get('engine'):
+      raise UserError(
+        'advise measures steps in which all workers wait for each other; leave '
+        'out config.cluster and config.engine, or compare them with `run`.'
+      )
+  runs(config)
+
+
 def forecasts(
   config: ConfigDict,
   known: Sequence[known_runs.Known] = (),
@@ -91,7 +117,7 @@ def forecasts(
   """
   config = ConfigDict({**config, 'seeds': ()})  # They cost the same.
   named, tasks = dict(variants(config)), {}
-  checked = [check(name, run, tasks) for name, run in named.items()]
+  checked = [variant.check(name, run, tasks) for name, run in named.items()]
   task = checked[0].run.task
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   computing: dict[tuple[Any, ...], float] = {}  # Seconds; noise must not rank.

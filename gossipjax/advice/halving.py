@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gossipjax.advice.ranking import DENSE, Candidate, Curve, Rank, ranked
 from gossipjax.advice.risk import Risk
+from gossipjax.comparison.targets import SHARE
 
 KEPT = 2  # Strategies beside all-reduce of which a round drops none.
 
@@ -60,6 +61,7 @@ def halving(
   seed: int = 0,
   told: Callable[[list[Rank]], None] = lambda ranks: None,
   risks: Mapping[str, Risk] | None = None,
+  share: float = SHARE,
 ) -> Halving:
   """Asks for pilots and gets their curves, in the same order.
 
@@ -70,7 +72,7 @@ def halving(
     higher: whether large scores are good.
     seed: the first.
     told: called with the ranks of each round that is complete.
-    risks: see `ranked`.
+    risks, share: see `ranked`.
 
   Returns:
     A rank for each name of the last round, the least expected seconds first;
@@ -83,7 +85,7 @@ def halving(
     by: dict[Candidate, list[Curve]] = {}
     for pilot, curve in zip(asked, curves, strict=True):
       by.setdefault(pilot.candidate, []).append(curve)
-    ranks = ranked(by, steps, full, higher, risks)
+    ranks = ranked(by, steps, full, higher, risks, share)
     if all(rank.candidate.name != DENSE for rank in ranks):
       return []  # There is nothing to compare with.
     told(ranks)

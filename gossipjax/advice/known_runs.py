@@ -1,19 +1,12 @@
-"""Runs that are known: those kept in the repository, and how far they are.
+"""Runs that are known, see known_file and known_workdirs: how far they are."""
 
-known_runs.csv is written by `python -m experiments.framework.results_page`, so
-that an installed package has them too.
-"""
-
-import csv
 import math
-import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gossipjax.comparison import answer
 from gossipjax.config import defaults, given_arguments
 
-PATH = pathlib.Path(__file__).with_name('known_runs.csv')
 DENSE = answer.DENSE
 UNLIKE = 5  # Distance of runs that share neither task nor kind of model.
 IID = 'iid'  # The split that needs no word.
@@ -38,8 +31,8 @@ class Known(NamedTuple):
     score: name of the column, such as test_accuracy.
     value: of the run, at its end or at its best.
     dense: of all-reduce.
-    missed: share of the seeds that never get to 99 % of the best of all-reduce;
-      NaN if only the end is known.
+    missed: share of the seeds that never get to a share of the best of
+      all-reduce, `config.target_share`; NaN if only the end is known.
     relative_steps: to that target, over those of all-reduce, mean of the seeds
       that reach it; infinite if none does, NaN if they are not known.
     seeds: how many.
@@ -65,20 +58,6 @@ class Known(NamedTuple):
   def place(self) -> str:
     """'cnn on fashion_mnist with sgd, P = 8'."""
     return place(self)
-
-
-def kept(path: pathlib.Path = PATH) -> list[Known]:
-  """What the package knows of strategies beside all-reduce.
-
-  Args:
-    path: a CSV file whose columns are the fields of Known.
-  """
-  types = Known.__annotations__
-  with path.open(newline='') as lines:
-    return [
-      Known(**{name: types[name](row[name]) for name in Known._fields})
-      for row in csv.DictReader(lines)
-    ]
 
 
 def of_strategy(

@@ -4,26 +4,41 @@ import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from gossipjax.advice import known_file
 from gossipjax.advice.known_runs import DENSE, Known, identity
 from gossipjax.comparison import answer, target_costs
+from gossipjax.comparison.targets import SHARE
 from gossipjax.config import given_arguments
 from gossipjax.config.variants import merged_by_name
 from gossipjax.results import reader
 
 
-def of_workdirs(folders: Sequence[str | pathlib.Path]) -> Iterator[Known]:
+def with_kept(folders: Sequence[str], share: float) -> list[Known]:
+  """The runs that the package knows, and `of_workdirs`."""
+  return [*known_file.kept(share=share), *of_workdirs(folders, share)]
+
+
+def of_workdirs(
+  folders: Sequence[str | pathlib.Path], share: float = SHARE
+) -> Iterator[Known]:
   """Of each comparison, its runs beside its all-reduce.
 
   Of variants that differ in the learning rate alone, the best is known: a
   strategy that reached the target at one rate does not miss it by another.
 
+  Args:
+    folders: workdirs; each counts once.
+    share: of all-reduce's best score that is the target, whichever theirs was.
+
   Raises:
     UserError: a folder is no workdir with a finished run.
   """
   by_place = {pathlib.Path(f).resolve(): pathlib.Path(f) for f in folders}
-  for folder in by_place.values():  # Each counts once.
+  for folder in by_place.values():
     summary, runs = reader.summary(folder), reader.read(folder)
-    found = answer.of(summary, runs)
+    goal = {'target': 0.0, 'target_share': share}
+    asked = {**summary, 'config': {**summary['config'], **goal}}
+    found = answer.of(asked, runs)
     if found is None or found.reference.score is None:
       continue
     # Also of variants that diverged before their first record.
@@ -55,11 +70,11 @@ def _of_row(
 ) -> Known:
   """A row of an answer.
 
-  Where the config set a target, `missed` and `steps` are NaN: those kept are of
-  99 % of all-reduce's best score.
+  Where runs ended at a target, `missed` and `steps` are NaN: those that did not
+  get there might have reached another.
   """
   missed = steps = math.nan
-  if not found.given and found.reference.arrives:
+  if found.share and found.reference.arrives:
     missed = [*row.each.values()].count(target_costs.NEVER) / len(row.each)
     if missed in (0, 1):  # Of some seeds alone the steps are not kept.
       steps = row.steps / found.reference.steps

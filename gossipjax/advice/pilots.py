@@ -170,6 +170,7 @@ def run(
     seed,
     ranks.append,
     risks,
+    configs[DENSE].target_share,
   )
   asked = next(asking)
   while True:

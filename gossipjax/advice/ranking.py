@@ -17,7 +17,7 @@ from gossipjax.comparison.target_costs import NEVER
 from gossipjax.results import crossing
 
 DENSE = 'all_reduce'
-# Goals of a forecast, below the best score of all-reduce.
+# Goals of pilots, below the best score of all-reduce.
 WORSE = (0.01, 0.02, 0.04, 0.08)
 _SECONDS = ('seconds', 'expected', 'low', 'high', 'whole')  # Of a Rank.
 
@@ -43,9 +43,9 @@ class Rank(NamedTuple):
     candidate: at the best rate of its name.
     seconds: what pilots alone forecast, to what all-reduce reaches, of a
       training of full length: the mean over WORSE goals, of the mean over
-      seeds; one goal, or seed, is noise. Pilots of full length have the hardest
-      goal only, which is the target itself. A goal that is not reached costs
-      the whole training and then all-reduce's.
+      seeds; one goal, or seed, is noise. Of pilots of full length the target is
+      the goal. One that is not reached costs the whole training and then
+      all-reduce's.
     expected: seconds with the risk that it never gets there. If it does, it
       takes as many steps as whole trainings that did, over all-reduce's, or if
       none is known, as many seconds as to the scores that both pilots have.
@@ -82,6 +82,7 @@ def ranked(
   full: int,
   higher: bool,
   risks: Mapping[str, Risk] | None = None,
+  share: float = targets.SHARE,
 ) -> list[Rank]:
   """A rank for each name, at its best rate, the least expected seconds first.
 
@@ -91,15 +92,14 @@ def ranked(
     full: steps of the training that is forecast.
     higher: whether large scores are good.
     risks: by name, of all but all-reduce. Pilots of full length need none.
+    share: of all-reduce's best score that is the target.
   """
   means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
   dense = [mean for c, mean in means.items() if c.name == DENSE]
   pick = targets.pick(higher)
   bests = [pick(mean.scores) for mean in dense]
-  goals = [
-    targets.share(pick(bests), higher, worse)
-    for worse in (WORSE[: None if steps < full else 1] if bests else ())
-  ]
+  below = WORSE if steps < full else (1 - share,)
+  goals = [targets.share(pick(bests), higher, b) for b in below if bests]
   again = min((_seconds(m, goals[0], higher) for m in dense), default=NEVER)
   found: dict[str, Rank] = {}
   for candidate, mean in means.items():
@@ -111,7 +111,7 @@ def ranked(
       found[candidate.name] = rank
   needed = (risks or {}) if steps < full else {}
   ranks = [
-    _with_risk(rank, found.get(DENSE), needed, means, higher)
+    _with_risk(rank, found.get(DENSE), needed, means, higher, share)
     for rank in found.values()
   ]
   return sorted(ranks, key=lambda rank: _order(rank, higher))
@@ -123,17 +123,19 @@ def _with_risk(
   risks: Mapping[str, Risk],
   means: Mapping[Candidate, Curve],
   higher: bool,
+  share: float,
 ) -> Rank:
   """With the risk of missing the target.
 
   Where no whole training is known to get there, the pilots tell how long it
-  takes. A candidate that does not reach the hardest goal, and whose best score
-  is no better than all-reduce's first one, is taken to miss it for certain.
+  takes. A candidate that does not reach the target in pilots, and whose best
+  score is no better than all-reduce's first one, is taken to miss it.
   """
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank
   never = rank.whole + dense.seconds
-  pick, goal = targets.pick(higher), targets.share(dense.score, higher)
+  pick = targets.pick(higher)
+  goal = targets.target_of([dense.score], higher, share)
   hopeless = pick(rank.score, dense.first) == dense.first
   if hopeless and pick(rank.score, goal) != rank.score:
     return rank._replace(expected=never, low=never, high=never, risk=risk)

@@ -10,18 +10,22 @@ from gossipjax.advice.halving import entering
 from gossipjax.advice.ranking import DENSE, WORSE, Rank
 from gossipjax.comparison import scores
 from gossipjax.comparison.target_costs import NEVER
+from gossipjax.comparison.targets import SHARE
 from gossipjax.comparison.units import duration
 
 SHOWN = 2  # Strategies that are named beside the one to use.
 
 
-def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
+def tried(
+  ranks: Sequence[Rank], full: int, more: str, share: float = SHARE
+) -> str:
   """What is recommended after pilots, in sentences.
 
   Args:
     ranks: of the last complete round, the least expected seconds first.
     full: steps of the config.
     more: the command that leaves a config for whole trainings; '' if this did.
+    share: of the best score of all-reduce that is the target.
   """
   first, dense, name = ranks[0], dense_of(ranks), chosen(ranks)
   if name != DENSE:
@@ -47,8 +51,8 @@ def tried(ranks: Sequence[Rank], full: int, more: str) -> str:
     )
   said += (
     f' Learning rates are the best of pilots of {first.steps} of {full} steps, '
-    'on validation data. The target is a hundredth worse than the best score '
-    'of all-reduce'
+    f'on validation data. The target is {100 * (1 - share):.3g} % worse than '
+    'the best score of all-reduce; config.target_share sets another'
   )
   said += '.' if first.steps == full else _scaled()
   if more:

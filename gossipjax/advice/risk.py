@@ -1,6 +1,6 @@
 """How likely a strategy misses the target, by kept whole trainings.
 
-The target is 99 % of the best score of all-reduce.
+The target is a share of the best score of all-reduce, see known_file.
 
 A pilot is too short to see it: a strategy ahead after a quarter of the steps
 often never arrives, and one that lags often does, see

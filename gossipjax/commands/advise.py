@@ -10,9 +10,10 @@ own. Then, for --minutes, it trains your config for a few steps under the
 strategies whose steps are faster than all-reduce's on the link, at several
 learning rates, on validation data, the better half, at least two, for longer.
 It recommends the strategy with the lowest expected seconds to all-reduce's
-score if it saves more than 5 %, and names those dropped or not tried. Kept
-trainings, all and those most like yours, give the probability of reaching that
-score, and the steps. Running the same command again resumes.
+score, or to a share of it, config.target_share, if it saves more than 5 %, and
+names those dropped or not tried. Kept trainings, all and those most like yours,
+give the probability of reaching the target, and the steps. Running the same
+command again resumes.
 
 Seconds of a step are measured here for one worker; --table shows them. The link
 is modelled; --link may be a JSON file with latency_s and bytes_per_s.
@@ -27,7 +28,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from gossipjax import executors, network
-from gossipjax.advice import advise, known_runs, known_table, known_workdirs
+from gossipjax.advice import advise, known_table, known_workdirs
 from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line, console
 from gossipjax.comparison import units
@@ -93,10 +94,10 @@ def main(
   link = _put_link(config)
   if given.workers is not None:
     config.workers = given.workers
-  check(config)
-  _tell_overlap(config)
+  advise.check(config)
+  _tell_unused(config)
   executors.emulate(devices([config]) if given.minutes > 0 else 1)
-  known = [*known_runs.kept(), *known_workdirs.of_workdirs(given.known)]
+  known = known_workdirs.with_kept(given.known, config.target_share)
   within = f', within groups {_told(link.group)}' if link.group else ''
   print(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '
@@ -132,34 +133,14 @@ def _check_flags(given: flags.FlagValues) -> None:
     raise UserError('--tune needs pilots; give them time, such as --minutes=5.')
 
 
-def check(config: ConfigDict) -> None:
-  """Refuses what nobody can train, or measure, before a word is said.
-
-  Raises:
-    UserError: a variant differs in more than how it trains, or has seconds
-      that `advise` does not measure.
-  """
-  if config.get('devices_per_worker', 0) > 1:
-    raise UserError(
-      'advise measures workers of one device; set config.devices_per_worker=0.'
+def _tell_unused(config: ConfigDict) -> None:
+  """Says what becomes of a given target and of exchanges beside computing."""
+  if config.target:
+    console.say(
+      f'advise does not use config.target={config.target:g}; its target is '
+      f'{config.target_share:g} of the best score of all-reduce, '
+      'config.target_share.'
     )
-  for name, run in variants(config):
-    for key in ('task', 'split', 'workers', 'steps'):
-      if run[key] != config[key]:
-        raise UserError(
-          f'config.variants.{name}.{key}: advise compares strategies for one '
-          f'config.{key}; compare these variants with `run`.'
-        )
-    if run.get('cluster') or run.get('engine'):
-      raise UserError(
-        'advise measures steps in which all workers wait for each other; leave '
-        'out config.cluster and config.engine, or compare them with `run`.'
-      )
-  advise.runs(config)
-
-
-def _tell_overlap(config: ConfigDict) -> None:
-  """Says what becomes of exchanges beside computing."""
   if any(run.get('overlap') for _, run in variants(config)):
     console.say(
       'advise forecasts and tries every strategy without config.overlap; those '

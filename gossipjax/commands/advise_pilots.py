@@ -74,7 +74,8 @@ def attempt(
     ranks = rounds[-1]
     show('Tried', recommendation.rows(ranks, bench.metric))
     more = '' if given.tune else f'{again} --tune'
-    print(recommendation.tried(ranks, config.steps, more))
+    share = config.target_share
+    print(recommendation.tried(ranks, config.steps, more, share))
     if rest:
       print(f'\n{rest}')
     if given.tune:

@@ -1,6 +1,6 @@
 """The answer of a comparison: which run is first at the target, and how surely.
 
-The target is `config.target`, else a hundredth worse than the best score of
+The target is `config.target`, else `config.target_share` of the best score of
 all-reduce. What a run costs until then is read between two evaluations, see
 results/crossing.py.
 """
@@ -16,7 +16,7 @@ from gossipjax.comparison.target_costs import (
   row,
   scored,
 )
-from gossipjax.comparison.targets import pick, share, target_of
+from gossipjax.comparison.targets import SHARE, pick, share, target_of
 from gossipjax.results import total_time
 from gossipjax.results.reader import Run
 from gossipjax.tasks.task import is_higher
@@ -32,7 +32,8 @@ class Answer(NamedTuple):
     higher: whether large values of it are good.
     target: a value of it.
     easier: a target that is a hundredth worse.
-    given: whether the config gave the target.
+    share: of the best score of all-reduce that the target is; 0 if the config
+      gave the target.
     link: name of the modelled link.
     clock: how seconds are known, see `total_time.kind`.
     sharing: devices that this one stands for, by which computing was divided:
@@ -50,7 +51,7 @@ class Answer(NamedTuple):
   higher: bool
   target: float
   easier: float
-  given: bool
+  share: float
   link: str
   clock: str
   sharing: tuple[int, int]
@@ -132,7 +133,8 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   dense = next((n for n in good if _strategy(groups[n]) == DENSE), good[0])
   best = pick(higher)
   reached = [best(curve) for curve in curves(groups[dense].values(), metric)]
-  target = given or target_of(reached, higher)
+  part = config.get('target_share', SHARE)  # Older runs have none.
+  target = given or target_of(reached, higher, part)
   rows = [
     row(name, seeds, metric, target, higher) for name, seeds in groups.items()
   ]
@@ -142,7 +144,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
     higher,
     target,
     share(target, higher),
-    bool(given),
+    0.0 if given else part,
     total_time.link_title(config),
     total_time.kind(shown[0]),
     (min(stands_for), max(stands_for)),

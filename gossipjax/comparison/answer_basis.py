@@ -11,12 +11,14 @@ def basis(answer: Answer) -> str:
   which = ', of its worst seed' * (len(dense.each) > 1)
   which += ' that did not diverge' * (dense.diverged > 0) + dense.ending
   plain = answer.higher and answer.target > 0
-  share = '99 % of' if plain else 'a hundredth worse than'
+  worse = 100 * (1 - answer.share)
+  share = f'{100 - worse:.4g} % of' if plain else f'{worse:.3g} % worse than'
   target = (
     "The target is the config's."
-    if answer.given
+    if not answer.share
     else f'The target is {share} the best of {answer.dense}{which}; '
-    'config.target sets another, config.target_score another score.'
+    'config.target_share or config.target sets another, config.target_score '
+    'another score.'
   )
   if answer.clock == VIRTUAL:
     return f'{target} Virtual seconds are modelled, waiting included.'

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-SHARE = 0.99  # Of the best score of all-reduce.
+SHARE = 0.99  # Of the best score of all-reduce, unless the config says.
 
 
 def pick(higher: bool) -> Callable[..., float]:
@@ -10,15 +10,18 @@ def pick(higher: bool) -> Callable[..., float]:
   return max if higher else min
 
 
-def target_of(bests: Iterable[float], higher: bool) -> float:
-  """The target that all-reduce sets: SHARE of the best score of its worst seed,
-  so that it gets there with every seed.
+def target_of(
+  bests: Iterable[float], higher: bool, part: float = SHARE
+) -> float:
+  """The target that all-reduce sets: a share of the best score of its worst
+  seed, so that it gets there with every seed.
 
   Args:
     bests: the best score of each seed.
     higher: whether large values are good.
+    part: that is enough, `config.target_share`.
   """
-  return share(min(bests) if higher else max(bests), higher)
+  return share(min(bests) if higher else max(bests), higher, 1 - part)
 
 
 def share(best: float, higher: bool, less: float = 1 - SHARE) -> float:

@@ -60,7 +60,8 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
       # Loggers beside records.jsonl; each needs an extra of the same name.
       'log': {'tensorboard': False, 'wandb': False},
       'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
-      'target': 0.0,  # Score to be reached; 0: 1 % short of all-reduce's best.
+      'target': 0.0,  # Score to be reached; 0: a share of all-reduce's best.
+      'target_share': 0.99,  # Of a loss, 0.99 is one hundredth more.
       'target_score': '',  # '': accuracy, else loss, else first by name.
       **_LINKS,
       # Machines of virtual time, see `cluster` below; {}: train in lock-step.

@@ -110,9 +110,9 @@ RANGES: Mapping[str, Range] = {
   'timeout_s': SECONDS,
   'target_accuracy': Range(0, 1, 'a share'),
   'target': ANY,
+  'target_share': SHARE,
   # Of strategies.
-  'density': SHARE,
-  'densities': SHARE,
+  **dict.fromkeys(('density', 'densities'), SHARE),
   **dict.fromkeys((*PERIODS, 'shortest', 'longest'), _count('steps')),
   'schedule': _count('draws', most=2**16),
   'switch': _count('steps', least=0),

@@ -62,7 +62,7 @@ def _check_seconds(config: ConfigDict) -> None:
   to one target."""
   first = None
   for name, changes in (config.get('variants') or {}).items():
-    for key in ('link', 'group_link', 'target', 'target_score'):
+    for key in ('link', 'group_link', 'target', 'target_share', 'target_score'):
       if key in changes and changes[key] != config.get(key):
         raise UserError(
           f'config.variants.{name}.{key}: a comparison has one {key}; run it '

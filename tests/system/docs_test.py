@@ -13,7 +13,7 @@ import pytest
 import gossipjax
 from experiments.framework import strategy_pages, strategy_table
 from gossipjax import compressors, models, network, triggers
-from gossipjax.advice import known_runs
+from gossipjax.advice import known_file
 from gossipjax.compressors import selections
 from gossipjax.config import parts, resolve
 from gossipjax.tasks import named, shares
@@ -125,12 +125,12 @@ def test_a_page_is_of_its_strategy_and_the_figures_that_are_kept(monkeypatch):
   assert '`density` | `0.001`' in page('gtopk')
   (known,) = (
     run
-    for run in known_runs.kept()
+    for run in known_file.kept()
     if (run.table, run.strategy) == ('fashion-dense', 'power_sgd')
   )
   both = f'| {100 * known.value:.2f} % | {100 * known.dense:.2f} % |'
   assert f'(fashion-dense) {both}' in page('power_sgd')
-  monkeypatch.setattr(known_runs, 'kept', list)
+  monkeypatch.setattr(known_file, 'kept', list)
   assert 'in no table' in page('power_sgd')
 
 

@@ -16,7 +16,6 @@ from gossipjax.advice import (
   step_cost,
   tuned,
 )
-from gossipjax.commands import advise as command
 from gossipjax.comparison.variant import check
 from gossipjax.config import defaults, resolve
 from gossipjax.config.variants import variants
@@ -178,7 +177,7 @@ def test_variants_that_a_step_does_not_compare_are_refused(change, words):
   config = defaults.get_config()
   config.variants = {'all_reduce': {}, 'other': change}
   with pytest.raises(UserError, match=words):
-    command.check(config)
+    advise.check(config)
 
 
 def test_a_calibrated_link_is_read_from_its_file(tmp_path):

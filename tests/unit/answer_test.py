@@ -420,7 +420,7 @@ def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
   runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.1)}
   chosen = {'target': 0.4, 'target_score': 'loss'}  # The loss is 1 / step.
   told = found(tmp_path / 'a', runs, chosen)
-  assert (told.metric, told.higher, told.given) == ('test_loss', False, True)
+  assert (told.metric, told.higher, told.share) == ('test_loss', False, 0)
   assert told.easier == pytest.approx(0.404)
   assert told.reference.total.mean == pytest.approx(1.1 * 2.6)
   text = ' '.join(answer_text.sentences(told))
@@ -430,8 +430,14 @@ def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
   assert answer_text.sentences(none)[0].startswith('No run reached held-out')
   best = found(tmp_path / 'c', runs, {'target_score': 'loss'})
   assert best.target == pytest.approx(1.01 / 3)
-  worse = 'The target is a hundredth worse than the best of dense; '
+  worse = 'The target is 1 % worse than the best of dense; '
   assert worse in answer_basis.basis(best)
+  less = found(
+    tmp_path / 'e', runs, {'target_score': 'loss', 'target_share': 0.9}
+  )
+  assert less.target == pytest.approx(1.1 / 3)
+  assert less.reference.total.mean < best.reference.total.mean
+  assert 'The target is 10 % worse than the best' in answer_basis.basis(less)
   below = {'dense': curve((-3.0, -2.0))}  # As accuracies, to have a direction.
   negative = found(tmp_path / 'd', below, {'variants': ONE})
   assert negative.target == pytest.approx(-2.02)

@@ -207,8 +207,8 @@ def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
     line('sgd', 'local_sgd', 0.8, 'd', probe='a:b'),  # The same run once more.
   ]
   row = only_known(tmp_path, lines)
-  assert float(row['dense']) == 0.8 and float(row['missed']) == 0
-  assert float(row['relative_steps']) == 1 and row['seeds'] == '1'
+  assert float(row['dense']) == 0.8 and float(row['missed_0.99']) == 0
+  assert float(row['relative_steps_0.99']) == 1 and row['seeds'] == '1'
 
 
 def test_known_runs_are_held_against_all_reduce_with_their_own_seeds(tmp_path):
@@ -220,7 +220,7 @@ def test_known_runs_are_held_against_all_reduce_with_their_own_seeds(tmp_path):
   ]
   lines[1]['key']['config']['seed'] = 1
   row = only_known(tmp_path, lines)
-  assert float(row['dense']) == 0.8 and float(row['relative_steps']) == 1
+  assert float(row['dense']) == 0.8 and float(row['relative_steps_0.99']) == 1
 
 
 def test_known_runs_tell_how_examples_are_shared_out(tmp_path):
@@ -241,5 +241,5 @@ def test_a_seed_that_diverged_misses_the_target_in_known_runs(
     lines[-1]['result']['diverged'] = 'The loss is NaN' * (seed < diverged)
   row = only_known(tmp_path, lines)
   assert (row['strategy'], row['seeds']) == ('topk', '2')
-  assert float(row['missed']) == diverged / 2
+  assert float(row['missed_0.99']) == diverged / 2
   np.testing.assert_equal(float(row['value']), value)

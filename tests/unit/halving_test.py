@@ -258,6 +258,10 @@ def test_pilots_of_full_length_are_whole_trainings_of_the_config():
   assert choice.chosen(ranks) == 'fast'
   said = recommendation.tried(ranks, 400, 'run --A')
   assert ' Its pilots took ' in said and 'do not show' not in said
+  lower = ranked(curves, 400, 400, True, never, 0.9)
+  assert all(b.seconds < a.seconds for a, b in zip(ranks, lower, strict=True))
+  said = recommendation.tried(lower, 400, '', 0.9)
+  assert 'The target is 10 % worse than the best score of all-red' in said
   table = recommendation.rows(ranks, 'test_accuracy')
   assert all(row['from'] and row['to'] for row in table)
 

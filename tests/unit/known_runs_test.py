@@ -5,6 +5,7 @@ import math
 import pytest
 
 from gossipjax.advice import (
+  known_file,
   known_runs,
   known_table,
   known_workdirs,
@@ -13,6 +14,7 @@ from gossipjax.advice import (
 )
 from gossipjax.commands import advise_pilots
 from gossipjax.config import defaults, resolve
+from gossipjax.errors import UserError
 from tests.support import workdirs
 from tests.support.advice import (
   DENSE,
@@ -95,20 +97,24 @@ def test_trainings_of_the_same_name_are_evidence(steps, words):
 def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
   path = tmp_path / 'known_runs.csv'
   path.write_text(
-    'table,task,model,optimizer,workers,split,strategy,score,value,dense,'
-    'missed,relative_steps,seeds,arguments\n'
-    'a,digits,mlp,sgd,8,iid,topk,test_accuracy,0.88,0.9,nan,nan,1,\n'
-    'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,1.0,inf,3,'
-    '"conserve=True, density=0.01"\n'
+    ','.join(known_file.columns())
+    + '\n'
+    + f'a,digits,mlp,sgd,8,iid,topk,test_accuracy,0.88,0.9,{"nan," * 8}1,\n'
+    'c,text,transformer,adam,4,iid,gtopk,test_loss,2.8,1.7,'
+    '1.0,0.5,0.0,0.0,inf,nan,2.0,1.5,3,"conserve=True, density=0.01"\n'
   )
-  one, two = known_runs.kept(path)
+  one, two = known_file.kept(path)
   assert one[:6] == ('a', 'digits', 'mlp', 'sgd', 8, 'iid')
   assert math.isnan(one.missed) and two[-4:-1] == (1.0, math.inf, 3)
   assert (one.arguments, two.arguments) == ('', 'conserve=True, density=0.01')
+  _, easy = known_file.kept(path, share=0.9)
+  assert easy == two._replace(missed=0.0, relative_steps=1.5)
+  with pytest.raises(UserError, match=r'target_share=0\.5.* 0\.99, 0\.97'):
+    known_file.kept(path, share=0.5)
 
 
 def test_the_runs_that_are_kept_can_be_read():
-  found = known_runs.kept()
+  found = known_file.kept()
   assert {k.strategy for k in found} >= {'gossip', 'gtopk', 'elastic'}
   for run in found:
     most = 1 if run.score == 'test_accuracy' else 10  # Nats.
@@ -228,9 +234,21 @@ def test_a_strategy_is_known_at_the_best_of_its_learning_rates(tmp_path):
   ]
 
 
-def test_a_workdir_tells_nothing_of_another_target_or_reference(tmp_path):
-  other = workdir_with(tmp_path / 'a', (0.5, 1.0), target=0.3)
-  (found,) = known_workdirs.of_workdirs([other])
+def test_a_workdir_tells_of_the_target_that_is_asked_for(tmp_path):
+  """Whichever its own was: 0.45 is reached, half of all-reduce's best."""
+  folder = workdir_with(tmp_path / 'a', (0.5, 0.6), target=0.3)
+  (found,) = known_workdirs.of_workdirs([folder])
+  assert found.missed == 0.5
+  (found,) = known_workdirs.of_workdirs([folder], 0.5)
+  assert (found.missed, found.relative_steps) == (0, 2)
+
+
+def test_a_workdir_tells_nothing_of_what_ended_early_or_has_no_reference(
+  tmp_path,
+):
+  ends = defaults.cluster(asynchronous=False, target_accuracy=0.3).to_dict()
+  ended = workdir_with(tmp_path / 'a', (0.5, 1.0), cluster=ends)
+  (found,) = known_workdirs.of_workdirs([ended])
   assert math.isnan(found.missed) and math.isnan(found.relative_steps)
   none = workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip')
   assert list(known_workdirs.of_workdirs([none])) == []

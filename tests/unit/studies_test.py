@@ -31,7 +31,7 @@ from experiments.framework import (
 from experiments.framework.best_rate import Tuned
 from experiments.framework.kept import Kept
 from experiments.framework.seed_statistics import ERROR
-from gossipjax.advice import known_runs
+from gossipjax.advice import known_file
 from gossipjax.config import defaults, given_arguments, resolve
 from gossipjax.errors import UserError
 from tests.support import program
@@ -620,7 +620,7 @@ def test_the_queue_has_work_for_a_gpu(tmp_path):
 
 def test_seeds_of_a_strategy_that_draws_are_one_known_run():
   """power_sgd draws, and fashion-dense has several seeds of it at its best."""
-  rows = [r for r in known_runs.kept() if r.table == 'fashion-dense']
+  rows = [r for r in known_file.kept() if r.table == 'fashion-dense']
   (found,) = [r for r in rows if r.strategy == 'power_sgd']
   assert found.seeds >= 3
 

@@ -1,0 +1,155 @@
+"""Advice in hindsight: what rules pick for a workload and a link, and its cost.
+
+The rules are that of `advise`, and simpler ones.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from experiments.framework import regret, workloads
+from experiments.framework.advice_trainings import (
+  METHODS,
+  config,
+  curve,
+  own_seconds,
+  rounds,
+  to_target,
+)
+from experiments.framework.kept import Kept
+from experiments.framework.regret import Case
+from experiments.framework.single_run import Result
+from gossipjax.advice import choice, known_file, known_runs, risk
+from gossipjax.advice.halving import Pilot, halving
+from gossipjax.advice.ranking import DENSE, Rank
+from gossipjax.advice.risk import Risk
+from gossipjax.comparison.targets import SHARE
+
+RULES = ('advise', 'always all-reduce', 'always gossip', 'fastest step')
+UNTOLD = f'advise, as if the target were {SHARE:g}'
+PILOTS = 'pilots'  # In place of a strategy's name in a cell.
+
+
+def cases(
+  name: str,
+  tuned: Mapping[str, Any],
+  kept: Kept,
+  links: Sequence[str],
+  seen: Collection[str],
+  share: float = SHARE,
+) -> list[Case]:
+  """A case of a workload for each link.
+
+  Args:
+    name: of the workload.
+    tuned: its trainings of each strategy, and its pilots.
+    kept: runs, for the seconds of a step.
+    links: names of presets.
+    seen: workloads whose whole trainings the rule knows, but for this one's.
+    share: of all-reduce's best score that is the target.
+  """
+  higher = not workloads.WORKLOADS[name].is_loss
+  names = [method for method in tuned if method != PILOTS]
+  own_s = {m: own_seconds(name, m, kept) for m in names}
+  full = max(r['step'] for r in tuned[DENSE].runs[0]['records'])
+  risks = {asked: _risks(name, seen, asked) for asked in (share, SHARE)}
+  found = []
+  for link in links:
+    of = lambda m, run: curve(name, run, own_s[m], link)
+    curves = {m: [of(m, run) for run in tuned[m].runs] for m in names}
+    step_s = {
+      m: curves[m][0].seconds[-1] for m in names if curves[m][0].seconds
+    }
+    told, untold = (
+      advised(name, link, tuned[PILOTS], own_s, full, risks[asked], asked)
+      for asked in (share, SHARE)
+    )
+    fastest = min(step_s, key=lambda m: step_s[m])
+    picks = dict(zip(RULES, (told, DENSE, 'gossip', fastest), strict=True))
+    found.append(
+      Case(
+        {'workload': name, 'link': link},
+        to_target(curves, higher, share),
+        {**picks, UNTOLD: untold},
+        [method for method in names if not tuned[method].inside],
+      )
+    )
+  return found
+
+
+def advised(
+  name: str,
+  link: str,
+  made: Mapping[Pilot, Result],
+  own_s: Mapping[str, float],
+  full: int,
+  risks: Mapping[str, Risk],
+  share: float,
+) -> str:
+  """What halving over the pilots recommends on a link.
+
+  Args:
+    name: of the workload.
+    link: that is asked about.
+    made: runs of the pilots.
+    own_s: seconds of a step of each strategy without the link.
+    full: steps of a whole training.
+    risks: of each strategy but all-reduce.
+    share: of all-reduce's best score that is asked for.
+  """
+  higher = not workloads.WORKLOADS[name].is_loss
+  first = [p.candidate for p in made if p.steps == rounds(full)[0].steps]
+  asking = halving(
+    list(dict.fromkeys(first)),
+    rounds(full),
+    full,
+    higher,
+    risks=risks,
+    share=share,
+  )
+  asked = next(asking)
+  while True:
+    curves = [
+      curve(name, made[p], own_s[p.candidate.name], link) for p in asked
+    ]
+    try:
+      asked = asking.send(curves)
+    except StopIteration as end:
+      ranks: list[Rank] = end.value
+      return choice.chosen(ranks)
+
+
+def _risks(name: str, tables: Collection[str], share: float) -> dict[str, Risk]:
+  """Of each strategy but all-reduce, by whole trainings of other workloads."""
+  tasks = {*tables} - {name}
+  kept = [r for r in known_file.kept(share=share) if r.table in tasks]
+  return {
+    method: risk.of(
+      known_runs.of_strategy(kept, config(name, method, 'cpu').strategy),
+      config(name, DENSE, 'cpu'),
+    )
+    for method in METHODS
+    if method != DENSE
+  }
+
+
+def by_share(
+  judged: Mapping[float, Sequence[Case]], seen: Collection[str]
+) -> list[dict[str, Any]]:
+  """The mean regret of each rule for each target, on workloads that the rule of
+  `advise` was made on, and on others.
+
+  Args:
+    judged: cases by the share of all-reduce's best score that is the target.
+    seen: names of the former.
+  """
+  return [
+    {
+      "target, of all-reduce's best score": share,
+      'seen by the rule': known,
+      'pairs of workload and link': len(mine),
+      **{f'{rule}: regret': r for rule, r in regret.mean(mine).items()},
+    }
+    for known in (False, True)
+    for share, found in judged.items()
+    if (mine := [c for c in found if (c.cell['workload'] in seen) == known])
+  ]
