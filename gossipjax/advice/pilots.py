@@ -20,6 +20,7 @@ from gossipjax.advice.pilot_plan import Plan, candidates, planned
 from gossipjax.advice.ranking import DENSE, Curve, Rank
 from gossipjax.advice.risk import Risk
 from gossipjax.comparison import scores
+from gossipjax.comparison.targets import share_of
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
 from gossipjax.tuning import trials
@@ -170,7 +171,7 @@ def run(
     seed,
     ranks.append,
     risks,
-    configs[DENSE].target_share,
+    share_of(configs[DENSE]),
   )
   asked = next(asking)
   while True:

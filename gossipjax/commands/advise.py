@@ -33,6 +33,7 @@ from gossipjax.advice.forecast import Forecast, rows
 from gossipjax.commands import advise_pilots, command_line, console
 from gossipjax.comparison import units
 from gossipjax.comparison.certainty import NOISE
+from gossipjax.comparison.targets import share_of
 from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, check_minutes, require
 from gossipjax.training.run import devices
@@ -97,7 +98,7 @@ def main(
   advise.check(config)
   _tell_unused(config)
   executors.emulate(devices([config]) if given.minutes > 0 else 1)
-  known = known_workdirs.with_kept(given.known, config.target_share)
+  known = known_workdirs.with_kept(given.known, share_of(config))
   within = f', within groups {_told(link.group)}' if link.group else ''
   print(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '
@@ -135,10 +136,10 @@ def _check_flags(given: flags.FlagValues) -> None:
 
 def _tell_unused(config: ConfigDict) -> None:
   """Says what becomes of a given target and of exchanges beside computing."""
-  if config.target:
+  if target := config.get('target'):
     console.say(
-      f'advise does not use config.target={config.target:g}; its target is '
-      f'{config.target_share:g} of the best score of all-reduce, '
+      f'advise does not use config.target={target:g}; its target is '
+      f'{share_of(config):g} of the best score of all-reduce, '
       'config.target_share.'
     )
   if any(run.get('overlap') for _, run in variants(config)):

@@ -25,6 +25,7 @@ from gossipjax.advice.ranking import DENSE, Candidate, Rank
 from gossipjax.commands import console
 from gossipjax.comparison import markup
 from gossipjax.comparison.certainty import NOISE
+from gossipjax.comparison.targets import share_of
 from gossipjax.results import reservation, total_time
 
 _TOO_MANY = f'Not tried, since {pilot_plan.MOST} others are more promising'
@@ -74,8 +75,8 @@ def attempt(
     ranks = rounds[-1]
     show('Tried', recommendation.rows(ranks, bench.metric))
     more = '' if given.tune else f'{again} --tune'
-    share = config.target_share
-    print(recommendation.tried(ranks, config.steps, more, share))
+    asked = config.steps, more, share_of(config)
+    print(recommendation.tried(ranks, *asked))
     if rest:
       print(f'\n{rest}')
     if given.tune:

@@ -2,11 +2,13 @@
 
     python -m gossipjax report runs/mine
     python -m gossipjax report runs/a runs/b --out=both.html
+    python -m gossipjax report runs/mine --target_share=0.95 --out=easier.html
 
 Reads what a run has left in its workdir, also while it is running: then the
 table has the variants that are finished. Prints the answer and the table. Of
 several workdirs that train the same thing it makes one page, --out, and writes
-nothing else.
+nothing else; likewise for another target than that of the config: a score,
+--target, or a share of the best score of all-reduce, --target_share.
 """
 
 import pathlib
@@ -29,7 +31,13 @@ def start(words: Sequence[str]) -> None:
 
 def define_flags() -> None:
   """Defines the flags, which must not meet those of another command."""
-  flags.DEFINE_string('out', 'report.html', 'The page of several workdirs.')
+  flags.DEFINE_string(
+    'out', 'report.html', 'The page of several workdirs, or of another target.'
+  )
+  flags.DEFINE_float('target', None, 'Score to be reached.')
+  flags.DEFINE_float(
+    'target_share', None, 'The target as a share of the best of all-reduce.'
+  )
 
 
 def main(argv: Sequence[str], interrupted: Any) -> None:
@@ -51,16 +59,32 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
     )
   require('report')
   folders = [pathlib.Path(word).expanduser() for word in argv[1:]]
-  if len(folders) == 1:
+  goal = _goal()
+  if len(folders) == 1 and not goal:
     if flags.FLAGS['out'].present:
       raise UserError(
-        '--out is for several workdirs; the page of one workdir is report.html '
-        'inside it, so omit --out.'
+        '--out is for several workdirs or another target; the page of one '
+        'workdir is report.html inside it, so omit --out.'
       )
     progress.show(report_files.write(folders[0]), folders[0])
     return
   from gossipjax.comparison import several  # Needs the extra.
 
   out = pathlib.Path(flags.FLAGS.out).expanduser()
-  print(several.write(folders, out))
-  print(f'One page of {len(folders)} workdirs: {out}')
+  print(several.write(folders, out, goal))
+  many = f'{len(folders)} workdirs' if len(folders) > 1 else folders[0]
+  print(f'One page of {many}: {out}')
+
+
+def _goal() -> dict[str, float]:
+  """The target that is asked for, as keys of a config; {} if none is."""
+  target, share = flags.FLAGS.target, flags.FLAGS.target_share
+  if target is not None and share is not None:
+    raise UserError('Give --target or --target_share, not both.')
+  if target is not None:
+    return {'target': target}
+  if share is None:
+    return {}
+  if not 0 < share <= 1:
+    raise UserError(f'--target_share={share:g} is not above 0 and at most 1.')
+  return {'target': 0.0, 'target_share': share}

@@ -16,7 +16,7 @@ from gossipjax.comparison.target_costs import (
   row,
   scored,
 )
-from gossipjax.comparison.targets import SHARE, pick, share, target_of
+from gossipjax.comparison.targets import pick, share, share_of, target_of
 from gossipjax.results import total_time
 from gossipjax.results.reader import Run
 from gossipjax.tasks.task import is_higher
@@ -133,7 +133,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   dense = next((n for n in good if _strategy(groups[n]) == DENSE), good[0])
   best = pick(higher)
   reached = [best(curve) for curve in curves(groups[dense].values(), metric)]
-  part = config.get('target_share', SHARE)  # Older runs have none.
+  part = share_of(config)
   target = given or target_of(reached, higher, part)
   rows = [
     row(name, seeds, metric, target, higher) for name, seeds in groups.items()

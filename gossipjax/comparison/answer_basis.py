@@ -14,7 +14,7 @@ def basis(answer: Answer) -> str:
   worse = 100 * (1 - answer.share)
   share = f'{100 - worse:.4g} % of' if plain else f'{worse:.3g} % worse than'
   target = (
-    "The target is the config's."
+    'The target was given.'
     if not answer.share
     else f'The target is {share} the best of {answer.dense}{which}; '
     'config.target_share or config.target sets another, config.target_score '

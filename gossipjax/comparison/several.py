@@ -1,10 +1,10 @@
-"""Several comparisons as one, for one table and one page."""
+"""Comparisons as one, for one table and one page, perhaps with a target."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gossipjax.comparison import answer, report, table
+from gossipjax.comparison import answer, report, scores, table
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.results import reader, total_time, workdir
@@ -12,27 +12,35 @@ from gossipjax.results import reader, total_time, workdir
 # Keys in which comparisons that share a target may differ.
 FREE = ('seed', 'seeds', 'strategy', 'variants', 'optimizer', 'log', 'data')
 
+NO_GOAL: Mapping[str, float] = {}  # The targets of the configs.
+
 # Of each page; the second, of earlier versions.
 MARKS = b'<meta name="generator" content="gossipjax">', b"script-src 'sha256-"
 
 
 def joined(
-  folders: Sequence[pathlib.Path],
+  folders: Sequence[pathlib.Path], goal: Mapping[str, float] = NO_GOAL
 ) -> tuple[dict[str, Any], list[reader.Run]]:
-  """The summary and the runs of all, named WORKDIR/RUN.
+  """The summary and the runs of all; of several, they are named WORKDIR/RUN.
 
   Args:
     folders: of comparisons; those of one name are told apart by their parents.
+    goal: `target` or `target_share` in place of those of the configs.
 
   Raises:
-    UserError: a folder is no workdir, or they train different things, which no
-      target compares, or know their seconds in different ways or of different
-      machines.
+    UserError: a folder is no workdir, or ended at another target; or they train
+      different things, which no target compares, or know their seconds in
+      different ways or of different machines.
   """
   summaries = [reader.summary(folder) for folder in folders]
-  configs = [defaults.filled(summary['config']) for summary in summaries]
+  configs = [{**defaults.filled(s['config']), **goal} for s in summaries]
   first = configs[0]
   for folder, config in zip(folders, configs, strict=True):
+    if goal and any(scores.goal({'cluster': config.get('cluster')})):
+      raise UserError(
+        f'The runs in {folder} ended at the target of config.cluster; they do '
+        'not tell who reaches another.'
+      )
     for key in {**first, **config}:
       if key not in FREE and config.get(key) != first.get(key):
         raise UserError(
@@ -41,12 +49,12 @@ def joined(
         )
   names = _names(folders)
   runs = [
-    run._replace(name=f'{names[run.workdir]}/{run.name}')
+    run._replace(name=names[run.workdir] + run.name)
     for run in reader.read(*folders)
   ]
   _check_seconds(folders, summaries, runs)
   entries = [
-    {**entry, 'name': f'{names[folder]}/{entry["name"]}'}
+    {**entry, 'name': names[folder] + entry['name']}
     for folder, summary in zip(folders, summaries, strict=True)
     for entry in summary['runs']
   ]
@@ -90,15 +98,26 @@ def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:
 
 
 def _names(folders: Sequence[pathlib.Path]) -> dict[pathlib.Path, str]:
+  """What comes before the names of runs."""
+  if len(folders) == 1:
+    return {folders[0]: ''}
   last = [folder.resolve().name for folder in folders]
   return {
-    folder: name if last.count(name) == 1 else str(folder)
+    folder: f'{name if last.count(name) == 1 else folder}/'
     for folder, name in zip(folders, last, strict=True)
   }
 
 
-def write(folders: Sequence[pathlib.Path], path: pathlib.Path) -> str:
-  """Writes the page of several comparisons; returns its tables as text.
+def write(
+  folders: Sequence[pathlib.Path],
+  path: pathlib.Path,
+  goal: Mapping[str, float] = NO_GOAL,
+) -> str:
+  """Writes the page of comparisons; returns its tables as text.
+
+  Args:
+    folders, goal: see `joined`.
+    path: of the page.
 
   Raises:
     UserError: as for `joined`, or at `path` is a file that is no such page.
@@ -109,6 +128,6 @@ def write(folders: Sequence[pathlib.Path], path: pathlib.Path) -> str:
       f'{path} is no page that `report` wrote; give --out another name, or '
       'move the file away.'
     )
-  summary, runs = joined(folders)
+  summary, runs = joined(folders, goal)
   workdir.write(path, report.page(summary, runs))
   return table.markdown(summary, answer.of(summary, runs))

@@ -1,6 +1,7 @@
 """The target of a comparison: which score is the better, and what is enough."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 SHARE = 0.99  # Of the best score of all-reduce, unless the config says.
 
@@ -8,6 +9,11 @@ SHARE = 0.99  # Of the best score of all-reduce, unless the config says.
 def pick(higher: bool) -> Callable[..., float]:
   """max or min: which value of a score is the best."""
   return max if higher else min
+
+
+def share_of(config: Mapping[str, Any]) -> float:
+  """`config.target_share`; configs of older versions have none."""
+  return config.get('target_share', SHARE)
 
 
 def target_of(

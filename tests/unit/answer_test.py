@@ -424,7 +424,7 @@ def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
   assert told.easier == pytest.approx(0.404)
   assert told.reference.total.mean == pytest.approx(1.1 * 2.6)
   text = ' '.join(answer_text.sentences(told))
-  assert 'held-out loss 0.4000' in text and "The target is the config's" in text
+  assert 'held-out loss 0.4000' in text and 'The target was given.' in text
   none = found(tmp_path / 'b', runs, {'target': 1.5})
   assert none.first is None
   assert answer_text.sentences(none)[0].startswith('No run reached held-out')
@@ -563,6 +563,27 @@ def test_several_workdirs_are_one_comparison(tmp_path):
   workdirs.run(other, 'all_reduce', curve(DENSE), seed=0)
   with pytest.raises(UserError, match=r'c has another config\.workers'):
     several.joined([folders[0], other])
+
+
+def test_a_finished_comparison_tells_who_is_first_at_another_target(tmp_path):
+  config = workdirs.config(**TWO)
+  folder = workdirs.claim(tmp_path / 'a', config)
+  for run, seconds in zip(TWO, (1.0, 0.5), strict=True):
+    workdirs.run(folder, run, curve(DENSE, seconds), seed=0)
+  best = answer.of(*several.joined([folder]))
+  assert [row.name for row in best.rows] == ['sparse', 'dense']
+  for goal, target in (
+    ({'target': 0.3}, 0.3),
+    ({'target': 0.0, 'target_share': 0.5}, best.target / 0.99 / 2),
+  ):
+    told = answer.of(*several.joined([folder], goal))
+    assert told.target == pytest.approx(target)
+    assert told.reference.total.mean < best.reference.total.mean
+  ends = {'cluster': {'target': 0.5, 'target_score': 'accuracy'}}
+  ended = workdirs.claim(tmp_path / 'b', config | ends)
+  workdirs.run(ended, 'dense', curve(DENSE), seed=0)
+  with pytest.raises(UserError, match=r'b ended at the target of config\.clus'):
+    several.joined([ended], {'target': 0.3})
 
 
 def test_a_page_of_several_workdirs_replaces_its_like_only(tmp_path):
