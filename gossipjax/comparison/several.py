@@ -1,6 +1,7 @@
 """Comparisons as one, for one table and one page, perhaps with a target."""
 
 import pathlib
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def joined(
   own = {
     'config': {**first, 'seeds': [], 'variants': {}},
     'runs': entries,
-    'command': _shared(summaries, 'command', ''),
+    'command': _asking(_shared(summaries, 'command', ''), goal),
     'commit': _shared(summaries, 'commit', 'several'),
   }
   return {**summaries[0], **own}, runs
@@ -95,6 +96,13 @@ def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:
   """What all say; `differs` if they do not."""
   told = {summary.get(key, '') for summary in summaries}
   return told.pop() if len(told) == 1 else differs
+
+
+def _asking(command: str, goal: Mapping[str, float]) -> str:
+  """A command with a target; of two flags of one key the last counts."""
+  return command and shlex.join(
+    [*shlex.split(command), *(f'--config.{k}={v:g}' for k, v in goal.items())]
+  )
 
 
 def _names(folders: Sequence[pathlib.Path]) -> dict[pathlib.Path, str]:

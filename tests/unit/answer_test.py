@@ -567,7 +567,7 @@ def test_several_workdirs_are_one_comparison(tmp_path):
 
 def test_a_finished_comparison_tells_who_is_first_at_another_target(tmp_path):
   config = workdirs.config(**TWO)
-  folder = workdirs.claim(tmp_path / 'a', config)
+  folder = workdirs.claim(tmp_path / 'a', config, command=COMMAND)
   for run, seconds in zip(TWO, (1.0, 0.5), strict=True):
     workdirs.run(folder, run, curve(DENSE, seconds), seed=0)
   best = answer.of(*several.joined([folder]))
@@ -578,6 +578,8 @@ def test_a_finished_comparison_tells_who_is_first_at_another_target(tmp_path):
   ):
     told = answer.of(*several.joined([folder], goal))
     assert told.target == pytest.approx(target)
+    flags = ' '.join(f'--config.{k}={v:g}' for k, v in goal.items())
+    assert told.command == f'{COMMAND} {flags}'
     assert told.reference.total.mean < best.reference.total.mean
   ends = {'cluster': {'target': 0.5, 'target_score': 'accuracy'}}
   ended = workdirs.claim(tmp_path / 'b', config | ends)
