@@ -59,17 +59,19 @@ def cases(
     step_s = {
       m: curves[m][0].seconds[-1] for m in names if curves[m][0].seconds
     }
-    told, untold = (
-      advised(name, link, tuned[PILOTS], own_s, full, risks[asked], asked)
-      for asked in (share, SHARE)
-    )
+    told = {
+      asked: advised(name, link, tuned[PILOTS], own_s, full, risk_of, asked)
+      for asked, risk_of in risks.items()
+    }
     fastest = min(step_s, key=lambda m: step_s[m])
-    picks = dict(zip(RULES, (told, DENSE, 'gossip', fastest), strict=True))
+    picks = dict(
+      zip(RULES, (told[share], DENSE, 'gossip', fastest), strict=True)
+    )
     found.append(
       Case(
         {'workload': name, 'link': link},
         to_target(curves, higher, share),
-        {**picks, UNTOLD: untold},
+        {**picks, UNTOLD: told[SHARE]},
         [method for method in names if not tuned[method].inside],
       )
     )

@@ -34,26 +34,23 @@ def text(kept: Kept | None = None) -> str:
   writer = csv.DictWriter(found, known_file.columns(), lineterminator='\n')
   writer.writeheader()
   kept = kept or Kept()
-  by_share = ([*_known(kept, share)] for share in known_file.SHARES)
-  for each in zip(*by_share, strict=True):  # Of one run.
-    row: dict[str, Any] = {}
-    for share, known in zip(known_file.SHARES, each, strict=True):
-      told = known._asdict().items()
-      row |= {known_file.column(name, share): value for name, value in told}
-    writer.writerow(row)
+  for name in BELIEVED:
+    writer.writerows(_of_comparison(name))
+  for path in sorted(kept.folder.glob('*.jsonl')):
+    writer.writerows(_of_kept(path.stem, kept.lines(path.stem).values()))
   return found.getvalue()
 
 
-def _known(kept: Kept, share: float) -> Iterator[Known]:
-  """All runs; whether they get to a share of all-reduce's best score."""
-  for name in BELIEVED:
-    yield from _of_comparison(name)
-  for path in sorted(kept.folder.glob('*.jsonl')):
-    lines = kept.lines(path.stem).values()
-    yield from _of_kept(path.stem, lines, share)
+def _row(by_share: Iterable[Known]) -> dict[str, Any]:
+  """Of a run, for each of SHARES."""
+  return {
+    known_file.column(field, share): value
+    for share, known in zip(known_file.SHARES, by_share, strict=True)
+    for field, value in known._asdict().items()
+  }
 
 
-def _of_comparison(name: str) -> Iterator[Known]:
+def _of_comparison(name: str) -> Iterator[dict[str, Any]]:
   """Of a summary only the end is known."""
   summary = workdir.summary(finding_files.RESULTS / name)
   scores = {run['name']: run['test_accuracy'] for run in summary['runs']}
@@ -61,7 +58,7 @@ def _of_comparison(name: str) -> Iterator[Known]:
   config = {'optimizer': {'name': OPTIMIZER}, **summary['config']}
   what = known_runs.identity(config)._replace(model=BELIEVED[name])
   for run in sorted(scores):
-    yield Known(
+    known = Known(
       name,
       *what,
       run,
@@ -72,9 +69,10 @@ def _of_comparison(name: str) -> Iterator[Known]:
       relative_steps=math.nan,
       seeds=1,
     )
+    yield _row([known] * len(known_file.SHARES))
 
 
-def _of_kept(kind: str, lines: Iterable[Line], share: float) -> Iterator[Known]:
+def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
   """Of each comparison in a file of kept runs, those beside all-reduce."""
   what = workloads.WORKLOADS.get(kind)
   metric = what.metric if what else 'test_accuracy'
@@ -92,7 +90,7 @@ def _of_kept(kind: str, lines: Iterable[Line], share: float) -> Iterator[Known]:
     best = [_best(rates, metric) for rates in settings.values()]
     dense = [r for r in best if _name(r) == DENSE and _bests(r, metric)]
     if dense:
-      yield from _beside(kind, metric, dense[0], best, share)
+      yield from _beside(kind, metric, dense[0], best)
 
 
 def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
@@ -154,32 +152,37 @@ def _name(runs: list[Line]) -> str:
 
 
 def _beside(
-  kind: str,
-  metric: str,
-  dense: list[Line],
-  best: list[list[Line]],
-  share: float,
-) -> Iterator[Known]:
+  kind: str, metric: str, dense: list[Line], best: list[list[Line]]
+) -> Iterator[dict[str, Any]]:
   for runs in best:
     if runs is not dense:
       base = _paired(dense, runs, metric)
-      target = targets.target_of(_bests(base, metric), is_higher(metric), share)
-      least, arrived = (_steps(each, target, metric) for each in (base, runs))
-      ratio = math.inf
-      if arrived:
-        ratio = statistics.fmean(arrived) / statistics.fmean(least)
-      yield Known(
+      known = Known(
         kind,
         *known_runs.identity(runs[0]['key']['config']),
         _name(runs),
         metric,
         _score(runs, metric),
         _score(base, metric),
-        missed=1 - len(arrived) / len(runs),
-        relative_steps=ratio,
+        missed=math.nan,
+        relative_steps=math.nan,
         seeds=len(runs),
         arguments=given_arguments.told(runs[0]['key']['config']['strategy']),
       )
+      yield _row(_reached(known, runs, base, s) for s in known_file.SHARES)
+
+
+def _reached(
+  known: Known, runs: list[Line], base: list[Line], share: float
+) -> Known:
+  """With who gets to a share of the best score of all-reduce, and when."""
+  metric = known.score
+  target = targets.target_of(_bests(base, metric), is_higher(metric), share)
+  least, arrived = (_steps(each, target, metric) for each in (base, runs))
+  mean = statistics.fmean
+  ratio = mean(arrived) / mean(least) if arrived else math.inf
+  missed = 1 - len(arrived) / len(runs)
+  return known._replace(missed=missed, relative_steps=ratio)
 
 
 def _paired(dense: list[Line], runs: list[Line], metric: str) -> list[Line]:
@@ -191,7 +194,7 @@ def _paired(dense: list[Line], runs: list[Line], metric: str) -> list[Line]:
 
 def _steps(runs: list[Line], target: float, metric: str) -> list[float]:
   """Those in which runs reach a target."""
-  curves = (_curve(run, metric) for run in runs)
-  higher = is_higher(metric)
-  found = (crossing.crossing(curve, target, higher) for curve in curves)
-  return [step for step in found if step is not None]
+  reached = lambda run: crossing.crossing(
+    _curve(run, metric), target, is_higher(metric)
+  )
+  return [step for step in map(reached, runs) if step is not None]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gossipjax.advice import known_file
 from gossipjax.advice.known_runs import DENSE, Known, identity
 from gossipjax.comparison import answer, target_costs
-from gossipjax.comparison.targets import SHARE
+from gossipjax.comparison.targets import SHARE, asking_for
 from gossipjax.config import given_arguments
 from gossipjax.config.variants import merged_by_name
 from gossipjax.results import reader
@@ -36,9 +36,8 @@ def of_workdirs(
   by_place = {pathlib.Path(f).resolve(): pathlib.Path(f) for f in folders}
   for folder in by_place.values():
     summary, runs = reader.summary(folder), reader.read(folder)
-    goal = {'target': 0.0, 'target_share': share}
-    asked = {**summary, 'config': {**summary['config'], **goal}}
-    found = answer.of(asked, runs)
+    asked = {**summary['config'], **asking_for(share)}
+    found = answer.of({**summary, 'config': asked}, runs)
     if found is None or found.reference.score is None:
       continue
     # Also of variants that diverged before their first record.

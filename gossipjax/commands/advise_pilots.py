@@ -75,8 +75,8 @@ def attempt(
     ranks = rounds[-1]
     show('Tried', recommendation.rows(ranks, bench.metric))
     more = '' if given.tune else f'{again} --tune'
-    asked = config.steps, more, share_of(config)
-    print(recommendation.tried(ranks, *asked))
+    share = share_of(config)
+    print(recommendation.tried(ranks, config.steps, more, share))
     if rest:
       print(f'\n{rest}')
     if given.tune:

@@ -19,6 +19,8 @@ from absl import flags
 
 from gossipjax.commands import command_line
 from gossipjax.comparison import progress, report_files
+from gossipjax.comparison.targets import asking_for
+from gossipjax.config import ranges
 from gossipjax.errors import UserError, require
 
 MOST = 1000  # Workdirs.
@@ -81,10 +83,8 @@ def _goal() -> dict[str, float]:
   target, share = flags.FLAGS.target, flags.FLAGS.target_share
   if target is not None and share is not None:
     raise UserError('Give --target or --target_share, not both.')
-  if target is not None:
-    return {'target': target}
-  if share is None:
-    return {}
-  if not 0 < share <= 1:
-    raise UserError(f'--target_share={share:g} is not above 0 and at most 1.')
-  return {'target': 0.0, 'target_share': share}
+  goal = {} if target is None else {'target': target}
+  if share is not None:
+    goal = asking_for(share)
+  ranges.check(goal)
+  return goal

@@ -16,6 +16,11 @@ def share_of(config: Mapping[str, Any]) -> float:
   return config.get('target_share', SHARE)
 
 
+def asking_for(share: float) -> dict[str, float]:
+  """The keys of a config that make a share of all-reduce's best the target."""
+  return {'target': 0.0, 'target_share': share}
+
+
 def target_of(
   bests: Iterable[float], higher: bool, part: float = SHARE
 ) -> float:
