@@ -1,9 +1,11 @@
 """What all tests share: devices, compiled programs, tiers, cores and memory."""
 
 import gc
+import math
 import os
 import pathlib
 import re
+import time
 from importlib import metadata
 
 # Before jax is imported, and for all child processes: a program is compiled
@@ -35,6 +37,8 @@ from gossipjax.errors import UserError
 # new objects, as Python does, takes 8 % of the laws' seconds.
 gc.set_threshold(100_000, 20, 100)
 GIB = 2**30
+STARTED = time.monotonic()
+LATE = 'an exhaustive test after'  # How its reason to be skipped begins.
 DEFAULT_TIER = 'not system and not exhaustive'  # As in pyproject.toml.
 
 # Another one, cuda, for the laws that need no device per worker.
@@ -95,6 +99,33 @@ def pytest_configure(config) -> None:
   named = config.args_source is pytest.Config.ArgsSource.ARGS
   if named and config.option.markexpr == DEFAULT_TIER:
     config.option.markexpr = ''
+
+
+def pytest_addoption(parser) -> None:
+  """Bounds the whole suite on a slow machine, where CI would be cut off."""
+  parser.addoption(
+    '--exhaustive-minutes',
+    type=float,
+    default=math.inf,
+    help='exhaustive tests that would start later are skipped, and counted',
+  )
+
+
+def pytest_runtest_setup(item) -> None:
+  """Other tests run however late it is."""
+  minutes = item.config.option.exhaustive_minutes
+  late = time.monotonic() - STARTED > 60 * minutes
+  if late and item.get_closest_marker('exhaustive'):
+    pytest.skip(f'{LATE} {minutes:g} minutes')
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+  """Says that a suite is incomplete, in a line that no option hides."""
+  skipped = terminalreporter.stats.get('skipped', [])
+  if late := sum(LATE in str(report.longrepr) for report in skipped):
+    terminalreporter.write_line(
+      f'{late} exhaustive tests were not run: --exhaustive-minutes was over.'
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
