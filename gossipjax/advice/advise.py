@@ -22,6 +22,8 @@ from gossipjax.training import momentum
 from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import precision
 
+MANY = 10  # Strategies; to measure more takes minutes.
+
 
 def chosen_link(
   link: str | None,
@@ -107,8 +109,9 @@ def forecasts(
   Args:
     config: of a comparison or of one strategy.
     known: runs of any config; they say who gets where all-reduce does.
-    say: told a sentence of each strategy that is left out: its period is longer
-      than the training, or the config does not name it and it does not fit.
+    say: told how many strategies are measured, if they are many, and a sentence
+      of each that is left out: its period is longer than the training, or the
+      config does not name it and it does not fit.
     interrupted: asked before each strategy.
 
   Raises:
@@ -122,7 +125,10 @@ def forecasts(
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
   computing: dict[tuple[Any, ...], float] = {}  # Seconds; noise must not rank.
   result = []
-  for name, run in _that_exchange(runs(config), say).items():
+  measured = _that_exchange(runs(config), say)
+  if len(measured) > MANY:
+    say(f'Measures a step of {len(measured)} strategies, seconds for each.')
+  for name, run in measured.items():
     if interrupted():
       raise Interrupted(0)
     try:

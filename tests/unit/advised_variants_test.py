@@ -56,6 +56,15 @@ def test_a_strategy_that_would_never_exchange_is_left_out(monkeypatch):
   assert sentence.startswith('diloco is left out: its period of 500 steps')
 
 
+def test_many_strategies_are_announced_before_minutes_of_silence(monkeypatch):
+  cost = step_cost.Cost(0.0, DENSE.traffic)
+  monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
+  monkeypatch.setattr(step_cost, 'gradient_s', lambda *_: 1.0)
+  told = []
+  found = advise.forecasts(defaults.get_config(), say=told.append)
+  assert told[-1].startswith(f'Measures a step of {len(found)} strategies')
+
+
 def test_a_plain_all_reduce_is_compared_with_every_strategy():
   assert next(iter(advise.runs(defaults.get_config()))) == 'all_reduce'
   assert {*advise.runs(defaults.get_config())} == {*resolve.STRATEGIES}
