@@ -23,6 +23,7 @@ utilisation_measured  the share of computing on real, slow links
 union_size       selecting so that the union of choices is smaller
 
 queue            trains what the claims need; runs/ keeps it
+notes/           the notes of each claim, in Markdown: setup, columns, limits
 framework        what claims share: verdicts, kept runs, workloads, tables
 testbed          processes of this machine that talk over shaped links
 """

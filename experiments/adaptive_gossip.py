@@ -18,6 +18,7 @@ from experiments.framework import (
   best_rate,
   claim,
   matched,
+  notes,
   points,
   seed_statistics,
   silent_steps,
@@ -192,31 +193,19 @@ def _said(row: dict[str, Any]) -> str:
   )
 
 
-NOTES = f"""
-`traffic saved`: of the bytes of all workers, against gossip at every step. A
-search on validation data brings triggers and random times to a twelfth of them,
-at the workload's rate and again at the best one; seeds differ all the same
-(`{WANTED}`), and only those within 5 % are compared at equal bytes. Beyond a
-factor of {FAR} nothing is compared at equal bytes; norm_slope on fashion-dense,
-where at a horizon of 1.41 all send 46 times as much as at 1.44, has no seeds.
-`time saved`: modelled in lock-step, without latency, where gossip communicates
-{100 * COMM_SHARE:.0f} % of its time. Scope local: each worker decides, so that
-some talk in most steps and all wait for them; in one program a silent worker's
-message moves, though it is not billed. Scope all: a flag agrees whether anyone
-wants to talk; if nobody does, nothing is sent. gossip and {FIXED} are the same
-under both. Points are paired by seed, and random times differ with it;
-{WORKLOADS[-1]} has none, no norm_slope and no scope all. On a ring, but for
-`exponential`: there each worker sends to one other, at a distance of 1, 2, 4 in
-turn, and {BETTER} sends when a worker is further from its last exchange than a
-threshold that stays as it is. {PLAIN} is an all-reduce of parameters every 11
-steps, which sends as much. The claim holds for a trigger if it loses at most
-{WITHIN} points to gossip and gains at least {WITHIN} over the fixed period. Who
-loses with less than 95 % of the wanted bytes is not judged, nor who wins with
-more than 105 %: bytes differ with the seed; nor is who exchanges less than
-{trained.EXCHANGES} times. The table of silent steps holds the wall time of a
-step in which nobody talks over that of one in which all do, under scope=all,
-with 5,000,000 parameters on 8 emulated devices.
-"""
+NOTES = notes.of(
+  'adaptive_gossip',
+  workers=WORKERS,
+  better=BETTER,
+  plain=PLAIN,
+  last=WORKLOADS[-1],
+  fixed=FIXED,
+  wanted=WANTED,
+  far=FAR,
+  share=100 * COMM_SHARE,
+  within=WITHIN,
+  exchanges=trained.EXCHANGES,
+)
 
 
 def figure(

@@ -21,6 +21,7 @@ from experiments.framework import (
   claim,
   figures,
   intervals,
+  notes,
   seed_statistics,
   study,
   trained,
@@ -167,17 +168,12 @@ def _per_step(runs: Sequence[Result]) -> float:
   return _last(runs, 'bytes_sent') / _last(runs, 'step')
 
 
-NOTES = f"""
-8 workers on a ring that meet one neighbor (AD-PSGD), 16 pictures each; a
-gradient takes 0.1 s (log-normal, sigma 0.3), a link serves one exchange at a
-time, a model travels in so many seconds: at a relative transfer time of 1 such
-that gossip after every step spends 56 % of its time not computing. Seconds
-until {TARGET} held out (3,000 pictures). `every 12` is the control at the
-published traffic. Nesterov 0.9, constant learning rate, the best of a grid for
-each method; triggers at their defaults. All columns are means over seeds. A
-method with less than {trained.EXCHANGES} exchanges at the target is not judged.
-The claim holds if at least {SAVED - MARGIN / 2:.2f} of the time is saved.
-"""
+NOTES = notes.of(
+  'adaptive_time',
+  target=TARGET,
+  saved=SAVED - MARGIN / 2,
+  exchanges=trained.EXCHANGES,
+)
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:

@@ -21,6 +21,7 @@ from experiments.framework import (
   claim,
   figures,
   intervals,
+  notes,
   regret,
   trained,
 )
@@ -157,44 +158,14 @@ def _told(mean: Mapping[str, float]) -> str:
   return told or 'no runs yet'
 
 
-NOTES = f"""
-{WORKERS} workers; {', '.join(METHODS)}. `advise` recommends what has the least
-expected seconds: until a strategy is at the target, and, as often as it never
-gets there in whole trainings of the other workloads that the rule was made on,
-its whole training in vain and then all-reduce's. How often is counted by tasks,
-corrected by those with the same kind of network, and by trainings of the same
-model (Laplace's rule at each of the three). Pilots tell learning rates, and
-when all-reduce is at the target; they have a fifteenth, two and four fifteenths
-of the steps, at three learning rates, on validation data. All-reduce stays if
-that gains less than 5 %. Whole trainings: each strategy at its best rate,
-{OF_SEEN[0]} seeds ({OF_UNSEEN[0]} of the unseen workloads), test data, to 99 %
-of the best score of all-reduce's worst seed. Seconds: one worker's step, the
-median of three measurements, the link modelled. A strategy that never gets
-there is charged its whole training and then all-reduce's.
-
-Five rules came before; all asked the pilots who gets there. Their regret on
-workloads that they had not seen: all seeds before all-reduce's best one, 360 %;
-mean of the seeds to 99 % of all-reduce's best pilot, 674 %; mean over four
-goals, 33 %; the same unless all-reduce's pilots keep half of their loss, 47 %;
-that with the risk of whole trainings for the loss that pilots have not lost,
-136 %. Pilots do not know who gets there: of gossip, those that end 21 % behind
-all-reduce (cifar-adam) arrive, and those that end 30 % ahead (cifar-small) do
-not. On the twelve workloads, each with the whole trainings of the other eleven,
-the fifth one had a regret of 39 %, and gossip without any rule of 17 %. The
-other three workloads were named in commit 09fc51a, with the rule, before they
-were trained, at first with three seeds and at most five rates: six of ten cases
-were undecided. Each three seeds have a target of their own, as the three of the
-other workloads: the worst of more seeds sets a lower one. Table `shares` has
-lower targets, `config.target_share`, for which whole trainings tell who gets to
-that target, and when; column `{UNTOLD}` has the
-advice for 99 %. That it is of little use for them was seen on these very
-workloads, before `advise` was told the target. For 97 % it is the better one on
-the seen workloads, because of cifar-mlp: local SGD misses that target there,
-and reaches it with four other dense networks. A regret is surely below the goal
-if it is against every other strategy, seeds paired, with 95 % confidence, and
-best rates are inside of those tried; surely not, if it is not against one
-(Bonferroni). The error of the mean regret is that of a jackknife over seeds.
-"""
+NOTES = notes.of(
+  'advice_quality',
+  workers=WORKERS,
+  methods=', '.join(METHODS),
+  seen=OF_SEEN[0],
+  unseen=OF_UNSEEN[0],
+  untold=UNTOLD,
+)
 
 
 def figure(

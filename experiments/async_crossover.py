@@ -17,6 +17,7 @@ from experiments.framework import (
   claim,
   figures,
   intervals,
+  notes,
   seed_statistics,
   study,
   trained,
@@ -106,17 +107,11 @@ def find(
   )
 
 
-NOTES = f"""
-Virtual seconds until {TARGET} held out (3,000 pictures of the training set;
-exact mean of the workers, or the center; between evaluations, ten in an epoch,
-a straight line); empty: a seed does not reach it. Standard errors are those of
-the seeds, of parts of all-reduce's seconds paired with its seeds. Batches of 16
-for each worker, Nesterov 0.9, constant learning rate, the best of a grid for
-each method and P. Gradients take 0.1 s (log-normal, sigma 0.3), a model travels
-in 0.014 s, links serve one at a time, the server has 4 shards. EASGD moves by
-0.8 / P after every step, with P workers; the server adds up what it is handed.
-Leads: takes at most {LEAD} of all-reduce's time.
-"""
+NOTES = notes.of(
+  'async_crossover',
+  target=TARGET,
+  lead=LEAD,
+)
 
 
 def leads(rows: claim.Rows, name: str) -> dict[int, bool | None]:

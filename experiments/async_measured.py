@@ -23,6 +23,7 @@ from ml_collections import ConfigDict
 from experiments.framework import (
   claim,
   kept,
+  notes,
   other_load,
   real_time,
   single_run,
@@ -134,19 +135,15 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   )
 
 
-NOTES = f"""
-Both run the same config: virtual time models it, `config.engine='ray'` does it.
-The trace is measured in one process before each run, times {SLOWER}, in another
-order for each worker, and a process sleeps for what it is faster. The link of
-virtual time is the mean exchange of a run of 40 steps without the straggler.
-`{OVERRUN}`: seconds of computing of that run, over those of the trace; at most
-{other_load.MOST_OVERRUN} is judged. `{OTHERS}`: the most
-just before and just after that run and the one that is judged, or taken by the
-host meanwhile; at most {other_load.MOST_OTHERS} is judged. The mean staleness
-is not judged, since it follows from the rule and not from the clock: between
-two exchanges of a worker with a server the other workers have, on average, one
-each, so that it is near {WORKERS - 1}; of two workers that meet it is near 1.
-"""
+NOTES = notes.of(
+  'async_measured',
+  slower=SLOWER,
+  overrun=OVERRUN,
+  others=OTHERS,
+  most_overrun=other_load.MOST_OVERRUN,
+  most_others=other_load.MOST_OTHERS,
+  staleness=WORKERS - 1,
+)
 
 
 def pairs(rows: claim.Rows, key: str) -> list[list[tuple]]:

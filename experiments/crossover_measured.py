@@ -23,6 +23,7 @@ from experiments.framework import (
   claim,
   figures,
   kept,
+  notes,
   other_load,
   real_time,
   single_run,
@@ -150,19 +151,18 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   )
 
 
-NOTES = f"""
-Both run the same config: virtual time models it, processes do it. A gradient
-takes {STEP_S} s (log-normal, sigma {SPREAD}); one that is computed sooner
-sleeps. The link of virtual time is the mean exchange of {CALM} steps; of
-all-reduce, what a step takes beyond its slowest gradient.
-`{SPEED}`: means over seeds. `{OFF}`: mean over seeds, each beside its own
-prediction. The same learning rate for all, so that the table says what virtual
-time predicts, and not who is best tuned; see `async_crossover`. `{OVERRUN}`: in
-those {CALM} steps, of methods that do not wait; at most
-{other_load.MOST_OVERRUN} is judged. `{OTHERS}`: the most just before and just
-after those steps and the training, or taken by the host meanwhile; at most
-{other_load.MOST_OTHERS} is judged.
-"""
+NOTES = notes.of(
+  'crossover_measured',
+  step=STEP_S,
+  spread=SPREAD,
+  calm=CALM,
+  speed=SPEED,
+  off=OFF,
+  overrun=OVERRUN,
+  others=OTHERS,
+  most_overrun=other_load.MOST_OVERRUN,
+  most_others=other_load.MOST_OTHERS,
+)
 
 
 def speeds(rows: claim.Rows) -> list[dict[str, Any]]:

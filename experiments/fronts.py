@@ -22,6 +22,7 @@ from experiments.framework import (
   figures,
   front,
   margins,
+  notes,
   points,
   study,
   trained,
@@ -169,20 +170,16 @@ def verdict(
   )
 
 
-NOTES = f"""
-8 workers; arguments are the defaults of each strategy, but
-{'; '.join(f'{name}: {given}' for name, given in ARGUMENTS.items())}. As good as
-all-reduce: within {margins.POINTS.margin} points of accuracy, of text
-within {margins.NATS.margin} nats; more than all-reduce is more by at least as
-much. Those on the front with the first seed have three seeds, on {EVERY} all,
-and others of which three are kept; those with one are on no front. With a tenth
-of the bytes the best {front.CANDIDATES} of the first seed have {best_rate.MORE}
-seeds (the table of candidates), and count as good with a confidence of 95 %
-divided among all that send so little (Bonferroni): one of many is enough. The
-front is that of the means: who is on it by less than the errors may not be. On
-{', '.join(LARGE)} only plain methods are trained, and those that were on the
-front of a smaller workload when these were begun: a training takes minutes.
-"""
+NOTES = notes.of(
+  'fronts',
+  arguments='; '.join(f'{name}: {given}' for name, given in ARGUMENTS.items()),
+  every=EVERY,
+  points=margins.POINTS.margin,
+  nats=margins.NATS.margin,
+  candidates=front.CANDIDATES,
+  more=best_rate.MORE,
+  large=', '.join(LARGE),
+)
 
 
 def figure(

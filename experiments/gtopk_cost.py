@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from matplotlib.figure import Figure
 
-from experiments.framework import claim, figures
+from experiments.framework import claim, figures, notes
 from experiments.framework.published_throughput import MODELS
 from gossipjax import network
 from gossipjax.advice import step_traffic
@@ -94,18 +94,10 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
 
 
 FASTER = 1.05  # As in speedups.
-NOTES = f"""
-Modelled: seconds of the bill on 1 GbE (0.436 ms, 9 ns a byte), plus the
-authors' own seconds of computing and selecting. The density is 0.001. Published
-figures are samples/s of the authors' plotting script. Dense is a ring, Top-k an
-all-gather as a ring (the paper's formula has log P latencies). The authors'
-program sends float64 pairs, twice the bytes of this bill. Empty: not published.
-Without the authors' seconds (LSTM-PTB) a model is not judged. The claim holds
-for a model where the modelled throughput is at least
-{FASTER} times that of both. How much faster is told beside what is published
-and is no part of the verdict: the published range spans models, and not even
-the published samples/s of each model are inside it.
-"""
+NOTES = notes.of(
+  'gtopk_cost',
+  faster=FASTER,
+)
 
 
 def _row(name: str, workers: int) -> dict:

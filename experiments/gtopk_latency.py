@@ -15,7 +15,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.framework import claim
+from experiments.framework import claim, notes
 from experiments.framework.kept import Kept
 from experiments.framework.published_throughput import MODELS
 from experiments.testbed import timed_schemes
@@ -101,15 +101,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   )
 
 
-NOTES = """
-Seconds are medians of five exchanges from a common start, of the slowest
-process; processes, and the programs of vde2 where the kernel cannot delay,
-share this machine's cores. The model adds rounds and bytes of the ledger, on
-the nominal link, to the local work. It counts the delay of a round once; a
-round of Gloo takes two to three of them, probably since processes announce a
-message before they send it. `experiments.testbed.calibrate --delay=10ms` fits
-what a round takes.
-"""
+NOTES = notes.of('gtopk_latency')
 
 
 def figure(rows: claim.Rows) -> Figure:

@@ -20,6 +20,7 @@ from experiments.framework import (
   figures,
   lost_mass,
   margins,
+  notes,
   seed_statistics,
   study,
   trained,
@@ -166,18 +167,7 @@ def _gains(row: dict[str, Any]) -> bool | None:
   return seed_statistics.gains(row, 'published', MARGIN)
 
 
-NOTES = """
-`lost mass`: sum over entries of what is neither applied nor in a residual, as a
-share of the same sum of what is applied, over the second half of the run.
-Warm-up: an epoch at density 0.004, as in the authors' code, which is none for a
-density of 0.01: there the program is the same. Run so on another kind of
-machine, `published` (MLP, 8 workers) had 0.6 points less on validation data at
-a rate of 0.05 and 0.5 more at 0.158. `butterfly` conserves too, and exchanges
-with every partner at once, without the broadcast: half the bytes. Gains are
-paired by seed. 32 workers train the MLP only: with them a training of the CNN
-takes 20 minutes. CIFAR-10, whose trainings take as long with 8 workers, has one
-density and no warm-up.
-"""
+NOTES = notes.of('gtopk_mass')
 
 
 def figure(rows: claim.Rows, gains: claim.Rows, coverage: claim.Rows) -> Figure:

@@ -15,7 +15,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.framework import claim
+from experiments.framework import claim, notes
 from experiments.framework.kept import Kept
 from experiments.framework.published_throughput import MODELS
 from experiments.testbed import timed_schemes
@@ -154,19 +154,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   )
 
 
-NOTES = """
-Seconds are medians of five exchanges from a common start, of the slowest
-process; each has its share of this machine's cores, and where these are fewer
-than processes selection is slower than on real hosts. Local work is what the
-same processes take when the others' messages are echoed: selecting, merging,
-packing; selection, by JAX's profiler, is what the first takes in the exchange.
-The model adds to local work the rounds and bytes of the ledger on the
-nominal link. Efficiency sets the published single-GPU seconds of a step beside
-the measured exchange. Columns of torch are empty where it is not installed; its
-top-k gathers int64 indices. Adaptive gossip has a trigger that all share, and
-is timed in a step in which it fires. Left out: AlexNet with 8 workers, and with
-16 all but two, for memory.
-"""
+NOTES = notes.of('gtopk_scaling')
 
 
 def figure(rows: claim.Rows) -> Figure:

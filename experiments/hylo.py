@@ -22,6 +22,7 @@ from experiments.framework import (
   figures,
   intervals,
   matched,
+  notes,
   residual_growth,
   seed_statistics,
   step_times,
@@ -183,27 +184,7 @@ def _pace(row: dict[str, Any]) -> str:
   return f'{row[SPEED]:.2f} x (gradient {gradient_ms:.1f} ms)'
 
 
-NOTES = """
-`two-bit` is MXNet's codec with the best of seven thresholds for the whole net;
-top-k and dgc send the bytes of hylo on the busiest link, within 5 %; hylo-mean
-decodes to the mean above the threshold (ours). Bytes on the busiest link: of a
-step, both directions. Gradient and coding seconds: measured in turns, of one
-worker that receives its own messages in place of the others'; none where this
-was another processor than that of the gradient. Their errors: of three
-measurements. Step seconds: modelled without latency and overlap. Points are
-paired by seed. 8 workers.
-
-The speed depends on the processor. On two AMD EPYC of family 25, timed before,
-Hylo was 1.26 times as fast as dense on 1gbe (model 17, whose gradient of
-fashion took 5.7 ms), and 1.01 times (model 1: 13.7 ms, and 6.3 ms of code), for
-which the claim does not hold.
-
-Growth: one dense layer of 2,048 entries with normal gradients, one of
-which has a mean of so many standard deviations. `residual`: its residual after
-20,000 steps, over that mean; `residual growth`: what that grows by in a step of
-the last quarter. The threshold is so many mean magnitudes of the gradient, for
-`fixed` (MXNet's codec) without the residual.
-"""
+NOTES = notes.of('hylo')
 
 
 def figure(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.framework import claim, figures
+from experiments.framework import claim, figures, notes
 from gossipjax import audit, compressors, executors
 from gossipjax.strategies import (
   all_reduce,
@@ -170,20 +170,7 @@ def verdict(rows: claim.Rows, **tables: claim.Rows) -> claim.Verdict:
   )
 
 
-NOTES = """
-Sent: bytes in the compiled program, with collectives as rings, mean over
-workers; ledger and program agreed for every row. Counted: the argument's
-bytes, once per rank and call. Not wrapped by DisTrOpZ, hence free: send, recv,
-batches of both, reduce_scatter, the `_into_tensor` and `_single` forms, gather,
-objects, and what DDP or FSDP do in C++. EXO Gym has no counter: its DiLoCo and
-DeMo are read from its code, SPARTA's mask has a byte for each parameter.
-all_to_all, of messages in two shots, is refused a list of arrays by DisTrOpZ:
-nothing is counted. Through a store (Templar) a worker sends a message once, and
-receives those of all others. Initial broadcasts: EXO Gym and DDP send the
-parameters once from rank 0, (P - 1) / P of them per worker; our workers draw
-them from a seed and send nothing. Streaming DiLoCo's published 400 times are
-against gradients of 16 bits with 2 workers, where a ring's factor is 1.
-"""
+NOTES = notes.of('others_ledgers')
 
 
 def figure(rows: claim.Rows, **tables: claim.Rows) -> Figure:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.framework import claim, figures, period_bills
+from experiments.framework import claim, figures, notes, period_bills
 from experiments.framework.period_bills import METHODS
 from gossipjax import network
 
@@ -131,17 +131,15 @@ def verdict(rows: claim.Rows, tried: claim.Rows) -> claim.Verdict:
   )
 
 
-NOTES = f"""
-4 and 16 workers: bills of the strategies. {SIZES[1]:,} and {SIZES[2]:,}: by the
-law a + b P + c / P + d log2 P through the bills of {BILLED} workers.
-Bytes of the worker that sends most, over a whole period, for {MODEL:.0e}
-parameters of 32 bits; a server's are those of one worker, and it sends and
-receives those of all. Rounds and seconds are those of all exchanges of a
-period, with {WAN.latency_s * 1000:.0f} ms a round and
-{8 * WAN.bytes_per_s / 1e6:.0f} Mbit/s per worker,
-without computing, and with one link for a server. Of hierarchical, the exchange
-between pairs of workers counts.
-"""
+NOTES = notes.of(
+  'scale',
+  model=MODEL,
+  large=SIZES[1],
+  huge=SIZES[2],
+  billed=BILLED,
+  latency=WAN.latency_s * 1000,
+  rate=8 * WAN.bytes_per_s / 1e6,
+)
 
 
 def figure(rows: claim.Rows, tried: claim.Rows) -> Figure:

@@ -21,6 +21,7 @@ from experiments.framework import (
   figures,
   intervals,
   margins,
+  notes,
   seed_statistics,
   site_methods,
   trained,
@@ -179,27 +180,20 @@ def _told(rows: claim.Rows) -> str:
 
 
 MORE_SEEDS = ', '.join(f'{w} {n}' for w, n in site_methods.SEEDS.items())
-NOTES = f"""
-Period {PERIOD} where the name says nothing, shorter for {trained.EXCHANGES}
-exchanges, of sparse_loco {site_methods.SPARSE}. Inner rates on a grid of
-sqrt(10) at the outer rate {site_methods.FIRST}, then the outer rates {OUTER},
-and further ones while the best is the lowest or the highest (at most
-{best_rate.TRIALS} inner and {site_methods.OUTER_TRIALS} outer ones), by
-validation data; then {best_rate.SEEDS} seeds, on {MORE_SEEDS}. DiLoCo contains
-local_sgd (outer rate 1, no momentum), which its search leaves out; where it is
-surely worse, the search was too small, and it is not judged; nor is a loss
-where local_sgd is not trained. All-reduce has the rate of P =
-{site_methods.MOST} if IID. Rates are chosen on the partition of
-the first seed, without the examples held out; a Dirichlet partition has the
-same mixes of classes there as in that seed's test, which is therefore not
-scored. A gain is in points of held-out accuracy, of text in nats less, as the
-rates are chosen. All methods but all-reduce send a fraction of its bytes; those
-of streaming_diloco, of muloco and of noloco with P = 2 are DiLoCo's. MuLoCo's
-fewer bytes are those of 2 bits with a residual, not tried with it here. The
-state of inner optimizers stays with its worker; outer ones have momentum 0.9.
-muloco is DiLoCo with Muon inside, embeddings and head included. With
-{' and '.join(LARGE)} only judged methods and local_sgd are trained, one P, IID.
-"""
+NOTES = notes.of(
+  'sites',
+  period=PERIOD,
+  few=trained.EXCHANGES,
+  sparse=site_methods.SPARSE,
+  first=site_methods.FIRST,
+  outer=OUTER,
+  inner_trials=best_rate.TRIALS,
+  outer_trials=site_methods.OUTER_TRIALS,
+  seeds=best_rate.SEEDS,
+  more=MORE_SEEDS,
+  most=site_methods.MOST,
+  large=' and '.join(LARGE),
+)
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:

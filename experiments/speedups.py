@@ -22,6 +22,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  notes,
   seed_statistics,
   step_times,
   trained,
@@ -200,18 +201,11 @@ def _faster(rows: claim.Rows) -> claim.Rows:
   return [row for row in rows if (row[SPEED] or 0) >= FASTER]
 
 
-NOTES = f"""
-Target: {100 * TARGET:.0f} % of what all-reduce scores at the end of its
-schedule (of a loss, as much above it). 8 workers, each method at its best rate.
-Three seeds, paired with all-reduce's: on small workloads of all that reach the
-target with the first, on large ones of the front of `fronts` and of others that
-have three. Who diverges, or misses the target with a seed, never reaches it.
-Computing and coding: measured, of one worker on a CPU (the faster it is, the
-more a link saves). Seconds of the link: modelled from the bytes and rounds
-counted. Nothing overlaps. On slow links alone most can be faster.
-A workload is undecided where those of which seeds or rates cannot tell would
-make the difference.
-"""
+NOTES = notes.of(
+  'speedups',
+  target=100 * TARGET,
+  faster=FASTER,
+)
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:

@@ -16,6 +16,7 @@ from experiments.framework import (
   claim,
   figures,
   intervals,
+  notes,
   seed_statistics,
   study,
   trained,
@@ -130,17 +131,11 @@ def find(
 
 
 STEADY = 1.1  # A sixteenth of the mean delay of 0.15 s is 9 % of a step.
-NOTES = f"""
-16 workers with 16 pictures each. A gradient takes 0.1 s (log-normal, sigma
-0.1), a model travels in 0.014 s. A step is one gradient of each worker on
-average: one slow worker of 16 then lengthens the steps of a method without
-waiting by at most a sixteenth of its delay. Seconds to {TARGET} held out are
-virtual (3,000 pictures); empty: not reached. A slow worker 0 sleeps up to
-300 ms after each gradient, a lost one fails at 1 s; the time-out is 60 s.
-Nesterov 0.9, constant learning rate, the best of a grid for each method without
-slow workers. Steps are not slowed where they take at most {STEADY} times as
-long. Standard errors are those of ratios paired by seed.
-"""
+NOTES = notes.of(
+  'stragglers',
+  target=TARGET,
+  steady=STEADY,
+)
 
 
 def _row(name: str, weathers: Weathers) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from experiments.framework import (
   claim,
   figures,
   intervals,
+  notes,
   seed_statistics,
   study,
   trained,
@@ -192,19 +193,11 @@ def _is_as_fast(row: dict[str, Any], best: dict[str, Any]) -> bool:
   return later is None
 
 
-NOTES = f"""
-{WORKERS} workers with 16 pictures each. Steps until {TARGET:.2f} held out: mean
-over seeds at each strategy's best rate; between evaluations a straight line.
-Seconds of a step: measured over 40 steps of all processes over the shaped
-links, computing and communicating, without compiling. Seconds to the target are
-their product, with the error of the steps alone, since a step was measured in
-one run; without a number the target was not reached by each seed. First are
-those whose seconds seeds cannot tell from the least. All workers share two
-cores: at 1 Gbit/s the bytes of a step of all_reduce take 0.012 s and computing
-about 0.03 s (a step of local_sgd); the rest of its step are 14 rounds, for
-which eight processes wait in turn. A case holds where the first one also sends
-fewer bytes than all_reduce.
-"""
+NOTES = notes.of(
+  'train_1gbit',
+  workers=WORKERS,
+  target=TARGET,
+)
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:

@@ -22,6 +22,7 @@ from experiments.framework import (
   best_rate,
   claim,
   figures,
+  notes,
   points,
   seed_statistics,
   study,
@@ -185,15 +186,7 @@ def _meets(row: dict[str, Any]) -> bool | None:
   return None if None in saved else as_good
 
 
-NOTES = """
-The size of the union over k is between 1 and the number of workers. Age: steps
-since an entry of a worker's residual was last zero, over all entries; means
-over the second half of the run. Points are paired by seed. Density 0.01;
-popularity with lambda 2 and gamma 0.9, recent with gamma 0.9, two_budgets with
-c = 3, bounded is popularity with a patience of 200 steps, for which half of the
-budget goes round all entries in turn. Our reading of metrics that were not
-published. 32 workers train the MLP only.
-"""
+NOTES = notes.of('union_size')
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:

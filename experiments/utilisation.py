@@ -13,7 +13,7 @@ import pathlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.framework import claim, figures, period_bills
+from experiments.framework import claim, figures, notes, period_bills
 from experiments.framework.period_bills import METHODS
 
 CLAIM = claim.Claim(
@@ -128,17 +128,12 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
   )
 
 
-NOTES = f"""
-Modelled: {WORKERS} workers in a ring or in pairs, {1000 * LATENCY_S:.0f} ms of
-latency a round, bits of the bills of a model of {period_bills.LAYERS} layers,
-scaled. Seconds of a step are given: 0.1, 0.8 and 4.9 s.
-`beside computing`: an exchange takes place during the steps that follow (one
-step; the delay of streaming DiLoCo), and only the rest is waited for; false:
-all of it is waited for. Empty: latency alone takes longer. Gradients and
-parameters have 32 bits; with 16, dense methods need half. The optimizer's own
-time and the selection of entries are not modelled. Of hierarchical, pairs of
-workers whose own link is not modelled, the exchange between pairs counts.
-"""
+NOTES = notes.of(
+  'utilisation',
+  workers=WORKERS,
+  latency=1000 * LATENCY_S,
+  layers=period_bills.LAYERS,
+)
 
 
 def figure(rows: claim.Rows) -> Figure:

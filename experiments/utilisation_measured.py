@@ -18,7 +18,7 @@ from typing import Any
 from absl import flags
 from matplotlib.figure import Figure
 
-from experiments.framework import claim, figures
+from experiments.framework import claim, figures, notes
 from experiments.framework.kept import Kept
 from experiments.testbed import link_shape
 from experiments.testbed.utilisation import (
@@ -98,29 +98,11 @@ def _is_near(row: dict[str, Any]) -> bool | None:
   return None if row['workers'] > CORES else abs(row[RATIO] - 1) <= NEAR
 
 
-NOTES = f"""
-Seconds of a step: medians over intervals of {EVERY} steps of the first process.
-`computing` is the share of the seconds of workers that never exchange. The
-model takes the method's step without a limit of the link, and puts what workers
-wait for by their bills on the limited link in the place of what they wait for
-on the other; latency and rate of both are fitted to single collectives between
-the same namespaces (`experiments.testbed.calibrate`). Every {EVERY}th exchange
-is waited for, since a record is written. With more workers than cores, some
-share one.
-
-Bandwidth is interpolated between the rates; empty: it lies outside them. No
-bandwidth is enough for a share above `{UNLIMITED}`:
-for the rest of the time the processor selects, copies and averages. So 75 % is
-out of reach of this machine for all methods but local_sgd and diloco, which
-need more than 1 Gbit/s for it.
-
-What the model lacks. A message that leaves after a pause takes up to 1.5 times
-what the fitted rate says (topk and streaming_diloco at 100 Mbit/s, in turn as
-well as beside); all_reduce, which never pauses, takes what it says. The coding
-of an exchange beside computing counts as computing, though it delays the
-exchange. With four workers on two cores the steps without a limit repeat to
-20 % only: these rows are not judged.
-"""
+NOTES = notes.of(
+  'utilisation_measured',
+  every=EVERY,
+  unlimited=UNLIMITED,
+)
 
 
 def figure(rows: claim.Rows, bandwidth: claim.Rows) -> Figure:

@@ -3,6 +3,7 @@
 claim              the interface of a claim: finding, flags, and how cases are
                    counted into a verdict
 finding_files      finding.json, and the tables made from it
+notes              the notes of a claim, from experiments/notes
 results_page       RESULTS.md, README's tables, the runs that advise knows
 known_runs_file    the latter, as a file of the package
 figures            what the figures of claims have in common

@@ -245,7 +245,7 @@ def test_a_name_says_what_is_in_a_file(path):
 def test_files_are_small(path):
   lines = len(path.read_text().splitlines())
   most = 130 if path in STRATEGIES else 200
-  # A claim's file also holds the notes of its page.
+  # A claim's file holds its studies, its verdict and its figure.
   most += 35 if path.parent == ROOT / 'experiments' else 0
   assert lines <= most
 

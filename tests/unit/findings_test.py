@@ -15,6 +15,7 @@ from experiments.framework import (
   claim,
   finding_files,
   known_runs_file,
+  notes,
   numerics,
   results_page,
 )
@@ -42,12 +43,15 @@ def test_every_claim_has_a_finding_and_every_finding_a_claim():
 
 @over_claims
 def test_a_finding_tells_what_its_claim_says(name):
-  found, claim = (
-    kept(name),
-    importlib.import_module(f'experiments.{name}').CLAIM,
-  )
+  found, module = kept(name), importlib.import_module(f'experiments.{name}')
+  claim = module.CLAIM
   assert (found.name, found.title) == (claim.name, claim.title)
   assert (found.claim, found.published) == (claim.text, claim.published)
+  assert found.notes.startswith(module.NOTES)  # Some measurements add a line.
+
+
+def test_every_file_of_notes_belongs_to_a_claim():
+  assert sorted(path.stem for path in notes.FOLDER.iterdir()) == CLAIMS
 
 
 @over_claims
