@@ -28,8 +28,9 @@ from experiments.framework.virtual_time import TARGET
 
 CLAIM = claim.Claim(
   'async_crossover',
-  'Not waiting pays up to about 32 workers',
-  'Not waiting is faster up to about 32 workers, all-reduce beyond',
+  'Asynchronous methods against all-reduce, by number of workers',
+  'Asynchronous methods are faster than all-reduce up to about 32 workers, and '
+  'slower beyond',
   'curves without a table (arXiv:1611.04581)',
 )
 STEP_S, SPREAD = 0.1, 0.3

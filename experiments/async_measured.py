@@ -36,9 +36,9 @@ from gossipjax.training.record import Record
 
 CLAIM = claim.Claim(
   'async_measured',
-  'Not waiting, measured beside virtual time',
-  'Virtual time predicts seconds to a target within 15 % of four real '
-  'processes, one of them slow',
+  'Asynchronous methods: measured, and in virtual time',
+  'Virtual time predicts within 15 % the seconds to a target of four real '
+  'asynchronous processes, one of them slow',
   'no prediction; the sleeping straggler is that of arXiv:1611.04581',
 )
 KEPT = pathlib.Path('runs/claims')

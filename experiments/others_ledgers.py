@@ -33,9 +33,9 @@ from gossipjax.strategies import (
 
 CLAIM = claim.Claim(
   'others_ledgers',
-  "Others' ledgers against what moves",
-  'A count of the bytes given to each collective ranks methods as the bytes '
-  'that they send do',
+  'How other programs count bytes, against the bytes that move',
+  'Counting the bytes that are passed to each collective ranks methods in the '
+  'order of the bytes that they send',
   'DisTrOpZ scores submissions by such a count, with loss and speed (its '
   "authors' code, read in November 2026)",
 )

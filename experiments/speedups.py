@@ -182,8 +182,10 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     + trained.not_begun(rows, coverage),
     f'{len(fast)} of {len(rows)} are at least {FASTER} times as fast, {sure} '
     f'surely ({", ".join(counts)}); {never.count(None)} miss the target',
-    f'{"; ".join(said) or "No strategy is trained yet"}. Surely: seeds tell. '
-    f'Best rate at an edge: {edge.count(False)}.',
+    f'{"; ".join(said) or "No strategy is trained yet"}. Of all '
+    f'faster ones, {sure} are beyond the error over seeds. In '
+    f'{edge.count(False)} pairs the best learning rate is at the edge of those '
+    'tried.',
     trained.doubt(coverage) or doubt,
   )
 

@@ -29,9 +29,9 @@ from experiments.framework.virtual_time import TARGET
 
 CLAIM = claim.Claim(
   'stragglers',
-  'One slow worker does not slow those who do not wait',
-  'One slow or lost worker slows the steps of methods that wait for all, and '
-  'not of those that wait for nobody',
+  'What one slow worker costs synchronous and asynchronous methods',
+  'One slow or lost worker slows the steps of methods that wait for all '
+  'workers, and not of methods that wait for none',
   'curves without a table (arXiv:1611.04581)',
 )
 P, STEP_S, RATE = 16, 0.1, 0.05

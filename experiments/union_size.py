@@ -38,7 +38,7 @@ from gossipjax.flatten import ravel
 CLAIM = claim.Claim(
   'union_size',
   'The union of what workers select',
-  'Workers can select so that the server has less to send',
+  'Workers can select entries such that a server has fewer bytes to send',
   'smaller, without numbers (Wang 2018); the target is ours',
 )
 PLAIN, GATHERED = 'plain', 'top-k, all-gather'  # What metrics are judged by.

@@ -35,23 +35,7 @@ RESULTS = finding_files.RESULTS
 TUNED = 'held-out accuracy, tuned equally'
 TUNED_ON = 'fashion-dense'  # Workload of the README's scores.
 COMMAND = 'python -m experiments.framework.results_page'
-HEAD = """# Results
-
-What was claimed, and what came out here. `python -m experiments.NAME` makes the
-table of a row; of claims that keep trainings, `python -m experiments.queue
-NAME` first makes what is missing. Bytes are counted; seconds on a link are
-modelled unless a row says measured. "n of m" counts the decided cases. A case
-is undecided if the runs are too short or too few, not tuned enough, or exchange
-too rarely; advice_quality asks for neither length nor exchanges. So is one
-whose bound lies within the one-sided 95 % interval of the mean over seeds
-(Student's t: of three seeds 2.9 of the standard errors in the tables); if the
-true value is the bound, one case in ten is decided all the same. Standard
-errors leave out that learning rates were chosen with one seed (in gtopk_mass,
-near ties with three). A range may cover the decided cases only. Quantities
-without seeds (bytes, modelled and most measured seconds) are compared directly.
-In virtual time the learning is real and the clock is modelled.
-
-"""
+HEAD = pathlib.Path(__file__).with_name('results_head.md').read_text('utf-8')
 
 
 def findings() -> list[finding_files.FindingFile]:
