@@ -1,21 +1,22 @@
-"""Where bytes move between workers, and are counted.
+"""Collectives: they move bytes between workers, and count them.
 
-Only `gossipjax/engine` moves bytes, too: the messages of asynchronous workers.
+Outside this folder only `gossipjax/engine` moves bytes between workers: the
+messages of asynchronous workers.
 
 Each function runs once per worker and returns what this worker receives and
 its bill, a Traffic. `active`, bool[], marks the workers that take part; an
-absent worker contributes nothing and is charged nothing. A literal `True`
-states that all take part; otherwise each message carries a flag with that
-information, which is charged like the rest.
+absent worker contributes nothing and is charged nothing, except in
+one_sided.py. A literal `True` states that all workers take part; otherwise
+messages also carry flags that say who does, and these are charged, too.
 
-A worker may be several devices, see sharing.py; the bill is that of a device.
+A worker may have several devices, see sharing.py; a bill is that of one device.
 The strategy and local_step.py add up the bills of a step; training/ledger.py
 sums them over the run.
 
 axes        the mesh axes of the workers and of the devices of a worker
 bills       bytes, messages and rounds of messages of known sizes
-bill_names  names of bills in a program, to find those that are left out
-sharing     what the devices of a worker send each other; the bytes of a part
+bill_names  names of bills in a traced program, to find bills that are missing
+sharing     messages among the devices of a worker; bytes that one device sends
 reductions  sums, maxima and gathers over all workers
 messages    messages along pairs of workers
 one_sided   messages whose other end need not take part

@@ -30,7 +30,7 @@ _IN_GROUPS: contextvars.ContextVar[bool] = contextvars.ContextVar(
 
 
 def axis() -> Axis:
-  """The axis of the workers, for what is traced now."""
+  """The axis of the workers in the program that is being traced."""
   return _AXIS.get()
 
 
@@ -44,9 +44,9 @@ def over(name: Axis, inner: Axis | None = None) -> Iterator[None]:
   """Sets the axis, or axes, of the workers for all that is traced inside.
 
   Args:
-    name: of the workers' axis or axes.
-    inner: of the devices of a worker that hold the same and split its messages;
-      None: each device sends its own messages.
+    name: the workers' axis or axes.
+    inner: the axis of a worker's devices, if these hold equal values and split
+      its messages; None: each device sends its own messages.
   """
   before = _AXIS.set(name), _INNER.set(inner)
   try:
@@ -59,7 +59,7 @@ def over(name: Axis, inner: Axis | None = None) -> Iterator[None]:
 def along(
   name: Axis, program: Callable[..., Any], inner: Axis | None = None
 ) -> Any:
-  """The program of one worker, along an axis of the caller's mesh; see `over`.
+  """Binds the program of a worker to an axis of the caller's mesh, see `over`.
 
   Under `jax.shard_map` its results are marked as varying. Inside, JAX's check
   for varying values is off, because branches and loops combine varying and
@@ -68,7 +68,7 @@ def along(
   and each device would send the whole message.
 
   Raises:
-    UserError: `inner` is an axis of the workers, or not one of the mesh.
+    UserError: `inner` is an axis of the workers, or no axis of the mesh.
   """
   axes = names_of(name)
 
@@ -101,7 +101,7 @@ def _check_inner(inner: Axis | None, axes: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def of_groups() -> Iterator[None]:
-  """For what is traced inside, the workers of the axis are those of a group."""
+  """Declares that, in programs traced inside, the axis is that of one group."""
   before = _IN_GROUPS.set(True)
   try:
     yield
@@ -110,14 +110,14 @@ def of_groups() -> Iterator[None]:
 
 
 def all_agree(shared: bool = False) -> bool:
-  """Whether no device has other workers to agree with than those of the axis.
+  """Whether a condition that is equal along the axis is equal on all devices.
 
-  Where there are groups of workers, or devices with shards, some may take
-  another branch than others: a `ppermute` in it would wait for them for ever.
+  It may not be where there are groups of workers, or devices with shards: some
+  may take another branch, and a `ppermute` would wait for them for ever.
 
   Args:
-    shared: whether they agree on what depends on the step only, so that devices
-      with different shards do, too.
+    shared: whether the condition depends on the step only, so that it is equal
+      on devices with different shards, too.
   """
   mine = {*names_of(axis()), *names_of(sharing_axis() or ())}
   others = {*jax.sharding.get_abstract_mesh().manual_axes} - mine
@@ -125,23 +125,23 @@ def all_agree(shared: bool = False) -> bool:
 
 
 def random_turn(step: jax.Array) -> jax.Array:
-  """A turn among rounds of messages, i32[], drawn anew at each step.
+  """Draws the turn that selects a round of messages at a step, i32[].
 
-  It is the same in all groups of workers, whose keys of random numbers differ:
-  all have to take the same branch where there is a `ppermute` in it.
+  All groups of workers draw the same turn although their random keys differ,
+  since all have to take the same branch if there is a `ppermute` in it.
   """
   same = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl='threefry2x32')
   return jax.random.randint(jax.random.fold_in(same, step), (), 0, 2**30)
 
 
 def manual(names: Axis | None) -> bool:
-  """Whether each device runs the program of its own along these axes."""
+  """Whether each device runs its own program along these axes (shard_map)."""
   manual = jax.sharding.get_abstract_mesh().manual_axes
   return {*names_of(names or ())} <= {*manual}
 
 
 def is_sharded() -> bool:
-  """Whether the workers are on devices of their own, not a batch of vmap."""
+  """Whether workers run on devices of their own, not as a batch of vmap."""
   return manual(axis())
 
 
@@ -153,14 +153,14 @@ def _is_tracked(name: Axis) -> bool:
 def check_gradients(grads: Any, name: Axis, what: str) -> None:
   """Raises a UserError unless each worker of an axis has gradients of its own.
 
-  Those of parameters that do not vary along an axis of `jax.shard_map` are sums
-  over it, which JAX has made before anybody exchanges them. Some leaves may not
+  If parameters do not vary along an axis of `jax.shard_map`, JAX itself sums
+  their gradients over that axis, before any exchange. Single leaves may not
   vary: a constant 0 freezes a parameter.
 
   Args:
-    grads: of a worker.
-    name: of the workers' axis or axes.
-    what: takes the gradients, for the sentence.
+    grads: gradients of a worker.
+    name: the workers' axis or axes.
+    what: the function that takes the gradients, for the message.
   """
   axes = names_of(name)
   for axis_name in axes:
@@ -186,7 +186,7 @@ def check_gradients(grads: Any, name: Axis, what: str) -> None:
 
 
 def _unmarked(x: jax.Array) -> jax.Array:
-  """x through operations that lose the mark of what varies, and are free."""
+  """Removes the mark that x varies, by two operations that cost nothing."""
   return lax.squeeze(lax.expand_dims(x, (0,)), (0,))
 
 

@@ -1,4 +1,4 @@
-"""Names of bills in a traced program, by which a check finds those left out."""
+"""Names of bills in a traced program, by which a check finds missing bills."""
 
 import contextlib
 import dataclasses
@@ -16,16 +16,16 @@ _NUMBERS = jax.make_user_context(default_value=None)
 
 
 def naming() -> contextlib.AbstractContextManager[None]:
-  """Inside, each collective gives the bytes of its bill a name.
+  """Makes each collective that is traced inside name the bytes of its bill.
 
-  Functions that JAX has traced before, under jit or in a branch, are traced
-  anew. Within one `naming` their second call has the names of the first.
+  JAX traces functions anew inside that it has traced before, under jit or in a
+  branch. Within one `naming` their second call has the names of the first.
   """
   return _NUMBERS(itertools.count())
 
 
 def named(bill: Traffic) -> Traffic:
-  """The same bill; inside `naming` with a name, unless it is surely nothing."""
+  """Returns the bill; inside `naming` it has a name unless it is surely 0."""
   numbers, digits = _NUMBERS.value, jax.tree.leaves(bill.bytes)
   traced = any(isinstance(digit, jax.core.Tracer) for digit in digits)
   if numbers is None or not (traced or any(map(np.any, digits))):

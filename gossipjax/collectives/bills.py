@@ -15,8 +15,8 @@ def ring_bytes(size: int, n: int) -> int:
 
 
 def of_messages(out, into, size: int) -> Traffic:
-  """For messages of `size` bytes each, of which this worker sends `out` and
-  receives `into` at the same time."""
+  """Returns the bill of a worker that sends `out` messages of `size` bytes each
+  and at the same time receives `into` such messages."""
   out, into = jnp.uint32(out), jnp.uint32(into)
   one = Traffic.of(size, 1)
   return Traffic(
@@ -29,9 +29,10 @@ def of_messages(out, into, size: int) -> Traffic:
 
 
 def of_tree(size: int) -> Traffic:
-  """For a reduction of `size` bytes up and down a tree: few rounds.
+  """Returns the bill of a reduction of `size` bytes up and down a tree.
 
-  The bytes of a worker are those of a ring, a mean over the tree's workers.
+  It has few rounds. Each worker is billed the bytes of a ring, which are the
+  mean over the tree's workers.
   """
   n = lax.axis_size(axis())
   rounds = 2 * (n - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Collectives of groups of workers, in place of those of all."""
+"""Collectives within groups of workers, in place of those among all workers."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +9,10 @@ from gossipjax.errors import UserError
 
 
 def in_groups(name: str, params, x, groups):
-  """A collective of each group of workers, in place of one of all workers.
+  """Runs a collective within each group, in place of one among all workers.
 
-  For programs that were traced for the workers of one group, so that their
-  bills are those of a group; see transforms/groups.py.
+  It serves programs that were traced for the workers of one group, so that
+  their bills are those of a group; see transforms/groups.py.
 
   Args:
     name: of the primitive in such a program.
@@ -21,17 +21,17 @@ def in_groups(name: str, params, x, groups):
     groups: static, int[groups, members]: the workers of each group.
 
   Returns:
-    Its result; None if it is no collective.
+    Its result; None if the primitive is no collective among workers.
 
   Raises:
-    UserError: it is one of all workers that groups do not have.
+    UserError: the collective has no form within groups.
   """
   known = name in ('axis_index', 'ppermute', *_NATIVE)
   of = (
     params.get('axes') or params.get('axis_name') or (axis() if known else ())
   )
   if names_of(of) != names_of(axis()) or name in _IDENTITIES:
-    return None  # Of the devices of a worker, or of arrays.
+    return None  # Its axes are those of a worker's devices, or of arrays.
   _check(name, params, known)
   table, me = np.asarray(groups), lax.axis_index(axis())
   group, place = np.zeros((2, table.size), np.int32)
@@ -48,13 +48,13 @@ def in_groups(name: str, params, x, groups):
     return _NATIVE[name](
       x, [[members[i] for i in part] for members in table for part in parts]
     )
-  # vmap has no collectives of groups: everybody's x, then the group's.
+  # vmap has no collectives of groups: gather all x, then select the group's.
   mine = lax.all_gather(x, axis())[table][jnp.asarray(group)[me]]
   return _OF_MEMBERS[name](mine, jnp.asarray(place)[me])
 
 
 def _check(name: str, params, known: bool) -> None:
-  """Refuses a collective of all workers, or a form of one, without a twin."""
+  """Refuses a collective, or a form of one, that does not exist in groups."""
   usual = _FORMS.get(name, {})
   if not known or {key: params[key] for key in usual} != usual:
     given = ''.join(f', {key}={params[key]}' for key in usual)
@@ -64,7 +64,7 @@ def _check(name: str, params, known: bool) -> None:
     )
 
 
-# What says only over which workers an array differs.
+# Primitives that only declare over which workers an array differs.
 _IDENTITIES = ('pvary', 'pcast', 'pbroadcast')
 _FORMS = {
   'all_gather': {'all_gather_dimension': 0, 'tiled': False},

@@ -1,4 +1,4 @@
-"""Messages along pairs of workers: one-way, two-way, or if one wants it."""
+"""Messages along pairs of workers: one-way, two-way, or if either asks."""
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,8 @@ def send(tree, pairs, active=True):
   Args:
     tree: what this worker sends if it is a source.
     pairs: static; no worker is twice a source or twice a target.
-    active: bool[] or True; a source that is there sends, and its tree arrives
-      if the target is there, too.
+    active: bool[] or True; an active source sends, and its tree arrives if the
+      target is active, too.
 
   Returns:
     The tree that arrived, like `tree` (zeros if none did); bool[], whether one
@@ -71,7 +71,7 @@ def meet(tree, source, wants=True, active=True):
   active.
 
   A flag each way informs both ends. If neither wants an exchange, nothing is
-  charged: the missing message tells the same as the flag.
+  charged: a missing message conveys as much as a flag would.
 
   Args:
     tree: what this worker gives.
@@ -116,7 +116,7 @@ def is_end(pairs):
 
 
 def send_flag(flag, pairs):
-  """The source's flag at its target; a literal True takes no message."""
+  """Sends each source's flag to its target; a literal True takes no message."""
   if flag is True:
     return True
   full = _permutation(pairs, lax.axis_size(axis()))
@@ -124,7 +124,7 @@ def send_flag(flag, pairs):
 
 
 def send_tree(tree, pairs, arrives):
-  """The source's tree at its target; zeros where it does not arrive."""
+  """Sends each source's tree to its target; zeros where it does not arrive."""
   full = _permutation(pairs, lax.axis_size(axis()))
   theirs = joined(lax.ppermute(share(tree), axis(), full), tree)
   return where_present(theirs, arrives)

@@ -12,8 +12,8 @@ from gossipjax.collectives.sharing import part_bytes, with_joins
 def read(tree, source, active=True):
   """Worker i reads the tree of `source[i]`, which need not take part.
 
-  One-sided: several workers may read one, whose link serves them one after the
-  other and is charged even if that worker is absent.
+  One-sided: several workers may read from the same one. Its link serves them
+  one after the other, and is charged even if it is absent.
 
   Args:
     tree: what others read from this worker.

@@ -13,8 +13,8 @@ from gossipjax.errors import UserError
 from gossipjax.flatten import flatten
 from gossipjax.traffic import SILENCE, Traffic, nbytes
 
-# Names in the compiled program of a sum that a server does, and within it of
-# the sum that counts who is present, which a server knows without being told.
+# Scopes in the compiled program: the sum that a server computes, and within it
+# the count of present workers, which a server knows without a message.
 SERVED, PRESENT = 'served', 'present'
 
 
@@ -40,8 +40,8 @@ def all_reduce(tree, active=True):
     active: bool[], whether it takes part; True: all do, and no flag is sent.
 
   Returns:
-    The sum over those taking part; how many they are, int or i32[], at least 1;
-    the Traffic of this worker.
+    The sum over the workers taking part; their number, int or i32[], at least
+    1; the Traffic of this worker.
   """
   n, tree = lax.axis_size(axis()), _countable(tree)
   if active is True and not jax.tree.leaves(tree):
@@ -102,7 +102,7 @@ def serve(tree, active=True):
 
 @with_joins
 def all_to_all(tree, active=True):
-  """Row j of every leaf goes to worker j, one message to each other worker.
+  """Sends row j of every leaf to worker j, one message to each other worker.
 
   Args:
     tree: leaves with a leading axis of n.
@@ -124,7 +124,7 @@ def all_to_all(tree, active=True):
 
 @with_joins
 def all_max(x, active=True):
-  """The largest x of all workers, for few numbers; as `agree`, over a tree.
+  """The largest x of all workers, found along a tree; for few numbers.
 
   Args:
     x: an array, not a tree.
@@ -147,14 +147,14 @@ def all_sum(x, active=True):
 
 @with_joins
 def agree(flags, active=True):
-  """Whether a worker taking part raises each of `flags`; the same on all.
+  """For each of `flags`, whether any worker that takes part raises it.
 
   Args:
     flags: bool[...].
     active: whether this worker takes part.
 
   Returns:
-    bool[...], the logical or over workers, and the bill.
+    bool[...], the logical or over workers, the same on all; and the bill.
   """
   flags = jnp.uint8(flags)
   raised = lax.pmax(share(where_present(flags, active)), axis())
@@ -170,7 +170,7 @@ def where_present(tree, active):
 
 
 def _countable(tree):
-  """Bools as i32, which psum makes of them; a sum of bools is a bool."""
+  """Converts bools to i32, as psum does; adding bools would give a bool."""
   return jax.tree.map(
     lambda x: x.astype(jnp.int32) if x.dtype == bool else x, tree
   )

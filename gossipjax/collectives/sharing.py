@@ -1,10 +1,10 @@
-"""What the devices of a worker send each other.
+"""Messages among the devices of a worker, which share what it sends.
 
-Devices with equal contents each send one share of a message to their
-counterparts in other workers, then all-gather what arrives: no byte goes to
-another worker twice, and every algorithm computes what it would on one device.
-Shares have the same length; they are padded where the number of devices does
-not divide the entries.
+Devices that hold equal values each send one share of a message to their
+counterparts in other workers, then all-gather the shares that arrive. So no
+byte goes to another worker twice, and every algorithm computes what it would
+on one device. Shares have equal lengths; they are padded if the number of
+devices does not divide the number of entries.
 """
 
 import contextvars
@@ -56,11 +56,11 @@ def share(tree):
 
 
 def joined(arrived, like, stacked: bool = False):
-  """What all devices of the worker received.
+  """Joins the shares that the devices of this worker received.
 
   Args:
     arrived: this device's share.
-    like: what a worker sent.
+    like: a message of the form that was sent.
     stacked: whether shares of several workers arrived, on axis 0.
   """
   if (inner := sharing_axis()) is None:
@@ -99,11 +99,11 @@ def inner_gather(tree, name: Axis = INNER):
 
 
 def inner_scatter(tree, name: Axis = INNER):
-  """The mean of row i, over the devices of this worker, at its i-th device.
+  """Gives device i of this worker the mean of row i over all its devices.
 
   Args:
     tree: leaves with a leading axis of as many rows as devices.
-    name: of their axis.
+    name: the axis of the devices.
 
   Returns:
     The tree of this device's row, and the bill.

@@ -13,15 +13,15 @@ Make = Callable[..., Strategy]
 def with_argument(
   strategy: Make, name: str, default: Any, explained: str, apply: Callable
 ) -> Make:
-  """`strategy` with one more argument, which a config then knows too.
+  """Returns `strategy` with one more argument, which configs can set, too.
 
   Args:
     strategy: a function with defaults whose docstring begins with `Args:`.
     name: of the argument.
     default: its default, of the type that a config takes.
-    explained: what the docstring says of it.
-    apply: `(make, given, value) -> Strategy`, where `make(**changes)` is the
-      strategy with the `given` arguments, but for those changes.
+    explained: its description in the docstring.
+    apply: `(make, given, value) -> Strategy`, where `make(**changes)` makes the
+      strategy with the `given` arguments, updated by `changes`.
   """
   signature = inspect.signature(strategy)
   added = inspect.Parameter(

@@ -24,12 +24,12 @@ _EXPLAINED = """which tensors are exchanged together; model(), layer(),
 
 
 class Parts(NamedTuple):
-  """What an aggregator of several consists of.
+  """How an aggregator is made of one aggregator for each part of a tree.
 
   Attributes:
     of: tree -> for each part, the positions of its leaves.
-    make: number of the part -> aggregator of a list of leaves, whose states
-      are the state of the whole.
+    make: number of the part -> aggregator of a list of leaves; the states of
+      these aggregators form the state of the whole.
   """
 
   of: Callable[[Tree], list[list[int]]]
@@ -87,8 +87,11 @@ def partitioned(
 
 
 def _late(partition, of: Callable[[int], Late | None]) -> Late | None:
-  """The parts of the update of all parts of a tree, `of` each of which has
-  them; all are late by the same number of steps."""
+  """Joins the late updates (transforms/late.py) of all parts of a tree.
+
+  `of` returns that of one part; if there is none, the result is None. All are
+  late by the same number of steps.
+  """
   if (first := of(0)) is None:
     return None
 
@@ -139,7 +142,7 @@ def in_turn(
       in each tree, anything else).
 
   Returns:
-    The new trees, and what else came of each part.
+    The new trees, and the other result of `change` for each part.
   """
   leaves = [jax.tree.leaves(tree) for tree in trees]
   found = []
@@ -156,19 +159,19 @@ def in_turn(
 def with_granularity(strategy: Make) -> Make:
   """Adds the argument `granularity` to a strategy that aggregates gradients.
 
-  Each bucket has a strategy of its own. If it takes a `seed`, that of the
-  first bucket is the given one; those of others are drawn from it, so that no
-  two buckets, nor those of runs with neighboring seeds, have equal ones.
+  Each bucket has a strategy of its own. If it takes a `seed`, the first bucket
+  gets the given seed; the others get seeds drawn from it, so that no two
+  buckets have equal seeds, nor do buckets of runs with neighboring seeds.
 
   Args:
-    strategy: a function with defaults whose docstring begins with `Args:`; its
-      result keeps parameters as they are.
+    strategy: a function with defaults whose docstring begins with `Args:`; the
+      strategies that it makes leave parameters as they are.
   """
   return with_argument(strategy, 'granularity', model(), _EXPLAINED, _cut)
 
 
 def seed_of(number: int, seed: int) -> int:
-  """The seed of a bucket or fragment: of the first the given one."""
+  """The seed of a bucket or fragment; the first one has the given seed."""
   if not number:
     return seed
   drawn = np.random.SeedSequence((seed % 2**64, number)).generate_state(1)

@@ -1,8 +1,8 @@
 """Checks the functions of a strategy while they are traced.
 
-JAX broadcasts what has the wrong shape, so that a mistake in a strategy of the
-user's own would train in silence; and what a function of theirs sends has to be
-in the bill that it returns.
+JAX broadcasts arrays of a wrong shape, so that a faulty strategy of the user's
+own would train without an error. Besides, all that a function of the user's
+sends has to be in the bill that it returns.
 """
 
 from typing import Any
@@ -20,13 +20,13 @@ SLOTS = 'gradients', 'parameters', 'moments', 'state'
 
 
 def of_strategy(whose: str, given: Strategy) -> Strategy:
-  """The same strategy; tracing it raises a UserError for what is wrong.
+  """Adds checks to a strategy: tracing it raises a UserError for its errors.
 
   Args:
-    whose: its name, for sentences.
-    given: the strategy. Refused are what its functions raise, a tree or a state
-      that does not keep its form, traffic that is none; and what
-      trace_checks.py finds in functions that are not of this package.
+    whose: its name, for messages.
+    given: the strategy. Errors are exceptions of its functions, a tree or a
+      state that changes its form, a bill that is no Traffic; and what
+      trace_checks.py refuses in functions from outside this package.
 
   Raises:
     UserError: a slot is no Aggregator.
@@ -38,7 +38,7 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
         f'{whose}: {name} is {type(slot).__name__}; it takes an Aggregator, '
         f'such as gossipjax.aggregator.identity(){" or None" * optional}.'
       )
-  # Parameters of workers that share all gradients may be the same.
+  # Workers that share all gradients may have the same parameters.
   own = {'gradients': True, 'parameters': given.gradients is identity()}
   slots: dict[str, Any] = {
     name: of_aggregator(f'{whose}: {name}', slot, own.get(name, False))
@@ -51,14 +51,14 @@ def of_strategy(whose: str, given: Strategy) -> Strategy:
 def of_aggregator(
   whose: str, given: Aggregator, differs: bool = True
 ) -> Aggregator:
-  """The same aggregator; tracing it raises a UserError for what is wrong.
+  """Adds checks to an aggregator: tracing it raises a UserError for errors.
 
   Args:
-    whose: its name, for sentences.
+    whose: its name, for messages.
     given: the aggregator.
     differs: whether trees differ between workers in the first step.
   """
-  ours, seen = is_ours(given), set()  # Of a loop that is not compiled, once.
+  ours, seen = is_ours(given), set()  # Checks an uncompiled loop once.
 
   def init(tree):
     with blaming(f'{whose}.init'):
@@ -76,7 +76,7 @@ def of_aggregator(
     args = tree, state, step, active
     forms = *map(jax.typeof, jax.tree.leaves(args)), active is True
     if not ours and forms not in seen:
-      # First, so that no call before has left a value of its trace behind.
+      # First, so that no earlier call has left a value of its trace behind.
       with blaming(f'{whose}.update'):
         trace_checks.check(whose, given._replace(update=alone), args, differs)
       seen.add(forms)
@@ -144,7 +144,7 @@ def check_kept(
 
 
 def _forms(what: str, tree: Tree, types: bool) -> dict[str, str]:
-  """Shape, and type, of each leaf by its path."""
+  """Shape, and with `types` the dtype, of each leaf by its path."""
   found = {}
   for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
     form = jax.typeof(leaf)

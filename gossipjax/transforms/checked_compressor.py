@@ -1,7 +1,7 @@
 """Checks the functions of a compressor of the user's own when they are traced.
 
-JAX broadcasts a vector of one entry to any number of entries, so that a codec
-with that mistake would train in silence.
+JAX broadcasts a vector of one entry to any number of entries, so that a faulty
+codec that returns one would train without an error.
 """
 
 from typing import Any
@@ -16,12 +16,13 @@ from gossipjax.transforms.origin import is_ours
 
 
 def of_compressor(whose: str, given: Compressor) -> Compressor:
-  """The same compressor; one of the user's own refuses what is wrong in use.
+  """Adds checks to a compressor if it is the user's own.
 
   Args:
-    whose: its name, for sentences.
-    given: the compressor. Refused are what its functions raise, a message that
-      is not of arrays, and a vector of another shape or no floats.
+    whose: its name, for messages.
+    given: the compressor. Its use raises a UserError for exceptions of its
+      functions, a message that does not consist of arrays, and a decompressed
+      vector that has another shape or is not of floats.
   """
   if is_ours(given):
     return given

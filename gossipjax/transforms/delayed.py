@@ -1,7 +1,7 @@
-"""Applies an exchange some steps after it was started, as one that overlaps.
+"""Applies the result of an exchange some steps after the exchange started.
 
-The workers go on computing while the exchange is on its way. What is on its way
-is part of the state, hence of checkpoints.
+The workers go on computing while the exchange is in flight. Changes in flight
+are part of the state, hence of checkpoints.
 """
 
 from typing import NamedTuple
@@ -16,22 +16,22 @@ from gossipjax.transforms.late import Late, late
 
 class DelayedState(NamedTuple):
   inner: State  # Of the aggregator.
-  in_flight: tuple[Tree, ...]  # Like the tree each; the oldest first.
+  in_flight: tuple[Tree, ...]  # Each like the tree; the oldest first.
 
 
 def delayed(aggregator: Aggregator, steps: int) -> Aggregator:
-  """Adds the change that an exchange makes `steps` steps after its start.
+  """Adds the change by each exchange to the parameters `steps` steps later.
 
     y_i(t) = x_i(t) + sum of d_i(s), t - steps <= s < t
     d_i(t) = A(y(t))_i - y_i(t),    x_i(t) <- x_i(t) + d_i(t - steps)
 
   For parameters. An exchange starts from y: the parameters plus all changes
   still in flight. Starting from x would apply the corrections in flight a
-  second time; with a mean at every step, training would then diverge for 2
-  steps or more. If the aggregator conserves the sum over workers, the sum of
-  parameters and of changes in flight is conserved. Local progress made during
-  an exchange is kept. With the mean at every step it is delayed gradient
-  averaging (Zhu et al., 2021).
+  second time; with a mean at every step, training would then diverge for delays
+  of 2 steps or more. If the aggregator conserves the sum over workers, the sum
+  of parameters and of changes in flight is conserved. Local progress made
+  during an exchange is kept. With the mean at every step this is delayed
+  gradient averaging (Zhu et al., 2021).
 
   Args:
     aggregator: its exchange starts at once; it needs every worker.
@@ -63,12 +63,12 @@ def delayed(aggregator: Aggregator, steps: int) -> Aggregator:
 
 
 def stale(aggregator: Aggregator, steps: int) -> Aggregator:
-  """Gives the result of the exchange that started `steps` steps ago.
+  """Returns the result of the exchange that started `steps` steps ago.
 
     g_i(t) <- A(g(t - steps))_i
 
-  and zeros in the first `steps` steps. For gradients: each is applied, but
-  late. Applied to parameters it would discard the local steps taken meanwhile.
+  It returns zeros in the first `steps` steps. For gradients: each is applied,
+  but late. For parameters it would discard the local steps taken meanwhile.
 
   Args:
     aggregator: its exchange starts at once; it needs every worker.

@@ -7,10 +7,10 @@ from gossipjax.flatten import flatten
 def flattened(aggregator: Aggregator) -> Aggregator:
   """Runs `aggregator` on few long arrays in place of many leaves.
 
-  The numbers and bytes are the same, with fewer collectives, which compile and
+  Results and bytes are the same. There are fewer collectives, which compile and
   run in less than half the time. The resulting leaves are slices; a convolution
-  should use them only in the next program, as `training.train` does, since
-  XLA for CPUs convolves slices slowly.
+  should use them only in the next program, as in `training.train`, since XLA
+  for CPUs convolves slices slowly.
   """
 
   def init(tree):

@@ -12,7 +12,7 @@ PATTERNS = ('strided', 'sequential', 'balanced')
 
 
 def _layers(tree: Tree) -> list[list[int]]:
-  """Positions of the leaves of each layer: those in one dict, list or tuple."""
+  """Positions of the leaves of each layer, see `fragments`."""
   found: dict[tuple, list[int]] = {}
   for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(tree)):
     found.setdefault(path[:-1] or path, []).append(i)
@@ -25,13 +25,14 @@ def fragments(
   """The fragments of a tree, as positions of their leaves.
 
   Args:
-    tree: parameters; a layer is what lies in one dict, list or tuple, or a leaf
-      of the outermost one: of a transformer's block each module by itself.
+    tree: parameters. The leaves directly in one dict, list or tuple are a
+      layer, such as each module of a transformer block; a leaf of the outermost
+      one is a layer by itself.
     count: F, number of fragments.
-    pattern: strided, fragment f has the layers f, f + F, ... in the order of
-      the tree, where names sort as text (Conv_10 before Conv_2); sequential,
-      it has neighbors in that order; balanced, each layer, the largest first,
-      joins the fragment with the fewest bytes.
+    pattern: how fragments choose layers. strided: fragment f has the layers f,
+      f + F, ... in the order of the tree, where names sort as text (Conv_10
+      before Conv_2). sequential: it has neighbors in that order. balanced: each
+      layer, the largest first, joins the fragment with the fewest bytes.
 
   Raises:
     UserError: there is no such pattern, or there are fewer layers than

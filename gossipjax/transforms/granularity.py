@@ -2,9 +2,8 @@
 or a shard of all tensors.
 
 Every function here that returns a Granularity is a `granularity.name` of a
-config. An exchange of few tensors costs latency, which `Traffic.messages`
-counts, and is compressed by itself: top-k of each layer is not top-k of the
-model.
+config. Each exchange costs latency, which `Traffic.messages` shows, and is
+compressed by itself: top-k of each layer is not top-k of the model.
 """
 
 from collections.abc import Sequence
@@ -12,15 +11,16 @@ from typing import NamedTuple
 
 from gossipjax.errors import UserError
 
-MOST_SHARDS = 4095  # Of which Traffic adds up the exchanges exactly.
+MOST_SHARDS = 4095  # Traffic can add up the exchanges of so many exactly.
 
 
 class Granularity(NamedTuple):
-  """How large a bucket is, that is the tensors of one exchange.
+  """How large a bucket is; the tensors of a bucket share one exchange.
 
   Attributes:
-    limit: bytes of a bucket of several tensors; None for no limit.
-    shards: into which the tensors are cut, in place of buckets; 0 for none.
+    limit: most bytes of a bucket of several tensors; None for no limit.
+    shards: number of shards to cut each tensor into, in place of buckets; 0 for
+      buckets.
   """
 
   limit: int | None
@@ -40,15 +40,15 @@ def layer() -> Granularity:
 def bucket(bytes: int = 25 * 2**20) -> Granularity:
   """One exchange for each bucket, in the order of the tree.
 
-  As PyTorch's DistributedDataParallel does, whose default is 25 MiB; it fills
-  its buckets in the reverse order, that of the backward pass.
+  PyTorch's DistributedDataParallel has buckets, too, by default of 25 MiB, but
+  fills them in the reverse order, that of the backward pass.
 
   Li et al., PyTorch distributed: experiences on accelerating data parallel
   training, 2020. arXiv:2006.15704
 
   Args:
-    bytes: of a bucket at most; no tensor is cut, and a larger one has a bucket
-      of its own.
+    bytes: most bytes of a bucket; no tensor is cut, and a larger one has a
+      bucket of its own.
 
   Raises:
     UserError: fewer than 1 byte.
@@ -64,8 +64,8 @@ def bucket(bytes: int = 25 * 2**20) -> Granularity:
 def shards(number: int = 2) -> Granularity:
   """One exchange for each shard of the tensors, see shards.py.
 
-  What workers of several devices do with sharded parameters
-  (config.inner=fsdp), on one device each.
+  Workers of several devices with sharded parameters (config.inner=fsdp)
+  exchange in this way; here each worker does so on a single device.
 
   Raises:
     UserError: fewer than 1 shard, or more than MOST_SHARDS.
@@ -86,8 +86,8 @@ def buckets(sizes: Sequence[int], granularity: Granularity) -> list[list[int]]:
     granularity: how large a bucket is.
 
   Returns:
-    For each bucket, the positions of its tensors in `sizes`; those without
-      entries are in none.
+    For each bucket, the positions of its tensors in `sizes`; tensors without
+      entries are in no bucket.
   """
   limit = sum(sizes) if granularity.limit is None else granularity.limit
   found, filled = [], 0

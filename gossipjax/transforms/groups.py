@@ -25,7 +25,8 @@ def neighbors(size: int) -> Groups:
   """Groups of `size` consecutive workers, for example those of a node.
 
   Raises:
-    UserError: if called with a number of workers that `size` does not divide.
+    UserError: `size` does not divide the number of workers, when called with
+      that number.
   """
 
   def groups(n: int) -> list[list[int]]:
@@ -39,7 +40,7 @@ def neighbors(size: int) -> Groups:
 
 
 def counterparts(size: int) -> Groups:
-  """The first members of all such groups, the second ones, and so on."""
+  """Groups of the first members of all `neighbors`, the second ones, etc."""
   return lambda n: [list(of) for of in zip(*neighbors(size)(n), strict=True)]
 
 
@@ -49,18 +50,18 @@ def among(
   """Runs an aggregator in each group by itself.
 
   The aggregator's program is traced for as many workers as a group has; then
-  its collectives are replaced by collectives of the groups. The first group
-  draws the random numbers that the aggregator's seed says; into the keys of
-  others their number is folded.
+  its collectives are replaced by collectives within the groups. The first group
+  draws the random numbers of the aggregator's seed; every other group folds its
+  own number into the random keys.
 
   Args:
-    groups: of one size, for a number of workers.
+    groups: number of workers -> groups of equal size.
     aggregator: any.
-    others: groups whose numbers come before, as random numbers of another level
-      are not to be the same.
+    others: groups of another level, which are numbered first, so that no two
+      levels draw the same random numbers.
 
   Raises:
-    UserError: when called along several axes of workers; or the aggregator
+    UserError: the update runs along several axes of workers, or the aggregator
       sends with functions of jax.lax, which no ledger counts.
   """
 
@@ -90,18 +91,18 @@ def among(
 
 
 def _replace(table, group, equation, operands, run):
-  """Collectives by those of groups; keys by those of this worker's group."""
+  """Replaces collectives by those of groups, random keys by a group's own."""
   name = equation.primitive.name.removesuffix('_invariant')
   if name == 'random_seed':
     (key,), mine = run(operands), jnp.asarray(group)[lax.axis_index(axis())]
-    # Not a seed larger by the group: runs of the next seed have that one.
+    # Folded in, not added: a sum would be the seed of another run.
     return [jnp.where(mine > 0, jax.random.fold_in(key, mine), key)]
   found = [
     in_groups(name, equation.params, x, table) for x in operands or [None]
   ]
   if found[0] is None:
     return run(operands)
-  if name in SENDING:  # From here on it is made by gossipjax.collectives.
+  if name in SENDING:  # Later checks see gossipjax.collectives as its maker.
     trace_checks.check_made('An aggregator within groups', equation)
   return found
 
@@ -122,14 +123,14 @@ def local(aggregator: Aggregator) -> Aggregator:
 
 
 def by_shares(groups: Groups, aggregator: Aggregator) -> Aggregator:
-  """Runs an aggregator on the means of groups, shared out over their members.
+  """Runs an aggregator on the mean of each group, split among its members.
 
-  The members of a group add up their trees by shares (a reduce-scatter), run
-  the aggregator on the shares of the mean, and gather the results, so that all
-  of them then hold the same tree.
+  The members of a group average their trees with a reduce-scatter. Each runs
+  the aggregator on its share of the mean. Then they gather the results, so that
+  all of them hold the same tree.
 
   Args:
-    groups: whose members share a tree.
+    groups: number of workers -> groups, whose members split a tree.
     aggregator: of one share, f[ceil(entries / members)].
   """
 

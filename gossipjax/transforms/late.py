@@ -1,4 +1,4 @@
-"""An update in parts, so that its exchange can run beside steps that follow.
+"""An update in parts, so that its exchange can overlap the steps that follow.
 
   y(t) = depart(x(t)),    z(t) = exchange(y(t))
   x(t) <- arrive(x(t), z(t - tau))
@@ -20,13 +20,13 @@ class Late(NamedTuple):
   """The parts of an update whose exchange ends some steps after its start.
 
   Attributes:
-    steps: tau, from the start of an exchange to its arrival.
+    steps: tau, the steps from the start of an exchange to its arrival.
     depart: (tree, own, step) -> what the exchange takes; it sends nothing.
     exchange: (what it takes, memory, step) -> (what arrives, memory, Traffic).
     arrive: (tree, own, what arrives, step) -> (tree, own); it sends nothing.
-    split: state -> (own, memory, in flight): what depart and arrive keep, what
-      the exchange keeps, and `steps` results that did not arrive yet, the
-      oldest first.
+    split: state -> (own, memory, in flight): the state of depart and arrive,
+      the state of the exchange, and the `steps` results that have not arrived
+      yet, the oldest first.
     joined: (own, memory, in flight) -> state.
   """
 

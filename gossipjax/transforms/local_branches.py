@@ -1,7 +1,8 @@
 """Refuses collectives in which only some workers would take part.
 
-Workers on devices of their own all have to run the same collectives. A branch
-or a loop that holds one must not depend on what differs between them.
+Workers on devices of their own all have to run the same collectives. So a
+branch or a loop with a collective must not depend on values that differ between
+workers.
 """
 
 from collections.abc import Callable
@@ -21,17 +22,17 @@ from gossipjax.transforms.traced_collectives import (
 
 
 def check(whose: str, jaxpr: Jaxpr, differs: list[bool]) -> None:
-  """Refuses a branch on a worker's own values that holds a collective.
+  """Refuses collectives in branches that depend on a worker's own values.
 
   Args:
-    whose: name of the function, for sentences.
-    jaxpr: of it. Its arguments but the last, the step, are its first results of
-      the step before.
-    differs: of each of these, whether its value differs between workers in the
-      first step.
+    whose: name of the function, for messages.
+    jaxpr: its program. The last argument is the step; the other arguments are
+      the first results of the previous step.
+    differs: for each of these others, whether its value differs between workers
+      in the first step.
 
   Raises:
-    UserError: there is one; where it is.
+    UserError: there is such a collective; the message says where.
   """
   flow = _Flow(whose)
   step = lambda carry: flow.through(jaxpr, [*carry, False])[: len(carry)]
@@ -39,19 +40,19 @@ def check(whose: str, jaxpr: Jaxpr, differs: list[bool]) -> None:
 
 
 def results(whose: str, jaxpr: Jaxpr, differs: list[bool]) -> list[bool]:
-  """Of each result, whether it differs between workers if these arguments do;
-  raises as `check`."""
+  """Whether each result differs between workers, if the arguments differ as
+  stated; raises as `check`."""
   return _Flow(whose).through(jaxpr, differs)
 
 
 class _Flow:
-  """Follows through a program what differs between workers."""
+  """Finds which values of a program differ between workers."""
 
   def __init__(self, whose: str):
     self.whose = whose
 
   def through(self, jaxpr: Jaxpr, given: list[bool]) -> list[bool]:
-    """Whether each result differs, if these arguments do."""
+    """Whether each result differs, if the given arguments do."""
     known = dict(zip(jaxpr.invars, given, strict=True))
     value = lambda v: not isinstance(v, Literal) and known.get(v, False)
     for eqn in jaxpr.eqns:
@@ -82,7 +83,7 @@ class _Flow:
 
   def _scan(self, eqn: JaxprEqn, given: list[bool]) -> list[bool]:
     body = opened(eqn.params['jaxpr'])
-    # What is scanned, or stacked, has a dimension more than inside.
+    # Scanned and stacked arrays have one more dimension outside than inside.
     n = _whole(eqn.invars, body.invars)
     carried = _whole(eqn.outvars, body.outvars)
     held, scanned = given[: n - carried], given[n:]
@@ -102,7 +103,7 @@ class _Flow:
     return [goes_on or each for each in carry]
 
   def _check(self, eqn: JaxprEqn, differs: bool, inside: list[Jaxpr]) -> None:
-    """Raises a UserError if some workers only take part in a collective."""
+    """Raises a UserError if only some workers take part in a collective."""
     if differs and any(e for jaxpr in inside for e in sending(jaxpr)):
       raise UserError(
         f'{self.whose}: whether a worker takes part in the collectives of a '
@@ -122,7 +123,7 @@ def _whole(outside: list[Any], inside: list[Any]) -> int:
 def _settled(
   once: Callable[[list[bool]], list[bool]], carry: list[bool]
 ) -> list[bool]:
-  """What differs before some run of a loop's body."""
+  """Which carried values of a loop differ before any one of its turns."""
   while True:
     found = once(carry)
     grown = [a or b for a, b in zip(carry, found, strict=True)]

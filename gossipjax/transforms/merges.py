@@ -4,8 +4,8 @@
   direction:  D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i)),
               for each tensor by itself
 
-A mean of directions that differ is shorter than their mean length; the second
-merge keeps the length.
+The mean of vectors in different directions is shorter than their mean length;
+the second merge keeps that length.
 
 Decoupled DiLoCo, 2026. arXiv:2604.21428
 """
@@ -20,14 +20,14 @@ from gossipjax.errors import UserError, nearest
 from gossipjax.norms import needs_floats, widened
 
 MERGES = ('mean', 'direction')
-CANCELLED = 1e-6  # Of the sum of weights: the length of rounding.
+CANCELLED = 1e-6  # Of the sum of weights; a shorter sum is rounding error.
 
 
 class Reports(NamedTuple):
   """The sums of what workers have reported since the last outer step."""
 
   moves: Tree  # sum of w_i D_i, or of w_i unit(D_i).
-  lengths: Tree  # f32[] per tensor, or wider; sum of w_i |D_i|. () of a mean.
+  lengths: Tree  # f32[] per tensor, or wider; sum of w_i |D_i|. () for mean.
   weight: jax.Array  # f32[]; sum of w_i.
   workers: jax.Array  # f32[]
 
@@ -48,7 +48,7 @@ def report(moved: Tree, weight: jax.Array, merge: str) -> Reports:
     unit = lambda d, r: d / jnp.where(r > 0, r, 1)
     moved = jax.tree.map(unit, moved, length)
   weighted = lambda tree: jax.tree.map(lambda x: weight * x, tree)
-  # Who has taken no step since it received the parameters has nothing to say.
+  # A worker without a step since it received the parameters does not count.
   workers = (weight > 0).astype(jnp.float32)
   return Reports(weighted(moved), weighted(length), weight, workers)
 
@@ -62,7 +62,7 @@ def merged(reports: Reports, merge: str, like: Tree) -> Tree:
 
   def leaf(moves, length, x):
     norm = jnp.sqrt(jnp.sum(moves * moves))
-    # Of directions that cancel rounding is left, which has no direction.
+    # Directions that cancel leave rounding errors, which are no direction.
     there = norm > CANCELLED * weight
     unit = jnp.where(there, moves / jnp.where(there, norm, 1), 0)
     return (length / weight * unit).astype(x.dtype)

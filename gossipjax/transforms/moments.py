@@ -5,19 +5,19 @@ import jax
 from gossipjax.aggregator import Aggregator
 from gossipjax.traffic import SILENCE
 
-# The names of optax: of Adam and its relatives, and of SGD's momentum.
+# Names of fields in optax: of Adam and its relatives, and of SGD's momentum.
 FIRST, SECOND = ('mu', 'trace'), ('nu',)
 
 
 def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
   """Aggregates the fields of an optimizer's state that have one of the names.
 
-  Counts of steps and everything else stay. An optimizer without such a field
-  sends nothing.
+  All other fields, such as step counts, stay as they are. An optimizer without
+  such a field sends nothing.
 
   Args:
-    names: of fields, for example FIRST or SECOND.
-    aggregator: of the list of their leaves.
+    names: names of fields, for example FIRST or SECOND.
+    aggregator: aggregates the list of the leaves of these fields.
   """
 
   def positions(state):
@@ -44,6 +44,6 @@ def of_moments(names: tuple[str, ...], aggregator: Aggregator) -> Aggregator:
 
 
 def _field(path) -> str:
-  """The first name of a moment on a path: a model may use the names, too."""
+  """The first moment's name on a path; a model may have such names, too."""
   found = (getattr(key, 'name', '') for key in path)
   return next((name for name in found if name in FIRST + SECOND), '')

@@ -74,7 +74,7 @@ def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
 def taken_apart(aggregator: Aggregator) -> tuple[float, Aggregator]:
   """The arguments of `without_look_ahead`, or momentum 0 and the aggregator.
 
-  For transforms that run it at some steps only, or beside others that move the
-  parameters: the look-ahead is removed outside of them.
+  For transforms that run the aggregator at some steps only, or beside others
+  that change the parameters: they remove the look-ahead outside of all these.
   """
   return aggregator.look_ahead or (0.0, aggregator)

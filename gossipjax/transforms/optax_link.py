@@ -33,7 +33,7 @@ def as_optax(
   optimizer states have a row per worker. `state.sent` is the Traffic of the
   last call, `state.sent_total` of all. In `optax.MultiSteps` it exchanges at
   every micro-step, but only the last of each k bills is kept: add up the
-  gradients before `update`. Gradients that travel whole are billed at their own
+  gradients before `update`. Uncompressed gradients are billed at their own
   width, such as 2 bytes for bfloat16. Compressors with error feedback convert
   any gradient to float32 before they store or send it, since a residual in
   bfloat16 would round away small values; `gj.topk(dtype='bfloat16')` rounds the
@@ -43,13 +43,13 @@ def as_optax(
   Args:
     aggregator: of gradients. Its period counts calls.
     axis: the name of the workers' axis, or names of several.
-    inner: the axis of the devices of a worker, if they all have the worker's
-      gradient: they share its sending, and each bill is that of a device. Where
-      each has a shard of it instead, leave this out and make their axis manual
-      in `jax.shard_map` too: then a shard meets the same shard of others only.
+    inner: the axis of a worker's devices, if they all have the worker's whole
+      gradient: they share its sending, and each bill is that of one device. If
+      each has a shard instead, leave this out and make their axis manual in
+      `jax.shard_map` too: shards are then exchanged with the same shard only.
 
   Raises:
-    UserError: it is no aggregator, or one that never communicates.
+    UserError: `aggregator` is none, or is one that never communicates.
   """
   _check(aggregator)
   aggregator = checked.of_aggregator('as_optax: the aggregator', aggregator)

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Of what an aggregator of ours may hold; laws and golden figures cover those.
+# Packages whose functions ours may hold; laws and golden figures cover those.
 _OURS = 'gossipjax', 'jax', 'optax', 'numpy', 'builtins', 'functools'
 
 
@@ -13,8 +13,8 @@ def is_ours(function: Any) -> bool:
   """Whether a function, and all that it closes over, is of this package.
 
   Args:
-    function: looked into are its closure, defaults, partial arguments, and the
-      tuples, lists, mappings and methods in there.
+    function: the search covers its closure, defaults, partial arguments, and
+      the tuples, lists, mappings and methods in them.
   """
   seen: set[int] = set()
   rest = [function]

@@ -1,4 +1,4 @@
-"""The part that says which optimizer takes outer steps.
+"""The config part that says which optimizer takes outer steps.
 
 Every function here that returns an OuterOptimizer is an `outer.name` of a
 config. Its gradient is the workers' mean progress D, the parameters before the
@@ -60,8 +60,8 @@ def adam(
   """Adam on D, as in FedAdam (Reddi et al., 2021. arXiv:2003.00295).
 
   Args:
-    stepsize: a, about the change of a parameter in an outer step while its D
-      are alike; several times that after some that were near 0.
+    stepsize: a. A parameter changes by about a per outer step while successive
+      D are alike, and by several times a after some D near 0.
     b1, b2: decays of the moments.
   """
   _checked(stepsize)

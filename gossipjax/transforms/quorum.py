@@ -30,14 +30,14 @@ class Quorum(NamedTuple):
   """The server's rule.
 
   Attributes:
-    size: K, reports after which it takes an outer step.
+    size: K, the number of reports after which it takes an outer step.
     merge: one of merges.MERGES.
     outer: the outer optimizer.
     grace: steps to wait for more reports after the K-th one, counted in the
       steps of the reporting workers. The first report that is at least so many
       steps after the K-th one ends the wait.
-    everyone: number of workers; so many reports end the wait at once, also if
-      some are of the same worker.
+    everyone: number of workers; so many reports end the wait at once, even if
+      several come from the same worker.
   """
 
   size: int
@@ -55,7 +55,7 @@ class Quorum(NamedTuple):
       raise UserError(f'grace must be at least 0 steps, got {self.grace}.')
 
   def init(self, center: Tree) -> Held:
-    """What it holds at first."""
+    """What the server holds at first."""
     nothing = merges.report(center, jnp.float32(0), self.merge)
     reports = jax.tree.map(jnp.zeros_like, nothing)
     return Held(self.outer.init(center), reports, jnp.int32(-1))
@@ -69,7 +69,7 @@ class Quorum(NamedTuple):
     step: jax.Array,
     active=True,
   ) -> tuple[Tree, Held, Traffic]:
-    """Takes the reports of those who are there.
+    """Takes the reports of active workers; takes an outer step if it is due.
 
     Args:
       center: the parameters that the server holds.

@@ -1,8 +1,8 @@
 """Tensors cut into shards, as in fully sharded data parallelism (FSDP).
 
-Every tensor is cut along its longest axis, the first of several, into pieces of
-one shape; zeros fill the last ones. Shard i of a tree is piece i of every
-tensor.
+Every tensor is cut along its longest axis (the first of equally long ones) into
+pieces of one shape; zeros pad the last ones. Shard i of a tree is piece i of
+every tensor.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from gossipjax.traffic import at_once
 
 
 def _axis(x: Any) -> int:
-  """Along which a tensor is cut."""
+  """The axis along which a tensor is cut."""
   return max(range(x.ndim), key=lambda i: x.shape[i]) if x.ndim else 0
 
 
@@ -41,7 +41,7 @@ def cut(tree: Tree, number: int) -> Tree:
 
 
 def joined(shards: Tree, like: Tree) -> Tree:
-  """The tree of which `shards` are all shards.
+  """Joins all shards of a tree to that tree.
 
   Args:
     shards: arrays [number, ...].
@@ -62,10 +62,10 @@ def joined(shards: Tree, like: Tree) -> Tree:
 def by_shards(number: int, aggregator: Aggregator) -> Aggregator:
   """Runs an aggregator on each shard of a tree by itself.
 
-  Each draws the same random numbers. The bill is that of devices that exchange
-  their shards at the same time. The program lists the shards one by one: in a
-  batch of them (`jax.vmap`), an aggregator that chooses the size of its
-  messages at run time (servers/boxes.py) would send all sizes.
+  All shards draw the same random numbers. The bill is that of devices that
+  exchange their shards at the same time. The program lists the shards one by
+  one: in a batch of them (`jax.vmap`), an aggregator that chooses the size of
+  its messages at run time (servers/boxes.py) would send all sizes.
 
   Args:
     number: of shards.

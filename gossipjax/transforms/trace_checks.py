@@ -1,10 +1,10 @@
 """Checks what the functions of an aggregator do, as JAX traces them.
 
 A collective that gossipjax.collectives does not make has no bill, and a bill
-that is not returned is in no ledger; workers on devices of their own wait for
-ever if only some take the branch of a collective; a number that changes between
-two tracings is frozen in the compiled program, and a value of a trace that is
-over is nowhere.
+that is not returned is in no ledger. Workers on devices of their own wait for
+ever if only some take the branch of a collective. A number that changes between
+two traces is frozen in the compiled program, and a value kept from an earlier
+trace does not exist when the program runs.
 """
 
 from collections import Counter
@@ -42,10 +42,10 @@ def check(
   """Refuses an aggregator that sends unbilled, hangs, or is impure.
 
   Args:
-    whose: its name, for sentences.
+    whose: its name, for messages.
     given: the aggregator.
-    arguments: of its update: a tree, a state, a step, and who is active;
-      arrays, or what stands for them in a trace.
+    arguments: of its update: a tree, a state, a step, and `active`; arrays or
+      tracers.
     differs: whether the tree differs between workers in the first step.
 
   Raises:
@@ -63,7 +63,7 @@ def check(
       f'{whose}.init sends{users_place(eqn)}, which no ledger counts; a state '
       'begins without messages.'
     )
-  if isinstance(collectives.axis(), str):  # Of several, one may agree alone.
+  if isinstance(collectives.axis(), str):  # Of several axes, one may suffice.
     each = [differs] * len(jax.tree.leaves(args[0]))
     each += local_branches.results(whose, begun.jaxpr, each)
     local_branches.check(f'{whose}.update', closed.jaxpr, each)
@@ -86,14 +86,14 @@ def check(
 
 
 def check_counted(whose: str, jaxpr: Jaxpr) -> None:
-  """Raises a UserError for a collective that gossipjax.collectives has not
-  made."""
+  """Raises a UserError for a collective that gossipjax.collectives did not
+  make."""
   for eqn in sending(jaxpr):
     check_made(whose, eqn)
 
 
 def check_made(whose: str, eqn: JaxprEqn) -> None:
-  """As `check_counted`, of one collective."""
+  """Checks one collective, as `check_counted` does."""
   made = caller(eqn)
   if made and made[0].parts[-3:-1] != COUNTED:
     raise UserError(
@@ -129,7 +129,7 @@ def _check_billed(whose: str, closed: ClosedJaxpr) -> None:
 
 
 def _two_turns(equation: JaxprEqn, operands: list, run: Callable) -> list:
-  """Writes loops with bills out: a turn may overwrite the bill of another."""
+  """Unrolls loops with bills: a turn may overwrite the bill of another."""
   billed = any(any(bills(opened(body))) for body in programs(equation))
   if billed and traced.turns_of(equation):
     return traced.written_out(equation, operands, _two_turns, turns=2)
@@ -137,7 +137,7 @@ def _two_turns(equation: JaxprEqn, operands: list, run: Callable) -> list:
 
 
 def _traced(program: ClosedJaxpr) -> set[int]:
-  """Which values of other traces a program is closed over; their ids."""
+  """The ids of values of other traces that a program is closed over."""
   return {id(x) for x in program.consts if isinstance(x, jax.core.Tracer)}
 
 

@@ -29,7 +29,7 @@ def replaced(
 ) -> Callable[..., Any]:
   """A program in which `replace` decides what each equation returns.
 
-  Equations inside branches, loops and called functions come when `run`
+  Equations inside branches, loops and called functions are replaced when `run`
   executes the equation that contains them.
 
   Args:
@@ -52,7 +52,7 @@ def replaced(
 
 
 def turns_of(equation: JaxprEqn) -> float:
-  """How often a loop runs, infinity if data decide; 0 for what is no loop."""
+  """How often a loop runs: infinity if data decide that, 0 if it is no loop."""
   if equation.primitive.name == 'while':
     return math.inf
   return equation.params['length'] if equation.primitive.name == 'scan' else 0
@@ -61,13 +61,14 @@ def turns_of(equation: JaxprEqn) -> float:
 def written_out(
   loop: JaxprEqn, operands: Values, replace: Replace, turns: int
 ) -> Values:
-  """The results of a loop whose turns are written one after another.
+  """The results of a loop that is unrolled.
 
   Args:
     loop: an equation that runs once or more, see `turns_of`.
-    operands: of it.
+    operands: the operands of that equation.
     replace: decides about the equations of each turn, as in `replaced`.
-    turns: to write; of a longer loop the last one stands for all others.
+    turns: how many to unroll; in a longer loop the last one of them stands for
+      all further ones.
   """
   of = loop.params
   if loop.primitive.name == 'while':
@@ -106,7 +107,7 @@ def depends_on_values(program: Any, *args: Any) -> bool:
 def equations(
   jaxpr: Jaxpr, targets: Iterable[Any], given: Collection[Var]
 ) -> list[JaxprEqn]:
-  """The equations between given values and targets, in their order."""
+  """The equations that compute targets from given values, in their order."""
   needed = {v for v in targets if not isinstance(v, Literal)}
   found = []
   for eqn in reversed(jaxpr.eqns):
@@ -136,7 +137,7 @@ def evaluate(closed: ClosedJaxpr, replace: Replace, args: Values) -> Values:
   known |= zip(closed.jaxpr.invars, args, strict=True)
   value = lambda atom: atom.val if isinstance(atom, Literal) else known[atom]
   for equation in closed.jaxpr.eqns:
-    # The names in which the audit finds the sums that stand for a server.
+    # The audit finds the sums that stand for a server by these names.
     scope = str(equation.source_info.name_stack)
     with jax.named_scope(scope) if scope else contextlib.nullcontext():
       results = _results(equation, replace, list(map(value, equation.invars)))

@@ -1,4 +1,4 @@
-"""The collectives of a program as JAX traces it: where, and who made them."""
+"""The collectives of a traced program, and the code that made them."""
 
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _BILLING = 'with_joins', 'inner_mean', 'inner_gather', 'inner_scatter'
 
 
 def name_of(eqn: JaxprEqn) -> str:
-  """Of the primitive, as in jax.lax."""
+  """The name of an equation's primitive, as in jax.lax."""
   return eqn.primitive.name.removesuffix('_invariant')
 
 
@@ -40,8 +40,8 @@ def sending(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def kinds(jaxpr: Jaxpr, within: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-  """The names of the collectives of a program, each after those of the branches
-  and loops that it is in, and of these."""
+  """The names of a program's collectives, branches and loops, each preceded by
+  the names of the branches and loops around it."""
   found = set()
   for eqn in jaxpr.eqns:
     name = name_of(eqn)
@@ -87,15 +87,15 @@ def is_of_all(eqn: JaxprEqn) -> bool:
 def caller(
   eqn: JaxprEqn, outside: Sequence[pathlib.Path] = (_JAX,)
 ) -> tuple[pathlib.Path, int] | None:
-  """File and line that made an equation, if known: the innermost one that is in
-  none of some folders, by default in that of JAX."""
+  """File and line that made an equation, if known: the innermost ones outside
+  of some folders, by default outside of JAX."""
   found = next(_frames(eqn, outside), None)
   return (pathlib.Path(found.file_name), found.line_num) if found else None
 
 
 def is_billed(eqn: JaxprEqn) -> bool:
-  """Whether what an equation sends is known to have a bill: a function that
-  returns one sends it, or it stands for such an equation among groups."""
+  """Whether an equation's messages are known to have a bill: a function that
+  returns a bill made it, or it replaces such an equation within groups."""
   for frame in _frames(eqn):
     file = pathlib.Path(frame.file_name).parts[-3:]
     if file[:2] != COUNTED:
@@ -108,8 +108,8 @@ def is_billed(eqn: JaxprEqn) -> bool:
 def _frames(
   eqn: JaxprEqn, outside: Sequence[pathlib.Path] = (_JAX,)
 ) -> Iterator[Any]:
-  """The calls that made an equation, the innermost one first, without those in
-  some folders."""
+  """The stack frames that made an equation, the innermost one first, without
+  those in some folders."""
   traceback: Any = eqn.source_info.traceback
   for frame in traceback.frames if traceback else ():
     path = pathlib.Path(frame.file_name)
@@ -119,12 +119,12 @@ def _frames(
 
 
 def users_place(eqn: JaxprEqn) -> str:
-  """As `place`, outside of gossipjax, too."""
+  """As `place`, but the innermost place that is outside of gossipjax, too."""
   return _told(caller(eqn, (_JAX, _HERE)))
 
 
 def place(eqn: JaxprEqn) -> str:
-  """In brackets where an equation was made; '' if that is not known."""
+  """Says in brackets where an equation was made; '' if that is not known."""
   return _told(caller(eqn))
 
 

@@ -40,7 +40,7 @@ def none() -> Warmup:
 
 
 def stages(densities: tuple[float, ...], steps: int) -> Warmup:
-  """Any densities.
+  """Any densities, one for each stage.
 
   Args:
     densities: of the stages, in their order.
@@ -62,7 +62,7 @@ def stages(densities: tuple[float, ...], steps: int) -> Warmup:
 
 
 def dgc(steps: int) -> Warmup:
-  """0.25, 0.0625, 0.015625, 0.004, as DGC has it; there a stage is an epoch.
+  """0.25, 0.0625, 0.015625, 0.004, the stages of DGC; there each is an epoch.
 
   Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
   """
@@ -70,8 +70,8 @@ def dgc(steps: int) -> Warmup:
 
 
 def gtopk(steps: int) -> Warmup:
-  """0.004, as in the code that gTop-k's authors released, for an epoch; nothing
-  for densities that are not below it.
+  """A density of 0.004, which lasts an epoch in the code that gTop-k's authors
+  released; no warm-up for final densities of 0.004 or more.
 
   Shi et al., A distributed synchronous SGD algorithm with global top-k
   sparsification for low bandwidth networks, 2019. arXiv:1901.04359
@@ -83,7 +83,7 @@ def in_turn(steps: int, aggregators: Sequence[Aggregator]) -> Aggregator:
   """Runs each aggregator for `steps` steps, and the last one from then on.
 
   Each counts its steps from 0, so that a selection that is exact every few
-  steps is exact in the first one. All of them share one state.
+  steps is exact in its first step. All of them share one state.
   """
 
   def update(tree, state, step, active=True):
