@@ -1,7 +1,7 @@
-"""The program of one worker, or of one of its devices, for all workers.
+"""Runs the program of one worker, or of one of its devices, for all workers.
 
-Positional arguments have the workers on axis 0, and if a worker is several
-devices these on axis 1; keyword arguments are shared.
+Positional arguments have the workers on axis 0 and, if a worker has several
+devices, the devices on axis 1; keyword arguments are shared.
 """
 
 import functools
@@ -37,8 +37,8 @@ def on_many_devices(
 ) -> Program:
   """Runs each worker on its own device of the mesh, under `jax.shard_map`.
 
-  All axes of the mesh are manual: left to the compiler, an axis of the devices
-  of a worker would make it gather what a worker sends on each of them.
+  All axes of the mesh are manual: if the axis of a worker's devices were left
+  to the compiler, it would gather what the worker sends on each of them.
   """
   rows = jax.P(*mesh.axis_names)
   one, lead = (0,) * len(rows), (None,) * len(rows)

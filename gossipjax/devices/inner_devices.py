@@ -1,11 +1,12 @@
 """The devices of a worker: they share its batch, and perhaps its parameters.
 
 Each runs the worker's program on its part of the batch. With data parallelism
-all devices of a worker hold the same and share its sending, see collectives.
+all devices of a worker hold equal values and share its sending, see
+collectives/sharing.py.
 With sharded parameters (FSDP; Zhao et al., 2023, arXiv:2304.11277; ZeRO,
 Rajbhandari et al., 2020, arXiv:1910.02054) each holds a shard of parameters,
-optimizer and memories, gathers the parameters for the loss, and speaks with the
-holders of the same shard in other workers only.
+optimizer and memories, gathers the parameters for the loss, and communicates
+only with the devices of other workers that hold the same shard.
 """
 
 from collections.abc import Callable
@@ -28,10 +29,10 @@ class Inner(NamedTuple):
   All but `models` run once per device.
 
   Attributes:
-    devices: of each worker.
+    devices: number of devices of each worker.
     kind: '' for data parallelism, 'fsdp' for sharded parameters.
     kept: parameters of a worker -> those that this device keeps.
-    whole: those -> (parameters of the worker, Traffic).
+    whole: those that it keeps -> (parameters of the worker, Traffic).
     mean: gradient of this device's part of the batch -> (the mean gradient of
       the parameters that it keeps, Traffic).
     exchanging: a strategy of workers -> that of their devices.
@@ -49,10 +50,10 @@ class Inner(NamedTuple):
 
 
 def inner(devices: int, kind: str, like: Tree) -> Inner:
-  """What so many devices of a worker do.
+  """Returns what the devices of a worker do among themselves.
 
   Args:
-    devices: of each worker.
+    devices: number of devices of each worker.
     kind: one of KINDS.
     like: shapes of the parameters.
   """
@@ -73,7 +74,7 @@ ALONE = Inner(1, '', _same, _silent, _silent, _same, _same)
 
 
 def _replicated(devices: int) -> Inner:
-  """All devices of a worker hold the same."""
+  """All devices of a worker hold equal values."""
 
   def exchanging(strategy: Strategy) -> Strategy:
     slots: dict[str, Any] = {
@@ -90,7 +91,7 @@ def _replicated(devices: int) -> Inner:
 
 
 def _sharing(aggregator: Aggregator) -> Aggregator:
-  """The devices of a worker share what it sends."""
+  """Makes the devices of a worker share its sending."""
   if aggregator == identity():
     return aggregator
 

@@ -16,7 +16,7 @@ def of_process(
     per_worker: devices of each worker.
 
   Raises:
-    UserError: there are too few devices.
+    UserError: there are too few devices, or pmap gets several for a worker.
   """
   if executor == 'pmap' and per_worker > 1:
     raise UserError(
@@ -46,7 +46,8 @@ def over_processes(
     workers; and the workers of this process.
 
   Raises:
-    UserError: the workers are not as many as the devices are for.
+    UserError: the executor runs in one process only, the number of workers does
+      not fit the number of devices, or a worker would span processes.
   """
   if executor not in ('auto', 'shard_map'):
     raise UserError(

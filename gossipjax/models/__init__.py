@@ -2,22 +2,22 @@
 
 mlp          a perceptron
 cnn          two convolutions and two dense layers
-resnet       residual networks for 32x32 pictures and for ImageNet
-resnet9      a wide, short residual network for 32x32 pictures
-vgg          VGG for 32x32 pictures
-shallow      six wide convolutions for 32x32 pictures
+resnet       residual networks for 32x32 images and for ImageNet
+resnet9      a wide, short residual network for 32x32 images
+vgg          VGG for 32x32 images
+shallow      six wide convolutions for 32x32 images
 lstm         a recurrent network that reads bytes
 transformer  a decoder-only transformer that reads bytes
-conv         convolutions that are fast for stacked workers, too
+conv         convolutions that stay fast when vmap stacks workers
 norm         group norm
 pool         2x2 max pooling
 
-A model of your own stays outside the package, see docs/your_model.md; one that
-is built in is added to IMAGES or TEXT below.
+A model of your own stays outside the package, see docs/your_model.md; a
+built-in model is added to IMAGES or TEXT below.
 
-Layers are normalised by group or layer norm: workers that average parameters
-would each keep their own statistics of a batch norm. Tasks of one's own may
-have them, see training/model_state.py.
+Layers use group norm or layer norm: with batch norm, workers that average
+parameters would still each have batch statistics of their own. A task of your
+own may have batch norm, see training/model_state.py.
 """
 
 import inspect
@@ -76,7 +76,7 @@ def make(
     name: a key of `among`.
     classes: number of outputs.
     among: IMAGES or TEXT.
-    **sizes: arguments of the model; None stands for the model's own.
+    **sizes: arguments of the model; None stands for the model's default.
 
   Raises:
     UserError: no such model, it has no such size, or a size below 1.

@@ -1,10 +1,10 @@
 """Convolutions whose weights may differ between workers on one device.
 
-vmap over workers turns a convolution into one in groups, for which XLA has slow
-programs only. Here each worker has an ordinary one, or if there are many
-workers on a CPU a matrix product of the patches of its pictures with its
-weights. Without vmap, with the same weights for all, and on other devices
-nothing is different.
+vmap over workers turns a convolution into a grouped one, for which XLA has only
+slow programs. Here each worker has an ordinary convolution or, if there are
+many workers on a CPU, a matrix product of its image patches with its weights.
+Without vmap, with the same weights for all workers, and on other devices
+nothing changes.
 """
 
 import functools
@@ -17,16 +17,16 @@ from flax import linen as nn
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-Function = Callable[..., jax.Array]  # (pictures, kernel) -> pictures
+Function = Callable[..., jax.Array]  # (images, kernel) -> images
 
-# Workers with a convolution each: gradients of a ResNet-8 are 3 times as fast
-# as with groups, and take 2 s per worker to compile. As products they are 2
-# times as fast, and 5 s to compile for any number of workers.
+# Up to so many workers have a convolution each: gradients of a ResNet-8 are
+# then 3 times as fast as with groups, and compile in 2 s per worker. As matrix
+# products they are 2 times as fast, and compile in 5 s for any number.
 MOST = 16
-# Backends where a convolution each pays, and where products do. A step of
-# ResNet-18 with 8 workers on an H200 has 1.7 times as many images a second as
-# with groups in bfloat16, 2.2 times in tensorfloat32. Products were not tried
-# there, so that more workers than MOST are in groups.
+# Backends where a convolution per worker pays off, and where products do. A
+# step of ResNet-18 with 8 workers on an H200 has 1.7 times as many images per
+# second as with groups in bfloat16, 2.2 times in tensorfloat32. Products were
+# not tried there, so more workers than MOST share a grouped convolution.
 WHERE = ('cpu', 'gpu')
 PRODUCTS = ('cpu',)
 
@@ -63,12 +63,12 @@ def _as_product(strides, padding, x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def _gradients(convolve: Function) -> Callable:
-  """(pictures, kernel, gradient of the result) -> gradients of both."""
+  """Returns (images, kernel, gradient of the result) -> gradients of both."""
   return lambda x, kernel, grad: jax.vjp(convolve, x, kernel)[1](grad)
 
 
 def _stackable(ordinary: Callable, product: Callable) -> Callable:
-  """`ordinary`; under vmap with a kernel for each row what is fast."""
+  """Wraps `ordinary`; under vmap with a kernel per row, a faster form runs."""
   stackable = custom_vmap(ordinary)
 
   @stackable.def_vmap
@@ -93,14 +93,14 @@ def _stackable(ordinary: Callable, product: Callable) -> Callable:
 def convolve(
   x: jax.Array, kernel: jax.Array, strides, padding, **rest
 ) -> jax.Array:
-  """As `lax.conv_general_dilated`, for flax, which names the dimensions.
+  """Computes `lax.conv_general_dilated`; flax names the dimensions in `rest`.
 
-  Its reverse derivative is defined, not its forward one.
+  It has a reverse-mode derivative, but no forward-mode one.
 
   Args:
     x: [n, height, width, channels].
     kernel: [height, width, channels, features].
-    strides, padding, rest: as there.
+    strides, padding, rest: as those of `lax.conv_general_dilated`.
   """
   ordinary: Callable[..., jax.Array] = functools.partial(
     lax.conv_general_dilated, window_strides=strides, padding=padding, **rest

@@ -19,7 +19,7 @@ class LSTM(nn.Module):
     x = nn.Embed(self.classes, self.width)(tokens)
     for _ in range(self.layers):
       cell = nn.OptimizedLSTMCell(self.width)
-      # Its own would be float32, and so would all that follows.
+      # The default carry would be float32, and so would all that follows.
       begin = cell.initialize_carry(jax.random.key(0), x[:, 0].shape)
       begin = jax.tree.map(lambda carry: carry.astype(x.dtype), begin)
       x = nn.RNN(cell)(x, initial_carry=begin)

@@ -18,10 +18,10 @@ def _pixels(cells: jax.Array) -> list[jax.Array]:
 def halve(x: jax.Array) -> jax.Array:
   """The largest of every 2x2 pixels; an odd last row or column is dropped.
 
-  Equal to max_pool, also in its gradient, which pixels that tie share. On a CPU
-  that takes, by itself, a quarter to a half of the time of a reduction's, and a
-  NaN is the largest, where reductions drop it. Its reverse derivative is
-  defined, not its forward one.
+  Equal to max_pool; pixels that tie share the gradient, as in a max reduction.
+  On a CPU the gradient alone takes a quarter to a half of the time of that of a
+  reduction. A NaN counts as the largest pixel, while reductions on CPUs drop
+  it. The function has a reverse-mode derivative, but no forward-mode one.
 
   Args:
     x: [n, height, width, channels].

@@ -2,7 +2,7 @@
 
   y = relu(F(x) + x)
 
-Small networks for 32x32 pictures (three stages of 16, 32, 64 channels), and
+Small networks for 32x32 images (three stages of 16, 32, 64 channels), and
 those for ImageNet (four stages from 64, basic or bottleneck blocks).
 
 He et al., 2015. arXiv:1512.03385, sections 4.2 and 3.4
@@ -66,7 +66,7 @@ class ResNet(nn.Module):
   """[n, height, width, channels] -> [n, classes].
 
   Attributes:
-    stages: blocks in each; every stage after the first halves the picture.
+    stages: blocks of each stage; every stage after the first halves the image.
     width: channels of the first stage; each further stage doubles them.
     stem: 'small' is a 3x3 convolution, 'large' ImageNet's 7x7 and pooling.
     normed: whether projections are normalised, as ImageNet's are.

@@ -1,4 +1,4 @@
-"""ResNet-9 for 32x32 pictures: two residual blocks in a wide, short network.
+"""ResNet-9 for 32x32 images: two residual blocks in a wide, short network.
 
   y = x + F(x),  after 128 and after 512 channels
 

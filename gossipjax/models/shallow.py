@@ -1,9 +1,9 @@
-"""A wide and shallow network for 32x32 pictures that learns in few epochs.
+"""A wide and shallow network for 32x32 images that learns in few epochs.
 
   three blocks of: convolution, 2x2 pooling, norm, GELU, convolution, norm, GELU
 
 Jordan, 94% on CIFAR-10 in 3.29 seconds on a single GPU, 2024. arXiv:2404.00498,
-with group norm in place of batch norm. It reads whitened patches, see
+with group norm in place of batch norm. Its inputs are whitened patches, see
 `data.whitening`.
 """
 

@@ -16,8 +16,8 @@ SMALL = nn.initializers.normal(0.02)  # As GPT-2.
 class Block(nn.Module):
   """[n * sequence, width] -> the same; attention to earlier positions only.
 
-  On a CPU the gradient of a dense layer on rows takes a fifth less than on
-  [n, sequence, width]: there XLA transposes what it multiplies.
+  On a CPU the gradient of a dense layer on such rows takes a fifth less time
+  than on [n, sequence, width], where XLA transposes the operands.
   """
 
   heads: int
@@ -61,7 +61,7 @@ def transformer(
   """A transformer; 0.87 M parameters for bytes in sequences of 128.
 
   Raises:
-    UserError: the width is no multiple of the heads.
+    UserError: the width is no multiple of the number of heads.
   """
   if width % heads:
     raise UserError(

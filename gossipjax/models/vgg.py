@@ -1,7 +1,7 @@
 """VGG for 32x32: convolutions with group norm, dense layers.
 
 Simonyan and Zisserman, 2014. arXiv:1409.1556, configuration D. ImageNet's two
-dense layers of 4,096 units are left out, as is usual for small pictures.
+dense layers of 4,096 units are left out, as is usual for small images.
 """
 
 import jax
@@ -20,8 +20,8 @@ class VGG(nn.Module):
   """[n, height, width, channels] -> [n, classes].
 
   Attributes:
-    stages: each ends by halving the picture.
-    units: of a dense layer before the last; 0 for no such layer.
+    stages: (channels, convolutions) of each; each ends by halving the image.
+    units: units of a dense layer before the last; 0 for no such layer.
   """
 
   classes: int

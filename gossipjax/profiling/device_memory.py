@@ -1,13 +1,13 @@
-"""Memory of a device: what a program needs, what there is, what was used."""
+"""Memory of a device: what a program needs, its limit, and its peak use."""
 
 import jax
 
 
 def needed_bytes(compiled: jax.stages.Compiled) -> int:
-  """Bytes that a program needs on each device, by its compiler's account.
+  """Bytes that a program needs on each device, according to its compiler.
 
-  Its arguments and results, less what it writes in place, and what it needs on
-  the way.
+  They are its arguments and results, less results that it writes in place, and
+  its temporary buffers.
   """
   found = compiled.memory_analysis()
   return (
@@ -19,12 +19,12 @@ def needed_bytes(compiled: jax.stages.Compiled) -> int:
 
 
 def limit_bytes() -> int | None:
-  """Bytes that JAX may use of a device; None where it does not say."""
+  """Bytes that JAX may use on a device; None if the device does not say."""
   return _state('bytes_limit')
 
 
 def peak_bytes() -> int | None:
-  """The most that was used since the process began; None likewise."""
+  """The most bytes in use since the process began; None likewise."""
   return _state('peak_bytes_in_use')
 
 

@@ -48,7 +48,7 @@ def size(arrays: list[Array]) -> int:
 
 
 def _part(user: Instruction, name: str, body: Body) -> list[Array] | None:
-  """What it reads of the operand of that name; None for all of it."""
+  """What `user` reads of the operand `name`; None for all of it."""
   if hlo.operands(user)[0] == name and user.opcode in INDEXED_READS:
     return hlo.arrays(user.shape)
   if hlo.operands(user)[0] == name and user.opcode in IN_PLACE:
@@ -78,7 +78,7 @@ def _used(body: Body) -> dict[str, dict[str, list[Array]] | None]:
 
 
 def _changed(instruction: Instruction, body: Body) -> list[Array]:
-  """Arrays that are written: new entries of an update, else the result."""
+  """Arrays that it writes: new entries if in place, else its whole result."""
   inputs = hlo.operands(instruction)
   if instruction.opcode in RESHAPES and inputs[0] in body:
     return _changed(body[inputs[0]], body)

@@ -12,8 +12,8 @@ import re
 from gossipjax.audit import hlo
 from gossipjax.audit.hlo import Instruction, Module
 
-# By stage the pattern of a stack frame; the first stage whose pattern is found
-# counts, since a merge also selects, for example.
+# For each stage the pattern of a stack frame. The first stage whose pattern is
+# found counts, since a merge also selects, for example.
 STAGES = {
   'merge': r'compressors/merging\.py|^servers/sharded_server\.py add_up',
   'select': r'compressors/(largest\.py|bisection|selections/|bitmap)',
@@ -76,7 +76,7 @@ def _stage(stack: list[str]) -> str:
 def _stage_of(
   instruction: Instruction, of: dict[int, str], module: Module
 ) -> str | None:
-  """The stage of its own stack, else that of most instructions fused in it."""
+  """The stage of its own stack; else that of most instructions fused in it."""
   if instruction.opcode in ('parameter', 'constant'):  # Shared by many.
     return None
   frame = re.search(r'stack_frame_id=(\d+)', instruction.attributes)
@@ -113,7 +113,7 @@ def stages(text: str, module: Module) -> dict[str, str]:
   for name, body in reversed(module.computations.items()):
     inputs_of = {i.name: hlo.operands(i) for i in body}
     constants = {i.name for i in body if i.opcode == 'constant'}
-    # XLA shares an array of one constant, and may name another stage's stack.
+    # XLA may share an array of one constant, under the stack of another stage.
     shared = {i for i, x in inputs_of.items() if x and constants.issuperset(x)}
     known = {
       i.name: None if i.name in shared else _stage_of(i, of, module)

@@ -1,7 +1,7 @@
 """Times several calls in alternating turns.
 
 On a machine that other programs use as well, the calls of one turn are slowed
-alike, so that ratios within a turn repeat where seconds do not.
+alike, so that ratios within a turn are reproducible where seconds are not.
 """
 
 import statistics
@@ -16,7 +16,7 @@ class Cost(NamedTuple):
   """What one call took.
 
   Attributes:
-    wall_s: seconds until its result was there.
+    wall_s: seconds until its result was ready.
     cpu_s: processor seconds of all threads of this process; other programs
       change them less than `wall_s`.
   """

@@ -14,7 +14,7 @@ from gossipjax.profiling import instruction_bytes, instruction_stages
 
 
 class Program(NamedTuple):
-  """A compiled program, what it consists of, and a call that runs it.
+  """A compiled program, its instructions, and a call that runs it.
 
   Attributes:
     call: runs the program once.
@@ -104,7 +104,7 @@ def count(
 
 
 def _events(planes: Iterable[Any]) -> Iterator[Any]:
-  """What ran: on GPUs if the trace has any, else on the host.
+  """The events of what ran on GPUs if the trace has any, else on the host.
 
   A GPU's plane may list its kernels twice: by stream, and by instruction.
   """
@@ -117,7 +117,7 @@ def _events(planes: Iterable[Any]) -> Iterator[Any]:
 
 
 def _instruction(event: Any, names: set[str]) -> str | None:
-  """The instruction of an event; a kernel's name may be another one's."""
+  """The instruction of an event; a kernel's own name may be another one's."""
   told = {key: value for key, value in event.stats if key == 'hlo_op'}
   name = told.get('hlo_op', event.name)
   return name if name in names else None

@@ -1,12 +1,12 @@
-"""Steps that exchange the last layers' gradients while earlier ones compute.
+"""Steps that exchange the last layers' gradients while computing earlier ones.
 
   main thread      G1  G2  G3      U  G1  G2  G3      U
   second thread        B1  B2  B3         B1  B2  B3
 
 G1 to G3 are the stages of the gradient, see gradient_stages.py. Bi exchanges
-the bucket that Gi makes known, U takes the local step with what all of them
-return. As in overlap.py only the second thread communicates while a gradient is
-computed.
+the bucket of gradients that Gi completes. U takes the local step with the
+results of B1 to B3. As in overlap.py, only the second thread communicates while
+a gradient is computed.
 """
 
 import concurrent.futures
@@ -25,14 +25,15 @@ from gossipjax.training.worker_program import WorkerProgram
 
 
 class Bucket(NamedTuple):
-  """A stage of the gradient and the exchange of what it makes known.
+  """A stage of the gradient and the exchange of the bucket that it completes.
 
   Attributes:
-    number: of the part of the strategy's aggregator.
+    number: the number of its part in the strategy's aggregator.
     members: the positions of its tensors among all gradients.
-    stage: of the gradient.
-    compute: its program, of all workers.
-    exchange: (tensors, memory, t) -> (tensors, memory, Traffic), likewise.
+    stage: the stage of the gradient.
+    compute: the program of the stage for all workers.
+    exchange: (tensors, memory, t) -> (tensors, memory, Traffic), for all
+      workers.
   """
 
   number: int
@@ -46,7 +47,7 @@ class BucketOverlap:
   """Takes steps of all workers, as `OneProgram` does.
 
   Attributes:
-    worker: rows of the executor; what the exchanges keep is left out of it.
+    worker: rows of the executor, without the memories of the exchanges.
   """
 
   def __init__(self, run: Run, program: WorkerProgram, worker: Worker):
@@ -104,7 +105,7 @@ class BucketOverlap:
     self._metrics.append((loss, bill))
 
   def _send(self, bucket: Bucket, mine: Any, t: jax.Array) -> tuple[Any, Any]:
-    """In the second thread: the bucket's mean, and the bill."""
+    """Exchanges a bucket in the second thread; returns its mean and bill."""
     # A program that waits for its arguments would occupy threads of JAX.
     jax.block_until_ready(mine)
     memory = self._memory[bucket.number]
@@ -117,7 +118,7 @@ class BucketOverlap:
     return found
 
   def whole(self) -> Worker:
-    """The workers with what the exchanges keep; after `settle`."""
+    """The workers with the memories of the exchanges; call `settle` first."""
     return self.worker._replace(gradients=tuple(self._memory))
 
 
@@ -125,8 +126,8 @@ def _buckets(run: Run, cut: Cut, given: int) -> list[Bucket]:
   """The buckets in the order in which their gradients are known.
 
   Args:
-    run: whose strategy.
-    cut: its gradient.
+    run: what to train.
+    cut: its gradient in stages.
     given: how many arrays the gradient takes, besides step and key.
   """
   parts, lift = run.strategy.gradients.parts, run.executor.run
@@ -147,7 +148,7 @@ def _split(values: list[Any], first: int) -> tuple[list[Any], list[Any]]:
 
 
 def _computing(stage: Stage, given: int):
-  """G of a worker: its arguments, the values that the stage needs."""
+  """G of a worker: (arguments, values that the stage needs) -> its results."""
 
   def compute(*values, t, key):
     return stage.run(*values[:given], t, key, *values[given:])

@@ -4,7 +4,7 @@
 <step>/totals.json    of the ledger and the timeline
 <step>/records.jsonl  the records up to this step
 <step>/manifest.json  SHA-256 of every file above, written last
-.<step>.half/         one that is being written, or was abandoned
+.<step>.half/         a checkpoint that is being written, or was abandoned
 """
 
 import json
@@ -27,14 +27,14 @@ TOTALS = 'totals.json'
 
 
 def check_form(place: pathlib.Path, like: Tree) -> None:
-  """Checks that a checkpoint has the arrays of a run, by their names.
+  """Checks that the arrays of a checkpoint have the names of those of a run.
 
   Args:
     place: the folder of the checkpoint of a step.
     like: the run's workers, arrays or their shapes.
 
   Raises:
-    UserError: it has others; those of another version of a method, for example.
+    UserError: the names differ, as those of another version of a method may.
   """
   reader = ocp.PyTreeCheckpointer()
   arrays = place.absolute() / 'workers'  # Else orbax reads no names.
@@ -59,7 +59,7 @@ def newest(folder: pathlib.Path) -> pathlib.Path | None:
 
 
 def _steps(folder: pathlib.Path) -> list[int]:
-  """Of the checkpoints in a folder, in order."""
+  """The steps of the checkpoints in a folder, in order."""
   found = folder.glob('[0-9]*')
   return sorted(int(path.name) for path in found if path.name.isdigit())
 
@@ -69,7 +69,7 @@ class Store:
 
   Attributes:
     damaged: a sentence about each checkpoint that is not as it was written;
-      such a checkpoint is not used, and stays until the run has passed it.
+      such a checkpoint is not used. It stays until the run has passed its step.
   """
 
   def __init__(
@@ -112,7 +112,7 @@ class Store:
       totals: of the ledger and the timeline, for JSON.
 
     Raises:
-      OSError: the disk does not take it; the previous checkpoint is intact.
+      OSError: writing to the disk fails; the previous checkpoint is intact.
     """
     half = self._folder / f'.{step}.half'
     try:
@@ -157,10 +157,10 @@ class Store:
     return OSError(code, os.strerror(code), str(self._folder))
 
   def keep(self, model: Callable[[], tuple[Tree, Tree]]) -> None:
-    """Writes the trained model beside the records, if there are some.
+    """Writes the trained model beside the records' file, if there is one.
 
     Raises:
-      OSError: the disk does not take it.
+      OSError: writing to the disk fails.
     """
     if self._records:
       found = model()
@@ -172,10 +172,10 @@ class Store:
     return self._last or None
 
   def load(self, like: Tree) -> tuple[Tree, dict[str, Any]]:
-    """Arrays, placed as those of `like`, and totals of the newest save.
+    """Arrays, placed as those of `like`, and totals of the newest checkpoint.
 
     Raises:
-      UserError: it has other arrays.
+      UserError: its arrays have other names.
     """
     place = self._folder / str(self._last)
     check_form(place, like)
@@ -186,7 +186,7 @@ class Store:
     return workers, json.loads((place / TOTALS).read_text())
 
   def records(self) -> bytes:
-    """What the records' file was when the newest checkpoint was saved."""
+    """The records up to the newest checkpoint, as bytes of their file."""
     if not self._last:
       return b''
     kept = self._folder / str(self._last) / self._records.name

@@ -1,7 +1,7 @@
 """Files that survive a power failure, and manifests that show damage.
 
-A manifest is a file manifest.json in a folder: the SHA-256 of each of its files
-by name. It is written after them.
+A manifest is the file manifest.json of a folder. It holds the SHA-256 of each
+file by name, and is written after these files.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ MODEL = 'model.msgpack'  # Of a run, see model_file.py.
 
 
 def write(path: pathlib.Path, contents: str | bytes) -> None:
-  """Writes the whole file or, where that fails, leaves it as it was.
+  """Writes the whole file or, if that fails, leaves it as it was.
 
   Raises:
-    OSError: the disk does not take it.
+    OSError: writing to the disk fails.
   """
   half = partial(path)
   try:
@@ -38,7 +38,7 @@ def write(path: pathlib.Path, contents: str | bytes) -> None:
 
 @contextlib.contextmanager
 def named(path: pathlib.Path) -> Iterator[None]:
-  """Errors inside name a path: those of a write to an open file name none."""
+  """Adds a path to errors inside: a failed write to an open file names none."""
   try:
     yield
   except OSError as error:
@@ -47,20 +47,20 @@ def named(path: pathlib.Path) -> Iterator[None]:
 
 
 def partial(path: pathlib.Path) -> pathlib.Path:
-  """Where this process writes before the file gets its name."""
+  """The temporary file that this process writes and then renames to `path`."""
   return path.with_name(f'.{path.name}.{os.getpid()}.half')
 
 
 def partials(path: pathlib.Path) -> set[pathlib.Path]:
-  """What any process has written, or left when it was killed, before that."""
+  """The temporary files of all processes for `path`, also of killed ones."""
   return {*path.parent.glob(f'.{path.name}.*half')}
 
 
 def make(folder: pathlib.Path) -> None:
-  """Makes a folder that is missing, and those above it.
+  """Makes a folder that is missing, and missing folders above it.
 
   Raises:
-    OSError: the disk does not take it.
+    OSError: writing to the disk fails.
   """
   missing = [path for path in (folder, *folder.parents) if not path.exists()]
   folder.mkdir(parents=True, exist_ok=True)
@@ -69,17 +69,17 @@ def make(folder: pathlib.Path) -> None:
 
 
 def clear(folder: pathlib.Path) -> None:
-  """Removes what processes that were killed have left of files in a folder."""
+  """Removes the temporary files that killed processes have left in a folder."""
   for half in folder.glob('.*.half'):
     if half.is_file():
       half.unlink(missing_ok=True)
 
 
 def sync(path: pathlib.Path) -> None:
-  """Returns once the disk holds a file, or the names in a folder.
+  """Returns once a file's contents, or a folder's entries, are on the disk.
 
   Raises:
-    OSError: it does not take them.
+    OSError: writing to the disk fails.
   """
   descriptor = os.open(path, os.O_RDONLY)
   try:
@@ -92,7 +92,7 @@ def seal(folder: pathlib.Path, names: Iterable[str] | None = None) -> None:
   """Writes the manifest of some files in a folder, by default of all below it.
 
   Raises:
-    OSError: the disk does not take it.
+    OSError: writing to the disk fails.
   """
   if names is None:
     inside = [path for path in sorted(folder.rglob('*')) if path.is_file()]
@@ -110,7 +110,7 @@ def digest(path: pathlib.Path) -> str:
 
 
 def damage(folder: pathlib.Path) -> str:
-  """What in a folder is not as its manifest says; '' if all is."""
+  """Says how a folder differs from its manifest; '' if it does not."""
   try:
     wanted = json.loads((folder / MANIFEST).read_bytes())
     names = {str(name): str(value) for name, value in wanted.items()}

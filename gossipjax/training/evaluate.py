@@ -16,14 +16,15 @@ from gossipjax.tasks.task import Task, count
 from gossipjax.training.model_state import Judged
 from gossipjax.training.record import Record
 
-_CHUNK = 256  # Examples per worker and call; more is no faster on a CPU.
+_CHUNK = 256  # Examples per device and call; more is no faster on a CPU.
 
 
 @jax.jit
 def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
   """The exact mean model and the consensus distance.
 
-  Written as differences to worker 0, so that equal replicas are at distance 0.
+  It is computed from differences to worker 0, so that equal replicas have
+  distance 0.
 
   Args:
     params: leaves [workers, ...].
@@ -44,14 +45,15 @@ def mean_and_distance(params: Tree) -> tuple[Tree, jax.Array]:
 def held_out_scorer(
   task: Task, workers: int, executor: executors.Executor
 ) -> Callable[[Tree, Tree], dict[str, float]]:
-  """Scores a model on all held-out examples.
+  """Makes a function that scores a model on all held-out examples.
 
-  Every device scores its share. The hosts exchange sums, which are not counted.
+  Every device scores its share. Processes exchange the results, and no ledger
+  counts that traffic.
 
   Args:
-    task: whose `test` examples.
+    task: gives the `test` examples and the scores.
     workers: how many share the work.
-    executor: runs them.
+    executor: runs the workers.
 
   Returns:
     (parameters, state) of one model -> its scores on all examples.
@@ -65,7 +67,7 @@ def held_out_scorer(
   mine = executor.mine
   chunk_of = lambda r, w: executor.dealt((some(test, r[mine] % total), w[mine]))
   pairs = list(zip(rows, real, strict=True))
-  # Arrays are on the devices once; a source is read for each evaluation.
+  # Arrays are placed on the devices once; a source is read at each evaluation.
   kept = None if isinstance(test, Source) else [chunk_of(*p) for p in pairs]
 
   @executor.run
@@ -98,14 +100,14 @@ class Scored:
   """The model that was scored last: the mean of the workers, or a server's.
 
   Attributes:
-    model: its parameters and state, on the host; None before.
+    model: its parameters and state, on the host; None before the first scores.
   """
 
   def __init__(self) -> None:
     self.model: tuple[Tree, Tree] | None = None
 
   def keep(self, params: Tree, state: Tree) -> None:
-    """Takes the place of the one before."""
+    """Keeps a model in place of the one before."""
     self.model = jax.device_get((params, state))
 
 
@@ -122,12 +124,12 @@ def scores(
     params: of all workers, leaves [workers, ...].
     states: what models keep besides parameters.
     score: see `held_out_scorer`.
-    scored: keeps the model.
+    scored: keeps the model that is scored.
     center: a server's model, scored in place of the workers' mean.
 
   Returns:
-    consensus_distance, and `test_KEY` and `worker0_KEY` of every score; under
-    'scores' those that are no fields of a record.
+    consensus_distance, and `test_KEY` and `worker0_KEY` of every score; those
+    that are no fields of a record are in a dict under 'scores'.
   """
   mean, distance = mean_and_distance(params)
   judged = mean if center is None else center

@@ -17,7 +17,7 @@ DTYPES = ('bfloat16', 'float16', 'float32')
 def check(
   compute_dtype: str, accumulate: int, batch_size: int, devices: int = 1
 ) -> None:
-  """Raises a UserError for a type or a number of micro-batches of no use."""
+  """Raises a UserError for an invalid dtype or number of micro-batches."""
   share = f' / config.devices_per_worker={devices}' if devices > 1 else ''
   if compute_dtype and compute_dtype not in DTYPES:
     raise UserError(
@@ -38,10 +38,10 @@ def of_batch(
 
   Args:
     task: whose loss.
-    compute_dtype: to which parameters and examples are cast for the loss; the
-      parameters themselves, gradients and state keep their type. '': none.
-    accumulate: micro-batches, one after the other; their mean is the gradient
-      of the batch. 0 and 1: the batch at once.
+    compute_dtype: dtype to which parameters and examples are cast for the loss;
+      the parameters themselves, gradients and state keep theirs. '': no cast.
+    accumulate: number of micro-batches, computed one after the other; the mean
+      of their gradients is that of the batch. 0 and 1: the batch at once.
 
   Returns:
     (parameters, state, batch, key) -> ((loss f32[], state), gradient).
@@ -68,7 +68,7 @@ def _lower(task: Task, compute_dtype: str) -> Callable[..., Any]:
 
 
 def _accumulated(gradient: Callable[..., Any], parts: int) -> Any:
-  """The mean gradient of micro-batches; the state goes through all of them."""
+  """The mean gradient of micro-batches; each passes its state to the next."""
 
   def mean(params, state, batch, key):
     cut = lambda x: x.reshape(parts, x.shape[0] // parts, *x.shape[1:])

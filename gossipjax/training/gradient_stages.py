@@ -1,10 +1,10 @@
 """A gradient in stages: each ends when the gradients of a bucket are known.
 
-The backward pass knows the gradients of the last layers first. It is one
-program; its stages are programs of their own, so that an exchange can run
-beside the stages that follow. A value that several stages need is computed by
-the first of them and kept, except keys of random numbers, which each draws
-again.
+The backward pass computes the gradients of the last layers first. It is one
+program; its stages become programs of their own, so that an exchange can
+overlap with the stages that follow. A value that several stages need is
+computed by the first of them and kept, except random keys, which each stage
+derives again.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,9 @@ class Stage(NamedTuple):
   Attributes:
     run: (arguments of the program, values of earlier stages) -> (results,
       values for later stages), all of them lists.
-    needs: names of the values that it takes.
-    makes: names of those that it leaves.
-    computes: whether it multiplies matrices, that is takes time.
+    needs: variables of the values that it takes from earlier stages.
+    makes: variables of the values that it leaves for later stages.
+    computes: whether it multiplies matrices, which takes time.
   """
 
   run: Callable[..., Values]
@@ -41,13 +41,13 @@ class Stage(NamedTuple):
 
 
 class Cut(NamedTuple):
-  """A gradient, cut.
+  """A gradient that is cut into stages.
 
   Attributes:
     stages: in the order in which their gradients are known.
-    order: the number of the bucket that each of them makes known.
+    order: the number of the bucket that each of them completes.
     members: of each bucket, the positions of its tensors among all gradients.
-    forms: structures of what the gradient returns first, and of the gradients.
+    forms: tree structures of (loss, state), and of the gradients.
   """
 
   stages: list[Stage]
@@ -63,11 +63,12 @@ def of_buckets(
   t: jax.Array,
   key: jax.Array,
 ) -> Cut:
-  """Cuts the gradient of a worker; the first stage computes also the loss.
+  """Cuts the gradient of a worker; the first stage also computes the loss.
 
   Args:
-    run: whose strategy has buckets.
-    gradient: (parameters, state, examples, t, key) -> (head, gradients).
+    run: a run whose strategy has buckets.
+    gradient: (parameters, state, examples, t, key) -> (head, gradients), where
+      the head is (loss, state).
     given: shapes of its first three arguments.
     t, key: any step and key.
 
@@ -99,7 +100,7 @@ def of_buckets(
 
 
 def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
-  """Cuts the gradient of a run before it begins, if it is going to be cut.
+  """Checks that the gradient of a run can be cut, if the run will cut it.
 
   Args:
     run: what to train.
@@ -115,14 +116,14 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
 
 
 def ready(closed: ClosedJaxpr, results: Sequence[int]) -> int:
-  """After how many of the program's equations some of its results are known."""
+  """The number of a program's equations after which these results are known."""
   wanted = {closed.jaxpr.outvars[i] for i in results}
   made = enumerate((eqn.outvars for eqn in closed.jaxpr.eqns), 1)
   return max((n for n, out in made if wanted & {*out}), default=0)
 
 
 def stages(closed: ClosedJaxpr, groups: Sequence[Sequence[int]]) -> list[Stage]:
-  """Cuts a program.
+  """Cuts a program into stages.
 
   Args:
     closed: the program.
@@ -156,7 +157,7 @@ def _multiplies(eqn: JaxprEqn) -> bool:
 
 
 def _lasts(v: Var) -> bool:
-  """Whether a value can be the result of a program of all workers."""
+  """Whether a value can be a result of an executor's program; keys cannot."""
   aval: Any = v.aval
   return not jnp.issubdtype(aval.dtype, jax.dtypes.extended)
 

@@ -1,4 +1,4 @@
-"""What a config says of the devices of a worker."""
+"""What a config says about the devices of a worker."""
 
 import inspect
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from gossipjax.transforms import shards
 
 
 def devices(config: Mapping[str, Any]) -> int:
-  """Devices of each worker of a config."""
+  """The number of devices of each worker of a config."""
   return max(1, config.get('devices_per_worker', 0))
 
 
@@ -96,8 +96,8 @@ def make(
 def _at_once(config: Mapping[str, Any]) -> optax.GradientTransformation:
   """The optimizer of a config, at a rate that is 1 from the first step on.
 
-  At small rates, as in a warm-up, those that estimate distances (prodigy) only
-  do after many steps what they do to whole tensors.
+  At small rates, as in a warm-up, optimizers that estimate distances (prodigy)
+  show only after many steps that they need whole tensors.
   """
   of_rate = inspect.signature(optimizer.schedule).parameters
   given = {key: value for key, value in config.items() if key not in of_rate}
@@ -108,12 +108,12 @@ PROBES = 32
 
 
 def _elementwise(tx: optax.GradientTransformation) -> bool:
-  """Whether an optimizer does to shards what it does to whole tensors.
+  """Whether an optimizer updates shards as it updates whole tensors.
 
-  It does not if all of its updates are zero, as nothing is known of it then.
+  False if all of its updates are zero, as these show nothing.
   """
   random = np.random.default_rng(0)
-  # Some treat matrices from 128 rows and columns on in another way.
+  # Some treat matrices of 128 or more rows and columns differently.
   start, mean = jnp.float32(random.standard_normal((2, 256, 128)))
 
   @jax.jit
@@ -125,8 +125,8 @@ def _elementwise(tx: optax.GradientTransformation) -> bool:
   whole = start, jax.jit(tx.init)(start)
   each = (parts := shards.cut(start, 2)), jax.jit(jax.vmap(tx.init))(parts)
   seen = False
-  # Small gradients and large ones, since some are clipped; of an own size in
-  # each row, so that shards differ; with a mean, along which distances grow.
+  # Small gradients and large ones, since some are clipped; rows of different
+  # sizes, so that shards differ; a common mean, along which distances grow.
   for size in np.geomspace(1e-3, 1e6, PROBES):
     rows = size * random.lognormal(size=(256, 1))
     grad = jnp.float32(rows * (mean + random.standard_normal(mean.shape)))

@@ -1,4 +1,4 @@
-"""Which exchange of a strategy may run beside computing: `config.overlap`."""
+"""Which exchange of a strategy may overlap with computing: `config.overlap`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from gossipjax.transforms.late import Late
 
 
 def slot(strategy: Strategy) -> str | None:
-  """The slot of the strategy's only exchange, if that is late; else None."""
+  """The slot of the strategy's only exchange if that is late, else None."""
   exchanging = [
     name
     for name in ('gradients', 'parameters', 'moments', 'state')
@@ -25,21 +25,21 @@ def slot(strategy: Strategy) -> str | None:
 
 
 def parts(strategy: Strategy) -> Late:
-  """The parts of the update in that slot."""
+  """The parts of the late update in that slot, see transforms/late.py."""
   name = slot(strategy)
   assert name is not None
   return getattr(strategy, name).late
 
 
 def check(config: ConfigDict, strategy: Strategy) -> bool:
-  """Whether exchanges run beside computing.
+  """Whether exchanges overlap with computing.
 
   Args:
     config: of a run.
     strategy: of the run.
 
   Raises:
-    UserError: they cannot, in this run.
+    UserError: the config asks for it, but in this run they cannot overlap.
   """
   if not config.get('overlap', False):
     return False
@@ -71,7 +71,7 @@ def _overlaps(strategy: Strategy) -> bool:
 
 
 def _remedy(config: ConfigDict, strategy: Strategy) -> str:
-  """What a run of this strategy could set; else which strategies overlap."""
+  """What a run of this strategy could set, else which strategies overlap."""
   changes: dict[str, dict[str, Any]] = {  # Arguments of some strategies.
     'granularity.name=layer': {'granularity': {'name': 'layer'}},
     'delay=1': {'delay': 1},

@@ -42,7 +42,7 @@ class Ledger:
       in all steps.
     comm_s: modelled seconds of communication, per link.
     inner_s: modelled seconds of communication within a worker.
-    hidden_s: of comm_s, modelled seconds beside computing; {} without overlap.
+    hidden_s: the part of comm_s hidden beside computing; {} without overlap.
   """
 
   def __init__(
@@ -53,14 +53,14 @@ class Ledger:
     devices: int = 1,
     late: int = 0,
   ):
-    """Begins with nothing.
+    """Begins with zero totals.
 
     Args:
       links: by name.
       workers: how many.
       inner_link: of each device of a worker to the others, if there are any.
-      devices: of a worker.
-      late: steps that an exchange may take beside computing; 0 without overlap.
+      devices: number of devices of a worker.
+      late: steps from the start of an exchange to its end; 0 without overlap.
     """
     self._late = late
     self._links, self._inner_link, self._devices = links, inner_link, devices
@@ -89,7 +89,7 @@ class Ledger:
       losses: f32[workers, steps].
       sent: leaves [workers, steps].
       wire: bytes that left each process's interface, i64[processes].
-      step_s: of computing a step, to model what is hidden beside it.
+      step_s: seconds to compute a step, to model what hides beside it.
 
     Raises:
       Diverged: a loss is NaN or Inf.
@@ -107,7 +107,7 @@ class Ledger:
       self.loss_sum += loss
     self.loss_steps += losses.shape[1]
     self.exchanges += int((sent.bytes.max(axis=0) > 0).sum())
-    # Bytes of a part of the run, after a resume, are not divided by all steps.
+    # After a resume, bytes of a part of the run must not count for all steps.
     whole = self.wire or self.step == losses.shape[1]
     counts = None if wire is None else (wire + (self.wire or 0)).tolist()
     self.wire = counts if whole else None
@@ -115,8 +115,8 @@ class Ledger:
     self._hide(sent, step_s or 0.0)
 
   def _hide(self, sent: Traffic, step_s: float) -> None:
-    """Adds what of these steps' communication is beside computing; at their
-    end all of it is waited for."""
+    """Adds the seconds of these steps' communication that computing hides;
+    workers wait for all exchanges at the end of the steps."""
     for name in self.hidden_s:
       each = network.seconds(self._links[name], sent).tolist()
       waited = network.waited_seconds(each, step_s, self._late)
@@ -143,7 +143,7 @@ class Ledger:
     """Adds a round of virtual time.
 
     Args:
-      who: workers that attended.
+      who: workers that took part.
       losses: of the gradients that were used, f32[...].
       sent: leaves [who].
 
@@ -166,7 +166,7 @@ class Ledger:
       self.exchanges += int(np.asarray(sent.bytes).max(initial=0) > 0)
 
   def take_loss(self) -> float:
-    """Mean loss since the last call; without a step since, the last mean."""
+    """The mean loss since the last call; without a step, the previous mean."""
     if self.loss_steps:
       self.last_loss = self.loss_sum / self.loss_steps
     self.loss_sum, self.loss_steps = 0.0, 0

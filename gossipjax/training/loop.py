@@ -16,7 +16,7 @@ from gossipjax.training.run import Run
 
 
 class Interrupted(Exception):
-  """Somebody asked the run to stop; it stopped after `step`."""
+  """The run was asked to stop, and stopped after `step`."""
 
   def __init__(self, step: int):
     super().__init__(step)
@@ -24,7 +24,7 @@ class Interrupted(Exception):
 
 
 class Training(Protocol):
-  """What the loop advances.
+  """A training that the loop advances.
 
   Attributes:
     scored: the model of the last record with scores.
@@ -43,10 +43,10 @@ class Training(Protocol):
     """Waits for the steps so far and enters them into the ledger."""
 
   def record(self, scored: bool) -> Record:
-    """Where training stands, with held-out scores if `scored`."""
+    """The record of the steps so far, with held-out scores if `scored`."""
 
   def ended(self) -> Record | None:
-    """The last record of a training that went on after its last step."""
+    """A last record after the time-out of a stalled round, else None."""
 
   def reached(self, record: Record) -> bool:
     """Whether a record is good enough to end training."""
@@ -64,7 +64,7 @@ def records(
   """Trains to the end; yields a record every `log_every` and `eval_every`.
 
   Args:
-    training: where it begins.
+    training: at its first step, or at that of a checkpoint.
     run: what to train.
     store: of checkpoints; None keeps none.
     interrupted: asked after every step; True stops the run.
@@ -93,7 +93,7 @@ def records(
     # After --resume, a run that ended early gets to that end again.
     if save and not over:
       store.save(training.step, *training.state())
-    if stop and not over:  # A run at its end has nothing to go on with.
+    if stop and not over:  # A run at its end has nothing left to resume.
       raise Interrupted(training.step)
   if store is not None:
     store.keep(lambda: _model(training))
@@ -101,7 +101,7 @@ def records(
 
 def _model(training: Training) -> tuple[Tree, Tree]:
   """The model that was scored last."""
-  if training.scored.model is None:  # All steps had been done before.
+  if training.scored.model is None:  # A checkpoint already had all steps.
     training.record(scored=True)
   return training.scored.model
 
@@ -112,10 +112,10 @@ def due(period: int, done: int, steps: int) -> bool:
 
 
 class Stopwatch:
-  """Seconds spent in steps, and bytes that left an interface in them.
+  """Measures seconds of steps, and bytes that leave an interface during them.
 
   The first step is left out, because it compiles. If it is not the first of the
-  run, it counts as the mean of those that follow.
+  run, it counts as the mean of the steps that follow.
   """
 
   def __init__(self, meter: Meter, before: int):
@@ -149,7 +149,7 @@ class Stopwatch:
 def ledger_record(
   ledger: Ledger, run: Run, steps_per_s: float | None, scores: dict[str, Any]
 ) -> Record:
-  """A record of where the ledger stands; what is not known is None.
+  """Makes a record of the ledger's totals; fields that are unknown are None.
 
   Args:
     ledger: of the run.

@@ -25,11 +25,11 @@ def engine(config: ConfigDict, given: bool) -> str:
 
   Args:
     config: of a run.
-    given: whether something stands in place of what the config names.
+    given: whether Python objects replace what the config names.
 
   Raises:
-    UserError: there is no such engine, or it is not installed; or other
-      processes could not know what is given.
+    UserError: there is no such engine, or it is not installed; or its processes
+      could not receive the objects; or a worker has several devices.
   """
   name = config.get('engine', '')
   if not name:
@@ -53,7 +53,7 @@ def engine(config: ConfigDict, given: bool) -> str:
 def of_config(
   config: ConfigDict, link: Link, strategy: Strategy
 ) -> Cluster | None:
-  """The machines of `config.cluster`; None if all are in lock-step.
+  """The machines of `config.cluster`; None if workers run in lock-step.
 
   Args:
     config: of a run.
@@ -66,7 +66,7 @@ def of_config(
   engine = config.get('engine', '')
   if not config.get('cluster') and not engine:
     return None
-  # In real time nobody is made to wait unless a cluster says so.
+  # In real time, steps are not delayed unless the config's cluster says so.
   told = config.get('cluster') or {'step_s': 0.0}
   found = arguments.call(
     cluster, told, 'cluster', config.workers, config.steps, link

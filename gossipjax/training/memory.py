@@ -8,14 +8,14 @@ from gossipjax.profiling import device_memory
 
 
 def fitting(program: Program, *args: Any, **shared: Any) -> Program:
-  """The program, compiled for these arguments where the device has a limit.
+  """The program, compiled for these arguments if the device has a limit.
 
   Args:
     program: of all workers, from an executor.
     *args, **shared: what it will be called with.
 
   Raises:
-    UserError: by the compiler's account it does not fit.
+    UserError: according to the compiler, the program does not fit.
   """
   limit = device_memory.limit_bytes()
   if limit is None or not hasattr(program, 'lower'):  # pmap has none.

@@ -1,7 +1,7 @@
-"""The trained model of a run, model.msgpack: the one of its last scores.
+"""The trained model of a run, model.msgpack: the model that was scored last.
 
-MessagePack as `flax.serialization` writes it: the arrays of 'params' and of
-'state' by their names, 'Dense_0.kernel'.
+The format is MessagePack as `flax.serialization` writes it: the arrays of
+'params' and of 'state' by their names, such as 'Dense_0.kernel'.
 """
 
 import os
@@ -23,7 +23,7 @@ def write(path: pathlib.Path, params: Tree, state: Tree) -> None:
   """Writes a model, or leaves the file as it was.
 
   Raises:
-    OSError: the disk does not take it.
+    OSError: writing to the disk fails.
   """
   parts = {'params': named(params), 'state': named(state)}
   told = {
@@ -41,7 +41,7 @@ def named(tree: Tree) -> dict[str, Any]:
 
 
 def _bits(x: Any) -> Any:
-  """An array, of keys of random numbers what they consist of."""
+  """The array itself, or the raw data of random keys."""
   return jax.random.key_data(x) if _is_key(x) else x
 
 
@@ -50,22 +50,22 @@ def _is_key(x: Any) -> bool:
 
 
 def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
-  """The model that a run has trained: the one of its last held-out scores.
+  """The model that a run has trained: the one that was scored last.
 
-  That is the mean of the workers' models, or a server's.
+  That is the mean of the workers' models, or a server's model.
 
   Args:
     folder: of one finished run, such as runs/mine/topk.
-    task: that was trained; None gives the arrays by name.
+    task: the task that was trained; None gives the arrays by name.
 
   Returns:
     For a task of `task_from_linen` the variables of `model.apply`, for one of
-    `task_from_nnx` the module, in evaluation; for other tasks what their `init`
-    returns. Without a task {'params': {name: array}, 'state': {...}}.
+    `task_from_nnx` the module in evaluation mode; for other tasks what their
+    `init` returns. Without a task {'params': {name: array}, 'state': {...}}.
 
   Raises:
     UserError: no run is finished there, or it diverged, its files are damaged,
-      or it trained another model; or the task is none.
+      or it trained another model; or `task` is not a Task.
   """
   path = pathlib.Path(folder).expanduser() / durable_files.MODEL
   if not path.is_file():
@@ -91,7 +91,7 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
 
 
 def _in_form(form: Tree, arrays: dict[str, Any], path: pathlib.Path) -> Tree:
-  """The tree of this form with these leaves."""
+  """The tree of this form, with the arrays of a file as its leaves."""
   wanted = named(form)
   shapes = {name: x.shape for name, x in wanted.items() if not _is_key(x)}
   known = {name: x.shape for name, x in arrays.items() if name in shapes}

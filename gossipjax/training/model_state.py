@@ -2,8 +2,8 @@
 
 Every worker keeps its own, as in PyTorch's DistributedDataParallel without
 broadcasts; the devices of a worker average theirs after every step. For
-evaluation those of all workers are averaged exactly, and that is billed apart;
-with `config.state_period` also in training, as a part of the method.
+evaluation, all workers average theirs exactly, which is billed separately; with
+`config.state_period` they do so in training, too, as a part of the method.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def mean_state() -> Aggregator:
 
 
 def inner_mean(state: Tree) -> tuple[Tree, Traffic]:
-  """The mean over the devices of a worker, likewise, and its bill."""
+  """The same mean, over the devices of a worker, and its bill."""
   return _of_real(collectives.inner_mean, state)
 
 
@@ -58,7 +58,7 @@ def _of_real(
   move: Callable[[list[jax.Array]], tuple[list[jax.Array], Traffic]],
   tree: Tree,
 ) -> tuple[Tree, Traffic]:
-  """`move` of the leaves that are not whole numbers; the others stay."""
+  """Applies `move` to floating-point leaves; integers stay as they are."""
   leaves, form = jax.tree.flatten(tree)
   real = [
     i for i, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.inexact)
@@ -79,13 +79,13 @@ def in_training(period: int) -> Aggregator | None:
 def averaging(
   executor: executors.Executor, inner: Inner
 ) -> Callable[..., Judged]:
-  """The states for evaluation.
+  """Makes a function that averages the workers' states for evaluation.
 
   Returns:
     (states, ledger, who=None) -> their mean and the first one. The states are
-    of all workers, rows of the executor, or under vmap of those in `who`, the
-    others being away; what they sent for the mean is entered into the ledger,
-    as traffic of evaluation.
+    rows of the executor for all workers or, under vmap, for the workers `who`
+    if the others are absent. The bytes sent for the mean are entered into the
+    ledger as traffic of evaluation.
   """
   everyone = Strategy(identity(), identity(), state=mean_state())
   mean_of_all = inner.exchanging(everyone).state

@@ -1,4 +1,4 @@
-"""Checks that only one of strategy and optimizer has a momentum."""
+"""Makes strategy and optimizer agree on a momentum, or checks that they do."""
 
 import contextlib
 import inspect
@@ -16,8 +16,9 @@ from gossipjax.errors import UserError
 def check(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
   """Checks that strategy, its levels and optimizer agree on the momentum.
 
-  A strategy does not see the optimizer. `look_ahead` is the Nesterov momentum
-  that it removes before an exchange; `own_momentum` replaces the optimizer's.
+  A strategy does not see the optimizer. Its argument `look_ahead` is the
+  Nesterov momentum that it removes before an exchange, which has to be the
+  optimizer's. With `own_momentum` the optimizer must not have any momentum.
 
   Raises:
     UserError: they do not agree.
@@ -46,8 +47,8 @@ def check(strategy: Mapping[str, Any], optimizer: Mapping[str, Any]) -> None:
 def agree(config: ConfigDict) -> None:
   """Makes the optimizer and the strategy of a config agree, see `check`.
 
-  A strategy with a momentum of its own gets an optimizer without one, another
-  one looks ahead by the optimizer's Nesterov momentum, or not at all.
+  If the strategy takes `own_momentum`, the optimizer's momentum is switched
+  off. Any `look_ahead` becomes the optimizer's Nesterov momentum, or 0.
   """
   optimizer = config.optimizer
   found = [*_levels(config.strategy)]
@@ -63,10 +64,13 @@ def look_ahead(
   optimizer: Mapping[str, Any],
   before: Mapping[str, Any] | None = None,
 ) -> None:
-  """Makes a strategy look ahead by the optimizer's Nesterov momentum.
+  """Sets a strategy's `look_ahead` to the optimizer's Nesterov momentum.
 
   Args:
-    before: an optimizer; only what looks ahead by its momentum is changed.
+    strategy: changed in place, with its levels.
+    optimizer: as in a config.
+    before: an earlier optimizer; only a `look_ahead` equal to its momentum is
+      changed. None: every one is.
   """
   old = None if before is None else _nesterov(before)
   for _, given, level in _levels(strategy):
@@ -88,7 +92,7 @@ def _levels(
   """A strategy and the levels in it, such as `strategy.outer`.
 
   Yields:
-    Its key in a config; what that holds; the same with the defaults.
+    Its key in a config; the value of that key; the value with all defaults.
   """
   function = resolve.strategy_function(strategy['name'])
   given = {k: v for k, v in strategy.items() if v is not None}

@@ -44,8 +44,8 @@ class OneProgram:
     self._metrics.append(metrics)
 
   def settle(self) -> list[Any]:
-    """Waits; the losses and digits of traffic of each step since the last
-    call, rows of the executor."""
+    """Waits; returns the losses and traffic digits of each step since the last
+    call, as rows of the executor."""
     found, self._metrics = jax.block_until_ready(self._metrics), []
     return found
 

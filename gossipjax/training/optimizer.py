@@ -1,4 +1,4 @@
-"""The local optimizer: any of optax, by name, with a learning-rate schedule."""
+"""The local optimizer, any of optax by name, with a learning-rate schedule."""
 
 import contextlib
 import functools
@@ -34,8 +34,8 @@ def schedule(
     schedule: see `schedules.make`; its steps begin after the warm-up.
     warmup_steps: steps until the highest rate; 0 is none.
     boundaries: steps of piecewise.
-    schedule_steps: of the run that all of this is meant for; it is stretched to
-      `steps`. 0: of this run.
+    schedule_steps: steps of the run that the schedule is meant for; it is
+      stretched to `steps`. 0: this run.
 
   Raises:
     UserError: there is no such schedule.
@@ -67,9 +67,9 @@ def rate(config: Mapping[str, Any], steps: int) -> optax.Schedule:
 
 
 def unreached(config: Mapping[str, Any], steps: int) -> str:
-  """A sentence on what of a schedule lies behind a run's end, '' if nothing.
+  """Says which parts of a schedule lie beyond a run's end; '' if none do.
 
-  It is no error, since trials may be as short as that.
+  That is no error, since trials may be so short.
   """
   steps = config.get('schedule_steps') or steps
   late = [
@@ -80,7 +80,7 @@ def unreached(config: Mapping[str, Any], steps: int) -> str:
   return f'The {steps} steps end before {" and ".join(late)}.' if late else ''
 
 
-# Their learning rate is a number, no schedule.
+# Optimizers whose learning rate has to be a number, not a schedule.
 CONSTANT = ('optimistic_adam', 'rprop', 'sm3')
 
 
@@ -89,9 +89,9 @@ def make(
 ) -> optax.GradientTransformation:
   """The optimizer of `config.optimizer`: any of optax by name, or a function.
 
-  A name 'module:function' is a function of the user's, of a learning rate or
-  schedule and of the other keys of `config.optimizer`. Weight decay is added
-  to the gradient if the optimizer has none of its own.
+  A name 'module:function' is a function of the user's, which takes the learning
+  rate as a schedule, and the other keys of `config.optimizer`. Weight decay is
+  added to the gradient if the optimizer has none of its own.
 
   Args:
     config: `config.optimizer`.
@@ -122,7 +122,7 @@ def make(
     own = given.get('key') or 0  # Of optax, whose `seed` is deprecated.
     if 'key' in takes and 'seed' not in given and isinstance(own, int):
       given['key'], seed = own + seed, 0
-    # The rate is not the first argument, nor annotated as a schedule, in all.
+    # By name, since not all take it first or annotate it as a schedule.
     make_one = functools.partial(make_one, learning_rate=found_rate)
     found = call(make_one, given, 'optimizer', seed=seed)
   kind = optax.GradientTransformation
@@ -133,7 +133,7 @@ def make(
 
 
 def _check_known(name: str, given: Iterable[str], known: list[str]) -> None:
-  """Refuses what an optimizer has no argument for, mostly another's."""
+  """Refuses keys that an optimizer does not take, mostly those of another."""
   for key in given:
     if key not in known:
       raise UserError(
@@ -144,14 +144,14 @@ def _check_known(name: str, given: Iterable[str], known: list[str]) -> None:
 
 
 def evaluated(opt: optax.OptState, params: Any, axes: int = 0) -> Any:
-  """The parameters to be evaluated: of schedule-free optimizers their average.
+  """The parameters to evaluate: for schedule-free optimizers, their average.
 
   Defazio et al., The road less scheduled, 2024. arXiv:2405.15682
 
   Args:
     opt: the optimizer's state.
-    params: in training.
-    axes: leading axes of both, such as one of workers.
+    params: the parameters in training.
+    axes: number of leading axes of both, such as one of workers.
   """
   kind = optax.contrib.ScheduleFreeState
   states = jax.tree.leaves(opt, is_leaf=lambda x: isinstance(x, kind))
@@ -176,7 +176,7 @@ _NEEDS_MORE = re.compile('required keyword-only argument|must be provided')
 
 @contextlib.contextmanager
 def blamed(whose: str) -> Iterator[None]:
-  """Turns what an optimizer raises into a sentence about it."""
+  """Turns exceptions of an optimizer into a UserError about it."""
   with blaming(whose):
     try:
       yield

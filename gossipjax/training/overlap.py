@@ -1,14 +1,14 @@
-"""Steps whose exchange runs beside the steps that follow.
+"""Steps whose exchange overlaps with the steps that follow.
 
   main thread      G(t) U(t)  G(t+1)       U(t+1)  G(t+2)
   second thread               B(t) ------->        B(t+1) ------->
 
-G computes the gradient, U takes the local step, starts an exchange and applies
-the one that is due, B exchanges: U(t + tau) waits for B(t). XLA runs a program
-on CPUs one instruction after the other, and a thread one program at a time, so
-B is called in a thread of its own. Only B communicates, so that all processes
-do it in the same order; other code that communicates first waits for all
-pending exchanges (`settle`).
+G computes the gradient. U takes the local step, starts an exchange and applies
+the one that is due. B exchanges; U(t + tau) waits for B(t). On CPUs XLA runs a
+program one instruction after the other, and a thread runs one program at a
+time, so B is called in a thread of its own. Only B communicates, so that all
+processes do it in the same order; other code that communicates first waits for
+all pending exchanges (`settle`).
 """
 
 import collections
@@ -29,11 +29,11 @@ from gossipjax.transforms.late import Late
 class Overlapped:
   """Takes steps of all workers, as `OneProgram` does.
 
-  One process waits for each exchange: emulated devices share their threads, and
-  have no link that could be busy meanwhile.
+  A single process waits for each exchange at once: emulated devices share their
+  threads, and have no link that could be busy meanwhile.
 
   Attributes:
-    worker: rows of the executor; what is in flight is left out of it.
+    worker: rows of the executor, without the exchanges in flight.
   """
 
   def __init__(self, run: Run, program: WorkerProgram, worker: Worker):
@@ -75,7 +75,7 @@ class Overlapped:
     self._metrics.append((loss, begun))
 
   def _send(self, leaving: Any, t: jax.Array) -> tuple[Any, jax.Array]:
-    """In the second thread: what arrives, and the digits of the traffic."""
+    """Exchanges in the second thread; returns what arrives, traffic digits."""
     # A program that waits for its arguments would occupy threads of JAX.
     jax.block_until_ready(leaving)
     arriving, self._memory, sent = self._exchange(leaving, self._memory, t=t)
@@ -88,7 +88,7 @@ class Overlapped:
     return jax.block_until_ready(found)
 
   def whole(self) -> Worker:
-    """The workers with what is in flight; after `settle`."""
+    """The workers with the exchanges in flight; call `settle` first."""
     own = getattr(self.worker, self._slot)
     in_flight = tuple(begun.result()[0] for begun in self._arriving)
     state = self._joined(own, self._memory, in_flight)
@@ -96,7 +96,7 @@ class Overlapped:
 
 
 def _done(arriving: Any) -> concurrent.futures.Future:
-  """An exchange that is over."""
+  """An exchange that has ended."""
   found: concurrent.futures.Future = concurrent.futures.Future()
   found.set_result((arriving, None))
   return found

@@ -16,17 +16,18 @@ from gossipjax.transforms.origin import is_ours
 
 
 class Names(NamedTuple):
-  """How the user knows the parts of a run, for sentences."""
+  """The names by which the user knows the parts of a run, for messages."""
 
   strategy: str = 'the strategy'
   optimizer: str = 'the optimizer'
 
 
 def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
-  """How workers of a strategy exchange that do not wait.
+  """The checked exchange of a strategy for workers that do not wait.
 
   Raises:
-    UserError: its function raises something, or returns something else.
+    UserError: its function raises an exception or returns no AsyncExchange, or
+      the kind is unknown, or `draw` returns no workers.
   """
   with blaming(f'{whose}.async_exchange'):
     found = given.async_exchange(workers)
@@ -55,9 +56,9 @@ def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
 def of_optimizer(
   whose: str, given: optax.GradientTransformation
 ) -> optax.GradientTransformation:
-  """The same optimizer; tracing it raises a UserError for what is wrong.
+  """Adds checks to an optimizer: tracing it raises a UserError for its errors.
 
-  Updates may have types of their own.
+  Updates may have other dtypes than the gradients.
   """
 
   def init(params):

@@ -14,8 +14,8 @@ class Record(
   workers do not wait for each other.
 
   Lists have one entry per worker, `wire_bytes` one per process. Held-out scores
-  are None between evaluations. Fields with a default are those that not every
-  run has (groups, several devices, virtual time, an engine); None is left out
+  are None between evaluations. Not every run has the fields with a default
+  (groups, several devices, virtual time, an engine); if None, they are left out
   of the file.
 
   A new field needs a default, or another `SCHEMA` (results/workdir.py): files
@@ -49,9 +49,9 @@ class Record(
   # Sent to evaluate, beside bytes_sent and comm_s, since the start: means over
   # workers of what models keep besides parameters; None if they keep nothing.
   bytes_evaluation: list[int] | None = None
-  # Of comm_s, what is beside computing, per link; None without config.overlap.
+  # Of comm_s, seconds hidden by computing, per link; None without overlap.
   hidden_s: dict[str, float] | None = None
-  inner_s: float | None = None  # Modelled seconds of that, since the start.
+  inner_s: float | None = None  # Modelled seconds of bytes_inner, likewise.
   # Since the start, on the modelled clock; under config.engine measured.
   virtual_s: float | None = None
   staleness: float | None = None  # Mean since the last record, in versions.

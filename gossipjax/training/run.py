@@ -1,4 +1,4 @@
-"""One training, resolved: what a config says, as typed values."""
+"""One training run: what a config says, resolved to typed values."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ from gossipjax.training import (
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """All that training needs to know; nothing behind it reads a config.
+  """All that training needs to know; code that gets a Run reads no config.
 
   Attributes:
     workers: how many.
@@ -38,8 +38,8 @@ class Run:
     batch_size: examples per worker and step.
     seed: of initial parameters, data split, data order and compute times.
     log_every: steps between two records.
-    eval_every: steps between two held-out evaluations; 0 is at the end only.
-    checkpoint_every: steps between two checkpoints; 0 is at the end only.
+    eval_every: steps between two held-out evaluations; 0: at the end only.
+    checkpoint_every: steps between two checkpoints; 0: at the end only.
     task: model, loss and examples.
     strategy: how workers communicate.
     optimizer: of each worker.
@@ -50,7 +50,7 @@ class Run:
     cluster: the machines of virtual time; None trains in lock-step.
     compute_dtype, accumulate: see gradient.py.
     engine: what runs workers that do not wait in real time; '' is virtual time.
-    overlap: whether exchanges run beside computing, see overlap.py.
+    overlap: whether exchanges overlap with computing, see overlap.py.
   """
 
   workers: int
@@ -75,7 +75,7 @@ class Run:
 
 
 class Given(NamedTuple):
-  """What stands in place of a config's names; None: the config's.
+  """Objects that replace what a config names; None: what the config names.
 
   Attributes:
     task: with its examples not yet shared out.
@@ -97,8 +97,8 @@ def resolve_run(
 
   Args:
     config: of one run, see gossipjax/config/defaults.py for the keys.
-    tasks: those that other runs have loaded, to be shared; may grow.
-    given: in place of what the config names.
+    tasks: tasks that other runs have loaded, to be shared; may grow.
+    given: objects in place of what the config names.
 
   Raises:
     UserError: the config asks for something impossible.
@@ -138,7 +138,7 @@ def resolve_run(
 
 
 def _strategy(config: ConfigDict, given: Strategy | None) -> Strategy:
-  """How workers communicate, also the state of their models."""
+  """How workers communicate, including the states of their models."""
   if given:
     found = in_python_arguments.with_seed(given, config.seed)
   else:
@@ -149,7 +149,7 @@ def _strategy(config: ConfigDict, given: Strategy | None) -> Strategy:
 
 
 def precision(config: ConfigDict) -> dict[str, Any]:
-  """What `gradient.of_batch` is told of a config, checked."""
+  """The arguments of `gradient.of_batch` that a config has, checked."""
   found = {
     'compute_dtype': config.get('compute_dtype', ''),
     'accumulate': config.get('accumulate', 0),
@@ -187,7 +187,7 @@ def task(
 
 
 def devices(configs: Iterable[ConfigDict]) -> int:
-  """Devices to emulate for these runs; virtual time needs one."""
+  """Devices to emulate for these runs; virtual time or an engine needs one."""
   return max(
     1
     if config.get('cluster') or config.get('engine')

@@ -14,7 +14,7 @@ from gossipjax.errors import UserError, blaming
 
 
 def _known() -> dict[str, Callable[..., optax.Schedule]]:
-  """The public schedules of optax by name, some also by a short one."""
+  """The public schedules of optax by name, some also by a short name."""
   return {
     'constant': optax.constant_schedule,
     'cosine': optax.cosine_decay_schedule,
@@ -72,7 +72,7 @@ def make(
 
 
 def _check_own(whose: str, made: Any) -> None:
-  """Traces a schedule, which else would fail within the optimizer."""
+  """Traces a user's schedule, which would otherwise fail in the optimizer."""
   if not callable(made):
     raise UserError(
       f'{whose} returns {type(made).__name__}; it has to return a function of '

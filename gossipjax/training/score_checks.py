@@ -14,15 +14,15 @@ from gossipjax.tasks.task import Task, count
 from gossipjax.training.evaluate import held_out_scorer
 from gossipjax.training.run import Run
 
-# How many pairs, and differences that are rounding.
+# Pairs; relative rounding error; share of pairs that may exceed that error.
 _PAIRS, _ROUNDING, _FEW = 32, 5e-3, 1 / 8
 
 
 def check(run: Run) -> None:
-  """Scores the initial parameters.
+  """Checks the scores of the initial parameters.
 
   Raises:
-    UserError: a score is NaN already, or no mean over examples.
+    UserError: a score is NaN, or is neither a mean nor a sum over examples.
   """
   params, state = run.task.begin(jax.random.key(run.seed))
   found = held_out_scorer(run.task, run.workers, run.executor)(params, state)
@@ -63,7 +63,7 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
     found, each = (jax.tree.leaves(x[name])[0] for x in (together, alone))
     wanted = each.sum(axis=1) if summed else each.mean(axis=1)
     size = np.abs(each).mean()
-    # A label that rounding decides may differ in a pair, not in many.
+    # Rounding may decide a label differently in one pair, but not in many.
     if np.mean(np.abs(found - wanted) > _ROUNDING * size) > _FEW:
       raise UserError(
         f'task.score: {name!r} of two examples is not the '

@@ -19,7 +19,7 @@ from gossipjax.errors import require
 from gossipjax.training.run import Run
 
 _BLOCK = 64  # Steps whose rows are computed together.
-_THREADS, _AHEAD = 8, 16  # That read; batches read ahead.
+_THREADS, _AHEAD = 8, 16  # Threads that read; batches that are read ahead.
 
 
 class Batches:
@@ -47,7 +47,7 @@ class Batches:
     return self._steps
 
   def __getitem__(self, step: int) -> Tree:
-    """The batches of the workers here, arrays [workers, size, ...]."""
+    """The batches of this process's workers, arrays [workers, size, ...]."""
     rows = self._block(step // _BLOCK)[step % _BLOCK]
     chosen = np.take_along_axis(self._shares.rows, rows, axis=1)
     return stacked(self._shares.source, chosen)
@@ -70,7 +70,7 @@ def ahead(run: Run, step: int) -> Iterator[Tree]:
 
 
 def feed(run: Run, examples: Tree) -> Callable[[int, int], Tree]:
-  """(worker, step) -> what its gradient is taken from, in virtual time."""
+  """Returns (worker, step) -> the examples of its gradient, in virtual time."""
   if not isinstance(run.task.train, Shares):
     return lambda worker, step: examples
   return Batches(run).of_worker

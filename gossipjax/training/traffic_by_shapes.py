@@ -1,4 +1,4 @@
-"""The traffic of steps without computing them, where shapes decide it."""
+"""The traffic of steps without computing the steps, if shapes determine it."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -36,7 +36,7 @@ def of(
   )
   if traced.depends_on_values(first, *everyone):
     return None
-  # A program from which the compiler removes all parameters.
+  # A program of zeros, from which the compiler removes all parameters.
   zeros = lambda tree: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), tree)
   step = executors.on_one_device(
     lambda _, t: update(zeros(worker), zeros(gradient), t)[1]

@@ -45,11 +45,11 @@ def train(
 
   Args:
     run: what to train.
-    store: of checkpoints, from the last of which it continues bit-exactly.
+    store: of checkpoints; training continues bit-exactly from the last one.
     interrupted: asked after every step; True stops the run.
     meter: of the interface that this process sends through.
-    watch: shown the steps done and the workers, rows of the executor, after
-      every step; whoever keeps them has to copy them.
+    watch: called after every step with the number of steps done and the
+      workers, rows of the executor; it has to copy workers that it keeps.
 
   Raises:
     UserError: the run asks for something impossible.
@@ -111,7 +111,7 @@ class LockStep:
     found = self._steps.settle()
     seconds, self._rate, left = self._stopwatch.stop()
     losses, sent = _fetch(found, self._run.inner.devices)
-    # Workers of one process share its time, as if each had a machine like it.
+    # Workers of one process share its time; alone each would need only a part.
     alone_s = 1 / self._rate / self._run.workers if self._rate else None
     self._ledger.add_steps(losses, sent, left, alone_s)
     self._ledger.train_s += seconds
@@ -137,7 +137,7 @@ class LockStep:
     return self._kept(self._steps.whole()), self._ledger.to_json()
 
   def _kept(self, workers: Worker) -> Tree:
-    """The workers, without copies that their devices have."""
+    """The workers, without the copies on their other devices."""
     return self._run.executor.once(workers) if self._copies else workers
 
   def _load(self, store: Store, like: Worker) -> tuple[Worker, dict[str, Any]]:
@@ -154,7 +154,7 @@ def _steps(run: Run) -> type[OneProgram | Overlapped | BucketOverlap]:
 
 
 def _modelled(run: Run) -> bool:
-  """Whether what overlap hides is modelled; several processes measure it."""
+  """Whether hidden communication is modelled; several processes measure it."""
   return _steps(run) is Overlapped and jax.process_count() == 1
 
 

@@ -29,10 +29,10 @@ class WorkerProgram(NamedTuple):
     init: (parameters, state) -> Worker.
     gradient: (parameters, state, examples, worker, step) -> ((loss f32[],
       state), gradient), of the batch that a worker takes at its step, or a
-      device's part of it; examples [workers, m, ...], of a source the batch
-      itself, [size, ...].
+      device's part of it; examples are [workers, m, ...] or, from a source, the
+      batch itself, [size, ...].
     of_own_batch: (parameters, state, examples, t=step, key=None) -> the same,
-      where a worker has its own examples only; the key is that of the seed.
+      for a worker that has its own examples only; the key is of the run's seed.
     update: (worker, gradient, step, stepping, talking) -> (worker, Traffic),
       see local_step.py.
     step: (worker, examples, t=step, key=None) -> (worker, (loss f32[],
@@ -94,10 +94,10 @@ def worker_program(run: Run) -> WorkerProgram:
 
 
 def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
-  """Workers that share their initial parameters, and their examples.
+  """Workers with the same initial parameters, and their examples.
 
   Returns:
-    Both with the rows of the executor, placed by it.
+    Both as rows of the executor, placed on its devices.
   """
   begin = jax.device_get(run.task.begin(jax.random.key(run.seed)))
   put, mine = run.executor.copied, range(run.workers)[run.executor.mine]
@@ -130,8 +130,8 @@ def rehearse(
 
   Args:
     run: what to train.
-    names: of its parts, for sentences.
-    attending: workers that take part in the step; None is all.
+    names: of its parts, for messages.
+    attending: number of workers that take part in the step; None: all.
 
   Returns:
     Shapes and dtypes of the parameters, and of the state.
