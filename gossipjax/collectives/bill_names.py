@@ -18,8 +18,8 @@ _NUMBERS = jax.make_user_context(default_value=None)
 def naming() -> contextlib.AbstractContextManager[None]:
   """Makes each collective that is traced inside name the bytes of its bill.
 
-  JAX traces functions anew inside that it has traced before, under jit or in a
-  branch. Within one `naming` their second call has the names of the first.
+  Inside, JAX traces functions anew even if it has traced them before, under jit
+  or in a branch. Within one `naming` a second call has the names of the first.
   """
   return _NUMBERS(itertools.count())
 

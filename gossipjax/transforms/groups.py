@@ -40,7 +40,7 @@ def neighbors(size: int) -> Groups:
 
 
 def counterparts(size: int) -> Groups:
-  """Groups of the first members of all `neighbors`, the second ones, etc."""
+  """Groups that join the first members of all `neighbors`, the second, etc."""
   return lambda n: [list(of) for of in zip(*neighbors(size)(n), strict=True)]
 
 

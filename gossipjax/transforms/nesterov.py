@@ -75,6 +75,6 @@ def taken_apart(aggregator: Aggregator) -> tuple[float, Aggregator]:
   """The arguments of `without_look_ahead`, or momentum 0 and the aggregator.
 
   For transforms that run the aggregator at some steps only, or beside others
-  that change the parameters: they remove the look-ahead outside of all these.
+  that change the parameters: they remove the look-ahead once, around all these.
   """
   return aggregator.look_ahead or (0.0, aggregator)

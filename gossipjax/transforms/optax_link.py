@@ -49,7 +49,7 @@ def as_optax(
       `jax.shard_map` too: shards are then exchanged with the same shard only.
 
   Raises:
-    UserError: `aggregator` is none, or is one that never communicates.
+    UserError: `aggregator` is no Aggregator, or one that never communicates.
   """
   _check(aggregator)
   aggregator = checked.of_aggregator('as_optax: the aggregator', aggregator)
