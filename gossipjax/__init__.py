@@ -1,43 +1,44 @@
 """Communication strategies of data-parallel training, compared.
 
-The idea:
+The core:
   aggregator      the types Aggregator and Strategy; chain, every
-  async_exchange  kinds of exchange between workers that do not wait
-  collectives     the only folder that moves bytes, and counts them
+  async_exchange  kinds of exchange between asynchronous workers
+  collectives     moves bytes between workers, as only engine also does;
+                  counts them
   traffic         a bill: bytes, messages and rounds of one worker
   topology        communication graphs as weighted permutations
   network         seconds that traffic takes on a link
-  local_step      one step of one worker: all slots around an optimizer
-  executors       how the workers run, by a name
+  local_step      one step of one worker: aggregators around an optimizer
+  executors       runs the workers under vmap, shard_map or pmap
   flatten         joins small leaves of a tree into long vectors
-  norms           norms of trees, in float32 also where leaves are narrower
-  errors          UserError: a mistake of the user, in a sentence
+  norms           norms of trees, computed in at least float32
+  errors          UserError, whose message names a mistake and its remedy
 
 The algorithms:
   strategies      one file per algorithm
-  compressors     codecs, and how the largest entries are found
+  compressors     codecs, and searches for the largest entries
   triggers        when a worker starts an exchange
   transforms      functions from an aggregator to an aggregator
-  servers         parameter servers shared out over the workers
+  servers         parameter servers sharded over the workers
 
 What runs them:
-  devices         which devices run what: one per worker, or several
-  config          turns names and numbers into functions
+  devices         places workers on devices: one each, or several
+  config          turns names and values of a config into functions
   data            data sets, splits and batches
   models          networks by name
-  tasks           what is learned: data, model, loss and score
+  tasks           learning tasks: data, model, loss and score
   training        one loop: train, evaluate, record, checkpoint
-  engine          workers that do not wait, in processes of their own
+  engine          asynchronous workers, each in a process of its own
   simulation      virtual time: machines, links, exchanges as events
-  distributed     several processes and hosts
-  audit           the ledger against the compiled program
-  profiling       where the time of a program goes
+  distributed     training on several processes and hosts
+  audit           compares the ledger with the compiled program
+  profiling       measures where the time of a program goes
 
-What is made of the results:
+What processes the results:
   results         every file of a workdir, written and read in one place
   comparison      runs several strategies; table, figures, report
-  advice          which strategy suits a model and a link
-  tuning          which learning rate suits a strategy
+  advice          chooses a strategy for a model and a link
+  tuning          chooses a learning rate for each strategy
   commands        the command line
 """
 
@@ -73,17 +74,17 @@ _PUBLIC = {
 
 
 def __dir__() -> list[str]:
-  """Also the public names and strategies that are not imported yet."""
+  """Lists also the public names and strategies that are not imported yet."""
   files = (path.stem for path in _STRATEGIES.glob('[a-z]*.py'))
   return sorted({*globals(), *_PUBLIC, *files})
 
 
 def __getattr__(name: str) -> Any:
-  """A public name, or the function of a strategy by its name."""
+  """Returns a public object, or the function of a strategy, by its name."""
   if name in _PUBLIC:
     return getattr(importlib.import_module(_PUBLIC[name]), name)
-  # Nothing is imported to find out, because `from gossipjax import MODULE` asks
-  # here first.
+  # The check looks for a file and imports nothing, because `from gossipjax
+  # import MODULE` calls this function first.
   if name.startswith('_') or not (_STRATEGIES / f'{name}.py').exists():
     errors = importlib.import_module('gossipjax.errors')
     close = errors.closest(name, __dir__())

@@ -1,4 +1,4 @@
-"""The types Aggregator and Strategy: a distributed, approximate mean."""
+"""The types Aggregator and Strategy, and functions that combine aggregators."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ State = Any
 
 
 class Aggregator(NamedTuple):
-  """A pair of pure functions: a distributed, approximate mean of trees.
+  """Two pure functions that take a distributed, approximate mean of trees.
 
   Both run once per worker, under the axis name `collectives.WORKERS`.
 
@@ -27,12 +27,14 @@ class Aggregator(NamedTuple):
       workers. `active` is bool[]: a worker where it is False gets its own tree
       back and sends nothing; a literal True states that all workers take part.
       `sent` is the worker's Traffic.
-    late: the parts of `update`, see transforms/late.py; None if its result
-      depends on the exchange that it starts.
-    parts: the aggregators of parts of the tree of which it consists, see
-      transforms/bucketed.py; None if it is one for all of the tree.
-    look_ahead: the momentum whose look-ahead it removes and the aggregator that
-      does not, see transforms/nesterov.py; None if it removes none.
+    late: `update` cut into parts, so that its exchange can overlap with later
+      steps, see transforms/late.py; None if the result of `update` depends on
+      the exchange that it starts.
+    parts: how it splits the tree, and the aggregator of each part, see
+      transforms/bucketed.py; None if one aggregator takes the whole tree.
+    look_ahead: `(momentum, aggregator)` if it removes the Nesterov look-ahead
+      of this momentum around `aggregator`, see transforms/nesterov.py; None if
+      it removes none.
   """
 
   init: Callable[[Tree], State]
@@ -48,9 +50,9 @@ class AsyncExchange(NamedTuple):
   It is a round in which few workers take part.
 
   Attributes:
-    parameters: aggregator over an axis of the workers taking part; the worker
-      whose step it is comes first. The fields `center`, which is like the
-      parameters, and `server` of its state belong to a server and are shared.
+    parameters: aggregator over an axis of only the workers that take part; the
+      worker that has just stepped comes first. The fields `center` (like the
+      parameters) and `server` of its state are held by a server and shared.
     kind: visit, read, push or meet, see async_exchange.py.
     draw: `(worker, generator) -> others`, the workers to exchange with; a
       worker that draws itself exchanges with nobody.
@@ -65,14 +67,15 @@ class Strategy(NamedTuple):
   """What workers communicate, and when.
 
   Attributes:
-    gradients: aggregates gradients before the optimizer.
-    parameters: aggregates parameters after it.
-    async_exchange: `number of workers -> AsyncExchange`, the same strategy for
-      workers that do not wait for each other; None if it needs all at once.
-    moments: aggregates the optimizer's state after its step; None leaves it
-      with its worker.
-    state: aggregates what models keep besides parameters, such as batch
-      statistics; it has no memory. None: every worker keeps its own.
+    gradients: aggregates gradients before the optimizer's step.
+    parameters: aggregates parameters after the optimizer's step.
+    async_exchange: `number of workers -> AsyncExchange`, the strategy for
+      asynchronous workers; None if it needs all workers at once.
+    moments: aggregates the optimizer's state after its step; None: every worker
+      keeps its own.
+    state: aggregates the model's state besides parameters, such as batch
+      statistics; this aggregator has no memory. None: every worker keeps its
+      own.
   """
 
   gradients: Aggregator
@@ -83,7 +86,7 @@ class Strategy(NamedTuple):
 
 
 def stateless(update: Callable[..., tuple[Tree, Traffic]]) -> Aggregator:
-  """Lifts `(tree, step, active) -> (tree, sent)` to an aggregator."""
+  """Makes a function `(tree, step, active) -> (tree, sent)` an aggregator."""
 
   def stateless_update(tree, state, step, active=True):
     found = update(tree, step, active)
@@ -102,14 +105,14 @@ _IDENTITY = stateless(lambda tree, step, active: (tree, SILENCE))
 
 
 def identity() -> Aggregator:
-  """Every worker keeps its own tree; always equal to itself."""
+  """Every worker keeps its own tree; each call returns the same object."""
   return _IDENTITY
 
 
 def every(period: int, aggregator: Aggregator) -> Aggregator:
-  """Runs `aggregator` at the end of each `period` steps.
+  """Runs `aggregator` at the last of every `period` steps.
 
-  Its own `step` counts those runs.
+  The `step` that `aggregator` receives counts its runs.
 
   Raises:
     UserError: `period` is below 1.
@@ -132,7 +135,7 @@ def every(period: int, aggregator: Aggregator) -> Aggregator:
 
 
 def chain(*aggregators: Aggregator) -> Aggregator:
-  """Runs aggregators one after the other, each on the last one's result."""
+  """Runs aggregators in order, each on the result of the one before."""
 
   def init(tree):
     return tuple(a.init(tree) for a in aggregators)

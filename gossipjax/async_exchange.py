@@ -1,13 +1,14 @@
-"""Exchanges of workers that do not wait for each other: their kinds and peers.
+"""Kinds and peers of the exchanges between asynchronous workers.
 
-An exchange is a round of few workers: the one whose step it is, then those that
-it draws. A strategy chooses its kind by one of four functions:
+An exchange is a round of few workers: first the worker that has just stepped,
+then the workers that it draws. A strategy chooses the kind of its exchanges by
+one of four functions:
 
   visits  with a server; workers that arrive at the same time with the same
           number of steps share a round
-  reads   one-sided: what others hold when the transfer begins
+  reads   one-sided: the worker reads what others hold when the transfer begins
   pushes  one-sided: another worker's memory receives it when the transfer ends
-  meets   two-sided: both ends exchange when the transfer ends
+  meets   two-sided: both workers exchange when the transfer ends
 """
 
 from collections.abc import Sequence
@@ -21,32 +22,38 @@ KINDS = VISIT, READ, PUSH, MEET = 'visit', 'read', 'push', 'meet'
 
 
 def visits(parameters: Aggregator) -> AsyncExchange:
-  """Visits a server, which holds the field `center` of the state."""
+  """An exchange with a server, which holds the field `center` of the state."""
   return AsyncExchange(parameters, VISIT, lambda worker, rng: ())
 
 
 def reads(parameters: Aggregator, draw) -> AsyncExchange:
-  """Reads from the workers drawn, which take no part."""
+  """An exchange that reads from the drawn workers, which take no part."""
   return AsyncExchange(parameters, READ, draw)
 
 
 def pushes(parameters: Aggregator, draw) -> AsyncExchange:
-  """Pushes into the memory of the worker drawn; its parameters stay."""
+  """Pushes into the memory of the drawn worker, but not into its parameters."""
   return AsyncExchange(parameters, PUSH, draw)
 
 
 def meets(parameters: Aggregator, draw) -> AsyncExchange:
-  """Meets the worker drawn, whose parameters may change while it computes."""
+  """Meets the drawn worker, whose parameters may change while it computes."""
   return AsyncExchange(parameters, MEET, draw)
 
 
 def anyone(workers: int, count: int = 1):
-  """Draws `count` of all workers uniformly, possibly the worker itself."""
+  """Returns a function that draws `count` of all workers uniformly.
+
+  It draws with replacement, and the worker may draw itself.
+  """
   return lambda worker, rng: rng.integers(workers, size=count).tolist()
 
 
 def neighbors(topology: Topology, workers: int):
-  """Draws one of those that a worker sends to in any round of a topology."""
+  """Returns a function that draws one neighbor of a worker in a topology.
+
+  Neighbors are all workers to which it sends in any round.
+  """
   peers = [set() for _ in range(workers)]
   for exchange in (e for one in topology(workers) for e in one):
     for target, source in enumerate(exchange.source):

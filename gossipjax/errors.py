@@ -1,4 +1,4 @@
-"""Mistakes of a user: one sentence that names the cause and the remedy."""
+"""UserError: a mistake of the user, with its cause and remedy in a sentence."""
 
 import contextlib
 import difflib
@@ -39,17 +39,17 @@ def closest(name: str, options: Iterable[str]) -> str:
 
 
 def pick(name: str, options: Mapping[str, Any], key: str) -> Any:
-  """`options[name]`.
+  """Returns `options[name]`.
 
   Raises:
-    UserError: there is none; the sentence names `key`, the key of the config.
+    UserError: the name is unknown; the message names `key`, the config's key.
   """
   if not isinstance(name, str) or name not in options:
     raise UserError(f'{key}={name} is unknown{nearest(str(name), options)}')
   return options[name]
 
 
-# JAX's errors about values of a trace.
+# JAX's errors about code that needs the value of a traced array.
 TRACED = (
   'TracerBoolConversionError',
   'TracerIntegerConversionError',
@@ -60,15 +60,16 @@ TRACED = (
 
 @contextlib.contextmanager
 def blaming(what: str, files: bool = False) -> Iterator[None]:
-  """Turns what a function of the user's raises into a sentence about it.
+  """Turns an exception of a user's function into a UserError about it.
 
   Args:
     what: the function, as the user knows it.
-    files: whether it reads files of the user's, whose errors are its own.
+    files: whether the function reads the user's files, so that an OSError is a
+      mistake of the user.
 
   Raises:
-    UserError: it raised something; not for a lack of memory or, without
-      `files`, a failing disk.
+    UserError: the function raised an exception. A MemoryError and, without
+      `files`, an OSError pass unchanged.
   """
   try:
     yield
@@ -77,7 +78,7 @@ def blaming(what: str, files: bool = False) -> Iterator[None]:
   except Exception as error:
     if isinstance(error, OSError) and not files:
       raise
-    # A first line may end where the cause begins, as those of JAX on trees do.
+    # The cause may follow the first line, as in JAX's errors about trees.
     lines = str(error).strip().splitlines()[:3] or ['nothing said']
     told = ' '.join(' '.join(lines).split())
     if type(error).__name__ in TRACED:
@@ -92,14 +93,14 @@ def blaming(what: str, files: bool = False) -> Iterator[None]:
 
 
 def check_minutes(given: float) -> None:
-  """Raises a UserError for minutes (--minutes) that nobody can wait."""
+  """Raises a UserError if --minutes is negative, infinite or not a number."""
   if not 0 <= given < float('inf'):
     raise UserError(
       f'--minutes={given:g} is not a time; give 0 or more minutes.'
     )
 
 
-# What is of a kind that an argument may have to be.
+# By the name of a type, an expression that makes an object of that type.
 EXAMPLES = {
   'Task': 'gj.task_from_nnx(...)',
   'Strategy': 'gj.topk()',
@@ -109,12 +110,12 @@ EXAMPLES = {
 
 
 def check_kind(where: str, given: object, kind: type) -> None:
-  """Raises a UserError if an argument is of another kind.
+  """Raises a UserError if an argument has the wrong type.
 
   Args:
     where: the function and its argument, such as 'compare: the task'.
     given: the argument.
-    kind: what it has to be, one of EXAMPLES.
+    kind: the type that it must have, one of EXAMPLES.
   """
   if isinstance(given, kind):
     return

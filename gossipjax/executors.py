@@ -1,9 +1,9 @@
 """Runs one program per worker: under vmap, shard_map or pmap.
 
 Positional arguments have the workers on axis 0; keyword arguments are shared.
-Of several processes each passes and receives the rows of its own workers. Where
-a worker is several devices, the program runs once on each, and positional
-arguments have the devices of a worker on axis 1.
+With several processes, each passes and receives the rows of its own workers. If
+a worker has several devices, the program runs once on each of them, and
+positional arguments have the devices of a worker on axis 1.
 """
 
 import functools
@@ -35,13 +35,13 @@ class Executor(NamedTuple):
 
   Attributes:
     name: vmap, shard_map or pmap.
-    run: `(program, donate=()) -> jitted program of all workers`; `donate` are
+    run: `(program, donate=()) -> jitted program of all workers`; `donate` lists
       the positional arguments whose memory it may reuse.
     put: places a tree, leaves [workers of this process, ...], on the devices.
-    mine: the workers of this process among all.
-    devices: of each worker.
-    once: where devices of a worker hold the same, leaves [workers, devices,
-      ...], each of them once, [workers, ...].
+    mine: the slice of all workers that this process runs.
+    devices: the number of devices of each worker.
+    once: takes leaves [workers, devices, ...] that are equal on all devices of
+      a worker; returns one copy per worker, [workers, ...].
   """
 
   name: str
@@ -61,8 +61,8 @@ class Executor(NamedTuple):
     return self.put(jax.tree.map(copies, tree))
 
   def dealt(self, tree: Any) -> Any:
-    """Places leaves [workers, n, ...]; each device of a worker has n / devices
-    of the n, in their order."""
+    """Places leaves [workers, n, ...]; each device of a worker gets n / devices
+    consecutive rows of the n."""
     if self.devices == 1:
       return self.put(tree)
     parts = lambda x: x.reshape(len(x), self.devices, -1, *x.shape[2:])
@@ -75,8 +75,8 @@ MOST_DEVICES = 64  # Emulated; each costs threads.
 def emulate(num_devices: int) -> None:
   """Emulates up to 64 devices on the CPU, before JAX's backend starts.
 
-  Each device of a collective waits in a thread of its own, so that a thread
-  pool with a thread per core (the default) can deadlock.
+  Each device of a collective waits in a thread of its own. A thread pool with
+  one thread per core, the default, could deadlock, so this sets more threads.
   """
   num_devices = max(1, min(num_devices, MOST_DEVICES))
   threads = max(int(os.environ.get('NPROC') or 0), 32, 4 * num_devices)
@@ -96,7 +96,7 @@ def executor(
     num_workers: how many workers run.
     name: 'vmap', 'shard_map', 'pmap', or 'auto': a device per worker if there
       are enough devices, else one device for all workers.
-    devices: of each worker; for several there have to be enough.
+    devices: per worker; several need enough devices for all, except on 'vmap'.
 
   Raises:
     UserError: the name is unknown, or there are too few devices or workers.
@@ -120,7 +120,7 @@ def executor(
 
 
 def _first(tree: Any) -> Any:
-  """What the first device of each worker holds."""
+  """Returns the copy of the first device of each worker."""
   return jax.tree.map(lambda x: x[:, 0], tree)
 
 
@@ -162,7 +162,7 @@ def rows(tree: Any) -> Any:
     return jax.device_get(tree)
 
   def of_array(x):
-    # Of several copies, one.
+    # Several devices may hold copies of the same rows; one copy is kept.
     shards = {
       tuple(part.start or 0 for part in s.index[:2]): s.data
       for s in x.addressable_shards
@@ -174,7 +174,7 @@ def rows(tree: Any) -> Any:
 
 
 def gather(mine: Any) -> Any:
-  """Joins each process's rows to those of all workers, as NumPy arrays."""
+  """Joins the rows of all processes, on each of them, as NumPy arrays."""
   if jax.process_count() == 1:
     return mine
   return multihost_utils.process_allgather(mine, tiled=True)

@@ -1,4 +1,4 @@
-"""Joins leaves of a tree into long vectors, so that few arrays travel."""
+"""Joins leaves of a tree into long vectors, so that few arrays are sent."""
 
 import jax
 import jax.numpy as jnp
@@ -6,17 +6,18 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from jax.flatten_util import ravel_pytree
 
-# Entries. For a smaller leaf a collective of its own takes longer than copying
-# it into a shared vector and back. Limits of 0, 2^12, 2^14, 2^16 and infinity,
-# gossip on a ring of 8 emulated devices, ms per step: ResNet-20 21, 9, 10, 7,
-# 6; VGG-16 813, 521, 373, 563, 1,489.
+# In entries. For a smaller leaf a collective of its own takes longer than
+# copying it into a shared vector and back. Milliseconds per step with limits of
+# 0, 2^12, 2^14, 2^16 and infinity, for gossip on a ring of 8 emulated devices:
+# ResNet-20 21, 9, 10, 7, 6; VGG-16 813, 521, 373, 563, 1,489.
 LARGE = 2**14
 
 
 def ravel(tree):
-  """`jax.flatten_util.ravel_pytree`, which on CPUs may take 100 times as long.
+  """Joins all leaves, as `ravel_pytree`, which may take 100 times as long.
 
-  Outside of a compiled program nothing is fused, and each write would copy all.
+  It is faster in compiled programs on CPUs only. Outside of them it calls
+  `ravel_pytree`: nothing is fused, and each write would copy the whole vector.
 
   Returns:
     All leaves in one vector, and the function from it to a tree.
@@ -33,10 +34,11 @@ def ravel(tree):
 def _joined(*rows: jax.Array) -> jax.Array:
   """Arrays [..., n_i] of one dtype as [..., sum of n_i], each written in place.
 
-  XLA for CPUs fuses a concatenation with what follows and, for each entry of
-  the result, loads from every operand under a mask, beyond its end as well. If
-  no memory is mapped there, such a load takes some 100 ns: 17 ms in place of
-  0.2 for 407,050 entries, depending on where the allocator put the operands.
+  XLA for CPUs fuses a concatenation with the operations that follow. For each
+  entry of the result it then loads from every operand under a mask, also beyond
+  the operand's end. If no memory is mapped there, such a load takes some 100
+  ns: 407,050 entries took 17 ms instead of 0.2, depending on where the
+  allocator put the operands.
   """
   *outer, _ = rows[0].shape
   size, place = sum(row.shape[-1] for row in rows), 0
@@ -49,7 +51,7 @@ def _joined(*rows: jax.Array) -> jax.Array:
 
 @_joined.def_vmap
 def _stacked(size, batched, *rows):
-  """JAX's own rule makes scatters of the writes: eight times as slow."""
+  """Batches `_joined`; JAX's own rule makes scatters, 8 times as slow."""
   full = [
     row if one else jnp.broadcast_to(row, (size, *row.shape))
     for row, one in zip(rows, batched, strict=True)
@@ -58,7 +60,7 @@ def _stacked(size, batched, *rows):
 
 
 def flatten(tree):
-  """Joins the leaves of each dtype with fewer than 2^14 entries.
+  """Joins leaves with fewer than 2^14 entries, one vector for each dtype.
 
   Returns:
     A dict of arrays, each a large leaf or a vector of small leaves of one

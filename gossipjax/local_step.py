@@ -23,13 +23,14 @@ class Worker(NamedTuple):
   gradients: agg.State  # Memory of the gradient aggregator.
   parameters: agg.State  # Memory of the parameter aggregator.
   moments: agg.State = ()  # Memory of the aggregator of optimizer states.
-  state: agg.Tree = ()  # What the model keeps besides; batch statistics.
+  state: agg.Tree = ()  # The model's other state, such as batch statistics.
 
 
 def probe(strategy: agg.Strategy, rate: float) -> optax.GradientTransformation:
-  """The optimizer that bills are measured with: SGD, which has no state.
+  """Returns the optimizer with which the traffic of a strategy is measured.
 
-  For strategies that exchange moments it is Adam, which has two.
+  It is SGD, which has no state, or, for strategies that exchange moments, Adam,
+  which has two moments.
   """
   return optax.adam(rate) if strategy.moments else optax.sgd(rate)
 
@@ -37,16 +38,16 @@ def probe(strategy: agg.Strategy, rate: float) -> optax.GradientTransformation:
 def make_worker(
   strategy: agg.Strategy, optimizer: optax.GradientTransformation
 ):
-  """The pure functions of one worker.
+  """Returns the pure functions of one worker.
 
   Args:
-    strategy: all slots.
-    optimizer: local; it knows nothing of other workers.
+    strategy: all of its aggregators run.
+    optimizer: the local optimizer, which sees no other worker.
 
   Returns:
     `init(params, state=()) -> Worker`, and `update(worker, grads, step,
     stepping=True, talking=True) -> (Worker, Traffic)`; init raises a
-    UserError for integers.
+    UserError for integer parameters.
   """
 
   def init(params, state=()) -> Worker:
@@ -58,7 +59,7 @@ def make_worker(
     return Worker(params, opt, gradients, parameters, moments, state)
 
   def update(worker, grads, step, stepping=True, talking=True):
-    """One local step if `stepping`, with an exchange if `talking`; its bill."""
+    """Takes a local step if `stepping`, and exchanges if `talking`."""
     grads, gradients, sent_g = strategy.gradients.update(
       grads, worker.gradients, step, talking
     )
@@ -82,7 +83,7 @@ def make_worker(
 
 
 def _exchanged_state(strategy: agg.Strategy, state: agg.Tree, step, talking):
-  """What the model keeps besides parameters after its slot, and the bill."""
+  """The model's state besides parameters after its exchange, and the bill."""
   if strategy.state is None:
     return state, SILENCE
   state, _, sent = strategy.state.update(state, (), step, talking)
@@ -90,7 +91,7 @@ def _exchanged_state(strategy: agg.Strategy, state: agg.Tree, step, talking):
 
 
 class LoopState(NamedTuple):
-  """A worker in a loop of one's own.
+  """The state of one worker in a user's own training loop.
 
   Attributes:
     worker: its parameters, optimizer and memories.
@@ -109,7 +110,7 @@ class LoopState(NamedTuple):
 
 
 class Loop(NamedTuple):
-  """A strategy and an optimizer for a loop of one's own.
+  """A strategy and an optimizer for a user's own training loop.
 
   Attributes:
     init: parameters -> LoopState.
@@ -126,13 +127,14 @@ def worker(
   axis: collectives.Axis = collectives.WORKERS,
   inner: collectives.Axis | None = None,
 ) -> Loop:
-  """One worker for a loop of one's own, also under parameter strategies.
+  """Returns the functions of one worker for a user's own training loop.
 
-  Both functions run once per worker under an axis name, for example inside
-  `jax.shard_map`; what they return varies along that axis.
+  Unlike `as_optax`, it also takes strategies that exchange parameters. Both
+  functions run once per worker under an axis name, for example inside
+  `jax.shard_map`; their results vary along that axis.
 
   Args:
-    strategy: all slots but that of model states.
+    strategy: all of it is used except the aggregator of model states.
     tx: the local optimizer.
     axis: the name of the workers' axis, or names of several.
     inner: the axis of the devices of a worker, see `as_optax`.
@@ -143,8 +145,8 @@ def worker(
     Traffic of the step (bytes, messages and rounds of this worker).
 
   Raises:
-    UserError: an argument is of another kind; or, from the strategy, for
-      example its topology does not fit the number of workers.
+    UserError: an argument has the wrong type, or the strategy raises it, for
+      example because its topology does not fit the number of workers.
   """
   for what, given, kind in (
     ('strategy', strategy, agg.Strategy),

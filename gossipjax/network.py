@@ -1,4 +1,4 @@
-"""Seconds that traffic takes on a link: the alpha-beta model."""
+"""Seconds that traffic takes on a link, by the alpha-beta model."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ class Link(NamedTuple):
     latency_s: seconds per round, alpha.
     bytes_per_s: bytes, not bits, in each direction, 1 / beta; may be infinite.
     full_duplex: whether both directions have that rate at the same time.
-    group: of the worker to the others of its group, where a strategy has some;
+    group: the link between workers of a group, for strategies with groups;
       None: this link.
   """
 
@@ -42,11 +42,11 @@ def link(
 
 
 def with_group(slow: Link, fast: Link) -> Link:
-  """The link `slow` of workers whose groups have the link `fast` inside.
+  """Returns the link `slow` with the link `fast` inside groups of workers.
 
   Raises:
-    UserError: one is not full duplex; what a worker receives is not counted by
-      groups.
+    UserError: a link is not full duplex; received bytes are not counted
+      separately for groups.
   """
   if not (slow.full_duplex and fast.full_duplex):
     raise UserError(
@@ -86,7 +86,7 @@ def read(path: str) -> Link:
 
 
 def facts(link: Link) -> dict[str, Any]:
-  """What a file of `read` holds of a link; that of a group is none of it."""
+  """Returns what a file of `read` holds of a link; `group` is left out."""
   return {key: getattr(link, key) for key in _KINDS}
 
 
@@ -113,7 +113,7 @@ PRESETS = {
 }
 
 
-INNER = 'nvlink'  # Between devices of a worker, unless a config says another.
+INNER = 'nvlink'  # Between the devices of a worker, unless a config sets it.
 
 
 def seconds(link: Link, traffic: Traffic) -> np.ndarray:
@@ -122,7 +122,7 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
   Workers step together, so that the slowest one determines the time.
 
   Args:
-    link: of each worker, and of the server if there is one.
+    link: the link of each worker, and of the server if there is one.
     traffic: with leading axes [workers, steps].
   """
   rounds, path = np.asarray(traffic.rounds), busiest(link, traffic)
@@ -139,16 +139,16 @@ def seconds(link: Link, traffic: Traffic) -> np.ndarray:
 def waited_seconds(
   exchange_s: Sequence[float], step_s: float, late: int
 ) -> float:
-  """Modelled seconds that workers wait in some steps and after their last one.
+  """Modelled seconds that workers wait during the given steps and after them.
 
-  Exchange t starts after the computing of step t, and after exchange t - 1; its
-  result is needed at the end of step t + late, or at once. What workers do not
-  wait for is hidden beside computing.
+  Exchange t starts after the computation of step t, and after exchange t - 1.
+  Its result is needed at the end of step t + late, or at once if late is 0. The
+  rest of an exchange overlaps with computation.
 
   Args:
-    exchange_s: of the exchange of each step, 0 where there is none.
-    step_s: of the computing of a step.
-    late: steps from the start of an exchange to its arrival; 0: all wait.
+    exchange_s: seconds of the exchange of each step, 0 where there is none.
+    step_s: seconds of the computation of a step.
+    late: steps from the start of an exchange to its arrival; 0: workers wait.
   """
   now, ends = 0.0, [0.0] * late
   for t, seconds in enumerate(exchange_s):
@@ -162,12 +162,12 @@ def waited_seconds(
 
 
 def inner_seconds(link: Link, traffic: Traffic, devices: int) -> np.ndarray:
-  """Modelled seconds within a worker in each step, f64[steps].
+  """Modelled seconds of exchanges within a worker in each step, f64[steps].
 
   Args:
-    link: of each device of a worker to the others.
+    link: the link between the devices of a worker.
     traffic: with leading axes [workers, steps].
-    devices: of a worker; they send equally much, in rings.
+    devices: per worker; all send the same number of bytes, in rings.
   """
   rounds = np.asarray(traffic.inner_rounds)
   path = np.asarray(traffic.inner) / devices * (1 if link.full_duplex else 2)
@@ -175,9 +175,10 @@ def inner_seconds(link: Link, traffic: Traffic, devices: int) -> np.ndarray:
 
 
 def busiest(link: Link, traffic: Traffic) -> np.ndarray:
-  """Bytes that pass each worker's busiest link in turn, i64[workers, steps].
+  """Bytes on the busiest link of each round, added up, i64[workers, steps].
 
-  Without those within groups that have a link of their own.
+  Bytes within groups are left out if groups have a link of their own. A link
+  that is not full duplex carries at least the sum of sent and received bytes.
   """
   path = np.asarray(traffic.path_bytes)
   if link.group:

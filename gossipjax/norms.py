@@ -1,7 +1,7 @@
-"""Floats: norms, sums and memories in float32 also where they are narrower.
+"""Norms, distances and zeros in float32 or wider, also for narrower floats.
 
-float16 overflows at 65,504, the square of 256; a sum in bfloat16 stops growing
-after some hundred terms.
+float16 overflows above 65,504, less than the square of 256; a sum in bfloat16
+stops growing after some hundred terms.
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ from gossipjax.errors import UserError
 def needs_floats(
   tree: Any, what: str = 'Compression', kind: Any = jnp.floating
 ) -> None:
-  """Refuses a tree with integers: residuals and means are fractions.
+  """Refuses a tree with integers, since residuals and means are fractions.
 
   Args:
     tree: arrays.
-    what: needs floats, for the sentence.
-    kind: of dtype that is taken.
+    what: the name of what needs floats, for the error message.
+    kind: the kind of dtype that is allowed.
 
   Raises:
     UserError: a leaf is not floating point.

@@ -14,10 +14,10 @@ from gossipjax.errors import UserError
 
 
 class Exchange(NamedTuple):
-  """Worker i reads from worker `source[i]`; nothing moves where that is i.
+  """Worker i reads from worker `source[i]`, or reads nothing if that is i.
 
   Attributes:
-    weight: of the value read.
+    weight: the weight of the value read.
     source: int per worker; no worker is read by two others.
   """
 
@@ -25,7 +25,7 @@ class Exchange(NamedTuple):
   source: tuple[int, ...]
 
 
-Round = tuple[Exchange, ...]  # A worker's own weight is 1 minus their sum.
+Round = tuple[Exchange, ...]  # A worker's own weight is 1 - sum of weights.
 Topology = Callable[[int], tuple[Round, ...]]  # num_workers -> rounds.
 # (count, num_workers) -> int[schedule][count], the workers drawn.
 Draws = Callable[[int, int], tuple[tuple[int, ...], ...]]
@@ -42,8 +42,8 @@ def ring(n: int) -> tuple[Round, ...]:
     n: number of workers.
 
   Returns:
-    Rounds, one for a step in turn, each of exchanges (weight, source); as those
-    of the other topologies.
+    Rounds, which take turns from step to step; each is a tuple of exchanges
+    (weight, source). All topologies return this form.
   """
   if n <= 2:
     return ((Exchange(1 / 2, _shift(n, 1)),),)
@@ -82,11 +82,12 @@ def complete(n: int) -> tuple[Round, ...]:
 def random_targets(
   count: int, n: int, seed: int = 0, schedule: int = 16
 ) -> tuple[tuple[int, ...], ...]:
-  """Workers drawn uniformly, int[schedule][count]; one may draw itself.
+  """Draws workers uniformly, int[schedule][count]; a worker may draw itself.
 
   Each step takes the next row. `lax.ppermute` needs its routes at compile time,
-  so that the draws repeat. Cycles of 16 draws bring 8 to 32 workers together
-  within 5 % as fast per step as new draws do; some cycles of 4 never do.
+  so the draws repeat after `schedule` steps. With cycles of 16 draws, 8 to 32
+  workers approach consensus per step within 5 % as fast as with new draws; with
+  some cycles of 4 they never reach it.
 
   Raises:
     UserError: `schedule` is below 1, or `seed` below 0.
@@ -124,15 +125,15 @@ def _check_draws(seed: int, schedule: int) -> None:
 
 
 def only_round(topology: Topology, n: int, method: str) -> Round:
-  """The round of a topology that has no other.
+  """Returns the only round of a topology.
 
   Args:
     topology: the graph.
     n: number of workers.
-    method: that needs it, for the error message.
+    method: the strategy that needs it, for the error message.
 
   Raises:
-    UserError: edges differ from step to step.
+    UserError: the topology has several rounds.
   """
   rounds = topology(n)
   if len(rounds) > 1:

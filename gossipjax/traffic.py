@@ -13,10 +13,10 @@ _BASE = 2**20
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Count:
-  """An integer up to 4.5e15, exact inside programs that know 32 bits only.
+  """An exact integer up to 4.5e15, for programs that have only 32 bits.
 
-  Two digits to the base 2^20, so that a product with fewer than 4,096 workers
-  fits a digit's 32 bits. On the host it reads as int64: `int(count)`,
+  It has two digits in base 2^20, so that a digit times fewer than 4,096 workers
+  fits in 32 bits. On the host it converts to int64: `int(count)`,
   `np.asarray(counts)`, `counts[i]`.
 
   Attributes:
@@ -29,7 +29,7 @@ class Count:
 
   @classmethod
   def of(cls, value) -> 'Count':
-    """From non-negative Python integers or NumPy arrays of them."""
+    """Converts non-negative Python integers or NumPy arrays of them."""
     given = np.asarray(value)
     if given.size and not 0 <= given.min() <= given.max() < _BASE * 2**32:
       raise ValueError(f'A count is within [0, 4.5e15], not {given}.')
@@ -42,7 +42,7 @@ class Count:
     return _carry(self.low + other.low, self.high + other.high)
 
   def __mul__(self, factor) -> 'Count':
-    """Times a flag or a number of workers, below 4,096."""
+    """Multiplies by a flag or by a number of workers below 4,096."""
     factor = jnp.asarray(factor, jnp.uint32)
     return _carry(self.low * factor, self.high * factor)
 
@@ -67,7 +67,7 @@ class Count:
     return _carry(self.low.sum(axis, np.uint32), self.high.sum(axis, np.uint32))
 
   def largest(self, axis: int) -> 'Count':
-    """The largest along an axis."""
+    """The largest count along an axis."""
     high = self.high.max(axis, keepdims=True)
     low = (self.low * (self.high == high)).max(axis)
     return Count(low, high.squeeze(axis))
@@ -93,22 +93,22 @@ _ZERO = Count(np.uint32(0), np.uint32(0))
 class Traffic:
   """Communication of one worker in one step.
 
-  The first three are the ledger: what the worker's own link carried. The next
-  two are for a link model, in which a link can be idle while others are busy.
-  Where a worker is several devices, each has a Traffic; `at_once` is theirs
-  together.
+  The first three fields are the ledger: what the worker's own link carried. The
+  next two are for a link model, in which a link can be idle while others are
+  busy. If a worker has several devices, each of them has a Traffic, and
+  `at_once` combines these.
 
   Attributes:
     bytes: payload that this worker sent.
     received: payload that this worker received.
     messages: messages that this worker sent.
-    rounds: communication rounds, one after the other, that this worker waited
-      for; each takes the latency once.
-    path_bytes: bytes on the busiest link of each of those rounds, added up.
-    local, local_rounds, local_path_bytes: of those, what stayed within the
-      worker's group, whose link may be faster.
+    rounds: sequential communication rounds that this worker waited for; each
+      costs the latency once.
+    path_bytes: bytes on the busiest link of each of these rounds, added up.
+    local, local_rounds, local_path_bytes: the part of bytes, rounds and
+      path_bytes within the worker's group, whose link may be faster.
     inner, inner_rounds: bytes that the devices of this worker sent each other,
-      which are no part of `bytes`, and rounds of that.
+      which `bytes` does not include, and the rounds of these exchanges.
   """
 
   bytes: Count
@@ -126,10 +126,10 @@ class Traffic:
   def of(
     cls, num_bytes, messages, received=None, rounds=None, path_bytes=None
   ) -> 'Traffic':
-    """From non-negative integers, or NumPy arrays of them.
+    """Converts non-negative integers, or NumPy arrays of them.
 
-    A field that is not given is as in a ring: a worker receives as much as it
-    sends, and each message is a round.
+    The defaults are those of a ring: a worker receives as much as it sends, and
+    each message is a round.
     """
     either = lambda given, default: default if given is None else given
     counts = [num_bytes, either(received, num_bytes), messages]
@@ -139,7 +139,7 @@ class Traffic:
 
   @classmethod
   def inside(cls, num_bytes: int, rounds: int) -> 'Traffic':
-    """Of a device that sends to others of its worker."""
+    """The traffic of a device that sends to others of its worker."""
     counts = Count.of(num_bytes), Count.of(rounds)
     return dataclasses.replace(SILENCE, inner=counts[0], inner_rounds=counts[1])
 
@@ -148,7 +148,7 @@ class Traffic:
     return Traffic(*(mine + theirs for mine, theirs in pairs))
 
   def __mul__(self, present) -> 'Traffic':
-    """Times a flag: an absent worker has no traffic."""
+    """Multiplies by a flag: an absent worker has no traffic."""
     if present is True:
       return self
     return Traffic(*(count * present for count in self.counts()))
@@ -161,34 +161,34 @@ class Traffic:
 _FIELDS = tuple(f.name for f in dataclasses.fields(Traffic))
 SILENCE = Traffic.of(0, 0)
 _FORM = jax.tree.structure(SILENCE)
-_WAITED = ('rounds', 'local_rounds', 'inner_rounds')  # The slowest one's.
+_WAITED = ('rounds', 'local_rounds', 'inner_rounds')  # at_once: the maximum.
 
 
 def at_once(sent: Traffic, axis: int = 0) -> Traffic:
-  """The traffic of exchanges at the same time on one link, such as those of the
-  devices of a worker.
+  """Combines exchanges that use one link at the same time, such as those of the
+  devices of a worker: bytes add up, and rounds are the most of any exchange.
 
   Args:
     sent: with an axis of fewer than 4,096 exchanges.
-    axis: that one; not counted from the end.
+    axis: the axis of the exchanges, 0 or above.
   """
   join = lambda name: Count.largest if name in _WAITED else Count.summed
   return Traffic(*(join(f)(getattr(sent, f), axis) for f in _FIELDS))
 
 
 def digits(sent: Traffic) -> jax.Array:
-  """All digits of the counts in one array, u32[20].
+  """Packs all digits of the counts into one array, u32[20].
 
-  A small program with twelve outputs in place of one takes a third more time,
+  A small program with twelve outputs instead of one takes a third more time,
   since each step allocates each output on each device.
   """
   return jnp.stack(jax.tree.leaves(sent))
 
 
 def from_digits(array: jax.Array | np.ndarray, of: int = 1) -> Traffic:
-  """From u32[..., 20] to a Traffic on the host, leaves i64[...].
+  """Unpacks u32[..., 20] into a Traffic on the host, leaves i64[...].
 
-  Several devices `of` a worker, on axis 1, are added up.
+  If `of` > 1, axis 1 has that many devices of a worker; `at_once` joins them.
   """
   found = jax.tree.unflatten(_FORM, np.moveaxis(np.asarray(array), -1, 0))
   found = found if of == 1 else at_once(found, 1)

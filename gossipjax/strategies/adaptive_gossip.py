@@ -2,11 +2,11 @@
 
   worker i starts an exchange when its trigger fires, for example when
     |x_i - s_i| > threshold_i |s_i|,    s_i: x_i after its last exchange
-  for every pair of neighbors of whom one has started:
+  for every pair of neighbors of which at least one starts an exchange:
     x_i <- x_i + W_ij (x_j - x_i),    x_j <- x_j + W_ij (x_i - x_j)
 
 Ho, Wu, Liu, Adaptive communication for distributed deep learning on commodity
-GPU cluster, 2018. The paper is closed; this is our reading.
+GPU cluster, 2018. The paper is not public; this is our interpretation.
 """
 
 import functools
@@ -55,7 +55,7 @@ def _mix_all(shared, part, anyone, turn, active, topology: Topology):
   if collectives.all_agree(shared):
     part, _, sent = lax.cond(anyone, mix, lambda: (part, (), SILENCE))
     return part, anyone & active, sent
-  mixed, _, sent = mix()  # The messages of silent groups move, too.
+  mixed, _, sent = mix()  # Groups without a trigger move messages, too.
   return select(anyone, mixed, part), anyone & active, sent * anyone
 
 
@@ -75,7 +75,7 @@ def triggered_mean(
 
   def update(tree, memories, step, active=True):
     who = 0 if scope == 'all' else lax.axis_index(collectives.axis())
-    # Random, so that exchanges cannot always meet the same round of a cycle.
+    # Random, so that exchanges do not always fall on the same round of W.
     turn = collectives.random_turn(step)
     parts, memories, sent = split(tree), [*memories], SILENCE
     ask = lambda part, memory: trigger.update(part, memory, step, who)
@@ -105,13 +105,13 @@ def strategy(
 ) -> Strategy:
   """Args:
   trigger: when a worker starts an exchange, see gossipjax/triggers.
-  scope: 'local', each worker decides, and in a lock-step program its message
-    moves even if it is silent. 'all', in lock-step: a flag tells if any starts.
-  topology: of the neighbors; an asynchronous worker draws one of them.
-  shortest, longest: steps to the next exchange that a worker starts.
-  reset_on_receipt: whether a neighbor's exchange resets a trigger too.
+  scope: 'local': each worker decides; a lock-step program moves, but does not
+    bill, messages that none wants. 'all', lock-step only: all mix if one wants.
+  topology: W; an asynchronous worker draws one of its neighbors.
+  shortest, longest: least and most steps between exchanges a worker starts.
+  reset_on_receipt: whether an exchange that a neighbor starts resets it too.
   per_layer: whether layers decide separately; None is as published. Triggers
-    that ignore parameters decide the same for all layers: once, with one flag.
+    that ignore parameters decide once for all layers, with one flag.
   """
   if per_layer is not None:
     trigger = trigger._replace(per_layer=per_layer and not trigger.shared)

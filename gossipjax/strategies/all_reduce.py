@@ -22,8 +22,8 @@ from gossipjax.transforms.bucketed import with_granularity
 def exact_mean() -> Aggregator:
   """The exact mean over the workers taking part.
 
-  It is a sum, then divided: in float16 the sum overflows at 65,504. Workers do
-  not divide before it, since small float16 gradients would become zero.
+  It divides the sum, which overflows above 65,504 in float16. Workers do not
+  divide before they add, since small float16 gradients would become zero.
   """
 
   def update(tree, step, active):

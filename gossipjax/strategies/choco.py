@@ -3,11 +3,11 @@
   y_i <- y_i + q_i,    q_i = C(x_i - y_i)
   x_i <- x_i + a d_i,    d_i = sum_j W_ij (y_j - y_i)
 
-Each worker keeps its public copy y_i and d_i, to which it adds sum_j W_ij
-(q_j - q_i): rounding has the size of the messages and does not move the mean.
-The authors' code for deep learning (github.com/epfml/ChocoSGD) mixes before it
-updates the copies, which are then a step older: their messages travel while the
-next gradient is computed.
+Each worker stores its public copy y_i and d_i, and adds sum_j W_ij (q_j - q_i)
+to d_i: rounding errors have the size of the messages and do not change the mean
+of the workers. The authors' code for deep learning (github.com/epfml/ChocoSGD)
+mixes before it updates the copies, which are then one step older; messages
+travel while the next gradient is computed.
 
 Koloskova et al., Decentralized stochastic optimization and gossip algorithms
 with compressed communication, 2019. arXiv:1902.00340
@@ -78,9 +78,9 @@ def strategy(
   seed: int = 0,
 ) -> Strategy:
   """Args:
-  compressor: C, of differences.
-  topology: of the neighbors, the same at every step.
-  stepsize: a > 0, of the consensus step; gamma in the paper.
-  seed: of compressors that draw random numbers.
+  compressor: C, which compresses differences.
+  topology: W, the same at every step.
+  stepsize: a > 0, the size of the consensus step; gamma in the paper.
+  seed: random seed, for compressors that draw random numbers.
   """
   return Strategy(identity(), choco_mean(compressor, topology, stepsize, seed))

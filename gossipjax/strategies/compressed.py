@@ -30,7 +30,7 @@ class ResidualState(NamedTuple):
 
 
 def no_residual(tree, past=()) -> ResidualState:
-  """The first state, for a tree of n entries."""
+  """The initial state for a tree of n entries, with a residual of zeros."""
   needs_floats(tree)
   flat, _ = ravel(tree)
   return ResidualState(norms.zeros(flat), past)
@@ -45,10 +45,11 @@ def compressed_mean(
   """The mean of compressed trees, with error feedback on each worker.
 
   Args:
-    compressor: of each worker's tree.
-    seed: of compressors that draw random numbers.
-    decay: of what compression has withheld; 0 is no error feedback.
-    over: 'all' workers, or 'senders': of each entry those whose message has it.
+    compressor: compresses each worker's tree.
+    seed: random seed, for compressors that draw random numbers.
+    decay: factor of the residual at each step; 0 is no error feedback.
+    over: the workers of the mean: 'all', or for each entry the 'senders' whose
+      message has it.
 
   Raises:
     UserError: error feedback would diverge with this compressor.
@@ -85,6 +86,6 @@ def strategy(
 ) -> Strategy:
   """Args:
   compressor: C.
-  seed: of compressors that draw random numbers.
+  seed: random seed, for compressors that draw random numbers.
   """
   return Strategy(compressed_mean(compressor, seed), identity())

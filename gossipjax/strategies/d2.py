@@ -2,18 +2,18 @@
 
   x_i(t+1) = sum_j W_ij (2 x_j(t) - x_j(t-1) - eta g_j(t) + eta g_j(t-1))
 
-and W (x - eta g) in the first step. With y = x - eta g, what the optimizer
-makes of x, this is
+and W (x - eta g) in the first step. With y = x - eta g, the parameters after
+the optimizer's step, this is
 
   m_i(t) = y_i(t) + c_i(t)
   c_i(t+1) = c_i(t) + sum_j W_ij (m_j(t) - m_i(t)),    c_i(0) = 0
   x_i(t+1) = y_i(t) + c_i(t+1)
 
-which needs one vector c_i of memory, and no learning rate. The mean of the
-workers is preserved: the c_i add up to zero. If c_i were x_i - y_i, it would
-keep the rounding of x_i and add it to the mean at every later step. All
-eigenvalues of W must be above -1/3. A ring with an even number of workers and
-weights of 1/3 violates this, so the default is (W + I) / 2, which is exact
+which stores one vector c_i and needs no learning rate. The mean of the workers
+is preserved, since the c_i add up to zero. Computed as x_i - y_i instead, c_i
+would keep the rounding error of x_i and add it to the mean at every later step.
+All eigenvalues of W must be above -1/3. A ring with an even number of workers
+and weights of 1/3 violates this, so the default is (W + I) / 2, which is exact
 diffusion.
 
 Tang et al., D^2: decentralized training over decentralized data, 2018.
@@ -39,8 +39,8 @@ from gossipjax.topology import (
 )
 from gossipjax.transforms.flattened import flattened
 
-LEAST = -1 / 3  # All eigenvalues of W are above it.
-_ROUNDING = 1e-9  # Of eigenvalues that NumPy computes.
+LEAST = -1 / 3  # All eigenvalues of W must be above it.
+_ROUNDING = 1e-9  # Error of the eigenvalues that NumPy computes.
 
 
 class CorrectionState(NamedTuple):
@@ -71,7 +71,7 @@ def half_way(topology: Topology) -> Topology:
 
 
 def corrected_mean(topology: Topology) -> Aggregator:
-  """Mixes parameters with corrections."""
+  """Mixes corrected parameters with the neighbors and updates corrections."""
 
   def init(tree):
     return CorrectionState(norms.zeros(tree))
@@ -92,7 +92,7 @@ def corrected_mean(topology: Topology) -> Aggregator:
 def strategy(topology: Topology = ring, lazy: bool = True) -> Strategy:
   """Args:
   topology: W, symmetric, the same at every step.
-  lazy: whether it is (W + I) / 2 instead; False needs eigenvalues above -1/3.
+  lazy: whether (W + I) / 2 replaces W; False needs eigenvalues above -1/3.
   """
   graph = half_way(topology) if lazy else topology
   return Strategy(identity(), flattened(corrected_mean(graph)))

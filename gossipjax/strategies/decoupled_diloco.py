@@ -5,20 +5,20 @@
   at t = t_f + tau:  x_i <- s,    p_i <- s          for a worker that reported
                      with the s of t_f
 
-for each fragment f of the layers, once in `period` steps of a worker, t_f =
-f period / F steps into it. p_i is what it received last; w_i = c_i^2 / h_i of
-its c_i examples and h_i steps since then, here h_i (equal batches). Without a
-quorum a worker receives the old s. The merge is a mean, or per tensor
+for each fragment f of the layers, once in `period` steps of a worker, at t_f =
+f period / F steps into the period. p_i is what worker i received last, c_i
+examples and h_i steps ago; w_i = c_i^2 / h_i, here h_i (equal batches). Without
+a quorum a worker receives the old s. The merge is a mean, or per tensor
 
   D = (sum w_i |D_i| / sum w_i) * unit(sum w_i unit(D_i))
 
 Asynchronous workers report at their own times, some perhaps twice before an
-outer step, which is taken at the first report `grace` steps after the K-th, or
-once there are as many as workers. They wait for exchanges: tau hides nothing.
+outer step. It is taken at the first report `grace` steps after the K-th, or
+once there are as many reports as workers. All wait, so tau hides nothing.
 
-Decoupled DiLoCo, 2026. arXiv:2604.21428. H = 24, w_i and merge follow readers'
-notes, which have F = 24 and tau = 2 (a small model has fewer layers), and merge
-embeddings by the mean. Outer constants, unpublished, are those of DiLoCo.
+Decoupled DiLoCo, 2026. arXiv:2604.21428. H = 24, w_i and merge follow notes of
+readers, who use F = 24, tau = 2 (a small model has fewer layers) and the mean
+for embeddings. The outer constants are unpublished; these are DiLoCo's.
 """
 
 from typing import NamedTuple
@@ -42,12 +42,12 @@ NOT_CONSERVED = {'parameters': 'The outer momentum moves the center further.'}
 class FragmentState(NamedTuple):
   server: Held  # Held by the syncer.
   steps: jax.Array  # i32[]; h_i.
-  due: jax.Array  # i32[]; the step at which s_f arrives, -1 if it does not.
+  due: jax.Array  # i32[]; the step at which s_f arrives; -1 if none is sent.
 
 
 class SyncerState(NamedTuple):
   center: Tree  # s, held by the syncer.
-  pulled: Tree  # p_i, what this worker received last, or is on its way.
+  pulled: Tree  # p_i, what this worker received last, or what is in flight.
   fragments: tuple[FragmentState, ...]
 
 
@@ -113,12 +113,12 @@ def strategy(
 ) -> Strategy:
   """Args:
   period: H >= 1, local steps between two reports of a worker.
-  quorum: K >= 1, reports of one or more rounds before an outer step.
+  quorum: K >= 1, reports from one or more rounds that an outer step needs.
   merge: 'mean' or 'direction'.
   outer: the outer optimizer; see transforms/outer_optimizers.py.
-  fragments: F, at most the number of layers; they have about as many bytes.
-  delay: tau, local steps while an exchange is on its way, 0 to H - 1.
-  grace: steps >= 0 of waiting after the K-th report; no effect in lock-step.
+  fragments: F, at most the number of layers; all have about equal bytes.
+  delay: tau, local steps while an exchange is in flight, 0 to H - 1.
+  grace: steps >= 0 to wait after the K-th report; no effect in lock-step.
   """
   rule = Quorum(quorum, merge, outer, grace)
   rule.check()

@@ -2,7 +2,8 @@
 
   g_i(t) <- 1/P sum_j g_j(t - tau)
 
-and zero in the first tau steps. An all-reduce may take as long as tau steps.
+and zero in the first tau steps. Workers do not wait for an all-reduce that
+takes up to tau steps.
 All workers hold the same parameters at every step.
 
 Agarwal & Duchi, Distributed delayed stochastic optimization, 2011.

@@ -3,10 +3,11 @@
   y_i = x_i + the changes in flight to worker i
   x_i(t) <- x_i(t) + (1/P sum_j y_j - y_i)(t - tau)
 
-The change that an average would have made is made `delay` steps later, so that
-no local step is lost, and the mean of the workers is preserved. With tau = 0 it
-is local SGD. With SGD and an average at every step, each worker's own gradient
-is replaced by the mean gradient tau steps later, as published.
+A worker applies the change of an average `delay` steps after the average
+starts, so that no local step is lost, and the mean of the workers is preserved.
+With tau = 0 it is local SGD. With SGD and an average at every step, each
+worker's own gradient is replaced by the mean gradient tau steps later, as
+published.
 
 Zhu et al., Delayed gradient averaging: tolerate the communication latency for
 federated learning, 2021; Sun et al., CO2: efficient distributed training with

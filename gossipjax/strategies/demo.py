@@ -4,10 +4,11 @@
   g <- sign(T^-1 (mean of q over the workers that sent the entry))
 
 where T is the cosine transform of blocks of 64 x 64 entries. The optimizer has
-no momentum of its own: SGD takes the steps of DeMo, with any weight decay. The
-rate is not part of d, which weighs old gradients less under a schedule than the
-authors' code does. Blocks are cut from all parameters in order, where that code
-cuts each tensor and sends most of a small one.
+no momentum of its own: plain SGD takes the steps of DeMo, and weight decay if
+any. The authors' code multiplies each gradient by its learning rate before it
+enters d; here d has no rate, so that old gradients weigh less under a decaying
+schedule. Blocks are cut from the vector of all parameters; that code cuts each
+tensor and sends most entries of a small one.
 
 Peng et al., DeMo: decoupled momentum optimization, 2024. arXiv:2411.19870.
 Indices take 12 bits here and 64 in the released code.
@@ -26,7 +27,7 @@ NOT_CONSERVED = {'gradients': 'The memory fades, and only signs are kept.'}
 
 
 def signed(aggregator: Aggregator) -> Aggregator:
-  """The signs of what an aggregator gives."""
+  """Replaces the result of an aggregator by its signs."""
 
   def update(tree, state, step, active=True):
     mixed, state, sent = aggregator.update(tree, state, step, active)
@@ -43,10 +44,10 @@ def strategy(
   over: str = 'senders',
 ) -> Strategy:
   """Args:
-  kept: k, 1 to block^2, coefficients of a block that travel.
+  kept: k, 1 to block^2, coefficients that a worker sends of each block.
   block: width and height of a block, 1 to 64; 1 is no transform.
   own_momentum: b, 0 to 1, per step.
-  sign: whether the step has the size of the rate in each entry.
+  sign: whether g is a sign, so that each entry moves by the learning rate.
   over: 'senders' or 'all': the workers over which a mean is taken.
   """
   if not 0 <= own_momentum <= 1:

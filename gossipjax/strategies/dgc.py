@@ -4,13 +4,14 @@
   u_i <- m (u_i + g_i),  v_i <- v_i + u_i + g_i    (its Nesterov form)
   g <- mean_j top_k(v_j),    u_i, v_i <- 0 where sent    (factor masking)
 
-The optimizer has no momentum of its own. What enters v is conserved, not g:
-P g + sum v after an update equals sum (v + u) before it, with u (u + g for
-Nesterov) of this step. With m = 0 nothing of g itself is lost.
+The optimizer has no momentum of its own. Velocities are conserved, gradients
+are not: P g + sum v after an update equals sum v before it plus the sum of this
+step's u (u + g for Nesterov). With m = 0 gradients are conserved, too.
 
-Weight decay is the optimizer's, which has no momentum here: a decay of w
-shrinks parameters by w a step, and by w / (1 - m) under other strategies. The
-authors' optimizer gives it a momentum of its own; w / (1 - m) does the same.
+The optimizer applies weight decay, here without momentum: a decay of w shrinks
+parameters by w per step, but by w / (1 - m) if the optimizer has momentum m, as
+under other strategies. The authors' optimizer gives the decay a momentum of its
+own; a decay of w / (1 - m) has the same effect.
 
 Lin et al., Deep gradient compression, 2018. arXiv:1712.01887
 """
@@ -43,8 +44,8 @@ class DgcState(NamedTuple):
 def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
   """Scales each worker's gradient down to a norm of clip / sqrt(P) at most.
 
-  The norm is that of the whole tree, also if `aggregator` is bucketed; where
-  each device of a worker has a shard, that of the shard.
+  The norm is that of the whole tree, also if `aggregator` is bucketed; if each
+  device of a worker has a shard, it is the norm of the shard.
   """
   if clip is None:
     return aggregator
@@ -61,7 +62,7 @@ def clipped(clip: float | None, aggregator: Aggregator) -> Aggregator:
 
 
 def velocity_mean(density, momentum, nesterov, selection) -> Aggregator:
-  """The mean of the workers' largest velocities."""
+  """The mean of the largest entries of the workers' accumulated velocities."""
 
   def init(tree):
     zeros = no_residual(tree).residual
@@ -102,9 +103,10 @@ def strategy(
   density: k / n, above 0, at most 1.
   own_momentum: m, 0 to below 1, per step.
   nesterov: whether the Nesterov form is used.
-  clip: the largest norm of the workers' summed gradient, above 0, or None.
+  clip: norm above 0, or None; each worker's gradient is clipped to a norm of
+    clip / sqrt(P), so that the sum of independent ones has about this norm.
   selection: how the k largest are found; `sampled` in the paper.
-  granularity: which tensors are exchanged together; clip is of all of them.
+  granularity: which tensors are exchanged together; clip is for all of them.
   """
   if not 0 <= own_momentum < 1:
     raise UserError(
@@ -114,6 +116,6 @@ def strategy(
     raise UserError(f'clip is a norm above 0 or null, got {clip}.')
   sparse.count(density, 10**9)
   mean = velocity_mean(density, own_momentum, nesterov, selection)
-  # Here, since clip is of all tensors and comes before they are exchanged.
+  # Not by with_granularity: the norm of all tensors is clipped before it.
   each = bucketed(granularity, lambda _: mean)
   return Strategy(clipped(clip, each), identity())

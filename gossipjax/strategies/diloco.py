@@ -8,10 +8,11 @@ momentum; with a = 1, m = 0 it is local SGD. The state of the inner optimizer
 stays with its worker and is not reset. With AdamW inside it is the method of
 the paper, with `optimizer.name=optax.contrib:muon` that of MuLoCo.
 
-With a compressor workers send C(b e_i - (s - x_i)) and keep in e_i what it
-withholds; b = 0 keeps nothing. Messages are gathered, which beats the ring of
-32-bit numbers below 64 / P bits, or sent in two shots: each worker adds up one
-share of all messages and sends its sum, compressed again.
+With a compressor, workers send C(b e_i - (s - x_i)) and keep in e_i what C
+withholds; b = 0 keeps nothing. Messages are all-gathered, which takes fewer
+bytes than a ring all-reduce of 32-bit numbers below 64 / P bits per entry, or
+sent in two shots: each worker adds up one share of all messages, compresses the
+sum again and sends it to all.
 
 Douillard et al., DiLoCo: distributed low-communication training of language
 models, 2023. arXiv:2311.08105; compressed: Douillard et al., Streaming DiLoCo,
@@ -42,7 +43,7 @@ def progress_mean(
   if not 0 <= decay <= 1:
     raise UserError(f'decay must be from 0 to 1, got {decay}.')
   if compressor == compressors.none():
-    # Both ends are the default of a strategy; here they say the same.
+    # 0 and 1 are defaults of strategies; without a residual they are the same.
     if exchange != EXCHANGES[0] or decay not in (0, 1):
       raise UserError(
         f'{exchange=} and {decay=} apply to compressed messages only; set '
@@ -65,10 +66,10 @@ def strategy(
   """Args:
   period: H >= 1, local steps between two exchanges.
   outer: the outer optimizer; see transforms/outer_optimizers.py.
-  compressor: C, of each worker's progress, for example linear(4).
-  decay: b, 0 to 1, of what C withheld; 0 is no error feedback.
-  exchange: 'gather' or 'two_shot', of compressed messages.
-  seed: of compressors that draw random numbers.
+  compressor: C, which compresses each worker's progress, such as linear(4).
+  decay: b, 0 to 1, factor of the residual e_i; 0 is no error feedback.
+  exchange: how compressed messages are exchanged, 'gather' or 'two_shot'.
+  seed: random seed, for compressors that draw random numbers.
   """
   mean = progress_mean(compressor, decay, exchange, seed)
   return Strategy(identity(), every(period, outer_step(outer, mean)))

@@ -3,9 +3,9 @@
   a_i = g_i + e_i,    s = sum_i C(a_i),    g <- D(s) / P
   e_i <- a_i - C(a_i), plus s - D(s) on the entries that worker i serves
 
-Each worker is the server of one share of the vector. The error of D is added to
-the residual of that worker. The paper stores it in a second residual; the sum
-is the same. With C = two_bit and D = none this is MXNet's 2-bit compression.
+Each worker is the server of one share of the vector. It adds the error of D to
+its residual; the paper stores it in a second residual, and the sum is the same.
+With C = two_bit and D = none this is MXNet's 2-bit compression.
 
 Tang et al., DoubleSqueeze: parallel stochastic gradient descent with double-
 pass error-compensated compression, 2019. arXiv:1905.05957
@@ -30,12 +30,12 @@ def squeezed_mean(
   seed: int,
   decay: float = 1.0,
 ) -> Aggregator:
-  """The mean through sharded servers, compressed on the way there and back.
+  """The mean through sharded servers, compressed to the servers and back.
 
   Args:
-    push, pull: compressors of the way there, and back.
-    seed: of compressors that draw random numbers.
-    decay: of what compression has withheld; 0 is no error feedback.
+    push, pull: compressors of the messages to the servers, and back.
+    seed: random seed, for compressors that draw random numbers.
+    decay: factor of the residual at each step; 0 is no error feedback.
 
   Raises:
     UserError: error feedback would diverge with one of these compressors.
@@ -82,8 +82,8 @@ def strategy(
   seed: int = 0,
 ) -> Strategy:
   """Args:
-  push: C, of what workers send to each server.
-  pull: D, of what each server sends to the workers.
-  seed: of compressors that draw random numbers.
+  push: C, the compressor of what workers send to each server.
+  pull: D, the compressor of what each server sends to the workers.
+  seed: random seed, for compressors that draw random numbers.
   """
   return Strategy(squeezed_mean(push, pull, seed), identity())

@@ -2,8 +2,8 @@
 
   x_i <- x_i - b (x_i - c),    c <- c + b sum_i (x_i - c),    b = stiffness / P
 
-Both sides move from the other's old value. The momentum is local: of Nesterov's
-y_i = x_i + m v_i only x_i is exchanged.
+Both updates use the old values of x_i and c. The momentum is local: of the
+look-ahead parameters y_i = x_i + m v_i (Nesterov), only x_i is exchanged.
 
 Zhang et al., Deep learning with elastic averaging SGD, 2015. arXiv:1412.6651;
 stiffness 0.8 and period 1 from Jin et al., 2016. arXiv:1611.04581
@@ -37,7 +37,7 @@ def elastic_mean(stiffness: float, workers: int | None = None) -> Aggregator:
 
   Args:
     stiffness: b times the number of workers, above 0, at most 1.
-    workers: that number; None is the size of the axis.
+    workers: number of workers; None is the size of the axis.
   """
   if not 0 < stiffness <= 1:
     raise UserError(

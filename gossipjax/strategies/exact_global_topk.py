@@ -3,9 +3,10 @@
   a_i = g_i + e_i,    S_i = top_k(a_i),    G = top_k(S_1 + ... + S_P)
   g <- G / P,    e_i <- a_i - S_i where G has it
 
-gTop-k's tree of merges approximates this. Every worker gathers all messages, so
-that it sends as much as top-k SGD. What is not applied stays with its owner and
-nothing is lost. It is a control, not a way to save bytes.
+gTop-k's tree of merges approximates this. Every worker gathers all messages and
+so sends as many bytes as under top-k SGD. Entries that are not applied stay in
+their worker's residual, and nothing is lost. The strategy is a control, not a
+way to save bytes.
 
 The reference algorithm in Shi et al., 2019. arXiv:1901.04359
 """

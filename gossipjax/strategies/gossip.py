@@ -2,7 +2,7 @@
 
   x_i <- sum_j W_ij x_j
 
-A worker that does not wait averages with one random neighbor (AD-PSGD).
+An asynchronous worker averages with one random neighbor (AD-PSGD).
 
 Lian et al., Can decentralized algorithms outperform centralized algorithms?,
 2017. arXiv:1705.09056
@@ -37,18 +37,18 @@ def add_differences(
   active: bool | jax.Array = True,
   decode: Callable[[Tree], Tree] = lambda x: x,
 ) -> tuple[Tree, Traffic]:
-  """onto_i + sum_j W_ij (x_j - x_i), and the bill.
+  """Returns onto_i + sum_j W_ij (x_j - x_i), and the bill.
 
-  What x_j adds to `onto` of i and x_i to that of j cancel, in floating point
-  too: an error has the size of the differences, not of x.
+  With a symmetric W, the terms that x_i and x_j add at workers i and j cancel,
+  also in floating point: an error has the size of the differences, not of x.
 
   Args:
     onto: arrays, in whose dtypes differences are taken.
-    x: what travels; if decoded, in the form of `onto`.
-    topology: W, which has a round for each step in turn.
+    x: this worker's message; decoded, it has the form of `onto`.
+    topology: W; its rounds take turns from step to step.
     step: i32[]
     active: whether this worker takes part.
-    decode: of what travels.
+    decode: decodes a message.
   """
   rounds = topology(lax.axis_size(collectives.axis()))
 
@@ -75,7 +75,7 @@ def add_differences(
 
 
 def neighbor_mean(topology: Topology) -> Aggregator:
-  """One multiplication with W; `step` cycles through the topology's rounds.
+  """Multiplies by W once; `step` cycles through the topology's rounds.
 
   Raises:
     UserError: workers may be absent and a round is not symmetric, so that the
@@ -96,7 +96,7 @@ def neighbor_mean(topology: Topology) -> Aggregator:
 
 def strategy(topology: Topology = ring, period: int = 1) -> Strategy:
   """Args:
-  topology: of the neighbors.
+  topology: W.
   period: local steps between two exchanges, at least 1.
   """
 

@@ -4,9 +4,9 @@
   x_i(t+1) = sum_j W_ij (x_j(t) - eta y_j(t))
 
 y_i tracks the mean gradient: mean_i y_i == mean_i g_i at every step. The
-optimizer takes y_i for a gradient. Two vectors travel per step. A worker keeps
-o_i = y_i - g_i, to which it adds sum_j W_ij (y_j - y_i): rounding has the size
-of these differences and does not move the mean.
+optimizer uses y_i as the gradient. A worker sends two vectors per step. It
+stores o_i = y_i - g_i, to which it adds sum_j W_ij (y_j - y_i): rounding errors
+have the size of these differences and do not change the mean.
 
 Pu & Nedic, A distributed stochastic gradient tracking method, 2018.
 arXiv:1803.07741
@@ -28,7 +28,7 @@ class TrackingState(NamedTuple):
 
 
 def tracked(topology: Topology) -> Aggregator:
-  """Estimates of the mean gradient; sent when the step begins."""
+  """Estimates the mean gradient, and exchanges estimates before a step."""
 
   def init(tree):
     return TrackingState(norms.zeros(tree))

@@ -3,9 +3,9 @@
   a_i = g_i + e_i,    S_i = top_k(a_i),    G = S_1 + ... + S_P,  where + merges
   two messages and keeps k,    g <- G / P,    e_i <- a_i - S_i where G has it
 
-The published rule returns an entry to memory unless its index is in G; a part
-that one subtree drops is lost if its index survives through another one. With
-`conserve` the merging worker puts such parts into its own memory.
+The published rule keeps an entry in the residual unless its index is in G. If a
+subtree drops an entry whose index another subtree brings into G, the dropped
+value is lost. With `conserve` the merging worker keeps it in its own residual.
 
 Shi et al., A distributed synchronous SGD algorithm with global top-k
 sparsification for low bandwidth networks, 2019. arXiv:1901.04359
@@ -44,7 +44,7 @@ def tree(message, size: int):
   """As published: a reduction to worker 0, then a broadcast, any P.
 
   Returns:
-    The message, the same on all workers; what this one dropped; the bill.
+    The message, the same on all workers; what this worker dropped; the bill.
   """
   n = lax.axis_size(axis())
   hops = (2**r for r in range((n - 1).bit_length()))
@@ -62,8 +62,8 @@ def tree(message, size: int):
 def butterfly(message, size: int):
   """Partners exchange and merge: half the rounds of the tree, no broadcast.
 
-  Workers beyond a power of two first send to a partner and last receive from
-  it. A group of 2h workers drops the same entries; its first remembers them.
+  Workers beyond a power of two send to a partner first and receive from it
+  last. All 2h workers of a group drop the same entries; its first keeps them.
   """
   n, me = lax.axis_size(axis()), lax.axis_index(axis())
   core = 2 ** (n.bit_length() - 1)
@@ -87,7 +87,7 @@ def global_topk_mean(
   exchange: str = 'tree',
   selection: Selection = exact.selection(),
 ) -> Aggregator:
-  """Approximate top-k of the sum of all workers' top-k, over P."""
+  """The approximate top-k of the sum of all workers' top-k, divided by P."""
   if exchange not in EXCHANGES:
     remedy = nearest(exchange, EXCHANGES)
     raise UserError(f'exchange={exchange} of gtopk is unknown{remedy}')
@@ -122,7 +122,7 @@ def strategy(
 ) -> Strategy:
   """Args:
   density: k / n, above 0, at most 1, of each message and of what is applied.
-  conserve: whether the merging worker keeps what the published rule loses.
+  conserve: whether merging workers keep the values that are otherwise lost.
   exchange: 'tree', as published, or 'butterfly'.
   selection: how a worker's k largest are found; indices take 4 bytes each.
   """

@@ -3,11 +3,12 @@
   inside a group:    inner strategy among its workers, at every step
   between groups a:  y_ak <- outer strategy over a of y_ak, every `period` steps
 
-where y_ak is the k-th share of the mean of group a's models: the workers of a
-group send different shares over the slow link between groups, and exchange
-shares on the fast link inside before and after. Both levels are billed;
-`Traffic.local` are the bytes inside groups, and `config.group_link` is their
-link. With all-reduce inside and an average between it is hierarchical SGD.
+where y_ak is the k-th share of the mean of group a's models. The workers of a
+group send different shares over the slow link between groups; before and after,
+they exchange shares over the fast link inside the group. Both levels are
+billed: `Traffic.local` counts the bytes inside groups, whose link is
+`config.group_link`. With all-reduce inside groups and an average between them
+it is hierarchical SGD.
 
 Castiglia et al., Multi-level local SGD, 2021. arXiv:2007.13819; Wang et al.,
 Demystifying why local aggregation helps: convergence analysis of hierarchical
@@ -40,12 +41,12 @@ def strategy(
   outer: Strategy = local_sgd.strategy(1),
 ) -> Strategy:
   """Args:
-  size: workers of a group; it divides their number.
+  size: workers per group; it divides the number of workers.
   period: local steps between two runs of the outer strategy, at least 1.
-  inner: of the workers of a group.
-  outer: of the groups; its own period, and a schedule that it is given, count
-    its runs. One that exchanges gradients, also at first, needs period=1. It
-    sees a share of the model, as one vector: power_sgd finds no matrix in it.
+  inner: the strategy of the workers of a group.
+  outer: the strategy between groups; its own period, and any schedule, count
+    its runs. If it exchanges gradients, even only at first, it needs period=1.
+    It sees a share of the model as one vector, where power_sgd finds no matrix.
   """
   if inner.moments or outer.moments:
     raise UserError('hierarchical exchanges no moments of optimizers.')

@@ -4,15 +4,15 @@
 
 where C_l depends on layer l of n_l entries:
 
-  convolution      the filters with the largest mean |a|, as many as the rate
-                   r_l = r_max (N / n_l)^gamma, within r_min and r_max
+  convolution      keeps the filters with the largest mean |a|, a share of
+                   r_l = r_max (N / n_l)^gamma, clipped to r_min and r_max
   fully connected  2 bits: t for a >= t, -t for a <= -t, t = c mean |a|
-  below N entries  everything; so do biases and norms of any size
+  below N entries  uncompressed, as are biases and norms of any size
 
 Each worker serves a share of every layer: it receives that share from all
 workers, compressed, and sends the mean to all, dense, as published.
 
-J. Peng, Hylo, a thesis of 2021; not public: our reading of its summary.
+J. Peng, Hylo, a thesis of 2021; not public: this follows its summary.
 """
 
 from typing import NamedTuple
@@ -109,10 +109,10 @@ def strategy(
 ) -> Strategy:
   """Args:
   min_size: N, entries of the smallest layer that is compressed.
-  unit: of a convolution, `filter` or `slice` (kernels of one input channel).
+  unit: what convolutions keep, a `filter` or `slice` (of one input channel).
   level: value of a 2-bit code, `threshold` t (as published) or `mean` of |a|
     above t (ours: t removes at most t per step from a residual).
-  factor: c > 0, thresholds in mean magnitudes.
+  factor: c > 0, the threshold over the mean magnitude.
   max_rate, min_rate, exponent: 0 < r_min <= r_max <= 1, gamma >= 0.
   pull: what servers send: `dense` as published, or `compressed` (ours).
   """

@@ -2,8 +2,8 @@
 
   x_i <- 1/P sum_j x_j    every `period` steps
 
-A worker that does not wait sends its progress to a server, as in
-`parameter_server`; if all send at the same time, that is the same mean.
+An asynchronous worker sends its progress to a server, as in `parameter_server`;
+if all workers send at the same time, they receive the same mean.
 
 Stich, Local SGD converges fast and communicates little, 2019. arXiv:1805.09767;
 asynchronous: Liu et al., Asynchronous local-SGD training for language modeling,

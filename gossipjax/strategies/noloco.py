@@ -4,16 +4,17 @@
   s_i <- s_i + d_i,    x_i <- s_i
 
 every `period` steps, where s_i are the parameters from which worker i last
-started. The last term pulls the pair together; replicas never become equal. One
-vector travels, not two: with q_j = b x_j + (c - b) s_j, which is b x_j for the
-paper's b = c, d_i <- a d_i + mean(q_j) - c s_i. If all workers form one group
-it is DiLoCo with a heavy ball; with a = 0 and b = c = 1 it is pairwise
-averaging. Many workers in ever new random pairs stay together, in the second
-moment, for c < 2 (1 - a^2): 1.5 at a = 0.5, 0.38 at a = 0.9.
+started. The last term pulls the pair together; replicas never become equal. A
+worker sends one vector, not two: with q_j = b x_j + (c - b) s_j, which is b x_j
+for the paper's b = c, the update is d_i <- a d_i + mean(q_j) - c s_i. If all
+workers form one group it is DiLoCo with heavy-ball momentum; with a = 0 and
+b = c = 1 it is pairwise averaging. With many workers and new random pairs each
+time, the variance between replicas stays bounded for c < 2 (1 - a^2): 1.5 at
+a = 0.5, 0.38 at a = 0.9.
 
 Kolehmainen et al., NoLoCo: no-all-reduce low communication training method for
-large models, 2025. arXiv:2506.10911. The sign of its equation 2 is that of its
-code, which has plus for progress x - s.
+large models, 2025. arXiv:2506.10911. The sign in its equation 2 is taken from
+its code, which adds the progress x - s.
 """
 
 from typing import NamedTuple
@@ -41,13 +42,13 @@ NOT_CONSERVED = {'parameters': 'The outer momentum moves each worker further.'}
 class PairState(NamedTuple):
   start: Tree  # s_i, of this worker.
   velocity: Tree  # d_i.
-  mean: State  # Of the aggregator that takes the mean.
+  mean: State  # State of the aggregator that takes the mean.
 
 
 def pulled_momentum(
   momentum: float, stepsize: float, pull: float, mean: Aggregator
 ) -> Aggregator:
-  """The outer step, with any mean over neighbors in place of that of a pair."""
+  """The outer step, with any mean over neighbors instead of a pair's mean."""
 
   def init(tree):
     zeros = jax.tree.map(jnp.zeros_like, tree)
@@ -81,8 +82,8 @@ def strategy(
 ) -> Strategy:
   """Args:
   period: local steps between two exchanges, at least 1.
-  momentum, stepsize, pull: a, 0 to below 1, b > 0, c >= 0.
-  seed: of the random pairs, the same on all workers.
+  momentum, stepsize, pull: a from 0 to below 1, b > 0, c >= 0.
+  seed: random seed of the pairs, the same on all workers.
   schedule: rounds of pairs before they repeat, at least 1.
   """
   if not (0 <= momentum < 1 and stepsize > 0 and pull >= 0):

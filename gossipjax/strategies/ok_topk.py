@@ -3,12 +3,12 @@
   a_i = g_i + e_i,    S_i = top_k(a_i),    G = S_1 + ... + S_P where |.| >= t
   g <- G / P,    e_i <- a_i - S_i where G has it
 
-Each worker sends its entries to their owners, which add them up and send those
-above the threshold t, about k entries, to all. t is exact every `period` steps
-and reused in between. Each worker owns one of every P neighboring entries,
-which balances the owners without the paper's regions that change every 64
-steps. The local selection is exact unless `selection` is `reused`, which saves
-time, not bytes.
+Each worker sends its entries to their owners, which add them up and send the
+sums that reach the threshold t, about k entries, to all workers. t is computed
+exactly every `period` steps and reused in between. Each worker owns one of
+every P neighboring entries. This balances the owners without the paper's
+regions, which change every 64 steps. The local selection is exact by default;
+the selection `reused` saves time, not bytes.
 
 Li and Hoefler, Near-optimal sparse allreduce for distributed deep learning,
 2022. arXiv:2201.07598
@@ -41,10 +41,11 @@ class OkTopkState(NamedTuple):
 
 
 def _kth_of_all(magnitude: jax.Array, k: int):
-  """The k-th largest of all owners' entries, exactly, 4 bits in each round.
+  """Finds the k-th largest of all owners' entries exactly, 4 bits per round.
 
-  The largest threshold that k entries reach: in each round the owners count
-  theirs for 15 candidates. The paper gathers all sums, which are more bytes.
+  It is the largest threshold that k entries reach. In each round, owners count
+  their entries that reach each of 15 candidates. The paper gathers all sums,
+  which takes more bytes.
   """
   keys = find.keys(magnitude.astype(jnp.float32))  # It may be float64.
   mine = lax.top_k(keys, min(k, keys.size))[0]
@@ -63,7 +64,7 @@ def _kth_of_all(magnitude: jax.Array, k: int):
 def ok_topk_mean(
   density: float, period: int, selection: Selection = exact.selection()
 ) -> Aggregator:
-  """The about k largest entries of the sum of all workers' top-k, over P."""
+  """About k largest entries of the sum of all workers' top-k, divided by P."""
   sparse.count(density, 10**9)
   if period < 1:
     raise UserError(f'period of ok_topk must be at least 1 step, got {period}.')

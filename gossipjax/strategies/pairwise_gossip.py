@@ -2,8 +2,8 @@
 
   x_i, x_j <- (x_i + x_j) / 2
 
-The symmetric form of Jin et al.'s gossip, and AD-PSGD where a round has one
-pair: the mean of the workers is preserved.
+It is the symmetric form of Jin et al.'s gossip; with one pair per round it is
+AD-PSGD. The mean of the workers is preserved.
 
 Lian et al., Asynchronous decentralized parallel stochastic gradient descent,
 2018. arXiv:1710.06952; Boyd et al., Randomized gossip algorithms, 2006.
@@ -24,7 +24,7 @@ def strategy(
   period: local steps between two exchanges, at least 1.
   look_ahead: momentum whose Nesterov look-ahead is not exchanged, as in
     `pull_gossip`; 0 exchanges it, as AD-PSGD does.
-  seed: of the random pairs, the same on all workers.
+  seed: random seed of the pairs, the same on all workers.
   schedule: rounds of pairs before they repeat.
   """
 

@@ -3,7 +3,8 @@
   c <- c + mean_i (x_i - p_i),    x_i <- c,    p_i <- c
 
 where p_i is what worker i pulled last. The mean is over the workers that visit
-at the same time: all in the synchronous form, one in the asynchronous form.
+at the same time: all workers in the synchronous form, mostly one in the
+asynchronous form.
 
 Dean et al., Large scale distributed deep networks, 2012.
 """

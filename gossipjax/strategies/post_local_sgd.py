@@ -4,7 +4,7 @@
   x_i <- 1/P sum_j x_j    from then on, at multiples of `period` steps
 
 The momentum of the optimizer is kept at the switch. With switch = 0 it is local
-SGD, with a switch after the last step all-reduce.
+SGD; with a switch after the last step it is all-reduce.
 
 Lin et al., Don't use large mini-batches, use local SGD, 2020. arXiv:1808.07217.
 The default of `switch` is ours.
@@ -43,7 +43,7 @@ def switched(switch: int, before: Aggregator, after: Aggregator) -> Aggregator:
 def strategy(switch: int = 100, period: int = 16) -> Strategy:
   """Args:
   switch: steps of the first phase, at least 0.
-  period: local steps between two averages of the second, at least 1.
+  period: local steps between two averages of the second phase, at least 1.
   """
   if switch < 0:
     raise UserError(f'switch must be at least 0 steps, got {switch}.')

@@ -3,9 +3,9 @@
   M_i = g_i + e_i,    p <- mean_i M_i q,    p <- orthonormal columns of p
   q <- mean_i M_i^T p,    g <- p q^T,    e_i <- M_i - p q^T
 
-Two all-reduces of r (rows + columns) entries per matrix; q is the start of the
-next step. Vectors, and matrices that would not shrink, travel uncompressed.
-The last axis of a tensor is that of its columns.
+For each matrix, two all-reduces add up r * rows and r * columns entries; the
+next step starts from q. Vectors, and matrices that would not shrink, are sent
+uncompressed. The last axis of a tensor gives columns, all others give rows.
 
 Vogels et al., PowerSGD: practical low-rank gradient compression, 2019.
 arXiv:1905.13727
@@ -26,16 +26,16 @@ _LEFT = 1e-12  # Share of a squared norm below which all is rounding error.
 
 
 class PowerState(NamedTuple):
-  residual: Tree  # f32, shaped like the gradients; zeros of those not shrunk.
+  residual: Tree  # f32, shaped like the gradients; 0 where uncompressed.
   q: list[jax.Array]  # f32[columns, r] per matrix; the same on every worker.
 
 
 def orthonormal(p: jax.Array) -> jax.Array:
-  """Gram-Schmidt on the columns of f32[rows, r]; a redundant one is 0."""
+  """Gram-Schmidt on the columns of f32[rows, r]; dependent columns become 0."""
   dot = lambda a, b: (a * b).sum()  # In f32, also where @ rounds its operands.
   columns = []
   for i in range(p.shape[1]):
-    column = p[:, i]  # With a row of p.T, m @ q would compile as q.T @ m.T.
+    column = p[:, i]  # A row of p.T would make XLA compute m @ q as q.T @ m.T.
     before = dot(column, column)
     for other in columns:
       column -= dot(column, other) * other
@@ -47,7 +47,7 @@ def orthonormal(p: jax.Array) -> jax.Array:
 
 
 def _transposed_times(m: jax.Array, p: jax.Array) -> jax.Array:
-  """m.T @ p, which takes several times as long on a CPU."""
+  """Returns m.T @ p, several times faster on a CPU than by that expression."""
   return (p.T @ m).T
 
 
@@ -119,7 +119,7 @@ def low_rank_mean(rank: int, seed: int = 0) -> Aggregator:
 
 def strategy(rank: int = 2, seed: int = 0) -> Strategy:
   """Args:
-  rank: r >= 1, of every matrix.
-  seed: of the first q.
+  rank: r >= 1, for every matrix.
+  seed: random seed of the first q.
   """
   return Strategy(low_rank_mean(rank, seed), identity())

@@ -84,7 +84,7 @@ def strategy(
   period: tau >= 1, local steps between two exchanges.
   look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
     look-ahead is not exchanged; 0 if it has none.
-  seed: of the random workers, the same on all workers.
+  seed: random seed of the draws, the same on all workers.
   schedule: draws before they repeat, see `topology.random_targets`.
   """
 

@@ -2,9 +2,10 @@
 
   x_i <- (w x_i + sum of the m arrived x_j) / (w + m)
 
-Each worker sends to a target drawn uniformly from all workers and goes on; w
-is 1, or 2 for a worker that drew itself. What reaches an absent worker waits
-in its inbox. The mean of the workers is NOT preserved. The momentum is local.
+Each worker sends to a target drawn uniformly from all workers and does not wait
+for it; w is 1, or 2 for a worker that drew itself. Parameters sent to an absent
+worker wait in its inbox. The mean of the workers is NOT preserved. The momentum
+is local.
 
 Jin et al., How to scale distributed deep learning?, 2016. arXiv:1611.04581
 """
@@ -74,7 +75,7 @@ def strategy(
   period: tau >= 1, local steps between two exchanges.
   look_ahead: momentum of the local `optax.sgd(..., nesterov=True)`, whose
     look-ahead is not exchanged; 0 if it has none.
-  seed: of the random targets, the same on all workers.
+  seed: random seed of the targets, the same on all workers.
   schedule: draws before they repeat, see `topology.random_targets`.
   """
 

@@ -4,10 +4,11 @@
   (x_i, w_i) <- sum of the shares (x_j, w_j) / 2 that arrive and that stay
   z_i <- x_i / w_i
 
-Workers train on z. The sums of x and of w are preserved also if workers are
-absent: a share whose receiver is absent stays with its sender. A worker that
-does not wait sends its share to one other and steps with its weight (GoSGD).
-Where nobody gives to it, w halves with each share: below LEAST it gives zeros.
+Workers train on z. The sums of x and of w are preserved even if workers are
+absent: a share whose receiver is absent stays with its sender. An asynchronous
+worker sends a share to one other worker, and its step of z counts w times in x
+(GoSGD). While a worker receives nothing, its w halves with each share that it
+sends; with w below LEAST it sends zeros.
 
 Assran et al., Stochastic gradient push for distributed deep learning, 2019.
 arXiv:1811.10792; Kempe et al., Gossip-based computation of aggregate
@@ -35,7 +36,7 @@ from gossipjax.topology import Round, Topology, exponential
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms.flattened import flattened
 
-LEAST = 2.0**-40  # Long before x / w is 0 / 0.
+LEAST = 2.0**-40  # Far above the w at which x / w becomes 0 / 0.
 
 
 class PushSumState(NamedTuple):
@@ -65,7 +66,7 @@ def push_sum_mean(topology: Topology, weighted: bool = False) -> Aggregator:
   Args:
     topology: edges of each round.
     weighted: whether a step of z counts w times in x, as in GoSGD; if not, it
-      moves z by 1 / w, which is large for a worker of small weight.
+      counts once and moves z by 1 / w as much, which is large for a small w.
   """
 
   def init(tree):
@@ -93,8 +94,8 @@ def push_sum_mean(topology: Topology, weighted: bool = False) -> Aggregator:
 def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
   """Args:
   topology: directed or not; `exponential` sends to one worker per step, 1, 2,
-    4, ... hops away; a worker that does not wait draws one of them (in GoSGD
-    one of all, as in `complete`).
+    4, ... hops away. An asynchronous worker draws one of these targets; GoSGD
+    draws one of all workers, as with `complete`.
   period: local steps between two exchanges, at least 1.
   """
 

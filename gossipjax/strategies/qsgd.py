@@ -2,9 +2,9 @@
 
   g <- 1/P sum_i Q(g_i),    E Q(g) = g
 
-For unbiased compressors only: qsgd, terngrad (but for what it clips), or
-random_k(unbiased=True). Their error can exceed the gradient, with which error
-feedback would diverge. The mean over steps of the errors is zero.
+It takes unbiased compressors only: qsgd, terngrad (unbiased except for what it
+clips) or random_k(unbiased=True). Their error can exceed the gradient, so that
+error feedback would diverge. The mean of the errors over steps is zero.
 
 Alistarh et al., QSGD: communication-efficient SGD via gradient quantization and
 encoding, 2017. arXiv:1610.02132
@@ -33,7 +33,7 @@ NOT_CONSERVED = {
 def unbiased_mean(
   compressor: compressors.Compressor, seed: int = 0
 ) -> Aggregator:
-  """The mean of compressed trees, each with random numbers of its own."""
+  """The mean of compressed trees; each worker draws its own random numbers."""
 
   def update(tree, step, active):
     flat, unravel = ravel(tree)
@@ -54,7 +54,7 @@ def strategy(
 ) -> Strategy:
   """Args:
   compressor: Q, unbiased.
-  seed: of the random numbers of Q.
+  seed: random seed of Q.
   """
   if not compressor.unbiased:
     raise UserError(

@@ -2,8 +2,8 @@
 
   a_i = g_i + e_i,    g <- 1/P sum_i a_i on R,    e_i <- a_i off R
 
-where R are k entries drawn anew at every step. All workers draw the same ones,
-so that messages have no indices and add up in a ring all-reduce of k values.
+where R are k entries drawn anew at every step. All workers draw the same
+entries, so messages need no indices, and a ring all-reduce adds up k values.
 
 Stich et al., Sparsified SGD with memory, 2018. arXiv:1809.07599
 """
@@ -48,7 +48,7 @@ def random_k_mean(density: float, seed: int) -> Aggregator:
 def strategy(density: float = 0.01, seed: int = 0) -> Strategy:
   """Args:
   density: k / n, above 0, at most 1.
-  seed: of the entries drawn, the same on all workers.
+  seed: random seed of the entries, the same on all workers.
   """
   sparse.count(density, 10**9)  # An impossible density is refused at once.
   return Strategy(random_k_mean(density, seed), identity())

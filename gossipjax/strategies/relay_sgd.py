@@ -4,8 +4,9 @@
   x_i <- (y_i + sum_k m_k->i + (P - 1 - sum_k c_k->i) x_0) / P
 
 over the neighbors k of worker i in a tree, where y_i is the model after the
-local step and x_0 the initial one, which stands for those from whom nothing has
-arrived yet. A model at distance d arrives d - 1 steps late, and counts once.
+local step. The initial model x_0 replaces the models of workers from which none
+has arrived yet. A model from distance d arrives d - 1 steps late, and counts
+once.
 
 Vogels et al., RelaySum for decentralized deep learning on heterogeneous data,
 2021. arXiv:2110.04175
@@ -30,7 +31,7 @@ NOT_CONSERVED = {
 
 class RelayState(NamedTuple):
   first: Tree  # x_0; the same on every worker.
-  arrived: tuple[Tree, ...]  # Per set of edges the sum that came by its edge.
+  arrived: tuple[Tree, ...]  # Per matching, the sum that arrived on its edge.
   counts: tuple[jax.Array, ...]  # f32[]; models in each of these sums.
 
 
@@ -44,7 +45,7 @@ def binary(n: int) -> list[tuple[int, int]]:
   return [((i - 1) // 2, i) for i in range(1, n)]
 
 
-# Each tree, and how many sets of edges without a common worker it has at most.
+# Each tree, and the most matchings (edges without a common worker) it needs.
 TREES = {'chain': (chain, 2), 'binary': (binary, 3)}
 
 

@@ -4,9 +4,9 @@
 
 every `period` steps, where s are the parameters from which all workers last
 started, and rate is the inner learning rate; in between, parameters are
-averaged every `local_period` steps, too. At a constant rate it is DiLoCo with a
-heavy ball; under a schedule its momentum is rescaled with the rate. With a = 1
-and b = 0 it is local SGD.
+averaged every `local_period` steps, too. At a constant rate it is DiLoCo with
+heavy-ball momentum; under a schedule its momentum is rescaled with the rate.
+With a = 1 and b = 0 it is local SGD.
 
 Wang et al., SlowMo: improving communication-efficient distributed SGD with slow
 momentum, 2020. arXiv:1910.00643; constants are those of fairscale.
@@ -42,7 +42,7 @@ def slow_momentum(
   def update(progress, state, params=None):
     del params
     now = rate((state.outer_steps + 1) * period - 1)
-    # A schedule may be 0 there: then u stays, and a = 1 keeps the progress.
+    # The rate may be 0 here: then u stays, and s moves by a times the progress.
     moves, rated = now > 0, jnp.where(now > 0, now, 1.0)
     moved = jax.tree.map(
       lambda u, d: jnp.where(moves, momentum * u + d / rated, u).astype(
@@ -69,9 +69,9 @@ def strategy(
   """Args:
   period: local steps between two slow steps, at least 1.
   local_period: local steps between two plain averages; it divides `period`.
-  stepsize, momentum: a > 0, b, 0 to below 1, of the slow steps.
-  rate: of the inner optimizer by step; None is a constant one. A run gives the
-    schedule of `config.optimizer`.
+  stepsize, momentum: a > 0, and b from 0 to below 1, of the slow steps.
+  rate: learning rate of the inner optimizer by step; None is a constant rate.
+    A run passes the schedule of `config.optimizer`.
   """
   if not (stepsize > 0 and 0 <= momentum < 1):
     raise UserError(

@@ -5,13 +5,14 @@
 
 every `period` steps, where s are the parameters from which all workers last
 started and C keeps 1-3 % of each chunk in 2 bits. With b = 1, eta = 1 nothing
-is lost: P s + sum e equals sum (x + e) before. With b < 1 the residual decays
-as a momentum does. The paper takes the mean over all workers; its authors'
-code takes that of each entry over the workers that sent it.
+is lost: P s + sum e after an exchange equals sum (x + e) before it. With b < 1
+the residual decays as a momentum does. The paper takes the mean over all
+workers; its authors' code takes it, for each entry, over the workers that sent
+it.
 
 Sarfi et al., Communication efficient LLM pre-training with SparseLoCo, 2025.
 arXiv:2508.15706. Period, decay and density are those of the authors' run of 70
-B parameters, whose step was 1 at first and 0.4 at last.
+B parameters, whose eta was 1 at the start and 0.4 at the end.
 """
 
 import optax
@@ -37,8 +38,8 @@ def strategy(
   compressor: C.
   period: local steps between two exchanges, at least 1.
   decay, stepsize: b, 0 to 1, and eta > 0 of the outer steps.
-  over: 'all' workers, or 'senders': the mean of an entry is over those.
-  seed: of compressors that draw random numbers.
+  over: the workers of the mean: 'all', or the 'senders' of each entry.
+  seed: random seed, for compressors that draw random numbers.
   """
   if not (0 <= decay <= 1 and stepsize > 0):
     raise UserError(

@@ -2,8 +2,8 @@
 
   x_i[S] <- 1/P sum_j x_j[S]
 
-where S are a share p of the entries, drawn anew at every step from a seed that
-all workers share, so that messages have no indices. An entry is exchanged every
+where S is a share p of the entries, drawn anew at every step from a seed that
+all workers share, so that messages need no indices. An entry is exchanged every
 1/p steps on average; with a partition, once in each 1/p steps. The mean of the
 workers is preserved. With p = 1 it averages all parameters at every step.
 
@@ -41,7 +41,7 @@ def _in_turn(n: int, k: int, key: jax.Array, step, order):
     lambda: jax.random.permutation(jax.random.fold_in(key, step // rounds), n),
     lambda: order,
   )
-  first = jnp.minimum(step % rounds * k, n - k)  # The last few come twice.
+  first = jnp.minimum(step % rounds * k, n - k)  # The last turn repeats some.
   return lax.dynamic_slice(order, (first,), (k,)), order
 
 
@@ -75,7 +75,7 @@ def strategy(
   """Args:
   density: p, above 0, at most 1.
   period: local steps between two exchanges, at least 1.
-  seed: of the entries drawn, the same on all workers.
+  seed: random seed of the entries, the same on all workers.
   partition: whether entries take turns, in an order that is shuffled anew when
     all have been exchanged; else each exchange draws from all.
   """

@@ -4,10 +4,10 @@
   at t = t_f + tau:  (s_f, v_f) <- outer step on s_f with D_f,
                      x_i,f <- alpha x_i,f + (1 - alpha) s_f
 
-for each fragment f of the layers, once in `period` steps, t_f = f period / F
-steps into it and first after a whole period. alpha is the weight of the local
-value: 1 forgets the exchange, 0 forgets the local steps since it began. With
-one fragment, tau = 0 and alpha = 0 it is DiLoCo.
+for each fragment f of the layers, once in `period` steps, at t_f = f period / F
+steps into the period, and first after a whole period. alpha is the weight of
+the local value: 1 discards the exchange, 0 discards the local steps since it
+began. With one fragment, tau = 0 and alpha = 0 it is DiLoCo.
 
 Douillard et al., Streaming DiLoCo with overlapping communication, 2025.
 arXiv:2501.18512. Its fragments have 3 blocks of a transformer; here a layer is
@@ -55,7 +55,7 @@ def fragment_step(
     nothing = jax.tree.map(jnp.zeros_like, tree)
     return FragmentState(tree, outer.init(tree), mean.init(tree), nothing)
 
-  # Of steps done, from the first multiple of the period that counts.
+  # t: steps done, less the offset; the first exchange is after a whole period.
   due = lambda t: (t % period == 0) & (t >= period)
 
   def depart(tree, own, step):
@@ -83,7 +83,7 @@ def fragment_step(
     return lax.cond(due_now, outer_step, lambda: (tree, own))
 
   def split(state):
-    # No gradient leaves before the last one has arrived: all are the same.
+    # delay < period: only one gradient is in flight, so all entries are equal.
     own, memory = (state.start, state.outer), (state.mean, state.gradient)
     return own, memory, (state.gradient,) * delay
 
@@ -106,10 +106,10 @@ def strategy(
   """Args:
   period: H >= 1, local steps between two exchanges of a fragment.
   fragments: F, at most the number of layers.
-  delay: tau, local steps while an exchange is on its way, 0 to H - 1.
+  delay: tau, local steps while an exchange is in flight, 0 to H - 1.
   alpha: weight of the local value, 0 to 1.
   outer: the outer optimizer; see transforms/outer_optimizers.py.
-  compressor, decay, exchange, seed: of progress, as in `diloco`.
+  compressor, decay, exchange, seed: how progress is sent, as in `diloco`.
   pattern: 'strided', 'sequential' or 'balanced'; see transforms/fragments.py.
   """
   if not 0 <= delay < period:
@@ -122,7 +122,7 @@ def strategy(
     outer,
     progress_mean(compressor, decay, exchange, seed_of(f, seed)),
     period,
-    f * period // max(fragments, 1),  # `cut` refuses 0 in a sentence.
+    f * period // max(fragments, 1),  # `cut` raises a UserError for 0.
     delay,
     alpha,
   )

@@ -4,8 +4,8 @@
   g <- 1/P sum_i S_i,    e_i <- a_i - S_i,    U = union of the S_i's indices
 
 Each worker sends its entries to their owners, which add them up and send the
-sums on U to all: |U| entries, from k if all workers choose alike to P k. The
-scores are in compressors/metrics.py: plain, popularity, recent, two_budgets.
+sums on U to all: |U| entries, from k if all workers choose the same up to P k.
+Scores are in compressors/metrics.py: plain, popularity, recent, two_budgets.
 
 Wang, Liu, Wu, Communication usage optimization of gradient sparsification with
 aggregation, 2018. Metrics and numbers are not public: these are ours.
@@ -59,8 +59,8 @@ def union_mean(
   Args:
     density: k / n, above 0, at most 1.
     metric: scores the entries.
-    patience: steps that an entry waits at most, since each step first takes
-      its share of all entries in turn; None lets entries wait forever.
+    patience: most steps that an entry waits, since each step first sends the
+      next 1 / patience of all entries; None lets entries wait forever.
     selection: how the k highest scores are found, exactly or nearly.
   """
   if patience is not None and not selection.largest:
@@ -112,8 +112,8 @@ def strategy(
   metric: 'plain', 'popularity', 'recent' or 'two_budgets', see
     compressors/metrics.py; the mean square of two_budgets is that of a bucket.
   weight, decay, large: of the metrics, >= 0, 0 to below 1, > 0.
-  patience: steps that an entry waits at most, or None; it has to suffice for
-    each bucket.
+  patience: most steps that an entry waits, or None; enough steps to send all
+    entries of each bucket.
   selection: how the k highest scores are found, exactly or nearly.
   """
   if not (weight >= 0 and 0 <= decay < 1 and large > 0):
