@@ -5,9 +5,9 @@ a config.
 
 compressor      the type Compressor; none
 sparse          topk, topk_int8: few entries with their indices
-thresholded     threshold: those above one that is given
+thresholded     threshold: the entries above a given threshold
 random_indices  random_k: few entries whose indices follow from a seed
-cosines         encodes the cosine transform of blocks in place of entries
+cosines         encodes the cosine transform of blocks instead of entries
 chunked         chunk_topk: few entries of each chunk, in few bits
 quantised       int8, sign, two_bit: every entry in fewer bits
 low_bit         linear, e3m0: every entry in 2, 4 or 8 bits, a scale per block
@@ -15,7 +15,7 @@ stochastic      qsgd, terngrad: fewer bits, rounded at random without bias
 selections      how the k largest entries are found: one file per method
 metrics         scores of entries, other than their magnitude
 largest         finds the k largest magnitudes, exactly, in about one pass
-bisection       the threshold that enough magnitudes reach
+bisection       finds a threshold that a given number of magnitudes reach
 merging         adds sparse messages whose indices ascend
 layers          codecs of one weight of a network, cut into shares for servers
 rows            the rows of a matrix with the largest magnitude, with a bitmap

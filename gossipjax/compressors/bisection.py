@@ -1,4 +1,4 @@
-"""A threshold that enough entries reach, found by bisection, and these entries.
+"""Bisection for a threshold that enough entries reach, and these entries.
 
 Thresholds are keys: integers in the order of magnitudes.
 """
@@ -43,7 +43,7 @@ def reaching(x: jax.Array, key: jax.Array) -> jax.Array:
 def search(
   x: jax.Array, least: int, most: int, guess: jax.Array | None = None
 ) -> Search:
-  """Finds a key that `least` to `most` entries reach, or that of a tie."""
+  """Finds a key that `least` to `most` entries reach, or the key of a tie."""
   kind = jax.eval_shape(keys, x).dtype
   top = jnp.iinfo(kind).max
   zero, every = jnp.zeros((), kind), ~jnp.zeros(-(-x.size // 32), jnp.uint32)
@@ -81,7 +81,7 @@ def without_ties(x: jax.Array, s: Search, least: int, most: int) -> jax.Array:
   """A bitmap of `least` to `most` entries; of ties the lower indices."""
   start = 32 * jnp.arange(s.enough.size)
   # A loop, since under vmap a condition computes both branches. The highest key
-  # is the start of a search and was not counted.
+  # is the initial upper bound of a search, whose entries were not counted.
   ties = (s.reached > most) & (s.high < jnp.iinfo(s.high.dtype).max)
   few = lax.while_loop(
     lambda state: state[0],

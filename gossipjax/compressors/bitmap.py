@@ -27,7 +27,7 @@ def total(bits: jax.Array) -> jax.Array:
 
 
 def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
-  """The position in a word of its set bit of that rank, 0 to 31."""
+  """The position, 0 to 31, of the set bit with the given rank in each word."""
   place = jnp.zeros_like(rank)
   for half in (16, 8, 4, 2, 1):
     below = ones(bits & jnp.uint32(2**half - 1))
@@ -39,8 +39,8 @@ def _place(bits: jax.Array, rank: jax.Array) -> jax.Array:
 
 
 def _within(bits: jax.Array, word: jax.Array, rank: jax.Array) -> jax.Array:
-  """The position of the set bit of that rank, from the first word of a block
-  on."""
+  """The position of the set bit with the given rank, counted from the first
+  word of a block."""
   at = lambda word: bits.at[word].get(mode='fill', fill_value=0)
   half = _BLOCK
   while half := half // 2:
@@ -56,13 +56,13 @@ def indices(
 ) -> jax.Array:
   """Positions of the first `room` set bits, ascending, padded with `size`.
 
-  A block of words with set bits is written where its first one belongs; the
-  places behind it, up to the next block, find it there.
+  The number of each block of words with set bits is written at the place of its
+  first set bit; the places that follow, up to the next block, look it up there.
 
   Args:
     bits: u32[ceil(size / 32)].
-    room: static.
-    size: static.
+    room: static; length of the result.
+    size: static; number of bits.
     at_once: static; indices found together, which bounds the temporary arrays.
   """
   width = 32 * _BLOCK
@@ -76,8 +76,8 @@ def indices(
   at_once = min(room, at_once)
 
   def fill(i, found):
-    # The last turn begins earlier if it is not full, among positions that are
-    # found: the blocks that these are in give the same ones again.
+    # The last turn begins earlier if it is not full, among positions already
+    # found. These lie in their blocks, so that it finds the same ones again.
     begin = jnp.minimum(i * at_once, room - at_once).astype(jnp.int32)
     before = found[jnp.maximum(begin - 1, 0)]
     part = lax.dynamic_slice(found, (begin,), (at_once,))

@@ -30,9 +30,9 @@ class Chunks(NamedTuple):
 
 
 def _parts(size: int, chunk: int, density: float) -> list[tuple[int, int, int]]:
-  """Chunks, their width and the entries kept of each: all full ones, the rest.
+  """(chunks, width, entries kept of each) of all full chunks and of the rest.
 
-  The rest keeps its share, at least one entry.
+  The rest keeps the same share, at least one entry.
   """
   full, rest = divmod(size, chunk)
   parts = [(full, chunk, count(density, chunk))] if full else []
@@ -48,7 +48,7 @@ def _split(x: jax.Array, lengths) -> list[jax.Array]:
 
 
 def _to_levels(values: list[jax.Array]) -> Levels:
-  """From f32[chunks, k] of each part."""
+  """Encodes the values of each part, f32[chunks, k]."""
   codes, levels = [], []
   for part in values:
     magnitude = jnp.abs(part)
@@ -64,7 +64,7 @@ def _to_levels(values: list[jax.Array]) -> Levels:
 
 
 def _from_levels(message: Levels, parts) -> list[jax.Array]:
-  """The inverse, up to rounding to levels."""
+  """The inverse of `_to_levels`, up to rounding to levels."""
   kept = [rows * k for rows, _, k in parts]
   codes = _split(packing.unpack(message.codes, 2, sum(kept)), kept)
   levels = _split(message.levels, [rows for rows, _, _ in parts])
@@ -94,7 +94,7 @@ def _largest_of(x: jax.Array, parts):
 
 
 def _check(density: float, chunk: int, bits: int) -> None:
-  """Raises a UserError for arguments of no use."""
+  """Raises a UserError for arguments out of range."""
   if not 1 <= chunk <= 2**16:
     raise UserError(f'chunk must be from 1 to 65536 entries, got {chunk}.')
   if bits not in (2, 32):
@@ -108,11 +108,12 @@ def chunk_topk(
 ) -> Compressor:
   """The largest entries of each chunk, as signs times one of two levels.
 
-  2 bits and an index of 12 bits per entry (16 if a chunk is longer than 4,096),
-  and 8 bytes per chunk; an odd number of indices is filled up by one. A last,
-  shorter chunk keeps its share. Chunk, density, 2 bits and packed indices are
-  those of SparseLoCo's authors, whose chunks are blocks of 64 x 64; the levels
-  are ours (theirs are the means of 4 bins of a whole tensor).
+  It takes 2 bits and an index of 12 bits per entry (16 if a chunk is longer
+  than 4,096), and 8 bytes per chunk; 12-bit indices are padded to an even
+  number. A last, shorter chunk keeps the same share. Chunk, density, 2 bits and
+  packed indices are those of SparseLoCo's authors, whose chunks are blocks of
+  64 x 64; the levels are ours (theirs are the means of 4 bins of a whole
+  tensor).
 
   Sarfi et al., Communication efficient LLM pre-training with SparseLoCo, 2025.
   arXiv:2508.15706
@@ -120,7 +121,7 @@ def chunk_topk(
   Args:
     density: k / chunk.
     chunk: entries of a chunk; a shorter vector is one chunk.
-    bits: 2, or 32: the values as they are.
+    bits: of a value: 2, or 32, which keeps values as they are.
   """
   _check(density, chunk, bits)
 

@@ -1,4 +1,4 @@
-"""The type Compressor, and the codec that keeps all."""
+"""The type Compressor, and the codec that keeps all entries."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,8 +27,8 @@ class Compressor(NamedTuple):
     start: `() -> memory` of a codec that depends on earlier steps, else None.
     proceed: `(f32[n], key, step, memory) -> (message, memory)` of such a codec.
     unbiased: whether the mean of its random messages is the vector.
-    expands: whether its error can exceed the vector, in the mean; then error
-      feedback diverges.
+    expands: whether its error can on average exceed the vector; error feedback
+      then diverges.
   """
 
   compress: Callable[..., Message]
@@ -68,7 +68,7 @@ class Compressor(NamedTuple):
 
 
 def _zeros(compressor: Compressor, messages: Message, size: int) -> jax.Array:
-  """A sum of no messages."""
+  """The sum of no messages, f32[size] or wider."""
   first = jax.tree.map(lambda x: x[0], messages)
   one = jax.eval_shape(lambda m: compressor.decompress(m, size), first)
   return jnp.zeros(size, wide(one.dtype))
@@ -79,7 +79,7 @@ def mean_over_senders(
 ) -> jax.Array:
   """The mean of each entry over those of the stacked messages that have it.
 
-  An entry that decodes to zero is none.
+  A message does not have an entry that decodes to zero.
   """
 
   def add(found, message):
@@ -96,7 +96,7 @@ def needs_contraction(compressor: Compressor) -> None:
   """Refuses a codec whose error can exceed the vector.
 
   Raises:
-    UserError: it is one; error feedback would diverge.
+    UserError: the codec is such a one; error feedback would diverge.
   """
   if compressor.expands:
     raise UserError(
@@ -113,5 +113,5 @@ _NONE = Compressor(
 
 
 def none() -> Compressor:
-  """Every entry uncompressed: 4 bytes each; always equal to itself."""
+  """Keeps every entry, in 4 bytes each; each call returns the same object."""
   return _NONE

@@ -19,12 +19,12 @@ def matrix(side: int) -> np.ndarray:
 def in_cosines(side: int, codec: Compressor, over: str) -> Compressor:
   """Encodes coefficients of blocks of side x side entries, in order.
 
-  The last block is filled up with zeros. The transform is orthonormal: what is
-  withheld has the same norm in coefficients as in entries.
+  The last block is padded with zeros. The transform is orthonormal: an error
+  has the same norm in coefficients as in entries.
 
   Args:
-    side: of a block; 1 is no transform.
-    codec: of the coefficients, f32[entries, filled up to blocks].
+    side: width and height of a block; 1 is no transform.
+    codec: encodes the coefficients, f32[entries, padded to whole blocks].
     over: the mean of messages is over 'all', or for each coefficient over the
       'senders' whose message has it.
 

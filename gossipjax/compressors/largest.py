@@ -19,16 +19,16 @@ from gossipjax.norms import wide
 
 _ROOM = 8192  # Candidates at least; fewer would need a larger sample.
 _SAMPLED = 128  # Candidates expected in the sample; standard deviation 11.
-# Where sorting candidates beats searching them: an H200 took 0.26 against 1.24
-# ms for 25.6 M entries, 0.52 against 1.71 ms for 100 M. Loops are slow there,
-# as the host asks for their length at each turn. CPUs are faster by searching.
+# Where sorting candidates is faster than searching them: an H200 took 0.26, not
+# 1.24 ms for 25.6 M entries, and 0.52, not 1.71 ms for 100 M. Loops are slow on
+# GPUs, as the host reads their condition at each turn. CPUs search faster.
 _SORTING = ('gpu',)
 
 
 def _among(
   x: jax.Array, k: int, room: int, guess: jax.Array | None = None
 ) -> jax.Array:
-  """k to `room` indices, with the k largest, ascending, padded with n."""
+  """k to `room` indices, including the k largest; ascending, padded with n."""
   found = without_ties(x, search(x, k, room, guess), k, room)
   return bitmap.indices(found, room, x.size)
 
@@ -36,7 +36,7 @@ def _among(
 def _among_in_few_kernels(
   x: jax.Array, k: int, room: int, guess: jax.Array
 ) -> jax.Array:
-  """As `_among`; if the guess is right the host is asked once."""
+  """As `_among`; if the guess is right, the GPU waits for the host once."""
 
   def misleads(found):
     count = bitmap.total(found)
@@ -77,7 +77,7 @@ def _sorted(numbers: jax.Array) -> jax.Array:
 def _first_of(ranks: jax.Array, k: int) -> jax.Array:
   """Places of the k largest ranks, i32[k], ascending; of ties the first.
 
-  Those below 0 have no place; padded with the size.
+  Ranks below 0 are left out; the result is padded with the size of `ranks`.
   """
   least = _sorted(ranks)[-k]
   more, ties = ranks > least, ranks == least

@@ -1,4 +1,4 @@
-"""Codecs of one weight of a network, cut into a share for each server."""
+"""Codecs for one weight of a network, cut into one share per server."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Layer(NamedTuple):
   """A codec for one tensor that travels to n servers.
 
   Attributes:
-    shard: `f32[*shape] -> f32[n, ...]`; one share each, padded with zeros.
+    shard: `f32[*shape] -> f32[n, ...]`, a share per server, padded with zeros.
     compress: from all shares to a message with a leading axis of n.
     decompress: from the message of one share to that share.
     again: `shape of a share -> Layer`, the codec of a server's answer.
@@ -29,7 +29,7 @@ class Layer(NamedTuple):
 
   def join(self, shares: jax.Array, shape: Shape) -> jax.Array:
     """Joins shares to the tensor."""
-    # Padding is linear, and its transpose cuts the padding off.
+    # `shard` is linear; its transpose joins shares and cuts the padding off.
     like = jax.ShapeDtypeStruct(shape, shares.dtype)
     return jax.linear_transpose(self.shard, like)(shares)[0]
 
@@ -52,22 +52,21 @@ def _of_rows(shard, shape: Shape, rate: float, together: bool) -> Layer:
 
 
 def filters(shape: Shape, n: int, rate: float) -> Layer:
-  """Keeps of f32[..., in, out] `rate * out` filters, largest in mean magnitude.
+  """Keeps the `rate * out` filters of f32[..., in, out] with the largest mean
+  magnitude.
 
-  Their number is rounded up.
-
-  4 bytes per entry kept and, to each server, 1 bit per filter: a server has a
-  part of every filter, f32[out, d].
+  Their number is rounded up. Each entry kept takes 4 bytes, and each server
+  needs 1 bit per filter, as it has a part of every filter, f32[out, d].
   """
   shard = lambda x: _cut(x.reshape(-1, shape[-1]), n).swapaxes(1, 2)
   return _of_rows(shard, shape, rate, together=True)
 
 
 def slices(shape: Shape, n: int, rate: float) -> Layer:
-  """Keeps of f32[..., in, out] the kernels [...] of largest mean magnitude.
+  """Keeps the kernels [...] of f32[..., in, out] of largest mean magnitude.
 
-  4 bytes per entry kept and 1 bit per kernel: a server has some of the kernels,
-  f32[in * out / n, d], of which each worker sends the same number.
+  Each entry kept takes 4 bytes, and each kernel 1 bit. A server has some of the
+  kernels, f32[in * out / n, d], of which each worker sends the same number.
   """
   shard = lambda x: _cut(x.reshape(math.prod(shape[:-2]), -1).T, n)
   return _of_rows(shard, shape, rate, together=False)
@@ -80,11 +79,11 @@ LEVELS = {  # The value of a code, from |a| and the threshold t.
 
 
 def codes(shape: Shape, n: int, factor: float, level: str) -> Layer:
-  """Keeps all entries, in 2 bits each, and 4 bytes to each server.
+  """Encodes every entry in 2 bits, plus 4 bytes for each server.
 
   Args:
     shape: any.
-    n: servers.
+    n: number of servers.
     factor: the threshold over the mean magnitude.
     level: a key of LEVELS.
   """

@@ -32,9 +32,9 @@ def _repeated(scale: jax.Array, block: int, size: int) -> jax.Array:
 def linear(bits: int = 4, block: int = 256) -> Compressor:
   """Rounds to the nearest of 2^bits - 1 equidistant levels, symmetric to zero.
 
-  The outermost levels are plus and minus the largest magnitude of the block.
-  `bits` per entry, and 4 bytes per block. With 2 bits the levels are -1, 0, 1
-  times that magnitude.
+  The outermost levels are plus and minus the largest magnitude of the block. It
+  takes `bits` per entry, and 4 bytes per block. With 2 bits the levels are -1,
+  0, 1 times that magnitude.
 
   Args:
     bits: 2, 4 or 8.
@@ -67,9 +67,9 @@ def linear(bits: int = 4, block: int = 256) -> Compressor:
 def e3m0(block: int = 256) -> Compressor:
   """A sign and 3 bits of exponent: zero, or 2^-6 to 1 times the largest.
 
-  4 bits per entry, and 4 bytes per block. Powers of two are rounded to the
-  nearest in the logarithm; what is below 2^-6.5 of the block's largest
-  magnitude becomes zero. The paper gives neither scale nor zero: they are ours.
+  It takes 4 bits per entry, and 4 bytes per block. Magnitudes are rounded to
+  the power of two nearest in the logarithm; those below 2^-6.5 of the block's
+  largest become zero. The paper gives neither scale nor zero: they are ours.
 
   Douillard et al., Streaming DiLoCo with overlapping communication, 2025.
   arXiv:2501.18512

@@ -31,7 +31,7 @@ def in_order(message: Sparse) -> Sparse:
 
 
 def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
-  """The sum of two messages in order, in order again; a and b commute.
+  """The sum, in order, of two messages in order; a and b can be swapped.
 
   An entry's position is the sum of its ranks in both messages, so that nothing
   is sorted: O(k log k) with a smaller constant.
@@ -42,8 +42,8 @@ def merge(a: Sparse, b: Sparse, size: int) -> Sparse:
     size: of the vector.
 
   Returns:
-    `len(a) + len(b)` entries. For each index in both messages one entry is
-    left over; it has the index `size`, between the others.
+    `len(a) + len(b)` entries. For each index in both messages one of them is
+    empty: it stands between the others and has the index `size`.
   """
   below = ranks(b.indices, a.indices)
   up_to = ranks(a.indices, b.indices, side='right')

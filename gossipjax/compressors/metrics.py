@@ -1,12 +1,13 @@
-"""Scores that decide which entries are sent, beyond their magnitude.
+"""Scores that decide which entries are sent, not only by their magnitude.
 
   plain        |a_j|
   popularity   |a_j| (1 + lambda p_j),    p <- gamma p + (1 - gamma) [j in U]
   recent       an average of |a_j| over the latest steps, decaying with gamma
-  two_budgets  |a_j| if above c times its root mean square, the others only
-               after these and only from the previous U; at most k. Of at most
-               c^2 entries all are large, since none else can be, and all are
-               if there are neither large ones nor any of the previous U
+  two_budgets  large entries, whose |a_j| is at least c times the root mean
+               square of a, come first; then |a_j| of other entries, only from
+               the previous U; at most k. All entries count as large if there
+               are at most c^2, since none else could be, or if there are
+               neither large entries nor any of the previous U
 
 where U are the entries that any worker sent.
 

@@ -44,13 +44,14 @@ def unpack(packed: jax.Array, bits: int, size: int) -> jax.Array:
 
 
 def pack12(indices: jax.Array) -> jax.Array:
-  """Packs numbers below 4,096 two to three bytes: i[2 m] into u8[3 m].
+  """Packs pairs of numbers below 4,096 into three bytes: i[2 m] to u8[3 m].
 
-  The low 8 bits of the first; its high 4 in the low half of the second byte,
-  with the low 4 of the second number in the high half; its high 8.
+  The first byte has the low 8 bits of the first number. The second has the high
+  4 bits of the first number in its low half, and the low 4 bits of the second
+  number in its high half. The third has the high 8 bits of the second number.
 
   Raises:
-    ValueError: an odd count.
+    ValueError: the count is odd.
   """
   if indices.size % 2:
     raise ValueError(f'12-bit numbers come in pairs, not {indices.size}.')

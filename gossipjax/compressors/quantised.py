@@ -33,12 +33,12 @@ def largest_magnitude(x: jax.Array, axis: int | None = None) -> jax.Array:
 
 
 def int8() -> Compressor:
-  """Rounds to 255 levels of the largest magnitude: 1 byte per entry, 4 more."""
+  """Rounds to 255 levels up to the largest |x|: 1 byte per entry, plus 4."""
 
   def compress(x, key=None):
     del key
     needs_floats(x)
-    x = widened(x)  # In float16, 127 of its scale may overflow.
+    x = widened(x)  # In float16, 127 times the scale may overflow.
     scale = largest_magnitude(x) / 127
     codes = jnp.round(x / jnp.where(scale > 0, scale, 1)).astype(jnp.int8)
     return Quantised(codes, scale)
@@ -51,7 +51,7 @@ def int8() -> Compressor:
 
 
 def sign() -> Compressor:
-  """Signs times the mean magnitude: 1 bit per entry, 4 bytes more.
+  """Signs times the mean magnitude: 1 bit per entry, plus 4 bytes.
 
   Karimireddy et al., Error feedback fixes SignSGD, 2019. arXiv:1901.09847
   """
@@ -71,15 +71,15 @@ def sign() -> Compressor:
 def ternary(x: jax.Array, threshold: jax.Array) -> jax.Array:
   """Codes of 2 bits, u8[ceil(n / 4)]: 3 for x >= t, 2 for x <= -t, else 0.
 
-  1 is for an x that is not finite: it must reach whoever decodes it, or it
-  would stay in a residual for ever, unseen.
+  Code 1 marks an x that is not finite. It has to reach the receivers; otherwise
+  it would stay in a residual for ever, unseen.
   """
   codes = jnp.where(x >= threshold, 3, jnp.where(x <= -threshold, 2, 0))
   return packing.pack(jnp.where(jnp.isfinite(x), codes, 1), 2)
 
 
 def signs(codes: jax.Array, size: int) -> jax.Array:
-  """What ternary codes encode: f32[size] of -1, 0, 1, and NaN."""
+  """Decodes ternary codes: f32[size] of -1, 0, 1, and NaN."""
   codes = packing.unpack(codes, 2, size)
   found = (codes == 3).astype(jnp.float32) - (codes == 2).astype(jnp.float32)
   return jnp.where(codes == 1, jnp.nan, found)
@@ -88,7 +88,8 @@ def signs(codes: jax.Array, size: int) -> jax.Array:
 def two_bit(threshold: float = 0.5) -> Compressor:
   """MXNet's codec: t for x >= t, -t for x <= -t, else 0; 2 bits per entry.
 
-  The fourth code, which MXNet does not use, is NaN, for what is not finite.
+  The fourth code, which MXNet does not use, encodes values that are not finite;
+  it decodes to NaN.
 
   All workers know t. A step removes at most t from an entry of the residual;
   the rest of a larger entry stays there.

@@ -21,11 +21,12 @@ class Sampled(NamedTuple):
 def draw(key: jax.Array, size: int, k: int) -> jax.Array:
   """Draws k different indices below `size`, i32[k], ascending.
 
-  They are those of the k largest random numbers, which takes a 30th of the time
-  of `jax.random.choice` for 2.56 M, since that sorts all numbers.
+  These are the indices of the k largest of `size` random numbers. For a size of
+  2.56 M this takes a 30th of the time of `jax.random.choice`, which sorts all
+  numbers.
   """
   check_size(size)
-  # Without its sign a number is a non-negative float.
+  # Without the sign bit, the bits are those of a non-negative float.
   numbers = jax.random.bits(key, (size,), jnp.uint32) >> 1
   return largest.ascending(lax.bitcast_convert_type(numbers, jnp.float32), k)
 
@@ -33,7 +34,8 @@ def draw(key: jax.Array, size: int, k: int) -> jax.Array:
 def random_k(density: float = 0.01, unbiased: bool = False) -> Compressor:
   """Keeps `density * n` entries drawn without replacement.
 
-  4 bytes per entry and 4 for the seed, from which a receiver draws the indices.
+  It takes 4 bytes per entry, plus 4 for the seed, from which receivers draw the
+  indices.
 
   Stich et al., Sparsified SGD with memory, 2018. arXiv:1809.07599
 
@@ -60,6 +62,6 @@ def random_k(density: float = 0.01, unbiased: bool = False) -> Compressor:
       values = values * (size / values.size)
     return zeros.at[indices_of(message.seed, size)].set(values)
 
-  # |error|^2 of an unbiased one is (n / k - 1) |x|^2 in the mean.
+  # If unbiased, |error|^2 is (n / k - 1) |x|^2 on average.
   expands = unbiased and density <= 1 / 2
   return Compressor(compress, decompress, unbiased=unbiased, expands=expands)

@@ -20,8 +20,8 @@ def compress(matrices: jax.Array, k: int, together: bool) -> Rows:
   Args:
     matrices: f32[matrices, rows, d].
     k: static, 1 to rows.
-    together: whether all matrices keep the same rows, those largest in the
-      mean; for matrices that hold parts of the same rows.
+    together: whether all matrices keep the same rows, those with the largest
+      mean over matrices; for matrices that hold parts of the same rows.
   """
   scores = jnp.abs(matrices).mean(axis=2)
   if together:

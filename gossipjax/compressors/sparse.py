@@ -1,4 +1,4 @@
-"""Sparse messages: few entries with their indices; merging.py adds two."""
+"""Top-k codecs and their sparse messages; merging.py adds two messages."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ def count(density: float, size: int) -> int:
 
 
 def check_keeps(density: float, size: int, key: str = 'density') -> None:
-  """Raises a UserError for a density that is less than one of all entries."""
+  """Raises a UserError for a density that keeps less than one entry."""
   if round(density * size) < 1:
     raise UserError(
       f'{key}={density} keeps none of {size} entries; '
@@ -66,7 +66,7 @@ def choose(
     density: k / n.
     selection: how the entries are found.
     step: i32[], the same on all workers.
-    memory: of the selection, as its last call returned it.
+    memory: the selection's memory, as its last call returned it.
 
   Returns:
     The entries, and the new memory.
@@ -96,9 +96,9 @@ def _compressor(
   mean: Callable | None = None,
   subtract: Callable | None = None,
 ) -> Compressor:
-  """A compressor of the given functions, with a selection's memory.
+  """Returns a compressor of the given functions, with a selection's memory.
 
-  Its `compress` keeps no memory, so that it refuses a selection that needs one.
+  Its `compress` keeps no memory and so refuses a selection that needs one.
   """
 
   def compress(x, key=None):
@@ -138,13 +138,13 @@ def topk(
 ) -> Compressor:
   """Keeps the `density * n` largest entries (Aji & Heafield, 2017).
 
-  8 bytes per entry: f32 value, i32 index; 2 fewer with dtype bfloat16, and 2
-  fewer with the selection blockwise.
+  It takes 8 bytes per entry, an f32 value and an i32 index; 2 fewer with dtype
+  bfloat16, and 2 fewer with the selection blockwise.
 
   Args:
     density: k / n.
     selection: how the largest entries are found, exactly or nearly.
-    dtype: of the values that travel, float32 or bfloat16.
+    dtype: of the values that are sent, float32 or bfloat16.
 
   Raises:
     UserError: the density is not above 0 and at most 1, or the dtype is
@@ -181,7 +181,7 @@ def topk(
 def topk_int8(
   density: float = 0.01, selection: Selection = exact.selection()
 ) -> Compressor:
-  """Top-k with int8 values: 5 bytes per entry and 4 more.
+  """Top-k with int8 values: 5 bytes per entry, plus 4.
 
   Args:
     density: k / n.

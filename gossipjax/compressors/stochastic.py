@@ -1,7 +1,7 @@
 """Codecs that keep every entry, in fewer bits, rounded at random without bias.
 
-Unbiased codecs need no error feedback. Their error can exceed the vector, with
-which error feedback would diverge.
+Unbiased codecs need no error feedback. Their error can exceed the vector, so
+that error feedback would diverge.
 """
 
 import jax
@@ -31,15 +31,14 @@ def needs_key(key: jax.Array | None) -> None:
 def terngrad(clip: float | None = 2.5) -> Compressor:
   """Signs times the largest magnitude s, kept with probability |x| / s.
 
-  2 bits per entry, 4 bytes more.
+  It takes 2 bits per entry, plus 4 bytes.
 
   Wen et al., TernGrad: ternary gradients, 2017. arXiv:1705.07878
 
   Args:
-    clip: standard deviations to which larger entries are clipped first, which
-      is a bias: a tensor whose entries are nearly alike loses most of their
-      common part. None does not clip. A config cannot pass None, which means
-      the default there; 1e9 does not clip.
+    clip: standard deviations to which larger entries are clipped first. This is
+      a bias: a tensor whose entries are nearly equal loses most of their mean.
+      None does not clip. In a config None means the default; 1e9 does not clip.
 
   Raises:
     UserError: `clip` is not above 0.
@@ -66,13 +65,13 @@ def terngrad(clip: float | None = 2.5) -> Compressor:
   def decompress(message, size):
     return message.scale * signs(message.codes, size)
 
-  # But for what is clipped. The error of an entry is up to its distance from s.
+  # Unbiased except for clipping. A kept entry has an error of s - |x|.
   return Compressor(compress, decompress, unbiased=True, expands=True)
 
 
 def _near_one(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Rows over powers of two, which rounds nothing, and the exponents: squares
-  of the result neither underflow nor overflow."""
+  """Divides each row by a power of two, which is exact, so that squares neither
+  underflow nor overflow; also returns the exponents."""
   _, power = jnp.frexp(largest_magnitude(rows, axis=1))
   return jnp.ldexp(rows, -power[:, None]), power
 
@@ -87,11 +86,11 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
   and buckets of 512 entries.
 
   Args:
-    levels: s, from 1 (2 bits) by 7 (4 bits) to 127 (8 bits).
-    bucket: entries that share a norm.
+    levels: s, from 1 (2 bits) to 127 (8 bits); 7 is the most for 4 bits.
+    bucket: entries that share a norm, at least 1.
 
   Raises:
-    UserError: `levels` or `bucket` is outside of what is said above.
+    UserError: `levels` or `bucket` is out of its range.
   """
   if not 1 <= levels <= 127:
     raise UserError(f'levels must be from 1 to 127, got {levels}.')
@@ -118,6 +117,6 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Compressor:
     level = jnp.where(codes > levels, codes - 2**bits, codes)
     return level / levels * jnp.repeat(message.scale, bucket)[:size]
 
-  # |error|^2 is at most sqrt(bucket) / levels |x|^2 in the mean.
+  # On average |error|^2 is at most sqrt(bucket) / levels |x|^2.
   expands = levels**2 <= bucket
   return Compressor(compress, decompress, unbiased=True, expands=expands)

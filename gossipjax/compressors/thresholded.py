@@ -1,4 +1,4 @@
-"""Sparse messages of the entries above a threshold that is given."""
+"""Sparse messages of the entries above a given threshold."""
 
 import jax.numpy as jnp
 
@@ -10,13 +10,13 @@ from gossipjax.errors import UserError
 def threshold(threshold: float, density: float = 0.01) -> Compressor:
   """Keeps the entries with |x| >= threshold, the largest first.
 
-  A compiled program's messages have a fixed size, so that `density * n` entries
-  of 8 bytes travel however many are used. Further entries above the threshold
-  are left to the error feedback.
+  Messages of a compiled program have a fixed size, so that `density * n`
+  entries of 8 bytes are sent, however many are used. Further entries above the
+  threshold are left to the error feedback.
 
   Args:
     threshold: in units of x.
-    density: entries that a message has room for, over n.
+    density: k / n, where a message has room for k entries.
 
   Raises:
     UserError: the threshold is below 0, or the density not above 0 and at most

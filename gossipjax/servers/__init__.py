@@ -1,4 +1,4 @@
-"""Parameter servers whose work the workers share, for several strategies.
+"""Parameter servers sharded over the workers, for several strategies.
 
 boxes             messages whose size is chosen at run time
 sharded_server    each worker serves some entries of a sparse vector

@@ -3,8 +3,8 @@
 How many entries a message needs may be known only at run time, but a compiled
 message has a fixed size. Entries therefore travel in boxes, padded arrays of a
 few sizes: 5/8, 6/8, 7/8 and 8/8 of each power of two. All workers agree on the
-smallest box that fits, and the program branches on it, so that fewer entries
-are fewer bytes.
+smallest box that fits, and the program branches on its size, so that fewer
+entries take fewer bytes.
 """
 
 import functools
@@ -29,9 +29,9 @@ def boxed(need: jax.Array, least: int, most: int, move: Callable) -> tuple:
       of two or `most`, so that few programs are compiled.
 
   Returns:
-    What `move` returned, with what it takes to agree in the bill.
+    The results of `move`, and its bill plus that of agreeing on the box.
   """
-  # Sums and counts have 64 bits where those are enabled, and would travel so.
+  # Where JAX enables 64 bits, sums and counts have them and would be sent so.
   need, agreeing = collectives.all_max(need.astype(jnp.int32))
   powers = [2**e for e in range(_exponent(least), _exponent(most))]
   move = functools.partial(move, need)
@@ -50,11 +50,11 @@ def trimmed(
     need: entries in the fullest message, the same on all workers.
     box: room of the messages.
     send: `tree -> (tree, bill)`, a collective that keeps the last axis.
-    entries: arrays [..., box], of which the first entries count.
-    rest: arrays that are sent along, whole.
+    entries: arrays [..., box], which are filled from the start.
+    rest: arrays that are sent along, uncut.
 
   Returns:
-    The arrays that arrived, [..., box] with zeros behind; the rest; the bill.
+    The arrays that arrived, [..., box], padded with zeros; the rest; the bill.
   """
 
   def cut_to(size):
@@ -77,5 +77,5 @@ def _pad(box: int, x: jax.Array) -> jax.Array:
 
 
 def _exponent(size: int) -> int:
-  """Of the smallest power of two that is not smaller."""
+  """The exponent of the smallest power of two that is at least `size`."""
   return max(size - 1, 0).bit_length()

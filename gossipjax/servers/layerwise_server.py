@@ -23,11 +23,11 @@ def mean(
   Args:
     tensors: f32, of this worker.
     codecs: one for each tensor.
-    dtypes: of the means, in which they are sent unless they are compressed.
+    dtypes: of the means; uncompressed means are also sent in them.
     compress_pull: whether servers also compress what they send.
 
   Returns:
-    The means, of these types; what this worker withheld, as worker and as
+    The means, in these dtypes; what this worker withheld, as worker and as
     server; the bill.
   """
   mine = [c.compress(c.shard(x)) for c, x in zip(codecs, tensors, strict=True)]
@@ -62,8 +62,8 @@ def mean(
 def _withheld_by_servers(
   served: Sequence[jax.Array], shares: Sequence[jax.Array]
 ) -> list[jax.Array]:
-  """As in DoubleSqueeze: the residual of a server is in its own share, times
-  the number of workers."""
+  """The residuals of servers. As in DoubleSqueeze, each is in the server's own
+  share of its residual, times the number of workers."""
   n, me = lax.axis_size(axis()), lax.axis_index(axis())
   return [
     jnp.zeros_like(all_).at[me].set(n * (one - all_[me]))

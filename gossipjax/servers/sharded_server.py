@@ -1,9 +1,9 @@
-"""A parameter server for sparse messages, shared out over the workers.
+"""A parameter server for sparse messages, sharded over the workers.
 
-P neighboring entries are a block; each worker owns one of them. Neighbors,
-which tend to be large together, then have different owners. A hash of the
-block's number says which worker comes first, so that the entries of a channel,
-a fixed stride apart, have different owners too.
+P neighboring entries form a block; each worker owns one entry of each block.
+Neighbors, which tend to be large together, then have different owners. A hash
+of the block's number determines the owner of its first entry, so that entries a
+fixed stride apart, such as those of a channel, have different owners too.
 """
 
 import jax
@@ -64,7 +64,7 @@ def add_up(messages: Sparse, size: int) -> jax.Array:
 
 
 def _blocks(octets: jax.Array, share: int) -> jax.Array:
-  """Numbers of blocks as they travel, one larger, since 0 means no entry."""
+  """Decodes block numbers, sent as number + 1; 0, no entry, gives `share`."""
   number = packing.from_octets(octets)
   return jnp.where(number > 0, number - 1, share)
 
@@ -72,7 +72,7 @@ def _blocks(octets: jax.Array, share: int) -> jax.Array:
 def push(message: Sparse, size: int) -> tuple[jax.Array, jax.Array, Traffic]:
   """Sends every entry to its owner, which adds up what arrives.
 
-  An entry takes 4 bytes for its value and as few as suffice for the number of
+  An entry takes 4 bytes for its value, and the fewest that hold the number of
   its block.
 
   Args:
@@ -115,14 +115,14 @@ def pull(
 ) -> tuple[jax.Array, jax.Array, Traffic]:
   """Every owner sends its masked entries to all workers.
 
-  With the numbers of their blocks or with a bitmap of all it owns, whichever is
-  smaller.
+  They travel with the numbers of their blocks or with a bitmap of all entries
+  of the owner, whichever is smaller.
 
   Args:
     values: f32[share], of the entries that this worker owns.
     mask: bool[share], which of them it sends.
     size: of the whole vector.
-    k: entries of a message that was pushed; it sets the smallest box.
+    k: entries of a pushed message, which determines the smallest box.
 
   Returns:
     The whole vector, f32[size], with zeros where no entry arrived; which

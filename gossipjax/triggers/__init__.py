@@ -1,4 +1,4 @@
-"""When a worker's model, or a layer of it, is worth an exchange.
+"""Triggers: when a worker starts an exchange of its model, or of a layer.
 
 Every function exported here that returns a Trigger is a `trigger.name` of a
 config; adaptive_gossip uses them.
@@ -6,7 +6,7 @@ config; adaptive_gossip uses them.
 controls   fixed, random: decide without looking at the parameters
 drift      relative_drift, target_interval: distance from the last exchange
 published  norm_slope (EventGraD), step_size (SPARQ-SGD)
-trigger    the type Trigger, bounds on the interval, norms
+trigger    the type Trigger, limits on the steps between exchanges, norms
 """
 
 from gossipjax.triggers.controls import fixed, random

@@ -33,7 +33,7 @@ def random(rate: float = 0.08, seed: int = 0) -> Trigger:
     raise UserError(f'rate is a probability, 0 to 1, got {rate}.')
 
   def wants(step, who):
-    key = jax.random.key(seed)  # Within the program, see transforms/groups.py.
+    key = jax.random.key(seed)  # Inside the program, for transforms/groups.py.
     key = jax.random.fold_in(jax.random.fold_in(key, who), step)
     return jax.random.bernoulli(key, rate)
 

@@ -23,14 +23,14 @@ class Drift(NamedTuple):
 
 
 def relative_drift(scale: float = 6.0, decay: float = 0.9) -> Trigger:
-  """|x - s| / |s| > scale * (running mean of the same over one step).
+  """Fires if |x - s| / |s| > scale * running mean of this drift in one step.
 
-  The mean starts at zero, so that the first exchanges are more frequent. Stores
-  two copies of the parameters.
+  The mean starts at zero, so that the first exchanges are more frequent. The
+  trigger stores two copies of the parameters.
 
   Args:
-    scale: 0 fires after any change. For the published 12.5 steps per exchange
-      it is sqrt(12.5) if steps are noise and 12.5 if they have one direction.
+    scale: 0 fires after any change. The published 12.5 steps per exchange need
+      sqrt(12.5) if steps are noise and 12.5 if all have the same direction.
     decay: of the running mean, per step.
 
   Raises:
@@ -44,7 +44,7 @@ def relative_drift(scale: float = 6.0, decay: float = 0.9) -> Trigger:
     size = divisor(memory.shared)
     moved = distance(part, memory.last) / size
     mean = decay * memory.drift_per_step + (1 - decay) * moved
-    # Without a move there was no step; from zeros it is of no relative length.
+    # No move means no step; a step from zeros has no relative length.
     unknown = (moved == 0) | (size <= LEAST)
     mean = jnp.where(unknown, memory.drift_per_step, mean)
     drift = distance(part, memory.shared) / size
@@ -64,20 +64,21 @@ class Interval(NamedTuple):
 
 
 def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
-  """|x - s| / |s| > threshold; an exchange sets threshold *= (L* / L)^kappa.
+  """Fires if |x - s| / |s| > t; an exchange sets threshold t *= (L* / L)^kappa.
 
   L is the number of steps since the last exchange. Once it exceeds L* the
-  threshold falls, so that an exchange follows. It starts at L* times the first
-  step, for zeros in units of the parameters. Stores one copy of them.
+  threshold falls, so that an exchange follows. The threshold starts at L* times
+  the drift of the first step, which for parameters of zero is not relative. The
+  trigger stores one copy of the parameters.
 
-  With scope=local, L also ends when a neighbor talks. So the threshold of a
-  worker whose neighbors talk more often than every L* steps rises without
-  bound, and it only answers: on a ring every second worker.
+  With scope=local, an exchange that a neighbor starts also resets L. If that
+  happens more often than every L* steps, a worker's threshold rises without
+  bound and it never starts an exchange: on a ring, every second worker.
 
   Args:
     interval: L*, the intended steps per exchange; 12.5 saves 92 % of the
       traffic.
-    kappa: how fast the threshold adapts; 0 keeps it constant. Then exchanges
+    kappa: how fast the threshold adapts; 0 keeps it constant. Exchanges then
       become rarer as the learning rate falls, which scores better at the same
       bytes than a constant rate of exchanges (experiments/adaptive_gossip.py).
   """
@@ -87,7 +88,7 @@ def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
   def update(part, memory, step, who):
     since = memory.since + 1
     size = divisor(memory.shared)
-    # A layer of zeros has no relative drift: that from them is absolute.
+    # A layer of zeros has no relative drift, so that its drift is absolute.
     size = jnp.where(size > LEAST, size, 1)
     drift = distance(part, memory.shared) / size
     threshold = jnp.where(
@@ -99,7 +100,8 @@ def target_interval(interval: float = 12.5, kappa: float = 0.5) -> Trigger:
   def settle(part, memory, reset):
     change = (interval / jnp.maximum(memory.since, 1)) ** kappa
     before, after = divisor(memory.shared), divisor(part)
-    # From here on relative: no layer would move by so many times its norm.
+    # The layer is no longer zero: its absolute threshold becomes relative, as
+    # no layer would move by that many times its norm.
     unit = jnp.where((before > LEAST) | (after <= LEAST), 1, after)
     talked = Interval(part, memory.threshold * change / unit, jnp.int32(0))
     return select(reset, talked, memory)

@@ -23,10 +23,10 @@ class Slope(NamedTuple):
 def norm_slope(horizon: float = 1.0, warmup: int = 30) -> Trigger:
   """EventGraD: | |x| - |x sent| | >= threshold, layer by layer.
 
-  The threshold is the mean of the last two slopes of the norm, times `horizon`
-  at every step. With a horizon above 1 the threshold grows while nothing is
-  sent. It may grow faster than the norm changes; then no exchange follows.
-  Stores six numbers per layer.
+  An exchange sets the threshold to the mean of the last two slopes of the norm;
+  every step multiplies it by `horizon`. With a horizon above 1 the threshold
+  grows while nothing is sent. If it grows faster than the norm changes, no
+  exchange follows. The trigger stores six numbers per layer.
 
   Ghosh, Aquino, Gupta, EventGraD, 2021. arXiv:2103.07454
 
@@ -68,17 +68,17 @@ def step_size(
 ) -> Trigger:
   """SPARQ-SGD: |x - s|^2 > c_t eta_t^2 with c_t = squared_steps (t + 1)^growth.
 
-  The threshold falls with the learning rate, so that exchanges go on after it
-  drops. Stores one copy of the parameters.
+  The threshold falls with the learning rate, so that exchanges go on after the
+  rate drops. The trigger stores one copy of the parameters.
 
   Singh et al., SPARQ-SGD, 2019. arXiv:1910.14280
 
   Args:
     learning_rate: eta, a number; None takes the schedule.
-    squared_steps: c; 100 is the squared distance, over eta^2, of ten steps
-      with gradients of norm one in one direction.
-    growth: exponent of the growth of c with time; 0 is none.
-    schedule: eta by step. A run gives the schedule of `config.optimizer`.
+    squared_steps: c at the first step; 100 is the squared distance, over eta^2,
+      of ten steps with gradients of norm one in one direction.
+    growth: exponent of the growth of c with time; 0 is no growth.
+    schedule: eta by step. A run passes the schedule of `config.optimizer`.
 
   Raises:
     UserError: neither a learning rate nor a schedule is given, or a number is

@@ -1,4 +1,4 @@
-"""The type Trigger, limits on the interval of exchanges, and norms."""
+"""The type Trigger, limits on the steps between exchanges, and norms."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,22 +11,23 @@ from gossipjax.aggregator import Tree, select
 from gossipjax.errors import UserError
 
 Memory = Any
-LEAST = 1e-12  # A norm so small is that of zeros, to which nothing is relative.
+LEAST = 1e-12  # A smaller norm counts as zero, and no drift is relative to it.
 
 
 class Trigger(NamedTuple):
   """Decides from the parameters of one worker whether it starts an exchange.
 
-  A part is the tree of those parameters: one layer or the whole model.
+  A part is the tree of these parameters: one layer or the whole model.
 
   Attributes:
     init: `part -> memory`.
     update: `(part, memory, step, who) -> (wants, memory)`, after each local
-      step. wants is bool[]; `who` is the worker, or 0 if all decide together.
-    settle: `(part, memory, reset) -> memory`, after a possible exchange; reset,
-      bool[], tells whether one took place and counts.
-    shared: whether wants depends on step and who only.
-    per_layer: whether it is published for layers, not for the model.
+      step. `wants`, bool[], says whether the worker starts an exchange; `who`
+      is the worker's number, or 0 if all decide together.
+    settle: `(part, memory, reset) -> memory`, after a possible exchange;
+      `reset`, bool[], says whether one took place that resets the trigger.
+    shared: whether `wants` depends on `step` and `who` only.
+    per_layer: whether its paper applies it to each layer, not to the model.
   """
 
   init: Callable[[Tree], Memory]
@@ -83,8 +84,8 @@ def bounded(
 def of_first(trigger: Trigger) -> Trigger:
   """A trigger for rounds in which only worker 0 has stepped: only it decides.
 
-  The worker whose step it is has number 0. `random` therefore draws the same
-  numbers on all workers, each at steps of its own.
+  In an asynchronous exchange, the worker that has stepped is number 0. All
+  workers therefore draw the same numbers of `random`, each by its own steps.
   """
 
   def update(part, memory, step, who):

@@ -26,9 +26,9 @@ class Selection(NamedTuple):
   Attributes:
     select: `(f[n], k, step, memory) -> (i32[k], memory)`, distinct indices; an
       index of n means no entry. `step` is the same on all workers.
-    start: `() -> memory`, or None if earlier steps play no role.
-    narrow: `(i32[k], n) -> array`, the indices in the form that travels.
-    widen: `(array, n) -> i32[..., k]`, back; also of several messages.
+    start: `() -> memory`, or None if the selection has no memory.
+    narrow: `(i32[k], n) -> array`, the indices in the form that is sent.
+    widen: `(array, n) -> i32[..., k]`, its inverse, also for several messages.
     in_order: whether indices ascend.
     largest: whether every selected entry is at least as large as any other.
   """

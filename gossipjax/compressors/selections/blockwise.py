@@ -1,8 +1,8 @@
 """Selects the largest entry of each of k blocks; an index takes 16 bits.
 
-A block is every k-th entry, since neighboring entries tend to be large
-together. Unlike the exact selection it misses entries that share a block with a
-larger one.
+A block consists of every k-th entry, since neighboring entries tend to be large
+together. Unlike the exact selection, it misses entries that share a block with
+a larger one.
 """
 
 import jax
@@ -54,6 +54,6 @@ def _widen(places: jax.Array, size: int) -> jax.Array:
 
 
 def selection() -> Selection:
-  """2 bytes per index, in the order of the blocks; k is at least n / 2^16."""
+  """Indices take 2 bytes, in the order of blocks; k is at least n / 2^16."""
   narrow = lambda indices, size: (indices // indices.size).astype(jnp.uint16)
   return Selection(_select, None, narrow, _widen, in_order=False, largest=False)

@@ -5,5 +5,5 @@ from gossipjax.compressors.selections import Selection
 
 
 def selection() -> Selection:
-  """Of ties the lower indices; ascending, 4 bytes per index."""
+  """Of ties it selects lower indices; indices ascend and take 4 bytes each."""
   return Selection(lambda x, k, step, memory: (find.ascending(x, k), memory))

@@ -14,10 +14,11 @@ from gossipjax.errors import UserError
 
 
 def selection(period: int = 8) -> Selection:
-  """4 bytes for each of k indices, used or not, ascending.
+  """Indices ascend; k of them are sent in 4 bytes each, even if some are empty.
 
   A threshold that more than k or fewer than 0.8 k entries reach is corrected
-  and then kept. The paper does not correct it and sends all that reach it.
+  and then kept. The paper does not correct it and sends all entries that reach
+  it.
 
   Args:
     period: m, steps from one exact selection to the next.
@@ -27,7 +28,7 @@ def selection(period: int = 8) -> Selection:
 
   def exactly(x, k):
     indices = find.ascending(x, k)
-    # Not the smallest of them, which half of all steps would have to mend.
+    # Not the k-th magnitude, which half of all steps would have to correct.
     middle = find.above(x[indices], -(-85 * k // 100), -(-95 * k // 100))[1]
     return indices, middle
 

@@ -9,10 +9,11 @@ from gossipjax.errors import UserError
 
 
 def selection(rate: float = 0.01) -> Selection:
-  """4 bytes for each of k indices, used or not, ascending.
+  """Indices ascend; k of them are sent in 4 bytes each, even if some are empty.
 
   A threshold that more than k or fewer than 0.8 k entries reach is corrected.
-  In the paper, if too many reach it, a second selection among them follows.
+  The paper instead selects again among the entries that reach it, if they are
+  too many.
 
   Args:
     rate: size of the sample over that of the vector; paper: 0.001 to 0.01.
