@@ -96,7 +96,7 @@ def needs_contraction(compressor: Compressor) -> None:
   """Refuses a codec whose error can exceed the vector.
 
   Raises:
-    UserError: the codec is such a one; error feedback would diverge.
+    UserError: its error can exceed the vector; error feedback would diverge.
   """
   if compressor.expands:
     raise UserError(
