@@ -1,7 +1,7 @@
-"""Predicts seconds per step of every strategy.
+"""Predicts the seconds per step of every strategy.
 
-What a step costs one worker is measured on this machine, what it would send is
-counted, and the seconds of a link are modelled from both.
+The computing time of one worker is measured on this machine. Its traffic is
+counted, and the communication time on a link is modelled from that traffic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from gossipjax.training import momentum
 from gossipjax.training.loop import Interrupted
 from gossipjax.training.run import precision
 
-MANY = 10  # Strategies; to measure more takes minutes.
+MANY = 10  # Strategies; measuring more than these takes minutes.
 
 
 def chosen_link(
@@ -31,7 +31,7 @@ def chosen_link(
   bytes_per_s: float | None,
   config: ConfigDict,
 ) -> network.Link:
-  """From a preset's name, a JSON file or two numbers, else from the config.
+  """Resolves the link from a preset, a JSON file or numbers, else the config.
 
   Raises:
     UserError: there is no such link, or one of the two numbers is missing.
@@ -46,11 +46,13 @@ def chosen_link(
 
 
 def runs(config: ConfigDict) -> dict[str, ConfigDict]:
-  """The variants, all-reduce first; of a plain all-reduce, all strategies.
+  """Returns the config of each strategy to compare, by name, all-reduce first.
 
-  Of those that are added, optimizer and strategy agree on the momentum, and
-  none exchanges beside computing.
-  `config.seeds` is dropped: costs of steps, and pilots, use seeds of their own.
+  These are the variants, and all-reduce if no variant has it. A config of
+  all-reduce without variants gets all other strategies, too. In an added config
+  the optimizer and the strategy agree on the momentum, see `momentum.agree`,
+  and communication does not overlap with computing.
+  `config.seeds` is dropped: step costs and pilots use seeds of their own.
   """
   config = ConfigDict({**config, 'seeds': ()})
   found = dict(variants(config))
@@ -73,11 +75,12 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
 
 
 def check(config: ConfigDict) -> None:
-  """Refuses what nobody can train, or measure, before anything is measured.
+  """Rejects a config that cannot be trained or measured.
 
   Raises:
-    UserError: a variant differs in more than how it trains, or has seconds
-      that `advise` does not measure.
+    UserError: a variant has another task, split, or number of workers or steps,
+      or it uses a cluster, an engine or several devices per worker, whose
+      seconds `advise` does not measure.
   """
   if config.get('devices_per_worker', 0) > 1:
     raise UserError(
@@ -104,26 +107,26 @@ def forecasts(
   say: Callable[[str], None] = lambda sentence: None,
   interrupted: Callable[[], bool] = lambda: False,
 ) -> list[Forecast]:
-  """Measures all of a config's runs; the first is all-reduce.
+  """Forecasts a step of each strategy in `runs`; the first is all-reduce.
 
   Args:
     config: of a comparison or of one strategy.
-    known: runs of any config; they say who gets where all-reduce does.
-    say: told how many strategies are measured, if they are many, and a sentence
-      of each that is left out: its period is longer than the training, or the
-      config does not name it and it does not fit.
+    known: runs of any config, to estimate the risk of missing the target.
+    say: called with the number of strategies, if there are many, and with the
+      reason why one is left out: its period is longer than the training, or,
+      unless the config names it, it does not fit the config.
     interrupted: asked before each strategy.
 
   Raises:
     UserError: a strategy that the config names does not fit it.
-    Interrupted: somebody asked to stop.
+    Interrupted: `interrupted` returned True.
   """
   config = ConfigDict({**config, 'seeds': ()})  # They cost the same.
   named, tasks = dict(variants(config)), {}
   checked = [variant.check(name, run, tasks) for name, run in named.items()]
   task = checked[0].run.task
   params, _ = jax.eval_shape(task.begin, jax.random.key(0))
-  computing: dict[tuple[Any, ...], float] = {}  # Seconds; noise must not rank.
+  computing: dict[tuple[Any, ...], float] = {}  # Seconds, equal for equal work
   result = []
   measured = _that_exchange(runs(config), say)
   if len(measured) > MANY:
@@ -152,7 +155,7 @@ def forecasts(
 def _that_exchange(
   found: Mapping[str, ConfigDict], say: Callable[[str], None]
 ) -> dict[str, ConfigDict]:
-  """Those with a whole period in their steps; a sentence for each other one."""
+  """Drops runs shorter than the period of their strategy; `say` names them."""
   kept = {}
   for name, run in found.items():
     if (period := periods.longest(run.strategy)) <= run.steps:
@@ -166,7 +169,10 @@ def _that_exchange(
 
 
 def faster(found: list[Forecast], link: network.Link) -> list[Forecast]:
-  """Whose steps are faster than all-reduce's, the least expected time first."""
+  """Returns the strategies whose step is faster than all-reduce's.
+
+  They save more than NOISE, and are sorted by expected time to the target.
+  """
   dense, *others = found
   limit = (1 - NOISE) * dense.step_s(link)
   return sorted(
@@ -176,7 +182,7 @@ def faster(found: list[Forecast], link: network.Link) -> list[Forecast]:
 
 
 def warnings(found: list[Forecast]) -> list[str]:
-  """Where a forecast of seconds per step is to be doubted."""
+  """Warns of forecasts whose traffic depends on the gradients."""
   drawn = [f.name for f in found if not f.traffic.exact]
   if not drawn:
     return []

@@ -16,10 +16,10 @@ from gossipjax.errors import UserError
 
 
 def check(out: str) -> None:
-  """Refuses a file that cannot be drawn, before anything is measured.
+  """Rejects an output file that cannot be drawn, before anything is measured.
 
   Raises:
-    UserError: it ends in no kind of picture, or lies in no folder.
+    UserError: its suffix is not a picture format, or its folder does not exist.
   """
   path = pathlib.Path(out)
   kinds = [f'.{kind}' for kind in FigureCanvasBase.get_supported_filetypes()]
@@ -62,7 +62,7 @@ def draw(found: Sequence[Forecast], link: network.Link) -> Figure:
   units.ticks(axes.yaxis, 's')
   axes.grid(alpha=0.3)
   axes.spines[['top', 'right']].set_visible(False)
-  columns = -(-len(found) // 22)  # As many names as the picture is high.
+  columns = -(-len(found) // 22)  # A column of 22 names fits the height.
   figure.set_figwidth(7.5 + 1.8 * columns)
   legend(figure, axes.get_lines()[: len(found)], columns)
   return figure

@@ -1,20 +1,20 @@
-"""Which strategy to use: that of the least expected seconds."""
+"""Chooses the strategy to use, by expected seconds to the target."""
 
 from collections.abc import Sequence
 
 from gossipjax.advice.ranking import DENSE, Rank
 
-GAIN = 0.05  # Of all-reduce's seconds; who saves less does not replace it.
+GAIN = 0.05  # Of all-reduce's time; a strategy has to save more to replace it.
 
 
 def chosen(ranks: Sequence[Rank]) -> str:
-  """The name of the strategy to use.
+  """Returns the name of the strategy to use.
 
-  All-reduce, unless another strategy is expected to save more than GAIN of its
-  time to the target: all-reduce costs no accuracy.
+  It is all-reduce unless another strategy is expected to save more than GAIN of
+  its time to the target, since all-reduce costs no accuracy.
 
   Args:
-    ranks: the least expected seconds first.
+    ranks: sorted by expected seconds, ascending.
   """
   first, dense = ranks[0], dense_of(ranks)
   gains = first.expected < (1 - GAIN) * dense.expected

@@ -1,4 +1,4 @@
-"""Seconds per step of a strategy on any link, and against all-reduce."""
+"""Seconds per step of a strategy on any link, also relative to all-reduce."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from gossipjax.advice.risk import Risk
 from gossipjax.advice.step_traffic import StepTraffic
 from gossipjax.comparison import units
 
-BYTES_PER_S = np.geomspace(1e3, 1e13, 401)  # Where a break-even is searched.
+BYTES_PER_S = np.geomspace(1e3, 1e13, 401)  # To search for a break-even.
 
 
 class Forecast(NamedTuple):
@@ -20,9 +20,9 @@ class Forecast(NamedTuple):
   Attributes:
     name: of the strategy or variant.
     compute_s: seconds of the gradient and the optimizer.
-    select_s: seconds that the strategy adds, without the link.
+    select_s: seconds that the strategy adds, without communication.
     traffic: what it sends.
-    risk: that it misses the target, see risk.py.
+    risk: the risk of missing the target, see risk.py.
   """
 
   name: str
@@ -40,14 +40,14 @@ class Forecast(NamedTuple):
     return self.compute_s + self.select_s + self.comm_s(link)
 
   def expected(self, dense: 'Forecast', link: network.Link) -> float:
-    """Expected time to the target, over all-reduce's.
+    """The expected time to the target, relative to all-reduce's.
 
-    All-reduce is taken to reach it with its last step; a strategy that is
-    slower may need more steps than these.
+    All-reduce is assumed to reach it at its last step. A strategy that learns
+    more slowly may need more steps than all-reduce has.
 
     Args:
       dense: the forecast of all-reduce.
-      link: that is asked about.
+      link: the link that the user asks about.
     """
     whole = self.step_s(link) / dense.step_s(link)
     known = self.risk.relative_steps
@@ -56,13 +56,13 @@ class Forecast(NamedTuple):
 
 
 def break_even(mine: Forecast, dense: Forecast, link: network.Link) -> float:
-  """Bytes per second below which a strategy is faster than all-reduce.
+  """Finds the bandwidth below which a strategy is faster than all-reduce.
 
-  All else is as on the link.
+  All other properties of the link are kept.
 
   Returns:
-    0 if it never is within BYTES_PER_S, infinity if it always is; NaN if it is
-    only above some bandwidth.
+    Bytes per second; 0 if the strategy is never faster within BYTES_PER_S,
+    infinity if it always is, NaN if it is faster only above some bandwidth.
   """
 
   def gain(bytes_per_s: float) -> float:

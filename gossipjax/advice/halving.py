@@ -1,9 +1,9 @@
 """Successive halving: short trainings of many, longer ones of the best half.
 
-A strategy with a learning rate is a candidate. In each round all candidates
-train equally long, each with the whole schedule; all-reduce and the half with
-the lowest expected seconds, see `ranking`, at least KEPT, enter the next round.
-Seconds are for the requested link, so another link may keep other candidates.
+A candidate is a strategy with a learning rate. All candidates of a round train
+for the same number of steps, each with the whole schedule. All-reduce and the
+half of the others with the lowest expected seconds, see `ranking`, at least
+KEPT, enter the next round. Another link may thus keep other candidates.
 
 Jamieson and Talwalkar, Non-stochastic best arm identification, 2016.
 """
@@ -15,7 +15,7 @@ from gossipjax.advice.ranking import DENSE, Candidate, Curve, Rank, ranked
 from gossipjax.advice.risk import Risk
 from gossipjax.comparison.targets import SHARE
 
-KEPT = 2  # Strategies beside all-reduce of which a round drops none.
+KEPT = 2  # Strategies that a round keeps at least, beside all-reduce.
 
 
 class Round(NamedTuple):
@@ -42,7 +42,7 @@ def entering(ranks: Sequence[Rank]) -> list[Candidate]:
   """All-reduce and the others that enter the next round.
 
   Args:
-    ranks: of a round, the least expected seconds first.
+    ranks: of a round, the fewest expected seconds first.
   """
   every = [rank.candidate for rank in ranks]
   dense = [candidate for candidate in every if candidate.name == DENSE]
@@ -63,20 +63,20 @@ def halving(
   risks: Mapping[str, Risk] | None = None,
   share: float = SHARE,
 ) -> Halving:
-  """Asks for pilots and gets their curves, in the same order.
+  """Yields the pilots of a round; is sent their curves, in the same order.
 
   Args:
-    candidates: among them all-reduce, named DENSE.
+    candidates: including all-reduce, named DENSE.
     rounds: each with no fewer steps than the one before.
     full: steps of the training that is forecast.
     higher: whether large scores are good.
-    seed: the first.
-    told: called with the ranks of each round that is complete.
+    seed: the first of the consecutive seeds.
+    told: called with the ranks of each complete round.
     risks, share: see `ranked`.
 
   Returns:
-    A rank for each name of the last round, the least expected seconds first;
-    none if all-reduce diverged.
+    A rank for each name of the last round, the fewest expected seconds first;
+    [] if all-reduce diverged.
   """
   alive, ranks = [*candidates], []
   for steps, seeds in rounds:

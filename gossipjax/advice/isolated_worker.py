@@ -1,8 +1,8 @@
 """Runs one worker's program without the other workers, to time its own work.
 
 Each collective of the program is replaced by an echo: a result of the shape
-that P workers give it, made of this worker's own message. So selecting,
-packing, merging and unpacking run at their full size, and nothing is sent.
+that it has with P workers, made from this worker's own message. So selecting,
+packing, merging and unpacking run at their full size, but nothing is sent.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gossipjax.transforms import traced
 
 
 def alone(program: Callable[..., Any], workers: int) -> Callable[..., Any]:
-  """A worker's program as worker 0 runs it, receiving its own messages.
+  """Returns the program of worker 0, which receives its own messages only.
 
   Args:
     program: of one worker, under the axis `collectives.WORKERS`.
@@ -45,7 +45,7 @@ _ECHOES = {
   'psum': lambda eqn, workers, x: x * workers,
   'axis_index': lambda eqn, workers, x: jnp.int32(0),
   'all_gather': _gathered,
-  # Worker 0 gets everyone's first row.
+  # Worker 0 receives the first row of every worker.
   'all_to_all': lambda eqn, workers, x: jnp.broadcast_to(x[:1], x.shape),
   **dict.fromkeys(('pmax', 'ppermute'), lambda eqn, workers, x: x),
 }

@@ -1,8 +1,8 @@
-"""known_runs.csv: what the runs kept in the repository say of strategies.
+"""Reads known_runs.csv, the results of the runs kept in the repository.
 
-`python -m experiments.framework.results_page` writes it, so that an installed
-package has it too. It has a row for each strategy beside all-reduce. Whether a
-run gets to a target, and when, is there for several targets.
+`python -m experiments.framework.results_page` writes the file into the package,
+so that an installed package has it too. Each row compares a strategy with
+all-reduce. It tells whether and when a run reaches each of several targets.
 """
 
 import csv
@@ -13,16 +13,16 @@ from gossipjax.comparison.targets import SHARE
 from gossipjax.errors import UserError
 
 PATH = pathlib.Path(__file__).with_name('known_runs.csv')
-SHARES = (SHARE, 0.97, 0.95, 0.9)  # Of all-reduce's best score: the targets.
-FIELDS = ('missed', 'relative_steps')  # Of Known, with a column for each.
+SHARES = (SHARE, 0.97, 0.95, 0.9)  # Targets, as shares of all-reduce's best.
+FIELDS = ('missed', 'relative_steps')  # With a column per target.
 
 
 def kept(path: pathlib.Path = PATH, share: float = SHARE) -> list[Known]:
-  """What the package knows of strategies beside all-reduce.
+  """Reads the kept runs of strategies other than all-reduce.
 
   Args:
     path: a CSV file whose columns are those of `columns`.
-    share: of all-reduce's best score that is the target.
+    share: the fraction of all-reduce's best score that is the target.
 
   Raises:
     UserError: the share is none of SHARES.
@@ -42,11 +42,11 @@ def kept(path: pathlib.Path = PATH, share: float = SHARE) -> list[Known]:
 
 
 def column(field: str, share: float) -> str:
-  """That holds a field of Known, for a target."""
+  """The name of the column that holds a field of Known for a target."""
   return f'{field}_{share:g}' if field in FIELDS else field
 
 
 def columns() -> list[str]:
-  """All columns, in their order."""
+  """The names of all columns, in order."""
   names = [column(f, share) for f in Known._fields for share in SHARES]
   return list(dict.fromkeys(names))

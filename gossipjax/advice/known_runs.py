@@ -1,4 +1,4 @@
-"""Runs that are known, see known_file and known_workdirs: how far they are."""
+"""Known runs, see known_file and known_workdirs, and how near they are."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from gossipjax.config import defaults, given_arguments
 
 DENSE = answer.DENSE
 UNLIKE = 5  # Distance of runs that share neither task nor kind of model.
-IID = 'iid'  # The split that needs no word.
+IID = 'iid'  # The split that texts do not mention.
 FAMILIES = {
   'convolutional network': ('cnn', 'resnet', 'vgg', 'shallow'),
   'dense network': ('mlp', 'linear'),
@@ -19,22 +19,22 @@ FAMILIES = {
 
 
 class Known(NamedTuple):
-  """A run, and all-reduce beside it.
+  """A run, compared with all-reduce.
 
   Attributes:
-    table: where it comes from: a file of kept runs, or a workdir.
-    task, model: of the config; '' of a task without such an argument.
+    table: the source of the run: a file of kept runs, or a workdir.
+    task, model: names; model is '' if the task has no such argument.
     optimizer: its name.
     workers: how many.
     split: how examples are shared out: 'iid', 'dirichlet alpha=0.1'.
     strategy: its name, whatever the variant is called.
     score: name of the column, such as test_accuracy.
-    value: of the run, at its end or at its best.
-    dense: of all-reduce.
-    missed: share of the seeds that never get to a share of the best of
-      all-reduce, `config.target_share`; NaN if only the end is known.
-    relative_steps: to that target, over those of all-reduce, mean of the seeds
-      that reach it; infinite if none does, NaN if they are not known.
+    value: score of the run, the last or the best one.
+    dense: score of all-reduce.
+    missed: fraction of the seeds that miss the target, `config.target_share` of
+      the best score of all-reduce; NaN if it is unknown.
+    relative_steps: steps to that target over those of all-reduce, mean over the
+      seeds that reach it; infinite if none does, NaN if it is unknown.
     seeds: how many.
     arguments: of the strategy, see `given_arguments.told`.
   """
@@ -63,8 +63,8 @@ class Known(NamedTuple):
 def of_strategy(
   known: Iterable[Known], strategy: Mapping[str, Any]
 ) -> list[Known]:
-  """Those of a strategy with these arguments: with others, such as a longer
-  period, it may well miss what it reached.
+  """Returns the runs of a strategy with these arguments: with others, such as a
+  longer period, it may miss a target that it reached.
 
   Args:
     known: runs of any strategy.
@@ -105,7 +105,7 @@ def _split(given: Mapping[str, Any]) -> str:
 
 
 def training(what: Known | Identity) -> str:
-  """'cnn on fashion_mnist with sgd'; of examples that are not iid, also how."""
+  """'cnn on fashion_mnist with sgd', and the split unless it is iid."""
   model = f'{what.model} on ' if what.model else ''
   optimizer = f' with {what.optimizer}' if what.optimizer else ''
   split = f', {what.split}' if what.split != IID else ''
@@ -130,11 +130,11 @@ def family(model: str) -> str:
 
 
 def distance(known: Known, config: Mapping[str, Any]) -> tuple[int, float]:
-  """How far a run is from a config: (model and task, doublings of P).
+  """Returns how far a run is from a config: (level, doublings of P).
 
-  The first is 0 for the same task, model, split and optimizer, 1 with another
-  optimizer, 2 with another split, 3 for the same task, 4 for the same family of
-  networks, else UNLIKE.
+  The level is 0 for the same task, model, split and optimizer, 1 with another
+  optimizer, 2 with another split, 3 with another model, 4 with another task but
+  the same family of networks, else UNLIKE.
   """
   task, model, optimizer, workers, split = identity(config)
   alike = family(model) and family(model) == family(known.model)
@@ -150,16 +150,16 @@ def distance(known: Known, config: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def is_near(known: Known, config: Mapping[str, Any]) -> bool:
-  """Whether task, model, split and optimizer are the same, and P is alike.
+  """Whether task, model, split and optimizer are equal, and P within 2 times.
 
-  Their sizes, and the length of the training, may differ.
+  The size of the model and the length of the training may differ.
   """
   level, doublings = distance(known, config)
   return level == 0 and doublings <= 1
 
 
 def nearest(known: Iterable[Known], config: Mapping[str, Any]) -> list[Known]:
-  """The runs that are least far from a config, all at the same distance."""
+  """Returns the runs nearest to a config, all at the same distance."""
   by: dict[tuple[int, float], list[Known]] = {}
   for run in known:
     by.setdefault(distance(run, config), []).append(run)

@@ -1,4 +1,4 @@
-"""What is known of a config's strategies from kept runs, in words."""
+"""The known runs nearest to a config, in sentences and a table."""
 
 import math
 import pathlib
@@ -15,14 +15,14 @@ def told(
   config: Mapping[str, Any],
   folders: Sequence[str] = (),
 ) -> tuple[str, list[dict[str, Any]]]:
-  """What is known: sentences about the distance, and a table.
+  """Returns sentences about the nearest known runs, and a table of them.
 
-  Runs that share neither task nor kind of model are not shown.
+  Runs that share neither the task nor the kind of model are not shown.
 
   Args:
-    known: runs, also those of `folders`.
-    config: that is asked about.
-    folders: workdirs of the user; a sentence tells of which no run is shown.
+    known: all known runs, including those of `folders`.
+    config: the config that the user asks about.
+    folders: workdirs of the user; a sentence names each without a shown run.
   """
   head, table = _nearest(known, config)
   shown = {row['from'] for row in table}
@@ -76,7 +76,7 @@ def _nearest(
 
 
 def _score(known: Known, label: str) -> str:
-  """Of a run in the column of a score; '' in that of another one."""
+  """The cell of a run in a score's column; '' if the run has another score."""
   own = scores.label(known.score) == label
   return scores.told(known.score, known.value) if own else ''
 

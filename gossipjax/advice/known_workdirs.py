@@ -1,4 +1,4 @@
-"""Runs that are known from workdirs: of comparisons with an all-reduce."""
+"""Reads known runs from workdirs of comparisons that have an all-reduce."""
 
 import math
 import pathlib
@@ -14,24 +14,25 @@ from gossipjax.results import reader
 
 
 def with_kept(folders: Sequence[str], share: float) -> list[Known]:
-  """The runs that the package knows, and `of_workdirs`."""
+  """Returns the runs that the package keeps, and those of `of_workdirs`."""
   return [*known_file.kept(share=share), *of_workdirs(folders, share)]
 
 
 def of_workdirs(
   folders: Sequence[str | pathlib.Path], share: float = SHARE
 ) -> Iterator[Known]:
-  """Of each comparison, its runs beside its all-reduce.
+  """Yields the runs of each comparison other than its all-reduce.
 
-  Of variants that differ in the learning rate alone, the best is known: a
-  strategy that reached the target at one rate does not miss it by another.
+  Of variants that differ only in the learning rate, the best one counts: a miss
+  at one rate is no miss of a strategy that reaches the target at another.
 
   Args:
-    folders: workdirs; each counts once.
-    share: of all-reduce's best score that is the target, whichever theirs was.
+    folders: workdirs; a repeated one counts once.
+    share: the fraction of all-reduce's best score that is the target, in place
+      of the target in the config of a workdir.
 
   Raises:
-    UserError: a folder is no workdir with a finished run.
+    UserError: a folder is not a workdir with a finished run.
   """
   by_place = {pathlib.Path(f).resolve(): pathlib.Path(f) for f in folders}
   for folder in by_place.values():
@@ -40,7 +41,7 @@ def of_workdirs(
     found = answer.of({**summary, 'config': asked}, runs)
     if found is None or found.reference.score is None:
       continue
-    # Also of variants that diverged before their first record.
+    # Includes variants that diverged before their first record.
     configs = merged_by_name({**summary['config'], 'seeds': ()})
     if configs[found.dense]['strategy']['name'] != DENSE:
       continue
@@ -57,8 +58,8 @@ def _without_rate(config: Mapping) -> dict:
 
 
 def _waits(config: Mapping) -> bool:
-  """Whether all workers wait for each other, as `advise` takes it: the steps of
-  who does not are gradients of the fast ones."""
+  """Whether all workers wait for each other, as `advise` assumes: if they do
+  not, the steps of a run are mostly gradients of the fast workers."""
   cluster = config.get('cluster') or {}
   alone = cluster.get('asynchronous', bool(cluster)) or cluster.get('first')
   return not (alone or config.get('engine'))
@@ -67,15 +68,15 @@ def _waits(config: Mapping) -> bool:
 def _of_row(
   table: str, row: target_costs.Row, found: answer.Answer, config: Mapping
 ) -> Known:
-  """A row of an answer.
+  """Returns what a row of an answer tells of its run.
 
-  Where runs ended at a target, `missed` and `steps` are NaN: those that did not
-  get there might have reached another.
+  `missed` and `relative_steps` are NaN if all-reduce misses the target, or if
+  runs ended at a target of their own, which does not show who reaches another.
   """
   missed = steps = math.nan
   if found.share and found.reference.arrives:
     missed = [*row.each.values()].count(target_costs.NEVER) / len(row.each)
-    if missed in (0, 1):  # Of some seeds alone the steps are not kept.
+    if missed in (0, 1):  # If only some seeds miss it, steps are not kept.
       steps = row.steps / found.reference.steps
   return Known(
     table,

@@ -1,4 +1,7 @@
-"""The periods of a strategy, and what comes before them, from its config."""
+"""The periods and the one-time steps of a strategy, from its config.
+
+One-time steps are those before a switch, and those of a warm-up.
+"""
 
 import math
 from collections.abc import Mapping
@@ -10,22 +13,22 @@ from ml_collections import ConfigDict
 from gossipjax.config.parts import PARTS
 from gossipjax.transforms.warmup import Warmup
 
-LEAST, MOST = 16, 4096  # Steps that a mean is taken over.
-ONCE = {'switch', 'warmup', 'warmup.steps'}  # Arguments in such steps.
+LEAST, MOST = 16, 4096  # Bounds on the steps that a mean is taken over.
+ONCE = {'switch', 'warmup', 'warmup.steps'}  # Counts of one-time steps.
 
 
 def level(settings: Mapping[str, Any]) -> tuple[list[int], list[Any]]:
-  """The periods of a strategy's config, and the parts that may have others."""
+  """Returns a config's periods, and its parts, which may have further ones."""
   periods = [v for k, v in settings.items() if k.endswith('period') and v]
   parts = [v for v in settings.values() if isinstance(v, Mapping | ConfigDict)]
   return periods, parts
 
 
 def repeats(settings: Mapping[str, Any]) -> int:
-  """Steps after which traffic repeats, or a multiple of them.
+  """Returns the steps after which traffic repeats, or a multiple of them.
 
   A period within a part, such as the outer strategy of hierarchical, may count
-  runs of the part, so it multiplies those around it.
+  runs of the part, so it multiplies the periods around it.
 
   Args:
     settings: `config.strategy`, or a part of it.
@@ -35,7 +38,7 @@ def repeats(settings: Mapping[str, Any]) -> int:
 
 
 def longest(settings: Mapping[str, Any]) -> int:
-  """Steps after which a strategy has done all that it does, at least once.
+  """Returns the steps within which every periodic action happens at least once.
 
   Args:
     settings: `config.strategy`, or a part of it.
@@ -45,9 +48,9 @@ def longest(settings: Mapping[str, Any]) -> int:
 
 
 def cycle(settings: Mapping[str, Any]) -> int:
-  """Whole repetitions of the traffic, enough steps to take a mean over.
+  """Counts the steps of enough whole repetitions of the traffic for a mean.
 
-  Of traffic that repeats after more than MOST steps, MOST of them.
+  They are at least LEAST, and at most MOST even if traffic repeats later.
 
   Args:
     settings: `config.strategy`.
@@ -57,7 +60,7 @@ def cycle(settings: Mapping[str, Any]) -> int:
 
 
 def beginning(settings: Mapping[str, Any]) -> int:
-  """Steps that come only once: before a switch, of a warm-up.
+  """Returns the number of one-time steps at the beginning of a training.
 
   Args:
     settings: `config.strategy`, or a part of it.
@@ -68,9 +71,9 @@ def beginning(settings: Mapping[str, Any]) -> int:
 
 
 def _stages(settings: Mapping[str, Any]) -> list[int]:
-  """Where the stages of a warm-up end, in steps."""
+  """Returns the step at which each stage of a warm-up ends."""
   warmup = settings.get('warmup') or 0
-  if isinstance(warmup, int):  # Of a trigger.
+  if isinstance(warmup, int):  # A trigger's.
     return [warmup]
   if not (name := warmup.get('name')):
     return []
@@ -80,16 +83,16 @@ def _stages(settings: Mapping[str, Any]) -> list[int]:
 
 
 def phases(settings: Mapping[str, Any], steps: np.ndarray) -> np.ndarray:
-  """Labels steps: those with equal labels do equal work, exchanges aside.
+  """Labels steps; equal labels mean equal work, apart from exchanges.
 
   Args:
     settings: `config.strategy`.
     steps: i64[n], from 0 on.
 
   Returns:
-    i64[n, ...]: whether a step comes only once; the stage of the warm-up; for
-    each period of a part, such as a selection that is reused, whether one
-    begins.
+    i64[n, ...]: whether a step is a one-time step; the stage of the warm-up;
+    for each period of a part, such as that of a selection that is reused,
+    whether a new one begins.
   """
   found = [
     steps < beginning(settings),
@@ -103,11 +106,12 @@ def phases(settings: Mapping[str, Any], steps: np.ndarray) -> np.ndarray:
 def shortened(
   settings: Mapping[str, Any], share: float, within: str = ''
 ) -> dict[str, Any]:
-  """The settings for a shorter training, with the same share that comes once.
+  """Scales the one-time steps of a strategy to a shorter training.
 
   Args:
     settings: `config.strategy`, or a part of it.
-    share: of the steps, above 0. At least a step stays of what has some.
+    share: the fraction of steps that is left, above 0. A count of steps stays
+      at least 1.
     within: the name of the part, and a dot.
   """
   found = {}
@@ -121,12 +125,12 @@ def shortened(
 
 
 class Sample(NamedTuple):
-  """Steps that stand for all of a training.
+  """Steps that represent a whole training.
 
   Attributes:
     steps: i64[n], their numbers, in ascending order.
-    shares: f64[n], of the training, for which each stands; their sum is 1. It
-      is 0 of steps that only lead to those that follow.
+    shares: f64[n], the fraction of the training that each step represents;
+      their sum is 1. A step that only prepares later ones has 0.
   """
 
   steps: np.ndarray
@@ -134,14 +138,14 @@ class Sample(NamedTuple):
 
 
 def sample(settings: Mapping[str, Any], training: int | None = None) -> Sample:
-  """The beginning of a training, or MOST steps of it, and a cycle after it.
+  """Samples the one-time steps of a training, at most MOST, and a cycle.
 
-  With a period it is the second cycle: in the first one not every fragment of a
-  model is sent.
+  If traffic has a period, the second cycle counts: in the first one not every
+  fragment of a model is sent.
 
   Args:
     settings: `config.strategy`.
-    training: its steps; None: without a beginning.
+    training: steps of the training; None leaves the one-time steps out.
   """
   once, length = beginning(settings), cycle(settings)
   first = once + (length if repeats(settings) > 1 else 0)
@@ -156,8 +160,8 @@ def sample(settings: Mapping[str, Any], training: int | None = None) -> Sample:
 
 
 def _spread(steps: int) -> np.ndarray:
-  """The first steps; of more than MOST one of each of MOST stretches, drawn
-  since equal distances may miss a period."""
+  """The first steps; if they are more than MOST, one drawn from each of MOST
+  intervals, since equally spaced steps may miss a period."""
   if steps <= MOST:
     return np.arange(steps)
   ends = np.linspace(0, steps, MOST + 1).astype(int)

@@ -9,13 +9,13 @@ POINTS = 10  # Evaluations of a pilot.
 
 
 def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
-  """The config of a pilot: a short training with the whole schedule.
+  """Returns the config of a pilot: a short training with the whole schedule.
 
-  So are stages of a strategy: a switch, a warm-up.
+  The stages of a strategy, a switch or a warm-up, are shortened with it.
 
   Args:
-    base: of the variant, at full length.
-    pilot: what is trained.
+    base: config of the variant, at full length.
+    pilot: the pilot to train.
   """
   found = base.copy_and_resolve_references()
   share = pilot.steps / base.steps
@@ -34,7 +34,7 @@ def config_of(base: ConfigDict, pilot: Pilot) -> ConfigDict:
   found.strategy.update(periods.shortened(base.strategy, share))
   schedule = base.optimizer.get('schedule', '')
   if not isinstance(schedule, str) or ':' in schedule:
-    # It may have any arguments in steps.
+    # Any argument of this schedule may count steps.
     with found.optimizer.unlocked():
       found.optimizer.schedule_steps = base.steps
     return found

@@ -1,4 +1,4 @@
-"""What pilots a time allows: strategies, learning rates and steps."""
+"""Plans the pilots that fit a time limit: strategies, rates and steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -8,19 +8,19 @@ from ml_collections import ConfigDict
 from gossipjax.advice.halving import Round, survivors
 from gossipjax.advice.ranking import Candidate
 
-RATES = (1.0, 10**-0.5, 10**0.5)  # Times the config's.
-MOST, LEAST = 12, 2  # Strategies that are tried, all-reduce among them.
-SLOWER = 1.5  # A step of another strategy on this machine, over all-reduce's.
-SEEDS = 2  # Of the last round.
+RATES = (1.0, 10**-0.5, 10**0.5)  # Factors on the config's learning rate.
+MOST, LEAST = 12, 2  # Bounds on the strategies to try, all-reduce included.
+SLOWER = 1.5  # Assumed step time of a strategy here, over all-reduce's.
+SEEDS = 2  # In the last round.
 
 
 class Plan(NamedTuple):
-  """What is tried.
+  """The pilots to train.
 
   Attributes:
     names: of variants, all-reduce first.
-    rates: learning rates, times each variant's own.
-    rounds: of the halving.
+    rates: factors on each variant's own learning rate.
+    rounds: of successive halving.
   """
 
   names: list[str]
@@ -36,17 +36,17 @@ def least_steps(full: int) -> int:
 def planned(
   names: Sequence[str], full: int, seconds: float, step_s: float, begin_s: float
 ) -> Plan | None:
-  """As many strategies, rates and steps as the time allows.
+  """Plans as many strategies, then rates, then steps as the time allows.
 
   Args:
-    names: the most promising first, after all-reduce.
+    names: all-reduce, then the others, the most promising one first.
     full: steps of the config.
-    seconds: that all pilots may take.
-    step_s: of a step here.
-    begin_s: of a pilot besides its steps: loading, compiling.
+    seconds: the time limit of all pilots together.
+    step_s: seconds of a step of all-reduce on this machine.
+    begin_s: seconds of a pilot besides its steps, for loading and compiling.
 
   Returns:
-    None if the time allows none.
+    None if there is no time for the smallest plan.
   """
   least = least_steps(full)
   for count in range(min(len(names), MOST), LEAST - 1, -1):
@@ -65,7 +65,7 @@ def planned(
 
 
 def _work(count: int, rates: int) -> tuple[int, int]:
-  """Pilots of all rounds, and their steps over those of the first round."""
+  """Counts the pilots, and their steps in units of a first-round pilot's."""
   second = survivors(count - 1) + 1  # All-reduce stays.
   third = (survivors(second - 1) + 1) * SEEDS
   pilots = count * rates + second + third
@@ -75,7 +75,7 @@ def _work(count: int, rates: int) -> tuple[int, int]:
 def needed_s(
   full: int, step_s: float, begin_s: float, count: int = LEAST
 ) -> float:
-  """Seconds of the least plan for so many strategies, at one rate."""
+  """The seconds of the smallest plan for `count` strategies, at one rate."""
   pilots, steps = _work(min(count, MOST), 1)
   return pilots * begin_s + SLOWER * step_s * steps * (least_steps(full) + 1)
 
@@ -83,7 +83,7 @@ def needed_s(
 def candidates(
   plan: Plan, configs: Mapping[str, ConfigDict]
 ) -> Iterator[Candidate]:
-  """Each variant at each rate, those of all-reduce first."""
+  """Yields each variant at each learning rate, all-reduce first."""
   for name in plan.names:
     for factor in plan.rates:
       rate = configs[name].optimizer.learning_rate * factor

@@ -1,8 +1,8 @@
-"""Trains pilots: short trainings of the user's own config, on validation data.
+"""Trains pilots: short runs of the user's config, scored on validation data.
 
-What a pilot computes is learnt here; its seconds are those of a worker alone,
-see `step_cost`, and of the link, see `network`. Finished pilots are kept in the
-workdir and are not trained again.
+Pilots yield scores only. Their seconds are forecast from those of one worker
+alone, see `step_cost`, and of the modelled link, see `network`. Finished pilots
+are kept in the workdir and are not trained again.
 """
 
 import json
@@ -34,12 +34,12 @@ class Bench:
   Args:
     configs: of the variants at full length, by name; all-reduce is DENSE.
     own_s: seconds of a step of one worker alone, by name.
-    comm_s: seconds of communication per step of a whole training, by name, of
-      those that send the same whatever they train; a pilot may end in the
-      middle of a period. Of the others a pilot's own count.
-    link: the name that the configs' link has in records.
+    comm_s: mean communication seconds per step of a full-length training, by
+      name, of variants whose traffic does not depend on the gradients. They
+      replace a pilot's own, since it may end in the middle of a period.
+    link: the name of the configs' link in records.
     folder: of the pilots.
-    say: told a sentence after each pilot.
+    say: called with a sentence about each pilot that it trains.
     interrupted: asked after every step; True saves and stops.
   """
 
@@ -57,23 +57,23 @@ class Bench:
     self._comm_s = comm_s
     self._folder, self._say, self._interrupted = folder, say, interrupted
     self._tasks: dict[str, Any] = {}
-    self.metric = ''  # Column of the score that is judged, known after a pilot.
+    self.metric = ''  # Column of the score to rank by; set by the first pilot.
     self.higher = False  # Whether large values of it are good.
 
   def __call__(self, pilot: Pilot) -> Curve:
-    """Trains a pilot unless it is finished; an empty curve if it diverged."""
+    """Returns a pilot's curve, training it if needed; empty if it diverged."""
     name, rate = pilot.candidate
     config = config_of(self._configs[name], pilot)
     trial = trials.Trial(name, {}, config, self._place(pilot))
     known = workdir.summary(trial.folder) is not None
     summary = trials.finish(trial, self._interrupted, self._tasks)
-    # Of the task, since a pilot that diverged may have left no score.
+    # From the task, since a diverged pilot may have recorded no score.
     self.metric, self.higher = scores.of_task(
       config, next(iter(self._tasks.values()))
     )
     metric = self.metric
     records = record_file.columns(trial.folder / workdir.RECORDS)
-    # Each record of a pilot is scored, so a missing number is a NaN.
+    # Every record of a pilot has a score, so a missing one was a NaN.
     if summary.get('diverged') or np.isnan(records[metric]).any():
       self._say(f'{name}, learning rate {rate:.3g}: diverged')
       return Curve([], [])
@@ -91,7 +91,7 @@ class Bench:
 
   def _place(self, pilot: Pilot) -> pathlib.Path:
     name, rate = pilot.candidate
-    full = self._configs[name].steps  # Its schedule is scaled to a pilot's.
+    full = self._configs[name].steps  # The pilot's schedule depends on it.
     steps = f'steps={pilot.steps},of={full}'
     words = f'{steps},rate={rate:.3g},seed={pilot.seed}'
     return self._folder / name / words
@@ -104,7 +104,7 @@ class Bench:
     step_s: float,
     begin_s: float,
   ) -> Plan | None:
-    """`planned`, or what an earlier call with as many minutes did."""
+    """The plan of an earlier call with the same minutes, else `planned`."""
     path = self._folder / f'plan_of_{full}_steps.json'
     if path.exists():
       before, plan = workdir.read(path, tuple[float, Plan], _DELETE)
@@ -116,10 +116,10 @@ class Bench:
     return plan
 
   def timed(self, pilot: Pilot) -> tuple[float, float]:
-    """Seconds of a step, and of a pilot besides its steps, both here.
+    """Measures the seconds here of a step, and of a pilot besides its steps.
 
     Raises:
-      UserError: the pilot diverged, so that its steps say nothing.
+      UserError: the pilot diverged.
     """
     path = self._folder / 'timing.json'
     began = time.monotonic()
@@ -150,15 +150,15 @@ def run(
   """Trains the pilots of a plan.
 
   Args:
-    plan: what is tried.
+    plan: the strategies, learning rates and rounds to try.
     configs: of the variants at full length.
-    make: trains a pilot.
+    make: trains a pilot and returns its curve.
     higher: whether large scores are good.
-    until: `time.monotonic` after which no pilot begins.
+    until: the `time.monotonic` after which no pilot begins.
     risks: see `ranked`.
 
   Returns:
-    The ranks of each round that is complete; [] if none is, or if all-reduce
+    The ranks of each complete round; [] if none is complete, or if all-reduce
     diverged.
   """
   full, seed = configs[DENSE].steps, configs[DENSE].seed

@@ -1,7 +1,7 @@
-"""What is expected of each strategy: its best rate, and seconds to a target.
+"""Ranks strategies by expected seconds to a target, each at its best rate.
 
-Pilots show the rate, and when all-reduce is at the target; whole trainings show
-whether another strategy gets there, see `risk`.
+Pilots show the best rate, and when all-reduce reaches the target. Full-length
+trainings show whether another strategy reaches it, see `risk`.
 """
 
 import math
@@ -17,20 +17,20 @@ from gossipjax.comparison.target_costs import NEVER
 from gossipjax.results import crossing
 
 DENSE = 'all_reduce'
-# Goals of pilots, below the best score of all-reduce.
+# Goals of pilots: fractions by which they are worse than all-reduce's best.
 WORSE = (0.01, 0.02, 0.04, 0.08)
-_SECONDS = ('seconds', 'expected', 'low', 'high', 'whole')  # Of a Rank.
+_SECONDS = ('seconds', 'expected', 'low', 'high', 'whole')  # In a Rank.
 
 
 class Candidate(NamedTuple):
-  """What is tried: a variant's name, and a learning rate."""
+  """A variant's name, and the learning rate at which it is tried."""
 
   name: str
   rate: float
 
 
 class Curve(NamedTuple):
-  """What a pilot left: an entry for each evaluation; none if it diverged."""
+  """A pilot's evaluations, one entry for each; none if it diverged."""
 
   scores: Sequence[float]  # On validation data.
   seconds: Sequence[float]  # Computing and communication, since the start.
@@ -41,21 +41,20 @@ class Rank(NamedTuple):
 
   Attributes:
     candidate: at the best rate of its name.
-    seconds: what pilots alone forecast, to what all-reduce reaches, of a
-      training of full length: the mean over WORSE goals, of the mean over
-      seeds; one goal, or seed, is noise. Of pilots of full length the target is
-      the goal. One that is not reached costs the whole training and then
-      all-reduce's.
-    expected: seconds with the risk that it never gets there. If it does, it
-      takes as many steps as whole trainings that did, over all-reduce's, or if
-      none is known, as many seconds as to the scores that both pilots have.
-    low, high: with a risk, seconds if it gets there and if it never does.
-      Without one, and of all-reduce, `seconds` of the quickest seed to the
-      easiest goal, and of the slowest seed to the hardest.
-    first, score: the first and the best of the mean over seeds.
+    seconds: forecast from pilots alone, scaled to full length: the mean time of
+      the mean curve over seeds to the WORSE goals, since one goal or one seed
+      is noisy. Full-length pilots have one goal, the target. A missed goal
+      costs the whole training and then all-reduce's time to the hardest goal.
+    expected: seconds to the target, with the risk of missing it. If it is
+      reached, the time follows from the relative steps of known trainings, or,
+      if there are none, from how fast both pilots reach the same scores.
+    low, high: with a risk, seconds if the target is reached and if it is
+      missed. Without a risk, as for all-reduce, `seconds` of the fastest seed
+      to the easiest goal, and of the slowest seed to the hardest goal.
+    first, score: the first and the best score of the mean curve over seeds.
     whole: seconds of a training of full length.
     steps, seeds: of the pilots.
-    risk: that `expected` counts; None of all-reduce, and of whole trainings.
+    risk: included in `expected`; None for all-reduce and full-length pilots.
   """
 
   candidate: Candidate
@@ -72,7 +71,7 @@ class Rank(NamedTuple):
 
   @property
   def misses(self) -> bool:
-    """Whether it is taken to miss the target for certain."""
+    """Whether the candidate is assumed to miss the target for certain."""
     return self.risk is not None and self.low == self.high < NEVER
 
 
@@ -84,15 +83,15 @@ def ranked(
   risks: Mapping[str, Risk] | None = None,
   share: float = targets.SHARE,
 ) -> list[Rank]:
-  """A rank for each name, at its best rate, the least expected seconds first.
+  """Ranks each name at its best rate, the fewest expected seconds first.
 
   Args:
     curves: of each candidate, one for each seed.
     steps: of the pilots.
     full: steps of the training that is forecast.
     higher: whether large scores are good.
-    risks: by name, of all but all-reduce. Pilots of full length need none.
-    share: of all-reduce's best score that is the target.
+    risks: by name, except all-reduce's. Full-length pilots need none.
+    share: the fraction of all-reduce's best score that is the target.
   """
   means = {c: mean for c, each in curves.items() if (mean := _mean(each))}
   dense = [mean for c, mean in means.items() if c.name == DENSE]
@@ -125,11 +124,11 @@ def _with_risk(
   higher: bool,
   share: float,
 ) -> Rank:
-  """With the risk of missing the target.
+  """Adds the risk of missing the target to a rank.
 
-  Where no whole training is known to get there, the pilots tell how long it
-  takes. A candidate that does not reach the target in pilots, and whose best
-  score is no better than all-reduce's first one, is taken to miss it.
+  If no known training reaches the target, the pilots tell how long that takes.
+  A candidate is assumed to miss the target if its pilots miss that of the
+  pilots of all-reduce and do not get beyond all-reduce's first score.
   """
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank
@@ -179,7 +178,7 @@ def _seconds(curve: Curve, target: float, higher: bool) -> float:
 
 
 def _relative(mine: Curve, dense: Curve, higher: bool) -> float:
-  """Seconds over all-reduce's, to the scores that both have: their median."""
+  """The median ratio of seconds to all-reduce's, at scores that both reach."""
   each = [
     seconds / _seconds(dense, score, higher)
     for score in dense.scores
@@ -189,8 +188,8 @@ def _relative(mine: Curve, dense: Curve, higher: bool) -> float:
 
 
 def _mean(curves: Sequence[Curve]) -> Curve | None:
-  """Of the seeds, at each evaluation that all have: in virtual time one may end
-  early, at its target; None if a seed diverged."""
+  """The mean curve over the evaluations that all seeds have, as in virtual time
+  a seed may end early, at its target; None if a seed diverged."""
   if not all(len(c.scores) and np.isfinite(c.scores).all() for c in curves):
     return None
   shared = min(len(c.scores) for c in curves)

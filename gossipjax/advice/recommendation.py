@@ -1,4 +1,4 @@
-"""What to use, and why, in words: after pilots, or without any."""
+"""The recommendation and its reasons in words, with or without pilots."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,19 +13,19 @@ from gossipjax.comparison.target_costs import NEVER
 from gossipjax.comparison.targets import SHARE
 from gossipjax.comparison.units import duration
 
-SHOWN = 2  # Strategies that are named beside the one to use.
+SHOWN = 2  # Alternatives that are named when all-reduce is recommended.
 
 
 def tried(
   ranks: Sequence[Rank], full: int, more: str, share: float = SHARE
 ) -> str:
-  """What is recommended after pilots, in sentences.
+  """Returns the recommendation after pilots, in sentences.
 
   Args:
-    ranks: of the last complete round, the least expected seconds first.
+    ranks: of the last complete round, sorted by expected seconds.
     full: steps of the config.
-    more: the command that leaves a config for whole trainings; '' if this did.
-    share: of the best score of all-reduce that is the target.
+    more: the command that writes a config for `run`; '' if this one did.
+    share: the fraction of all-reduce's best score that is the target.
   """
   first, dense, name = ranks[0], dense_of(ranks), chosen(ranks)
   if name != DENSE:
@@ -74,12 +74,12 @@ def left_out(
   planned: Sequence[str],
   untried: Mapping[str, Sequence[str]],
 ) -> str:
-  """The strategies that the longest pilots do not show; '' if there is none.
+  """Names the strategies that are not in the last round; '' if there are none.
 
   Args:
     rounds: the ranks of each round.
-    planned: of which there are pilots.
-    untried: others, by the reason.
+    planned: the strategies of the first round.
+    untried: the strategies without a pilot, by the reason.
   """
   last = {rank.candidate.name: rank for ranks in rounds for rank in ranks}
   names = [[rank.candidate.name for rank in ranks] for ranks in rounds]
@@ -106,7 +106,7 @@ def left_out(
 
 
 def _why(rank: Rank) -> str:
-  """Both outcomes, and what kept trainings say of them."""
+  """States the time if the target is reached or missed, and the risk."""
   if rank.risk is None:
     end = ', or never got there' if rank.high == NEVER else ''
     return (
@@ -133,9 +133,9 @@ def _time(seconds: float) -> str:
 
 
 def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
-  """The table of what was tried, the least expected seconds first.
+  """Returns a table row for each tried strategy, in the order of `ranks`.
 
-  Without risks the pilots were whole trainings, and the interval is theirs.
+  Without risks, the pilots were full-length, and the interval is that of seeds.
   """
   risks = any(rank.risk is not None for rank in ranks)
   low, high = 'time if the target is reached', 'time if all-reduce follows'
@@ -172,11 +172,11 @@ def _ratio(dense: Rank, rank: Rank) -> str:
 
 
 def by_known(found: Sequence[Forecast], link: network.Link) -> str:
-  """What kept trainings of the same kind recommend; '' if there are none.
+  """Says what kept trainings of the same kind recommend; '' without any.
 
   Args:
     found: forecasts of a step, all-reduce first.
-    link: that is asked about.
+    link: the link that the user asks about.
   """
   dense, *others = found
   known = [f for f in others if f.risk.of_the_same]

@@ -1,9 +1,9 @@
-"""How likely a strategy misses the target, by kept whole trainings.
+"""The probability that a strategy misses the target, by known full trainings.
 
-The target is a share of the best score of all-reduce, see known_file.
+The target is a fraction of the best score of all-reduce, see known_file.
 
-A pilot is too short to see it: a strategy ahead after a quarter of the steps
-often never arrives, and one that lags often does, see
+A pilot is too short to show it: a strategy that leads after a quarter of the
+steps often misses the target, and one that lags often reaches it, see
 `experiments/advice_quality.py`.
 """
 
@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import Known
 
-PRIOR = 2  # A wider group's estimate counts as so many trainings of the next.
+PRIOR = 2  # A wider group's estimate weighs as many trainings of the next.
 
 
 class Group(NamedTuple):
-  """Whole trainings of a strategy.
+  """Known full-length trainings of a strategy.
 
   Attributes:
-    what: is counted, in words.
-    missed: how many missed the target; a task counts by the share of its seeds
-      that did.
-    of: how many there are.
-    relative_steps: to it, over all-reduce's, of those that got there; NaN if
-      none did.
+    what: the group in words.
+    missed: how many of the group missed the target; a comparison counts by the
+      fraction of its seeds that did.
+    of: how many there are, comparisons or seeds.
+    relative_steps: steps to the target over all-reduce's, of those that reached
+      it; NaN if none did.
   """
 
   what: str
@@ -37,22 +37,22 @@ class Group(NamedTuple):
 
 
 class Risk(NamedTuple):
-  """What whole trainings say of a strategy.
+  """What known trainings say about a strategy's chance to miss the target.
 
   Attributes:
-    groups: the widest first, that of the same training as the config last.
+    groups: the widest first; the last one has the same training as the config.
   """
 
   groups: Sequence[Group] = ()
 
   @property
   def known(self) -> list[Group]:
-    """Those of which there are trainings."""
+    """The groups that have trainings."""
     return [group for group in self.groups if group.of]
 
   @property
   def share(self) -> float:
-    """The probability that it misses the target.
+    """The probability that the strategy misses the target.
 
     p starts at 0.5; from the widest group to the narrowest it becomes
     (missed + PRIOR p) / (of + PRIOR). With one group that is Laplace's rule of
@@ -70,15 +70,15 @@ class Risk(NamedTuple):
 
   @property
   def of_the_same(self) -> bool:
-    """Whether some are of the same training as the config."""
+    """Whether the group of the same training as the config has any."""
     return bool(self.groups) and self.groups[-1].of > 0
 
   @property
   def relative_steps(self) -> float:
-    """Steps to the target over all-reduce's, if it gets there.
+    """Steps to the target over all-reduce's, if it is reached.
 
-    Those of the group most like the config of which any got there; NaN if none
-    is known.
+    They are those of the narrowest group in which any training reached it; NaN
+    if there is none.
     """
     each = [group.relative_steps for group in self.groups]
     known = [steps for steps in each if not math.isnan(steps)]
@@ -87,12 +87,12 @@ class Risk(NamedTuple):
   def expected(self, arrives: float, whole: float, dense: float) -> float:
     """The expected cost until the target, in the unit of the arguments.
 
-    A training that never gets there was in vain, and all-reduce's is needed.
+    A training that misses the target is lost, and all-reduce is trained then.
 
     Args:
-      arrives: cost until the target if it gets there.
-      whole: of its whole training.
-      dense: of all-reduce until the target.
+      arrives: cost until the target if it is reached.
+      whole: cost of the whole training.
+      dense: cost of all-reduce until the target.
     """
     return (1 - self.share) * arrives + self.share * (whole + dense)
 
@@ -112,11 +112,11 @@ class Risk(NamedTuple):
 
 
 def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
-  """The risk of a strategy for a config.
+  """Estimates the risk of a strategy for a config.
 
   Args:
-    known: its runs, on any task.
-    config: what it is to train.
+    known: runs of the strategy, on any task.
+    config: what the strategy is to train.
   """
   whole = [run for run in known if not math.isnan(run.missed)]
   kind = known_runs.family(known_runs.identity(config).model)
@@ -134,7 +134,7 @@ def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:
 
 
 def _by_table(runs: Sequence[Known]) -> Iterator[list[Known]]:
-  """Those of each comparison, of which a table has one for each split."""
+  """Yields the runs of each comparison; a table has one for each split."""
   for place in dict.fromkeys((run.table, run.split) for run in runs):
     yield [run for run in runs if (run.table, run.split) == place]
 
@@ -144,7 +144,7 @@ def _many(tables: Sequence[Any]) -> str:
 
 
 def _of_tables(what: str, tables: Sequence[Sequence[Known]]) -> Group:
-  """Each counts once, whatever its settings and seeds: tasks differ more."""
+  """Counts a comparison once, as tasks differ more than settings or seeds."""
   missed = [statistics.fmean(r.missed for r in runs) for runs in tables]
   known = [s for runs in tables if (s := _steps(runs)) is not None]
   steps = statistics.median(known) if known else math.nan
@@ -162,7 +162,7 @@ def _of_seeds(what: str, runs: Sequence[Known]) -> Group:
 
 
 def _steps(runs: Sequence[Known]) -> float | None:
-  """The mean of those that are known to get there; None if none is."""
+  """Mean relative steps of runs that reach the target; None if none does."""
   each = [run.relative_steps for run in runs]
   known = [steps for steps in each if math.isfinite(steps)]
   return statistics.fmean(known) if known else None

@@ -1,4 +1,4 @@
-"""Measures the seconds of a step of one worker here, without the link."""
+"""Measures a step of one worker on this machine, without communication."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,15 +21,16 @@ from gossipjax.training import optimizer
 from gossipjax.training.gradient import of_batch
 from gossipjax.training.run import precision
 
-TURNS = 3  # Of each call, of which the median counts.
+TURNS = 3  # Timed repetitions of each call; their median is used.
 
 
 class Cost(NamedTuple):
-  """What a strategy adds to a step, mean over steps.
+  """What a strategy adds to a step.
 
   Attributes:
-    select_s: seconds of selecting, packing, merging, averaging.
-    traffic: what it communicates.
+    select_s: seconds of selecting, packing, merging and averaging, mean over
+      steps.
+    traffic: the bytes, messages and rounds of its steps.
   """
 
   select_s: float
@@ -37,12 +38,12 @@ class Cost(NamedTuple):
 
 
 def gradient_s(task: Task, config: ConfigDict, turns: int = TURNS) -> float:
-  """Seconds of a loss and its gradients, for one worker's batch.
+  """Measures the seconds of the loss and gradients of one worker's batch.
 
   Args:
-    task: whose loss.
-    config: of a run; its batch, its precision and its micro-batches count.
-    turns: of which the median counts.
+    task: the model and its loss.
+    config: of a run; its batch size, precision and micro-batches matter.
+    turns: timed repetitions, of which the median is returned.
   """
   params, state = task.begin(jax.random.key(0))
   batch = jax.tree.map(jnp.asarray, examples(task, config.batch_size))
@@ -64,13 +65,13 @@ def examples(task: Task, size: int) -> Tree:
 def of(
   config: ConfigDict, params: Tree, workers: int, turns: int = TURNS
 ) -> tuple[float, Cost]:
-  """Seconds of the optimizer, and what the strategy adds to them.
+  """Measures the optimizer's seconds, and what the strategy adds to them.
 
   Args:
-    config: of a run; its strategy and its optimizer count.
+    config: of a run; its strategy, optimizer, steps and seed matter.
     params: of one worker; only shapes and dtypes matter.
     workers: how many.
-    turns: of each measurement, of which the median counts.
+    turns: timed repetitions of each call, of which the median is used.
   """
   local = optimizer.make(config.optimizer, config.steps)
   rate = optimizer.rate(config.optimizer, config.steps)
@@ -106,13 +107,13 @@ def _update(
   workers: int,
   step: int,
 ) -> Callable[[], Any]:
-  """A call of one worker's update, which continues with the last state."""
+  """Returns a function that runs one worker's update on its last state."""
   init, update = make_worker(strategy, local)
   draw = np.random.default_rng(0)
   noise = jax.tree.map(
     lambda x: jnp.asarray(draw.standard_normal(x.shape, np.float32)), params
   )
-  # Copies, since memory is donated and init may return what it is given.
+  # Copied, since the memory is donated and init may return its argument.
   begun = jax.jit(alone(init, workers))(noise)
   state, t = [jax.tree.map(jnp.copy, begun)], jnp.int32(step)
   run = jax.jit(alone(update, workers), donate_argnums=0)

@@ -35,8 +35,8 @@ class StepTraffic(NamedTuple):
     sent: leaves [workers, steps], int64; float64 where scaled.
     exact: whether it depends on shapes alone; otherwise it was measured under
       random gradients.
-    shares: f64[steps], of a training, for which each step stands; their sum
-      is 1.
+    shares: f64[steps], the fraction of a training that each step represents;
+      their sum is 1.
   """
 
   sent: Traffic
@@ -54,13 +54,14 @@ def of_cycle(
   optimizer: optax.GradientTransformation | None = None,
   rate: optax.Schedule | None = None,
 ) -> tuple[np.ndarray, StepTraffic]:
-  """The numbers of the steps that stand for a training, and their traffic.
+  """Returns the steps that represent a training, and their traffic.
 
   Args:
     settings: `config.strategy`.
     params, workers, sample, optimizer: see `per_step`.
     seed: of the run.
-    training: steps of the training. None: what comes after the beginning.
+    training: steps of the training. None: without one-time steps, see
+      `periods.beginning`.
     rate: see `resolve.strategy`.
   """
   steps, shares = periods.sample(settings, training)
@@ -79,18 +80,18 @@ def per_step(
   sample: Tree | None = SAMPLE,
   optimizer: optax.GradientTransformation | None = None,
 ) -> StepTraffic:
-  """The traffic of some steps, each of which counts the same.
+  """Returns the traffic of some steps, which have equal shares.
 
   Args:
-    strategy: of the workers; between its aggregators is a step of SGD, or of
-      `optimizer` if it exchanges moments.
+    strategy: of the workers; between its aggregators runs a step of SGD, or of
+      `optimizer` if the strategy exchanges moments.
     params: of one worker; only shapes and dtypes matter.
     workers: number of workers.
-    steps: their numbers from 0 on, in ascending order.
+    steps: numbers of the steps, from 0 on, in ascending order.
     sample: shapes for which traffic that depends on gradients is measured; its
       bytes are then scaled to the size of `params`, its messages and rounds to
       their number of buckets. None: `params` themselves.
-    optimizer: whose moments are exchanged; None: Adam.
+    optimizer: the one whose moments are exchanged; None: Adam.
   """
   local = optimizer if strategy.moments else None
   init, update = make_worker(strategy, local or probe(strategy, 0.1))
@@ -114,7 +115,7 @@ def per_step(
 
 
 def _of_one(init, params: Tree, workers: int) -> Tree:
-  """Shapes of the state of one of `workers`."""
+  """Returns the shapes of the state of one worker out of `workers`."""
   everyone = jax.vmap(
     lambda _, params: init(params), axis_name=WORKERS, in_axes=(0, None)
   )
@@ -136,7 +137,7 @@ def _stacked(steps: Iterable[Traffic]) -> Traffic:
 def _under_random_gradients(
   init, update, shapes: Tree, workers: int, steps: Numbers
 ) -> Iterator[Traffic]:
-  """Traffic under normal gradients that differ by worker and step."""
+  """Yields the traffic under Gaussian gradients, new by worker and step."""
 
   def noise(key):
     keys = iter(jax.random.split(key, len(jax.tree.leaves(shapes))))

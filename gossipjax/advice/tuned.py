@@ -1,4 +1,4 @@
-"""The best of the pilots as a config that `run.py` takes."""
+"""Writes the best of the pilots as a config for `run.py`."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ def write(
 
   Args:
     path: of the Python file.
-    config: that was asked about.
+    config: the config that the user asked about.
     runs: its variants, and others that were tried, by name.
     ranks: of the last round.
   """
@@ -40,7 +40,7 @@ def write(
 
 
 def _changes(run: ConfigDict, config: ConfigDict) -> ConfigDict:
-  """What a variant changes, as far as its strategy and optimizer go."""
+  """Returns the strategy of a variant, and all other keys that it changes."""
   found = {
     key: run[key]
     for key in run

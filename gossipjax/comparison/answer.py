@@ -1,8 +1,8 @@
-"""The answer of a comparison: which run is first at the target, and how surely.
+"""The answer of a comparison: which run reaches the target first.
 
 The target is `config.target`, else `config.target_share` of the best score of
-all-reduce. What a run costs until then is read between two evaluations, see
-results/crossing.py.
+all-reduce. What a run costs to reach it is interpolated between two
+evaluations, see results/crossing.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,26 +25,26 @@ DENSE = 'all_reduce'
 
 
 class Answer(NamedTuple):
-  """Who is first at a target.
+  """Which run reaches a target first.
 
   Attributes:
     metric: column of the score, such as test_accuracy.
     higher: whether large values of it are good.
-    target: a value of it.
+    target: the value of the score to reach.
     easier: a target that is a hundredth worse.
-    share: of the best score of all-reduce that the target is; 0 if the config
-      gave the target.
+    share: the fraction of all-reduce's best score that is the target; 0 if the
+      config gives a value.
     link: name of the modelled link.
     clock: how seconds are known, see `total_time.kind`.
-    sharing: devices that this one stands for, by which computing was divided:
-      the fewest and the most of any run.
-    rows: by seconds; those that never get there last, by score.
-    dense: name of the all-reduce, or else the first run.
-    command: that repeats the comparison; '' if it is not known.
-    seeds: of the comparison; of several ones, of their runs, of which a row
-      may have fewer.
-    steps: of its trainings, but of rows that have their own.
-    measured_s: of computing, in the run where that was shortest.
+    sharing: the fewest and the most workers' devices that share a device here;
+      measured computing is divided by their number.
+    rows: by seconds; last, by score, those that miss the target.
+    dense: name of the variant with all-reduce, else of the first one.
+    command: the one that repeats the comparison; '' if it is not known.
+    seeds: of the comparison, or of all runs of several comparisons, of which a
+      row may have only some.
+    steps: of each training, unless a row has its own.
+    measured_s: seconds of computing, of the run that has the fewest.
   """
 
   metric: str
@@ -64,12 +64,12 @@ class Answer(NamedTuple):
 
   @property
   def first(self) -> Row | None:
-    """The quickest; None if nobody gets there."""
+    """The fastest row; None if no row reaches the target."""
     return self.rows[0] if self.rows[0].arrives else None
 
   @property
   def reference(self) -> Row:
-    """The row of all-reduce, or of the first run."""
+    """The row of all-reduce, or of the first variant."""
     return next(row for row in self.rows if row.name == self.dense)
 
   @property
@@ -85,8 +85,8 @@ class Answer(NamedTuple):
 
   @property
   def alike(self) -> tuple[Row, ...]:
-    """Rows that the seeds distinguish from the first, but by no more than
-    measured seconds vary."""
+    """Rows that the seeds distinguish from the first, but that differ from it
+    by no more than the noise of measured seconds."""
     first = self.first
     if first is None or self.clock == total_time.VIRTUAL:
       return ()
@@ -96,18 +96,18 @@ class Answer(NamedTuple):
 
   @property
   def never(self) -> tuple[Row, ...]:
-    """Rows of which not all seeds get there."""
+    """Rows of which not all seeds reach the target."""
     return tuple(row for row in self.rows if not row.arrives)
 
   @property
   def late(self) -> tuple[Row, ...]:
-    """Of these, those that were improving until the training ended; not those
-    that never exchanged, of which more steps are another method."""
+    """Rows of `never` that still improved when training ended, except those
+    that never exchanged: with more steps they are another method."""
     return tuple(row for row in self.never if row.improving and not row.period)
 
   @property
   def hopeful(self) -> tuple[Row, ...]:
-    """Of these, those that have not yet spent the seconds of the first."""
+    """Rows of `late` that have spent less time than the first needs in all."""
     limit = self.first.total.mean if self.first else NEVER
     return tuple(row for row in self.late if row.spent_s < limit)
 
@@ -117,7 +117,7 @@ def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:
   held-out score.
 
   Args:
-    summary: of the comparison; only its runs count, which are finished.
+    summary: of the comparison; only the runs in it, which are finished, count.
     runs: of the comparison, those that have records.
   """
   told = {run['name']: run for run in summary['runs']}
@@ -164,7 +164,7 @@ def _order(row: Row, higher: bool) -> tuple[float, float]:
 
 
 def _metric(score: str, runs: Sequence[Run]) -> str | None:
-  """See `scores.chosen`, of the scores that there are."""
+  """Chooses the score to judge by from those that runs have."""
   known = [
     name
     for name in scores.columns(run.records for run in runs)

@@ -1,4 +1,4 @@
-"""What an answer stands on, in words: where target and seconds come from."""
+"""The basis of an answer in words: where target and seconds come from."""
 
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.units import duration

@@ -9,7 +9,7 @@ from gossipjax.results.total_time import MEASURED, VIRTUAL
 
 
 def rows(answer: Answer) -> list[dict[str, str]]:
-  """The table: a row per variant, the quickest first."""
+  """The table: a row per variant, the fastest first."""
   parts = answer.clock != MEASURED
   rest = 'waiting, transfers' if answer.clock == VIRTUAL else 'communication'
   return [
@@ -42,7 +42,7 @@ def _part(row: Row, seconds: float) -> str:
 
 
 def _speed_up(answer: Answer, row: Row) -> str:
-  """Over common seeds; there is none of two upper bounds, and over 0 s."""
+  """Over common seeds; '' between two upper bounds, and over 0 s."""
   dense: Row = answer.reference
   bounds = row.at_once, dense.at_once
   if row is dense or not (row.arrives and dense.arrives) or all(bounds):

@@ -12,7 +12,7 @@ from gossipjax.results.total_time import MEASURED, VIRTUAL
 
 
 def sentences(answer: Answer) -> list[str]:
-  """What is said above the table, each without a line break."""
+  """Returns the sentences above the table, each without a line break."""
   if (first := answer.first) is None:
     return [_nobody(answer), *_doubt(answer), basis(answer)]
   return [
@@ -38,7 +38,7 @@ def place(answer: Answer) -> str:
 
 
 def _who(answer: Answer, first: Row) -> str:
-  """Who is first, beside all-reduce or, if it is that itself, the next."""
+  """Names the first run and, to compare, all-reduce or else the next run."""
   mine, dense = time(first), answer.reference
   if len(answer.rows) == 1:
     return f'{first.name} is at {goal(answer)}{place(answer)} in {mine}.'
@@ -57,7 +57,7 @@ def _who(answer: Answer, first: Row) -> str:
 
 
 def at_most(row: Row) -> str:
-  return 'at most ' if row.at_once else ''  # It may have been there before.
+  return 'at most ' if row.at_once else ''  # It may have reached it earlier.
 
 
 def time(row: Row) -> str:
@@ -65,7 +65,7 @@ def time(row: Row) -> str:
 
 
 def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
-  """If at most one seed is common, how much longer to the easier target."""
+  """The ratio of times to the easier target, if at most one seed is common."""
   mine, least = means('easier', slow, fast)
   if len(common(slow, fast)) > 1 or mine == float('inf') or not least:
     return ''
@@ -90,7 +90,7 @@ def seconds(row: Row) -> str:
 
 
 def _doubt(answer: Answer) -> list[str]:
-  """What few seeds, steps or evaluations leave open; then a command, if any."""
+  """What few seeds, steps or evaluations leave open; announces a command."""
   few = [*_too_few(answer), *_too_short(answer), *_too_rare(answer)]
   doubts = [*next_comparison.never_exchanged(answer), *few]
   run = ' To decide, run:' if next_comparison.command(answer) else ''
@@ -192,9 +192,9 @@ def _nobody(answer: Answer) -> str:
 
 
 def paragraphs(answer: Answer) -> Sequence[str]:
-  """The sentences as plain text: what is due to be run has its own line."""
+  """The sentences as plain text; a command to run has a line of its own."""
   due, told = next_comparison.command(answer), sentences(answer)
   if not due:
     return [' '.join(told)]
-  cut = 2  # Who is first or that nobody is, and the doubt.
+  cut = 2  # The first run, or that there is none; the doubt.
   return [' '.join(told[:cut]), f'    {due}', ' '.join(told[cut:])]

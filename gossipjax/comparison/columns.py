@@ -1,4 +1,4 @@
-"""Columns of a comparison's table that not every comparison has."""
+"""Columns that only some comparisons have in their table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from gossipjax.comparison.units import count, duration, size
 
 
 def per_step(sent: float | None, run: dict[str, Any]) -> str:
-  """Bytes a step; '' if they were not counted, or no step was done."""
+  """Bytes per step; '' if they were not counted, or no step was done."""
   return size(sent / run['steps']) if sent is not None and run['steps'] else ''
 
 
@@ -53,7 +53,7 @@ def evaluation(
 def hidden(
   run: dict[str, Any], runs: Sequence[dict[str, Any]], link: str
 ) -> dict[str, str]:
-  """A column if exchanges of any run are beside computing."""
+  """A column if any run overlaps its exchanges with computing."""
   if not any(r.get('hidden_s') for r in runs):
     return {}
   seconds = (run.get('hidden_s') or {}).get(link)

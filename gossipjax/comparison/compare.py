@@ -44,10 +44,10 @@ def compare(
     config: see gossipjax/config/defaults.py.
     folder: the workdir.
     resume: continue where an earlier call of the same config stopped.
-    audited: hold every variant's ledger against its compiled program.
-    watch: called with each record as it comes.
+    audited: compare every variant's ledger with its compiled program.
+    watch: called with each new record.
     interrupted: asked after every step; True saves and stops.
-    command: that repeats the comparison, for its files.
+    command: the one that repeats the comparison, for its files.
   """
   tasks = {}
   runs = [check(name, run, tasks) for name, run in variants(config)]
@@ -67,7 +67,7 @@ def of_variants(
   interrupted: Callable[[], bool] = lambda: False,
   command: str = '',
 ) -> dict[str, Any]:
-  """As `compare`, of runs that are checked: those of the config, in order."""
+  """Does what `compare` does; takes the config's checked runs, in order."""
   if audited:
     _check_audit(runs)
   live = loggers.Live(folder, {one.name: one.config for one in runs})
@@ -132,7 +132,7 @@ def _write(
   higher: list[str],
   command: str,
 ) -> dict[str, Any]:
-  """Writes what compares the runs; returns the summary of the comparison."""
+  """Writes the files of all runs together; returns their summary."""
   summary = {
     'config': config.to_dict(),
     'runs': summaries,
@@ -161,8 +161,8 @@ def run_one(
   Args:
     variant: from `check`.
     folder: of this variant.
-    tell: of processes that died, in a sentence.
-    others: as those of `compare`.
+    tell: called with a sentence about damaged files and dead processes.
+    others: see `compare`.
 
   Returns:
     Its summary; {} in a process that does not write it.
@@ -181,7 +181,7 @@ def run_one(
     return {}
   last = (record_file.read(folder / workdir.RECORDS) or [None])[-1]
   summary = summarise(variant, last, diverged)
-  if summary['diverged']:  # `trained` would hand its model out.
+  if summary['diverged']:  # Else `trained` returns it.
     (folder / durable_files.MODEL).unlink(missing_ok=True)
   elif run.cluster:
     summary |= virtual_time.summarise(run, last)

@@ -18,10 +18,10 @@ NAME = 'log.txt'
 
 
 class EventLog:
-  """Appends sentences, and how it all ended if not as planned.
+  """Appends sentences, and the reason if the comparison ends early.
 
   Args:
-    folder: of the comparison, which exists when the log is entered.
+    folder: of the comparison; has to exist when the log is entered.
   """
 
   def __init__(self, folder: pathlib.Path):
@@ -34,7 +34,7 @@ class EventLog:
     if isinstance(error, Interrupted):
       self(f'Stopped after step {error.step}; --resume continues.')
     elif error is not None:
-      with contextlib.suppress(OSError):  # A full disk; the error is told.
+      with contextlib.suppress(OSError):  # A full disk must not hide the error.
         self(f'Ended by {type(error).__name__}: {error}')
 
   def __call__(self, sentence: str) -> None:

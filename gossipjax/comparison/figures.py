@@ -16,7 +16,7 @@ from gossipjax.results.reader import Run
 
 STYLES = ('-', '--', ':')  # Of lines that have the same color.
 LINEAR = ('step',)  # Costs whose axis is not logarithmic.
-LEGEND_ROWS = 18  # That fit beside a picture 4 inches high.
+LEGEND_ROWS = 18  # Names that fit beside a picture 4 inches high.
 
 UNITS = {'total_s': 's', 'bytes_sent': 'B'}
 
@@ -89,7 +89,7 @@ def _costs(kind: str, config: dict[str, Any]) -> dict[str, str]:
 def _panel(
   axes: Axes, lines: dict[str, Columns], cost: str, score: str
 ) -> None:
-  """Draws a line per run through the records that have both."""
+  """Draws a line per run through the records with both cost and score."""
   nothing = np.array([])
   for i, (name, records) in enumerate(lines.items()):
     x, y = records.get(cost, nothing), records.get(score, nothing)
@@ -111,12 +111,12 @@ def _panel(
 
 
 def _has_points(axes: Axes) -> bool:
-  """Whether there is a point, without which no axis is logarithmic."""
+  """Whether there is a point; an axis without any cannot be logarithmic."""
   return any(np.size(line.get_xdata()) for line in axes.lines)
 
 
 def _scale(axes: Axes, lines: dict[str, Columns], cost: str) -> None:
-  """A logarithmic axis; if a line begins at 0, its first decade is linear."""
+  """Makes the x axis logarithmic; its start is linear if a line begins at 0."""
   all_costs = np.concatenate(
     [r.get(cost, np.array([])) for r in lines.values()]
   )

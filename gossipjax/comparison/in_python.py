@@ -41,16 +41,16 @@ def compare(
   Args:
     task: model, loss and examples.
     strategies: by name; 'all_reduce', or else the first, sets the target. The
-      seed of a run is added to that of gj.NAME(...); one built by hand has its.
-    optimizer: of each worker; it knows nothing of the others.
+      seed of a run is added to that of gj.NAME(...), not to one built by hand.
+    optimizer: of each worker; it does not see the other workers.
     workers: P, 1 to 4,095; each has a device, or all share one.
     steps: local steps of each worker, at least 1.
     batch_size: examples per worker and step, at least 1.
-    folder: of all files, not there yet; None is a temporary one, see
+    folder: for all files; must not exist yet. None is a temporary folder, see
       `Result.save`.
-    resume: whether the folder may hold this comparison already, which then
-      goes on. Functions are not compared: give the same ones.
-    audited: whether all bytes are compared with the compiled programs.
+    resume: whether to continue the comparison that the folder may hold already.
+      Functions are not compared with the earlier ones: pass the same.
+    audited: whether to compare all bytes with the compiled programs.
     **settings: further keys of a config, such as seed=1, eval_every=50,
       link='10gbe', split={'name': 'label'}, cluster={}; config/defaults.py
       lists them.
@@ -88,12 +88,12 @@ def _given(
   optimizer: optax.GradientTransformation,
   run: ConfigDict,
 ) -> Given:
-  """What a run takes; with several seeds, each adds its own to a strategy."""
+  """What is given for a run in place of the names in its config."""
   return Given(task, strategies[run.strategy.name], optimizer)
 
 
 def _check(task: Any, strategies: Any, optimizer: Any, folder: Any) -> None:
-  """Raises a UserError if an argument is of another kind."""
+  """Raises a UserError if an argument has the wrong type."""
   if not isinstance(strategies, Mapping) or not strategies:
     raise UserError(
       'compare needs a strategy by its name, such as {"topk": gj.topk()}.'
@@ -115,7 +115,7 @@ def _check(task: Any, strategies: Any, optimizer: Any, folder: Any) -> None:
 def _config(
   strategies: Mapping[str, Strategy], settings: Mapping[str, Any]
 ) -> ConfigDict:
-  """A config that describes what is given as functions by name."""
+  """Returns a config in which names stand for the given functions."""
   if settings.get('seeds') and 'seed' in settings:
     raise UserError(
       f'compare: seed={settings["seed"]} has no effect beside '
@@ -141,7 +141,7 @@ def _config(
 
 
 def _unknown(key: str, config: ConfigDict) -> str:
-  """A sentence about a setting that `compare` has not."""
+  """A sentence about a setting that `compare` does not have."""
   if key in defaults.get_config().optimizer:
     return f'compare: {key} belongs to the optimizer; give it to optax there.'
   if key == 'workdir':

@@ -18,18 +18,18 @@ Show = Callable[[int, dict[str, float]], None]
 
 
 class Live:
-  """A `watch` of compare() that logs each run where its config.log says.
+  """A `watch` of compare() that logs each run to the logs in its config.log.
 
-  Logs of TensorBoard lie in the run's folder, `<workdir>/<run>/tensorboard`.
-  Runs of W&B belong to the project $WANDB_PROJECT (default: gossipjax) and,
-  with WANDB_MODE=offline, lie in <workdir>/wandb.
+  TensorBoard's logs are in the run's folder, `<workdir>/<run>/tensorboard`.
+  W&B's runs belong to the project $WANDB_PROJECT (default: gossipjax) and, with
+  WANDB_MODE=offline, are in <workdir>/wandb.
 
   Args:
     folder: the workdir.
     configs: of the runs, by name.
 
   Raises:
-    UserError: a config asks for a log that there is not, or whose package is
+    UserError: a config asks for an unknown log, or for one whose package is
       not installed.
   """
 
@@ -51,7 +51,7 @@ class Live:
     self._end()
 
   def __call__(self, name: str, config: ConfigDict, record: Record) -> None:
-    """Logs a record; the first of another run closes the open logs."""
+    """Logs a record; the first record of another run closes the open logs."""
     if name != self._run:
       self._end()
       self._run = name
@@ -70,7 +70,7 @@ class Live:
 
 
 def scalars(record: Record) -> dict[str, float]:
-  """The fields of a record that are not None; of a list the largest."""
+  """The fields of a record that are not None; of a list, its largest value."""
   found = {}
   for key, value in msgspec.structs.asdict(record).items():
     if isinstance(value, dict):
@@ -106,7 +106,7 @@ def _wandb(
   import wandb
 
   del step
-  # A resumed run goes on there; one of a folder that was made anew does not.
+  # A resumed run continues its log; a run in a new folder begins another.
   place = folder / name / 'wandb-id'
   if not place.exists():
     place.write_text(uuid.uuid4().hex)

@@ -1,20 +1,20 @@
 """Runs that sent nothing, since their period is longer than their training.
 
-Such a run is training apart: its figures say nothing of its strategy.
+The workers of such a run train alone: its figures do not show its strategy.
 """
 
 from collections.abc import Iterable
 
 from gossipjax.results.reader import Run
 
-SEVERAL = 4  # Periods in which a strategy shows what it does.
+SEVERAL = 4  # Periods that are enough to show what a strategy does.
 
 
 def period(runs: Iterable[Run]) -> int | None:
   """The shortest period of a strategy if it is longer than the training.
 
   Args:
-    runs: of a strategy, its seeds.
+    runs: of a strategy, one for each seed.
 
   Returns:
     Steps; None if the period is not longer, or any of the runs sent anything.

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from gossipjax.comparison.answer import Answer
 from gossipjax.comparison.never_exchanged import SEVERAL
 
-IN_PYTHON = 'gossipjax.compare'  # The command of a comparison from there.
+IN_PYTHON = 'gossipjax.compare'  # The `command` of a comparison from Python.
 
 
 def command(answer: Answer) -> str:
-  """The same with more seeds or steps; '' if neither is due."""
+  """Repeats the command with more seeds or steps; '' if neither is needed."""
   due = dict(_due(answer))
   if not due:
     return ''
@@ -30,7 +30,7 @@ def command(answer: Answer) -> str:
 def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
   if not all(row.at_once for row in answer.unsure):
     yield 'seeds', _more_seeds(answer.seeds)
-  # The flag does not change steps that a variant has of its own.
+  # --config.steps does not change the steps that a variant sets itself.
   longer = [2 * answer.steps] * any(
     row.planned == answer.steps for row in answer.hopeful
   )
@@ -52,7 +52,7 @@ def never_exchanged(answer: Answer) -> list[str]:
 
 
 def _more_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
-  """Twice as many, at least 3: these, and the next others."""
+  """Twice as many seeds, at least 3: these, and the next unused ones."""
   more = max(3, 2 * len(seeds)) - len(seeds)
   others = (seed for seed in itertools.count(min(seeds)) if seed not in seeds)
   return *seeds, *itertools.islice(others, more)

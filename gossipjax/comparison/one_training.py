@@ -42,15 +42,15 @@ def check(variant: Variant, folder: pathlib.Path) -> None:
 def finished(
   folder: pathlib.Path, tell: Callable[[str], None]
 ) -> dict[str, Any] | None:
-  """The summary of a variant that is finished; None if it has to go on, which
-  restores files that were damaged since.
+  """The summary of a finished variant; None if its training has to continue,
+  which also restores files that were damaged since.
 
   Args:
     folder: of the variant.
-    tell: of what is damaged, in a sentence.
+    tell: called with a sentence about a damaged file.
 
   Raises:
-    UserError: one is damaged, and there is no checkpoint.
+    UserError: a file is damaged, and there is no checkpoint.
   """
   try:
     return workdir.summary(folder)
@@ -72,18 +72,18 @@ def train(
   interrupted: Callable[[], bool],
   tell: Callable[[str], None],
 ) -> tuple[list, str]:
-  """Trains and writes records.
+  """Trains a variant and writes its records.
 
   Args:
     variant: what to train.
     folder: of the variant.
     watch: called with its name, its config and each record.
     interrupted: asked after every step; True stops the run.
-    tell: of processes that died, in a sentence.
+    tell: called with a sentence about processes that died.
 
   Returns:
-    What the workers of virtual time did at first, and why the run diverged,
-    if it did.
+    What the workers in virtual time, or on an engine, did at first; and why the
+    run diverged, '' if it did not.
   """
   name, config, run, _ = variant
   lines = folder / workdir.RECORDS
@@ -104,7 +104,7 @@ def train(
         f'{sentence} The run continues after step {store.last() or 0}.'
       )
   try:
-    # Whatever writing raises, an engine ends its processes before that is told.
+    # If writing fails, an engine ends its processes before the error shows.
     with contextlib.closing(records):
       for record in records:
         if processes.first():  # Only the first of several processes writes.
@@ -116,7 +116,7 @@ def train(
 
 
 def _part_of_wire(kept: Sequence[Record], interface: str | None) -> str:
-  """A sentence if the interface is read in a part of the steps only."""
+  """A sentence if the interface is read in only a part of the steps."""
   if not kept or (kept[-1].wire_bytes is None) == (interface is None):
     return ''
   return (

@@ -1,4 +1,4 @@
-"""Runs that differ in the seed alone as one: means and standard deviations."""
+"""Merges runs that differ only in the seed: means and standard deviations."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
   """The summary of a comparison with one entry per variant.
 
   Numbers are means over seeds, None if a seed has none; `sd` has the sample
-  standard deviation of each score, for two seeds or more. A variant that
-  diverged with a seed says so and has no scores. A summary of one seed is
-  returned as it is.
+  standard deviation of each score, for two seeds or more. A variant of which a
+  seed diverged has the entry of its first seed, marked as diverged. A summary
+  without `config.seeds` is returned as it is.
 
   Args:
     found: as in summary.json.

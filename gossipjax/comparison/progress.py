@@ -1,6 +1,6 @@
 """What a terminal shows while a comparison runs, and at its end.
 
-Elsewhere, and where rich is not installed, the same is plain text.
+Without a terminal, or without rich, the same is plain text.
 """
 
 import importlib.util
@@ -35,7 +35,7 @@ class Bar:
 
   def __init__(self):
     self._progress = _progress() if _draws(sys.stderr) else None
-    self._tasks = {}  # Of the progress, by name of the run.
+    self._tasks = {}  # Ids of rich's tasks, by run.
 
   def __enter__(self) -> 'Bar':
     if self._progress:
@@ -52,7 +52,7 @@ class Bar:
     Args:
       name: of the run.
       config: of the run, a ConfigDict.
-      record: where it stands.
+      record: its newest record.
     """
     loss = units.loss(record.train_loss) or 'unknown'
     if self._progress is None:

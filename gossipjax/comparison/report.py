@@ -33,13 +33,13 @@ OTHERS = {
   'train_loss': scores.LOSSES['train_loss'],
   'consensus_distance': 'consensus distance',
 }
-MOST_POINTS, LEAST_POINTS = 10_000, 50  # Of all lines, of each.
+MOST_POINTS, LEAST_POINTS = 10_000, 50  # Of all lines together; of each.
 
 
 def write(
   folder: pathlib.Path, summary: dict[str, Any], runs: Sequence[Run]
 ) -> None:
-  """Writes report.html of a comparison into its folder; as for `page`."""
+  """Writes report.html of a comparison into its folder; see `page`."""
   workdir.write(folder / 'report.html', page(summary, runs))
 
 
@@ -120,7 +120,7 @@ def _template() -> jinja2.Template:
 
 
 def _hash(script: str) -> str:
-  """How a Content-Security-Policy allows a script, and no other."""
+  """The hash by which a Content-Security-Policy allows a script."""
   digest = hashlib.sha256(script.encode()).digest()
   return f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -132,12 +132,12 @@ def _costs(
 
   Args:
     frame: of all records.
-    config: of the comparison, whose link is the first of all.
+    config: of the comparison; its link is the first of the links.
     kind: how total seconds are known, see `total_time.kind`.
 
   Returns:
-    For each column that is named after a file, a name without it; and the label
-    of each column.
+    A plain name for each column of a link, which may be named after a file; and
+    the label of each column, by that name.
   """
   links = [
     c.removeprefix('comm_').removesuffix('_s')
@@ -168,7 +168,7 @@ def _costs(
 
 
 def differences(runs: Sequence[Run]) -> Iterator[tuple[str, dict[str, Any]]]:
-  """Yields the name of each run, and the keys that not all configs share.
+  """Yields the name of each run, and its values of keys that differ.
 
   Keys are dotted, as in `strategy.density`.
   """

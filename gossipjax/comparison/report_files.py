@@ -44,7 +44,7 @@ def write(folder: pathlib.Path) -> dict[str, Any]:
   Raises:
     UserError: `folder` is no workdir, is damaged, or no run is finished.
   """
-  # Here, because training needs none of their libraries.
+  # Imported here, because training does not need their libraries.
   from gossipjax.comparison import figures, report, timelines
 
   summary, runs = write_table(folder), reader.read(folder)

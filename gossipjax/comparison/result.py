@@ -1,4 +1,4 @@
-"""What a comparison from Python has left."""
+"""The result of a comparison from Python."""
 
 import pathlib
 import shutil
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Result:
-  """What a comparison has left.
+  """The result of a comparison.
 
   Attributes:
     summary: as in summary.json.
-    folder: of its files; a temporary one is gone when the result is.
+    folder: of its files; a temporary one is deleted with this object.
   """
 
   def __init__(
@@ -46,7 +46,7 @@ class Result:
 
   @property
   def answer(self) -> str:
-    """Who is first at the target, and how sure that is; '' without scores."""
+    """Which run is first at the target, and how surely; '' without scores."""
     found = answer.of(self.summary, reader.read(self.folder))
     return '\n'.join(answer_text.paragraphs(found)) if found else ''
 
@@ -70,7 +70,7 @@ class Result:
     return model_file.trained(self.folder / run, self._task)
 
   def save(self, folder: str | pathlib.Path) -> None:
-    """Copies all files: what `python -m gossipjax run` leaves.
+    """Copies all files, those that `python -m gossipjax run` writes.
 
     Raises:
       UserError: the folder exists, or cannot be made.

@@ -17,7 +17,7 @@ ACCURACY = {'test_accuracy': 'held-out accuracy'}
 def columns(frames: Iterable[Mapping[str, Any]]) -> dict[str, str]:
   """Columns of records with a held-out score, and their labels.
 
-  Accuracy and loss come first; both, if there is no score yet.
+  Accuracy and loss come first; these two, if there is no score yet.
 
   Args:
     frames: arrays by column, of each run.
@@ -44,8 +44,8 @@ def goal(config: Mapping[str, Any]) -> tuple[str, float]:
 
 
 def contradiction(config: Mapping[str, Any]) -> str:
-  """'loss 0.4 and accuracy 0.9' if runs end at the first and are judged by the
-  second, which is not the same; else ''."""
+  """'loss 0.4 and accuracy 0.9' if runs end at the first but are judged by the
+  second; '' if the two agree."""
   ends, (score, target) = _named(config.get('cluster') or {}), _named(config)
   judged = score or ends[0], target or ends[1]
   if not any(ends) or judged == ends:
@@ -63,22 +63,22 @@ def _named(part: Mapping[str, Any]) -> tuple[str, float]:
 def chosen(score: str, known: Sequence[str]) -> str | None:
   """The column that runs are judged by: that of the score, else the first.
 
-  Without an accuracy or a loss among them that is the first by name.
+  The first is an accuracy, else a loss, else the first by name.
 
   Args:
-    score: of `goal`; '' leaves the choice.
-    known: the columns that there are, in the order of `columns`.
+    score: the score of `goal`; '' if there is none.
+    known: the existing columns, in the order of `columns`.
   """
   column = f'test_{score}'
   return column if column in known else next(iter(known), None)
 
 
 def of_task(config: Mapping[str, Any], task: Task) -> tuple[str, bool]:
-  """The column that runs of a task are judged by before any has a record.
+  """The column that runs of a task are judged by, before any run has a record.
 
   Args:
     config: of the comparison, which may name the score, see `goal`.
-    task: whose scores there are.
+    task: the task that defines the scores.
 
   Returns:
     The column, and whether large values of it are good.
@@ -94,21 +94,21 @@ def _has_numbers(values: Any) -> bool:
 
 
 def label(column: str) -> str:
-  """'held-out f1' of 'test_f1'."""
+  """'held-out f1' for 'test_f1'."""
   return f'held-out {column.removeprefix("test_")}'
 
 
 def validation(column: str) -> str:
-  """'validation f1' of 'test_f1', where it is not of test data."""
+  """'validation f1' for 'test_f1', if it is the score of validation data."""
   return f'validation {column.removeprefix("test_")}'
 
 
 def seconds(kind: str, link: str) -> str:
-  """What an axis of total seconds is called.
+  """Returns the label of an axis of total seconds.
 
   Args:
     kind: how they are known, see `total_time.kind`.
-    link: the modelled one.
+    link: the title of the modelled link.
   """
   names = {
     total_time.VIRTUAL: 'virtual seconds',
@@ -150,7 +150,7 @@ def _heading(column: str, higher: Collection[str]) -> str:
 
 
 def told(column: str, value: float | None, sd: float | None = None) -> str:
-  """A score as text, '92.59 %' or '0.3689', with ± of its deviation."""
+  """A score as text, '92.59 %' or '0.3689', with ± its deviation."""
   if value is None:
     return ''
   share = column == 'test_accuracy'

@@ -1,4 +1,4 @@
-"""Records of runs that differ in the seed alone as one line, with a band."""
+"""The mean curve, with a band, of runs that differ only in the seed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +14,15 @@ from gossipjax.results.record_file import SCORES
 def lines(
   summary: dict[str, Any], runs: Sequence[Run]
 ) -> dict[str, pd.DataFrame]:
-  """The mean records of each variant, with SCORE_sd of each score.
+  """Returns the mean records of each variant, with SCORE_sd of each score.
 
-  A row per step that all seeds of the variant have; none if a seed diverged
-  before its first record, and no score from where one has none. In virtual time
-  a seed that has reached its target stands still while the others go on: at
-  last all have.
+  There is a row for each step that all seeds of the variant have; none if a
+  seed diverged before its first record. A score is NaN where a seed has none.
+  In virtual time, a seed that has reached its target keeps its last record
+  until all seeds have.
 
   Args:
-    summary: of the comparison; names also the runs without a record.
+    summary: of the comparison; it names the runs without a record, too.
     runs: of the comparison, those that have records.
   """
   seeds: dict[str, set[int]] = {}
@@ -40,7 +40,7 @@ def lines(
     mean = by_step.mean(numeric_only=True)
     sd, known = by_step.std(numeric_only=True), by_step.count()
     for column in [c for c in mean if c.startswith(SCORES)]:
-      # From where a seed has diverged the mean of the others says less.
+      # Once a seed has diverged, the mean of the others is misleading.
       all_have = known[column] == len(seeds[str(name)])
       mean[column] = mean[column].where(all_have)
       mean[f'{column}_sd'] = sd[column].where(all_have)
@@ -49,7 +49,7 @@ def lines(
 
 
 def _still(frame: pd.DataFrame, run: str) -> pd.DataFrame:
-  """The last record of a run at all later evaluations of the other seeds."""
+  """Repeats a run's last record at all later evaluations of other seeds."""
   last = frame[frame['run'] == run].iloc[[-1]]
   scores = frame[[name for name in frame if name.startswith('test_')]]
   later = frame[

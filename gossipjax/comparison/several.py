@@ -1,4 +1,4 @@
-"""Comparisons as one, for one table and one page, perhaps with a target."""
+"""Joins comparisons for one table and one page, perhaps at another target."""
 
 import pathlib
 import shlex
@@ -13,25 +13,25 @@ from gossipjax.results import reader, total_time, workdir
 # Keys in which comparisons that share a target may differ.
 FREE = ('seed', 'seeds', 'strategy', 'variants', 'optimizer', 'log', 'data')
 
-NO_GOAL: Mapping[str, float] = {}  # The targets of the configs.
+NO_GOAL: Mapping[str, float] = {}  # Keeps the configs' targets.
 
-# Of each page; the second, of earlier versions.
+# Every page has one in its head; pages of earlier versions the second.
 MARKS = b'<meta name="generator" content="gossipjax">', b"script-src 'sha256-"
 
 
 def joined(
   folders: Sequence[pathlib.Path], goal: Mapping[str, float] = NO_GOAL
 ) -> tuple[dict[str, Any], list[reader.Run]]:
-  """The summary and the runs of all; of several, they are named WORKDIR/RUN.
+  """Joins summaries and runs, named WORKDIR/RUN if there are several folders.
 
   Args:
-    folders: of comparisons; those of one name are told apart by their parents.
+    folders: of comparisons; runs of folders with one name have the whole path.
     goal: `target` or `target_share` in place of those of the configs.
 
   Raises:
-    UserError: a folder is no workdir, or ended at another target; or they train
-      different things, which no target compares, or know their seconds in
-      different ways or of different machines.
+    UserError: a folder is not a workdir, or its runs ended at another target;
+      or folders differ in keys that are not FREE, so that they have no common
+      target, or in the kind of their seconds, or in the machine.
   """
   summaries = [reader.summary(folder) for folder in folders]
   configs = [{**defaults.filled(s['config']), **goal} for s in summaries]
@@ -93,20 +93,20 @@ def _machine(summary: dict[str, Any]) -> str:
 
 
 def _shared(summaries: Sequence[dict[str, Any]], key: str, differs: str) -> str:
-  """What all say; `differs` if they do not."""
+  """The value in all summaries; `differs` if they do not agree."""
   told = {summary.get(key, '') for summary in summaries}
   return told.pop() if len(told) == 1 else differs
 
 
 def _asking(command: str, goal: Mapping[str, float]) -> str:
-  """A command with a target; of two flags of one key the last counts."""
+  """Adds a target to a command; of two flags of one key, the last counts."""
   return command and shlex.join(
     [*shlex.split(command), *(f'--config.{k}={v:g}' for k, v in goal.items())]
   )
 
 
 def _names(folders: Sequence[pathlib.Path]) -> dict[pathlib.Path, str]:
-  """What comes before the names of runs."""
+  """Returns what to put before the names of each folder's runs."""
   if len(folders) == 1:
     return {folders[0]: ''}
   last = [folder.resolve().name for folder in folders]
@@ -128,7 +128,7 @@ def write(
     path: of the page.
 
   Raises:
-    UserError: as for `joined`, or at `path` is a file that is no such page.
+    UserError: as for `joined`, or the file at `path` is no such page.
   """
   head = path.read_bytes()[:1000] if path.is_file() else MARKS[0]
   if not any(mark in head for mark in MARKS):

@@ -20,7 +20,7 @@ SCORES = (
   'worker0_accuracy',
   'consensus_distance',
 )
-# Of a run that diverges before its first record.
+# Stands for the record of a run that diverges before its first one.
 _NOTHING = Record(
   **dict.fromkeys(Record.__struct_fields__)
   | {
@@ -36,13 +36,13 @@ _NOTHING = Record(
 def summarise(
   variant: Variant, last: Record | None, diverged: str = ''
 ) -> dict[str, Any]:
-  """Returns the entry; bytes and messages are the largest over workers.
+  """Returns the entry of a run; bytes and messages are maxima over workers.
 
   Args:
-    variant: what ran.
+    variant: the run.
     last: the last record; None if the run has none.
-    diverged: why the training ended; '' if it did not diverge. If its last
-      scores are not finite, it diverged, too. Its scores are None then.
+    diverged: why the training diverged; '' if it did not. A run whose last
+      scores are not finite counts as diverged, too. Its scores are None then.
   """
   last, config = last or _NOTHING, variant.config
   found = {key: getattr(last, key) for key in SCORES} | (last.scores or {})
@@ -69,7 +69,7 @@ def summarise(
     'inner_s': last.inner_s,
     **({'hidden_s': last.hidden_s} if last.hidden_s else {}),
     'wire_bytes': last.wire_bytes and max(last.wire_bytes),
-    # The first step compiles; it has no part in train_s.
+    # The first step compiles, so train_s leaves it out.
     'examples_per_s': (last.step - 1)
     * config.workers
     * config.batch_size
@@ -82,11 +82,12 @@ def summarise(
 def not_finite(found: Mapping[str, Any]) -> str:
   """Why a run diverged with its last update; '' if it did not.
 
-  The loss of a step is checked before the step changes the parameters.
+  Training checks the loss of a step before the step changes the parameters, so
+  the last change is checked here.
 
   Args:
     found: the last record's held-out scores and consensus distance, by column;
-      None is one that there is not. Other keys do not count.
+      None is a score that is missing. Other keys do not count.
   """
   for name, value in found.items():
     # The training loss is NaN where virtual time ended before any gradient.

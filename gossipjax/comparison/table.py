@@ -44,7 +44,7 @@ def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def parts(rows: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
-  """A table as several ones of at most MOST columns, each with the first."""
+  """Splits a table into tables of at most MOST columns, each with the first."""
   first, *others = rows[0]
   return [
     [{k: row[k] for k in (first, *others[i : i + MOST - 1])} for row in rows]
@@ -79,7 +79,7 @@ def _row(run: dict[str, Any], summary: dict[str, Any]) -> dict[str, str]:
 
 
 def _relative_bytes(run: dict[str, Any], summary: dict[str, Any]) -> str:
-  """'' if one of the two has sent none, diverged or ended before its time."""
+  """'' if either diverged or ended early, or if the first run sent nothing."""
   first = summary['runs'][0]
   configs = merged_by_name(summary['config'])
   for each in (first, run):
@@ -123,14 +123,14 @@ def markdown(summary: dict[str, Any], answer: Answer | None) -> str:
 
 
 def span(summary: dict[str, Any], key: str) -> str:
-  """A number of all configs, or the least and the most of them."""
+  """The value of a key in all configs, or the smallest to the largest."""
   configs = merged_by_name(summary['config']).values()
   found = sorted({config[key] for config in configs})
   return f'{found[0]}' if len(found) == 1 else f'{found[0]} to {found[-1]}'
 
 
 def seeds(summary: dict[str, Any]) -> str:
-  """'seed 0', or all seeds and what is said of them."""
+  """'seed 0', or all seeds, with a remark that figures are means."""
   config = summary['config']
   if len(config.get('seeds') or ()) > 1:
     done = {run['seed'] for run in summary['runs'] if 'seed' in run}
@@ -178,7 +178,7 @@ def audited(summary: dict[str, Any]) -> str:
 
 
 def audit_note(summary: dict[str, Any]) -> str:
-  """How much of longer runs was audited at most, after a space."""
+  """A space, and how many steps of longer runs were audited; '' if none is."""
   if all(run['steps'] <= LOOKED_AT for run in summary['runs']):
     return ''
   return f' Of longer runs at most the first {LOOKED_AT:,} steps were seen.'

@@ -1,4 +1,4 @@
-"""What a variant costs until a target: seconds, bytes and steps, over seeds."""
+"""The cost of a variant to a target: seconds, bytes and steps, over seeds."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,34 +16,36 @@ NEVER = float('inf')
 
 
 class Spread(NamedTuple):
-  """Mean and sample standard deviation over seeds; None of one seed."""
+  """Mean and sample standard deviation over seeds; sd is None for one seed."""
 
   mean: float
   sd: float | None
 
 
 class Row(NamedTuple):
-  """What a variant costs to the target.
+  """The cost of a variant to reach the target.
 
   Attributes:
     name: of the variant.
-    each: seconds by seed; NEVER if it does not get there.
-    total: of these; NEVER if one of them is.
+    each: seconds by seed; NEVER for a seed that misses the target.
+    total: mean and deviation of `each`; NEVER if one of them is.
     easier: seconds by seed to the target that is a hundredth easier.
-    computing_s, communication_s: their parts, means; NaN if measured together.
-    bytes_sent: mean, by the worker that sends most.
-    steps: mean.
-    spent_s: until the last evaluation, mean; NEVER if no seed has one.
-    score: the best of each seed; None if none has one, see `scored`.
-    diverged: how many seeds did.
-    improving: whether every seed is at its best at its last evaluation; one
-      that diverged or lost a worker could not go on.
+    computing_s, communication_s: mean parts of the seconds; NaN if measured
+      together.
+    bytes_sent: mean bytes, sent by the worker that sends most.
+    steps: mean steps.
+    spent_s: mean seconds until the last record; NEVER if no seed has a score.
+    score: mean and deviation of the best score of each seed; None if no seed
+      has one, see `scored`.
+    diverged: number of seeds that diverged.
+    improving: whether every seed has its best score at its last evaluation; not
+      if a seed diverged or lost a worker, as it could not go on.
     at_once: whether all seeds reach the target, one of them by its first
       evaluation: the costs are upper bounds.
     planned: steps of its trainings; a variant may have steps of its own.
-    stopped: steps after which the first of its seeds ended, since a round
-      waited for a worker in vain; None if none did.
-    period: of one that never exchanged, see `never_exchanged.period`.
+    stopped: the fewest steps after which a seed ended, since a round waited for
+      a worker in vain; None if none did.
+    period: of a variant that never exchanged, see `never_exchanged.period`.
   """
 
   name: str
@@ -70,7 +72,7 @@ class Row(NamedTuple):
 
   @property
   def ending(self) -> str:
-    """How it ended before its last step, after a comma; '' if it did not."""
+    """A comma, and how it ended before its last step; '' if it did not."""
     if self.stopped is None:
       return ''
     after = f'after {self.stopped} of {self.planned} steps'
@@ -83,8 +85,8 @@ def common(row: Row, other: Row) -> set[int | None]:
 
 
 def means(of: str, *rows: Row) -> list[float]:
-  """Mean seconds of rows over their common seeds, over all where none is: some
-  seeds may be missing while a comparison runs.
+  """Mean seconds of rows over their common seeds, over all if none is common:
+  some seeds may be missing while a comparison runs.
 
   Args:
     of: 'each' or 'easier'.
@@ -97,8 +99,8 @@ def means(of: str, *rows: Row) -> list[float]:
 
 
 def scored(run: Run, metric: str) -> bool:
-  """Whether a training has a score; one that ended in virtual time before its
-  first step has that of the initial model, which does not count."""
+  """Whether a training has a score. If it ended in virtual time before its
+  first step, it has that of the initial model, which does not count."""
   return run.records['step'][-1] > 0 and _has(run, metric)
 
 
@@ -157,7 +159,7 @@ def _stopped(runs: Iterable[Run]) -> int | None:
 
 
 def _improving(curve: np.ndarray, higher: bool) -> bool:
-  """Whether the last score is better than all before; not of a single one."""
+  """Whether the last score is better than all before; False for only one."""
   *before, last = curve if higher else -curve
   return bool(before) and last > max(before)
 

@@ -1,9 +1,9 @@
-"""The target of a comparison: which score is the better, and what is enough."""
+"""The target of a comparison: which score is better, and which is enough."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-SHARE = 0.99  # Of the best score of all-reduce, unless the config says.
+SHARE = 0.99  # Of all-reduce's best score; the default.
 
 
 def pick(higher: bool) -> Callable[..., float]:
@@ -17,7 +17,7 @@ def share_of(config: Mapping[str, Any]) -> float:
 
 
 def asking_for(share: float) -> dict[str, float]:
-  """The keys of a config that make a share of all-reduce's best the target."""
+  """The config keys that make a share of all-reduce's best score the target."""
   return {'target': 0.0, 'target_share': share}
 
 
@@ -25,12 +25,12 @@ def target_of(
   bests: Iterable[float], higher: bool, part: float = SHARE
 ) -> float:
   """The target that all-reduce sets: a share of the best score of its worst
-  seed, so that it gets there with every seed.
+  seed, so that every seed of all-reduce reaches it.
 
   Args:
     bests: the best score of each seed.
     higher: whether large values are good.
-    part: that is enough, `config.target_share`.
+    part: the share that is enough, `config.target_share`.
   """
   return share(min(bests) if higher else max(bests), higher, 1 - part)
 

@@ -1,4 +1,4 @@
-"""timeline.png: what the workers of runs in virtual time did at first."""
+"""timeline.png: what workers do at the beginning of runs in virtual time."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -47,8 +47,8 @@ def draw(folder: pathlib.Path, spans: Mapping[str, Sequence[Span]]) -> None:
 
 
 def _shown(spans: Sequence[Span]) -> float:
-  """Virtual seconds at which the first worker has computed STEPS gradients; of
-  the last gradient of all if none has as many."""
+  """Virtual seconds until the fastest worker has computed STEPS gradients, or
+  until all have computed their last one if none has as many."""
   ends = {}
   for worker, kind, _, end in spans:
     if kind == 'compute':

@@ -15,7 +15,7 @@ def size(num_bytes: float) -> str:
 
 
 def count(number: float) -> str:
-  """A number of things; a mean of some to four digits, from 1,000 on whole."""
+  """A count; a mean count to four digits, or whole from 1,000 on."""
   whole = number >= 1000 or number == round(number)
   return f'{number:.0f}' if whole else f'{number:.4g}'
 
@@ -49,7 +49,7 @@ def ticks(axis: Any, unit: str) -> None:
       return size(value) + unit[1:]
     if unit == '%':
       return f'{100 * value:.4g} %'
-    whole = 1e3 <= abs(value) < 1e6  # Beyond, a loss that has blown up.
+    whole = 1e3 <= abs(value) < 1e6  # Larger: a loss that blew up.
     plain = f'{value:,.0f}' if whole else f'{value:.3g}'
     return f'{plain} {unit}'.strip()
 
@@ -57,7 +57,7 @@ def ticks(axis: Any, unit: str) -> None:
   low, high = sorted(axis.get_view_interval())
   if axis.get_scale() != 'log' or low <= 0:
     return
-  # Within a decade and a half there are few powers of ten: 2 and 5, too.
+  # Less than 1.5 decades have few powers of ten, so 2 and 5 are added.
   few = high / low < 10**1.5
   axis.set_major_locator(
     ticker.LogLocator(subs=(1, 2, 5) if few else (1,), numticks=6)

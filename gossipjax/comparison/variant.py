@@ -22,9 +22,9 @@ class Variant(NamedTuple):
   """One run of a comparison, checked.
 
   Attributes:
-    name: also that of its folder.
-    config: of this run, as its files tell it.
-    run: the same, resolved.
+    name: also the name of its folder.
+    config: of this run, as it is written into its files.
+    run: the config, resolved.
     shapes: of the parameters and of the state, with dtypes.
   """
 
@@ -74,15 +74,15 @@ def check(
   _check_density(config.strategy, entries, f'{name}: config.strategy')
   own = given.task is not None or ':' in config.task.name
   if own and len(loaded) > before:
-    # Those of built-in tasks are known.
+    # The data and scores of built-in tasks need no check.
     data_checks.check(run.task, run.batch_size, run.seed)
     score_checks.check(run)
   return found
 
 
 def _check_target(config: ConfigDict, run: Run) -> None:
-  """Refuses a score that the task has not, an accuracy above 1, and another
-  target than that of virtual time."""
+  """Rejects a score that the task does not have, an accuracy above 1, and a
+  target other than the one at which runs in virtual time end."""
   if both := scores.contradiction(config):
     raise UserError(
       'Runs end at the target of config.cluster and are judged by that of '
@@ -105,7 +105,7 @@ def _check_target(config: ConfigDict, run: Run) -> None:
 
 
 def _names(config: ConfigDict, given: Given) -> Names:
-  """Of the parts of a run, as the user wrote them."""
+  """Returns the names of the parts of a run, as the user wrote them."""
   strategy, optimizer = config.strategy.name, config.optimizer.name
   return Names(
     f'strategy {strategy!r}' if given.strategy else f'strategy.name={strategy}',
@@ -114,12 +114,12 @@ def _names(config: ConfigDict, given: Given) -> Names:
 
 
 def _check_density(strategy: Mapping[str, Any], size: int, path: str) -> None:
-  """Refuses a density that keeps no entry of the whole model.
+  """Rejects a density that keeps no entry of the whole model.
 
   Args:
     strategy: `config.strategy`, or a part of it.
     size: entries of the model.
-    path: of `strategy`, for the sentence.
+    path: of `strategy` in the config, for the error message.
   """
   for key, value in strategy.items():
     if isinstance(value, Mapping | ConfigDict):
@@ -128,7 +128,7 @@ def _check_density(strategy: Mapping[str, Any], size: int, path: str) -> None:
       sparse.check_keeps(value, size, f'{path}.{key}')
 
 
-# Of all variants, as they decide what is scored and when a run ends.
+# Variants share these, as they decide what is scored and when a run ends.
 SHARED: Mapping[str, Mapping[str, Any]] = {
   'split': {'holdout': 'test', 'validation': 0.1},
   'cluster': {'target_score': '', 'target': 0.0, 'target_accuracy': 0.0},
@@ -136,7 +136,7 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
 
 
 def _check_alike(first: ConfigDict, name: str, config: ConfigDict) -> None:
-  """Refuses a variant that is scored, or ends, as another one is not."""
+  """Rejects a variant that is scored, or ends, otherwise than the first one."""
   for part, keys in SHARED.items():
     for key, usual in keys.items():
       ours, theirs = (
@@ -151,8 +151,8 @@ def _check_alike(first: ConfigDict, name: str, config: ConfigDict) -> None:
 
 
 def check_shared(config: ConfigDict, runs: Sequence[Variant]) -> None:
-  """Raises a UserError for a key of the config that no variant uses, or that
-  all have to share."""
+  """Raises a UserError for a key of the config that no variant uses, or in
+  which variants differ although they have to share it."""
   for one in runs:
     _check_alike(runs[0].config, one.name, one.config)
   period = config.get('state_period')

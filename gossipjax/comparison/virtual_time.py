@@ -9,13 +9,13 @@ from gossipjax.training.run import Run
 
 
 def summarise(run: Run, last: Record) -> dict[str, Any]:
-  """Returns what summary.json holds of a run in virtual time besides the rest.
+  """Returns the additional entries of a run in virtual time in summary.json.
 
-  `ended` is a sentence where the run had a target or lost a worker, otherwise
-  ''. `target_s` is None if no target was reached.
+  `ended` is part of a sentence if the run had a target or lost a worker,
+  otherwise ''. `target_s` is None if no target was reached.
 
   Args:
-    run: in virtual time.
+    run: the run, in virtual time.
     last: the last record.
   """
   wanted = goal.of_run(run)
@@ -62,7 +62,7 @@ not of the mean; elsewhere the mean is over the workers that are up.
 def cells(
   run: dict[str, Any], runs: Sequence[dict[str, Any]]
 ) -> dict[str, str]:
-  """Returns the table's columns of a run; {} if no run is in virtual time.
+  """Returns a run's cells, by heading; {} if no run is in virtual time.
 
   Args:
     run: its entry in summary.json.
@@ -83,7 +83,7 @@ def cells(
 
 
 def note(summary: dict[str, Any]) -> str:
-  """Markdown behind the table: its columns explained, how runs ended."""
+  """Markdown after the table: explains its columns, and says how runs ended."""
   runs = [run for run in summary['runs'] if 'virtual_s' in run]
   ends = [
     f'- {run["name"]} {run["ended"]}.' for run in runs if run.get('ended')

@@ -1,8 +1,8 @@
-"""Equal tuning: every variant tries as many points of the same grid.
+"""Equal tuning: every variant tries the same number of points of a grid.
 
 tune           tunes all variants of a comparison
 grid           values of config keys, and the points of their product
-unknown_key    a sentence about a key that no variant has
+unknown_key    the error message for a key that no variant has
 trials         short trainings, one per point and seed
 best_points    chooses the best point of each variant; writes trials.md
 config_source  writes the tuned config as a Python file

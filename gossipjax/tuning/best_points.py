@@ -44,7 +44,7 @@ def choose(
   metric: str,
   higher: Sequence[str] = (),
 ) -> dict[str, grid.Point]:
-  """The best point of each variant, the first of equals.
+  """Chooses the best point of each variant; of equal ones, the first.
 
   Args:
     rows: of trials.
@@ -64,7 +64,7 @@ def choose(
     name = metric.removeprefix('validation_')
     pick = max if name in higher or 'accuracy' in name else min
     best_point = pick(good, key=lambda p: p[metric])
-    # A key that is nobody's there is not the variant's; else None is a value.
+    # A key that is None at all points is not the variant's; else it is a value.
     chosen[variant] = {
       key: best_point[key]
       for key in values

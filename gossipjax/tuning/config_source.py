@@ -26,7 +26,7 @@ def pin(config: ConfigDict, chosen: Mapping[str, grid.Point]) -> ConfigDict:
 
   Args:
     config: of a comparison, or of one strategy.
-    chosen: per variant, or for the strategy's name.
+    chosen: points by variant; of a single strategy, by the strategy's name.
   """
   result = _of_its_own(config)
   runs = dict(variants.variants(ConfigDict({**config, 'seeds': ()})))

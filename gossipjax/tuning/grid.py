@@ -30,7 +30,7 @@ OURS = {
   'split.holdout': 'trials are always scored on the validation split',
   'split.validation': 'set it in the config',
 }
-# Of config.cluster: no target ends a run.
+# Keys of config.cluster, set so that no target ends a run.
 ENDLESS = {'target_accuracy': 0.0, 'target_score': '', 'target': 0.0}
 
 
@@ -53,7 +53,7 @@ def parse(given: Sequence[str]) -> Grid:
 
 
 def _values(text: str) -> tuple[Any, ...]:
-  """Python's values, which may have commas in them; words are split at them."""
+  """Parses Python literals, which may have commas; splits other text at them."""
   try:
     return ast.literal_eval(f'({text},)')
   except (ValueError, SyntaxError):
@@ -112,8 +112,8 @@ def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
   """The points that one variant tries: all of the grid, or `budget` of them.
 
   Keys that the variant lacks are left out. Points are drawn one by one, each
-  time one whose values were drawn least often: the counts of two values of a
-  key differ by at most one, seldom by two. The draw depends on the seed of the
+  time one whose values were drawn least often, so the counts of two values of a
+  key differ by at most one, rarely by two. The draw depends on the seed of the
   config, so variants with the same keys try the same points.
   """
   mine = {key: grid[key] for key in grid if has(config, key)}
@@ -125,7 +125,7 @@ def points(grid: Grid, config: ConfigDict, budget: int | None) -> list[Point]:
     return every
   order = np.random.default_rng(config.seed).permutation(len(every)).tolist()
   times, drawn = collections.Counter(), []
-  # Texts, since lists cannot be counted.
+  # As text, since a list is not hashable.
   texts = [[*map(str, point.items())] for point in every]
   for _ in range(budget):
     least = min(order, key=lambda i: sum(times[v] for v in texts[i]))
@@ -167,17 +167,17 @@ def at(config: ConfigDict, point: Point) -> ConfigDict:
 
 def of_trial(config: ConfigDict, point: Point) -> ConfigDict:
   """The config at a point, scored on the validation split after all steps: a
-  trial that ended at a target would be judged by how far it is past."""
+  trial that ended at a target would be judged by how far it overshoots it."""
   ends = {f'cluster.{key}': value for key, value in ENDLESS.items()}
   ours = {key: value for key, value in ends.items() if has(config, key)}
   return at(config, {**point, **ours, 'split.holdout': 'validation'})
 
 
 def changes(config: ConfigDict, point: Point) -> ConfigDict:
-  """What a config, or a variant of it, has to change to be at a point.
+  """Returns the changes that bring a config, or a variant of it, to a point.
 
-  A part that gets another name comes whole, with the values that it keeps: a
-  part with a name replaces the one before.
+  A part whose name changes is included whole, with the values that it keeps,
+  since a part with a name replaces the previous one.
   """
   renamed = [k.removesuffix('.name') for k in point if k.endswith('.name')]
   parts = {

@@ -49,11 +49,11 @@ def plan(
   folder: pathlib.Path,
   tasks: dict[str, Any] | None = None,
 ) -> list[Trial]:
-  """All trials, each of them checked; see `tune.best`.
+  """Returns all trials; each point is checked. See `tune.best`.
 
   Args:
-    variants, values, seeds, budget, folder: as those of `tune.best`.
-    tasks: those loaded so far; grows.
+    variants, values, seeds, budget, folder: see `tune.best`.
+    tasks: tasks loaded so far; grows.
   """
   found, tasks = [], {} if tasks is None else tasks
   for name, config in variants.items():
@@ -117,12 +117,12 @@ def finish(
   """Trains a trial unless it is finished.
 
   Args:
-    trial: to be finished.
+    trial: the trial to finish.
     interrupted: asked after every step; True saves and stops.
-    tasks: those loaded so far; grows.
+    tasks: tasks loaded so far; grows.
 
   Returns:
-    Its summary; of one that diverged, the sentence about it.
+    Its summary, which says so if the trial diverged.
 
   Raises:
     UserError: it took no step, since it waited for a worker in vain.
@@ -131,7 +131,7 @@ def finish(
   summary = compare.run_one(
     variant, trial.folder, False, lambda *_: None, interrupted
   )
-  # Nobody continues a trial that is done.
+  # A finished trial is never resumed.
   shutil.rmtree(trial.folder / 'checkpoints', ignore_errors=True)
   if not summary['steps'] and not summary['diverged']:
     raise UserError(
@@ -154,7 +154,7 @@ def _begin(stopping: Any, devices: int) -> None:
 
 
 def _end_with_the_parent() -> None:
-  """Only the parent locks the folder of the trials."""
+  """Exits when the parent ends, which alone locks the folder of the trials."""
   if parent := multiprocessing.parent_process():
     parent.join()
     os._exit(1)

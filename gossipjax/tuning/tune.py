@@ -1,7 +1,7 @@
-"""Equal tuning: every variant tries as many points of the same grid.
+"""Equal tuning: every variant tries the same number of points of a grid.
 
 Each point is trained with every seed on a part of the training set and judged
-by the rest of it (`split.validation`). The test set is not looked at.
+on the rest of it (`split.validation`). The test set is not used.
 """
 
 import csv
@@ -55,12 +55,12 @@ def best(
 
   Args:
     config: of a comparison, see gossipjax/config/defaults.py.
-    values: to try, per key of the config. A variant without a key goes
-      without it.
-    seeds: of each point: the config's and those that follow it.
-    folder: the workdir; of this config only, whatever the grid.
+    values: the values to try, by key of the config. A variant that lacks a key
+      is tuned without it.
+    seeds: how many per point: the config's seed and those that follow it.
+    folder: the workdir, for this config only; the grid may change.
     budget: points per variant, drawn from the grid; None for all of them.
-    processes: that train at the same time.
+    processes: how many train at the same time.
     metric: 'validation_SCORE' of one of the task's scores; None takes the one
       that `run` judges by: config.target_score, else accuracy, else
       loss, else the first by name.
@@ -68,8 +68,8 @@ def best(
     interrupted: asked after every step; True saves and stops.
 
   Raises:
-    UserError: no usable grid, a number below 1, or a variant that diverged at
-      every point.
+    UserError: no usable grid, a number below 1, config.seeds, or a variant that
+      diverged at every point.
   """
   _check_at_least_1(seeds=seeds, budget=budget, processes=processes)
   if config.get('seeds'):
@@ -101,7 +101,7 @@ def _choosing(metric: str) -> str:
 
 
 def _amount(plan: Sequence[trials.Trial]) -> str:
-  """How much there is to train."""
+  """A sentence on how much there is to train."""
   done = sum(workdir.summary(trial.folder) is not None for trial in plan)
   steps = sum(trial.config.steps for trial in plan)
   before = f' ({done} of them finished)' * bool(done)
@@ -109,7 +109,7 @@ def _amount(plan: Sequence[trials.Trial]) -> str:
 
 
 def _metric(given: str | None, config: ConfigDict, task: Task) -> str:
-  """The score to choose by."""
+  """Returns the score to choose by."""
   known = [f'validation_{name}' for name in checks.scores_of(task)]
   if given is None:
     column, _ = scores.of_task(config, task)

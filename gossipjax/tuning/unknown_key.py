@@ -1,4 +1,4 @@
-"""A sentence about a key of a grid that no variant has."""
+"""The error message for a key of a grid that no variant has."""
 
 import inspect
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,11 @@ from gossipjax.errors import closest, nearest
 def sentence(
   key: str, known: Iterable[str], configs: Sequence[ConfigDict]
 ) -> str:
-  """What is wrong with a key, and the nearest that there is.
+  """Says that no variant has a key, and names the nearest known key.
 
   Args:
     key: as the user wrote it.
-    known: all keys.
+    known: all keys of the variants.
     configs: of the variants, whose optimizers may have it as an argument.
   """
   default = (
