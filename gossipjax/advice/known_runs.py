@@ -150,7 +150,7 @@ def distance(known: Known, config: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def is_near(known: Known, config: Mapping[str, Any]) -> bool:
-  """Whether task, model, split and optimizer are equal, and P within 2 times.
+  """Whether task, model, split and optimizer agree, P within a factor of 2.
 
   The size of the model and the length of the training may differ.
   """

@@ -22,7 +22,7 @@ def told(
   Args:
     known: all known runs, including those of `folders`.
     config: the config that the user asks about.
-    folders: workdirs of the user; a sentence names each without a shown run.
+    folders: workdirs of the user; a sentence names those without a shown run.
   """
   head, table = _nearest(known, config)
   shown = {row['from'] for row in table}

@@ -127,8 +127,8 @@ def _with_risk(
   """Adds the risk of missing the target to a rank.
 
   If no known training reaches the target, the pilots tell how long that takes.
-  A candidate is assumed to miss the target if its pilots miss that of the
-  pilots of all-reduce and do not get beyond all-reduce's first score.
+  A candidate is assumed to miss the target if its pilots miss the target that
+  all-reduce's pilots set, and do not get beyond all-reduce's first score.
   """
   if dense is None or (risk := risks.get(rank.candidate.name)) is None:
     return rank

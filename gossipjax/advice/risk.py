@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from gossipjax.advice import known_runs
 from gossipjax.advice.known_runs import Known
 
-PRIOR = 2  # A wider group's estimate weighs as many trainings of the next.
+PRIOR = 2  # Weight of a wider group's estimate, in trainings of the next.
 
 
 class Group(NamedTuple):

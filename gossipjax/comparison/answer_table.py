@@ -42,7 +42,7 @@ def _part(row: Row, seconds: float) -> str:
 
 
 def _speed_up(answer: Answer, row: Row) -> str:
-  """Over common seeds; '' between two upper bounds, and over 0 s."""
+  """The ratio over common seeds; '' between two upper bounds, and over 0 s."""
   dense: Row = answer.reference
   bounds = row.at_once, dense.at_once
   if row is dense or not (row.arrives and dense.arrives) or all(bounds):

@@ -25,7 +25,7 @@ def joined(
   """Joins summaries and runs, named WORKDIR/RUN if there are several folders.
 
   Args:
-    folders: of comparisons; runs of folders with one name have the whole path.
+    folders: of comparisons; if names are equal, whole paths precede the runs'.
     goal: `target` or `target_share` in place of those of the configs.
 
   Raises:

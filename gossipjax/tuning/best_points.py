@@ -64,7 +64,7 @@ def choose(
     name = metric.removeprefix('validation_')
     pick = max if name in higher or 'accuracy' in name else min
     best_point = pick(good, key=lambda p: p[metric])
-    # A key that is None at all points is not the variant's; else it is a value.
+    # A key that is None at all points is not the variant's; else None counts.
     chosen[variant] = {
       key: best_point[key]
       for key in values

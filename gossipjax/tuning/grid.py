@@ -53,7 +53,7 @@ def parse(given: Sequence[str]) -> Grid:
 
 
 def _values(text: str) -> tuple[Any, ...]:
-  """Parses Python literals, which may have commas; splits other text at them."""
+  """Python literals, which may contain commas; other text is split at them."""
   try:
     return ast.literal_eval(f'({text},)')
   except (ValueError, SyntaxError):
