@@ -62,6 +62,11 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
   known = {run.strategy.name for run in found.values()}
   for name in names:
     if name not in known:
+      if name in found:
+        raise UserError(
+          f'config.variants.{name} has strategy {found[name].strategy.name}, '
+          f'but advise adds a variant {name} with that strategy; rename yours.'
+        )
       mine = {'strategy': resolve.strategy_config(name), 'variants': {}}
       run = ConfigDict({**config, **mine}).copy_and_resolve_references()
       momentum.agree(run)

@@ -73,7 +73,7 @@ PREFIXES = {room for rooms in LAYERS for room in rooms} - {
   'experiments',
 }
 # The directory of strategies is their list.
-UNMAPPED = {('strategies', 'gossipjax'), ('gossipjax', 'main')}
+UNMAPPED = {('strategies', 'gossipjax')}
 COLLECTIVES = {
   'all_gather',
   'all_gather_reduced',

@@ -77,6 +77,13 @@ def test_a_plain_all_reduce_is_compared_with_every_strategy():
   assert list(advise.runs(several)) == ['all_reduce', 'sparse']
 
 
+def test_a_variant_with_the_name_of_an_added_strategy_is_not_replaced():
+  config = defaults.get_config()
+  config.variants = defaults.variants(all_reduce='topk', mine='gossip')
+  with pytest.raises(UserError, match=r'variants.all_reduce has strategy topk'):
+    advise.check(config)
+
+
 def test_what_overlaps_is_tried_without_and_tuned_with_it(tmp_path):
   config = defaults.get_config('delayed_gossip')
   config.update(overlap=True, executor='vmap', workers=2)

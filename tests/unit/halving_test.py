@@ -455,6 +455,23 @@ def test_a_stretched_schedule_has_no_rounding():
   )
 
 
+@pytest.mark.parametrize('schedule', ['piecewise', {'name': 'piecewise'}])
+def test_a_pilot_has_the_whole_of_a_schedule_for_other_steps(schedule):
+  config = defaults.get_config()
+  config.steps = 600
+  with config.ignore_type():
+    config.optimizer.schedule = schedule
+  with config.optimizer.unlocked():
+    config.optimizer.update(
+      boundaries=(500,), warmup_steps=100, schedule_steps=1000
+    )
+  pilot = pilot_config.config_of(config, Pilot(Candidate('x', 1.0), 60, 0))
+  at = optimizer.rate(pilot.optimizer, 60)
+  assert [float(at(step)) for step in (3, 29, 30)] == pytest.approx(
+    [0.5, 1.0, 0.1]
+  )
+
+
 def test_a_phase_tells_steps_that_compute_something_else():
   reused = resolve.strategy_config('topk')
   reused.selection = ConfigDict({'name': 'reused', 'period': 8})
