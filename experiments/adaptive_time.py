@@ -38,9 +38,9 @@ CLAIM = claim.Claim(
   '92 % less traffic and 52 % less time than gossip at every step (Ho 2018)',
 )
 P, STEP_S, SHARE, RATE = 8, 0.1, 0.56, 0.05
-# Adaptive ones are there after 100 exchanges; at 0.88 they have had 30 to 60.
+# Adaptive gossip reaches 0.9 after 100 exchanges, but 0.88 after 30 to 60.
 TARGET = 0.9
-SAVED, MARGIN = 0.52, 0.1  # As claimed; what counts as half.
+SAVED, MARGIN = 0.52, 0.1  # As claimed; half of MARGIN may be missing.
 CLUSTER = {'step_s': STEP_S, 'spread': 0.3}
 BASELINE = 'every step'
 METHODS = {
@@ -50,9 +50,9 @@ METHODS = {
   'target interval': ('adaptive_gossip', {'trigger': 'target_interval'}),
 }
 ADAPTIVE = ('relative drift', 'target interval')
-SCALES = (1.0, 4.0)  # Of the transfer time at which the share is met.
-HALVINGS, SHORT = 6, 40  # Of the search for that time; steps of a run of it.
-MANY = 12  # Seeds of those that are compared at 1: three scatter too much.
+SCALES = (1.0, 4.0)  # Times the transfer time at which SHARE is met.
+HALVINGS, SHORT = 6, 40  # Of the search for that time; steps of its runs.
+MANY = 12  # Seeds at a factor of 1, which is judged: three scatter too much.
 NAMES = ('workload', 'relative transfer time', 'method')
 TIME = f'virtual seconds to {TARGET} held out'
 PART = 'seconds over those of gossip at every step'
@@ -64,7 +64,7 @@ class Method(NamedTuple):
 
   Attributes:
     tuned: see `virtual_time.tuned`.
-    transfer_s: seconds in which a model travels.
+    transfer_s: seconds that a transfer of the model takes.
   """
 
   tuned: best_rate.Tuned
@@ -72,7 +72,7 @@ class Method(NamedTuple):
 
 
 def studies(scale: str) -> trained.Studies:
-  """By transfer time and method; the published point comes first."""
+  """Studies by transfer time and method; the published point comes first."""
   cells = [
     ('fashion', factor, name)
     for factor in SCALES[: 1 if scale == 'quick' else None]
@@ -101,7 +101,7 @@ def _config(name: str, scale: str, transfer_s: float) -> ConfigDict:
 
 
 def _transfer_s(scale: str) -> study.Study:
-  """Seconds of a transfer at which the baseline talks SHARE of its time."""
+  """Finds the transfer seconds where the baseline idles SHARE of its time."""
   low, high = 0.1 * STEP_S, 3 * STEP_S
   for _ in range(2 if scale == 'quick' else HALVINGS):
     middle = (low + high) / 2
@@ -123,7 +123,7 @@ def talking(run: Result) -> float:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each method and transfer time."""
+  """Builds a row for each method and transfer time."""
   del kept
   rows = [
     _row(cell, found[cell], found.get((*cell[:2], BASELINE)))
@@ -142,7 +142,7 @@ def find(
 
 
 def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
-  """Of the method at its best rate, all columns as means over its seeds."""
+  """The row of a method at its best rate; columns are means over its seeds."""
   runs = mine.tuned.runs
   beside = base and base.tuned._replace(runs=base.tuned.runs[: len(runs)])
   part, error = virtual_time.over(mine.tuned, beside, TARGET)
@@ -160,7 +160,7 @@ def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
 
 
 def _last(runs: Sequence[Result], key: str) -> float:
-  """What runs have at the target, mean over seeds."""
+  """Mean over seeds of a field of the last record, that at the target."""
   return statistics.mean(run['records'][-1][key] for run in runs)
 
 
@@ -177,7 +177,7 @@ NOTES = notes.of(
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """Time saved at the published point, by adaptive gossip and by a period."""
+  """Judges the time that adaptive gossip saves at the published point."""
   mine = [row for row in rows if row['relative transfer time'] == 1.0]
   told = '; '.join(_told(row) for row in mine if row['method'] != BASELINE)
   best = [row for row in mine if row['method'] in ADAPTIVE]
@@ -192,7 +192,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 
 
 def _saves(row: dict[str, Any]) -> bool | None:
-  """Half of the time, to a tenth; None after too few exchanges."""
+  """Whether half the time is saved, to a tenth; None after few exchanges."""
   if row[TIMES] < trained.EXCHANGES:
     return None
   error = row[f'{PART}{seed_statistics.ERROR}']

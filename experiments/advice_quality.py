@@ -2,10 +2,10 @@
 
     python -m experiments.advice_quality
 
-On fifteen workloads and three links: the strategy that `advise` recommends,
-against whole trainings of all strategies, each at its best rate. Regret is what
-the recommended one takes longer to the target than the best in hindsight. The
-rule of `advise` was made on twelve workloads; it is judged on the others.
+Compares, on fifteen workloads and three links, the strategy that `advise`
+recommends with whole trainings of all strategies, each at its best rate. Regret
+is the extra time to the target over the best strategy in hindsight. The rule of
+`advise` was made on twelve workloads; it is judged on the other three.
 """
 
 import statistics
@@ -56,8 +56,8 @@ SEEN = (
 )
 UNSEEN = ('mnist-wide', 'fashion-cnn-adam', 'text-narrow')
 WORKLOADS = (*SEEN, *UNSEEN)
-# Seeds and most learning rates; as many as of the others would decide too few
-# cases of the unseen ones.
+# Seeds, and the most learning rates. With as few as on the seen workloads, too
+# few cases of the unseen ones would be decided.
 OF_SEEN, OF_UNSEEN = (3, 5), (12, 7)
 LINKS = ('wan', '1gbe', '10gbe')
 GOAL, HALF = 0.1, 0.5
@@ -65,8 +65,8 @@ SMALL = f'{RULES[0]}: regret is surely below {100 * GOAL:.0f} %'
 
 
 def studies(scale: str) -> trained.Studies:
-  """By workload: each strategy at full length, then the pilots; none on a GPU,
-  since the workloads are small."""
+  """Studies by workload: each strategy at full length, then the pilots; none on
+  a GPU, since the workloads are small."""
   if scale == 'gpu':
     return {}
   quick = scale == 'quick'
@@ -82,7 +82,7 @@ def studies(scale: str) -> trained.Studies:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each workload and link of which everything is trained."""
+  """Builds a row per workload and link, of workloads with all runs trained."""
   judged: dict[float, list[Case]] = {share: [] for share in SHARES}
   for name in dict.fromkeys(cell[0] for cell in found):
     if trained.is_complete(coverage, name):
@@ -124,7 +124,7 @@ def verdict(
   seconds: claim.Rows,
   shares: claim.Rows,
 ) -> claim.Verdict:
-  """On which unseen workloads and links the goal is met, and on average."""
+  """Judges the regret on each unseen workload and link, and its mean."""
   del shares
   cases = regret.read(rows, seconds, RULES)
   new = [case for case in cases if case.cell['workload'] in UNSEEN]

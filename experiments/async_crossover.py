@@ -1,4 +1,4 @@
-"""Who reaches an accuracy first, waiting or not, and with how many workers?
+"""Do asynchronous methods reach an accuracy first, and with how many workers?
 
     python -m experiments.async_crossover
 
@@ -34,8 +34,8 @@ CLAIM = claim.Claim(
   'curves without a table (arXiv:1611.04581)',
 )
 STEP_S, SPREAD = 0.1, 0.3
-# A model travels in 0.14 of a gradient's time: 45 MB of ResNet-18 on 10 Gbit/s
-# beside 0.25 s for 32 pictures. Four shards keep a server up to 28 workers.
+# A model is sent in 0.14 of a gradient's time: 45 MB of ResNet-18 on 10 Gbit/s
+# against 0.25 s for 32 images. With four shards a server serves 28 workers.
 CLUSTER = {
   'step_s': STEP_S,
   'spread': SPREAD,
@@ -55,11 +55,11 @@ NAMES = ('workload', 'workers', 'method')
 TIME = f'virtual seconds to {TARGET} held out'
 PART = "part of all-reduce's seconds"
 SPEED = "all-reduce's seconds over these"
-LEAD = 0.9  # Of its seconds at most.
+LEAD = 0.9  # Of all-reduce's seconds, at most.
 
 
 def studies(scale: str) -> trained.Studies:
-  """By P and method; both sides of the published crossover come first."""
+  """Studies by P and method; both sides of the published crossover first."""
   sizes = (4,) if scale == 'quick' else WORKERS
   names = list(METHODS)[: 2 if scale == 'quick' else None]
   cells = [('fashion', p, name) for p in sizes for name in names]
@@ -68,7 +68,7 @@ def studies(scale: str) -> trained.Studies:
 
 def _study(workers: int, name: str, scale: str) -> study.Study:
   strategy, how = METHODS[name]
-  # The server adds up the steps of all workers.
+  # The server sums all workers' updates.
   rate = 0.05 / workers if name == 'server' else 0.05
   cluster = {**CLUSTER, **how}
   config = virtual_time.config(strategy, workers, scale, cluster, rate)
@@ -78,7 +78,7 @@ def _study(workers: int, name: str, scale: str) -> study.Study:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each method and P."""
+  """Builds a row for each method and P."""
   del kept
   rows = []
   for cell in sorted(found, key=lambda cell: cell[1]):
@@ -136,8 +136,8 @@ def _leads(row: dict[str, Any], dense: dict[str, Any] | None) -> bool | None:
 
 
 def ends_near_32(found: Mapping[int, bool | None]) -> bool | None:
-  """Whether a method leads up to a last P, from 16 to 64, and not beyond; None
-  where what is missing could still make it so or not."""
+  """Whether a method leads up to some P from 16 to 64, and not beyond; None
+  while undecided or missing numbers of workers could change the answer."""
   could = [
     all(found.get(p) in (p <= last, None) for p in WORKERS)
     for last in (16, 32, 64)
@@ -148,7 +148,7 @@ def ends_near_32(found: Mapping[int, bool | None]) -> bool | None:
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """Who leads with how many workers and all fewer; whether it ends near 32."""
+  """Judges for each asynchronous method whether its lead ends near P = 32."""
   cases, told = [], []
   for name in FREE if rows else ():
     found = leads(rows, name)
@@ -187,7 +187,7 @@ def _so_far(rows: claim.Rows) -> str:
 
 
 def _first_at_32(rows: claim.Rows) -> str:
-  """The method that is fastest with 32 workers, with all numbers of them."""
+  """Names the fastest asynchronous method at P = 32; its speed at each P."""
   mine = [row for row in rows if row['method'] in FREE and row[SPEED]]
   at_32 = {row['method']: row[SPEED] for row in mine if row['workers'] == 32}
   best = max(at_32, key=lambda method: at_32[method], default='none')

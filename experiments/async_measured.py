@@ -1,13 +1,13 @@
-"""Not waiting, measured: processes beside virtual time's prediction.
+"""Asynchronous methods: real processes against virtual time's prediction.
 
     python -m experiments.async_measured
 
-Four workers in processes of their own on this machine (config.engine='ray').
-Seconds of a gradient are a trace measured here; worker 0 sleeps Uniform(0,
-300 ms) after every gradient, as in Jin et al., 2016 (arXiv:1611.04581).
+Four workers train in their own processes on this machine (config.engine='ray').
+Gradients take the seconds of a trace measured here. Worker 0 sleeps Uniform(0,
+300 ms) after each of its gradients: Jin et al., 2016 (arXiv:1611.04581).
 
-It takes some 40 minutes of an idle machine; after a stop the same command goes
-on, since rows are kept in runs/claims.
+It takes some 40 minutes on an idle machine. After a stop the same command
+resumes, since rows are kept in runs/claims.
 """
 
 import functools
@@ -43,7 +43,7 @@ CLAIM = claim.Claim(
 )
 KEPT = pathlib.Path('runs/claims')
 WORKERS, SEEDS, TARGET, STEPS = 4, 3, 0.8, 400
-SLOWER = 8  # A trace's seconds over those measured, so that workers fit cores.
+SLOWER = 8  # A trace's seconds over those measured, so that cores suffice.
 METHODS = {
   'server': ('parameter_server', 0.0125),
   'EASGD': ('elastic', 0.05),
@@ -55,7 +55,7 @@ KEYS, NEAR = (SECONDS, STALE), 0.15
 
 
 def config(method: str, seed: int, quick: bool) -> ConfigDict:
-  """A run, without its cluster."""
+  """The config of a run, without its cluster."""
   strategy, rate = METHODS[method]
   steps = 8 if quick else STEPS
   return real_time.config(strategy, WORKERS, steps, 20, seed, quick, rate)
@@ -64,8 +64,8 @@ def config(method: str, seed: int, quick: bool) -> ConfigDict:
 def trace(of: ConfigDict, path: pathlib.Path) -> float:
   """Writes seconds of gradients, more than steps, and returns their mean.
 
-  Each worker has a column, in an order of its own: who ends at the same moment
-  is served as one.
+  Each worker's column has its own order, since workers that finish at the same
+  moment are served as one.
   """
   took = real_time.gradients_s(of, of.strategy.name, of.steps)
   seconds = SLOWER * np.resize(np.array(took), 4 * of.steps)
@@ -76,7 +76,7 @@ def trace(of: ConfigDict, path: pathlib.Path) -> float:
 
 
 def machines(path: pathlib.Path, **link: Any) -> ConfigDict:
-  """The cluster of both, on seconds of a trace, with one slow worker."""
+  """The cluster of real and modelled runs: a trace and one slow worker."""
   return real_time.machines(path, **link, sleep_s=0.3, stragglers=(0,))
 
 
@@ -91,7 +91,7 @@ def found_in(records: list[Record]) -> dict[str, float | None]:
 
 
 def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
-  """A method with a seed, measured and predicted."""
+  """Measures and predicts one method with one seed."""
   of, path = config(method, seed, quick), folder / 'trace.txt'
   asked = trace(of, path)
   calm = of.copy_and_resolve_references()
@@ -116,7 +116,7 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All methods and seeds, one after the other, each kept when it is done."""
+  """Measures all methods and seeds in turn, keeping each when it is done."""
   methods, seeds = list(METHODS)[: 1 if quick else None], 1 if quick else SEEDS
   store = kept.Kept(folder if quick else KEPT)
   rows = []
@@ -147,8 +147,8 @@ NOTES = notes.of(
 
 
 def pairs(rows: claim.Rows, key: str) -> list[list[tuple]]:
-  """Measured and predicted of each seed, for each method; without those that
-  are 0: who only reads never uses an older gradient."""
+  """(measured, predicted) of each seed, for each method; not for methods with
+  zeros alone: a method that only reads never uses a stale gradient."""
   found: dict[str, list[tuple]] = {}
   for row in rows:
     pair = row[f'{key}, measured'], row[f'{key}, predicted']
@@ -169,7 +169,7 @@ def _is_near(each: list[tuple]) -> bool | None:
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
-  """A case is a method."""
+  """Judges the prediction for each method."""
   if not rows:
     return claim.judged([], '', 'Nothing.', 'not measured on an idle machine')
   cases = [_is_near(each) for each in pairs(rows, SECONDS)]

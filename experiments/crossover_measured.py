@@ -1,13 +1,13 @@
-"""Waiting or not, on real processes, beside virtual time's prediction.
+"""Waiting or not: real processes compared with virtual time's prediction.
 
     python -m experiments.crossover_measured
 
-Jin et al., 2016, found that not waiting is faster with few workers and
-all-reduce with many (arXiv:1611.04581); `async_crossover` asks it of virtual
-time. Here 2, 4 and 8 processes of this machine train: all-reduce over Gloo,
-the others on the engine (config.engine='ray'). All sleep until a gradient has
-taken what a trace says, so that 8 workers fit two cores. It takes 40 minutes of
-an idle machine; stopped, it goes on where it was.
+Jin et al., 2016 (arXiv:1611.04581), found asynchronous methods faster with few
+workers, and all-reduce with many; `async_crossover` tests this in virtual time.
+Here 2, 4 and 8 processes on this machine train: all-reduce over Gloo, the other
+methods on the engine (config.engine='ray'). Each process sleeps until its
+gradient has taken as long as a trace says, so that 8 workers fit two cores. It
+takes 40 minutes on an idle machine; after a stop it resumes where it was.
 """
 
 import functools
@@ -43,7 +43,7 @@ CLAIM = claim.Claim(
 )
 KEPT = pathlib.Path('runs/claims')
 WORKERS, SEEDS, TARGET = (2, 4, 8), 3, 0.8
-STEP_S, SPREAD = 0.2, 0.3  # Of a gradient: mean, and sigma of its logarithm.
+STEP_S, SPREAD = 0.2, 0.3  # Of a gradient: mean, sigma of the logarithm.
 EXAMPLES = 25_600  # At most, of all workers.
 CALM = 20  # Steps in which an exchange is timed.
 DENSE = 'all-reduce'
@@ -60,14 +60,14 @@ OFF = 'speed measured / predicted'
 
 
 def config(method: str, workers: int, seed: int, quick: bool) -> ConfigDict:
-  """A run, without its cluster."""
+  """The config of a run, without its cluster."""
   steps = 8 if quick else EXAMPLES // (real_time.BATCH * workers)
   return real_time.config(METHODS[method][0], workers, steps, 25, seed, quick)
 
 
 @functools.cache
 def gradient_s(quick: bool) -> float:
-  """Median seconds of a gradient, of which processes sleep the rest."""
+  """Median seconds of computing a gradient; processes sleep the rest."""
   of = config(DENSE, WORKERS[0], 0, quick)
   took = real_time.gradients_s(of, METHODS['pull-gossip'][0], 50)
   return statistics.median(took)
@@ -76,8 +76,8 @@ def gradient_s(quick: bool) -> float:
 def timed(
   method: str, workers: int, quick: bool, folder: pathlib.Path
 ) -> tuple[float, float | None]:
-  """Seconds of an exchange, and of computing over those asked for; None where
-  workers wait, whose seconds of computing are not known."""
+  """Measures seconds of an exchange, and seconds of computing over the trace's:
+  None for all-reduce, whose seconds of computing are not known."""
   calm, path = config(method, workers, 0, quick), folder / 'trace.txt'
   calm.steps = calm.log_every = calm.eval_every = min(CALM, calm.steps)
   if method == DENSE:
@@ -94,7 +94,7 @@ def row(
   folder: pathlib.Path,
   store: kept.Kept,
 ) -> dict[str, Any]:
-  """A method with a number of workers and a seed, measured and predicted."""
+  """Measures and predicts one method, number of workers and seed."""
   method, workers, seed = cell
   of, path = config(*cell, quick), folder / 'trace.txt'
   rounds = METHODS[method][1]
@@ -128,7 +128,7 @@ def row(
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All cells, one after the other, each kept when it is done."""
+  """Measures all cells one after the other, keeping each when it is done."""
   store = kept.Kept(folder if quick else KEPT)
   rows = []
   cells = itertools.product(WORKERS, range(SEEDS), METHODS)
@@ -166,7 +166,7 @@ NOTES = notes.of(
 
 
 def speeds(rows: claim.Rows) -> list[dict[str, Any]]:
-  """A row for each number of workers and method, over seeds."""
+  """Averages over seeds: a row per number of workers and method."""
   of = lambda *cell: [r for r in rows if (r['workers'], r['method']) == cell]
   return [
     {'workers': workers, 'method': method}
@@ -178,7 +178,7 @@ def speeds(rows: claim.Rows) -> list[dict[str, Any]]:
 
 def _speed(mine: claim.Rows, dense: claim.Rows) -> dict[str, Any]:
   found: dict[str, Any] = {'seeds': len(mine)}
-  speeds = []  # Of each seed, measured and predicted.
+  speeds = []  # By seed: first measured, then predicted.
   for what in ('measured', 'predicted'):
     key = f'{SECONDS}, {what}'
     each, theirs = ([row[key] for row in rows] for rows in (mine, dense))
@@ -194,7 +194,7 @@ def _speed(mine: claim.Rows, dense: claim.Rows) -> dict[str, Any]:
 
 
 def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
-  """A case is a method that does not wait, with a number of workers."""
+  """Judges each asynchronous method with each number of workers."""
   del runs
   free = [row for row in rows if row['method'] != DENSE]
   case = lambda row: is_near(NEAR, row[OFF], row[f'{OFF}{ERROR}'], row['seeds'])

@@ -1,12 +1,12 @@
-"""Which strategies are on the front of score against bytes?
+"""Which strategies are on the Pareto front of score against bytes?
 
     python -m experiments.fronts
 
-All strategies with 8 workers, each at its best learning rate: one seed of each,
-then two more of those on the front, and five of those that may be as good as
-all-reduce with a tenth of its bytes. A strategy is on the front if it has three
-seeds and no other that has them scores more with fewer bytes on the busiest
-link.
+Trains strategies with 8 workers, each at its best learning rate: one seed of
+each, two more of those on the front, and five more of those that may be as good
+as all-reduce with a tenth of its bytes. A strategy is on the front if it has
+three seeds, and no other strategy with three seeds scores more with fewer bytes
+on the busiest link.
 """
 
 from collections.abc import Mapping
@@ -39,8 +39,8 @@ CLAIM = claim.Claim(
   'points of it with a tenth of the bytes',
   'nothing; the question is that of users',
 )
-# Where a strategy's default would say nothing about it here, such as a period
-# with less than a hundred exchanges.
+# Used where a strategy's defaults would not test it here, such as a period that
+# leaves fewer than a hundred exchanges.
 ARGUMENTS: Mapping[str, dict[str, Any]] = {
   'gtopk': {'density': 0.01, 'conserve': True},
   'sparse_loco': {'period': 10},
@@ -50,8 +50,8 @@ ARGUMENTS: Mapping[str, dict[str, Any]] = {
   'des_loc': {'period': 30, 'first_period': 90, 'second_period': 180},
 }
 SMALL = 'fashion-dense', 'shakespeare-lstm'
-# A training on a large workload takes minutes. There the plain methods are
-# tried, and those that were on the front of a smaller one at that time.
+# A training on a large workload takes minutes. There only plain methods run, and
+# those that were on a smaller workload's front when these runs began.
 PLAIN = 'all_reduce', 'gossip', 'topk', 'local_sgd', 'gtopk', 'diloco'
 BEST = 'power_sgd', 'ok_topk', 'sparse_loco', 'slowmo', 'push_sum'
 LARGE = dict.fromkeys(('fashion', 'shakespeare'), (*PLAIN, *BEST)) | {
@@ -67,7 +67,7 @@ FURTHER = BOTH, CHEAP
 
 
 def studies(scale: str) -> trained.Studies:
-  """By workload and strategy, then further seeds of front and candidates."""
+  """Studies by workload and strategy, then more seeds of some strategies."""
   quick = scale == 'quick'
   found: dict[tuple, Any] = {}
   places = ON_GPUS if scale == 'gpu' else (*SMALL, *LARGE)
@@ -88,7 +88,7 @@ def studies(scale: str) -> trained.Studies:
 
 
 def method(name: str, strategy: str, scale: str, seeds: int) -> study.Study:
-  """A strategy at its best rate."""
+  """Returns the study of a strategy at its best learning rate."""
   config = resolve.strategy_config(strategy, **ARGUMENTS.get(strategy, {}))
   return best_rate.method(name, WORKERS, scale, config, seeds=seeds)
 
@@ -96,7 +96,7 @@ def method(name: str, strategy: str, scale: str, seeds: int) -> study.Study:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each strategy, with all seeds that are kept."""
+  """Builds a row for each strategy, with all seeds that are kept."""
   scale = coverage[0]['scale']
   begun = {cell[0] for cell in found if cell[1] not in (*FURTHER, DENSE)}
   best = {
@@ -133,7 +133,7 @@ def find(
 def verdict(
   rows: claim.Rows, coverage: claim.Rows, candidates: claim.Rows
 ) -> claim.Verdict:
-  """Per workload: who is on the front, and whether a tenth is enough."""
+  """Judges whether a tenth of the bytes is enough, and tells each front."""
   cases, said, short = [], [], []
   for name in figures.values(rows, 'workload'):
     mine = [row for row in rows if row['workload'] == name]
@@ -149,7 +149,7 @@ def verdict(
     few = [*tried, *(row for row in best if row in cheap)]
     unsure = not all(map(fails, few))
     enough = bool(good) or (None if unsure or not complete else False)
-    ahead = margins.leads(best[-1], DENSE)  # Of itself: False.
+    ahead = margins.leads(best[-1], DENSE)  # False for itself.
     enough = claim.all_hold((enough, None if ahead is None else not ahead))
     cases.append(enough if complete else None)
     names = ', '.join(row['strategy'] for row in best)
@@ -185,7 +185,7 @@ NOTES = notes.of(
 def figure(
   rows: claim.Rows, coverage: claim.Rows, candidates: claim.Rows
 ) -> Figure:
-  """Score against bytes; the front is joined by a line, most have names."""
+  """Score against bytes; a line joins the front, most points have names."""
   del coverage, candidates
   names = figures.values(rows, 'workload')
   found = Figure(figsize=(10, 5.5 * len(names)), layout='constrained')

@@ -2,9 +2,9 @@
 
     python -m experiments.gtopk_cost
 
-Bills the real strategies for gradients of the published models' sizes (the
-bill depends on shapes alone, so nothing of that size is computed) and turns
-them into seconds with the published latency and bandwidth.
+Makes the bills of the real strategies for gradients of the published models'
+sizes, and turns them into seconds with the published latency and bandwidth. A
+bill depends on shapes alone, so nothing of that size is computed.
 
 Shi et al., 2019. arXiv:1901.04359
 """
@@ -42,7 +42,7 @@ SCHEMES = {
 
 @functools.cache
 def seconds(scheme: str, size: int, workers: int) -> float:
-  """Modelled communication of one step, by the strategy's own bill."""
+  """Modelled communication seconds of a step, from the strategy's bill."""
   gradients = jax.ShapeDtypeStruct((size,), jnp.float32)
   sent = step_traffic.per_step(
     SCHEMES[scheme], gradients, workers, steps=range(1)
@@ -51,7 +51,7 @@ def seconds(scheme: str, size: int, workers: int) -> float:
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All models, 4 to 32 workers and on to 1,024."""
+  """Models all gradient sizes with 4 to 1,024 workers; quick, 4 to 32."""
   del folder
   sizes = (4, 8, 16, 32) if quick else (4, 8, 16, 32, 64, 256, 1024)
   rows = [_row(model, p) for model in MODELS for p in sizes]
@@ -66,7 +66,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
-  """For how many of the models with 32 workers gTop-k is faster than both."""
+  """Counts the models on which gTop-k beats both others with 32 workers."""
   at_32 = [row for row in rows if row['workers'] == 32]
   known = [row for row in at_32 if row[f'{OVER_DENSE}, model'] is not None]
   met = [
@@ -127,7 +127,7 @@ def _row(name: str, workers: int) -> dict:
 
 
 def figure(rows: claim.Rows) -> Figure:
-  """Modelled communication of each scheme against workers, by model."""
+  """Modelled communication seconds against workers, a panel per model."""
   found = Figure(figsize=(13, 3.4), layout='constrained')
   models = figures.values(rows, 'model')
   panels = found.subplots(1, len(models), sharex=True)

@@ -1,11 +1,11 @@
-"""gTop-k where rounds are dear: 10 ms each way at 100 Mbit/s, measured.
+"""gTop-k on links with high latency: 10 ms each way at 100 Mbit/s, measured.
 
     python -m experiments.gtopk_latency
 
-The published tree needs 2 log2(P) rounds, partners that exchange log2(P), a
-dense ring 2 (P - 1). Gradients of ResNet-20's size, exchanged between network
-namespaces. Linux, root, iproute2; sch_netem or vde2. Each row is kept in
-runs/claims when it is measured.
+With P workers, the published tree needs 2 log2(P) rounds, a butterfly, in which
+partners exchange, log2(P), and a dense ring 2 (P - 1). Network namespaces
+exchange gradients of ResNet-20's size. Needs Linux, root, iproute2, and
+sch_netem or vde2. Each row is kept in runs/claims as soon as it is measured.
 
 Shi et al., 2019. arXiv:1901.04359
 """
@@ -39,14 +39,14 @@ SCHEMES = {
   PARTNERS: ('gtopk', {'density': DENSITY, 'exchange': 'butterfly'}),
 }
 WORKERS = (2, 4, 8)
-MOST = 0.6  # Half the rounds, and what is no communication.
+MOST = 0.6  # Half the rounds, plus the time that is not communication.
 OVER_TREE = 'butterfly seconds over those of the tree'
 FURTHER = 'seconds of a further round, tree beside butterfly'
 OVER_RING = 'tree seconds over those of the dense ring'
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All numbers of workers; quick, two of them."""
+  """Times exchanges with each number of workers; quick, with two workers."""
   kept = Kept(folder if quick else pathlib.Path('runs/claims'))
   rows = [_row(kept, workers) for workers in WORKERS[: 1 if quick else None]]
   return claim.Finding(
@@ -78,7 +78,7 @@ def _row(kept: Kept, workers: int) -> dict[str, Any]:
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
-  """A case is a number of workers and one of both ratios."""
+  """Judges each number of workers on each of the two ratios."""
   cases: list[bool | None] = [row[OVER_TREE] <= MOST for row in rows]
   cases += [row[OVER_RING] < 1 for row in rows]
   models = [
@@ -105,7 +105,7 @@ NOTES = notes.of('gtopk_latency')
 
 
 def figure(rows: claim.Rows) -> Figure:
-  """Seconds per exchange by the number of workers, and what the model says."""
+  """Measured and modelled seconds per exchange against workers."""
   found = Figure(figsize=(6, 4), layout='constrained')
   axes = found.subplots()
   workers = [row['workers'] for row in rows]

@@ -2,9 +2,9 @@
 
     python -m experiments.gtopk_mass
 
-An entry that one subtree of the merge drops while its index survives through
-another is neither applied nor remembered. Both rules send the same bytes; the
-conserving one gives such parts to the merging worker's memory.
+When one subtree of the merge drops an entry whose index survives through
+another, the dropped part is neither applied nor kept. The conserving rule adds
+it to the merging worker's residual; both rules send the same bytes.
 
 Shi et al., 2019. arXiv:1901.04359; the loss and its repair are ours.
 """
@@ -45,8 +45,8 @@ METHODS = {
   'exact': ('exact_global_topk', {}),
   'butterfly': ('gtopk', {'conserve': True, 'exchange': 'butterfly'}),
 }
-RULES = ('published', 'conserving')  # Elsewhere than on the MLP.
-EACH = 'fashion-dense'  # Where a training takes seconds.
+RULES = ('published', 'conserving')  # All that is tried except on EACH.
+EACH = 'fashion-dense'  # Tries all methods: a training takes seconds.
 PROBED = ('published', 'conserving', 'butterfly')
 LARGEST = 32  # Workers.
 FIRST = 0.001, False  # Density and warm-up.
@@ -62,7 +62,7 @@ AFTER = ' after a warm-up'
 
 
 def studies(scale: str) -> trained.Studies:
-  """By workload, P, density, warm-up and method; the most telling first."""
+  """Studies by workload, P, density, warm-up, method; most telling first."""
   if scale == 'quick':
     cells = [('fashion', 4, 0.001, False, name) for name in RULES]
     places = [('fashion', 4)]
@@ -99,8 +99,8 @@ def _study(
       given = given | {'warmup': {'name': 'gtopk', 'steps': steps}}
     strategy = resolve.strategy_config(kind, density=density, **given)
   probe = lost_mass.NAME if method in PROBED else ''
-  # The methods differ in one detail: rates that are as good have to be told
-  # apart, or their difference is that of two rates.
+  # The methods differ in one detail. More seeds break near-ties of learning
+  # rates, else a difference in scores could come from the rates.
   tie = best_rate.TIE if density else 0.0
   return best_rate.method(name, workers, scale, strategy, probe, tie=tie)
 
@@ -108,7 +108,7 @@ def _study(
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each method, and what conserving gains over the published."""
+  """Builds a row per method, and the gains of rules that conserve."""
   del kept
   rows, gains = [], []
   for cell in sorted(found, key=lambda c: (c[0], -c[1], c[2] or 1.0, c[3])):

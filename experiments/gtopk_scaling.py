@@ -1,11 +1,11 @@
-"""gTop-k on a real link: seconds per exchange, measured, beside the model's.
+"""gTop-k on a real link: measured and modelled seconds per exchange.
 
     python -m experiments.gtopk_scaling
 
-Gradients of the published models' sizes, exchanged between network namespaces
-with 1 GbE (100 Mbit/s where many workers share this machine's cores), and in
-the same namespaces PyTorch's own exchanges. Linux, root, iproute2; with torch
-installed its columns are filled.
+Network namespaces exchange gradients of the published models' sizes at 1 Gbit/s
+and 100 Mbit/s (the only rate for 16 workers, which share this machine's cores).
+PyTorch's own exchanges are timed in the same namespaces; their columns are
+empty unless torch is installed. Needs Linux, root and iproute2.
 
 Shi et al., 2019. arXiv:1901.04359
 """
@@ -69,7 +69,7 @@ RATES = {'1gbit': link(100e-6, 1e9 / 8), '100mbit': link(200e-6, 1e8 / 8)}
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All settings, each kept when it is done; quick, the smallest model."""
+  """Times all settings, keeping each when done; quick, the smallest model."""
   kept = Kept(folder if quick else pathlib.Path('runs/claims'))
   rows = [
     row
@@ -89,7 +89,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 def _cell(
   kept: Kept, workers: int, rate: str, models: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-  """A row per model."""
+  """Times the exchanges of one setting; returns a row per model."""
   here = workers, rate, [MODELS[model].size for model in models]
   ours = timed_schemes.ours(kept, *here, SCHEMES)
   theirs = timed_schemes.torch(kept, *here, TORCH)
@@ -120,7 +120,7 @@ def _ratios(row: dict[str, Any]) -> dict[str, float | None]:
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
-  """Whether the goals are met for ResNet-50 between 4 workers at 1 Gbit/s."""
+  """Judges the three goals for ResNet-50 with 4 workers at 1 Gbit/s."""
   errors = [
     row[f'{scheme}: seconds, model'] / row[f'{scheme}: seconds']
     for row in rows

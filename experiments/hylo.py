@@ -1,13 +1,13 @@
-"""Hylo: another codec for each kind of layer. Accuracy, time, and its limit.
+"""Hylo, a codec for each kind of layer: its accuracy, speed, and limit.
 
     python -m experiments.hylo
 
-Claim: accuracy within 0.5 points of dense, up to 1.31 times as fast as other
-methods. Controls: MXNet's 2 bits for the whole net (through the same sharded
-server), and top-k and DGC that send as many bytes as Hylo. The limit is how
-fast a residual grows that a 2-bit code cannot empty.
+Published: accuracy within 0.5 points of dense; up to 1.31 times as fast as
+others. Controls are MXNet's 2-bit codec for the whole network (through the
+same sharded server), and top-k and DGC with as many bytes as Hylo. The limit is
+the growth of a residual that a 2-bit code cannot empty.
 
-J. Peng, 2021; not public, our reading of its summary.
+J. Peng, 2021. Not public; this is our reading of its summary.
 """
 
 from functools import partial
@@ -45,18 +45,18 @@ CLAIM = claim.Claim(
 WITHIN = 0.5  # Points of accuracy, as claimed.
 LEAST = seed_statistics.FASTER
 METHODS = ('hylo', 'dense', 'hylo-mean', 'two-bit', 'top-k', 'dgc')
-# Those whose dense layers are large enough for the 2-bit half; of the network
-# of cifar they are 0.4 % of the parameters, so cifar-vgg stands for CIFAR-10.
+# Networks whose dense layers are large enough for the 2-bit half. In cifar's
+# network these have 0.4 % of the parameters, so cifar-vgg stands for CIFAR-10.
 WORKLOADS, WORKERS = ('fashion', 'cifar-vgg'), 8
 JUDGED = METHODS[:2]
-# Top-k tells whether points are lost to the few bytes or to the codec.
+# Top-k tells whether the few bytes or the codec costs accuracy.
 BESIDE = {WORKLOADS[0]: METHODS, WORKLOADS[1]: (*JUDGED, 'top-k')}
 THRESHOLDS = tuple(float(f'{10 ** (i / 2):.3g}') for i in range(-7, 0))
 NAMES = ('workload', 'method')
 
 
 def studies(scale: str) -> trained.Studies:
-  """By workload and method; the most telling come first."""
+  """Studies by workload and method; the most telling come first."""
   quick = scale == 'quick'
   cells = [
     (name, method)
@@ -67,13 +67,13 @@ def studies(scale: str) -> trained.Studies:
 
 
 def _study(name: str, method: str, scale: str) -> study.Study:
-  """A method at its best rate; its other argument is found before."""
+  """A method at its best rate, after a search for its other argument."""
   strategy = yield from _strategy(name, method, scale)
   return (yield from best_rate.method(name, WORKERS, scale, strategy))
 
 
 def _strategy(name: str, method: str, scale: str) -> study.Study:
-  """The config of a method: its threshold, or density, is found by runs."""
+  """The config of a method; runs find its threshold or density."""
   at = lambda strategy: workloads.config(name, WORKERS, scale, strategy)
   make = resolve.strategy_config
   if method == 'two-bit':
@@ -104,8 +104,8 @@ def _two_bit(threshold: float) -> ConfigDict:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each method, beside dense, and the seconds of its steps."""
-  # Seconds are measured for the table, and compared with those of these two.
+  """Builds a row per method, compared with dense, with its step seconds."""
+  # Step seconds are measured here; comparing them takes both JUDGED methods.
   is_judged = lambda name: all((name, method) in found for method in JUDGED)
   both = {name for name, _ in found if is_judged(name)}
   scale = coverage[0]['scale']
@@ -124,11 +124,11 @@ def find(
 def _row(
   found: trained.Results, cell: tuple[str, str], scale: str, kept: Kept
 ) -> dict[str, Any]:
-  """The row, how it compares with dense, and what its steps are made of."""
+  """The scores, their difference to dense, and the parts of step seconds."""
   name, method = cell
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
   dense = found.get((name, 'dense'))
-  # With the density that was trained: the seconds of a top-k depend on it.
+  # Timed at the trained density, on which top-k's seconds depend.
   strategy = study.follow(_strategy(name, method, scale), kept).found
   seconds = step_times.of(name, WORKERS, strategy, kept, scale)
   return row | seed_statistics.against(found[cell], dense, 'dense') | seconds
@@ -137,7 +137,7 @@ def _row(
 def verdict(
   rows: claim.Rows, growth: claim.Rows, coverage: claim.Rows
 ) -> claim.Verdict:
-  """Accuracy and time on each workload, then the limit of the codec."""
+  """Judges accuracy and speed per workload; also tells the codec's limit."""
   met, said, short = [], [], []
   for row in (row for row in rows if row['method'] == 'hylo'):
     as_good = seed_statistics.gains(row, 'dense', -WITHIN)
@@ -160,7 +160,7 @@ def verdict(
 
 
 def _top_k(rows: claim.Rows, hylo: dict[str, Any]) -> str:
-  """Top-k on Hylo's workload, if it is timed."""
+  """Tells of top-k on Hylo's workload, if timed and with as many bytes."""
   place = hylo['workload'], 'top-k'
   points = partial(seed_statistics.over, other='dense')
   near = lambda row: abs(row[PATH] / hylo[PATH] - 1) <= matched.WITHIN
@@ -172,7 +172,7 @@ def _top_k(rows: claim.Rows, hylo: dict[str, Any]) -> str:
 
 
 def _is_faster(row: dict[str, Any]) -> bool | None:
-  """Whether a step is faster than dense; None if its seconds cannot tell."""
+  """Whether a step is faster than dense; None if measurements cannot tell."""
   error = row[SPEED + ERROR]
   return intervals.at_least(LEAST, row[SPEED], error, step_times.AGAIN)
 
@@ -202,7 +202,7 @@ def figure(
   growth = [row | {'by': named(row)} for row in growth]
   x = 'threshold in mean magnitudes'
   figures.lines(last, growth, x, 'residual', 'by')
-  for i, line in enumerate(last.lines):  # The methods have the colors.
+  for i, line in enumerate(last.lines):  # Colors stand for methods.
     line.set(color=str(i // 2 / 4), linestyle='--' if i % 2 else '-')
   last.set(title='residual', xlabel=x, ylabel='in gradients', yscale='log')
   last.legend(frameon=False, fontsize=8)

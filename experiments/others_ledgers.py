@@ -1,10 +1,10 @@
-"""Others' ledgers: what other programs count, and what moves.
+"""Others' ledgers: the bytes that other programs count, and bytes sent.
 
     python -m experiments.others_ledgers
 
 DisTrOpZ (SN38) wraps functions of torch.distributed and adds up the bytes of
-their argument, once per rank and call. The rule is applied to the collectives
-in the compiled programs of our strategies, whose bytes the audit counts.
+their argument, once per rank and call. Here this rule is applied to collectives
+in the compiled programs of our strategies; the audit counts what they send.
 """
 
 import pathlib
@@ -66,10 +66,10 @@ FACTOR = 'sent over counted'
 
 
 def counted(kinds: dict[str, np.ndarray], workers: int) -> float:
-  """What the rule counts of collectives that send so many bytes as rings.
+  """Converts bytes that ring collectives send into bytes that the rule counts.
 
-  An all-reduce counts its array once and an all-gather its input; sends and
-  receives are not wrapped, so they count nothing.
+  An all-reduce counts its array once and an all-gather its input. All else
+  counts nothing: sends and receives, for example, are not wrapped.
   """
   of = {
     'all-reduce': workers / (2 * (workers - 1)),
@@ -82,7 +82,7 @@ def counted(kinds: dict[str, np.ndarray], workers: int) -> float:
 
 
 def row(name: str, workers: int) -> dict:
-  """One method with so many workers, by the audit of its first step.
+  """Builds the row of a method and P workers by an audit of the first step.
 
   Raises:
     AssertionError: the ledger is not what the compiled program sends.
@@ -100,7 +100,7 @@ def row(name: str, workers: int) -> dict:
 
 
 def calls() -> claim.Rows:
-  """Single calls of an array of S bytes, in units of S, by the rules alone."""
+  """Bytes counted and sent by single calls on S bytes, in units of S."""
   found = []
   for p in SIZES:
     ring = 2 * (p - 1) / p
@@ -129,7 +129,7 @@ def calls() -> claim.Rows:
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All methods and numbers of workers."""
+  """Audits all methods with all numbers of workers; quick, with the fewest."""
   del folder
   executors.emulate(max(SIZES))
   sizes = SIZES[:1] if quick else SIZES
@@ -146,7 +146,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def verdict(rows: claim.Rows, **tables: claim.Rows) -> claim.Verdict:
-  """Per number of workers: whether both orders of the methods are the same."""
+  """Judges for each number of workers whether both counts rank alike."""
   del tables
   sizes = figures.values(rows, 'workers')
   of = lambda p, key: [

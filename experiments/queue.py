@@ -4,14 +4,14 @@
     python -m experiments.queue [CLAIM ...] --status
     python -m experiments.queue gtopk_mass --workload=fashion-dense
 
-Every run is kept in experiments/runs as soon as it is finished, so that the
-queue may be stopped in any way and goes on where it was. The gates of all
-workloads come first, since a claim on a workload without one has no verdict;
-then claims take turns, each with its most telling study.
+Every run is kept in experiments/runs as soon as it is finished. The queue may
+be stopped in any way, and resumes where it was. The gates of all workloads come
+first, since a claim on a workload without a met gate has no verdict; then
+claims take turns, each with its most telling study.
 
-Several queues may work beside each other in one folder; none makes a run that
-another is making. One on each core (`taskset -c 0 nice ...`) is fastest: 21
-steps a second in all, where two that share both cores make 13 to 18 (fashion).
+Several queues may share a folder; none makes a run that another is making. One
+queue on each core (`taskset -c 0 nice ...`) is fastest: 21 steps a second in
+all, against 13 to 18 of two queues that share both cores (fashion).
 """
 
 import importlib
@@ -57,8 +57,8 @@ CLAIMS = (
 MINUTES = flags.DEFINE_float('minutes', 150.0, 'After which no run begins.')
 ONLY = flags.DEFINE_list('workload', [], 'Only studies on these; all if empty.')
 STATUS = flags.DEFINE_bool('status', False, 'Show what is missing.')
-LOCKS = pathlib.Path('runs/queue.lock')  # A byte of it for each run.
-WAIT_S = 10.0  # While others make all that is left.
+LOCKS = pathlib.Path('runs/queue.lock')  # Each run locks one byte of it.
+WAIT_S = 10.0  # Pause while other queues make all that is left.
 
 
 class Job(NamedTuple):
@@ -78,8 +78,8 @@ class Job(NamedTuple):
 def jobs(
   names: Sequence[str], scale: str, only: Sequence[str] = ()
 ) -> Iterator[Job]:
-  """The studies of some claims after their gates, in the order of the work;
-  only those on some workloads, unless `only` is empty."""
+  """Yields gates, then the studies of some claims, in the order of the work;
+  only those on the workloads in `only`, unless it is empty."""
   claim_of = lambda name: importlib.import_module(f'experiments.{name}')
   claims = [
     [Job(name, *each) for each in trained.of_scale(studies, scale).items()]
@@ -191,11 +191,11 @@ def main(argv: list[str], interrupted: Any) -> None:
     return
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
-  os.environ |= allocator.environment() | os.environ  # Of the trainings.
+  os.environ |= allocator.environment() | os.environ  # For the trainings.
   # Several queues, and their trainings, share a GPU.
   os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
   if scale == 'gpu':
-    gpus.require()  # Else they train on the CPU, and are kept as of a GPU.
+    gpus.require()  # Else CPU runs would be kept as a GPU's.
   check_minutes(MINUTES.value)
   work(jobs(names, scale, ONLY.value), kept, MINUTES.value)
 

@@ -2,9 +2,9 @@
 
     python -m experiments.scale
 
-Bills of 4 to 256 simulated workers, and beyond them the law that goes through
-these bills, a + b P + c / P + d log2 P, tried on 32 workers. docs/scale.md says
-what follows.
+Makes the bills of 4 to 256 simulated workers. For more workers it extrapolates
+by the law through these bills, a + b P + c / P + d log2 P, which is tested on
+32 workers. docs/scale.md discusses the results.
 """
 
 import pathlib
@@ -31,13 +31,13 @@ WAN = network.PRESETS['wan']
 
 
 class Period(NamedTuple):
-  """Of one period, per worker that is busiest.
+  """Traffic of one period: of the worker with the most, or the mean.
 
   Attributes:
     bytes: sent.
-    rounds: one after the other.
+    rounds: that follow one another.
     path_bytes: on the busiest link of those rounds.
-    mean_bytes: sent, of all workers the mean.
+    mean_bytes: sent, mean over all workers.
   """
 
   bytes: float
@@ -47,7 +47,7 @@ class Period(NamedTuple):
 
 
 def bill(name: str, workers: int) -> Period:
-  """One period of a method, of MODEL parameters."""
+  """Traffic of one period of a method, for a model of MODEL parameters."""
   found = period_bills.bill(name, workers)
   most = lambda count: float(count.sum(axis=1).max())
   return Period(
@@ -59,7 +59,7 @@ def bill(name: str, workers: int) -> Period:
 
 
 def extrapolated(name: str, workers: int) -> Period:
-  """By the law through the bills of BILLED."""
+  """The same, by the law through the bills of BILLED workers."""
   terms = lambda p: np.array([1.0, p, 1 / p, np.log2(p)])
   law = np.linalg.solve(
     np.stack([terms(p) for p in BILLED]),
@@ -69,7 +69,7 @@ def extrapolated(name: str, workers: int) -> Period:
 
 
 def row(name: str, workers: int) -> dict:
-  """One method with so many workers, for a model of MODEL parameters."""
+  """The row of a method and a number of workers, for MODEL parameters."""
   known = workers in BILLED
   found = bill(name, workers) if known else extrapolated(name, workers)
   period = METHODS[name].period
@@ -86,12 +86,12 @@ def row(name: str, workers: int) -> dict:
 
 
 def error(name: str) -> float:
-  """The law's relative error where it was not made, in bytes."""
+  """Relative error of the law's bytes at TRIED workers, not used to fit it."""
   return abs(extrapolated(name, TRIED).bytes / bill(name, TRIED).bytes - 1)
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All methods and numbers of workers."""
+  """Bills all methods and numbers of workers; quick, two methods."""
   del folder
   names = list(METHODS)[: 2 if quick else None]
   rows = [row(name, p) for name in names for p in (4, *SIZES)]
@@ -111,7 +111,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def verdict(rows: claim.Rows, tried: claim.Rows) -> claim.Verdict:
-  """Of which methods a worker sends no more with 65,536 workers than with 4."""
+  """Counts methods whose bytes grow at most GROWS times, P = 4 to 65,536."""
   bytes_of = {
     (row['method'], row['workers']): row['bytes per worker and step']
     for row in rows

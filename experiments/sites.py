@@ -2,9 +2,9 @@
 
     python -m experiments.sites
 
-A language model with AdamW and pictures with SGD, IID and not, at equal tokens,
-with inner and outer rates tuned per method: score, bytes, and modelled seconds
-on two links.
+Trains language models with AdamW and image classifiers with SGD, on IID and
+non-IID splits, at equal tokens. Inner and outer learning rates are tuned per
+method. Reports the score, the bytes, and the modelled seconds on two links.
 
 arXiv:2311.08105, 2501.18512, 2506.10911, 2508.15706 and 2505.23725
 """
@@ -46,8 +46,8 @@ SPLITS = {
   'shakespeare': ('iid', 'contiguous'),
 }
 WORKERS = (4, 2, 8)
-LARGE = {'fashion': 4, 'shakespeare': 8}  # With one P, and only IID.
-# What is judged against what; all other methods are shown beside all-reduce.
+LARGE = {'fashion': 4, 'shakespeare': 8}  # Workload: its only P; IID only.
+# Baseline of each judged method; other methods are compared with all-reduce.
 AGAINST = {
   'diloco': 'all_reduce',
   'streaming_diloco': 'diloco',
@@ -56,11 +56,11 @@ AGAINST = {
   'sparse_loco': 'diloco',
   'muloco': 'diloco',
 }
-BETTER = ('sparse_loco', 'muloco')  # Not only as good.
+BETTER = ('sparse_loco', 'muloco')  # These must lose nothing.
 DENSE = 'all_reduce'
-PLAIN = 'local_sgd'  # DiLoCo with an outer step that is a mean, at equal bytes.
+PLAIN = 'local_sgd'  # DiLoCo whose outer step is the mean, at equal bytes.
 IT = 'what it is compared with'
-FEWER = 0.95  # Of the bytes of what a method is compared with.
+FEWER = 0.95  # At most this share of the baseline's bytes is fewer.
 GAIN, SHARE = f'gain over {IT}', f'bytes over those of {IT}'
 LINKS = {
   link: f'communication seconds on {link} (model)' for link in ('wan', '1gbe')
@@ -68,9 +68,9 @@ LINKS = {
 
 
 def studies(scale: str) -> trained.Studies:
-  """By workload, P, split and method: judged ones first, the quicker first.
+  """Studies by workload, P, split and method; quick and judged ones come first.
 
-  Of a large workload, whose trainings take minutes, those that are judged.
+  Large workloads (minutes a training) have only judged methods and baselines.
   """
   judged = DENSE, *AGAINST, PLAIN
   cells = [
@@ -89,7 +89,7 @@ def studies(scale: str) -> trained.Studies:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each method, beside the one that it is compared with."""
+  """Builds a row for each method, with its gain over its baseline."""
   del kept
   begun = {cell[:-1] for cell in found if cell[-1] != DENSE}
   rows = [_row(found, cell) for cell in found if cell[:-1] in begun]
@@ -130,9 +130,9 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
 
 
 def holds(row: dict[str, Any]) -> bool | None:
-  """Whether a method is as good as, or better than, what it is compared with;
-  None if the seeds cannot tell. A DiLoCo that is worse than PLAIN, which it
-  contains, was searched too little; without PLAIN nobody knows."""
+  """Whether a method matches its baseline (BETTER: loses nothing); None if the
+  seeds cannot tell, or if DiLoCo may have been tuned too little: it is worse
+  than PLAIN, its special case, or fails while PLAIN is not trained."""
   good = margins.is_as_good(row, IT, lost=row['method'] not in BETTER)
   alone = good is False and not intervals.known(row[f'gain over {PLAIN}'])
   if row['method'] == 'diloco' and (alone or margins.is_worse(row, PLAIN)):
@@ -141,7 +141,7 @@ def holds(row: dict[str, Any]) -> bool | None:
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """In which cells a method is as good as what it is compared with."""
+  """Judges in which cells a method is as good as its baseline."""
   mine = [row for row in rows if row['method'] in AGAINST]
   good = [row for row in mine if holds(row)]
   iid = sum(row['split'] == 'iid' for row in good)
@@ -173,7 +173,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 
 
 def _told(rows: claim.Rows) -> str:
-  """The gains of rows that are decided, and in how many they hold."""
+  """Describes the gains of decided rows, and how many of them hold."""
   cases = [case for case in map(holds, rows) if case is not None]
   gains = margins.span(claim.decided(rows, holds), IT)
   return f'{gains} ({sum(cases)} of {len(cases)} hold)'

@@ -1,11 +1,11 @@
-"""How often is a strategy faster to the target than all-reduce, by how much?
+"""How often, and by how much, does a strategy beat all-reduce to a target?
 
     python -m experiments.speedups
 
-All strategies of `experiments.fronts`, on every workload and every link of the
-link model. Seconds to the target: steps until 99 % of what all-reduce scores in
-the end, times the measured seconds of computing and coding, and the modelled
-seconds of the link.
+Covers all strategies of `experiments.fronts`, on every workload and every link
+of the link model. Seconds to the target are the steps to 99 % of all-reduce's
+final score, times the measured seconds of computing and coding, plus the
+modelled seconds of the link.
 
 Agarwal et al., MLSys 2022, found 6 of more than 200 set-ups faster.
 arXiv:2103.00543
@@ -42,7 +42,7 @@ CLAIM = claim.Claim(
   'against all-reduce',
   '6 of more than 200 set-ups were faster (Agarwal 2022, arXiv:2103.00543)',
 )
-TARGET = 0.99  # Of what all-reduce scores in the end.
+TARGET = 0.99  # Of all-reduce's final score.
 LINKS = tuple(PRESETS)
 FASTER = seed_statistics.FASTER
 SECONDS, SPEED = 'seconds to the target', "all-reduce's seconds over these"
@@ -51,7 +51,7 @@ REACHING = 'those that reach the target'
 
 
 def studies(scale: str) -> trained.Studies:
-  """Those of `fronts`; on its small workloads also further seeds."""
+  """Studies of `fronts` but CHEAP; also more seeds on its small workloads."""
   found = fronts.studies(scale)
   found = {c: study for c, study in found.items() if c[1] != fronts.CHEAP}
   for name in [n for n in fronts.SMALL if (n, fronts.BOTH) in found]:
@@ -64,7 +64,7 @@ def studies(scale: str) -> trained.Studies:
 
 
 def _reaching(name: str, first: dict[str, best_rate.Tuned]) -> list[str]:
-  """Strategies that reach the target, after whatever time."""
+  """Strategies that reach the target with any seed, however late."""
   goal = _target(name, first['all_reduce'].runs)
   return [
     strategy
@@ -76,7 +76,7 @@ def _reaching(name: str, first: dict[str, best_rate.Tuned]) -> list[str]:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each strategy, workload and link, with all seeds kept."""
+  """Builds a row per strategy, workload and link, with all kept seeds."""
   rows, scale = [], coverage[0]['scale']
   for name in dict.fromkeys(cell[0] for cell in found):
     mine = {
@@ -84,7 +84,7 @@ def find(
       for c, t in found.items()
       if c[0] == name and c[1] not in (fronts.BOTH, REACHING)
     }
-    # Seconds are measured for the table, so it is made only once.
+    # Step seconds are measured here, so rows wait until all is trained.
     if trained.is_complete(coverage, name):
       rows += _rows(name, mine, kept, scale)
   return claim.Finding(
@@ -120,8 +120,8 @@ def _rows(
 def _speed(
   dense: list[float | None], mine: list[float | None], sure: bool
 ) -> dict[str, Any]:
-  """Columns of a strategy, paired with all-reduce by seed; without a number
-  unless every seed of both reaches the target, nor an error if unsure."""
+  """Columns of a strategy, paired with all-reduce by seed; None unless all seeds
+  of both reach the target. The error is None also unless `sure`."""
   n = min(len(dense), len(mine))
   speed, error = seed_statistics.ratio(dense[:n], mine[:n])
   return {
@@ -139,7 +139,7 @@ def _target(name: str, runs: list[Result]) -> float:
 
 
 def _computing_s(name: str, strategy: str, kept: Kept, scale: str) -> float:
-  """Seconds of a gradient and of the strategy's coding, of one worker."""
+  """Seconds that one worker takes for a gradient and the strategy's coding."""
   arguments = fronts.ARGUMENTS.get(strategy, {})
   config = resolve.strategy_config(strategy, **arguments)
   return step_times.own_s(name, fronts.WORKERS, config, kept, scale)
@@ -148,8 +148,8 @@ def _computing_s(name: str, strategy: str, kept: Kept, scale: str) -> float:
 def _seconds_to(
   name: str, run: Result, goal: float, link: str, computing_s: float
 ) -> float | None:
-  """Seconds until the metric is as good as the goal, between two evaluations on
-  the straight line; None if it never is."""
+  """Seconds until the metric reaches the goal, interpolated linearly between
+  evaluations; None if it never does."""
   what = workloads.WORKLOADS[name]
   if run['diverged'] or not run['records']:
     return None
@@ -164,7 +164,7 @@ def _seconds_to(
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """The fraction that is faster, per link, and the best of each."""
+  """Judges per workload whether most are no faster; tells the best per link."""
   said, counts = [], []
   for link in figures.values(rows, 'link'):
     mine = [row for row in rows if row['link'] == link]
@@ -191,8 +191,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 
 
 def _is_rare(rows: claim.Rows, workload: str) -> bool | None:
-  """Whether less than half is faster; None if that is for those to decide of
-  which nobody knows."""
+  """Whether less than half of the strategies are faster; None if the undecided
+  ones could change the answer."""
   mine = [is_faster(row, SPEED) for row in rows if row['workload'] == workload]
   least, half = mine.count(True), len(mine) / 2
   most = len(mine) - mine.count(False)
@@ -211,7 +211,7 @@ NOTES = notes.of(
 
 
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
-  """Share of strategies that are so many times as fast, per link."""
+  """Share of strategies that are at least so many times as fast, per link."""
   del coverage
   found = Figure(figsize=(7, 4), layout='constrained')
   axes = found.subplots()

@@ -64,9 +64,9 @@ METHODS = {
   'GoSGD': ('push_sum', FREE, {'topology': 'complete'}),
   'adaptive gossip': ('adaptive_gossip', FREE, {'topology': 'complete'}),
 }
-# These add up all workers' steps.
+# These sum all workers' updates.
 SUMS = ('server', 'async local SGD, 8')
-# A time with a slow or a lost worker, over the same without.
+# A time, then its ratios: with a slow and with a lost worker, over without.
 KEYS = [
   (what, f'{what}, slow worker / none', f'{what}, lost worker / none')
   for what in ('seconds per step', f'seconds to {TARGET} held out')
@@ -77,10 +77,10 @@ STOPPED = 'seconds at which a lost worker stops it'
 
 
 class Weathers(NamedTuple):
-  """A method at its best rate without trouble, in every weather.
+  """Runs of a method in every weather, at the rate that is best when calm.
 
   Attributes:
-    calm: without trouble, where rates were tried.
+    calm: its tuning, without slow or lost workers.
     runs: by weather, one for each seed.
   """
 
@@ -89,7 +89,7 @@ class Weathers(NamedTuple):
 
 
 def studies(scale: str) -> trained.Studies:
-  """By method; those of the claim come first."""
+  """Studies by method; those of the claim come first."""
   names = list(METHODS)[: 2 if scale == 'quick' else None]
   return {('fashion', name): partial(_study, name, scale) for name in names}
 
@@ -116,7 +116,7 @@ def _study(name: str, scale: str) -> study.Study:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each method."""
+  """Builds a row for each method."""
   del kept
   rows = [_row(cell[1], found[cell]) for cell in found if found[cell].calm.rate]
   return claim.Finding(
@@ -165,17 +165,17 @@ def _step_s(run: Result) -> float | None:
 
 
 def _is_steady(row: dict[str, Any]) -> bool | None:
-  """Whether a slow worker does not slow steps; None if seeds cannot tell."""
+  """Whether steps are slowed less than STEADY; None if seeds cannot tell."""
   error = row[f'{SLOW}{ERROR}']
   return intervals.is_below(STEADY, row[SLOW], error, row['seeds'])
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """The slow-downs of methods that wait for all and of those that do not.
+  """Judges each method that does not wait.
 
-  A case is a method that does not wait. The claim is met where a slow worker
-  slows its steps by at most STEADY and those of all that wait by more, as far
-  as seeds can tell, and a lost one stops all that wait, but not it.
+  The claim holds if a slow worker slows the method's steps at most STEADY times
+  and those of every waiting method more, as far as seeds can tell, and if a
+  lost worker stops every waiting method, but not this one.
   """
   those = lambda how: [r for r in rows if METHODS[r['method']][1] is how]
   waits, free = those(WAITS), those(FREE)

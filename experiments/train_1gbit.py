@@ -3,9 +3,9 @@
     python -m experiments.train_1gbit
 
 Steps to the target come from kept trainings with eight workers, tuned and with
-several seeds; the seconds of a step are measured between network namespaces at
-1 Gbit/s and 100 Mbit/s, with the same network and batch
-(configs/fashion_links.py). Linux, root, iproute2.
+several seeds. The seconds of a step are measured between network namespaces at
+1 Gbit/s and 100 Mbit/s, with the same model and batch size
+(configs/fashion_links.py). Needs Linux, root and iproute2.
 """
 
 import math
@@ -45,7 +45,7 @@ CLAIM = claim.Claim(
   'nothing; the question is ours',
 )
 RATES = ('1gbit', '100mbit')
-# Its gate, which all-reduce reaches in the second half of the schedule.
+# TARGET is the gate; all-reduce reaches it in the schedule's second half.
 WORKLOAD, WORKERS, TARGET = 'fashion', 8, 0.92
 METHODS = {
   'all_reduce': {},
@@ -62,7 +62,7 @@ TIMED = ('--config.steps=60', '--config.log_every=20', '--config.eval_every=0')
 
 
 def studies(scale: str) -> trained.Studies:
-  """By strategy."""
+  """Returns a study for each strategy on WORKLOAD."""
   names = list(METHODS)[: 2 if scale == 'quick' else None]
   return {(WORKLOAD, name): partial(_study, name, scale) for name in names}
 
@@ -75,7 +75,7 @@ def _study(name: str, scale: str) -> study.Study:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each strategy and rate; links are timed when all are trained."""
+  """Builds a row per strategy and rate; times links once all are trained."""
   rows = []
   if trained.is_complete(coverage, WORKLOAD):
     for rate in RATES:
@@ -92,7 +92,7 @@ def find(
 
 
 def measure(rate: str) -> dict[str, dict[str, float]]:
-  """By strategy, seconds and bytes of a step between namespaces."""
+  """Measures seconds and bytes per step of each strategy in namespaces."""
   with tempfile.TemporaryDirectory() as folder:
     code = processes.trained(
       WORKERS,
@@ -110,7 +110,7 @@ def measure(rate: str) -> dict[str, dict[str, float]]:
 
 
 def _step(run: Any) -> dict[str, float]:
-  """Between the first record, after which all is compiled, and the last."""
+  """Mean step from the first record, when all is compiled, to the last."""
   first, last = run.iloc[0], run.iloc[-1]
   steps = last.step - first.step
   return {
@@ -141,7 +141,7 @@ def _row(
 
 
 def steps_to(run: Result) -> float | None:
-  """Steps until the target, on the straight line between two evaluations."""
+  """Steps to the target, interpolated between evaluations; None if missed."""
   curve = [
     (float(record['step']), record['test_accuracy'])
     for record in run['records']
@@ -151,7 +151,7 @@ def steps_to(run: Result) -> float | None:
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """At how many rates one that sends less is first, by a tenth or more."""
+  """Judges each rate: the fastest must send less and beat all-reduce by 1.1."""
   text, cases, never = [], [], set()
   for rate in figures.values(rows, 'rate'):
     here = [row for row in rows if row['rate'] == rate]
@@ -184,7 +184,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
 
 
 def _is_as_fast(row: dict[str, Any], best: dict[str, Any]) -> bool:
-  """Whether seeds cannot tell a row from the best one."""
+  """Whether the seeds cannot tell a row's seconds from those of the best."""
   errors = [each[f'{SECONDS}{ERROR}'] for each in (row, best)]
   if row is best or None in errors:
     return row is best

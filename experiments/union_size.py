@@ -1,13 +1,13 @@
-"""Can workers select so that the union of their choices is smaller?
+"""Can workers select entries so that the union of choices is smaller?
 
     python -m experiments.union_size
 
-The server sends the union of the workers' indices to all: between k entries,
-if all chose alike, and P k. Target: at least 30 % fewer bytes that move on the
-busiest link than top-k's all-gather and than the same server without a metric,
-at an accuracy within 0.5 points of top-k.
+The server sends the entries in the union of the workers' indices to all: k if
+all workers choose alike, at most P k. The target is at least 30 % fewer bytes
+on the busiest link than top-k's all-gather and than the same server without a
+metric, at an accuracy within 0.5 points of top-k.
 
-Wang, Liu, Wu, 2018; its metrics and numbers are not public, these are ours.
+Wang, Liu, Wu, 2018. Its metrics and numbers are not public; these are ours.
 """
 
 from functools import partial
@@ -41,7 +41,7 @@ CLAIM = claim.Claim(
   'Workers can select entries such that a server has fewer bytes to send',
   'smaller, without numbers (Wang 2018); the target is ours',
 )
-PLAIN, GATHERED = 'plain', 'top-k, all-gather'  # What metrics are judged by.
+PLAIN, GATHERED = 'plain', 'top-k, all-gather'  # Baselines of the metrics.
 METRICS = {
   'popularity': {},
   'bounded': {'metric': 'popularity', 'patience': 200},
@@ -85,7 +85,7 @@ PROBE = 'experiments.union_size:look_at_union'
 
 
 def strategy(name: str) -> ConfigDict:
-  """`config.strategy`."""
+  """Returns `config.strategy` of a metric or of GATHERED."""
   if name == GATHERED:
     return resolve.strategy_config('topk', density=DENSITY)
   return resolve.strategy_config(
@@ -94,10 +94,10 @@ def strategy(name: str) -> ConfigDict:
 
 
 def studies(scale: str) -> trained.Studies:
-  """By workload, P and metric; the most telling come first."""
+  """Studies by workload, P and metric; the most telling come first."""
   quick = scale == 'quick'
   first, *others = METRICS
-  most = WORKERS[-1]  # With whom only the first are tried.
+  most = WORKERS[-1]  # Only on the first workload, with four methods.
   cells = [
     (name, workers, metric)
     for name in WORKLOADS
@@ -117,7 +117,7 @@ def _study(name: str, workers: int, metric: str, scale: str) -> study.Study:
 def find(
   found: trained.Results, coverage: claim.Rows, kept: Kept
 ) -> claim.Finding:
-  """A row for each metric, beside top-k's all-gather."""
+  """Builds a row for each metric, compared with top-k's all-gather."""
   del kept
   rows = [_row(found, cell) for cell in found]
   return claim.Finding(
@@ -151,7 +151,7 @@ def _saved(row: dict[str, Any], other: best_rate.Tuned | None) -> float | None:
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
-  """For which metrics and numbers of workers the target is met."""
+  """Judges for which metrics, P and workloads the target is met."""
   mine = [row for row in rows if row['metric'] in JUDGED]
   sure = claim.decided(mine, _meets)
   good = figures.values([row for row in mine if _meets(row)], 'metric')

@@ -2,10 +2,10 @@
 
     python -m experiments.utilisation
 
-For models of 1, 10 and 100 billion parameters: bits per second of each worker's
-link that let it compute for 50 to 99 % of the time, with the exchange after the
-step that starts it and with the exchange beside the steps that follow. Made
-from the strategies' bills; nothing of that size is computed.
+For models of 1, 10 and 100 billion parameters, computes the bandwidth of each
+worker's link that lets it compute for 50 to 99 % of the time, if it waits for
+each exchange and if exchanges overlap the steps that follow. The bytes and
+rounds are the strategies' bills; nothing of that size is trained.
 """
 
 import pathlib
@@ -40,8 +40,8 @@ def utilisation(
     name: of METHODS.
     model: of MODELS.
     bits_per_s: of each worker's link, in each direction.
-    overlapped: whether an exchange runs beside the steps that follow; what is
-      left after them is waited for.
+    overlapped: whether an exchange overlaps the steps that follow, so that
+      workers wait only for what is left after them.
   """
   (size, step_s), method = MODELS[model], METHODS[name]
   hidden = method.beside * step_s * overlapped
@@ -66,7 +66,7 @@ def needed(name: str, model: str, share: float, overlapped: bool):
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All methods and models."""
+  """Computes the bandwidths of all methods and models; quick, of one model."""
   del folder
   models = list(MODELS)[: 1 if quick else None]
   rows = [
@@ -95,7 +95,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def verdict(rows: claim.Rows) -> claim.Verdict:
-  """Whether streaming needs a hundredth, beside computing, at 95 %."""
+  """Judges whether overlapped streaming DiLoCo needs a hundredth at 95 %."""
   at = 'Gbit/s for 95%'
   of = lambda name: {
     row['model']: row[at]

@@ -2,12 +2,12 @@
 
     python -m experiments.utilisation_measured
 
-What utilisation.py models at the size of language models, measured at a size
-that this machine trains: steps of a dense network between network namespaces,
-at several rates, with and without exchanges beside computing. Linux, root,
-iproute2; a core for each worker, and nothing else to do. Each training is kept
-in runs/claims when it is finished, so that a call goes on where the last one
-stopped; --within_minutes=N stops in time, with the rows that are there.
+utilisation.py models this share for language models. Here it is measured for a
+dense network that this machine can train, in network namespaces, at several
+link rates, with and without exchanges that overlap computing. Needs Linux,
+root, iproute2, a core for each worker, and an otherwise idle machine. Each
+training is kept in runs/claims when it ends, and the next call resumes there;
+after --within_minutes=N no training begins, and the table has what is kept.
 """
 
 import itertools
@@ -45,12 +45,12 @@ WITHIN = flags.DEFINE_float(
   'within_minutes', 60.0, 'After which no training begins.'
 )
 RATES = ('100mbit', '300mbit', '1gbit')
-WORKERS, CORES = (2, 4), 2  # Of the machine.
+WORKERS, CORES = (2, 4), 2  # Cores of the machine.
 RATIO = 'modelled over measured'
 
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
-  """All methods, rates and numbers of workers; quick, one of each."""
+  """Measures all methods, rates and numbers of workers; quick, one of each."""
   kept = Kept(folder if quick else pathlib.Path('runs/claims'))
   cells = list(itertools.product(WORKERS, RATES, METHODS))
   until, rows = time.monotonic() + 60 * WITHIN.value, []
@@ -72,7 +72,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
-  """A case is a method at a rate, with a number of workers."""
+  """Judges each method at each rate with each number of workers."""
   del bandwidth
   near = [_is_near(row) for row in rows]
   every = len(WORKERS) * len(RATES) * len(METHODS)
@@ -94,7 +94,7 @@ def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
 
 
 def _is_near(row: dict[str, Any]) -> bool | None:
-  """None where workers share a core, so that steps repeat to 20 % only."""
+  """Whether the model is near; None if workers share a core (20 % noise)."""
   return None if row['workers'] > CORES else abs(row[RATIO] - 1) <= NEAR
 
 
