@@ -50,7 +50,7 @@ ARGUMENTS: Mapping[str, dict[str, Any]] = {
   'des_loc': {'period': 30, 'first_period': 90, 'second_period': 180},
 }
 SMALL = 'fashion-dense', 'shakespeare-lstm'
-# A training on a large workload takes minutes. There only plain methods run, and
+# Trainings on large workloads take minutes. Only plain methods run there, and
 # those that were on a smaller workload's front when these runs began.
 PLAIN = 'all_reduce', 'gossip', 'topk', 'local_sgd', 'gtopk', 'diloco'
 BEST = 'power_sgd', 'ok_topk', 'sparse_loco', 'slowmo', 'push_sum'

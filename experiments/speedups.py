@@ -120,8 +120,8 @@ def _rows(
 def _speed(
   dense: list[float | None], mine: list[float | None], sure: bool
 ) -> dict[str, Any]:
-  """Columns of a strategy, paired with all-reduce by seed; None unless all seeds
-  of both reach the target. The error is None also unless `sure`."""
+  """Columns of a strategy, paired with all-reduce by seed: None where a seed of
+  either misses the target. The error is also None unless `sure`."""
   n = min(len(dense), len(mine))
   speed, error = seed_statistics.ratio(dense[:n], mine[:n])
   return {

@@ -1,4 +1,4 @@
-"""What all tests share: devices, compiled programs, tiers, cores and memory."""
+"""Shared by all tests: devices, compiled programs, tiers, cores, memory."""
 
 import gc
 import math
@@ -8,8 +8,8 @@ import re
 import time
 from importlib import metadata
 
-# Before jax is imported, and for all child processes: a program is compiled
-# once, by whichever test or process meets it first.
+# Set before jax is imported, and for all child processes: a program is compiled
+# once, by the test or process that needs it first.
 ROOT = pathlib.Path(__file__).parents[1]
 for name, value in {
   'JAX_COMPILATION_CACHE_DIR': str(ROOT / 'build/compiled'),
@@ -18,7 +18,7 @@ for name, value in {
 }.items():
   os.environ.setdefault(name, value)
 # The older way to emit loops compiles a third faster. An unknown flag ends the
-# process, therefore only for versions that are known to have it.
+# process, so it is set only for versions that are known to have it.
 if metadata.version('jaxlib').startswith('0.10.'):
   os.environ.setdefault(
     'XLA_FLAGS',
@@ -33,15 +33,15 @@ from xdist.scheduler import LoadScopeScheduling
 from gossipjax import executors
 from gossipjax.errors import UserError
 
-# Tracing makes many objects and few cycles: to look for those after every 700
-# new objects, as Python does, takes 8 % of the laws' seconds.
+# Tracing makes many objects and few cycles. Looking for cycles after every 700
+# new objects, Python's default, takes 8 % of the laws' seconds.
 gc.set_threshold(100_000, 20, 100)
 GIB = 2**30
 STARTED = time.monotonic()
-LATE = 'an exhaustive test after'  # How its reason to be skipped begins.
+LATE = 'an exhaustive test after'  # How the reason of such a skip begins.
 DEFAULT_TIER = 'not system and not exhaustive'  # As in pyproject.toml.
 
-# Another one, cuda, for the laws that need no device per worker.
+# Set it to 'cuda' for the laws that need no device per worker.
 PLATFORM = os.environ.get('GOSSIPJAX_TEST_PLATFORM', 'cpu')
 jax.config.update('jax_platforms', PLATFORM)
 if PLATFORM != 'cpu':  # Else products of float32 have 10 bits of mantissa.
@@ -51,7 +51,7 @@ executors.emulate(8)  # Every strategy also runs on a real mesh.
 
 
 def pytest_xdist_auto_num_workers() -> int:
-  """A worker per core that this process may use, and 3 GiB for each."""
+  """One worker per usable core, and at most one per 3 GiB of memory."""
   memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   cores = (
     len(os.sched_getaffinity(0))
@@ -61,16 +61,16 @@ def pytest_xdist_auto_num_workers() -> int:
   return max(1, min(cores, memory // (3 * GIB)))
 
 
-# Their network namespaces have the same names.
+# Never at once: their network namespaces have the same names.
 TESTBED = ('tests/system/testbed_test.py', 'tests/system/engine_nodes_test.py')
 
 
 def unit(nodeid: str) -> str:
-  """The tests that one worker runs in a row.
+  """Names the group of tests that one worker runs in a row.
 
-  Laws: all tests of one strategy (the last part of the test's id), because they
-  judge the same compiled programs. Others: a file, because of its fixtures, or
-  two files that must not run at once.
+  For laws: all tests of one strategy (the last part of the test's id), since
+  they judge the same compiled programs. For others: a file, because of its
+  fixtures, or two files that must not run at once.
   """
   file, _, test = nodeid.partition('::')
   if file in TESTBED:
@@ -87,12 +87,12 @@ class ByUnit(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config, log):
-  """Replaces the one that --dist names."""
+  """Replaces the scheduler that --dist names."""
   return ByUnit(config, log)
 
 
 def pytest_configure(config) -> None:
-  """Paths on the command line mean every test there, of any tier."""
+  """Runs tests of every tier where paths are named on the command line."""
   if hasattr(config, 'workerinput'):
     config.option.markexpr = config.workerinput['markexpr']
     return
@@ -102,7 +102,7 @@ def pytest_configure(config) -> None:
 
 
 def pytest_addoption(parser) -> None:
-  """Bounds the whole suite on a slow machine, where CI would be cut off."""
+  """Adds an option that bounds the whole suite, so that CI is not cut off."""
   parser.addoption(
     '--exhaustive-minutes',
     type=float,
@@ -112,7 +112,7 @@ def pytest_addoption(parser) -> None:
 
 
 def pytest_runtest_setup(item) -> None:
-  """Other tests run however late it is."""
+  """Skips exhaustive tests that start too late; other tests always run."""
   minutes = item.config.option.exhaustive_minutes
   late = time.monotonic() - STARTED > 60 * minutes
   if late and item.get_closest_marker('exhaustive'):
@@ -144,7 +144,7 @@ def pytest_itemcollected(item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items) -> None:
-  """Keeps units together; small units come last and fill what is left."""
+  """Keeps units together; small units come last and fill idle workers."""
   first = {}
   for item in items:
     first.setdefault(unit(item.nodeid), len(first))
@@ -158,7 +158,7 @@ def pytest_collection_modifyitems(items) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem):
-  """Elsewhere than on emulated devices there may be too few for a test."""
+  """Skips a test that needs more devices than are there, unless emulated."""
   try:
     return (yield)
   except UserError as error:
@@ -191,7 +191,7 @@ MEMORY = Memory()
 
 @pytest.fixture(autouse=True)
 def bounded_memory():
-  """Compiled programs are shared between tests, as long as they fit."""
+  """Lets tests share compiled programs as long as they fit in memory."""
   yield
   MEMORY.bound()
 

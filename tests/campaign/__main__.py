@@ -48,7 +48,7 @@ def main() -> None:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--count', type=int, default=None, help='of each kind')
   given = parser.parse_args()
-  # Ignored signals, as under nohup, stay ignored in what is started.
+  # Child processes inherit ignored signals, such as this one under nohup.
   signal.signal(signal.SIGHUP, lambda *_: None)
   tally = campaign(
     list(given.kinds) or list(KINDS), given.seed, given.count, given.minutes

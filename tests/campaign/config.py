@@ -1,4 +1,4 @@
-"""Command lines with mistakes: each ends with a sentence, or trains."""
+"""Command lines with mistakes: each ends with an error message, or trains."""
 
 import pathlib
 import random
@@ -105,7 +105,7 @@ TRACES = (
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
-  """A command line with one to three mistakes; what was wrong about its end."""
+  """Runs a command line with one to three mistakes; returns what went wrong."""
   del shared
   chance = random.Random(seed)
   words = [f'--config={_config(chance, folder)}']

@@ -1,4 +1,4 @@
-"""Damages that a disk, a program or a hand does to a file."""
+"""Ways in which a disk, a program or a person damages a file."""
 
 import pathlib
 import random
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def flipped(data: bytes, chance: random.Random) -> bytes:
-  """With one bit flipped."""
+  """Returns the data with one bit flipped."""
   if not data:
     return b'\0'
   where = chance.randrange(len(data))

@@ -1,4 +1,4 @@
-"""Damaged files of data, links and traces: a sentence, or no difference."""
+"""Damaged files of data, links and traces: an error message, never a crash."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def get_config():
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
-  """Damages a file that a command reads; what was wrong about its end."""
+  """Damages a file that a command reads; returns what was wrong at its end."""
   del shared
   chance = random.Random(seed)
   path, words = chance.choice([_text, _images, _link, _trace])(chance, folder)

@@ -1,4 +1,4 @@
-"""Signals at any moment: after --resume, the same bits as without them."""
+"""Signals at any moment: a resumed run has the bits of an undisturbed one."""
 
 import os
 import pathlib
@@ -26,11 +26,11 @@ def get_config():
 """
 PROCESSES = 2
 SIGNALS = (signal.SIGKILL,) * 3 + (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-EARLY_S = 5  # Of a start in which a signal may come.
+EARLY_S = 5  # A signal may come in these seconds of a start.
 
 
 class Kind(NamedTuple):
-  """What is signalled.
+  """A kind of run that is signalled.
 
   Attributes:
     strategy: its name.
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
   where: str
 
   def words(self, shared: pathlib.Path) -> list[str]:
-    """The run, as flags."""
+    """The command-line flags of the run."""
     config = f'configs/default.py:{self.strategy}'
     if self.where == 'virtual':
       config = shared / f'virtual_{self.strategy}.py'
@@ -50,14 +50,14 @@ class Kind(NamedTuple):
     return [f'--config={config}', f'--config.workers={workers}', *COMMON]
 
   def start(self, folder: pathlib.Path, words: list[str]) -> program.Running:
-    """Starts the run; what it says goes into `folder`."""
+    """Starts the run; its output goes into `folder`."""
     if self.where == 'processes':
       launcher = 'launch', f'--processes={PROCESSES}', '--'
       return program.start(folder, *launcher, *words, module='gossipjax')
     return program.start(folder, *words)
 
 
-# With memory of each kind: residuals, centers, factors, momenta, queues.
+# With all kinds of state: residuals, centers, factors, momenta, queues.
 KINDS = [
   Kind(name, 'devices')
   for name in ('gtopk', 'elastic', 'choco', 'power_sgd', 'diloco', 'push_sum')
@@ -67,7 +67,7 @@ KINDS += [Kind(name, 'processes') for name in ('gtopk', 'choco')]
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
-  """Signals a run at a random moment, resumes it; what was different."""
+  """Signals a run at a random moment and resumes it; returns what differs."""
   chance = random.Random(seed)
   kind = KINDS[seed % len(KINDS)]
   whole, place = _uninterrupted(kind, shared), folder / 'run'
@@ -81,7 +81,7 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   if found:
     return verdict.told(f'{kind.where}, {number.name}: {found}', words)
   if not (place / 'config.json').exists():
-    return ''  # It was too early for anything to be lost.
+    return ''  # Nothing was written yet that could be lost.
   words.append('--resume')
   again = kind.start(folder / 'again', words).end(verdict.LIMIT_S)
   found = verdict.of(again, (0,)) or outcome.difference(
@@ -96,9 +96,9 @@ def _signal(
   number: int,
   chance: random.Random,
 ) -> str:
-  """Signals a run, or one of its processes; what is wrong with its end."""
+  """Signals a run or one of its processes; returns what is wrong at its end."""
   codes = [0, -number, 128 + number]
-  if children:  # To which their launcher passes signals on as SIGTERM.
+  if children:  # The launcher passes signals on to them as SIGTERM.
     codes += [128 + signal.SIGTERM, constants.LOST]
   victim = chance.choice([running.pid, *children])
   if launch.alive(victim):
@@ -124,7 +124,7 @@ def _uninterrupted(kind: Kind, shared: pathlib.Path) -> pathlib.Path:
 def _wait(
   running: program.Running, lines: pathlib.Path, chance: random.Random
 ) -> None:
-  """Until some records are written, or for a moment of the start."""
+  """Waits until some records are written, or for a moment of the start."""
   many = chance.randint(0, 18)
   if many == 0:
     time.sleep(chance.uniform(0, EARLY_S))

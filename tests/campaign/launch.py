@@ -24,7 +24,7 @@ PROCESSES = 2
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
-  """Makes a fault while processes join or train; what was wrong after it."""
+  """Makes a fault while processes join or train; returns what went wrong."""
   del shared
   chance = random.Random(seed)
   what = list(ENDS_S)[seed % len(ENDS_S)]
@@ -80,9 +80,9 @@ def _words(folder: pathlib.Path) -> list[str]:
 
 
 def children_of(process: int, count: int) -> list[int]:
-  """The processes of a launcher, in their order, once there are so many."""
+  """Waits for `count` processes of a launcher; returns their ids in order."""
   told = pathlib.Path(f'/proc/{process}/task/{process}/children')
-  # A launcher also asks the system, in a child, where libraries are.
+  # A launcher also starts a child that asks where libraries are.
   while len(found := [*filter(_trains, told.read_text().split())]) < count:
     time.sleep(0.02)
   return sorted(map(int, found))
@@ -99,7 +99,7 @@ def _trains(process: str) -> bool:
 def _wait(
   lines: pathlib.Path, parent: subprocess.Popen, chance: random.Random
 ) -> None:
-  """For a moment while they join, or until they train."""
+  """Waits for a moment while processes join, or until they train."""
   if chance.random() < 0.4:
     time.sleep(chance.uniform(0, 8))
     return
@@ -121,7 +121,7 @@ def _make(what: str, parent: subprocess.Popen, victim: int) -> None:
 
 
 def alive(process: int) -> bool:
-  """Whether a process runs, or is stopped; a zombie is dead."""
+  """Whether a process runs or is stopped; a zombie does not count."""
   try:
     state = pathlib.Path(f'/proc/{process}/stat').read_text()
   except OSError:

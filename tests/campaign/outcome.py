@@ -1,4 +1,4 @@
-"""Whether two runs of one config found the same, apart from clocks."""
+"""Compares the results of two runs of one config, without clock times."""
 
 import json
 import pathlib
@@ -12,14 +12,14 @@ CLOCKS = ('wall_s', 'train_s', 'examples_per_s')
 
 
 def untimed(found: Any) -> Any:
-  """Without the figures that a clock gave, at any depth."""
+  """Drops the figures that a clock gave, at any depth of dicts."""
   if isinstance(found, dict):
     return {k: untimed(v) for k, v in found.items() if k not in CLOCKS}
   return found
 
 
 def difference(one: pathlib.Path, other: pathlib.Path) -> str:
-  """In what the folders of two runs differ: bits, records, totals; '' if not.
+  """How two runs differ: arrays, records, summary or totals; '' if they agree.
 
   Args:
     one, other: folders of a variant.

@@ -17,7 +17,7 @@ def of(
 
   Args:
     ended: how it ended; None if it did not.
-    codes: that are promised.
+    codes: exit codes that are promised.
   """
   if ended is None:
     return f'no end within {LIMIT_S} s'
@@ -36,5 +36,5 @@ def _is_a_sentence(err: str) -> bool:
 
 
 def told(what: str, words: list[str]) -> str:
-  """A finding about a command line; '' without one."""
+  """A finding with its command line; '' if nothing was found."""
   return what and f'run.py {shlex.join(words)[:600]}\n  {what}'

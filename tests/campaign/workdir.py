@@ -1,4 +1,4 @@
-"""Damaged files of a workdir: a sentence, or the same results."""
+"""Damaged files of a workdir: an error message, or the same results."""
 
 import pathlib
 import random
@@ -23,8 +23,8 @@ RUN = (
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   """Damages a file of a workdir, then reports or resumes.
 
-  Two of three faults flip one bit of a checkpoint, or damage another file, of
-  an unfinished run that goes on; the third damages a finished run.
+  Two of three faults, a flipped bit of a checkpoint or a damaged file, hit an
+  unfinished run, which then resumes; the third damages a finished run.
   """
   chance, whole = random.Random(seed), finished(shared)
   place = folder / 'run'
@@ -46,7 +46,7 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
 
 
 def finished(shared: pathlib.Path) -> pathlib.Path:
-  """A finished run of RUN, made once."""
+  """The workdir of a finished run of RUN, made once."""
   place = shared / 'workdir'
   if not place.exists():
     ended = program.run(shared / 'told', *RUN, f'--workdir={place}')

@@ -1,1 +1,1 @@
-"""What every strategy obeys, and rules about the code itself."""
+"""Laws that every strategy obeys, and rules about the code itself."""

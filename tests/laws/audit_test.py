@@ -1,4 +1,4 @@
-"""The ledger is the compiled program's, and the audit would notice if not."""
+"""The ledger matches the compiled program; the audit detects mismatches."""
 
 import dataclasses
 import importlib
@@ -57,7 +57,7 @@ KINDS = (
 
 
 def of_all(kinds: tuple[str, ...]):
-  """All strategies; others than these are exhaustive."""
+  """All strategies; those that are not in `kinds` are exhaustive."""
   return [
     m.name if m.name in kinds else exhaustive(m.name)
     for m in pkgutil.iter_modules(strategies.__path__)
@@ -115,7 +115,7 @@ def test_a_tree_of_merges_is_counted_per_worker(exchange, workers):
     )
   )
   assert row.reason == ''
-  if exchange == 'tree':  # Worker 0 only ever talks down the tree.
+  if exchange == 'tree':  # Worker 0 only sends down the tree.
     rounds = (workers - 1).bit_length()
     assert row.ledger[0] == row.ledger.max() == rounds * 8 * 30
 
@@ -309,7 +309,7 @@ def test_rounding_up_is_no_difference():
 
 
 def _sloppy(move):
-  """Of `move(leaf) -> (leaf, bytes)`."""
+  """An aggregator of `move(leaf) -> (leaf, bytes)`, which bills the bytes."""
 
   def update(tree, step, active):
     del step, active
@@ -325,7 +325,7 @@ def _permute(x):
 
 
 def _branch(charged):
-  """Talks if data say so, and charges the same in any case."""
+  """Communicates if data say so, and bills the same in any case."""
 
   def move(x):
     go = lax.pmax(x.sum(), WORKERS) > -1e9  # That is 7 bytes.
@@ -400,7 +400,7 @@ def test_a_wrong_worker_is_caught_though_the_sum_is_right():
 
 
 def test_a_run_that_charges_more_than_moves_is_caught():
-  """Held back may mean less than what moves, never more."""
+  """A masked bill may be less than what moves, never more."""
 
   def update(tree, step, active):
     del step, active
@@ -415,7 +415,7 @@ def test_a_run_that_charges_more_than_moves_is_caught():
 
 @pytest.mark.parametrize('halved', [False, True])
 def test_a_quiet_branch_that_sends_more_than_the_full_one_is_caught(halved):
-  """Whether it bills as much as the full one, or less."""
+  """It is caught whether it bills as much as the full one or less."""
 
   def update(tree, step, active):
     del step, active
@@ -431,7 +431,7 @@ def test_a_quiet_branch_that_sends_more_than_the_full_one_is_caught(halved):
 
 
 def _in_turn(tree, step, active):
-  """Each worker sends another tensor than the next one."""
+  """Each worker sends another tensor than the next worker."""
   del active
   me, sent, found = lax.axis_index(WORKERS), SILENCE, {}
   for i, (name, x) in enumerate(sorted(tree.items())):
@@ -453,7 +453,7 @@ def _all_in_turn(tree, step, active):
 
 
 def _wholly_in_turn(tree, step, active):
-  """Every other worker sends all."""
+  """Every second worker sends all tensors."""
   del active
   mine = (step + lax.axis_index(WORKERS)) % 2 == 0
   total, count, sent = collectives.all_reduce(tree, mine)
@@ -492,7 +492,7 @@ def test_a_step_that_pays_late_is_caught():
 
 @pytest.mark.exhaustive
 def test_a_message_that_is_billed_only_every_other_time_is_caught():
-  """Its branch moves as much as it bills at the other times."""
+  """When it is billed at all, the bill is what its branch moves."""
 
   def update(tree, step, active):
     del active
@@ -523,14 +523,14 @@ QUIET = Traffic.of(0, 0) * False
 
 
 def _pay(x, times=1):
-  """Sends once and bills that so often."""
+  """Sends once, and bills that `times` times."""
   return _permute(x), Traffic.of(nbytes(x), 1) * times
 
 
 @pytest.mark.parametrize('adds_up', [True, False])
 def test_a_loop_with_branches_pays_for_every_turn(adds_up):
-  """A turn that overwrites the bill of those before has the bytes of some path
-  of the loop, but not those of the turns that were taken."""
+  """An iteration that overwrites the bill of earlier ones has the bytes of some
+  path through the loop, but not of the path that was taken."""
 
   def update(tree, step, active):
     del step, active
@@ -569,7 +569,7 @@ def test_a_branch_between_large_gradients_and_none_pays_too(paid):
 
 @pytest.mark.exhaustive
 def test_large_tensors_that_leave_later_are_audited_when_they_do():
-  """No step of a smaller model has their message."""
+  """A smaller model never sends their message."""
 
   def update(tree, step, active):
     del active
@@ -588,7 +588,7 @@ def test_large_tensors_that_leave_later_are_audited_when_they_do():
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('later', [0, 20])
 def test_branches_of_the_same_size_keep_their_bits(later):
-  """The one that runs moves f32 and bills the bf16 of the other."""
+  """The branch that runs moves f32, but bills the bf16 of the other one."""
   low = lambda x: x.astype(jnp.bfloat16)
 
   def update(tree, step, active):
@@ -608,7 +608,7 @@ def test_branches_of_the_same_size_keep_their_bits(later):
 
 
 def test_a_request_must_be_billed_to_who_asks():
-  """It decides what another worker pays."""
+  """The request decides what another worker is billed."""
   back = [((i + 1) % 8, i) for i in range(8)]
 
   def update(tree, step, active):
@@ -623,7 +623,7 @@ def test_a_request_must_be_billed_to_who_asks():
 
 
 def test_branches_with_the_same_messages_in_another_order_are_audited():
-  """Workers that took another one than the others would wait for ever."""
+  """Workers that took different branches would wait for ever."""
 
   def update(tree, count, step, active=True):
     del step, active
@@ -645,7 +645,7 @@ def test_branches_with_the_same_messages_in_another_order_are_audited():
 
 @pytest.mark.exhaustive
 def test_a_path_that_no_bill_has_is_audited_where_it_runs():
-  """A mean at every twentieth step whose bill is dropped."""
+  """An exchange at every twentieth step whose bill is dropped."""
 
   def update(tree, step, active):
     del active
@@ -659,7 +659,7 @@ def test_a_path_that_no_bill_has_is_audited_where_it_runs():
 
 
 def _counting(fifth):
-  """All-reduce that counts its steps; at each fifth it does `fifth`."""
+  """An all-reduce that counts its steps, and does `fifth` at every fifth."""
 
   def update(tree, count, step, active=True):
     del step, active
@@ -686,9 +686,9 @@ def test_a_branch_on_a_state_of_one_s_own_is_audited_where_it_runs(sent):
 
 
 def _later(before, after, begun=20):
-  """`(tree, messages) -> (tree, bill)`, one from some step on, one until then.
+  """Does `before` until step `begun`, and `after` from then on.
 
-  Its program moves the same at all steps."""
+  Both are `(tree, messages) -> (tree, bill)`; the same moves at all steps."""
 
   def update(tree, count, step, active=True):
     del step, active
@@ -715,7 +715,7 @@ def _is_deaf(tree, messages):
 
 @pytest.mark.parametrize('before', [_pays, exhaustive(_is_deaf)])
 def test_who_later_hears_for_nothing_is_caught(before):
-  """Whether it has paid until then, or no bill of the run is above zero."""
+  """It is caught whether it paid until then, or every bill is zero."""
   with pytest.raises(audit.Unbalanced, match=r'at step (19|2.)'):
     audit.report('free', _later(before, _hears), SMALL, (), 8, 60)
 
@@ -751,7 +751,7 @@ def test_who_sends_only_signs_for_nothing_is_heard():
 
 
 def test_layers_that_count_for_themselves_are_masked():
-  """Two permutes of equal size; what a layer sends before its turn is lost."""
+  """Two permutes of equal size; what a layer sends off its turn is ignored."""
 
   def update(tree, counts, step, active=True):
     del step, active
@@ -791,7 +791,7 @@ def test_a_trigger_that_must_wait_is_masked():
   found = audit.report('waiting', waiting, SMALL, (), 8, 60)
   rows = [(row['step'], row['reason']) for row in found]
   assert rows[:2] == [(0, 'masked'), (2, '')]
-  # After some 40 steps the workers do not fire together any more.
+  # After some 40 steps the workers no longer fire together.
   assert {reason for _, reason in rows[2:]} <= {'masked'}
 
 
@@ -867,7 +867,7 @@ ADD = """
 
 
 def moved(*lines: str, rest: str = '', source: str = '', workers: int = 8):
-  """Bytes per kind and worker, of a program with one control path."""
+  """Bytes by kind of collective and worker, of a program with one path."""
   text = '\n'.join(
     [
       f'HloModule m, num_partitions={workers}',
@@ -1034,7 +1034,7 @@ WHILE = '%w = f32[80]{0} while(%p), condition=%condition, body=%body'
 def test_a_loop_counts_as_often_as_it_runs(config):
   found = moved(WHILE + config, rest=LOOP)
   assert found['collective-permute'][0] == 5 * 320
-  assert found['all-reduce'] == [6 * 7] * 8  # The condition is asked once more.
+  assert found['all-reduce'] == [6 * 7] * 8  # The condition runs once more.
 
 
 def test_a_loop_of_unknown_length_is_refused_if_it_communicates():

@@ -1,4 +1,4 @@
-"""Workers come to agree without gradients, and exchanges keep their mean."""
+"""Without gradients workers reach consensus, and exchanges keep their mean."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from gossipjax import executors, norms
 from gossipjax.config import resolve
 
 P, SIZE, STEPS = 4, 24, 1000
-# Strategies at their defaults, and where a delay could correct twice.
+# Strategies at their defaults, and with delays that could correct twice.
 AGREE = {
   'choco': {'stepsize': 0.1},  # With 0.3 and 2 of 24 entries it diverges.
   'd2': {},
@@ -51,8 +51,8 @@ def test_workers_that_no_gradient_drives_apart_reach_their_mean(name):
     np.testing.assert_allclose(part, wanted, atol=3e-3)
 
 
-# What a thousand exchanges may add to the mean, where entries are about 1 and a
-# step 0.02: some roundings of the parameters.
+# How far rounding may move the mean in a thousand exchanges, where entries are
+# about 1 and steps about 0.02.
 DRIFT = {'float32': 2e-5, 'bfloat16': 0.2}
 MEMORIES = {
   'choco': {},

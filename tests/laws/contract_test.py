@@ -1,8 +1,8 @@
-"""The contract that every strategy keeps. A new file is taken up by itself.
+"""The contract that every strategy keeps; new files are tested automatically.
 
-What a strategy may do differently is found by looking (it refuses absentees, it
-talks to a server), is declared in its file as NOT_CONSERVED, or stands in one
-of the small tables below.
+Exceptions are detected (a strategy refuses absent workers, or uses a server),
+declared in the strategy's file as NOT_CONSERVED, or listed in one of the small
+tables below.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ from gossipjax.transforms.groups import among, neighbors
 from tests.support import laws
 from tests.support.tiers import exhaustive
 
-# Methods that break a law by design, and how: strict expected failures; and
-# those whose file says NOT_CONSERVED = {slot: how}.
+# Methods that break a law by design, and how: strict expected failures. Those
+# whose file declares NOT_CONSERVED = {slot: how} are added below.
 LEAKS = {
   'dgc.gradients': 'Sums velocities, to which momentum adds.',
   'gtopk.gradients': 'What one subtree drops and another keeps is forgotten.',
@@ -47,7 +47,7 @@ ONE_SIDED = {
 }
 # Gradient strategies whose replicas differ by design, and why.
 DIVERGE: dict[str, str] = {}
-# What a compressor cannot do without, here with error feedback.
+# Arguments that a compressor requires, here with error feedback.
 NEEDED = {'qsgd': {'bucket': 32}, 'threshold': {'threshold': 3.0}}
 
 
@@ -63,7 +63,7 @@ LEAKS |= {
 
 
 def is_identity(aggregator: Aggregator) -> bool:
-  """Whether it hands back even what is no tree, and without any workers."""
+  """Whether it returns even a string unchanged, and without any workers."""
   with contextlib.suppress(Exception):
     return aggregator.update('tree', (), 0)[0] == 'tree'
   return False
@@ -142,10 +142,10 @@ OF_GRADIENTS = [
   if name.endswith('.gradients')
   or name.startswith(('compressed(', 'gtopk(', 'stale(', 'among('))
 ]
-# Those that send entries drawn at random, so that one entry waits for its turn.
+# These send entries drawn at random, so that a given entry may have to wait.
 DRAWN = ('random_k.gradients', 'compressed(random_k)')
 
-# The variants of one aggregator need not be compiled in every way there is.
+# The expensive tests leave out the variants of one aggregator.
 CORE = [
   name
   for name in AGGREGATORS
@@ -154,12 +154,12 @@ CORE = [
 
 
 def strategies_first(names):
-  """Names for a test that compiles; other than those of a file's strategy,
-  as in gtopk.gradients, are exhaustive."""
+  """Names for a test that compiles; all are exhaustive but those of a file's
+  own strategy, such as gtopk.gradients."""
   return [exhaustive(name) if '(' in name else name for name in names]
 
 
-# The laws are about what is computed.
+# The laws judge what is computed, not how fast.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 over_all = pytest.mark.parametrize('name', strategies_first(AGGREGATORS))
 over_core = pytest.mark.parametrize('name', strategies_first(CORE))
@@ -167,7 +167,7 @@ over_core = pytest.mark.parametrize('name', strategies_first(CORE))
 
 @functools.lru_cache(maxsize=8)
 def record(name, everyone=True, workers=laws.N):
-  """Some rounds on one device; played once and judged by many laws."""
+  """Runs some rounds on one device, once for all laws that judge them."""
   return laws.record(AGGREGATORS[name], everyone, workers)
 
 
@@ -180,7 +180,7 @@ def replay(name, executor, everyone=True):
 
 @functools.lru_cache(maxsize=8)
 def refusal(name) -> str:
-  """What an aggregator says when workers are missing; '' if it copes."""
+  """The error of an aggregator when workers are missing; '' without one."""
   try:
     record(name, everyone=False)
   except UserError as error:
@@ -189,8 +189,8 @@ def refusal(name) -> str:
 
 
 def with_absentees(name):
-  """`record` with workers missing; a test is skipped where that is refused."""
-  if refusal(name):  # That it says so in words is a test of its own.
+  """`record` with workers missing; skips a test where that is refused."""
+  if refusal(name):  # Another test reads the message.
     pytest.skip(f'{name} needs every worker.')
   return record(name, everyone=False)
 
@@ -201,7 +201,7 @@ def is_served(name):
 
 
 def breaks(table, name, request):
-  """Turns a test into one that a method in the table has to fail."""
+  """Marks a test as a strict expected failure of a method in the table."""
   if name in table:
     request.applymarker(
       pytest.mark.xfail(reason=table[name], strict=True, raises=AssertionError)

@@ -1,4 +1,4 @@
-"""One program, several ways to run it, and none of them stands still."""
+"""A program gives the same under every executor, and never deadlocks."""
 
 import os
 import subprocess
@@ -22,13 +22,13 @@ EIGHT = 8  # Emulated devices on a CPU; a machine with GPUs may have fewer.
 
 @pytest.fixture
 def eight_devices():
-  """Skips what is only true of eight devices."""
+  """Skips tests that hold only on eight devices."""
   if (here := len(jax.devices())) < EIGHT:
     pytest.skip(f'needs {EIGHT} devices, and here are {here}')
 
 
-# Nothing comes from the host in between, which would slow the dispatch down.
-# With two threads, as on a small machine, it would stand still.
+# The host sends nothing between steps, which would slow the dispatch down. In a
+# pool of two threads, the default on two cores, the program could deadlock.
 NEVER_WAIT = """
 import sys
 from gossipjax import executors

@@ -1,4 +1,4 @@
-"""The laws can fail: each fault turns one red that is green without it."""
+"""The laws can fail: each fault breaks a law that holds without the fault."""
 
 import ast
 import inspect
@@ -23,7 +23,7 @@ from gossipjax.strategies import (
 from gossipjax.traffic import Traffic, nbytes
 from tests.support import laws
 
-pytestmark = pytest.mark.exhaustive  # What they test are the laws.
+pytestmark = pytest.mark.exhaustive  # They test the laws.
 
 MEAN = all_reduce.exact_mean()
 TOPK = compressed.compressed_mean(compressors.topk(0.01))
@@ -40,7 +40,7 @@ _all_gather, _all_reduce, _send = (
 
 
 def after(aggregator, spoil):
-  """The same aggregator, but for what `spoil` makes of its results."""
+  """The same aggregator, whose results `spoil` changes."""
 
   def update(tree, state, step, active=True):
     return spoil(tree, state, *aggregator.update(tree, state, step, active))
@@ -55,7 +55,7 @@ def with_a_key(aggregator):
 
 
 def before(aggregator, spoil):
-  """The same aggregator of what `spoil` makes of memory and attendance."""
+  """The same aggregator; `spoil` changes its state, step and attendance."""
 
   def update(tree, state, step, active=True):
     return aggregator.update(tree, *spoil(state, step, active))
@@ -64,7 +64,7 @@ def before(aggregator, spoil):
 
 
 def of_finite_entries(aggregator):
-  """The same aggregator of 0 in place of what is no number."""
+  """The same aggregator, which takes NaN and infinities for 0."""
 
   def update(tree, state, step, active=True):
     finite = jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0), tree)
@@ -103,7 +103,7 @@ def uncounted_psum(old, state, tree, new_state, sent):
 
 
 def of_my_own_device(tree, *_):
-  """JAX's own fault: under vmap, all_to_all of what is not batched is wrong."""
+  """A bug of JAX: under vmap, all_to_all of an unbatched array is wrong."""
   table = lax.all_to_all(jnp.arange(float(laws.N)), WORKERS, 0, 0)
   return jax.tree.map(lambda x: x + table.sum(), tree)
 

@@ -1,13 +1,13 @@
-"""Losses and bytes of every strategy are those of the day they were written.
+"""Every strategy still has the losses and bytes that golden.json records.
 
-After a change that is meant to change them, or with a new strategy:
+After an intended change of these figures, or for a new strategy, run
 
     python -m tests.laws.golden_test [NAME ...]
 
-writes those figures anew that differ, for some strategies or all, and raises
-the versions of these strategies in experiments/framework/numerics.json, so that
-their kept runs are made again; remove those of the old versions, and look at
-the diff before you commit it.
+It rewrites the figures that differ, of the named strategies or of all, and
+raises the versions of these strategies in experiments/framework/numerics.json,
+so that their kept runs are made again. Remove the runs of the old versions, and
+look at the diff before you commit it.
 """
 
 import hashlib
@@ -25,31 +25,31 @@ from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 
 GOLDEN = pathlib.Path(__file__).with_name('golden.json')
-# Of a method that by default would send nothing in the ten steps measured.
+# Longest period of a method whose default sends nothing in ten steps.
 PERIOD = 5
-# With and without the compiler's vectorisation the losses differ by at most
-# 7e-8, another CPU's should by no more. But a rounding can tip a top-k between
-# two near-equal entries: 1 of the 9 that gTop-k keeps, worth 1e-3 of the loss
-# if it were lost, and it is exchanged for its equal. A wrong sign, weight or
-# scale is worth 1e-2. Bytes are not rounded: no tolerance.
+# Losses differ by at most 7e-8 with and without the compiler's vectorisation;
+# they should by no more on another CPU. But rounding can make a top-k swap two
+# near-equal entries. Losing 1 of the 9 that gTop-k keeps would change the loss
+# by 1e-3, but its equal replaces it. A wrong sign, weight or scale changes the
+# loss by 1e-2. Bytes are not rounded, so they have no tolerance.
 TOLERANCE = 1e-4
-# Of losses in another precision, or with another precision of products, on any
-# backend. bfloat16 changes them by at most 8e-4 on a CPU, but 1.7e-3 for
-# ok_topk, whose bytes depend on the data and change, too; the mantissa of
+# Tolerances of losses with another precision, of values or of products, on any
+# backend. On a CPU bfloat16 changes them by at most 8e-4, except 1.7e-3 for
+# ok_topk, whose bytes depend on the data and change too. The mantissa of
 # tensorfloat32 is three bits longer.
 TOLERANCES = {'float32': TOLERANCE, 'tensorfloat32': 1e-3, 'bfloat16': 5e-3}
 
 
 def digest(entry: dict) -> str:
-  """Of a strategy's golden figures."""
+  """Returns a digest of a strategy's golden figures."""
   text = json.dumps(entry, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def measure(name: str, compute_dtype: str = '') -> dict:
-  """Ten steps of an MLP on digits, eight workers on one device.
+  """Measures ten steps of an MLP on digits, eight workers on one device.
 
-  With the defaults, or if those send nothing with periods of at most PERIOD.
+  Uses the defaults, or, if those send nothing, periods of at most PERIOD.
   """
   found = _measure(name, {}, compute_dtype)
   if max(found['bytes_sent']):
@@ -120,7 +120,7 @@ def test_a_version_was_raised_with_the_golden_figures(golden):
 
 
 def rewrite(names) -> None:
-  """Measures strategies; one line each, for a readable diff."""
+  """Measures strategies; rewrites golden.json and numerics.json."""
   known = json.loads(GOLDEN.read_text())
   for name in names:
     found = measure(name)
@@ -149,7 +149,7 @@ def agree(found: dict, expected: dict) -> bool:
 
 
 def write(path: pathlib.Path, entries: dict) -> None:
-  """A JSON object with a line for each entry."""
+  """Writes a JSON object with a line for each entry, for a readable diff."""
   lines = [f'{json.dumps(k)}: {json.dumps(v)}' for k, v in entries.items()]
   path.write_text('{\n' + ',\n'.join(lines) + '\n}\n')
 

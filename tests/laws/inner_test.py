@@ -1,4 +1,4 @@
-"""Workers of several devices: the numbers of one device, no byte sent twice."""
+"""Workers with several devices match those with one, and send no byte twice."""
 
 import functools
 
@@ -20,13 +20,13 @@ from tests.support import laws
 from tests.support.tiers import exhaustive
 
 N, DEVICES = 4, 2
-# Of no size is the number of devices a divisor.
+# No dimension is divisible by the number of devices.
 SHAPES = {'bias': (31,), 'conv': (3, 3, 7, 15), 'dense': (41, 51)}
 LIKE = {k: jax.ShapeDtypeStruct(v, jnp.float32) for k, v in SHAPES.items()}
 STEPS = (0, 1, laws.CENTURY - 1, laws.CENTURY)
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
-# Others than a sum, merges of pairs and a server are exhaustive.
+# A sum, merges of pairs and a server; other strategies are exhaustive.
 over_all = pytest.mark.parametrize('name', of_all(FEW))
 random = np.random.default_rng(0)
 PARAMS = {k: random.standard_normal(v, np.float32) for k, v in SHAPES.items()}
@@ -37,7 +37,7 @@ GRADS = [
 
 
 def trained(strategy, where, inner):
-  """Models of all workers after STEPS, and their traffic, [workers, steps]."""
+  """Trains STEPS; returns all workers' models and traffic, [workers, steps]."""
   strategy = inner.exchanging(strategy)
   begin, update = make_worker(strategy, optax.sgd(0.1, momentum=0.9))
 

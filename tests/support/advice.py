@@ -1,4 +1,4 @@
-"""Forecasts and kept runs that are made up, for the tests of advice."""
+"""Made-up forecasts and kept runs, for the tests of advice."""
 
 import math
 
@@ -19,7 +19,7 @@ def forecast(
   rounds: int = 1,
   chance: risk.Risk = risk.Risk(),
 ) -> Forecast:
-  """One worker, one step, a second of computing."""
+  """A forecast of one worker and one step, with a second of computing."""
   sent = Traffic(
     *np.array([path_bytes, path_bytes, 1, rounds, path_bytes]).reshape(5, 1, 1)
   )
@@ -37,7 +37,7 @@ LINK = network.Link(0.1, 1e4)
 
 
 def known(strategy: str, value: float, steps=float('nan'), **given):
-  """A run of an MLP on digits with 8 workers; all-reduce has 90 %."""
+  """A run of an MLP on digits with 8 workers; all-reduce scores 90 %."""
   place = {'task': 'digits', 'model': 'mlp', 'optimizer': 'sgd', 'workers': 8}
   place |= {'split': 'iid'}
   missed = steps if math.isnan(steps) else float(math.isinf(steps))
@@ -51,9 +51,9 @@ def chance(*known_of_it) -> risk.Risk:
 
 
 def workdir_with(path, second, target=0.0, first='all_reduce', **keys):
-  """A comparison with two seeds; `second` gives the scores of its sparse one.
+  """A comparison with two seeds; `second` has the scores of sparse, seed 1.
 
-  All-reduce gets to 0.5 and 1.0 after 1 and 2 steps, topk after twice as many.
+  Others reach 0.5 and 1.0: all-reduce after 1 and 2 steps, topk after 2 and 4.
   """
   config = workdirs.config(
     dense={'strategy': {'name': first}}, sparse={'strategy': {'name': 'topk'}}

@@ -1,4 +1,4 @@
-"""Data sets that no package ships: tests that need them, and why they skip."""
+"""Marks of tests that need data sets which no package ships."""
 
 import os
 import pathlib

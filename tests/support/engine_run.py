@@ -48,7 +48,7 @@ class Run:
     return self._said.read_text() if self._said.exists() else ''
 
   def wait(self, until):
-    """Waits until something is so; the run must not end before."""
+    """Waits until `until()` is true; returns it. The run must not end first."""
     give_up = time.monotonic() + LIMIT_S
     while not (found := until()):
       assert time.monotonic() < give_up and self.process.alive(), self.said()
@@ -61,7 +61,7 @@ class Run:
 
 
 def descendants(pid):
-  """Of a process: their command lines, by number."""
+  """Command lines of all descendants of a process, by process id."""
   parents, lines = {}, {}
   for place in pathlib.Path('/proc').glob('[0-9]*'):
     try:

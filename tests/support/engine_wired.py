@@ -1,9 +1,9 @@
-"""What processes of the engine send, by the ledger and by their interfaces.
+"""Bytes that the engine's processes send, by ledger and network interface.
 
 python -m tests.support.engine_wired ADDRESS INTERFACE    prints JSON
 
-Runs beside a node of the Ray cluster at ADDRESS that has a namespace for each
-process.
+Runs next to a node of the Ray cluster at ADDRESS, in which each process has a
+network namespace of its own.
 """
 
 import json
@@ -20,22 +20,22 @@ from gossipjax.engine.crew import WORKER
 from gossipjax.traffic import from_digits
 
 ROUNDS = 4
-METHODS = ('parameter_server', 'pull_gossip')  # A server's visit; a read.
+METHODS = ('parameter_server', 'pull_gossip')  # With a server; a read.
 
 
 def counters(crew, interface):
-  """Of the namespace of each process, by its name."""
+  """Reads the interface counters of each process, by process name."""
   read = lambda process: interface_counters.sent(interface)
   asked = {n: a.__ray_call__.remote(read) for n, a in crew.actors.items()}
   return {name: ray.get(ref) for name, ref in asked.items()}
 
 
 def play(method, interface):
-  """Bytes that each process sent, by the ledger and by the counters."""
+  """Runs a method; returns each process's bytes, by ledger and by counters."""
   crew = engine.crew_of(engine.config(method, 1).to_dict())
   ledger = dict.fromkeys(crew.actors, 0)
   for step in range(ROUNDS + 1):
-    if step == 1:  # The first opens connections.
+    if step == 1:  # Step 0 opens connections.
       before, ledger = counters(crew, interface), dict.fromkeys(ledger, 0)
     for i in range(2):
       crew.start(i, step)

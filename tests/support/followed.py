@@ -1,8 +1,8 @@
-"""Processes of the engine that do what virtual time says, for comparison.
+"""Processes of the engine that follow virtual time, for a comparison.
 
-Virtual time says who does what next, and plays it. `Peers`, which pass each
-other messages as processes do, or processes of Ray play it, too. Run as a
-program it compares the states in the end, for strategies by name:
+Virtual time decides which worker acts next, and simulates it. `Peers`, which
+pass each other messages as processes do, or Ray's processes do the same. Run as
+a program, this module compares the final states, for strategies by name:
 
     python -m tests.support.followed [--ray] STRATEGY[/OPTIMIZER] ...
 """
@@ -39,7 +39,7 @@ STRATEGIES = {
 
 
 def config(name, **changes):
-  """Three workers, whose events never fall together."""
+  """A config of three workers whose events never coincide."""
   strategy, _, optimizer = name.partition('/')
   found = defaults.get_config(strategy)
   found.update(workers=3, steps=STEPS, **changes)
@@ -100,7 +100,7 @@ class Peers:
 
 
 class Followed:
-  """A player of virtual time, whose rounds others play, too."""
+  """A player of virtual time whose rounds others repeat, with equal bills."""
 
   def __init__(self, player, others):
     self._player, self._others, self.price = player, others, player.price
@@ -119,7 +119,7 @@ class Followed:
 
 
 def play(name, processes=Peers):
-  """Both to the end: virtual time's player, its ledger, and the others."""
+  """Runs both to the end; returns virtual time's player, ledger, and others."""
   run = resolve_run(config(name))
   exchange = simulate.exchange_of(run)
   few = simulate.with_exchange(run, exchange)
@@ -135,7 +135,7 @@ def play(name, processes=Peers):
 
 
 def differences(player, others) -> int:
-  """In how many arrays the states differ by a bit."""
+  """Counts the arrays of both states that differ in any bit."""
   pairs = zip(
     jax.tree.leaves(player.held._replace(rehearsed=None)),
     jax.tree.leaves(others.read()),

@@ -1,7 +1,7 @@
-"""What every strategy obeys: plain functions that raise AssertionError.
+"""Laws that every strategy obeys: plain functions that raise AssertionError.
 
-`record` and `replay` let workers play a few rounds, the laws judge the record.
-In it the workers are on axis 0, and all arrays are NumPy's.
+`record` and `replay` run a few rounds of all workers; the laws judge their
+events. In an event all arrays are NumPy's, with the workers on axis 0.
 """
 
 import functools
@@ -26,10 +26,10 @@ QUIET = (1, 6)  # Workers that hardly move, below any trigger.
 
 
 class Event(NamedTuple):
-  """One round, as all workers lived it."""
+  """One round of all workers: what went in and what came out."""
 
   step: int
-  there: np.ndarray  # bool[workers]; who took part.
+  there: np.ndarray  # bool[workers]; which workers took part.
   tree: Any
   state: Any
   new_tree: Any
@@ -38,14 +38,14 @@ class Event(NamedTuple):
 
 
 def _attendance(workers):
-  """Who comes to each of STEPS; at last everyone."""
+  """Which workers take part in each of STEPS; all in the last."""
   i = np.arange(workers)
   return (i == 2) | (i == 3), i != 6, i < 0, i % 3 > 0, i > 2, i >= 0
 
 
-@functools.lru_cache(maxsize=8)  # A strategy's; the rest is not needed again.
+@functools.lru_cache(maxsize=8)  # Of one strategy at a time.
 def _program(aggregator, executor, workers, everyone):
-  """All workers' update; a promise that all are there, or a roll call."""
+  """All workers' update; all take part if `everyone`, else those `there`."""
 
   def update(tree, state, there, step):
     present = () if everyone else (there,)
@@ -72,7 +72,7 @@ def start(workers):
 
 
 def walk(tree, seed):
-  """Everybody's next tree: close to the last, and different per worker."""
+  """Each worker's next tree: close to its last, and different per worker."""
   rng = np.random.default_rng(seed + 1)
   length = np.where(np.isin(np.arange(len(tree['bias'])), QUIET), 1e-4, 1)
   stride = lambda x: (
@@ -83,7 +83,7 @@ def walk(tree, seed):
 
 
 def record(aggregator: Aggregator, everyone=True, workers=N) -> list[Event]:
-  """STEPS rounds on one device, with absentees unless `everyone`."""
+  """Runs STEPS on one device, with absent workers unless `everyone`."""
   update = _program(aggregator, 'vmap', workers, everyone)
   tree, events = start(workers), []
   state = jax.device_get(
@@ -100,7 +100,7 @@ def record(aggregator: Aggregator, everyone=True, workers=N) -> list[Event]:
 
 
 def replay(aggregator: Aggregator, events, executor, everyone=True):
-  """The same rounds, each from the same trees and memories, elsewhere."""
+  """Repeats rounds from their recorded trees and states on an executor."""
   update = _program(aggregator, executor, len(events[0].there), everyone)
   return [
     Event(*e[:4], *update(e.tree, e.state, e.there, e.step)) for e in events
@@ -108,7 +108,7 @@ def replay(aggregator: Aggregator, events, executor, everyone=True):
 
 
 def train(strategy: Strategy, executor='vmap', workers=N, steps=4):
-  """Everybody's parameters after each step of SGD with momentum."""
+  """Yields all workers' parameters after each step of SGD with momentum."""
   init, update = make_worker(strategy, optax.sgd(0.1, momentum=0.9))
   where = executors.executor(workers, executor)
   run = where.run(update)
@@ -127,7 +127,7 @@ def rows(tree) -> np.ndarray:
 
 
 def recall(state, name, like) -> np.ndarray:
-  """What memories called `name` hold, summed, in the shape of `like`."""
+  """Sums the fields of the state called `name`, in the shape of `like`."""
   key = jax.tree_util.GetAttrKey(name)
   found = [
     leaf
@@ -140,17 +140,17 @@ def recall(state, name, like) -> np.ndarray:
 
 
 def private(tree, state) -> np.ndarray:
-  """What belongs to each worker: f64[kinds, workers, entries]."""
+  """Each worker's tree and three memories: f64[kinds, workers, entries]."""
   held = rows(tree)
   memories = 'residual', 'pulled', 'in_flight'
   return np.stack([held, *(recall(state, name, held) for name in memories)])
 
 
 def mass(tree, state, there) -> np.ndarray:
-  """What must not change: all that workers hold and that memory withholds.
+  """The conserved sum of trees, residuals, messages in flight, and the center.
 
   With a server that integrates progress since the last pull it is the center
-  plus the mean progress of those who come.
+  plus the mean progress of the workers that take part.
   """
   held, residual, pulled, in_flight = private(tree, state)
   center = recall(state, 'center', held)
@@ -177,12 +177,12 @@ def nothing_is_lost(events: list[Event]) -> None:
 
 
 def what_is_no_number_shows(aggregator: Aggregator, bad, whole: bool) -> None:
-  """One worker's gradient is not finite once: two steps show it to someone.
+  """If a gradient is not finite, some worker's result shows it in two steps.
 
   Args:
     aggregator: of gradients.
     bad: NaN or an infinity.
-    whole: whether every entry is; else one is, which need not be the largest.
+    whole: whether nearly all entries are bad; else one, maybe not the largest.
   """
   update = _program(aggregator, 'vmap', N, everyone=True)
   tree, everyone = walk(start(N), 0), np.ones(N, bool)
@@ -221,7 +221,7 @@ def _close(a, b):
 
 
 def shapes_and_dtypes_are_kept(aggregator: Aggregator, *dtypes) -> None:
-  """Of the tree and of the memory; nothing is run."""
+  """An update keeps shapes and dtypes of tree and state; nothing is run."""
   kinds = dict(zip(SHAPES, dtypes, strict=True))
   tree = {
     name: jax.ShapeDtypeStruct((N, *shape), kinds[name])
@@ -237,7 +237,7 @@ def shapes_and_dtypes_are_kept(aggregator: Aggregator, *dtypes) -> None:
 
 
 def absent_are_left_alone(events: list[Event]) -> None:
-  """They keep their trees, and what their memories withhold of them."""
+  """Absent workers keep their trees and memories, as `private` has them."""
   for e in events:
     for a, b in zip(
       *(
@@ -262,7 +262,7 @@ def absent_pay_nothing(events: list[Event]) -> None:
 
 
 def bills_balance(events: list[Event], served: bool) -> None:
-  """What one sends another receives; no link carries more than the busiest."""
+  """Bytes sent are bytes received; no link carries more than the busiest."""
   for e in events:
     up, down, messages, rounds, path = (
       np.asarray(count)
@@ -290,7 +290,7 @@ def replicas_are_identical(tree) -> None:
 
 
 def gossip_multiplies_with_w(events, graph: topology.Topology, period=1):
-  """W of the graph; who misses someone counts itself in its place."""
+  """W is the graph's; a worker takes itself in place of an absent one."""
   for e in events:
     w = np.eye(len(e.there))
     if e.step % period == period - 1:
@@ -309,7 +309,7 @@ def gossip_multiplies_with_w(events, graph: topology.Topology, period=1):
 
 
 def sub_jaxprs(value):
-  """The programs in a parameter of an equation."""
+  """The jaxprs in a parameter of an equation."""
   values = value if isinstance(value, (tuple, list)) else [value]
   for v in values:
     v = getattr(v, 'jaxpr', v)
@@ -318,7 +318,7 @@ def sub_jaxprs(value):
 
 
 def _moved(jaxpr) -> set[int]:
-  """Bytes all workers send together, for every way through the branches."""
+  """Bytes that all workers send together, for each path through branches."""
   totals = {0}
   for eqn in jaxpr.eqns:
     size = nbytes([v.aval for v in eqn.invars if hasattr(v.aval, 'dtype')])
@@ -341,7 +341,7 @@ def _moved(jaxpr) -> set[int]:
 
 
 def all_that_moves_is_billed(aggregator: Aggregator, events) -> None:
-  """The ledger against the collectives of the program before compilation."""
+  """The bill has the bytes of the collectives before compilation."""
   run = executors.executor(N, 'shard_map').run(
     lambda tree, state, step: aggregator.update(tree, state, step)
   )

@@ -1,6 +1,6 @@
-"""run.py as a user meets it: a process, its exit code and its words.
+"""Runs run.py as users do: a process with an exit code and output.
 
-Processes are forked from one that has imported everything and started nothing,
+Processes are forked from one that has imported everything but started nothing,
 which saves each of them three seconds of imports.
 """
 
@@ -66,7 +66,7 @@ class Running:
     return self._process.is_alive()
 
   def end(self, limit_s: float | None = None) -> Ended | None:
-    """Waits for its end; kills it after `limit_s`, then it is None."""
+    """Waits for its end; after `limit_s` kills it and returns None."""
     self._process.join(limit_s)
     if self.alive():
       self.send(signal.SIGKILL)
@@ -103,7 +103,7 @@ def start(
 
 
 def run(folder: pathlib.Path, *args: str, **settings) -> Ended:
-  """`start`, and its end."""
+  """Starts run.py as `start` does, and waits for its end."""
   return start(folder, *args, **settings).end()
 
 
@@ -125,7 +125,7 @@ def _become(folder, args, module, max_file_bytes, environment):
     runpy.run_path('run.py', run_name='__main__')
 
 
-# Of processes that are not forked from here; NPROC would limit their threads.
+# For processes that are not forked; NPROC would set how many threads they have.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != 'NPROC'} | {
   'JAX_PLATFORMS': 'cpu',
   'PYTHONPATH': 'tests',
@@ -136,7 +136,7 @@ def module(output: IO[str] | int, *words: str) -> subprocess.Popen:
   """Starts `python -m WORDS` with nothing forked.
 
   Args:
-    output: takes all that it says: a file, or `subprocess.PIPE`.
+    output: for stdout and stderr: a file, or `subprocess.PIPE`.
     *words: the module and its arguments.
   """
   return subprocess.Popen(
@@ -150,7 +150,7 @@ def module(output: IO[str] | int, *words: str) -> subprocess.Popen:
 
 
 def really(*args: str, **environment: str) -> Ended:
-  """`python run.py ARGS` with nothing forked: slower, and the real thing."""
+  """Runs `python run.py ARGS` without forking: slower, but as users do."""
   kept = {k: v for k, v in os.environ.items() if k != 'NPROC'}
   done = subprocess.run(
     [sys.executable, 'run.py', *args],
@@ -165,7 +165,7 @@ def really(*args: str, **environment: str) -> Ended:
 def arrays(
   checkpoints: pathlib.Path, step: int | None = None
 ) -> dict[str, np.ndarray]:
-  """Every array of a checkpoint, by its place; the newest if no step says."""
+  """Reads all arrays of a checkpoint by path; of the newest without a step."""
   step = step or max(int(p.name) for p in checkpoints.iterdir())
   place, reader = checkpoints / str(step) / 'workers', ocp.PyTreeCheckpointer()
   plain = jax.tree.map(

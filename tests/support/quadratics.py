@@ -1,4 +1,4 @@
-"""Workers that minimise quadratics of their own: small runs to compare."""
+"""Workers that each minimise a quadratic: small runs to compare."""
 
 from collections.abc import Iterator
 
@@ -15,19 +15,19 @@ SIZE = 24  # Parameters: a matrix of 4 x 5, and a vector of 4.
 
 
 def start() -> np.ndarray:
-  """Everybody's initial parameters, f64[SIZE]."""
+  """The initial parameters of every worker, f64[SIZE]."""
   return np.random.default_rng(1).normal(size=SIZE)
 
 
 def gradients(x: np.ndarray, step: int) -> np.ndarray:
-  """Of all workers at x, [workers, SIZE]; every worker has its own minimum."""
+  """Gradients of workers at x, [workers, SIZE]; each has its own minimum."""
   rng = np.random.default_rng(0)
   curvature, minimum = rng.uniform(0.2, 1, x.shape), rng.normal(size=x.shape)
   return curvature * (x - minimum) * (1 + 0.5 * np.sin(step))
 
 
 def tree(x):
-  """[..., SIZE] as a tree."""
+  """Turns [..., SIZE] into a tree."""
   return {
     'matrix': x[..., :20].reshape(*x.shape[:-1], 4, 5),
     'vector': x[..., 20:],
@@ -48,7 +48,7 @@ def run(
   executor: str = 'vmap',
   still: bool = False,
 ) -> Iterator[tuple]:
-  """Each step: parameters f32[workers, SIZE], the workers' states, traffic.
+  """Yields per step: parameters f32[workers, SIZE], workers' states, traffic.
 
   Args:
     strategy: of the workers.
@@ -79,12 +79,12 @@ def train(*args, **kwargs) -> list[np.ndarray]:
 
 
 def same(a, b) -> None:
-  """Two runs are equal bit by bit."""
+  """Asserts that two runs are equal bit by bit."""
   for ours, theirs in zip(a, b, strict=True):
     np.testing.assert_array_equal(ours, theirs)
 
 
 def close(a, b) -> None:
-  """Two runs are equal up to rounding, in f32."""
+  """Asserts that two runs are equal up to rounding, in f32."""
   for ours, theirs in zip(a, b, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-6)

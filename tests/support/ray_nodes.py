@@ -14,21 +14,21 @@ PORT, LIMIT_S = 6399, 90
 
 
 def environment():
-  """Variables of all processes of one cluster, which share its token."""
+  """Environment variables for all processes of a cluster, with its token."""
   return program.ENVIRONMENT | {
     'PYTHONPATH': str(program.ROOT),
     'RAY_AUTH_MODE': 'token',
     'RAY_AUTH_TOKEN': secrets.token_hex(32),
     'RAY_USAGE_STATS_ENABLED': '0',
-    'RAY_worker_niceness': '0',  # Or other work of this machine comes first.
+    'RAY_worker_niceness': '0',  # Else other work on this machine comes first.
   }
 
 
 @contextlib.contextmanager
 def cluster(nodes, env):
-  """Its address; the namespaces are there already."""
+  """Runs a Ray cluster in existing namespaces; yields its address."""
   address = f'{network.address(0)}:{PORT}'
-  # Short: sockets are in it.
+  # A short path: the paths of its sockets are limited.
   with tempfile.TemporaryDirectory(prefix='gj-') as folder:
     head = ('--head', f'--port={PORT}', '--include-dashboard=false')
     running = []
@@ -63,7 +63,7 @@ def _node(i, env, where):
 
 
 def _await(nodes, address, env):
-  """Waits until that many are there."""
+  """Waits until the cluster has that many nodes."""
   count = (
     'import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False); '
     'print(sum(node["Alive"] for node in ray.nodes()))'

@@ -1,4 +1,4 @@
-"""Round trips of a byte, and the rate of five megabytes, on one connection.
+"""Measures round trips of a byte, and the rate of 5 MB, on one connection.
 
 python -m tests.support.round_trips            answers one connection
 python -m tests.support.round_trips ADDRESS    asks there; prints JSON
@@ -13,7 +13,7 @@ PORT, TURNS, SIZE = 5555, 15, 5_000_000
 
 
 def answer() -> None:
-  """Returns each of TURNS bytes, then one for SIZE."""
+  """Echoes each of TURNS bytes, then answers SIZE bytes with one."""
   with socket.create_server(('', PORT)) as server:
     there = server.accept()[0]
   there.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

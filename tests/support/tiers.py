@@ -1,4 +1,4 @@
-"""Parameters of tests that are in another tier than the test."""
+"""Marks single parameters of a test as being in another tier."""
 
 import pytest
 

@@ -1,9 +1,9 @@
-"""What one of several processes does so that a test can compare it.
+"""The part of one of several processes, whose results a test compares.
 
     python -m tests.support.together HOST:PORT PROCESSES PROCESS FOLDER
 
-Trains a few steps under strategies that between them talk in every way, and
-tries every collective that they rely on; the first process writes what came out
+Trains a few steps with strategies that together communicate in every way, and
+calls every collective that they rely on. The first process writes the results
 to FOLDER.
 """
 
@@ -25,7 +25,7 @@ from tests.laws.contract_test import STRATEGIES
 from tests.support import laws
 
 WORKERS = 4
-# At least one of each way to talk; `ways` tells them apart.
+# At least one for each way to communicate; `ways` tells them apart.
 TRIED = (
   'adaptive_gossip',
   'all_reduce',
@@ -57,7 +57,7 @@ STEPS = (0, laws.CENTURY - 1, 2 * laws.CENTURY - 1)
 
 @functools.cache
 def ways(strategy: Strategy) -> frozenset[tuple[str, bool, bool]]:
-  """Its collectives; whether among groups of workers, and in a branch."""
+  """A strategy's collectives: name, whether in groups, whether in a branch."""
   init, update = _worker(strategy)
   run = executors.executor(WORKERS, 'shard_map').run
   params = laws.start(WORKERS)
@@ -81,8 +81,8 @@ def _worker(strategy: Strategy):
 
 
 def train(strategy: Strategy):
-  """Everybody's parameters and traffic after each of STEPS; in the processes
-  that run this together, or on emulated devices."""
+  """Yields all workers' parameters and traffic after each of STEPS, in the
+  processes that run this together, or on emulated devices."""
   init, update = _worker(strategy)
   where = executors.executor(WORKERS, 'shard_map')
   run = where.run(update)
@@ -97,8 +97,8 @@ def train(strategy: Strategy):
 
 
 def collective_calls():
-  """Name -> a collective of one worker's x, f32[4, 6], and what NumPy has to
-  say for all workers' x, f32[4, 4, 6]."""
+  """Name -> a collective of one worker's x, f32[4, 6], and the same by NumPy of
+  all workers' x, f32[4, 4, 6]."""
   axis = collectives.WORKERS
   shift = [(0, 2), (2, 1), (1, 0)]
 
@@ -132,7 +132,7 @@ def collective_inputs(dtype: str) -> np.ndarray:
 
 
 def called(dtype: str):
-  """What each collective gives, {name: [4, ...]}."""
+  """The result of each collective, {name: [4, ...]}."""
   where = executors.executor(WORKERS, 'shard_map')
   x = where.put(collective_inputs(dtype)[where.mine])
   return {
@@ -141,7 +141,7 @@ def called(dtype: str):
 
 
 def here(tree):
-  """Everyone's rows, on the host."""
+  """Gathers all workers' rows on the host."""
   return executors.gather(executors.rows(tree))
 
 

@@ -1,4 +1,4 @@
-"""A small comparison to tune, and the config that a tuning leaves."""
+"""A small comparison to tune, and the config that tuning writes."""
 
 import importlib.util
 import pathlib
@@ -9,7 +9,7 @@ STRATEGIES = ('local_sgd', 'all_reduce')  # Not in alphabetical order.
 
 
 def small(*strategies: str) -> defaults.ConfigDict:
-  """Two workers, six steps."""
+  """The config of a comparison with two workers and six steps."""
   config = defaults.get_config()
   config.update(workers=2, steps=6, log_every=3, eval_every=0, executor='vmap')
   config.split.examples = 64
@@ -18,7 +18,7 @@ def small(*strategies: str) -> defaults.ConfigDict:
 
 
 def load(path: pathlib.Path) -> defaults.ConfigDict:
-  """The config of a file."""
+  """Loads the config of a file."""
   spec = importlib.util.spec_from_file_location('tuned', path)
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)

@@ -25,7 +25,7 @@ SHAPES = {'kernel': (64, 20), 'bias': (20,)}
 
 
 def every() -> dict[str, Strategy]:
-  """Each strategy at its defaults, and one with each trigger."""
+  """Each strategy at its defaults, and adaptive gossip with each trigger."""
   names = [m.name for m in pkgutil.iter_modules(strategies.__path__)]
   of = lambda name: importlib.import_module(f'gossipjax.strategies.{name}')
   given = {name: {} for name in triggers.__all__ if name != 'Trigger'}
@@ -37,7 +37,7 @@ def every() -> dict[str, Strategy]:
 
 
 def exchanged(strategy: Strategy, dtype: str) -> dict:
-  """Bytes of each worker, and the places whose dtype is another one after."""
+  """Bytes that each worker sends, and leaves whose dtype the update changes."""
   init, update = make_worker(strategy, optax.sgd(0.1))
   rng = np.random.default_rng(0)
   params = {
@@ -48,7 +48,7 @@ def exchanged(strategy: Strategy, dtype: str) -> dict:
   worker = over(init)(params)
   step = jnp.int32(laws.CENTURY - 1)
   exchange = over(lambda w, g: update(w, g, step))
-  # Of float64 only the types matter, which need no program.
+  # With float64 only the dtypes matter, so nothing is run.
   run = exchange if dtype == 'float32' else exchange.eval_shape
   after, sent = run(worker, params)
   before = jax.tree_util.tree_leaves_with_path(worker)

@@ -1,4 +1,4 @@
-"""What one of several processes sends, by its ledger and by its interface.
+"""Bytes that one of several processes sends, by ledger and by interface.
 
 python -m tests.support.wired HOST:PORT PROCESS FOLDER INTERFACE STRATEGY ...
 """
@@ -33,7 +33,7 @@ SHAPE = (1024, 1024)
 
 
 def liar() -> Strategy:
-  """Claims half of what it sends."""
+  """An all-reduce that bills half of the bytes that it sends."""
   honest = all_reduce.exact_mean()
 
   def update(*args):
@@ -57,8 +57,8 @@ STRATEGIES = {
 
 
 def run(strategy: Strategy, meter: interface_counters.Meter):
-  """Everybody's parameters after STEPS, bytes sent by the ledger, and by the
-  interface: f32[4, ...], i64[4], i64[4]."""
+  """All workers' parameters after STEPS, and bytes sent, by the ledger and by
+  the interface: f32[4, ...], i64[4], i64[4]."""
   init, update = make_worker(strategy, optax.sgd(0.1))
   where = executors.executor(WORKERS, 'shard_map')
   step, rng = where.run(update), np.random.default_rng(0)
@@ -67,7 +67,7 @@ def run(strategy: Strategy, meter: interface_counters.Meter):
   )
   worker, grads, total = where.run(init)(draw()), draw(), 0
   for t in range(STEPS + 1):
-    if t == 1:  # The first step compiles, and opens connections.
+    if t == 1:  # Step 0 compiles, and opens connections.
       meter.start()
     worker, cost = step(worker, grads, step=jnp.int32(t))
     jax.block_until_ready(worker)

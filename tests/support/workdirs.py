@@ -1,4 +1,4 @@
-"""Writes workdirs as comparisons leave them, with records of one's choice."""
+"""Writes workdirs as comparisons leave them, with given records."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ from gossipjax.training.record import Record
 
 
 def record(step: int, **given: Any) -> dict[str, Any]:
-  """A record of two workers; what is not given grows with the step."""
+  """A record of two workers; fields not given have values of that step."""
   return record_file.to_dict(
     Record(
       **{
@@ -35,7 +35,7 @@ def record(step: int, **given: Any) -> dict[str, Any]:
 
 
 def config(seed: int = 0, **variants: dict[str, Any]) -> dict[str, Any]:
-  """Enough of a config; a variant is a dict of changes."""
+  """The parts of a config that readers need; a variant is a dict of changes."""
   return {
     'workers': 2,
     'steps': 4,
@@ -52,7 +52,7 @@ def config(seed: int = 0, **variants: dict[str, Any]) -> dict[str, Any]:
 def claim(
   folder: pathlib.Path, config: dict[str, Any], **changed: Any
 ) -> pathlib.Path:
-  """The folder of a comparison that has not begun."""
+  """Makes the folder of a comparison that has not begun."""
   folder.mkdir()
   (folder / 'config.json').write_text(
     json.dumps({'config': config, **workdir.provenance(), **changed})
@@ -67,7 +67,7 @@ def run(
   finished: bool = True,
   **summary: Any,
 ) -> pathlib.Path:
-  """A variant in it; returns the file of its records."""
+  """Writes a variant into the folder; returns the file of its records."""
   (folder / name).mkdir()
   lines = folder / name / 'records.jsonl'
   lines.write_text(''.join(json.dumps(r) + '\n' for r in records))
@@ -79,11 +79,11 @@ def run(
 
 
 def finish(folder: pathlib.Path, **given: Any) -> dict[str, Any]:
-  """What summary.json of a comparison holds of its finished variants.
+  """Returns the content of summary.json for a comparison's finished variants.
 
   Args:
-    folder: of `claim`, with the runs of `run`.
-    **given: by name of a variant, what its entry has besides.
+    folder: from `claim`, with the variants that `run` wrote.
+    **given: further fields of an entry, by name of the variant.
   """
   found = reader.summary(folder)
   runs = [run | given.get(run['name'], {}) for run in found['runs']]
