@@ -1,6 +1,6 @@
-"""What workers exchange in a collective, evaluated for all of them at once.
+"""Evaluates collectives for all workers at once.
 
-And which values of a worker's program differ between workers in the end.
+Also finds which values of a worker's program differ between workers.
 """
 
 import functools
@@ -32,18 +32,18 @@ def _gathered(rows, params):
   return [join(rows, params['all_gather_dimension'])] * len(rows)
 
 
-# What workers exchange: (an operand of each, parameters) -> a result of each.
+# Collectives: (an operand of each worker, parameters) -> a result of each.
 BETWEEN = {
   'psum': _sum,
   'pmax': _max,
   'ppermute': _permuted,
   'all_gather': _gathered,
 }
-_EQUAL = {'psum', 'pmax', 'all_gather'}  # Those that return all the same.
+_EQUAL = {'psum', 'pmax', 'all_gather'}  # Return the same to all.
 
 
 def inner_program(eqn) -> ClosedJaxpr | None:
-  """The program that an equation calls once, with its operands."""
+  """The program that an equation calls once with its operands, or None."""
   found = eqn.params.get('jaxpr') or eqn.params.get('call_jaxpr')
   if eqn.primitive.name in ('scan', 'reduce'):
     return None
@@ -51,13 +51,13 @@ def inner_program(eqn) -> ClosedJaxpr | None:
 
 
 def differing(jaxpr: Jaxpr, differ: Sequence[bool]) -> set[Var]:
-  """The values of which each worker has one, those of inner programs too.
+  """Returns the values that differ between workers, also in inner programs.
 
-  `jax.vmap` gives these an axis of the workers.
+  `jax.vmap` gives these values an axis of workers.
 
   Args:
-    jaxpr: what a worker computes.
-    differ: whether an argument does.
+    jaxpr: the program of one worker.
+    differ: for each of its arguments, whether it differs.
   """
   found = {v for v, own in zip(jaxpr.invars, differ, strict=True) if own}
   among = lambda v: not isinstance(v, Literal) and v in found

@@ -7,21 +7,21 @@ _OFFSET = time.time() - time.monotonic()
 
 
 def now() -> float:
-  """Seconds since 1970 as of the start of this process, steadily counted: the
-  system's clock may be set back or forward meanwhile."""
+  """Seconds since 1970, from a steady clock that is set once, at the start of
+  this process: the system's clock may be set back or forward later."""
   return _OFFSET + time.monotonic()
 
 
 class Clock:
   """Seconds since a run began, without those in which it was held.
 
-  A held worker ends what it computes and begins nothing else, so that all can
-  be read at the same moment; while they are, no time passes. What a worker
-  ended meanwhile takes its time afterwards.
+  A held worker finishes what it computes and begins nothing else, so that all
+  states can be read at the same moment; meanwhile the clock stands. A worker
+  that computed while its clock was held waits for as long afterwards.
   """
 
   def __init__(self):
-    """It is 0 now."""
+    """Starts the clock at 0."""
     self._lost, self._held_at, self._last = now(), 0.0, 0.0
     self._open = threading.Event()
     self._open.set()
@@ -33,23 +33,23 @@ class Clock:
     return self._last
 
   def hold(self, at: float) -> None:
-    """Holds it, by `now` of the process that says so."""
+    """Holds the clock at `at`, the `now` of the process that asks for it."""
     self._held_at = at
     self._open.clear()
 
   def go(self, at: float) -> None:
-    """Lets it go on."""
+    """Lets the clock go on from `at`, the `now` of that process."""
     self._lost += at - self._held_at
     self.idle = False
     self._open.set()
 
   def begin(self, at: float) -> None:
-    """At `at` it was 0."""
+    """Sets the clock so that it showed 0 at `at`."""
     self._lost, self._last = at, 0.0
 
   def check(self) -> None:
-    """Waits while the clock is held, then for as long as this worker worked on
-    while it was."""
+    """Waits while the clock is held, then for as long as this worker still
+    computed while it was held."""
     owed = 0.0 if self._open.is_set() else now() - self._held_at
     while not self._open.is_set():
       self.idle = True
@@ -59,7 +59,7 @@ class Clock:
       self.sleep_until(self() + owed)
 
   def sleep_until(self, then: float) -> None:
-    """Waits until it shows a time."""
+    """Waits until the clock shows `then`."""
     self.check()
     while (left := then - self()) > 0:
       time.sleep(min(left, 0.02))

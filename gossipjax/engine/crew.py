@@ -1,4 +1,4 @@
-"""The processes of a run, seen from the one that starts and stops them."""
+"""Starts, holds and ends the processes of a run."""
 
 import contextlib
 import time
@@ -25,9 +25,9 @@ class Crew:
   """The actors of a run.
 
   Attributes:
-    actors: by name, those that are alive as far as is known.
+    actors: by name; without workers known to be dead, with dead shards.
     steps: gradients that each worker has used.
-    held: the states of all workers when they were last asked for.
+    held: the states of all workers when they were last read.
     held_at: when the clock was held last, by `clock.now`.
     kept: a server's leaves in the last checkpoint.
   """
@@ -44,14 +44,14 @@ class Crew:
     self.actors = {name: self.new(name) for name in names}
 
   def new(self, name: Name) -> Any:
-    """A new process, which has no state yet."""
+    """Starts a process, which has no state yet."""
     kind, i = name
     actor = ray.remote(WorkerProcess if kind == WORKER else ServerProcess)
     placed = actor.options(num_cpus=0, scheduling_strategy=self._place(name))
     return placed.remote(self._config, i)
 
   def _place(self, name: Name) -> Any:
-    """A node of the cluster: workers, then shards, take turns on all."""
+    """Chooses a node: workers, then shards, take all nodes in turn."""
     kind, i = name
     turn = i + (kind == SERVER) * self._setup.run.workers
     nodes = sorted(
@@ -60,7 +60,7 @@ class Crew:
       if node['Alive']
     )
     _, node = nodes[turn % len(nodes)]
-    # Soft, Ray would put several on one node while others are free.
+    # With soft=True, Ray would fill one node while others are free.
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
   def of(self, kind: str) -> Iterator[tuple[int, Any]]:
@@ -68,11 +68,11 @@ class Crew:
     return ((i, a) for (k, i), a in self.actors.items() if k == kind)
 
   def alive(self) -> list[int]:
-    """The workers that have a model; all while none is known to."""
+    """The workers known to be alive; all workers if none is."""
     return [i for i, _ in self.of(WORKER)] or [*range(len(self.steps))]
 
   def begin(self) -> None:
-    """Gives all their states, and compiles their programs.
+    """Gives all processes their states, and compiles their programs.
 
     Raises:
       UserError: see `ray_cluster.started`.
@@ -90,10 +90,10 @@ class Crew:
     ray_cluster.started(starting, limit_s)
 
   def let_in(self, name: Name, actor: Any) -> str:
-    """Gives a new process a state to begin with, then tells the others.
+    """Gives a new process its first state, then tells the workers of it.
 
     Returns:
-      Where the state is from.
+      Where the state comes from.
 
     Raises:
       RayError: it has died, or takes longer than WAIT_S to take the state.
@@ -104,7 +104,7 @@ class Crew:
       begun = actor.join.remote(*map(on_host, model), self.steps[i])
     else:
       begun, source = self._restored(i, actor), 'the last checkpoint'
-    ray.get(begun, timeout=WAIT_S)  # Others ask as soon as they know of it.
+    ray.get(begun, timeout=WAIT_S)  # Others call it as soon as they know it.
     self.actors[name] = actor
     self.connect()
     return source
@@ -113,7 +113,7 @@ class Crew:
     return shard.begin.remote([self.kept[i] for i in self._setup.shards[k]])
 
   def _model(self, i: int) -> tuple[tuple[list, list], str]:
-    """Leaves of parameters and of a model's state, and whose they are."""
+    """Leaves of parameters and of a model's state, and where they are from."""
     for giver, worker in self.of(WORKER):
       if self._visits:
         break
@@ -128,27 +128,27 @@ class Crew:
     return model, 'the server' if self._visits else 'what was last known of it'
 
   def connect(self) -> None:
-    """Tells all workers where the others are."""
+    """Gives all workers the actors of the others, or of the server's shards."""
     known = dict(self.of(SERVER if self._visits else WORKER))
     for _, worker in self.of(WORKER):
       worker.connect.remote(known)
 
   def go(self, began: float) -> None:
-    """Lets all train; `began` is when the run did, on the clock of all."""
+    """Lets all workers train; by `clock.now`, the run began at `began`."""
     for _, worker in self.of(WORKER):
       worker.go.remote(began)
 
   def start(self, worker: int, step: int) -> None:
-    """One worker computes a gradient, while nobody trains."""
+    """Lets one worker compute a gradient, while no worker trains."""
     ray.get(self.actors[WORKER, worker].start.remote(step))
 
   def exchange(self, worker: int, drawn: list[int], step: int) -> Entry:
-    """It uses it in a round with the workers drawn."""
+    """Lets a worker use its gradient in a round with the workers drawn."""
     self.steps[worker] = step + 1
     return ray.get(self.actors[WORKER, worker].exchange.remote(drawn, step))
 
   def read(self) -> Separate:
-    """The states of all; of who does not answer, the last that is known."""
+    """Reads all states; keeps the last known one if there is no answer."""
     asked = {name: actor.state.remote() for name, actor in self.actors.items()}
     singles, server = list(self.held.singles), list(self.held.server)
     for (kind, i), ref in asked.items():
@@ -163,7 +163,7 @@ class Crew:
     return self.held
 
   def hold(self) -> None:
-    """Holds the clock, and waits until no worker is at work."""
+    """Holds the clock; waits, up to WAIT_S, until no worker computes."""
     self.held_at, until = clock.now(), time.monotonic() + WAIT_S
     rests = [False]
     while not all(rests) and time.monotonic() < until:

@@ -1,16 +1,16 @@
 """Cuts a round into what each of its processes computes, and the messages.
 
-A round is one program of all who attend, as virtual time plays it. Here the
-active worker sends a request, the others (workers or server shards) reply, and
-the active worker finishes:
+In virtual time a round is one program of all attending workers. Here the asker
+(the worker whose step it is) sends a request, the others (workers or server
+shards) reply, and the asker finishes:
 
   ask     the asker's values that others need; what the round costs
   answer  another's new state, and the values that the asker needs from it
   finish  the asker's new state
 
-Each computes what its own results need. A message is a value that one side has
-and the other does not. Products are not sent but computed on both sides,
-because XLA may fuse multiply and add, which rounds once.
+Each process computes only what its own results need. A message holds values
+that one side has and the other needs. Products are not sent but computed on
+both sides, because XLA may fuse multiply and add, which then round only once.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from gossipjax.errors import UserError
 
 
 class Part(NamedTuple):
-  """What one of the others does in a round.
+  """What a process other than the asker's does in a round.
 
   Attributes:
     answer: (own leaves, message, step) -> (own leaves, message back).
@@ -35,15 +35,15 @@ class Part(NamedTuple):
 
 
 class Cut(NamedTuple):
-  """A round, cut.
+  """A round, cut into what its processes compute.
 
   Attributes:
-    price: (own leaves, step) -> digits of the Traffic of each.
-    ask: (own leaves, step) -> a message for each other.
-    others: in the order of those who attend, without the asker.
+    price: (own leaves, step) -> digits of the Traffic of each worker.
+    ask: (own leaves, step) -> a message for each other process.
+    others: those processes, in the order of the round.
     finish: (own leaves, messages back, step) -> own leaves.
-    alone: (own leaves, step) -> own leaves, of a round that sends nothing; they
-      take the place of those given, which are lost.
+    alone: (own leaves, step) -> own leaves, for a round that sends nothing; the
+      leaves given are donated, so they are lost.
   """
 
   price: Callable[..., Arrays]
@@ -62,15 +62,14 @@ def cut(
   """Cuts a round.
 
   Args:
-    closed: a program of all leaves of the asker, of each other, and the step;
-      its results are their new leaves, and the bills.
+    closed: the round as a program: takes all leaves of the asker and of each
+      other process, and the step; returns their new leaves, and the bills.
     sizes: for the asker and each other, how many leaves it gives and gets.
-
-    changes: whether the others take part; else they are only read.
+    changes: whether the others change; if False they are only read.
     alone: see `Cut`.
 
   Raises:
-    UserError: one of the others needs what another one has.
+    UserError: one of the others needs a value that another of them has.
   """
   inputs, results = iter(closed.jaxpr.invars), iter(closed.jaxpr.outvars)
   take = lambda source, count: [next(source) for _ in range(count)]
@@ -108,7 +107,7 @@ def cut(
 def _messages_back(
   flow: Dataflow, wanted: list, changed: dict[int, list]
 ) -> dict[int, list[Var]]:
-  """What the asker needs from each other."""
+  """Returns the values that the asker needs from each other process."""
   made = {
     v
     for of_one in changed.values()

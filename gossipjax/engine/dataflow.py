@@ -13,7 +13,7 @@ from gossipjax.transforms.traced import equations, part
 
 Arrays = list[jax.Array]
 _PRODUCTS = {'mul', 'integer_pow', 'square', 'dot_general'}
-_KEEP = {  # What they return is a product if an operand is.
+_KEEP = {  # Their result is a product if an operand is.
   'broadcast_in_dim',
   'concatenate',
   'convert_element_type',
@@ -35,12 +35,12 @@ class Dataflow:
   """
 
   def __init__(self, closed: ClosedJaxpr, owners: dict[Var, int]):
-    """A program.
+    """Finds the owners of all values of a program.
 
     Args:
-      closed: without a part that no result needs.
-      owners: number of the owner of each argument; what is not there belongs
-        to all.
+      closed: the program, without equations that no result needs.
+      owners: number of the owner of each argument; arguments without an owner
+        belong to all.
     """
     self.closed, jaxpr = closed, closed.jaxpr
     self._made_by = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
@@ -52,7 +52,7 @@ class Dataflow:
       self._owners |= dict.fromkeys(eqn.outvars, of_all)
 
   def of(self, atom: Any) -> frozenset[int]:
-    """Whose arguments a value depends on."""
+    """Returns the owners of the arguments that a value depends on."""
     return frozenset() if isinstance(atom, Literal) else self._owners[atom]
 
   def needs(
@@ -61,12 +61,14 @@ class Dataflow:
     senders: Set[int],
     made: Collection[Var] = (),
   ) -> list[Var]:
-    """The values that results need of others: what their messages carry.
+    """The values that results need from others: what their messages carry.
 
     Args:
       targets: the results.
-      senders: the others; each sends what depends on its arguments alone,
-      made: and what it computes from those of several.
+      senders: the others; each can send values that depend on its arguments
+        alone.
+      made: values that the senders compute from arguments of several owners
+        and can send, too.
     """
     seen, found, left = set(), {}, list(targets)
     while left:

@@ -21,9 +21,9 @@ from gossipjax.training.worker_program import WorkerProgram
 
 
 def shards_of(server: Sequence[Any], count: int) -> list[list[int]]:
-  """Shares a server's leaves out, the largest first, each to the least shard.
+  """Distributes a server's leaves, the largest first, to the smallest shard.
 
-  Small leaves travel in one vector (flatten.py), so that they stay together.
+  Small leaves stay together, because they travel in one vector (flatten.py).
 
   Returns:
     Indices of leaves, for at most `count` shards, none of them empty.
@@ -45,20 +45,20 @@ def rounds_of(
   like: Worker,
   shards: Sequence[Sequence[int]],
 ) -> Callable[[int], Cut]:
-  """How the rounds of so many workers are cut.
+  """Makes the function that cuts the round of a number of workers.
 
-  The leaves of a round: the asker's own and its gradient; then the own leaves
-  of each other worker, or those of the server.
+  A round takes the asker's own leaves and its gradient, then the own leaves of
+  each other worker, or those of the server.
 
   Args:
     program: of each worker.
     layout: which leaves of a worker are a server's.
     kind: of the exchange, see async_exchange.py.
     like: a worker, or its shapes and dtypes.
-    shards: which of a server's leaves are whose, see `shards_of`.
+    shards: indices of the server's leaves in each shard, see `shards_of`.
 
   Returns:
-    Workers that attend -> the round.
+    Number of attending workers -> the round, cut.
   """
   leaves = jax.tree.leaves(like)
   own, server = layout.part(leaves, False), layout.part(leaves, True)
@@ -69,7 +69,7 @@ def rounds_of(
   order = [i for shard in shards for i in shard] if visits else None
   arguments, collect = _arguments(n, g, order), _collect(n, order)
 
-  # Of whom virtual time gives each worker its own, see separate_fleet.py.
+  # Arguments of which each worker has its own, as in separate_fleet.py.
   differ = [*[True] * n, *[False] * len(server), *[visits] * g, False]
   traced = functools.partial(flat, of_row, arguments, collect)
 
@@ -92,23 +92,23 @@ def rounds_of(
 def _alone(still: ClosedJaxpr, own: int, served: Sequence[Any]):
   """`Cut.alone`, of a round whose first arguments and results are own leaves.
 
-  In place: new memory for every leaf takes longer than the optimizer.
+  It runs in place: new memory for every leaf takes longer than the optimizer.
   """
   run = jax.jit(
     lambda *given: jaxpr_as_fun(still)(*given)[:own], donate_argnums=range(own)
   )
-  # A round that sends nothing does not look at the server.
+  # A round that sends nothing does not use the server's leaves.
   unseen = [jnp.zeros(x.shape, x.dtype) for x in served]
   return lambda mine, step: run(*mine, *unseen, step)
 
 
 def _arguments(own: int, pending: int, order: Sequence[int] | None):
-  """What is given -> the arguments of each worker.
+  """Makes the function: arguments of a round -> arguments of each worker.
 
   Args:
-    own: leaves of a worker.
-    pending: leaves of the asker's gradient.
-    order: in which a server's leaves come; None without one.
+    own: number of a worker's own leaves.
+    pending: number of leaves of the asker's gradient.
+    order: order of the server's leaves in a round; None without a server.
   """
 
   def arguments(given):
@@ -123,7 +123,7 @@ def _arguments(own: int, pending: int, order: Sequence[int] | None):
 
 
 def _collect(own: int, order: Sequence[int] | None):
-  """What each worker returns -> the results, in the order of what is given."""
+  """Makes the function: results of each worker -> results of the round."""
 
   def collect(rows):
     told = [x for row in rows for x in row[:own]]
@@ -134,7 +134,7 @@ def _collect(own: int, order: Sequence[int] | None):
 
 
 def _of_row(one: Callable[..., Any], own: int, served: int, form: Any):
-  """What each worker computes of its leaves, in one list with all else."""
+  """Makes a worker's function of one list of leaves, step included."""
 
   def of_row(*given):
     mine, theirs = given[:own], given[own : own + served]

@@ -1,4 +1,4 @@
-"""Messages between the processes of a run and the one that starts them."""
+"""Messages among the processes of a run and the one that starts them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,12 +22,12 @@ class Entry(NamedTuple):
   """A gradient that a worker has used.
 
   Attributes:
-    who: attended its round; the worker first.
-    loss: where the gradient was taken.
+    who: workers that attended its round, itself first.
+    loss: of the gradient's batch.
     bills: digits of the Traffic of each, see traffic.py.
     stale: versions of the model between its computation and its use.
     spans: (kind of timeline.KINDS, from_s, until_s), how it spent its time.
-    refused: bytes of each message to the first other that it was too busy to
+    refused: bytes of each message that the first other worker was too busy to
       take.
   """
 
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
   @property
   def sent(self) -> Traffic:
-    """The Traffic of each, with what was refused, and the flags that say so."""
+    """Traffic of each, with refused messages and the flags that refuse them."""
     found = from_digits(self.bills)
     if not self.refused:
       return found
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
   Attributes:
     message: values that the other needs.
-    version: how often others had changed the model before.
+    version: how often others had changed its model before.
   """
 
   message: list[np.ndarray]
@@ -68,5 +68,5 @@ class Answer(NamedTuple):
 
 
 def on_host(arrays: Sequence[jax.Array]) -> list[np.ndarray]:
-  """Copies to the host, which a CPU's arrays need not."""
+  """Brings arrays to the host; those of a CPU need not be copied."""
   return [np.asarray(x) for x in arrays]

@@ -1,8 +1,8 @@
-"""What a worker or a server does in its process, whatever carries messages.
+"""Logic of a worker and of a server shard, whatever carries the messages.
 
 A worker computes its steps in a thread of its own and answers others
-meanwhile. A worker that waits for the other end of a meeting answers nobody:
-the asker tries again, so that no two wait for each other.
+meanwhile. While it waits for its peer in a two-sided exchange, it answers BUSY:
+the asker tries again, so that no two workers wait for each other.
 """
 
 import random
@@ -23,7 +23,7 @@ from gossipjax.simulation.one_worker import Single, with_state
 from gossipjax.simulation.timeline import silent
 from gossipjax.traffic import from_digits, nbytes
 
-_PAUSE_S = 0.004  # Before a busy worker is asked again, at most.
+_PAUSE_S = 0.004  # Longest pause before a busy worker is asked again.
 
 
 class Server:
@@ -46,7 +46,7 @@ class Server:
 
 
 class Peer:
-  """A worker among others.
+  """The logic of one worker.
 
   Attributes:
     single: its state.
@@ -63,18 +63,18 @@ class Peer:
     clock: Clock,
     seen: int | None = 0,
   ):
-    """A worker at rest.
+    """Makes a worker that does not train yet.
 
     Args:
       number: of the worker.
       kind: of its exchange, see async_exchange.py.
       single: its state.
-      rounds: workers that attend -> the round, cut.
+      rounds: number of attending workers -> the round, cut.
       take: (own leaves, step) -> (leaves of the model's state, gradient, loss).
-      call: (others, step, messages) -> their answers; raises Gone. No others:
-        the shards of a server.
-      clock: the same for all.
-      seen: version of the server that its parameters are; None: not known.
+      call: (others, step, messages) -> their answers; raises Gone. Without
+        others it asks the shards of a server.
+      clock: of the run.
+      seen: the server's version of its parameters; None if it is not known.
     """
     self.number, self._kind, self.single = number, kind, single
     self._rounds, self._take, self._call = rounds, take, call
@@ -82,10 +82,10 @@ class Peer:
     self._version, self._seen = 0, seen
     self._lock, self._waits = threading.Lock(), False
     self._spans: list[tuple[str, float, float]] = []
-    self._refused: list[int] = []  # Bytes of messages to who was busy.
+    self._refused: list[int] = []  # Bytes of messages to busy workers.
 
   def start(self, step: int, least_s: float = 0.0) -> None:
-    """Computes a gradient where the worker stands; takes at least so long."""
+    """Computes a gradient at its parameters; takes at least `least_s`."""
     self._since = began = self._clock()
     if self._kind != async_exchange.VISIT:
       self._seen = self._version
@@ -111,11 +111,11 @@ class Peer:
     return Entry([self.number, *who], loss, bills, stale, spans, refused)
 
   def answer(self, row: int, attending: int, step: int, message) -> Any:
-    """Its side of a round that another has begun.
+    """Computes its side of a round that another worker has begun.
 
     Args:
-      row: its place among those who attend.
-      attending: how many do.
+      row: its index among the attending workers.
+      attending: how many workers attend.
       step: of the other.
       message: from the other.
 
@@ -133,14 +133,14 @@ class Peer:
       return Answer(on_host(back), version)  # Before they are overwritten.
 
   def look(self, read: Callable[[Single], Any]) -> Any:
-    """What `read` makes of the worker's state, between two changes of it."""
+    """Returns `read` of the worker's state, which is locked meanwhile."""
     with self._lock:
       return read(self.single)
 
   def _round(self, drawn: list[int], step):
-    """Returns who attended besides the worker, bills and staleness.
+    """Returns the other attending workers, the bills and the staleness.
 
-    None if one of them is busy.
+    None if one of the others is busy.
     """
     visits = self._kind == async_exchange.VISIT
     cut = self._rounds(1 + len(drawn))
@@ -148,7 +148,7 @@ class Peer:
     with self._lock:
       self._waits = self._kind == async_exchange.MEET and bool(drawn)
       bills = np.stack(cut.price(self._mine(), step))
-      if not bills.any() or silent(from_digits(bills)):  # The first is fast.
+      if not bills.any() or silent(from_digits(bills)):  # Fast test first.
         self._waits = False
         own = cut.alone(self._mine(), step)
         self.single = self.single._replace(own=own)
@@ -164,7 +164,7 @@ class Peer:
       if self._kind != async_exchange.PUSH:
         self._finish(cut, [a.message for a in answers], step)
     except Gone:
-      if self._kind == async_exchange.PUSH:  # The step is taken.
+      if self._kind == async_exchange.PUSH:  # The step is already done.
         return [], np.zeros_like(bills[:1]), stale
       return self._round([], step)
     finally:
@@ -185,7 +185,7 @@ class Peer:
     return [*self.single.own, *jax.tree.leaves(self.single.gradient)]
 
   def _pass(self, kind: str) -> None:
-    """Books the time since the last call."""
+    """Records the time since the last call as a span."""
     now = self._clock()
     self._spans.append((kind, self._since, now))
     self._since = now

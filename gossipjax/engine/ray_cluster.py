@@ -1,4 +1,4 @@
-"""Ray on this host, or a cluster of Ray that runs already."""
+"""Starts Ray on this host, or joins a Ray cluster that is running."""
 
 import contextlib
 import os
@@ -21,7 +21,8 @@ _ADDRESS = flags.DEFINE_string(
   'host:port of a Ray cluster, for config.engine=ray; else Ray runs on this '
   'host.',
 )
-# Of a folder of temporary files: a socket's path has 107 bytes, 76 of them are
+# Bytes of the folder of temporary files: a socket's path may have 107, of which
+# 76 are for
 # /gj-12345678/session_2026-01-31_23-59-59_123456_1234567/sockets/plasma_store.
 _LONGEST = 31
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -34,10 +35,10 @@ def address() -> str:
 
 @contextlib.contextmanager
 def connected() -> Iterator[None]:
-  """Ray while it is needed; ends all of its processes, removes its files.
+  """Starts or joins Ray; in the end stops its processes, removes its files.
 
-  On this host it listens at 127.0.0.1 only, without a dashboard, and sends
-  nobody statistics.
+  Started on this host, it listens at 127.0.0.1 only, has no dashboard and sends
+  no usage statistics.
 
   Raises:
     UserError: Ray is not installed, or runs in this process already, or there
@@ -53,7 +54,7 @@ def connected() -> Iterator[None]:
       'has one already; call ray.shutdown() first, or start the run in '
       'another process.'
     )
-  # Elsewhere than in the main thread, Python lets nobody set a handler.
+  # Python sets signal handlers in the main thread only.
   alone = threading.current_thread() is not threading.main_thread()
   numbers = () if alone else _SIGNALS
   kept = {number: signal.getsignal(number) for number in numbers}
@@ -75,7 +76,7 @@ def connected() -> Iterator[None]:
 
 
 def _short_folder() -> str:
-  """A new folder, so short that the paths of sockets in it are allowed."""
+  """Makes a folder with a path short enough for sockets in it."""
   long = len(os.fsencode(tempfile.gettempdir())) > _LONGEST
   return tempfile.mkdtemp(prefix='gj-', dir='/tmp' if long else None)
 
@@ -84,8 +85,8 @@ def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:
   """Waits until all processes have started.
 
   Args:
-    starting: by name, the answer of each that it has.
-    limit_s: for all of them.
+    starting: by name, a reference to the answer of each once it has started.
+    limit_s: for all of them together.
 
   Raises:
     UserError: one of them has died, or is late.
@@ -115,7 +116,7 @@ def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:
 
 
 def _why(error: Exception) -> str:
-  """The error of a process that did not begin; of one that was killed, none."""
+  """A process's own error, or the likely cause if it was killed."""
   *_, last = [line.strip() for line in str(error).splitlines() if line.strip()]
   if 'creation task' in str(error):
     return last.removeprefix('gossipjax.errors.UserError: ').rstrip('.')
@@ -152,13 +153,13 @@ def _begin(ray, folder: str) -> None:
     object_store_memory=_store_bytes(),
     _node_ip_address='127.0.0.1',
     _temp_dir=folder,
-    # Ray would give workers the lowest priority but four.
+    # Ray's default, 15, is almost the lowest priority.
     _system_config={'worker_niceness': 0},
   )
 
 
 def _store_bytes() -> int:
-  """Of the object store: little of the memory, and of the shared memory."""
+  """Size of the object store: 30 % of the free shared memory, 80 MB to 2 GB."""
   disk = os.statvfs('/dev/shm') if os.path.isdir('/dev/shm') else None
   free = disk.f_bavail * disk.f_frsize if disk else 2**30
   return int(max(80e6, min(2e9, 0.3 * free)))

@@ -1,8 +1,8 @@
 """A round of few workers as one plain program, without an axis of workers.
 
-The program of one worker is evaluated once per worker. What differs between
-workers, and what is known before a round, becomes constant, so that the
-program shows which values of one worker reach which results of another.
+The program of one worker is evaluated once per worker. The index of a worker,
+and values known before a round, become constants, so that the program shows
+which values of one worker reach which results of another.
 """
 
 import functools
@@ -20,7 +20,7 @@ from gossipjax.transforms.traced import equations
 
 Value = Any  # An array, a tracer or a `Filled`.
 Values = list[Value]
-# Primitives that compute entries from those in the same place.
+# Primitives that compute each entry from the entries in the same place.
 _ELEMENTWISE = {
   *('add', 'and', 'convert_element_type', 'eq', 'ge', 'gt', 'le', 'lt', 'max'),
   *('min', 'mul', 'ne', 'not', 'or', 'rem', 'select_n', 'sub'),
@@ -40,8 +40,8 @@ class Plan(NamedTuple):
 
   Attributes:
     differ: its values that differ between workers.
-    branching: whether conditions that are not known stay such where one worker
-      attends; else all branches are computed, which shows what each needs.
+    branching: whether unknown conditions remain in a round of one worker; if
+      False, all branches are computed, which shows what each needs.
   """
 
   differ: set[Var]
@@ -57,15 +57,15 @@ def flat(
   differ: Sequence[bool],
   branching: bool = False,
 ) -> ClosedJaxpr:
-  """The round as a program of arrays.
+  """Traces the round as one program of arrays.
 
   Args:
-    one: what a worker computes of arrays, along an axis of the workers.
-    arguments: what is given -> the arguments of each worker.
-    collect: what each worker returns -> the results, in their order.
-    given: shapes and dtypes.
+    one: program of a worker, of arrays, along an axis of the workers.
+    arguments: arguments of the round -> arguments of each worker.
+    collect: results of each worker -> results of the round, in their order.
+    given: shapes and dtypes of the round's arguments.
     axis: name of the axis.
-    differ: which arguments of a worker are its own; others are of all.
+    differ: which arguments of a worker are its own; all share the others.
     branching: see `Plan`.
   """
   rows = arguments(list(given))
@@ -117,17 +117,17 @@ def _results(eqn, rows: list[Values], plan: Plan) -> list[Values]:
 
 
 def _divide(eqn, operands: Values) -> Values:
-  """A division by a number, rounded as for several workers at once."""
+  """Divides by a number with the rounding of several workers at once."""
   x, divisor = operands
   if _is_known(divisor):
     return _bind(eqn, operands)
-  # XLA divides 1 by their numbers and multiplies; by that of one worker only if
-  # nothing else uses it.
+  # For several workers, XLA multiplies by the reciprocals of their numbers; for
+  # one worker it does so only if nothing else uses the number.
   return [lax.mul(_array(x), jnp.full(x.shape, 1 / divisor))]
 
 
 def _branch(branches: Sequence[ClosedJaxpr], rows: list[Values], plan: Plan):
-  """The results of the branch taken; of all of them if that is not known."""
+  """The results of the branch taken, selected from all if it is not known."""
   which = [row[0] for row in rows]
   if all(map(_is_known, which)) and len({int(_entry(i)) for i in which}) == 1:
     taken = branches[int(_entry(which[0]))]
@@ -154,7 +154,7 @@ def _branch(branches: Sequence[ClosedJaxpr], rows: list[Values], plan: Plan):
 
 
 def _bind(eqn, operands: Values) -> Values:
-  """An equation within a worker, or the constant that it is."""
+  """Evaluates an equation of one worker, to a constant where possible."""
   name, aval = eqn.primitive.name, eqn.outvars[0].aval
   if name == 'select_n' and _is_uniform(operands[0]):
     return [operands[1 + int(_entry(operands[0]))]]

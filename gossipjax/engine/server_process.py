@@ -1,4 +1,4 @@
-"""The process of a server's shard; how every process of a run begins."""
+"""The process of a server's shard, and the start of every process of a run."""
 
 import os
 from typing import Any
@@ -16,13 +16,13 @@ ONE_THREAD = '--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1'
 
 
 def prepare(config: dict[str, Any]) -> Setup:
-  """Before JAX's backend starts: a process of a run has one thread."""
+  """Sets one thread and makes the setup; before JAX's backend starts."""
   os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {ONE_THREAD}'
   return of_config(config)
 
 
 def compile_rounds(setup: Setup) -> None:
-  """Compiles the programs of all rounds; forgets what they compute."""
+  """Compiles the programs of all rounds and discards their results."""
   visits, step = setup.exchange.kind == async_exchange.VISIT, np.int32(0)
   draw, rng = setup.exchange.draw, np.random.default_rng(0)
   drawn = [len(draw(i, rng)) for i in range(setup.run.workers)]
@@ -39,7 +39,7 @@ def compile_rounds(setup: Setup) -> None:
       theirs = [server[i] for i in setup.shards[k]] if visits else single.own
       back.append(part.answer(theirs, message, step)[1])
     round_.finish(mine, back, step)
-  round_.alone(mine, step)  # The same for all; it takes `mine`.
+  round_.alone(mine, step)  # The same for any number; donates `mine`.
 
 
 class ServerProcess:
@@ -64,7 +64,7 @@ class ServerProcess:
     return self._server.answer(*given)
 
   def news(self) -> tuple[list[Entry], None]:
-    """Nothing, which shows that it lives."""
+    """Returns no entries; the answer shows that the process is alive."""
     return [], None
 
   def state(self) -> list[np.ndarray]:

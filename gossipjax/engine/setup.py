@@ -1,4 +1,4 @@
-"""What every process makes of a config: the same functions of the same run."""
+"""Makes the functions of a run from its config, the same in every process."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ from gossipjax.training.run import Run, resolve_run
 
 
 class Setup(NamedTuple):
-  """A run on the engine.
+  """The functions of a run on the engine.
 
   Attributes:
-    run: with the strategy of those who attend a round.
-    exchange: of workers that do not wait.
+    run: with the strategy of its exchange.
+    exchange: how the asynchronous workers exchange.
     layout: which leaves of a worker are a server's.
     fleet: functions over the states of all workers.
-    shards: which of a server's leaves are whose.
-    rounds: workers that attend -> their round, cut.
+    shards: indices of the server's leaves in each shard.
+    rounds: number of attending workers -> their round, cut.
     take: (own leaves, a server's leaves, worker, step) -> (leaves of the
       model's state, gradient, loss).
     times: how long workers compute, and when they are down.
@@ -58,12 +58,12 @@ class Setup(NamedTuple):
 
 
 def of_config(config: dict[str, Any]) -> Setup:
-  """What a config says, as plain values of a ConfigDict."""
+  """Makes the setup of a config, given as plain values of a ConfigDict."""
   return of_run(resolve_run(ConfigDict(config)))
 
 
 def of_run(run: Run) -> Setup:
-  """The same of a run that is resolved."""
+  """Makes the setup of a resolved run."""
   exchange = simulate.exchange_of(run)
   run = simulate.with_exchange(run, exchange)
   program = worker_program.worker_program(run)
@@ -105,10 +105,10 @@ def _beginning(fleet: Fleet, workers, kind: str) -> Separate:
 
 
 def packed(single: Single) -> list[np.ndarray]:
-  """A worker's state for its way to another process."""
+  """Converts a worker's state to arrays that another process can take."""
   return [np.asarray(x) for x in jax.tree.leaves(single)]
 
 
 def unpacked(leaves: Sequence[Any], like: Single) -> Single:
-  """What `packed` made."""
+  """Restores the state that `packed` converted."""
   return jax.tree.unflatten(jax.tree.structure(like), leaves)

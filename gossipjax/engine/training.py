@@ -1,7 +1,7 @@
-"""Training on processes that do not wait for each other; yields records.
+"""Trains on processes that do not wait for each other; yields records.
 
-The rounds are those that virtual time plays, cut between the processes; time,
-staleness and who meets whom are what happens.
+The rounds are those of virtual time, cut between the processes; time, staleness
+and the peers of each round are those that really occur.
 """
 
 import time
@@ -25,7 +25,7 @@ from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 
-LEAST_S, MOST_S = 0.002, 0.05  # Between two questions to the workers.
+LEAST_S, MOST_S = 0.002, 0.05  # Between two requests to the workers.
 
 
 def train(
@@ -36,20 +36,20 @@ def train(
   spans: Callable[[list], None] = lambda spans: None,
   tell: Callable[[str], None] = lambda sentence: None,
 ) -> Generator[Record, None, None]:
-  """As `simulate.simulate`, in real time.
+  """Trains as `simulate.simulate` does, but in real time.
 
   Args:
     config: of the run; every process resolves it for itself.
     run: the same, resolved.
     store: of checkpoints; None keeps none.
-    interrupted: asked after every step; True stops the run.
-    spans: given in the end what the workers did at first, see `Hours`.
-    tell: of every process that died or came back, in a sentence.
+    interrupted: called after every step; True stops the run.
+    spans: called at the end with the first spans of all workers, see `Hours`.
+    tell: called with a sentence for each process that died or came back.
 
   Raises:
     UserError: Ray is not installed; or a process cannot be replaced.
     Diverged: the loss became NaN or Inf.
-    Interrupted: `interrupted` said so; a checkpoint was kept.
+    Interrupted: `interrupted` returned True; a `store` keeps a checkpoint.
   """
   with ray_cluster.connected():
     training = RealTime(config, run, store, tell)
@@ -81,7 +81,7 @@ class RealTime:
       self._ledger.from_json(totals['ledger'])
       self.hours.from_json(totals['hours'])
       self._before_s, self._faults = totals['seconds'], totals['faults']
-      self._used = sum(steps)  # Some more than the steps that are counted.
+      self._used = sum(steps)  # May exceed the steps counted so far.
     self._entered -= self._ledger.wall_s
     self._before = self._used
     self._score = evaluate.held_out_scorer(run.task, run.workers, run.executor)
@@ -93,7 +93,7 @@ class RealTime:
     self._crew = Crew(config.to_dict(), setup, held, steps)
     self._crew.begin()
     began, self._waiting = clock.now() - self._before_s, []
-    # Those that a checkpoint fell into begin, and are counted, once more.
+    # An outage that a checkpoint fell into begins, and counts, once more.
     outages = [o for o in run.cluster.outages if o[2] > self._before_s]
     self._faults -= sum(o[1] <= self._before_s for o in outages)
     self._watch = Watch(self._crew, outages, tell, began)
@@ -121,7 +121,7 @@ class RealTime:
     return False
 
   def _pause_s(self) -> float:
-    """Until news are worth asking for: half the time to the next record."""
+    """Seconds until the next request: half the time to the next record."""
     run, now = self._run, clock.now() - self._watch.began
     periods = filter(None, (run.log_every, run.eval_every, run.steps))
     left = min(every - self.step % every for every in periods) * run.workers
@@ -130,10 +130,10 @@ class RealTime:
 
   def _still(self) -> Separate:
     """The states of all at one moment. The clock stands until the next step:
-    nobody trains during an evaluation or a checkpoint."""
+    no worker trains during an evaluation or a checkpoint."""
     if self._held is None:
       self._crew.hold()
-      # What was asked before the clock was held, then the rest.
+      # First answers to requests from before the clock was held, then the rest.
       late = [x for _ in range(2) for x in self._watch.heard(WAIT_S)]
       for entry in [*self._waiting, *late]:
         self._enter(entry)
@@ -141,7 +141,7 @@ class RealTime:
     return self._held
 
   def _enter(self, entry) -> None:
-    """Enters a gradient that was used, and what its round sent."""
+    """Enters a used gradient, and what its round sent, into the ledger."""
     self._used += 1
     self._ledger.add_round(
       entry.who, np.array([entry.loss], np.float32), entry.sent
@@ -173,7 +173,7 @@ class RealTime:
     )
 
   def _scores(self, held: Separate) -> dict[str, Any]:
-    """Held-out scores; the mean is over those that are alive."""
+    """Held-out scores; the mean model is over the workers that are alive."""
     fleet, alive = self._setup.fleet, self._crew.alive()
     of = lambda who: held._replace(singles=tuple(held.singles[i] for i in who))
     states = fleet.model_state(of(alive))
@@ -182,10 +182,10 @@ class RealTime:
     return evaluate.scores(params, states, self._score, self.scored, center)
 
   def ended(self) -> None:
-    """It ends with its last step."""
+    """Returns None: training ends with its last step."""
 
   def reached(self, record: Record) -> bool:
-    """Whether a held-out score is that of the goal."""
+    """Whether a record reaches the goal of the run."""
     return self._goal is not None and self._goal.reached(record)
 
   def state(self) -> tuple[Tree, dict[str, Any]]:

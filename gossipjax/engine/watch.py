@@ -17,11 +17,11 @@ from gossipjax.engine.messages import START_S, WAIT_S, Entry
 from gossipjax.errors import UserError
 from gossipjax.simulation.timeline import silent
 
-MOST_DEATHS = 3  # Of a process, unplanned, without a step between them.
+MOST_DEATHS = 3  # Unplanned deaths of a process without a step between them.
 
 
 class Watch:
-  """Who works, who died, who is about to come back.
+  """Tracks which processes work, have died, or are about to come back.
 
   Attributes:
     faults: how often a process died.
@@ -35,32 +35,33 @@ class Watch:
     tell: Callable[[str], None],
     began: float,
   ):
-    """All at work.
+    """Begins with all processes at work.
 
     Args:
       crew: the processes.
-      outages: (worker, from_s, until_s): who is killed when, and started
-        again when.
-      tell: of a fault, in a sentence.
+      outages: (worker, from_s, until_s): when a worker is killed, and when it
+        is started again.
+      tell: called with a sentence for each death and each return.
       began: when the run's clock was 0, by `clock.now`.
     """
     self._crew, self._tell, self.began = crew, tell, began
     self._outages = sorted(outages, key=lambda outage: outage[1])
     self._asked: dict[Name, tuple[Any, float]] = {}
-    self._away: dict[Name, float] = {}  # Who died; when it may start again.
-    self._until: dict[Name, float] = {}  # The same of who is being killed.
+    self._away: dict[Name, float] = {}  # The dead; when each may restart.
+    self._until: dict[Name, float] = {}  # The same of those being killed.
     self._starting: dict[Name, tuple[Any, Any, float]] = {}
     self._deaths: dict[Name, int] = {}
     self.faults = 0
 
   def news(self, pause_s: float) -> list[Entry]:
-    """What the workers have done since the last call, in its order.
+    """Returns what the workers have done since the last call, in that order.
 
     Args:
-      pause_s: before they are asked; asking takes them time.
+      pause_s: before they are asked; answering takes them time.
 
     Raises:
-      UserError: a process cannot be replaced, or a worker met a mistake.
+      UserError: a process cannot be replaced, or a worker raised one.
+      RuntimeError: a worker raised another exception.
     """
     self._kill()
     self._start()
@@ -69,7 +70,7 @@ class Watch:
     return self.heard(pause_s)
 
   def heard(self, wait_s: float) -> list[Entry]:
-    """As `news`; waits so long for answers, and replaces nobody."""
+    """As `news`, but waits `wait_s` for answers and replaces no process."""
     for name, actor in self._crew.actors.items():
       if name not in self._asked and name not in self._away:
         self._asked[name] = actor.news.remote(), time.monotonic()
@@ -100,7 +101,7 @@ class Watch:
     return entries
 
   def _shards_made_a_step(self) -> None:
-    """A worker that visits a server visits all of its shards."""
+    """Clears the deaths of all shards: a worker visits all of them."""
     for name in [name for name in self._deaths if name[0] == SERVER]:
       del self._deaths[name]
 
@@ -110,7 +111,7 @@ class Watch:
     until = self._away[name] = self._until.pop(name, 0.0)
     self._deaths[name] = self._deaths.get(name, 0) + (not planned)
     self.faults += 1
-    if kind == WORKER:  # Nobody is to draw it; a server is waited for.
+    if kind == WORKER:  # Not to be drawn; workers wait for a server.
       self._crew.actors.pop(name, None)
       self._crew.connect()
     ends = until == math.inf
@@ -131,7 +132,7 @@ class Watch:
       )
 
   def _kill(self) -> None:
-    """Kills the workers whose outage begins; who is away stays away longer."""
+    """Kills workers whose outage begins; one that is down stays down longer."""
     while self._outages and self._outages[0][1] <= self._now():
       worker, _, until = self._outages.pop(0)
       name = WORKER, int(worker)
@@ -150,7 +151,7 @@ class Watch:
         self._starting[name] = actor, actor.warm.remote(), time.monotonic()
 
   def _let_in(self) -> None:
-    """Lets those go on that have started."""
+    """Lets processes that have started again take part."""
     for name, (actor, ref, since) in [*self._starting.items()]:
       if not ray.wait([ref], timeout=0)[0]:
         if time.monotonic() - since > START_S:

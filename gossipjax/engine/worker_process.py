@@ -48,12 +48,12 @@ class WorkerProcess:
     compile_rounds(self._setup)
 
   def begin(self, leaves: list[np.ndarray], step: int) -> None:
-    """Takes over a state, after so many of its own steps."""
+    """Takes over a state after `step` of its own steps."""
     single = unpacked([jnp.asarray(x) for x in leaves], self._like)
     self._peer, self.step = self._at(single), step
 
   def join(self, params: list[np.ndarray], state: list, step: int) -> None:
-    """Begins after so many steps with the parameters of another."""
+    """Begins after `step` steps with the model of another process."""
     worker = self._setup.layout.joined(self._like.own, self._server)
     tree = lambda like, x: jax.tree.unflatten(jax.tree.structure(like), x)
     own = self._setup.joined(
@@ -63,7 +63,7 @@ class WorkerProcess:
     self.step = step
 
   def connect(self, others: dict[int, Any]) -> None:
-    """Learns where all other workers are, or the shards of the server."""
+    """Takes the actors of all workers, or of the server's shards."""
     self._others = others
 
   def start(self, step: int) -> None:
@@ -71,7 +71,7 @@ class WorkerProcess:
     self._peer.start(step)
 
   def exchange(self, drawn: list[int], step: int) -> Entry:
-    """Uses it in a round with these workers."""
+    """Uses the gradient in a round with these workers."""
     self.step = step + 1
     return self._peer.exchange(drawn, step)
 
@@ -87,13 +87,13 @@ class WorkerProcess:
     self._thread.start()
 
   def hold(self, at: float) -> bool:
-    """Holds its clock; returns whether it rests."""
+    """Holds its clock; returns whether the worker is at rest."""
     self._clock.hold(at)
     works = self._thread is not None and self._thread.is_alive()
     return self._clock.idle or not works
 
   def release(self, at: float) -> None:
-    """Lets it go on."""
+    """Lets its clock go on."""
     self._clock.go(at)
 
   def news(self) -> tuple[list[Entry], Exception | None]:
@@ -102,7 +102,7 @@ class WorkerProcess:
     return found, self._error
 
   def state(self) -> list[np.ndarray]:
-    """Its state."""
+    """Returns the worker's state."""
     return self._peer.look(packed)
 
   def model(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -117,7 +117,7 @@ class WorkerProcess:
 
   def _train(self) -> None:
     try:
-      # Who has used all of a trace rests, and still answers the others.
+      # After the end of its trace a worker rests, but still answers others.
       while not self._setup.times.is_over(self.step):
         self._one_step()
     except UserError as error:
@@ -132,7 +132,7 @@ class WorkerProcess:
     self._clock.check()
     self._peer.start(step, times.seconds(i, step, self._clock()))
     drawn = self._setup.exchange.draw(i, times.rng(i, step, what=1))
-    # A push to who has died is sent, and lost.
+    # A push to a dead worker is sent, and lost.
     lost = self._setup.exchange.kind == async_exchange.PUSH
     there = [j for j in drawn if j != i and (lost or j in self._others)]
     entry = self._peer.exchange(there, step)
@@ -160,9 +160,9 @@ class WorkerProcess:
             answers[row] = ray.get(refs[row], timeout=WAIT_S)
         return [answers[row] for row in sorted(answers)]
       except ray.exceptions.RayTaskError:
-        raise  # A mistake of this program, not of a process.
+        raise  # A bug of this program; the process is alive.
       except ray.exceptions.GetTimeoutError:
-        # A long message, or a queue: who hangs is killed, and is gone then.
+        # A long message or a queue; `Watch` kills a process that hangs.
         until = time.monotonic() + WAIT_S
       except ray.exceptions.RayError as error:
         if not visits:

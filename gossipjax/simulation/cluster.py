@@ -1,4 +1,4 @@
-"""The machines of virtual time: `config.cluster`, checked.
+"""The simulated cluster of virtual time: `config.cluster`, checked.
 
 Speed, stragglers, failures and links of the workers, and the links of a server.
 """
@@ -25,32 +25,32 @@ SERVERS = ('fifo', 'fair')
 
 
 class Cluster(NamedTuple):
-  """What `config.cluster` says, in the form that the simulation uses.
+  """`config.cluster` in the form that the simulation uses.
 
   Attributes:
-    asynchronous: whether workers go on without waiting for each other; if
-      False, all wait for all after each step.
+    asynchronous: whether workers continue without waiting for each other; if
+      False, every worker waits for all others after each step.
     link: the link of every worker, and of every shard of a server.
-    compute: distribution of a gradient's seconds, of cluster_checks.COMPUTE.
-    step_s: mean of these seconds; unused by a trace.
+    compute: distribution of a gradient's seconds: cluster_checks.COMPUTE.
+    step_s: mean of these seconds; unused with compute=trace.
     spread: uniform: half the width over the mean; gamma: the standard
       deviation over the mean; lognormal: sigma.
     trace: f64[steps, 1 or workers], measured seconds of each gradient.
-    factors: multiple of the seconds, per worker.
-    stragglers: workers that sleep after each gradient,
-    sleep_s: for Uniform(0, sleep_s); 0.3 in Jin et al. (arXiv:1611.04581).
-    slow: (worker, from_s, until_s, factor) of periods of slower computing.
+    factors: factor on the seconds of each worker.
+    stragglers: workers that sleep Uniform(0, sleep_s) after each gradient.
+    sleep_s: their longest sleep; 0.3 in Jin et al. (arXiv:1611.04581).
+    slow: (worker, from_s, until_s, factor on gradients begun in this period).
     outages: (worker, from_s, until_s), the earliest first; a gradient is lost,
-      also one that waits for a link; a transfer that has begun goes on.
+      also one that waits for a link; a transfer that has begun continues.
     fair: whether a server's link serves all transfers at once; if False, one
-      after the other. Of workers that do not wait, as the next two.
-    shards: of the server; each adds a link, none makes a transfer faster.
-      Rounds of all workers have a server of one link.
+      after the other. This and the next two affect asynchronous workers only.
+    shards: of the server; each adds a link but makes no transfer faster. In
+      synchronous rounds a server has one link.
     serial: whether a worker's link takes part in one exchange at a time.
-    first: workers that a synchronous round waits for; 0 is all. The late drop
-      their gradient and fetch the model (arXiv:1604.00981), one after the
-      other over the link of one worker of the round.
-    timeout_s: of a synchronous round; 600 is PyTorch's default.
+    first: number of workers that a synchronous round waits for; 0 is all. Late
+      workers drop their gradient and fetch the model (arXiv:1604.00981), one
+      after the other over the link of one worker of the round.
+    timeout_s: longest wait in a synchronous round; 600 is PyTorch's default.
     target_accuracy: held-out accuracy that ends the run; 0 is none.
     target_score, target: name and value of a held-out score that ends the run;
       '' is none.
@@ -103,7 +103,7 @@ def cluster(
   target_score: str = '',
   target: float = 0.0,
 ) -> Cluster:
-  """Checks what a config says of a cluster. See `Cluster` for what is not here.
+  """Returns the checked `Cluster`, which documents the arguments not listed.
 
   Args:
     workers, steps: of the run.
@@ -112,8 +112,8 @@ def cluster(
     trace: file for compute=trace, a line of seconds per step: one number for
       all workers, or one for each.
     factors: () is 1 for all workers.
-    failures: (worker, at_s) for good or (worker, at_s, back_s). What it was
-      computing is lost; with config.engine all that it holds, see watch.py.
+    failures: (worker, at_s) for good or (worker, at_s, back_s). It loses its
+      current gradient; with config.engine its whole state, see watch.py.
     server: 'fifo' or 'fair'.
   """
   check_name('server', server, SERVERS)

@@ -15,7 +15,7 @@ def check_name(key: str, value: str, names: Sequence[str]) -> None:
 
 
 def at_least(least: float, **numbers: float) -> None:
-  """Raises a UserError if a number, by its key, is below `least` or NaN."""
+  """Raises a UserError if the value of a key is below `least` or NaN."""
   for key, number in numbers.items():
     if not number >= least:
       raise UserError(f'cluster.{key} must be at least {least}, got {number}.')
@@ -24,7 +24,7 @@ def at_least(least: float, **numbers: float) -> None:
 def check_passing(
   step_s: float, asynchronous: bool, latency_s: float, bytes_per_s: float
 ) -> None:
-  """Raises a UserError if virtual time would not pass, or not for all."""
+  """Raises a UserError if virtual time would stand still for some workers."""
   if not step_s and not latency_s and math.isinf(bytes_per_s):
     raise UserError(
       'cluster.step_s=0, and a link without latency and with infinite '
@@ -38,8 +38,8 @@ def check_passing(
 
 
 def check_compute(compute: str, spread: float, trace: str) -> None:
-  """Raises a UserError for keys that this distribution of seconds ignores, and
-  for one that there is not."""
+  """Raises a UserError for an unknown distribution of compute times, for keys
+  that it ignores, and for a spread that it does not allow."""
   check_name('compute', compute, COMPUTE)
   if trace and compute != 'trace':
     raise UserError(
@@ -77,7 +77,7 @@ def check_first(first: int, workers: int, asynchronous: bool) -> None:
 
 
 def check_workers(key: str, found: Sequence[float], workers: int) -> None:
-  """Raises a UserError unless all that were found are workers."""
+  """Raises a UserError unless all numbers in `found` are workers."""
   for worker in found:
     if worker not in range(workers):
       raise UserError(
@@ -99,11 +99,11 @@ def slow_periods(slow, workers: int) -> tuple[tuple[float, ...], ...]:
 
 
 def outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
-  """`Cluster.failures`, checked: (worker, seconds from, seconds until) of each,
-  the earliest first.
+  """`Cluster.outages` from checked failures: (worker, from_s, until_s), the
+  earliest first.
 
   Raises:
-    UserError: a worker, a time or their order is impossible.
+    UserError: a worker or a time is impossible, or no worker is left.
   """
   for entry in failures:
     times = entry[1:]

@@ -1,7 +1,7 @@
 """How long each worker computes, and when it is down.
 
-A time depends on seed, worker and step alone, so that all strategies run on
-the same machines.
+Random draws depend only on seed, worker and step, so that all strategies run
+on the same machines.
 """
 
 import math
@@ -18,8 +18,8 @@ class Attempt(NamedTuple):
 
   Attributes:
     done_s: when it is done; infinite if an outage destroys it.
-    back_s: when the worker can begin it again; infinite if never, also past
-      the end of a trace.
+    back_s: when the worker can begin it again, or began it if no outage
+      destroys it; infinite if never, also past the end of a trace.
   """
 
   done_s: float
@@ -44,31 +44,31 @@ class ComputeTimes:
     return now
 
   def failed(self, worker: int, since_s: float, until_s: float) -> float | None:
-    """When a worker that fails within this time is up again; None if it does
-    not."""
+    """When a worker that fails in [since_s, until_s) is up again; None if it
+    does not fail."""
     for who, since, until in self._cluster.outages:
       if who == worker and since_s <= since < until_s:
         return until
     return None
 
   def failures(self) -> list[tuple[int, float]]:
-    """Which worker fails when, the earliest first."""
+    """(worker, seconds) of each failure, the earliest first."""
     return [(int(who), since) for who, since, _ in self._cluster.outages]
 
   def up(self, now: float) -> list[int]:
-    """The workers that are up at `now`; all if each is down."""
+    """The workers that are up at `now`; all workers if none is."""
     everyone = range(self.workers)
     return [i for i in everyone if self.back(i, now) == now] or [*everyone]
 
   def is_over(self, step: int) -> bool:
-    """Whether a trace has no line for a worker's own step."""
+    """Whether there is a trace that ends before a worker's own step."""
     return self._cluster.trace is not None and step >= len(self._cluster.trace)
 
   def attempt(self, worker: int, step: int, now: float) -> Attempt:
-    """The gradient of a worker's own step, begun at `now`.
+    """Returns the attempt at a gradient of a worker's own step at `now`.
 
-    Past the end of a trace there is none: who has used all of it computes no
-    more, which only matters where a run needs more gradients than that.
+    A worker that has used its whole trace computes no more gradients, which
+    only matters if the run needs more than the trace has.
     """
     if self.is_over(step):
       return Attempt(math.inf, math.inf)
@@ -89,8 +89,8 @@ class ComputeTimes:
     return Attempt(done, now)
 
   def finished(self, worker: int, step: int, now: float) -> tuple[float, float]:
-    """When a gradient is done that is begun again after each outage, and when
-    that was; infinite if never."""
+    """When a gradient is done (infinite if never) and when its last attempt
+    began, if it is begun again after each outage."""
     done, back = math.inf, now
     while math.isinf(done) and math.isfinite(back):
       now = back
@@ -100,7 +100,7 @@ class ComputeTimes:
     return done, now
 
   def seconds(self, worker: int, step: int, now: float) -> float:
-    """Seconds of a gradient begun at `now`, a straggler's sleep included."""
+    """Seconds of a gradient begun at `now`, including a straggler's sleep."""
     c, rng = self._cluster, self.rng(worker, step, what=0)
     took = self._drawn(worker, step, rng) * c.factors[worker]
     for who, since, until, factor in c.slow:
@@ -111,7 +111,7 @@ class ComputeTimes:
     return took
 
   def past_trace(self, worker: int) -> UserError:
-    """The mistake of a trace that ends before a worker does."""
+    """The error for a trace with fewer steps than a worker takes."""
     return UserError(
       f'cluster.trace has {len(self._cluster.trace)} steps, but worker '
       f'{worker} takes more; give a longer trace.'
@@ -123,7 +123,7 @@ class ComputeTimes:
       if step >= len(c.trace):
         raise self.past_trace(worker)
       return float(c.trace[step, worker % c.trace.shape[1]])
-    if c.spread < 1e-9:  # Whose squares are no numbers to draw with.
+    if c.spread < 1e-9:  # Gamma needs a finite shape below.
       return c.step_s
     if c.compute == 'uniform':
       return c.step_s * rng.uniform(1 - c.spread, 1 + c.spread)

@@ -51,11 +51,11 @@ class Asynchronous:
     self._queue = [(0.0, BEGIN, 0.0, i) for i in range(n)]
     self._queue += [(at, LOST, 0.0, i) for i, at in compute_times.failures()]
     self._step, self._since = [0] * n, [0.0] * n  # Per worker.
-    self._who = [[i] for i in range(n)]  # Attend the round of each worker.
+    self._who = [[i] for i in range(n)]  # Workers in the round of each.
     self._took = [0.0] * n  # Seconds of its exchange on idle links.
-    self._down_s = [0.0] * n  # Those of the way back from a server.
+    self._down_s = [0.0] * n  # Seconds of its download from a server.
     self._free = [0.0] * n  # When its link is free.
-    self._seen, self._version = [0] * n, [0] * (n + 1)  # The last: a server.
+    self._seen, self._version = [0] * n, [0] * (n + 1)  # Last: a server's.
     self._server = ServerLink(shards, fair, link.full_duplex)
 
   @property
@@ -94,7 +94,7 @@ class Asynchronous:
   def _begin(self, i: int) -> None:
     self._since[i] = self.now
     done, back = self._compute_times.attempt(i, self._step[i], self.now)
-    if back > self.now:  # Lost, if it was begun at all.
+    if back > self.now:  # The gradient is lost or cannot begin.
       if np.isfinite(back):
         self._at(back, BEGIN, i)
       return
@@ -108,18 +108,18 @@ class Asynchronous:
     self._since[i] = self.now
     draws = self._compute_times.rng(i, self._step[i], what=1)
     self._who[i] = [i, *(j for j in self._form.draw(i, draws) if j != i)]
-    self._at(self.now, TRY, i)  # Behind those who wait already.
+    self._at(self.now, TRY, i)  # Behind workers that wait already.
 
   def _try(self, i: int) -> None:
     up = lambda j: self._compute_times.back(j, self.now) == self.now
-    if self._form.kind != async_exchange.PUSH:  # That waits in a lost memory.
+    if self._form.kind != async_exchange.PUSH:  # A push reaches lost workers.
       self._who[i] = [j for j in self._who[i] if j == i or up(j)]
     bill = self._player.price(self._who[i], self._step[i])
     if silent(bill):
       self._play([i])
       self.hours.blocked(i, self._since[i], self.now, 0.0)
       return self._begin(i)
-    if not up(i):  # Lost while it waited for a link, with its gradient.
+    if not up(i):  # It failed while it waited; its gradient is lost.
       return self._begin(i)
     if self._form.kind == async_exchange.VISIT:
       return self._upload(i, bill)
@@ -173,7 +173,7 @@ class Asynchronous:
     sent = self._player.play(who, self._step[first])
     for i in stepping:
       version = self._version[-1 if visit else i]
-      alone = visit and silent(sent)  # A step between two visits.
+      alone = visit and silent(sent)  # A step without a visit.
       self.hours.stale(0 if alone else version - self._seen[i])
       self._step[i] += 1
     if visit and not silent(sent):

@@ -1,7 +1,7 @@
-"""The states of all workers on one device, and rounds that some attend.
+"""The states of all workers on one device, and rounds of some of them.
 
-A round is the same `worker.update` as everywhere else, over an axis of those
-who attend. The memory layout depends on the usual number of those workers:
+A round runs the same `worker.update` as everywhere else, over an axis of the
+workers that attend it. The memory layout depends on their usual number:
 `stacked_fleet` for all, `separate_fleet` for one or two.
 """
 
@@ -18,16 +18,16 @@ from gossipjax.traffic import Traffic, from_digits
 from gossipjax.training.ledger import Ledger
 from gossipjax.transforms import traced
 
-Held = Any  # The states of all workers, as they lie in memory.
+Held = Any  # The states of all workers, in the layout of a fleet.
 Given = Callable[[int, int], Tree]  # (worker, step) -> examples.
 
 
 class State(NamedTuple):
   """The states of all workers, leaves [workers, ...]."""
 
-  workers: Worker  # A server's center once, without the axis of workers.
-  gradients: Tree  # Like the parameters; the pending one of each worker.
-  losses: jax.Array  # f32[workers]; of those gradients' batches.
+  workers: Worker  # A server's center is stored once, without that axis.
+  gradients: Tree  # The pending gradients, like the parameters.
+  losses: jax.Array  # f32[workers]; of the batches of these gradients.
 
 
 class Fleet(NamedTuple):
@@ -36,20 +36,20 @@ class Fleet(NamedTuple):
   Attributes:
     hold: State -> held.
     state: held -> State, for a checkpoint.
-    params: held -> parameters of all to be evaluated, leaves [workers, ...].
-    model_state: held -> what the models of all keep besides, likewise.
+    params: held -> parameters of all for evaluation, leaves [workers, ...].
+    model_state: held -> other state of all workers' models, likewise.
     center: held -> the server's parameters; None if there is no server.
     start: (held, worker, step) -> held; the worker computes the gradient of its
-      step at its present parameters, which is pending from then on.
+      step at its current parameters and keeps it pending.
     price: (held, who, step) -> (held, Traffic of leaves [who]): what `play`
       would send; changes no worker.
-    play: (held, who, step) -> (held, losses, Traffic): a round that those
-      attend; the losses f32[...] of the gradients that it used.
-    play_lost: the same for a silent round of which the others are lost: the
-      round of all, which leaves the lost as they are.
+    play: (held, who, step) -> (held, losses, Traffic): a round of the workers
+      `who`; the losses f32[...] are those of the gradients that it used.
+    play_lost: the same for a silent round in which the other workers are lost:
+      it runs the round of all but leaves the lost workers unchanged.
     fetch: (held, worker, giver, dry_run) -> (held, Traffic of both): the
-      worker takes over the giver's parameters and optimizer state; in a dry run
-      only the bill is made.
+      worker copies the giver's parameters and optimizer state; a dry run only
+      computes the traffic.
   """
 
   hold: Callable[[State], Held]
@@ -65,7 +65,7 @@ class Fleet(NamedTuple):
 
 
 def beginning(workers: Worker) -> State:
-  """The state of workers that have not computed yet."""
+  """Returns the state of workers before their first gradient."""
   count = len(jax.tree.leaves(workers.params)[0])
   gradients = jax.tree.map(jnp.zeros_like, workers.params)
   return State(workers, gradients, jnp.zeros(count))
@@ -74,7 +74,7 @@ def beginning(workers: Worker) -> State:
 class Player:
   """Plays the rounds of a fleet and enters them into a ledger.
 
-  A `timeline.Player`; the only thing here that changes.
+  It implements `timeline.Player` and is the only mutable object of this file.
   """
 
   def __init__(self, fleet: Fleet, state: State, ledger: Ledger):
@@ -97,7 +97,7 @@ class Player:
 
   @property
   def model_state(self) -> Tree:
-    """What the models of all workers keep besides parameters, likewise."""
+    """State of all workers' models besides the parameters, likewise."""
     return self._fleet.model_state(self.held)
 
   @property
@@ -106,7 +106,7 @@ class Player:
     return self._fleet.center(self.held)
 
   def start(self, worker: int, step: int) -> None:
-    """See `timeline.Player`, as the rest."""
+    """See `timeline.Player`, also for the next methods."""
     self.held = self._fleet.start(self.held, worker, step)
 
   def price(self, who: Sequence[int], step: int) -> Traffic:
@@ -130,23 +130,24 @@ class Player:
     return sent
 
   def wait(self) -> None:
-    """Blocks until all that was begun is done."""
+    """Blocks until all dispatched computations are done."""
     jax.block_until_ready(self.held)
 
 
 def rows_of(tree: Tree, who: Any) -> Tree:
-  """Those of some workers, i32[...]; all of them if `who` is None."""
+  """Returns the rows of the workers `who`, i32[...]; all rows if it is None."""
   return tree if who is None else jax.tree.map(lambda x: x[who], tree)
 
 
 class Price(NamedTuple):
-  """What a round would send.
+  """Functions that say what a round would send.
 
   Attributes:
-    depends: (held, who) -> whether what so many would send depends on their
-      states.
+    depends: (held, who) -> whether the traffic of a round of so many workers
+      depends on their states.
     ask: (held, who, step) -> Traffic, computed from the states.
-    look_up: the same where it does not depend on them, computed once.
+    look_up: the same for traffic that does not depend on the states; computed
+      once for each step and number of workers.
   """
 
   depends: Callable[[Held, Sequence[int]], bool]
@@ -154,14 +155,14 @@ class Price(NamedTuple):
   look_up: Callable[[Held, Sequence[int], int], Traffic]
 
 
-_REMEMBERED = 1024  # Prices.
+_REMEMBERED = 1024  # Prices kept at most.
 
 
 def price_of(round_: Callable, arguments: Callable) -> Price:
-  """The price of rounds, compiled without what else they compute.
+  """Makes the price of rounds, compiled without the rest of the round.
 
   Args:
-    round_: (*arguments, step) -> (..., u32[who, 20]), a round; last its bills.
+    round_: a round, (*arguments, step) -> (..., u32[who, 20]), its bills last.
     arguments: (held, who) -> arguments of the round.
   """
   bill = jax.jit(lambda *given: round_(*given)[-1])

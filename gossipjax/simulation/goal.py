@@ -10,11 +10,11 @@ from gossipjax.training.run import Run
 
 
 class Goal(NamedTuple):
-  """What a run is to reach.
+  """The held-out score that a run has to reach.
 
   Attributes:
     score: its name.
-    value: at least, or at most.
+    value: what the score has to be at least, or at most if small is good.
     higher: whether large values are good.
   """
 
@@ -23,7 +23,7 @@ class Goal(NamedTuple):
   higher: bool
 
   def reached(self, record: Record) -> bool:
-    """Whether a record has a score as good; not between evaluations."""
+    """Whether a record reaches the goal; False if it has no such score."""
     found = held_out(record).get(self.score)
     if found is None:
       return False
@@ -31,7 +31,7 @@ class Goal(NamedTuple):
 
 
 def of_run(run: Run) -> Goal | None:
-  """The goal of `config.cluster`, of a task that is checked; None without one.
+  """Returns the goal of `config.cluster` or None; its task has been checked.
 
   Raises:
     UserError: the task has no such score.

@@ -1,4 +1,4 @@
-"""What `cluster.first` asks of a strategy, whose rounds late workers skip."""
+"""Checks that a strategy works if late workers skip rounds: `cluster.first`."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ from gossipjax.simulation.timeline import silent
 from gossipjax.training import traffic_by_shapes, worker_program
 from gossipjax.training.run import Run
 
-MOST = 1000  # Steps that are looked at.
-# Memory of what a worker itself has not sent yet, by the names of its fields.
+MOST = 1000  # Steps that are checked.
+# Fields with what a worker itself has not sent yet; they may differ.
 OWN = ('residual', 'velocity')
 
 
 def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
-  """Refuses a strategy that `cluster.first` does not suit.
+  """Checks that the strategy of a run works with `cluster.first`.
 
   Args:
-    run: some of whose workers may be late.
+    run: has workers that may be late.
     shapes: of the parameters and of the state.
 
   Raises:
-    UserError: its memory differs after a round that was skipped, or there is a
-      step in which it sends nothing.
+    UserError: the strategy's memory would differ after a skipped round, or it
+      sends nothing in some step.
   """
   begun = worker_program.form(run, shapes)
   memory = begun.gradients, begun.parameters, begun.moments
@@ -46,18 +46,18 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
 
 
 def rejoining(memory: Any, params: Tree) -> None:
-  """Refuses `first` for a strategy whose memory a late worker cannot catch up.
+  """Checks that a late worker can restore the memory of its strategy.
 
-  It fetches parameters and the optimizer's state. A memory that all workers
-  change in the same way, such as a center, would differ from that of the others
-  from then on.
+  It fetches only parameters and optimizer state. A memory that all workers
+  change in the same way, such as a center, would differ from that of the other
+  workers from then on.
 
   Args:
     memory: of one worker's strategy; shapes suffice.
-    params: of the model, whose fields may have any names.
+    params: of the model, whose field names are ignored.
 
   Raises:
-    UserError: there is more in it than in OWN.
+    UserError: the memory has fields other than OWN.
   """
   model = server_leaves.paths_of(params)
   for path, _ in jax.tree.leaves_with_path(memory):

@@ -18,17 +18,17 @@ from gossipjax.training.worker_program import WorkerProgram
 
 
 class Single(NamedTuple):
-  """One worker."""
+  """The state of one worker."""
 
   own: list[jax.Array]  # Leaves of its `Worker` that are not a server's.
   gradient: Tree  # Pending.
-  loss: jax.Array  # f32[]; where that was taken.
+  loss: jax.Array  # f32[]; of that gradient's batch.
 
 
 def gradient_of(
   program: WorkerProgram, given: Given, layout: Layout
 ) -> Callable[..., tuple[list[jax.Array], Tree, jax.Array]]:
-  """How a worker takes the gradient of one of its steps.
+  """Makes the function that computes the gradient of a worker's own step.
 
   Returns:
     (own leaves, a server's leaves, worker, step) -> (leaves of the model's
@@ -40,8 +40,8 @@ def gradient_of(
     mine = layout.joined(own, server)
     return program.gradient(mine.params, mine.state, examples, worker, step)
 
-  # JAX computes what one thread dispatches in its order; gradients, which
-  # nobody needs at once, are dispatched by another.
+  # JAX runs what one thread dispatches in order. Gradients are not needed at
+  # once, so another thread dispatches them.
   other = ThreadPoolExecutor(1)
 
   def take(own, server, worker, step):
@@ -59,14 +59,14 @@ def gradient_of(
 
 
 def with_state(own: list[jax.Array], state: list[jax.Array]):
-  """A worker's own leaves, the last of which are its model's state."""
+  """Replaces the model's state, the last of a worker's own leaves."""
   return own[: len(own) - len(state)] + state
 
 
 def attend(
   program: WorkerProgram, layout: Layout, kind: str
 ) -> Callable[..., Any]:
-  """What each worker of a round computes, along the axis of those who attend.
+  """Makes the function of each worker of a round, over the axis WORKERS.
 
   Returns:
     (own leaves, a server's leaves, gradient, step) -> (own leaves, a server's

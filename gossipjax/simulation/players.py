@@ -1,4 +1,4 @@
-"""Makes the player of a run: its fleet, before the first step."""
+"""Makes the player of a run, with its fleet before the first step."""
 
 import jax
 
@@ -19,14 +19,14 @@ def player_of(
   examples: Tree,
   ledger: Ledger,
 ) -> Player:
-  """All workers at the beginning.
+  """Makes the player of all workers before their first step.
 
   Args:
     program: of each worker.
-    exchange: of those who do not wait; None if all wait for all.
-    workers: of all, leaves [workers, ...].
-    examples: likewise; or (worker, step) -> what a gradient is taken from.
-    ledger: what rounds cost is entered there.
+    exchange: how asynchronous workers exchange; None if all wait for all.
+    workers: states of all workers, leaves [workers, ...].
+    examples: likewise; or (worker, step) -> the batch of a gradient.
+    ledger: receives the cost of each round.
   """
   fleet: Fleet
   given = examples if callable(examples) else lambda worker, step: examples

@@ -1,4 +1,4 @@
-"""What is known of a training in virtual time before its first round."""
+"""Checks a training in virtual time before its first round."""
 
 import jax
 
@@ -19,7 +19,7 @@ def rehearse(
 
   Args:
     run: what to train.
-    names: of its parts, for sentences.
+    names: of its parts, for error messages.
 
   Returns:
     Shapes and dtypes of the parameters, and of the state.
@@ -40,7 +40,7 @@ def rehearse(
 
 
 def form(run: Run, shapes: tuple[Tree, Tree]) -> State:
-  """Shapes and dtypes of what a checkpoint keeps, at the beginning, with a
-  server's parameters once for each worker; see `worker_program.form`."""
+  """Returns shapes and dtypes of the state that a first checkpoint keeps, with
+  a server's parameters once for each worker; see `worker_program.form`."""
   workers = worker_program.form(with_exchange(run, exchange_of(run)), shapes)
   return jax.eval_shape(beginning, workers)

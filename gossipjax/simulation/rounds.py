@@ -2,8 +2,8 @@
 
 All workers wait for each other, unless a round sends nothing: then each goes on
 at its own time. With `first` below the number of workers, a round takes the
-first `first` of them; late workers drop their gradient and fetch the model
-before they begin another, anew if the next round overtakes the fetch.
+first `first` that are ready; late workers drop their gradient and fetch the
+model, again if the next round begins before the fetch ends.
 """
 
 import math
@@ -44,15 +44,15 @@ class Synchronous:
     self._first, self._timeout_s = first or n, timeout_s
     self.now, self.rounds, self.hours = 0.0, 0, Hours(n)
     self._clock = [0.0] * n  # When each worker is free.
-    self._since = [0.0] * n  # When each began what it computed to the end.
-    self._behind, self._fetch_s = [False] * n, 0.0  # Who missed the last round.
+    self._since = [0.0] * n  # When each began its completed gradient.
+    self._behind, self._fetch_s = [False] * n, 0.0  # Missed the last round.
     if self._first < n:
       self._fetch_s = seconds(link, player.fetch(0, 1, dry_run=True))
 
   @property
   def behind(self) -> set[int]:
     """Workers that have missed the last round and hold an older model."""
-    lost = map(math.isinf, self._clock)  # In silent rounds.
+    lost = map(math.isinf, self._clock)  # They failed in silent rounds.
     either = zip(self._behind, lost, strict=True)
     return {i for i, old in enumerate(either) if any(old)}
 
@@ -77,7 +77,7 @@ class Synchronous:
     order, barrier = self._barrier(ready)
     who, late = sorted(order[: self._first]), order[self._first :]
     if barrier - ready[order[0]] > self._timeout_s:
-      # Silent rounds before it may have taken others further.
+      # After silent rounds, other workers may already be further.
       end = max(self.now, ready[order[0]] + self._timeout_s)
       self._waiting = begin, ready, end
       raise Stalled(end, order[self._first - 1])
@@ -86,7 +86,7 @@ class Synchronous:
       self._start(who)
     self._meet(who, begin, ready, barrier)
     for i in late:
-      # Who fetches the model begins after that; it may be the end of the round.
+      # A worker that was behind has computed only if its fetch has ended.
       if begin[i] < barrier or not self._behind[i]:
         self._book(i, begin[i], ready[i])
         self._clock[i], self._behind[i] = ready[i], True
@@ -95,9 +95,9 @@ class Synchronous:
         self._clock[i] = self.now
 
   def _begin(self) -> list[float]:
-    """When each begins to compute; infinite for who has failed for good.
+    """When each worker begins to compute; infinite if it failed for good.
 
-    One worker's link serves all who fetch the model, one after the other.
+    One worker's link serves all that fetch the model, one after the other.
     """
     begin, free = [*self._clock], self.now
     for i in sorted(self.behind, key=lambda i: (begin[i], i)):
@@ -110,8 +110,8 @@ class Synchronous:
     return done
 
   def _barrier(self, ready: list[float]) -> tuple[list[int], float]:
-    """In which order workers are ready, and when the round begins; `ready` is
-    changed where one fails while it waits, and computes again."""
+    """The order in which workers are ready, and when the round begins; changes
+    `ready` of a worker that fails while it waits and computes again."""
     while True:
       order = sorted(range(len(ready)), key=lambda i: (ready[i], i))
       barrier, least = ready[order[self._first - 1]], ready[order[0]]
@@ -141,12 +141,12 @@ class Synchronous:
     self._player.play_lost(alive, self.rounds)
     for i in alive:
       self._book(i, begin[i], ready[i])
-    # Who has failed for good is free no more.
+    # `ready` is infinite for a worker that has failed for good.
     self.rounds, self._clock = self.rounds + 1, ready
     self.now = max(self.now, *(ready[i] for i in alive))
 
   def give_up(self) -> None:
-    """Lets the time pass until the time-out of a round that has stalled."""
+    """Advances time to the time-out of the round that stalled."""
     begin, ready, self.now = self._waiting
     for i in (i for i, at in enumerate(ready) if at <= self.now):
       self._book(i, begin[i], ready[i])

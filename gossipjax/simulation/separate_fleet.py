@@ -1,6 +1,7 @@
-"""A fleet for rounds that one or two attend: each worker has its own arrays.
+"""A fleet for rounds of one or two workers: each worker has its own arrays.
 
-One stack would need gathers and scatters in memory larger than any cache.
+A stack of all workers would need gathers and scatters in memory larger than any
+cache.
 """
 
 import functools
@@ -31,19 +32,19 @@ class Separate(NamedTuple):
 
   singles: tuple[Single, ...]
   server: list[jax.Array]  # Leaves of `Worker` that a server holds for all.
-  rehearsed: Any = None  # (whom a price was asked for, the round they play).
+  rehearsed: Any = None  # (states that `price` used, results of their round).
 
 
 def separate_fleet(
   program: WorkerProgram, given: Given, layout: Layout, kind: str
 ) -> Fleet:
-  """The fleet of asynchronous events.
+  """Makes the fleet of asynchronous events.
 
   Args:
     program: of each worker.
-    given: (worker, step) -> what its gradient is taken from.
-    layout: of the workers.
-    kind: of their exchange, see async_exchange.py.
+    given: (worker, step) -> the examples of its gradient.
+    layout: which leaves of a worker are a server's.
+    kind: of the exchange, see async_exchange.py.
   """
 
   def params(held):
@@ -132,8 +133,8 @@ def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
   def play(held, who, step):
     asked, done = held.rehearsed or ((), None)
     if [*map(id, asked)] != [*map(id, attending(held, who))]:
-      # A state changed since `price`: compute it again. A buffer can be donated
-      # once only, so not if a worker appears twice.
+      # A state changed since `price`: compute the round again. A buffer can be
+      # donated only once, so nothing is donated if a worker appears twice.
       run = compute if len({*who}) == len(who) else rehearse
       done = run(*arguments(held, who), np.int32(step))
     rows, server, sent = done
@@ -146,7 +147,7 @@ def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
 
 
 def _round(program, layout, kind, own, server, gradients, step):
-  """One round of those whose own leaves and gradients are given."""
+  """Computes a round of the workers whose leaves and gradients are given."""
   visits, one = kind == async_exchange.VISIT, attend(program, layout, kind)
   gradient, axis = (_stacked(gradients), 0) if visits else (gradients[0], None)
   rows, server, sent = jax.vmap(

@@ -14,32 +14,32 @@ Paths = set[Path]
 
 
 class Layout(NamedTuple):
-  """Which leaves of a `Worker` are a server's, and the form of a `Worker`."""
+  """Which leaves of a `Worker` are a server's, and its tree structure."""
 
   form: Any
   served: tuple[bool, ...]
 
   def part(self, leaves: Sequence[Any], served: bool) -> list[Any]:
-    """The leaves of the server, or the others."""
+    """Returns the leaves of the server if `served`, else the others."""
     chosen = zip(leaves, self.served, strict=True)
     return [x for x, s in chosen if s == served]
 
   def joined(self, own: Sequence[Any], server: Sequence[Any]) -> Worker:
-    """A `Worker` of its own leaves and the server's."""
+    """Makes a `Worker` from its own leaves and the server's."""
     rest = {False: iter(own), True: iter(server)}
     leaves = [next(rest[s]) for s in self.served]
     return jax.tree.unflatten(self.form, leaves)
 
 
 def layout_of(workers: Worker, kind: str) -> Layout:
-  """The layout of workers that exchange in this way."""
+  """Returns the layout of workers with this kind of exchange."""
   paths, form = jax.tree.flatten_with_path(workers)
   model = paths_of(workers.params)
   return Layout(form, tuple(_of_server(path, model, kind) for path, _ in paths))
 
 
 def center_of(worker: Worker) -> list[Any]:
-  """The leaves of the parameters that a server holds, in their order."""
+  """Returns the leaves of the parameters that a server holds, in order."""
   model = paths_of(worker.params)
   return [
     leaf
@@ -49,7 +49,7 @@ def center_of(worker: Worker) -> list[Any]:
 
 
 def without_copies(workers: Worker, kind: str) -> Worker:
-  """Workers, leaves [workers, ...], of which a server's leaves come once."""
+  """Keeps one copy of a server's leaves; the others are [workers, ...]."""
   model = paths_of(workers.params)
   return jax.tree.map_with_path(
     lambda path, x: x[0] if _of_server(path, model, kind) else x, workers
@@ -64,13 +64,13 @@ def _of_server(path: Path, model: Paths, kind: str) -> bool:
 
 
 def paths_of(params: Tree) -> Paths:
-  """Where the leaves of a model are in it."""
+  """Returns the paths of the leaves of a model."""
   return {path for path, _ in jax.tree.leaves_with_path(params)}
 
 
 def fields(path: Path, model: Paths) -> list[str]:
-  """Names of fields on the path of a leaf of a strategy's state, without those
-  of the model, which may have the same, at its end."""
+  """Names of fields on the path of a leaf of a strategy's state, without the
+  model's own fields at its end, which may have the same names."""
   ends = (n for n in range(len(path)) if path[n:] in model)
   return [
     key.name

@@ -1,8 +1,8 @@
-"""A link that several transfers share, and that of a server, of two of them."""
+"""A link that several transfers share, and a server's two-way link."""
 
 from typing import Any
 
-_DONE = 1e-12  # Seconds; less than this is left by rounding.
+_DONE = 1e-12  # Seconds; a smaller rest is a rounding error.
 
 
 class SharedLink:
@@ -12,8 +12,9 @@ class SharedLink:
     """A link without transfers.
 
     Args:
-      width: transfers that it carries at full speed.
-      fair: whether all share it; else the first `width` have it.
+      width: number of transfers that it carries at full speed.
+      fair: whether all transfers share it equally; if False, the first `width`
+        use it and the others wait.
     """
     self._width, self._fair = width, fair
     self._now, self._left, self._busy_s = 0.0, [], 0.0
@@ -24,11 +25,11 @@ class SharedLink:
     self._left.append([who, seconds])
 
   def drop(self, now: float, who: Any) -> bool:
-    """Removes a transfer that waits for those before it; whether there is one.
-    One that has begun goes on."""
+    """Removes a transfer that still waits in the queue; returns whether there
+    was one. A transfer that has begun continues."""
     self._run(now)
     begun, left = [rate > 0 for rate in self._rates()], self._left
-    # The names of a checkpoint are lists.
+    # A checkpoint turns tuples into lists.
     self._left = [
       job
       for job, runs in zip(left, begun, strict=True)
@@ -37,8 +38,8 @@ class SharedLink:
     return len(self._left) < len(left)
 
   def busy_until(self, now: float) -> float:
-    """Seconds of use, weighted by the used share of the width; `now` is at or
-    before `next`."""
+    """Seconds of use until `now`, weighted by the used share of the width;
+    `now` must not be after `next()`."""
     return self._busy_s + (now - self._now) * sum(self._rates()) / self._width
 
   def next(self) -> float:
@@ -54,7 +55,7 @@ class SharedLink:
     )
 
   def pop(self, now: float) -> list[Any]:
-    """Removes the transfers that end at `now`, a time that `next` gave."""
+    """Removes and returns the transfers that end at `now`, from `next()`."""
     rates = self._rates()
     through = [
       self._now + left / rate <= now + _DONE if rate else False
@@ -92,7 +93,7 @@ class SharedLink:
 class ServerLink:
   """A server's link, for transfers ('up', worker) and ('down', worker).
 
-  Of half duplex both ways share it.
+  With half duplex both directions share one link.
   """
 
   def __init__(self, shards: int, fair: bool, full_duplex: bool):
@@ -100,21 +101,22 @@ class ServerLink:
     self._ways = [up, SharedLink(shards, fair) if full_duplex else up]
 
   def add(self, now: float, who: tuple[str, int], seconds: float) -> None:
-    """See `SharedLink`, as the rest."""
+    """See `SharedLink`, also for the other methods."""
     self._ways[who[0] == 'down'].add(now, who, seconds)
 
   def drop(self, now: float, who: tuple[str, int]) -> bool:
     return self._ways[who[0] == 'down'].drop(now, who)
 
   def busy_until(self, now: float) -> float:
-    """Of the busier way."""
+    """Of the busier direction."""
     return max(way.busy_until(now) for way in self._ways)
 
   def next(self) -> float:
     return min(way.next() for way in self._ways)
 
   def pop(self, now: float) -> list[tuple[str, int]]:
-    """Of one way; of the other one, at the same time, the next call's."""
+    """Removes transfers of one direction that end at `now`; the next call
+    removes those of the other direction that end at the same time."""
     return min(self._ways, key=SharedLink.next).pop(now)
 
   def to_json(self) -> list[dict]:

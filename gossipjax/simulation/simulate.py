@@ -1,7 +1,7 @@
 """Training in virtual time: the learning is real, only time is modelled.
 
-There is no algorithm here: a timeline says who attends the next round, a fleet
-plays it through the same `worker.update` as everywhere else.
+No training algorithm is here: a timeline chooses the workers of the next round,
+and a fleet runs it with the same `worker.update` as everywhere else.
 """
 
 import dataclasses
@@ -42,20 +42,21 @@ def simulate(
   interrupted: Callable[[], bool] = lambda: False,
   spans: Callable[[list], None] = lambda spans: None,
 ) -> Generator[Record, None, None]:
-  """As `train`, on the machines of `run.cluster`.
+  """Trains as `train` does, on the simulated cluster `run.cluster`.
 
-  A step is a gradient of each worker, on average. The run ends early at its
-  goal, or when a round has waited for somebody until the time-out.
+  A step is one gradient per worker on average. The run ends early when it
+  reaches its goal, or when a round has waited for a worker until the time-out.
 
   Args:
     run: what to train.
     store: of checkpoints; None keeps none.
-    interrupted: asked after every step; True stops the run.
-    spans: given in the end what the workers did at first, see `Hours`.
+    interrupted: called after every step; True stops the run.
+    spans: called at the end with the first spans of all workers, see `Hours`.
 
   Raises:
     Diverged: the loss became NaN or Inf.
-    Interrupted: `interrupted` said so; a checkpoint was kept.
+    Interrupted: `interrupted` returned True; a checkpoint was kept, if there is
+      a store.
   """
   training = VirtualTime(run, store)
   yield from loop.records(training, run, store, interrupted)
@@ -63,14 +64,14 @@ def simulate(
 
 
 def exchange_of(run: Run, whose: str = 'the strategy') -> AsyncExchange | None:
-  """How workers exchange that do not wait; None if all wait for all."""
+  """Returns how asynchronous workers exchange; None if all wait for all."""
   if not run.cluster.asynchronous:
     return None
   return part_checks.async_exchange(whose, run.strategy, run.workers)
 
 
 def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
-  """The run, with the strategy of those who attend a round."""
+  """Returns the run with the strategy of its exchange, if it has one."""
   if exchange is None:
     return run
   among_few = Strategy(identity(), exchange.parameters)
@@ -80,7 +81,7 @@ def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
 def timeline_of(
   run: Run, exchange: AsyncExchange | None, player: Fetching
 ) -> Timeline:
-  """A timeline at its beginning."""
+  """Makes the timeline of a run, at virtual time 0."""
   c = run.cluster
   compute_times = ComputeTimes(c, run.workers, run.seed)
   if exchange is None:
@@ -110,7 +111,7 @@ class VirtualTime:
     self.scored = evaluate.Scored()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._began = began - self._ledger.wall_s
-    # Nothing leaves an interface.
+    # No bytes leave a network interface.
     self._stopwatch = loop.Stopwatch(Meter(), self._ledger.step)
     self._rate: float | None = None
     self._stalled: Stalled | None = None
@@ -134,8 +135,8 @@ class VirtualTime:
     return self._stalled is not None
 
   def ended(self) -> Record | None:
-    """At the time-out of a round that waits in vain: the last model was there
-    long before."""
+    """Returns a record at the time-out of a stalled round, None without one;
+    the model of that record was complete long before the time-out."""
     timeline, stalled = self.timeline, self._stalled
     if stalled is None or not isinstance(timeline, Synchronous):
       return None
@@ -166,8 +167,8 @@ class VirtualTime:
     )
 
   def _scores(self) -> dict[str, Any]:
-    """Held-out scores; the mean is over the workers that are up, without those
-    that hold an older model since a round did not wait for them."""
+    """Held-out scores; the mean model is over the workers that are up, without
+    those that hold an older model because a round did not wait for them."""
     at, run = self._player, self._run
     times = ComputeTimes(run.cluster, run.workers, run.seed)
     up = times.up(self.timeline.now)
@@ -180,7 +181,7 @@ class VirtualTime:
     )
 
   def reached(self, record: Record) -> bool:
-    """Whether a held-out score is that of the goal."""
+    """Whether a record reaches the goal of the run."""
     return self._goal is not None and self._goal.reached(record)
 
   def state(self) -> tuple[Tree, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A fleet for rounds that all workers attend: their states in one stack."""
+"""A fleet for rounds of all workers, which keeps their states in one stack."""
 
 import functools
 from typing import Any
@@ -17,11 +17,11 @@ from gossipjax.training.worker_program import WorkerProgram
 
 
 def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
-  """The fleet of synchronous rounds.
+  """Makes the fleet of synchronous rounds.
 
   Args:
     program: of each worker.
-    given: (worker, step) -> what its gradient is taken from.
+    given: (worker, step) -> the examples of its gradient.
     size: number of workers.
   """
   round_ = functools.partial(_round, program)
@@ -48,7 +48,7 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
 
 
 def _arguments(size, state, who):
-  """Of a round; None for `who` if all attend: then nothing is gathered."""
+  """Arguments of a round, with None for `who` if all attend: no gather."""
   attending = None if len(who) == size else np.int32(who)
   return state.workers, state.gradients, attending
 
@@ -89,7 +89,7 @@ def _starting(program: WorkerProgram, given: Given) -> Any:
 
 def _playing(round_, size: int) -> Any:
   """`Fleet.play`."""
-  # Rows are put back by a program of its own: where one reads and writes
+  # A separate program writes the rows back: if one program reads and writes
   # them, XLA copies all workers first, at nine times a CNN's gradient.
   of_some, put = jax.jit(round_), jax.jit(_put_back, donate_argnums=0)
   of_all = jax.jit(round_, donate_argnums=0)
@@ -108,7 +108,8 @@ def _playing(round_, size: int) -> Any:
 
 
 def _play_lost(round_, size: int, play) -> Any:
-  """`Fleet.play_lost`: a strategy may have no program for so few workers."""
+  """`Fleet.play_lost`; runs the round of all workers, because a strategy may
+  have no program for the few that are left."""
   of_all, put = jax.jit(round_), jax.jit(_put_back, donate_argnums=0)
 
   def play_lost(state, who, step):
@@ -140,7 +141,7 @@ def _fetching() -> Any:
 
 
 def _adopt(workers, who):
-  """The first of two workers reads the parameters of the second."""
+  """Copies parameters and optimizer state of the second worker to the first."""
 
   def one(worker):
     mine, late = (worker.params, worker.opt), lax.axis_index(WORKERS) == 0

@@ -1,7 +1,7 @@
-"""What timelines share: the player that they direct, and time bookkeeping.
+"""What timelines share: the player interface, and time bookkeeping.
 
-A timeline (events.py, rounds.py) selects the workers of the next round; its
-cost follows from the messages that a Player exchanges.
+A timeline (events.py, rounds.py) selects the workers of the next round; the
+cost of the round follows from the messages that a Player exchanges.
 """
 
 import math
@@ -14,12 +14,12 @@ from gossipjax import network
 from gossipjax.errors import UserError
 from gossipjax.traffic import Traffic
 
-MOST_SPANS = 60  # Per worker; for a picture of how it began.
+MOST_SPANS = 60  # Per worker; for a plot of the first steps.
 KINDS = ('compute', 'wait', 'transfer')
 
 
 class Player(Protocol):
-  """What the workers do.
+  """Runs the rounds that a timeline selects.
 
   `who` lists the workers that attend a round; traffic has leaves [len(who)],
   in the same order.
@@ -29,20 +29,20 @@ class Player(Protocol):
     """Computes the gradient of the worker's own step at its parameters."""
 
   def price(self, who: Sequence[int], step: int) -> Traffic:
-    """What `play` would send; changes no worker."""
+    """Returns what `play` would send; changes no worker."""
 
   def play(self, who: Sequence[int], step: int) -> Traffic:
-    """Plays a round that these workers attend; returns what they sent."""
+    """Plays a round of these workers; returns what they sent."""
 
 
 class Fetching(Player, Protocol):
-  """A player of rounds that some may miss."""
+  """A player of rounds that some workers may miss."""
 
   def play_lost(self, who: Sequence[int], step: int) -> Traffic:
-    """Plays a silent round of which all others are lost."""
+    """Plays a silent round in which all other workers are lost."""
 
   def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
-    """Takes over the giver's model; returns the traffic of both workers."""
+    """Copies the giver's model unless `dry_run`; returns both's traffic."""
 
 
 class Stalled(Exception):
@@ -50,7 +50,7 @@ class Stalled(Exception):
 
   Attributes:
     time_s: virtual seconds at which it gave up.
-    worker: that it waited for.
+    worker: the one that it waited for.
   """
 
   def __init__(self, time_s: float, worker: int):
@@ -62,11 +62,11 @@ class Stalled(Exception):
 
 
 def later(now: float, time_s: float) -> float:
-  """`time_s`, a time at or after `now`.
+  """Returns `time_s`, a finite time at or after `now`.
 
   Raises:
-    UserError: it is not, or is no finite number, so that time would stand
-      still.
+    UserError: it is earlier, infinite or NaN, so that time would go back or
+      stand still.
   """
   if not now <= time_s < math.inf:
     raise UserError(
@@ -77,7 +77,7 @@ def later(now: float, time_s: float) -> float:
 
 
 def one_fewer(events: int, now: float) -> int:
-  """One less than `events`, those that may still pass without a gradient used.
+  """Returns `events` - 1: events that may still pass without a used gradient.
 
   Raises:
     UserError: `events` is 0: virtual time stands still.
@@ -95,8 +95,8 @@ class Hours:
 
   Attributes:
     spent_s: seconds of each kind of KINDS, f64[workers].
-    busy_s: seconds in which a worker's own link carries data, f64[workers], to
-      the end of the transfers that have begun.
+    busy_s: seconds in which a worker's own link carries data, f64[workers],
+      until the end of the transfers that have begun.
     staleness: [sum, number, largest] since the last `take_staleness`.
     spans: (worker, kind, from_s, until_s), the first MOST_SPANS of each
       worker.
@@ -124,7 +124,7 @@ class Hours:
     self.spend(worker, 'transfer', begin, until)
 
   def carry(self, worker: int, since: float, seconds: float) -> None:
-    """Adds a transfer on the worker's own link, beside others or alone."""
+    """Adds a transfer on the worker's own link; it may overlap others."""
     before, end = self._busy_until[worker], since + seconds
     self.busy_s[worker] += max(0.0, end - max(since, before))
     self._busy_until[worker] = max(before, end)
@@ -132,12 +132,12 @@ class Hours:
   def carry_alone(
     self, who: list[int], link: network.Link, bill: Traffic
   ) -> None:
-    """Adds what these workers send and receive while their links are idle."""
+    """Adds a round of these workers, whose links carry nothing else."""
     self.busy_s[who] += network.busiest(link, bill) / link.bytes_per_s
 
   def busiest_s(self, now: float) -> float:
-    """Seconds in which the busiest link has carried data until `now`, at or
-    after the beginning of all transfers."""
+    """Seconds in which the busiest link has carried data until `now`; all
+    transfers have begun by then."""
     return (self.busy_s - np.maximum(0, self._busy_until - now)).max()
 
   def stale(self, versions: int) -> None:
@@ -188,7 +188,7 @@ def silent(bill: Traffic) -> bool:
 
 
 def ways(link: network.Link, bill: Traffic) -> list[float]:
-  """Seconds of bytes that the first worker sends, and of those it receives."""
+  """Seconds of the first worker's sent bytes, and of its received bytes."""
   each = (float(np.asarray(x)[0]) for x in (bill.bytes, bill.received))
   return [num_bytes / link.bytes_per_s for num_bytes in each]
 

@@ -1,4 +1,4 @@
-"""Measured seconds of computing, from a file: `config.cluster.trace`."""
+"""Reads measured compute times from a file: `config.cluster.trace`."""
 
 import pathlib
 
@@ -9,11 +9,11 @@ from gossipjax.errors import UserError
 
 
 def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
-  """Seconds of the steps of a trace file, f64[steps, 1 or workers].
+  """Reads the compute seconds of a trace file, f64[lines, 1 or workers].
 
   Raises:
-    UserError: there is no such file, or it has not a line of seconds for each
-      step, of one or of all workers.
+    UserError: the file is missing, has fewer lines than `steps`, or a line
+      without one number of seconds for all workers or one for each.
   """
   path = pathlib.Path(name).expanduser()
   if not path.is_file():
