@@ -10,8 +10,8 @@ from jax import lax
 from gossipjax.errors import UserError
 
 Tree = Any
-# With 6, single places and pairs of them are uniform as far as 40,000 draws of
-# 3 to 100 numbers can tell; with 4 they are not for fewer than 24.
+# With 6, the places of single numbers and of pairs are uniform as far as 40,000
+# permutations of 3 to 100 numbers can tell; with 4, not for fewer than 24.
 ROUNDS = 6
 
 
@@ -29,8 +29,8 @@ def batch(
   is drawn anew for every epoch, so no example comes twice in an epoch.
 
   Args:
-    examples: arrays [m, ...]: one worker's share; or everyone's,
-      [workers, m, ...], if `worker` says whose is meant.
+    examples: arrays [m, ...]: one worker's share; or the shares of all,
+      [workers, m, ...], if `worker` selects one.
     key: this worker's key.
     step: int32[], from 0.
     size: examples in a batch.
@@ -50,7 +50,7 @@ def batch(
 
 
 def check_size(size: int, share: int) -> None:
-  """Raises a UserError for a batch that is no part of a worker's share."""
+  """Raises a UserError unless a worker's share has enough for a batch."""
   if not 1 <= size <= share:
     raise UserError(
       f'config.batch_size={size} must be between 1 and the {share} examples '
@@ -61,7 +61,7 @@ def check_size(size: int, share: int) -> None:
 def places(
   key: jax.Array, step: jax.Array | int, size: int, share: int
 ) -> jax.Array:
-  """Which of a worker's `share` examples are its batch, int32[size]."""
+  """Indices of a worker's batch among its `share` examples, int32[size]."""
   epoch, turn = step // (share // size), step % (share // size)
   first = turn * size + jnp.arange(size)
   return permuted(first, jax.random.fold_in(key, epoch), share)
@@ -70,12 +70,12 @@ def places(
 def permuted(i: jax.Array, key: jax.Array, n: int) -> jax.Array:
   """The images of i under a random permutation of 0 .. n - 1.
 
-  jax.random.permutation sorts all n numbers to yield a few: for eight emulated
-  workers with 6,250 examples 9 ms a step, a tenth of a ResNet-8 step on a CPU.
-  This one computes only what is asked for, in 0.4 ms: the numbers fill a
-  rectangle of about sqrt(n) x sqrt(n), whose rows and columns are rotated in
-  turn, each by a random amount. A place outside 0 .. n - 1 is sent on until it
-  is inside.
+  jax.random.permutation sorts all n numbers to yield a few. For eight emulated
+  workers with 6,250 examples that takes 9 ms a step, a tenth of a ResNet-8 step
+  on a CPU. This function computes only the images of i, in 0.4 ms: the numbers
+  fill a rectangle of about sqrt(n) x sqrt(n); its rows and columns are rotated
+  in turn, each by a random amount. An image outside 0 .. n - 1 is permuted
+  again until it is inside.
 
   A generalised Feistel cipher with cycle walking: Black and Rogaway, 2002,
   Ciphers with arbitrary finite domains, doi:10.1007/3-540-45760-7_9.
@@ -116,7 +116,8 @@ def permuted(i: jax.Array, key: jax.Array, n: int) -> jax.Array:
 def _shifts(key: jax.Array, height: int, width: int) -> jax.Array:
   """By how much rows and columns are rotated, int32[ROUNDS, 2, height].
 
-  Drawn as a vector: the same numbers, and a sixth of the seconds to compile.
+  They are drawn as a vector, which yields the same numbers and compiles in a
+  sixth of the time.
   """
   shape = ROUNDS, 2, height
   drawn = jax.random.randint(key, (math.prod(shape),), 0, height * width)

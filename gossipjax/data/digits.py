@@ -9,13 +9,13 @@ from importlib import metadata
 
 import numpy as np
 
-TRAIN = 1_500  # Held out are the last 297, 27 to 33 of each class.
+TRAIN = 1_500  # The last 297 are held out, 27 to 33 of each class.
 Examples = tuple[np.ndarray, np.ndarray]
 
 
 def load() -> tuple[Examples, Examples]:
   """Train and test: images uint8[n, 8, 8, 1] in 0..16, labels int32[n]."""
-  # What load_digits of scikit-learn reads, whose import takes two seconds.
+  # The file of sklearn's load_digits; to import sklearn takes two seconds.
   package = metadata.distribution('scikit-learn')
   path = package.locate_file('sklearn/datasets/data/digits.csv.gz')
   with gzip.open(str(path), 'rt') as file:

@@ -19,7 +19,7 @@ def fetch(name: str, url: str, downloads: Mapping[str, str]) -> Path:
   Args:
     name: the data set; its folder in the cache.
     url: where its files are; a file's name is appended.
-    downloads: file -> SHA-256 of it, as it is downloaded.
+    downloads: name of a file -> SHA-256 of the file as it is downloaded.
 
   Returns:
     The folder that holds all of them.

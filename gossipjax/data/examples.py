@@ -1,7 +1,7 @@
-"""Examples of any kind, checked: of arrays, or of a source.
+"""Examples of any kind, checked: arrays, or a source.
 
-A source of the user's may be any class with `__len__` and `__getitem__`. What
-it raises, and examples that do not fit together, become sentences here.
+A user's source may be any class with `__len__` and `__getitem__`. Its
+exceptions, and examples of different shapes, become UserErrors here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ Tree = Any
 
 
 class Checked(Source):
-  """A source whose mistakes are sentences.
+  """A source whose exceptions become UserErrors.
 
   Args:
     source: with `__len__` and `__getitem__`, perhaps `labels` and `classes`.
@@ -27,7 +27,7 @@ class Checked(Source):
   def __init__(self, source: Any, what: str):
     self._source = source
     self._name = f'task.{what}: {type(source).__name__}'
-    self._first: tuple[int, Any] | None = None  # An example, and its form.
+    self._first: tuple[int, Any] | None = None  # An example and its form.
     with blaming(f'{self._name}: labels or classes', files=True):
       self.labels = labels_of(getattr(source, 'labels', None), len(self))
       names = getattr(source, 'classes', None)
@@ -53,7 +53,7 @@ class Checked(Source):
 
 
 def labels_of(given: Any, examples: int) -> np.ndarray | None:
-  """What splits take as labels, int[examples]; None if `given` is not that."""
+  """Labels for splits, int[examples]; None if `given` is no such array."""
   try:
     found = np.asarray(given)
   except (TypeError, ValueError):  # Lists of different lengths, for example.
@@ -77,11 +77,11 @@ class Part(Source):
 
 
 class Shares:
-  """The examples of a source, shared out among workers.
+  """The examples of a source, distributed over workers.
 
   Attributes:
     source: of all examples.
-    rows: int[workers, m], the examples of each worker wanted.
+    rows: int[workers, m], indices of the examples of each worker asked for.
   """
 
   def __init__(self, source: Source, rows: np.ndarray):
@@ -89,26 +89,26 @@ class Shares:
 
 
 def stacked(source: Source, rows: np.ndarray) -> Tree:
-  """Some examples, arrays [*rows.shape, ...]."""
+  """Reads the examples `rows`, as arrays [*rows.shape, ...]."""
   each = [source[int(i)] for i in rows.reshape(-1)]
   join = lambda *xs: np.stack(xs).reshape(*rows.shape, *np.shape(xs[0]))
   return jax.tree.map(join, *each)
 
 
 def some(examples: Tree, rows: np.ndarray) -> Tree:
-  """Some examples of arrays or a source, arrays [*rows.shape, ...]."""
+  """The examples `rows` of arrays or a source, as arrays [*rows.shape, ...]."""
   if isinstance(examples, Source):
     return stacked(examples, rows)
   return jax.tree.map(lambda x: np.asarray(x)[rows], examples)
 
 
 def taken(examples: Tree, what: str) -> Tree:
-  """What a task is given as examples: arrays as they are, or a source.
+  """Returns a task's examples: arrays unchanged, other objects as a source.
 
   Args:
     examples: arrays [examples, ...], or anything with `__len__` and
       `__getitem__`.
-    what: the field of the task, for sentences.
+    what: the field of the task, for error messages.
 
   Raises:
     UserError: it is neither.
@@ -117,7 +117,7 @@ def taken(examples: Tree, what: str) -> Tree:
     return examples
   if isinstance(examples, Source):
     return Checked(examples, what)
-  alone = isinstance(examples, Iterator)  # JAX will take none as a leaf.
+  alone = isinstance(examples, Iterator)  # JAX will not accept one as a leaf.
   for leaf in [examples] if alone else jax.tree.leaves(examples):
     if hasattr(leaf, 'shape'):
       continue
@@ -138,7 +138,7 @@ def taken(examples: Tree, what: str) -> Tree:
 
 
 def _lacks(given: Any) -> list[str]:
-  """What an object would need to be a source; of a text or a class all."""
+  """Methods that an object lacks to be a source; all for a text or a class."""
   none = isinstance(given, str | bytes | type)
   needed = ('__len__', '__getitem__')
   return [name for name in needed if none or not hasattr(given, name)]

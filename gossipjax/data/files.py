@@ -1,8 +1,8 @@
 """Finds, unpacks and verifies the files of a data set.
 
-A file is known by its contents: the SHA-256 is that of the unpacked bytes, so a
-copy that somebody compressed anew is as good as the published one. Nothing
-here is ever unpickled or extracted to disk.
+A file is verified by its contents: the SHA-256 is that of the unpacked bytes.
+A copy that was compressed again is as good as the published one. Nothing here
+is ever unpickled or extracted to disk.
 """
 
 import functools
@@ -88,14 +88,14 @@ def contents(source: Source, place: Path) -> dict[str, bytes]:
     name of the file -> its bytes, in the order of `source.files`.
 
   Raises:
-    UserError: a file is missing, truncated, corrupt or another one.
+    UserError: a file is missing, truncated, corrupt or not the published one.
   """
   archive = _archive(place, source)
   if archive and not _present(place, source.files):
     found = _members(archive, list(source.files))
   else:
     read = functools.partial(_read, place)
-    with ThreadPoolExecutor() as pool:  # lzma and zlib let go of the lock
+    with ThreadPoolExecutor() as pool:  # lzma and zlib release the GIL
       found = dict(zip(source.files, pool.map(read, source.files), strict=True))
   for name, (path, data) in found.items():
     _verify(path, data, source.name, source.files[name])
@@ -147,7 +147,7 @@ def _read(place: Path, name: str) -> tuple[Path, bytes]:
 def _members(archive: Path, names: list[str]) -> dict[str, tuple[Path, bytes]]:
   found = {}
   try:
-    # As a stream: nothing of it, its headers neither, is read without limit.
+    # As a stream, so that nothing, not even a header, is read without limit.
     with (
       gzip.open(archive) as file,
       tarfile.open(fileobj=cast(Any, Bounded(file)), mode='r|') as tar,

@@ -17,14 +17,14 @@ def hold_out(
   Args:
     train: arrays [n, ...].
     test: arrays [m, ...].
-    holdout: 'test', or 'validation' for the last of `train`.
-    validation: that part of `train`, in (0, 1).
+    holdout: 'test', or 'validation' to hold out the last of `train` instead.
+    validation: the share of `train` held out for validation, in (0, 1).
 
   Returns:
     what to train on, and what to evaluate on.
 
   Raises:
-    UserError: another word than 'test' or 'validation', or a part of nothing.
+    UserError: `holdout` is neither, or `validation` holds out none or all.
   """
   if holdout == 'test':
     return train, test

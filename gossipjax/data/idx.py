@@ -1,4 +1,4 @@
-"""The IDX format of MNIST: a header that says the shape, then the bytes.
+"""The IDX format of MNIST: a header with the shape, then the bytes.
 
   0 0 8 d | d big-endian sizes, 4 bytes each | unsigned bytes, row-major
 
@@ -27,7 +27,7 @@ def parse(data: bytes, name: str) -> np.ndarray:
     uint8, in the shape the header says.
 
   Raises:
-    UserError: it is no IDX file of bytes, or its length is not what it says.
+    UserError: it is no IDX file of bytes, or its length contradicts its header.
   """
   if len(data) < 4 or data[:3] != bytes([0, 0, UNSIGNED_BYTE]):
     raise UserError(

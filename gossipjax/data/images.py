@@ -31,7 +31,8 @@ class Images(NamedTuple):
   std: tuple[float, ...]
 
 
-# Of the training pictures, computed from them (CIFAR-100: as published).
+# (classes, white, mean, std), computed from the training pictures (CIFAR-100:
+# as published).
 CHANNELS = {
   'digits': (10, 16, (0.30511,), (0.37503,)),
   'mnist': (10, 255, (0.13066,), (0.30811,)),
@@ -56,10 +57,10 @@ def load(name: str, data_dir: str | None = None) -> Images:
 
   Args:
     name: a key of CHANNELS.
-    data_dir: where it is looked for, as in `files.folder`.
+    data_dir: where the files are looked for, as in `files.folder`.
 
   Raises:
-    UserError: an unknown name, or what `files` refuses.
+    UserError: the name is unknown, or `files` refuses a file.
   """
   if name not in CHANNELS:
     raise UserError(

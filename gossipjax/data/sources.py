@@ -1,4 +1,4 @@
-"""Examples that are read when they are needed: files larger than a device.
+"""Examples that are read when needed, from files larger than device memory.
 
 Folders of images, memory-mapped arrays and files of tokens.
 """
@@ -18,7 +18,7 @@ PICTURES = ('.jpg', '.jpeg', '.png', '.bmp', '.webp')
 
 
 class Source(abc.ABC):
-  """Examples by their number.
+  """Examples that are read by index.
 
   Attributes:
     labels: int[examples], for splits that need them; None without.
@@ -40,11 +40,11 @@ class ImageFolder(Source):
 
   An example is (uint8[size, size, 3], int32[] class): the middle of a picture
   scaled so that its shorter side is `size`. Classes are names of subfolders
-  in alphabetical order; pictures have a random order, always the same.
+  in alphabetical order; pictures are in a random order that is always the same.
 
   Args:
-    folder: of the classes.
-    size: of pictures, in pixels.
+    folder: with a subfolder for each class.
+    size: height and width of an example, in pixels.
 
   Raises:
     UserError: there is no picture, or Pillow is not installed.
@@ -65,7 +65,7 @@ class ImageFolder(Source):
         f'{root} has no pictures; it takes a subfolder for each class, with '
         f'files of {", ".join(PICTURES)}.'
       )
-    # The last ones may be held out for validation: they have all classes.
+    # Shuffled: the last may be held out for validation and need all classes.
     order = np.random.default_rng(0).permutation(len(found))
     found = [found[i] for i in order]
     self._paths = [path for path, _ in found]
@@ -80,7 +80,7 @@ class ImageFolder(Source):
 
     try:
       with Image.open(path := self._paths[index]) as picture:
-        if picture.mode[0] in 'IF':  # Else all that is above 255 is white.
+        if picture.mode[0] in 'IF':  # Else values above 255 become white.
           raise UserError(
             f'{path} has {picture.mode} pixels; save pictures with 8 bits.'
           )
@@ -119,7 +119,7 @@ class Arrays(Source):
 
 def npy(*paths: str | pathlib.Path) -> Source:
   """Arrays of .npy files, mapped into memory; an example is a row of each. The
-  last, if it is int[examples], has the labels of a `split`.
+  last of several has the labels for a `split`, if it is int[examples].
 
   Raises:
     UserError: a file cannot be read, or is an .npz.

@@ -35,7 +35,7 @@ def dirichlet(
 
     q_i ~ Dir(alpha, ..., alpha),  share_i ~ q_i, without replacement
 
-  A class without examples left has q = 0, and q_i is scaled to sum to one, so
+  A class without examples left gets q = 0, and q_i is scaled to sum to one, so
   that the last workers' mixes depend on what is left. alpha -> inf is `iid`,
   alpha -> 0 is one class per worker.
 
@@ -63,7 +63,7 @@ def dirichlet(
   share = _share(len(labels), workers)
   random = np.random.default_rng(seed)
   classes = np.unique(labels)
-  # The mixes are drawn first: the same ones where examples are held out.
+  # The mixes are drawn first, so that held-out examples do not change them.
   mixes = random.dirichlet(np.full(len(classes), alpha), workers)
   rows = random.permutation(len(labels))
   pools = [rows[labels[rows] == label] for label in classes]
@@ -87,8 +87,8 @@ def by_label(
   Args:
     labels: int[n].
     workers: number of shares.
-    seed: of who gets which shards.
-    shards: runs of the sorted examples that make up a share.
+    seed: of the assignment of shards to workers.
+    shards: number of runs of sorted examples in each share.
 
   Returns:
     int64[workers, n // workers]: indices, none of them twice; n // workers is
@@ -124,9 +124,9 @@ def contiguous(labels: np.ndarray, workers: int, seed: int) -> np.ndarray:
 
 
 def cut(rows: np.ndarray, examples: int | None) -> np.ndarray:
-  """Some examples of every share, at even distances.
+  """Keeps some examples of every share, at even distances.
 
-  A share may be in the order of its classes, of which the first would be few.
+  A share may be sorted by class; its first examples would be of few classes.
 
   Args:
     rows: int[workers, m], from one of the splits.
@@ -155,7 +155,7 @@ def _share(examples: int, workers: int) -> int:
 def _draw(
   random: np.random.Generator, q: np.ndarray, left: np.ndarray, share: int
 ) -> np.ndarray:
-  """How many of each class: `share` in all, at most `left` of each."""
+  """Draws how many of each class: `share` in all, at most `left` of each."""
   take = np.zeros_like(left)
   while take.sum() < share:
     weight = np.where(take < left, q, 0.0)

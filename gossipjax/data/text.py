@@ -1,7 +1,7 @@
-"""Text as bytes, of which a model predicts the next one.
+"""Text as bytes; a model predicts the next byte.
 
-Of a file the first nine tenths are for training and the rest is held out, as
-in nanoGPT. A folder has train.txt, valid.txt and test.txt.
+The first nine tenths of a file are for training and the rest is held out, as in
+nanoGPT. A folder has train.txt, valid.txt and test.txt.
 """
 
 import functools
@@ -41,13 +41,13 @@ def load(file: str, data_dir: str | None = None) -> Text:
   """Reads a text.
 
   Args:
-    file: 'tinyshakespeare' (downloaded if it is nowhere), or the path of a
+    file: 'tinyshakespeare' (downloaded if it is not found), or the path of a
       file (plain, .gz or .xz) or of a folder with the three parts; looked for
-      in `data_dir`, then in $GOSSIPJAX_DATA, then as it stands.
+      in `data_dir`, then in $GOSSIPJAX_DATA, then as given.
     data_dir: a folder.
 
   Raises:
-    UserError: it is nowhere, cannot be read, or is empty.
+    UserError: it is not found, cannot be read, or is empty.
   """
   if file == SHAKESPEARE.name:
     return _shakespeare(files.folder(SHAKESPEARE, data_dir))
@@ -60,8 +60,8 @@ def load(file: str, data_dir: str | None = None) -> Text:
 def windows(data: np.ndarray, sequence: int) -> np.ndarray:
   """Cuts a text into rows: inputs are row[:-1], targets row[1:].
 
-  Rows overlap by one byte, so every byte but the first is a target once; what
-  does not fill a row is left out.
+  Rows overlap by one byte, so every byte but the first is a target once; bytes
+  at the end that do not fill a row are left out.
 
   Args:
     data: uint8[bytes].

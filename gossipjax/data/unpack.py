@@ -1,4 +1,4 @@
-"""Unpacks files in memory, and stops where they grow beyond all data."""
+"""Unpacks files in memory, and stops at sizes that no data set here has."""
 
 import gzip
 import lzma
@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-# Text of one letter aside, no data set here shrinks to less than a fiftieth.
-MOST_TIMES = 200  # The packed size.
+# No data set here shrinks to less than a fiftieth; text of one letter does.
+MOST_TIMES = 200  # The unpacked size, as a multiple of the packed one.
 LEAST = 2**24  # Bytes that are always allowed.
-MOST = 2**28  # Bytes that never are; the largest data set has 184 MB.
+MOST = 2**28  # Bytes that are never exceeded; the largest data set has 184 MB.
 _XZ_MEMORY = 2**27  # Bytes that xz may ask for; level 9 takes 65 MB.
 
 
@@ -22,7 +22,8 @@ def unpacked(data: bytes, suffix: str) -> bytes:
 
   Raises:
     EOFError: it is truncated.
-    OSError: it grows beyond MOST_TIMES of its size or MOST, or is corrupt.
+    OSError: it grows beyond MOST bytes, or beyond LEAST bytes and MOST_TIMES
+      its size; or it is corrupt.
     zlib.error, lzma.LZMAError: it is corrupt.
   """
   makers: dict[str, Callable[[], Any]] = {
@@ -52,13 +53,13 @@ def _first(stream: Any, data: bytes, most: int) -> bytes:
 
 
 class Bounded:
-  """A file to be read from its beginning, of at most MOST bytes."""
+  """A file of which at most MOST bytes may be read."""
 
   def __init__(self, file: gzip.GzipFile):
     self._file, self._left = file, MOST
 
   def read(self, size: int) -> bytes:
-    """At most `size` bytes; raises an OSError where there are too many."""
+    """Reads at most `size` bytes; raises an OSError beyond MOST in all."""
     found = self._file.read(size)
     self._left -= len(found)
     if self._left < 0:

@@ -1,8 +1,8 @@
-"""Patches of pictures in coordinates that are uncorrelated, of variance one.
+"""Patches of pictures in uncorrelated coordinates of variance one.
 
 Jordan, 94% on CIFAR-10 in 3.29 seconds on a single GPU, 2024. arXiv:2404.00498,
-section 3.2, where they are the network's first layer, with fixed weights; here
-they are computed before it.
+section 3.2. There whitening is the network's first layer, with fixed weights;
+here it is applied before the network.
 """
 
 import jax
@@ -15,7 +15,7 @@ LEAST = 5e-4  # Added to variances.
 
 
 def filters(images: np.ndarray) -> np.ndarray:
-  """Eigenvectors of the patches' covariance, over its eigenvalues' roots.
+  """Eigenvectors of the patches' covariance, divided by its eigenvalues' roots.
 
   Args:
     images: f32[n, height, width, channels], normalised.
@@ -33,11 +33,11 @@ def filters(images: np.ndarray) -> np.ndarray:
 
 
 def whiten(x: jax.Array, filters: np.ndarray) -> jax.Array:
-  """Each patch in the coordinates of the filters.
+  """Returns each patch in the coordinates that the filters define.
 
   Args:
     x: f32[n, height, width, channels], normalised.
-    filters: see above.
+    filters: as `filters` returns them.
 
   Returns:
     f32[n, height - 1, width - 1, 4 channels].

@@ -1,8 +1,8 @@
 """The memory allocator of processes that exchange large arrays on a CPU.
 
-A result of 100 MB is new memory, and the system takes longer to hand it out
-than a CPU takes to fill it. tcmalloc keeps freed memory; glibc at least asks
-for it in pages of 2 MB.
+Each result of 100 MB is newly allocated, and the system takes longer to provide
+that memory than a CPU takes to fill it. tcmalloc keeps freed memory; glibc can
+at least ask for pages of 2 MB.
 """
 
 import ctypes.util
@@ -11,16 +11,16 @@ import pathlib
 import sys
 
 LIBRARIES = ('tcmalloc_minimal', 'tcmalloc')
-# Debian's, and the name under which the loader finds it there.
+# Debian's package, and the name under which the loader finds its library.
 PACKAGE, LIBRARY = 'libtcmalloc-minimal4', 'libtcmalloc_minimal.so.4'
 # Large arrays in pages of 2 MB, with the allocator of glibc.
 LARGE_PAGES = {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
 
 
 def environment() -> dict[str, str]:
-  """Variables for a child process, over which those of this one go.
+  """Variables for a child process; those of this process take precedence.
 
-  tcmalloc where it is installed, else large pages.
+  They select tcmalloc where it is installed, else large pages.
   """
   library = tcmalloc()
   return {'LD_PRELOAD': library} if library else dict(LARGE_PAGES)

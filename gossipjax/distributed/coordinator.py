@@ -1,4 +1,4 @@
-"""Process 0 is where the others meet; they wait until it listens."""
+"""Joins the processes at process 0, for which the others wait."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ import jax
 from gossipjax.distributed.constants import LOST
 from gossipjax.errors import UserError
 
-PATIENCE_S = 10  # Of waiting without a word.
+PATIENCE_S = 10  # Of waiting, before a message says so.
 
 
 def meet(
@@ -23,18 +23,20 @@ def meet(
   limit_s: int,
   heartbeat_s: int,
 ) -> None:
-  """Joins the other processes; says so if it has to wait for them.
+  """Joins the other processes; prints a message if it has to wait for them.
+
+  If another process does not join in time, this one ends at once.
 
   Args:
-    coordinator, many, number: host:port of process 0, how many there are, and
-      which this one is; None where SLURM or Open MPI says so.
-    limit_s: for all to come.
-    heartbeat_s: of silence, after which a process is lost.
+    coordinator, many, number: host:port of process 0, number of processes, and
+      index of this one; None where SLURM or Open MPI gives them.
+    limit_s: for all to join.
+    heartbeat_s: of silence, after which a process counts as lost.
 
   Raises:
-    UserError: nobody says who the others are, or the address of process 0 is
-      none or is in use.
-    SystemExit: one of the others does not come, or process 0 does not answer.
+    UserError: nothing says which the other processes are, or the address of
+      process 0 is invalid or in use.
+    SystemExit: process 0 does not answer.
   """
   who = 'This process' if number is None else f'Process {number}'
   flags = {'--coordinator': coordinator, '--num_processes': many}
@@ -56,7 +58,7 @@ def meet(
         coordinator,
         many,
         number,
-        # Process 0 listens here only, where JAX would on all interfaces.
+        # Process 0 listens here only; by default JAX uses all interfaces.
         coordinator_bind_address=coordinator,
         heartbeat_timeout_seconds=heartbeat_s,
         initialization_timeout=limit_s + 60,  # At its end JAX would abort.
@@ -71,13 +73,13 @@ def meet(
 
 @contextlib.contextmanager
 def _patience(who: str, limit_s: float, gives_up: str = '') -> Iterator[None]:
-  """Says after a while that a process waits, and at last that it gives up.
+  """Prints after a while that a process waits; ends it if it waits too long.
 
   Args:
     who: the process, and what it was told about the others.
     limit_s: of waiting.
-    gives_up: said after that time, when the process ends; '' if what it waits
-      for has a limit of its own.
+    gives_up: printed after that time, when the process ends; '' if what it
+      waits for has a limit of its own.
   """
 
   def leave():
@@ -99,14 +101,14 @@ def _patience(who: str, limit_s: float, gives_up: str = '') -> Iterator[None]:
 
 
 def _check(coordinator: str, listens: bool) -> None:
-  """Checks the address of process 0, at which JAX would abort.
+  """Checks the address of process 0: JAX would abort if it is wrong.
 
   Args:
     coordinator: host:port.
     listens: whether this is process 0, which is to listen there.
 
   Raises:
-    UserError: it is no such address, or process 0 cannot listen there.
+    UserError: it is not an address, or process 0 cannot listen there.
   """
   place = _place(coordinator)
   if not listens:

@@ -1,4 +1,4 @@
-"""What the processes of a launcher say, with their numbers in front."""
+"""Prints the output of a launcher's processes, with their numbers in front."""
 
 import os
 import re
@@ -9,14 +9,14 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-# What C++ leaves behind when it gives up; its reason stands before it.
+# Stack traces of C++, which are left out; the error is printed before them.
 _STACK = re.compile(r'\s+@\s+0x[0-9a-f]+ |\*\*\* Check failure stack trace')
 
 
 class Echo:
-  """Prints what a process says, in a thread of its own.
+  """Prints the output of a process, in a thread of its own.
 
-  It reads on when nothing can be printed any more: a process whose pipe is full
+  It keeps reading when it can no longer print: a process whose pipe is full
   would wait for ever.
 
   Attributes:
@@ -33,14 +33,14 @@ class Echo:
     """Waits until all is printed.
 
     Args:
-      silent_s: of the pipe, after which nothing more is waited for: a process
-        that the other one has left behind may hold it open for long.
+      silent_s: seconds without output, after which it stops waiting: a child
+        that the process has left behind may hold the pipe open for long.
     """
     began = time.monotonic()
     while self._thread.is_alive():
       self._thread.join(0.1)
       since = self._waits_since
-      # Who reads what is printed may take longer.
+      # While it prints there is no limit: the reader may be slow.
       if since and time.monotonic() - max(began, since) > silent_s:
         return
 
@@ -54,7 +54,7 @@ class Echo:
 
 
 def end(echoes: Sequence[Echo], silent_s: float) -> None:
-  """Ends all, see `Echo.end`, and says so if something is lost."""
+  """Ends all, see `Echo.end`; prints a message if output was lost."""
   for echo in echoes:
     echo.end(silent_s)
   if any(echo.lost for echo in echoes):
@@ -66,18 +66,18 @@ def end(echoes: Sequence[Echo], silent_s: float) -> None:
 
 
 def said(text: str, stream: IO[str]) -> bool:
-  """Prints a line; after an error, this and all that follows goes to nowhere.
+  """Prints a line; after an error, it and all further output is discarded.
 
   Returns:
-    False if the disk, or whatever takes the line, failed; that its reader has
-    gone is no failure.
+    False if the line could not be written, as on a full disk; True also if the
+    reader of a pipe has gone.
   """
   try:
-    # In one piece: threads of other processes write here, too.
+    # In one write: the threads of other echoes print here, too.
     stream.write(f'{text}\n')
     stream.flush()
   except OSError as error:
-    # What the buffer keeps would fail once more when Python ends.
+    # Else Python would fail once more at its end, flushing the buffer.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return isinstance(error, BrokenPipeError)
   return True

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 from gossipjax.distributed.constants import LOST
 
-# What is likely to have sent a signal.
+# Likely causes of a signal.
 _CAUSES: dict[int, str] = {
   signal.SIGKILL: ' (out of memory, or killed by someone)'
 }
-# How a process ends that lost another one; JAX aborts.
+# Exit codes of a process that lost another one; JAX aborts.
 _LOSERS = (LOST, -signal.SIGABRT)
 
 
@@ -20,11 +20,11 @@ def first(
   running: Sequence[subprocess.Popen],
   silent: Callable[[], Sequence[int]] = tuple,
 ) -> tuple[int | None, list[int]]:
-  """Waits for the end, or for a failure.
+  """Waits until all processes have ended, or one fails or hangs.
 
   Args:
     running: the processes.
-    silent: gives those that have not been heard for long.
+    silent: returns those that have sent nothing for too long.
 
   Returns:
     The process that failed first, None if none did; and those that hang.
@@ -65,8 +65,8 @@ def hanging(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
 def is_lost(
   running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
 ) -> bool:
-  """Whether those that hang are to blame: others wait for one that died, too,
-  but one that lost another tells of that."""
+  """Whether those that hang are to blame: yes if the one that failed only lost
+  a peer, no if they merely wait for one that died by itself."""
   return bool(stuck) and (
     failed in stuck or running[failed].returncode in _LOSERS
   )
@@ -75,7 +75,7 @@ def is_lost(
 def sentence(
   running: Sequence[subprocess.Popen], failed: int, stuck: list[int]
 ) -> str:
-  """Sentences on the process that hangs, or that failed first."""
+  """Sentences for the user on the process that hangs, or that failed first."""
   ended = f'all {len(running)} have ended'
   code = running[failed].returncode
   if is_lost(running, failed, stuck):
@@ -90,5 +90,5 @@ def sentence(
 def _named(number: int) -> str:
   try:
     return signal.Signals(number).name
-  except ValueError:  # Those of real time have no names.
+  except ValueError:  # Real-time signals have no names.
     return f'signal {number}'

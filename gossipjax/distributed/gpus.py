@@ -104,9 +104,9 @@ def sentence(machine: Found) -> str:
 
 
 def of_error(error: Exception) -> str:
-  """Why JAX has no platform that JAX_PLATFORMS names; '' of other errors."""
+  """Why JAX lacks a platform that JAX_PLATFORMS names; '' for other errors."""
   *_, last = traceback.extract_tb(error.__traceback__)
-  # So JAX answers if only 'cuda' is asked for and its wheels are missing.
+  # JAX raises this if only 'cuda' is asked for and its wheels are missing.
   bare = isinstance(error, AssertionError) and 'xla_bridge' in last.filename
   if not bare and 'Unable to initialize backend' not in str(error):
     return ''
@@ -117,7 +117,7 @@ def of_error(error: Exception) -> str:
 
 
 def _newest(driver: float) -> int:
-  """The CUDA of the wheels that suit a driver best."""
+  """The newest CUDA of wheels that a driver supports; 12 if none."""
   return max((cuda for cuda in DRIVERS if cuda <= driver), default=12)
 
 

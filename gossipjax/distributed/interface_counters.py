@@ -25,7 +25,7 @@ from gossipjax.errors import UserError
 from gossipjax.traffic import Count
 
 HEADERS = 14 + 20 + 32  # Bytes per packet.
-SEGMENT = 1500 - 20 - 32  # Bytes of payload in Ethernet's usual packet.
+SEGMENT = 1500 - 20 - 32  # Bytes of payload in a usual Ethernet packet.
 
 
 class Counters(NamedTuple):
@@ -66,8 +66,8 @@ def _retransmitted() -> int:
 def payload(before: Counters, after: Counters) -> int:
   """Bytes of payload sent between two readings, without retransmissions.
 
-  One that is retransmitted counts as a full segment, so that where hardly
-  anything is sent but heartbeats, the difference may be below zero: none then.
+  Each retransmission counts as a full segment, so that the difference may be
+  negative where little but heartbeats is sent; the result is then 0.
   """
   size, packets, again = (b - a for a, b in zip(before, after, strict=True))
   return max(0, size - HEADERS * packets - SEGMENT * again)

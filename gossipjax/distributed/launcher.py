@@ -1,8 +1,8 @@
 """Starts several processes on this host and ends them together.
 
-Their output comes through with the number of the process in front. SIGINT,
-SIGTERM and SIGHUP are passed on. When one process fails or hangs, all end; when
-the launcher dies, too, see lifeline.py.
+Their output is printed with the number of the process in front. SIGINT, SIGTERM
+and SIGHUP are passed on. All processes end when one of them fails or hangs, and
+when the launcher dies, see lifeline.py.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from gossipjax.distributed.constants import LOST
 from gossipjax.distributed.echo import Echo, end, said
 from gossipjax.errors import UserError
 
-# Of the GPUs of this host, those that a process may see; CPUs ignore it.
+# Numbers of the GPUs of this host that a process may see; ignored on CPUs.
 DEVICES = 'JAX_LOCAL_DEVICE_IDS'
 GRACE_S = 10  # For the other processes to end, once one has.
-SILENT_S = 2  # Of a pipe whose process has ended.
-START_S = 5  # That a process may be silent beyond the heartbeat.
+SILENT_S = 2  # Without output, after a process has ended.
+START_S = 5  # Of silence that is allowed beyond the heartbeat.
 
 
 def free_port() -> int:
@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def with_workers(arguments: Sequence[str], processes: int) -> list[str]:
-  """Arguments of `run` with a worker for each process, unless they say."""
+  """Arguments of `run`, with a worker per process unless they set workers."""
   # absl takes flags with one hyphen, too.
   if any(word.lstrip('-').startswith('config.workers') for word in arguments):
     return list(arguments)
@@ -81,14 +81,14 @@ def run(
     commands: of the processes.
     grace_s: for the others to end, once one has failed.
     heartbeat_s: of silence, after which a process counts as lost; infinite
-      for commands other than `command`, which say nothing.
+      for commands other than `command`, which send no heartbeat.
     devices: GPUs of each process, unless JAX_LOCAL_DEVICE_IDS names some.
 
   Returns:
     0, or the exit code of the first that failed.
 
   Raises:
-    UserError: the system does not start so many.
+    UserError: the system cannot start so many processes.
   """
   commands = list(commands)
   lifelines, running, echoes = _all_started(commands, devices)
@@ -113,7 +113,7 @@ def run(
   if failures.is_lost(running, failed, stuck) and not signals.received:
     return LOST
   code = code if code > 0 else 128 - code
-  # They were told by SIGTERM, whatever the launcher was told by.
+  # The processes got SIGTERM, whichever signal the launcher got.
   told = signals.received and code == 128 + signal.SIGTERM
   return 128 + signals.received if told else code
 
@@ -121,7 +121,7 @@ def run(
 def _all_started(
   commands: Sequence[Sequence[str]], devices: int
 ) -> tuple[lifeline.Lifelines, list[subprocess.Popen], list[Echo]]:
-  """Starts all processes; none stays if one cannot be started."""
+  """Starts all processes; kills them if one cannot be started."""
   running: list[subprocess.Popen] = []
   echoes: list[Echo] = []
   try:
@@ -129,7 +129,7 @@ def _all_started(
     for i, words in enumerate(commands):
       running.append(_start(words, i, lifelines.theirs[i], devices))
       echoes.append(Echo(i, running[i]))
-  except (OSError, RuntimeError) as error:  # Of a thread.
+  except (OSError, RuntimeError) as error:  # The latter: no thread.
     for process in running:
       _kill(process)
     raise UserError(
@@ -142,7 +142,7 @@ def _all_started(
 def _start(
   words: Sequence[str], number: int, end: socket.socket, devices: int
 ) -> subprocess.Popen:
-  """A process that holds its end of a lifeline and sees GPUs of its own."""
+  """Starts a process with its end of a lifeline and with GPUs of its own."""
   mine = range(number * devices, (number + 1) * devices)
   environment = (
     allocator.environment()
@@ -181,7 +181,7 @@ class _Signals:
     }
 
   def give_back(self) -> None:
-    """Lets signals do again what they did before."""
+    """Restores the signal handlers from before."""
     for number, before in self._before.items():
       signal.signal(number, before or signal.SIG_DFL)
 

@@ -1,8 +1,8 @@
 """A socket between a launcher and each of its processes.
 
-Each process sends a byte a second: the launcher sees which hangs. When the
-launcher dies, the operating system closes the socket: its processes stop, with
-a checkpoint where they can, and end within END_S.
+Each process sends a byte a second, so that the launcher sees which one hangs.
+When the launcher dies, the operating system closes the socket: its processes
+stop, with a checkpoint where they can, and end within END_S.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ END_S = 8.0
 
 
 def hold() -> None:
-  """Joins this process to its launcher, if it has one."""
+  """Connects this process to its launcher, if it has one."""
   number = os.environ.pop(VARIABLE, None)
   if number is not None:
     os.set_inheritable(int(number), False)
@@ -35,9 +35,9 @@ def _beat(launcher: socket.socket) -> None:
     while True:
       with contextlib.suppress(TimeoutError):
         launcher.send(b'.')
-        if not launcher.recv(1):  # Nothing ever comes: it is closed.
+        if not launcher.recv(1):  # Nothing is ever sent: it is closed.
           break
-  # Who printed into the launcher's pipe now would die of that.
+  # To print into the launcher's pipe now would kill this process.
   nowhere = os.open(os.devnull, os.O_WRONLY)
   for output in (1, 2):
     os.dup2(nowhere, output)
@@ -61,7 +61,7 @@ class Lifelines:
     self._heard_at = [time.monotonic()] * processes
 
   def silent(self, limit_s: float) -> Sequence[int]:
-    """Processes that have said nothing for so many seconds."""
+    """Processes that have sent nothing for more than `limit_s`."""
     for i, ours in enumerate(self._ours):
       with contextlib.suppress(OSError):
         if ours.recv(4096):

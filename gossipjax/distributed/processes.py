@@ -50,7 +50,7 @@ _STEP_TIMEOUT_S = flags.DEFINE_integer(
   'before its process gives up.',
 )
 
-# How Gloo, NCCL and the coordinator tell.
+# How Gloo, NCCL and the coordinator report a lost peer.
 _GONE = re.compile(
   'Connection closed by peer|Connection reset by peer|[Tt]imed out|'
   'heartbeat timeout|Broken pipe|NCCL error|No route to host'
@@ -60,13 +60,15 @@ _GONE = re.compile(
 def join() -> bool:
   """Joins the other processes with --distributed, before the backend starts.
 
+  If another process does not join in time, this one ends at once.
+
   Returns:
-    Whether there are others to join.
+    Whether this process is one of several.
 
   Raises:
-    UserError: nobody says who the others are, or the address of process 0 is
-      none or is in use.
-    SystemExit: one of the others does not come, or process 0 does not answer.
+    UserError: a flag is wrong or lacks --distributed, nothing says which the
+      other processes are, or the address of process 0 is invalid or in use.
+    SystemExit: process 0 does not answer.
   """
   who = _COORDINATOR, _NUM_PROCESSES, _PROCESS_ID
   given = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
@@ -119,8 +121,7 @@ def decide(action: Callable[[], object]) -> None:
   """Runs `action` in the first process; its UserError ends all processes.
 
   Raises:
-    UserError: the first process's own.
-    SystemExit: on the others, which have nothing to add.
+    UserError: in the first process; the others end at once, without a message.
   """
   refusal = None
   if first():
@@ -138,7 +139,7 @@ def decide(action: Callable[[], object]) -> None:
 
 
 def told_by_first(number: Callable[[], int]) -> int:
-  """What `number` gives in the first process, which alone calls it; i32."""
+  """Returns `number()` of the first process, which alone calls it; an int32."""
   found = number() if first() else 0
   if not distributed():
     return found
@@ -157,7 +158,7 @@ def abandon(error: Exception) -> None:
       'last checkpoint.',
       file=sys.stderr,
     )
-  # Words of another library may mean something else.
+  # In another library's error these words may mean something else.
   if not gone or not isinstance(error, jax.errors.JaxRuntimeError):
     traceback.print_exception(error)
   leave(LOST)

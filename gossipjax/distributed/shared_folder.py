@@ -1,4 +1,4 @@
-"""Processes that train together have to see the same folder."""
+"""Checks that processes that train together see the same folder."""
 
 import os
 import pathlib
@@ -18,16 +18,15 @@ PATIENCE_S = 5  # Until a file of one host is seen on the others.
 def check(folder: pathlib.Path) -> None:
   """Checks that a folder is the same for all processes; alone, does nothing.
 
-  The first writes a file that all look for and that is then removed, into the
-  nearest folder that exists already.
+  The first process writes a file into the nearest folder that exists already;
+  all look for it, and the first removes it.
 
   Args:
     folder: that the first process will write, and all will read.
 
   Raises:
-    UserError: a process sees another folder; on this one and the first. Or the
-      first cannot write there.
-    SystemExit: on the others.
+    UserError: a process sees another folder; in that process and the first. Or
+      the first cannot write there. The other processes end at once.
   """
   if not processes.distributed():
     return

@@ -5,12 +5,12 @@ metrics scores that are sums, or functions of all examples
 checks  checks of a task before training
 data_checks  whether a loss is finite on examples that may be wrong
 gradient_check  whether a loss has a gradient at all
-user_functions  what functions of a task raise, as sentences
-shares  shares out the examples of a task among the workers
+user_functions  turns exceptions of a task's functions into UserErrors
+shares  distributes the examples of a task over the workers
 images  classification of pictures
 text    prediction of the next byte of a text
-linen_models  a task from a model of Linen as it is
-nnx_models    a task from a model of NNX as it is
+linen_models  makes a task from an unchanged Linen model
+nnx_models    makes a task from an unchanged NNX model
 flax_models   what these two share
 named   the built-in tasks, by name
 """

@@ -15,13 +15,13 @@ from gossipjax.tasks.user_functions import blaming_task
 
 
 def check(task: Task, batch_size: int) -> None:
-  """Traces the functions of a task that is shared out; computes nothing.
+  """Traces the functions of a task with distributed examples, without data.
 
   Raises:
-    UserError: a function raises something, parameters are no numbers of
-      floating point, the loss is no scalar, the state changes its form, or
-      scores are no numbers by name, the same for any number of examples; or
-      folders of pictures for training and testing have other classes.
+    UserError: a function raises an exception, parameters are not floating
+      point, the loss is not a scalar, the state changes its form, or scores are
+      not a dict of numbers, the same for any number of examples; or folders of
+      pictures for training and testing have different classes.
   """
   _check_classes(task)
   params, state = _begin(task)
@@ -96,7 +96,7 @@ def _returned(task: Task) -> Any:
 
 
 def batch_shapes(examples: Tree, axis: int, size: int) -> Tree:
-  """Shapes of a batch of examples, of arrays those before `axis`."""
+  """Shapes of a batch; `size` replaces the axes of arrays before `axis`."""
   if isinstance(examples, Shares | Source):
     source = examples.source if isinstance(examples, Shares) else examples
     examples, axis = jax.tree.map(np.asarray, source[0]), 0
@@ -124,7 +124,7 @@ def _check_loss(loss: Any) -> None:
 
 
 def _check_scores(task: Task, params: Tree, state: Tree) -> None:
-  """The same scores for one example as for two, each a number."""
+  """Checks that two examples give the same scores as one, each a number."""
   one, two = (_scores(task, params, state, size) for size in (1, 2))
   if not isinstance(one, dict) or not one:
     raise UserError(
@@ -155,7 +155,7 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
 
 
 def _scores(task: Task, params: Tree, state: Tree, size: int) -> Any:
-  """The scores of so many examples, as shapes."""
+  """The scores of `size` examples, as shapes."""
   batch = batch_shapes(task.test, 1, size)
   with blaming_task('task.score'):
     return jax.eval_shape(task.scores, params, state, batch)

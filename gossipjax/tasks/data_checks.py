@@ -1,7 +1,7 @@
 """Whether a loss is finite on the examples that are most likely to be wrong.
 
-JAX raises nothing for a label that is too large: its loss is NaN, as that of an
-example with NaN is. Training would end as one whose learning rate is too high.
+JAX raises no error for a label that is too large: its loss is NaN, as for an
+example with NaN. Training would end as if its rate were too high.
 """
 
 import functools
@@ -20,17 +20,17 @@ from gossipjax.tasks.task import Task
 
 Tree = Any
 LABELS = 'labels and tokens are numbers from 0 to one less than the outputs'
-MOST_SHIFT = 4  # Labels that one below 0 may be taken for, from the largest on.
+MOST_SHIFT = 4  # How far above the largest label one below 0 may point.
 
 
 class Suspect(NamedTuple):
   """An example that may be wrong.
 
   Attributes:
-    row: its place.
+    row: its index.
     why: 'NaN or Inf', or 'the integer 10'.
     remedy: what to do if it is wrong.
-    leaf: number of its array, if that is one of labels below 0, else None.
+    leaf: index of its array, if that is a label below 0, else None.
   """
 
   row: int
@@ -40,19 +40,19 @@ class Suspect(NamedTuple):
 
 
 def check(task: Task, batch_size: int, seed: int) -> None:
-  """Takes the loss of batches with suspects, at the initial parameters.
+  """Computes the loss of batches with suspects, at the initial parameters.
 
   Args:
-    task: shared out. Of arrays all examples of this process are searched for
-      suspects, also held-out ones of the same form; of a source of training
-      examples the first batch and its smallest and largest label.
+    task: with distributed examples. All examples of this process are searched
+      for suspects, also held-out ones of the same form; of a source of training
+      examples only the first batch and its smallest and largest label.
     batch_size: of one worker.
     seed: of the parameters.
 
   Raises:
     UserError: an integer does not fit the type that JAX keeps it in, a loss is
-      NaN or Inf or has no gradient, or a label below 0 has the gradient of
-      another one, because JAX counts it from the end.
+      NaN or Inf or has no gradient, or a label below 0 has the same gradient as
+      another label, because JAX counts it from the end.
   """
   key = jax.random.key(seed)
   params, state = task.begin(key)
@@ -97,7 +97,7 @@ def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
 
 
 def _check_fits(whose: str, pool: Tree) -> None:
-  """Refuses integers that JAX would wrap, without a word, to 32 bits."""
+  """Raises a UserError for integers that JAX would silently wrap to 32 bits."""
   for leaf in jax.tree.leaves(pool):
     if leaf.dtype.kind in 'iu' and leaf.size:
       kept = jax.dtypes.canonicalize_dtype(leaf.dtype)
@@ -112,7 +112,7 @@ def _check_fits(whose: str, pool: Tree) -> None:
 
 
 def _is_like(test: Tree, pool: Tree) -> bool:
-  """Whether held-out examples are arrays of the form of others."""
+  """Whether held-out examples are arrays of the same form as `pool`."""
   if isinstance(test, Source) or not jax.tree.leaves(test):
     return False
   form = lambda tree: jax.tree.map(lambda x: (np.shape(x)[1:], x.dtype), tree)
@@ -120,7 +120,7 @@ def _is_like(test: Tree, pool: Tree) -> bool:
 
 
 def told(examples: Tree) -> str:
-  """What to look for in arrays, or in a source, which is not searched."""
+  """What may be wrong with examples, for a message; no source is searched."""
   if isinstance(examples, Source):
     return 'NaN, Inf or a label out of range'
   found = suspects(jax.tree.map(np.asarray, examples))
@@ -128,8 +128,8 @@ def told(examples: Tree) -> str:
 
 
 def suspects(examples: Tree) -> Iterator[Suspect]:
-  """Of arrays [examples, ...]: one with NaN or Inf, those with the smallest and
-  the largest integer of each array."""
+  """Of each array [examples, ...], yields the first example with NaN or Inf, or
+  those with the smallest and the largest integer."""
   for i, leaf in enumerate(jax.tree.leaves(examples)):
     rows = leaf.reshape(len(leaf), -1)
     if not rows.size:
@@ -165,10 +165,10 @@ def _pool(train: Tree, batch_size: int) -> Tree:
 
 
 def _mistaken(batch: Tree, leaf: int, pool: Tree, slope) -> str:
-  """For which label the first one, below 0, is taken; '' if for none.
+  """Says for which label the first, below 0, is taken; '' if for none.
 
-  JAX counts from the end: -1 is the last of the outputs, which may be one more
-  than the largest label where all labels are shifted.
+  JAX counts from the end: -1 is the last of the outputs, which may be above the
+  largest label if all labels are shifted.
   """
   leaves, form = jax.tree.flatten(batch)
   largest, mine = int(jax.tree.leaves(pool)[leaf].max()), leaves[leaf]
@@ -183,7 +183,7 @@ def _mistaken(batch: Tree, leaf: int, pool: Tree, slope) -> str:
   for label in (largest, *range(largest + 1, last)):
     if is_taken_for(label):
       if label > largest and is_taken_for(most):
-        return ''  # One of many that count as none, such as a row of zeros.
+        return ''  # Many labels share it, such as those with a row of zeros.
       which = 'the largest label' if label == largest else f'label {label}'
       return f'which task.loss takes for {which}'
   return ''

@@ -1,4 +1,4 @@
-"""What tasks from models of Linen and of NNX share."""
+"""What the tasks from Linen models and from NNX models share."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def check(given: Any, where: str, kind: type, hint: str) -> None:
 
 
 def task_of(init, forward, judge, loss, scores, train, test, stateful, rest):
-  """The task of a model that maps (parameters, state, inputs) to outputs.
+  """Makes the task of a model: (parameters, state, inputs) -> outputs.
 
   Args:
     init: key -> (parameters, state).

@@ -1,4 +1,4 @@
-"""Whether a loss has a gradient at all: training would change nothing."""
+"""Checks that a loss has a gradient: else training would change nothing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ def check(gradient: Callable[..., Any], *args: Any) -> None:
     *args: parameters and a batch.
 
   Raises:
-    UserError: no leaf of it depends on its arguments.
+    UserError: no leaf of the gradient depends on `args`.
   """
   if not _depends(jax.make_jaxpr(gradient)(*args).jaxpr):
     raise UserError(

@@ -32,13 +32,13 @@ def images(
   smoothing: float = 0.0,
   data_dir: str | None = None,
 ) -> Task:
-  """The class of a picture.
+  """Makes the task to classify pictures.
 
   Args:
     name: a data set of `data.images`.
     augment: random crops and flips in training.
-    whiten: the network reads whitened patches, see `data.whitening`.
-    smoothing: of labels in training, the share spread over all classes.
+    whiten: whether the network reads whitened patches, see `data.whitening`.
+    smoothing: share of a training label that is spread over all classes.
 
   Raises:
     UserError: an argument is out of range, or a file is.
@@ -70,7 +70,7 @@ def images(
 def _preparation(
   data: pictures.Images, whiten: bool
 ) -> Callable[[jax.Array | np.ndarray], jax.Array]:
-  """What happens to pictures before the network sees them."""
+  """Makes the function that prepares pictures for the network."""
   if not whiten:
     return lambda x: _normalise(x, data)
   sample = data.train[0][: whitening.SAMPLE]

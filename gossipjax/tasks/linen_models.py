@@ -1,4 +1,4 @@
-"""A task from a model of Linen as it is."""
+"""Makes a task from an unchanged Linen model."""
 
 import inspect
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from gossipjax.errors import UserError
 from gossipjax.tasks.flax_models import Loss, Scores, Tree, check, task_of
 from gossipjax.tasks.task import Task
 
-# Arguments that switch a Linen model to training, and their value then.
+# Arguments that switch a Linen model to training, and their values then.
 _SWITCHES = {
   'train': True,
   'training': True,
@@ -32,7 +32,7 @@ def task_from_linen(
   scores: Scores | None = None,
   **rest: Any,
 ) -> Task:
-  """The task that a Linen model learns.
+  """Makes the task that a Linen model learns.
 
   An argument of the model named train, training, is_training, deterministic or
   use_running_average says whether it trains. Collections besides parameters,
@@ -57,7 +57,7 @@ def task_from_linen(
 
   def forward(params, state, x, key):
     variables = {'params': params, **state}
-    # Streams of other names than dropout take the one of parameters.
+    # Streams other than dropout use the key of 'params'.
     rngs = {'dropout': key, 'params': jax.random.fold_in(key, 1)}
     return model.apply(variables, x, rngs=rngs, mutable=[*state], **training)
 
@@ -65,7 +65,7 @@ def task_from_linen(
     return model.apply({'params': params, **state}, x, **testing)
 
   stateful = _has_state(init)
-  # Without a state, the task's is the empty tuple.
+  # The state of a task without one is the empty tuple.
   kept = lambda state: state if stateful else {}
   rest.setdefault(
     'as_model', lambda params, state: {'params': params, **kept(state)}
@@ -98,6 +98,6 @@ def _one_input(train: Any) -> Tree:
 
 
 def _parted(variables: Mapping[str, Any]) -> tuple[Tree, dict[str, Tree]]:
-  """Parameters, and all other collections."""
+  """Splits variables into the parameters and all other collections."""
   others = {k: v for k, v in variables.items() if k != 'params'}
   return variables.get('params', {}), others

@@ -1,4 +1,4 @@
-"""Scores that are not means over examples: sums, and functions of all."""
+"""Scores that are not means: sums over examples, functions of all examples."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ Tree = Any
 
 
 class Total(NamedTuple):
-  """A sum over the examples of a batch, f32[]; of all batches their sum."""
+  """A sum over the examples of a batch, f32[]; those of batches are added."""
 
   value: jax.Array
 
@@ -56,11 +56,11 @@ def whole_set(function: Callable[..., float], *arrays: jax.Array) -> WholeSet:
 
 
 def weighed(each: Mapping[str, Score], weight: jax.Array) -> dict[str, Any]:
-  """What is left of a worker's scores of single examples.
+  """Reduces a worker's scores of single examples.
 
   Args:
     each: scores of batches of one example, leaves [examples, ...].
-    weight: f32[examples], 0 for an example that only fills up, else 1.
+    weight: f32[examples], 0 for an example that is padding, else 1.
 
   Returns:
     Sums, f32[]; of a `WholeSet` its arrays, [examples, ...].
@@ -76,10 +76,10 @@ def weighed(each: Mapping[str, Score], weight: jax.Array) -> dict[str, Any]:
 
 
 def joined(parts: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
-  """The scores of all examples.
+  """Returns the scores of all examples.
 
   Args:
-    parts: of each call, what `weighed` returned to all workers, leaves
+    parts: for each call, the results of `weighed` of all workers, leaves
       [workers, ...], in the order of the examples.
     count: how many examples there are.
   """

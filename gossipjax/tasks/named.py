@@ -1,6 +1,6 @@
 """The built-in tasks, by name.
 
-The keyword arguments of a task are the keys of `config.task`. Of all tasks:
+The keyword arguments of a task are the keys of `config.task`. All tasks take:
 
   model          a name in `models.IMAGES` or `models.TEXT`
   width, layers  of the model; None for its own

@@ -1,4 +1,4 @@
-"""A task from a model of NNX as it is."""
+"""Makes a task from an unchanged NNX model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,14 +20,14 @@ def task_from_nnx(
   scores: Scores | None = None,
   **rest: Any,
 ) -> Task:
-  """The task that an NNX model learns.
+  """Makes the task that an NNX model learns.
 
-  What is no `nnx.Param`, such as batch statistics, becomes the state; streams
-  of random numbers get keys that differ by worker and step.
+  Variables other than `nnx.Param`, such as batch statistics, become the state;
+  streams of random numbers get keys that differ by worker and step.
 
   Args:
-    make: random numbers -> the model, which is called with a batch of inputs;
-      its class, if that takes nothing else.
+    make: nnx.Rngs -> the model, which is called with a batch of inputs; may be
+      the model's class, if that takes no other argument.
     loss, train, test, scores, rest: as those of `task_from_linen`.
   """
   model, kinds = _shapes(make), (nnx.Param, nnx.RngState, ...)
@@ -85,14 +85,14 @@ def _words(path: Any) -> str:
 
 
 def _unnamed(form: Any, named: dict[str, jax.Array]) -> Any:
-  """The NNX state whose `_named` this is."""
+  """Restores the NNX state of which `_named` gave these arrays."""
   return jax.tree.unflatten(
     jax.tree.structure(form), [named[name] for name in _named(form)]
   )
 
 
 def _keyed(form: Any, key: jax.Array) -> Any:
-  """Streams of random numbers that begin with a key, each with its own."""
+  """Seeds streams of random numbers, each with a key derived from `key`."""
   leaves, structure = jax.tree.flatten(form)
   split = lambda key, shape: jax.random.split(key, shape) if shape else key
   fresh = [

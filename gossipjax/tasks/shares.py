@@ -1,4 +1,4 @@
-"""Shares out the examples of any task: `config.split`."""
+"""Distributes the examples of any task over workers: `config.split`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,23 +43,23 @@ def share_out(
   validation: float = 0.1,
   examples: int | None = None,
 ) -> Task:
-  """The task with a share of its examples for each worker.
+  """Returns the task with a share of its examples for each worker.
 
   Args:
     task: with arrays [examples, ...].
     workers: number of shares.
     seed: of the draws.
-    mine: the workers whose shares are wanted.
+    mine: the workers whose shares are returned.
     name: iid, contiguous, dirichlet or label, see data/split.py.
     alpha: of dirichlet; the smaller, the more the workers differ.
-    shards: of label; runs of one label each worker gets.
-    holdout: 'test', or 'validation' for tuning without a look at the test
-      set: the task's own, otherwise the last of the training set.
-    validation: that part of the training set, in (0, 1).
+    shards: of label; runs of examples sorted by label for each worker.
+    holdout: 'test', or 'validation' for tuning without the test set: the task's
+      own validation set, otherwise the last of the training set.
+    validation: share of the training set for that, in (0, 1).
     examples: at most so many for each worker, for quick runs.
 
   Returns:
-    With `train` as arrays [workers, m, ...] and `test` as what is held out.
+    `train` is arrays [workers, m, ...] or `Shares`; `test` is held out.
 
   Raises:
     UserError: an argument is out of range, or the task has no labels.
@@ -104,7 +104,7 @@ def _known_labels(task: Task, total: int) -> np.ndarray | None:
 
 
 def _targets(task: Task) -> Any:
-  """The last of several arrays of a task; None if there are none."""
+  """The last of several training arrays; None for one array or a source."""
   if isinstance(task.train, Source):
     return None
   *others, last = jax.tree.leaves(task.train)
@@ -114,8 +114,8 @@ def _targets(task: Task) -> Any:
 def _check_held(
   task: Task, total: int, kept: np.ndarray, held: np.ndarray | None
 ) -> None:
-  """Refuses to hold out the last examples of those in the order of labels, or
-  of the numbers that a regression learns."""
+  """Raises a UserError if the last examples would be held out of examples that
+  are sorted by label, or by the target of a regression."""
   if held is None:
     return
   what, apart = 'labels', False
@@ -123,7 +123,7 @@ def _check_held(
     what, labels = 'targets', _targets(task)
     if np.shape(labels) != (total,) or np.asarray(labels).dtype.kind != 'f':
       return
-  elif len(np.unique(labels)) == len(labels):  # They tell nothing.
+  elif len(np.unique(labels)) == len(labels):  # All differ.
     return
   else:
     apart = not np.intersect1d(labels[kept], labels[held]).size

@@ -22,15 +22,15 @@ class Task(NamedTuple):
   Attributes:
     init: key -> parameters; of a stateful task (parameters, state).
     loss: (parameters, batch, key) -> f32[], the mean training loss of a batch;
-      the key is of a worker and a step: for augmentation, dropout. Of a
+      the key differs by worker and step, for augmentation or dropout. Of a
       stateful task (parameters, state, batch, key) -> (f32[], state).
     score: (parameters, batch) -> scores by name, such as {'loss', 'accuracy'},
-      each f32[], a mean over the batch; `metrics.total` and `whole_set` are
-      for others. Of a stateful task (parameters, state, batch) -> scores.
+      each f32[], a mean over the batch; other scores use `metrics.total` or
+      `whole_set`. Of a stateful task (parameters, state, batch) -> scores.
     train: arrays [examples, ...], or an object with `__len__` and
-      `__getitem__`, see `data.sources.Source`. In a `Run` they are shared out:
-      arrays [workers, examples, ...], a row for each worker asked for, or
-      `data.examples.Shares`.
+      `__getitem__`, see `data.sources.Source`. In a `Run` they are distributed
+      over workers: arrays [workers, examples, ...], a row for each worker asked
+      for, or `data.examples.Shares`.
     test: arrays [examples, ...], or a source; held out.
     stateful: whether the model keeps a state besides its parameters, such as
       the statistics of a batch norm. Each worker has its own; for evaluation
@@ -79,8 +79,8 @@ def count(examples: Tree, what: str) -> int:
   """The number of examples of a source, or of arrays [examples, ...].
 
   Raises:
-    UserError: there is none, or arrays have different numbers; the sentence
-      names `what` they are.
+    UserError: there is none, or arrays have different numbers; the message
+      says `what` they are.
   """
   if isinstance(examples, Source):
     if (size := len(examples)) < 1:
@@ -104,7 +104,7 @@ def initialiser(net: nn.Module, x: jax.Array) -> Callable[[jax.Array], Tree]:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _parameters(net: nn.Module, x: jax.Array, key: jax.Array) -> Tree:
-  """Compiled once for all runs of a process that train the same network."""
+  """Initialises parameters; compiled once for all runs of a network."""
   return net.init(key, x)['params']
 
 
@@ -140,7 +140,7 @@ def is_higher(name: str, names: Collection[str] = ()) -> bool:
 
   Args:
     name: of the score, or of its column in records, such as test_f1.
-    names: `Task.higher_is_better`; accuracies need not be there.
+    names: `Task.higher_is_better`; accuracies need not be among them.
   """
   score = name.removeprefix('test_').removeprefix('worker0_')
   return 'accuracy' in score or score in names

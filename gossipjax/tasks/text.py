@@ -27,7 +27,7 @@ def text(
   sequence: int = 128,
   data_dir: str | None = None,
 ) -> Task:
-  """The next byte of a text.
+  """Makes the task to predict the next byte of a text.
 
   Args:
     file: the text, see `data.text`.

@@ -1,4 +1,4 @@
-"""What the functions of a task raise, as sentences with a remedy."""
+"""Turns exceptions of a task's functions into UserErrors with a remedy."""
 
 import contextlib
 import re
@@ -11,13 +11,13 @@ from gossipjax.errors import UserError, blaming
 
 @contextlib.contextmanager
 def blaming_task(what: str) -> Iterator[None]:
-  """Turns what a function of a task raises into a sentence about it.
+  """Turns an exception of a task's function into a UserError that names it.
 
   Args:
     what: 'task.init', 'task.loss' or 'task.score'.
 
   Raises:
-    UserError: it raised something.
+    UserError: the function raised an exception.
   """
   with blaming(what):
     try:
