@@ -15,7 +15,7 @@ Examples = tuple[np.ndarray, np.ndarray]
 
 def load() -> tuple[Examples, Examples]:
   """Train and test: images uint8[n, 8, 8, 1] in 0..16, labels int32[n]."""
-  # The file of sklearn's load_digits; to import sklearn takes two seconds.
+  # The file of sklearn's load_digits; importing sklearn takes two seconds.
   package = metadata.distribution('scikit-learn')
   path = package.locate_file('sklearn/datasets/data/digits.csv.gz')
   with gzip.open(str(path), 'rt') as file:

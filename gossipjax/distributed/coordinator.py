@@ -25,12 +25,10 @@ def meet(
 ) -> None:
   """Joins the other processes; prints a message if it has to wait for them.
 
-  If another process does not join in time, this one ends at once.
-
   Args:
     coordinator, many, number: host:port of process 0, number of processes, and
       index of this one; None where SLURM or Open MPI gives them.
-    limit_s: for all to join.
+    limit_s: for all to join; after that, this process ends at once.
     heartbeat_s: of silence, after which a process counts as lost.
 
   Raises:

@@ -129,7 +129,7 @@ def _all_started(
     for i, words in enumerate(commands):
       running.append(_start(words, i, lifelines.theirs[i], devices))
       echoes.append(Echo(i, running[i]))
-  except (OSError, RuntimeError) as error:  # The latter: no thread.
+  except (OSError, RuntimeError) as error:  # The second: no thread.
     for process in running:
       _kill(process)
     raise UserError(

@@ -25,7 +25,7 @@ class Crew:
   """The actors of a run.
 
   Attributes:
-    actors: by name; without workers known to be dead, with dead shards.
+    actors: by name; dead workers are removed, dead shards stay until replaced.
     steps: gradients that each worker has used.
     held: the states of all workers when they were last read.
     held_at: when the clock was held last, by `clock.now`.

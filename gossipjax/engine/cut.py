@@ -65,7 +65,7 @@ def cut(
     closed: the round as a program: takes all leaves of the asker and of each
       other process, and the step; returns their new leaves, and the bills.
     sizes: for the asker and each other, how many leaves it gives and gets.
-    changes: whether the others change; if False they are only read.
+    changes: whether the others may change; if False they are only read.
     alone: see `Cut`.
 
   Raises:

@@ -134,7 +134,7 @@ def _collect(own: int, order: Sequence[int] | None):
 
 
 def _of_row(one: Callable[..., Any], own: int, served: int, form: Any):
-  """Makes a worker's function of one list of leaves, step included."""
+  """Makes a worker's round a function of flat arrays that returns a list."""
 
   def of_row(*given):
     mine, theirs = given[:own], given[own : own + served]

@@ -74,7 +74,7 @@ class Peer:
       call: (others, step, messages) -> their answers; raises Gone. Without
         others it asks the shards of a server.
       clock: of the run.
-      seen: the server's version of its parameters; None if it is not known.
+      seen: server version that its parameters are from; None if not known.
     """
     self.number, self._kind, self.single = number, kind, single
     self._rounds, self._take, self._call = rounds, take, call

@@ -39,7 +39,7 @@ class Cluster(NamedTuple):
     factors: factor on the seconds of each worker.
     stragglers: workers that sleep Uniform(0, sleep_s) after each gradient.
     sleep_s: their longest sleep; 0.3 in Jin et al. (arXiv:1611.04581).
-    slow: (worker, from_s, until_s, factor on gradients begun in this period).
+    slow: (worker, from_s, until_s, factor on seconds of gradients begun then).
     outages: (worker, from_s, until_s), the earliest first; a gradient is lost,
       also one that waits for a link; a transfer that has begun continues.
     fair: whether a server's link serves all transfers at once; if False, one

@@ -42,7 +42,7 @@ class Fetching(Player, Protocol):
     """Plays a silent round in which all other workers are lost."""
 
   def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
-    """Copies the giver's model unless `dry_run`; returns both's traffic."""
+    """Copies the giver's model unless `dry_run`; returns traffic of both."""
 
 
 class Stalled(Exception):

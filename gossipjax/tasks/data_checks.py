@@ -183,7 +183,7 @@ def _mistaken(batch: Tree, leaf: int, pool: Tree, slope) -> str:
   for label in (largest, *range(largest + 1, last)):
     if is_taken_for(label):
       if label > largest and is_taken_for(most):
-        return ''  # Many labels share it, such as those with a row of zeros.
+        return ''  # Many labels share that gradient, as with a row of zeros.
       which = 'the largest label' if label == largest else f'label {label}'
       return f'which task.loss takes for {which}'
   return ''
