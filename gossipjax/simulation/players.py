@@ -25,7 +25,7 @@ def player_of(
     program: of each worker.
     exchange: how asynchronous workers exchange; None if all wait for all.
     workers: states of all workers, leaves [workers, ...].
-    examples: likewise; or (worker, step) -> the batch of a gradient.
+    examples: likewise; or (worker, step) -> examples for `program.gradient`.
     ledger: receives the cost of each round.
   """
   fleet: Fleet

@@ -42,7 +42,7 @@ def separate_fleet(
 
   Args:
     program: of each worker.
-    given: (worker, step) -> the examples of its gradient.
+    given: (worker, step) -> examples for `program.gradient`.
     layout: which leaves of a worker are a server's.
     kind: of the exchange, see async_exchange.py.
   """

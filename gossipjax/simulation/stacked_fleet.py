@@ -21,7 +21,7 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
 
   Args:
     program: of each worker.
-    given: (worker, step) -> the examples of its gradient.
+    given: (worker, step) -> examples for `program.gradient`.
     size: number of workers.
   """
   round_ = functools.partial(_round, program)

@@ -14,7 +14,7 @@ Tree = Any
 
 
 class Total(NamedTuple):
-  """A sum over the examples of a batch, f32[]; those of batches are added."""
+  """A sum over the examples of a batch, f32[]; batches are added up."""
 
   value: jax.Array
 
