@@ -1,4 +1,4 @@
-r"""Who is first on Fashion-MNIST: thirteen runs on one cluster, virtual time.
+r"""Thirteen runs on Fashion-MNIST on one simulated cluster, in virtual time.
 
     python run.py --config=configs/async_fashion_mnist.py
     python run.py --config=configs/async_fashion_mnist.py --config.workers=64
@@ -25,7 +25,7 @@ def get_config() -> ConfigDict:
   config.batch_size = 32
   config.log_every = 10
   config.eval_every = 20
-  # A server adds up what workers push: momentum would multiply that by ten.
+  # A server adds up the workers' pushes; momentum would multiply them by ten.
   config.optimizer = defaults.optimizer('sgd', learning_rate=0.05)
   config.cluster = defaults.cluster(
     compute='lognormal',
@@ -36,7 +36,7 @@ def get_config() -> ConfigDict:
     timeout_s=60.0,
   )
   plain = {'look_ahead': 0.0}  # There is no momentum to look ahead with.
-  # One for each: what variants share cannot be overridden for one of them.
+  # A new dict for each variant: one that is shared cannot be overridden alone.
   waits = lambda: {'cluster': {'asynchronous': False}}
   config.variants = ConfigDict(
     {

@@ -1,4 +1,4 @@
-"""CIFAR-10 with a fast ResNet-8, or ResNet-20; a comparison, or one strategy.
+"""CIFAR-10 with a fast ResNet-8 or a ResNet-20: six strategies, or one.
 
     python run.py --config=configs/cifar10.py
     python run.py --config=configs/cifar10.py:gtopk --config.task.model=resnet20

@@ -2,7 +2,7 @@
 
     python run.py --config=configs/default.py
 
-gossipjax/config/defaults.py explains the keys and has what builds them.
+gossipjax/config/defaults.py explains the keys; its functions build configs.
 """
 
 from gossipjax.config.defaults import (

@@ -1,9 +1,9 @@
-"""A CNN on Fashion-MNIST with eight workers, for links that are slow.
+"""A CNN on Fashion-MNIST with eight workers, for slow links.
 
     python -m experiments.testbed --workers=8 --rate=100mbit -- \\
         --config=configs/fashion_links.py
 
-experiments/train_1gbit.py times its steps at two rates.
+experiments/train_1gbit.py times the steps of this config on two link speeds.
 """
 
 from ml_collections import ConfigDict

@@ -4,8 +4,8 @@
 
 Held-out accuracy, seed 0: all_reduce 89.6 %, local_sgd 88.8 %, gossip 89.4 %,
 adaptive_gossip 88.6 %, elastic 87.8 %, parameter_server 89.0 %, topk 89.1 %,
-gtopk 88.3 %. 14 minutes with --audit on 2 busy cores, so seconds of computing
-are too many; all bytes are in experiments/results/fashion_mnist/comparison.md.
+gtopk 88.3 %. 14 minutes with --audit on 2 busy cores, so the computing seconds
+are too high; all bytes are in experiments/results/fashion_mnist/comparison.md.
 """
 
 from ml_collections import ConfigDict

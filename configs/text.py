@@ -1,13 +1,13 @@
-"""Next byte of Tiny Shakespeare; a comparison, or one strategy.
+"""Predicts the next byte of Tiny Shakespeare: six strategies, or one.
 
     python run.py --config=configs/text.py
     python run.py --config=configs/text.py:gtopk --config.task.model=lstm
     python run.py --config=configs/text.py --config.task.file=/my/book.txt
 
 Held-out accuracy after 400 steps, seed 0: all_reduce 34.8 %, gossip 32.4 %,
-local_sgd 30.9 %, compressed 33.9 %, topk 17.9 %, gtopk 14.9 %. Adam divides the
-rare entries of a sparse gradient by a scale that is small between them: these
-two want another rate. 3 minutes on 2 cores.
+local_sgd 30.9 %, compressed 33.9 %, topk 17.9 %, gtopk 14.9 %. Adam's scale of
+an entry decays while a sparse gradient leaves it out, and then divides the rare
+value: topk and gtopk need another learning rate. 3 minutes on 2 cores.
 """
 
 from ml_collections import ConfigDict

@@ -4,17 +4,17 @@
     assert all(map(holds, rows)), '\\n'.join(map(sentence, rows))
 
 The text of the compiled program (HLO) names every collective with its shapes,
-groups and pairs. From these follow the bytes that each worker sends if
-all-reduce, all-gather, reduce-scatter and all-to-all run as rings. They equal
-the ledger's, except for named differences:
+groups and pairs. From these the audit computes the bytes that each worker sends
+if all-reduce, all-gather, reduce-scatter and all-to-all run as rings. They
+equal the ledger's bytes, except for differences that have a name:
 
   served   an all-reduce emulates the sum at a server; the ledger counts one
            upload per worker.
   widened  the compiler uses more bits per entry than the source program: XLA
            on CPUs moves bf16 as f32.
-  masked   a worker is absent or silent, but its message moves, because the
-           program runs in lock-step. It must not be heard: what others
-           compute and pay stays the same if what it holds changes.
+  masked   a worker is absent or silent, but its message still moves, because
+           the program runs in lock-step. It must have no effect: if the data of
+           that worker change, the results and bills of others do not.
 
 A difference below one byte per collective comes from rounding up.
 
@@ -24,13 +24,13 @@ harness           compiles and runs one update of all workers
 hlo               parses the text of a compiled program
 collective_bytes  bytes that each worker sends in one collective
 routes            which workers a collective joins
-widths            bits of what moves, before compilation
+widths            bits per entry of each transfer before compilation
 control_paths     transfers of each control path through branches and loops
-runtime_branches  which branches a run took where data decide
+runtime_branches  which data-dependent branches a run took
 schedule          which collectives run while the program computes
 row               one row: ledger against compiled bytes, with the reason
-comparison        which control path agrees, and whether silence was masked
-silence           whether workers without a bill are really not heard
+comparison        which control path agrees, and whether messages were masked
+silence           whether workers without a bill really affect no other worker
 """
 
 from gossipjax.audit.audited_steps import audit_steps

@@ -27,11 +27,11 @@ from gossipjax.errors import UserError
 from gossipjax.local_step import Worker
 from gossipjax.transforms.traced_collectives import kinds
 
-_FIRST = 16  # Steps that are audited if a path has the bytes of no bill.
-_ALL_BILLED = 64  # Steps whose branches are told if all paths are billed.
-_MOST = 32  # Bills that differ.
-_OF_WHOLE = 128  # Steps of a model that a smaller one does not stand for.
-# Steps of a run: 2 to 3 ms each on two cores, where branches are told 7 to 16.
+_FIRST = 16  # Steps that are audited if some path matches no bill.
+_ALL_BILLED = 64  # Steps whose branches are recorded if all paths match a bill.
+_MOST = 32  # Different kinds of steps at most.
+_OF_WHOLE = 128  # Steps of the full model, if a smaller one is no substitute.
+# Steps of a run; each takes 2 to 3 ms on two cores, 7 to 16 with branches.
 LOOKED_AT = 3000
 
 
@@ -40,8 +40,8 @@ class Steps(NamedTuple):
 
   Attributes:
     numbers: of the steps, ascending.
-    by_state: whether the state of the workers decides too what a step sends,
-      so that the steps before have to be run.
+    by_state: whether what a step sends also depends on the state of the
+      workers, so that the audit has to run all steps before it.
   """
 
   numbers: list[int]
@@ -56,18 +56,19 @@ def audit_steps(
   state: Tree = (),
   inner: Inner = ALONE,
 ) -> Steps:
-  """Steps among the first `horizon` that an audit should cover.
+  """Chooses the steps among the first `horizon` that an audit should cover.
 
-  These are the first step with each bill and, of a program without branches,
-  the first at which a worker with a bill of zero is heard
-  (`silence.sometimes_heard`). If some control path has the bytes of no bill and
-  the program branches on the step or on what the workers hold, also the first
-  step with each choice of branches and bill, and the first 16; if all paths are
-  billed, those among the first 64 steps whose branches have several bills.
+  It chooses the first step with each bill. In a program without branches it
+  adds the first step at which a worker with a bill of zero affects another one
+  (`silence.sometimes_heard`). If some control path matches no bill, and the
+  program branches on the step or on the workers' data, it adds the first step
+  with each choice of branches and bill, and the first 16 steps. If all paths
+  match a bill, it adds those of the first 64 steps whose branches have several
+  bills.
 
-  They are those of a model of the same form with at most 32 entries along a
-  dimension; if large tensors are exchanged in another way than its small ones,
-  also those among the first 128 steps of the whole model.
+  The steps are found on a model of the same form with at most 32 entries along
+  a dimension. If large tensors are exchanged in another way than its small
+  ones, the first 128 steps of the whole model are searched, too.
   """
   harness = functools.partial(
     make_harness, strategy, workers=workers, state=state, inner=inner
@@ -86,7 +87,7 @@ def audit_steps(
 
 
 def _kinds(harness: Harness) -> set[tuple[str, ...]]:
-  """What collectives, branches and loops an update has."""
+  """The kinds of collectives, branches and loops in an update."""
   update = lambda worker, grads, step: harness.update(worker, grads, step)
   trace = jax.make_jaxpr(harness.run(update))
   return kinds(trace(harness.worker, harness.large, step=np.int32(0)).jaxpr)
@@ -96,7 +97,7 @@ def _steps(harness: Harness, horizon: int) -> Steps:
   update = lambda worker, grads, step: harness.update(worker, grads, step)
   program, paths = compiled(harness, update, harness.large, step=np.int32(0))
   one_path = paths is not None and len(paths) == 1
-  # Where there are branches, workers on different ones would wait.
+  # With branches, workers on different ones would wait for each other.
   talks = paths is not None and any(paths) and not branches(program)
   bill = functools.partial(_bill, harness, program, talks)
   bills, by_state = _first_of_each(harness, bill, horizon)
@@ -105,7 +106,7 @@ def _steps(harness: Harness, horizon: int) -> Steps:
     if not one_path:
       found, decides = _by_branches(harness, update, min(horizon, _ALL_BILLED))
       often = Counter(ways for _, ways in found)
-      # The same branches with another bill may be a mistake.
+      # If the same branches have another bill, one of the bills may be wrong.
       chosen |= {step for step, ways in found if often[ways] > 1}
   else:
     first = update_at(harness, 0)
@@ -118,8 +119,8 @@ def _steps(harness: Harness, horizon: int) -> Steps:
 
 
 def _bill(harness: Harness, program, heard: bool, worker, step):
-  """What a step is told by: its bill, and, where workers can be heard, whether
-  one with a bill of zero is."""
+  """Runs a step. Its kind is its bill and, if `heard`, whether a worker with a
+  bill of zero affects another one."""
   args, at = (worker, harness.large), functools.partial(program, step=step)
   after, sent = result = at(*args)
   sent = billed(harness, sent)
@@ -131,7 +132,7 @@ def _bill(harness: Harness, program, heard: bool, worker, step):
 def _by_branches(
   harness: Harness, update: Callable[..., Any], horizon: int
 ) -> tuple[list[tuple[int, Any]], bool]:
-  """The first step with each choice of branches and bill, with the choice."""
+  """The first step with each choice of branches and bill, with the branches."""
   taken = branches_of_run(harness, update, harness.large, step=np.int32(0))
 
   def choice(worker, step):
@@ -146,16 +147,16 @@ def _by_branches(
 def _first_of_each(
   harness: Harness, run: Callable[..., tuple[Worker, Any, Any]], horizon: int
 ) -> tuple[list[tuple[int, Any]], bool]:
-  """Runs all steps, each in the state that the one before left.
+  """Runs steps one after the other, until 32 kinds of steps are found.
 
   Args:
-    harness: that the steps run in.
-    run: `(worker, step) -> (its next state, what is told apart, a result)`.
-    horizon: steps to run.
+    harness: in which the steps run.
+    run: `(worker, step) -> (the worker's next state, kind of step, result)`.
+    horizon: number of steps to run.
 
   Returns:
-    The first step of each kind with its result, and whether a kind came only
-    since the state had changed.
+    The first step of each kind with its result, and whether some kind depends
+    on the state: the first state would have led to another kind at that step.
   """
   worker, first = harness.worker, dict[Any, tuple[int, Any]]()
   by_state = False
@@ -172,7 +173,7 @@ def _first_of_each(
 
 
 def _all_billed(harness: Harness, paths: Paths | None, bills: list) -> bool:
-  """Whether each control path has the bytes of one of these bills."""
+  """Whether the bytes of each control path match one of these bills."""
   devices = harness.inner.devices
   fits = lambda path, sent: comparison.holds(
     comparison.compare(0, [(path,) * devices], sent, devices=devices)

@@ -24,7 +24,7 @@ from gossipjax.audit.silence import unheard
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 
-# Of gradients. A trigger may have thresholds between a large one and nothing.
+# Scales of gradients: some triggers fire only between large and zero ones.
 _SCALES = 1, 1e-3, 1e-6, 0
 
 
@@ -45,30 +45,30 @@ def audit(
   """Compiles and runs one update for each of `steps`.
 
   It runs with gradients so large that every worker communicates, with a
-  thousandth and a millionth of these, and last with none, in the state that the
-  run before left. Another bill is a row of its own, as is one that does not
-  agree beside one that does. Unless `by_state`, the step is a constant of the
-  program, so that branches on it are known when it compiles.
+  thousandth and a millionth of these, and last with zero gradients in the state
+  that the run before left. Runs with different bills get separate rows; so do
+  runs of which only one agrees. Unless `by_state`, the step is a constant of
+  the program, so that branches on it are resolved by the compiler.
 
   Args:
     strategy: all slots are audited, around a step of SGD.
     params: of one worker; only shapes and dtypes matter.
     workers: two or more, a device for each.
     steps: numbers of the steps.
-    absent: workers that are missing in a last run. If there are any, all
-      messages of all runs carry presence flags.
-    state: what a model keeps besides parameters, likewise.
+    absent: workers that are absent in an additional last run. If there are any,
+      all messages of all runs carry presence flags.
+    state: what a model keeps besides parameters; only its shapes and dtypes.
     inner: what the devices of a worker do; the strategy is what its
       `exchanging` returned.
-    by_state: run all steps before each of `steps` too; else each step begins
-      with the first state of the workers.
+    by_state: also run all steps before each of `steps`; otherwise each step
+      begins with the first state of the workers.
 
   Returns:
-    One to five rows per step; where workers are several devices, one between
-    workers and one within them for each.
+    One to five rows per step. If a worker is several devices, there is one for
+    the bytes between workers and one for those within them in place of each.
 
   Raises:
-    Unbalanced: a bill of bytes without rounds, or with fewer path_bytes.
+    Unbalanced: a bill has bytes but no rounds, or fewer path_bytes than bytes.
     UserError: too few workers or devices, or a program that cannot be audited.
   """
   harness = make_harness(strategy, params, workers, state, inner)
@@ -82,13 +82,13 @@ def audit(
   ]
   found = rows(None)
   if not comparison.settled(found, by_state):
-    # At some steps large gradients do not make all talk.
+    # At some steps not all workers send, even with large gradients.
     found = rows(comparison.fullest(found))
   return [x for row in found for x in comparison.levels(row, inner.devices)]
 
 
 def _runs(workers: int, absent: list[int]) -> list[tuple]:
-  """Of the runs of a step the scale of the gradients, and who is active."""
+  """For each run of a step: the scale of the gradients, the active workers."""
   if not absent:
     return [(scale,) for scale in _SCALES]
   everyone = np.ones(workers, bool)
@@ -97,9 +97,9 @@ def _runs(workers: int, absent: list[int]) -> list[tuple]:
 
 
 def _from_the_first(harness: Harness, steps: list[int], args: tuple):
-  """Of each step its number, the first state of the workers, its program with
-  the step as a constant, whether it branches, and how to find the control paths
-  of a run."""
+  """Yields for each step its number, the workers' first state, its program with
+  the step as a constant, whether the program branches, and a function that
+  finds the control paths of a run."""
   for step in steps:
     update = update_at(harness, step)
     program, _ = whole = compiled(harness, update, *args)
@@ -108,7 +108,7 @@ def _from_the_first(harness: Harness, steps: list[int], args: tuple):
 
 
 def _played(harness: Harness, steps: list[int], args: tuple):
-  """The same in the state that the steps before left, of one program."""
+  """Yields the same for the state after all earlier steps, with one program."""
 
   def update(worker, grads, *active, step):
     return harness.update(worker, grads, step, True, *active)
@@ -146,7 +146,7 @@ def _rows(
       functools.partial(unheard, decided, args, branching),
       harness.inner.devices,
     )
-    # One that does not hold is never told by one that does.
+    # A row that holds must not hide one with the same bill that does not.
     if not any(
       (row.ledger == r.ledger).all()
       and comparison.holds(row) == comparison.holds(r)
@@ -172,19 +172,19 @@ def report(
     strategy: to audit.
     params, state: of one worker; only shapes and dtypes matter.
     workers: two or more, a device for each.
-    horizon: steps of the run; at most 3,000 are looked at.
+    horizon: steps of the run; at most the first 3,000 are considered.
     inner: as that of `audit`.
 
   Returns:
     A JSON object per row: bytes that the worker of `comparison.worst` sends.
-    Of rows that differ in their step only, the first.
+    If rows differ only in their step, the first of them.
 
   Raises:
     Unbalanced: a ledger differs from the compiled program without a reason.
   """
   most = min(horizon, LOOKED_AT)
   steps, by_state = audit_steps(strategy, params, workers, most, state, inner)
-  # The compiler drops messages that follow from the step alone: flags, say.
+  # The compiler drops messages that depend on the step alone, such as flags.
   for step_is_argument in [True] if by_state else [False, True]:
     found = audit(
       strategy, params, workers, steps, (), state, inner, step_is_argument

@@ -10,7 +10,7 @@ from gossipjax.audit.routes import Route, route
 from gossipjax.collectives import PRESENT, SERVED
 from gossipjax.errors import UserError
 
-# Bytes that a member of a group of g sends in a ring, over those of its result.
+# Bytes that a member of a ring of g sends, relative to the bytes of its result.
 _RING = {
   'all-reduce': lambda g: Fraction(2 * (g - 1), g),
   'all-gather': lambda g: Fraction(g - 1, g),
@@ -27,11 +27,11 @@ class Transfer(NamedTuple):
   Attributes:
     kind: all-reduce, collective-permute and the like.
     array: the result on one worker.
-    route: groups of workers, or (source, target) pairs. Where workers are
-      several devices, of devices: number d * i + j is device j of worker i.
+    route: groups of workers, or (source, target) pairs. If a worker is d
+      devices, it holds devices instead: d * i + j is device j of worker i.
     served: whether the collective emulates a server.
-    bits: of an entry, in the program before compilation; 0 of what a server
-      knows without being told.
+    bits: of an entry, in the program before compilation; 0 for presence flags,
+      which a server knows without a message.
   """
 
   kind: str
@@ -41,8 +41,8 @@ class Transfer(NamedTuple):
   bits: int
 
   def levels(self, devices: int) -> tuple['Transfer | None', 'Transfer | None']:
-    """What of it is between workers of so many devices, and what within; no
-    server is within a worker."""
+    """Splits the transfer into the part between workers of so many devices and
+    the part within them; None if empty. No server is within a worker."""
     if devices == 1 or not self.route:
       return self, None
     inside = lambda group: len({i // devices for i in group}) == 1
@@ -58,8 +58,8 @@ class Transfer(NamedTuple):
     return self._sent(workers, self.array.bits)
 
   def intended_bytes(self, workers: int) -> list[Fraction]:
-    """Bytes that each worker would send to a real server, at the bits of the
-    source program."""
+    """Bytes that each worker would send with the bits of the source program,
+    and to a real server if one is emulated."""
     if not self.served:
       return self._sent(workers, self.bits)
     upload = Fraction(self.array.size * self.bits, 8)
@@ -84,10 +84,11 @@ class Transfer(NamedTuple):
 def transfers(
   program: hlo.Module, instruction: hlo.Instruction
 ) -> list[Transfer]:
-  """The transfers of one instruction, one per array; none if it computes.
+  """The transfers of one instruction, one per array; [] for no collective.
 
   Raises:
-    UserError: a collective whose bytes cannot be read from the program's text.
+    UserError: the audit has no rule for the bytes of such a collective, or
+      cannot read which workers it joins.
   """
   kind = instruction.opcode.removesuffix('-start')
   if kind in _UNKNOWN:
@@ -96,7 +97,7 @@ def transfers(
     return []
   shape = instruction.shape
   if instruction.opcode != kind != 'all-reduce':
-    # Of (operands, results, and what the device needs).
+    # The shape is (operands, results, and what the device needs).
     shape = cast(tuple[hlo.Shape, ...], shape)[1]
   arrays = hlo.arrays(shape)
   if kind == 'all-to-all':  # May have one result for each worker.
@@ -109,7 +110,7 @@ def transfers(
 
 
 def _names(program, instruction) -> set[str]:
-  """The parts of the instruction's name, and of its reducer's; where XLA merges
+  """The parts of the names of an instruction and of its reducer; if XLA merges
   collectives, only the reducer keeps its name."""
   reducers = instruction.calls.get('to_apply', [])
   named = [instruction, *(i for r in reducers for i in program.computations[r])]

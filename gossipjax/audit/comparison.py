@@ -8,8 +8,8 @@ import numpy as np
 from gossipjax.audit.row import Row, Way, of_way
 from gossipjax.traffic import Traffic
 
-# That nobody hears a part would have to be shown part by part, which a bill, a
-# sum, does not say.
+# A bill is a sum: it does not say which part of a message is unpaid, so the
+# audit cannot check that this part has no effect.
 _SHORT = (
   '; return the bills of all that moves: a worker may pay for a part of it '
   'only if all workers pay for all of it at another audited step. Let the step '
@@ -24,7 +24,8 @@ def holds(row: Row) -> bool:
 
 
 def worst(row: Row) -> int:
-  """The worker with the largest difference, else the one that sends most."""
+  """The worker with the largest difference; among equals, the one that sends
+  the most compiled bytes beyond its ledger, then the most compiled bytes."""
   return max(
     range(len(row.ledger)),
     key=lambda i: (
@@ -36,7 +37,7 @@ def worst(row: Row) -> int:
 
 
 def sentence(row: Row) -> str:
-  """A sentence about the `worst` worker of a row."""
+  """Describes the `worst` worker of a row in one sentence."""
   i, because = worst(row), f' ({row.reason})' if row.reason else ''
   verdict = 'which agrees' if holds(row) else 'which DIFFERS without a reason'
   kinds = (
@@ -54,8 +55,8 @@ def sentence(row: Row) -> str:
 
 
 def has_seconds(sent: Traffic) -> bool:
-  """Whether whoever sends bytes has a round at least, and the bytes of its path
-  are no fewer, as modelled seconds come from these two; leaves [workers]."""
+  """Whether each worker that sends bytes has at least one round, and path_bytes
+  no fewer than its bytes: modelled seconds need both. Leaves are [workers]."""
   sends, rounds, path = map(
     np.asarray, (sent.bytes, sent.rounds, sent.path_bytes)
   )
@@ -77,8 +78,8 @@ def as_json(row: Row) -> dict[str, Any]:
 
 
 def levels(row: Row, devices: int) -> list[Row]:
-  """The rows of a row of `compare`: between workers, and within if there are
-  several devices."""
+  """Splits a row of `compare` into one of bytes between workers and one of
+  bytes within them; for one device per worker, the row stays whole."""
   if devices == 1:
     return [row]
   workers = len(row.ledger) // 2
@@ -106,18 +107,18 @@ def compare(
 ) -> Row:
   """Compares a ledger with the control path that fits it best.
 
-  A smaller ledger is accepted as `masked` where it is zero: in a lock-step
-  program the message of a silent worker moves, and its receiver ignores it.
+  A ledger of zero bytes is accepted as `masked` although bytes move: in a
+  lock-step program a silent worker's message moves, and is ignored.
 
   Args:
     step: to write into the row.
     ways: control paths that a run of the compiled program may have taken.
     sent: the ledger of that run, leaves [workers].
     full: the row of a run of the same program in which all workers sent. With
-      it a ledger may be smaller anywhere if as much moves as then.
-    unheard: whether nothing of these workers, bool[workers], reaches another.
-    devices: of a worker. For several the arrays of the row are i64[2 workers]:
-      between workers, then within.
+      it, a ledger may be smaller anywhere if as many bytes move as in that run.
+    unheard: whether these workers, bool[workers], affect no other worker.
+    devices: of a worker. If there are several, the arrays of the row are
+      i64[2 workers]: bytes between workers, then bytes within them.
 
   Returns:
     The row of a way that agrees; if none does, that with the least difference.
@@ -136,7 +137,7 @@ def compare(
 
 
 def _may_be_masked(row: Row, silent: np.ndarray, full: Row | None) -> bool:
-  """Whether a ledger is smaller than what moves only where it may be."""
+  """Whether a ledger is below the compiled bytes only where that is allowed."""
   billed = np.ones(len(row.ledger), bool)
   billed[: len(silent)] = ~silent
   if (row.ledger == row.explained)[billed].all():
@@ -144,15 +145,16 @@ def _may_be_masked(row: Row, silent: np.ndarray, full: Row | None) -> bool:
   if full is None or not holds(full):
     return False
   gaps = full.ledger - row.ledger
-  same = row.compiled == full.compiled  # Or a branch hides what it sends.
+  same = row.compiled == full.compiled  # Else a branch may hide some bytes.
   return bool(gaps.any() and (gaps >= 0).all() and same.all())
 
 
 def settled(rows: list[Row], by_state: bool) -> bool:
-  """Whether no row of a step in which all talk could change what these say.
+  """Whether a `full` row from another step could not change the verdict.
 
-  Where the step is a constant, the compiler drops what all ignore at this step:
-  if all pay for a part, and the rest moves, it is heard.
+  If the step is a constant, the compiler drops messages that all workers ignore
+  at this step. So if all workers pay for only a part of what moves, the rest is
+  used, and the ledger is wrong.
   """
 
   def free(row: Row) -> bool:
@@ -164,8 +166,8 @@ def settled(rows: list[Row], by_state: bool) -> bool:
 
 
 def fullest(rows: list[Row]) -> Row | None:
-  """A row in which each worker sends the most that it does in any step that
-  moves as much as the step with the largest ledger."""
+  """The unmasked row with the largest ledger, in which each worker's bytes are
+  its most in any row with the same compiled bytes."""
   own = [row for row in rows if 'masked' not in row.reason]
   most = max(own, key=lambda row: row.ledger.sum(), default=None)
   if most is None:

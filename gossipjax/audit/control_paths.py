@@ -10,7 +10,7 @@ from gossipjax.audit import hlo, widths
 from gossipjax.audit.collective_bytes import Transfer
 from gossipjax.errors import UserError
 
-# Transfers of one control path, each with how often it runs.
+# The transfers of one control path, each with the number of times it runs.
 Path = frozenset[tuple[Transfer, int]]
 Paths = frozenset[Path]  # A run takes one of these.
 
@@ -31,8 +31,8 @@ def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
 
   Raises:
     TooManyPaths: more than 10,000.
-    UserError: a loop that communicates has no known length, or a collective has
-      no rule.
+    UserError: a loop that communicates has no known length, or the audit has no
+      rule for a collective.
   """
   found: set[Path] = set()
   for own in _few(widths.choices(program, source, _MOST)):
@@ -41,8 +41,8 @@ def control_paths(program: hlo.Module, source: hlo.Module) -> Paths:
 
 
 def alike_but_for_bits(paths: Paths) -> bool:
-  """Whether some paths differ only in the bits that the source has for what the
-  compiler has widened: of two branches it is unknown which has which."""
+  """Whether some paths differ only in the source's bits of a transfer that the
+  compiler widened: then it is unknown which branch has which bits."""
   bare = lambda path: frozenset(
     (t._replace(bits=0), times) for t, times in path
   )
@@ -50,14 +50,14 @@ def alike_but_for_bits(paths: Paths) -> bool:
 
 
 def _few(found):
-  """What it is given, unless that is too much."""
+  """Returns its argument; raises TooManyPaths if it has too many entries."""
   if len(found) > _MOST:
     raise TooManyPaths(f'More than {_MOST} control paths.')
   return found
 
 
 def _at_widths(program: hlo.Module, own: widths.Own) -> Paths:
-  """As `control_paths`, where it is known what each computation moves."""
+  """As `control_paths`, for one assignment of bits to all transfers."""
 
   @functools.cache
   def of_computation(name: str) -> Paths:
@@ -83,7 +83,7 @@ def _at_widths(program: hlo.Module, own: widths.Own) -> Paths:
 
 
 def _constant(instruction: hlo.Instruction, body) -> str | None:
-  """The literal of the first operand, or None if it is no constant."""
+  """The literal of the first operand; None if it is not a constant."""
   first = re.match(r'[^,)]*?([\w.-]+)[,)]', instruction.attributes)[1]
   (made,) = (i for i in body if i.name == first)
   if made.opcode in ('copy', 'bitcast'):
@@ -96,7 +96,7 @@ def _of_branches(
 ) -> Paths:
   """The paths of all branches, or of one if the predicate is a constant.
 
-  XLA keeps a branch that communicates even if it is never taken.
+  XLA keeps branches that communicate, even if they are never taken.
   """
   if predicate is None:
     return frozenset().union(*itertools.chain(*called.values()))

@@ -17,7 +17,7 @@ from gossipjax.errors import UserError
 from gossipjax.local_step import Worker, make_worker, probe
 from gossipjax.traffic import Traffic, at_once
 
-_LARGE = 1e3  # Gradients over parameters; they make every trigger fire.
+_LARGE = 1e3  # Size of gradients over parameters; it makes every trigger fire.
 _MOST = 32  # Entries along a dimension, where the shape does not matter.
 # The same collectives as with all optimizations, in a third of the time.
 _COMPILER_OPTIONS = {
@@ -44,14 +44,14 @@ class Harness(NamedTuple):
   large: Tree
 
   def gradients(self, scale: float) -> Tree:
-    """The large ones times `scale`."""
+    """The large gradients times `scale`."""
     if scale == 0:  # A product with zero may be -0.
       return jax.tree.map(jnp.zeros_like, self.large)
     return jax.tree.map(lambda x: (scale * x).astype(x.dtype), self.large)
 
 
 def check_devices(workers: int, of_each: int = 1) -> None:
-  """Checks that so many workers of so many devices each can be audited.
+  """Checks that workers with `of_each` devices each can be audited.
 
   Raises:
     UserError: fewer than two workers, or too few devices.
@@ -80,12 +80,12 @@ def make_harness(
   state: Tree = (),
   inner: Inner = ALONE,
 ) -> Harness:
-  """All slots of a strategy around an optimizer, on devices of their own.
+  """Makes a harness of all slots of a strategy around an optimizer.
 
   Args:
     strategy: of the workers.
     params, state: of one worker; only shapes and dtypes matter.
-    workers: how many.
+    workers: number of workers; each has devices of its own.
     inner: what their devices do, for parameters of any shapes.
 
   Raises:
@@ -110,7 +110,7 @@ def make_harness(
 
 
 def _noise(like: Tree) -> Callable[..., Tree]:
-  """(seed, scale) -> a random tree of these shapes and dtypes."""
+  """Returns (seed, scale) -> a random tree with these shapes and dtypes."""
   leaves, form = jax.tree.flatten(like)
 
   def noise(seed, scale):  # One draw for all leaves compiles faster.
@@ -128,13 +128,13 @@ def _noise(like: Tree) -> Callable[..., Tree]:
 
 
 def _of_devices(update: Callable[..., Any], inner: Inner) -> Callable[..., Any]:
-  """The update of a worker, with what its devices do before it."""
+  """The update of a worker, preceded by the exchange within its devices."""
   if inner.devices == 1:
     return update
 
   def of_device(worker, grads, *args, **kwargs):
     whole, gathering = inner.whole(worker.params)
-    # A gradient depends on the parameters, or they would not be gathered.
+    # Makes gradients depend on the parameters, or XLA would not gather these.
     of = lambda g, p: jnp.where(jnp.isnan(p), jnp.zeros_like(g), g)
     grads, reducing = inner.mean(jax.tree.map(of, grads, whole))
     worker, sent = update(worker, grads, *args, **kwargs)
@@ -159,7 +159,7 @@ def update_at(harness: Harness, step: int) -> Callable[..., Any]:
 def executable(
   harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
 ) -> tuple[Any, Any]:
-  """A worker's program for all workers, compiled, and as it was lowered."""
+  """Returns a worker's program for all workers, compiled and lowered."""
   jitted: Any = harness.run(program)
   lowered = jitted.lower(harness.worker, *args, **shared)
   on_cpu = jax.default_backend() == 'cpu'
@@ -169,8 +169,8 @@ def executable(
 def compiled(
   harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
 ) -> tuple[Any, Paths | None]:
-  """As `executable`; in place of what was lowered the program's control paths,
-  or None if there are too many to list."""
+  """As `executable`, but the second result is the program's control paths; None
+  if there are too many to list."""
   ready, lowered = executable(harness, program, *args, **shared)
   source = lowered.as_text(dialect='hlo', debug_info=True)  # With names.
   texts = ready.as_text(), source
@@ -186,7 +186,7 @@ def branches(program: Any) -> bool:
 
 
 def shrunk(params: Tree) -> Tree:
-  """Shapes of the same tree with at most 32 entries along a dimension."""
+  """The same tree of shapes, cut to at most 32 entries along a dimension."""
   return jax.tree.map(
     lambda x: jax.ShapeDtypeStruct([min(d, _MOST) for d in x.shape], x.dtype),
     params,

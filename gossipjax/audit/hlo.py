@@ -1,6 +1,6 @@
 """Parses the text of a compiled program: its calls and its shapes.
 
-As XLA's CPU, GPU and TPU compilers print it.
+It reads the text that XLA's CPU, GPU and TPU compilers print.
 https://openxla.org/xla/operation_semantics
 """
 
@@ -32,8 +32,8 @@ class Array(NamedTuple):
 
   @property
   def bits(self) -> int:
-    """Of an entry; one of fewer than 8 takes a byte, as in JAX's arrays and in
-    what XLA for CPUs moves."""
+    """Bits of an entry. An entry of fewer than 8 bits takes a byte, as in JAX's
+    arrays and in the messages of XLA for CPUs."""
     width = re.search(r'\d+', self.dtype)
     return max(8, int(width[0])) if width else 8 * (self.dtype == 'pred')
 
@@ -49,7 +49,7 @@ class Instruction(NamedTuple):
   trips: int | None  # How often a loop runs, if the compiler knows.
   op_name: str  # Where the traced program made it: names joined by slashes.
   attributes: str  # Operands and attributes; strings are emptied.
-  is_sync: bool = False  # Of a pair of start and done: nothing runs beside it.
+  is_sync: bool = False  # Whether nothing runs between its start and done.
 
 
 class Module(NamedTuple):
@@ -57,7 +57,7 @@ class Module(NamedTuple):
   computations: dict[str, list[Instruction]]
 
   def instructions(self) -> Iterator[Instruction]:
-    """All of them, whether they run or not."""
+    """All instructions, whether they run or not."""
     return (i for body in self.computations.values() for i in body)
 
 
@@ -102,7 +102,7 @@ def _instruction(name: str, text: str) -> Instruction:
 
 
 def operands(instruction: Instruction) -> list[str]:
-  """The names of its operands, in order; the text may give their shapes."""
+  """The names of an instruction's operands, in order, without their shapes."""
   if instruction.opcode in ('parameter', 'constant'):
     return []
   edges = [-1]
@@ -119,7 +119,7 @@ def operands(instruction: Instruction) -> list[str]:
 
 
 def _depths(text: str) -> Iterator[tuple[int, str]]:
-  """Each letter with the number of brackets around it."""
+  """Yields the number of brackets around each letter, and the letter."""
   depth = 0
   for letter in text:
     depth -= letter in ')]}'
@@ -128,7 +128,7 @@ def _depths(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _end(text: str) -> int:
-  """Just behind the bracket that closes the first one."""
+  """The position after the bracket that closes the first one."""
   return next(
     i + 1
     for i, (depth, letter) in enumerate(_depths(text))

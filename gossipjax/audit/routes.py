@@ -1,4 +1,4 @@
-"""Which workers a collective joins, in the ways that XLA writes it.
+"""Finds which workers a collective joins, in every notation that XLA uses.
 
   source_target_pairs={{0,1},{1,0}}                of a permute
   replica_groups={{0,1},{2,3}}                     groups; {} for all
@@ -39,7 +39,7 @@ def route(instruction: Instruction) -> Route:
   """The groups of a collective, or the pairs of a permute.
 
   Raises:
-    UserError: they are written in an unknown way.
+    UserError: the groups are written in an unknown notation.
   """
   text = instruction.attributes
   if found := _LISTED.search(text):
@@ -68,13 +68,13 @@ def _rows(ids: np.ndarray) -> Route:
 
 
 def _along(mesh: str, devices: str | None, axes: str) -> Route:
-  """Groups along axes of a mesh, or along parts of axes.
+  """The groups along axes of a mesh, or along parts of axes.
 
   Args:
     mesh: names and sizes of its axes.
     devices: the numbers of its devices, if they are not in order.
-    axes: names; a part of an axis of 8 such as (2)2 has a stride of 8 / 4: it
-      is what is left after 2 parts, cut in 2.
+    axes: their names, or parts of them. On an axis of 8, the part (2)2 cuts the
+      axis in 2, and each half in 2 again: its stride is 8 / 4.
   """
   sizes = [(name, int(size)) for name, size in _AXIS.findall(mesh)]
   wanted = [

@@ -1,4 +1,4 @@
-"""One step of a ledger beside one control path, worker by worker."""
+"""Rows: one step of a ledger beside one control path, for each worker."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -18,17 +18,24 @@ class Row(NamedTuple):
   """Bytes that each worker sends in one step; arrays are i64[workers]."""
 
   step: int
-  kinds: dict[str, np.ndarray]  # In the compiled program, by collective.
-  compiled: np.ndarray  # The sum of those.
+  kinds: dict[str, np.ndarray]  # Compiled bytes by the kind of collective.
+  compiled: np.ndarray  # The sum of `kinds`.
   explained: np.ndarray  # The sum after correcting for `reason`.
-  ledger: np.ndarray  # As the strategy reports it.
+  ledger: np.ndarray  # Bytes that the strategy reports.
   reason: str  # served, widened, masked, or several; '' for none.
   paths: int  # Control paths compared; if several, one that agrees suffices.
   within: bool = False  # Bytes between the devices of a worker.
 
 
 def of_way(step: int, way: Way, sent: Traffic, devices: int) -> Row:
-  """The row of a run that took this way and billed this, leaves [workers]."""
+  """Returns the row of a run.
+
+  Args:
+    step: to write into the row.
+    way: the control paths that the run took.
+    sent: the bill of the run, leaves [workers].
+    devices: of a worker.
+  """
   ledger, messages = _ledger(sent, devices), np.asarray(sent.messages)
   kinds, intended = {}, np.zeros(len(ledger), object)
   reasons, uneven = set(), np.zeros((len(ledger) // len(messages), 1), int)
@@ -43,7 +50,7 @@ def of_way(step: int, way: Way, sent: Traffic, devices: int) -> Row:
     uneven += times * mine.sum() * parts
     intended, reasons = intended + exact, reasons | transfer.reasons()
 
-  # The ledger rounds up once per call, and a call sends a message at least.
+  # The ledger rounds up once per call; each call sends at least one message.
   roundings = np.tile(uneven, len(messages))
   roundings[0] = np.minimum(roundings[0], messages)
   rounded = (intended <= ledger) & (ledger < intended + roundings.reshape(-1))
@@ -66,7 +73,7 @@ def _parts(way: Way) -> Iterator[tuple[Transfer, int, np.ndarray]]:
 
 
 def _ledger(sent: Traffic, devices: int) -> np.ndarray:
-  """What the workers sent each other; for several devices, then within."""
+  """Bytes between workers, followed by those within if they have devices."""
   between = np.asarray(sent.bytes)
   if devices == 1:
     return between
@@ -79,7 +86,7 @@ def _by_level(
   sent: Traffic,
   mine: np.ndarray,
 ) -> np.ndarray:
-  """Bytes of a transfer by the devices `mine`, in the form of `_ledger`."""
+  """Bytes that the devices `mine` send in a transfer, in `_ledger`'s form."""
   workers, devices = len(np.asarray(sent.bytes)), len(mine)
   found = [
     np.array(count(part, workers * devices), object)

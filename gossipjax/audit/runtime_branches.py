@@ -1,7 +1,7 @@
 """Records at run time which branches of data-dependent conditionals are taken.
 
-The text of a compiled program lists all branches; if data select one, only a
-run shows which communicate.
+The text of a compiled program lists all branches. If data select one, only a
+run shows which branch, and thus which collectives, it takes.
 """
 
 import functools
@@ -19,11 +19,11 @@ from gossipjax.collectives import INNER
 from gossipjax.transforms import traced
 from gossipjax.transforms.traced_collectives import opened, programs, sending
 
-# (number of the conditional, index of its branch) -> index to go by; if it is
-# a Python number, the program has that branch in place of the conditional.
+# (number of the conditional, index of its branch) -> index to use instead. If
+# that is a Python int, the branch itself replaces the conditional.
 Decide = Callable[[int, jax.Array], jax.Array | int]
-Branches = dict[int, set[int]]  # Taken, by the number of a conditional.
-_MOST_TURNS = 256  # Of a loop that is written out.
+Branches = dict[int, set[int]]  # Branches taken, by number of the conditional.
+_MOST_TURNS = 256  # Most turns of a loop that is unrolled.
 
 
 def branches_of_run(
@@ -32,14 +32,14 @@ def branches_of_run(
   """Finds the branches that a run of a program takes.
 
   Args:
-    harness: that the program runs in.
+    harness: in which the program runs.
     program: of one worker.
     args, shared: example arguments of the program after the worker.
 
   Returns:
-    `(worker, *args, **shared) -> ` what the program returns, and for each
-    device of a worker, by the number of a conditional, the indices of its
-    branches that the run takes.
+    `(worker, *args, **shared) -> (result of the program, branches)`, where
+    branches has for each device of a worker the indices of the branches that
+    the run takes, by the number of the conditional.
   """
   indices: list[Branches] = [{} for _ in range(harness.inner.devices)]
   record = _deciding(program, _record(indices))
@@ -64,21 +64,21 @@ def paths_of_run(
 ) -> Callable[..., tuple[tuple[Paths, ...], Any]]:
   """Finds the control paths that a run of a program takes.
 
-  A device takes one, unless a conditional in a loop of more than 256 turns has
-  several branches; the devices of a worker may differ where each holds a shard.
-  The program is run once more and reports the indices of its branches; then it
-  is compiled with these branches in place of its conditionals.
+  Each device has a single path, unless a loop of more than 256 turns has a
+  conditional that takes several branches. The devices of a worker may differ if
+  each holds a shard. The program is run once more to record the indices of its
+  branches; then it is compiled with these branches in place of conditionals.
 
   Args:
-    harness: that the program runs in.
+    harness: in which the program runs.
     program: of one worker.
     whole: what `compiled` returns for it.
     args, shared: example arguments of the program after the worker.
 
   Returns:
-    `(worker, *args, **shared) -> (paths of each device of a worker, program)`,
-    those of a run with these arguments. The program is that of all workers; it
-    takes the same branches whatever it is given, if the devices agree on them.
+    `(worker, *args, **shared) -> (paths of each device of a worker, program)`
+    for a run with these arguments. The program is that of all workers. If the
+    devices agree on the branches, it takes these branches for any arguments.
   """
   _, paths = whole
   if paths is not None and len(paths) == 1:
@@ -103,12 +103,12 @@ def paths_of_run(
 
 
 def as_key(branches: Branches) -> str:
-  """The same text for the same branches."""
+  """A text that is equal for equal branches."""
   return str([(k, sorted(taken)) for k, taken in sorted(branches.items())])
 
 
 def _of_both(paths: Paths | None, repeated: Paths | None) -> Paths:
-  """Those of a program that are also paths of its repetition."""
+  """The paths of a program that are also paths of its repetition."""
   if paths is None and repeated is None:
     raise TooManyPaths(
       'audit finds too many control paths in a step to compare, since loops '
@@ -120,7 +120,7 @@ def _of_both(paths: Paths | None, repeated: Paths | None) -> Paths:
 
 
 def _record(indices: list[Branches]) -> Decide:
-  """Goes by the index, and adds it to those of this device."""
+  """Keeps the index of a branch, and adds it to the indices of this device."""
 
   def decide(number: int, index: jax.Array) -> jax.Array:
     device = lax.axis_index(INNER) if len(indices) > 1 else 0
@@ -135,7 +135,7 @@ def _record(indices: list[Branches]) -> Decide:
 
 
 def _repeat(indices: Branches) -> Decide:
-  """Goes by the recorded index where there is only one."""
+  """Replaces the index of a branch by the recorded one if there is only one."""
 
   def decide(number: int, index: jax.Array) -> jax.Array | int:
     # Keeps the computation of the index, and its collectives, in the program.
@@ -149,8 +149,9 @@ def _repeat(indices: Branches) -> Decide:
 def _deciding(
   program: Callable[..., Any], decide: Decide
 ) -> Callable[..., Any]:
-  """A program whose conditionals go by `decide`, and whose loops are written
-  out if they have some that communicate: they decide anew in each turn."""
+  """A program whose conditionals use the index that `decide` returns. Loops
+  around conditionals that communicate are unrolled, so that each turn
+  decides."""
 
   def run(*args, **shared):
     numbers = itertools.count()
@@ -174,8 +175,8 @@ def _deciding(
 
 
 def _branch(branches, taken: int, operands: list, replace) -> list:
-  """The results of one branch. The others are traced only, since conditionals
-  are numbered in the order of the program, theirs too."""
+  """The results of one branch. The other branches are only traced, because the
+  numbering counts their conditionals, too."""
   for number, branch in enumerate(branches):
     run = functools.partial(traced.evaluate, branch, replace)
     if number == taken:

@@ -1,9 +1,9 @@
-"""Which collectives of a scheduled program run while it computes.
+"""Finds the collectives of a scheduled program that run while it computes.
 
 A compiler that hides communication splits a collective into a start and a done
-and moves computing between both. The text of a scheduled program lists its
-instructions in the order in which they are issued, so that what stands between
-the two runs beside the collective. XLA for GPUs and TPUs prints
+and moves computation between them. The text of a scheduled program lists its
+instructions in the order in which they are issued: instructions between the
+start and the done run during the collective. XLA for GPUs and TPUs prints
 
   is_scheduled=true               in the first line of such a program
   all-reduce-start, -done         the same for the others
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from gossipjax.audit import hlo
 from gossipjax.audit.collective_bytes import transfers
 
-# What takes no time on a device.
+# Instructions that take no time on a device.
 _FREE = (
   'parameter',
   'constant',
@@ -38,11 +38,11 @@ class Exchange(NamedTuple):
   """A collective, or several that are issued as one.
 
   Attributes:
-    kind: all-reduce and the like; of several, joined by a plus sign.
-    dtypes: of what moves, as HLO spells them.
+    kind: all-reduce and the like; several kinds are joined by a plus sign.
+    dtypes: of the arrays that move, as HLO spells them.
     bytes: of the results on one worker.
-    split: whether the device may go on while it runs.
-    beside: opcodes of what is computed meanwhile.
+    split: whether the device may compute while the collective runs.
+    beside: opcodes of the instructions that compute meanwhile.
   """
 
   kind: str
@@ -56,7 +56,7 @@ def exchanges(program: hlo.Module) -> list[Exchange]:
   """All collectives of a program, in the order of its text.
 
   Raises:
-    UserError: a collective whose bytes cannot be read from the text.
+    UserError: the bytes of a collective cannot be read from the text.
   """
   called = {
     name
@@ -99,7 +99,7 @@ def _in_body(
 
 
 def _until_done(body: list[hlo.Instruction], start: int) -> Iterator[str]:
-  """Opcodes of what is computed between a start and its done."""
+  """Yields the opcodes of the computation between a start and its done."""
   names = {body[start].name}
   for instruction in body[start + 1 :]:
     if names & {*hlo.operands(instruction)}:
@@ -112,5 +112,5 @@ def _until_done(body: list[hlo.Instruction], start: int) -> Iterator[str]:
 
 
 def _of_a_transfer(instruction: hlo.Instruction) -> bool:
-  """Whether it starts or ends something, a copy to the host for example."""
+  """Whether it starts or ends a transfer, such as a copy to the host."""
   return instruction.opcode.endswith(_STEPS)

@@ -1,8 +1,8 @@
-"""Whether workers without a bill are really not heard.
+"""Tests whether workers without a bill really affect no other worker.
 
 In a lock-step program the message of a silent worker moves, and its receiver
-ignores it. So the results and bills of all others stay the same if what the
-silent one holds changes: its parameters, gradients and state.
+ignores it. So the results and bills of all other workers must stay the same if
+the silent worker's parameters, gradients and state change.
 """
 
 import functools
@@ -15,10 +15,10 @@ import numpy as np
 
 Program = Callable[..., Any]  # (*args) -> (next state of the workers, Traffic)
 
-# Of what a worker holds: large enough for bfloat16; for a trigger that a large
-# one fires; of the signs.
+# Changes of a worker's floats: one that bfloat16 resolves, one that is too
+# small for a trigger to fire, and one of all signs.
 _FACTORS = (1 - 2**-6, 1 - 2**-12, -1)
-# A factor of floats, and whether integers grow by one: what counts or selects.
+# A factor of floats, and whether integers, which count or select, grow by one.
 _CHANGES = (*((factor, False) for factor in _FACTORS), (1, True))
 
 
@@ -29,11 +29,11 @@ def unheard(
 
   Args:
     program: of all workers.
-    args: the state of the workers, then what else they hold, [workers, ...].
-    branches: whether the program has conditionals. What counts may decide on
-      them, and workers on different branches would wait for each other: it is
-      not changed then.
-    silent: bool[workers], those without a bill.
+    args: the state of the workers, then their other data, [workers, ...].
+    branches: whether the program has conditionals. Integers are not changed
+      then: a counter may select the branch, and workers on different branches
+      would wait for each other.
+    silent: bool[workers], the workers without a bill.
   """
   one = np.eye(len(silent), dtype=bool)[silent]
   changes = itertools.product(one, _CHANGES[:-1] if branches else _CHANGES)
@@ -47,8 +47,8 @@ def sometimes_heard(
   silent: np.ndarray,
   step: int,
 ) -> bool:
-  """Like `not unheard(...)` of a program without conditionals, by one run: half
-  of the silent workers change at once, which ones and how is drawn by step.
+  """A cheap `not unheard(...)` for a program without conditionals: in one run,
+  half of the silent workers change at once. The step seeds which ones, and how.
 
   Args:
     program, args, silent: as those of `unheard`.
@@ -73,7 +73,7 @@ def _heard(
   for some, by in changes:
     changed = jax.tree.map(functools.partial(_changed, some, *by), args)
     after, sent = jax.device_get(program(*changed))
-    # If their own bill is another, they would talk, and nothing can be said.
+    # If the change makes these workers send, the run shows nothing.
     silent_too = _same(bill, sent, some)
     if silent_too and not _same((before, bill), (after, sent), ~some):
       return True

@@ -1,8 +1,8 @@
-"""How many bits an entry of each compiled collective has in its source.
+"""Finds the bits that an entry of each compiled collective has in the source.
 
-A compiler may widen what moves, so that two collectives of the source program
-that differ in their bits are alike once they are compiled. Which is which then
-remains open, also between two branches, but not how many there are of each.
+A compiler may widen entries, so that two collectives that differ in their bits
+in the source program are alike in the compiled one. It then remains unknown
+which is which, also between two branches, but their numbers are known.
 """
 
 import functools
@@ -14,22 +14,23 @@ from gossipjax.audit import hlo
 from gossipjax.audit.collective_bytes import Transfer, transfers
 from gossipjax.audit.routes import Route
 
-# How often each transfer is in each computation, at the bits of the source.
+# The number of times that each computation has each transfer, in source bits.
 Own = dict[str, Counter[Transfer]]
 Key = tuple[str, int, Route | None]  # None stands for all routes.
-Place = tuple[str, Transfer]  # A computation, and what it moves.
+Place = tuple[str, Transfer]  # A computation, and one of its transfers.
 
 
 def choices(program: hlo.Module, source: hlo.Module, most: int) -> list[Own]:
-  """All ways to give the transfers of a program the bits of its source.
+  """All ways to assign the bits in the source to the transfers of a program.
 
-  Transfers of the same kind, size and route share those of the source; no width
-  is given more often than it is there, unless the compiler repeats transfers.
+  Transfers of the same kind, size and route share the widths that the source
+  has for them. No width is assigned more often than the source has it, unless
+  the compiler repeats transfers.
 
   Args:
     program: as compiled.
     source: before compilation.
-    most: ways to list; if there are more, one more.
+    most: the limit of the list; if there are more ways, it has `most` + 1.
   """
   written = _written(source)
   places: dict[Key, Counter[Place]] = {}
@@ -49,7 +50,7 @@ def choices(program: hlo.Module, source: hlo.Module, most: int) -> list[Own]:
 
 
 def _written(source: hlo.Module) -> dict[Key, Counter[int]]:
-  """How often the source has each number of bits, also for all routes."""
+  """How often the source has each width, by key and for all routes together."""
 
   @functools.cache
   def of_computation(name: str) -> Counter[Transfer]:
@@ -71,7 +72,7 @@ def _written(source: hlo.Module) -> dict[Key, Counter[int]]:
 def _of_key(
   places: Counter[Place], written: Counter[int]
 ) -> Iterator[list[Place]]:
-  """The ways of transfers that share what the source has for them."""
+  """Yields the ways to assign the source's widths to transfers of one key."""
   many = places.total()
   if many > written.total():  # The compiler has unrolled a loop, perhaps.
     written = Counter(dict.fromkeys(written, many))
@@ -81,7 +82,7 @@ def _of_key(
 def _shared(
   places: Sequence[tuple[Place, int]], left: Counter[int]
 ) -> Iterator[list[Place]]:
-  """As `_of_key`, with so many of each number of bits left to give."""
+  """As `_of_key`; `left` says how often each width can still be assigned."""
   if not places:
     yield []
     return

@@ -1,24 +1,25 @@
-"""Which strategy to use for a config, on a link: what is known, what is tried.
+"""Recommends a strategy for a config and a link, by kept runs and short trials.
 
     python -m gossipjax advise --config=configs/cifar10.py --workers=16 \\
         --link=10gbe
     python -m gossipjax advise --config=my_config.py --minutes=15 --tune \\
         --latency-s=0.0001 --bytes-per-s=2e8
 
-First it shows kept runs of this or the nearest model; --known=WORKDIR adds your
-own. Then, for --minutes, it trains your config for a few steps under the
-strategies whose steps are faster than all-reduce's on the link, at several
-learning rates, on validation data, the better half, at least two, for longer.
-It recommends the strategy with the lowest expected seconds to all-reduce's
-score, or to a share of it, config.target_share, if it saves more than 5 %, and
-names those dropped or not tried. Kept trainings, all and those most like yours,
-give the probability of reaching the target, and the steps. Running the same
-command again resumes.
+First it shows kept runs of your model, or of the nearest one; --known=WORKDIR
+adds runs of your own. Then it spends --minutes on pilots: it trains your config
+for a few steps, at several learning rates, under all-reduce and the strategies
+whose steps are faster on the link, and scores them on validation data. The
+better half, at least two beside all-reduce, then trains for longer. It
+recommends the strategy with the lowest expected seconds to the target, which is
+config.target_share of all-reduce's best score, if that saves more than 5 %. It
+names the strategies that it dropped or did not try. Kept runs, all of them and
+those most like yours, give the probability of reaching the target, and the
+number of steps. The same command again resumes.
 
-Seconds of a step are measured here for one worker; --table shows them. The link
-is modelled; --link may be a JSON file with latency_s and bytes_per_s.
-The forecast assumes no overlap of communication with computing. --tune writes
-tuned.py, a config with the best pilots for `run`.
+The seconds that a step computes are measured on this machine for one worker;
+--table shows them. The link is modelled; --link may be a JSON file with
+latency_s and bytes_per_s. The forecast assumes that communication and computing
+do not overlap. --tune writes tuned.py, a config of the best pilots for `run`.
 """
 
 import shlex
@@ -40,7 +41,7 @@ from gossipjax.training.run import devices
 
 
 def start(words: Sequence[str]) -> None:
-  """Advises as the words after `advise` say."""
+  """Runs `advise` with the words that follow it on the command line."""
 
   def begin(argv, interrupted):
     main(argv, interrupted, words)
@@ -51,7 +52,7 @@ def start(words: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags, which must not meet those of another command."""
+  """Defines the flags; a function, since commands share some flag names."""
   config_flags.DEFINE_config_file('config', None, 'Model, data, strategies.')
   flags.DEFINE_integer('workers', None, "How many; default: the config's.")
   flags.DEFINE_string('link', None, "Preset or JSON file; default: config's.")
@@ -86,7 +87,7 @@ def main(
   """Prints what is known, what was tried, and what to use.
 
   Raises:
-    UserError: the flags or the config cannot be followed.
+    UserError: the flags or the config are not usable.
   """
   del argv
   given = flags.FLAGS
@@ -135,7 +136,7 @@ def _check_flags(given: flags.FlagValues) -> None:
 
 
 def _tell_unused(config: ConfigDict) -> None:
-  """Says what becomes of a given target and of exchanges beside computing."""
+  """Says that `advise` ignores config.target and config.overlap, if given."""
   if target := config.get('target'):
     console.say(
       f'advise does not use config.target={target:g}; its target is '
@@ -150,7 +151,7 @@ def _tell_unused(config: ConfigDict) -> None:
 
 
 def _put_link(config: ConfigDict) -> network.Link:
-  """The link that is asked about, which becomes that of the config."""
+  """Returns the link to advise on, and makes it the link of the config."""
   given = flags.FLAGS
   numbers = given.latency_s, given.bytes_per_s
   link = advise.chosen_link(given.link, *numbers, config)
@@ -169,7 +170,7 @@ def _told(link: network.Link) -> str:
 
 
 def _show_steps(found: list[Forecast], link: network.Link) -> None:
-  """Seconds of a step, as a table and as a picture, if they are wanted."""
+  """Shows the seconds of a step as a table and as a figure, if requested."""
   given = flags.FLAGS
   if given.table or given.minutes <= 0:
     advise_pilots.show('Seconds of a step', rows(found, link))

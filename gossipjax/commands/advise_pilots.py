@@ -1,4 +1,4 @@
-"""The part of `advise` that tries: trains pilots and prints what they say."""
+"""The part of `advise` that trains pilots, short trials, and prints results."""
 
 import hashlib
 import math
@@ -46,7 +46,7 @@ def attempt(
   interrupted: Callable[[], bool],
   again: str,
 ) -> None:
-  """Trains pilots, prints their table and what to use."""
+  """Trains pilots, and prints their table and the recommendation."""
   given = flags.FLAGS
   digest = hashlib.sha1(config.to_json().encode()).hexdigest()[:6]
   place = given.workdir or f'runs/advise-{name}-{digest}'
@@ -95,9 +95,11 @@ def _rounds(
   bench: pilots.Bench,
   again: str,
 ) -> tuple[list[list[Rank]], str]:
-  """Ranks of each round that the time allows, and who is in none of the last.
+  """Trains pilots in as many rounds as the time allows.
 
-  None after a sentence if there is no time for a round.
+  Returns:
+    The ranks of each round, and a text on the strategies without a pilot in the
+    last round. If no round was possible, it prints why and returns ([], '').
   """
   minutes, full = flags.FLAGS.minutes, configs[DENSE].steps
   until = time.monotonic() + 60 * minutes
@@ -135,7 +137,7 @@ def _rounds(
 def _tried(
   configs: Mapping[str, ConfigDict], better: Sequence[Forecast]
 ) -> list[str]:
-  """All-reduce and those with a whole period within the shortest pilot."""
+  """All-reduce, and the strategies whose period fits in the shortest pilot."""
   least = pilot_plan.least_steps(configs[DENSE].steps)
   names = [DENSE]
   for f in better:
@@ -150,7 +152,7 @@ def _tried(
 
 
 def _first(dense: ConfigDict) -> Pilot:
-  """The pilot that is timed."""
+  """The all-reduce pilot that is timed to plan the others."""
   rate = float(f'{dense.optimizer.learning_rate:.3g}')
   steps = pilot_plan.least_steps(dense.steps)
   return Pilot(Candidate(DENSE, rate), steps, dense.seed)
@@ -159,7 +161,7 @@ def _first(dense: ConfigDict) -> Pilot:
 def untried(
   found: list[Forecast], link: network.Link, again: str, minutes: float
 ) -> str:
-  """What to use without pilots, and the command that trains them."""
+  """Says what to use if no pilots were trained, and which command does so."""
   known = recommendation.by_known(found, link)
   said = (
     f'{known} To try it on your config:'
@@ -170,7 +172,7 @@ def untried(
 
 
 def _with_minutes(again: str, minutes: float) -> str:
-  """The command with other minutes."""
+  """Returns the command with another value of --minutes."""
   words = iter(shlex.split(again))
   kept = []
   for word in words:

@@ -36,16 +36,16 @@ def start(
   """Parses a command's flags and runs it, or prints its help.
 
   Args:
-    doc: what the command does, the beginning of its help.
+    doc: what the command does; the help begins with it.
     define_flags: defines the flags of the command.
     main: see `console.guarded`.
     words: flags and config overrides.
     again: see `console.guarded`.
     shared: modules whose flags the help shows too.
-    positional: how many words may be no flags.
+    positional: the largest number of words that are not flags.
   """
   streams.prepare()
-  logging.set_verbosity(logging.ERROR)  # ml_collections warns, then we say it.
+  logging.set_verbosity(logging.ERROR)  # Our message replaces its warning.
   words = joined(words)
   sys.argv = [sys.argv[0], *joined(sys.argv[1:])]  # ml_collections looks there.
   try:
@@ -64,7 +64,7 @@ def start(
 
 
 def _flag_lines(modules: Sequence[str]) -> Iterator[str]:
-  """The help of each flag: its name, what it is, its default."""
+  """Yields the help of each flag: its name, its meaning and its default."""
   defined = flags.FLAGS.flags_by_module_dict()
   for name in modules:
     # DEFINE_config_file gives its flag to a module of ml_collections.
@@ -80,13 +80,13 @@ def parse(argv: list[str], positional: int = 0) -> list[str]:
   Args:
     argv: the program's name, flags (with hyphens or underscores) and config
       overrides.
-    positional: how many words may be no flags.
+    positional: the largest number of words that are not flags.
 
   Returns:
-    The program's name and the words that are no flags.
+    The program's name and the words that are not flags.
 
   Raises:
-    SystemExit: with 2, after a sentence about what is wrong.
+    SystemExit: with 2, after a message about what is wrong.
   """
   given = argv
   argv, of_optimizer = new_optimizer.take(argv)
@@ -127,9 +127,12 @@ def _with_underscores(name: re.Match[str]) -> str:
 
 
 def again(words: Sequence[str]) -> str:
-  """The command that repeats a run elsewhere, by the words of its command line:
-  its config, and what changes it; of several processes with a new folder, which
-  they need, or '' if the words do not say how many they are."""
+  """Returns the command that repeats a run in another folder.
+
+  It has the words of the run's command line that name or change the config. For
+  several processes it also names a new folder, which they need; it is '' if
+  the words do not say how many processes there are.
+  """
   words = joined(words)
   kept = [word for word in words if word.startswith('--config')]
   alone = sys.argv[0].endswith('run.py')
@@ -144,7 +147,7 @@ def again(words: Sequence[str]) -> str:
 
 
 def _value(flag: str, words: Sequence[str]) -> str:
-  """What the last of these words says of a flag; '' if none does."""
+  """The value that the last word about a flag gives it; '' if there is none."""
   pairs = zip(words, [*words[1:], ''], strict=True)
   found = [
     value if equals else following

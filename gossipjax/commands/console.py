@@ -1,7 +1,7 @@
-"""How every command ends: signals, sentences and exit codes.
+"""How every command ends: signals, messages and exit codes.
 
-A user's mistake ends in one sentence and exit code 2, a signal in a checkpoint
-and exit code 128 plus its number.
+After a user's mistake, a command prints one sentence and exits with code 2.
+After a signal, it writes a checkpoint and exits with 128 plus the signal.
 """
 
 import os
@@ -33,9 +33,9 @@ Main = Callable[[list[str], Any], None]  # (argv, signals) -> None.
 
 
 class Signals:
-  """Remembers a SIGINT, SIGTERM or SIGHUP until a step is done.
+  """Remembers a SIGINT, SIGTERM or SIGHUP until the current step is done.
 
-  A second one kills.
+  A second signal of the same kind ends the process at once.
   """
 
   def __init__(self):
@@ -46,7 +46,7 @@ class Signals:
     del frame
     self.received = number
     signal.signal(number, signal.SIG_DFL)
-    if sys.stderr.isatty():  # A log wants the one line at the end.
+    if sys.stderr.isatty():  # In a log, the line at the end is enough.
       say('Stopping after this step; a second signal stops at once.')
 
   def __call__(self) -> bool:
@@ -54,25 +54,25 @@ class Signals:
 
 
 def say(sentence: str) -> None:
-  """One line on stderr; a value in it cannot command the terminal."""
+  """Prints one line on stderr, without control characters of the terminal."""
   line = ' '.join(sentence.split())
   line = ''.join(c if c.isprintable() else '?' for c in line)
   streams.tell(line)
 
 
 def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
-  """`main` that ends a user's mistake, a full disk or a signal in a sentence.
+  """Wraps `main`: a mistake, a full disk or a signal ends it with one sentence.
 
   Args:
-    main: takes the words that are no flags, and a callable that says whether
+    main: takes the words that are not flags, and a callable that says whether
       a signal asked to stop.
-    again: the flag or command that continues a stopped run. None if there is
-      none: a signal then ends the process at once, after its open files are
-      closed, and the second argument of `main` is None.
+    again: the flag or command that continues a stopped run. None if nothing can
+      continue it: a signal then ends the process at once, after its open files
+      are closed, and the second argument of `main` is None.
   """
 
   def run(argv):
-    # Orbax tells all it does, and logs the errors that it raises.
+    # Orbax logs everything that it does, also the errors that it raises.
     logging.set_verbosity(logging.ERROR if _DEBUG.value else logging.FATAL)
     sys.unraisablehook = _unless_too_late
     try:
@@ -105,14 +105,14 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
 
 
 def workdir(name: str) -> pathlib.Path:
-  """The folder of --workdir, or a new one, which is told if it is stopped."""
+  """The folder of --workdir, or a new one, named if the command is stopped."""
   flag = flags.FLAGS['workdir']
   flag.value = flag.value or f'runs/{name}-{time.strftime("%Y%m%d-%H%M%S")}'
   return pathlib.Path(flag.value).expanduser()
 
 
 def _named(again: str | None) -> str | None:
-  """How to continue, with the folder if nobody has named it."""
+  """How to continue a run, with its folder if the user has not named one."""
   if not again or 'workdir' not in flags.FLAGS:
     return again
   flag = flags.FLAGS['workdir']
@@ -123,7 +123,7 @@ def _named(again: str | None) -> str | None:
 
 
 def _about_files(error: OSError, again: str | None) -> str:
-  """A sentence about a file system; errors of open files name no path."""
+  """A message about a file system error, which may lack the file's path."""
   given = flags.FLAGS.flag_values_dict()
   workdir = given.get('workdir', 'the output') or '--workdir'
   remedy = f'{_named(again)} continues' if again else 'run the command again'
@@ -131,7 +131,7 @@ def _about_files(error: OSError, again: str | None) -> str:
 
 
 def _explain(error: Exception) -> None:
-  """Refuses if what the machine lacks is to blame."""
+  """Ends with a message if memory ran out, or a GPU caused the error."""
   if isinstance(error, MemoryError) or 'RESOURCE_EXHAUSTED' in str(error):
     refuse(
       'There is not enough memory; a smaller model, fewer workers or a '
@@ -167,8 +167,8 @@ def _end(number: int, frame: Any) -> None:
 
 
 def _default_signals() -> None:
-  """Restores the handlers of the system in a fork: a library that ends it by a
-  signal must not close the files of the parent."""
+  """Restores the system's signal handlers in a forked process: when a library
+  ends it by a signal, it must not close the files of its parent."""
   for number in _SIGNALS:
     if signal.getsignal(number) is _end:
       signal.signal(number, signal.SIG_DFL)
@@ -178,13 +178,13 @@ os.register_at_fork(after_in_child=_default_signals)
 
 
 def _unless_too_late(error, show=sys.unraisablehook):
-  # When one write of a checkpoint fails, others report to a closed event loop.
+  # When one write of a checkpoint fails, later ones find a closed event loop.
   if str(error.exc_value) != 'Event loop is closed':
     show(error)
 
 
 def refuse(sentence: str, error: Exception, code: int = MISTAKE) -> NoReturn:
-  """Ends the process with a sentence, and a traceback if --debug is given."""
+  """Ends the process with a message, and a traceback if --debug is given."""
   if any(_ASKS.fullmatch(word) for word in sys.argv):  # Flags may be wrong.
     traceback.print_exception(error)
   say(sentence)

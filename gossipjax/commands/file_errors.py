@@ -1,8 +1,8 @@
-"""Sentences about a file system that is full, read-only or broken."""
+"""Error messages about a file system that is full, read-only or broken."""
 
 import errno
 
-# By error, what is wrong and what to do; `again` says how to continue.
+# For each error, what is wrong and what to do; `again` says how to continue.
 _MENDABLE = {
   errno.ENOSPC: 'the disk is full; make room, then {again}.',
   errno.EDQUOT: 'the disk quota is used up; make room, then {again}.',
@@ -20,10 +20,10 @@ _MENDABLE = {
 
 
 def told(error: OSError, again: str = '') -> str:
-  """What is wrong and what to do; '' if a user cannot mend it.
+  """Returns what is wrong and what to do; '' for an error not listed here.
 
   Args:
-    error: of the file system.
-    again: how to continue, the end of some sentences.
+    error: raised by an operation on files.
+    again: how to continue, which ends some of the messages.
   """
   return _MENDABLE.get(error.errno or 0, '').format(again=again)

@@ -1,4 +1,4 @@
-"""Sentences about what flags, ml_collections and a config file raise."""
+"""Error messages for what flags, ml_collections and a config file raise."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ from gossipjax.errors import closest, nearest
 
 
 def of_file(error: Exception, words: Sequence[str]) -> str:
-  """A sentence about what ml_collections or a config file raises.
+  """Returns a message for an exception of ml_collections or a config file.
 
   Args:
     error: what it raised.
@@ -34,7 +34,7 @@ def _raised(what: str) -> str:
 
 
 def _about_key(error: Exception, words: Sequence[str]) -> str:
-  """A sentence about an unknown key, as ml_collections reports it."""
+  """Returns a message about a key that ml_collections reports as unknown."""
   told = str(error.args[0]) if error.args else ''
   if "'get_config'" in told:
     return NO_CONFIG
@@ -58,7 +58,7 @@ def _about_key(error: Exception, words: Sequence[str]) -> str:
 
 
 def _about_part(parents: list[str], key: str, words: Sequence[str]) -> str:
-  """A sentence about a key that a part of the config has not."""
+  """Returns a message about a key that is missing in a part of the config."""
   part: Any = _loaded(words)
   for parent in parents:
     part = part.get(parent) if isinstance(part, ConfigDict) else None
@@ -75,9 +75,9 @@ def _about_part(parents: list[str], key: str, words: Sequence[str]) -> str:
 
 
 def _loaded(words: Sequence[str]) -> Any:
-  """The config of --config without overrides."""
+  """Loads the config of --config again, without overrides."""
   alone = [word for word in words if word.startswith('--config=')][:1]
-  before, sys.argv = sys.argv, [sys.argv[0], *alone]  # ml_collections looks.
+  before, sys.argv = sys.argv, [sys.argv[0], *alone]  # ml_collections reads it.
   try:
     fresh = flags.FlagValues()
     config_flags.DEFINE_config_file('config', flag_values=fresh)
@@ -90,12 +90,12 @@ def _loaded(words: Sequence[str]) -> Any:
 def of_words(
   error: Exception, words: Sequence[str], positional: int = 0
 ) -> str:
-  """A sentence about words that absl or ml_collections does not take.
+  """Returns a message about words that absl or ml_collections refuses.
 
   Args:
     error: what they raised.
     words: of the command line.
-    positional: how many words may be no flags.
+    positional: the largest number of words that are not flags.
   """
   overrides = [word for word in words if word.startswith('--config.')]
   if overrides and not any(w.startswith('--config=') for w in words):
@@ -130,7 +130,7 @@ def _ours() -> list[str]:
   return [f'--{name.replace("_", "-")}' for name in names if '.' not in name]
 
 
-# Of what a config file has to do.
+# Messages about what a config file has to do.
 NO_CONFIG = (
   'The config file needs a function get_config() that returns a ConfigDict, as '
   'gossipjax.config.defaults.get_config() does.'
@@ -149,7 +149,7 @@ def is_nothing(flag: Any) -> bool:
 
 
 def about_value(error: Exception) -> str:
-  """A sentence about a value of the wrong type, or about a config file."""
+  """Returns a message about a value of the wrong type, or a config file."""
   found = re.match(r'flag --(.+?)=(.*?): ', str(error))
   if found is not None and found[1] == 'config':
     # The file was found, but running it failed; its traceback comes first.
@@ -170,15 +170,15 @@ def about_value(error: Exception) -> str:
 
 
 def last_line(error: Exception) -> str:
-  """The message itself where a config file's traceback stands before it."""
+  """The message of an error, without a config file's traceback before it."""
   return _last(str(error).strip() or type(error).__name__).rpartition(
     'UserError: '
   )[2]
 
 
 def _last(text: str) -> str:
-  """The last line, or all lines about a field that takes another type: it may
-  be of a value that is shown on several ones."""
+  """The last line of a text; for a field of the wrong type all lines about it,
+  since its value may take several lines."""
   found = re.search(r"(\w+: )?Could not override field '.*", text, re.DOTALL)
   return ' '.join(
     (found[0] if found else text.strip().splitlines()[-1]).split()

@@ -3,11 +3,11 @@
     python -m gossipjax launch --processes=4 -- \\
         --config=configs/quickstart.py
 
-starts `python -m gossipjax run --distributed` four times, each with what
-follows `--`, and four workers unless --config.workers says otherwise. Their
-output comes through with the number of the process in front. SIGINT, SIGTERM
-and SIGHUP are passed on: all stop after the same step, with a checkpoint. When
-one process dies or hangs, all end; when the launcher is killed, they stop, too.
+starts `python -m gossipjax run --distributed` four times, each with the words
+after `--`, and with four workers unless --config.workers is given. Each line of
+output begins with the number of its process. SIGINT, SIGTERM and SIGHUP are
+passed on: all processes stop after the same step, with a checkpoint. When one
+process dies or hangs, all end; when the launcher is killed, they stop, too.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from gossipjax.distributed import launcher
 from gossipjax.distributed.constants import HEARTBEAT_S
 from gossipjax.errors import MISTAKE, UserError
 
-# Flags of `run` that tell a process of the others.
+# Flags of `run` that tell a process about the others; the launcher sets them.
 _OWN = 'distributed', 'coordinator', 'num_processes', 'process_id'
 
 
@@ -29,7 +29,7 @@ def start(words: Sequence[str]) -> None:
 
   Raises:
     SystemExit: with 0, or the exit code of the first process that failed; 2 if
-      so many cannot be started.
+      that many processes cannot be started.
   """
   streams.prepare()
   parser = argparse.ArgumentParser(
@@ -70,7 +70,7 @@ def start(words: Sequence[str]) -> None:
 
 
 def _devices(words: Sequence[str], processes: int) -> int:
-  """Of each process: those of its workers."""
+  """The number of devices of each process: those of all of its workers."""
   workers = _number('config.workers', words, processes)
   each = max(1, _number('config.devices_per_worker', words, 1))
   return workers * each // processes
@@ -88,5 +88,5 @@ def _given(flag: str, words: Sequence[str]) -> bool:
 
 
 def _form(flag: str) -> str:
-  """How a flag may be spelt, as a regular expression."""
+  """A regular expression of the ways to write a flag."""
   return '--?' + re.escape(flag).replace('_', '[-_]')

@@ -1,9 +1,9 @@
 """`--config.optimizer.KEY=VALUE` on the command line.
 
 KEY may be any argument of the optimizer, also one that the config leaves at its
-default. Another optimizer has other arguments: they replace those of the
-config's. Learning-rate keys are kept. A new schedule replaces its arguments,
-too.
+default. If another optimizer is named, its arguments replace those of the
+config's optimizer, except that the learning-rate keys are kept. A new schedule
+replaces the arguments of the old one, too.
 """
 
 import inspect
@@ -22,11 +22,12 @@ _COMMON = 'learning_rate', 'schedule', 'warmup_steps', 'boundaries'
 
 
 def take(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-  """Parts words that set keys of the optimizer from all others.
+  """Separates the words that set keys of the optimizer from all other words.
 
   Returns:
-    The others, and the texts by key. Keys that every optimizer has are among
-    the others, unless a word names another optimizer or schedule.
+    The other words, and the value of each key as text. Words for the keys that
+    every optimizer has stay among the others, unless a word names another
+    optimizer or schedule.
   """
   another = f'{_KEY}name=', f'{_KEY}schedule.'
   is_new = any(word.startswith(another) for word in words)
@@ -44,12 +45,12 @@ def put(
 
   Args:
     config: of a run or a comparison.
-    given: as from `take`.
-    follow: whether a `look_ahead` that is the Nesterov momentum before becomes
-      the new one.
+    given: value texts by key, from `take`.
+    follow: whether a `look_ahead` that equals the old Nesterov momentum changes
+      to the new one.
 
   Raises:
-    UserError: there is no such optimizer or argument, or a value has another
+    UserError: there is no such optimizer or argument, or a value has the wrong
       type.
   """
   if not given:
@@ -82,7 +83,7 @@ def put(
 
 
 def _follow(config: ConfigDict, before: ConfigDict) -> None:
-  """Strategies that look ahead by the momentum before do so by the new one."""
+  """Sets `look_ahead` to the new momentum where it was the old momentum."""
   for run in (config, *(config.get('variants') or {}).values()):
     own = (run.get('optimizer') or {}) if run is not config else {}
     if 'name' in (run.get('strategy') or {}) and 'name' not in own:
@@ -92,8 +93,8 @@ def _follow(config: ConfigDict, before: ConfigDict) -> None:
 
 def _settings(name: str) -> dict[str, Any]:
   """Arguments of an optimizer and their defaults. Tuples, such as Muon's
-  coefficients, and functions, such as Adopt's limit, are set in a config file.
-  """
+  coefficients, and functions, such as Adopt's limit, are left out: they have to
+  be set in a config file."""
   function = optimizers.function(name)
   known = inspect.signature(function).parameters
   return {
@@ -104,7 +105,7 @@ def _settings(name: str) -> dict[str, Any]:
 
 
 def _set_schedule(config: ConfigDict, given: Mapping[str, str]) -> None:
-  """`schedule=NAME`, or `schedule.name=NAME schedule.KEY=VALUE ...`."""
+  """Applies `schedule=NAME`, or `schedule.name=NAME schedule.KEY=VALUE ...`."""
   parts = {
     key.removeprefix('schedule.'): value(text)
     for key, text in given.items()

@@ -1,10 +1,10 @@
 """`--config.task.name=NAME` and `.strategy.name=NAME` on the command line, also
 those of a variant, `--config.variants.VARIANT.strategy.name=NAME`.
 
-Another task or strategy has other arguments: they replace those of the
-config's, and can be set beside its name. `look_ahead` becomes the Nesterov
-momentum of the optimizer unless it is set. Optimizers keep some of theirs, see
-`new_optimizer`.
+The arguments of the named task or strategy replace those of the one in the
+config, and can be set in the same command. `look_ahead` becomes the Nesterov
+momentum of the optimizer unless it is set. For optimizers, which keep some
+arguments, see `new_optimizer`.
 """
 
 import ast
@@ -30,10 +30,10 @@ _NAMES = re.compile(
 
 
 def take(words: Sequence[str]) -> tuple[list[str], Given]:
-  """Parts words that set keys of a part which is named, from all others.
+  """Separates the words about parts that a word names from all other words.
 
   Returns:
-    The others, and for each part that a word names the texts by key.
+    The other words, and for each such part the value of each key as text.
   """
   others, found = list(words), {}
   for part in dict.fromkeys(m[1] for m in map(_NAMES.match, words) if m):
@@ -49,7 +49,7 @@ def put(config: ConfigDict, given: Given) -> None:
   """Puts the parts that `take` found into a config.
 
   Raises:
-    UserError: there is no such part or argument, or a value has another type.
+    UserError: there is no such part or argument, or a value has the wrong type.
   """
   for path, texts in given.items():
     *of_variant, part = path.split('.')
@@ -94,7 +94,7 @@ def set_key(fresh: ConfigDict, part: str, key: str, text: str) -> None:
   """Sets a key of a part, or of a part within it, such as compressor.density.
 
   Raises:
-    UserError: there is no such key, or its value has another type.
+    UserError: there is no such key, or its value has the wrong type.
   """
   *parents, last = key.split('.')
   place: Any = fresh
@@ -113,7 +113,8 @@ def set_key(fresh: ConfigDict, part: str, key: str, text: str) -> None:
 
 
 def value(text: str) -> Any:
-  """A literal of Python, `true` or `false` as absl has it, or the text."""
+  """Reads a text as a Python literal, or as absl's `true` or `false`; any other
+  text is returned as it is."""
   if text.lower() in ('true', 'false'):
     return text.lower() == 'true'
   try:

@@ -4,11 +4,11 @@
     python -m gossipjax report runs/a runs/b --out=both.html
     python -m gossipjax report runs/mine --target_share=0.95 --out=easier.html
 
-Reads what a run has left in its workdir, also while it is running: then the
-table has the variants that are finished. Prints the answer and the table. Of
-several workdirs that train the same thing it makes one page, --out, and writes
-nothing else; likewise for another target than that of the config: a score,
---target, or a share of the best score of all-reduce, --target_share.
+Reads the workdir of a run, also while it is running: the table then has the
+variants that are finished. Prints the answer and the table. From several
+workdirs of the same task and settings it makes one page, --out, and writes
+nothing else. It does the same for a target that differs from the config's: a
+score (--target), or a share of all-reduce's best score (--target_share).
 """
 
 import pathlib
@@ -23,16 +23,16 @@ from gossipjax.comparison.targets import asking_for
 from gossipjax.config import ranges
 from gossipjax.errors import UserError, require
 
-MOST = 1000  # Workdirs.
+MOST = 1000  # Workdirs in one command.
 
 
 def start(words: Sequence[str]) -> None:
-  """Reports as the words after `report` say."""
+  """Runs `report` with the words that follow it on the command line."""
   command_line.start(__doc__, define_flags, main, words, positional=MOST)
 
 
 def define_flags() -> None:
-  """Defines the flags, which must not meet those of another command."""
+  """Defines the flags; a function, since commands share some flag names."""
   flags.DEFINE_string(
     'out', 'report.html', 'The page of several workdirs, or of another target.'
   )
@@ -79,7 +79,7 @@ def main(argv: Sequence[str], interrupted: Any) -> None:
 
 
 def _goal() -> dict[str, float]:
-  """The target that is asked for, as keys of a config; {} if none is."""
+  """The target that the flags ask for, as config keys; {} if they do not."""
   target, share = flags.FLAGS.target, flags.FLAGS.target_share
   if target is not None and share is not None:
     raise UserError('Give --target or --target_share, not both.')

@@ -15,7 +15,7 @@ A config is a Python file of yours:
       config.variants = defaults.variants(dense='all_reduce', sparse='topk')
       return config
 
-Each key that it has can be changed here, as --config.steps=50.
+The command line can change every key of the config, as in --config.steps=50.
 """
 
 import json
@@ -39,11 +39,11 @@ from gossipjax.results import reservation
 from gossipjax.training import inner
 from gossipjax.training.run import devices
 
-LONG_S = 60  # Of a training that is worth a hint.
+LONG_S = 60  # Shortest training after which to show how to be faster.
 
 
 def start(words: Sequence[str]) -> None:
-  """Trains as the words after `run` say."""
+  """Runs `run` with the words that follow it on the command line."""
 
   def begin(argv, interrupted):
     main(argv, interrupted, command_line.again(words))
@@ -59,7 +59,7 @@ def start(words: Sequence[str]) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags, which must not meet those of another command."""
+  """Defines the flags; a function, since commands share some flag names."""
   config_flags.DEFINE_config_file(
     'config',
     None,
@@ -80,7 +80,7 @@ def main(
   """Trains and prints the answer and the table.
 
   Raises:
-    UserError: the flags or the config cannot be followed.
+    UserError: the flags or the config are not usable.
   """
   del argv
   given = flags.FLAGS
@@ -131,10 +131,10 @@ def _check_together(given: flags.FlagValues) -> None:
 
 
 def _given(config: ConfigDict) -> dict[str, Any]:
-  """What all processes have to be given."""
+  """The config and the flags that must be the same in all processes."""
   names = ('workdir', 'resume', 'num_processes')
   told = {f'--{name}': flags.FLAGS[name].value for name in names}
-  # Its name may be another one on each host.
+  # The name of an interface may differ between hosts.
   told['--interface'] = 'NAME' if flags.FLAGS['interface'].value else 'nothing'
   return {'config': json.loads(config.to_json())} | told
 
@@ -156,7 +156,7 @@ def _emulate_worker(config: ConfigDict) -> None:
 
 
 def _say_how_to_be_faster(seconds: float) -> None:
-  """A hint after a long training on emulated devices."""
+  """Shows a hint after a long training on emulated devices."""
   emulated = jax.default_backend() == 'cpu' and jax.device_count() > 1
   if emulated and seconds > LONG_S and (hint := allocator.hint()):
     console.say(hint)

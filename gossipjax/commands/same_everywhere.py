@@ -1,4 +1,4 @@
-"""Processes that train together have to be given the same."""
+"""Checks that processes that train together have the same config and flags."""
 
 import json
 from collections.abc import Mapping
@@ -14,14 +14,15 @@ from gossipjax.results import reservation
 
 
 def check(given: Mapping[str, Any]) -> None:
-  """Checks that all processes were given the same; alone, does nothing.
+  """Checks that all processes were given the same; a single one checks nothing.
 
   Args:
-    given: by name, for JSON: the config, and flags that have to agree.
+    given: what has to agree, by name and as JSON: the config, and some flags.
 
   Raises:
-    UserError: a process was given something else than the first; on these two.
-    SystemExit: on the others.
+    UserError: in process 0, and in the first process that was given something
+      else; names the difference.
+    SystemExit: in the other processes, if there is a difference.
   """
   if not processes.distributed():
     return
@@ -37,7 +38,7 @@ def check(given: Mapping[str, Any]) -> None:
 
 
 def _gathered(text: str) -> list[str]:
-  """The texts of all processes."""
+  """Gathers the texts of all processes, in their order."""
   mine = np.frombuffer(text.encode(), np.uint8)
   sizes = multihost_utils.process_allgather(np.int32(mine.size))
   padded = np.zeros(sizes.max(), np.uint8)

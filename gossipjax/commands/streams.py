@@ -1,4 +1,4 @@
-"""Output that is closed or full, has no reader, or knows few characters."""
+"""Output that is closed or full, has no reader, or lacks some characters."""
 
 import os
 import select
@@ -7,7 +7,7 @@ from typing import TextIO
 
 
 def prepare() -> None:
-  """Opens what is closed, to nowhere; shows '?' for what has no character."""
+  """Opens closed streams to the null device; unknown characters become '?'."""
   for name in ('stdout', 'stderr'):
     stream = getattr(sys, name)
     if stream is None:
@@ -17,7 +17,7 @@ def prepare() -> None:
 
 
 def nobody_reads() -> bool:
-  """Whether whoever read the output has gone; then it goes to nowhere."""
+  """Whether the reader of stdout has gone; stdout is then discarded."""
   pipe = select.poll()
   pipe.register(sys.stdout.fileno(), 0)
   gone = any(event & select.POLLERR for _, event in pipe.poll(0))
@@ -27,7 +27,7 @@ def nobody_reads() -> bool:
 
 
 def tell(line: str) -> None:
-  """A line on stderr. If it is lost nothing ends, and later ones are, too."""
+  """Prints a line on stderr; after a failure, this and later lines are lost."""
   try:
     print(line, file=sys.stderr, flush=True)
   except OSError:  # A full disk, or nobody reads.

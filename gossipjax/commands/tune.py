@@ -1,15 +1,15 @@
-"""Tunes every variant equally: each tries as many points of the same grid.
+"""Tunes every variant equally: each tries the same number of grid points.
 
     python -m gossipjax tune --config=configs/fashion_mnist.py --seeds=3 \\
         --grid=optimizer.learning_rate=0.02,0.05,0.1 --workdir=runs/tuned
     python -m gossipjax run --config=runs/tuned/tuned.py
 
---budget=N is a number of points per variant. Each point is trained with every
-seed on a part of the training set and judged by the last tenth of it
-(`split.validation`), or by the task's own validation examples; the test set is
-not looked at. Leaves trials.md, trials.csv and tuned.py, a config with the best
+--budget=N limits the points per variant. Each point is trained with every seed
+on a part of the training set and scored on the last tenth of it
+(`split.validation`), or on the task's own validation examples; the test set is
+not used. Writes trials.md, trials.csv and tuned.py, a config with the best
 values. Finished trials are not run again, even if the grid grows: the same
-command goes on with those that are left.
+command continues with the trials that are left.
 """
 
 import shlex
@@ -28,14 +28,14 @@ from gossipjax.tuning import grid, trials, tune
 
 
 def start(words: Sequence[str]) -> None:
-  """Tunes as the words after `tune` say."""
+  """Runs `tune` with the words that follow it on the command line."""
   command_line.start(
     __doc__, define_flags, main, words, again='the same command'
   )
 
 
 def define_flags() -> None:
-  """Defines the flags, which must not meet those of another command."""
+  """Defines the flags; a function, since commands share some flag names."""
   config_flags.DEFINE_config_file('config', None, 'The comparison to tune.')
   flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE')
   flags.DEFINE_integer('seeds', 3, 'Seeds of each point.')
@@ -56,7 +56,7 @@ def main(argv: Sequence[str], interrupted: Callable[[], bool]) -> None:
   """Runs the trials and prints trials.md.
 
   Raises:
-    UserError: the flags, the grid or the config cannot be followed.
+    UserError: the flags, the grid or the config are not usable.
   """
   del argv
   if processes.distributed():

@@ -1,5 +1,5 @@
-"""Words of a command line: writes each override of the config as one word, and
-refuses those without effect."""
+"""Writes each config override of a command line as one word, and refuses
+overrides without effect."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,13 +10,14 @@ from gossipjax.errors import UserError
 
 
 def joined(words: Sequence[str]) -> list[str]:
-  """`--config.KEY VALUE`, `--config.KEY`, `--noconfig.KEY` and one hyphen as
-  `--config.KEY=VALUE`, which takes True for a bare key and False after `no`.
+  """Writes all forms of an override as `--config.KEY=VALUE`.
 
-  --config=FILE comes first, since ml_collections wants it before overrides.
+  The forms are `--config.KEY VALUE`, `--config.KEY` (True), `--noconfig.KEY`
+  (False), and those with one hyphen. --config=FILE comes first, since
+  ml_collections needs it before overrides.
 
   Args:
-    words: without the program's name. Those after `--` stay as they are.
+    words: without the program's name. Words after `--` stay as they are.
   """
   found = list(_joined(iter(words)))
   end = found.index('--') if '--' in found else len(found)
@@ -48,15 +49,15 @@ def _joined(words: Iterator[str]) -> Iterator[str]:
 
 
 def check_used(words: Sequence[str], config: ConfigDict) -> None:
-  """Refuses overrides of keys that every variant sets itself, and those of a
-  variant that change another one, too.
+  """Refuses overrides that have no effect, since every variant sets the key
+  itself, and overrides of one variant that change another one, too.
 
   Args:
-    words: of `joined`.
+    words: as `joined` returns them.
     config: with the overrides.
 
   Raises:
-    UserError: one is; names the key, and where it can be set.
+    UserError: there is such an override; names its key, and a remedy.
   """
   variants = dict(config.get('variants') or {})
   first = next(iter(variants), '')
@@ -84,7 +85,7 @@ def check_used(words: Sequence[str], config: ConfigDict) -> None:
 
 
 def _check_alone(key: str, variants: Mapping[str, Any]) -> None:
-  """Refuses a key in a dict that variants share, one for ml_collections."""
+  """Refuses a key of a dict that two variants share: it would change both."""
   _, name, *keys = key.split('.')
   mine, others = variants.get(name), {**variants, name: None}
   for part in keys:
@@ -104,7 +105,8 @@ def _check_alone(key: str, variants: Mapping[str, Any]) -> None:
 
 
 def _brought(changes: Any, keys: Sequence[str]) -> str:
-  """What of a key a variant replaces: the key, or a part that it names; ''."""
+  """The key, or the named part around it, that a variant's changes replace; ''
+  if they leave the key as it is."""
   for depth, key in enumerate(keys):
     is_part = isinstance(changes, Mapping | ConfigDict)
     if not is_part or (depth and 'name' in changes):

@@ -1,11 +1,12 @@
 """The config boundary: keys, values, and names that become functions.
 
-training/optimizer.py, training/schedules.py and executors.py resolve their own.
+training/optimizer.py, training/schedules.py and executors.py resolve names of
+their own.
 
 arguments      calls a function with the arguments of a config; parts by name
-in_python_arguments  the same of functions that are called in Python
+in_python_arguments  the same for functions that are called from Python
 parts          arguments that are a name with arguments of its own
-given_arguments  those that are not the defaults of a strategy, in words
+given_arguments  the arguments of a strategy that are not defaults, as text
 own_functions  functions of the user's own, by the name 'module:function'
 optimizers     the optimizers that a config names
 resolve        the tasks, strategies and links that a config names

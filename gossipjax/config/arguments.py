@@ -1,4 +1,4 @@
-"""The arguments of functions that a config can set, and how it sets them."""
+"""Finds the arguments that a config can set, and calls functions with them."""
 
 import inspect
 import types
@@ -29,12 +29,13 @@ def _plain_types(annotation) -> tuple[type, ...]:
 def settings(function: Callable, **given: Any) -> dict[str, Any]:
   """The arguments of a function that a config can set, with their defaults.
 
-  An argument without a plain default is left out unless it is given. A default
-  of None, and a part such as a compressor, becomes a placeholder of its type.
+  An argument without a plain default is left out unless it is given. For a
+  default of None, or a part such as a compressor, there is a placeholder of the
+  argument's type.
 
   Args:
-    function: whose arguments.
-    **given: values in place of defaults.
+    function: the function whose arguments are listed.
+    **given: values that replace defaults.
 
   Raises:
     UserError: the function has no such argument.
@@ -62,7 +63,8 @@ def settings(function: Callable, **given: Any) -> dict[str, Any]:
 
 
 def _any_part(kind: type) -> dict[str, Any]:
-  """Placeholders for a name and for the arguments of all parts of a kind."""
+  """Placeholders for the name of a part of some kind, and for the arguments of
+  all parts of that kind."""
   found = {'name': config_dict.placeholder(str)}
   for function in PARTS[kind].values():
     for key, parameter in inspect.signature(function).parameters.items():
@@ -91,9 +93,9 @@ def call(
   """Calls a function with arguments from a config.
 
   Args:
-    function: to call; its annotations say which types it takes.
+    function: the function to call; its annotations give the allowed types.
     arguments: from the config.
-    key: of these arguments in the config, for error messages.
+    key: the config key that holds these arguments, for error messages.
     *positional: further arguments, which come first.
     seed: of the run; added to the function's own `seed`, if it has one, and to
       those of its parts.

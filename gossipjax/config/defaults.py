@@ -1,6 +1,6 @@
-"""Every key of a config, with its unit and default; builders for configs.
+"""Every config key with its unit and default; functions that build configs.
 
-`config.variants` turns a run into a comparison: names, and what each changes.
+`config.variants` makes a comparison: for each variant, its name and changes.
 """
 
 import json
@@ -15,61 +15,61 @@ from gossipjax.errors import UserError, nearest
 from gossipjax.simulation import cluster as machines
 from gossipjax.tasks import named, shares
 
-# How each worker computes and exchanges.
+# The devices of a worker, and whether it computes while it exchanges.
 _DEVICES = {
-  # Devices of each worker, which share its batch; 0: one device.
+  # Number of devices that share the batch of a worker; 0: one device.
   'devices_per_worker': 0,
-  # fsdp: each device holds a shard of the parameters; '': each holds all.
+  # fsdp: each device holds a shard of the parameters; '': all parameters.
   'inner': '',
-  # Between the devices of a worker, named as `link` is; '': nvlink.
+  # Link between the devices of a worker, given like `link`; '': nvlink.
   'inner_link': '',
-  'overlap': False,  # Late exchanges beside computing, see docs/hosts.md.
+  'overlap': False,  # Exchange while computing, see docs/hosts.md.
 }
-# To model communication with.
+# The links on which communication seconds are modelled.
 _LINKS = {
-  'link': '1gbe',  # A preset of network.py, or a JSON file.
-  # Within groups of workers (hierarchical), as `link`; '': `link`.
+  'link': '1gbe',  # A preset of network.py, a JSON file, or a dict of numbers.
+  # Link within groups of workers (hierarchical), given like `link`; '': `link`.
   'group_link': '',
 }
 
 
 def get_config(strategy: str = 'all_reduce') -> ConfigDict:
-  """One run of a strategy: an MLP on scikit-learn's digits."""
+  """Returns a config: one strategy trains an MLP on scikit-learn's digits."""
   method = resolve.strategy_config(strategy)
   momentum = 0.0 if 'own_momentum' in method else 0.9
-  rate = 0.001 if method.get('sign') else 0.1  # Signs make steps of its size.
+  rate = 0.001 if method.get('sign') else 0.1  # Each entry moves by the rate.
   return ConfigDict(
     {
       'workers': 8,
       **_DEVICES,
       'steps': 300,  # Local steps of each worker.
       'batch_size': 16,  # Examples per worker and step.
-      'seed': 0,  # Of all that is random; a strategy adds its own seed to it.
-      'seeds': (),  # Each variant with each of them, such as (0, 1, 2).
+      'seed': 0,  # Of all random numbers; strategies add a seed of their own.
+      'seeds': (),  # Train every variant with each, as (0, 1, 2); (): `seed`.
       'log_every': 20,  # Steps between two records.
-      'eval_every': 20,  # Steps between two held-out evaluations.
-      # The type that losses are computed in, such as bfloat16; '': that of the
-      # parameters, which stay as they are.
+      'eval_every': 20,  # Steps between held-out evaluations; 0: at the end.
+      # Type in which losses are computed, such as bfloat16; '': the type of the
+      # parameters, which keep their type in either case.
       'compute_dtype': '',
-      # Micro-batches of a worker's batch, one after the other; 0: at once.
+      # Micro-batches in a worker's batch (gradient accumulation); 0: one.
       'accumulate': 0,
-      # Steps between two exact means of the state of models (batch norm); 0: no
-      # mean in training, only for evaluation.
+      # Steps between two exact averages of the models' state (batch statistics)
+      # over all workers; 0: they are averaged for evaluation only.
       'state_period': 0,
       'checkpoint_every': 100,  # Steps between checkpoints; 0: at the end only.
-      # Loggers beside records.jsonl; each needs an extra of the same name.
+      # Loggers besides records.jsonl; each needs the pip extra of its name.
       'log': {'tensorboard': False, 'wandb': False},
-      'executor': 'auto',  # vmap, shard_map, pmap; auto: devices if enough.
-      'target': 0.0,  # Score to be reached; 0: a share of all-reduce's best.
-      'target_share': 0.99,  # Of a loss, 0.99 is one hundredth more.
-      'target_score': '',  # '': accuracy, else loss, else first by name.
+      'executor': 'auto',  # vmap, shard_map, pmap; auto: shard_map if possible.
+      'target': 0.0,  # Score to reach; 0: `target_share` of all-reduce's best.
+      'target_share': 0.99,  # For a loss, 0.99 means 1 % above the lowest.
+      'target_score': '',  # Name; '': accuracy, else loss, else first by name.
       **_LINKS,
-      # Machines of virtual time, see `cluster` below; {}: train in lock-step.
+      # Machines to simulate in virtual time, see `cluster`; {}: lock-step.
       'cluster': {},
-      'engine': '',  # ray: in real time, each worker in a process of its own.
-      'data': {'dir': ''},  # Else $GOSSIPJAX_DATA, else downloaded.
+      'engine': '',  # ray: each worker is a process, in real time; '': none.
+      'data': {'dir': ''},  # '': $GOSSIPJAX_DATA, else data are downloaded.
       'task': task('digits'),
-      'split': split('iid'),  # How examples are shared out and held out.
+      'split': split('iid'),  # Divides examples among workers; holds some out.
       'optimizer': optimizer(
         'sgd', learning_rate=rate, momentum=momentum, nesterov=momentum > 0
       ),
@@ -81,8 +81,8 @@ def get_config(strategy: str = 'all_reduce') -> ConfigDict:
 
 
 def filled(config: Mapping[str, Any]) -> dict[str, Any]:
-  """A config as JSON holds it, with defaults of the keys that it lacks, at any
-  depth: those that were added since its version."""
+  """Returns a config from JSON with defaults for all keys that it lacks, at any
+  depth, as they were added after its version of gossipjax."""
   found = _with_parts({**json.loads(get_config().to_json()), **config})
   if isinstance(variants := found['variants'], dict):
     found['variants'] = {name: _with_parts(v) for name, v in variants.items()}
@@ -90,7 +90,7 @@ def filled(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_parts(changes: Any) -> Any:
-  """What a config or a variant says, with all of each part it names."""
+  """Fills in defaults in the parts of a config, or of a variant's changes."""
   makers = {
     'split': split,
     'strategy': lambda name: (
@@ -111,7 +111,7 @@ def _with_parts(changes: Any) -> Any:
 
 
 def _whole(found: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-  """`found` with what it lacks of `known`, also in parts of both."""
+  """Returns `found` with the keys of `known` that it lacks, at any depth."""
   inside = {
     key: _whole(value, known[key])
     for key, value in found.items()
@@ -129,9 +129,9 @@ def task(name: str, **given: Any) -> ConfigDict:
   """`config.task` with every argument of that task.
 
   Args:
-    name: of a built-in task, or 'module:function': a function of yours that
+    name: a built-in task, or 'module:function' for a function of yours that
       returns a `gossipjax.Task`.
-    **given: arguments of the task's function in place of its defaults.
+    **given: arguments of the task's function that replace its defaults.
   """
   known = arguments.settings(resolve.task_function(name), **given)
   for key in ('data_dir', 'name'):  # Set by the run.
@@ -140,8 +140,8 @@ def task(name: str, **given: Any) -> ConfigDict:
 
 
 def split(name: str = 'iid', **given: Any) -> ConfigDict:
-  """`config.split` with every key of gossipjax/tasks/shares.py; a UserError
-  for any other one."""
+  """Returns `config.split` with every key of gossipjax/tasks/shares.py; any
+  other key raises a UserError."""
   known = arguments.settings(shares.share_out, name=name)
   for key in (key for key in given if key not in known):
     raise UserError(f'config.split has no key {key!r}{nearest(key, known)}')
@@ -152,9 +152,9 @@ def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
   """`config.optimizer`: an optax optimizer, its schedule and arguments.
 
   Args:
-    name: of optax or optax.contrib, or 'module:function'.
-    learning_rate: the highest.
-    **given: other keys, in place of defaults.
+    name: an optimizer of optax or optax.contrib, or 'module:function'.
+    learning_rate: the highest rate of the schedule.
+    **given: other keys, which replace defaults, and the optimizer's arguments.
 
   Raises:
     UserError: there is no such optimizer.
@@ -163,12 +163,12 @@ def optimizer(name: str, learning_rate: float, **given: Any) -> ConfigDict:
     {
       'name': name,
       'learning_rate': learning_rate,
-      # constant, cosine, piecewise; or any of optax by name. With arguments:
+      # constant, cosine, piecewise, or a schedule of optax. With arguments:
       # defaults.optimizer(..., schedule={'name': ..., ...}).
       'schedule': 'constant',
-      'warmup_steps': 0,  # Linear, from zero.
-      'boundaries': (),  # Of piecewise: steps at which the rate falls tenfold.
-      # Added to the aggregated gradient, if the optimizer has none of its own.
+      'warmup_steps': 0,  # Steps in which the rate rises linearly from zero.
+      'boundaries': (),  # For piecewise: steps that divide the rate by ten.
+      # Added to the aggregated gradient unless the optimizer applies it itself.
       'weight_decay': optimizers.weight_decay(name),
       **given,
     }
@@ -179,12 +179,12 @@ def variants(*names: str, **strategies: ConfigDict | str) -> ConfigDict:
   """`config.variants` of a comparison of strategies, in this order.
 
   Args:
-    *names: of strategies with their defaults, each the name of its variant.
-    **strategies: by the name of the variant, `config.strategy` or the name of
-      a strategy.
+    *names: strategies with default arguments; also the variants' names.
+    **strategies: for each name of a variant, a `config.strategy` or the name
+      of a strategy.
 
   Raises:
-    UserError: a name that no variant, or no strategy, has.
+    UserError: a variant cannot have such a name, or there is no such strategy.
   """
   chosen = {name: name for name in names} | strategies
   for name in strategies:

@@ -10,11 +10,11 @@ from gossipjax.errors import UserError
 
 
 def told(strategy: Mapping[str, Any]) -> str:
-  """Those that are not the strategy's defaults; '' if all are.
+  """Lists the arguments that differ from the strategy's defaults; '' if none.
 
   Args:
-    strategy: `config.strategy`, or a dict of it; of one that is not found, as
-      one of the user's own in another place, all arguments are told.
+    strategy: `config.strategy`, or a dict of it. All arguments are listed if
+      its function is not found, as that of a user in another folder.
   """
   try:
     defaults = resolve.strategy_config(strategy['name']).to_dict()
@@ -27,13 +27,13 @@ def told(strategy: Mapping[str, Any]) -> str:
 
 
 def _listed(arguments: dict[str, Any]) -> str:
-  """Those that have a value."""
+  """Joins the arguments that have a value: 'name=value, name=value'."""
   values = {name: _value(value) for name, value in arguments.items()}
   return ', '.join(f'{name}={v}' for name, v in values.items() if v)
 
 
 def _value(value: Any) -> str:
-  """A number or name; a part as its name, with its arguments; '' for none."""
+  """Formats a value: a part as NAME(arguments), None as '', others plainly."""
   if isinstance(value, dict):
     name = value.get('name') or ''
     inner = _listed({k: v for k, v in value.items() if k != 'name'})

@@ -1,4 +1,4 @@
-"""Arguments that are given in Python, checked as those of a config are."""
+"""Checks arguments given in Python as strictly as those of a config."""
 
 import functools
 import inspect
@@ -12,37 +12,37 @@ from gossipjax.aggregator import Strategy
 from gossipjax.config import arguments, resolve
 from gossipjax.errors import UserError
 
-# Their values are names, or dicts of numbers.
+# Keys whose value is the name of a link, or a dict of its numbers.
 LINKS = ('link', 'group_link', 'inner_link')
 _RAISES = 'Raises:\n  UserError: an argument is unknown, or no value for it.'
 
 
 class Made(Strategy):
-  """A strategy of `gossipjax.NAME(...)`, which can be made for other seeds.
+  """A strategy from `gossipjax.NAME(...)` that can be rebuilt for other seeds.
 
   Attributes:
-    again: makes it with a seed of a run added to its own. None after a
-      `_replace`, whose changes it does not know.
+    again: builds the strategy with a run's seed added to its own. None after
+      `_replace`, since a rebuilt strategy would lack the replaced fields.
   """
 
   again: Callable[[int], Strategy] | None = None
 
 
 def with_seed(strategy: Any, seed: int) -> Any:
-  """A strategy as a config of that seed has it, see `resolve.strategy`.
+  """Returns a strategy with a run's seed added to its own (`resolve.strategy`).
 
-  One that was built by hand, and anything else, stays as it is.
+  A strategy that was built by hand, or any other value, is returned unchanged.
   """
   again = getattr(strategy, 'again', None)
   return again(seed) if seed and again else strategy
 
 
 def strategy_function(name: str) -> Callable[..., Strategy]:
-  """The function of a strategy, for `gossipjax.NAME(...)`.
+  """Returns the function of a strategy, for `gossipjax.NAME(...)`.
 
-  It takes what a config takes, also names of parts, such as 'ring'.
-  `look_ahead` is 0 unless it is given, because a strategy does not see the
-  optimizer: it has to be the momentum of `optax.sgd(nesterov=True)`.
+  It takes the values that a config takes, also names of parts such as 'ring'.
+  `look_ahead` defaults to 0, because the function does not see the optimizer;
+  with `optax.sgd(nesterov=True)` it has to be the momentum.
 
   Raises:
     UserError: there is no such strategy.
@@ -84,10 +84,10 @@ def strategy_function(name: str) -> Callable[..., Strategy]:
 
 
 def setting(key: str, value: Any, default: Any) -> Any:
-  """The value of a key of a config; None is the default.
+  """Returns the value of a config key; None stands for the default.
 
   Raises:
-    UserError: it has another type.
+    UserError: the value has the wrong type.
   """
   value = default if value is None else _plain(value)
   kind = Mapping if isinstance(default, ConfigDict) else type(default)
@@ -112,7 +112,7 @@ def setting(key: str, value: Any, default: Any) -> Any:
 
 
 def _named(part: Any) -> Any:
-  """A strategy inside another: one that looks ahead as if it stood alone."""
+  """Gives a strategy inside another the same default `look_ahead`, 0."""
   given = {'name': part} if isinstance(part, str) else part
   name = given.get('name') if isinstance(given, Mapping) else ''
   if name not in resolve.STRATEGIES or not _looks_ahead(name):
@@ -125,5 +125,5 @@ def _looks_ahead(name: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-  """A scalar of NumPy as Python's."""
+  """Converts a NumPy scalar to Python's; returns other values unchanged."""
   return value.item() if isinstance(value, np.generic) else value

@@ -30,7 +30,7 @@ def function(name: str) -> Callable[..., optax.GradientTransformation]:
 
 
 def weight_decay(name: str) -> float:
-  """The default of an optimizer that has its own weight decay; else 0.
+  """The default weight decay of an optimizer; 0 if it takes no such argument.
 
   Raises:
     UserError: there is no such optimizer.

@@ -16,11 +16,11 @@ def find(name: str, options: Mapping[str, Any], key: str) -> Callable[..., Any]:
     name: a key of `options`, or 'module:function' of a module that Python
       finds from the current folder.
     options: functions by name.
-    key: of the config, for error messages.
+    key: the config key that holds the name, for error messages.
 
   Raises:
-    UserError: there is no such name, the module does not import, or has no
-      such function.
+    UserError: there is no such name, or the module cannot be imported or has
+      no such function.
   """
   if ':' not in str(name):
     return pick(name, options, key)
@@ -44,10 +44,10 @@ def find(name: str, options: Mapping[str, Any], key: str) -> Callable[..., Any]:
 
 
 def returned(found: Any, kind: type, key: str, name: str) -> Any:
-  """What a function returned, if it is of a kind.
+  """Checks that what a function returned has the right type, and returns it.
 
   Raises:
-    UserError: it is not; the sentence names the key and the function.
+    UserError: it has another type; the message names the key and function.
   """
   if not isinstance(found, kind):
     raise UserError(

@@ -1,4 +1,4 @@
-"""Arguments that a config gives as a name with arguments of its own."""
+"""Parts: arguments that a config gives as a name with arguments of its own."""
 
 import importlib
 import inspect
@@ -46,8 +46,8 @@ def _selections() -> dict[str, Callable[..., selections.Selection]]:
 
 
 def _levels() -> dict[str, Callable[..., Strategy]]:
-  """The strategies that can be a level of another one: all without levels, but
-  those that follow the optimizer's schedule, which a level does not know."""
+  """The strategies that can be a level of another one: those without levels and
+  without a `rate`, since a level does not know the optimizer's schedule."""
   found = {}
   for m in pkgutil.iter_modules(strategies.__path__):
     file = importlib.import_module(f'{strategies.__name__}.{m.name}')

@@ -1,8 +1,8 @@
 """The range of every numeric key of a config, with its unit.
 
-A key is looked up by its dotted path, then by its last name, which means the
-same wherever it occurs. Other keys, of functions of the user's own, take any
-finite number.
+A key is looked up by its last two names, then by its last name alone, which
+means the same wherever it occurs. Keys that are not listed, and those of the
+user's own tasks and strategies, take any finite number.
 """
 
 import math
@@ -16,13 +16,13 @@ COUNT = 2**31 - 1  # The largest integer of 32 bits.
 
 
 class Range(NamedTuple):
-  """Numbers that a key takes.
+  """The numbers that a key may take.
 
   Attributes:
     least, most: both belong to the range, unless `above` or `below` is set.
     unit: of the number; '' if it has none.
-    above: whether the number is above `least`.
-    below: whether it is below `most`.
+    above: whether the number must be greater than `least`.
+    below: whether the number must be less than `most`.
   """
 
   least: float
@@ -40,7 +40,7 @@ class Range(NamedTuple):
     return low and high
 
   def told(self, number: float) -> str:
-    """In words, for a number outside of it."""
+    """Describes the range, for an error about a number outside of it."""
     low = f'{"above" if self.above else "at least"} {self.least:g}'
     high = f'{"below" if self.below else "at most"} {self.most:.10g}'
     unit = f' ({self.unit})' if self.unit else ''
@@ -66,7 +66,7 @@ PERIODS = 'period', 'first_period', 'second_period', 'local_period'
 
 RANGES: Mapping[str, Range] = {
   # Of a run.
-  'workers': _count('workers', most=2**12 - 1),  # As traffic.Count multiplies.
+  'workers': _count('workers', most=2**12 - 1),  # Limit of traffic.Count.
   'devices_per_worker': _count('devices, 0 for one', least=0, most=4095),
   'steps': _count('steps'),
   'batch_size': _count('examples'),
@@ -162,7 +162,7 @@ RANGES: Mapping[str, Range] = {
 
 
 def of_key(key: str) -> Range:
-  """The range of a key, by its dotted path: of its last two names, or one."""
+  """The range of a dotted key: that of its last two names, or of the last."""
   names = key.split('.')
   return RANGES.get('.'.join(names[-2:])) or RANGES.get(names[-1], ANY)
 
@@ -172,12 +172,12 @@ def check(config: Mapping[str, Any], prefix: str = 'config.') -> None:
 
   Args:
     config: nested mappings, such as a ConfigDict.
-    prefix: of its keys, for error messages; ends in a dot.
+    prefix: path of the config's keys, for error messages; ends in a dot.
 
   Raises:
     UserError: a number is out of its range; names the key, range and unit.
   """
-  # Numbers of a task or strategy of one's own mean what they mean there.
+  # In a user's own task or strategy a listed name may mean something else.
   part = prefix.split('.')[-2] in ('task', 'strategy')
   own = part and ':' in str(config.get('name'))
   for key, value in config.items():

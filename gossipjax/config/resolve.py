@@ -22,10 +22,10 @@ STRATEGIES = tuple(m.name for m in pkgutil.iter_modules(strategies.__path__))
 
 
 def task_function(name: str) -> Callable[..., Task]:
-  """The function of a built-in task, or 'module:function'.
+  """Returns the function of a built-in task, or a user's 'module:function'.
 
   Raises:
-    UserError: there is none.
+    UserError: there is no such function.
   """
   return own_functions.find(name, named.TASKS, 'task.name')
 
@@ -49,10 +49,10 @@ def task(config: Mapping[str, Any], data_dir: str = '') -> Task:
 
 
 def strategy_function(name: str) -> Callable[..., Strategy]:
-  """The function of a strategy's name, or 'module:function'.
+  """Returns the function of a strategy, or a user's 'module:function'.
 
   Raises:
-    UserError: there is none.
+    UserError: there is no such function.
   """
   if ':' in str(name):
     return own_functions.find(name, {}, 'strategy.name')
@@ -87,9 +87,9 @@ def strategy(
 
   Args:
     config: `config.strategy`.
-    rate: the schedule of the optimizer, for strategies with that argument.
-    seed: of the run, `config.seed`; added to the seeds of what is random in
-      the strategy, so that each run draws numbers of its own.
+    rate: the optimizer's schedule, for strategies that take this argument.
+    seed: of the run, `config.seed`; added to the seeds of the strategy and its
+      parts, so that each run draws numbers of its own.
 
   Raises:
     UserError: see `call`.
@@ -107,9 +107,10 @@ def _scheduled(
   arguments: Mapping[str, Any],
   rate: Callable[..., Any],
 ) -> dict[str, Any]:
-  """The arguments `rate` of a strategy, `schedule` of its trigger, if any.
+  """Passes the learning-rate schedule to a strategy as `rate`, and to its
+  trigger as `schedule`, if they take these arguments.
 
-  A strategy of the user's own may have a `rate` that the config gives.
+  A `rate` that the config sets, for a user's own strategy, is kept.
   """
   takes = lambda f, argument: argument in inspect.signature(f).parameters
   mine = takes(function, 'rate') and 'rate' not in arguments
@@ -128,13 +129,13 @@ Choice = str | Mapping[str, float]
 def links(
   choice: Choice, key: str = 'link', group: Choice = ''
 ) -> dict[str, network.Link]:
-  """All preset links, by name; first the one of `config.link`.
+  """Returns the chosen link, followed by all presets, by name.
 
   Args:
-    choice: the name of a preset, that of a JSON file, or the arguments of
+    choice: the name of a preset or of a JSON file, or the arguments of
       `network.link`.
-    key: of the config that says so.
-    group: `config.group_link`, as `choice`; '': that within groups is no other.
+    key: the config key that gives the choice.
+    group: `config.group_link`, like `choice`; '': the same link within groups.
 
   Raises:
     UserError: there is no such link; or see `network.with_group`.

@@ -12,14 +12,14 @@ _ALSO = {float: (int,), tuple: (list,)}
 def check(config: ConfigDict) -> None:
   """Raises a UserError for a key whose value has another type.
 
-  A ConfigDict itself takes None for any key, and a file may take its keys'
-  types away.
+  A ConfigDict does not check enough: it accepts None for any key, and a config
+  file can switch its type checks off.
   """
   for key, default in defaults.get_config().items():
     kinds = (type(default), *_ALSO.get(type(default), ()))
     kinds += (ConfigDict,) if key in _LINKS else ()
     value = config.get(key, default)
-    flag = isinstance(value, bool) and bool not in kinds  # It is an int, too.
+    flag = isinstance(value, bool) and bool not in kinds  # A bool is an int.
     if flag or not isinstance(value, kinds):
       raise UserError(
         f'config.{key}={value!r} has the wrong type; it takes '

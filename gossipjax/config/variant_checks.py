@@ -7,7 +7,7 @@ from ml_collections import ConfigDict
 
 from gossipjax.errors import UserError
 
-# What every run needs: groups that are replaced as a whole, integers, others.
+# Keys that every run needs: NAMED parts, which a variant replaces as a whole.
 NAMED = ('task', 'split', 'optimizer', 'strategy')
 INTEGERS = (
   'workers',
@@ -19,11 +19,11 @@ INTEGERS = (
   'checkpoint_every',
 )
 NEEDED = (*NAMED, *INTEGERS, 'executor', 'link', 'data')
-LONGEST = 200  # Bytes of the name of a variant, hence of a folder.
+LONGEST = 200  # Bytes of a variant's name, which is also that of a folder.
 
 
 def check_name(name: Any) -> None:
-  """Raises a UserError for the name of a variant that no folder can have."""
+  """Raises a UserError if a variant's name cannot be that of its folder."""
   plain = name.replace('_', '').replace('-', '') if type(name) is str else ''
   if not plain.isalnum() or len(name.encode()) > LONGEST:
     raise UserError(
@@ -58,8 +58,8 @@ def check_changes(config: ConfigDict) -> None:
 
 
 def _check_seconds(config: ConfigDict) -> None:
-  """Raises a UserError if seconds of the variants are not of one kind, or not
-  to one target."""
+  """Raises a UserError if seconds of the variants cannot be compared: their
+  links or targets differ, or only some are modelled, virtual or measured."""
   first = None
   for name, changes in (config.get('variants') or {}).items():
     for key in ('link', 'group_link', 'target', 'target_share', 'target_score'):
@@ -81,7 +81,7 @@ def _check_seconds(config: ConfigDict) -> None:
 
 
 def check_keys(config: Any) -> None:
-  """Raises a UserError unless a config has all that every run needs."""
+  """Raises a UserError unless a config has all keys that every run needs."""
   if not isinstance(config, ConfigDict):
     raise UserError(
       f'get_config() returned {type(config).__name__}; it has to return a '

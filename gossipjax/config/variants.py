@@ -10,12 +10,12 @@ from gossipjax.errors import UserError, nearest
 
 
 def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
-  """The runs of a config: itself, or each of `config.variants` on top of it.
+  """Yields the runs of a config: the config itself, or one run per variant.
 
-  With `config.seeds`, each of them with each seed.
+  With `config.seeds`, there is one such run per seed.
 
   Yields:
-    A name, which is also that of a folder, and the config of the run.
+    The name of the run, which is also that of its folder, and its config.
 
   Raises:
     UserError: a variant has an unusable name, an unknown key or a wrong type.
@@ -33,7 +33,7 @@ def variants(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
 
 
 def changes_by_name(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-  """What each run of a config changes, by its name: that of its folder.
+  """Returns the changes of each run of a config, by the name of the run.
 
   Args:
     config: a ConfigDict, or a dict as in config.json.
@@ -55,7 +55,7 @@ def _suffix(seed: int) -> str:
 
 
 def without_seed(name: str, seed: Any) -> str:
-  """The variant of a run's name."""
+  """The name of a run's variant: the run's name without the seed."""
   return name.removesuffix(_suffix(seed))
 
 
@@ -69,12 +69,12 @@ def merged_by_name(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def changed(base: Any, changes: Any, where: str) -> ConfigDict:
-  """A config with some changes.
+  """Returns a config with some changes, whose keys and types are checked.
 
   Args:
     base: a config, or a dict of its keys.
     changes: keys of it and their new values, nested as in `base`.
-    where: the changes come from, for error messages.
+    where: prefix of the keys in error messages: where the changes come from.
 
   Raises:
     UserError: a key is unknown, or a value has another type.
@@ -98,10 +98,11 @@ def merged(
   check: Callable[[Any, str, Any, str], None] = lambda *_: None,
   path: str = '',
 ) -> dict[str, Any]:
-  """`base` with `changes`; a part that has a name is replaced as a whole.
+  """Returns `base` with `changes`; a part with a name is replaced as a whole.
 
-  For another strategy, task or optimizer brings all its own arguments. So is
-  an empty part, such as the cluster of lock-step, which knows no key yet.
+  The reason is that another strategy, task or optimizer brings all of its own
+  arguments. An empty part of `base` is replaced as a whole, too: the cluster of
+  a lock-step config, for example, has no keys that could be merged.
 
   Args:
     base: a dict or ConfigDict.
@@ -122,7 +123,7 @@ def merged(
 
 
 def _kind(config: Any, key: str) -> type:
-  """The type that a key takes; a ConfigDict knows it of a key that is None."""
+  """The type that a key takes; a ConfigDict keeps it also for a value None."""
   if config[key] is None and isinstance(config, ConfigDict):
     return config.get_type(key)
   return type(config[key])
