@@ -4,8 +4,9 @@
     analysis.to_target(frame, 'test_accuracy', 0.9)
     analysis.pareto(analysis.final(frame), 'bytes_sent', 'test_accuracy')
 
-Bytes and messages are logical, since the start of the run, of the worker with
-most; `comm_LINK_s` are modelled seconds. frames.py lists the columns.
+Bytes and messages are logical, counted from the start of the run, for the
+worker with most; `comm_LINK_s` are modelled seconds. frames.py lists the
+columns.
 """
 
 import math
@@ -17,7 +18,7 @@ from gossipjax.errors import UserError
 from gossipjax.results import crossing, frames
 from gossipjax.results.frame_checks import needs, needs_scores
 
-# Questions begin with these.
+# Public here, as every analysis begins with one of these.
 from gossipjax.results.frames import ledgers as ledgers
 from gossipjax.results.frames import load as load
 from gossipjax.results.record_file import SCORES
@@ -34,15 +35,15 @@ VARIANT = [
 def higher_is_better(metric: str, frame: pd.DataFrame | None = None) -> bool:
   """Whether large values of a column are good.
 
-  They are of accuracies, of rates, and of the scores that a frame of `load`
-  lists in `attrs['higher_is_better']`.
+  They are good for accuracies, for rates, and for the scores that a frame of
+  `load` lists in `attrs['higher_is_better']`.
   """
   told = [] if frame is None else frame.attrs.get('higher_is_better', [])
   return metric.endswith('_per_s') or is_higher(metric, told)
 
 
 def final(frame: pd.DataFrame) -> pd.DataFrame:
-  """The last record of each run; one that diverged has no scores there.
+  """The last record of each run, without scores if the run diverged.
 
   Args:
     frame: of `load`.
@@ -60,8 +61,8 @@ def final(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-  """The Pareto front: rows to which no other row is at least equal in both
-  columns and better in one; ordered from the best `x` on.
+  """The Pareto front, from the best `x` on: the rows for which no other row is
+  at least as good in both columns and better in one.
 
   Args:
     frame: of `load`, `final` or `to_target`.
@@ -82,7 +83,7 @@ def pareto(frame: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
   ).sort_values([x, y])
   best = signed[y].astype(float).cummin()
   ahead = signed[y] < best.shift(fill_value=np.inf)
-  same = signed.eq(signed.where(ahead).ffill()).all(axis=1)  # As one ahead.
+  same = signed.eq(signed.where(ahead).ffill()).all(axis=1)  # Ties of `ahead`.
   return frame.loc[signed.index[ahead | same]]
 
 
@@ -98,8 +99,8 @@ def _is_cost(column: str) -> bool:
 def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
   """What each run cost until its metric first was as good as a target.
 
-  Between two records with the metric, costs lie on the straight line. A run
-  that diverged has not reached it.
+  Costs are interpolated linearly between two records with the metric. A run
+  that diverged counts as not having reached the target.
 
   Args:
     frame: of `load`.
@@ -107,9 +108,9 @@ def to_target(frame: pd.DataFrame, metric: str, target: float) -> pd.DataFrame:
     target: a value of it.
 
   Returns:
-    A row per run: the columns that identify it, `reached`, and where it reached
-    the target `step` and all columns of bytes, messages and seconds; NEVER
-    where it did not.
+    A row per run: the columns that identify it, `reached`, and the `step`,
+    bytes, messages and seconds at which it reached the target; NEVER if it did
+    not.
 
   Raises:
     UserError: a column is missing or empty, or no run reached the target.
@@ -146,17 +147,18 @@ def _at(column: pd.Series, place: float) -> float:
 
 
 def over_seeds(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
-  """Mean and standard deviation over runs that differ in the seed only.
+  """Mean and standard deviation over runs that differ only in the seed.
 
   Args:
     frame: of `load` (then per step), `final` or `to_target` (then per variant).
     metrics: columns of it.
 
   Returns:
-    A row per variant, or per variant and step: `seeds`, how many have that row,
-    and for each metric `METRIC_mean` and `METRIC_sd`, the sample standard
-    deviation. `METRIC_sd` is NaN for one seed; a mean with NEVER is NEVER, and
-    both are NaN where a seed has none, for it diverged or is not there yet.
+    A row per variant, or per variant and step: `seeds`, the number of seeds
+    with that row, and for each metric `METRIC_mean` and `METRIC_sd`, the sample
+    standard deviation. `METRIC_sd` is NaN for one seed. A mean with NEVER is
+    NEVER. Both are NaN where a seed lacks the value: it diverged, or still
+    runs.
 
   Raises:
     UserError: a column is missing, or two runs of a variant have the same seed.

@@ -1,4 +1,4 @@
-"""Where a curve reaches a goal: what every claim and comparison means by it."""
+"""Where a curve reaches a goal, as all claims and comparisons define it."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,8 +13,8 @@ def place(
 ) -> float | None:
   """Index at which scores first are as good as a goal; None if they never are.
 
-  Between two scores on the straight line, so 2.5 lies half way from the third
-  to the fourth; a first score that is good enough has index 0.
+  It is interpolated linearly between two scores: 2.5 is half way from the third
+  to the fourth score. If the first score is good enough, it is 0.
 
   Args:
     scores: in order, without NaN.
@@ -32,7 +32,7 @@ def place(
 
 
 def at(values: Sequence[float], place: float) -> float:
-  """What a column of the same curve is at a place."""
+  """The value of a column at a place from `place`, interpolated linearly."""
   return float(np.interp(place, np.arange(len(values)), values))
 
 

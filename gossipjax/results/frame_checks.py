@@ -1,4 +1,4 @@
-"""Whether a frame of runs has what is asked of it."""
+"""Checks that a frame of runs has the columns and scores that are needed."""
 
 import pandas as pd
 
@@ -9,7 +9,7 @@ def needs(frame: pd.DataFrame, *columns: str) -> None:
   """Checks that a frame has some columns.
 
   Raises:
-    UserError: it lacks one; names it and the nearest that there is.
+    UserError: a column is missing; suggests the nearest one, or names all.
   """
   for column in columns:
     if column not in frame:
@@ -23,7 +23,8 @@ def needs_scores(frame: pd.DataFrame, metric: str) -> None:
   """Checks that some run of a frame has values of a metric.
 
   Raises:
-    UserError: none has; names the held-out scores that there are.
+    UserError: no run has any; suggests the nearest held-out score that runs
+      have, or names all.
   """
   if not len(frame) or frame[metric].notna().any():
     return

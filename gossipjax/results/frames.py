@@ -1,4 +1,4 @@
-"""Records, and the bytes of ledgers, of many runs as one pandas frame."""
+"""The records, or the audited bytes, of many runs as one pandas frame."""
 
 import hashlib
 import json
@@ -33,14 +33,14 @@ def of_runs(runs: Sequence[reader.Run]) -> pd.DataFrame:
       workdir, run: names of the comparison and of the run.
       variant: the name of the run, without the seed.
       strategy, task: their names.
-      config: eight hex digits, equal for runs that differ in the seed only.
+      config: eight hex digits, equal for runs that differ only in the seed.
       workers, batch_size, seed: as in the config.
-      finished: whether the run is.
-      diverged: whether it has, and ended there.
-      total_s, computing_s, communication_s: see `total_time`; of config.link.
-    Of a run whose `config.cluster` has a link of its own, `comm_LINK_s` is
-    called `comm_cluster_s`. Text columns are categories, in the order of
-    `runs`. What a run does not have is NaN. `attrs['higher_is_better']` are
+      finished: whether the run has finished.
+      diverged: whether the run diverged, and ended there.
+      total_s, computing_s, communication_s: for config.link, see `total_time`.
+    If a run's `config.cluster` has a link of its own, `comm_LINK_s` is called
+    `comm_cluster_s`. Text columns are categories, in the order of `runs`.
+    Values that a run does not have are NaN. `attrs['higher_is_better']` lists
     scores of which large values are good, see `analysis.higher_is_better`.
   """
   facts = pd.DataFrame([_facts(run) for run in runs])
@@ -73,9 +73,9 @@ def _records(run: reader.Run) -> dict[str, Any]:
 
 
 def one_per_step(frame: pd.DataFrame) -> pd.DataFrame:
-  """The records of a frame without the first of two of a run and step.
+  """The records of a frame; of two for the same run and step, only the last.
 
-  A run that stalls in virtual time has a last record of a step that it told.
+  A run that stalls in virtual time ends with a second record of its last step.
   """
   return frame.drop_duplicates(['workdir', 'run', 'step'], keep='last')
 
@@ -107,11 +107,11 @@ def ledgers(*workdirs: str | pathlib.Path) -> pd.DataFrame:
   """Logical, compiled and wire bytes that a worker sent in a step.
 
   Returns:
-    A row per audited step, and a row per run whose interface was read: then the
-    mean over its steps, and `step` is the last. Columns: workdir, run, step,
-    worker, within (whether the bytes are those between the devices of a
-    worker), logical_bytes, compiled_bytes, wire_bytes, and the reason for a
-    difference, '' for none. NaN is what was not counted.
+    A row per audited step, and a row per run whose interface counters were
+    read: it has the mean over all steps, and the last `step`. Columns: workdir,
+    run, step, worker, within (whether the bytes are those between the devices
+    of a worker), logical_bytes, compiled_bytes, wire_bytes, and the reason for
+    a difference, '' for none. Bytes that were not counted are NaN.
 
   Raises:
     UserError: as for `load`, or there is no such run.

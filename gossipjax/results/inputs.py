@@ -1,4 +1,4 @@
-"""What a run depends on beside its config: files, own modules and versions."""
+"""What a run depends on besides its config: files, own modules and versions."""
 
 import contextlib
 import importlib.util
@@ -10,9 +10,9 @@ from typing import Any
 from gossipjax.results import machine
 from gossipjax.training.durable_files import digest
 
-# Each may name a file.
+# Config keys that may name a file.
 KEYS = ('link', 'group_link', 'inner_link', 'trace', 'file')
-TEXT = 'file'  # Is looked for in the folders of data, too.
+TEXT = 'file'  # This file is searched in the folders of data, too.
 VARIABLE = 'GOSSIPJAX_DATA'
 _UNLIKE = 'the numbers from here on may be others than without the change.'
 
@@ -26,9 +26,9 @@ def digests(config: Mapping[str, Any]) -> dict[str, str]:
   """SHA-256 of each file that a config names, by its name in the config.
 
   Args:
-    config: with its variants. A name is that of the file itself; a text's, and
-      that of any file below `task`, is looked for in `data.dir` and
-      $GOSSIPJAX_DATA first, and of a folder of texts all .txt files count.
+    config: with its variants. Most names are paths. The name of a text, and of
+      any file below `task`, is searched in `data.dir` and $GOSSIPJAX_DATA
+      first; if it is a folder, all of its .txt files count.
   """
   of_data = [config.get('data', {}).get('dir'), os.environ.get(VARIABLE)]
   found = {}
@@ -55,8 +55,8 @@ def modules(config: Mapping[str, Any]) -> dict[str, str]:
   """SHA-256 of the file of each module that a config names, by its name.
 
   Args:
-    config: with its variants; 'module:function' anywhere in it. What such a
-      module imports in its turn does not count.
+    config: with its variants; every 'module:function' in it counts. Modules
+      that such a module imports do not count.
   """
   found = {}
   for _, text in _texts(config):
@@ -71,7 +71,7 @@ def modules(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _texts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-  """Keys whose value is a text, at any depth, and the text."""
+  """Yields the keys with a text as value, at any depth, and the texts."""
   for key, value in config.items():
     if isinstance(value, Mapping):
       yield from _texts(value)
@@ -80,7 +80,7 @@ def _texts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _of_tasks(config: Mapping[str, Any]) -> Iterator[str]:
-  """Texts that a task is given, also one of a variant."""
+  """Yields the texts among the arguments of tasks, also in variants."""
   for key, value in config.items():
     if isinstance(value, Mapping):
       given = (text for k, text in _texts(value) if k != 'name' and text)
@@ -88,7 +88,7 @@ def _of_tasks(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_file(text: str, roots: Iterable[str]) -> bool:
-  # Of a text that is no path: too long a name, or '~' and no such user.
+  # A text may be no path: the name is too long, or '~' names no user.
   with contextlib.suppress(OSError, RuntimeError, ValueError):
     name = pathlib.Path(text).expanduser()
     places = (pathlib.Path(root).expanduser() / name for root in roots)
@@ -97,14 +97,14 @@ def _is_file(text: str, roots: Iterable[str]) -> bool:
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-  """Names of files that are missing or have other contents than then."""
+  """Names of files that are missing now, or whose contents have changed."""
   return [name for name in then if now.get(name) != then[name]]
 
 
 def other_modules(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-  """A sentence if modules of the user's own have changed; '' if not.
+  """A warning if modules of the user's own have changed; '' if not.
 
-  It is no error, since a comment is a change, too.
+  This is not an error, since changing a comment changes the file, too.
 
   Args:
     then, now: config.json of the run, and what it would be now.
@@ -115,14 +115,14 @@ def other_modules(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-  """A sentence if a run goes on with other versions, or on another machine.
+  """A warning if a run goes on with other versions, or on another machine.
 
   Args:
-    then, now: of `workdir.provenance`.
+    then, now: as `workdir.provenance` returns them.
 
   Returns:
-    '' if commit, Python, processor, cores, packages, devices and what else
-    `machine.told` names are the same.
+    '' if commit, Python, processor, cores, packages, and the devices and
+    settings of `machine.told` are the same.
   """
   was, here = _versions(then), _versions(now)
   unlike = [name for name in here if name in was and was[name] != here[name]]

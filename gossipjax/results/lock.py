@@ -1,7 +1,7 @@
-"""One process writes into a workdir at a time.
+"""Lets one process at a time write into a workdir.
 
-.lock    locked by the operating system as long as that process lives
-.holder  its process id and host, for the sentence that others get
+.lock    locked by the operating system as long as the writing process lives
+.holder  its process id and host, for the error message of other processes
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from filelock import FileLock, Timeout
 from gossipjax.errors import UserError
 
 FILES = ('.lock', '.holder')
-OVERWRITTEN_S = 1.0  # Until a new holder has written its name.
+OVERWRITTEN_S = 1.0  # Time in which a new holder writes its name.
 
 
 @contextlib.contextmanager
 def hold(folder: pathlib.Path) -> Iterator[None]:
-  """Holds the lock of a workdir; that of a dead process is free.
+  """Holds the lock of a workdir; the lock of a dead process is free.
 
   Args:
-    folder: exists.
+    folder: an existing folder.
 
   Raises:
     UserError: another process holds it; names its id and host.
@@ -48,10 +48,10 @@ def hold(folder: pathlib.Path) -> Iterator[None]:
 
 
 def _who(holder: pathlib.Path) -> str:
-  """The process that holds the lock.
+  """Names the process that holds the lock.
 
-  What is killed leaves its name behind, and whoever takes the lock after it
-  overwrites that only a moment later: a dead process is not believed.
+  A killed process leaves its name behind, and the next holder overwrites it
+  only a moment after it has the lock. So the name of a dead process is ignored.
   """
   until = time.monotonic() + OVERWRITTEN_S
   while True:
@@ -60,7 +60,7 @@ def _who(holder: pathlib.Path) -> str:
       if found['host'] != socket.gethostname() or _lives(found['process']):
         return f'process {found["process"]} on host {found["host"]}'
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-      pass  # Not written yet, or not by this.
+      pass  # Not written yet, or not by this module.
     if time.monotonic() > until:
       return 'another process'
     time.sleep(0.05)
@@ -73,5 +73,5 @@ def _lives(process: int) -> bool:
   except ProcessLookupError:
     return False
   except PermissionError:
-    pass  # Another user's.
+    pass  # It is a process of another user.
   return True

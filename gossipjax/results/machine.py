@@ -1,7 +1,7 @@
-"""Whether a run may go on here: processes, devices and settings of JAX.
+"""Checks whether a run may go on here: processes, devices and settings of JAX.
 
-What other ones would change is told or refused: seconds of devices that differ
-do not add up, and a random generator that differs draws other numbers.
+Differences are reported or refused: seconds on different devices cannot be
+added up, and another random generator draws other numbers.
 """
 
 import os
@@ -10,13 +10,13 @@ from typing import Any
 
 import jax
 
-# Other values draw other numbers, or compute with other types.
+# With other values JAX draws other numbers, or computes with other types.
 _REFUSED = (
   'jax_enable_x64',
   'jax_threefry_partitionable',
   'jax_default_prng_impl',
 )
-_TOLD = ('jax_default_matmul_precision',)  # Other values round otherwise.
+_TOLD = ('jax_default_matmul_precision',)  # Changes how results are rounded.
 _VARIABLE = 'XLA_FLAGS'
 
 
@@ -31,9 +31,9 @@ def obstacle(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
   """Why a run cannot go on in this process; '' if it can.
 
   Args:
-    then: config.json of the run. What it lacks, as those of older versions, is
-      not compared.
-    now: of `workdir.provenance`.
+    then: config.json of the run. Keys that it lacks, since an older version
+      wrote it, are not compared.
+    now: as `workdir.provenance` returns it.
   """
   if (many := then.get('processes', 1)) != now['processes']:
     return (
@@ -58,22 +58,22 @@ def obstacle(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def told(provenance: Mapping[str, Any]) -> dict[str, Any]:
-  """By name, what may change during a run, but is told."""
+  """By name, the devices and settings whose change is reported, not refused."""
   found = provenance.get('settings', {})
   known = {name: found[name] for name in (*_TOLD, _VARIABLE) if name in found}
   return known | ({'devices': on} if (on := devices(provenance)) else {})
 
 
 def devices(provenance: Mapping[str, Any]) -> str:
-  """Number and kind, such as '8 cpu'; '' if they are not known."""
+  """Number and kind of the devices, such as '8 cpu'; '' if not known."""
   if not {'devices', 'device_kind'} <= provenance.keys():
     return ''
   return f'{len(provenance["devices"])} {provenance["device_kind"]}'
 
 
 def _modelled(then: Mapping[str, Any], here: str) -> bool:
-  """Whether devices change no seconds: in virtual time, and where a CPU only
-  emulates them, see results/total_time.py."""
+  """Whether the devices do not affect the seconds: in virtual time, and if a
+  CPU emulates them, see results/total_time.py."""
   config = then.get('config', {})
   runs = [config, *(config.get('variants') or {}).values()]
   emulated = then['device_kind'] == 'cpu' and here.endswith(' cpu')

@@ -1,4 +1,4 @@
-"""Whether a comparison may go on to more steps or seeds than it began with."""
+"""Checks whether a comparison may be resumed with more steps or more seeds."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ OWN = 'own'  # The optimizer of `gossipjax.compare`.
 
 
 def only(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
-  """Whether a config wants more steps than another, and nothing else."""
+  """Whether a config differs from another only by having more steps."""
   same = {**found, 'steps': None} == {**wanted, 'steps': None}
   return same and wanted['steps'] > found['steps']
 
 
 def more_seeds(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
-  """Whether a config has all seeds of another and further ones, and is else the
-  same. A run of one without `seeds` has a name without its seed."""
+  """Whether a config differs from another only by having further seeds. If the
+  other has no `seeds`, it cannot: its run has a name without a seed."""
   same = {**found, 'seeds': None} == {**wanted, 'seeds': None}
   begun, now = ({*(config.get('seeds') or ())} for config in (found, wanted))
   return same and bool(begun) and begun < now
@@ -39,7 +39,7 @@ def obstacle(config: ConfigDict, found: dict[str, Any]) -> str:
     whose = f' of {name}' if config.get('variants') else ''
     before = began[name]['steps']
     if run.steps == before:
-      continue  # It has steps of its own.
+      continue  # The variant sets its own steps.
     if run.get('cluster'):
       return f'the virtual time{whose} is made for that number of steps'
     if run.get('engine'):
@@ -62,7 +62,7 @@ def _name(schedule: Any) -> str:
 
 
 def _same_rates(run: ConfigDict, before: int) -> bool:
-  """Whether the first steps would have been the same.
+  """Whether the learning rates of the first `before` steps are the same.
 
   An optimizer that was given as a function is not compared, as no function is.
   """

@@ -1,4 +1,4 @@
-"""What wrote the files: commit, versions and devices."""
+"""Provenance of the files of a workdir: commit, versions and devices."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ import jax
 
 from gossipjax.results import machine
 
-# The commit, where the code is a copy without Git: an image, an archive.
+# Gives the commit if the code is a copy without Git: an image, an archive.
 VARIABLE = 'GOSSIPJAX_COMMIT'
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy', 'orbax-checkpoint')
 
@@ -24,13 +24,13 @@ def of_this_process() -> dict[str, Any]:
   """
   git = ('git', '-C', os.path.dirname(__file__))
   try:
-    # An environment may lie in a repository of somebody else's.
+    # The code may be installed inside another project's repository.
     tracked = [*git, 'ls-files', '--error-unmatch', __file__]
     subprocess.check_output(tracked, stderr=subprocess.DEVNULL)
     commit = subprocess.check_output(
       [*git, 'rev-parse', 'HEAD'], text=True, stderr=subprocess.DEVNULL
     )
-    # Of code only: results that are about to be committed change nothing.
+    # Only changed code counts, not results that are about to be committed.
     changed = [*git, 'status', '--porcelain', '--', ':(top)*.py']
     dirty = subprocess.check_output(changed, text=True)
   except (OSError, subprocess.CalledProcessError):
@@ -56,8 +56,8 @@ def usable_cores() -> int | None:
 
 
 def processor() -> str:
-  """The model of the CPU, on which the last bits of a product depend, as the
-  order of its sums follows the sizes of caches; '' if the system hides it."""
+  """The model of the CPU; '' if the system hides it. The last bits of a product
+  depend on it, because cache sizes determine the order of sums."""
   try:
     text = pathlib.Path('/proc/cpuinfo').read_text()
   except OSError:

@@ -1,6 +1,6 @@
 """Reads the runs of workdirs, without JAX; they may still be training.
 
-A variant without a record is left out, and so is an incomplete last line.
+Variants without a record and incomplete last lines are left out.
 results/workdir.py lists the files of a workdir.
 """
 
@@ -29,7 +29,7 @@ class Run(NamedTuple):
     summary: of the variant; None while it is training.
     higher: names of scores of which large values are good.
     devices: of the machine that began the comparison.
-    processes: how many trained together.
+    processes: number of processes that trained together.
   """
 
   workdir: pathlib.Path
@@ -43,16 +43,16 @@ class Run(NamedTuple):
 
   @property
   def variant(self) -> str:
-    """Its name, without the seed that `config.seeds` adds."""
+    """The name of the variant, without the seed that `config.seeds` adds."""
     return without_seed(self.name, self.config['seed'])
 
 
 def read(*workdirs: str | pathlib.Path) -> list[Run]:
-  """All variants that have a record, in the order of arguments and configs.
+  """Returns all variants with a record, in the order of arguments and configs.
 
   Raises:
-    UserError: a folder is no workdir of `run`, is damaged, holds no record, is
-      given twice, or has another schema than this gossipjax reads.
+    UserError: a folder is not a workdir of `run`, is damaged, holds no record,
+      is given twice, or has a schema that this gossipjax does not read.
   """
   if not workdirs:
     raise UserError(
@@ -81,11 +81,11 @@ def summary(folder: pathlib.Path) -> dict[str, Any]:
 
   Returns:
     summary.json if there is one; otherwise the same keys: 'config', 'runs'
-    (finished variants, in the order of the config) and `workdir.provenance`
-    of the process that began.
+    (finished variants, in the order of the config) and the
+    `workdir.provenance` of the process that began the comparison.
 
   Raises:
-    UserError: the folder is no workdir of `run`, is damaged, has another
+    UserError: the folder is not a workdir of `run`, is damaged, has another
       schema, or no variant is finished.
   """
   claim = _claim(folder)
@@ -113,7 +113,7 @@ def _finished(folder: pathlib.Path) -> dict[str, Any] | None:
     return None
   names = [run['name'] for run in found.get('runs', ())]
   gone = [n for n in names if not (folder / n / workdir.SUMMARY).exists()]
-  # Otherwise somebody continues the comparison just now.
+  # If the summary is gone, too, another process is continuing the comparison.
   if gone and workdir.summary(folder):
     raise UserError(
       f'{folder / gone[0]} holds no finished run, though {folder} was '
@@ -123,7 +123,7 @@ def _finished(folder: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _claim(folder: pathlib.Path) -> dict[str, Any]:
-  """config.json of a comparison; other commands leave no records to read."""
+  """config.json of a comparison; folders of other commands are refused."""
   claim = workdir.claimed(folder)
   if (kind := workdir.kind(folder, claim)) == 'tune':
     raise UserError(
@@ -165,8 +165,8 @@ def _without_records(folder: pathlib.Path, claim: dict[str, Any]) -> str:
 
 
 def _end(folder: pathlib.Path, config: dict[str, Any]) -> dict[str, Any] | None:
-  """The summary of a variant; None if it is not finished, or goes on to more
-  steps than it ended with."""
+  """The summary of a variant; None if it is not finished, or was resumed for
+  more steps than it ended with."""
   found = workdir.summary(folder)
   steps, cluster = config['steps'], config.get('cluster')
   return found if found and workdir.is_over(found, steps, cluster) else None
@@ -177,11 +177,11 @@ def _runs(folder: pathlib.Path, claim: dict[str, Any]) -> Iterator[Run]:
   machine = tuple(claim.get('devices', ())), claim.get('processes', 1)
   for name, run in merged_by_name(config).items():
     path = folder / name / workdir.RECORDS
-    end = workdir.summary(folder / name, False)  # First: a run may be at work.
+    end = workdir.summary(folder / name, False)  # First: a run may add records.
     records = record_file.columns(path) if path.exists() else {}
     if records:
       record_order.check(path, records['step'], run)  # Names the line.
     record_order.check_end(path, records.get('step', _NONE), end)
-    end = _end(folder / name, run)  # Any other change.
+    end = _end(folder / name, run)  # Refuses any other change of the files.
     if records:
       yield Run(folder, name, run, records, end, higher, *machine)

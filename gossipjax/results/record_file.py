@@ -1,8 +1,8 @@
 """records.jsonl of a run: appended to while it trains, read as columns.
 
-msgspec decodes and checks the lines. Beside other readers, on a busy machine:
-95,000 lines a second, polars 63,000 (which reads no NaN), pyarrow 60,000; both
-are 170 MB more to install.
+msgspec decodes and checks the lines. On a busy machine it reads 95,000 lines a
+second; polars, which cannot read NaN, reads 63,000, and pyarrow 60,000. Both
+would add 170 MB to the installation.
 """
 
 import json
@@ -22,9 +22,9 @@ from gossipjax.errors import UserError
 from gossipjax.training.durable_files import named, write
 from gossipjax.training.record import Record
 
-# How columns begin that a run which diverged does not have at its end.
+# Prefixes of the columns that have no value at the end of a diverged run.
 SCORES = ('test_', 'worker0_', 'train_loss', 'consensus_distance')
-_BATCH = 2**17  # Bytes; the records decoded from them fit a processor's cache.
+_BATCH = 2**17  # Bytes whose decoded records fit into a processor's cache.
 _DECODER = msgspec.json.Decoder(Record)
 _FIELDS = msgspec.structs.fields(Record)
 
@@ -39,20 +39,20 @@ def append(path: pathlib.Path, record: Record) -> None:
 
 
 def to_dict(record: Record) -> dict[str, Any]:
-  """The fields of a line; None is left out where it is the default."""
+  """The fields of a record; a None is left out if it is the field's default."""
   # NumPy's scalars become Python's.
   return msgspec.to_builtins(record, enc_hook=operator.methodcaller('item'))
 
 
 def restore(path: pathlib.Path, kept: bytes) -> str:
-  """Makes the file what a checkpoint kept of it.
+  """Restores the file from the copy in a checkpoint.
 
   Args:
     path: of the file, which may be missing.
-    kept: complete lines, see `Store.records`.
+    kept: the lines of the copy, all complete, see `Store.records`.
 
   Returns:
-    A sentence if lines that the checkpoint kept were damaged; '' if none was.
+    A warning if lines that the checkpoint kept were damaged; '' if none was.
   """
   found = path.read_bytes() if path.exists() else b''
   write(path, kept)
@@ -70,7 +70,7 @@ def read(path: pathlib.Path) -> list[Record]:
   """All records of a run; an incomplete last line is ignored.
 
   Raises:
-    UserError: a line is no record.
+    UserError: a line is not a record.
   """
   return [record for rows in _records(path) for record in rows]
 
@@ -79,13 +79,13 @@ def columns(path: pathlib.Path) -> dict[str, np.ndarray]:
   """The fields of all records as arrays; an incomplete last line is ignored.
 
   Returns:
-    Arrays i64 or f64[records], NaN for None. Of a list over workers the
-    largest; of `comm_s` a column `comm_LINK_s` per link, likewise of
-    `hidden_s`; of `scores` a column per score. Fields with a default are left
-    out if no record has them. {} if there is no record.
+    Arrays i64 or f64[records], NaN for None. For a list over workers, the
+    column has the largest entry. `comm_s` gives a column `comm_LINK_s` per
+    link, `hidden_s` likewise, and `scores` a column per score. Fields with a
+    default are left out if no record has them. {} if there is no record.
 
   Raises:
-    UserError: a line is no record.
+    UserError: a line is not a record.
   """
   parts = [(len(rows), _columns(rows)) for rows in _records(path) if rows]
   names = dict.fromkeys(name for _, part in parts for name in part)
@@ -118,13 +118,13 @@ def _batches(path: pathlib.Path) -> Iterator[list[bytes]]:
 def _decode(
   path: pathlib.Path, above: int, lines: Sequence[bytes]
 ) -> list[Record]:
-  """Records of lines; `above` of the file's lines come before them."""
+  """Decodes lines; `above` is the number of lines before them in the file."""
   try:
     rows = _DECODER.decode_lines(b''.join(lines))
     if len(rows) == len(lines):
       return rows
   except (msgspec.MsgspecError, RecursionError):
-    pass  # NaN, which msgspec does not know, or an error; which line is it?
+    pass  # NaN, which msgspec does not know, or an error: reads line by line.
   return [
     _decode_one(path, number, line)
     for number, line in enumerate(lines, above + 1)
@@ -160,7 +160,7 @@ def _columns(rows: Sequence[Record]) -> dict[str, np.ndarray]:
   return found
 
 
-# Of the columns of a field that has a value per link.
+# Names of the columns of fields that have a value per link.
 _FORMS = {'comm_s': 'comm_{}_s', 'hidden_s': 'hidden_{}_s'}
 
 

@@ -1,4 +1,4 @@
-"""Checks that the records of a run are all there, once and in order."""
+"""Checks that each record of a run exists once, and that they are in order."""
 
 import pathlib
 from typing import Any
@@ -16,16 +16,16 @@ def check(
   """Checks the steps of a file's records.
 
   Args:
-    path: of the file, for the sentence.
+    path: of the file, for the error message.
     steps: i64[records], of its lines.
     config: of the run; says which steps have a record.
 
   Raises:
-    UserError: a line is missing, doubled or not in its place; names it.
+    UserError: a line is missing, doubled or out of order; names the line.
   """
-  # In virtual time a run may end while nobody takes a step, even before the
-  # first: its last step is scored, if it was not, and there is a record of the
-  # end.
+  # In virtual time a run may end while no worker takes a step, even before the
+  # first one. Then there may be further records of the last step: one with its
+  # scores, if it had none, and one of the end.
   for _ in range(2 if config.get('cluster') else 0):
     stalled = len(steps) > 1 and steps[-1] == steps[-2]
     steps = steps[:-1] if stalled else steps
@@ -38,7 +38,7 @@ def check(
       f'{_REMEDY}'
     )
   wanted = _steps(config, int(steps[-1]))
-  # Virtual time may end between two records, then with a last one.
+  # Virtual time may end between two due records; the end has a record, too.
   for line, (found, step) in enumerate(zip(steps, wanted, strict=False), 1):
     if found > step or (found < step and line < len(steps)):
       raise UserError(
@@ -58,7 +58,7 @@ def check_end(
     summary: of the run; None while it is training.
 
   Raises:
-    UserError: they do not.
+    UserError: the records do not end at the last step of the run.
   """
   if not len(steps):
     if summary and not summary.get('diverged'):
@@ -72,7 +72,7 @@ def check_end(
 
 
 def _steps(config: dict[str, Any], last: int) -> np.ndarray:
-  """Steps up to `last`, and the next one, that have a record."""
+  """The steps that must have a record, up to the first one after `last`."""
   if not {'log_every', 'eval_every', 'steps'} <= config.keys():
     return np.array([], np.int64)
   end, log, test = (config[key] for key in ('steps', 'log_every', 'eval_every'))

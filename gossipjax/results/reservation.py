@@ -1,4 +1,4 @@
-"""Reserves a workdir for one config and, at a time, one process."""
+"""Reserves a workdir for one config and for one process at a time."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ def require_folder(folder: pathlib.Path) -> None:
   """Checks that the folder of a run to be resumed exists.
 
   Raises:
-    UserError: it does not.
+    UserError: the folder does not exist.
   """
   if not folder.exists():
     raise UserError(
@@ -35,25 +35,25 @@ def reserved(
   check: Callable[[], None] = lambda: None,
   kind: str = 'run',
 ) -> Iterator[list[str]]:
-  """Holds the folder of a comparison: creates it, or checks what it holds.
+  """Reserves the folder of a comparison: creates it, or checks its contents.
 
   Args:
     folder: the workdir; inside the context no other process writes into it.
     config: a ConfigDict; written to config.json with `workdir.provenance`.
-    resume: whether the folder may hold this comparison already, or the same of
-      fewer seeds or, if the learning rates do not depend on it, of fewer steps.
+    resume: whether the folder may hold this comparison already. It may then
+      also have fewer seeds, or fewer steps if `more_steps.obstacle` finds none.
     higher: names of scores of which large values are good; written too.
-    command: that repeats the comparison; written too.
+    command: the command that repeats the comparison; written too.
     check: called before anything is written, if the folder holds a comparison.
-    kind: run, tune or advise, whose folders differ; written too.
+    kind: the command of the folder, run, tune or advise; written too.
 
   Yields:
     Sentences to be shown: what has changed since the comparison began.
 
   Raises:
     UserError: the folder holds something else, or this comparison although
-      `resume` is False, or cannot be created, or another process writes into
-      it, or a file that the config names has changed. No file is overwritten.
+      `resume` is False; it cannot be created; another process writes into it;
+      or a file that the config names has changed. No file is overwritten.
   """
   wanted = json.loads(config.to_json())
   _check(folder, config, resume, kind)
@@ -64,7 +64,7 @@ def reserved(
       f'The folder {folder} cannot be created: {error.strerror}.'
     ) from error
   with lock.hold(folder):
-    _check(folder, config, resume, kind)  # Another may have begun meanwhile.
+    _check(folder, config, resume, kind)  # Another process may have begun.
     now = {**inputs.of(wanted), **workdir.provenance()}
     if (folder / workdir.CONFIG).exists():
       said = _check_inputs(folder, now)
@@ -137,7 +137,7 @@ def _check_same(folder: pathlib.Path, config: Any, resume: bool) -> None:
 
 
 def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
-  """What to say if the run goes on with other versions; [] if it does not."""
+  """Refuses changed files and machines; returns warnings of other changes."""
   then = workdir.claimed(folder)
   if changed := inputs.changed(then.get('files', {}), now['files']):
     raise UserError(
@@ -151,7 +151,7 @@ def _check_inputs(folder: pathlib.Path, now: dict[str, Any]) -> list[str]:
 
 
 def differences(a: Any, b: Any, key: str) -> Iterator[str]:
-  """Dotted keys in which two configs differ."""
+  """Yields the dotted keys in which two configs differ."""
   if not isinstance(a, dict) or not isinstance(b, dict):
     yield key
     return

@@ -1,4 +1,4 @@
-"""The standard error of a mean: what every claim and comparison means by it."""
+"""The standard error of a mean, as all claims and comparisons define it."""
 
 import math
 import statistics
@@ -12,21 +12,22 @@ def standard_error(values: Sequence[float]) -> float:
   if one is not finite.
 
   Args:
-    values: one per seed; of a paired difference, the difference of each seed.
+    values: one per seed; for a paired difference, the difference of each seed.
   """
   return deviation(values) / math.sqrt(len(values)) if values else math.nan
 
 
 def deviation(values: Sequence[float]) -> float:
-  """Sample standard deviation; NaN where there is no standard error."""
+  """Sample standard deviation; NaN for fewer than two values, or if one is not
+  finite."""
   if len(values) < 2 or not all(map(math.isfinite, values)):
     return math.nan
   return statistics.stdev(values)
 
 
 def uncertainty(values: Sequence[float]) -> float:
-  """Half the 95 % interval of a mean: standard errors, more of few values,
-  which know their own deviation badly. NaN where there is no standard error.
+  """Half the width of the 95 % interval of a mean, by Student's t: with fewer
+  values it is more standard errors. NaN if there is no standard error.
 
   Args:
     values: as those of `standard_error`.
@@ -35,6 +36,6 @@ def uncertainty(values: Sequence[float]) -> float:
 
 
 def students_t(share: float, count: int) -> float:
-  """Standard errors below which a share of all deviations of a mean of `count`
-  values is: the quantile of Student's t with count - 1 degrees of freedom."""
+  """The quantile of Student's t with count - 1 degrees of freedom: a share of
+  all means of `count` values is off by fewer standard errors than this."""
   return float(special.stdtrit(count - 1, share))

@@ -1,11 +1,11 @@
-"""timeline.json of a variant in virtual time: what each worker did at first."""
+"""timeline.json of a variant in virtual time: each worker's first activity."""
 
 import json
 import pathlib
 
 from gossipjax.results import workdir
 
-# Worker; 'compute', 'wait' or 'transfer'; from and until, in virtual seconds.
+# Worker; 'compute', 'wait' or 'transfer'; begin and end in virtual seconds.
 Span = tuple[int, str, float, float]
 
 
@@ -18,7 +18,7 @@ def read(folder: pathlib.Path) -> list[Span]:
   """timeline.json of a variant; [] if there is none.
 
   Raises:
-    UserError: it is damaged.
+    UserError: the file is damaged.
   """
   path = folder / workdir.TIMELINE
   return workdir.read(path, list[Span]) if path.exists() else []

@@ -1,9 +1,9 @@
 """Seconds of a run, computing and communication together.
 
-Where workers run in one process, they share this machine: what was measured is
-divided by the devices that it stands for, as if each were one like it, and the
-seconds of the link, which are modelled, are added. Of several processes all was
-measured; in virtual time all is modelled.
+If workers run in one process, they share this machine. The measured computing
+seconds are then divided by the number of devices that share it, as if each
+device were such a machine, and the modelled seconds of the link are added. With
+several processes, all seconds are measured; in virtual time, all are modelled.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ COLUMNS = ('total_s', 'computing_s', 'communication_s')
 def kind(run: Run) -> str:
   """How the seconds of a run are known: MODELLED, MEASURED or VIRTUAL."""
   if 'virtual_s' in run.records:
-    # With an engine real processes took that time.
+    # With an engine, real processes took this time.
     return MEASURED if run.config.get('engine') else VIRTUAL
   wire = run.records.get('wire_bytes', np.array([np.nan]))
   counted = not np.isnan(wire).all()
@@ -28,7 +28,7 @@ def kind(run: Run) -> str:
 
 
 def sharing(run: Run) -> int:
-  """How many devices of workers share one device of this machine."""
+  """The number of workers' devices that share one device of this machine."""
   devices = run.config['workers'] * inner.devices(run.config)
   executor = (run.summary or {}).get('executor') or run.config.get('executor')
   emulated = any('cpu' in device.lower() for device in run.devices)
@@ -37,13 +37,13 @@ def sharing(run: Run) -> int:
 
 
 def link_name(config: dict) -> str:
-  """What `config.link` is called in the columns of records."""
+  """The name of `config.link` in the columns of records."""
   return _name(config['link'])
 
 
 def link_title(config: dict) -> str:
-  """`link_name`, with the name of `config.group_link` if there is one; or that
-  it is the link of `config.cluster`."""
+  """Describes the link: `link_name` and the name of `config.group_link`, if
+  there is one; or that `config.cluster` has a link of its own."""
   if has_own_link(config):
     return "the cluster's link"
   group = config.get('group_link')
@@ -67,9 +67,9 @@ def columns(run: Run) -> dict[str, np.ndarray]:
   """COLUMNS of a run's records, f64[records], since the start of the run.
 
   `computing_s` and `communication_s` are NaN where they were measured
-  together. In virtual time the first is that of the busiest worker. What the
-  devices of a worker send each other is communication, too; what is hidden
-  beside computing (config.overlap) is not.
+  together. In virtual time `computing_s` is that of the busiest worker.
+  Exchanges between the devices of a worker count as communication, too;
+  exchanges that are hidden by computing (config.overlap) do not.
   """
   records = run.records
   nothing = np.full(len(records['step']), np.nan)

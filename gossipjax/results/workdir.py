@@ -1,16 +1,16 @@
 """The folder of a comparison: its files, and which config it belongs to.
 
 config.json                 the config, versions, commit, devices, the command
-<variant>/records.jsonl     one record a line, see record_file.py
+<variant>/records.jsonl     one record per line, see record_file.py
 <variant>/checkpoints/      verified, see training/checkpoint.py
 <variant>/model.msgpack     the trained model, see training/model_file.py
 <variant>/summary.json      written when the variant is finished
-<variant>/timeline.json     virtual time only: what each worker did at first
+<variant>/timeline.json     virtual time only: each worker's first activities
 summary.json                written when all variants are finished
-manifest.json               SHA-256 of files beside it, once a run is finished
+manifest.json               SHA-256 of files in its folder, once finished
 comparison.md report.html *.png   made from the files above, never read
 log.txt                     what happened, in plain words; never read
-.lock .holder               whoever writes here, see lock.py
+.lock .holder               which process writes here, see lock.py
 """
 
 import json
@@ -45,10 +45,10 @@ def provenance() -> dict[str, Any]:
 
 
 def claimed(folder: pathlib.Path) -> dict[str, Any]:
-  """config.json: `provenance`, and under 'config' the config.
+  """Reads config.json: `provenance`, and the config under 'config'.
 
   Raises:
-    UserError: there is none, or it is damaged, or of another program.
+    UserError: the file is missing, damaged, or of another program.
   """
   if not folder.is_dir():
     raise UserError(
@@ -62,7 +62,7 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
   found = read(path, dict[str, Any], 'name another folder')
   if not isinstance(config := found.get('config'), dict):
     raise UserError(f"{path} is damaged (no 'config'); name another folder.")
-  # Of all versions; other programs have such a file, too.
+  # All versions have these keys; other programs have a config.json, too.
   method = config.get('strategy')
   ours = isinstance(method, dict) and isinstance(method.get('name'), str)
   if not ours or not {'workers', 'steps', 'seed'} <= config.keys():
@@ -74,7 +74,7 @@ def claimed(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def kind(folder: pathlib.Path, claim: dict[str, Any]) -> str:
-  """The command whose folder it is: run, tune or advise.
+  """The command that a folder belongs to: run, tune or advise.
 
   Args:
     folder: the workdir.
@@ -82,7 +82,7 @@ def kind(folder: pathlib.Path, claim: dict[str, Any]) -> str:
   """
   if told := claim.get('kind'):
     return told
-  # Versions before this key are known by what they left.
+  # Older versions did not write this key: their files tell the command.
   if any(folder.glob('pilots/*/*seed=*')):
     return 'advise'
   return 'tune' if any(folder.glob('*/*seed=*')) else 'run'
@@ -97,17 +97,17 @@ def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
 
 
 def begin(folder: pathlib.Path) -> None:
-  """Makes or reopens the folder of a variant that trains now: its comparison,
-  one folder above, is no longer finished either."""
+  """Makes or reopens the folder of a variant that trains now; its comparison,
+  one folder above, is reopened, too."""
   make(folder)
   reopen(folder.parent)
   reopen(folder)
 
 
 def reopen(folder: pathlib.Path) -> None:
-  """Removes what says that a comparison or a variant is finished, before its
-  files change: the manifest first, which would call the others damaged; and
-  what a process that was killed has left of one."""
+  """Removes the files that mark a comparison or a variant as finished, before
+  others change: first the manifest, which would report damage otherwise; also
+  partial files of a killed process."""
   for name in (MANIFEST, SUMMARY, MODEL):
     (folder / name).unlink(missing_ok=True)
   clear(folder)
@@ -119,10 +119,10 @@ def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:
 
   Args:
     folder: of the comparison or the variant.
-    sealed: whether all finished files have to be as the manifest says.
+    sealed: whether all finished files have to match the manifest.
 
   Raises:
-    UserError: it is damaged, or a file that was finished with it.
+    UserError: summary.json is damaged, or a file does not match the manifest.
   """
   path, manifest = folder / SUMMARY, folder / MANIFEST
   seen = _version(manifest)
@@ -133,7 +133,7 @@ def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:
   except UserError:
     if _version(path) == written:
       raise
-    return summary(folder, sealed)  # Somebody continues the run just now.
+    return summary(folder, sealed)  # Another process is continuing the run.
   if sealed and seen and (fault := damage(folder)):
     if _version(manifest) != seen:
       return summary(folder, sealed)
@@ -145,7 +145,7 @@ def summary(folder: pathlib.Path, sealed: bool = True) -> dict[str, Any] | None:
 
 
 def _version(path: pathlib.Path) -> tuple[int, int] | None:
-  """Another one each time that the file is written; None if there is none."""
+  """A value that changes when the file is written; None if there is no file."""
   try:
     found = path.stat()
   except FileNotFoundError:
@@ -158,8 +158,8 @@ def is_over(found: dict[str, Any], steps: int, cluster: Any) -> bool:
 
   Args:
     found: the summary.
-    steps: that the run has to take.
-    cluster: of its config; virtual time may end before, at a target.
+    steps: number of steps that the run has to take.
+    cluster: of its config; virtual time may end earlier, at a target.
   """
   return bool(
     found.get('diverged') or cluster or found.get('steps', steps) >= steps
@@ -167,10 +167,10 @@ def is_over(found: dict[str, Any], steps: int, cluster: Any) -> bool:
 
 
 def read(path: pathlib.Path, kind: Any, remedy: str = RESTORED) -> Any:
-  """A file of JSON, of a type.
+  """Reads a JSON file as a value of type `kind`.
 
   Raises:
-    UserError: it is damaged; the remedy ends the sentence.
+    UserError: the file is damaged; the message ends with the remedy.
   """
   try:
     # Python's parser, because a summary may hold NaN.
