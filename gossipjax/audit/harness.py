@@ -159,7 +159,7 @@ def update_at(harness: Harness, step: int) -> Callable[..., Any]:
 def executable(
   harness: Harness, program: Callable[..., Any], *args: Any, **shared: Any
 ) -> tuple[Any, Any]:
-  """Returns a worker's program for all workers, compiled and lowered."""
+  """Returns a worker's program for all workers: compiled, and as lowered."""
   jitted: Any = harness.run(program)
   lowered = jitted.lower(harness.worker, *args, **shared)
   on_cpu = jax.default_backend() == 'cpu'

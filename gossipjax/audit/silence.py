@@ -93,7 +93,7 @@ def _changed(some: np.ndarray, factor: float, count: bool, x: Any) -> Any:
 
 
 def _same(a: Any, b: Any, of: np.ndarray) -> bool:
-  """Whether two trees, leaves [workers, ...], are equal at `of`."""
+  """Whether two trees, leaves [workers, ...], are equal for workers `of`."""
 
   def same(x, y):
     if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):

@@ -1,4 +1,4 @@
-"""Recommends a strategy for a config and a link, by kept runs and short trials.
+"""Recommends a strategy for a config and a link by kept runs and short trials.
 
     python -m gossipjax advise --config=configs/cifar10.py --workers=16 \\
         --link=10gbe

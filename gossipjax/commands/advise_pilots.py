@@ -95,11 +95,10 @@ def _rounds(
   bench: pilots.Bench,
   again: str,
 ) -> tuple[list[list[Rank]], str]:
-  """Trains pilots in as many rounds as the time allows.
+  """Trains pilots; returns the ranks of each round that the time allowed, and a
+  text on the strategies without a pilot in the last round.
 
-  Returns:
-    The ranks of each round, and a text on the strategies without a pilot in the
-    last round. If no round was possible, it prints why and returns ([], '').
+  If no round was possible, it prints the reason and returns ([], '').
   """
   minutes, full = flags.FLAGS.minutes, configs[DENSE].steps
   until = time.monotonic() + 60 * minutes
@@ -161,7 +160,7 @@ def _first(dense: ConfigDict) -> Pilot:
 def untried(
   found: list[Forecast], link: network.Link, again: str, minutes: float
 ) -> str:
-  """Says what to use if no pilots were trained, and which command does so."""
+  """What to use without pilots, and the command that trains them."""
   known = recommendation.by_known(found, link)
   said = (
     f'{known} To try it on your config:'

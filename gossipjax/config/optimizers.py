@@ -21,10 +21,10 @@ def known() -> dict[str, Callable[..., optax.GradientTransformation]]:
 
 
 def function(name: str) -> Callable[..., optax.GradientTransformation]:
-  """The function of an optimizer's name.
+  """The function that makes the optimizer of this name.
 
   Raises:
-    UserError: there is none.
+    UserError: there is no such optimizer.
   """
   return own_functions.find(name, known(), 'optimizer.name')
 

@@ -10,7 +10,7 @@ _ALSO = {float: (int,), tuple: (list,)}
 
 
 def check(config: ConfigDict) -> None:
-  """Raises a UserError for a key whose value has another type.
+  """Raises a UserError for a key whose value has the wrong type.
 
   A ConfigDict does not check enough: it accepts None for any key, and a config
   file can switch its type checks off.
