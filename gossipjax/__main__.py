@@ -10,7 +10,7 @@ from gossipjax.errors import MISTAKE, nearest
 
 COMMANDS = {
   'run': 'train a model under one or several communication strategies',
-  'advise': 'say which strategy to use on a link, by what is known and tried',
+  'advise': 'recommend a strategy for a link, from known runs and short trials',
   'tune': 'find the best learning rate, or other values, of each strategy',
   'report': 'write the table, figures and report.html of a workdir again',
   'launch': 'start several processes on this host that train together',

@@ -88,7 +88,7 @@ def blaming(what: str, files: bool = False) -> Iterator[None]:
       )
     raise UserError(
       f'{what} raises {type(error).__name__}: {told[:300].rstrip(".")}; '
-      '--debug, or in Python the traceback above, shows where.'
+      'run with --debug to see where (in Python, see the traceback above).'
     ) from error
 
 

@@ -68,7 +68,7 @@ def read(path: str) -> Link:
   except OSError as error:
     raise UserError(f'link={path}: {error.strerror}.') from error
   except (ValueError, RecursionError) as error:
-    raise UserError(f'link={path} is not JSON of a link ({error}).') from error
+    raise UserError(f'link={path} is no JSON file ({error}).') from error
   if not isinstance(found, dict):
     raise UserError(f'link={path} is not a link; it needs {_NEEDED}.')
   for key in (key for key in found if key not in _KINDS):

@@ -24,7 +24,9 @@ def check(out: str) -> None:
   path = pathlib.Path(out)
   kinds = [f'.{kind}' for kind in FigureCanvasBase.get_supported_filetypes()]
   if path.suffix.lower() not in kinds:
-    raise UserError(f'--out={path} has to end in one of {", ".join(kinds)}.')
+    raise UserError(
+      f'--out={path} needs one of the endings {", ".join(kinds)}.'
+    )
   if not path.parent.is_dir():
     raise UserError(f'--out={path}: there is no folder {path.parent}.')
 

@@ -37,7 +37,10 @@ def told(
 def _apart(mine: Sequence[Known]) -> str:
   """Why no run of a workdir is shown."""
   if mine:
-    return f'not shown, since other runs are nearer to yours; {mine[0].place}.'
+    return (
+      'not shown, since other runs are more like yours; these are '
+      f'{mine[0].place}.'
+    )
   return (
     'nothing is known from it; it needs a finished run of a variant with '
     'all_reduce, and of another strategy.'

@@ -41,7 +41,7 @@ def tried(
     )
   else:
     others = (
-      f' {_named(rank)}: {_time(rank.expected)} are expected. {_why(rank)}'
+      f' {_named(rank)}: expected time {_time(rank.expected)}. {_why(rank)}'
       for rank in ranks[1 : 1 + SHOWN]
     )
     said = (
@@ -65,7 +65,7 @@ def _scaled() -> str:
   return (
     '; a time to it is the mean of the times at which pilots reach scores that '
     f'are {goals} % worse than the best of all-reduce in its pilots, scaled to '
-    'all steps. Pilots do not show who reaches the target.'
+    'all steps. Pilots do not show which strategies reach the target.'
   )
 
 
@@ -96,7 +96,7 @@ def left_out(
     if name not in names[-1] and name not in diverged
   ]
   told = {
-    'Dropped after shorter pilots, which tell less': dropped,
+    'Dropped after shorter, less reliable pilots': dropped,
     'Diverged': diverged,
     **untried,
   }
@@ -190,7 +190,7 @@ def by_known(found: Sequence[Forecast], link: network.Link) -> str:
       f'all-reduce. {best.risk}'
     )
   return (
-    f'Use all-reduce. The best alternative of which such a training is kept is '
-    f'{best.name}; its expected time to the target is {share:.2g} of that of '
-    f'all-reduce. {best.risk}'
+    'Use all-reduce. Of the strategies with a known training of this kind, the '
+    f'best is {best.name}; its expected time to the target is {share:.2g} of '
+    f'that of all-reduce. {best.risk}'
   )

@@ -99,7 +99,8 @@ class Risk(NamedTuple):
   def __str__(self) -> str:
     if not self.known:
       return (
-        'No kept training is like it; one in two is taken to miss the target.'
+        'No known training is like it; the probability of missing the target '
+        'is taken to be 50 %.'
       )
     each = ', '.join(
       f'{100 * g.missed / g.of:.0f} % {g.what}' for g in self.known
@@ -108,7 +109,7 @@ class Risk(NamedTuple):
     if math.isnan(self.relative_steps):
       return said
     steps = f'{self.relative_steps:.3g} times the steps of all-reduce'
-    return f'{said} Others needed {steps}.'
+    return f'{said} Those that reach it need {steps}.'
 
 
 def of(known: Iterable[Known], config: Mapping[str, Any]) -> Risk:

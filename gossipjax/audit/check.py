@@ -135,8 +135,9 @@ def _rows(
     state, sent = program(*args)
     if not comparison.has_seconds(bill := billed(harness, sent)):
       raise Unbalanced(
-        f'--audit: at step {step} a worker sends bytes in no round, or its '
-        'path_bytes are fewer, so that modelled seconds are too short.'
+        f'--audit: at step {step} the bill of a worker has bytes without a '
+        'round, or fewer path_bytes than bytes, so that modelled seconds would '
+        'be too short.'
       )
     row = comparison.compare(
       step,

@@ -11,10 +11,10 @@ from gossipjax.traffic import Traffic
 # A bill is a sum: it does not say which part of a message is unpaid, so the
 # audit cannot check that this part has no effect.
 _SHORT = (
-  '; return the bills of all that moves: a worker may pay for a part of it '
-  'only if all workers pay for all of it at another audited step. Let the step '
-  'choose what travels, the same for all workers, or mask the whole exchange '
-  'of a worker'
+  '; bill everything that moves: the bill of a worker may cover a part of its '
+  'messages only if, at another audited step, the bills of all workers cover '
+  'all of theirs. Let the step choose what travels, the same for all workers, '
+  'or mask the whole exchange of a worker'
 )
 
 

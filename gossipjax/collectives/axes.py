@@ -94,8 +94,9 @@ def _check_inner(inner: Axis | None, axes: tuple[str, ...]) -> None:
   for name in names_of(inner or ()):
     if name in axes or (there and name not in there):
       raise UserError(
-        f'inner={inner!r}: {name!r} is no axis of this mesh beside those of '
-        f'the workers, {", ".join(axes)}; name another, or leave inner out.'
+        f'inner={inner!r}: {name!r} is no axis of this mesh other than those '
+        f'of the workers, {", ".join(axes)}; name another axis, or leave inner '
+        'out.'
       )
 
 

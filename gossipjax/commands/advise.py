@@ -53,7 +53,9 @@ def start(words: Sequence[str]) -> None:
 
 def define_flags() -> None:
   """Defines the flags; a function, since commands share some flag names."""
-  config_flags.DEFINE_config_file('config', None, 'Model, data, strategies.')
+  config_flags.DEFINE_config_file(
+    'config', None, 'Config file: model, data, strategies.'
+  )
   flags.DEFINE_integer('workers', None, "How many; default: the config's.")
   flags.DEFINE_string('link', None, "Preset or JSON file; default: config's.")
   flags.DEFINE_float(
@@ -71,14 +73,16 @@ def define_flags() -> None:
     5.0,
     'Minutes of short trainings (pilots); 0: none, only what is known.',
   )
-  flags.DEFINE_multi_string('known', [], 'A workdir of yours')
+  flags.DEFINE_multi_string(
+    'known', [], 'A workdir of your own runs; several are possible.'
+  )
   flags.DEFINE_string(
     'workdir', None, 'Folder of the pilots; the same one continues them.'
   )
   flags.DEFINE_bool('tune', False, 'Leave tuned.py, a config for `run`.')
   flags.DEFINE_bool('table', False, 'Show the seconds of a step.')
   flags.DEFINE_bool('plot', False, 'Draw seconds per step against bandwidth.')
-  flags.DEFINE_string('out', 'advice.png', 'Where to draw.')
+  flags.DEFINE_string('out', 'advice.png', 'The picture of --plot.')
 
 
 def main(

@@ -119,7 +119,7 @@ def _rounds(
   risks = {f.name: f.risk for f in found[1:]}
   rounds = pilots.run(plan, configs, bench, bench.higher, until, risks)
   if not rounds:
-    print('The time was over before the first round, or all-reduce diverged.\n')
+    print('Time ran out before the first round, or all-reduce diverged.\n')
     print(untried(found, link, again, 3 * minutes))
     return [], ''
   all_s = pilot_plan.needed_s(full, step_s, begin_s, len(names))

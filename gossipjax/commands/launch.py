@@ -43,7 +43,7 @@ def start(words: Sequence[str]) -> None:
   given, unknown = parser.parse_known_args(words[:cut])
   if unknown := [*given.arguments, *unknown]:
     parser.error(
-      f'{unknown[0]} is no flag of launch; those of `run` come after --, as in '
+      f'{unknown[0]} is no flag of launch; flags of `run` come after --, as in '
       f'launch --processes={given.processes} -- {unknown[0]}'
     )
   given.arguments = [*words[cut + 1 :]]

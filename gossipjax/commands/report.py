@@ -36,7 +36,9 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'out', 'report.html', 'The page of several workdirs, or of another target.'
   )
-  flags.DEFINE_float('target', None, 'Score to be reached.')
+  flags.DEFINE_float(
+    'target', None, "The target score, in place of the config's."
+  )
   flags.DEFINE_float(
     'target_share', None, 'The target as a share of the best of all-reduce.'
   )

@@ -144,7 +144,8 @@ def _check_address(config: ConfigDict) -> None:
   engines = [run.get('engine') for _, run in variants(config)]
   if ray_cluster.address() and not any(engines):
     raise UserError(
-      '--address is that of a Ray cluster; set config.engine=ray.'
+      '--address names a Ray cluster, which only config.engine=ray uses; set '
+      'that, or leave --address out.'
     )
 
 

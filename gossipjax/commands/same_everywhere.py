@@ -56,7 +56,7 @@ def _sentence(number: int, keys: list[str], first: Any, other: Any) -> str:
   ]
   more = f', and {len(keys) - 3} more' if len(keys) > 3 else ''
   return (
-    f'Process {number} was given something else than process 0: '
+    f'Process {number} has other settings than process 0: '
     f'{", ".join(shown)}{more}. Start all processes with the same config file '
     'and the same flags.'
   )

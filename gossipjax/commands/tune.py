@@ -37,7 +37,7 @@ def start(words: Sequence[str]) -> None:
 def define_flags() -> None:
   """Defines the flags; a function, since commands share some flag names."""
   config_flags.DEFINE_config_file('config', None, 'The comparison to tune.')
-  flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE')
+  flags.DEFINE_multi_string('grid', [], 'KEY=VALUE,VALUE; may be repeated.')
   flags.DEFINE_integer('seeds', 3, 'Seeds of each point.')
   flags.DEFINE_integer('budget', None, 'Points per variant; default: all.')
   flags.DEFINE_integer('processes', 1, 'Trials that run at the same time.')

@@ -76,7 +76,7 @@ def check_used(words: Sequence[str], config: ConfigDict) -> None:
     brought = [_brought(each, key.split('.')) for each in variants.values()]
     if key != word and brought and all(brought):
       raise UserError(
-        f'--config.{key} has no effect, since every variant brings its own '
+        f'--config.{key} has no effect, since every variant sets its own '
         f'{brought[0]}; set --config.variants.{first}.{key}, or use a config '
         'without variants, such as configs/default.py.'
       )

@@ -101,10 +101,10 @@ def _alike(answer: Answer, first: Row) -> list[str]:
   if not answer.alike:
     return []
   names = ', '.join(row.name for row in answer.alike)
-  some = names + (' do' if len(answer.alike) > 1 else ' does')
+  some = names + (' are' if len(answer.alike) > 1 else ' is')
   return [
-    f'{some} as well as {first.name}: seconds of computing are measured, and '
-    f'vary by {100 * NOISE:.0f} %.'
+    f'{some} as fast as {first.name} within noise: measured seconds of '
+    f'computing vary by {100 * NOISE:.0f} %.'
   ]
 
 

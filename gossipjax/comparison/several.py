@@ -40,7 +40,7 @@ def joined(
     if goal and any(scores.goal({'cluster': config.get('cluster')})):
       raise UserError(
         f'The runs in {folder} ended at the target of config.cluster; they do '
-        'not tell who reaches another.'
+        'not show which ones would reach another target.'
       )
     for key in {**first, **config}:
       if key not in FREE and config.get(key) != first.get(key):
@@ -133,8 +133,8 @@ def write(
   head = path.read_bytes()[:1000] if path.is_file() else MARKS[0]
   if not any(mark in head for mark in MARKS):
     raise UserError(
-      f'{path} is no page that `report` wrote; give --out another name, or '
-      'move the file away.'
+      f'{path} was not written by `report`; give --out another name, or move '
+      'the file away.'
     )
   summary, runs = joined(folders, goal)
   workdir.write(path, report.page(summary, runs))

@@ -181,7 +181,7 @@ def audit_note(summary: dict[str, Any]) -> str:
   """A space, and how many steps of longer runs were audited; '' if none is."""
   if all(run['steps'] <= LOOKED_AT for run in summary['runs']):
     return ''
-  return f' Of longer runs at most the first {LOOKED_AT:,} steps were seen.'
+  return f' Of longer runs at most the first {LOOKED_AT:,} steps were audited.'
 
 
 def _kinds(kinds: dict[str, int]) -> str:

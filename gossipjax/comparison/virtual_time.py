@@ -51,8 +51,8 @@ evaluations and checkpoints. Staleness: versions of the model between the
 computation of a gradient and its use, mean since the record before the last.
 Longest wait: the largest share of virtual time that a worker waited. Busiest
 link: the largest share of virtual time that a link carried bytes.
-Communication: the largest sum over a worker's transfers, of those that it waits
-for; it computes on during those that another worker begins with it. On a link
+Communication: the largest sum over workers of the transfers that a worker waits
+for; it computes on during a transfer that another worker starts. On a link
 that is shared fairly, what a transfer takes longer than alone is a wait. Where
 no worker waits and there is a server, held-out figures are those of its model,
 not of the mean; elsewhere the mean is over the workers that are up.

@@ -46,8 +46,8 @@ class Source(NamedTuple):
 
 # What to do about a file that is not what was published.
 REPLACE = (
-  'put the published file in its place, or move it away (it may be that of '
-  'another data set): without data.dir it is downloaded again.'
+  'replace it by the published file, or move it away (it may belong to another '
+  'data set); without data.dir it is then downloaded again.'
 )
 
 

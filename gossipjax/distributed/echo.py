@@ -59,8 +59,8 @@ def end(echoes: Sequence[Echo], silent_s: float) -> None:
     echo.end(silent_s)
   if any(echo.lost for echo in echoes):
     said(
-      'Not all that the processes said could be printed; make room on the '
-      'disk that takes the output.',
+      'Some output of the processes could not be written; free space on the '
+      'disk that receives it.',
       sys.stderr,
     )
 

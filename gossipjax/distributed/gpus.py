@@ -112,7 +112,7 @@ def of_error(error: Exception) -> str:
     return ''
   asked = getattr(jax.config, 'jax_platforms', None) or 'cuda'
   if {'cuda', 'gpu'}.isdisjoint(asked.split(',')):
-    return f'JAX has no platform of JAX_PLATFORMS={asked}; use cpu or cuda.'
+    return f'JAX lacks the platforms in JAX_PLATFORMS={asked}; use cpu or cuda.'
   return sentence(found()) or ' '.join(str(error).split())[:300]
 
 

@@ -30,8 +30,8 @@ _DISTRIBUTED = flags.DEFINE_bool(
 _COORDINATOR = flags.DEFINE_string(
   'coordinator', None, 'host:port of process 0.'
 )
-_NUM_PROCESSES = flags.DEFINE_integer('num_processes', None, 'How many.')
-_PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Its number, from 0.')
+_NUM_PROCESSES = flags.DEFINE_integer('num_processes', None, 'Their number.')
+_PROCESS_ID = flags.DEFINE_integer('process_id', None, 'Which one, from 0.')
 _INTERFACE = flags.DEFINE_string(
   'interface',
   None,

@@ -88,7 +88,8 @@ def cut(
   for b in others:
     if any(flow.of(v) - {0, b} for v in [*changed[b], *back[b]]):
       raise UserError(
-        'A shard of this server needs what another holds; set cluster.shards=1.'
+        'A shard of this server needs values that another shard holds; set '
+        'cluster.shards=1.'
       )
   arrived = [v for b in others for v in back[b]]
   price = flow.compiled([*given[0], step], bills)

@@ -100,8 +100,8 @@ def started(starting: Mapping[tuple[str, int], Any], limit_s: float) -> None:
     kind, i = left.pop(ready[0] if ready else next(iter(left)))
     if not ready:
       raise UserError(
-        f'{kind} {i} did not start in {limit_s:g} s; fewer workers or a '
-        'smaller model start sooner.'
+        f'{kind} {i} did not start in {limit_s:g} s; use fewer workers or a '
+        'smaller model.'
       )
     try:
       ray.get(ready)
@@ -120,9 +120,7 @@ def _why(error: Exception) -> str:
   *_, last = [line.strip() for line in str(error).splitlines() if line.strip()]
   if 'creation task' in str(error):
     return last.removeprefix('gossipjax.errors.UserError: ').rstrip('.')
-  return (
-    'its memory may not suffice, a smaller model or fewer workers need less'
-  )
+  return 'it may have run out of memory; use a smaller model or fewer workers'
 
 
 def _join(ray, where: str) -> None:

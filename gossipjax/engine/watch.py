@@ -121,8 +121,8 @@ class Watch:
     )
     if self._deaths[name] > MOST_DEATHS:
       raise UserError(
-        f'{kind} {i} died {self._deaths[name]} times without a step; its '
-        'memory may not suffice, a smaller model or fewer workers need less.'
+        f'{kind} {i} died {self._deaths[name]} times without a step; it '
+        'may have run out of memory; use a smaller model or fewer workers.'
       )
     back = any(k == WORKER and t < math.inf for (k, _), t in self._away.items())
     if not back and not any(True for _ in self._crew.of(WORKER)):

@@ -14,7 +14,7 @@ from gossipjax.training.durable_files import digest
 KEYS = ('link', 'group_link', 'inner_link', 'trace', 'file')
 TEXT = 'file'  # This file is searched in the folders of data, too.
 VARIABLE = 'GOSSIPJAX_DATA'
-_UNLIKE = 'the numbers from here on may be others than without the change.'
+_UNLIKE = 'results from here on may differ from those without the change.'
 
 
 def of(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:

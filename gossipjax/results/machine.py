@@ -37,13 +37,13 @@ def obstacle(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
   """
   if (many := then.get('processes', 1)) != now['processes']:
     return (
-      f'was begun by {many} processes, and its seconds hold for that number; '
+      f'was begun by {many} processes, on which its seconds depend; '
       f'continue it with {many}, not {now["processes"]}.'
     )
   was, here = devices(then), devices(now)
   if was and here and was != here and not _modelled(then, here):
     return (
-      f'was begun on {was}, and its seconds hold for these; continue it on '
+      f'was begun on {was}, on which its seconds depend; continue it on '
       f'{was}, not {here}, or name another folder.'
     )
   before, found = then.get('settings', {}), now.get('settings', {})

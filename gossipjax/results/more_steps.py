@@ -43,10 +43,10 @@ def obstacle(config: ConfigDict, found: dict[str, Any]) -> str:
     if run.get('cluster'):
       return f'the virtual time{whose} is made for that number of steps'
     if run.get('engine'):
-      return f'engine={run.engine}{whose} ends for good at that number of steps'
+      return f'engine={run.engine}{whose} cannot extend a run'
     if not loop.due(run.eval_every, before, 0):
       return (
-        f'its last evaluation{whose} is at no multiple of eval_every='
+        f'its last evaluation{whose} is not at a multiple of eval_every='
         f'{run.eval_every}'
       )
     if not _same_rates(run, before):

@@ -32,8 +32,8 @@ def check_passing(
     )
   if not step_s and asynchronous:
     raise UserError(
-      'cluster.step_s=0: of workers that do not wait for each other, worker 0 '
-      'would take all its steps before time passes; set step_s above 0.'
+      'cluster.step_s=0: with asynchronous workers, worker 0 would take all '
+      'its steps before time passes; set step_s above 0.'
     )
 
 
@@ -53,7 +53,7 @@ def check_compute(compute: str, spread: float, trace: str) -> None:
   if compute == 'uniform' and spread > 1:
     raise UserError(
       f'cluster.spread={spread} of compute=uniform must be at most 1; '
-      'beyond, times are negative.'
+      'a larger one gives negative times.'
     )
 
 
@@ -118,6 +118,7 @@ def outages(failures, workers: int) -> tuple[tuple[float, float, float], ...]:
   found = tuple(sorted(times, key=lambda outage: outage[1:]))
   if {who for who, _, until in found if until == math.inf} >= {*range(workers)}:
     raise UserError(
-      'cluster.failures leaves no worker; let one run on or come back.'
+      'cluster.failures stops every worker for good; keep one running, or let '
+      'one come back.'
     )
   return found

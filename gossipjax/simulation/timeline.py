@@ -70,7 +70,7 @@ def later(now: float, time_s: float) -> float:
   """
   if not now <= time_s < math.inf:
     raise UserError(
-      f'Virtual time does not go on from {now:.6g} to {time_s:.6g} s; check '
+      f'Virtual time cannot advance from {now:.6g} to {time_s:.6g} s; check '
       'the seconds of config.cluster and of the link.'
     )
   return time_s

@@ -27,7 +27,9 @@ def read_trace(name: str, steps: int, workers: int) -> np.ndarray:
       raise ValueError('the file is empty')
     seconds = np.loadtxt(lines, ndmin=2)
   except (OSError, ValueError) as error:
-    raise UserError(f'{path}: each line has to be seconds: {error}.') from error
+    raise UserError(
+      f'{path}: each line has to contain numbers of seconds: {error}.'
+    ) from error
   if seconds.shape[1] not in (1, workers):
     raise UserError(
       f'{path} has {seconds.shape[1]} columns; it takes 1, or one '

@@ -49,9 +49,15 @@ def strategy(
     It sees a share of the model as one vector, where power_sgd finds no matrix.
   """
   if inner.moments or outer.moments:
-    raise UserError('hierarchical exchanges no moments of optimizers.')
+    raise UserError(
+      'hierarchical supports no inner or outer strategy that exchanges the '
+      'moments of optimizers, such as des_loc.'
+    )
   if inner.state or outer.state:
-    raise UserError('hierarchical exchanges no state of a model by its levels.')
+    raise UserError(
+      'hierarchical supports no inner or outer strategy that exchanges the '
+      'state of a model.'
+    )
   if period > 1 and outer.gradients != identity():
     raise UserError(
       'outer of hierarchical exchanges gradients, but groups that exchange '

@@ -31,7 +31,9 @@ from gossipjax.traffic import SILENCE
 from gossipjax.transforms.flattened import flattened
 from gossipjax.transforms.nesterov import without_look_ahead
 
-NOT_CONSERVED = {'parameters': 'Who reads is changed, who is read is not.'}
+NOT_CONSERVED = {
+  'parameters': 'The worker that reads changes, the one that is read does not.'
+}
 
 
 class PublishedState(NamedTuple):

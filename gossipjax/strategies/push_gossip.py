@@ -31,7 +31,9 @@ from gossipjax.topology import Draws, random_targets
 from gossipjax.transforms.flattened import flattened
 from gossipjax.transforms.nesterov import without_look_ahead
 
-NOT_CONSERVED = {'parameters': 'Who receives is changed, who sends is not.'}
+NOT_CONSERVED = {
+  'parameters': 'The worker that receives changes, the sender does not.'
+}
 
 
 class InboxState(NamedTuple):

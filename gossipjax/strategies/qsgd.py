@@ -25,9 +25,7 @@ from gossipjax.errors import UserError
 from gossipjax.flatten import ravel
 from gossipjax.transforms.bucketed import with_granularity
 
-NOT_CONSERVED = {
-  'gradients': 'What rounding takes, it gives back on average only.'
-}
+NOT_CONSERVED = {'gradients': 'Rounding errors cancel on average only.'}
 
 
 def unbiased_mean(

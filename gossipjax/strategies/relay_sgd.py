@@ -24,9 +24,7 @@ from gossipjax.errors import UserError, nearest
 from gossipjax.traffic import SILENCE
 from gossipjax.transforms.flattened import flattened
 
-NOT_CONSERVED = {
-  'parameters': 'Models arrive later the farther they come from.'
-}
+NOT_CONSERVED = {'parameters': 'Models of distant workers arrive later.'}
 
 
 class RelayState(NamedTuple):

@@ -46,8 +46,9 @@ def check_form(place: pathlib.Path, like: Tree) -> None:
   raise UserError(
     f'{place} is a checkpoint of another model, optimizer or strategy, or of '
     f'another version of one: it has {tell(found - wanted)} in place of '
-    f'{tell(wanted - found)}. Go on with those of that run, and the commit in '
-    'its config.json, or name another folder.'
+    f'{tell(wanted - found)}. Resume with the model, the optimizer and the '
+    'strategy of that run, at the commit in its config.json, or name another '
+    'folder.'
   )
 
 

@@ -91,9 +91,10 @@ def of_buckets(
   found = stages(closed, groups)
   if not any(stage.computes for stage in found[1:]):
     raise UserError(
-      'config.overlap: the gradients of all buckets are known at the same '
-      'time; take smaller ones (strategy.granularity.name=layer, if the '
-      'strategy has it) and config.accumulate=0, or config.overlap=False.'
+      'config.overlap: the gradients of all buckets are complete at the same '
+      'time, so that nothing can overlap; use smaller buckets '
+      '(strategy.granularity.name=layer, if the strategy has it) and '
+      'config.accumulate=0, or config.overlap=False.'
     )
   forms = jax.tree.structure(head), jax.tree.structure(grads)
   return Cut(found, order, members, forms)

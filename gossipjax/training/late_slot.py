@@ -55,8 +55,8 @@ def check(config: ConfigDict, strategy: Strategy) -> bool:
     )
   if jax.default_backend() != 'cpu':
     raise UserError(
-      'config.overlap runs exchanges in a second thread, which was tried on '
-      'CPUs only; set config.overlap=False, or JAX_PLATFORMS=cpu.'
+      'config.overlap runs exchanges in a second thread, which is supported '
+      'on CPUs only; set config.overlap=False, or JAX_PLATFORMS=cpu.'
     )
   if not _overlaps(strategy):
     raise UserError(

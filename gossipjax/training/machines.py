@@ -87,11 +87,12 @@ def of_config(
     remedy = "engine=''" if engine else 'cluster.asynchronous=False'
     raise UserError(
       f'strategy {config.strategy.name} needs all workers at once; '
-      f'set {remedy}, which a variant may do for itself.'
+      f'set {remedy}; a single variant may set it, too.'
     )
   if found.asynchronous and strategy.state is not None:
     raise UserError(
-      'config.state_period is a mean over all workers at once; set it to 0, or '
+      'config.state_period averages model states over all workers at once, and '
+      'asynchronous workers do not wait for each other; set it to 0, or '
       'cluster.asynchronous=False.'
     )
   return found

@@ -24,8 +24,9 @@ def fitting(program: Program, *args: Any, **shared: Any) -> Program:
   needed = device_memory.needed_bytes(compiled)
   if needed > limit:
     raise UserError(
-      f'A step of all workers needs {needed / 1e9:.1f} GB, says the compiler; '
-      f'JAX may use {limit / 1e9:.1f} GB of a device. Fewer workers, a smaller '
-      'batch_size, config.accumulate or compute_dtype=bfloat16 need less.'
+      f'According to the compiler, a step of all workers needs '
+      f'{needed / 1e9:.1f} GB; JAX may use {limit / 1e9:.1f} GB of a device. '
+      'Fewer workers, a smaller batch_size, config.accumulate or '
+      'compute_dtype=bfloat16 need less.'
     )
   return compiled

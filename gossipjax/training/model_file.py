@@ -75,7 +75,7 @@ def trained(folder: str | os.PathLike, task: Task | None = None) -> Any:
     )
   sealed = path.with_name(durable_files.MANIFEST).exists()
   if sealed and (fault := durable_files.damage(path.parent)):
-    raise UserError(f'{path.parent}: {fault}, unlike when the run ended.')
+    raise UserError(f'{path.parent} has changed since the run ended: {fault}.')
   found = serialization.msgpack_restore(path.read_bytes())
   if task is None:
     return found

@@ -82,7 +82,8 @@ def _check_own(whose: str, made: Any) -> None:
     rate = jax.eval_shape(made, jax.ShapeDtypeStruct((), jnp.int32))
   if getattr(rate, 'shape', None) != ():
     raise UserError(
-      f'{whose} of a step is no number; it has to be one learning rate.'
+      f'{whose} returns no single number for a step; it has to return a '
+      'learning rate.'
     )
 
 

@@ -68,7 +68,7 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
       raise UserError(
         f'task.score: {name!r} of two examples is not the '
         f'{"sum" if summed else "mean"} of its values for each of them, so it '
-        'cannot be made of batches; use gossipjax.total for a sum, and '
+        'cannot be computed batch by batch; use gossipjax.total for a sum, and '
         'whole_set(function, *arrays) for a score that needs all examples, '
         'such as F1, a root or a weighted mean. A score must not depend on '
         'random numbers that its model draws in evaluation.'

@@ -110,8 +110,8 @@ def _check_memory(whose: str, state: Tree) -> None:
     name = f'state{jax.tree_util.keystr(path)}'
     if isinstance(leaf, bool | int | float | complex):
       raise UserError(
-        f'{whose} returns the Python number {leaf} as {name}, which has no '
-        f'type that lasts; write jnp.asarray({leaf}).'
+        f'{whose} returns the Python number {leaf} as {name}, whose dtype is '
+        f'not fixed; return jnp.asarray({leaf}).'
       )
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
       raise UserError(

@@ -74,5 +74,5 @@ def _check_vector(whose: str, x: jax.Array, found: Any) -> None:
     told = f'{dtype}{[*shape]}' if dtype else f'{type(found).__name__}'
     raise UserError(
       f'{whose} returns {told} for the message of {x.dtype}{[*x.shape]}; it '
-      f'has to return as many floats, {x.dtype}{[*x.shape]}.'
+      f'has to return floats of the same shape, {x.dtype}{[*x.shape]}.'
     )

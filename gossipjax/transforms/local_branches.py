@@ -107,10 +107,11 @@ class _Flow:
     if differs and any(e for jaxpr in inside for e in sending(jaxpr)):
       raise UserError(
         f'{self.whose}: whether a worker takes part in the collectives of a '
-        f'lax.{eqn.primitive.name}{users_place(eqn)} depends on values of its '
-        'own, so that some would wait for others for ever. Let it depend on '
-        'the step, or on what all know (gossipjax.collectives.agree, all_max), '
-        'or exchange always and mask what is local.'
+        f'lax.{eqn.primitive.name}{users_place(eqn)} depends on its own '
+        'values, so that those that take part would wait for the others for '
+        'ever. Let it depend on the step, or on values that all share '
+        '(gossipjax.collectives.agree, all_max), or exchange always and mask '
+        'what is local.'
       )
 
 

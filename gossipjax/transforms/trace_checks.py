@@ -72,16 +72,16 @@ def check(
   if _traced(closed) != _traced(again):
     raise UserError(
       f'{whose} keeps an array of one call outside of the state, in a variable '
-      'or a list of its own, and uses it in the next call; as JAX traces both, '
-      'there is no such array when the compiled step runs. Return it in the '
-      'state.'
+      'or a list of its own, and uses it in the next call; that array exists '
+      'only while JAX traces the function, not when the compiled step runs. '
+      'Return it in the state.'
     )
   if [*_constants(closed)] != [*_constants(again)]:
     raise UserError(
-      f'{whose}.update has a number that changes each time it is traced, as '
-      'one that Python or NumPy draws or counts; a compiled step would keep '
-      'the one it met first. Draw with jax.random from a key in the state, and '
-      'keep what changes in the state.'
+      f'{whose}.update uses a number that changes each time JAX traces it, '
+      'such as a random number or a counter of Python or NumPy; the compiled '
+      'step would always use the first one. Draw with jax.random from a key in '
+      'the state, and keep what changes in the state.'
     )
 
 

@@ -20,7 +20,7 @@ def sentence(
     configs: of the variants, whose optimizers may have it as an argument.
   """
   default = (
-    f' One that optax has by default is set first: --config.{key}=VALUE.'
+    f' If optax sets it by default, add it first: --config.{key}=VALUE.'
     if any(_takes(config.optimizer.name, key) for config in configs)
     else ''
   )

@@ -38,12 +38,12 @@ from tests.support.tiers import exhaustive
 LEAKS = {
   'dgc.gradients': 'Sums velocities, to which momentum adds.',
   'gtopk.gradients': 'What one subtree drops and another keeps is forgotten.',
-  'qsgd(terngrad)': 'What rounding takes, it gives back on average only.',
+  'qsgd(terngrad)': 'Rounding errors cancel on average only.',
   'gtopk(butterfly)': 'As published, with fewer rounds: see gtopk.',
 }
 ONE_SIDED = {
   'pull_gossip.parameters': 'Others read what an absent worker published.',
-  'push_gossip.parameters': 'Mail reaches who is absent.',
+  'push_gossip.parameters': 'Messages reach absent workers.',
 }
 # Gradient strategies whose replicas differ by design, and why.
 DIVERGE: dict[str, str] = {}

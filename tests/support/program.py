@@ -166,7 +166,8 @@ def arrays(
   checkpoints: pathlib.Path, step: int | None = None
 ) -> dict[str, np.ndarray]:
   """Reads all arrays of a checkpoint by path; of the newest without a step."""
-  step = step or max(int(p.name) for p in checkpoints.iterdir())
+  if step is None:
+    step = max(int(p.name) for p in checkpoints.iterdir())
   place, reader = checkpoints / str(step) / 'workers', ocp.PyTreeCheckpointer()
   plain = jax.tree.map(
     lambda _: ocp.RestoreArgs(restore_type=np.ndarray),

@@ -573,9 +573,7 @@ def test_processes_that_are_given_something_else_are_refused(
 ):
   for ended in together_with(tmp_path, other):
     assert ended.code == errors.MISTAKE, ended.err
-    assert f'Process 1 was given something else than process 0: {told}' in (
-      ended.err
-    )
+    assert f'Process 1 has other settings than process 0: {told}' in (ended.err)
   assert not (tmp_path / 'run').exists()
 
 
@@ -671,7 +669,7 @@ def test_flags_of_run_come_after_two_hyphens(capsys):
   for words in (['--config=c.py'], ['stray', '--', '--config=c.py']):
     with pytest.raises(SystemExit, match=str(errors.MISTAKE)):
       launch.start(['--processes=2', *words])
-    told = f'{words[0]} is no flag of launch; those of `run` come after --'
+    told = f'{words[0]} is no flag of launch; flags of `run` come after --'
     assert told in capsys.readouterr().err
 
 

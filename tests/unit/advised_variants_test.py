@@ -215,7 +215,7 @@ def test_a_calibrated_link_is_read_from_its_file(tmp_path):
       r'link\.json: bytes_per_s is None; a link needs the numbers',
     ),
     ('[1, 2]', 'link.json is not a link'),
-    ('{', r'link\.json is not JSON of a link'),
+    ('{', r'link\.json is no JSON file'),
     (
       '{"latency_s": -1, "bytes_per_s": 1}',
       r'link\.latency_s=-1 is out of range; must be at least 0',

@@ -377,7 +377,7 @@ def test_measured_seconds_that_are_near_each_other_decide_nothing(
   assert told.unsure == ()
   assert [row.name for row in told.alike] == ['sparse'] * alike
   text = ' '.join(answer_text.paragraphs(told))
-  assert ('sparse does as well as dense' in text) == alike
+  assert ('sparse is as fast as dense' in text) == alike
   assert next_comparison.command(told) == ''
 
 
@@ -601,7 +601,7 @@ def test_a_page_of_several_workdirs_replaces_its_like_only(tmp_path):
   for _ in range(2):
     several.write([folder], out)
   out.write_text('mine')
-  with pytest.raises(UserError, match=r'both\.html is no page'):
+  with pytest.raises(UserError, match=r'both\.html was not written'):
     several.write([folder], out)
   assert out.read_text() == 'mine'
 

@@ -56,7 +56,7 @@ def test_a_gpu_that_is_not_there_is_named_though_nobody_asked_for_one(
   [
     ('cuda', r'no NVIDIA driver|shows no GPU|without CUDA'),
     ('gpu', r'no NVIDIA driver|shows no GPU|without CUDA'),
-    ('abacus', 'no platform of JAX_PLATFORMS=abacus'),
+    ('abacus', 'lacks the platforms in JAX_PLATFORMS=abacus'),
   ],
 )
 def test_a_platform_that_is_not_there_is_a_sentence(platform, told, tmp_path):

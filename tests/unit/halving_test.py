@@ -89,7 +89,9 @@ def test_who_is_dropped_diverged_or_not_tried_is_told():
       asked = asking.send([curve(pilot) for pilot in asked])
   reasons = {'Not tried: no time': ['late', 'later'], 'Too slow': []}
   said = recommendation.left_out(rounds, names, reasons)
-  assert 'tell less: bad (20 steps, ' in said and 'worse (20 steps, ' in said
+  assert (
+    'reliable pilots: bad (20 steps, ' in said and 'worse (20 steps, ' in said
+  )
   assert ' Diverged: wild. ' in said
   assert said.endswith(' Not tried: no time: late, later.')
   assert 'Too slow' not in said and 'fast' not in said
@@ -214,7 +216,7 @@ def test_a_strategy_that_seldom_gets_there_is_not_used_and_it_is_told():
   assert said.startswith('Use all-reduce at learning rate 0.1: of the strateg')
   assert ' fast at learning rate 0.1: ' in said
   assert 'that missed the target: 100 % in 4 comparisons, 100 % in 4' in said
-  assert said.endswith('Pilots do not show who reaches the target.')
+  assert said.endswith('Pilots do not show which strategies reach the target.')
 
 
 def test_what_is_expected_is_between_both_outcomes():
@@ -230,7 +232,10 @@ def test_what_is_expected_is_between_both_outcomes():
   )
   assert choice.chosen(ranks) == 'fast'
   said = recommendation.tried(ranks, 1000, 'again')
-  assert ', 0 % of transformer on text with adam. Others needed 2 ' in said
+  assert (
+    ', 0 % of transformer on text with adam. Those that reach it need 2 '
+    in said
+  )
   table = recommendation.rows(ranks, 'test_accuracy')
   shares = {row['strategy']: row['misses the target'] for row in table}
   assert shares == {'fast': f'{100 * always.share:.0f} %', DENSE: '', 'bad': ''}
@@ -244,7 +249,7 @@ def test_without_whole_trainings_pilots_stand_for_them():
   assert fast.low == pytest.approx(seconds, rel=0.1)
   assert fast.expected == pytest.approx((fast.low + fast.high) / 2)
   said = recommendation.tried(ranks, 1000, 'again')
-  assert ' No kept training is like it; one in two is' in said
+  assert ' No known training is like it; the probability' in said
   table = recommendation.rows(ranks, 'test_accuracy')
   assert '50 % (assumed)' in [row['misses the target'] for row in table]
 

@@ -80,8 +80,14 @@ def test_without_evidence_nothing_but_all_reduce_is_named():
   'steps, words',
   [
     (0.9, 'Use small. Expected time to the target: 0.'),
-    (9.0, 'Use all-reduce. The best alternative of which such a training'),
-    (math.inf, 'Use all-reduce. The best alternative of which such a training'),
+    (
+      9.0,
+      'Use all-reduce. Of the strategies with a known training of this kind',
+    ),
+    (
+      math.inf,
+      'Use all-reduce. Of the strategies with a known training of this kind',
+    ),
   ],
 )
 def test_trainings_of_the_same_name_are_evidence(steps, words):

@@ -13,7 +13,7 @@ from gossipjax.training.run import Given, resolve_run
 from gossipjax.training.train import train
 from tests.support.tiers import exhaustive
 
-TOLD = r'needs \d+\.\d GB, says the compiler.*use 0\.0 GB.*Fewer workers'
+TOLD = r'compiler, .* needs \d+\.\d GB; JAX may use 0\.0 GB.*Fewer workers'
 
 
 def losses(executor, task=None):

@@ -140,7 +140,7 @@ def test_a_refusal_advises_what_the_strategy_has_and_what_helps(name):
 def test_buckets_that_are_known_together_are_refused(changes):
   found = config('all_reduce', overlap=True)
   found.update(changes)
-  with pytest.raises(UserError, match='known at the same time'):
+  with pytest.raises(UserError, match='complete at the same time'):
     variant.check('cut', found)  # Before any variant is trained.
 
 

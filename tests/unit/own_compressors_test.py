@@ -79,8 +79,14 @@ def traced(config) -> None:
   'codec, words',
   [
     (one_entry, r'decompress returns float32\[1\] for the message of float32'),
-    (shorter, r'decompress returns float32\[.* has to return as many floats'),
-    (counts, r'decompress returns int8\[.* as many floats, float32\['),
+    (
+      shorter,
+      r'decompress returns float32\[.* has to return floats of the same shape',
+    ),
+    (
+      counts,
+      r'decompress returns int8\[.* floats of the same shape, float32\[',
+    ),
     (no_vector, r'decompress returns NoneType for'),
     (of_a_number, r'its message holds 3\.0; a message consists of arrays'),
     (broken, r'decompress raises TypeError'),

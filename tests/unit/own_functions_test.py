@@ -100,7 +100,10 @@ def failing():
     ('no_such_module:make', r'no_such_module.*does not import'),
     (f'{ME}:lin', r"did you mean 'line'"),
     (f'{ME}:wrong', r'returned int.*Task'),
-    (f'{ME}:failing', r"task: failing raises KeyError: 'labels'; --debug"),
+    (
+      f'{ME}:failing',
+      r"task: failing raises KeyError: 'labels'; run with --debug",
+    ),
     (f'{ME}:line:x', r'has no function'),
   ],
 )
@@ -123,7 +126,7 @@ def of_all_steps(learning_rate, steps):
   'name, sentence',
   [
     ('stepping', ' of a step raises TracerBoolConversionError'),
-    ('of_all_steps', ' of a step is no number'),
+    ('of_all_steps', ' returns no single number for a step'),
     ('wrong_rate', ' returns float; it has to return a function of the step'),
   ],
 )

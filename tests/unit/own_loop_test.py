@@ -175,7 +175,7 @@ def test_devices_of_a_worker_need_an_axis_of_their_own(inner):
   loop = gj.worker(gj.all_reduce(), optax.sgd(0.1), axis='data', inner=inner)
   first = lambda grads: tx.update(grads, tx.init(grads))[0]
   for start in (first, loop.init):
-    with pytest.raises(UserError, match='is no axis of this mesh beside those'):
+    with pytest.raises(UserError, match='is no axis of this mesh other than'):
       jax.jit(on_mesh(lambda x, f=start: back(f(one(x)))))(gradients(0))
 
 

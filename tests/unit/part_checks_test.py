@@ -105,7 +105,7 @@ def divided() -> Strategy:
     ),
     ('unbilled', r'gradients\.update returns NoneType where its Traffic'),
     ('dividing', r'gradients\.update raises ZeroDivisionError: .*--debug'),
-    ('unprepared', r"parameters\.init raises KeyError: 'm'; --debug"),
+    ('unprepared', r"parameters\.init raises KeyError: 'm'; run with --debug"),
     ('growing', r'parameters\.update returns .* as state\[0\]'),
   ],
 )
@@ -164,7 +164,7 @@ def searching(learning_rate):
   'name, sentence',
   [
     ('first_of_all', r'returns shape \[\] as updates, which was shape \[5\]'),
-    ('prepared_by_name', "raises KeyError: 'w'; --debug"),
+    ('prepared_by_name', "raises KeyError: 'w'; run with --debug"),
     ('counting', r'returns float32\[\] as state.*, which was int32\[\]'),
     ('searching', 'needs more than gradients and parameters'),
   ],

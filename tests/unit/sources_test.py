@@ -125,7 +125,7 @@ def test_a_picture_of_16_bits_is_refused_and_not_white(tmp_path):
     grey = np.full((4, 4), 20_000, np.uint16)
     image.fromarray(grey).save(tmp_path / name / '0.png')
   with pytest.raises(
-    UserError, match=r'I;16 pixels; save pictures with 8 bits'
+    UserError, match=r'I;16 pixels; save pictures with 8 bits per'
   ):
     gj.ImageFolder(tmp_path, size=2)[0]
 

@@ -60,7 +60,7 @@ def test_a_number_that_all_variants_have_of_their_own_is_refused(key):
   config = defaults.get_config('topk')
   own = {'steps': 4, 'optimizer': {'learning_rate': 0.1}}
   config.variants = {'a': own, 'b': own}
-  told = f'brings its own {key}; set --config.variants.a.{key}'
+  told = f'sets its own {key}; set --config.variants.a.{key}'
   with pytest.raises(UserError, match=told):
     check_used([f'--config.{key}=5'], config)
   check_used(['--config.optimizer.momentum=0.5'], config)

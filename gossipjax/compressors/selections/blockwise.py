@@ -18,8 +18,8 @@ def _rows(size: int, k: int) -> int:
   rows = -(-size // k)
   if rows > 2**16:
     raise UserError(
-      'selection=blockwise has 16 bits for an index, so that density has to be '
-      f'at least {2**-16:.2g}, got {k / size:.2g}.'
+      'selection=blockwise stores an index in 16 bits, so that density has to '
+      f'be at least {2**-16:.2g}, got {k / size:.2g}.'
     )
   return rows
 
