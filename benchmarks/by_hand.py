@@ -1,4 +1,4 @@
-"""Data-parallel training as one would write it with nothing but jax."""
+"""Data-parallel training as a user would write it with only jax."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ def step(
   Args:
     loss: (parameters, batch, key) -> f32[].
     batch: (examples, key, step) -> batch.
-    inner: the axis of devices that take a part of the batch each.
+    inner: axis of devices that each take a part of the batch; '' for none.
   """
 
   def program(params, velocity, examples, key, t):

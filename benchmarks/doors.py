@@ -1,14 +1,14 @@
-"""What a task of one's own, a data source and several devices per worker cost.
+"""The cost of a user's task, a data source, and several devices per worker.
 
     GOSSIPJAX_DATA=... python -m benchmarks.doors [door] [source] [devices]
 
 ResNet-8 on CIFAR-10, batches of 16, all-reduce, steps through `train`:
 
-  door     the same task by the name of a function, over the built-in one
+  door     the same task from a function that is named, over the built-in one
   source   the same examples read by grain, over arrays on the devices
   devices  4 workers of 2 devices, over the same step by hand on that mesh
 
-Each ratio is that of a step in alternating turns. On 2 shared cores that ran
+Each ratio compares steps in alternating turns. On 2 shared cores that ran
 nothing else, 2026-11-22, medians of 24 turns (quartiles in brackets):
 
     door over the built-in task:
@@ -41,7 +41,7 @@ from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 
 DEVICES = 2
-# At most, and over what.
+# The largest acceptable ratio, and what it is over.
 LIMITS = {
   'door': (1.02, 'the built-in task'),
   'source': (1.05, 'arrays'),
@@ -63,14 +63,14 @@ class Rows(Source):
 
 
 def own(read: bool = False) -> gj.Task:
-  """The task of configs/cifar10.py, made by a function of one's own."""
+  """Makes the task of configs/cifar10.py; if `read`, with a data source."""
   given = end_to_end.settings().task
   task = resolve.task(given, os.environ.get('GOSSIPJAX_DATA', ''))
   return task._replace(train=Rows(task.train)) if read else task
 
 
 def settings(**changes) -> ConfigDict:
-  """That of end_to_end, changed."""
+  """Returns the config of end_to_end with changes."""
   config = end_to_end.settings()
   config.update(changes)
   return config
@@ -110,7 +110,7 @@ def step_by_hand(config: ConfigDict) -> Iterator[jax.Array]:
 
 
 def both(name: str) -> tuple[Iterator, Iterator]:
-  """What is compared, after steps with the same losses."""
+  """Returns the trainings to compare, after checking that losses agree."""
   if name == 'devices':
     several = {'workers': 4, 'devices_per_worker': DEVICES}
     theirs = step_by_hand(settings(**several))

@@ -1,13 +1,13 @@
-"""Emulated training beside PyTorch's, in turns; needs torch==2.13.0.
+"""Emulated training against PyTorch's, in turns; needs torch==2.13.0.
 
     GOSSIPJAX_DATA=... python -m benchmarks.emulation
 
-The examples of a step are the same: ResNet-8 on CIFAR-10 with 8 workers of 16,
-and the CNN on Fashion-MNIST with 4 workers of 64. PyTorch trains the network in
-one process, without workers, which it does not emulate; its examples lie in
-memory and need no augmentation, ours are drawn and CIFAR-10's are cut and
-flipped. Where EXO Gym can be imported, four of its nodes train the CNN too; on
-Linux the interface in its exogym/utils.py has to be lo in place of lo0.
+Both sides have equally many examples per step: ResNet-8 on CIFAR-10 with 8
+workers of 16, and the CNN on Fashion-MNIST with 4 workers of 64. PyTorch trains
+the network in one process, without emulating workers; its examples are in
+memory without augmentation, while ours are drawn, and CIFAR-10's are cropped
+and flipped. If EXO Gym can be imported, four of its nodes train the CNN, too;
+on Linux the interface lo0 in its exogym/utils.py has to be changed to lo.
 """
 
 import importlib.util
@@ -131,7 +131,7 @@ def beside(name: str, mine: Iterator, net: nn.Module, shape: tuple, batch: int):
 
 
 def exo_gym() -> float:
-  """Examples per second of its nodes, without what it takes to begin."""
+  """Measures examples per second of EXO Gym's nodes, without its start-up."""
   from exogym.strategy.optim import OptimSpec
   from exogym.strategy.strategy import SimpleReduceStrategy
   from exogym.trainer import Trainer

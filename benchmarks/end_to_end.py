@@ -40,7 +40,7 @@ def settings() -> ConfigDict:
 
 
 def hand_written(config: ConfigDict) -> Iterator[jax.Array]:
-  """The same training."""
+  """The same training by hand."""
   task, rate = resolve_run(config).task, config.optimizer
   program = by_hand.step(
     task.loss,
@@ -54,7 +54,7 @@ def hand_written(config: ConfigDict) -> Iterator[jax.Array]:
 
 
 def check(config: ConfigDict) -> None:
-  """Both have the same loss after CHUNK steps, or it is no comparison."""
+  """Checks that both have the same loss after CHUNK steps."""
   last = config.copy_and_resolve_references()
   last.update(log_every=1)
   ours = [

@@ -2,12 +2,12 @@
 
     python -m benchmarks.engine
 
-A model of a million parameters in one matrix. A visit of a server sends it
-there and back, two copies; a worker that reads another gets it, one copy. A
-copy is a call of another process that returns the array, and copying it out of
-the store. Then a step of a worker while nobody exchanges, over the same
-gradient and update in a plain loop of a process: of that model, and of a CNN on
-pictures, whose gradient takes longer.
+The model is one matrix of a million parameters. An exchange with a server sends
+it there and back, two copies; a worker that reads another worker's model gets
+it, one copy. A copy is a call of another process that returns the array, and
+copying the array out of the store. The second ratio is a worker's step without
+an exchange, over the same gradient and update in a plain loop of one process:
+of that model, and of a CNN on pictures, whose gradient takes longer.
 """
 
 import statistics
@@ -28,11 +28,11 @@ from gossipjax.tasks.task import Task
 SIDE, TURNS, STEPS, TRAIN_S = 1024, 15, 20, 0.5
 LINEAR = {'name': 'benchmarks.engine:linear'}
 CNN = {'name': 'fashion_mnist', 'model': 'cnn', 'width': 32}
-METHODS = {'parameter_server': 2, 'pull_gossip': 1}  # Copies of a model.
+METHODS = {'parameter_server': 2, 'pull_gossip': 1}  # Copies per exchange.
 
 
 def linear(batch: int = 64) -> Task:
-  """Least squares with a square matrix; `batch` is of each step."""
+  """Least squares with a square matrix, `batch` examples in each step."""
   examples = np.ones((4 * batch, SIDE), np.float32)
   loss = lambda params, x, key: jnp.mean((x @ params - x) ** 2)
   score = lambda params, x: {'loss': jnp.mean((x @ params - x) ** 2)}
@@ -43,7 +43,7 @@ def linear(batch: int = 64) -> Task:
 
 
 def config(name: str, period: int, workers: int = 2, task: Any = LINEAR):
-  """Few workers."""
+  """Returns the config of a strategy on the engine, with few workers."""
   found = defaults.get_config()
   found.update(workers=workers, batch_size=64, steps=10**6, engine='ray')
   found.task = defaults.task(**task)
@@ -69,14 +69,14 @@ class Plain:
   """A process that copies models, and one that trains by itself."""
 
   def copies(self, source: Any, count: int) -> float:
-    """Seconds of so many copies."""
+    """Measures the seconds of `count` copies."""
     began = time.perf_counter()
     for _ in range(count):
       np.array(ray.get(source.array.remote()))
     return time.perf_counter() - began
 
   def prepare(self, of: dict[str, Any]) -> None:
-    """Before it trains."""
+    """Prepares the training; to be called before `steps`."""
     self._setup = prepare(of)
     self._held = self._setup.beginning()
     self._update = jax.jit(
@@ -84,7 +84,7 @@ class Plain:
     )
 
   def steps(self, count: int) -> float:
-    """Seconds of so many steps."""
+    """Measures the seconds of `count` steps."""
     own, server = self._held.singles[0].own, self._held.server
     began = time.perf_counter()
     for step in range(count):
@@ -95,7 +95,7 @@ class Plain:
 
 
 def crew_of(of: dict[str, Any]) -> Crew:
-  """Two workers, ready."""
+  """Starts the workers of a config; returns them ready to train."""
   ready = setup.of_config(of)
   found = Crew(of, ready, ready.beginning(), [0, 0])
   found.begin()
@@ -103,14 +103,15 @@ def crew_of(of: dict[str, Any]) -> Crew:
 
 
 def step(crew: Crew, number: int) -> dict[str, float]:
-  """Seconds of a step of worker 0, by what it did."""
+  """Runs a step of worker 0; returns its seconds by kind of activity."""
   crew.start(0, number)
   entry = crew.exchange(0, [] if any(crew.of(SERVER)) else [1], number)
   return {kind: until - since for kind, since, until in entry.spans}
 
 
 def alone_s(crew: Crew) -> float:
-  """Seconds of a step of a worker that trains; it is held before and after."""
+  """Measures the seconds of a step of worker 0, which trains for TRAIN_S and is
+  held before and after."""
   worker = crew.actors[WORKER, 0]
   ray.get(worker.news.remote())
   crew.release()

@@ -31,8 +31,8 @@ def operations(n: int, k: int) -> dict[str, tuple]:
   """What a worker does with a vector of n and messages of k entries.
 
   Returns:
-    Name -> (function, *names of its arguments): x f32[n]; a and b messages of k
-    entries, both merged.
+    Name -> (function, *names of its arguments): x is f32[n]; a and b are
+    messages of k entries; both is a and b merged.
   """
   return {
     'read': (lambda x: jnp.abs(x).sum(), 'x'),
@@ -47,7 +47,7 @@ def operations(n: int, k: int) -> dict[str, tuple]:
 
 
 def stages(n: int, k: int) -> dict[str, tuple]:
-  """The operations with arguments that are drawn on the host."""
+  """Returns the operations with arguments that are drawn on the host."""
   rng = np.random.default_rng(0)
   x = jnp.asarray(rng.standard_normal(n, np.float32))
   a, b = message(n, k, rng), message(n, k, rng)
@@ -59,7 +59,10 @@ def stages(n: int, k: int) -> dict[str, tuple]:
 
 
 def coding(n: int, bits: int) -> dict[str, tuple]:
-  """Packing and unpacking, and a copy, as `operations`: codes and packed."""
+  """As `operations`, for packing, unpacking and a copy.
+
+  The arguments are `codes` and `packed` codes.
+  """
   return {
     'copy': (lambda x: x + 1, 'codes'),
     'pack': (lambda x: packing.pack(x, bits), 'codes'),
@@ -68,7 +71,7 @@ def coding(n: int, bits: int) -> dict[str, tuple]:
 
 
 def codes(n: int, bits: int) -> dict[str, tuple]:
-  """`coding` with its arguments."""
+  """Returns the operations of `coding` with their arguments."""
   x = jnp.arange(n, dtype=jnp.uint8) >> (8 - bits)
   given = {'codes': x, 'packed': packing.pack(x, bits)}
   return {

@@ -2,11 +2,10 @@
 
     python -m benchmarks.memory
 
-By the compiler's account of a step under `vmap`, in which all workers share a
-device: what it is given, what it makes less what it writes in place, and what
-it needs on the way. Arrays are not made, so the largest size fits anywhere; the
-smallest is run as well, each in a process of its own, and the most that the
-process ever held is compared.
+The compiler reports the memory of a step under `vmap`, in which all workers
+share a device: arguments, results that are not written in place, and
+temporaries. No arrays are made, so the largest size fits anywhere. The smallest
+size is also run, in its own process, to compare the peak memory of the process.
 """
 
 import concurrent.futures
@@ -43,7 +42,7 @@ def parameters(width: int):
 
 
 def by_compiler(width: int) -> dict[str, float]:
-  """Copies of the parameters of all workers."""
+  """Returns the compiler's memory, in copies of all workers' parameters."""
   init, run = step()
   worker = jax.eval_shape(executors.on_one_device(init), parameters(width))
   program = run.lower(worker, step=jax.ShapeDtypeStruct((), 'i4')).compile()
@@ -66,7 +65,7 @@ def _peak_bytes() -> int:
 
 
 def by_process(width: int) -> float:
-  """The same peak, from what the process held at most."""
+  """Measures the same peak as the growth of the process's peak memory."""
   init, run = step()
   # Compiled before, so that the compiler's own memory is not in the difference.
   program = run.lower(

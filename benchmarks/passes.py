@@ -2,11 +2,12 @@
 
     python -m benchmarks.passes
 
-Of one worker with SGD, whose memory and parameters are donated. The least is 3
-reads (gradient, memory, their sum for the selection) and 2 writes (the sum,
-which becomes the memory; the mean), and 2 and 1 for SGD. Passes are counted in
-the compiled program: n entries that an operation takes or makes, without the
-scatters in place, which touch k, and with the body of a loop once.
+The step is that of one worker with SGD; its memory and parameters are donated.
+The minimum is 3 reads (gradient, memory, their sum for the selection) and 2
+writes (the sum, which becomes the memory; the mean), plus 2 reads and 1 write
+for SGD. Passes are counted in the compiled program: arrays of n entries that an
+operation reads or writes. Scatters in place, which touch k entries, do not
+count; the body of a loop counts once.
 """
 
 import jax
@@ -27,7 +28,7 @@ STRATEGIES = {'topk': topk.strategy(DENSITY), 'gtopk': gtopk.strategy(DENSITY)}
 
 
 def passes(program: str, n: int) -> np.ndarray:
-  """How often a compiled program reads and writes n entries, [2]."""
+  """Returns how often a compiled program reads and writes n entries, [2]."""
   module = hlo.parse(program)
   large = lambda arrays: sum(a.size == n for a in arrays)
   return np.sum(

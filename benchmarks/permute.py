@@ -1,4 +1,4 @@
-"""A tree that is sent to the next worker, over one vector of as many bytes.
+"""Time of sending a tree to the next worker, over a vector of as many bytes.
 
     python -m benchmarks.permute
 
@@ -23,12 +23,12 @@ WIRES = [(s, i) for i, s in enumerate(SOURCE)]
 
 
 def raw(tree):
-  """Whatever it is, as jax moves it."""
+  """Sends a tree or vector with only jax."""
   return lax.ppermute(tree, collectives.WORKERS, WIRES)
 
 
 def gossip(tree):
-  """As a strategy moves it, with its bill left out."""
+  """Sends a tree as a strategy does, without returning the traffic."""
   parts, unpack = flatten.flatten(tree)
   return unpack(collectives.swap(parts, SOURCE)[0])
 

@@ -1,12 +1,12 @@
-"""What an exchange costs in pieces: the model, buckets of bytes, or layers.
+"""The cost of an exchange by its pieces: the model, buckets, or layers.
 
     GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.pieces
 
-One `update` with SGD of eight workers, a batch on one device, over reading
-their entries once, and what worker 0 sends. The tree is ResNet-20's, 1.1 MB in
-61 leaves; its smallest has 10 entries, of which one in ten can be kept and no
-smaller part. A link's latency is not in the time: it is paid per message. Takes
-four minutes, most of them to compile the layers.
+Times one `update` with SGD of eight workers, batched on one device, over
+reading their entries once, and prints what worker 0 sends. The tree is
+ResNet-20's, 1.1 MB in 61 leaves; its smallest leaf has 10 entries, of which no
+share below 0.1 can be kept. Times do not include a link's latency, which is
+paid per message. Takes four minutes, mostly for compiling the layers.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Calls to be timed in turns, and the ratios of their times, printed."""
+"""Times calls in turns, and prints the ratios of their times."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,10 +10,10 @@ from gossipjax.profiling.interleaved_timing import Cost, time_in_turns
 
 
 def compiled(stages: Mapping[str, tuple]) -> dict[str, Callable]:
-  """Calls of `(function, *arguments)`, by name.
+  """Returns compiled calls of `(function, *arguments)`, by name.
 
-  Arguments are passed to the compiled function: as constants in it, the
-  compiler would compute with them in advance.
+  Arguments are passed to the compiled function, because the compiler would
+  fold them if they were constants.
   """
   call = lambda function, *args: lambda f=jax.jit(function): f(*args)
   return {name: call(*stage) for name, stage in stages.items()}
@@ -22,7 +22,7 @@ def compiled(stages: Mapping[str, tuple]) -> dict[str, Callable]:
 def in_turns(
   ours: Iterator[Any], theirs: Iterator[Any], turns: int
 ) -> list[list[Cost]]:
-  """Costs of the turns of two iterators that do equal work for each item."""
+  """Measures the turns of two iterators that do equal work for each item."""
   calls = {'ours': lambda: next(ours), 'theirs': lambda: next(theirs)}
   return list(time_in_turns(calls, turns).values())
 

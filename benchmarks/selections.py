@@ -1,10 +1,10 @@
-"""What each selection keeps of what exact top-k keeps, its bytes and its time.
+"""Energy of each selection over exact top-k, its bytes and its time.
 
     python -m benchmarks.selections
 
-A vector of which four fifths are replaced at each step and the rest remembered,
-as by an error feedback: normal, or with heavier tails (normal to the third
-power), or normal in rows of very different sizes, as layers are.
+At each step the vector is a new draw plus a fifth of the last draw, similar to
+error feedback. Draws are normal, or have heavier tails (normal to the third
+power), or are normal in rows of very different sizes, as layers are.
 """
 
 import functools
@@ -44,14 +44,14 @@ KINDS = {
 
 @functools.partial(jax.jit, static_argnums=0)
 def step(codec, x, t, memory):
-  """Energy that is left, and of how much; the memory; the message."""
+  """Returns the energy that the message keeps, the memory and the message."""
   message, memory = codec.next(x, None, t, memory)
   rest = x - codec.decompress(message, x.size)
   return (x**2).sum() - (rest**2).sum(), memory, message
 
 
 def energy(codec, vectors) -> float:
-  """Mean energy kept, over steps after the first."""
+  """Returns the mean of the energy kept in steps after the first."""
   memory, kept = codec.begin(), []
   for t, x in enumerate(vectors):
     found, memory, _ = step(codec, x, jnp.int32(t), memory)

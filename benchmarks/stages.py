@@ -5,19 +5,19 @@
 
 Without the variable every new array of 100 MB costs 60 ms of page faults.
 
-One `update` of the worker with SGD, all workers as a batch on one device; the
-unit is reading their entries once. JAX's profiler times every instruction that
-runs, and gossipjax/profiling/instruction_stages.py names its stage: `select`
-entries, `pack` them into messages and unpack these, `exchange`, `merge`
-messages, the strategy's `own` arithmetic, `apply` the result. A fusion counts
-for the stage of its root. Not under `shard_map`: with more devices than cores
-an instruction's time includes waiting. Under `vmap` an exchange is a copy, and
-what all workers compute alike may be computed once.
+One `update` with SGD is timed, with all workers batched on one device; the unit
+is reading their entries once. JAX's profiler times every instruction that runs,
+and gossipjax/profiling/instruction_stages.py names its stage: `select` entries,
+`pack` them into messages and unpack these, `exchange`, `merge` messages, the
+strategy's `own` arithmetic, `apply` the result. A fusion counts for the stage
+of its root. `shard_map` is not used: with more devices than cores the time of
+an instruction includes waiting. Under `vmap` an exchange is a copy, and what
+all workers compute alike may be computed once.
 
-`covered` is the time of all instructions over that of the step: below 1 by the
-cost of starting them, above 1 where two run at once. `bytes` is what they read
-and write (gossipjax/profiling/instruction_bytes.py) over the program's
-arguments and results, each once.
+`covered` is the time of all instructions over that of the step: it is below 1
+because of the cost of starting them, and above 1 where two run at once. `bytes`
+is what they read and write (gossipjax/profiling/instruction_bytes.py) over the
+program's arguments and results, each counted once.
 """
 
 import argparse
@@ -65,7 +65,8 @@ RARE = ('local_sgd', 'diloco', 'sparse_loco')  # Not in each step by default.
 
 
 def arguments(name: str, density: float) -> dict[str, Any]:
-  """Arguments that are not defaults: k, and an exchange in each step."""
+  """Returns arguments that differ from the defaults: the density, and a period
+  of 1."""
   if name == 'choco':
     return {'compressor': compressors.topk(density)}
   return (
@@ -78,7 +79,7 @@ def arguments(name: str, density: float) -> dict[str, Any]:
 
 
 def shapes(size: int) -> Any:
-  """Shapes of the CNN's parameters; of the larger sizes one matrix."""
+  """Returns shapes of the CNN's parameters; for larger sizes, of one matrix."""
   if size == 220_234:
     init = models.make('cnn', 10).init
     return jax.eval_shape(init, jax.random.key(0), jnp.zeros((1, 28, 28, 1)))[
@@ -91,11 +92,11 @@ def shapes(size: int) -> Any:
 def stepping(
   strategy: Any, grads: Any, options: dict[str, Any] | None = None
 ) -> Program:
-  """A worker's update; each call continues with the result of the last.
+  """Compiles the workers' update; each call continues from the last result.
 
   Args:
-    strategy: of the worker.
-    grads: in each step, leaves [workers, ...].
+    strategy: of the workers.
+    grads: gradients of each step, leaves [workers, ...].
     options: of the compiler.
   """
   init, update = make_worker(strategy, optax.sgd(0.1))
@@ -120,7 +121,7 @@ def reading(grads: Any) -> Program:
 
 
 def turns(step: Program, read: Program) -> Iterator[dict[str, float]]:
-  """The figures of each turn, after two turns that are not counted."""
+  """Yields the figures of each turn, after two turns that are not counted."""
   for turn in range(TURNS + 2):
     cost = stage_times.trace(step.call, set(step.stages))
     unit = sum(stage_times.trace(read.call, set(read.stages)).seconds.values())
@@ -169,7 +170,7 @@ def main() -> None:
       print(
         f'| {name} | ' + ' | '.join(f'{x:.2f}' for x in row) + ' |', flush=True
       )
-      # Else a function that another strategy has traced keeps its stack.
+      # Otherwise a function keeps the stack of a strategy that traced it first.
       jax.clear_caches()
 
 

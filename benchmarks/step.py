@@ -2,10 +2,10 @@
 
     python -m benchmarks.step
 
-Eight emulated workers, all-reduce, SGD with momentum and weight decay; the
-same gradients of the same batch on both sides, and no data order: what is left
-is what the abstraction costs. The MLP, 0.9 ms a step, is there to magnify it:
-most of what it shows is the one array more that every device returns.
+Eight emulated workers, all-reduce, SGD with momentum and weight decay. Both
+sides compute the same gradients of the same batch, without a data order, so the
+difference is the cost of the abstraction. The MLP, 0.9 ms a step, magnifies it:
+most of its difference is that every device returns one array more.
 
 On 2 shared, busy cores, 2026-11-20, commit 9f039f7 (quartiles in brackets):
 
@@ -93,7 +93,7 @@ def main() -> None:
       through_update(loss, params, batches, chunk),
       by_hand.train(program, params, batches, 0, chunk),
     )
-    # The same losses, or it is no comparison.
+    # The comparison is only fair if the losses are the same.
     np.testing.assert_allclose(*map(next, make()), rtol=1e-3)
     printing.report(model, *printing.in_turns(*make(), turns=40))
 

@@ -1,4 +1,4 @@
-"""Selection, packing, PowerSGD beside PyTorch, in turns; needs torch==2.13.0.
+"""Selection, packing, PowerSGD against PyTorch, in turns; needs torch==2.13.0.
 
 python -m benchmarks.versus_torch
 """
@@ -27,7 +27,7 @@ def torch_pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def torch_orthonormal(p: torch.Tensor) -> torch.Tensor:
-  """Gram and Schmidt's columns, one after the other as ours are."""
+  """Gram-Schmidt, one column after the other as in our code."""
   columns = []
   for column in p.T:
     before = column.dot(column)
@@ -41,7 +41,7 @@ def torch_orthonormal(p: torch.Tensor) -> torch.Tensor:
 
 
 def torch_power_step(grads: list, residuals: list, qs: list) -> list:
-  """One worker's step; memories are changed in place. Returns the means."""
+  """One worker's step: changes the memories in place and returns the means."""
   wanted = [g.add(e) for g, e in zip(grads, residuals, strict=True)]
   ps = [torch_orthonormal(m @ q) for m, q in zip(wanted, qs, strict=True)]
   qs[:] = [m.T @ p for m, p in zip(wanted, ps, strict=True)]
@@ -52,7 +52,7 @@ def torch_power_step(grads: list, residuals: list, qs: list) -> list:
 
 
 def power_steps(rank: int) -> dict[str, Callable]:
-  """The same step on both sides: of one worker, so that nothing travels."""
+  """Returns the same step on both sides, of one worker: nothing is sent."""
   rng = np.random.default_rng(0)
   grads = [rng.standard_normal(shape, np.float32) for shape in MATRICES]
   aggregator = power_sgd.low_rank_mean(rank)

@@ -1,9 +1,9 @@
-"""A simulation against its gradients alone, and the memory of its workers.
+"""Time of a simulation over that of its gradients, and its workers' memory.
 
     python -m benchmarks.virtual_time
 
-The CNN on Fashion-MNIST with 128 workers; the same gradients, of the same
-parameters and batches, one after the other in a plain loop. Both take turns.
+The CNN on Fashion-MNIST with 128 workers is compared with a plain loop over the
+same gradients, of the same parameters and batches. Both take turns.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ METHODS = {
 
 
 def config(name: str, asynchronous: bool):
-  """Plain SGD: what an optimizer remembers is not the simulator's."""
+  """Returns a config with plain SGD: optimizer state is not the simulator's."""
   run = defaults.get_config()
   run.update(workers=WORKERS, batch_size=32)
   run.task = defaults.task('fashion_mnist', model='cnn')
@@ -51,7 +51,7 @@ def config(name: str, asynchronous: bool):
 def simulated(
   player: Player, timeline: simulate.Timeline, many: int
 ) -> Iterator[None]:
-  """So many gradients a turn."""
+  """Simulates `many` gradients per turn."""
   target = 0.0
   while True:
     target += many / WORKERS
@@ -64,7 +64,7 @@ def simulated(
 def gradients(
   gradient: Callable, params: Tree, examples: Tree, many: int
 ) -> Iterator[None]:
-  """So many gradients a turn, each waited for as a plain loop does."""
+  """Computes `many` gradients per turn, and waits for each, as a plain loop."""
   one, t = jax.jit(gradient), 0
   params = [jax.tree.map(lambda x, i=i: x[i], params) for i in range(WORKERS)]
   while True:
@@ -83,10 +83,11 @@ def gradients(
 
 
 def copies(player: Player) -> tuple[float, float]:
-  """What the simulation holds, in parameters per worker; without the data.
+  """Measures the simulation's memory without data, in copies of the parameters
+  per worker.
 
   Returns:
-    All of it, and what of that a worker would hold anyhow, between two steps.
+    All of it, and the part that workers hold between two steps anyhow.
   """
   size = lambda tree: sum(x.nbytes for x in jax.tree.leaves(tree))
   one = size(player.params)

@@ -1,4 +1,4 @@
-"""The command; see the package."""
+"""The command line of this package; see its docstring."""
 
 import argparse
 import importlib
@@ -20,23 +20,23 @@ from gossipjax.errors import MISTAKE, UserError, nearest
 
 # In the order in which a call without names makes them.
 PARTS = ('laws', 'selection', 'compiled', 'throughput', 'traces', 'training')
-# Whose measures are no timings, and mostly compile, on one core: many processes
-# take turns.
+# Parts whose measures are not timings and mostly compile, on one core: several
+# processes make them in parallel.
 SHARED = ('laws', 'compiled')
 WITHOUT_GPU = ('compiled',)
-# Minutes of a part in a call of twice as many: with fewer it would not begin
-# its longest measure, see `Measure.least_s`, in any call.
+# Least minutes of a part, if twice as many are left: with fewer it would never
+# begin its longest measure, see `Measure.least_s`.
 LEAST = {'laws': 4.0}
 MOST = 8  # Processes of a part: each takes 0.5 GB of a GPU.
 OVER = 3  # Exit code of a call that its time limit ended.
-GRACE = 15  # Seconds after its time in which a part has to have ended.
+GRACE = 15  # Seconds after its time within which a part has to end.
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
   """The flags of the command.
 
   Raises:
-    UserError: a part that is none, or no time.
+    UserError: an unknown part, or minutes or processes that are not positive.
   """
   parser = argparse.ArgumentParser(
     prog='python -m benchmarks.accelerator',
@@ -63,7 +63,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-  """Makes what is missing, or shows what there is."""
+  """Makes missing measures, or with --summary writes tables of those made."""
   given = None
   try:
     given = arguments()
@@ -75,7 +75,7 @@ def main() -> None:
       signal.signal(signal.SIGTERM, lambda *_: sys.exit(OVER))
       _each_in_processes(given)
   except UserError as error:
-    if given and given.here:  # The first of several processes says it.
+    if given and given.here:  # The first of several processes reports it.
       sys.exit(MISTAKE)
     console.refuse(str(error), error)
 
@@ -85,7 +85,7 @@ def _module(part: str):
 
 
 def _choose(platforms: str) -> None:
-  """Of this process, and of tests and trainings that it starts."""
+  """Sets JAX's platforms, also for tests and trainings that are started."""
   os.environ['JAX_PLATFORMS'] = platforms
   jax.config.update('jax_platforms', platforms)
 
@@ -97,10 +97,12 @@ def _summarise(given: argparse.Namespace) -> None:
 
 
 def _each_in_processes(given: argparse.Namespace) -> None:
-  """One part after the other: flags and memory are those of a process.
+  """Runs one part after the other, each in processes with flags and memory of
+  their own.
 
-  Each part may take its share of the time that is left, so that every one is
-  tried. One that crashed goes on, and what crashed it comes last.
+  Each part may take its share of the time that is left, so that every part is
+  tried. A part that crashed is started again; the measure that crashed it then
+  comes last.
   """
   clock = measures.Clock(given.minutes)
   _keep_programs(given.out)
@@ -116,7 +118,8 @@ def _each_in_processes(given: argparse.Namespace) -> None:
 
 
 def _share(part: str, left: float, parts: int) -> float:
-  """Minutes of the next of so many parts: as many as of each, or its least."""
+  """Returns the next part's minutes: an even share of those left, or its least
+  if that is more, and at most half of those left."""
   least = LEAST.get(part, 0.0)
   return max(left / parts, least if least <= left / 2 else 0.0)
 
@@ -135,7 +138,8 @@ def _in_processes(
 
 
 def _processes(part: str, given: argparse.Namespace) -> int:
-  """Half of the cores: the others are for tests that a process starts."""
+  """Returns the number of a part's processes; by default half the cores, as the
+  others are for tests that a process starts."""
   if part not in SHARED:
     return 1
   few = 1 if given.rehearse else min(MOST, (os.cpu_count() or 1) // 2)
@@ -143,7 +147,7 @@ def _processes(part: str, given: argparse.Namespace) -> int:
 
 
 def _keep_programs(out: pathlib.Path) -> None:
-  """Compiled programs lie beside the results; all processes share them."""
+  """Keeps compiled programs beside the results, shared by all processes."""
   folder = out.absolute().with_name(f'{out.absolute().name}-programs')
   for name, value in {
     'JAX_COMPILATION_CACHE_DIR': str(folder),
@@ -154,7 +158,7 @@ def _keep_programs(out: pathlib.Path) -> None:
 
 
 def _make(part: str, given: argparse.Namespace) -> None:
-  """The measures of one part that are missing, until the time is over."""
+  """Makes the missing measures of one part, until the time is over."""
   clock = measures.Clock(given.minutes)
   timer = threading.Timer(clock.left(), _end)
   timer.daemon = True

@@ -1,4 +1,4 @@
-"""Processes that end with all that they have started.
+"""Runs processes, and ends them together with all that they have started.
 
 Tests and trainings start processes of their own, which hold the device's memory
 as long as they live.
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 
 
 def run(commands: Sequence[Sequence[str]], timeout: float) -> list[int | None]:
-  """Runs commands beside each other, each in a session of its own.
+  """Runs commands in parallel, each in its own session.
 
   Args:
     commands: words of each.
     timeout: seconds, for all of them together.
 
   Returns:
-    Their exit codes, below 0 by a signal, None of one that had to be ended.
+    The exit codes: below 0 for an end by a signal, None for a timeout.
   """
   until, codes = time.monotonic() + timeout, []
   with contextlib.ExitStack() as all_of_them:
@@ -44,7 +44,7 @@ def _started(command: Sequence[str]) -> Iterator[subprocess.Popen]:
 
 
 def end_group(leader: int) -> None:
-  """Kills what is left of the group of a process."""
+  """Kills what is left of a process group."""
   with contextlib.suppress(ProcessLookupError, PermissionError):
     os.killpg(leader, signal.SIGKILL)
 

@@ -1,10 +1,10 @@
-"""The compiled column for eight GPUs, none of which has to be there.
+"""Audits programs compiled for eight GPUs, none of which has to be present.
 
-Of each strategy one update is compiled, at a step at which all periods end,
-with parameters in float32 and in bfloat16, and its collectives are compared
-with the ledger, as `--audit` does on emulated devices. For some strategies a
-whole step with the gradient of a transformer is compiled, too, and its schedule
-says which collectives run beside computing.
+One update of each strategy is compiled, at a step at which all periods end,
+with parameters in float32 and in bfloat16. Its collectives are compared with
+the ledger, as `--audit` does on emulated devices. For some strategies a whole
+step with the gradient of a transformer is compiled, too; its schedule says
+which collectives overlap with computing.
 """
 
 import itertools
@@ -42,7 +42,7 @@ BESIDE = (
   'qsgd',
 )
 HIDING = {'xla_gpu_enable_latency_hiding_scheduler': True}
-# What the compiler is told; without a limit it joins all sums to one.
+# Options of the compiler; without a limit it joins all sums into one.
 OPTIONS: dict[str, dict[str, Any]] = {
   'default': {},
   'latency hiding': HIDING,
@@ -55,7 +55,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def measures(small: bool) -> Iterator[Measure]:
-  """Bytes of all strategies, then what is hidden in some."""
+  """Yields the bytes of all strategies, then the overlap of some."""
   names = ('all_reduce', 'qsgd') if small else resolve.STRATEGIES
   for dtype, name in itertools.product(DTYPES, names):
     yield Measure(
@@ -76,13 +76,16 @@ def compile_for(
   arguments: Any,
   options: dict[str, Any],
 ) -> tuple[hlo.Module, hlo.Module]:
-  """A worker's program for a device each, compiled and before.
+  """Compiles a worker's program for one device per worker.
 
   Args:
-    targets: a device for each worker; they need not be there.
+    targets: a device for each worker; they need not be present.
     program: of one worker.
     arguments: shapes of all workers, leaves [workers, ...].
     options: of the compiler.
+
+  Returns:
+    The compiled module, and the module before compilation.
   """
   mesh = jax.make_mesh(
     (len(targets),), (WORKERS,), (jax.sharding.AxisType.Auto,), devices=targets
@@ -99,7 +102,7 @@ def compile_for(
 
 
 def _bytes(name: str, dtype: str, small: bool) -> dict[str, Any]:
-  """The ledger of one update, run by all workers here, and what is compiled."""
+  """Compares the ledger of one update, run here, with the compiled program."""
   strategy = resolve.strategy(resolve.strategy_config(name))
   init, update = make_worker(strategy, probe(strategy, 1.0))
   at = lambda worker, grads: update(worker, grads, jnp.int32(CENTURY - 1))
@@ -133,7 +136,7 @@ def _drawn(seed: int, scale: float, dtype: str) -> Tree:
 
 
 def _hidden(name: str, options: str, small: bool) -> dict[str, Any]:
-  """The schedule of a whole step."""
+  """Returns the collectives of a whole step, as they are scheduled."""
   given = problem('transformer', small)
   strategy = resolve.strategy(resolve.strategy_config(name))
   init, update = make_worker(strategy, probe(strategy, 0.1))
@@ -155,7 +158,8 @@ def _hidden(name: str, options: str, small: bool) -> dict[str, Any]:
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """A row for each program: bytes, and how much of them is hidden."""
+  """Returns a row for each program: bytes, and the share of them that overlaps
+  with computing."""
   found = []
   for line in lines:
     key, one = line['key'], line['result']

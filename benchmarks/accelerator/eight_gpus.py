@@ -1,9 +1,9 @@
-"""Eight GPUs to compile for, none of which has to be there.
+"""Eight GPUs to compile for, none of which has to be present.
 
 JAX compiles ahead of time for a topology of GPUs that h100.pbtxt describes
-(`target_config` of `get_topology_desc`); it needs its wheels for CUDA, but
-neither a GPU nor a driver. Without a GPU nothing is tuned by trying it, which
-concerns products and not collectives. Checked with jax 0.10.2.
+(`target_config` of `get_topology_desc`); it needs its CUDA wheels, but neither
+a GPU nor a driver. Without a GPU there is no autotuning, which affects matrix
+products but not collectives. Checked with jax 0.10.2.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ TARGET = pathlib.Path(__file__).with_name('h100.pbtxt')
 
 
 def devices(small: bool) -> list[jax.Device]:
-  """Eight: emulated ones of the CPU in a rehearsal, else described GPUs.
+  """Returns eight devices: emulated on the CPU if `small`, else described GPUs.
 
   Raises:
     UserError: JAX is installed without CUDA.

@@ -1,10 +1,11 @@
-"""The laws, the executors and the golden figures on this backend.
+"""Checks the laws, the executors and the golden figures on this backend.
 
-Golden figures are those of a CPU in float32. Here they are compared in three
-precisions of products, to the tolerances of tests/laws/golden_test.py: float32
-throughout, tensorfloat32 (what products of float32 are on tensor cores if
-nobody asks for more), and bfloat16 (`config.compute_dtype`). Bytes are equal in
-float32; in lower precisions those of methods that decide by data may differ.
+Golden figures are those of a CPU in float32. This backend is compared with them
+in three precisions of products, with the tolerances of
+tests/laws/golden_test.py: float32 throughout, tensorfloat32 (the default for
+float32 products on tensor cores), and bfloat16 (`config.compute_dtype`). Bytes
+must be equal in float32; in lower precisions they may differ where a method
+decides by data.
 """
 
 import contextlib
@@ -26,17 +27,17 @@ from gossipjax.config import resolve
 from tests.laws import audit_test, golden_test
 
 ROOT = pathlib.Path(__file__).parents[2]
-# Those of the audit, and two whose boxes and codes have widths of their own.
+# Strategies of the audit test, and two whose boxes or codes have own widths.
 KINDS = (*audit_test.KINDS, 'ok_topk', 'qsgd')
-# And processes of pytest; compiling takes most of the time.
+# Files of tests -> processes of pytest; compiling takes most of the time.
 LAWS = {'tests/laws/contract_test.py': 8, 'tests/laws/executors_test.py': 2}
-TOLD = 10, 800  # Last lines and characters of why a test failed.
-# Of one file of tests, whose results are lost if it is cut off. A guess.
+TOLD = 10, 800  # Last lines and characters that are kept of a failure.
+# Guessed time of a file of tests, whose results are lost if it is cut off.
 LEAST_S = 180.0
 
 
 def measures(small: bool) -> Iterator[Measure]:
-  """The files of the laws, which take longest, then the golden figures."""
+  """Yields the files of laws, which take longest, then the golden figures."""
   for file in [*LAWS][1:] if small else LAWS:
     yield Measure(
       {'tests': file},
@@ -58,7 +59,7 @@ def _golden(name: str, precision: str) -> Measure:
 
 
 def _compare(name: str, precision: str) -> dict[str, Any]:
-  """A strategy's golden figures, and those of this backend."""
+  """Compares a strategy's golden figures with those of this backend."""
   expected = json.loads(golden_test.GOLDEN.read_text())[name]
   # The default is what users get, tensorfloat32 on tensor cores.
   products = 'default' if precision == 'tensorfloat32' else 'highest'
@@ -79,11 +80,11 @@ def _compare(name: str, precision: str) -> dict[str, Any]:
 
 
 def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
-  """How the tests of a file end on this backend.
+  """Runs a file of tests on this backend and returns the outcome.
 
   Raises:
-    RuntimeError: pytest ended without a report, its last lines; or it was cut
-      off, how many tests had passed, and which had failed.
+    RuntimeError: pytest ended without a report (with its last lines), or was
+      cut off (with the number of tests passed, and those that failed).
   """
   platform = jax.default_backend().replace('gpu', 'cuda')
   few = ['-n', '0', '-k', 'any_number_of_workers or less_than_one']
@@ -111,7 +112,7 @@ def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def cut_off_tells(said: pathlib.Path) -> Iterator[None]:
-  """Says what the tests had found, by their output, when time was over."""
+  """Adds to a timeout what the tests had found, according to their output."""
   try:
     yield
   except subprocess.TimeoutExpired as error:
@@ -124,11 +125,11 @@ def cut_off_tells(said: pathlib.Path) -> Iterator[None]:
 
 
 def of_report(report: pathlib.Path) -> dict[str, Any]:
-  """What a report of pytest in JUnit's format says.
+  """Reads a report of pytest in JUnit's format.
 
   Returns:
-    How many tests there were and were skipped; of those that failed the last
-    lines of the reason, by test.
+    The numbers of tests and of skipped tests, the last lines of the reason by
+    failed test, and whether there are tests and none failed.
   """
   cases = [*ElementTree.parse(report).iter('testcase')]
   failed = {

@@ -1,10 +1,10 @@
-"""What a part measures, and the loop that makes what is missing.
+"""The measures of a part, and the loop that makes the missing ones.
 
-A measure is found by its key, so that a call goes on where the last one was cut
-off: by the time limit, by an error of one measure, by a crash of the process.
+A measure is found by its key, so that a call resumes where the last one was cut
+off by the time limit, an error of one measure, or a crash of the process.
 Measures that were begun most often come last, so that one that cannot be made
-does not keep the others from being made. Several processes may make those of a
-part beside each other; none makes what another one has begun.
+does not block the others. Several processes may work on a part in parallel;
+none makes a measure that another one has begun.
 """
 
 import collections
@@ -19,7 +19,7 @@ from experiments.framework.kept import Kept, claimed, digest
 from gossipjax.results import workdir
 
 BEGUN, FAILED = 'begun.jsonl', 'failed.jsonl'
-LOCK = '.lock'  # A byte of it for each measure.
+LOCK = '.lock'  # A file with a lock byte for each measure.
 ALIKE = 3  # Failures in a row, for the same reason, after which a part ends.
 
 
@@ -28,8 +28,8 @@ class Measure(NamedTuple):
 
   Attributes:
     key: what is measured; JSON.
-    make: seconds that it may take -> what was found; JSON.
-    least_s: seconds without which it is not begun.
+    make: seconds that it may take -> its result; JSON.
+    least_s: with fewer seconds left it is not begun.
   """
 
   key: dict[str, Any]
@@ -38,20 +38,20 @@ class Measure(NamedTuple):
 
 
 class Clock:
-  """The time that is left of a call."""
+  """A clock of the time that a call has left."""
 
   def __init__(self, minutes: float):
     self._end = time.monotonic() + 60 * minutes
 
   def left(self) -> float:
-    """Seconds."""
+    """Returns the seconds that are left."""
     return self._end - time.monotonic()
 
 
 def make_missing(
   folder: pathlib.Path, part: str, measures: Iterable[Measure], clock: Clock
 ) -> Iterator[str]:
-  """Makes the measures of a part that its file lacks; a line about each.
+  """Makes the measures that a part's file lacks; yields a line about each.
 
   Args:
     folder: of the files.
@@ -79,14 +79,14 @@ def make_missing(
       if not mine or tried or kept.find(part, measure.key):
         continue  # Another process makes it, or has.
       line, reason = _make(folder, part, measure, kept, clock)
-    reasons.append(reason or number)  # A number is no reason.
+    reasons.append(reason or number)  # A success is unlike any other entry.
     yield line
 
 
 def _make(
   folder: pathlib.Path, part: str, measure: Measure, kept: Kept, clock: Clock
 ) -> tuple[str, str]:
-  """Makes a measure; a line about it, and why it failed, '' if it did not."""
+  """Makes a measure; returns a line about it, and why it failed or ''."""
   note = {'part': part, 'digest': digest(measure.key), 'key': measure.key}
   _note(folder / BEGUN, note)
   began = time.perf_counter()
@@ -94,7 +94,7 @@ def _make(
     found = measure.make(clock.left())
     seconds = time.perf_counter() - began
     kept.add(part, measure.key, found, seconds, workdir.provenance())
-  except Exception as error:  # Of this measure; the others are made.
+  except Exception as error:  # One failure does not stop the other measures.
     reason = ' '.join(str(error).split())[:500] or type(error).__name__
     trace = traceback.format_exc()[-4000:]
     _note(
@@ -117,8 +117,8 @@ def failures(folder: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def cut_off(folder: pathlib.Path) -> list[dict[str, Any]]:
-  """Part and key of each measure that was begun, but neither made nor failed:
-  the time was over, or its process crashed."""
+  """Returns part and key of each measure that was begun, but neither made nor
+  failed: the time was over, or its process crashed."""
   kept = Kept(folder)
   told = {digest(line['key']) for line in _lines(folder / FAILED)}
   begun = {line['digest']: line for line in _lines(folder / BEGUN)}
@@ -135,7 +135,7 @@ def _begun(folder: pathlib.Path) -> collections.Counter[str]:
 
 
 def _lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """Whole lines of a file; whoever was killed may have left a part of one."""
+  """Reads whole lines of a file; a killed process may leave a part of one."""
   text = path.read_text() if path.exists() else ''
   return [json.loads(x) for x in text[: text.rfind('\n') + 1].splitlines()]
 

@@ -1,4 +1,4 @@
-"""What is trained where the speed of training is measured: random examples."""
+"""Networks with random examples, on which the speed of training is measured."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,14 +12,14 @@ from gossipjax import models
 
 
 class Problem(NamedTuple):
-  """What is trained.
+  """A network and a batch of examples.
 
   Attributes:
     loss: (parameters, (inputs, labels)) -> f32[].
     init: key -> parameters.
     batch: inputs and labels, [examples, ...].
-    unit: what is counted.
-    units: of it in the batch.
+    unit: unit of throughput, 'images' or 'tokens'.
+    units: number of units in the batch.
   """
 
   loss: Callable[[Any, Any], jax.Array]
@@ -30,7 +30,8 @@ class Problem(NamedTuple):
 
 
 def problem(name: str, small: bool) -> Problem:
-  """ResNet-18 for 32x32, or a transformer of 10.9 M parameters."""
+  """Returns ResNet-18 for 32x32, or a transformer of 10.9 M parameters; if
+  `small`, smaller networks."""
   random = np.random.default_rng(0)
   if name == 'resnet18':
     many, side, net = 1024, 32, models.make(name, 10)

@@ -24,7 +24,7 @@ RATE, MOMENTUM = 0.05, 0.9
 
 
 def _lowered(loss: Callable, precision: str) -> Callable:
-  """The loss in bfloat16, as one would write it."""
+  """Returns the loss, in bfloat16 if asked for, as a user would write it."""
   if precision != 'bfloat16':
     return loss
   real = lambda x: jnp.issubdtype(x.dtype, jnp.floating)
@@ -55,7 +55,7 @@ def _through_update(given: Problem, workers: int, precision: str):
 
 
 def _by_hand(given: Problem, workers: int, precision: str):
-  """The same, with the parameters and momenta as a pair."""
+  """The same by hand; the state is a pair of parameters and momenta."""
   loss = _lowered(given.loss, precision)
   one = by_hand.step(
     lambda p, b, key: loss(p, b), lambda b, key, t: b, RATE, MOMENTUM, 0.0
@@ -73,7 +73,7 @@ def _by_hand(given: Problem, workers: int, precision: str):
 
 
 def _one_large_batch(given: Problem, workers: int, precision: str):
-  """One network; `workers` is 1, and its axis is cut off."""
+  """One network; `workers` is 1, and its axis is removed from the batch."""
   del workers
   loss = _lowered(given.loss, precision)
   optimizer = optax.sgd(RATE, MOMENTUM, nesterov=True)

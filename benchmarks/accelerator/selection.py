@@ -1,12 +1,12 @@
-"""Selecting, merging and packing, over one read of the entries.
+"""Times of selecting, merging and packing, over one read of the entries.
 
-A program runs an operation several times in a loop, each after the last one's
-result. Seconds of a run are the slope between T and 3 T runs: starting the
-program, and the copies that it makes of its arguments once, do not count.
-Arguments are drawn on the device, those of one operation at a time.
+A program runs an operation several times in a loop; each run depends on the
+last one's result. Seconds of a run are the slope between T and 3 T runs, which
+leaves out starting the program and copying its arguments once. Arguments are
+drawn on the device, those of one operation at a time.
 
-`steps` are those of eight workers under `vmap`, over reading the entries of
-all. The goal for exact selection is four reads.
+Steps are those of eight workers under `vmap`, over reading the entries of all
+workers. The goal for exact selection is four reads.
 """
 
 import functools
@@ -42,7 +42,7 @@ SEARCHING = 'ascending, by searching'
 
 
 def operations(n: int, k: int) -> dict[str, tuple]:
-  """(function, *names of its arguments) by name; `read` is the unit."""
+  """Returns (function, *names of its arguments) by name; `read` is the unit."""
   found = exchange.operations(n, k)
   found |= {
     'copy': (lambda x: x + 1, 'x'),
@@ -70,15 +70,15 @@ def drawn(name: str, n: int, k: int) -> Any:
     return packing.pack(found, int(bits[0])) if name == 'packed' else found
   if name == 'both':
     return merging.merge(drawn('a', n, k), drawn('b', n, k), n)
-  # An entry of each k-th part of the vector: as sparse as k entries drawn
-  # without replacement, for which the whole vector would be sorted.
+  # One entry in each of k equal parts of the vector. Drawing k entries without
+  # replacement is equally sparse, but would sort the whole vector.
   part = n // k
   indices = jnp.arange(k) * part + jax.random.randint(key, (k,), 0, part)
   return Sparse(jax.random.normal(key, (k,)), indices.astype(jnp.int32))
 
 
 def measures(small: bool) -> Iterator[Measure]:
-  """The selections of 25.6 M entries first."""
+  """Yields all measures, those of 25.6 M entries first."""
   for n, k in SMALL if small else SIZES:
     for name in operations(1024, 8):
       yield Measure(
@@ -107,7 +107,7 @@ def _operation(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
 
 
 def _step(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
-  """All workers' step, each of which continues with the result of the last."""
+  """Times a step of all workers; each step continues from the last result."""
   workers = 2 if small else WORKERS
   strategy = resolve.strategy(resolve.strategy_config(name, density=k / n))
   grads = jax.random.normal(jax.random.key(0), (workers, n))
@@ -117,7 +117,7 @@ def _step(n: int, k: int, name: str, small: bool) -> dict[str, Any]:
 
 
 def _torch(n: int, k: int) -> dict[str, Any]:
-  """PyTorch's selection on its own device."""
+  """Times PyTorch's selection, on its GPU if it has one."""
   import torch  # Only where it is installed.
 
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
@@ -134,7 +134,7 @@ def _torch(n: int, k: int) -> dict[str, Any]:
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """A row for each operation: its time over one read, and of a read itself."""
+  """Returns a row per operation: its time over one read; for a read, GB/s."""
   median = lambda line: statistics.median(line['result']['seconds'])
   read = {
     line['key']['n']: median(line)
@@ -145,7 +145,7 @@ def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
   for line in lines:
     n, what = line['key']['n'], line['key']['what']
     copies = line['result']['reads_of'] / n
-    # A slope that noise has turned round is no unit.
+    # A slope that noise has made negative cannot be the unit.
     over = median(line) / (copies * read[n]) if read.get(n, 0) > 0 else None
     found.append(
       {

@@ -9,16 +9,17 @@ import jax.numpy as jnp
 from jax import lax
 
 TIMES, TURNS = 10, 7
-MOST, ENOUGH_S = 200, 0.02  # Runs of what is fast, so that it takes that long.
-# Else what does not change between runs is computed once, before the loop.
+MOST, ENOUGH_S = 200, 0.02  # Largest number of runs; seconds they should take.
+# Otherwise what does not change between runs is computed once before the loop.
 IN_THE_LOOP = {'xla_disable_hlo_passes': 'while-loop-invariant-code-motion'}
 
 
 def repeated(function: Callable, times: int) -> jax.stages.Wrapped:
-  """A function's arguments -> what it returns after so many runs.
+  """Returns a program that takes a function's arguments, runs it `times` times
+  in a loop, and returns its last result.
 
-  The barrier keeps the runs apart, and the option keeps them in the loop; the
-  arguments are not copied.
+  The barrier makes each run depend on the last one, and the option keeps the
+  runs in the loop; the arguments are not copied.
   """
 
   def run(*args):
@@ -31,10 +32,10 @@ def repeated(function: Callable, times: int) -> jax.stages.Wrapped:
 
 
 def slope(call: Callable[[int], Any], times: int) -> list[float]:
-  """Seconds of one run in each turn, whatever a call costs beside its runs.
+  """Returns the seconds of one run, by turn, without the fixed cost of a call.
 
   Args:
-    call: so many runs -> what to wait for.
+    call: number of runs -> arrays to wait for.
     times: T; a turn is a call of T and a call of 3 T runs.
   """
   found = []
@@ -50,7 +51,7 @@ def slope(call: Callable[[int], Any], times: int) -> list[float]:
 
 
 def enough(call: Callable[[int], Any]) -> int:
-  """Runs, at least TIMES, that take ENOUGH_S."""
+  """Returns how many runs take ENOUGH_S: at least TIMES, at most MOST."""
   jax.block_until_ready(call(TIMES))  # Compiles.
   began = time.perf_counter()
   jax.block_until_ready(call(TIMES))

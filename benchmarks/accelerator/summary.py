@@ -41,12 +41,12 @@ def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
 
 
 def _trained(folder: pathlib.Path) -> list[dict[str, Any]]:
-  """Of both scales, whichever has runs."""
+  """Returns rows of the scale gpu, or of a rehearsal if that has no runs."""
   return training.rows(folder, False) or training.rows(folder, True)
 
 
 def _machines(lines: list[dict[str, Any]]) -> str:
-  """What the measures were made with, without repetition."""
+  """Describes the devices and versions of the measures, each once."""
   told = {}
   for line in lines:
     made = line['made_with']
@@ -62,7 +62,7 @@ def _machines(lines: list[dict[str, Any]]) -> str:
 
 
 def write(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
-  """summary.md, which is returned, and beside it the failures with traces."""
+  """Writes summary.md, which it returns, and failures.jsonl with traces."""
   text = of_folder(folder, parts)
   (folder / 'summary.md').write_text(text)
   failed = [json.dumps(one) for one in measures.failures(folder)]

@@ -1,15 +1,15 @@
 """Images/s and tokens/s of virtual workers, and the memory that they take.
 
-A step of all-reduce with momentum, of 1, 8 and 32 workers under `vmap`, through
-`worker.update`; the same written by hand with nothing but jax; and one network
-with one large batch of as many examples. Inputs are random and stay on the
-device. Each measure is made in a process of its own, so that the most memory
-that the device counted since the process began is that of the measure.
+Three programs are timed: a step of all-reduce with momentum, of 1, 8 and 32
+workers under `vmap`, through `worker.update`; the same by hand with only jax;
+and one network with one large batch of as many examples. Inputs are random and
+stay on the device. Each measure runs in its own process, so that the device's
+peak memory since the process began is that of the measure.
 
-Convolutions of workers with weights of their own are computed in groups, or
-apart (gossipjax/models/conv.py), the default with up to 16 workers: these two
-come first. Precisions are called after what is set of float32's products:
-`default` (nothing, what users get) and `highest` of jax.lax.Precision; or after
+Convolutions of workers with different weights are computed in groups, or apart
+(gossipjax/models/conv.py; the default with up to 16 workers): these two come
+first. Precisions are named after the setting of float32 products, `default`
+(nothing is set, as for users) or `highest` of jax.lax.Precision, or after
 `config.compute_dtype`: bfloat16.
 """
 
@@ -31,14 +31,14 @@ from benchmarks.accelerator.problems import Problem, problem
 from gossipjax.models import conv
 from gossipjax.profiling import device_memory
 
-WORKERS = (8, 32, 1)  # The most telling first.
+WORKERS = (8, 32, 1)  # The most informative first.
 FAST = ('bfloat16', 'default')
 ROWS = ('groups', 'apart')  # Programs that differ in their convolutions.
 STEPS, TURNS = 10, 5
 
 
 def measures(small: bool) -> Iterator[Measure]:
-  """How convolutions are best computed first, then the speed of bfloat16."""
+  """Yields the two ways to compute convolutions first, then all else."""
   for task, program, workers, precision in rehearsed() if small else wanted():
     key = {
       'task': task,
@@ -58,7 +58,7 @@ def rehearsed() -> Iterator[tuple]:
 
 
 def wanted() -> Iterator[tuple]:
-  """The same on a GPU: of each network first what answers most questions."""
+  """The same on a GPU; the measures that answer most questions come first."""
   updates = {'resnet18': ROWS[1], 'transformer': 'worker.update'}
   found = [
     ('resnet18', program, WORKERS[0], precision)
@@ -79,7 +79,7 @@ def wanted() -> Iterator[tuple]:
 
 
 def in_a_process(small: bool, **key: Any) -> dict[str, Any]:
-  """`measure` in a process of its own; if that crashes it is an error."""
+  """Runs `measure` in its own process; a crash there is an error here."""
   context = multiprocessing.get_context('spawn')
   with futures.ProcessPoolExecutor(1, context) as pool:
     return pool.submit(measure, small, **key).result()
@@ -88,7 +88,7 @@ def in_a_process(small: bool, **key: Any) -> dict[str, Any]:
 def lowered(
   given: Problem, batch: Any, program: str, workers: int, precision: str
 ) -> tuple[jax.stages.Lowered, Any]:
-  """A step, not compiled as yet, and the state to start from."""
+  """Returns a step that is lowered but not compiled, and its first state."""
   products = precision if precision == 'highest' else 'default'
   where = conv.WHERE, conv.PRODUCTS
   try:
@@ -104,7 +104,7 @@ def lowered(
 def measure(
   small: bool, task: str, program: str, workers: int, precision: str
 ) -> dict[str, Any]:
-  """Units a second, and memory by the compiler and by the device."""
+  """Measures units per second, and memory by the compiler and the device."""
   given, steps = problem(task, small), 1 if small else STEPS
   cut = lambda x: jnp.asarray(x.reshape(workers, -1, *x.shape[1:]))
   batch = jax.tree.map(cut, given.batch)
@@ -128,7 +128,7 @@ def measure(
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """A row for each measure, and how it compares."""
+  """Returns a row for each measure, with its speed over other measures."""
   speed = {tuple(line['key'].values()): line['result'] for line in lines}
   rate = lambda *key: speed.get(key, {}).get('per_s')
   over = lambda a, b: f'{a / b:.2f}' if a and b else ''

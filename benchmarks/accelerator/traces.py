@@ -1,11 +1,11 @@
 """Where the time of one step of each strategy goes, by JAX's profiler.
 
-All workers under `vmap` with SGD, as benchmarks/stages.py has them. A step is
-compiled twice: as users have it, which is timed without the profiler, and
-without graphs of kernels, in which the profiler finds no instructions. Stages
-and instructions are those of the second. `idle` is the share of its step in
-which no instruction ran: the cost of starting them, of the profiler, and of
-loops whose length the host asks for.
+All workers run under `vmap` with SGD, as in benchmarks/stages.py. A step is
+compiled twice: as for users, which is timed without the profiler, and without
+graphs of kernels, in which the profiler finds no instructions. Stages and
+instructions come from the second program. `idle` is the share of its step in
+which no instruction ran: the cost of starting instructions, of the profiler,
+and of loops whose length the host has to read from the device.
 """
 
 import statistics
@@ -26,7 +26,7 @@ SIZE, WORKERS, DENSITY = 25_600_000, 8, 0.001
 SMALL, FEW = 4096, 2
 TURNS = 5
 SHOWN = 5  # Instructions that take most of the time.
-# No kind of kernel, and no number of kernels, is put into a graph.
+# No kernels are put into a graph, whatever their kind and their number.
 WITHOUT_GRAPHS = {
   'xla_gpu_enable_command_buffer': '',
   'xla_gpu_graph_min_graph_size': 10**6,
@@ -34,7 +34,7 @@ WITHOUT_GRAPHS = {
 
 
 def measures(small: bool) -> Iterator[Measure]:
-  """One for each strategy."""
+  """Yields a measure for each strategy."""
   for name in ('gossip', 'topk') if small else resolve.STRATEGIES:
     size, workers = (SMALL, FEW) if small else (SIZE, WORKERS)
     yield Measure(
@@ -46,12 +46,12 @@ def measures(small: bool) -> Iterator[Measure]:
 
 
 def _trace(name: str, size: int, workers: int) -> dict[str, Any]:
-  """Seconds of the stages and of the longest instructions of a median step.
+  """Measures seconds of stages and longest instructions in a median step.
 
   Raises:
     RuntimeError: the profiler saw none of the program's instructions.
   """
-  # Else a function that another strategy has traced keeps its stage.
+  # Otherwise a function keeps the stage of a strategy that traced it before.
   jax.clear_caches()
   density = max(DENSITY, 16 / size)
   strategy = resolve.strategy(

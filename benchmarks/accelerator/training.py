@@ -2,9 +2,9 @@
 
 The runs are those that `python -m experiments.queue --scale=gpu` makes, kept in
 DIR/runs: copy them to experiments/runs/gpu, where the queue and the tables find
-them. A training is made by a process of its own; one that the time limit cuts
-off is lost. One that is finished is a line there, a line on the screen with its
-score, and counts in the summary, also before its study is complete.
+them. Each training runs in its own process; one that the time limit cuts off is
+lost. A finished training is a line in DIR/runs, prints a line with its score,
+and counts in the summary, even before its study is complete.
 """
 
 import pathlib
@@ -48,9 +48,9 @@ def jobs(scale: str) -> Iterator[queue.Job]:
 def that_train(
   found: Iterator[queue.Job], kept: Kept, scale: str
 ) -> Iterator[queue.Job]:
-  """Leaves out workloads whose gate made no run: their data are missing.
+  """Leaves out workloads whose gate made no run, as their data are missing.
 
-  Else each of many studies would start a process that finds no data.
+  Otherwise each of many studies would start a process that finds no data.
   """
   for job in found:
     gate = gates.of_all_reduce(job.cell[0], scale)
@@ -59,7 +59,7 @@ def that_train(
 
 
 class Told(Kept):
-  """Says what each result is as soon as it is kept."""
+  """Kept results, each of which is printed as soon as it is kept."""
 
   def add(self, kind: str, key: Any, result: Any, *made: Any) -> None:
     """See `Kept`."""
@@ -73,11 +73,11 @@ class Told(Kept):
 
 
 def of_run(workload: str, config: dict[str, Any], result: Any) -> str:
-  """The score of a run, with its rate, its seed and what it was scored on."""
+  """Formats a run's score, with its rate, its seed and the data it is from."""
   what = workloads.WORKLOADS[workload]
   scored = what.score(result)
   end = 'diverged' if scored is None else f'{abs(scored):.4g}'
-  # A key leaves out what is empty by default.
+  # A key leaves out empty values.
   holdout = config.get('split', {}).get('holdout', 'test')
   return (
     f'{end} (rate {config["optimizer"]["learning_rate"]:g}, seed '
@@ -88,7 +88,7 @@ def of_run(workload: str, config: dict[str, Any], result: Any) -> str:
 def make_missing(
   folder: pathlib.Path, small: bool, clock: Clock
 ) -> Iterator[str]:
-  """Trains what is missing; a line about it."""
+  """Makes the missing trainings; yields a line about them."""
   scale, kept = 'quick' if small else 'gpu', Told(folder / RUNS)
   wanted = that_train(jobs(scale), kept, scale)
   made = queue.work(wanted, kept, clock.left() / 60)

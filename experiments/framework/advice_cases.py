@@ -1,6 +1,6 @@
-"""Advice in hindsight: what rules pick for a workload and a link, and its cost.
+"""Advice in hindsight: the strategy that each rule picks, and what it costs.
 
-The rules are that of `advise`, and simpler ones.
+The rules are that of `advise` and simpler ones, for a workload and a link.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,15 +37,16 @@ def cases(
   seen: Collection[str],
   share: float = SHARE,
 ) -> list[Case]:
-  """A case of a workload for each link.
+  """Returns a case of a workload for each link.
 
   Args:
     name: of the workload.
-    tuned: its trainings of each strategy, and its pilots.
+    tuned: its `Tuned` trainings by strategy, and its pilots under PILOTS.
     kept: runs, for the seconds of a step.
-    links: names of presets.
-    seen: workloads whose whole trainings the rule knows, but for this one's.
-    share: of all-reduce's best score that is the target.
+    links: names of link presets.
+    seen: workloads whose whole trainings `advise` knows; those of this workload
+      are left out.
+    share: the target, as a share of all-reduce's best score.
   """
   higher = not workloads.WORKLOADS[name].is_loss
   names = [method for method in tuned if method != PILOTS]
@@ -87,16 +88,16 @@ def advised(
   risks: Mapping[str, Risk],
   share: float,
 ) -> str:
-  """What halving over the pilots recommends on a link.
+  """Returns the strategy that halving over the pilots recommends on a link.
 
   Args:
     name: of the workload.
-    link: that is asked about.
-    made: runs of the pilots.
-    own_s: seconds of a step of each strategy without the link.
+    link: name of the preset.
+    made: results of the pilots.
+    own_s: seconds of a step without communication, by strategy.
     full: steps of a whole training.
-    risks: of each strategy but all-reduce.
-    share: of all-reduce's best score that is asked for.
+    risks: of each strategy except all-reduce.
+    share: the target, as a share of all-reduce's best score.
   """
   higher = not workloads.WORKLOADS[name].is_loss
   first = [p.candidate for p in made if p.steps == rounds(full)[0].steps]
@@ -121,7 +122,8 @@ def advised(
 
 
 def _risks(name: str, tables: Collection[str], share: float) -> dict[str, Risk]:
-  """Of each strategy but all-reduce, by whole trainings of other workloads."""
+  """Returns the risk of each strategy except all-reduce, estimated from whole
+  trainings of other workloads."""
   tasks = {*tables} - {name}
   kept = [r for r in known_file.kept(share=share) if r.table in tasks]
   return {
@@ -137,12 +139,12 @@ def _risks(name: str, tables: Collection[str], share: float) -> dict[str, Risk]:
 def by_share(
   judged: Mapping[float, Sequence[Case]], seen: Collection[str]
 ) -> list[dict[str, Any]]:
-  """The mean regret of each rule for each target, on workloads that the rule of
-  `advise` was made on, and on others.
+  """Returns each rule's mean regret for each target, in separate rows for the
+  workloads on which the rule of `advise` was developed and for the others.
 
   Args:
-    judged: cases by the share of all-reduce's best score that is the target.
-    seen: names of the former.
+    judged: cases by target, which is a share of all-reduce's best score.
+    seen: names of the workloads on which the rule was developed.
   """
   return [
     {

@@ -1,4 +1,4 @@
-"""Trainings that advice is held against: pilots, and whole trainings."""
+"""Trainings by which advice is judged: pilots and whole trainings."""
 
 import statistics
 from collections.abc import Iterable, Mapping
@@ -26,14 +26,14 @@ METHODS: Mapping[str, dict[str, Any]] = {
   'gtopk': {'density': 0.01},
   'ef_sign': {},
 }
-ROUNDS = ((1, 1), (2, 1), (4, 2))  # Steps over those of the first; seeds.
-SHORTER = 15  # A full training has so many times the steps of a first pilot.
+ROUNDS = ((1, 1), (2, 1), (4, 2))  # Steps over those of round 1; seeds.
+SHORTER = 15  # Steps of a whole training over those of a first pilot.
 
 
 def whole(
   name: str, method: str, scale: str, seeds: int, trials: int
 ) -> study.Study:
-  """A strategy at full length and the best of so many rates."""
+  """The study of a strategy at full length, at the best of `trials` rates."""
   strategy = resolve.strategy_config(method, **METHODS[method])
   return best_rate.method(
     name, WORKERS, scale, strategy, seeds=seeds, trials=trials
@@ -41,23 +41,23 @@ def whole(
 
 
 def config(name: str, method: str, scale: str) -> ConfigDict:
-  """Of a strategy on a workload, at full length."""
+  """Returns the config of a strategy on a workload, at full length."""
   strategy = resolve.strategy_config(method, **METHODS[method])
   return workloads.config(name, WORKERS, scale, strategy)
 
 
 def rounds(full: int) -> list[Round]:
-  """Of pilots for a training of so many steps."""
+  """Returns the rounds of pilots for a whole training of `full` steps."""
   first = max(1, full // SHORTER)
   return [Round(first * times, seeds) for times, seeds in ROUNDS]
 
 
 def of_pilots(name: str, scale: str) -> study.Study:
-  """All pilots that halving may ask for on any link, by pilot.
+  """The study of all pilots that halving may request on any link, by pilot.
 
-  After each round, each strategy goes on at the rate that is best if steps of
-  all strategies take equally long. If another rate were best on a link, its
-  longer pilots would be missing; this has not happened.
+  After each round, each strategy continues at one rate: the best one if a step
+  takes the same time with every strategy. If another rate were best on a link,
+  its longer pilots would be missing; this has not happened.
   """
   methods = list(METHODS)[: 2 if scale == 'quick' else None]
   configs = {m: config(name, m, scale) for m in methods}
@@ -86,7 +86,8 @@ def _candidates(configs: Mapping[str, ConfigDict]) -> Iterable[Candidate]:
 
 
 def curve(name: str, run: Result, step_s: float, link: str) -> Curve:
-  """Scores and seconds of a run on a link; '' is a link that takes no time."""
+  """Returns a run's scores and seconds on a link; '' is a link that takes no
+  time. The curve is empty if the run diverged."""
   metric = workloads.WORKLOADS[name].metric
   if run['diverged']:
     return Curve([], [])
@@ -100,7 +101,7 @@ def curve(name: str, run: Result, step_s: float, link: str) -> Curve:
 
 
 def own_seconds(name: str, method: str, kept: Kept) -> float:
-  """Seconds of a gradient and of the strategy's coding, of one worker."""
+  """Returns one worker's seconds of a gradient plus the strategy's coding."""
   strategy = resolve.strategy_config(method, **METHODS[method])
   return step_times.own_s(name, WORKERS, strategy, kept)
 
@@ -108,11 +109,13 @@ def own_seconds(name: str, method: str, kept: Kept) -> float:
 def to_target(
   curves: Mapping[str, list[Curve]], higher: bool, share: float = targets.SHARE
 ) -> dict[str, list[float]]:
-  """Seconds of each strategy's seeds to the target that all-reduce sets.
+  """Returns each strategy's seconds to the target of all-reduce, by seed.
 
-  Each three seeds are a comparison with a target of its own, since the worst
-  of more seeds sets a lower one. A seed that never gets there costs its whole
-  training, and then all-reduce's: whoever wants the target has to begin again.
+  Seeds are compared in groups of three, each with its own target: all-reduce's
+  worst seed sets the target, and the worst of more seeds is lower. A seed that
+  misses the target costs its whole training plus all-reduce's mean seconds to
+  the target, because the user has to start again with all-reduce. Strategies
+  that lack seeds are left out.
   """
   found: dict[str, list[float]] = {}
   for first in range(0, len(curves[DENSE]), best_rate.SEEDS):

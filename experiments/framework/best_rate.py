@@ -1,7 +1,7 @@
-"""A method at its best learning rate: what most studies find.
+"""Studies that tune the learning rate of a method, then score every seed.
 
 Rates are compared on validation data, at the end of their schedules; the best
-one is then scored with every seed.
+rate is then scored with every seed on test data.
 """
 
 import functools
@@ -18,8 +18,8 @@ from experiments.framework.study import Ask, Study, follow
 from gossipjax.config import given_arguments
 
 TRIALS = 5  # Most learning rates of a method, unless a claim says more.
-SEEDS, MORE = 3, 6  # Of a method; where the best of many is looked for.
-# Of accuracy: one seed on validation data does not tell such rates apart.
+SEEDS, MORE = 3, 6  # Of a method; where the best of many methods is sought.
+# Difference in accuracy that one seed on validation data cannot resolve.
 TIE = 0.003
 
 
@@ -28,8 +28,8 @@ class Tuned(NamedTuple):
 
   Attributes:
     curve: learning rate -> score on validation data, None if it diverged.
-    rate: the best; None if all diverged.
-    runs: at that rate, one for each seed, scored on test data.
+    rate: the best learning rate; None if all diverged.
+    runs: results at that rate, one for each seed, scored on test data.
     inside: whether worse rates lie on both sides of the best.
     arguments: of the strategy, see `given_arguments.told`.
   """
@@ -54,22 +54,22 @@ def tuned(
 ) -> Study:
   """Finds the best learning rate on validation data, then scores every seed.
 
-  The rates are a factor of sqrt(10) apart, from the config's on both sides;
-  further ones are tried while the best is the lowest or the highest. Of a tie
+  The rates are a factor of sqrt(10) apart, on both sides of the config's rate;
+  further rates are tried while the best is the lowest or the highest. In a tie
   the rate nearest to the config's is the best.
 
   Args:
     workload: of the config.
-    config: with the learning rate in the middle, and the first seed.
-    probe: of the runs that are scored.
-    seeds: how many.
-    trials: most rates that are tried.
-    score: of a run, the more the better; None is the workload's.
-    first_seed: with which rates are tried.
+    config: its learning rate is the middle of the grid; its seed is not used.
+    probe: of the runs that are scored with every seed.
+    seeds: number of seeds at the best rate.
+    trials: largest number of rates.
+    score: result -> score, higher is better; None: the workload's score.
+    first_seed: seed with which rates are compared.
     tie: rates whose scores are that close to the best are compared by the mean
       of SEEDS seeds.
-    at_best: rate -> the config that is scored with every seed, found at the
-      best rate; None is `config`.
+    at_best: best rate -> study of the config that is scored with every seed;
+      None: `config`.
 
   Returns:
     `Tuned`.
@@ -98,7 +98,7 @@ def _curve(
   first_seed: int,
   tie: float,
 ) -> Study:
-  """Scores by rate, of rates around `begin`; see `tuned`."""
+  """Scores rates around `begin`; returns scores by rate. See `tuned`."""
   curve: tried_rates.Curve = {}
   wanted = tried_rates.around(begin, (0, -1, 1) if trials > 1 else (0,))
   settled: set[float] = set()
@@ -123,7 +123,7 @@ def method(
   at_best: Callable[[float], Study] | None = None,
   trials: int = TRIALS,
 ) -> Study:
-  """`tuned` for a strategy on a workload; quick, one rate and one seed."""
+  """Runs `tuned` on a workload's config; scale 'quick': one rate, one seed."""
   config = workloads.config(workload, workers, scale, strategy)
   if scale == 'quick':
     seeds = trials = 1
@@ -135,15 +135,15 @@ def further_seeds(
   choose: Callable[[dict[str, Tuned]], Iterable[str]],
   seeds: int = SEEDS,
 ) -> Study:
-  """One seed of all methods, then further seeds of some.
+  """Runs one seed of every method, then more seeds of the chosen methods.
 
   Args:
-    methods: name -> the method's study with so many seeds.
-    choose: `Tuned` with one seed, by name -> names of those with more.
-    seeds: that these have.
+    methods: name -> (number of seeds -> the method's study).
+    choose: (`Tuned` with one seed, by name) -> names that get more seeds.
+    seeds: number of seeds of the chosen methods.
 
   Returns:
-    `Tuned` with these seeds, by name of those chosen.
+    `Tuned` with that many seeds, by name of the chosen methods.
   """
   first = {}
   for name, of in methods.items():
@@ -155,8 +155,8 @@ def further_seeds(
 
 
 def with_all_seeds(of: Callable[[int], Study], one: Tuned, kept: Kept) -> Tuned:
-  """A method with all seeds where they are kept, for whatever claim; else
-  `one`."""
+  """Returns a method with all seeds if their runs are kept, whichever claim
+  requested them; else `one`."""
   return follow(of(SEEDS), kept).found or one
 
 
@@ -167,7 +167,7 @@ def _scored(
   rates: Iterable[float],
   seeds: Sequence[int],
 ) -> Study:
-  """The mean score of rates on validation data; None if a seed diverged."""
+  """Returns rates' mean scores on validation data; None if a seed diverged."""
   rates, found = [*rates], {}
   runs = yield [
     Ask(workload, on_validation(config, rate, seed))
@@ -183,7 +183,7 @@ def _scored(
 
 
 def on_validation(config: ConfigDict, rate: float, seed: int = 0) -> ConfigDict:
-  """The config with a rate, scored on a part of the training set."""
+  """The config with a rate and a seed, scored on a part of the training set."""
   found = seeded(config, rate, seed)
   found.split.holdout = 'validation'
   return found

@@ -10,10 +10,10 @@ A claim is one module of `experiments/` with
 and it ends with `claim.run(CLAIM, measure, figure)`, or with `trained.run`
 if it keeps training runs.
 
-`verdict` makes of the rows one case each that holds (True), does not (False) or
-is undecided (None: see `intervals.at_least`, `margins.is_as_good`) or not
-trained, and `judged` counts them. A doubt (`trained.doubt`: a gate that is not
-met, no run finished) leaves all of them undecided.
+`verdict` derives cases from the rows: a case holds (True), does not (False), is
+undecided (None: see `intervals.at_least`, `margins.is_as_good`) or not trained.
+`judged` counts the cases. A doubt (`trained.doubt`: all-reduce misses a gate,
+or no training is finished) leaves all cases undecided.
 """
 
 import pathlib
@@ -62,8 +62,8 @@ class Verdict(NamedTuple):
   Attributes:
     met: number of cases in which it holds.
     of: number of cases that the runs decide.
-    ours: what came out, in at most 160 characters.
-    sentence: what came out, with all numbers.
+    ours: the result measured here, in at most 160 characters.
+    sentence: the result measured here, with all numbers.
     undecided: why the runs cannot carry a verdict; empty if they can.
     open: number of further cases that the runs leave undecided.
     missing: number of further cases that are not trained yet.
@@ -99,9 +99,9 @@ class Finding(NamedTuple):
     rows: of the table.
     notes: how it was measured, settings and tuning; Markdown.
     workload: what was trained or timed.
-    length: how long, with units.
-    seeds: how many, of the row with the fewest; 0 if nothing is random.
-    most_seeds: of the row with the most.
+    length: length of the training or of the timed part, with units.
+    seeds: number of seeds of the row with the fewest; 0 if nothing is random.
+    most_seeds: number of seeds of the row with the most.
     tables: further tables by name, which verdict and figure take by name.
   """
 
@@ -118,13 +118,13 @@ class Finding(NamedTuple):
 def judged(
   cases: Sequence[Case], ours: str, sentence: str, doubt: str = ''
 ) -> Verdict:
-  """The verdict of cases.
+  """Returns the verdict on cases.
 
   Args:
-    cases: whether each holds; None if that cannot be told; `UNTRAINED`.
+    cases: each one whether it holds, None if undecided, or `UNTRAINED`.
     ours: see `Verdict`.
     sentence: see `Verdict`.
-    doubt: why no case can be judged; '' if they can.
+    doubt: why no case can be judged; '' if cases can be judged.
   """
   told = [bool(case) for case in cases if case not in (None, UNTRAINED)]
   if not cases:
@@ -136,19 +136,19 @@ def judged(
 
 
 def decided(rows: Rows, case: Callable[[Any], bool | None]) -> Rows:
-  """Rows whose case is told; all if none is."""
+  """Returns the rows whose case is decided; all rows if no case is."""
   return [row for row in rows if case(row) is not None] or rows
 
 
 def span(rows: Rows, key: str, form: str = '.2f') -> str:
-  """The least and the largest known value of a column; once if equal."""
+  """Formats the least and the largest known value of a column as a range."""
   found = [*filter(seed_statistics.known, (row[key] for row in rows))]
   ends = [f'{end(found):{form}}' for end in (min, max) if found]
   return ' to '.join(dict.fromkeys(ends)) or 'unknown'
 
 
 def all_hold(parts: Sequence[bool | None]) -> bool | None:
-  """Whether all hold; None if none fails and one cannot be told."""
+  """Whether all parts hold; None if none fails and one is undecided."""
   return False if False in parts else None if None in parts else True
 
 

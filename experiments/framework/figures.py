@@ -1,4 +1,4 @@
-"""What the figures of claims have in common: lines, points, legends."""
+"""Drawing functions that the figures of claims share: lines, bars, legends."""
 
 import math
 import re
@@ -27,7 +27,7 @@ def lines(
   names: Sequence[Any] = (),
   error: str = '',
 ) -> None:
-  """A line of y against x for each value of the column `by`.
+  """Draws a line of y against x for each value of the column `by`.
 
   Rows without y are left out.
 
@@ -36,9 +36,9 @@ def lines(
     rows: of the panel.
     x, y, by: columns.
     style: of lines and points.
-    names: all values of `by`, in the order of their colors; those of the rows
-      alone, unless panels have different ones.
-    error: column of the half length of a bar at each point.
+    names: all values of `by`, in the order of their colors; by default those of
+      `rows`, which is enough if all panels have the same values.
+    error: column with the half length of each point's error bar; '': no bars.
   """
   rows = list(rows)
   for i, name in enumerate(names or values(rows, by)):
@@ -56,7 +56,7 @@ def lines(
 def curves(
   axes: Axes, found: Mapping[str, tuple[Sequence[float], Sequence[float]]]
 ) -> None:
-  """A line for each name; names of lines that coincide share one.
+  """Draws a line for each name; names whose lines coincide share one line.
 
   Args:
     axes: the panel.
@@ -79,7 +79,7 @@ def accuracies(
   x: str,
   name: str,
 ) -> None:
-  """Held-out accuracy and its standard deviation, against the column x.
+  """Plots held-out accuracy and its standard deviation against column `x`.
 
   Args:
     panels: one for each value of the column `by`.
@@ -107,7 +107,7 @@ def bars(
   labels: Mapping[str, str],
   missing: Callable[[dict[str, Any], str], str],
 ) -> None:
-  """Horizontal bars of two columns for each row, and a line at 1.
+  """Draws horizontal bars of two columns for each row, and a line at 1.
 
   Args:
     name: column that names the rows.
@@ -128,8 +128,8 @@ def bars(
 
 
 def units_of_axes(figure: Figure) -> None:
-  """Ticks with the unit that the label of their axis names, or, of a panel
-  whose axis has no label, that of the first panel."""
+  """Formats ticks with the unit that the label of their axis names; a y axis
+  without a label uses the label of the first panel."""
   first = figure.axes[0].yaxis.get_label_text() if figure.axes else ''
   for axes in figure.axes:
     if axes.get_xlabel() == 'workers':
@@ -144,7 +144,7 @@ def units_of_axes(figure: Figure) -> None:
 
 
 def over_workers(axes: Axes) -> None:
-  """The numbers of workers on the x axis, as powers of two."""
+  """Puts the number of workers on the x axis, with a base-2 log scale."""
   axes.set(xlabel='workers')
   if math.isfinite(axes.dataLim.minposx):
     axes.set_xscale('log', base=2)
@@ -153,7 +153,7 @@ def over_workers(axes: Axes) -> None:
 
 
 def legend(figure: Figure, *panels: Axes) -> None:
-  """One legend outside the panels, each label once."""
+  """Draws one legend outside the panels, with each label once."""
   labels = {}
   for axes in panels:
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -49,7 +49,7 @@ class Evidence(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Provenance(msgspec.Struct, forbid_unknown_fields=True):
-  """What ran where; `seconds` are those of the command's last call."""
+  """The command and its machine; `seconds`: duration of its last call."""
 
   command: Text
   commit: Text
@@ -100,7 +100,7 @@ def write(
     found: a `claim.Finding`; NaN becomes null.
 
   Raises:
-    UserError: the finding has not the form of `FindingFile`.
+    UserError: the finding does not have the form of `FindingFile`.
   """
   facts, verdict = workdir.provenance(), found.verdict
   command = f'python -m experiments.{claim.name}' + ' --quick' * quick
@@ -132,24 +132,24 @@ def write(
 
 
 def _plain(rows: Any) -> list[Row]:
-  """Rows as JSON has them: NaN is null, NumPy's scalars are numbers."""
+  """Converts rows for JSON: NaN becomes None, NumPy scalars become numbers."""
   scalar = lambda v: v.item() if isinstance(v, np.generic) else v
   plain = lambda v: scalar(v) if scalar(v) == scalar(v) else None
   return [{key: plain(value) for key, value in row.items()} for row in rows]
 
 
 def save(folder: pathlib.Path, kept: FindingFile) -> None:
-  """Writes finding.json if it has the form that `read` demands."""
+  """Writes finding.json, after checking that `read` accepts it."""
   text = msgspec.json.format(msgspec.json.encode(kept), indent=1)
   _decoded(text, folder)
   workdir.write(folder / 'finding.json', text.decode() + '\n')
 
 
 def read(folder: pathlib.Path) -> FindingFile:
-  """The finding of a folder.
+  """Reads the finding of a folder.
 
   Raises:
-    UserError: there is none, or it has another form than `FindingFile`.
+    UserError: there is none, or it does not have the form of `FindingFile`.
   """
   path = folder / 'finding.json'
   if not path.exists():

@@ -1,4 +1,4 @@
-"""The front of score against bytes, and who gets further seeds for it."""
+"""The Pareto front of score against bytes, and the methods with more seeds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,8 @@ from experiments.framework.seed_statistics import LOSS, PATH, known
 
 DENSE = 'all_reduce'
 NAMES = ('workload', 'strategy')
-TENTH = 0.1  # Of the bytes.
-CANDIDATES = 2  # Of a workload, at most.
+TENTH = 0.1  # Share of all-reduce's bytes up to which a method is cheap.
+CANDIDATES = 2  # Largest number of cheap methods of a workload.
 
 
 def row(cell: tuple, tuned: Tuned) -> dict[str, Any]:
@@ -23,7 +23,8 @@ def _rows(workload: str, tuned: Mapping[str, Tuned]) -> list[dict[str, Any]]:
 
 
 def on_the_front(row: Mapping[str, Any], rows: claim.Rows) -> bool:
-  """Whether no other row of the workload is better in both."""
+  """Whether no other row of the workload has fewer bytes and a better score;
+  False if the row's loss or bytes are unknown."""
   if not known(row[LOSS]) or not known(row[PATH]):
     return False
   column, sign, *_ = margins.measure(row['workload'])
@@ -35,7 +36,7 @@ def on_the_front(row: Mapping[str, Any], rows: claim.Rows) -> bool:
 
 
 def cheap(rows: claim.Rows) -> claim.Rows:
-  """Those of a workload that send at most a tenth of what all-reduce does."""
+  """Returns a workload's rows with at most a tenth of all-reduce's bytes."""
   most = [TENTH * row[PATH] for row in rows if row['strategy'] == DENSE]
   return [row for row in rows if most and row[PATH] <= most[0]]
 
@@ -47,7 +48,7 @@ def candidate(
 
   Args:
     workload, strategy: of the candidate.
-    more: what `candidates` names, with these seeds.
+    more: `Tuned` with all seeds, by the names that `candidates` returned.
   """
   mine = more[strategy]
   return {
@@ -58,11 +59,11 @@ def candidate(
 
 
 def leaders(workload: str, first: Mapping[str, Tuned]) -> list[str]:
-  """All-reduce and the strategies on the front.
+  """Returns all-reduce and the strategies on the front.
 
   Args:
     workload: its name.
-    first: a seed of each strategy.
+    first: `Tuned` with one seed, by strategy.
   """
   rows = _rows(workload, first)
   best = [row['strategy'] for row in rows if on_the_front(row, rows)]
@@ -70,12 +71,12 @@ def leaders(workload: str, first: Mapping[str, Tuned]) -> list[str]:
 
 
 def candidates(workload: str, first: Mapping[str, Tuned]) -> list[str]:
-  """All-reduce, and those that may be as good with a tenth of its bytes: the
-  best of the cheap ones; [] if none is within the margin.
+  """Returns all-reduce and the best cheap strategies, which may be as good with
+  a tenth of its bytes; [] if no cheap strategy is within the margin.
 
   Args:
     workload: its name.
-    first: as that of `leaders`.
+    first: as in `leaders`.
   """
   gain = lambda name: margins.gain(first[name], first[DENSE], workload, DENSE)
   gains = {

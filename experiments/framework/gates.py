@@ -1,4 +1,4 @@
-"""Whether all-reduce reaches the level that a workload demands."""
+"""Gates: whether all-reduce reaches the score that a workload requires."""
 
 import statistics
 from typing import NamedTuple
@@ -15,9 +15,9 @@ class Gate(NamedTuple):
 
   Attributes:
     workload: its name.
-    reached: mean of the seeds; None if it is not known yet.
-    met: whether that is good enough.
-    scale: the kind of machine, which has a gate of its own.
+    reached: mean score of the seeds; None if it is not known yet.
+    met: whether that score passes the gate.
+    scale: the kind of machine, which may have its own gate.
   """
 
   workload: str
@@ -38,13 +38,13 @@ class Gate(NamedTuple):
 
 
 def of_all_reduce(name: str, scale: str) -> study.Study:
-  """All-reduce with 8 workers at its best rate."""
+  """The study of all-reduce with 8 workers at its best rate."""
   dense = resolve.strategy_config('all_reduce')
   return best_rate.method(name, WORKERS, scale, dense)
 
 
 def gate(name: str, kept: Kept, scale: str = 'cpu') -> Gate:
-  """Whether a workload's gate is met, as far as runs are kept."""
+  """Checks a workload's gate with the runs that are kept so far."""
   found = study.follow(of_all_reduce(name, scale), kept).found
   if found is None:
     return Gate(name, None, False, scale)

@@ -1,10 +1,10 @@
-"""Joins the processes of a measurement, which exchange by Gloo."""
+"""Connects the processes of a measurement, which communicate by Gloo."""
 
 import jax
 
 
 def join(address: str, processes: str, process: str) -> None:
-  """Makes this process one of several; before JAX's backend starts.
+  """Makes this process one of several; call it before JAX's backend starts.
 
   Args:
     address: HOST:PORT of process 0.
@@ -12,6 +12,6 @@ def join(address: str, processes: str, process: str) -> None:
     process: the number of this one, from 0.
   """
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-  # Or JAX catches SIGTERM, and who stops a measurement waits for its end.
+  # Otherwise JAX catches SIGTERM, and a stopped measurement runs to its end.
   jax.config.update('jax_enable_preemption_service', False)
   jax.distributed.initialize(address, int(processes), int(process))

@@ -1,10 +1,10 @@
-"""Whether seeds can tell on which side of a bound a mean is."""
+"""Whether the seeds show a mean to be above or below a bound."""
 
 import math
 
 from gossipjax.results.standard_error import students_t
 
-SURE = 0.95  # Confidence of a verdict, on the side of its bound.
+SURE = 0.95  # One-sided confidence of a verdict.
 
 
 def known(value: float | None) -> bool:
@@ -21,15 +21,15 @@ def at_least(
 ) -> bool | None:
   """Whether a value is at least a bound; None if the seeds cannot tell.
 
-  They can if the bound is outside the one-sided 95 % interval of the value, on
-  either side (Student's t: of three seeds 2.9 standard errors).
+  The seeds can tell if the bound is outside the one-sided 95 % interval of the
+  value, on either side (Student's t: with three seeds 2.9 standard errors).
 
   Args:
     bound: what is asked for.
     value: a mean over seeds, or a ratio of means.
     error: its standard error.
-    seeds: that the error comes from.
-    tests: among which what SURE leaves is divided (Bonferroni).
+    seeds: number of seeds from which the error comes.
+    tests: number of tests that share the error rate 1 - SURE (Bonferroni).
   """
   if not known(value) or not known(error):
     return None

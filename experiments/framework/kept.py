@@ -22,13 +22,13 @@ from gossipjax.results import workdir
 Key = Mapping[str, Any]  # What is computed; values as JSON has them.
 Line = dict[str, Any]  # digest, key, result, seconds, made_with.
 RUNS = pathlib.Path(__file__).parents[1] / 'runs'
-LARGEST = 2**62  # Place of a byte, beyond the end of any file.
+LARGEST = 2**62  # Bound of lock offsets, which may be beyond the file's end.
 
 
 def folder_of(scale: str, folder: pathlib.Path = RUNS) -> pathlib.Path:
-  """Where the runs of a scale are kept: those of GPUs in a folder of their own.
+  """Returns the folder of a scale's kept runs; runs on GPUs have their own.
 
-  A table is made of one scale, and how long a run takes is known by scale.
+  A table uses the runs of one scale, and run times are estimated by scale.
   """
   return folder / scale if scale == 'gpu' else folder
 
@@ -69,13 +69,13 @@ class Kept:
   def add(
     self, kind: str, key: Key, result: Any, seconds: float, made_with: Any
   ) -> None:
-    """Appends a result; it is on the disk, whole, when this returns.
+    """Appends a result; its whole line is on the disk when this returns.
 
     Args:
       kind: names the file.
       key: what was computed; everything that changes the result is in it.
-      result: what JSON can hold.
-      seconds: that it took.
+      result: a value that JSON can hold.
+      seconds: how long computing it took.
       made_with: commit, versions and devices, see `workdir.provenance`.
     """
     self.folder.mkdir(parents=True, exist_ok=True)
@@ -96,11 +96,11 @@ class Kept:
       file.flush()
       os.fsync(file.fileno())
     size, known = self._read.get(path, (0, {}))
-    if size == before:  # Else somebody else has written too.
+    if size == before:  # Otherwise another process has written, too.
       self._read[path] = before + len(text), known | {line['digest']: line}
 
   def once(self, kind: str, key: Key, compute: Callable[[], Any]) -> Any:
-    """A result, which is computed and kept if it is not there yet."""
+    """Returns a result; computes and keeps it first if it is missing."""
     if (line := self.find(kind, key)) is None:
       began = time.perf_counter()
       result = compute()
@@ -112,15 +112,15 @@ class Kept:
 
 @contextlib.contextmanager
 def claimed(key: Key, locks: pathlib.Path) -> Iterator[bool]:
-  """Whether a result is this process's to compute; then it is no other's.
+  """Yields whether this process may compute a result; then no other one may.
 
   Locks one byte of a file, at an offset derived from the digest of the key. The
-  system releases it when the process ends in any way, or closes any handle of
-  that file: a process claims one result at a time.
+  system releases the lock when the process ends in any way, or closes any
+  handle of that file, so that a process can claim one result at a time.
 
   Args:
     key: of the result.
-    locks: the file, for all who share the work; made if it is not there.
+    locks: lock file of all processes that share the work; created if missing.
   """
   locks.parent.mkdir(parents=True, exist_ok=True)
   with locks.open('a') as file:
@@ -142,7 +142,7 @@ def _whole(file: Any) -> int:
 def _lines(path: pathlib.Path) -> dict[str, Line]:
   found = {}
   text = path.read_bytes()
-  # Whoever was killed while writing left a part of a line, which is no result.
+  # A process that was killed while writing may leave a part of a line.
   for number, line in enumerate(text[: text.rfind(b'\n') + 1].splitlines(), 1):
     try:
       read = json.loads(line)
@@ -156,14 +156,14 @@ def _lines(path: pathlib.Path) -> dict[str, Line]:
 
 
 def but_seed(config: Mapping[str, Any]) -> dict[str, Any]:
-  """A config without its seed: runs that have the same differ in it alone."""
+  """Returns a config without its seed, the same for runs that differ in it."""
   return {k: v for k, v in config.items() if k != 'seed'}
 
 
 def once_per_seed(
   lines: Iterable[Mapping[str, Any]],
 ) -> Iterator[Mapping[str, Any]]:
-  """Lines of which no two have one config: a run that was also probed for what
-  its strategy does is there twice, and is one seed."""
+  """Yields one line for each config: a run that was also made with a probe has
+  two lines, but is one seed."""
   found = {json.dumps(line['key'].get('config')): line for line in lines}
   yield from found.values()

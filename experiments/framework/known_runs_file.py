@@ -1,7 +1,7 @@
-"""known_runs.csv of the package: what `advise` knows of runs kept here.
+"""Makes known_runs.csv of the package: the kept runs that `advise` knows.
 
-Made from experiments/runs and from the comparisons under experiments/results
-that are believed. Of each strategy and setting it has the best learning rate.
+Its sources are experiments/runs and the trusted comparisons (BELIEVED) under
+experiments/results. It has each strategy and setting at its best learning rate.
 """
 
 import csv
@@ -21,15 +21,15 @@ from gossipjax.config import given_arguments
 from gossipjax.results import crossing, workdir
 from gossipjax.tasks.task import is_higher
 
-# Comparisons that `advise` believes; quickstart has 300 digits, of which a
-# few decide a point. Their summaries name neither model nor optimizer.
+# Comparisons that `advise` trusts, with their models, as summaries name neither
+# model nor optimizer. Not quickstart: 3 of its 300 held-out digits are a point.
 BELIEVED = {'async_fashion_mnist': 'mlp', 'fashion_mnist': 'cnn'}
 OPTIMIZER = 'sgd'
 Line = Mapping[str, Any]
 
 
 def text(kept: Kept | None = None) -> str:
-  """The file; of `kept`, by default all runs that are committed."""
+  """Returns the file's text; `kept` defaults to all committed runs."""
   found = io.StringIO()
   writer = csv.DictWriter(found, known_file.columns(), lineterminator='\n')
   writer.writeheader()
@@ -42,7 +42,7 @@ def text(kept: Kept | None = None) -> str:
 
 
 def _row(by_share: Iterable[Known]) -> dict[str, Any]:
-  """Of a run, for each of SHARES."""
+  """Returns the CSV row of a run, with the columns of each of SHARES."""
   return {
     known_file.column(field, share): value
     for share, known in zip(known_file.SHARES, by_share, strict=True)
@@ -51,7 +51,7 @@ def _row(by_share: Iterable[Known]) -> dict[str, Any]:
 
 
 def _of_comparison(name: str) -> Iterator[dict[str, Any]]:
-  """Of a summary only the end is known."""
+  """Yields the rows of a comparison; its summary has only final scores."""
   summary = workdir.summary(finding_files.RESULTS / name)
   scores = {run['name']: run['test_accuracy'] for run in summary['runs']}
   dense = scores.pop(DENSE)
@@ -73,7 +73,7 @@ def _of_comparison(name: str) -> Iterator[dict[str, Any]]:
 
 
 def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
-  """Of each comparison in a file of kept runs, those beside all-reduce."""
+  """Yields rows of the strategies that a file's runs compare to all-reduce."""
   what = workloads.WORKLOADS.get(kind)
   metric = what.metric if what else 'test_accuracy'
   groups: dict[str, dict[str, dict[float, list[Line]]]] = {}
@@ -94,8 +94,8 @@ def _of_kept(kind: str, lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
 
 
 def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
-  """Whether a kept result is a lock-step training judged by test data; one that
-  diverged has no score."""
+  """Whether a kept result is a lock-step training scored on test data; one that
+  diverged counts without a score."""
   result = line['result']
   return (
     'strategy' in config
@@ -106,14 +106,14 @@ def _counts(config: Mapping[str, Any], line: Line, metric: str) -> bool:
 
 
 def _where(config: Mapping[str, Any]) -> str:
-  """What runs of one comparison have in common."""
+  """Returns, as JSON, the settings that runs of one comparison share."""
   keys = ('task', 'split', 'workers', 'steps', 'batch_size')
   shared = [config.get(key) for key in keys]
   return json.dumps([*shared, config['optimizer']['name']], sort_keys=True)
 
 
 def _curve(line: Line, metric: str) -> list[tuple[float, float]]:
-  """Steps and scores; none of a run that diverged."""
+  """Returns pairs of step and score; [] if the run diverged."""
   result = line['result']
   return [
     (record['step'], record[metric])
@@ -123,21 +123,21 @@ def _curve(line: Line, metric: str) -> list[tuple[float, float]]:
 
 
 def _bests(runs: Iterable[Line], metric: str) -> list[float]:
-  """The best score of each seed that has some."""
+  """Returns the best score of each seed that has scores."""
   pick = targets.pick(is_higher(metric))
   curves = filter(None, (_curve(run, metric) for run in runs))
   return [pick(score for _, score in curve) for curve in curves]
 
 
 def _score(runs: Iterable[Line], metric: str) -> float:
-  """The mean over seeds; NaN if all diverged."""
+  """Returns the mean over seeds of the best score; NaN if all diverged."""
   found = _bests(runs, metric)
   return statistics.fmean(found) if found else math.nan
 
 
 def _best(rates: Mapping[float, list[Line]], metric: str) -> list[Line]:
-  """The runs at the rate with most seeds, of these with fewest that diverged,
-  of these the best."""
+  """Returns the runs at the best rate: by most seeds, then by fewest seeds that
+  diverged, then by mean score."""
   sign = 1 if is_higher(metric) else -1
 
   def merit(runs: list[Line]) -> tuple[int, int, float]:
@@ -175,7 +175,7 @@ def _beside(
 def _reached(
   known: Known, runs: list[Line], base: list[Line], share: float
 ) -> Known:
-  """With who gets to a share of the best score of all-reduce, and when."""
+  """Adds the share of seeds that miss the target, and the relative steps."""
   metric = known.score
   target = targets.target_of(_bests(base, metric), is_higher(metric), share)
   least, arrived = (_steps(each, target, metric) for each in (base, runs))
@@ -186,14 +186,14 @@ def _reached(
 
 
 def _paired(dense: list[Line], runs: list[Line], metric: str) -> list[Line]:
-  """All-reduce's runs with the seeds of others; all if none has a score."""
+  """Returns all-reduce's runs with the seeds of `runs`; all if none scored."""
   seed = lambda run: run['key']['config'].get('seed', 0)
   same = [run for run in dense if seed(run) in {*map(seed, runs)}]
   return same if _bests(same, metric) else dense
 
 
 def _steps(runs: list[Line], target: float, metric: str) -> list[float]:
-  """Those in which runs reach a target."""
+  """Returns the steps to a target, of the runs that reach it."""
   reached = lambda run: crossing.crossing(
     _curve(run, metric), target, is_higher(metric)
   )

@@ -11,9 +11,11 @@ LOST = 'lost mass / applied mass'
 
 
 def probe() -> Probe:
-  """Measures what is neither applied nor remembered, over what is applied.
+  """Measures the mass that is neither applied nor kept as a residual.
 
   lost = sum_i (g_i + e_i) - sum_i e_i' - P mean
+
+  The result is the sum of |lost| over the sum of |P mean|, the applied mass.
   """
 
   def update(memory, tree, mean, before, after):

@@ -1,6 +1,7 @@
-"""The score that compares methods on a workload, and the margin of as good.
+"""The score by which methods are compared, and the margin of "as good".
 
-Points of accuracy, of text nats; learning rates are chosen by the same score.
+The score is accuracy in points, or loss in nats where the workload is judged by
+a loss; learning rates are chosen by the same score.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +15,14 @@ UNIT = 'unit of the gain'
 
 
 class Measure(NamedTuple):
-  """What methods are compared by.
+  """The score by which methods are compared.
 
   Attributes:
-    column: of the tables.
-    sign: 1 where more is better, -1 of a loss.
-    unit: of a difference.
-    margin: within which a method is as good as another.
-    digits: of a difference that is told.
+    column: column of the tables that holds the score.
+    sign: 1 if higher is better, -1 for a loss.
+    unit: unit of a difference.
+    margin: shortfall up to which a method is as good as another.
+    digits: decimals of a difference in text.
   """
 
   column: str
@@ -36,18 +37,18 @@ NATS = Measure(LOSS, -1, 'nats', 0.02, 3)
 
 
 def measure(workload: str) -> Measure:
-  """By which a workload's methods are compared: as their rates are chosen."""
+  """Returns a workload's score, by which its rates are chosen, too."""
   return NATS if workloads.WORKLOADS[workload].is_loss else POINTS
 
 
 def gain(
   mine: Tuned, theirs: Tuned | None, workload: str, other: str
 ) -> dict[str, Any]:
-  """By how much a method is better than another, as the workload is judged.
+  """Returns a method's gain over another, in the score of the workload.
 
   Returns:
-    The columns `gain over OTHER`, its standard error, and its unit; None
-    without the other.
+    The columns `gain over OTHER`, its standard error, and its unit; gain and
+    error are None if `theirs` is None.
   """
   by = measure(workload)
   more, error = (
@@ -66,17 +67,20 @@ def gain(
 def is_as_good(
   row: Mapping[str, Any], other: str, lost: bool = True, tests: int = 1
 ) -> bool | None:
-  """Whether a row's gain over another is at least minus the margin, or if
-  nothing may be lost at least 0; None if the seeds cannot tell.
+  """Whether a row is as good as another; None if the seeds cannot tell.
 
   Args:
-    tests: of how many one is enough; see `intervals.at_least`.
+    row: has the gain over the other and its standard error.
+    other: name of the other.
+    lost: whether the gain may be as low as minus the margin; else it must be at
+      least 0.
+    tests: number of tests of which one is enough; see `intervals.at_least`.
   """
   return _gains(row, other, -lost, tests)
 
 
 def is_worse(row: Mapping[str, Any], other: str) -> bool:
-  """Whether the seeds tell that a row is worse than another."""
+  """Whether the seeds show that a row is worse than another."""
   return is_as_good(row, other, lost=False) is False
 
 
@@ -89,7 +93,7 @@ def leads(row: Mapping[str, Any], other: str) -> bool | None:
 def _gains(
   row: Mapping[str, Any], other: str, margins: int, tests: int = 1
 ) -> bool | None:
-  """Whether the gain over another is at least so many margins."""
+  """Whether the gain over another is at least `margins` times the margin."""
   column = f'gain over {other}'
   bound = margins * measure(row['workload']).margin
   gain, error = row[column], row[f'{column}{ERROR}']
@@ -97,7 +101,7 @@ def _gains(
 
 
 def span(rows: claim.Rows, over: str) -> str:
-  """The least and the largest known gain over another, in each unit."""
+  """Formats the least and the largest known gain over another, by unit."""
   column = f'gain over {over}'
   known = [row for row in rows if seed_statistics.known(row[column])]
   of_unit = lambda by: [row for row in known if row[UNIT] == by.unit]
@@ -111,7 +115,7 @@ def span(rows: claim.Rows, over: str) -> str:
 def open_up_to(
   rows: claim.Rows, key: str, case: Callable[[Any], bool | None]
 ) -> str:
-  """The largest number of a column in a row that is not decided."""
+  """Formats the largest value of a column among undecided rows; '' if none."""
   left = [row[key] for row in rows if case(row) is None]
   most = [value for value in left if intervals.known(value)]
   return f'; undecided: up to {max(most):+.2f}' if most else ''

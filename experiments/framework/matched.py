@@ -1,8 +1,8 @@
-"""Arguments of a method: the best ones, or those that send given bytes.
+"""Studies that find a method's best argument, or one that sends given bytes.
 
-Bytes are those that move on the busiest link, where comparisons at equal bytes
-are about the link, unless a claim counts others. The search runs at the
-workload's own learning rate, on validation data.
+By default bytes are those on the busiest link, because comparisons at equal
+bytes are about the link; a claim may count others. All runs use the learning
+rate of their config, on validation data.
 """
 
 import itertools
@@ -16,16 +16,16 @@ from experiments.framework import best_rate, study, tried_rates, workloads
 from experiments.framework.single_run import Result
 
 BytesOf = Callable[[Result], float | None]  # Bytes of a step; None: diverged.
-WITHIN = 0.05  # Of the wanted bytes.
+WITHIN = 0.05  # Accepted deviation, as a share of the wanted bytes.
 TRIES = 8
-WIDEST = 4.0  # Factor between two values.
+WIDEST = 4.0  # Largest factor between two successive values.
 
 
 class Search(NamedTuple):
-  """How an argument decides about bytes.
+  """How the bytes of a method depend on an argument.
 
   Attributes:
-    part: value -> what the config takes, for example `strategy.trigger`.
+    part: value -> part of the config, for example `strategy.trigger`.
     begin: the first value that is tried.
     power: bytes are about proportional to value**power.
   """
@@ -38,7 +38,7 @@ class Search(NamedTuple):
 def bytes_of(
   workload: str, config: ConfigDict, count: BytesOf = workloads.busiest_bytes
 ) -> study.Study:
-  """The bytes of a step; None if the run diverged."""
+  """The study of a config's bytes per step; None if the run diverged."""
   rate = config.optimizer.learning_rate
   asked = study.Ask(workload, best_rate.on_validation(config, rate))
   (run,) = yield [asked]
@@ -48,7 +48,7 @@ def bytes_of(
 def best_value(
   workload: str, configs: Mapping[float, ConfigDict]
 ) -> study.Study:
-  """The value whose config scores best on validation data.
+  """The study of which value's config scores best on validation data.
 
   Args:
     workload: of the configs.
@@ -72,21 +72,21 @@ def value_for(
   power: float,
   count: BytesOf = workloads.busiest_bytes,
 ) -> study.Study:
-  """The value at which a method sends the wanted bytes.
+  """The study of the value at which a method sends the wanted bytes.
 
-  A secant search in logarithms, which stays between values that are known to
-  send too much and too little.
+  It is a secant search on logarithms, which stays between values that are known
+  to send too many and too few bytes.
 
   Args:
     workload: of the configs.
     config_at: value -> config.
     begin: first value.
-    wanted: bytes of a step.
-    power: bytes are about proportional to value**power, to begin with.
-    count: the bytes of a run.
+    wanted: bytes per step.
+    power: first guess: bytes are proportional to value**power.
+    count: result of a run -> its bytes per step.
 
   Returns:
-    The value that comes nearest, and its bytes over the wanted ones.
+    The value with the closest bytes, and these bytes over the wanted ones.
   """
   tried: dict[float, float] = {}
   value = begin
@@ -103,13 +103,13 @@ def value_for(
 
 
 def _next(tried: dict[float, float], value: float, power: float) -> float:
-  """Where the line through the last two points, in logarithms, is at 1."""
+  """Returns where a log-log line through the last two points reaches 1."""
   slope = power
   if len(tried) > 1:
     before = [*tried][-2]
     rise = math.log(max(tried[value], 1e-9) / max(tried[before], 1e-9))
     found = rise / math.log(value / before)
-    if found * power > 0:  # Else the two are within the noise.
+    if found * power > 0:  # Otherwise the two differ by noise only.
       slope = found
   factor = max(tried[value], 1e-9) ** (-1 / slope)
   found = value * min(WIDEST, max(1 / WIDEST, factor))
@@ -117,7 +117,8 @@ def _next(tried: dict[float, float], value: float, power: float) -> float:
 
 
 def _between(tried: dict[float, float], found: float) -> float:
-  """`found`, or the middle if it is beyond the nearest values around 1."""
+  """Returns `found`, or the geometric mean of the nearest values around 1 if
+  `found` is not between them."""
   more = [value for value, share in tried.items() if share > 1]
   fewer = [value for value, share in tried.items() if share < 1]
   pairs = itertools.product(more, fewer)

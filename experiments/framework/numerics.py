@@ -1,8 +1,8 @@
-"""Versions of what computes: a kept run of an older one is no answer any more.
+"""Versions of the numerical code; kept runs of older versions are not used.
 
 A strategy's version is raised when its golden figures change; the test of the
-golden figures demands it. Those of virtual time and of training, with
-its tasks, are raised by hand when their numbers change.
+golden figures requires it. The versions of virtual time and of training (with
+its tasks) are raised by hand when their numbers change.
 """
 
 import json
@@ -12,13 +12,13 @@ from typing import Any
 
 PATH = pathlib.Path(__file__).with_suffix('.json')
 VIRTUAL_TIME = 1
-FAILURES = 2  # Of virtual time with lost workers; 2: they are not scored.
-LATE = 2  # Of rounds that do not wait for all; 2: who missed one is not scored.
+FAILURES = 2  # Virtual time with lost workers; from 2 on they are not scored.
+LATE = 2  # Partial rounds; from 2 on workers that missed one are not scored.
 TRAINING = 1
 
 
 def versions(config: Mapping[str, Any]) -> dict[str, int]:
-  """Of everything that a run uses; a first version is left out.
+  """Returns the versions of all code that a run uses, except versions 1.
 
   Args:
     config: of a run.
@@ -34,7 +34,7 @@ def versions(config: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _strategies(strategy: Mapping[str, Any]) -> list[str]:
-  """Its name, and those of the levels of `hierarchical`."""
+  """Returns a strategy's name, and those of the levels of `hierarchical`."""
   levels = [strategy.get(level) or {} for level in ('inner', 'outer')]
   within = [level['name'] for level in levels if level.get('name')]
   among = within if strategy['name'] == 'hierarchical' else []
@@ -42,5 +42,5 @@ def _strategies(strategy: Mapping[str, Any]) -> list[str]:
 
 
 def known() -> dict[str, dict[str, Any]]:
-  """By strategy, `version` and `golden`: the digest of its golden figures."""
+  """Returns `version` and `golden` (digest of golden figures) by strategy."""
   return json.loads(PATH.read_text())

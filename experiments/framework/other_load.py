@@ -1,7 +1,7 @@
-"""Whether others use this machine while a claim measures seconds.
+"""Measures how much other programs use the cores while a claim is timed.
 
-What the processes of a training do cannot be told from what others do:
-others are looked for just before them and just after them.
+While the processes of a training run, their load cannot be told from that of
+other programs. So other programs are measured just before and just after.
 """
 
 import os
@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 Found = TypeVar('Found')
 
-# Columns of a table, above whose numbers the machine was busy.
+# Columns of a table, and the values above which the machine was busy.
 OVERRUN, MOST_OVERRUN = 'computing, measured / asked for', 1.05
 OTHERS, MOST_OTHERS = 'share of the cores that others used', 0.05
-LOOKS, LOOK_S = 4, 1.0  # The calmest counts: processes that end take a moment.
+LOOKS, LOOK_S = 4, 1.0  # The least busy counts: processes take time to end.
 STAT = pathlib.Path('/proc/stat')
 IDLE, STOLEN = (3, 4), 7  # Fields: idle and waiting for a disk; stolen.
 
 
 def read() -> list[int]:
-  """Ticks of all cores since the machine began, by field of /proc/stat."""
+  """Returns ticks of all cores since booting, by field of /proc/stat."""
   return [int(word) for word in STAT.read_text().split('\n', 1)[0].split()[1:]]
 
 
@@ -38,7 +38,7 @@ def stolen(since: Sequence[int], until: Sequence[int]) -> float:
 
 
 def look() -> float:
-  """The share of the cores that is used while this process sleeps."""
+  """Returns the least share of the cores in use while this process sleeps."""
   seen = []
   for _ in range(LOOKS):
     since = read()
@@ -48,11 +48,11 @@ def look() -> float:
 
 
 def beside(measure: Callable[[], Found]) -> tuple[Found, float]:
-  """What a measurement returns, and the share of the cores that others used.
+  """Runs a measurement and estimates the share of the cores others used.
 
   Returns:
-    the largest of three shares: busy before it, busy after it, and what the
-    host took from this machine meanwhile. It lies between 0 and 1.
+    What the measurement returned, and the largest of three shares (0 to 1):
+    busy before it, busy after it, and stolen by the host in the meantime.
   """
   before, since = look(), read()
   found = measure()
@@ -61,10 +61,11 @@ def beside(measure: Callable[[], Found]) -> tuple[Found, float]:
 
 
 def meanwhile(measure: Callable[[], Found]) -> tuple[Found, float]:
-  """What a measurement returns, and the share of the cores that others used.
+  """Runs a measurement; returns its result and the share of the cores that
+  others used in the meantime.
 
   Args:
-    measure: in this process alone, whose own seconds are known.
+    measure: runs in this process alone, whose CPU seconds are known.
   """
   since, own_s = read(), time.process_time()
   found = measure()
@@ -75,7 +76,7 @@ def meanwhile(measure: Callable[[], Found]) -> tuple[Found, float]:
 
 
 def doubt(rows: Iterable[Mapping[str, Any]]) -> str:
-  """Why rows with these two columns cannot be judged; '' if they can."""
+  """Returns why rows with these two columns allow no verdict, '' if they do."""
   busy = any(
     (row[OVERRUN] or 0) > MOST_OVERRUN or row[OTHERS] > MOST_OTHERS
     for row in rows

@@ -19,25 +19,27 @@ from gossipjax.results.provenance import usable_cores
 from gossipjax.training.run import devices
 
 STACKED = ('mlp', 'lstm')  # Networks that are as fast under vmap.
-# And those that are faster so on one core (AMD Zen 5). The transformer takes
-# 0.7 to 0.9 of the seconds (all_reduce, power_sgd, ok_topk, diloco, demo,
-# sparse_loco). The CNN, with these strategies, 0.6 to 0.8 (on an Intel Sapphire
-# Rapids 1.15 to 1.3); with others it loses, as both sides of a condition are
-# computed (hylo, 0.7 times as fast) or rows are sorted one by one (demo, 0.7).
+# Networks that are faster under vmap on one core (AMD Zen 5). The transformer
+# takes 0.7 to 0.9 times the seconds (all_reduce, power_sgd, ok_topk, diloco,
+# demo, sparse_loco). The CNN takes 0.6 to 0.8 times the seconds with the
+# strategies listed here (1.15 to 1.3 on an Intel Sapphire Rapids). With others
+# it is slower: both branches of a condition are computed (hylo, 0.7 times as
+# fast), or rows are sorted one by one (demo, 0.7).
 ON_ONE_CORE = ('transformer',)
 ON_ONE_CORE_WITH = {'cnn': ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')}
-# Workers with a convolution each: 15 s more to compile for the CNN, and 1.5
-# times as many steps a second as with products (32 workers).
+# Most workers whose convolutions are computed one by one: for the CNN with 32
+# workers this takes 15 s more to compile than matrix products, and makes 1.5
+# times as many steps a second.
 MOST = 32
 
 
 def in_a_process(
   config: ConfigDict, probe: str = '', programs: str = 'runs/programs'
 ) -> tuple[Result, float, dict[str, Any]]:
-  """`single_run.make` in a process of its own, with the devices it needs.
+  """Runs `single_run.make` in its own process, with the devices it needs.
 
-  A crash or a deadlock there is an error here, and the process ends with its
-  parent, however that ends.
+  A crash or a deadlock there is an error here. The process ends with its
+  parent, however the parent ends.
 
   Args:
     config: of the run.
@@ -45,8 +47,8 @@ def in_a_process(
     programs: folder of compiled programs.
 
   Returns:
-    The result, its seconds (on CPUs those of computing, without those in which
-    it was stopped or others had the core), and with what it was made.
+    The result, its seconds (on CPUs the CPU time, which leaves out time in
+    which it was stopped or others had the core), and its provenance.
 
   Raises:
     RuntimeError: the process ended without a result.
@@ -84,7 +86,7 @@ def _child(
   conv.MOST = max(conv.MOST, MOST)
   if config.executor != 'vmap':
     executors.emulate(devices([config]))
-  # Runs that differ in their seed have the same programs.
+  # Runs that differ only in their seed share compiled programs.
   jax.config.update('jax_compilation_cache_dir', programs)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
   jax.config.update('jax_default_matmul_precision', precision_of(config))
@@ -96,11 +98,11 @@ def _child(
 
 
 def executor_of(config: ConfigDict) -> str:
-  """The faster one on a machine of few cores; the numbers are the same.
+  """Returns the faster executor on a machine of few cores; results are equal.
 
-  Devices that wait for each other cost a small network ten times its step (8
-  workers, an MLP, top-k: 50 ms where vmap takes 5); convolutions of stacked
-  workers cost more than that, if devices have more than a core to share.
+  With devices that wait for each other, a step of a small network takes ten
+  times as long (8 workers, an MLP, top-k: 50 ms, under vmap 5 ms). Convolutions
+  of stacked workers cost more than that if devices share more than one core.
   """
   model = config.task.get('model')
   stacked = model in STACKED
@@ -111,9 +113,9 @@ def executor_of(config: ConfigDict) -> str:
 
 
 def precision_of(config: ConfigDict) -> str | None:
-  """Products of float32 have all of its digits on GPUs, too.
+  """Returns the matmul precision, which on GPUs is that of float32, too.
 
-  For a run is kept under the same key whatever device made it.
+  The reason is that a run has the same key whatever device made it.
   """
   on_cpu = jax.default_backend() == 'cpu'
   return None if on_cpu or config.compute_dtype else 'highest'

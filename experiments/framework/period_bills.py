@@ -1,4 +1,4 @@
-"""Bills of one period of methods that train between sites, for any size."""
+"""Traffic per parameter of one period of methods that train between sites."""
 
 import functools
 from typing import NamedTuple
@@ -33,20 +33,20 @@ from gossipjax.strategies import (
   topk,
 )
 
-# Of the model that is billed; each layer is a square. It is large enough that
-# shares of 256 workers are whole blocks of every codec.
+# The model whose traffic is counted: square layers, large enough that shares of
+# 256 workers are whole blocks of every codec.
 LAYERS, WIDTH = 8, 1024
 ENTRIES = LAYERS * WIDTH**2
 FOUR = compressors.linear(4)
 
 
 class Method(NamedTuple):
-  """A strategy, and what its bill does not say.
+  """A strategy, and what its traffic does not show.
 
   Attributes:
     strategy: of the workers.
     period: steps after which its traffic repeats.
-    beside: steps that its exchange can take beside computing.
+    beside: steps of computation that its exchange can overlap with.
   """
 
   strategy: Strategy
@@ -95,12 +95,12 @@ METHODS = {
 
 
 class Bill(NamedTuple):
-  """Of the steps of one period, f64[workers, period].
+  """Traffic of the steps of one period, f64[workers, period].
 
   Attributes:
-    bytes: sent, per parameter; where workers form groups, between groups.
-    rounds: one after the other, of those.
-    path_bytes: on the busiest link of those rounds, per parameter.
+    bytes: bytes sent per parameter; between groups only if workers form groups.
+    rounds: sequential rounds of these sends.
+    path_bytes: bytes on the busiest link of these rounds, per parameter.
   """
 
   bytes: np.ndarray
@@ -110,10 +110,11 @@ class Bill(NamedTuple):
 
 @functools.cache
 def bill(name: str, workers: int) -> Bill:
-  """The second period of a method; in the first not all fragments are sent.
+  """Returns the traffic of a method's second period; in its first period not
+  all fragments are sent.
 
   Raises:
-    ValueError: its traffic depends on gradients.
+    ValueError: the method's traffic depends on gradients.
   """
   method = METHODS[name]
   shape = jax.ShapeDtypeStruct((WIDTH, WIDTH), jnp.float32)

@@ -1,4 +1,4 @@
-"""Figures of points: in a line for each name, or with names beside them."""
+"""Plots of points: in one line per name, or with names beside the points."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from matplotlib.transforms import Bbox
 
 from experiments.framework import figures
 
-_FAR = (3, 12, 20, 30, 42)  # From a point to its name, in points of print.
+_FAR = (3, 12, 20, 30, 42)  # Distances of a name from its point, in 1/72 inch.
 _LINE = {'arrowstyle': '-', 'color': '0.6', 'linewidth': 0.5}
-_MARK = 4  # Half the width of what is drawn at a point, in pixels.
+_MARK = 4  # Half the width of a marker, in pixels.
 
 
 def by_workload(
@@ -20,14 +20,14 @@ def by_workload(
   by: str,
   columns: Mapping[str, str],
 ) -> Figure:
-  """A row of panels for each workload, in each of them a point for each row.
+  """Draws a row of panels for each workload, each with a point per table row.
 
   Args:
-    rows: of the table; those without a value leave their place empty.
+    rows: rows of the table; a row without a value leaves its place empty.
     name: column that names the points, from top to bottom.
-    by: column of their groups, which lie close together and share a color.
-    columns: what the panels show: column -> that of the half length of a bar,
-      or ''.
+    by: column of the points' groups; a group has one color.
+    columns: column that a panel shows -> column with the half length of the
+      error bars, or ''.
   """
   workloads = figures.values(rows, 'workload') or ['']
   size = 1 + 4 * len(columns), 3.4 * len(workloads)
@@ -73,12 +73,12 @@ def _dots(
 def write_names(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
   """Writes each name where there is room near its point, in the given order.
 
-  A name that is farther away is joined to its point by a line. One that would
-  cover a point, another name or the frame anywhere is left out.
+  A name that is farther away is joined to its point by a line. A name is left
+  out if at every place it would cover a point, another name or the frame.
 
   Args:
-    axes: the panel, with all that it shows but the names.
-    points: name -> x, y, those that matter most first.
+    axes: the panel, with everything drawn except the names.
+    points: name -> x, y; the most important first.
   """
   axes.figure.draw_without_rendering()  # The layout decides where points are.
   taken = [_around(axes, point) for point in points.values()]
@@ -95,7 +95,7 @@ def _around(axes: Axes, point: tuple[float, float]) -> Bbox:
 def _place(
   axes: Axes, name: str, point: tuple[float, float], taken: list[Bbox]
 ) -> Bbox | None:
-  """Writes a name at the first place that is free, and returns it."""
+  """Writes a name at the first free place and returns its box, else None."""
   for far in _FAR:
     for right in (1, -1):
       for up in (1, -1):

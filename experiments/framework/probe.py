@@ -1,8 +1,8 @@
 """Probes: measurements inside an aggregator, while a run trains.
 
-A probe wraps one aggregator of a strategy. What it remembers is returned with
-the workers' state, so that it changes no bytes, and numbers by their rounding
-only: the program is another one.
+A probe wraps one aggregator of a strategy. Its memory is part of the workers'
+state, so that it does not change the bytes that are sent. It changes results by
+rounding only, because the compiled program differs.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def read_probe(workers: Any, probe: Probe) -> dict[str, float]:
 
   Args:
     workers: a `Worker`, leaves [workers, ...].
-    probe: that the workers' strategy has.
+    probe: the probe of the workers' strategy.
   """
   state = getattr(workers, probe.side)
   return probe.read(jax.device_get(state.memory))

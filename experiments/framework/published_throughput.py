@@ -13,8 +13,8 @@ class Model(NamedTuple):
   Attributes:
     size: number of parameters.
     batch: samples per worker and step.
-    compute_s: of a step, measured by the authors at P = 32.
-    select_s: of a step, likewise.
+    compute_s: computing seconds of a step, measured by the authors at P = 32.
+    select_s: selection seconds of a step, measured likewise.
     alone: samples/s of one GPU.
     throughput: samples/s per GPU, by P, for dense, top-k and gTop-k.
   """

@@ -1,7 +1,7 @@
-"""Trainings on processes of this machine that sleep as a trace says.
+"""Trainings in processes of this machine that sleep as a trace says.
 
-Slower machines without slower machines: the gradient is computed, and its
-process sleeps until as much time is over as the trace says.
+This emulates slower machines: a process computes a gradient, then sleeps until
+the seconds of the trace are over.
 """
 
 import json
@@ -31,7 +31,7 @@ PROCESS = 'experiments.framework.waiting_process'
 
 
 class Point(NamedTuple):
-  """Of a curve.
+  """A point of a learning curve.
 
   Attributes:
     seconds: of training, without evaluations.
@@ -51,16 +51,17 @@ def config(
   quick: bool,
   rate: float = 0.05,
 ) -> ConfigDict:
-  """The CNN on Fashion-MNIST, without a cluster; quick, an MLP on digits.
+  """Returns a config without a cluster: the CNN on Fashion-MNIST, or if `quick`
+  an MLP on digits.
 
   Args:
     strategy: its name.
-    workers: how many, with BATCH pictures each.
-    steps: at most.
-    evaluations: in so many steps.
+    workers: number of workers, each with BATCH pictures per step.
+    steps: largest number of steps.
+    evaluations: number of evaluations within these steps.
     seed: of all that is random.
-    quick: whether it is only tried.
-    rate: eta of SGD with Nesterov's momentum.
+    quick: whether the run only shows that everything works.
+    rate: learning rate of SGD with Nesterov momentum.
   """
   found = defaults.get_config()
   found.update(workers=workers, steps=steps, batch_size=BATCH, seed=seed)
@@ -74,12 +75,12 @@ def config(
 
 
 def gradients_s(of: ConfigDict, strategy: str, count: int) -> list[float]:
-  """Seconds of single gradients of a config's task, in this process.
+  """Measures the seconds of single gradients of a task, in this process.
 
   Args:
     of: the config; its strategy does not matter.
-    strategy: one that the engine can run.
-    count: of gradients; three more come first.
+    strategy: any strategy that the engine can run.
+    count: number of gradients; three more come first and are left out.
   """
   other = {'strategy': {'name': strategy}, 'cluster': defaults.cluster()}
   ready = setup.of_run(resolve_run(ConfigDict(of.to_dict() | other)))
@@ -96,11 +97,11 @@ def gradients_s(of: ConfigDict, strategy: str, count: int) -> list[float]:
 def write_trace(
   path: pathlib.Path, of: ConfigDict, mean_s: float, spread: float
 ) -> float:
-  """Writes seconds of gradients, log-normal, and returns their mean.
+  """Writes log-normal seconds of gradients, and returns their mean.
 
   Args:
-    path: of the file: a line per step, more than any worker takes, and a column
-      per worker.
+    path: of the file; it has a column per worker and a line per step, more
+      lines than any worker takes steps.
     of: the config, for its workers, steps and seed.
     mean_s: seconds of a gradient.
     spread: sigma of the logarithm.
@@ -114,7 +115,7 @@ def write_trace(
 
 
 def not_waiting(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
-  """The records of the engine's processes."""
+  """Trains on the engine, whose workers do not wait; returns its records."""
   real = ConfigDict({**of.to_dict(), 'cluster': cluster, 'engine': 'ray'})
   return list(engine.train(real, resolve_run(real), tell=print))
 
@@ -122,15 +123,16 @@ def not_waiting(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
 def waiting(
   of: ConfigDict, trace: pathlib.Path, gradient_s: float, target: float
 ) -> list[Point]:
-  """The curve of processes that all wait for each other in every step.
+  """Trains in processes that wait for each other in every step; returns the
+  learning curve.
 
-  They exchange by Gloo over the loopback interface; process i sleeps before
-  each step for what column i of the trace says beyond a gradient.
+  They communicate by Gloo over the loopback interface. Before each step process
+  i sleeps for the seconds in column i of the trace less those of a gradient.
 
   Args:
     of: the config, of a strategy whose workers wait.
     trace: seconds of gradients, a line per step, a column per worker.
-    gradient_s: of one in a process of its own.
+    gradient_s: seconds of one gradient in its own process.
     target: accuracy at which the training ends.
 
   Raises:
@@ -153,8 +155,9 @@ def waiting(
 def timed_exchange(
   of: ConfigDict, trace: pathlib.Path, asked_s: float
 ) -> tuple[float, float]:
-  """Of workers on the engine: mean seconds of an exchange, as they saw it, and
-  of computing, sleep included, over `asked_s`, the mean of the trace."""
+  """Trains on the engine. Returns the mean seconds of an exchange, as workers
+  see it, and the mean seconds of computing, sleep included, over `asked_s`,
+  the mean of the trace."""
   end = not_waiting(of, machines(trace))[-1]
   asked = of.steps * of.workers * asked_s
   return sum(end.transfer_s) / max(1, end.exchanges), sum(end.compute_s) / asked
@@ -175,16 +178,16 @@ def waiting_exchange_s(
 
 
 def predicted(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
-  """The records of virtual time."""
+  """Simulates the training in virtual time; returns its records."""
   virtual = ConfigDict({**of.to_dict(), 'cluster': cluster})
   return list(simulate.simulate(resolve_run(virtual)))
 
 
 def curve(records: list[Record]) -> list[Point]:
-  """Of the engine or of virtual time."""
+  """Returns the learning curve of records of the engine or of virtual time."""
   return [Point(r.virtual_s, r.test_accuracy) for r in records]
 
 
 def machines(trace: pathlib.Path, **given: Any) -> ConfigDict:
-  """The cluster of both, on seconds of a trace."""
+  """Returns the cluster for the engine and virtual time, with a trace."""
   return defaults.cluster(compute='trace', trace=str(trace), **given)

@@ -1,4 +1,4 @@
-"""Regret: what following a rule costs over the best strategy in hindsight."""
+"""Regret: extra time of a rule's pick over the best strategy in hindsight."""
 
 import math
 import statistics
@@ -17,9 +17,9 @@ class Case(NamedTuple):
   """A workload on a link.
 
   Attributes:
-    cell: which, by the columns of CELL.
-    seconds: of all strategies, the seeds in the same order.
-    picks: the strategy that each rule follows.
+    cell: the workload and the link, by the columns of CELL.
+    seconds: to the target, of all strategies, with seeds in the same order.
+    picks: rule -> the strategy that it picks.
     unsure: strategies whose best learning rate is at the edge of those tried.
   """
 
@@ -29,7 +29,7 @@ class Case(NamedTuple):
   unsure: Collection[str]
 
   def table(self, seeds: int) -> list[dict[str, Any]]:
-    """Its seconds, a row for each strategy, with columns for so many seeds."""
+    """Returns its seconds: a row per strategy, a column per seed."""
     return [
       self.cell
       | {'strategy': name, INSIDE: name not in self.unsure}
@@ -42,12 +42,12 @@ class Case(NamedTuple):
 def read(
   rows: claim.Rows, seconds: claim.Rows, rules: Sequence[str]
 ) -> list[Case]:
-  """The cases of rows with a column 'RULE: strategy' for each rule.
+  """Restores cases from rows with a column 'RULE: strategy' for each rule.
 
   Args:
-    rows: with the columns of cells.
-    seconds: what `Case.table` wrote of them.
-    rules: their names.
+    rows: rows that also have the columns of CELL.
+    seconds: the rows of `Case.table` of these cases.
+    rules: names of the rules.
   """
   found = []
   for row in rows:
@@ -67,12 +67,12 @@ def read(
 
 
 def seeds_of(cases: Sequence[Case]) -> int:
-  """The fewest seeds of a strategy."""
+  """Returns the smallest number of seeds of any strategy."""
   return min(len(each) for case in cases for each in case.seconds.values())
 
 
 def mean(cases: Sequence[Case], without: int | None = None) -> dict[str, float]:
-  """The mean regret of each rule, perhaps without a seed; {} of no cases."""
+  """Returns each rule's mean regret; a seed can be left out. {} of no cases."""
 
   def one(case: Case, rule: str) -> float:
     left = {
@@ -88,7 +88,8 @@ def mean(cases: Sequence[Case], without: int | None = None) -> dict[str, float]:
 
 
 def regret(seconds: Seconds, pick: str) -> float:
-  """How much longer a pick takes than the quickest strategy: 0.1 is 10 %."""
+  """Returns how much longer a pick takes than the fastest strategy: 0.1 is
+  10 %."""
   mean = {method: statistics.fmean(each) for method, each in seconds.items()}
   return mean[pick] / min(mean.values()) - 1
 
@@ -96,9 +97,9 @@ def regret(seconds: Seconds, pick: str) -> float:
 def is_below(goal: float, case: Case, rule: str) -> bool | None:
   """Whether a rule has less regret than a goal; None if the seeds cannot tell.
 
-  Who is the quickest is uncertain, too: what the rule picks is held against
-  every other strategy. One that it is surely behind decides, or all that it
-  surely is not.
+  As the fastest strategy is uncertain, too, the pick is compared with every
+  other strategy. The answer is False if the pick is surely behind one of them
+  by the goal, True if it surely is behind none of them.
   """
   pick, cases = case.picks[rule], []
   rivals = case.seconds.keys() - {pick}
@@ -114,13 +115,13 @@ def is_below(goal: float, case: Case, rule: str) -> bool | None:
 
 
 def jackknife(of: Callable[[int], float], seeds: int) -> float:
-  """The standard error of a number that is no mean over seeds.
+  """Returns the standard error of a statistic that is not a mean over seeds.
 
   Tukey, Bias and confidence in not-quite large samples, 1958.
 
   Args:
-    of: the number without the seed of an index.
-    seeds: how many there are.
+    of: index of a seed -> the statistic without that seed.
+    seeds: number of seeds.
   """
   each = [of(seed) for seed in range(seeds)]
   return math.sqrt((seeds - 1) * statistics.pvariance(each))
@@ -133,8 +134,8 @@ def most_error(cases: Sequence[Case]) -> float:
 
 
 def lead(cases: Sequence[Case], share: float) -> tuple[float, float]:
-  """By how much the first rule's mean regret is below a share of that of the
-  best of the others, and the standard error of that."""
+  """Returns how far the first rule's mean regret is below `share` times that of
+  the best other rule, and the standard error of this difference."""
 
   def without(seed: int | None) -> float:
     mine, *others = mean(cases, seed).values()

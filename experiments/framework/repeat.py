@@ -1,10 +1,10 @@
-"""Repeats a kept run and says whether the same comes out.
+"""Repeats a kept run and says whether the result is the same.
 
     python -m experiments.framework.repeat fashion 82058db6195033cf
 
-The first word names the file in experiments/runs, the second the digest of the
-run. A key leaves out what is empty (`single_run.key_of`); `config_of` puts that
-back.
+The first argument names the file in experiments/runs, the second is the digest
+of the run. A key leaves out empty values (`single_run.key_of`); `config_of`
+restores them.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from gossipjax.errors import UserError
 
 
 def config_of(key: Mapping[str, Any]) -> ConfigDict:
-  """The config whose key it is.
+  """Returns the config that has this key.
 
   Raises:
-    UserError: this version has other defaults, so that none has this key.
+    UserError: the defaults have changed, so that no config has this key.
   """
   given = key['config']
   found = defaults.get_config()
@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
 
 
 def _filled(given: Any, default: Any) -> Any:
-  """What was given; what was not is empty, whatever the default is."""
+  """Returns the given values; missing ones are empty, whatever the default."""
   if isinstance(default, Mapping) and (given is None or type(given) is dict):
     given = given or {}
     names = dict.fromkeys([*default, *given])

@@ -1,9 +1,10 @@
 """Growth of a 2-bit codec's residual where one coordinate is large.
 
-A code stands for +-t, so that a step removes at most t from a residual: where
-the mean gradient is larger, what is withheld grows. MXNet's t is fixed; Hylo's
-is a multiple c of the mean magnitude, residuals included, and so grows along.
-Under `mean` a code stands for the mean of |a| above t instead.
+A code stands for +-t, so that a step removes at most t from a residual. Where
+the mean gradient is larger than t, the residual grows. MXNet's t is fixed;
+Hylo's t is a multiple c of the mean magnitude, residuals included, and so grows
+with the residual. With decode level `mean` a code stands for the mean of |a|
+above t instead.
 """
 
 import itertools
@@ -20,7 +21,7 @@ from gossipjax.aggregator import Aggregator
 from gossipjax.strategies import compressed, hylo
 
 SHAPE, STEPS = (64, 32), 20_000
-MEANS = (2.0, 10.0)  # Of the one coordinate, in standard deviations of all.
+MEANS = (2.0, 10.0)  # Of the large coordinate, in standard deviations.
 LEVELS = ('fixed', 'threshold', 'mean')
 FACTORS = (0.5, 0.8, 1.0, 1.25, 2.0)  # c: thresholds in mean magnitudes.
 
@@ -39,11 +40,12 @@ def table(kept: Kept) -> list[dict[str, Any]]:
 
 
 def measure(factors=FACTORS, steps: int = STEPS) -> list[dict[str, Any]]:
-  """A row per decode level, threshold and gradient.
+  """Returns a row per decode level, threshold and mean gradient.
 
-  Growth is that of the residual of the large coordinate in the last quarter,
-  per step, over its mean gradient: 1 if nothing is ever sent, 0 if it is kept
-  in bounds. The residual is told in such gradients, hence in steps of delay.
+  Growth is the slope per step of the large coordinate's residual in the last
+  quarter of the run, over its mean gradient: 1 if nothing is ever sent, 0 if
+  the residual stays bounded. The residual is given in mean gradients, hence in
+  steps of delay.
   """
   return [
     _row(level, factor, mean, steps)
@@ -87,7 +89,7 @@ def _row(level: str, factor: float, mean: float, steps: int) -> dict[str, Any]:
 
 
 def sentence(growth: claim.Rows) -> str:
-  """The limit of each codec, in words."""
+  """Describes the limit of each codec in words."""
   of = lambda level: [row for row in growth if row['decode level'] == level]
   endless = lambda level: sum(
     row['residual growth'] > 0.05 for row in of(level)

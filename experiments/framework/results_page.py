@@ -39,13 +39,13 @@ HEAD = pathlib.Path(__file__).with_name('results_head.md').read_text('utf-8')
 
 
 def findings() -> list[finding_files.FindingFile]:
-  """Those of all claims that have been measured, by name."""
+  """Reads the findings of all measured claims, sorted by name."""
   folders = sorted(path.parent for path in RESULTS.glob('*/finding.json'))
   return [finding_files.read(folder) for folder in folders]
 
 
 def results() -> str:
-  """RESULTS.md."""
+  """Returns the text of RESULTS.md."""
   rows = [
     {
       'claim': found.claim,
@@ -61,10 +61,10 @@ def results() -> str:
 
 
 def comparison_table(name: str, relative: bool) -> str:
-  """The README's table of a kept comparison.
+  """Returns the README's table of a kept comparison.
 
   Args:
-    relative: with a column of bytes over those of the first run.
+    relative: whether to add a column of bytes over those of the first run.
   """
   runs = workdir.summary(RESULTS / name)['runs']
   rows = []
@@ -83,7 +83,7 @@ def comparison_table(name: str, relative: bool) -> str:
 
 
 def strategies() -> str:
-  """The README's table of strategies, with scores as far as they are known."""
+  """Returns the README's table of strategies, with all known scores."""
   tuned = tuned_scores()
   rows = [
     {
@@ -100,8 +100,8 @@ def strategies() -> str:
 
 
 def tuned_scores() -> dict[str, str]:
-  """Accuracy on TUNED_ON of strategies, each at its best rate, and what was set
-  for it, with the bytes that this takes."""
+  """Returns each strategy's accuracy on TUNED_ON at its best rate, with its
+  arguments and, if it has any, its bytes over all-reduce's."""
   rows = finding_files.read(RESULTS / 'fronts').rows
   here = {r['strategy']: r for r in rows if r['workload'] == TUNED_ON}
   dense = here.get('all_reduce', {}).get(BYTES)
@@ -119,10 +119,10 @@ def tuned_scores() -> dict[str, str]:
 
 
 def markdown(rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> str:
-  """A table; the columns `right` are aligned to the right.
+  """Returns a Markdown table; the columns `right` are aligned to the right.
 
-  Cells are not padded, as those of tabulate are: in files that are kept, a
-  longer cell would change all lines.
+  Cells are not padded, which tabulate would do: then a longer cell would change
+  all lines of a committed file.
   """
   lines = [
     list(rows[0]),
@@ -133,7 +133,7 @@ def markdown(rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> str:
 
 
 def readme() -> str:
-  """README.md, with its three tables anew."""
+  """Returns README.md with its three tables made anew."""
   text = (ROOT / 'README.md').read_text()
   for name, table in {
     'quickstart': comparison_table('quickstart', relative=False),
@@ -149,7 +149,7 @@ def readme() -> str:
 
 
 def pages() -> dict[pathlib.Path, str]:
-  """By path, the text of everything that is generated."""
+  """Returns the text of every generated file, by path."""
   found = {
     ROOT / 'RESULTS.md': results(),
     ROOT / 'README.md': readme(),

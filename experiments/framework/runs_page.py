@@ -1,7 +1,7 @@
 """The page of all kept runs, for mkdocs: docs/runs.js filters and sorts it.
 
-A row is what ran, over its seeds: those of experiments/runs, and the
-comparisons that are kept under experiments/results.
+A row is a training, averaged over its seeds. Rows come from experiments/runs
+and from the comparisons that are kept under experiments/results.
 """
 
 import json
@@ -39,7 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def rows(kept: Kept | None = None) -> list[Row]:
-  """All rows; of `kept`, by default all runs that are committed."""
+  """Returns all rows; `kept` defaults to all committed runs."""
   kept = kept or Kept()
   found = [row for name in COMPARISONS for row in _of_comparison(name)]
   for path in sorted(kept.folder.glob('*.jsonl')):
@@ -49,8 +49,9 @@ def rows(kept: Kept | None = None) -> list[Row]:
 
 
 def _computing(row: Row, kept: Kept) -> Row:
-  """Seconds that a step computes: with the coding of the row's strategy, or
-  without any, if that was not measured; None if nothing was."""
+  """Returns the computing seconds of a step: of the gradient and the strategy's
+  coding, without coding if only the gradient was measured; None if it was not.
+  """
   keys = step_times.keys(row['config'])
   gradient, coding = (kept.find(step_times.KIND, key) for key in keys)
   if gradient is None:
@@ -85,14 +86,15 @@ def _of_comparison(name: str) -> Iterator[Row]:
 
 
 def _computed(run: Mapping[str, Any]) -> float | None:
-  """Seconds of a worker's step, if all workers shared one machine."""
+  """Returns the seconds of one worker's step, as all workers share one machine;
+  None in virtual time or if the run was not timed."""
   if run.get('virtual_s') is not None or 'train_s' not in run:
     return None
   return run['train_s'] / run['steps'] / run['workers']
 
 
 def _of_kept(kind: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
-  """Runs of a file that differ in the seed alone are one row."""
+  """Yields one row for all runs of a file that differ only in the seed."""
   what = workloads.WORKLOADS.get(kind)
   metric = what.metric if what else 'test_accuracy'
   groups: dict[str, list[Mapping[str, Any]]] = {}
@@ -141,7 +143,7 @@ def _row(kind: str, metric: str, runs: list[Mapping[str, Any]]) -> Row:
 
 
 def page(found: list[Row]) -> str:
-  """The text of the page: its controls, and the rows as JSON."""
+  """Returns the text of the page: its controls, and the rows as JSON."""
   data = json.dumps({'rows': found, 'links': list(PRESETS)})
   return PAGE.replace('DATA', data.replace('<', '\\u003c'))
 

@@ -17,21 +17,21 @@ ACCURACY, LOSS = 'held-out accuracy %', 'held-out loss'
 DEVIATION = f'{ACCURACY}, standard deviation'
 BYTES, PATH = 'bytes sent per step', 'bytes on the busiest link per step'
 INSIDE = 'best rate is inside'
-FASTER = 1.05  # Times as fast, to count as faster; machines differ by less.
+FASTER = 1.05  # Speed-up that counts as faster; machines differ by less.
 SCORES = {ACCURACY: ('test_accuracy', 100.0), LOSS: ('test_loss', 1.0)}
 
 
 def of_seeds(tuned: Tuned, column: str) -> np.ndarray:
-  """A score of each seed, NaN where it diverged; [seeds]."""
+  """Returns the score of each seed, f64[seeds]; NaN where it diverged."""
   field, scale = SCORES[column]
   ends = [workloads.last(run) for run in tuned.runs]
   return np.array([scale * (end.get(field) or math.nan) for end in ends])
 
 
 def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
-  """The columns that every table of tuned methods has.
+  """Returns the columns that every table of tuned methods has.
 
-  What a probe told is averaged over the second half of each run.
+  The numbers of a probe are averaged over the second half of each run.
 
   Args:
     cell: what the row is about, by column.
@@ -57,13 +57,13 @@ def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
 
 
 def counts(rows: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
-  """Fewest and most seeds of the rows that have any; 0 if none has."""
+  """Returns the fewest and most seeds of rows that have any; 0 if none has."""
   seeds = [row['seeds'] for row in rows if row['seeds']] or [0]
   return min(seeds), max(seeds)
 
 
 def curve(scores: Mapping[float, float | None]) -> str:
-  """Scores by rate, as a cell."""
+  """Formats scores by rate as a cell of a table."""
   return '; '.join(
     f'{rate:.3g}: {"diverged" if score is None else f"{score:.4f}"}'
     for rate, score in scores.items()
@@ -71,13 +71,13 @@ def curve(scores: Mapping[float, float | None]) -> str:
 
 
 def sent(run: Mapping[str, Any]) -> float | None:
-  """Bytes of the worker that sends most, in a step; None if it diverged."""
+  """Bytes per step of the worker that sends most; None if the run diverged."""
   end = workloads.last(run)
   return end['most_bytes_sent'] / end['step'] if end else None
 
 
 def mean_of_known(values: Iterable[float | None]) -> float:
-  """The mean without what is None; NaN if nothing is left."""
+  """Returns the mean of the values that are not None; NaN if all are None."""
   known = [value for value in values if value is not None]
   return float(np.mean(known)) if known else math.nan
 
@@ -97,12 +97,12 @@ def _told(tuned: Tuned) -> dict[str, float]:
 def difference(
   a: Tuned, b: Tuned, column: str = ACCURACY
 ) -> tuple[float, float]:
-  """By how much a's scores are above b's, paired by seed.
+  """Returns how far a's scores are above b's, paired by seed.
 
   Returns:
-    The mean over seeds and its standard error; NaN if a seed diverged, the
-    error also with only one seed, or where a method's best rate is the lowest
-    or the highest that was tried: then nobody knows how good the method is.
+    The mean over seeds and its standard error. Both are NaN if a seed diverged.
+    The error is also NaN with only one seed, or if a method's best rate is the
+    lowest or the highest that was tried: further rates might be better.
   """
   n = min(len(a.runs), len(b.runs))
   gaps = of_seeds(a, column)[:n] - of_seeds(b, column)[:n]
@@ -122,7 +122,7 @@ def against(a: Tuned, b: Tuned | None, name: str) -> dict[str, float]:
 
 
 def told(gain: float | None, error: float | None) -> str:
-  """A difference, with its standard error if it is known."""
+  """Formats a difference, with its standard error if it is known."""
   if not known(gain):
     return 'unknown (a seed diverged, or runs are missing)'
   return f'{gain:+.2f} ' + (f'+- {error:.2f}' if known(error) else '(unsure)')
@@ -131,11 +131,11 @@ def told(gain: float | None, error: float | None) -> str:
 def ratio(
   mine: Sequence[float | None], base: Sequence[float | None]
 ) -> tuple[float | None, float | None]:
-  """The mean of some numbers over that of a base's, and its standard error.
+  """Returns the ratio of two means over seeds, and its standard error.
 
-  Seeds are paired: of r = mean(a) / mean(b) the error is that of the mean of
-  a - r b, over mean(b). None is what is not known: both without a number of
-  each seed, the error with one seed.
+  Seeds are paired: the error of r = mean(a) / mean(b) is that of the mean of
+  a - r b, over mean(b). Both results are None unless every seed has both
+  numbers; the error is None with one seed.
   """
   pairs = [
     (a, b)
@@ -156,8 +156,8 @@ def is_faster(row: Mapping[str, Any], speed: str) -> bool | None:
   if the seeds cannot tell, or a better learning rate might change that.
 
   Args:
-    row: with an error, seeds and INSIDE.
-    speed: the column of times as fast; None in it is a target that was missed.
+    row: has the error of the speed-up, seeds and INSIDE.
+    speed: column with the speed-up; None there is a target that was missed.
   """
   times, error = row[speed], row[f'{speed}{ERROR}']
   known = times is not None
@@ -166,7 +166,7 @@ def is_faster(row: Mapping[str, Any], speed: str) -> bool | None:
 
 
 def over(row: Mapping[str, Any], other: str) -> str:
-  """A row's points over another method, with their standard error."""
+  """Formats a row's points over another method, with their standard error."""
   points = f'points over {other}'
   return told(row[points], row[f'{points}{ERROR}'])
 
@@ -180,5 +180,5 @@ def gains(row: Mapping[str, Any], other: str, bound: float) -> bool | None:
 
 
 def columns(names: Sequence[str], cell: tuple) -> dict[str, Any]:
-  """The parts of a cell by the names of their columns."""
+  """Returns the parts of a cell by the names of their columns."""
   return dict(zip(names, cell, strict=True))

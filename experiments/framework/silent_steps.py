@@ -1,7 +1,7 @@
-"""What a silent step of triggered gossip costs if all workers are silent.
+"""The cost of a step of triggered gossip in which no worker's trigger fires.
 
-With scope=all, a flag says if any trigger fires; if nobody does, the
-collectives of the exchange are in a branch that is not taken.
+With scope=all, workers share a flag that says whether any trigger fires; if
+none does, the collectives of the exchange are in a branch that is not taken.
 """
 
 import re
@@ -22,7 +22,7 @@ from gossipjax.strategies import adaptive_gossip
 
 STRATEGY = 'adaptive_gossip'
 WORKERS, SIZE, TURNS = 8, 5_000_000, 8
-# Per trigger one that fires at every step, and one that is silent after the
+# By kind: a trigger that fires at every step, and one that is silent after the
 # first step.
 TRIGGERS = {
   'fixed': (triggers.fixed(1), triggers.fixed(10**6)),
@@ -67,7 +67,7 @@ def table(kept: Kept) -> list[dict[str, Any]]:
 
 
 def measure(trigger: str) -> dict[str, Any]:
-  """Wall time of a silent step over that of a talking step, and their bytes."""
+  """Measures the wall time of a silent step over a talking one, and bytes."""
   steps = dict(
     zip(
       ('talking', 'silent'),

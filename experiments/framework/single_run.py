@@ -20,7 +20,7 @@ from gossipjax.training.record import Record
 from gossipjax.training.run import Run, resolve_run
 from gossipjax.training.train import train
 
-# Keys of a config that change no result: files, and whatever reads them.
+# Keys of a config that do not change the result of a run.
 WITHOUT_EFFECT = (
   'data',
   'log',
@@ -29,8 +29,8 @@ WITHOUT_EFFECT = (
   'executor',
   'target_share',
 )
-# Fields of a record with a number for every worker: the sum is kept, of SENT
-# also the largest. Seconds of this machine are kept once, for the whole run.
+# Record fields with a number for every worker: the sum is kept, for SENT also
+# the largest. Seconds of this machine are left out: a run keeps them once.
 SENT = ('bytes_sent', 'messages')
 SUMS = ('bytes_local', 'bytes_inner', 'compute_s', 'waiting_s', 'transfer_s')
 LEFT_OUT = (
@@ -44,17 +44,17 @@ LEFT_OUT = (
   'worker0_accuracy',
   'worker0_loss',
 )
-MOST = 20  # Records that are kept of a run.
+MOST = 20  # Largest number of records that are kept of a run.
 Result = dict[str, Any]
 
 
 def key_of(config: ConfigDict, probe: str = '') -> dict[str, Any]:
   """The key of a run: its config, without empty values, and versions.
 
-  A key of the config that is added later, and empty by default, changes no key
-  of a kept run. 0 and False are kept where None, or nothing, means another
-  value: where the default is None, and in a part whose defaults the config does
-  not list, such as `strategy.outer`.
+  Empty values are left out, so that a config key that is added later and empty
+  by default does not change the keys of kept runs. 0 and False stay where a
+  missing value would mean something else: where the default is None, or is not
+  listed in the config, as in `strategy.outer`.
 
   Args:
     config: of the run.
@@ -73,7 +73,7 @@ def key_of(config: ConfigDict, probe: str = '') -> dict[str, Any]:
 
 
 def default(name: str, part: Any) -> Any:
-  """The default of a key of the config, with all arguments of what is named.
+  """Returns the default of a config key; a strategy or task has all arguments.
 
   Args:
     name: of the key.
@@ -98,7 +98,7 @@ def _default(name: str, named: str, given: bool) -> Any:
 
 
 def _filled(value: Any, otherwise: Any) -> Any:
-  """A dict without its empty values, at any depth.
+  """Removes the empty values of a dict, at any depth.
 
   Args:
     value: anything.
@@ -118,10 +118,10 @@ def make(config: ConfigDict, probe: str = '') -> Result:
   """Trains, in virtual time if the config has a cluster.
 
   Returns:
-    records: small ones, see `_lean`; without the last if the run diverged.
-    comm_s: modelled seconds of all steps, by link.
-    diverged: the sentence about it, '' if it did not.
-    told: the probe's numbers at each `log_every` steps, with their step.
+    records: reduced, see `_lean`; without the last one if the run diverged.
+    comm_s: modelled communication seconds of all steps, by link.
+    diverged: a sentence about how the run diverged, '' if it did not.
+    told: the probe's numbers every `log_every` steps, each with its step.
   """
   records, diverged, told = [], '', []
   watching = probe_named(probe) if probe else None
@@ -140,14 +140,14 @@ def make(config: ConfigDict, probe: str = '') -> Result:
 
 
 def probe_named(name: str) -> Probe:
-  """What 'module:function' makes."""
+  """Returns the probe that 'module:function' makes."""
   module, _, function = name.partition(':')
   return getattr(importlib.import_module(module), function)()
 
 
 def _thinned(records: list[Record]) -> list[Record]:
-  """At most 20 of them, among them the last two, between which a run in
-  virtual time reaches its target."""
+  """Returns at most MOST records, including the last two: between these a run
+  in virtual time reaches its target."""
   if len(records) <= MOST:
     return records
   steps = (len(records) - 2) / (MOST - 1)
@@ -156,7 +156,7 @@ def _thinned(records: list[Record]) -> list[Record]:
 
 
 def _lean(record: Record) -> dict[str, Any]:
-  """A record without what can be missed: sums and largest values of workers."""
+  """Reduces a record: sums and largest values replace those of each worker."""
   found = {
     name: getattr(record, name)
     for name in Record.__struct_fields__
@@ -171,7 +171,7 @@ def _lean(record: Record) -> dict[str, Any]:
 
 
 def _rounded(numbers: dict[str, Any]) -> dict[str, Any]:
-  """Floats with six digits; NaN and infinity, which JSON has not, are None."""
+  """Rounds floats to six digits; NaN and infinity become None, for JSON."""
   return {
     name: _six_digits(value) if isinstance(value, float) else value
     for name, value in numbers.items()
@@ -186,7 +186,7 @@ def _six_digits(value: float) -> float | None:
 def _training(
   run: Run, probe: Probe | None, tell: Callable[[dict[str, float]], None]
 ) -> Iterator[Record]:
-  """The records of a run, whose probe is read while it trains."""
+  """Returns the records of a run; the probe is read while it trains."""
   if run.cluster:
     return simulate.simulate(run)
   if probe is None:

@@ -14,16 +14,16 @@ from experiments.framework import (
 )
 from gossipjax.config import defaults, given_arguments, resolve
 
-PERIOD = 30  # Shorter where steps allow for fewer exchanges than these.
-SPARSE = 192  # Exchanges of sparse_loco: 3 / density, since it selects there.
+PERIOD = 30  # Shorter if a run would have too few exchanges, see `config_of`.
+SPARSE = 192  # Fewest exchanges of sparse_loco: 3 / density, as each selects.
 OUTER = (0.4, 0.7, 1.0)  # Outer rates that are tried first.
-FURTHER = 1.4  # Between further ones.
+FURTHER = 1.4  # Factor between further outer rates.
 MOST = 8  # Workers with which the rate of all-reduce is chosen, if IID.
-OUTER_TRIALS = 7  # Sparse LoCo's best is 2 or more.
-SEEDS = {'fashion-dense': 6}  # A training takes 13 s; three leave much open.
-FIRST = 0.7  # With which inner rates are tried.
-# MuLoCo's authors' optimizer. Tuning sets out from a tenth of their rate, 0.02:
-# from there five trials end at the lowest.
+OUTER_TRIALS = 7  # Largest number of outer rates; SparseLoCo's best is >= 2.
+SEEDS = {'fashion-dense': 6}  # A training takes 13 s; 3 seeds decide little.
+FIRST = 0.7  # Outer rate at which inner rates are tuned.
+# The optimizer of MuLoCo's authors. Tuning starts at a tenth of their rate of
+# 0.02: five trials that start at 0.02 end at the lowest rate.
 MUON = {'name': 'optax.contrib:muon', 'learning_rate': 0.002}
 
 
@@ -64,7 +64,7 @@ def _periodic(name: str, **given: Any) -> ConfigDict:
   return resolve.strategy_config(name, period=PERIOD, **given)
 
 
-# The most telling first; what DiLoCo contains beside it.
+# The most informative first; special cases of DiLoCo are next to it.
 METHODS: Mapping[str, Method] = {
   'all_reduce': Method(resolve.strategy_config('all_reduce')),
   'diloco': Method(_diloco(), 'outer.stepsize'),
@@ -102,14 +102,14 @@ class Trained(NamedTuple):
 
   @property
   def sure(self) -> best_rate.Tuned:
-    """The method, inside if both of its rates are."""
+    """The tuned method; its `inside` requires both best rates to be inside."""
     return self.tuned._replace(inside=self.tuned.inside and self.inside)
 
 
 def config_of(
   workload: str, workers: int, split: str, method: str, scale: str
 ) -> ConfigDict:
-  """The run of a method, with the rates from which tuning sets out."""
+  """Returns a method's config, with the rates at which tuning starts."""
   what = METHODS[method]
   strategy = what.strategy.copy_and_resolve_references()
   found = workloads.config(workload, workers, scale, strategy)
@@ -140,7 +140,7 @@ def with_outer(config: ConfigDict, method: str, rate: float) -> ConfigDict:
 def tuned(
   name: str, workers: int, split: str, method: str, scale: str
 ) -> study.Study:
-  """Inner rates at one outer rate, then outer rates, then all seeds.
+  """Tunes inner rates at one outer rate, then outer rates, then runs all seeds.
 
   Returns:
     `Trained`.
@@ -150,7 +150,7 @@ def tuned(
     only = yield from best_rate.tuned(name, config, seeds=1, trials=1)
     return Trained(only, None, True)
   begin = config
-  if method == 'all_reduce' and split == 'iid':  # The same whatever P.
+  if method == 'all_reduce' and split == 'iid':  # The same for any P.
     begin = config_of(name, MOST, split, method, scale)
   first = yield from best_rate.tuned(name, begin, seeds=0)
   outer, inside, by_outer = None, True, {}
@@ -170,8 +170,8 @@ def tuned(
 
 
 def scored_seeds(workload: str, split: str) -> range:
-  """Those of the runs at the best rates. Rates are chosen with seed 0, on its
-  partition if classes are dealt at random; then it is not scored."""
+  """Returns the seeds of the runs at the best rates. Rates are chosen with seed
+  0, which is not scored if it decides the partition (a Dirichlet split)."""
   first = int(split == 'dirichlet')
   return range(first, first + SEEDS.get(workload, best_rate.SEEDS))
 
@@ -179,7 +179,7 @@ def scored_seeds(workload: str, split: str) -> range:
 def _outer(
   name: str, config: ConfigDict, method: str, rate: float
 ) -> study.Study:
-  """Scores by outer rate, and whether the best is inside; further rates
+  """Returns scores by outer rate, and whether the best is inside; further rates
   are tried while the best is the lowest or the highest."""
   curve: dict[float, float | None] = {}
   wanted = sorted(OUTER, key=lambda outer: outer != FIRST)  # Wins a tie.

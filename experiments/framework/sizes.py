@@ -1,8 +1,8 @@
-"""How long workloads train, and those that need a GPU.
+"""Sizes of workloads: how long they train, and their larger forms for a GPU.
 
-Rates of the sizes for GPUs are where tuning sets out, and their gates are
-goals: 93 % on CIFAR-10, and on the others more than the smaller networks of the
-scale cpu reach. Only CIFAR-10 was tried, with the rate given here: 91.6 % of
+Tuning starts at the rate of a size. The gates of the GPU sizes are goals: 93 %
+on CIFAR-10, and on the others more than the smaller networks of the scale cpu
+reach. Only CIFAR-10 was tried, at the rate given here: 91.6 %, the mean of
 three seeds (docs/gpus.md).
 """
 
@@ -14,11 +14,11 @@ class Size(NamedTuple):
   """How long a workload trains, on what kind of machine.
 
   Attributes:
-    steps: of each worker.
-    examples: in a step, of all workers.
-    rate: learning rate from which tuning sets out.
-    task: what differs in `config.task`.
-    gate: what all-reduce has to reach here; None: the workload's.
+    steps: number of steps of each worker.
+    examples: number of examples in a step, of all workers together.
+    rate: learning rate at which tuning starts.
+    task: settings of `config.task` that differ from the workload's.
+    gate: score that all-reduce has to reach here; None: the workload's gate.
     title: of the workload, if it is another network; '': the workload's.
     compute_dtype: `config.compute_dtype`.
   """
@@ -62,8 +62,8 @@ GPU = {
     'CIFAR-10, 30 epochs',
     BFLOAT16,
   ),
-  # nanoGPT reaches 1.47 at this size by dropout and 5,000 steps; without
-  # dropout more steps learn the text by heart.
+  # nanoGPT reaches 1.47 at this size with dropout and 5,000 steps; without
+  # dropout more steps overfit.
   'shakespeare': Size(
     1500,
     64,

@@ -1,7 +1,7 @@
 """Small workloads, on which many whole trainings are affordable.
 
-The first two train to the end of what their networks learn, long enough for a
-density of 0.001 and for 100 exchanges in periods of 30 steps.
+The first two train until their networks hardly improve, which is long enough
+for a density of 0.001 and for 100 exchanges in periods of 30 steps.
 """
 
 from experiments.framework.sizes import Size

@@ -1,8 +1,9 @@
 """The seconds of a step: computing and coding measured, the link modelled.
 
-Measured are one worker's gradient, and what a strategy adds to the optimizer's
-step of a worker that receives its own messages in place of the others'. Each is
-measured three times, of programs compiled anew and arrays in other places.
+Two times are measured: one worker's gradient, and its coding, which is what the
+strategy adds to the optimizer's step of a worker that receives its own messages
+in place of the others'. Each is measured three times, with newly compiled
+programs and newly allocated arrays.
 """
 
 import statistics
@@ -25,10 +26,10 @@ from gossipjax.results.standard_error import standard_error
 from gossipjax.training.run import resolve_run
 
 KIND = 'step_seconds'  # Of kept results.
-AGAIN, TURNS = 3, 31  # Measurements, of whose turns the median counts.
+AGAIN, TURNS = 3, 31  # Measurements; turns of each, of which the median counts.
 OF_GRADIENT = 'task', 'batch_size', 'compute_dtype', 'accumulate'
 OF_CODING = 'task', 'workers', 'strategy'
-CLAIMED = 1.31  # Times as fast as others, as claimed for Hylo.
+CLAIMED = 1.31  # Speed-up over others that is claimed for Hylo.
 LINK = '1gbe'
 SPEED = f'times as fast as dense on {LINK}, modelled'
 GRADIENT, CODING = 'gradient seconds', 'coding seconds'
@@ -44,11 +45,11 @@ def of(
   kept: Kept,
   scale: str = 'cpu',
 ) -> dict[str, Any]:
-  """Seconds of one worker's gradient, what the strategy adds to a step, and the
-  processor that took them.
+  """Returns seconds of one worker's gradient and of the strategy's coding, and
+  the processor on which they were measured.
 
   All strategies of a workload have the same gradient, so it is measured once.
-  What is added to it has to be of the same processor, else it is None.
+  Coding has to be measured on the same processor, else it is None.
   """
   config = workloads.config(workload, workers, scale, strategy)
   gradient, coding = keys(key_of(config)['config'])
@@ -67,7 +68,7 @@ def of(
 
 
 def _processor(key: Key, kept: Kept) -> str | None:
-  """On which something was measured; None if it was not yet."""
+  """Returns the processor of a measurement; None if it was not made yet."""
   line = kept.find(KIND, key)
   return line and line['made_with']['processor']
 
@@ -79,11 +80,11 @@ def own_s(
   kept: Kept,
   scale: str = 'cpu',
 ) -> float:
-  """Seconds of a gradient and of the strategy's coding, of one worker.
+  """Returns one worker's seconds of a gradient plus the strategy's coding.
 
   Raises:
-    UserError: coding is not measured on the processor of the gradient, which
-      is another than this one.
+    UserError: coding was not measured on the gradient's processor, which is not
+      the one of this machine.
   """
   found = of(workload, workers, strategy, kept, scale)
   if found[CODING] is None:
@@ -96,7 +97,7 @@ def own_s(
 
 
 def keys(config: Mapping[str, Any]) -> tuple[Key, Key]:
-  """Of the seconds of a gradient, and of those of coding.
+  """Returns the keys of the kept seconds of a gradient, and of coding.
 
   Args:
     config: of a run, as `key_of` has it.
@@ -142,10 +143,10 @@ def row_of(rows: claim.Rows, workload: str, method: str) -> dict[str, Any]:
 
 
 def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
-  """How many times as fast as dense a step is on one link, the rate at which
-  Hylo's is 1.31 times as fast, and the row's seconds of a step at that rate.
+  """Returns the speed-up of a row's step over dense on LINK, the rate at which
+  Hylo's speed-up is CLAIMED, and the row's seconds of a step at that rate.
 
-  gradient + coding + bytes / rate, none of it overlapped
+  A step takes gradient + coding + bytes / rate, without overlap.
   """
   dense, hylo = (
     row_of(rows, row['workload'], name) for name in ('dense', 'hylo')
@@ -161,7 +162,7 @@ def on_links(rows: claim.Rows, row: dict[str, Any]) -> dict[str, float | None]:
   found = rate if gap > 0 and rate > 0 else None
   return {
     SPEED: speed,
-    # Of its own coding: both have the same gradient, and dense hardly codes.
+    # Only of its coding: both have the same gradient, and dense hardly codes.
     SPEED + ERROR: speed * row[CODING + ERROR] / at(row, named),
     EVEN: found,
     AT_EVEN: found and at(row, found),

@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def index() -> str:
-  """All strategies in a table."""
+  """Returns the index page: a table of all strategies."""
   rows = [
     {
       'strategy': f'[`{row.name}`]({row.name}.md)',
@@ -67,7 +67,7 @@ def index() -> str:
 
 
 def page(name: str) -> str:
-  """One strategy."""
+  """Returns the page of one strategy."""
   title, *rest = _doc(name).strip().split('\n\n')
   sent = strategy_table.told(name)
   return '\n'.join(
@@ -102,7 +102,7 @@ def _doc(name: str) -> str:
 
 
 def _prose(paragraphs: list[str]) -> Iterator[str]:
-  """Equations, which are indented, stay as they are written."""
+  """Yields Markdown; equations, which are indented, keep their form."""
   for paragraph in paragraphs:
     indented = all(line.startswith('  ') for line in paragraph.splitlines())
     yield from (

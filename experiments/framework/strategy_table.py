@@ -29,7 +29,7 @@ PATH = (
 
 
 class Sent(NamedTuple):
-  """What the worker that sends most sends, over whole periods.
+  """Traffic of the worker that sends most, over whole periods.
 
   Attributes:
     bytes_per_step: mean over the steps.
@@ -41,7 +41,8 @@ class Sent(NamedTuple):
 
 
 def measure(name: str) -> Sent:
-  """For the CNN for 28x28 pictures, under random gradients, at the defaults."""
+  """Measures a strategy at its defaults, on the CNN for 28x28 pictures with
+  random gradients."""
   settings = resolve.strategy_config(name)
   shapes = jax.eval_shape(
     models.make('cnn', 10).init, jax.random.key(0), jnp.zeros((1, 28, 28, 1))
@@ -55,7 +56,7 @@ def measure(name: str) -> Sent:
 
 
 class Row(NamedTuple):
-  """What the tables tell of a strategy.
+  """What the tables show of a strategy.
 
   Attributes:
     name: of its module.
@@ -73,7 +74,7 @@ class Row(NamedTuple):
 
 
 def measured() -> dict[str, Sent]:
-  """By strategy, what PATH holds."""
+  """Reads the measurements in PATH, by strategy."""
   with PATH.open(newline='') as lines:
     return {
       row['strategy']: Sent(*(float(row[field]) for field in Sent._fields))
@@ -97,7 +98,7 @@ def exchanges(name: str) -> str:
 
 
 def rows() -> list[Row]:
-  """All strategies."""
+  """Returns a row for each strategy."""
   found = []
   for name in resolve.STRATEGIES:
     doc = importlib.import_module(f'gossipjax.strategies.{name}').__doc__

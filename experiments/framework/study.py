@@ -1,9 +1,8 @@
-"""What a claim trains: a study asks for runs, and learns what came out.
+"""Studies: generators that request the runs of a claim and get their results.
 
-A study is a generator. It yields runs that it needs, gets their results in the
-same order, and returns what it found. To see how far it is, the generator runs
-again from its start on the kept results, and stops at the first request for a
-run that is not kept.
+A study yields the runs that it needs, receives their results in the same order,
+and returns what it found. To see its progress, the generator is run again from
+the start on the kept results, until it requests a run that is not kept.
 """
 
 import statistics
@@ -16,7 +15,7 @@ from experiments.framework import single_run
 from experiments.framework.kept import Kept, Line
 from experiments.framework.single_run import Result
 
-UNKNOWN_S = 300.0  # Of a run, while none of its workload is kept.
+UNKNOWN_S = 300.0  # Assumed for a run while none of its workload is kept.
 
 
 class Ask(NamedTuple):
@@ -25,7 +24,7 @@ class Ask(NamedTuple):
   Attributes:
     workload: names the file that keeps it.
     config: of the run.
-    probe: of `single_run.probe`, '' for none.
+    probe: 'module:function' of a probe, '' for none.
   """
 
   workload: str
@@ -34,15 +33,16 @@ class Ask(NamedTuple):
 
   @property
   def key(self) -> dict[str, Any]:
-    """What the run computes."""
+    """The key of the run, which says what it computes."""
     return single_run.key_of(self.config, self.probe)
 
 
 def line_of(ask: Ask, kept: Kept) -> Line | None:
   """The kept line of a run, None if it was not made yet.
 
-  A request without a probe also accepts a probed run, without what the probe
-  told: it trains the same to rounding (scores of the two are 0.1 points apart).
+  A request without a probe also accepts a probed run, without its probe's
+  numbers: it trains the same up to rounding (their scores are 0.1 points
+  apart).
   """
   line = kept.find(ask.workload, ask.key)
   if line or ask.probe:
@@ -56,7 +56,7 @@ def line_of(ask: Ask, kept: Kept) -> Line | None:
 
 
 class BeingMade(Exception):
-  """A study waits for a run that somebody else is making."""
+  """A study needs a run that another process is making."""
 
 
 Study = Generator[list[Ask], list[Result], Any]
@@ -67,8 +67,8 @@ class Progress(NamedTuple):
 
   Attributes:
     found: what it returned; None if it is not finished.
-    made: runs that are there.
-    asked: runs that it needs now.
+    made: runs that it requested and that are kept.
+    asked: runs that it requests now and that are missing.
   """
 
   found: Any
@@ -77,7 +77,7 @@ class Progress(NamedTuple):
 
 
 def follow(study: Study, kept: Kept) -> Progress:
-  """Plays a study as far as kept results allow."""
+  """Runs a study as far as kept results allow."""
   made, results = [], None
   while True:
     try:
@@ -93,15 +93,15 @@ def follow(study: Study, kept: Kept) -> Progress:
 
 
 def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
-  """What a study finds, after making all that is missing.
+  """Runs a study to its end and makes all missing runs; returns its result.
 
   Args:
-    study: to be played once.
+    study: a new one, which this call uses up.
     kept: where runs are kept.
-    make: makes a run and keeps it, unless somebody else is making it.
+    make: makes a run and keeps it, unless another process is making it.
 
   Raises:
-    BeingMade: somebody else is making a run that the study needs.
+    BeingMade: another process is making a run that the study needs.
   """
   results = None
   while True:
@@ -119,8 +119,8 @@ def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
 
 
 def seconds_of(asked: Sequence[Ask], kept: Kept) -> float:
-  """The median seconds of the workload's kept runs: of those with as many
-  workers and steps as are asked for, if there are some."""
+  """Returns the median seconds of the workload's kept runs: of those with the
+  same numbers of workers and steps, if there are any."""
   if not asked:
     return 0.0
   size = lambda key: [key['config'].get(name) for name in ('workers', 'steps')]

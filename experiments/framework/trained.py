@@ -36,16 +36,16 @@ FOLDER = flags.DEFINE_string(
   'runs', str(RUNS), 'Folder of kept runs, from which tables are made.'
 )
 SCALE = flags.DEFINE_enum('scale', 'cpu', ['cpu', 'gpu'], 'Kind of machine.')
-DEVICES = 8  # For what is timed when the table is made.
+DEVICES = 8  # Emulated ones, for timings that are made with the table.
 NAMED = 4  # Workloads that a finding names at most.
-EXCHANGES = 100  # Fewest of a method that does not exchange at every step.
+EXCHANGES = 100  # Minimum of a method that does not exchange at every step.
 Cell = tuple[Any, ...]
 Studies = Mapping[Cell, Callable[[], study.Study]]
 Results = Mapping[Cell, Any]
 
 
 def of_scale(studies: Studies, scale: str) -> Studies:
-  """Those whose workloads have a size for that kind of machine."""
+  """Returns the studies whose workload has a size for that scale."""
   return {
     cell: begin
     for cell, begin in studies.items()
@@ -54,7 +54,7 @@ def of_scale(studies: Studies, scale: str) -> Studies:
 
 
 def results(studies: Studies, kept: Kept) -> dict[Cell, Any]:
-  """What the studies returned that are finished."""
+  """Returns the results of the finished studies, by cell."""
   played = {cell: study.follow(make(), kept) for cell, make in studies.items()}
   return {
     cell: far.found for cell, far in played.items() if far.found is not None
@@ -90,7 +90,7 @@ def coverage(
 
 
 def doubt(coverage: claim.Rows) -> str:
-  """Why trainings cannot carry a verdict; '' if they can."""
+  """Returns why trainings cannot support a verdict; '' if they can."""
   begun = [row for row in coverage if row['studies finished']]
   for row in (row for row in begun if not row['gate met']):
     known = seed_statistics.known(row['all-reduce reached'])
@@ -109,7 +109,7 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
 
 
 def not_begun(rows: claim.Rows, coverage: claim.Rows) -> list[claim.Case]:
-  """A case that is not trained for each workload without a row."""
+  """Returns an UNTRAINED case for each workload without a row."""
   begun = figures.values(rows, 'workload')
   return [claim.UNTRAINED] * sum(r['workload'] not in begun for r in coverage)
 
@@ -121,8 +121,8 @@ def unfinished(
   names: Sequence[str],
   methods: Container[str],
 ) -> list[claim.Case]:
-  """A case that is not trained for each study of a judged method without a row;
-  names are those of the columns that hold a cell; its last part is a method."""
+  """Returns an UNTRAINED case for each study of one of `methods` without a row;
+  `names` are the columns that hold a cell, whose last part is the method."""
   done = {tuple(row[name] for name in names) for row in rows}
   every = [c for c in studies(coverage[0]['scale']) if c[-1] in methods]
   return [claim.UNTRAINED] * sum(cell not in done for cell in every)
@@ -131,8 +131,8 @@ def unfinished(
 def evidence(
   rows: claim.Rows, coverage: claim.Rows, whole: bool = False
 ) -> tuple[str, str, int, int]:
-  """Workload, length, fewest and most seeds of a finding. If `whole`, of those
-  workloads whose studies are all finished, if there are any."""
+  """Returns workload, length, fewest and most seeds of a finding. If `whole`,
+  only workloads whose studies are all finished count, if there are any."""
   if whole:
     rows = [r for r in rows if is_complete(coverage, r['workload'])] or rows
   names = figures.values([row for row in rows if row['seeds']], 'workload')
@@ -161,7 +161,7 @@ def run(
   """As `claim.run`, for a claim that rests on trainings.
 
   Args:
-    what: is claimed.
+    what: the claim.
     studies: scale -> its studies by cell.
     find: (results by cell, coverage, kept results) -> what was found.
     figure: (rows, further tables by name) -> its figure.

@@ -7,18 +7,18 @@ Curve = dict[float, float | None]  # Scores by rate; None if it diverged.
 
 
 def around(rate: float, offsets: Sequence[int]) -> list[float]:
-  """Rates on the grid through `rate`, with three digits."""
+  """Returns rates on the grid through `rate`, rounded to three digits."""
   return [float(f'{rate * RATE_FACTOR**offset:.3g}') for offset in offsets]
 
 
 def best_of(curve: Curve) -> float | None:
-  """The rate with the highest score; of a tie the one that was tried first."""
+  """Returns the rate with the highest score; in a tie the first one tried."""
   known = {rate: score for rate, score in curve.items() if score is not None}
   return max(known, key=lambda rate: known[rate]) if known else None
 
 
 def near_best(curve: Curve, tie: float) -> set[float]:
-  """The rates that are within `tie` of the best, if that is not alone."""
+  """Returns the rates within `tie` of the best score; none if only the best."""
   best = max((s for s in curve.values() if s is not None), default=None)
   if not tie or best is None:
     return set()
@@ -27,7 +27,8 @@ def near_best(curve: Curve, tie: float) -> set[float]:
 
 
 def beyond(curve: Curve) -> list[float]:
-  """The next rate, if the best is at an end that has not diverged."""
+  """Returns the next rate if the best is the lowest or the highest, or if all
+  diverged (then a lower one); else []."""
   best, rates = best_of(curve), sorted(curve)
   if best is None or best == rates[0]:
     return around(rates[0], (-1,))

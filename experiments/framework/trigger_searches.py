@@ -1,4 +1,4 @@
-"""Triggers of gossip, and the argument that brings each to given bytes."""
+"""Studies of gossip triggers whose argument is tuned to send given bytes."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from experiments.framework.best_rate import Tuned
 from experiments.framework.single_run import Result
 from gossipjax.config import resolve
 
-PERIOD = 12  # At which a fixed period sends the claimed bytes, within 5 %.
+PERIOD = 12  # A fixed period that sends the claimed bytes, within 5 %.
 FIXED, BESIDE = f'fixed-{PERIOD}', f'fixed-{PERIOD // 2}, exponential'
 PERIODS = {FIXED: PERIOD, BESIDE: PERIOD // 2}
-# All-reduce of parameters with as many bytes: 2 (P - 1) / P of a model.
+# All-reduces parameters at the same bytes: 2 (P - 1) / P models an exchange.
 PLAIN = 'local_sgd-11'
 UNTRIGGERED = {
   'gossip': resolve.strategy_config('gossip'),
   PLAIN: resolve.strategy_config('local_sgd', period=11),
 }
-# What betters them: a graph whose exchanges cost half the bytes and average
-# exactly after log2 P of them, and a constant threshold, so that they become
-# rarer as the learning rate falls.
+# A better variant: a graph whose exchanges cost half the bytes and average
+# exactly after log2 P exchanges, and a constant threshold, so that exchanges
+# become rarer as the learning rate falls.
 BETTER = 'constant drift, exponential'
 SEARCHES = {
   'relative_drift': matched.Search(
@@ -43,7 +43,7 @@ SEARCHES = {
   ),
 }
 ADAPTIVE = tuple(SEARCHES)[:3]
-FAR = 1.5  # Factor from the wanted bytes beyond which no search has ended well.
+FAR = 1.5  # A search that ends this factor from the wanted bytes has failed.
 
 
 def bytes_of_all(run: Result) -> float | None:
@@ -52,9 +52,9 @@ def bytes_of_all(run: Result) -> float | None:
   return end['bytes_sent'] / end['step'] if end else None
 
 
-# Bytes that are matched, by scope: of all workers if each decides alone, since
-# the busiest link is then another one from step to step; of the busiest link if
-# all decide together.
+# Bytes that are matched, by scope: those of all workers if each decides alone,
+# since then the busiest link changes from step to step; those on the busiest
+# link if all decide together.
 COUNTS = {'local': bytes_of_all, 'all': workloads.busiest_bytes}
 
 
@@ -68,9 +68,10 @@ def size_of_exchange(method: str, workers: int) -> float:
 def tuned(
   name: str, workers: int, scope: str, method: str, scale: str
 ) -> study.Study:
-  """A method at its best rate, brought to the claimed traffic.
+  """Tunes the learning rate of a method that sends the claimed traffic.
 
-  Without rates and seeds if no value of its argument comes near that traffic.
+  The result has no rates or seeds if no value of its argument comes near that
+  traffic.
   """
   if method in SEARCHES:
     return (yield from _searched(name, workers, scope, method, scale))
@@ -109,7 +110,7 @@ def _searched(
     return Tuned({}, None, [], False)
 
   def at_best(rate: float) -> study.Study:
-    """Another rate moves it away from that traffic."""
+    """Searches again at another rate, since the rate changes the traffic."""
     value = found
     if rate != own:
       value, _ = yield from near(found, rate)

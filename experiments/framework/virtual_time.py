@@ -1,9 +1,9 @@
 """Trainings in virtual time, judged by the seconds to a target.
 
-The CNN of the workload `fashion` with 16 pictures per worker and step, at a
-constant rate, so that more workers do more in the same time. Held out are 3,000
-pictures of the training set; rates are chosen with another seed than those that
-are scored.
+The CNN of the workload `fashion` trains with 16 pictures per worker and step at
+a constant learning rate, so that more workers do more in the same time. 3,000
+pictures of the training set are held out. Rates are chosen with a seed that is
+not scored.
 """
 
 import statistics
@@ -35,7 +35,8 @@ MISSED = 1e8  # More seconds than any run takes.
 
 
 def link(transfer_s: float) -> dict[str, float]:
-  """Settings of a cluster whose links carry the CNN in so many seconds."""
+  """Returns settings of a cluster whose links carry the CNN's parameters in
+  `transfer_s`."""
   return {'latency_s': 1e-4, 'bytes_per_s': 4 * PARAMETERS / transfer_s}
 
 
@@ -47,14 +48,14 @@ def config(
   rate: float,
   **given: Any,
 ) -> ConfigDict:
-  """Training in virtual time until the target, for 6 epochs at most.
+  """Returns the config of a training until the target, for 6 epochs at most.
 
   Args:
     strategy: its name; `given` are its arguments.
     workers: how many.
     scale: 'cpu', or 'quick': an MLP on digits for 6 steps.
     cluster: what differs from the defaults of `config.cluster`.
-    rate: eta of SGD with Nesterov's momentum, where tuning sets out.
+    rate: learning rate of SGD with Nesterov momentum at which tuning starts.
   """
   quick = scale == 'quick'
   found = defaults.get_config()
@@ -84,8 +85,8 @@ def tuned(
   trials: int = best_rate.TRIALS,
   seeds: int = best_rate.SEEDS,
 ) -> study.Study:
-  """The rate that is first at the config's target, then all seeds;
-  `best_rate.Tuned`."""
+  """Finds the rate that reaches the config's target first, then runs all seeds;
+  returns `best_rate.Tuned`."""
   quick = scale == 'quick'
   return best_rate.tuned(
     WORKLOAD,
@@ -98,8 +99,8 @@ def tuned(
 
 
 def at_best(tuned: best_rate.Tuned) -> dict[str, Any]:
-  """Columns of the best rate, and of the seconds to the target of all rates
-  with the seed that they are compared with."""
+  """Returns columns of the best rate, and of the seconds to the target at every
+  rate, with the seed by which rates are compared."""
 
   def took(score: float | None) -> str:
     if score is None:
@@ -116,8 +117,8 @@ def at_best(tuned: best_rate.Tuned) -> dict[str, Any]:
 
 
 def speed(run: Result, accuracy: float = TARGET) -> float | None:
-  """Minus the seconds to the target; below all of these if it is not reached,
-  the more so the worse the last accuracy. None if the run diverged."""
+  """Returns minus the seconds to the target. A run that misses it gets a score
+  below all others, lower for a lower last accuracy; None if it diverged."""
   if run['diverged'] or not run['records']:
     return None
   if (seconds := to_target(run, accuracy)) is not None:
@@ -126,9 +127,9 @@ def speed(run: Result, accuracy: float = TARGET) -> float | None:
 
 
 def to_target(run: Result, accuracy: float = TARGET) -> float | None:
-  """Virtual seconds until a held-out accuracy; None if it is never reached.
+  """Returns virtual seconds to a held-out accuracy; None if it is not reached.
 
-  Between two evaluations on the straight line.
+  Between two evaluations the accuracy is interpolated linearly.
   """
   curve = [
     (record['virtual_s'], record['test_accuracy'])
@@ -141,7 +142,7 @@ def to_target(run: Result, accuracy: float = TARGET) -> float | None:
 def seconds(
   tuned: best_rate.Tuned, accuracy: float = TARGET
 ) -> list[float | None]:
-  """To a held-out accuracy, of each seed."""
+  """Returns each seed's seconds to a held-out accuracy; None if not reached."""
   return [
     None if run['diverged'] else to_target(run, accuracy) for run in tuned.runs
   ]
@@ -150,7 +151,7 @@ def seconds(
 def mean_seconds(
   tuned: best_rate.Tuned, accuracy: float = TARGET
 ) -> float | None:
-  """To a held-out accuracy; None if a seed does not reach it."""
+  """Returns mean seconds to a held-out accuracy; None if a seed misses it."""
   found = seconds(tuned, accuracy)
   if not found or None in found:
     return None
@@ -158,8 +159,8 @@ def mean_seconds(
 
 
 def error(tuned: best_rate.Tuned) -> float | None:
-  """Standard error of `mean_seconds`; None with one seed, without it, or where
-  the best rate is the lowest or the highest that was tried."""
+  """Returns the standard error of `mean_seconds`; None with one seed, if a seed
+  misses, or if the best rate is the lowest or the highest that was tried."""
   found = seconds(tuned)
   if len(found) < 2 or None in found or not tuned.inside:
     return None

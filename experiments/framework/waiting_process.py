@@ -31,19 +31,19 @@ def main(where: str, processes: str, process: str, spec: str, out: str) -> None:
   spare_s = np.maximum(asked_s - gradient_s, 0.0)
 
   def sleep(step, workers):
-    """The rest of the next gradient, once this step is done everywhere."""
+    """Sleeps for the rest of the next gradient, once this step is done."""
     jax.block_until_ready(workers.params)
     time.sleep(spare_s[step % len(spare_s)])
 
   points = []
   for record in train(run, watch=sleep):
-    # The stopwatch leaves out the first step, which compiles, and has the sleep
-    # after the last one, which is of the next.
+    # The stopwatch leaves out the first step, which compiles, but includes the
+    # sleep after the last step, which belongs to the next one.
     took_s = record.train_s - spare_s[record.step % len(spare_s)]
     seconds = took_s * record.step / max(1, record.step - 1)
     points.append((seconds, record.test_accuracy))
     if record.test_accuracy >= target:
-      break  # Everywhere: all processes have the same score.
+      break  # All processes stop here, as they have the same score.
   if process == '0':
     pathlib.Path(out).write_text(json.dumps(points))
 

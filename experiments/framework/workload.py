@@ -11,14 +11,14 @@ class Workload(NamedTuple):
   """What is trained.
 
   Attributes:
-    title: in words.
+    title: description of the workload in words.
     task: `config.task`, as arguments of `defaults.task`.
     optimizer: `config.optimizer` but for rate and schedule.
     sizes: by scale.
-    metric: of the gate, a field of a record.
-    gate: what all-reduce reaches at least; at most, if it is a loss.
-    anchor: where the gate at the scale cpu is taken from.
-    warmup: share of the steps in which the rate rises.
+    metric: field of a record that is the score and is compared with the gate.
+    gate: value that all-reduce has to reach: a minimum; a maximum for a loss.
+    anchor: source of the gate at the scale cpu.
+    warmup: share of the steps during which the learning rate rises.
   """
 
   title: str
@@ -31,7 +31,7 @@ class Workload(NamedTuple):
   warmup: float = 0.05
 
   def score(self, run: Result) -> float | None:
-    """What a run ended with, the more the better; None if it diverged."""
+    """Returns a run's final score, higher is better; None if it diverged."""
     end = last(run).get(self.metric)
     return -end if end is not None and self.is_loss else end
 
@@ -52,7 +52,7 @@ class Workload(NamedTuple):
 
 
 def last(run: Result) -> dict[str, Any]:
-  """The last record, {} of a run that diverged, if only with its last step."""
+  """Returns the last record; {} if the run diverged, even at its last step."""
   if run.get('diverged') or run['records'][-1].get('test_loss') is None:
     return {}
   return run['records'][-1]

@@ -1,8 +1,8 @@
 """The workloads that claims are tried on, each with a gate.
 
-A workload is a task, a network, a schedule, and a level that all-reduce has to
-reach; without it no verdict is given. Examples of a step are those of all
-workers together, the same for any number of workers.
+A workload is a task, a network, a schedule, and a gate: a score that all-reduce
+has to reach, since otherwise no verdict is given. The examples of a step are
+those of all workers together, the same for any number of workers.
 """
 
 from ml_collections import ConfigDict
@@ -21,7 +21,7 @@ POINTS = 20  # Records of a run.
 SCORED = 10  # Held-out evaluations of a run.
 
 
-# As fast recipes for CIFAR-10 do it (Jordan 2024, arXiv:2404.00498): whitened
+# As in fast recipes for CIFAR-10 (Jordan 2024, arXiv:2404.00498): whitened
 # patches, smoothed labels, flips.
 PICTURES = {'name': 'cifar10', 'augment': True, 'whiten': True}
 WORKLOADS = {
@@ -88,14 +88,14 @@ WORKLOADS = {
 def config(
   name: str, workers: int, scale: str, strategy: ConfigDict | None = None
 ) -> ConfigDict:
-  """The run of a workload; its learning rate is where tuning sets out.
+  """Returns the config of a workload; tuning starts at its learning rate.
 
   Args:
     name: of `WORKLOADS`.
     workers: how many share the examples of a step.
     scale: 'cpu', 'gpu' or 'quick'.
-    strategy: `config.strategy`; all-reduce by default. With a momentum of its
-      own it gets an optimizer without one.
+    strategy: `config.strategy`; all-reduce by default. A strategy with its own
+      momentum gets an optimizer without momentum.
   """
   what = WORKLOADS[name]
   size = what.sizes[scale]
@@ -120,8 +120,8 @@ def config(
   return found
 
 
-# A link without latency: its seconds, times its rate, are bytes alone, of the
-# busiest worker and direction. Records have it beside the presets.
+# A link without latency: its seconds, times its rate, are the bytes of the
+# busiest worker and direction. Records list it next to the presets.
 RATE = 1e6
 LINK = {'latency_s': 0.0, 'bytes_per_s': RATE}
 CUSTOM = 'custom'
