@@ -61,7 +61,7 @@ COLUMNS = (
   'covered',
   'bytes',
 )
-RARE = ('local_sgd', 'diloco', 'sparse_loco')  # Not in each step by default.
+RARE = ('local_sgd', 'diloco', 'sparse_loco')  # They skip steps by default.
 
 
 def arguments(name: str, density: float) -> dict[str, Any]:

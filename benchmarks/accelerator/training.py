@@ -73,7 +73,7 @@ class Told(Kept):
 
 
 def of_run(workload: str, config: dict[str, Any], result: Any) -> str:
-  """Formats a run's score, with its rate, its seed and the data it is from."""
+  """Formats a run's score, with its rate, its seed and its held-out set."""
   what = workloads.WORKLOADS[workload]
   scored = what.score(result)
   end = 'diverged' if scored is None else f'{abs(scored):.4g}'

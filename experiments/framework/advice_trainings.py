@@ -112,10 +112,10 @@ def to_target(
   """Returns each strategy's seconds to the target of all-reduce, by seed.
 
   Seeds are compared in groups of three, each with its own target: all-reduce's
-  worst seed sets the target, and the worst of more seeds is lower. A seed that
-  misses the target costs its whole training plus all-reduce's mean seconds to
-  the target, because the user has to start again with all-reduce. Strategies
-  that lack seeds are left out.
+  worst seed sets the target, and the worst of more seeds sets an easier one. A
+  seed that misses the target costs its whole training plus all-reduce's mean
+  seconds to the target, because the user has to start again with all-reduce.
+  Strategies that lack a seed, or of which a seed diverged, are left out.
   """
   found: dict[str, list[float]] = {}
   for first in range(0, len(curves[DENSE]), best_rate.SEEDS):

@@ -71,8 +71,8 @@ def leaders(workload: str, first: Mapping[str, Tuned]) -> list[str]:
 
 
 def candidates(workload: str, first: Mapping[str, Tuned]) -> list[str]:
-  """Returns all-reduce and the best cheap strategies, which may be as good with
-  a tenth of its bytes; [] if no cheap strategy is within the margin.
+  """Returns all-reduce and up to CANDIDATES cheap strategies, the best that may
+  be as good with a tenth of its bytes; [] if none is within the margin.
 
   Args:
     workload: its name.

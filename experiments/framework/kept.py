@@ -127,7 +127,7 @@ def claimed(key: Key, locks: pathlib.Path) -> Iterator[bool]:
     try:
       place = int(digest(key), 16) % LARGEST
       fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-    except (BlockingIOError, PermissionError):  # Depends on the system.
+    except (BlockingIOError, PermissionError):  # Which depends on the system.
       yield False
     else:
       yield True

@@ -22,7 +22,7 @@ from gossipjax.results import crossing, workdir
 from gossipjax.tasks.task import is_higher
 
 # Comparisons that `advise` trusts, with their models, as summaries name neither
-# model nor optimizer. Not quickstart: 3 of its 300 held-out digits are a point.
+# model nor optimizer. Not quickstart: 3 of its 297 held-out digits are a point.
 BELIEVED = {'async_fashion_mnist': 'mlp', 'fashion_mnist': 'cnn'}
 OPTIMIZER = 'sgd'
 Line = Mapping[str, Any]

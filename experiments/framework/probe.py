@@ -17,7 +17,7 @@ class Probe(NamedTuple):
   """What is measured besides the records.
 
   Attributes:
-    name: of the measurement; results of other probes are kept apart.
+    name: of the measurement.
     init: tree -> memory of one worker.
     update: (memory, tree, mean, state before, state after) -> memory, at each
       step; tree and mean are what the aggregator takes and returns.

@@ -99,7 +99,7 @@ def is_below(goal: float, case: Case, rule: str) -> bool | None:
 
   As the fastest strategy is uncertain, too, the pick is compared with every
   other strategy. The answer is False if the pick is surely behind one of them
-  by the goal, True if it surely is behind none of them.
+  by at least the goal, True if it surely is not so behind any of them.
   """
   pick, cases = case.picks[rule], []
   rivals = case.seconds.keys() - {pick}

@@ -182,7 +182,7 @@ def _outer(
   """Returns scores by outer rate, and whether the best is inside; further rates
   are tried while the best is the lowest or the highest."""
   curve: dict[float, float | None] = {}
-  wanted = sorted(OUTER, key=lambda outer: outer != FIRST)  # Wins a tie.
+  wanted = sorted(OUTER, key=lambda outer: outer != FIRST)  # FIRST wins a tie.
   while wanted and len(curve) < OUTER_TRIALS:
     tried = [with_outer(config, method, outer) for outer in wanted]
     runs = yield [

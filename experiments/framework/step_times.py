@@ -25,7 +25,7 @@ from gossipjax.results import provenance
 from gossipjax.results.standard_error import standard_error
 from gossipjax.training.run import resolve_run
 
-KIND = 'step_seconds'  # Of kept results.
+KIND = 'step_seconds'  # Kind of the kept results.
 AGAIN, TURNS = 3, 31  # Measurements; turns of each, of which the median counts.
 OF_GRADIENT = 'task', 'batch_size', 'compute_dtype', 'accumulate'
 OF_CODING = 'task', 'workers', 'strategy'
