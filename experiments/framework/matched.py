@@ -105,8 +105,9 @@ def value_for(
 def _next(tried: dict[float, float], value: float, power: float) -> float:
   """Returns where a log-log line through the last two points reaches 1."""
   slope = power
-  if len(tried) > 1:
-    before = [*tried][-2]
+  last = [*tried][-2:]
+  if len(last) == 2 and all(math.isfinite(tried[v]) for v in last):
+    before, _ = last
     rise = math.log(max(tried[value], 1e-9) / max(tried[before], 1e-9))
     found = rise / math.log(value / before)
     if found * power > 0:  # Otherwise the two differ by noise only.

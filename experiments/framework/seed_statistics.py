@@ -24,8 +24,8 @@ SCORES = {ACCURACY: ('test_accuracy', 100.0), LOSS: ('test_loss', 1.0)}
 def of_seeds(tuned: Tuned, column: str) -> np.ndarray:
   """Returns the score of each seed, f64[seeds]; NaN where it diverged."""
   field, scale = SCORES[column]
-  ends = [workloads.last(run) for run in tuned.runs]
-  return np.array([scale * (end.get(field) or math.nan) for end in ends])
+  ends = [workloads.last(run).get(field) for run in tuned.runs]
+  return np.array([math.nan if end is None else scale * end for end in ends])
 
 
 def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:

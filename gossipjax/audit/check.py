@@ -135,9 +135,8 @@ def _rows(
     state, sent = program(*args)
     if not comparison.has_seconds(bill := billed(harness, sent)):
       raise Unbalanced(
-        f'--audit: at step {step} the bill of a worker has bytes without a '
-        'round, or fewer path_bytes than bytes, so that modelled seconds would '
-        'be too short.'
+        f'--audit: at step {step} a bill has bytes without a round, or fewer '
+        'path_bytes than bytes, so that modelled seconds are too short.'
       )
     row = comparison.compare(
       step,

@@ -82,8 +82,7 @@ class ImageFolder(Source):
       with Image.open(path := self._paths[index]) as picture:
         if picture.mode[0] in 'IF':  # Else values above 255 become white.
           raise UserError(
-            f'{path} has {picture.mode} pixels; save pictures with 8 bits per '
-            'channel.'
+            f'{path} has {picture.mode} pixels; save 8 bits per channel.'
           )
         cut = ImageOps.fit(picture.convert('RGB'), (self._size, self._size))
     except (OSError, ValueError, SyntaxError) as error:

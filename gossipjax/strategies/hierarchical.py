@@ -49,15 +49,9 @@ def strategy(
     It sees a share of the model as one vector, where power_sgd finds no matrix.
   """
   if inner.moments or outer.moments:
-    raise UserError(
-      'hierarchical supports no inner or outer strategy that exchanges the '
-      'moments of optimizers, such as des_loc.'
-    )
+    raise UserError('No level of hierarchical can exchange moments (des_loc).')
   if inner.state or outer.state:
-    raise UserError(
-      'hierarchical supports no inner or outer strategy that exchanges the '
-      'state of a model.'
-    )
+    raise UserError('No level of hierarchical can exchange model state.')
   if period > 1 and outer.gradients != identity():
     raise UserError(
       'outer of hierarchical exchanges gradients, but groups that exchange '

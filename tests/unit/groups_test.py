@@ -336,7 +336,7 @@ def test_all_groups_take_the_same_round_of_messages():
 @pytest.mark.parametrize('level', ['inner', 'outer'])
 def test_a_level_with_more_slots_is_refused(level, slot):
   part = local_sgd.strategy()._replace(**{slot: all_reduce.exact_mean()})
-  with pytest.raises(UserError, match='hierarchical supports no'):
+  with pytest.raises(UserError, match='No level of hierarchical can'):
     hierarchical.strategy(2, 1, **{level: part})
 
 

@@ -124,9 +124,7 @@ def test_a_picture_of_16_bits_is_refused_and_not_white(tmp_path):
     (tmp_path / name).mkdir()
     grey = np.full((4, 4), 20_000, np.uint16)
     image.fromarray(grey).save(tmp_path / name / '0.png')
-  with pytest.raises(
-    UserError, match=r'I;16 pixels; save pictures with 8 bits per'
-  ):
+  with pytest.raises(UserError, match=r'I;16 pixels; save 8 bits per channel'):
     gj.ImageFolder(tmp_path, size=2)[0]
 
 

@@ -258,6 +258,11 @@ def test_a_search_stays_between_what_sends_too_much_and_too_little():
   assert 0.32 < inside < 1.28 and inside != pytest.approx((0.32 * 1.28) ** 0.5)
 
 
+def test_a_search_goes_on_after_a_run_that_diverged():
+  assert matched._next({1.0: math.inf, 4.0: 2.0}, 4.0, -0.5) == 16.0
+  assert matched._next({4.0: 2.0, 1.0: math.inf}, 1.0, -0.5) == 4.0
+
+
 def test_a_gate_is_met_by_the_mean_of_the_seeds(tmp_path):
   for folder, level, met in (('a', 0.93, True), ('b', 0.91, False)):
     store, _, make = answering(tmp_path / folder, lambda *_, v=level: v)
