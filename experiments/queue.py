@@ -134,7 +134,7 @@ def work(found: Iterable[Job], kept: Kept, minutes: float) -> int:
       if others and made == before:
         time.sleep(WAIT_S)
   except OutOfTime:
-    console.say('The time is over; the same command goes on.')
+    console.say('Time is up; the same command continues.')
   else:
     console.say('No run is left to make.')
   return made

@@ -184,7 +184,7 @@ def _make(part: str, given: argparse.Namespace) -> None:
 
 def _end() -> None:
   """Ends the process in the middle of a measure; what was made is kept."""
-  print('The time is over; the same command goes on.', flush=True)
+  print('Time is up; the same command continues.', flush=True)
   children.end_mine(OVER)
 
 

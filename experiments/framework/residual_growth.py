@@ -96,8 +96,8 @@ def sentence(growth: claim.Rows) -> str:
   )
   delay = lambda level: claim.span(of(level), 'residual', '.2g')
   return (
-    'Limit of codes of +-t: with a fixed threshold the residual of a '
-    'coordinate with a large mean gradient grows without end in '
+    'Limit of codecs that decode to +-t: with a fixed threshold the residual '
+    'of a coordinate with a large mean gradient grows without end in '
     f'{endless("fixed")} of {len(of("fixed"))} cases, with the threshold of '
     f'Hylo, that grows with it, in {endless("threshold")}; it then holds '
     f"{delay('threshold')} steps' worth of gradient, and {delay('mean')} with "

@@ -28,7 +28,7 @@ from gossipjax.errors import UserError
 from gossipjax.results import workdir
 
 CHECK = flags.DEFINE_bool(
-  'check', False, 'Write nothing; fail if one is stale.'
+  'check', False, 'Write nothing; fail if a file is stale.'
 )
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = finding_files.RESULTS
@@ -177,7 +177,7 @@ def main(argv: list[str], interrupted: Any) -> None:
     for path, text in pages().items():
       workdir.write(path, text)
   elif found := stale():
-    sys.exit(f'{", ".join(found)}: not what {COMMAND} writes; run it.')
+    sys.exit(f'{", ".join(found)}: stale; run {COMMAND}.')
 
 
 if __name__ == '__main__':

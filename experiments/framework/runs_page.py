@@ -158,8 +158,8 @@ hide:
 Each row is a training that is kept in the repository, mean over its seeds.
 Bytes are those of the worker that sends most. Seconds are those of the whole
 run: computing, as measured on one CPU or as you set it, plus communication,
-modelled for the link. The picture shows the rows of the table: nobody beats
-those on the line in both.
+modelled for the link. The picture shows the rows of the table: no run beats
+those on the line in both score and cost.
 
 <div id="runs-controls">
   <label>workload <select id="workload"></select></label>
@@ -172,7 +172,7 @@ those on the line in both.
   </select></label>
 </div>
 <div id="front"></div>
-<p id="nothing" hidden>No run is like that.</p>
+<p id="nothing" hidden>No run matches.</p>
 <div id="runs-table"></div>
 
 <script type="application/json" id="runs-data">DATA</script>

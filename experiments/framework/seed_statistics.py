@@ -125,7 +125,8 @@ def told(gain: float | None, error: float | None) -> str:
   """Formats a difference, with its standard error if it is known."""
   if not known(gain):
     return 'unknown (a seed diverged, or runs are missing)'
-  return f'{gain:+.2f} ' + (f'+- {error:.2f}' if known(error) else '(unsure)')
+  sure = f'+- {error:.2f}' if known(error) else '(no standard error)'
+  return f'{gain:+.2f} {sure}'
 
 
 def ratio(

@@ -89,8 +89,8 @@ def own_s(
   found = of(workload, workers, strategy, kept, scale)
   if found[CODING] is None:
     raise UserError(
-      f'{strategy.name} on {workload} is not timed yet, and others are on '
-      'another processor than that of this machine: time it there, or remove '
+      f'{strategy.name} on {workload} is not timed yet, and its gradient was '
+      'timed on another processor than this one: time it there, or remove '
       f'the workload from {KIND}.jsonl and time all of them here.'
     )
   return found[GRADIENT] + found[CODING]

@@ -141,5 +141,5 @@ def _results(name: str) -> Iterator[str]:
     for known in known_file.kept()
     if known.strategy == name
   ]
-  none = 'Its convergence is in no table of `experiments` yet.'
+  none = 'Its convergence is in no table of claims yet.'
   yield from (markup.of_rows(rows, left=['run']) if rows else none, '')

@@ -311,7 +311,7 @@ def test_the_queue_makes_each_run_once_and_stops_in_time(
   said = capsys.readouterr().err
   assert 'given up' in said and '2 runs made' in said
   assert queue.work(iter(jobs(9)), Kept(tmp_path), -1.0) == 0
-  assert 'The time is over' in capsys.readouterr().err
+  assert 'Time is up' in capsys.readouterr().err
 
 
 HOLD = """
