@@ -1,4 +1,4 @@
-"""Decoupled DiLoCo: workers report to a syncer, which waits for a quorum only.
+"""Decoupled DiLoCo: an outer step follows once a quorum has reported.
 
   at t = t_f:        D <- merge of (w_i, p_i - x_i) over reports,
                      s <- outer step on s with D    once there are K reports

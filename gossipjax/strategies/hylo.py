@@ -1,4 +1,4 @@
-"""Hylo: another compression for each kind of layer, to a parameter server.
+"""Hylo: a compressor for each kind of layer, through a parameter server.
 
   a_i = g_i + e_i,    g <- 1/P sum_i C_l(a_i),    e_i <- a_i - C_l(a_i)
 

@@ -1,4 +1,4 @@
-"""Stochastic gradient push: directed gossip that weighs what it passes on.
+"""Stochastic gradient push: directed gossip with weights (push-sum).
 
   x_i <- x_i - step(z_i)
   (x_i, w_i) <- sum of the shares (x_j, w_j) / 2 that arrive and that stay

@@ -1,4 +1,4 @@
-"""Top-k through a sharded server, chosen so that workers agree more.
+"""Top-k through a sharded server; workers favor the same entries.
 
   a_i = g_i + e_i,    S_i = the k of a_i with the largest score
   g <- 1/P sum_i S_i,    e_i <- a_i - S_i,    U = union of the S_i's indices
