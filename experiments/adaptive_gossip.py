@@ -22,19 +22,19 @@ from experiments.framework import (
   points,
   seed_statistics,
   silent_steps,
-  trained,
+  training_claim,
   workloads,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import PATH, known
 from experiments.framework.trigger_searches import (
   ADAPTIVE,
-  BESIDE,
-  BETTER,
+  CONSTANT_DRIFT,
   FAR,
   FIXED,
+  FIXED_EXPONENTIAL,
+  LOCAL_SGD,
   PERIOD,
-  PLAIN,
   bytes_of_all,
   size_of_exchange,
   tuned,
@@ -57,10 +57,17 @@ WORKLOADS, WORKERS = ('fashion-dense', 'fashion', 'cifar'), 8
 NAMES = ('workload', 'workers', 'scope', 'method')
 LOCAL = ADAPTIVE[0], 'gossip', FIXED, 'random', *ADAPTIVE[1:]
 FEW = LOCAL[0], 'gossip', FIXED, 'target_interval'  # Half an hour each.
-SHARED = ADAPTIVE[0], 'random', *ADAPTIVE[1:], BETTER, BESIDE, PLAIN
+SHARED = (
+  ADAPTIVE[0],
+  'random',
+  *ADAPTIVE[1:],
+  CONSTANT_DRIFT,
+  FIXED_EXPONENTIAL,
+  LOCAL_SGD,
+)
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by workload, P, scope and method; the most telling come first."""
   if scale == 'quick':
     cells = [(WORKLOADS[0], 4, 'local', method) for method in LOCAL[:2]]
@@ -79,7 +86,7 @@ def studies(scale: str) -> trained.Studies:
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row per method, compared with gossip and with the controls."""
   rows = [_row(found, cell, coverage[0]['scale']) for cell in found]
@@ -88,12 +95,14 @@ def find(
     verdict(rows, silent, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *training_claim.evidence(rows, coverage),
     tables={'silent_steps': silent, 'coverage': coverage},
   )
 
 
-def _row(found: trained.Results, cell: tuple, scale: str) -> dict[str, Any]:
+def _row(
+  found: training_claim.Results, cell: tuple, scale: str
+) -> dict[str, Any]:
   name, workers = cell[:2]
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
   beside = lambda scope, other: found.get((name, workers, scope, other))
@@ -112,11 +121,11 @@ def _row(found: trained.Results, cell: tuple, scale: str) -> dict[str, Any]:
     'gossip': always,
     FIXED: beside('local', FIXED),
     'random': beside(cell[2], 'random'),
-    BESIDE: beside('all', BESIDE),
-    PLAIN: beside('all', PLAIN),
+    FIXED_EXPONENTIAL: beside('all', FIXED_EXPONENTIAL),
+    LOCAL_SGD: beside('all', LOCAL_SGD),
   }
   for other, theirs in controls.items():
-    row |= seed_statistics.against(found[cell], theirs, other)
+    row |= seed_statistics.points_over(found[cell], theirs, other)
   return row
 
 
@@ -127,24 +136,24 @@ def _of_all(of: best_rate.Tuned) -> dict[str, float]:
 def verdict(
   rows: claim.Rows, silent_steps: claim.Rows, coverage: claim.Rows
 ) -> claim.Verdict:
-  """Judges each trigger; also tells of BETTER and PLAIN, without judging."""
+  """Judges each trigger; CONSTANT_DRIFT and LOCAL_SGD are told, not judged."""
   del silent_steps
   mine = [row for row in rows if row['method'] in ADAPTIVE]
   those = lambda method: [row for row in rows if row['method'] == method]
-  better, plain = those(BETTER), those(PLAIN)
+  better, plain = those(CONSTANT_DRIFT), those(LOCAL_SGD)
   equal = _of_equal_bytes(mine)
-  return claim.judged(
+  return claim.make_verdict(
     [_holds(row) for row in mine]
-    + trained.unfinished(studies, mine, coverage, NAMES, ADAPTIVE),
+    + training_claim.unfinished(studies, mine, coverage, NAMES, ADAPTIVE),
     f'{claim.span(equal, TRAFFIC, ".0f")} % less traffic at '
     f'{_against(equal, "gossip")} points against gossip, '
     f'{_against(equal, FIXED)} against a fixed period at equal bytes'
     f'{_bettered(_of_equal_bytes(better))}',
     ' '.join(
-      _said(row) for row in [*mine, *better, *plain] if known(row[TRAFFIC])
+      _sentence(row) for row in [*mine, *better, *plain] if known(row[TRAFFIC])
     )
     or 'No trigger was tried to the end.',
-    trained.doubt(coverage),
+    training_claim.doubt(coverage),
   )
 
 
@@ -158,7 +167,9 @@ def _against(rows: claim.Rows, other: str) -> str:
 
 
 def _bettered(rows: claim.Rows) -> str:
-  gossip, beside = (_against(rows, other) for other in ('gossip', BESIDE))
+  gossip, beside = (
+    _against(rows, other) for other in ('gossip', FIXED_EXPONENTIAL)
+  )
   return f'; exponential graph: {gossip}, {beside}' if rows else ''
 
 
@@ -169,11 +180,11 @@ def _holds(row: dict[str, Any]) -> bool | None:
   of the claim) or holds with more, or if it exchanges too seldom.
   """
   # Like all savings, NaN until gossip at every step is trained.
-  if not known(row[TIMES]) or row[TIMES] < trained.EXCHANGES:
+  if not known(row[TIMES]) or row[TIMES] < training_claim.EXCHANGES:
     return None
   parts = (
-    seed_statistics.gains(row, 'gossip', -WITHIN),
-    seed_statistics.gains(row, FIXED, WITHIN),
+    seed_statistics.gain_at_least(row, 'gossip', -WITHIN),
+    seed_statistics.gain_at_least(row, FIXED, WITHIN),
   )
   holds = claim.all_hold(parts)
   over = row[WANTED]
@@ -181,9 +192,9 @@ def _holds(row: dict[str, Any]) -> bool | None:
   return holds if fair else None
 
 
-def _said(row: dict[str, Any]) -> str:
-  over = lambda other: seed_statistics.over(row, other)
-  period = BESIDE if row['method'] == BETTER else FIXED
+def _sentence(row: dict[str, Any]) -> str:
+  over = lambda other: seed_statistics.format_points_over(row, other)
+  period = FIXED_EXPONENTIAL if row['method'] == CONSTANT_DRIFT else FIXED
   return (
     f'{row["method"]} ({row["scope"]}, {row["workload"]}) saves '
     f'{row[TRAFFIC]:.0f} % of the traffic at {over("gossip")} points against '
@@ -196,15 +207,15 @@ def _said(row: dict[str, Any]) -> str:
 NOTES = notes.of(
   'adaptive_gossip',
   workers=WORKERS,
-  better=BETTER,
-  plain=PLAIN,
+  better=CONSTANT_DRIFT,
+  plain=LOCAL_SGD,
   last=WORKLOADS[-1],
   fixed=FIXED,
   wanted=WANTED,
   far=FAR,
   share=100 * COMM_SHARE,
   within=WITHIN,
-  exchanges=trained.EXCHANGES,
+  exchanges=training_claim.EXCHANGES,
 )
 
 
@@ -219,4 +230,4 @@ def figure(
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

@@ -24,10 +24,10 @@ from experiments.framework import (
   notes,
   seed_statistics,
   study,
-  trained,
+  training_claim,
   virtual_time,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.single_run import Result
 
 CLAIM = claim.Claim(
@@ -71,7 +71,7 @@ class Method(NamedTuple):
   transfer_s: float
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by transfer time and method; the published point comes first."""
   cells = [
     ('fashion', factor, name)
@@ -108,12 +108,12 @@ def _transfer_s(scale: str) -> study.Study:
     config = _config(BASELINE, scale, middle)
     config.steps = min(config.steps, SHORT)
     config.log_every = config.eval_every = config.steps
-    (run,) = yield [study.Ask(virtual_time.WORKLOAD, config)]
-    low, high = (middle, high) if talking(run) < SHARE else (low, middle)
+    (run,) = yield [study.RunRequest(virtual_time.WORKLOAD, config)]
+    low, high = (middle, high) if idle_share(run) < SHARE else (low, middle)
   return (low + high) / 2
 
 
-def talking(run: Result) -> float:
+def idle_share(run: Result) -> float:
   """The share of the workers' time in which they did not compute."""
   last = run['records'][-1]
   idle = last.get('waiting_s', 0.0) + last.get('transfer_s', 0.0)
@@ -121,7 +121,7 @@ def talking(run: Result) -> float:
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row for each method and transfer time."""
   del kept
@@ -145,12 +145,12 @@ def _row(cell: tuple, mine: Method, base: Method | None) -> dict[str, Any]:
   """The row of a method at its best rate; columns are means over its seeds."""
   runs = mine.tuned.runs
   beside = base and base.tuned._replace(runs=base.tuned.runs[: len(runs)])
-  part, error = virtual_time.over(mine.tuned, beside, TARGET)
+  part, error = virtual_time.time_ratio(mine.tuned, beside, TARGET)
   return seed_statistics.columns(NAMES, cell) | {
     'seconds of a transfer': mine.transfer_s,
     'seeds': len(runs),
-    **virtual_time.at_best(mine.tuned),
-    'share of time not computing': statistics.mean(map(talking, runs)),
+    **virtual_time.best_rate_columns(mine.tuned),
+    'share of time not computing': statistics.mean(map(idle_share, runs)),
     'traffic saved': base and 1 - _per_step(runs) / _per_step(base.tuned.runs),
     TIMES: _last(runs, 'bytes_sent') / (P * 4 * virtual_time.PARAMETERS),
     TIME: virtual_time.mean_seconds(mine.tuned, TARGET),
@@ -172,28 +172,29 @@ NOTES = notes.of(
   'adaptive_time',
   target=TARGET,
   saved=SAVED - MARGIN / 2,
-  exchanges=trained.EXCHANGES,
+  exchanges=training_claim.EXCHANGES,
 )
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges the time that adaptive gossip saves at the published point."""
   mine = [row for row in rows if row['relative transfer time'] == 1.0]
-  told = '; '.join(_told(row) for row in mine if row['method'] != BASELINE)
+  told = '; '.join(_sentence(row) for row in mine if row['method'] != BASELINE)
   best = [row for row in mine if row['method'] in ADAPTIVE]
-  few = bool(best) and all(row[TIMES] < trained.EXCHANGES for row in best)
-  return claim.judged(
+  few = bool(best) and all(r[TIMES] < training_claim.EXCHANGES for r in best)
+  return claim.make_verdict(
     [*map(_saves, best)] + [claim.UNTRAINED] * (len(ADAPTIVE) - len(best)),
     f'{claim.span(best, PART, ".2f")} of the time of gossip at every step, '
     f'with {claim.span(best, "traffic saved", ".0%")} less traffic',
     f'Against gossip after every step: {told or "nothing is known yet"}.',
-    trained.doubt(coverage) or f'less than {trained.EXCHANGES} exchanges' * few,
+    training_claim.doubt(coverage)
+    or f'less than {training_claim.EXCHANGES} exchanges' * few,
   )
 
 
 def _saves(row: dict[str, Any]) -> bool | None:
   """Whether half the time is saved, to a tenth; None after few exchanges."""
-  if row[TIMES] < trained.EXCHANGES:
+  if row[TIMES] < training_claim.EXCHANGES:
     return None
   error = row[f'{PART}{seed_statistics.ERROR}']
   return intervals.at_least(
@@ -201,7 +202,7 @@ def _saves(row: dict[str, Any]) -> bool | None:
   )
 
 
-def _told(row: dict[str, Any]) -> str:
+def _sentence(row: dict[str, Any]) -> str:
   time = f'{row[PART]:.2f} of the time' if row[PART] else 'an unknown time'
   saved = row['traffic saved']
   less = '' if saved is None else f' with {saved:.0%} less traffic'
@@ -216,7 +217,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   x = 'relative transfer time'
   figures.lines(left, rows, x, PART, 'method', 'o-')
   left.axhline(1 - SAVED, color='0.5', linestyle=':', label='published')
-  times = figures.values(rows, x)
+  times = figures.distinct(rows, x)
   left.set_xlim(min(times) / 1.1, max(times) * 1.1)  # Points may be missing.
   left.set_xscale('log', base=2)
   left.set(xlabel='time of a transfer, over that at 56 %', ylabel=PART)
@@ -228,4 +229,4 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

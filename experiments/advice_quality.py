@@ -23,12 +23,12 @@ from experiments.framework import (
   intervals,
   notes,
   regret,
-  trained,
+  training_claim,
 )
 from experiments.framework.advice_cases import PILOTS, RULES, UNTOLD
 from experiments.framework.advice_trainings import METHODS, WORKERS
-from experiments.framework.kept import Kept
-from experiments.framework.regret import Case
+from experiments.framework.regret import AdviceCase
+from experiments.framework.result_store import ResultStore
 from gossipjax.advice.known_file import SHARES
 from gossipjax.comparison.targets import SHARE
 
@@ -64,7 +64,7 @@ GOAL, HALF = 0.1, 0.5
 SMALL = f'{RULES[0]}: regret is surely below {100 * GOAL:.0f} %'
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by workload: each strategy at full length, then the pilots; none on
   a GPU, since the workloads are small."""
   if scale == 'gpu':
@@ -80,12 +80,12 @@ def studies(scale: str) -> trained.Studies:
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row per workload and link, of workloads with all runs trained."""
-  judged: dict[float, list[Case]] = {share: [] for share in SHARES}
+  judged: dict[float, list[AdviceCase]] = {share: [] for share in SHARES}
   for name in dict.fromkeys(cell[0] for cell in found):
-    if trained.is_complete(coverage, name):
+    if training_claim.is_complete(coverage, name):
       tuned = {c[1]: t for c, t in found.items() if c[0] == name}
       for share, cases in judged.items():
         cases += advice_cases.cases(name, tuned, kept, LINKS, SEEN, share)
@@ -96,12 +96,12 @@ def find(
     verdict(rows, coverage, seconds, shares),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *training_claim.evidence(rows, coverage),
     tables={'coverage': coverage, 'seconds': seconds, 'shares': shares},
   )
 
 
-def _row(case: Case) -> dict[str, Any]:
+def _row(case: AdviceCase) -> dict[str, Any]:
   mean = {m: statistics.fmean(each) for m, each in case.seconds.items()}
   best = min(mean, key=lambda m: mean[m])
   costs = regret.mean([case])
@@ -129,7 +129,7 @@ def verdict(
   cases = regret.read(rows, seconds, RULES)
   new = [case for case in cases if case.cell['workload'] in UNSEEN]
   held = [row[SMALL] for row in rows if row['workload'] in UNSEEN]
-  told, lead = _told(regret.mean(new)), ''
+  told, lead = _sentence(regret.mean(new)), ''
   if new:
     less, error = regret.lead(new, HALF)
     case = intervals.at_least(0.0, less, error, regret.seeds_of(new))
@@ -138,22 +138,23 @@ def verdict(
     told += f' (errors up to {100 * regret.most_error(new):.0f} points)'
   old = [case for case in cases if case.cell['workload'] in SEEN]
   complete = all(
-    trained.is_complete(coverage, name)
-    for name in figures.values(coverage, 'workload')
+    training_claim.is_complete(coverage, name)
+    for name in figures.distinct(coverage, 'workload')
   )
-  return claim.judged(
+  return claim.make_verdict(
     held,
     f'mean regret, {len(new)} unseen pairs of workload and link: {told}'[:160],
     f'Regret in seconds to the target, mean over {len(new)} workloads and '
     f'links that the rule has not seen: {told}. On those that it was made on: '
-    f'{_told(regret.mean(old))}. An unseen pair holds if the regret of '
+    f'{_sentence(regret.mean(old))}. An unseen pair holds if the regret of '
     f'`advise` is below {100 * GOAL:.0f} %; the last case is that its '
     f'mean is at most half of that of the best simple rule{lead}.',
-    trained.doubt(coverage) or ('' if complete else 'not all is trained'),
+    training_claim.doubt(coverage)
+    or ('' if complete else 'not all is trained'),
   )
 
 
-def _told(mean: Mapping[str, float]) -> str:
+def _sentence(mean: Mapping[str, float]) -> str:
   told = ', '.join(f'{rule} {100 * mean[rule]:.0f} %' for rule in mean)
   return told or 'no runs yet'
 
@@ -194,4 +195,4 @@ def figure(
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

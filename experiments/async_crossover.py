@@ -20,10 +20,10 @@ from experiments.framework import (
   notes,
   seed_statistics,
   study,
-  trained,
+  training_claim,
   virtual_time,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.virtual_time import TARGET
 
 CLAIM = claim.Claim(
@@ -43,13 +43,13 @@ CLUSTER = {
   **virtual_time.link(0.14 * STEP_S),
 }
 METHODS = {
-  'all-reduce': ('all_reduce', virtual_time.WAITS),
+  'all-reduce': ('all_reduce', virtual_time.SYNCHRONOUS),
   'EASGD': ('elastic', virtual_time.ASYNCHRONOUS),
   'pull-gossip': ('pull_gossip', virtual_time.ASYNCHRONOUS),
   'push-gossip': ('push_gossip', virtual_time.ASYNCHRONOUS),
   'server': ('parameter_server', virtual_time.ASYNCHRONOUS),
 }
-FREE = [name for name in METHODS if name != 'all-reduce']
+ASYNC_METHODS = [name for name in METHODS if name != 'all-reduce']
 WORKERS = (8, 32, 16, 4, 64, 128)
 NAMES = ('workload', 'workers', 'method')
 TIME = f'virtual seconds to {TARGET} held out'
@@ -58,7 +58,7 @@ SPEED = "all-reduce's seconds over these"
 LEAD = 0.9  # Of all-reduce's seconds, at most.
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by P and method; both sides of the published crossover first."""
   sizes = (4,) if scale == 'quick' else WORKERS
   names = list(METHODS)[: 2 if scale == 'quick' else None]
@@ -76,7 +76,7 @@ def _study(workers: int, name: str, scale: str) -> study.Study:
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row for each method and P."""
   del kept
@@ -84,12 +84,12 @@ def find(
   for cell in sorted(found, key=lambda cell: cell[1]):
     tuned = found[cell]
     dense = found.get((*cell[:2], 'all-reduce'))
-    part, error = virtual_time.over(tuned, dense)
+    part, error = virtual_time.time_ratio(tuned, dense)
     rows.append(
       seed_statistics.columns(NAMES, cell)
       | {
         'seeds': len(tuned.runs),
-        **virtual_time.at_best(tuned),
+        **virtual_time.best_rate_columns(tuned),
         TIME: virtual_time.mean_seconds(tuned),
         f'{TIME}{seed_statistics.ERROR}': virtual_time.error(tuned),
         PART: part,
@@ -150,7 +150,7 @@ def ends_near_32(found: Mapping[int, bool | None]) -> bool | None:
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges for each asynchronous method whether its lead ends near P = 32."""
   cases, told = [], []
-  for name in FREE if rows else ():
+  for name in ASYNC_METHODS if rows else ():
     found = leads(rows, name)
     cases.append(ends_near_32(found))
     speeds = ', '.join(
@@ -161,23 +161,23 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     told.append(f'{name} (times as fast as all-reduce: {speeds or "unknown"})')
   done = sum(case is not None for case in cases)
   made = {(row['workers'], row['method']) for row in rows}
-  missing = {(p, name) for p in WORKERS for name in FREE} - made
+  missing = {(p, name) for p in WORKERS for name in ASYNC_METHODS} - made
   doubt = (
     '' if done else 'not all numbers of workers are trained' * bool(missing)
   )
-  return claim.judged(
+  return claim.make_verdict(
     cases,
     f'leads that end at 16 to 64 workers: {sum(map(bool, cases))} of {done} '
     f'decided; {_first_at_32(rows)}'
     if done
     else _so_far(rows),
     f'{"; ".join(told) or "Nothing is trained yet"}.',
-    trained.doubt(coverage) or doubt,
+    training_claim.doubt(coverage) or doubt,
   )
 
 
 def _so_far(rows: claim.Rows) -> str:
-  mine = [row for row in rows if row['method'] in FREE and row[SPEED]]
+  mine = [row for row in rows if row['method'] in ASYNC_METHODS and row[SPEED]]
   if not mine:
     return 'nothing yet'
   return (
@@ -188,7 +188,7 @@ def _so_far(rows: claim.Rows) -> str:
 
 def _first_at_32(rows: claim.Rows) -> str:
   """Names the fastest asynchronous method at P = 32; its speed at each P."""
-  mine = [row for row in rows if row['method'] in FREE and row[SPEED]]
+  mine = [row for row in rows if row['method'] in ASYNC_METHODS and row[SPEED]]
   at_32 = {row['method']: row[SPEED] for row in mine if row['workers'] == 32}
   best = max(at_32, key=lambda method: at_32[method], default='none')
   speeds = [
@@ -204,7 +204,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   axes = found.subplots()
   error = f'{TIME}{seed_statistics.ERROR}'
   figures.lines(axes, rows, 'workers', TIME, 'method', 'o-', error=error)
-  for i, name in enumerate(figures.values(rows, 'method')):
+  for i, name in enumerate(figures.distinct(rows, 'method')):
     late = [r for r in rows if r['method'] == name and r[TIME] is None]
     axes.plot(  # At the upper edge: a seed does not reach the target.
       [row['workers'] for row in late],
@@ -221,4 +221,4 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

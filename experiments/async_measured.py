@@ -22,10 +22,10 @@ from ml_collections import ConfigDict
 
 from experiments.framework import (
   claim,
-  kept,
   notes,
   other_load,
   real_time,
+  result_store,
   single_run,
 )
 from experiments.framework.intervals import is_near
@@ -101,7 +101,7 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
   )
   rounds = 2 if method in ('server', 'EASGD') else 1
   link = {'latency_s': took / rounds, 'bytes_per_s': float('inf')}
-  train = lambda: found_in(real_time.not_waiting(of, machines(path)))
+  train = lambda: found_in(real_time.train_asynchronous(of, machines(path)))
   ours, others = other_load.beside(train)
   model = found_in(real_time.predicted(of, machines(path, **link)))
   return {
@@ -118,12 +118,12 @@ def row(method: str, seed: int, quick: bool, folder: pathlib.Path):
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Measures all methods and seeds in turn, keeping each when it is done."""
   methods, seeds = list(METHODS)[: 1 if quick else None], 1 if quick else SEEDS
-  store = kept.Kept(folder if quick else KEPT)
+  store = result_store.ResultStore(folder if quick else KEPT)
   rows = []
   for method, seed in itertools.product(methods, range(seeds)):
     key = single_run.key_of(config(method, seed, quick)) | {'slower': SLOWER}
     take = functools.partial(row, method, seed, quick, folder)
-    rows.append(store.once(CLAIM.name, key, take))
+    rows.append(store.get_or_compute(CLAIM.name, key, take))
   (folder / 'trace.txt').unlink(missing_ok=True)
   return claim.Finding(
     verdict(rows),
@@ -171,7 +171,9 @@ def _is_near(each: list[tuple]) -> bool | None:
 def verdict(rows: claim.Rows) -> claim.Verdict:
   """Judges the prediction for each method."""
   if not rows:
-    return claim.judged([], '', 'Nothing.', 'not measured on an idle machine')
+    return claim.make_verdict(
+      [], '', 'Nothing.', 'not measured on an idle machine'
+    )
   cases = [_is_near(each) for each in pairs(rows, SECONDS)]
 
   def told(key: str) -> str:
@@ -180,7 +182,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
 
   overrun = statistics.fmean(r[OVERRUN] for r in rows)
   ours = f'measured over predicted seconds: {told(SECONDS)}'
-  return claim.judged(
+  return claim.make_verdict(
     cases,
     ours,
     f'Of {len(cases)} predictions {cases.count(True)} are near, '

@@ -22,10 +22,10 @@ from ml_collections import ConfigDict
 from experiments.framework import (
   claim,
   figures,
-  kept,
   notes,
   other_load,
   real_time,
+  result_store,
   single_run,
 )
 from experiments.framework.intervals import is_near
@@ -83,7 +83,7 @@ def timed(
   if method == DENSE:
     # Equal gradients would compete for the cores.
     real_time.write_trace(path, calm, STEP_S, SPREAD)
-    return real_time.waiting_exchange_s(calm, path, gradient_s(quick)), None
+    return real_time.synchronous_exchange_s(calm, path, gradient_s(quick)), None
   asked = real_time.write_trace(path, calm, STEP_S, 0.0)
   return real_time.timed_exchange(calm, path, asked)
 
@@ -92,14 +92,14 @@ def row(
   cell: tuple[str, int, int],
   quick: bool,
   folder: pathlib.Path,
-  store: kept.Kept,
+  store: result_store.ResultStore,
 ) -> dict[str, Any]:
   """Measures and predicts one method, number of workers and seed."""
   method, workers, seed = cell
   of, path = config(*cell, quick), folder / 'trace.txt'
   rounds = METHODS[method][1]
   exchange = functools.partial(timed, method, workers, quick, folder)
-  (took, overrun), busy = store.once(
+  (took, overrun), busy = store.get_or_compute(
     f'{CLAIM.name}_exchange',
     {'method': method, 'workers': workers, 'step_s': STEP_S, 'quick': quick},
     lambda: other_load.beside(exchange),
@@ -110,9 +110,9 @@ def row(
   cluster = functools.partial(real_time.machines, path, **waits)
   ours, others = other_load.beside(
     lambda: (
-      real_time.waiting(of, path, gradient_s(quick), TARGET)
+      real_time.train_synchronous(of, path, gradient_s(quick), TARGET)
       if method == DENSE
-      else real_time.curve(real_time.not_waiting(of, cluster()))
+      else real_time.curve(real_time.train_asynchronous(of, cluster()))
     )
   )
   model = real_time.curve(real_time.predicted(of, cluster(**link)))
@@ -129,7 +129,7 @@ def row(
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Measures all cells one after the other, keeping each when it is done."""
-  store = kept.Kept(folder if quick else KEPT)
+  store = result_store.ResultStore(folder if quick else KEPT)
   rows = []
   cells = itertools.product(WORKERS, range(SEEDS), METHODS)
   for workers, seed, method in itertools.islice(cells, 2 if quick else None):
@@ -137,7 +137,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
     of = config(*cell, quick)
     key = single_run.key_of(of) | {'step_s': STEP_S, 'target': TARGET}
     take = functools.partial(row, cell, quick, folder, store)
-    rows.append(store.once(CLAIM.name, key, take))
+    rows.append(store.get_or_compute(CLAIM.name, key, take))
   (folder / 'trace.txt').unlink(missing_ok=True)
   table = speeds(rows)
   return claim.Finding(
@@ -171,8 +171,8 @@ def speeds(rows: claim.Rows) -> list[dict[str, Any]]:
   return [
     {'workers': workers, 'method': method}
     | _speed(of(workers, method), of(workers, DENSE))
-    for workers in figures.values(rows, 'workers')
-    for method in figures.values(rows, 'method')
+    for workers in figures.distinct(rows, 'workers')
+    for method in figures.distinct(rows, 'method')
   ]
 
 
@@ -206,7 +206,7 @@ def verdict(rows: claim.Rows, runs: claim.Rows) -> claim.Verdict:
     for row in free
     if row[OFF]
   )
-  return claim.judged(
+  return claim.make_verdict(
     [case(row) for row in free],
     f'times as fast as all-reduce{", where decided" * (sure != free)}: '
     f'{claim.span(sure, f"{SPEED}, measured")} measured, '

@@ -25,10 +25,10 @@ from experiments.framework import (
   notes,
   points,
   study,
-  trained,
+  training_claim,
 )
 from experiments.framework.front import DENSE
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import PATH, known
 from gossipjax.config import resolve
 
@@ -66,7 +66,7 @@ CHEAP = 'all-reduce and candidates with a tenth of its bytes'
 FURTHER = BOTH, CHEAP
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by workload and strategy, then more seeds of some strategies."""
   quick = scale == 'quick'
   found: dict[tuple, Any] = {}
@@ -90,11 +90,11 @@ def studies(scale: str) -> trained.Studies:
 def method(name: str, strategy: str, scale: str, seeds: int) -> study.Study:
   """Returns the study of a strategy at its best learning rate."""
   config = resolve.strategy_config(strategy, **ARGUMENTS.get(strategy, {}))
-  return best_rate.method(name, WORKERS, scale, config, seeds=seeds)
+  return best_rate.tune_strategy(name, WORKERS, scale, config, seeds=seeds)
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row for each strategy, with all seeds that are kept."""
   scale = coverage[0]['scale']
@@ -105,7 +105,7 @@ def find(
     if cell[0] in begun and cell[1] not in FURTHER
   }
   rows = [front.row(cell, one) for cell, one in best.items()]
-  for name in figures.values(rows, 'workload'):
+  for name in figures.distinct(rows, 'workload'):
     mine = [row for row in rows if row['workload'] == name]
     most = max(r['seeds'] for r in mine)
     complete = [r for r in mine if r['seeds'] == most]
@@ -125,7 +125,7 @@ def find(
     verdict(rows, coverage, candidates),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage, whole=True),
+    *training_claim.evidence(rows, coverage, whole=True),
     tables={'coverage': coverage, 'candidates': candidates},
   )
 
@@ -135,7 +135,7 @@ def verdict(
 ) -> claim.Verdict:
   """Judges whether a tenth of the bytes is enough, and tells each front."""
   cases, said, short = [], [], []
-  for name in figures.values(rows, 'workload'):
+  for name in figures.distinct(rows, 'workload'):
     mine = [row for row in rows if row['workload'] == name]
     best = sorted((r for r in mine if r[FRONT]), key=lambda row: row[PATH])
     if not best:
@@ -144,7 +144,7 @@ def verdict(
     of_many = lambda row, n=len(cheap): margins.is_as_good(row, DENSE, tests=n)
     tried = [row for row in candidates if row['workload'] == name]
     good = [row['strategy'] for row in tried if of_many(row)]
-    complete = trained.is_complete(coverage, name)
+    complete = training_claim.is_complete(coverage, name)
     fails = lambda row: margins.is_as_good(row, DENSE) is False
     few = [*tried, *(row for row in best if row in cheap)]
     unsure = not all(map(fails, few))
@@ -161,12 +161,12 @@ def verdict(
       f'of its bytes: {fine}.'
     )
     short.append(f'{name}: {fine}')
-  cases += trained.not_begun(rows, coverage)
-  return claim.judged(
+  cases += training_claim.not_begun(rows, coverage)
+  return claim.make_verdict(
     cases,
     f'as good with a tenth of the bytes, {"; ".join(short) or "unknown"}'[:160],
     ' '.join(said) or 'No strategy is trained yet.',
-    trained.doubt(coverage),
+    training_claim.doubt(coverage),
   )
 
 
@@ -187,7 +187,7 @@ def figure(
 ) -> Figure:
   """Score against bytes; a line joins the front, most points have names."""
   del coverage, candidates
-  names = figures.values(rows, 'workload')
+  names = figures.distinct(rows, 'workload')
   found = Figure(figsize=(10, 5.5 * len(names)), layout='constrained')
   panels = found.subplots(len(names), 1, squeeze=False)[:, 0]
   named = [_draw(*each, rows) for each in zip(panels, names, strict=True)]
@@ -201,7 +201,7 @@ def _draw(
   axes: Axes, workload: str, rows: claim.Rows
 ) -> dict[str, tuple[float, float]]:
   """Draws a workload; returns its points by name, those of the front first."""
-  y, sign, *_ = margins.measure(workload)
+  y, sign, *_ = margins.score_metric(workload)
   rows = [r for r in rows if r['workload'] == workload and known(r[y])]
   front = sorted((r for r in rows if r[FRONT]), key=lambda row: row[PATH])
   scores = [sign * row[y] for row in front] or [0.0]
@@ -221,4 +221,4 @@ def _draw(
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

@@ -129,7 +129,7 @@ def _row(name: str, workers: int) -> dict:
 def figure(rows: claim.Rows) -> Figure:
   """Modelled communication seconds against workers, a panel per model."""
   found = Figure(figsize=(13, 3.4), layout='constrained')
-  models = figures.values(rows, 'model')
+  models = figures.distinct(rows, 'model')
   panels = found.subplots(1, len(models), sharex=True)
   for axes, model in zip(panels, models, strict=True):
     mine = [row for row in rows if row['model'] == model]

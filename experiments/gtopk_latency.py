@@ -16,8 +16,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.framework import claim, notes
-from experiments.framework.kept import Kept
 from experiments.framework.published_throughput import MODELS
+from experiments.framework.result_store import ResultStore
 from experiments.testbed import timed_schemes
 from gossipjax.network import link
 
@@ -47,7 +47,7 @@ OVER_RING = 'tree seconds over those of the dense ring'
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Times exchanges with each number of workers; quick, with two workers."""
-  kept = Kept(folder if quick else pathlib.Path('runs/claims'))
+  kept = ResultStore(folder if quick else pathlib.Path('runs/claims'))
   rows = [_row(kept, workers) for workers in WORKERS[: 1 if quick else None]]
   return claim.Finding(
     verdict(rows),
@@ -59,7 +59,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   )
 
 
-def _row(kept: Kept, workers: int) -> dict[str, Any]:
+def _row(kept: ResultStore, workers: int) -> dict[str, Any]:
   sizes = [MODELS[MODEL].size]
   (timings,) = timed_schemes.ours(kept, workers, RATE, sizes, SCHEMES, DELAY)
   found: dict[str, Any] = {'model': MODEL, 'workers': workers}
@@ -91,7 +91,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     f'tree, the tree {claim.span(rows, OVER_RING)} of those of a dense ring'
   )
   workers = ', '.join(str(row['workers']) for row in rows)
-  return claim.judged(
+  return claim.make_verdict(
     cases,
     ours,
     f'With {workers} workers {ours} (goals: at most {MOST}, and below 1). A '

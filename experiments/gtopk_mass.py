@@ -23,11 +23,11 @@ from experiments.framework import (
   notes,
   seed_statistics,
   study,
-  trained,
+  training_claim,
   workloads,
 )
-from experiments.framework.kept import Kept
 from experiments.framework.lost_mass import LOST
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import LOSS
 from gossipjax.config import resolve
 
@@ -61,7 +61,7 @@ GAIN = 'points over published'
 AFTER = ' after a warm-up'
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by workload, P, density, warm-up, method; most telling first."""
   if scale == 'quick':
     cells = [('fashion', 4, 0.001, False, name) for name in RULES]
@@ -102,11 +102,11 @@ def _study(
   # The methods differ in one detail. More seeds break near-ties of learning
   # rates, else a difference in scores could come from the rates.
   tie = best_rate.TIE if density else 0.0
-  return best_rate.method(name, workers, scale, strategy, probe, tie=tie)
+  return best_rate.tune_strategy(name, workers, scale, strategy, probe, tie=tie)
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row per method, and the gains of rules that conserve."""
   del kept
@@ -117,15 +117,17 @@ def find(
     rows.append({**row, LOST: row.get(LOST)})
     theirs = found.get((*place, 'published'))
     if theirs and method in ('conserving', 'butterfly'):
-      over = seed_statistics.against(found[cell], theirs, 'published')
+      over = seed_statistics.points_over(found[cell], theirs, 'published')
       of = {'seeds': len(found[cell].runs)}
       gains.append(seed_statistics.columns(NAMES, cell) | of | over)
-  judged = figures.values(gains, 'workload')
+  judged = figures.distinct(gains, 'workload')
   return claim.Finding(
     verdict(rows, gains, coverage),
     rows,
     NOTES,
-    *trained.evidence([r for r in rows if r['workload'] in judged], coverage),
+    *training_claim.evidence(
+      [r for r in rows if r['workload'] in judged], coverage
+    ),
     tables={'gains': gains, 'coverage': coverage},
   )
 
@@ -143,14 +145,16 @@ def verdict(
   )
   mine = [row for row in gains if row['method'] == 'conserving']
   each = [
-    f'{seed_statistics.over(row, "published")} on '
+    f'{seed_statistics.format_points_over(row, "published")} on '
     f'{row["workload"]} with {row["workers"]} workers at density '
     f'{row["density"]}{AFTER * row["warm-up"]}'
     for row in mine
   ]
-  return claim.judged(
+  return claim.make_verdict(
     [_gains(row) for row in mine]
-    + trained.unfinished(studies, mine, coverage, NAMES, ('conserving',)),
+    + training_claim.unfinished(
+      studies, mine, coverage, NAMES, ('conserving',)
+    ),
     f'keeping the mass gains '
     f'{claim.span(claim.decided(mine, _gains), GAIN, "+.2f")} points with '
     f'{claim.span(mine, "workers", "d")} workers'
@@ -159,12 +163,12 @@ def verdict(
     f'mass. Points of held-out accuracy gained by conserving, each rule at its '
     f'best rate: {"; ".join(each) or "not known yet"}. A gain counts from '
     f'{MARGIN} points.',
-    trained.doubt(coverage),
+    training_claim.doubt(coverage),
   )
 
 
 def _gains(row: dict[str, Any]) -> bool | None:
-  return seed_statistics.gains(row, 'published', MARGIN)
+  return seed_statistics.gain_at_least(row, 'published', MARGIN)
 
 
 NOTES = notes.of('gtopk_mass')
@@ -173,13 +177,13 @@ NOTES = notes.of('gtopk_mass')
 def figure(rows: claim.Rows, gains: claim.Rows, coverage: claim.Rows) -> Figure:
   """Lost mass, accuracy and loss against workers, at the lowest density."""
   del gains, coverage
-  tasks = figures.values(rows, 'workload')
+  tasks = figures.distinct(rows, 'workload')
   found = Figure(figsize=(12, 3.2 * len(tasks)), layout='constrained')
   panels = found.subplots(len(tasks), 3, squeeze=False)
   sparse = [row['density'] for row in rows if row['density']]
   density = min(sparse, default=None)
   fields = LOST, seed_statistics.ACCURACY, LOSS
-  methods = figures.values(rows, 'method')
+  methods = figures.distinct(rows, 'method')
   for line, task in zip(panels, tasks, strict=True):
     mine = [
       row
@@ -197,4 +201,4 @@ def figure(rows: claim.Rows, gains: claim.Rows, coverage: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

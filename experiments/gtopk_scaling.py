@@ -16,8 +16,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.framework import claim, notes
-from experiments.framework.kept import Kept
 from experiments.framework.published_throughput import MODELS
+from experiments.framework.result_store import ResultStore
 from experiments.testbed import timed_schemes
 from gossipjax.network import link
 
@@ -70,7 +70,7 @@ RATES = {'1gbit': link(100e-6, 1e9 / 8), '100mbit': link(200e-6, 1e8 / 8)}
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Times all settings, keeping each when done; quick, the smallest model."""
-  kept = Kept(folder if quick else pathlib.Path('runs/claims'))
+  kept = ResultStore(folder if quick else pathlib.Path('runs/claims'))
   rows = [
     row
     for workers, rate, models in (((2, '1gbit', 1),) if quick else CELLS)
@@ -87,7 +87,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 
 
 def _cell(
-  kept: Kept, workers: int, rate: str, models: tuple[str, ...]
+  kept: ResultStore, workers: int, rate: str, models: tuple[str, ...]
 ) -> list[dict[str, Any]]:
   """Times the exchanges of one setting; returns a row per model."""
   here = workers, rate, [MODELS[model].size for model in models]
@@ -146,7 +146,7 @@ def verdict(rows: claim.Rows) -> claim.Verdict:
     f'{over:.1f} times as fast as dense, {other} times as fast as '
     f"PyTorch's Top-k; dense takes {bound:.2f} of the ring's bound"
   )
-  return claim.judged(
+  return claim.make_verdict(
     met,
     f'{found} (25.6 M numbers, 4 workers, 1 Gbit/s)',
     f'For 25.6 M numbers, 4 workers and 1 Gbit/s gTop-k is {found} (goals: 16, '

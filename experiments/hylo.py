@@ -27,10 +27,10 @@ from experiments.framework import (
   seed_statistics,
   step_times,
   study,
-  trained,
+  training_claim,
   workloads,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import ERROR, PATH
 from experiments.framework.step_times import CLAIMED, EVEN, LINK, SPEED
 from gossipjax.config import resolve
@@ -50,18 +50,18 @@ METHODS = ('hylo', 'dense', 'hylo-mean', 'two-bit', 'top-k', 'dgc')
 WORKLOADS, WORKERS = ('fashion', 'cifar-vgg'), 8
 JUDGED = METHODS[:2]
 # Top-k tells whether the few bytes or the codec costs accuracy.
-BESIDE = {WORKLOADS[0]: METHODS, WORKLOADS[1]: (*JUDGED, 'top-k')}
+METHODS_BY_WORKLOAD = {WORKLOADS[0]: METHODS, WORKLOADS[1]: (*JUDGED, 'top-k')}
 THRESHOLDS = tuple(float(f'{10 ** (i / 2):.3g}') for i in range(-7, 0))
 NAMES = ('workload', 'method')
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by workload and method; the most telling come first."""
   quick = scale == 'quick'
   cells = [
     (name, method)
     for name in WORKLOADS[: 1 if quick else None]
-    for method in (JUDGED if quick else BESIDE[name])
+    for method in (JUDGED if quick else METHODS_BY_WORKLOAD[name])
   ]
   return {cell: partial(_study, *cell, scale) for cell in cells}
 
@@ -69,7 +69,7 @@ def studies(scale: str) -> trained.Studies:
 def _study(name: str, method: str, scale: str) -> study.Study:
   """A method at its best rate, after a search for its other argument."""
   strategy = yield from _strategy(name, method, scale)
-  return (yield from best_rate.method(name, WORKERS, scale, strategy))
+  return (yield from best_rate.tune_strategy(name, WORKERS, scale, strategy))
 
 
 def _strategy(name: str, method: str, scale: str) -> study.Study:
@@ -102,7 +102,7 @@ def _two_bit(threshold: float) -> ConfigDict:
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row per method, compared with dense, with its step seconds."""
   # Step seconds are measured here; comparing them takes both JUDGED methods.
@@ -116,22 +116,27 @@ def find(
     verdict(rows, growth, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *training_claim.evidence(rows, coverage),
     tables={'growth': growth, 'coverage': coverage},
   )
 
 
 def _row(
-  found: trained.Results, cell: tuple[str, str], scale: str, kept: Kept
+  found: training_claim.Results,
+  cell: tuple[str, str],
+  scale: str,
+  kept: ResultStore,
 ) -> dict[str, Any]:
   """The scores, their difference to dense, and the parts of step seconds."""
   name, method = cell
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
   dense = found.get((name, 'dense'))
   # Timed at the trained density, on which top-k's seconds depend.
-  strategy = study.follow(_strategy(name, method, scale), kept).found
+  strategy = study.replay(_strategy(name, method, scale), kept).found
   seconds = step_times.of(name, WORKERS, strategy, kept, scale)
-  return row | seed_statistics.against(found[cell], dense, 'dense') | seconds
+  return (
+    row | seed_statistics.points_over(found[cell], dense, 'dense') | seconds
+  )
 
 
 def verdict(
@@ -140,9 +145,9 @@ def verdict(
   """Judges accuracy and speed per workload; also tells the codec's limit."""
   met, said, short = [], [], []
   for row in (row for row in rows if row['method'] == 'hylo'):
-    as_good = seed_statistics.gains(row, 'dense', -WITHIN)
+    as_good = seed_statistics.gain_at_least(row, 'dense', -WITHIN)
     met.append(claim.all_hold((as_good, _is_faster(row))))
-    points = seed_statistics.over(row, 'dense')
+    points = seed_statistics.format_points_over(row, 'dense')
     short.append(f'{row["workload"]} {points}, {_pace(row)}')
     rate = f'below {row[EVEN]:.3g} B/s' if row[EVEN] else 'at no rate'
     below = f'{CLAIMED} times as fast {rate}'
@@ -154,15 +159,17 @@ def verdict(
   said.append(
     residual_growth.sentence(growth) if growth else 'Nothing is trained yet.'
   )
-  met += trained.not_begun(rows, coverage)
+  met += training_claim.not_begun(rows, coverage)
   ours = f'points against dense, times as fast on {LINK}: {"; ".join(short)}'
-  return claim.judged(met, ours, ' '.join(said), trained.doubt(coverage))
+  return claim.make_verdict(
+    met, ours, ' '.join(said), training_claim.doubt(coverage)
+  )
 
 
 def _top_k(rows: claim.Rows, hylo: dict[str, Any]) -> str:
   """Tells of top-k on Hylo's workload, if timed and with as many bytes."""
   place = hylo['workload'], 'top-k'
-  points = partial(seed_statistics.over, other='dense')
+  points = partial(seed_statistics.format_points_over, other='dense')
   near = lambda row: abs(row[PATH] / hylo[PATH] - 1) <= matched.WITHIN
   return ''.join(
     f' Top-k with its bytes: {points(row)}, {_pace(row)}.'
@@ -193,7 +200,7 @@ def figure(
   """Accuracy against bytes on each workload, and residuals by threshold."""
   del coverage
   found = Figure(figsize=(13, 4), layout='constrained')
-  names = figures.values(rows, 'workload')
+  names = figures.distinct(rows, 'workload')
   *panels, last = found.subplots(1, len(names) + 1)
   figures.accuracies(panels, rows, 'workload', PATH, 'method')
   for axes in panels:
@@ -211,4 +218,4 @@ def figure(
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

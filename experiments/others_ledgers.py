@@ -148,7 +148,7 @@ def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
 def verdict(rows: claim.Rows, **tables: claim.Rows) -> claim.Verdict:
   """Judges for each number of workers whether both counts rank alike."""
   del tables
-  sizes = figures.values(rows, 'workers')
+  sizes = figures.distinct(rows, 'workers')
   of = lambda p, key: [
     r['method']
     for r in sorted(rows, key=lambda r: (r[key], r['method']))
@@ -184,7 +184,7 @@ def figure(rows: claim.Rows, **tables: claim.Rows) -> Figure:
     axes,
     {
       name: (of(name, 'workers'), of(name, FACTOR))
-      for name in figures.values(mine, 'method')
+      for name in figures.distinct(mine, 'method')
     },
   )
   axes.set(xlabel='workers', ylabel=FACTOR)

@@ -31,10 +31,10 @@ from experiments.framework import (
   gates,
   own_process,
   study,
-  trained,
+  training_claim,
   workloads,
 )
-from experiments.framework.kept import Kept, claimed, folder_of
+from experiments.framework.result_store import ResultStore, folder_of, locked
 from gossipjax.commands import command_line, console
 from gossipjax.distributed import allocator, gpus
 from gossipjax.errors import UserError, check_minutes, nearest
@@ -82,7 +82,10 @@ def jobs(
   only those on the workloads in `only`, unless it is empty."""
   claim_of = lambda name: importlib.import_module(f'experiments.{name}')
   claims = [
-    [Job(name, *each) for each in trained.of_scale(studies, scale).items()]
+    [
+      Job(name, *each)
+      for each in training_claim.of_scale(studies, scale).items()
+    ]
     for name in names
     for studies in [claim_of(name).studies(scale)]
   ]
@@ -97,18 +100,18 @@ class OutOfTime(Exception):
   """No further run may begin."""
 
 
-def work(found: Iterable[Job], kept: Kept, minutes: float) -> int:
+def work(found: Iterable[Job], kept: ResultStore, minutes: float) -> int:
   """Makes what is missing until the time is over; returns how many runs."""
   made, until = 0, time.monotonic() + 60 * minutes
 
-  def make(ask: study.Ask) -> None:
+  def make(ask: study.RunRequest) -> None:
     if time.monotonic() > until:
       raise OutOfTime
-    with claimed(ask.key, LOCKS) as mine:
+    with locked(ask.key, LOCKS) as mine:
       if mine and study.line_of(ask, kept) is None:
         make_mine(ask)
 
-  def make_mine(ask: study.Ask) -> None:
+  def make_mine(ask: study.RunRequest) -> None:
     nonlocal made
     result, seconds, made_with = own_process.in_a_process(ask.config, ask.probe)
     kept.add(ask.workload, ask.key, result, seconds, made_with)
@@ -126,7 +129,7 @@ def work(found: Iterable[Job], kept: Kept, minutes: float) -> int:
       for job in found:
         try:
           study.complete(job.begin(), kept, make)
-        except study.BeingMade:
+        except study.RunInProgress:
           others.append(job)
         except (RuntimeError, UserError) as error:
           console.say(f'{job.claim} {job.cell} was given up: {error}')
@@ -141,7 +144,7 @@ def work(found: Iterable[Job], kept: Kept, minutes: float) -> int:
 
 
 def status(
-  names: Sequence[str], kept: Kept, scale: str, only: Sequence[str] = ()
+  names: Sequence[str], kept: ResultStore, scale: str, only: Sequence[str] = ()
 ) -> list[str]:
   """A line for each gate and each claim: runs made, missing, hours left."""
   lines, found = [], [*jobs(names, scale, only)]
@@ -153,7 +156,7 @@ def status(
     hours = 0.0
     mine = [job for job in found if job.claim == name]
     for job in mine:
-      progress = study.follow(job.begin(), kept)
+      progress = study.replay(job.begin(), kept)
       left = _missing(progress)
       made, missing = made + len(progress.made), missing + left
       done += not left
@@ -184,8 +187,10 @@ def main(argv: list[str], interrupted: Any) -> None:
   names = argv[1:] or CLAIMS
   _check('claim that trains', names, CLAIMS)
   _check('workload', ONLY.value, workloads.WORKLOADS)
-  scale = trained.SCALE.value
-  kept = Kept(folder_of(scale, pathlib.Path(trained.FOLDER.value)))
+  scale = training_claim.SCALE.value
+  kept = ResultStore(
+    folder_of(scale, pathlib.Path(training_claim.FOLDER.value))
+  )
   if STATUS.value:
     print('\n'.join(status(names, kept, scale, ONLY.value)))
     return

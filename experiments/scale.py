@@ -116,7 +116,7 @@ def verdict(rows: claim.Rows, tried: claim.Rows) -> claim.Verdict:
     (row['method'], row['workers']): row['bytes per worker and step']
     for row in rows
   }
-  names = figures.values(rows, 'method')
+  names = figures.distinct(rows, 'method')
   ratios = {n: bytes_of[n, SIZES[-1]] / bytes_of[n, 4] for n in names}
   grow = [name for name in names if ratios[name] > GROWS]
   worst = max(line[f'error at {TRIED} workers, %'] for line in tried)
@@ -152,7 +152,7 @@ def figure(rows: claim.Rows, tried: claim.Rows) -> Figure:
     axes,
     {
       name: (of(name, 'workers'), of(name, 'bytes per worker and step'))
-      for name in figures.values(rows, 'method')
+      for name in figures.distinct(rows, 'method')
     },
   )
   axes.loglog()

@@ -24,9 +24,9 @@ from experiments.framework import (
   notes,
   seed_statistics,
   site_methods,
-  trained,
+  training_claim,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import PATH
 from experiments.framework.site_methods import METHODS, OUTER, PERIOD
 
@@ -48,7 +48,7 @@ SPLITS = {
 WORKERS = (4, 2, 8)
 LARGE = {'fashion': 4, 'shakespeare': 8}  # Workload: its only P; IID only.
 # Baseline of each judged method; other methods are compared with all-reduce.
-AGAINST = {
+BASELINES = {
   'diloco': 'all_reduce',
   'streaming_diloco': 'diloco',
   'diloco, 4 bits': 'diloco',
@@ -56,23 +56,23 @@ AGAINST = {
   'sparse_loco': 'diloco',
   'muloco': 'diloco',
 }
-BETTER = ('sparse_loco', 'muloco')  # These must lose nothing.
+MUST_NOT_LOSE = ('sparse_loco', 'muloco')  # These must lose nothing.
 DENSE = 'all_reduce'
-PLAIN = 'local_sgd'  # DiLoCo whose outer step is the mean, at equal bytes.
-IT = 'what it is compared with'
+LOCAL_SGD = 'local_sgd'  # DiLoCo whose outer step is the mean, at equal bytes.
+BASELINE = 'what it is compared with'
 FEWER = 0.95  # At most this share of the baseline's bytes is fewer.
-GAIN, SHARE = f'gain over {IT}', f'bytes over those of {IT}'
+GAIN, SHARE = f'gain over {BASELINE}', f'bytes over those of {BASELINE}'
 LINKS = {
   link: f'communication seconds on {link} (model)' for link in ('wan', '1gbe')
 }
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by workload, P, split and method; quick and judged ones come first.
 
   Large workloads (minutes a training) have only judged methods and baselines.
   """
-  judged = DENSE, *AGAINST, PLAIN
+  judged = DENSE, *BASELINES, LOCAL_SGD
   cells = [
     (name, workers, splits[i], method)
     for workers in WORKERS
@@ -87,7 +87,7 @@ def studies(scale: str) -> trained.Studies:
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row for each method, with its gain over its baseline."""
   del kept
@@ -97,20 +97,25 @@ def find(
     verdict(rows, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *training_claim.evidence(rows, coverage),
     tables={'coverage': coverage},
   )
 
 
-def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
+def _row(found: training_claim.Results, cell: tuple) -> dict[str, Any]:
   tuned, outer, inside, by_outer = found[cell]
-  other = AGAINST.get(cell[-1], DENSE)
+  other = BASELINES.get(cell[-1], DENSE)
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), tuned)
   others = {
     name: found.get((*cell[:-1], method))
-    for name, method in ((IT, other), (DENSE, DENSE), (PLAIN, PLAIN))
+    for name, method in (
+      (BASELINE, other),
+      (DENSE, DENSE),
+      (LOCAL_SGD, LOCAL_SGD),
+    )
   }
-  path = others[IT] and seed_statistics.row({}, others[IT].tuned)[PATH]
+  base = others[BASELINE]
+  path = base and seed_statistics.row({}, base.tuned)[PATH]
   runs = [run for run in tuned.runs if not run['diverged']]
   seconds = {
     column: claim.ratio(sum(run['comm_s'][link] for run in runs), len(runs))
@@ -130,52 +135,54 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
 
 
 def holds(row: dict[str, Any]) -> bool | None:
-  """Whether a method matches its baseline (BETTER: loses nothing); None if the
-  seeds cannot tell, or if DiLoCo may have been tuned too little: it is worse
-  than PLAIN, its special case, or fails while PLAIN is not trained."""
-  good = margins.is_as_good(row, IT, lost=row['method'] not in BETTER)
-  alone = good is False and not intervals.known(row[f'gain over {PLAIN}'])
-  if row['method'] == 'diloco' and (alone or margins.is_worse(row, PLAIN)):
+  """Whether a method matches its baseline (MUST_NOT_LOSE: loses nothing); None
+  if seeds cannot tell, or if DiLoCo may have been tuned too little: it is worse
+  than LOCAL_SGD, its special case, or fails while LOCAL_SGD is not trained."""
+  good = margins.is_as_good(
+    row, BASELINE, lost=row['method'] not in MUST_NOT_LOSE
+  )
+  alone = good is False and not intervals.known(row[f'gain over {LOCAL_SGD}'])
+  if row['method'] == 'diloco' and (alone or margins.is_worse(row, LOCAL_SGD)):
     return None
   return good
 
 
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges in which cells a method is as good as its baseline."""
-  mine = [row for row in rows if row['method'] in AGAINST]
+  mine = [row for row in rows if row['method'] in BASELINES]
   good = [row for row in mine if holds(row)]
   iid = sum(row['split'] == 'iid' for row in good)
   fewer = sum(row[SHARE] <= FEWER for row in good)
   dense = sum(margins.is_as_good(row, DENSE) is True for row in good)
   those = lambda key, of: [row for row in mine if row[key] == of]
   told = '; '.join(
-    f'{name} against {AGAINST[name]}: {_told(those("method", name))}'
-    for name in figures.values(mine, 'method')
+    f'{name} against {BASELINES[name]}: {_sentence(those("method", name))}'
+    for name in figures.distinct(mine, 'method')
   )
   short = '; '.join(
-    f'over {other} {_told(those("compared with", other))}'
-    for other in figures.values(mine, 'compared with')
+    f'over {other} {_sentence(those("compared with", other))}'
+    for other in figures.distinct(mine, 'compared with')
   )
   less = f'; {fewer} of {len(good)} with fewer bytes' * bool(good)
-  plain = margins.span(those('method', 'diloco'), PLAIN)
-  return claim.judged(
+  plain = margins.span(those('method', 'diloco'), LOCAL_SGD)
+  return claim.make_verdict(
     [holds(row) for row in mine]
-    + trained.unfinished(studies, mine, coverage, NAMES, AGAINST),
+    + training_claim.unfinished(studies, mine, coverage, NAMES, BASELINES),
     (short + less if len(short + less) <= 160 else short) or 'nothing yet',
     f'A method holds where it loses at most {margins.POINTS.margin} points, of '
-    f'text {margins.NATS.margin} nats; {" and ".join(BETTER)} where they lose '
-    f'nothing. {told or "Nothing is trained yet"}. Of {len(good)} that hold '
-    f'{iid} are IID, {fewer} send fewer bytes than what they compare with, '
-    f'and {dense} are also as good as all-reduce. Over local SGD, at equal '
-    f'bytes, DiLoCo gains {plain or "what is not known yet"}.',
-    trained.doubt(coverage),
+    f'text {margins.NATS.margin} nats; {" and ".join(MUST_NOT_LOSE)} where '
+    f'they lose nothing. {told or "Nothing is trained yet"}. Of {len(good)} '
+    f'that hold {iid} are IID, {fewer} send fewer bytes than what they compare '
+    f'with, and {dense} are also as good as all-reduce. Over local SGD, at '
+    f'equal bytes, DiLoCo gains {plain or "what is not known yet"}.',
+    training_claim.doubt(coverage),
   )
 
 
-def _told(rows: claim.Rows) -> str:
+def _sentence(rows: claim.Rows) -> str:
   """Describes the gains of decided rows, and how many of them hold."""
   cases = [case for case in map(holds, rows) if case is not None]
-  gains = margins.span(claim.decided(rows, holds), IT)
+  gains = margins.span(claim.decided(rows, holds), BASELINE)
   return f'{gains} ({sum(cases)} of {len(cases)} hold)'
 
 
@@ -183,7 +190,7 @@ MORE_SEEDS = ', '.join(f'{w} {n}' for w, n in site_methods.SEEDS.items())
 NOTES = notes.of(
   'sites',
   period=PERIOD,
-  few=trained.EXCHANGES,
+  few=training_claim.EXCHANGES,
   sparse=site_methods.SPARSE,
   first=site_methods.FIRST,
   outer=OUTER,
@@ -191,7 +198,7 @@ NOTES = notes.of(
   outer_trials=site_methods.OUTER_TRIALS,
   seeds=best_rate.SEEDS,
   more=MORE_SEEDS,
-  most=site_methods.MOST,
+  most=site_methods.ALL_REDUCE_WORKERS,
   large=' and '.join(LARGE),
 )
 
@@ -206,7 +213,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   marks = dict(zip(sorted(WORKERS), 'vos', strict=True))
   colors = colormaps['tab20'].colors
   for line, (name, split) in zip(panels, places, strict=False):
-    by = margins.measure(name)
+    by = margins.score_metric(name)
     mine = [r for r in rows if (r['workload'], r['split']) == (name, split)]
     for axes, x in zip(line, keys, strict=True):
       for row in mine:
@@ -225,4 +232,4 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

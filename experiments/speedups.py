@@ -25,10 +25,10 @@ from experiments.framework import (
   notes,
   seed_statistics,
   step_times,
-  trained,
+  training_claim,
   workloads,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import ERROR, INSIDE, is_faster
 from experiments.framework.single_run import Result
 from gossipjax.config import resolve
@@ -50,7 +50,7 @@ SPEED_ERROR = f'{SPEED}{ERROR}'
 REACHING = 'those that reach the target'
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies of `fronts` but CHEAP; also more seeds on its small workloads."""
   found = fronts.studies(scale)
   found = {c: study for c, study in found.items() if c[1] != fronts.CHEAP}
@@ -74,7 +74,7 @@ def _reaching(name: str, first: dict[str, best_rate.Tuned]) -> list[str]:
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row per strategy, workload and link, with all kept seeds."""
   rows, scale = [], coverage[0]['scale']
@@ -85,19 +85,19 @@ def find(
       if c[0] == name and c[1] not in (fronts.BOTH, REACHING)
     }
     # Step seconds are measured here, so rows wait until all is trained.
-    if trained.is_complete(coverage, name):
+    if training_claim.is_complete(coverage, name):
       rows += _rows(name, mine, kept, scale)
   return claim.Finding(
     verdict(rows, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *training_claim.evidence(rows, coverage),
     tables={'coverage': coverage},
   )
 
 
 def _rows(
-  name: str, tuned: dict[str, best_rate.Tuned], kept: Kept, scale: str
+  name: str, tuned: dict[str, best_rate.Tuned], kept: ResultStore, scale: str
 ) -> claim.Rows:
   base = tuned['all_reduce']
   goal = _target(name, base.runs)
@@ -134,11 +134,15 @@ def _speed(
 
 def _target(name: str, runs: list[Result]) -> float:
   what = workloads.WORKLOADS[name]
-  end = statistics.fmean(workloads.last(run)[what.metric] for run in runs)
+  end = statistics.fmean(
+    workloads.final_record(run)[what.metric] for run in runs
+  )
   return end / TARGET if what.is_loss else end * TARGET
 
 
-def _computing_s(name: str, strategy: str, kept: Kept, scale: str) -> float:
+def _computing_s(
+  name: str, strategy: str, kept: ResultStore, scale: str
+) -> float:
   """Seconds that one worker takes for a gradient and the strategy's coding."""
   arguments = fronts.ARGUMENTS.get(strategy, {})
   config = resolve.strategy_config(strategy, **arguments)
@@ -166,7 +170,7 @@ def _seconds_to(
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges per workload whether most are no faster; tells the best per link."""
   said, counts = [], []
-  for link in figures.values(rows, 'link'):
+  for link in figures.distinct(rows, 'link'):
     mine = [row for row in rows if row['link'] == link]
     best, fast = '', sorted(_faster(mine), key=lambda row: -row[SPEED])
     for top in fast[:1]:
@@ -177,16 +181,16 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   sure = sum(is_faster(row, SPEED) is True for row in rows)
   never, edge = ([row[k] for row in rows] for k in (SECONDS, INSIDE))
   doubt = '' if rows else 'not all strategies of a workload are trained'
-  return claim.judged(
-    [_is_rare(rows, name) for name in figures.values(rows, 'workload')]
-    + trained.not_begun(rows, coverage),
+  return claim.make_verdict(
+    [_is_rare(rows, name) for name in figures.distinct(rows, 'workload')]
+    + training_claim.not_begun(rows, coverage),
     f'{len(fast)} of {len(rows)} are at least {FASTER} times as fast, {sure} '
     f'surely ({", ".join(counts)}); {never.count(None)} miss the target',
     f'{"; ".join(said) or "No strategy is trained yet"}. Of all '
     f'faster ones, {sure} are beyond the error over seeds. In '
     f'{edge.count(False)} pairs the best learning rate is at the edge of those '
     'tried.',
-    trained.doubt(coverage) or doubt,
+    training_claim.doubt(coverage) or doubt,
   )
 
 
@@ -215,7 +219,7 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   del coverage
   found = Figure(figsize=(7, 4), layout='constrained')
   axes = found.subplots()
-  for link in figures.values(rows, 'link'):
+  for link in figures.distinct(rows, 'link'):
     mine = [row for row in rows if row['link'] == link]
     speeds = sorted((row[SPEED] or 0 for row in mine), reverse=True)
     share = [100 * (i + 1) / len(mine) for i in range(len(mine))]
@@ -228,4 +232,4 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

@@ -19,10 +19,10 @@ from experiments.framework import (
   notes,
   seed_statistics,
   study,
-  trained,
+  training_claim,
   virtual_time,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import ERROR, known
 from experiments.framework.single_run import Result
 from experiments.framework.virtual_time import TARGET
@@ -42,27 +42,31 @@ CLUSTER = {
   'timeout_s': 60.0,
   **virtual_time.link(0.14 * STEP_S),
 }
-WEATHER = {
-  'calm': {},
+SCENARIOS = {
+  'baseline': {},
   'slow': {'stragglers': (0,), 'sleep_s': 0.3},
   'lost': {'failures': ((0, 1.0),)},
 }
 BACKUP = 'backup, first 15'
-FREE, WAITS = virtual_time.ASYNCHRONOUS, virtual_time.WAITS
+ASYNCHRONOUS, SYNCHRONOUS = virtual_time.ASYNCHRONOUS, virtual_time.SYNCHRONOUS
 METHODS = {
-  'all-reduce': ('all_reduce', WAITS, {}),
-  'pull-gossip': ('pull_gossip', FREE, {}),
-  BACKUP: ('all_reduce', {**WAITS, 'first': P - 1}, {}),
-  'server': ('parameter_server', FREE, {}),
-  'EASGD': ('elastic', FREE, {}),
-  'AD-PSGD': ('pairwise_gossip', FREE, {}),
-  'top-k': ('topk', WAITS, {}),
-  'gTop-k': ('gtopk', WAITS, {'density': 0.01}),
-  'local SGD, 8': ('local_sgd', WAITS, {}),
-  'async local SGD, 8': ('local_sgd', FREE, {}),
-  'push-gossip': ('push_gossip', FREE, {}),
-  'GoSGD': ('push_sum', FREE, {'topology': 'complete'}),
-  'adaptive gossip': ('adaptive_gossip', FREE, {'topology': 'complete'}),
+  'all-reduce': ('all_reduce', SYNCHRONOUS, {}),
+  'pull-gossip': ('pull_gossip', ASYNCHRONOUS, {}),
+  BACKUP: ('all_reduce', {**SYNCHRONOUS, 'first': P - 1}, {}),
+  'server': ('parameter_server', ASYNCHRONOUS, {}),
+  'EASGD': ('elastic', ASYNCHRONOUS, {}),
+  'AD-PSGD': ('pairwise_gossip', ASYNCHRONOUS, {}),
+  'top-k': ('topk', SYNCHRONOUS, {}),
+  'gTop-k': ('gtopk', SYNCHRONOUS, {'density': 0.01}),
+  'local SGD, 8': ('local_sgd', SYNCHRONOUS, {}),
+  'async local SGD, 8': ('local_sgd', ASYNCHRONOUS, {}),
+  'push-gossip': ('push_gossip', ASYNCHRONOUS, {}),
+  'GoSGD': ('push_sum', ASYNCHRONOUS, {'topology': 'complete'}),
+  'adaptive gossip': (
+    'adaptive_gossip',
+    ASYNCHRONOUS,
+    {'topology': 'complete'},
+  ),
 }
 # These sum all workers' updates.
 SUMS = ('server', 'async local SGD, 8')
@@ -76,19 +80,19 @@ BARS = 'worker 0 is slow', 'worker 0 is lost'
 STOPPED = 'seconds at which a lost worker stops it'
 
 
-class Weathers(NamedTuple):
-  """Runs of a method in every weather, at the rate that is best when calm.
+class ScenarioRuns(NamedTuple):
+  """Runs of a method in every scenario, at the rate that is best when baseline.
 
   Attributes:
-    calm: its tuning, without slow or lost workers.
-    runs: by weather, one for each seed.
+    baseline: its tuning, without slow or lost workers.
+    runs: by scenario, one for each seed.
   """
 
-  calm: best_rate.Tuned
+  baseline: best_rate.Tuned
   runs: dict[str, list[Result]]
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by method; those of the claim come first."""
   names = list(METHODS)[: 2 if scale == 'quick' else None]
   return {('fashion', name): partial(_study, name, scale) for name in names}
@@ -97,28 +101,30 @@ def studies(scale: str) -> trained.Studies:
 def _study(name: str, scale: str) -> study.Study:
   strategy, how, given = METHODS[name]
   rate = RATE / P if name in SUMS else RATE
-  config = lambda weather: virtual_time.config(
-    strategy, P, scale, {**CLUSTER, **how, **WEATHER[weather]}, rate, **given
+  config = lambda scenario: virtual_time.config(
+    strategy, P, scale, {**CLUSTER, **how, **SCENARIOS[scenario]}, rate, **given
   )
-  calm = yield from virtual_time.tuned(config('calm'), scale)
-  runs = {'calm': calm.runs}
-  for weather in ('slow', 'lost') if calm.runs else ():
-    runs[weather] = yield [
-      study.Ask(
+  baseline = yield from virtual_time.tuned(config('baseline'), scale)
+  runs = {'baseline': baseline.runs}
+  for scenario in ('slow', 'lost') if baseline.runs else ():
+    runs[scenario] = yield [
+      study.RunRequest(
         virtual_time.WORKLOAD,
-        best_rate.seeded(config(weather), calm.rate, seed),
+        best_rate.seeded(config(scenario), baseline.rate, seed),
       )
-      for seed in range(len(calm.runs))
+      for seed in range(len(baseline.runs))
     ]
-  return Weathers(calm, runs)
+  return ScenarioRuns(baseline, runs)
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row for each method."""
   del kept
-  rows = [_row(cell[1], found[cell]) for cell in found if found[cell].calm.rate]
+  rows = [
+    _row(cell[1], found[cell]) for cell in found if found[cell].baseline.rate
+  ]
   return claim.Finding(
     verdict(rows, coverage),
     rows,
@@ -138,22 +144,22 @@ NOTES = notes.of(
 )
 
 
-def _row(name: str, weathers: Weathers) -> dict[str, Any]:
-  runs = weathers.runs
+def _row(name: str, scenario_runs: ScenarioRuns) -> dict[str, Any]:
+  runs = scenario_runs.runs
   stops = [
     r['records'][-1]['virtual_s']
     for r in runs['lost']
     if r['records'][-1].get('lost_worker') is not None
   ]
-  row = {'method': name, 'seeds': len(runs['calm'])}
-  row |= virtual_time.at_best(weathers.calm)
+  row = {'method': name, 'seeds': len(runs['baseline'])}
+  row |= virtual_time.best_rate_columns(scenario_runs.baseline)
   for number, (what, *keys) in zip(
     (_step_s, virtual_time.to_target), KEYS, strict=True
   ):
-    calm, *others = ([*map(number, seeds)] for seeds in runs.values())
-    row[what] = claim.mean(calm)
+    baseline, *others = ([*map(number, seeds)] for seeds in runs.values())
+    row[what] = claim.mean(baseline)
     for key, each in zip(keys, others, strict=True):
-      row[key], row[f'{key}{ERROR}'] = seed_statistics.ratio(each, calm)
+      row[key], row[f'{key}{ERROR}'] = seed_statistics.ratio(each, baseline)
   if stops:
     row[LOST] = row[f'{LOST}{ERROR}'] = None
   return row | {STOPPED: claim.mean(stops) if stops else None}
@@ -178,13 +184,13 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   lost worker stops every waiting method, but not this one.
   """
   those = lambda how: [r for r in rows if METHODS[r['method']][1] is how]
-  waits, free = those(WAITS), those(FREE)
+  waits, free = those(SYNCHRONOUS), those(ASYNCHRONOUS)
   stop, lost = ([r for r in of if r[STOPPED]] for of in (waits, free))
   every = [how for _, how, *_ in METHODS.values()]
 
   def case(row):
     steady, *slowed = map(_is_steady, (row, *waits))
-    if None in (steady, *slowed) or len(waits) < every.count(WAITS):
+    if None in (steady, *slowed) or len(waits) < every.count(SYNCHRONOUS):
       return None
     return steady and not any(slowed) and row not in lost and stop == waits
 
@@ -192,8 +198,8 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   (slow, steady), (later, as_soon) = of(SLOW), of(SLOW_TARGET)
   arrive = sum(known(row[SLOW_TARGET]) for row in free)
   stopped = f'{len(stop)} of {len(waits)}', f'{len(lost)} of {len(free)}'
-  missing = every.count(FREE) - len(free)
-  return claim.judged(
+  missing = every.count(ASYNCHRONOUS) - len(free)
+  return claim.make_verdict(
     [*map(case, free)] + [claim.UNTRAINED] * missing,
     f'a slow worker makes a step {slow} times as long for methods that wait '
     f'for all, {steady} for nobody; a lost one stops {" and ".join(stopped)}',
@@ -203,7 +209,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     f'long ({arrive} of the {len(free)} that wait for nobody get there). A '
     f'lost worker stops {stopped[0]} methods that wait for all, {stopped[1]} '
     'that wait for nobody.',
-    trained.doubt(coverage),
+    training_claim.doubt(coverage),
   )
 
 
@@ -225,4 +231,4 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

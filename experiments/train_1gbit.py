@@ -25,9 +25,9 @@ from experiments.framework import (
   notes,
   seed_statistics,
   study,
-  trained,
+  training_claim,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import ERROR
 from experiments.framework.single_run import Result
 from experiments.testbed import link_shape, processes
@@ -61,7 +61,7 @@ FASTER = 1.1  # Times as fast as all-reduce.
 TIMED = ('--config.steps=60', '--config.log_every=20', '--config.eval_every=0')
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Returns a study for each strategy on WORKLOAD."""
   names = list(METHODS)[: 2 if scale == 'quick' else None]
   return {(WORKLOAD, name): partial(_study, name, scale) for name in names}
@@ -69,24 +69,24 @@ def studies(scale: str) -> trained.Studies:
 
 def _study(name: str, scale: str) -> study.Study:
   strategy = resolve.strategy_config(name, **METHODS[name])
-  return best_rate.method(WORKLOAD, WORKERS, scale, strategy)
+  return best_rate.tune_strategy(WORKLOAD, WORKERS, scale, strategy)
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row per strategy and rate; times links once all are trained."""
   rows = []
-  if trained.is_complete(coverage, WORKLOAD):
+  if training_claim.is_complete(coverage, WORKLOAD):
     for rate in RATES:
       key = {'rate': rate, 'workers': WORKERS, 'words': TIMED}
-      timed = kept.once('link_seconds', key, partial(measure, rate))
+      timed = kept.get_or_compute('link_seconds', key, partial(measure, rate))
       rows += [_row(rate, c[1], found[c], timed[c[1]]) for c in found]
   return claim.Finding(
     verdict(rows, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *training_claim.evidence(rows, coverage),
     tables={'coverage': coverage},
   )
 
@@ -94,9 +94,9 @@ def find(
 def measure(rate: str) -> dict[str, dict[str, float]]:
   """Measures seconds and bytes per step of each strategy in namespaces."""
   with tempfile.TemporaryDirectory() as folder:
-    code = processes.trained(
+    code = processes.train(
       WORKERS,
-      link_shape.shape(rate),
+      link_shape.parse(rate),
       [
         '--config=configs/fashion_links.py',
         f'--workdir={folder}/run',
@@ -153,7 +153,7 @@ def steps_to(run: Result) -> float | None:
 def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges each rate: the fastest must send less and beat all-reduce by 1.1."""
   text, cases, never = [], [], set()
-  for rate in figures.values(rows, 'rate'):
+  for rate in figures.distinct(rows, 'rate'):
     here = [row for row in rows if row['rate'] == rate]
     mine = [row for row in here if row[SECONDS]]
     never |= {row['strategy'] for row in here if not row[SECONDS]}
@@ -180,7 +180,7 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   ours = f'against all_reduce: {said}'
   late = f' Not at the target: {", ".join(sorted(never))}.' if never else ''
   whole = f'To {TARGET:.2f} held out, {ours}.{late}'
-  return claim.judged(cases, ours, whole, trained.doubt(coverage))
+  return claim.make_verdict(cases, ours, whole, training_claim.doubt(coverage))
 
 
 def _is_as_fast(row: dict[str, Any], best: dict[str, Any]) -> bool:
@@ -203,7 +203,7 @@ NOTES = notes.of(
 def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
   """Seconds to the target of each strategy, a panel per rate."""
   del coverage
-  rates = figures.values(rows, 'rate')
+  rates = figures.distinct(rows, 'rate')
   found = Figure(figsize=(9, 3.5), layout='constrained')
   panels = found.subplots(1, len(rates), squeeze=False)[0]
   for axes, rate in zip(panels, rates, strict=True):
@@ -220,4 +220,4 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

@@ -26,10 +26,10 @@ from experiments.framework import (
   points,
   seed_statistics,
   study,
-  trained,
+  training_claim,
 )
-from experiments.framework.kept import Kept
 from experiments.framework.probe import Probe
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import ACCURACY, PATH
 from gossipjax.compressors import sparse
 from gossipjax.config import resolve
@@ -93,7 +93,7 @@ def strategy(name: str) -> ConfigDict:
   )
 
 
-def studies(scale: str) -> trained.Studies:
+def studies(scale: str) -> training_claim.Studies:
   """Studies by workload, P and metric; the most telling come first."""
   quick = scale == 'quick'
   first, *others = METRICS
@@ -111,11 +111,11 @@ def studies(scale: str) -> trained.Studies:
 
 def _study(name: str, workers: int, metric: str, scale: str) -> study.Study:
   probe = '' if metric == GATHERED else PROBE
-  return best_rate.method(name, workers, scale, strategy(metric), probe)
+  return best_rate.tune_strategy(name, workers, scale, strategy(metric), probe)
 
 
 def find(
-  found: trained.Results, coverage: claim.Rows, kept: Kept
+  found: training_claim.Results, coverage: claim.Rows, kept: ResultStore
 ) -> claim.Finding:
   """Builds a row for each metric, compared with top-k's all-gather."""
   del kept
@@ -124,12 +124,12 @@ def find(
     verdict(rows, coverage),
     rows,
     NOTES,
-    *trained.evidence(rows, coverage),
+    *training_claim.evidence(rows, coverage),
     tables={'coverage': coverage},
   )
 
 
-def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
+def _row(found: training_claim.Results, cell: tuple) -> dict[str, Any]:
   row = seed_statistics.row(seed_statistics.columns(NAMES, cell), found[cell])
   plain = found.get((*cell[:2], GATHERED))
   saved = {
@@ -141,7 +141,7 @@ def _row(found: trained.Results, cell: tuple) -> dict[str, Any]:
     {name: value for name, value in row.items() if name not in looked}
     | looked
     | saved
-    | seed_statistics.against(found[cell], plain, 'top-k')
+    | seed_statistics.points_over(found[cell], plain, 'top-k')
   )
 
 
@@ -154,17 +154,17 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
   """Judges for which metrics, P and workloads the target is met."""
   mine = [row for row in rows if row['metric'] in JUDGED]
   sure = claim.decided(mine, _meets)
-  good = figures.values([row for row in mine if _meets(row)], 'metric')
+  good = figures.distinct([row for row in mine if _meets(row)], 'metric')
   each = '; '.join(
     f'{row["metric"]} with {row["workers"]} workers on {row["workload"]} '
     f'{row[SAVED]:.0f} and {row[OF_SERVER]:.0f} %, '
-    f'{seed_statistics.over(row, "top-k")}'
+    f'{seed_statistics.format_points_over(row, "top-k")}'
     for row in mine
     if None not in (row[SAVED], row[OF_SERVER])
   )
-  return claim.judged(
+  return claim.make_verdict(
     [_meets(row) for row in mine]
-    + trained.unfinished(studies, mine, coverage, NAMES, JUDGED),
+    + training_claim.unfinished(studies, mine, coverage, NAMES, JUDGED),
     f'fewer bytes on the busiest link than the all-gather by '
     f'{claim.span(sure, SAVED, ".0f")} %, than the server alone by '
     f'{claim.span(sure, OF_SERVER, ".0f")} %, at '
@@ -174,12 +174,12 @@ def verdict(rows: claim.Rows, coverage: claim.Rows) -> claim.Verdict:
     f"top-k's all-gather and than the same server without a metric, at an "
     f'accuracy within {WITHIN} points of top-k. Fewer by, and points gained: '
     f'{each}.',
-    trained.doubt(coverage),
+    training_claim.doubt(coverage),
   )
 
 
 def _meets(row: dict[str, Any]) -> bool | None:
-  as_good = seed_statistics.gains(row, 'top-k', -WITHIN)
+  as_good = seed_statistics.gain_at_least(row, 'top-k', -WITHIN)
   saved = row[SAVED], row[OF_SERVER]
   if any(known is not None and known < FEWER for known in saved):
     return False
@@ -197,4 +197,4 @@ def figure(rows: claim.Rows, coverage: claim.Rows) -> Figure:
 
 
 if __name__ == '__main__':
-  trained.run(CLAIM, studies, find, figure)
+  training_claim.run(CLAIM, studies, find, figure)

@@ -19,7 +19,7 @@ from absl import flags
 from matplotlib.figure import Figure
 
 from experiments.framework import claim, figures, notes
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.testbed import link_shape
 from experiments.testbed.utilisation import (
   EVERY,
@@ -51,7 +51,7 @@ RATIO = 'modelled over measured'
 
 def measure(quick: bool, folder: pathlib.Path) -> claim.Finding:
   """Measures all methods, rates and numbers of workers; quick, one of each."""
-  kept = Kept(folder if quick else pathlib.Path('runs/claims'))
+  kept = ResultStore(folder if quick else pathlib.Path('runs/claims'))
   cells = list(itertools.product(WORKERS, RATES, METHODS))
   until, rows = time.monotonic() + 60 * WITHIN.value, []
   for workers, rate, name in cells[: 1 if quick else None]:
@@ -84,7 +84,7 @@ def verdict(rows: claim.Rows, bandwidth: claim.Rows) -> claim.Verdict:
     if is_near is False
   ]
   told = f' Further off are {", ".join(far)}.' if far else ''
-  return claim.judged(
+  return claim.make_verdict(
     near,
     ours,
     f'Over {len(sure)} methods, rates and numbers of workers {ours} (goal: '
@@ -108,15 +108,15 @@ NOTES = notes.of(
 def figure(rows: claim.Rows, bandwidth: claim.Rows) -> Figure:
   """Shares of computing by rate, for each number of workers."""
   del bandwidth
-  counts = figures.values(rows, 'workers')
+  counts = figures.distinct(rows, 'workers')
   found = Figure(figsize=(4 * len(counts) + 3, 4), layout='constrained')
   for axes, workers in zip(
     found.subplots(1, len(counts), squeeze=False)[0], counts, strict=True
   ):
-    for i, name in enumerate(figures.values(rows, 'method')):
+    for i, name in enumerate(figures.distinct(rows, 'method')):
       mine = [r for r in rows if (r['workers'], r['method']) == (workers, name)]
       rates = [
-        8e-6 * (link_shape.shape(r['link rate']).bytes_per_s or 0) for r in mine
+        8e-6 * (link_shape.parse(r['link rate']).bytes_per_s or 0) for r in mine
       ]
       for column, form in ((MEASURED, 'o-'), (MODELLED, ':')):
         axes.plot(

@@ -26,10 +26,10 @@ SHARED = ('laws', 'compiled')
 WITHOUT_GPU = ('compiled',)
 # Least minutes of a part, if twice as many are left: with fewer it would never
 # begin its longest measure, see `Measure.least_s`.
-LEAST = {'laws': 4.0}
-MOST = 8  # Processes of a part: each takes 0.5 GB of a GPU.
-OVER = 3  # Exit code of a call that its time limit ended.
-GRACE = 15  # Seconds after its time within which a part has to end.
+MIN_MINUTES = {'laws': 4.0}
+MAX_PROCESSES = 8  # Processes of a part: each takes 0.5 GB of a GPU.
+TIMED_OUT = 3  # Exit code of a call that its time limit ended.
+GRACE_S = 15  # Seconds after its time within which a part has to end.
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -72,7 +72,7 @@ def main() -> None:
     elif given.here is not None:
       _make(given.parts[0], given)
     else:
-      signal.signal(signal.SIGTERM, lambda *_: sys.exit(OVER))
+      signal.signal(signal.SIGTERM, lambda *_: sys.exit(TIMED_OUT))
       _each_in_processes(given)
   except UserError as error:
     if given and given.here:  # The first of several processes reports it.
@@ -120,7 +120,7 @@ def _each_in_processes(given: argparse.Namespace) -> None:
 def _share(part: str, left: float, parts: int) -> float:
   """Returns the next part's minutes: an even share of those left, or its least
   if that is more, and at most half of those left."""
-  least = LEAST.get(part, 0.0)
+  least = MIN_MINUTES.get(part, 0.0)
   return max(left / parts, least if least <= left / 2 else 0.0)
 
 
@@ -133,7 +133,7 @@ def _in_processes(
   command = [sys.executable, '-m', 'benchmarks.accelerator', *words]
   numbers = range(_processes(part, given))
   return children.run(
-    [[*command, f'--here={n}'] for n in numbers], left + GRACE
+    [[*command, f'--here={n}'] for n in numbers], left + GRACE_S
   )
 
 
@@ -142,7 +142,7 @@ def _processes(part: str, given: argparse.Namespace) -> int:
   others are for tests that a process starts."""
   if part not in SHARED:
     return 1
-  few = 1 if given.rehearse else min(MOST, (os.cpu_count() or 1) // 2)
+  few = 1 if given.rehearse else min(MAX_PROCESSES, (os.cpu_count() or 1) // 2)
   return given.processes or max(1, few)
 
 
@@ -185,7 +185,7 @@ def _make(part: str, given: argparse.Namespace) -> None:
 def _end() -> None:
   """Ends the process in the middle of a measure; what was made is kept."""
   print('Time is up; the same command continues.', flush=True)
-  children.end_mine(OVER)
+  children.end_mine(TIMED_OUT)
 
 
 if __name__ == '__main__':

@@ -26,12 +26,12 @@ from gossipjax.collectives import WORKERS
 from gossipjax.config import resolve
 from gossipjax.local_step import make_worker, probe
 
-MANY = eight_gpus.MANY  # Workers, a device each.
-CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
+NUM_GPUS = eight_gpus.NUM_GPUS  # Workers, a device each.
+COMMON_PERIOD = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
 SHAPES = {'bias': (37,), 'dense': (60, 50)}
 LARGE = 1e3  # Gradients that make every trigger fire.
 DTYPES = ('float32', 'bfloat16')
-BESIDE = (
+OVERLAP_STRATEGIES = (
   'all_reduce',
   'delayed_all_reduce',
   'gossip',
@@ -63,7 +63,7 @@ def measures(small: bool) -> Iterator[Measure]:
       lambda left, name=name, dtype=dtype: _bytes(name, dtype, small),
     )
   for options in ('default',) if small else OPTIONS:
-    for name in BESIDE[: 1 if small else None]:
+    for name in OVERLAP_STRATEGIES[: 1 if small else None]:
       yield Measure(
         {'strategy': name, 'hidden with': options},
         lambda left, name=name, options=options: _hidden(name, options, small),
@@ -105,7 +105,7 @@ def _bytes(name: str, dtype: str, small: bool) -> dict[str, Any]:
   """Compares the ledger of one update, run here, with the compiled program."""
   strategy = resolve.strategy(resolve.strategy_config(name))
   init, update = make_worker(strategy, probe(strategy, 1.0))
-  at = lambda worker, grads: update(worker, grads, jnp.int32(CENTURY - 1))
+  at = lambda worker, grads: update(worker, grads, jnp.int32(COMMON_PERIOD - 1))
   params, grads = _drawn(0, 1.0, dtype), _drawn(1, LARGE, dtype)
   worker = executors.on_one_device(init)(params)
   _, sent = executors.on_one_device(at)(worker, grads)
@@ -113,7 +113,7 @@ def _bytes(name: str, dtype: str, small: bool) -> dict[str, Any]:
     eight_gpus.devices(small), at, (worker, grads), {}
   )
   ways = [(path,) for path in control_paths(program, source)]
-  row = comparison.compare(CENTURY - 1, ways, jax.device_get(sent))
+  row = comparison.compare(COMMON_PERIOD - 1, ways, jax.device_get(sent))
   worst = comparison.worst(row)
   return {
     'holds': comparison.holds(row),
@@ -130,7 +130,7 @@ def _drawn(seed: int, scale: float, dtype: str) -> Tree:
   """Random numbers for each worker."""
   random = np.random.default_rng(seed)
   return {
-    key: jnp.asarray(scale * random.standard_normal((MANY, *shape)), dtype)
+    key: jnp.asarray(scale * random.standard_normal((NUM_GPUS, *shape)), dtype)
     for key, shape in SHAPES.items()
   }
 
@@ -143,12 +143,12 @@ def _hidden(name: str, options: str, small: bool) -> dict[str, Any]:
 
   def step(worker, batch):
     loss, grads = jax.value_and_grad(given.loss)(worker.params, batch)
-    return update(worker, grads, jnp.int32(CENTURY - 1))[0], loss
+    return update(worker, grads, jnp.int32(COMMON_PERIOD - 1))[0], loss
 
   begin = executors.on_one_device(lambda x: init(given.init(jax.random.key(x))))
-  worker = jax.eval_shape(begin, jax.ShapeDtypeStruct((MANY,), 'i4'))
+  worker = jax.eval_shape(begin, jax.ShapeDtypeStruct((NUM_GPUS,), 'i4'))
   cut = lambda x: jax.ShapeDtypeStruct(
-    (MANY, len(x) // MANY, *x.shape[1:]), x.dtype
+    (NUM_GPUS, len(x) // NUM_GPUS, *x.shape[1:]), x.dtype
   )
   batch = jax.tree.map(cut, given.batch)
   program, _ = compile_for(

@@ -13,7 +13,7 @@ from jax.experimental import topologies
 
 from gossipjax.errors import UserError
 
-MANY = 8
+NUM_GPUS = 8
 TARGET = pathlib.Path(__file__).with_name('h100.pbtxt')
 
 
@@ -24,10 +24,12 @@ def devices(small: bool) -> list[jax.Device]:
     UserError: JAX is installed without CUDA.
   """
   if small:
-    return jax.devices()[:MANY]
+    return jax.devices()[:NUM_GPUS]
   try:
     found = topologies.get_topology_desc(
-      platform='cuda', topology=f'1x1x{MANY}', target_config=TARGET.read_text()
+      platform='cuda',
+      topology=f'1x1x{NUM_GPUS}',
+      target_config=TARGET.read_text(),
     )
   except NotImplementedError as error:
     raise UserError(

@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 KINDS = (*audit_test.KINDS, 'ok_topk', 'qsgd')
 # Files of tests -> processes of pytest; compiling takes most of the time.
 LAWS = {'tests/laws/contract_test.py': 8, 'tests/laws/executors_test.py': 2}
-TOLD = 10, 800  # Last lines and characters that are kept of a failure.
+TAIL_LIMITS = 10, 800  # Last lines and characters that are kept of a failure.
 # Guessed time of a file of tests, whose results are lost if it is cut off.
 LEAST_S = 180.0
 
@@ -90,7 +90,7 @@ def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
   few = ['-n', '0', '-k', 'any_number_of_workers or less_than_one']
   with tempfile.TemporaryDirectory() as folder:
     report, said = pathlib.Path(folder, 'xml'), pathlib.Path(folder, 'said')
-    with said.open('w') as out, cut_off_tells(said):
+    with said.open('w') as out, explain_timeout(said):
       subprocess.run(
         [
           *(sys.executable, '-m', 'pytest', '-v', '-p', 'no:cacheprovider'),
@@ -111,7 +111,7 @@ def _pytest(file: str, small: bool, left: float) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def cut_off_tells(said: pathlib.Path) -> Iterator[None]:
+def explain_timeout(said: pathlib.Path) -> Iterator[None]:
   """Adds to a timeout what the tests had found, according to their output."""
   try:
     yield
@@ -148,7 +148,7 @@ def of_report(report: pathlib.Path) -> dict[str, Any]:
 
 def last_lines(text: str) -> str:
   """The end of a text."""
-  lines, characters = TOLD
+  lines, characters = TAIL_LIMITS
   return '\n'.join(text.strip().splitlines()[-lines:])[-characters:]
 
 

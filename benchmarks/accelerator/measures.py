@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from experiments.framework.kept import Kept, claimed, digest
+from experiments.framework.result_store import ResultStore, digest, locked
 from gossipjax.results import workdir
 
 BEGUN, FAILED = 'begun.jsonl', 'failed.jsonl'
@@ -59,7 +59,7 @@ def make_missing(
     measures: all of them.
     clock: no measure begins when its time is over.
   """
-  kept, begun = Kept(folder), _begun(folder)
+  kept, begun = ResultStore(folder), _begun(folder)
   missing = [m for m in measures if kept.find(part, m.key) is None]
   missing.sort(key=lambda m: begun[digest(m.key)])
   reasons = collections.deque(maxlen=ALIKE)
@@ -73,7 +73,7 @@ def make_missing(
         f'it takes up to {measure.least_s / 60:g} minutes'
       )
       continue
-    with claimed(measure.key, folder / LOCK) as mine:
+    with locked(measure.key, folder / LOCK) as mine:
       one = digest(measure.key)
       tried = _begun(folder)[one] > begun[one]
       if not mine or tried or kept.find(part, measure.key):
@@ -84,7 +84,11 @@ def make_missing(
 
 
 def _make(
-  folder: pathlib.Path, part: str, measure: Measure, kept: Kept, clock: Clock
+  folder: pathlib.Path,
+  part: str,
+  measure: Measure,
+  kept: ResultStore,
+  clock: Clock,
 ) -> tuple[str, str]:
   """Makes a measure; returns a line about it, and why it failed or ''."""
   note = {'part': part, 'digest': digest(measure.key), 'key': measure.key}
@@ -107,7 +111,7 @@ def _make(
 
 def failures(folder: pathlib.Path) -> list[dict[str, Any]]:
   """The last failure of each measure that was never made."""
-  kept = Kept(folder)
+  kept = ResultStore(folder)
   last = {digest(line['key']): line for line in _lines(folder / FAILED)}
   return [
     line
@@ -119,7 +123,7 @@ def failures(folder: pathlib.Path) -> list[dict[str, Any]]:
 def cut_off(folder: pathlib.Path) -> list[dict[str, Any]]:
   """Returns part and key of each measure that was begun, but neither made nor
   failed: the time was over, or its process crashed."""
-  kept = Kept(folder)
+  kept = ResultStore(folder)
   told = {digest(line['key']) for line in _lines(folder / FAILED)}
   begun = {line['digest']: line for line in _lines(folder / BEGUN)}
   return [

@@ -8,7 +8,7 @@ from typing import Any
 import tabulate
 
 from benchmarks.accelerator import measures, training
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from gossipjax.errors import UserError
 
 
@@ -21,7 +21,7 @@ def of_folder(folder: pathlib.Path, parts: dict[str, ModuleType]) -> str:
   """
   found = []
   for name, module in parts.items():
-    lines = [*Kept(folder).lines(name).values()]
+    lines = [*ResultStore(folder).lines(name).values()]
     rows = _trained(folder) if module is training else module.rows(lines)
     if rows:
       table = tabulate.tabulate(rows, headers='keys', tablefmt='github')

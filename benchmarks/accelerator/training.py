@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.accelerator.measures import Clock
 from experiments import fronts, queue
 from experiments.framework import best_rate, gates, study, workloads
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 
 RUNS = 'runs'  # In the folder of the results.
 SMALL = ('shakespeare', 'fashion')  # Data sets of 1 and 30 MB; CIFAR-10: 170.
@@ -45,8 +45,8 @@ def jobs(scale: str) -> Iterator[queue.Job]:
         )
 
 
-def that_train(
-  found: Iterator[queue.Job], kept: Kept, scale: str
+def with_data(
+  found: Iterator[queue.Job], kept: ResultStore, scale: str
 ) -> Iterator[queue.Job]:
   """Leaves out workloads whose gate made no run, as their data are missing.
 
@@ -54,15 +54,15 @@ def that_train(
   """
   for job in found:
     gate = gates.of_all_reduce(job.cell[0], scale)
-    if job.claim == 'gate' or study.follow(gate, kept).made:
+    if job.claim == 'gate' or study.replay(gate, kept).made:
       yield job
 
 
-class Told(Kept):
-  """Kept results, each of which is printed as soon as it is kept."""
+class PrintingStore(ResultStore):
+  """ResultStore results, each of which is printed as soon as it is kept."""
 
   def add(self, kind: str, key: Any, result: Any, *made: Any) -> None:
-    """See `Kept`."""
+    """See `ResultStore`."""
     super().add(kind, key, result, *made)
     config = key['config']
     print(
@@ -89,17 +89,17 @@ def make_missing(
   folder: pathlib.Path, small: bool, clock: Clock
 ) -> Iterator[str]:
   """Makes the missing trainings; yields a line about them."""
-  scale, kept = 'quick' if small else 'gpu', Told(folder / RUNS)
-  wanted = that_train(jobs(scale), kept, scale)
+  scale, kept = 'quick' if small else 'gpu', PrintingStore(folder / RUNS)
+  wanted = with_data(jobs(scale), kept, scale)
   made = queue.work(wanted, kept, clock.left() / 60)
   yield f'training: {made} runs made'
 
 
 def rows(folder: pathlib.Path, small: bool) -> list[dict[str, Any]]:
   """A row for each study that has begun: its score with all seeds."""
-  kept, found = Kept(folder / RUNS), []
+  kept, found = ResultStore(folder / RUNS), []
   for job in jobs('quick' if small else 'gpu'):
-    far = study.follow(job.begin(), kept)
+    far = study.replay(job.begin(), kept)
     if not far.made:
       continue
     tuned = far.found

@@ -8,7 +8,7 @@ results_page       RESULTS.md, README's tables, the runs that advise knows
 known_runs_file    known_runs.csv of the package: the runs that advise knows
 figures            drawing functions that the figures of claims share
 points             plots of points, in lines or with names beside them
-kept               results that are computed once and kept as lines of JSON
+result_store       results that are computed once and kept as lines of JSON
 numerics           versions of the numerical code, part of a kept run's key
 single_run         one training run of a claim: its key, and how it is made
 own_process        a training run in a process of its own
@@ -19,13 +19,13 @@ tried_rates        the learning rates that are tried, and which is best
 matched            the argument at which a method sends given bytes
 trigger_searches   triggers of gossip, each tuned to send the same bytes
 gates              whether all-reduce reaches the score a workload requires
-trained            the command of a claim that rests on trainings
+training_claim     the command of a claim that rests on trainings
 period_bills       traffic per parameter of one period of methods
 probe              measurements inside an aggregator, while a run trains
 virtual_time       trainings in virtual time, judged by seconds to a target
 real_time          processes that sleep as a trace says, and their prediction
 other_load         the share of the cores that other programs use
-waiting_process    one process of a real_time training that waits for the others
+synchronous_process  one process of a synchronous training of real_time
 gloo               connects the processes of a measurement
 workload           the class of workloads: task, network, schedule, gate
 workloads          the tasks and networks that claims are tried on

@@ -15,8 +15,8 @@ from experiments.framework.advice_trainings import (
   rounds,
   to_target,
 )
-from experiments.framework.kept import Kept
-from experiments.framework.regret import Case
+from experiments.framework.regret import AdviceCase
+from experiments.framework.result_store import ResultStore
 from experiments.framework.single_run import Result
 from gossipjax.advice import choice, known_file, known_runs, risk
 from gossipjax.advice.halving import Pilot, halving
@@ -32,11 +32,11 @@ PILOTS = 'pilots'  # In place of a strategy's name in a cell.
 def cases(
   name: str,
   tuned: Mapping[str, Any],
-  kept: Kept,
+  kept: ResultStore,
   links: Sequence[str],
   seen: Collection[str],
   share: float = SHARE,
-) -> list[Case]:
+) -> list[AdviceCase]:
   """Returns a case of a workload for each link.
 
   Args:
@@ -69,7 +69,7 @@ def cases(
       zip(RULES, (told[share], DENSE, 'gossip', fastest), strict=True)
     )
     found.append(
-      Case(
+      AdviceCase(
         {'workload': name, 'link': link},
         to_target(curves, higher, share),
         {**picks, UNTOLD: told[SHARE]},
@@ -137,7 +137,7 @@ def _risks(name: str, tables: Collection[str], share: float) -> dict[str, Risk]:
 
 
 def by_share(
-  judged: Mapping[float, Sequence[Case]], seen: Collection[str]
+  judged: Mapping[float, Sequence[AdviceCase]], seen: Collection[str]
 ) -> list[dict[str, Any]]:
   """Returns each rule's mean regret for each target, in separate rows for the
   workloads on which the rule of `advise` was developed and for the others.

@@ -7,7 +7,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from experiments.framework import best_rate, step_times, study, workloads
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.single_run import Result
 from gossipjax.advice import pilot_config
 from gossipjax.advice.halving import Pilot, Round
@@ -35,7 +35,7 @@ def whole(
 ) -> study.Study:
   """The study of a strategy at full length, at the best of `trials` rates."""
   strategy = resolve.strategy_config(method, **METHODS[method])
-  return best_rate.method(
+  return best_rate.tune_strategy(
     name, WORKERS, scale, strategy, seeds=seeds, trials=trials
   )
 
@@ -66,7 +66,9 @@ def of_pilots(name: str, scale: str) -> study.Study:
   for steps, seeds in rounds(full):
     asked = [Pilot(c, steps, s) for c in alive for s in range(seeds)]
     runs = yield [
-      study.Ask(name, pilot_config.config_of(configs[p.candidate.name], p))
+      study.RunRequest(
+        name, pilot_config.config_of(configs[p.candidate.name], p)
+      )
       for p in asked
     ]
     found |= dict(zip(asked, runs, strict=True))
@@ -100,7 +102,7 @@ def curve(name: str, run: Result, step_s: float, link: str) -> Curve:
   )
 
 
-def own_seconds(name: str, method: str, kept: Kept) -> float:
+def own_seconds(name: str, method: str, kept: ResultStore) -> float:
   """Returns one worker's seconds of a gradient plus the strategy's coding."""
   strategy = resolve.strategy_config(method, **METHODS[method])
   return step_times.own_s(name, WORKERS, strategy, kept)

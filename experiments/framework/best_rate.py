@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ml_collections import ConfigDict
 
 from experiments.framework import tried_rates, workloads
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.single_run import Result
-from experiments.framework.study import Ask, Study, follow
+from experiments.framework.study import RunRequest, Study, replay
 from gossipjax.config import given_arguments
 
 TRIALS = 5  # Most learning rates of a method, unless a claim says more.
@@ -84,7 +84,8 @@ def tuned(
     if at_best:
       config = yield from at_best(best)
     runs = yield [
-      Ask(workload, seeded(config, best, seed), probe) for seed in range(seeds)
+      RunRequest(workload, seeded(config, best, seed), probe)
+      for seed in range(seeds)
     ]
   arguments = given_arguments.told(config.strategy)
   inside = not tried_rates.beyond(curve)
@@ -112,7 +113,7 @@ def _curve(
   return curve
 
 
-def method(
+def tune_strategy(
   workload: str,
   workers: int,
   scale: str,
@@ -154,10 +155,12 @@ def further_seeds(
   return more
 
 
-def with_all_seeds(of: Callable[[int], Study], one: Tuned, kept: Kept) -> Tuned:
+def with_all_seeds(
+  of: Callable[[int], Study], one: Tuned, kept: ResultStore
+) -> Tuned:
   """Returns a method with all seeds if their runs are kept, whichever claim
   requested them; else `one`."""
-  return follow(of(SEEDS), kept).found or one
+  return replay(of(SEEDS), kept).found or one
 
 
 def _scored(
@@ -170,7 +173,7 @@ def _scored(
   """Returns rates' mean scores on validation data; None if a seed diverged."""
   rates, found = [*rates], {}
   runs = yield [
-    Ask(workload, on_validation(config, rate, seed))
+    RunRequest(workload, on_validation(config, rate, seed))
     for rate in rates
     for seed in seeds
   ]

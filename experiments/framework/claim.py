@@ -7,13 +7,13 @@ A claim is one module of `experiments/` with
   verdict(rows, **tables) judges the rows -> Verdict
   figure(rows, **tables)  draws the rows
 
-and it ends with `claim.run(CLAIM, measure, figure)`, or with `trained.run`
-if it keeps training runs.
+and it ends with `claim.run(CLAIM, measure, figure)`, or with
+`training_claim.run` if it keeps training runs.
 
 `verdict` derives cases from the rows: a case holds (True), does not (False), is
 undecided (None: see `intervals.at_least`, `margins.is_as_good`) or not trained.
-`judged` counts the cases. A doubt (`trained.doubt`: all-reduce misses a gate,
-or no training is finished) leaves all cases undecided.
+`make_verdict` counts them. A doubt (`training_claim.doubt`: all-reduce misses a
+gate, or no training is finished) leaves all cases undecided.
 """
 
 import pathlib
@@ -115,7 +115,7 @@ class Finding(NamedTuple):
   tables: Mapping[str, Rows] = {}
 
 
-def judged(
+def make_verdict(
   cases: Sequence[Case], ours: str, sentence: str, doubt: str = ''
 ) -> Verdict:
   """Returns the verdict on cases.

@@ -12,7 +12,7 @@ from experiments.framework import seed_statistics
 from gossipjax.comparison import units
 
 
-def values(rows: Iterable[dict[str, Any]], key: str) -> list[Any]:
+def distinct(rows: Iterable[dict[str, Any]], key: str) -> list[Any]:
   """The different values of a column, in the order of the rows."""
   return list(dict.fromkeys(row[key] for row in rows))
 
@@ -41,7 +41,7 @@ def lines(
     error: column with the half length of each point's error bar; '': no bars.
   """
   rows = list(rows)
-  for i, name in enumerate(names or values(rows, by)):
+  for i, name in enumerate(names or distinct(rows, by)):
     mine = [row for row in rows if row[by] == name and row[y] is not None]
     axes.errorbar(
       [row[x] for row in mine],
@@ -85,8 +85,8 @@ def accuracies(
     panels: one for each value of the column `by`.
     name: column that decides the color.
   """
-  known = values(rows, name)
-  for axes, value in zip(panels, values(rows, by), strict=False):
+  known = distinct(rows, name)
+  for axes, value in zip(panels, distinct(rows, by), strict=False):
     for row in (row for row in rows if row[by] == value):
       axes.errorbar(
         row[x],

@@ -27,7 +27,7 @@ def on_the_front(row: Mapping[str, Any], rows: claim.Rows) -> bool:
   False if the row's loss or bytes are unknown."""
   if not known(row[LOSS]) or not known(row[PATH]):
     return False
-  column, sign, *_ = margins.measure(row['workload'])
+  column, sign, *_ = margins.score_metric(row['workload'])
   return not any(
     other[PATH] < row[PATH] and sign * other[column] > sign * row[column]
     for other in rows
@@ -83,7 +83,7 @@ def candidates(workload: str, first: Mapping[str, Tuned]) -> list[str]:
     row['strategy']: gain(row['strategy'])[f'gain over {DENSE}']
     for row in cheap(_rows(workload, first))
   }
-  least = -margins.measure(workload).margin
+  least = -margins.score_metric(workload).margin
   near = [name for name, more in gains.items() if known(more) and more >= least]
   best = sorted(near, key=lambda name: -gains[name])[:CANDIDATES]
   return [DENSE, *best] if best else []

@@ -4,7 +4,7 @@ import statistics
 from typing import NamedTuple
 
 from experiments.framework import best_rate, study, workloads
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from gossipjax.config import resolve
 
 WORKERS = 8
@@ -40,16 +40,16 @@ class Gate(NamedTuple):
 def of_all_reduce(name: str, scale: str) -> study.Study:
   """The study of all-reduce with 8 workers at its best rate."""
   dense = resolve.strategy_config('all_reduce')
-  return best_rate.method(name, WORKERS, scale, dense)
+  return best_rate.tune_strategy(name, WORKERS, scale, dense)
 
 
-def gate(name: str, kept: Kept, scale: str = 'cpu') -> Gate:
+def gate(name: str, kept: ResultStore, scale: str = 'cpu') -> Gate:
   """Checks a workload's gate with the runs that are kept so far."""
-  found = study.follow(of_all_reduce(name, scale), kept).found
+  found = study.replay(of_all_reduce(name, scale), kept).found
   if found is None:
     return Gate(name, None, False, scale)
   what = workloads.WORKLOADS[name]
-  ends = [workloads.last(run).get(what.metric) for run in found.runs]
+  ends = [workloads.final_record(run).get(what.metric) for run in found.runs]
   if not ends or None in ends:
     return Gate(name, None, False, scale)
   mean = statistics.fmean(ends)

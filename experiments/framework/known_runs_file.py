@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from experiments.framework import finding_files, workloads
-from experiments.framework.kept import Kept, once_per_seed
+from experiments.framework.result_store import ResultStore, once_per_seed
 from gossipjax.advice import known_file, known_runs
 from gossipjax.advice.known_runs import DENSE, Known
 from gossipjax.comparison import targets
@@ -28,12 +28,12 @@ OPTIMIZER = 'sgd'
 Line = Mapping[str, Any]
 
 
-def text(kept: Kept | None = None) -> str:
+def text(kept: ResultStore | None = None) -> str:
   """Returns the file's text; `kept` defaults to all committed runs."""
   found = io.StringIO()
   writer = csv.DictWriter(found, known_file.columns(), lineterminator='\n')
   writer.writeheader()
-  kept = kept or Kept()
+  kept = kept or ResultStore()
   for name in BELIEVED:
     writer.writerows(_of_comparison(name))
   for path in sorted(kept.folder.glob('*.jsonl')):

@@ -14,7 +14,7 @@ from experiments.framework.seed_statistics import ACCURACY, ERROR, LOSS
 UNIT = 'unit of the gain'
 
 
-class Measure(NamedTuple):
+class ScoreMetric(NamedTuple):
   """The score by which methods are compared.
 
   Attributes:
@@ -32,11 +32,11 @@ class Measure(NamedTuple):
   digits: int
 
 
-POINTS = Measure(ACCURACY, 1, 'points', 0.5, 2)
-NATS = Measure(LOSS, -1, 'nats', 0.02, 3)
+POINTS = ScoreMetric(ACCURACY, 1, 'points', 0.5, 2)
+NATS = ScoreMetric(LOSS, -1, 'nats', 0.02, 3)
 
 
-def measure(workload: str) -> Measure:
+def score_metric(workload: str) -> ScoreMetric:
   """Returns a workload's score, by which its rates are chosen, too."""
   return NATS if workloads.WORKLOADS[workload].is_loss else POINTS
 
@@ -50,7 +50,7 @@ def gain(
     The columns `gain over OTHER`, its standard error, and its unit; gain and
     error are None if `theirs` is None.
   """
-  by = measure(workload)
+  by = score_metric(workload)
   more, error = (
     seed_statistics.difference(mine, theirs, by.column)
     if theirs
@@ -95,7 +95,7 @@ def _gains(
 ) -> bool | None:
   """Whether the gain over another is at least `margins` times the margin."""
   column = f'gain over {other}'
-  bound = margins * measure(row['workload']).margin
+  bound = margins * score_metric(row['workload']).margin
   gain, error = row[column], row[f'{column}{ERROR}']
   return intervals.at_least(bound, gain, error, row['seeds'], tests)
 

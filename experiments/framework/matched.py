@@ -40,7 +40,7 @@ def bytes_of(
 ) -> study.Study:
   """The study of a config's bytes per step; None if the run diverged."""
   rate = config.optimizer.learning_rate
-  asked = study.Ask(workload, best_rate.on_validation(config, rate))
+  asked = study.RunRequest(workload, best_rate.on_validation(config, rate))
   (run,) = yield [asked]
   return count(run)
 
@@ -55,7 +55,9 @@ def best_value(
     configs: by value, each at the workload's own learning rate.
   """
   asks = [
-    study.Ask(workload, best_rate.on_validation(c, c.optimizer.learning_rate))
+    study.RunRequest(
+      workload, best_rate.on_validation(c, c.optimizer.learning_rate)
+    )
     for c in configs.values()
   ]
   runs = yield asks

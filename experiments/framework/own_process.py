@@ -30,7 +30,7 @@ ON_ONE_CORE_WITH = {'cnn': ('adaptive_gossip', 'gtopk', 'topk', 'union_topk')}
 # Most workers whose convolutions are computed one by one: for the CNN with 32
 # workers this takes 15 s more to compile than matrix products, and makes 1.5
 # times as many steps a second.
-MOST = 32
+MAX_CONV_WORKERS = 32
 
 
 def in_a_process(
@@ -83,7 +83,7 @@ def _child(
   threading.Thread(target=_end_with_parent, daemon=True).start()
   config = ConfigDict(given)
   config.executor = executor_of(config)
-  conv.MOST = max(conv.MOST, MOST)
+  conv.MOST = max(conv.MOST, MAX_CONV_WORKERS)
   if config.executor != 'vmap':
     executors.emulate(devices([config]))
   # Runs that differ only in their seed share compiled programs.
@@ -106,7 +106,7 @@ def executor_of(config: ConfigDict) -> str:
   """
   model = config.task.get('model')
   stacked = model in STACKED
-  if usable_cores() == 1 and config.workers <= MOST:
+  if usable_cores() == 1 and config.workers <= MAX_CONV_WORKERS:
     stacked |= model in ON_ONE_CORE
     stacked |= config.strategy.name in ON_ONE_CORE_WITH.get(model, ())
   return 'vmap' if stacked and not config.get('cluster') else config.executor

@@ -46,12 +46,12 @@ class Method(NamedTuple):
   Attributes:
     strategy: of the workers.
     period: steps after which its traffic repeats.
-    beside: steps of computation that its exchange can overlap with.
+    overlap_steps: steps of computation that its exchange can overlap with.
   """
 
   strategy: Strategy
   period: int = 1
-  beside: int = 1
+  overlap_steps: int = 1
 
 
 METHODS = {
@@ -79,12 +79,12 @@ METHODS = {
       100, LAYERS, 5, compressor=FOUR, exchange='two_shot'
     ),
     100,
-    beside=5,
+    overlap_steps=5,
   ),
   'sparse_loco, period 30': Method(sparse_loco.strategy(), 30),
   'noloco, period 50': Method(noloco.strategy(), 50),
   'decoupled_diloco, period 24': Method(
-    decoupled_diloco.strategy(fragments=LAYERS, delay=2), 24, beside=2
+    decoupled_diloco.strategy(fragments=LAYERS, delay=2), 24, overlap_steps=2
   ),
   'slowmo, period 48, local_period 48': Method(slowmo.strategy(48, 48), 48),
   'delayed_averaging, delay 1': Method(delayed_averaging.strategy()),

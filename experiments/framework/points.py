@@ -29,7 +29,7 @@ def by_workload(
     columns: column that a panel shows -> column with the half length of the
       error bars, or ''.
   """
-  workloads = figures.values(rows, 'workload') or ['']
+  workloads = figures.distinct(rows, 'workload') or ['']
   size = 1 + 4 * len(columns), 3.4 * len(workloads)
   found = Figure(figsize=size, layout='constrained')
   grid = found.subplots(
@@ -52,7 +52,7 @@ def _dots(
   by: str,
   error: str,
 ) -> None:
-  names, groups = figures.values(rows, name), figures.values(rows, by)
+  names, groups = figures.distinct(rows, name), figures.distinct(rows, by)
   for i, group in enumerate(groups):
     shift = 0.2 * (i - (len(groups) - 1) / 2)
     mine = [row for row in rows if row[by] == group and row[x] is not None]

@@ -27,7 +27,7 @@ from gossipjax.training.record import Record
 from gossipjax.training.run import resolve_run
 
 BATCH = 16
-PROCESS = 'experiments.framework.waiting_process'
+PROCESS = 'experiments.framework.synchronous_process'
 
 
 class Point(NamedTuple):
@@ -74,16 +74,16 @@ def config(
   return found
 
 
-def gradients_s(of: ConfigDict, strategy: str, count: int) -> list[float]:
+def gradients_s(config: ConfigDict, strategy: str, count: int) -> list[float]:
   """Measures the seconds of single gradients of a task, in this process.
 
   Args:
-    of: the config; its strategy does not matter.
+    config: the config; its strategy does not matter.
     strategy: any strategy that the engine can run.
     count: number of gradients; three more come first and are left out.
   """
   other = {'strategy': {'name': strategy}, 'cluster': defaults.cluster()}
-  ready = setup.of_run(resolve_run(ConfigDict(of.to_dict() | other)))
+  ready = setup.of_run(resolve_run(ConfigDict(config.to_dict() | other)))
   held, took = ready.beginning(), []
   for step in range(count + 3):
     began = time.perf_counter()
@@ -95,33 +95,33 @@ def gradients_s(of: ConfigDict, strategy: str, count: int) -> list[float]:
 
 
 def write_trace(
-  path: pathlib.Path, of: ConfigDict, mean_s: float, spread: float
+  path: pathlib.Path, config: ConfigDict, mean_s: float, spread: float
 ) -> float:
   """Writes log-normal seconds of gradients, and returns their mean.
 
   Args:
     path: of the file; it has a column per worker and a line per step, more
       lines than any worker takes steps.
-    of: the config, for its workers, steps and seed.
+    config: the config, for its workers, steps and seed.
     mean_s: seconds of a gradient.
     spread: sigma of the logarithm.
   """
-  draw = np.random.default_rng(of.seed)
+  draw = np.random.default_rng(config.seed)
   seconds = mean_s * draw.lognormal(
-    -(spread**2) / 2, spread, (4 * of.steps, of.workers)
+    -(spread**2) / 2, spread, (4 * config.steps, config.workers)
   )
   np.savetxt(path, seconds, '%.6f')
   return float(seconds.mean())
 
 
-def not_waiting(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
+def train_asynchronous(config: ConfigDict, cluster: ConfigDict) -> list[Record]:
   """Trains on the engine, whose workers do not wait; returns its records."""
-  real = ConfigDict({**of.to_dict(), 'cluster': cluster, 'engine': 'ray'})
+  real = ConfigDict({**config.to_dict(), 'cluster': cluster, 'engine': 'ray'})
   return list(engine.train(real, resolve_run(real), tell=print))
 
 
-def waiting(
-  of: ConfigDict, trace: pathlib.Path, gradient_s: float, target: float
+def train_synchronous(
+  config: ConfigDict, trace: pathlib.Path, gradient_s: float, target: float
 ) -> list[Point]:
   """Trains in processes that wait for each other in every step; returns the
   learning curve.
@@ -130,7 +130,7 @@ def waiting(
   i sleeps for the seconds in column i of the trace less those of a gradient.
 
   Args:
-    of: the config, of a strategy whose workers wait.
+    config: the config, of a strategy whose workers wait.
     trace: seconds of gradients, a line per step, a column per worker.
     gradient_s: seconds of one gradient in its own process.
     target: accuracy at which the training ends.
@@ -140,12 +140,12 @@ def waiting(
   """
   with tempfile.TemporaryDirectory() as folder:
     spec, out = pathlib.Path(folder, 'spec'), pathlib.Path(folder, 'out')
-    given = of.to_dict(), str(trace), gradient_s, target
+    given = config.to_dict(), str(trace), gradient_s, target
     spec.write_bytes(pickle.dumps(given))  # JSON would lose tuples.
     where = f'127.0.0.1:{launcher.free_port()}'
-    words = [sys.executable, '-u', '-m', PROCESS, where, str(of.workers)]
+    words = [sys.executable, '-u', '-m', PROCESS, where, str(config.workers)]
     code = launcher.run(
-      [*words, str(i), str(spec), str(out)] for i in range(of.workers)
+      [*words, str(i), str(spec), str(out)] for i in range(config.workers)
     )
     if code:
       raise UserError(f'A training ended with exit code {code}; see above.')
@@ -153,33 +153,33 @@ def waiting(
 
 
 def timed_exchange(
-  of: ConfigDict, trace: pathlib.Path, asked_s: float
+  config: ConfigDict, trace: pathlib.Path, asked_s: float
 ) -> tuple[float, float]:
   """Trains on the engine. Returns the mean seconds of an exchange, as workers
   see it, and the mean seconds of computing, sleep included, over `asked_s`,
   the mean of the trace."""
-  end = not_waiting(of, machines(trace))[-1]
-  asked = of.steps * of.workers * asked_s
+  end = train_asynchronous(config, machines(trace))[-1]
+  asked = config.steps * config.workers * asked_s
   return sum(end.transfer_s) / max(1, end.exchanges), sum(end.compute_s) / asked
 
 
-def waiting_exchange_s(
-  of: ConfigDict, trace: pathlib.Path, gradient_s: float
+def synchronous_exchange_s(
+  config: ConfigDict, trace: pathlib.Path, gradient_s: float
 ) -> float:
   """Mean seconds that a step takes beyond its slowest gradient; see `waiting`.
 
   Args:
-    of: the config, with a record at its end only.
+    config: the config, with a record at its end only.
     trace, gradient_s: see `waiting`.
   """
-  slowest = np.loadtxt(trace)[1 : of.steps].max(axis=1).mean()
-  (end,) = waiting(of, trace, gradient_s, target=2.0)
-  return max(0.0, end.seconds / of.steps - float(slowest))
+  slowest = np.loadtxt(trace)[1 : config.steps].max(axis=1).mean()
+  (end,) = train_synchronous(config, trace, gradient_s, target=2.0)
+  return max(0.0, end.seconds / config.steps - float(slowest))
 
 
-def predicted(of: ConfigDict, cluster: ConfigDict) -> list[Record]:
+def predicted(config: ConfigDict, cluster: ConfigDict) -> list[Record]:
   """Simulates the training in virtual time; returns its records."""
-  virtual = ConfigDict({**of.to_dict(), 'cluster': cluster})
+  virtual = ConfigDict({**config.to_dict(), 'cluster': cluster})
   return list(simulate.simulate(resolve_run(virtual)))
 
 

@@ -13,7 +13,7 @@ SECONDS = 'seconds to the target, seed '
 Seconds = Mapping[str, Sequence[float]]  # To the target: by strategy and seed.
 
 
-class Case(NamedTuple):
+class AdviceCase(NamedTuple):
   """A workload on a link.
 
   Attributes:
@@ -41,12 +41,12 @@ class Case(NamedTuple):
 
 def read(
   rows: claim.Rows, seconds: claim.Rows, rules: Sequence[str]
-) -> list[Case]:
+) -> list[AdviceCase]:
   """Restores cases from rows with a column 'RULE: strategy' for each rule.
 
   Args:
     rows: rows that also have the columns of CELL.
-    seconds: the rows of `Case.table` of these cases.
+    seconds: the rows of `AdviceCase.table` of these cases.
     rules: names of the rules.
   """
   found = []
@@ -56,7 +56,7 @@ def read(
     told = lambda s: [v for key, v in s.items() if key.startswith(SECONDS)]
     of = lambda s: [second for second in told(s) if second is not None]
     found.append(
-      Case(
+      AdviceCase(
         cell,
         {name: of(s) for name, s in mine.items()},
         {rule: row[f'{rule}: strategy'] for rule in rules},
@@ -66,15 +66,17 @@ def read(
   return found
 
 
-def seeds_of(cases: Sequence[Case]) -> int:
+def seeds_of(cases: Sequence[AdviceCase]) -> int:
   """Returns the smallest number of seeds of any strategy."""
   return min(len(each) for case in cases for each in case.seconds.values())
 
 
-def mean(cases: Sequence[Case], without: int | None = None) -> dict[str, float]:
+def mean(
+  cases: Sequence[AdviceCase], without: int | None = None
+) -> dict[str, float]:
   """Returns each rule's mean regret; a seed can be left out. {} of no cases."""
 
-  def one(case: Case, rule: str) -> float:
+  def one(case: AdviceCase, rule: str) -> float:
     left = {
       name: [s for seed, s in enumerate(each) if seed != without]
       for name, each in case.seconds.items()
@@ -94,7 +96,7 @@ def regret(seconds: Seconds, pick: str) -> float:
   return mean[pick] / min(mean.values()) - 1
 
 
-def is_below(goal: float, case: Case, rule: str) -> bool | None:
+def is_below(goal: float, case: AdviceCase, rule: str) -> bool | None:
   """Whether a rule has less regret than a goal; None if the seeds cannot tell.
 
   As the fastest strategy is uncertain, too, the pick is compared with every
@@ -127,13 +129,13 @@ def jackknife(of: Callable[[int], float], seeds: int) -> float:
   return math.sqrt((seeds - 1) * statistics.pvariance(each))
 
 
-def most_error(cases: Sequence[Case]) -> float:
+def most_error(cases: Sequence[AdviceCase]) -> float:
   """The largest standard error of the rules' mean regrets."""
   of = lambda rule: lambda seed: mean(cases, seed)[rule]
   return max(jackknife(of(rule), seeds_of(cases)) for rule in cases[0].picks)
 
 
-def lead(cases: Sequence[Case], share: float) -> tuple[float, float]:
+def lead(cases: Sequence[AdviceCase], share: float) -> tuple[float, float]:
   """Returns how far the first rule's mean regret is below `share` times that of
   the best other rule, and the standard error of this difference."""
 

@@ -14,7 +14,7 @@ from absl import app
 from ml_collections import ConfigDict
 
 from experiments.framework import own_process, single_run
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from gossipjax.commands import command_line, console
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
@@ -68,7 +68,7 @@ def main(argv: list[str], interrupted: Any) -> None:
   del interrupted
   if len(argv) != 3:
     raise UserError('repeat needs a file of experiments/runs and a digest.')
-  line = Kept().lines(argv[1]).get(argv[2])
+  line = ResultStore().lines(argv[1]).get(argv[2])
   if line is None:
     raise UserError(f'experiments/runs/{argv[1]}.jsonl has no run {argv[2]}.')
   key = line['key']

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.framework import claim, numerics
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from gossipjax import compressors, executors
 from gossipjax.aggregator import Aggregator
 from gossipjax.strategies import compressed, hylo
@@ -26,7 +26,7 @@ LEVELS = ('fixed', 'threshold', 'mean')
 FACTORS = (0.5, 0.8, 1.0, 1.25, 2.0)  # c: thresholds in mean magnitudes.
 
 
-def table(kept: Kept) -> list[dict[str, Any]]:
+def table(kept: ResultStore) -> list[dict[str, Any]]:
   """The rows of `measure`, computed once."""
   key = {
     'shape': SHAPE,
@@ -36,7 +36,7 @@ def table(kept: Kept) -> list[dict[str, Any]]:
     'factors': FACTORS,
     'numerics': numerics.versions({'strategy': {'name': 'hylo'}}),
   }
-  return kept.once('residual_growth', key, measure)
+  return kept.get_or_compute('residual_growth', key, measure)
 
 
 def measure(factors=FACTORS, steps: int = STEPS) -> list[dict[str, Any]]:

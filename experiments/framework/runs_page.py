@@ -14,7 +14,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from experiments.framework import finding_files, step_times, workloads
-from experiments.framework.kept import Kept, but_seed, once_per_seed
+from experiments.framework.result_store import (
+  ResultStore,
+  but_seed,
+  once_per_seed,
+)
 from gossipjax.network import PRESETS
 from gossipjax.results import workdir
 from gossipjax.tasks.task import is_higher
@@ -38,9 +42,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
   return files
 
 
-def rows(kept: Kept | None = None) -> list[Row]:
+def rows(kept: ResultStore | None = None) -> list[Row]:
   """Returns all rows; `kept` defaults to all committed runs."""
-  kept = kept or Kept()
+  kept = kept or ResultStore()
   found = [row for name in COMPARISONS for row in _of_comparison(name)]
   for path in sorted(kept.folder.glob('*.jsonl')):
     for row in _of_kept(path.stem, kept.lines(path.stem).values()):
@@ -48,7 +52,7 @@ def rows(kept: Kept | None = None) -> list[Row]:
   return found
 
 
-def _computing(row: Row, kept: Kept) -> Row:
+def _computing(row: Row, kept: ResultStore) -> Row:
   """Returns the computing seconds of a step: of the gradient and the strategy's
   coding, without coding if only the gradient was measured; None if it was not.
   """

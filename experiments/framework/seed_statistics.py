@@ -24,7 +24,7 @@ SCORES = {ACCURACY: ('test_accuracy', 100.0), LOSS: ('test_loss', 1.0)}
 def of_seeds(tuned: Tuned, column: str) -> np.ndarray:
   """Returns the score of each seed, f64[seeds]; NaN where it diverged."""
   field, scale = SCORES[column]
-  ends = [workloads.last(run).get(field) for run in tuned.runs]
+  ends = [workloads.final_record(run).get(field) for run in tuned.runs]
   return np.array([math.nan if end is None else scale * end for end in ends])
 
 
@@ -52,7 +52,7 @@ def row(cell: Mapping[str, Any], tuned: Tuned) -> dict[str, Any]:
     LOSS: float(loss.mean()) if len(loss) else math.nan,
     BYTES: mean_of_known(sent(run) for run in tuned.runs),
     PATH: mean_of_known(workloads.busiest_bytes(run) for run in tuned.runs),
-    **_told(tuned),
+    **_probe_means(tuned),
   }
 
 
@@ -72,7 +72,7 @@ def curve(scores: Mapping[float, float | None]) -> str:
 
 def sent(run: Mapping[str, Any]) -> float | None:
   """Bytes per step of the worker that sends most; None if the run diverged."""
-  end = workloads.last(run)
+  end = workloads.final_record(run)
   return end['most_bytes_sent'] / end['step'] if end else None
 
 
@@ -82,7 +82,7 @@ def mean_of_known(values: Iterable[float | None]) -> float:
   return float(np.mean(known)) if known else math.nan
 
 
-def _told(tuned: Tuned) -> dict[str, float]:
+def _probe_means(tuned: Tuned) -> dict[str, float]:
   lines = [
     line for run in tuned.runs for line in run['told'][len(run['told']) // 2 :]
   ]
@@ -112,7 +112,7 @@ def difference(
   return float(gaps.mean()), error
 
 
-def against(a: Tuned, b: Tuned | None, name: str) -> dict[str, float]:
+def points_over(a: Tuned, b: Tuned | None, name: str) -> dict[str, float]:
   """The columns `points over NAME` and its standard error; NaN without b."""
   points, error = difference(a, b) if b else (math.nan, math.nan)
   return {
@@ -121,7 +121,7 @@ def against(a: Tuned, b: Tuned | None, name: str) -> dict[str, float]:
   }
 
 
-def told(gain: float | None, error: float | None) -> str:
+def format_difference(gain: float | None, error: float | None) -> str:
   """Formats a difference, with its standard error if it is known."""
   if not known(gain):
     return 'unknown (a seed diverged, or runs are missing)'
@@ -166,13 +166,15 @@ def is_faster(row: Mapping[str, Any], speed: str) -> bool | None:
   return None if fast is False and not row[INSIDE] else fast
 
 
-def over(row: Mapping[str, Any], other: str) -> str:
+def format_points_over(row: Mapping[str, Any], other: str) -> str:
   """Formats a row's points over another method, with their standard error."""
   points = f'points over {other}'
-  return told(row[points], row[f'{points}{ERROR}'])
+  return format_difference(row[points], row[f'{points}{ERROR}'])
 
 
-def gains(row: Mapping[str, Any], other: str, bound: float) -> bool | None:
+def gain_at_least(
+  row: Mapping[str, Any], other: str, bound: float
+) -> bool | None:
   """`intervals.at_least` for a row's points over another method."""
   points = f'points over {other}'
   return intervals.at_least(

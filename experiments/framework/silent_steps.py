@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.framework import numerics
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from gossipjax import executors, triggers
 from gossipjax.profiling.interleaved_timing import time_in_turns
 from gossipjax.strategies import adaptive_gossip
@@ -53,7 +53,7 @@ class Step(NamedTuple):
   bytes: int
 
 
-def table(kept: Kept) -> list[dict[str, Any]]:
+def table(kept: ResultStore) -> list[dict[str, Any]]:
   """A row for each trigger; measured once."""
   key = {
     'workers': WORKERS,
@@ -61,7 +61,9 @@ def table(kept: Kept) -> list[dict[str, Any]]:
     'numerics': numerics.versions({'strategy': {'name': STRATEGY}}),
   }
   return [
-    kept.once('silent_steps', key | {'trigger': name}, partial(measure, name))
+    kept.get_or_compute(
+      'silent_steps', key | {'trigger': name}, partial(measure, name)
+    )
     for name in TRIGGERS
   ]
 

@@ -44,7 +44,7 @@ LEFT_OUT = (
   'worker0_accuracy',
   'worker0_loss',
 )
-MOST = 20  # Largest number of records that are kept of a run.
+MAX_RECORDS = 20  # Largest number of records that are kept of a run.
 Result = dict[str, Any]
 
 
@@ -146,13 +146,13 @@ def probe_named(name: str) -> Probe:
 
 
 def _thinned(records: list[Record]) -> list[Record]:
-  """Returns at most MOST records, including the last two: between these a run
-  in virtual time reaches its target."""
-  if len(records) <= MOST:
+  """Returns at most MAX_RECORDS, with the last two: between these a run in
+  virtual time reaches its target."""
+  if len(records) <= MAX_RECORDS:
     return records
-  steps = (len(records) - 2) / (MOST - 1)
-  kept = {round(i * steps) for i in range(MOST - 1)} | {len(records) - 2}
-  return [records[i] for i in sorted(kept)[-MOST + 1 :]] + records[-1:]
+  steps = (len(records) - 2) / (MAX_RECORDS - 1)
+  kept = {round(i * steps) for i in range(MAX_RECORDS - 1)} | {len(records) - 2}
+  return [records[i] for i in sorted(kept)[-MAX_RECORDS + 1 :]] + records[-1:]
 
 
 def _lean(record: Record) -> dict[str, Any]:

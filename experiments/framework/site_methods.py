@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from experiments.framework import (
   best_rate,
   study,
-  trained,
+  training_claim,
   tried_rates,
   workloads,
 )
@@ -18,7 +18,7 @@ PERIOD = 30  # Shorter if a run would have too few exchanges, see `config_of`.
 SPARSE = 192  # Fewest exchanges of sparse_loco: 3 / density, as each selects.
 OUTER = (0.4, 0.7, 1.0)  # Outer rates that are tried first.
 FURTHER = 1.4  # Factor between further outer rates.
-MOST = 8  # Workers with which the rate of all-reduce is chosen, if IID.
+ALL_REDUCE_WORKERS = 8  # With these its rate is chosen, if IID.
 OUTER_TRIALS = 7  # Largest number of outer rates; SparseLoCo's best is >= 2.
 SEEDS = {'fashion-dense': 6}  # A training takes 13 s; 3 seeds decide little.
 FIRST = 0.7  # Outer rate at which inner rates are tuned.
@@ -114,7 +114,7 @@ def config_of(
   strategy = what.strategy.copy_and_resolve_references()
   found = workloads.config(workload, workers, scale, strategy)
   if strategy.get('period') == PERIOD:
-    fewest = SPARSE if method == 'sparse_loco' else trained.EXCHANGES
+    fewest = SPARSE if method == 'sparse_loco' else training_claim.EXCHANGES
     longest = max(1, found.steps // fewest)
     found.strategy.period = min(PERIOD, longest)
   found.split.name = split
@@ -151,7 +151,7 @@ def tuned(
     return Trained(only, None, True)
   begin = config
   if method == 'all_reduce' and split == 'iid':  # The same for any P.
-    begin = config_of(name, MOST, split, method, scale)
+    begin = config_of(name, ALL_REDUCE_WORKERS, split, method, scale)
   first = yield from best_rate.tuned(name, begin, seeds=0)
   outer, inside, by_outer = None, True, {}
   if first.rate is None:
@@ -161,7 +161,7 @@ def tuned(
     outer = tried_rates.best_of(by_outer)
     config = with_outer(config, method, outer)
   runs = yield [
-    study.Ask(name, best_rate.seeded(config, first.rate, seed))
+    study.RunRequest(name, best_rate.seeded(config, first.rate, seed))
     for seed in scored_seeds(name, split)
   ]
   arguments = given_arguments.told(config.strategy)
@@ -186,7 +186,8 @@ def _outer(
   while wanted and len(curve) < OUTER_TRIALS:
     tried = [with_outer(config, method, outer) for outer in wanted]
     runs = yield [
-      study.Ask(name, best_rate.on_validation(other, rate)) for other in tried
+      study.RunRequest(name, best_rate.on_validation(other, rate))
+      for other in tried
     ]
     scores = map(workloads.WORKLOADS[name].score, runs)
     curve |= dict(zip(wanted, scores, strict=True))

@@ -15,7 +15,7 @@ import jax
 from ml_collections import ConfigDict
 
 from experiments.framework import claim, numerics, other_load, workloads
-from experiments.framework.kept import Kept, Key
+from experiments.framework.result_store import Key, ResultStore
 from experiments.framework.seed_statistics import ERROR, PATH
 from experiments.framework.single_run import key_of
 from gossipjax.advice import step_cost
@@ -42,7 +42,7 @@ def of(
   workload: str,
   workers: int,
   strategy: ConfigDict,
-  kept: Kept,
+  kept: ResultStore,
   scale: str = 'cpu',
 ) -> dict[str, Any]:
   """Returns seconds of one worker's gradient and of the strategy's coding, and
@@ -53,10 +53,12 @@ def of(
   """
   config = workloads.config(workload, workers, scale, strategy)
   gradient, coding = keys(key_of(config)['config'])
-  computing = seconds(kept.once(KIND, gradient, partial(_gradient, config)))
+  computing = seconds(
+    kept.get_or_compute(KIND, gradient, partial(_gradient, config))
+  )
   where = _processor(gradient, kept)
   if where == provenance.processor():
-    kept.once(KIND, coding, partial(_coding, config))
+    kept.get_or_compute(KIND, coding, partial(_coding, config))
   same = _processor(coding, kept) == where
   measured = kept.find(KIND, coding)['result'] if same else None
   return {
@@ -67,7 +69,7 @@ def of(
   }
 
 
-def _processor(key: Key, kept: Kept) -> str | None:
+def _processor(key: Key, kept: ResultStore) -> str | None:
   """Returns the processor of a measurement; None if it was not made yet."""
   line = kept.find(KIND, key)
   return line and line['made_with']['processor']
@@ -77,7 +79,7 @@ def own_s(
   workload: str,
   workers: int,
   strategy: ConfigDict,
-  kept: Kept,
+  kept: ResultStore,
   scale: str = 'cpu',
 ) -> float:
   """Returns one worker's seconds of a gradient plus the strategy's coding.

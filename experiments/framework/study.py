@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from experiments.framework import single_run
-from experiments.framework.kept import Kept, Line
+from experiments.framework.result_store import Line, ResultStore
 from experiments.framework.single_run import Result
 
 UNKNOWN_S = 300.0  # Assumed for a run while none of its workload is kept.
 
 
-class Ask(NamedTuple):
+class RunRequest(NamedTuple):
   """A run that a study needs.
 
   Attributes:
@@ -37,7 +37,7 @@ class Ask(NamedTuple):
     return single_run.key_of(self.config, self.probe)
 
 
-def line_of(ask: Ask, kept: Kept) -> Line | None:
+def line_of(ask: RunRequest, kept: ResultStore) -> Line | None:
   """The kept line of a run, None if it was not made yet.
 
   A request without a probe also accepts a probed run, without its probe's
@@ -55,11 +55,11 @@ def line_of(ask: Ask, kept: Kept) -> Line | None:
   return line and line | {'result': line['result'] | {'told': []}}
 
 
-class BeingMade(Exception):
+class RunInProgress(Exception):
   """A study needs a run that another process is making."""
 
 
-Study = Generator[list[Ask], list[Result], Any]
+Study = Generator[list[RunRequest], list[Result], Any]
 
 
 class Progress(NamedTuple):
@@ -72,11 +72,11 @@ class Progress(NamedTuple):
   """
 
   found: Any
-  made: list[Ask]
-  asked: list[Ask]
+  made: list[RunRequest]
+  asked: list[RunRequest]
 
 
-def follow(study: Study, kept: Kept) -> Progress:
+def replay(study: Study, kept: ResultStore) -> Progress:
   """Runs a study as far as kept results allow."""
   made, results = [], None
   while True:
@@ -92,7 +92,9 @@ def follow(study: Study, kept: Kept) -> Progress:
     results = [line['result'] for line in lines if line]
 
 
-def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
+def complete(
+  study: Study, kept: ResultStore, make: Callable[[RunRequest], None]
+) -> Any:
   """Runs a study to its end and makes all missing runs; returns its result.
 
   Args:
@@ -101,7 +103,7 @@ def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
     make: makes a run and keeps it, unless another process is making it.
 
   Raises:
-    BeingMade: another process is making a run that the study needs.
+    RunInProgress: another process is making a run that the study needs.
   """
   results = None
   while True:
@@ -115,10 +117,10 @@ def complete(study: Study, kept: Kept, make: Callable[[Ask], None]) -> Any:
     lines = [line_of(ask, kept) for ask in asks]
     results = [line['result'] for line in lines if line]
     if len(results) < len(asks):
-      raise BeingMade
+      raise RunInProgress
 
 
-def seconds_of(asked: Sequence[Ask], kept: Kept) -> float:
+def seconds_of(asked: Sequence[RunRequest], kept: ResultStore) -> float:
   """Returns the median seconds of the workload's kept runs: of those with the
   same numbers of workers and steps, if there are any."""
   if not asked:

@@ -10,18 +10,21 @@ from experiments.framework.single_run import Result
 from gossipjax.config import resolve
 
 PERIOD = 12  # A fixed period that sends the claimed bytes, within 5 %.
-FIXED, BESIDE = f'fixed-{PERIOD}', f'fixed-{PERIOD // 2}, exponential'
-PERIODS = {FIXED: PERIOD, BESIDE: PERIOD // 2}
+FIXED, FIXED_EXPONENTIAL = (
+  f'fixed-{PERIOD}',
+  f'fixed-{PERIOD // 2}, exponential',
+)
+PERIODS = {FIXED: PERIOD, FIXED_EXPONENTIAL: PERIOD // 2}
 # All-reduces parameters at the same bytes: 2 (P - 1) / P models an exchange.
-PLAIN = 'local_sgd-11'
+LOCAL_SGD = 'local_sgd-11'
 UNTRIGGERED = {
   'gossip': resolve.strategy_config('gossip'),
-  PLAIN: resolve.strategy_config('local_sgd', period=11),
+  LOCAL_SGD: resolve.strategy_config('local_sgd', period=11),
 }
 # A better variant: a graph whose exchanges cost half the bytes and average
 # exactly after log2 P exchanges, and a constant threshold, so that exchanges
 # become rarer as the learning rate falls.
-BETTER = 'constant drift, exponential'
+CONSTANT_DRIFT = 'constant drift, exponential'
 SEARCHES = {
   'relative_drift': matched.Search(
     lambda v: {'name': 'relative_drift', 'scale': v}, 6.0, -1.5
@@ -36,7 +39,7 @@ SEARCHES = {
   'random': matched.Search(
     lambda v: {'name': 'random', 'rate': v}, 1 / PERIOD, 1.0
   ),
-  BETTER: matched.Search(
+  CONSTANT_DRIFT: matched.Search(
     lambda v: {'name': 'target_interval', 'interval': v, 'kappa': 0.0},
     97.0,
     -1.3,
@@ -48,7 +51,7 @@ FAR = 1.5  # A search that ends this factor from the wanted bytes has failed.
 
 def bytes_of_all(run: Result) -> float | None:
   """Bytes of a step, of all workers; None if the run diverged."""
-  end = workloads.last(run)
+  end = workloads.final_record(run)
   return end['bytes_sent'] / end['step'] if end else None
 
 
@@ -60,9 +63,9 @@ COUNTS = {'local': bytes_of_all, 'all': workloads.busiest_bytes}
 
 def size_of_exchange(method: str, workers: int) -> float:
   """Bytes of a worker's exchange over those on a ring, which are two models."""
-  if method == PLAIN:
+  if method == LOCAL_SGD:
     return (workers - 1) / workers
-  return 0.5 if method in (BETTER, BESIDE) else 1.0
+  return 0.5 if method in (CONSTANT_DRIFT, FIXED_EXPONENTIAL) else 1.0
 
 
 def tuned(
@@ -80,7 +83,7 @@ def tuned(
   else:
     every = {'name': 'fixed', 'period': PERIODS[method]}
     given = _triggered(scope, every, _graph(method))
-  return (yield from best_rate.method(name, workers, scale, given))
+  return (yield from best_rate.tune_strategy(name, workers, scale, given))
 
 
 def _searched(
@@ -117,14 +120,16 @@ def _searched(
     return at(strategy(value))
 
   return (
-    yield from best_rate.method(
+    yield from best_rate.tune_strategy(
       name, workers, scale, strategy(found), at_best=at_best
     )
   )
 
 
 def _graph(method: str) -> str:
-  return 'exponential' if method in (BETTER, BESIDE) else 'ring'
+  return (
+    'exponential' if method in (CONSTANT_DRIFT, FIXED_EXPONENTIAL) else 'ring'
+  )
 
 
 def _triggered(scope: str, trigger: dict[str, Any], graph: str) -> ConfigDict:

@@ -29,7 +29,7 @@ PARAMETERS = 220_234
 PICTURES, BATCH, EPOCHS = 57_000, 16, 6
 TARGET = 0.88
 ASYNCHRONOUS = {'asynchronous': True}
-WAITS = {'asynchronous': False}
+SYNCHRONOUS = {'asynchronous': False}
 TUNING_SEED = 100
 MISSED = 1e8  # More seconds than any run takes.
 
@@ -93,12 +93,12 @@ def tuned(
     config,
     seeds=1 if quick else seeds,
     trials=1 if quick else trials,
-    score=partial(speed, accuracy=config.cluster.target_accuracy),
+    score=partial(time_score, accuracy=config.cluster.target_accuracy),
     first_seed=TUNING_SEED,
   )
 
 
-def at_best(tuned: best_rate.Tuned) -> dict[str, Any]:
+def best_rate_columns(tuned: best_rate.Tuned) -> dict[str, Any]:
   """Returns columns of the best rate, and of the seconds to the target at every
   rate, with the seed by which rates are compared."""
 
@@ -116,7 +116,7 @@ def at_best(tuned: best_rate.Tuned) -> dict[str, Any]:
   }
 
 
-def speed(run: Result, accuracy: float = TARGET) -> float | None:
+def time_score(run: Result, accuracy: float = TARGET) -> float | None:
   """Returns minus the seconds to the target. A run that misses it gets a score
   below all others, lower for a lower last accuracy; None if it diverged."""
   if run['diverged'] or not run['records']:
@@ -167,7 +167,7 @@ def error(tuned: best_rate.Tuned) -> float | None:
   return standard_error(found)
 
 
-def over(
+def time_ratio(
   mine: best_rate.Tuned,
   base: best_rate.Tuned | None,
   accuracy: float = TARGET,

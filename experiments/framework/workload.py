@@ -17,7 +17,7 @@ class Workload(NamedTuple):
     sizes: by scale.
     metric: field of a record that is the score and is compared with the gate.
     gate: value that all-reduce has to reach: a minimum; a maximum for a loss.
-    anchor: source of the gate at the scale cpu.
+    gate_source: source of the gate at the scale cpu.
     warmup: share of the steps during which the learning rate rises.
   """
 
@@ -27,12 +27,12 @@ class Workload(NamedTuple):
   sizes: Mapping[str, Size]
   metric: str
   gate: float
-  anchor: str
+  gate_source: str
   warmup: float = 0.05
 
   def score(self, run: Result) -> float | None:
     """Returns a run's final score, higher is better; None if it diverged."""
-    end = last(run).get(self.metric)
+    end = final_record(run).get(self.metric)
     return -end if end is not None and self.is_loss else end
 
   @property
@@ -51,7 +51,7 @@ class Workload(NamedTuple):
     return value <= gate if self.is_loss else value >= gate
 
 
-def last(run: Result) -> dict[str, Any]:
+def final_record(run: Result) -> dict[str, Any]:
   """Returns the last record; {} if the run diverged, even at its last step."""
   if run.get('diverged') or run['records'][-1].get('test_loss') is None:
     return {}

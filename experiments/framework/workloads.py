@@ -12,7 +12,7 @@ from experiments.framework.sizes import GPU, Size
 from experiments.framework.small_workloads import DIGITS as DIGITS
 from experiments.framework.small_workloads import SGD, SMALL
 from experiments.framework.workload import Workload
-from experiments.framework.workload import last as last
+from experiments.framework.workload import final_record as final_record
 from gossipjax.config import defaults
 from gossipjax.training import momentum
 
@@ -129,5 +129,5 @@ CUSTOM = 'custom'
 
 def busiest_bytes(run: Result) -> float | None:
   """Bytes of a step on the busiest link; None if the run diverged."""
-  end = last(run)
+  end = final_record(run)
   return RATE * run['comm_s'][CUSTOM] / end['step'] if end else None

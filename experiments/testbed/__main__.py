@@ -36,8 +36,8 @@ def main() -> int:
     if given.clean:
       print('Removed:', ', '.join(network.clean()) or 'nothing was left')
       return 0
-    link = link_shape.shape(given.rate, given.delay, given.loss)
-    return processes.trained(given.workers, link, given.arguments)
+    link = link_shape.parse(given.rate, given.delay, given.loss)
+    return processes.train(given.workers, link, given.arguments)
   except UserError as error:
     print(error, file=sys.stderr)
     return 2

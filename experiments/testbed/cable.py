@@ -18,7 +18,7 @@ import subprocess
 import time
 from typing import Any
 
-from experiments.testbed.link_shape import Shape
+from experiments.testbed.link_shape import LinkShape
 from gossipjax.errors import UserError
 
 MOST_BYTES_PER_S = 200e6 / 8  # Of vde2, as measured on two busy cores.
@@ -29,25 +29,25 @@ _NO_NETEM = '--delay: this kernel has no sch_netem, and'
 
 
 @functools.cache
-def netem() -> bool:
+def has_netem() -> bool:
   """Whether this kernel delays; tried where nobody is disturbed."""
   rule = 'tc qdisc add dev lo root netem delay 1ms'
   tried = ['unshare', '--net', *rule.split()]
   return subprocess.run(tried, capture_output=True).returncode == 0
 
 
-def delays(link: Shape) -> bool:
+def needs_vde2(link: LinkShape) -> bool:
   """Whether vde2 has to delay."""
-  return bool(link.delay_s) and not netem()
+  return bool(link.delay_s) and not has_netem()
 
 
-def check(link: Shape) -> None:
+def check(link: LinkShape) -> None:
   """Refuses a delay that neither the kernel nor vde2 gives.
 
   Raises:
     UserError: what to install, or which delay or rate to give.
   """
-  if not delays(link):
+  if not needs_vde2(link):
     return
   missing = [tool for tool in _PROGRAMS if shutil.which(tool) is None]
   if missing:
@@ -72,7 +72,7 @@ def check(link: Shape) -> None:
     )
 
 
-def lay(host: Any, space: str, interface: str, link: Shape) -> None:
+def lay(host: Any, space: str, interface: str, link: LinkShape) -> None:
   """Makes `interface` in a namespace, and its other end, named as that is.
 
   Args:
@@ -84,7 +84,7 @@ def lay(host: Any, space: str, interface: str, link: Shape) -> None:
   Raises:
     UserError: a program of vde2 does not start.
   """
-  if not delays(link):
+  if not needs_vde2(link):
     peer = {'ifname': interface, 'net_ns_fd': space}
     host.link('add', ifname=space, kind='veth', peer=peer)
     return

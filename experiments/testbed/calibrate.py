@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from experiments.testbed import link_shape, timing
-from experiments.testbed.processes import measured
+from experiments.testbed.processes import run_module
 from gossipjax import network
 from gossipjax.comparison import markup
 from gossipjax.errors import UserError
@@ -42,7 +42,7 @@ STRATEGIES = (
 
 def measure(
   workers: int,
-  link: link_shape.Shape,
+  link: link_shape.LinkShape,
   exchanges: Sequence[tuple[str, int, dict[str, Any]]],
 ) -> list[timing.Timing]:
   """Times (what, numbers, arguments) in namespaces behind such links."""
@@ -52,7 +52,7 @@ def measure(
   ]
   return [
     timing.Timing(**found)
-    for found in measured(workers, link, 'experiments.testbed.timing', spec)
+    for found in run_module(workers, link, 'experiments.testbed.timing', spec)
   ]
 
 
@@ -71,7 +71,7 @@ def fit(timings: Sequence[timing.Timing]) -> Link:
   return Link(float(latency_s), float(1 / s_per_byte))
 
 
-def fitted(workers: int, link: link_shape.Shape) -> Link:
+def fitted(workers: int, link: link_shape.LinkShape) -> Link:
   """The link model of namespaces behind such links, fitted to MOVES alone."""
   return fit(measure(workers, link, MOVES))
 
@@ -117,7 +117,7 @@ def main() -> int:
   whole = [(what, given.numbers, a) for what, a in STRATEGIES]
   try:
     timings = measure(
-      given.workers, link_shape.shape(given.rate, given.delay), MOVES + whole
+      given.workers, link_shape.parse(given.rate, given.delay), MOVES + whole
     )
     link = fit(timings[: len(MOVES)])
   except UserError as error:

@@ -10,7 +10,7 @@ _SECONDS = {'us': 1e-6, 'ms': 1e-3, 's': 1.0}
 _MOST_BYTES_PER_S = 2**32  # A token bucket has its rate in 32 bits.
 
 
-class Shape(NamedTuple):
+class LinkShape(NamedTuple):
   """The shape of every worker's link.
 
   Attributes:
@@ -24,7 +24,7 @@ class Shape(NamedTuple):
   loss: float = 0.0
 
 
-def shape(rate: str = '', delay: str = '', loss: float = 0.0) -> Shape:
+def parse(rate: str = '', delay: str = '', loss: float = 0.0) -> LinkShape:
   """A shape from the words of a command line.
 
   Args:
@@ -50,10 +50,12 @@ def shape(rate: str = '', delay: str = '', loss: float = 0.0) -> Shape:
   if not 0 <= loss < 1:
     raise UserError(f'--loss={loss} is a share, at least 0 and below 1.')
   delay_s = float(time[1]) * _SECONDS[time[2]] if time else 0.0
-  return Shape(bytes_per_s, delay_s, loss)
+  return LinkShape(bytes_per_s, delay_s, loss)
 
 
-def limit(where: Any, device: int, link: Shape, delay_s: float = 0.0) -> None:
+def limit(
+  where: Any, device: int, link: LinkShape, delay_s: float = 0.0
+) -> None:
   """Limits an interface's rate by a token bucket; netem below it delays.
 
   Args:

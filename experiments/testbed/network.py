@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from filelock import FileLock, Timeout
 
 from experiments.testbed import cable, link_shape
-from experiments.testbed.link_shape import Shape
+from experiments.testbed.link_shape import LinkShape
 from gossipjax.errors import UserError
 
 try:
@@ -52,13 +52,13 @@ def address(worker: int) -> str:
   return f'10.77.0.{worker + 1}'
 
 
-def inside(worker: int, command: Sequence[str]) -> list[str]:
+def in_namespace(worker: int, command: Sequence[str]) -> list[str]:
   """A command that runs `command` in a worker's namespace."""
   return ['ip', 'netns', 'exec', name(worker), *command]
 
 
 @contextlib.contextmanager
-def network(workers: int, link: Shape) -> Iterator[None]:
+def network(workers: int, link: LinkShape) -> Iterator[None]:
   """Makes the namespaces, and removes them whatever happens.
 
   Raises:
@@ -75,7 +75,7 @@ def network(workers: int, link: Shape) -> Iterator[None]:
       _clear()
 
 
-def _check(workers: int, link: Shape) -> None:
+def _check(workers: int, link: LinkShape) -> None:
   """Refuses, before anything is made, what would fail later."""
   if not 2 <= workers <= 200:
     raise UserError(f'--workers={workers}: a network has 2 to 200.')
@@ -127,7 +127,7 @@ def _clear() -> list[str]:
   return left + ([BRIDGE] if _delete(BRIDGE) else [])
 
 
-def _make(workers: int, link: Shape) -> None:
+def _make(workers: int, link: LinkShape) -> None:
   try:
     with IPRoute() as host:
       host.link('add', ifname=BRIDGE, kind='bridge')
@@ -138,7 +138,7 @@ def _make(workers: int, link: Shape) -> None:
     raise UserError(_REFUSED.format(error=error)) from error
 
 
-def _add(host, worker: int, link: Shape) -> None:
+def _add(host, worker: int, link: LinkShape) -> None:
   """Makes a namespace, a pair of interfaces, and their shaping."""
   space = name(worker)
   folder = _HOSTS / space
@@ -157,7 +157,7 @@ def _add(host, worker: int, link: Shape) -> None:
     inner = _index(within, INTERFACE)
     within.addr('add', index=inner, address=address(worker), prefixlen=24)
     within.link('set', index=inner, state='up')
-    delay_s = 0.0 if cable.delays(link) else link.delay_s
+    delay_s = 0.0 if cable.needs_vde2(link) else link.delay_s
     link_shape.limit(within, inner, link, delay_s)
   if link.loss:
     rules = (
@@ -166,7 +166,7 @@ def _add(host, worker: int, link: Shape) -> None:
       f'{round(1e5 * link.loss)} counter drop'
     )
     done = subprocess.run(
-      inside(worker, ['nft', rules]), capture_output=True, text=True
+      in_namespace(worker, ['nft', rules]), capture_output=True, text=True
     )
     if done.returncode:
       raise UserError(f'nft cannot drop packets: {done.stderr.strip()}.')

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.testbed import network
-from experiments.testbed.link_shape import Shape
+from experiments.testbed.link_shape import LinkShape
 from gossipjax.distributed import launcher
 from gossipjax.errors import UserError
 
 PORT = 7077
 
 
-def trained(workers: int, link: Shape, arguments: list[str]) -> int:
+def train(workers: int, link: LinkShape, arguments: list[str]) -> int:
   """Trains with a worker in each namespace; the exit code."""
   if not any(a.startswith('--workdir') for a in arguments):
     arguments = [*arguments, f'--workdir=runs/testbed-{time.time():.0f}']
@@ -30,7 +30,7 @@ def trained(workers: int, link: Shape, arguments: list[str]) -> int:
   )
 
 
-def measured(workers: int, link: Shape, module: str, spec: Any) -> Any:
+def run_module(workers: int, link: LinkShape, module: str, spec: Any) -> Any:
   """What `main(HOST:PORT, PROCESSES, PROCESS, SPEC, OUT)` of a module leaves in
   OUT, run in namespaces for SPEC (JSON).
 
@@ -63,12 +63,12 @@ def measured(workers: int, link: Shape, module: str, spec: Any) -> Any:
 
 
 def _everywhere(
-  workers: int, link: Shape, command: Callable[[str, int], list[str]]
+  workers: int, link: LinkShape, command: Callable[[str, int], list[str]]
 ) -> int:
   coordinator = f'{network.address(0)}:{PORT}'
   with network.network(workers, link):
     return launcher.run(
-      network.inside(
+      network.in_namespace(
         i, ['taskset', '-c', _cores(i, workers), *command(coordinator, i)]
       )
       for i in range(workers)

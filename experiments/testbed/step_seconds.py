@@ -51,9 +51,9 @@ class Steps(NamedTuple):
   logical_bytes: float
 
 
-def measured(
+def time_training(
   workers: int,
-  link: link_shape.Shape,
+  link: link_shape.LinkShape,
   strategy: str,
   flags: Sequence[str],
   steps: int = 30,
@@ -82,7 +82,7 @@ def measured(
       f'--workdir={folder}/run',
       *flags,
     ]
-    if code := processes.trained(workers, link, words):
+    if code := processes.train(workers, link, words):
       raise UserError(f'A training ended with exit code {code}; see above.')
     records = record_file.read(
       pathlib.Path(folder, 'run', strategy, workdir.RECORDS)
@@ -113,7 +113,7 @@ def main() -> int:
   exchanging = BUCKETS if given.buckets else LATE
   found: dict[str, list[Steps]] = {way: [] for way in WAYS}
   try:
-    link = link_shape.shape(given.rate)
+    link = link_shape.parse(given.rate)
     for _ in range(given.turns):
       for way in WAYS:
         name, flags = SILENT if way == 'computing' else exchanging
@@ -123,7 +123,7 @@ def main() -> int:
           f'--config.overlap={way == "beside"}',
           *further,
         )
-        found[way].append(measured(given.workers, link, name, flags))
+        found[way].append(time_training(given.workers, link, name, flags))
         print(f'{given.rate}, {way}: {found[way][-1]}', flush=True)
   except UserError as error:
     print(error, file=sys.stderr)

@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.testbed import calibrate, link_shape, processes
 from experiments.testbed.timing import Timing
 from gossipjax.network import Link
@@ -14,7 +14,7 @@ Schemes = Mapping[str, tuple[str, dict[str, Any]]]
 
 
 def ours(
-  kept: Kept,
+  kept: ResultStore,
   workers: int,
   rate: str,
   sizes: Sequence[int],
@@ -26,21 +26,21 @@ def ours(
   Args:
     kept: keeps the timings.
     workers: number of namespaces.
-    rate: of the links, see `link_shape.shape`.
+    rate: of the links, see `link_shape.parse`.
     sizes: numbers of parameters.
     schemes: what is timed.
-    delay: of the links, see `link_shape.shape`.
+    delay: of the links, see `link_shape.parse`.
 
   Returns:
     A dict by scheme for each size.
   """
-  shape = link_shape.shape(rate, delay)
+  shape = link_shape.parse(rate, delay)
   exchanges = [
     (what, n, given) for n in sizes for what, given in schemes.values()
   ]
   key = {'workers': workers, 'rate': rate, 'exchanges': exchanges}
   key |= {'delay': delay} if delay else {}
-  found = kept.once(
+  found = kept.get_or_compute(
     'exchange_seconds',
     key,
     lambda: calibrate.measure(workers, shape, exchanges),
@@ -49,7 +49,7 @@ def ours(
 
 
 def torch(
-  kept: Kept,
+  kept: ResultStore,
   workers: int,
   rate: str,
   sizes: Sequence[int],
@@ -64,11 +64,11 @@ def torch(
     for what, given in schemes.values()
   ]
   module = 'experiments.testbed.torch_timing'
-  shape = link_shape.shape(rate)
-  found = kept.once(
+  shape = link_shape.parse(rate)
+  found = kept.get_or_compute(
     'torch_exchange_seconds',
     {'workers': workers, 'rate': rate, 'exchanges': exchanges},
-    lambda: processes.measured(workers, shape, module, exchanges),
+    lambda: processes.run_module(workers, shape, module, exchanges),
   )
   return _by_size([timing['seconds'] for timing in found], schemes)
 

@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.testbed import calibrate, link_shape
-from experiments.testbed.step_seconds import TASK, Steps, measured
+from experiments.testbed.step_seconds import TASK, Steps, time_training
 from gossipjax import network
 from gossipjax.advice import step_traffic
 from gossipjax.config import defaults, resolve
@@ -53,20 +53,20 @@ UNLIMITED = 'computing, without a limit of the link'
 NEVER = ('local_sgd', {'period': 10**6}, False)
 
 
-def steps(kept: Kept, workers: int, rate: str, method) -> Steps:
+def steps(kept: ResultStore, workers: int, rate: str, method) -> Steps:
   """Seconds and bytes of a method's steps, measured once."""
   key = _key(workers, rate, method)
-  found = kept.once(
+  found = kept.get_or_compute(
     KIND,
     key,
-    lambda: measured(
-      workers, link_shape.shape(rate), method[0], key['flags'], STEPS, EVERY
+    lambda: time_training(
+      workers, link_shape.parse(rate), method[0], key['flags'], STEPS, EVERY
     )._asdict(),
   )
   return Steps(**found)
 
 
-def is_kept(kept: Kept, workers: int, rate: str, name: str) -> bool:
+def is_kept(kept: ResultStore, workers: int, rate: str, name: str) -> bool:
   """Whether all that a row needs is measured."""
   method = METHODS[name]
   needed = (UNSHAPED, NEVER), (UNSHAPED, method), (rate, method)
@@ -76,12 +76,14 @@ def is_kept(kept: Kept, workers: int, rate: str, name: str) -> bool:
   )
 
 
-def fitted_link(kept: Kept, workers: int, rate: str) -> network.Link:
+def fitted_link(kept: ResultStore, workers: int, rate: str) -> network.Link:
   """The link model at a rate, fitted once."""
-  shape = link_shape.shape(rate)
+  shape = link_shape.parse(rate)
   key = {'workers': workers, 'rate': rate}
   return network.Link(
-    **kept.once(LINK, key, lambda: calibrate.fitted(workers, shape)._asdict())
+    **kept.get_or_compute(
+      LINK, key, lambda: calibrate.fitted(workers, shape)._asdict()
+    )
   )
 
 
@@ -118,7 +120,9 @@ def waited_s(
   return float(np.mean(waits)) / EVERY
 
 
-def row(kept: Kept, workers: int, rate: str, name: str) -> dict[str, Any]:
+def row(
+  kept: ResultStore, workers: int, rate: str, name: str
+) -> dict[str, Any]:
   """A method at a rate."""
   compute_s = steps(kept, workers, UNSHAPED, NEVER).seconds
   local_s = steps(kept, workers, UNSHAPED, METHODS[name]).seconds
@@ -144,7 +148,7 @@ def row(kept: Kept, workers: int, rate: str, name: str) -> dict[str, Any]:
 def needed(rows: Sequence[dict[str, Any]], column: str, share: float):
   """Mbit/s for a share of computing, between two rates; None outside them."""
   points = sorted(
-    (8e-6 * (link_shape.shape(r['link rate']).bytes_per_s or 0), r[column])
+    (8e-6 * (link_shape.parse(r['link rate']).bytes_per_s or 0), r[column])
     for r in rows
   )
   for (low, a), (high, b) in itertools.pairwise(points):

@@ -107,13 +107,11 @@ TRACES = (
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   """Runs a command line with one to three mistakes; returns what went wrong."""
   del shared
-  chance = random.Random(seed)
-  words = [f'--config={_config(chance, folder)}']
-  for _ in range(chance.randint(1, 3)):
-    words.append(chance.choice(MAKERS)(chance, folder))
-  if chance.random() < 0.9 or any(
-    w.startswith('--config.steps') for w in words
-  ):
+  rng = random.Random(seed)
+  words = [f'--config={_config(rng, folder)}']
+  for _ in range(rng.randint(1, 3)):
+    words.append(rng.choice(MAKERS)(rng, folder))
+  if rng.random() < 0.9 or any(w.startswith('--config.steps') for w in words):
     words.append(NOWHERE)
   else:
     words += ['--config.steps=2', f'--workdir={folder / "run"}']
@@ -121,34 +119,34 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   return verdict.told(verdict.of(running.end(verdict.LIMIT_S)), words)
 
 
-def _config(chance: random.Random, folder: pathlib.Path) -> str:
-  if chance.random() < 0.1:
-    text = chance.choice(FILES).replace('KEY', chance.choice(_KEYS))
+def _config(rng: random.Random, folder: pathlib.Path) -> str:
+  if rng.random() < 0.1:
+    text = rng.choice(FILES).replace('KEY', rng.choice(_KEYS))
     (folder / 'own.py').write_text(
-      text.replace('VARIANTS', chance.choice(VARIANTS))
+      text.replace('VARIANTS', rng.choice(VARIANTS))
     )
     return f'{folder}/own.py'
-  if chance.random() < 0.1:
+  if rng.random() < 0.1:
     return 'configs/quickstart.py'
-  return f'configs/default.py:{chance.choice(resolve.STRATEGIES)}'
+  return f'configs/default.py:{rng.choice(resolve.STRATEGIES)}'
 
 
-def _value(chance: random.Random) -> str:
-  return chance.choice(NUMBERS if chance.random() < 0.6 else WORDS)
+def _value(rng: random.Random) -> str:
+  return rng.choice(NUMBERS if rng.random() < 0.6 else WORDS)
 
 
-def _top(chance: random.Random, folder: pathlib.Path) -> str:
-  return f'--config.{chance.choice(_KEYS)}={_value(chance)}'
+def _top(rng: random.Random, folder: pathlib.Path) -> str:
+  return f'--config.{rng.choice(_KEYS)}={_value(rng)}'
 
 
-def _strategy(chance: random.Random, folder: pathlib.Path) -> str:
-  keys = _dotted(resolve.strategy_config(chance.choice(resolve.STRATEGIES)))
-  return f'--config.strategy.{chance.choice(keys)}={_value(chance)}'
+def _strategy(rng: random.Random, folder: pathlib.Path) -> str:
+  keys = _dotted(resolve.strategy_config(rng.choice(resolve.STRATEGIES)))
+  return f'--config.strategy.{rng.choice(keys)}={_value(rng)}'
 
 
-def _cluster(chance: random.Random, folder: pathlib.Path) -> str:
+def _cluster(rng: random.Random, folder: pathlib.Path) -> str:
   cluster = defaults.cluster().to_dict()
-  cluster[chance.choice(list(cluster))] = chance.choice(
+  cluster[rng.choice(list(cluster))] = rng.choice(
     [float('nan'), float('inf'), -1, 0, 1e308, 'x', True, (1,), ((0, 1),), None]
   )
   (folder / 'cluster.py').write_text(
@@ -159,8 +157,8 @@ def _cluster(chance: random.Random, folder: pathlib.Path) -> str:
   return f'--config={folder}/cluster.py'
 
 
-def _trace(chance: random.Random, folder: pathlib.Path) -> str:
-  (folder / 'trace.txt').write_text(chance.choice(TRACES))
+def _trace(rng: random.Random, folder: pathlib.Path) -> str:
+  (folder / 'trace.txt').write_text(rng.choice(TRACES))
   (folder / 'traced.py').write_text(
     'from gossipjax.config import defaults\n'
     'def get_config():\n  c = defaults.get_config("pull_gossip")\n'
@@ -170,14 +168,14 @@ def _trace(chance: random.Random, folder: pathlib.Path) -> str:
   return f'--config={folder}/traced.py'
 
 
-def _link(chance: random.Random, folder: pathlib.Path) -> str:
-  name = chance.choice(['link', '<img src=x onerror=alert(1)>', 'a|b', 'é`'])
-  (folder / f'{name}.json').write_text(chance.choice(LINKS))
+def _link(rng: random.Random, folder: pathlib.Path) -> str:
+  name = rng.choice(['link', '<img src=x onerror=alert(1)>', 'a|b', 'é`'])
+  (folder / f'{name}.json').write_text(rng.choice(LINKS))
   return f'--config.link={folder}/{name}.json'
 
 
-def _flag(chance: random.Random, folder: pathlib.Path) -> str:
-  return chance.choice(FLAGS)
+def _flag(rng: random.Random, folder: pathlib.Path) -> str:
+  return rng.choice(FLAGS)
 
 
 def _dotted(config: ConfigDict, prefix: str = '') -> list[str]:

@@ -5,55 +5,55 @@ import random
 from collections.abc import Callable
 
 
-def flipped(data: bytes, chance: random.Random) -> bytes:
+def flipped(data: bytes, rng: random.Random) -> bytes:
   """Returns the data with one bit flipped."""
   if not data:
     return b'\0'
-  where = chance.randrange(len(data))
-  bit = 1 << chance.randrange(8)
+  where = rng.randrange(len(data))
+  bit = 1 << rng.randrange(8)
   return data[:where] + bytes([data[where] ^ bit]) + data[where + 1 :]
 
 
 def _lines(change: Callable[[list[bytes], random.Random], None]):
-  def damaged(data: bytes, chance: random.Random) -> bytes:
+  def damaged(data: bytes, rng: random.Random) -> bytes:
     lines = data.splitlines(True) or [b'\n']
-    change(lines, chance)
+    change(lines, rng)
     return b''.join(lines)
 
   return damaged
 
 
-def _swap(lines: list[bytes], chance: random.Random) -> None:
-  i, j = (chance.randrange(len(lines)) for _ in 'ab')
+def _swap(lines: list[bytes], rng: random.Random) -> None:
+  i, j = (rng.randrange(len(lines)) for _ in 'ab')
   lines[i], lines[j] = lines[j], lines[i]
 
 
-def _double(lines: list[bytes], chance: random.Random) -> None:
-  i = chance.randrange(len(lines))
+def _double(lines: list[bytes], rng: random.Random) -> None:
+  i = rng.randrange(len(lines))
   lines.insert(i, lines[i])
 
 
-def _drop(lines: list[bytes], chance: random.Random) -> None:
-  del lines[chance.randrange(len(lines))]
+def _drop(lines: list[bytes], rng: random.Random) -> None:
+  del lines[rng.randrange(len(lines))]
 
 
-def _other_digit(data: bytes, chance: random.Random) -> bytes:
+def _other_digit(data: bytes, rng: random.Random) -> bytes:
   places = [i for i, byte in enumerate(data) if chr(byte).isdigit()]
   if not places:
     return data + b'7'
-  i = chance.choice(places)
-  return data[:i] + bytes([chance.choice(b'0123456789')]) + data[i + 1 :]
+  i = rng.choice(places)
+  return data[:i] + bytes([rng.choice(b'0123456789')]) + data[i + 1 :]
 
 
 Damage = Callable[[bytes, random.Random], bytes | None]  # None: deleted.
 DAMAGES: dict[str, Damage] = {
   'flip': flipped,
-  'cut': lambda data, chance: data[: chance.randrange(len(data) + 1)],
-  'empty': lambda data, chance: b'',
-  'delete': lambda data, chance: None,
-  'garbage': lambda data, chance: data + chance.randbytes(30) + b'\n',
-  'noise': lambda data, chance: chance.randbytes(len(data)),
-  'deep': lambda data, chance: b'[' * 10**5,
+  'cut': lambda data, rng: data[: rng.randrange(len(data) + 1)],
+  'empty': lambda data, rng: b'',
+  'delete': lambda data, rng: None,
+  'garbage': lambda data, rng: data + rng.randbytes(30) + b'\n',
+  'noise': lambda data, rng: rng.randbytes(len(data)),
+  'deep': lambda data, rng: b'[' * 10**5,
   'swap': _lines(_swap),
   'double': _lines(_double),
   'drop': _lines(_drop),
@@ -61,10 +61,10 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-def damage(path: pathlib.Path, chance: random.Random) -> str:
+def damage(path: pathlib.Path, rng: random.Random) -> str:
   """Damages a file; returns how."""
-  how = chance.choice(list(DAMAGES))
-  left = DAMAGES[how](path.read_bytes(), chance)
+  how = rng.choice(list(DAMAGES))
+  left = DAMAGES[how](path.read_bytes(), rng)
   if left is None:
     path.unlink()
   else:

@@ -26,17 +26,17 @@ def get_config():
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   """Damages a file that a command reads; returns what was wrong at its end."""
   del shared
-  chance = random.Random(seed)
-  path, words = chance.choice([_text, _images, _link, _trace])(chance, folder)
-  how = damage(path, chance)
+  rng = random.Random(seed)
+  path, words = rng.choice([_text, _images, _link, _trace])(rng, folder)
+  how = damage(path, rng)
   words.append(NOWHERE)
   running = program.start(folder / 'told', *words)
   found = verdict.of(running.end(verdict.LIMIT_S))
   return verdict.told(found and f'{how}: {found}', words)
 
 
-def _text(chance: random.Random, folder: pathlib.Path):
-  suffix, pack = chance.choice(
+def _text(rng: random.Random, folder: pathlib.Path):
+  suffix, pack = rng.choice(
     [('', bytes), ('.gz', gzip.compress), ('.xz', lzma.compress)]
   )
   path = folder / f'book{suffix}'
@@ -47,26 +47,24 @@ def _text(chance: random.Random, folder: pathlib.Path):
   return path, [*words, '--config.task.sequence=16', '--config.workers=2']
 
 
-def _images(chance: random.Random, folder: pathlib.Path):
+def _images(rng: random.Random, folder: pathlib.Path):
   for name, shape in zip(IDX, ((64, 28, 28), (64,)) * 2, strict=True):
     count = 64 * (784 if len(shape) == 3 else 1)
     head = struct.pack(f'>4B{len(shape)}I', 0, 0, 8, len(shape), *shape)
-    packed = gzip.compress(head + chance.randbytes(count))
+    packed = gzip.compress(head + rng.randbytes(count))
     (folder / f'{name}.gz').write_bytes(packed)
   words = ['--config=configs/fashion_mnist.py', f'--config.data.dir={folder}']
-  return folder / f'{chance.choice(IDX)}.gz', words
+  return folder / f'{rng.choice(IDX)}.gz', words
 
 
-def _link(chance: random.Random, folder: pathlib.Path):
+def _link(rng: random.Random, folder: pathlib.Path):
   path = folder / 'link.json'
   path.write_text(json.dumps({'latency_s': 1e-3, 'bytes_per_s': 1.25e8}))
   return path, ['--config=configs/default.py', f'--config.link={path}']
 
 
-def _trace(chance: random.Random, folder: pathlib.Path):
+def _trace(rng: random.Random, folder: pathlib.Path):
   path = folder / 'trace.txt'
-  path.write_text(
-    ''.join(f'{chance.uniform(0.01, 0.2):.6f}\n' for _ in range(20))
-  )
+  path.write_text(''.join(f'{rng.uniform(0.01, 0.2):.6f}\n' for _ in range(20)))
   (folder / 'traced.py').write_text(TRACED.format(trace=path))
   return path, [f'--config={folder}/traced.py']

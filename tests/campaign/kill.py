@@ -68,16 +68,16 @@ KINDS += [Kind(name, 'processes') for name in ('gtopk', 'choco')]
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   """Signals a run at a random moment and resumes it; returns what differs."""
-  chance = random.Random(seed)
+  rng = random.Random(seed)
   kind = KINDS[seed % len(KINDS)]
   whole, place = _uninterrupted(kind, shared), folder / 'run'
   words = [*kind.words(shared), f'--workdir={place}']
-  number = chance.choice(SIGNALS)
+  number = rng.choice(SIGNALS)
   running, children = kind.start(folder / 'told', words), []
   if kind.where == 'processes':
     children = launch.children_of(running.pid, PROCESSES)
-  _wait(running, place / kind.strategy / 'records.jsonl', chance)
-  found = _signal(running, children, number, chance)
+  _wait(running, place / kind.strategy / 'records.jsonl', rng)
+  found = _signal(running, children, number, rng)
   if found:
     return verdict.told(f'{kind.where}, {number.name}: {found}', words)
   if not (place / 'config.json').exists():
@@ -94,13 +94,13 @@ def _signal(
   running: program.Running,
   children: list[int],
   number: int,
-  chance: random.Random,
+  rng: random.Random,
 ) -> str:
   """Signals a run or one of its processes; returns what is wrong at its end."""
   codes = [0, -number, 128 + number]
   if children:  # The launcher passes signals on to them as SIGTERM.
     codes += [128 + signal.SIGTERM, constants.LOST]
-  victim = chance.choice([running.pid, *children])
+  victim = rng.choice([running.pid, *children])
   if launch.alive(victim):
     os.kill(victim, number)
   found = verdict.of(running.end(verdict.LIMIT_S), codes)
@@ -122,16 +122,16 @@ def _uninterrupted(kind: Kind, shared: pathlib.Path) -> pathlib.Path:
 
 
 def _wait(
-  running: program.Running, lines: pathlib.Path, chance: random.Random
+  running: program.Running, lines: pathlib.Path, rng: random.Random
 ) -> None:
   """Waits until some records are written, or for a moment of the start."""
-  many = chance.randint(0, 18)
+  many = rng.randint(0, 18)
   if many == 0:
-    time.sleep(chance.uniform(0, EARLY_S))
+    time.sleep(rng.uniform(0, EARLY_S))
   while (
     many
     and running.alive()
     and not (lines.exists() and lines.read_bytes().count(b'\n') >= many)
   ):
     time.sleep(0.005)
-  time.sleep(chance.uniform(0, 0.1))
+  time.sleep(rng.uniform(0, 0.1))

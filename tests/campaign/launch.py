@@ -26,14 +26,14 @@ PROCESSES = 2
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   """Makes a fault while processes join or train; returns what went wrong."""
   del shared
-  chance = random.Random(seed)
+  rng = random.Random(seed)
   what = list(ENDS_S)[seed % len(ENDS_S)]
   log = folder / 'log'
   with log.open('w') as output:
     parent = program.module(output, *_words(folder))
   children = children_of(parent.pid, PROCESSES)
-  _wait(folder / 'run/gossip/records.jsonl', parent, chance)
-  began, victim = time.monotonic(), chance.randrange(PROCESSES)
+  _wait(folder / 'run/gossip/records.jsonl', parent, rng)
+  began, victim = time.monotonic(), rng.randrange(PROCESSES)
   if parent.poll() is not None or not all(map(alive, children)):
     parent.wait()
     return f'{what}: a process ended before the fault\n{log.read_text()}'
@@ -97,17 +97,17 @@ def _trains(process: str) -> bool:
 
 
 def _wait(
-  lines: pathlib.Path, parent: subprocess.Popen, chance: random.Random
+  lines: pathlib.Path, parent: subprocess.Popen, rng: random.Random
 ) -> None:
   """Waits for a moment while processes join, or until they train."""
-  if chance.random() < 0.4:
-    time.sleep(chance.uniform(0, 8))
+  if rng.random() < 0.4:
+    time.sleep(rng.uniform(0, 8))
     return
   until = time.monotonic() + 200
   while not lines.exists() and parent.poll() is None:
     assert time.monotonic() < until
     time.sleep(0.05)
-  time.sleep(chance.uniform(0, 2))
+  time.sleep(rng.uniform(0, 2))
 
 
 def _make(what: str, parent: subprocess.Popen, victim: int) -> None:

@@ -26,21 +26,21 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   Two of three faults, a flipped bit of a checkpoint or a damaged file, hit an
   unfinished run, which then resumes; the third damages a finished run.
   """
-  chance, whole = random.Random(seed), finished(shared)
+  rng, whole = random.Random(seed), finished(shared)
   place = folder / 'run'
   shutil.copytree(whole, place)
   kind = seed % 3
   if kind < 2:
     _unfinish(place)
   inside = place / 'gtopk/checkpoints' if kind == 0 else place
-  path = chance.choice(
+  path = rng.choice(
     sorted(p for p in inside.rglob('*') if p.is_file() and p.name != '.lock')
   )
   if kind == 0:
     how = f'flip in {path}'
-    path.write_bytes(flipped(path.read_bytes(), chance))
+    path.write_bytes(flipped(path.read_bytes(), rng))
   else:
-    how = damage(path, chance)
+    how = damage(path, rng)
   found = _reported(place, whole) if kind == 2 else _resumed(place, whole)
   return found and f'{how}\n  {found}'
 

@@ -37,7 +37,7 @@ from gossipjax.traffic import SILENCE, Count, Traffic, nbytes
 from gossipjax.transforms import granularity
 from tests.support.tiers import exhaustive
 
-CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
+COMMON_PERIOD = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
 PARAMS = {
   'dense': jax.ShapeDtypeStruct((60, 50), jnp.float32),
   'bias': jax.ShapeDtypeStruct((37,), jnp.float32),
@@ -85,7 +85,7 @@ def agree(found: list[audit.Row]) -> list[audit.Row]:
 @pytest.mark.parametrize('name', ALL)
 def test_the_ledger_is_the_compiled_program(name):
   strategy = importlib.import_module(f'gossipjax.strategies.{name}').strategy
-  found = agree(audit.audit(strategy(), PARAMS, 8, [CENTURY - 1]))
+  found = agree(audit.audit(strategy(), PARAMS, 8, [COMMON_PERIOD - 1]))
   assert found[0].ledger.any()
   assert found[0].paths == 1
   assert {r.reason for r in found} <= {'', 'served', 'masked'}
@@ -97,7 +97,7 @@ def test_the_ledger_is_the_compiled_program_of_shards(name):
   """Also where each shard chooses the size of its messages by itself."""
   module = importlib.import_module(f'gossipjax.strategies.{name}')
   cut = module.strategy(granularity=granularity.shards(2))
-  found = agree(audit.audit(cut, PARAMS, 8, [CENTURY - 1]))
+  found = agree(audit.audit(cut, PARAMS, 8, [COMMON_PERIOD - 1]))
   assert found[0].ledger.any()
   assert {r.reason for r in found} <= {'', 'served'}
 
@@ -1192,7 +1192,9 @@ def test_bytes_within_a_worker_are_the_compiled_program_s(name, kind):
   inner = inner_devices.inner(2, kind, PARAMS)
   file = importlib.import_module(f'gossipjax.strategies.{name}')
   strategy = inner.exchanging(file.strategy())
-  found = agree(audit.audit(strategy, PARAMS, 4, [CENTURY - 1], inner=inner))
+  found = agree(
+    audit.audit(strategy, PARAMS, 4, [COMMON_PERIOD - 1], inner=inner)
+  )
   assert [r.within for r in found[:2]] == [False, True]
   assert found[0].ledger.any() and found[1].ledger.any()
   assert {r.reason for r in found if r.within} <= {''}

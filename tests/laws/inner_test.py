@@ -23,7 +23,7 @@ N, DEVICES = 4, 2
 # No dimension is divisible by the number of devices.
 SHAPES = {'bias': (31,), 'conv': (3, 3, 7, 15), 'dense': (41, 51)}
 LIKE = {k: jax.ShapeDtypeStruct(v, jnp.float32) for k, v in SHAPES.items()}
-STEPS = (0, 1, laws.CENTURY - 1, laws.CENTURY)
+STEPS = (0, 1, laws.COMMON_PERIOD - 1, laws.COMMON_PERIOD)
 
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 # A sum, merges of pairs and a server; other strategies are exhaustive.

@@ -19,8 +19,8 @@ from gossipjax.traffic import Traffic, nbytes
 
 N = 8  # Workers, unless a test says otherwise.
 EPS = np.finfo(np.float32).eps
-CENTURY = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
-STEPS = (0, 1, 2, CENTURY - 1, CENTURY, 2 * CENTURY - 1)
+COMMON_PERIOD = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
+STEPS = (0, 1, 2, COMMON_PERIOD - 1, COMMON_PERIOD, 2 * COMMON_PERIOD - 1)
 SHAPES = {'bias': (32,), 'conv': (3, 3, 8, 16), 'dense': (40, 50)}
 QUIET = (1, 6)  # Workers that hardly move, below any trigger.
 
@@ -29,7 +29,7 @@ class Event(NamedTuple):
   """One round of all workers: what went in and what came out."""
 
   step: int
-  there: np.ndarray  # bool[workers]; which workers took part.
+  active: np.ndarray  # bool[workers]; which workers took part.
   tree: Any
   state: Any
   new_tree: Any
@@ -45,16 +45,16 @@ def _attendance(workers):
 
 @functools.lru_cache(maxsize=8)  # Of one strategy at a time.
 def _program(aggregator, executor, workers, everyone):
-  """All workers' update; all take part if `everyone`, else those `there`."""
+  """All workers' update; all take part if `everyone`, else those `active`."""
 
-  def update(tree, state, there, step):
-    present = () if everyone else (there,)
+  def update(tree, state, active, step):
+    present = () if everyone else (active,)
     return aggregator.update(tree, state, step, *present)
 
   where = executors.executor(workers, executor)
   run, put = where.run(update), where.put
-  return lambda tree, state, there, step: jax.device_get(
-    run(*map(put, (tree, state, there)), step=jnp.int32(step))
+  return lambda tree, state, active, step: jax.device_get(
+    run(*map(put, (tree, state, active)), step=jnp.int32(step))
   )
 
 
@@ -89,11 +89,11 @@ def record(aggregator: Aggregator, everyone=True, workers=N) -> list[Event]:
   state = jax.device_get(
     jax.vmap(aggregator.init, axis_name=collectives.WORKERS)(tree)
   )
-  for step, there in zip(STEPS, _attendance(workers), strict=True):
-    there |= everyone
+  for step, active in zip(STEPS, _attendance(workers), strict=True):
+    active |= everyone
     tree = walk(tree, len(events))
     events.append(
-      Event(step, there, tree, state, *update(tree, state, there, step))
+      Event(step, active, tree, state, *update(tree, state, active, step))
     )
     tree, state = events[-1].new_tree, events[-1].new_state
   return events
@@ -101,9 +101,9 @@ def record(aggregator: Aggregator, everyone=True, workers=N) -> list[Event]:
 
 def replay(aggregator: Aggregator, events, executor, everyone=True):
   """Repeats rounds from their recorded trees and states on an executor."""
-  update = _program(aggregator, executor, len(events[0].there), everyone)
+  update = _program(aggregator, executor, len(events[0].active), everyone)
   return [
-    Event(*e[:4], *update(e.tree, e.state, e.there, e.step)) for e in events
+    Event(*e[:4], *update(e.tree, e.state, e.active, e.step)) for e in events
   ]
 
 
@@ -146,7 +146,7 @@ def private(tree, state) -> np.ndarray:
   return np.stack([held, *(recall(state, name, held) for name in memories)])
 
 
-def mass(tree, state, there) -> np.ndarray:
+def mass(tree, state, active) -> np.ndarray:
   """The conserved sum of trees, residuals, messages in flight, and the center.
 
   With a server that integrates progress since the last pull it is the center
@@ -155,7 +155,9 @@ def mass(tree, state, there) -> np.ndarray:
   held, residual, pulled, in_flight = private(tree, state)
   center = recall(state, 'center', held)
   if pulled.any():
-    return center[0] + (held - pulled)[there].sum(axis=0) / max(there.sum(), 1)
+    return center[0] + (held - pulled)[active].sum(axis=0) / max(
+      active.sum(), 1
+    )
   return (held + residual + in_flight).sum(axis=0) + center[0]
 
 
@@ -167,10 +169,10 @@ def nothing_is_lost(events: list[Event]) -> None:
       if jnp.issubdtype(x.dtype, jnp.inexact)
     )
     np.testing.assert_allclose(
-      mass(e.new_tree, e.new_state, e.there),
-      mass(e.tree, e.state, e.there),
+      mass(e.new_tree, e.new_state, e.active),
+      mass(e.tree, e.state, e.active),
       rtol=0,
-      atol=4 * EPS * len(e.there) * largest,
+      atol=4 * EPS * len(e.active) * largest,
       err_msg='The sum over workers changed; a strategy that does so by '
       'design says NOT_CONSERVED = {slot: how} in its file.',
     )
@@ -241,7 +243,7 @@ def absent_are_left_alone(events: list[Event]) -> None:
   for e in events:
     for a, b in zip(
       *(
-        private(t, s)[:, ~e.there]
+        private(t, s)[:, ~e.active]
         for t, s in ((e.new_tree, e.new_state), (e.tree, e.state))
       ),
       strict=True,
@@ -258,7 +260,7 @@ def absent_pay_nothing(events: list[Event]) -> None:
       e.sent.rounds,
       e.sent.path_bytes,
     ):
-      assert not count[~e.there].any()
+      assert not count[~e.active].any()
 
 
 def bills_balance(events: list[Event], served: bool) -> None:
@@ -292,13 +294,13 @@ def replicas_are_identical(tree) -> None:
 def gossip_multiplies_with_w(events, graph: topology.Topology, period=1):
   """W is the graph's; a worker takes itself in place of an absent one."""
   for e in events:
-    w = np.eye(len(e.there))
+    w = np.eye(len(e.active))
     if e.step % period == period - 1:
-      rounds = graph(len(e.there))
+      rounds = graph(len(e.active))
       w = topology.mixing_matrix(
-        rounds[e.step // period % len(rounds)], len(e.there)
+        rounds[e.step // period % len(rounds)], len(e.active)
       )
-      w = np.where(np.outer(e.there, e.there), w, 0)
+      w = np.where(np.outer(e.active, e.active), w, 0)
       w += np.diag(1 - w.sum(axis=1))
     np.testing.assert_allclose(
       rows(e.new_tree),

@@ -54,7 +54,7 @@ def _node(i, env, where):
     *where,
   ]
   return subprocess.Popen(
-    network.inside(i, words),
+    network.in_namespace(i, words),
     env=env,
     cwd=program.ROOT,
     stdout=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ def _await(nodes, address, env):
     'import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False); '
     'print(sum(node["Alive"] for node in ray.nodes()))'
   )
-  command = network.inside(0, [sys.executable, '-c', count, address])
+  command = network.in_namespace(0, [sys.executable, '-c', count, address])
   until = time.monotonic() + LIMIT_S
   while time.monotonic() < until:
     done = subprocess.run(

@@ -46,7 +46,7 @@ def exchanged(strategy: Strategy, dtype: str) -> dict:
   }
   over = lambda f: jax.jit(jax.vmap(f, axis_name=collectives.WORKERS))
   worker = over(init)(params)
-  step = jnp.int32(laws.CENTURY - 1)
+  step = jnp.int32(laws.COMMON_PERIOD - 1)
   exchange = over(lambda w, g: update(w, g, step))
   # With float64 only the dtypes matter, so nothing is run.
   run = exchange if dtype == 'float32' else exchange.eval_shape

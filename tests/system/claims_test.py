@@ -20,11 +20,11 @@ from experiments.framework import (
   silent_steps,
   single_run,
   step_times,
-  trained,
+  training_claim,
   workloads,
 )
-from experiments.framework.kept import Kept
 from experiments.framework.probe import probed
+from experiments.framework.result_store import ResultStore
 from gossipjax import executors, network
 from gossipjax.config import resolve
 from gossipjax.strategies import gtopk, union_topk
@@ -171,13 +171,13 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   monkeypatch.setattr(train_1gbit, 'measure', lambda rate: timed)
   module = importlib.import_module(f'experiments.{name}')
   scale = 'quick' if make is trained_here else 'cpu'
-  studies, store = module.studies(scale), Kept(tmp_path / 'runs')
+  studies, store = module.studies(scale), ResultStore(tmp_path / 'runs')
   gate = lambda name: functools.partial(gates.of_all_reduce, name, scale)
   of_gates = {(cell[0],): gate(cell[0]) for cell in studies}
-  trained.make_all(of_gates | studies, store, make)
-  found = trained.results(studies, store)
+  training_claim.make_all(of_gates | studies, store, make)
+  found = training_claim.results(studies, store)
   assert set(found) == set(studies)
-  coverage = trained.coverage(studies, found, store, scale)
+  coverage = training_claim.coverage(studies, found, store, scale)
   finding = module.find(found, coverage, store)
   finding_files.write(tmp_path, module.CLAIM, finding, 1.0, quick=True)
   kept = finding_files.read(tmp_path)
@@ -218,7 +218,9 @@ def test_workers_that_wait_take_as_long_as_the_slowest(tmp_path):
   config = workloads.config('fashion', 2, 'quick')
   config.log_every = config.eval_every = config.steps
   np.savetxt(tmp_path / 'trace', [[0.05, 0.4]] * config.steps)
-  (end,) = real_time.waiting(config, tmp_path / 'trace', 0.0, target=2.0)
+  (end,) = real_time.train_synchronous(
+    config, tmp_path / 'trace', 0.0, target=2.0
+  )
   assert 0.4 <= end.seconds / config.steps < 0.7
 
 

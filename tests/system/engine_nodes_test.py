@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip('ray')
 
 from experiments.testbed import link_shape, network
-from tests.support import engine_wired, program, ray_nodes
+from tests.support import engine_interface_bytes, program, ray_nodes
 from tests.system.testbed_test import pytestmark  # noqa: F401
 
 NODES = 3  # Of two workers and a server.
@@ -24,7 +24,7 @@ def nodes():
   def run(*words, **changes):
     command = [word.format(address) for word in words]
     return subprocess.run(
-      network.inside(0, [sys.executable, *command]),
+      network.in_namespace(0, [sys.executable, *command]),
       env=env | changes,
       cwd=program.ROOT,
       capture_output=True,
@@ -32,7 +32,7 @@ def nodes():
     )
 
   with (
-    network.network(NODES, link_shape.shape('100mbit')),
+    network.network(NODES, link_shape.parse('100mbit')),
     ray_nodes.cluster(NODES, env) as address,
   ):
     yield run
@@ -41,12 +41,14 @@ def nodes():
 @pytest.fixture(scope='module')
 def sent(nodes):
   """(kind, number, by the ledger, by the counters) of each process."""
-  done = nodes('-m', 'tests.support.engine_wired', '{}', network.INTERFACE)
+  done = nodes(
+    '-m', 'tests.support.engine_interface_bytes', '{}', network.INTERFACE
+  )
   assert done.returncode == 0, done.stderr
   return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize('method', engine_wired.METHODS)
+@pytest.mark.parametrize('method', engine_interface_bytes.METHODS)
 def test_what_leaves_a_namespace_is_what_the_ledger_says(sent, method):
   """To 2 %: Ray frames messages, and its nodes tell that they live."""
   *_, ledger, wire = zip(*sent[method], strict=True)

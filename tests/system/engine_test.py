@@ -11,7 +11,7 @@ import pytest
 
 from gossipjax.engine import ray_cluster
 from gossipjax.errors import UserError
-from tests.support import followed, program
+from tests.support import engine_vs_virtual, program
 from tests.support.engine_run import (
   LIMIT_S,
   SERVER,
@@ -31,7 +31,7 @@ def compared(*words):
   """
   flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_cpu_max_isa=AVX'
   done = subprocess.run(
-    [sys.executable, '-m', 'tests.support.followed', *words],
+    [sys.executable, '-m', 'tests.support.engine_vs_virtual', *words],
     text=True,
     cwd=program.ROOT,
     capture_output=True,
@@ -42,7 +42,11 @@ def compared(*words):
 
 
 def test_every_strategy_ends_where_virtual_time_does_bit_for_bit():
-  names = [*followed.STRATEGIES, 'parameter_server/adam', 'gossip/adam']
+  names = [
+    *engine_vs_virtual.STRATEGIES,
+    'parameter_server/adam',
+    'gossip/adam',
+  ]
   assert compared(*names) == dict.fromkeys(names, '0')
 
 

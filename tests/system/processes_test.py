@@ -25,12 +25,12 @@ from gossipjax.distributed import (
   launcher,
 )
 from gossipjax.distributed.launcher import free_port
-from tests.support import program, together
+from tests.support import multi_process, program
 from tests.support.engine_run import alive
 
 # As the processes do: other optimizations round otherwise.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
-PROCESSES = together.WORKERS
+PROCESSES = multi_process.WORKERS
 RESUME = 'all 3 have ended. --resume continues from the last checkpoint.'
 
 
@@ -41,7 +41,7 @@ def found(tmp_path_factory):
   running = [
     program.module(
       subprocess.PIPE,
-      'tests.support.together',
+      'tests.support.multi_process',
       f'127.0.0.1:{port}',
       str(PROCESSES),
       str(i),
@@ -54,26 +54,31 @@ def found(tmp_path_factory):
   return pickle.loads((folder / 'found').read_bytes())
 
 
-@pytest.mark.parametrize('name', together.collective_calls())
-@pytest.mark.parametrize('dtype', together.DTYPES)
+@pytest.mark.parametrize('name', multi_process.collective_calls())
+@pytest.mark.parametrize('dtype', multi_process.DTYPES)
 def test_a_collective_over_sockets_does_what_numpy_says(found, name, dtype):
-  _, numpy_says = together.collective_calls()[name]
+  _, numpy_says = multi_process.collective_calls()[name]
   np.testing.assert_array_equal(
-    found[dtype][name], numpy_says(together.collective_inputs(dtype))
+    found[dtype][name], numpy_says(multi_process.collective_inputs(dtype))
   )
 
 
-@pytest.mark.parametrize('name', together.STRATEGIES)
+@pytest.mark.parametrize('name', multi_process.STRATEGIES)
 def test_every_strategy_talks_in_a_way_that_is_tried(name):
-  tried = {together.ways(together.STRATEGIES[n]) for n in together.TRIED}
-  assert together.ways(together.STRATEGIES[name]) in tried
+  tried = {
+    multi_process.collectives_of(multi_process.STRATEGIES[n])
+    for n in multi_process.TRIED
+  }
+  assert multi_process.collectives_of(multi_process.STRATEGIES[name]) in tried
 
 
-@pytest.mark.parametrize('name', together.TRIED)
+@pytest.mark.parametrize('name', multi_process.TRIED)
 def test_processes_and_devices_agree(found, name):
   """Bit by bit where the order of sums allows, else to 1e-6."""
   for theirs, ours in zip(
-    found[name], together.train(together.STRATEGIES[name]), strict=True
+    found[name],
+    multi_process.train(multi_process.STRATEGIES[name]),
+    strict=True,
   ):
     (their_params, their_sent), (params, sent) = theirs, jax.device_get(ours)
     jax.tree.map(np.testing.assert_array_equal, their_sent, sent)

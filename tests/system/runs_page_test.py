@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from experiments.framework import repeat, runs_page
-from experiments.framework.kept import Kept, but_seed
+from experiments.framework.result_store import ResultStore, but_seed
 from experiments.framework.single_run import key_of
 from gossipjax.config import defaults, resolve
 
@@ -153,7 +153,7 @@ def test_seconds_are_computing_and_communication(tab):
 
 
 def test_every_kept_run_is_on_the_page_and_can_be_repeated():
-  kept, seeds = Kept(), {}
+  kept, seeds = ResultStore(), {}
   for path in kept.folder.glob('*.jsonl'):
     for line in kept.lines(path.stem).values():
       config, result = line['key'].get('config', {}), line['result']

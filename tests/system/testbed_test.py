@@ -21,7 +21,7 @@ from experiments.testbed import cable, calibrate, link_shape, network
 from experiments.testbed.timing import Timing
 from gossipjax.errors import UserError
 from gossipjax.network import Link
-from tests.support import program, wired
+from tests.support import interface_bytes, program
 from tests.system.own_task_test import CONFIG, TASKS
 from tests.system.processes_test import GOSSIP, in_the_midst
 
@@ -43,20 +43,20 @@ pytestmark = pytest.mark.skipif(
   not allowed(), reason='network namespaces take root and iproute2'
 )
 # What a sum at a server costs where a ring stands in for it.
-RING = 2 * (wired.WORKERS - 1) / wired.WORKERS
+RING = 2 * (interface_bytes.WORKERS - 1) / interface_bytes.WORKERS
 
 
 def in_namespaces(folder, names, **link) -> dict:
   """What WORKERS processes found, each behind its own link."""
-  with network.network(wired.WORKERS, link_shape.shape(**link)):
+  with network.network(interface_bytes.WORKERS, link_shape.parse(**link)):
     running = [
       subprocess.Popen(
-        network.inside(
+        network.in_namespace(
           i,
           [
             sys.executable,
             '-m',
-            'tests.support.wired',
+            'tests.support.interface_bytes',
             f'{network.address(0)}:7077',
             str(i),
             str(folder),
@@ -70,10 +70,14 @@ def in_namespaces(folder, names, **link) -> dict:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
       )
-      for i in range(wired.WORKERS)
+      for i in range(interface_bytes.WORKERS)
     ]
     said = [process.communicate()[0] for process in running]
-    lost = [_lost(i) for i in range(wired.WORKERS)] if 'loss' in link else None
+    lost = (
+      [_lost(i) for i in range(interface_bytes.WORKERS)]
+      if 'loss' in link
+      else None
+    )
   assert not any(p.returncode for p in running), '\n'.join(said)
   return pickle.loads((folder / 'found').read_bytes()) | {'lost': lost}
 
@@ -81,7 +85,7 @@ def in_namespaces(folder, names, **link) -> dict:
 def _lost(worker: int) -> int:
   """Packets that worker's interface has dropped."""
   rules = subprocess.run(
-    network.inside(worker, ['nft', 'list', 'ruleset']),
+    network.in_namespace(worker, ['nft', 'list', 'ruleset']),
     capture_output=True,
     text=True,
     check=True,
@@ -91,10 +95,12 @@ def _lost(worker: int) -> int:
 
 @pytest.fixture(scope='module')
 def found(tmp_path_factory):
-  return in_namespaces(tmp_path_factory.mktemp('wired'), wired.STRATEGIES)
+  return in_namespaces(
+    tmp_path_factory.mktemp('wired'), interface_bytes.STRATEGIES
+  )
 
 
-@pytest.mark.parametrize('name', [*wired.STRATEGIES][:-1])
+@pytest.mark.parametrize('name', [*interface_bytes.STRATEGIES][:-1])
 def test_what_leaves_the_interface_is_what_the_ledger_says(found, name):
   """To 2 %: Gloo frames every message with some 100 bytes of its own."""
   _, ledger, wire = found[name]
@@ -122,7 +128,7 @@ def test_a_lost_packet_is_sent_again_and_changes_no_bit(found, tmp_path):
 @pytest.fixture
 def delayed():
   """10 ms each way at 100 Mbit/s, by the kernel or by vde2."""
-  link = link_shape.shape('100mbit', '10ms')
+  link = link_shape.parse('100mbit', '10ms')
   try:
     cable.check(link)
   except UserError as error:
@@ -133,8 +139,8 @@ def delayed():
 def test_a_delay_is_that_of_one_way_and_the_rate_stays(delayed):
   words = [sys.executable, '-m', 'tests.support.round_trips']
   with network.network(2, delayed):
-    there = subprocess.Popen(network.inside(1, words), cwd=program.ROOT)
-    asked = network.inside(0, [*words, network.address(1)])
+    there = subprocess.Popen(network.in_namespace(1, words), cwd=program.ROOT)
+    asked = network.in_namespace(0, [*words, network.address(1)])
     done = subprocess.run(
       asked, cwd=program.ROOT, capture_output=True, text=True, check=True
     )
@@ -169,14 +175,14 @@ def test_a_delay_that_vde2_does_not_give_is_refused(
   monkeypatch.setattr(cable, '_PROGRAMS', ('ip',))
   with (
     pytest.raises(UserError, match=words),
-    network.network(2, link_shape.shape(rate, delay)),
+    network.network(2, link_shape.parse(rate, delay)),
   ):
     pass
   monkeypatch.setattr(cable, '_PROGRAMS', ('no-such-switch',))
   with pytest.raises(
     UserError, match=r'`no-such-switch`.*apt-get install vde2'
   ):
-    cable.check(link_shape.shape(delay='10ms'))
+    cable.check(link_shape.parse(delay='10ms'))
 
 
 def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
@@ -195,7 +201,7 @@ def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
   )
   in_the_midst(folder)
   subprocess.run(
-    network.inside(1, ['ip', 'link', 'set', network.INTERFACE, 'down']),
+    network.in_namespace(1, ['ip', 'link', 'set', network.INTERFACE, 'down']),
     check=True,
   )
   began = time.monotonic()
@@ -226,7 +232,7 @@ def test_a_task_of_ones_own_is_trained_between_namespaces(tmp_path):
 def test_what_a_killed_testbed_left_is_removed_by_the_next():
   holds = """
 from experiments.testbed import link_shape, network
-with network.network(3, link_shape.shape()):
+with network.network(3, link_shape.parse()):
   print('made', flush=True)
   input()
 """
@@ -238,7 +244,7 @@ with network.network(3, link_shape.shape()):
     text=True,
   )
   assert killed.stdout.readline() == 'made\n'
-  orphan = subprocess.Popen(network.inside(2, ['sleep', '600']))
+  orphan = subprocess.Popen(network.in_namespace(2, ['sleep', '600']))
   for refused in (network.clean, _two_workers):
     with pytest.raises(UserError, match='Another testbed runs'):
       refused()
@@ -253,7 +259,7 @@ with network.network(3, link_shape.shape()):
 
 def _two_workers() -> set[str]:
   """What a network of two workers consists of."""
-  with network.network(2, link_shape.shape()):
+  with network.network(2, link_shape.parse()):
     return {name for name in _namespaces() if name.startswith('gossip-')}
 
 
@@ -272,13 +278,13 @@ def _namespaces() -> set[str]:
 )
 def test_a_shape_that_no_link_has_is_refused(wrong, words):
   with pytest.raises(UserError, match=words):
-    link_shape.shape(**wrong)
+    link_shape.parse(**wrong)
 
 
 def test_a_failure_leaves_nothing_behind():
   with (
     pytest.raises(ZeroDivisionError),
-    network.network(2, link_shape.shape(rate='1gbit')),
+    network.network(2, link_shape.parse(rate='1gbit')),
   ):
     1 / 0  # noqa: B018
   assert not network.clean()

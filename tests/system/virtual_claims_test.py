@@ -125,7 +125,7 @@ def test_a_verdict_on_saved_time_follows_from_the_rows(
 def test_a_verdict_on_stragglers_follows_from_the_rows(free, error, met, of):
   rows = []
   for name, (_, how, _) in stragglers.METHODS.items():
-    waits = how == stragglers.WAITS
+    waits = how == stragglers.SYNCHRONOUS
     rows.append(
       {
         'method': name,
@@ -154,15 +154,15 @@ def test_seconds_to_a_target_lie_between_two_evaluations():
   run = virtual((10, 0.7), (20, 0.8), (30, 0.9))
   assert virtual_time.to_target(run, 0.85) == pytest.approx(25)
   assert virtual_time.to_target(run, 0.95) is None
-  assert virtual_time.speed(run) == pytest.approx(-28)
+  assert virtual_time.time_score(run) == pytest.approx(-28)
 
 
 def test_a_run_that_misses_the_target_scores_less_than_any_that_does_not():
   late, never = virtual((1e6, 0.9)), virtual((10, 0.8))
   worse, bad = virtual((10, 0.3)), virtual((1, 0.1), diverged='NaN')
-  speeds = [virtual_time.speed(run) for run in (late, never, worse)]
+  speeds = [virtual_time.time_score(run) for run in (late, never, worse)]
   assert speeds == sorted(speeds, reverse=True)
-  assert virtual_time.speed(bad) is None
+  assert virtual_time.time_score(bad) is None
 
 
 def test_a_seed_that_misses_the_target_leaves_no_mean():
@@ -180,11 +180,13 @@ def test_seeds_are_paired_with_those_of_the_base():
     {}, 0.1, [virtual((end, 0.9)) for end in ends], inside
   )
   base = tuned(10, 20, 30)
-  ratio, error = virtual_time.over(tuned(8, 16, 24), base)
+  ratio, error = virtual_time.time_ratio(tuned(8, 16, 24), base)
   assert ratio == pytest.approx(0.8)
   assert error == pytest.approx(0, abs=1e-9)
-  ratio, error = virtual_time.over(tuned(9, 16, 23), base)
+  ratio, error = virtual_time.time_ratio(tuned(9, 16, 23), base)
   assert ratio == pytest.approx(0.8)
   assert error == pytest.approx(3**-0.5 / 20)  # Of 1, 0 and -1 over the mean.
-  assert virtual_time.over(tuned(9, 16, 23, inside=False), base)[1] is None
-  assert virtual_time.over(base, None) == (None, None)
+  assert (
+    virtual_time.time_ratio(tuned(9, 16, 23, inside=False), base)[1] is None
+  )
+  assert virtual_time.time_ratio(base, None) == (None, None)

@@ -31,7 +31,7 @@ from benchmarks.accelerator import (
 from benchmarks.accelerator.measures import Clock, Measure
 from benchmarks.accelerator.problems import problem
 from experiments import queue
-from experiments.framework.kept import digest
+from experiments.framework.result_store import digest
 from gossipjax.distributed import gpus
 from gossipjax.errors import UserError
 
@@ -193,7 +193,7 @@ def test_processes_beside_each_other_share_the_measures(tmp_path, monkeypatch):
   held, order = set(), []
 
   @contextlib.contextmanager
-  def claimed(key, locks):  # A process may claim its own twice.
+  def locked(key, locks):  # A process may claim its own twice.
     mine = key['n'] not in held
     held.add(key['n'])
     yield mine
@@ -211,7 +211,7 @@ def test_processes_beside_each_other_share_the_measures(tmp_path, monkeypatch):
   wanted = lambda who: [
     Measure({'n': n}, lambda left, n=n: make(who, n)) for n in (0, 1, 2)
   ]
-  monkeypatch.setattr(measures, 'claimed', claimed)
+  monkeypatch.setattr(measures, 'locked', locked)
   made(tmp_path, wanted('first'))
   assert order == [('first', 0), ('second', 1), ('second', 2)]
 
@@ -220,11 +220,11 @@ def test_what_another_process_had_begun_is_not_made_once_it_is_there(
   tmp_path, monkeypatch
 ):
   @contextlib.contextmanager
-  def claimed(key, locks):  # After the other process has let it go.
-    measures.Kept(tmp_path).add('part', key, {}, 1.0, {})
+  def locked(key, locks):  # After the other process has let it go.
+    measures.ResultStore(tmp_path).add('part', key, {}, 1.0, {})
     yield True
 
-  monkeypatch.setattr(measures, 'claimed', claimed)
+  monkeypatch.setattr(measures, 'locked', locked)
   assert made(tmp_path, [Measure({'n': 1}, lambda left: {})]) == []
 
 
@@ -266,7 +266,7 @@ def test_why_a_test_failed_is_kept(tmp_path):
   assert (found['tests'], found['skipped'], found['holds']) == (3, 1, False)
   assert found['failed'].keys() == {'bad'}
   assert found['failed']['bad'].splitlines()[-1] == 'line 29'
-  assert len(found['failed']['bad'].splitlines()) == laws.TOLD[0]
+  assert len(found['failed']['bad'].splitlines()) == laws.TAIL_LIMITS[0]
   (row,) = laws.rows([{'key': {'tests': 'file'}, 'result': found}])
   assert row['that fail'] == 'bad' and row['hold'] == 1
 
@@ -393,7 +393,7 @@ def test_tests_that_are_cut_off_say_what_they_had_found(tmp_path):
     '[gw0] [  3%] SKIPPED tests/laws/a_test.py::test_c \n'
   )
   told = r'1 tests that passed and 1 that failed: test_b\[qsgd.gradients\]$'
-  with pytest.raises(RuntimeError, match=told), laws.cut_off_tells(said):
+  with pytest.raises(RuntimeError, match=told), laws.explain_timeout(said):
     raise subprocess.TimeoutExpired('pytest', 1.0)
 
 
@@ -425,7 +425,7 @@ def test_arguments_are_drawn_on_the_device_for_one_operation_alone(monkeypatch):
 def test_without_jax_for_cuda_nothing_is_compiled_for_gpus():
   if gpus.found().wheels:
     devices = eight_gpus.devices(False)
-    assert [d.platform for d in devices] == ['gpu'] * eight_gpus.MANY
+    assert [d.platform for d in devices] == ['gpu'] * eight_gpus.NUM_GPUS
     return
   with pytest.raises(UserError, match='JAX with CUDA, though no GPU'):
     eight_gpus.devices(False)

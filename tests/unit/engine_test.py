@@ -22,7 +22,7 @@ from gossipjax.errors import UserError
 from gossipjax.traffic import from_digits
 from gossipjax.training import evaluate, model_state
 from gossipjax.training.run import resolve_run
-from tests.support import followed
+from tests.support import engine_vs_virtual
 
 QUICK = ('parameter_server', 'pairwise_gossip', 'adaptive_gossip')
 each = pytest.mark.parametrize('name', QUICK)
@@ -36,7 +36,7 @@ def played():
 
   def of(name):
     if name not in found:
-      found[name] = followed.play(name)
+      found[name] = engine_vs_virtual.play(name)
     return found[name]
 
   return of
@@ -46,7 +46,7 @@ def played():
 @each
 def test_processes_end_where_virtual_time_does_bit_for_bit(played, name):
   player, _, others = played(name)
-  assert followed.differences(player, others) == 0
+  assert engine_vs_virtual.differences(player, others) == 0
 
 
 @pytest.mark.exhaustive
@@ -63,7 +63,7 @@ def test_the_messages_are_as_large_as_the_ledger_says(played, name):
 @pytest.mark.exhaustive
 def test_a_silent_round_asks_nobody(played):
   _, ledger, others = played('adaptive_gossip')
-  assert len(others.sizes) == ledger.exchanges < followed.STEPS * 3
+  assert len(others.sizes) == ledger.exchanges < engine_vs_virtual.STEPS * 3
 
 
 @pytest.mark.exhaustive
@@ -75,10 +75,10 @@ def test_a_gradient_is_used_once_if_who_was_drawn_has_died(name):
     asked.append(drawn)
     raise Gone
 
-  given = setup.of_run(resolve_run(followed.config(name)))
+  given = setup.of_run(resolve_run(engine_vs_virtual.config(name)))
   found, step = [], 1  # One in which it exchanges.
   for drawn in [], [1]:
-    peers = followed.Peers(given, call=gone)
+    peers = engine_vs_virtual.Peers(given, call=gone)
     peers.start(0, step)
     entry = peers.exchange(0, drawn, step)
     assert entry.who == [0] and not entry.bills.any()
@@ -134,7 +134,7 @@ def test_what_the_engine_cannot_run_is_a_sentence(monkeypatch):
 
 @pytest.mark.parametrize('pulls', [1, 3])
 def test_all_rounds_are_compiled_before_the_clock_starts(pulls):
-  config = followed.config('pull_gossip')
+  config = engine_vs_virtual.config('pull_gossip')
   config.strategy.pulls = pulls
   ready = setup.of_run(resolve_run(config))
   server_process.compile_rounds(ready)
@@ -142,13 +142,13 @@ def test_all_rounds_are_compiled_before_the_clock_starts(pulls):
 
 
 def test_messages_that_a_busy_worker_refused_are_counted():
-  given = setup.of_run(resolve_run(followed.config('pairwise_gossip')))
+  given = setup.of_run(resolve_run(engine_vs_virtual.config('pairwise_gossip')))
   refusals = iter([True, True, False])
 
   def call(drawn, step, messages):
     return ['busy'] if next(refusals) else peers._ask(drawn, step, messages)
 
-  peers = followed.Peers(given, call=call)
+  peers = engine_vs_virtual.Peers(given, call=call)
   peers.start(0, 1)
   peers.start(1, 1)
   entry = peers.exchange(0, [1], 1)
@@ -162,7 +162,7 @@ def test_messages_that_a_busy_worker_refused_are_counted():
 
 @pytest.mark.parametrize('alive', [[1, 2], [0, 1, 2]])
 def test_who_is_away_is_not_in_the_scored_mean(alive):
-  run = resolve_run(followed.config('gossip'))
+  run = resolve_run(engine_vs_virtual.config('gossip'))
   given = setup.of_run(run)
   training = object.__new__(RealTime)
   training._setup, training._run = given, run

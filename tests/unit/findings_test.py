@@ -19,7 +19,7 @@ from experiments.framework import (
   numerics,
   results_page,
 )
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from gossipjax.config import resolve
 from gossipjax.errors import UserError
 
@@ -198,7 +198,7 @@ def only_known(folder, lines):
   """The row that `advise` knows of a file of kept runs."""
   text = ''.join(json.dumps(each) + '\n' for each in lines)
   (folder / 'some.jsonl').write_text(text)
-  rows = csv.DictReader(known_runs_file.text(Kept(folder)).splitlines())
+  rows = csv.DictReader(known_runs_file.text(ResultStore(folder)).splitlines())
   (row,) = (row for row in rows if row['table'] == 'some')
   return row
 

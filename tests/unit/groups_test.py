@@ -62,7 +62,7 @@ def one_step(aggregator, tree, executor):
   update = where.run(
     lambda tree, state, step: aggregator.update(tree, state, step)
   )
-  step = jnp.int32(laws.CENTURY - 1)
+  step = jnp.int32(laws.COMMON_PERIOD - 1)
   return jax.device_get(update(where.put(tree), state, step=step))
 
 

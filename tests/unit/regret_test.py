@@ -3,13 +3,13 @@
 import pytest
 
 from experiments.framework import advice_trainings, regret
-from experiments.framework.regret import Case
+from experiments.framework.regret import AdviceCase
 from gossipjax.advice.ranking import Curve
 from gossipjax.results.standard_error import standard_error
 
 
 def case(unsure=(), **seconds):
-  return Case({}, seconds, {'rule': 'mine'}, unsure)
+  return AdviceCase({}, seconds, {'rule': 'mine'}, unsure)
 
 
 def test_the_mean_regret_of_a_rule_with_and_without_a_seed():

@@ -14,22 +14,22 @@ from experiments.framework import (
   claim,
   gates,
   intervals,
-  kept,
   margins,
   matched,
   numerics,
   own_process,
+  result_store,
   seed_statistics,
   single_run,
   site_methods,
   step_times,
   study,
-  trained,
+  training_claim,
   trigger_searches,
   workloads,
 )
 from experiments.framework.best_rate import Tuned
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.framework.seed_statistics import ERROR
 from gossipjax.advice import known_file
 from gossipjax.config import defaults, given_arguments, resolve
@@ -59,7 +59,7 @@ def run(accuracy, **fields):
 
 def answering(folder, accuracy):
   """Makes runs whose accuracy is a function of rate and seed."""
-  store, made = Kept(folder), []
+  store, made = ResultStore(folder), []
 
   def make(ask):
     rate, seed = ask.config.optimizer.learning_rate, ask.config.seed
@@ -127,23 +127,29 @@ def test_a_tie_that_moves_the_best_to_an_edge_has_a_further_rate(tmp_path):
 def test_a_study_gets_as_far_as_there_are_results(tmp_path):
   store, made, make = answering(tmp_path, lambda rate, seed: 0.5)
   begin = lambda: best_rate.tuned('fashion', config())
-  far = study.follow(begin(), store)
+  far = study.replay(begin(), store)
   assert (far.found, len(far.made), len(far.asked)) == (None, 0, 3)
   for ask in far.asked[:2]:
     make(ask)
-  far = study.follow(begin(), store)
+  far = study.replay(begin(), store)
   assert (len(far.made), len(far.asked)) == (2, 1)
   study.complete(begin(), store, make)
   assert len(made) == len({*made})  # Nothing is made twice.
-  assert study.follow(begin(), store).found is not None
+  assert study.replay(begin(), store).found is not None
 
 
 def test_a_key_holds_what_changes_the_result_and_nothing_else(monkeypatch):
   key = single_run.key_of(config())
   assert key == json.loads(json.dumps(key))
-  assert kept.digest(key) != kept.digest(single_run.key_of(config(seed=1)))
-  assert kept.digest(key) != kept.digest(single_run.key_of(config(0.1)))
-  assert kept.digest(key) != kept.digest(single_run.key_of(config(), 'a:b'))
+  assert result_store.digest(key) != result_store.digest(
+    single_run.key_of(config(seed=1))
+  )
+  assert result_store.digest(key) != result_store.digest(
+    single_run.key_of(config(0.1))
+  )
+  assert result_store.digest(key) != result_store.digest(
+    single_run.key_of(config(), 'a:b')
+  )
   other = config()
   other.data.dir, other.checkpoint_every = '/elsewhere', 7
   with other.unlocked():
@@ -205,12 +211,12 @@ def test_a_zero_has_a_key_of_its_own_where_nothing_means_another(
 
 
 def test_what_is_kept_survives_a_kill_while_it_is_written(tmp_path):
-  store = Kept(tmp_path)
+  store = ResultStore(tmp_path)
   store.add('fashion', {'a': 1}, 'first', 1.0, {})
   file = tmp_path / 'fashion.jsonl'
   with file.open('a') as lines:
     lines.write('{"digest": "0123", "resu')
-  assert Kept(tmp_path).find('fashion', {'a': 1})['result'] == 'first'
+  assert ResultStore(tmp_path).find('fashion', {'a': 1})['result'] == 'first'
   store.add('fashion', {'a': 2}, 'second', 1.0, {})
   found = [json.loads(line)['result'] for line in file.open()]
   assert found == ['first', 'second']
@@ -220,20 +226,22 @@ def test_what_is_kept_survives_a_kill_while_it_is_written(tmp_path):
 def test_a_damaged_line_is_named(tmp_path):
   (tmp_path / 'fashion.jsonl').write_text('{"digest": "a"}\n{broken\n')
   with pytest.raises(UserError, match=r'fashion\.jsonl, line 2 is damaged'):
-    Kept(tmp_path).find('fashion', {})
+    ResultStore(tmp_path).find('fashion', {})
 
 
 def test_a_result_is_computed_once(tmp_path):
   calls = []
   compute = lambda: calls.append(1) or {'seconds': 2.5}
   for _ in range(2):
-    assert Kept(tmp_path).once('x', {'n': 1}, compute) == {'seconds': 2.5}
+    assert ResultStore(tmp_path).get_or_compute('x', {'n': 1}, compute) == {
+      'seconds': 2.5
+    }
   assert len(calls) == 1
 
 
 @pytest.mark.parametrize('power, begin', [(1.0, 0.001), (-1.5, 3.0)])
 def test_a_value_is_found_that_sends_the_wanted_bytes(tmp_path, power, begin):
-  store = Kept(tmp_path)
+  store = ResultStore(tmp_path)
 
   def at(value):
     found = config(value)
@@ -290,7 +298,7 @@ def jobs(n):
 
 
 def iter_of(found):
-  yield [study.Ask('fashion', found)]
+  yield [study.RunRequest('fashion', found)]
 
 
 def test_the_queue_makes_each_run_once_and_stops_in_time(
@@ -306,18 +314,19 @@ def test_the_queue_makes_each_run_once_and_stops_in_time(
 
   monkeypatch.setattr(queue, 'LOCKS', tmp_path / 'queue.lock')
   monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
-  assert queue.work(iter(jobs(5)), Kept(tmp_path), 1.0) == 2
+  assert queue.work(iter(jobs(5)), ResultStore(tmp_path), 1.0) == 2
   assert seeds == [0, 1, 1, 2]
   said = capsys.readouterr().err
   assert 'given up' in said and '2 runs made' in said
-  assert queue.work(iter(jobs(9)), Kept(tmp_path), -1.0) == 0
+  assert queue.work(iter(jobs(9)), ResultStore(tmp_path), -1.0) == 0
   assert 'Time is up' in capsys.readouterr().err
 
 
 HOLD = """
 import json, pathlib, sys
-from experiments.framework import kept
-with kept.claimed(json.loads(sys.argv[1]), pathlib.Path(sys.argv[2])) as mine:
+from experiments.framework import result_store
+key, folder = json.loads(sys.argv[1]), pathlib.Path(sys.argv[2])
+with result_store.locked(key, folder) as mine:
   print(mine, flush=True)
   sys.stdin.read()
 """
@@ -326,10 +335,10 @@ with kept.claimed(json.loads(sys.argv[1]), pathlib.Path(sys.argv[2])) as mine:
 def test_a_run_that_another_queue_is_making_is_left_to_it(
   tmp_path, monkeypatch
 ):
-  locks, store, seeds = tmp_path / 'work/queue.lock', Kept(tmp_path), []
+  locks, store, seeds = tmp_path / 'work/queue.lock', ResultStore(tmp_path), []
   monkeypatch.setattr(queue, 'LOCKS', locks)
   monkeypatch.setattr(queue, 'WAIT_S', 0.01)
-  theirs = study.Ask('fashion', config(seed=0))
+  theirs = study.RunRequest('fashion', config(seed=0))
   with subprocess.Popen(
     [sys.executable, '-c', HOLD, json.dumps(theirs.key), str(locks)],
     stdin=subprocess.PIPE,
@@ -337,7 +346,7 @@ def test_a_run_that_another_queue_is_making_is_left_to_it(
     cwd=program.ROOT,
   ) as other:
     assert other.stdout.readline() == b'True\n'
-    with kept.claimed(theirs.key, locks) as mine:
+    with result_store.locked(theirs.key, locks) as mine:
       assert not mine
 
     def in_a_process(found, probe):
@@ -377,15 +386,15 @@ def test_studies_without_a_size_for_a_gpu_are_left_out():
 
 @pytest.mark.parametrize('name', queue.CLAIMS)
 def test_status_counts_what_is_missing(name, tmp_path):
-  *_, line = queue.status([name], Kept(tmp_path), 'cpu')
+  *_, line = queue.status([name], ResultStore(tmp_path), 'cpu')
   assert line.startswith(f'{name}: 0 of ') and '0 runs made' in line
 
 
 @pytest.mark.parametrize('workload', sites.SPLITS)
 def test_methods_between_sites_exchange_a_hundred_times(workload):
-  for method in sites.AGAINST:
+  for method in sites.BASELINES:
     found = site_methods.config_of(workload, 4, 'iid', method, 'cpu')
-    assert found.steps // found.strategy.period >= trained.EXCHANGES
+    assert found.steps // found.strategy.period >= training_claim.EXCHANGES
 
 
 @pytest.mark.parametrize(
@@ -407,7 +416,7 @@ def test_sites_are_judged_in_points_or_of_text_in_nats(
 ):
   row = {'workload': workload, 'method': method, 'seeds': 3, sites.GAIN: gain}
   row[f'{sites.GAIN}{seed_statistics.ERROR}'] = error
-  plain = f'gain over {sites.PLAIN}'
+  plain = f'gain over {sites.LOCAL_SGD}'
   row |= {plain: 0.1, f'{plain}{seed_statistics.ERROR}': 0.01}
   assert sites.holds(row) is good
   worse = row | {plain: -0.1}  # Than what it is with a plain outer step.
@@ -450,12 +459,12 @@ def test_without_a_sure_base_no_strategy_is_surely_faster_or_slower():
 
 
 def test_the_time_left_is_that_of_runs_of_the_same_size(tmp_path):
-  kept = Kept(tmp_path)
+  kept = ResultStore(tmp_path)
 
   def ask(workers, steps):
     found = config()
     found.update(workers=workers, steps=steps)
-    return study.Ask('fashion', found)
+    return study.RunRequest('fashion', found)
 
   assert study.seconds_of([], kept) == 0
   assert study.seconds_of([ask(8, 900)], kept) == study.UNKNOWN_S
@@ -533,7 +542,7 @@ def test_a_value_is_below_where_its_seeds_can_tell(value, error, below):
   ],
 )
 def test_a_verdict_has_three_values(cases, doubt, word):
-  assert claim.judged(cases, 'x', 'x', doubt).word == word
+  assert claim.make_verdict(cases, 'x', 'x', doubt).word == word
 
 
 @pytest.mark.parametrize(
@@ -562,7 +571,7 @@ def test_hylo_is_faster_if_its_measured_seconds_can_tell(
 
 
 def test_a_verdict_whose_cases_cannot_be_told_is_undecided():
-  found = claim.judged([None, None], 'x', 'x')
+  found = claim.make_verdict([None, None], 'x', 'x')
   assert found.word.startswith('undecided: runs are missing or too short, or')
 
 
@@ -584,16 +593,19 @@ def test_a_seed_that_diverged_has_no_score():
 
 
 def test_every_kept_run_is_found_by_its_key():
-  files = [*kept.RUNS.glob('*.jsonl')]
+  files = [*result_store.RUNS.glob('*.jsonl')]
   assert files
   for file in files:
-    for digest, line in Kept().lines(file.stem).items():
-      assert kept.digest(line['key']) == digest
+    for digest, line in ResultStore().lines(file.stem).items():
+      assert result_store.digest(line['key']) == digest
 
 
 def test_runs_of_a_gpu_are_kept_apart_and_have_a_gate_of_their_own(tmp_path):
-  on_gpu, on_cpu = Kept(kept.folder_of('gpu', tmp_path)), Kept(tmp_path)
-  assert kept.folder_of('cpu', tmp_path) == tmp_path
+  on_gpu, on_cpu = (
+    ResultStore(result_store.folder_of('gpu', tmp_path)),
+    ResultStore(tmp_path),
+  )
+  assert result_store.folder_of('cpu', tmp_path) == tmp_path
 
   def make(ask):
     on_gpu.add(ask.workload, ask.key, run(0.925), 1.0, {})
@@ -608,14 +620,16 @@ def test_runs_of_a_gpu_are_kept_apart_and_have_a_gate_of_their_own(tmp_path):
 @pytest.mark.parametrize('name', workloads.WORKLOADS)
 def test_no_run_of_one_scale_has_the_key_of_another(name):
   keys = [
-    kept.digest(single_run.key_of(workloads.config(name, 8, scale, DENSE)))
+    result_store.digest(
+      single_run.key_of(workloads.config(name, 8, scale, DENSE))
+    )
     for scale in workloads.WORKLOADS[name].sizes  # Small ones need no GPU.
   ]
   assert len({*keys}) == len(keys) >= 2
 
 
 def test_the_queue_has_work_for_a_gpu(tmp_path):
-  lines = queue.status(['fronts'], Kept(tmp_path), 'gpu')
+  lines = queue.status(['fronts'], ResultStore(tmp_path), 'gpu')
   assert lines[:2] == [
     'gate cifar: not known yet',
     'gate shakespeare: not known yet',
@@ -668,7 +682,7 @@ def test_a_gpu_trains_the_workloads_of_cpus_with_all_digits(
 
 
 def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
-  store, strategy = Kept(tmp_path), resolve.strategy_config('topk')
+  store, strategy = ResultStore(tmp_path), resolve.strategy_config('topk')
   found = workloads.config('fashion', 8, 'cpu', strategy)
   gradient, coding = step_times.keys(single_run.key_of(found)['config'])
   kind, there = step_times.KIND, {'processor': 'another'}
@@ -688,7 +702,7 @@ def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
 
 
 def test_seconds_kept_of_two_processors_are_not_added_either(tmp_path):
-  store, strategy = Kept(tmp_path), resolve.strategy_config('topk')
+  store, strategy = ResultStore(tmp_path), resolve.strategy_config('topk')
   found = workloads.config('fashion', 8, 'cpu', strategy)
   for key, place in zip(
     step_times.keys(single_run.key_of(found)['config']), 'ab', strict=True
@@ -699,7 +713,7 @@ def test_seconds_kept_of_two_processors_are_not_added_either(tmp_path):
 
 
 def test_seconds_are_those_of_the_network_of_the_scale(tmp_path):
-  store, strategy = Kept(tmp_path), resolve.strategy_config('topk')
+  store, strategy = ResultStore(tmp_path), resolve.strategy_config('topk')
   for scale, seconds in (('cpu', 0.1), ('gpu', 0.4)):
     found = workloads.config('cifar', 8, scale, strategy)
     for key in step_times.keys(single_run.key_of(found)['config']):
@@ -711,7 +725,7 @@ def test_seconds_are_those_of_the_network_of_the_scale(tmp_path):
 
 def test_a_run_that_was_also_probed_is_not_made_again(tmp_path):
   store, made, make = answering(tmp_path, lambda rate, seed: 0.5)
-  probed = study.Ask('fashion', config(), 'module:probe')
+  probed = study.RunRequest('fashion', config(), 'module:probe')
   assert study.line_of(probed, store) is None
   result = run(0.5) | {'told': ['a line']}
   store.add('fashion', probed.key, result, 1.0, {})
@@ -733,7 +747,7 @@ def test_triggers_are_brought_to_bytes_of_all_or_of_the_busiest_link(
   scope, tmp_path
 ):
   """Eight that talk in turn burden a link as one that talks eight times."""
-  store, tried = Kept(tmp_path), []
+  store, tried = ResultStore(tmp_path), []
 
   def make(ask):
     trigger = ask.config.strategy.get('trigger') or {'rate': 1.0}
@@ -753,7 +767,7 @@ def test_triggers_are_brought_to_bytes_of_all_or_of_the_busiest_link(
 def test_a_trigger_far_from_the_wanted_bytes_gets_no_seeds(
   sent, seeds, tmp_path
 ):
-  store = Kept(tmp_path)
+  store = ResultStore(tmp_path)
 
   def make(ask):
     always = ask.config.strategy.name == 'gossip'
@@ -769,7 +783,7 @@ def test_a_trigger_far_from_the_wanted_bytes_gets_no_seeds(
 
 
 def test_a_trigger_is_brought_to_the_wanted_bytes_at_its_best_rate(tmp_path):
-  store, scored = Kept(tmp_path), []
+  store, scored = ResultStore(tmp_path), []
 
   def make(ask):
     rate, strategy = ask.config.optimizer.learning_rate, ask.config.strategy
@@ -888,7 +902,7 @@ def test_more_accuracy_and_less_loss_are_a_gain(workload, gain, unit):
 
 def test_bytes_are_near_by_their_ratio(tmp_path):
   """A tenth is farther from the wanted ones than twice as many."""
-  store = Kept(tmp_path)
+  store = ResultStore(tmp_path)
 
   def make(ask):
     sent = 195 if ask.config.optimizer.learning_rate > 0.8 else 10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.framework.kept import Kept
+from experiments.framework.result_store import ResultStore
 from experiments.testbed import utilisation
 from experiments.testbed.step_seconds import Steps
 from gossipjax.network import Link
@@ -15,7 +15,7 @@ def test_a_row_is_kept_and_has_the_model_that_one_finds_by_hand(
 ):
   calls, shapes = [], []
 
-  def measured(workers, link, strategy, flags, steps, every):
+  def time_training(workers, link, strategy, flags, steps, every):
     calls.append(strategy)
     return Steps(0.5 if strategy == 'local_sgd' else 1.0, 110.0, 100.0)
 
@@ -23,10 +23,10 @@ def test_a_row_is_kept_and_has_the_model_that_one_finds_by_hand(
     shapes.append(shape.bytes_per_s)
     return Link(1e-3, shape.bytes_per_s) if shape.bytes_per_s else FAST
 
-  monkeypatch.setattr(utilisation, 'measured', measured)
+  monkeypatch.setattr(utilisation, 'time_training', time_training)
   monkeypatch.setattr(utilisation.calibrate, 'fitted', fitted)
   for _ in range(2):  # The second time all is kept.
-    found = utilisation.row(Kept(tmp_path), 2, '100mbit', 'all_reduce')
+    found = utilisation.row(ResultStore(tmp_path), 2, '100mbit', 'all_reduce')
   # Workers that never exchange; the method's own step; the one on the link.
   assert calls == ['local_sgd', 'all_reduce', 'all_reduce']
   # 64 * 2048 + 2048^2 + 2048 * 10 weights, 4,106 biases: 4 bytes each way.

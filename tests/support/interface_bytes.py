@@ -1,6 +1,7 @@
 """Bytes that one of several processes sends, by ledger and by interface.
 
-python -m tests.support.wired HOST:PORT PROCESS FOLDER INTERFACE STRATEGY ...
+python -m tests.support.interface_bytes HOST:PORT PROCESS FOLDER INTERFACE \
+        STRATEGY ...
 """
 
 import dataclasses

@@ -39,7 +39,7 @@ def digest(key: Key) -> str:
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Kept:
+class ResultStore:
   """The results in a folder."""
 
   def __init__(self, folder: pathlib.Path = RUNS):
@@ -99,7 +99,9 @@ class Kept:
     if size == before:  # Otherwise another process has written, too.
       self._read[path] = before + len(text), known | {line['digest']: line}
 
-  def once(self, kind: str, key: Key, compute: Callable[[], Any]) -> Any:
+  def get_or_compute(
+    self, kind: str, key: Key, compute: Callable[[], Any]
+  ) -> Any:
     """Returns a result; computes and keeps it first if it is missing."""
     if (line := self.find(kind, key)) is None:
       began = time.perf_counter()
@@ -111,7 +113,7 @@ class Kept:
 
 
 @contextlib.contextmanager
-def claimed(key: Key, locks: pathlib.Path) -> Iterator[bool]:
+def locked(key: Key, locks: pathlib.Path) -> Iterator[bool]:
   """Yields whether this process may compute a result; then no other one may.
 
   Locks one byte of a file, at an offset derived from the digest of the key. The

@@ -1,6 +1,6 @@
-"""A process of `real_time.waiting`.
+"""A process of `real_time.train_synchronous`.
 
-python -m experiments.framework.waiting_process HOST:PORT PROCESSES PROCESS
+python -m experiments.framework.synchronous_process HOST:PORT PROCESSES PROCESS
 SPEC OUT
 """
 

@@ -4,7 +4,7 @@ Virtual time decides which worker acts next, and simulates it. `Peers`, which
 pass each other messages as processes do, or Ray's processes do the same. Run as
 a program, this module compares the final states, for strategies by name:
 
-    python -m tests.support.followed [--ray] STRATEGY[/OPTIMIZER] ...
+    python -m tests.support.engine_vs_virtual [--ray] STRATEGY[/OPTIMIZER] ...
 """
 
 import sys

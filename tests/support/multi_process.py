@@ -1,6 +1,6 @@
 """The part of one of several processes, whose results a test compares.
 
-    python -m tests.support.together HOST:PORT PROCESSES PROCESS FOLDER
+    python -m tests.support.multi_process HOST:PORT PROCESSES PROCESS FOLDER
 
 Trains a few steps with strategies that together communicate in every way, and
 calls every collective that they rely on. The first process writes the results
@@ -25,7 +25,7 @@ from tests.laws.contract_test import STRATEGIES
 from tests.support import laws
 
 WORKERS = 4
-# At least one for each way to communicate; `ways` tells them apart.
+# At least one for each way to communicate; `collectives_of` tells them apart.
 TRIED = (
   'adaptive_gossip',
   'all_reduce',
@@ -52,11 +52,11 @@ MOVE = {
   'reduce_scatter',
 }
 # Every period ends at the later ones.
-STEPS = (0, laws.CENTURY - 1, 2 * laws.CENTURY - 1)
+STEPS = (0, laws.COMMON_PERIOD - 1, 2 * laws.COMMON_PERIOD - 1)
 
 
 @functools.cache
-def ways(strategy: Strategy) -> frozenset[tuple[str, bool, bool]]:
+def collectives_of(strategy: Strategy) -> frozenset[tuple[str, bool, bool]]:
   """A strategy's collectives: name, whether in groups, whether in a branch."""
   init, update = _worker(strategy)
   run = executors.executor(WORKERS, 'shard_map').run

@@ -1,6 +1,6 @@
 """The cost of a user's task, a data source, and several devices per worker.
 
-    GOSSIPJAX_DATA=... python -m benchmarks.doors [door] [source] [devices]
+    GOSSIPJAX_DATA=... python -m benchmarks.overheads [door] [source] [devices]
 
 ResNet-8 on CIFAR-10, batches of 16, all-reduce, steps through `train`:
 
@@ -79,7 +79,7 @@ def settings(**changes) -> ConfigDict:
 def with_own(read: bool = False) -> ConfigDict:
   config = settings()
   with config.ignore_type(), config.unlocked():
-    config.task = defaults.task('benchmarks.doors:own', read=read)
+    config.task = defaults.task('benchmarks.overheads:own', read=read)
   return config
 
 

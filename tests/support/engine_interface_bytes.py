@@ -1,6 +1,6 @@
 """Bytes that the engine's processes send, by ledger and network interface.
 
-python -m tests.support.engine_wired ADDRESS INTERFACE    prints JSON
+python -m tests.support.engine_interface_bytes ADDRESS INTERFACE    prints JSON
 
 Runs next to a node of the Ray cluster at ADDRESS, in which each process has a
 network namespace of its own.

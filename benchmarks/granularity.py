@@ -1,6 +1,6 @@
 """The cost of an exchange by its pieces: the model, buckets, or layers.
 
-    GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.pieces
+    GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m benchmarks.granularity
 
 Times one `update` with SGD of eight workers, batched on one device, over
 reading their entries once, and prints what worker 0 sends. The tree is

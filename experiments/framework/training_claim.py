@@ -6,8 +6,8 @@ Such a claim is a module with, besides what `claim.py` names,
                    its first part the name of the workload
   find(results, coverage, kept)  what finished studies returned -> Finding
 
-and it ends with `trained.run(CLAIM, studies, find, figure)`. The command makes
-the table from kept runs, without training; `experiments.queue` trains.
+and it ends with `training_claim.run(CLAIM, studies, find, figure)`. The command
+makes the table from kept runs, without training; `experiments.queue` trains.
 """
 
 import math
@@ -28,7 +28,7 @@ from experiments.framework import (
   study,
   workloads,
 )
-from experiments.framework.kept import RUNS, Kept, folder_of
+from experiments.framework.result_store import RUNS, ResultStore, folder_of
 from gossipjax import executors
 from gossipjax.errors import UserError
 
@@ -53,16 +53,16 @@ def of_scale(studies: Studies, scale: str) -> Studies:
   }
 
 
-def results(studies: Studies, kept: Kept) -> dict[Cell, Any]:
+def results(studies: Studies, kept: ResultStore) -> dict[Cell, Any]:
   """Returns the results of the finished studies, by cell."""
-  played = {cell: study.follow(make(), kept) for cell, make in studies.items()}
+  played = {cell: study.replay(make(), kept) for cell, make in studies.items()}
   return {
     cell: far.found for cell, far in played.items() if far.found is not None
   }
 
 
 def coverage(
-  studies: Studies, found: Results, kept: Kept, scale: str
+  studies: Studies, found: Results, kept: ResultStore, scale: str
 ) -> claim.Rows:
   """For each workload: its gate, and how many studies are finished."""
   rows = []
@@ -79,7 +79,7 @@ def coverage(
         'examples a step': size.examples,
         'scale': scale,
         'gate': what.gate_at(scale),
-        'where the gate is from': what.anchor,
+        'where the gate is from': what.gate_source,
         'all-reduce reached': reached,
         'gate met': gate.met,
         'studies': len(mine),
@@ -110,7 +110,7 @@ def is_complete(coverage: claim.Rows, workload: str) -> bool:
 
 def not_begun(rows: claim.Rows, coverage: claim.Rows) -> list[claim.Case]:
   """Returns an UNTRAINED case for each workload without a row."""
-  begun = figures.values(rows, 'workload')
+  begun = figures.distinct(rows, 'workload')
   return [claim.UNTRAINED] * sum(r['workload'] not in begun for r in coverage)
 
 
@@ -135,7 +135,7 @@ def evidence(
   only workloads whose studies are all finished count, if there are any."""
   if whole:
     rows = [r for r in rows if is_complete(coverage, r['workload'])] or rows
-  names = figures.values([row for row in rows if row['seeds']], 'workload')
+  names = figures.distinct([row for row in rows if row['seeds']], 'workload')
   of = [row for row in coverage if row['workload'] in names] or coverage
   networks = [row['network'] for row in of]
   if len(of) > NAMED:
@@ -155,7 +155,7 @@ def _range(rows: claim.Rows, name: str) -> str:
 def run(
   what: claim.Claim,
   studies: Callable[[str], Studies],
-  find: Callable[[Results, claim.Rows, Kept], claim.Finding],
+  find: Callable[[Results, claim.Rows, ResultStore], claim.Finding],
   figure: Callable[..., Figure],
 ) -> None:
   """As `claim.run`, for a claim that rests on trainings.
@@ -177,7 +177,7 @@ def run(
     executors.emulate(DEVICES)
     wanted = of_scale(studies(scale), scale)
     runs = folder_of(scale, pathlib.Path(FOLDER.value))
-    kept = Kept(folder / 'runs' if quick else runs)
+    kept = ResultStore(folder / 'runs' if quick else runs)
     if quick:
       make_all(wanted, kept, own_process.in_a_process)
     found = results(wanted, kept)
@@ -188,12 +188,12 @@ def run(
 
 def make_all(
   studies: Studies,
-  kept: Kept,
+  kept: ResultStore,
   make: Callable[..., tuple[Any, float, dict[str, Any]]],
 ) -> None:
   """Makes every run of the studies that is not kept."""
 
-  def made(ask: study.Ask) -> None:
+  def made(ask: study.RunRequest) -> None:
     kept.add(ask.workload, ask.key, *make(ask.config, ask.probe))
 
   for begin in studies.values():
