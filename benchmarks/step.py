@@ -27,7 +27,7 @@ from benchmarks import by_hand, printing
 from gossipjax import executors, models
 from gossipjax.config import resolve
 from gossipjax.local_step import make_worker
-from gossipjax.traffic import digits
+from gossipjax.traffic import pack_traffic
 
 WORKERS, BATCH, RATE, MOMENTUM, DECAY = 8, 16, 0.05, 0.9, 5e-4
 TASKS = {  # A model, the shape of its pictures, steps in a turn.
@@ -68,7 +68,7 @@ def through_update(
   def program(worker, batch, t):
     value, grads = jax.value_and_grad(loss)(worker.params, batch, None)
     worker, sent = update(worker, grads, t)
-    return worker, (value, digits(sent))
+    return worker, (value, pack_traffic(sent))
 
   run = executor.run(program, donate=(0,))
   same = jax.tree.map(lambda x: np.stack([x] * WORKERS), params)

@@ -15,7 +15,7 @@ from benchmarks import printing
 from gossipjax.aggregator import Tree
 from gossipjax.config import defaults, resolve
 from gossipjax.simulation import simulate
-from gossipjax.simulation.fleet import Player
+from gossipjax.simulation.fleet import Runner
 from gossipjax.training import worker_program
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.run import resolve_run
@@ -49,7 +49,7 @@ def config(name: str, asynchronous: bool):
 
 
 def simulated(
-  player: Player, timeline: simulate.Timeline, many: int
+  runner: Runner, timeline: simulate.Timeline, many: int
 ) -> Iterator[None]:
   """Simulates `many` gradients per turn."""
   target = 0.0
@@ -57,7 +57,7 @@ def simulated(
     target += many / WORKERS
     while timeline.rounds < target:
       timeline.next()
-    player.wait()
+    runner.wait()
     yield
 
 
@@ -82,7 +82,7 @@ def gradients(
     yield
 
 
-def copies(player: Player) -> tuple[float, float]:
+def copies(runner: Runner) -> tuple[float, float]:
   """Measures the simulation's memory without data, in copies of the parameters
   per worker.
 
@@ -90,8 +90,8 @@ def copies(player: Player) -> tuple[float, float]:
     All of it, and the part that workers hold between two steps anyhow.
   """
   size = lambda tree: sum(x.nbytes for x in jax.tree.leaves(tree))
-  one = size(player.params)
-  return size(player.held) / one, size(player.state.workers) / one
+  one = size(runner.params)
+  return size(runner.held) / one, size(runner.state.workers) / one
 
 
 def main() -> None:
@@ -102,20 +102,20 @@ def main() -> None:
     run = simulate.with_exchange(run, exchange)
     program = worker_program.worker_program(run)
     workers, examples = worker_program.start(run, program)
-    player = simulate.player_of(
+    runner = simulate.round_runner_of(
       program, exchange, workers, examples, Ledger({}, WORKERS)
     )
-    timeline = simulate.timeline_of(run, exchange, player)
+    timeline = simulate.timeline_of(run, exchange, runner)
     many = EVENTS if asynchronous else WORKERS
     printing.report(
       name,
       *printing.in_turns(
-        simulated(player, timeline, many),
-        gradients(program.gradient, player.params, examples, many),
+        simulated(runner, timeline, many),
+        gradients(program.gradient, runner.params, examples, many),
         TURNS,
       ),
     )
-    total, own = copies(player)
+    total, own = copies(runner)
     print(
       f'{name} holds {total:.2f} copies of the parameters per worker, '
       f'{own:.2f} of them its own state',

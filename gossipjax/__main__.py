@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from gossipjax.distributed import lifeline
-from gossipjax.errors import MISTAKE, nearest
+from gossipjax.errors import USER_ERROR_EXIT, nearest
 
 COMMANDS = {
   'run': 'train a model under one or several communication strategies',
@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> None:
       f'gossipjax has no command {words[0]!r}{nearest(words[0], COMMANDS)}',
       file=sys.stderr,
     )
-    sys.exit(MISTAKE)
+    sys.exit(USER_ERROR_EXIT)
   else:
     command = importlib.import_module(f'gossipjax.commands.{words[0]}')
     command.start(words[1:])

@@ -41,7 +41,7 @@ def meets(parameters: Aggregator, draw) -> AsyncExchange:
   return AsyncExchange(parameters, MEET, draw)
 
 
-def anyone(workers: int, count: int = 1):
+def uniform_peers(workers: int, count: int = 1):
   """Returns a function that draws `count` of all workers uniformly.
 
   It draws with replacement, and the worker may draw itself.
@@ -72,18 +72,18 @@ def pair(n: int) -> tuple[Round, ...]:
   return ((Exchange(1 / 2, tuple(reversed(range(n)))),),)
 
 
-def hand_over(n: int) -> tuple[Round, ...]:
+def send_half(n: int) -> tuple[Round, ...]:
   """The topology of two workers: the first sends half of its share."""
   return ((Exchange(1 / 2, (0,) * n),),)
 
 
-def from_the_others(count: int, n: int) -> tuple[tuple[int, ...], ...]:
+def pull_draws(count: int, n: int) -> tuple[tuple[int, ...], ...]:
   """Draws for `pull_mean`: the first worker reads each other worker once."""
   sources = [r + 1 if r + 1 < n else 0 for r in range(count // n)]
   return (tuple(i for first in sources for i in (first, *range(1, n))),)
 
 
-def to_the_other(count: int, n: int) -> tuple[tuple[int, ...], ...]:
+def push_draws(count: int, n: int) -> tuple[tuple[int, ...], ...]:
   """Draws for `push_mean`: the first worker sends to the last."""
   del count
   return ((n - 1, *range(1, n)),)

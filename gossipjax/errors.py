@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-MISTAKE = 2  # Exit code of a process that ends in a UserError.
+USER_ERROR_EXIT = 2  # Exit code of a process that ends in a UserError.
 
 
 class UserError(ValueError):
@@ -59,7 +59,7 @@ TRACED = (
 
 
 @contextlib.contextmanager
-def blaming(what: str, files: bool = False) -> Iterator[None]:
+def as_user_error(what: str, files: bool = False) -> Iterator[None]:
   """Turns an exception of a user's function into a UserError about it.
 
   Args:

@@ -17,7 +17,7 @@ from jax.experimental import multihost_utils
 
 from gossipjax.collectives import INNER, WORKERS
 from gossipjax.devices import worker_devices
-from gossipjax.devices.everyone import (
+from gossipjax.devices.spmd import (
   Program,
   by_pmap,
   on_many_devices,
@@ -38,20 +38,20 @@ class Executor(NamedTuple):
     run: `(program, donate=()) -> jitted program of all workers`; `donate` lists
       the positional arguments whose memory it may reuse.
     put: places a tree, leaves [workers of this process, ...], on the devices.
-    mine: the slice of all workers that this process runs.
+    local_workers: the slice of all workers that this process runs.
     devices: the number of devices of each worker.
-    once: takes leaves [workers, devices, ...] that are equal on all devices of
-      a worker; returns one copy per worker, [workers, ...].
+    unreplicate: takes leaves [workers, devices, ...] that are equal on all
+      devices of a worker; returns one copy per worker, [workers, ...].
   """
 
   name: str
   run: Callable[..., Program]
   put: Callable[[Any], Any]
-  mine: slice = slice(None)
+  local_workers: slice = slice(None)
   devices: int = 1
-  once: Callable[[Any], Any] = _same
+  unreplicate: Callable[[Any], Any] = _same
 
-  def copied(self, tree: Any) -> Any:
+  def put_replicated(self, tree: Any) -> Any:
     """Places leaves [workers, ...]; each device of a worker has a copy."""
     if self.devices == 1:
       return self.put(tree)
@@ -60,7 +60,7 @@ class Executor(NamedTuple):
     )
     return self.put(jax.tree.map(copies, tree))
 
-  def dealt(self, tree: Any) -> Any:
+  def put_split(self, tree: Any) -> Any:
     """Places leaves [workers, n, ...]; each device of a worker gets n / devices
     consecutive rows of the n."""
     if self.devices == 1:
@@ -106,15 +106,19 @@ def executor(
   if num_workers < 1:
     raise UserError(f'workers must be at least 1, got {num_workers}.')
   if jax.process_count() > 1:
-    found, mine = worker_devices.over_processes(num_workers, name, devices)
-    return _on_devices('shard_map', found, mine, devices)
+    found, local_workers = worker_devices.over_processes(
+      num_workers, name, devices
+    )
+    return _on_devices('shard_map', found, local_workers, devices)
   enough = jax.device_count() >= num_workers * devices
   if name == 'auto':
     name = 'shard_map' if enough or devices > 1 else 'vmap'
   if name == 'vmap':
     run = functools.partial(on_one_device, axes=_axes(devices))
     once = _same if devices == 1 else jax.jit(_first)
-    return Executor(name, run, jax.device_put, devices=devices, once=once)
+    return Executor(
+      name, run, jax.device_put, devices=devices, unreplicate=once
+    )
   found = worker_devices.of_process(num_workers, name, devices)
   return _on_devices(name, found, per_worker=devices)
 
@@ -131,7 +135,7 @@ def _axes(devices: int) -> tuple[str, ...]:
 def _on_devices(
   name: str,
   devices: list[jax.Device],
-  mine: slice = slice(None),
+  local_workers: slice = slice(None),
   per_worker: int = 1,
 ) -> Executor:
   """The executor of workers with devices of their own: shard_map or pmap."""
@@ -150,13 +154,13 @@ def _on_devices(
   else:
     run = functools.partial(on_many_devices, mesh=mesh)
   if per_worker == 1:
-    return Executor(name, run, put, mine)
+    return Executor(name, run, put, local_workers)
   of_workers = jax.NamedSharding(mesh, jax.P(WORKERS))
   once = jax.jit(_first, out_shardings=of_workers)
-  return Executor(name, run, put, mine, per_worker, once)
+  return Executor(name, run, put, local_workers, per_worker, once)
 
 
-def rows(tree: Any) -> Any:
+def to_host(tree: Any) -> Any:
   """Copies the rows of this process's workers to the host, as NumPy arrays."""
   if jax.process_count() == 1:
     return jax.device_get(tree)

@@ -168,7 +168,7 @@ def worker(
     worker, sent = step(state.worker, grads, state.step)
     return LoopState(worker, state.step + 1, state.sent_total + sent), sent
 
-  along = lambda program: collectives.along(axis, program, inner)
+  along = lambda program: collectives.bind_axis(axis, program, inner)
   return Loop(along(init), update)
 
 

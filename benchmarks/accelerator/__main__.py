@@ -16,7 +16,7 @@ from benchmarks.accelerator import children, measures
 from gossipjax import executors
 from gossipjax.commands import console
 from gossipjax.distributed import gpus
-from gossipjax.errors import MISTAKE, UserError, nearest
+from gossipjax.errors import USER_ERROR_EXIT, UserError, nearest
 
 # In the order in which a call without names makes them.
 PARTS = ('laws', 'selection', 'compiled', 'throughput', 'traces', 'training')
@@ -76,7 +76,7 @@ def main() -> None:
       _each_in_processes(given)
   except UserError as error:
     if given and given.here:  # The first of several processes reports it.
-      sys.exit(MISTAKE)
+      sys.exit(USER_ERROR_EXIT)
     console.refuse(str(error), error)
 
 
@@ -112,8 +112,8 @@ def _each_in_processes(given: argparse.Namespace) -> None:
     crashed = True
     while crashed and share.left() > 0:
       ended = _in_processes(part, given, share.left())
-      if MISTAKE in ended:
-        sys.exit(MISTAKE)
+      if USER_ERROR_EXIT in ended:
+        sys.exit(USER_ERROR_EXIT)
       crashed = any(code is not None and code < 0 for code in ended)
 
 

@@ -122,7 +122,7 @@ def _bytes(name: str, dtype: str, small: bool) -> dict[str, Any]:
     'compiled': int(row.compiled[worst]),
     'ledger': int(row.ledger[worst]),
     'reason': row.reason,
-    'exchanges': [e._asdict() for e in schedule.exchanges(program)],
+    'exchanges': [e._asdict() for e in schedule.scheduled_collectives(program)],
   }
 
 
@@ -154,7 +154,9 @@ def _hidden(name: str, options: str, small: bool) -> dict[str, Any]:
   program, _ = compile_for(
     eight_gpus.devices(small), step, (worker, batch), OPTIONS[options]
   )
-  return {'exchanges': [e._asdict() for e in schedule.exchanges(program)]}
+  return {
+    'exchanges': [e._asdict() for e in schedule.scheduled_collectives(program)]
+  }
 
 
 def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

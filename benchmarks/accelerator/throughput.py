@@ -90,15 +90,15 @@ def lowered(
 ) -> tuple[jax.stages.Lowered, Any]:
   """Returns a step that is lowered but not compiled, and its first state."""
   products = precision if precision == 'highest' else 'default'
-  where = conv.WHERE, conv.PRODUCTS
+  where = conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS
   try:
     apart = (jax.default_backend(),) if program == 'apart' else ()
-    conv.WHERE = conv.PRODUCTS = apart
+    conv.UNGROUPED_BACKENDS = conv.MATMUL_BACKENDS = apart
     with jax.default_matmul_precision(products):
       step, state = programs.PROGRAMS[program](given, workers, precision)
       return step.lower(state, batch, jnp.int32(0)), state
   finally:
-    conv.WHERE, conv.PRODUCTS = where
+    conv.UNGROUPED_BACKENDS, conv.MATMUL_BACKENDS = where
 
 
 def measure(

@@ -31,7 +31,7 @@ class Tuned(NamedTuple):
     rate: the best learning rate; None if all diverged.
     runs: results at that rate, one for each seed, scored on test data.
     inside: whether worse rates lie on both sides of the best.
-    arguments: of the strategy, see `given_arguments.told`.
+    arguments: of the strategy, see `given_arguments.as_text`.
   """
 
   curve: dict[float, float | None]
@@ -87,7 +87,7 @@ def tuned(
       RunRequest(workload, seeded(config, best, seed), probe)
       for seed in range(seeds)
     ]
-  arguments = given_arguments.told(config.strategy)
+  arguments = given_arguments.as_text(config.strategy)
   inside = not tried_rates.beyond(curve)
   return Tuned(dict(sorted(curve.items())), best, runs, inside, arguments)
 

@@ -167,7 +167,7 @@ def _beside(
         missed=math.nan,
         relative_steps=math.nan,
         seeds=len(runs),
-        arguments=given_arguments.told(runs[0]['key']['config']['strategy']),
+        arguments=given_arguments.as_text(runs[0]['key']['config']['strategy']),
       )
       yield _row(_reached(known, runs, base, s) for s in known_file.SHARES)
 

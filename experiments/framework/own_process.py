@@ -83,7 +83,7 @@ def _child(
   threading.Thread(target=_end_with_parent, daemon=True).start()
   config = ConfigDict(given)
   config.executor = executor_of(config)
-  conv.MOST = max(conv.MOST, MAX_CONV_WORKERS)
+  conv.MAX_UNGROUPED_WORKERS = max(conv.MAX_UNGROUPED_WORKERS, MAX_CONV_WORKERS)
   if config.executor != 'vmap':
     executors.emulate(devices([config]))
   # Runs that differ only in their seed share compiled programs.

@@ -164,7 +164,7 @@ def tuned(
     study.RunRequest(name, best_rate.seeded(config, first.rate, seed))
     for seed in scored_seeds(name, split)
   ]
-  arguments = given_arguments.told(config.strategy)
+  arguments = given_arguments.as_text(config.strategy)
   best = first._replace(runs=runs, arguments=arguments)
   return Trained(best, outer, inside, by_outer)
 

@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from experiments.framework import strategy_table
 from gossipjax.advice import known_file
 from gossipjax.comparison import markup
-from gossipjax.comparison.scores import told
+from gossipjax.comparison.scores import as_text
 from gossipjax.config import arguments, resolve
 
 
@@ -135,8 +135,8 @@ def _results(name: str) -> Iterator[str]:
   rows = [
     {
       'run': f'{known.place} ({known.table})',
-      'held out': told(known.score, known.value),
-      'held out, all-reduce': told(known.score, known.dense),
+      'held out': as_text(known.score, known.value),
+      'held out, all-reduce': as_text(known.score, known.dense),
     }
     for known in known_file.kept()
     if known.strategy == name

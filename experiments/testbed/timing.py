@@ -94,7 +94,7 @@ def measure(what: str, numbers: int, arguments: dict[str, Any]) -> Timing:
   program = where.run(update).lower(tree, state, step=step).compile()
   together = lambda: program(tree, state, step=step)
   bill = jax.tree.map(
-    np.asarray, executors.gather(executors.rows(together()[2]))
+    np.asarray, executors.gather(executors.to_host(together()[2]))
   )
   own = jax.tree.map(lambda x: x.addressable_shards[0].data[0], (tree, state))
   echoed = jax.jit(alone(update, jax.process_count()))

@@ -93,7 +93,7 @@ def rows(found: Sequence[Forecast], link: network.Link) -> list[dict[str, Any]]:
       'communication, s (model)': f.comm_s(link),
       'share of computing': f'{100 * f.compute_s / f.step_s(link):.0f} %',
       'faster than all-reduce': _below(f, dense, link),
-      'misses the target': '' if f is dense else f.risk.told,
+      'misses the target': '' if f is dense else f.risk.as_text,
       "expected time to the target over all-reduce's": (
         '' if f is dense else f'{f.expected(dense, link):.3g}'
       ),

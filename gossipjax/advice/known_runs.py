@@ -36,7 +36,7 @@ class Known(NamedTuple):
     relative_steps: steps to that target over those of all-reduce, mean over the
       seeds that reach it; infinite if none does, NaN if it is unknown.
     seeds: how many.
-    arguments: of the strategy, see `given_arguments.told`.
+    arguments: of the strategy, see `given_arguments.as_text`.
   """
 
   table: str
@@ -70,7 +70,7 @@ def of_strategy(
     known: runs of any strategy.
     strategy: `config.strategy`.
   """
-  mine = strategy['name'], given_arguments.told(strategy)
+  mine = strategy['name'], given_arguments.as_text(strategy)
   return [run for run in known if (run.strategy, run.arguments) == mine]
 
 

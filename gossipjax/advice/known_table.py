@@ -10,7 +10,7 @@ from gossipjax.advice.known_runs import Known
 from gossipjax.comparison import scores
 
 
-def told(
+def nearest_runs(
   known: Sequence[Known],
   config: Mapping[str, Any],
   folders: Sequence[str] = (),
@@ -68,7 +68,7 @@ def _nearest(
       'arguments': k.arguments,
       'split': k.split,
       **{label: _score(k, label) for label in labels},
-      'score of all-reduce': scores.told(k.score, k.dense),
+      'score of all-reduce': scores.as_text(k.score, k.dense),
       'steps to the target over those of all-reduce': _steps(k),
       'seeds': k.seeds,
       'from': k.table,
@@ -81,7 +81,7 @@ def _nearest(
 def _score(known: Known, label: str) -> str:
   """The cell of a run in a score's column; '' if the run has another score."""
   own = scores.label(known.score) == label
-  return scores.told(known.score, known.value) if own else ''
+  return scores.as_text(known.score, known.value) if own else ''
 
 
 def _steps(known: Known) -> str:

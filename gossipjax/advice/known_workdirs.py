@@ -88,5 +88,5 @@ def _of_row(
     missed,
     steps,
     len(row.each),
-    given_arguments.told(config['strategy']),
+    given_arguments.as_text(config['strategy']),
   )

@@ -13,7 +13,10 @@ from ml_collections import ConfigDict
 from gossipjax.config.parts import PARTS
 from gossipjax.transforms.warmup import Warmup
 
-LEAST, MOST = 16, 4096  # Bounds on the steps that a mean is taken over.
+MIN_STEPS, MAX_STEPS = (
+  16,
+  4096,
+)  # Bounds on the steps that a mean is taken over.
 ONCE = {'switch', 'warmup', 'warmup.steps'}  # Counts of one-time steps.
 
 
@@ -50,13 +53,13 @@ def longest(settings: Mapping[str, Any]) -> int:
 def cycle(settings: Mapping[str, Any]) -> int:
   """Counts the steps of enough whole repetitions of the traffic for a mean.
 
-  They are at least LEAST, and at most MOST even if traffic repeats later.
+  At least MIN_STEPS, and at most MAX_STEPS even if traffic repeats later.
 
   Args:
     settings: `config.strategy`.
   """
   steps = repeats(settings)
-  return min(MOST, steps * -(-LEAST // steps))
+  return min(MAX_STEPS, steps * -(-MIN_STEPS // steps))
 
 
 def beginning(settings: Mapping[str, Any]) -> int:
@@ -138,7 +141,7 @@ class Sample(NamedTuple):
 
 
 def sample(settings: Mapping[str, Any], training: int | None = None) -> Sample:
-  """Samples the one-time steps of a training, at most MOST, and a cycle.
+  """Samples the one-time steps of a training, at most MAX_STEPS, and a cycle.
 
   If traffic has a period, the second cycle counts: in the first one not every
   fragment of a model is sent.
@@ -160,9 +163,9 @@ def sample(settings: Mapping[str, Any], training: int | None = None) -> Sample:
 
 
 def _spread(steps: int) -> np.ndarray:
-  """The first steps; if they are more than MOST, one drawn from each of MOST
+  """The first steps; of more than MAX_STEPS, one drawn from each of as many
   intervals, since equally spaced steps may miss a period."""
-  if steps <= MOST:
+  if steps <= MAX_STEPS:
     return np.arange(steps)
-  ends = np.linspace(0, steps, MOST + 1).astype(int)
+  ends = np.linspace(0, steps, MAX_STEPS + 1).astype(int)
   return np.random.default_rng(0).integers(ends[:-1], ends[1:])

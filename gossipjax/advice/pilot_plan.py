@@ -9,7 +9,10 @@ from gossipjax.advice.halving import Round, survivors
 from gossipjax.advice.ranking import Candidate
 
 RATES = (1.0, 10**-0.5, 10**0.5)  # Factors on the config's learning rate.
-MOST, LEAST = 12, 2  # Bounds on the strategies to try, all-reduce included.
+MAX_STRATEGIES, MIN_STRATEGIES = (
+  12,
+  2,
+)  # Bounds on the strategies to try, all-reduce included.
 SLOWER = 1.5  # Assumed step time of a strategy here, over all-reduce's.
 SEEDS = 2  # In the last round.
 
@@ -49,7 +52,7 @@ def planned(
     None if there is no time for the smallest plan.
   """
   least = least_steps(full)
-  for count in range(min(len(names), MOST), LEAST - 1, -1):
+  for count in range(min(len(names), MAX_STRATEGIES), MIN_STRATEGIES - 1, -1):
     for rates in (len(RATES), 1):
       pilots, steps = _work(count, rates)
       first = int((seconds - pilots * begin_s) / (SLOWER * step_s * steps))
@@ -73,10 +76,10 @@ def _work(count: int, rates: int) -> tuple[int, int]:
 
 
 def needed_s(
-  full: int, step_s: float, begin_s: float, count: int = LEAST
+  full: int, step_s: float, begin_s: float, count: int = MIN_STRATEGIES
 ) -> float:
   """The seconds of the smallest plan for `count` strategies, at one rate."""
-  pilots, steps = _work(min(count, MOST), 1)
+  pilots, steps = _work(min(count, MAX_STRATEGIES), 1)
   return pilots * begin_s + SLOWER * step_s * steps * (least_steps(full) + 1)
 
 

@@ -85,7 +85,8 @@ class Bench:
     if not known:
       self._say(
         f'{name}, learning rate {rate:.3g}, {pilot.steps} steps: '
-        f'{scores.validation(metric)} {scores.told(metric, curve.scores[-1])}'
+        f'{scores.validation(metric)} '
+        f'{scores.as_text(metric, curve.scores[-1])}'
       )
     return curve
 

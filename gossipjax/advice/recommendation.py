@@ -152,7 +152,7 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
       'misses the target': _risk(rank),
       'time of all steps': _time(rank.whole),
       'times as fast as all-reduce': _ratio(dense, rank),
-      f'best {scores.validation(metric)}': scores.told(metric, rank.score),
+      f'best {scores.validation(metric)}': scores.as_text(metric, rank.score),
       'pilots': f'{rank.seeds} x {rank.steps} steps',
     }
     for rank in ranks
@@ -162,7 +162,7 @@ def rows(ranks: Sequence[Rank], metric: str) -> list[dict[str, Any]]:
 def _risk(rank: Rank) -> str:
   if rank.risk is None:
     return ''
-  return 'its pilots do' if rank.misses else rank.risk.told
+  return 'its pilots do' if rank.misses else rank.risk.as_text
 
 
 def _ratio(dense: Rank, rank: Rank) -> str:

@@ -64,7 +64,7 @@ class Risk(NamedTuple):
     return found
 
   @property
-  def told(self) -> str:
+  def as_text(self) -> str:
     """The probability in words."""
     return f'{100 * self.share:.0f} %' + ' (assumed)' * (not self.known)
 

@@ -97,7 +97,9 @@ def per_step(
   init, update = make_worker(strategy, local or probe(strategy, 0.1))
   worker = _of_one(init, params, workers)
   shares = np.full(len(steps), 1 / len(steps))
-  each = traffic_by_shapes.of(update, worker, params, workers, steps)
+  each = traffic_by_shapes.static_traffic(
+    update, worker, params, workers, steps
+  )
   if each is not None:
     return StepTraffic(_stacked(each), True, shares)
   if sample is None:

@@ -13,15 +13,15 @@ from gossipjax.audit import comparison
 from gossipjax.audit.control_paths import Paths, alike_but_for_bits
 from gossipjax.audit.harness import (
   Harness,
-  billed,
-  branches,
   compiled,
+  has_conditionals,
   make_harness,
   shrunk,
   update_at,
+  worker_traffic,
 )
+from gossipjax.audit.influence import shows_influence
 from gossipjax.audit.runtime_branches import as_key, branches_of_run
-from gossipjax.audit.silence import sometimes_heard
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 from gossipjax.local_step import Worker
@@ -32,7 +32,7 @@ _ALL_BILLED = 64  # Steps whose branches are recorded if all paths match a bill.
 _MOST = 32  # Different kinds of steps at most.
 _OF_WHOLE = 128  # Steps of the full model, if a smaller one is no substitute.
 # Steps of a run; each takes 2 to 3 ms on two cores, 7 to 16 with branches.
-LOOKED_AT = 3000
+MAX_SEARCHED_STEPS = 3000
 
 
 class Steps(NamedTuple):
@@ -52,7 +52,7 @@ def audit_steps(
   strategy: Strategy,
   params: Tree,
   workers: int,
-  horizon: int = LOOKED_AT,
+  horizon: int = MAX_SEARCHED_STEPS,
   state: Tree = (),
   inner: Inner = ALONE,
 ) -> Steps:
@@ -60,7 +60,7 @@ def audit_steps(
 
   It chooses the first step with each bill. In a program without branches it
   adds the first step at which a worker with a bill of zero affects another one
-  (`silence.sometimes_heard`). If some control path matches no bill, and the
+  (`influence.shows_influence`). If some control path matches no bill, and the
   program branches on the step or on the workers' data, it adds the first step
   with each choice of branches and bill, and the first 16 steps. If all paths
   match a bill, it adds those of the first 64 steps whose branches have several
@@ -98,7 +98,7 @@ def _steps(harness: Harness, horizon: int) -> Steps:
   program, paths = compiled(harness, update, harness.large, step=np.int32(0))
   one_path = paths is not None and len(paths) == 1
   # With branches, workers on different ones would wait for each other.
-  talks = paths is not None and any(paths) and not branches(program)
+  talks = paths is not None and any(paths) and not has_conditionals(program)
   bill = functools.partial(_bill, harness, program, talks)
   bills, by_state = _first_of_each(harness, bill, horizon)
   chosen, decides = {step for step, _ in bills}, False
@@ -123,9 +123,9 @@ def _bill(harness: Harness, program, heard: bool, worker, step):
   bill of zero affects another one."""
   args, at = (worker, harness.large), functools.partial(program, step=step)
   after, sent = result = at(*args)
-  sent = billed(harness, sent)
+  sent = worker_traffic(harness, sent)
   sizes = np.asarray(sent.bytes)
-  free = heard and sometimes_heard(at, args, result, sizes == 0, step)
+  free = heard and shows_influence(at, args, result, sizes == 0, step)
   return after, (sizes.tobytes(), free), sent
 
 
@@ -138,7 +138,7 @@ def _by_branches(
   def choice(worker, step):
     (worker, sent), found = taken(worker, harness.large, step=step)
     ways = str([*map(as_key, found)])
-    bill = np.asarray(billed(harness, sent).bytes).tobytes()
+    bill = np.asarray(worker_traffic(harness, sent).bytes).tobytes()
     return worker, (ways, bill), ways
 
   return _first_of_each(harness, choice, horizon)

@@ -9,18 +9,18 @@ import numpy as np
 
 from gossipjax.aggregator import Strategy, Tree
 from gossipjax.audit import comparison
-from gossipjax.audit.audited_steps import LOOKED_AT, audit_steps
+from gossipjax.audit.audited_steps import MAX_SEARCHED_STEPS, audit_steps
 from gossipjax.audit.harness import (
   Harness,
-  billed,
-  branches,
   compiled,
+  has_conditionals,
   make_harness,
   update_at,
+  worker_traffic,
 )
+from gossipjax.audit.influence import lacks_influence
 from gossipjax.audit.row import Row
 from gossipjax.audit.runtime_branches import paths_of_run
-from gossipjax.audit.silence import unheard
 from gossipjax.devices.inner_devices import ALONE, Inner
 from gossipjax.errors import UserError
 
@@ -81,7 +81,7 @@ def audit(
     for row in _rows(harness, step, worker, runs, full, *run)
   ]
   found = rows(None)
-  if not comparison.settled(found, by_state):
+  if not comparison.is_conclusive(found, by_state):
     # At some steps not all workers send, even with large gradients.
     found = rows(comparison.fullest(found))
   return [x for row in found for x in comparison.levels(row, inner.devices)]
@@ -104,7 +104,7 @@ def _from_the_first(harness: Harness, steps: list[int], args: tuple):
     update = update_at(harness, step)
     program, _ = whole = compiled(harness, update, *args)
     taken = paths_of_run(harness, update, whole, *args)
-    yield step, harness.worker, program, branches(program), taken
+    yield step, harness.worker, program, has_conditionals(program), taken
 
 
 def _played(harness: Harness, steps: list[int], args: tuple):
@@ -115,7 +115,7 @@ def _played(harness: Harness, steps: list[int], args: tuple):
 
   program, _ = whole = compiled(harness, update, *args, step=np.int32(0))
   taken = paths_of_run(harness, update, whole, *args, step=np.int32(0))
-  worker, branching = harness.worker, branches(program)
+  worker, branching = harness.worker, has_conditionals(program)
   for begun, end in itertools.pairwise([0, *steps]):
     for step in range(begun, end):
       worker, _ = program(worker, *args, step=np.int32(step))
@@ -133,7 +133,7 @@ def _rows(
     args = begun, harness.gradients(scale), *active
     paths, decided = taken(*args)
     state, sent = program(*args)
-    if not comparison.has_seconds(bill := billed(harness, sent)):
+    if not comparison.has_valid_rounds(bill := worker_traffic(harness, sent)):
       raise Unbalanced(
         f'--audit: at step {step} a bill has bytes without a round, or fewer '
         'path_bytes than bytes, so that modelled seconds are too short.'
@@ -143,7 +143,7 @@ def _rows(
       itertools.product(*paths),
       bill,
       full or (result[0] if result else None),
-      functools.partial(unheard, decided, args, branching),
+      functools.partial(lacks_influence, decided, args, branching),
       harness.inner.devices,
     )
     # A row that holds must not hide one with the same bill that does not.
@@ -182,14 +182,14 @@ def report(
   Raises:
     Unbalanced: a ledger differs from the compiled program without a reason.
   """
-  most = min(horizon, LOOKED_AT)
+  most = min(horizon, MAX_SEARCHED_STEPS)
   steps, by_state = audit_steps(strategy, params, workers, most, state, inner)
   # The compiler drops messages that depend on the step alone, such as flags.
   for step_is_argument in [True] if by_state else [False, True]:
     found = audit(
       strategy, params, workers, steps, (), state, inner, step_is_argument
     )
-    if comparison.settled(found, step_is_argument):
+    if comparison.is_conclusive(found, step_is_argument):
       break
   for row in found:
     if not comparison.holds(row):

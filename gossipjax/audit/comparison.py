@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gossipjax.audit.row import Row, Way, of_way
+from gossipjax.audit.row import DevicePaths, Row, make_row
 from gossipjax.traffic import Traffic
 
 # A bill is a sum: it does not say which part of a message is unpaid, so the
@@ -54,7 +54,7 @@ def sentence(row: Row) -> str:
   )
 
 
-def has_seconds(sent: Traffic) -> bool:
+def has_valid_rounds(sent: Traffic) -> bool:
   """Whether each worker that sends bytes has at least one round, and path_bytes
   no fewer than its bytes: modelled seconds need both. Leaves are [workers]."""
   sends, rounds, path = map(
@@ -99,10 +99,10 @@ def levels(row: Row, devices: int) -> list[Row]:
 
 def compare(
   step: int,
-  ways: Iterable[Way],
+  candidates: Iterable[DevicePaths],
   sent: Traffic,
   full: Row | None = None,
-  unheard: Callable[[np.ndarray], bool] = lambda silent: False,
+  lacks_influence: Callable[[np.ndarray], bool] = lambda silent: False,
   devices: int = 1,
 ) -> Row:
   """Compares a ledger with the control path that fits it best.
@@ -112,25 +112,25 @@ def compare(
 
   Args:
     step: to write into the row.
-    ways: control paths that a run of the compiled program may have taken.
+    candidates: control paths that a run of the compiled program may have taken.
     sent: the ledger of that run, leaves [workers].
     full: the row of a run of the same program in which all workers sent. With
       it, a ledger may be smaller anywhere if as many bytes move as in that run.
-    unheard: whether these workers, bool[workers], affect no other worker.
+    lacks_influence: whether these workers, bool[workers], affect no other.
     devices: of a worker. If there are several, the arrays of the row are
       i64[2 workers]: bytes between workers, then bytes within them.
 
   Returns:
-    The row of a way that agrees; if none does, that with the least difference.
+    The row of a candidate that agrees; if none does, that of the nearest one.
   """
-  rows = [of_way(step, way, sent, devices) for way in ways]
+  rows = [make_row(step, candidate, sent, devices) for candidate in candidates]
   rows = [row._replace(paths=len(rows)) for row in rows]
   for row in rows:
     if holds(row):
       return row
   silent = np.asarray(sent.bytes) == 0
   for row in rows:
-    if _may_be_masked(row, silent, full) and unheard(silent):
+    if _may_be_masked(row, silent, full) and lacks_influence(silent):
       because = ', '.join(filter(None, [row.reason, 'masked']))
       return row._replace(explained=row.ledger, reason=because)
   return min(rows, key=lambda row: np.abs(row.ledger - row.explained).sum())
@@ -149,7 +149,7 @@ def _may_be_masked(row: Row, silent: np.ndarray, full: Row | None) -> bool:
   return bool(gaps.any() and (gaps >= 0).all() and same.all())
 
 
-def settled(rows: list[Row], by_state: bool) -> bool:
+def is_conclusive(rows: list[Row], by_state: bool) -> bool:
   """Whether a `full` row from another step could not change the verdict.
 
   If the step is a constant, the compiler drops messages that all workers ignore

@@ -96,14 +96,14 @@ def make_harness(
   inner = inner_devices.inner(inner.devices, inner.kind, params)
   init, update = make_worker(strategy, probe(strategy, 1.0))
   draw, seeds = executor.run(_noise(params)), np.arange(workers)
-  mine = draw(executor.copied(seeds), scale=1.0)
-  large = draw(executor.copied(seeds + workers), scale=_LARGE)
+  mine = draw(executor.put_replicated(seeds), scale=1.0)
+  large = draw(executor.put_replicated(seeds + workers), scale=_LARGE)
   still = jax.tree.map(lambda x: np.zeros((workers, *x.shape), x.dtype), state)
   begin = lambda params, state: init(inner.kept(params), state)
   return Harness(
     executor.run,
     _of_devices(update, inner),
-    executor.run(begin)(mine, executor.copied(still)),
+    executor.run(begin)(mine, executor.put_replicated(still)),
     inner,
     large,
   )
@@ -143,7 +143,7 @@ def _of_devices(update: Callable[..., Any], inner: Inner) -> Callable[..., Any]:
   return of_device
 
 
-def billed(harness: Harness, sent: Traffic) -> Traffic:
+def worker_traffic(harness: Harness, sent: Traffic) -> Traffic:
   """What each worker sent, on the host, leaves [workers]."""
   sent = jax.device_get(sent)
   return sent if harness.inner.devices == 1 else at_once(sent, 1)
@@ -180,7 +180,7 @@ def compiled(
     return ready, None
 
 
-def branches(program: Any) -> bool:
+def has_conditionals(program: Any) -> bool:
   """Whether a compiled program has conditionals."""
   return ' conditional(' in program.as_text()
 

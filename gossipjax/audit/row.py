@@ -11,7 +11,7 @@ from gossipjax.audit.collective_bytes import Transfer
 from gossipjax.audit.control_paths import Path
 from gossipjax.traffic import Traffic
 
-Way = tuple[Path, ...]  # The control path of each device of a worker.
+DevicePaths = tuple[Path, ...]  # The control path of each device of a worker.
 
 
 class Row(NamedTuple):
@@ -27,7 +27,7 @@ class Row(NamedTuple):
   within: bool = False  # Bytes between the devices of a worker.
 
 
-def of_way(step: int, way: Way, sent: Traffic, devices: int) -> Row:
+def make_row(step: int, way: DevicePaths, sent: Traffic, devices: int) -> Row:
   """Returns the row of a run.
 
   Args:
@@ -65,7 +65,7 @@ def of_way(step: int, way: Way, sent: Traffic, devices: int) -> Row:
   )
 
 
-def _parts(way: Way) -> Iterator[tuple[Transfer, int, np.ndarray]]:
+def _parts(way: DevicePaths) -> Iterator[tuple[Transfer, int, np.ndarray]]:
   """Transfers, how often each runs, and on which devices, bool[devices]."""
   for path in {*way}:
     mine = np.array([path == other for other in way])

@@ -157,9 +157,9 @@ def _deciding(
     numbers = itertools.count()
 
     def replace(equation, operands, run):
-      turns = traced.turns_of(equation)
+      turns = traced.trip_count(equation)
       if 0 < turns <= _MOST_TURNS and _talks_in_branches(equation):
-        return traced.written_out(equation, operands, replace, turns)
+        return traced.unrolled(equation, operands, replace, turns)
       if equation.primitive.name != 'cond':
         return run(operands)
       index, *rest = operands

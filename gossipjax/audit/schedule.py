@@ -34,7 +34,7 @@ _FREE = (
 _STEPS = ('-start', '-update', '-done')
 
 
-class Exchange(NamedTuple):
+class ScheduledCollective(NamedTuple):
   """A collective, or several that are issued as one.
 
   Attributes:
@@ -52,7 +52,7 @@ class Exchange(NamedTuple):
   beside: tuple[str, ...]
 
 
-def exchanges(program: hlo.Module) -> list[Exchange]:
+def scheduled_collectives(program: hlo.Module) -> list[ScheduledCollective]:
   """All collectives of a program, in the order of its text.
 
   Raises:
@@ -74,7 +74,7 @@ def exchanges(program: hlo.Module) -> list[Exchange]:
 
 def _in_body(
   program: hlo.Module, body: list[hlo.Instruction]
-) -> Iterator[Exchange]:
+) -> Iterator[ScheduledCollective]:
   for position, instruction in enumerate(body):
     if instruction.opcode.endswith(_STEPS[1:]):
       continue
@@ -89,7 +89,7 @@ def _in_body(
       continue
     started = instruction.opcode.endswith('-start')
     split = started and not instruction.is_sync
-    yield Exchange(
+    yield ScheduledCollective(
       '+'.join(dict.fromkeys(t.kind for t in moved)),
       tuple(dict.fromkeys(t.array.dtype for t in moved)),
       sum(t.array.size * t.array.bits for t in moved) // 8,

@@ -28,12 +28,12 @@ from gossipjax.collectives.axes import (
   WORKERS,
   Axis,
   all_agree,
-  along,
   axis,
+  bind_axis,
   check_gradients,
   of_groups,
-  over,
   random_turn,
+  use_axis,
 )
 from gossipjax.collectives.bills import ring_bytes
 from gossipjax.collectives.messages import meet, send, swap
@@ -69,8 +69,8 @@ __all__ = [
   'all_reduce',
   'all_sum',
   'all_to_all',
-  'along',
   'axis',
+  'bind_axis',
   'check_gradients',
   'inner_gather',
   'inner_mean',
@@ -78,7 +78,6 @@ __all__ = [
   'meet',
   'needs_everyone',
   'of_groups',
-  'over',
   'push',
   'random_turn',
   'read',
@@ -86,4 +85,5 @@ __all__ = [
   'send',
   'serve',
   'swap',
+  'use_axis',
 ]

@@ -11,7 +11,7 @@ from jax import lax
 
 from gossipjax.errors import UserError
 
-WORKERS = 'workers'  # The mesh axis, unless `over` says another.
+WORKERS = 'workers'  # The mesh axis, unless `use_axis` says another.
 INNER = 'inner'  # The axis of the devices of a worker, likewise.
 
 Axis = str | tuple[str, ...]
@@ -40,7 +40,7 @@ def sharing_axis() -> Axis | None:
 
 
 @contextlib.contextmanager
-def over(name: Axis, inner: Axis | None = None) -> Iterator[None]:
+def use_axis(name: Axis, inner: Axis | None = None) -> Iterator[None]:
   """Sets the axis, or axes, of the workers for all that is traced inside.
 
   Args:
@@ -56,10 +56,10 @@ def over(name: Axis, inner: Axis | None = None) -> Iterator[None]:
     _INNER.reset(before[1])
 
 
-def along(
+def bind_axis(
   name: Axis, program: Callable[..., Any], inner: Axis | None = None
 ) -> Any:
-  """Binds the program of a worker to an axis of the caller's mesh, see `over`.
+  """Binds a worker's program to an axis of the caller's mesh, see `use_axis`.
 
   Under `jax.shard_map` its results are marked as varying. Inside, JAX's check
   for varying values is off, because branches and loops combine varying and
@@ -73,7 +73,7 @@ def along(
   axes = names_of(name)
 
   def run(*args):
-    with over(name, inner):
+    with use_axis(name, inner):
       _check_inner(inner, axes)
       if not is_sharded() or (manual(inner) and not _is_tracked(name)):
         return program(*args)

@@ -109,7 +109,7 @@ def main(
     f'{name}, {config.workers} workers, batches of {config.batch_size}; '
     f'link: {_told(link)}{within}\n'
   )
-  advise_pilots.show(*known_table.told(known, config, given.known))
+  advise_pilots.show(*known_table.nearest_runs(known, config, given.known))
   alone = ConfigDict({**config, 'executor': 'vmap'})  # One worker computes.
   found = advise.forecasts(alone, known, console.say, interrupted)
   _show_steps(found, link)

@@ -28,7 +28,9 @@ from gossipjax.comparison.certainty import NOISE
 from gossipjax.comparison.targets import share_of
 from gossipjax.results import reservation, total_time
 
-_TOO_MANY = f'Not tried, since {pilot_plan.MOST} others are more promising'
+_TOO_MANY = (
+  f'Not tried, since {pilot_plan.MAX_STRATEGIES} others are more promising'
+)
 _NO_FASTER = f'Not tried, since a step saves less than {100 * NOISE:.0f} % here'
 
 
@@ -124,7 +126,7 @@ def _rounds(
     return [], ''
   all_s = pilot_plan.needed_s(full, step_s, begin_s, len(names))
   late = _TOO_MANY
-  if len(plan.names) < pilot_plan.MOST:
+  if len(plan.names) < pilot_plan.MAX_STRATEGIES:
     late = f'Not tried; that takes --minutes={math.ceil(1.5 * all_s / 60)}'
   reasons = {
     late: [name for name in names if name not in plan.names],

@@ -126,7 +126,7 @@ def _with_underscores(name: re.Match[str]) -> str:
   return '--' + name[0][2:].replace('-', '_')
 
 
-def again(words: Sequence[str]) -> str:
+def rerun_command(words: Sequence[str]) -> str:
   """Returns the command that repeats a run in another folder.
 
   It has the words of the run's command line that name or change the config. For

@@ -19,7 +19,7 @@ from absl import flags, logging
 
 from gossipjax.commands import file_errors, streams
 from gossipjax.distributed import gpus, processes, stopping
-from gossipjax.errors import MISTAKE, UserError
+from gossipjax.errors import USER_ERROR_EXIT, UserError
 from gossipjax.training.ledger import Diverged
 from gossipjax.training.loop import Interrupted
 
@@ -57,7 +57,7 @@ def say(sentence: str) -> None:
   """Prints one line on stderr, without control characters of the terminal."""
   line = ' '.join(sentence.split())
   line = ''.join(c if c.isprintable() else '?' for c in line)
-  streams.tell(line)
+  streams.print_line(line)
 
 
 def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
@@ -80,7 +80,7 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
       main(argv, signals)
       sys.stdout.flush()
     except Interrupted as stop:
-      if processes.first():
+      if processes.is_first():
         where = f'after step {stop.step}, checkpoint kept'
         where = where if stop.step else 'between two trainings'
         say(f'Stopped {where}; {_named(again)} continues.')
@@ -92,7 +92,7 @@ def guarded(main: Main, again: str | None) -> Callable[[list[str]], None]:
     except OSError as error:
       if isinstance(error, BrokenPipeError) and streams.nobody_reads():
         sys.exit(128 + signal.SIGPIPE)
-      if not file_errors.told(error):
+      if not file_errors.explanation(error):
         processes.abandon(error)
         raise
       refuse(_about_files(error, again), error)
@@ -127,7 +127,9 @@ def _about_files(error: OSError, again: str | None) -> str:
   given = flags.FLAGS.flag_values_dict()
   workdir = given.get('workdir', 'the output') or '--workdir'
   remedy = f'{_named(again)} continues' if again else 'run the command again'
-  return f'{error.filename or workdir}: {file_errors.told(error, remedy)}'
+  return (
+    f'{error.filename or workdir}: {file_errors.explanation(error, remedy)}'
+  )
 
 
 def _explain(error: Exception) -> None:
@@ -183,7 +185,9 @@ def _unless_too_late(error, show=sys.unraisablehook):
     show(error)
 
 
-def refuse(sentence: str, error: Exception, code: int = MISTAKE) -> NoReturn:
+def refuse(
+  sentence: str, error: Exception, code: int = USER_ERROR_EXIT
+) -> NoReturn:
   """Ends the process with a message, and a traceback if --debug is given."""
   if any(_ASKS.fullmatch(word) for word in sys.argv):  # Flags may be wrong.
     traceback.print_exception(error)

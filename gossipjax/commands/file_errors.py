@@ -19,7 +19,7 @@ _MENDABLE = {
 }
 
 
-def told(error: OSError, again: str = '') -> str:
+def explanation(error: OSError, again: str = '') -> str:
   """Returns what is wrong and what to do; '' for an error not listed here.
 
   Args:

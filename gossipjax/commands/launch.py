@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from gossipjax.commands import streams
 from gossipjax.distributed import launcher
 from gossipjax.distributed.constants import HEARTBEAT_S
-from gossipjax.errors import MISTAKE, UserError
+from gossipjax.errors import USER_ERROR_EXIT, UserError
 
 # Flags of `run` that tell a process about the others; the launcher sets them.
 _OWN = 'distributed', 'coordinator', 'num_processes', 'process_id'
@@ -65,7 +65,7 @@ def start(words: Sequence[str]) -> None:
       devices=_devices(words, given.processes),
     )
   except UserError as error:
-    parser.exit(MISTAKE, f'{error}\n')
+    parser.exit(USER_ERROR_EXIT, f'{error}\n')
   sys.exit(code)
 
 

@@ -23,13 +23,13 @@ _PARTS = {
   'task': (defaults.task, resolve.task_function),
   'strategy': (resolve.strategy_config, resolve.strategy_function),
 }
-Given = Mapping[str, Mapping[str, str]]
+Overrides = Mapping[str, Mapping[str, str]]
 _NAMES = re.compile(
   r'--config\.((?:variants\.[^.=]+\.)?(?:task|strategy))\.name='
 )
 
 
-def take(words: Sequence[str]) -> tuple[list[str], Given]:
+def take(words: Sequence[str]) -> tuple[list[str], Overrides]:
   """Separates the words about parts that a word names from all other words.
 
   Returns:
@@ -45,7 +45,7 @@ def take(words: Sequence[str]) -> tuple[list[str], Given]:
   return others, found
 
 
-def put(config: ConfigDict, given: Given) -> None:
+def put(config: ConfigDict, given: Overrides) -> None:
   """Puts the parts that `take` found into a config.
 
   Raises:

@@ -23,12 +23,14 @@ from gossipjax.comparison.targets import asking_for
 from gossipjax.config import ranges
 from gossipjax.errors import UserError, require
 
-MOST = 1000  # Workdirs in one command.
+MAX_WORKDIRS = 1000  # Workdirs in one command.
 
 
 def start(words: Sequence[str]) -> None:
   """Runs `report` with the words that follow it on the command line."""
-  command_line.start(__doc__, define_flags, main, words, positional=MOST)
+  command_line.start(
+    __doc__, define_flags, main, words, positional=MAX_WORKDIRS
+  )
 
 
 def define_flags() -> None:

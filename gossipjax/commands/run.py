@@ -46,7 +46,7 @@ def start(words: Sequence[str]) -> None:
   """Runs `run` with the words that follow it on the command line."""
 
   def begin(argv, interrupted):
-    main(argv, interrupted, command_line.again(words))
+    main(argv, interrupted, command_line.rerun_command(words))
 
   command_line.start(
     __doc__,
@@ -98,7 +98,7 @@ def main(
   processes.meter()  # Refuses an unknown interface, or too few processes.
   shared_folder.check(folder)
   if given.resume:
-    processes.decide(lambda: reservation.require_folder(folder))
+    processes.run_in_first(lambda: reservation.require_folder(folder))
   if why := gpus.unused():
     console.say(f'{why} Training goes on with the CPU.')
   began = time.monotonic()
@@ -112,7 +112,7 @@ def main(
       interrupted=interrupted,
       command=command,
     )
-  if processes.first():
+  if processes.is_first():
     progress.show(summary, folder)
     _say_how_to_be_faster(time.monotonic() - began)
 

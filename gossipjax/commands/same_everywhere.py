@@ -9,7 +9,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from gossipjax.distributed import processes
-from gossipjax.errors import MISTAKE, UserError
+from gossipjax.errors import USER_ERROR_EXIT, UserError
 from gossipjax.results import reservation
 
 
@@ -32,9 +32,9 @@ def check(given: Mapping[str, Any]) -> None:
     keys = [*reservation.differences(first, other, '')]
     if not keys:
       continue
-    if processes.first() or mine == other:
+    if processes.is_first() or mine == other:
       raise UserError(_sentence(number, keys, first, other))
-    processes.leave(MISTAKE)
+    processes.leave(USER_ERROR_EXIT)
 
 
 def _gathered(text: str) -> list[str]:

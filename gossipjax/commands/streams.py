@@ -26,7 +26,7 @@ def nobody_reads() -> bool:
   return gone
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
   """Prints a line on stderr; after a failure, this and later lines are lost."""
   try:
     print(line, file=sys.stderr, flush=True)

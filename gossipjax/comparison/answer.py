@@ -73,7 +73,7 @@ class Answer(NamedTuple):
     return next(row for row in self.rows if row.name == self.dense)
 
   @property
-  def unsure(self) -> tuple[Row, ...]:
+  def undecided(self) -> tuple[Row, ...]:
     """Rows that the seeds cannot distinguish from the first, or whose costs are
     upper bounds only. With one seed, also rows that narrowly miss the target.
     """
@@ -84,32 +84,32 @@ class Answer(NamedTuple):
     )
 
   @property
-  def alike(self) -> tuple[Row, ...]:
+  def within_noise(self) -> tuple[Row, ...]:
     """Rows that the seeds distinguish from the first, but that differ from it
     by no more than the noise of measured seconds."""
     first = self.first
     if first is None or self.clock == total_time.VIRTUAL:
       return ()
-    unsure = self.unsure
+    unsure = self.undecided
     surely = [row for row in self.rows[1:] if row not in unsure]
     return tuple(row for row in surely if certainty.within_noise(row, first))
 
   @property
-  def never(self) -> tuple[Row, ...]:
+  def missed(self) -> tuple[Row, ...]:
     """Rows of which not all seeds reach the target."""
     return tuple(row for row in self.rows if not row.arrives)
 
   @property
-  def late(self) -> tuple[Row, ...]:
+  def improving(self) -> tuple[Row, ...]:
     """Rows of `never` that still improved when training ended, except those
     that never exchanged: with more steps they are another method."""
-    return tuple(row for row in self.never if row.improving and not row.period)
+    return tuple(row for row in self.missed if row.improving and not row.period)
 
   @property
-  def hopeful(self) -> tuple[Row, ...]:
+  def may_overtake(self) -> tuple[Row, ...]:
     """Rows of `late` that have spent less time than the first needs in all."""
     limit = self.first.total.mean if self.first else NEVER
-    return tuple(row for row in self.late if row.spent_s < limit)
+    return tuple(row for row in self.improving if row.spent_s < limit)
 
 
 def of(summary: Mapping[str, Any], runs: Sequence[Run]) -> Answer | None:

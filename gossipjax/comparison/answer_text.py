@@ -27,7 +27,7 @@ def sentences(answer: Answer) -> list[str]:
 
 def goal(answer: Answer) -> str:
   """'held-out accuracy 92.0 %'."""
-  told = scores.told(answer.metric, answer.target)
+  told = scores.as_text(answer.metric, answer.target)
   return f'{scores.label(answer.metric)} {told}'
 
 
@@ -42,7 +42,7 @@ def _who(answer: Answer, first: Row) -> str:
   mine, dense = time(first), answer.reference
   if len(answer.rows) == 1:
     return f'{first.name} is at {goal(answer)}{place(answer)} in {mine}.'
-  so_far = ' so far' if answer.hopeful else ''
+  so_far = ' so far' if answer.may_overtake else ''
   target = f'{goal(answer)}{place(answer)}'
   head = f'First{so_far} to {target}: {first.name}, in {mine}'
   if dense.arrives and dense is not first:
@@ -69,7 +69,7 @@ def _elsewhere(answer: Answer, slow: Row, fast: Row) -> str:
   mine, least = means('easier', slow, fast)
   if len(common(slow, fast)) > 1 or mine == float('inf') or not least:
     return ''
-  target = scores.told(answer.metric, answer.easier)
+  target = scores.as_text(answer.metric, answer.easier)
   return f' ({mine / least:.3g} times as long to {target})'
 
 
@@ -98,10 +98,10 @@ def _doubt(answer: Answer) -> list[str]:
 
 
 def _alike(answer: Answer, first: Row) -> list[str]:
-  if not answer.alike:
+  if not answer.within_noise:
     return []
-  names = ', '.join(row.name for row in answer.alike)
-  some = names + (' are' if len(answer.alike) > 1 else ' is')
+  names = ', '.join(row.name for row in answer.within_noise)
+  some = names + (' are' if len(answer.within_noise) > 1 else ' is')
   return [
     f'{some} as fast as {first.name} within noise: measured seconds of '
     f'computing vary by {100 * NOISE:.0f} %.'
@@ -109,7 +109,7 @@ def _alike(answer: Answer, first: Row) -> list[str]:
 
 
 def _too_few(answer: Answer) -> list[str]:
-  if not (unsure := [row for row in answer.unsure if not row.at_once]):
+  if not (unsure := [row for row in answer.undecided if not row.at_once]):
     return []
   seeds = min(len(common(row, answer.rows[0])) for row in unsure)
   few = {0: 'Without a common seed one', 1: 'One seed'}
@@ -123,8 +123,8 @@ def _too_few(answer: Answer) -> list[str]:
 
 def _too_short(answer: Answer) -> list[str]:
   doubts = []
-  for steps in dict.fromkeys(row.planned for row in answer.late):
-    names = ', '.join(r.name for r in answer.late if r.planned == steps)
+  for steps in dict.fromkeys(row.planned for row in answer.improving):
+    names = ', '.join(r.name for r in answer.improving if r.planned == steps)
     names += ' get' if ', ' in names else ' gets'
     own = '' if steps == answer.steps else '; raise the steps of that variant'
     doubts.append(
@@ -135,9 +135,9 @@ def _too_short(answer: Answer) -> list[str]:
 
 
 def _too_rare(answer: Answer) -> list[str]:
-  there = answer.first, *answer.unsure
+  there = answer.first, *answer.undecided
   names = ', '.join(row.name for row in there if row and row.at_once)
-  what = 'who is first' if any(r.at_once for r in answer.unsure) else 'when'
+  what = 'who is first' if any(r.at_once for r in answer.undecided) else 'when'
   one = 'with a seed ' * (len(answer.seeds) > 1)
   told = f'{names} reached the target {one}at the first evaluation or before'
   return [f'{told}; a smaller eval_every tells {what}'] if names else []
@@ -157,16 +157,16 @@ def _price(answer: Answer, first: Row) -> str:
 def best(answer: Answer, row: Row) -> str:
   if row.score is None:
     return 'diverged' if row.diverged else 'none'
-  told = scores.told(answer.metric, *row.score)
+  told = scores.as_text(answer.metric, *row.score)
   if not row.diverged:
     return told
   return f'{told}, {row.diverged} of {len(row.each)} seeds diverged'
 
 
 def _never(answer: Answer) -> list[str]:
-  if not answer.never:
+  if not answer.missed:
     return []
-  told = _missed(answer, answer.never)
+  told = _missed(answer, answer.missed)
   every = ' with every seed' * (len(answer.seeds) > 1)
   return [f'Did not reach the target{every}: {told}.']
 

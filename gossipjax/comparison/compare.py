@@ -87,7 +87,7 @@ def of_variants(
     alone = reservation.reserved(
       folder, config, resume, higher, command, lambda: _check(runs, folder)
     )
-    processes.decide(lambda: told.extend(held.enter_context(alone)))
+    processes.run_in_first(lambda: told.extend(held.enter_context(alone)))
     late = (optimizer.unreached(o.config.optimizer, o.run.steps) for o in runs)
     log = held.enter_context(event_log.EventLog(folder))
     log(f'{"Goes on" if resume else "Begins"}: {command or "from Python"}')
@@ -104,11 +104,11 @@ def of_variants(
       if len(runs) > 1 and (why := summaries[-1].get('diverged')):
         console.say(f'{one.name}: {why} The others go on.')
     every = lambda: all(run.get('diverged') for run in summaries)
-    if processes.told_by_first(every):
-      if not processes.first():
+    if processes.broadcast_from_first(every):
+      if not processes.is_first():
         processes.leave(console.DIVERGED)
       raise Diverged(summaries[0]['diverged'])
-    if not processes.first():
+    if not processes.is_first():
       return {}
     return _write(folder, config, summaries, higher, command)
 
@@ -173,11 +173,11 @@ def run_one(
     if audited and 'audit' not in found:
       console.say(f'{name} is finished, and is not audited any more.')
     return found
-  processes.decide(lambda: workdir.begin(folder))
+  processes.run_in_first(lambda: workdir.begin(folder))
   spans, diverged = one_training.train(
     variant, folder, watch, interrupted, tell
   )
-  if not processes.first():
+  if not processes.is_first():
     return {}
   last = (record_file.read(folder / workdir.RECORDS) or [None])[-1]
   summary = summarise(variant, last, diverged)

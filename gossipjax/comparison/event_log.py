@@ -39,7 +39,7 @@ class EventLog:
 
   def __call__(self, sentence: str) -> None:
     """Appends a sentence, on one line, with the time."""
-    if sentence and processes.first():
+    if sentence and processes.is_first():
       line = ' '.join([time.strftime('%Y-%m-%d %H:%M:%S '), *sentence.split()])
       with named(self._path), self._path.open('a', encoding='utf-8') as file:
         file.write(f'{line}\n')
@@ -56,7 +56,7 @@ def ended(run: Mapping[str, Any]) -> str:
   if run.get('diverged'):
     return f'{run["name"]}: {run["diverged"]}'
   told = [
-    f'{scores.label(name)} {scores.told(name, value)}'
+    f'{scores.label(name)} {scores.as_text(name, value)}'
     for name, value in run.items()
     if name.startswith('test_') and value is not None
   ]

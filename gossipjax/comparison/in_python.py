@@ -20,7 +20,7 @@ from gossipjax.config.variants import variants
 from gossipjax.errors import UserError, check_kind, nearest
 from gossipjax.results.more_steps import OWN
 from gossipjax.tasks.task import Task
-from gossipjax.training.run import Given
+from gossipjax.training.run import Overrides
 
 
 def compare(
@@ -87,9 +87,9 @@ def _given(
   strategies: Mapping[str, Strategy],
   optimizer: optax.GradientTransformation,
   run: ConfigDict,
-) -> Given:
+) -> Overrides:
   """What is given for a run in place of the names in its config."""
-  return Given(task, strategies[run.strategy.name], optimizer)
+  return Overrides(task, strategies[run.strategy.name], optimizer)
 
 
 def _check(task: Any, strategies: Any, optimizer: Any, folder: Any) -> None:

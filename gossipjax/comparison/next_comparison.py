@@ -28,11 +28,11 @@ def command(answer: Answer) -> str:
 
 
 def _due(answer: Answer) -> Iterator[tuple[str, int | tuple[int, ...]]]:
-  if not all(row.at_once for row in answer.unsure):
+  if not all(row.at_once for row in answer.undecided):
     yield 'seeds', _more_seeds(answer.seeds)
   # --config.steps does not change the steps that a variant sets itself.
   longer = [2 * answer.steps] * any(
-    row.planned == answer.steps for row in answer.hopeful
+    row.planned == answer.steps for row in answer.may_overtake
   )
   periods = [r.period for r in answer.rows if r.planned == answer.steps]
   longer += [SEVERAL * period for period in periods if period]

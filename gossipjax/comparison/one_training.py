@@ -14,7 +14,7 @@ from gossipjax.distributed import processes
 from gossipjax.engine import training as engine
 from gossipjax.errors import UserError
 from gossipjax.results import record_file, workdir
-from gossipjax.simulation import rehearsal, simulate
+from gossipjax.simulation import dry_run, simulate
 from gossipjax.training import checkpoint, worker_program
 from gossipjax.training import train as lock_step
 from gossipjax.training.checkpoint import Store
@@ -35,7 +35,11 @@ def check(variant: Variant, folder: pathlib.Path) -> None:
     UserError: its newest checkpoint has other arrays.
   """
   if place := checkpoint.newest(folder / CHECKPOINTS):
-    form = rehearsal.form if variant.run.cluster else worker_program.form
+    form = (
+      dry_run.state_shapes
+      if variant.run.cluster
+      else worker_program.state_shapes
+    )
     checkpoint.check_form(place, form(variant.run, variant.shapes))
 
 
@@ -96,7 +100,7 @@ def train(
     records = simulate.simulate(run, store, interrupted, spans.extend)
   else:
     records = lock_step.train(run, store, interrupted, meter)
-  if processes.first():
+  if processes.is_first():
     restored = record_file.restore(lines, store.records())
     part = _part_of_wire(record_file.read(lines), meter.interface)
     for sentence in filter(None, [*store.damaged, restored, part]):
@@ -107,7 +111,7 @@ def train(
     # If writing fails, an engine ends its processes before the error shows.
     with contextlib.closing(records):
       for record in records:
-        if processes.first():  # Only the first of several processes writes.
+        if processes.is_first():  # Only the first of several processes writes.
           record_file.append(lines, record)
           watch(name, config, record)
   except Diverged as error:

@@ -58,10 +58,10 @@ class Bar:
     if self._progress is None:
       if found := held_out(record):
         first, value = next(iter(found.items()))
-        streams.tell(
+        streams.print_line(
           f'{name}: step {record.step}/{config.steps}, loss '
           f'{loss}, held-out {first} '
-          f'{scores.told(f"test_{first}", value)}, '
+          f'{scores.as_text(f"test_{first}", value)}, '
           f'{units.size(max(record.bytes_sent))} sent'
         )
       return
@@ -72,7 +72,7 @@ class Bar:
     told = {}
     if found := held_out(record):
       first, value = next(iter(found.items()))
-      told['score'] = f'{first} {scores.told(f"test_{first}", value)}'
+      told['score'] = f'{first} {scores.as_text(f"test_{first}", value)}'
     self._progress.update(
       self._tasks[name],
       completed=record.step,

@@ -17,7 +17,7 @@ from gossipjax.results import reader, timeline_file, workdir
 
 def announce(folder: pathlib.Path) -> None:
   """Says on stderr, before training, if `write` will lack its libraries."""
-  if processes.first() and (sentence := missing('report')):
+  if processes.is_first() and (sentence := missing('report')):
     console.say(
       f'{sentence} This run writes no figures and no report.html; afterwards '
       f'python -m gossipjax report {shlex.quote(str(folder))} makes them.'

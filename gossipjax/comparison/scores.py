@@ -135,7 +135,7 @@ def cells(
   )
   first = [k for k in ('test_accuracy', 'test_loss') if k in names]
   return {
-    _heading(name, higher): told(
+    _heading(name, higher): as_text(
       name, run.get(name), run.get('sd', {}).get(name)
     )
     for name in [*first, *(k for k in names if k not in first)]
@@ -149,7 +149,7 @@ def _heading(column: str, higher: Collection[str]) -> str:
   return f'{label(column)} ({good} is better)'
 
 
-def told(column: str, value: float | None, sd: float | None = None) -> str:
+def as_text(column: str, value: float | None, sd: float | None = None) -> str:
   """A score as text, '92.59 %' or '0.3689', with ± its deviation."""
   if value is None:
     return ''

@@ -10,7 +10,7 @@ from gossipjax.comparison import scores
 from gossipjax.comparison.variant import Variant
 from gossipjax.results import record_file
 from gossipjax.training.checkpoint import Store
-from gossipjax.training.ledger import LOWER, Diverged
+from gossipjax.training.ledger import LOWER_RATE_HINT, Diverged
 from gossipjax.training.record import Record
 
 SCORES = (
@@ -95,7 +95,11 @@ def not_finite(found: Mapping[str, Any]) -> str:
     if score and value is not None and not math.isfinite(value):
       told = scores.label(name) if name.startswith('test_') else name
       what = f'The {told.replace("_", " ")} is NaN or Inf after the last step'
-      return f'{what}; {LOWER}' if name == 'consensus_distance' else f'{what}.'
+      return (
+        f'{what}; {LOWER_RATE_HINT}'
+        if name == 'consensus_distance'
+        else f'{what}.'
+      )
   return ''
 
 

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from gossipjax.audit.audited_steps import LOOKED_AT
+from gossipjax.audit.audited_steps import MAX_SEARCHED_STEPS
 from gossipjax.comparison import (
   answer_table,
   columns,
@@ -18,7 +18,7 @@ from gossipjax.comparison.units import duration, loss, size
 from gossipjax.config.variants import merged_by_name
 from gossipjax.results.total_time import link_name, link_title
 
-MOST = 7  # Columns that a terminal of 80 characters shows whole.
+MAX_COLUMNS = 7  # Columns that a terminal of 80 characters shows whole.
 
 
 def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
@@ -44,11 +44,14 @@ def rows(summary: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def parts(rows: Sequence[dict[str, str]]) -> list[list[dict[str, str]]]:
-  """Splits a table into tables of at most MOST columns, each with the first."""
+  """Splits a table into tables of at most MAX_COLUMNS, each with the first."""
   first, *others = rows[0]
   return [
-    [{k: row[k] for k in (first, *others[i : i + MOST - 1])} for row in rows]
-    for i in range(0, len(others), MOST - 1)
+    [
+      {k: row[k] for k in (first, *others[i : i + MAX_COLUMNS - 1])}
+      for row in rows
+    ]
+    for i in range(0, len(others), MAX_COLUMNS - 1)
   ]
 
 
@@ -179,9 +182,10 @@ def audited(summary: dict[str, Any]) -> str:
 
 def audit_note(summary: dict[str, Any]) -> str:
   """A space, and how many steps of longer runs were audited; '' if none is."""
-  if all(run['steps'] <= LOOKED_AT for run in summary['runs']):
+  if all(run['steps'] <= MAX_SEARCHED_STEPS for run in summary['runs']):
     return ''
-  return f' Of longer runs at most the first {LOOKED_AT:,} steps were audited.'
+  most = f'{MAX_SEARCHED_STEPS:,}'
+  return f' Of longer runs at most the first {most} steps were audited.'
 
 
 def _kinds(kinds: dict[str, int]) -> str:

@@ -11,11 +11,11 @@ from gossipjax.compressors import sparse
 from gossipjax.config import defaults
 from gossipjax.distributed import processes
 from gossipjax.errors import UserError, nearest
-from gossipjax.simulation import rehearsal
+from gossipjax.simulation import dry_run
 from gossipjax.tasks import checks, data_checks
 from gossipjax.training import gradient_stages, score_checks, worker_program
 from gossipjax.training.part_checks import Names
-from gossipjax.training.run import Given, Run, resolve_run
+from gossipjax.training.run import Overrides, Run, resolve_run
 
 
 class Variant(NamedTuple):
@@ -38,7 +38,7 @@ def check(
   name: str,
   config: ConfigDict,
   tasks: dict[str, Any] | None = None,
-  given: Given = Given(),
+  given: Overrides = Overrides(),
 ) -> Variant:
   """Resolves a run and traces its step, before anything is written.
 
@@ -66,8 +66,8 @@ def check(
       f'engine={run.engine} starts its own processes; leave --distributed out.'
     )
   _check_target(config, run)
-  rehearse = rehearsal.rehearse if run.cluster else worker_program.rehearse
-  found = Variant(name, config, run, rehearse(run, _names(config, given)))
+  trace_step = dry_run.trace_step if run.cluster else worker_program.trace_step
+  found = Variant(name, config, run, trace_step(run, _names(config, given)))
   gradient_stages.check(run, found.shapes)
   params, _ = found.shapes
   entries = sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -104,7 +104,7 @@ def _check_target(config: ConfigDict, run: Run) -> None:
     )
 
 
-def _names(config: ConfigDict, given: Given) -> Names:
+def _names(config: ConfigDict, given: Overrides) -> Names:
   """Returns the names of the parts of a run, as the user wrote them."""
   strategy, optimizer = config.strategy.name, config.optimizer.name
   return Names(

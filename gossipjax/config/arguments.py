@@ -12,7 +12,7 @@ from gossipjax import topology
 from gossipjax.compressors import Compressor
 from gossipjax.config.own_functions import find, returned
 from gossipjax.config.parts import PARTS, topologies
-from gossipjax.errors import UserError, blaming, nearest, pick
+from gossipjax.errors import UserError, as_user_error, nearest, pick
 from gossipjax.transforms.checked_compressor import of_compressor
 
 PLAIN = (bool, int, float, str, tuple)
@@ -122,7 +122,7 @@ def call(
     if name not in resolved and _is_required(parameters[name]):
       of = getattr(function, '__name__', 'it')
       raise UserError(f'{key}.{name} is missing; {of} has no default for it.')
-  with blaming(f'{key}: {getattr(function, "__name__", "it")}'):
+  with as_user_error(f'{key}: {getattr(function, "__name__", "it")}'):
     return function(*positional, **resolved)
 
 

@@ -9,7 +9,7 @@ from gossipjax.config import resolve
 from gossipjax.errors import UserError
 
 
-def told(strategy: Mapping[str, Any]) -> str:
+def as_text(strategy: Mapping[str, Any]) -> str:
   """Lists the arguments that differ from the strategy's defaults; '' if none.
 
   Args:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from gossipjax.errors import UserError
 
-MOST = 3.4e38  # About the largest number of 32 bits.
-COUNT = 2**31 - 1  # The largest integer of 32 bits.
+MAX_FLOAT32 = 3.4e38  # About the largest number of 32 bits.
+MAX_INT32 = 2**31 - 1  # The largest integer of 32 bits.
 
 
 class Range(NamedTuple):
@@ -44,22 +44,22 @@ class Range(NamedTuple):
     low = f'{"above" if self.above else "at least"} {self.least:g}'
     high = f'{"below" if self.below else "at most"} {self.most:.10g}'
     unit = f' ({self.unit})' if self.unit else ''
-    if self.least == -MOST:
+    if self.least == -MAX_FLOAT32:
       return f'finite{unit}'
-    if self.most >= COUNT and not number > self.most:
+    if self.most >= MAX_INT32 and not number > self.most:
       return f'{low}{unit}'
     return f'{low} and {high}{unit}'
 
 
-def _count(unit: str, least: int = 1, most: int = COUNT) -> Range:
+def _count(unit: str, least: int = 1, most: int = MAX_INT32) -> Range:
   return Range(least, most, unit)
 
 
-ANY = Range(-MOST, MOST)
+ANY = Range(-MAX_FLOAT32, MAX_FLOAT32)
 SHARE = Range(0, 1, 'a share', above=True)
 FACTOR = Range(0, 1, 'a factor', below=True)  # Of momenta and decays.
-POSITIVE = Range(0, MOST, above=True)
-NOT_NEGATIVE = Range(0, MOST)
+POSITIVE = Range(0, MAX_FLOAT32, above=True)
+NOT_NEGATIVE = Range(0, MAX_FLOAT32)
 SECONDS = Range(0, 1e9, 'seconds')
 SIZE = _count('entries', most=2**16)
 PERIODS = 'period', 'first_period', 'second_period', 'local_period'

@@ -44,7 +44,7 @@ def batch(
   """
   share = jax.tree.leaves(examples)[0].shape[0 if worker is None else 1]
   check_size(size, share)
-  rows = places(key, step, size, share).reshape(part[1], -1)[part[0]]
+  rows = batch_indices(key, step, size, share).reshape(part[1], -1)[part[0]]
   whose = rows if worker is None else (worker, rows)
   return jax.tree.map(lambda x: jnp.asarray(x)[whose], examples)
 
@@ -58,7 +58,7 @@ def check_size(size: int, share: int) -> None:
     )
 
 
-def places(
+def batch_indices(
   key: jax.Array, step: jax.Array | int, size: int, share: int
 ) -> jax.Array:
   """Indices of a worker's batch among its `share` examples, int32[size]."""

@@ -11,12 +11,12 @@ import jax
 import numpy as np
 
 from gossipjax.data.sources import Arrays, Source
-from gossipjax.errors import UserError, blaming
+from gossipjax.errors import UserError, as_user_error
 
 Tree = Any
 
 
-class Checked(Source):
+class CheckedSource(Source):
   """A source whose exceptions become UserErrors.
 
   Args:
@@ -28,18 +28,18 @@ class Checked(Source):
     self._source = source
     self._name = f'task.{what}: {type(source).__name__}'
     self._first: tuple[int, Any] | None = None  # An example and its form.
-    with blaming(f'{self._name}: labels or classes', files=True):
+    with as_user_error(f'{self._name}: labels or classes', files=True):
       self.labels = labels_of(getattr(source, 'labels', None), len(self))
       names = getattr(source, 'classes', None)
       known = isinstance(names, Iterable)
       self.classes = [*map(str, names)] if known else None
 
   def __len__(self) -> int:
-    with blaming(f'{self._name}.__len__', files=True):
+    with as_user_error(f'{self._name}.__len__', files=True):
       return len(self._source)
 
   def __getitem__(self, index: int) -> Tree:
-    with blaming(f'{self._name}: example {index}', files=True):
+    with as_user_error(f'{self._name}: example {index}', files=True):
       example = jax.tree.map(np.asarray, self._source[index])
     shapes = [x.shape for x in jax.tree.leaves(example)]
     form = jax.tree.structure(example), shapes
@@ -62,7 +62,7 @@ def labels_of(given: Any, examples: int) -> np.ndarray | None:
   return found if fits else None
 
 
-class Part(Source):
+class Subset(Source):
   """Some examples of a source, in the order of `rows`."""
 
   def __init__(self, source: Source, rows: np.ndarray):
@@ -95,14 +95,14 @@ def stacked(source: Source, rows: np.ndarray) -> Tree:
   return jax.tree.map(join, *each)
 
 
-def some(examples: Tree, rows: np.ndarray) -> Tree:
+def take_rows(examples: Tree, rows: np.ndarray) -> Tree:
   """The examples `rows` of arrays or a source, as arrays [*rows.shape, ...]."""
   if isinstance(examples, Source):
     return stacked(examples, rows)
   return jax.tree.map(lambda x: np.asarray(x)[rows], examples)
 
 
-def taken(examples: Tree, what: str) -> Tree:
+def as_examples(examples: Tree, what: str) -> Tree:
   """Returns a task's examples: arrays unchanged, other objects as a source.
 
   Args:
@@ -113,17 +113,17 @@ def taken(examples: Tree, what: str) -> Tree:
   Raises:
     UserError: it is neither.
   """
-  if isinstance(examples, Arrays | Checked | Part):
+  if isinstance(examples, Arrays | CheckedSource | Subset):
     return examples
   if isinstance(examples, Source):
-    return Checked(examples, what)
+    return CheckedSource(examples, what)
   alone = isinstance(examples, Iterator)  # JAX will not accept one as a leaf.
   for leaf in [examples] if alone else jax.tree.leaves(examples):
     if hasattr(leaf, 'shape'):
       continue
     lacks = _lacks(leaf)
     if leaf is examples and not lacks:
-      return Checked(leaf, what)
+      return CheckedSource(leaf, what)
     raise UserError(
       f'task.{what} '
       + (

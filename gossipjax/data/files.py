@@ -26,7 +26,7 @@ SUFFIXES = ('', '.gz', '.xz')
 BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
-class Source(NamedTuple):
+class PublishedData(NamedTuple):
   """A published data set.
 
   Attributes:
@@ -51,7 +51,7 @@ REPLACE = (
 )
 
 
-def folder(source: Source, data_dir: str | None = None) -> Path:
+def folder(source: PublishedData, data_dir: str | None = None) -> Path:
   """The folder that holds a data set; downloads it if there is none.
 
   Args:
@@ -77,7 +77,7 @@ def folder(source: Source, data_dir: str | None = None) -> Path:
   return download.fetch(source.name, source.url, source.downloads)
 
 
-def contents(source: Source, place: Path) -> dict[str, bytes]:
+def contents(source: PublishedData, place: Path) -> dict[str, bytes]:
   """The unpacked bytes of every file of a data set, verified.
 
   Args:
@@ -108,7 +108,7 @@ def _present(place: Path, names: Mapping[str, str]) -> bool:
   )
 
 
-def _archive(place: Path, source: Source) -> Path | None:
+def _archive(place: Path, source: PublishedData) -> Path | None:
   paths = (place / name for name in source.downloads)
   return next(
     (

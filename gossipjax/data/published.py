@@ -12,7 +12,7 @@ TORONTO = 'https://www.cs.toronto.edu/~kriz/'
 # SHA-256 of the .gz and .tar.gz as several projects publish them; those of the
 # contents are of the unpacked official files (CIFAR-100: as published).
 SOURCES = {
-  'mnist': files.Source(
+  'mnist': files.PublishedData(
     'mnist',
     'https://ossci-datasets.s3.amazonaws.com/mnist/',
     {
@@ -35,7 +35,7 @@ SOURCES = {
     ),
     ('MNIST/raw',),
   ),
-  'fashion_mnist': files.Source(
+  'fashion_mnist': files.PublishedData(
     'fashion_mnist',
     'https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/'
     'data/fashion/',
@@ -59,7 +59,7 @@ SOURCES = {
     ),
     ('FashionMNIST/raw',),
   ),
-  'cifar10': files.Source(
+  'cifar10': files.PublishedData(
     'cifar10',
     TORONTO,
     {
@@ -75,7 +75,7 @@ SOURCES = {
     },
     ('cifar-10-batches-bin',),
   ),
-  'cifar100': files.Source(
+  'cifar100': files.PublishedData(
     'cifar100',
     TORONTO,
     {

@@ -20,7 +20,7 @@ TRAIN = 0.9
 SHAKESPEARE_SHA256 = (
   '86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed'
 )
-SHAKESPEARE = files.Source(
+SHAKESPEARE = files.PublishedData(
   'tinyshakespeare',
   'https://raw.githubusercontent.com/karpathy/char-rnn/'
   '6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/',

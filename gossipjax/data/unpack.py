@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 # No data set here shrinks to less than a fiftieth; text of one letter does.
-MOST_TIMES = 200  # The unpacked size, as a multiple of the packed one.
-LEAST = 2**24  # Bytes that are always allowed.
-MOST = 2**28  # Bytes that are never exceeded; the largest data set has 184 MB.
+MAX_RATIO = 200  # The unpacked size, as a multiple of the packed one.
+FREE_BYTES = 2**24  # Bytes that are always allowed.
+MAX_BYTES = 2**28  # Never exceeded; the largest data set has 184 MB.
 _XZ_MEMORY = 2**27  # Bytes that xz may ask for; level 9 takes 65 MB.
 
 
@@ -22,8 +22,8 @@ def unpacked(data: bytes, suffix: str) -> bytes:
 
   Raises:
     EOFError: it is truncated.
-    OSError: it grows beyond MOST bytes, or beyond LEAST bytes and MOST_TIMES
-      its size; or it is corrupt.
+    OSError: it grows beyond MAX_BYTES, or beyond both FREE_BYTES and MAX_RATIO
+      times its size; or it is corrupt.
     zlib.error, lzma.LZMAError: it is corrupt.
   """
   makers: dict[str, Callable[[], Any]] = {
@@ -32,7 +32,7 @@ def unpacked(data: bytes, suffix: str) -> bytes:
   }
   if suffix not in makers:
     return data
-  most = min(MOST, max(LEAST, MOST_TIMES * len(data)))
+  most = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * len(data)))
   parts: list[bytes] = []
   while data:  # One stream after the other.
     stream = makers[suffix]()
@@ -45,7 +45,7 @@ def _first(stream: Any, data: bytes, most: int) -> bytes:
   found = stream.decompress(data, most + 1)
   if len(found) > most:
     raise OSError(
-      f'it unpacks to more than {MOST_TIMES} times its size, or {most:,} bytes'
+      f'it unpacks to more than {MAX_RATIO} times its size, or {most:,} bytes'
     )
   if not stream.eof:
     raise EOFError('it ends before its contents do')
@@ -53,15 +53,15 @@ def _first(stream: Any, data: bytes, most: int) -> bytes:
 
 
 class Bounded:
-  """A file of which at most MOST bytes may be read."""
+  """A file of which at most MAX_BYTES bytes may be read."""
 
   def __init__(self, file: gzip.GzipFile):
-    self._file, self._left = file, MOST
+    self._file, self._left = file, MAX_BYTES
 
   def read(self, size: int) -> bytes:
-    """Reads at most `size` bytes; raises an OSError beyond MOST in all."""
+    """Reads at most `size` bytes; raises an OSError beyond MAX_BYTES in all."""
     found = self._file.read(size)
     self._left -= len(found)
     if self._left < 0:
-      raise OSError(f'it unpacks to more than {MOST:,} bytes')
+      raise OSError(f'it unpacks to more than {MAX_BYTES:,} bytes')
     return found

@@ -96,7 +96,7 @@ def _sharing(aggregator: Aggregator) -> Aggregator:
     return aggregator
 
   def update(*args, **kwargs):
-    with collectives.over(collectives.axis(), collectives.INNER):
+    with collectives.use_axis(collectives.axis(), collectives.INNER):
       return aggregator.update(*args, **kwargs)
 
   return Aggregator(aggregator.init, update)

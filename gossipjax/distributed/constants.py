@@ -1,4 +1,4 @@
 """Constants that a launcher and its processes share; they import nothing."""
 
-LOST = 3  # Exit code: a peer, the link to it, or the launcher is gone.
+PEER_LOST = 3  # Exit code: a peer, the link to it, or the launcher is gone.
 HEARTBEAT_S = 15  # Seconds of silence after which a process counts as lost.

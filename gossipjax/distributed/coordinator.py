@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import jax
 
-from gossipjax.distributed.constants import LOST
+from gossipjax.distributed.constants import PEER_LOST
 from gossipjax.errors import UserError
 
 PATIENCE_S = 10  # Of waiting, before a message says so.
 
 
-def meet(
+def join_processes(
   coordinator: str | None,
   many: int | None,
   number: int | None,
@@ -82,7 +82,7 @@ def _patience(who: str, limit_s: float, gives_up: str = '') -> Iterator[None]:
 
   def leave():
     print(gives_up, file=sys.stderr, flush=True)
-    os._exit(LOST)
+    os._exit(PEER_LOST)
 
   waits = f'{who} waits for the others, up to {limit_s:g} s.'
   say = lambda: print(waits, file=sys.stderr, flush=True)
@@ -158,5 +158,5 @@ def _wait_for(coordinator: str, timeout_s: float) -> None:
           f'({error}); is process 0 running, and the port open?',
           file=sys.stderr,
         )
-        sys.exit(LOST)
+        sys.exit(PEER_LOST)
       time.sleep(0.2)

@@ -49,7 +49,7 @@ class Echo:
       self._waits_since = None
       text = line.decode(errors='replace').rstrip('\n')
       if not _STACK.match(text):
-        self.lost |= not said(f'[{self._number}] {text}', sys.stdout)
+        self.lost |= not print_line(f'[{self._number}] {text}', sys.stdout)
       self._waits_since = time.monotonic()
 
 
@@ -58,14 +58,14 @@ def end(echoes: Sequence[Echo], silent_s: float) -> None:
   for echo in echoes:
     echo.end(silent_s)
   if any(echo.lost for echo in echoes):
-    said(
+    print_line(
       'Some output of the processes could not be written; free space on the '
       'disk that receives it.',
       sys.stderr,
     )
 
 
-def said(text: str, stream: IO[str]) -> bool:
+def print_line(text: str, stream: IO[str]) -> bool:
   """Prints a line; after an error, it and all further output is discarded.
 
   Returns:

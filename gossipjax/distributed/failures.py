@@ -6,17 +6,17 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 
-from gossipjax.distributed.constants import LOST
+from gossipjax.distributed.constants import PEER_LOST
 
 # Likely causes of a signal.
 _CAUSES: dict[int, str] = {
   signal.SIGKILL: ' (out of memory, or killed by someone)'
 }
 # Exit codes of a process that lost another one; JAX aborts.
-_LOSERS = (LOST, -signal.SIGABRT)
+_PEER_LOST_CODES = (PEER_LOST, -signal.SIGABRT)
 
 
-def first(
+def first_failure(
   running: Sequence[subprocess.Popen],
   silent: Callable[[], Sequence[int]] = tuple,
 ) -> tuple[int | None, list[int]]:
@@ -33,7 +33,7 @@ def first(
     codes = [process.poll() for process in running]
     if ended := [i for i, code in enumerate(codes) if code]:
       # A process that lost its peer may be seen to end before that peer.
-      return min(ended, key=lambda i: codes[i] in _LOSERS), []
+      return min(ended, key=lambda i: codes[i] in _PEER_LOST_CODES), []
     if None not in codes:
       return None, []
     if stuck := [i for i in silent() if codes[i] is None]:
@@ -49,8 +49,10 @@ def cause(running: Sequence[subprocess.Popen], failed: int) -> int:
     failed: the one that was seen to end first.
   """
   codes = [process.poll() for process in running]
-  others = [i for i, code in enumerate(codes) if code and code not in _LOSERS]
-  return others[0] if codes[failed] in _LOSERS and others else failed
+  others = [
+    i for i, code in enumerate(codes) if code and code not in _PEER_LOST_CODES
+  ]
+  return others[0] if codes[failed] in _PEER_LOST_CODES and others else failed
 
 
 def hanging(running: Sequence[subprocess.Popen], grace_s: float) -> list[int]:
@@ -68,7 +70,7 @@ def is_lost(
   """Whether those that hang are to blame: yes if the one that failed only lost
   a peer, no if they merely wait for one that died by itself."""
   return bool(stuck) and (
-    failed in stuck or running[failed].returncode in _LOSERS
+    failed in stuck or running[failed].returncode in _PEER_LOST_CODES
   )
 
 

@@ -18,7 +18,7 @@ DRIVERS = {12: 525, 13: 580}
 INSTALL = 'pip install -r requirements.txt'
 
 
-class Found(NamedTuple):
+class GpuStatus(NamedTuple):
   """What this machine has.
 
   Attributes:
@@ -34,10 +34,10 @@ class Found(NamedTuple):
   reason: str
 
 
-def found() -> Found:
+def gpu_status() -> GpuStatus:
   """Looks at the driver, the wheels and JAX."""
   driver, devices = _driver()
-  return Found(driver, devices, _wheels(), _reason())
+  return GpuStatus(driver, devices, _wheels(), _reason())
 
 
 def _driver() -> tuple[float | None, int]:
@@ -73,7 +73,7 @@ def _reason() -> str:
   return ''
 
 
-def sentence(machine: Found) -> str:
+def explanation(machine: GpuStatus) -> str:
   """Why JAX has no GPU, and what to do; '' if it has one."""
   if not machine.reason:
     return ''
@@ -113,7 +113,7 @@ def of_error(error: Exception) -> str:
   asked = getattr(jax.config, 'jax_platforms', None) or 'cuda'
   if {'cuda', 'gpu'}.isdisjoint(asked.split(',')):
     return f'JAX lacks the platforms in JAX_PLATFORMS={asked}; use cpu or cuda.'
-  return sentence(found()) or ' '.join(str(error).split())[:300]
+  return explanation(gpu_status()) or ' '.join(str(error).split())[:300]
 
 
 def _newest(driver: float) -> int:
@@ -129,7 +129,7 @@ def _older_wheels(driver: float) -> str:
 
 def require() -> None:
   """Raises a UserError if JAX has no GPU."""
-  if why := sentence(found()):
+  if why := explanation(gpu_status()):
     raise UserError(why)
 
 
@@ -139,4 +139,4 @@ def unused() -> str:
   if jax.default_backend() != 'cpu' or asked == 'cpu':
     return ''
   driver, devices = _driver()
-  return sentence(found()) if driver and devices else ''
+  return explanation(gpu_status()) if driver and devices else ''

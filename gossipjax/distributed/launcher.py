@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from gossipjax.distributed import allocator, failures, lifeline
-from gossipjax.distributed.constants import LOST
-from gossipjax.distributed.echo import Echo, end, said
+from gossipjax.distributed.constants import PEER_LOST
+from gossipjax.distributed.echo import Echo, end, print_line
 from gossipjax.errors import UserError
 
 # Numbers of the GPUs of this host that a process may see; ignored on CPUs.
@@ -95,7 +95,7 @@ def run(
   signals = _Signals(running)
   try:
     silent = lambda: lifelines.silent(heartbeat_s + START_S)
-    failed, stuck = failures.first(running, silent)
+    failed, stuck = failures.first_failure(running, silent)
     if failed is not None and not stuck:
       stuck = failures.hanging(running, grace_s)
       failed = failures.cause(running, failed)
@@ -108,10 +108,10 @@ def run(
   if failed is None:
     return 0
   if not signals.received:
-    said(failures.sentence(running, failed, stuck), sys.stderr)
+    print_line(failures.sentence(running, failed, stuck), sys.stderr)
   code = running[failed].wait()
   if failures.is_lost(running, failed, stuck) and not signals.received:
-    return LOST
+    return PEER_LOST
   code = code if code > 0 else 128 - code
   # The processes got SIGTERM, whichever signal the launcher got.
   told = signals.received and code == 128 + signal.SIGTERM

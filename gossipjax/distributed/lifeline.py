@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from gossipjax.distributed.constants import LOST
+from gossipjax.distributed.constants import PEER_LOST
 
 VARIABLE = 'GOSSIPJAX_LIFELINE'  # Number of the file descriptor.
 BEAT_S = 1.0
@@ -43,7 +43,7 @@ def _beat(launcher: socket.socket) -> None:
     os.dup2(nowhere, output)
   os.kill(os.getpid(), signal.SIGTERM)
   time.sleep(END_S)
-  os._exit(LOST)
+  os._exit(PEER_LOST)
 
 
 class Lifelines:

@@ -18,7 +18,7 @@ from absl import flags
 from jax.experimental import multihost_utils
 
 from gossipjax.distributed import coordinator, interface_counters
-from gossipjax.distributed.constants import HEARTBEAT_S, LOST
+from gossipjax.distributed.constants import HEARTBEAT_S, PEER_LOST
 from gossipjax.errors import UserError
 
 _DISTRIBUTED = flags.DEFINE_bool(
@@ -80,7 +80,7 @@ def join() -> bool:
   _check_flags()
   jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   faulthandler.disable()  # Else it prints stacks when JAX exits.
-  coordinator.meet(*given, _STEP_TIMEOUT_S.value, _HEARTBEAT_S.value)
+  coordinator.join_processes(*given, _STEP_TIMEOUT_S.value, _HEARTBEAT_S.value)
   return True
 
 
@@ -112,19 +112,19 @@ def meter() -> interface_counters.Meter:
   return interface_counters.Meter()
 
 
-def first() -> bool:
+def is_first() -> bool:
   """Whether this process writes and prints for all."""
   return not distributed() or jax.process_index() == 0
 
 
-def decide(action: Callable[[], object]) -> None:
+def run_in_first(action: Callable[[], object]) -> None:
   """Runs `action` in the first process; its UserError ends all processes.
 
   Raises:
     UserError: in the first process; the others end at once, without a message.
   """
   refusal = None
-  if first():
+  if is_first():
     try:
       action()
     except UserError as error:
@@ -135,12 +135,12 @@ def decide(action: Callable[[], object]) -> None:
   if refusal:
     raise refusal
   if refused:
-    leave(LOST)
+    leave(PEER_LOST)
 
 
-def told_by_first(number: Callable[[], int]) -> int:
+def broadcast_from_first(number: Callable[[], int]) -> int:
   """Returns `number()` of the first process, which alone calls it; an int32."""
-  found = number() if first() else 0
+  found = number() if is_first() else 0
   if not distributed():
     return found
   return int(multihost_utils.broadcast_one_to_all(np.int32(found)))
@@ -161,7 +161,7 @@ def abandon(error: Exception) -> None:
   # In another library's error these words may mean something else.
   if not gone or not isinstance(error, jax.errors.JaxRuntimeError):
     traceback.print_exception(error)
-  leave(LOST)
+  leave(PEER_LOST)
 
 
 def leave(code: int) -> NoReturn:

@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from gossipjax.distributed import processes
-from gossipjax.errors import MISTAKE, UserError
+from gossipjax.errors import USER_ERROR_EXIT, UserError
 
 PATIENCE_S = 5  # Until a file of one host is seen on the others.
 
@@ -31,26 +31,26 @@ def check(folder: pathlib.Path) -> None:
   if not processes.distributed():
     return
   above = [folder.absolute(), *folder.absolute().parents]
-  depth = processes.told_by_first(
+  depth = processes.broadcast_from_first(
     lambda: next(i for i, path in enumerate(above) if path.exists())
   )
-  number = processes.told_by_first(lambda: secrets.randbelow(2**31))
+  number = processes.broadcast_from_first(lambda: secrets.randbelow(2**31))
   mark = above[min(depth, len(above) - 1)] / f'.gossipjax.{number}'
-  processes.decide(lambda: _write(mark, folder))
+  processes.run_in_first(lambda: _write(mark, folder))
   try:
     sees = multihost_utils.process_allgather(np.int32(_appears(mark)))
   finally:
-    if processes.first():
+    if processes.is_first():
       mark.unlink(missing_ok=True)
   if sees.all():
     return
-  if processes.first() or not sees[jax.process_index()]:
+  if processes.is_first() or not sees[jax.process_index()]:
     raise UserError(
       f'Process {sees.argmin()} does not see --workdir={folder} of process 0: '
       'name a folder that is the same for all processes, by its whole path, on '
       'a file system that all hosts share.'
     )
-  processes.leave(MISTAKE)
+  processes.leave(USER_ERROR_EXIT)
 
 
 def _write(mark: pathlib.Path, folder: pathlib.Path) -> None:

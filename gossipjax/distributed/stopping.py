@@ -9,7 +9,7 @@ import jax
 from jax.experimental import multihost_utils
 
 from gossipjax.distributed import processes
-from gossipjax.distributed.constants import LOST
+from gossipjax.distributed.constants import PEER_LOST
 
 
 class Stop:
@@ -40,4 +40,4 @@ class Stop:
       '--step_timeout_s. --resume continues.',
       file=sys.stderr,
     )
-    processes.leave(LOST)
+    processes.leave(PEER_LOST)

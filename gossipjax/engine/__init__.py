@@ -1,7 +1,7 @@
 """Asynchronous workers in processes of their own, in real time.
 
 rows            a round of few workers as one plain program
-between         evaluates collectives for all workers at once
+collective_rules         evaluates collectives for all workers at once
 dataflow        data dependencies of a program between workers
 cut             cuts a round into what each process computes, and the messages
 halves          the rounds of a strategy, cut for its processes
@@ -12,7 +12,7 @@ peer            logic of a worker and of a server, whatever carries the messages
 worker_process  the process of a worker
 server_process  the process of a server's shard
 crew            starts, holds and ends the processes of a run
-watch           collects what they did; replaces those that died
+monitor           collects what they did; replaces those that died
 ray_cluster     Ray on this host, or a cluster of Ray
 training        trains on these processes; yields records
 """

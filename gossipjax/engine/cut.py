@@ -38,7 +38,7 @@ class Cut(NamedTuple):
   """A round, cut into what its processes compute.
 
   Attributes:
-    price: (own leaves, step) -> digits of the Traffic of each worker.
+    round_traffic: (own leaves, step) -> digits of the Traffic of each worker.
     ask: (own leaves, step) -> a message for each other process.
     others: those processes, in the order of the round.
     finish: (own leaves, messages back, step) -> own leaves.
@@ -46,7 +46,7 @@ class Cut(NamedTuple):
       leaves given are donated, so they are lost.
   """
 
-  price: Callable[..., Arrays]
+  round_traffic: Callable[..., Arrays]
   ask: Callable[..., list[Arrays]]
   others: list[Part]
   finish: Callable[..., Arrays]
@@ -92,9 +92,9 @@ def cut(
         'cluster.shards=1.'
       )
   arrived = [v for b in others for v in back[b]]
-  price = flow.compiled([*given[0], step], bills)
+  round_traffic = flow.compiled([*given[0], step], bills)
   return Cut(
-    lambda own, step: price(*own, step),
+    lambda own, step: round_traffic(*own, step),
     _ask(flow, [*given[0], step], [*asked.values()]),
     [
       _part(flow, given[b], asked[b], step, where[b], changed[b], back[b])

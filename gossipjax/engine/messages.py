@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from gossipjax.collectives.bills import FLAG
-from gossipjax.traffic import Traffic, from_digits
+from gossipjax.traffic import Traffic, unpack_traffic
 
 WAIT_S = 60.0  # For an answer of a process, or until a server is back.
 START_S = 300.0  # For a process to start and to compile.
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
   @property
   def sent(self) -> Traffic:
     """Traffic of each, with refused messages and the flags that refuse them."""
-    found = from_digits(self.bills)
+    found = unpack_traffic(self.bills)
     if not self.refused:
       return found
     much, many = sum(self.refused), len(self.refused)

@@ -21,7 +21,7 @@ from gossipjax.engine.dataflow import Arrays
 from gossipjax.engine.messages import BUSY, Answer, Entry, Gone, on_host
 from gossipjax.simulation.one_worker import Single, with_state
 from gossipjax.simulation.timeline import silent
-from gossipjax.traffic import from_digits, nbytes
+from gossipjax.traffic import nbytes, unpack_traffic
 
 _PAUSE_S = 0.004  # Longest pause before a busy worker is asked again.
 
@@ -147,8 +147,8 @@ class Peer:
     stale = 0 if visits else self._version - self._seen
     with self._lock:
       self._waits = self._kind == async_exchange.MEET and bool(drawn)
-      bills = np.stack(cut.price(self._mine(), step))
-      if not bills.any() or silent(from_digits(bills)):  # Fast test first.
+      bills = np.stack(cut.round_traffic(self._mine(), step))
+      if not bills.any() or silent(unpack_traffic(bills)):  # Fast test first.
         self._waits = False
         own = cut.alone(self._mine(), step)
         self.single = self.single._replace(own=own)

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Literal, Var
 
-from gossipjax.engine import between
+from gossipjax.engine import collective_rules
 from gossipjax.transforms.traced import equations
 
 Value = Any  # An array, a tracer or a `Filled`.
@@ -70,7 +70,7 @@ def flat(
   """
   rows = arguments(list(given))
   closed = jax.make_jaxpr(one, axis_env=[(axis, len(rows))])(*rows[0])
-  plan = Plan(between.differing(closed.jaxpr, differ), branching)
+  plan = Plan(collective_rules.differing(closed.jaxpr, differ), branching)
   everyone = lambda *given: [
     _array(x) for x in collect(_evaluate(closed, arguments(list(given)), plan))
   ]
@@ -102,17 +102,17 @@ def _evaluate(
 
 def _results(eqn, rows: list[Values], plan: Plan) -> list[Values]:
   name, params = eqn.primitive.name, eqn.params
-  if name in between.BETWEEN:
+  if name in collective_rules.RULES:
     arrays = zip(*([*map(_array, row)] for row in rows), strict=True)
-    found = [between.BETWEEN[name](each, params) for each in arrays]
+    found = [collective_rules.RULES[name](each, params) for each in arrays]
     return [list(row) for row in zip(*found, strict=True)]
   if name == 'axis_index':
     return [[np.int32(i)] for i in range(len(rows))]
   if name == 'cond':
     return _branch(params['branches'], rows, plan)
-  if (inner := between.inner_program(eqn)) is not None:
+  if (inner := collective_rules.inner_program(eqn)) is not None:
     return _evaluate(inner, rows, plan)
-  bind = _divide if between.divides_by(eqn, plan.differ) else _bind
+  bind = _divide if collective_rules.divides_by(eqn, plan.differ) else _bind
   return [bind(eqn, row) for row in rows]
 
 

@@ -31,7 +31,7 @@ def compile_rounds(setup: Setup) -> None:
   mine = [*single.own, *jax.tree.leaves(single.gradient)]
   for attending in range(1, 2 if visits else 2 + max(drawn)):
     round_ = setup.rounds(attending)
-    round_.price(mine, step)
+    round_.round_traffic(mine, step)
     back = []
     for k, (part, message) in enumerate(
       zip(round_.others, round_.ask(mine, step), strict=True)

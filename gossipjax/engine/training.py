@@ -18,14 +18,14 @@ from gossipjax.engine.messages import WAIT_S, on_host
 from gossipjax.engine.setup import of_run
 from gossipjax.simulation import goal
 from gossipjax.simulation.separate_fleet import Separate
-from gossipjax.simulation.timeline import Hours
+from gossipjax.simulation.timeline import TimeUsage
 from gossipjax.training import evaluate, loop, model_state
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
 
-LEAST_S, MOST_S = 0.002, 0.05  # Between two requests to the workers.
+MIN_POLL_S, MAX_POLL_S = 0.002, 0.05  # Between two requests to the workers.
 
 
 def train(
@@ -43,7 +43,7 @@ def train(
     run: the same, resolved.
     store: of checkpoints; None keeps none.
     interrupted: called after every step; True stops the run.
-    spans: called at the end with the first spans of all workers, see `Hours`.
+    spans: called at the end with the workers' first spans, see `TimeUsage`.
     tell: called with a sentence for each process that died or came back.
 
   Raises:
@@ -54,7 +54,7 @@ def train(
   with ray_cluster.connected():
     training = RealTime(config, run, store, tell)
     yield from loop.records(training, run, store, interrupted)
-    spans(training.hours.spans)
+    spans(training.usage.spans)
 
 
 class RealTime:
@@ -68,24 +68,24 @@ class RealTime:
     tell: Callable[[str], None],
   ):
     from gossipjax.engine.crew import Crew
-    from gossipjax.engine.watch import Watch
+    from gossipjax.engine.watch import Monitor
 
     self._entered = time.perf_counter()
     self._setup = setup = of_run(run)
     self._run, self._ledger = run, Ledger({}, run.workers)
-    self.hours, self._before_s, self._faults = Hours(run.workers), 0.0, 0
+    self.usage, self._before_s, self._faults = TimeUsage(run.workers), 0.0, 0
     self._used, held, steps = 0, setup.beginning(), [0] * run.workers
     if store is not None and store.last() is not None:
       state, totals = store.load(setup.fleet.state(held))
       held, steps = setup.fleet.hold(state), totals['steps']
       self._ledger.from_json(totals['ledger'])
-      self.hours.from_json(totals['hours'])
+      self.usage.from_json(totals['hours'])
       self._before_s, self._faults = totals['seconds'], totals['faults']
       self._used = sum(steps)  # May exceed the steps counted so far.
     self._entered -= self._ledger.wall_s
     self._before = self._used
     self._score = evaluate.held_out_scorer(run.task, run.workers, run.executor)
-    self.scored = evaluate.Scored()
+    self.scored = evaluate.ScoredModel()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._goal = goal.of_run(run)
     self._stopwatch = loop.Stopwatch(Meter(), self._ledger.step)
@@ -96,7 +96,7 @@ class RealTime:
     # An outage that a checkpoint fell into begins, and counts, once more.
     outages = [o for o in run.cluster.outages if o[2] > self._before_s]
     self._faults -= sum(o[1] <= self._before_s for o in outages)
-    self._watch = Watch(self._crew, outages, tell, began)
+    self._monitor = Monitor(self._crew, outages, tell, began)
     self._held: Separate | None = None  # While the clock stands.
     self._crew.go(began)
 
@@ -107,13 +107,13 @@ class RealTime:
 
   def advance(self) -> bool:
     if self._held is not None:
-      self._watch.began += self._crew.release()
+      self._monitor.began += self._crew.release()
       self._held = None
     self._stopwatch.start()
     needed = (self.step + 1) * self._run.workers
     while self._used < needed:
       if not self._waiting:
-        self._waiting = self._watch.news(self._pause_s())
+        self._waiting = self._monitor.news(self._pause_s())
       while self._waiting and self._used < needed:
         self._enter(self._waiting.pop(0))
     self._ledger.step += 1
@@ -122,11 +122,11 @@ class RealTime:
 
   def _pause_s(self) -> float:
     """Seconds until the next request: half the time to the next record."""
-    run, now = self._run, clock.now() - self._watch.began
+    run, now = self._run, clock.now() - self._monitor.began
     periods = filter(None, (run.log_every, run.eval_every, run.steps))
     left = min(every - self.step % every for every in periods) * run.workers
     rate = (self._used - self._before) / now if now > 0 else 0.0
-    return min(max(0.5 * left / rate if rate else 0.0, LEAST_S), MOST_S)
+    return min(max(0.5 * left / rate if rate else 0.0, MIN_POLL_S), MAX_POLL_S)
 
   def _still(self) -> Separate:
     """The states of all at one moment. The clock stands until the next step:
@@ -134,7 +134,7 @@ class RealTime:
     if self._held is None:
       self._crew.hold()
       # First answers to requests from before the clock was held, then the rest.
-      late = [x for _ in range(2) for x in self._watch.heard(WAIT_S)]
+      late = [x for _ in range(2) for x in self._monitor.heard(WAIT_S)]
       for entry in [*self._waiting, *late]:
         self._enter(entry)
       self._waiting, self._held = [], self._crew.read()
@@ -146,9 +146,9 @@ class RealTime:
     self._ledger.add_round(
       entry.who, np.array([entry.loss], np.float32), entry.sent
     )
-    self.hours.stale(entry.stale)
+    self.usage.add_staleness(entry.stale)
     for kind, since, until in entry.spans:
-      self.hours.spend(entry.who[0], kind, since, until)
+      self.usage.add(entry.who[0], kind, since, until)
 
   def settle(self) -> None:
     seconds, self._rate, _ = self._stopwatch.stop()
@@ -157,19 +157,19 @@ class RealTime:
 
   def record(self, scored: bool) -> Record:
     scores: dict[str, Any] = {}
-    now = clock.now() - self._watch.began
+    now = clock.now() - self._monitor.began
     if scored:
       scores = self._scores(self._still())
-      now = self._crew.held_at - self._watch.began
+      now = self._crew.held_at - self._monitor.began
     link = next(iter(self._run.links))
-    self._ledger.comm_s = {link: float(self.hours.spent_s['transfer'].max())}
+    self._ledger.comm_s = {link: float(self.usage.spent_s['transfer'].max())}
     return loop.ledger_record(
       self._ledger,
       self._run,
       self._rate,
       scores
-      | self.hours.to_record()
-      | dict(virtual_s=now, faults=self._faults + self._watch.faults),
+      | self.usage.to_record()
+      | dict(virtual_s=now, faults=self._faults + self._monitor.faults),
     )
 
   def _scores(self, held: Separate) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class RealTime:
     params, center = fleet.params(of(alive)), fleet.center(held)
     return evaluate.scores(params, states, self._score, self.scored, center)
 
-  def ended(self) -> None:
+  def final_record(self) -> None:
     """Returns None: training ends with its last step."""
 
   def reached(self, record: Record) -> bool:
@@ -193,8 +193,8 @@ class RealTime:
     self._crew.kept = on_host(held.server)
     return self._setup.fleet.state(held), {
       'ledger': self._ledger.to_json(),
-      'hours': self.hours.to_json(),
+      'hours': self.usage.to_json(),
       'steps': self._crew.steps,
-      'seconds': self._crew.held_at - self._watch.began,
-      'faults': self._faults + self._watch.faults,
+      'seconds': self._crew.held_at - self._monitor.began,
+      'faults': self._faults + self._monitor.faults,
     }

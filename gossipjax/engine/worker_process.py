@@ -162,7 +162,7 @@ class WorkerProcess:
       except ray.exceptions.RayTaskError:
         raise  # A bug of this program; the process is alive.
       except ray.exceptions.GetTimeoutError:
-        # A long message or a queue; `Watch` kills a process that hangs.
+        # A long message or a queue; `Monitor` kills a process that hangs.
         until = time.monotonic() + WAIT_S
       except ray.exceptions.RayError as error:
         if not visits:

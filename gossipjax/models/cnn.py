@@ -4,7 +4,7 @@ import jax
 from flax import linen as nn
 
 from gossipjax.models.conv import Conv
-from gossipjax.models.pool import halve
+from gossipjax.models.pool import max_pool_2x2
 
 
 class CNN(nn.Module):
@@ -15,8 +15,8 @@ class CNN(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    x = nn.relu(halve(Conv(self.width, (3, 3))(x)))
-    x = nn.relu(halve(Conv(2 * self.width, (3, 3))(x)))
+    x = nn.relu(max_pool_2x2(Conv(self.width, (3, 3))(x)))
+    x = nn.relu(max_pool_2x2(Conv(2 * self.width, (3, 3))(x)))
     x = nn.relu(nn.Dense(2 * self.width)(x.reshape(len(x), -1)))
     return nn.Dense(self.classes)(x)
 

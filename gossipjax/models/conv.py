@@ -22,13 +22,13 @@ Function = Callable[..., jax.Array]  # (images, kernel) -> images
 # Up to so many workers have a convolution each: gradients of a ResNet-8 are
 # then 3 times as fast as with groups, and compile in 2 s per worker. As matrix
 # products they are 2 times as fast, and compile in 5 s for any number.
-MOST = 16
+MAX_UNGROUPED_WORKERS = 16
 # Backends where a convolution per worker pays off, and where products do. A
 # step of ResNet-18 with 8 workers on an H200 has 1.7 times as many images per
 # second as with groups in bfloat16, 2.2 times in tensorfloat32. Products were
-# not tried there, so more workers than MOST share a grouped convolution.
-WHERE = ('cpu', 'gpu')
-PRODUCTS = ('cpu',)
+# not tried there, so that above MAX_UNGROUPED_WORKERS a convolution is grouped.
+UNGROUPED_BACKENDS = ('cpu', 'gpu')
+MATMUL_BACKENDS = ('cpu',)
 
 
 def _as_product(strides, padding, x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -76,7 +76,7 @@ def _stackable(ordinary: Callable, product: Callable) -> Callable:
     axes = [0 if is_batched else None for is_batched in batched]
     if not batched[1]:
       result = jax.vmap(ordinary, axes)(*arguments)
-    elif size > MOST:
+    elif size > MAX_UNGROUPED_WORKERS:
       result = jax.vmap(product, axes)(*arguments)
     else:
       row = lambda i: [
@@ -107,10 +107,10 @@ def convolve(
   )
   others = rest['lhs_dilation'], rest['rhs_dilation']
   plain = {1} == {rest['feature_group_count'], *itertools.chain(*others)}
-  if (backend := jax.default_backend()) not in WHERE or not plain:
+  if (backend := jax.default_backend()) not in UNGROUPED_BACKENDS or not plain:
     return ordinary(x, kernel)
   product: Callable[..., jax.Array] = ordinary
-  if backend in PRODUCTS:
+  if backend in MATMUL_BACKENDS:
     product = functools.partial(_as_product, strides, padding)
   forward = _stackable(ordinary, product)
   backward = _stackable(_gradients(ordinary), _gradients(product))

@@ -15,7 +15,7 @@ def _pixels(cells: jax.Array) -> list[jax.Array]:
 
 
 @jax.custom_vjp
-def halve(x: jax.Array) -> jax.Array:
+def max_pool_2x2(x: jax.Array) -> jax.Array:
   """The largest of every 2x2 pixels; an odd last row or column is dropped.
 
   Equal to max_pool; pixels that tie share the gradient, as in a max reduction.
@@ -34,7 +34,7 @@ def halve(x: jax.Array) -> jax.Array:
 
 
 def _forward(x):
-  largest = halve(x)
+  largest = max_pool_2x2(x)
   return largest, (x, largest)
 
 
@@ -48,4 +48,4 @@ def _backward(kept, grad):
   return (jnp.pad(found, ((0, 0), (0, height % 2), (0, width % 2), (0, 0))),)
 
 
-halve.defvjp(_forward, _backward)
+max_pool_2x2.defvjp(_forward, _backward)

@@ -12,7 +12,7 @@ from flax import linen as nn
 from gossipjax.errors import UserError
 from gossipjax.models.conv import Conv
 from gossipjax.models.norm import group_norm
-from gossipjax.models.pool import halve
+from gossipjax.models.pool import max_pool_2x2
 
 
 class ResNet9(nn.Module):
@@ -36,7 +36,7 @@ class ResNet9(nn.Module):
     x = layer(x, self.width)
     for factor in (2, 4, 8):
       width = factor * self.width
-      x = halve(layer(x, width))
+      x = max_pool_2x2(layer(x, width))
       if factor != 4:
         x = x + layer(layer(x, width), width)
     if not x.size:

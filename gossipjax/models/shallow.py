@@ -14,7 +14,7 @@ from flax import linen as nn
 from gossipjax.errors import UserError
 from gossipjax.models.conv import Conv
 from gossipjax.models.norm import group_norm
-from gossipjax.models.pool import halve
+from gossipjax.models.pool import max_pool_2x2
 
 conv = nn.initializers.he_normal()
 
@@ -33,7 +33,7 @@ class Shallow(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     x = nn.gelu(jnp.concatenate([x, -x], axis=-1))
     for width in self.widths:
-      x = halve(Conv(width, (3, 3), use_bias=False, kernel_init=conv)(x))
+      x = max_pool_2x2(Conv(width, (3, 3), use_bias=False, kernel_init=conv)(x))
       x = nn.gelu(group_norm(x))
       x = Conv(width, (3, 3), use_bias=False, kernel_init=conv)(x)
       x = nn.gelu(group_norm(x))

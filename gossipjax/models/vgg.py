@@ -10,7 +10,7 @@ from flax import linen as nn
 from gossipjax.errors import UserError
 from gossipjax.models.conv import Conv
 from gossipjax.models.norm import group_norm
-from gossipjax.models.pool import halve
+from gossipjax.models.pool import max_pool_2x2
 
 Stages = tuple[tuple[int, int], ...]  # Channels, convolutions.
 STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
@@ -42,7 +42,7 @@ class VGG(nn.Module):
           width, (3, 3), use_bias=False, kernel_init=nn.initializers.he_normal()
         )(x)
         x = nn.relu(group_norm(x))
-      x = halve(x)
+      x = max_pool_2x2(x)
     x = x.reshape(len(x), -1)
     if self.units:
       x = nn.relu(nn.Dense(self.units)(x))

@@ -122,7 +122,7 @@ def other_versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
   Returns:
     '' if commit, Python, processor, cores, packages, and the devices and
-    settings of `machine.told` are the same.
+    settings of `machine.reported` are the same.
   """
   was, here = _versions(then), _versions(now)
   unlike = [name for name in here if name in was and was[name] != here[name]]
@@ -136,4 +136,4 @@ def _versions(provenance: Mapping[str, Any]) -> dict[str, Any]:
   names = ('commit', 'python', 'processor', 'cores')
   found = {key: provenance[key] for key in names if key in provenance}
   found |= dict(provenance.get('versions') or {})
-  return found | machine.told(provenance)
+  return found | machine.reported(provenance)

@@ -16,13 +16,17 @@ _REFUSED = (
   'jax_threefry_partitionable',
   'jax_default_prng_impl',
 )
-_TOLD = ('jax_default_matmul_precision',)  # Changes how results are rounded.
+_REPORTED = (
+  'jax_default_matmul_precision',
+)  # Changes how results are rounded.
 _VARIABLE = 'XLA_FLAGS'
 
 
 def settings() -> dict[str, Any]:
   """Settings of JAX in this process that change what a training computes."""
-  names = (name for name in (*_REFUSED, *_TOLD) if hasattr(jax.config, name))
+  names = (
+    name for name in (*_REFUSED, *_REPORTED) if hasattr(jax.config, name)
+  )
   found = {name: getattr(jax.config, name) for name in names}
   return found | {_VARIABLE: os.environ.get(_VARIABLE) or 'unset'}
 
@@ -57,10 +61,12 @@ def obstacle(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
   return ''
 
 
-def told(provenance: Mapping[str, Any]) -> dict[str, Any]:
+def reported(provenance: Mapping[str, Any]) -> dict[str, Any]:
   """By name, the devices and settings whose change is reported, not refused."""
   found = provenance.get('settings', {})
-  known = {name: found[name] for name in (*_TOLD, _VARIABLE) if name in found}
+  known = {
+    name: found[name] for name in (*_REPORTED, _VARIABLE) if name in found
+  }
   return known | ({'devices': on} if (on := devices(provenance)) else {})
 
 

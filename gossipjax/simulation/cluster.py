@@ -113,7 +113,7 @@ def cluster(
       all workers, or one for each.
     factors: () is 1 for all workers.
     failures: (worker, at_s) for good or (worker, at_s, back_s). It loses its
-      current gradient; with config.engine its whole state, see watch.py.
+      current gradient; with config.engine its whole state, see monitor.py.
     server: 'fifo' or 'fair'.
   """
   check_name('server', server, SERVERS)

@@ -16,7 +16,7 @@ from gossipjax.aggregator import AsyncExchange
 from gossipjax.simulation import timeline
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.shared_link import ServerLink
-from gossipjax.simulation.timeline import Hours, Player, seconds, silent
+from gossipjax.simulation.timeline import Runner, TimeUsage, seconds, silent
 
 # Order of events at the same time: ends first, arrivals at a server late.
 DONE, BEGIN, READY, TRY, ARRIVE, LOST = range(6)
@@ -31,7 +31,7 @@ class Asynchronous:
   Attributes:
     now: virtual seconds.
     rounds: gradients used so far, per worker on average.
-    hours: see timeline.py.
+    usage: see timeline.py.
   """
 
   def __init__(
@@ -39,15 +39,15 @@ class Asynchronous:
     compute_times: ComputeTimes,
     link: network.Link,
     form: AsyncExchange,
-    player: Player,
+    runner: Runner,
     fair: bool = False,
     shards: int = 1,
     serial: bool = True,
   ):
     n = compute_times.workers
     self._compute_times, self._link = compute_times, link
-    self._form, self._player, self._serial = form, player, serial
-    self.now, self.hours = 0.0, Hours(n)
+    self._form, self._runner, self._serial = form, runner, serial
+    self.now, self.usage = 0.0, TimeUsage(n)
     self._queue = [(0.0, BEGIN, 0.0, i) for i in range(n)]
     self._queue += [(at, LOST, 0.0, i) for i, at in compute_times.failures()]
     self._step, self._since = [0] * n, [0.0] * n  # Per worker.
@@ -65,7 +65,7 @@ class Asynchronous:
   @property
   def utilisation(self) -> float:
     """Share of the time in which the busiest link carries data."""
-    links = self.hours.busiest_s(self.now), self._server.busy_until(self.now)
+    links = self.usage.busiest_s(self.now), self._server.busy_until(self.now)
     return float(max(links) / self.now) if self.now else 0.0
 
   def next(self) -> None:
@@ -81,14 +81,14 @@ class Asynchronous:
       if not self._queue and not np.isfinite(at):
         raise self._compute_times.past_trace(int(np.argmax(self._step)))
       if not self._queue or (at, ARRIVE) <= self._queue[0][:2]:
-        self.now = timeline.later(self.now, at)
+        self.now = timeline.advance(self.now, at)
         self._through()
         continue
       self.now, kind, _, worker = heapq.heappop(self._queue)
       getattr(self, ACTS[kind])(worker)
 
   def _at(self, time: float, kind: int, worker: int) -> None:
-    entry = timeline.later(self.now, time), kind, self._since[worker], worker
+    entry = timeline.advance(self.now, time), kind, self._since[worker], worker
     heapq.heappush(self._queue, entry)
 
   def _begin(self, i: int) -> None:
@@ -100,11 +100,11 @@ class Asynchronous:
       return
     if self._form.kind != async_exchange.VISIT:
       self._seen[i] = self._version[i]
-    self._player.start(i, self._step[i])
+    self._runner.start(i, self._step[i])
     self._at(done, READY, i)
 
   def _ready(self, i: int) -> None:
-    self.hours.spend(i, 'compute', self._since[i], self.now)
+    self.usage.add(i, 'compute', self._since[i], self.now)
     self._since[i] = self.now
     draws = self._compute_times.rng(i, self._step[i], what=1)
     self._who[i] = [i, *(j for j in self._form.draw(i, draws) if j != i)]
@@ -114,10 +114,10 @@ class Asynchronous:
     up = lambda j: self._compute_times.back(j, self.now) == self.now
     if self._form.kind != async_exchange.PUSH:  # A push reaches lost workers.
       self._who[i] = [j for j in self._who[i] if j == i or up(j)]
-    bill = self._player.price(self._who[i], self._step[i])
+    bill = self._runner.round_traffic(self._who[i], self._step[i])
     if silent(bill):
-      self._play([i])
-      self.hours.blocked(i, self._since[i], self.now, 0.0)
+      self._run_round([i])
+      self.usage.add_wait(i, self._since[i], self.now, 0.0)
       return self._begin(i)
     if not up(i):  # It failed while it waited; its gradient is lost.
       return self._begin(i)
@@ -130,15 +130,15 @@ class Asynchronous:
     path = network.busiest(self._link, bill) / self._link.bytes_per_s
     for j, busy_s in zip(self._who[i], path, strict=True):
       self._free[j] = self.now + self._took[i]
-      self.hours.carry(j, self.now, busy_s)
+      self.usage.add_transfer(j, self.now, busy_s)
     if self._form.kind == async_exchange.READ:
-      self._play([i])
+      self._run_round([i])
     self._at(self.now + self._took[i], DONE, i)
 
   def _upload(self, i: int, bill) -> None:
-    up, down = timeline.ways(self._link, bill)
+    up, down = timeline.send_receive_s(self._link, bill)
     self._took[i], self._down_s[i] = up + down + 2 * self._link.latency_s, down
-    self.hours.carry(i, self.now, up)
+    self.usage.add_transfer(i, self.now, up)
     self._server.add(self.now, ('up', i), up)
 
   def _lost(self, i: int) -> None:
@@ -156,25 +156,25 @@ class Asynchronous:
       together.append(heapq.heappop(self._queue)[3])
     together.sort(key=lambda j: (step(j), j))
     for who in [[*same] for _, same in itertools.groupby(together, step)]:
-      self._play(who)
+      self._run_round(who)
     for j in together:
-      self.hours.carry(j, self.now, self._down_s[j])
+      self.usage.add_transfer(j, self.now, self._down_s[j])
       self._server.add(self.now, ('down', j), self._down_s[j])
 
   def _done(self, i: int) -> None:
     if self._form.kind in (async_exchange.PUSH, async_exchange.MEET):
-      self._play([i])
-    self.hours.blocked(i, self._since[i], self.now, self._took[i])
+      self._run_round([i])
+    self.usage.add_wait(i, self._since[i], self.now, self._took[i])
     self._begin(i)
 
-  def _play(self, stepping: list[int]) -> None:
+  def _run_round(self, stepping: list[int]) -> None:
     first, visit = stepping[0], self._form.kind == async_exchange.VISIT
     who = stepping if visit else self._who[first]
-    sent = self._player.play(who, self._step[first])
+    sent = self._runner.run_round(who, self._step[first])
     for i in stepping:
       version = self._version[-1 if visit else i]
       alone = visit and silent(sent)  # A step without a visit.
-      self.hours.stale(0 if alone else version - self._seen[i])
+      self.usage.add_staleness(0 if alone else version - self._seen[i])
       self._step[i] += 1
     if visit and not silent(sent):
       self._version[-1] += 1
@@ -185,10 +185,10 @@ class Asynchronous:
         self._version[j] += 1
 
   def to_json(self) -> dict[str, Any]:
-    """Its state, for a checkpoint, without the player's gradients."""
+    """Its state, for a checkpoint, without the runner's gradients."""
     return {
       **{key: vars(self)[key] for key in _KEPT},
-      'hours': self.hours.to_json(),
+      'hours': self.usage.to_json(),
       'pipes': self._server.to_json(),
     }
 
@@ -196,5 +196,5 @@ class Asynchronous:
     """Restores what `to_json` returned."""
     vars(self).update({key: found[key] for key in _KEPT})
     self._queue = [tuple(entry) for entry in found['_queue']]
-    self.hours.from_json(found['hours'])
+    self.usage.from_json(found['hours'])
     self._server.from_json(found['pipes'])

@@ -14,7 +14,7 @@ import numpy as np
 
 from gossipjax.aggregator import Tree
 from gossipjax.local_step import Worker
-from gossipjax.traffic import Traffic, from_digits
+from gossipjax.traffic import Traffic, unpack_traffic
 from gossipjax.training.ledger import Ledger
 from gossipjax.transforms import traced
 
@@ -41,12 +41,12 @@ class Fleet(NamedTuple):
     center: held -> the server's parameters; None if there is no server.
     start: (held, worker, step) -> held; the worker computes the gradient of its
       step at its current parameters and keeps it pending.
-    price: (held, who, step) -> (held, Traffic of leaves [who]): what `play`
-      would send; changes no worker.
-    play: (held, who, step) -> (held, losses, Traffic): a round of the workers
-      `who`; the losses f32[...] are those of the gradients that it used.
-    play_lost: the same for a silent round in which the other workers are lost:
-      it runs the round of all but leaves the lost workers unchanged.
+    round_traffic: (held, who, step) -> (held, Traffic of leaves [who]): what
+      `run_round` would send; changes no worker.
+    run_round: (held, who, step) -> (held, losses, Traffic): a round of the
+      workers `who`; losses f32[...] are those of the gradients that it used.
+    run_silent_round: the same for a silent round in which the other workers are
+      lost: it runs the round of all but leaves the lost workers unchanged.
     fetch: (held, worker, giver, dry_run) -> (held, Traffic of both): the
       worker copies the giver's parameters and optimizer state; a dry run only
       computes the traffic.
@@ -58,9 +58,11 @@ class Fleet(NamedTuple):
   model_state: Callable[[Held], Tree]
   center: Callable[[Held], Tree | None]
   start: Callable[[Held, int, int], Held]
-  price: Callable[[Held, Sequence[int], int], tuple[Held, Traffic]]
-  play: Callable[[Held, Sequence[int], int], tuple[Held, np.ndarray, Traffic]]
-  play_lost: Callable[..., tuple[Held, np.ndarray, Traffic]] | None = None
+  round_traffic: Callable[[Held, Sequence[int], int], tuple[Held, Traffic]]
+  run_round: Callable[
+    [Held, Sequence[int], int], tuple[Held, np.ndarray, Traffic]
+  ]
+  run_silent_round: Callable[..., Any] | None = None  # As `run_round`.
   fetch: Callable[[Held, int, int, bool], tuple[Held, Traffic]] | None = None
 
 
@@ -71,10 +73,10 @@ def beginning(workers: Worker) -> State:
   return State(workers, gradients, jnp.zeros(count))
 
 
-class Player:
+class Runner:
   """Plays the rounds of a fleet and enters them into a ledger.
 
-  It implements `timeline.Player` and is the only mutable object of this file.
+  It implements `timeline.Runner` and is the only mutable object of this file.
   """
 
   def __init__(self, fleet: Fleet, state: State, ledger: Ledger):
@@ -106,20 +108,20 @@ class Player:
     return self._fleet.center(self.held)
 
   def start(self, worker: int, step: int) -> None:
-    """See `timeline.Player`, also for the next methods."""
+    """See `timeline.Runner`, also for the next methods."""
     self.held = self._fleet.start(self.held, worker, step)
 
-  def price(self, who: Sequence[int], step: int) -> Traffic:
-    self.held, sent = self._fleet.price(self.held, who, step)
+  def round_traffic(self, who: Sequence[int], step: int) -> Traffic:
+    self.held, sent = self._fleet.round_traffic(self.held, who, step)
     return sent
 
-  def play(self, who: Sequence[int], step: int) -> Traffic:
-    self.held, losses, sent = self._fleet.play(self.held, who, step)
+  def run_round(self, who: Sequence[int], step: int) -> Traffic:
+    self.held, losses, sent = self._fleet.run_round(self.held, who, step)
     self._ledger.add_round(who, losses, sent)
     return sent
 
-  def play_lost(self, who: Sequence[int], step: int) -> Traffic:
-    self.held, losses, sent = self._fleet.play_lost(self.held, who, step)
+  def run_silent_round(self, who: Sequence[int], step: int) -> Traffic:
+    self.held, losses, sent = self._fleet.run_silent_round(self.held, who, step)
     self._ledger.add_round(who, losses, sent)
     return sent
 
@@ -139,7 +141,7 @@ def rows_of(tree: Tree, who: Any) -> Tree:
   return tree if who is None else jax.tree.map(lambda x: x[who], tree)
 
 
-class Price(NamedTuple):
+class RoundTraffic(NamedTuple):
   """Functions that say what a round would send.
 
   Attributes:
@@ -158,8 +160,8 @@ class Price(NamedTuple):
 _REMEMBERED = 1024  # Prices kept at most.
 
 
-def price_of(round_: Callable, arguments: Callable) -> Price:
-  """Makes the price of rounds, compiled without the rest of the round.
+def round_traffic_of(round_: Callable, arguments: Callable) -> RoundTraffic:
+  """Makes the round_traffic of rounds, compiled without the rest of the round.
 
   Args:
     round_: a round, (*arguments, step) -> (..., u32[who, 20]), its bills last.
@@ -176,7 +178,7 @@ def price_of(round_: Callable, arguments: Callable) -> Price:
     return found[len(who)]
 
   def ask(held, who, step):
-    return from_digits(bill(*arguments(held, who), np.int32(step)))
+    return unpack_traffic(bill(*arguments(held, who), np.int32(step)))
 
   def look_up(held, who, step):
     key = len(who), step
@@ -186,4 +188,4 @@ def price_of(round_: Callable, arguments: Callable) -> Price:
       prices[key] = ask(held, who, step)
     return prices[key]
 
-  return Price(depends, ask, look_up)
+  return RoundTraffic(depends, ask, look_up)

@@ -11,7 +11,7 @@ from gossipjax.simulation.timeline import silent
 from gossipjax.training import traffic_by_shapes, worker_program
 from gossipjax.training.run import Run
 
-MOST = 1000  # Steps that are checked.
+CHECKED_STEPS = 1000  # Steps that are checked.
 # Fields with what a worker itself has not sent yet; they may differ.
 OWN = ('residual', 'velocity')
 
@@ -27,15 +27,17 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
     UserError: the strategy's memory would differ after a skipped round, or it
       sends nothing in some step.
   """
-  begun = worker_program.form(run, shapes)
+  begun = worker_program.state_shapes(run, shapes)
   memory = begun.gradients, begun.parameters, begun.moments
   rejoining(memory, begun.params)
   one = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), begun
   )
   update = worker_program.worker_program(run).update
-  steps = range(min(run.steps, MOST))
-  bills = traffic_by_shapes.of(update, one, one.params, run.workers, steps)
+  steps = range(min(run.steps, CHECKED_STEPS))
+  bills = traffic_by_shapes.static_traffic(
+    update, one, one.params, run.workers, steps
+  )
   for step, sent in enumerate(bills or ()):
     if silent(sent):
       raise UserError(

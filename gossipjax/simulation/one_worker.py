@@ -13,7 +13,7 @@ from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
 from gossipjax.simulation.fleet import Given
 from gossipjax.simulation.server_leaves import Layout
-from gossipjax.traffic import digits
+from gossipjax.traffic import pack_traffic
 from gossipjax.training.worker_program import WorkerProgram
 
 
@@ -84,6 +84,10 @@ def attend(
       True if visits or answers else first,
     )
     leaves = jax.tree.leaves(worker)
-    return layout.part(leaves, False), layout.part(leaves, True), digits(sent)
+    return (
+      layout.part(leaves, False),
+      layout.part(leaves, True),
+      pack_traffic(sent),
+    )
 
   return one

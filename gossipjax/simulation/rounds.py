@@ -13,10 +13,10 @@ from gossipjax import network
 from gossipjax.errors import UserError
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.timeline import (
-  Fetching,
-  Hours,
+  FetchingRunner,
   Stalled,
-  later,
+  TimeUsage,
+  advance,
   seconds,
   silent,
 )
@@ -28,26 +28,26 @@ class Synchronous:
   Attributes:
     now: virtual seconds of the slowest worker.
     rounds: number of rounds so far.
-    hours: see timeline.py.
+    usage: see timeline.py.
   """
 
   def __init__(
     self,
     compute_times: ComputeTimes,
     link: network.Link,
-    player: Fetching,
+    runner: FetchingRunner,
     first: int = 0,
     timeout_s: float = math.inf,
   ):
     n = compute_times.workers
-    self._compute_times, self._link, self._player = compute_times, link, player
+    self._compute_times, self._link, self._runner = compute_times, link, runner
     self._first, self._timeout_s = first or n, timeout_s
-    self.now, self.rounds, self.hours = 0.0, 0, Hours(n)
+    self.now, self.rounds, self.usage = 0.0, 0, TimeUsage(n)
     self._clock = [0.0] * n  # When each worker is free.
     self._since = [0.0] * n  # When each began its completed gradient.
     self._behind, self._fetch_s = [False] * n, 0.0  # Missed the last round.
     if self._first < n:
-      self._fetch_s = seconds(link, player.fetch(0, 1, dry_run=True))
+      self._fetch_s = seconds(link, runner.fetch(0, 1, dry_run=True))
 
   @property
   def behind(self) -> set[int]:
@@ -59,7 +59,7 @@ class Synchronous:
   @property
   def utilisation(self) -> float:
     """Share of the time in which the busiest link carries data."""
-    return float(self.hours.busy_s.max() / self.now) if self.now else 0.0
+    return float(self.usage.busy_s.max() / self.now) if self.now else 0.0
 
   def next(self) -> None:
     """Plays the next round.
@@ -72,8 +72,8 @@ class Synchronous:
     if self._first == len(ready):
       everyone = [*range(self._first)]
       self._start(everyone)
-      if silent(self._player.price(everyone, self.rounds)):
-        return self._play_lost(begin, ready)
+      if silent(self._runner.round_traffic(everyone, self.rounds)):
+        return self._run_silent_round(begin, ready)
     order, barrier = self._barrier(ready)
     who, late = sorted(order[: self._first]), order[self._first :]
     if barrier - ready[order[0]] > self._timeout_s:
@@ -91,7 +91,7 @@ class Synchronous:
         self._book(i, begin[i], ready[i])
         self._clock[i], self._behind[i] = ready[i], True
       if self._clock[i] < self.now:
-        self.hours.spend(i, 'wait', self._clock[i], self.now)
+        self.usage.add(i, 'wait', self._clock[i], self.now)
         self._clock[i] = self.now
 
   def _begin(self) -> list[float]:
@@ -128,17 +128,17 @@ class Synchronous:
 
   def _start(self, who: list[int]) -> None:
     for i in who:
-      self._player.start(i, self.rounds)
+      self._runner.start(i, self.rounds)
 
   def _book(self, i: int, begin: float, ready: float) -> None:
     if math.isfinite(ready):
       fetch_s = self._fetch_s * self._behind[i]
-      self.hours.blocked(i, self._clock[i], begin, fetch_s)
-      self.hours.spend(i, 'compute', self._since[i], ready)
+      self.usage.add_wait(i, self._clock[i], begin, fetch_s)
+      self.usage.add(i, 'compute', self._since[i], ready)
 
-  def _play_lost(self, begin: list[float], ready: list[float]) -> None:
+  def _run_silent_round(self, begin: list[float], ready: list[float]) -> None:
     alive = [i for i, at in enumerate(ready) if math.isfinite(at)]
-    self._player.play_lost(alive, self.rounds)
+    self._runner.run_silent_round(alive, self.rounds)
     for i in alive:
       self._book(i, begin[i], ready[i])
     # `ready` is infinite for a worker that has failed for good.
@@ -150,7 +150,7 @@ class Synchronous:
     begin, ready, self.now = self._waiting
     for i in (i for i, at in enumerate(ready) if at <= self.now):
       self._book(i, begin[i], ready[i])
-      self.hours.spend(i, 'wait', ready[i], self.now)
+      self.usage.add(i, 'wait', ready[i], self.now)
 
   def _fetch(self, begin: list[float], who: list[int], barrier: float) -> None:
     givers = [i for i in who if not self._behind[i]] or [
@@ -158,25 +158,25 @@ class Synchronous:
     ]
     for i, behind in enumerate(self._behind):
       if behind and (i in who or begin[i] < barrier):
-        bill = self._player.fetch(i, givers[0], dry_run=False)
-        self.hours.carry_alone([i, givers[0]], self._link, bill)
+        bill = self._runner.fetch(i, givers[0], dry_run=False)
+        self.usage.add_round([i, givers[0]], self._link, bill)
 
   def _meet(
     self, who: list[int], begin: list[float], ready: list[float], barrier: float
   ) -> None:
-    bill = self._player.play(who, self.rounds)
+    bill = self._runner.run_round(who, self.rounds)
     if silent(bill):
       raise UserError(
         'cluster.first needs a strategy that exchanges in every '
         'step, such as all_reduce.'
       )
-    end = later(self.now, barrier + seconds(self._link, bill))
-    self.hours.carry_alone(who, self._link, bill)
+    end = advance(self.now, barrier + seconds(self._link, bill))
+    self.usage.add_round(who, self._link, bill)
     for i in who:
       self._book(i, begin[i], ready[i])
-      self.hours.spend(i, 'wait', ready[i], barrier)
-      self.hours.spend(i, 'transfer', barrier, end)
-      self.hours.stale(0)
+      self.usage.add(i, 'wait', ready[i], barrier)
+      self.usage.add(i, 'transfer', barrier, end)
+      self.usage.add_staleness(0)
       self._clock[i], self._behind[i] = end, False
     self.rounds, self.now = self.rounds + 1, end
 
@@ -187,11 +187,11 @@ class Synchronous:
       'rounds': self.rounds,
       'clock': self._clock,
       'behind': self._behind,
-      'hours': self.hours.to_json(),
+      'hours': self.usage.to_json(),
     }
 
   def from_json(self, found: dict[str, Any]) -> None:
     """Restores what `to_json` returned."""
     self.now, self.rounds = found['now'], found['rounds']
     self._clock, self._behind = found['clock'], found['behind']
-    self.hours.from_json(found['hours'])
+    self.usage.from_json(found['hours'])

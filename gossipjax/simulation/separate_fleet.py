@@ -14,7 +14,7 @@ import numpy as np
 
 from gossipjax import async_exchange
 from gossipjax.collectives import WORKERS
-from gossipjax.simulation.fleet import Fleet, Given, State, price_of
+from gossipjax.simulation.fleet import Fleet, Given, State, round_traffic_of
 from gossipjax.simulation.one_worker import (
   Single,
   attend,
@@ -22,8 +22,8 @@ from gossipjax.simulation.one_worker import (
   with_state,
 )
 from gossipjax.simulation.server_leaves import Layout, center_of
-from gossipjax.traffic import from_digits
-from gossipjax.training.optimizer import evaluated
+from gossipjax.traffic import unpack_traffic
+from gossipjax.training.optimizer import eval_params
 from gossipjax.training.worker_program import WorkerProgram
 
 
@@ -32,7 +32,7 @@ class Separate(NamedTuple):
 
   singles: tuple[Single, ...]
   server: list[jax.Array]  # Leaves of `Worker` that a server holds for all.
-  rehearsed: Any = None  # (states that `price` used, results of their round).
+  rehearsed: Any = None  # (states that were priced, results of their round).
 
 
 def separate_fleet(
@@ -49,7 +49,7 @@ def separate_fleet(
 
   def params(held):
     joined = [layout.joined(s.own, held.server) for s in held.singles]
-    return _stacked([evaluated(w.opt, w.params) for w in joined])
+    return _stacked([eval_params(w.opt, w.params) for w in joined])
 
   def center(held):
     if not held.server:
@@ -62,7 +62,7 @@ def separate_fleet(
     joined = [layout.joined(s.own, held.server) for s in held.singles]
     return _stacked([worker.state for worker in joined])
 
-  price, play = _playing(program, layout, kind)
+  round_traffic, run_round = _round_functions(program, layout, kind)
   return Fleet(
     hold=functools.partial(_hold, layout),
     state=functools.partial(_state, layout),
@@ -70,8 +70,8 @@ def separate_fleet(
     model_state=model_state,
     center=center,
     start=_starting(program, given, layout),
-    price=price,
-    play=play,
+    round_traffic=round_traffic,
+    run_round=run_round,
   )
 
 
@@ -110,8 +110,8 @@ def _starting(program: WorkerProgram, given: Given, layout: Layout) -> Any:
   return start
 
 
-def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
-  """`Fleet.price` and `Fleet.play`."""
+def _round_functions(program: WorkerProgram, layout: Layout, kind: str) -> Any:
+  """`Fleet.round_traffic` and `Fleet.run_round`."""
   stepping = lambda who: who if kind == async_exchange.VISIT else who[:1]
 
   def arguments(held, who):
@@ -121,29 +121,33 @@ def _playing(program: WorkerProgram, layout: Layout, kind: str) -> Any:
   attending = lambda held, who: [*(held.singles[i] for i in who), held.server]
   round_ = functools.partial(_round, program, layout, kind)
   rehearse, compute = jax.jit(round_), jax.jit(round_, donate_argnums=0)
-  prices = price_of(round_, arguments)
+  prices = round_traffic_of(round_, arguments)
 
-  def price(held, who, step):
+  def round_traffic(held, who, step):
     if not prices.depends(held, who):
       return held, prices.look_up(held, who, step)
     done = rehearse(*arguments(held, who), np.int32(step))
     held = held._replace(rehearsed=(attending(held, who), done))
-    return held, from_digits(done[-1])
+    return held, unpack_traffic(done[-1])
 
-  def play(held, who, step):
+  def run_round(held, who, step):
     asked, done = held.rehearsed or ((), None)
     if [*map(id, asked)] != [*map(id, attending(held, who))]:
-      # A state changed since `price`: compute the round again. A buffer can be
-      # donated only once, so nothing is donated if a worker appears twice.
+      # A state changed since `round_traffic`: compute the round again. A buffer
+      # can be donated once, so nothing is donated if a worker appears twice.
       run = compute if len({*who}) == len(who) else rehearse
       done = run(*arguments(held, who), np.int32(step))
     rows, server, sent = done
     for i, own in zip(who, rows, strict=True):
       held = _with(held, i, own=own)
     losses = jax.device_get([held.singles[i].loss for i in stepping(who)])
-    return Separate(held.singles, server), np.float32(losses), from_digits(sent)
+    return (
+      Separate(held.singles, server),
+      np.float32(losses),
+      unpack_traffic(sent),
+    )
 
-  return price, play
+  return round_traffic, run_round
 
 
 def _round(program, layout, kind, own, server, gradients, step):

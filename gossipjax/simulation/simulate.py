@@ -17,9 +17,9 @@ from gossipjax.simulation import goal
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.events import Asynchronous
 from gossipjax.simulation.fleet import rows_of
-from gossipjax.simulation.players import player_of
+from gossipjax.simulation.round_runners import round_runner_of
 from gossipjax.simulation.rounds import Synchronous
-from gossipjax.simulation.timeline import Fetching, Stalled
+from gossipjax.simulation.timeline import FetchingRunner, Stalled
 from gossipjax.training import (
   evaluate,
   loop,
@@ -51,7 +51,7 @@ def simulate(
     run: what to train.
     store: of checkpoints; None keeps none.
     interrupted: called after every step; True stops the run.
-    spans: called at the end with the first spans of all workers, see `Hours`.
+    spans: called at the end with the workers' first spans, see `TimeUsage`.
 
   Raises:
     Diverged: the loss became NaN or Inf.
@@ -60,7 +60,7 @@ def simulate(
   """
   training = VirtualTime(run, store)
   yield from loop.records(training, run, store, interrupted)
-  spans(training.timeline.hours.spans)
+  spans(training.timeline.usage.spans)
 
 
 def exchange_of(run: Run, whose: str = 'the strategy') -> AsyncExchange | None:
@@ -79,15 +79,15 @@ def with_exchange(run: Run, exchange: AsyncExchange | None) -> Run:
 
 
 def timeline_of(
-  run: Run, exchange: AsyncExchange | None, player: Fetching
+  run: Run, exchange: AsyncExchange | None, runner: FetchingRunner
 ) -> Timeline:
   """Makes the timeline of a run, at virtual time 0."""
   c = run.cluster
   compute_times = ComputeTimes(c, run.workers, run.seed)
   if exchange is None:
-    return Synchronous(compute_times, c.link, player, c.first, c.timeout_s)
+    return Synchronous(compute_times, c.link, runner, c.first, c.timeout_s)
   return Asynchronous(
-    compute_times, c.link, exchange, player, c.fair, c.shards, c.serial
+    compute_times, c.link, exchange, runner, c.fair, c.shards, c.serial
   )
 
 
@@ -101,14 +101,16 @@ class VirtualTime:
     self._run, self._ledger = run, Ledger({}, run.workers)
     workers, examples = worker_program.start(run, program)
     given = stream.feed(run, examples)
-    self._player = player_of(program, exchange, workers, given, self._ledger)
-    self.timeline = timeline_of(run, exchange, self._player)
+    self._runner = round_runner_of(
+      program, exchange, workers, given, self._ledger
+    )
+    self.timeline = timeline_of(run, exchange, self._runner)
     if store is not None and store.last() is not None:
-      self._player.state, totals = store.load(self._player.state)
+      self._runner.state, totals = store.load(self._runner.state)
       self._ledger.from_json(totals['ledger'])
       self.timeline.from_json(totals['clock'])
     self._score = evaluate.held_out_scorer(run.task, run.workers, run.executor)
-    self.scored = evaluate.Scored()
+    self.scored = evaluate.ScoredModel()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._began = began - self._ledger.wall_s
     # No bytes leave a network interface.
@@ -134,7 +136,7 @@ class VirtualTime:
     self._stopwatch.count()
     return self._stalled is not None
 
-  def ended(self) -> Record | None:
+  def final_record(self) -> Record | None:
     """Returns a record at the time-out of a stalled round, None without one;
     the model of that record was complete long before the time-out."""
     timeline, stalled = self.timeline, self._stalled
@@ -150,15 +152,15 @@ class VirtualTime:
     self._ledger.wall_s = time.perf_counter() - self._began
 
   def record(self, scored: bool) -> Record:
-    hours, scores = self.timeline.hours, self._scores() if scored else {}
+    usage, scores = self.timeline.usage, self._scores() if scored else {}
     link = next(iter(self._run.links))
-    self._ledger.comm_s = {link: float(hours.spent_s['transfer'].max())}
+    self._ledger.comm_s = {link: float(usage.spent_s['transfer'].max())}
     return loop.ledger_record(
       self._ledger,
       self._run,
       self._rate,
       scores
-      | hours.to_record()
+      | usage.to_record()
       | dict(
         virtual_s=self.timeline.now,
         link_utilisation=self.timeline.utilisation,
@@ -169,7 +171,7 @@ class VirtualTime:
   def _scores(self) -> dict[str, Any]:
     """Held-out scores; the mean model is over the workers that are up, without
     those that hold an older model because a round did not wait for them."""
-    at, run = self._player, self._run
+    at, run = self._runner, self._run
     times = ComputeTimes(run.cluster, run.workers, run.seed)
     up = times.up(self.timeline.now)
     if isinstance(self.timeline, Synchronous):
@@ -189,4 +191,4 @@ class VirtualTime:
       'ledger': self._ledger.to_json(),
       'clock': self.timeline.to_json(),
     }
-    return self._player.state, totals
+    return self._runner.state, totals

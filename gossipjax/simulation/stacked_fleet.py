@@ -10,9 +10,15 @@ from jax import lax
 
 from gossipjax import collectives
 from gossipjax.collectives import WORKERS
-from gossipjax.simulation.fleet import Fleet, Given, State, price_of, rows_of
-from gossipjax.traffic import digits, from_digits
-from gossipjax.training.optimizer import evaluated
+from gossipjax.simulation.fleet import (
+  Fleet,
+  Given,
+  State,
+  round_traffic_of,
+  rows_of,
+)
+from gossipjax.traffic import pack_traffic, unpack_traffic
+from gossipjax.training.optimizer import eval_params
 from gossipjax.training.worker_program import WorkerProgram
 
 
@@ -25,24 +31,26 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
     size: number of workers.
   """
   round_ = functools.partial(_round, program)
-  play = _playing(round_, size)
+  run_round = _round_functions(round_, size)
   arguments = functools.partial(_arguments, size)
-  prices = price_of(round_, arguments)
+  prices = round_traffic_of(round_, arguments)
 
-  def price(state, who, step):
+  def round_traffic(state, who, step):
     look = prices.ask if prices.depends(state, who) else prices.look_up
     return state, look(state, who, step)
 
   return Fleet(
     hold=lambda state: state,
     state=lambda state: state,
-    params=lambda state: evaluated(state.workers.opt, state.workers.params, 1),
+    params=lambda state: eval_params(
+      state.workers.opt, state.workers.params, 1
+    ),
     model_state=lambda state: state.workers.state,
     center=lambda state: None,
     start=_starting(program, given),
-    price=price,
-    play=play,
-    play_lost=_play_lost(round_, size, play),
+    round_traffic=round_traffic,
+    run_round=run_round,
+    run_silent_round=_run_silent_round(round_, size, run_round),
     fetch=_fetching(),
   )
 
@@ -57,7 +65,7 @@ def _round(program, workers, grads, who, step):
 
   def one(worker, grads):
     worker, sent = program.update(worker, grads, step)
-    return worker, digits(sent)
+    return worker, pack_traffic(sent)
 
   return _over_workers(one, rows_of(workers, who), rows_of(grads, who))
 
@@ -87,14 +95,14 @@ def _starting(program: WorkerProgram, given: Given) -> Any:
   return start
 
 
-def _playing(round_, size: int) -> Any:
-  """`Fleet.play`."""
+def _round_functions(round_, size: int) -> Any:
+  """`Fleet.run_round`."""
   # A separate program writes the rows back: if one program reads and writes
   # them, XLA copies all workers first, at nine times a CNN's gradient.
   of_some, put = jax.jit(round_), jax.jit(_put_back, donate_argnums=0)
   of_all = jax.jit(round_, donate_argnums=0)
 
-  def play(state, who, step):
+  def run_round(state, who, step):
     given = (*_arguments(size, state, who), np.int32(step))
     if len(who) == size:
       workers, sent = of_all(*given)
@@ -102,26 +110,26 @@ def _playing(round_, size: int) -> Any:
       rows, sent = of_some(*given)
       workers = put(state.workers, rows, np.int32(who))
     losses = np.asarray(state.losses)[list(who)]
-    return state._replace(workers=workers), losses, from_digits(sent)
+    return state._replace(workers=workers), losses, unpack_traffic(sent)
 
-  return play
+  return run_round
 
 
-def _play_lost(round_, size: int, play) -> Any:
-  """`Fleet.play_lost`; runs the round of all workers, because a strategy may
-  have no program for the few that are left."""
+def _run_silent_round(round_, size: int, run_round) -> Any:
+  """`Fleet.run_silent_round`; runs the round of all workers, because a strategy
+  may have no program for the few that are left."""
   of_all, put = jax.jit(round_), jax.jit(_put_back, donate_argnums=0)
 
-  def play_lost(state, who, step):
+  def run_silent_round(state, who, step):
     if len(who) == size:
-      return play(state, who, step)
+      return run_round(state, who, step)
     alive = np.int32(who)
     after, sent = of_all(state.workers, state.gradients, None, np.int32(step))
     workers = put(state.workers, rows_of(after, alive), alive)
     losses = np.asarray(state.losses)[alive]
-    return state._replace(workers=workers), losses, from_digits(sent[alive])
+    return state._replace(workers=workers), losses, unpack_traffic(sent[alive])
 
-  return play_lost
+  return run_silent_round
 
 
 def _fetching() -> Any:
@@ -132,10 +140,10 @@ def _fetching() -> Any:
   def fetch(state, worker, giver, dry_run):
     who = np.int32([worker, giver])
     if dry_run:
-      return state, from_digits(ask(state.workers, who))
+      return state, unpack_traffic(ask(state.workers, who))
     rows, sent = adopt(state.workers, who)
     workers = put(state.workers, rows, who)
-    return state._replace(workers=workers), from_digits(sent)
+    return state._replace(workers=workers), unpack_traffic(sent)
 
   return fetch
 
@@ -147,7 +155,7 @@ def _adopt(workers, who):
     mine, late = (worker.params, worker.opt), lax.axis_index(WORKERS) == 0
     theirs, _, sent = collectives.read(mine, (1, 1), late)
     params, opt = jax.tree.map(lambda t, x: jnp.where(late, t, x), theirs, mine)
-    return worker._replace(params=params, opt=opt), digits(sent)
+    return worker._replace(params=params, opt=opt), pack_traffic(sent)
 
   return _over_workers(one, rows_of(workers, who))
 

@@ -1,7 +1,7 @@
-"""What timelines share: the player interface, and time bookkeeping.
+"""What timelines share: the runner interface, and time bookkeeping.
 
 A timeline (events.py, rounds.py) selects the workers of the next round; the
-cost of the round follows from the messages that a Player exchanges.
+cost of the round follows from the messages that a Runner exchanges.
 """
 
 import math
@@ -18,7 +18,7 @@ MOST_SPANS = 60  # Per worker; for a plot of the first steps.
 KINDS = ('compute', 'wait', 'transfer')
 
 
-class Player(Protocol):
+class Runner(Protocol):
   """Runs the rounds that a timeline selects.
 
   `who` lists the workers that attend a round; traffic has leaves [len(who)],
@@ -28,17 +28,17 @@ class Player(Protocol):
   def start(self, worker: int, step: int) -> None:
     """Computes the gradient of the worker's own step at its parameters."""
 
-  def price(self, who: Sequence[int], step: int) -> Traffic:
-    """Returns what `play` would send; changes no worker."""
+  def round_traffic(self, who: Sequence[int], step: int) -> Traffic:
+    """Returns what `run_round` would send; changes no worker."""
 
-  def play(self, who: Sequence[int], step: int) -> Traffic:
+  def run_round(self, who: Sequence[int], step: int) -> Traffic:
     """Plays a round of these workers; returns what they sent."""
 
 
-class Fetching(Player, Protocol):
-  """A player of rounds that some workers may miss."""
+class FetchingRunner(Runner, Protocol):
+  """A runner of rounds that some workers may miss."""
 
-  def play_lost(self, who: Sequence[int], step: int) -> Traffic:
+  def run_silent_round(self, who: Sequence[int], step: int) -> Traffic:
     """Plays a silent round in which all other workers are lost."""
 
   def fetch(self, worker: int, giver: int, dry_run: bool) -> Traffic:
@@ -61,7 +61,7 @@ class Stalled(Exception):
     self.time_s, self.worker = time_s, worker
 
 
-def later(now: float, time_s: float) -> float:
+def advance(now: float, time_s: float) -> float:
   """Returns `time_s`, a finite time at or after `now`.
 
   Raises:
@@ -90,7 +90,7 @@ def one_fewer(events: int, now: float) -> int:
   return events - 1
 
 
-class Hours:
+class TimeUsage:
   """How workers and links spent their time since the start.
 
   Attributes:
@@ -108,28 +108,28 @@ class Hours:
     self.staleness = [0, 0, 0]
     self.spans, self._room = [], [MOST_SPANS] * workers
 
-  def spend(self, worker: int, kind: str, since: float, until: float) -> None:
+  def add(self, worker: int, kind: str, since: float, until: float) -> None:
     """Adds an interval; an empty one leaves no span."""
     self.spent_s[kind][worker] += until - since
     if until > since and self._room[worker]:
       self._room[worker] -= 1
       self.spans.append((worker, kind, since, until))
 
-  def blocked(
+  def add_wait(
     self, worker: int, since: float, until: float, transfer: float
   ) -> None:
     """Adds a wait that ends with a transfer of `transfer` seconds."""
     begin = max(since, until - transfer)
-    self.spend(worker, 'wait', since, begin)
-    self.spend(worker, 'transfer', begin, until)
+    self.add(worker, 'wait', since, begin)
+    self.add(worker, 'transfer', begin, until)
 
-  def carry(self, worker: int, since: float, seconds: float) -> None:
+  def add_transfer(self, worker: int, since: float, seconds: float) -> None:
     """Adds a transfer on the worker's own link; it may overlap others."""
     before, end = self._busy_until[worker], since + seconds
     self.busy_s[worker] += max(0.0, end - max(since, before))
     self._busy_until[worker] = max(before, end)
 
-  def carry_alone(
+  def add_round(
     self, who: list[int], link: network.Link, bill: Traffic
   ) -> None:
     """Adds a round of these workers, whose links carry nothing else."""
@@ -140,7 +140,7 @@ class Hours:
     transfers have begun by then."""
     return (self.busy_s - np.maximum(0, self._busy_until - now)).max()
 
-  def stale(self, versions: int) -> None:
+  def add_staleness(self, versions: int) -> None:
     """Counts a gradient that was used `versions` updates late."""
     total, number, largest = self.staleness
     self.staleness = [total + versions, number + 1, max(largest, versions)]
@@ -187,7 +187,7 @@ def silent(bill: Traffic) -> bool:
   return not np.asarray(bill.bytes).any()
 
 
-def ways(link: network.Link, bill: Traffic) -> list[float]:
+def send_receive_s(link: network.Link, bill: Traffic) -> list[float]:
   """Seconds of the first worker's sent bytes, and of its received bytes."""
   each = (float(np.asarray(x)[0]) for x in (bill.bytes, bill.received))
   return [num_bytes / link.bytes_per_s for num_bytes in each]

@@ -31,7 +31,7 @@ from gossipjax import async_exchange
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity, select
 from gossipjax.errors import UserError
 from gossipjax.traffic import SILENCE
-from gossipjax.transforms.bucketed import in_turn
+from gossipjax.transforms.bucketed import map_parts
 from gossipjax.transforms.fragments import fragments as fragments_of
 from gossipjax.transforms.outer_optimizers import OuterOptimizer, nesterov
 from gossipjax.transforms.quorum import Held, Quorum
@@ -67,7 +67,7 @@ def syncer(period: int, quorum: Quorum, count: int, delay: int) -> Aggregator:
   def init(tree):
     none = jnp.int32(0), jnp.int32(-1)
     begin = lambda _, x: ((x,), FragmentState(quorum.init(x), *none))
-    return SyncerState(tree, tree, in_turn(parts(tree), [tree], begin)[1])
+    return SyncerState(tree, tree, map_parts(parts(tree), [tree], begin)[1])
 
   def visit(x, s, pulled, state, step, active):
     moved = jax.tree.map(jnp.subtract, pulled, x)
@@ -91,7 +91,7 @@ def syncer(period: int, quorum: Quorum, count: int, delay: int) -> Aggregator:
     return (x, s, pulled), (state, sent)
 
   def update(tree, state, step, active=True):
-    trees, found = in_turn(
+    trees, found = map_parts(
       parts(tree),
       (tree, state.center, state.pulled),
       lambda f, *x: exchange(f, *x, state.fragments[f], step, active),

@@ -27,11 +27,11 @@ from gossipjax.strategies import all_reduce, local_sgd
 from gossipjax.transforms.groups import (
   among,
   by_shares,
+  consecutive_groups,
   counterparts,
   local,
-  neighbors,
 )
-from gossipjax.transforms.nesterov import taken_apart, without_look_ahead
+from gossipjax.transforms.nesterov import split_look_ahead, without_look_ahead
 
 
 def strategy(
@@ -58,8 +58,8 @@ def strategy(
       f'gradients only every {period} steps never agree; set period=1, or an '
       'outer strategy that exchanges only parameters, such as local_sgd.'
     )
-  ahead, inside = taken_apart(inner.parameters)
-  beyond, between = taken_apart(outer.parameters)
+  ahead, inside = split_look_ahead(inner.parameters)
+  beyond, between = split_look_ahead(outer.parameters)
   if ahead and beyond and ahead != beyond:
     raise UserError(
       f'inner and outer of hierarchical have look_ahead={ahead} and {beyond}; '
@@ -67,15 +67,15 @@ def strategy(
     )
 
   alone = inner.gradients == identity() == inside
-  before = None if alone else neighbors(size)
+  before = None if alone else consecutive_groups(size)
 
   def levels(inside: Aggregator, between: Aggregator) -> Aggregator:
     found = []
     if inside != identity():
-      found.append(local(among(neighbors(size), inside)))
+      found.append(local(among(consecutive_groups(size), inside)))
     if between != identity():
       columns = among(counterparts(size), between, before)
-      found.append(every(period, by_shares(neighbors(size), columns)))
+      found.append(every(period, by_shares(consecutive_groups(size), columns)))
     return chain(*found) if found else identity()
 
   return Strategy(

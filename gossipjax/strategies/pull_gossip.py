@@ -99,7 +99,7 @@ def strategy(
     identity(),
     exchange(drawn),
     lambda workers: async_exchange.reads(
-      exchange(async_exchange.from_the_others),
-      async_exchange.anyone(workers, pulls),
+      exchange(async_exchange.pull_draws),
+      async_exchange.uniform_peers(workers, pulls),
     ),
   )

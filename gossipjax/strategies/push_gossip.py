@@ -90,6 +90,6 @@ def strategy(
     identity(),
     exchange(drawn),
     lambda workers: async_exchange.pushes(
-      exchange(async_exchange.to_the_other), async_exchange.anyone(workers)
+      exchange(async_exchange.push_draws), async_exchange.uniform_peers(workers)
     ),
   )

@@ -106,7 +106,7 @@ def strategy(topology: Topology = exponential, period: int = 1) -> Strategy:
     identity(),
     exchange(topology),
     lambda workers: async_exchange.meets(
-      exchange(async_exchange.hand_over, True),
+      exchange(async_exchange.send_half, True),
       async_exchange.neighbors(topology, workers),
     ),
   )

@@ -11,7 +11,7 @@ from gossipjax.data.sources import Source
 from gossipjax.errors import UserError, nearest
 from gossipjax.tasks.metrics import Total, WholeSet
 from gossipjax.tasks.task import Task, Tree
-from gossipjax.tasks.user_functions import blaming_task
+from gossipjax.tasks.user_functions import as_task_error
 
 
 def check(task: Task, batch_size: int) -> None:
@@ -26,7 +26,7 @@ def check(task: Task, batch_size: int) -> None:
   _check_classes(task)
   params, state = _begin(task)
   batch = batch_shapes(task.train, 2, batch_size)
-  with blaming_task('task.loss'):
+  with as_task_error('task.loss'):
     _, after = jax.eval_shape(_returned(task), params, state, batch, _key())
   if _forms(after) != _forms(state):
     raise UserError(
@@ -54,7 +54,7 @@ def scores_of(task: Task) -> dict[str, Any]:
 
 def _begin(task: Task) -> tuple[Tree, Tree]:
   """Shapes of the parameters and of the state to start from."""
-  with blaming_task('task.init'):
+  with as_task_error('task.init'):
     found = jax.eval_shape(task.init, _key())
   if task.stateful and not (isinstance(found, tuple) and len(found) == 2):
     raise UserError(
@@ -157,7 +157,7 @@ def _check_scores(task: Task, params: Tree, state: Tree) -> None:
 def _scores(task: Task, params: Tree, state: Tree, size: int) -> Any:
   """The scores of `size` examples, as shapes."""
   batch = batch_shapes(task.test, 1, size)
-  with blaming_task('task.score'):
+  with as_task_error('task.score'):
     return jax.eval_shape(task.scores, params, state, batch)
 
 

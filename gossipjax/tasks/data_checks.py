@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax.data.examples import Shares, some
+from gossipjax.data.examples import Shares, take_rows
 from gossipjax.data.sources import Source
 from gossipjax.errors import UserError
 from gossipjax.tasks import gradient_check
@@ -63,7 +63,7 @@ def check(task: Task, batch_size: int, seed: int) -> None:
   pools = {'train': _pool(task.train, batch_size)}
   if _is_like(task.test, pools['train']):
     pools['test'] = jax.tree.map(np.asarray, task.test)
-  batch = some(pools['train'], np.zeros(batch_size, int))
+  batch = take_rows(pools['train'], np.zeros(batch_size, int))
   gradient_check.check(gradient, params, batch)
   for name, pool in pools.items():
     _check_pool(f'task.{name}', pool, batch_size, loss, slope)
@@ -75,9 +75,9 @@ def _check_pool(whose: str, pool: Tree, size: int, loss, slope) -> None:
   many = len(jax.tree.leaves(pool)[0])
   rest = [i for i in range(many) if i not in {s.row for s in found}]
   first = np.resize(np.array(rest[:size] or [0]), size)
-  plain = float(loss(some(pool, first)))
+  plain = float(loss(take_rows(pool, first)))
   for suspect in found if np.isfinite(plain) else ():
-    batch = some(pool, np.array([suspect.row, *first[1:]]))
+    batch = take_rows(pool, np.array([suspect.row, *first[1:]]))
     why = ''
     if not np.isfinite(at := float(loss(batch))):
       why = f'and task.loss of a batch with it is {at}'
@@ -119,7 +119,7 @@ def _is_like(test: Tree, pool: Tree) -> bool:
   return form(test) == form(pool)
 
 
-def told(examples: Tree) -> str:
+def suspects_text(examples: Tree) -> str:
   """What may be wrong with examples, for a message; no source is searched."""
   if isinstance(examples, Source):
     return 'NaN, Inf or a label out of range'
@@ -161,7 +161,7 @@ def _pool(train: Tree, batch_size: int) -> Tree:
   if train.source.labels is not None:
     labels = train.source.labels[rows]
     chosen += [rows[labels.argmin()], rows[labels.argmax()]]
-  return some(train.source, np.array(chosen))
+  return take_rows(train.source, np.array(chosen))
 
 
 def _mistaken(batch: Tree, leaf: int, pool: Tree, slope) -> str:

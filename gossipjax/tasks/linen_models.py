@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from flax import linen
 
-from gossipjax.data.examples import taken
+from gossipjax.data.examples import as_examples
 from gossipjax.data.sources import Source
 from gossipjax.errors import UserError
 from gossipjax.tasks.flax_models import Loss, Scores, Tree, check, task_of
@@ -91,7 +91,7 @@ def _has_state(init: Any) -> bool:
 
 def _one_input(train: Any) -> Tree:
   """The inputs of the first example, a batch of one."""
-  train = taken(train, 'train')
+  train = as_examples(train, 'train')
   if isinstance(train, Source):
     return jax.tree.map(lambda x: np.asarray(x)[None], train[0][0])
   return jax.tree.map(lambda x: np.asarray(x)[:1], train[0])

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossipjax.errors import blaming
+from gossipjax.errors import as_user_error
 
 Tree = Any
 
@@ -91,7 +91,7 @@ def joined(parts: Sequence[Mapping[str, Any]], count: int) -> dict[str, float]:
         np.concatenate([x.reshape(-1, *x.shape[2:]) for x in calls])[:count]
         for calls in zip(*each, strict=True)
       )
-      with blaming(f'task.score: the function of {name!r}'):
+      with as_user_error(f'task.score: the function of {name!r}'):
         found[name] = float(first.function(*joins))
       continue
     sums = np.stack([leaves[0] for leaves in each], axis=1)

@@ -7,7 +7,7 @@ import jax
 from flax import nnx
 
 from gossipjax.data.sources import Source
-from gossipjax.errors import blaming
+from gossipjax.errors import as_user_error
 from gossipjax.tasks.flax_models import Loss, Scores, check, task_of
 from gossipjax.tasks.task import Task
 
@@ -67,7 +67,7 @@ def _shapes(make: Callable[[nnx.Rngs], nnx.Module]) -> nnx.Module:
   hint = 'its class, or lambda rngs: Net(rngs=rngs)'
   if isinstance(make, nnx.Module) or not callable(make):
     check(make, 'task_from_nnx', type, hint)
-  with blaming('task_from_nnx: the function that makes the model'):
+  with as_user_error('task_from_nnx: the function that makes the model'):
     model = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
   check(model, 'task_from_nnx', nnx.Module, hint)
   return model

@@ -7,7 +7,13 @@ import jax
 import numpy as np
 
 from gossipjax.data import split as splits
-from gossipjax.data.examples import Part, Shares, labels_of, some, taken
+from gossipjax.data.examples import (
+  Shares,
+  Subset,
+  as_examples,
+  labels_of,
+  take_rows,
+)
 from gossipjax.data.holdout import hold_out
 from gossipjax.data.sources import Source
 from gossipjax.errors import UserError, nearest
@@ -68,7 +74,8 @@ def share_out(
     raise UserError(
       f'split.name: there is no split {name!r}{nearest(name, SPLITS)}'
     )
-  task = task._replace(**{x: taken(getattr(task, x), x) for x in EXAMPLES})
+  sets = {x: as_examples(getattr(task, x), x) for x in EXAMPLES}
+  task = task._replace(**sets)
   total, _ = count(task.train, 'train'), count(task.test, 'test')
   labels = _labels(task, total) if name in LABELLED else np.arange(total)
   if holdout == 'validation' and task.validation is not None:
@@ -77,22 +84,22 @@ def share_out(
   else:
     kept, held = hold_out(np.arange(total), None, holdout, validation)
     _check_held(task, total, kept, held)
-    test = task.test if held is None else _some(task.train, held)
+    test = task.test if held is None else _take_rows(task.train, held)
   rows = SPLITS[name](labels[kept], workers, seed, alpha, shards)[mine]
   rows = kept[splits.cut(rows, examples)]
   shared = (
     Shares(task.train, rows)
     if isinstance(task.train, Source)
-    else _some(task.train, rows)
+    else _take_rows(task.train, rows)
   )
   return task._replace(train=shared, test=test)
 
 
-def _some(examples: Any, rows: np.ndarray) -> Any:
+def _take_rows(examples: Any, rows: np.ndarray) -> Any:
   """Rows of a source, unread, or of arrays."""
   if isinstance(examples, Source):
-    return Part(examples, rows)
-  return some(examples, rows)
+    return Subset(examples, rows)
+  return take_rows(examples, rows)
 
 
 def _known_labels(task: Task, total: int) -> np.ndarray | None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from flax.errors import InvalidRngError
 
-from gossipjax.errors import UserError, blaming
+from gossipjax.errors import UserError, as_user_error
 
 
 @contextlib.contextmanager
-def blaming_task(what: str) -> Iterator[None]:
+def as_task_error(what: str) -> Iterator[None]:
   """Turns an exception of a task's function into a UserError that names it.
 
   Args:
@@ -19,7 +19,7 @@ def blaming_task(what: str) -> Iterator[None]:
   Raises:
     UserError: the function raised an exception.
   """
-  with blaming(what):
+  with as_user_error(what):
     try:
       yield
     except NameError as error:

@@ -7,7 +7,7 @@ one_program     steps as one program, whose exchange is part of the step
 overlap         steps whose exchange overlaps with the steps that follow
 bucket_overlap  steps that exchange gradients while others are computed
 gradient_stages a gradient in stages, each of which completes a bucket
-late_slot       which exchange may overlap with computing: `config.overlap`
+overlap_slot       which exchange may overlap with computing: `config.overlap`
 traffic_by_shapes  the traffic of steps without computing them
 part_checks     checks optimizers and async exchanges while a step is traced
 memory          refuses a step that needs more memory than a device has

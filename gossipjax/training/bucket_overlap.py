@@ -17,9 +17,9 @@ import jax
 
 from gossipjax.aggregator import Aggregator
 from gossipjax.local_step import Worker, make_worker
-from gossipjax.traffic import SILENCE, digits
+from gossipjax.traffic import SILENCE, pack_traffic
 from gossipjax.training import gradient_stages
-from gossipjax.training.gradient_stages import Cut, Stage
+from gossipjax.training.gradient_stages import Stage, StagedGradient
 from gossipjax.training.run import Run
 from gossipjax.training.worker_program import WorkerProgram
 
@@ -51,7 +51,7 @@ class BucketOverlap:
   """
 
   def __init__(self, run: Run, program: WorkerProgram, worker: Worker):
-    self._run, self._gradient = run, program.of_own_batch
+    self._run, self._gradient = run, program.own_gradient
     self.worker = worker._replace(gradients=())
     self._memory = list(worker.gradients)
     self._update = run.executor.run(_local_step(run), donate=(0,))
@@ -61,7 +61,7 @@ class BucketOverlap:
     self._metrics: list[Any] = []
     self._waits = True  # For the first exchanges, which compile.
 
-  def fit(self, examples: Any, t: jax.Array, key: jax.Array) -> None:
+  def prepare(self, examples: Any, t: jax.Array, key: jax.Array) -> None:
     """Cuts the gradient, before the first step; arguments are those of `step`.
 
     Raises:
@@ -117,12 +117,12 @@ class BucketOverlap:
     found, self._metrics = jax.block_until_ready(self._metrics), []
     return found
 
-  def whole(self) -> Worker:
+  def full_state(self) -> Worker:
     """The workers with the memories of the exchanges; call `settle` first."""
     return self.worker._replace(gradients=tuple(self._memory))
 
 
-def _buckets(run: Run, cut: Cut, given: int) -> list[Bucket]:
+def _buckets(run: Run, cut: StagedGradient, given: int) -> list[Bucket]:
   """The buckets in the order in which their gradients are known.
 
   Args:
@@ -171,6 +171,6 @@ def _local_step(run: Run):
     mean = Aggregator(lambda tree: (), lambda tree, s, *_: (tree, s, sent))
     _, step = make_worker(run.strategy._replace(gradients=mean), run.optimizer)
     worker, sent = step(worker._replace(state=state), grads, t)
-    return worker, digits(sent)
+    return worker, pack_traffic(sent)
 
   return update

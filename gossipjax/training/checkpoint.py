@@ -90,7 +90,7 @@ class Store:
     self.damaged: list[str] = []
     self._useless: set[int] = set()
     self._checkpointer = ocp.Checkpointer(ocp.StandardCheckpointHandler())
-    self._last = processes.told_by_first(self._newest_intact)
+    self._last = processes.broadcast_from_first(self._newest_intact)
 
   def _newest_intact(self) -> int:
     for half in self._folder.glob('.*.half'):
@@ -117,12 +117,12 @@ class Store:
     """
     half = self._folder / f'.{step}.half'
     try:
-      if processes.first():
+      if processes.is_first():
         durable_files.make(half)
       self._checkpointer.save(
         half / 'workers', args=ocp.args.StandardSave(workers)
       )
-      if processes.first():
+      if processes.is_first():
         self._publish(step, half, totals)
     except (OSError, ValueError) as error:
       shutil.rmtree(half, ignore_errors=True)
@@ -165,7 +165,7 @@ class Store:
     """
     if self._records:
       found = model()
-      if processes.first():
+      if processes.is_first():
         model_file.write(self._records.with_name(durable_files.MODEL), *found)
 
   def last(self) -> int | None:

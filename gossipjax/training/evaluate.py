@@ -9,11 +9,11 @@ import numpy as np
 
 from gossipjax import executors, norms
 from gossipjax.aggregator import Tree
-from gossipjax.data.examples import some
+from gossipjax.data.examples import take_rows
 from gossipjax.data.sources import Source
 from gossipjax.tasks import metrics
 from gossipjax.tasks.task import Task, count
-from gossipjax.training.model_state import Judged
+from gossipjax.training.model_state import EvalStates
 from gossipjax.training.record import Record
 
 _CHUNK = 256  # Examples per device and call; more is no faster on a CPU.
@@ -64,8 +64,10 @@ def held_out_scorer(
   chunk = -(-total // (devices * calls))
   rows = np.arange(calls * devices * chunk).reshape(calls, workers, -1)
   real = (rows < total).astype(np.float32)
-  mine = executor.mine
-  chunk_of = lambda r, w: executor.dealt((some(test, r[mine] % total), w[mine]))
+  mine = executor.local_workers
+  chunk_of = lambda r, w: executor.put_split(
+    (take_rows(test, r[mine] % total), w[mine])
+  )
   pairs = list(zip(rows, real, strict=True))
   # Arrays are placed on the devices once; a source is read at each evaluation.
   kept = None if isinstance(test, Source) else [chunk_of(*p) for p in pairs]
@@ -82,7 +84,7 @@ def held_out_scorer(
   def evaluate(params: Tree, state: Tree) -> dict[str, float]:
     chunks = (chunk_of(*p) for p in pairs) if kept is None else kept
     mine = [
-      executors.rows(score(*c, params=params, state=state)) for c in chunks
+      executors.to_host(score(*c, params=params, state=state)) for c in chunks
     ]
     return metrics.joined(_of_each(executors.gather(mine), executor), total)
 
@@ -96,7 +98,7 @@ def _of_each(scores: Tree, executor: executors.Executor) -> Tree:
   return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), scores)
 
 
-class Scored:
+class ScoredModel:
   """The model that was scored last: the mean of the workers, or a server's.
 
   Attributes:
@@ -113,9 +115,9 @@ class Scored:
 
 def scores(
   params: Tree,
-  states: Judged,
+  states: EvalStates,
   score: Callable[[Tree, Tree], dict[str, float]],
-  scored: Scored,
+  scored: ScoredModel,
   center: Tree | None = None,
 ) -> dict[str, Any]:
   """The held-out fields of a record.

@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from gossipjax.aggregator import Tree
 from gossipjax.collectives import WORKERS
 from gossipjax.errors import UserError
-from gossipjax.training import late_slot
+from gossipjax.training import overlap_slot
 from gossipjax.training.run import Run
 from gossipjax.training.worker_program import example_shapes, worker_program
 from gossipjax.transforms.traced import Values, equations, part
@@ -40,7 +40,7 @@ class Stage(NamedTuple):
   computes: bool
 
 
-class Cut(NamedTuple):
+class StagedGradient(NamedTuple):
   """A gradient that is cut into stages.
 
   Attributes:
@@ -62,7 +62,7 @@ def of_buckets(
   given: Tree,
   t: jax.Array,
   key: jax.Array,
-) -> Cut:
+) -> StagedGradient:
   """Cuts the gradient of a worker; the first stage also computes the loss.
 
   Args:
@@ -97,7 +97,7 @@ def of_buckets(
       'config.accumulate=0, or config.overlap=False.'
     )
   forms = jax.tree.structure(head), jax.tree.structure(grads)
-  return Cut(found, order, members, forms)
+  return StagedGradient(found, order, members, forms)
 
 
 def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
@@ -110,8 +110,8 @@ def check(run: Run, shapes: tuple[Tree, Tree]) -> None:
   Raises:
     UserError: see `of_buckets`.
   """
-  if run.overlap and late_slot.slot(run.strategy) is None:
-    gradient, given = worker_program(run).of_own_batch, example_shapes(run)
+  if run.overlap and overlap_slot.slot(run.strategy) is None:
+    gradient, given = worker_program(run).own_gradient, example_shapes(run)
     t, key = jnp.int32(0), jax.random.key(run.seed)
     of_buckets(run, gradient, (*shapes, given), t, key)
 

@@ -17,12 +17,12 @@ class Diverged(Exception):
   """The loss became NaN or Inf: a result of the run, not a mistake."""
 
 
-LOWER = (
+LOWER_RATE_HINT = (
   'lower optimizer.learning_rate, or look for NaN in what a task, optimizer or '
   'strategy of your own returns.'
 )
 # Nothing has been learned yet.
-OF_THE_DATA = (
+CHECK_DATA_HINT = (
   'before any update: look for NaN and labels out of range in the data.'
 )
 
@@ -99,7 +99,7 @@ class Ledger:
       step = self.step + int(bad[0]) + 1
       raise Diverged(
         f'The loss is NaN or Inf at step {step}; '
-        f'{LOWER if step > 1 else OF_THE_DATA}'
+        f'{LOWER_RATE_HINT if step > 1 else CHECK_DATA_HINT}'
       )
     self.step += losses.shape[1]
     # One by one, so that a resumed run rounds as an uninterrupted one does.
@@ -153,7 +153,7 @@ class Ledger:
     if not np.isfinite(losses).all():
       raise Diverged(
         f'The loss is NaN or Inf after step {self.step}; '
-        f'{LOWER if self.step else OF_THE_DATA}'
+        f'{LOWER_RATE_HINT if self.step else CHECK_DATA_HINT}'
       )
     for loss in losses.tolist():
       self.loss_sum += loss

@@ -9,7 +9,7 @@ import numpy as np
 from gossipjax.aggregator import Tree
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.training.checkpoint import Store
-from gossipjax.training.evaluate import Scored
+from gossipjax.training.evaluate import ScoredModel
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
@@ -30,7 +30,7 @@ class Training(Protocol):
     scored: the model of the last record with scores.
   """
 
-  scored: Scored
+  scored: ScoredModel
 
   @property
   def step(self) -> int:
@@ -45,7 +45,7 @@ class Training(Protocol):
   def record(self, scored: bool) -> Record:
     """The record of the steps so far, with held-out scores if `scored`."""
 
-  def ended(self) -> Record | None:
+  def final_record(self) -> Record | None:
     """A last record after the time-out of a stalled round, else None."""
 
   def reached(self, record: Record) -> bool:
@@ -87,7 +87,7 @@ def records(
       record = training.record(scored=test)
       yield record
       scored_at, goal = training.step if test else 0, training.reached(record)
-    if over and not goal and (last := training.ended()):
+    if over and not goal and (last := training.final_record()):
       yield last
     over |= goal
     # After --resume, a run that ended early gets to that end again.

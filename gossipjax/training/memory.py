@@ -7,7 +7,9 @@ from gossipjax.executors import Program
 from gossipjax.profiling import device_memory
 
 
-def fitting(program: Program, *args: Any, **shared: Any) -> Program:
+def compile_within_memory(
+  program: Program, *args: Any, **shared: Any
+) -> Program:
   """The program, compiled for these arguments if the device has a limit.
 
   Args:

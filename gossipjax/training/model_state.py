@@ -24,11 +24,11 @@ from gossipjax.aggregator import (
 )
 from gossipjax.devices.inner_devices import Inner
 from gossipjax.strategies.all_reduce import exact_mean
-from gossipjax.traffic import SILENCE, Traffic, digits, from_digits
+from gossipjax.traffic import SILENCE, Traffic, pack_traffic, unpack_traffic
 from gossipjax.training.ledger import Ledger
 
 
-class Judged(NamedTuple):
+class EvalStates(NamedTuple):
   """States of the models that are evaluated, leaves [...]."""
 
   mean: Tree  # Over all workers; that of the mean model.
@@ -78,7 +78,7 @@ def in_training(period: int) -> Aggregator | None:
 
 def averaging(
   executor: executors.Executor, inner: Inner
-) -> Callable[..., Judged]:
+) -> Callable[..., EvalStates]:
   """Makes a function that averages the workers' states for evaluation.
 
   Returns:
@@ -93,20 +93,20 @@ def averaging(
   @executor.run
   def program(state):
     mean, _, sent = mean_of_all.update(state, (), jnp.int32(0))
-    return mean, digits(sent)
+    return mean, pack_traffic(sent)
 
   def averaged(
     states: Tree, ledger: Ledger, who: Sequence[int] | None = None
-  ) -> Judged:
+  ) -> EvalStates:
     if not jax.tree.leaves(states):
-      return Judged(states, states)
+      return EvalStates(states, states)
     means, sent = program(states)
-    found = executors.gather(executors.rows(sent))
-    bill: Traffic = from_digits(found, inner.devices)
+    found = executors.gather(executors.to_host(sent))
+    bill: Traffic = unpack_traffic(found, inner.devices)
     paid = slice(None) if who is None else np.array(who)
     ledger.evaluation[paid] += np.asarray(bill.bytes) + np.asarray(bill.inner)
     first = (0,) if inner.devices == 1 else (0, 0)
     take = lambda tree: jax.tree.map(lambda x: x[first], tree)
-    return Judged(take(means), take(states))
+    return EvalStates(take(means), take(states))
 
   return averaged

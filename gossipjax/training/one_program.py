@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from gossipjax.local_step import Worker
-from gossipjax.traffic import digits
+from gossipjax.traffic import pack_traffic
 from gossipjax.training import memory
 from gossipjax.training.run import Run
 from gossipjax.training.worker_program import WorkerProgram
@@ -22,12 +22,12 @@ class OneProgram:
     self.worker, self._metrics = worker, []
     self._program = run.executor.run(_compact(program.step), donate=(0,))
 
-  def fit(self, examples: Any, **shared: Any) -> None:
+  def prepare(self, examples: Any, **shared: Any) -> None:
     """Refuses steps that need more memory than a device has.
 
     Arguments are those of `step`.
     """
-    self._program = memory.fitting(
+    self._program = memory.compile_within_memory(
       self._program, self.worker, examples, **shared
     )
 
@@ -49,7 +49,7 @@ class OneProgram:
     found, self._metrics = jax.block_until_ready(self._metrics), []
     return found
 
-  def whole(self) -> Worker:
+  def full_state(self) -> Worker:
     """The workers with all that a checkpoint has to keep."""
     return self.worker
 
@@ -59,6 +59,6 @@ def _compact(step):
 
   def program(worker, examples, t, key):
     worker, (loss, sent) = step(worker, examples, t=t, key=key)
-    return worker, (loss, digits(sent))
+    return worker, (loss, pack_traffic(sent))
 
   return program

@@ -14,7 +14,7 @@ import optax
 
 from gossipjax.config import optimizers, own_functions
 from gossipjax.config.arguments import call
-from gossipjax.errors import UserError, blaming, nearest
+from gossipjax.errors import UserError, as_user_error, nearest
 from gossipjax.training import schedules
 
 
@@ -143,7 +143,7 @@ def _check_known(name: str, given: Iterable[str], known: list[str]) -> None:
       )
 
 
-def evaluated(opt: optax.OptState, params: Any, axes: int = 0) -> Any:
+def eval_params(opt: optax.OptState, params: Any, axes: int = 0) -> Any:
   """The parameters to evaluate: for schedule-free optimizers, their average.
 
   Defazio et al., The road less scheduled, 2024. arXiv:2405.15682
@@ -167,7 +167,7 @@ def evaluated(opt: optax.OptState, params: Any, axes: int = 0) -> Any:
 def _check_arguments(whose: str, tx: optax.GradientTransformation) -> None:
   """Refuses optimizers that need the loss, such as line searches."""
   params = {'x': jnp.zeros((2, 2))}
-  with blamed(whose):
+  with as_optimizer_error(whose):
     jax.eval_shape(lambda p: tx.update(p, tx.init(p), p), params)
 
 
@@ -175,9 +175,9 @@ _NEEDS_MORE = re.compile('required keyword-only argument|must be provided')
 
 
 @contextlib.contextmanager
-def blamed(whose: str) -> Iterator[None]:
+def as_optimizer_error(whose: str) -> Iterator[None]:
   """Turns exceptions of an optimizer into a UserError about it."""
-  with blaming(whose):
+  with as_user_error(whose):
     try:
       yield
     except (TypeError, ValueError) as error:

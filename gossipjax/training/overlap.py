@@ -19,8 +19,8 @@ import jax
 
 from gossipjax.aggregator import Aggregator
 from gossipjax.local_step import Worker, make_worker
-from gossipjax.traffic import SILENCE, digits
-from gossipjax.training import late_slot, memory
+from gossipjax.traffic import SILENCE, pack_traffic
+from gossipjax.training import memory, overlap_slot
 from gossipjax.training.run import Run
 from gossipjax.training.worker_program import WorkerProgram
 from gossipjax.transforms.late import Late
@@ -37,10 +37,10 @@ class Overlapped:
   """
 
   def __init__(self, run: Run, program: WorkerProgram, worker: Worker):
-    self._slot = late_slot.slot(run.strategy)
-    late = late_slot.parts(run.strategy)
+    self._slot = overlap_slot.slot(run.strategy)
+    late = overlap_slot.parts(run.strategy)
     lift = run.executor.run
-    self._gradient = lift(program.of_own_batch)
+    self._gradient = lift(program.own_gradient)
     self._update = lift(_local_step(run, self._slot, late), donate=(0,))
     self._exchange = lift(_exchange(late), donate=(1,))
     self._joined = lift(late.joined)
@@ -51,9 +51,9 @@ class Overlapped:
     self._metrics: list[Any] = []
     self._waits = True  # For the first exchange, which compiles.
 
-  def fit(self, examples: Any, **shared: Any) -> None:
+  def prepare(self, examples: Any, **shared: Any) -> None:
     """Refuses gradients that need more memory than a device has."""
-    self._gradient = memory.fitting(
+    self._gradient = memory.compile_within_memory(
       self._gradient, self.worker.params, self.worker.state, examples, **shared
     )
 
@@ -87,7 +87,7 @@ class Overlapped:
     self._metrics = []
     return jax.block_until_ready(found)
 
-  def whole(self) -> Worker:
+  def full_state(self) -> Worker:
     """The workers with the exchanges in flight; call `settle` first."""
     own = getattr(self.worker, self._slot)
     in_flight = tuple(begun.result()[0] for begun in self._arriving)
@@ -132,6 +132,6 @@ def _exchange(late: Late):
 
   def exchange(leaving, memory, t):
     arriving, memory, sent = late.exchange(leaving, memory, t)
-    return arriving, memory, digits(sent)
+    return arriving, memory, pack_traffic(sent)
 
   return exchange

@@ -8,8 +8,8 @@ import optax
 
 from gossipjax.aggregator import AsyncExchange, Strategy
 from gossipjax.async_exchange import KINDS
-from gossipjax.errors import UserError, blaming
-from gossipjax.training.optimizer import blamed
+from gossipjax.errors import UserError, as_user_error
+from gossipjax.training.optimizer import as_optimizer_error
 from gossipjax.transforms import trace_checks
 from gossipjax.transforms.checked import check_kept
 from gossipjax.transforms.origin import is_ours
@@ -29,7 +29,7 @@ def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
     UserError: its function raises an exception or returns no AsyncExchange, or
       the kind is unknown, or `draw` returns no workers.
   """
-  with blaming(f'{whose}.async_exchange'):
+  with as_user_error(f'{whose}.async_exchange'):
     found = given.async_exchange(workers)
   if not isinstance(found, AsyncExchange):
     raise UserError(
@@ -43,7 +43,7 @@ def async_exchange(whose: str, given: Strategy, workers: int) -> AsyncExchange:
       'gossipjax.async_exchange, such as meets.'
     )
   for worker in range(workers):
-    with blaming(f'{whose}.async_exchange: draw(worker, generator)'):
+    with as_user_error(f'{whose}.async_exchange: draw(worker, generator)'):
       others = [*found.draw(worker, np.random.default_rng(worker))]
     if not all(other in range(workers) for other in others):
       raise UserError(
@@ -62,11 +62,11 @@ def of_optimizer(
   """
 
   def init(params):
-    with blamed(whose):
+    with as_optimizer_error(whose):
       return given.init(params)
 
   def update(grads, state, params=None):
-    with blamed(whose):
+    with as_optimizer_error(whose):
       if not is_ours(given):
         program = jax.make_jaxpr(given.update)(grads, state, params)
         trace_checks.check_counted(whose, program.jaxpr)

@@ -20,11 +20,11 @@ from gossipjax.tasks.task import Task
 from gossipjax.training import (
   gradient,
   inner,
-  late_slot,
   machines,
   model_state,
   momentum,
   optimizer,
+  overlap_slot,
 )
 
 
@@ -74,7 +74,7 @@ class Run:
   overlap: bool = False
 
 
-class Given(NamedTuple):
+class Overrides(NamedTuple):
   """Objects that replace what a config names; None: what the config names.
 
   Attributes:
@@ -91,7 +91,7 @@ class Given(NamedTuple):
 def resolve_run(
   config: ConfigDict,
   tasks: dict[str, Task] | None = None,
-  given: Given = Given(),
+  given: Overrides = Overrides(),
 ) -> Run:
   """Builds everything that a config names, cheap things first.
 
@@ -110,8 +110,8 @@ def resolve_run(
     momentum.check(config.strategy, config.optimizer)
   numbers = {key: config[key] for key in INTEGERS}
   strategy = _strategy(config, given.strategy)
-  how = precision(config) | {'overlap': late_slot.check(config, strategy)}
-  engine = machines.engine(config, given != Given())
+  how = precision(config) | {'overlap': overlap_slot.check(config, strategy)}
+  engine = machines.engine(config, given != Overrides())
   cluster = machines.of_config(config, next(iter(links.values())), strategy)
   local = given.optimizer or optimizer.make(
     config.optimizer, config.steps, config.seed
@@ -120,7 +120,7 @@ def resolve_run(
   known = config.executor in executors.NAMES
   name = 'vmap' if cluster and known else config.executor
   executor = executors.executor(config.workers, name, inner.devices(config))
-  found = task(config, executor.mine, tasks, given.task)
+  found = task(config, executor.local_workers, tasks, given.task)
   within = inner.make(config, found, given.optimizer)
   return Run(
     **numbers,

@@ -10,7 +10,7 @@ import optax
 
 from gossipjax.config import own_functions
 from gossipjax.config.arguments import call
-from gossipjax.errors import UserError, blaming
+from gossipjax.errors import UserError, as_user_error
 
 
 def _known() -> dict[str, Callable[..., optax.Schedule]]:
@@ -78,7 +78,7 @@ def _check_own(whose: str, made: Any) -> None:
       f'{whose} returns {type(made).__name__}; it has to return a function of '
       'the step.'
     )
-  with blaming(f'{whose} of a step'):
+  with as_user_error(f'{whose} of a step'):
     rate = jax.eval_shape(made, jax.ShapeDtypeStruct((), jnp.int32))
   if getattr(rate, 'shape', None) != ():
     raise UserError(

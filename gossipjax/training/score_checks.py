@@ -6,10 +6,10 @@ import jax
 import numpy as np
 
 from gossipjax.aggregator import Tree
-from gossipjax.data.examples import some
+from gossipjax.data.examples import take_rows
 from gossipjax.errors import UserError
 from gossipjax.tasks import metrics
-from gossipjax.tasks.data_checks import told
+from gossipjax.tasks.data_checks import suspects_text
 from gossipjax.tasks.task import Task, count
 from gossipjax.training.evaluate import held_out_scorer
 from gossipjax.training.run import Run
@@ -36,7 +36,7 @@ def check(run: Run) -> None:
 
 
 def _remedy(test: Tree) -> str:
-  suspects = told(test)
+  suspects = suspects_text(test)
   if not suspects:
     return 'task.test holds no NaN or Inf: look at the score itself.'
   return f'Look for {suspects} in task.test.'
@@ -55,7 +55,7 @@ def _check_means(task: Task, params: Tree, state: Tree) -> None:
 
   if not pairs:
     return
-  together, alone = jax.device_get(of_pair(some(task.test, rows)))
+  together, alone = jax.device_get(of_pair(take_rows(task.test, rows)))
   for name, score in together.items():
     if isinstance(score, metrics.WholeSet):
       continue

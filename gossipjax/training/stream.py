@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossipjax.aggregator import Tree
-from gossipjax.data.batch import check_size, places
+from gossipjax.data.batch import batch_indices, check_size
 from gossipjax.data.examples import Shares, stacked
 from gossipjax.errors import require
 from gossipjax.training.run import Run
@@ -28,14 +28,14 @@ class Batches:
   def __init__(self, run: Run):
     self._shares: Shares = run.task.train
     self._steps = run.steps
-    mine = jnp.arange(run.workers)[run.executor.mine]
+    mine = jnp.arange(run.workers)[run.executor.local_workers]
     key, size = jax.random.key(run.seed), run.batch_size
     share = self._shares.rows.shape[1]
     check_size(size, share)
 
     def of_worker(worker, t):
       order, _ = jax.random.split(jax.random.fold_in(key, worker))
-      return places(order, t, size, share)
+      return batch_indices(order, t, size, share)
 
     everyone = jax.vmap(of_worker, in_axes=(0, None))
     steps = jax.jit(jax.vmap(everyone, in_axes=(None, 0)))
@@ -58,7 +58,7 @@ class Batches:
     return stacked(self._shares.source, self._shares.rows[worker][rows])
 
 
-def ahead(run: Run, step: int) -> Iterator[Tree]:
+def prefetch(run: Run, step: int) -> Iterator[Tree]:
   """The batches from a step on, read ahead in threads."""
   require('data')
   import grain

@@ -12,7 +12,7 @@ from gossipjax.traffic import Traffic
 from gossipjax.transforms import traced
 
 
-def of(
+def static_traffic(
   update: Callable,
   worker: Tree,
   gradient: Tree,

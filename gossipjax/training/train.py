@@ -13,19 +13,19 @@ from gossipjax.aggregator import Tree
 from gossipjax.data.examples import Shares
 from gossipjax.distributed.interface_counters import Meter
 from gossipjax.local_step import Worker
-from gossipjax.traffic import Traffic, from_digits
+from gossipjax.traffic import Traffic, unpack_traffic
 from gossipjax.training import (
   evaluate,
-  late_slot,
   loop,
   model_state,
+  overlap_slot,
   stream,
 )
 from gossipjax.training.bucket_overlap import BucketOverlap
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.one_program import OneProgram
-from gossipjax.training.optimizer import evaluated
+from gossipjax.training.optimizer import eval_params
 from gossipjax.training.overlap import Overlapped
 from gossipjax.training.record import Record
 from gossipjax.training.run import Run
@@ -72,7 +72,7 @@ class LockStep:
       run.workers,
       run.inner_link,
       run.inner.devices,
-      late_slot.parts(run.strategy).steps if _modelled(run) else 0,
+      overlap_slot.parts(run.strategy).steps if _modelled(run) else 0,
     )
     self._copies = run.inner.devices > 1 and not run.inner.kind
     models = run.inner.models
@@ -83,12 +83,12 @@ class LockStep:
     self.step = self._ledger.step
     self._stopwatch = loop.Stopwatch(meter, self.step)
     streamed = isinstance(run.task.train, Shares)
-    self._stream = stream.ahead(run, self.step) if streamed else None
+    self._stream = stream.prefetch(run, self.step) if streamed else None
     self._rate: float | None = None
     self._began = began - self._ledger.wall_s
     self._key = jax.random.key(run.seed)
     self._score = evaluate.held_out_scorer(run.task, run.workers, run.executor)
-    self.scored = evaluate.Scored()
+    self.scored = evaluate.ScoredModel()
     self._mean_state = model_state.averaging(run.executor, run.inner)
     self._steps = _steps(run)(run, program, workers)
     self._fits = False  # Known at the first step, when there is a batch.
@@ -96,10 +96,10 @@ class LockStep:
   def advance(self) -> bool:
     self._stopwatch.start()
     if self._stream is not None:
-      self._examples = self._run.executor.dealt(next(self._stream))
+      self._examples = self._run.executor.put_split(next(self._stream))
     shared = {'t': jnp.int32(self.step), 'key': self._key}
     if not self._fits:
-      self._steps.fit(self._examples, **shared)
+      self._steps.prepare(self._examples, **shared)
       self._fits = True
     self._steps.step(self._examples, **shared)
     self._stopwatch.count()
@@ -122,11 +122,11 @@ class LockStep:
     if scored:
       states = self._mean_state(worker.state, self._ledger)
       axes = 1 if self._run.inner.devices == 1 else 2
-      params = self._models(evaluated(worker.opt, worker.params, axes))
+      params = self._models(eval_params(worker.opt, worker.params, axes))
       scores = evaluate.scores(params, states, self._score, self.scored)
     return loop.ledger_record(self._ledger, self._run, self._rate, scores)
 
-  def ended(self) -> None:
+  def final_record(self) -> None:
     """It ends with its last step."""
 
   def reached(self, record: Record) -> bool:
@@ -134,23 +134,23 @@ class LockStep:
     return False
 
   def state(self) -> tuple[Tree, dict[str, Any]]:
-    return self._kept(self._steps.whole()), self._ledger.to_json()
+    return self._kept(self._steps.full_state()), self._ledger.to_json()
 
   def _kept(self, workers: Worker) -> Tree:
     """The workers, without the copies on their other devices."""
-    return self._run.executor.once(workers) if self._copies else workers
+    return self._run.executor.unreplicate(workers) if self._copies else workers
 
   def _load(self, store: Store, like: Worker) -> tuple[Worker, dict[str, Any]]:
     found, totals = store.load(self._kept(like))
     if self._copies:
-      found = self._run.executor.copied(executors.rows(found))
+      found = self._run.executor.put_replicated(executors.to_host(found))
     return found, totals
 
 
 def _steps(run: Run) -> type[OneProgram | Overlapped | BucketOverlap]:
   if not run.overlap:
     return OneProgram
-  return Overlapped if late_slot.slot(run.strategy) else BucketOverlap
+  return Overlapped if overlap_slot.slot(run.strategy) else BucketOverlap
 
 
 def _modelled(run: Run) -> bool:
@@ -163,8 +163,8 @@ def _fetch(pending, devices: int) -> tuple[np.ndarray, Traffic]:
   losses, sent = executors.gather(
     jax.tree.map(
       lambda *steps: np.stack(steps, axis=1 if devices == 1 else 2),
-      *executors.rows(pending),
+      *executors.to_host(pending),
     )
   )
   mean = losses if devices == 1 else losses.mean(axis=1)
-  return mean, from_digits(sent, devices)
+  return mean, unpack_traffic(sent, devices)

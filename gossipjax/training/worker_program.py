@@ -31,7 +31,7 @@ class WorkerProgram(NamedTuple):
       state), gradient), of the batch that a worker takes at its step, or a
       device's part of it; examples are [workers, m, ...] or, from a source, the
       batch itself, [size, ...].
-    of_own_batch: (parameters, state, examples, t=step, key=None) -> the same,
+    own_gradient: (parameters, state, examples, t=step, key=None) -> the same,
       for a worker that has its own examples only; the key is of the run's seed.
     update: (worker, gradient, step, stepping, talking) -> (worker, Traffic),
       see local_step.py.
@@ -41,7 +41,7 @@ class WorkerProgram(NamedTuple):
 
   init: Callable[..., Worker]
   gradient: Callable[..., tuple[tuple[jax.Array, Tree], Tree]]
-  of_own_batch: Callable[..., tuple[tuple[jax.Array, Tree], Tree]]
+  own_gradient: Callable[..., tuple[tuple[jax.Array, Tree], Tree]]
   update: Callable[..., tuple[Worker, Any]]
   step: Callable[..., tuple[Worker, Any]]
 
@@ -73,13 +73,13 @@ def worker_program(run: Run) -> WorkerProgram:
     return of_batch(params, state, mine, noise)
 
   # With the key as an argument all seeds run the same compiled program.
-  def of_own_batch(params, state, examples, t, key=None):
+  def own_gradient(params, state, examples, t, key=None):
     me = lax.axis_index(WORKERS)
     return gradient(params, state, examples, me, t, key=key)
 
   def step(worker, examples, t, key=None):
     before, (params, gathering) = worker.state, inner.whole(worker.params)
-    (loss, state), grads = of_own_batch(params, before, examples, t, key)
+    (loss, state), grads = own_gradient(params, before, examples, t, key)
     grads, reducing = inner.mean(grads)
     state, of_state = inner_state(state)
     worker, sent = update(worker._replace(state=state), grads, t)
@@ -90,7 +90,7 @@ def worker_program(run: Run) -> WorkerProgram:
   of_any = lambda params, state, examples, worker, t: gradient(
     params, state, examples, worker, t, row=worker
   )
-  return WorkerProgram(init, of_any, of_own_batch, update, step)
+  return WorkerProgram(init, of_any, own_gradient, update, step)
 
 
 def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
@@ -100,19 +100,22 @@ def start(run: Run, program: WorkerProgram) -> tuple[Worker, Tree]:
     Both as rows of the executor, placed on its devices.
   """
   begin = jax.device_get(run.task.begin(jax.random.key(run.seed)))
-  put, mine = run.executor.copied, range(run.workers)[run.executor.mine]
+  put, mine = (
+    run.executor.put_replicated,
+    range(run.workers)[run.executor.local_workers],
+  )
   same = jax.tree.map(lambda x: np.stack([x] * len(mine)), begin)
   streamed = isinstance(run.task.train, Shares)
   examples = () if streamed else put(run.task.train)
   return run.executor.run(program.init)(*put(same)), examples
 
 
-def form(run: Run, shapes: tuple[Tree, Tree]) -> Worker:
+def state_shapes(run: Run, shapes: tuple[Tree, Tree]) -> Worker:
   """Shapes and dtypes of all workers at the beginning; computes nothing.
 
   Args:
     run: what to train.
-    shapes: of the parameters and of the state, see `rehearse`.
+    shapes: of the parameters and of the state, see `trace_step`.
   """
   begin = worker_program(run).init
   if run.inner.devices > 1:
@@ -121,7 +124,7 @@ def form(run: Run, shapes: tuple[Tree, Tree]) -> Worker:
   return jax.eval_shape(everyone, *shapes)
 
 
-def rehearse(
+def trace_step(
   run: Run,
   names: part_checks.Names = part_checks.Names(),
   attending: int | None = None,

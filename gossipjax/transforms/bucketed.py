@@ -71,14 +71,14 @@ def partitioned(
 
   def init(tree):
     begin = lambda p, x: ((x,), make(p).init(x))
-    return in_turn(partition(tree), [tree], begin)[1]
+    return map_parts(partition(tree), [tree], begin)[1]
 
   def update(tree, states, step, active=True):
     def exchange(p, part):
       part, state, sent = make(p).update(part, states[p], step, active)
       return (part,), (state, sent)
 
-    (tree,), found = in_turn(partition(tree), [tree], exchange)
+    (tree,), found = map_parts(partition(tree), [tree], exchange)
     new_states, sent = zip(*found, strict=True) if found else ((), ())
     return tree, new_states, sum(sent, SILENCE)
 
@@ -115,7 +115,7 @@ def _late(partition, of: Callable[[int], Late | None]) -> Late | None:
       part, own = of(p).arrive(part, owns[p], arriving[p], step)
       return (part,), own
 
-    (tree,), owns = in_turn(partition(tree), [tree], one)
+    (tree,), owns = map_parts(partition(tree), [tree], one)
     return tree, owns
 
   def split(states):
@@ -130,7 +130,7 @@ def _late(partition, of: Callable[[int], Late | None]) -> Late | None:
   return Late(first.steps, depart, exchange, arrive, split, joined)
 
 
-def in_turn(
+def map_parts(
   parts: list[list[int]], trees: Sequence[Tree], change: Callable
 ) -> tuple[tuple[Tree, ...], tuple[Any, ...]]:
   """Changes trees of one form, part by part.

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from gossipjax.aggregator import Aggregator, Strategy, Tree, identity
-from gossipjax.errors import UserError, blaming
+from gossipjax.errors import UserError, as_user_error
 from gossipjax.traffic import Traffic
 from gossipjax.transforms import trace_checks
 from gossipjax.transforms.origin import is_ours
@@ -61,13 +61,13 @@ def of_aggregator(
   ours, seen = is_ours(given), set()  # Checks an uncompiled loop once.
 
   def init(tree):
-    with blaming(f'{whose}.init'):
+    with as_user_error(f'{whose}.init'):
       state = given.init(tree)
       _check_memory(f'{whose}.init', state)
     return state
 
   def alone(tree, state, step, active):
-    with blaming(f'{whose}.update'):
+    with as_user_error(f'{whose}.update'):
       found = given.update(tree, state, step, active)
       _check_returned(f'{whose}.update', tree, state, found)
     return found
@@ -77,7 +77,7 @@ def of_aggregator(
     forms = *map(jax.typeof, jax.tree.leaves(args)), active is True
     if not ours and forms not in seen:
       # First, so that no earlier call has left a value of its trace behind.
-      with blaming(f'{whose}.update'):
+      with as_user_error(f'{whose}.update'):
         trace_checks.check(whose, given._replace(update=alone), args, differs)
       seen.add(forms)
     return alone(*args)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossipjax.compressors import Compressor, Message
-from gossipjax.errors import UserError, blaming
+from gossipjax.errors import UserError, as_user_error
 from gossipjax.transforms.origin import is_ours
 
 
@@ -31,13 +31,13 @@ def of_compressor(whose: str, given: Compressor) -> Compressor:
     whose = f'{whose} ({made_by})'
 
   def compress(x, key=None):
-    with blaming(f'{whose}: compress'):
+    with as_user_error(f'{whose}: compress'):
       message = given.compress(x, key)
     _check(whose, given, x, message)
     return message
 
   def proceed(x, key, step, memory):
-    with blaming(f'{whose}: proceed'):
+    with as_user_error(f'{whose}: proceed'):
       message, memory = given.proceed(x, key, step, memory)
     _check(whose, given, x, message)
     return message, memory
@@ -63,7 +63,7 @@ def _check(whose: str, given: Compressor, x: jax.Array, message: Message):
   }
   for name, make in made.items():
     if getattr(given, name):
-      with blaming(f'{whose}: {name}'):
+      with as_user_error(f'{whose}: {name}'):
         found = jax.eval_shape(make)
       _check_vector(f'{whose}: {name}', x, found)
 

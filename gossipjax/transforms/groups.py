@@ -21,7 +21,7 @@ from gossipjax.transforms.traced_collectives import SENDING
 Groups = Callable[[int], list[list[int]]]  # number of workers -> groups.
 
 
-def neighbors(size: int) -> Groups:
+def consecutive_groups(size: int) -> Groups:
   """Groups of `size` consecutive workers, for example those of a node.
 
   Raises:
@@ -40,8 +40,10 @@ def neighbors(size: int) -> Groups:
 
 
 def counterparts(size: int) -> Groups:
-  """Groups that join the first members of all `neighbors`, the second, etc."""
-  return lambda n: [list(of) for of in zip(*neighbors(size)(n), strict=True)]
+  """Joins the first members of all consecutive groups, the second ones, etc."""
+  return lambda n: [
+    list(of) for of in zip(*consecutive_groups(size)(n), strict=True)
+  ]
 
 
 def among(

@@ -71,7 +71,7 @@ def without_look_ahead(momentum: float, aggregator: Aggregator) -> Aggregator:
   return Aggregator(init, update, look_ahead=(momentum, aggregator))
 
 
-def taken_apart(aggregator: Aggregator) -> tuple[float, Aggregator]:
+def split_look_ahead(aggregator: Aggregator) -> tuple[float, Aggregator]:
   """The arguments of `without_look_ahead`, or momentum 0 and the aggregator.
 
   For transforms that run the aggregator at some steps only, or beside others

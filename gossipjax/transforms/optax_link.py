@@ -62,13 +62,13 @@ def as_optax(
   def update(updates, state, params=None, **extra):
     del params, extra
     collectives.check_gradients(updates, axis, 'as_optax')
-    exchange = collectives.along(axis, aggregator.update, inner)
+    exchange = collectives.bind_axis(axis, aggregator.update, inner)
     updates, memory, sent = exchange(updates, state.inner, state.step)
     total = state.sent_total + sent
     return updates, AsOptaxState(memory, state.step + 1, sent, total)
 
   return optax.GradientTransformationExtraArgs(
-    collectives.along(axis, begin, inner), update
+    collectives.bind_axis(axis, begin, inner), update
   )
 
 

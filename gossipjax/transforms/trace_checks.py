@@ -131,8 +131,8 @@ def _check_billed(whose: str, closed: ClosedJaxpr) -> None:
 def _two_turns(equation: JaxprEqn, operands: list, run: Callable) -> list:
   """Unrolls loops with bills: a turn may overwrite the bill of another."""
   billed = any(any(bills(opened(body))) for body in programs(equation))
-  if billed and traced.turns_of(equation):
-    return traced.written_out(equation, operands, _two_turns, turns=2)
+  if billed and traced.trip_count(equation):
+    return traced.unrolled(equation, operands, _two_turns, turns=2)
   return run(operands)
 
 

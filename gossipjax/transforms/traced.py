@@ -51,20 +51,20 @@ def replaced(
   return run
 
 
-def turns_of(equation: JaxprEqn) -> float:
+def trip_count(equation: JaxprEqn) -> float:
   """How often a loop runs: infinity if data decide that, 0 if it is no loop."""
   if equation.primitive.name == 'while':
     return math.inf
   return equation.params['length'] if equation.primitive.name == 'scan' else 0
 
 
-def written_out(
+def unrolled(
   loop: JaxprEqn, operands: Values, replace: Replace, turns: int
 ) -> Values:
   """The results of a loop that is unrolled.
 
   Args:
-    loop: an equation that runs once or more, see `turns_of`.
+    loop: an equation that runs once or more, see `trip_count`.
     operands: the operands of that equation.
     replace: decides about the equations of each turn, as in `replaced`.
     turns: how many to unroll; in a longer loop the last one of them stands for

@@ -79,7 +79,7 @@ def gtopk(steps: int) -> Warmup:
   return stages((0.004,), steps)
 
 
-def in_turn(steps: int, aggregators: Sequence[Aggregator]) -> Aggregator:
+def run_stages(steps: int, aggregators: Sequence[Aggregator]) -> Aggregator:
   """Runs each aggregator for `steps` steps, and the last one from then on.
 
   Each counts its steps from 0, so that a selection that is exact every few
@@ -117,5 +117,5 @@ def _staged(make: Make, given: dict[str, Any], warmup: Warmup) -> Strategy:
     return final
   before = [make(density=d).gradients for d in higher]
   return final._replace(
-    gradients=in_turn(warmup.steps, [*before, final.gradients])
+    gradients=run_stages(warmup.steps, [*before, final.gradients])
   )

@@ -99,7 +99,7 @@ def _signal(
   """Signals a run or one of its processes; returns what is wrong at its end."""
   codes = [0, -number, 128 + number]
   if children:  # The launcher passes signals on to them as SIGTERM.
-    codes += [128 + signal.SIGTERM, constants.LOST]
+    codes += [128 + signal.SIGTERM, constants.PEER_LOST]
   victim = rng.choice([running.pid, *children])
   if launch.alive(victim):
     os.kill(victim, number)

@@ -4,14 +4,15 @@ import shlex
 from collections.abc import Collection
 
 from gossipjax.commands.console import DIVERGED
-from gossipjax.errors import MISTAKE
+from gossipjax.errors import USER_ERROR_EXIT
 from tests.support import program
 
 LIMIT_S = 300  # Of one process, on a busy machine.
 
 
 def of(
-  ended: program.Ended | None, codes: Collection[int] = (0, DIVERGED, MISTAKE)
+  ended: program.Ended | None,
+  codes: Collection[int] = (0, DIVERGED, USER_ERROR_EXIT),
 ) -> str:
   """'' if a process ended as promised, else what it did instead.
 
@@ -25,7 +26,7 @@ def of(
     return f'a traceback: {ended.err.strip().splitlines()[-1][:300]}'
   if ended.code not in codes:
     return f'exit code {ended.code}: {ended.err[-300:]}'
-  if ended.code == MISTAKE and not _is_a_sentence(ended.err):
+  if ended.code == USER_ERROR_EXIT and not _is_a_sentence(ended.err):
     return f'no sentence: {ended.err[-300:]!r}'
   return ''
 

@@ -40,7 +40,7 @@ LAYERS = (
     'gossipjax.simulation.cluster',
   },
   {'gossipjax.collectives', 'gossipjax.devices.worker_devices'},
-  {'gossipjax.devices.everyone'},
+  {'gossipjax.devices.spmd'},
   {'gossipjax.aggregator', 'gossipjax.executors', 'gossipjax.servers'},
   {'gossipjax.async_exchange', 'gossipjax.transforms', 'gossipjax.triggers'},
   {

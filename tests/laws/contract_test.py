@@ -29,7 +29,7 @@ from gossipjax.strategies import (
 )
 from gossipjax.transforms import granularity, warmup
 from gossipjax.transforms.delayed import stale
-from gossipjax.transforms.groups import among, neighbors
+from gossipjax.transforms.groups import among, consecutive_groups
 from tests.support import laws
 from tests.support.tiers import exhaustive
 
@@ -118,7 +118,7 @@ AGGREGATORS = (
       compressed.compressed_mean(compressors.topk(0.1)), 1
     ),
     'among(pairs, compressed)': among(
-      neighbors(2), compressed.compressed_mean(compressors.topk(0.1))
+      consecutive_groups(2), compressed.compressed_mean(compressors.topk(0.1))
     ),
     'gtopk(conserve)': gtopk.global_topk_mean(0.01, conserve=True),
     'gtopk(conserve, warmup)': gtopk.strategy(

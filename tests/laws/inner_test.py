@@ -12,7 +12,7 @@ from gossipjax import executors
 from gossipjax.aggregator import identity
 from gossipjax.devices import inner_devices
 from gossipjax.local_step import make_worker
-from gossipjax.traffic import digits, from_digits
+from gossipjax.traffic import pack_traffic, unpack_traffic
 from gossipjax.transforms.shards import by_shards
 from tests.laws.audit_test import FEW, of_all
 from tests.laws.contract_test import STRATEGIES
@@ -45,16 +45,16 @@ def trained(strategy, where, inner):
   def step(worker, grads, t):
     grads, reducing = inner.mean(grads)
     worker, sent = update(worker, grads, t)
-    return worker, digits(sent + reducing)
+    return worker, pack_traffic(sent + reducing)
 
   same = jax.tree.map(lambda x: np.stack([x] * N), PARAMS)
   init = where.run(lambda params: begin(inner.kept(params)))
-  worker, bills = init(where.copied(same)), []
+  worker, bills = init(where.put_replicated(same)), []
   for t, grads in zip(STEPS, GRADS, strict=True):
     if inner.devices == 1:
       grads = jax.tree.map(lambda x: x.mean(axis=1), grads)
     worker, bill = step(worker, where.put(grads), t=jnp.int32(t))
-    bills.append(from_digits(bill, inner.devices))
+    bills.append(unpack_traffic(bill, inner.devices))
   sent = jax.tree.map(lambda *each: np.stack(each, axis=1), *bills)
   return jax.device_get(inner.models(worker.params)), sent
 

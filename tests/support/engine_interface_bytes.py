@@ -17,7 +17,7 @@ from benchmarks import engine
 from gossipjax.distributed import interface_counters
 from gossipjax.engine import ray_cluster
 from gossipjax.engine.crew import WORKER
-from gossipjax.traffic import from_digits
+from gossipjax.traffic import unpack_traffic
 
 ROUNDS = 4
 METHODS = ('parameter_server', 'pull_gossip')  # With a server; a read.
@@ -41,7 +41,7 @@ def play(method, interface):
       crew.start(i, step)
       drawn = [1 - i] if method == 'pull_gossip' else []
       entry = crew.exchange(i, drawn, step)
-      bills = from_digits(entry.bills)
+      bills = unpack_traffic(entry.bills)
       for who, sent in zip(entry.who, bills.bytes, strict=True):
         ledger[WORKER, who] += int(sent)
       for name in ledger.keys() - {(WORKER, 0), (WORKER, 1)}:

@@ -16,9 +16,9 @@ from gossipjax.config import defaults
 from gossipjax.engine import peer, setup
 from gossipjax.engine.clock import Clock
 from gossipjax.simulation import simulate
-from gossipjax.simulation.players import player_of
+from gossipjax.simulation.round_runners import round_runner_of
 from gossipjax.simulation.separate_fleet import Separate
-from gossipjax.traffic import from_digits, nbytes
+from gossipjax.traffic import nbytes, unpack_traffic
 from gossipjax.training import worker_program
 from gossipjax.training.ledger import Ledger
 from gossipjax.training.run import resolve_run
@@ -100,44 +100,48 @@ class Peers:
 
 
 class Followed:
-  """A player of virtual time whose rounds others repeat, with equal bills."""
+  """A runner of virtual time whose rounds others repeat, with equal bills."""
 
-  def __init__(self, player, others):
-    self._player, self._others, self.price = player, others, player.price
+  def __init__(self, runner, others):
+    self._runner, self._others, self.round_traffic = (
+      runner,
+      others,
+      runner.round_traffic,
+    )
 
   def start(self, worker, step):
-    self._player.start(worker, step)
+    self._runner.start(worker, step)
     self._others.start(worker, step)
 
   def play(self, who, step):
-    sent = self._player.play(who, step)
+    sent = self._runner.play(who, step)
     entry = self._others.exchange(who[0], list(who[1:]), step)
     assert entry.who == list(who)
-    found = from_digits(entry.bills)
+    found = unpack_traffic(entry.bills)
     jax.tree.map(np.testing.assert_array_equal, found, sent)
     return sent
 
 
 def play(name, processes=Peers):
-  """Runs both to the end; returns virtual time's player, ledger, and others."""
+  """Runs both to the end; returns virtual time's runner, ledger, and others."""
   run = resolve_run(config(name))
   exchange = simulate.exchange_of(run)
   few = simulate.with_exchange(run, exchange)
   program = worker_program.worker_program(few)
   ledger = Ledger({}, run.workers)
   began = worker_program.start(few, program)
-  player = player_of(program, exchange, *began, ledger)
+  runner = round_runner_of(program, exchange, *began, ledger)
   others = processes(setup.of_run(run))
-  timeline = simulate.timeline_of(run, exchange, Followed(player, others))
+  timeline = simulate.timeline_of(run, exchange, Followed(runner, others))
   while timeline.rounds < STEPS:
     timeline.next()
-  return player, ledger, others
+  return runner, ledger, others
 
 
-def differences(player, others) -> int:
+def differences(runner, others) -> int:
   """Counts the arrays of both states that differ in any bit."""
   pairs = zip(
-    jax.tree.leaves(player.held._replace(rehearsed=None)),
+    jax.tree.leaves(runner.held._replace(rehearsed=None)),
     jax.tree.leaves(others.read()),
     strict=True,
   )
@@ -150,8 +154,8 @@ def main(words):
   names = [word for word in words if word != '--ray']
   if '--ray' not in words:
     for name in names:
-      player, _, others = play(name)
-      print(name, differences(player, others), flush=True)
+      runner, _, others = play(name)
+      print(name, differences(runner, others), flush=True)
     return
   with ray_cluster.connected():
     from gossipjax.engine.crew import Crew
@@ -163,8 +167,8 @@ def main(words):
         found.begin()
         return found
 
-      player, _, others = play(name, crew)
-      print(name, differences(player, others), flush=True)
+      runner, _, others = play(name, crew)
+      print(name, differences(runner, others), flush=True)
       others.end()
 
 

@@ -64,7 +64,11 @@ def run(strategy: Strategy, meter: interface_counters.Meter):
   where = executors.executor(WORKERS, 'shard_map')
   step, rng = where.run(update), np.random.default_rng(0)
   draw = lambda: where.put(
-    {'dense': rng.standard_normal((WORKERS, *SHAPE), np.float32)[where.mine]}
+    {
+      'dense': rng.standard_normal((WORKERS, *SHAPE), np.float32)[
+        where.local_workers
+      ]
+    }
   )
   worker, grads, total = where.run(init)(draw()), draw(), 0
   for t in range(STEPS + 1):
@@ -72,10 +76,10 @@ def run(strategy: Strategy, meter: interface_counters.Meter):
       meter.start()
     worker, cost = step(worker, grads, step=jnp.int32(t))
     jax.block_until_ready(worker)
-    total += np.asarray(executors.rows(cost.bytes)) if t else 0
+    total += np.asarray(executors.to_host(cost.bytes)) if t else 0
   left = meter.stop()
   return (
-    executors.gather(executors.rows(worker.params)),
+    executors.gather(executors.to_host(worker.params)),
     executors.gather(total),
     left,
   )

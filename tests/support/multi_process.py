@@ -86,7 +86,9 @@ def train(strategy: Strategy):
   init, update = _worker(strategy)
   where = executors.executor(WORKERS, 'shard_map')
   run = where.run(update)
-  mine = lambda tree: where.put(jax.tree.map(lambda x: x[where.mine], tree))
+  mine = lambda tree: where.put(
+    jax.tree.map(lambda x: x[where.local_workers], tree)
+  )
   params = laws.start(WORKERS)
   worker = where.run(init)(mine(params))
   for seed, step in enumerate(STEPS):
@@ -134,7 +136,7 @@ def collective_inputs(dtype: str) -> np.ndarray:
 def called(dtype: str):
   """The result of each collective, {name: [4, ...]}."""
   where = executors.executor(WORKERS, 'shard_map')
-  x = where.put(collective_inputs(dtype)[where.mine])
+  x = where.put(collective_inputs(dtype)[where.local_workers])
   return {
     name: here(where.run(f)(x)) for name, (f, _) in collective_calls().items()
   }
@@ -142,7 +144,7 @@ def called(dtype: str):
 
 def here(tree):
   """Gathers all workers' rows on the host."""
-  return executors.gather(executors.rows(tree))
+  return executors.gather(executors.to_host(tree))
 
 
 DTYPES = ('float32', 'int32', 'uint8', 'uint32', 'float16')

@@ -14,7 +14,7 @@ import pytest
 
 from gossipjax.commands.console import DIVERGED
 from gossipjax.data.published import IDX
-from gossipjax.errors import MISTAKE
+from gossipjax.errors import USER_ERROR_EXIT
 from tests.support import program
 from tests.support.program import DIGITS
 
@@ -252,7 +252,7 @@ def refused(
   ended: program.Ended,
   words: str,
   workdir: pathlib.Path | None,
-  code: int = MISTAKE,
+  code: int = USER_ERROR_EXIT,
 ):
   """One sentence with all the words, an exit code, and no workdir."""
   assert ended.code == code, ended.err
@@ -313,7 +313,7 @@ def test_a_config_file_without_a_config_is_told(text, told, more, tmp_path):
   (tmp_path / 'mine.py').write_text(text)
   args = f'--config={tmp_path}/mine.py', f'--workdir={tmp_path}/run', *more
   ended = program.run(tmp_path, *args)
-  assert ended.code == MISTAKE and not (tmp_path / 'run').exists()
+  assert ended.code == USER_ERROR_EXIT and not (tmp_path / 'run').exists()
   assert told in ended.err.splitlines()[-1]
   assert 'WARNING' not in ended.err
 

@@ -142,7 +142,7 @@ def ids(words, capfd):
 def test_a_line_is_written_in_one_piece():
   written = []
   stream = types.SimpleNamespace(write=written.append, flush=lambda: None)
-  assert echo.said('[0] a line', stream)
+  assert echo.print_line('[0] a line', stream)
   assert written == ['[0] a line\n']  # Else those of two processes mix.
 
 
@@ -217,12 +217,12 @@ def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
   running = [
     subprocess.Popen(['sh', '-c', what])
     for what in (
-      f'sleep 0.3; exit {constants.LOST}',
+      f'sleep 0.3; exit {constants.PEER_LOST}',
       'sleep 0.25; kill -9 $$',
       'sleep 1',
     )
   ]
-  assert failures.first(running) == (1, [])
+  assert failures.first_failure(running) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,11 @@ def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
   [
     ('exit 2', 2, 'Process 0 ended with exit code 2'),
     ('kill -SEGV $$', 128 + signal.SIGSEGV, 'Process 0 died of SIGSEGV'),
-    (f'exit {constants.LOST}', constants.LOST, 'Process 1 did not answer'),
+    (
+      f'exit {constants.PEER_LOST}',
+      constants.PEER_LOST,
+      'Process 1 did not answer',
+    ),
   ],
 )
 def test_who_failed_gives_the_code_although_others_hang(
@@ -242,7 +246,7 @@ def test_who_failed_gives_the_code_although_others_hang(
 
 
 def test_who_ends_after_one_that_lost_it_is_to_blame(capfd):
-  lost = f'exit {constants.LOST}'
+  lost = f'exit {constants.PEER_LOST}'
   commands = ['sh', '-c', 'sleep 1; exit 2'], ['sh', '-c', lost]
   assert launcher.run(commands, grace_s=5) == 2
   assert 'Process 0 ended with exit code 2' in capfd.readouterr().err
@@ -500,7 +504,9 @@ def test_more_processes_than_the_system_starts_are_a_sentence(files):
     capture_output=True,
     text=True,
   )
-  assert ended.returncode == errors.MISTAKE and ended.stderr.count('\n') == 1
+  assert (
+    ended.returncode == errors.USER_ERROR_EXIT and ended.stderr.count('\n') == 1
+  )
   assert re.search('Process .* of 20 could not be started', ended.stderr)
   assert time.monotonic() - began < 50
 
@@ -530,7 +536,9 @@ def refused_address(tmp_path, where, number):
     f'--process_id={number}',
     f'--workdir={tmp_path}/run',
   )
-  assert ended.code == errors.MISTAKE and ended.err.count('\n') == 1, ended.err
+  assert ended.code == errors.USER_ERROR_EXIT and ended.err.count('\n') == 1, (
+    ended.err
+  )
   return ended.err
 
 
@@ -577,7 +585,7 @@ def test_processes_that_are_given_something_else_are_refused(
   tmp_path, other, told
 ):
   for ended in together_with(tmp_path, other):
-    assert ended.code == errors.MISTAKE, ended.err
+    assert ended.code == errors.USER_ERROR_EXIT, ended.err
     assert f'Process 1 has other settings than process 0: {told}' in (ended.err)
   assert not (tmp_path / 'run').exists()
 
@@ -604,7 +612,7 @@ def test_flags_of_several_processes_are_refused_one_by_one(
     '--process_id=0',
     *flags,
   )
-  assert ended.code == errors.MISTAKE
+  assert ended.code == errors.USER_ERROR_EXIT
   assert ended.err.startswith(told) and '--distributed needs' not in ended.err
 
 
@@ -616,7 +624,7 @@ def test_a_folder_that_only_one_process_sees_is_refused(tmp_path):
   for ended in together_with(
     tmp_path, both=('--workdir=~/run',), variables=own
   ):
-    assert ended.code == errors.MISTAKE, ended.err
+    assert ended.code == errors.USER_ERROR_EXIT, ended.err
     assert 'Process 1 does not see --workdir=' in ended.err
   assert not [file for home in homes for file in home.iterdir()]
 
@@ -640,7 +648,7 @@ def test_who_waits_for_others_in_vain_says_so_and_ends(tmp_path):
     f'--workdir={tmp_path}/run',
     '--step_timeout_s=12',
   )
-  assert ended.code == constants.LOST
+  assert ended.code == constants.PEER_LOST
   waits, gives_up = ended.err.splitlines()
   assert waits.endswith('waits for the others, up to 12 s.')
   assert 'did not all come within --step_timeout_s=12' in gives_up
@@ -657,13 +665,13 @@ def test_who_finds_no_first_process_ends_as_one_that_lost_it(tmp_path):
     f'--workdir={tmp_path}/run',
     '--step_timeout_s=1',
   )
-  assert ended.code == constants.LOST
+  assert ended.code == constants.PEER_LOST
   assert 'nobody answers there' in ended.err and ended.err.count('\n') == 1
 
 
 @pytest.mark.parametrize('flag', ['num_processes', 'process_id', 'coordinator'])
 def test_launch_refuses_what_it_sets_itself(flag, capsys):
-  with pytest.raises(SystemExit, match=str(errors.MISTAKE)):
+  with pytest.raises(SystemExit, match=str(errors.USER_ERROR_EXIT)):
     launch.start(['--processes=2', '--', '--config=c.py', f'--{flag}=1'])
   assert (
     f'launch sets --{flag} itself; leave it out.' in capsys.readouterr().err
@@ -672,7 +680,7 @@ def test_launch_refuses_what_it_sets_itself(flag, capsys):
 
 def test_flags_of_run_come_after_two_hyphens(capsys):
   for words in (['--config=c.py'], ['stray', '--', '--config=c.py']):
-    with pytest.raises(SystemExit, match=str(errors.MISTAKE)):
+    with pytest.raises(SystemExit, match=str(errors.USER_ERROR_EXIT)):
       launch.start(['--processes=2', *words])
     told = f'{words[0]} is no flag of launch; flags of `run` come after --'
     assert told in capsys.readouterr().err

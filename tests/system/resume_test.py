@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gossipjax.config import defaults
-from gossipjax.errors import MISTAKE
+from gossipjax.errors import USER_ERROR_EXIT
 from gossipjax.results import more_steps
 from tests.support import program
 
@@ -214,11 +214,11 @@ def test_a_finished_run_goes_on_to_more_steps(tmp_path):
   assert config['steps'] == 36
   command = json.loads((tmp_path / 'run/config.json').read_text())['command']
   assert '--config.steps=36' in command
-  told = run('run', 24, '--resume', code=MISTAKE)
+  told = run('run', 24, '--resume', code=USER_ERROR_EXIT)
   assert 'differ in config.steps' in told
-  told = run('run', 48, '--resume', '--config.seed=1', code=MISTAKE)
+  told = run('run', 48, '--resume', '--config.seed=1', code=USER_ERROR_EXIT)
   assert 'config.seed, config.steps' in told
-  told = run('run', 48, code=MISTAKE)
+  told = run('run', 48, code=USER_ERROR_EXIT)
   assert 'differ in config.steps' in told
 
 
@@ -258,7 +258,7 @@ def test_more_steps_of_another_training_are_refused(more, words, tmp_path):
   }
   before = state()
   ended = program.run(tmp_path, *words_of(36), '--resume')
-  assert ended.code == MISTAKE and words in ended.err, ended.err
+  assert ended.code == USER_ERROR_EXIT and words in ended.err, ended.err
   assert ended.err.count('\n') == 1
   assert before == state()
 
@@ -285,7 +285,7 @@ def test_of_two_that_resume_one_goes_on_and_the_other_is_refused(
   both = [program.start(tmp_path / name, *args) for name in 'ab']
   pids = [running.pid for running in both]
   ended = [running.end() for running in both]
-  assert sorted(one.code for one in ended) == [0, MISTAKE], ended
+  assert sorted(one.code for one in ended) == [0, USER_ERROR_EXIT], ended
   [refused] = [i for i, one in enumerate(ended) if one.code]
   assert f'being written by process {pids[1 - refused]} on host' in (
     ended[refused].err

@@ -290,7 +290,7 @@ def test_a_mistake_on_the_command_line_is_a_sentence(words, told):
   [(['--summary'], 'holds no measures'), (['laws'], 'NVIDIA|CUDA|GPU')],
 )
 def test_without_measures_or_a_gpu_nothing_is_written(tmp_path, flags, told):
-  if flags == ['laws'] and gpus.found().devices:
+  if flags == ['laws'] and gpus.gpu_status().devices:
     pytest.skip('here is a GPU')
   out = tmp_path / 'out'
   ended = subprocess.run(
@@ -423,7 +423,7 @@ def test_arguments_are_drawn_on_the_device_for_one_operation_alone(monkeypatch):
 
 
 def test_without_jax_for_cuda_nothing_is_compiled_for_gpus():
-  if gpus.found().wheels:
+  if gpus.gpu_status().wheels:
     devices = eight_gpus.devices(False)
     assert [d.platform for d in devices] == ['gpu'] * eight_gpus.NUM_GPUS
     return

@@ -65,7 +65,7 @@ def test_total_seconds_are_computing_of_one_worker_and_the_link(tmp_path):
   assert dense.total.mean == pytest.approx(2.9 * (0.1 + 1.0))
   assert first.computing_s == pytest.approx(0.2)
   assert first.bytes_sent == 40
-  assert told.unsure == told.never == ()
+  assert told.undecided == told.missed == ()
   text = ' '.join(answer_text.sentences(told))
   assert 'First to held-out accuracy 99.00 % on 1gbe: sparse, in 0.4 s' in text
   assert 'dense takes 3.19 s, 7.97 times as long' in text
@@ -75,7 +75,7 @@ def test_total_seconds_are_computing_of_one_worker_and_the_link(tmp_path):
 def test_one_seed_that_cannot_tell_says_so_and_names_the_command(tmp_path):
   runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.9)}
   told = found(tmp_path / 'a', runs)
-  assert [row.name for row in told.unsure] == ['dense']
+  assert [row.name for row in told.undecided] == ['dense']
   text = answer_text.paragraphs(told)
   assert 'One seed cannot tell sparse from dense' in text[0]
   assert text[1] == f"    {COMMAND} --config.seeds='(0, 1, 2)'"
@@ -93,7 +93,7 @@ def test_seeds_that_one_of_two_lacks_decide_nothing(tmp_path):
   told = found(tmp_path / 'a', runs, {'seeds': (0, 1, 2)})
   first, dense = told.rows
   assert first.name == 'sparse' and dense.total.mean > 7 * first.total.mean
-  assert told.unsure == (dense,)
+  assert told.undecided == (dense,)
   text = answer_text.paragraphs(told)[0]
   assert 'One seed cannot tell sparse from dense' in text
   assert '0.857 times as long' in text  # 0.6 s a step beside 0.7, of seed 0.
@@ -136,7 +136,7 @@ def test_who_stopped_since_a_worker_was_lost_is_said_to(tmp_path):
   )
   runs = {'dense': curve((1.0, 1.0)), 'sparse': curve((0.5, 0.9), **lost(2))}
   told = found(tmp_path / 'b', runs, {'steps': 9})
-  assert told.late == ()
+  assert told.improving == ()
   text = ' '.join(answer_text.sentences(told))
   assert 'sparse (at best 90.00 %, which stopped after 2 of 9 steps' in text
 
@@ -148,7 +148,7 @@ def test_who_was_stopped_before_the_first_step_sets_no_target(tmp_path):
   cluster = {'asynchronous': False}
   told = found(tmp_path / 'a', runs, {'steps': 9, 'cluster': cluster})
   assert told.dense == 'sparse' and told.target == pytest.approx(0.99 * 0.9)
-  assert [row.name for row in told.never] == ['dense']
+  assert [row.name for row in told.missed] == ['dense']
   text = ' '.join(answer_text.sentences(told))
   assert 'dense (no score of its training, which stopped after 0 of 9' in text
   assert told.rows[1].score is None
@@ -176,14 +176,14 @@ def test_a_flat_curve_makes_one_seed_unsure(tmp_path):
     tmp_path / 'a', {'dense': curve(flat), 'sparse': curve((0.5, 0.99))}
   )
   first, dense = told.rows
-  assert dense.total.mean > 3 * first.total.mean and told.unsure == (dense,)
+  assert dense.total.mean > 3 * first.total.mean and told.undecided == (dense,)
 
 
 def test_one_seed_cannot_tell_who_only_just_does_not_get_there(tmp_path):
   runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.985), 0.1)}
   told = found(tmp_path / 'a', runs)
   assert told.first.name == 'dense'
-  assert [row.name for row in told.unsure] == ['sparse']
+  assert [row.name for row in told.undecided] == ['sparse']
   text = answer_text.paragraphs(told)[0]
   assert 'cannot tell dense from sparse (at best 98.50 %)' in text
 
@@ -204,7 +204,7 @@ def test_three_seeds_tell_if_the_gap_is_over_4_times_its_error(
   command = f"{COMMAND} '--config.seeds=(0, 1, 2)'"
   told = found(tmp_path / 'a', runs, {'seeds': [0, 1, 2]}, {'command': command})
   assert told.first.name == 'sparse' and told.first.total.sd > 0
-  assert (told.unsure == ()) == sure
+  assert (told.undecided == ()) == sure
   if not sure:
     assert '3 seeds cannot tell' in answer_text.paragraphs(told)[0]
     assert next_comparison.command(told) == (
@@ -265,8 +265,8 @@ def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
 def test_who_has_spent_more_than_the_first_is_no_longer_awaited(tmp_path):
   runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.7, 0.8))}
   told = found(tmp_path / 'a', runs)  # 3.3 s are spent, dense took 3.19.
-  assert [row.name for row in told.late] == ['sparse']
-  assert told.hopeful == () and next_comparison.command(told) == ''
+  assert [row.name for row in told.improving] == ['sparse']
+  assert told.may_overtake == () and next_comparison.command(told) == ''
   (text,) = answer_text.paragraphs(told)
   assert 'First to' in text and 'To decide' not in text
   assert '4 steps are too few to tell when sparse gets there' in text
@@ -295,7 +295,7 @@ def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
   early = {'target': 0.5}
   runs = {'dense': curve(DENSE, 1.0), 'sparse': curve(DENSE, 0.1)}
   both = found(tmp_path / 'a', runs, early)
-  assert [row.name for row in both.unsure] == ['dense']
+  assert [row.name for row in both.undecided] == ['dense']
   text = answer_text.paragraphs(both)
   assert len(text) == 1 and 'One seed' not in text[0]
   assert (
@@ -315,7 +315,7 @@ def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
   assert [row['speed-up over dense'] for row in shown] == ['', '']
   runs['dense'] = curve((0.1, *DENSE))
   one = found(tmp_path / 'b', runs, early)
-  assert one.unsure == ()
+  assert one.undecided == ()
   assert ', at least 11 times as long' in answer_text.paragraphs(one)[0]
   assert answer_table.rows(one)[0]['speed-up over dense'] == 'at least 11 x'
   assert (
@@ -326,10 +326,10 @@ def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
   seeds = {f'{n}-seed{s}': r for s in range(3) for n, r in runs.items()}
   seeds |= {f'dense-seed{s}': curve(DENSE, 1 + 0.1 * s) for s in range(3)}
   all_three = found(tmp_path / 'c', seeds, early | {'seeds': [0, 1, 2]})
-  assert [row.name for row in all_three.unsure] == ['dense']
+  assert [row.name for row in all_three.undecided] == ['dense']
   seeds['dense-seed2'] = curve((0.1, 0.2))
   misses = found(tmp_path / 'd', seeds, early | {'seeds': [0, 1, 2]})
-  assert misses.unsure == () and misses.never[0].name == 'dense'
+  assert misses.undecided == () and misses.missed[0].name == 'dense'
 
 
 def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
@@ -340,10 +340,12 @@ def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
   }
   seeds = {'seeds': [0, 1, 2]}
   rising = found(tmp_path / 'a', runs, seeds)
-  assert [row.name for row in rising.late] == ['sparse']
+  assert [row.name for row in rising.improving] == ['sparse']
   diverged = {'sparse-seed1': {'diverged': 'The loss is NaN.'}}
   told = found(tmp_path / 'b', runs, seeds, **diverged)
-  assert [row.name for row in told.never] == ['sparse'] and told.late == ()
+  assert [row.name for row in told.missed] == [
+    'sparse'
+  ] and told.improving == ()
   assert next_comparison.command(told) == ''
 
 
@@ -374,8 +376,8 @@ def test_measured_seconds_that_are_near_each_other_decide_nothing(
     for s in seeds
   }
   told = found(tmp_path / 'a', runs, {'seeds': [*seeds]})
-  assert told.unsure == ()
-  assert [row.name for row in told.alike] == ['sparse'] * alike
+  assert told.undecided == ()
+  assert [row.name for row in told.within_noise] == ['sparse'] * alike
   text = ' '.join(answer_text.paragraphs(told))
   assert ('sparse is as fast as dense' in text) == alike
   assert next_comparison.command(told) == ''
@@ -639,8 +641,8 @@ def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
         workdirs.run(folders[-1], f'{run}-seed{seed}', records, seed=seed)
   told = answer.of(*several.joined(folders))
   assert [len(row.each) for row in told.rows] == [3] * 4
-  assert [row.name for row in told.never] == ['b/dense', 'b/sparse']
-  assert [row.name for row in told.unsure] == ['a/sparse']
+  assert [row.name for row in told.missed] == ['b/dense', 'b/sparse']
+  assert [row.name for row in told.undecided] == ['a/sparse']
   text = ' '.join(answer_text.paragraphs(told))
   assert '3 seeds cannot tell a/dense from a/sparse' in text
   assert 'b/sparse (at best 96.67 ± 5.8 %, 1 of 3 seeds missed it)' in text
@@ -661,7 +663,7 @@ def test_seconds_are_paired_by_seed_and_never_by_place(tmp_path, seeds, sure):
       workdirs.run(folders[-1], f'dense-seed{seed}', records, seed=seed)
   told = answer.of(*several.joined(folders))
   assert told.first.name == 'a/dense'
-  assert [row.name for row in told.unsure] == ['b/dense'] * (not sure)
+  assert [row.name for row in told.undecided] == ['b/dense'] * (not sure)
   text = ' '.join(answer_text.paragraphs(told))
   assert ('Without a common seed one cannot tell' in text) is not sure
 
@@ -670,8 +672,8 @@ def test_large_deviations_are_whole_numbers(tmp_path):
   runs = {f'dense-seed{s}': curve(DENSE, 600.0 + 100 * s) for s in range(3)}
   told = found(tmp_path / 'a', runs, {'seeds': [0, 1, 2], 'variants': ONE})
   assert answer_text.seconds(told.rows[0]) == '2,030 ± 290 s'
-  assert scores.told('test_perplexity', 1234.0, 123.4) == '1234 ± 123'
-  assert scores.told('test_perplexity', 12.0, 1.26) == '12 ± 1.3'
+  assert scores.as_text('test_perplexity', 1234.0, 123.4) == '1234 ± 123'
+  assert scores.as_text('test_perplexity', 12.0, 1.26) == '12 ± 1.3'
 
 
 def test_what_is_hidden_costs_nothing_and_what_is_within_a_worker_does(
@@ -700,7 +702,7 @@ def test_the_target_is_that_of_the_worst_seed_of_all_reduce(
   given = {'variants': ONE, 'seeds': [0, 1], 'target_score': score}
   told = found(tmp_path / 'a', runs, given)
   assert told.target == pytest.approx(target)
-  assert told.never == ()
+  assert told.missed == ()
 
 
 @pytest.mark.parametrize(
@@ -713,14 +715,14 @@ def test_two_seeds_tell_what_both_show_alike(longer, sure, tmp_path):
     runs[f'sparse-seed{seed}'] = curve(DENSE, 0.9)
     runs[f'dense-seed{seed}'] = curve(DENSE, 0.9 + more)
   told = found(tmp_path / 'a', runs, {'seeds': [0, 1]})
-  assert told.first.name == 'sparse' and (told.unsure == ()) is sure
+  assert told.first.name == 'sparse' and (told.undecided == ()) is sure
 
 
 @pytest.mark.parametrize('times, sure', [(1.4, False), (1.6, True)])
 def test_one_seed_tells_what_takes_half_as_long_again(times, sure, tmp_path):
   runs = {'sparse': curve(DENSE, 0.9), 'dense': curve(DENSE, times - 0.1)}
   told = found(tmp_path / 'a', runs)
-  assert told.first.name == 'sparse' and (told.unsure == ()) is sure
+  assert told.first.name == 'sparse' and (told.undecided == ()) is sure
 
 
 def test_one_seed_that_is_there_at_once_makes_the_mean_a_bound(tmp_path):
@@ -766,7 +768,9 @@ def test_more_steps_are_advised_only_where_every_seed_is_at_its_best(
     'sparse-seed1': curve(second),
   }
   told = found(tmp_path / 'a', runs, {'seeds': [0, 1]})
-  assert [row.name for row in told.never] == ['sparse'] and told.late == ()
+  assert [row.name for row in told.missed] == [
+    'sparse'
+  ] and told.improving == ()
 
 
 def test_the_seconds_measured_are_those_of_the_quickest_run(tmp_path):

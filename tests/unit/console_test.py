@@ -152,7 +152,7 @@ def test_a_command_without_a_workdir_has_a_sentence_for_a_full_disk():
 )
 def test_several_processes_are_repeated_by_as_many_elsewhere(more, told):
   words = f'--distributed {more} --process_id=0 --config=my.py'.split()
-  assert command_line.again(words) == told
+  assert command_line.rerun_command(words) == told
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_command_of_a_comparison_keeps_all_values_of_its_config():
     '--config my.py --config.workers 4 --config.link.latency_s -1 --audit '
     '--noconfig.overlap --workdir out --config.strategy.name=topk'
   )
-  kept = command_line.again(words.split())
+  kept = command_line.rerun_command(words.split())
   assert kept.endswith(
     ' --config=my.py --config.workers=4 --config.link.latency_s=-1 '
     '--config.overlap=False --config.strategy.name=topk'

@@ -153,7 +153,7 @@ SMALL = small_files()
 PACKED = {
   f'{name}.gz': gzip.compress(data, mtime=0) for name, data in SMALL.items()
 }
-SOURCE = files.Source(
+SOURCE = files.PublishedData(
   'mnist',
   '',
   {name: sha256(data) for name, data in PACKED.items()},
@@ -358,7 +358,7 @@ def with_a_long_name(length):
 def test_an_archive_that_unpacks_to_too_much_is_refused(
   packed, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(unpack, 'MOST', 1 << 20)
+  monkeypatch.setattr(unpack, 'MAX_BYTES', 1 << 20)
   put(tmp_path, {TAR: packed})
   with pytest.raises(UserError, match='unpacks to more than 1,048,576 bytes'):
     files.contents(images.SOURCES['cifar100'], tmp_path)

@@ -18,7 +18,7 @@ from gossipjax.traffic import Traffic
 
 ray = pytest.importorskip('ray')
 
-from gossipjax.engine import crew, watch, worker_process  # noqa: E402
+from gossipjax.engine import crew, monitor, worker_process  # noqa: E402
 
 
 class Crew:
@@ -42,7 +42,7 @@ def watched(monkeypatch):
 
   def of(outages, seconds):
     began = now() - seconds
-    return watch.Watch(Crew(), outages, lambda said: None, began)
+    return monitor.Monitor(Crew(), outages, lambda said: None, began)
 
   return of
 
@@ -81,7 +81,7 @@ def test_planned_outages_are_no_crashes(watched):
     found._died(name)
     found._crew.actors[name] = found._away.pop(name)
   assert found.faults == len(times)
-  for _ in range(watch.MOST_DEATHS):
+  for _ in range(monitor.MOST_DEATHS):
     found._died(name)
   with pytest.raises(UserError, match='died 4 times'):
     found._died(name)
@@ -93,12 +93,12 @@ def test_a_shard_that_was_visited_may_die_again(watched, monkeypatch, sent):
   bill = Traffic.of([sent], [sent // 8], [0])
   entries = [types.SimpleNamespace(sent=bill)]
   monkeypatch.setattr(ray, 'get', lambda ref: (entries, None))
-  for _ in range(watch.MOST_DEATHS):
+  for _ in range(monitor.MOST_DEATHS):
     found._died(shard)
   found._result((WORKER, 0), 'news')
   if sent:
     found._died(shard)
-    assert found.faults == 1 + watch.MOST_DEATHS
+    assert found.faults == 1 + monitor.MOST_DEATHS
   else:  # The worker made its step without the server.
     with pytest.raises(UserError, match='Server 0 died 4 times'):
       found._died(shard)

@@ -19,7 +19,7 @@ from gossipjax.engine import halves, rows, server_process, setup
 from gossipjax.engine.messages import Gone
 from gossipjax.engine.training import RealTime
 from gossipjax.errors import UserError
-from gossipjax.traffic import from_digits
+from gossipjax.traffic import unpack_traffic
 from gossipjax.training import evaluate, model_state
 from gossipjax.training.run import resolve_run
 from tests.support import engine_vs_virtual
@@ -31,7 +31,7 @@ VISITS = ('parameter_server',)
 
 @pytest.fixture(scope='module')
 def played():
-  """By strategy: virtual time's player, its ledger, and the peers."""
+  """By strategy: virtual time's runner, its ledger, and the peers."""
   found = {}
 
   def of(name):
@@ -45,8 +45,8 @@ def played():
 @pytest.mark.exhaustive
 @each
 def test_processes_end_where_virtual_time_does_bit_for_bit(played, name):
-  player, _, others = played(name)
-  assert engine_vs_virtual.differences(player, others) == 0
+  runner, _, others = played(name)
+  assert engine_vs_virtual.differences(runner, others) == 0
 
 
 @pytest.mark.exhaustive
@@ -153,7 +153,7 @@ def test_messages_that_a_busy_worker_refused_are_counted():
   peers.start(1, 1)
   entry = peers.exchange(0, [1], 1)
   ((size, _),) = peers.sizes
-  once, sent = from_digits(entry.bills), entry.sent
+  once, sent = unpack_traffic(entry.bills), entry.sent
   assert entry.refused == [size, size]
   more = lambda name: (getattr(sent, name) - getattr(once, name)).tolist()
   assert more('bytes') == [2 * size, 2] == more('received')[::-1]
@@ -167,8 +167,8 @@ def test_who_is_away_is_not_in_the_scored_mean(alive):
   training = object.__new__(RealTime)
   training._setup, training._run = given, run
   training._crew = types.SimpleNamespace(alive=lambda: alive)
-  training._mean_state = lambda *_: model_state.Judged((), ())
-  training._ledger, training.scored = None, evaluate.Scored()
+  training._mean_state = lambda *_: model_state.EvalStates((), ())
+  training._ledger, training.scored = None, evaluate.ScoredModel()
   training._score = lambda params, state: {
     'loss': float(sum(x.sum() for x in jax.tree.leaves(params)))
   }
@@ -208,7 +208,7 @@ def test_nobody_trains_from_a_record_until_its_checkpoint_is_written():
   training._ledger = types.SimpleNamespace(
     step=0, add_round=lambda *_: said.append('used')
   )
-  training.hours = unittest.mock.Mock()
+  training.usage = unittest.mock.Mock()
   training.advance()
   assert training._still() == training._still() == 'held'
   # The third gradient was used before the clock was held.

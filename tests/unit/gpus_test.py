@@ -9,27 +9,30 @@ import types
 import pytest
 
 from gossipjax.distributed import gpus
-from gossipjax.distributed.gpus import Found
+from gossipjax.distributed.gpus import GpuStatus
 from tests.support import program
 
 
 @pytest.mark.parametrize(
   'machine, told',
   [
-    (Found(12.4, 1, (12,), ''), ''),
-    (Found(None, 0, (12,), 'no'), 'no NVIDIA driver .*install one'),
-    (Found(12.4, 0, (12,), 'no'), 'shows no GPU; check `nvidia-smi`'),
-    (Found(13.0, 8, (), 'no'), 'without CUDA; `pip install .*CUDA 13'),
+    (GpuStatus(12.4, 1, (12,), ''), ''),
+    (GpuStatus(None, 0, (12,), 'no'), 'no NVIDIA driver .*install one'),
+    (GpuStatus(12.4, 0, (12,), 'no'), 'shows no GPU; check `nvidia-smi`'),
+    (GpuStatus(13.0, 8, (), 'no'), 'without CUDA; `pip install .*CUDA 13'),
     (
-      Found(11.4, 1, (12,), 'no'),
+      GpuStatus(11.4, 1, (12,), 'no'),
       r'CUDA 11.4.*driver 525 or newer\.$',
     ),
-    (Found(12.8, 1, (13,), 'no'), r"driver 580 .*pip install 'jax\[cuda12\]'"),
-    (Found(13.0, 1, (13,), 'cuInit: 999'), 'JAX finds no GPU: cuInit: 999'),
+    (
+      GpuStatus(12.8, 1, (13,), 'no'),
+      r"driver 580 .*pip install 'jax\[cuda12\]'",
+    ),
+    (GpuStatus(13.0, 1, (13,), 'cuInit: 999'), 'JAX finds no GPU: cuInit: 999'),
   ],
 )
 def test_why_there_is_no_gpu_is_a_sentence_with_the_remedy(machine, told):
-  found = gpus.sentence(machine)
+  found = gpus.explanation(machine)
   if not told:
     assert found == ''
   else:
@@ -44,8 +47,8 @@ def test_a_gpu_that_is_not_there_is_named_though_nobody_asked_for_one(
   config = types.SimpleNamespace(jax_platforms=None)
   monkeypatch.setattr(gpus, 'jax', types.SimpleNamespace(config=config))
   why = "Unable to initialize backend 'cuda': invalid device ordinal"
-  found = Found(12.4, 1, (12,), why)
-  monkeypatch.setattr(gpus, 'found', lambda: found)
+  found = GpuStatus(12.4, 1, (12,), why)
+  monkeypatch.setattr(gpus, 'gpu_status', lambda: found)
   with pytest.raises(RuntimeError) as caught:
     raise RuntimeError(why)
   assert gpus.of_error(caught.value) == f'JAX finds no GPU: {why}'

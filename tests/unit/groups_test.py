@@ -33,7 +33,7 @@ from gossipjax.strategies import (
 from gossipjax.traffic import SILENCE
 from gossipjax.training import momentum
 from gossipjax.transforms import groups, outer_optimizers, traced
-from gossipjax.transforms.nesterov import taken_apart
+from gossipjax.transforms.nesterov import split_look_ahead
 from tests.laws.contract_test import AGGREGATORS, CORE
 from tests.support import laws
 from tests.support.quadratics import (
@@ -86,7 +86,9 @@ def seeded(aggregator, group):
 @pytest.mark.parametrize('name', ALL)
 def test_a_group_does_what_it_would_do_alone(name, executor):
   aggregator, tree = AGGREGATORS[name], laws.walk(laws.start(8), 0)
-  both = one_step(groups.among(groups.neighbors(4), aggregator), tree, executor)
+  both = one_step(
+    groups.among(groups.consecutive_groups(4), aggregator), tree, executor
+  )
   for group, alone in enumerate(both_alone(name)):
     found = jax.tree.map(lambda x, g=group: x[members(g)], both)
     jax.tree.map(
@@ -118,7 +120,7 @@ def both_alone(name):
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
 def test_groups_draw_numbers_of_their_own(executor):
   aggregator = groups.among(
-    groups.neighbors(2), random_k.random_k_mean(0.1, seed=3)
+    groups.consecutive_groups(2), random_k.random_k_mean(0.1, seed=3)
   )
   tree = {'bias': jnp.ones((P, 100))}
   sent, _, _ = one_step(aggregator, tree, executor)
@@ -127,7 +129,7 @@ def test_groups_draw_numbers_of_their_own(executor):
   assert drawn[0] == drawn[1] and drawn[2] == drawn[3]
   assert drawn[0] != drawn[2]
   of_next_seed = groups.among(
-    groups.neighbors(2), random_k.random_k_mean(0.1, seed=4)
+    groups.consecutive_groups(2), random_k.random_k_mean(0.1, seed=4)
   )
   sent, _, _ = one_step(of_next_seed, tree, executor)
   assert drawn[2] != {*np.flatnonzero(sent['bias'][0])}
@@ -139,7 +141,7 @@ def test_groups_toss_coins_of_their_own():
       'adaptive_gossip', trigger={'name': 'random', 'rate': 0.5}
     )
   ).parameters
-  pairs = groups.among(groups.neighbors(2), triggered)
+  pairs = groups.among(groups.consecutive_groups(2), triggered)
   where = executors.executor(P, 'vmap')
   run = where.run(lambda x, s, step: pairs.update(x, s, step))
   tree = where.put({'bias': jnp.ones((P, 3))})
@@ -151,10 +153,10 @@ def test_groups_toss_coins_of_their_own():
 
 
 def test_counterparts_are_the_members_of_one_place():
-  assert groups.neighbors(2)(6) == [[0, 1], [2, 3], [4, 5]]
+  assert groups.consecutive_groups(2)(6) == [[0, 1], [2, 3], [4, 5]]
   assert groups.counterparts(2)(6) == [[0, 2, 4], [1, 3, 5]]
   with pytest.raises(UserError, match='workers=6'):
-    groups.neighbors(4)(6)
+    groups.consecutive_groups(4)(6)
 
 
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
@@ -208,7 +210,7 @@ def test_the_look_ahead_is_exchanged_at_no_level(mu=0.9, period=3):
 @pytest.mark.parametrize('level', ['inner', 'outer'])
 def test_a_level_looks_ahead_only_if_told_in_python(level):
   """As alone: a strategy in Python does not see the optimizer."""
-  ahead = lambda part: taken_apart(
+  ahead = lambda part: split_look_ahead(
     gossipjax.hierarchical(**{level: part}).parameters
   )[0]
   assert ahead('elastic') == ahead({'name': 'elastic', 'stiffness': 0.5}) == 0
@@ -319,7 +321,7 @@ def test_all_groups_take_the_same_round_of_messages():
   always = adaptive_gossip.strategy(
     triggers.fixed(period=1), topology=topology.hypercube
   )
-  inside = groups.among(groups.neighbors(4), always.parameters)
+  inside = groups.among(groups.consecutive_groups(4), always.parameters)
 
   def partner_of_first(step):
     x = {'x': 2.0 ** jnp.tile(jnp.arange(4), 2)[:, None]}
@@ -443,5 +445,7 @@ def test_a_collective_that_groups_do_not_have_is_refused(
   on = executors.executor(4, executor)
   with pytest.raises(UserError, match=f'lax.{name}.* within groups; use psum'):
     on.run(
-      lambda x: groups.among(groups.neighbors(2), own).update(x, (), 0)[0]
+      lambda x: groups.among(groups.consecutive_groups(2), own).update(
+        x, (), 0
+      )[0]
     )(on.put(np.ones((4, 2), np.float32)))

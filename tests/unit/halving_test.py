@@ -429,7 +429,9 @@ def test_a_pilot_has_the_stages_of_a_strategy():
 def test_a_plan_fits_into_the_time_and_drops_strategies_first():
   names = [DENSE, *'abcdefghijklmno']
   plan = pilot_plan.planned(names, 300, 600.0, 0.01, 2.0)
-  assert plan.names == names[: pilot_plan.MOST] and len(plan.rates) == 3
+  assert (
+    plan.names == names[: pilot_plan.MAX_STRATEGIES] and len(plan.rates) == 3
+  )
   assert [r.seeds for r in plan.rounds] == [1, 1, 2]
   assert plan.rounds[-1].steps <= 300
   fewer = pilot_plan.planned(names, 300, 60.0, 0.01, 2.0)

@@ -39,11 +39,11 @@ def test_a_run_is_known_by_how_far_it_is():
   assert known_runs.distance(other, config) == (3, 0)
   assert known_runs.distance(apart, config) == (5, 1)
   assert known_runs.nearest([apart, other], config) == [other]
-  head, rows = known_table.told([apart, other], config)
+  head, rows = known_table.nearest_runs([apart, other], config)
   assert 'no run of your model (mlp on digits with sgd, P = 8)' in head
   assert head.endswith('nearest: linear on digits with sgd, P = 8')
   assert rows[0]['steps to the target over those of all-reduce'] == 'not kept'
-  head, rows = known_table.told([apart, apart], config)
+  head, rows = known_table.nearest_runs([apart, apart], config)
   assert head.endswith('nor of one like it.')
   assert rows == []
 
@@ -60,7 +60,7 @@ def test_trainings_of_another_split_are_no_evidence_of_the_same_training():
   config.split = defaults.split('label', shards=3)
   assert known_runs.identity(config).split == 'label shards=3'
   assert not risk.of(kept, config).of_the_same
-  head, rows = known_table.told(kept, config)
+  head, rows = known_table.nearest_runs(kept, config)
   assert 'no run of your model (mlp on digits with sgd, label shards=3' in head
   assert [row['split'] for row in rows] == ['iid', apart]
 
@@ -179,18 +179,20 @@ def test_advice_says_of_which_workdir_it_shows_no_run(tmp_path):
   none = str(workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip'))
   mine = [*known_workdirs.of_workdirs([good, none])]
   config = defaults.get_config()  # mlp on digits, P = 8.
-  head, rows = known_table.told(mine, config, [good + '/', none])
+  head, rows = known_table.nearest_runs(mine, config, [good + '/', none])
   assert rows[0]['from'] == good
   assert head.count('--known=') == 1
   assert head.startswith(f'--known={none}: nothing is known from it')
-  head, _ = known_table.told([known('a', 0.9), *mine], config, [good])
+  head, _ = known_table.nearest_runs([known('a', 0.9), *mine], config, [good])
   assert head.startswith(f'--known={good}: not shown')
   assert 'digits' in head.splitlines()[0] and 'P = 2' in head.splitlines()[0]
 
 
 def test_a_score_is_in_the_column_of_its_name():
   loss = known('b', 0.4)._replace(score='test_loss', dense=0.38)
-  _, rows = known_table.told([known('a', 0.9), loss], defaults.get_config())
+  _, rows = known_table.nearest_runs(
+    [known('a', 0.9), loss], defaults.get_config()
+  )
   told = [(r['held-out accuracy'], r['held-out loss']) for r in rows]
   assert told == [('90.00 %', ''), ('', '0.4000')]
   assert [*rows[0]] == [*rows[1]]

@@ -9,7 +9,7 @@ from gossipjax.data.sources import Arrays
 from gossipjax.errors import UserError
 from gossipjax.profiling import device_memory
 from gossipjax.tasks.task import Task
-from gossipjax.training.run import Given, resolve_run
+from gossipjax.training.run import Overrides, resolve_run
 from gossipjax.training.train import train
 from tests.support.tiers import exhaustive
 
@@ -20,7 +20,7 @@ def losses(executor, task=None):
   """Of four steps on digits, or on another task."""
   config = defaults.get_config('topk')
   config.update(steps=4, log_every=2, eval_every=0, executor=executor)
-  run = resolve_run(config, given=Given(task=task))
+  run = resolve_run(config, given=Overrides(task=task))
   return [record.train_loss for record in train(run)]
 
 

@@ -155,7 +155,7 @@ def test_averaging_in_training_makes_them_equal_and_is_billed_and_audited():
   more = np.subtract(shared[1][-1].bytes_sent, own[1][-1].bytes_sent)
   assert (more == 3 * ring(size_of(_one(own[0])))).all()
   run = resolve_run(config(state_period=2))
-  shapes = worker_program.rehearse(run)
+  shapes = worker_program.trace_step(run)
   rows = audit.report('normed', run.strategy, *shapes, P, 4)
   assert {row['step'] % 2 for row in rows} == {0, 1}
   low, high = sorted(row['ledger'] for row in rows)[:: len(rows) - 1]
@@ -183,7 +183,7 @@ def test_virtual_time_keeps_a_state_per_worker(strategy, cluster):
     training.advance()
     training.settle()
     records.append(training.record(scored=training.step % 3 == 0))
-  state = jax.device_get(training._player.model_state)
+  state = jax.device_get(training._runner.model_state)
   assert state['steps'].sum() >= 6 * P
   assert len({x.tobytes() for x in state['stats']['BatchNorm_0']['mean']}) == P
   assert np.isfinite(records[-1].test_loss)
@@ -215,7 +215,7 @@ def test_who_is_away_is_not_in_the_scored_state_and_sends_nothing(
   there = [i for i in range(P) if i not in away]
   monkeypatch.setattr(simulate.ComputeTimes, 'up', lambda self, now: there)
   record = training.record(scored=True)
-  held = training._player
+  held = training._runner
   rows = jax.device_get((held.params, held.model_state))
   mean = lambda x: x[there].mean(0) if x.dtype.kind == 'f' else x[there[0]]
   params, state = jax.tree.map(mean, rows)

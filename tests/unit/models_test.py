@@ -14,8 +14,8 @@ from gossipjax import models
 from gossipjax.data import images
 from gossipjax.errors import UserError
 from gossipjax.models import conv, resnet
-from gossipjax.models.conv import MOST, Conv
-from gossipjax.models.pool import halve
+from gossipjax.models.conv import MAX_UNGROUPED_WORKERS, Conv
+from gossipjax.models.pool import max_pool_2x2
 
 KEY = jax.random.key(0)
 
@@ -149,22 +149,22 @@ def test_a_text_model_sees_no_later_byte(name):
 
 def test_halving_is_max_pooling():
   x = jax.random.normal(KEY, (2, 7, 6, 3))
-  np.testing.assert_array_equal(halve(x), nn.max_pool(x, (2, 2), (2, 2)))
+  np.testing.assert_array_equal(max_pool_2x2(x), nn.max_pool(x, (2, 2), (2, 2)))
   # As a reduction, of which pixels that tie share the gradient.
   ties = jnp.round(2 * x)
   cells = lambda x: x[:, :6].reshape(2, 3, 2, 3, 2, 3).max((2, 4))
   for inputs in (x, ties):
     ours, theirs = (
       jax.grad(lambda x, f=f: (f(x) * f(x + 1)).sum())(inputs)
-      for f in (halve, cells)
+      for f in (max_pool_2x2, cells)
     )
     np.testing.assert_array_equal(ours, theirs)
-  assert len(np.unique(jax.grad(lambda x: halve(x).sum())(ties))) > 3
+  assert len(np.unique(jax.grad(lambda x: max_pool_2x2(x).sum())(ties))) > 3
 
 
 def test_a_pixel_that_is_no_number_is_not_dropped():
   x = jnp.zeros((1, 4, 4, 1)).at[0, 3, 2, 0].set(jnp.nan)
-  assert np.isnan(jax.jit(halve)(x)[0, 1, 1, 0])
+  assert np.isnan(jax.jit(max_pool_2x2)(x)[0, 1, 1, 0])
 
 
 def test_an_unknown_model_is_refused_with_the_nearest():
@@ -202,7 +202,7 @@ CONVOLUTIONS = [
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize('workers', [3, MOST + 1])
+@pytest.mark.parametrize('workers', [3, MAX_UNGROUPED_WORKERS + 1])
 @pytest.mark.parametrize('arguments', CONVOLUTIONS)
 def test_workers_with_weights_of_their_own_convolve_as_if_alone(
   arguments, workers
@@ -220,7 +220,7 @@ def test_workers_with_weights_of_their_own_convolve_as_if_alone(
   together = jax.jit(jax.vmap(each(net)))
   text = together.lower(weights, x, wanted).as_text()
   groups = re.findall(r'(?:feature|batch)_group_count = (\d+)', text)
-  assert set(groups) == ({'1'} if workers <= MOST else set())
+  assert set(groups) == ({'1'} if workers <= MAX_UNGROUPED_WORKERS else set())
   found = together(weights, x, wanted)
   for i in (0, 2):
     mine = jax.tree.map(lambda row: row[i], (weights, x, wanted))
@@ -237,12 +237,12 @@ def test_workers_with_weights_of_their_own_convolve_as_if_alone(
 def test_more_workers_are_in_groups_where_products_were_not_measured(
   monkeypatch,
 ):
-  monkeypatch.setattr(conv, 'PRODUCTS', ())
-  net, x = Conv(4, (3, 3)), jnp.ones((MOST + 1, 2, 5, 5, 2))
-  keys = jax.random.split(KEY, MOST + 1)
+  monkeypatch.setattr(conv, 'MATMUL_BACKENDS', ())
+  net, x = Conv(4, (3, 3)), jnp.ones((MAX_UNGROUPED_WORKERS + 1, 2, 5, 5, 2))
+  keys = jax.random.split(KEY, MAX_UNGROUPED_WORKERS + 1)
   weights = jax.vmap(net.init, (0, None))(keys, x[0])
   text = jax.jit(jax.vmap(net.apply)).lower(weights, x).as_text()
-  assert f'feature_group_count = {MOST + 1}' in text
+  assert f'feature_group_count = {MAX_UNGROUPED_WORKERS + 1}' in text
 
 
 def test_workers_with_the_same_weights_share_an_ordinary_convolution():

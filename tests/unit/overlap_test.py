@@ -12,7 +12,7 @@ from gossipjax.comparison import variant
 from gossipjax.config import defaults, resolve
 from gossipjax.errors import UserError
 from gossipjax.strategies import all_reduce, delayed_averaging, gossip
-from gossipjax.training import gradient_stages, late_slot
+from gossipjax.training import gradient_stages, overlap_slot
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
@@ -172,12 +172,12 @@ def test_the_last_layers_gradients_are_known_first_and_kept_values_are_few():
 
 def test_the_only_exchange_of_a_strategy_is_the_late_one():
   late = delayed_averaging.strategy()
-  assert late_slot.slot(late) == 'parameters'
+  assert overlap_slot.slot(late) == 'parameters'
   mean = all_reduce.exact_mean()
-  assert late_slot.slot(late._replace(gradients=mean)) is None
-  assert late_slot.slot(gossip.strategy()) is None
+  assert overlap_slot.slot(late._replace(gradients=mean)) is None
+  assert overlap_slot.slot(gossip.strategy()) is None
   of_gossip = delayed(gossip.strategy().parameters, 1)
-  assert late_slot.slot(late._replace(parameters=of_gossip)) == 'parameters'
+  assert overlap_slot.slot(late._replace(parameters=of_gossip)) == 'parameters'
   # Nobody knows the parts of a chain.
   both = chain(of_gossip, identity())
-  assert late_slot.slot(late._replace(parameters=both)) is None
+  assert overlap_slot.slot(late._replace(parameters=both)) is None

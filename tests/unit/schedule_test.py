@@ -38,7 +38,7 @@ GROUP = """
 def found(*lines, rest=''):
   """The exchanges of a program with these lines."""
   text = HEAD + rest + ENTRY + ''.join(f'  {line}\n' for line in lines) + '}\n'
-  return schedule.exchanges(hlo.parse(text))
+  return schedule.scheduled_collectives(hlo.parse(text))
 
 
 def reduce(name, sync='false', operand='%p'):

@@ -15,7 +15,7 @@ from gossipjax.config.variants import variants
 from gossipjax.errors import UserError
 from gossipjax.results import analysis, reader
 from gossipjax.results.standard_error import standard_error, uncertainty
-from gossipjax.training.run import Given, resolve_run
+from gossipjax.training.run import Overrides, resolve_run
 from tests.support import quadratics, workdirs
 from tests.support.tiers import exhaustive
 
@@ -121,7 +121,7 @@ def test_a_strategy_in_python_draws_as_that_of_a_config(make, same):
   def of(seed, strategy=None):
     found = config(workers=4, seed=seed)
     found.strategy = ConfigDict(same)
-    run = resolve_run(found, given=Given(strategy=strategy))
+    run = resolve_run(found, given=Overrides(strategy=strategy))
     return quadratics.train(run.strategy)
 
   for seed in (0, 1):

@@ -19,7 +19,7 @@ from gossipjax.distributed.interface_counters import Meter
 from gossipjax.errors import UserError
 from gossipjax.training.checkpoint import Store
 from gossipjax.training.loop import Interrupted
-from gossipjax.training.run import Given, resolve_run
+from gossipjax.training.run import Overrides, resolve_run
 from gossipjax.training.train import LockStep, train
 from tests.support.tiers import exhaustive
 
@@ -75,7 +75,7 @@ def config(strategy='topk', **given):
 
 
 def records(task=None, store=None, interrupted=lambda: False, **given):
-  run = resolve_run(config(**given), given=Given(task or line()))
+  run = resolve_run(config(**given), given=Overrides(task or line()))
   return list(train(run, store, interrupted))
 
 
@@ -135,7 +135,7 @@ def test_a_resumed_run_is_bit_exact(inner, tmp_path):
 @pytest.mark.exhaustive
 def test_a_checkpoint_has_each_number_once(tmp_path):
   records(store=Store(tmp_path), **SEVERAL)
-  run = resolve_run(config(**SEVERAL), given=Given(line()))
+  run = resolve_run(config(**SEVERAL), given=Overrides(line()))
   like = LockStep(run, None, Meter(), lambda *_: None).state()[0]
   workers, _ = Store(tmp_path).load(like)
   assert workers.params['w'].shape == (P, SIZE)
@@ -148,7 +148,8 @@ def test_seconds_within_a_worker_are_those_of_its_link(tmp_path):
   )
   *_, fast = records(strategy='all_reduce', **SEVERAL)
   run = resolve_run(
-    config('all_reduce', inner_link=str(slow), **SEVERAL), given=Given(line())
+    config('all_reduce', inner_link=str(slow), **SEVERAL),
+    given=Overrides(line()),
   )
   *_, found = train(run)
   assert found.bytes_inner == fast.bytes_inner
@@ -164,7 +165,7 @@ def test_seconds_within_a_worker_are_those_of_its_link(tmp_path):
 
 def test_tables_tell_both_levels_apart():
   given = config('all_reduce', **SEVERAL)
-  variant = check('x', given, given=Given(line()))
+  variant = check('x', given, given=Overrides(line()))
   *_, last = train(variant.run)
   entry = summarise(variant, last)
   (row,) = table.rows(
@@ -202,14 +203,14 @@ REFUSED = {
 def test_what_does_not_fit_is_refused(what):
   given, words = REFUSED[what]
   with pytest.raises(UserError, match=words):
-    resolve_run(config('all_reduce', **given), given=Given(line()))
+    resolve_run(config('all_reduce', **given), given=Overrides(line()))
 
 
 def test_virtual_time_has_one_device_for_each_worker():
   given = config(**SEVERAL)
   given.cluster = defaults.cluster()
   with pytest.raises(UserError, match='virtual time'):
-    resolve_run(given, given=Given(line()))
+    resolve_run(given, given=Overrides(line()))
 
 
 @pytest.mark.exhaustive
@@ -231,7 +232,7 @@ def test_shards_need_an_optimizer_of_single_entries(name, warmup):
   given = config(inner='fsdp', **SEVERAL)
   given.optimizer = defaults.optimizer(name, 0.001, warmup_steps=warmup)
   with pytest.raises(UserError, match=f'{name} needs whole tensors'):
-    resolve_run(given, given=Given(line()))
+    resolve_run(given, given=Overrides(line()))
 
 
 # The rate is zero at first, then below 1e-6 for some steps.
@@ -251,7 +252,7 @@ SLOW = optax.linear_schedule(0.0, 1e-3, 5000)
 def test_a_warm_up_hides_no_optimizer_of_whole_tensors(given):
   with pytest.raises(UserError, match='the optimizer needs whole tensors'):
     resolve_run(
-      config(inner='fsdp', **SEVERAL), given=Given(line(), optimizer=given)
+      config(inner='fsdp', **SEVERAL), given=Overrides(line(), optimizer=given)
     )
 
 
@@ -259,11 +260,11 @@ def test_a_warm_up_hides_no_optimizer_of_whole_tensors(given):
 def test_optimizers_of_single_entries_take_shards(name):
   given = config(inner='fsdp', **SEVERAL)
   given.optimizer = defaults.optimizer(name, 0.01, warmup_steps=100)
-  assert resolve_run(given, given=Given(line())).inner.kind == 'fsdp'
+  assert resolve_run(given, given=Overrides(line())).inner.kind == 'fsdp'
 
 
 def test_shards_take_optimizers_whose_first_updates_are_zero():
   slow = optax.MultiSteps(optax.adamw(SLOW), 4).gradient_transformation()
-  given = Given(line(), optimizer=slow)
+  given = Overrides(line(), optimizer=slow)
   run = resolve_run(config(inner='fsdp', **SEVERAL), given=given)
   assert run.inner.kind == 'fsdp'

@@ -19,7 +19,7 @@ from gossipjax import executors, network, topology, triggers
 from gossipjax.config import defaults
 from gossipjax.errors import UserError
 from gossipjax.local_step import make_worker
-from gossipjax.simulation import rehearsal, simulate
+from gossipjax.simulation import dry_run, simulate
 from gossipjax.simulation.cluster import cluster
 from gossipjax.simulation.timeline import Stalled
 from gossipjax.strategies import (
@@ -70,7 +70,7 @@ def quadratic(params, state, examples, worker, t):
 def sailing(
   strategy, link=INSTANT, optimizer=None, workers=P, seed=0, **machines
 ):
-  """A player on quadratics, its timeline and its ledger."""
+  """A runner on quadratics, its timeline and its ledger."""
   machines = {'step_s': STEP_S, 'factors': SPEEDS, **machines}
   found = cluster(workers, EVENTS, link, **machines)
   task = Task(
@@ -99,10 +99,10 @@ def sailing(
   run = simulate.with_exchange(run, exchange)
   program = worker_program.worker_program(run)._replace(gradient=quadratic)
   ledger = Ledger({}, workers)
-  player = simulate.player_of(
+  runner = simulate.round_runner_of(
     program, exchange, *worker_program.start(run, program), ledger
   )
-  return player, simulate.timeline_of(run, exchange, player), ledger
+  return runner, simulate.timeline_of(run, exchange, runner), ledger
 
 
 def where(fleet):
@@ -405,7 +405,7 @@ def test_a_seed_is_a_timeline(strategy, asynchronous):
     )
     for _ in range(20):
       clock.next()
-    return clock.hours.spans, where(fleet).tolist(), ledger.to_json()
+    return clock.usage.spans, where(fleet).tolist(), ledger.to_json()
 
   assert story(0) == story(0)
   assert story(0) != story(1)
@@ -419,10 +419,10 @@ def test_nobody_waits_for_a_worker_that_is_gone(strategy):
   _, clock, _ = sailing(strategy, failures=((1, 0.55),), factors=())
   for _ in range(EVENTS):
     clock.next()
-  hours = clock.hours
-  assert hours.spent_s['wait'].sum() == 0
+  usage = clock.usage
+  assert usage.spent_s['wait'].sum() == 0
   assert clock.now > 2
-  assert {w for w, kind, since, _ in hours.spans if since > 0.55} == {0, 2}
+  assert {w for w, kind, since, _ in usage.spans if since > 0.55} == {0, 2}
 
 
 def test_a_share_is_kept_by_who_was_given_none_for_long():
@@ -453,10 +453,10 @@ def test_who_comes_back_goes_on_where_it_was():
   _, clock, _ = sailing(PAIRS, failures=((1, 0.55, 1.0),), factors=())
   while clock.now < 0.99:
     clock.next()
-  assert {w for w, *_, until in clock.hours.spans if until > 0.6} == {0, 2}
+  assert {w for w, *_, until in clock.usage.spans if until > 0.6} == {0, 2}
   for _ in range(6):
     clock.next()
-  begun = [s for s in clock.hours.spans if s[0] == 1 and s[2] > 0.55]
+  begun = [s for s in clock.usage.spans if s[0] == 1 and s[2] > 0.55]
   assert begun[0][1:3] == ('compute', 1.0)
 
 
@@ -487,7 +487,7 @@ def test_a_synchronous_round_waits_until_the_time_out(strategy):
   assert stalled.value.worker == 1
   clock.give_up()
   assert clock.now == stalled.value.time_s
-  assert clock.hours.spent_s['wait'][[0, 2]] == pytest.approx([5.0, 5.0])
+  assert clock.usage.spent_s['wait'][[0, 2]] == pytest.approx([5.0, 5.0])
 
 
 def test_silent_rounds_need_no_program_for_those_who_are_left():
@@ -523,7 +523,7 @@ def test_a_synchronous_round_waits_for_who_comes_back_in_time():
     clock.next()
   # Five rounds, one that begins anew at 2.0 s, and two more.
   assert clock.now == pytest.approx(2.1 + 0.2)
-  assert clock.hours.spent_s['wait'] == pytest.approx([1.5, 0, 1.5])
+  assert clock.usage.spent_s['wait'] == pytest.approx([1.5, 0, 1.5])
 
 
 def test_silent_rounds_are_no_barrier():
@@ -568,7 +568,7 @@ def test_each_moment_of_a_late_worker_is_accounted_for(latency_s):
   )
   for _ in range(20):
     clock.next()
-    total = sum(clock.hours.spent_s.values())
+    total = sum(clock.usage.spent_s.values())
     assert total[:2] == pytest.approx(clock.now)
     assert total[2] > clock.now - 1e-9  # To the end of what it computes.
 
@@ -618,7 +618,7 @@ def test_who_is_away_does_not_compute(waits):
   )
   while clock.now < 2.29:
     clock.next()
-  spent = clock.hours.spent_s['compute']
+  spent = clock.usage.spent_s['compute']
   assert spent[1] == pytest.approx(0.8, abs=0.11)
 
 
@@ -631,10 +631,10 @@ def test_who_may_be_late_has_no_memory_that_others_change(name, memory):
   config = defaults.get_config(name)
   config.cluster = defaults.cluster(asynchronous=False, first=7)
   if not memory:
-    rehearsal.rehearse(resolve_run(config))
+    dry_run.trace_step(resolve_run(config))
     return
   with pytest.raises(UserError, match=rf'cluster\.first.*\({memory}\)'):
-    rehearsal.rehearse(resolve_run(config))
+    dry_run.trace_step(resolve_run(config))
 
 
 def test_who_was_late_joins_the_round_that_goes_on_when_it_is_done():
@@ -665,8 +665,8 @@ def test_who_missed_a_round_is_not_scored():
   assert training.timeline.behind == {3}
   training.settle()
   found = training.record(scored=True)
-  newest = jax.tree.map(lambda x: x[0], training._player.params)
-  state = jax.tree.map(lambda x: x[0], training._player.model_state)
+  newest = jax.tree.map(lambda x: x[0], training._runner.params)
+  state = jax.tree.map(lambda x: x[0], training._runner.model_state)
   expected = training._score(newest, state)['loss']
   assert found.test_loss == pytest.approx(expected, rel=1e-6)
   assert found.consensus_distance == pytest.approx(0.0, abs=1e-6)
@@ -692,10 +692,10 @@ def test_a_timeline_goes_on_from_json_as_if_nothing_had_happened():
 @pytest.mark.exhaustive
 def test_who_is_read_twice_in_an_exchange_is_still_there():
   """Of three workers one of three pulls draws somebody again."""
-  player, timeline, _ = sailing(pull_gossip.strategy(pulls=3, look_ahead=0.0))
+  runner, timeline, _ = sailing(pull_gossip.strategy(pulls=3, look_ahead=0.0))
   for _ in range(2 * EVENTS // 3):
     timeline.next()
-  assert np.isfinite(where(player)).all()
+  assert np.isfinite(where(runner)).all()
 
 
 @pytest.mark.parametrize('back', [(), (2.0,)])
@@ -708,10 +708,10 @@ def test_who_is_down_is_not_scored(back):
     training.advance()
   training.settle()
   found = training.record(scored=True)
-  of_three = jax.tree.map(lambda x: x[1:], training._player.params)
+  of_three = jax.tree.map(lambda x: x[1:], training._runner.params)
   mean, distance = evaluate.mean_and_distance(of_three)
   assert found.consensus_distance == pytest.approx(float(distance), rel=1e-6)
-  state = jax.tree.map(lambda x: x[0], training._player.model_state)
+  state = jax.tree.map(lambda x: x[0], training._runner.model_state)
   assert found.test_loss == pytest.approx(
     training._score(mean, state)['loss'], rel=1e-6
   )

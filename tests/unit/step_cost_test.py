@@ -127,7 +127,7 @@ def test_a_mean_is_taken_over_whole_periods_of_all_levels():
   assert np.flatnonzero(between).tolist() == [31]
   assert periods.cycle(config('des_loc')) == 1536
   long = config('des_loc', period=255)
-  assert periods.cycle(long) == periods.MOST
+  assert periods.cycle(long) == periods.MAX_STEPS
 
 
 def test_a_mean_is_taken_over_a_later_period_than_the_first():
@@ -186,7 +186,7 @@ def test_a_beginning_counts_no_more_because_a_training_is_long(switch):
 def test_of_a_long_beginning_steps_with_and_without_exchange_are_drawn():
   outer = {'name': 'post_local_sgd', 'switch': 1024, 'period': 4}
   settings = resolve.strategy_config('hierarchical', period=8, outer=outer)
-  assert periods.beginning(settings) == 8192 == 2 * periods.MOST
+  assert periods.beginning(settings) == 8192 == 2 * periods.MAX_STEPS
   steps, shares = periods.sample(settings, 8192)
   drawn = steps[shares > 0]
   assert (np.diff(drawn) > 0).all() and drawn[-1] < 8192

@@ -46,7 +46,7 @@ def test_output_that_nobody_reads_is_no_error(redirection, code, told):
 def test_lines_on_stderr_that_are_lost_end_nothing(bad, tmp_path):
   code = (
     'import pathlib; from gossipjax.commands import streams\n'
-    '[streams.tell("a" * 10**5) for _ in range(3)]\n'
+    '[streams.print_line("a" * 10**5) for _ in range(3)]\n'
     f'pathlib.Path({str(tmp_path / "end")!r}).touch()'
   )
   words = [sys.executable, '-c', code]

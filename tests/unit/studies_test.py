@@ -827,7 +827,7 @@ def test_a_span_is_of_what_is_known():
   ],
 )  # fmt: skip
 def test_a_cell_tells_arguments_that_are_not_defaults(name, given, cell):
-  assert given_arguments.told(resolve.strategy_config(name, **given)) == cell
+  assert given_arguments.as_text(resolve.strategy_config(name, **given)) == cell
 
 
 def test_a_row_tells_the_arguments_that_were_searched(tmp_path):

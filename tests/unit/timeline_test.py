@@ -24,7 +24,7 @@ SIZE = 300  # Bytes of a model.
 
 
 class Told:
-  """A player that learns nothing and writes down who came."""
+  """A runner that learns nothing and writes down who came."""
 
   def __init__(self, kind):
     self.kind, self.rounds = kind, []
@@ -32,7 +32,7 @@ class Told:
   def start(self, worker, step):
     pass
 
-  def price(self, who, step):
+  def round_traffic(self, who, step):
     first = np.array([1] + [0] * (len(who) - 1))
     others = 1 - first
     out, into = {
@@ -57,14 +57,14 @@ class Told:
       )
     )
 
-  def play(self, who, step):
+  def run_round(self, who, step):
     self.rounds.append(list(who))
-    return self.price(who, step)
+    return self.round_traffic(who, step)
 
-  play_lost = play
+  run_silent_round = run_round
 
   def fetch(self, worker, giver, dry_run):
-    return self.price([worker, giver], 0)
+    return self.round_traffic([worker, giver], 0)
 
 
 def clock(
@@ -80,12 +80,12 @@ def clock(
   compute_times = ComputeTimes(
     cluster(workers, 9, FULL, step_s=1.0, **machines), workers, 0
   )
-  player = Told(way)
-  return player, Asynchronous(
+  runner = Told(way)
+  return runner, Asynchronous(
     compute_times,
     link,
     AsyncExchange(None, way, draw),
-    player,
+    runner,
     fair,
     shards,
     serial,
@@ -97,7 +97,7 @@ def starts(timeline, steps):
   while timeline.rounds < steps + 2:
     timeline.next()
   found = {}
-  for worker, kind, since, _ in timeline.hours.spans:
+  for worker, kind, since, _ in timeline.usage.spans:
     if kind == 'compute':
       found.setdefault(worker, []).append(since)
   return [pytest.approx(found[w][:steps]) for w in sorted(found)]
@@ -141,18 +141,18 @@ def test_a_servers_link_is_shared_as_the_config_says(link, options, expected):
 def test_an_upload_that_has_not_begun_is_lost_with_its_worker(
   failure, begun, rounds
 ):
-  player, timeline = clock(async_exchange.VISIT, FULL, failures=(failure,))
+  runner, timeline = clock(async_exchange.VISIT, FULL, failures=(failure,))
   while timeline.now < 6.0:
     timeline.next()
-  assert player.rounds[:4] == rounds
+  assert runner.rounds[:4] == rounds
   assert starts_of(timeline, 2)[: len(begun)] == pytest.approx(begun)
 
 
 def test_who_arrives_at_the_same_instant_makes_one_round():
-  player, timeline = clock(async_exchange.VISIT, network.Link(0.0, math.inf))
+  runner, timeline = clock(async_exchange.VISIT, network.Link(0.0, math.inf))
   for _ in range(4):
     timeline.next()
-  assert player.rounds == [[0, 1, 2]] * 4 and timeline.now == 4.0
+  assert runner.rounds == [[0, 1, 2]] * 4 and timeline.now == 4.0
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ def test_a_receivers_link_takes_one_at_a_time(way, serial, expected):
 
 def test_who_has_waited_longest_is_served_first_also_at_the_same_time():
   # Worker i meets i + 1, 1 s after 1 s of computing: there is always a queue.
-  player, timeline = clock(
+  runner, timeline = clock(
     async_exchange.MEET,
     network.Link(0.0, SIZE),
     draw=lambda worker, rng: ((worker + 1) % 3,),
   )
   while timeline.now < 30:
     timeline.next()
-  starters = [who[0] for who in player.rounds]
+  starters = [who[0] for who in runner.rounds]
   assert [starters.count(worker) for worker in range(3)] == [10, 10, 9]
 
 
@@ -196,14 +196,14 @@ def test_who_has_waited_longest_is_served_first_also_at_the_same_time():
   ],
 )  # Up, but not yet down again.
 def test_an_exchange_takes_effect_when_it_can(way, expected):
-  player, timeline = clock(
+  runner, timeline = clock(
     way,
     FULL,
     draw=lambda worker, rng: (2,) if (worker == 0) else (),
     factors=(1.0, 9.0, 9.0),
   )
   timeline.next()
-  assert player.rounds == [[0] if way == async_exchange.VISIT else [0, 2]]
+  assert runner.rounds == [[0] if way == async_exchange.VISIT else [0, 2]]
   assert timeline.now == pytest.approx(expected)
 
 
@@ -219,10 +219,10 @@ def test_the_hours_of_a_worker_are_all_of_its_time():
   )
   for _ in range(100):
     timeline.next()
-  total = sum(timeline.hours.spent_s.values())
+  total = sum(timeline.usage.spent_s.values())
   # But for what each is in the midst of: a gradient, an exchange.
   assert (timeline.now - total < 4).all() and (total <= timeline.now + 1).all()
-  assert (timeline.hours.spent_s['wait'] > 0).all()
+  assert (timeline.usage.spent_s['wait'] > 0).all()
   assert 0 < timeline.utilisation <= 1
 
 
@@ -236,28 +236,28 @@ def test_a_visitor_is_as_stale_as_the_visits_in_between():
   _, timeline = clock(
     async_exchange.VISIT, FULL, factors=(1.0, 1.0, 10.0), shards=3
   )
-  while timeline.hours.spent_s['compute'][2] == 0:
+  while timeline.usage.spent_s['compute'][2] == 0:
     timeline.next()
-  timeline.hours.take_staleness()
-  while timeline.hours.staleness[2] < 5:
+  timeline.usage.take_staleness()
+  while timeline.usage.staleness[2] < 5:
     timeline.next()
   # 10 s, in which the others, 1.8 s a step, come together five or six times.
-  assert timeline.hours.staleness[2] in (5, 6)
+  assert timeline.usage.staleness[2] in (5, 6)
 
 
 def test_a_step_between_two_visits_is_not_stale():
-  player, timeline = clock(
+  runner, timeline = clock(
     async_exchange.VISIT, FULL, 2, factors=(1.0, 3.0), shards=2
   )
-  visited, samples = player.price, []
-  player.price = lambda who, step: visited(who, step) * (step % 2 == 0)
-  timeline.hours.stale = samples.append
-  while sum([1] in [who] for who in player.rounds) < 3:
+  visited, samples = runner.round_traffic, []
+  runner.round_traffic = lambda who, step: visited(who, step) * (step % 2 == 0)
+  timeline.usage.add_staleness = samples.append
+  while sum([1] in [who] for who in runner.rounds) < 3:
     timeline.next()
-  assert all(len(who) == 1 for who in player.rounds)
+  assert all(len(who) == 1 for who in runner.rounds)
   of_last = [
     stale
-    for (who,), stale in zip(player.rounds, samples, strict=True)
+    for (who,), stale in zip(runner.rounds, samples, strict=True)
     if who == 1
   ]
   # A visit, a silent step, and a visit after those of worker 0.
@@ -266,7 +266,7 @@ def test_a_step_between_two_visits_is_not_stale():
 
 def test_who_is_lost_while_another_waits_for_it_does_not_come():
   # 0 and 2 want 1 at 1 s; 0 has it until 2 s, and 1 is lost at 1.5 s.
-  player, timeline = clock(
+  runner, timeline = clock(
     async_exchange.MEET,
     network.Link(0.0, SIZE),
     draw=lambda worker, rng: (1,) if worker != 1 else (),
@@ -274,12 +274,12 @@ def test_who_is_lost_while_another_waits_for_it_does_not_come():
   )
   while timeline.now < 2.5:
     timeline.next()
-  assert player.rounds[:3] == [[1], [0, 1], [2]]
+  assert runner.rounds[:3] == [[1], [0, 1], [2]]
 
 
 def test_who_is_lost_while_it_waits_begins_no_transfer():
   # As above, but it is 2 that is lost at 1.5 s.
-  player, timeline = clock(
+  runner, timeline = clock(
     async_exchange.MEET,
     network.Link(0.0, SIZE),
     draw=lambda worker, rng: (1,) if worker != 1 else (),
@@ -287,18 +287,18 @@ def test_who_is_lost_while_it_waits_begins_no_transfer():
   )
   while timeline.now < 9:
     timeline.next()
-  assert not any(2 in who for who in player.rounds)
+  assert not any(2 in who for who in runner.rounds)
 
 
 @pytest.mark.parametrize('fast', range(3))
 def test_visitors_of_an_instant_share_a_round_whatever_their_numbers(fast):
   factors = tuple(1.0 if i == fast else 2.0 for i in range(3))
   link = network.Link(0.0, math.inf)
-  player, timeline = clock(async_exchange.VISIT, link, factors=factors)
+  runner, timeline = clock(async_exchange.VISIT, link, factors=factors)
   while timeline.now < 2:
     timeline.next()
   slow = [i for i in range(3) if i != fast]
-  assert player.rounds == [[fast], slow, [fast]]
+  assert runner.rounds == [[fast], slow, [fast]]
 
 
 def test_a_visitors_own_link_is_busy_too():
@@ -406,7 +406,7 @@ def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
 ):
   path = tmp_path / 'trace'
   path.write_text('1.0\n' * 9)
-  player, timeline = clock(
+  runner, timeline = clock(
     way,
     FULL,
     draw=lambda worker, rng: ((worker + 1) % 3,),
@@ -421,7 +421,7 @@ def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
     return
   while timeline.rounds < 9:
     timeline.next()
-  starters = [who[0] for who in player.rounds]
+  starters = [who[0] for who in runner.rounds]
   assert [starters.count(worker) for worker in range(3)] == [9, 9, 9]
 
 
@@ -543,19 +543,19 @@ def test_who_fails_while_it_waits_computes_again():
     Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 2.0, 3.5),)
   )
   timeline.next()
-  spent = timeline.hours.spent_s['wait']
+  spent = timeline.usage.spent_s['wait']
   assert spent[[0, 1, 2]] == pytest.approx([0.0, 0.5, 3.5])
   timeline = rounds_of(
     Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 2.0, 2.5),)
   )
   timeline.next()
-  assert timeline.hours.spent_s['wait'][0] == pytest.approx(0.5)
+  assert timeline.usage.spent_s['wait'][0] == pytest.approx(0.5)
   # One that is ready at 2 s is not hit by an outage that begins at 4 s.
   timeline = rounds_of(
     Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 4.0, 4.5),)
   )
   timeline.next()
-  assert timeline.hours.spent_s['wait'][0] == pytest.approx(3.0)
+  assert timeline.usage.spent_s['wait'][0] == pytest.approx(3.0)
 
 
 def test_an_outage_after_the_time_out_does_not_move_it():
@@ -572,10 +572,10 @@ def test_who_has_failed_for_good_does_not_come_back_in_silent_rounds(tmp_path):
   """Short steps after a long one would end before the failure."""
 
   class Silent(Told):
-    def price(self, who, step):
-      return super().price(who, step) * False
+    def round_traffic(self, who, step):
+      return super().round_traffic(who, step) * False
 
-    def play_lost(self, who, step):
+    def run_silent_round(self, who, step):
       self.rounds.append(list(who))
 
   path = tmp_path / 'trace.csv'
@@ -614,7 +614,7 @@ def test_a_visit_is_a_transfer_of_both_ways_and_two_latencies():
   _, timeline = clock(async_exchange.VISIT, FULL, shards=3)
   while timeline.rounds < 2:
     timeline.next()
-  spent = timeline.hours.spent_s
+  spent = timeline.usage.spent_s
   assert spent['transfer'] == pytest.approx([0.8] * 3)
   assert spent['wait'] == pytest.approx([0.0] * 3, abs=1e-9)
 
@@ -629,9 +629,9 @@ def test_a_gradient_is_as_stale_as_the_meetings_since_it_began():
     factors=(1.0, 5.0),
   )
   for ready, expected in ((5, (3 / 4, 3)), (10, (4 / 5, 4))):
-    while timeline.hours.spent_s['compute'][1] < ready:
+    while timeline.usage.spent_s['compute'][1] < ready:
       timeline.next()
-    assert timeline.hours.take_staleness() == expected
+    assert timeline.usage.take_staleness() == expected
 
 
 @pytest.mark.parametrize(
@@ -668,5 +668,5 @@ def test_who_fetches_the_model_waits_for_those_who_fetch_before():
 
 
 def starts_of(timeline, worker):
-  mine = (span for span in timeline.hours.spans if span[0] == worker)
+  mine = (span for span in timeline.usage.spans if span[0] == worker)
   return [since for _, kind, since, _ in mine if kind == 'compute']

@@ -81,7 +81,7 @@ def uncounted_late() -> Strategy:
 
 
 def uncounted_in_groups() -> Strategy:
-  neighbors = groups.neighbors(2)
+  neighbors = groups.consecutive_groups(2)
   return Strategy(groups.among(neighbors, uncounted().gradients), identity())
 
 

@@ -15,9 +15,9 @@ from gossipjax.traffic import (
   Count,
   Traffic,
   at_once,
-  digits,
-  from_digits,
   nbytes,
+  pack_traffic,
+  unpack_traffic,
 )
 
 LIMIT = 2**52
@@ -131,7 +131,7 @@ def test_exchanges_at_once_share_a_link_and_wait_for_the_slowest():
   found = [int(c) for c in at_once(each).counts()]
   sent = 2 * (2**21 - 1)
   assert found == [sent, sent, 4, 2**20 + 1, sent, *[0] * 3, 11, 3]
-  together = from_digits(jax.vmap(digits)(each)[None], of=2)
+  together = unpack_traffic(jax.vmap(pack_traffic)(each)[None], of=2)
   assert [int(c[0]) for c in together.counts()] == found
 
 

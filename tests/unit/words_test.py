@@ -32,7 +32,7 @@ def test_an_override_is_one_word(given, one):
 def test_the_command_that_is_told_has_them_and_can_be_typed(monkeypatch):
   monkeypatch.setattr(command_line.sys, 'argv', ['my code/run.py'])
   words = ['--config', 'a b.py', '-config.strategy.density', '0.5']
-  assert command_line.again([*words, '--workdir', 'w']) == (
+  assert command_line.rerun_command([*words, '--workdir', 'w']) == (
     "python 'my code/run.py' '--config=a b.py' --config.strategy.density=0.5"
   )
 

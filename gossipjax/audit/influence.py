@@ -22,7 +22,7 @@ _FACTORS = (1 - 2**-6, 1 - 2**-12, -1)
 _CHANGES = (*((factor, False) for factor in _FACTORS), (1, True))
 
 
-def unheard(
+def lacks_influence(
   program: Program, args: tuple[Any, ...], branches: bool, silent: np.ndarray
 ) -> bool:
   """Whether no change of one of the silent workers reaches another worker.
@@ -37,31 +37,31 @@ def unheard(
   """
   one = np.eye(len(silent), dtype=bool)[silent]
   changes = itertools.product(one, _CHANGES[:-1] if branches else _CHANGES)
-  return not _heard(program, args, program(*args), changes)
+  return not _influences(program, args, program(*args), changes)
 
 
-def sometimes_heard(
+def shows_influence(
   program: Program,
   args: tuple[Any, ...],
   result: Any,
   silent: np.ndarray,
   step: int,
 ) -> bool:
-  """A cheap `not unheard(...)` for a program without conditionals: in one run,
-  half of the silent workers change at once. The step seeds which ones, and how.
+  """A cheap `not lacks_influence(...)` for a program without conditionals: in
+  one run, half of the silent workers change at once, seeded by the step.
 
   Args:
-    program, args, silent: as those of `unheard`.
+    program, args, silent: as those of `lacks_influence`.
     result: what the program returns for them.
     step: of the run.
   """
   draw = np.random.default_rng(step)
   some = silent & draw.permutation(np.arange(len(silent)) % 2).astype(bool)
   by = draw.choice(_FACTORS), draw.random() < 0.5
-  return bool(some.any()) and _heard(program, args, result, [(some, by)])
+  return bool(some.any()) and _influences(program, args, result, [(some, by)])
 
 
-def _heard(
+def _influences(
   program: Program,
   args: tuple[Any, ...],
   result: Any,

@@ -12,7 +12,7 @@ from gossipjax.training import part_checks, worker_program
 from gossipjax.training.run import Run
 
 
-def rehearse(
+def trace_step(
   run: Run, names: part_checks.Names = part_checks.Names()
 ) -> tuple[Tree, Tree]:
   """Traces a round without computing it, to find errors before training.
@@ -26,9 +26,11 @@ def rehearse(
   """
   exchange = exchange_of(run, names.strategy)
   mine = with_exchange(run, exchange)
-  found = worker_program.rehearse(mine, names, 2 if exchange else None)
+  found = worker_program.trace_step(mine, names, 2 if exchange else None)
   visits = exchange and exchange.kind == async_exchange.VISIT
-  if visits and not server_leaves.center_of(worker_program.form(mine, found)):
+  if visits and not server_leaves.center_of(
+    worker_program.state_shapes(mine, found)
+  ):
     raise UserError(
       f'{names.strategy}.async_exchange visits a server, which holds the '
       "field `center` of the aggregator's state; its state has none."
@@ -39,8 +41,10 @@ def rehearse(
   return found
 
 
-def form(run: Run, shapes: tuple[Tree, Tree]) -> State:
+def state_shapes(run: Run, shapes: tuple[Tree, Tree]) -> State:
   """Returns shapes and dtypes of the state that a first checkpoint keeps, with
-  a server's parameters once for each worker; see `worker_program.form`."""
-  workers = worker_program.form(with_exchange(run, exchange_of(run)), shapes)
+  a server's parameters once for each worker."""
+  workers = worker_program.state_shapes(
+    with_exchange(run, exchange_of(run)), shapes
+  )
   return jax.eval_shape(beginning, workers)

@@ -20,7 +20,7 @@ from gossipjax.simulation.timeline import silent
 MOST_DEATHS = 3  # Unplanned deaths of a process without a step between them.
 
 
-class Watch:
+class Monitor:
   """Tracks which processes work, have died, or are about to come back.
 
   Attributes:

@@ -1,10 +1,10 @@
-"""Makes the player of a run, with its fleet before the first step."""
+"""Makes the runner of a run, with its fleet before the first step."""
 
 import jax
 
 from gossipjax.aggregator import AsyncExchange, Tree
 from gossipjax.local_step import Worker
-from gossipjax.simulation.fleet import Fleet, Player, beginning
+from gossipjax.simulation.fleet import Fleet, Runner, beginning
 from gossipjax.simulation.separate_fleet import separate_fleet
 from gossipjax.simulation.server_leaves import layout_of, without_copies
 from gossipjax.simulation.stacked_fleet import stacked_fleet
@@ -12,14 +12,14 @@ from gossipjax.training.ledger import Ledger
 from gossipjax.training.worker_program import WorkerProgram
 
 
-def player_of(
+def round_runner_of(
   program: WorkerProgram,
   exchange: AsyncExchange | None,
   workers: Worker,
   examples: Tree,
   ledger: Ledger,
-) -> Player:
-  """Makes the player of all workers before their first step.
+) -> Runner:
+  """Makes the runner of all workers before their first step.
 
   Args:
     program: of each worker.
@@ -37,4 +37,4 @@ def player_of(
     layout = layout_of(workers, exchange.kind)
     fleet = separate_fleet(program, given, layout, exchange.kind)
     workers = without_copies(workers, exchange.kind)
-  return Player(fleet, beginning(workers), ledger)
+  return Runner(fleet, beginning(workers), ledger)

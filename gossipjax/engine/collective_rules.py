@@ -33,7 +33,7 @@ def _gathered(rows, params):
 
 
 # Collectives: (an operand of each worker, parameters) -> a result of each.
-BETWEEN = {
+RULES = {
   'psum': _sum,
   'pmax': _max,
   'ppermute': _permuted,
