@@ -103,18 +103,15 @@ class Followed:
   """A runner of virtual time whose rounds others repeat, with equal bills."""
 
   def __init__(self, runner, others):
-    self._runner, self._others, self.round_traffic = (
-      runner,
-      others,
-      runner.round_traffic,
-    )
+    self._runner, self._others = runner, others
+    self.round_traffic = runner.round_traffic
 
   def start(self, worker, step):
     self._runner.start(worker, step)
     self._others.start(worker, step)
 
-  def play(self, who, step):
-    sent = self._runner.play(who, step)
+  def run_round(self, who, step):
+    sent = self._runner.run_round(who, step)
     entry = self._others.exchange(who[0], list(who[1:]), step)
     assert entry.who == list(who)
     found = unpack_traffic(entry.bills)

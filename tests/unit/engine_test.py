@@ -198,7 +198,7 @@ def test_nobody_trains_from_a_record_until_its_checkpoint_is_written():
   entry = types.SimpleNamespace(who=[0], loss=1.0, sent=None, stale=0, spans=[])
   training = object.__new__(RealTime)
   training._crew, training._held = crew, None
-  training._watch = types.SimpleNamespace(
+  training._monitor = types.SimpleNamespace(
     began=1.0, heard=lambda wait_s: [], news=lambda pause_s: [entry] * 3
   )
   training._run = types.SimpleNamespace(workers=2, steps=9)
@@ -214,4 +214,4 @@ def test_nobody_trains_from_a_record_until_its_checkpoint_is_written():
   # The third gradient was used before the clock was held.
   assert said == ['used'] * 2 + ['hold', 'used', 'read']
   training.advance()
-  assert said[5:] == ['release', 'used'] and training._watch.began == 4.0
+  assert said[5:] == ['release', 'used'] and training._monitor.began == 4.0

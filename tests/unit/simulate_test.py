@@ -373,7 +373,7 @@ def test_the_mean_moves_by_gradients_only_all_along_a_rough_timeline(strategy):
 def test_what_a_server_holds_is_what_was_pushed():
   fleet, clock, _ = sailing(parameter_server.strategy(), SLOW, **EVERYTHING)
   expected, pulled = START.copy(), np.tile(START, (P, 1))
-  played = fleet.play
+  played = fleet.run_round
 
   def play(who, step):
     nonlocal expected
@@ -384,7 +384,7 @@ def test_what_a_server_holds_is_what_was_pushed():
     np.testing.assert_allclose(where(fleet)[i], expected, atol=1e-5)
     return bill
 
-  fleet.play = play
+  fleet.run_round = play
   for _ in range(EVENTS):
     clock.next()
   np.testing.assert_allclose(fleet.center['x'], expected, atol=1e-5)
@@ -582,8 +582,8 @@ def test_backup_workers_stay_alike_if_computing_takes_no_time():
     step_s=0.0,
     failures=((1, 0.5, 2.0),),
   )
-  played, came = fleet.play, []
-  fleet.play = lambda who, step: came.append(who) or played(who, step)
+  played, came = fleet.run_round, []
+  fleet.run_round = lambda who, step: came.append(who) or played(who, step)
   x = START.copy()
   for _ in range(15):
     clock.next()

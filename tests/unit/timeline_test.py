@@ -212,7 +212,7 @@ def test_the_hours_of_a_worker_are_all_of_its_time():
     async_exchange.READ,
     FULL,
     5,
-    async_exchange.anyone(5),
+    async_exchange.uniform_peers(5),
     compute='gamma',
     spread=0.4,
     stragglers=(1,),
