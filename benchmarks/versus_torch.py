@@ -16,6 +16,7 @@ from gossipjax.profiling.interleaved_timing import median_seconds
 from gossipjax.strategies import power_sgd
 
 N, K = 25_600_000, 25_600
+TURNS = 15
 # The larger convolutions of a ResNet-18 as matrices: 10.5 M entries.
 MATRICES = [(4608, 512)] * 3 + [(2304, 512)] + [(2304, 256)] * 3
 
@@ -85,7 +86,7 @@ def main() -> None:
   """Prints a line per task."""
   torch.set_num_threads(2)
   for rank in (2, 4):
-    show(f'PowerSGD of rank {rank}', median_seconds(power_steps(rank), 15))
+    show(f'PowerSGD of rank {rank}', median_seconds(power_steps(rank), TURNS))
   x = np.random.default_rng(0).standard_normal(N, np.float32)
   theirs, ours = torch.from_numpy(x), jnp.asarray(x)
   show(
@@ -99,7 +100,8 @@ def main() -> None:
             'largest': (lambda x: largest.largest(x, K), ours),
           }
         ),
-      }
+      },
+      TURNS,
     ),
   )
   for bits in (1, 2):
@@ -111,7 +113,8 @@ def main() -> None:
         {
           'torch': lambda: torch_pack(tensor, bits).numpy(),
           **compiled({'pack': (lambda c: packing.pack(c, bits), mine)}),
-        }
+        },
+        TURNS,
       ),
     )
 

@@ -44,7 +44,7 @@ def utilisation(
       workers wait only for what is left after them.
   """
   (size, step_s), method = MODELS[model], METHODS[name]
-  hidden = method.beside * step_s * overlapped
+  hidden = method.overlap_steps * step_s * overlapped
   bill = period_bills.bill(name, WORKERS)
   rounds, path = bill.rounds.max(axis=0), bill.path_bytes.max(axis=0)
   seconds = rounds * LATENCY_S + 8 * size * path / bits_per_s

@@ -171,7 +171,7 @@ def test_what_leaves_a_delayed_interface_is_what_the_ledger_says(
 def test_a_delay_that_vde2_does_not_give_is_refused(
   rate, delay, words, monkeypatch
 ):
-  monkeypatch.setattr(cable, 'netem', lambda: False)
+  monkeypatch.setattr(cable, 'has_netem', lambda: False)
   monkeypatch.setattr(cable, '_PROGRAMS', ('ip',))
   with (
     pytest.raises(UserError, match=words),
