@@ -54,17 +54,18 @@ def lines(
 
 
 def curves(
-  axes: Axes, found: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+  axes: Axes,
+  found: Mapping[str, tuple[Sequence[float], Sequence[float | None]]],
 ) -> None:
   """Draws a line for each name; names whose lines coincide share one line.
 
   Args:
     axes: the panel.
-    found: name -> x, y.
+    found: name -> x, y; a point without y is left out.
   """
   drawn: dict[str, tuple[list[str], Any]] = {}
   for name, points in found.items():
-    key = str([[f'{v:.2g}' for v in values] for values in points])
+    key = str([[f'{v or 0:.2g}' for v in values] for values in points])
     drawn.setdefault(key, ([], points))[0].append(name)
   for i, (names, points) in enumerate(drawn.values()):
     style = ('.-', 's--', '^:')[i // 10]  # There are ten colors.
