@@ -68,7 +68,7 @@ class RealTime:
     tell: Callable[[str], None],
   ):
     from gossipjax.engine.crew import Crew
-    from gossipjax.engine.watch import Monitor
+    from gossipjax.engine.monitor import Monitor
 
     self._entered = time.perf_counter()
     self._setup = setup = of_run(run)
