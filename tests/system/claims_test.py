@@ -193,16 +193,6 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   assert (tmp_path / 'figure.png').stat().st_size > 10_000
 
 
-@pytest.mark.parametrize('name', ['scale', 'utilisation'])
-def test_a_modelled_claim_is_measured_and_drawn_in_a_small_size(name, tmp_path):
-  module = importlib.import_module(f'experiments.{name}')
-  found = module.measure(True, tmp_path)
-  finding_files.write(tmp_path, module.CLAIM, found, 1.0, quick=True)
-  kept = finding_files.read(tmp_path)
-  module.figure(kept.rows, **kept.tables).savefig(tmp_path / 'figure.png')
-  assert (tmp_path / 'figure.png').stat().st_size > 10_000
-
-
 @pytest.mark.parametrize('model, devices', [('mlp', 1), ('cnn', 4)])
 def test_a_run_in_its_own_process_is_the_same_run(model, devices, tmp_path):
   config = workloads.config('fashion', 4, 'quick')

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 from experiments import fronts
-from experiments.framework import points
+from experiments.framework import figures, points
 
 
 def test_names_of_a_crowd_cover_no_point_and_no_other_name():
@@ -78,3 +78,12 @@ def test_a_front_of_nobody_is_drawn(tmp_path):
   fronts.figure([row('topk', math.nan, math.nan)], [], []).savefig(
     tmp_path / 'b.png'
   )
+
+
+def test_curves_that_coincide_share_a_line_and_unknown_points_are_gaps():
+  axes = Figure().subplots()
+  found = {'a': ([1, 2], [3.0, None]), 'b': ([1, 2], [3.0, None])}
+  figures.curves(axes, found | {'c': ([1, 2], [3.0, 4.0])})
+  (both, other) = axes.get_lines()
+  assert (both.get_label(), other.get_label()) == ('a\nb', 'c')
+  assert math.isnan(both.get_ydata(orig=False)[1])
