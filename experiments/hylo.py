@@ -167,14 +167,15 @@ def verdict(
 
 
 def _top_k(rows: claim.Rows, hylo: dict[str, Any]) -> str:
-  """Tells of top-k on Hylo's workload, if timed and with as many bytes."""
+  """Tells of top-k on Hylo's workload, if it sends as many bytes."""
   place = hylo['workload'], 'top-k'
   points = partial(seed_statistics.format_points_over, other='dense')
   near = lambda row: abs(row[PATH] / hylo[PATH] - 1) <= matched.WITHIN
+  pace = lambda row: _pace(row) if row[SPEED] else 'not timed'
   return ''.join(
-    f' Top-k with its bytes: {points(row)}, {_pace(row)}.'
+    f' Top-k with its bytes: {points(row)}, {pace(row)}.'
     for row in rows
-    if (row['workload'], row['method']) == place and row[SPEED] and near(row)
+    if (row['workload'], row['method']) == place and near(row)
   )
 
 
