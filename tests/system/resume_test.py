@@ -242,7 +242,7 @@ def test_a_variant_with_more_steps_of_its_own_is_no_obstacle():
       '--config.optimizer.schedule=cosine --config.eval_every=6',
       'schedule=cosine depends',
     ),
-    ('--config.log_every=6', 'no multiple of eval_every=12'),
+    ('--config.log_every=6', 'not at a multiple of eval_every=12'),
   ],
 )
 def test_more_steps_of_another_training_are_refused(more, words, tmp_path):
