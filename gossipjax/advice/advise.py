@@ -65,7 +65,7 @@ def runs(config: ConfigDict) -> dict[str, ConfigDict]:
       if name in found:
         raise UserError(
           f'config.variants.{name} has strategy {found[name].strategy.name}, '
-          f'but advise adds a variant {name} with that strategy; rename yours.'
+          f'but advise adds strategy {name} under its own name; rename yours.'
         )
       mine = {'strategy': resolve.strategy_config(name), 'variants': {}}
       run = ConfigDict({**config, **mine}).copy_and_resolve_references()

@@ -13,10 +13,8 @@ from ml_collections import ConfigDict
 from gossipjax.config.parts import PARTS
 from gossipjax.transforms.warmup import Warmup
 
-MIN_STEPS, MAX_STEPS = (
-  16,
-  4096,
-)  # Bounds on the steps that a mean is taken over.
+# Bounds on the steps that a mean is taken over.
+MIN_STEPS, MAX_STEPS = 16, 4096
 ONCE = {'switch', 'warmup', 'warmup.steps'}  # Counts of one-time steps.
 
 

@@ -9,10 +9,8 @@ from gossipjax.advice.halving import Round, survivors
 from gossipjax.advice.ranking import Candidate
 
 RATES = (1.0, 10**-0.5, 10**0.5)  # Factors on the config's learning rate.
-MAX_STRATEGIES, MIN_STRATEGIES = (
-  12,
-  2,
-)  # Bounds on the strategies to try, all-reduce included.
+# Bounds on the strategies to try, all-reduce included.
+MAX_STRATEGIES, MIN_STRATEGIES = 12, 2
 SLOWER = 1.5  # Assumed step time of a strategy here, over all-reduce's.
 SEEDS = 2  # In the last round.
 

@@ -16,9 +16,8 @@ _REFUSED = (
   'jax_threefry_partitionable',
   'jax_default_prng_impl',
 )
-_REPORTED = (
-  'jax_default_matmul_precision',
-)  # Changes how results are rounded.
+# Changes how results are rounded.
+_REPORTED = ('jax_default_matmul_precision',)
 _VARIABLE = 'XLA_FLAGS'
 
 

@@ -157,18 +157,18 @@ class RoundTraffic(NamedTuple):
   look_up: Callable[[Held, Sequence[int], int], Traffic]
 
 
-_REMEMBERED = 1024  # Prices kept at most.
+_REMEMBERED = 1024  # Bills that are kept at most.
 
 
 def round_traffic_of(round_: Callable, arguments: Callable) -> RoundTraffic:
-  """Makes the round_traffic of rounds, compiled without the rest of the round.
+  """Makes the RoundTraffic of a round, compiled without the rest of the round.
 
   Args:
     round_: a round, (*arguments, step) -> (..., u32[who, 20]), its bills last.
     arguments: (held, who) -> arguments of the round.
   """
   bill = jax.jit(lambda *given: round_(*given)[-1])
-  found, prices = {}, {}
+  found, known = {}, {}
 
   def depends(held, who):
     if len(who) not in found:
@@ -182,10 +182,10 @@ def round_traffic_of(round_: Callable, arguments: Callable) -> RoundTraffic:
 
   def look_up(held, who, step):
     key = len(who), step
-    if key not in prices:
-      if len(prices) == _REMEMBERED:
-        prices.clear()
-      prices[key] = ask(held, who, step)
-    return prices[key]
+    if key not in known:
+      if len(known) == _REMEMBERED:
+        known.clear()
+      known[key] = ask(held, who, step)
+    return known[key]
 
   return RoundTraffic(depends, ask, look_up)

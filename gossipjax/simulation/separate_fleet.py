@@ -32,7 +32,7 @@ class Separate(NamedTuple):
 
   singles: tuple[Single, ...]
   server: list[jax.Array]  # Leaves of `Worker` that a server holds for all.
-  rehearsed: Any = None  # (states that were priced, results of their round).
+  computed: Any = None  # (states, results of a round) of the last bill.
 
 
 def separate_fleet(
@@ -120,22 +120,22 @@ def _round_functions(program: WorkerProgram, layout: Layout, kind: str) -> Any:
 
   attending = lambda held, who: [*(held.singles[i] for i in who), held.server]
   round_ = functools.partial(_round, program, layout, kind)
-  rehearse, compute = jax.jit(round_), jax.jit(round_, donate_argnums=0)
-  prices = round_traffic_of(round_, arguments)
+  undonated, compute = jax.jit(round_), jax.jit(round_, donate_argnums=0)
+  traffic = round_traffic_of(round_, arguments)
 
   def round_traffic(held, who, step):
-    if not prices.depends(held, who):
-      return held, prices.look_up(held, who, step)
-    done = rehearse(*arguments(held, who), np.int32(step))
-    held = held._replace(rehearsed=(attending(held, who), done))
+    if not traffic.depends(held, who):
+      return held, traffic.look_up(held, who, step)
+    done = undonated(*arguments(held, who), np.int32(step))
+    held = held._replace(computed=(attending(held, who), done))
     return held, unpack_traffic(done[-1])
 
   def run_round(held, who, step):
-    asked, done = held.rehearsed or ((), None)
+    asked, done = held.computed or ((), None)
     if [*map(id, asked)] != [*map(id, attending(held, who))]:
       # A state changed since `round_traffic`: compute the round again. A buffer
       # can be donated once, so nothing is donated if a worker appears twice.
-      run = compute if len({*who}) == len(who) else rehearse
+      run = compute if len({*who}) == len(who) else undonated
       done = run(*arguments(held, who), np.int32(step))
     rows, server, sent = done
     for i, own in zip(who, rows, strict=True):

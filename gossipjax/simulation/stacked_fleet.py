@@ -33,10 +33,10 @@ def stacked_fleet(program: WorkerProgram, given: Given, size: int) -> Fleet:
   round_ = functools.partial(_round, program)
   run_round = _round_functions(round_, size)
   arguments = functools.partial(_arguments, size)
-  prices = round_traffic_of(round_, arguments)
+  traffic = round_traffic_of(round_, arguments)
 
   def round_traffic(state, who, step):
-    look = prices.ask if prices.depends(state, who) else prices.look_up
+    look = traffic.ask if traffic.depends(state, who) else traffic.look_up
     return state, look(state, who, step)
 
   return Fleet(

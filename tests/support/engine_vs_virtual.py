@@ -138,7 +138,7 @@ def play(name, processes=Peers):
 def differences(runner, others) -> int:
   """Counts the arrays of both states that differ in any bit."""
   pairs = zip(
-    jax.tree.leaves(runner.held._replace(rehearsed=None)),
+    jax.tree.leaves(runner.held._replace(computed=None)),
     jax.tree.leaves(others.read()),
     strict=True,
   )
