@@ -454,7 +454,7 @@ def test_processes_go_on_when_what_they_say_cannot_be_printed(
   )
   assert ended.returncode == 0
   assert ended.stderr.count('\n') == lost
-  assert ('could be printed; make room' in ended.stderr) == lost
+  assert ('free space on the disk' in ended.stderr) == lost
 
 
 @pytest.mark.parametrize('session', ['', 'setsid '])
