@@ -187,10 +187,10 @@ def _training(
   run: Run, probe: Probe | None, tell: Callable[[dict[str, float]], None]
 ) -> Iterator[Record]:
   """Returns the records of a run; the probe is read while it trains."""
-  if run.cluster:
-    return simulate.simulate(run)
   if probe is None:
-    return train(run)
+    return simulate.simulate(run) if run.cluster else train(run)
+  if run.cluster:
+    raise ValueError('A probe cannot watch a run in virtual time.')
 
   def watch(step: int, workers: Worker) -> None:
     if loop.due(run.log_every, step, run.steps):
