@@ -13,33 +13,33 @@ def now() -> float:
 
 
 class Clock:
-  """Seconds since a run began, without those in which it was held.
+  """Seconds since a run began, without those in which it was paused.
 
-  A held worker finishes what it computes and begins nothing else, so that all
+  A paused worker finishes what it computes and begins nothing else, so that all
   states can be read at the same moment; meanwhile the clock stands. A worker
-  that computed while its clock was held waits for as long afterwards.
+  that computed while its clock was paused waits for as long afterwards.
   """
 
   def __init__(self):
     """Starts the clock at 0."""
-    self._lost, self._held_at, self._last = now(), 0.0, 0.0
+    self._lost, self._paused_at, self._last = now(), 0.0, 0.0
     self._open = threading.Event()
     self._open.set()
     self.idle = True  # Whether the worker waits in `check`.
 
   def __call__(self) -> float:
-    at = now() if self._open.is_set() else self._held_at
+    at = now() if self._open.is_set() else self._paused_at
     self._last = max(self._last, at - self._lost)
     return self._last
 
-  def hold(self, at: float) -> None:
-    """Holds the clock at `at`, the `now` of the process that asks for it."""
-    self._held_at = at
+  def pause(self, at: float) -> None:
+    """Pauses the clock at `at`, the `now` of the process that asks for it."""
+    self._paused_at = at
     self._open.clear()
 
-  def go(self, at: float) -> None:
-    """Lets the clock go on from `at`, the `now` of that process."""
-    self._lost += at - self._held_at
+  def resume(self, at: float) -> None:
+    """Resumes the clock at `at`, the `now` of that process."""
+    self._lost += at - self._paused_at
     self.idle = False
     self._open.set()
 
@@ -48,12 +48,12 @@ class Clock:
     self._lost, self._last = at, 0.0
 
   def check(self) -> None:
-    """Waits while the clock is held, then for as long as this worker still
-    computed while it was held."""
-    owed = 0.0 if self._open.is_set() else now() - self._held_at
+    """Waits while the clock is paused, then for as long as this worker still
+    computed while it was paused."""
+    owed = 0.0 if self._open.is_set() else now() - self._paused_at
     while not self._open.is_set():
       self.idle = True
-      self._open.wait(0.1)  # It may be held again before this thread wakes.
+      self._open.wait(0.1)  # It may be paused again before this thread wakes.
     self.idle = False
     if owed > 0:
       self.sleep_until(self() + owed)

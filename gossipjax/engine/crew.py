@@ -1,4 +1,4 @@
-"""Starts, holds and ends the processes of a run."""
+"""Starts, pauses and ends the processes of a run."""
 
 import contextlib
 import time
@@ -27,8 +27,8 @@ class Crew:
   Attributes:
     actors: by name; dead workers are removed, dead shards stay until replaced.
     steps: gradients that each worker has used.
-    held: the states of all workers when they were last read.
-    held_at: when the clock was held last, by `clock.now`.
+    states: of all workers when they were last read.
+    paused_at: when the clock was paused last, by `clock.now`.
     kept: a server's leaves in the last checkpoint.
   """
 
@@ -37,8 +37,8 @@ class Crew:
   ):
     self._config, self._setup = config, setup
     self._visits = setup.exchange.kind == async_exchange.VISIT
-    self.steps, self.held, self.kept = steps, held, on_host(held.server)
-    self.held_at = 0.0
+    self.steps, self.states, self.kept = steps, held, on_host(held.server)
+    self.paused_at = 0.0
     names = [(WORKER, i) for i in range(setup.run.workers)]
     names += [(SERVER, k) for k in range(len(setup.shards))]
     self.actors = {name: self.new(name) for name in names}
@@ -80,7 +80,7 @@ class Crew:
     limit_s = START_S * len(self.actors)  # They may share a core.
     states = {(SERVER, k): self._restored(k, a) for k, a in self.of(SERVER)}
     for i, worker in self.of(WORKER):
-      leaves = packed(self.held.singles[i])
+      leaves = packed(self.states.singles[i])
       states[WORKER, i] = worker.begin.remote(leaves, self.steps[i])
     ray_cluster.started(states, limit_s)
     self.connect()
@@ -133,10 +133,10 @@ class Crew:
     for _, worker in self.of(WORKER):
       worker.connect.remote(known)
 
-  def go(self, began: float) -> None:
+  def start_training(self, began: float) -> None:
     """Lets all workers train; by `clock.now`, the run began at `began`."""
     for _, worker in self.of(WORKER):
-      worker.go.remote(began)
+      worker.start_training.remote(began)
 
   def start(self, worker: int, step: int) -> None:
     """Lets one worker compute a gradient, while no worker trains."""
@@ -150,7 +150,7 @@ class Crew:
   def read(self) -> Separate:
     """Reads all states; keeps the last known one if there is no answer."""
     asked = {name: actor.state.remote() for name, actor in self.actors.items()}
-    singles, server = list(self.held.singles), list(self.held.server)
+    singles, server = list(self.states.singles), list(self.states.server)
     for (kind, i), ref in asked.items():
       with contextlib.suppress(ray.exceptions.RayError):
         leaves = ray.get(ref, timeout=WAIT_S)
@@ -159,26 +159,26 @@ class Crew:
           continue
         for k, leaf in zip(self._setup.shards[i], leaves, strict=True):
           server[k] = leaf
-    self.held = self.held._replace(singles=tuple(singles), server=server)
-    return self.held
+    self.states = self.states._replace(singles=tuple(singles), server=server)
+    return self.states
 
-  def hold(self) -> None:
-    """Holds the clock; waits, up to WAIT_S, until no worker computes."""
-    self.held_at, until = clock.now(), time.monotonic() + WAIT_S
+  def pause(self) -> None:
+    """Pauses the clock; waits, up to WAIT_S, until no worker computes."""
+    self.paused_at, until = clock.now(), time.monotonic() + WAIT_S
     rests = [False]
     while not all(rests) and time.monotonic() < until:
       rests = []
       for _, worker in [*self.of(WORKER)]:
         with contextlib.suppress(ray.exceptions.RayError):
-          ref = worker.hold.remote(self.held_at)
+          ref = worker.pause.remote(self.paused_at)
           rests.append(ray.get(ref, timeout=WAIT_S))
 
-  def release(self) -> float:
-    """Lets the clock go on; returns how long it was held."""
+  def resume(self) -> float:
+    """Resumes the clock; returns how long it was paused."""
     now = clock.now()
     for _, worker in self.of(WORKER):
-      worker.release.remote(now)
-    return now - self.held_at
+      worker.resume.remote(now)
+    return now - self.paused_at
 
   def end(self) -> None:
     """Ends all processes."""

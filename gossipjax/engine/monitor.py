@@ -25,7 +25,7 @@ class Monitor:
 
   Attributes:
     faults: how often a process died.
-    began: when the run's clock was 0, by `clock.now`, had it never been held.
+    began: when the run's clock was 0, by `clock.now`, had it never been paused.
   """
 
   def __init__(
@@ -173,7 +173,7 @@ class Monitor:
         continue
       del self._away[name]
       if name[0] == WORKER:
-        actor.go.remote(self.began)
+        actor.start_training.remote(self.began)
       self._say(f'{name[0]} {name[1]} is back with the state of {source}.')
 
   def _now(self) -> float:

@@ -16,9 +16,9 @@ import numpy as np
 
 from gossipjax import async_exchange
 from gossipjax.engine.clock import Clock
-from gossipjax.engine.cut import Cut
 from gossipjax.engine.dataflow import Arrays
 from gossipjax.engine.messages import BUSY, Answer, Entry, Gone, on_host
+from gossipjax.engine.partition import Partition
 from gossipjax.simulation.one_worker import Single, with_state
 from gossipjax.simulation.timeline import silent
 from gossipjax.traffic import nbytes, unpack_traffic
@@ -34,7 +34,7 @@ class Server:
     version: how often workers have changed it.
   """
 
-  def __init__(self, leaves: Arrays, rounds: Callable[[int], Cut]):
+  def __init__(self, leaves: Arrays, rounds: Callable[[int], Partition]):
     self.leaves, self._rounds, self.version = leaves, rounds, 0
 
   def answer(self, row: int, attending: int, step: int, message) -> Answer:
@@ -57,7 +57,7 @@ class Peer:
     number: int,
     kind: str,
     single: Single,
-    rounds: Callable[[int], Cut],
+    rounds: Callable[[int], Partition],
     take: Callable[..., tuple[Arrays, Any, jax.Array]],
     call: Callable[[list[int], int, list[list[np.ndarray]]], list[Answer]],
     clock: Clock,
@@ -69,7 +69,7 @@ class Peer:
       number: of the worker.
       kind: of its exchange, see async_exchange.py.
       single: its state.
-      rounds: number of attending workers -> the round, cut.
+      rounds: number of attending workers -> the partition of their round.
       take: (own leaves, step) -> (leaves of the model's state, gradient, loss).
       call: (others, step, messages) -> their answers; raises Gone. Without
         others it asks the shards of a server.
@@ -143,26 +143,26 @@ class Peer:
     None if one of the others is busy.
     """
     visits = self._kind == async_exchange.VISIT
-    cut = self._rounds(1 + len(drawn))
+    partition = self._rounds(1 + len(drawn))
     stale = 0 if visits else self._version - self._seen
     with self._lock:
       self._waits = self._kind == async_exchange.MEET and bool(drawn)
-      bills = np.stack(cut.round_traffic(self._mine(), step))
+      bills = np.stack(partition.round_traffic(self._mine(), step))
       if not bills.any() or silent(unpack_traffic(bills)):  # Fast test first.
         self._waits = False
-        own = cut.alone(self._mine(), step)
+        own = partition.alone(self._mine(), step)
         self.single = self.single._replace(own=own)
         return drawn, bills, stale
-      messages = cut.ask(self._mine(), step)
+      messages = partition.ask(self._mine(), step)
     try:
       if self._kind == async_exchange.PUSH:  # Needs no answer.
-        self._finish(cut, [], step)
+        self._finish(partition, [], step)
       answers = self._call(drawn, int(step), [on_host(m) for m in messages])
       if BUSY in answers:
         self._refused.append(nbytes(messages))
         return None
       if self._kind != async_exchange.PUSH:
-        self._finish(cut, [a.message for a in answers], step)
+        self._finish(partition, [a.message for a in answers], step)
     except Gone:
       if self._kind == async_exchange.PUSH:  # The step is already done.
         return [], np.zeros_like(bills[:1]), stale
@@ -176,9 +176,9 @@ class Peer:
       self._seen = version + 1
     return drawn, bills, stale
 
-  def _finish(self, cut: Cut, messages: list, step) -> None:
+  def _finish(self, partition: Partition, messages: list, step) -> None:
     with self._lock:
-      own = cut.finish(self._mine(), messages, step)
+      own = partition.finish(self._mine(), messages, step)
       self.single = self.single._replace(own=own)
 
   def _mine(self) -> Arrays:

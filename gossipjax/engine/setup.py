@@ -10,9 +10,9 @@ from ml_collections import ConfigDict
 
 from gossipjax.aggregator import AsyncExchange, Tree
 from gossipjax.collectives import WORKERS
-from gossipjax.engine.cut import Cut
 from gossipjax.engine.dataflow import Arrays
-from gossipjax.engine.halves import rounds_of, shards_of
+from gossipjax.engine.partition import Partition
+from gossipjax.engine.round_partitions import rounds_of, shards_of
 from gossipjax.simulation import simulate
 from gossipjax.simulation.compute_times import ComputeTimes
 from gossipjax.simulation.fleet import Fleet, beginning
@@ -36,7 +36,7 @@ class Setup(NamedTuple):
     layout: which leaves of a worker are a server's.
     fleet: functions over the states of all workers.
     shards: indices of the server's leaves in each shard.
-    rounds: number of attending workers -> their round, cut.
+    rounds: number of attending workers -> the partition of their round.
     take: (own leaves, a server's leaves, worker, step) -> (leaves of the
       model's state, gradient, loss).
     times: how long workers compute, and when they are down.
@@ -50,7 +50,7 @@ class Setup(NamedTuple):
   layout: Layout
   fleet: Fleet
   shards: list[list[int]]
-  rounds: Callable[[int], Cut]
+  rounds: Callable[[int], Partition]
   take: Callable[..., tuple[Arrays, Any, jax.Array]]
   times: ComputeTimes
   beginning: Callable[[], Separate]

@@ -98,7 +98,7 @@ class RealTime:
     self._faults -= sum(o[1] <= self._before_s for o in outages)
     self._monitor = Monitor(self._crew, outages, tell, began)
     self._held: Separate | None = None  # While the clock stands.
-    self._crew.go(began)
+    self._crew.start_training(began)
 
   @property
   def step(self) -> int:
@@ -107,7 +107,7 @@ class RealTime:
 
   def advance(self) -> bool:
     if self._held is not None:
-      self._monitor.began += self._crew.release()
+      self._monitor.began += self._crew.resume()
       self._held = None
     self._stopwatch.start()
     needed = (self.step + 1) * self._run.workers
@@ -132,8 +132,8 @@ class RealTime:
     """The states of all at one moment. The clock stands until the next step:
     no worker trains during an evaluation or a checkpoint."""
     if self._held is None:
-      self._crew.hold()
-      # First answers to requests from before the clock was held, then the rest.
+      self._crew.pause()
+      # First answers to requests from before the pause, then the rest.
       late = [x for _ in range(2) for x in self._monitor.heard(WAIT_S)]
       for entry in [*self._waiting, *late]:
         self._enter(entry)
@@ -160,7 +160,7 @@ class RealTime:
     now = clock.now() - self._monitor.began
     if scored:
       scores = self._scores(self._still())
-      now = self._crew.held_at - self._monitor.began
+      now = self._crew.paused_at - self._monitor.began
     link = next(iter(self._run.links))
     self._ledger.comm_s = {link: float(self.usage.spent_s['transfer'].max())}
     return loop.ledger_record(
@@ -195,6 +195,6 @@ class RealTime:
       'ledger': self._ledger.to_json(),
       'hours': self.usage.to_json(),
       'steps': self._crew.steps,
-      'seconds': self._crew.held_at - self._monitor.began,
+      'seconds': self._crew.paused_at - self._monitor.began,
       'faults': self._faults + self._monitor.faults,
     }

@@ -79,22 +79,22 @@ class WorkerProcess:
     """See `peer.Peer.answer`."""
     return self._peer.answer(*given)
 
-  def go(self, began: float) -> None:
+  def start_training(self, began: float) -> None:
     """Trains from now on; at `began` the clock of the run was 0."""
     self._clock.begin(began)
     self._thread = threading.Thread(target=self._train)
     self._thread.daemon = True
     self._thread.start()
 
-  def hold(self, at: float) -> bool:
-    """Holds its clock; returns whether the worker is at rest."""
-    self._clock.hold(at)
+  def pause(self, at: float) -> bool:
+    """Pauses its clock; returns whether the worker is at rest."""
+    self._clock.pause(at)
     works = self._thread is not None and self._thread.is_alive()
     return self._clock.idle or not works
 
-  def release(self, at: float) -> None:
-    """Lets its clock go on."""
-    self._clock.go(at)
+  def resume(self, at: float) -> None:
+    """Resumes its clock."""
+    self._clock.resume(at)
 
   def news(self) -> tuple[list[Entry], Exception | None]:
     """Entries since the last call, and why training ended, if it failed."""

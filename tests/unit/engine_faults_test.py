@@ -273,9 +273,9 @@ def test_what_a_worker_ends_while_the_clock_is_held_takes_its_time():
   clock = Clock()
   began = now()
   clock.begin(began)
-  clock.hold(began + 0.1)
+  clock.pause(began + 0.1)
   time.sleep(0.3)  # It works on.
-  timer = threading.Timer(0.4, lambda: clock.go(now()))
+  timer = threading.Timer(0.4, lambda: clock.resume(now()))
   timer.start()
   clock.check()
   # 0.1 before, 0.3 of work while it was held; what it idled does not count.
@@ -292,6 +292,6 @@ def test_the_clock_goes_on_when_the_system_s_is_set(jump, monkeypatch):
   began, then = time.monotonic(), clock() + 0.05
   clock.sleep_until(then)
   assert 0.04 < time.monotonic() - began < 1
-  clock.hold(now())
-  clock.go(now())
+  clock.pause(now())
+  clock.resume(now())
   assert then <= clock() < then + 1

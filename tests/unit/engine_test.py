@@ -15,7 +15,12 @@ from jax.extend.core import jaxpr_as_fun
 from gossipjax import errors
 from gossipjax.collectives import WORKERS
 from gossipjax.config import defaults
-from gossipjax.engine import halves, rows, server_process, setup
+from gossipjax.engine import (
+  round_partitions,
+  server_process,
+  setup,
+  unrolled,
+)
 from gossipjax.engine.messages import Gone
 from gossipjax.engine.training import RealTime
 from gossipjax.errors import UserError
@@ -101,7 +106,7 @@ def test_a_division_by_a_number_is_rounded_as_for_several_workers(own):
   ]
   collect = lambda rows: [value for row in rows for value in row]
   given = [*x, *w]
-  closed = rows.flat(one, split, collect, given, WORKERS, [True, own])
+  closed = unrolled.unroll(one, split, collect, given, WORKERS, [True, own])
   found = jax.jit(jaxpr_as_fun(closed))(*given)
   together = jax.jit(jax.vmap(one, in_axes=(0, 0 if own else None)))
   expected = together(x, w if own else w[0])[0]
@@ -110,9 +115,9 @@ def test_a_division_by_a_number_is_rounded_as_for_several_workers(own):
 
 def test_small_leaves_of_a_server_stay_together():
   sizes = [10, 2**15, 20, 2**16]
-  leaves = [halves.jnp.zeros(n) for n in sizes]
-  assert halves.shards_of(leaves, 2) == [[3], [0, 1, 2]]
-  assert halves.shards_of(leaves[:1], 3) == [[0]]
+  leaves = [jax.numpy.zeros(n) for n in sizes]
+  assert round_partitions.shards_of(leaves, 2) == [[3], [0, 1, 2]]
+  assert round_partitions.shards_of(leaves[:1], 3) == [[0]]
 
 
 def refusal(**changes):
@@ -187,13 +192,13 @@ def test_who_is_away_is_not_in_the_scored_mean(alive):
 
 
 def test_nobody_trains_from_a_record_until_its_checkpoint_is_written():
-  """The clock is held once, and goes on with the next step."""
+  """The clock is paused once, and resumes with the next step."""
   said = []
   crew = types.SimpleNamespace(
-    held_at=7.0,
-    hold=lambda: said.append('hold'),
+    paused_at=7.0,
+    pause=lambda: said.append('pause'),
     read=lambda: said.append('read') or 'held',
-    release=lambda: said.append('release') or 3.0,
+    resume=lambda: said.append('resume') or 3.0,
   )
   entry = types.SimpleNamespace(who=[0], loss=1.0, sent=None, stale=0, spans=[])
   training = object.__new__(RealTime)
@@ -211,7 +216,7 @@ def test_nobody_trains_from_a_record_until_its_checkpoint_is_written():
   training.usage = unittest.mock.Mock()
   training.advance()
   assert training._still() == training._still() == 'held'
-  # The third gradient was used before the clock was held.
-  assert said == ['used'] * 2 + ['hold', 'used', 'read']
+  # The third gradient was used before the clock was paused.
+  assert said == ['used'] * 2 + ['pause', 'used', 'read']
   training.advance()
-  assert said[5:] == ['release', 'used'] and training._monitor.began == 4.0
+  assert said[5:] == ['resume', 'used'] and training._monitor.began == 4.0

@@ -11,8 +11,8 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from gossipjax import async_exchange
 from gossipjax.collectives import WORKERS
-from gossipjax.engine.cut import Cut, cut
-from gossipjax.engine.rows import flat
+from gossipjax.engine.partition import Partition, partition
+from gossipjax.engine.unrolled import unroll
 from gossipjax.flatten import LARGE
 from gossipjax.local_step import Worker
 from gossipjax.simulation.one_worker import attend
@@ -44,7 +44,7 @@ def rounds_of(
   kind: str,
   like: Worker,
   shards: Sequence[Sequence[int]],
-) -> Callable[[int], Cut]:
+) -> Callable[[int], Partition]:
   """Makes the function that cuts the round of a number of workers.
 
   A round takes the asker's own leaves and its gradient, then the own leaves of
@@ -58,7 +58,7 @@ def rounds_of(
     shards: indices of the server's leaves in each shard, see `shards_of`.
 
   Returns:
-    Number of attending workers -> the round, cut.
+    Number of attending workers -> the partition of their round.
   """
   leaves = jax.tree.leaves(like)
   own, server = layout.part(leaves, False), layout.part(leaves, True)
@@ -71,26 +71,26 @@ def rounds_of(
 
   # Arguments of which each worker has its own, as in separate_fleet.py.
   differ = [*[True] * n, *[False] * len(server), *[visits] * g, False]
-  traced = functools.partial(flat, of_row, arguments, collect)
+  traced = functools.partial(unroll, of_row, arguments, collect)
 
   served = [server[i] for i in order or ()]
   still = traced([*own, *gradient, *served, step], WORKERS, differ, True)
   alone = _alone(still, n, served)
 
   @functools.cache
-  def of(attending: int) -> Cut:
+  def of(attending: int) -> Partition:
     shared = [[server[i] for i in shard] for shard in shards]
     others = shared if visits else [own] * (attending - 1)
     given = [*own, *gradient, *(x for each in others for x in each), step]
     closed = traced(given, WORKERS, differ)
     sizes = [(n + g, n), *((len(each), len(each)) for each in others)]
-    return cut(closed, sizes, kind != async_exchange.READ, alone)
+    return partition(closed, sizes, kind != async_exchange.READ, alone)
 
   return of
 
 
 def _alone(still: ClosedJaxpr, own: int, served: Sequence[Any]):
-  """`Cut.alone`, of a round whose first arguments and results are own leaves.
+  """`Partition.alone`; first in arguments and results are own leaves.
 
   It runs in place: new memory for every leaf takes longer than the optimizer.
   """

@@ -22,7 +22,7 @@ from gossipjax.engine.dataflow import Arrays, Dataflow
 from gossipjax.errors import UserError
 
 
-class Part(NamedTuple):
+class Responder(NamedTuple):
   """What a process other than the asker's does in a round.
 
   Attributes:
@@ -34,7 +34,7 @@ class Part(NamedTuple):
   changes: bool
 
 
-class Cut(NamedTuple):
+class Partition(NamedTuple):
   """A round, cut into what its processes compute.
 
   Attributes:
@@ -48,17 +48,17 @@ class Cut(NamedTuple):
 
   round_traffic: Callable[..., Arrays]
   ask: Callable[..., list[Arrays]]
-  others: list[Part]
+  others: list[Responder]
   finish: Callable[..., Arrays]
   alone: Callable[..., Arrays]
 
 
-def cut(
+def partition(
   closed: ClosedJaxpr,
   sizes: Sequence[tuple[int, int]],
   changes: bool,
   alone: Callable[..., Arrays],
-) -> Cut:
+) -> Partition:
   """Cuts a round.
 
   Args:
@@ -66,7 +66,7 @@ def cut(
       other process, and the step; returns their new leaves, and the bills.
     sizes: for the asker and each other, how many leaves it gives and gets.
     changes: whether the others may change; if False they are only read.
-    alone: see `Cut`.
+    alone: see `Partition`.
 
   Raises:
     UserError: one of the others needs a value that another of them has.
@@ -93,11 +93,11 @@ def cut(
       )
   arrived = [v for b in others for v in back[b]]
   round_traffic = flow.compiled([*given[0], step], bills)
-  return Cut(
+  return Partition(
     lambda own, step: round_traffic(*own, step),
     _ask(flow, [*given[0], step], [*asked.values()]),
     [
-      _part(flow, given[b], asked[b], step, where[b], changed[b], back[b])
+      _responder(flow, given[b], asked[b], step, where[b], changed[b], back[b])
       for b in others
     ],
     _finish(flow.compiled([*given[0], *arrived, step], wanted[0])),
@@ -130,7 +130,9 @@ def _ask(flow: Dataflow, given: list[Var], asked: list[list[Var]]):
   return ask
 
 
-def _part(flow: Dataflow, given, asked, step, where, changed, back) -> Part:
+def _responder(
+  flow: Dataflow, given, asked, step, where, changed, back
+) -> Responder:
   run = flow.compiled([*given, *asked, step], changed + back)
 
   def answer(own, message, step):
@@ -140,7 +142,7 @@ def _part(flow: Dataflow, given, asked, step, where, changed, back) -> Part:
       own[i] = next(found)
     return own, list(found)
 
-  return Part(answer, bool(where))
+  return Responder(answer, bool(where))
 
 
 def _finish(run):

@@ -48,7 +48,7 @@ class Plan(NamedTuple):
   branching: bool
 
 
-def flat(
+def unroll(
   one: Callable[..., Any],
   arguments: Callable[[Values], list[Values]],
   collect: Callable[[list[Values]], Values],
