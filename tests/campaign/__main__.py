@@ -1,4 +1,4 @@
-"""Makes faults, one per seed, and prints what went wrong."""
+"""Injects faults, one of each kind per seed, and prints the findings."""
 
 import argparse
 import collections
@@ -16,10 +16,10 @@ KINDS = ('config', 'data', 'workdir', 'kill', 'launch')
 def campaign(
   kinds: list[str], seed: int, count: int | None, minutes: float
 ) -> dict[str, list[int]]:
-  """Makes faults of each kind in turn, until the time or the count is over.
+  """Injects faults of each kind in turn, until the time or the count is up.
 
   Returns:
-    [faults, findings] of each kind.
+    [number of faults, number of findings] by kind.
   """
   until = time.monotonic() + 60 * minutes
   modules = {k: importlib.import_module(f'tests.campaign.{k}') for k in kinds}
@@ -36,8 +36,8 @@ def campaign(
         tally[kind][0] += 1
         if found:
           tally[kind][1] += 1
-          again = f'python -m tests.campaign {kind} --seed={one} --count=1'
-          print(f'{found}\n  {again}', flush=True)
+          command = f'python -m tests.campaign {kind} --seed={one} --count=1'
+          print(f'{found}\n  {command}', flush=True)
   raise AssertionError
 
 
@@ -48,7 +48,8 @@ def main() -> None:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--count', type=int, default=None, help='of each kind')
   given = parser.parse_args()
-  # Child processes inherit ignored signals, such as this one under nohup.
+  # nohup ignores SIGHUP, and child processes inherit ignored signals; but some
+  # faults send SIGHUP.
   signal.signal(signal.SIGHUP, lambda *_: None)
   tally = campaign(
     list(given.kinds) or list(KINDS), given.seed, given.count, given.minutes

@@ -34,8 +34,8 @@ NUMBERS = [
 WORDS = ['', ' ', 'x', 'None', 'True', 'false', '{}', '()', '[]', "{'a':1}"]
 WORDS += ['a\nb', 'é', '\\', "'", '"', 'sgd', 'ring', 'x' * 300, '1,2', '(1,)']
 WORDS += ['{"a":1}', '../x', '/no/where', 'os:system', 'a:b', '<img src=x>']
-# Refused after everything else was checked, so that nothing is trained.
-NOWHERE = '--workdir=/proc/no/run'
+# This folder cannot be created; it is checked last, so nothing is trained.
+UNUSABLE_WORKDIR = '--workdir=/proc/no/run'
 FLAGS = [
   '--resume',
   '--noresume',
@@ -112,7 +112,7 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   for _ in range(rng.randint(1, 3)):
     words.append(rng.choice(MAKERS)(rng, folder))
   if rng.random() < 0.9 or any(w.startswith('--config.steps') for w in words):
-    words.append(NOWHERE)
+    words.append(UNUSABLE_WORKDIR)
   else:
     words += ['--config.steps=2', f'--workdir={folder / "run"}']
   running = program.start(folder / 'told', *words)

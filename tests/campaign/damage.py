@@ -62,11 +62,11 @@ DAMAGES: dict[str, Damage] = {
 
 
 def damage(path: pathlib.Path, rng: random.Random) -> str:
-  """Damages a file; returns how."""
+  """Damages a file in a random way; returns a description."""
   how = rng.choice(list(DAMAGES))
-  left = DAMAGES[how](path.read_bytes(), rng)
-  if left is None:
+  damaged = DAMAGES[how](path.read_bytes(), rng)
+  if damaged is None:
     path.unlink()
   else:
-    path.write_bytes(left)
+    path.write_bytes(damaged)
   return f'{how} of {path}'

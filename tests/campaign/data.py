@@ -1,6 +1,6 @@
-"""Damaged files of data, links and traces: an error message, or a training.
+"""Damaged files of data, links and traces: the run is refused, or trains.
 
-Nothing is trained with a compressed file whose content is no longer the same.
+A run with a compressed file must be refused if its content has changed.
 """
 
 import gzip
@@ -29,7 +29,7 @@ def get_config():
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
-  """Damages a file that a command reads; returns what was wrong at its end."""
+  """Damages a file that a run reads; returns what went wrong, if anything."""
   del shared
   rng = random.Random(seed)
   path, words = rng.choice([_text, _images, _link, _trace])(rng, folder)
@@ -38,13 +38,13 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   words += ['--config.steps=2', f'--workdir={folder / "run"}']
   ended = program.start(folder / 'told', *words).end(verdict.LIMIT_S)
   found = verdict.of(ended)
-  if not found and ended.code != USER_ERROR_EXIT and _spoilt(path, before):
+  if not found and ended.code != USER_ERROR_EXIT and _content_changed(path, before):
     found = 'trained with other data than were compressed'
   return verdict.told(found and f'{how}: {found}', words)
 
 
-def _spoilt(path: pathlib.Path, before: bytes) -> bool:
-  """Whether a compressed file does not contain what it contained before."""
+def _content_changed(path: pathlib.Path, before: bytes) -> bool:
+  """Whether the content of a compressed file has changed or is unreadable."""
   if path.suffix not in UNPACK:
     return False
   unpack = UNPACK[path.suffix]

@@ -1,4 +1,4 @@
-"""Signals at any moment: a resumed run has the bits of an undisturbed one."""
+"""Signals at random moments: after --resume, the bits of an unsignalled run."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ def get_config():
 """
 PROCESSES = 2
 SIGNALS = (signal.SIGKILL,) * 3 + (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-EARLY_S = 5  # A signal may come in these seconds of a start.
+EARLY_S = 5  # The earliest signals come within these seconds of the start.
 
 
 class Kind(NamedTuple):
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
   Attributes:
     strategy: its name.
-    where: 'devices' of one process, 'virtual' time, or 'processes'.
+    where: on 'devices' of one process, in 'virtual' time, or in 'processes'.
   """
 
   strategy: str
@@ -57,7 +57,8 @@ class Kind(NamedTuple):
     return program.start(folder, *words)
 
 
-# With all kinds of state: residuals, centers, factors, momenta, queues.
+# Together they have all kinds of state: residuals, centers, factors, momenta,
+# queues.
 KINDS = [
   Kind(name, 'devices')
   for name in ('gtopk', 'elastic', 'choco', 'power_sgd', 'diloco', 'push_sum')
@@ -67,25 +68,25 @@ KINDS += [Kind(name, 'processes') for name in ('gtopk', 'choco')]
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
-  """Signals a run at a random moment and resumes it; returns what differs."""
+  """Signals a run at a random moment and resumes it; returns what is wrong."""
   rng = random.Random(seed)
   kind = KINDS[seed % len(KINDS)]
-  whole, place = _uninterrupted(kind, shared), folder / 'run'
-  words = [*kind.words(shared), f'--workdir={place}']
+  uninterrupted, workdir = _uninterrupted(kind, shared), folder / 'run'
+  words = [*kind.words(shared), f'--workdir={workdir}']
   number = rng.choice(SIGNALS)
   running, children = kind.start(folder / 'told', words), []
   if kind.where == 'processes':
     children = launch.children_of(running.pid, PROCESSES)
-  _wait(running, place / kind.strategy / 'records.jsonl', rng)
+  _wait(running, workdir / kind.strategy / 'records.jsonl', rng)
   found = _signal(running, children, number, rng)
   if found:
     return verdict.told(f'{kind.where}, {number.name}: {found}', words)
-  if not (place / 'config.json').exists():
-    return ''  # Nothing was written yet that could be lost.
+  if not (workdir / 'config.json').exists():
+    return ''  # Nothing was written yet, so nothing can be resumed.
   words.append('--resume')
-  again = kind.start(folder / 'again', words).end(verdict.LIMIT_S)
-  found = verdict.of(again, (0,)) or outcome.difference(
-    place / kind.strategy, whole / kind.strategy
+  resumed = kind.start(folder / 'again', words).end(verdict.LIMIT_S)
+  found = verdict.of(resumed, (0,)) or outcome.difference(
+    workdir / kind.strategy, uninterrupted / kind.strategy
   )
   return verdict.told(found and f'{kind.where}, {number.name}: {found}', words)
 
@@ -96,9 +97,9 @@ def _signal(
   number: int,
   rng: random.Random,
 ) -> str:
-  """Signals a run or one of its processes; returns what is wrong at its end."""
+  """Signals a run or one of its processes; returns what is wrong at the end."""
   codes = [0, -number, 128 + number]
-  if children:  # The launcher passes signals on to them as SIGTERM.
+  if children:  # The launcher passes every signal on to them as SIGTERM.
     codes += [128 + signal.SIGTERM, constants.PEER_LOST]
   victim = rng.choice([running.pid, *children])
   if launch.alive(victim):
@@ -122,16 +123,16 @@ def _uninterrupted(kind: Kind, shared: pathlib.Path) -> pathlib.Path:
 
 
 def _wait(
-  running: program.Running, lines: pathlib.Path, rng: random.Random
+  running: program.Running, file: pathlib.Path, rng: random.Random
 ) -> None:
-  """Waits until some records are written, or for a moment of the start."""
-  many = rng.randint(0, 18)
-  if many == 0:
+  """Waits for a random number of records, or a random time from the start."""
+  records = rng.randint(0, 18)
+  if records == 0:
     time.sleep(rng.uniform(0, EARLY_S))
   while (
-    many
+    records
     and running.alive()
-    and not (lines.exists() and lines.read_bytes().count(b'\n') >= many)
+    and not (file.exists() and file.read_bytes().count(b'\n') >= records)
   ):
     time.sleep(0.005)
   time.sleep(rng.uniform(0, 0.1))

@@ -1,4 +1,4 @@
-"""Faults of a launcher's processes: all end in time, and no orphan is left."""
+"""Faults of a launcher or its processes: all end in time, without orphans."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from tests.support import program
 
 HEARTBEAT_S = 5
 SLACK_S = 10  # For a busy machine.
-# How long each fault may take to end everything.
+# Seconds within which all processes must have ended, without SLACK_S.
 ENDS_S = {
   'kill': launcher.GRACE_S,
   'freeze': HEARTBEAT_S + launcher.START_S,
@@ -24,10 +24,10 @@ PROCESSES = 2
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
-  """Makes a fault while processes join or train; returns what went wrong."""
+  """Injects a fault while processes join or train; returns what went wrong."""
   del shared
   rng = random.Random(seed)
-  what = list(ENDS_S)[seed % len(ENDS_S)]
+  fault = list(ENDS_S)[seed % len(ENDS_S)]
   log = folder / 'log'
   with log.open('w') as output:
     parent = program.module(output, *_words(folder))
@@ -36,9 +36,9 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   began, victim = time.monotonic(), rng.randrange(PROCESSES)
   if parent.poll() is not None or not all(map(alive, children)):
     parent.wait()
-    return f'{what}: a process ended before the fault\n{log.read_text()}'
-  _make(what, parent, children[victim])
-  until = began + ENDS_S[what] + SLACK_S
+    return f'{fault}: a process ended before the fault\n{log.read_text()}'
+  _inject(fault, parent, children[victim])
+  until = began + ENDS_S[fault] + SLACK_S
   while time.monotonic() < until and (
     parent.poll() is None or any(map(alive, children))
   ):
@@ -48,17 +48,17 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   for process in (parent.pid, *left) if hung else left:
     os.kill(process, signal.SIGKILL)
   parent.wait()
-  said = log.read_text()
+  text = log.read_text()
   if hung or left:
     return (
-      f'{what}: {left} or the launcher go on after {ENDS_S[what]} s\n{said}'
+      f'{fault}: {left} or the launcher go on after {ENDS_S[fault]} s\n{text}'
     )
-  if 'Traceback' in said:
-    return f'{what}: a traceback\n{said}'
-  named = {'kill': f'Process {victim} died of SIGKILL;'}
-  named['freeze'] = f'Process {victim} did not answer any more;'
-  if named.get(what, '') not in said:
-    return f'{what}: the sentence does not name process {victim}\n{said}'
+  if 'Traceback' in text:
+    return f'{fault}: a traceback\n{text}'
+  messages = {'kill': f'Process {victim} died of SIGKILL;'}
+  messages['freeze'] = f'Process {victim} did not answer any more;'
+  if messages.get(fault, '') not in text:
+    return f'{fault}: the sentence does not name process {victim}\n{text}'
   return ''
 
 
@@ -81,9 +81,9 @@ def _words(folder: pathlib.Path) -> list[str]:
 
 def children_of(process: int, count: int) -> list[int]:
   """Waits for `count` processes of a launcher; returns their ids in order."""
-  told = pathlib.Path(f'/proc/{process}/task/{process}/children')
-  # A launcher also starts a child that asks where libraries are.
-  while len(found := [*filter(_trains, told.read_text().split())]) < count:
+  listing = pathlib.Path(f'/proc/{process}/task/{process}/children')
+  # The launcher also starts a child that looks up where libraries are.
+  while len(found := [*filter(_trains, listing.read_text().split())]) < count:
     time.sleep(0.02)
   return sorted(map(int, found))
 
@@ -97,27 +97,27 @@ def _trains(process: str) -> bool:
 
 
 def _wait(
-  lines: pathlib.Path, parent: subprocess.Popen, rng: random.Random
+  file: pathlib.Path, parent: subprocess.Popen, rng: random.Random
 ) -> None:
-  """Waits for a moment while processes join, or until they train."""
+  """Waits for a random moment while the processes join, or after they did."""
   if rng.random() < 0.4:
     time.sleep(rng.uniform(0, 8))
     return
   until = time.monotonic() + 200
-  while not lines.exists() and parent.poll() is None:
+  while not file.exists() and parent.poll() is None:
     assert time.monotonic() < until
     time.sleep(0.05)
   time.sleep(rng.uniform(0, 2))
 
 
-def _make(what: str, parent: subprocess.Popen, victim: int) -> None:
-  if what == 'kill':
+def _inject(fault: str, parent: subprocess.Popen, victim: int) -> None:
+  if fault == 'kill':
     os.kill(victim, signal.SIGKILL)
-  elif what == 'freeze':
+  elif fault == 'freeze':
     os.kill(victim, signal.SIGSTOP)
   else:
     numbers = {'orphan': signal.SIGKILL, 'hang up': signal.SIGHUP}
-    parent.send_signal(numbers.get(what, signal.SIGTERM))
+    parent.send_signal(numbers.get(fault, signal.SIGTERM))
 
 
 def alive(process: int) -> bool:

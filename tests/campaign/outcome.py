@@ -11,25 +11,25 @@ from tests.support import program
 CLOCKS = ('wall_s', 'train_s', 'examples_per_s')
 
 
-def untimed(found: Any) -> Any:
-  """Drops the figures that a clock gave, at any depth of dicts."""
-  if isinstance(found, dict):
-    return {k: untimed(v) for k, v in found.items() if k not in CLOCKS}
-  return found
+def untimed(tree: Any) -> Any:
+  """Drops the figures that depend on a clock, also in nested dicts."""
+  if isinstance(tree, dict):
+    return {k: untimed(v) for k, v in tree.items() if k not in CLOCKS}
+  return tree
 
 
 def difference(one: pathlib.Path, other: pathlib.Path) -> str:
   """How two runs differ: arrays, records, summary or totals; '' if they agree.
 
   Args:
-    one, other: folders of a variant.
+    one, other: folders of the same variant in two workdirs.
   """
   a, b = (program.arrays(run / 'checkpoints') for run in (one, other))
   if a.keys() != b.keys():
     return 'other arrays'
-  for place in a:
-    if not np.array_equal(a[place], b[place], equal_nan=True):
-      return f'other bits in {place}'
+  for path in a:
+    if not np.array_equal(a[path], b[path], equal_nan=True):
+      return f'other bits in {path}'
   for what in (_records, _summary, _totals):
     if what(one) != what(other):
       return f'other {what.__name__[1:]}'

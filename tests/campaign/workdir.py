@@ -9,7 +9,7 @@ from tests.campaign.damage import damage, flipped
 from tests.support import program
 
 RUN = (
-  '--config=configs/default.py:gtopk',  # Has a residual.
+  '--config=configs/default.py:gtopk',  # Its checkpoints have a residual.
   '--config.strategy.density=0.05',
   '--config.variants={"gtopk": {}, "dense": {"steps": 2}}',
   '--config.workers=2',
@@ -21,10 +21,11 @@ RUN = (
 
 
 def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
-  """Damages a file of a workdir, then reports or resumes.
+  """Damages a file of a workdir, then resumes the run or reports on it.
 
-  Two of three faults, a flipped bit of a checkpoint or a damaged file, hit an
-  unfinished run, which then resumes; the third damages a finished run.
+  The seed modulo 3 determines the fault: 0 flips a bit in a checkpoint of an
+  unfinished run, which is then resumed; 1 damages any file of one; 2 damages
+  any file of a finished run, on which `report` is then called.
   """
   rng, whole = random.Random(seed), finished(shared)
   place = folder / 'run'
@@ -46,7 +47,7 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
 
 
 def finished(shared: pathlib.Path) -> pathlib.Path:
-  """The workdir of a finished run of RUN, made once."""
+  """Returns the workdir of a finished run of RUN, which is made once."""
   place = shared / 'workdir'
   if not place.exists():
     ended = program.run(shared / 'told', *RUN, f'--workdir={place}')
@@ -73,9 +74,9 @@ def _resumed(place: pathlib.Path, whole: pathlib.Path) -> str:
 
 
 def _reported(place: pathlib.Path, whole: pathlib.Path) -> str:
-  told = place.parent / 'told'
+  folder = place.parent / 'told'
   words = ['report', str(place)]
-  ended = program.start(told, *words, module='gossipjax').end(verdict.LIMIT_S)
+  ended = program.start(folder, *words, module='gossipjax').end(verdict.LIMIT_S)
   found = verdict.of(ended, (0, 2))
   if not found and ended.code == 0:
     ours, theirs = ((f / 'comparison.md').read_text() for f in (place, whole))

@@ -1,4 +1,4 @@
-"""Every part of what is measured on a GPU, rehearsed at a small size."""
+"""All measurements that are meant for a GPU, rehearsed at a small size."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from benchmarks.accelerator.__main__ import PARTS
 
 
 def call(folder, *words):
-  """The output of a call."""
+  """Calls the benchmark; returns its stdout."""
   return subprocess.run(
     [sys.executable, '-m', 'benchmarks.accelerator', f'--out={folder}', *words],
     check=True,
@@ -22,17 +22,17 @@ def call(folder, *words):
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """Where every part was made, and then summarised."""
-  found = tmp_path_factory.mktemp('accelerator')
-  assert call(found, '--rehearse', '--minutes=30')
-  failed = found / 'failed.jsonl'
+  """A folder with the measurements of every part, and their summary."""
+  out = tmp_path_factory.mktemp('accelerator')
+  assert call(out, '--rehearse', '--minutes=30')
+  failed = out / 'failed.jsonl'
   assert not failed.exists(), failed.read_text()
-  call(found, '--summary')
-  return found
+  call(out, '--summary')
+  return out
 
 
 @pytest.mark.parametrize('part', PARTS)
-def test_a_part_is_made_and_summarised(folder, part):
+def test_each_part_is_measured_and_summarised(folder, part):
   assert f'## {part}' in (folder / 'summary.md').read_text()
   if part in ('laws', 'compiled'):
     lines = (folder / f'{part}.jsonl').read_text().splitlines()
@@ -41,7 +41,7 @@ def test_a_part_is_made_and_summarised(folder, part):
     assert judged and all(judged), results
 
 
-def test_what_is_made_is_not_made_again(folder):
+def test_existing_measures_are_not_made_again(folder):
   files = sorted(folder.glob('*.jsonl'))
   before = [file.read_bytes() for file in files]
   assert call(folder, '--rehearse') == 'training: 0 runs made\n'

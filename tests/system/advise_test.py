@@ -1,4 +1,4 @@
-"""Advice by its command: mistakes, what it says, pilots that it trains."""
+"""The `advise` command: mistakes, its output, the pilots that it trains."""
 
 import re
 
@@ -10,6 +10,7 @@ from gossipjax.advice import halving, pilots, ranking, step_traffic
 from gossipjax.config import defaults, resolve
 from tests.support import program
 
+# Mistake: its flags, and words that the error message contains.
 MISTAKES = {
   'a bandwidth of 0': (
     '--latency-s=1e-4 --bytes-per-s=0',
@@ -31,9 +32,9 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize('what', MISTAKES)
-def test_a_mistake_is_a_sentence(what, tmp_path):
-  args, words = MISTAKES[what]
+@pytest.mark.parametrize('mistake', MISTAKES)
+def test_a_mistake_ends_with_an_error_message(mistake, tmp_path):
+  args, words = MISTAKES[mistake]
   ended = program.run(
     tmp_path,
     'advise',
@@ -46,12 +47,12 @@ def test_a_mistake_is_a_sentence(what, tmp_path):
     assert word in ended.err
 
 
-def test_the_command_says_what_is_known_and_that_it_is_no_evidence(tmp_path):
+def test_without_matching_runs_it_recommends_all_reduce_and_pilots(tmp_path):
   ended = program.run(
     tmp_path,
     'advise',
     '--config=configs/default.py:topk',
-    '--config.task.model=cnn',  # No claim trains it, so none is kept.
+    '--config.task.model=cnn',  # No experiment trains it, so no run is kept.
     '--workers=16',
     '--link=wan',
     '--minutes=0',
@@ -75,7 +76,7 @@ def test_a_variant_of_all_reduce_may_have_any_name(tmp_path):
     'from gossipjax.config import defaults\n\n'
     'def get_config():\n'
     '  config = defaults.get_config()\n'
-    "  config.task.model = 'cnn'\n"  # No claim trains it on digits.
+    "  config.task.model = 'cnn'\n"  # No experiment trains it on digits.
     "  config.variants = defaults.variants(dense='all_reduce', sparse='topk')\n"
     '  return config\n'
   )
@@ -86,8 +87,9 @@ def test_a_variant_of_all_reduce_may_have_any_name(tmp_path):
   assert '| dense' in ended.out
 
 
-def test_a_pilot_that_ends_within_a_period_costs_its_share(tmp_path):
-  """Of six steps of local SGD, four lie in a period that is over."""
+def test_a_pilot_is_charged_the_mean_communication_time_per_step(tmp_path):
+  """Six steps of local SGD with period 4 exchange once, but cost 6/4 exchanges:
+  in the full-length training they are 6/4 of a period."""
   config = defaults.get_config()
   config.update(workers=2, steps=40, executor='vmap')
   config.strategy = resolve.strategy_config('local_sgd', period=4)
@@ -95,35 +97,36 @@ def test_a_pilot_that_ends_within_a_period_costs_its_share(tmp_path):
 
   def spent(comm_s, folder):
     given = {'local_sgd': config}, {'local_sgd': 0.0}, comm_s, config.link
-    bench = pilots.Bench(*given, folder, lambda told: None, lambda: False)
+    bench = pilots.Bench(*given, folder, lambda message: None, lambda: False)
     return bench(pilot).seconds[-1]
 
-  counted = spent({}, tmp_path)
+  exchange_s = spent({}, tmp_path)
   steps, traffic = step_traffic.of_cycle(
     config.strategy, {'x': jax.ShapeDtypeStruct((9,), np.float32)}, 2
   )
   assert traffic.exact and len(steps) % 4 == 0
-  assert spent({'local_sgd': counted / 4}, tmp_path) == counted * 6 / 4
+  assert spent({'local_sgd': exchange_s / 4}, tmp_path) == exchange_s * 6 / 4
 
 
-def test_a_pilot_of_a_longer_training_has_its_schedule(tmp_path):
+def test_a_pilot_has_the_schedule_of_its_full_length_training(tmp_path):
+  """Pilots of trainings of 40 and 400 steps share a folder, but no result."""
   pilot = halving.Pilot(ranking.Candidate('all_reduce', 0.1), 4, 0)
 
-  def scored(steps, folder):
+  def scores_of(steps, folder):
     config = defaults.get_config()
     config.update(workers=2, steps=steps, executor='vmap')
     config.optimizer.warmup_steps = 40
     given = {'all_reduce': config}, {'all_reduce': 0.01}, {}, config.link
-    bench = pilots.Bench(*given, folder, lambda told: None, lambda: False)
+    bench = pilots.Bench(*given, folder, lambda message: None, lambda: False)
     return bench(pilot).scores
 
-  short = scored(40, tmp_path / 'one')
-  assert short != scored(400, tmp_path / 'one')
-  assert scored(40, tmp_path / 'one') == short
-  assert scored(400, tmp_path / 'one') == scored(400, tmp_path / 'two')
+  short = scores_of(40, tmp_path / 'one')
+  assert short != scores_of(400, tmp_path / 'one')
+  assert scores_of(40, tmp_path / 'one') == short
+  assert scores_of(400, tmp_path / 'one') == scores_of(400, tmp_path / 'two')
 
 
-def test_pilots_rank_strategies_and_leave_a_config(tmp_path):
+def test_pilots_rank_strategies_and_tune_writes_a_config(tmp_path):
   (tmp_path / 'small.py').write_text(
     'from gossipjax.config import defaults\n'
     'def get_config():\n'

@@ -1,4 +1,4 @@
-"""A user's mistake ends in one sentence and exit code 2; nothing is written."""
+"""A mistake ends with an error message and exit code 2; nothing is written."""
 
 import gzip
 import os
@@ -21,7 +21,7 @@ from tests.support.program import DIGITS
 DEFAULT = '--config=configs/default.py'
 TEXT = '--config=configs/text.py:all_reduce'
 
-# What is wrong: the arguments, and what the sentence has to say.
+# Mistake: its arguments, and words that the error message contains.
 MISTAKES = {
   'no config': ('', '--config configs/quickstart.py'),
   'a config that is not there': (
@@ -254,7 +254,7 @@ def refused(
   workdir: pathlib.Path | None,
   code: int = USER_ERROR_EXIT,
 ):
-  """One sentence with all the words, an exit code, and no workdir."""
+  """Checks for one line of stderr with all the words, the code, no workdir."""
   assert ended.code == code, ended.err
   assert ended.err.count('\n') == 1 and ended.err.endswith('\n'), ended.err
   assert not ended.out
@@ -264,17 +264,17 @@ def refused(
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize('what', MISTAKES)
-def test_a_mistake_is_refused_with_its_name_and_writes_nothing(what, tmp_path):
-  args, words = MISTAKES[what]
+@pytest.mark.parametrize('mistake', MISTAKES)
+def test_an_error_names_the_mistake_and_nothing_is_written(mistake, tmp_path):
+  args, words = MISTAKES[mistake]
   workdir = tmp_path / 'run'
-  own = what in ('resuming nothing', 'a folder without a name')
+  own = mistake in ('resuming nothing', 'a folder without a name')
   where = () if own else (f'--workdir={workdir}',)
   refused(program.run(tmp_path, *args.split(), *where), words, workdir)
 
 
-# What a config file raises, and what the sentence has to say.
-FILES = {
+# Line of a config file: words that the error message contains.
+BAD_LINES = {
   'raise ValueError("no")': 'config file raises ValueError: no --debug',
   'raise UserError("too\\nfew")': 'too few',
   '{}["a"]': "config file raises KeyError: 'a' --debug",
@@ -286,8 +286,8 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize('line', FILES)
-def test_what_a_config_file_raises_is_told_with_its_cause(line, tmp_path):
+@pytest.mark.parametrize('line', BAD_LINES)
+def test_an_error_in_a_config_file_is_reported_with_its_cause(line, tmp_path):
   path = tmp_path / 'mine.py'
   path.write_text(
     'from gossipjax.config import defaults\n'
@@ -298,32 +298,32 @@ def test_what_a_config_file_raises_is_told_with_its_cause(line, tmp_path):
     '  return config\n'
   )
   args = f'--config={path}', f'--workdir={tmp_path / "run"}'
-  refused(program.run(tmp_path, *args), FILES[line], tmp_path / 'run')
+  refused(program.run(tmp_path, *args), BAD_LINES[line], tmp_path / 'run')
 
 
 @pytest.mark.parametrize(
-  'text, told',
+  'text, message',
   [
     ('x = 1\n', 'a function get_config() that returns a ConfigDict'),
     ('def get_config():\n  pass\n', 'get_config() returned nothing'),
   ],
 )
-@pytest.mark.parametrize('more', [(), ('--config.steps=3',)])
-def test_a_config_file_without_a_config_is_told(text, told, more, tmp_path):
+@pytest.mark.parametrize('flags', [(), ('--config.steps=3',)])
+def test_a_config_file_without_a_config_is_refused(text, message, flags, tmp_path):
   (tmp_path / 'mine.py').write_text(text)
-  args = f'--config={tmp_path}/mine.py', f'--workdir={tmp_path}/run', *more
+  args = f'--config={tmp_path}/mine.py', f'--workdir={tmp_path}/run', *flags
   ended = program.run(tmp_path, *args)
   assert ended.code == USER_ERROR_EXIT and not (tmp_path / 'run').exists()
-  assert told in ended.err.splitlines()[-1]
+  assert message in ended.err.splitlines()[-1]
   assert 'WARNING' not in ended.err
 
 
-def test_a_line_break_in_a_name_hides_nothing_of_the_sentence(tmp_path):
+def test_a_line_break_in_a_name_does_not_split_the_error_message(tmp_path):
   args = DEFAULT, '--config.task.name=a\nb', f'--workdir={tmp_path / "run"}'
   refused(program.run(tmp_path, *args), 'task.name=a b', tmp_path / 'run')
 
 
-def test_a_plain_process_says_the_same_and_debug_adds_the_traceback(tmp_path):
+def test_an_unforked_run_is_refused_and_debug_adds_the_traceback(tmp_path):
   args = DEFAULT, '--config.batch_size=188', f'--workdir={tmp_path / "run"}'
   plain, debug = (program.really(*args), program.really(*args, '--debug=True'))
   refused(plain, 'batch_size 187 188', tmp_path / 'run')
@@ -331,7 +331,7 @@ def test_a_plain_process_says_the_same_and_debug_adds_the_traceback(tmp_path):
   assert debug.err.endswith(plain.err)
 
 
-def test_ctrl_c_while_things_are_imported_shows_no_traceback(tmp_path):
+def test_ctrl_c_during_imports_shows_no_traceback(tmp_path):
   with subprocess.Popen(
     [
       sys.executable,
@@ -345,11 +345,11 @@ def test_ctrl_c_while_things_are_imported_shows_no_traceback(tmp_path):
     text=True,
     stderr=subprocess.PIPE,
   ) as process:
-    seen = iter(process.stderr.readline, '')
-    next(line for line in seen if line.endswith(' absl.flags\n'))
+    lines = iter(process.stderr.readline, '')
+    next(line for line in lines if line.endswith(' absl.flags\n'))
     process.send_signal(signal.SIGINT)
-    said = [line for line in seen if not line.startswith('import time:')]
-  assert process.returncode == -signal.SIGINT and not said
+    output = [line for line in lines if not line.startswith('import time:')]
+  assert process.returncode == -signal.SIGINT and not output
 
 
 def test_a_bad_density_is_refused_before_anything_is_downloaded(tmp_path):
@@ -358,13 +358,13 @@ def test_a_bad_density_is_refused_before_anything_is_downloaded(tmp_path):
     '--config=configs/cifar10.py:topk',
     f'--workdir={tmp_path}/run',
     '--config.strategy.density=2',
-    **nowhere(tmp_path),
+    **offline(tmp_path),
   )
   refused(ended, 'density 2', tmp_path / 'run')
 
 
-def nowhere(folder: pathlib.Path) -> dict[str, str | None]:
-  """A network without a server, and a cache without a file."""
+def offline(folder: pathlib.Path) -> dict[str, str | None]:
+  """Variables for a network without any server, and an empty cache."""
   proxy = 'http://127.0.0.1:9'  # The discard port: refused at once.
   return {
     'GOSSIPJAX_DATA': None,
@@ -379,12 +379,12 @@ def nowhere(folder: pathlib.Path) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize('config', ['fashion_mnist', 'cifar10', 'text'])
-def test_a_data_server_out_of_reach_is_a_sentence(config, tmp_path):
+def test_an_unreachable_data_server_ends_with_an_error(config, tmp_path):
   ended = program.run(
     tmp_path,
     f'--config=configs/{config}.py',
     f'--workdir={tmp_path}/run',
-    **nowhere(tmp_path),
+    **offline(tmp_path),
   )
   refused(
     ended, 'cannot be downloaded data.dir GOSSIPJAX_DATA', tmp_path / 'run'
@@ -392,7 +392,7 @@ def test_a_data_server_out_of_reach_is_a_sentence(config, tmp_path):
 
 
 def idx(shape: tuple[int, ...]) -> bytes:
-  """A file of the right form, but nobody published it."""
+  """Returns a file in the IDX format that differs from the published one."""
   noise = np.random.default_rng(0).integers(0, 10, shape, np.uint8)
   return (
     struct.pack(f'>4B{len(shape)}I', 0, 0, 8, len(shape), *shape)
@@ -417,7 +417,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize('damage', DAMAGES)
-def test_a_damaged_data_file_is_named(damage, tmp_path):
+def test_an_error_message_names_a_damaged_data_file(damage, tmp_path):
   for name, shape in zip(IDX, ((64, 28, 28), (64,)) * 2, strict=True):
     (tmp_path / f'{name}.gz').write_bytes(gzip.compress(idx(shape)))
   spoil, words = DAMAGES[damage]
@@ -444,7 +444,7 @@ def test_a_text_shorter_than_a_sequence_is_refused(tmp_path):
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
-  """A run of DIGITS, done."""
+  """The workdir of a finished run of DIGITS."""
   folder = tmp_path_factory.mktemp('finished')
   ended = program.run(folder, *DIGITS, f'--workdir={folder}/run')
   assert ended.code == 0, ended.err
@@ -452,21 +452,21 @@ def finished(tmp_path_factory):
 
 
 def snapshot(folder: pathlib.Path) -> dict[str, bytes]:
-  """Every file below a folder."""
+  """The contents of all files below a folder, by path."""
   return {str(p): p.read_bytes() for p in folder.rglob('*') if p.is_file()}
 
 
 @pytest.mark.parametrize(
-  'more, words',
+  'flags, words',
   [
     (['--config.seed=1'], 'another config config.seed another folder'),
     (['--config.seed=1', '--resume'], 'another config config.seed'),
     ([], 'already --resume'),
   ],
 )
-def test_a_workdir_with_a_run_is_left_as_it_is(finished, more, words, tmp_path):
+def test_a_workdir_with_a_run_is_refused_and_left_unchanged(finished, flags, words, tmp_path):
   before = snapshot(finished)
-  ended = program.run(tmp_path, *DIGITS, *more, f'--workdir={finished}')
+  ended = program.run(tmp_path, *DIGITS, *flags, f'--workdir={finished}')
   refused(ended, f'{finished} {words}', None)
   assert snapshot(finished) == before
 
@@ -479,7 +479,7 @@ def test_a_workdir_with_a_run_is_left_as_it_is(finished, more, words, tmp_path):
     ('config.json', '[]', 'damaged'),
   ],
 )
-def test_a_workdir_with_other_things_is_left_as_it_is(
+def test_a_workdir_with_other_files_is_refused_and_left_unchanged(
   name, text, words, tmp_path
 ):
   workdir = tmp_path / 'run'
@@ -499,7 +499,7 @@ def test_a_workdir_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
   assert (tmp_path / 'file').read_text() == 'mine'
 
 
-def test_a_loss_that_is_no_number_stops_the_run_at_its_step(tmp_path):
+def test_a_nan_loss_stops_the_run_at_its_step(tmp_path):
   ended = program.run(
     tmp_path,
     *DIGITS,
@@ -509,7 +509,7 @@ def test_a_loss_that_is_no_number_stops_the_run_at_its_step(tmp_path):
     '--config.eval_every=0',
     f'--workdir={tmp_path}/run',
   )
-  # The rate is 0, then 5e29: so it is the third loss, not the first two.
+  # The learning rate is 0, then 5e29: the third loss is the first NaN.
   refused(ended, 'NaN step 3 learning_rate checkpoint', None, DIVERGED)
   steps = [
     int(p.name) for p in (tmp_path / 'run/all_reduce/checkpoints').iterdir()
@@ -519,7 +519,7 @@ def test_a_loss_that_is_no_number_stops_the_run_at_its_step(tmp_path):
   assert all(np.isfinite(x).all() for x in kept.values())
 
 
-def test_a_loss_that_is_no_number_before_a_checkpoint_promises_none(tmp_path):
+def test_a_nan_loss_before_any_checkpoint_mentions_no_checkpoint(tmp_path):
   ended = program.run(
     tmp_path,
     *DIGITS,
@@ -531,20 +531,20 @@ def test_a_loss_that_is_no_number_before_a_checkpoint_promises_none(tmp_path):
   assert 'checkpoint' not in ended.err
 
 
-def test_a_broken_record_is_restored_when_a_run_is_resumed(finished, tmp_path):
+def test_resuming_a_run_restores_its_damaged_records(finished, tmp_path):
   workdir = tmp_path / 'run'
   shutil.copytree(finished, workdir)
   (workdir / 'all_reduce/summary.json').unlink()
-  lines = workdir / 'all_reduce/records.jsonl'
-  whole = lines.read_text()
-  lines.write_text('{"step": 2, "tra\n' + whole)
+  records = workdir / 'all_reduce/records.jsonl'
+  whole = records.read_text()
+  records.write_text('{"step": 2, "tra\n' + whole)
   ended = program.run(tmp_path, *DIGITS, '--resume', f'--workdir={workdir}')
   assert ended.code == 0, ended.err
-  assert f'{lines} was damaged from line 1 on' in ended.err
-  assert lines.read_text() == whole
+  assert f'{records} was damaged from line 1 on' in ended.err
+  assert records.read_text() == whole
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_goes_on(
+def test_resuming_names_a_damaged_checkpoint_and_changes_no_result(
   finished, tmp_path
 ):
   workdir = tmp_path / 'run'
@@ -576,7 +576,8 @@ def can_mount() -> bool:
 
 @pytest.fixture(params=['ulimit'] + ['disk'] * can_mount())
 def little_room(request, tmp_path):
-  """A folder, settings in which a run does not fit, a way to make room."""
+  """A folder in which a run does not fit: (folder, settings of the run, word
+  of the error message, function that makes room)."""
   folder = tmp_path / 'small'
   folder.mkdir()
   if request.param == 'ulimit':
@@ -590,7 +591,7 @@ def little_room(request, tmp_path):
   subprocess.run(['umount', folder], check=True)
 
 
-def test_a_full_disk_is_a_sentence_and_with_room_the_run_goes_on(
+def test_a_run_ends_on_a_full_disk_and_resumes_once_there_is_room(
   little_room, finished, tmp_path
 ):
   workdir, limits, word, make_room = little_room
@@ -613,7 +614,7 @@ def test_a_full_disk_is_a_sentence_and_with_room_the_run_goes_on(
   assert all(np.array_equal(new[key], old[key]) for key in old)
 
 
-def test_a_workdir_whose_claim_was_cut_short_can_be_claimed(tmp_path):
+def test_a_workdir_with_half_written_config_files_can_be_used(tmp_path):
   (tmp_path / 'run').mkdir()
   for half in ('.config.json.half', '.config.json.77.half'):
     (tmp_path / 'run' / half).write_text('{"conf')

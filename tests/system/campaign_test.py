@@ -1,11 +1,11 @@
-"""A bounded campaign of faults; `python -m tests.campaign` makes long ones."""
+"""A short campaign of faults; `python -m tests.campaign` runs long ones."""
 
 import pytest
 
 from tests.campaign import __main__ as campaign
 
-# Kind, first seed, faults. Of kill and launch such as processes_test and
-# resume_test do not try.
+# Kind, first seed, number of faults. Of kill and launch, faults that
+# processes_test and resume_test do not cover.
 FAULTS = (
   ('config', 0, 12),
   ('data', 0, 6),
@@ -17,7 +17,7 @@ FAULTS = (
 
 
 @pytest.mark.parametrize('kind, seed, count', FAULTS)
-def test_every_fault_ends_as_promised(kind, seed, count, capsys):
+def test_no_fault_leads_to_a_finding(kind, seed, count, capsys):
   tally = campaign.campaign([kind], seed=seed, count=count, minutes=30)
   assert tally == {kind: [count, 0]}, capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Experiments that test claims: what they look at, keep, and leave behind."""
+"""Experiments that test claims: their probes, kept results, and files."""
 
 import functools
 import importlib
@@ -42,7 +42,7 @@ OLDEST = 'age of the oldest residual, steps'
 
 
 def play(aggregator, probe):
-  """Gradients, means, states before and states after, of each step."""
+  """Yields the gradients, means, and states before and after, of each step."""
   watching = probed(aggregator, probe)
   update = executors.on_one_device(watching.update)
   rng = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def play(aggregator, probe):
 
 
 @pytest.mark.parametrize('conserve', [False, True])
-def test_lost_mass_is_what_is_neither_applied_nor_remembered(conserve):
+def test_lost_mass_is_neither_applied_nor_kept_as_a_residual(conserve):
   strategy, probe = gtopk.strategy(0.05, conserve), lost_mass.probe()
   for gradients, mean, before, after in play(strategy.gradients, probe):
     wanted = (gradients + before.residual).astype('f8').sum(axis=0)
@@ -68,20 +68,20 @@ def test_lost_mass_is_what_is_neither_applied_nor_remembered(conserve):
     assert share < 1e-5 if conserve else share > 0.02
 
 
-def test_a_residual_is_as_old_as_the_steps_since_it_was_sent(monkeypatch):
+def test_the_age_of_a_residual_is_the_steps_since_it_was_0(monkeypatch):
   monkeypatch.setattr(union_size, 'DENSITY', 0.05)
   strategy, probe = union_topk.strategy(0.05), union_size.look_at_union()
   age = np.zeros((P, SIZE))
   for *_, after in play(strategy.gradients, probe):
     age = np.where(after.inner.residual == 0, 0, age + 1)
-    told = probe.read(after.memory)
-    assert told[union_size.AGE] == pytest.approx(age.mean())
-    assert told[OLDEST] == age.max()
-    assert told[union_size.UNION] == after.inner.union[0] / (0.05 * SIZE)
-  assert 1 < told[union_size.UNION] < P and told[OLDEST] == STEPS
+    measured = probe.read(after.memory)
+    assert measured[union_size.AGE] == pytest.approx(age.mean())
+    assert measured[OLDEST] == age.max()
+    assert measured[union_size.UNION] == after.inner.union[0] / (0.05 * SIZE)
+  assert 1 < measured[union_size.UNION] < P and measured[OLDEST] == STEPS
 
 
-def test_a_probe_changes_neither_numbers_nor_bytes():
+def test_a_probe_changes_neither_losses_nor_bytes():
   strategy = resolve.strategy_config('gtopk', density=0.05)
   config = workloads.config('fashion', 4, 'quick', strategy)
   plain, seen = single_run.make(config), single_run.make(config, lost_mass.NAME)
@@ -93,12 +93,12 @@ def test_a_probe_changes_neither_numbers_nor_bytes():
 
 
 def trained_here(config, probe):
-  """As `own_process.in_a_process`, faster."""
+  """Trains as `own_process.in_a_process` does, but in this process: faster."""
   return single_run.make(config, probe), 1.0, {}
 
 
 def made_up(config, probe):
-  """A result with everything that a claim may read, of made-up numbers."""
+  """Returns a result of made-up numbers with all keys that claims read."""
   rng = np.random.default_rng(len(str(config.to_dict())) + config.seed)
   records = [
     {
@@ -115,18 +115,18 @@ def made_up(config, probe):
     }
     for step in range(1, 30)
   ]
-  told = {lost_mass.NAME: lost_mass.LOST, union_size.PROBE: union_size.UNION}
+  names = {lost_mass.NAME: lost_mass.LOST, union_size.PROBE: union_size.UNION}
   result = {
     'records': records,
     'comm_s': dict.fromkeys((*network.PRESETS, workloads.CUSTOM), 1e-3),
     'diverged': '',
-    'told': [{'step': 6, told[probe]: 0.3}] if probe else [],
+    'told': [{'step': 6, names[probe]: 0.3}] if probe else [],
   }
   return result, 1.0, {}
 
 
 def converged(config, probe):
-  """As made up, but above every gate."""
+  """Returns a result as `made_up` does, with accuracies above every gate."""
   result, *others = made_up(config, probe)
   for record in result['records']:
     record['test_accuracy'] += 0.08
@@ -134,8 +134,8 @@ def converged(config, probe):
 
 
 @functools.cache
-def few_steps_of_growth(measure=residual_growth.measure):
-  """Measured once for all claims."""
+def short_residual_growth(measure=residual_growth.measure):
+  """A shorter `residual_growth.measure`, made once for all claims."""
   return measure((1.0,), steps=400)
 
 
@@ -161,11 +161,11 @@ def few_steps_of_growth(measure=residual_growth.measure):
     ('sites', converged),
   ],
 )
-def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
+def test_a_claim_ends_with_a_table_a_figure_and_a_verdict(
   name, make, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(silent_steps, 'SIZE', 1_000)
-  monkeypatch.setattr(residual_growth, 'measure', few_steps_of_growth)
+  monkeypatch.setattr(residual_growth, 'measure', short_residual_growth)
   monkeypatch.setattr(step_times, 'of', lambda *of: SECONDS)
   timed = dict.fromkeys(train_1gbit.METHODS, LINK)
   monkeypatch.setattr(train_1gbit, 'measure', lambda rate: timed)
@@ -184,9 +184,9 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
   finding_files.render(tmp_path, kept)
   text = (tmp_path / 'table.md').read_text()
   assert f'**Verdict: {finding.verdict.word}.**' in text
-  doubtful = kept.verdict.startswith('undecided: all-reduce has not reached')
+  undecided = kept.verdict.startswith('undecided: all-reduce has not reached')
   met = all(row['gate met'] for row in coverage)
-  assert doubtful != met and (met or make is not converged)
+  assert undecided != met and (met or make is not converged)
   lines = (tmp_path / 'table.csv').read_text().splitlines()
   assert len(lines) == 1 + len(finding.rows) and 'nan' not in ''.join(lines)
   module.figure(kept.rows, **kept.tables).savefig(tmp_path / 'figure.png')
@@ -194,7 +194,7 @@ def test_a_claim_ends_with_a_table_a_picture_and_a_verdict(
 
 
 @pytest.mark.parametrize('model, devices', [('mlp', 1), ('cnn', 4)])
-def test_a_run_in_its_own_process_is_the_same_run(model, devices, tmp_path):
+def test_a_run_in_its_own_process_has_the_same_losses(model, devices, tmp_path):
   config = workloads.config('fashion', 4, 'quick')
   config.task.model = model
   result, seconds, made_with = own_process.in_a_process(
@@ -214,7 +214,7 @@ def test_a_process_that_ends_without_a_result_is_an_error(tmp_path):
     own_process.in_a_process(config, programs=str(tmp_path))
 
 
-def test_workers_that_wait_take_as_long_as_the_slowest(tmp_path):
+def test_synchronous_workers_take_as_long_as_the_slowest(tmp_path):
   config = workloads.config('fashion', 2, 'quick')
   config.log_every = config.eval_every = config.steps
   np.savetxt(tmp_path / 'trace', [[0.05, 0.4]] * config.steps)
@@ -224,7 +224,7 @@ def test_workers_that_wait_take_as_long_as_the_slowest(tmp_path):
   assert 0.4 <= end.seconds / config.steps < 0.7
 
 
-def test_a_run_that_diverged_says_so_and_has_no_score():
+def test_a_diverged_run_is_marked_and_has_no_score():
   config = workloads.config('fashion', 4, 'quick')
   config.optimizer.learning_rate, config.optimizer.warmup_steps = 1e30, 0
   run = single_run.make(config)
@@ -232,11 +232,11 @@ def test_a_run_that_diverged_says_so_and_has_no_score():
   assert workloads.WORKLOADS['fashion'].score(run) is None
 
 
-def test_codes_of_plus_or_minus_t_cannot_follow_what_exceeds_t():
-  slow = {
+def test_codes_of_plus_or_minus_t_lag_behind_gradients_above_t():
+  rows = {
     (row['decode level'], row['mean gradient']): row
     for row in residual_growth.measure((1.0,), steps=2000)
   }
-  assert slow['fixed', 10][GROWTH] > 0.8 > slow['threshold', 10][GROWTH]
-  assert slow['threshold', 10]['residual'] > 2 * slow['mean', 10]['residual']
-  assert slow['mean', 2]['residual'] > 10
+  assert rows['fixed', 10][GROWTH] > 0.8 > rows['threshold', 10][GROWTH]
+  assert rows['threshold', 10]['residual'] > 2 * rows['mean', 10]['residual']
+  assert rows['mean', 2]['residual'] > 10

@@ -1,4 +1,4 @@
-"""What a comparison leaves behind, and what a person sees of it."""
+"""The files that a comparison writes, and what it prints."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from gossipjax.training.run import resolve_run
 from gossipjax.training.train import train
 from tests.support import program
 
-# Neither in alphabetical order nor in that of their cost.
+# The variants are neither in alphabetical order nor in order of cost.
 CONFIG = '''
 """A small comparison, as a user would write one."""
 
@@ -47,7 +47,7 @@ def get_config():
 '''
 VARIANTS = ['rarely', 'all_reduce', 'gtopk']
 FIGURES = ['test_accuracy.png', 'test_loss.png', 'train_loss.png']
-# Of an entry of `runs` in summary.json; bytes are exact, hence integers.
+# Keys of an entry of `runs` in summary.json; bytes are exact, hence integers.
 TYPES = {
   'name': str,
   'strategy': dict,
@@ -92,7 +92,7 @@ def summary(done):
   return json.loads((done[0] / 'summary.json').read_text())
 
 
-def test_a_comparison_leaves_the_documented_files_and_no_other(done):
+def test_a_comparison_writes_the_documented_files_and_no_other(done):
   folder, _ = done
   assert sorted(p.name for p in folder.iterdir()) == sorted(
     [
@@ -117,16 +117,16 @@ def test_a_comparison_leaves_the_documented_files_and_no_other(done):
     ]
 
 
-def test_the_log_tells_what_happened_in_plain_words(done):
+def test_the_log_reports_the_start_and_each_finished_variant(done):
   lines = (done[0] / 'log.txt').read_text().splitlines()
   assert 'Begins: python run.py --config=' in lines[0]
-  for name, told in zip(VARIANTS, lines[2::2], strict=True):
-    assert f'{name} is finished after 6 steps: ' in told
-    assert 'held-out accuracy' in told
-    assert told.endswith('sent per worker.')
+  for name, line in zip(VARIANTS, lines[2::2], strict=True):
+    assert f'{name} is finished after 6 steps: ' in line
+    assert 'held-out accuracy' in line
+    assert line.endswith('sent per worker.')
 
 
-def test_config_json_says_what_ran_where(done):
+def test_config_json_has_the_config_versions_and_devices(done):
   found = json.loads((done[0] / 'config.json').read_text())
   assert found['config']['workers'] == 4
   assert list(found['config']['variants']) == VARIANTS
@@ -142,7 +142,7 @@ def test_the_summary_has_the_documented_keys_with_their_types(summary):
     assert run['strategy']['name'] in resolve.STRATEGIES
 
 
-def test_a_summary_holds_what_the_last_record_says(done, summary):
+def test_the_summary_agrees_with_the_last_record(done, summary):
   for run in summary['runs']:
     lines = (done[0] / run['name'] / 'records.jsonl').read_text().splitlines()
     assert [json.loads(line)['step'] for line in lines] == [1, 2, 3, 4, 5, 6]
@@ -168,7 +168,7 @@ def test_variants_come_in_the_order_of_the_config(done, summary):
 
 
 @pytest.mark.parametrize('name', FIGURES)
-def test_figures_are_pictures_of_something(name, done):
+def test_figures_are_not_blank(name, done):
   pixels = matplotlib.image.imread(done[0] / name)
   assert min(pixels.shape[:2]) > 200
   assert pixels[..., :3].std() > 0.01
@@ -184,7 +184,7 @@ def test_variants_start_from_the_same_parameters_with_the_same_examples(done):
 
 
 def test_variants_see_the_same_examples_in_the_same_order():
-  # Who does not learn has losses that depend on nothing but the examples.
+  # With a learning rate of 0 the losses depend on the examples only.
   def losses(name):
     config = defaults.get_config(name)
     config.update(
@@ -199,21 +199,21 @@ def test_variants_see_the_same_examples_in_the_same_order():
 
 
 def control_characters(text: str) -> set[str]:
-  """Those in a text, apart from the ends of lines."""
+  """Returns the control characters of a text, except newlines."""
   return {c for c in text if unicodedata.category(c) == 'Cc'} - {'\n'}
 
 
-def test_a_log_has_no_control_characters_and_the_table(done):
+def test_output_to_a_file_has_the_table_and_no_control_characters(done):
   folder, ended = done
   assert not control_characters(ended.out + ended.err)
-  told = (folder / 'comparison.md').read_text()
-  assert told in ended.out and re.search('First (so far )?to ', told)
+  table = (folder / 'comparison.md').read_text()
+  assert table in ended.out and re.search('First (so far )?to ', table)
   assert [line.partition(':')[0] for line in ended.err.splitlines()] == [
     name for name in VARIANTS for _ in range(2)
   ]  # A line per evaluation.
 
 
-def test_a_terminal_has_a_progress_bar_and_a_table(config, tmp_path):
+def test_a_terminal_shows_a_progress_bar_and_a_table(config, tmp_path):
   ours, theirs = pty.openpty()
   with subprocess.Popen(
     [
@@ -232,7 +232,7 @@ def test_a_terminal_has_a_progress_bar_and_a_table(config, tmp_path):
     seen = b''.join(iter(lambda: _read(ours), b'')).decode()
   os.close(ours)
   assert process.returncode == 0, seen
-  assert '\x1b[' in seen  # It moves the cursor, hence it draws.
+  assert '\x1b[' in seen  # An escape sequence: it moves the cursor.
   for word in ('2/2', 'loss', 'examples/s', '━', *VARIANTS):
     assert word in seen
   assert seen.rindex('First to held-out') > seen.rindex('2/2')
@@ -242,39 +242,39 @@ def test_a_terminal_has_a_progress_bar_and_a_table(config, tmp_path):
 def _read(terminal: int) -> bytes:
   try:
     return os.read(terminal, 65536)
-  except OSError:  # How a terminal says that nobody is at its other end.
+  except OSError:  # The other end of the terminal was closed.
     return b''
 
 
-def test_a_variant_that_diverges_is_told_and_stops_no_other(tmp_path, capfd):
+def test_a_diverged_variant_is_reported_and_stops_no_other(tmp_path, capfd):
   config = defaults.get_config()
   config.update(workers=2, steps=6, log_every=2, eval_every=6)
   one = resolve.strategy_config('all_reduce')
-  hot = lambda warmup: {
+  diverging = lambda warmup: {
     'strategy': one,
     'optimizer': {'learning_rate': 1e30, 'warmup_steps': warmup},
   }
   config.variants = ConfigDict(
-    {'at_once': hot(0), 'later': hot(3), 'good': {'strategy': one}}
+    {'at_once': diverging(0), 'later': diverging(3), 'good': {'strategy': one}}
   )
   summary = compare.compare(config, tmp_path / 'run')
   at_once, good, later = summary['runs']
   assert (at_once['steps'], later['steps'], good['steps']) == (0, 2, 6)
   assert good['test_accuracy'] and later['test_accuracy'] is None
-  assert 'at_once: The loss is NaN' in (said := capfd.readouterr().err)
-  assert 'later: ' in said and 'good: ' not in said
+  assert 'at_once: The loss is NaN' in (stderr := capfd.readouterr().err)
+  assert 'later: ' in stderr and 'good: ' not in stderr
   table = (tmp_path / 'run/comparison.md').read_text()
   assert re.search(r'\| later +\| +diverged \|', table)
   assert 'later: The loss is NaN' in table
   assert 'later: The loss is NaN' in (tmp_path / 'run/report.html').read_text()
   frame = analysis.load(tmp_path / 'run')
   assert set(frame['run']) == {'later', 'good'}
-  # What is known is not trained again.
+  # Finished and diverged variants are not trained again.
   again = compare.compare(config, tmp_path / 'run', resume=True)
   assert again['runs'] == summary['runs']
 
 
-def test_a_model_that_the_last_update_makes_nan_has_diverged(tmp_path):
+def test_a_run_whose_last_update_is_nan_has_diverged(tmp_path):
   x = jax.random.normal(jax.random.key(0), (64, 4))
   loss = lambda params, batch: jnp.mean((batch[0] @ params - batch[1]) ** 2)
   task = gj.Task(
@@ -284,7 +284,7 @@ def test_a_model_that_the_last_update_makes_nan_has_diverged(tmp_path):
     train=(x, x.sum(axis=1)),
     test=(x, x.sum(axis=1)),
   )
-  rate = lambda step: jnp.where(step < 5, 0.1, jnp.nan)  # Of the sixth step.
+  rate = lambda step: jnp.where(step < 5, 0.1, jnp.nan)  # NaN in step 6.
   with pytest.raises(Diverged, match='held-out loss is NaN or Inf after'):
     gj.compare(
       task,
@@ -296,9 +296,9 @@ def test_a_model_that_the_last_update_makes_nan_has_diverged(tmp_path):
       executor='vmap',
       folder=tmp_path / 'run',
     )
-  told = (tmp_path / 'run/dense/summary.json').read_text()
-  assert 'NaN,' not in told
-  summary = json.loads(told)
+  text = (tmp_path / 'run/dense/summary.json').read_text()
+  assert 'NaN,' not in text
+  summary = json.loads(text)
   assert summary['test_loss'] is None is summary['consensus_distance']
   assert summary['diverged'] == (
     'The held-out loss is NaN or Inf after the last step.'

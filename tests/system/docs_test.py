@@ -48,10 +48,10 @@ def test_the_strategy_of_the_readme_obeys_the_contract(tmp_path):
     capture_output=True,
   )
   assert done.returncode == 0, done.stdout
-  assert '1 xfailed' in done.stdout  # Its signs are not conserved.
+  assert '1 xfailed' in done.stdout  # By its NOT_CONSERVED.
 
 
-def test_your_model_runs_from_top_to_bottom(capsys):
+def test_the_page_your_model_runs_from_top_to_bottom(capsys):
   text = (ROOT / 'docs/your_model.md').read_text()
   names: dict = {}
   for block in re.findall(r'```python\n(.*?)```', text, re.S):
@@ -62,9 +62,9 @@ def test_your_model_runs_from_top_to_bottom(capsys):
 def test_the_command_line_of_your_model_runs_as_written(tmp_path):
   text = (ROOT / 'docs/your_model.md').read_text()
   imports, *others = re.findall(r'```python\n(.*?)```', text, re.S)
-  own = next(block for block in others if 'def line' in block)
+  task = next(block for block in others if 'def line' in block)
   (tmp_path / 'my_tasks.py').write_text(
-    imports.partition('class Net')[0] + own.partition('\nresult')[0]
+    imports.partition('class Net')[0] + task.partition('\nresult')[0]
   )
   config = re.search(
     r'    # my_config\.py\n((?:    .*\n|\n)+?)(?=    python)', text
@@ -84,7 +84,7 @@ def test_the_command_line_of_your_model_runs_as_written(tmp_path):
 
 @pytest.fixture(scope='module')
 def site(tmp_path_factory):
-  """The folder of the pages."""
+  """The folder of the built pages."""
   folder = tmp_path_factory.mktemp('site')
   done = subprocess.run(
     [
@@ -115,10 +115,10 @@ def test_every_strategy_has_a_page_with_its_equation_and_bytes(site):
     assert f'{name}.py' in text and 'per step' in text
   gossip = (site / 'strategies/gossip.html').read_text()
   assert 'x_i &lt;- sum_j W_ij x_j' in re.sub(r'<[^>]*>', '', gossip)
-  assert '89.39 %' in gossip  # Of experiments/results/fashion_mnist.
+  assert '89.39 %' in gossip  # From experiments/results/fashion_mnist.
 
 
-def test_a_page_is_of_its_strategy_and_the_figures_that_are_kept(monkeypatch):
+def test_a_page_is_of_its_strategy_and_shows_its_kept_results(monkeypatch):
   assert strategy_table.told('gtopk').endswith('B')
   assert strategy_table.told('none') == 'not measured'
   page = lambda name: re.sub(' +', ' ', strategy_pages.page(name))
@@ -134,7 +134,7 @@ def test_a_page_is_of_its_strategy_and_the_figures_that_are_kept(monkeypatch):
   assert 'in no table' in page('power_sgd')
 
 
-def test_pages_load_nothing_from_elsewhere(site):
+def test_pages_load_nothing_from_other_hosts(site):
   for page in site.rglob('*.html'):
     loaded = re.findall(
       r'<(?:script|link|img)[^>]*(?:src|href)="(http[^"]*)"', page.read_text()
@@ -143,7 +143,7 @@ def test_pages_load_nothing_from_elsewhere(site):
 
 
 @pytest.mark.parametrize(
-  'key, known',
+  'key, built_in',
   [
     ('task.name', named.TASKS),
     ('task.model', models.IMAGES),
@@ -159,15 +159,15 @@ def test_pages_load_nothing_from_elsewhere(site):
     ('outer', parts.PARTS[outer_optimizers.OuterOptimizer]),
   ],
 )
-def test_the_index_names_all_that_is_built_in(key, known):
+def test_the_index_names_every_built_in_value_of_a_key(key, built_in):
   page = (ROOT / 'docs/index.md').read_text()
   rows = [line for line in page.splitlines() if f'| `{key}`' in line]
-  told = [{*re.findall('`([a-z0-9_]+)`', row.split('|')[3])} for row in rows]
-  assert {*known} in told
+  listed = [{*re.findall('`([a-z0-9_]+)`', row.split('|')[3])} for row in rows]
+  assert {*built_in} in listed
 
 
-def test_the_index_names_what_python_has():
+def test_the_index_names_the_public_python_api():
   page = (ROOT / 'docs/index.md').read_text().split('## From Python')[1]
-  told = {*re.findall('`([A-Za-z_]+)`', page.split('##')[0])}
-  assert gossipjax._PUBLIC.keys() <= told <= {*dir(gossipjax)}
+  listed = {*re.findall('`([A-Za-z_]+)`', page.split('##')[0])}
+  assert gossipjax._PUBLIC.keys() <= listed <= {*dir(gossipjax)}
   assert {*resolve.STRATEGIES} < {*dir(gossipjax)}

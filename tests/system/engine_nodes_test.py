@@ -13,12 +13,15 @@ from experiments.testbed import link_shape, network
 from tests.support import engine_interface_bytes, program, ray_nodes
 from tests.system.testbed_test import pytestmark  # noqa: F401
 
-NODES = 3  # Of two workers and a server.
+NODES = 3  # For two workers and a server.
 
 
 @pytest.fixture(scope='module')
 def nodes():
-  """Runs a command beside the first node; {} is the cluster's address."""
+  """A function that runs a Python command in the first node's namespace.
+
+  It replaces {} in the command by the cluster's address.
+  """
   env = ray_nodes.environment()
 
   def run(*words, **changes):
@@ -40,7 +43,7 @@ def nodes():
 
 @pytest.fixture(scope='module')
 def sent(nodes):
-  """(kind, number, by the ledger, by the counters) of each process."""
+  """By method, (kind, number, bytes by ledger, by counters) of each process."""
   done = nodes(
     '-m', 'tests.support.engine_interface_bytes', '{}', network.INTERFACE
   )
@@ -49,14 +52,14 @@ def sent(nodes):
 
 
 @pytest.mark.parametrize('method', engine_interface_bytes.METHODS)
-def test_what_leaves_a_namespace_is_what_the_ledger_says(sent, method):
-  """To 2 %: Ray frames messages, and its nodes tell that they live."""
+def test_bytes_that_leave_a_namespace_agree_with_the_ledger(sent, method):
+  """To 2 %: Ray frames messages, and its nodes send heartbeats."""
   *_, ledger, wire = zip(*sent[method], strict=True)
   assert min(ledger) > 4e6
   np.testing.assert_allclose(wire, ledger, rtol=0.02)
 
 
-def test_a_run_joins_a_cluster_and_leaves_it_as_it_was(nodes, tmp_path):
+def test_a_run_joins_a_cluster_and_leaves_it_running(nodes, tmp_path):
   words = [
     '--config=configs/default.py:pairwise_gossip',
     '--config.engine=ray',
@@ -64,7 +67,7 @@ def test_a_run_joins_a_cluster_and_leaves_it_as_it_was(nodes, tmp_path):
     '--config.steps=20',
     '--address={}',
   ]
-  for turn in range(2):  # The cluster is there for the second, too.
+  for turn in range(2):  # The first must not stop the cluster.
     done = nodes('run.py', *words, f'--workdir={tmp_path}/{turn}')
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / f'{turn}/pairwise_gossip/records.jsonl').read_text()
@@ -73,14 +76,14 @@ def test_a_run_joins_a_cluster_and_leaves_it_as_it_was(nodes, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'changes, sentence',
+  'changes, message',
   [
     ({'RAY_AUTH_TOKEN': 'f' * 64}, 'wants its token'),
     ({'RAY_AUTH_MODE': 'disabled'}, 'set RAY_AUTH_MODE=token'),
   ],
 )
-def test_a_cluster_that_wants_another_token_is_a_sentence(
-  nodes, tmp_path, changes, sentence
+def test_a_wrong_or_missing_token_ends_with_an_error_message(
+  nodes, tmp_path, changes, message
 ):
   words = ['--config=configs/default.py:pairwise_gossip', '--address={}']
   done = nodes(
@@ -91,4 +94,4 @@ def test_a_cluster_that_wants_another_token_is_a_sentence(
     RAY_gcs_rpc_server_reconnect_timeout_s='1',
     **changes,
   )
-  assert done.returncode == 2 and sentence in done.stderr, done.stderr
+  assert done.returncode == 2 and message in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-"""config.engine='ray': what processes compute, how they die and come back."""
+"""config.engine='ray': the results of its processes, failures and restarts."""
 
 import os
 import re
@@ -23,11 +23,12 @@ from tests.support.engine_run import (
 )
 
 
-def compared(*words):
-  """Arrays that differ in the end, by strategy.
+def arrays_that_differ(*words):
+  """Returns how many arrays of the final states differ, by strategy.
 
-  The compiler makes one rounding of a product and a sum where it sees both,
-  which depends on what else is in the program; not without such instructions.
+  The compiler fuses a product and a sum, which then round only once, where it
+  sees both; that depends on the rest of the program. AVX has no instructions
+  for it.
   """
   flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_cpu_max_isa=AVX'
   done = subprocess.run(
@@ -41,21 +42,21 @@ def compared(*words):
   return dict(line.split() for line in done.stdout.splitlines())
 
 
-def test_every_strategy_ends_where_virtual_time_does_bit_for_bit():
+def test_every_strategy_ends_bit_for_bit_as_in_virtual_time():
   names = [
     *engine_vs_virtual.STRATEGIES,
     'parameter_server/adam',
     'gossip/adam',
   ]
-  assert compared(*names) == dict.fromkeys(names, '0')
+  assert arrays_that_differ(*names) == dict.fromkeys(names, '0')
 
 
-def test_so_do_processes_of_ray():
+def test_processes_of_ray_end_bit_for_bit_as_in_virtual_time():
   names = ['parameter_server', 'pairwise_gossip']
-  assert compared('--ray', *names) == dict.fromkeys(names, '0')
+  assert arrays_that_differ('--ray', *names) == dict.fromkeys(names, '0')
 
 
-def test_who_has_used_all_of_a_trace_rests_and_the_others_go_on(tmp_path):
+def test_a_run_finishes_after_a_worker_has_used_up_its_trace(tmp_path):
   (tmp_path / 'trace.csv').write_text('0.01, 0.05\n' * 12)
   (tmp_path / 'traced.py').write_text(
     'from gossipjax.config import defaults\n'
@@ -74,7 +75,7 @@ def test_who_has_used_all_of_a_trace_rests_and_the_others_go_on(tmp_path):
   assert ended.code == 0, ended.err
 
 
-def test_a_worker_that_dies_while_it_starts_is_a_sentence(tmp_path):
+def test_a_worker_that_dies_at_startup_ends_with_an_error_message(tmp_path):
   run = Run(tmp_path, 'pairwise_gossip')
   os.kill(run.wait(lambda: named(run.process.pid, WORKER))[0], signal.SIGKILL)
   ended = run.process.end(LIMIT_S)
@@ -82,7 +83,7 @@ def test_a_worker_that_dies_while_it_starts_is_a_sentence(tmp_path):
   assert re.search('Worker . died before its first step', ended.err)
 
 
-def test_a_process_that_does_not_start_is_a_sentence():
+def test_a_process_that_does_not_start_raises_an_error():
   with ray_cluster.connected():
     import ray
 
@@ -92,7 +93,7 @@ def test_a_process_that_does_not_start_is_a_sentence():
 
 
 @pytest.mark.parametrize('strategy', ['pairwise_gossip', 'parameter_server'])
-def test_a_worker_that_was_killed_comes_back_while_the_others_go_on(
+def test_a_killed_worker_restarts_while_the_others_continue(
   tmp_path, strategy
 ):
   source = 'the server' if strategy == 'parameter_server' else r'worker \d'
@@ -100,32 +101,32 @@ def test_a_worker_that_was_killed_comes_back_while_the_others_go_on(
   run.wait(run.records)
   os.kill(named(run.process.pid, WORKER)[1], signal.SIGKILL)
   run.wait(lambda: 'died; it is started again' in run.said())
-  died = run.records()[-1]['bytes_sent']
+  at_death = run.records()[-1]['bytes_sent']
   back = run.wait(
     lambda: re.search(
       rf'Worker (\d) is back with the state of {source}\.', run.said()
     )
   )
-  late = run.records()[-1]['bytes_sent']
+  at_return = run.records()[-1]['bytes_sent']
   steps = len(run.records()) + 3
   run.wait(lambda: len(run.records()) >= steps)
-  it, last = int(back[1]), run.records()[-1]
-  assert all(late[i] > died[i] for i in range(3) if i != it)
-  assert last['bytes_sent'][it] > late[it] and last['faults'] == 1
-  assert f'Worker {it} died' in (run.workdir / 'log.txt').read_text()
-  rest = descendants(run.process.pid)
+  killed, last = int(back[1]), run.records()[-1]
+  assert all(at_return[i] > at_death[i] for i in range(3) if i != killed)
+  assert last['bytes_sent'][killed] > at_return[killed] and last['faults'] == 1
+  assert f'Worker {killed} died' in (run.workdir / 'log.txt').read_text()
+  children = descendants(run.process.pid)
   ended = run.stop()
   assert ended.code == 128 + signal.SIGTERM and 'checkpoint kept' in ended.err
   time.sleep(2)
-  assert not [line for pid, line in rest.items() if alive(pid)]
+  assert not [line for pid, line in children.items() if alive(pid)]
   again = Run(tmp_path, strategy, '--resume')
   again.wait(lambda: len(again.records()) > steps + 2)
   assert again.records()[-1]['faults'] == 1
   assert again.stop().code == 128 + signal.SIGTERM
 
 
-def test_workers_leave_and_come_back_when_the_config_says_so(tmp_path):
-  """One for three seconds, one for good; the third goes on alone meanwhile."""
+def test_workers_fail_and_return_as_the_config_says(tmp_path):
+  """Worker 1 is away from 1 s to 4 s; worker 2 does not return after 2 s."""
   run = Run(
     tmp_path, 'pairwise_gossip', '--config.cluster.failures=((1,1,4),(2,2))'
   )
@@ -143,7 +144,7 @@ def test_workers_leave_and_come_back_when_the_config_says_so(tmp_path):
   assert run.stop().code == 128 + signal.SIGTERM
 
 
-def test_a_server_that_was_killed_goes_on_from_its_checkpoint(tmp_path):
+def test_a_killed_server_restarts_from_its_checkpoint(tmp_path):
   run = Run(tmp_path, 'parameter_server')
   checkpoints = run.workdir / 'parameter_server/checkpoints'
   run.wait(lambda: [*checkpoints.glob('[0-9]*')])
@@ -162,15 +163,15 @@ def test_a_server_that_was_killed_goes_on_from_its_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'word, sentence',
+  'flag, message',
   [
     ('--config.engine=rai', "did you mean 'ray'"),
     ('--config.engine=ray', 'needs all workers at once'),
   ],
 )
-def test_a_mistake_is_a_sentence(tmp_path, word, sentence):
+def test_a_mistake_ends_with_an_error_message(tmp_path, flag, message):
   ended = program.run(
-    tmp_path, *program.DIGITS, word, f'--workdir={tmp_path}/run'
+    tmp_path, *program.DIGITS, flag, f'--workdir={tmp_path}/run'
   )
-  assert ended.code == 2 and sentence in ended.err
+  assert ended.code == 2 and message in ended.err
   assert ended.err.count('\n') == 1 and not (tmp_path / 'run').exists()

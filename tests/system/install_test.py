@@ -1,4 +1,4 @@
-"""An installed package has all that a user runs, also outside the checkout."""
+"""The installed wheel has all that users run, also outside the checkout."""
 
 import os
 import pathlib
@@ -24,14 +24,14 @@ def get_config():
   )
   return config
 """
-# flax imports rich itself, so that cannot be missing.
+# flax imports rich itself, so rich cannot be missing.
 BLOCKED = sorted({*EXTRAS['report']} - {'rich'})
 WITHOUT = f'import sys; sys.modules.update(dict.fromkeys({BLOCKED})); '
 BLOCK = f'{WITHOUT}from gossipjax.__main__ import main; main(sys.argv[1:])'
 
 
 def ended(python: pathlib.Path, folder: pathlib.Path, *words: str):
-  """How `python WORDS` ended, in a folder that is no checkout."""
+  """Runs `python WORDS` in a folder outside the checkout."""
   hidden = ('NPROC', 'PYTHONPATH')
   return subprocess.run(
     [python, *words],
@@ -80,7 +80,7 @@ def python(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def trained(python, tmp_path_factory) -> pathlib.Path:
-  """A folder with my_config.py, and `out` that a run of it has left."""
+  """A folder with my_config.py and `out`, the workdir of a run of it."""
   folder = tmp_path_factory.mktemp('elsewhere')
   (folder / 'my_config.py').write_text(CONFIG)
   run = ended(
@@ -93,27 +93,27 @@ def trained(python, tmp_path_factory) -> pathlib.Path:
   return folder
 
 
-def test_it_is_the_wheel_that_runs(python, tmp_path):
+def test_the_installed_wheel_is_imported(python, tmp_path):
   where = ended(
     python, tmp_path, '-c', 'import gossipjax; print(gossipjax.__file__)'
   )
   assert where.stdout.startswith(str(python.parents[1])), where
 
 
-def test_a_run_leaves_its_table_pictures_and_report(trained):
+def test_a_run_writes_its_table_figures_and_report(trained):
   for name in ('summary.json', 'comparison.md', 'test_accuracy.png'):
     assert (trained / 'out' / name).stat().st_size, name
   assert (trained / 'out' / 'report.html').stat().st_size > 1e6
 
 
-def test_report_writes_them_again_and_prints_the_table(trained, python):
-  kept = trained / 'out' / 'comparison.md'
-  told = kept.read_text()
+def test_report_writes_these_files_again_and_prints_the_table(trained, python):
+  file = trained / 'out' / 'comparison.md'
+  table = file.read_text()
   for name in ('comparison.md', 'test_accuracy.png', 'report.html'):
     (trained / 'out' / name).unlink()
   again = ended(python, trained, '-m', 'gossipjax', 'report', 'out')
   assert again.returncode == 0, again.stderr
-  assert kept.read_text() == told and told in again.stdout
+  assert file.read_text() == table and table in again.stdout
   assert (trained / 'out' / 'report.html').stat().st_size > 1e6
 
 
@@ -121,23 +121,23 @@ def test_report_writes_them_again_and_prints_the_table(trained, python):
   'command', ['run', 'advise', 'tune', 'report', 'launch']
 )
 def test_every_command_has_help(python, tmp_path, command):
-  told = ended(python, tmp_path, '-m', 'gossipjax', command, '--help')
-  assert told.returncode == 0, told.stderr
-  assert f'gossipjax {command}' in told.stdout
+  help_ = ended(python, tmp_path, '-m', 'gossipjax', command, '--help')
+  assert help_.returncode == 0, help_.stderr
+  assert f'gossipjax {command}' in help_.stdout
 
 
-def test_without_a_config_it_says_where_an_example_is(python, tmp_path):
+def test_the_error_for_a_missing_config_names_run_help(python, tmp_path):
   run = ended(python, tmp_path, '-m', 'gossipjax', 'run')
   assert run.returncode == 2 and run.stderr.count('\n') == 1, run.stderr
   assert 'run --help' in run.stderr
 
 
-def test_an_unknown_command_is_told_the_nearest(python, tmp_path):
+def test_the_error_for_an_unknown_command_names_the_nearest(python, tmp_path):
   run = ended(python, tmp_path, '-m', 'gossipjax', 'tun')
   assert run.returncode == 2 and "'tune'" in run.stderr
 
 
-def test_without_the_extra_it_trains_and_says_what_is_missing(python, tmp_path):
+def test_without_the_extra_it_trains_and_names_what_is_missing(python, tmp_path):
   (tmp_path / 'my_config.py').write_text(CONFIG)
   words = ('run', '--config=my_config.py', '--workdir=out')
   run = ended(python, tmp_path, '-c', BLOCK, *words)
@@ -146,9 +146,9 @@ def test_without_the_extra_it_trains_and_says_what_is_missing(python, tmp_path):
   assert "pip install 'gossipjax[report]'" in first
   assert all(name in first for name in BLOCKED)
   assert '| sparse |' in run.stdout
-  left = {path.name for path in (tmp_path / 'out').iterdir()}
-  assert {'summary.json', 'comparison.md', 'dense', 'sparse'} <= left
-  assert not {name for name in left if name.endswith(('png', 'html'))}
+  files = {path.name for path in (tmp_path / 'out').iterdir()}
+  assert {'summary.json', 'comparison.md', 'dense', 'sparse'} <= files
+  assert not {name for name in files if name.endswith(('png', 'html'))}
   strategy = ended(
     python, tmp_path, '-c', f'{WITHOUT}import gossipjax as gj; gj.topk()'
   )

@@ -15,15 +15,15 @@ NOTEBOOKS = pathlib.Path(__file__).parents[2] / 'notebooks'
 PATHS = sorted(NOTEBOOKS.glob('*.ipynb'))
 
 
-def pictures(name: str, **parameters) -> list[bytes]:
-  """Runs a notebook with other parameters; returns the PNGs it drew."""
+def figures(name: str, **parameters) -> list[bytes]:
+  """Runs a notebook with other parameters; returns the PNGs that it draws."""
   notebook = nbformat.read(NOTEBOOKS / f'{name}.ipynb', as_version=4)
-  (told,) = (
+  (cell_of_parameters,) = (
     cell
     for cell in notebook.cells
     if 'parameters' in cell.metadata.get('tags', ())
   )
-  told.source += ''.join(f'\n{k} = {v!r}' for k, v in parameters.items())
+  cell_of_parameters.source += ''.join(f'\n{k} = {v!r}' for k, v in parameters.items())
   NotebookClient(
     notebook,
     timeout=300,
@@ -58,14 +58,14 @@ def two_seeds(tmp_path_factory):
   return [str(folder) for folder in folders]
 
 
-def test_the_analysis_notebook_draws_its_five_pictures(two_seeds):
-  drawn = pictures('analysis', WORKDIRS=two_seeds, TARGET=0.5)
+def test_the_analysis_notebook_draws_its_five_figures(two_seeds):
+  drawn = figures('analysis', WORKDIRS=two_seeds, TARGET=0.5)
   assert len(drawn) == 5
-  assert all(len(picture) > 5_000 for picture in drawn)  # Not blank.
+  assert all(len(figure) > 5_000 for figure in drawn)  # Not blank.
 
 
-def test_the_strategies_notebook_trains_in_a_loop_of_ones_own():
-  assert len(pictures('strategies', STEPS=10)) == 1
+def test_the_strategies_notebook_draws_its_figure():
+  assert len(figures('strategies', STEPS=10)) == 1
 
 
 @pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)

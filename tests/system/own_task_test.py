@@ -1,4 +1,4 @@
-"""Tasks of one's own, outside the checkout, with the installed wheel."""
+"""User-defined tasks, outside the checkout, with the installed wheel."""
 
 import json
 import re
@@ -111,7 +111,8 @@ def get_config(task):
   )
   return config
 """
-# A loop that exists already, on a mesh of two axes: two lines are new.
+# An existing training loop on a mesh of two axes; only the import of gossipjax
+# and the line with `as_optax` are new.
 LOOP = """
 import os
 
@@ -182,8 +183,8 @@ COMMANDS = {
   'advise': 'advise --link=wan --minutes=0.5 --table --workdir=out',
   'several devices': 'run --audit --workdir=out --config.devices_per_worker=2',
 }
-# Every task runs; elsewhere two of each kind: memory beside parameters
-# (convnet), files of examples (pictures), scores of a whole set (line).
+# `run` gets every task, the other commands two of them. convnet has state beside
+# its parameters, pictures reads image files, line has a score of a whole set.
 CASES = (
   *(('run', task) for task in ('convnet', 'line', 'pictures')),
   *(('virtual time', task) for task in ('convnet', 'line')),
@@ -200,7 +201,7 @@ SCORES = {
 
 @pytest.fixture
 def folder(tmp_path):
-  """A folder that is no checkout, with two files of a stranger's."""
+  """A folder outside the checkout, with a user's tasks, configs and images."""
   (tmp_path / 'my_tasks.py').write_text(TASKS)
   (tmp_path / 'my_config.py').write_text(CONFIG)
   virtual = CONFIG.replace(
@@ -220,7 +221,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize('command, task', CASES)
-def test_a_task_of_ones_own_runs_everywhere(command, task, python, folder):  # noqa: F811
+def test_a_user_defined_task_runs_with_each_command(command, task, python, folder):  # noqa: F811
   name = 'my_virtual' if command == 'virtual time' else 'my_config'
   words = [f'--config={name}.py:{task}', *COMMANDS[command].split()[1:]]
   verb = COMMANDS[command].split()[0]
@@ -229,7 +230,7 @@ def test_a_task_of_ones_own_runs_everywhere(command, task, python, folder):  # n
   if command == 'advise':
     assert re.search(r'\| sparse', done.stdout)
     return
-  # Tuning tells the one that it chooses by.
+  # `tune` prints only the score by which it chooses.
   for score in SCORES[task][: 1 if command == 'tune' else None]:
     assert score in done.stdout, done.stdout
   if command == 'tune':
@@ -255,15 +256,15 @@ SEVERAL = '--config.devices_per_worker=2'
 
 
 @pytest.mark.parametrize(
-  'task, more',
+  'task, flags',
   [
     ('convnet', ''),
     ('line', SEVERAL),
     ('pictures', f'{SEVERAL} --config.inner=fsdp'),
   ],
 )
-def test_processes_find_what_one_process_finds(task, more, python, folder):  # noqa: F811
-  config = f'--config=my_config.py:{task}', *more.split()
+def test_processes_agree_with_one_process(task, flags, python, folder):  # noqa: F811
+  config = f'--config=my_config.py:{task}', *flags.split()
   one = ended(
     python, folder, *('-m', 'gossipjax', 'run', *config), '--workdir=one'
   )
@@ -286,7 +287,7 @@ def test_processes_find_what_one_process_finds(task, more, python, folder):  # n
       assert abs(a[f'test_{score}'] - b[f'test_{score}']) < 1e-4
 
 
-def test_a_loop_that_exists_takes_a_strategy(python, folder):  # noqa: F811
+def test_an_existing_loop_can_use_a_strategy(python, folder):  # noqa: F811
   (folder / 'my_loop.py').write_text(LOOP)
   done = ended(python, folder, 'my_loop.py')
   assert done.returncode == 0, done.stderr
@@ -294,6 +295,7 @@ def test_a_loop_that_exists_takes_a_strategy(python, folder):  # noqa: F811
   assert f'sent by a device {60 * 8} ' in done.stdout, done.stdout
 
 
+# Mistake: a task with flags, and words that the error message contains.
 WRONG = {
   'a module that is not there': ('no_tasks:line', 'no_tasks not import'),
   'a function that is not there': ('my_tasks:lin', "'lin' 'line'"),
@@ -304,15 +306,15 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize('what', WRONG)
-def test_a_mistake_is_one_sentence_and_writes_nothing(what, python, folder):  # noqa: F811
-  task, words = WRONG[what]
-  name, *more = task.split()
+@pytest.mark.parametrize('mistake', WRONG)
+def test_a_mistake_ends_with_an_error_and_writes_nothing(mistake, python, folder):  # noqa: F811
+  task, words = WRONG[mistake]
+  name, *flags = task.split()
   done = ended(
     python,
     folder,
     *('-m', 'gossipjax', 'run', '--config=my_config.py:line'),
-    *('--workdir=out', f'--config.task.name={name}', *more),
+    *('--workdir=out', f'--config.task.name={name}', *flags),
   )
   assert done.returncode == 2, done.stderr
   assert done.stderr.count('\n') == 1, done.stderr
