@@ -38,12 +38,12 @@ def attempt(seed: int, folder: pathlib.Path, shared: pathlib.Path) -> str:
   words += ['--config.steps=2', f'--workdir={folder / "run"}']
   ended = program.start(folder / 'told', *words).end(verdict.LIMIT_S)
   found = verdict.of(ended)
-  if not found and ended.code != USER_ERROR_EXIT and _content_changed(path, before):
+  if not found and ended.code != USER_ERROR_EXIT and _changed(path, before):
     found = 'trained with other data than were compressed'
   return verdict.told(found and f'{how}: {found}', words)
 
 
-def _content_changed(path: pathlib.Path, before: bytes) -> bool:
+def _changed(path: pathlib.Path, before: bytes) -> bool:
   """Whether the content of a compressed file has changed or is unreadable."""
   if path.suffix not in UNPACK:
     return False

@@ -309,7 +309,9 @@ def test_an_error_in_a_config_file_is_reported_with_its_cause(line, tmp_path):
   ],
 )
 @pytest.mark.parametrize('flags', [(), ('--config.steps=3',)])
-def test_a_config_file_without_a_config_is_refused(text, message, flags, tmp_path):
+def test_a_config_file_without_a_config_is_refused(
+  text, message, flags, tmp_path
+):
   (tmp_path / 'mine.py').write_text(text)
   args = f'--config={tmp_path}/mine.py', f'--workdir={tmp_path}/run', *flags
   ended = program.run(tmp_path, *args)
@@ -464,7 +466,9 @@ def snapshot(folder: pathlib.Path) -> dict[str, bytes]:
     ([], 'already --resume'),
   ],
 )
-def test_a_workdir_with_a_run_is_refused_and_left_unchanged(finished, flags, words, tmp_path):
+def test_a_workdir_with_a_run_is_refused_and_left_unchanged(
+  finished, flags, words, tmp_path
+):
   before = snapshot(finished)
   ended = program.run(tmp_path, *DIGITS, *flags, f'--workdir={finished}')
   refused(ended, f'{finished} {words}', None)

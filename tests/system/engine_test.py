@@ -93,9 +93,7 @@ def test_a_process_that_does_not_start_raises_an_error():
 
 
 @pytest.mark.parametrize('strategy', ['pairwise_gossip', 'parameter_server'])
-def test_a_killed_worker_restarts_while_the_others_continue(
-  tmp_path, strategy
-):
+def test_a_killed_worker_restarts_while_the_others_continue(tmp_path, strategy):
   source = 'the server' if strategy == 'parameter_server' else r'worker \d'
   run = Run(tmp_path, strategy)
   run.wait(run.records)

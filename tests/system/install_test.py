@@ -121,9 +121,9 @@ def test_report_writes_these_files_again_and_prints_the_table(trained, python):
   'command', ['run', 'advise', 'tune', 'report', 'launch']
 )
 def test_every_command_has_help(python, tmp_path, command):
-  help_ = ended(python, tmp_path, '-m', 'gossipjax', command, '--help')
-  assert help_.returncode == 0, help_.stderr
-  assert f'gossipjax {command}' in help_.stdout
+  shown = ended(python, tmp_path, '-m', 'gossipjax', command, '--help')
+  assert shown.returncode == 0, shown.stderr
+  assert f'gossipjax {command}' in shown.stdout
 
 
 def test_the_error_for_a_missing_config_names_run_help(python, tmp_path):
@@ -137,7 +137,7 @@ def test_the_error_for_an_unknown_command_names_the_nearest(python, tmp_path):
   assert run.returncode == 2 and "'tune'" in run.stderr
 
 
-def test_without_the_extra_it_trains_and_names_what_is_missing(python, tmp_path):
+def test_without_extras_it_trains_and_names_missing_packages(python, tmp_path):
   (tmp_path / 'my_config.py').write_text(CONFIG)
   words = ('run', '--config=my_config.py', '--workdir=out')
   run = ended(python, tmp_path, '-c', BLOCK, *words)

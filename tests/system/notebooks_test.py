@@ -18,12 +18,12 @@ PATHS = sorted(NOTEBOOKS.glob('*.ipynb'))
 def figures(name: str, **parameters) -> list[bytes]:
   """Runs a notebook with other parameters; returns the PNGs that it draws."""
   notebook = nbformat.read(NOTEBOOKS / f'{name}.ipynb', as_version=4)
-  (cell_of_parameters,) = (
+  (settings,) = (
     cell
     for cell in notebook.cells
     if 'parameters' in cell.metadata.get('tags', ())
   )
-  cell_of_parameters.source += ''.join(f'\n{k} = {v!r}' for k, v in parameters.items())
+  settings.source += ''.join(f'\n{k} = {v!r}' for k, v in parameters.items())
   NotebookClient(
     notebook,
     timeout=300,

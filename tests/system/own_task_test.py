@@ -183,8 +183,8 @@ COMMANDS = {
   'advise': 'advise --link=wan --minutes=0.5 --table --workdir=out',
   'several devices': 'run --audit --workdir=out --config.devices_per_worker=2',
 }
-# `run` gets every task, the other commands two of them. convnet has state beside
-# its parameters, pictures reads image files, line has a score of a whole set.
+# `run` gets every task, the others two of them. convnet has state beside its
+# parameters, pictures reads image files, line has a score of a whole set.
 CASES = (
   *(('run', task) for task in ('convnet', 'line', 'pictures')),
   *(('virtual time', task) for task in ('convnet', 'line')),
@@ -221,7 +221,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize('command, task', CASES)
-def test_a_user_defined_task_runs_with_each_command(command, task, python, folder):  # noqa: F811
+def test_a_users_task_runs_with_each_command(command, task, python, folder):  # noqa: F811
   name = 'my_virtual' if command == 'virtual time' else 'my_config'
   words = [f'--config={name}.py:{task}', *COMMANDS[command].split()[1:]]
   verb = COMMANDS[command].split()[0]
@@ -306,9 +306,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize('mistake', WRONG)
-def test_a_mistake_ends_with_an_error_and_writes_nothing(mistake, python, folder):  # noqa: F811
-  task, words = WRONG[mistake]
+@pytest.mark.parametrize('what', WRONG)
+def test_a_mistake_ends_with_an_error_and_writes_nothing(what, python, folder):  # noqa: F811
+  task, words = WRONG[what]
   name, *flags = task.split()
   done = ended(
     python,

@@ -1,4 +1,4 @@
-"""Several processes equal several devices, also when one of them dies."""
+"""Several processes train as several devices do; failures of processes."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ from gossipjax.distributed.launcher import free_port
 from tests.support import multi_process, program
 from tests.support.engine_run import alive
 
-# As the processes do: other optimizations round otherwise.
+# As in the processes: with other optimizations results round differently.
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 PROCESSES = multi_process.WORKERS
 RESUME = 'all 3 have ended. --resume continues from the last checkpoint.'
@@ -36,7 +36,7 @@ RESUME = 'all 3 have ended. --resume continues from the last checkpoint.'
 
 @pytest.fixture(scope='module')
 def found(tmp_path_factory):
-  """What PROCESSES processes computed together."""
+  """The results that PROCESSES processes computed together."""
   folder, port = tmp_path_factory.mktemp('together'), free_port()
   running = [
     program.module(
@@ -49,22 +49,22 @@ def found(tmp_path_factory):
     )
     for i in range(PROCESSES)
   ]
-  said = [process.communicate()[0] for process in running]
-  assert not any(p.returncode for p in running), '\n'.join(said)
+  outputs = [process.communicate()[0] for process in running]
+  assert not any(p.returncode for p in running), '\n'.join(outputs)
   return pickle.loads((folder / 'found').read_bytes())
 
 
 @pytest.mark.parametrize('name', multi_process.collective_calls())
 @pytest.mark.parametrize('dtype', multi_process.DTYPES)
-def test_a_collective_over_sockets_does_what_numpy_says(found, name, dtype):
-  _, numpy_says = multi_process.collective_calls()[name]
+def test_a_collective_over_sockets_agrees_with_numpy(found, name, dtype):
+  _, by_numpy = multi_process.collective_calls()[name]
   np.testing.assert_array_equal(
-    found[dtype][name], numpy_says(multi_process.collective_inputs(dtype))
+    found[dtype][name], by_numpy(multi_process.collective_inputs(dtype))
   )
 
 
 @pytest.mark.parametrize('name', multi_process.STRATEGIES)
-def test_every_strategy_talks_in_a_way_that_is_tried(name):
+def test_every_strategy_uses_the_collectives_of_a_trained_one(name):
   tried = {
     multi_process.collectives_of(multi_process.STRATEGIES[n])
     for n in multi_process.TRIED
@@ -74,7 +74,7 @@ def test_every_strategy_talks_in_a_way_that_is_tried(name):
 
 @pytest.mark.parametrize('name', multi_process.TRIED)
 def test_processes_and_devices_agree(found, name):
-  """Bit by bit where the order of sums allows, else to 1e-6."""
+  """Bytes exactly; parameters to 1e-6, since sums may have another order."""
   for theirs, ours in zip(
     found[name],
     multi_process.train(multi_process.STRATEGIES[name]),
@@ -102,15 +102,15 @@ GOSSIP = (
 LARGE_PAGES = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
 
 
-def test_launched_processes_are_as_many_workers_unless_somebody_says():
+def test_launch_sets_one_worker_per_process_unless_workers_are_given():
   assert launcher.with_workers(['--x'], 4) == ['--x', '--config.workers=4']
-  assert launcher.with_workers(said := ['-config.workers=2'], 4) == said
-  said = ['--config.workers=8']
-  assert launcher.with_workers(said, 4) == said
+  assert launcher.with_workers(flags := ['-config.workers=2'], 4) == flags
+  flags = ['--config.workers=8']
+  assert launcher.with_workers(flags, 4) == flags
 
 
 @pytest.mark.parametrize(
-  'words, told',
+  'flags, printed',
   [
     ([], {'[0] 0', '[1] 1'}),
     (['--config.devices_per_worker=2'], {'[0] 0,1', '[1] 2,3'}),
@@ -121,32 +121,32 @@ def test_launched_processes_are_as_many_workers_unless_somebody_says():
     ),
   ],
 )
-def test_each_process_of_a_host_has_gpus_of_its_own(
-  words, told, monkeypatch, capfd
+def test_each_process_of_a_host_has_its_own_gpus(
+  flags, printed, monkeypatch, capfd
 ):
   read = f'import os; print(os.environ["{launcher.DEVICES}"])'
   command = [sys.executable, '-c', read]
   monkeypatch.setattr(launcher, 'command', lambda *_: command)
-  assert ids(words, capfd) == told
+  assert device_ids(flags, capfd) == printed
   monkeypatch.setenv(launcher.DEVICES, '7')
-  assert ids(words, capfd) == {'[0] 7', '[1] 7'}
+  assert device_ids(flags, capfd) == {'[0] 7', '[1] 7'}
 
 
-def ids(words, capfd):
-  """What two launched processes print."""
+def device_ids(flags, capfd):
+  """Lines of output of two launched processes, which print their devices."""
   with pytest.raises(SystemExit, match='0'):
-    launch.start(['--processes=2', '--', *words])
+    launch.start(['--processes=2', '--', *flags])
   return {*capfd.readouterr().out.splitlines()}
 
 
-def test_a_line_is_written_in_one_piece():
+def test_a_line_is_written_in_one_call():
   written = []
   stream = types.SimpleNamespace(write=written.append, flush=lambda: None)
   assert echo.print_line('[0] a line', stream)
-  assert written == ['[0] a line\n']  # Else those of two processes mix.
+  assert written == ['[0] a line\n']  # Else lines of two processes mix.
 
 
-def test_signals_do_afterwards_what_they_did_before():
+def test_the_launcher_restores_the_signal_handlers():
   numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
   before = [signal.getsignal(number) for number in numbers]
   assert launcher.run([['true']]) == 0
@@ -157,8 +157,8 @@ def test_signals_do_afterwards_what_they_did_before():
   not LARGE_PAGES.exists() or '[madvise]' not in LARGE_PAGES.read_text(),
   reason='No large pages on demand.',
 )
-def test_large_arrays_of_launched_processes_come_in_few_pages(capfd):
-  # Of memory that was freed before: tcmalloc has kept it.
+def test_large_arrays_of_launched_processes_cause_few_page_faults(capfd):
+  # Page faults of an array in memory that was freed: tcmalloc has kept it.
   count = (
     'from resource import getrusage; x = b"x" * 10**8; del x; '
     'before = getrusage(0).ru_minflt; '
@@ -175,7 +175,7 @@ def test_launched_processes_use_tcmalloc_where_it_is_installed(capfd):
   assert capfd.readouterr().out.split()[-1] == 'True'
 
 
-def test_without_tcmalloc_there_are_large_pages(monkeypatch):
+def test_processes_get_tcmalloc_or_else_large_pages(monkeypatch):
   monkeypatch.setattr(allocator, 'tcmalloc', lambda: None)
   assert allocator.environment() == allocator.LARGE_PAGES
   monkeypatch.setattr(allocator, 'tcmalloc', lambda: 'libtcmalloc.so.4')
@@ -213,10 +213,10 @@ def test_a_hint_says_how_to_get_tcmalloc_unless_it_is_used(
   assert not allocator.hint()
 
 
-def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
+def test_a_process_that_died_is_blamed_not_the_peer_that_lost_it():
   running = [
-    subprocess.Popen(['sh', '-c', what])
-    for what in (
+    subprocess.Popen(['sh', '-c', script])
+    for script in (
       f'sleep 0.3; exit {constants.PEER_LOST}',
       'sleep 0.25; kill -9 $$',
       'sleep 1',
@@ -226,7 +226,7 @@ def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
 
 
 @pytest.mark.parametrize(
-  'what, code, blamed',
+  'script, code, blamed',
   [
     ('exit 2', 2, 'Process 0 ended with exit code 2'),
     ('kill -SEGV $$', 128 + signal.SIGSEGV, 'Process 0 died of SIGSEGV'),
@@ -237,15 +237,15 @@ def test_who_dies_is_named_and_not_who_lost_it_in_the_same_moment():
     ),
   ],
 )
-def test_who_failed_gives_the_code_although_others_hang(
-  what, code, blamed, capfd
+def test_a_failure_determines_the_exit_code_although_others_hang(
+  script, code, blamed, capfd
 ):
-  commands = ['sh', '-c', what], ['sleep', '100']
+  commands = ['sh', '-c', script], ['sleep', '100']
   assert launcher.run(commands, grace_s=0.5) == code
   assert blamed in capfd.readouterr().err
 
 
-def test_who_ends_after_one_that_lost_it_is_to_blame(capfd):
+def test_a_failed_process_is_blamed_even_if_its_peer_ends_first(capfd):
   lost = f'exit {constants.PEER_LOST}'
   commands = ['sh', '-c', 'sleep 1; exit 2'], ['sh', '-c', lost]
   assert launcher.run(commands, grace_s=5) == 2
@@ -255,7 +255,7 @@ def test_who_ends_after_one_that_lost_it_is_to_blame(capfd):
 def launched(
   folder: pathlib.Path, *arguments: str, processes: int = 3
 ) -> subprocess.Popen:
-  """Processes that train; what they say is in `<folder>.log`."""
+  """Launches processes that train; `<folder>.log` receives their output."""
   return program.module(
     folder.with_suffix('.log').open('a'),
     'gossipjax',
@@ -279,8 +279,8 @@ def in_the_midst(folder: pathlib.Path, step: int = 1) -> None:
     time.sleep(0.05)
 
 
-def process(launcher: subprocess.Popen, number: int) -> int:
-  """Its pid."""
+def pid_of(launcher: subprocess.Popen, number: int) -> int:
+  """Returns the pid of the process of this number."""
   children = (
     pathlib.Path(f'/proc/{launcher.pid}/task/{launcher.pid}/children')
     .read_text()
@@ -294,45 +294,47 @@ def process(launcher: subprocess.Popen, number: int) -> int:
   )
 
 
-def ends_with(
-  launcher: subprocess.Popen, folder: pathlib.Path, sentence: str
+def assert_ends_with(
+  launcher: subprocess.Popen, folder: pathlib.Path, message: str
 ) -> None:
   began = time.monotonic()
   assert launcher.wait() != 0
   assert time.monotonic() - began < 30
-  assert folder.with_suffix('.log').read_text().splitlines()[-1] == sentence
+  assert folder.with_suffix('.log').read_text().splitlines()[-1] == message
 
 
-def test_one_that_freezes_ends_all_with_a_sentence(tmp_path):
+def test_a_frozen_process_ends_all_with_an_error_message(tmp_path):
   folder = tmp_path / 'run'
   launcher = launched(folder)
   in_the_midst(folder)
-  os.kill(process(launcher, 1), signal.SIGSTOP)
-  ends_with(launcher, folder, f'Process 1 did not answer any more; {RESUME}')
+  os.kill(pid_of(launcher, 1), signal.SIGSTOP)
+  assert_ends_with(
+    launcher, folder, f'Process 1 did not answer any more; {RESUME}'
+  )
 
 
-def test_what_was_stopped_and_killed_goes_on_as_if_on_one_process(tmp_path):
-  """Gossip moves numbers without adding up: no bit may differ."""
+def test_a_stopped_and_killed_run_resumes_and_equals_one_process(tmp_path):
+  """Gossip sums after the transfer, always in one order: no bit may differ."""
   folder, alone, steps = tmp_path / 'run', tmp_path / 'alone', '300'
-  some = f'--config.steps={steps}'
-  launcher = launched(folder, some)
+  flag = f'--config.steps={steps}'
+  launcher = launched(folder, flag)
   in_the_midst(folder)
   launcher.send_signal(signal.SIGINT)
   assert launcher.wait() == 128 + signal.SIGINT
-  said = folder.with_suffix('.log').read_text()
-  stopped = re.search(r'\[0\] Stopped after step (\d+), checkpoint kept', said)
-  assert stopped, said
-  launcher = launched(folder, some, '--resume')
+  log = folder.with_suffix('.log').read_text()
+  stopped = re.search(r'\[0\] Stopped after step (\d+), checkpoint kept', log)
+  assert stopped, log
+  launcher = launched(folder, flag, '--resume')
   in_the_midst(folder, int(stopped.group(1)) + 1)
-  os.kill(process(launcher, 1), signal.SIGKILL)
+  os.kill(pid_of(launcher, 1), signal.SIGKILL)
   died = 'Process 1 died of SIGKILL (out of memory, or killed by someone)'
-  ends_with(launcher, folder, f'{died}; {RESUME}')
-  assert launched(folder, some, '--resume').wait() == 0
-  one_process_finds_the_same(alone, folder, some)
+  assert_ends_with(launcher, folder, f'{died}; {RESUME}')
+  assert launched(folder, flag, '--resume').wait() == 0
+  assert_equals_one_process(alone, folder, flag)
 
 
-def one_process_finds_the_same(alone, folder, *arguments: str) -> None:
-  """Every array of the newest checkpoint, bit by bit."""
+def assert_equals_one_process(alone, folder, *arguments: str) -> None:
+  """Trains in one process, and compares all arrays of the newest checkpoint."""
   one = program.run(alone, *GOSSIP, *arguments, f'--workdir={alone / "run"}')
   assert one.code == 0, one.err
   ours, theirs = (
@@ -345,11 +347,11 @@ def one_process_finds_the_same(alone, folder, *arguments: str) -> None:
 
 
 @pytest.mark.smoke
-def test_two_processes_find_what_one_process_finds(tmp_path):
-  some = '--config.workers=2', '--config.steps=20'
-  running = launched(tmp_path / 'run', *some, processes=2)
+def test_two_processes_end_with_the_arrays_of_one_process(tmp_path):
+  flags = '--config.workers=2', '--config.steps=20'
+  running = launched(tmp_path / 'run', *flags, processes=2)
   assert running.wait() == 0, (tmp_path / 'run.log').read_text()
-  one_process_finds_the_same(tmp_path / 'alone', tmp_path / 'run', *some)
+  assert_equals_one_process(tmp_path / 'alone', tmp_path / 'run', *flags)
 
 
 OVERLAPPING = """
@@ -375,13 +377,13 @@ def get_config():
 """
 
 
-def test_an_exchange_beside_computing_changes_no_bit(tmp_path):
-  """Two processes exchange in a second thread, are stopped and go on; one
-  process waits for each exchange."""
+def test_an_exchange_that_overlaps_computation_changes_no_bit(tmp_path):
+  """Two processes exchange in a second thread, end at step 20 and resume;
+  one process waits for each exchange."""
   file = tmp_path / 'overlapping.py'
   file.write_text(OVERLAPPING)
   folder, alone = tmp_path / 'run', tmp_path / 'alone'
-  # After 20 steps the exchange of the last one is in flight.
+  # At the end of step 20, its exchange is still in flight.
   for steps, more in ((20, ()), (40, ('--resume',))):
     running = program.module(
       folder.with_suffix('.log').open('a'),
@@ -415,13 +417,13 @@ def test_an_exchange_beside_computing_changes_no_bit(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM'])
-def test_a_launcher_that_is_stopped_ends_with_the_number_of_the_signal(name):
+def test_a_signalled_launcher_exits_with_128_plus_the_signal(name):
   stop = f'import os, signal, time; os.kill(os.getppid(), signal.{name})'
   code = launcher.run([[sys.executable, '-c', f'{stop}; time.sleep(60)']])
   assert code == 128 + getattr(signal, name)
 
 
-SPEAKS = r"""
+PRINTS = r"""
 import sys
 from gossipjax.commands import launch
 from gossipjax.distributed import launcher
@@ -436,16 +438,16 @@ launch.start(['--processes=1'])
   'redirection, lost',
   [
     ('> /dev/full', True),
-    ('> /dev/full 2>&1', False),  # Nobody can be told.
+    ('> /dev/full 2>&1', False),  # The message is lost, too.
     ('| true; exit ${PIPESTATUS[0]}', False),
-    ('> /dev/null', False),  # Characters that ASCII has not.
+    ('> /dev/null', False),  # Prints characters outside ASCII.
   ],
 )
-def test_processes_go_on_when_what_they_say_cannot_be_printed(
+def test_processes_continue_when_their_output_cannot_be_printed(
   redirection, lost
 ):
   ended = subprocess.run(
-    ['bash', '-c', f'"$@" {redirection}', 'bash', sys.executable, '-c', SPEAKS],
+    ['bash', '-c', f'"$@" {redirection}', 'bash', sys.executable, '-c', PRINTS],
     cwd=program.ROOT,
     env=program.ENVIRONMENT | {'PYTHONIOENCODING': 'ascii'},
     capture_output=True,
@@ -458,26 +460,24 @@ def test_processes_go_on_when_what_they_say_cannot_be_printed(
 
 
 @pytest.mark.parametrize('session', ['', 'setsid '])
-def test_what_a_process_leaves_behind_does_not_hold_the_launcher(
-  session, capfd
-):
+def test_a_child_left_by_a_process_does_not_block_the_launcher(session, capfd):
   began = time.monotonic()
-  leaves = f'{session}sleep 30 & echo $!; exit 1'
-  assert launcher.run([['sh', '-c', leaves]]) == 1
+  script = f'{session}sleep 30 & echo $!; exit 1'
+  assert launcher.run([['sh', '-c', script]]) == 1
   assert time.monotonic() - began < 20
-  said, told = capfd.readouterr()
-  assert told == 'Process 0 ended with exit code 1; all 1 have ended.\n'
-  left = int(said.split()[-1])
-  if session:  # It wanted to be on its own.
-    os.kill(left, signal.SIGKILL)
+  stdout, stderr = capfd.readouterr()
+  assert stderr == 'Process 0 ended with exit code 1; all 1 have ended.\n'
+  child = int(stdout.split()[-1])
+  if session:  # In its own session it lives on.
+    os.kill(child, signal.SIGKILL)
   else:  # Its pipe closes a moment before the kernel reports its death.
     deadline = time.monotonic() + 10
-    while alive(left) and time.monotonic() < deadline:
+    while alive(child) and time.monotonic() < deadline:
       time.sleep(0.01)
-    assert not alive(left)
+    assert not alive(child)
 
 
-def test_a_process_that_dies_of_a_signal_without_a_name_is_a_sentence(capfd):
+def test_a_death_by_a_signal_without_a_name_is_reported(capfd):
   assert launcher.run([['sh', '-c', 'kill -40 $$']]) == 128 + 40
   assert 'Process 0 died of signal 40; all 1' in capfd.readouterr().err
 
@@ -491,10 +491,9 @@ launch.start(['--processes=20'])
 """
 
 
-@pytest.mark.parametrize(
-  'files', [24, 44]
-)  # Too few for sockets, and for pipes.
-def test_more_processes_than_the_system_starts_are_a_sentence(files):
+# Open files: too few for the sockets, and too few for the pipes.
+@pytest.mark.parametrize('files', [24, 44])
+def test_too_many_processes_end_with_an_error_message(files):
   began = time.monotonic()
   limited = f'ulimit -n {files}; exec "$@"'
   ended = subprocess.run(
@@ -511,7 +510,7 @@ def test_more_processes_than_the_system_starts_are_a_sentence(files):
   assert time.monotonic() - began < 50
 
 
-def test_where_one_process_cannot_be_started_the_others_end(monkeypatch):
+def test_if_a_process_cannot_be_started_the_others_are_killed(monkeypatch):
   started = []
   start = launcher._start
 
@@ -526,7 +525,7 @@ def test_where_one_process_cannot_be_started_the_others_end(monkeypatch):
 
 
 def refused_address(tmp_path, where, number):
-  """What a process says to an address of the coordinator."""
+  """The error message of a process that is given a bad coordinator address."""
   ended = program.run(
     tmp_path,
     *program.DIGITS,
@@ -542,10 +541,10 @@ def refused_address(tmp_path, where, number):
   return ended.err
 
 
-def together_with(
+def run_two(
   tmp_path, *others: str, both: tuple[str, ...] = (), variables=({}, {})
 ):
-  """Two processes of which the second is given something else."""
+  """Runs two processes with flags `both`, the second also with `others`."""
   own = (
     *program.DIGITS,
     '--config.workers=2',
@@ -569,7 +568,7 @@ def together_with(
 
 
 @pytest.mark.parametrize(
-  'other, told',
+  'flag, message',
   [
     (
       '--config.optimizer.learning_rate=0.2',
@@ -581,17 +580,17 @@ def together_with(
     ('--interface=lo', '--interface=NAME and not nothing'),
   ],
 )
-def test_processes_that_are_given_something_else_are_refused(
-  tmp_path, other, told
-):
-  for ended in together_with(tmp_path, other):
+def test_processes_with_different_settings_are_refused(tmp_path, flag, message):
+  for ended in run_two(tmp_path, flag):
     assert ended.code == errors.USER_ERROR_EXIT, ended.err
-    assert f'Process 1 has other settings than process 0: {told}' in (ended.err)
+    assert f'Process 1 has other settings than process 0: {message}' in (
+      ended.err
+    )
   assert not (tmp_path / 'run').exists()
 
 
 @pytest.mark.parametrize(
-  'flags, told',
+  'flags, message',
   [
     ((), 'Several processes need --workdir, a folder that all of them see.'),
     (
@@ -600,8 +599,8 @@ def test_processes_that_are_given_something_else_are_refused(
     ),
   ],
 )
-def test_flags_of_several_processes_are_refused_one_by_one(
-  tmp_path, flags, told
+def test_bad_flags_of_several_processes_have_messages_of_their_own(
+  tmp_path, flags, message
 ):
   ended = program.run(
     tmp_path,
@@ -613,31 +612,31 @@ def test_flags_of_several_processes_are_refused_one_by_one(
     *flags,
   )
   assert ended.code == errors.USER_ERROR_EXIT
-  assert ended.err.startswith(told) and '--distributed needs' not in ended.err
+  assert (
+    ended.err.startswith(message) and '--distributed needs' not in ended.err
+  )
 
 
-def test_a_folder_that_only_one_process_sees_is_refused(tmp_path):
+def test_a_workdir_that_only_one_process_sees_is_refused(tmp_path):
   homes = [tmp_path / name for name in ('a', 'b')]
   for home in homes:
     home.mkdir()
   own = [{'HOME': str(home)} for home in homes]
-  for ended in together_with(
-    tmp_path, both=('--workdir=~/run',), variables=own
-  ):
+  for ended in run_two(tmp_path, both=('--workdir=~/run',), variables=own):
     assert ended.code == errors.USER_ERROR_EXIT, ended.err
     assert 'Process 1 does not see --workdir=' in ended.err
   assert not [file for home in homes for file in home.iterdir()]
 
 
-def test_all_processes_end_alike_when_every_variant_diverges(tmp_path):
+def test_all_processes_exit_alike_when_every_variant_diverges(tmp_path):
   too_fast = '--config.optimizer.learning_rate=1e30', '--config.steps=4'
-  first, second = together_with(tmp_path, both=too_fast)
+  first, second = run_two(tmp_path, both=too_fast)
   assert first.code == second.code == console.DIVERGED, second.err
   assert 'The loss is NaN or Inf' in first.err
   assert 'The loss is NaN' not in second.err and 'Fatal' not in second.err
 
 
-def test_who_waits_for_others_in_vain_says_so_and_ends(tmp_path):
+def test_a_process_whose_peers_never_join_ends_with_a_message(tmp_path):
   ended = program.run(
     tmp_path,
     *program.DIGITS,
@@ -654,7 +653,7 @@ def test_who_waits_for_others_in_vain_says_so_and_ends(tmp_path):
   assert 'did not all come within --step_timeout_s=12' in gives_up
 
 
-def test_who_finds_no_first_process_ends_as_one_that_lost_it(tmp_path):
+def test_a_process_without_a_coordinator_exits_with_peer_lost(tmp_path):
   ended = program.run(
     tmp_path,
     *program.DIGITS,
@@ -670,7 +669,7 @@ def test_who_finds_no_first_process_ends_as_one_that_lost_it(tmp_path):
 
 
 @pytest.mark.parametrize('flag', ['num_processes', 'process_id', 'coordinator'])
-def test_launch_refuses_what_it_sets_itself(flag, capsys):
+def test_launch_refuses_flags_that_it_sets_itself(flag, capsys):
   with pytest.raises(SystemExit, match=str(errors.USER_ERROR_EXIT)):
     launch.start(['--processes=2', '--', '--config=c.py', f'--{flag}=1'])
   assert (
@@ -678,29 +677,27 @@ def test_launch_refuses_what_it_sets_itself(flag, capsys):
   )
 
 
-def test_flags_of_run_come_after_two_hyphens(capsys):
+def test_launch_refuses_flags_of_run_before_the_two_hyphens(capsys):
   for words in (['--config=c.py'], ['stray', '--', '--config=c.py']):
     with pytest.raises(SystemExit, match=str(errors.USER_ERROR_EXIT)):
       launch.start(['--processes=2', *words])
-    told = f'{words[0]} is no flag of launch; flags of `run` come after --'
-    assert told in capsys.readouterr().err
+    message = f'{words[0]} is no flag of launch; flags of `run` come after --'
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('number', [0, 1])
 @pytest.mark.parametrize(
   'where', ['localhost', '127.0.0.1:99999', '127.0.0.1:0', 'a..b:1234']
 )
-def test_what_is_no_address_of_a_coordinator_is_a_sentence(
-  tmp_path, where, number
-):
+def test_a_malformed_coordinator_address_is_refused(tmp_path, where, number):
   assert f'{where} is not host:port' in refused_address(tmp_path, where, number)
 
 
-def test_a_coordinator_whose_port_is_in_use_is_a_sentence(tmp_path):
+def test_a_coordinator_port_in_use_ends_with_an_error_message(tmp_path):
   with socket.socket() as other:
     other.bind(('127.0.0.1', 0))
     other.listen()
     where = f'127.0.0.1:{other.getsockname()[1]}'
-    told = refused_address(tmp_path, where, 0)
-    assert 'Address already in use' in told
-    assert '`launch` draws a port each time: start it again.' in told
+    message = refused_address(tmp_path, where, 0)
+    assert 'Address already in use' in message
+    assert '`launch` draws a port each time: start it again.' in message
