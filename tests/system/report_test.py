@@ -49,7 +49,7 @@ def browser():
 
 
 class Opened:
-  """A report in a tab, with what it asked for and what it complained of."""
+  """A report in a tab, with its requests, its errors and its warnings."""
 
   def __init__(self, browser, path, width=1280):
     self.requests, self.complaints = [], []
@@ -68,7 +68,7 @@ class Opened:
     self.tab.wait_for_selector('body[data-ready]', timeout=60_000)
 
   def model(self, name, what):
-    """`what` of the Bokeh model of a name, as JSON."""
+    """Property `what` of the Bokeh model with this name, as JSON."""
     return self.tab.evaluate(
       '([name, what]) => new Function("m", `return m.${what}`)('
       'Bokeh.documents[0].get_model_by_name(name))',
@@ -94,8 +94,8 @@ def opened(browser):
 def comparison(
   folder: pathlib.Path, runs: dict[str, list], audit: list = (), **config
 ) -> pathlib.Path:
-  """A finished comparison with these records, and with these rows of an audit
-  for each; returns its report."""
+  """Writes a finished comparison with these records by run, and with these
+  rows of an audit for each run; returns the path of its report."""
   variants = {
     name: {'strategy': {'name': 'topk', 'density': 0.01 * i}}
     for i, name in enumerate(runs)
@@ -135,7 +135,7 @@ def two(tmp_path_factory):
 
 def test_lines_follow_the_chosen_axes(opened, two):
   page = opened(two)
-  # Total seconds: computing, shared by two workers, and the link's.
+  # Total seconds: train_s over two workers, plus communication on the link.
   assert page.model('line1', 'data_source.data.x') == [1, 2, 4]
   assert page.model('chart', 'below[0].axis_label') == (
     'total seconds on 1gbe (model)'
@@ -154,7 +154,7 @@ def test_lines_follow_the_chosen_axes(opened, two):
   assert page.model('chart', 'left[0].axis_label') == 'held-out loss'
 
 
-def test_every_link_and_score_can_be_chosen_and_the_own_link_comes_first(
+def test_all_links_and_scores_can_be_chosen_the_configured_link_first(
   opened, two
 ):
   page = opened(two)
@@ -168,9 +168,11 @@ def test_every_link_and_score_can_be_chosen_and_the_own_link_comes_first(
       assert page.tab.is_hidden('#empty')
 
 
-def test_what_a_logarithm_cannot_show_is_left_out_and_told(opened, two):
+def test_zeros_are_not_drawn_on_a_logarithmic_axis_and_a_note_says_so(
+  opened, two
+):
   page = opened(two)
-  page.tab.select_option('#score', 'consensus_distance')  # Zero throughout.
+  page.tab.select_option('#score', 'consensus_distance')  # All zeros.
   assert page.tab.is_hidden('#empty')
   page.tab.check('#logy')
   assert page.model('chart', 'y_scale.type') == 'LogScale'
@@ -191,14 +193,14 @@ def test_a_logarithmic_axis_has_labels_throughout(
   opened, two, low, high, ticks
 ):
   page = opened(two)
-  told = page.tab.evaluate(
+  found = page.tab.evaluate(
     """([low, high]) => {
       const plot = Bokeh.documents[0].get_model_by_name('chart');
       return plot.below[0].ticker.get_ticks(low, high, plot.x_range).major;
     }""",
     [low, high],
   )
-  assert told == pytest.approx(ticks)
+  assert found == pytest.approx(ticks)
 
 
 def test_wire_bytes_are_shown_where_they_were_counted(opened, two, tmp_path):
@@ -214,7 +216,7 @@ def test_wire_bytes_are_shown_where_they_were_counted(opened, two, tmp_path):
   assert page.model('line0', 'data_source.data.x') == [3000, 6000]
 
 
-def test_a_hidden_run_is_gone_and_the_others_fill_the_chart(opened, two):
+def test_hiding_a_run_removes_its_line_and_rescales_the_chart(opened, two):
   page = opened(two)
   high = page.model('chart', 'y_range.end')
   page.tab.uncheck('#runs label:has-text("sparse") input')
@@ -231,8 +233,8 @@ def test_a_hidden_run_is_gone_and_the_others_fill_the_chart(opened, two):
   assert page.model('line1', 'visible') is True
 
 
-def under_the_mouse(tab) -> str:
-  """What the tip of the only point says, in the middle of the chart."""
+def tooltip_text(tab) -> str:
+  """Text of the tooltip of the only point, in the middle of the chart."""
   box = tab.evaluate("""() => {
     const view = Bokeh.index.find_one(
         Bokeh.documents[0].get_model_by_name('chart'));
@@ -241,22 +243,24 @@ def under_the_mouse(tab) -> str:
     return [x + inner.x_center, y + inner.y_center]}""")
   tab.mouse.move(*box)
   tab.get_by_text('held-out accuracy:').wait_for()
-  # Bokeh draws it in a shadow tree, whose text belongs to no outer element.
+  # Bokeh draws the tooltip in a shadow DOM: no outer element has its text.
   return tab.locator('.bk-tooltip-content').inner_text()
 
 
-def test_a_point_under_the_mouse_tells_its_values(opened, tmp_path):
+def test_the_tooltip_of_a_point_shows_its_values(opened, tmp_path):
   name = IMAGE
   records = [record(2, bytes_sent=[5_000_000, 1])]
-  # The target has the height of the point, which is in the middle then.
+  # The target equals the point's score, so the point is in the middle.
   page = opened(comparison(tmp_path / 'a', {name: records}, target=0.5))
-  text = under_the_mouse(page.tab)
+  text = tooltip_text(page.tab)
   for part in (name, '5 MB', 'held-out accuracy', '0.5', '4 s'):
     assert part in text
   assert page.tab.evaluate('window.evil') is None
 
 
-def test_the_table_sorts_by_number_then_backwards(opened, tmp_path):
+def test_the_table_sorts_by_number_and_on_a_second_click_in_reverse(
+  opened, tmp_path
+):
   page = opened(
     comparison(
       tmp_path / 'a',
@@ -266,9 +270,9 @@ def test_the_table_sorts_by_number_then_backwards(opened, tmp_path):
       },
     )
   )
-  first = 'all => all.map(cell => cell.textContent)'
+  texts = 'all => all.map(cell => cell.textContent)'
   names = lambda: page.tab.eval_on_selector_all(
-    '#results td:first-child', first
+    '#results td:first-child', texts
   )
   assert names() == ['kilo', 'mega', 'few']
   page.tab.click('#results th:has-text("sent in all") button')
@@ -293,7 +297,7 @@ def test_the_table_sorts_by_number_then_backwards(opened, tmp_path):
     ['0.9 ± 0.1, 1 of 3 seeds diverged', '1.2 ± 0.1', '10.3 ± 1e+02'],
   ],
 )
-def test_cells_sort_by_their_number_and_those_without_are_last(
+def test_cells_sort_by_their_number_and_cells_without_one_come_last(
   opened, two, ordered
 ):
   page = opened(two)
@@ -318,32 +322,36 @@ def test_cells_sort_by_their_number_and_those_without_are_last(
   assert found == [ordered, numbers[::-1] + words[::-1]]
 
 
-def test_an_audit_has_the_columns_of_the_table_in_markdown(opened, tmp_path):
+def test_the_audit_table_lists_bytes_between_and_within_workers(
+  opened, tmp_path
+):
   row = {'step': 0, 'worker': 0, 'compiled': 1200, 'ledger': 900}
   audit = [
     {**row, 'kinds': {'all-reduce': 1200}, 'reason': 'widened'},
     {**row, 'kinds': {'all-gather': 1200}, 'reason': '', 'within': True},
   ]
-  told = {}
+  tables = {}
   for devices in (2, 0):
     runs = {'dense': [record(4)]}
-    place = tmp_path / str(devices)
+    folder = tmp_path / str(devices)
     rows = audit if devices else audit[:1]
-    path = comparison(place, runs, rows, devices_per_worker=devices)
+    path = comparison(folder, runs, rows, devices_per_worker=devices)
     cells = 'all => all.map(cell => cell.textContent.trim())'
     found = opened(path).tab.eval_on_selector_all('#audit :is(th, td)', cells)
-    told[devices] = found
-  assert told[2] == [
+    tables[devices] = found
+  assert tables[2] == [
     *('run', 'step', 'where bytes are sent', 'logical', 'compiled'),
     *('collectives', 'reason'),
     *('dense', '0', 'between workers', '900', '1,200'),
     *('all-reduce 1,200', 'widened'),
     *('dense', '0', 'within a worker', '900', '1,200', 'all-gather 1,200', ''),
   ]
-  assert 'where bytes are sent' not in told[0] and 'collectives' in told[0]
+  assert 'where bytes are sent' not in tables[0] and 'collectives' in tables[0]
 
 
-def test_the_page_opens_with_the_answer(opened, two):
+def test_the_page_begins_with_the_run_that_reaches_the_target_first(
+  opened, two
+):
   page = opened(two)
   text = page.tab.inner_text('#answer')
   assert text.startswith('First to held-out accuracy 74.25 % on 1gbe: ')
@@ -352,7 +360,7 @@ def test_the_page_opens_with_the_answer(opened, two):
   assert top('#answer') < top('#cost') < top('#results')
 
 
-def test_the_target_is_a_line_of_its_score(opened, two):
+def test_the_target_line_is_drawn_only_for_the_score_of_the_target(opened, two):
   page = opened(two)
   drawn = lambda: page.model('target', 'data_source.data.y')
   assert drawn() == pytest.approx([0.7425])
@@ -400,7 +408,7 @@ def test_the_chart_opens_with_the_score_of_the_target(opened, tmp_path):
   assert page.tab.input_value('#score') == 'test_loss'
 
 
-def test_versions_commit_and_what_differs_are_told(opened, two):
+def test_versions_commit_and_differing_settings_are_shown(opened, two):
   page = opened(two)
   text = page.tab.inner_text('body')
   for name, version in workdir.provenance()['versions'].items():
@@ -408,14 +416,14 @@ def test_versions_commit_and_what_differs_are_told(opened, two):
   assert workdir.provenance()['commit'].split()[0] in text
   assert page.tab.inner_text('#differences tr:nth-child(2)').split('\t')[1] == (
     'strategy.density = 0.01'
-  )  # The name is the same in both.
+  )  # strategy.name is the same in both, so it is omitted.
 
 
 @pytest.mark.parametrize(
   'evil', [EVIL, IMAGE, '</script>' + EVIL, '{{ 7 * 7 }}', '$$\\alpha$$']
 )
 def test_text_with_markup_is_shown_as_text(opened, tmp_path, evil):
-  name = evil.replace('/', '')  # It is a folder's.
+  name = evil.replace('/', '')  # It also names a folder.
   page = opened(
     comparison(
       tmp_path / 'a',
@@ -436,20 +444,20 @@ def test_text_with_markup_is_shown_as_text(opened, tmp_path, evil):
 @pytest.mark.parametrize(
   'link', [IMAGE + '.json', '/a/link.json', 'a}b{c.json']
 )
-def test_the_name_of_a_links_file_is_text_under_the_mouse_too(
+def test_the_tooltip_shows_the_file_name_of_a_link_as_text(
   opened, tmp_path, link
 ):
   seconds = {link: 0.25, '1gbe': 0.5}
   page = opened(
     comparison(tmp_path / 'a', {'x': [record(1, comm_s=seconds)]}, link=link)
   )
-  text = under_the_mouse(page.tab)
+  text = tooltip_text(page.tab)
   assert f'communication seconds on {link} (model)' in text
   assert '0.25 s' in text and '???' not in text
   assert page.tab.evaluate('window.evil') is None
 
 
-def test_no_script_but_the_reports_own_runs(opened, two):
+def test_only_the_scripts_of_the_report_are_executed(opened, two):
   page = opened(two)
   page.tab.evaluate("""() => {
     document.body.insertAdjacentHTML('beforeend',
@@ -457,12 +465,14 @@ def test_no_script_but_the_reports_own_runs(opened, two):
   }""")
   page.tab.wait_for_timeout(500)
   assert page.tab.evaluate('window.evil') is None
-  assert any('Content Security Policy' in said for said in page.complaints)
+  assert any(
+    'Content Security Policy' in message for message in page.complaints
+  )
   page.complaints.clear()
   page.requests[:] = page.requests[:1]
 
 
-def test_long_runs_are_thinned_for_drawing_and_it_says_so(
+def test_long_runs_are_thinned_for_drawing_and_a_note_says_so(
   opened, two, tmp_path, monkeypatch
 ):
   assert opened(two).tab.locator('#thinned').count() == 0
@@ -485,7 +495,9 @@ def test_long_runs_are_thinned_for_drawing_and_it_says_so(
   assert len(page.model('line0', 'data_source.data.x')) >= 50
 
 
-def test_an_evaluation_between_records_leaves_no_hole(opened, tmp_path):
+def test_records_without_an_evaluation_leave_no_gap_in_the_line(
+  opened, tmp_path
+):
   page = opened(
     comparison(
       tmp_path / 'a',
@@ -502,7 +514,9 @@ def test_an_evaluation_between_records_leaves_no_hole(opened, tmp_path):
   assert page.model('line0', 'data_source.data.x') == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_phone_scrolls_down_only_and_paper_shows_no_controls(opened, two):
+def test_phones_scroll_only_vertically_and_print_omits_the_controls(
+  opened, two
+):
   page = opened(two, width=390)
   assert page.tab.evaluate('document.documentElement.scrollWidth') == 390
   answered = page.tab.locator('#answered').bounding_box()
@@ -520,7 +534,7 @@ def test_twenty_runs_of_a_thousand_records_are_small_and_open_quickly(
   assert path.stat().st_size < 6e6
   tab = browser.new_page()
   tools = tab.context.new_cdp_session(tab)
-  # Of the processor, not of the clock: others may be busy on this machine.
+  # CPU time, not wall time: this machine may be busy with other work.
   tools.send('Performance.enable', {'timeDomain': 'threadTicks'})
   tab.goto(f'file://{path}')
   tab.wait_for_selector('body[data-ready]', timeout=60_000)

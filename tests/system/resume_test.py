@@ -1,4 +1,4 @@
-"""A run that is stopped or killed goes on as if nothing had happened."""
+"""A run that is stopped or killed resumes with bit-identical results."""
 
 import functools
 import json
@@ -43,7 +43,7 @@ TIMES = ('wall_s', 'train_s', 'examples_per_s')
 
 @pytest.fixture(scope='module')
 def uninterrupted(tmp_path_factory):
-  """Name of one of RUNS -> where it was made in one go."""
+  """Name of one of RUNS -> folder of that run, made without interruption."""
 
   @functools.cache
   def made(name: str) -> pathlib.Path:
@@ -56,15 +56,15 @@ def uninterrupted(tmp_path_factory):
 
 
 def stopped(folder: pathlib.Path, name: str, number: int) -> tuple[int, str]:
-  """Starts a run and signals it in the midst of training.
+  """Starts a run and sends it a signal at a random time of its training.
 
   Returns:
-    Exit code, and what was on stderr.
+    Exit code, and the text of stderr.
   """
   seed = time.time_ns()
   print('random.seed =', seed)  # pytest shows it if the test fails.
   chance = random.Random(seed)
-  lines, many = folder / name / 'records.jsonl', chance.randint(1, 20)
+  path, least = folder / name / 'records.jsonl', chance.randint(1, 20)
   environment = {k: v for k, v in os.environ.items() if k != 'NPROC'}
   with subprocess.Popen(
     [sys.executable, 'run.py', *RUNS[name], f'--workdir={folder}'],
@@ -75,7 +75,7 @@ def stopped(folder: pathlib.Path, name: str, number: int) -> tuple[int, str]:
     env=environment,
   ) as process:
     while process.poll() is None and (
-      not lines.exists() or lines.read_text().count('\n') < many
+      not path.exists() or path.read_text().count('\n') < least
     ):
       time.sleep(0.01)
     time.sleep(chance.uniform(0, 0.1))
@@ -85,14 +85,14 @@ def stopped(folder: pathlib.Path, name: str, number: int) -> tuple[int, str]:
 
 
 def untimed(found):
-  """Without the figures that a clock gave, at any depth."""
+  """Removes measured times (TIMES), also from nested dicts."""
   if isinstance(found, dict):
     return {k: untimed(v) for k, v in found.items() if k not in TIMES}
   return found
 
 
 def records(folder: pathlib.Path) -> list[dict]:
-  """What records.jsonl says, without times."""
+  """The records of a run, without measured times."""
   return [
     untimed(json.loads(line))
     for line in (folder / 'records.jsonl').read_text().splitlines()
@@ -100,14 +100,17 @@ def records(folder: pathlib.Path) -> list[dict]:
 
 
 def ledger(folder: pathlib.Path) -> dict:
-  """The totals in the newest checkpoint, without times."""
+  """The totals in the newest checkpoint, without measured times."""
   newest = max(int(p.name) for p in (folder / 'checkpoints').iterdir())
   totals = folder / f'checkpoints/{newest}/totals.json'
   return untimed(json.loads(totals.read_text()))
 
 
 def same(one: pathlib.Path, other: pathlib.Path) -> None:
-  """Asserts that two runs are one and the same, apart from times."""
+  """Asserts that two runs have equal checkpoints, records and summaries.
+
+  Measured times may differ.
+  """
   a, b = (program.arrays(run / 'checkpoints') for run in (one, other))
   assert a.keys() == b.keys() and len(a) > 4
   for place in a:
@@ -122,7 +125,7 @@ def same(one: pathlib.Path, other: pathlib.Path) -> None:
 
 
 def resume(folder: pathlib.Path, name: str) -> program.Ended:
-  """Goes on with a run."""
+  """Resumes a run."""
   ended = program.run(
     folder.parent / 'again', *RUNS[name], '--resume', f'--workdir={folder}'
   )
@@ -137,7 +140,7 @@ def resume(folder: pathlib.Path, name: str) -> program.Ended:
     ('elastic', 'center'),
   ],
 )
-def test_a_killed_run_goes_on_to_the_last_bit(
+def test_a_killed_run_resumes_bit_for_bit(
   name, memory, uninterrupted, tmp_path
 ):
   code, err = stopped(tmp_path / 'run', name, signal.SIGKILL)
@@ -153,7 +156,7 @@ def test_a_killed_run_goes_on_to_the_last_bit(
   'name, number, expected',
   [('gtopk', signal.SIGINT, 130), ('elastic', signal.SIGTERM, 143)],
 )
-def test_a_stopped_run_keeps_a_checkpoint_says_so_and_goes_on(
+def test_a_stopped_run_saves_a_checkpoint_reports_it_and_resumes(
   name, number, expected, uninterrupted, tmp_path
 ):
   code, err = stopped(tmp_path / 'run', name, number)
@@ -164,12 +167,12 @@ def test_a_stopped_run_keeps_a_checkpoint_says_so_and_goes_on(
   assert f'after step {step},' in line and '--resume' in line
 
   with (tmp_path / 'run' / name / 'records.jsonl').open('a') as lines:
-    lines.write('{"step": 120, "train_lo')  # As a full disk would leave it.
+    lines.write('{"step": 120, "train_lo')  # A line cut off by a full disk.
   resume(tmp_path / 'run', name)
   same(tmp_path / 'run' / name, uninterrupted(name))
 
 
-def test_a_finished_run_that_is_resumed_changes_nothing(uninterrupted):
+def test_resuming_a_finished_run_changes_no_result(uninterrupted):
   folder = uninterrupted('gtopk').parent
   state = lambda: {
     str(p): (p.read_bytes(), p.stat().st_mtime_ns)
@@ -194,7 +197,7 @@ LONGER = (
 )
 
 
-def test_a_finished_run_goes_on_to_more_steps(tmp_path):
+def test_a_finished_run_can_be_extended_to_more_steps(tmp_path):
   def run(folder, steps, *more, code=0):
     ended = program.run(
       tmp_path,
@@ -214,15 +217,15 @@ def test_a_finished_run_goes_on_to_more_steps(tmp_path):
   assert config['steps'] == 36
   command = json.loads((tmp_path / 'run/config.json').read_text())['command']
   assert '--config.steps=36' in command
-  told = run('run', 24, '--resume', code=USER_ERROR_EXIT)
-  assert 'differ in config.steps' in told
-  told = run('run', 48, '--resume', '--config.seed=1', code=USER_ERROR_EXIT)
-  assert 'config.seed, config.steps' in told
-  told = run('run', 48, code=USER_ERROR_EXIT)
-  assert 'differ in config.steps' in told
+  stderr = run('run', 24, '--resume', code=USER_ERROR_EXIT)
+  assert 'differ in config.steps' in stderr
+  stderr = run('run', 48, '--resume', '--config.seed=1', code=USER_ERROR_EXIT)
+  assert 'config.seed, config.steps' in stderr
+  stderr = run('run', 48, code=USER_ERROR_EXIT)
+  assert 'differ in config.steps' in stderr
 
 
-def test_a_variant_with_more_steps_of_its_own_is_no_obstacle():
+def test_a_variant_that_sets_its_own_steps_does_not_block_more_steps():
   config = defaults.get_config('topk')
   own = {'steps': 10, 'optimizer': {'schedule': 'cosine'}}
   config.variants = {'a': {}, 'b': own}
@@ -236,7 +239,7 @@ def test_a_variant_with_more_steps_of_its_own_is_no_obstacle():
 
 
 @pytest.mark.parametrize(
-  'more, words',
+  'more, message',
   [
     (
       '--config.optimizer.schedule=cosine --config.eval_every=6',
@@ -245,25 +248,27 @@ def test_a_variant_with_more_steps_of_its_own_is_no_obstacle():
     ('--config.log_every=6', 'not at a multiple of eval_every=12'),
   ],
 )
-def test_more_steps_of_another_training_are_refused(more, words, tmp_path):
-  words_of = lambda steps: (
+def test_more_steps_are_refused_if_earlier_results_would_differ(
+  more, message, tmp_path
+):
+  args = lambda steps: (
     *LONGER,
     f'--config.steps={steps}',
     *more.split(),
     f'--workdir={tmp_path / "run"}',
   )
-  assert program.run(tmp_path, *words_of(6)).code == 0
+  assert program.run(tmp_path, *args(6)).code == 0
   state = lambda: {
     p: p.read_bytes() for p in (tmp_path / 'run').rglob('*') if p.is_file()
   }
   before = state()
-  ended = program.run(tmp_path, *words_of(36), '--resume')
-  assert ended.code == USER_ERROR_EXIT and words in ended.err, ended.err
+  ended = program.run(tmp_path, *args(36), '--resume')
+  assert ended.code == USER_ERROR_EXIT and message in ended.err, ended.err
   assert ended.err.count('\n') == 1
   assert before == state()
 
 
-def test_a_run_killed_after_its_last_step_only_writes_its_summary(
+def test_resuming_after_the_last_step_only_writes_the_summary(
   uninterrupted,
 ):
   folder = uninterrupted('elastic').parent
@@ -277,9 +282,7 @@ def test_a_run_killed_after_its_last_step_only_writes_its_summary(
   assert (folder / 'summary.json').exists()
 
 
-def test_of_two_that_resume_one_goes_on_and_the_other_is_refused(
-  uninterrupted, tmp_path
-):
+def test_only_one_of_two_processes_can_resume_a_run(uninterrupted, tmp_path):
   stopped(tmp_path / 'run', 'gtopk', signal.SIGKILL)
   args = *RUNS['gtopk'], '--resume', f'--workdir={tmp_path / "run"}'
   both = [program.start(tmp_path / name, *args) for name in 'ab']

@@ -61,7 +61,7 @@ ROWS = [
 
 @pytest.fixture(scope='module')
 def path(tmp_path_factory):
-  """The page alone, as a file; mkdocs puts the same into its theme."""
+  """The page as a file without the theme that mkdocs puts around it."""
   folder = tmp_path_factory.mktemp('runs')
   for name in runs_page.ASSETS:
     shutil.copy(runs_page.DOCS / name, folder)
@@ -88,14 +88,14 @@ def browser():
 
 @pytest.fixture(params=[1280, 390])
 def tab(browser, path, request):
-  complaints = []
+  errors = []
   tab = browser.new_page(viewport={'width': request.param, 'height': 900})
-  tab.on('pageerror', lambda error: complaints.append(str(error)))
+  tab.on('pageerror', lambda error: errors.append(str(error)))
   tab.goto(f'file://{path}')
   tab.wait_for_selector('body[data-ready]')
   yield tab
   tab.close()
-  assert not complaints
+  assert not errors
 
 
 def names(tab):
@@ -122,16 +122,16 @@ def test_rows_are_filtered_and_sorted_and_nothing_is_cut_off(tab):
   assert names(tab) == ['text']
 
 
-def test_the_front_is_drawn_and_a_row_tells_how_to_repeat_it(tab):
+def test_the_pareto_front_is_drawn_and_a_row_shows_its_command(tab):
   points = tab.get_attribute('#front polyline', 'points').split()
-  assert len(points) == 2  # sparse and dense; nobody wants the others.
+  assert len(points) == 2  # sparse and dense; the others are dominated.
   tab.click('#runs-table summary:has-text("dense")')
-  told = tab.inner_text('#runs-table details[open]')
-  assert ROW['command'] in told and '</script><b>' in told
+  details = tab.inner_text('#runs-table details[open]')
+  assert ROW['command'] in details and '</script><b>' in details
   assert 'abcdef01' in tab.inner_text('#runs-table')
 
 
-def test_seconds_are_computing_and_communication(tab):
+def test_total_seconds_are_computing_plus_communication(tab):
   cells = lambda: dict(
     zip(
       tab.locator('#runs-table th').all_inner_texts(),
@@ -139,42 +139,42 @@ def test_seconds_are_computing_and_communication(tab):
       strict=True,
     )
   )
-  named = lambda name: next(v for k, v in cells().items() if k.startswith(name))
-  assert named('total seconds') == '5 s'  # 100 steps of 20 ms, and 3 s.
-  assert (named('computing'), named('communication')) == ('2 s', '3 s')
+  cell = lambda name: next(v for k, v in cells().items() if k.startswith(name))
+  assert cell('total seconds') == '5 s'  # 100 steps of 20 ms, and 3 s.
+  assert (cell('computing'), cell('communication')) == ('2 s', '3 s')
   assert 'seconds: computing (measured)' in tab.text_content('#front')
   tab.select_option('#computing', '0')
-  assert named('total seconds') == '3 s'
+  assert cell('total seconds') == '3 s'
   tab.select_option('#computing', 'measured')
-  tab.select_option('#workload', 'text')  # Of which nothing was measured.
+  tab.select_option('#workload', 'text')  # Its step_s is None.
   assert tab.input_value('#computing') == '0.01'
-  assert named('total seconds') == '2 s'
+  assert cell('total seconds') == '2 s'
   assert 'computing (as set)' in tab.text_content('#front')
 
 
-def test_every_kept_run_is_on_the_page_and_can_be_repeated():
+def test_every_kept_run_is_on_the_page_and_its_config_is_restored():
   kept, seeds = ResultStore(), {}
   for path in kept.folder.glob('*.jsonl'):
     for line in kept.lines(path.stem).values():
       config, result = line['key'].get('config', {}), line['result']
       if 'strategy' in config and not result['diverged']:
-        same = json.dumps([path.stem, but_seed(config)], sort_keys=True)
-        seeds.setdefault(same, set()).add(config.get('seed', 0))
+        group = json.dumps([path.stem, but_seed(config)], sort_keys=True)
+        seeds.setdefault(group, set()).add(config.get('seed', 0))
   shown = {}
   for row in runs_page.rows():
     if found := re.search(r'repeat (\S+) (\w+)', row['command']):
       key = kept.lines(found[1])[found[2]]['key']
-      same = json.dumps([found[1], but_seed(key['config'])], sort_keys=True)
-      shown[same] = {*row['seeds']}
+      group = json.dumps([found[1], but_seed(key['config'])], sort_keys=True)
+      shown[group] = {*row['seeds']}
       config = repeat.config_of(key)
       assert key_of(config)['config'] == key['config']
       failures = config.cluster.get('failures', ())
-      assert type(failures) is tuple  # As config.cluster wants it.
+      assert type(failures) is tuple  # config.cluster needs one.
   assert shown == seeds
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)
-def test_a_config_comes_back_from_its_key(name):
+def test_a_config_is_restored_from_its_key(name):
   config = defaults.get_config(name)
   config.optimizer.nesterov = False
   config.optimizer.momentum = 0.0

@@ -1,6 +1,6 @@
-"""Network namespaces on this machine: what really leaves a worker's interface.
+"""Network namespaces on this machine: bytes counted at a worker's interface.
 
-They take root and iproute2; where these are missing, the tests are skipped.
+They require root and iproute2; without these, the tests are skipped.
 """
 
 import csv
@@ -27,7 +27,7 @@ from tests.system.processes_test import GOSSIP, in_the_midst
 
 
 def allowed() -> bool:
-  """Whether one may make network namespaces here; containers often may not."""
+  """Whether network namespaces can be made here; in containers often not."""
   if os.geteuid() != 0 or shutil.which('tc') is None:
     return False
   make, remove = (
@@ -42,12 +42,15 @@ def allowed() -> bool:
 pytestmark = pytest.mark.skipif(
   not allowed(), reason='network namespaces take root and iproute2'
 )
-# What a sum at a server costs where a ring stands in for it.
+# Bytes of a ring that implements a sum at a server, over the bytes billed.
 RING = 2 * (interface_bytes.WORKERS - 1) / interface_bytes.WORKERS
 
 
 def in_namespaces(folder, names, **link) -> dict:
-  """What WORKERS processes found, each behind its own link."""
+  """Results of WORKERS processes, each behind its own link.
+
+  `lost` is the packets dropped at each interface; None for a link without loss.
+  """
   with network.network(interface_bytes.WORKERS, link_shape.parse(**link)):
     running = [
       subprocess.Popen(
@@ -72,18 +75,18 @@ def in_namespaces(folder, names, **link) -> dict:
       )
       for i in range(interface_bytes.WORKERS)
     ]
-    said = [process.communicate()[0] for process in running]
+    outputs = [process.communicate()[0] for process in running]
     lost = (
       [_lost(i) for i in range(interface_bytes.WORKERS)]
       if 'loss' in link
       else None
     )
-  assert not any(p.returncode for p in running), '\n'.join(said)
+  assert not any(p.returncode for p in running), '\n'.join(outputs)
   return pickle.loads((folder / 'found').read_bytes()) | {'lost': lost}
 
 
 def _lost(worker: int) -> int:
-  """Packets that worker's interface has dropped."""
+  """Packets dropped at this worker's interface."""
   rules = subprocess.run(
     network.in_namespace(worker, ['nft', 'list', 'ruleset']),
     capture_output=True,
@@ -101,14 +104,14 @@ def found(tmp_path_factory):
 
 
 @pytest.mark.parametrize('name', [*interface_bytes.STRATEGIES][:-1])
-def test_what_leaves_the_interface_is_what_the_ledger_says(found, name):
-  """To 2 %: Gloo frames every message with some 100 bytes of its own."""
+def test_bytes_that_leave_the_interface_match_the_ledger(found, name):
+  """Within 2 %: Gloo adds some 100 bytes to every message."""
   _, ledger, wire = found[name]
-  served = RING if name == 'elastic' else 1
-  np.testing.assert_allclose(wire, served * ledger, rtol=0.02)
+  factor = RING if name == 'elastic' else 1
+  np.testing.assert_allclose(wire, factor * ledger, rtol=0.02)
 
 
-def test_a_strategy_that_claims_fewer_bytes_than_it_sends_is_caught(found):
+def test_a_strategy_that_bills_fewer_bytes_than_it_sends_is_detected(found):
   _, claimed, wire = found['liar']
   assert (claimed == found['all_reduce'][1] // 2).all()
   with pytest.raises(AssertionError):
@@ -116,7 +119,9 @@ def test_a_strategy_that_claims_fewer_bytes_than_it_sends_is_caught(found):
 
 
 @pytest.mark.skipif(shutil.which('nft') is None, reason='loss takes nftables')
-def test_a_lost_packet_is_sent_again_and_changes_no_bit(found, tmp_path):
+def test_lost_packets_are_sent_again_and_change_no_bit_of_the_result(
+  found, tmp_path
+):
   lossy = in_namespaces(tmp_path, ['gossip'], loss=0.02)
   np.testing.assert_array_equal(
     lossy['gossip'][0]['dense'], found['gossip'][0]['dense']
@@ -127,7 +132,7 @@ def test_a_lost_packet_is_sent_again_and_changes_no_bit(found, tmp_path):
 
 @pytest.fixture
 def delayed():
-  """10 ms each way at 100 Mbit/s, by the kernel or by vde2."""
+  """A link with 10 ms each way at 100 Mbit/s, by the kernel or by vde2."""
   link = link_shape.parse('100mbit', '10ms')
   try:
     cable.check(link)
@@ -136,24 +141,24 @@ def delayed():
   return link
 
 
-def test_a_delay_is_that_of_one_way_and_the_rate_stays(delayed):
+def test_a_delay_applies_each_way_and_the_rate_limit_still_holds(delayed):
   words = [sys.executable, '-m', 'tests.support.round_trips']
   with network.network(2, delayed):
-    there = subprocess.Popen(network.in_namespace(1, words), cwd=program.ROOT)
-    asked = network.in_namespace(0, [*words, network.address(1)])
+    server = subprocess.Popen(network.in_namespace(1, words), cwd=program.ROOT)
+    client = network.in_namespace(0, [*words, network.address(1)])
     done = subprocess.run(
-      asked, cwd=program.ROOT, capture_output=True, text=True, check=True
+      client, cwd=program.ROOT, capture_output=True, text=True, check=True
     )
-    assert there.wait() == 0
+    assert server.wait() == 0
   found = json.loads(done.stdout)
-  # The least: others on this machine only add to it. vde2 counts in whole
-  # milliseconds, so that each way may be up to one of them shorter.
+  # The minimum, as other load on this machine only adds to it. vde2 counts in
+  # whole milliseconds, so each way may be up to 1 ms shorter.
   assert 0.018 <= min(found['round_trips_s']) < 0.025, found
   assert 20e6 < found['bit_per_s'] < 100e6, found
   assert not network.clean()
 
 
-def test_what_leaves_a_delayed_interface_is_what_the_ledger_says(
+def test_bytes_that_leave_a_delayed_interface_match_the_ledger(
   delayed, tmp_path
 ):
   del delayed
@@ -162,19 +167,19 @@ def test_what_leaves_a_delayed_interface_is_what_the_ledger_says(
 
 
 @pytest.mark.parametrize(
-  'rate, delay, words',
+  'rate, delay, message',
   [
     ('100mbit', '0.2ms', 'whole milliseconds; give --delay=1ms'),
     ('1gbit', '10ms', 'give at most --rate=200mbit'),
   ],
 )
-def test_a_delay_that_vde2_does_not_give_is_refused(
-  rate, delay, words, monkeypatch
+def test_a_delay_or_rate_that_vde2_cannot_provide_is_refused(
+  rate, delay, message, monkeypatch
 ):
   monkeypatch.setattr(cable, 'has_netem', lambda: False)
   monkeypatch.setattr(cable, '_PROGRAMS', ('ip',))
   with (
-    pytest.raises(UserError, match=words),
+    pytest.raises(UserError, match=message),
     network.network(2, link_shape.parse(rate, delay)),
   ):
     pass
@@ -185,7 +190,7 @@ def test_a_delay_that_vde2_does_not_give_is_refused(
     cable.check(link_shape.parse(delay='10ms'))
 
 
-def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
+def test_a_link_failure_ends_all_within_30_seconds_with_a_checkpoint(
   tmp_path,
 ):
   folder, log = tmp_path / 'run', (tmp_path / 'run.log').open('w')
@@ -213,7 +218,7 @@ def test_a_cut_cable_ends_all_within_30_seconds_and_leaves_a_checkpoint(
   assert program.arrays(folder / 'gossip' / 'checkpoints')
 
 
-def test_a_task_of_ones_own_is_trained_between_namespaces(tmp_path):
+def test_a_custom_task_is_trained_across_namespaces(tmp_path):
   for name, text in (('my_tasks', TASKS), ('my_config', CONFIG)):
     (tmp_path / f'{name}.py').write_text(text)
   words = '--workers=2 --rate=100mbit -- --config=my_config.py:line --workdir=o'
@@ -229,15 +234,15 @@ def test_a_task_of_ones_own_is_trained_between_namespaces(tmp_path):
   assert dense['test_mae'] > 0 and sparse['wire_bytes'] > sparse['bytes_sent']
 
 
-def test_what_a_killed_testbed_left_is_removed_by_the_next():
-  holds = """
+def test_the_next_testbed_removes_what_a_killed_one_left():
+  script = """
 from experiments.testbed import link_shape, network
 with network.network(3, link_shape.parse()):
   print('made', flush=True)
   input()
 """
   killed = subprocess.Popen(
-    [sys.executable, '-c', holds],
+    [sys.executable, '-c', script],
     cwd=program.ROOT,
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
@@ -245,9 +250,9 @@ with network.network(3, link_shape.parse()):
   )
   assert killed.stdout.readline() == 'made\n'
   orphan = subprocess.Popen(network.in_namespace(2, ['sleep', '600']))
-  for refused in (network.clean, _two_workers):
+  for call in (network.clean, _two_workers):
     with pytest.raises(UserError, match='Another testbed runs'):
-      refused()
+      call()
   assert {network.name(i) for i in range(3)} <= _namespaces()
   killed.kill()
   killed.communicate()
@@ -258,7 +263,7 @@ with network.network(3, link_shape.parse()):
 
 
 def _two_workers() -> set[str]:
-  """What a network of two workers consists of."""
+  """Makes a network of two workers; returns the names of its namespaces."""
   with network.network(2, link_shape.parse()):
     return {name for name in _namespaces() if name.startswith('gossip-')}
 
@@ -269,19 +274,19 @@ def _namespaces() -> set[str]:
 
 
 @pytest.mark.parametrize(
-  'wrong, words',
+  'wrong, message',
   [
     ({'rate': '1gb'}, '--rate=1gb is no rate'),
     ({'delay': '3'}, '--delay=3 is no time'),
     ({'loss': 1.0}, '--loss=1.0 is a share'),
   ],
 )
-def test_a_shape_that_no_link_has_is_refused(wrong, words):
-  with pytest.raises(UserError, match=words):
+def test_an_invalid_link_shape_is_refused(wrong, message):
+  with pytest.raises(UserError, match=message):
     link_shape.parse(**wrong)
 
 
-def test_a_failure_leaves_nothing_behind():
+def test_an_exception_leaves_no_namespace_behind():
   with (
     pytest.raises(ZeroDivisionError),
     network.network(2, link_shape.parse(rate='1gbit')),
@@ -290,7 +295,7 @@ def test_a_failure_leaves_nothing_behind():
   assert not network.clean()
 
 
-def test_a_fit_finds_the_link_that_made_the_timings():
+def test_the_fit_recovers_the_link_of_synthetic_timings():
   link = Link(latency_s=2e-4, bytes_per_s=1.25e7)
   timings = [
     Timing(
@@ -336,7 +341,7 @@ def test_gtopk_scaling_is_measured(tmp_path):
   assert (tmp_path / 'figure.png').stat().st_size
 
 
-def test_one_ctrl_c_ends_a_measurement_and_leaves_nothing(tmp_path):
+def test_one_ctrl_c_ends_a_measurement_and_leaves_no_namespace(tmp_path):
   running = program.module(
     subprocess.PIPE,
     'experiments.testbed.calibrate',
@@ -344,9 +349,9 @@ def test_one_ctrl_c_ends_a_measurement_and_leaves_nothing(tmp_path):
     f'--out={tmp_path / "link.json"}',
   )
   try:
-    assert any('Gloo' in line for line in running.stdout)  # They have met.
+    assert any('Gloo' in line for line in running.stdout)  # All connected.
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=20)  # It measures for minutes otherwise.
+    running.communicate(timeout=20)  # A full measurement takes minutes.
   finally:
     running.kill()
   assert running.returncode and not network.clean()

@@ -1,4 +1,4 @@
-"""Equal tuning: the same budget for all, the test set unseen, nothing twice."""
+"""Tuning: equal budgets, no use of the test set, and no trial trained twice."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ from tests.support.tuning import STRATEGIES, load, small
 
 RATES = {'optimizer.learning_rate': (0.1, 1e30)}
 
-BEGINS = """
+PARENT = """
 import multiprocessing, os, time
 from concurrent.futures import ProcessPoolExecutor
 from gossipjax.tuning import trials
@@ -40,15 +40,15 @@ if __name__ == '__main__':
 
 @pytest.fixture(scope='module')
 def tuned(tmp_path_factory):
-  """Where a tuning left its files, and what it returned."""
+  """The folder with the files of a tuning, and its result."""
   folder = tmp_path_factory.mktemp('tune') / 'run'
   return folder, tune.best(small(*STRATEGIES), RATES, 1, folder)
 
 
-def test_trials_end_with_the_process_that_began_them():
-  """Only that one locks their folder."""
+def test_trials_end_with_their_parent_process():
+  """Only the parent locks their folder."""
   parent = subprocess.Popen(
-    [sys.executable, '-c', BEGINS], stdout=subprocess.PIPE, text=True
+    [sys.executable, '-c', PARENT], stdout=subprocess.PIPE, text=True
   )
   trial = int(parent.stdout.readline())
   parent.kill()
@@ -59,7 +59,7 @@ def test_trials_end_with_the_process_that_began_them():
     time.sleep(0.1)
 
 
-def test_a_trial_that_takes_no_step_chooses_nothing(tmp_path):
+def test_a_trial_that_takes_no_step_ends_with_an_error(tmp_path):
   """Its only score is that of the initial model."""
   config = small('all_reduce')
   config.cluster = defaults.cluster(
@@ -76,25 +76,25 @@ def test_every_variant_has_the_same_trials(tuned):
   ] == [(name, rate, 0) for name in STRATEGIES for rate in (0.1, 1e30)]
 
 
-def test_a_trial_that_diverges_has_lost_and_stops_nobody(tuned):
+def test_a_diverged_trial_has_no_score_and_stops_no_other_trial(tuned):
   for row in tuned[1].rows:
-    lost = row['optimizer.learning_rate'] == 1e30
-    assert bool(row['diverged']) == lost
-    assert (row['validation_accuracy'] is None) == lost
+    too_fast = row['optimizer.learning_rate'] == 1e30
+    assert bool(row['diverged']) == too_fast
+    assert (row['validation_accuracy'] is None) == too_fast
   assert tuned[1].chosen == {
     name: {'optimizer.learning_rate': 0.1} for name in STRATEGIES
   }
 
 
-def test_trials_see_validation_data_and_never_the_test_set(tuned):
+def test_trials_are_scored_on_validation_data_not_the_test_set(tuned):
   runs = dict(variants(small(*STRATEGIES)))
   trial = trials.plan(runs, RATES, 1, None, tuned[0])[0]
-  known = resolve_run(runs[trial.variant]).task
-  seen = resolve_run(trial.config).task
-  pictures = lambda x: {picture.tobytes() for picture in x}
-  held = pictures(seen.test[0])
-  assert len(held) == 150 and not held & pictures(known.test[0])
-  assert not held & pictures(seen.train[0].reshape(-1, 8, 8, 1))
+  of_run = resolve_run(runs[trial.variant]).task
+  of_trial = resolve_run(trial.config).task
+  images = lambda x: {image.tobytes() for image in x}
+  held = images(of_trial.test[0])
+  assert len(held) == 150 and not held & images(of_run.test[0])
+  assert not held & images(of_trial.train[0].reshape(-1, 8, 8, 1))
 
 
 def test_finished_trials_are_not_run_again(tuned, monkeypatch):
@@ -104,7 +104,7 @@ def test_finished_trials_are_not_run_again(tuned, monkeypatch):
   assert again.rows == first.rows
 
 
-def test_trials_are_also_found_by_a_larger_grid(tuned):
+def test_a_grid_with_other_values_reuses_trials_at_common_points(tuned):
   more = {'batch_size': (8, 16), 'optimizer.learning_rate': (0.5, 0.1)}
   plans = [
     trials.plan({'a': small()}, values, 2, None, tuned[0])
@@ -112,10 +112,10 @@ def test_trials_are_also_found_by_a_larger_grid(tuned):
   ]
   few, other, grown = ({trial.folder for trial in plan} for plan in plans)
   assert few & other == {folder for folder in few if 'rate=0.1,' in folder.name}
-  assert not few & grown  # Each has a batch size in its name.
+  assert not few & grown  # Their names include a batch size.
 
 
-def test_the_config_that_is_left_is_the_comparison_with_the_best_values(tuned):
+def test_the_written_config_is_the_comparison_with_the_best_values(tuned):
   folder, found = tuned
   config = load(folder / 'tuned.py')
   assert config.to_dict() == found.config.to_dict()
@@ -135,13 +135,11 @@ def test_the_tables_have_every_trial_and_every_point(tuned):
   assert len(re.findall(r'\n\| local_sgd +\|', text)) == 1 + 2
 
 
-def test_the_folder_of_a_run_is_not_tuned_in_nor_the_other_way_round(
-  tuned, tmp_path
-):
+def test_tune_refuses_a_folder_of_run_and_run_a_folder_of_tune(tuned, tmp_path):
   config, folder = small(*STRATEGIES), tmp_path / 'run'
   config.steps = config.eval_every = 3
   summary = compare.compare(config, folder)
-  config.steps = 6  # More steps would go on.
+  config.steps = 6  # `run` would extend it to more steps.
   with pytest.raises(UserError, match='a folder of `run`, not of `tune`'):
     tune.best(config, RATES, 1, folder)
   assert workdir.summary(folder) == json.loads(json.dumps(summary))
@@ -149,8 +147,8 @@ def test_the_folder_of_a_run_is_not_tuned_in_nor_the_other_way_round(
     compare.compare(config, tuned[0], resume=True)
 
 
-def test_trials_do_not_end_at_a_target_of_virtual_time(tmp_path):
-  """One that is far past it at an early evaluation would look best."""
+def test_trials_do_not_end_at_the_target_accuracy_of_virtual_time(tmp_path):
+  """Otherwise one that is far past it at an early evaluation would win."""
   config = small('topk', 'all_reduce')
   config.cluster = defaults.cluster(asynchronous=False, target_accuracy=0.1)
   config.update(steps=4, eval_every=1)
@@ -207,7 +205,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize('what', MISTAKES)
-def test_a_mistake_is_a_sentence_and_writes_nothing(what, tmp_path):
+def test_a_mistake_ends_with_a_one_line_error_and_writes_nothing(
+  what, tmp_path
+):
   args, words = MISTAKES[what]
   ended = program.run(
     tmp_path,
@@ -226,7 +226,7 @@ def test_a_mistake_is_a_sentence_and_writes_nothing(what, tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-def test_processes_find_what_one_process_finds(tuned, tmp_path):
+def test_two_processes_give_the_results_of_one_process(tuned, tmp_path):
   (tmp_path / 'c.py').write_text(
     config_source.source(small('all_reduce'), 'Small.')
   )
@@ -253,7 +253,7 @@ def test_processes_find_what_one_process_finds(tuned, tmp_path):
   assert one[0] == two[0] and one[1]['diverged'] == two[1]['diverged']
 
 
-def test_a_signal_to_all_processes_stops_a_tuning_in_a_sentence(tmp_path):
+def test_a_signal_to_all_processes_stops_tuning_with_a_checkpoint(tmp_path):
   config = small('all_reduce')
   config.steps = config.log_every = config.eval_every = 10**6
   (tmp_path / 'c.py').write_text(config_source.source(config, 'Long.'))
@@ -272,13 +272,13 @@ def test_a_signal_to_all_processes_stops_a_tuning_in_a_sentence(tmp_path):
     assert process.poll() is None and time.monotonic() < until
     time.sleep(0.2)
   os.killpg(process.pid, signal.SIGTERM)
-  said = process.communicate(timeout=60)[1]
-  assert process.returncode == 128 + signal.SIGTERM, said
-  assert re.search('Stopped after step [0-9]+, checkpoint kept', said)
+  stderr = process.communicate(timeout=60)[1]
+  assert process.returncode == 128 + signal.SIGTERM, stderr
+  assert re.search('Stopped after step [0-9]+, checkpoint kept', stderr)
   assert [*tmp_path.rglob('checkpoints/*')]
 
 
-def test_the_command_that_is_printed_may_be_pasted_whatever_the_folder(
+def test_the_printed_command_quotes_a_folder_with_a_space(
   tmp_path,
 ):
   ended = program.run(

@@ -1,4 +1,4 @@
-"""The claims about virtual time say what their rows say."""
+"""Verdicts of the claims about virtual time follow from their rows."""
 
 import pytest
 
@@ -18,7 +18,7 @@ ERROR = f'{async_crossover.PART}{seed_statistics.ERROR}'
 
 
 def row(workers, method, seconds, waiting, error):
-  """As `async_crossover` has it."""
+  """A row of `async_crossover`; `waiting` is the seconds of all-reduce."""
   return {
     'workers': workers,
     'method': method,
@@ -32,7 +32,8 @@ def row(workers, method, seconds, waiting, error):
 
 
 def crossover(free, waiting, error=0.01):
-  """Rows of all methods: seconds of those that do not wait, and that do."""
+  """Rows of all methods. Functions of the number of workers give seconds of
+  asynchronous methods (`free`) and of all-reduce (`waiting`)."""
   return [
     row(
       workers,
@@ -61,7 +62,7 @@ def test_a_verdict_on_the_crossover_follows_from_the_rows(free, met, undecided):
   assert (verdict.met, verdict.of, verdict.open) == (met, 4, undecided)
 
 
-def test_a_crossover_is_decided_once_the_rest_cannot_change_it():
+def test_a_crossover_is_decided_once_missing_rows_cannot_change_it():
   found = async_crossover.ends_near_32
   assert found({8: False}) is False  # It has no lead with few workers.
   assert found({8: True, 32: False, 16: False}) is False
@@ -71,7 +72,7 @@ def test_a_crossover_is_decided_once_the_rest_cannot_change_it():
   assert found(all_known) is True
 
 
-def test_a_crossover_within_the_errors_is_undecided():
+def test_a_crossover_within_the_errors_or_with_few_rows_is_undecided():
   rows = crossover(lambda p: 1.7, lambda p: 2.0, error=0.5)
   assert async_crossover.verdict(rows, MET).word.startswith('undecided')
   some = [
@@ -80,7 +81,7 @@ def test_a_crossover_within_the_errors_is_undecided():
   assert async_crossover.verdict(some, MET).word.startswith('undecided')
 
 
-def test_who_misses_the_target_at_an_end_of_its_rates_is_undecided():
+def test_a_target_missed_at_the_lowest_or_highest_rate_is_undecided():
   rows = crossover(lambda p: None, lambda p: 2.0)
   at_an_end = [{**r, seed_statistics.INSIDE: False} for r in rows]
   assert async_crossover.verdict(rows, MET).open == 0
@@ -141,31 +142,33 @@ def test_a_verdict_on_stragglers_follows_from_the_rows(free, error, met, of):
   assert verdict.sentence.startswith('One worker of 16')
   some = [row for row in rows if row['method'] != 'local SGD, 8']
   assert len(some) == len(rows) - 1
-  assert stragglers.verdict(some, MET).of == 0  # One that waits is missing.
+  assert (
+    stragglers.verdict(some, MET).of == 0
+  )  # A synchronous method is missing.
 
 
 def virtual(*points, diverged=''):
-  """A run by (virtual seconds, accuracy)."""
+  """A run with evaluations at these (virtual seconds, accuracy)."""
   records = [{'virtual_s': s, 'test_accuracy': a} for s, a in points]
   return {'records': records, 'diverged': diverged}
 
 
-def test_seconds_to_a_target_lie_between_two_evaluations():
+def test_seconds_to_a_target_are_interpolated_between_evaluations():
   run = virtual((10, 0.7), (20, 0.8), (30, 0.9))
   assert virtual_time.to_target(run, 0.85) == pytest.approx(25)
   assert virtual_time.to_target(run, 0.95) is None
   assert virtual_time.time_score(run) == pytest.approx(-28)
 
 
-def test_a_run_that_misses_the_target_scores_less_than_any_that_does_not():
+def test_a_run_that_misses_the_target_scores_below_any_that_reaches_it():
   late, never = virtual((1e6, 0.9)), virtual((10, 0.8))
   worse, bad = virtual((10, 0.3)), virtual((1, 0.1), diverged='NaN')
-  speeds = [virtual_time.time_score(run) for run in (late, never, worse)]
-  assert speeds == sorted(speeds, reverse=True)
+  scores = [virtual_time.time_score(run) for run in (late, never, worse)]
+  assert scores == sorted(scores, reverse=True)
   assert virtual_time.time_score(bad) is None
 
 
-def test_a_seed_that_misses_the_target_leaves_no_mean():
+def test_there_is_no_mean_time_if_a_seed_misses_the_target():
   runs = [virtual((10, 0.9)), virtual((30, 0.9))]
   tuned = Tuned({}, 0.1, runs, True)
   scale = virtual_time.TARGET / 0.9
@@ -175,7 +178,7 @@ def test_a_seed_that_misses_the_target_leaves_no_mean():
   assert virtual_time.mean_seconds(tuned) is None
 
 
-def test_seeds_are_paired_with_those_of_the_base():
+def test_time_ratios_compare_each_seed_with_the_same_seed_of_the_base():
   tuned = lambda *ends, inside=True: Tuned(
     {}, 0.1, [virtual((end, 0.9)) for end in ends], inside
   )
@@ -185,7 +188,7 @@ def test_seeds_are_paired_with_those_of_the_base():
   assert error == pytest.approx(0, abs=1e-9)
   ratio, error = virtual_time.time_ratio(tuned(9, 16, 23), base)
   assert ratio == pytest.approx(0.8)
-  assert error == pytest.approx(3**-0.5 / 20)  # Of 1, 0 and -1 over the mean.
+  assert error == pytest.approx(3**-0.5 / 20)  # 1, 0, -1 over their mean, 20.
   assert (
     virtual_time.time_ratio(tuned(9, 16, 23, inside=False), base)[1] is None
   )

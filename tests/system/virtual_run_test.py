@@ -1,4 +1,4 @@
-"""run.py in virtual time: what it leaves, how it ends, how it goes on."""
+"""run.py in virtual time: the files it writes, how it ends, how it resumes."""
 
 import json
 
@@ -50,7 +50,7 @@ def done(tmp_path_factory):
   return folder / 'run', ended
 
 
-def test_it_leaves_a_timeline_beside_the_files_of_every_comparison(done):
+def test_virtual_time_adds_a_timeline_to_the_files_of_a_comparison(done):
   folder, _ = done
   assert {'timeline.png', 'report.html', 'comparison.md', 'summary.json'} <= {
     p.name for p in folder.iterdir()
@@ -63,7 +63,7 @@ def test_it_leaves_a_timeline_beside_the_files_of_every_comparison(done):
   assert all(until > since >= 0 for *_, since, until in spans)
 
 
-def test_records_carry_what_the_clock_says(done):
+def test_records_contain_virtual_times_and_staleness(done):
   lines = (done[0] / 'elastic/records.jsonl').read_text().splitlines()
   records = [json.loads(line) for line in lines]
   assert [r['step'] for r in records] == [1, 2, 3, 4, 5, 6]
@@ -75,7 +75,7 @@ def test_records_carry_what_the_clock_says(done):
   assert 0 < last['link_utilisation'] < 1 and last['staleness'] > 0
 
 
-def test_a_table_tells_of_time_and_of_who_ended_early(done):
+def test_the_table_shows_virtual_time_and_which_runs_ended_early(done):
   folder, ended = done
   text = (folder / 'comparison.md').read_text()
   for word in ('virtual time', 'staleness', 'longest wait', 'busiest link'):
@@ -88,7 +88,7 @@ def test_a_table_tells_of_time_and_of_who_ended_early(done):
   assert 'virtual seconds' in (folder / 'report.html').read_text()
 
 
-def small(name, **machines):
+def small(name, **cluster):
   config = defaults.get_config(name)
   config.update(
     workers=3,
@@ -98,25 +98,25 @@ def small(name, **machines):
     checkpoint_every=2,
     executor='vmap',
   )
-  config.cluster = defaults.cluster(**machines)
+  config.cluster = defaults.cluster(**cluster)
   return config
 
 
-def test_it_can_be_stopped_and_goes_on_to_the_last_bit(tmp_path):
+def test_a_stopped_simulation_resumes_bit_for_bit(tmp_path):
   config = small('elastic', compute='gamma', spread=0.3, server='fair')
   whole = Store(tmp_path / 'whole')
   expected = list(simulate.simulate(resolve_run(config), whole))
-  store, asked = Store(tmp_path / 'parts'), iter([False, False, True])
+  store, interrupts = Store(tmp_path / 'parts'), iter([False, False, True])
   records = []
   with pytest.raises(Interrupted):
     for record in simulate.simulate(
-      resolve_run(config), store, lambda: next(asked)
+      resolve_run(config), store, lambda: next(interrupts)
     ):
       records.append(record)
   records += simulate.simulate(resolve_run(config), store)
-  real = {'wall_s': 0, 'train_s': 0, 'examples_per_s': 0}
-  assert [msgspec.structs.replace(r, **real) for r in records] == [
-    msgspec.structs.replace(r, **real) for r in expected
+  without_times = {'wall_s': 0, 'train_s': 0, 'examples_per_s': 0}
+  assert [msgspec.structs.replace(r, **without_times) for r in records] == [
+    msgspec.structs.replace(r, **without_times) for r in expected
   ]
   a, b = (program.arrays(tmp_path / name) for name in ('whole', 'parts'))
   assert a.keys() == b.keys()
@@ -124,7 +124,7 @@ def test_it_can_be_stopped_and_goes_on_to_the_last_bit(tmp_path):
     np.testing.assert_array_equal(a[place], b[place], err_msg=place)
 
 
-def test_all_who_wait_learn_what_lock_step_learns():
+def test_synchronous_virtual_time_trains_as_lock_step_does():
   config = small('all_reduce', asynchronous=False)
   lock_step = small('all_reduce')
   lock_step.cluster = {}
@@ -153,7 +153,7 @@ def test_a_target_that_is_reached_ends_the_run():
     ('decoupled_diloco', {'quorum': 3, 'fragments': 2, 'delay': 1}),
   ],
 )
-def test_the_model_of_a_server_is_scored(name, given):
+def test_the_model_of_a_server_reaches_a_useful_accuracy(name, given):
   config = defaults.get_config(name)
   config.update(workers=3, steps=40, log_every=40, eval_every=40)
   config.strategy.update(period=4, **given)
@@ -162,6 +162,6 @@ def test_the_model_of_a_server_is_scored(name, given):
   assert record.test_accuracy > 0.5
 
 
-def test_an_audit_is_refused(tmp_path):
+def test_an_audit_in_virtual_time_is_refused(tmp_path):
   with pytest.raises(ValueError, match='lock-step programs'):
     compare.compare(small('elastic'), tmp_path / 'run', audited=True)

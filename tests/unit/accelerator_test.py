@@ -1,4 +1,4 @@
-"""What is measured on a GPU goes on where it was cut off, and is summarised."""
+"""Measurements on a GPU resume where they were cut off, and are summarised."""
 
 import contextlib
 import importlib
@@ -37,11 +37,11 @@ from gossipjax.errors import UserError
 
 
 def made(folder, wanted, minutes=1.0):
-  """The lines about what a call makes."""
+  """The lines of a call that makes the missing measures."""
   return [*measures.make_missing(folder, 'part', wanted, Clock(minutes))]
 
 
-def test_what_is_kept_is_not_made_again(tmp_path):
+def test_kept_measures_are_not_made_again(tmp_path):
   count = []
 
   def make(left):
@@ -54,12 +54,12 @@ def test_what_is_kept_is_not_made_again(tmp_path):
   assert len(count) == 2 and 0 < count[0] <= 60
 
 
-def test_no_measure_begins_when_the_time_is_over(tmp_path):
+def test_no_measure_begins_after_the_time_limit(tmp_path):
   wanted = [Measure({'n': n}, lambda left: {}) for n in (1, 2, 3)]
   assert made(tmp_path, wanted, -1.0) == ['part: 3 measures are left']
 
 
-def test_a_measure_that_fails_is_told_and_comes_last(
+def test_a_failed_measure_is_reported_and_comes_last_in_the_next_call(
   tmp_path,
 ):
   order, broken = [], [True]
@@ -82,15 +82,15 @@ def test_a_measure_that_fails_is_told_and_comes_last(
   assert measures.failures(tmp_path) == []
 
 
-def test_a_part_ends_when_it_fails_for_one_reason_again_and_again(tmp_path):
+def test_a_part_ends_after_three_failures_in_a_row_for_one_reason(tmp_path):
   def make(n):
     raise ValueError('no such option' if n > 1 else f'{n}')
 
   wanted = [
     Measure({'n': n}, lambda left, n=n: make(n)) for n in (0, 1, 2, 3, 4, 5, 6)
   ]
-  *told, last = made(tmp_path, wanted)
-  assert [line.split()[1] for line in told] == [
+  *lines, last = made(tmp_path, wanted)
+  assert [line.split()[1] for line in lines] == [
     'n=0',
     'n=1',
     'n=2',
@@ -100,7 +100,7 @@ def test_a_part_ends_when_it_fails_for_one_reason_again_and_again(tmp_path):
   assert last == 'part: 2 measures are left'
 
 
-def test_a_measure_for_which_too_little_time_is_left_is_not_begun(tmp_path):
+def test_a_measure_does_not_begin_with_less_than_its_least_time(tmp_path):
   wanted = [
     Measure({'n': 1}, lambda left: {}, least_s=90.0),
     Measure({'n': 2}, lambda left: {}),
@@ -112,7 +112,7 @@ def test_a_measure_for_which_too_little_time_is_left_is_not_begun(tmp_path):
   assert made(tmp_path, wanted, minutes=2.0) == []
 
 
-def test_the_summary_tells_what_was_cut_off(tmp_path):
+def test_the_summary_lists_measures_that_were_cut_off(tmp_path):
   def crash(left):
     raise KeyboardInterrupt
 
@@ -127,7 +127,8 @@ def test_the_summary_tells_what_was_cut_off(tmp_path):
 
 @pytest.fixture
 def processes(monkeypatch):
-  """(part, its minutes) of each process, and their exit codes, to be set."""
+  """Replaces processes: records (part, minutes) of each process that starts;
+  tests set its exit codes by part."""
   started, codes = [], {}
 
   def run(commands, timeout):
@@ -147,53 +148,55 @@ def processes(monkeypatch):
   return started, codes
 
 
-def everything(monkeypatch, minutes=6):
+def call_all_parts(monkeypatch, minutes=6):
   monkeypatch.setattr(sys, 'argv', ['x', '--out=x', f'--minutes={minutes}'])
   command.main()
 
 
 def test_every_part_has_a_share_of_the_time(processes, monkeypatch):
-  everything(monkeypatch)
+  call_all_parts(monkeypatch)
   parts, minutes = zip(*processes[0], strict=True)
   assert parts == command.PARTS
-  # What a part leaves is for those that come later.
+  # Time that a part does not use is left to the later parts.
   assert minutes == pytest.approx([6 / n for n in (6, 5, 4, 3, 2, 1)], rel=0.01)
 
 
-def test_the_longest_measure_of_a_part_is_begun_in_a_call_of_all(
+def test_a_call_of_all_parts_can_begin_the_longest_measure_of_each(
   processes, monkeypatch
 ):
-  everything(monkeypatch, minutes=9)
+  call_all_parts(monkeypatch, minutes=9)
   given = dict(processes[0])
-  for part in {*command.PARTS} - {'training'}:  # That needs no least time.
+  for part in {*command.PARTS} - {'training'}:  # Has no `least_s`.
     wanted = importlib.import_module(f'benchmarks.accelerator.{part}')
     longest = max(m.least_s for m in wanted.measures(False)) / 60
-    assert not longest or longest + 0.5 < given[part]  # It has to start, too.
+    assert not longest or longest + 0.5 < given[part]  # 30 s to start.
   assert given['selection'] == pytest.approx(9 / 5, rel=0.01)
 
 
-def test_a_part_that_crashed_goes_on_and_one_that_hangs_is_ended(
+def test_a_part_that_crashed_is_restarted_but_not_one_that_timed_out(
   processes, monkeypatch
 ):
   started, codes = processes
   codes |= {'selection': [-11, -6, 0], 'compiled': [None], 'traces': [1]}
-  everything(monkeypatch)
+  call_all_parts(monkeypatch)
   parts = [part for part, _ in started]
   assert [parts.count(part) for part in command.PARTS] == [1, 3, 1, 1, 1, 1]
 
 
-def test_parts_that_compile_have_half_of_the_cores(processes, monkeypatch):
+def test_parts_that_mostly_compile_use_half_of_the_cores(
+  processes, monkeypatch
+):
   monkeypatch.setattr(command.os, 'cpu_count', lambda: 10)
-  everything(monkeypatch)
+  call_all_parts(monkeypatch)
   parts = [part for part, _ in processes[0]]
   assert [parts.count(part) for part in command.PARTS] == [5, 1, 5, 1, 1, 1]
 
 
-def test_processes_beside_each_other_share_the_measures(tmp_path, monkeypatch):
+def test_parallel_processes_share_the_measures(tmp_path, monkeypatch):
   held, order = set(), []
 
   @contextlib.contextmanager
-  def locked(key, locks):  # A process may claim its own twice.
+  def locked(key, locks):  # The real one lets a process lock twice.
     mine = key['n'] not in held
     held.add(key['n'])
     yield mine
@@ -216,11 +219,11 @@ def test_processes_beside_each_other_share_the_measures(tmp_path, monkeypatch):
   assert order == [('first', 0), ('second', 1), ('second', 2)]
 
 
-def test_what_another_process_had_begun_is_not_made_once_it_is_there(
+def test_a_measure_that_another_process_has_just_made_is_not_repeated(
   tmp_path, monkeypatch
 ):
   @contextlib.contextmanager
-  def locked(key, locks):  # After the other process has let it go.
+  def locked(key, locks):  # Once the other process has kept its result.
     measures.ResultStore(tmp_path).add('part', key, {}, 1.0, {})
     yield True
 
@@ -229,16 +232,16 @@ def test_what_another_process_had_begun_is_not_made_once_it_is_there(
 
 
 @pytest.mark.exhaustive
-def test_a_process_ends_with_all_that_it_has_started(tmp_path):
-  """Even a grandchild of one that ran out of time, and of one that is over."""
-  told = tmp_path / 'pids'
+def test_descendants_of_a_process_are_killed_when_it_ends(tmp_path):
+  """Grandchildren, too: of one that timed out, and of one that has exited."""
+  pid_file = tmp_path / 'pids'
   start = (
-    f'sleep 60 & echo $! >> {told}; sleep 60 & echo $! >> {told}; '
-    f'while [ $(wc -l < {told}) -lt 4 ]; do sleep 0.1; done; '
+    f'sleep 60 & echo $! >> {pid_file}; sleep 60 & echo $! >> {pid_file}; '
+    f'while [ $(wc -l < {pid_file}) -lt 4 ]; do sleep 0.1; done; '
   )
   words = [['sh', '-c', start + 'wait'], ['sh', '-c', start + 'exit 7']]
   assert children.run(words, 5.0) == [None, 7]
-  pids = told.read_text().split()
+  pids = pid_file.read_text().split()
   assert len(pids) == 4
   until = time.monotonic() + 10
   while any(alive(pid) for pid in pids) and time.monotonic() < until:
@@ -247,7 +250,7 @@ def test_a_process_ends_with_all_that_it_has_started(tmp_path):
 
 
 def alive(pid):
-  """Whether a process runs; one that nobody has waited for is none."""
+  """Whether a process runs; a zombie does not."""
   stat = pathlib.Path(f'/proc/{pid}/stat')
   try:
     return stat.read_text().rsplit(')', 1)[1].split()[0] != 'Z'
@@ -255,7 +258,7 @@ def alive(pid):
     return False
 
 
-def test_why_a_test_failed_is_kept(tmp_path):
+def test_the_reason_of_a_failed_test_is_kept(tmp_path):
   long = '\n'.join(f'line {n}' for n in range(30))
   (tmp_path / 'xml').write_text(
     '<testsuites><testsuite><testcase name="good"/>'
@@ -272,24 +275,24 @@ def test_why_a_test_failed_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'words, told',
+  'words, message',
   [
     (['lawz', '--out=x'], "'lawz' is no part; did you mean 'laws'?"),
     (['--out=x', '--minutes=0'], '--minutes must be above 0, got 0.'),
   ],
 )
-def test_a_mistake_on_the_command_line_is_a_sentence(words, told):
+def test_a_mistake_on_the_command_line_has_an_error_message(words, message):
   with pytest.raises(UserError) as found:
     command.arguments(words)
-  assert str(found.value) == told
+  assert str(found.value) == message
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-  'flags, told',
+  'flags, message',
   [(['--summary'], 'holds no measures'), (['laws'], 'NVIDIA|CUDA|GPU')],
 )
-def test_without_measures_or_a_gpu_nothing_is_written(tmp_path, flags, told):
+def test_without_measures_or_a_gpu_nothing_is_written(tmp_path, flags, message):
   if flags == ['laws'] and gpus.gpu_status().devices:
     pytest.skip('here is a GPU')
   out = tmp_path / 'out'
@@ -301,7 +304,7 @@ def test_without_measures_or_a_gpu_nothing_is_written(tmp_path, flags, told):
   )
   assert ended.returncode == 2, ended.stderr
   assert len(ended.stderr.splitlines()) == 1
-  assert re.search(told, ended.stderr)
+  assert re.search(message, ended.stderr)
   assert not out.exists()
 
 
@@ -314,36 +317,36 @@ def test_no_measure_is_listed_twice():
 def test_a_workload_whose_gate_makes_no_run_is_left_out(
   tmp_path, monkeypatch, capsys
 ):
-  asked, end = [], {'test_accuracy': 0.5, 'test_loss': 2.0}
+  started, end = [], {'test_accuracy': 0.5, 'test_loss': 2.0}
 
   def in_a_process(config, probe):
-    asked.append(config.task.name)
+    started.append(config.task.name)
     if config.task.name == 'fashion_mnist':
       raise RuntimeError('the run ended with exit code 1')
-    if len(asked) > 30:
+    if len(started) > 30:
       raise queue.OutOfTime
     return {'records': [end]}, 1.0, {}
 
   monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
   [*training.make_missing(tmp_path, False, Clock(1.0))]
-  assert asked[0] == 'text' and asked.count('fashion_mnist') == 1
+  assert started[0] == 'text' and started.count('fashion_mnist') == 1
   # Small data sets come first.
-  assert asked.index('fashion_mnist') < asked.index('cifar10')
+  assert started.index('fashion_mnist') < started.index('cifar10')
   of_text, *_ = training.rows(tmp_path, False)
   assert of_text['by seed'] == '2, 2, 2'
-  told = capsys.readouterr().out.splitlines()
+  lines = capsys.readouterr().out.splitlines()
   assert re.fullmatch(
     r'training shakespeare all_reduce 2 \(rate .*, seed 0, validation\)',
-    told[0],
+    lines[0],
   )
 
 
 def test_the_first_run_of_a_study_is_in_the_summary(tmp_path, monkeypatch):
-  asked = []
+  started = []
 
   def in_a_process(config, probe):
-    asked.append(config)
-    if len(asked) > 1:
+    started.append(config)
+    if len(started) > 1:
       raise queue.OutOfTime
     return {'records': [{'test_loss': 2.5}]}, 1.0, {}
 
@@ -353,26 +356,26 @@ def test_the_first_run_of_a_study_is_in_the_summary(tmp_path, monkeypatch):
   assert row['runs'] == 1 and row['by seed'].startswith('so far 2.5 (rate ')
 
 
-def test_what_a_call_costs_beside_its_runs_does_not_count(monkeypatch):
+def test_the_fixed_cost_of_a_call_does_not_count(monkeypatch):
   clock = [0.0]
   monkeypatch.setattr(slopes.time, 'perf_counter', lambda: clock[0])
 
   def call(times):
-    clock[0] += 20.0 + 2.0 * times  # Copies, then the runs.
+    clock[0] += 20.0 + 2.0 * times  # A fixed cost, then the runs.
 
   assert slopes.slope(call, 10) == pytest.approx([2.0] * slopes.TURNS)
 
 
-def test_a_run_among_many_reads_its_argument_and_copies_nothing():
+def test_repeated_runs_read_their_argument_without_copying_it():
   program = slopes.repeated(lambda x: x.sum(), 3)
   text = program.lower(jnp.zeros(117_000)).compile().as_text()
-  made = re.findall(r'= f32\[117000\]\S* ([\w-]+)\(', text)
-  assert {*made} <= {'parameter', 'get-tuple-element'}
+  operations = re.findall(r'= f32\[117000\]\S* ([\w-]+)\(', text)
+  assert {*operations} <= {'parameter', 'get-tuple-element'}
   body = re.search(r'while\(.*body=(\S+),', text)[1]
   assert 'reduce' in re.search(rf'^{body} .*?^}}', text, re.M | re.S)[0]
 
 
-def test_what_is_fast_runs_more_often(monkeypatch):
+def test_fast_operations_run_more_often(monkeypatch):
   clock = [0.0]
   monkeypatch.setattr(slopes.time, 'perf_counter', lambda: clock[0])
 
@@ -385,19 +388,19 @@ def test_what_is_fast_runs_more_often(monkeypatch):
   assert [enough(s) for s in (1.0, 1e-3, 2e-4, 1e-9)] == [10, 20, 100, 200]
 
 
-def test_tests_that_are_cut_off_say_what_they_had_found(tmp_path):
-  said = tmp_path / 'said'
-  said.write_text(
+def test_a_timeout_reports_how_many_tests_passed_and_which_failed(tmp_path):
+  output = tmp_path / 'said'
+  output.write_text(
     '[gw0] [  1%] PASSED tests/laws/a_test.py::test_a[topk.gradients] \n'
     '[gw1] [  2%] FAILED tests/laws/a_test.py::test_b[qsgd.gradients] \n'
     '[gw0] [  3%] SKIPPED tests/laws/a_test.py::test_c \n'
   )
-  told = r'1 tests that passed and 1 that failed: test_b\[qsgd.gradients\]$'
-  with pytest.raises(RuntimeError, match=told), laws.explain_timeout(said):
+  message = r'1 tests that passed and 1 that failed: test_b\[qsgd.gradients\]$'
+  with pytest.raises(RuntimeError, match=message), laws.explain_timeout(output):
     raise subprocess.TimeoutExpired('pytest', 1.0)
 
 
-def test_a_measure_that_json_cannot_hold_has_failed(tmp_path):
+def test_a_measure_that_json_cannot_represent_counts_as_failed(tmp_path):
   wanted = [
     Measure({'n': n}, lambda left, x=x: {'x': x})
     for n, x in enumerate((math.nan, 1.0))
@@ -406,23 +409,25 @@ def test_a_measure_that_json_cannot_hold_has_failed(tmp_path):
   assert 'FAILED' in first and 'FAILED' not in second
 
 
-def test_arguments_are_drawn_on_the_device_for_one_operation_alone(monkeypatch):
-  asked, draw = [], selection.drawn
+def test_only_the_arguments_of_one_operation_are_drawn_on_the_device(
+  monkeypatch,
+):
+  names, draw = [], selection.drawn
   monkeypatch.setattr(
     selection,
     'drawn',
-    lambda name, n, k: (asked.append(name), draw(name, n, k))[1],
+    lambda name, n, k: (names.append(name), draw(name, n, k))[1],
   )
   for host in ('stages', 'codes'):
     monkeypatch.delattr(selection.exchange, host)
   selection._operation(1000, 8, 'contains', True)
-  assert asked == ['a', 'b']
+  assert names == ['a', 'b']
   message = draw('a', 1000, 8)
   assert len({*message.indices.tolist()}) == 8
   assert message.indices.tolist() == sorted(message.indices.tolist())
 
 
-def test_without_jax_for_cuda_nothing_is_compiled_for_gpus():
+def test_compiling_for_gpus_requires_jax_with_cuda():
   if gpus.gpu_status().wheels:
     devices = eight_gpus.devices(False)
     assert [d.platform for d in devices] == ['gpu'] * eight_gpus.NUM_GPUS
@@ -435,13 +440,15 @@ def test_both_ways_to_compute_convolutions_come_first():
   keys = [m.key for m in throughput.measures(False)]
   assert {key['program'] for key in keys[:4]} == {'groups', 'apart'}
   assert {key['precision'] for key in keys[:4]} == {'default', 'bfloat16'}
-  # And tokens a second, should time be over after a third of the measures.
+  # Also tokens/s, in case time runs out after a third of the measures.
   assert sum(key['task'] == 'transformer' for key in keys[:12]) >= 4
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('program, grouped', [('groups', 1), ('apart', 0)])
-def test_a_program_is_called_after_its_convolutions(program, grouped):
+def test_only_the_program_called_groups_has_grouped_convolutions(
+  program, grouped
+):
   given = problem('resnet18', True)
   batch = jax.tree.map(lambda x: x.reshape(2, 4, *x.shape[1:]), given.batch)
   step, _ = throughput.lowered(given, batch, program, 2, 'default')
@@ -449,9 +456,9 @@ def test_a_program_is_called_after_its_convolutions(program, grouped):
 
 
 @pytest.mark.exhaustive
-def test_a_precision_is_called_after_what_is_set():
+def test_the_name_of_a_precision_sets_the_precision_of_products():
   given = problem('transformer', True)
   batch = jax.tree.map(lambda x: x.reshape(2, 4, -1), given.batch)
-  for name, told in (('default', 'DEFAULT'), ('highest', 'HIGHEST')):
+  for name, expected in (('default', 'DEFAULT'), ('highest', 'HIGHEST')):
     step, _ = throughput.lowered(given, batch, 'worker.update', 2, name)
-    assert f'precision = [{told}, {told}]' in step.as_text()
+    assert f'precision = [{expected}, {expected}]' in step.as_text()
