@@ -142,9 +142,7 @@ def test_a_verdict_on_stragglers_follows_from_the_rows(free, error, met, of):
   assert verdict.sentence.startswith('One worker of 16')
   some = [row for row in rows if row['method'] != 'local SGD, 8']
   assert len(some) == len(rows) - 1
-  assert (
-    stragglers.verdict(some, MET).of == 0
-  )  # A synchronous method is missing.
+  assert stragglers.verdict(some, MET).of == 0  # A waiting method is missing.
 
 
 def virtual(*points, diverged=''):
@@ -188,7 +186,7 @@ def test_time_ratios_compare_each_seed_with_the_same_seed_of_the_base():
   assert error == pytest.approx(0, abs=1e-9)
   ratio, error = virtual_time.time_ratio(tuned(9, 16, 23), base)
   assert ratio == pytest.approx(0.8)
-  assert error == pytest.approx(3**-0.5 / 20)  # 1, 0, -1 over their mean, 20.
+  assert error == pytest.approx(3**-0.5 / 20)  # Residuals 1, 0, -1; mean 20.
   assert (
     virtual_time.time_ratio(tuned(9, 16, 23, inside=False), base)[1] is None
   )

@@ -153,7 +153,7 @@ def test_a_target_that_is_reached_ends_the_run():
     ('decoupled_diloco', {'quorum': 3, 'fragments': 2, 'delay': 1}),
   ],
 )
-def test_the_model_of_a_server_reaches_a_useful_accuracy(name, given):
+def test_the_model_of_a_server_scores_above_50_percent(name, given):
   config = defaults.get_config(name)
   config.update(workers=3, steps=40, log_every=40, eval_every=40)
   config.strategy.update(period=4, **given)

@@ -1,4 +1,4 @@
-"""Triggers and triggered exchanges against the same written by hand."""
+"""Triggers and triggered exchanges against a reference written in NumPy."""
 
 import re
 import time
@@ -49,24 +49,25 @@ def gradient(x):
   return CURVATURE * (x - MINIMUM)
 
 
-def train(strategy, there=None, steps=STEPS):
-  """Parameters and bills after each step of SGD, on one device."""
+def train(strategy, present=None, steps=STEPS):
+  """Yields parameters and traffic after each step of SGD, on one device."""
   init, update = make_worker(strategy, optax.sgd(RATE))
-  roll_call = there is not None
+  has_absences = present is not None
   run = executors.on_one_device(
     lambda w, g, here, step: (
-      update(w, g, step, talking=here) if roll_call else update(w, g, step)
+      update(w, g, step, talking=here) if has_absences else update(w, g, step)
     )
   )
-  there = np.ones((steps, P), bool) if there is None else there
+  present = np.ones((steps, P), bool) if present is None else present
   worker = jax.vmap(init, axis_name=collectives.WORKERS)(tree_of(START))
   for t in range(steps):
     grads = tree_of(gradient(rows(worker.params)))
-    worker, sent = run(worker, grads, there[t], step=jnp.int32(t))
+    worker, sent = run(worker, grads, present[t], step=jnp.int32(t))
     yield rows(worker.params), sent
 
 
-# One worker's trigger by hand: `wants` after a local step, `settle` at its end.
+# Reference triggers, of one worker and part: `wants` is called after the local
+# step, `settle` after the exchange.
 
 
 class RelativeDrift:
@@ -139,16 +140,16 @@ NEIGHBORS = (topology.mixing_matrix(topology.ring(P)[0], P) > 0) & ~np.eye(
 )
 
 
-def by_hand(make, parts, scope='local', there=None, reset_on_receipt=True):
-  """Parameters and who talked with whom, bool[parts, P, P], in each step."""
+def by_hand(make, parts, scope='local', present=None, reset_on_receipt=True):
+  """Yields parameters and which pairs exchanged, bool[parts, P, P], by step."""
   x = START.copy()
   memory = [[make(x[i, p]) for i in range(P)] for p in parts]
   for t in range(STEPS):
-    here = np.ones(P, bool) if there is None else there[t]
+    here = np.ones(P, bool) if present is None else present[t]
     x, talks = x - RATE * gradient(x), []
     stepped = x.copy()
     for p, triggers_of_part in zip(parts, memory, strict=True):
-      # An absent worker's memory waits, so do not even ask.
+      # `wants` changes the memory; that of an absent worker must stay.
       wants = np.array(
         [
           here[i] and m.wants(stepped[i, p], t)
@@ -194,50 +195,50 @@ CASES = {
 }
 
 
-def both(case, **ways):
+def both(case, **settings):
   make, parts, options = CASES[case]
   name = case.split(',')[0]
   own = {k: v for k, v in options.items() if k != 'per_layer'}
-  there = ways.pop('there', None)
+  present = settings.pop('present', None)
   trigger = getattr(triggers, name)(**own)
   strategy = adaptive_gossip.strategy(
-    trigger, per_layer=options.get('per_layer'), **ways
+    trigger, per_layer=options.get('per_layer'), **settings
   )
-  return train(strategy, there), by_hand(
-    lambda x: make(x, **own), parts, there=there, **ways
+  return train(strategy, present), by_hand(
+    lambda x: make(x, **own), parts, present=present, **settings
   )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-  'ways', [{}, {'scope': 'all'}, {'reset_on_receipt': False}], ids=str
+  'settings', [{}, {'scope': 'all'}, {'reset_on_receipt': False}], ids=str
 )
 @pytest.mark.parametrize('case', CASES)
-def test_every_trigger_is_the_rule_written_by_hand(case, ways):
-  ours, hand = both(case, **ways)
+def test_every_trigger_matches_its_reference(case, settings):
+  ours, hand = both(case, **settings)
   parts = CASES[case][1]
   sizes = np.array([4 * SIZE] if parts is WHOLE else [20, 48])
   talked = []
   for (x, sent), (y, talks) in zip(ours, hand, strict=True):
     np.testing.assert_allclose(x, y, atol=2e-5 * np.abs(y).max())
-    if ways.get('scope') == 'all':
+    if settings.get('scope') == 'all':
       flags = collectives.ring_bytes(len(parts), P)
       bill = flags + (talks.sum(axis=2) * sizes[:, None]).sum(axis=0)
-    else:  # One flag each way along with the parameters of an exchange.
+    else:  # For each neighbor, a flag with the parameters and one back.
       bill = (talks.sum(axis=2) * (sizes + 2)[:, None]).sum(axis=0)
     np.testing.assert_array_equal(sent.bytes, bill)
     np.testing.assert_array_equal(sent.received, bill)
     talked.append(talks[:, NEIGHBORS])
-  assert 0.02 < np.mean(talked) < 0.98  # Else nothing was tried.
+  assert 0.02 < np.mean(talked) < 0.98  # Otherwise the test is vacuous.
 
 
 @pytest.mark.parametrize('case', ['relative_drift', 'norm_slope'])
-def test_absent_workers_are_no_part_of_an_exchange(case):
-  there = np.random.default_rng(2).random((STEPS, P)) < 0.7
-  ours, hand = both(case, there=there)
+def test_absent_workers_take_no_part_in_exchanges(case):
+  present = np.random.default_rng(2).random((STEPS, P)) < 0.7
+  ours, hand = both(case, present=present)
   for t, ((x, sent), (y, _)) in enumerate(zip(ours, hand, strict=True)):
     np.testing.assert_allclose(x, y, atol=2e-5 * np.abs(y).max())
-    assert not sent.bytes[~there[t]].any()
+    assert not sent.bytes[~present[t]].any()
 
 
 @pytest.mark.exhaustive
@@ -252,49 +253,49 @@ def test_absent_workers_are_no_part_of_an_exchange(case):
   ids=['relative_drift', 'norm_slope', 'fixed', 'random'],
 )
 @pytest.mark.parametrize('scope', ['local', 'all'])
-def test_who_always_talks_does_gossip(trigger, scope):
+def test_a_trigger_that_always_fires_is_gossip_at_every_step(trigger, scope):
   adaptive = train(adaptive_gossip.strategy(trigger, scope))
   for (x, _), (y, _) in zip(adaptive, train(gossip.strategy()), strict=True):
     np.testing.assert_allclose(x, y, atol=1e-6)
 
 
 @pytest.mark.parametrize('scope', ['local', 'all'])
-def test_the_fixed_control_is_gossip_with_a_period_byte_for_byte(scope):
+def test_the_fixed_control_matches_gossip_with_a_period_up_to_flags(scope):
   fixed = adaptive_gossip.strategy(triggers.fixed(period=3), scope)
   for (x, ours), (y, theirs) in zip(
     train(fixed), train(gossip.strategy(period=3)), strict=True
   ):
     np.testing.assert_allclose(x, y, atol=1e-6)
-    # Alone, each end says that it takes part: four flags, no bytes if silent.
+    # scope=local adds four flags, two per neighbor; silent steps bill nothing.
     theirs = np.asarray(theirs.bytes)
     flags = 4 * (scope == 'local') * (theirs > 0)
     np.testing.assert_array_equal(ours.bytes, theirs + flags)
 
 
-def sent_at_random(scope, rate=0.2):
+def bytes_of_random(scope, rate=0.2):
   """Bytes of each step and worker."""
   method = adaptive_gossip.strategy(triggers.random(rate, seed=3), scope)
   return np.array([sent.bytes for _, sent in train(method, steps=200)])
 
 
-def test_the_random_control_talks_at_its_rate():
-  sent = {scope: sent_at_random(scope) for scope in ('all', 'local')}
-  # The share saved that the docstring tells, for each scope.
+def test_the_random_control_exchanges_at_its_rate():
+  sent = {scope: bytes_of_random(scope) for scope in ('all', 'local')}
+  # The shares of traffic saved, as in the docstring of `triggers.random`.
   for scope, saved in (('all', 0.8), ('local', 0.8**2)):
     share = sent[scope].mean() / sent[scope].max()
     np.testing.assert_allclose(1 - share, saved, atol=0.06)
-  together, apart = sent['all'] == 0, sent['local'] == 0
-  assert (together == together[:, :1]).all()  # And no flag is billed.
-  np.testing.assert_allclose(together.mean(), 0.8, atol=0.06)
-  assert (apart != apart[:, :1]).any()
-  # Silent are those who did not start and have no neighbor who did.
-  np.testing.assert_allclose(apart.mean(), 0.8**3, atol=0.06)
+  silent_all, silent_local = sent['all'] == 0, sent['local'] == 0
+  assert (silent_all == silent_all[:, :1]).all()  # No flags are billed.
+  np.testing.assert_allclose(silent_all.mean(), 0.8, atol=0.06)
+  assert (silent_local != silent_local[:, :1]).any()
+  # Silent: neither the worker nor one of its two neighbors starts.
+  np.testing.assert_allclose(silent_local.mean(), 0.8**3, atol=0.06)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('case', CASES)
 @pytest.mark.parametrize('scope', ['local', 'all'])
-def test_the_mean_is_preserved_whoever_is_triggered(case, scope):
+def test_exchanges_preserve_the_mean_whichever_triggers_fire(case, scope):
   name, (_, _, options) = case.split(',')[0], CASES[case]
   options = options | ({'warmup': 0} if name == 'norm_slope' else {})
   per_layer = options.pop('per_layer', None)
@@ -317,7 +318,7 @@ def test_the_mean_is_preserved_whoever_is_triggered(case, scope):
 
 
 def times(trigger, parts):
-  """Steps at which a lonely worker talks while it walks along `parts`."""
+  """Steps at which a single worker's trigger fires on the path `parts`."""
 
   def step(carry, part):
     memory, t = carry
@@ -331,18 +332,18 @@ def times(trigger, parts):
 
 
 def straight(steps=600):
-  """Steps all one way; at the middle they become ten times shorter."""
+  """A path in one direction; halfway, steps become ten times shorter."""
   rate = np.where(np.arange(steps) < steps // 2, 0.01, 0.001)
   return jnp.float32(np.cumsum(rate)[:, None] * np.ones(50) + 1)
 
 
 def noisy(steps=3_000):
-  """A random walk around something large."""
+  """A random walk around 100, large compared with its steps."""
   noise = np.random.default_rng(6).standard_normal((steps, 50))
   return jnp.float32(100 + np.cumsum(0.01 * noise, axis=0))
 
 
-def test_relative_drift_is_as_rare_as_its_scale_says():
+def test_the_scale_of_relative_drift_sets_the_steps_between_exchanges():
   assert np.median(
     np.diff(times(triggers.relative_drift(9.0), straight())[5:])
   ) in (9, 10)
@@ -351,7 +352,7 @@ def test_relative_drift_is_as_rare_as_its_scale_says():
 
 
 @pytest.mark.parametrize('walk', [straight, noisy])
-def test_the_target_interval_is_met_by_any_walk(walk):
+def test_the_target_interval_is_met_on_straight_and_noisy_paths(walk):
   parts = walk()
   found = times(triggers.target_interval(12.5), parts)
   late = found[found > len(parts) * 3 // 4]
@@ -371,7 +372,7 @@ def schedule(step):
     triggers.step_size(squared_steps=50.0, schedule=schedule),
   ],
 )
-def test_a_drop_of_the_learning_rate_does_not_silence_anyone(trigger):
+def test_triggers_still_fire_after_a_drop_of_the_learning_rate(trigger):
   found = times(trigger, straight())
   before = ((found > 150) & (found < 300)).sum()
   after = (found > 450).sum()
@@ -381,7 +382,7 @@ def test_a_drop_of_the_learning_rate_does_not_silence_anyone(trigger):
 @pytest.mark.parametrize(
   'trigger', [triggers.target_interval(), triggers.relative_drift()]
 )
-def test_a_layer_that_begins_with_zeros_is_exchanged_as_any_other(trigger):
+def test_a_layer_of_zeros_is_exchanged_at_least_half_as_often(trigger):
   def exchanges(begin, noise=0.01):
     goal = jax.random.normal(jax.random.key(0), begin.shape)
 
@@ -398,7 +399,7 @@ def test_a_layer_that_begins_with_zeros_is_exchanged_as_any_other(trigger):
   assert exchanges(jnp.zeros(20)) > exchanges(jnp.ones(20)) / 2
 
 
-def test_a_run_gives_the_schedule_to_the_trigger_that_follows_it():
+def test_step_size_follows_the_schedule_unless_it_has_a_learning_rate():
   config = resolve.strategy_config('adaptive_gossip')
   config.trigger.update(name='step_size', squared_steps=100.0)
   with pytest.raises(UserError, match='learning_rate of step_size is missing'):
@@ -413,7 +414,7 @@ def test_a_run_gives_the_schedule_to_the_trigger_that_follows_it():
   assert follows > sent(resolve.strategy(config, lambda step: 99 * RATE))
 
 
-def test_a_threshold_that_ignores_the_drop_would_silence_all():
+def test_a_constant_threshold_rarely_fires_after_a_drop_of_the_rate():
   found = times(triggers.step_size(0.1, 50.0), straight())
   assert (found > 450).sum() < ((found > 150) & (found < 300)).sum() / 5
 
@@ -426,9 +427,10 @@ def test_exchanges_stay_within_the_bounds(scale, every):
 
 
 def stepper(trigger):
-  """Repeats a step that finds 5 M parameters where the first step left them.
+  """Returns a function that repeats a step from the state after the first.
 
-  It takes nothing and returns its seconds and the bytes of a worker.
+  A worker has 5 M parameters. The function returns the seconds of the step and
+  the bytes of a worker.
   """
   mesh = executors.executor(8, 'shard_map')
   mean = adaptive_gossip.strategy(trigger, scope='all').parameters
@@ -452,8 +454,8 @@ def stepper(trigger):
   return step
 
 
-# Those that look at the norm only, or not at all: to measure a distance costs
-# as much as half an exchange where "the network" is this machine's memory.
+# Triggers that use only the norm of the parameters, or nothing: computing a
+# distance costs half as much as an exchange through this machine's memory.
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
   'loud, quiet, flags',
@@ -463,11 +465,11 @@ def stepper(trigger):
   ],
   ids=['fixed', 'norm_slope'],
 )
-def test_a_silent_step_of_scope_all_costs_less_than_half_of_a_talking_one(
+def test_a_silent_step_with_scope_all_takes_less_than_half_of_an_exchange(
   loud, quiet, flags
 ):
   talking, silent = stepper(loud), stepper(quiet)
-  # In turns, so that a busy machine is busy for both.
+  # Alternating, so that other load on the machine affects both.
   found = np.array([(talking(), silent()) for _ in range(8)])
   (talking_s, sent), (silent_s, flag) = found.min(axis=0)
   assert (flag, sent) == (flags, flags + 40_000_000)
@@ -483,7 +485,7 @@ def computations(hlo):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['shard_map', 'vmap'])
 @pytest.mark.parametrize('trigger', ['relative_drift', 'fixed', 'norm_slope'])
-def test_under_scope_all_the_exchange_is_a_branch_of_the_compiled_program(
+def test_with_scope_all_the_exchange_is_a_branch_of_the_compiled_program(
   trigger, executor
 ):
   where = executors.executor(8, executor)
@@ -504,10 +506,10 @@ def test_under_scope_all_the_exchange_is_a_branch_of_the_compiled_program(
     assert 'collective-permute' not in bodies['ENTRY']
     assert any('collective-permute' in body for body in bodies.values())
     flag = ' all-reduce' in bodies['ENTRY']
-    assert flag == (trigger != 'fixed')  # A clock needs no agreement.
+    assert flag == (trigger != 'fixed')  # `fixed` needs no agreement.
 
 
-def test_under_scope_local_silence_still_moves():
+def test_with_scope_local_messages_move_at_every_step():
   mesh = executors.executor(8, 'shard_map')
   mean = adaptive_gossip.strategy().parameters
   tree = mesh.put({'x': np.ones((8, 100), np.float32)})
@@ -530,7 +532,7 @@ def drift(**options):
 
 
 @pytest.mark.parametrize(
-  'options, sentence',
+  'options, message',
   [
     (dict(trigger='relativ_drift'), "did you mean 'relative_drift'"),
     (dict(trigger=6.0), 'trigger=6.0 has the wrong type'),
@@ -550,23 +552,23 @@ def drift(**options):
   ],
   ids=str,
 )
-def test_impossible_values_are_refused_by_name(options, sentence):
-  with pytest.raises(UserError, match=sentence):
+def test_invalid_options_are_refused_by_name(options, message):
+  with pytest.raises(UserError, match=message):
     resolve.strategy({'name': 'adaptive_gossip', **options})
 
 
-def test_a_config_names_a_trigger_and_its_arguments():
+def test_a_config_sets_a_trigger_and_its_arguments():
   config = resolve.strategy_config('adaptive_gossip')
   config.trigger.name = 'fixed'
   config.trigger.period = 3
-  named_so = train(resolve.strategy(config))
+  from_config = train(resolve.strategy(config))
   given = train(adaptive_gossip.strategy(triggers.fixed(period=3)))
-  for (x, ours), (y, theirs) in zip(named_so, given, strict=True):
+  for (x, ours), (y, theirs) in zip(from_config, given, strict=True):
     np.testing.assert_array_equal(x, y)
     np.testing.assert_array_equal(ours.bytes, theirs.bytes)
 
 
-def test_a_graph_without_answers_is_refused_where_workers_act_alone():
+def test_a_directed_topology_is_refused_with_scope_local_only():
   directed = adaptive_gossip.strategy(topology=topology.exponential)
   with pytest.raises(UserError, match='scope=local needs'):
     next(train(directed))
@@ -575,12 +577,12 @@ def test_a_graph_without_answers_is_refused_where_workers_act_alone():
   )
 
 
-def test_an_update_leaves_the_state_that_it_is_given_alone():
+def test_an_update_does_not_modify_the_state_that_it_is_given():
   strategy = every(2, adaptive_gossip.strategy().parameters)
   tree = {'x': jnp.arange(8.0).reshape(4, 2)}
   state = jax.vmap(strategy.init)(tree)
   step = lambda t, s: strategy.update(t, s, jnp.int32(0))[:2]
   together = jax.vmap(step, axis_name=collectives.WORKERS)
-  out, after = together(tree, state)  # No exchange yet.
+  out, after = together(tree, state)  # Without an exchange.
   np.testing.assert_array_equal(out['x'], tree['x'])
   assert jax.tree.structure(after) == jax.tree.structure(state)
