@@ -1,4 +1,4 @@
-"""Which strategies advice compares, over which link."""
+"""Which strategies and variants `advise` compares, and over which link."""
 
 import json
 import runpy
@@ -25,7 +25,7 @@ from gossipjax.training.loop import Interrupted
 from tests.support.advice import DENSE, workdir_with
 
 
-def test_a_run_is_evidence_for_its_strategy_whatever_a_variant_is_called(
+def test_known_runs_are_matched_by_strategy_and_not_by_variant_name(
   tmp_path, monkeypatch
 ):
   known = [
@@ -45,27 +45,27 @@ def test_a_strategy_that_would_never_exchange_is_left_out(monkeypatch):
   cost = step_cost.Cost(0.0, DENSE.traffic)
   monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
   monkeypatch.setattr(step_cost, 'gradient_s', lambda *_: 1.0)
-  config, told = defaults.get_config(), []
+  config, messages = defaults.get_config(), []
   config.steps = 400
   config.variants = defaults.variants(
     'all_reduce', 'diloco', local=resolve.strategy_config('local_sgd', period=8)
   )
-  found = advise.forecasts(config, say=told.append)
+  found = advise.forecasts(config, say=messages.append)
   assert [f.name for f in found] == ['all_reduce', 'local']
-  (sentence,) = told
-  assert sentence.startswith('diloco is left out: its period of 500 steps')
+  (message,) = messages
+  assert message.startswith('diloco is left out: its period of 500 steps')
 
 
-def test_many_strategies_are_announced_before_minutes_of_silence(monkeypatch):
+def test_the_number_of_strategies_to_be_timed_is_announced(monkeypatch):
   cost = step_cost.Cost(0.0, DENSE.traffic)
   monkeypatch.setattr(step_cost, 'of', lambda *_: (0.0, cost))
   monkeypatch.setattr(step_cost, 'gradient_s', lambda *_: 1.0)
-  told = []
-  found = advise.forecasts(defaults.get_config(), say=told.append)
-  assert told[-1].startswith(f'Measures a step of {len(found)} strategies')
+  messages = []
+  found = advise.forecasts(defaults.get_config(), say=messages.append)
+  assert messages[-1].startswith(f'Measures a step of {len(found)} strategies')
 
 
-def test_a_plain_all_reduce_is_compared_with_every_strategy():
+def test_all_reduce_is_always_compared_and_by_default_every_strategy():
   assert next(iter(advise.runs(defaults.get_config()))) == 'all_reduce'
   assert {*advise.runs(defaults.get_config())} == {*resolve.STRATEGIES}
   assert list(advise.runs(defaults.get_config('topk'))) == [
@@ -77,34 +77,34 @@ def test_a_plain_all_reduce_is_compared_with_every_strategy():
   assert list(advise.runs(several)) == ['all_reduce', 'sparse']
 
 
-def test_a_variant_with_the_name_of_an_added_strategy_is_not_replaced():
+def test_a_variant_named_all_reduce_with_another_strategy_is_refused():
   config = defaults.get_config()
   config.variants = defaults.variants(all_reduce='topk', mine='gossip')
   with pytest.raises(UserError, match=r'variants.all_reduce has strategy topk'):
     advise.check(config)
 
 
-def test_what_overlaps_is_tried_without_and_tuned_with_it(tmp_path):
+def test_pilots_run_without_overlap_and_the_tuned_config_keeps_it(tmp_path):
   config = defaults.get_config('delayed_gossip')
   config.update(overlap=True, executor='vmap', workers=2)
   runs = advise.runs(config)
   assert {n: run.overlap for n, run in runs.items()} == {
-    'all_reduce': False,  # It is added.
+    'all_reduce': False,  # Added by advise, always without overlap.
     'delayed_gossip': True,
   }
   candidates = [ranking.Candidate(name, 0.2) for name in runs]
   for candidate in candidates:
     pilot = halving.Pilot(candidate, 20, 0)
-    mine = pilot_config.config_of(runs[candidate.name], pilot)
-    assert not mine.overlap
-    check(candidate.name, mine)
+    pilot_run = pilot_config.config_of(runs[candidate.name], pilot)
+    assert not pilot_run.overlap
+    check(candidate.name, pilot_run)
   ranks = [
     ranking.Rank(candidate, *[1.0] * 7, 20, 1) for candidate in candidates
   ]
   tuned.write(tmp_path / 'tuned.py', config, runs, ranks)
-  names = runpy.run_path(str(tmp_path / 'tuned.py'))
-  again = dict(variants(names['get_config']()))
-  assert {n: run.overlap for n, run in again.items()} == {
+  tuned_module = runpy.run_path(str(tmp_path / 'tuned.py'))
+  tuned_runs = dict(variants(tuned_module['get_config']()))
+  assert {n: run.overlap for n, run in tuned_runs.items()} == {
     n: run.overlap for n, run in runs.items()
   }
 
@@ -121,7 +121,7 @@ def test_a_variant_that_cannot_overlap_is_refused_before_anything_is_timed(
 
 
 @pytest.mark.parametrize(
-  'given',
+  'options',
   [
     {'name': 'sgd', 'momentum': 0.9, 'nesterov': True},
     {'name': 'sgd', 'momentum': 0.9, 'nesterov': False},
@@ -130,9 +130,9 @@ def test_a_variant_that_cannot_overlap_is_refused_before_anything_is_timed(
   ],
   ids=str,
 )
-def test_every_strategy_that_is_added_agrees_with_the_optimizer(given):
+def test_every_added_strategy_agrees_with_its_optimizer_on_momentum(options):
   config = defaults.get_config()
-  config.optimizer = defaults.optimizer(learning_rate=0.1, **given)
+  config.optimizer = defaults.optimizer(learning_rate=0.1, **options)
   before = config.to_dict()
   for run in advise.runs(config).values():
     momentum.check(run.strategy, run.optimizer)
@@ -140,22 +140,24 @@ def test_every_strategy_that_is_added_agrees_with_the_optimizer(given):
   assert config.to_dict() == before
 
 
-def test_a_strategy_that_does_not_fit_is_left_out_unless_the_config_names_it(
+def test_an_inapplicable_strategy_is_left_out_but_refused_if_configured(
   monkeypatch,
 ):
   monkeypatch.setattr(resolve, 'STRATEGIES', ('all_reduce', 'hierarchical'))
-  config, told = defaults.get_config(), []
+  config, messages = defaults.get_config(), []
   config.update(workers=7, executor='vmap')  # No groups of two.
-  found = advise.forecasts(config, say=told.append)
+  found = advise.forecasts(config, say=messages.append)
   assert [f.name for f in found] == ['all_reduce']
-  assert told[0].startswith('hierarchical is left out: Group size 2 does')
+  assert messages[0].startswith('hierarchical is left out: Group size 2 does')
   config.variants = defaults.variants('hierarchical')
   with pytest.raises(UserError, match='Group size 2'):
     advise.forecasts(config)
 
 
-def test_a_step_is_timed_with_its_own_batch_and_precision(monkeypatch):
-  config, told = defaults.get_config(), []
+def test_a_step_is_timed_with_the_batch_size_and_dtype_of_its_config(
+  monkeypatch,
+):
+  config, calls = defaults.get_config(), []
   config.update(executor='vmap', workers=2, compute_dtype='bfloat16')
   config.variants = {
     'small': {'batch_size': 8},
@@ -165,7 +167,7 @@ def test_a_step_is_timed_with_its_own_batch_and_precision(monkeypatch):
   monkeypatch.setattr(
     step_cost,
     'of_batch',
-    lambda *args, **given: told.append(given) or gradient.of_batch(*args),
+    lambda *args, **given: calls.append(given) or gradient.of_batch(*args),
   )
   examples, sizes = step_cost.examples, []
   monkeypatch.setattr(
@@ -176,7 +178,7 @@ def test_a_step_is_timed_with_its_own_batch_and_precision(monkeypatch):
   found = {f.name: f.compute_s for f in advise.forecasts(config)}
   assert sizes == [512, 8]
   assert found['large'] != found['small'] == found['topk']
-  assert told == [
+  assert calls == [
     {'compute_dtype': 'bfloat16', 'accumulate': parts} for parts in (2, 0)
   ]
 
@@ -189,7 +191,9 @@ def test_a_step_is_timed_with_its_own_batch_and_precision(monkeypatch):
     ({'cluster': {'compute_s': 1.0}}, 'cluster'),
   ],
 )
-def test_variants_that_a_step_does_not_compare_are_refused(change, words):
+def test_variants_with_other_workers_tasks_or_clusters_are_refused(
+  change, words
+):
   config = defaults.get_config()
   config.variants = {'all_reduce': {}, 'other': change}
   with pytest.raises(UserError, match=words):
@@ -197,14 +201,14 @@ def test_variants_that_a_step_does_not_compare_are_refused(change, words):
 
 
 def test_a_calibrated_link_is_read_from_its_file(tmp_path):
-  file, ours = tmp_path / 'link.json', network.link(1e-4, 2e8)
-  file.write_text(json.dumps(network.facts(ours)))  # As calibrate writes it.
+  file, calibrated = tmp_path / 'link.json', network.link(1e-4, 2e8)
+  file.write_text(json.dumps(network.facts(calibrated)))  # As `calibrate` does.
   config = defaults.get_config()
-  assert advise.chosen_link(str(file), None, None, config) == ours
+  assert advise.chosen_link(str(file), None, None, config) == calibrated
   config.group_link = '10gbe'
-  inside = advise.chosen_link(None, 1e-4, 2e8, config)
-  assert inside == ours._replace(group=network.PRESETS['10gbe'])
-  assert next(iter(resolve.links(str(file)).items())) == (str(file), ours)
+  with_group_link = advise.chosen_link(None, 1e-4, 2e8, config)
+  assert with_group_link == calibrated._replace(group=network.PRESETS['10gbe'])
+  assert next(iter(resolve.links(str(file)).items())) == (str(file), calibrated)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +227,7 @@ def test_a_calibrated_link_is_read_from_its_file(tmp_path):
     (None, r'link.json: No such file'),
   ],
 )
-def test_a_file_that_is_no_link_is_refused(tmp_path, text, words):
+def test_an_invalid_or_missing_link_file_is_refused(tmp_path, text, words):
   file = tmp_path / 'link.json'
   if text is not None:
     file.write_text(text)
@@ -231,8 +235,8 @@ def test_a_file_that_is_no_link_is_refused(tmp_path, text, words):
     resolve.links(str(file))
 
 
-def test_measuring_stops_between_two_strategies_if_somebody_asks():
-  config, asked = defaults.get_config('topk'), iter([False, True])
+def test_an_interrupt_stops_the_timing_between_two_strategies():
+  config, answers = defaults.get_config('topk'), iter([False, True])
   with pytest.raises(Interrupted):
-    advise.forecasts(config, interrupted=lambda: next(asked))
-  assert next(asked, None) is None
+    advise.forecasts(config, interrupted=lambda: next(answers))
+  assert next(answers, None) is None

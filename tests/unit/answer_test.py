@@ -25,7 +25,7 @@ COMMAND = 'python run.py --config=a.py --config.steps=4'
 
 
 def curve(accuracies, seconds=1.0, **given):
-  """A record for each accuracy; on 1gbe a step takes so many seconds."""
+  """A record per accuracy; communication on 1gbe takes `seconds` per step."""
   return [
     record(
       s,
@@ -38,8 +38,8 @@ def curve(accuracies, seconds=1.0, **given):
   ]
 
 
-def found(folder, runs, config=None, claimed=None, **entries):
-  """The answer of a comparison with these records."""
+def answer_of(folder, runs, config=None, claimed=None, **entries):
+  """The answer of a comparison that is finished with these records."""
   config = workdirs.config(**TWO) | (config or {})
   claimed = {'command': COMMAND, **(claimed or {})}
   workdirs.claim(folder, config, **claimed)
@@ -49,252 +49,266 @@ def found(folder, runs, config=None, claimed=None, **entries):
   return answer.of(workdirs.finish(folder, **entries), reader.read(folder))
 
 
-DENSE = (0.5, 0.9, 1.0)
+SCORES = (0.5, 0.9, 1.0)
 
 
-def test_total_seconds_are_computing_of_one_worker_and_the_link(tmp_path):
-  told = found(
+def test_total_seconds_are_computing_of_one_worker_plus_communication(tmp_path):
+  result = answer_of(
     tmp_path / 'a',
-    {'dense': curve(DENSE), 'sparse': curve((0.5, 0.99), 0.1)},
+    {'dense': curve(SCORES), 'sparse': curve((0.5, 0.99), 0.1)},
   )
-  assert (told.target, told.dense, told.clock) == (0.99, 'dense', 'modelled')
-  first, dense = told.rows
-  # Two workers share this machine, so each has computed for half of 0.2 s.
-  assert first.name == 'sparse' and told.sharing == (2, 2)
+  assert (result.target, result.dense, result.clock) == (
+    0.99,
+    'dense',
+    'modelled',
+  )
+  first, dense = result.rows
+  # Two workers share this machine, so each computes for half of the 0.2 s.
+  assert first.name == 'sparse' and result.sharing == (2, 2)
   assert first.total.mean == pytest.approx(2 * (0.1 + 0.1))
   assert dense.total.mean == pytest.approx(2.9 * (0.1 + 1.0))
   assert first.computing_s == pytest.approx(0.2)
   assert first.bytes_sent == 40
-  assert told.undecided == told.missed == ()
-  text = ' '.join(answer_text.sentences(told))
+  assert result.undecided == result.missed == ()
+  text = ' '.join(answer_text.sentences(result))
   assert 'First to held-out accuracy 99.00 % on 1gbe: sparse, in 0.4 s' in text
   assert 'dense takes 3.19 s, 7.97 times as long' in text
   assert 'or more and divided by the 2 devices' in text
 
 
-def test_one_seed_that_cannot_tell_says_so_and_names_the_command(tmp_path):
-  runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.9)}
-  told = found(tmp_path / 'a', runs)
-  assert [row.name for row in told.undecided] == ['dense']
-  text = answer_text.paragraphs(told)
+def test_an_answer_undecided_with_one_seed_names_the_next_command(tmp_path):
+  runs = {'dense': curve(SCORES), 'sparse': curve(SCORES, 0.9)}
+  result = answer_of(tmp_path / 'a', runs)
+  assert [row.name for row in result.undecided] == ['dense']
+  text = answer_text.paragraphs(result)
   assert 'One seed cannot tell sparse from dense' in text[0]
   assert text[1] == f"    {COMMAND} --config.seeds='(0, 1, 2)'"
 
 
-def test_seeds_that_one_of_two_lacks_decide_nothing(tmp_path):
-  """While a comparison runs: the dense run has slow seeds that are missing in
-  the other, which is slower with the common one."""
+def test_seeds_that_only_one_variant_has_decide_nothing(tmp_path):
+  """As in an unfinished comparison: dense has two slow seeds that sparse lacks,
+  and sparse is slower with the seed that both have."""
   runs = {
-    'dense-seed0': curve(DENSE, 0.5),
-    'dense-seed1': curve(DENSE, 5.0),
-    'dense-seed2': curve(DENSE, 9.0),
-    'sparse-seed0': curve(DENSE, 0.6),
+    'dense-seed0': curve(SCORES, 0.5),
+    'dense-seed1': curve(SCORES, 5.0),
+    'dense-seed2': curve(SCORES, 9.0),
+    'sparse-seed0': curve(SCORES, 0.6),
   }
-  told = found(tmp_path / 'a', runs, {'seeds': (0, 1, 2)})
-  first, dense = told.rows
+  result = answer_of(tmp_path / 'a', runs, {'seeds': (0, 1, 2)})
+  first, dense = result.rows
   assert first.name == 'sparse' and dense.total.mean > 7 * first.total.mean
-  assert told.undecided == (dense,)
-  text = answer_text.paragraphs(told)[0]
+  assert result.undecided == (dense,)
+  text = answer_text.paragraphs(result)[0]
   assert 'One seed cannot tell sparse from dense' in text
-  assert '0.857 times as long' in text  # 0.6 s a step beside 0.7, of seed 0.
-  (row,) = [r for r in answer_table.rows(told) if r['run'] == 'sparse']
+  assert '0.857 times as long' in text  # With seed 0: 0.6 s and 0.7 s a step.
+  (row,) = [r for r in answer_table.rows(result) if r['run'] == 'sparse']
   assert row['speed-up over dense'] == '0.857 x'
 
 
-def test_who_never_exchanged_is_to_have_several_periods(tmp_path):
+def test_a_run_shorter_than_its_period_is_advised_to_last_4_periods(tmp_path):
   silent = curve((0.5, 0.6, 0.7), 0.1, bytes_sent=lambda s: [0, 0])
-  runs = {'dense': curve(DENSE), 'rare': silent}
+  runs = {'dense': curve(SCORES), 'rare': silent}
   for name, period, never in (('a', 4, True), ('b', 3, False)):
     rare = {'strategy': {'name': 'local_sgd', 'period': period}}
     config = workdirs.config(dense={}, rare=rare) | {'steps': 3}
-    told = found(tmp_path / name, runs, config)
-    text = answer_text.paragraphs(told)
-    said = (
+    result = answer_of(tmp_path / name, runs, config)
+    text = answer_text.paragraphs(result)
+    message = (
       'rare never exchanged in this run: its period of 4 steps is longer than '
       'the 3 steps, so give it a shorter one or at least 16 steps'
     )
-    assert (said in text[0]) == never
+    assert (message in text[0]) == never
     assert ('too few to tell when rare' in text[0]) == (not never)
     steps = 16 if never else 6
     assert text[1] == f'    python run.py --config=a.py --config.steps={steps}'
-  # One that has sent something has exchanged, whatever its period is.
+  # A run that has sent bytes has exchanged, whatever its period is.
   rare['strategy']['period'] = 4
   runs['rare'] = curve((0.5, 0.6, 0.7))
-  told = found(
+  result = answer_of(
     tmp_path / 'c', runs, config | {'variants': {'dense': {}, 'rare': rare}}
   )
-  assert 'never exchanged' not in ' '.join(answer_text.sentences(told))
+  assert 'never exchanged' not in ' '.join(answer_text.sentences(result))
 
 
-def test_who_stopped_since_a_worker_was_lost_is_said_to(tmp_path):
-  """It is at its best, but more steps would not have changed that."""
-  lost = lambda runs: {'lost_worker': lambda s: 1 if s == runs else None}
-  runs = {'dense': curve(DENSE, **lost(3)), 'sparse': curve((0.5, 0.9))}
-  told = found(tmp_path / 'a', runs, {'steps': 9})
+def test_a_run_that_stopped_because_a_worker_was_lost_is_reported(tmp_path):
+  """Its last score is its best, but it could not have trained any further."""
+  lost = lambda end: {'lost_worker': lambda s: 1 if s == end else None}
+  runs = {'dense': curve(SCORES, **lost(3)), 'sparse': curve((0.5, 0.9))}
+  result = answer_of(tmp_path / 'a', runs, {'steps': 9})
   assert 'the best of dense, which stopped after 3 of 9 steps, as a worker' in (
-    ' '.join(answer_text.sentences(told))
+    ' '.join(answer_text.sentences(result))
   )
   runs = {'dense': curve((1.0, 1.0)), 'sparse': curve((0.5, 0.9), **lost(2))}
-  told = found(tmp_path / 'b', runs, {'steps': 9})
-  assert told.improving == ()
-  text = ' '.join(answer_text.sentences(told))
+  result = answer_of(tmp_path / 'b', runs, {'steps': 9})
+  assert result.improving == ()
+  text = ' '.join(answer_text.sentences(result))
   assert 'sparse (at best 90.00 %, which stopped after 2 of 9 steps' in text
 
 
-def test_who_was_stopped_before_the_first_step_sets_no_target(tmp_path):
+def test_a_run_stopped_before_its_first_step_sets_no_target(tmp_path):
   """Its only score is that of the initial model."""
   at_start = record(1, test_accuracy=0.1, lost_worker=1) | {'step': 0}
   runs = {'dense': [at_start], 'sparse': curve((0.5, 0.9))}
   cluster = {'asynchronous': False}
-  told = found(tmp_path / 'a', runs, {'steps': 9, 'cluster': cluster})
-  assert told.dense == 'sparse' and told.target == pytest.approx(0.99 * 0.9)
-  assert [row.name for row in told.missed] == ['dense']
-  text = ' '.join(answer_text.sentences(told))
+  result = answer_of(tmp_path / 'a', runs, {'steps': 9, 'cluster': cluster})
+  assert result.dense == 'sparse' and result.target == pytest.approx(0.99 * 0.9)
+  assert [row.name for row in result.missed] == ['dense']
+  text = ' '.join(answer_text.sentences(result))
   assert 'dense (no score of its training, which stopped after 0 of 9' in text
-  assert told.rows[1].score is None
+  assert result.rows[1].score is None
 
 
-def test_one_seed_that_gets_there_is_not_denied(tmp_path):
-  runs = {f'dense-seed{s}': curve(DENSE) for s in range(2)}
+def test_missing_the_target_with_some_seeds_only_is_worded_so(tmp_path):
+  runs = {f'dense-seed{s}': curve(SCORES) for s in range(2)}
   runs |= {f'sparse-seed{s}': curve((0.5, 0.8, 1 - s / 2)) for s in range(2)}
-  text = answer_text.paragraphs(found(tmp_path / 'a', runs, {'seeds': [0, 1]}))
+  text = answer_text.paragraphs(
+    answer_of(tmp_path / 'a', runs, {'seeds': [0, 1]})
+  )
   assert 'no other run gets there with all its seeds' in text[0]
 
 
-def test_more_seeds_replace_the_seed_of_the_command(tmp_path):
-  runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.9)}
+def test_the_advised_seeds_replace_the_seed_in_the_command(tmp_path):
+  runs = {'dense': curve(SCORES), 'sparse': curve(SCORES, 0.9)}
   given = {'command': f'{COMMAND} --config.seed=3'}
-  told = found(tmp_path / 'a', runs, {'seed': 3}, given)
-  more = next_comparison.command(told)
+  result = answer_of(tmp_path / 'a', runs, {'seed': 3}, given)
+  more = next_comparison.command(result)
   assert more == f"{COMMAND} --config.seeds='(3, 4, 5)'"
 
 
-def test_a_flat_curve_makes_one_seed_unsure(tmp_path):
-  # At 98.01 % nobody is ahead, at 99 % one is by far.
+def test_a_flat_curve_leaves_one_seed_undecided(tmp_path):
+  # At 98.01 % the two are equally fast, at 99 % sparse is by far faster.
   flat = (0.5, 0.985, 0.986, 0.987, 0.988, 0.989, 1.0)
-  told = found(
+  result = answer_of(
     tmp_path / 'a', {'dense': curve(flat), 'sparse': curve((0.5, 0.99))}
   )
-  first, dense = told.rows
-  assert dense.total.mean > 3 * first.total.mean and told.undecided == (dense,)
+  first, dense = result.rows
+  assert dense.total.mean > 3 * first.total.mean and result.undecided == (
+    dense,
+  )
 
 
-def test_one_seed_cannot_tell_who_only_just_does_not_get_there(tmp_path):
-  runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.985), 0.1)}
-  told = found(tmp_path / 'a', runs)
-  assert told.first.name == 'dense'
-  assert [row.name for row in told.undecided] == ['sparse']
-  text = answer_text.paragraphs(told)[0]
+def test_one_seed_cannot_rule_out_a_run_that_narrowly_misses(tmp_path):
+  runs = {'dense': curve(SCORES), 'sparse': curve((0.5, 0.985), 0.1)}
+  result = answer_of(tmp_path / 'a', runs)
+  assert result.first.name == 'dense'
+  assert [row.name for row in result.undecided] == ['sparse']
+  text = answer_text.paragraphs(result)[0]
   assert 'cannot tell dense from sparse (at best 98.50 %)' in text
 
 
 @pytest.mark.parametrize(
-  # With a spread of 0.05 the gap is 3.5 times its error.
-  ('spread', 'sure'),
+  # With a spread of 0.05 the gap is 3.5 times its standard error.
+  ('spread', 'decided'),
   [(0.01, True), (0.035, True), (0.05, False), (0.06, False), (0.5, False)],
 )
-def test_three_seeds_tell_if_the_gap_is_over_4_times_its_error(
-  tmp_path, spread, sure
+def test_three_seeds_decide_if_the_gap_is_over_4_standard_errors(
+  tmp_path, spread, decided
 ):
   runs = {
-    f'{name}-seed{s}': curve(DENSE, seconds + (s - 1) * sign * spread)
+    f'{name}-seed{s}': curve(SCORES, seconds + (s - 1) * sign * spread)
     for name, seconds, sign in (('dense', 1.0, 1), ('sparse', 0.8, -1))
     for s in range(3)
   }
   command = f"{COMMAND} '--config.seeds=(0, 1, 2)'"
-  told = found(tmp_path / 'a', runs, {'seeds': [0, 1, 2]}, {'command': command})
-  assert told.first.name == 'sparse' and told.first.total.sd > 0
-  assert (told.undecided == ()) == sure
-  if not sure:
-    assert '3 seeds cannot tell' in answer_text.paragraphs(told)[0]
-    assert next_comparison.command(told) == (
+  result = answer_of(
+    tmp_path / 'a', runs, {'seeds': [0, 1, 2]}, {'command': command}
+  )
+  assert result.first.name == 'sparse' and result.first.total.sd > 0
+  assert (result.undecided == ()) == decided
+  if not decided:
+    assert '3 seeds cannot tell' in answer_text.paragraphs(result)[0]
+    assert next_comparison.command(result) == (
       f"{COMMAND} --config.seeds='(0, 1, 2, 3, 4, 5)'"
     )
 
 
-def test_who_never_gets_there_and_who_diverged_come_last(tmp_path):
+def test_runs_that_miss_the_target_or_diverged_come_last(tmp_path):
   variants = {**TWO, 'wild': {}}
-  told = found(
+  result = answer_of(
     tmp_path / 'a',
     {
       'wild': curve((0.1,)),
       'sparse': curve((0.5, 0.8)),
-      'dense': curve(DENSE),
+      'dense': curve(SCORES),
     },
     {'variants': variants},
     wild={'diverged': 'The loss is NaN.'},
   )
-  assert [row.name for row in told.rows] == ['dense', 'sparse', 'wild']
-  text = ' '.join(answer_text.sentences(told))
+  assert [row.name for row in result.rows] == ['dense', 'sparse', 'wild']
+  text = ' '.join(answer_text.sentences(result))
   assert (
     'Did not reach the target: sparse (at best 80.00 %), wild (diverged).'
     in text
   )
-  assert [row['seconds to the target'] for row in answer_table.rows(told)][
+  assert [row['seconds to the target'] for row in answer_table.rows(result)][
     1:
   ] == ['never'] * 2
 
 
-def test_who_still_improves_at_the_end_may_only_have_trained_too_short(
+def test_a_run_that_still_improves_at_its_end_needs_more_steps(
   tmp_path,
 ):
-  late = '4 steps are too few to tell when sparse gets there (the last'
-  for name, sparse, said in (
+  message = '4 steps are too few to tell when sparse gets there (the last'
+  for name, sparse, expected in (
     ('rising', (0.5, 0.7, 0.8), True),
     ('flat', (0.5, 0.8, 0.8), False),
     ('single', (0.5,), False),
-    ('there', DENSE, False),
+    ('there', SCORES, False),
   ):
-    runs = {'dense': curve(DENSE), 'sparse': curve(sparse, 0.1)}
-    told = found(tmp_path / name, runs)
-    text = ' '.join(answer_text.paragraphs(told))
-    assert (late in text) == ('First so far to' in text) == said, (name, text)
-    more = next_comparison.command(told).endswith(' --config.steps=8')
-    assert more == said, (name, text)
-  runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.7))}
-  nobody = found(tmp_path / 'nobody', runs, {'target': 1.5})
+    runs = {'dense': curve(SCORES), 'sparse': curve(sparse, 0.1)}
+    result = answer_of(tmp_path / name, runs)
+    text = ' '.join(answer_text.paragraphs(result))
+    assert (message in text) == ('First so far to' in text) == expected, (
+      name,
+      text,
+    )
+    more = next_comparison.command(result).endswith(' --config.steps=8')
+    assert more == expected, (name, text)
+  runs = {'dense': curve(SCORES), 'sparse': curve((0.5, 0.7))}
+  nobody = answer_of(tmp_path / 'nobody', runs, {'target': 1.5})
   text = ' '.join(answer_text.sentences(nobody))
   assert '4 steps are too few to tell when dense, sparse get there' in text
-  falling = {'target_score': 'loss', 'target': 0.1}  # The loss is 1 / step.
+  by_loss = {'target_score': 'loss', 'target': 0.1}  # The loss is 1 / step.
   text = ' '.join(
-    answer_text.sentences(found(tmp_path / 'loss', runs, falling))
+    answer_text.sentences(answer_of(tmp_path / 'loss', runs, by_loss))
   )
   assert 'steps are too few' in text
 
 
-def test_who_has_spent_more_than_the_first_is_no_longer_awaited(tmp_path):
-  runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.7, 0.8))}
-  told = found(tmp_path / 'a', runs)  # 3.3 s are spent, dense took 3.19.
-  assert [row.name for row in told.improving] == ['sparse']
-  assert told.may_overtake == () and next_comparison.command(told) == ''
-  (text,) = answer_text.paragraphs(told)
+def test_more_steps_are_not_advised_for_a_run_that_cannot_win(tmp_path):
+  runs = {'dense': curve(SCORES), 'sparse': curve((0.5, 0.7, 0.8))}
+  # Sparse has spent 3.3 s, dense took 3.19 s.
+  result = answer_of(tmp_path / 'a', runs)
+  assert [row.name for row in result.improving] == ['sparse']
+  assert result.may_overtake == () and next_comparison.command(result) == ''
+  (text,) = answer_text.paragraphs(result)
   assert 'First to' in text and 'To decide' not in text
   assert '4 steps are too few to tell when sparse gets there' in text
 
 
-def test_a_variant_with_steps_of_its_own_is_told_to_raise_these(tmp_path):
+def test_a_variant_with_its_own_steps_is_advised_to_raise_them(tmp_path):
   own = {'variants': {**TWO, 'short': {'steps': 3}}}
-  runs = {'dense': curve(DENSE), 'sparse': curve((0.5, 0.8, 0.8))}
+  runs = {'dense': curve(SCORES), 'sparse': curve((0.5, 0.8, 0.8))}
   runs['short'] = curve((0.5, 0.7, 0.8))
-  told = found(tmp_path / 'a', runs, own)
-  text = answer_text.paragraphs(told)
+  result = answer_of(tmp_path / 'a', runs, own)
+  text = answer_text.paragraphs(result)
   assert (
     '3 steps are too few to tell when short gets there (the last score is the '
     'best); raise the steps of that variant.'
   ) in text[0]
   assert len(text) == 1 and 'run:' not in text[0]
   runs['sparse'] = curve((0.5, 0.7, 0.8), 0.1)
-  both = found(tmp_path / 'b', runs, own)
+  both = answer_of(tmp_path / 'b', runs, own)
   text = answer_text.paragraphs(both)
   assert '4 steps are too few to tell when sparse gets there' in text[0]
   assert '3 steps are too few to tell when short gets there' in text[0]
   assert text[1] == '    python run.py --config=a.py --config.steps=8'
 
 
-def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
+def test_a_target_reached_at_the_first_evaluation_bounds_the_costs(tmp_path):
   early = {'target': 0.5}
-  runs = {'dense': curve(DENSE, 1.0), 'sparse': curve(DENSE, 0.1)}
-  both = found(tmp_path / 'a', runs, early)
+  runs = {'dense': curve(SCORES, 1.0), 'sparse': curve(SCORES, 0.1)}
+  both = answer_of(tmp_path / 'a', runs, early)
   assert [row.name for row in both.undecided] == ['dense']
   text = answer_text.paragraphs(both)
   assert len(text) == 1 and 'One seed' not in text[0]
@@ -313,8 +327,8 @@ def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
   ]
   assert all(row['sent to the target'] == 'at most 20 B' for row in shown)
   assert [row['speed-up over dense'] for row in shown] == ['', '']
-  runs['dense'] = curve((0.1, *DENSE))
-  one = found(tmp_path / 'b', runs, early)
+  runs['dense'] = curve((0.1, *SCORES))
+  one = answer_of(tmp_path / 'b', runs, early)
   assert one.undecided == ()
   assert ', at least 11 times as long' in answer_text.paragraphs(one)[0]
   assert answer_table.rows(one)[0]['speed-up over dense'] == 'at least 11 x'
@@ -322,31 +336,31 @@ def test_who_is_there_at_the_first_evaluation_may_have_been_so_before(tmp_path):
     'sparse reached the target at the first evaluation or before; a smaller '
     'eval_every tells when.'
   ) in answer_text.paragraphs(one)[0]
-  # Three seeds do not tell it either.
+  # Three seeds do not decide it either.
   seeds = {f'{n}-seed{s}': r for s in range(3) for n, r in runs.items()}
-  seeds |= {f'dense-seed{s}': curve(DENSE, 1 + 0.1 * s) for s in range(3)}
-  all_three = found(tmp_path / 'c', seeds, early | {'seeds': [0, 1, 2]})
+  seeds |= {f'dense-seed{s}': curve(SCORES, 1 + 0.1 * s) for s in range(3)}
+  all_three = answer_of(tmp_path / 'c', seeds, early | {'seeds': [0, 1, 2]})
   assert [row.name for row in all_three.undecided] == ['dense']
   seeds['dense-seed2'] = curve((0.1, 0.2))
-  misses = found(tmp_path / 'd', seeds, early | {'seeds': [0, 1, 2]})
+  misses = answer_of(tmp_path / 'd', seeds, early | {'seeds': [0, 1, 2]})
   assert misses.undecided == () and misses.missed[0].name == 'dense'
 
 
-def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
+def test_more_steps_are_not_advised_if_a_seed_diverged(tmp_path):
   runs = {
     f'{name}-seed{s}': curve(scores)
-    for name, scores in (('dense', DENSE), ('sparse', (0.5, 0.7, 0.8)))
+    for name, scores in (('dense', SCORES), ('sparse', (0.5, 0.7, 0.8)))
     for s in range(3)
   }
   seeds = {'seeds': [0, 1, 2]}
-  rising = found(tmp_path / 'a', runs, seeds)
+  rising = answer_of(tmp_path / 'a', runs, seeds)
   assert [row.name for row in rising.improving] == ['sparse']
   diverged = {'sparse-seed1': {'diverged': 'The loss is NaN.'}}
-  told = found(tmp_path / 'b', runs, seeds, **diverged)
-  assert [row.name for row in told.missed] == [
+  result = answer_of(tmp_path / 'b', runs, seeds, **diverged)
+  assert [row.name for row in result.missed] == [
     'sparse'
-  ] and told.improving == ()
-  assert next_comparison.command(told) == ''
+  ] and result.improving == ()
+  assert next_comparison.command(result) == ''
 
 
 @pytest.mark.parametrize(
@@ -356,18 +370,18 @@ def test_more_steps_are_no_help_to_who_diverged_with_a_seed(tmp_path):
     (1.2, 0.0, False),
     (1.0, 0.02, True),
     (1.0, 0.2, False),
-    (0.1, 0.93, True),  # The first one computes most of its time.
+    (0.1, 0.93, True),  # The noise is that of dense.
   ],
 )
-def test_measured_seconds_that_are_near_each_other_decide_nothing(
+def test_measured_seconds_within_their_noise_count_as_equal(
   tmp_path, computing, transfers, alike
 ):
-  """Without a link: 0.1 s of computing a step, and 3 seeds that agree."""
+  """Dense computes for 0.1 s a step and sends in no time; the 3 seeds agree."""
   seeds = range(3)
   runs = {
     f'{name}-seed{s}': [
       record | {'train_s': record['train_s'] * factor * (1 + s / 1000)}
-      for record in curve(DENSE, comm_s)
+      for record in curve(SCORES, comm_s)
     ]
     for name, factor, comm_s in (
       ('dense', 1.0, 0.0),
@@ -375,23 +389,23 @@ def test_measured_seconds_that_are_near_each_other_decide_nothing(
     )
     for s in seeds
   }
-  told = found(tmp_path / 'a', runs, {'seeds': [*seeds]})
-  assert told.undecided == ()
-  assert [row.name for row in told.within_noise] == ['sparse'] * alike
-  text = ' '.join(answer_text.paragraphs(told))
+  result = answer_of(tmp_path / 'a', runs, {'seeds': [*seeds]})
+  assert result.undecided == ()
+  assert [row.name for row in result.within_noise] == ['sparse'] * alike
+  text = ' '.join(answer_text.paragraphs(result))
   assert ('sparse is as fast as dense' in text) == alike
-  assert next_comparison.command(told) == ''
+  assert next_comparison.command(result) == ''
 
 
-def test_seeds_that_diverged_are_told_beside_the_score_of_the_others(tmp_path):
+def test_diverged_seeds_are_reported_beside_the_score_of_the_others(tmp_path):
   runs = {
     f'{name}-seed{s}': curve(scores)
-    for name, scores in (('dense', DENSE), ('sparse', (0.5, 0.7)))
+    for name, scores in (('dense', SCORES), ('sparse', (0.5, 0.7)))
     for s in range(3)
   }
   lost = {f'{v}-seed1': {'diverged': 'NaN.'} for v in ('dense', 'sparse')}
-  told = found(tmp_path / 'a', runs, {'seeds': [0, 1, 2]}, **lost)
-  text = ' '.join(answer_text.sentences(told))
+  result = answer_of(tmp_path / 'a', runs, {'seeds': [0, 1, 2]}, **lost)
+  text = ' '.join(answer_text.sentences(result))
   few = '1 of 3 seeds diverged, {} of 3 seeds missed it'
   for name, missed in (('dense', 1), ('sparse', 3)):
     (why,) = (w for w in text.split('), ') if f'{name} (at best' in w)
@@ -408,57 +422,59 @@ def test_seeds_that_diverged_are_told_beside_the_score_of_the_others(tmp_path):
     ((0, 1, 2), (0, 1, 2, 3, 4, 5)),
   ],
 )
-def test_more_seeds_keep_those_that_were_trained(seeds, more, tmp_path):
+def test_the_advised_seeds_include_those_that_were_trained(
+  seeds, more, tmp_path
+):
   name = '{}-seed{}' if len(seeds) > 1 else '{}'
   runs = {
-    name.format(v, s): curve(DENSE) for v in ('dense', 'sparse') for s in seeds
+    name.format(v, s): curve(SCORES) for v in ('dense', 'sparse') for s in seeds
   }
   several = {'seeds': [*seeds]} if len(seeds) > 1 else {}
-  told = found(tmp_path / 'a', runs, several)._replace(seeds=seeds)
-  assert next_comparison.command(told).endswith(f"--config.seeds='{more}'")
+  result = answer_of(tmp_path / 'a', runs, several)._replace(seeds=seeds)
+  assert next_comparison.command(result).endswith(f"--config.seeds='{more}'")
 
 
-def test_a_target_of_the_config_and_a_score_have_their_own_direction(tmp_path):
-  runs = {'dense': curve(DENSE), 'sparse': curve(DENSE, 0.1)}
+def test_the_config_can_set_the_target_its_score_and_its_share(tmp_path):
+  runs = {'dense': curve(SCORES), 'sparse': curve(SCORES, 0.1)}
   chosen = {'target': 0.4, 'target_score': 'loss'}  # The loss is 1 / step.
-  told = found(tmp_path / 'a', runs, chosen)
-  assert (told.metric, told.higher, told.share) == ('test_loss', False, 0)
-  assert told.easier == pytest.approx(0.404)
-  assert told.reference.total.mean == pytest.approx(1.1 * 2.6)
-  text = ' '.join(answer_text.sentences(told))
+  result = answer_of(tmp_path / 'a', runs, chosen)
+  assert (result.metric, result.higher, result.share) == ('test_loss', False, 0)
+  assert result.easier == pytest.approx(0.404)
+  assert result.reference.total.mean == pytest.approx(1.1 * 2.6)
+  text = ' '.join(answer_text.sentences(result))
   assert 'held-out loss 0.4000' in text and 'The target was given.' in text
-  none = found(tmp_path / 'b', runs, {'target': 1.5})
+  none = answer_of(tmp_path / 'b', runs, {'target': 1.5})
   assert none.first is None
   assert answer_text.sentences(none)[0].startswith('No run reached held-out')
-  best = found(tmp_path / 'c', runs, {'target_score': 'loss'})
+  best = answer_of(tmp_path / 'c', runs, {'target_score': 'loss'})
   assert best.target == pytest.approx(1.01 / 3)
   worse = 'The target is 1 % worse than the best of dense; '
   assert worse in answer_basis.basis(best)
-  less = found(
+  less = answer_of(
     tmp_path / 'e', runs, {'target_score': 'loss', 'target_share': 0.9}
   )
   assert less.target == pytest.approx(1.1 / 3)
   assert less.reference.total.mean < best.reference.total.mean
   assert 'The target is 10 % worse than the best' in answer_basis.basis(less)
-  below = {'dense': curve((-3.0, -2.0))}  # As accuracies, to have a direction.
-  negative = found(tmp_path / 'd', below, {'variants': ONE})
+  below = {'dense': curve((-3.0, -2.0))}  # As accuracies: higher is better.
+  negative = answer_of(tmp_path / 'd', below, {'variants': ONE})
   assert negative.target == pytest.approx(-2.02)
   assert worse in answer_basis.basis(negative)
 
 
-def test_measured_and_virtual_seconds_are_called_so(tmp_path):
-  wire = found(
+def test_measured_and_virtual_seconds_are_labelled_as_such(tmp_path):
+  wire = answer_of(
     tmp_path / 'a',
-    {name: curve(DENSE, wire_bytes=lambda s: [s]) for name in TWO},
+    {name: curve(SCORES, wire_bytes=lambda s: [s]) for name in TWO},
   )
   assert wire.clock == total_time.MEASURED
   assert wire.reference.total.mean == pytest.approx(0.2 * 2.9)
   assert 'computing' not in answer_table.rows(wire)[0]
-  virtual = found(
+  virtual = answer_of(
     tmp_path / 'b',
     {
       name: curve(
-        DENSE, virtual_s=lambda s: 7.0 * s, compute_s=lambda s: [2.0 * s, s]
+        SCORES, virtual_s=lambda s: 7.0 * s, compute_s=lambda s: [2.0 * s, s]
       )
       for name in TWO
     },
@@ -468,49 +484,51 @@ def test_measured_and_virtual_seconds_are_called_so(tmp_path):
   assert virtual.reference.computing_s == pytest.approx(2 * 2.9)
   assert 'in virtual time' in answer_text.sentences(virtual)[0]
   clock = {'virtual_s': lambda s: 7.0 * s}
-  real = found(
-    tmp_path / 'd', {'dense': curve(DENSE, **clock)}, {'engine': 'ray'}
+  real = answer_of(
+    tmp_path / 'd', {'dense': curve(SCORES, **clock)}, {'engine': 'ray'}
   )
   assert real.clock == total_time.MEASURED
   assert real.reference.total.mean == pytest.approx(7 * 2.9)
-  several = found(
-    tmp_path / 'c', {'dense': curve(DENSE)}, claimed={'processes': 2}
+  several = answer_of(
+    tmp_path / 'c', {'dense': curve(SCORES)}, claimed={'processes': 2}
   )
   assert several.clock == total_time.MEASURED
 
 
-def test_nobody_computes_for_longer_than_a_run_takes(tmp_path):
-  late = {'virtual_s': lambda s: 7.0 * s, 'compute_s': lambda s: [s, 50.0]}
-  row = found(tmp_path / 'a', {'dense': curve(DENSE, **late)}).reference
+def test_computing_takes_no_longer_than_the_run(tmp_path):
+  seconds = {'virtual_s': lambda s: 7.0 * s, 'compute_s': lambda s: [s, 50.0]}
+  row = answer_of(tmp_path / 'a', {'dense': curve(SCORES, **seconds)}).reference
   assert row.computing_s == pytest.approx(7 * 2.9)
   assert row.communication_s == 0
 
 
-def test_no_time_has_no_ratio(tmp_path):
-  told = found(
+def test_zero_seconds_give_no_speed_up(tmp_path):
+  result = answer_of(
     tmp_path / 'a',
     {
-      'dense': curve(DENSE, virtual_s=lambda s: 1.0 * (s > 2)),
-      'sparse': curve(DENSE, virtual_s=lambda s: 0.0),
+      'dense': curve(SCORES, virtual_s=lambda s: 1.0 * (s > 2)),
+      'sparse': curve(SCORES, virtual_s=lambda s: 0.0),
     },
     {'target': 0.6},
   )
-  assert [row.total.mean for row in told.rows] == [0, 0]
-  text = ' '.join(answer_text.sentences(told))
+  assert [row.total.mean for row in result.rows] == [0, 0]
+  text = ' '.join(answer_text.sentences(result))
   assert 'First' in text and 'times as long' not in text
-  assert not any(row['speed-up over dense'] for row in answer_table.rows(told))
-  assert not certainty.slower(told.rows[1], told.rows[0])
+  assert not any(
+    row['speed-up over dense'] for row in answer_table.rows(result)
+  )
+  assert not certainty.slower(result.rows[1], result.rows[0])
 
 
 def test_without_a_held_out_score_there_is_no_answer(tmp_path):
   nothing = [record(1, test_accuracy=None, test_loss=None)]
-  assert found(tmp_path / 'a', {'dense': nothing}) is None
+  assert answer_of(tmp_path / 'a', {'dense': nothing}) is None
 
 
-def test_of_runs_that_all_diverged_there_is_no_answer(tmp_path):
-  # The other variant still trains; these were evaluated before.
+def test_there_is_no_answer_if_all_finished_runs_diverged(tmp_path):
+  # Sparse still trains; dense was evaluated before it diverged.
   diverged = {'dense': {'diverged': 'The loss is NaN.'}}
-  assert found(tmp_path / 'a', {'dense': curve(DENSE)}, **diverged) is None
+  assert answer_of(tmp_path / 'a', {'dense': curve(SCORES)}, **diverged) is None
 
 
 def test_comparison_md_opens_with_the_answer(tmp_path):
@@ -520,7 +538,7 @@ def test_comparison_md_opens_with_the_answer(tmp_path):
     workdirs.run(
       folder,
       name,
-      curve(DENSE),
+      curve(SCORES),
       bytes_sent=20,
       steps=3,
       seed=0,
@@ -536,7 +554,7 @@ def test_comparison_md_opens_with_the_answer(tmp_path):
   assert '2 workers, 3 steps of 16 examples each' in text
 
 
-def test_comparison_md_says_that_variants_have_steps_of_their_own():
+def test_comparison_md_gives_the_range_of_the_steps_of_variants():
   config = workdirs.config(a={'steps': 4}, b={'steps': 50}) | {'steps': 9}
   runs = [{'name': name, 'diverged': 'NaN'} for name in 'ab']
   summary = {'config': config, 'commit': 'x', 'runs': runs}
@@ -544,56 +562,56 @@ def test_comparison_md_says_that_variants_have_steps_of_their_own():
   assert '2 workers, 4 to 50 steps of 16 examples each' in text
 
 
-def test_several_workdirs_are_one_comparison(tmp_path):
+def test_several_workdirs_are_joined_into_one_comparison(tmp_path):
   folders = []
   for name, seconds in (('a', 1.0), ('b', 0.1)):
     config = workdirs.config(**TWO) | {'seed': len(folders)}
     command = f'{COMMAND} --config.seed={config["seed"]}'
     folders.append(workdirs.claim(tmp_path / name, config, command=command))
     for run in TWO:
-      records = curve(DENSE, seconds)
+      records = curve(SCORES, seconds)
       workdirs.run(folders[-1], run, records, seed=config['seed'])
   summary, runs = several.joined(folders)
-  told = answer.of(summary, runs)
-  assert [row.name for row in told.rows][:2] == ['b/dense', 'b/sparse']
+  result = answer.of(summary, runs)
+  assert [row.name for row in result.rows][:2] == ['b/dense', 'b/sparse']
   assert 'One seed cannot tell b/dense from' in ' '.join(
-    answer_text.sentences(told)
+    answer_text.sentences(result)
   )
   assert table.seeds(summary) == 'seeds 0, 1'
-  assert told.command == ''  # Neither workdir's repeats both.
+  assert result.command == ''  # No command of one workdir repeats both.
   other = workdirs.claim(tmp_path / 'c', workdirs.config() | {'workers': 4})
-  workdirs.run(other, 'all_reduce', curve(DENSE), seed=0)
+  workdirs.run(other, 'all_reduce', curve(SCORES), seed=0)
   with pytest.raises(UserError, match=r'c has another config\.workers'):
     several.joined([folders[0], other])
 
 
-def test_a_finished_comparison_tells_who_is_first_at_another_target(tmp_path):
+def test_a_finished_comparison_can_be_answered_for_another_target(tmp_path):
   config = workdirs.config(**TWO)
   folder = workdirs.claim(tmp_path / 'a', config, command=COMMAND)
   for run, seconds in zip(TWO, (1.0, 0.5), strict=True):
-    workdirs.run(folder, run, curve(DENSE, seconds), seed=0)
+    workdirs.run(folder, run, curve(SCORES, seconds), seed=0)
   best = answer.of(*several.joined([folder]))
   assert [row.name for row in best.rows] == ['sparse', 'dense']
   for goal, target in (
     ({'target': 0.3}, 0.3),
     ({'target': 0.0, 'target_share': 0.5}, best.target / 0.99 / 2),
   ):
-    told = answer.of(*several.joined([folder], goal))
-    assert told.target == pytest.approx(target)
+    result = answer.of(*several.joined([folder], goal))
+    assert result.target == pytest.approx(target)
     flags = ' '.join(f'--config.{k}={v:g}' for k, v in goal.items())
-    assert told.command == f'{COMMAND} {flags}'
-    assert told.reference.total.mean < best.reference.total.mean
+    assert result.command == f'{COMMAND} {flags}'
+    assert result.reference.total.mean < best.reference.total.mean
   ends = {'cluster': {'target': 0.5, 'target_score': 'accuracy'}}
   ended = workdirs.claim(tmp_path / 'b', config | ends)
-  workdirs.run(ended, 'dense', curve(DENSE), seed=0)
+  workdirs.run(ended, 'dense', curve(SCORES), seed=0)
   with pytest.raises(UserError, match=r'b ended at the target of config\.clus'):
     several.joined([ended], {'target': 0.3})
 
 
-def test_a_page_of_several_workdirs_replaces_its_like_only(tmp_path):
+def test_a_report_of_several_workdirs_overwrites_only_a_report(tmp_path):
   config = workdirs.config(**ONE) | {'steps': 3}
   folder = workdirs.claim(tmp_path / 'a', config, command='')
-  records = curve(DENSE)
+  records = curve(SCORES)
   last = {
     k: max(v) if isinstance(v, list) else v for k, v in records[-1].items()
   }
@@ -608,29 +626,29 @@ def test_a_page_of_several_workdirs_replaces_its_like_only(tmp_path):
   assert out.read_text() == 'mine'
 
 
-def test_measured_and_modelled_workdirs_are_not_one_comparison(tmp_path):
+def test_measured_and_modelled_workdirs_cannot_be_joined(tmp_path):
   folders = []
   for name, processes in (('a', 1), ('b', 2)):
     config = workdirs.config(**TWO)
     folders.append(workdirs.claim(tmp_path / name, config, processes=processes))
-    workdirs.run(folders[-1], 'dense', curve(DENSE), seed=0)
-  told = 'those of .*b are measured, those of .*a are modelled'
-  with pytest.raises(UserError, match=told):
+    workdirs.run(folders[-1], 'dense', curve(SCORES), seed=0)
+  message = 'those of .*b are measured, those of .*a are modelled'
+  with pytest.raises(UserError, match=message):
     several.joined(folders)
 
 
-def test_workdirs_of_different_machines_are_not_one_comparison(tmp_path):
+def test_workdirs_of_different_machines_cannot_be_joined(tmp_path):
   folders = []
   for name, cores in (('a', 2), ('b', 16)):
     config = workdirs.config(**TWO)
     machine = {'device_kind': 'cpu', 'cores': cores}
     folders.append(workdirs.claim(tmp_path / name, config, **machine))
-    workdirs.run(folders[-1], 'dense', curve(DENSE), seed=0)
+    workdirs.run(folders[-1], 'dense', curve(SCORES), seed=0)
   with pytest.raises(UserError, match=r'b are of cpu and 16 cores, .*a are'):
     several.joined(folders)
 
 
-def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
+def test_joined_workdirs_of_several_seeds_count_the_seeds_per_row(tmp_path):
   folders = []
   for name, last in (('a', (1.0, 1.0, 1.0)), ('b', (1.0, 0.8, 1.0))):
     config = workdirs.config(**TWO) | {'seeds': [4, 5, 6]}
@@ -639,11 +657,11 @@ def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
       for seed, score in zip((4, 5, 6), last, strict=True):
         records = curve((0.5, 0.9, score), 1 + 0.01 * seed)
         workdirs.run(folders[-1], f'{run}-seed{seed}', records, seed=seed)
-  told = answer.of(*several.joined(folders))
-  assert [len(row.each) for row in told.rows] == [3] * 4
-  assert [row.name for row in told.missed] == ['b/dense', 'b/sparse']
-  assert [row.name for row in told.undecided] == ['a/sparse']
-  text = ' '.join(answer_text.paragraphs(told))
+  result = answer.of(*several.joined(folders))
+  assert [len(row.each) for row in result.rows] == [3] * 4
+  assert [row.name for row in result.missed] == ['b/dense', 'b/sparse']
+  assert [row.name for row in result.undecided] == ['a/sparse']
+  text = ' '.join(answer_text.paragraphs(result))
   assert '3 seeds cannot tell a/dense from a/sparse' in text
   assert 'b/sparse (at best 96.67 ± 5.8 %, 1 of 3 seeds missed it)' in text
   assert 'as long (' not in text and 'of its worst seed' in text
@@ -651,48 +669,50 @@ def test_several_workdirs_of_several_seeds_have_as_many_as_their_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'seeds, sure', [((0, 1, 2), True), ((2, 1, 0), True), ((3, 4, 5), False)]
+  'seeds, decided', [((0, 1, 2), True), ((2, 1, 0), True), ((3, 4, 5), False)]
 )
-def test_seconds_are_paired_by_seed_and_never_by_place(tmp_path, seeds, sure):
+def test_seconds_are_paired_by_seed_and_not_by_position(
+  tmp_path, seeds, decided
+):
   folders = []
   for name, order, later in (('a', (0, 1, 2), 0.0), ('b', seeds, 0.1)):
     config = workdirs.config(**TWO) | {'seeds': [*order]}
     folders.append(workdirs.claim(tmp_path / name, config, command=COMMAND))
     for seed in order:
-      records = curve(DENSE, 1.0 + seed % 3 + later)
+      records = curve(SCORES, 1.0 + seed % 3 + later)
       workdirs.run(folders[-1], f'dense-seed{seed}', records, seed=seed)
-  told = answer.of(*several.joined(folders))
-  assert told.first.name == 'a/dense'
-  assert [row.name for row in told.undecided] == ['b/dense'] * (not sure)
-  text = ' '.join(answer_text.paragraphs(told))
-  assert ('Without a common seed one cannot tell' in text) is not sure
+  result = answer.of(*several.joined(folders))
+  assert result.first.name == 'a/dense'
+  assert [row.name for row in result.undecided] == ['b/dense'] * (not decided)
+  text = ' '.join(answer_text.paragraphs(result))
+  assert ('Without a common seed one cannot tell' in text) is not decided
 
 
-def test_large_deviations_are_whole_numbers(tmp_path):
-  runs = {f'dense-seed{s}': curve(DENSE, 600.0 + 100 * s) for s in range(3)}
-  told = found(tmp_path / 'a', runs, {'seeds': [0, 1, 2], 'variants': ONE})
-  assert answer_text.seconds(told.rows[0]) == '2,030 ± 290 s'
+def test_large_deviations_are_rounded_to_whole_numbers(tmp_path):
+  runs = {f'dense-seed{s}': curve(SCORES, 600.0 + 100 * s) for s in range(3)}
+  result = answer_of(
+    tmp_path / 'a', runs, {'seeds': [0, 1, 2], 'variants': ONE}
+  )
+  assert answer_text.seconds(result.rows[0]) == '2,030 ± 290 s'
   assert scores.as_text('test_perplexity', 1234.0, 123.4) == '1234 ± 123'
   assert scores.as_text('test_perplexity', 12.0, 1.26) == '12 ± 1.3'
 
 
-def test_what_is_hidden_costs_nothing_and_what_is_within_a_worker_does(
+def test_hidden_communication_is_free_and_that_within_a_worker_is_not(
   tmp_path,
 ):
   parts = {
     'hidden_s': lambda s: {'1gbe': 0.25 * s, 'wan': 0.0},
     'inner_s': lambda s: 0.5 * s,
   }
-  runs = {'dense': curve(DENSE, **parts)}
-  (row,) = found(tmp_path / 'a', runs, {'variants': ONE}).rows
+  runs = {'dense': curve(SCORES, **parts)}
+  (row,) = answer_of(tmp_path / 'a', runs, {'variants': ONE}).rows
   assert row.communication_s == pytest.approx(2.9 * (1.0 - 0.25 + 0.5))
   assert row.total.mean == pytest.approx(2.9 * (0.1 + 1.25))
 
 
 @pytest.mark.parametrize('score, target', [('', 0.891), ('loss', 0.505)])
-def test_the_target_is_that_of_the_worst_seed_of_all_reduce(
-  score, target, tmp_path
-):
+def test_the_worst_seed_of_all_reduce_sets_the_target(score, target, tmp_path):
   runs = {
     f'dense-seed{s}': curve(
       (0.5, 0.8, best), test_loss=lambda t, b=best: 1.4 - b
@@ -700,58 +720,60 @@ def test_the_target_is_that_of_the_worst_seed_of_all_reduce(
     for s, best in enumerate((1.0, 0.9))
   }
   given = {'variants': ONE, 'seeds': [0, 1], 'target_score': score}
-  told = found(tmp_path / 'a', runs, given)
-  assert told.target == pytest.approx(target)
-  assert told.missed == ()
+  result = answer_of(tmp_path / 'a', runs, given)
+  assert result.target == pytest.approx(target)
+  assert result.missed == ()
 
 
 @pytest.mark.parametrize(
-  'longer, sure', [((0.2, 0.2), True), ((0.2, 5.0), False)]
+  'longer, decided', [((0.2, 0.2), True), ((0.2, 5.0), False)]
 )
-def test_two_seeds_tell_what_both_show_alike(longer, sure, tmp_path):
-  """A fifth longer in each is enough, three times as long in the mean not."""
+def test_two_seeds_decide_only_if_they_agree(longer, decided, tmp_path):
+  """A fifth longer with each seed is enough, 3.6 times in the mean is not."""
   runs = {}
   for seed, more in enumerate(longer):
-    runs[f'sparse-seed{seed}'] = curve(DENSE, 0.9)
-    runs[f'dense-seed{seed}'] = curve(DENSE, 0.9 + more)
-  told = found(tmp_path / 'a', runs, {'seeds': [0, 1]})
-  assert told.first.name == 'sparse' and (told.undecided == ()) is sure
+    runs[f'sparse-seed{seed}'] = curve(SCORES, 0.9)
+    runs[f'dense-seed{seed}'] = curve(SCORES, 0.9 + more)
+  result = answer_of(tmp_path / 'a', runs, {'seeds': [0, 1]})
+  assert result.first.name == 'sparse' and (result.undecided == ()) is decided
 
 
-@pytest.mark.parametrize('times, sure', [(1.4, False), (1.6, True)])
-def test_one_seed_tells_what_takes_half_as_long_again(times, sure, tmp_path):
-  runs = {'sparse': curve(DENSE, 0.9), 'dense': curve(DENSE, times - 0.1)}
-  told = found(tmp_path / 'a', runs)
-  assert told.first.name == 'sparse' and (told.undecided == ()) is sure
+@pytest.mark.parametrize('times, decided', [(1.4, False), (1.6, True)])
+def test_one_seed_decides_if_a_run_takes_1_5_times_as_long(
+  times, decided, tmp_path
+):
+  runs = {'sparse': curve(SCORES, 0.9), 'dense': curve(SCORES, times - 0.1)}
+  result = answer_of(tmp_path / 'a', runs)
+  assert result.first.name == 'sparse' and (result.undecided == ()) is decided
 
 
-def test_one_seed_that_is_there_at_once_makes_the_mean_a_bound(tmp_path):
-  runs = {f'dense-seed{s}': curve((0.1, *DENSE)) for s in (0, 1)}
-  runs |= {'sparse-seed0': curve(DENSE), 'sparse-seed1': curve((0.1, *DENSE))}
-  told = found(tmp_path / 'a', runs, {'seeds': [0, 1], 'target': 0.5})
-  assert {r.name: r.at_once for r in told.rows} == {
+def test_one_seed_at_target_at_its_first_evaluation_bounds_the_mean(tmp_path):
+  runs = {f'dense-seed{s}': curve((0.1, *SCORES)) for s in (0, 1)}
+  runs |= {'sparse-seed0': curve(SCORES), 'sparse-seed1': curve((0.1, *SCORES))}
+  result = answer_of(tmp_path / 'a', runs, {'seeds': [0, 1], 'target': 0.5})
+  assert {r.name: r.at_once for r in result.rows} == {
     'sparse': True,
     'dense': False,
   }
 
 
-def test_the_first_seed_that_stopped_is_told_and_the_best_loss_comes_first(
+def test_a_row_shows_its_earliest_stop_and_the_best_loss_comes_first(
   tmp_path,
 ):
   lost = lambda end: {'lost_worker': lambda s: 1 if s == end else None}
   runs = {
     'dense-seed0': curve((0.5, 0.9), **lost(2)),
-    'dense-seed1': curve(DENSE, **lost(3)),
-    'sparse-seed0': curve(DENSE),
-    'sparse-seed1': curve(DENSE),
+    'dense-seed1': curve(SCORES, **lost(3)),
+    'sparse-seed0': curve(SCORES),
+    'sparse-seed1': curve(SCORES),
   }
   given = {'seeds': [0, 1], 'target': 0.01, 'target_score': 'loss'}
-  told = found(tmp_path / 'a', runs, given)
-  assert [row.name for row in told.rows] == ['sparse', 'dense']
-  assert [row.stopped for row in told.rows] == [None, 2]
+  result = answer_of(tmp_path / 'a', runs, given)
+  assert [row.name for row in result.rows] == ['sparse', 'dense']
+  assert [row.stopped for row in result.rows] == [None, 2]
 
 
-def test_a_score_at_its_goal_has_reached_it_from_either_side():
+def test_a_score_equal_to_the_target_reaches_it_from_either_side():
   assert crossing.place([0.2, 0.5], 0.5) == 1
   assert crossing.place([2.0, 0.5], 0.5, higher=False) == 1
 
@@ -759,20 +781,20 @@ def test_a_score_at_its_goal_has_reached_it_from_either_side():
 @pytest.mark.parametrize(
   'second', [(0.5, 0.8, 0.8), (0.5, 0.8, 0.6, 0.7)], ids=['flat', 'was_better']
 )
-def test_more_steps_are_advised_only_where_every_seed_is_at_its_best(
+def test_more_steps_are_advised_only_if_every_seed_ends_at_its_best(
   second, tmp_path
 ):
-  runs = {f'dense-seed{s}': curve(DENSE) for s in (0, 1)}
+  runs = {f'dense-seed{s}': curve(SCORES) for s in (0, 1)}
   runs |= {
     'sparse-seed0': curve((0.5, 0.7, 0.8)),
     'sparse-seed1': curve(second),
   }
-  told = found(tmp_path / 'a', runs, {'seeds': [0, 1]})
-  assert [row.name for row in told.missed] == [
+  result = answer_of(tmp_path / 'a', runs, {'seeds': [0, 1]})
+  assert [row.name for row in result.missed] == [
     'sparse'
-  ] and told.improving == ()
+  ] and result.improving == ()
 
 
-def test_the_seconds_measured_are_those_of_the_quickest_run(tmp_path):
-  runs = {'dense': curve(DENSE), 'sparse': curve(DENSE[:2])}
-  assert found(tmp_path / 'a', runs).measured_s == pytest.approx(0.4)
+def test_the_measured_seconds_are_those_of_the_fastest_run(tmp_path):
+  runs = {'dense': curve(SCORES), 'sparse': curve(SCORES[:2])}
+  assert answer_of(tmp_path / 'a', runs).measured_s == pytest.approx(0.4)

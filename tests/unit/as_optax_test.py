@@ -1,4 +1,4 @@
-"""An aggregator as a link of anyone's optax chain, in anyone's loop."""
+"""An aggregator as a link of a user's optax chain, in a user's loop."""
 
 import functools
 
@@ -43,8 +43,8 @@ def loss(params, x, y):
 PARAMS = {'b': jnp.float32(0), 'w': jnp.zeros(20)}
 
 
-def ones_own_loop(optimizer):
-  """A training loop that knows nothing of this package but WORKERS."""
+def custom_loop(optimizer):
+  """A training loop that uses nothing of this package except WORKERS."""
   mesh = jax.make_mesh(
     (N,),
     (WORKERS,),
@@ -94,28 +94,28 @@ def through_worker(strategy):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', STRATEGIES)
-def test_ones_own_loop_is_that_of_worker_update(name):
+def test_a_custom_loop_equals_worker_update_bit_by_bit(name):
   optimizer = optax.chain(
     as_optax(STRATEGIES[name].gradients), optax.sgd(RATE, momentum=0.9)
   )
-  for (params, (mine, _)), (worker, sent) in zip(
-    ones_own_loop(optimizer), through_worker(STRATEGIES[name]), strict=True
+  for (params, (link, _)), (worker, sent) in zip(
+    custom_loop(optimizer), through_worker(STRATEGIES[name]), strict=True
   ):
     jax.tree.map(np.testing.assert_array_equal, params, worker.params)
-    jax.tree.map(np.testing.assert_array_equal, mine.inner, worker.gradients)
-    jax.tree.map(np.testing.assert_array_equal, mine.sent, sent)
+    jax.tree.map(np.testing.assert_array_equal, link.inner, worker.gradients)
+    jax.tree.map(np.testing.assert_array_equal, link.sent, sent)
     laws.replicas_are_identical(params)
-  assert (np.asarray(mine.step) == STEPS).all()
-  assert mine.sent.bytes[:].min() > 0
+  assert (np.asarray(link.step) == STEPS).all()
+  assert link.sent.bytes[:].min() > 0
 
 
-def test_time_passes_between_calls():
+def test_the_step_advances_with_each_call():
   optimizer = as_optax(agg.every(2, all_reduce.exact_mean()))
-  bytes_sent = [state.sent.bytes.max() for _, state in ones_own_loop(optimizer)]
+  bytes_sent = [state.sent.bytes.max() for _, state in custom_loop(optimizer)]
   assert [b > 0 for b in bytes_sent] == [False, True, False, True, False]
 
 
-def test_a_loop_of_ones_own_may_be_a_scan():
+def test_a_custom_loop_may_be_a_scan():
   optimizer = as_optax(topk.strategy(0.05).gradients)
 
   def train(grads):
@@ -131,7 +131,7 @@ def test_a_loop_of_ones_own_may_be_a_scan():
   assert (np.asarray(sent.bytes) == (N - 1) * 8).all()
 
 
-def test_masking_and_extra_arguments_of_optax_pass_through():
+def test_masks_and_extra_arguments_of_optax_are_supported():
   optimizer = optax.chain(
     as_optax(all_reduce.exact_mean()),
     optax.masked(optax.add_decayed_weights(0.1), {'b': False, 'w': True}),
@@ -148,9 +148,9 @@ def test_masking_and_extra_arguments_of_optax_pass_through():
   np.testing.assert_array_equal(updates['w'], -np.ones((4, 20)))
 
 
-def test_a_mean_of_parameters_is_not_for_gradients_to_be():
-  # Why `as_optax` is for gradients: a mean that is written as an update and
-  # added back leaves replicas that differ in their last bits.
+def test_a_mean_of_parameters_added_as_an_update_splits_replicas():
+  # The reason why `as_optax` takes gradients only: a mean of parameters that is
+  # added as an update leaves replicas that differ in their last bits.
   mean = local_sgd.strategy(1).parameters
 
   def as_an_update(params):
@@ -171,6 +171,6 @@ def test_a_mean_of_parameters_is_not_for_gradients_to_be():
     ('topk', r"is 'topk'; .* such as gj.topk\(\).gradients"),
   ],
 )
-def test_what_would_not_communicate_is_refused(given, words):
+def test_anything_but_a_communicating_aggregator_is_refused(given, words):
   with pytest.raises(UserError, match=f'as_optax: the aggregator {words}'):
     as_optax(given)

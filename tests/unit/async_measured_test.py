@@ -1,4 +1,4 @@
-"""A measurement of many minutes that is stopped goes on where it was."""
+"""A stopped measurement is continued, and predictions are judged by seeds."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from experiments import async_measured
 
 
 def measured_row(method, seed, quick, folder):
-  """A row without a measurement."""
+  """A row of made-up values, as `async_measured.row` returns after minutes."""
   del quick, folder
   both = {
     f'{key}, {what}': 1.0
@@ -22,7 +22,7 @@ def measured_row(method, seed, quick, folder):
   }
 
 
-def test_what_was_measured_before_a_stop_is_not_measured_again(
+def test_rows_measured_before_an_interrupt_are_not_measured_again(
   tmp_path, monkeypatch
 ):
   calls = []
@@ -38,32 +38,32 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(
   with pytest.raises(KeyboardInterrupt):
     async_measured.measure(False, tmp_path)
   found = async_measured.measure(False, tmp_path)
-  everything = [
+  all_rows = [
     (method, seed)
     for method in async_measured.METHODS
     for seed in range(async_measured.SEEDS)
   ]
-  assert [(r['method'], r['seed']) for r in found.rows] == everything
-  assert calls == [*everything[:6], *everything[5:]]
+  assert [(r['method'], r['seed']) for r in found.rows] == all_rows
+  assert calls == [*all_rows[:6], *all_rows[5:]]
   lines = (tmp_path / 'async_measured.jsonl').read_text().splitlines()
-  assert len(lines) == len(everything)
+  assert len(lines) == len(all_rows)
 
 
 @pytest.mark.parametrize(
-  ('each', 'near'),
+  ('pairs', 'near'),
   [
     ([(1.02, 1.0), (1.0, 1.0), (1.04, 1.0)], True),
     ([(1.1, 1.0), (1.0, 1.0), (1.1, 1.0)], None),
     ([(1.3, 1.0), (1.3, 1.0), (1.3, 1.0)], False),
-    ([(0.7, 1.0), (1.0, 1.0), (1.3, 1.0)], None),  # The seeds cannot tell.
+    ([(0.7, 1.0), (1.0, 1.0), (1.3, 1.0)], None),  # The seeds disagree.
     ([(1.0, 1.0), (None, 1.0), (1.0, 1.0)], None),
   ],
 )
-def test_a_prediction_is_judged_when_its_seeds_can_tell(each, near):
-  assert async_measured._is_near(each) is near
+def test_a_prediction_is_judged_only_if_its_seeds_are_conclusive(pairs, near):
+  assert async_measured._is_near(pairs) is near
 
 
-def test_what_is_never_there_is_no_case():
+def test_a_method_with_zeros_only_is_not_judged():
   key = async_measured.STALE
   rows = [
     {'method': name, f'{key}, measured': a, f'{key}, predicted': b}

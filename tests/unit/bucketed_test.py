@@ -1,4 +1,4 @@
-"""Pieces of a tree are exchanged as each of them would be alone."""
+"""Layers, buckets and shards of a tree are exchanged separately."""
 
 import inspect
 
@@ -30,27 +30,29 @@ def trees(workers=3):
   }
 
 
-def play(name, tree, **arguments):
-  """An answer, and the bill, after a step that leaves something in memory."""
+def exchange(name, tree, **arguments):
+  """Mean and traffic of the second step, with a residual from the first one."""
   mean = resolve.strategy(resolve.strategy_config(name, **arguments)).gradients
   state = executors.on_one_device(mean.init)(tree)
   update = executors.on_one_device(lambda x, s, step: mean.update(x, s, step))
   for step in range(2):
-    answer, state, sent = update(tree, state, step=jnp.int32(step))
-  return jax.device_get((answer, sent))
+    output, state, sent = update(tree, state, step=jnp.int32(step))
+  return jax.device_get((output, sent))
 
 
 @given(st.lists(st.integers(1, 50), min_size=1), st.integers(1, 120))
 @settings(max_examples=50, deadline=None, derandomize=True)
-def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
-  sizes, most
+def test_buckets_are_filled_greedily_and_keep_all_tensors_in_order(
+  sizes, limit
 ):
-  found = buckets(sizes, bucket(most))
+  found = buckets(sizes, bucket(limit))
   assert [i for members in found for i in members] == list(range(len(sizes)))
   full = [sum(sizes[i] for i in members) for members in found]
-  assert all(len(b) == 1 or f <= most for b, f in zip(found, full, strict=True))
   assert all(
-    f + sizes[b[0]] > most for f, b in zip(full[:-1], found[1:], strict=True)
+    len(b) == 1 or f <= limit for b, f in zip(found, full, strict=True)
+  )
+  assert all(
+    f + sizes[b[0]] > limit for f, b in zip(full[:-1], found[1:], strict=True)
   )
 
 
@@ -68,43 +70,43 @@ def test_buckets_are_as_full_as_can_be_and_hold_everything_in_order(
     exhaustive('union_topk', {'density': 0.1}, 8),
   ],
 )
-def test_a_layer_is_exchanged_as_if_alone_and_costs_messages(
+def test_each_layer_is_exchanged_separately_with_its_own_messages(
   name, arguments, messages
 ):
   tree = {k: x for k, x in trees().items() if k in 'ab'}
-  answer, sent = play(name, tree, granularity='layer', **arguments)
-  alone = [play(name, {k: x}, **arguments) for k, x in tree.items()]
+  output, sent = exchange(name, tree, granularity='layer', **arguments)
+  alone = [exchange(name, {k: x}, **arguments) for k, x in tree.items()]
   for k, (expected, _) in zip(tree, alone, strict=True):
-    np.testing.assert_array_equal(answer[k], expected[k])
+    np.testing.assert_array_equal(output[k], expected[k])
   for field in ('bytes', 'messages', 'rounds'):
     assert getattr(sent, field)[0] == sum(
-      getattr(bill, field)[0] for _, bill in alone
+      getattr(traffic, field)[0] for _, traffic in alone
     )
   assert sent.messages[0] == len(tree) * messages
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('granularity', ['layer', {'name': 'bucket'}])
-def test_a_tensor_without_entries_is_in_no_exchange(granularity):
+def test_a_tensor_without_entries_does_not_change_the_exchange(granularity):
   tree = {k: x for k, x in trees().items() if k in 'ab'}
   empty = {**tree, 'aa': np.zeros((len(tree['a']), 0, 3), 'f4')}
-  plain, less = play('topk', tree, granularity=granularity, density=0.1)
-  answer, sent = play('topk', empty, granularity=granularity, density=0.1)
-  assert answer.pop('aa').shape == empty['aa'].shape
+  plain, less = exchange('topk', tree, granularity=granularity, density=0.1)
+  output, sent = exchange('topk', empty, granularity=granularity, density=0.1)
+  assert output.pop('aa').shape == empty['aa'].shape
   for name, expected in plain.items():
-    np.testing.assert_array_equal(answer[name], expected)
+    np.testing.assert_array_equal(output[name], expected)
   assert sent.bytes[0] == less.bytes[0]
 
 
 @pytest.mark.exhaustive
-def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
+def test_dgc_clips_by_the_norm_of_the_whole_model_with_layers_too():
   tree = trees()
   norm = sum((x.reshape(3, -1) ** 2).sum(axis=1) for x in tree.values()) ** 0.5
-  short = {k: (x.T * 5 / 3**0.5 / norm).T for k, x in tree.items()}
+  clipped = {k: (x.T * 5 / 3**0.5 / norm).T for k, x in tree.items()}
   cut = {'density': 0.1, 'granularity': 'layer'}
-  expected, _ = play('dgc', short, **cut)
-  for k, answer in play('dgc', tree, clip=5.0, **cut)[0].items():
-    np.testing.assert_allclose(answer, expected[k], atol=1e-6)
+  expected, _ = exchange('dgc', clipped, **cut)
+  for k, output in exchange('dgc', tree, clip=5.0, **cut)[0].items():
+    np.testing.assert_allclose(output, expected[k], atol=1e-6)
 
 
 @pytest.mark.exhaustive
@@ -118,15 +120,17 @@ def test_dgc_clips_by_the_norm_of_the_model_whatever_the_granularity():
     ('bucket', 1),
   ],
 )
-def test_messages_are_those_of_the_model_times_the_buckets(granularity, count):
-  _, sent = play('random_k', trees(), density=0.1, granularity=granularity)
+def test_messages_are_those_of_one_exchange_times_the_buckets(
+  granularity, count
+):
+  _, sent = exchange('random_k', trees(), density=0.1, granularity=granularity)
   assert sent.messages[0] == 2 * 2 * count
 
 
-def test_buckets_that_hold_all_are_the_model():
+def test_one_bucket_of_all_tensors_equals_granularity_model():
   for a, b in zip(
     *(
-      jax.tree.leaves(play('qsgd', trees(), granularity=g))
+      jax.tree.leaves(exchange('qsgd', trees(), granularity=g))
       for g in ('model', {'name': 'bucket', 'bytes': 10**6})
     ),
     strict=True,
@@ -136,14 +140,14 @@ def test_buckets_that_hold_all_are_the_model():
 
 def test_buckets_draw_different_random_numbers():
   tree = {k: np.ones((3, 1000), np.float32) for k in 'ab'}
-  answer, _ = play('random_k', tree, density=0.1, granularity='layer')
-  assert (answer['a'] != answer['b']).any()
-  alone = lambda k, seed: play(
+  output, _ = exchange('random_k', tree, density=0.1, granularity='layer')
+  assert (output['a'] != output['b']).any()
+  alone = lambda k, seed: exchange(
     'random_k', {k: tree[k]}, density=0.1, seed=seed
   )[0][k]
-  np.testing.assert_array_equal(answer['a'], alone('a', 0))
-  # Nor does a run of the next seed begin with the numbers of the next bucket.
-  assert (answer['b'] != alone('b', 1)).any()
+  np.testing.assert_array_equal(output['a'], alone('a', 0))
+  # The second bucket does not draw the numbers of the next seed either.
+  assert (output['b'] != alone('b', 1)).any()
 
 
 @pytest.mark.parametrize(
@@ -157,10 +161,10 @@ def test_buckets_draw_different_random_numbers():
 )
 def test_an_unknown_granularity_is_refused(granularity, remedy):
   with pytest.raises(UserError, match=remedy):
-    play('topk', trees(), granularity=granularity)
+    exchange('topk', trees(), granularity=granularity)
 
 
-def test_the_argument_is_part_of_a_strategy_s_signature_and_text():
+def test_strategies_document_granularity_as_an_optional_argument():
   for strategy in (topk.strategy, compressed.strategy, random_k.strategy):
     parameter = inspect.signature(strategy).parameters['granularity']
     assert parameter.default is not parameter.empty
@@ -172,27 +176,29 @@ def test_the_argument_is_part_of_a_strategy_s_signature_and_text():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['topk', 'qsgd'])
-def test_a_shard_is_exchanged_as_it_would_be_alone(name):
+def test_each_shard_is_exchanged_separately(name):
   tree = trees()
-  answer, sent = play(name, tree, granularity=shards(2))
-  # The longest axes, of 40, 30, 60 and 300 entries, in halves.
+  output, sent = exchange(name, tree, granularity=shards(2))
+  # Halves of the longest axes, which have 40, 30, 60 and 300 entries.
   half = lambda i: {
     key: np.split(x, 2, axis=1)[i].copy() for key, x in tree.items()
   }
-  (first, sent_0), (second, sent_1) = (play(name, half(i)) for i in range(2))
-  for key, x in answer.items():
+  (first, sent_0), (second, sent_1) = (
+    exchange(name, half(i)) for i in range(2)
+  )
+  for key, x in output.items():
     both = np.concatenate([first[key], second[key]], axis=1)
     np.testing.assert_allclose(x, both, rtol=1e-6, atol=1e-6)
   for field in ('bytes', 'messages', 'path_bytes'):
     both = [np.asarray(getattr(s, field)) for s in (sent_0, sent_1)]
     np.testing.assert_array_equal(getattr(sent, field), sum(both))
-  np.testing.assert_array_equal(sent.rounds, sent_0.rounds)  # At once.
+  np.testing.assert_array_equal(sent.rounds, sent_0.rounds)  # In parallel.
 
 
 @pytest.mark.exhaustive
 @given(st.lists(st.integers(1, 7), max_size=3), st.integers(1, 5))
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_shards_of_a_tensor_are_that_tensor(shape, number):
+def test_joined_shards_restore_the_tensor(shape, number):
   x = jnp.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
   pieces = cut({'x': x}, number)
   assert pieces['x'].shape[0] == number
