@@ -1,4 +1,4 @@
-"""A checkpoint is whole, or is named and not used."""
+"""A checkpoint is intact, or it is reported as damaged and not used."""
 
 import errno
 import pathlib
@@ -42,7 +42,7 @@ def opened(folder: pathlib.Path) -> Store:
   return Store(folder, folder.parent / 'records.jsonl')
 
 
-def loads(store: Store, array, step: int) -> None:
+def assert_loads(store: Store, array, step: int) -> None:
   found, totals = store.load({'a': jnp.zeros(6)})
   np.testing.assert_array_equal(found['a'], array)
   assert totals == {'step': step, 'sum': 0.1 * step} and store.last() == step
@@ -52,18 +52,16 @@ def loads(store: Store, array, step: int) -> None:
 def test_the_newest_checkpoint_is_loaded_bit_by_bit(folder):
   store = opened(folder)
   assert not store.damaged
-  loads(store, SECOND, 6)
+  assert_loads(store, SECOND, 6)
 
 
-def test_arrays_of_other_names_are_named_in_a_sentence(folder):
+def test_the_error_for_other_arrays_names_them_and_the_checkpoint(folder):
   with pytest.raises(UserError, match='it has a in place of b') as error:
     opened(folder).load({'b': jnp.zeros(6)})
   assert str(folder / '6') in str(error.value)
 
 
-def test_arrays_are_found_from_the_folder_where_a_user_stands(
-  folder, monkeypatch
-):
+def test_a_relative_path_of_a_checkpoint_is_accepted(folder, monkeypatch):
   monkeypatch.chdir(folder.parent)
   checkpoint.check_form(pathlib.Path('checkpoints/6'), {'a': FIRST})
   with pytest.raises(UserError, match='it has a in place of b'):
@@ -71,7 +69,7 @@ def test_arrays_are_found_from_the_folder_where_a_user_stands(
 
 
 @pytest.mark.usefixtures('compile_quickly')
-def test_a_run_with_arrays_of_other_names_is_left_as_it_was(tmp_path):
+def test_a_resume_that_is_refused_for_other_arrays_changes_no_file(tmp_path):
   config = defaults.get_config('topk')
   config.update(workers=2, steps=2, log_every=1, eval_every=2, executor='vmap')
   compare.compare(config, tmp_path / 'run')
@@ -94,7 +92,7 @@ def test_a_run_with_arrays_of_other_names_is_left_as_it_was(tmp_path):
   'name, asynchronous',
   [('topk', False), ('parameter_server', True), ('pairwise_gossip', True)],
 )
-def test_the_form_of_a_run_in_virtual_time_is_that_of_its_checkpoint(
+def test_a_checkpoint_of_virtual_time_has_the_arrays_of_its_run(
   name, asynchronous, tmp_path
 ):
   config = defaults.get_config(name)
@@ -106,7 +104,7 @@ def test_the_form_of_a_run_in_virtual_time_is_that_of_its_checkpoint(
   one_training.check(one, tmp_path)
 
 
-def test_a_training_whose_records_cannot_be_written_is_closed_at_once(
+def test_a_training_is_closed_at_once_if_a_record_cannot_be_written(
   tmp_path, monkeypatch
 ):
   ends = []
@@ -118,22 +116,22 @@ def test_a_training_whose_records_cannot_be_written_is_closed_at_once(
     finally:
       ends.append('closed')
 
-  def full(*given):
+  def raise_disk_full(*given):
     del given
     raise OSError(errno.ENOSPC, 'No space left on device')
 
   config = defaults.get_config('gossip')
   config.update(workers=2, steps=2)
   monkeypatch.setattr(one_training.lock_step, 'train', records)
-  monkeypatch.setattr(one_training.record_file, 'append', full)
+  monkeypatch.setattr(one_training.record_file, 'append', raise_disk_full)
   one = variant.check('gossip', config)
   with pytest.raises(OSError, match='No space') as error:
     one_training.train(one, tmp_path, *[None] * 3)
-  # What its traceback holds is not collected.
+  # The traceback keeps the generator alive, so it was closed explicitly.
   assert error.tb and ends == ['closed']
 
 
-def test_totals_of_another_version_are_refused_by_their_keys():
+def test_the_error_for_totals_of_another_version_names_the_keys():
   ledger = Ledger({}, 2)
   found = ledger.to_json()
   ledger.from_json({k: v for k, v in found.items() if k != 'evaluation'})
@@ -142,7 +140,7 @@ def test_totals_of_another_version_are_refused_by_their_keys():
       ledger.from_json(wrong)
 
 
-def test_a_flipped_bit_in_any_file_is_noticed_and_the_older_one_is_used(folder):
+def test_after_a_flipped_bit_in_any_file_the_older_checkpoint_is_used(folder):
   files = [path for path in (folder / '6').rglob('*') if path.is_file()]
   assert {'manifest.json', 'totals.json', 'records.jsonl'} <= {
     path.name for path in files
@@ -157,12 +155,12 @@ def test_a_flipped_bit_in_any_file_is_noticed_and_the_older_one_is_used(folder):
     )
     store = opened(folder)
     assert len(store.damaged) == 1 and str(folder / '6') in store.damaged[0]
-    loads(store, FIRST, 3)
+    assert_loads(store, FIRST, 3)
     path.write_bytes(whole)
 
 
 @pytest.mark.parametrize('what', ['workers', 'totals.json', 'manifest.json'])
-def test_a_missing_part_is_named(folder, what):
+def test_a_missing_part_is_named_and_the_older_checkpoint_is_used(folder, what):
   path = folder / '6' / what
   if path.is_dir():
     shutil.rmtree(path)
@@ -170,18 +168,18 @@ def test_a_missing_part_is_named(folder, what):
     path.unlink()
   store = opened(folder)
   assert what in store.damaged[0]
-  loads(store, FIRST, 3)
+  assert_loads(store, FIRST, 3)
 
 
 @pytest.mark.parametrize('text', [b'', b'[1]', b'\xff', b'[' * 100_000])
-def test_a_damaged_manifest_is_named(folder, text):
+def test_a_damaged_manifest_is_named_and_the_older_one_is_used(folder, text):
   (folder / '6/manifest.json').write_bytes(text)
   store = opened(folder)
   assert 'manifest.json is damaged' in store.damaged[0]
-  loads(store, FIRST, 3)
+  assert_loads(store, FIRST, 3)
 
 
-def test_without_an_intact_checkpoint_a_run_begins_anew(folder):
+def test_a_store_without_an_intact_checkpoint_has_no_last_step(folder):
   for step in '36':
     (folder / step / 'totals.json').write_bytes(b'')
   store = opened(folder)
@@ -189,24 +187,24 @@ def test_without_an_intact_checkpoint_a_run_begins_anew(folder):
   assert store.records() == b''
 
 
-def test_a_damaged_checkpoint_is_replaced_when_the_run_gets_there(folder):
+def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved(folder):
   (folder / '6/totals.json').unlink()
   store = opened(folder)
   store.save(6, {'a': SECOND}, {'step': 6, 'sum': 0.1 * 6})
   assert not opened(folder).damaged
-  store.save(9, {'a': FIRST}, {})  # It is one of the two from then on.
+  store.save(9, {'a': FIRST}, {})  # Step 6 is one of the two that are kept.
   assert sorted(path.name for path in folder.iterdir()) == ['6', '9']
 
 
-def test_a_damaged_checkpoint_takes_no_place_of_an_intact_one(folder):
+def test_a_damaged_checkpoint_does_not_displace_an_intact_one(folder):
   (folder / '6/totals.json').unlink()
   opened(folder).save(9, {'a': SECOND}, {'step': 9, 'sum': 0.1 * 9})
   assert sorted(path.name for path in folder.iterdir()) == ['3', '9']
   (folder / '9/totals.json').unlink()
-  loads(opened(folder), FIRST, 3)
+  assert_loads(opened(folder), FIRST, 3)
 
 
-def test_abandoned_and_old_checkpoints_go(folder):
+def test_abandoned_and_old_checkpoints_are_deleted(folder):
   (folder / '.9.half/workers').mkdir(parents=True)
   store = opened(folder)
   store.save(9, {'a': FIRST}, {})
@@ -217,24 +215,24 @@ def test_abandoned_and_old_checkpoints_go(folder):
   'found, line',
   [('1\n3\n', 2), ('2\n1\n3\n', 1), ('1\n2\n2\n', 3), ('1\n2\n', 3), ('', 1)],
 )
-def test_damaged_records_are_restored_and_the_line_is_named(
+def test_damaged_records_are_restored_and_the_first_line_is_named(
   found, line, tmp_path
 ):
   path = tmp_path / 'records.jsonl'
   path.write_text(found)
-  sentence = record_file.restore(path, b'1\n2\n3\n')
-  assert f'from line {line} on' in sentence
+  message = record_file.restore(path, b'1\n2\n3\n')
+  assert f'from line {line} on' in message
   assert path.read_bytes() == b'1\n2\n3\n'
 
 
-def test_records_after_the_checkpoint_go_without_a_word(tmp_path):
+def test_records_after_the_checkpoint_are_removed_silently(tmp_path):
   path = tmp_path / 'records.jsonl'
   path.write_text('1\n2\n3')
   assert record_file.restore(path, b'1\n') == ''
   assert path.read_bytes() == b'1\n'
 
 
-def test_the_newest_is_the_newest_intact_one(folder):
+def test_newest_returns_the_newest_intact_checkpoint(folder):
   shutil.copytree(folder / '6', folder / '6.bak')
   assert checkpoint.newest(folder) == folder / '6'
   (folder / '6/workers/_METADATA').write_bytes(b'')

@@ -1,4 +1,4 @@
-"""The table of a comparison: what its columns say of a run."""
+"""The table of a comparison: its columns, headings and cells."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def rows(*runs):
   return table.rows({'config': CONFIG, 'runs': list(runs)})
 
 
-def test_a_run_shorter_than_its_period_exchanges_nothing():
+def test_the_table_shows_the_exchanges_of_a_run_and_its_steps():
   silent = RUN | {'bytes_sent': 0, 'exchanges': 0}
   first, second = rows(silent, RUN | {'exchanges': 8})
   assert first['exchanges'] == '0 in 400 steps'
@@ -54,7 +54,7 @@ def test_bytes_within_groups_have_a_column_if_there_are_groups():
   assert 'sent within groups per step' not in row
 
 
-def test_bytes_for_scores_have_a_column_if_models_keep_a_state():
+def test_bytes_for_evaluation_have_a_column_if_a_run_sent_any():
   first, second = rows(RUN | {'bytes_evaluation': 2000}, RUN)
   assert first['sent in all to evaluate'] == '2 kB'
   assert second['sent in all to evaluate'] == ''
@@ -63,7 +63,7 @@ def test_bytes_for_scores_have_a_column_if_models_keep_a_state():
 
 
 @pytest.mark.parametrize('within', [True, False])
-def test_an_audit_says_where_bytes_are_sent_if_any_worker_is_devices(within):
+def test_an_audit_shows_where_bytes_are_sent_if_any_stay_in_a_worker(within):
   audited = {'step': 0, 'ledger': 8, 'compiled': 8, 'kinds': {}, 'reason': ''}
   summary = {
     'config': {'link': '1gbe'},
@@ -77,30 +77,30 @@ def test_an_audit_says_where_bytes_are_sent_if_any_worker_is_devices(within):
   assert found == (expected if within else [None] * 3)
 
 
-def test_a_link_of_groups_is_in_the_heading_of_its_seconds():
+def test_the_heading_of_seconds_names_the_link_within_groups_too():
   config = CONFIG | {'group_link': '10gbe'}
   (row,) = table.rows({'config': config, 'runs': [RUN]})
   assert 'communication on 1gbe, 10gbe within groups (model)' in row
 
 
-OWN = "communication on the cluster's link (model)"
+CLUSTER_HEADING = "communication on the cluster's link (model)"
 
 
 @pytest.mark.parametrize(
-  'machines, heading',
+  'cluster, heading',
   [
     ({'latency_s': None, 'full_duplex': True}, 'communication on 1gbe (model)'),
-    ({'latency_s': 0.0}, OWN),
-    ({'full_duplex': False}, OWN),
+    ({'latency_s': 0.0}, CLUSTER_HEADING),
+    ({'full_duplex': False}, CLUSTER_HEADING),
   ],
 )
-def test_a_link_of_the_cluster_is_called_so(machines, heading):
-  config = CONFIG | {'cluster': machines}
+def test_the_heading_of_seconds_names_the_link_of_the_cluster(cluster, heading):
+  config = CONFIG | {'cluster': cluster}
   (row,) = table.rows({'config': config, 'runs': [RUN]})
   assert heading in row
 
 
-def test_seconds_of_several_links_are_not_called_after_one():
+def test_the_heading_of_seconds_on_several_links_names_none():
   slow = {'cluster': {'bytes_per_s': 1e5}}
   config = CONFIG | {'cluster': {}, 'variants': {'diloco': {}, 'slow': slow}}
   runs = [RUN, RUN | {'name': 'slow'}]
@@ -108,7 +108,7 @@ def test_seconds_of_several_links_are_not_called_after_one():
   assert 'communication (model)' in row
 
 
-def test_a_run_that_diverged_is_in_the_column_of_the_score_of_the_others():
+def test_a_diverged_run_is_marked_in_the_score_column_of_the_others():
   other = {k: v for k, v in RUN.items() if not k.startswith('test_')}
   runs = [{'name': 'wild', 'diverged': 'NaN'}, other | {'test_f1': 0.5}]
   runs[0] |= {'bytes_sent': 0}

@@ -1,4 +1,4 @@
-"""Which entries are kept, and that sparse messages add up. See also
+"""Which entries compressors keep, and how sparse messages are added. See also
 quantised_test.py."""
 
 import jax
@@ -16,7 +16,8 @@ from gossipjax.traffic import nbytes
 
 few = settings(max_examples=40, deadline=None, derandomize=True)
 sizes = st.sampled_from([2, 33, 1000])
-# Around whole words of 32 bits; from 16,384 on a sample guides the selection.
+# (size, k). Sizes around multiples of 32, the bits of a word; from 16,384 on a
+# sample guides the selection.
 choices = st.sampled_from(
   [
     (1, 1),
@@ -49,7 +50,7 @@ def vector(size, seed, distinct):
 @pytest.mark.exhaustive
 @given(choices, seeds, st.sampled_from([0, 1, 2, 5]))
 @few
-def test_the_largest_are_those_of_top_k_with_its_order_of_ties(
+def test_largest_equals_lax_top_k_including_its_order_of_ties(
   choice, seed, distinct
 ):
   size, k = choice
@@ -59,7 +60,7 @@ def test_the_largest_are_those_of_top_k_with_its_order_of_ties(
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('size', [37, 40005])
-def test_the_last_entries_are_looked_at_too(size):
+def test_the_last_entries_can_be_selected_too(size):
   x = np.zeros(size, np.float32)
   x[[3, -2]] = 1, -2
   np.testing.assert_array_equal(select(x, 2), [size - 2, 3])
@@ -67,7 +68,7 @@ def test_the_last_entries_are_looked_at_too(size):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('size', [100, 40000])
-def test_not_a_number_is_larger_than_all_numbers(size):
+def test_nan_counts_as_larger_than_all_numbers(size):
   x = np.random.default_rng(0).standard_normal(size, np.float32)
   x[[7, 50, 60]] = np.nan, -np.inf, np.inf
   np.testing.assert_array_equal(select(x, 5), lax.top_k(jnp.abs(x), 5)[1])
@@ -75,7 +76,7 @@ def test_not_a_number_is_larger_than_all_numbers(size):
 
 @given(sizes, seeds, st.sampled_from([0, 2]))
 @few
-def test_top_k_gives_back_what_it_kept_and_zeros(size, seed, distinct):
+def test_top_k_decompresses_to_the_kept_entries_and_zeros(size, seed, distinct):
   x = vector(size, seed, distinct)
   message = halve(x)
   kept = np.asarray(message.indices)
@@ -88,7 +89,7 @@ def test_top_k_gives_back_what_it_kept_and_zeros(size, seed, distinct):
 
 
 def messages(size, k, seed, distinct, empty):
-  """Two messages; some of the second's places are empty."""
+  """Two sparse messages; the last `empty` entries of the second are empty."""
   rng = np.random.default_rng(seed)
   a, b = (np.sort(rng.permutation(size)[:k]).astype(np.int32) for _ in 'ab')
   values = [vector(k, seed + i, distinct) for i in range(2)]
@@ -124,7 +125,9 @@ def test_a_merge_is_the_dense_sum_and_commutes_to_the_last_bit(
 @pytest.mark.exhaustive
 @given(lengths, seeds, st.sampled_from([0, 1, 3]))
 @few
-def test_a_split_keeps_the_k_largest_and_loses_none(length, seed, distinct):
+def test_a_split_keeps_the_k_largest_and_returns_the_others(
+  length, seed, distinct
+):
   size, k = length
   both = merge(*messages(size, k, seed, distinct, k // 3), size)
   kept, dropped = split(both, k, size)
@@ -137,13 +140,15 @@ def test_a_split_keeps_the_k_largest_and_loses_none(length, seed, distinct):
     if i < size
   }
   best = sorted(real, key=lambda i: (-abs(real[i]), i))[:k]
-  # In order, for the next merge, with what is empty at the end.
+  # In order, for the next merge, with empty entries at the end.
   empty = [size] * (k - len(best))
   assert [int(i) for i in kept.indices] == sorted(best) + empty
 
 
 @pytest.mark.parametrize('distinct', [0, 3])
-def test_what_a_gpu_merges_and_splits_is_what_a_cpu_does(monkeypatch, distinct):
+def test_the_methods_for_gpus_merge_and_split_like_those_for_cpus(
+  monkeypatch, distinct
+):
   a, b = messages(1000, 300, 0, distinct, 200)
   expected = merge(a, b, 1000), *split(merge(a, b, 1000), 400, 1000)
   monkeypatch.setattr(merging, '_METHODS', {'cpu': 'scan_unrolled'})
@@ -167,7 +172,7 @@ def test_a_message_contains_its_indices_and_no_others(length, seed):
 
 @given(sizes, seeds, st.sampled_from([1e-37, 1e-30, 1e-3, 1, 1e20, 1e36]))
 @few
-def test_int8_is_off_by_half_a_level_at_most(size, seed, unit):
+def test_the_error_of_int8_is_at_most_half_a_level(size, seed, unit):
   x = np.float32(unit) * vector(size, seed, 0)
   message = compressors.int8().compress(x)
   half = np.abs(x).max() / 127 / 2
@@ -189,14 +194,14 @@ def test_an_impossible_density_is_refused_at_once_by_name(make, density):
 @pytest.mark.parametrize(
   'make', [compressors.topk, compressors.topk_int8, compressors.random_k]
 )
-def test_a_density_of_less_than_an_entry_keeps_one(make):
+def test_a_density_below_one_entry_keeps_one_entry(make):
   codec = make(0.001)
   message = codec.compress(jnp.ones(100), jax.random.key(0))
   assert np.count_nonzero(codec.decompress(message, 100)) == 1
 
 
 @pytest.mark.exhaustive
-def test_the_mean_of_stacked_messages_is_that_of_each_and_the_rest_waits():
+def test_mean_and_withheld_agree_with_decompressing_each_message():
   x = np.random.default_rng(0).standard_normal((3, 65), np.float32)
   for codec in (compressors.topk(0.3), compressors.int8()):
     stacked = jax.vmap(codec.compress)(x)

@@ -1,4 +1,4 @@
-"""Tuned values, as the source of a config file."""
+"""Tuned values are pinned and written as the source of a config file."""
 
 import math
 
@@ -12,7 +12,7 @@ from gossipjax.tuning import config_source, grid
 from tests.support.tuning import STRATEGIES, load, small
 
 
-def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
+def test_a_value_tuned_for_one_strategy_is_pinned_only_there(tmp_path):
   config = small('topk', 'all_reduce')
   chosen = {'topk': {'strategy.density': 0.2}, 'all_reduce': {}}
   (tmp_path / 'c.py').write_text(
@@ -24,8 +24,8 @@ def test_a_value_of_one_strategy_only_is_pinned_there_only(tmp_path):
   assert 'density' not in runs['all_reduce'].strategy
 
 
-def test_variants_that_share_a_dict_keep_their_own_choice():
-  """A dict, or a reference to a value."""
+def test_variants_that_share_a_dict_get_their_own_tuned_values():
+  """They share a dict and a reference to a value."""
   config = small()
   shared, size = defaults.optimizer('adam', 0.01), FieldReference(8)
   config.variants = ConfigDict(
@@ -56,7 +56,7 @@ def test_values_are_pinned_for_every_seed():
 
 
 @pytest.mark.parametrize('strategies', [(), STRATEGIES])
-def test_another_name_keeps_the_other_values_in_trials_and_after(
+def test_a_tuned_optimizer_name_keeps_the_other_optimizer_values(
   strategies, tmp_path
 ):
   config = small(*strategies)
@@ -101,7 +101,7 @@ def test_a_value_of_another_type_than_its_default_is_refused(key, value, kinds):
   )
 
 
-def test_a_number_that_is_not_finite_is_left_too(tmp_path):
+def test_numbers_that_are_not_finite_are_written_and_read_back(tmp_path):
   config = small()
   with config.ignore_type():
     config.link = {'latency_s': 0.0, 'bytes_per_s': math.inf}

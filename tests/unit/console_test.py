@@ -1,4 +1,4 @@
-"""How commands end on a signal, and how they are told again."""
+"""How commands end on a signal or an error, and how to run them again."""
 
 import signal
 import subprocess
@@ -46,9 +46,9 @@ app.run(console.guarded(main, again=None))
 """
 
 
-def started(*words):
+def started(*arguments):
   return subprocess.Popen(
-    [sys.executable, '-c', PROGRAM, *words],
+    [sys.executable, '-c', PROGRAM, *arguments],
     cwd=program.ROOT,
     env=program.ENVIRONMENT,
     text=True,
@@ -59,7 +59,7 @@ def started(*words):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM', 'SIGHUP'])
-def test_one_signal_ends_what_nothing_continues_and_closes_what_is_open(name):
+def test_one_signal_closes_and_ends_a_command_that_cannot_resume(name):
   number = signal.Signals[name]
   with started() as process:
     assert process.stdout.readline() == 'open\n'
@@ -69,7 +69,7 @@ def test_one_signal_ends_what_nothing_continues_and_closes_what_is_open(name):
 
 
 @pytest.mark.exhaustive
-def test_a_fork_that_is_ended_closes_nothing_of_its_parent():
+def test_a_terminated_fork_does_not_run_the_cleanup_of_its_parent():
   out, err = started('fork').communicate(timeout=20)
   assert (out, err) == (f'{-signal.SIGTERM}\nclosed\n', '')
 
@@ -97,7 +97,7 @@ app.run(console.guarded(main, again=AGAIN))
     (None, 'run the command again'),
   ],
 )
-def test_a_full_disk_that_nobody_named_is_the_workdirs(again, remedy):
+def test_a_full_disk_without_a_path_is_reported_for_the_workdir(again, remedy):
   ended = subprocess.run(
     [
       sys.executable,
@@ -117,8 +117,8 @@ def test_a_full_disk_that_nobody_named_is_the_workdirs(again, remedy):
 
 
 @pytest.mark.exhaustive
-def test_a_command_without_a_workdir_has_a_sentence_for_a_full_disk():
-  # As `report`, which has no such flag.
+def test_a_full_disk_ends_a_command_without_a_workdir_with_an_error():
+  # Like `report`, which has no flag --workdir.
   code = FULL_DISK.replace('AGAIN', 'None').replace("'workdir'", "'out'")
   ended = subprocess.run(
     [sys.executable, '-c', code],
@@ -135,7 +135,7 @@ def test_a_command_without_a_workdir_has_a_sentence_for_a_full_disk():
 
 
 @pytest.mark.parametrize(
-  ('more', 'told'),
+  ('more', 'expected'),
   [
     (
       '--num_processes=4 --workdir=runs/a',
@@ -150,13 +150,15 @@ def test_a_command_without_a_workdir_has_a_sentence_for_a_full_disk():
     ('--workdir=a', ''),
   ],
 )
-def test_several_processes_are_repeated_by_as_many_elsewhere(more, told):
-  words = f'--distributed {more} --process_id=0 --config=my.py'.split()
-  assert command_line.rerun_command(words) == told
+def test_the_rerun_command_has_as_many_processes_and_another_workdir(
+  more, expected
+):
+  arguments = f'--distributed {more} --process_id=0 --config=my.py'.split()
+  assert command_line.rerun_command(arguments) == expected
 
 
 @pytest.mark.parametrize(
-  ('again', 'given', 'folder', 'told'),
+  ('again', 'given', 'folder', 'expected'),
   [
     ('--resume', [], 'runs/1', '--resume --workdir=runs/1'),
     ('the same command', [], '1', 'the same command with --workdir=1'),
@@ -165,23 +167,23 @@ def test_several_processes_are_repeated_by_as_many_elsewhere(more, told):
     (None, [], '1', None),
   ],
 )
-def test_who_continues_is_told_the_folder_that_nobody_named(
-  again, given, folder, told, monkeypatch
+def test_the_command_to_continue_names_only_a_default_workdir(
+  again, given, folder, expected, monkeypatch
 ):
   found = flags.FlagValues()
   flags.DEFINE_string('workdir', None, 'Where.', flag_values=found)
   found(['program', *given])
   found['workdir'].value = folder
   monkeypatch.setattr(console.flags, 'FLAGS', found)
-  assert console._named(again) == told
+  assert console._named(again) == expected
 
 
-def test_the_command_of_a_comparison_keeps_all_values_of_its_config():
-  words = (
+def test_the_rerun_command_keeps_all_values_of_the_config():
+  arguments = (
     '--config my.py --config.workers 4 --config.link.latency_s -1 --audit '
     '--noconfig.overlap --workdir out --config.strategy.name=topk'
   )
-  kept = command_line.rerun_command(words.split())
+  kept = command_line.rerun_command(arguments.split())
   assert kept.endswith(
     ' --config=my.py --config.workers=4 --config.link.latency_s=-1 '
     '--config.overlap=False --config.strategy.name=topk'
@@ -189,21 +191,23 @@ def test_the_command_of_a_comparison_keeps_all_values_of_its_config():
 
 
 @pytest.mark.parametrize('kind, shown', [(JaxRuntimeError, 0), (OSError, 1)])
-def test_only_words_of_jax_are_a_peer_that_is_gone_for_sure(
+def test_the_traceback_of_a_lost_peer_is_shown_unless_jax_raised_it(
   kind, shown, monkeypatch, capsys
 ):
   monkeypatch.setattr(processes, 'distributed', lambda: True)
   monkeypatch.setattr(processes, 'leave', lambda code: None)
   processes.abandon(kind('Gloo: connection timed out'))
-  told = capsys.readouterr().err
-  assert 'a peer or the link to it is gone (' in told
-  assert told.count('connection timed out') == shown
+  stderr = capsys.readouterr().err
+  assert 'a peer or the link to it is gone (' in stderr
+  assert stderr.count('connection timed out') == shown
 
 
-def test_what_goes_on_by_itself_needs_no_resume(monkeypatch):
+def test_the_error_for_resume_says_that_the_command_goes_on_by_itself(
+  monkeypatch,
+):
   found = flags.FlagValues()
   flags.DEFINE_string('workdir', None, 'Where.', flag_values=found)
   monkeypatch.setattr(flag_errors.flags, 'FLAGS', found)
   error = flags.UnrecognizedFlagError('resume')
-  told = flag_errors.of_words(error, ['--resume'])
-  assert told.endswith('the same --workdir goes on by itself.')
+  message = flag_errors.of_words(error, ['--resume'])
+  assert message.endswith('the same --workdir goes on by itself.')

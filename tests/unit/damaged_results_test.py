@@ -1,4 +1,4 @@
-"""A damaged file of a workdir is named in a sentence; nothing reads past it."""
+"""The error for a damaged file of a workdir names it; no reader ignores it."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from gossipjax.training.loop import Interrupted
 from tests.support import workdirs
 from tests.support.workdirs import record
 
-STEPS = (2, 4, 5, 6, 8, 10, 11)  # What the config below records.
+STEPS = (2, 4, 5, 6, 8, 10, 11)  # Those that the config below records.
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def folder(tmp_path):
   return folder
 
 
-def lines(folder):
+def records_file(folder):
   return folder / 'all_reduce/records.jsonl'
 
 
@@ -68,8 +68,8 @@ DAMAGES = {
 @pytest.mark.parametrize('what', DAMAGES)
 def test_damaged_records_are_named_with_their_line(what, folder):
   damage, words = DAMAGES[what]
-  found = lines(folder).read_bytes().splitlines(True)
-  lines(folder).write_bytes(b''.join(damage(found)))
+  found = records_file(folder).read_bytes().splitlines(True)
+  records_file(folder).write_bytes(b''.join(damage(found)))
   with pytest.raises(UserError, match=words) as error:
     analysis.load(folder)
   assert str(folder / 'all_reduce') in str(error.value)
@@ -77,7 +77,7 @@ def test_damaged_records_are_named_with_their_line(what, folder):
 
 @pytest.mark.parametrize('sealed', [True, False])
 @pytest.mark.parametrize('contents', [None, b'', b'{"st'])
-def test_records_that_are_gone_are_named(contents, sealed, tmp_path):
+def test_missing_or_empty_records_are_named(contents, sealed, tmp_path):
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(one={}, two={}))
   for name in ('one', 'two'):
     workdirs.run(folder, name, [record(1), record(2)], finished=False)
@@ -114,7 +114,7 @@ def test_a_changed_config_is_named(folder):
       read(folder)
 
 
-def test_without_a_manifest_files_are_taken_as_they_are(folder):
+def test_without_a_manifest_files_are_read_unverified(folder):
   for place in (folder, folder / 'all_reduce'):
     (place / 'manifest.json').unlink()
   summary = json.loads((folder / 'all_reduce/summary.json').read_text())
@@ -126,7 +126,7 @@ def test_without_a_manifest_files_are_taken_as_they_are(folder):
 
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures('compile_quickly')
-def test_a_finished_run_that_was_damaged_is_restored(tmp_path, capsys):
+def test_a_damaged_finished_run_is_restored_on_resume(tmp_path, capsys):
   config = defaults.get_config()
   config.update(workers=2, steps=4, log_every=1, eval_every=2, executor='vmap')
   folder = tmp_path / 'a'
@@ -151,11 +151,11 @@ def test_a_finished_run_that_was_damaged_is_restored(tmp_path, capsys):
   shutil.rmtree(one / 'checkpoints')
   with pytest.raises(UserError, match='no checkpoint to restore it from'):
     compare.compare(config, folder, resume=True)
-  assert not records.read_bytes()  # It was not begun anew unasked.
+  assert not records.read_bytes()  # The refused run has not started again.
 
 
 @pytest.mark.parametrize('variants', [{}, {'one': {}, 'all_reduce': {}}])
-def test_a_variant_that_is_gone_is_named_and_did_not_diverge(
+def test_a_deleted_variant_is_named_and_does_not_count_as_diverged(
   tmp_path, variants
 ):
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(**variants))
@@ -168,7 +168,7 @@ def test_a_variant_that_is_gone_is_named_and_did_not_diverge(
   for read in (analysis.load, reader.summary):
     with pytest.raises(UserError, match=f'{gone} holds no.*--resume runs it'):
       read(folder)
-  if variants:  # Also where the folder went away after the summary was read.
+  if variants:  # Also if the folder is deleted after the summary was read.
     runs = [*reader._runs(folder, reader._claim(folder))]
     assert [row.name for row in answer.of(summary, runs).rows] == ['one']
     workdir.begin(gone)
@@ -177,16 +177,16 @@ def test_a_variant_that_is_gone_is_named_and_did_not_diverge(
 
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures('compile_quickly')
-def test_a_longer_run_that_is_interrupted_is_not_damaged(tmp_path):
+def test_a_run_interrupted_while_it_is_extended_is_not_damaged(tmp_path):
   config = defaults.get_config()
   config.update(workers=2, log_every=1, eval_every=2, executor='vmap')
   config.variants = defaults.variants(dense='all_reduce', few='topk')
   folder = tmp_path / 'a'
-  states = iter((False, True))  # Stops in the second of the steps added.
+  states = iter((False, True))  # Interrupts after the second added step.
   read = []
 
   def watch(*_):
-    read.append(reader.read(folder))  # As another terminal does meanwhile.
+    read.append(reader.read(folder))  # As another process may at any time.
 
   config.steps = 2
   compare.compare(config, folder)
@@ -200,7 +200,7 @@ def test_a_longer_run_that_is_interrupted_is_not_damaged(tmp_path):
   steps = frame.groupby('run', observed=True)['step'].max()
   assert steps.to_dict() == {'dense': 4, 'few': 2}
   with pytest.raises(UserError, match=r'No run in .* is finished'):
-    reader.summary(folder)  # Neither has the steps that are wanted now.
+    reader.summary(folder)  # Neither is finished: dense has no summary.
   summary = compare.compare(config, folder, resume=True)
   assert [run['steps'] for run in summary['runs']] == [4, 4]
   assert analysis.load(folder)['step'].tolist() == [1, 2, 3, 4] * 2

@@ -1,4 +1,4 @@
-"""Examples that no model can learn from are refused, and nothing else is."""
+"""Data and losses that no model can learn from are refused, others accepted."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def entropy(logits, y):
 
 
 def masked(logits, y):
-  """A label of -1 is none."""
+  """The loss of an example with label -1 is 0."""
   known = y >= 0
   each = optax.softmax_cross_entropy_with_integer_labels(logits, y * known)
   return jnp.where(known, each, 0).mean()
@@ -62,7 +62,7 @@ def at(array, place, value):
     (X * np.nan, Y, 'task.loss of a batch is nan'),
   ],
 )
-def test_an_example_that_spoils_the_loss_is_named(x, y, words):
+def test_examples_with_invalid_values_are_refused(x, y, words):
   with pytest.raises(UserError, match=words):
     checked(x, y)
 
@@ -75,10 +75,10 @@ def test_an_example_that_spoils_the_loss_is_named(x, y, words):
     (X, at(Y, 3, -1), r'task\.test has an example with the integer -1'),
   ],
 )
-def test_a_held_out_example_that_spoils_the_loss_is_named(x, y, words):
+def test_held_out_examples_with_invalid_values_are_refused(x, y, words):
   with pytest.raises(UserError, match=words):
     checked(X, Y, test=(x, y))
-  checked(X, Y, test=(x, y, Y))  # Another form, which the loss does not take.
+  checked(X, Y, test=(x, y, Y))  # Of another form: not checked.
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_held_out_example_that_spoils_the_loss_is_named(x, y, words):
   [(Y, entropy), (at(Y, 3, -1), masked), (2 * Y - 1, hinge)],
 )
 @pytest.mark.parametrize('source', [False, True])
-def test_labels_that_the_loss_knows_are_admitted(y, loss, source):
+def test_labels_that_the_loss_supports_are_accepted(y, loss, source):
   checked(X, y, loss, source)
 
 
@@ -105,18 +105,18 @@ def test_a_loss_without_a_gradient_is_refused(loss):
     checked(X, Y, loss)
 
 
-@pytest.mark.parametrize('none', [-1, -100])
-def test_labels_below_0_that_count_as_none_are_admitted(none):
-  """Their row of zeros is that of any label out of range."""
+@pytest.mark.parametrize('label', [-1, -100])
+def test_negative_labels_that_stand_for_no_label_are_accepted(label):
+  """One-hot encoding makes them a row of zeros, as any label out of range."""
   dense = lambda logits, y: optax.softmax_cross_entropy(
     logits, jax.nn.one_hot(y, 2)
   ).mean()
-  checked(X, at(Y, 3, none), dense)
+  checked(X, at(Y, 3, label), dense)
 
 
-def test_labels_that_are_all_shifted_below_0_are_refused():
-  told = 'the integer -1, which task.loss takes for label 1'
-  with pytest.raises(UserError, match=told):
+def test_labels_that_are_all_shifted_to_begin_at_minus_1_are_refused():
+  message = 'the integer -1, which task.loss takes for label 1'
+  with pytest.raises(UserError, match=message):
     checked(X, Y - 1, test=(X, Y - 1))
 
 
@@ -128,7 +128,7 @@ def test_integers_that_jax_would_wrap_are_refused(number):
   checked(X, at(np.int64(Y), 9, 1))
 
 
-def test_the_largest_label_of_a_source_is_tried_too():
+def test_the_largest_label_of_a_source_is_checked_too():
   with pytest.raises(UserError, match='the integer 7'):
     checked(X, at(Y, 60, 7), source=True)
 
@@ -136,7 +136,9 @@ def test_the_largest_label_of_a_source_is_tried_too():
 @pytest.mark.parametrize(
   'before, remedy', [(0, 'out of range in the data'), (3, 'learning_rate')]
 )
-def test_before_the_first_update_no_learning_rate_is_blamed(before, remedy):
+def test_the_learning_rate_is_not_blamed_before_the_first_update(
+  before, remedy
+):
   ledger = Ledger({}, 1)
   ledger.step = before
   with pytest.raises(Diverged, match=f'at step {before + 1}; .*{remedy}'):
