@@ -1,4 +1,4 @@
-"""Seconds of a bill, by hand."""
+"""Modelled seconds of exchanges equal those computed by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ ENTRIES = 400
 
 
 def seconds(aggregator, workers, entries=ENTRIES, link=LINK, active=None):
-  """Of one step in which everyone talks, or only the `active`."""
+  """Modelled seconds of a step in which all workers, or `active`, exchange."""
   tree = np.random.default_rng(0).standard_normal(
     (workers, entries), np.float32
   )
@@ -32,16 +32,16 @@ def seconds(aggregator, workers, entries=ENTRIES, link=LINK, active=None):
   step = jnp.int32(0)
   if active is None:
     update = lambda t, s: aggregator.update(t, s, step)[2]
-    bill = executors.on_one_device(update)(tree, state)
+    traffic = executors.on_one_device(update)(tree, state)
   else:
-    update = lambda t, s, there: aggregator.update(t, s, step, there)[2]
-    bill = executors.on_one_device(update)(tree, state, jnp.asarray(active))
-  bill = jax.tree.map(lambda x: np.asarray(x)[:, None], bill)
-  return float(network.seconds(link, bill)[0])
+    update = lambda t, s, mask: aggregator.update(t, s, step, mask)[2]
+    traffic = executors.on_one_device(update)(tree, state, jnp.asarray(active))
+  traffic = jax.tree.map(lambda x: np.asarray(x)[:, None], traffic)
+  return float(network.seconds(link, traffic)[0])
 
 
 @pytest.mark.parametrize('workers', [2, 5, 8])
-def test_a_ring_all_reduce_passes_2_p_minus_1_chunks(workers):
+def test_a_ring_all_reduce_takes_the_time_of_2_p_minus_2_chunks(workers):
   expected = 2 * (workers - 1) * (ALPHA + BETA * 4 * ENTRIES / workers)
   assert seconds(all_reduce.exact_mean(), workers) == pytest.approx(
     expected, rel=1e-12
@@ -49,7 +49,7 @@ def test_a_ring_all_reduce_passes_2_p_minus_1_chunks(workers):
 
 
 @pytest.mark.parametrize('workers', [2, 8])
-def test_an_all_gather_passes_p_minus_1_messages(workers):
+def test_an_all_gather_takes_the_time_of_p_minus_1_messages(workers):
   k = 40
   expected = (workers - 1) * (ALPHA + BETA * 8 * k)
   assert seconds(topk.strategy(0.1).gradients, workers) == pytest.approx(
@@ -77,14 +77,14 @@ def test_the_published_link_has_the_published_alpha_and_beta():
 
 
 @pytest.mark.parametrize('workers', [2, 8])
-def test_a_servers_link_carries_its_clients_one_after_the_other(workers):
+def test_a_server_link_carries_the_messages_of_workers_in_turn(workers):
   expected = 2 * (ALPHA + BETA * 4 * ENTRIES * workers)
   assert seconds(elastic.elastic_mean(0.8), workers) == pytest.approx(
     expected, rel=1e-12
   )
 
 
-def test_a_server_serves_only_who_comes():
+def test_a_server_exchanges_with_active_workers_only():
   active = np.arange(8) < 3
   assert seconds(elastic.elastic_mean(0.8), 8, active=active) == pytest.approx(
     2 * (ALPHA + BETA * 4 * ENTRIES * 3), rel=1e-12
@@ -97,16 +97,16 @@ def test_both_neighbors_of_a_ring_take_a_round_each():
   )
 
 
-def test_a_lone_worker_waits_for_nobody():
+def test_a_single_worker_spends_no_time_on_exchanges():
   assert seconds(all_reduce.exact_mean(), 1) == 0
   assert seconds(compressed.strategy().gradients, 1) == 0
 
 
 def test_the_slowest_worker_sets_the_pace_of_each_step():
   # Axes: workers, steps.
-  bill = Traffic.of([[1, 50], [9, 2]], [[1, 2], [3, 4]])
+  traffic = Traffic.of([[1, 50], [9, 2]], [[1, 2], [3, 4]])
   np.testing.assert_allclose(
-    network.seconds(network.Link(1.0, 10.0), bill), [3 + 0.9, 2 + 5]
+    network.seconds(network.Link(1.0, 10.0), traffic), [3 + 0.9, 2 + 5]
   )
 
 
@@ -114,7 +114,7 @@ def test_the_slowest_worker_sets_the_pace_of_each_step():
   'latency_s, bytes_per_s',
   [(-1.0, 1.0), (0.0, 0.0), (0.0, -5.0), (0.0, float('nan'))],
 )
-def test_a_link_that_cannot_be_is_refused_by_its_key(latency_s, bytes_per_s):
+def test_an_impossible_link_is_refused_with_its_key(latency_s, bytes_per_s):
   with pytest.raises(UserError, match=r'link\.(latency_s|bytes_per_s)='):
     network.link(latency_s, bytes_per_s)
 
@@ -136,31 +136,32 @@ def test_a_link_that_cannot_be_is_refused_by_its_key(latency_s, bytes_per_s):
     '\0\xff',
   ],
 )
-def test_a_file_that_is_no_link_is_refused(text, tmp_path):
+def test_a_file_without_a_valid_link_is_refused(text, tmp_path):
   path = tmp_path / 'link.json'
   path.write_text(text)
   with pytest.raises(UserError, match='link'):
     network.read(str(path))
 
 
-def test_what_is_waited_for_beside_computing_is_what_one_finds_by_hand():
-  # Computing 10 s: no exchange of a step is longer, the last one is waited for.
+def test_waiting_times_of_exchanges_equal_those_computed_by_hand():
+  # Steps of 10 s hide all exchanges but the last; with late=0 they hide none.
   assert network.waited_seconds([4, 4, 4], 10, late=1) == 4
   assert network.waited_seconds([4, 4, 4], 10, late=0) == 12
-  # 15 s: the first two are 5 s late each, the last one by itself.
+  # Of 15 s, each of the first two leaves 5 s to wait, the last one all 15 s.
   assert network.waited_seconds([15, 15, 15], 10, late=1) == 25
-  # One of 25 s: of two steps 20 s are hidden; of three steps all.
+  # Of a single one of 25 s, two steps hide 20 s, three steps all.
   assert network.waited_seconds([25, 0, 0, 0], 10, late=2) == 5
   assert network.waited_seconds([25, 0, 0, 0], 10, late=3) == 0
-  # The second one queues behind the first: 10 + 25 + 25 against 30 s.
+  # The second starts when the first ends: 10 + 25 + 25 s, computing 30 s.
   assert network.waited_seconds([25, 25, 0], 10, late=2) == 30
   assert network.waited_seconds([], 10, late=2) == 0
 
 
-def test_a_link_of_half_duplex_carries_both_directions_in_turn():
+def test_a_half_duplex_link_carries_one_direction_at_a_time():
   link = network.Link(1.0, 10.0, full_duplex=False)
-  # Workers that send and receive, or wait for the links of others.
-  bill = Traffic.of([[90], [40]], [[1], [1]], received=[[30], [50]])
-  np.testing.assert_allclose(network.seconds(link, bill), [1 + 12])
-  bill = Traffic.of([[90]], [[1]], received=[[30]], path_bytes=[[200]])
-  np.testing.assert_allclose(network.seconds(link, bill), [1 + 20])
+  # The sent and received bytes of a worker's own link decide.
+  traffic = Traffic.of([[90], [40]], [[1], [1]], received=[[30], [50]])
+  np.testing.assert_allclose(network.seconds(link, traffic), [1 + 12])
+  # The busiest link, which is another worker's, decides.
+  traffic = Traffic.of([[90]], [[1]], received=[[30]], path_bytes=[[200]])
+  np.testing.assert_allclose(network.seconds(link, traffic), [1 + 20])

@@ -1,4 +1,4 @@
-"""Another task or strategy on the command line, with its own arguments."""
+"""The command line replaces a task or a strategy with all its arguments."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from gossipjax.tasks.task import Task
 
 
 def line(slope: float, note: str = '') -> Task:
-  """A task of one's own; a slope has to be given."""
+  """A task of the user; `slope` has no default."""
   raise AssertionError((slope, note))
 
 
@@ -21,7 +21,7 @@ def on_the_command_line(*words, strategy='gtopk'):
   return config
 
 
-def test_another_strategy_brings_its_own_arguments():
+def test_a_named_strategy_replaces_the_arguments_of_the_old_one():
   before = defaults.get_config('gtopk').strategy
   found = on_the_command_line(
     '--config.strategy.name=topk', '--config.strategy.density=0.25'
@@ -36,7 +36,7 @@ def test_another_strategy_brings_its_own_arguments():
   assert same == before
 
 
-def test_another_strategy_looks_ahead_as_the_optimizer_does():
+def test_look_ahead_of_a_new_strategy_follows_the_optimizer_unless_set():
   config = defaults.get_config()
   config.optimizer = defaults.optimizer('adam', learning_rate=0.01)
   for words, ahead in (((), 0.0), (('--config.strategy.look_ahead=0.9',), 0.9)):
@@ -54,7 +54,7 @@ def test_a_boolean_is_written_as_in_any_other_flag(text):
   assert found.conserve is False
 
 
-def test_so_does_another_task_and_one_of_ones_own():
+def test_a_task_named_by_a_flag_has_only_its_own_arguments():
   found = on_the_command_line(
     '--config.task.name=text', '--config.task.width=32'
   ).task
@@ -67,11 +67,11 @@ def test_so_does_another_task_and_one_of_ones_own():
   assert own.to_dict() == {
     'name': f'{__name__}:line',
     'slope': 2,
-    'note': '2',  # A text, as its annotation says.
+    'note': '2',  # A string, as its annotation says.
   }
 
 
-def test_a_part_of_a_strategy_is_chosen_with_it():
+def test_a_strategy_and_its_compressor_are_set_in_one_command():
   found = on_the_command_line(
     '--config.strategy.name=compressed',
     '--config.strategy.compressor.name=topk',
@@ -81,7 +81,7 @@ def test_a_part_of_a_strategy_is_chosen_with_it():
   resolve.strategy(found)
 
 
-def test_a_variant_gets_another_strategy_too():
+def test_the_command_line_replaces_the_strategy_of_a_variant():
   config = defaults.get_config()
   config.variants = defaults.variants(mine='topk', other='gtopk')
   words = 'mine.strategy.name=power_sgd', 'mine.strategy.rank=2'
@@ -95,13 +95,13 @@ def test_a_variant_gets_another_strategy_too():
     new_part.put(config, {'variants.mien.strategy': {'name': 'topk'}})
 
 
-def test_words_that_name_nothing_are_left_to_the_config():
+def test_flags_that_name_no_task_or_strategy_are_returned_unchanged():
   words = ['--config.strategy.density=0.25', '--config.task.width=2']
   assert new_part.take(words) == (words, {})
 
 
 @pytest.mark.parametrize(
-  'words, sentence',
+  'words, message',
   [
     (['task.name=txt'], "did you mean 'text'"),
     (['task.name=text', 'task.widht=3'], "task.widht is unknown.*'width'"),
@@ -115,12 +115,12 @@ def test_words_that_name_nothing_are_left_to_the_config():
     ),
   ],
 )
-def test_a_mistake_is_a_sentence(words, sentence):
-  with pytest.raises(UserError, match=sentence):
+def test_a_mistake_ends_with_an_error_message(words, message):
+  with pytest.raises(UserError, match=message):
     on_the_command_line(*(f'--config.{word}' for word in words))
 
 
-def test_variants_are_named_by_their_strategies_unless_told_otherwise():
+def test_variants_without_a_name_are_named_after_their_strategies():
   few = resolve.strategy_config('topk', density=0.5)
   found = defaults.variants('gossip', 'all_reduce', few=few, mine='gossip')
   assert [*found] == ['gossip', 'all_reduce', 'few', 'mine']

@@ -1,4 +1,4 @@
-"""Norms in float32: what they are of, and who takes them."""
+"""Norms are computed in float32, also by DGC and by a trigger."""
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,9 @@ def test_a_norm_neither_overflows_nor_loses_its_small_terms(dtype):
   found = norms.norm(tree)
   assert found.dtype == jnp.float32
   assert float(found) == pytest.approx((4 * 300**2 + 5000) ** 0.5, rel=1e-3)
-  away = {k: -v for k, v in tree.items()}
-  far = float(norms.distance(tree, away))
-  assert far == pytest.approx(2 * float(found), rel=1e-6)
+  opposite = {k: -v for k, v in tree.items()}
+  apart = float(norms.distance(tree, opposite))
+  assert apart == pytest.approx(2 * float(found), rel=1e-6)
 
 
 def test_a_norm_in_float32_is_that_of_optax_to_the_last_bit():
@@ -37,12 +37,12 @@ def test_dgc_clips_a_large_gradient_of_float16_and_sends_it():
     return aggregator.update(tree, aggregator.init(tree), jnp.int32(0))[0]
 
   found = jax.vmap(once, axis_name=collectives.WORKERS)(tree)
-  # Each of 64 equal entries of a norm of 4 / sqrt(4); half are sent at once.
+  # 64 equal entries with a norm of 4 / sqrt(4) are 0.25; half of them are sent.
   sent = np.sort(np.asarray(found['w'][0], np.float32))
   np.testing.assert_allclose(sent, [0.0] * 32 + [0.25] * 32, rtol=1e-2)
 
 
-def test_the_slope_of_a_norm_in_bfloat16_is_noticed():
+def test_norm_slope_measures_the_norm_of_bfloat16_in_float32():
   trigger = triggers.norm_slope(warmup=0)
   part = jnp.ones(4096, jnp.bfloat16)
   memory = trigger.init(part)

@@ -18,7 +18,7 @@ from gossipjax.training.train import train
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 PARAMS = {'w': jnp.ones((8, 4)), 'b': jnp.ones(3)}
-NEEDS_MORE = (  # The loss, another optimizer, or gradients of each example.
+NEEDS_MORE = (  # The loss, another optimizer or per-example gradients.
   'dpsgd',
   'lbfgs',
   'momo',
@@ -30,7 +30,7 @@ KNOWN = sorted(optimizers.known())
 
 
 @pytest.mark.parametrize('name', [n for n in KNOWN if n not in NEEDS_MORE])
-def test_every_optimizer_of_optax_takes_a_step_by_its_name(name):
+def test_every_optax_optimizer_is_made_by_name_and_keeps_shapes(name):
   tx = optimizer.make({'name': name, 'learning_rate': 0.1}, 10)
   step = lambda params: tx.update(params, tx.init(params), params)[0]
   updates = jax.eval_shape(step, PARAMS)
@@ -40,15 +40,13 @@ def test_every_optimizer_of_optax_takes_a_step_by_its_name(name):
 @pytest.mark.parametrize(
   'name, decay', [('adamw', 1e-4), ('lion', 1e-3), ('lamb', 0.0), ('sgd', 0.0)]
 )
-def test_a_config_file_begins_with_the_optimizer_s_own_weight_decay(
-  name, decay
-):
+def test_a_config_file_has_the_optimizers_own_weight_decay(name, decay):
   config = defaults.optimizer(name, learning_rate=1.0)
   assert config.weight_decay == decay
   tx = optimizer.make(config, 10)
   params = jax.tree.map(lambda x: 1000 * x, PARAMS)
-  rests = jax.tree.map(jnp.zeros_like, params)
-  updates = tx.update(rests, tx.init(params), params)[0]
+  zeros = jax.tree.map(jnp.zeros_like, params)
+  updates = tx.update(zeros, tx.init(params), params)[0]
   np.testing.assert_allclose(updates['b'], -1000 * decay, rtol=1e-5)
 
 
@@ -57,7 +55,7 @@ def own_noise(learning_rate, seed: int = 4):
 
 
 @pytest.mark.parametrize(
-  'given, first',
+  'given, own_seed',
   [
     ({'name': 'noisy_sgd'}, 0),
     ({'name': 'noisy_sgd', 'key': 2}, 2),
@@ -65,13 +63,13 @@ def own_noise(learning_rate, seed: int = 4):
     ({'name': f'{__name__}:own_noise'}, 4),
   ],
 )
-def test_an_optimizer_draws_other_numbers_with_another_seed(given, first):
+def test_the_runs_seed_is_added_to_the_seed_of_the_optimizer(given, own_seed):
   def noise(tx):
     return tx.update(PARAMS, tx.init(PARAMS), PARAMS)[0]['w']
 
   for seed in (0, 3):
     found = optimizer.make({'learning_rate': 0.1, **given}, 10, seed)
-    by_hand = optax.noisy_sgd(0.1, key=first + seed)
+    by_hand = optax.noisy_sgd(0.1, key=own_seed + seed)
     np.testing.assert_array_equal(noise(found), noise(by_hand))
   config = defaults.get_config()
   config.update(seed=3, workers=2)
@@ -80,14 +78,14 @@ def test_an_optimizer_draws_other_numbers_with_another_seed(given, first):
   np.testing.assert_array_equal(noise(run.optimizer), noise(by_hand))
 
 
-def test_muon_prodigy_and_schedule_free_are_among_them():
+def test_muon_prodigy_and_schedule_free_are_known():
   assert {'muon', 'prodigy', 'schedule_free_adamw', 'adamw'} <= {*KNOWN}
   assert not [name for name in KNOWN if name.startswith('_')]
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('virtual', [False, True])
-def test_schedule_free_is_evaluated_at_its_average(virtual):
+def test_schedule_free_sgd_is_evaluated_at_its_average(virtual):
   config = defaults.get_config()
   config.optimizer = defaults.optimizer('schedule_free_sgd', 0.1)
   config.update(workers=2, steps=9, eval_every=9, log_every=9, executor='vmap')
@@ -113,7 +111,7 @@ def test_schedule_free_is_evaluated_at_its_average(virtual):
 
 
 @pytest.mark.parametrize('name', NEEDS_MORE)
-def test_one_that_needs_the_loss_is_refused_in_a_sentence(name):
+def test_an_optimizer_that_needs_more_than_gradients_is_refused(name):
   with pytest.raises(UserError, match=r'optimizer\.'):
     optimizer.make({'name': name, 'learning_rate': 0.1}, 10)
 
@@ -149,7 +147,7 @@ def test_one_that_needs_the_loss_is_refused_in_a_sentence(name):
     ('linear_onecycle_schedule', optax.linear_onecycle_schedule(20, 0.1)),
   ],
 )
-def test_every_schedule_of_optax_has_its_name(chosen, by_hand):
+def test_schedules_of_optax_are_made_by_name(chosen, by_hand):
   if by_hand is None:
     with pytest.raises(UserError, match=r'schedule\.decay_rate is missing'):
       optimizer.schedule(0.1, 20, chosen)
@@ -171,23 +169,23 @@ def on_the_command_line(*words):
 @pytest.mark.parametrize(
   'chosen', ['constant', 'cosine', 'cosine_decay_schedule']
 )
-def test_boundaries_need_a_schedule_that_has_some(chosen):
+def test_boundaries_are_refused_unless_the_schedule_uses_them(chosen):
   given = {'learning_rate': 0.1, 'schedule': chosen, 'warmup_steps': 3}
   with pytest.raises(UserError, match=rf'\(5, 7\) are not used by .*{chosen}'):
     optimizer.rate(given | {'boundaries': (5, 7)}, 10)
   optimizer.rate(given | {'boundaries': ()}, 10)
 
 
-def test_another_name_on_the_command_line_brings_its_own_arguments():
+def test_a_new_optimizer_on_the_command_line_has_its_own_arguments():
   found = on_the_command_line(
     '--config.optimizer.name=adamw',
     '--config.optimizer.b1=0.8',
     '--config.optimizer.learning_rate=0.003',
   )
-  assert 'momentum' not in found and not found.nesterov  # Adam has its own.
+  assert 'momentum' not in found and not found.nesterov  # AdamW's own flag.
   assert (found.name, found.b1, found.b2) == ('adamw', 0.8, 0.999)
   assert (found.learning_rate, found.schedule) == (0.003, 'cosine')
-  assert found.weight_decay == 1e-4  # Its own default.
+  assert found.weight_decay == 1e-4  # AdamW's default.
   optimizer.make(found, 10)
   same = on_the_command_line('--config.optimizer.name=sgd')
   assert same.momentum == 0.9
@@ -203,34 +201,34 @@ def own(learning_rate, clip: float = 1.0):
   return optax.chain(optax.clip_by_global_norm(clip), optax.sgd(learning_rate))
 
 
-def test_an_argument_that_the_config_leaves_out_is_set_on_the_command_line():
+def test_the_command_line_sets_arguments_that_the_config_lacks():
   config = defaults.get_config()
   config.optimizer = defaults.optimizer(f'{__name__}:own', 0.1)
   assert 'clip' not in config.optimizer
   kept, given = new_optimizer.take(
     ['--config.optimizer.clip=0.5', '--config.optimizer.learning_rate=0.2']
   )
-  assert kept == ['--config.optimizer.learning_rate=0.2']  # Of all of them.
+  assert kept == ['--config.optimizer.learning_rate=0.2']  # A common key.
   new_optimizer.put(config, given)
   assert (config.optimizer.clip, config.optimizer.learning_rate) == (0.5, 0.1)
   with pytest.raises(UserError, match="clap is unknown; did you mean 'clip'"):
     new_optimizer.put(config, {'clap': '1'})
 
 
-def test_what_looks_ahead_follows_the_optimizer_of_the_command_line():
+def test_look_ahead_follows_the_optimizer_of_the_command_line():
   config = defaults.get_config('elastic')
   config.variants = defaults.variants('elastic', 'gossip', 'pull_gossip')
-  config.variants.pull_gossip.strategy.look_ahead = 0.5  # Of its own.
-  told = lambda: [
+  config.variants.pull_gossip.strategy.look_ahead = 0.5  # Not the momentum.
+  look_aheads = lambda: [
     config.strategy.look_ahead,
     config.variants.elastic.strategy.look_ahead,
     config.variants.pull_gossip.strategy.look_ahead,
   ]
-  assert told() == [0.9, 0.9, 0.5]
+  assert look_aheads() == [0.9, 0.9, 0.5]
   new_optimizer.put(config, {'momentum': '0.8'})
-  assert told() == [0.8, 0.8, 0.5]
+  assert look_aheads() == [0.8, 0.8, 0.5]
   new_optimizer.put(config, {'name': 'adam'})
-  assert told() == [0.0, 0.0, 0.5]
+  assert look_aheads() == [0.0, 0.0, 0.5]
   momentum.check(config.strategy, config.optimizer)
   with pytest.raises(
     UserError, match=r'variants\.VARIANT\.strategy\.look_ahead'
@@ -238,13 +236,13 @@ def test_what_looks_ahead_follows_the_optimizer_of_the_command_line():
     momentum.check(config.variants.pull_gossip.strategy, config.optimizer)
 
 
-def test_variants_that_change_a_part_of_both_follow_too():
-  part = ConfigDict({'a': {'strategy': {'period': 2}}, 'b': {}})
-  part.b = ConfigDict({'optimizer': {'learning_rate': 0.3}})
-  part.b.strategy = ConfigDict({'name': 'elastic', 'look_ahead': 0})
+def test_look_ahead_follows_only_in_variants_that_name_a_strategy():
+  variants = ConfigDict({'a': {'strategy': {'period': 2}}, 'b': {}})
+  variants.b = ConfigDict({'optimizer': {'learning_rate': 0.3}})
+  variants.b.strategy = ConfigDict({'name': 'elastic', 'look_ahead': 0})
   config = defaults.get_config('elastic')
   config.optimizer.nesterov = False
-  config.variants = part
+  config.variants = variants
   new_optimizer.put(config, {'nesterov': 'true'})
   assert 'look_ahead' not in config.variants.a.strategy
   assert config.variants.b.strategy.look_ahead == 0.9
@@ -252,7 +250,7 @@ def test_variants_that_change_a_part_of_both_follow_too():
   assert config.variants.b.strategy.look_ahead == 0.9
 
 
-def test_a_schedule_is_chosen_on_the_command_line_without_an_optimizer():
+def test_the_command_line_sets_a_schedule_without_an_optimizer():
   found = on_the_command_line(
     '--config.optimizer.schedule.name=exponential_decay',
     '--config.optimizer.schedule.decay_rate=0.5',
@@ -273,7 +271,7 @@ def test_a_schedule_is_chosen_on_the_command_line_without_an_optimizer():
 
 
 @pytest.mark.parametrize('name', [n for n in KNOWN if n not in NEEDS_MORE])
-def test_every_optimizer_is_chosen_on_the_command_line(name):
+def test_every_optimizer_can_be_chosen_on_the_command_line(name):
   words = (
     f'--config.optimizer.name={name}',
     '--config.optimizer.schedule=constant',
@@ -282,7 +280,7 @@ def test_every_optimizer_is_chosen_on_the_command_line(name):
 
 
 @pytest.mark.parametrize(
-  'words, sentence',
+  'words, message',
   [
     (['--config.optimizer.name=sdg'], "did you mean 'sgd'"),
     (
@@ -295,20 +293,20 @@ def test_every_optimizer_is_chosen_on_the_command_line(name):
     ),
   ],
 )
-def test_a_mistake_on_the_command_line_is_a_sentence(words, sentence):
-  with pytest.raises(UserError, match=sentence):
+def test_a_mistake_on_the_command_line_ends_with_a_message(words, message):
+  with pytest.raises(UserError, match=message):
     on_the_command_line(*words)
 
 
-def test_a_config_file_is_told_how_to_set_another_optimizer():
+def test_the_error_shows_how_a_config_file_sets_another_optimizer():
   config = defaults.get_config()
   config.optimizer.name = 'adam'
-  with pytest.raises(UserError, match='momentum is unknown to adam') as told:
+  with pytest.raises(UserError, match='momentum is unknown to adam') as error:
     optimizer.make(config.optimizer, 10)
-  assert "defaults.optimizer('adam', learning_rate=...)" in str(told.value)
+  assert "defaults.optimizer('adam', learning_rate=...)" in str(error.value)
 
 
-def small(**given):
+def last_record(**given):
   config = defaults.get_config()
   config.update(workers=2, steps=4, log_every=4, eval_every=0, executor='vmap')
   config.update(given)
@@ -316,29 +314,29 @@ def small(**given):
 
 
 @pytest.mark.exhaustive
-def test_micro_batches_make_the_same_step():
-  whole, cut = small(), small(accumulate=4)
+def test_micro_batches_give_the_same_losses_and_bytes():
+  whole, cut = last_record(), last_record(accumulate=4)
   np.testing.assert_allclose(whole.train_loss, cut.train_loss, rtol=1e-5)
   np.testing.assert_allclose(whole.test_loss, cut.test_loss, rtol=1e-5)
   assert whole.bytes_sent == cut.bytes_sent
   with pytest.raises(UserError, match='accumulate=3 has to divide'):
-    small(accumulate=3)
+    last_record(accumulate=3)
 
 
 @pytest.mark.exhaustive
-def test_a_lower_precision_rounds_and_exchanges_what_it_did_before():
-  exact, low = small(), small(compute_dtype='bfloat16')
+def test_a_lower_precision_changes_losses_but_not_bytes():
+  exact, low = last_record(), last_record(compute_dtype='bfloat16')
   assert exact.train_loss != low.train_loss
   np.testing.assert_allclose(exact.train_loss, low.train_loss, rtol=0.02)
   assert exact.bytes_sent == low.bytes_sent
   with pytest.raises(UserError, match='compute_dtype'):
-    small(compute_dtype='bfloat')
+    last_record(compute_dtype='bfloat')
 
 
-def test_a_run_that_ends_before_its_schedule_says_so():
-  told = lambda **given: optimizer.unreached(given, 20)
-  assert told(name='sgd') == told(warmup_steps=19, boundaries=()) == ''
-  late = told(warmup_steps=20, boundaries=(10, 30))
+def test_a_run_that_ends_before_its_schedule_reports_it():
+  warning = lambda **given: optimizer.unreached(given, 20)
+  assert warning(name='sgd') == warning(warmup_steps=19, boundaries=()) == ''
+  late = warning(warmup_steps=20, boundaries=(10, 30))
   assert late == (
     'The 20 steps end before config.optimizer.warmup_steps=20 and '
     'config.optimizer.boundaries=(10, 30).'

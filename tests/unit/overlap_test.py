@@ -1,4 +1,4 @@
-"""Exchanges beside computing find what an exchange within its step finds."""
+"""Exchanges that overlap with computation do not change the results."""
 
 import re
 
@@ -35,13 +35,14 @@ STRATEGIES = {
   'streaming_diloco': {'period': 4, 'delay': 2},
 }
 TIMES = {'wall_s', 'train_s', 'examples_per_s'}
-# Has a state: batch statistics, and a number of steps.
+# A task with a state: batch statistics and a step counter.
 NORMED = 'tests.unit.model_state_test:normed'
 
 
 def config(name, **given):
   found = defaults.get_config(name)
-  if name not in GRADIENTS:  # A selection may turn on the last bit there.
+  # Not with GRADIENTS: the last bit could decide which entries they select.
+  if name not in GRADIENTS:
     found.task = defaults.task(NORMED)
   found.update(workers=2, steps=12, batch_size=4, log_every=3, eval_every=0)
   found.strategy.update((STRATEGIES | GRADIENTS).get(name, {}))
@@ -67,25 +68,25 @@ def trained(of, folder):
     for name in STRATEGIES | GRADIENTS
   ],
 )
-def test_overlap_changes_no_byte_and_a_stop_in_it_no_bit(name, tmp_path):
+def test_overlap_changes_no_byte_and_resuming_it_changes_no_bit(name, tmp_path):
   plain, without = trained(config(name), tmp_path / 'without')
   of = lambda **given: config(name, overlap=True, **given)
-  beside, whole = trained(of(), tmp_path / 'whole')
-  trained(of(steps=7), tmp_path / 'parts')  # With exchanges in flight.
-  _, found = trained(of(), tmp_path / 'parts')
-  assert whole.keys() == found.keys() == without.keys() and len(whole) > 8
+  overlapped, whole = trained(of(), tmp_path / 'whole')
+  trained(of(steps=7), tmp_path / 'parts')  # Ends with exchanges in flight.
+  _, resumed = trained(of(), tmp_path / 'parts')
+  assert whole.keys() == resumed.keys() == without.keys() and len(whole) > 8
   for place, array in whole.items():
-    assert array.tobytes() == found[place].tobytes(), place
-    # XLA may round otherwise where it fuses what is one program.
+    assert array.tobytes() == resumed[place].tobytes(), place
+    # XLA may round differently where it fuses operations of one program.
     np.testing.assert_allclose(array, without[place], rtol=1e-5, atol=1e-6)
   for key in ('bytes_sent', 'bytes_received', 'messages', 'exchanges'):
-    assert [r[key] for r in plain] == [r[key] for r in beside]
-  assert plain[-1]['comm_s'] == beside[-1]['comm_s']
+    assert [r[key] for r in plain] == [r[key] for r in overlapped]
+  assert plain[-1]['comm_s'] == overlapped[-1]['comm_s']
   assert plain[-1]['hidden_s'] is None
-  if name in GRADIENTS:  # What a stage of the gradient hides has no model.
-    assert beside[-1]['hidden_s'] is None
+  if name in GRADIENTS:  # Time hidden by gradient stages is not modelled.
+    assert overlapped[-1]['hidden_s'] is None
     return
-  for link, hidden in beside[-1]['hidden_s'].items():
+  for link, hidden in overlapped[-1]['hidden_s'].items():
     assert 0 < hidden < plain[-1]['comm_s'][link]
 
 
@@ -107,7 +108,7 @@ def test_overlap_changes_no_byte_and_a_stop_in_it_no_bit(name, tmp_path):
     ('delayed_averaging', {'state_period': 1}, r'config\.state_period=0'),
   ],
 )
-def test_what_cannot_overlap_is_refused_with_a_sentence(name, changes, words):
+def test_a_run_that_cannot_overlap_is_refused_with_advice(name, changes, words):
   found = config(name, overlap=True)
   found.update(changes)
   with pytest.raises(UserError, match=words):
@@ -115,7 +116,7 @@ def test_what_cannot_overlap_is_refused_with_a_sentence(name, changes, words):
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)
-def test_a_refusal_advises_what_the_strategy_has_and_what_helps(name):
+def test_a_refusal_advises_existing_settings_that_enable_overlap(name):
   found = defaults.get_config(name)
   found.update(workers=4, overlap=True)
   try:
@@ -123,7 +124,7 @@ def test_a_refusal_advises_what_the_strategy_has_and_what_helps(name):
   except UserError as error:
     advised = re.findall(r'strategy\.([a-z.]+)=(\w+)', str(error))
   else:
-    return  # Its exchange is late.
+    return  # It overlaps as it is.
   assert bool(advised) == ('granularity' in found.strategy)
   found.update_from_flattened_dict({f'strategy.{k}': v for k, v in advised})
   if advised:
@@ -137,14 +138,14 @@ def test_a_refusal_advises_what_the_strategy_has_and_what_helps(name):
     {'strategy': {'granularity': {'name': 'bucket', 'bytes': 10**6}}},
   ],
 )
-def test_buckets_that_are_known_together_are_refused(changes):
+def test_buckets_that_complete_at_the_same_time_are_refused(changes):
   found = config('all_reduce', overlap=True)
   found.update(changes)
   with pytest.raises(UserError, match='complete at the same time'):
     variant.check('cut', found)  # Before any variant is trained.
 
 
-def test_the_last_layers_gradients_are_known_first_and_kept_values_are_few():
+def test_stages_compute_the_last_layers_gradient_first_and_match_jax():
   weights = [jnp.eye(3) * w for w in (1.0, 2.0, 3.0)]
 
   def loss(weights, x):
@@ -170,7 +171,7 @@ def test_the_last_layers_gradients_are_known_first_and_kept_values_are_few():
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
-def test_the_only_exchange_of_a_strategy_is_the_late_one():
+def test_overlap_needs_a_late_exchange_that_is_the_only_one():
   late = delayed_averaging.strategy()
   assert overlap_slot.slot(late) == 'parameters'
   mean = all_reduce.exact_mean()
@@ -178,6 +179,6 @@ def test_the_only_exchange_of_a_strategy_is_the_late_one():
   assert overlap_slot.slot(gossip.strategy()) is None
   of_gossip = delayed(gossip.strategy().parameters, 1)
   assert overlap_slot.slot(late._replace(parameters=of_gossip)) == 'parameters'
-  # Nobody knows the parts of a chain.
+  # A chain does not expose its parts.
   both = chain(of_gossip, identity())
   assert overlap_slot.slot(late._replace(parameters=both)) is None

@@ -1,4 +1,4 @@
-"""A compressor of one's own whose vectors have a wrong form is named."""
+"""Errors name a user's compressor that returns something of a wrong form."""
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +93,7 @@ def traced(config) -> None:
     (longer_mean, r'decompress_mean returns float32\[1, '),
   ],
 )
-def test_a_compressor_of_ones_own_is_refused_by_name(strategy, codec, words):
+def test_a_faulty_compressor_is_named_in_the_error(strategy, codec, words):
   name = codec.__name__
   for given in ({'name': f'{ME}:{name}'}, codec()):
     mine = {'name': strategy, 'compressor': given}
@@ -101,7 +101,7 @@ def test_a_compressor_of_ones_own_is_refused_by_name(strategy, codec, words):
       traced(mine)
 
 
-def test_a_compressor_with_a_memory_is_refused_by_name():
+def test_a_faulty_compressor_with_a_memory_is_named():
   with pytest.raises(UserError, match=r'with_memory.: decompress returns'):
     traced({'name': 'compressed', 'compressor': with_memory()})
 
@@ -118,5 +118,5 @@ def test_a_compressor_may_return_narrower_floats(strategy):
   traced({'name': strategy, key: {'name': f'{ME}:bfloat16'}})
 
 
-def test_a_compressor_of_ours_stays_as_it_is():
+def test_a_compressor_of_the_library_gets_no_checks():
   assert of_compressor('ours', compressors.none()) is compressors.none()

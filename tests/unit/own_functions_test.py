@@ -1,4 +1,4 @@
-"""Functions of one's own, which a config names as 'module:function'."""
+"""Functions of the user, which a config names as 'module:function'."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ Y = X @ np.arange(5, dtype=np.float32)
 
 
 def line(width: int = 5, examples: int = 64) -> gj.Task:
-  """A regression; its slopes are 0 to 4."""
+  """A linear regression; the true slopes are 0 to 4."""
   loss = lambda params, batch: jnp.mean((batch[0] @ params - batch[1]) ** 2)
   return gj.Task(
     init=lambda key: jax.random.normal(key, (width,)),
@@ -51,7 +51,7 @@ def config(**task):
   return found
 
 
-def test_a_task_of_ones_own_is_shared_out_like_others():
+def test_a_users_task_is_split_among_workers_and_for_validation():
   found = resolve_run(config(examples=32)).task
   x, y = found.train
   assert x.shape == (4, 8, 5) and y.shape == (4, 8)
@@ -69,7 +69,7 @@ def test_a_split_by_labels_needs_labels():
 
 
 @pytest.mark.exhaustive
-def test_strategy_optimizer_and_schedule_may_be_ones_own():
+def test_strategy_optimizer_and_schedule_may_be_user_functions():
   ours, theirs = config(), config()
   ours.strategy = {'name': f'{ME}:dense'}
   for one, schedule in ((ours, f'{ME}:falling'), (theirs, 'constant')):
@@ -95,7 +95,7 @@ def failing():
 
 
 @pytest.mark.parametrize(
-  'name, sentence',
+  'name, message',
   [
     ('no_such_module:make', r'no_such_module.*does not import'),
     (f'{ME}:lin', r"did you mean 'line'"),
@@ -107,10 +107,10 @@ def failing():
     (f'{ME}:line:x', r'has no function'),
   ],
 )
-def test_a_wrong_name_is_a_sentence(name, sentence):
+def test_an_unusable_task_function_ends_with_an_error_message(name, message):
   found = config()
   found.task = {'name': name}
-  with pytest.raises(UserError, match=sentence):
+  with pytest.raises(UserError, match=message):
     resolve_run(found)
 
 
@@ -123,20 +123,18 @@ def of_all_steps(learning_rate, steps):
 
 
 @pytest.mark.parametrize(
-  'name, sentence',
+  'name, message',
   [
     ('stepping', ' of a step raises TracerBoolConversionError'),
     ('of_all_steps', ' returns no single number for a step'),
     ('wrong_rate', ' returns float; it has to return a function of the step'),
   ],
 )
-def test_what_is_wrong_in_a_schedule_is_not_blamed_on_the_optimizer(
-  name, sentence
-):
+def test_a_faulty_schedule_is_named_instead_of_the_optimizer(name, message):
   found = config()
   found.optimizer = defaults.optimizer('sgd', 0.1, schedule=f'{ME}:{name}')
   with pytest.raises(
-    UserError, match=f'optimizer.schedule={ME}:{name}{sentence}'
+    UserError, match=f'optimizer.schedule={ME}:{name}{message}'
   ):
     resolve_run(found)
 
@@ -145,7 +143,7 @@ def wrong_rate(learning_rate, steps):
   return learning_rate
 
 
-def test_wrong_arguments_are_sentences():
+def test_wrong_task_arguments_end_with_an_error_message():
   found = config()
   for key, value, words in (
     ('widht', 3, "did you mean 'width'"),
@@ -156,12 +154,12 @@ def test_wrong_arguments_are_sentences():
       resolve_run(found)
 
 
-def test_a_config_file_sets_no_argument_that_a_task_lacks():
+def test_a_config_file_cannot_set_an_argument_that_a_task_lacks():
   with pytest.raises(UserError, match=r"no argument 'widht'.*'width'"):
     defaults.task(f'{ME}:line', widht=3)
 
 
-def test_arrays_of_different_lengths_are_refused():
+def test_arrays_of_different_lengths_or_no_arrays_are_refused():
   found = config(examples=64)
   task = line()
   for train_, words in (((X[:9], Y[:8]), '8 and 9'), ((), 'no examples')):
@@ -182,7 +180,7 @@ def paced(rate: float = 0.5) -> Strategy:
   return dense()
 
 
-def test_a_part_of_a_strategy_may_be_ones_own():
+def test_a_part_of_a_strategy_may_be_a_user_function():
   mine = resolve.strategy_config('compressed')
   mine.compressor = {'name': f'{ME}:halves'}
   theirs = resolve.strategy_config('compressed')
@@ -201,7 +199,7 @@ def test_a_part_of_a_strategy_may_be_ones_own():
     resolve.strategy(level)
 
 
-def test_arguments_whose_names_are_taken():
+def test_a_user_function_may_have_an_argument_rate_but_not_name():
   with pytest.raises(UserError, match='its argument `name` cannot be set'):
     resolve.strategy_config(f'{ME}:named')
   mine = resolve.strategy_config(f'{ME}:paced', rate=0.25)

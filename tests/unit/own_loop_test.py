@@ -1,4 +1,4 @@
-"""Strategies in a loop of one's own: any axis, JAX's default checks."""
+"""Strategies in a user's training loop: any axis, JAX's default checks."""
 
 import functools
 import importlib
@@ -80,7 +80,7 @@ def trained(tx, steps, dtype=jnp.float32):
     *map(exhaustive, ('gtopk', 'power_sgd', 'dgc', 'union_topk')),
   ],
 )
-def test_gradients_are_aggregated_along_an_axis_of_ones_own(name):
+def test_gradients_are_aggregated_along_an_axis_of_the_user(name):
   aggregator = of_gradients(name)
   tx = optax.chain(gj.as_optax(aggregator, axis='data'), optax.sgd(RATE))
   params, (state, _) = trained(tx, 3)
@@ -103,7 +103,7 @@ def test_gradients_are_aggregated_along_an_axis_of_ones_own(name):
   np.testing.assert_array_equal(np.asarray(state.sent_total.bytes), total)
 
 
-def test_integers_in_a_tree_are_refused_in_a_sentence():
+def test_integers_in_a_tree_are_refused():
   tree = {'w': jnp.ones(3), 'count': jnp.int32(0)}
   with pytest.raises(UserError, match='of parameters needs floating'):
     gj.worker(gj.all_reduce(), optax.sgd(RATE)).init(tree)
@@ -113,7 +113,7 @@ def test_integers_in_a_tree_are_refused_in_a_sentence():
 
 @pytest.mark.parametrize('what', ['as_optax', 'worker'])
 def test_gradients_that_jax_has_summed_are_refused(what):
-  """Those of parameters that do not vary along the axis, P times too large."""
+  """Parameters that do not vary along the axis get P times the mean gradient."""
   x = np.random.default_rng(0).standard_normal((N, 20), np.float32)
   loss = lambda params, x: (x @ params['w']).mean()
   tx = optax.chain(
@@ -121,17 +121,17 @@ def test_gradients_that_jax_has_summed_are_refused(what):
   )
   loop = gj.worker(gj.all_reduce(), optax.sgd(1.0), axis='data')
 
-  def of_worker(own, params, x):
-    params = jax.lax.pcast(params, 'data', to='varying') if own else params
+  def of_worker(varying, params, x):
+    params = jax.lax.pcast(params, 'data', to='varying') if varying else params
     grads = jax.grad(loss)(params, x)
     if what == 'worker':
       return back(loop.update(loop.init(params), grads)[0].params)
     updates, _ = tx.update(grads, tx.init(params), params)
     return back(optax.apply_updates(params, updates))
 
-  program = lambda own: jax.jit(
+  program = lambda varying: jax.jit(
     jax.shard_map(
-      functools.partial(of_worker, own),
+      functools.partial(of_worker, varying),
       mesh=MESH,
       in_specs=(jax.P(), ROWS),
       out_specs=ROWS,
@@ -156,7 +156,7 @@ def test_a_parameter_may_be_frozen_by_a_gradient_of_0():
   np.testing.assert_array_equal(found['b'], 0)
 
 
-def test_an_axis_that_is_not_there_and_another_tree_are_sentences():
+def test_a_missing_axis_and_gradients_of_another_tree_are_refused():
   loop = gj.worker(gj.all_reduce(), optax.sgd(0.1), axis='other')
   state = loop.init(PARAMS)
   step = on_mesh(lambda grads: back(loop.update(state, one(grads))[0].params))
@@ -179,8 +179,8 @@ def test_devices_of_a_worker_need_an_axis_of_their_own(inner):
       jax.jit(on_mesh(lambda x, f=start: back(f(one(x)))))(gradients(0))
 
 
-def test_micro_steps_of_optax_forget_bills_as_the_docstring_says():
-  """If optax exchanges at the last micro-step only, the docstring can go."""
+def test_micro_steps_of_optax_undercount_bytes_as_documented():
+  """If optax exchanges at the last micro-step only, drop as_optax's caveat."""
   plain = gj.as_optax(all_reduce.exact_mean(), axis='data')
   _, once = trained(plain, 1)
   micro = optax.MultiSteps(plain, 4)
@@ -191,11 +191,11 @@ def test_micro_steps_of_optax_forget_bills_as_the_docstring_says():
   np.testing.assert_array_equal(total, 6 * sent)
   step = on_mesh(lambda g, s: back(micro.update(one(g), one(s))))
   program = jax.jit(step).lower(gradients(0), rows(micro.init(PARAMS)))
-  always = program.compile().as_text()  # At all 24.
-  assert 'all-reduce' in always and 'conditional' not in always
+  compiled = program.compile().as_text()  # It exchanges at all 24.
+  assert 'all-reduce' in compiled and 'conditional' not in compiled
 
 
-def test_gradients_in_half_precision_are_billed_at_half_the_width():
+def test_gradients_in_half_precision_count_as_half_the_bytes():
   plain = gj.as_optax(all_reduce.exact_mean(), axis='data')
   full, half = (
     np.asarray(trained(plain, 1, dtype)[1].sent.bytes)
@@ -205,8 +205,8 @@ def test_gradients_in_half_precision_are_billed_at_half_the_width():
 
 
 @pytest.mark.exhaustive
-def test_a_codec_with_a_memory_sends_what_its_dtype_says():
-  # 3 others get 8 of 83 entries, an index of 4 bytes with each.
+def test_a_codec_with_a_memory_sends_values_of_its_own_dtype():
+  # 3 other workers get 8 of 83 entries, each with an index of 4 bytes.
   for sent_as, width in (('float32', 4), ('bfloat16', 2)):
     topk = gj.topk(density=0.1, dtype=sent_as).gradients
     for gradient in (jnp.float32, jnp.bfloat16):
@@ -237,7 +237,7 @@ def looped(strategy, steps):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['gossip', 'local_sgd', 'diloco', 'topk'])
-def test_parameter_strategies_too(name):
+def test_a_loop_with_a_whole_strategy_agrees_with_make_worker(name):
   strategy = getattr(gj, name)()
   state, sent = looped(strategy, 3)
   init, update = make_worker(strategy, optax.adam(RATE))
@@ -258,7 +258,7 @@ def test_parameter_strategies_too(name):
   assert (state.step == 3).all()
 
 
-def test_several_axes_are_one():
+def test_several_mesh_axes_act_as_one():
   mesh = jax.make_mesh(
     (2, 2),
     ('a', 'b'),
@@ -293,7 +293,7 @@ NODES = jax.make_mesh(
 
 
 def by_hand(aggregator, grads):
-  """The mean of each worker and the bytes that it sent, on one device."""
+  """The mean and the traffic of each worker, computed on one device."""
   update = lambda g: aggregator.update(g, aggregator.init(g), jnp.int32(0))
   mean, _, sent = jax.vmap(update, axis_name='workers')(grads)
   return jax.device_get((mean, sent))
@@ -302,7 +302,7 @@ def by_hand(aggregator, grads):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('manual', [{'node', 'gpu'}, {'node'}])
 @pytest.mark.parametrize('name', ['all_reduce', 'topk', 'gtopk', 'power_sgd'])
-def test_the_devices_of_a_worker_share_its_sending(name, manual):
+def test_the_devices_of_a_worker_divide_its_bytes_among_them(name, manual):
   aggregator = of_gradients(name)
   tx = gj.as_optax(aggregator, axis=('node',), inner='gpu')
 
@@ -320,7 +320,7 @@ def test_the_devices_of_a_worker_share_its_sending(name, manual):
     return back((mean, state.sent))
 
   mean, sent = jax.device_get(step(gradients(0)))
-  wanted, alone = by_hand(aggregator, gradients(0))
+  wanted, one_device = by_hand(aggregator, gradients(0))
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(
       a, b, rtol=1e-6, atol=1e-6 * abs(b).max()
@@ -328,13 +328,13 @@ def test_the_devices_of_a_worker_share_its_sending(name, manual):
     mean,
     wanted,
   )
-  both = 2 * np.asarray(sent.bytes)  # Each bill is that of a device.
-  assert (both >= alone.bytes).all()
-  assert (both <= np.asarray(alone.bytes) + 16 * sent.messages[0]).all()
+  both = 2 * np.asarray(sent.bytes)  # `sent` is that of one of two devices.
+  assert (both >= one_device.bytes).all()
+  assert (both <= np.asarray(one_device.bytes) + 16 * sent.messages[0]).all()
   assert (np.asarray(sent.inner) > 0).all()
 
 
-def test_a_shard_meets_the_same_shard_of_other_workers():
+def test_shards_are_averaged_with_the_same_shard_of_other_workers():
   topk = gj.topk(density=0.1).gradients
   tx = gj.as_optax(topk, axis=('node',))
   rows_and_shards = jax.P('node', 'gpu')
@@ -357,7 +357,7 @@ def test_a_shard_meets_the_same_shard_of_other_workers():
 
 
 @pytest.mark.parametrize('name', ['gossip', 'diloco'])
-def test_a_worker_of_several_devices_takes_steps(name):
+def test_a_worker_of_two_devices_trains_like_one_of_one_device(name):
   strategy = getattr(gj, name)()
   mine = gj.worker(strategy, optax.adam(RATE), axis='node', inner='gpu')
   nodes = functools.partial(
@@ -411,15 +411,15 @@ def test_nnx_optimizers_take_an_aggregator():
     (gj.gossip(), 'sgd', "optimizer is 'sgd'; it has to be a Gradient"),
   ],
 )
-def test_names_are_no_arguments_of_a_worker(strategy, tx, words):
+def test_a_worker_refuses_names_and_functions_as_arguments(strategy, tx, words):
   with pytest.raises(gj.UserError, match=f'worker: the {words}'):
     gj.worker(strategy, tx)
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)
-def test_help_of_a_strategy_says_what_it_is_and_takes(name):
+def test_the_help_of_a_strategy_describes_it_and_its_arguments(name):
   module = importlib.import_module(f'gossipjax.strategies.{name}')
-  said = getattr(gj, name).__doc__
-  assert said.startswith(module.__doc__.split('\n')[0])
+  text = getattr(gj, name).__doc__
+  assert text.startswith(module.__doc__.split('\n')[0])
   for argument in inspect.signature(getattr(gj, name)).parameters:
-    assert re.search(rf'\n  .*\b{argument}\b.*: ', said), argument
+    assert re.search(rf'\n  .*\b{argument}\b.*: ', text), argument
