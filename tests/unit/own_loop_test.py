@@ -113,7 +113,7 @@ def test_integers_in_a_tree_are_refused():
 
 @pytest.mark.parametrize('what', ['as_optax', 'worker'])
 def test_gradients_that_jax_has_summed_are_refused(what):
-  """Parameters that do not vary along the axis get P times the mean gradient."""
+  """Parameters that do not vary along the axis get P times their gradient."""
   x = np.random.default_rng(0).standard_normal((N, 20), np.float32)
   loss = lambda params, x: (x @ params['w']).mean()
   tx = optax.chain(

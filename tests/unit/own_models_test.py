@@ -1,4 +1,4 @@
-"""Models of Flax as they are, compared from Python."""
+"""Unchanged Flax models as tasks, and comparisons from Python."""
 
 import inspect
 
@@ -40,7 +40,7 @@ class Linen(nn.Module):
 
 
 class Nnx(nnx.Module):
-  """The same."""
+  """The same model in NNX."""
 
   def __init__(self, rngs, rate=0.5):
     self.one = nnx.Linear(16, 8, rngs=rngs)
@@ -63,7 +63,7 @@ class Block(nnx.Module):
 
 
 class Scanned(nnx.Module):
-  """Four layers in one array, each with a key of its own."""
+  """Four layers with stacked weights, each with its own random key."""
 
   def __init__(self, rngs):
     make = nnx.vmap(lambda rngs: Block(rngs), axis_size=4)
@@ -86,7 +86,7 @@ def of_nnx(rate=0.5):
 
 
 @pytest.mark.parametrize('make', [linen, of_nnx])
-def test_state_and_dropout_of_a_flax_model_are_found(make):
+def test_a_task_has_the_state_and_dropout_of_its_flax_model(make):
   task = make()
   assert task.stateful
   params, state = task.begin(KEY)
@@ -103,7 +103,7 @@ def test_state_and_dropout_of_a_flax_model_are_found(make):
   assert first['loss'] != second['loss']
 
 
-def test_scanned_layers_draw_numbers_of_their_own():
+def test_the_dropout_of_scanned_layers_depends_on_the_key():
   task = gj.task_from_nnx(Scanned, loss, **DATA)
   begun = task.begin(KEY)
   at = lambda seed: task.training_loss(
@@ -112,7 +112,7 @@ def test_scanned_layers_draw_numbers_of_their_own():
   assert at(1)[0] == at(1)[0] != at(2)[0]
 
 
-def test_linen_and_nnx_are_the_same_model():
+def test_linen_and_nnx_models_with_equal_weights_have_equal_losses():
   mine, theirs = linen(0.0), of_nnx(0.0)
   params, state = theirs.begin(KEY)
   like, stats = mine.begin(KEY)
@@ -129,21 +129,21 @@ def test_linen_and_nnx_are_the_same_model():
 
 
 class Plain(nn.Module):
-  """Nothing to switch, nothing to keep."""
+  """Has neither a training mode nor a state."""
 
   @nn.compact
   def __call__(self, x):
     return nn.Dense(2)(x.reshape(len(x), -1))
 
 
-def test_a_model_without_a_state_is_a_task_without_one():
+def test_a_model_without_a_state_makes_a_stateless_task():
   task = gj.task_from_linen(Plain(), loss, **DATA)
   assert not task.stateful
   assert jnp.isfinite(task.loss(task.init(KEY), (X, Y), KEY))
 
 
 class Noisy(nn.Module):
-  """A stream of random numbers of its own, in training."""
+  """Draws from its own random stream, `noise`, in training."""
 
   @nn.compact
   def __call__(self, x, train: bool):
@@ -153,7 +153,9 @@ class Noisy(nn.Module):
     return nn.Dense(2)(x)
 
 
-def test_a_linen_model_may_learn_from_a_source_and_name_its_keys(tmp_path):
+def test_a_linen_model_may_use_a_data_source_and_a_named_stream(
+  tmp_path,
+):
   np.savez(tmp_path / 'all.npz', x=X, y=Y)
   source = gj.npz(tmp_path / 'all.npz', ('x', 'y'))
   task = gj.task_from_linen(Noisy(), loss, train=source, test=source)
@@ -179,7 +181,7 @@ def result():
 
 
 @pytest.mark.exhaustive
-def test_a_comparison_from_python_is_that_of_a_config(result, tmp_path):
+def test_a_comparison_from_python_saves_a_run_folder(result, tmp_path):
   assert {*result.frame['run']} == {'all_reduce', 'few'}
   assert result.frame['test_loss'].notna().sum() == 2 * 2
   assert '| few' in result.table and 'held-out loss' in result.table
@@ -192,13 +194,13 @@ def test_a_comparison_from_python_is_that_of_a_config(result, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_every_audited_step_of_it_agrees(result):
+def test_every_run_of_a_comparison_from_python_is_audited(result):
   for run in result.summary['runs']:
     assert run['audit'] and run['parameters'] == 170
 
 
 @pytest.mark.exhaustive
-def test_a_comparison_that_was_stopped_goes_on(tmp_path, monkeypatch):
+def test_a_resumed_comparison_gives_the_same_losses(tmp_path, monkeypatch):
   given = {
     'task': of_nnx(),
     'strategies': {'first': gj.all_reduce(), 'second': gj.topk(density=0.1)},
@@ -232,12 +234,12 @@ def test_a_comparison_that_was_stopped_goes_on(tmp_path, monkeypatch):
   assert of(found) == of(whole)
 
 
-def looks_ahead(name):
+def has_look_ahead(name):
   return 'look_ahead' in resolve.strategy_config(name)
 
 
-def test_gossip_for_any_optimizer_looks_nowhere_ahead():
-  ahead = [n for n in resolve.STRATEGIES if looks_ahead(n)]
+def test_strategies_in_python_have_a_look_ahead_of_0_by_default():
+  ahead = [n for n in resolve.STRATEGIES if has_look_ahead(n)]
   for name in ahead:
     known = inspect.signature(getattr(gj, name)).parameters
     assert known['look_ahead'].default == 0.0
@@ -246,7 +248,7 @@ def test_gossip_for_any_optimizer_looks_nowhere_ahead():
 
 
 @pytest.mark.exhaustive
-def test_settings_of_a_comparison_are_keys_of_a_config():
+def test_compare_takes_keys_of_a_config_and_refuses_wrong_ones():
   given = {'optimizer': optax.sgd(0.1), 'workers': 2, 'steps': 2}
   with pytest.raises(UserError, match='no setting'):
     gj.compare(linen(), {'a': gj.all_reduce()}, **given, evalevery=3)
@@ -286,7 +288,7 @@ def test_settings_of_a_comparison_are_keys_of_a_config():
     (9, r'call gossipjax\.executors\.emulate\(9\) before JAX starts'),
   ],
 )
-def test_an_audit_that_cannot_be_is_refused_before_training(
+def test_an_impossible_audit_is_refused_before_training(
   workers, words, tmp_path
 ):
   with pytest.raises(UserError, match=words):
@@ -316,7 +318,7 @@ def test_an_audit_that_cannot_be_is_refused_before_training(
     ({'folder': 3}, 'the folder is 3; it has to be a path'),
   ],
 )
-def test_a_setting_of_another_type_is_a_sentence(settings, words):
+def test_a_wrong_setting_of_compare_ends_with_an_error_message(settings, words):
   with pytest.raises(UserError, match=f'compare: {words}'):
     gj.compare(
       linen(), {'a': gj.all_reduce()}, optimizer=optax.sgd(0.1), **settings
@@ -334,12 +336,12 @@ def test_a_setting_of_another_type_is_a_sentence(settings, words):
     (lambda: gj.local_sgd(period=2.5), 'period=2.5 .* takes int'),
   ],
 )
-def test_an_argument_of_a_strategy_that_does_not_fit_is_a_sentence(make, words):
+def test_a_wrong_argument_of_a_strategy_ends_with_a_message(make, words):
   with pytest.raises(UserError, match=words):
     make()
 
 
-def test_a_strategy_in_python_takes_names_of_parts_and_numbers_of_numpy():
+def test_a_strategy_in_python_takes_part_names_and_numpy_numbers():
   found = gj.gossip(topology='ring', period=np.int64(1))
   assert type(found) is type(gj.gossip(topology=gj.ring))
   jax.eval_shape(found.parameters.init, jnp.zeros(3))
@@ -347,7 +349,7 @@ def test_a_strategy_in_python_takes_names_of_parts_and_numbers_of_numpy():
 
 
 class Pair(nn.Module):
-  """Takes more than the inputs."""
+  """Its call takes more than the inputs."""
 
   @nn.compact
   def __call__(self, x, targets):
@@ -355,7 +357,7 @@ class Pair(nn.Module):
 
 
 class Synchronised(nn.Module):
-  """Its statistics are those of all devices of an axis."""
+  """Averages its batch statistics over the devices of an axis."""
 
   @nn.compact
   def __call__(self, x, train: bool):
@@ -364,7 +366,7 @@ class Synchronised(nn.Module):
 
 
 class Switched(nn.Module):
-  """A field of the model says whether it trains."""
+  """A field, not an argument of the call, switches dropout off."""
 
   deterministic: bool = False
 
@@ -413,6 +415,6 @@ def compared(task):
     ),
   ],
 )
-def test_a_model_of_another_kind_is_a_sentence(make, words):
+def test_an_unsupported_model_ends_with_an_error_message(make, words):
   with pytest.raises(UserError, match=words):
     make()

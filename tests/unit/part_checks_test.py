@@ -1,4 +1,4 @@
-"""What is wrong in a strategy or an optimizer of one's own is a sentence."""
+"""Error messages about a user's own faulty strategy or optimizer."""
 
 import jax
 import jax.numpy as jnp
@@ -91,7 +91,7 @@ def divided() -> Strategy:
 
 
 @pytest.mark.parametrize(
-  'name, sentence',
+  'name, message',
   [
     ('incomplete', 'parameters is NoneType; it takes an Aggregator, such as'),
     (
@@ -109,28 +109,28 @@ def divided() -> Strategy:
     ('growing', r'parameters\.update returns .* as state\[0\]'),
   ],
 )
-def test_what_is_wrong_in_a_strategy_is_named_before_it_trains(name, sentence):
+def test_a_faulty_strategy_is_refused_before_training(name, message):
   found = config()
   found.strategy = {'name': f'{ME}:{name}'}
-  with pytest.raises(UserError, match=f'strategy.name={ME}:{name}: {sentence}'):
+  with pytest.raises(UserError, match=f'strategy.name={ME}:{name}: {message}'):
     check('mine', found)
-  with pytest.raises(UserError, match=f"strategy 'mine': {sentence}"):
+  with pytest.raises(UserError, match=f"strategy 'mine': {message}"):
     compared(globals()[name](), optax.sgd(0.1))
 
 
 @pytest.mark.parametrize(
-  'name, sentence',
+  'name, message',
   [
     ('eager', 'returns Aggregator; it has to return an AsyncExchange'),
     ('divided', 'raises ZeroDivisionError: .*--debug'),
   ],
 )
-def test_what_is_wrong_in_an_exchange_is_named_before_it_trains(name, sentence):
+def test_a_faulty_async_exchange_is_refused_before_training(name, message):
   found = config()
   found.strategy = {'name': f'{ME}:{name}'}
   found.cluster = defaults.cluster(asynchronous=True)
   whose = f'strategy.name={ME}:{name}.async_exchange'
-  with pytest.raises(UserError, match=f'{whose} {sentence}'):
+  with pytest.raises(UserError, match=f'{whose} {message}'):
     check('mine', found)
 
 
@@ -161,7 +161,7 @@ def searching(learning_rate):
 
 
 @pytest.mark.parametrize(
-  'name, sentence',
+  'name, message',
   [
     ('first_of_all', r'returns shape \[\] as updates, which was shape \[5\]'),
     ('prepared_by_name', "raises KeyError: 'w'; run with --debug"),
@@ -169,21 +169,17 @@ def searching(learning_rate):
     ('searching', 'needs more than gradients and parameters'),
   ],
 )
-def test_what_is_wrong_in_an_optimizer_is_named_before_it_trains(
-  name, sentence
-):
+def test_a_faulty_optimizer_is_refused_before_training(name, message):
   found = config()
   found.optimizer = defaults.optimizer(f'{ME}:{name}', 0.1)
   del found.optimizer['weight_decay']
-  with pytest.raises(
-    UserError, match=f'optimizer.name={ME}:{name}.*{sentence}'
-  ):
+  with pytest.raises(UserError, match=f'optimizer.name={ME}:{name}.*{message}'):
     check('mine', found)
-  with pytest.raises(UserError, match=f'the optimizer {sentence}'):
+  with pytest.raises(UserError, match=f'the optimizer {message}'):
     compared(gj.all_reduce(), globals()[name](0.1))
 
 
-def test_an_optimizer_in_python_may_know_the_names_of_parameters(monkeypatch):
+def test_an_optimizer_may_refer_to_parameters_by_name(monkeypatch):
   begun = []
   monkeypatch.setattr(
     in_python.comparison, 'of_variants', lambda *given, **_: begun.append(given)

@@ -1,4 +1,4 @@
-"""Figures of points: names find room, rows without a value leave a gap."""
+"""Plots of points: names do not overlap, missing values leave gaps."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ from experiments import fronts
 from experiments.framework import figures, points
 
 
-def test_names_of_a_crowd_cover_no_point_and_no_other_name():
+def test_names_of_close_points_cover_no_point_and_no_other_name():
   axes = Figure(figsize=(8, 5)).subplots()
   crowd = {f'method {i}': (1 + 0.02 * (i % 4), 0.01 * i) for i in range(12)}
   axes.plot(*zip(*crowd.values(), strict=True), '.')
@@ -57,7 +57,7 @@ def row(
   }
 
 
-def test_a_score_far_below_the_front_is_at_the_edge_with_its_value():
+def test_a_score_far_below_the_front_is_written_beside_its_name():
   rows = [
     row('topk', 92.0, 1e4, True),
     row('all_reduce', 92.6, 1e6, True),
@@ -73,14 +73,14 @@ def test_a_score_far_below_the_front_is_at_the_edge_with_its_value():
   assert axes.get_ylim()[0] > 90
 
 
-def test_a_front_of_nobody_is_drawn(tmp_path):
+def test_a_figure_with_an_empty_front_is_drawn(tmp_path):
   fronts.figure([row('topk', 92.0, 1e4)], [], []).savefig(tmp_path / 'a.png')
   fronts.figure([row('topk', math.nan, math.nan)], [], []).savefig(
     tmp_path / 'b.png'
   )
 
 
-def test_curves_that_coincide_share_a_line_and_unknown_points_are_gaps():
+def test_equal_curves_share_a_line_and_missing_values_are_gaps():
   axes = Figure().subplots()
   found = {'a': ([1, 2], [3.0, None]), 'b': ([1, 2], [3.0, None])}
   figures.curves(axes, found | {'c': ([1, 2], [3.0, 4.0])})

@@ -1,4 +1,4 @@
-"""What a compressor claims: its bytes, its mean, its zeros, its refusals."""
+"""Compressors: message sizes, means, zeros, extreme values and refusals."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from gossipjax.traffic import nbytes
 pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 KEY = jax.random.key(0)
-# Name: compressor, bits an entry of n, bits more for the whole message.
+# Name: compressor, bits per entry of the vector, further bits per message.
 CLAIMS = {
   'none': (compressors.none(), 32, 0),
   'int8': (compressors.int8(), 8, 32),
@@ -50,7 +50,7 @@ def gaussian(size, seed=1):
 @pytest.mark.exhaustive
 @given(st.sampled_from(packing.WIDTHS), st.integers(0, 70), st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
-def test_unpacking_gives_back_the_codes_of_any_length(bits, size, seed):
+def test_unpacking_restores_packed_codes_of_any_length(bits, size, seed):
   codes = np.random.default_rng(seed).integers(0, 2**bits, size)
   packed = packing.pack(jnp.asarray(codes), bits)
   assert packed.dtype == jnp.uint8 and packed.size == -(-size * bits // 8)
@@ -60,7 +60,7 @@ def test_unpacking_gives_back_the_codes_of_any_length(bits, size, seed):
 @pytest.mark.parametrize(
   ('largest', 'width'), [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 3)]
 )
-def test_numbers_travel_in_as_few_bytes_as_the_largest_needs(largest, width):
+def test_numbers_take_as_few_bytes_as_the_largest_one_needs(largest, width):
   numbers = jnp.array([[0, 1, largest // 2], [largest - 1, 0, largest]])
   octets = packing.octets(numbers, largest)
   assert octets.shape == (2, width, 3) and octets.dtype == jnp.uint8
@@ -70,7 +70,7 @@ def test_numbers_travel_in_as_few_bytes_as_the_largest_needs(largest, width):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
 @pytest.mark.parametrize('size', [400, 1200])
-def test_a_message_has_the_bytes_its_name_claims(name, size):
+def test_a_message_has_the_declared_number_of_bytes(name, size):
   compressor, bits, more = CLAIMS[name]
   message = compressor.compress(gaussian(size), KEY)
   assert nbytes(message) * 8 == bits * size + more
@@ -79,27 +79,27 @@ def test_a_message_has_the_bytes_its_name_claims(name, size):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
 @pytest.mark.parametrize('size', [40, 397])
-def test_a_message_decompresses_to_a_vector_of_any_length(name, size):
+def test_a_message_decompresses_to_a_vector_of_the_same_length(name, size):
   compressor, x = CLAIMS[name][0], gaussian(size)
   back = compressor.decompress(compressor.compress(x, KEY), size)
   assert back.shape == x.shape and back.dtype == x.dtype
-  assert jnp.dot(back, x) > 0  # It points the right way.
+  assert jnp.dot(back, x) > 0  # At less than 90 degrees to the input.
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
-def test_a_message_of_zeros_means_zeros(name):
+def test_zero_messages_and_zero_vectors_decompress_to_zeros(name):
   compressor = CLAIMS[name][0]
   message = compressor.compress(gaussian(40), KEY)
-  silent = jax.tree.map(jnp.zeros_like, message)
-  np.testing.assert_array_equal(compressor.decompress(silent, 40), 0)
+  zero_message = jax.tree.map(jnp.zeros_like, message)
+  np.testing.assert_array_equal(compressor.decompress(zero_message, 40), 0)
   zeros = compressor.compress(jnp.zeros(40), KEY)
   np.testing.assert_array_equal(compressor.decompress(zeros, 40), 0)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', CLAIMS)
-def test_the_sum_of_messages_is_the_sum_of_what_they_mean(name):
+def test_the_sum_of_messages_is_the_sum_of_their_vectors(name):
   compressor = CLAIMS[name][0]
   messages = [
     compressor.compress(gaussian(40, i), jax.random.key(i)) for i in range(3)
@@ -114,7 +114,7 @@ def test_the_sum_of_messages_is_the_sum_of_what_they_mean(name):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', UNBIASED)
-def test_the_mean_over_keys_is_the_vector(name):
+def test_the_mean_over_random_keys_is_the_vector(name):
   # The mean of m draws is off by a normal error of std / sqrt(m); six times
   # that is beyond chance in 64 entries, and a bias of 10 % is far beyond it.
   compressor, x, draws = UNBIASED[name], gaussian(64), 20_000
@@ -127,14 +127,14 @@ def test_the_mean_over_keys_is_the_vector(name):
   assert (back != x[None]).any()
 
 
-def test_terngrad_clips_at_its_standard_deviations():
+def test_terngrad_clips_at_a_multiple_of_the_standard_deviation():
   x = jnp.zeros(100).at[0].set(1.0)
   message = compressors.terngrad(clip=2.5).compress(x, KEY)
   np.testing.assert_allclose(message.scale, 2.5 * np.std(x), rtol=1e-6)
 
 
 @pytest.mark.exhaustive
-def test_terngrad_sends_entries_that_are_all_equal():
+def test_terngrad_restores_equal_entries_exactly():
   """In float32 three entries of 0.1 deviate by 7e-9 from their mean."""
   for value, size in (-3.0, 1), (-3.0, 8), (0.1, 3), (0.3, 10), (0.3, 1000):
     x = jnp.full(size, value)
@@ -155,7 +155,7 @@ def test_qsgd_rounds_alike_at_every_scale(power):
 
 
 @pytest.mark.parametrize('name', ['int8', 'topk_int8', 'linear'])
-def test_the_largest_halves_survive(name):
+def test_the_largest_float16_values_do_not_overflow(name):
   codec = {
     'int8': compressors.int8(),
     'topk_int8': compressors.topk_int8(1.0),
@@ -176,7 +176,7 @@ def test_qsgd_has_no_level_beyond_the_norm(levels, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_qsgd_keeps_to_its_levels():
+def test_qsgd_decompresses_to_its_levels_only():
   x = gaussian(100)
   compressor = compressors.qsgd(levels=3, bucket=50)
   level = compressor.decompress(compressor.compress(x, KEY), 100).reshape(2, 50)
@@ -218,7 +218,7 @@ def test_chunk_topk_keeps_the_largest_of_each_chunk_at_two_levels():
   np.testing.assert_array_equal(back[np.array([6, 7, 9])], [35.0, -20.0, 35.0])
 
 
-def test_random_k_draws_its_entries_once_each_and_another_set_next_time():
+def test_random_k_draws_distinct_entries_and_others_with_another_key():
   compressor, x = compressors.random_k(0.25), jnp.ones(100)
   first, second = (
     compressor.decompress(compressor.compress(x, jax.random.key(i)), 100)
@@ -241,7 +241,7 @@ def test_random_k_draws_all_entries_and_pairs_of_neighbors_equally_often():
     assert abs(found.mean(axis=0) - p).max() < error
 
 
-def test_threshold_takes_no_small_entry_and_no_more_than_its_room():
+def test_threshold_sends_no_small_entry_and_at_most_its_density():
   x = jnp.arange(-50.0, 50.0)
   back = lambda t, density: compressors.threshold(t, density).decompress(
     compressors.threshold(t, density).compress(x), 100
@@ -254,7 +254,7 @@ def test_threshold_takes_no_small_entry_and_no_more_than_its_room():
 
 @pytest.mark.parametrize('name', [n for n in CLAIMS if n != 'random_k'])
 @pytest.mark.parametrize('bad', [np.nan, np.inf, -np.inf])
-def test_an_entry_that_is_no_number_is_not_decoded_as_one(name, bad):
+def test_a_non_finite_entry_is_not_decoded_as_a_finite_one(name, bad):
   # XLA ignores NaN in maxima of many entries on a CPU, not in those of few.
   x = gaussian(5000).at[3].set(bad)
   message = jax.jit(CLAIMS[name][0].compress)(x, KEY)
@@ -264,7 +264,7 @@ def test_an_entry_that_is_no_number_is_not_decoded_as_one(name, bad):
 @pytest.mark.parametrize('codec', [*UNBIASED.values(), compressors.terngrad()])
 @pytest.mark.parametrize('size', [400, 10_000])
 def test_numbers_in_float16_are_coded_as_in_float32(codec, size):
-  # Their squares, and 10,000 of them added up, are beyond float16.
+  # Their squares, and the sum of 10,000 magnitudes, overflow in float16.
   x = (300 * gaussian(size)).astype(jnp.float16)
   found, wanted = (
     codec.decompress(codec.compress(x.astype(dtype), KEY), size)

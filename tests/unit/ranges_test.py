@@ -25,7 +25,7 @@ def numbers(config, path=''):
 
 
 def configs():
-  """Each part of a config in turn, with all that it may have."""
+  """Yields (name, config): the defaults, each strategy, three of the tasks."""
   whole = defaults.get_config()
   whole.cluster = defaults.cluster()
   yield 'defaults', whole
@@ -39,7 +39,7 @@ KEYS = dict(item for _, config in configs() for item in numbers(config))
 
 
 @pytest.mark.parametrize('key', sorted(KEYS))
-def test_a_number_has_a_declared_range_that_holds_its_default(key):
+def test_a_number_has_a_declared_range_that_contains_its_default(key):
   assert key in ranges.RANGES or key.split('.')[-1] in ranges.RANGES, (
     f'{key} has no range; declare it in config/ranges.py.'
   )
@@ -47,7 +47,7 @@ def test_a_number_has_a_declared_range_that_holds_its_default(key):
 
 
 @pytest.mark.parametrize('key', sorted(KEYS))
-def test_no_key_takes_what_no_computation_can_use(key):
+def test_no_key_accepts_nan_minus_infinity_or_a_huge_integer(key):
   for number in (math.nan, 10**400, -(10**400), -math.inf):
     with pytest.raises(UserError, match=f'config.{key}='):
       ranges.check({key: number})
@@ -70,39 +70,39 @@ def test_no_key_takes_what_no_computation_can_use(key):
     ('task.mine', math.inf),
   ],
 )
-def test_what_ran_for_ever_or_learned_nothing_is_refused(key, number):
+def test_numbers_that_prevent_or_spoil_training_are_refused(key, number):
   outer, _, inner = key.rpartition('.')
   config = {outer: {inner: number}} if outer else {inner: number}
   with pytest.raises(UserError, match=f'config.{key}='):
     ranges.check(config)
 
 
-def test_a_schedule_may_end_at_zero_and_a_split_may_not_begin_there():
+def test_alpha_may_be_0_in_a_schedule_but_not_in_a_split():
   ranges.check({'optimizer': {'schedule': {'alpha': 0.0}}})
   with pytest.raises(UserError, match=r'split\.alpha'):
     ranges.check({'split': {'alpha': 0.0}})
 
 
-def test_a_config_of_an_earlier_version_is_filled_at_any_depth():
+def test_keys_missing_from_an_older_config_are_added_at_any_depth():
   config = defaults.get_config('topk')
   config.cluster = defaults.cluster()
   config.variants = defaults.variants(a='gtopk')
   whole = json.loads(config.to_json())
-  less = json.loads(config.to_json())
+  older = json.loads(config.to_json())
   for part, key in (
-    (less, 'accumulate'),
-    (less['split'], 'shards'),
-    (less['strategy'], 'warmup'),
-    (less['strategy']['granularity'], 'number'),
-    (less['task'], 'whiten'),
-    (less['cluster'], 'shards'),
-    (less['variants']['a']['strategy'], 'density'),
+    (older, 'accumulate'),
+    (older['split'], 'shards'),
+    (older['strategy'], 'warmup'),
+    (older['strategy']['granularity'], 'number'),
+    (older['task'], 'whiten'),
+    (older['cluster'], 'shards'),
+    (older['variants']['a']['strategy'], 'density'),
   ):
     del part[key]
-  assert defaults.filled(less) == defaults.filled(whole) == whole
+  assert defaults.filled(older) == defaults.filled(whole) == whole
 
 
-def test_numbers_of_ones_own_task_mean_what_they_mean_there():
+def test_keys_of_a_user_function_have_no_listed_range_unless_nested():
   mine = {'name': 'my_tasks:line', 'size': 100_000, 'weight': -1.0}
   ranges.check({'task': mine, 'variants': {'a': {'strategy': mine}}})
   with pytest.raises(UserError, match=r'task\.weight=-1\.0 is out of range'):
@@ -112,7 +112,7 @@ def test_numbers_of_ones_own_task_mean_what_they_mean_there():
     ranges.check({'strategy': inside})
 
 
-def test_the_sentence_names_range_and_unit():
+def test_the_error_message_has_the_range_and_its_unit():
   with pytest.raises(
     UserError,
     match=r'config\.split\.validation=1\.0 .* above 0 and below 1 \(a share\)',
@@ -121,18 +121,18 @@ def test_the_sentence_names_range_and_unit():
 
 
 @pytest.mark.parametrize(
-  'steps, told',
+  'steps, limit',
   [
     (0, r'at least 1 \(steps\)'),
     (2**31, r'at least 1 and at most 2147483647 \(steps\)'),
   ],
 )
-def test_the_limit_that_a_number_exceeds_is_named(steps, told):
-  with pytest.raises(UserError, match=rf'must be {told}\.$'):
+def test_the_error_message_has_the_limit_that_a_number_violates(steps, limit):
+  with pytest.raises(UserError, match=rf'must be {limit}\.$'):
     ranges.check({'steps': steps})
 
 
-def test_a_target_that_is_no_number_is_not_blamed_on_a_variant():
+def test_a_target_of_nan_is_not_attributed_to_a_variant():
   config = defaults.get_config()
   config.target = float('nan')
   config.variants = defaults.variants('topk')
@@ -141,14 +141,14 @@ def test_a_target_that_is_no_number_is_not_blamed_on_a_variant():
 
 
 @pytest.mark.parametrize('key', ['link', 'group_link'])
-def test_a_comparison_has_one_link(key):
+def test_all_variants_of_a_comparison_use_one_link(key):
   config = defaults.get_config()
   config.variants = {'near': {}, 'far': {key: 'wan'}}
   with pytest.raises(UserError, match=rf'variants\.far\.{key}.*one {key}'):
     list(variants(config))
 
 
-def test_variants_alone_may_have_a_cluster():
+def test_a_variant_may_have_a_cluster_if_the_config_has_none():
   config = defaults.get_config()
   config.workers, config.executor = 2, 'vmap'
   machines = defaults.cluster(step_s=0.1, asynchronous=False)
@@ -164,7 +164,7 @@ def test_variants_alone_may_have_a_cluster():
 @pytest.mark.parametrize(
   'key, value', [('cluster', {'step_s': 0.1}), ('engine', 'ray')]
 )
-def test_variants_know_their_seconds_in_the_same_way(key, value):
+def test_variants_must_all_obtain_their_seconds_in_the_same_way(key, value):
   config = defaults.get_config()
   config.variants = {'a': {}, 'b': {key: value}}
   with pytest.raises(UserError, match=rf'b and a: only one has .*\.{key}'):

@@ -1,4 +1,4 @@
-"""Real processes beside virtual time: what is made of their measurements."""
+"""Real processes against virtual time: evaluation of the measurements."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ KEYS = [
 ]
 
 
-def test_a_trace_has_a_column_per_worker_and_the_mean_that_is_asked_for(
+def test_a_trace_has_a_column_per_worker_and_the_requested_mean(
   tmp_path,
 ):
   of = crossover_measured.config('EASGD', 4, 0, quick=False)
@@ -29,7 +29,7 @@ def test_a_trace_has_a_column_per_worker_and_the_mean_that_is_asked_for(
 
 
 def rows(seconds, overrun=1.0, others=0.0):
-  """Of every run; `seconds` are those measured and predicted of a method."""
+  """A row per run; `seconds` maps a method to (measured, predicted)."""
   return [
     {'workers': workers, 'method': method, 'seed': seed}
     | dict(zip(KEYS, seconds(method), strict=True))
@@ -45,14 +45,14 @@ def verdict(found):
   return crossover_measured.verdict(crossover_measured.speeds(found), found)
 
 
-def test_a_method_is_judged_by_how_much_sooner_than_all_reduce_it_is():
-  # EASGD twice as fast, as predicted; pull-gossip as fast, predicted 1.25.
+def test_a_method_is_judged_by_its_speed_relative_to_all_reduce():
+  # EASGD: twice as fast, as predicted; pull-gossip: 1, predicted 1.25.
   seconds = {'all-reduce': (8, 10), 'EASGD': (4, 5), 'pull-gossip': (8, 8)}
   found = crossover_measured.speeds(rows(seconds.get))
   speed = f'{crossover_measured.SPEED}, measured'
   assert [row[speed] for row in found[:3]] == [1.0, 2.0, 1.0]
-  told = verdict(rows(seconds.get))
-  assert (told.met, told.of, told.open) == (2, 4, 0)
+  judged = verdict(rows(seconds.get))
+  assert (judged.met, judged.of, judged.open) == (2, 4, 0)
 
 
 def test_seeds_that_differ_much_leave_a_case_undecided():
@@ -61,20 +61,20 @@ def test_seeds_that_differ_much_leave_a_case_undecided():
   for row in found:
     if row['method'] == 'EASGD':
       row[KEYS[0]] = (6, 8, 10)[row['seed']]
-  told = verdict(found)
-  assert (told.met, told.of, told.open) == (2, 2, 2)
+  judged = verdict(found)
+  assert (judged.met, judged.of, judged.open) == (2, 2, 2)
 
 
-def test_who_never_arrives_is_undecided_and_a_busy_machine_decides_nothing():
+def test_a_missed_target_and_a_busy_machine_leave_cases_undecided():
   seconds = {'all-reduce': (8, 8), 'EASGD': (None, 4), 'pull-gossip': (8, 8)}
-  told = verdict(rows(seconds.get))
-  assert (told.met, told.of, told.open) == (2, 2, 2)
+  judged = verdict(rows(seconds.get))
+  assert (judged.met, judged.of, judged.open) == (2, 2, 2)
   for busy in (1.2, 0.0), (1.0, 0.2):
-    told = verdict(rows(seconds.get, *busy))
-    assert told.word == 'undecided: the machine was busy'
+    judged = verdict(rows(seconds.get, *busy))
+    assert judged.word == 'undecided: the machine was busy'
 
 
-def test_a_process_beside_a_measurement_is_seen(monkeypatch):
+def test_the_load_of_another_process_is_detected(monkeypatch):
   monkeypatch.setattr(other_load, 'LOOKS', 2)
   monkeypatch.setattr(other_load, 'LOOK_S', 0.4)
   endless = [sys.executable, '-c', 'while True: pass']
@@ -85,7 +85,7 @@ def test_a_process_beside_a_measurement_is_seen(monkeypatch):
   assert 0.5 / os.cpu_count() < share <= 1
 
 
-def test_shares_of_the_cores_leave_out_idling_and_count_what_was_stolen():
+def test_busy_cores_include_stolen_time_but_not_idle_time():
   # user nice system idle iowait irq softirq steal guest guest_nice
   since = [10, 0, 0, 100, 0, 0, 0, 0, 5, 0]
   until = [20, 5, 5, 160, 10, 0, 0, 10, 9, 0]
@@ -93,7 +93,7 @@ def test_shares_of_the_cores_leave_out_idling_and_count_what_was_stolen():
   assert other_load.stolen(since, until) == pytest.approx(0.1)
 
 
-def test_a_figure_is_drawn_where_nobody_arrives(tmp_path):
+def test_a_figure_is_drawn_if_no_method_reaches_the_target(tmp_path):
   found = crossover_measured.speeds(rows(lambda method: (None, None)))
   drawn = crossover_measured.figure(found, [])
   figures.units_of_axes(drawn)

@@ -12,7 +12,7 @@ def case(unsure=(), **seconds):
   return AdviceCase({}, seconds, {'rule': 'mine'}, unsure)
 
 
-def test_the_mean_regret_of_a_rule_with_and_without_a_seed():
+def test_the_mean_regret_of_a_rule_may_leave_out_a_seed():
   cases = [
     case(mine=[2.0, 4.0], other=[1.0, 3.0]),
     case(mine=[1.0, 1.0], other=[2.0, 2.0]),
@@ -22,8 +22,8 @@ def test_the_mean_regret_of_a_rule_with_and_without_a_seed():
   assert regret.mean([]) == {}
 
 
-def test_the_quickest_in_hindsight_is_not_surely_without_regret():
-  """Two of three seeds of another one are faster: nobody knows."""
+def test_the_fastest_pick_is_undecided_if_some_rival_seeds_are_faster():
+  """Two of three seeds of another strategy are faster: undecided."""
   mine = [19.3, 19.0, 20.0]
   assert regret.is_below(0.1, case(mine=mine, far=[82, 70, 76]), 'rule')
   found = case(mine=mine, far=[82, 70, 76], close=[92.4, 13.0, 13.0])
@@ -31,14 +31,14 @@ def test_the_quickest_in_hindsight_is_not_surely_without_regret():
   assert regret.is_below(0.1, found, 'rule') is None
 
 
-def test_one_that_is_surely_ahead_is_enough():
+def test_one_rival_that_is_surely_faster_refutes_a_low_regret():
   seconds = dict(mine=[1.9, 1.87, 1.97], far=[4.1, 1.0, 0.9])
   ahead = case(**seconds, ahead=[1.32, 1.21, 1.29])
   assert regret.is_below(0.1, ahead, 'rule') is False
 
 
-def test_of_many_rivals_one_has_to_be_ahead_by_more():
-  """Five tests at the level of one would be wrong in a fifth of the cases."""
+def test_among_many_rivals_one_has_to_be_faster_by_more():
+  """Five tests, each at the level of one, would err in a fifth of the cases."""
   mine, ahead = [1.0, 1.05, 1.0], [0.86, 0.86, 0.87]
   alone = case(mine=mine, ahead=ahead)
   others = {f'as_good_{i}': [0.91, 0.95, 0.91] for i in range(4)}
@@ -47,8 +47,8 @@ def test_of_many_rivals_one_has_to_be_ahead_by_more():
   assert regret.is_below(0.1, found, 'rule') is None
 
 
-def test_each_three_seeds_have_a_target_of_their_own():
-  """A bad seed makes the target of its own three lower, and of no others."""
+def test_each_group_of_three_seeds_has_its_own_target():
+  """A bad seed lowers the target of its own group only."""
   good, bad = Curve([0.5, 0.9], [1.0, 2.0]), Curve([0.5, 0.5], [1.0, 2.0])
   dense, late = [good] * 5 + [bad], Curve([0.4, 0.6, 0.9], [1.0, 2.0, 3.0])
   found = advice_trainings.to_target(
@@ -60,7 +60,7 @@ def test_each_three_seeds_have_a_target_of_their_own():
   assert len(found['all_reduce']) == 6
 
 
-def test_a_rate_at_the_edge_of_those_tried_decides_nothing():
+def test_a_learning_rate_at_the_edge_of_those_tried_decides_nothing():
   seconds = dict(mine=[1.0, 1.1, 1.2], far=[4.0, 4.1, 4.2])
   assert regret.is_below(0.1, case(**seconds), 'rule')
   for name in seconds:

@@ -1,4 +1,4 @@
-"""What is declared agrees: the package, requirements files, tested versions."""
+"""The package, its requirements files and the tested versions agree."""
 
 import pathlib
 import re
@@ -42,7 +42,7 @@ def test_every_requirement_has_a_tested_version_that_it_allows(name):
     assert version in requirement.specifier, requirement
 
 
-def test_the_requirements_file_is_the_package_and_its_reports():
+def test_the_requirements_file_has_package_and_report_dependencies():
   declared = {
     str(Requirement(line))
     for line in PROJECT['dependencies']

@@ -1,4 +1,4 @@
-"""What the text of a scheduled program says about hidden collectives."""
+"""The text of a scheduled program shows which collectives are hidden."""
 
 import pytest
 
@@ -35,8 +35,8 @@ GROUP = """
 """
 
 
-def found(*lines, rest=''):
-  """The exchanges of a program with these lines."""
+def collectives_of(*lines, rest=''):
+  """The collectives of a program with these lines."""
   text = HEAD + rest + ENTRY + ''.join(f'  {line}\n' for line in lines) + '}\n'
   return schedule.scheduled_collectives(hlo.parse(text))
 
@@ -56,8 +56,8 @@ GEMM = (
 FUSION = '%f = f32[1000]{0} fusion(%p), kind=kLoop, calls=%add'
 
 
-def test_what_stands_between_start_and_done_runs_beside():
-  (one,) = found(
+def test_computation_between_start_and_done_overlaps():
+  (one,) = collectives_of(
     FUSION,
     reduce('s'),
     '%bitcast = f32[10,100]{1,0} bitcast(%p)',
@@ -68,12 +68,12 @@ def test_what_stands_between_start_and_done_runs_beside():
   assert one == ('all-reduce', ('f32',), 4000, True, ('custom-call',))
 
 
-def test_a_pair_that_the_device_does_not_split_hides_nothing():
-  (one,) = found(
+def test_a_synchronous_collective_overlaps_with_nothing():
+  (one,) = collectives_of(
     reduce('s', 'true'), GEMM, 'ROOT %d = f32[1000]{0} all-reduce-done(%s)'
   )
   assert not one.split and not one.beside
-  (plain,) = found(
+  (plain,) = collectives_of(
     '%r = f32[1000]{0} all-reduce(%p), replica_groups={}, to_apply=%add, '
     + CONFIG % 'true',
     FUSION,
@@ -81,8 +81,8 @@ def test_a_pair_that_the_device_does_not_split_hides_nothing():
   assert plain == ('all-reduce', ('f32',), 4000, False, ())
 
 
-def test_two_pairs_that_cross_do_not_count_as_computing():
-  one, two = found(
+def test_interleaved_collectives_do_not_count_as_computation():
+  one, two = collectives_of(
     reduce('s.1'),
     FUSION,
     reduce('s.2', operand='%f'),
@@ -95,8 +95,8 @@ def test_two_pairs_that_cross_do_not_count_as_computing():
   assert two.beside == ('custom-call', 'custom-call')
 
 
-def test_collectives_that_are_issued_as_one_are_one_exchange():
-  (one,) = found(
+def test_collectives_that_are_issued_together_are_one_exchange():
+  (one,) = collectives_of(
     '%s = ((bf16[64]{0}, s8[80]{0}), (bf16[64]{0}, s8[640]{0})) '
     'async-start(%x, %y), calls=%group, async_execution_thread="parallel"',
     FUSION,
@@ -128,7 +128,7 @@ def test_collectives_that_are_issued_as_one_are_one_exchange():
     ('', []),
   ],
 )
-def test_operands_are_found_with_their_shapes_and_without(operands, names):
+def test_operands_are_parsed_with_and_without_their_shapes(operands, names):
   line = f'  %r = f32[] call({operands}), to_apply=%g'
   (instruction,) = hlo.parse(
     f'HloModule m\nENTRY %e () -> f32[] {{\n{line}\n}}\n'

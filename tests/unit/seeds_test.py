@@ -32,7 +32,7 @@ def config(**given):
   return found
 
 
-def test_a_seed_without_a_number_of_its_own_is_that_of_the_run():
+def test_the_runs_seed_is_added_to_the_seed_of_a_part():
   def own(seed: int | None = None):
     return seed
 
@@ -67,7 +67,7 @@ def test_every_variant_runs_with_every_seed(done):
 
 
 @pytest.mark.exhaustive
-def test_a_run_of_a_seed_is_that_of_the_seed_alone(done, tmp_path):
+def test_a_run_of_several_seeds_equals_runs_of_single_seeds(done, tmp_path):
   alone = compare.compare(config(seed=5), tmp_path / 'run')
   for mine, theirs in zip(done[1]['runs'][2::3], alone['runs'], strict=True):
     assert mine['test_loss'] == theirs['test_loss']
@@ -87,7 +87,7 @@ def test_a_run_of_a_seed_is_that_of_the_seed_alone(done, tmp_path):
   ],
   ids=['config', 'no_seed', 'routes', 'topology', 'trigger'],
 )
-def test_a_strategy_draws_other_numbers_with_another_seed(strategy):
+def test_a_random_strategy_depends_on_the_seed(strategy):
   def of(seed):
     found = config(seed=seed)
     found.strategy = ConfigDict(strategy)
@@ -117,7 +117,7 @@ def test_a_strategy_draws_other_numbers_with_another_seed(strategy):
   ],
   ids=['seed', 'topology', 'level'],
 )
-def test_a_strategy_in_python_draws_as_that_of_a_config(make, same):
+def test_a_strategy_from_python_is_seeded_like_one_from_a_config(make, same):
   def of(seed, strategy=None):
     found = config(workers=4, seed=seed)
     found.strategy = ConfigDict(same)
@@ -131,23 +131,23 @@ def test_a_strategy_in_python_draws_as_that_of_a_config(make, same):
 
 
 @pytest.mark.exhaustive
-def test_the_table_has_mean_and_deviation(done):
+def test_the_table_has_means_and_standard_deviations(done):
   folder, summary = done
   losses = [run['test_loss'] for run in summary['runs'][:3]]
   row = over_seeds.summary(summary)['runs'][0]
   assert row['name'] == 'dense'
   assert row['test_loss'] == statistics.fmean(losses)
   assert row['sd']['test_loss'] == statistics.stdev(losses)
-  told = (folder / 'comparison.md').read_text()
-  assert 'seeds 0, 1, 5 (mean ± standard deviation)' in told
-  table = told.split('## All figures\n\n')[1].split('\n\n')[0].splitlines()
+  text = (folder / 'comparison.md').read_text()
+  assert 'seeds 0, 1, 5 (mean ± standard deviation)' in text
+  table = text.split('## All figures\n\n')[1].split('\n\n')[0].splitlines()
   assert len(table) == 2 + 2
   assert f'{row["test_loss"]:.4f} ± {row["sd"]["test_loss"]:.2g}' in table[2]
 
 
 @pytest.mark.exhaustive
 def test_seeds_are_added_to_a_finished_comparison(done, tmp_path):
-  """Those that it has are not trained again."""
+  """Seeds that are finished are not trained again."""
   folder, few = tmp_path / 'run', config(seeds=SEEDS[1:])
   compare.compare(few, folder)
   kept = {p: p.stat().st_mtime_ns for p in folder.glob('*/records.jsonl')}
@@ -180,7 +180,7 @@ def test_figures_and_report_have_bands(done):
   assert (folder / 'test_loss.png').stat().st_size
 
 
-def test_a_line_has_no_step_that_a_seed_lacks_or_has_twice(tmp_path):
+def test_a_mean_curve_has_the_steps_of_all_seeds_once_each(tmp_path):
   config = workdirs.config() | {'seeds': [0, 1], 'cluster': {'engine': ''}}
   folder = workdirs.claim(tmp_path / 'a', config)
   for name, steps in (('seed0', (1, 2, 2)), ('seed1', (1,))):
@@ -195,7 +195,7 @@ def test_a_line_has_no_step_that_a_seed_lacks_or_has_twice(tmp_path):
   figures.draw(folder, summary, runs[:1])
 
 
-def test_a_line_goes_on_to_the_target_that_seeds_reach_at_other_steps(tmp_path):
+def test_a_mean_curve_continues_until_all_seeds_reach_the_target(tmp_path):
   config = workdirs.config() | {'seeds': [0, 1], 'cluster': {'engine': ''}}
   folder = workdirs.claim(tmp_path / 'a', config)
   for seed, scores in enumerate(((0.5, None, 0.92), (0.4, None, 0.6, 0.9))):
@@ -216,8 +216,8 @@ def test_a_line_goes_on_to_the_target_that_seeds_reach_at_other_steps(tmp_path):
   assert found['virtual_s'].tolist() == [1, 2, 3, 3.5]
 
 
-def test_a_line_ends_where_a_seed_diverged(tmp_path):
-  """The mean of the seeds that are left would look like that of all."""
+def test_a_mean_curve_ends_where_a_seed_diverged(tmp_path):
+  """The mean of the remaining seeds would look like that of all."""
   folder = workdirs.claim(tmp_path / 'a', workdirs.config() | {'seeds': [0, 1]})
   for seed, last in enumerate((0.9, math.nan)):
     records = [
@@ -233,7 +233,7 @@ def test_a_line_ends_where_a_seed_diverged(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_a_seed_that_diverges_is_told(done):
+def test_a_summary_reports_that_a_seed_diverged(done):
   summary = json.loads(json.dumps(done[1]))
   summary['runs'][1]['diverged'] = 'The loss is NaN.'
   found = over_seeds.summary(summary)['runs']
@@ -242,7 +242,7 @@ def test_a_seed_that_diverges_is_told(done):
 
 
 @pytest.mark.parametrize('value', [math.nan, math.inf])
-def test_a_seed_without_a_finite_score_leaves_no_deviation(done, value):
+def test_a_non_finite_score_of_a_seed_makes_the_deviation_nan(done, value):
   summary = json.loads(json.dumps(done[1]))
   summary['runs'][1]['test_loss'] = value
   found = over_seeds.summary(summary)['runs']
@@ -252,7 +252,7 @@ def test_a_seed_without_a_finite_score_leaves_no_deviation(done, value):
 
 
 @pytest.mark.parametrize('seeds', [2, 3, 6, 12, 30])
-def test_equal_variants_seem_unequal_with_one_in_twenty(seeds):
+def test_equal_variants_differ_beyond_uncertainty_in_1_of_20_cases(seeds):
   gaps = np.random.default_rng(0).standard_normal((4000, seeds))
   beyond = [abs(np.mean(g)) > uncertainty(g.tolist()) for g in gaps]
   assert np.mean(beyond) == pytest.approx(0.05, abs=0.012)
@@ -265,33 +265,33 @@ def test_means_of_counts_have_few_digits(done):
     summary['runs'], (37, 37, 38, 4, 4, 4), strict=True
   ):
     run['exchanges'] = exchanges
-  told = [row['exchanges'] for row in table.rows(summary)]
-  assert told == ['37.33 in 4 steps', '4 in 4 steps']
+  cells = [row['exchanges'] for row in table.rows(summary)]
+  assert cells == ['37.33 in 4 steps', '4 in 4 steps']
   summary['runs'][0].update(exchanges=54321, steps=90000)
-  told = table.rows(summary)[0]['exchanges']
-  assert told == '18132 in 30003 steps'
+  cell = table.rows(summary)[0]['exchanges']
+  assert cell == '18132 in 30003 steps'
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('lacking', range(3))
-def test_a_number_that_only_some_seeds_have_has_no_mean(done, lacking):
+def test_a_number_that_a_seed_lacks_has_no_mean(done, lacking):
   summary = json.loads(json.dumps(done[1]))
   for i, run in enumerate(summary['runs']):
     run['wire_bytes'] = None if i == lacking else 4000
-  few, many = over_seeds.summary(summary)['runs']
-  assert few['wire_bytes'] is None and many['wire_bytes'] == 4000
-  told = [row['sent per step (wire)'] for row in table.rows(summary)]
-  assert told == ['', '1 kB']
+  incomplete, complete = over_seeds.summary(summary)['runs']
+  assert incomplete['wire_bytes'] is None and complete['wire_bytes'] == 4000
+  cells = [row['sent per step (wire)'] for row in table.rows(summary)]
+  assert cells == ['', '1 kB']
 
 
-def test_without_seeds_nothing_changes():
+def test_without_seeds_names_and_summary_are_unchanged():
   names = [name for name, _ in variants(config())]
   assert names == ['dense', 'few']
   summary = {'config': {'seed': 0}, 'runs': []}
   assert over_seeds.summary(summary) is summary
 
 
-def test_a_seed_twice_is_refused():
+def test_a_repeated_seed_is_refused():
   with pytest.raises(UserError, match='twice'):
     list(variants(config(seeds=(1, 1))))
 
@@ -304,7 +304,7 @@ def test_a_seed_twice_is_refused():
     ({'topk': {'target': 0.5}}, 'a comparison has one target'),
   ],
 )
-def test_what_seeds_and_targets_would_hide_is_refused(given, words):
+def test_variants_that_conflict_with_seeds_or_target_are_refused(given, words):
   found = config(seeds=(0, 1), target=0.9)
   found.variants = ConfigDict(given)
   with pytest.raises(UserError, match=words):
@@ -318,7 +318,9 @@ def test_what_seeds_and_targets_would_hide_is_refused(given, words):
     ({'cluster': {'target_accuracy': 0.6}}, 'cluster.target_accuracy'),
   ],
 )
-def test_variants_are_scored_alike_and_end_alike(change, key, tmp_path):
+def test_variants_that_score_or_stop_differently_are_refused(
+  change, key, tmp_path
+):
   virtual = {'cluster': defaults.cluster(asynchronous=False)}
   mixed = config(**virtual if 'cluster' in change else {})
   mixed.variants.few.update(change)
