@@ -1,4 +1,4 @@
-"""Strategies among groups of workers, and two levels of them."""
+"""Strategies within groups of workers, and hierarchies of two levels."""
 
 import functools
 
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
 def one_step(aggregator, tree, executor):
-  """What all workers make of their trees at the end of any period."""
+  """Updates all workers once, at a step at which every period ends."""
   where = executors.executor(len(tree['bias']), executor)
   state = where.run(aggregator.init)(where.put(tree))
   update = where.run(
@@ -67,7 +67,7 @@ def one_step(aggregator, tree, executor):
 
 
 def seeded(aggregator, group):
-  """The aggregator with the keys of a group."""
+  """The aggregator with the random keys that a group uses."""
 
   def replace(equation, operands, run):
     found = run(operands)
@@ -84,7 +84,7 @@ def seeded(aggregator, group):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
 @pytest.mark.parametrize('name', ALL)
-def test_a_group_does_what_it_would_do_alone(name, executor):
+def test_a_group_computes_what_it_computes_alone(name, executor):
   aggregator, tree = AGGREGATORS[name], laws.walk(laws.start(8), 0)
   both = one_step(
     groups.among(groups.consecutive_groups(4), aggregator), tree, executor
@@ -105,7 +105,7 @@ def members(group):
 
 @functools.lru_cache(1)
 def both_alone(name):
-  """What each of two groups of four makes of its part, on one device."""
+  """`one_step` of each of two groups of four by itself, on one device."""
   tree = laws.walk(laws.start(8), 0)
   return [
     one_step(
@@ -118,24 +118,24 @@ def both_alone(name):
 
 
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
-def test_groups_draw_numbers_of_their_own(executor):
+def test_groups_draw_different_random_numbers(executor):
   aggregator = groups.among(
     groups.consecutive_groups(2), random_k.random_k_mean(0.1, seed=3)
   )
   tree = {'bias': jnp.ones((P, 100))}
-  sent, _, _ = one_step(aggregator, tree, executor)
-  drawn = [{*np.flatnonzero(row)} for row in sent['bias']]
-  assert [len(of) for of in drawn] == [10] * P
+  mean, _, _ = one_step(aggregator, tree, executor)
+  drawn = [{*np.flatnonzero(row)} for row in mean['bias']]
+  assert [len(indices) for indices in drawn] == [10] * P
   assert drawn[0] == drawn[1] and drawn[2] == drawn[3]
   assert drawn[0] != drawn[2]
   of_next_seed = groups.among(
     groups.consecutive_groups(2), random_k.random_k_mean(0.1, seed=4)
   )
-  sent, _, _ = one_step(of_next_seed, tree, executor)
-  assert drawn[2] != {*np.flatnonzero(sent['bias'][0])}
+  mean, _, _ = one_step(of_next_seed, tree, executor)
+  assert drawn[2] != {*np.flatnonzero(mean['bias'][0])}
 
 
-def test_groups_toss_coins_of_their_own():
+def test_random_triggers_of_groups_draw_different_numbers():
   triggered = resolve.strategy(
     resolve.strategy_config(
       'adaptive_gossip', trigger={'name': 'random', 'rate': 0.5}
@@ -146,13 +146,13 @@ def test_groups_toss_coins_of_their_own():
   run = where.run(lambda x, s, step: pairs.update(x, s, step))
   tree = where.put({'bias': jnp.ones((P, 3))})
   state = where.run(pairs.init)(tree)
-  talks = [
+  sends = [
     run(tree, state, step=jnp.int32(t))[2].bytes[::2] > 0 for t in range(12)
   ]
-  assert not np.array_equal(*np.array(talks).T[:2])
+  assert not np.array_equal(*np.array(sends).T[:2])
 
 
-def test_counterparts_are_the_members_of_one_place():
+def test_counterparts_share_a_position_in_their_groups():
   assert groups.consecutive_groups(2)(6) == [[0, 1], [2, 3], [4, 5]]
   assert groups.counterparts(2)(6) == [[0, 2, 4], [1, 3, 5]]
   with pytest.raises(UserError, match='workers=6'):
@@ -160,7 +160,7 @@ def test_counterparts_are_the_members_of_one_place():
 
 
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map'])
-def test_hierarchical_sgd_is_what_numpy_says(executor, period=3):
+def test_hierarchical_sgd_matches_numpy(executor, period=3):
   def by_hand():
     x = np.stack([start()] * P)
     for t in range(12):
@@ -173,14 +173,14 @@ def test_hierarchical_sgd_is_what_numpy_says(executor, period=3):
   close(train(hierarchical.strategy(2, period), executor=executor), by_hand())
 
 
-def test_groups_of_one_are_the_outer_strategy():
+def test_groups_of_one_worker_equal_the_outer_strategy():
   ours = hierarchical.strategy(1, 3, outer=PLAIN)
   theirs = diloco.strategy(3, outer_optimizers.sgd(0.5))
   close(train(ours, MOMENTUM), train(theirs, MOMENTUM))
 
 
 @pytest.mark.parametrize('size', [1, P])
-def test_a_level_looks_ahead_as_it_does_alone(size):
+def test_a_level_treats_look_ahead_as_its_strategy_does_alone(size):
   nothing = Strategy(identity(), identity())
   levels = {'inner': nothing, 'outer': elastic.strategy()}
   if size == P:
@@ -190,7 +190,7 @@ def test_a_level_looks_ahead_as_it_does_alone(size):
 
 
 @pytest.mark.exhaustive
-def test_the_look_ahead_is_exchanged_at_no_level(mu=0.9, period=3):
+def test_no_level_exchanges_the_look_ahead(mu=0.9, period=3):
   def by_hand():
     x, v = np.stack([start()] * P), 0.0
     for t in range(12):
@@ -208,13 +208,17 @@ def test_the_look_ahead_is_exchanged_at_no_level(mu=0.9, period=3):
 
 
 @pytest.mark.parametrize('level', ['inner', 'outer'])
-def test_a_level_looks_ahead_only_if_told_in_python(level):
-  """As alone: a strategy in Python does not see the optimizer."""
-  ahead = lambda part: split_look_ahead(
+def test_in_python_a_level_has_look_ahead_only_if_given(level):
+  """As without levels: a strategy in Python does not see the optimizer."""
+  look_ahead_of = lambda part: split_look_ahead(
     gossipjax.hierarchical(**{level: part}).parameters
   )[0]
-  assert ahead('elastic') == ahead({'name': 'elastic', 'stiffness': 0.5}) == 0
-  assert ahead({'name': 'elastic', 'look_ahead': 0.5}) == 0.5
+  assert (
+    look_ahead_of('elastic')
+    == look_ahead_of({'name': 'elastic', 'stiffness': 0.5})
+    == 0
+  )
+  assert look_ahead_of({'name': 'elastic', 'look_ahead': 0.5}) == 0.5
 
 
 def test_all_reduce_on_both_levels_is_all_reduce():
@@ -222,12 +226,12 @@ def test_all_reduce_on_both_levels_is_all_reduce():
   close(train(levels, MOMENTUM), train(all_reduce.strategy(), MOMENTUM))
 
 
-def test_one_group_is_the_inner_strategy():
+def test_a_single_group_equals_the_inner_strategy():
   ours = hierarchical.strategy(P, 3, local_sgd.strategy(3))
   close(train(ours, MOMENTUM), train(local_sgd.strategy(3), MOMENTUM))
 
 
-def test_an_inner_mean_and_an_outer_diloco_are_diloco_of_groups():
+def test_inner_all_reduce_and_outer_diloco_are_diloco_of_groups():
   ours = train(hierarchical.strategy(2, 3, outer=PLAIN))
 
   def by_hand():
@@ -243,7 +247,7 @@ def test_an_inner_mean_and_an_outer_diloco_are_diloco_of_groups():
   close(ours, by_hand())
 
 
-def test_both_levels_have_names_in_a_config():
+def test_a_config_sets_the_outer_strategy_by_name():
   config = resolve.strategy_config('hierarchical', size=2, period=3)
   config.outer.name, config.outer.period = 'diloco', 1
   config.outer.outer.name, config.outer.outer.stepsize = 'sgd', 0.5
@@ -253,30 +257,32 @@ def test_both_levels_have_names_in_a_config():
   )
 
 
-def test_what_follows_a_schedule_is_no_level():
+def test_a_strategy_that_follows_the_schedule_cannot_be_a_level():
   config = {'name': 'hierarchical', 'outer': {'name': 'slowmo'}}
   with pytest.raises(UserError, match=r'outer\.name=slowmo'):
     resolve.strategy(config)
 
 
-def test_both_levels_are_billed_apart():
-  silent, talking = [
+def test_both_levels_are_billed_separately():
+  inner_only, both_levels = [
     (int(sent.bytes[0]), int(sent.local[0]))
     for _, _, sent in run(hierarchical.strategy(2, 2), steps=2)
   ]
-  inside, share = 4 * SIZE, 4 * SIZE // 2  # A ring of two sends all once.
-  assert silent == (inside, inside)
-  # Between groups a ring of two; inside shares are added up, then gathered.
-  assert talking == (inside + 3 * share, inside + 2 * share)
+  # In a ring all-reduce each of two workers sends as much as the tree.
+  inside, share = 4 * SIZE, 4 * SIZE // 2
+  assert inner_only == (inside, inside)
+  # Between groups a ring of two; inside a reduce-scatter, then a gather.
+  assert both_levels == (inside + 3 * share, inside + 2 * share)
 
 
-def test_groups_with_a_link_of_their_own_take_its_seconds():
+def test_traffic_inside_groups_takes_the_seconds_of_their_link():
   slow, fast = network.Link(1.0, 10.0), network.Link(0.01, 1000.0)
   bills = [sent for *_, sent in run(hierarchical.strategy(2, 2), steps=2)]
   bill = jax.tree.map(lambda *each: np.stack(each, axis=1), *bills)
   tree, share = 4 * SIZE, 4 * SIZE // 2
-  # Every step a ring of two inside: two rounds. The second step has one of
-  # shares between, and inside each share is sent once before, once after.
+  # Every step has a ring of two inside groups: two rounds. The second step also
+  # has one of shares between groups; inside, each share is sent once before it
+  # and once after it.
   inside, between = 2 * 0.01 + tree / 1000, 2 * 1.0 + share / 10
   np.testing.assert_allclose(
     network.seconds(network.with_group(slow, fast), bill),
@@ -288,7 +294,7 @@ def test_groups_with_a_link_of_their_own_take_its_seconds():
   )
 
 
-def test_a_link_of_groups_carries_both_directions():
+def test_with_a_group_link_all_links_must_be_full_duplex():
   slow = network.link(1.0, 10.0, full_duplex=False)
   with pytest.raises(UserError, match='group_link'):
     network.with_group(slow, network.PRESETS['10gbe'])
@@ -304,7 +310,7 @@ def test_a_compressor_between_groups_sees_one_share():
   np.testing.assert_array_equal(x, np.broadcast_to(x[:1], x.shape))
 
 
-def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
+def test_exchanging_gradients_between_groups_needs_period_1():
   hierarchical.strategy(2, 1, outer=topk.strategy(0.25))
   for outer in (
     topk.strategy(0.25),
@@ -316,8 +322,8 @@ def test_gradients_between_groups_are_exchanged_at_every_step_or_refused():
 
 
 @pytest.mark.exhaustive
-def test_all_groups_take_the_same_round_of_messages():
-  """Else some devices would wait in a branch that others do not take."""
+def test_all_groups_draw_the_same_round_of_the_topology():
+  """Otherwise devices would wait in a branch that others do not take."""
   always = adaptive_gossip.strategy(
     triggers.fixed(period=1), topology=topology.hypercube
   )
@@ -327,22 +333,22 @@ def test_all_groups_take_the_same_round_of_messages():
     x = {'x': 2.0 ** jnp.tile(jnp.arange(4), 2)[:, None]}
     one = lambda x: inside.update(x, inside.init(x), step)[0]
     found = jax.vmap(one, axis_name=WORKERS)(x)['x'][:, 0]
-    return 2 * found[::4] - 1  # Of both groups: the other value of the mean.
+    return 2 * found[::4] - 1  # In each group the mean is (1 + partner) / 2.
 
-  met = np.array([partner_of_first(jnp.int32(step)) for step in range(8)])
-  assert {*met[:, 0]} == {2.0, 4.0}
-  np.testing.assert_array_equal(met[:, 0], met[:, 1])
+  partners = np.array([partner_of_first(jnp.int32(step)) for step in range(8)])
+  assert {*partners[:, 0]} == {2.0, 4.0}
+  np.testing.assert_array_equal(partners[:, 0], partners[:, 1])
 
 
 @pytest.mark.parametrize('slot', ['state', 'moments'])
 @pytest.mark.parametrize('level', ['inner', 'outer'])
-def test_a_level_with_more_slots_is_refused(level, slot):
+def test_a_level_that_exchanges_state_or_moments_is_refused(level, slot):
   part = local_sgd.strategy()._replace(**{slot: all_reduce.exact_mean()})
   with pytest.raises(UserError, match='No level of hierarchical can'):
     hierarchical.strategy(2, 1, **{level: part})
 
 
-def test_levels_and_the_optimizer_have_one_momentum():
+def test_momentum_of_a_level_must_agree_with_the_optimizer():
   config = defaults.get_config('hierarchical')
   config.strategy.period = 1
   momentum.check({'name': 'hierarchical', 'outer': 'elastic'}, config.optimizer)
@@ -377,10 +383,10 @@ def test_moments_are_refused():
 
 
 @pytest.mark.parametrize('level', ['inner', 'outer'])
-def test_groups_that_decide_apart_do_not_wait_for_each_other(level):
-  """On devices of their own, where a branch with a message waits for all."""
-  talks = adaptive_gossip.strategy(triggers.random(0.5), scope='all')
-  strategy = hierarchical.strategy(2, 1, **{level: talks})
+def test_groups_with_independent_triggers_do_not_deadlock(level):
+  """With a device per worker, a collective in a branch waits for all."""
+  triggered = adaptive_gossip.strategy(triggers.random(0.5), scope='all')
+  strategy = hierarchical.strategy(2, 1, **{level: triggered})
   pairs = zip(
     *(run(strategy, steps=6, executor=e) for e in EXECUTORS), strict=True
   )
@@ -438,7 +444,7 @@ def test_several_axes_of_workers_are_refused_by_groups():
     ('reduce_scatter', lambda x: lax.psum_scatter(x, WORKERS, tiled=True)),
   ],
 )
-def test_a_collective_that_groups_do_not_have_is_refused(
+def test_a_collective_that_groups_do_not_support_is_refused(
   name, reduce, executor
 ):
   own = stateless(lambda tree, step, active: (reduce(tree), SILENCE))

@@ -1,4 +1,4 @@
-"""gTop-k against a NumPy tree written from the paper's text, any P."""
+"""gTop-k against NumPy code written from the paper's text, for any P."""
 
 import itertools
 
@@ -29,13 +29,14 @@ def compile_quickly():
 
 
 def largest(entries, k):
-  """The k largest of {index: value}; of equals the one with the lower index."""
+  """The k entries of {index: value} with the largest magnitude; of equal ones
+  those with the lower index."""
   order = sorted(entries, key=lambda i: (-abs(entries[i]), i))
   return {i: entries[i] for i in order[:k]}
 
 
 def merged(a, b, k):
-  """The k largest of the sum of two messages, and what they displace."""
+  """The k largest entries of the sum of two messages, and the dropped ones."""
   both = {
     i: np.float32(a.get(i, 0)) + np.float32(b.get(i, 0))
     for i in a.keys() | b.keys()
@@ -57,7 +58,7 @@ def pairs_of_tree(workers):
 
 
 def reduce_by_tree(messages, k):
-  """Everyone's final set, what each worker displaced, messages each sent."""
+  """Final entries, dropped entries and messages sent, per worker."""
   workers, held = len(messages), list(messages)
   displaced, sent = [[] for _ in messages], [0] * workers
   for pairs in pairs_of_tree(workers):
@@ -65,12 +66,12 @@ def reduce_by_tree(messages, k):
       held[receiver], lost = merged(held[receiver], held[sender], k)
       displaced[receiver].append(lost)
       sent[sender] += 1  # Up the tree.
-      sent[receiver] += 1  # And down again, in the broadcast.
+      sent[receiver] += 1  # Down the tree, in the broadcast.
   return [held[0]] * workers, displaced, sent
 
 
 def reduce_by_butterfly(messages, k):
-  """As above. Who is beyond a power of two goes through a partner."""
+  """As by tree. Workers beyond a power of two send through a partner."""
   workers, held = len(messages), list(messages)
   core = max(2**r for r in range(10) if 2**r <= workers)
   displaced, sent = [[] for _ in messages], [0] * workers
@@ -85,7 +86,7 @@ def reduce_by_butterfly(messages, k):
     for i, (total, lost) in enumerate(results):
       held[i] = total
       sent[i] += 1
-      if i % (2 * distance) == 0:  # All of a group know it, one keeps it.
+      if i % (2 * distance) == 0:  # All drop it, the first keeps it.
         displaced[i].append(lost)
     distance *= 2
   for i in range(core, workers):
@@ -94,7 +95,7 @@ def reduce_by_butterfly(messages, k):
 
 
 def by_hand(grads, residuals, k, conserve, exchange):
-  """One step of all workers: means, residuals, final sets, messages sent."""
+  """One step of all workers: means, residuals, final entries, messages sent."""
   wanted = grads + residuals
   mine = [largest(dict(enumerate(a)), k) for a in wanted]
   reduce = {'tree': reduce_by_tree, 'butterfly': reduce_by_butterfly}[exchange]
@@ -103,7 +104,7 @@ def by_hand(grads, residuals, k, conserve, exchange):
   for i, final in enumerate(finals):
     for j, value in final.items():
       means[i, j] = value / np.float32(len(grads))
-      if j in mine[i]:  # Taken into the update: no longer withheld.
+      if j in mine[i]:  # Applied, so no longer in the residual.
         wanted[i, j] = 0
     if conserve:
       for lost in displaced[i]:
@@ -113,14 +114,14 @@ def by_hand(grads, residuals, k, conserve, exchange):
 
 
 def compiled(workers, n, k, conserve, exchange):
-  """The same from the package: `(grads, state, step) -> ...`, and a state."""
+  """The package's update, `(grads, state, step) -> ...`, and a state."""
   aggregator = gtopk.global_topk_mean(k / n, conserve, exchange)
   state = jax.vmap(aggregator.init, axis_name=WORKERS)(np.zeros((workers, n)))
   return executors.on_one_device(aggregator.update), state
 
 
 def gradients(workers, n, step):
-  """First small integers, so ties and zeros and exact sums; then normal."""
+  """First small integers, for ties, zeros and exact sums; then Gaussian."""
   rng = np.random.default_rng([workers, n, step])
   if step >= STEPS // 2:
     return rng.standard_normal((workers, n), np.float32)
@@ -128,7 +129,7 @@ def gradients(workers, n, step):
 
 
 def rounds_of(workers, exchange):
-  """Half as many for the butterfly, if P is a power of two."""
+  """Rounds of an exchange; a butterfly has half as many if P = 2^r."""
   up, core = (workers - 1).bit_length(), workers.bit_length() - 1
   return 2 * up if exchange == 'tree' else core + 2 * (up - core)
 
@@ -139,14 +140,14 @@ def rounds_of(workers, exchange):
   [(1, 5, 2), (2, 9, 9), (3, 300, 4), (5, 12, 5), (8, 12, 1), (16, 40, 3)],
 )
 @pytest.mark.parametrize('conserve, exchange', RULES)
-def test_it_is_the_papers_tree(workers, n, k, conserve, exchange):
+def test_gtopk_matches_the_numpy_code(workers, n, k, conserve, exchange):
   update, state = compiled(workers, n, k, conserve, exchange)
   for step in range(STEPS):
     grads, old = gradients(workers, n, step), np.array(state.residual)
     means, residuals, finals, sent = by_hand(grads, old, k, conserve, exchange)
     got, state, bill = update(grads, state, step=jnp.int32(step))
 
-    # To XLA, x / 3 is x times 1 / 3: off by one in the last place.
+    # XLA computes x / 3 as x times 1 / 3: off by one in the last place.
     np.testing.assert_array_max_ulp(got, means, maxulp=1)
     for row, final in zip(np.asarray(got), finals, strict=True):
       assert set(np.flatnonzero(row)) == {j for j, v in final.items() if v}
@@ -157,7 +158,7 @@ def test_it_is_the_papers_tree(workers, n, k, conserve, exchange):
     np.testing.assert_array_equal(bill.rounds, rounds_of(workers, exchange))
     if conserve:
       applied, tolerance = np.asarray(got[0]) * workers, 1e-5
-      if step < STEPS // 2:  # Integers, so exactly.
+      if step < STEPS // 2:  # Sums of integers are exact.
         applied, tolerance = np.round(applied), 0
       np.testing.assert_allclose(
         applied + np.asarray(state.residual).sum(axis=0),
@@ -168,7 +169,7 @@ def test_it_is_the_papers_tree(workers, n, k, conserve, exchange):
 
 
 def lost(grads, k, **rule):
-  """Gradient that is neither applied nor remembered after one step."""
+  """Gradients that are neither applied nor in a residual after one step."""
   workers, n = grads.shape
   update, state = compiled(
     workers, n, k, rule.get('conserve', False), rule.get('exchange', 'tree')
@@ -184,9 +185,9 @@ def lost(grads, k, **rule):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('exchange', gtopk.EXCHANGES)
 def test_the_published_rule_loses_3_of_12_in_the_smallest_example(exchange):
-  # Workers 0 and 1 merge first, and 4 displaces 3. Then worker 2 brings 5 to
-  # the same place as the 3: the place is in the result, so worker 0 believes
-  # that its 3 was applied.
+  # In the tree workers 0 and 1 merge first, and 4 displaces 3. Then worker 2
+  # sends 5 at the index of the 3: the index is in the result, so worker 0 takes
+  # its 3 for applied. In the butterfly workers 1 and 2 swap these roles.
   grads = {
     'tree': [[3, 0], [0, 4], [5, 0]],
     'butterfly': [[3, 0], [5, 0], [0, 4]],
@@ -200,9 +201,9 @@ def test_the_published_rule_loses_3_of_12_in_the_smallest_example(exchange):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('exchange', gtopk.EXCHANGES)
-def test_no_smaller_example_exists(exchange):
-  # Of two workers there is one merge, and what it displaces is in no result;
-  # of one entry nothing is ever displaced.
+def test_no_smaller_example_loses_gradients(exchange):
+  # With two workers there is one merge, and the indices that it drops are not
+  # in the result; with one entry nothing is ever dropped.
   values = range(-2, 3)
   for grads in itertools.product(values, repeat=4):
     pair = np.reshape(np.asarray(grads, np.float32), (2, 2))
@@ -217,7 +218,7 @@ def test_no_smaller_example_exists(exchange):
   )
 
 
-def test_messages_whose_entries_are_in_no_order_lose_nothing_either():
+def test_messages_with_unsorted_entries_lose_no_gradients():
   grads = gradients(4, 60, STEPS)
   aggregator = gtopk.global_topk_mean(
     0.2, conserve=True, selection=blockwise.selection()
@@ -232,4 +233,4 @@ def test_messages_whose_entries_are_in_no_order_lose_nothing_either():
     rtol=0,
     atol=1e-5,
   )
-  assert bill.bytes[3] == 8 * 12  # Up the tree, once: indices of 4 bytes.
+  assert bill.bytes[3] == 8 * 12  # Sent once, up the tree; 4-byte indices.

@@ -1,4 +1,4 @@
-"""Successive halving: who trains longer, and what is forecast of whom."""
+"""Successive halving: which strategies train longer, and their forecasts."""
 
 import json
 import math
@@ -30,71 +30,72 @@ from gossipjax.training import optimizer, run
 from gossipjax.tuning import trials
 from tests.support import workdirs
 
-# A step takes so long, and so much of what all-reduce learns in it is learnt.
+# Seconds of a step, and its progress as a fraction of that of all-reduce.
 SPEED = {DENSE: (10.0, 1.0), 'fast': (1.0, 0.8), 'bad': (0.5, 0.1)}
 MANY = {**SPEED, 'good': (1.0, 0.7), 'worse': (0.5, 0.05)}
 
 
 def curve(pilot: Pilot) -> Curve:
-  """Learns at a constant pace, best at rate 0.1; diverges above 1."""
+  """Nears a score of 1 exponentially, best at rate 0.1; diverges above 1."""
   name, rate = pilot.candidate
   if rate > 1:
     return Curve([], [])
-  step_s, pace = MANY[name]
-  pace *= 1 - abs(math.log10(rate / 0.1)) / 4
+  step_s, speed = MANY[name]
+  speed *= 1 - abs(math.log10(rate / 0.1)) / 4
   steps = [pilot.steps * i / 10 for i in range(1, 11)]
   wobble = 0.001 * pilot.seed
   return Curve(
-    [1 - math.exp(-pace * s / 50) + wobble for s in steps],
+    [1 - math.exp(-speed * s / 50) + wobble for s in steps],
     [step_s * s for s in steps],
   )
 
 
 def play(rounds, rates=(0.1, 0.03, 10.0), higher=True, names=tuple(MANY)):
-  """The ranks of the last round, and the pilots of each."""
+  """Returns the ranks of the last round, and the pilots of each round."""
   every = [Candidate(name, rate) for name in names for rate in rates]
-  asking, asked = halving(every, rounds, 1000, higher), []
-  pilots = next(asking)
+  search, by_round = halving(every, rounds, 1000, higher), []
+  pilots = next(search)
   while True:
-    asked.append(pilots)
+    by_round.append(pilots)
     try:
-      pilots = asking.send([curve(pilot) for pilot in pilots])
+      pilots = search.send([curve(pilot) for pilot in pilots])
     except StopIteration as end:
-      return end.value, asked
+      return end.value, by_round
 
 
 def test_the_better_half_trains_longer_each_at_its_best_rate():
   lengths = [Round(20, 1), Round(200, 1), Round(400, 2)]
-  ranks, asked = play(lengths)
-  assert [len(pilots) for pilots in asked] == [15, 3, 6]
-  assert {p.candidate for p in asked[1]} >= {Candidate(DENSE, 0.1)}
-  assert {p.seed for p in asked[2]} == {0, 1}
+  ranks, by_round = play(lengths)
+  assert [len(pilots) for pilots in by_round] == [15, 3, 6]
+  assert {p.candidate for p in by_round[1]} >= {Candidate(DENSE, 0.1)}
+  assert {p.seed for p in by_round[2]} == {0, 1}
   assert {r.candidate.rate for r in ranks} == {0.1}
-  few = {DENSE, 'fast', 'bad'}  # Of two beside all-reduce none is dropped.
-  ranks, asked = play(lengths, names=few)
-  assert [len(pilots) for pilots in asked] == [9, 3, 6]
+  few = {DENSE, 'fast', 'bad'}  # Two besides all-reduce: both are kept.
+  ranks, by_round = play(lengths, names=few)
+  assert [len(pilots) for pilots in by_round] == [9, 3, 6]
   assert {r.candidate.name for r in ranks} == few
 
 
-def test_who_is_dropped_diverged_or_not_tried_is_told():
+def test_a_message_names_dropped_diverged_and_untried_strategies():
   rounds = []
   names = [*MANY, 'wild']
   every = [Candidate(n, 10.0 if n == 'wild' else 0.1) for n in names]
   risks = {name: risk.Risk() for name in MANY}
   lengths = [Round(20, 1), Round(400, 1)]
-  asking = halving(every, lengths, 1000, True, 0, rounds.append, risks)
-  asked = next(asking)
+  search = halving(every, lengths, 1000, True, 0, rounds.append, risks)
+  requested = next(search)
   with pytest.raises(StopIteration):
     while True:
-      asked = asking.send([curve(pilot) for pilot in asked])
+      requested = search.send([curve(pilot) for pilot in requested])
   reasons = {'Not tried: no time': ['late', 'later'], 'Too slow': []}
-  said = recommendation.left_out(rounds, names, reasons)
+  message = recommendation.left_out(rounds, names, reasons)
   assert (
-    'reliable pilots: bad (20 steps, ' in said and 'worse (20 steps, ' in said
+    'reliable pilots: bad (20 steps, ' in message
+    and 'worse (20 steps, ' in message
   )
-  assert ' Diverged: wild. ' in said
-  assert said.endswith(' Not tried: no time: late, later.')
-  assert 'Too slow' not in said and 'fast' not in said
+  assert ' Diverged: wild. ' in message
+  assert message.endswith(' Not tried: no time: late, later.')
+  assert 'Too slow' not in message and 'fast' not in message
   fewer = [rank for rank in rounds[1] if rank.candidate.name != 'fast']
   later = recommendation.left_out([rounds[0], fewer], names, {})
   assert later.endswith(' Diverged: wild, fast.')
@@ -103,14 +104,14 @@ def test_who_is_dropped_diverged_or_not_tried_is_told():
   assert recommendation.left_out([ranks], [DENSE, 'fast'], {}) == ''
 
 
-def test_who_has_all_that_all_reduce_has_from_the_start_does_not_miss():
-  """Both score 1 at their first evaluation, one of them 100 times sooner."""
+def test_a_pilot_that_starts_at_the_best_score_does_not_miss():
+  """All-reduce and fast both begin with a score of 1, fast 100 times sooner."""
   curves = {
     Candidate(name, 0.1): [Curve([best, best], [s, 2 * s])]
     for name, best, s in ((DENSE, 1.0, 100), ('fast', 1.0, 1), ('bad', 0.9, 1))
   }
-  never = risk.Risk((risk.Group('in', 0.0, 50, 1.0),) * 3)
-  ranks = ranked(curves, 20, 400, True, {'fast': never, 'bad': never})
+  always = risk.Risk((risk.Group('in', 0.0, 50, 1.0),) * 3)
+  ranks = ranked(curves, 20, 400, True, {'fast': always, 'bad': always})
   assert [r.candidate.name for r in ranks] == ['fast', DENSE, 'bad']
   assert ranks[0].expected < 0.1 * ranks[1].expected
   assert choice.chosen(ranks) == 'fast'
@@ -125,22 +126,22 @@ def test_a_forecast_is_the_time_to_the_target_at_full_length():
     DENSE,
     'bad',
   ]
-  # All-reduce reaches 1 - w after -50 ln w steps of 10 s; 400 of 1000 are made.
+  # All-reduce reaches 1 - w after -50 ln w steps of 10 s; 400 of 1000 are run.
   steps = [-50 * math.log(w) for w in WORSE]
   assert dense.seconds == pytest.approx(25 * np.mean(steps), rel=0.1)
   assert first.low < first.seconds < first.high < dense.low
-  # It reaches no goal: all its steps of 0.5 s, then all-reduce's to the first.
+  # bad reaches no goal: its steps of 0.5 s, then all-reduce's to the hardest.
   assert bad.seconds == pytest.approx(2.5 * (200 + 10 * steps[0]), rel=0.1)
   assert bad.high == math.inf
   assert choice.chosen([first, dense, bad]) == 'fast'
-  said = recommendation.tried([first, dense, bad], 1000, 'run --A')
-  assert said.startswith('Use fast at learning rate 0.1. Expected time')
-  assert 'pilots of 400 of 1000 steps' in said
-  assert said.endswith('at full length, begin with: run --A')
+  message = recommendation.tried([first, dense, bad], 1000, 'run --A')
+  assert message.startswith('Use fast at learning rate 0.1. Expected time')
+  assert 'pilots of 400 of 1000 steps' in message
+  assert message.endswith('at full length, begin with: run --A')
 
 
-@pytest.mark.parametrize('share, use', [(0.5, 'fast'), (0.99, DENSE)])
-def test_little_gain_is_no_reason_to_leave_all_reduce(share, use):
+@pytest.mark.parametrize('share, expected', [(0.5, 'fast'), (0.99, DENSE)])
+def test_all_reduce_is_kept_if_the_gain_is_below_5_percent(share, expected):
   every = [Candidate(DENSE, 0.1), Candidate('fast', 0.1)]
   dense = curve(Pilot(every[0], 400, 0))
   late = Curve(dense.scores, [2 * s for s in dense.seconds])
@@ -150,16 +151,16 @@ def test_little_gain_is_no_reason_to_leave_all_reduce(share, use):
   ]
   ranks = ranked(curves, 400, 1000, True)
   assert ranks[0].candidate.name == 'fast'
-  assert choice.chosen(ranks) == use
-  said = recommendation.tried(ranks, 1000, 'run --A')
-  if use == 'fast':
-    assert said.startswith('Use fast at learning rate 0.1. ')
+  assert choice.chosen(ranks) == expected
+  message = recommendation.tried(ranks, 1000, 'run --A')
+  if expected == 'fast':
+    assert message.startswith('Use fast at learning rate 0.1. ')
   else:
-    assert said.startswith('Use all-reduce at learning rate 0.1. fast')
-    assert 'less than 5 %' in said
+    assert message.startswith('Use all-reduce at learning rate 0.1. fast')
+    assert 'less than 5 %' in message
 
 
-def test_a_seed_that_ends_early_counts_while_it_lasts():
+def test_the_mean_over_seeds_ends_with_the_shortest_seed():
   candidate = Candidate(DENSE, 0.1)
   whole = curve(Pilot(candidate, 400, 0))
   early = Curve(whole.scores[:3], whole.seconds[:3])
@@ -181,45 +182,49 @@ def known(missed, steps, table='tiny', model='transformer', optimizer='adam'):
   return known_runs.Known(*names, 0.3, 0.4, missed, steps, 3)
 
 
-def ranks_with(given):
+def ranks_with(risk_of_fast):
   every = [Candidate(name, 0.1) for name in SPEED]
   curves = {c: [curve(Pilot(c, 400, s)) for s in (0, 1)] for c in every}
-  return ranked(curves, 400, 1000, True, {'fast': given})
+  return ranked(curves, 400, 1000, True, {'fast': risk_of_fast})
 
 
-def test_a_risk_is_corrected_by_trainings_that_are_more_alike():
+def test_more_similar_trainings_correct_the_risk():
   other = known(0.0, 1.2, table='a', model='mlp')
   half = [known(1.0, math.inf, 'b', 'lstm'), known(0.0, 1.4, 'b', 'lstm')]
   alike = known(1.0, math.inf, table='c', optimizer='sgd')
-  end = known(math.nan, math.nan, table='d')
-  assert risk.of([end], CONFIG).share == risk.Risk().share == 0.5
+  unknown = known(math.nan, math.nan, table='d')
+  assert risk.of([unknown], CONFIG).share == risk.Risk().share == 0.5
   wide = risk.of([other, *half], CONFIG)
-  assert wide.share == pytest.approx((0.5 + 1) / (2 + 2))  # Two tasks.
+  assert wide.share == pytest.approx((0.5 + 1) / (2 + 2))  # Two comparisons.
   assert wide.relative_steps == pytest.approx(1.3)
   kind = risk.of([other, *half, alike], CONFIG)
   of_all = (1.5 + 1) / (3 + 2)
   assert kind.share == pytest.approx((1 + 2 * of_all) / (1 + 2))
-  assert kind.relative_steps == pytest.approx(1.3)  # No transformer got there.
+  assert kind.relative_steps == pytest.approx(1.3)  # No transformer reached it.
   near = risk.of([other, *half, alike, known(1 / 3, 2.0, 'e')], CONFIG)
   of_all = (1.5 + 1 / 3 + 1) / (4 + 2)
   of_kind = (1 + 1 / 3 + 2 * of_all) / (2 + 2)
-  assert near.share == pytest.approx((1 + 2 * of_kind) / (3 + 2))  # Seeds.
+  assert near.share == pytest.approx((1 + 2 * of_kind) / (3 + 2))  # 3 seeds.
   assert near.relative_steps == 2.0
 
 
-def test_a_strategy_that_seldom_gets_there_is_not_used_and_it_is_told():
-  """Its steps take a tenth of all-reduce's."""
-  never = risk.of([known(1.0, math.inf, t) for t in 'abcd'], CONFIG)
-  ranks = ranks_with(never)
+def test_a_strategy_that_misses_the_target_is_not_recommended():
+  """Although its steps take a tenth of the time of all-reduce's."""
+  hopeless = risk.of([known(1.0, math.inf, t) for t in 'abcd'], CONFIG)
+  ranks = ranks_with(hopeless)
   assert choice.chosen(ranks) == DENSE == ranks[0].candidate.name
-  said = recommendation.tried(ranks, 1000, '')
-  assert said.startswith('Use all-reduce at learning rate 0.1: of the strateg')
-  assert ' fast at learning rate 0.1: ' in said
-  assert 'that missed the target: 100 % in 4 comparisons, 100 % in 4' in said
-  assert said.endswith('Pilots do not show which strategies reach the target.')
+  message = recommendation.tried(ranks, 1000, '')
+  assert message.startswith(
+    'Use all-reduce at learning rate 0.1: of the strateg'
+  )
+  assert ' fast at learning rate 0.1: ' in message
+  assert 'that missed the target: 100 % in 4 comparisons, 100 % in 4' in message
+  assert message.endswith(
+    'Pilots do not show which strategies reach the target.'
+  )
 
 
-def test_what_is_expected_is_between_both_outcomes():
+def test_the_expected_time_weights_both_outcomes_by_the_risk():
   always = risk.of([known(0.0, 2.0, t) for t in 'abcd'], CONFIG)
   ranks = ranks_with(always)
   fast = next(r for r in ranks if r.candidate.name == 'fast')
@@ -231,72 +236,74 @@ def test_what_is_expected_is_between_both_outcomes():
     (1 - always.share) * fast.low + always.share * fast.high
   )
   assert choice.chosen(ranks) == 'fast'
-  said = recommendation.tried(ranks, 1000, 'again')
+  message = recommendation.tried(ranks, 1000, 'again')
   assert (
     ', 0 % of transformer on text with adam. Those that reach it need 2 '
-    in said
+    in message
   )
   table = recommendation.rows(ranks, 'test_accuracy')
   shares = {row['strategy']: row['misses the target'] for row in table}
   assert shares == {'fast': f'{100 * always.share:.0f} %', DENSE: '', 'bad': ''}
 
 
-def test_without_whole_trainings_pilots_stand_for_them():
+def test_without_known_trainings_pilots_estimate_the_time():
   ranks = ranks_with(risk.Risk())
   fast = next(r for r in ranks if r.candidate.name == 'fast')
-  # A step takes a tenth of all-reduce's and learns 0.8 of it.
+  # A step takes a tenth of the time of all-reduce's and learns 0.8 as much.
   seconds = choice.dense_of(ranks).seconds / 10 / 0.8
   assert fast.low == pytest.approx(seconds, rel=0.1)
   assert fast.expected == pytest.approx((fast.low + fast.high) / 2)
-  said = recommendation.tried(ranks, 1000, 'again')
-  assert ' No known training is like it; the probability' in said
+  message = recommendation.tried(ranks, 1000, 'again')
+  assert ' No known training is like it; the probability' in message
   table = recommendation.rows(ranks, 'test_accuracy')
   assert '50 % (assumed)' in [row['misses the target'] for row in table]
 
 
-def test_pilots_of_full_length_are_whole_trainings_of_the_config():
-  never = {'fast': risk.of([known(1.0, math.inf, t) for t in 'abcd'], CONFIG)}
+def test_full_length_pilots_replace_known_trainings():
+  hopeless = {
+    'fast': risk.of([known(1.0, math.inf, t) for t in 'abcd'], CONFIG)
+  }
   every = [Candidate(name, 0.1) for name in SPEED]
   curves = {c: [curve(Pilot(c, 400, s)) for s in (0, 1)] for c in every}
-  ranks = ranked(curves, 400, 400, True, never)
+  ranks = ranked(curves, 400, 400, True, hopeless)
   assert ranks == ranked(curves, 400, 400, True)
   assert choice.chosen(ranks) == 'fast'
-  said = recommendation.tried(ranks, 400, 'run --A')
-  assert ' Its pilots took ' in said and 'do not show' not in said
-  lower = ranked(curves, 400, 400, True, never, 0.9)
+  message = recommendation.tried(ranks, 400, 'run --A')
+  assert ' Its pilots took ' in message and 'do not show' not in message
+  lower = ranked(curves, 400, 400, True, hopeless, 0.9)
   assert all(b.seconds < a.seconds for a, b in zip(ranks, lower, strict=True))
-  said = recommendation.tried(lower, 400, '', 0.9)
-  assert 'The target is 10 % worse than the best score of all-red' in said
+  message = recommendation.tried(lower, 400, '', 0.9)
+  assert 'The target is 10 % worse than the best score of all-red' in message
   table = recommendation.rows(ranks, 'test_accuracy')
   assert all(row['from'] and row['to'] for row in table)
 
 
-def test_what_gets_there_does_so_at_the_end_of_its_training_at_the_latest():
+def test_the_time_to_the_target_is_at_most_a_whole_training():
   slow = risk.of([known(0.0, 99.0, t) for t in 'abcd'], CONFIG)
   fast = next(r for r in ranks_with(slow) if r.candidate.name == 'fast')
   assert fast.low == fast.whole
 
 
-def test_a_pilot_that_learns_nothing_is_not_used_whatever_is_known():
+def test_a_pilot_no_better_than_the_first_score_is_not_chosen():
   always = risk.of([known(0.0, 1.0, t) for t in 'abcd'], CONFIG)
   every = [Candidate(DENSE, 0.1), Candidate('fast', 0.1)]
   curves = {c: [curve(Pilot(c, 400, 0))] for c in every}
-  level = curves[every[0]][0].scores[0]  # All-reduce's after a tenth.
+  first = curves[every[0]][0].scores[0]  # All-reduce's first score.
   seconds = curves[every[1]][0].seconds
-  for best, use in ((level, DENSE), (1.01 * level, 'fast')):
+  for best, expected in ((first, DENSE), (1.01 * first, 'fast')):
     curves[every[1]] = [Curve([best] * len(seconds), seconds)]
     ranks = ranked(curves, 400, 1000, True, {'fast': always})
-    assert choice.chosen(ranks) == use
+    assert choice.chosen(ranks) == expected
 
 
-def test_a_pilot_at_the_target_does_not_miss_it_below_a_high_first_score():
-  """All-reduce begins at 0.95: 99 % of its best is less than that."""
+def test_a_pilot_at_the_target_may_be_below_the_first_score():
+  """All-reduce begins at 0.95, above the target, 99 % of its best score."""
   always = risk.of([known(0.0, 1.0, t) for t in 'abcd'], CONFIG)
   dense, near = Candidate(DENSE, 0.1), Candidate('fast', 0.1)
   times = [10.0, 20.0, 30.0]
   for first, best, misses in (
     ((0.95, 0.952, 0.953), 0.9495, False),
-    ((0.95, 0.949, 0.948), 0.9499, False),  # All-reduce has no better one.
+    ((0.95, 0.949, 0.948), 0.9499, False),  # The first is the best.
     ((0.95, 0.952, 0.953), 0.943, True),
   ):
     curves = {
@@ -312,13 +319,13 @@ def test_a_pilot_at_the_target_does_not_miss_it_below_a_high_first_score():
       for row in recommendation.rows(ranks, 'test_accuracy')
       if row['strategy'] == 'fast'
     )
-    told = row['time if the target is reached'], row['misses the target']
-    assert (told == ('', 'its pilots do')) == misses
-    said = recommendation.tried(ranks, 60, '')
-    assert ('taken to miss the target' in said) == misses
+    cells = row['time if the target is reached'], row['misses the target']
+    assert (cells == ('', 'its pilots do')) == misses
+    message = recommendation.tried(ranks, 60, '')
+    assert ('taken to miss the target' in message) == misses
 
 
-def test_pilots_of_full_length_tell_the_time_to_the_target_itself():
+def test_full_length_pilots_measure_the_time_to_the_target():
   mine, dense = Candidate('fast', 0.1), Candidate(DENSE, 0.1)
   curves = {
     dense: [Curve([0.5, 0.9, 1.0], [1.0, 2.0, 3.0])],
@@ -330,7 +337,7 @@ def test_pilots_of_full_length_tell_the_time_to_the_target_itself():
   assert 'mean of those' not in recommendation.tried([first, other], 10, '')
 
 
-def test_what_diverges_has_no_rank_and_a_loss_falls():
+def test_diverged_pilots_have_no_rank_and_low_losses_are_better():
   falls = Curve([3.0, 2.0, 1.0], [1.0, 2.0, 3.0])
   curves = {
     Candidate(DENSE, 1.0): [falls],
@@ -343,12 +350,12 @@ def test_what_diverges_has_no_rank_and_a_loss_falls():
   assert late.high == math.inf and late.score == 1.5
 
 
-def test_nothing_is_ranked_where_all_reduce_diverges():
-  ranks, asked = play([Round(20, 1), Round(200, 1)], rates=(10.0,))
-  assert ranks == [] and len(asked) == 1
+def test_nothing_is_ranked_if_all_reduce_diverges():
+  ranks, by_round = play([Round(20, 1), Round(200, 1)], rates=(10.0,))
+  assert ranks == [] and len(by_round) == 1
 
 
-def test_a_pilot_is_short_on_validation_data_with_the_whole_schedule():
+def test_a_pilot_uses_validation_data_and_the_whole_schedule():
   config = defaults.get_config()
   config.optimizer.update(
     schedule='piecewise', warmup_steps=30, boundaries=(100, 200)
@@ -376,12 +383,12 @@ def test_a_pilot_is_short_on_validation_data_with_the_whole_schedule():
   ids=str,
 )
 @pytest.mark.parametrize('warmup_steps', [0, 400])
-def test_a_pilot_goes_through_a_schedule_with_arguments(schedule, warmup_steps):
+def test_a_pilot_runs_all_of_a_schedule_with_arguments(schedule, warmup_steps):
   config = defaults.get_config()
   config.steps, config.optimizer.warmup_steps = 4000, warmup_steps
   with config.ignore_type():
     config.optimizer.schedule = schedule
-  config.optimizer.lock()  # As get_config leaves it; the top it does not.
+  config.optimizer.lock()  # As in a config of the command line.
   found = pilot_config.config_of(config, Pilot(Candidate('x', 0.1), 200, 0))
   whole = optimizer.rate(config.optimizer, 4000)(np.arange(0, 4000, 20))
   pilot = optimizer.rate(found.optimizer, 200)(np.arange(200))
@@ -391,12 +398,12 @@ def test_a_pilot_goes_through_a_schedule_with_arguments(schedule, warmup_steps):
 
 
 def steep(learning_rate, steps):
-  """A schedule that has steps of its own."""
+  """A schedule with a fixed number of steps."""
   del steps
   return optax.linear_schedule(learning_rate, 0, 1000)
 
 
-def test_a_pilot_has_the_stages_of_a_strategy():
+def test_a_pilot_shortens_the_stages_of_a_strategy():
   warm = {'name': 'dgc', 'steps': 50}
   inner = {'name': 'dgc', 'density': 0.01, 'warmup': warm}
   outer = {'name': 'post_local_sgd', 'switch': 200, 'period': 4}
@@ -426,7 +433,7 @@ def test_a_pilot_has_the_stages_of_a_strategy():
   assert none.strategy.switch == 0  # Local SGD from the first step on.
 
 
-def test_a_plan_fits_into_the_time_and_drops_strategies_first():
+def test_a_plan_for_less_time_has_fewer_strategies():
   names = [DENSE, *'abcdefghijklmno']
   plan = pilot_plan.planned(names, 300, 600.0, 0.01, 2.0)
   assert (
@@ -442,14 +449,14 @@ def test_a_plan_fits_into_the_time_and_drops_strategies_first():
 
 
 @pytest.mark.parametrize('full', [20, 40, 60, 79, 80, 300])
-def test_no_pilot_is_shorter_than_the_least_or_longer_than_the_training(full):
+def test_pilots_have_at_least_the_minimum_and_at_most_all_steps(full):
   plan = pilot_plan.planned([DENSE, 'a'], full, 1e6, 0.01, 2.0)
   steps = [r.steps for r in plan.rounds]
   assert pilot_plan.least_steps(full) <= steps[0]
   assert steps == sorted(steps) and steps[-1] <= full
 
 
-def test_a_stretched_schedule_has_no_rounding():
+def test_a_scaled_schedule_does_not_round_its_boundaries():
   config = defaults.optimizer('sgd', learning_rate=1.0, schedule='piecewise')
   config.boundaries, config.schedule_steps = (250, 450, 500), 1000
   at = optimizer.rate(config, 60)
@@ -463,7 +470,7 @@ def test_a_stretched_schedule_has_no_rounding():
 
 
 @pytest.mark.parametrize('schedule', ['piecewise', {'name': 'piecewise'}])
-def test_a_pilot_has_the_whole_of_a_schedule_for_other_steps(schedule):
+def test_a_pilot_runs_the_whole_schedule_of_another_step_count(schedule):
   config = defaults.get_config()
   config.steps = 600
   with config.ignore_type():
@@ -479,7 +486,7 @@ def test_a_pilot_has_the_whole_of_a_schedule_for_other_steps(schedule):
   )
 
 
-def test_a_phase_tells_steps_that_compute_something_else():
+def test_steps_with_different_work_have_different_phases():
   reused = resolve.strategy_config('topk')
   reused.selection = ConfigDict({'name': 'reused', 'period': 8})
   found = periods.phases(reused, np.arange(17)).tolist()
@@ -491,7 +498,7 @@ def test_a_phase_tells_steps_that_compute_something_else():
   assert [found.index(x) for x in found] == [0, 0, 0, 3, 3, 3, 6, 6, 6]
 
 
-def test_the_longest_period_is_that_of_any_argument():
+def test_the_longest_period_includes_all_arguments_and_levels():
   strategy = ConfigDict({'name': 'x', 'period': 8, 'slow_period': 50})
   assert periods.longest(strategy) == 50
   assert periods.longest({'name': 'all_reduce'}) == 1
@@ -500,28 +507,26 @@ def test_the_longest_period_is_that_of_any_argument():
   assert periods.longest(levels) == 32
 
 
-def bench(folder, said=lambda sentence: None):
-  """Of two workers, and of all-reduce alone."""
+def bench(folder, say=lambda sentence: None):
+  """Trains pilots of all-reduce alone, with two workers."""
   config = defaults.get_config()
   config.update(workers=2, steps=20, executor='vmap')
   return pilots.Bench(
-    {DENSE: config}, {DENSE: 0.1}, {}, '1gbe', folder, said, lambda: False
+    {DENSE: config}, {DENSE: 0.1}, {}, '1gbe', folder, say, lambda: False
   )
 
 
 @pytest.mark.exhaustive
-def test_all_reduce_that_diverges_is_a_sentence_and_accuracy_is_high(tmp_path):
+def test_diverging_all_reduce_raises_an_error_and_sets_the_metric(tmp_path):
   mine = bench(tmp_path)
-  for _ in range(2):  # The second finds the pilot of the first.
+  for _ in range(2):  # The second call finds the finished pilot.
     with pytest.raises(UserError, match=r'set a lower optimizer.learning_rate'):
       mine.timed(Pilot(Candidate(DENSE, 1e30), 20, 0))
   assert (mine.metric, mine.higher) == ('test_accuracy', True)
 
 
-@pytest.mark.parametrize('last, left', [(0.6, [0.5, 0.6]), (math.nan, [])])
-def test_a_score_that_is_no_number_has_diverged(
-  last, left, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize('last, expected', [(0.6, [0.5, 0.6]), (math.nan, [])])
+def test_a_nan_score_counts_as_diverged(last, expected, tmp_path, monkeypatch):
   def finish(trial, interrupted, tasks):
     del interrupted
     tasks[''] = run.task(trial.config)
@@ -536,10 +541,10 @@ def test_a_score_that_is_no_number_has_diverged(
 
   monkeypatch.setattr(trials, 'finish', finish)
   found = bench(tmp_path)(Pilot(Candidate(DENSE, 0.1), 20, 0))
-  assert found.scores == left and len(found.seconds) == len(left)
+  assert found.scores == expected and len(found.seconds) == len(expected)
 
 
-def test_goals_are_those_of_the_best_rate_of_all_reduce():
+def test_goals_come_from_the_best_rate_of_all_reduce():
   best, poor = Candidate(DENSE, 0.1), Candidate(DENSE, 0.3)
   curves = {
     poor: [Curve([0.25, 0.5], [1.0, 2.0])],
@@ -553,13 +558,13 @@ def test_goals_are_those_of_the_best_rate_of_all_reduce():
   assert dense.seconds == pytest.approx(2 * (1 + (0.5 - np.mean(WORSE)) / 0.5))
   assert bad.seconds == pytest.approx(
     2 * (0.2 + 1.98)
-  )  # Then the best all-reduce.
+  )  # Then all-reduce at its best rate.
 
 
 def test_pilots_begin_with_the_seed_of_the_config():
   every = [Candidate(DENSE, 0.1)]
-  asked = next(halving(every, [Round(20, 2)], 1000, True, seed=7))
-  assert [pilot.seed for pilot in asked] == [7, 8]
+  requested = next(halving(every, [Round(20, 2)], 1000, True, seed=7))
+  assert [pilot.seed for pilot in requested] == [7, 8]
 
 
 @pytest.mark.parametrize('workers, near', [(4, True), (16, True), (2, False)])
@@ -569,17 +574,19 @@ def test_a_training_with_half_or_twice_the_workers_is_near(workers, near):
 
 
 @pytest.mark.parametrize('seconds', [60.0, 600.0])
-def test_all_pilots_of_a_plan_take_no_longer_than_they_may(seconds):
+def test_all_pilots_of_a_plan_fit_the_time_limit(seconds):
   names, step_s, begin_s = [DENSE, *'abcdefghijklmno'], 0.01, 2.0
   plan = pilot_plan.planned(names, 300, seconds, step_s, begin_s)
   every = [Candidate(n, rate) for n in plan.names for rate in plan.rates]
-  asking, took = halving(every, plan.rounds, 300, True), 0.0
-  asked = next(asking)
+  search, took = halving(every, plan.rounds, 300, True), 0.0
+  requested = next(search)
   with pytest.raises(StopIteration):
     while True:
       # Steps of other strategies take half as long again.
-      took += sum(begin_s + 1.5 * step_s * p.steps for p in asked)
-      asked = asking.send([Curve([0.5, 1.0], [1.0, 2.0]) for _ in asked])
+      took += sum(begin_s + 1.5 * step_s * p.steps for p in requested)
+      requested = search.send(
+        [Curve([0.5, 1.0], [1.0, 2.0]) for _ in requested]
+      )
   assert took <= seconds
 
 
@@ -590,7 +597,7 @@ def test_a_model_of_the_same_kind_is_nearer_than_any_other():
   assert known_runs.distance(unlike, config) == (known_runs.UNLIKE, 0)
 
 
-def test_seconds_of_a_step_count_as_often_as_a_training_has_it():
+def test_step_seconds_are_weighted_by_share_of_the_training():
   sent = Traffic.of([[1000, 0]], [[1, 0]])
   traffic = StepTraffic(sent, True, np.array([0.1, 0.9]))
   one = Forecast('x', 1.0, 0.0, traffic)

@@ -1,4 +1,4 @@
-"""A run goes on only with its own files, and tells of other versions."""
+"""A resumed run needs unchanged files, and warns of changed versions."""
 
 import functools
 import json
@@ -35,8 +35,8 @@ def config(tmp_path):
 def test_a_changed_or_missing_input_is_refused_with_its_name(
   config, tmp_path, name
 ):
-  with reservation.reserved(tmp_path / 'run', config, resume=False) as told:
-    assert told == []
+  with reservation.reserved(tmp_path / 'run', config, resume=False) as warnings:
+    assert warnings == []
   (tmp_path / name).write_text('2')
   for _ in 'changed', 'missing':
     with (
@@ -47,7 +47,7 @@ def test_a_changed_or_missing_input_is_refused_with_its_name(
     (tmp_path / name).unlink(missing_ok=True)
 
 
-def test_other_versions_are_told_with_both_numbers(config, tmp_path):
+def test_changed_versions_are_reported_with_both_values(config, tmp_path):
   with reservation.reserved(tmp_path / 'run', config, resume=False):
     pass
   path = tmp_path / 'run/config.json'
@@ -56,18 +56,18 @@ def test_other_versions_are_told_with_both_numbers(config, tmp_path):
   found['commit'] = 'abc'
   found['processor'] = 'model name Z80'
   path.write_text(json.dumps(found))
-  with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
-    [sentence] = told
+  with reservation.reserved(tmp_path / 'run', config, resume=True) as warnings:
+    [warning] = warnings
   now = workdir.provenance()
-  assert f'jax 0.0.1 (now {now["versions"]["jax"]})' in sentence
-  assert f'commit abc (now {now["commit"]})' in sentence
-  assert f'processor model name Z80 (now {now["processor"]})' in sentence
-  assert 'cores' not in sentence
-  assert 'numpy' not in sentence
+  assert f'jax 0.0.1 (now {now["versions"]["jax"]})' in warning
+  assert f'commit abc (now {now["commit"]})' in warning
+  assert f'processor model name Z80 (now {now["processor"]})' in warning
+  assert 'cores' not in warning
+  assert 'numpy' not in warning
 
 
 @pytest.mark.usefixtures('compile_quickly')
-def test_what_is_told_of_a_run_that_goes_on_is_also_in_its_log(tmp_path):
+def test_warnings_about_a_resumed_run_are_also_in_its_log(tmp_path):
   config = defaults.get_config()
   config.update(workers=2, steps=1, log_every=1, executor='vmap')
   compare.compare(config, tmp_path / 'run')
@@ -78,26 +78,26 @@ def test_what_is_told_of_a_run_that_goes_on_is_also_in_its_log(tmp_path):
 
 
 @pytest.mark.parametrize('older', [False, True])
-def test_a_folder_of_one_command_is_refused_by_the_others(
+def test_a_workdir_of_one_command_is_refused_by_the_others(
   older, config, tmp_path
 ):
-  left = {
+  contents = {
     'run': 'dense',
     'tune': 'dense/rate=1,seed=0',
     'advise': 'pilots/dense/4,rate=1,seed=0',
   }
-  for kind, inside in left.items():
+  for kind, inside in contents.items():
     folder = tmp_path / kind
     with reservation.reserved(folder, config, resume=False, kind=kind):
       (folder / inside).mkdir(parents=True)
     path = folder / 'config.json'
-    if older:  # Did not write which command it was.
-      told = json.loads(path.read_text())
-      del told['kind']
-      path.write_text(json.dumps(told))
+    if older:  # It did not write the command.
+      written = json.loads(path.read_text())
+      del written['kind']
+      path.write_text(json.dumps(written))
     (folder / 'summary.json').write_text('{}')
     before = path.read_text()
-    for other in left:
+    for other in contents:
       claim = reservation.reserved(folder, config, resume=True, kind=other)
       if other == kind:
         with claim:
@@ -109,7 +109,7 @@ def test_a_folder_of_one_command_is_refused_by_the_others(
       assert (folder / 'summary.json').exists()
 
 
-def test_a_run_of_an_older_version_lacks_keys_that_have_their_default(
+def test_a_run_of_an_older_version_may_lack_keys_with_defaults(
   config, tmp_path
 ):
   folder, path = tmp_path / 'run', tmp_path / 'run/config.json'
@@ -129,7 +129,7 @@ def test_a_run_of_an_older_version_lacks_keys_that_have_their_default(
     with without(*keys):
       assert json.loads(path.read_text()) == whole
   for keys, words in (
-    (('group_link',), 'group_link'),  # Is no default here.
+    (('group_link',), 'group_link'),  # Not the default here.
     (('cluster', 'trace'), 'cluster.trace'),
     (('task', 'file'), 'task.file'),
     (('variants', 'one', 'seed'), 'variants.one.seed'),
@@ -139,19 +139,19 @@ def test_a_run_of_an_older_version_lacks_keys_that_have_their_default(
 
 
 @pytest.mark.parametrize(
-  'given, told', [('abc', 'abc'), ('', 'unknown'), (None, 'unknown')]
+  'given, expected', [('abc', 'abc'), ('', 'unknown'), (None, 'unknown')]
 )
-def test_a_copy_without_git_has_its_commit_from_a_variable(
-  monkeypatch, given, told
+def test_without_git_the_commit_comes_from_a_variable(
+  monkeypatch, given, expected
 ):
   monkeypatch.setenv('PATH', '')  # No git.
   monkeypatch.delenv('GOSSIPJAX_COMMIT', raising=False)
   if given is not None:
     monkeypatch.setenv('GOSSIPJAX_COMMIT', given)
-  assert workdir.provenance()['commit'] == told
+  assert workdir.provenance()['commit'] == expected
 
 
-def test_a_run_goes_on_with_as_many_processes_as_it_began_with(monkeypatch):
+def test_a_run_resumes_only_with_the_same_number_of_processes(monkeypatch):
   began = {'processes': 4, 'files': {}, 'versions': {}, 'commit': 'x'}
   monkeypatch.setattr(workdir, 'claimed', lambda folder: began)
   with pytest.raises(UserError, match='begun by 4 processes'):
@@ -163,11 +163,13 @@ def test_a_run_goes_on_with_as_many_processes_as_it_began_with(monkeypatch):
   [
     ({}, (2, 'NVIDIA A'), (1, 'NVIDIA A'), 'begun on 2 NVIDIA A.*not 1 NVIDIA'),
     ({}, (1, 'NVIDIA A'), (1, 'cpu'), 'begun on 1 NVIDIA A.*not 1 cpu'),
-    ({}, (2, 'cpu'), (1, 'cpu'), ''),  # Emulated: they are one.
+    ({}, (2, 'cpu'), (1, 'cpu'), ''),  # Emulated by one CPU.
     ({'step_s': 1}, (1, 'NVIDIA A'), (1, 'cpu'), ''),  # In virtual time.
   ],
 )
-def test_seconds_of_one_run_are_of_the_same_devices(cluster, was, now, words):
+def test_a_run_in_real_time_resumes_only_on_the_same_devices(
+  cluster, was, now, words
+):
   began, here = (
     {'processes': 1, 'devices': ['x'] * n, 'device_kind': kind}
     for n, kind in (was, now)
@@ -187,7 +189,7 @@ def test_seconds_of_one_run_are_of_the_same_devices(cluster, was, now, words):
     ('jax_default_matmul_precision', 'highest', False),
   ],
 )
-def test_a_setting_of_jax_that_changes_numbers_is_refused_or_told(
+def test_a_setting_of_jax_that_changes_numbers_is_refused_or_reported(
   config, name, value, refused, tmp_path
 ):
   with reservation.reserved(tmp_path / 'run', config, resume=False):
@@ -201,19 +203,19 @@ def test_a_setting_of_jax_that_changes_numbers_is_refused_or_told(
       with pytest.raises(UserError, match=words), again:
         pass
     else:
-      with again as told:
-        assert f'{name} {before} (now {value})' in told[0]
+      with again as warnings:
+        assert f'{name} {before} (now {value})' in warnings[0]
   finally:
     jax.config.update(name, before)
   path = tmp_path / 'run/config.json'
   older = json.loads(path.read_text())
   del older['settings']
   path.write_text(json.dumps(older))
-  with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
-    assert told == []
+  with reservation.reserved(tmp_path / 'run', config, resume=True) as warnings:
+    assert warnings == []
 
 
-def test_the_repository_around_an_installed_package_is_not_its_own(
+def test_the_commit_of_a_surrounding_repository_is_not_used(
   tmp_path, monkeypatch
 ):
   subprocess.run(['git', 'init', '-q', tmp_path], check=True)
@@ -224,9 +226,7 @@ def test_the_repository_around_an_installed_package_is_not_its_own(
   assert provenance.of_this_process()['commit'] == 'mine'
 
 
-def test_a_link_is_the_file_that_is_read_though_data_has_its_name(
-  tmp_path, monkeypatch
-):
+def test_a_link_is_not_looked_up_in_the_data_folder(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'data').mkdir()
   for folder in (tmp_path, tmp_path / 'data'):
@@ -239,7 +239,7 @@ def test_a_link_is_the_file_that_is_read_though_data_has_its_name(
   assert inputs.changed(before, inputs.digests(named)) == ['a.json']
 
 
-def test_a_folder_of_texts_counts_with_all_of_them(tmp_path):
+def test_every_text_in_a_folder_has_a_digest(tmp_path):
   (tmp_path / 'books').mkdir()
   for part in ('train', 'valid', 'test'):
     (tmp_path / f'books/{part}.txt').write_text(part)
@@ -249,15 +249,15 @@ def test_a_folder_of_texts_counts_with_all_of_them(tmp_path):
   assert list(found) == [f'books/{p}.txt' for p in ('test', 'train', 'valid')]
 
 
-def test_a_file_that_ones_own_task_is_given_counts_by_any_key(tmp_path):
+def test_a_file_in_any_argument_of_a_task_has_a_digest(tmp_path):
   (tmp_path / 'folder').mkdir()
   table = tmp_path / 'table.csv'
   table.write_text('1')
   given = {'table': 'table.csv', 'parts': {'other': str(table)}}
-  none = {'a': 'x' * 5000, 'b': '~nobody-here/a', 'c': 'folder', 'd': ''}
+  no_files = {'a': 'x' * 5000, 'b': '~nobody-here/a', 'c': 'folder', 'd': ''}
   named = {
     'data': {'dir': str(tmp_path)},
-    'task': {'name': 'mine:task', **given, **none},
+    'task': {'name': 'mine:task', **given, **no_files},
     'variants': {'one': {'task': {'rows': 'table.csv'}}},
     'strategy': {'name': 'table.csv', 'file_of_no_task': 'table.csv'},
   }
@@ -267,7 +267,9 @@ def test_a_file_that_ones_own_task_is_given_counts_by_any_key(tmp_path):
   assert len(inputs.changed(before, inputs.digests(named))) == 2
 
 
-def test_a_changed_module_of_ones_own_is_told(config, tmp_path, monkeypatch):
+def test_a_changed_module_of_the_user_is_reported(
+  config, tmp_path, monkeypatch
+):
   module = tmp_path / 'my_own_parts.py'
   module.write_text('VALUE = 1')
   monkeypatch.syspath_prepend(tmp_path)
@@ -275,14 +277,14 @@ def test_a_changed_module_of_ones_own_is_told(config, tmp_path, monkeypatch):
     config.variants = {'mine': {'strategy': {'name': 'my_own_parts:gossip'}}}
   with reservation.reserved(tmp_path / 'run', config, resume=False):
     pass
-  with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
-    assert told == []
+  with reservation.reserved(tmp_path / 'run', config, resume=True) as warnings:
+    assert warnings == []
   module.write_text('VALUE = 2')
-  with reservation.reserved(tmp_path / 'run', config, resume=True) as told:
-    [sentence] = told
-  assert sentence.startswith('my_own_parts changed after this run began')
+  with reservation.reserved(tmp_path / 'run', config, resume=True) as warnings:
+    [warning] = warnings
+  assert warning.startswith('my_own_parts changed after this run began')
 
 
-def test_what_only_looks_like_a_module_is_none():
+def test_texts_that_only_look_like_modules_are_ignored():
   texts = ('C:a.json', 'no_such.part:f', 'a b:c', 'gather:')
   assert inputs.modules({'a': {str(i): t for i, t in enumerate(texts)}}) == {}

@@ -9,10 +9,10 @@ from gossipjax.profiling.interleaved_timing import (
 
 
 def test_calls_alternate_and_the_first_turn_is_not_counted():
-  told = []
-  calls = {name: lambda name=name: told.append(name) for name in 'ab'}
-  costs = time_in_turns(calls, 3, before=lambda name: told.append(f'-{name}'))
-  assert told == [
+  order = []
+  calls = {name: lambda name=name: order.append(name) for name in 'ab'}
+  costs = time_in_turns(calls, 3, before=lambda name: order.append(f'-{name}'))
+  assert order == [
     x for name in ('ba', 'ab', 'ba', 'ab') for n in name for x in (f'-{n}', n)
   ]
   assert {name: len(found) for name, found in costs.items()} == {'a': 3, 'b': 3}

@@ -1,4 +1,4 @@
-"""Which runs are evidence, and what advice says by them."""
+"""Which runs count as evidence, and what advice concludes from them."""
 
 import math
 
@@ -26,7 +26,7 @@ from tests.support.advice import (
 )
 
 
-def test_a_run_is_known_by_how_far_it_is():
+def test_known_runs_are_ranked_by_distance_to_the_config():
   config = defaults.get_config()
   same, other = known('a', 0.9), known('b', 0.9, model='linear')
   apart = known('c', 0.9, task='cifar10', model='vgg8', workers=4)
@@ -48,7 +48,7 @@ def test_a_run_is_known_by_how_far_it_is():
   assert rows == []
 
 
-def test_trainings_of_another_split_are_no_evidence_of_the_same_training():
+def test_trainings_with_another_split_are_different_trainings():
   config = defaults.get_config()
   apart = 'dirichlet alpha=0.5'
   kept = [known('a', 0.9, 1.2), known('a', 0.5, math.inf, split=apart)]
@@ -56,7 +56,7 @@ def test_trainings_of_another_split_are_no_evidence_of_the_same_training():
     config.split = split
     of_all, _, same = risk.of(kept, config).groups
     assert (same.missed, same.of) == (missed, 1)
-    assert (of_all.missed, of_all.of) == (1, 2)  # Of both, each counts once.
+    assert (of_all.missed, of_all.of) == (1, 2)  # Both splits, each once.
   config.split = defaults.split('label', shards=3)
   assert known_runs.identity(config).split == 'label shards=3'
   assert not risk.of(kept, config).of_the_same
@@ -65,15 +65,15 @@ def test_trainings_of_another_split_are_no_evidence_of_the_same_training():
   assert [row['split'] for row in rows] == ['iid', apart]
 
 
-def test_without_evidence_nothing_but_all_reduce_is_named():
+def test_without_evidence_all_reduce_is_recommended():
   for kept in ((), (known('small', 0.9),)):
     found = [DENSE, forecast('small', 10, chance=chance(*kept))]
     assert recommendation.by_known(found, LINK) == ''
-    said = advise_pilots.untried(found, LINK, 'advise --minutes 0 --tune', 5)
-    assert said.startswith(
+    message = advise_pilots.untried(found, LINK, 'advise --minutes 0 --tune', 5)
+    assert message.startswith(
       'No kept runs match: use all-reduce, or first run:\n\n'
     )
-    assert said.endswith('    advise --tune --minutes=5\n')
+    assert message.endswith('    advise --tune --minutes=5\n')
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_without_evidence_nothing_but_all_reduce_is_named():
     ),
   ],
 )
-def test_trainings_of_the_same_name_are_evidence(steps, words):
+def test_known_trainings_of_a_strategy_decide_about_it(steps, words):
   kept = chance(*[known('small', 0.9, steps)] * 3)
   found = [forecast('all_reduce', 20_000), forecast('small', 10, chance=kept)]
-  said = recommendation.by_known(found, LINK)
-  assert said.startswith(words)
-  assert 'of mlp on digits with sgd.' in said
-  said = advise_pilots.untried(found, LINK, 'advise --minutes=0', 5)
-  assert 'To try it on your config:\n\n    advise --minutes=5\n' in said
+  message = recommendation.by_known(found, LINK)
+  assert message.startswith(words)
+  assert 'of mlp on digits with sgd.' in message
+  message = advise_pilots.untried(found, LINK, 'advise --minutes=0', 5)
+  assert 'To try it on your config:\n\n    advise --minutes=5\n' in message
 
 
-def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
+def test_kept_runs_are_read_from_a_csv_file(tmp_path):
   path = tmp_path / 'known_runs.csv'
   path.write_text(
     ','.join(known_file.columns())
@@ -119,7 +119,7 @@ def test_kept_runs_are_read_from_the_file_of_the_package(tmp_path):
     known_file.kept(path, share=0.5)
 
 
-def test_the_runs_that_are_kept_can_be_read():
+def test_the_kept_runs_of_the_package_can_be_read():
   found = known_file.kept()
   assert {k.strategy for k in found} >= {'gossip', 'gtopk', 'elastic'}
   for run in found:
@@ -127,7 +127,7 @@ def test_the_runs_that_are_kept_can_be_read():
     assert 0.1 < run.value < most and 0.1 < run.dense < most
 
 
-def test_a_workdir_of_ones_own_is_known(tmp_path):
+def test_runs_are_read_from_a_workdir(tmp_path):
   (found,) = known_workdirs.of_workdirs(
     [workdir_with(tmp_path / 'a', (0.5, 1.0))]
   )
@@ -153,7 +153,7 @@ def test_runs_with_other_arguments_are_no_evidence():
   assert known_runs.of_strategy(each, config.strategy) == []
 
 
-def test_a_workdir_that_is_named_twice_is_known_once(tmp_path):
+def test_a_workdir_that_is_named_twice_counts_once(tmp_path):
   folder = workdir_with(tmp_path / 'a', (0.5, 1.0))
   twice = [folder, f'{tmp_path}/b/../a']
   (tmp_path / 'b').mkdir()
@@ -169,20 +169,24 @@ def test_a_workdir_that_is_named_twice_is_known_once(tmp_path):
     (defaults.cluster(asynchronous=False, first=1).to_dict(), False),
   ],
 )
-def test_steps_of_who_does_not_wait_are_not_known(tmp_path, cluster, waits):
+def test_runs_whose_workers_do_not_wait_are_not_evidence(
+  tmp_path, cluster, waits
+):
   folder = workdir_with(tmp_path / 'a', (0.5, 1.0), cluster=cluster)
   assert len([*known_workdirs.of_workdirs([folder])]) == waits
 
 
-def test_advice_says_of_which_workdir_it_shows_no_run(tmp_path):
+def test_advice_names_the_workdirs_without_a_shown_run(tmp_path):
   good = str(workdir_with(tmp_path / 'a', (0.5, 1.0)))
-  none = str(workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip'))
-  mine = [*known_workdirs.of_workdirs([good, none])]
+  no_reference = str(workdir_with(tmp_path / 'b', (0.5, 1.0), first='gossip'))
+  mine = [*known_workdirs.of_workdirs([good, no_reference])]
   config = defaults.get_config()  # mlp on digits, P = 8.
-  head, rows = known_table.nearest_runs(mine, config, [good + '/', none])
+  head, rows = known_table.nearest_runs(
+    mine, config, [good + '/', no_reference]
+  )
   assert rows[0]['from'] == good
   assert head.count('--known=') == 1
-  assert head.startswith(f'--known={none}: nothing is known from it')
+  assert head.startswith(f'--known={no_reference}: nothing is known from it')
   head, _ = known_table.nearest_runs([known('a', 0.9), *mine], config, [good])
   assert head.startswith(f'--known={good}: not shown')
   assert 'digits' in head.splitlines()[0] and 'P = 2' in head.splitlines()[0]
@@ -193,12 +197,12 @@ def test_a_score_is_in_the_column_of_its_name():
   _, rows = known_table.nearest_runs(
     [known('a', 0.9), loss], defaults.get_config()
   )
-  told = [(r['held-out accuracy'], r['held-out loss']) for r in rows]
-  assert told == [('90.00 %', ''), ('', '0.4000')]
+  cells = [(r['held-out accuracy'], r['held-out loss']) for r in rows]
+  assert cells == [('90.00 %', ''), ('', '0.4000')]
   assert [*rows[0]] == [*rows[1]]
 
 
-def test_a_run_that_left_no_record_never_got_there(tmp_path):
+def test_a_run_that_diverged_before_a_record_misses_the_target(tmp_path):
   changes = {'dense': 'all_reduce', 'wild': 'topk'}
   config = workdirs.config(
     **{name: {'strategy': {'name': s}} for name, s in changes.items()}
@@ -211,12 +215,12 @@ def test_a_run_that_left_no_record_never_got_there(tmp_path):
   assert math.isnan(found.value)
 
 
-def test_a_strategy_is_known_at_the_best_of_its_learning_rates(tmp_path):
+def test_a_strategy_counts_at_the_best_of_its_learning_rates(tmp_path):
   variant = lambda name, rate, **more: {
     'strategy': {'name': name, **more},
     'optimizer': {'learning_rate': rate},
   }
-  scores = {  # Of a variant after one step and two; the target is 0.99.
+  scores = {  # Scores after one and two steps; the target is 0.99.
     'dense': (variant('all_reduce', 0.1), (0.5, 1.0)),
     'dense_fast': (variant('all_reduce', 1.0), (0.5, 0.6)),
     'low': (variant('topk', 0.01), (0.2, 0.3)),
@@ -242,8 +246,8 @@ def test_a_strategy_is_known_at_the_best_of_its_learning_rates(tmp_path):
   ]
 
 
-def test_a_workdir_tells_of_the_target_that_is_asked_for(tmp_path):
-  """Whichever its own was: 0.45 is reached, half of all-reduce's best."""
+def test_the_target_of_the_call_replaces_that_of_a_workdir(tmp_path):
+  """Its own is 0.3, the call's is 0.5: half of the best score of all-reduce."""
   folder = workdir_with(tmp_path / 'a', (0.5, 0.6), target=0.3)
   (found,) = known_workdirs.of_workdirs([folder])
   assert found.missed == 0.5
@@ -251,7 +255,7 @@ def test_a_workdir_tells_of_the_target_that_is_asked_for(tmp_path):
   assert (found.missed, found.relative_steps) == (0, 2)
 
 
-def test_a_workdir_tells_nothing_of_what_ended_early_or_has_no_reference(
+def test_runs_that_end_early_or_lack_all_reduce_are_no_evidence(
   tmp_path,
 ):
   ends = defaults.cluster(asynchronous=False, target_accuracy=0.3).to_dict()

@@ -1,4 +1,4 @@
-"""What a ledger adds up, by hand."""
+"""The totals of a ledger, compared with sums by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from gossipjax.traffic import Traffic
 from gossipjax.training.ledger import Ledger
 
 
-def test_a_ledger_adds_up_steps_as_one_does_by_hand():
+def test_totals_of_steps_equal_sums_by_hand():
   ledger = Ledger({'x': network.Link(1.0, 10.0)}, 2, late=1)
   bytes_, messages = [[10, 0, 0], [30, 0, 20]], [[1, 0, 0], [1, 0, 1]]
   sent = Traffic.of(bytes_, messages, received=[[5, 0, 20], [0, 0, 0]])
@@ -17,9 +17,9 @@ def test_a_ledger_adds_up_steps_as_one_does_by_hand():
   ledger.add_steps(losses, sent, step_s=2.0)
   assert ledger.bytes.tolist() == [10, 50] and ledger.step == 3
   assert ledger.received.tolist() == [25, 0]
-  assert ledger.exchanges == 2  # In the last step one worker sends alone.
+  assert ledger.exchanges == 2  # In the last step only one worker sends.
   assert ledger.comm_s == {'x': 4.0 + 0.0 + 3.0}
-  # Half of the first exchange is beside the second step.
+  # The second step hides half of the first exchange.
   assert ledger.hidden_s == {'x': 2.0}
   assert ledger.take_loss() == 3.0
 
@@ -27,7 +27,7 @@ def test_a_ledger_adds_up_steps_as_one_does_by_hand():
 @pytest.mark.parametrize(
   'counted, wire', [([1, 1], [10]), ([1, 0], None), ([0, 1], None)]
 )
-def test_bytes_of_an_interface_are_those_of_all_steps_or_none(counted, wire):
+def test_interface_bytes_are_kept_only_if_all_steps_counted_them(counted, wire):
   ledger = Ledger({}, 1)
   sent = Traffic.of([[0, 0]], [[0, 0]])
   sent = Traffic(*map(np.asarray, sent.counts()))

@@ -1,4 +1,4 @@
-"""One process writes into a workdir at a time; the dead hold nothing."""
+"""One process writes into a workdir at a time; a dead one holds no lock."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from gossipjax.errors import UserError
 from gossipjax.results import lock
 
-HOLDS = """
+HOLD_LOCK = """
 import pathlib, sys, time
 from gossipjax.results import lock
 with lock.hold(pathlib.Path(sys.argv[1])):
@@ -24,7 +24,7 @@ with lock.hold(pathlib.Path(sys.argv[1])):
 @pytest.fixture
 def holder(tmp_path):
   process = subprocess.Popen(
-    [sys.executable, '-c', HOLDS, str(tmp_path)], stdout=subprocess.PIPE
+    [sys.executable, '-c', HOLD_LOCK, str(tmp_path)], stdout=subprocess.PIPE
   )
   assert process.stdout.readline() == b'held\n'
   yield process
@@ -32,7 +32,7 @@ def holder(tmp_path):
   process.communicate()
 
 
-def test_the_second_writer_is_told_who_the_first_is(holder, tmp_path):
+def test_an_error_names_the_process_that_holds_the_lock(holder, tmp_path):
   with (
     pytest.raises(
       UserError, match=f'process {holder.pid} on host {socket.gethostname()};'
@@ -49,14 +49,14 @@ def test_the_second_writer_is_told_who_the_first_is(holder, tmp_path):
       pass
 
 
-def test_the_name_of_a_dead_writer_is_not_believed(holder, tmp_path):
-  mine = (tmp_path / '.holder').read_text()
+def test_the_process_id_of_a_dead_writer_is_ignored(holder, tmp_path):
+  written = (tmp_path / '.holder').read_text()
   dead = subprocess.Popen(['true'])
   dead.wait()
   (tmp_path / '.holder').write_text(
-    mine.replace(str(holder.pid), str(dead.pid))
+    written.replace(str(holder.pid), str(dead.pid))
   )
-  late = threading.Timer(0.3, (tmp_path / '.holder').write_text, [mine])
+  late = threading.Timer(0.3, (tmp_path / '.holder').write_text, [written])
   late.start()
   with (
     pytest.raises(UserError, match=f'by process {holder.pid} on'),
@@ -66,7 +66,7 @@ def test_the_name_of_a_dead_writer_is_not_believed(holder, tmp_path):
   late.join()
 
 
-def test_a_killed_writer_holds_nothing(holder, tmp_path):
+def test_a_killed_writer_leaves_the_lock_free(holder, tmp_path):
   os.kill(holder.pid, signal.SIGKILL)
   holder.wait()
   assert (tmp_path / '.holder').exists()

@@ -1,4 +1,4 @@
-"""Live logs tell what records.jsonl tells."""
+"""Live logs contain what records.jsonl contains."""
 
 import json
 import struct
@@ -34,14 +34,14 @@ def config(**log):
 
 
 @pytest.mark.exhaustive
-def test_both_show_every_record_of_a_comparison(tmp_path, monkeypatch):
+def test_tensorboard_and_wandb_log_a_comparison(tmp_path, monkeypatch):
   import wandb
 
   monkeypatch.setenv('WANDB_MODE', 'offline')
   monkeypatch.setenv('WANDB_SILENT', 'true')
   compare(config(tensorboard=True, wandb=True), tmp_path / 'a')
   run = tmp_path / 'a' / 'all_reduce'
-  told = [
+  lines = [
     json.loads(line)
     for line in (run / 'records.jsonl').read_text().splitlines()
   ]
@@ -49,7 +49,7 @@ def test_both_show_every_record_of_a_comparison(tmp_path, monkeypatch):
     (tag, step): value for tag, step, value in events(run / 'tensorboard')
   }
   assert {step for _, step in shown} == {2, 4}
-  for line in told:
+  for line in lines:
     step = line['step']
     for tag, value in (
       ('train_loss', line['train_loss']),
@@ -62,13 +62,13 @@ def test_both_show_every_record_of_a_comparison(tmp_path, monkeypatch):
   (kept,) = (tmp_path / 'a' / 'wandb').glob('offline-run-*/run-*.wandb')
   for key in (b'train_loss', b'test_accuracy', b'comm_s/1gbe'):
     assert key in kept.read_bytes()
-  # By that a resumed run is continued, and no other one of this path.
+  # By this id a resumed run continues its own log, no other of this path.
   assert kept.stem == f'run-{(run / "wandb-id").read_text()}'
-  # And the report is beside them.
+  # The report is in the same workdir.
   assert (tmp_path / 'a' / 'report.html').stat().st_size > 1e6
 
 
-def test_runs_have_logs_of_their_own(tmp_path):
+def test_each_run_has_its_own_log(tmp_path):
   with loggers.Live(tmp_path, {}) as live:
     for name, step in (('a', 1), ('a', 2), ('b', 1)):
       live(name, config(tensorboard=True, wandb=False), Record(**record(step)))
@@ -84,7 +84,7 @@ def test_runs_have_logs_of_their_own(tmp_path):
 @pytest.mark.parametrize(
   'key, package', [('tensorboard', 'tensorboardX'), ('wandb', 'wandb')]
 )
-def test_a_log_that_is_not_installed_is_refused_before_anything_is_written(
+def test_a_log_without_its_package_is_refused_before_anything_is_written(
   tmp_path, monkeypatch, key, package
 ):
   monkeypatch.setitem(sys.modules, package, None)
@@ -96,9 +96,7 @@ def test_a_log_that_is_not_installed_is_refused_before_anything_is_written(
   assert not (tmp_path / 'a').exists()
 
 
-def test_without_logs_nothing_more_is_imported_or_written(
-  tmp_path, monkeypatch
-):
+def test_without_logs_no_log_is_imported_or_written(tmp_path, monkeypatch):
   for package in ('tensorboardX', 'wandb'):
     monkeypatch.setitem(sys.modules, package, None)
   off = config(tensorboard=False, wandb=False)

@@ -1,4 +1,4 @@
-"""Codecs of few bits: 12-bit indices, chunks, levels; done by hand as well."""
+"""Low-bit codecs: 12-bit indices, chunks and levels, compared by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -17,20 +17,20 @@ def gaussian(size, seed=0):
   return np.random.default_rng(seed).normal(size=size).astype('f4')
 
 
-def back(compressor, x):
+def round_trip(compressor, x):
   return np.asarray(
     compressor.decompress(compressor.compress(jnp.asarray(x)), x.size)
   )
 
 
-def test_unpacking_gives_back_numbers_of_12_bits():
+def test_unpacking_inverts_packing_of_12_bit_numbers():
   numbers = np.r_[0, 4095, 4095, 0, np.arange(4096)]
   packed = packing.pack12(jnp.asarray(numbers))
   assert packed.dtype == jnp.uint8 and packed.size == numbers.size * 3 // 2
   np.testing.assert_array_equal(packing.unpack12(packed), numbers)
 
 
-def test_two_indices_lie_in_three_bytes_as_the_authors_lay_them():
+def test_two_indices_fill_three_bytes_in_the_order_of_sparseloco():
   packed = packing.pack12(jnp.array([0xABC, 0xDEF]))
   np.testing.assert_array_equal(packed, [0xBC, 0xFA, 0xDE])
 
@@ -45,9 +45,9 @@ def test_an_odd_number_of_indices_is_refused():
   'size, kept',
   [(4096, 64), (2 * 4096, 128), (4096 + 2048, 96), (4096 + 10, 65), (100, 2)],
 )
-def test_a_last_shorter_chunk_keeps_and_sends_its_share(size, kept):
+def test_a_shorter_last_chunk_keeps_and_sends_its_share(size, kept):
   codec, x = compressors.chunk_topk(), gaussian(size)
-  assert (back(codec, x) != 0).sum() == kept
+  assert (round_trip(codec, x) != 0).sum() == kept
   bits = 12 * (kept + kept % 2) + 2 * (kept + -kept % 4)
   chunks = -(-size // 4096)
   assert nbytes(codec.compress(jnp.asarray(x))) == bits // 8 + 8 * chunks
@@ -61,7 +61,7 @@ def test_long_chunks_have_indices_of_16_bits():
   x = gaussian(10_000)
   codec = compressors.chunk_topk(0.01, chunk=5000)
   assert nbytes(codec.compress(jnp.asarray(x))) == 100 * 2 + 25 + 16
-  found = np.flatnonzero(back(codec, x))
+  found = np.flatnonzero(round_trip(codec, x))
   for start in (0, 5000):
     largest = np.argsort(-np.abs(x[start : start + 5000]))[:50] + start
     assert set(largest) <= set(found)
@@ -70,7 +70,7 @@ def test_long_chunks_have_indices_of_16_bits():
 @pytest.mark.parametrize('bits', [2, 4, 8])
 def test_linear_rounds_to_the_nearest_level_of_its_block(bits):
   x, levels = gaussian(70), 2 ** (bits - 1) - 1
-  found = back(compressors.linear(bits, block=32), x)
+  found = round_trip(compressors.linear(bits, block=32), x)
   for start in (0, 32, 64):
     part = x[start : start + 32]
     unit = np.abs(part).max() / levels
@@ -92,12 +92,14 @@ def test_e3m0_rounds_to_the_nearest_power_of_two():
   most = 3.0
   x = most * np.array([1, -1, 0.72, 0.5, -0.26, 2**-6, 2**-6.4, 2**-7, 0], 'f4')
   expected = most * np.array([1, -1, 1, 0.5, -0.25, 2**-6, 2**-6, 0, 0])
-  np.testing.assert_allclose(back(compressors.e3m0(9), x), expected, rtol=1e-6)
+  np.testing.assert_allclose(
+    round_trip(compressors.e3m0(9), x), expected, rtol=1e-6
+  )
 
 
 @pytest.mark.parametrize('codec', [compressors.linear(), compressors.e3m0()])
 def test_zeros_stay_zeros_and_a_message_of_zeros_means_zeros(codec):
-  assert not back(codec, np.zeros(300, 'f4')).any()
+  assert not round_trip(codec, np.zeros(300, 'f4')).any()
   message = jax.tree.map(jnp.zeros_like, codec.compress(gaussian(300)))
   assert not codec.decompress(message, 300).any()
 

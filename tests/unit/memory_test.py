@@ -1,4 +1,4 @@
-"""A step that no device holds is refused before the first step."""
+"""A step that exceeds a device's memory is refused before the first step."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +13,11 @@ from gossipjax.training.run import Overrides, resolve_run
 from gossipjax.training.train import train
 from tests.support.tiers import exhaustive
 
-TOLD = r'compiler, .* needs \d+\.\d GB; JAX may use 0\.0 GB.*Fewer workers'
+MESSAGE = r'compiler, .* needs \d+\.\d GB; JAX may use 0\.0 GB.*Fewer workers'
 
 
 def losses(executor, task=None):
-  """Of four steps on digits, or on another task."""
+  """Trains four steps on digits, or on another task."""
   config = defaults.get_config('topk')
   config.update(steps=4, log_every=2, eval_every=0, executor=executor)
   run = resolve_run(config, given=Overrides(task=task))
@@ -26,13 +26,15 @@ def losses(executor, task=None):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['shard_map', exhaustive('vmap')])
-def test_too_many_workers_are_refused_with_both_sizes(monkeypatch, executor):
+def test_too_many_workers_are_refused_with_both_memory_sizes(
+  monkeypatch, executor
+):
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 100_000)
-  with pytest.raises(UserError, match=TOLD):
+  with pytest.raises(UserError, match=MESSAGE):
     losses(executor)
 
 
-def test_so_they_are_where_batches_are_read_when_they_are_needed(monkeypatch):
+def test_memory_is_checked_if_batches_are_read_on_demand(monkeypatch):
   pytest.importorskip('grain')
   x = np.float32(np.arange(600).reshape(300, 2))
   loss = lambda params, batch: jnp.mean(batch @ params)
@@ -44,7 +46,7 @@ def test_so_they_are_where_batches_are_read_when_they_are_needed(monkeypatch):
     test=x,
   )
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 100)
-  with pytest.raises(UserError, match=TOLD):
+  with pytest.raises(UserError, match=MESSAGE):
     losses('vmap', task)
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 10**12)
   assert len(losses('vmap', task)) == 2
@@ -52,7 +54,9 @@ def test_so_they_are_where_batches_are_read_when_they_are_needed(monkeypatch):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map', 'pmap'])
-def test_a_run_that_fits_is_the_same_run(monkeypatch, executor):
+def test_the_memory_check_does_not_change_a_run_that_fits(
+  monkeypatch, executor
+):
   expected = losses(executor)
   monkeypatch.setattr(device_memory, 'limit_bytes', lambda: 10**12)
   assert losses(executor) == expected

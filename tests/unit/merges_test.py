@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
 def merge(how, moves, weights):
-  """Of progress f32[workers, ...] of one tensor."""
+  """Merges the progress f32[workers, ...] of one tensor."""
   reports = [
     report([jnp.float32(d)], jnp.float32(w), how)
     for d, w in zip(moves, weights, strict=True)
@@ -33,7 +33,7 @@ def merge(how, moves, weights):
 
 MOVES = np.random.default_rng(0).normal(size=(3, 5))
 WEIGHTS = np.array([1.0, 4.0, 2.0])
-WALK = np.float32([[1.0], [2.0], [4.0]])  # Of each worker in a step.
+WALK = np.float32([[1.0], [2.0], [4.0]])  # Of each worker, per step.
 
 
 def test_a_mean_is_weighted():
@@ -50,11 +50,11 @@ def test_a_mean_of_progress_needs_and_sends_no_lengths():
     ]
     for merge in ('mean', 'direction')
   )
-  # Of the tensor a length in each direction.
+  # A length in f32 of each of two tensors.
   assert direction == [sent + 2 * 4 for sent in mean]
 
 
-def test_a_merge_of_directions_has_the_weighted_mean_of_lengths():
+def test_a_merge_of_directions_has_the_weighted_mean_length():
   found = merge('direction', MOVES, WEIGHTS)
   lengths = np.linalg.norm(MOVES, axis=1)
   length = WEIGHTS @ lengths / WEIGHTS.sum()
@@ -67,27 +67,27 @@ def test_a_merge_of_directions_has_the_weighted_mean_of_lengths():
   np.testing.assert_allclose(scaled, 10 * found, rtol=1e-5)
 
 
-def test_directions_that_cancel_and_no_progress_give_zero():
-  there_and_back = np.stack([MOVES[0], -MOVES[0]])
-  assert not merge('direction', there_and_back, [1.0, 1.0]).any()
+def test_cancelling_directions_and_no_progress_give_zero():
+  opposite = np.stack([MOVES[0], -MOVES[0]])
+  assert not merge('direction', opposite, [1.0, 1.0]).any()
   assert not merge('direction', 0 * MOVES, WEIGHTS).any()
 
 
-def test_the_rounding_of_directions_that_cancel_is_no_direction():
-  """v and -3 v: their units differ in the last bits."""
+def test_rounding_errors_of_cancelling_directions_give_zero():
+  """v and -3 v: their unit vectors differ in the last bits."""
   v = np.random.default_rng(0).normal(size=1000)
   opposite = np.stack([v, -3 * v])
   assert not merge('direction', opposite, [1.0, 1.0]).any()
 
 
-def test_who_has_taken_no_step_is_not_counted():
+def test_a_worker_without_a_step_is_not_counted():
   moved = jnp.zeros(3)
   for steps, counted in ((0.0, 0), (2.0, 1)):
     found = report(moved, jnp.float32(steps), 'direction')
     assert found.workers == counted
 
 
-def test_one_worker_or_equal_progress_is_merged_into_itself():
+def test_merging_one_worker_or_equal_progress_changes_nothing():
   for how in ('mean', 'direction'):
     for moves in (MOVES[:1], np.stack([MOVES[0]] * 3)):
       found = merge(how, moves, WEIGHTS[: len(moves)])
@@ -95,7 +95,7 @@ def test_one_worker_or_equal_progress_is_merged_into_itself():
 
 
 @pytest.mark.parametrize('quorum', [1, 4])
-def test_workers_of_equal_speed_that_all_report_are_diloco(quorum):
+def test_decoupled_diloco_with_a_mean_in_lock_step_is_diloco(quorum):
   close(
     train(decoupled_diloco.strategy(3, quorum, 'mean'), MOMENTUM),
     train(diloco.strategy(3), MOMENTUM),
@@ -104,7 +104,9 @@ def test_workers_of_equal_speed_that_all_report_are_diloco(quorum):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(('fragments', 'delay'), [(1, 2), (2, 0), (2, 1)])
-def test_fragments_that_all_report_stream_without_mixing(fragments, delay):
+def test_fragments_in_lock_step_are_streaming_diloco_without_mixing(
+  fragments, delay
+):
   outer = nesterov(0.5, 0.6)
   decoupled = decoupled_diloco.strategy(
     4, 4, 'mean', outer, fragments=fragments, delay=delay
@@ -115,43 +117,43 @@ def test_fragments_that_all_report_stream_without_mixing(fragments, delay):
   close(train(decoupled, MOMENTUM), train(streaming, MOMENTUM))
 
 
-def test_what_is_on_its_way_reaches_who_was_absent_when_it_came():
-  """Of three workers one misses the step at which the answer arrives."""
+def test_a_worker_absent_at_an_arrival_receives_it_when_it_returns():
+  """One of three workers misses the step at which the parameters arrive."""
   aggregator = decoupled_diloco.strategy(2, 3, 'mean', delay=1).parameters
   update = executors.on_one_device(
-    lambda x, s, there, step: aggregator.update(x, s, step, there)
+    lambda x, s, present, step: aggregator.update(x, s, step, present)
   )
   x = jnp.float32(MOVES[[0, 0, 0]])
   state = executors.on_one_device(aggregator.init)(x)
-  for step, there in enumerate(([True] * 3, [True] * 3, [True, False, True])):
-    x, state, _ = update(x + WALK, state, jnp.array(there), step=step)
+  for step, present in enumerate(([True] * 3, [True] * 3, [True, False, True])):
+    x, state, _ = update(x + WALK, state, jnp.array(present), step=step)
   np.testing.assert_array_equal(x[0], x[2])
   assert np.abs(x[0] - x[1]).min() > 0.01
   late, _, _ = update(x + WALK, state, jnp.array([True] * 3), step=3)
   np.testing.assert_array_equal(late[1], x[0])
 
 
-def test_steps_that_a_worker_misses_are_not_of_its_weight():
+def test_steps_that_a_worker_misses_do_not_count_for_its_weight():
   aggregator = decoupled_diloco.strategy(4, 3).parameters
   update = executors.on_one_device(
-    lambda x, s, there, step: aggregator.update(x, s, step, there)
+    lambda x, s, present, step: aggregator.update(x, s, step, present)
   )
   x = jnp.float32(MOVES)
   state = executors.on_one_device(aggregator.init)(x)
-  for step, second in enumerate((True, False, True)):
-    there = jnp.array([True, second, True])
-    x, state, _ = update(x, state, there, step=step)
+  for step, second_present in enumerate((True, False, True)):
+    present = jnp.array([True, second_present, True])
+    x, state, _ = update(x, state, present, step=step)
   assert state.fragments[0].steps.tolist() == [3, 2, 3]
 
 
-def test_alone_directions_are_diloco_too():
+def test_a_single_worker_that_merges_directions_is_diloco():
   close(
     train(decoupled_diloco.strategy(3), MOMENTUM, workers=1),
     train(diloco.strategy(3), MOMENTUM, workers=1),
   )
 
 
-def test_the_grace_changes_nothing_for_workers_in_step():
+def test_the_grace_changes_nothing_in_lock_step():
   close(
     train(decoupled_diloco.strategy(3, grace=2), MOMENTUM),
     train(decoupled_diloco.strategy(3), MOMENTUM),

@@ -1,4 +1,4 @@
-"""Scores of any name: means, sums, functions of all examples, directions."""
+"""Scores of a task: means, sums, functions of all examples, directions."""
 
 import json
 
@@ -70,7 +70,7 @@ def done(tmp_path_factory):
 
 
 @pytest.mark.exhaustive
-def test_scores_are_those_of_all_examples_by_hand(done):
+def test_scores_of_all_examples_equal_those_by_hand(done):
   params, x, y = jnp.ones(5), X[100:], Y[100:]
   run = check('one', next(iter(variants(config())))[1]).run
   found = evaluate.held_out_scorer(run.task, 2, run.executor)(params, ())
@@ -82,17 +82,17 @@ def test_scores_are_those_of_all_examples_by_hand(done):
 
 
 @pytest.mark.exhaustive
-def test_they_are_in_records_tables_figures_and_the_report(done):
+def test_scores_are_in_records_tables_figures_and_the_report(done):
   folder, summary = done
   frame = analysis.load(folder)
   last = analysis.final(frame).iloc[0]
   assert last['test_r2'] == summary['runs'][0]['test_r2'] > 0
   assert np.isnan(frame['test_r2'].iloc[0])  # Not evaluated at step 2.
   assert 'worker0_mae' in frame
-  told = (folder / 'comparison.md').read_text()
-  assert 'held-out r2 (higher is better)' in told
-  assert 'held-out mae (lower is better)' in told
-  assert 'accuracy' not in told
+  table = (folder / 'comparison.md').read_text()
+  assert 'held-out r2 (higher is better)' in table
+  assert 'held-out mae (lower is better)' in table
+  assert 'accuracy' not in table
   assert {p.stem for p in folder.glob('*.png')} == {
     'train_loss',
     'test_mae',
@@ -103,7 +103,7 @@ def test_they_are_in_records_tables_figures_and_the_report(done):
   assert 'held-out r2' in page and 'held-out accuracy' not in page
 
 
-def test_a_target_knows_which_way_a_score_improves(done):
+def test_a_target_respects_whether_higher_scores_are_better(done):
   frame = analysis.load(done[0])
   assert analysis.higher_is_better('test_r2', frame)
   assert not analysis.higher_is_better('test_mae', frame)
@@ -116,7 +116,7 @@ def test_a_target_knows_which_way_a_score_improves(done):
 
 
 @pytest.mark.exhaustive
-def test_tuning_chooses_by_a_score_of_ones_own(tmp_path):
+def test_tuning_chooses_by_a_given_score_of_the_task(tmp_path):
   rates = {'optimizer.learning_rate': (1e-6, 0.1)}
   one = config()
   one.variants = {}
@@ -127,7 +127,7 @@ def test_tuning_chooses_by_a_score_of_ones_own(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_tuning_chooses_by_the_score_of_the_target(tmp_path, capsys):
+def test_tuning_chooses_by_the_target_score(tmp_path, capsys):
   one, metrics = config(), set()
   one.update(variants={}, target_score='r2')
   show = lambda row, metric: metrics.add(metric)
@@ -135,9 +135,9 @@ def test_tuning_chooses_by_the_score_of_the_target(tmp_path, capsys):
   found = tune.best(one, rates, 1, tmp_path / 'a', show=show)
   assert found.chosen['all_reduce'] == {'optimizer.learning_rate': 0.1}
   assert metrics == {'validation_r2'}
-  said = capsys.readouterr().err
-  assert 'validation_r2 chooses the best points' in said
-  assert f'\n4 trials, {4 * one.steps} steps in all.\n' in said
+  stderr = capsys.readouterr().err
+  assert 'validation_r2 chooses the best points' in stderr
+  assert f'\n4 trials, {4 * one.steps} steps in all.\n' in stderr
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,9 @@ def test_tuning_chooses_by_the_score_of_the_target(tmp_path, capsys):
     (('auc', 'brier'), '', 'test_auc'),
   ],
 )
-def test_one_rule_says_which_score_is_judged(names, target, column):
+def test_the_score_to_judge_by_is_the_target_score_or_a_default(
+  names, target, column
+):
   score = lambda params, batch: dict.fromkeys(names, params.sum())
   task = line()._replace(score=score, higher_is_better=())
   found, higher = scores.of_task({'target_score': target}, task)
@@ -157,7 +159,7 @@ def test_one_rule_says_which_score_is_judged(names, target, column):
 
 
 def spoilt(**changes):
-  """The task with another loss or score."""
+  """The task `line` with other attributes."""
   own = {'higher_is_better': ()} if 'score' in changes else {}
   return line()._replace(**own | changes)
 
@@ -316,7 +318,7 @@ def test_a_wrong_task_is_refused_before_anything_is_written(
   assert not (tmp_path / 'run').exists()
 
 
-def test_a_target_of_accuracy_needs_one():
+def test_a_target_accuracy_needs_a_task_with_accuracy():
   found = config()
   found.variants = {}
   found.cluster = defaults.cluster(asynchronous=False, target_accuracy=0.5)
@@ -325,7 +327,7 @@ def test_a_target_of_accuracy_needs_one():
 
 
 @pytest.mark.parametrize(
-  'mine, ends, match',
+  'of_config, of_cluster, conflict',
   [
     ({'target': 0.9}, {'target_score': 'r2', 'target': 0.5}, True),
     ({'target_score': 'mae'}, {'target_score': 'r2', 'target': 0.5}, True),
@@ -338,13 +340,15 @@ def test_a_target_of_accuracy_needs_one():
     ({'target_score': 'r2'}, {'target_score': 'r2', 'target': 0.5}, False),
   ],
 )
-def test_runs_are_judged_by_the_target_at_which_they_end(mine, ends, match):
+def test_targets_of_a_config_and_its_cluster_must_agree(
+  of_config, of_cluster, conflict
+):
   found = config()
   found.variants = {}
-  found.cluster = defaults.cluster(asynchronous=False, **ends)
-  for key, value in mine.items():
+  found.cluster = defaults.cluster(asynchronous=False, **of_cluster)
+  for key, value in of_config.items():
     found[key] = value
-  if not match:
+  if not conflict:
     check('one', found)
     assert scores.goal(found) == ('r2', 0.5)
     return
@@ -363,7 +367,7 @@ def test_runs_are_judged_by_the_target_at_which_they_end(mine, ends, match):
     ({'target_score': 'r2', 'target_accuracy': 0.5}, 'both end the run'),
   ],
 )
-def test_a_target_is_a_score_of_the_task(given, words):
+def test_an_invalid_target_of_a_cluster_is_refused(given, words):
   found = config()
   found.variants = {}
   found.cluster = defaults.cluster(asynchronous=False, **given)
@@ -373,7 +377,7 @@ def test_a_target_is_a_score_of_the_task(given, words):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('score, value', [('mae', 0.5), ('r2', 0.5)])
-def test_a_run_in_virtual_time_ends_at_a_score_of_ones_own(score, value):
+def test_a_run_in_virtual_time_ends_at_a_score_of_the_task(score, value):
   found = config()
   found.variants = {}
   found.update(steps=400, log_every=10, eval_every=10)
@@ -388,14 +392,14 @@ def test_a_run_in_virtual_time_ends_at_a_score_of_ones_own(score, value):
     else record.scores[f'test_{score}'] <= value
   )
   assert last.step < 400 and good(last) and not any(map(good, before))
-  told = virtual_time.summarise(variant.run, last)
-  assert told['ended'].startswith(f'reached {score} of 0.5 by its eval')
-  assert told['target_s'] == last.virtual_s
+  summary = virtual_time.summarise(variant.run, last)
+  assert summary['ended'].startswith(f'reached {score} of 0.5 by its eval')
+  assert summary['target_s'] == last.virtual_s
 
 
-def test_a_running_comparison_tells_directions_too(done):
-  told = json.loads((done[0] / 'config.json').read_text())
-  assert told['higher_is_better'] == ['r2']
+def test_config_json_names_the_scores_of_which_higher_is_better(done):
+  saved = json.loads((done[0] / 'config.json').read_text())
+  assert saved['higher_is_better'] == ['r2']
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16', 'float16'])

@@ -1,4 +1,4 @@
-"""What a model keeps besides parameters: one per worker, averaged, billed."""
+"""State of a model besides parameters: one per worker, averaged, billed."""
 
 import flax.linen as nn
 import jax
@@ -37,7 +37,7 @@ class Net(nn.Module):
 
 
 def normed() -> gj.Task:
-  """A classification by that net, which also counts its steps."""
+  """A classification by `Net`; the state also counts the steps."""
   net = Net()
 
   def init(key):
@@ -80,7 +80,7 @@ def config(strategy='all_reduce', **given):
 
 
 def ring(size: int) -> int:
-  """Bytes a worker sends in a ring all-reduce."""
+  """Bytes that a worker sends in a ring all-reduce of `size` bytes."""
   return 2 * (P - 1) * -(-size // P)
 
 
@@ -89,7 +89,7 @@ def size_of(state) -> int:
 
 
 def trained(run, steps):
-  """The workers after some steps."""
+  """The workers after some steps, and the records of the run."""
   found = []
   watch = lambda step, workers: found.append(jax.device_get(workers))
   records = list(train(run, watch=watch))
@@ -97,12 +97,13 @@ def trained(run, steps):
 
 
 @pytest.mark.exhaustive
-def test_every_worker_keeps_its_own_statistics_and_they_are_those_by_hand():
+def test_every_worker_keeps_statistics_of_its_own_batches():
   workers, _ = trained(resolve_run(config()), 6)
   mean = workers.state['stats']['BatchNorm_0']['mean']
   assert len({row.tobytes() for row in mean}) == P
   np.testing.assert_array_equal(workers.state['steps'], [6] * P)
-  # After one step: 0.8 times nothing, and a fifth of the batch's mean.
+  # After one step: 0.8 times 0, plus 0.2 times the mean of a batch, which is
+  # between the extremes of all examples of the worker.
   run = resolve_run(config(steps=1))
   (workers, _), task = trained(run, 1), run.task
   params, _ = task.begin(jax.random.key(0))
@@ -114,7 +115,7 @@ def test_every_worker_keeps_its_own_statistics_and_they_are_those_by_hand():
   assert (got != 0).all()
 
 
-def test_statistics_are_averaged_exactly_for_evaluation_and_billed_apart():
+def test_statistics_are_averaged_for_evaluation_and_billed_separately():
   run = resolve_run(config())
   training = LockStep(run, None, Meter(), lambda *_: None)
   for _ in range(3):
@@ -145,7 +146,7 @@ def _one(workers):
 
 
 @pytest.mark.exhaustive
-def test_averaging_in_training_makes_them_equal_and_is_billed_and_audited():
+def test_averaged_states_are_equal_and_are_billed_and_audited():
   own, shared = (
     trained(resolve_run(config(state_period=n, eval_every=0)), 6)
     for n in (0, 2)
@@ -187,7 +188,7 @@ def test_virtual_time_keeps_a_state_per_worker(strategy, cluster):
   assert state['steps'].sum() >= 6 * P
   assert len({x.tobytes() for x in state['stats']['BatchNorm_0']['mean']}) == P
   assert np.isfinite(records[-1].test_loss)
-  if lock_step:  # Workers in step do what they do without a clock.
+  if lock_step:  # In lock-step, virtual time changes no result.
     np.testing.assert_allclose(
       [r.test_loss for r in records if r.test_loss is not None],
       [r.test_loss for r in lock_step],
@@ -200,9 +201,9 @@ def test_virtual_time_keeps_a_state_per_worker(strategy, cluster):
       assert getattr(records[-1], name) == getattr(lock_step[-1], name)
 
 
-@pytest.mark.parametrize('away', [[0], [1, 3]])
-def test_who_is_away_is_not_in_the_scored_state_and_sends_nothing(
-  away, monkeypatch
+@pytest.mark.parametrize('absent', [[0], [1, 3]])
+def test_absent_workers_are_not_in_the_scored_state_and_send_nothing(
+  absent, monkeypatch
 ):
   given = config('pairwise_gossip')
   given.strategy.look_ahead = 0.0
@@ -212,18 +213,18 @@ def test_who_is_away_is_not_in_the_scored_state_and_sends_nothing(
   for _ in range(3):
     training.advance()
   training.settle()
-  there = [i for i in range(P) if i not in away]
-  monkeypatch.setattr(simulate.ComputeTimes, 'up', lambda self, now: there)
+  present = [i for i in range(P) if i not in absent]
+  monkeypatch.setattr(simulate.ComputeTimes, 'up', lambda self, now: present)
   record = training.record(scored=True)
   held = training._runner
   rows = jax.device_get((held.params, held.model_state))
-  mean = lambda x: x[there].mean(0) if x.dtype.kind == 'f' else x[there[0]]
+  mean = lambda x: x[present].mean(0) if x.dtype.kind == 'f' else x[present[0]]
   params, state = jax.tree.map(mean, rows)
   by_hand = run.task.score(params, state, run.task.test)
   np.testing.assert_allclose(record.test_loss, by_hand['loss'], rtol=1e-5)
-  entries = size_of(_first(rows[1]))
-  sent = 2 * (len(there) - 1) * -(-entries // len(there))
-  bill = [sent if i in there else 0 for i in range(P)]
+  size = size_of(_first(rows[1]))
+  sent = 2 * (len(present) - 1) * -(-size // len(present))
+  bill = [sent if i in present else 0 for i in range(P)]
   assert record.bytes_evaluation == bill
 
 
@@ -231,7 +232,7 @@ def _first(state):
   return jax.tree.map(lambda x: x[0], state)
 
 
-def test_a_mean_over_all_needs_workers_that_wait():
+def test_a_state_period_needs_workers_that_wait():
   given = config('pairwise_gossip', state_period=1)
   given.strategy.look_ahead = 0.0
   given.cluster = defaults.cluster()
@@ -240,7 +241,7 @@ def test_a_mean_over_all_needs_workers_that_wait():
 
 
 def noisy() -> gj.Task:
-  """Its loss is a number of the key, which is that of a worker and a step."""
+  """Its gradient is a random number, by the key of a worker and a step."""
   return gj.Task(
     init=lambda key: jnp.zeros(()),
     loss=lambda params, batch, key: params * jax.random.uniform(key),

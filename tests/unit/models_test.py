@@ -1,4 +1,4 @@
-"""Models: sizes, gradients, and what no model may know."""
+"""Models: sizes, gradients, and inputs that no output may depend on."""
 
 import functools
 import pathlib
@@ -39,7 +39,7 @@ def parameters(net, *shape, dtype=jnp.float32):
     ('vgg16', 14_724_042),
   ],
 )
-def test_models_for_small_pictures_have_their_published_size(name, expected):
+def test_models_for_small_images_have_their_published_size(name, expected):
   assert parameters(models.make(name, 10), 1, 32, 32, 3) == expected
 
 
@@ -60,14 +60,14 @@ def test_the_small_cnn_has_220_thousand_parameters():
   assert parameters(models.make('cnn', 10), 1, 28, 28, 1) == 220_234
 
 
-def test_the_default_transformer_has_the_size_it_says():
+def test_the_default_transformer_has_875_520_parameters():
   net = models.make('transformer', 256, models.TEXT)
   assert parameters(net, 1, 128, dtype=jnp.int32) == 875_520
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', models.IMAGES)
-def test_a_picture_model_has_parameters_only_and_a_logit_for_each_class(name):
+def test_an_image_model_has_parameters_only_and_a_logit_for_each_class(name):
   net, x = models.make(name, 7), jax.ShapeDtypeStruct((2, 32, 32, 3), 'float32')
   tree = shapes(net, x)
   assert set(tree) == {'params'}  # a batch norm would bring 'batch_stats'
@@ -104,7 +104,7 @@ def gradient(net, x, y):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['mlp', 'cnn', 'resnet8'])
-def test_the_gradient_on_real_pictures_is_finite_and_reaches_all(name):
+def test_gradients_on_real_images_are_finite_and_reach_all_parameters(name):
   x, y = (part[:16] for part in images.load('digits').train)
   net = models.make(name, 10, width=8)
   loss, grads = gradient(net, jnp.float32(x) / 16, y)
@@ -115,7 +115,7 @@ def test_the_gradient_on_real_pictures_is_finite_and_reaches_all(name):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', models.TEXT)
-def test_the_gradient_on_real_text_is_finite_and_reaches_all(name):
+def test_gradients_on_real_text_are_finite_and_reach_all_parameters(name):
   text = np.frombuffer(pathlib.Path(__file__).read_bytes()[:520], np.uint8)
   rows = jnp.int32(text.reshape(8, 65))
   net = models.make(name, 256, models.TEXT, width=16, layers=1)
@@ -126,7 +126,7 @@ def test_the_gradient_on_real_text_is_finite_and_reaches_all(name):
 
 
 @pytest.mark.parametrize('name', ['mlp', 'cnn', 'resnet8'])
-def test_a_picture_is_judged_without_regard_to_the_others_in_its_batch(name):
+def test_logits_of_an_image_do_not_depend_on_the_rest_of_its_batch(name):
   x = jnp.float32(images.load('digits').train[0][:8]) / 16
   net = models.make(name, 10, width=8)
   params, apply = drawn(net, x), jax.jit(net.apply)
@@ -147,10 +147,10 @@ def test_a_text_model_sees_no_later_byte(name):
   assert (np.abs(before[:, 7:] - after[:, 7:]).max((0, 2)) > 1e-4).all()
 
 
-def test_halving_is_max_pooling():
+def test_max_pool_2x2_equals_max_pooling():
   x = jax.random.normal(KEY, (2, 7, 6, 3))
   np.testing.assert_array_equal(max_pool_2x2(x), nn.max_pool(x, (2, 2), (2, 2)))
-  # As a reduction, of which pixels that tie share the gradient.
+  # Its gradient is that of a max reduction: pixels that tie share it.
   ties = jnp.round(2 * x)
   cells = lambda x: x[:, :6].reshape(2, 3, 2, 3, 2, 3).max((2, 4))
   for inputs in (x, ties):
@@ -162,12 +162,12 @@ def test_halving_is_max_pooling():
   assert len(np.unique(jax.grad(lambda x: max_pool_2x2(x).sum())(ties))) > 3
 
 
-def test_a_pixel_that_is_no_number_is_not_dropped():
+def test_max_pooling_keeps_a_nan_pixel():
   x = jnp.zeros((1, 4, 4, 1)).at[0, 3, 2, 0].set(jnp.nan)
   assert np.isnan(jax.jit(max_pool_2x2)(x)[0, 1, 1, 0])
 
 
-def test_an_unknown_model_is_refused_with_the_nearest():
+def test_an_unknown_model_is_refused_with_the_nearest_name():
   with pytest.raises(UserError, match=r"task\.model.*did you mean 'resnet20'"):
     models.make('resnet_20', 10)
   with pytest.raises(UserError, match=r'there are lstm, transformer'):
@@ -188,7 +188,7 @@ def test_heads_that_do_not_divide_the_width_are_refused():
     models.make('transformer', 256, models.TEXT, width=30)
 
 
-def test_pictures_too_small_for_vgg_are_refused():
+def test_images_too_small_for_vgg_are_refused():
   with pytest.raises(UserError, match=r'^task\.model.*32x32, got 28x28'):
     shapes(models.make('vgg16', 10), jnp.zeros((1, 28, 28, 1)))
 
@@ -204,7 +204,7 @@ CONVOLUTIONS = [
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('workers', [3, MAX_UNGROUPED_WORKERS + 1])
 @pytest.mark.parametrize('arguments', CONVOLUTIONS)
-def test_workers_with_weights_of_their_own_convolve_as_if_alone(
+def test_workers_with_different_weights_convolve_as_without_vmap(
   arguments, workers
 ):
   rng = np.random.default_rng(0)
@@ -234,7 +234,7 @@ def test_workers_with_weights_of_their_own_convolve_as_if_alone(
     )
 
 
-def test_more_workers_are_in_groups_where_products_were_not_measured(
+def test_without_products_many_workers_have_a_grouped_convolution(
   monkeypatch,
 ):
   monkeypatch.setattr(conv, 'MATMUL_BACKENDS', ())
@@ -254,13 +254,13 @@ def test_workers_with_the_same_weights_share_an_ordinary_convolution():
 
 
 @pytest.mark.parametrize('make', [models.shallow, models.resnet9])
-def test_pictures_that_are_too_small_are_a_sentence(make):
+def test_too_small_images_end_with_an_error_message(make):
   model = make(10)
   with pytest.raises(UserError, match='halves images 3 times'):
     shapes(model, jnp.zeros((1, 7, 7, 4)))
 
 
-def test_all_products_of_a_recurrent_network_are_of_its_compute_type():
+def test_all_matrix_products_of_an_lstm_have_its_compute_dtype():
   net = models.lstm(classes=8, width=8)
   x = jnp.zeros((2, 5), jnp.int32)
   params = jax.tree.map(jnp.bfloat16, net.init(KEY, x))
