@@ -91,7 +91,7 @@ def test_a_workdir_of_one_command_is_refused_by_the_others(
     with reservation.reserved(folder, config, resume=False, kind=kind):
       (folder / inside).mkdir(parents=True)
     path = folder / 'config.json'
-    if older:  # It did not write the command.
+    if older:  # Older versions did not write the command.
       written = json.loads(path.read_text())
       del written['kind']
       path.write_text(json.dumps(written))

@@ -90,7 +90,7 @@ def test_without_evidence_all_reduce_is_recommended():
     ),
   ],
 )
-def test_known_trainings_of_a_strategy_decide_about_it(steps, words):
+def test_known_trainings_decide_whether_a_strategy_is_used(steps, words):
   kept = chance(*[known('small', 0.9, steps)] * 3)
   found = [forecast('all_reduce', 20_000), forecast('small', 10, chance=kept)]
   message = recommendation.by_known(found, LINK)

@@ -1,4 +1,4 @@
-"""Low-bit codecs: 12-bit indices, chunks and levels, compared by hand."""
+"""Low-bit codecs: 12-bit indices, chunks and levels, checked by hand."""
 
 import jax
 import jax.numpy as jnp

@@ -17,7 +17,7 @@ MESSAGE = r'compiler, .* needs \d+\.\d GB; JAX may use 0\.0 GB.*Fewer workers'
 
 
 def losses(executor, task=None):
-  """Trains four steps on digits, or on another task."""
+  """Returns the losses of four steps on digits, or on another task."""
   config = defaults.get_config('topk')
   config.update(steps=4, log_every=2, eval_every=0, executor=executor)
   run = resolve_run(config, given=Overrides(task=task))

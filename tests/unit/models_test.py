@@ -130,9 +130,9 @@ def test_logits_of_an_image_do_not_depend_on_the_rest_of_its_batch(name):
   x = jnp.float32(images.load('digits').train[0][:8]) / 16
   net = models.make(name, 10, width=8)
   params, apply = drawn(net, x), jax.jit(net.apply)
-  others = x.at[1:].multiply(0.5)
-  alone, among = apply(params, others)[0], apply(params, x)[0]
-  np.testing.assert_allclose(alone, among, rtol=1e-6)
+  changed = x.at[1:].multiply(0.5)
+  after, before = apply(params, changed)[0], apply(params, x)[0]
+  np.testing.assert_allclose(after, before, rtol=1e-6)
 
 
 @pytest.mark.exhaustive
