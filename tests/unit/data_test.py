@@ -1,4 +1,4 @@
-"""Data: real files are what they should be, broken ones are refused."""
+"""Data sets: real files are as published, damaged files are refused."""
 
 import functools
 import gzip
@@ -30,7 +30,7 @@ def real(name):
   return pytest.param(name, marks=datasets.needs(name))
 
 
-# The real data sets: figures from their authors and from many papers.
+# The real data sets: numbers from their authors and from many papers.
 
 TRUTH = {
   'digits': ((1_500, 297), (8, 8, 1), [0, 1, 2, 3, 4], None),
@@ -53,7 +53,7 @@ TRUTH = {
 @pytest.mark.parametrize(
   'name', ['digits', *map(real, ('mnist', 'fashion_mnist', 'cifar10'))]
 )
-def test_a_real_data_set_has_the_shapes_labels_and_moments_it_is_known_for(
+def test_a_real_data_set_has_its_published_shapes_labels_and_moments(
   name,
 ):
   data = images.load(name)
@@ -88,7 +88,7 @@ def test_digits_are_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize('name', [real('cifar10')])
-def test_a_picture_of_cifar10_has_its_channels_and_rows_in_order(name):
+def test_a_cifar10_image_has_its_channels_and_rows_in_order(name):
   frog = images.load(name).train[0][0]
   assert frog[0, 0].tolist() == [59, 62, 63]
   assert frog[0, 1].tolist() == [43, 46, 45]
@@ -96,7 +96,7 @@ def test_a_picture_of_cifar10_has_its_channels_and_rows_in_order(name):
 
 
 @pytest.mark.parametrize('name', [real('tinyshakespeare')])
-def test_tinyshakespeare_is_cut_at_nine_tenths(name):
+def test_tinyshakespeare_is_split_at_nine_tenths(name):
   data = text.load(name)
   assert bytes(data.train[:14]) == b'First Citizen:'
   assert (len(data.train), len(data.test)) == (1_003_854, 111_540)
@@ -104,7 +104,7 @@ def test_tinyshakespeare_is_cut_at_nine_tenths(name):
 
 
 @pytest.mark.parametrize('name', [real('gutenberg13')])
-def test_a_folder_of_three_parts_is_taken_as_it_is(name):
+def test_a_text_folder_with_three_splits_keeps_their_sizes(name):
   assert [len(part) for part in text.load(name)] == [
     5_433_784,
     292_578,
@@ -112,7 +112,7 @@ def test_a_folder_of_three_parts_is_taken_as_it_is(name):
   ]
 
 
-def test_data_sets_are_read_once_a_process_and_cannot_be_written(small):
+def test_a_process_reads_a_data_set_once_into_read_only_arrays(small):
   del small
   first, again = images.load('mnist'), images.load('mnist')
   assert first.train[0] is again.train[0]
@@ -120,7 +120,8 @@ def test_data_sets_are_read_once_a_process_and_cannot_be_written(small):
     first.train[0][0] = 0
 
 
-# Files, in every form, whole and broken: a small data set in MNIST's form.
+# Intact and damaged files, plain and compressed: a small data set in MNIST's
+# format.
 
 
 def pack_idx(array):
@@ -150,32 +151,32 @@ def small_files():
 
 
 SMALL = small_files()
-PACKED = {
+COMPRESSED = {
   f'{name}.gz': gzip.compress(data, mtime=0) for name, data in SMALL.items()
 }
 SOURCE = files.PublishedData(
   'mnist',
   '',
-  {name: sha256(data) for name, data in PACKED.items()},
+  {name: sha256(data) for name, data in COMPRESSED.items()},
   {name: sha256(data) for name, data in SMALL.items()},
   ('MNIST/raw',),
 )
 IMAGES, LABELS = published.IDX[0], published.IDX[1]
 
 
-def put(folder, found):
+def put(folder, contents):
   folder.mkdir(parents=True, exist_ok=True)
-  for name, data in found.items():
+  for name, data in contents.items():
     (folder / name).write_bytes(data)
   return folder
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-  """The small data set under the name mnist, in the user's own folder."""
+  """The small data set under the name mnist, in $GOSSIPJAX_DATA."""
   monkeypatch.setitem(images.SOURCES, 'mnist', SOURCE)
   monkeypatch.setenv('GOSSIPJAX_DATA', str(tmp_path))
-  return put(tmp_path / 'mnist', PACKED)
+  return put(tmp_path / 'mnist', COMPRESSED)
 
 
 @pytest.mark.parametrize(
@@ -187,18 +188,18 @@ def test_a_file_may_be_plain_or_gz_or_xz(tmp_path, suffix, pack):
 
 
 @pytest.mark.parametrize('place', ['', 'mnist', 'MNIST/raw'])
-def test_a_data_set_is_found_in_its_folder_or_in_the_one_above(tmp_path, place):
-  put(tmp_path / place, PACKED)
+def test_data_dir_is_the_folder_of_the_files_or_one_above_it(tmp_path, place):
+  put(tmp_path / place, COMPRESSED)
   assert files.folder(SOURCE, str(tmp_path)) == tmp_path / place
 
 
-def test_data_dir_comes_before_the_environment(tmp_path, small):
-  mine = put(tmp_path / 'mine', PACKED)
+def test_data_dir_takes_precedence_over_the_environment(tmp_path, small):
+  mine = put(tmp_path / 'mine', COMPRESSED)
   assert files.folder(SOURCE, str(mine)) == mine
   assert files.folder(SOURCE) == small
 
 
-def test_a_data_dir_without_the_data_set_is_refused_not_passed_over(
+def test_a_data_dir_without_the_data_set_is_refused_not_ignored(
   tmp_path, small
 ):
   del small
@@ -211,9 +212,7 @@ def test_a_data_dir_without_the_data_set_is_refused_not_passed_over(
   'suffix, pack', [('.gz', gzip.compress), ('.xz', lzma.compress)]
 )
 @pytest.mark.parametrize('keep', [0, 3, 100, -1])
-def test_a_truncated_file_is_refused_with_its_name(
-  tmp_path, suffix, pack, keep
-):
+def test_the_error_for_a_truncated_file_names_it(tmp_path, suffix, pack, keep):
   put(tmp_path, SMALL)
   (tmp_path / IMAGES).unlink()
   put(tmp_path, {IMAGES + suffix: pack(SMALL[IMAGES])[:keep]})
@@ -222,22 +221,23 @@ def test_a_truncated_file_is_refused_with_its_name(
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(0, len(PACKED[f'{LABELS}.gz']) - 1))
-def test_a_changed_byte_of_a_packed_file_is_refused_or_changes_nothing(
+@given(st.integers(0, len(COMPRESSED[f'{LABELS}.gz']) - 1))
+def test_a_changed_byte_of_a_compressed_file_is_refused_or_harmless(
   tmp_path_factory, at
 ):
-  data = bytearray(PACKED[f'{LABELS}.gz'])
+  data = bytearray(COMPRESSED[f'{LABELS}.gz'])
   data[at] ^= 255
   place = put(
-    tmp_path_factory.mktemp('changed'), PACKED | {f'{LABELS}.gz': bytes(data)}
+    tmp_path_factory.mktemp('changed'),
+    COMPRESSED | {f'{LABELS}.gz': bytes(data)},
   )
-  try:  # the header's date and flags are no part of the contents
+  try:  # A gzip header's date and flags are not contents.
     assert files.contents(SOURCE, place) == SMALL
   except UserError as refusal:
     assert LABELS in str(refusal)
 
 
-def test_another_file_is_refused_with_both_checksums(tmp_path):
+def test_the_error_for_other_contents_has_both_checksums(tmp_path):
   other = SMALL[LABELS][:-1] + b'\x00'
   put(tmp_path, SMALL | {LABELS: other})
   with pytest.raises(UserError) as refusal:
@@ -246,21 +246,21 @@ def test_another_file_is_refused_with_both_checksums(tmp_path):
     assert word in str(refusal.value)
 
 
-def test_a_missing_file_among_present_ones_is_refused_with_its_name(tmp_path):
+def test_the_error_for_a_missing_file_of_a_data_set_names_it(tmp_path):
   put(tmp_path, SMALL)
   (tmp_path / LABELS).unlink()
   with pytest.raises(UserError, match=f'{LABELS}.*missing'):
     files.contents(SOURCE, tmp_path)
 
 
-def test_an_idx_file_of_another_kind_is_refused():
+def test_an_idx_file_with_a_wrong_magic_number_is_refused():
   floats = b'\x00\x00\x0d\x01' + struct.pack('>I', 1) + bytes(4)
   for data in (floats, b'', b'\x1f\x8b\x08\x00', pickle.dumps([1])):
     with pytest.raises(UserError, match=r"'labels'.*000008"):
       idx.parse(data, 'labels')
 
 
-def test_an_idx_file_of_another_length_than_it_says_is_refused():
+def test_an_idx_file_whose_length_contradicts_its_header_is_refused():
   whole = pack_idx(np.zeros((3, 2), np.uint8))
   for data in (whole[:-1], whole + b'\x00', whole[:6]):
     with pytest.raises(UserError, match=r"'labels'.*truncated"):
@@ -280,7 +280,7 @@ def records(total, classes):
 
 
 @pytest.mark.parametrize('classes', [10, 100])
-def test_cifar_records_hold_the_fine_label_and_planes_of_colour(classes):
+def test_cifar_records_yield_fine_labels_and_channels_last(classes):
   data = records(120, classes)
   x, y = cifar.parse(data, 'train.bin', classes)
   assert y.tolist() == [i % classes for i in range(120)]
@@ -290,7 +290,7 @@ def test_cifar_records_hold_the_fine_label_and_planes_of_colour(classes):
   assert x[7, 5, 9, 1] == data[green]
 
 
-def test_a_broken_cifar_file_is_refused_with_its_name():
+def test_the_error_for_a_damaged_cifar_file_names_it():
   whole = records(4, 10)
   for broken in (b'', whole[:-1], b'\x0a' + whole[1:]):
     with pytest.raises(UserError, match=r"'test\.bin'"):
@@ -311,7 +311,7 @@ TAR = 'cifar-100-binary.tar.gz'
 
 
 def as_published(monkeypatch, contents):
-  """As if CIFAR-100 had been published with these contents."""
+  """Makes these contents the published ones of CIFAR-100."""
   digests = {name: sha256(data) for name, data in contents.items()}
   source = images.SOURCES['cifar100']._replace(files=digests)
   monkeypatch.setitem(images.SOURCES, 'cifar100', source)
@@ -320,25 +320,25 @@ def as_published(monkeypatch, contents):
 def test_the_official_archive_of_cifar_is_read_without_unpacking(
   tmp_path, monkeypatch
 ):
-  found = {'train.bin': b'of train', 'test.bin': b'of test'}
-  as_published(monkeypatch, found)
-  put(tmp_path, {TAR: archive(found | {'fine_label_names.txt': b'apple'})})
-  assert files.contents(images.SOURCES['cifar100'], tmp_path) == found
+  contents = {'train.bin': b'of train', 'test.bin': b'of test'}
+  as_published(monkeypatch, contents)
+  put(tmp_path, {TAR: archive(contents | {'fine_label_names.txt': b'apple'})})
+  assert files.contents(images.SOURCES['cifar100'], tmp_path) == contents
   assert os.listdir(tmp_path) == [TAR]
 
 
-def test_the_files_of_an_archive_have_an_order_of_their_own(
+def test_the_order_of_files_does_not_depend_on_the_archive(
   tmp_path, monkeypatch
 ):
   """CIFAR-10's archive begins with data_batch_4 and has test_batch third."""
-  found = {'train.bin': b'of train', 'test.bin': b'of test'}
-  as_published(monkeypatch, found)
-  put(tmp_path, {TAR: archive(dict(reversed(found.items())))})
+  contents = {'train.bin': b'of train', 'test.bin': b'of test'}
+  as_published(monkeypatch, contents)
+  put(tmp_path, {TAR: archive(dict(reversed(contents.items())))})
   read = files.contents(images.SOURCES['cifar100'], tmp_path)
-  assert list(read.items()) == list(found.items())
+  assert list(read.items()) == list(contents.items())
 
 
-def with_a_long_name(length):
+def archive_with_a_long_name(length):
   packed = io.BytesIO()
   with tarfile.open(
     fileobj=packed, mode='w:gz', format=tarfile.GNU_FORMAT
@@ -352,10 +352,10 @@ def with_a_long_name(length):
   [
     archive({'train.bin': bytes(3 << 20)}),
     archive({'of_nobody': bytes(1 << 19), 'train.bin': bytes(1 << 19)}),
-    with_a_long_name(3 << 20),
+    archive_with_a_long_name(3 << 20),
   ],
 )
-def test_an_archive_that_unpacks_to_too_much_is_refused(
+def test_an_archive_that_unpacks_to_too_many_bytes_is_refused(
   packed, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(unpack, 'MAX_BYTES', 1 << 20)
@@ -372,16 +372,16 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
     b'<html>Not found</html>',
   ],
 )
-def test_a_broken_archive_is_refused_with_its_name(tmp_path, broken):
+def test_the_error_for_a_damaged_archive_names_it(tmp_path, broken):
   put(tmp_path, {TAR: broken})
   with pytest.raises(UserError, match=TAR):
     files.contents(images.SOURCES['cifar100'], tmp_path)
 
 
 def test_an_incomplete_cifar_100_is_refused(tmp_path, monkeypatch):
-  found = {'train.bin': records(500, 100), 'test.bin': records(100, 100)}
-  as_published(monkeypatch, found)
-  put(tmp_path, found)
+  contents = {'train.bin': records(500, 100), 'test.bin': records(100, 100)}
+  as_published(monkeypatch, contents)
+  put(tmp_path, contents)
   with pytest.raises(UserError, match='500 pictures of every class'):
     images.load('cifar100', str(tmp_path))
 
@@ -391,17 +391,17 @@ def test_nothing_is_ever_unpickled(tmp_path, monkeypatch):
     def __reduce__(self):
       return (tmp_path / 'sprung').touch, ()
 
-  found = {
+  contents = {
     name: pickle.dumps(Trap()) for name in images.SOURCES['cifar100'].files
   }
-  as_published(monkeypatch, found)
-  put(tmp_path, found)
+  as_published(monkeypatch, contents)
+  put(tmp_path, contents)
   with pytest.raises(UserError):
     images.load('cifar100', str(tmp_path))
   assert not (tmp_path / 'sprung').exists()
 
 
-def test_an_unknown_data_set_is_refused_with_the_nearest():
+def test_the_error_for_an_unknown_data_set_suggests_the_nearest():
   with pytest.raises(UserError, match="did you mean 'cifar10'"):
     images.load('cifar-10')
 
@@ -410,7 +410,7 @@ def test_an_unknown_data_set_is_refused_with_the_nearest():
 
 
 class Server:
-  """Serves a folder, counts what it is asked for, may cut an answer short."""
+  """Serves a folder and lists requests; can delay and truncate answers."""
 
   def __init__(self, folder):
     self.asked, self.cut, self.delay_s, owner = [], False, 0, self
@@ -442,7 +442,7 @@ def server(tmp_path, monkeypatch):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'cache'))
   monkeypatch.delenv('GOSSIPJAX_DATA', raising=False)
   monkeypatch.setenv('NO_PROXY', '127.0.0.1')
-  server = Server(put(tmp_path / 'published', PACKED))
+  server = Server(put(tmp_path / 'published', COMPRESSED))
   yield server
   server.http.shutdown()
   server.http.server_close()
@@ -452,48 +452,48 @@ def fetch(source):
   return files.contents(source, files.folder(source))
 
 
-def test_what_is_nowhere_is_downloaded_once_and_in_silence(server, capfd):
+def test_a_missing_data_set_is_downloaded_once_without_output(server, capfd):
   assert fetch(server.source) == SMALL
-  assert sorted(server.asked) == sorted(f'/{name}' for name in PACKED)
+  assert sorted(server.asked) == sorted(f'/{name}' for name in COMPRESSED)
   assert fetch(server.source) == SMALL
-  assert len(server.asked) == len(PACKED)
+  assert len(server.asked) == len(COMPRESSED)
   assert capfd.readouterr() == ('', '')  # no terminal, so no progress bar
 
 
 @pytest.mark.exhaustive
-def test_processes_that_lack_it_at_once_download_it_once(server):
-  ask = (
+def test_concurrent_processes_download_a_data_set_once(server):
+  program = (
     'from gossipjax.data import download; download.fetch("small", '
     f'{server.source.url!r}, {dict(server.source.downloads)!r})'
   )
   server.delay_s = 1
-  both = [subprocess.Popen([sys.executable, '-c', ask]) for _ in range(2)]
+  both = [subprocess.Popen([sys.executable, '-c', program]) for _ in range(2)]
   assert [process.wait() for process in both] == [0, 0]
-  assert sorted(server.asked) == sorted(f'/{name}' for name in PACKED)
+  assert sorted(server.asked) == sorted(f'/{name}' for name in COMPRESSED)
 
 
-def test_a_cache_that_is_whole_need_not_be_written(server):
+def test_a_complete_cache_is_used_without_a_lock(server):
   place = files.folder(server.source)
   lock = place.with_name(f'{place.name}.lock')
   lock.unlink()
-  lock.mkdir()  # Nobody can lock that, not even root.
+  lock.mkdir()  # Not even root can lock a folder.
   assert fetch(server.source) == SMALL
 
 
-def test_a_data_set_the_environment_lacks_is_downloaded(
+def test_a_data_set_missing_from_gossipjax_data_is_downloaded(
   server, tmp_path, monkeypatch
 ):
   monkeypatch.setenv('GOSSIPJAX_DATA', str(put(tmp_path / 'other', {})))
   assert fetch(server.source) == SMALL
 
 
-def test_a_damaged_download_is_fetched_anew(server):
+def test_a_damaged_file_in_the_cache_is_downloaded_again(server):
   place = files.folder(server.source)
   (place / f'{IMAGES}.gz').write_bytes(b'damaged')
   assert fetch(server.source) == SMALL
 
 
-def test_a_download_with_another_checksum_is_refused_and_not_kept(
+def test_a_download_with_a_wrong_checksum_is_refused_and_not_kept(
   server, tmp_path
 ):
   put(tmp_path / 'published', {f'{IMAGES}.gz': gzip.compress(b'other')})
@@ -502,28 +502,30 @@ def test_a_download_with_another_checksum_is_refused_and_not_kept(
   assert not list((tmp_path / 'cache').rglob(f'*{IMAGES}*'))
 
 
-def test_a_download_that_breaks_off_is_refused_and_not_kept(server, tmp_path):
+def test_an_incomplete_download_is_refused_and_not_kept(server, tmp_path):
   server.cut = True
   with pytest.raises(UserError, match=rf'{IMAGES}\.gz cannot be downloaded'):
     files.folder(server.source)
   assert not list((tmp_path / 'cache').rglob('*ubyte*'))
 
 
-def test_a_file_the_server_lacks_is_refused_with_its_answer(server, tmp_path):
+def test_the_error_for_a_file_the_server_lacks_has_the_http_status(
+  server, tmp_path
+):
   (tmp_path / 'published' / f'{IMAGES}.gz').unlink()
   with pytest.raises(UserError, match=rf'{IMAGES}\.gz.*404.*data\.dir'):
     files.folder(server.source)
 
 
-def test_a_server_that_cannot_be_reached_is_refused_with_its_address(server):
-  with socket.socket() as taken:  # bound, but nobody listens
+def test_the_error_for_an_unreachable_server_has_its_address(server):
+  with socket.socket() as taken:  # Bound, but not listening.
     taken.bind(('127.0.0.1', 0))
     url = f'http://127.0.0.1:{taken.getsockname()[1]}/'
     with pytest.raises(UserError, match=rf'^{url}.*data\.dir'):
       files.folder(server.source._replace(url=url))
 
 
-def test_a_cache_that_cannot_be_written_is_refused_with_its_path(
+def test_the_error_for_an_unwritable_cache_has_its_path(
   server, tmp_path, monkeypatch
 ):
   put(tmp_path, {'file': b''})
@@ -544,12 +546,12 @@ def test_windows_make_every_byte_but_the_first_a_target_once():
 
 
 @pytest.mark.parametrize('sequence', [0, 100, 101])
-def test_a_sequence_longer_than_the_text_is_refused(sequence):
+def test_a_sequence_length_that_does_not_fit_the_text_is_refused(sequence):
   with pytest.raises(UserError, match=r'^task\.sequence must be .* 99'):
     text.windows(np.zeros(100, np.uint8), sequence)
 
 
-def test_any_file_is_a_text_and_is_unpacked_by_its_name(tmp_path):
+def test_a_text_may_be_any_file_decompressed_by_its_suffix(tmp_path):
   data = bytes(range(256)) * 4
   put(tmp_path, {'book.txt': data, 'book.gz': gzip.compress(data)})
   for name in ('book.txt', 'book.gz'):
@@ -558,7 +560,7 @@ def test_any_file_is_a_text_and_is_unpacked_by_its_name(tmp_path):
     assert len(train) == 921
 
 
-def test_a_text_that_is_missing_or_empty_is_refused_with_its_name(tmp_path):
+def test_a_missing_or_empty_text_is_refused(tmp_path):
   put(tmp_path, {'empty.txt': b''})
   put(tmp_path / 'two', {'train.txt': b'a', 'valid.txt': b'b'})
   for name, word in (
@@ -573,7 +575,9 @@ def test_a_text_that_is_missing_or_empty_is_refused_with_its_name(tmp_path):
 @pytest.mark.parametrize(
   'suffix, pack', [('.gz', gzip.compress), ('.xz', lzma.compress)]
 )
-def test_a_file_that_unpacks_to_too_much_is_refused(suffix, pack, tmp_path):
+def test_a_file_that_unpacks_to_too_many_bytes_is_refused(
+  suffix, pack, tmp_path
+):
   path = tmp_path / f'bomb{suffix}'
   path.write_bytes(pack(bytes(2**26)))
   with pytest.raises(UserError, match='unpacks to more than'):
@@ -582,7 +586,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(suffix, pack, tmp_path):
   assert files.unpack(path) == b'onetwo'
 
 
-def test_every_file_has_a_sha256_and_comes_over_https():
+def test_every_published_file_has_a_sha256_and_an_https_url():
   for source in (*images.SOURCES.values(), text.SHAKESPEARE):
     assert source.url.startswith('https://')
     for digest in (*source.downloads.values(), *source.files.values()):

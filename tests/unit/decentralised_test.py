@@ -1,4 +1,4 @@
-"""Decentralised and local methods: NumPy's numbers, and special cases."""
+"""Decentralised and local methods against NumPy, and their special cases."""
 
 import math
 from typing import NamedTuple
@@ -54,6 +54,7 @@ def bytes_of(method, **given):
 
 
 def ring(size):
+  """Bytes that a worker sends in a ring all-reduce of `size` bytes."""
   return 2 * (P - 1) * size // P
 
 
@@ -61,7 +62,7 @@ def ring(size):
 
 
 @pytest.mark.exhaustive
-def test_noloco_is_what_numpy_says(a=0.5, b=0.7, c=0.9):
+def test_noloco_matches_numpy(a=0.5, b=0.7, c=0.9):
   def by_hand():
     x, s, d = np.stack([start()] * P), np.stack([start()] * P), 0.0
     for t in range(12):
@@ -77,7 +78,7 @@ def test_noloco_is_what_numpy_says(a=0.5, b=0.7, c=0.9):
 
 
 @pytest.mark.exhaustive
-def test_noloco_with_all_workers_in_one_group_is_diloco_with_a_heavy_ball():
+def test_noloco_in_one_group_is_diloco_with_heavy_ball_momentum():
   everyone = gossip.neighbor_mean(topology.complete)
   for pull in (0.7, 1.1):
     outer = noloco.pulled_momentum(0.5, 0.7, pull, everyone)
@@ -93,8 +94,10 @@ def test_noloco_with_all_workers_in_one_group_is_diloco_with_a_heavy_ball():
 @pytest.mark.parametrize(
   'a, c, together', [(0.5, 1.2, True), (0.9, 1.2, False)]
 )
-def test_replicas_of_noloco_stay_together_below_a_pull(a, c, together):
-  """c < 2 (1 - a^2): 1.5 and 0.38 here; other values look harmless."""
+def test_noloco_replicas_stay_together_below_a_limit_of_the_pull(
+  a, c, together
+):
+  """If c < 2 (1 - a^2), here 1.5 and 0.38; a larger c may look harmless."""
   outer = noloco.strategy(1, a, c, c).parameters
   step = executors.on_one_device(lambda x, s, t: outer.update(x, s, t)[:2])
   noise = np.random.default_rng(0).normal(size=(100, 8, 4))
@@ -116,7 +119,9 @@ def test_noloco_without_momentum_is_pairwise_averaging():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('pull', [0.3, 0.9])
-def test_the_mean_of_noloco_follows_the_momentum_alone(pull, a=0.5, b=0.7):
+def test_the_mean_of_noloco_workers_does_not_depend_on_the_pull(
+  pull, a=0.5, b=0.7
+):
   before = np.stack([start()] * P)
   mean, v, last = start(), np.zeros(SIZE), start()
   for t, (x, *_) in enumerate(run(noloco.strategy(H, a, b, pull))):
@@ -129,7 +134,7 @@ def test_the_mean_of_noloco_follows_the_momentum_alone(pull, a=0.5, b=0.7):
 
 
 @pytest.mark.exhaustive
-def test_noloco_sends_one_vector_to_one_partner_whatever_p():
+def test_noloco_sends_one_vector_whatever_the_number_of_workers():
   for workers in (2, 4, 8):
     assert bytes_of(noloco.strategy(1), workers=workers, steps=1) == [4 * SIZE]
 
@@ -137,7 +142,7 @@ def test_noloco_sends_one_vector_to_one_partner_whatever_p():
 # SPARTA
 
 
-def test_sparta_of_all_entries_averages_at_every_step():
+def test_sparta_with_all_entries_averages_at_every_step():
   ours = train(sparta.strategy(1.0), MOMENTUM)
   close(ours, train(local_sgd.strategy(1), MOMENTUM))
   close(ours, train(all_reduce.strategy(), MOMENTUM))
@@ -158,7 +163,7 @@ def test_sparta_keeps_the_mean_and_makes_the_drawn_entries_equal():
 
 
 @pytest.mark.parametrize('density', [0.25, 0.3])  # 6 of 24 entries, or 7.
-def test_sparta_walks_through_a_partition_and_shuffles_it_anew(density):
+def test_sparta_with_a_partition_exchanges_all_entries_then_reshuffles(density):
   count, rounds = int(density * SIZE), 4
   method, before = (
     sparta.strategy(density, partition=True),
@@ -180,7 +185,8 @@ def test_sparta_walks_through_a_partition_and_shuffles_it_anew(density):
 # DES-LOC
 
 
-# In f32, 1 - 0.999 has an error of 5e-5; nor does a small gradient matter.
+# Not b2 = 0.999: in f32, 1 - 0.999 has an error of 5e-5. With this eps, the
+# rounding of small gradients does not matter.
 ADAM = optax.adam(RATE, b2=0.9, eps=0.1)
 
 
@@ -200,11 +206,11 @@ def local_adam(period, first, second, b1=0.9, b2=0.9, steps=12):
 
 
 @pytest.mark.parametrize('periods', [(2, 3, 4), (3, 3, 3), (1, 1, 1)])
-def test_des_loc_is_what_numpy_says(periods):
+def test_des_loc_matches_numpy(periods):
   close(train(des_loc.strategy(*periods), ADAM), local_adam(*periods))
 
 
-def test_des_loc_without_exchanges_of_moments_is_diloco_of_rate_1():
+def test_des_loc_without_exchanges_of_moments_is_diloco_with_rate_1():
   close(
     train(des_loc.strategy(H, 10**6, 10**6), ADAM),
     train(diloco.strategy(H, outer_optimizers.sgd(1.0)), ADAM),
@@ -212,12 +218,12 @@ def test_des_loc_without_exchanges_of_moments_is_diloco_of_rate_1():
 
 
 @pytest.mark.parametrize('first', [1, 5])
-def test_des_loc_of_momentum_sgd_at_every_step_is_all_reduce(first):
+def test_des_loc_with_momentum_sgd_at_every_step_is_all_reduce(first):
   ours = train(des_loc.strategy(1, first), MOMENTUM)
   close(ours, train(all_reduce.strategy(), MOMENTUM))
 
 
-def test_moments_are_billed():
+def test_des_loc_counts_the_bytes_of_moments():
   method = des_loc.strategy(2, 3, 4)
   each = ring(4 * SIZE)
   assert bytes_of(method, optimizer=ADAM, steps=4) == [
@@ -239,7 +245,7 @@ def test_slowmo_without_momentum_is_local_sgd():
   )
 
 
-def test_slowmo_at_a_constant_rate_is_diloco_with_a_heavy_ball():
+def test_slowmo_at_a_constant_rate_is_diloco_with_heavy_ball_momentum():
   rate = optax.constant_schedule(RATE)
   close(
     train(slowmo.strategy(H, H, 0.8, 0.5, rate), MOMENTUM),
@@ -247,7 +253,7 @@ def test_slowmo_at_a_constant_rate_is_diloco_with_a_heavy_ball():
   )
 
 
-def test_slowmo_under_a_schedule_is_what_numpy_says(a=0.8, b=0.5):
+def test_slowmo_under_a_schedule_matches_numpy(a=0.8, b=0.5):
   rate = optax.piecewise_constant_schedule(RATE, {4: 0.5, 9: 0.1})
 
   def by_hand():
@@ -269,7 +275,7 @@ def test_slowmo_under_a_schedule_is_what_numpy_says(a=0.8, b=0.5):
   assert np.abs(ours[-1] - constant[-1]).max() > 1e-3
 
 
-def test_slowmo_keeps_all_progress_of_a_period_that_ends_at_rate_0():
+def test_slowmo_without_momentum_is_local_sgd_even_from_rate_0():
   begins_at_0 = optax.linear_schedule(0.0, RATE, 4)
   found = train(
     slowmo.strategy(1, 1, 1.0, 0.0, begins_at_0), optax.sgd(begins_at_0)
@@ -278,7 +284,7 @@ def test_slowmo_keeps_all_progress_of_a_period_that_ends_at_rate_0():
   close(found, train(local_sgd.strategy(1), optax.sgd(begins_at_0)))
 
 
-def test_post_local_sgd_is_all_reduce_before_and_local_sgd_after():
+def test_post_local_sgd_switches_from_all_reduce_to_local_sgd():
   never, at_once = post_local_sgd.strategy(99, H), post_local_sgd.strategy(0, H)
   same(train(never, MOMENTUM), train(all_reduce.strategy(), MOMENTUM))
   same(train(at_once, MOMENTUM), train(local_sgd.strategy(H), MOMENTUM))
@@ -296,7 +302,7 @@ def mixing(graph, lazy=False):
   return (w + np.eye(P)) / 2 if lazy else w
 
 
-def test_d2_is_what_numpy_says_under_a_schedule_too():
+def test_d2_under_a_schedule_matches_numpy():
   rate = optax.piecewise_constant_schedule(RATE, {5: 0.5})
   w = mixing(topology.ring, lazy=True)
 
@@ -311,7 +317,7 @@ def test_d2_is_what_numpy_says_under_a_schedule_too():
   close(train(d2.strategy(), optax.sgd(rate)), by_hand())
 
 
-def test_gradient_tracking_is_what_numpy_says():
+def test_gradient_tracking_matches_numpy():
   w = mixing(topology.ring)
 
   def by_hand():
@@ -327,13 +333,13 @@ def test_gradient_tracking_is_what_numpy_says():
   close(train(gradient_tracking.strategy()), by_hand())
 
 
-def test_with_complete_averaging_both_are_all_reduce():
+def test_d2_and_gradient_tracking_with_exact_averaging_are_all_reduce():
   dense = train(all_reduce.strategy())
   close(train(d2.strategy(topology.complete, lazy=False)), dense)
   close(train(gradient_tracking.strategy(topology.complete)), dense)
 
 
-def test_d2_refuses_a_graph_for_which_it_grows_without_bound():
+def test_d2_refuses_changing_directed_and_unstable_topologies():
   one_way = lambda n: topology.exponential(n)[:1]
   for graph, lazy, words in (
     (topology.exponential, True, 'd2 needs a topology with the same edges'),
@@ -354,7 +360,7 @@ def test_d2_refuses_a_graph_for_which_it_grows_without_bound():
     (topology.ring, True),
   ],
 )
-def test_the_mean_of_d2_takes_steps_of_sgd(graph, lazy):
+def test_the_mean_of_d2_workers_follows_sgd(graph, lazy):
   before = np.stack([start()] * P)
   for t, (x, *_) in enumerate(run(d2.strategy(graph, lazy=lazy), steps=6)):
     moved = before - RATE * gradients(before, t)
@@ -362,29 +368,34 @@ def test_the_mean_of_d2_takes_steps_of_sgd(graph, lazy):
     before = x.astype(np.float64)
 
 
-def test_without_averaging_both_are_separate_sgd():
-  nobody = lambda n: ((topology.Exchange(0.5, tuple(range(n))),),)
-  for method in (d2.strategy(nobody), gradient_tracking.strategy(nobody)):
+def test_d2_and_gradient_tracking_without_averaging_are_separate_sgd():
+  no_neighbors = lambda n: ((topology.Exchange(0.5, tuple(range(n))),),)
+  for method in (
+    d2.strategy(no_neighbors),
+    gradient_tracking.strategy(no_neighbors),
+  ):
     close(train(method), train(ALONE))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('method', [d2, gradient_tracking, relay_sgd])
-def test_different_data_are_no_bias(method):
-  # Gossip stays away from the common minimum; these methods reach it.
-  everyone_at = lambda x: gradients(np.broadcast_to(x, (P, SIZE)), 0)
-  slope = lambda xs: max(np.abs(everyone_at(x).mean(axis=0)).max() for x in xs)
-  # What relays bring is late: it needs more steps than the others.
+def test_different_data_of_workers_cause_no_bias(method):
+  # Gossip does not reach the minimum of the mean loss; these methods do.
+  gradients_at = lambda x: gradients(np.broadcast_to(x, (P, SIZE)), 0)
+  gradient_size = lambda xs: max(
+    np.abs(gradients_at(x).mean(axis=0)).max() for x in xs
+  )
+  # RelaySGD averages old models, so it needs more steps than the others.
   last = lambda method: train(method, steps=400, still=True)[-1]
   found = last(method.strategy())
-  assert slope(found) < 0.02 * slope(last(gossip.strategy()))
+  assert gradient_size(found) < 0.02 * gradient_size(last(gossip.strategy()))
 
 
 # RelaySGD
 
 
 @pytest.mark.parametrize('tree', ['chain', 'binary'])
-def test_relay_sgd_gives_each_model_to_all_others_once(tree):
+def test_relay_sgd_averages_models_delayed_by_their_distance(tree):
   workers = 6
   edges = relay_sgd.TREES[tree][0](workers)
   distance = np.full((workers, workers), 99)
@@ -399,12 +410,12 @@ def test_relay_sgd_gives_each_model_to_all_others_once(tree):
     models = []
     for t in range(12):
       models.append(x - RATE * gradients(x, t))
-      late = lambda i, j, t=t: t - max(0, distance[i, j] - 1)
+      step_of = lambda i, j, t=t: t - max(0, distance[i, j] - 1)
       x = np.stack(
         [
           np.mean(
             [
-              models[late(i, j)][j] if late(i, j) >= 0 else start()
+              models[step_of(i, j)][j] if step_of(i, j) >= 0 else start()
               for j in range(workers)
             ],
             axis=0,
@@ -436,13 +447,13 @@ def test_relay_sgd_sends_a_model_and_a_count_to_each_neighbor():
 # DeMo
 
 
-def test_demo_of_all_coefficients_without_sign_is_all_reduce():
+def test_demo_with_all_coefficients_without_sign_is_all_reduce():
   for over in ('all', 'senders'):
     whole = demo.strategy(16, 4, 0.9, sign=False, over=over)
     close(train(whole), train(all_reduce.strategy()))
 
 
-def test_demo_of_all_entries_is_sign_sgd_on_the_mean():
+def test_demo_with_all_entries_is_sign_sgd_on_the_mean():
   def by_hand():
     x = np.stack([start()] * P)
     for t in range(12):
@@ -456,7 +467,7 @@ def test_demo_of_all_entries_is_sign_sgd_on_the_mean():
 
 
 @pytest.mark.parametrize('kept', [1, 5, 15])
-def test_demo_over_all_loses_nothing_if_its_memory_does_not_fade(kept):
+def test_demo_over_all_loses_nothing_if_its_momentum_does_not_decay(kept):
   method = demo.strategy(kept, 4, 1.0, sign=False, over='all')
   before, moved = np.stack([start()] * P), np.zeros(SIZE)
   for t, (x, worker, _) in enumerate(run(method)):
@@ -467,14 +478,16 @@ def test_demo_over_all_loses_nothing_if_its_memory_does_not_fade(kept):
 
 
 @pytest.mark.parametrize('sign', [True, False])
-def test_demo_is_what_numpy_says(sign, kept=5, side=4, decay=0.9):
-  """Two blocks of 4 x 4 coefficients; the second is half empty."""
-  rows = cosines.matrix(side)
+def test_demo_matches_numpy(sign, kept=5, side=4, decay=0.9):
+  """Two blocks of 4 x 4 coefficients; half of the second is padding."""
+  dct = cosines.matrix(side)
 
   def largest(block):
-    waves = rows @ block @ rows.T
-    least = np.sort(np.abs(waves), axis=None)[-kept]
-    return rows.T @ np.where(np.abs(waves) >= least, waves, 0) @ rows
+    coefficients = dct @ block @ dct.T
+    least = np.sort(np.abs(coefficients), axis=None)[-kept]
+    return (
+      dct.T @ np.where(np.abs(coefficients) >= least, coefficients, 0) @ dct
+    )
 
   def message(d):
     blocks = np.pad(d, (0, 32 - SIZE)).reshape(2, side, side)
@@ -495,17 +508,17 @@ def test_demo_is_what_numpy_says(sign, kept=5, side=4, decay=0.9):
   )
 
 
-def test_the_cosine_transform_is_orthonormal_and_what_its_name_says():
-  rows = cosines.matrix(8)
-  np.testing.assert_allclose(rows @ rows.T, np.eye(8), atol=1e-12)
+def test_the_cosine_transform_is_orthonormal_and_maps_a_cosine_to_one_entry():
+  dct = cosines.matrix(8)
+  np.testing.assert_allclose(dct @ dct.T, np.eye(8), atol=1e-12)
   wave = np.cos(np.pi * (2 * np.arange(8) + 1) * 3 / 16)
-  assert np.argmax(np.abs(rows @ wave)) == 3
-  np.testing.assert_allclose(np.delete(rows @ wave, 3), 0, atol=1e-12)
+  assert np.argmax(np.abs(dct @ wave)) == 3
+  np.testing.assert_allclose(np.delete(dct @ wave, 3), 0, atol=1e-12)
 
 
-def test_demo_sends_k_values_and_k_indices_of_12_bits_a_block():
+def test_demo_sends_k_values_and_k_indices_of_12_bits_per_block():
   (sent,) = bytes_of(demo.strategy(4, 4), steps=1)
-  # Two blocks, of 4 entries each: 24 parameters fill one and a half.
+  # 4 coefficients of each of two blocks: 24 parameters fill one and a half.
   assert sent == (P - 1) * 2 * (4 * 4 + 4 * 12 // 8)
 
 
@@ -535,7 +548,7 @@ def test_impossible_settings_are_refused(make):
     make()
 
 
-def test_des_loc_knows_moments_from_parameters_of_the_same_name():
+def test_des_loc_distinguishes_moments_from_parameters_of_the_same_name():
   class Model(NamedTuple):
     mu: jax.Array
     nu: jax.Array

@@ -1,4 +1,4 @@
-"""Exchanges that are on their way, and streaming DiLoCo, against NumPy."""
+"""Delayed exchanges and streaming DiLoCo, against NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -36,13 +36,13 @@ pytestmark = pytest.mark.usefixtures('compile_quickly')
 
 
 def streaming(**given):
-  """With the exact mean, unless told otherwise."""
+  """Streaming DiLoCo; by default of period H and with the exact mean."""
   given = {'period': H, 'compressor': compressors.none()} | given
   return streaming_diloco.strategy(**given)
 
 
 @pytest.mark.parametrize('steps', [1, 3])
-def test_a_delayed_average_is_what_numpy_says(steps):
+def test_delayed_averaging_matches_numpy(steps):
   def by_hand():
     x = np.stack([start()] * P)
     changes = [np.zeros_like(x)] * steps
@@ -57,8 +57,8 @@ def test_a_delayed_average_is_what_numpy_says(steps):
 
 
 @pytest.mark.parametrize('steps', [1, 3])
-def test_a_delayed_average_of_every_step_is_delayed_gradient_averaging(steps):
-  # x <- x - rate g_i(t) + rate (g_i - mean g)(t - tau), as it was published.
+def test_delayed_averaging_at_every_step_is_delayed_gradient_averaging(steps):
+  # x <- x - rate g_i(t) + rate (g_i - mean g)(t - tau), as published.
   def by_hand():
     x, late = np.stack([start()] * P), [np.zeros(24)] * steps
     for t in range(12):
@@ -71,7 +71,7 @@ def test_a_delayed_average_of_every_step_is_delayed_gradient_averaging(steps):
 
 
 @pytest.mark.parametrize('steps', [1, 2, 5])
-def test_late_exchanges_of_every_step_reach_consensus(steps):
+def test_delayed_exchanges_at_every_step_reach_consensus(steps):
   gossips = delayed(gossip.neighbor_mean(topology.ring), steps)
   for mix in (gossips, delayed_averaging.strategy(1, steps).parameters):
     update = executors.on_one_device(mix.update)
@@ -83,7 +83,7 @@ def test_late_exchanges_of_every_step_reach_consensus(steps):
 
 
 @pytest.mark.parametrize('steps', [1, 2])
-def test_a_delayed_all_reduce_is_what_numpy_says(steps):
+def test_delayed_all_reduce_matches_numpy(steps):
   def by_hand():
     x, means = np.stack([start()] * P), [np.zeros(24)] * steps
     for t in range(12):
@@ -94,7 +94,7 @@ def test_a_delayed_all_reduce_is_what_numpy_says(steps):
   close(train(delayed_all_reduce.strategy(steps)), by_hand())
 
 
-def test_without_delay_it_is_the_aggregator_itself():
+def test_a_delay_of_0_changes_nothing_and_a_negative_one_is_refused():
   same(
     train(delayed_averaging.strategy(H, 0), MOMENTUM),
     train(local_sgd.strategy(H), MOMENTUM),
@@ -107,13 +107,13 @@ def test_without_delay_it_is_the_aggregator_itself():
     delayed(identity(), -1)
 
 
-def test_what_is_on_its_way_is_part_of_the_state_and_adds_up_to_nothing():
+def test_changes_in_flight_are_part_of_the_state_and_sum_to_zero():
   mean = delayed(every(2, gossip.neighbor_mean(topology.ring)), 3)
   method = Strategy(identity(), mean)
-  alone = np.stack([start()] * P)
+  initial = np.stack([start()] * P)
   for t, (x, worker, _) in enumerate(run(method)):
     if t == 0:
-      before = alone
+      before = initial
     moved = before - RATE * gradients(before, t)
     np.testing.assert_allclose(x.mean(axis=0), moved.mean(axis=0), atol=1e-6)
     for leaf in jax.tree.leaves(worker.parameters.in_flight):
@@ -121,8 +121,8 @@ def test_what_is_on_its_way_is_part_of_the_state_and_adds_up_to_nothing():
     before = x.astype(np.float64)
 
 
-def test_one_fragment_without_delay_that_forgets_local_values_is_diloco():
-  # Bit by bit with XLA's own settings; with those of the tests it contracts a
+def test_streaming_with_one_fragment_delay_0_and_alpha_0_is_diloco():
+  # Bit by bit with XLA's default settings; with those of the tests, XLA fuses a
   # product and a sum of the outer optimizer in one of the two programs.
   close(
     train(streaming(fragments=1, delay=0, alpha=0.0), MOMENTUM),
@@ -131,7 +131,9 @@ def test_one_fragment_without_delay_that_forgets_local_values_is_diloco():
 
 
 @pytest.mark.parametrize('fragments, delay', [(1, 0), (2, 1), (2, 3)])
-def test_local_values_of_weight_one_mean_no_communication(fragments, delay):
+def test_streaming_with_alpha_1_trains_as_without_communication(
+  fragments, delay
+):
   ours = streaming(fragments=fragments, delay=delay, alpha=1.0)
   same(train(ours, MOMENTUM), train(Strategy(identity(), identity()), MOMENTUM))
 
@@ -139,28 +141,28 @@ def test_local_values_of_weight_one_mean_no_communication(fragments, delay):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('alpha', [0.0, 0.5])
 @pytest.mark.parametrize('delay', [0, 1, 3])
-def test_streaming_diloco_is_what_numpy_says(delay, alpha):
+def test_streaming_diloco_matches_numpy(delay, alpha):
   ranges = {0: slice(0, 20), 1: slice(20, 24)}  # The matrix, the vector.
 
   def by_hand(a=0.4, m=0.9, steps=16):
     x, s = np.stack([start()] * P), start()
-    v, flying = np.zeros(24), {}
+    v, in_flight = np.zeros(24), {}
     for t in range(1, steps + 1):
       x = x - RATE * gradients(x, t - 1)
       for f, part in ranges.items():
         since = t - f * H // 2
         if since >= H and since % H == 0:
-          flying[f] = (s - x)[:, part].mean(axis=0)
+          in_flight[f] = (s - x)[:, part].mean(axis=0)
         if since - delay >= H and (since - delay) % H == 0:
-          v[part] = m * v[part] + flying[f]
-          s[part] -= a * (flying[f] + m * v[part])
+          v[part] = m * v[part] + in_flight[f]
+          s[part] -= a * (in_flight[f] + m * v[part])
           x[:, part] = alpha * x[:, part] + (1 - alpha) * s[part]
       yield x
 
   close(train(streaming(delay=delay, alpha=alpha), steps=16), by_hand())
 
 
-def test_fragments_lower_the_peak_and_not_the_sum_of_bytes():
+def test_fragments_lower_the_peak_but_not_the_sum_of_bytes():
   bytes_of = lambda method: [
     int(sent.bytes[0]) for _, _, sent in run(method, steps=3 * H)
   ][2 * H :]
@@ -168,33 +170,33 @@ def test_fragments_lower_the_peak_and_not_the_sum_of_bytes():
   assert sum(whole) == sum(parts) == max(whole) > max(parts)
 
 
-def test_fragments_have_whole_layers():
+def test_fragments_consist_of_whole_layers():
   leaf = lambda *shape: jax.ShapeDtypeStruct(shape, jnp.float32)
   net = {
     f'layer{i}': {'bias': leaf(2), 'kernel': leaf(2, 10 * (i + 1))}
     for i in range(5)
   }
-  of = lambda pattern: fragments(net, 2, pattern)
-  assert of('strided') == [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]
-  assert of('sequential') == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9]]
+  cut = lambda pattern: fragments(net, 2, pattern)
+  assert cut('strided') == [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]
+  assert cut('sequential') == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9]]
   # Layers 4, 1, 0 and 3, 2: 80 and 70 columns.
-  assert of('balanced') == [[0, 1, 2, 3, 8, 9], [4, 5, 6, 7]]
+  assert cut('balanced') == [[0, 1, 2, 3, 8, 9], [4, 5, 6, 7]]
   with pytest.raises(UserError, match='5 layers'):
     fragments(net, 6)
   with pytest.raises(UserError, match='pattern'):
     fragments(net, 2, 'random')
 
 
-def test_fragments_of_runs_with_neighboring_seeds_draw_other_numbers(
+def test_fragments_of_runs_with_adjacent_seeds_have_distinct_seeds(
   monkeypatch,
 ):
-  drawn = []
-  mean = lambda *given: drawn.append(given[-1]) or identity()
+  seeds = []
+  mean = lambda *given: seeds.append(given[-1]) or identity()
   monkeypatch.setattr(streaming_diloco, 'progress_mean', mean)
   layers = {'a': {'kernel': jnp.zeros(3)}, 'b': {'kernel': jnp.zeros(4)}}
   for seed in range(3):
     streaming(fragments=2, seed=seed).parameters.init(layers)
-  assert len({*drawn}) == 6 and {0, 1, 2} < {*drawn}
+  assert len({*seeds}) == 6 and {0, 1, 2} < {*seeds}
 
 
 @pytest.mark.parametrize('wrong', [{'delay': H}, {'delay': -1}, {'alpha': 1.1}])

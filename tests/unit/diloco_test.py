@@ -1,4 +1,4 @@
-"""DiLoCo and SparseLoCo: NumPy's numbers, and special cases."""
+"""DiLoCo and SparseLoCo against NumPy, and their special cases."""
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +68,7 @@ def heavy_ball(s, v, d, a=0.7, m=0.3):
 
 
 @pytest.mark.parametrize('outer', [nesterov, heavy_ball])
-def test_diloco_is_what_numpy_says(outer):
+def test_diloco_matches_numpy(outer):
   chosen = getattr(outer_optimizers, outer.__name__)()
   close(train(diloco.strategy(H, chosen)), by_hand(outer))
 
@@ -76,15 +76,15 @@ def test_diloco_is_what_numpy_says(outer):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('decay', [0.0, 0.9, 1.0])
 @pytest.mark.parametrize('codec', CODECS)
-def test_compressed_outer_gradients_are_what_numpy_says(codec, decay):
-  # A rounding may tip an entry to the next level; these do not.
+def test_compressed_outer_gradients_match_numpy(codec, decay):
+  # Rounding may move an entry to the next level; it does not for these values.
   codec = CODECS[codec]
   ours = train(diloco.strategy(H, compressor=codec, decay=decay))
   close(ours, by_hand(nesterov, codec, decay))
 
 
 @pytest.mark.parametrize('inner', [optax.sgd(RATE, 0.9), optax.adamw(RATE)])
-def test_with_rate_1_and_no_momentum_it_is_local_sgd(inner):
+def test_diloco_with_rate_1_and_no_momentum_is_local_sgd(inner):
   close(
     train(diloco.strategy(H, PLAIN), inner),
     train(local_sgd.strategy(H), inner),
@@ -92,19 +92,19 @@ def test_with_rate_1_and_no_momentum_it_is_local_sgd(inner):
 
 
 @pytest.mark.parametrize('inner', [optax.sgd(RATE), optax.sgd(RATE, 0.9)])
-def test_and_after_every_step_it_is_all_reduce(inner):
+def test_diloco_with_rate_1_at_every_step_is_all_reduce(inner):
   ours = train(diloco.strategy(1, PLAIN), inner)
   close(ours, train(all_reduce.strategy(), inner))
 
 
-def test_adam_inside_is_not_all_reduce_adam():
+def test_diloco_with_inner_adam_is_not_all_reduce_adam():
   inner = optax.adam(RATE)
   ours = train(diloco.strategy(1, PLAIN), inner)[-1]
   assert abs(ours - train(all_reduce.strategy(), inner)[-1]).max() > 1e-3
 
 
 @pytest.mark.parametrize('given', [{'exchange': 'two_shot'}, {'decay': 0.5}])
-def test_what_is_of_compressed_messages_needs_a_compressor(given):
+def test_arguments_for_compressed_messages_need_a_compressor(given):
   with pytest.raises(UserError, match='to compressed messages only; set compr'):
     diloco.strategy(H, **given)
 
@@ -112,10 +112,10 @@ def test_what_is_of_compressed_messages_needs_a_compressor(given):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('decay', [0.0, 0.5, 1.0])
 @pytest.mark.parametrize('exchange', diloco.EXCHANGES)
-def test_a_codec_that_keeps_all_changes_nothing(exchange, decay):
-  # Not equal to none(), which is an exact mean without messages.
-  same_bits = compressors.none()._replace(compress=lambda x, key=None: x + 0.0)
-  for codec in (compressors.topk(1.0), same_bits):
+def test_a_lossless_codec_changes_nothing(exchange, decay):
+  # Not equal to none(), with which diloco takes an exact mean, not messages.
+  lossless = compressors.none()._replace(compress=lambda x, key=None: x + 0.0)
+  for codec in (compressors.topk(1.0), lossless):
     method = diloco.strategy(
       H, compressor=codec, decay=decay, exchange=exchange
     )
@@ -130,7 +130,7 @@ def test_a_codec_that_keeps_all_changes_nothing(exchange, decay):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('exchange', diloco.EXCHANGES)
 @pytest.mark.parametrize('codec', CODECS)
-def test_compressed_replicas_are_bit_identical_after_an_exchange(
+def test_compression_leaves_replicas_bit_identical_after_an_exchange(
   codec, exchange
 ):
   method = diloco.strategy(H, compressor=CODECS[codec], exchange=exchange)
@@ -154,7 +154,7 @@ def test_with_error_feedback_no_progress_is_lost(codec, exchange):
     np.testing.assert_allclose(held, moved, atol=1e-5)
 
 
-def sent(method):
+def sent_bytes(method):
   *_, (_, _, bill) = run(method, steps=H)
   return int(bill.bytes[0])
 
@@ -162,15 +162,15 @@ def sent(method):
 def test_bytes_of_an_exchange():
   codec = compressors.linear(4, 8)
   message = SIZE // 2 + 4 * 3
-  assert sent(diloco.strategy(H)) == 2 * (P - 1) * 4 * SIZE // P
-  assert sent(diloco.strategy(H, compressor=codec)) == (P - 1) * message
+  assert sent_bytes(diloco.strategy(H)) == 2 * (P - 1) * 4 * SIZE // P
+  assert sent_bytes(diloco.strategy(H, compressor=codec)) == (P - 1) * message
   two_shot = diloco.strategy(H, compressor=codec, exchange='two_shot')
   share = SIZE // P // 2 + 4  # 6 entries in 4 bits, and one scale.
-  assert sent(two_shot) == 2 * (P - 1) * share
+  assert sent_bytes(two_shot) == 2 * (P - 1) * share
 
 
 @pytest.mark.exhaustive
-def test_sparse_loco_is_what_numpy_says_at_a_step_of_less_than_1():
+def test_sparse_loco_with_a_stepsize_below_1_matches_numpy():
   codec = compressors.chunk_topk(0.25, 8)
   ours = train(sparse_loco.strategy(codec, H, 0.9, 0.4))
   plain = lambda s, v, d: (s - 0.4 * d, v)
@@ -179,7 +179,7 @@ def test_sparse_loco_is_what_numpy_says_at_a_step_of_less_than_1():
 
 @pytest.mark.parametrize('over', ['all', 'senders'])
 @pytest.mark.parametrize('decay', [0.5, 1.0])
-def test_sparse_loco_of_all_entries_is_diloco_without_momentum(over, decay):
+def test_sparse_loco_with_all_entries_is_diloco_without_momentum(over, decay):
   whole = compressors.topk(1.0)
   close(
     train(sparse_loco.strategy(whole, H, decay, 0.4, over)),
@@ -188,7 +188,7 @@ def test_sparse_loco_of_all_entries_is_diloco_without_momentum(over, decay):
 
 
 @pytest.mark.parametrize('stepsize', [1.0, 0.4])
-def test_sparse_loco_over_all_loses_nothing_if_its_memory_does_not_fade(
+def test_sparse_loco_over_all_loses_nothing_if_residuals_do_not_decay(
   stepsize,
 ):
   codec = compressors.chunk_topk(0.25, 8)
@@ -211,7 +211,7 @@ def test_replicas_of_sparse_loco_are_bit_identical_after_an_exchange(over):
       np.testing.assert_array_equal(x, np.broadcast_to(x[:1], x.shape))
 
 
-def test_the_mean_over_senders_ignores_those_who_sent_nothing():
+def test_the_mean_over_senders_ignores_workers_that_sent_nothing():
   codec = compressors.topk(1 / SIZE)  # One entry each.
   ((x, *_),) = run(sparse_loco.strategy(codec, 1, over='senders'), steps=1)
   moves = -RATE * gradients(np.stack([start()] * P), 0)
@@ -222,7 +222,7 @@ def test_the_mean_over_senders_ignores_those_who_sent_nothing():
   np.testing.assert_allclose(x[0], expected, atol=1e-6)
 
 
-def test_the_outer_optimizer_and_the_codec_have_names_in_a_config():
+def test_a_config_names_the_outer_optimizer_and_the_codec():
   config = resolve.strategy_config('diloco', period=H)
   config.outer.name, config.outer.stepsize = 'heavy_ball', 0.5
   config.compressor.name, config.compressor.bits = 'linear', 8
@@ -238,14 +238,14 @@ def muon(steps=12):
   )
 
 
-def test_muon_trains_inside_as_in_muloco():
+def test_muon_as_the_inner_optimizer_reduces_the_gradient():
   found = train(diloco.strategy(H, PLAIN), muon(30), steps=30)
-  loss = lambda x: np.abs(gradients(x, 0).mean(axis=0)).mean()
-  assert loss(found[-1]) < 0.8 * loss(np.stack([start()] * P))
+  gradient_size = lambda x: np.abs(gradients(x, 0).mean(axis=0)).mean()
+  assert gradient_size(found[-1]) < 0.8 * gradient_size(np.stack([start()] * P))
 
 
 @pytest.mark.exhaustive
-def test_muloco_of_one_worker_is_muon_with_an_outer_step(a=0.7, m=0.6):
+def test_muloco_with_one_worker_is_muon_with_an_outer_step(a=0.7, m=0.6):
   """The authors' outer form: u <- m u + a D; s <- s - m u - a D."""
 
   def by_hand():
@@ -253,8 +253,8 @@ def test_muloco_of_one_worker_is_muon_with_an_outer_step(a=0.7, m=0.6):
     x = s = jnp.asarray(start(), jnp.float32)
     state, u = inner.init(tree(x)), 0.0
     for t in range(12):
-      slope = jnp.asarray(gradients(np.asarray(x[None], np.float64), t)[0])
-      updates, state = inner.update(tree(slope), state, tree(x))
+      gradient = jnp.asarray(gradients(np.asarray(x[None], np.float64), t)[0])
+      updates, state = inner.update(tree(gradient), state, tree(x))
       x = x + flat(updates)
       if t % H == H - 1:
         moved = s - x
@@ -266,6 +266,6 @@ def test_muloco_of_one_worker_is_muon_with_an_outer_step(a=0.7, m=0.6):
   close(train(diloco.strategy(H, outer), muon(), workers=1), by_hand())
 
 
-def test_muon_inside_is_not_all_reduce_muon():
+def test_diloco_with_inner_muon_is_not_all_reduce_muon():
   ours = train(diloco.strategy(1, PLAIN), muon())[-1]
   assert abs(ours - train(all_reduce.strategy(), muon())[-1]).max() > 1e-3
