@@ -1,4 +1,4 @@
-"""Errors of a full disk name the file: those of an open one name none."""
+"""Errors of a full disk name the file, which those of an open file do not."""
 
 import errno
 import pathlib
@@ -13,10 +13,10 @@ from gossipjax.training import durable_files
 from gossipjax.training.record import Record
 from tests.support.workdirs import record
 
-FULL = pathlib.Path('/dev/full')  # Every write to it is refused.
+FULL = pathlib.Path('/dev/full')  # Every write to it fails.
 
 
-def test_an_error_of_an_open_file_names_the_path(tmp_path):
+def test_the_error_of_a_full_disk_names_the_file(tmp_path):
   path = tmp_path / 'name'
   durable_files.partial(path).symlink_to(FULL)
   with pytest.raises(OSError, match='name') as raised:
@@ -27,13 +27,13 @@ def test_an_error_of_an_open_file_names_the_path(tmp_path):
   )
 
 
-def test_a_record_without_room_names_the_file():
+def test_the_error_of_appending_a_record_names_the_file():
   with pytest.raises(OSError, match='full') as raised:
     record_file.append(FULL, Record(**record(1)))
   assert raised.value.filename == str(FULL)
 
 
-def test_a_full_disk_does_not_hide_the_error_that_the_log_would_tell(tmp_path):
+def test_a_full_disk_does_not_hide_the_error_to_be_logged(tmp_path):
   (tmp_path / event_log.NAME).symlink_to(FULL)
   with (
     pytest.raises(ZeroDivisionError),
@@ -44,7 +44,7 @@ def test_a_full_disk_does_not_hide_the_error_that_the_log_would_tell(tmp_path):
     event_log.EventLog(tmp_path)('A sentence.')
 
 
-def test_an_error_of_a_write_names_the_file_and_leaves_no_other(tmp_path):
+def test_a_failed_write_names_the_file_and_leaves_no_partial_file(tmp_path):
   (tmp_path / 'page').mkdir()
   for path in (tmp_path / 'page', tmp_path / 'no' / 'page'):
     with pytest.raises(OSError) as caught:
@@ -62,7 +62,7 @@ for _ in range(50):
 """
 
 
-def test_two_processes_that_write_one_file_leave_the_whole_of_one(tmp_path):
+def test_two_processes_that_write_one_file_leave_a_whole_version(tmp_path):
   path = tmp_path / 'page'
   writers = [
     subprocess.Popen([sys.executable, '-c', WRITER, str(path), letter])
@@ -73,9 +73,7 @@ def test_two_processes_that_write_one_file_leave_the_whole_of_one(tmp_path):
   assert [*tmp_path.iterdir()] == [path]
 
 
-def test_a_new_folder_is_brought_to_the_disk_with_those_above_it(
-  tmp_path, monkeypatch
-):
+def test_making_folders_syncs_the_parent_of_each_new_one(tmp_path, monkeypatch):
   synced = []
   monkeypatch.setattr(durable_files, 'sync', synced.append)
   durable_files.make(tmp_path / 'a/b')
@@ -84,10 +82,10 @@ def test_a_new_folder_is_brought_to_the_disk_with_those_above_it(
   assert len(synced) == 2
 
 
-def test_what_was_left_half_written_goes_when_a_run_goes_on(tmp_path):
+def test_resuming_a_run_removes_half_written_files(tmp_path):
   half = durable_files.partial(tmp_path / durable_files.MODEL)
   half.write_bytes(b'half')
-  (tmp_path / '.4.half').mkdir()  # Of a checkpoint: its store knows it.
+  (tmp_path / '.4.half').mkdir()  # A checkpoint: left to its store.
   (tmp_path / 'records.jsonl').write_text('')
   workdir.reopen(tmp_path)
   left = {path.name for path in tmp_path.iterdir()}

@@ -1,4 +1,4 @@
-"""The engine's faults without processes: plain objects play the actors."""
+"""The engine's fault handling, with plain objects instead of Ray's actors."""
 
 import math
 import pathlib
@@ -22,7 +22,7 @@ from gossipjax.engine import crew, monitor, worker_process  # noqa: E402
 
 
 class Crew:
-  """Two workers that nobody starts."""
+  """A crew of two workers without processes."""
 
   def __init__(self):
     self.actors = {(WORKER, i): object() for i in range(2)}
@@ -36,35 +36,35 @@ class Crew:
 
 
 @pytest.fixture
-def watched(monkeypatch):
-  """A watch of a run that began so many seconds ago."""
+def make_monitor(monkeypatch):
+  """Makes the monitor of a run that began `seconds` ago."""
   monkeypatch.setattr(ray, 'kill', lambda actor: None)
 
-  def of(outages, seconds):
+  def make(outages, seconds):
     began = now() - seconds
-    return monitor.Monitor(Crew(), outages, lambda said: None, began)
+    return monitor.Monitor(Crew(), outages, lambda message: None, began)
 
-  return of
+  return make
 
 
-def test_a_run_waits_for_a_worker_that_comes_back(watched):
-  found = watched([(0, 5.0, 1000.0), (1, 7.0, math.inf)], 8)
+def test_a_run_goes_on_if_a_dead_worker_will_restart(make_monitor):
+  found = make_monitor([(0, 5.0, 1000.0), (1, 7.0, math.inf)], 8)
   found._kill()
   found._died((WORKER, 0))
   found._died((WORKER, 1))  # It does not come back; worker 0 does.
   assert found.faults == 2
 
 
-def test_a_run_ends_when_nobody_comes_back(watched):
-  found = watched([(0, 5.0, math.inf), (1, 7.0, math.inf)], 8)
+def test_a_run_ends_if_no_worker_will_restart(make_monitor):
+  found = make_monitor([(0, 5.0, math.inf), (1, 7.0, math.inf)], 8)
   found._kill()
   found._died((WORKER, 0))
   with pytest.raises(UserError, match='stopped every worker for good'):
     found._died((WORKER, 1))
 
 
-def test_who_is_away_when_another_outage_begins_stays_away(watched):
-  found = watched([(1, 1.0, 2.0), (1, 3.0, math.inf)], 1.5)
+def test_a_dead_worker_stays_dead_if_another_outage_begins(make_monitor):
+  found = make_monitor([(1, 1.0, 2.0), (1, 3.0, math.inf)], 1.5)
   found._kill()
   found._died((WORKER, 1))
   found.began -= 2.5  # Its new process has not started yet.
@@ -72,10 +72,10 @@ def test_who_is_away_when_another_outage_begins_stays_away(watched):
   assert found._away == {(WORKER, 1): math.inf}
 
 
-def test_planned_outages_are_no_crashes(watched):
+def test_planned_outages_do_not_count_as_crashes(make_monitor):
   name, times = (WORKER, 1), range(10, 70, 10)
-  found = watched([(1, t, t + 5.0) for t in times], 0)
-  for t in times:  # A step takes longer than the worker is there.
+  found = make_monitor([(1, t, t + 5.0) for t in times], 0)
+  for t in times:  # The worker makes no step between two outages.
     found.began = now() - t
     found._kill()
     found._died(name)
@@ -88,8 +88,10 @@ def test_planned_outages_are_no_crashes(watched):
 
 
 @pytest.mark.parametrize('sent', [0, 8])
-def test_a_shard_that_was_visited_may_die_again(watched, monkeypatch, sent):
-  found, shard = watched([], 8), (SERVER, 0)
+def test_only_a_shard_that_served_a_step_may_die_again(
+  make_monitor, monkeypatch, sent
+):
+  found, shard = make_monitor([], 8), (SERVER, 0)
   bill = Traffic.of([sent], [sent // 8], [0])
   entries = [types.SimpleNamespace(sent=bill)]
   monkeypatch.setattr(ray, 'get', lambda ref: (entries, None))
@@ -99,14 +101,14 @@ def test_a_shard_that_was_visited_may_die_again(watched, monkeypatch, sent):
   if sent:
     found._died(shard)
     assert found.faults == 1 + monitor.MOST_DEATHS
-  else:  # The worker made its step without the server.
+  else:  # The worker's step did not use the server.
     with pytest.raises(UserError, match='Server 0 died 4 times'):
       found._died(shard)
 
 
 @pytest.fixture
 def calls(monkeypatch):
-  """What is asked of Ray, which starts nothing."""
+  """Calls of `ray.init` and `ray.shutdown`, which do nothing."""
   found = []
   for name in ('init', 'shutdown'):
     call = lambda *given, name=name, **rest: found.append((name, given, rest))
@@ -114,7 +116,9 @@ def calls(monkeypatch):
   return found
 
 
-def test_a_ray_of_the_users_own_is_refused_and_goes_on(calls, monkeypatch):
+def test_a_ray_that_the_user_started_is_refused_and_not_shut_down(
+  calls, monkeypatch
+):
   monkeypatch.setattr(ray, 'is_initialized', lambda: True)
   with (
     pytest.raises(UserError, match=r'call ray\.shutdown'),
@@ -124,10 +128,10 @@ def test_a_ray_of_the_users_own_is_refused_and_goes_on(calls, monkeypatch):
   assert not calls
 
 
-def test_ray_starts_on_this_host_in_a_thread_and_a_long_folder(
+def test_ray_starts_locally_from_a_thread_and_with_a_long_temp_folder(
   calls, monkeypatch, tmp_path
 ):
-  """RAY_ADDRESS is for others; a socket's path has 107 bytes."""
+  """It ignores RAY_ADDRESS; a socket's path may have 107 bytes."""
   long = tmp_path / ('long' * 10)
   long.mkdir()
   monkeypatch.setattr(tempfile, 'tempdir', str(long))
@@ -137,7 +141,7 @@ def test_ray_starts_on_this_host_in_a_thread_and_a_long_folder(
     try:
       with ray_cluster.connected():
         pass
-    except ValueError as error:  # Of signal.
+    except ValueError as error:  # Of signal, off the main thread.
       errors.append(error)
 
   thread = threading.Thread(target=connect)
@@ -151,7 +155,7 @@ def test_ray_starts_on_this_host_in_a_thread_and_a_long_folder(
 
 
 class Newcomer:
-  """A process that begins when somebody waits for it."""
+  """A new process, which is ready once its answer is awaited."""
 
   def __init__(self):
     self.ready = False
@@ -163,8 +167,8 @@ class Newcomer:
 
 
 @pytest.fixture
-def joined(monkeypatch):
-  """A crew of which a server's shard is away; it is at work when it says so."""
+def crew_without_shard(monkeypatch):
+  """A crew without the server's shard, whose first answer makes it ready."""
 
   def get(ref, timeout):
     assert timeout
@@ -177,25 +181,29 @@ def joined(monkeypatch):
   return found
 
 
-def test_who_comes_back_has_its_state_before_the_others_know_of_it(joined):
+def test_a_new_process_has_its_state_before_the_others_may_call_it(
+  crew_without_shard,
+):
   known = []
-  joined.connect = lambda: known.append(joined.actors[SERVER, 0].ready)
-  joined.let_in((SERVER, 0), Newcomer())
+  crew_without_shard.connect = lambda: known.append(
+    crew_without_shard.actors[SERVER, 0].ready
+  )
+  crew_without_shard.let_in((SERVER, 0), Newcomer())
   assert known == [True]
 
 
-def test_who_does_not_take_its_state_is_killed_and_started_again(
-  watched, monkeypatch
+def test_a_process_that_does_not_take_its_state_is_killed_and_restarted(
+  make_monitor, monkeypatch
 ):
-  found, killed, name = watched([], 8), [], (WORKER, 1)
+  found, killed, name = make_monitor([], 8), [], (WORKER, 1)
   monkeypatch.setattr(ray, 'kill', killed.append)
   monkeypatch.setattr(ray, 'wait', lambda refs, timeout: (refs, []))
   monkeypatch.setattr(ray, 'get', lambda ref: None)
 
-  def late(name, actor):
+  def time_out(name, actor):
     raise ray.exceptions.GetTimeoutError
 
-  found._crew.let_in, found._crew.actors = late, {(WORKER, 0): object()}
+  found._crew.let_in, found._crew.actors = time_out, {(WORKER, 0): object()}
   found._away[name] = 0.0
   found._starting[name] = 'new', 'warm', time.monotonic()
   found._let_in()
@@ -204,7 +212,7 @@ def test_who_does_not_take_its_state_is_killed_and_started_again(
 
 
 class Shard:
-  """A shard of a server that may be dead."""
+  """A shard of a server, or another worker; it may be dead."""
 
   def __init__(self, name, dead):
     self.name, self.dead, self.asked = name, dead, 0
@@ -216,7 +224,7 @@ class Shard:
     return None if self.dead else f'{self.name}: {message}'
 
 
-def test_a_shard_that_has_answered_is_not_asked_again(monkeypatch):
+def test_a_shard_that_has_answered_is_not_called_again(monkeypatch):
   shards = {0: Shard('first', False), 1: Shard('second', True)}
 
   def get(ref, timeout):
@@ -242,7 +250,7 @@ def test_a_shard_that_has_answered_is_not_asked_again(monkeypatch):
   assert [shard.asked for shard in shards.values()] == [1, 2]
 
 
-def test_a_long_message_is_no_death(monkeypatch):
+def test_a_slow_answer_does_not_count_as_a_death(monkeypatch):
   waited = []
 
   def get(ref, timeout):
@@ -269,22 +277,22 @@ def test_a_long_message_is_no_death(monkeypatch):
   assert other.asked == 1 and len(waited) == 3
 
 
-def test_what_a_worker_ends_while_the_clock_is_held_takes_its_time():
+def test_work_while_the_clock_is_held_is_added_to_the_clock_afterwards():
   clock = Clock()
   began = now()
   clock.begin(began)
   clock.pause(began + 0.1)
-  time.sleep(0.3)  # It works on.
+  time.sleep(0.3)  # It goes on computing.
   timer = threading.Timer(0.4, lambda: clock.resume(now()))
   timer.start()
   clock.check()
-  # 0.1 before, 0.3 of work while it was held; what it idled does not count.
+  # 0.1 s before the pause, 0.2 s of work during it; idle time does not count.
   assert 0.28 <= clock() < 0.45
   timer.join()
 
 
 @pytest.mark.parametrize('jump', [-5.0, 5.0])
-def test_the_clock_goes_on_when_the_system_s_is_set(jump, monkeypatch):
+def test_the_clock_ignores_jumps_of_the_system_clock(jump, monkeypatch):
   clock = Clock()
   clock.begin(now())
   system = time.time

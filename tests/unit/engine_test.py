@@ -1,7 +1,7 @@
-"""The engine's rounds, cut between processes, against virtual time's.
+"""The engine's rounds, cut between processes, against those of virtual time.
 
-What the compiler rounds differently, a product and a sum in one program or in
-two, is compared without it in tests/system/engine_test.py.
+Where XLA fuses a product and a sum, one program rounds differently than two;
+tests/system/engine_test.py compares such strategies without fusion.
 """
 
 import types
@@ -30,13 +30,13 @@ from gossipjax.training.run import resolve_run
 from tests.support import engine_vs_virtual
 
 QUICK = ('parameter_server', 'pairwise_gossip', 'adaptive_gossip')
-each = pytest.mark.parametrize('name', QUICK)
+over_strategies = pytest.mark.parametrize('name', QUICK)
 VISITS = ('parameter_server',)
 
 
 @pytest.fixture(scope='module')
 def played():
-  """By strategy: virtual time's runner, its ledger, and the peers."""
+  """Plays a strategy once: virtual time's runner, its ledger, and the peers."""
   found = {}
 
   def of(name):
@@ -48,16 +48,16 @@ def played():
 
 
 @pytest.mark.exhaustive
-@each
-def test_processes_end_where_virtual_time_does_bit_for_bit(played, name):
+@over_strategies
+def test_processes_end_in_the_states_of_virtual_time_bit_for_bit(played, name):
   runner, _, others = played(name)
   assert engine_vs_virtual.differences(runner, others) == 0
 
 
 @pytest.mark.exhaustive
-@each
-def test_the_messages_are_as_large_as_the_ledger_says(played, name):
-  """Up to flags and counts of a few bytes a message."""
+@over_strategies
+def test_message_sizes_match_the_bytes_of_the_ledger(played, name):
+  """Except for flags and counts, a few bytes per message."""
   _, ledger, others = played(name)
   sent = sum(there + back for there, back in others.sizes)
   billed = int(ledger.bytes.sum()) * (2 if name in VISITS else 1)
@@ -66,22 +66,22 @@ def test_the_messages_are_as_large_as_the_ledger_says(played, name):
 
 
 @pytest.mark.exhaustive
-def test_a_silent_round_asks_nobody(played):
+def test_a_round_without_exchange_sends_no_message(played):
   _, ledger, others = played('adaptive_gossip')
   assert len(others.sizes) == ledger.exchanges < engine_vs_virtual.STEPS * 3
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('name', ['push_gossip', 'pairwise_gossip'])
-def test_a_gradient_is_used_once_if_who_was_drawn_has_died(name):
-  asked = []
+def test_a_gradient_is_used_once_if_the_drawn_worker_has_died(name):
+  calls = []
 
   def gone(drawn, *rest):
-    asked.append(drawn)
+    calls.append(drawn)
     raise Gone
 
   given = setup.of_run(resolve_run(engine_vs_virtual.config(name)))
-  found, step = [], 1  # One in which it exchanges.
+  found, step = [], 1  # A step with an exchange.
   for drawn in [], [1]:
     peers = engine_vs_virtual.Peers(given, call=gone)
     peers.start(0, step)
@@ -89,14 +89,14 @@ def test_a_gradient_is_used_once_if_who_was_drawn_has_died(name):
     assert entry.who == [0] and not entry.bills.any()
     own = given.layout.joined(peers.read().singles[0].own, [])
     found.append(own.params)
-  assert asked == [[1]]
+  assert calls == [[1]]
   alone, after_death = found
   jax.tree.map(np.testing.assert_array_equal, after_death, alone)
 
 
 @pytest.mark.parametrize('own', [True, False])
-def test_a_division_by_a_number_is_rounded_as_for_several_workers(own):
-  """Which XLA does by the reciprocal where each worker has a number."""
+def test_a_division_by_a_scalar_is_rounded_as_for_several_workers(own):
+  """XLA multiplies by the reciprocal if each worker has its own divisor."""
   x = np.linspace(0.1, 1, 1000, dtype=np.float32) * np.ones((2, 1), 'f')
   w = np.array([0.3, 0.3], np.float32)
   one = lambda x, w: [x / w, w]
@@ -113,7 +113,7 @@ def test_a_division_by_a_number_is_rounded_as_for_several_workers(own):
   np.testing.assert_array_equal(np.stack(found[::2]), expected)
 
 
-def test_small_leaves_of_a_server_stay_together():
+def test_small_leaves_of_a_server_share_one_shard():
   sizes = [10, 2**15, 20, 2**16]
   leaves = [jax.numpy.zeros(n) for n in sizes]
   assert round_partitions.shards_of(leaves, 2) == [[3], [0, 1, 2]]
@@ -128,7 +128,9 @@ def refusal(**changes):
   return str(error.value)
 
 
-def test_what_the_engine_cannot_run_is_a_sentence(monkeypatch):
+def test_unsupported_configs_of_the_engine_end_with_an_error_message(
+  monkeypatch,
+):
   assert "did you mean 'ray'" in refusal(engine='rai')
   assert 'needs all workers at once' in refusal(strategy='gtopk')
   waits = defaults.cluster(asynchronous=False)
@@ -166,7 +168,7 @@ def test_messages_that_a_busy_worker_refused_are_counted():
 
 
 @pytest.mark.parametrize('alive', [[1, 2], [0, 1, 2]])
-def test_who_is_away_is_not_in_the_scored_mean(alive):
+def test_dead_workers_are_not_in_the_scored_mean_model(alive):
   run = resolve_run(engine_vs_virtual.config('gossip'))
   given = setup.of_run(run)
   training = object.__new__(RealTime)
@@ -191,14 +193,14 @@ def test_who_is_away_is_not_in_the_scored_mean(alive):
   assert found['test_loss'] == pytest.approx(expected, rel=1e-4)
 
 
-def test_nobody_trains_from_a_record_until_its_checkpoint_is_written():
-  """The clock is paused once, and resumes with the next step."""
-  said = []
+def test_no_worker_trains_between_a_record_and_its_checkpoint():
+  """The clock is paused once, and resumes at the next step."""
+  calls = []
   crew = types.SimpleNamespace(
     paused_at=7.0,
-    pause=lambda: said.append('pause'),
-    read=lambda: said.append('read') or 'held',
-    resume=lambda: said.append('resume') or 3.0,
+    pause=lambda: calls.append('pause'),
+    read=lambda: calls.append('read') or 'held',
+    resume=lambda: calls.append('resume') or 3.0,
   )
   entry = types.SimpleNamespace(who=[0], loss=1.0, sent=None, stale=0, spans=[])
   training = object.__new__(RealTime)
@@ -211,12 +213,12 @@ def test_nobody_trains_from_a_record_until_its_checkpoint_is_written():
   training._used = training._before = 0
   training._waiting, training._stopwatch = [], unittest.mock.Mock()
   training._ledger = types.SimpleNamespace(
-    step=0, add_round=lambda *_: said.append('used')
+    step=0, add_round=lambda *_: calls.append('used')
   )
   training.usage = unittest.mock.Mock()
   training.advance()
   assert training._still() == training._still() == 'held'
-  # The third gradient was used before the clock was paused.
-  assert said == ['used'] * 2 + ['pause', 'used', 'read']
+  # The third entry arrived before the clock was held; it is counted, too.
+  assert calls == ['used'] * 2 + ['pause', 'used', 'read']
   training.advance()
-  assert said[5:] == ['resume', 'used'] and training._monitor.began == 4.0
+  assert calls[5:] == ['resume', 'used'] and training._monitor.began == 4.0

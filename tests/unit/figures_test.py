@@ -1,4 +1,4 @@
-"""Pictures of comparisons: what their legends say."""
+"""Figures of comparisons: legends, axes and labels."""
 
 import pytest
 from matplotlib.figure import Figure
@@ -11,7 +11,7 @@ from tests.support.workdirs import record
 NAMES = ['dense', '_mine']  # Matplotlib hides labels that begin with _.
 
 
-def names(figure: Figure) -> list[str]:
+def legend_labels(figure: Figure) -> list[str]:
   (legend,) = figure.legends
   figure.canvas.draw()
   return [text.get_text() for text in legend.get_texts()]
@@ -19,7 +19,7 @@ def names(figure: Figure) -> list[str]:
 
 @pytest.fixture
 def drawn(monkeypatch):
-  """The figures that are saved from now on."""
+  """The figures that the test saves."""
   found = []
   monkeypatch.setattr(
     Figure, 'savefig', lambda self, *_, **__: found.append(self)
@@ -35,12 +35,10 @@ def test_every_run_is_in_the_legend(tmp_path, drawn):
   figures.draw(folder, reader.summary(folder), reader.read(folder))
   assert drawn
   for figure in drawn:
-    assert [n for n in names(figure) if n != 'target'] == NAMES
+    assert [n for n in legend_labels(figure) if n != 'target'] == NAMES
 
 
-def test_bytes_from_zero_have_a_decade_for_it_not_one_for_each_byte(
-  tmp_path, drawn
-):
+def test_an_axis_of_bytes_from_0_skips_decades_without_data(tmp_path, drawn):
   folder = workdirs.claim(tmp_path / 'a', workdirs.config(dense={}))
   sent = {1: 0, 2: 38_000, 4: 400_000}
   records = [record(s, bytes_sent=[sent[s], sent[s]]) for s in sent]
@@ -48,12 +46,12 @@ def test_bytes_from_zero_have_a_decade_for_it_not_one_for_each_byte(
   figures.draw(folder, reader.summary(folder), reader.read(folder))
   axes = drawn[0].axes[1]
   drawn[0].canvas.draw()
-  told = [text.get_text() for text in axes.get_xticklabels()]
+  labels = [text.get_text() for text in axes.get_xticklabels()]
   assert axes.get_xscale() == 'symlog'
-  assert told == ['0 B', '10 kB', '100 kB']
+  assert labels == ['0 B', '10 kB', '100 kB']
 
 
-def test_a_picture_has_room_for_the_legend_of_many_runs(tmp_path, drawn):
+def test_a_figure_has_room_for_the_legend_of_many_runs(tmp_path, drawn):
   names = [f'strategy_{i}' for i in range(24)]
   folder = workdirs.claim(
     tmp_path / 'a', workdirs.config(**{name: {} for name in names})
@@ -68,8 +66,8 @@ def test_a_picture_has_room_for_the_legend_of_many_runs(tmp_path, drawn):
   assert place.y0 >= 0 and place.y1 <= figure.bbox.y1
 
 
-def test_a_starved_worker_does_not_cut_the_timelines(tmp_path, drawn):
-  """It computes once, the other one thirty times: twenty are shown."""
+def test_a_starved_worker_does_not_shorten_the_timelines(tmp_path, drawn):
+  """It computes one gradient, the other worker thirty: twenty are shown."""
   spans = [(0, 'compute', 0.0, 0.3), (0, 'wait', 0.3, 9.0)]
   spans += [(1, 'compute', 0.2 * i, 0.2 * i + 0.2) for i in range(30)]
   timelines.draw(tmp_path, {'a': spans, 'few': [(0, 'compute', 0.0, 7.0)]})

@@ -27,13 +27,13 @@ ROOT = pathlib.Path(__file__).parents[2]
 CLAIMS = sorted(
   path.stem
   for path in (ROOT / 'experiments').glob('*.py')
-  if path.stem not in ('__init__', 'queue')  # It trains; it claims nothing.
+  if path.stem not in ('__init__', 'queue')  # It only trains.
 )
 over_claims = pytest.mark.parametrize('name', CLAIMS)
 
 
-def kept(name: str) -> finding_files.FindingFile:
-  """The finding of a claim; that it can be read says that it is complete."""
+def finding(name: str) -> finding_files.FindingFile:
+  """The finding of a claim; reading it checks that it is complete."""
   return finding_files.read(finding_files.RESULTS / name)
 
 
@@ -42,26 +42,26 @@ def test_every_claim_has_a_finding_and_every_finding_a_claim():
 
 
 @over_claims
-def test_a_finding_tells_what_its_claim_says(name):
-  found, module = kept(name), importlib.import_module(f'experiments.{name}')
+def test_a_finding_repeats_the_text_of_its_claim(name):
+  found, module = finding(name), importlib.import_module(f'experiments.{name}')
   claim = module.CLAIM
   assert (found.name, found.title) == (claim.name, claim.title)
   assert (found.claim, found.published) == (claim.text, claim.published)
   assert found.notes.startswith(module.NOTES)  # Some measurements add a line.
 
 
-def test_every_file_of_notes_belongs_to_a_claim():
+def test_each_claim_has_one_file_of_notes():
   assert sorted(path.stem for path in notes.FOLDER.iterdir()) == CLAIMS
 
 
 @over_claims
-def test_the_evidence_fits_its_cell(name):  # The file's form limits the others.
-  assert len(str(kept(name).evidence)) <= finding_files.CELL
+def test_the_evidence_fits_its_cell(name):  # A schema limits the others.
+  assert len(str(finding(name).evidence)) <= finding_files.CELL
 
 
 @over_claims
-def test_a_verdict_follows_from_the_rows_that_are_kept(name):
-  found, module = kept(name), importlib.import_module(f'experiments.{name}')
+def test_a_verdict_follows_from_the_stored_rows(name):
+  found, module = finding(name), importlib.import_module(f'experiments.{name}')
   verdict = module.verdict(found.rows, **found.tables)
   assert verdict.word == found.verdict
   for field in verdict._fields:
@@ -69,8 +69,8 @@ def test_a_verdict_follows_from_the_rows_that_are_kept(name):
 
 
 @pytest.mark.parametrize('missing', [None, float('nan')])
-def test_a_trigger_is_not_judged_before_gossip_at_every_step(missing):
-  found = kept('adaptive_gossip')
+def test_no_trigger_is_judged_before_its_baseline_is_trained(missing):
+  found = finding('adaptive_gossip')
   columns = (adaptive_gossip.TIMES, adaptive_gossip.TRAFFIC)
   rows = [row | dict.fromkeys(columns, missing) for row in found.rows]
   verdict = adaptive_gossip.verdict(rows, **found.tables)
@@ -79,15 +79,15 @@ def test_a_trigger_is_not_judged_before_gossip_at_every_step(missing):
 
 
 @over_claims
-def test_a_figure_is_drawn_from_the_rows_that_are_kept(name):
-  found, module = kept(name), importlib.import_module(f'experiments.{name}')
+def test_a_figure_is_drawn_from_the_stored_rows(name):
+  found, module = finding(name), importlib.import_module(f'experiments.{name}')
   if found.rows:
     assert module.figure(found.rows, **found.tables).axes
 
 
 @over_claims
-def test_column_names_stand_alone(name):
-  found = kept(name)
+def test_rows_have_equal_columns_with_unambiguous_names(name):
+  found = finding(name)
   for rows in (found.rows, *found.tables.values()):
     for row in rows:
       assert list(row) == list(rows[0])
@@ -96,16 +96,16 @@ def test_column_names_stand_alone(name):
       )
 
 
-def test_everything_that_is_generated_is_up_to_date():
+def test_all_generated_files_are_up_to_date():
   assert not results_page.stale()
 
 
-def test_a_file_that_differs_is_named(monkeypatch):
+def test_a_stale_file_is_named(monkeypatch):
   monkeypatch.setattr(results_page, 'results', lambda: 'other')
   assert results_page.stale() == ['RESULTS.md']
 
 
-def test_numbers_of_any_kind_are_kept_as_json_numbers(tmp_path):
+def test_numpy_numbers_are_stored_as_json_numbers(tmp_path):
   module = importlib.import_module('experiments.stragglers')
   row = {'a': np.int64(3), 'b': np.float64(0.5), 'c': float('nan'), 'd': 'x'}
   row |= {'e': np.bool_(True), 'f': None}
@@ -134,8 +134,8 @@ def test_numbers_of_any_kind_are_kept_as_json_numbers(tmp_path):
     ({'rows': [{'a': [1]}]}, 'rows'),
   ],
 )
-def test_a_finding_of_another_form_is_refused(tmp_path, change, words):
-  found = msgspec.to_builtins(kept('stragglers')) | change
+def test_a_finding_that_violates_its_schema_is_refused(tmp_path, change, words):
+  found = msgspec.to_builtins(finding('stragglers')) | change
   (tmp_path / 'finding.json').write_bytes(msgspec.json.encode(found))
   with pytest.raises(UserError, match=words):
     finding_files.read(tmp_path)
@@ -147,26 +147,29 @@ def test_readme_has_the_tuned_score_of_every_strategy():
 
 def test_the_page_about_scale_has_the_bytes_of_its_finding():
   unit = {'MB': 1e6, 'GB': 1e9, 'TB': 1e12, 'PB': 1e15}
-  told = {}
+  stated = {}
   for line in (ROOT / 'docs/scale.md').read_text().splitlines():
     cells = [cell.strip() for cell in line.strip('|').split('|')]
     if cells[1:] and cells[1].split()[-1] in unit:
       numbers = [cell.split() for cell in cells[1:5]]
-      told[cells[0]] = [float(n) * unit[name] for n, name in numbers]
-  each, every = 'bytes per worker and step', 'bytes of all workers per step'
-  rows = {(r['method'], r['workers']): r for r in kept('scale').rows}
+      stated[cells[0]] = [float(n) * unit[name] for n, name in numbers]
+  per_worker, in_total = (
+    'bytes per worker and step',
+    'bytes of all workers per step',
+  )
+  rows = {(r['method'], r['workers']): r for r in finding('scale').rows}
   found = {
-    name: [rows[name, p][each] for p in (16, 1024, 65_536)]
-    + [rows[name, 65_536][every]]
+    name: [rows[name, p][per_worker] for p in (16, 1024, 65_536)]
+    + [rows[name, 65_536][in_total]]
     for name, _ in rows
   }
-  assert set(told) == set(found)
-  for name, numbers in told.items():
+  assert set(stated) == set(found)
+  for name, numbers in stated.items():
     np.testing.assert_allclose(numbers, found[name], rtol=6e-3)
 
 
-def test_no_run_of_an_older_version_is_kept():
-  """What reads all of them, such as advise, would take it for a new one."""
+def test_no_stored_run_has_an_older_version():
+  """Programs that read all of them, such as advise, would take it for new."""
   old = [
     f'{path.name}:{number}'
     for path in sorted((ROOT / 'experiments/runs').glob('*.jsonl'))
@@ -179,7 +182,7 @@ def test_no_run_of_an_older_version_is_kept():
 
 
 def line(optimizer, strategy, score, digest, **key):
-  """A kept run of 100 steps, as a file has it."""
+  """A stored run of 100 steps, as in a line of a file."""
   config = {
     'task': {'name': 'fashion_mnist', 'model': 'mlp'},
     'optimizer': {'name': optimizer, 'learning_rate': 0.1},
@@ -195,7 +198,7 @@ def line(optimizer, strategy, score, digest, **key):
 
 
 def only_known(folder, lines):
-  """The row that `advise` knows of a file of kept runs."""
+  """The only row for `advise` that is made from these stored runs."""
   text = ''.join(json.dumps(each) + '\n' for each in lines)
   (folder / 'some.jsonl').write_text(text)
   rows = csv.DictReader(known_runs_file.text(ResultStore(folder)).splitlines())
@@ -203,7 +206,7 @@ def only_known(folder, lines):
   return row
 
 
-def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
+def test_known_runs_are_compared_with_all_reduce_of_their_optimizer(tmp_path):
   lines = [
     line('sgd', 'all_reduce', 0.8, 'a'),
     line('muon', 'all_reduce', 0.9, 'b'),
@@ -215,8 +218,8 @@ def test_known_runs_have_the_all_reduce_of_their_own_optimizer(tmp_path):
   assert float(row['relative_steps_0.99']) == 1 and row['seeds'] == '1'
 
 
-def test_known_runs_are_held_against_all_reduce_with_their_own_seeds(tmp_path):
-  """Further seeds of all-reduce, of another claim, change no comparison."""
+def test_known_runs_are_compared_with_all_reduce_of_their_seeds(tmp_path):
+  """Further seeds of all-reduce, of another claim, do not change the result."""
   lines = [
     line('sgd', name, score, f'{name}{seed}')
     for name, scores in {'all_reduce': (0.8, 0.6), 'topk': (0.8,)}.items()
@@ -227,7 +230,7 @@ def test_known_runs_are_held_against_all_reduce_with_their_own_seeds(tmp_path):
   assert float(row['dense']) == 0.8 and float(row['relative_steps_0.99']) == 1
 
 
-def test_known_runs_tell_how_examples_are_shared_out(tmp_path):
+def test_known_runs_name_the_split_of_the_examples(tmp_path):
   lines = [line('sgd', name, 0.8, name) for name in ('all_reduce', 'topk')]
   for each in lines:
     each['key']['config']['split'] = {'name': 'dirichlet', 'alpha': 0.1}

@@ -1,4 +1,4 @@
-"""Seconds per step by link: tables, pictures, what is worth a try."""
+"""Forecasts of the seconds per step on a link: tables, figures, advice."""
 
 import math
 
@@ -21,7 +21,7 @@ from tests.support.advice import DENSE, LINK, chance, forecast, known
     (forecast('quick', 2000, rounds=0), np.nan),
   ],
 )
-def test_break_even_is_where_both_take_as_long(mine, edge):
+def test_break_even_is_the_bandwidth_of_equal_step_times(mine, edge):
   assert break_even(mine, DENSE, LINK) == pytest.approx(
     edge, rel=1e-6, nan_ok=True
   )
@@ -35,26 +35,26 @@ def test_a_row_splits_a_step_into_its_parts():
   assert row['faster than all-reduce'] == 'below 2 kB/s'
 
 
-def test_what_is_not_faster_is_not_tried_and_what_never_arrives_is_last():
+def test_only_faster_strategies_are_advised_and_the_riskiest_is_last():
   slow = forecast('half', 500, select_s=0.25)
-  little = forecast('little', 980)  # 0.2 % of a step.
+  little = forecast('little', 980)  # It saves 0.2 % of a step.
   assert advise.faster([DENSE, slow, little], LINK) == []
   bad = forecast('small', 10, chance=chance(*[known('small', 0, math.inf)] * 3))
-  good = forecast('other', 20)  # A half for what nobody has tried.
+  good = forecast('other', 20)  # Untried: its risk is 1/2.
   assert advise.faster([DENSE, bad, good], LINK) == [good, bad]
 
 
-def test_the_picture_has_a_line_per_strategy_and_the_link():
+def test_the_figure_has_a_line_per_strategy_and_the_link():
   figure = draw([DENSE, forecast('_half', 500, 0.25)], LINK)
   (axes,), (legend,) = figure.axes, figure.legends
-  told = [text.get_text() for text in legend.get_texts()]
-  assert told == ['all_reduce', '_half']
+  labels = [text.get_text() for text in legend.get_texts()]
+  assert labels == ['all_reduce', '_half']
   assert len(axes.lines) == 3
   seconds = axes.lines[1].get_ydata()
   assert (np.diff(seconds) < 0).all()  # More bandwidth, less time.
 
 
-def test_a_link_that_is_infinitely_fast_is_drawn_at_the_edge(tmp_path):
+def test_an_infinitely_fast_link_is_drawn_at_the_edge(tmp_path):
   figure = draw([DENSE], network.Link(0.0, math.inf))
   (axes,) = figure.axes
   assert 'infinite' in axes.texts[0].get_text()

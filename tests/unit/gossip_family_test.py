@@ -1,4 +1,4 @@
-"""Gossip against the papers' rules written by hand in NumPy."""
+"""Gossip strategies against the papers' update rules, written in NumPy."""
 
 import functools
 import re
@@ -42,7 +42,7 @@ def rows(tree):
 
 
 def tree_of(x):
-  """The other way."""
+  """The inverse of `rows`."""
   return {
     'b': jnp.float32(x[:, :5]),
     'w': jnp.float32(x[:, 5:]).reshape(-1, 3, 4),
@@ -67,17 +67,17 @@ START = np.tile(np.random.default_rng(2).standard_normal(SIZE), (P, 1))
 
 
 def train(strategy, optimizer, talking=None, workers=P, steps=STEPS):
-  """Parameters, workers and bills after each step, on one device."""
+  """Yields parameters, workers and traffic after each step, on one device."""
   init, update = make_worker(strategy, optimizer)
   worker = jax.vmap(init, axis_name=collectives.WORKERS)(
     tree_of(np.tile(START[0], (workers, 1)))
   )
   if talking is None:
-    run = executors.on_one_device(lambda w, g, there, step: update(w, g, step))
+    run = executors.on_one_device(lambda w, g, active, step: update(w, g, step))
     talking = np.ones((steps, workers), bool)
   else:
     run = executors.on_one_device(
-      lambda w, g, there, step: update(w, g, step, talking=there)
+      lambda w, g, active, step: update(w, g, step, talking=active)
     )
   for t in range(steps):
     grads = tree_of(gradient(rows(worker.params)))
@@ -86,7 +86,7 @@ def train(strategy, optimizer, talking=None, workers=P, steps=STEPS):
 
 
 def nesterov(exchange, mu=MU, steps=STEPS):
-  """Jin's loop: x and v apart, the gradient at x + mu v, only x exchanged."""
+  """Jin's loop: x and v apart, gradients at x + mu v; only x is exchanged."""
   x, v = START.copy(), np.zeros_like(START)
   for t in range(steps):
     v = mu * v - RATE * gradient(x + mu * v)
@@ -115,8 +115,8 @@ def pushed(x, t):
   return np.array(out)
 
 
-def sprung():
-  """EASGD; the center is in between, so it is for one run."""
+def elastic_averaging():
+  """The exchange of EASGD; it keeps the center, so each run needs a new one."""
   center = START[0].copy()
 
   def exchange(x, t):
@@ -131,7 +131,7 @@ SGD = optax.sgd(RATE)
 NESTEROV = optax.sgd(RATE, momentum=MU, nesterov=True)
 
 
-def same(ours, by_hand):
+def close(ours, by_hand):
   steps = 0
   for (x, *_), y in zip(ours, by_hand, strict=True):
     np.testing.assert_allclose(x, y, atol=1e-5)
@@ -141,31 +141,34 @@ def same(ours, by_hand):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('pulls, period', [(1, 1), (3, 1), (1, 3)])
-def test_pull_gossip_is_jins_rule_with_its_local_nesterov(pulls, period):
-  same(
+def test_pull_gossip_is_jins_rule_with_local_nesterov(pulls, period):
+  close(
     train(pull_gossip.strategy(pulls, period), NESTEROV),
     nesterov(pulled(pulls, period)),
   )
 
 
 def test_pull_gossip_without_momentum_is_jins_rule():
-  same(
+  close(
     train(pull_gossip.strategy(look_ahead=0.0, seed=3), SGD),
     nesterov(pulled(seed=3), mu=0.0),
   )
 
 
-def test_push_gossip_is_jins_rule_with_its_local_nesterov():
-  same(train(push_gossip.strategy(), NESTEROV), nesterov(pushed))
+def test_push_gossip_is_jins_rule_with_local_nesterov():
+  close(train(push_gossip.strategy(), NESTEROV), nesterov(pushed))
 
 
-def test_elastic_is_easgd_with_its_local_nesterov():
-  same(train(elastic.strategy(), NESTEROV), nesterov(sprung()))
-  same(train(elastic.strategy(look_ahead=0.0), SGD), nesterov(sprung(), mu=0.0))
+def test_elastic_is_easgd_with_local_nesterov():
+  close(train(elastic.strategy(), NESTEROV), nesterov(elastic_averaging()))
+  close(
+    train(elastic.strategy(look_ahead=0.0), SGD),
+    nesterov(elastic_averaging(), mu=0.0),
+  )
 
 
 @pytest.mark.exhaustive
-def test_exchanging_the_look_ahead_would_be_another_method():
+def test_exchanging_the_look_ahead_changes_the_method():
   *_, (ours, *_) = train(pull_gossip.strategy(look_ahead=0.0), NESTEROV)
   *_, by_hand = nesterov(pulled())
   assert np.abs(ours - by_hand).max() > 0.01
@@ -175,45 +178,47 @@ def test_exchanging_the_look_ahead_would_be_another_method():
 def test_pairwise_gossip_averages_pairs():
   rounds = topology.random_matching()(P)
 
-  def met(x, t):
+  def averaged(x, t):
     (e,) = rounds[t % 16]
     return (x + x[list(e.source)]) / 2
 
-  same(train(pairwise_gossip.strategy(), SGD), nesterov(met, mu=0.0))
-  same(train(pairwise_gossip.strategy(look_ahead=MU), NESTEROV), nesterov(met))
+  close(train(pairwise_gossip.strategy(), SGD), nesterov(averaged, mu=0.0))
+  close(
+    train(pairwise_gossip.strategy(look_ahead=MU), NESTEROV), nesterov(averaged)
+  )
 
 
 def test_gossip_is_dpsgd():
   w = topology.mixing_matrix(topology.ring(P)[0], P)
-  same(train(gossip.strategy(), SGD), nesterov(lambda x, t: w @ x, mu=0.0))
+  close(train(gossip.strategy(), SGD), nesterov(lambda x, t: w @ x, mu=0.0))
 
 
-def stochastic_gradient_push(there):
-  """Assran's loop, where shares for and from absent workers stay."""
+def stochastic_gradient_push(active):
+  """Assran's loop; a share to or from an absent worker stays where it is."""
   x, w, z = START.copy(), np.ones(P), START.copy()
   for t in range(STEPS):
-    x = x - RATE * gradient(z)  # At z, on x.
+    x = x - RATE * gradient(z)  # The gradient at z is applied to x.
     stepped = z - RATE * gradient(z)
     hop = 2 ** (t % 2)
     new_x, new_w = x.copy(), w.copy()
     for i in range(P):
       j = (i + hop) % P
-      if there[t, i] and there[t, j]:
+      if active[t, i] and active[t, j]:
         new_x[i], new_w[i] = new_x[i] - x[i] / 2, new_w[i] - w[i] / 2
         new_x[j], new_w[j] = new_x[j] + x[i] / 2, new_w[j] + w[i] / 2
     x, w = new_x, new_w
-    # Who was not there still stands where its step brought it.
-    z = np.where(there[t][:, None], x / w[:, None], stepped)
+    # The z of an absent worker has made only its local step.
+    z = np.where(active[t][:, None], x / w[:, None], stepped)
     yield z, x, w
 
 
 @pytest.mark.parametrize('share', [1.0, 0.6])
-def test_push_sum_is_assrans_rule_whoever_is_missing(share):
-  there = np.random.default_rng(3).random((STEPS, P)) < share
-  ours = train(push_sum.strategy(), SGD, talking=there)
+def test_push_sum_is_assrans_rule_whichever_workers_are_absent(share):
+  active = np.random.default_rng(3).random((STEPS, P)) < share
+  ours = train(push_sum.strategy(), SGD, talking=active)
   weighed = False
   for (z, worker, _), (z_hand, x, w) in zip(
-    ours, stochastic_gradient_push(there), strict=True
+    ours, stochastic_gradient_push(active), strict=True
   ):
     state = worker.parameters
     np.testing.assert_allclose(z, z_hand, atol=1e-5)
@@ -226,7 +231,7 @@ def test_push_sum_is_assrans_rule_whoever_is_missing(share):
 
 
 def exchanges(aggregator, executor='vmap', workers=8, steps=16):
-  """f64[steps + 1, workers, entries] without any gradient."""
+  """Parameters, f64[steps + 1, workers, entries], without any gradient."""
   where = executors.executor(workers, executor)
   x = np.random.default_rng(4).standard_normal((workers, SIZE))
   tree = where.put(tree_of(x))
@@ -239,8 +244,8 @@ def exchanges(aggregator, executor='vmap', workers=8, steps=16):
 
 
 def moved_mean(aggregator):
-  """How far the workers' mean has gone; 1 is the first distance of a worker
-  from it, root mean square."""
+  """How far the workers' mean moves, in units of the initial distance of a
+  worker from it (root mean square)."""
   x = exchanges(aggregator)
   mean = x.mean(axis=1)
   distance = np.sqrt(np.square(x[0] - mean[0]).sum(axis=1).mean())
@@ -257,7 +262,7 @@ def moved_mean(aggregator):
     gossip.strategy(),
   ],
 )
-def test_symmetric_gossip_and_push_sum_keep_the_mean(strategy):
+def test_symmetric_gossip_and_push_sum_preserve_the_mean(strategy):
   assert moved_mean(strategy.parameters) < 1e-6
 
 
@@ -266,7 +271,7 @@ def test_symmetric_gossip_and_push_sum_keep_the_mean(strategy):
   'strategy', [pull_gossip.strategy(), push_gossip.strategy()]
 )
 def test_pull_and_push_gossip_move_the_mean_as_published(strategy):
-  # Other seeds: 0.09 to 0.3, where those that keep it stay below 1e-7.
+  # Other seeds: 0.09 to 0.3; strategies that preserve it stay below 1e-7.
   assert moved_mean(strategy.parameters) > 0.1
 
 
@@ -281,37 +286,37 @@ def test_pull_and_push_gossip_move_the_mean_as_published(strategy):
   ],
 )
 @pytest.mark.parametrize('executor', ['vmap', 'shard_map', 'pmap'])
-def test_gossip_brings_workers_together_under_every_executor(
-  strategy, executor
-):
+def test_gossip_reaches_consensus_under_every_executor(strategy, executor):
   x = exchanges(strategy.parameters, executor, steps=32)
   spread = np.linalg.norm(x - x.mean(axis=1, keepdims=True), axis=(1, 2))
   assert spread[-1] < 0.01 * spread[0]
 
 
 @functools.cache
-def with_roll_call(aggregator):
+def jitted_update(aggregator):
   return executors.on_one_device(
-    lambda tree, state, there, step: aggregator.update(tree, state, step, there)
+    lambda tree, state, active, step: aggregator.update(
+      tree, state, step, active
+    )
   )
 
 
-def play(aggregator, tree, state, there, step):
-  return with_roll_call(aggregator)(
-    tree, state, jnp.asarray(there), step=jnp.int32(step)
+def update(aggregator, tree, state, active, step):
+  return jitted_update(aggregator)(
+    tree, state, jnp.asarray(active), step=jnp.int32(step)
   )
 
 
 @pytest.mark.exhaustive
-def test_what_is_pulled_from_a_busy_worker_is_what_it_published():
+def test_pulls_from_a_busy_worker_read_what_it_published_last():
   pull = pull_gossip.pull_mean(pulls=1)
   source = np.array(topology.random_targets(P, P)[0])
   published = np.random.default_rng(5).standard_normal((P, SIZE))
   state = jax.vmap(pull.init)(tree_of(published))
   now = published + 1
   reader = int(np.flatnonzero(source != np.arange(P))[0])
-  there = np.arange(P) == reader
-  tree, state, sent = play(pull, tree_of(now), state, there, 0)
+  active = np.arange(P) == reader
+  tree, state, sent = update(pull, tree_of(now), state, active, 0)
 
   expected = now.copy()
   expected[reader] = (now[reader] + published[source[reader]]) / 2
@@ -320,28 +325,28 @@ def test_what_is_pulled_from_a_busy_worker_is_what_it_published():
   np.testing.assert_allclose(rows(state.published), published, atol=1e-6)
 
   is_owner, size = np.arange(P) == source[reader], 4 * SIZE
-  np.testing.assert_array_equal(sent.bytes, size * is_owner + there)
-  np.testing.assert_array_equal(sent.received, size * there + is_owner)
+  np.testing.assert_array_equal(sent.bytes, size * is_owner + active)
+  np.testing.assert_array_equal(sent.received, size * active + is_owner)
 
 
 @pytest.mark.exhaustive
-def test_what_is_pushed_to_a_busy_worker_waits_for_it():
+def test_parameters_pushed_to_a_busy_worker_wait_in_its_inbox():
   push, targets = push_gossip.push_mean(), topology.random_targets(P, P)
   steps = range(16)
   busy = int(targets[0][0])
-  assert busy != 0  # The default seed has worker 0 send away at once.
+  assert busy != 0  # With the default seed, worker 0 first sends to another.
   x = np.random.default_rng(6).standard_normal((P, SIZE))
   tree = tree_of(x)
   state, waiting = jax.vmap(push.init)(tree), []
-  there = np.arange(P) != busy
+  active = np.arange(P) != busy
   for t in steps:
     waiting += [
       rows(tree)[j] for j in range(P) if targets[t][j] == busy and j != busy
     ]
-    tree, state, _ = play(push, tree, state, there, t)
+    tree, state, _ = update(push, tree, state, active, t)
     np.testing.assert_array_equal(rows(tree)[busy], np.float32(x[busy]))
     assert state.waiting[busy] == len(waiting)
-  last = play(push, tree, state, np.arange(P) == busy, 16)
+  last = update(push, tree, state, np.arange(P) == busy, 16)
   w = 2 if targets[0][busy] == busy else 1
   np.testing.assert_allclose(
     rows(last[0])[busy],
@@ -352,7 +357,7 @@ def test_what_is_pushed_to_a_busy_worker_waits_for_it():
 
 
 def permuted_bytes(hlo):
-  """Of all compiled permutations, all workers together."""
+  """Bytes of all compiled permutations, of all workers together."""
   total = 0
   for shape, pairs in re.findall(
     r'= f32\[([\d,]*)\]\S* collective-permute\(.*?'
@@ -366,7 +371,7 @@ def permuted_bytes(hlo):
 
 @pytest.mark.parametrize('seed', [0, 7])
 @pytest.mark.parametrize('kind', ['pull', 'push'])
-def test_bytes_move_where_drawn_and_nowhere_else(kind, seed):
+def test_only_the_drawn_pairs_exchange_bytes(kind, seed):
   draws = functools.partial(topology.random_targets, seed=seed, schedule=1)
   mean = (
     pull_gossip.pull_mean(1, draws)
@@ -399,20 +404,20 @@ def test_bytes_move_where_drawn_and_nowhere_else(kind, seed):
 
 
 @pytest.mark.exhaustive
-def test_a_step_without_gradient_leaves_the_velocity_alone():
+def test_a_step_without_gradient_does_not_change_the_velocity():
   kept = without_look_ahead(MU, pull_gossip.pull_mean(1))
   tree = tree_of(np.tile(START[0], (P, 1)))
   state = jax.vmap(kept.init)(tree)
   moved = jax.tree.map(lambda x: x + 1, tree)
   nobody = np.zeros(P, bool)
-  tree, state, _ = play(kept, moved, state, nobody, 0)
+  tree, state, _ = update(kept, moved, state, nobody, 0)
   velocity = rows(state.velocity)
   np.testing.assert_allclose(velocity, 1 / (1 + MU), rtol=1e-6)
-  _, state, _ = play(kept, tree, state, nobody, 1)
+  _, state, _ = update(kept, tree, state, nobody, 1)
   np.testing.assert_array_equal(rows(state.velocity), velocity)
 
 
-def test_a_flattened_tree_unpacks_to_itself():
+def test_unflattening_a_flattened_tree_returns_it():
   tree = {
     'big': jnp.ones((130, 130)),
     'half': jnp.ones((3, 2), jnp.bfloat16),
@@ -432,7 +437,7 @@ def test_a_flattened_tree_unpacks_to_itself():
 
 
 @pytest.mark.parametrize('n', [2, 5, 8])
-def test_random_pairs_are_pairs_and_nobody_is_left_out_twice_over(n):
+def test_random_matchings_pair_all_workers_but_one_of_an_odd_number(n):
   for (e,) in topology.random_matching(seed=7)(n):
     source = np.array(e.source)
     np.testing.assert_array_equal(source[source], np.arange(n))
@@ -440,7 +445,7 @@ def test_random_pairs_are_pairs_and_nobody_is_left_out_twice_over(n):
 
 
 @pytest.mark.parametrize('n', [8, 16, 32])
-def test_sixteen_draws_mix_about_as_fast_as_fresh_ones(n):
+def test_sixteen_repeated_draws_mix_about_as_fast_as_new_draws(n):
 
   def contraction(schedule):
     drawn = topology.random_targets(n, n, 0, schedule)
@@ -456,7 +461,7 @@ def test_sixteen_draws_mix_about_as_fast_as_fresh_ones(n):
 
 
 @pytest.mark.parametrize(
-  'make, sentence',
+  'make, word',
   [
     (lambda: pull_gossip.strategy(period=0), 'period'),
     (lambda: pull_gossip.strategy(pulls=0), 'pulls'),
@@ -467,6 +472,6 @@ def test_sixteen_draws_mix_about_as_fast_as_fresh_ones(n):
     (lambda: topology.random_targets(4, 4, schedule=0), 'schedule'),
   ],
 )
-def test_impossible_values_are_refused_by_name(make, sentence):
-  with pytest.raises(UserError, match=sentence):
+def test_impossible_values_are_refused(make, word):
+  with pytest.raises(UserError, match=word):
     make()

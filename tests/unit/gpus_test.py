@@ -14,7 +14,7 @@ from tests.support import program
 
 
 @pytest.mark.parametrize(
-  'machine, told',
+  'machine, message',
   [
     (GpuStatus(12.4, 1, (12,), ''), ''),
     (GpuStatus(None, 0, (12,), 'no'), 'no NVIDIA driver .*install one'),
@@ -31,17 +31,17 @@ from tests.support import program
     (GpuStatus(13.0, 1, (13,), 'cuInit: 999'), 'JAX finds no GPU: cuInit: 999'),
   ],
 )
-def test_why_there_is_no_gpu_is_a_sentence_with_the_remedy(machine, told):
+def test_the_message_about_a_missing_gpu_fits_the_machine(machine, message):
   found = gpus.explanation(machine)
-  if not told:
+  if not message:
     assert found == ''
   else:
-    assert re.search(told, found), found
+    assert re.search(message, found), found
 
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(bool(gpus._wheels()), reason='JAX has its wheels for CUDA.')
-def test_a_gpu_that_is_not_there_is_named_though_nobody_asked_for_one(
+def test_a_failing_gpu_is_explained_even_without_jax_platforms(
   monkeypatch,
 ):
   config = types.SimpleNamespace(jax_platforms=None)
@@ -55,14 +55,16 @@ def test_a_gpu_that_is_not_there_is_named_though_nobody_asked_for_one(
 
 
 @pytest.mark.parametrize(
-  'platform, told',
+  'platform, message',
   [
     ('cuda', r'no NVIDIA driver|shows no GPU|without CUDA'),
     ('gpu', r'no NVIDIA driver|shows no GPU|without CUDA'),
     ('abacus', 'lacks the platforms in JAX_PLATFORMS=abacus'),
   ],
 )
-def test_a_platform_that_is_not_there_is_a_sentence(platform, told, tmp_path):
+def test_a_missing_platform_ends_with_an_error_message_of_one_line(
+  platform, message, tmp_path
+):
   words = '-m gossipjax run --config=configs/default.py --config.steps=1'
   ended = subprocess.run(
     [sys.executable, *words.split(), f'--workdir={tmp_path / "run"}'],
@@ -72,4 +74,4 @@ def test_a_platform_that_is_not_there_is_a_sentence(platform, told, tmp_path):
     text=True,
   )
   assert ended.returncode == 2
-  assert re.search(told, ended.stderr) and ended.stderr.count('\n') == 1
+  assert re.search(message, ended.stderr) and ended.stderr.count('\n') == 1

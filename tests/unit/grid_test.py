@@ -21,7 +21,7 @@ ROWS = [
   }
   for v, k, s, score, loss in (
     ('x', 1, 0, 0.9, 0.6),
-    ('x', 1, 1, None, None),  # Once the best.
+    ('x', 1, 1, None, None),  # Diverged; seed 0 has the best accuracy.
     ('x', 2, 0, 0.8, 0.5),
     ('x', 2, 1, 0.6, 0.5),
     ('x', 3, 0, 0.7, 0.1),
@@ -82,7 +82,7 @@ def test_the_table_says_which_values_are_at_an_edge():
   assert best_points.at_an_edge({'x': {'a.k': 2}}, tried)
 
 
-def test_the_table_tells_values_that_are_near_each_other_apart():
+def test_the_table_distinguishes_nearly_equal_values():
   rates = (0.03125, 0.03126, 0.5)
   rows = [
     {
@@ -97,10 +97,10 @@ def test_the_table_tells_values_that_are_near_each_other_apart():
   values, metric = {'rate': rates}, 'validation_loss'
   chosen = best_points.choose(rows, values, metric)
   text = best_points.markdown(rows, values, metric, chosen)
-  told = re.sub(' +', ' ', text)
-  assert '| x | 0.03125 | 3 |' in told  # The chosen one.
-  assert '| x | 0.03125 | 0.64359 |' in told
-  assert '| x | 0.03126 | 0.6436 |' in told
+  table = re.sub(' +', ' ', text)
+  assert '| x | 0.03125 | 3 |' in table  # The chosen one.
+  assert '| x | 0.03125 | 0.64359 |' in table
+  assert '| x | 0.03126 | 0.6436 |' in table
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_value_may_be_a_list():
 
 
 @pytest.mark.parametrize('budget', [1, 3, 4, 6, 11])
-def test_a_budget_is_drawn_evenly_and_alike_for_equal_keys(budget):
+def test_a_budget_draws_values_evenly_and_equal_keys_alike(budget):
   values = {
     'optimizer.learning_rate': (0.1, 0.2, 0.3),
     'batch_size': (8, 16),
@@ -156,7 +156,7 @@ def test_a_budget_is_drawn_evenly_and_alike_for_equal_keys(budget):
   assert len(without) == min(budget, 6) and 'strategy.density' not in without[0]
 
 
-def test_a_loss_that_is_no_number_at_the_end_has_diverged(tmp_path):
+def test_a_trial_whose_final_loss_is_nan_has_diverged(tmp_path):
   trial = trials.Trial('a', {}, defaults.get_config(), tmp_path)
   found = trials.row(
     trial, {'test_loss': float('nan'), 'test_accuracy': 0.1, 'train_loss': 1.0}
@@ -164,7 +164,7 @@ def test_a_loss_that_is_no_number_at_the_end_has_diverged(tmp_path):
   assert found['diverged'] and found['validation_accuracy'] is None
 
 
-def test_a_variant_that_diverges_everywhere_is_a_sentence():
+def test_a_variant_that_diverges_everywhere_ends_with_an_error_message():
   rows = [
     {'variant': 'a', 'k': k, 'validation_loss': None, 'diverged': 'yes'}
     for k in (1, 2)
@@ -174,11 +174,11 @@ def test_a_variant_that_diverges_everywhere_is_a_sentence():
 
 
 def test_a_trial_that_timed_out_ends_the_tuning():
-  asked = iter([False] * 3)  # Asking for ever ends in a StopIteration.
+  interrupted = iter([False] * 3)  # Further calls raise StopIteration.
   failed = Future()
   failed.set_exception(TimeoutError('A socket.'))
   with pytest.raises(TimeoutError, match='A socket'):
-    trials._result(failed, None, lambda: next(asked))
+    trials._result(failed, None, lambda: next(interrupted))
 
 
 def test_another_seed_draws_other_points():
@@ -196,7 +196,7 @@ def test_both_ends_of_a_grid_are_edges(value, edge):
   assert bool(found) is edge
 
 
-def test_points_of_many_keys_have_folders_of_their_own(tmp_path):
+def test_points_of_many_keys_have_separate_folders(tmp_path):
   point = {f'strategy.a_long_name_{i}': 0.1 for i in range(12)}
   names = {grid.folder_name({**point, 'seed': seed}) for seed in range(3)}
   for name in names:
