@@ -277,7 +277,7 @@ def test_a_slow_answer_does_not_count_as_a_death(monkeypatch):
   assert other.asked == 1 and len(waited) == 3
 
 
-def test_work_while_the_clock_is_held_is_added_to_the_clock_afterwards():
+def test_work_while_the_clock_is_paused_is_added_to_it_afterwards():
   clock = Clock()
   began = now()
   clock.begin(began)

@@ -218,7 +218,7 @@ def test_no_worker_trains_between_a_record_and_its_checkpoint():
   training.usage = unittest.mock.Mock()
   training.advance()
   assert training._still() == training._still() == 'held'
-  # The third entry arrived before the clock was held; it is counted, too.
+  # The third entry arrived before the pause; it is counted, too.
   assert calls == ['used'] * 2 + ['pause', 'used', 'read']
   training.advance()
   assert calls[5:] == ['resume', 'used'] and training._monitor.began == 4.0
