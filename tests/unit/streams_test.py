@@ -1,4 +1,4 @@
-"""Output that is closed or full, has no reader, or knows few characters."""
+"""Output streams that are closed, full, unread, or limited to ASCII."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import program
 
-PRINTS = """
+PRINTING = """
 import sys
 from gossipjax.commands import command_line
 def main(argv, signals):
@@ -17,10 +17,10 @@ command_line.start(None, lambda: None, main, [])
 """
 
 
-def ended(redirection: str, **env: str) -> subprocess.CompletedProcess:
-  words = [sys.executable, '-c', PRINTS]
+def run_redirected(redirection: str, **env: str) -> subprocess.CompletedProcess:
+  command = [sys.executable, '-c', PRINTING]
   return subprocess.run(
-    ['bash', '-c', f'"$@" {redirection}', 'bash', *words],
+    ['bash', '-c', f'"$@" {redirection}', 'bash', *command],
     cwd=program.ROOT,
     env=program.ENVIRONMENT | env,
     capture_output=True,
@@ -30,28 +30,32 @@ def ended(redirection: str, **env: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-  'redirection, code, told',
+  'redirection, code, stderr',
   [
     ('| true; exit ${PIPESTATUS[0]}', 141, b''),  # 128 + SIGPIPE.
     ('>&-', 0, b'written\n'),
     ('2>&-', 0, b''),
   ],
 )
-def test_output_that_nobody_reads_is_no_error(redirection, code, told):
-  found = ended(redirection)
-  assert (found.returncode, found.stderr) == (code, told)
+def test_a_closed_or_unread_stream_prints_no_error(redirection, code, stderr):
+  found = run_redirected(redirection)
+  assert (found.returncode, found.stderr) == (code, stderr)
 
 
-@pytest.mark.parametrize('bad', ['2>/dev/full', '2>&1 >/dev/null | true'])
-def test_lines_on_stderr_that_are_lost_end_nothing(bad, tmp_path):
+@pytest.mark.parametrize(
+  'redirection', ['2>/dev/full', '2>&1 >/dev/null | true']
+)
+def test_a_failed_write_to_stderr_does_not_end_the_program(
+  redirection, tmp_path
+):
   code = (
     'import pathlib; from gossipjax.commands import streams\n'
     '[streams.print_line("a" * 10**5) for _ in range(3)]\n'
     f'pathlib.Path({str(tmp_path / "end")!r}).touch()'
   )
-  words = [sys.executable, '-c', code]
+  command = [sys.executable, '-c', code]
   subprocess.run(
-    ['bash', '-c', f'set -o pipefail; "$@" {bad}', 'bash', *words],
+    ['bash', '-c', f'set -o pipefail; "$@" {redirection}', 'bash', *command],
     cwd=program.ROOT,
     env=program.ENVIRONMENT,
     check=True,
@@ -61,7 +65,7 @@ def test_lines_on_stderr_that_are_lost_end_nothing(bad, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_what_has_no_character_is_a_question_mark():
-  found = ended('', PYTHONIOENCODING='ascii')
+def test_a_character_that_cannot_be_encoded_becomes_a_question_mark():
+  found = run_redirected('', PYTHONIOENCODING='ascii')
   assert found.returncode == 0
   assert found.stdout.startswith(b'1 ? 2 ')

@@ -1,4 +1,4 @@
-"""Studies ask, results are kept, and the queue makes what is missing."""
+"""Studies request runs, results are kept, the queue makes missing runs."""
 
 import json
 import math
@@ -46,7 +46,7 @@ def config(rate=0.05, seed=0):
 
 
 def run(accuracy, **fields):
-  """What a run ended with."""
+  """The result of a run that ends at this accuracy."""
   last = {'step': 6, 'test_accuracy': accuracy, 'test_loss': 1 - accuracy}
   last |= {'most_bytes_sent': 600} | fields
   return {
@@ -57,8 +57,9 @@ def run(accuracy, **fields):
   }
 
 
-def answering(folder, accuracy):
-  """Makes runs whose accuracy is a function of rate and seed."""
+def run_maker(folder, accuracy):
+  """Returns a store, a list of made runs (rate, seed, holdout), and a function
+  that makes a run; its accuracy is a function of rate and seed."""
   store, made = ResultStore(folder), []
 
   def make(ask):
@@ -71,9 +72,9 @@ def answering(folder, accuracy):
   return store, made, make
 
 
-def test_rates_are_tried_beyond_the_best_one_and_seeds_scored_there(tmp_path):
+def test_rates_bracket_the_best_one_and_all_seeds_are_scored_at_it(tmp_path):
   best = lambda rate, seed: 0.9 - 0.1 * abs(math.log10(rate / 0.5)) + seed / 100
-  store, made, make = answering(tmp_path, best)
+  store, made, make = run_maker(tmp_path, best)
   found = study.complete(best_rate.tuned('fashion', config()), store, make)
   assert [*found.curve] == [0.0158, 0.05, 0.158, 0.5, 1.58]
   assert (found.rate, found.inside) == (0.5, True)
@@ -83,31 +84,31 @@ def test_rates_are_tried_beyond_the_best_one_and_seeds_scored_there(tmp_path):
   assert ends == pytest.approx([90, 91, 92])
 
 
-def test_a_best_rate_at_the_edge_says_so_after_the_last_trial(tmp_path):
-  store, _, make = answering(tmp_path, lambda rate, seed: rate / 10)
+def test_a_best_rate_at_the_upper_edge_is_marked_after_the_last_trial(tmp_path):
+  store, _, make = run_maker(tmp_path, lambda rate, seed: rate / 10)
   found = study.complete(best_rate.tuned('fashion', config()), store, make)
   assert len(found.curve) == best_rate.TRIALS and not found.inside
   assert found.rate == max(found.curve)
 
 
-def test_rates_that_diverge_are_no_best_ones(tmp_path):
-  store, _, make = answering(
+def test_a_rate_that_diverges_is_never_the_best(tmp_path):
+  store, _, make = run_maker(
     tmp_path, lambda rate, seed: None if rate > 0.04 else 0.5
   )
   found = study.complete(best_rate.tuned('fashion', config()), store, make)
   assert found.rate == 0.0158 and found.curve[0.05] is None
-  store, _, make = answering(tmp_path / 'b', lambda rate, seed: None)
+  store, _, make = run_maker(tmp_path / 'b', lambda rate, seed: None)
   found = study.complete(best_rate.tuned('fashion', config()), store, make)
   assert (found.rate, found.runs) == (None, [])
 
 
-def test_rates_that_one_seed_cannot_tell_apart_are_tried_with_all(tmp_path):
-  """Seed 0 prefers 0.158 by less than a tie, the other two 0.05."""
+def test_rates_that_tie_with_one_seed_are_compared_with_all_seeds(tmp_path):
+  """Seed 0 prefers 0.158 by less than the tie margin, the others 0.05."""
   ahead = {0.05: (0.9, 0.9, 0.9), 0.158: (0.902, 0.89, 0.89)}
   others = (0.8, 0.99, 0.99)
   score = lambda rate, seed: ahead.get(rate, others)[seed]
   for tie, best, tries in ((0.0, 0.158, 4), (0.003, 0.05, 8)):
-    store, made, make = answering(tmp_path / str(tie), score)
+    store, made, make = run_maker(tmp_path / str(tie), score)
     of = best_rate.tuned('fashion', config(), tie=tie)
     found = study.complete(of, store, make)
     assert (found.rate, found.inside) == (best, True)
@@ -115,26 +116,26 @@ def test_rates_that_one_seed_cannot_tell_apart_are_tried_with_all(tmp_path):
   assert found.curve[0.158] == pytest.approx(2.682 / 3)
 
 
-def test_a_tie_that_moves_the_best_to_an_edge_has_a_further_rate(tmp_path):
+def test_a_tie_that_moves_the_best_rate_to_an_edge_adds_a_rate(tmp_path):
   ahead = {0.05: (0.9, 0.8, 0.8), 0.158: (0.899, 0.9, 0.9)}
   score = lambda rate, seed: ahead.get(rate, (0.7, 0.7, 0.7))[seed]
-  store, _, make = answering(tmp_path, score)
+  store, _, make = run_maker(tmp_path, score)
   of = best_rate.tuned('fashion', config(), tie=0.003)
   found = study.complete(of, store, make)
   assert (found.rate, found.inside) == (0.158, True) and 0.5 in found.curve
 
 
-def test_a_study_gets_as_far_as_there_are_results(tmp_path):
-  store, made, make = answering(tmp_path, lambda rate, seed: 0.5)
+def test_a_study_proceeds_as_far_as_the_kept_results_allow(tmp_path):
+  store, made, make = run_maker(tmp_path, lambda rate, seed: 0.5)
   begin = lambda: best_rate.tuned('fashion', config())
-  far = study.replay(begin(), store)
-  assert (far.found, len(far.made), len(far.asked)) == (None, 0, 3)
-  for ask in far.asked[:2]:
+  so_far = study.replay(begin(), store)
+  assert (so_far.found, len(so_far.made), len(so_far.asked)) == (None, 0, 3)
+  for ask in so_far.asked[:2]:
     make(ask)
-  far = study.replay(begin(), store)
-  assert (len(far.made), len(far.asked)) == (2, 1)
+  so_far = study.replay(begin(), store)
+  assert (len(so_far.made), len(so_far.asked)) == (2, 1)
   study.complete(begin(), store, make)
-  assert len(made) == len({*made})  # Nothing is made twice.
+  assert len(made) == len({*made})  # No run is made twice.
   assert study.replay(begin(), store).found is not None
 
 
@@ -164,7 +165,9 @@ def test_a_key_holds_what_changes_the_result_and_nothing_else(monkeypatch):
   'gain, as_good, better',
   [(0.03, True, None), (0.2, True, True), (-0.2, True, False)],
 )
-def test_a_gain_within_its_interval_wins_nothing(gain, as_good, better):
+def test_being_better_takes_a_gain_beyond_its_confidence_interval(
+  gain, as_good, better
+):
   column = 'gain over x'
   row = {'workload': 'fashion', 'seeds': 3, column: gain}
   row[f'{column}{ERROR}'] = 0.04
@@ -176,21 +179,21 @@ def test_a_gain_within_its_interval_wins_nothing(gain, as_good, better):
   'gain, error, leads',
   [(0.03, 0.1, False), (0.9, 0.1, True), (0.6, 0.1, None), (None, None, None)],
 )
-def test_who_leads_gains_the_margin(gain, error, leads):
+def test_a_method_leads_if_it_gains_at_least_the_margin(gain, error, leads):
   column = 'gain over x'
   row = {'workload': 'fashion', 'seeds': 3, column: gain}
   row[f'{column}{ERROR}'] = error
   assert margins.leads(row, 'x') is leads
 
 
-def part(**outer):
-  """DiLoCo with an outer optimizer of these arguments."""
+def diloco(**outer):
+  """DiLoCo whose outer optimizer has these arguments."""
   given = resolve.strategy_config('diloco', outer={'name': 'nesterov', **outer})
   return workloads.config('fashion', 4, 'quick', given)
 
 
-def machines(**given):
-  """In virtual time."""
+def virtual_time(**given):
+  """A run in virtual time, on a cluster with these arguments."""
   found = config()
   with found.ignore_type(), found.unlocked():
     found.cluster = defaults.cluster(**given)
@@ -198,19 +201,17 @@ def machines(**given):
 
 
 @pytest.mark.parametrize(
-  'zero, otherwise',
+  'zero, default',
   [
-    (part(momentum=0.0), part()),
-    (machines(latency_s=0.0), machines()),
+    (diloco(momentum=0.0), diloco()),
+    (virtual_time(latency_s=0.0), virtual_time()),
   ],
 )
-def test_a_zero_has_a_key_of_its_own_where_nothing_means_another(
-  zero, otherwise
-):
-  assert single_run.key_of(zero) != single_run.key_of(otherwise)
+def test_an_explicit_zero_has_another_key_than_the_default(zero, default):
+  assert single_run.key_of(zero) != single_run.key_of(default)
 
 
-def test_what_is_kept_survives_a_kill_while_it_is_written(tmp_path):
+def test_kept_results_survive_a_kill_during_a_write(tmp_path):
   store = ResultStore(tmp_path)
   store.add('fashion', {'a': 1}, 'first', 1.0, {})
   file = tmp_path / 'fashion.jsonl'
@@ -223,7 +224,7 @@ def test_what_is_kept_survives_a_kill_while_it_is_written(tmp_path):
   assert store.find('fashion', {'a': 2})['result'] == 'second'
 
 
-def test_a_damaged_line_is_named(tmp_path):
+def test_the_error_message_names_a_damaged_line(tmp_path):
   (tmp_path / 'fashion.jsonl').write_text('{"digest": "a"}\n{broken\n')
   with pytest.raises(UserError, match=r'fashion\.jsonl, line 2 is damaged'):
     ResultStore(tmp_path).find('fashion', {})
@@ -240,7 +241,9 @@ def test_a_result_is_computed_once(tmp_path):
 
 
 @pytest.mark.parametrize('power, begin', [(1.0, 0.001), (-1.5, 3.0)])
-def test_a_value_is_found_that_sends_the_wanted_bytes(tmp_path, power, begin):
+def test_a_search_finds_the_value_that_sends_the_wanted_bytes(
+  tmp_path, power, begin
+):
   store = ResultStore(tmp_path)
 
   def at(value):
@@ -258,7 +261,7 @@ def test_a_value_is_found_that_sends_the_wanted_bytes(tmp_path, power, begin):
   assert 1000 * value**power == pytest.approx(100, rel=matched.WITHIN)
 
 
-def test_a_search_stays_between_what_sends_too_much_and_too_little():
+def test_a_search_stays_between_too_many_and_too_few_bytes():
   cliff = {0.02: 9.0, 0.08: 9.0, 0.32: 7.0, 1.28: 0.08, 0.5677: 0.08}
   found = matched._next(cliff, 0.5677, -0.5)
   assert found == pytest.approx((0.32 * 0.5677) ** 0.5)
@@ -273,7 +276,7 @@ def test_a_search_goes_on_after_a_run_that_diverged():
 
 def test_a_gate_is_met_by_the_mean_of_the_seeds(tmp_path):
   for folder, level, met in (('a', 0.93, True), ('b', 0.91, False)):
-    store, _, make = answering(tmp_path / folder, lambda *_, v=level: v)
+    store, _, make = run_maker(tmp_path / folder, lambda *_, v=level: v)
     assert gates.gate('fashion', store, 'quick').reached is None
     study.complete(gates.of_all_reduce('fashion', 'quick'), store, make)
     found = gates.gate('fashion', store, 'quick')
@@ -286,18 +289,18 @@ def test_gates_of_losses_are_met_from_below():
   assert text.score(run(0.5)) == -0.5
 
 
-def test_a_run_whose_last_step_made_its_loss_nan_has_diverged():
+def test_a_run_whose_final_loss_is_nan_has_no_score():
   for name in ('shakespeare', 'fashion'):
     assert workloads.WORKLOADS[name].score(run(0.5, test_loss=None)) is None
 
 
 def jobs(n):
-  """Some studies that overlap in one run."""
-  begin = lambda i: lambda: iter_of(config(seed=i // 2))
+  """Studies of one run each; two at a time share their run."""
+  begin = lambda i: lambda: study_of_one_run(config(seed=i // 2))
   return [queue.Job('x', ('fashion', i), begin(i)) for i in range(n)]
 
 
-def iter_of(found):
+def study_of_one_run(found):
   yield [study.RunRequest('fashion', found)]
 
 
@@ -316,8 +319,8 @@ def test_the_queue_makes_each_run_once_and_stops_in_time(
   monkeypatch.setattr(queue.own_process, 'in_a_process', in_a_process)
   assert queue.work(iter(jobs(5)), ResultStore(tmp_path), 1.0) == 2
   assert seeds == [0, 1, 1, 2]
-  said = capsys.readouterr().err
-  assert 'given up' in said and '2 runs made' in said
+  stderr = capsys.readouterr().err
+  assert 'given up' in stderr and '2 runs made' in stderr
   assert queue.work(iter(jobs(9)), ResultStore(tmp_path), -1.0) == 0
   assert 'Time is up' in capsys.readouterr().err
 
@@ -351,7 +354,7 @@ def test_a_run_that_another_queue_is_making_is_left_to_it(
 
     def in_a_process(found, probe):
       seeds.append(found.seed)
-      if found.seed == 2:  # The last one that nobody makes.
+      if found.seed == 2:  # The last run that no other queue makes.
         other.kill()
       return run(0.5), 2.0, {}
 
@@ -369,7 +372,7 @@ def test_all_gates_come_before_the_first_study():
   assert claims[gated : gated + 3] == ['hylo', 'gtopk_mass', 'hylo']
 
 
-def test_the_queue_may_be_of_some_workloads():
+def test_the_queue_can_be_limited_to_some_workloads():
   found = [*queue.jobs(['adaptive_gossip', 'gtopk_mass'], 'cpu', ['cifar'])]
   assert {job.cell[0] for job in found} == {'cifar'}
   assert {job.claim for job in found} == {
@@ -385,13 +388,13 @@ def test_studies_without_a_size_for_a_gpu_are_left_out():
 
 
 @pytest.mark.parametrize('name', queue.CLAIMS)
-def test_status_counts_what_is_missing(name, tmp_path):
+def test_status_counts_finished_studies_and_made_runs(name, tmp_path):
   *_, line = queue.status([name], ResultStore(tmp_path), 'cpu')
   assert line.startswith(f'{name}: 0 of ') and '0 runs made' in line
 
 
 @pytest.mark.parametrize('workload', sites.SPLITS)
-def test_methods_between_sites_exchange_a_hundred_times(workload):
+def test_methods_between_sites_make_the_required_exchanges(workload):
   for method in sites.BASELINES:
     found = site_methods.config_of(workload, 4, 'iid', method, 'cpu')
     assert found.steps // found.strategy.period >= training_claim.EXCHANGES
@@ -411,26 +414,27 @@ def test_methods_between_sites_exchange_a_hundred_times(workload):
     ('shakespeare', 'diloco', -0.03, 0.1, None),
   ],
 )
-def test_sites_are_judged_in_points_or_of_text_in_nats(
+def test_sites_are_judged_in_points_and_for_text_in_nats(
   workload, method, gain, error, good
 ):
   row = {'workload': workload, 'method': method, 'seeds': 3, sites.GAIN: gain}
   row[f'{sites.GAIN}{seed_statistics.ERROR}'] = error
-  plain = f'gain over {sites.LOCAL_SGD}'
-  row |= {plain: 0.1, f'{plain}{seed_statistics.ERROR}': 0.01}
+  over_local_sgd = f'gain over {sites.LOCAL_SGD}'
+  row |= {over_local_sgd: 0.1, f'{over_local_sgd}{seed_statistics.ERROR}': 0.01}
   assert sites.holds(row) is good
-  worse = row | {plain: -0.1}  # Than what it is with a plain outer step.
+  # DiLoCo that loses to local SGD, its special case, may be tuned too little.
+  worse = row | {over_local_sgd: -0.1}
   assert sites.holds(worse) is (None if method == 'diloco' else good)
-  alone = row | {plain: None}  # Perhaps its search was too small.
+  untrained = row | {over_local_sgd: None}  # Local SGD is not trained yet.
   lost = method == 'diloco' and good is False
-  assert sites.holds(alone) is (None if lost else good)
+  assert sites.holds(untrained) is (None if lost else good)
 
 
 @pytest.mark.parametrize(
   'speed, error, inside, faster',
   [
     (1.2, 0.01, True, True),
-    (1.2, 0.01, False, True),  # A better rate makes it faster yet.
+    (1.2, 0.01, False, True),  # A better rate would be faster yet.
     (1.2, 0.2, True, None),
     (1.2, None, True, None),  # One seed.
     (0.9, 0.01, True, False),
@@ -438,7 +442,7 @@ def test_sites_are_judged_in_points_or_of_text_in_nats(
     (None, None, True, False),  # It misses the target.
   ],
 )
-def test_who_is_faster_is_for_seeds_and_rates_to_tell(
+def test_faster_is_undecided_where_seeds_or_rates_leave_it_open(
   speed, error, inside, faster
 ):
   row = {
@@ -450,7 +454,7 @@ def test_who_is_faster_is_for_seeds_and_rates_to_tell(
   assert seed_statistics.is_faster(row, 'x') is faster
 
 
-def test_without_a_sure_base_no_strategy_is_surely_faster_or_slower():
+def test_without_a_certain_baseline_a_speed_up_is_undecided():
   """The best rate of all-reduce is unknown, or a seed misses its own target."""
   for dense in ([10.0, 11.0], [10.0, None]):
     row = speedups._speed(dense, [5.0, 5.2], sure=False)
@@ -458,7 +462,7 @@ def test_without_a_sure_base_no_strategy_is_surely_faster_or_slower():
     assert seed_statistics.is_faster(row, speedups.SPEED) is None
 
 
-def test_the_time_left_is_that_of_runs_of_the_same_size(tmp_path):
+def test_the_time_left_is_estimated_from_runs_of_the_same_size(tmp_path):
   kept = ResultStore(tmp_path)
 
   def ask(workers, steps):
@@ -491,15 +495,15 @@ def test_a_gain_is_judged_only_if_the_bound_is_outside_its_interval():
   assert judge(-0.5, -0.2, 0.1, 3) is True
   assert judge(-0.5, -0.8, 0.1, 3) is False
   assert judge(-0.5, -0.3, 0.1, 3) is None
-  assert judge(-0.5, -0.3, 0.1, 12) is True  # Whose error is known better.
-  assert judge(-0.5, -2.9, 0.3, 3) is False  # However large the error.
+  assert judge(-0.5, -0.3, 0.1, 12) is True  # 12 seeds know the error better.
+  assert judge(-0.5, -2.9, 0.3, 3) is False  # Despite a large error.
   assert judge(0.5, 0.0, 0.0, 3) is False
   assert judge(-0.5, -0.2, 0.1, 1) is None
   assert judge(-0.5, math.nan, 0.1, 3) is None
   assert judge(-0.5, 0.1, None, 3) is None
 
 
-def test_a_true_value_at_the_bound_is_decided_wrongly_in_a_twentieth():
+def test_a_true_value_at_the_bound_is_misjudged_in_5_percent_per_side():
   draws = np.random.default_rng(0).normal(size=(20_000, 3))
   cases = [
     intervals.at_least(0.0, x.mean(), x.std(ddof=1) / 3**0.5, 3) for x in draws
@@ -519,7 +523,9 @@ def test_a_true_value_at_the_bound_is_decided_wrongly_in_a_twentieth():
     (0.5, None, None),
   ],
 )
-def test_a_value_is_below_where_its_seeds_can_tell(value, error, below):
+def test_a_value_is_below_a_bound_only_if_its_seeds_show_it(
+  value, error, below
+):
   assert intervals.is_below(1.0, value, error, 3) is below
 
 
@@ -549,7 +555,7 @@ def test_a_verdict_has_three_values(cases, doubt, word):
   'points, speed, error, word',
   [
     (-0.2, 1.26, 0.02, 'holds'),
-    (-0.2, 1.01, 0.01, 'does not hold'),  # 1.05 is asked for.
+    (-0.2, 1.01, 0.01, 'does not hold'),  # The claim needs 1.05.
     (-0.2, 1.1, 0.02, 'undecided'),
     (-0.2, 0.9, 0.02, 'does not hold'),
     (-2.0, 1.01, 0.02, 'does not hold'),
@@ -557,20 +563,20 @@ def test_a_verdict_has_three_values(cases, doubt, word):
     (-0.2, None, None, 'undecided'),
   ],
 )
-def test_hylo_is_faster_if_its_measured_seconds_can_tell(
+def test_hylo_is_faster_only_if_its_measured_seconds_show_it(
   points, speed, error, word
 ):
   row = {'workload': 'fashion', 'method': 'hylo', 'seeds': 3, hylo.EVEN: 1e7}
   row |= {'points over dense': points, f'points over dense{ERROR}': 0.1}
   row |= {hylo.SPEED: speed, hylo.SPEED + ERROR: error}
   row |= {step_times.GRADIENT: 0.004}
-  there = {'workload': 'fashion', 'studies': 2, 'studies finished': 2}
-  found = hylo.verdict([row], [], [there | {'gate met': True}])
+  coverage = {'workload': 'fashion', 'studies': 2, 'studies finished': 2}
+  found = hylo.verdict([row], [], [coverage | {'gate met': True}])
   assert found.word.startswith(word)
   assert ('gradient 4.0 ms' in found.sentence) == (speed is not None)
 
 
-def test_a_verdict_whose_cases_cannot_be_told_is_undecided():
+def test_a_verdict_of_undecided_cases_is_undecided():
   found = claim.make_verdict([None, None], 'x', 'x')
   assert found.word.startswith('undecided: runs are missing or too short, or')
 
@@ -623,7 +629,7 @@ def test_no_run_of_one_scale_has_the_key_of_another(name):
     result_store.digest(
       single_run.key_of(workloads.config(name, 8, scale, DENSE))
     )
-    for scale in workloads.WORKLOADS[name].sizes  # Small ones need no GPU.
+    for scale in workloads.WORKLOADS[name].sizes  # Not all have one for a GPU.
   ]
   assert len({*keys}) == len(keys) >= 2
 
@@ -637,8 +643,8 @@ def test_the_queue_has_work_for_a_gpu(tmp_path):
   assert ' 0 runs made' in lines[2]
 
 
-def test_seeds_of_a_strategy_that_draws_are_one_known_run():
-  """power_sgd draws, and fashion-dense has several seeds of it at its best."""
+def test_seeds_of_a_randomised_strategy_are_one_known_run():
+  """power_sgd draws numbers; fashion-dense has several seeds of it."""
   rows = [r for r in known_file.kept() if r.table == 'fashion-dense']
   (found,) = [r for r in rows if r.strategy == 'power_sgd']
   assert found.seeds >= 3
@@ -673,7 +679,7 @@ def test_workers_share_one_device_where_that_is_faster(
   'backend, scale, precision',
   [('cpu', 'cpu', None), ('gpu', 'cpu', 'highest'), ('gpu', 'gpu', None)],
 )
-def test_a_gpu_trains_the_workloads_of_cpus_with_all_digits(
+def test_a_gpu_trains_cpu_workloads_with_full_float32_precision(
   backend, scale, precision, monkeypatch
 ):
   monkeypatch.setattr(own_process.jax, 'default_backend', lambda: backend)
@@ -681,12 +687,14 @@ def test_a_gpu_trains_the_workloads_of_cpus_with_all_digits(
   assert own_process.precision_of(config) == precision
 
 
-def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
+def test_coding_is_not_timed_if_the_gradient_was_timed_elsewhere(
+  tmp_path, monkeypatch
+):
   store, strategy = ResultStore(tmp_path), resolve.strategy_config('topk')
   found = workloads.config('fashion', 8, 'cpu', strategy)
   gradient, coding = step_times.keys(single_run.key_of(found)['config'])
-  kind, there = step_times.KIND, {'processor': 'another'}
-  store.add(kind, gradient, {'seconds': [0.2, 0.1, 0.3]}, 1.0, there)
+  kind, elsewhere = step_times.KIND, {'processor': 'another'}
+  store.add(kind, gradient, {'seconds': [0.2, 0.1, 0.3]}, 1.0, elsewhere)
   monkeypatch.setattr(step_times, '_coding', lambda config: pytest.fail())
   of = lambda: step_times.of('fashion', 8, strategy, store)
   assert of() == {
@@ -697,22 +705,22 @@ def test_seconds_of_two_processors_are_not_added(tmp_path, monkeypatch):
   }
   with pytest.raises(UserError, match='topk on fashion is not timed yet'):
     step_times.own_s('fashion', 8, strategy, store)
-  store.add(kind, coding, {'seconds': [0.1, 0.1, 0.1]}, 1.0, there)
+  store.add(kind, coding, {'seconds': [0.1, 0.1, 0.1]}, 1.0, elsewhere)
   assert step_times.own_s('fashion', 8, strategy, store) == 0.2 + 0.1
 
 
-def test_seconds_kept_of_two_processors_are_not_added_either(tmp_path):
+def test_seconds_measured_on_two_processors_are_not_added(tmp_path):
   store, strategy = ResultStore(tmp_path), resolve.strategy_config('topk')
   found = workloads.config('fashion', 8, 'cpu', strategy)
-  for key, place in zip(
+  for key, processor in zip(
     step_times.keys(single_run.key_of(found)['config']), 'ab', strict=True
   ):
-    once = {'seconds': [0.1, 0.1, 0.1]}
-    store.add(step_times.KIND, key, once, 1.0, {'processor': place})
+    result = {'seconds': [0.1, 0.1, 0.1]}
+    store.add(step_times.KIND, key, result, 1.0, {'processor': processor})
   assert step_times.of('fashion', 8, strategy, store)[step_times.CODING] is None
 
 
-def test_seconds_are_those_of_the_network_of_the_scale(tmp_path):
+def test_seconds_are_those_of_the_model_at_that_scale(tmp_path):
   store, strategy = ResultStore(tmp_path), resolve.strategy_config('topk')
   for scale, seconds in (('cpu', 0.1), ('gpu', 0.4)):
     found = workloads.config('cifar', 8, scale, strategy)
@@ -723,8 +731,8 @@ def test_seconds_are_those_of_the_network_of_the_scale(tmp_path):
   assert (own_s(), own_s('gpu')) == (0.2, 0.8)
 
 
-def test_a_run_that_was_also_probed_is_not_made_again(tmp_path):
-  store, made, make = answering(tmp_path, lambda rate, seed: 0.5)
+def test_a_probed_run_serves_as_the_run_without_a_probe(tmp_path):
+  store, made, make = run_maker(tmp_path, lambda rate, seed: 0.5)
   probed = study.RunRequest('fashion', config(), 'module:probe')
   assert study.line_of(probed, store) is None
   result = run(0.5) | {'told': ['a line']}
@@ -734,19 +742,19 @@ def test_a_run_that_was_also_probed_is_not_made_again(tmp_path):
   assert seen['result']['told'] == ['a line']
   assert found == seen | {'result': seen['result'] | {'told': []}}
   assert study.line_of(other._replace(probe=''), store) is None
-  # One that was not probed does not tell what a probe asks.
+  # A run without a probe lacks the numbers of the probe.
   make(other._replace(probe=''))
   assert study.line_of(other, store) is None
   begin = lambda: best_rate.tuned('fashion', config(), trials=1, seeds=1)
   study.complete(begin(), store, make)
-  assert len(made) == 2  # The rate on validation data, and no seed.
+  assert len(made) == 2  # Only the rate on validation data is new.
 
 
 @pytest.mark.parametrize('scope', ['local', 'all'])
-def test_triggers_are_brought_to_bytes_of_all_or_of_the_busiest_link(
+def test_triggers_match_bytes_of_all_workers_or_the_busiest_link(
   scope, tmp_path
 ):
-  """Eight that talk in turn burden a link as one that talks eight times."""
+  """Eight workers that send in turn load a link like one that sends 8 times."""
   store, tried = ResultStore(tmp_path), []
 
   def make(ask):
@@ -782,13 +790,13 @@ def test_a_trigger_far_from_the_wanted_bytes_gets_no_seeds(
   assert row['seeds'] == seeds
 
 
-def test_a_trigger_is_brought_to_the_wanted_bytes_at_its_best_rate(tmp_path):
+def test_a_trigger_sends_the_wanted_bytes_at_its_best_rate(tmp_path):
   store, scored = ResultStore(tmp_path), []
 
   def make(ask):
     rate, strategy = ask.config.optimizer.learning_rate, ask.config.strategy
     share = 1.0
-    if strategy.name != 'gossip':  # Ten times the rate: twice the bytes.
+    if strategy.name != 'gossip':  # Ten times the rate sends twice the bytes.
       share = strategy.trigger.rate * 2 ** math.log10(rate / 0.05)
     if ask.config.split.holdout == 'test':
       scored.append((round(rate, 3), share))
@@ -805,7 +813,7 @@ def test_a_trigger_is_brought_to_the_wanted_bytes_at_its_best_rate(tmp_path):
   assert found.arguments.startswith('trigger=random(rate=0.04')
 
 
-def test_a_span_is_of_what_is_known():
+def test_a_span_ignores_unknown_values():
   rows = [{'a': x} for x in (math.nan, 2.0, None, 1.0)]
   for some in (rows, rows[::-1]):
     assert claim.span(some, 'a', '.0f') == '1 to 2'
@@ -826,12 +834,12 @@ def test_a_span_is_of_what_is_known():
      'pull=none, push=two_bit(threshold=0.1)'),
   ],
 )  # fmt: skip
-def test_a_cell_tells_arguments_that_are_not_defaults(name, given, cell):
+def test_a_cell_shows_arguments_that_are_not_defaults(name, given, cell):
   assert given_arguments.as_text(resolve.strategy_config(name, **given)) == cell
 
 
-def test_a_row_tells_the_arguments_that_were_searched(tmp_path):
-  store, _, make = answering(tmp_path, lambda rate, seed: 0.5)
+def test_a_row_shows_the_arguments_of_its_strategy(tmp_path):
+  store, _, make = run_maker(tmp_path, lambda rate, seed: 0.5)
   strategy = resolve.strategy_config('gtopk', density=0.02)
   one = workloads.config('fashion', 4, 'quick', strategy)
   tuned = study.complete(
@@ -843,8 +851,8 @@ def test_a_row_tells_the_arguments_that_were_searched(tmp_path):
 @pytest.mark.parametrize(
   'mine, base, found',
   [
-    ([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], (2.0, 0.0)),  # Twice in each seed.
-    ([3.0, 5.0], [2.0, 2.0], (2.0, 0.5)),  # -1 and 1 beside twice the base.
+    ([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], (2.0, 0.0)),  # Twice, in each seed.
+    ([3.0, 5.0], [2.0, 2.0], (2.0, 0.5)),  # -1 and 1 from twice the base.
     ([3.0], [2.0], (1.5, None)),
     ([1.0, None], [1.0, 1.0], (None, None)),
     ([1.0, 2.0], [1.0], (None, None)),
@@ -854,32 +862,33 @@ def test_a_ratio_of_means_has_the_error_of_paired_seeds(mine, base, found):
   assert seed_statistics.ratio(mine, base) == pytest.approx(found)
 
 
-def test_what_a_probe_told_is_averaged_over_the_second_half():
-  told = [{'step': s, 'x': x} for s, x in enumerate((9.0, 9.0, 1.0, 3.0))]
-  tuned = Tuned({}, 0.1, [run(0.5) | {'told': told}], True)
+def test_numbers_of_a_probe_are_averaged_over_the_second_half():
+  lines = [{'step': s, 'x': x} for s, x in enumerate((9.0, 9.0, 1.0, 3.0))]
+  tuned = Tuned({}, 0.1, [run(0.5) | {'told': lines}], True)
   assert seed_statistics.row({}, tuned)['x'] == 2.0
 
 
-def test_of_several_tests_each_needs_a_larger_gain():
-  # 3.3 errors; a twentieth of Student's t is beyond 2.9, a hundredth beyond 7.
+def test_each_of_several_tests_needs_a_larger_gain():
+  # The gain is 3.3 errors. With three seeds 5 % of Student's t lie beyond 2.9,
+  # 1 % beyond 7.
   assert intervals.at_least(0.0, 1.0, 0.3, 3) is True
   assert intervals.at_least(0.0, 1.0, 0.3, 3, tests=5) is None
   assert intervals.at_least(0.0, 1.0, 0.1, 3, tests=5) is True
   assert intervals.at_least(0.0, -1.0, 0.3, 3, tests=5) is None
 
 
-def test_a_best_rate_that_is_the_lowest_is_at_an_edge_too(tmp_path):
-  store, _, make = answering(tmp_path, lambda rate, seed: 0.9 - rate)
+def test_a_best_rate_at_the_lower_edge_is_marked_too(tmp_path):
+  store, _, make = run_maker(tmp_path, lambda rate, seed: 0.9 - rate)
   found = study.complete(best_rate.tuned('fashion', config()), store, make)
   assert len(found.curve) == best_rate.TRIALS and not found.inside
   assert found.rate == min(found.curve)
 
 
-@pytest.mark.parametrize('edges', [(True, False), (False, True)])
-def test_a_difference_from_a_rate_at_an_edge_has_no_error(edges):
+@pytest.mark.parametrize('are_inside', [(True, False), (False, True)])
+def test_a_difference_from_a_rate_at_an_edge_has_no_error(are_inside):
   mine, theirs = (
     Tuned({}, 0.1, [run(0.5), run(score)], inside)
-    for score, inside in zip((0.9, 0.7), edges, strict=True)
+    for score, inside in zip((0.9, 0.7), are_inside, strict=True)
   )
   gain, error = seed_statistics.difference(mine, theirs)
   assert gain == pytest.approx(10) and math.isnan(error)
@@ -900,8 +909,8 @@ def test_more_accuracy_and_less_loss_are_a_gain(workload, gain, unit):
   assert found[margins.UNIT] == unit
 
 
-def test_bytes_are_near_by_their_ratio(tmp_path):
-  """A tenth is farther from the wanted ones than twice as many."""
+def test_the_nearest_bytes_are_the_nearest_by_ratio(tmp_path):
+  """A tenth of the wanted bytes is farther from them than twice as many."""
   store = ResultStore(tmp_path)
 
   def make(ask):
@@ -914,10 +923,10 @@ def test_bytes_are_near_by_their_ratio(tmp_path):
   assert value > 0.8 and share == pytest.approx(1.95)
 
 
-def test_seeds_above_a_gate_do_not_make_up_for_those_below(tmp_path):
-  """Of fashion, 92 %: two of three seeds are below it, and so is the mean."""
+def test_one_seed_above_a_gate_does_not_meet_it(tmp_path):
+  """The gate of fashion is 92 %; two seeds and the mean are below it."""
   level = lambda rate, seed: (0.94, 0.90, 0.89)[seed]
-  store, _, make = answering(tmp_path, level)
+  store, _, make = run_maker(tmp_path, level)
   study.complete(gates.of_all_reduce('fashion', 'cpu'), store, make)
   found = gates.gate('fashion', store, 'cpu')
   assert found.reached == pytest.approx(0.91) and not found.met

@@ -1,4 +1,4 @@
-"""Names from files and configs are text in comparison.md and on a terminal."""
+"""comparison.md and a terminal show names from files and configs literally."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def summary(name: str) -> dict:
 
 
 @pytest.mark.parametrize('name', EVIL)
-def test_markdown_shows_a_name_as_it_is(name):
+def test_markdown_escapes_a_name(name):
   text = table.markdown(summary(name), None)
   assert name not in text and markup.escaped(name) in text
   rows = [line for line in text.splitlines() if line.startswith('|')]
@@ -33,13 +33,13 @@ def test_markdown_shows_a_name_as_it_is(name):
 
 
 @pytest.mark.parametrize('name', EVIL)
-def test_a_terminal_shows_a_name_as_it_is(name, capsys, monkeypatch):
+def test_a_terminal_shows_a_name_literally(name, capsys, monkeypatch):
   monkeypatch.setenv('COLUMNS', '400')
   progress._print_table(table.rows(summary(name)))
   assert f'communication on {name}' in capsys.readouterr().out
 
 
-def test_an_audit_of_a_long_run_says_how_much_was_looked_at():
+def test_an_audit_of_a_long_run_names_the_number_of_steps_audited():
   runs = lambda *steps: {'runs': [{'steps': n} for n in steps]}
   assert table.audit_note(runs(20, 3000)) == ''
   assert '3,000' in table.audit_note(runs(20, 3001))

@@ -1,4 +1,4 @@
-"""Tasks: what a run gets to learn, and what it is judged by."""
+"""Tasks: shares of the training data, held-out data, losses and scores."""
 
 import collections
 import inspect
@@ -24,8 +24,8 @@ def rows(examples):
   return [row.tobytes() for row in x.reshape(-1, *x.shape[x.ndim - 3 :])]
 
 
-def made(name, workers, **settings):
-  """A task that is shared out; settings are those of the task or the split."""
+def build(name, workers, **settings):
+  """A task that is split over workers; settings of the task or the split."""
   of_split = inspect.signature(share_out).parameters
   split = {k: settings.pop(k) for k in [*settings] if k in of_split}
   if 'split' in settings:
@@ -52,7 +52,7 @@ def test_every_setting_of_a_task_has_a_type_and_a_default(name):
 
 @pytest.mark.parametrize('workers', [1, 8])
 def test_examples_are_stacked_by_worker_and_none_is_used_twice(workers):
-  task = made('digits', workers)
+  task = build('digits', workers)
   x, y = task.train
   assert x.shape == (workers, 1_500 // workers, 8, 8, 1)
   assert y.shape == x.shape[:2]
@@ -60,71 +60,71 @@ def test_examples_are_stacked_by_worker_and_none_is_used_twice(workers):
     collections.Counter(rows(examples))
     for examples in (images.load('digits').train, task.train)
   )
-  assert used <= every  # Pictures that are there twice may be used twice.
+  assert used <= every  # Images that occur twice may be used twice.
   test_x, test_y = task.test
   assert len(test_x) == len(test_y) == 297
 
 
-def test_labels_stay_with_their_pictures():
+def test_labels_stay_with_their_images():
   x, y = images.load('digits').train
   label = {row.tobytes(): int(name) for row, name in zip(x, y, strict=True)}
-  task = made('digits', 4, split='dirichlet', alpha=0.1)
+  task = build('digits', 4, split='dirichlet', alpha=0.1)
   for row, name in zip(
     task.train[0].reshape(-1, 8, 8, 1), task.train[1].reshape(-1), strict=True
   ):
     assert label[row.tobytes()] == name
 
 
-def test_validation_holds_out_the_last_of_the_training_set_and_no_test():
+def test_validation_holds_out_the_end_of_the_training_set():
   x, y = images.load('digits').train
-  task = made('digits', 3, holdout='validation', validation=0.2)
+  task = build('digits', 3, holdout='validation', validation=0.2)
   np.testing.assert_array_equal(task.test[0], x[1_200:])
   np.testing.assert_array_equal(task.test[1], y[1_200:])
   assert sorted(rows(task.train)) == sorted(rows((x[:1_200],)))
 
 
-def test_a_cap_takes_examples_at_even_distances_of_every_share():
-  whole, few = made('digits', 8), made('digits', 8, examples=5)
+def test_a_cap_takes_evenly_spaced_examples_of_every_share():
+  whole, few = build('digits', 8), build('digits', 8, examples=5)
   size = whole.train[0].shape[1]
   at = [i * size // 5 for i in range(5)]
   np.testing.assert_array_equal(few.train[0], whole.train[0][:, at])
   np.testing.assert_array_equal(few.test[0], whole.test[0])
-  many = made('digits', 8, examples=size + 1)
+  many = build('digits', 8, examples=size + 1)
   np.testing.assert_array_equal(many.train[0], whole.train[0])
 
 
-def test_a_capped_share_has_the_classes_of_the_whole_one():
+def test_a_capped_share_keeps_the_class_frequencies():
   for name, given in (('dirichlet', {'alpha': 100.0}), ('label', {})):
-    whole = made('digits', 4, split=name, **given)
-    few = made('digits', 4, split=name, examples=60, **given)
+    whole = build('digits', 4, split=name, **given)
+    few = build('digits', 4, split=name, examples=60, **given)
     for all_y, y in zip(whole.train[1], few.train[1], strict=True):
       shares = [np.bincount(k, minlength=10) / len(k) for k in (all_y, y)]
       np.testing.assert_allclose(*shares, atol=1.5 / 60)
 
 
-def test_the_seed_draws_the_shares():
-  one, again, other = (made('digits', 8, seed=seed) for seed in (1, 1, 2))
+def test_the_seed_determines_the_shares():
+  one, again, other = (build('digits', 8, seed=seed) for seed in (1, 1, 2))
   np.testing.assert_array_equal(one.train[0], again.train[0])
   assert (one.train[0] != other.train[0]).any()
 
 
 def spread(task):
-  """Mean over workers of the largest share a label has."""
+  """Mean over workers of the share of their most frequent label."""
   return np.mean(
     [np.bincount(y, minlength=10).max() / len(y) for y in task.train[1]]
   )
 
 
-def test_splits_by_label_and_dirichlet_differ_from_iid():
+def test_splits_by_label_and_dirichlet_are_more_skewed_than_iid():
   iid, dirichlet, label = (
-    spread(made('digits', 10, split=split, alpha=0.1))
+    spread(build('digits', 10, split=split, alpha=0.1))
     for split in ('iid', 'dirichlet', 'label')
   )
   assert iid < 0.25 < 0.4 < min(dirichlet, label)
 
 
 def test_training_and_scoring_agree_on_the_loss_of_a_batch():
-  task = made('digits', 8)
+  task = build('digits', 8)
   params = task.init(KEY)
   batch = jax.tree.map(lambda x: x[0, :32], task.train)
   score = jax.jit(task.score)(params, batch)
@@ -140,10 +140,10 @@ def test_training_and_scoring_agree_on_the_loss_of_a_batch():
   assert score['accuracy'] == (z.argmax(-1) == batch[1]).mean()
 
 
-def test_the_key_of_a_loss_drives_augmentation_alone():
+def test_the_random_key_of_a_loss_affects_augmentation_only():
   keys = jax.random.split(KEY)
   for augment in (False, True):
-    task = made('digits', 8, augment=augment)
+    task = build('digits', 8, augment=augment)
     batch = jax.tree.map(lambda x: x[0, :32], task.train)
     loss = jax.jit(task.loss)
     one, other = (loss(task.init(KEY), batch, key) for key in keys)
@@ -152,7 +152,7 @@ def test_the_key_of_a_loss_drives_augmentation_alone():
 
 @pytest.mark.exhaustive
 def test_an_mlp_learns_the_digits():
-  task = made('digits', 1)
+  task = build('digits', 1)
   params, batch = task.init(KEY), jax.tree.map(lambda x: x[0], task.train)
 
   @jax.jit
@@ -169,7 +169,7 @@ def test_an_mlp_learns_the_digits():
   'name', [pytest.param('fashion_mnist', marks=datasets.needs('fashion_mnist'))]
 )
 def test_a_cnn_gets_a_finite_gradient_from_real_data(name):
-  task = made(name, 8, examples=16)
+  task = build(name, 8, examples=16)
   batch = jax.tree.map(lambda x: x[3], task.train)
   grads = jax.jit(jax.grad(task.loss))(task.init(KEY), batch, KEY)
   assert all(
@@ -179,8 +179,8 @@ def test_a_cnn_gets_a_finite_gradient_from_real_data(name):
 
 
 @pytest.mark.exhaustive
-def test_an_untrained_text_model_knows_nothing_in_nats_per_byte(book):
-  task = made('text', 2, file=book, width=32, layers=1, sequence=16)
+def test_an_untrained_text_model_scores_near_ln_256_nats_per_byte(book):
+  task = build('text', 2, file=book, width=32, layers=1, sequence=16)
   params = task.init(KEY)
   batch = task.train[0, :8]
   score = jax.jit(task.score)(params, batch)
@@ -189,9 +189,9 @@ def test_an_untrained_text_model_knows_nothing_in_nats_per_byte(book):
   assert score['loss'] == jax.jit(task.loss)(params, batch, KEY)
 
 
-def test_a_text_is_shared_in_windows_and_its_end_is_held_out(book):
+def test_a_text_is_split_into_windows_and_its_end_is_held_out(book):
   data = text.load(book)
-  task = made('text', 3, file=book, sequence=16, split='contiguous')
+  task = build('text', 3, file=book, sequence=16, split='contiguous')
   assert task.train.dtype == np.uint8
   flat = task.train[:, :, :-1].reshape(-1)
   np.testing.assert_array_equal(flat, data.train[: len(flat)])
@@ -204,13 +204,13 @@ def test_validation_of_a_folder_is_its_valid_txt(tmp_path):
   for part, letter in zip(text.PARTS, b'abc', strict=True):
     (tmp_path / part).write_bytes(bytes([letter]) * 100)
   for holdout, letter in (('test', b'c'), ('validation', b'b')):
-    task = made('text', 2, file=str(tmp_path), sequence=8, holdout=holdout)
+    task = build('text', 2, file=str(tmp_path), sequence=8, holdout=holdout)
     assert set(task.test.reshape(-1).tolist()) == set(letter)
     assert set(task.train.reshape(-1).tolist()) == set(b'a')
 
 
 @pytest.mark.parametrize(
-  'name, settings, sentence',
+  'name, settings, message',
   [
     ('digit', {}, r"^task\.name.*did you mean 'digits'"),
     ('digits', {'modle': 'mlp'}, r"^task\.modle.*did you mean 'model'"),
@@ -235,16 +235,16 @@ def test_validation_of_a_folder_is_its_valid_txt(tmp_path):
     ('text', {'file': 'no/such/book'}, r'^task\.file.*no/such/book'),
   ],
 )
-def test_a_wrong_setting_is_refused_with_its_key(name, settings, sentence):
+def test_a_wrong_setting_is_refused_with_its_key(name, settings, message):
   settings = {'workers': 8} | settings
   if name == 'text':
     settings = {'file': __file__} | settings
-  with pytest.raises(UserError, match=sentence):
-    made(name, **settings)
+  with pytest.raises(UserError, match=message):
+    build(name, **settings)
 
 
-def test_a_model_too_deep_for_the_pictures_is_refused():
-  task = made('digits', 8, model='vgg16')
+def test_a_model_too_deep_for_the_images_is_refused():
+  task = build('digits', 8, model='vgg16')
   with pytest.raises(UserError, match=r'^task\.model.*8x8'):
     task.init(KEY)
 
@@ -253,9 +253,7 @@ def test_a_model_too_deep_for_the_pictures_is_refused():
 @pytest.mark.parametrize(
   'kind, classes', [(np.int32, 4), (np.uint8, 4), (np.float32, 200)]
 )
-def test_examples_in_the_order_of_their_labels_are_not_held_out(
-  order, kind, classes
-):
+def test_holding_out_examples_sorted_by_label_is_refused(order, kind, classes):
   y = order(np.arange(200) % classes).astype(kind)
   test = np.zeros((2, 2)), y[:2]
   task = Task(None, None, None, (np.zeros((200, 2)), y), test)

@@ -1,4 +1,4 @@
-"""Which tests a command runs."""
+"""Which tests pytest runs where a path is named."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ SYSTEM = 'tests/system/docs_test.py::test_a_page_is_of_its_strategy'
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize('processes', ['0', '1'])
-def test_a_path_runs_the_tests_there_of_any_tier(processes):
+def test_a_path_on_the_command_line_runs_tests_of_every_tier(processes):
   file, _, name = SYSTEM.partition('::')
   done = subprocess.run(
     [sys.executable, '-m', 'pytest', file, '-k', name, '-n', processes],
