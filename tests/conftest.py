@@ -34,17 +34,17 @@ from gossipjax import executors
 from gossipjax.errors import UserError
 
 # Tracing makes many objects and few cycles. Looking for cycles after every 700
-# new objects, Python's default, takes 8 % of the laws' seconds.
+# new objects, Python's default, takes 8 % of the time of the laws.
 gc.set_threshold(100_000, 20, 100)
 GIB = 2**30
 STARTED = time.monotonic()
-LATE = 'an exhaustive test after'  # How the reason of such a skip begins.
+LATE = 'an exhaustive test after'  # Start of the skip reason of late tests.
 DEFAULT_TIER = 'not system and not exhaustive'  # As in pyproject.toml.
 
-# Set it to 'cuda' for the laws that need no device per worker.
+# Set it to 'cuda' to run laws on a GPU, but those that need more devices.
 PLATFORM = os.environ.get('GOSSIPJAX_TEST_PLATFORM', 'cpu')
 jax.config.update('jax_platforms', PLATFORM)
-if PLATFORM != 'cpu':  # Else products of float32 have 10 bits of mantissa.
+if PLATFORM != 'cpu':  # By default float32 products have 10 mantissa bits.
   jax.config.update('jax_default_matmul_precision', 'highest')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 executors.emulate(8)  # Every strategy also runs on a real mesh.
@@ -61,7 +61,7 @@ def pytest_xdist_auto_num_workers() -> int:
   return max(1, min(cores, memory // (3 * GIB)))
 
 
-# Never at once: their network namespaces have the same names.
+# These never run at once: their network namespaces have the same names.
 TESTBED = ('tests/system/testbed_test.py', 'tests/system/engine_nodes_test.py')
 
 
@@ -69,7 +69,7 @@ def unit(nodeid: str) -> str:
   """Names the group of tests that one worker runs in a row.
 
   For laws: all tests of one strategy (the last part of the test's id), since
-  they judge the same compiled programs. For others: a file, because of its
+  they share compiled programs. For others: a file, because of its
   fixtures, or two files that must not run at once.
   """
   file, _, test = nodeid.partition('::')
@@ -81,7 +81,7 @@ def unit(nodeid: str) -> str:
 
 
 class ByUnit(LoadScopeScheduling):
-  """Hands out units to workers, in the order of collection."""
+  """Distributes units over workers, in the order of collection."""
 
   _split_scope = staticmethod(unit)
 
@@ -102,7 +102,7 @@ def pytest_configure(config) -> None:
 
 
 def pytest_addoption(parser) -> None:
-  """Adds an option that bounds the whole suite, so that CI is not cut off."""
+  """Adds an option that limits the suite's time, so that CI aborts nothing."""
   parser.addoption(
     '--exhaustive-minutes',
     type=float,
@@ -120,7 +120,7 @@ def pytest_runtest_setup(item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-  """Says that a suite is incomplete, in a line that no option hides."""
+  """Reports that a suite is incomplete, in a line that no option hides."""
   skipped = terminalreporter.stats.get('skipped', [])
   if late := sum(LATE in str(report.longrepr) for report in skipped):
     terminalreporter.write_line(
@@ -130,7 +130,7 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node) -> None:
-  """xdist's workers run the tiers of their controller."""
+  """Lets xdist's workers run the same tiers as their controller."""
   node.workerinput['markexpr'] = node.config.option.markexpr
 
 

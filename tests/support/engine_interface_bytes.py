@@ -20,14 +20,15 @@ from gossipjax.engine.crew import WORKER
 from gossipjax.traffic import unpack_traffic
 
 ROUNDS = 4
-METHODS = ('parameter_server', 'pull_gossip')  # With a server; a read.
+# With a server; with workers that read from each other.
+METHODS = ('parameter_server', 'pull_gossip')
 
 
 def counters(crew, interface):
   """Reads the interface counters of each process, by process name."""
   read = lambda process: interface_counters.sent(interface)
-  asked = {n: a.__ray_call__.remote(read) for n, a in crew.actors.items()}
-  return {name: ray.get(ref) for name, ref in asked.items()}
+  refs = {n: a.__ray_call__.remote(read) for n, a in crew.actors.items()}
+  return {name: ray.get(ref) for name, ref in refs.items()}
 
 
 def play(method, interface):

@@ -1,4 +1,4 @@
-"""A run on the engine in a process, to be watched and disturbed."""
+"""A run on the engine in a process of its own, which tests interrupt."""
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ LIMIT_S = 240
 
 
 class Run:
-  """A run of CONFIG that goes on in a process."""
+  """A run of CONFIG in a process of its own."""
 
   def __init__(self, folder, strategy, *words):
     (folder / 'long.py').write_text(CONFIG)

@@ -1,8 +1,9 @@
-"""Processes of the engine that follow virtual time, for a comparison.
+"""Processes of the engine that repeat a run in virtual time, to compare both.
 
 Virtual time decides which worker acts next, and simulates it. `Peers`, which
-pass each other messages as processes do, or Ray's processes do the same. Run as
-a program, this module compares the final states, for strategies by name:
+exchange messages as processes do but share this process, or Ray's processes do
+the same. Run as a program, this module prints how many arrays of the final
+states differ, for strategies by name:
 
     python -m tests.support.engine_vs_virtual [--ray] STRATEGY[/OPTIMIZER] ...
 """
@@ -100,7 +101,7 @@ class Peers:
 
 
 class Followed:
-  """A runner of virtual time whose rounds others repeat, with equal bills."""
+  """A runner of virtual time whose rounds others repeat with equal bills."""
 
   def __init__(self, runner, others):
     self._runner, self._others = runner, others
@@ -120,7 +121,7 @@ class Followed:
 
 
 def play(name, processes=Peers):
-  """Runs both to the end; returns virtual time's runner, ledger, and others."""
+  """Runs both to the end; returns the runner and ledger, and the others."""
   run = resolve_run(config(name))
   exchange = simulate.exchange_of(run)
   few = simulate.with_exchange(run, exchange)

@@ -22,7 +22,7 @@ EPS = np.finfo(np.float32).eps
 COMMON_PERIOD = 2**9 * 3**2 * 5**4 * 7 * 13  # A multiple of any usual period.
 STEPS = (0, 1, 2, COMMON_PERIOD - 1, COMMON_PERIOD, 2 * COMMON_PERIOD - 1)
 SHAPES = {'bias': (32,), 'conv': (3, 3, 8, 16), 'dense': (40, 50)}
-QUIET = (1, 6)  # Workers that hardly move, below any trigger.
+QUIET = (1, 6)  # Workers whose parameters move too little to trigger.
 
 
 class Event(NamedTuple):
@@ -38,7 +38,7 @@ class Event(NamedTuple):
 
 
 def _attendance(workers):
-  """Which workers take part in each of STEPS; all in the last."""
+  """Masks of the workers that take part in each of STEPS; all in the last."""
   i = np.arange(workers)
   return (i == 2) | (i == 3), i != 6, i < 0, i % 3 > 0, i > 2, i >= 0
 

@@ -1,4 +1,4 @@
-"""The part of one of several processes, whose results a test compares.
+"""The program of one of several processes, whose results a test compares.
 
     python -m tests.support.multi_process HOST:PORT PROCESSES PROCESS FOLDER
 
@@ -51,7 +51,7 @@ MOVE = {
   'psum',
   'reduce_scatter',
 }
-# Every period ends at the later ones.
+# Every period ends at the last two.
 STEPS = (0, laws.COMMON_PERIOD - 1, 2 * laws.COMMON_PERIOD - 1)
 
 

@@ -20,7 +20,7 @@ def environment():
     'RAY_AUTH_MODE': 'token',
     'RAY_AUTH_TOKEN': secrets.token_hex(32),
     'RAY_USAGE_STATS_ENABLED': '0',
-    'RAY_worker_niceness': '0',  # Else other work on this machine comes first.
+    'RAY_worker_niceness': '0',  # Otherwise other work gets the cores first.
   }
 
 
@@ -28,7 +28,7 @@ def environment():
 def cluster(nodes, env):
   """Runs a Ray cluster in existing namespaces; yields its address."""
   address = f'{network.address(0)}:{PORT}'
-  # A short path: the paths of its sockets are limited.
+  # A short path: the length of socket paths is limited.
   with tempfile.TemporaryDirectory(prefix='gj-') as folder:
     head = ('--head', f'--port={PORT}', '--include-dashboard=false')
     running = []

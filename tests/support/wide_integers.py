@@ -1,4 +1,4 @@
-"""One exchange of every strategy, for JAX with and without 64 bits.
+"""One exchange of every strategy, for JAX with and without 64-bit types.
 
 `python -m tests.support.wide_integers DTYPE` prints, as JSON by strategy, what
 is sent and which dtypes of parameters and memories change.

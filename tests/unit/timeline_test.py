@@ -1,4 +1,4 @@
-"""Who finishes when, by hand; nothing is learned here."""
+"""Events in virtual time against times by hand; nothing is trained here."""
 
 import json
 import math
@@ -23,8 +23,8 @@ from gossipjax.training import machines
 SIZE = 300  # Bytes of a model.
 
 
-class Told:
-  """A runner that learns nothing and writes down who came."""
+class Recorder:
+  """A runner that trains nothing and records the workers of each round."""
 
   def __init__(self, kind):
     self.kind, self.rounds = kind, []
@@ -67,8 +67,8 @@ class Told:
     return self.round_traffic([worker, giver], 0)
 
 
-def clock(
-  way,
+def asynchronous(
+  kind,
   link,
   workers=3,
   draw=lambda worker, rng: (),
@@ -80,11 +80,11 @@ def clock(
   compute_times = ComputeTimes(
     cluster(workers, 9, FULL, step_s=1.0, **machines), workers, 0
   )
-  runner = Told(way)
+  runner = Recorder(kind)
   return runner, Asynchronous(
     compute_times,
     link,
-    AsyncExchange(None, way, draw),
+    AsyncExchange(None, kind, draw),
     runner,
     fair,
     shards,
@@ -93,7 +93,7 @@ def clock(
 
 
 def starts(timeline, steps):
-  """When each worker began to compute its first so many gradients."""
+  """When each worker began to compute each of its first gradients."""
   while timeline.rounds < steps + 2:
     timeline.next()
   found = {}
@@ -110,19 +110,19 @@ HALF = network.Link(0.1, 1000.0, full_duplex=False)
 @pytest.mark.parametrize(
   'link, options, expected',
   [
-    # Up from 1.0 in turn; down as soon as they have arrived.
+    # Uploads from 1.0 on, one at a time; each download follows at once.
     (FULL, {}, [1.8, 2.1, 2.4]),
-    # All three ways up, and then the first way down, share a link.
+    # All three uploads, and then the first download, share a link.
     (HALF, {}, [2.3, 2.6, 2.9]),
-    # All at a third of the speed: up until 1.9, down until 2.9.
+    # All at a third of the speed: uploads until 1.9, downloads until 2.9.
     (FULL, {'fair': True}, [3.0, 3.0, 3.0]),
-    # Three links for three.
+    # Three links for three workers.
     (FULL, {'shards': 3}, [1.8, 1.8, 1.8]),
     (FULL, {'fair': True, 'shards': 3}, [1.8, 1.8, 1.8]),
   ],
 )
 def test_a_servers_link_is_shared_as_the_config_says(link, options, expected):
-  _, timeline = clock(async_exchange.VISIT, link, **options)
+  _, timeline = asynchronous(async_exchange.VISIT, link, **options)
   begun = starts(timeline, 2)
   assert [[0.0, at] for at in expected] == begun
 
@@ -132,7 +132,7 @@ def test_a_servers_link_is_shared_as_the_config_says(link, options, expected):
   [
     # Worker 2 is third in the queue, from 1.0 s on; its turn would be at 1.6 s.
     ((2, 1.2), [0.0], [[0], [1], [0], [1]]),
-    # It computes again from 1.5 s on, and has the link for itself at 2.5 s.
+    # It computes again from 1.5 s on, and has the link to itself at 2.5 s.
     ((2, 1.2, 1.5), [0.0, 1.5, 3.3], [[0], [1], [2], [0]]),
     # An upload that has begun goes on.
     ((2, 1.7), [0.0], [[0], [1], [2], [0]]),
@@ -141,15 +141,19 @@ def test_a_servers_link_is_shared_as_the_config_says(link, options, expected):
 def test_an_upload_that_has_not_begun_is_lost_with_its_worker(
   failure, begun, rounds
 ):
-  runner, timeline = clock(async_exchange.VISIT, FULL, failures=(failure,))
+  runner, timeline = asynchronous(
+    async_exchange.VISIT, FULL, failures=(failure,)
+  )
   while timeline.now < 6.0:
     timeline.next()
   assert runner.rounds[:4] == rounds
   assert starts_of(timeline, 2)[: len(begun)] == pytest.approx(begun)
 
 
-def test_who_arrives_at_the_same_instant_makes_one_round():
-  runner, timeline = clock(async_exchange.VISIT, network.Link(0.0, math.inf))
+def test_workers_that_arrive_at_the_same_instant_share_one_round():
+  runner, timeline = asynchronous(
+    async_exchange.VISIT, network.Link(0.0, math.inf)
+  )
   for _ in range(4):
     timeline.next()
   assert runner.rounds == [[0, 1, 2]] * 4 and timeline.now == 4.0
@@ -159,12 +163,12 @@ def test_who_arrives_at_the_same_instant_makes_one_round():
   'serial, expected', [(True, [1.4, 1.8, 1.0]), (False, [1.4, 1.4, 1.0])]
 )
 @pytest.mark.parametrize(
-  'way', [async_exchange.READ, async_exchange.PUSH, async_exchange.MEET]
+  'kind', [async_exchange.READ, async_exchange.PUSH, async_exchange.MEET]
 )
-def test_a_receivers_link_takes_one_at_a_time(way, serial, expected):
-  # Workers 0 and 1 want worker 2, who wants nobody.
-  _, timeline = clock(
-    way,
+def test_a_serial_receivers_link_serves_one_at_a_time(kind, serial, expected):
+  # Workers 0 and 1 draw worker 2, which draws nobody.
+  _, timeline = asynchronous(
+    kind,
     FULL,
     serial=serial,
     draw=lambda worker, rng: (2,) if worker < 2 else (),
@@ -173,9 +177,9 @@ def test_a_receivers_link_takes_one_at_a_time(way, serial, expected):
   assert [[0.0, at] for at in expected] == begun
 
 
-def test_who_has_waited_longest_is_served_first_also_at_the_same_time():
-  # Worker i meets i + 1, 1 s after 1 s of computing: there is always a queue.
-  runner, timeline = clock(
+def test_the_longest_waiting_worker_is_served_first_also_in_a_tie():
+  # Worker i computes 1 s, then meets i + 1 for 1 s: there is always a queue.
+  runner, timeline = asynchronous(
     async_exchange.MEET,
     network.Link(0.0, SIZE),
     draw=lambda worker, rng: ((worker + 1) % 3,),
@@ -187,28 +191,28 @@ def test_who_has_waited_longest_is_served_first_also_at_the_same_time():
 
 
 @pytest.mark.parametrize(
-  'way, expected',
+  'kind, expected',
   [
-    (async_exchange.READ, 1.0),  # What was published when the transfer began.
+    (async_exchange.READ, 1.0),  # Reads what was published when it began.
     (async_exchange.PUSH, 1.4),
-    (async_exchange.MEET, 1.4),  # Nothing before it has arrived.
-    (async_exchange.VISIT, 1.4),
+    (async_exchange.MEET, 1.4),  # Not before the data has arrived.
+    (async_exchange.VISIT, 1.4),  # After the upload, before the download.
   ],
-)  # Up, but not yet down again.
-def test_an_exchange_takes_effect_when_it_can(way, expected):
-  runner, timeline = clock(
-    way,
+)
+def test_an_exchange_takes_effect_as_early_as_its_kind_allows(kind, expected):
+  runner, timeline = asynchronous(
+    kind,
     FULL,
     draw=lambda worker, rng: (2,) if (worker == 0) else (),
     factors=(1.0, 9.0, 9.0),
   )
   timeline.next()
-  assert runner.rounds == [[0] if way == async_exchange.VISIT else [0, 2]]
+  assert runner.rounds == [[0] if kind == async_exchange.VISIT else [0, 2]]
   assert timeline.now == pytest.approx(expected)
 
 
-def test_the_hours_of_a_worker_are_all_of_its_time():
-  _, timeline = clock(
+def test_compute_wait_and_transfer_seconds_add_up_to_all_time():
+  _, timeline = asynchronous(
     async_exchange.READ,
     FULL,
     5,
@@ -220,20 +224,20 @@ def test_the_hours_of_a_worker_are_all_of_its_time():
   for _ in range(100):
     timeline.next()
   total = sum(timeline.usage.spent_s.values())
-  # But for what each is in the midst of: a gradient, an exchange.
+  # Except for a gradient or an exchange that is not finished.
   assert (timeline.now - total < 4).all() and (total <= timeline.now + 1).all()
   assert (timeline.usage.spent_s['wait'] > 0).all()
   assert 0 < timeline.utilisation <= 1
 
 
-def test_the_link_of_a_server_is_busy_while_it_carries():
-  _, timeline = clock(async_exchange.VISIT, FULL)
-  timeline.next()  # At 1.4 s; one upload took from 1.0 to 1.3, one goes on.
+def test_the_link_of_a_server_is_busy_while_it_carries_data():
+  _, timeline = asynchronous(async_exchange.VISIT, FULL)
+  timeline.next()  # At 1.4 s; uploads have gone on since 1.0 s.
   assert timeline.utilisation == pytest.approx(0.4 / 1.4)
 
 
-def test_a_visitor_is_as_stale_as_the_visits_in_between():
-  _, timeline = clock(
+def test_the_staleness_of_a_visit_counts_the_visits_in_between():
+  _, timeline = asynchronous(
     async_exchange.VISIT, FULL, factors=(1.0, 1.0, 10.0), shards=3
   )
   while timeline.usage.spent_s['compute'][2] == 0:
@@ -241,32 +245,32 @@ def test_a_visitor_is_as_stale_as_the_visits_in_between():
   timeline.usage.take_staleness()
   while timeline.usage.staleness[2] < 5:
     timeline.next()
-  # 10 s, in which the others, 1.8 s a step, come together five or six times.
+  # In 10 s the others, at 1.8 s a step, visit together five or six times.
   assert timeline.usage.staleness[2] in (5, 6)
 
 
 def test_a_step_between_two_visits_is_not_stale():
-  runner, timeline = clock(
+  runner, timeline = asynchronous(
     async_exchange.VISIT, FULL, 2, factors=(1.0, 3.0), shards=2
   )
-  visited, samples = runner.round_traffic, []
-  runner.round_traffic = lambda who, step: visited(who, step) * (step % 2 == 0)
+  bill_of, samples = runner.round_traffic, []
+  runner.round_traffic = lambda who, step: bill_of(who, step) * (step % 2 == 0)
   timeline.usage.add_staleness = samples.append
   while sum([1] in [who] for who in runner.rounds) < 3:
     timeline.next()
   assert all(len(who) == 1 for who in runner.rounds)
-  of_last = [
+  of_worker_1 = [
     stale
     for (who,), stale in zip(runner.rounds, samples, strict=True)
     if who == 1
   ]
-  # A visit, a silent step, and a visit after those of worker 0.
-  assert of_last[0] > 0 == of_last[1] < of_last[2]
+  # A visit, a silent step, and a visit after visits of worker 0.
+  assert of_worker_1[0] > 0 == of_worker_1[1] < of_worker_1[2]
 
 
-def test_who_is_lost_while_another_waits_for_it_does_not_come():
-  # 0 and 2 want 1 at 1 s; 0 has it until 2 s, and 1 is lost at 1.5 s.
-  runner, timeline = clock(
+def test_a_worker_that_fails_while_another_waits_for_it_is_left_out():
+  # Workers 0 and 2 draw 1 at 1 s; 0 meets it until 2 s, and 1 fails at 1.5 s.
+  runner, timeline = asynchronous(
     async_exchange.MEET,
     network.Link(0.0, SIZE),
     draw=lambda worker, rng: (1,) if worker != 1 else (),
@@ -277,9 +281,9 @@ def test_who_is_lost_while_another_waits_for_it_does_not_come():
   assert runner.rounds[:3] == [[1], [0, 1], [2]]
 
 
-def test_who_is_lost_while_it_waits_begins_no_transfer():
-  # As above, but it is 2 that is lost at 1.5 s.
-  runner, timeline = clock(
+def test_a_worker_that_fails_while_it_waits_begins_no_transfer():
+  # As above, but worker 2 fails at 1.5 s.
+  runner, timeline = asynchronous(
     async_exchange.MEET,
     network.Link(0.0, SIZE),
     draw=lambda worker, rng: (1,) if worker != 1 else (),
@@ -291,10 +295,10 @@ def test_who_is_lost_while_it_waits_begins_no_transfer():
 
 
 @pytest.mark.parametrize('fast', range(3))
-def test_visitors_of_an_instant_share_a_round_whatever_their_numbers(fast):
+def test_simultaneous_visits_at_a_step_share_a_round_for_any_workers(fast):
   factors = tuple(1.0 if i == fast else 2.0 for i in range(3))
   link = network.Link(0.0, math.inf)
-  runner, timeline = clock(async_exchange.VISIT, link, factors=factors)
+  runner, timeline = asynchronous(async_exchange.VISIT, link, factors=factors)
   while timeline.now < 2:
     timeline.next()
   slow = [i for i in range(3) if i != fast]
@@ -302,7 +306,7 @@ def test_visitors_of_an_instant_share_a_round_whatever_their_numbers(fast):
 
 
 def test_a_visitors_own_link_is_busy_too():
-  _, timeline = clock(
+  _, timeline = asynchronous(
     async_exchange.VISIT, network.Link(0.0, SIZE), 3, shards=300
   )
   for _ in range(30):
@@ -313,7 +317,7 @@ def test_a_visitors_own_link_is_busy_too():
 
 @pytest.mark.parametrize('serial', [True, False])
 @pytest.mark.parametrize(
-  'way',
+  'kind',
   [
     async_exchange.READ,
     async_exchange.PUSH,
@@ -321,10 +325,10 @@ def test_a_visitors_own_link_is_busy_too():
     async_exchange.VISIT,
   ],
 )
-def test_no_link_carries_data_for_longer_than_there_was(way, serial):
-  _, timeline = clock(
-    way,
-    network.Link(0.0, SIZE / 3),  # 3 s for a model, after 1 s.
+def test_no_link_is_busy_for_longer_than_the_elapsed_time(kind, serial):
+  _, timeline = asynchronous(
+    kind,
+    network.Link(0.0, SIZE / 3),  # 3 s for a model, after 1 s of computing.
     draw=lambda worker, rng: ((worker + 1) % 3,),
     serial=serial,
     shards=3,
@@ -339,7 +343,7 @@ def test_no_link_carries_data_for_longer_than_there_was(way, serial):
   'kind, spread',
   [('constant', 0.0), ('uniform', 0.5), ('lognormal', 0.5), ('gamma', 0.5)],
 )
-def test_times_have_the_mean_that_was_asked_for(kind, spread):
+def test_compute_times_have_the_configured_mean(kind, spread):
   compute_times = ComputeTimes(
     cluster(2, 9, FULL, compute=kind, spread=spread, step_s=0.2), 2, 0
   )
@@ -365,7 +369,7 @@ def test_a_straggler_sleeps_and_a_slow_spell_ends():
     3,
     0,
   )
-  # A worker that computes for twice as long sleeps as others do.
+  # A worker that computes for twice as long sleeps as long as others.
   slept = [compute_times.seconds(1, t, 0.0) - 2.0 for t in range(1_000)]
   assert 0 < min(slept) < max(slept) < 0.3
   assert np.mean(slept) == pytest.approx(0.15, rel=0.1)
@@ -378,7 +382,7 @@ def test_a_straggler_sleeps_and_a_slow_spell_ends():
   assert compute_times.seconds(0, 0, 5.5) == 1.0
 
 
-def test_a_trace_is_read_and_its_end_is_told(tmp_path):
+def test_a_trace_is_read_and_steps_beyond_its_end_are_refused(tmp_path):
   path = tmp_path / 'trace.csv'
   path.write_text('0.1, 0.2\n0.3, 0.4\n')
   compute_times = ComputeTimes(
@@ -399,15 +403,15 @@ def test_a_trace_is_read_and_its_end_is_told(tmp_path):
     cluster(2, 2, FULL, compute='trace', trace=str(path))
 
 
-@pytest.mark.parametrize('way', [async_exchange.MEET, async_exchange.VISIT])
+@pytest.mark.parametrize('kind', [async_exchange.MEET, async_exchange.VISIT])
 @pytest.mark.parametrize('failures', [(), ((1, 5.0),)])
 def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
-  way, failures, tmp_path
+  kind, failures, tmp_path
 ):
   path = tmp_path / 'trace'
   path.write_text('1.0\n' * 9)
-  runner, timeline = clock(
-    way,
+  runner, timeline = asynchronous(
+    kind,
     FULL,
     draw=lambda worker, rng: ((worker + 1) % 3,),
     compute='trace',
@@ -426,7 +430,7 @@ def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
 
 
 @pytest.mark.parametrize(
-  'wrong, sentence',
+  'wrong, message',
   [
     ({'step_s': -0.1}, 'step_s must be at least 0'),
     ({'step_s': math.nan}, 'step_s must be at least 0'),
@@ -460,8 +464,8 @@ def test_a_trace_ends_a_run_only_if_a_gradient_is_missing(
     ({'target_accuracy': 80.0}, 'at most 1'),
   ],
 )
-def test_impossible_machines_are_refused_by_name(wrong, sentence):
-  with pytest.raises(UserError, match=sentence):
+def test_impossible_cluster_settings_are_refused_by_name(wrong, message):
+  with pytest.raises(UserError, match=message):
     cluster(3, 10, FULL, **wrong)
 
 
@@ -469,7 +473,7 @@ INSTANT = {'step_s': 0.0, 'latency_s': 0.0, 'bytes_per_s': math.inf}
 
 
 @pytest.mark.parametrize(
-  'strategy, changes, sentence',
+  'strategy, changes, message',
   [
     ('all_reduce', {}, 'needs all workers at once; set cluster.asynchronous'),
     (
@@ -484,12 +488,12 @@ INSTANT = {'step_s': 0.0, 'latency_s': 0.0, 'bytes_per_s': math.inf}
   ],
 )
 def test_impossible_runs_are_refused_before_they_start(
-  strategy, changes, sentence
+  strategy, changes, message
 ):
   config = defaults.get_config(strategy)
   config.cluster = defaults.cluster()
   config.update(changes)
-  with pytest.raises(UserError, match=sentence):
+  with pytest.raises(UserError, match=message):
     check('run', config)
 
 
@@ -504,7 +508,7 @@ def test_impossible_runs_are_refused_before_they_start(
     ('timeout_s', 9.0),
   ],
 )
-def test_an_engine_refuses_what_only_virtual_time_has(key, value):
+def test_an_engine_refuses_settings_that_only_virtual_time_has(key, value):
   config = defaults.get_config('gossip')
   config.engine = 'ray'
   strategy = resolve.strategy(config.strategy)
@@ -515,7 +519,7 @@ def test_an_engine_refuses_what_only_virtual_time_has(key, value):
     machines.of_config(config, FULL, strategy)
 
 
-def test_a_round_with_nobody_left_to_wait_for_stops_at_the_time_out():
+def test_a_round_that_waits_for_workers_lost_for_good_times_out():
   compute_times = ComputeTimes(
     cluster(
       3, 9, FULL, step_s=1.0, asynchronous=False, failures=((0, 2.5), (1, 2.7))
@@ -523,36 +527,36 @@ def test_a_round_with_nobody_left_to_wait_for_stops_at_the_time_out():
     3,
     0,
   )
-  timeline = Synchronous(compute_times, FULL, Told(None), timeout_s=60.0)
+  timeline = Synchronous(compute_times, FULL, Recorder(None), timeout_s=60.0)
   timeline.next()
   timeline.next()  # Ends at 2.8 s; worker 2 is ready for the next at 3.8 s.
   with pytest.raises(Stalled, match='waited for worker 1'):
     timeline.next()
 
 
-def rounds_of(told, workers=3, timeout_s=math.inf, **given):
+def synchronous(runner, workers=3, timeout_s=math.inf, **given):
   given = dict(step_s=1.0, asynchronous=False) | given
   found = cluster(workers, 9, FULL, **given)
   times = ComputeTimes(found, workers, 0)
-  return Synchronous(times, FULL, told, found.first, timeout_s)
+  return Synchronous(times, FULL, runner, found.first, timeout_s)
 
 
-def test_who_fails_while_it_waits_computes_again():
-  """Worker 0 is ready at 1 s and down from 2 to 2.5 s; the round is at 4 s."""
-  timeline = rounds_of(
-    Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 2.0, 3.5),)
+def test_a_worker_that_fails_while_it_waits_computes_again():
+  """Worker 0 is ready at 1 s and down from 2 s on; worker 1 is ready at 4 s."""
+  timeline = synchronous(
+    Recorder(None), factors=(1.0, 4.0, 1.0), failures=((0, 2.0, 3.5),)
   )
   timeline.next()
   spent = timeline.usage.spent_s['wait']
   assert spent[[0, 1, 2]] == pytest.approx([0.0, 0.5, 3.5])
-  timeline = rounds_of(
-    Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 2.0, 2.5),)
+  timeline = synchronous(
+    Recorder(None), factors=(1.0, 4.0, 1.0), failures=((0, 2.0, 2.5),)
   )
   timeline.next()
   assert timeline.usage.spent_s['wait'][0] == pytest.approx(0.5)
-  # One that is ready at 2 s is not hit by an outage that begins at 4 s.
-  timeline = rounds_of(
-    Told(None), factors=(1.0, 4.0, 1.0), failures=((0, 4.0, 4.5),)
+  # An outage that begins with the round, at 4 s, does not hit it.
+  timeline = synchronous(
+    Recorder(None), factors=(1.0, 4.0, 1.0), failures=((0, 4.0, 4.5),)
   )
   timeline.next()
   assert timeline.usage.spent_s['wait'][0] == pytest.approx(3.0)
@@ -560,18 +564,18 @@ def test_who_fails_while_it_waits_computes_again():
 
 def test_an_outage_after_the_time_out_does_not_move_it():
   for later in ((), ((1, 1000.0, 1001.0),)):
-    timeline = rounds_of(
-      Told(None), failures=((0, 0.5), *later), timeout_s=10.0
+    timeline = synchronous(
+      Recorder(None), failures=((0, 0.5), *later), timeout_s=10.0
     )
     with pytest.raises(Stalled) as stalled:
       timeline.next()
     assert stalled.value.time_s == pytest.approx(11.0)
 
 
-def test_who_has_failed_for_good_does_not_come_back_in_silent_rounds(tmp_path):
-  """Short steps after a long one would end before the failure."""
+def test_a_worker_that_failed_for_good_stays_out_of_silent_rounds(tmp_path):
+  """Short steps after the long, lost one would end before the failure."""
 
-  class Silent(Told):
+  class Silent(Recorder):
     def round_traffic(self, who, step):
       return super().round_traffic(who, step) * False
 
@@ -581,37 +585,37 @@ def test_who_has_failed_for_good_does_not_come_back_in_silent_rounds(tmp_path):
   path = tmp_path / 'trace.csv'
   path.write_text('1,1,1\n9,1,1\n' + '1,1,1\n' * 7)
   given = dict(compute='trace', trace=str(path), failures=((0, 5.0),))
-  timeline = rounds_of(told := Silent(None), **given)
+  timeline = synchronous(runner := Silent(None), **given)
   for _ in range(6):
     timeline.next()
-  assert told.rounds == [[0, 1, 2]] + [[1, 2]] * 5
+  assert runner.rounds == [[0, 1, 2]] + [[1, 2]] * 5
   assert timeline.now == pytest.approx(6.0)
-  again = rounds_of(told, **given)
+  again = synchronous(runner, **given)
   again.from_json(json.loads(json.dumps(timeline.to_json())))
   assert again.to_json() == timeline.to_json()
 
 
-def test_no_pipe_carries_more_than_it_can():
+def test_a_shared_link_carries_no_more_than_its_capacity():
   rng = np.random.default_rng(0)
   for fair in (False, True):
-    pipe, now, work, out = SharedLink(2, fair), 0.0, 0.0, []
+    link, now, work, out = SharedLink(2, fair), 0.0, 0.0, []
     for who in range(40):
       now += rng.exponential(0.3)
-      while pipe.next() <= now:
-        out += pipe.pop(pipe.next())
+      while link.next() <= now:
+        out += link.pop(link.next())
       seconds = rng.exponential(0.5)
-      pipe.add(now, who, seconds)
+      link.add(now, who, seconds)
       work += seconds
-    while pipe.next() < math.inf:
-      now = pipe.next()
-      out += pipe.pop(now)
+    while link.next() < math.inf:
+      now = link.next()
+      out += link.pop(now)
     assert sorted(out) == list(range(40))
-    assert pipe.busy_until(now) * 2 == pytest.approx(work)
-    assert pipe.busy_until(now) < now
+    assert link.busy_until(now) * 2 == pytest.approx(work)
+    assert link.busy_until(now) < now
 
 
-def test_a_visit_is_a_transfer_of_both_ways_and_two_latencies():
-  _, timeline = clock(async_exchange.VISIT, FULL, shards=3)
+def test_a_visit_takes_two_transfers_and_two_latencies():
+  _, timeline = asynchronous(async_exchange.VISIT, FULL, shards=3)
   while timeline.rounds < 2:
     timeline.next()
   spent = timeline.usage.spent_s
@@ -619,9 +623,9 @@ def test_a_visit_is_a_transfer_of_both_ways_and_two_latencies():
   assert spent['wait'] == pytest.approx([0.0] * 3, abs=1e-9)
 
 
-def test_a_gradient_is_as_stale_as_the_meetings_since_it_began():
-  # 0 meets 1 every 1.4 s; 1 begins at 0 s, is ready at 5 s and at 10 s.
-  _, timeline = clock(
+def test_staleness_counts_the_meetings_since_the_gradient_began():
+  # 0 meets 1 every 1.4 s; 1 begins at 0 s and is ready at 5 s and at 10 s.
+  _, timeline = asynchronous(
     async_exchange.MEET,
     FULL,
     2,
@@ -642,23 +646,23 @@ def test_a_gradient_is_as_stale_as_the_meetings_since_it_began():
     ('gamma', 0.5),
   ],
 )
-def test_times_vary_as_much_as_was_asked_for(kind, deviation):
+def test_compute_times_have_the_configured_deviation(kind, deviation):
   machines = cluster(2, 9, FULL, compute=kind, spread=0.5, step_s=0.2)
   times = ComputeTimes(machines, 2, 0)
   took = [times.seconds(w, t, 0.0) for w in range(2) for t in range(2_000)]
   assert np.std(took) == pytest.approx(0.2 * deviation, rel=0.06)
 
 
-def test_the_link_of_who_waits_is_busy_while_a_round_carries_data():
-  timeline = rounds_of(Told(None))
+def test_links_are_busy_only_while_a_round_carries_data():
+  timeline = synchronous(Recorder(None))
   for _ in range(2):
     timeline.next()  # 1 s of computing, 0.1 s of latency, 0.3 s of bytes.
   assert timeline.utilisation == pytest.approx(0.3 / 1.4)
 
 
-def test_who_fetches_the_model_waits_for_those_who_fetch_before():
+def test_workers_fetch_the_model_one_after_the_other():
   factors = (1.0, 1.0, 1.2, 1.3)
-  timeline = rounds_of(Told(None), workers=4, first=2, factors=factors)
+  timeline = synchronous(Recorder(None), workers=4, first=2, factors=factors)
   timeline.next()  # Until 1.4 s; workers 2 and 3 are late.
   timeline.next()  # A model takes 0.4 s.
   assert starts_of(timeline, 2) == pytest.approx([0.0, 1.8])

@@ -1,4 +1,4 @@
-"""Graphs against closed forms; gossip over them against W."""
+"""Graphs against closed forms; gossip on them against mixing matrices W."""
 
 import inspect
 
@@ -16,7 +16,7 @@ ROUNDS = tuple[topology.Round, ...]
 
 
 def graphs():
-  """Every topology in the file, by name."""
+  """Every topology of the module, by name."""
   for name, function in inspect.getmembers(topology, inspect.isfunction):
     kind = inspect.signature(function).return_annotation
     if kind == topology.Topology:
@@ -48,7 +48,7 @@ def test_rounds_are_doubly_stochastic(name, n):
     w = topology.mixing_matrix(exchanges, n)
     np.testing.assert_allclose(w.sum(axis=0), 1, atol=1e-12)
     np.testing.assert_allclose(w.sum(axis=1), 1, atol=1e-12)
-    assert w.min() >= -1e-12  # One minus the others' weights.
+    assert w.min() >= -1e-12  # The diagonal is 1 minus other weights.
 
 
 @pytest.mark.parametrize('n', SIZES)
@@ -60,7 +60,7 @@ def test_every_exchange_is_a_permutation(name, n):
 
 @pytest.mark.parametrize('n', range(2, 17))
 @pytest.mark.parametrize('name', GRAPHS)
-def test_the_workers_find_together(name, n):
+def test_every_graph_has_a_spectral_gap(name, n):
   if rounds_of(name, n):
     assert topology.spectral_gap(GRAPHS[name], n) > 1e-3
 
@@ -70,7 +70,7 @@ def test_w_of_small_graphs_by_hand():
     ('ring', 2): [[1, 1], [1, 1]],
     ('ring', 4): [[1, 1, 0, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1]],
     ('complete', 3): [[1, 1, 1], [1, 1, 1], [1, 1, 1]],
-    # From one hop behind.
+    # Each receives from the worker one hop behind it.
     ('exponential', 4): [
       [1, 0, 0, 1],
       [1, 1, 0, 0],
@@ -110,12 +110,12 @@ def test_one_round_of_a_complete_graph_averages_exactly(n):
 
 
 @pytest.mark.parametrize('n', [3, 5, 6, 7, 12])
-def test_an_exponential_graph_of_any_size_needs_log_n_rounds_up(n):
+def test_an_exponential_graph_of_any_size_has_ceil_log2_n_rounds(n):
   assert len(topology.exponential(n)) == int(np.ceil(np.log2(n)))
 
 
 @pytest.mark.parametrize('n', [3, 5, 6, 7, 12])
-def test_a_hypercube_of_no_power_of_two_is_refused_by_name(n):
+def test_a_hypercube_whose_size_is_no_power_of_two_is_refused(n):
   with pytest.raises(UserError, match=f'hypercube.*power of two.*workers={n}'):
     topology.hypercube(n)
 

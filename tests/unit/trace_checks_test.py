@@ -1,4 +1,4 @@
-"""What a strategy of one's own does behind the ledger's back is refused."""
+"""Users' strategies with uncounted messages or impure functions are refused."""
 
 import functools
 import itertools
@@ -104,12 +104,12 @@ def billed_once(mean=mean) -> Strategy:
 
 
 def billed_small() -> Strategy:
-  """By a formula of its own."""
+  """The bill comes from a formula of its own."""
   return of_gradients(lambda tree: (mean(tree)[0], Traffic.of(8, 1)))
 
 
 def billed_by_branch() -> Strategy:
-  """Bytes of every third step are told, and are those of one of two."""
+  """The bill of every third step has one of its two exchanges."""
 
   def update(tree, step, active):
     del active
@@ -125,7 +125,7 @@ def billed_by_branch() -> Strategy:
 
 
 def billed_in_the_last_turn(loop) -> Strategy:
-  """Each turn of a loop overwrites the bill of the one before."""
+  """Each iteration of a loop overwrites the bill of the one before."""
   begin = lambda tree: (tree, SILENCE * jnp.bool_(True))
   turn = lambda carry: mean(carry[0])
   return of_gradients(lambda tree: loop(turn, begin(tree)))
@@ -142,13 +142,13 @@ def of_a_while(turn, carry):
 
 
 def billed_in_a_scan() -> Strategy:
-  """One of the two exchanges of each turn is paid."""
+  """One of the two exchanges of each iteration is billed."""
 
   def update(tree):
     def once(carry, _):
       found, sent = mean(carry[0])
-      more, unpaid = mean(found)
-      del unpaid
+      more, dropped = mean(found)
+      del dropped
       return (more, carry[1] + sent), None
 
     begin = tree, SILENCE * jnp.bool_(True)
@@ -166,7 +166,7 @@ def quiet(tree):
 
 
 def traced_before() -> Strategy:
-  """JAX keeps the trace of a function that it compiles."""
+  """JAX caches the trace of a function that it compiles."""
   return unbilled(compiled_mean)
 
 
@@ -175,7 +175,7 @@ def traced_before_twice() -> Strategy:
 
 
 def traced_before_in_a_branch() -> Strategy:
-  """As it keeps those of branches that it has met."""
+  """JAX also caches the traces of branches."""
 
   def update(tree, step, active):
     del active
@@ -184,14 +184,14 @@ def traced_before_in_a_branch() -> Strategy:
   return of_parameters(update)
 
 
-def sends_at_first() -> Strategy:
+def sends_in_init() -> Strategy:
   begin = lambda tree: collectives.all_max(jnp.max(tree['w']))[0]
   update = lambda tree, state, step, active=True: (tree, state, SILENCE)
   return Strategy(Aggregator(begin, update), identity())
 
 
 def role_of_a_worker() -> Strategy:
-  """Half of the workers talk, since their states say so from the start."""
+  """Half of the workers communicate, as their initial states say."""
 
   def update(tree, role, step, active=True):
     del step, active
@@ -236,9 +236,9 @@ def branch_of_a_worker() -> Strategy:
   return of_parameters(update)
 
 
-def branch_on_what_is_kept() -> Strategy:
-  """A worker talks once what it holds back is large: from the second step on
-  each knows another amount."""
+def branch_on_own_state() -> Strategy:
+  """A worker communicates once the norm that it adds up in its state is large;
+  from the second step on this norm differs by worker."""
 
   def update(tree, kept, step, active=True):
     del step, active
@@ -251,7 +251,7 @@ def branch_on_what_is_kept() -> Strategy:
 
 
 def branch_on_own_parameters() -> Strategy:
-  """Gradients are shared, but parameters differ from the first step on."""
+  """Gradients are averaged, but parameters differ from the first step on."""
   shared = stateless(lambda tree, step, active: mean(tree))
 
   def update(tree, step, active):
@@ -267,7 +267,7 @@ def branch_on_own_parameters() -> Strategy:
 
 
 def bills_of_turns() -> Strategy:
-  """Added up in the loop, or after it, backwards; a loop without turns."""
+  """Bills of a loop, of a reversed loop, and of one without iterations."""
 
   def update(tree):
     def turn(carry, _):
@@ -284,8 +284,8 @@ def bills_of_turns() -> Strategy:
   return of_gradients(update)
 
 
-def branch_on_what_all_know() -> Strategy:
-  """As `branch_on_what_is_kept`, of an amount that all have agreed on."""
+def branch_on_agreed_state() -> Strategy:
+  """As `branch_on_own_state`, with a norm on which all workers agree."""
 
   def update(tree, kept, step, active=True):
     del step, active
@@ -311,7 +311,7 @@ def own_loop() -> Strategy:
 
 
 def branch_of_a_scan() -> Strategy:
-  """What all know at first, and a worker's own from the second time on."""
+  """The condition is common at first, and a worker's own from then on."""
 
   def update(tree):
     def once(carry, x):
@@ -351,7 +351,7 @@ def kept_in_a_list() -> Strategy:
 
 
 def anchored_in_a_list() -> Strategy:
-  """The first mean, for good."""
+  """Keeps the first mean for good."""
   first = []
 
   def update(tree):
@@ -362,7 +362,7 @@ def anchored_in_a_list() -> Strategy:
   return of_gradients(update)
 
 
-def kept_at_first() -> Strategy:
+def kept_from_init() -> Strategy:
   begun = []
 
   def update(tree, state, step, active=True):
@@ -389,32 +389,32 @@ def summed_without_a_bill() -> Strategy:
   return of_gradients(lambda tree: (reductions._sum(tree), SILENCE))
 
 
-def of_a_number() -> Strategy:
+def state_is_a_number() -> Strategy:
   update = lambda tree, state, step, active=True: (tree, state + 1, SILENCE)
   return Strategy(Aggregator(lambda tree: 0, update), identity())
 
 
-def of_nothing() -> Strategy:
+def state_is_empty() -> Strategy:
   update = lambda tree, state, step, active=True: (tree, state, SILENCE)
   return Strategy(Aggregator(lambda tree: jnp.zeros(0), update), identity())
 
 
-def of_a_word() -> Strategy:
+def state_is_a_string() -> Strategy:
   update = lambda tree, state, step, active=True: (tree, state, SILENCE)
   return Strategy(Aggregator(lambda tree: {'at': 'x'}, update), identity())
 
 
-def of_two() -> Strategy:
+def returns_two_values() -> Strategy:
   update = lambda tree, state, step, active=True: (tree, SILENCE)
   return Strategy(Aggregator(lambda tree: (), update), identity())
 
 
-def of_one() -> Strategy:
+def returns_one_value() -> Strategy:
   return Strategy(stateless(lambda tree, step, active: tree), identity())
 
 
 def traced(strategy: Strategy) -> None:
-  """Traces a step of four workers, as before a run."""
+  """Traces a step of four workers, as is done before a run."""
   given = checked.of_strategy('mine', strategy)
   init, update = make_worker(given, probe(strategy, 0.1))
   step = lambda grads: update(init(TREE), grads, jnp.int32(0))
@@ -423,7 +423,7 @@ def traced(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize(
-  'strategy, sentence',
+  'strategy, message',
   [
     (uncounted, r'gradients\.update sends with psum .*trace_checks_test\.py'),
     (uncounted_beside, r'sends with pmax .* which no ledger counts'),
@@ -444,13 +444,13 @@ def traced(strategy: Strategy) -> None:
     (traced_before_twice, r'sends .*not return the bill of it'),
     (traced_before_in_a_branch, r'sends .*not return the bill of it'),
     (
-      sends_at_first,
+      sends_in_init,
       r'init sends \(trace_checks_test.*begins without messages',
     ),
     (role_of_a_worker, r'of a lax\.cond .*depends on its own values'),
     (own_branch, r'of a lax\.cond .*depends on its own values'),
     (branch_of_a_worker, r'of a lax\.cond .*depends on its own values'),
-    (branch_on_what_is_kept, r'of a lax\.cond .*depends on its own values'),
+    (branch_on_own_state, r'of a lax\.cond .*depends on its own values'),
     (branch_on_own_parameters, r'of a lax\.cond .*on its own values'),
     (own_loop, r'of a lax\.while .*depends on its own values'),
     (branch_of_a_scan, r'of a lax\.cond .*depends on its own values'),
@@ -458,37 +458,44 @@ def traced(strategy: Strategy) -> None:
     (counted_in_python, r'a number that changes each time JAX traces it'),
     (kept_in_a_list, r'gradients keeps an array of one call outside of'),
     (anchored_in_a_list, r'gradients keeps an array of one call outside of'),
-    (kept_at_first, r'gradients keeps an array of one call outside of'),
+    (kept_from_init, r'gradients keeps an array of one call outside of'),
     (in_pairs_without_a_bill, r'sends \(trace_checks_test.* returns no bill'),
     (arrived_without_a_bill, r'sends \(trace_checks_test.* returns no bill'),
     (summed_without_a_bill, r'sends \(trace_checks_test.* returns no bill'),
-    (of_a_number, r'init returns the Python number 0 as state.*asarray\(0\)'),
-    (of_nothing, r'init returns an array without entries as state'),
-    (of_a_word, r"init returns 'x' as state\['at'\]; a state consists of"),
-    (of_one, r'update raises TypeError: .* to return two values, the tree'),
-    (of_two, r'update returns 2; it has to return three values'),
+    (
+      state_is_a_number,
+      r'init returns the Python number 0 as state.*asarray\(0\)',
+    ),
+    (state_is_empty, r'init returns an array without entries as state'),
+    (
+      state_is_a_string,
+      r"init returns 'x' as state\['at'\]; a state consists of",
+    ),
+    (
+      returns_one_value,
+      r'update raises TypeError: .* to return two values, the tree',
+    ),
+    (returns_two_values, r'update returns 2; it has to return three values'),
   ],
 )
-def test_what_a_ledger_or_a_device_could_not_bear_is_refused(
-  strategy, sentence
-):
-  with pytest.raises(UserError, match=f'mine: .*{sentence}'):
+def test_a_strategy_that_breaks_a_rule_is_refused(strategy, message):
+  with pytest.raises(UserError, match=f'mine: .*{message}'):
     traced(strategy())
 
 
 @pytest.mark.parametrize('strategy', [uncounted_in_groups, uncounted_level])
-def test_what_groups_send_uncounted_is_refused(strategy):
+def test_uncounted_messages_within_groups_are_refused(strategy):
   with pytest.raises(UserError, match=r'groups sends with psum .*test\.py'):
     traced(strategy())
 
 
-def test_a_loop_of_ones_own_refuses_a_bill_that_is_left_out():
+def test_a_users_own_training_loop_refuses_an_incomplete_bill():
   loop = gj.worker(billed_once(), optax.sgd(0.1))
-  link = gj.as_optax(billed_once().gradients, axis=WORKERS)
+  tx = gj.as_optax(billed_once().gradients, axis=WORKERS)
   everyone = jax.tree.map(lambda x: jnp.stack([x] * 4), TREE)
   for step in (
     lambda grads: loop.update(loop.init(TREE), grads),
-    lambda grads: link.update(grads, link.init(TREE)),
+    lambda grads: tx.update(grads, tx.init(TREE)),
   ):
     with pytest.raises(UserError, match='does not return the bill of it'):
       jax.eval_shape(jax.vmap(step, axis_name=WORKERS), everyone)
@@ -498,33 +505,33 @@ def test_a_loop_of_ones_own_refuses_a_bill_that_is_left_out():
   'strategy',
   [
     bills_of_turns,
-    branch_on_what_all_know,
+    branch_on_agreed_state,
     with_a_key_of_the_module,
     with_names_of_its_own,
   ],
 )
-def test_what_is_in_order_is_not_refused(strategy):
+def test_a_valid_strategy_is_not_refused(strategy):
   traced(strategy())
 
 
-def test_a_key_of_the_module_is_a_number_in_a_compiled_step_too():
-  link = gj.as_optax(with_a_key_of_the_module().parameters, axis=WORKERS)
-  step = lambda x: link.update(x, link.init(TREE))[0]
+def test_a_compiled_step_can_use_a_random_key_of_the_module():
+  tx = gj.as_optax(with_a_key_of_the_module().parameters, axis=WORKERS)
+  step = lambda x: tx.update(x, tx.init(TREE))[0]
   everyone = jax.tree.map(lambda x: jnp.stack([x] * 4), TREE)
   jax.jit(jax.vmap(step, axis_name=WORKERS))(everyone)
 
 
 @pytest.mark.parametrize('name', resolve.STRATEGIES)
-def test_no_strategy_of_ours_is_refused(name, monkeypatch):
+def test_no_strategy_of_the_package_is_refused(name, monkeypatch):
   config = resolve.strategy_config(name)
   found = resolve.strategy(config, optax.constant_schedule(0.1))
   slots = found.gradients, found.parameters, found.moments, found.state
-  assert all(is_ours(slot) for slot in slots if slot)  # They are not traced,
+  assert all(is_ours(slot) for slot in slots if slot)  # So they are not traced,
   monkeypatch.setattr(checked, 'is_ours', lambda slot: False)
-  traced(found)  # and would pass.
+  traced(found)  # but would pass.
 
 
-def test_what_holds_a_function_of_a_user_is_not_ours():
+def test_an_object_with_a_function_of_a_user_is_not_ours():
   codec = compressors.topk(0.5)
   mine = codec._replace(compress=lambda x, *rest: codec.compress(x, *rest))
   assert is_ours(compressed.strategy(codec).gradients)
@@ -534,7 +541,7 @@ def test_what_holds_a_function_of_a_user_is_not_ours():
   assert not is_ours(functools.partial(max, key=lambda x: x))
 
 
-def test_a_branch_on_what_all_know_is_not_refused():
+def test_a_branch_on_an_agreed_value_is_not_refused():
   def update(tree):
     large, sent = collectives.agree(jnp.max(tree['w']) > 0.5)
     talk = lambda: mean(tree)
@@ -566,7 +573,7 @@ PAIR = neighbor_mean(async_exchange.pair)
 
 
 @pytest.mark.parametrize(
-  'exchange, sentence',
+  'exchange, message',
   [
     (AsyncExchange(PAIR, 'meat', lambda i, rng: [0]), "kind='meat' is none of"),
     (async_exchange.meets(PAIR, lambda i, rng: [99]), r'returns \[99\]; it'),
@@ -574,14 +581,14 @@ PAIR = neighbor_mean(async_exchange.pair)
     (async_exchange.meets(PAIR, lambda: [0]), r'raises TypeError'),
   ],
 )
-def test_an_exchange_that_means_nothing_is_refused(exchange, sentence):
+def test_an_invalid_exchange_is_refused(exchange, message):
   strategy = Strategy(identity(), neighbor_mean(ring), lambda workers: exchange)
-  with pytest.raises(UserError, match=f'mine.async_exchange: .*{sentence}'):
+  with pytest.raises(UserError, match=f'mine.async_exchange: .*{message}'):
     part_checks.async_exchange('mine', strategy, 4)
 
 
 def visiting() -> Strategy:
-  """Visits a server that has nothing to hold."""
+  """Visits a server, without a center that the server could hold."""
   return Strategy(
     identity(), neighbor_mean(ring), lambda workers: async_exchange.visits(PAIR)
   )
@@ -602,7 +609,7 @@ def scalars() -> Aggregator:
   return stateless(lambda tree, step, active: (mean(tree), SILENCE))
 
 
-def test_loops_of_ones_own_refuse_a_wrong_form():
+def test_users_own_training_loops_refuse_a_tree_of_another_form():
   rows = jax.tree.map(lambda x: jnp.stack([x] * 2), TREE)
   loop = gj.worker(Strategy(scalars(), identity()), optax.sgd(0.1))
   state = executors.on_one_device(loop.init)(rows)

@@ -22,7 +22,8 @@ from gossipjax.traffic import (
 
 LIMIT = 2**52
 exactly = settings(max_examples=200, deadline=None, derandomize=True)
-# Numbers of every magnitude, and those at the borders of the two digits.
+# Numbers of every magnitude, and some around powers of two, such as 2^20, the
+# base of the two digits of a Count.
 numbers = st.integers(0, 10**15) | st.integers(0, 50).flatmap(
   lambda bits: st.integers(max(0, 2**bits - 2), 2**bits + 2)
 )
@@ -31,19 +32,19 @@ factors = st.integers(0, 4095)
 
 @given(numbers)
 @exactly
-def test_a_count_reads_as_what_it_was_made_of(value):
+def test_a_count_reads_as_the_number_it_was_made_of(value):
   assert int(Count.of(value)) == value
 
 
 @given(numbers, numbers)
 @exactly
-def test_a_sum_is_that_of_pythons_integers(a, b):
+def test_a_sum_equals_that_of_python_integers(a, b):
   assert int(Count.of(a) + Count.of(b)) == a + b
 
 
 @given(numbers, factors)
 @exactly
-def test_a_product_with_workers_or_a_flag_is_that_of_pythons_integers(a, n):
+def test_a_product_with_a_small_factor_equals_that_of_python_integers(a, n):
   a = min(a, (LIMIT - 1) // max(n, 1))
   assert int(Count.of(a) * n) == a * n
 
@@ -90,7 +91,7 @@ def test_sums_and_maxima_on_the_host_are_exact(table):
 
 
 @pytest.mark.parametrize('value', [-1, LIMIT, 2**63, 2**70, [1, -2]])
-def test_what_a_count_cannot_hold_is_refused(value):
+def test_a_value_out_of_range_of_a_count_is_refused(value):
   with pytest.raises(ValueError, match=r'within \[0, 4\.5e15\]'):
     Count.of(value)
 
@@ -105,14 +106,14 @@ def test_the_largest_count_is_exact():
   assert int(Count.of(LIMIT - 1)) == LIMIT - 1 > 4.5e15
 
 
-def test_a_bill_as_in_a_ring_receives_what_it_sends():
+def test_a_bill_by_default_receives_what_it_sends():
   bill = Traffic.of(7, 3)
   assert [int(c) for c in bill.counts()] == [7, 7, 3, 3, 7, *[0] * 5]
   bill = Traffic.of(7, 3, received=1, rounds=2, path_bytes=9)
   assert [int(c) for c in bill.counts()] == [7, 1, 3, 2, 9, *[0] * 5]
 
 
-def test_bills_add_up_and_the_absent_pay_nothing():
+def test_bills_add_up_and_absent_workers_are_billed_nothing():
   bill = Traffic.of(7, 3) + SILENCE + Traffic.of(10**15, 1)
   assert int(bill.bytes) == 10**15 + 7 and int(bill.messages) == 4
   there = jnp.array([True, False])
@@ -122,7 +123,7 @@ def test_bills_add_up_and_the_absent_pay_nothing():
   assert bill * True is bill
 
 
-def test_exchanges_at_once_share_a_link_and_wait_for_the_slowest():
+def test_simultaneous_exchanges_share_a_link_and_await_the_slowest():
   bills = [
     Traffic.of(2**21 - 1, 3, rounds=2**20 + 1) + Traffic.inside(5, 2),
     Traffic.of(2**21 - 1, 1, rounds=2**20) + Traffic.inside(6, 3),
@@ -147,7 +148,7 @@ def test_the_size_of_a_message_is_that_of_its_arrays():
 
 @pytest.mark.exhaustive
 def test_importing_the_package_does_not_start_jax():
-  # Or nobody could ask for emulated devices any more.
+  # Otherwise devices could no longer be emulated.
   program = """
 import importlib, pkgutil, gossipjax
 for module in pkgutil.walk_packages(gossipjax.__path__, 'gossipjax.'):
@@ -162,7 +163,7 @@ assert jax.device_count() == 3
   subprocess.run([sys.executable, '-c', program], check=True, timeout=120)
 
 
-def test_exchanges_at_once_wait_for_the_slowest_within_groups_too():
+def test_simultaneous_exchanges_await_the_slowest_in_groups_too():
   import dataclasses
 
   import jax

@@ -1,4 +1,4 @@
-"""The measured share of computing: its model and the bandwidth it asks for."""
+"""The measured share of computing, its model and the bandwidth it needs."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from gossipjax.network import Link
 FAST = Link(1e-4, 1e9)
 
 
-def test_a_row_is_kept_and_has_the_model_that_one_finds_by_hand(
+def test_a_row_is_kept_and_its_model_agrees_with_one_by_hand(
   tmp_path, monkeypatch
 ):
   calls, shapes = [], []
@@ -25,26 +25,26 @@ def test_a_row_is_kept_and_has_the_model_that_one_finds_by_hand(
 
   monkeypatch.setattr(utilisation, 'time_training', time_training)
   monkeypatch.setattr(utilisation.calibrate, 'fitted', fitted)
-  for _ in range(2):  # The second time all is kept.
+  for _ in range(2):  # The second time all results are kept.
     found = utilisation.row(ResultStore(tmp_path), 2, '100mbit', 'all_reduce')
-  # Workers that never exchange; the method's own step; the one on the link.
+  # Workers that never exchange; the method on the fast link, on the slow one.
   assert calls == ['local_sgd', 'all_reduce', 'all_reduce']
   # 64 * 2048 + 2048^2 + 2048 * 10 weights, 4,106 biases: 4 bytes each way.
   sent = 4 * (64 * 2048 + 2048**2 + 2048 * 10 + 2 * 2048 + 10)
   assert shapes == [None, 12.5e6]
-  # Two rounds; the step without a limit has the fast link in it.
+  # Two rounds each; the step without a limit includes the fast link.
   waits = sent / 12.5e6 + 2e-3 - sent / 1e9 - 2e-4
   assert found['computing, modelled'] == pytest.approx(0.5 / (1.0 + waits))
   assert found['computing, measured'] == 0.5
 
 
 @pytest.mark.exhaustive
-def test_what_is_beside_computing_is_waited_for_less():
+def test_exchanges_that_overlap_computing_are_waited_for_less():
   wait = lambda name: utilisation.waited_s(
     utilisation.METHODS[name], 2, Link(2e-4, 37.5e6), 0.5
   )
-  # Every fourth step 0.464 s and two rounds; the last of 8 steps exchanges, and
-  # is waited for, the one before is hidden.
+  # Every fourth step exchanges, in 0.464 s and two rounds. Of the two exchanges
+  # in 8 steps the first is hidden, the one in the last step is waited for.
   assert wait('local_sgd') == pytest.approx(2 * wait('local_sgd, beside'))
   assert wait('local_sgd, beside') == pytest.approx(0.464 / 8, rel=0.01)
   assert wait('streaming_diloco, beside') < wait('streaming_diloco')
